@@ -6,6 +6,7 @@
  * of the same operation below it (avx512 to avx512bw, avx512bw to avx2, avx2 to portable). */
 #define _GNU_SOURCE
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +70,7 @@ struct operands {
 };
 
 static void run_op(const char *op, struct operands *o) {
-    const tensor_window same = {.window = 2, .stride = 1, .padding = 1};
+    const tensor_window same = {TENSOR_SQUARE(0, 1, 1)};
     if (!strcmp(op, "matmul"))
         tensor_matmul(o->c, o->a, o->b);
     else if (!strcmp(op, "matmul_nt"))
@@ -77,11 +78,11 @@ static void run_op(const char *op, struct operands *o) {
     else if (!strcmp(op, "matmul_tn"))
         tensor_matmul_tn(o->c, o->a, o->b);
     else if (!strcmp(op, "conv2d"))
-        tensor_conv2d(o->y, o->x, o->w, same);
+        tensor_conv2d(o->y, o->x, o->w, &same);
     else if (!strcmp(op, "conv2d_input_grad"))
-        tensor_conv2d_input_grad(o->y, o->x, o->w, same);
+        tensor_conv2d_input_grad(o->y, o->x, o->w, &same);
     else if (!strcmp(op, "conv2d_weight_grad"))
-        tensor_conv2d_weight_grad(o->w, o->x, o->x2, same);
+        tensor_conv2d_weight_grad(o->w, o->x, o->x2, &same);
     else if (!strcmp(op, "channel_affine"))
         tensor_batchnorm(o->y, o->x, o->vector, o->vector, o->mean, o->variance, 1e-5, true);
     else if (!strcmp(op, "channel_affine_grad")) /* with channel_grad_sums, as it always comes */

@@ -9,6 +9,7 @@
  * caches (large), and of batch 4, which stay in them (small). */
 #define _GNU_SOURCE
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +73,7 @@ struct work {
     tensor_status (*run)(tensor *y, const struct operands *o);
 };
 
-static const tensor_window same3 = {.stride = 1, .padding = 1};
+static const tensor_window same3 = {TENSOR_SQUARE(0, 1, 1)};
 
 #define WORK(name, call)                                                                                               \
     static tensor_status run_##name(tensor *y, const struct operands *o) {                                             \
@@ -92,14 +93,14 @@ WORK(sgd_update, tensor_sgd_update(y, o->x2, 1e-3f))
 WORK(matmul, tensor_matmul(y, o->a, o->b))
 WORK(matmul_nt, tensor_matmul_nt(y, o->a, o->b))
 WORK(matmul_tn, tensor_matmul_tn(y, o->a, o->b))
-WORK(matmul_fused, tensor_matmul_fused(y, o->a, o->b, (tensor_epilogue){o->wide, o->a, true}))
-WORK(conv2d, tensor_conv2d(y, o->x, o->filters, same3))
-WORK(conv2d_fused, tensor_conv2d_fused(y, o->x, o->filters, same3, (tensor_epilogue){o->vector, o->x2, true}))
-WORK(conv2d_input_grad, tensor_conv2d_input_grad(y, o->x, o->filters, same3))
-WORK(conv2d_weight_grad, tensor_conv2d_weight_grad(y, o->x, o->x2, same3))
+WORK(matmul_fused, tensor_matmul_fused(y, o->a, o->b, &(tensor_epilogue){o->wide, o->a, true}))
+WORK(conv2d, tensor_conv2d(y, o->x, o->filters, &same3))
+WORK(conv2d_fused, tensor_conv2d_fused(y, o->x, o->filters, &same3, &(tensor_epilogue){o->vector, o->x2, true}))
+WORK(conv2d_input_grad, tensor_conv2d_input_grad(y, o->x, o->filters, &same3))
+WORK(conv2d_weight_grad, tensor_conv2d_weight_grad(y, o->x, o->x2, &same3))
 WORK(avgpool, tensor_avgpool_global(y, o->x))
 WORK(avgpool_grad, tensor_avgpool_global_grad(y, o->logits))
-WORK(maxpool2d, tensor_maxpool2d(y, o->x, (tensor_window){.window = 2, .stride = 2}))
+WORK(maxpool2d, tensor_maxpool2d(y, o->x, &(tensor_window){TENSOR_SQUARE(2, 2, 0)}))
 WORK(sum_rows, tensor_sum_rows(y, o->x))
 WORK(batchnorm, tensor_batchnorm(y, o->x, o->vector, o->vector, o->mean, o->variance, 1e-5, true))
 #undef WORK

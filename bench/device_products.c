@@ -53,9 +53,9 @@ struct work {
 };
 
 static void run(const struct work *w, int calls) {
-    const tensor_window how = {.window = 3, .stride = 1, .padding = 1};
+    const tensor_window how = {TENSOR_SQUARE(0, 1, 1)};
     for (int i = 0; i < calls; i++)
-        check(w->conv ? tensor_conv2d(w->out, w->a, w->b, how) : tensor_matmul(w->out, w->a, w->b));
+        check(w->conv ? tensor_conv2d(w->out, w->a, w->b, &how) : tensor_matmul(w->out, w->a, w->b));
 }
 
 static int ascending(const void *a, const void *b) {

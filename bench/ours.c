@@ -14,6 +14,7 @@
  * ours memory WHAT FORMAT BATCH prints the bytes of that step, WHAT stored or planned, and ends.
  * ours kernels FORMAT OPERATION prints the name of the kernel row that runs it, and ends. */
 #include "flexlab/nn.h"
+#include "flexlab/tensor_blocks.h"
 #include "peak.h"
 #include "worker.h"
 #include <stdio.h>
@@ -92,11 +93,11 @@ static void run_conv(void) {
     tensor *x = operands[0], *w = operands[1], *y = operands[2], *dy = operands[3], *dx = operands[4],
            *dw = operands[5];
     if (strchr(passes, 'f'))
-        tensor_conv2d(y, x, w, window);
+        tensor_conv2d(y, x, w, &window);
     if (strchr(passes, 'd'))
-        tensor_conv2d_input_grad(dx, dy, w, window);
+        tensor_conv2d_input_grad(dx, dy, w, &window);
     if (strchr(passes, 'w'))
-        tensor_conv2d_weight_grad(dw, dy, x, window);
+        tensor_conv2d_weight_grad(dw, dy, x, &window);
 }
 
 static const char *prepare_conv(tensor_format format, char **argv) {
@@ -106,7 +107,7 @@ static const char *prepare_conv(tensor_format format, char **argv) {
         v[i] = atoll(argv[i]);
     if (v[6] < 1)
         return worker_skip("conv: stride %lld", (long long)v[6]);
-    window = (tensor_window){.stride = (int)v[6], .padding = (int)v[7]};
+    window = (tensor_window){TENSOR_SQUARE(0, (int)v[6], (int)v[7])};
     snprintf(kept, sizeof kept, "%s", argv[8]);
     passes = kept;
     const int64_t h = (v[1] + 2 * v[7] - v[5]) / v[6] + 1, w = (v[2] + 2 * v[7] - v[5]) / v[6] + 1;
@@ -116,7 +117,7 @@ static const char *prepare_conv(tensor_format format, char **argv) {
         !add_operand(format, 4, result) || !normal_operand(format, 4, result, 3) || !add_operand(format, 4, image) ||
         !add_operand(format, 4, filters))
         return failure();
-    return tensor_conv2d(operands[2], operands[0], operands[1], window) ? failure() : NULL;
+    return tensor_conv2d(operands[2], operands[0], operands[1], &window) ? failure() : NULL;
 }
 
 /* --- conversion --------------------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
  * docs/experiments/flushed.md is the experiment. */
 #include "arguments.h"
 #include "flexlab/flexlab.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -74,7 +75,7 @@ static double weight_gradient(struct layer *l, float *gradient, float *made) {
     const int64_t count = tensor_count(l->weight_gradient);
     failed = failed || tensor_load_f32(l->gradient, gradient, tensor_count(l->gradient)) ||
              tensor_conv2d_weight_grad(l->weight_gradient, l->gradient, l->input,
-                                       (tensor_window){.stride = 1, .padding = 1}) ||
+                                       &(tensor_window){TENSOR_SQUARE(0, 1, 1)}) ||
              tensor_store_f32(l->weight_gradient, made, count);
     return norm(made, count);
 }

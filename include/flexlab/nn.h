@@ -148,10 +148,15 @@ FLEXLAB_API nn_node nn_last_step(nn_graph *g, const char *name, nn_node x) FLEXL
 FLEXLAB_API nn_node nn_conv2d(nn_graph *g, const char *name, nn_node x, int filters, int kernel, int stride,
                               int padding) FLEXLAB_SYMBOL(nn_conv2d);
 /* The same with dilation and groups; how.window is the side of the filters. Fan-out counts the filters of a group. */
-FLEXLAB_API nn_node nn_conv2d_window(nn_graph *g, const char *name, nn_node x, int filters, tensor_window how)
+/* A window that is the same in both directions and on all sides, as tensor_window has it; 0 in dilation and groups
+ * means 1. */
+typedef struct nn_window {
+    int window, stride, padding, dilation, groups;
+} nn_window;
+FLEXLAB_API nn_node nn_conv2d_window(nn_graph *g, const char *name, nn_node x, int filters, nn_window how)
     FLEXLAB_SYMBOL(nn_conv2d_window);
 /* The same with a bias for each filter, which is added to the stored sums, then max(0, .) if relu. */
-FLEXLAB_API nn_node nn_conv2d_bias(nn_graph *g, const char *name, nn_node x, int filters, tensor_window how, bool relu)
+FLEXLAB_API nn_node nn_conv2d_bias(nn_graph *g, const char *name, nn_node x, int filters, nn_window how, bool relu)
     FLEXLAB_SYMBOL(nn_conv2d_bias);
 /* x[..., c] + bias[c], then max(0, .) if relu. */
 FLEXLAB_API nn_node nn_bias(nn_graph *g, const char *name, nn_node x, bool relu) FLEXLAB_SYMBOL(nn_bias);
@@ -242,7 +247,7 @@ FLEXLAB_API nn_node nn_maxpool2d(nn_graph *g, const char *name, nn_node x, int w
 /* [N, H, W, C] to [N, C]: the mean of all pixels. */
 FLEXLAB_API nn_node nn_avgpool_global(nn_graph *g, const char *name, nn_node x) FLEXLAB_SYMBOL(nn_avgpool_global);
 /* The mean of each window of pixels, channel by channel; padding counts as zeros or not at all: tensor_avgpool2d. */
-FLEXLAB_API nn_node nn_avgpool2d(nn_graph *g, const char *name, nn_node x, tensor_window how, bool padding_counts)
+FLEXLAB_API nn_node nn_avgpool2d(nn_graph *g, const char *name, nn_node x, nn_window how, bool padding_counts)
     FLEXLAB_SYMBOL(nn_avgpool2d);
 /* Means of height x width windows that cover the image, whatever its size: tensor_avgpool_adaptive. */
 FLEXLAB_API nn_node nn_avgpool_adaptive(nn_graph *g, const char *name, nn_node x, int height, int width)

@@ -30,8 +30,8 @@
  *    tensor_set_class is the calling thread's own. tensor_set_allocator comes before everything.
  *  - Structs that callers fill in or receive may get more fields at their end. A function that takes one has a second
  *    form, ..._sized, with the size that the caller was compiled with: it is what the library exports, and what
- *    bindings call. What is filled in is set to zero first ((tensor_epilogue){.bias = b}, in C++ {} and then members).
- *    tensor_window and struct autoflex stay as they are; tensor_window2d grows. docs/decisions/0014-growing-structs.md.
+ *    bindings call. What is filled in is set to zero first ((tensor_window){.stride = {2, 2}}, in C++ {} and then
+ * members). struct autoflex stays as it is. docs/decisions/0014-growing-structs.md.
  *  - The child of a fork() may compute, with threads of its own. Tensors and graphs are copied with the process; one
  *    that another thread was writing at that moment is lost to the child. A data_loader stays with the parent. (A child
  *    of _Fork() or clone() that does not run exec must not use the library.) */
@@ -43,8 +43,8 @@
 #include "flexlab/tensor_values.h"      /* values in and out, conversion, exponents; how a tensor is written */
 #include "flexlab/tensor_statistics.h"  /* what writes came to, what the elements look like */
 #include "flexlab/tensor_elementwise.h" /* the rows of ops.def; dropout */
-#include "flexlab/tensor_products.h"    /* bias, matmul, convolution, and what joins their sums */
-#include "flexlab/tensor_windows.h"     /* pooling; convolutions with windows of any shape, transposed, 1d */
+#include "flexlab/tensor_products.h"    /* bias, matmul */
+#include "flexlab/tensor_windows.h"     /* convolution, transposed and 1d too; pooling */
 #include "flexlab/tensor_axes.h"        /* sums and extremes over dimensions; repeated operands */
 #include "flexlab/tensor_norms.h"       /* normalisation by batch, row, neighbouring channels, group */
 #include "flexlab/tensor_losses.h"      /* softmax, cross-entropy and other losses */

@@ -97,7 +97,7 @@ static double take_real(struct input *in) {
 
 /* Those that came later. */
 static nn_node add_image_layer(struct input *in, nn_graph *g, const char *name, nn_node x, int kind, nn_node last) {
-    const tensor_window how = {.window = take_size(in, 3), .stride = take_size(in, 2), .padding = take_from(in, 0, 2)};
+    const nn_window how = {.window = take_size(in, 3), .stride = take_size(in, 2), .padding = take_from(in, 0, 2)};
     switch (kind % 12) {
     case 0:
         return nn_avgpool2d(g, name, x, how, take_byte(in) & 1);
@@ -150,7 +150,7 @@ static nn_node add_layer(struct input *in, nn_graph *g, nn_node last, int number
     }
     case 2: {
         const int filters = take_size(in, 8);
-        tensor_window how;
+        nn_window how;
         how.window = take_size(in, 3);
         how.stride = take_size(in, 2);
         how.padding = take_from(in, 0, 3);

@@ -4,7 +4,9 @@
 #define FL_FUZZ_TENSOR_CALLS_H
 
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include "fuzz.h"
+#include "square.h"
 #include "tensor_pool.h"
 #include <math.h>
 
@@ -64,8 +66,8 @@ struct call {
     enum kind kind;
     int map; /* row of maps */
     tensor *t[OPERANDS];
-    tensor_window how;
-    tensor_window2d around; /* of AROUND, and which of its calls */
+    struct square how;
+    tensor_window around; /* of AROUND, and which of its calls */
     int which;
     float alpha, beta;
     double real;
@@ -231,7 +233,7 @@ static inline float take_float(struct input *in) {
     return value;
 }
 
-static inline void take_window(struct input *in, tensor_window *how) {
+static inline void take_window(struct input *in, struct square *how) {
     how->window = take_int(in);
     how->stride = take_int(in);
     how->padding = take_int(in);
@@ -239,7 +241,7 @@ static inline void take_window(struct input *in, tensor_window *how) {
     how->groups = take_int(in);
 }
 
-static inline int *around_number(tensor_window2d *how, int i) {
+static inline int *around_number(tensor_window *how, int i) {
     return (int *[]){&how->window[0],        &how->window[1],   &how->stride[0],  &how->stride[1],
                      &how->padding[0],       &how->padding[1],  &how->padding[2], &how->padding[3],
                      &how->dilation[0],      &how->dilation[1], &how->groups,     &how->output_padding[0],
@@ -386,7 +388,7 @@ static inline int fitting_image(struct input *in, struct call *c, struct want wa
     const int stride = 1 + take_below(in, 3), window = 1 + take_below(in, (int)(h < w ? h : w)),
               padding = take_below(in, window), more = take_below(in, 8);
     const struct want x = WANT(n, h, w, channel);
-    c->how = (tensor_window){.window = window, .stride = stride, .padding = padding};
+    c->how = (struct square){.window = window, .stride = stride, .padding = padding};
     const int64_t p = places(h, window, 1, padding, stride), q = places(w, window, 1, padding, stride);
     switch (c->kind) {
     case MAXPOOL:
@@ -423,7 +425,7 @@ static inline int fitting_around(struct input *in, struct call *c, struct want w
     static const int channels[] = {1, 2, 3, 4, 8, 16, 17, 18};
     const bool line = c->which >= AROUND_LINES;
     const int which = c->which % AROUND_LINES;
-    tensor_window2d *how = &c->around;
+    tensor_window *how = &c->around;
     int64_t image[2], result[2], filter[2];
     how->groups = take_below(in, 3);
     for (int way = 0; way < 2; way++) {
@@ -577,46 +579,46 @@ static inline tensor_status perform_loss(const struct call *c, struct results *r
 
 static inline tensor_status perform_around(const struct call *c, tensor_epilogue with) {
     tensor *const *t = c->t;
-    const tensor_window2d how = c->around;
-    const tensor_window1d line = {.window = how.window[1],
-                                  .stride = how.stride[1],
-                                  .padding = {how.padding[2], how.padding[3]},
-                                  .dilation = how.dilation[1],
-                                  .groups = how.groups,
-                                  .output_padding = how.output_padding[1]};
+    const tensor_window how = c->around;
+    const tensor_window line = {.window = {0, how.window[1]},
+                                .stride = {0, how.stride[1]},
+                                .padding = {0, 0, how.padding[2], how.padding[3]},
+                                .dilation = {0, how.dilation[1]},
+                                .groups = how.groups,
+                                .output_padding = {0, how.output_padding[1]}};
     switch (c->which) {
     case 0:
-        return tensor_conv2d_with(t[0], t[1], t[2], how, with);
+        return tensor_conv2d_fused(t[0], t[1], t[2], &how, &with);
     case 1:
-        return tensor_conv2d_input_grad_with(t[0], t[1], t[2], how);
+        return tensor_conv2d_input_grad(t[0], t[1], t[2], &how);
     case 2:
-        return tensor_conv2d_weight_grad_with(t[0], t[1], t[2], how);
+        return tensor_conv2d_weight_grad(t[0], t[1], t[2], &how);
     case AROUND_TRANSPOSED:
-        return tensor_conv_transpose2d(t[0], t[1], t[2], how, with);
+        return tensor_conv_transpose2d_fused(t[0], t[1], t[2], &how, &with);
     case AROUND_TRANSPOSED + 1:
-        return tensor_conv_transpose2d_input_grad(t[0], t[1], t[2], how);
+        return tensor_conv_transpose2d_input_grad(t[0], t[1], t[2], &how);
     case AROUND_TRANSPOSED + 2:
-        return tensor_conv_transpose2d_weight_grad(t[0], t[1], t[2], how);
+        return tensor_conv_transpose2d_weight_grad(t[0], t[1], t[2], &how);
     case AROUND_POOL:
-        return tensor_maxpool2d_with(t[0], t[1], how);
+        return tensor_maxpool2d(t[0], t[1], &how);
     case AROUND_POOL + 1:
-        return tensor_maxpool2d_grad_with(t[0], t[1], t[2], how);
+        return tensor_maxpool2d_grad(t[0], t[1], t[2], &how);
     case AROUND_LINES:
-        return tensor_conv1d(t[0], t[1], t[2], line, with);
+        return tensor_conv1d_fused(t[0], t[1], t[2], &line, &with);
     case AROUND_LINES + 1:
-        return tensor_conv1d_input_grad(t[0], t[1], t[2], line);
+        return tensor_conv1d_input_grad(t[0], t[1], t[2], &line);
     case AROUND_LINES + 2:
-        return tensor_conv1d_weight_grad(t[0], t[1], t[2], line);
+        return tensor_conv1d_weight_grad(t[0], t[1], t[2], &line);
     case AROUND_LINES + AROUND_TRANSPOSED:
-        return tensor_conv_transpose1d(t[0], t[1], t[2], line, with);
+        return tensor_conv_transpose1d_fused(t[0], t[1], t[2], &line, &with);
     case AROUND_LINES + AROUND_TRANSPOSED + 1:
-        return tensor_conv_transpose1d_input_grad(t[0], t[1], t[2], line);
+        return tensor_conv_transpose1d_input_grad(t[0], t[1], t[2], &line);
     case AROUND_LINES + AROUND_TRANSPOSED + 2:
-        return tensor_conv_transpose1d_weight_grad(t[0], t[1], t[2], line);
+        return tensor_conv_transpose1d_weight_grad(t[0], t[1], t[2], &line);
     case AROUND_LINES + AROUND_POOL:
-        return tensor_maxpool1d(t[0], t[1], line);
+        return tensor_maxpool1d(t[0], t[1], &line);
     default:
-        return tensor_maxpool1d_grad(t[0], t[1], t[2], line);
+        return tensor_maxpool1d_grad(t[0], t[1], t[2], &line);
     }
 }
 
@@ -637,21 +639,21 @@ static inline tensor_status perform(const struct call *c, struct results *r) {
     case MATMUL_TN:
         return tensor_matmul_tn(t[0], t[1], t[2]);
     case MATMUL_FUSED:
-        return tensor_matmul_fused(t[0], t[1], t[2], with);
+        return tensor_matmul_fused(t[0], t[1], t[2], &with);
     case MATMUL_NT_FUSED:
-        return tensor_matmul_nt_fused(t[0], t[1], t[2], with);
+        return tensor_matmul_nt_fused(t[0], t[1], t[2], &with);
     case CONV2D:
-        return tensor_conv2d(t[0], t[1], t[2], c->how);
+        return tensor_conv2d(t[0], t[1], t[2], STEPS(c->how));
     case CONV2D_FUSED:
-        return tensor_conv2d_fused(t[0], t[1], t[2], c->how, with);
+        return tensor_conv2d_fused(t[0], t[1], t[2], STEPS(c->how), &with);
     case CONV_INPUT_GRAD:
-        return tensor_conv2d_input_grad(t[0], t[1], t[2], c->how);
+        return tensor_conv2d_input_grad(t[0], t[1], t[2], STEPS(c->how));
     case CONV_WEIGHT_GRAD:
-        return tensor_conv2d_weight_grad(t[0], t[1], t[2], c->how);
+        return tensor_conv2d_weight_grad(t[0], t[1], t[2], STEPS(c->how));
     case MAXPOOL:
-        return tensor_maxpool2d(t[0], t[1], c->how);
+        return tensor_maxpool2d(t[0], t[1], SQUARE(c->how));
     case MAXPOOL_GRAD:
-        return tensor_maxpool2d_grad(t[0], t[1], t[2], c->how);
+        return tensor_maxpool2d_grad(t[0], t[1], t[2], SQUARE(c->how));
     case AVGPOOL:
         return tensor_avgpool_global(t[0], t[1]);
     case AVGPOOL_GRAD:

@@ -91,10 +91,12 @@ static inline bool right_matmul(const struct call *c, bool ta, bool tb, bool fus
 
 /* x, w and y of a convolution, wherever they stand in the call. */
 static inline bool right_convolution(const struct call *c, const tensor *x, const tensor *w, const tensor *y) {
-    const tensor_window how = c->how;
+    struct square how = c->how;
+    how.stride = how.stride ? how.stride : 1;
     const int64_t dilation = how.dilation ? how.dilation : 1, groups = how.groups ? how.groups : 1;
-    if (!operands(c, 3) || !apart(c, 3) || how.stride < 1 || how.stride > 255 || how.padding < 0 || how.padding > 255 ||
-        dilation < 1 || dilation > 255 || groups < 1 || tensor_ndim(x) != 4 || tensor_ndim(w) != 4)
+    if (!operands(c, 3) || !apart(c, 3) || how.stride < 1 || how.stride > 4095 || how.padding < 0 ||
+        how.padding > 4095 || dilation < 1 || dilation > 4095 || groups < 1 || tensor_ndim(x) != 4 ||
+        tensor_ndim(w) != 4)
         return false;
     const int64_t channels = tensor_dim(x, 3), filters = tensor_dim(w, 0);
     if (channels % groups || filters % groups || tensor_dim(w, 3) != channels / groups)
@@ -111,18 +113,28 @@ static inline bool right_convolution(const struct call *c, const tensor *x, cons
 }
 
 static inline bool right_pooling(const struct call *c, const tensor *x, const tensor *y) {
-    const tensor_window how = c->how;
+    struct square how = c->how;
     const int n = c->kind == MAXPOOL ? 2 : 3;
+    how.stride = how.stride ? how.stride : 1;
+    how.dilation = how.dilation ? how.dilation : 1;
     if (!operands(c, n) || !apart(c, n) || (n == 3 && !same_shape(c->t[0], c->t[2])) || tensor_ndim(x) != 4 ||
-        how.stride < 1 || how.stride > 255 || how.padding < 0 || how.padding > 255 || how.window < 1 ||
-        how.padding >= how.window || how.dilation < 0 || how.dilation > 1 || how.groups < 0 || how.groups > 1)
+        how.stride < 1 || how.stride > 4095 || how.padding < 0 || how.padding > 4095 || how.window < 1 ||
+        how.window > 1 << 20 || how.dilation < 1 || how.dilation > 4095 || how.groups < 0 || how.groups > 1)
         return false;
+    const int64_t reach = (how.window - 1) * (int64_t)how.dilation + 1;
     int64_t out[2];
     for (int i = 0; i < 2; i++) {
-        const int64_t room = tensor_dim(x, 1 + i) + 2 * how.padding - how.window;
-        if (room < 0)
+        const int64_t room = tensor_dim(x, 1 + i) + 2 * how.padding - reach;
+        if (room < 0 || how.padding >= reach)
             return false;
         out[i] = room / how.stride + 1;
+        for (int64_t p = 0; p < out[i]; p++) { /* each sees a pixel */
+            int64_t place = p * how.stride - how.padding;
+            while (place < 0)
+                place += how.dilation;
+            if (place >= tensor_dim(x, 1 + i) || place > p * how.stride - how.padding + reach - 1)
+                return false;
+        }
     }
     return has_shape(y, &WANT(tensor_dim(x, 0), out[0], out[1], tensor_dim(x, 3)));
 }
@@ -247,15 +259,17 @@ static inline bool right_around(const struct call *c) {
     const bool line = c->which >= AROUND_LINES;
     const int which = c->which % AROUND_LINES, dims = line ? 3 : 4;
     const bool pooling = which >= AROUND_POOL, transposed = !pooling && which >= AROUND_TRANSPOSED;
-    tensor_window2d how = c->around;
+    tensor_window how = c->around;
     if (line) {
         how.window[0] = how.window[1] != 0;
         how.stride[0] = 1;
         how.padding[0] = how.padding[1] = how.output_padding[0] = 0;
         how.dilation[0] = how.dilation[1] != 0;
     }
-    if (!how.dilation[0] && !how.dilation[1])
-        how.dilation[0] = how.dilation[1] = 1;
+    for (int way = 0; way < 2; way++) {
+        how.stride[way] = how.stride[way] ? how.stride[way] : 1;
+        how.dilation[way] = how.dilation[way] ? how.dilation[way] : 1;
+    }
     for (int i = 2; i < 10; i++) {
         const int least = i < 4 || i > 7, v = *around_number(&how, i);
         if (v < least || v > 4095)

@@ -6,6 +6,7 @@
 #include "core/table/format.h"
 #include "core/tensor/tensor_object.h"
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include "window_cases.h"
 #include <float.h>
 #include <math.h>
@@ -234,13 +235,13 @@ static const char *const ways[WAYS] = {"conv2d", "conv2d_input_grad", "conv2d_we
 /* a, b to y by the public functions: exact, in any format. */
 static void convolve(enum way way, tensor *y, const tensor *a, const tensor *b, const struct fl_windows *x,
                      const int after[2]) {
-    const tensor_window2d how = {.stride = {x->stride[0], x->stride[1]},
-                                 .padding = {x->padding[0], after[0], x->padding[1], after[1]},
-                                 .dilation = {x->dilation[0], x->dilation[1]},
-                                 .groups = x->groups};
-    CHECK(!(way == FORWARD          ? tensor_conv2d_with(y, a, b, how, (tensor_epilogue){0})
-            : way == INPUT_GRADIENT ? tensor_conv2d_input_grad_with(y, a, b, how)
-                                    : tensor_conv2d_weight_grad_with(y, a, b, how)),
+    const tensor_window how = {.stride = {x->stride[0], x->stride[1]},
+                               .padding = {x->padding[0], after[0], x->padding[1], after[1]},
+                               .dilation = {x->dilation[0], x->dilation[1]},
+                               .groups = x->groups};
+    CHECK(!(way == FORWARD          ? tensor_conv2d(y, a, b, &how)
+            : way == INPUT_GRADIENT ? tensor_conv2d_input_grad(y, a, b, &how)
+                                    : tensor_conv2d_weight_grad(y, a, b, &how)),
           "%s", tensor_error());
 }
 

@@ -5,6 +5,7 @@
 #include "check.h"
 #include "core/table/format.h"
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <string.h>
 
@@ -239,8 +240,8 @@ static void exact_convolutions(void) {
             int64_t *sy = calloc((size_t)tensor_count(y), 8), *sx = calloc((size_t)tensor_count(dx), 8),
                     *sw = calloc((size_t)tensor_count(dw), 8);
             convolve(&g, tensor_data(x), tensor_data(w), tensor_data(dy), sy, sx, sw);
-            const tensor_window how = {
-                .stride = g.stride, .padding = g.padding, .dilation = g.dilation, .groups = g.groups};
+            const tensor_window how = {TENSOR_SQUARE(0, g.stride, g.padding), .dilation = {g.dilation, g.dilation},
+                                       .groups = g.groups};
             for (int back = FIRST_BACKEND; back < BACKENDS; back++) {
                 tensor_set_backend(backends[back]);
                 if (strcmp(tensor_kernel_backend(f, "conv2d"), backends[back]))
@@ -250,8 +251,8 @@ static void exact_convolutions(void) {
                     snprintf(label, sizeof label, "conv case %zu %s %s threads %d", i, pattern_names[p], backends[back],
                              threads[t]);
                     tensor_set_threads(threads[t]);
-                    CHECK(!tensor_conv2d(y, x, w, how) && !tensor_conv2d_input_grad(dx, dy, w, how) &&
-                              !tensor_conv2d_weight_grad(dw, dy, x, how),
+                    CHECK(!tensor_conv2d(y, x, w, &how) && !tensor_conv2d_input_grad(dx, dy, w, &how) &&
+                              !tensor_conv2d_weight_grad(dw, dy, x, &how),
                           "%s: %s", label, tensor_error());
                     compare_exact(label, y, sy, 24);
                     compare_exact(label, dx, sx, 34);

@@ -2,6 +2,7 @@
  * operands, all results, transposed, fused, batched; exponents at both ends, both kinds of predictors, every rounding,
  * instruction set and number of threads. */
 #include "mixed_witness.h"
+#include "flexlab/tensor_blocks.h"
 
 struct problem {
     int64_t batch, m, n, k;
@@ -33,8 +34,8 @@ static tensor_status multiply(const struct problem *p, tensor *y, const tensor *
     if (p->ta)
         return tensor_matmul_tn(y, a, b);
     if (p->tb)
-        return fused ? tensor_matmul_nt_fused(y, a, b, joined) : tensor_matmul_nt(y, a, b);
-    return fused ? tensor_matmul_fused(y, a, b, joined) : tensor_matmul(y, a, b);
+        return fused ? tensor_matmul_nt_fused(y, a, b, &joined) : tensor_matmul_nt(y, a, b);
+    return fused ? tensor_matmul_fused(y, a, b, &joined) : tensor_matmul(y, a, b);
 }
 
 static tensor_format random_format(bool shared) {

@@ -2,10 +2,12 @@
  * arithmetic by hand, on every instruction set: strides, padding, dilation, groups, filters that join bias, residual
  * and ReLU. */
 #include "mixed_witness.h"
+#include "square.h"
+#include "flexlab/tensor_blocks.h"
 
 struct convolution {
     int64_t n, h, w, c, k, r, s, p, q; /* images, filters, results */
-    tensor_window how;
+    struct square how;
 };
 
 static struct convolution random_convolution(bool wide) {
@@ -83,17 +85,11 @@ static int64_t terms_of(const struct convolution *v, enum way way, int64_t i, st
 static tensor_status convolve(const struct convolution *v, enum way way, tensor *y, const tensor *a, const tensor *b,
                               const struct addends *with) {
     const tensor_epilogue joined = {.bias = with->bias, .residual = with->residual, .relu = with->relu};
-    const int p = v->how.padding;
-    const tensor_window2d sides = {.stride = {v->how.stride, v->how.stride},
-                                   .padding = {p, p, p, p},
-                                   .dilation = {v->how.dilation, v->how.dilation},
-                                   .groups = v->how.groups};
-    const bool general = (v->h + v->w) % 2;
     if (way == INPUT)
-        return general ? tensor_conv2d_input_grad_with(y, a, b, sides) : tensor_conv2d_input_grad(y, a, b, v->how);
+        return tensor_conv2d_input_grad(y, a, b, STEPS(v->how));
     if (way == WEIGHTS)
-        return general ? tensor_conv2d_weight_grad_with(y, a, b, sides) : tensor_conv2d_weight_grad(y, a, b, v->how);
-    return general ? tensor_conv2d_with(y, a, b, sides, joined) : tensor_conv2d_fused(y, a, b, v->how, joined);
+        return tensor_conv2d_weight_grad(y, a, b, STEPS(v->how));
+    return tensor_conv2d_fused(y, a, b, STEPS(v->how), &joined);
 }
 
 static void check_convolution(tensor_format fa, tensor_format fb, tensor_format fy, enum way way) {
@@ -167,20 +163,19 @@ static void check_other_names(void) {
            *image = tensor_new_view(x, 4, (int64_t[]){2, 1, length, 3}),
            *filters = tensor_new_view(w, 4, (int64_t[]){4, 1, 3, 3}),
            *same = tensor_new(FMT_FP32, 4, (int64_t[]){2, 1, length, 4});
-    const tensor_window1d causal = {.stride = 1, .padding = {2, 0}};
-    const tensor_window2d flat = {.stride = {1, 1}, .padding = {0, 0, 2, 0}};
-    CHECK(!tensor_conv1d(y, x, w, causal, (tensor_epilogue){.relu = false}), "%s", tensor_error());
-    CHECK(!tensor_conv2d_with(same, image, filters, flat, (tensor_epilogue){.relu = false}), "%s", tensor_error());
+    const tensor_window causal = {.padding = {0, 0, 2, 0}};
+    const tensor_window flat = {.stride = {1, 1}, .padding = {0, 0, 2, 0}};
+    CHECK(!tensor_conv1d(y, x, w, &causal), "%s", tensor_error());
+    CHECK(!tensor_conv2d(same, image, filters, &flat), "%s", tensor_error());
     CHECK(!memcmp(tensor_const_data(y), tensor_const_data(same), (size_t)tensor_count(y) * sizeof(float)),
           "conv1d of several formats");
     tensor *back = tensor_new(FMT_BF16, 4, (int64_t[]){2, 1, length, 3}),
            *gradient = tensor_new(FMT_BF16, 4, (int64_t[]){2, 1, length, 3});
-    CHECK(tensor_conv_transpose2d(back, same, filters, flat, (tensor_epilogue){.relu = false}) != TENSOR_OK,
-          "fp32 by flex16+5 has a product");
+    CHECK(tensor_conv_transpose2d(back, same, filters, &flat) != TENSOR_OK, "fp32 by flex16+5 has a product");
     CHECK(strstr(tensor_error(), "x is fp32, w is flex16+5"), "%s", tensor_error());
     tensor *floats = random_tensor(FMT_FP16, 4, (int64_t[]){4, 1, 3, 3}, FILL_USUAL);
-    CHECK(!tensor_conv_transpose2d(back, same, floats, flat, (tensor_epilogue){.relu = false}), "%s", tensor_error());
-    CHECK(!tensor_conv2d_input_grad_with(gradient, same, floats, flat), "%s", tensor_error());
+    CHECK(!tensor_conv_transpose2d(back, same, floats, &flat), "%s", tensor_error());
+    CHECK(!tensor_conv2d_input_grad(gradient, same, floats, &flat), "%s", tensor_error());
     CHECK(!memcmp(tensor_const_data(back), tensor_const_data(gradient), (size_t)tensor_count(back) * 2),
           "a transposed convolution of several formats");
     tensor *all[] = {image, filters, x, w, y, same, back, gradient, floats};

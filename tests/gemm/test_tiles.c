@@ -61,7 +61,7 @@ static uint64_t results(void) {
         values[i] = (float)(i % 17) / 17 - 0.5f;
     uint64_t hash = 1469598103934665603u;
     if (!tensor_load_f32(w, values, 20 * 9 * 20) && !tensor_matmul(y, a, b) &&
-        !tensor_conv2d(z, x, w, (tensor_window){.stride = 1, .padding = 1})) {
+        !tensor_conv2d(z, x, w, &(tensor_window){TENSOR_SQUARE(0, 1, 1)})) {
         const int16_t *of[2] = {tensor_const_data(y), tensor_const_data(z)};
         for (int i = 0; i < 2; i++)
             for (int j = 0; j < SIDE * SIDE; j++)

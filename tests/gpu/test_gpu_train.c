@@ -35,9 +35,9 @@ static void find_counts(void) {
  * its calls are recorded. */
 static nn_node layers(nn_graph *g) {
     nn_node x = nn_conv2d_bias(g, "conv1", nn_input(g, size, size, CHANNELS), 6,
-                               (tensor_window){.window = 3, .stride = 1, .padding = 1}, true);
+                               (nn_window){.window = 3, .stride = 1, .padding = 1}, true);
     x = nn_lrn(g, "lrn", x, 3, 0.5f, 0.75f, 1);
-    x = nn_avgpool2d(g, "pool1", x, (tensor_window){.window = 3, .stride = 2, .padding = 1}, false);
+    x = nn_avgpool2d(g, "pool1", x, (nn_window){.window = 3, .stride = 2, .padding = 1}, false);
     x = nn_dropout(g, "drop1", x, 0.25f);
     x = nn_groupnorm(g, "gn", nn_conv2d(g, "conv2", x, 8, 3, 1, 1), 2, 0);
     x = nn_avgpool_adaptive(g, "pool2", x, 3, 2);

@@ -13,11 +13,11 @@ static nn_node all_layers(nn_graph *g, int classes) {
     nn_node y = nn_conv2d(g, "conv2", x, 4, 3, 2, 1);
     nn_node s = nn_shortcut_a(g, "shortcut", x, 4, 2);
     x = nn_batchnorm_add_relu(g, "bn2", y, s);
-    y = nn_conv2d_window(g, "conv3", x, 4, (tensor_window){.window = 1, .stride = 1, .groups = 2});
+    y = nn_conv2d_window(g, "conv3", x, 4, (nn_window){.window = 1, .stride = 1, .groups = 2});
     y = nn_batchnorm(g, "bn3", y, false);
     x = nn_add_relu(g, "add", x, y);
     y = nn_relu(g, "relu", x);
-    x = nn_avgpool2d(g, "pool2", y, (tensor_window){.window = 2, .stride = 1, .padding = 1}, false);
+    x = nn_avgpool2d(g, "pool2", y, (nn_window){.window = 2, .stride = 1, .padding = 1}, false);
     x = nn_groupnorm(g, "gn", x, 2, 0);
     x = nn_add(g, "sum", x, nn_lrn(g, "lrn", x, 3, 1, 0.75f, 1));
     x = nn_bias(g, "bias", nn_avgpool_adaptive(g, "pool3", x, 2, 1), true);

@@ -39,10 +39,10 @@ static nn_node conv_then_linear(nn_graph *g, nn_node x) {
     return nn_linear(g, "fc", x, CLASSES);
 }
 static nn_node dilated_and_grouped(nn_graph *g, nn_node x) {
-    x = nn_conv2d_window(g, "dilated", x, 6, (tensor_window){.window = 3, .stride = 1, .padding = 2, .dilation = 2});
+    x = nn_conv2d_window(g, "dilated", x, 6, (nn_window){.window = 3, .stride = 1, .padding = 2, .dilation = 2});
     x = nn_conv2d_window(g, "grouped", x, 9,
-                         (tensor_window){.window = 3, .stride = 2, .padding = 2, .dilation = 2, .groups = 3});
-    x = nn_conv2d_window(g, "depthwise", x, 9, (tensor_window){.window = 2, .stride = 1, .groups = 9});
+                         (nn_window){.window = 3, .stride = 2, .padding = 2, .dilation = 2, .groups = 3});
+    x = nn_conv2d_window(g, "depthwise", x, 9, (nn_window){.window = 2, .stride = 1, .groups = 9});
     return nn_linear(g, "fc", x, CLASSES);
 }
 static nn_node asymmetric(nn_graph *g, nn_node x) {
@@ -198,11 +198,11 @@ static nn_node batchnorm_add(nn_graph *g, nn_node x) {
     return nn_linear(g, "fc", c, CLASSES);
 }
 static nn_node means(nn_graph *g, nn_node x) {
-    x = nn_avgpool2d(g, "pool0", x, (tensor_window){.window = 3, .stride = 1, .padding = 1}, false);
-    x = nn_conv2d_bias(g, "conv1", x, 3, (tensor_window){.window = 3, .stride = 1, .padding = 1}, false);
-    x = nn_avgpool2d(g, "pool1", x, (tensor_window){.window = 3, .stride = 2, .padding = 2}, false);
-    x = nn_conv2d_bias(g, "conv2", x, 4, (tensor_window){.window = 2, .stride = 1, .padding = 1}, true);
-    x = nn_avgpool2d(g, "pool2", x, (tensor_window){.window = 2, .stride = 2, .padding = 1}, true);
+    x = nn_avgpool2d(g, "pool0", x, (nn_window){.window = 3, .stride = 1, .padding = 1}, false);
+    x = nn_conv2d_bias(g, "conv1", x, 3, (nn_window){.window = 3, .stride = 1, .padding = 1}, false);
+    x = nn_avgpool2d(g, "pool1", x, (nn_window){.window = 3, .stride = 2, .padding = 2}, false);
+    x = nn_conv2d_bias(g, "conv2", x, 4, (nn_window){.window = 2, .stride = 1, .padding = 1}, true);
+    x = nn_avgpool2d(g, "pool2", x, (nn_window){.window = 2, .stride = 2, .padding = 1}, true);
     x = nn_avgpool_adaptive(g, "pool3", x, 2, 5); /* fewer lines, more columns */
     return nn_linear(g, "fc", x, CLASSES);
 }

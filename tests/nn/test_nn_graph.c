@@ -113,7 +113,7 @@ static void shapes(void) {
     shape_is(g, nn_conv2d(g, "same", x, 5, 3, 1, 1), 4, 4, 9, 7, 5);
     nn_node c = nn_conv2d(g, "half", x, 6, 3, 2, 1);
     shape_is(g, c, 4, 4, 5, 4, 6);
-    const tensor_window wide = {.window = 3, .stride = 2, .padding = 1, .dilation = 3, .groups = 3};
+    const nn_window wide = {.window = 3, .stride = 2, .padding = 1, .dilation = 3, .groups = 3};
     nn_node grouped = nn_conv2d_window(g, "grouped", x, 6, wide);
     shape_is(g, grouped, 4, 4, 3, 2, 6);
     const struct fl_shape *weight = &g->nodes[grouped].parameter[0].shape;
@@ -209,13 +209,13 @@ static void building_errors(void) {
     REFUSED(TENSOR_E_ARGUMENT, "tensor_window1d of 0 bytes",
             nn_conv1d_sized(g, "c", x, 4, &(tensor_window1d){0}, 0, true));
     REFUSED(TENSOR_E_SHAPE, "a window of 3 with dilation 5 does not fit a side of 8 with padding 1",
-            nn_conv2d_window(g, "c", x, 4, (tensor_window){.window = 3, .stride = 1, .padding = 1, .dilation = 5}));
+            nn_conv2d_window(g, "c", x, 4, (nn_window){.window = 3, .stride = 1, .padding = 1, .dilation = 5}));
     REFUSED(TENSOR_E_ARGUMENT, "dilation -2",
-            nn_conv2d_window(g, "c", x, 4, (tensor_window){.window = 3, .stride = 1, .dilation = -2}));
+            nn_conv2d_window(g, "c", x, 4, (nn_window){.window = 3, .stride = 1, .dilation = -2}));
     REFUSED(TENSOR_E_ARGUMENT, "c: 3 groups, expected a divisor of 3 channels and 4 filters",
-            nn_conv2d_window(g, "c", x, 4, (tensor_window){.window = 3, .stride = 1, .groups = 3}));
+            nn_conv2d_window(g, "c", x, 4, (nn_window){.window = 3, .stride = 1, .groups = 3}));
     REFUSED(TENSOR_E_ARGUMENT, "-1 groups",
-            nn_conv2d_window(g, "c", x, 4, (tensor_window){.window = 3, .stride = 1, .groups = -1}));
+            nn_conv2d_window(g, "c", x, 4, (nn_window){.window = 3, .stride = 1, .groups = -1}));
     REFUSED(TENSOR_E_ARGUMENT, "0 outputs", nn_conv2d(g, "c", x, 0, 3, 1, 1));
     REFUSED(TENSOR_E_ARGUMENT, "-3 outputs", nn_linear(g, "c", x, -3));
     REFUSED(TENSOR_E_SHAPE, "a window of 9", nn_maxpool2d(g, "p", x, 9, 1));

@@ -276,14 +276,14 @@ static void shape_is(const nn_graph *g, nn_node x, int64_t h, int64_t w, int64_t
 static void check_shapes(void) {
     nn_graph *g = new_graph("bf16");
     nn_node x = nn_input(g, 9, 7, 6);
-    shape_is(g, nn_avgpool2d(g, "a", x, (tensor_window){.window = 3, .stride = 2, .padding = 1}, true), 5, 4, 6);
+    shape_is(g, nn_avgpool2d(g, "a", x, (nn_window){.window = 3, .stride = 2, .padding = 1}, true), 5, 4, 6);
     shape_is(g, nn_avgpool_adaptive(g, "b", x, 2, 11), 2, 11, 6);
     shape_is(g, nn_lrn(g, "c", x, 5, 1e-4f, 0.75f, 2), 9, 7, 6);
     shape_is(g, nn_groupnorm(g, "d", x, 3, 0), 9, 7, 6);
     shape_is(g, nn_dropout(g, "e", x, 0.5f), 9, 7, 6);
     shape_is(g, nn_add(g, "f", x, x), 9, 7, 6);
     shape_is(g, nn_bias(g, "g", x, true), 9, 7, 6);
-    shape_is(g, nn_conv2d_bias(g, "h", x, 4, (tensor_window){.window = 3, .stride = 2}, true), 4, 3, 4);
+    shape_is(g, nn_conv2d_bias(g, "h", x, 4, (nn_window){.window = 3, .stride = 2}, true), 4, 3, 4);
     shape_is(g, nn_shortcut_b(g, "i", x, 8, 2), 5, 4, 8);
     shape_is(g, nn_bottleneck(g, "j", x, 2, 2), 5, 4, 8);
     shape_is(g, nn_depthwise_separable(g, "k", x, 10, 2), 5, 4, 10);
@@ -300,7 +300,7 @@ static void check_errors(void) {
               "%s: expected '%s', got %d '%s'", #call, words, (int)tensor_error_status(), tensor_error());             \
         nn_graph_free(g);                                                                                              \
     } while (0)
-#define WINDOW(...) ((tensor_window){__VA_ARGS__})
+#define WINDOW(...) ((nn_window){__VA_ARGS__})
     char long_name[101];
     memset(long_name, 'n', 100);
     long_name[100] = 0;

@@ -2,6 +2,8 @@
  * where it is given, with a message, or the layer works at the first step. Meant to run under UBSan as well: no
  * arithmetic on them may overflow, and nothing large is allocated on their word. */
 #include "check.h"
+#include "square.h"
+#include "flexlab/tensor_blocks.h"
 #include "core/base/memory.h"
 #include "flexlab/nn.h"
 #include <limits.h>
@@ -47,7 +49,7 @@ static nn_node add(nn_graph *g, enum kind kind, nn_node x, struct options o) {
         return nn_conv2d(g, "layer", x, o.outputs, o.window, o.stride, o.padding);
     case CONV_WINDOW:
         return nn_conv2d_window(g, "layer", x, o.outputs,
-                                (tensor_window){o.window, o.stride, o.padding, o.dilation, o.groups});
+                                (nn_window){o.window, o.stride, o.padding, o.dilation, o.groups});
     case MAXPOOL:
         return nn_maxpool2d(g, "layer", x, o.window, o.stride);
     case SHORTCUT:
@@ -146,14 +148,15 @@ static void operations(void) {
            *p = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(BATCH, HEIGHT, WIDTH, CHANNELS));
     int done = 0;
     for (int i = 0; i < 5000; i++) {
-        const tensor_window how = {some(3), some(1), some(1), some(1), some(1)};
-        const tensor_status status[] = {tensor_conv2d(y, x, w, how),
-                                        tensor_conv2d_input_grad(x, y, w, how),
-                                        tensor_conv2d_weight_grad(w, y, x, how),
+        const struct square square = {some(3), some(1), some(1), some(1), some(1)};
+        const tensor_window *how = SQUARE(square), *steps = STEPS(square);
+        const tensor_status status[] = {tensor_conv2d(y, x, w, steps),
+                                        tensor_conv2d_input_grad(x, y, w, steps),
+                                        tensor_conv2d_weight_grad(w, y, x, steps),
                                         tensor_maxpool2d(p, x, how),
                                         tensor_maxpool2d_grad(x, p, x, how),
-                                        tensor_shortcut_a(p, x, how.stride),
-                                        tensor_shortcut_a_grad(x, p, how.stride)};
+                                        tensor_shortcut_a(p, x, square.stride),
+                                        tensor_shortcut_a_grad(x, p, square.stride)};
         for (int k = 0; k < 7; k++) {
             CHECK(!status[k] || status[k] == TENSOR_E_ARGUMENT || status[k] == TENSOR_E_SHAPE, "operation %d: %d", k,
                   (int)status[k]);

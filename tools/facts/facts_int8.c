@@ -3,6 +3,7 @@
 #include "facts/facts.h"
 #include "flexlab/data.h"
 #include "flexlab/nn.h"
+#include "flexlab/tensor_blocks.h"
 #include "facts/int8.h"
 #include "base/failure.h"
 #include "base/text.h"
@@ -295,12 +296,12 @@ static bool forward(struct passes *p, const float *images) {
             residual = p->shortcut[i];
         }
         good = good && !tensor_conv2d_fused(p->value[i + 1], p->value[i], p->weights[i],
-                                            (tensor_window){.stride = l->stride, .padding = 1},
-                                            (tensor_epilogue){.bias = p->bias[i], .residual = residual, .relu = true});
+                                            &(tensor_window){TENSOR_SQUARE(0, l->stride, 1)},
+                                            &(tensor_epilogue){.bias = p->bias[i], .residual = residual, .relu = true});
     }
     return good && !tensor_avgpool_global(p->value[convolutions + 1], p->value[convolutions]) &&
            !tensor_matmul_nt_fused(p->value[convolutions + 2], p->value[convolutions + 1], p->weights[convolutions],
-                                   (tensor_epilogue){.bias = p->bias[convolutions]});
+                                   &(tensor_epilogue){.bias = p->bias[convolutions]});
 }
 
 /* --- int8 --------------------------------------------------------------------------------------------------------- */

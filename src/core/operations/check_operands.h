@@ -20,18 +20,6 @@ struct operand {
     const tensor *t;
 };
 
-/* Not NULL, each of a format of arithmetic, apart in memory from operands[0]. */
-static inline tensor_status check_mixed_operands(const char *op, const struct operand *operands, int n) {
-    for (int i = 0; i < n; i++) {
-        if (!operands[i].t)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", op, operands[i].name);
-        TRY(fl_check_apart(op, operands[0].name, operands[0].t, operands[i].name, operands[i].t));
-        TRY(fl_need_elements(op, operands[i].t));
-        TRY(fl_need_arithmetic(op, operands[i].name, operands[i].t));
-    }
-    return TENSOR_OK;
-}
-
 /* Not NULL, one format, apart in memory from operands[0]. operands[0] is the output (or the first input of a
  * reduction). */
 static inline tensor_status check_operands(const char *op, const struct operand *operands, int n) {

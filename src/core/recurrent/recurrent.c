@@ -6,6 +6,7 @@
 #include "core/operations/check_operands.h"
 #include "core/recurrent/cell_rules.h"
 #include "core/queue/sequence.h"
+#include "flexlab/tensor_blocks.h"
 
 /* --- checks ------------------------------------------------------------------------------------------------------- */
 
@@ -228,7 +229,7 @@ static tensor_status lstm_steps(const struct fl_sequence *q, void *context) {
                      *h_before = t ? written(&ph_before, q, HIDDEN, s, 1, t - 1) : l->h0,
                      *c_before = t ? written(&pc_before, q, CELL, s, 1, t - 1) : l->c0;
         tensor *gates = written(&pg, q, GATES, s, FOUR, t), *c = written(&pc, q, CELL, s, 1, t);
-        TRY(tensor_matmul_fused(gates, h_before, l->u, (tensor_epilogue){.residual = x}));
+        TRY(tensor_matmul_fused(gates, h_before, l->u, &(tensor_epilogue){.residual = x}));
         TRY(tensor_lstm_cell(c, gates, c_before));
         TRY(tensor_lstm_hidden(written(&ph, q, HIDDEN, s, 1, t), gates, c));
     }
@@ -267,7 +268,7 @@ static tensor_status lstm_steps_back(const struct fl_sequence *q, void *context)
         TRY(tensor_lstm_gates_grad(dx, of_h, dc, gates, c, c_before));
         if (t)
             TRY(tensor_matmul_nt_fused(dh, dx, l->u,
-                                       (tensor_epilogue){.residual = step_of(&pdy_before, l->dy, s, 1, t - 1)}));
+                                       &(tensor_epilogue){.residual = step_of(&pdy_before, l->dy, s, 1, t - 1)}));
     }
     return TENSOR_OK;
 }
@@ -305,7 +306,7 @@ static tensor_status gru_steps(const struct fl_sequence *q, void *context) {
         struct fl_part px, pg, ph, ph_before;
         const tensor *h_before = t ? written(&ph_before, q, GRU_HIDDEN, s, 1, t - 1) : g->h0;
         tensor *gates = written(&pg, q, GRU_GATES, s, THREE, t);
-        TRY(tensor_matmul_fused(gates, h_before, g->u, (tensor_epilogue){.bias = g->bias}));
+        TRY(tensor_matmul_fused(gates, h_before, g->u, &(tensor_epilogue){.bias = g->bias}));
         TRY(tensor_gru_hidden(written(&ph, q, GRU_HIDDEN, s, 1, t), step_of(&px, g->x, s, THREE, t), gates, h_before));
     }
     return TENSOR_OK;
@@ -349,7 +350,7 @@ static tensor_status gru_steps_back(const struct fl_sequence *q, void *context) 
         if (!t)
             continue;
         TRY(tensor_gru_state_grad(ds, of_h, x, gates, step_of(&pdy_before, g->dy, s, 1, t - 1)));
-        TRY(tensor_matmul_nt_fused(dh, dgates, g->u, (tensor_epilogue){.residual = ds}));
+        TRY(tensor_matmul_nt_fused(dh, dgates, g->u, &(tensor_epilogue){.residual = ds}));
     }
     return TENSOR_OK;
 }

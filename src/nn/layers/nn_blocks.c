@@ -72,7 +72,7 @@ nn_node nn_depthwise_separable(nn_graph *g, const char *name, nn_node x, int fil
         return fl_build_failed(
             g, fl_fail(TENSOR_E_SHAPE, "%s: %lld channels, expected at most %d", name, (long long)channels, INT32_MAX));
     x = nn_conv2d_window(g, of(&names, "depthwise"), x, (int)channels,
-                         (tensor_window){.window = 3, .stride = stride, .padding = 1, .groups = (int)channels});
+                         (nn_window){.window = 3, .stride = stride, .padding = 1, .groups = (int)channels});
     x = nn_batchnorm(g, of(&names, "bn1"), x, true);
     x = nn_conv2d(g, of(&names, "pointwise"), x, filters, 1, 1, 0);
     return nn_batchnorm(g, of(&names, "bn2"), x, true);

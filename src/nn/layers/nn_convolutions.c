@@ -3,6 +3,7 @@
 #include "core/base/fail.h"
 #include "core/base/sized.h"
 #include "nn/layers/nn_layer.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 
 /* What differs from kind to kind: how many directions, and which way. Options have windows of two directions; of one,
@@ -33,10 +34,10 @@ static int dilation_of(const tensor_window2d *how, int way) {
 static tensor_status check_direction(const struct fl_node *node, int way) {
     const tensor_window2d *how = &node->how.around;
     FL_TRY(fl_need_between(node, "window", how->window[way], 1, TENSOR_WINDOW_LIMIT));
-    FL_TRY(fl_need_between(node, "stride", how->stride[way], 1, TENSOR_WINDOW2D_STEP_LIMIT));
+    FL_TRY(fl_need_between(node, "stride", how->stride[way], 1, TENSOR_WINDOW_STEP_LIMIT));
     for (int side = 2 * way; side < 2 * way + 2; side++)
-        FL_TRY(fl_need_between(node, "padding", how->padding[side], 0, TENSOR_WINDOW2D_STEP_LIMIT));
-    FL_TRY(fl_need_between(node, "dilation", dilation_of(how, way), 1, TENSOR_WINDOW2D_STEP_LIMIT));
+        FL_TRY(fl_need_between(node, "padding", how->padding[side], 0, TENSOR_WINDOW_STEP_LIMIT));
+    FL_TRY(fl_need_between(node, "dilation", dilation_of(how, way), 1, TENSOR_WINDOW_STEP_LIMIT));
     return fl_need_between(node, "output padding", how->output_padding[way], 0,
                            is_transposed(node) ? how->stride[way] - 1 : 0);
 }
@@ -113,54 +114,44 @@ static tensor_status pool_shape(struct fl_node *node, const struct fl_shape *x) 
 
 /* --- forward and backward ----------------------------------------------------------------------------------------- */
 
-static tensor_window1d line_of(const struct fl_node *node) {
-    const tensor_window2d *how = &node->how.around;
-    return (tensor_window1d){.window = how->window[1],
-                             .stride = how->stride[1],
-                             .padding = {how->padding[2], how->padding[3]},
-                             .dilation = how->dilation[1],
-                             .groups = how->groups,
-                             .output_padding = how->output_padding[1]};
-}
-
 static tensor_status convolution_forward(struct fl_node *node, const struct fl_pass *pass) {
     tensor *const y = pass->y[0], *const x = pass->x[0], *const w = pass->w[0];
     const tensor_epilogue with = {.bias = node->how.bias ? pass->w[1] : NULL};
     switch (kind_of(node)) {
     case CONV2D:
-        return tensor_conv2d_with(y, x, w, node->how.around, with);
+        return tensor_conv2d_fused(y, x, w, &node->how.around, &with);
     case CONV_TRANSPOSE2D:
-        return tensor_conv_transpose2d(y, x, w, node->how.around, with);
+        return tensor_conv_transpose2d_fused(y, x, w, &node->how.around, &with);
     case CONV1D:
-        return tensor_conv1d(y, x, w, line_of(node), with);
+        return tensor_conv1d_fused(y, x, w, &node->how.around, &with);
     default:
-        return tensor_conv_transpose1d(y, x, w, line_of(node), with);
+        return tensor_conv_transpose1d_fused(y, x, w, &node->how.around, &with);
     }
 }
 
 static tensor_status weight_gradient(const struct fl_node *node, tensor *dw, const tensor *dy, const tensor *x) {
     switch (kind_of(node)) {
     case CONV2D:
-        return tensor_conv2d_weight_grad_with(dw, dy, x, node->how.around);
+        return tensor_conv2d_weight_grad(dw, dy, x, &node->how.around);
     case CONV_TRANSPOSE2D:
-        return tensor_conv_transpose2d_weight_grad(dw, dy, x, node->how.around);
+        return tensor_conv_transpose2d_weight_grad(dw, dy, x, &node->how.around);
     case CONV1D:
-        return tensor_conv1d_weight_grad(dw, dy, x, line_of(node));
+        return tensor_conv1d_weight_grad(dw, dy, x, &node->how.around);
     default:
-        return tensor_conv_transpose1d_weight_grad(dw, dy, x, line_of(node));
+        return tensor_conv_transpose1d_weight_grad(dw, dy, x, &node->how.around);
     }
 }
 
 static tensor_status input_gradient(const struct fl_node *node, tensor *dx, const tensor *dy, const tensor *w) {
     switch (kind_of(node)) {
     case CONV2D:
-        return tensor_conv2d_input_grad_with(dx, dy, w, node->how.around);
+        return tensor_conv2d_input_grad(dx, dy, w, &node->how.around);
     case CONV_TRANSPOSE2D:
-        return tensor_conv_transpose2d_input_grad(dx, dy, w, node->how.around);
+        return tensor_conv_transpose2d_input_grad(dx, dy, w, &node->how.around);
     case CONV1D:
-        return tensor_conv1d_input_grad(dx, dy, w, line_of(node));
+        return tensor_conv1d_input_grad(dx, dy, w, &node->how.around);
     default:
-        return tensor_conv_transpose1d_input_grad(dx, dy, w, line_of(node));
+        return tensor_conv_transpose1d_input_grad(dx, dy, w, &node->how.around);
     }
 }
 
@@ -172,13 +163,13 @@ static tensor_status convolution_backward(struct fl_node *node, const struct fl_
 }
 
 static tensor_status pool_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return is_line(node) ? tensor_maxpool1d(pass->y[0], pass->x[0], line_of(node))
-                         : tensor_maxpool2d_with(pass->y[0], pass->x[0], node->how.around);
+    return is_line(node) ? tensor_maxpool1d(pass->y[0], pass->x[0], &node->how.around)
+                         : tensor_maxpool2d(pass->y[0], pass->x[0], &node->how.around);
 }
 
 static tensor_status pool_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return is_line(node) ? tensor_maxpool1d_grad(pass->dx[0], pass->dy[0], pass->x[0], line_of(node))
-                         : tensor_maxpool2d_grad_with(pass->dx[0], pass->dy[0], pass->x[0], node->how.around);
+    return is_line(node) ? tensor_maxpool1d_grad(pass->dx[0], pass->dy[0], pass->x[0], &node->how.around)
+                         : tensor_maxpool2d_grad(pass->dx[0], pass->dy[0], pass->x[0], &node->how.around);
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */

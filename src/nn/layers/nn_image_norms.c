@@ -2,6 +2,7 @@
  * dropout; nn_layers.c says how a node is made. */
 #include "nn/layers/nn_layer.h"
 #include "core/base/fail.h"
+#include "flexlab/tensor_blocks.h"
 #include <limits.h>
 #include <math.h>
 
@@ -10,7 +11,7 @@
 /* --- average pooling ---------------------------------------------------------------------------------------------- */
 
 static tensor_window window_of(const struct fl_node *node) {
-    return (tensor_window){.window = node->how.window, .stride = node->how.stride, .padding = node->how.padding};
+    return (tensor_window){TENSOR_SQUARE(node->how.window, node->how.stride, node->how.padding)};
 }
 
 /* Places of the window along a side of that size. */
@@ -42,10 +43,12 @@ static tensor_status avgpool_shape(struct fl_node *node, const struct fl_shape *
 }
 
 static tensor_status avgpool_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_avgpool2d(pass->y[0], pass->x[0], window_of(node), node->how.padding_counts);
+    const tensor_window how = window_of(node);
+    return tensor_avgpool2d(pass->y[0], pass->x[0], &how, node->how.padding_counts);
 }
 static tensor_status avgpool_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_avgpool2d_grad(pass->dx[0], pass->dy[0], window_of(node), node->how.padding_counts);
+    const tensor_window how = window_of(node);
+    return tensor_avgpool2d_grad(pass->dx[0], pass->dy[0], &how, node->how.padding_counts);
 }
 
 /* The options are height (window) and width (stride) of the output. */
@@ -168,7 +171,7 @@ static nn_node add(nn_graph *g, enum kind kind, const char *name, nn_node x, str
     return fl_add_node(g, &layers[kind], name, name, &x, 1, &how);
 }
 
-nn_node nn_avgpool2d(nn_graph *g, const char *name, nn_node x, tensor_window how, bool padding_counts) {
+nn_node nn_avgpool2d(nn_graph *g, const char *name, nn_node x, nn_window how, bool padding_counts) {
     return add(g, AVGPOOL2D, name, x,
                (struct fl_options){.window = how.window,
                                    .stride = how.stride,

@@ -1,6 +1,7 @@
 /* nn_images.c - the nodes of images: convolution, batch normalisation, pooling, shortcuts; nn_layers.c says how a node
  * is made. */
 #include "nn/layers/nn_layer.h"
+#include "flexlab/tensor_blocks.h"
 #include "core/base/fail.h"
 #include "core/base/sized.h"
 #include <limits.h>
@@ -132,22 +133,21 @@ static tensor_status shortcut_shape(struct fl_node *node, const struct fl_shape 
 
 static tensor_window window_of(const struct fl_node *node) {
     const struct fl_options *how = &node->how;
-    return (tensor_window){.window = how->window,
-                           .stride = how->stride,
-                           .padding = how->padding,
-                           .dilation = how->dilation,
-                           .groups = how->groups};
+    return (tensor_window){TENSOR_SQUARE(how->window, how->stride, how->padding),
+                           .dilation = {how->dilation, how->dilation}, .groups = how->groups};
 }
 
 static tensor_status conv_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_conv2d(pass->y[0], pass->x[0], pass->w[0], window_of(node));
+    const tensor_window how = window_of(node);
+    return tensor_conv2d(pass->y[0], pass->x[0], pass->w[0], &how);
 }
 
 static tensor_status conv_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(tensor_conv2d_weight_grad(pass->g[0], pass->operand[0], pass->x[0], window_of(node)));
+    const tensor_window how = window_of(node);
+    FL_TRY(tensor_conv2d_weight_grad(pass->g[0], pass->operand[0], pass->x[0], &how));
     if (!pass->dx[0])
         return TENSOR_OK;
-    return tensor_conv2d_input_grad(pass->dx[0], pass->operand[0], pass->w[0], window_of(node));
+    return tensor_conv2d_input_grad(pass->dx[0], pass->operand[0], pass->w[0], &how);
 }
 
 static tensor_status apply_normalisation(const struct fl_node *node, const struct fl_pass *pass, bool relu) {
@@ -199,11 +199,13 @@ static tensor_status batchnorm_add_relu_backward(struct fl_node *node, const str
 }
 
 static tensor_status maxpool_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_maxpool2d(pass->y[0], pass->x[0], window_of(node));
+    const tensor_window how = window_of(node);
+    return tensor_maxpool2d(pass->y[0], pass->x[0], &how);
 }
 
 static tensor_status maxpool_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_maxpool2d_grad(pass->dx[0], pass->dy[0], pass->x[0], window_of(node));
+    const tensor_window how = window_of(node);
+    return tensor_maxpool2d_grad(pass->dx[0], pass->dy[0], pass->x[0], &how);
 }
 
 static tensor_status avgpool_forward(struct fl_node *node, const struct fl_pass *pass) {
@@ -254,11 +256,10 @@ static nn_node add(nn_graph *g, enum kind kind, const char *name, nn_node x, str
 }
 
 nn_node nn_conv2d(nn_graph *g, const char *name, nn_node x, int filters, int kernel, int stride, int padding) {
-    return nn_conv2d_window(g, name, x, filters,
-                            (tensor_window){.window = kernel, .stride = stride, .padding = padding});
+    return nn_conv2d_window(g, name, x, filters, (nn_window){.window = kernel, .stride = stride, .padding = padding});
 }
 
-nn_node nn_conv2d_window(nn_graph *g, const char *name, nn_node x, int filters, tensor_window how) {
+nn_node nn_conv2d_window(nn_graph *g, const char *name, nn_node x, int filters, nn_window how) {
     return add(g, CONV2D, name, x,
                (struct fl_options){.outputs = filters,
                                    .window = how.window,
@@ -268,7 +269,7 @@ nn_node nn_conv2d_window(nn_graph *g, const char *name, nn_node x, int filters, 
                                    .groups = how.groups});
 }
 
-nn_node nn_conv2d_bias(nn_graph *g, const char *name, nn_node x, int filters, tensor_window how, bool relu) {
+nn_node nn_conv2d_bias(nn_graph *g, const char *name, nn_node x, int filters, nn_window how, bool relu) {
     char inner[FL_NAME_LIMIT + 16];
     if (name && strlen(name) <= FL_NAME_LIMIT) {
         snprintf(inner, sizeof inner, "%s.product", name);

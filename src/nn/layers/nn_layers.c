@@ -17,6 +17,7 @@
 #include "nn/layers/nn_layer.h"
 #include "nn/layers/nn_sequence.h"
 #include "core/base/fail.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "nn/layers/nn_sequence.h"
 #include "core/base/fail.h"
 #include "nn/layers/nn_layer.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -107,7 +108,7 @@ static tensor_status product_backward(struct fl_node *node, const struct fl_pass
 /* With or without something that is added, whose gradient is that of the sum. */
 static tensor_status linear_forward(struct fl_node *node, const struct fl_pass *pass) {
     const tensor_epilogue with = {.bias = pass->w[1], .residual = node->inputs > 1 ? pass->x[1] : NULL};
-    return tensor_matmul_fused(pass->y[0], pass->x[0], pass->w[0], with);
+    return tensor_matmul_fused(pass->y[0], pass->x[0], pass->w[0], &with);
 }
 
 static tensor_status linear_backward(struct fl_node *node, const struct fl_pass *pass) {

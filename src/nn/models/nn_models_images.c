@@ -71,8 +71,8 @@ nn_node fl_lenet(nn_graph *g, nn_node x, int classes, int number) {
     (void)number;
     const struct fl_shape *image = x >= 0 ? &fl_output_of(g, x)->shape : NULL;
     const int padding = image && (image->dim[1] < 32 || image->dim[2] < 32) ? 2 : 0;
-    const tensor_window five = {.window = 5, .stride = 1}, first = {.window = 5, .stride = 1, .padding = padding},
-                        half = {.window = 2, .stride = 2};
+    const nn_window five = {.window = 5, .stride = 1}, first = {.window = 5, .stride = 1, .padding = padding},
+                    half = {.window = 2, .stride = 2};
     x = nn_conv2d_bias(g, "c1", x, 6, first, true);
     x = nn_avgpool2d(g, "s2", x, half, true);
     x = nn_conv2d_bias(g, "c3", x, 16, five, true);
@@ -91,8 +91,7 @@ static nn_node alexnet_lrn(nn_graph *g, const char *name, nn_node x) {
 
 nn_node fl_alexnet(nn_graph *g, nn_node x, int classes, int number) {
     (void)number;
-    const tensor_window five = {.window = 5, .stride = 1, .padding = 2},
-                        three = {.window = 3, .stride = 1, .padding = 1};
+    const nn_window five = {.window = 5, .stride = 1, .padding = 2}, three = {.window = 3, .stride = 1, .padding = 1};
     x = nn_conv2d_bias(g, "conv1", x, 64, five, true);
     x = alexnet_lrn(g, "norm1", x);
     x = nn_maxpool2d(g, "pool1", x, 3, 2);

@@ -4,6 +4,7 @@
 #include "core/base/memory.h"
 #include "core/tensor/tensor_object.h"
 #include "flexlab/flexlab.h"
+#include "flexlab/tensor_blocks.h"
 #include <limits.h>
 #include <math.h>
 #include <pthread.h>
@@ -53,7 +54,7 @@ static void shapes_and_formats(tensor_format f) {
     for (int i = 0; i < 42; i++)
         ones[i] = 1;
     tensor_load_f64(y, ones, 28);
-    REFUSED(tensor_matmul(y, a, b), TENSOR_E_SHAPE, "inner sizes 6 and 5 differ");
+    REFUSED(tensor_matmul(y, a, b), TENSOR_E_SHAPE, "b is 5x7, expected 6x7");
     REFUSED(tensor_matmul(y, NULL, b), TENSOR_E_ARGUMENT, "a is NULL");
     REFUSED(tensor_matmul(NULL, a, b), TENSOR_E_ARGUMENT, "y is NULL");
     REFUSED(tensor_matmul_nt(y, a, b), TENSOR_E_SHAPE, "4x6");
@@ -112,31 +113,31 @@ static void shapes_and_formats(tensor_format f) {
 static void dilated_and_grouped(tensor_format f, tensor *x, tensor *w, tensor *y) {
     tensor *x6 = tensor_new(f, TENSOR_SHAPE(2, 8, 8, 6)), *w6 = tensor_new(f, TENSOR_SHAPE(4, 3, 3, 3)),
            *y4 = tensor_new(f, TENSOR_SHAPE(2, 8, 8, 4)), *w4 = tensor_new(f, TENSOR_SHAPE(4, 3, 3, 6));
-    const tensor_window two = {.stride = 1, .padding = 1, .groups = 2};
-    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 1, .padding = 1, .dilation = -1})), TENSOR_E_ARGUMENT,
-            "dilation -1, expected 1 to 255");
-    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 1, .padding = 1, .dilation = 256})), TENSOR_E_ARGUMENT,
-            "dilation 256");
-    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 1, .padding = 1, .groups = -2})), TENSOR_E_ARGUMENT,
-            "-2 groups");
-    REFUSED(tensor_conv2d(y, x, w, two), TENSOR_E_ARGUMENT, "2 groups do not divide 3 channels");
-    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 1, .padding = 1, .groups = 3})), TENSOR_E_ARGUMENT,
+    const tensor_window two = {TENSOR_SQUARE(0, 1, 1), .groups = 2};
+    REFUSED(tensor_conv2d(y, x, w, &(tensor_window){TENSOR_SQUARE(0, 1, 1), .dilation = {-1, -1}}), TENSOR_E_ARGUMENT,
+            "dilation_down is -1, expected 1 to 4095");
+    REFUSED(tensor_conv2d(y, x, w, &(tensor_window){TENSOR_SQUARE(0, 1, 1), .dilation = {4096, 4096}}),
+            TENSOR_E_ARGUMENT, "dilation_down is 4096");
+    REFUSED(tensor_conv2d(y, x, w, &(tensor_window){TENSOR_SQUARE(0, 1, 1), .groups = -2}), TENSOR_E_ARGUMENT,
+            "groups is -2");
+    REFUSED(tensor_conv2d(y, x, w, &two), TENSOR_E_ARGUMENT, "2 groups do not divide 3 channels");
+    REFUSED(tensor_conv2d(y, x, w, &(tensor_window){TENSOR_SQUARE(0, 1, 1), .groups = 3}), TENSOR_E_ARGUMENT,
             "3 groups do not divide 5 filters");
-    REFUSED(tensor_conv2d(y4, x6, w4, two), TENSOR_E_SHAPE, "channels 3 and 6 differ (of a group)");
-    REFUSED(tensor_conv2d(y4, x6, w6, ((tensor_window){.stride = 1, .padding = 1})), TENSOR_E_SHAPE,
-            "channels 6 and 3 differ");
-    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 1, .padding = 1, .dilation = 5})), TENSOR_E_SHAPE,
+    REFUSED(tensor_conv2d(y4, x6, w4, &two), TENSOR_E_SHAPE, "w is 4x3x3x6, expected 4x3x3x3");
+    REFUSED(tensor_conv2d(y4, x6, w6, &(tensor_window){TENSOR_SQUARE(0, 1, 1)}), TENSOR_E_SHAPE,
+            "w is 4x3x3x3, expected 4x3x3x6");
+    REFUSED(tensor_conv2d(y, x, w, &(tensor_window){TENSOR_SQUARE(0, 1, 1), .dilation = {5, 5}}), TENSOR_E_SHAPE,
             "a 3x3 filter with dilation 5 covers 11x11 pixels and does not fit a 8x8 image with padding 1");
-    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 1, .padding = 1, .dilation = 2})), TENSOR_E_SHAPE,
+    REFUSED(tensor_conv2d(y, x, w, &(tensor_window){TENSOR_SQUARE(0, 1, 1), .dilation = {2, 2}}), TENSOR_E_SHAPE,
             "expected 2x6x6x5");
-    REFUSED(tensor_conv2d_input_grad(x6, y, w6, two), TENSOR_E_SHAPE, "dy is 2x8x8x5, expected 2x8x8x4");
-    REFUSED(tensor_conv2d_weight_grad(w4, y4, x6, two), TENSOR_E_SHAPE, "dw is 4x3x3x6");
-    REFUSED(tensor_maxpool2d(y, x, ((tensor_window){.window = 2, .stride = 1, .dilation = 2})), TENSOR_E_ARGUMENT,
-            "dilation 2");
-    REFUSED(tensor_maxpool2d(y, x, ((tensor_window){.window = 2, .stride = 1, .groups = 3})), TENSOR_E_ARGUMENT,
+    REFUSED(tensor_conv2d_input_grad(x6, y, w6, &two), TENSOR_E_SHAPE, "dy is 2x8x8x5, expected 2x8x8x4");
+    REFUSED(tensor_conv2d_weight_grad(w4, y4, x6, &two), TENSOR_E_SHAPE, "dw is 4x3x3x6");
+    REFUSED(tensor_maxpool2d(y, x, &(tensor_window){TENSOR_SQUARE(2, 1, 0), .dilation = {2, 2}}), TENSOR_E_SHAPE,
+            "y is 2x8x8x5, expected 2x6x6x3");
+    REFUSED(tensor_maxpool2d(y, x, &(tensor_window){TENSOR_SQUARE(2, 1, 0), .groups = 3}), TENSOR_E_ARGUMENT,
             "3 groups");
-    CHECK(!tensor_conv2d(y4, x6, w6, two) && !tensor_conv2d_input_grad(x6, y4, w6, two) &&
-              !tensor_conv2d_weight_grad(w6, y4, x6, two),
+    CHECK(!tensor_conv2d(y4, x6, w6, &two) && !tensor_conv2d_input_grad(x6, y4, w6, &two) &&
+              !tensor_conv2d_weight_grad(w6, y4, x6, &two),
           "%s", tensor_error());
     tensor *all[] = {x6, w6, y4, w4};
     for (int i = 0; i < 4; i++)
@@ -151,27 +152,26 @@ static void epilogues(tensor_format f) {
            *view = tensor_new_view(row, TENSOR_SHAPE(7)), *one = tensor_new(f, TENSOR_SHAPE(1, 6)),
            *x = tensor_new(f, TENSOR_SHAPE(2, 5, 5, 3)), *w = tensor_new(f, TENSOR_SHAPE(7, 3, 3, 3)),
            *z = tensor_new(f, TENSOR_SHAPE(2, 3, 3, 7));
-    const tensor_window how = {.stride = 1};
-    REFUSED(tensor_matmul_fused(y, a, b, ((tensor_epilogue){.bias = six})), TENSOR_E_SHAPE,
+    const tensor_window how = {TENSOR_SQUARE(0, 1, 0)};
+    REFUSED(tensor_matmul_fused(y, a, b, &(tensor_epilogue){.bias = six}), TENSOR_E_SHAPE,
             "matmul_fused: bias is 6, expected 7");
-    REFUSED(tensor_matmul_nt_fused(y, a, bt, ((tensor_epilogue){.bias = y})), TENSOR_E_SHAPE,
+    REFUSED(tensor_matmul_nt_fused(y, a, bt, &(tensor_epilogue){.bias = y}), TENSOR_E_SHAPE,
             "matmul_nt_fused: bias is 4x7, expected 7");
-    REFUSED(tensor_matmul_fused(y, a, b, ((tensor_epilogue){.bias = foreign})), TENSOR_E_FORMAT,
-            "bias is f32: numbers");
-    REFUSED(tensor_matmul_fused(y, a, b, ((tensor_epilogue){.residual = a})), TENSOR_E_SHAPE,
-            "y is 4x7, residual is 4x6");
-    REFUSED(tensor_matmul_fused(y, a, b, ((tensor_epilogue){.bias = seven, .residual = foreign})), TENSOR_E_FORMAT,
+    REFUSED(tensor_matmul_fused(y, a, b, &(tensor_epilogue){.bias = foreign}), TENSOR_E_FORMAT, "bias is f32: numbers");
+    REFUSED(tensor_matmul_fused(y, a, b, &(tensor_epilogue){.residual = a}), TENSOR_E_SHAPE,
+            "residual is 4x6, expected 4x7");
+    REFUSED(tensor_matmul_fused(y, a, b, &(tensor_epilogue){.bias = seven, .residual = foreign}), TENSOR_E_FORMAT,
             "residual is f32: numbers");
-    REFUSED(tensor_matmul_fused(row, one, b, ((tensor_epilogue){.bias = view})), TENSOR_E_ARGUMENT,
+    REFUSED(tensor_matmul_fused(row, one, b, &(tensor_epilogue){.bias = view}), TENSOR_E_ARGUMENT,
             "y and bias are the same tensor");
-    REFUSED(tensor_matmul_fused(y, a, bt, ((tensor_epilogue){.bias = seven})), TENSOR_E_SHAPE, "inner sizes 6 and 7");
-    REFUSED(tensor_conv2d_fused(z, x, w, how, ((tensor_epilogue){.bias = six})), TENSOR_E_SHAPE,
+    REFUSED(tensor_matmul_fused(y, a, bt, &(tensor_epilogue){.bias = seven}), TENSOR_E_SHAPE, "b is 7x6, expected 6x6");
+    REFUSED(tensor_conv2d_fused(z, x, w, &how, &(tensor_epilogue){.bias = six}), TENSOR_E_SHAPE,
             "conv2d_fused: bias is 6, expected 7");
-    REFUSED(tensor_conv2d_fused(z, x, w, how, ((tensor_epilogue){.residual = x})), TENSOR_E_SHAPE,
-            "y is 2x3x3x7, residual is 2x5x5x3");
-    REFUSED(tensor_conv2d_fused(z, x, NULL, how, ((tensor_epilogue){.bias = seven})), TENSOR_E_ARGUMENT, "w is NULL");
-    CHECK(!tensor_matmul_fused(y, a, b, (tensor_epilogue){.bias = seven, .residual = y, .relu = true}) &&
-              !tensor_conv2d_fused(z, x, w, how, (tensor_epilogue){.bias = seven, .residual = z}),
+    REFUSED(tensor_conv2d_fused(z, x, w, &how, &(tensor_epilogue){.residual = x}), TENSOR_E_SHAPE,
+            "residual is 2x5x5x3, expected 2x3x3x7");
+    REFUSED(tensor_conv2d_fused(z, x, NULL, &how, &(tensor_epilogue){.bias = seven}), TENSOR_E_ARGUMENT, "w is NULL");
+    CHECK(!tensor_matmul_fused(y, a, b, &(tensor_epilogue){.bias = seven, .residual = y, .relu = true}) &&
+              !tensor_conv2d_fused(z, x, w, &how, &(tensor_epilogue){.bias = seven, .residual = z}),
           "%s", tensor_error());
     tensor *all[] = {a, b, bt, y, six, seven, foreign, view, row, one, x, w, z};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -183,21 +183,21 @@ static void images(tensor_format f) {
            *y = tensor_new(f, TENSOR_SHAPE(2, 8, 8, 5)), *w4 = tensor_new(f, TENSOR_SHAPE(5, 3, 3, 4)),
            *big = tensor_new(f, TENSOR_SHAPE(5, 11, 11, 3)), *half = tensor_new(f, TENSOR_SHAPE(2, 4, 4, 3)),
            *vec = tensor_new(f, TENSOR_SHAPE(3));
-    tensor_window same = {.stride = 1, .padding = 1};
+    tensor_window same = {TENSOR_SQUARE(0, 1, 1)};
     double mean[5] = {0}, variance[5] = {1, 1, 1, 1, 1};
-    REFUSED(tensor_conv2d(y, x, w4, same), TENSOR_E_SHAPE, "channels 3 and 4 differ");
-    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 0, .padding = 1})), TENSOR_E_ARGUMENT, "stride 0");
-    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 1, .padding = -1})), TENSOR_E_ARGUMENT, "padding -1");
-    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 2, .padding = 1})), TENSOR_E_SHAPE, "expected 2x4x4x5");
-    REFUSED(tensor_conv2d(y, x, big, same), TENSOR_E_SHAPE, "11x11");
-    REFUSED(tensor_conv2d(y, vec, w, same), TENSOR_E_SHAPE, "[N,H,W,C]");
+    REFUSED(tensor_conv2d(y, x, w4, &same), TENSOR_E_SHAPE, "w is 5x3x3x4, expected 5x3x3x3");
+    REFUSED(tensor_conv2d(y, x, w, &(tensor_window){TENSOR_SQUARE(0, -1, 1)}), TENSOR_E_ARGUMENT, "stride_down is -1");
+    REFUSED(tensor_conv2d(y, x, w, &(tensor_window){TENSOR_SQUARE(0, 1, -1)}), TENSOR_E_ARGUMENT, "padding_top is -1");
+    REFUSED(tensor_conv2d(y, x, w, &(tensor_window){TENSOR_SQUARE(0, 2, 1)}), TENSOR_E_SHAPE, "expected 2x4x4x5");
+    REFUSED(tensor_conv2d(y, x, big, &same), TENSOR_E_SHAPE, "11x11");
+    REFUSED(tensor_conv2d(y, vec, w, &same), TENSOR_E_SHAPE, "[N,H,W,C]");
     dilated_and_grouped(f, x, w, y);
-    REFUSED(tensor_conv2d_input_grad(y, x, w, same), TENSOR_E_SHAPE, "dx");
-    REFUSED(tensor_maxpool2d(half, x, ((tensor_window){.window = 0, .stride = 2})), TENSOR_E_ARGUMENT, "window 0");
-    REFUSED(tensor_maxpool2d(half, x, ((tensor_window){.window = 2, .stride = 2, .padding = 2})), TENSOR_E_ARGUMENT,
-            "padding 2");
-    REFUSED(tensor_maxpool2d(half, x, ((tensor_window){.window = 3, .stride = 2})), TENSOR_E_SHAPE, "expected 2x3x3x3");
-    REFUSED(tensor_maxpool2d(x, x, ((tensor_window){.window = 1, .stride = 1})), TENSOR_E_ARGUMENT, "same tensor");
+    REFUSED(tensor_conv2d_input_grad(y, x, w, &same), TENSOR_E_SHAPE, "dx");
+    REFUSED(tensor_maxpool2d(half, x, &(tensor_window){TENSOR_SQUARE(0, 2, 0)}), TENSOR_E_ARGUMENT,
+            "window_height is 0");
+    REFUSED(tensor_maxpool2d(half, x, &(tensor_window){TENSOR_SQUARE(2, 2, 2)}), TENSOR_E_ARGUMENT, "padding 2");
+    REFUSED(tensor_maxpool2d(half, x, &(tensor_window){TENSOR_SQUARE(3, 2, 0)}), TENSOR_E_SHAPE, "expected 2x3x3x3");
+    REFUSED(tensor_maxpool2d(x, x, &(tensor_window){TENSOR_SQUARE(1, 1, 0)}), TENSOR_E_ARGUMENT, "same tensor");
     REFUSED(tensor_avgpool_global(vec, x), TENSOR_E_SHAPE, "expected 2x3");
     REFUSED(tensor_shortcut_a(half, x, 3), TENSOR_E_SHAPE, "expected 2x3x3x3");
     REFUSED(tensor_shortcut_a(half, x, 0), TENSOR_E_ARGUMENT, "stride 0");
@@ -320,7 +320,7 @@ static void overlapping_memory(void) {
                                      tensor_relu(b, view),
                                      tensor_matmul(a, y, square),
                                      tensor_bias(a, y, vector),
-                                     tensor_matmul_fused(a, y, square, (tensor_epilogue){.residual = b}),
+                                     tensor_matmul_fused(a, y, square, &(tensor_epilogue){.residual = b}),
                                      tensor_sum_rows(vector, a),
                                      tensor_sgd_update(a, b, 0),
                                      tensor_sgd_momentum(a, y, b, 1, 0),
@@ -388,7 +388,7 @@ static bool operations(tensor **t) {
     float values[512];
     for (int i = 0; i < 512; i++)
         values[i] = (float)(i % 17) - 8;
-    const tensor_window how = {.stride = 1, .padding = 1};
+    const tensor_window how = {TENSOR_SQUARE(0, 1, 1)};
     double mean[5], variance[5], sum = -1, loss = -1;
     int32_t labels[4] = {0, 1, 2, 3};
     for (int i = 0; i < 5; i++)
@@ -398,11 +398,11 @@ static bool operations(tensor **t) {
     WORKS_OR_LEAVES(t[W], tensor_load_f32(t[W], values, 180));
     WORKS_OR_LEAVES(t[M], tensor_load_f32(t[M], values, 288));
     WORKS_OR_LEAVES(t[VECTOR], tensor_load_f32(t[VECTOR], values + 9, 5));
-    WORKS_OR_LEAVES(t[Y], tensor_conv2d(t[Y], t[X], t[W], how));
+    WORKS_OR_LEAVES(t[Y], tensor_conv2d(t[Y], t[X], t[W], &how));
     const tensor_epilogue with = {.bias = t[VECTOR], .residual = t[Y], .relu = true};
-    WORKS_OR_LEAVES(t[Y], tensor_conv2d_fused(t[Y], t[X], t[W], how, with));
-    WORKS_OR_LEAVES(t[X], tensor_conv2d_input_grad(t[X], t[Y], t[W], how));
-    WORKS_OR_LEAVES(t[DW], tensor_conv2d_weight_grad(t[DW], t[Y], t[X], how));
+    WORKS_OR_LEAVES(t[Y], tensor_conv2d_fused(t[Y], t[X], t[W], &how, &with));
+    WORKS_OR_LEAVES(t[X], tensor_conv2d_input_grad(t[X], t[Y], t[W], &how));
+    WORKS_OR_LEAVES(t[DW], tensor_conv2d_weight_grad(t[DW], t[Y], t[X], &how));
     WORKS_OR_LEAVES(t[G], tensor_matmul(t[G], t[M], t[V]));
     WORKS_OR_LEAVES(t[W], tensor_sgd_update(t[W], t[DW], 0.01f));
     WORKS_OR_LEAVES(t[DV], tensor_sgd_momentum(t[DV], t[DW], t[W], 0.9f, 1e-4f));

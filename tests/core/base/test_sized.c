@@ -11,11 +11,9 @@
 #define AT(type, field, where) _Static_assert(offsetof(type, field) == (where), #type "." #field " has moved")
 #define ENDS_WITH(type, last)                                                                                          \
     _Static_assert(offsetof(type, last) + sizeof((type *)0)->last == sizeof(type), #type " ends in padding")
-_Static_assert(sizeof(tensor_window) == 20, "tensor_window is frozen");
 _Static_assert(sizeof(tensor_augmentation) == 16, "tensor_augmentation is frozen");
 _Static_assert(sizeof(nn_tensor_info) == 3 * sizeof(void *), "nn_tensor_info is frozen");
 _Static_assert(sizeof(nn_role_row) == 2 * sizeof(void *), "nn_role_row is frozen");
-ENDS_WITH(tensor_epilogue, unused);
 ENDS_WITH(nn_config, loss_scale);
 ENDS_WITH(tensor_loss_options, unused);
 ENDS_WITH(nn_wgan_config, no_master);
@@ -26,7 +24,7 @@ ENDS_WITH(nn_train_events, starved);
 ENDS_WITH(nn_telemetry_config, unused);
 ENDS_WITH(nn_transformer, activation);
 ENDS_WITH(data_loader_config, streams);
-ENDS_WITH(tensor_window2d, output_padding);
+ENDS_WITH(tensor_window, output_padding);
 ENDS_WITH(tensor_window1d, output_padding);
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(struct autoflex) == 200, "struct autoflex is frozen");
@@ -34,7 +32,6 @@ _Static_assert(offsetof(struct autoflex, role) == 2 && offsetof(struct autoflex,
                    offsetof(struct autoflex, written) == 20 && offsetof(struct autoflex, block) == 22 &&
                    offsetof(struct autoflex, count) == 24 && offsetof(struct autoflex, history) == 32,
                "and so is each of its fields");
-AT(tensor_epilogue, relu, 16);
 AT(tensor_stats, writes, 48);
 AT(nn_config, weight_decay, 36);
 AT(nn_config, device, 40);
@@ -58,7 +55,6 @@ AT(tensor_description, bins, 88);
 AT(tensor_measure, size, 48);
 AT(nn_transformer, activation, 16);
 AT(tensor_optimiser, momentum, 24);
-AT(tensor_window2d, output_padding, 44);
 AT(tensor_window1d, output_padding, 24);
 AT(nn_train_events, context, 16);
 AT(nn_train_result, predicted_count, 152);
@@ -107,43 +103,6 @@ static void graphs(void) {
         CHECK(!nn_graph_new_sized(&newer.ours, wrong[i]) && tensor_error_status() == TENSOR_E_ARGUMENT, "%zu bytes",
               wrong[i]);
     CHECK(!nn_graph_new(NULL), "NULL");
-}
-
-static void epilogues(void) {
-    tensor *a = tensor_new(FMT_FP32, TENSOR_SHAPE(2, 2)), *b = tensor_new(FMT_FP32, TENSOR_SHAPE(2, 2)),
-           *y = tensor_new(FMT_FP32, TENSOR_SHAPE(2, 2)), *bias = tensor_new(FMT_FP32, TENSOR_SHAPE(2)),
-           *x = tensor_new(FMT_FP32, TENSOR_SHAPE(1, 2, 2, 2)), *w = tensor_new(FMT_FP32, TENSOR_SHAPE(2, 1, 1, 2)),
-           *z = tensor_new(FMT_FP32, TENSOR_SHAPE(1, 2, 2, 2));
-    tensor_load_f32(a, (const float[]){1, 0, 0, 1}, 4);
-    tensor_load_f32(b, (const float[]){1, -2, 3, -4}, 4);
-    tensor_load_f32(bias, (const float[]){1, 1}, 2);
-    NEWER(tensor_epilogue) newer = {.ours = {.bias = bias, .relu = true}};
-    float out[4];
-    const struct {
-        size_t size;
-        float want[4];
-    } cases[] = {{sizeof newer, {2, 0, 4, 0}},
-                 {offsetof(tensor_epilogue, relu), {2, -1, 4, -3}},
-                 {offsetof(tensor_epilogue, residual), {2, -1, 4, -3}}};
-    for (int i = 0; i < 3; i++) {
-        CHECK(!tensor_matmul_fused_sized(y, a, b, &newer.ours, cases[i].size) && !tensor_store_f32(y, out, 4), "%s",
-              tensor_error());
-        CHECK(!memcmp(out, cases[i].want, sizeof out), "%zu bytes: %g %g %g %g", cases[i].size, (double)out[0],
-              (double)out[1], (double)out[2], (double)out[3]);
-    }
-    CHECK(!tensor_matmul_fused_sized(y, a, b, NULL, 0) && !tensor_store_f32(y, out, 4) && out[1] == -2, "no epilogue");
-    newer.bytes[sizeof newer - 1] = 1;
-    const tensor_window how = {.stride = 1};
-    CHECK(tensor_matmul_fused_sized(y, a, b, &newer.ours, sizeof newer), "matmul");
-    names_both_sizes("tensor_epilogue", sizeof newer, sizeof(tensor_epilogue));
-    CHECK(tensor_matmul_nt_fused_sized(y, a, b, &newer.ours, sizeof newer), "matmul_nt");
-    names_both_sizes("tensor_epilogue", sizeof newer, sizeof(tensor_epilogue));
-    CHECK(tensor_conv2d_fused_sized(z, x, w, how, &newer.ours, sizeof newer), "conv2d");
-    names_both_sizes("tensor_epilogue", sizeof newer, sizeof(tensor_epilogue));
-    CHECK(!tensor_store_f32(y, out, 4) && out[1] == -2, "a refused call wrote %g", (double)out[1]);
-    tensor *all[] = {a, b, y, bias, x, w, z};
-    for (int i = 0; i < 7; i++)
-        tensor_free(all[i]);
 }
 
 /* Every byte up to `size` written as ours has it, zero where ours ends, none behind it. */
@@ -270,7 +229,6 @@ int main(void) {
     data_set *set = data_open("synthetic:train=40,test=10", DATA_TRAIN);
     CHECK(set, "%s", tensor_error());
     graphs();
-    epilogues();
     statistics();
     if (set) {
         loaders(set);

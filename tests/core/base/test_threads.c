@@ -50,7 +50,7 @@ static uint64_t compute(void) {
     if (!status)
         status = tensor_matmul(t[2], t[0], t[1]);
     if (!status)
-        status = tensor_conv2d(t[5], t[3], t[4], (tensor_window){.stride = 1, .padding = 1});
+        status = tensor_conv2d(t[5], t[3], t[4], &(tensor_window){TENSOR_SQUARE(0, 1, 1)});
     for (int i = 2; i < 6; i += 3) {
         const unsigned char *bytes = tensor_const_data(t[i]);
         for (size_t k = 0; k < tensor_bytes(t[i]); k++)

@@ -4,6 +4,7 @@
  * stored mantissa must be the nearest integer to that fraction, ties to even: compared by cross-multiplication, without
  * any floating-point number. Float formats are held to half a unit in the last place. */
 #include "row_witness.h"
+#include "flexlab/tensor_blocks.h"
 
 __extension__ typedef __int128 wide;
 
@@ -30,22 +31,24 @@ static struct fraction plus(struct fraction a, wide top, wide bottom) {
 /* One call of a pooling. */
 struct pooling {
     bool adaptive, counts;
-    int window, stride, padding;
+    tensor_window how;
     int64_t n, h, w, c, p, q;
 };
 
-/* Whether position `at` of a side belongs to window i; in the units of `parts` windows over a length where adaptive. */
-static bool is_in(const struct pooling *l, int64_t i, int64_t at, int64_t length, int64_t parts) {
+/* Whether position `at` of a side, down or across, belongs to window i; in the units of `parts` windows over a length
+ * where adaptive. */
+static bool is_in(const struct pooling *l, int way, int64_t i, int64_t at, int64_t length, int64_t parts) {
+    const int64_t begin = i * l->how.stride[way] - l->how.padding[2 * way];
     if (!l->adaptive)
-        return at >= i * l->stride - l->padding && at < i * l->stride - l->padding + l->window;
+        return at >= begin && at < begin + l->how.window[way];
     return (at + 1) * parts > i * length && at * parts < (i + 1) * length; /* the parts overlap the position */
 }
 
-static int64_t count_in(const struct pooling *l, int64_t i, int64_t length, int64_t parts) {
+static int64_t count_in(const struct pooling *l, int way, int64_t i, int64_t length, int64_t parts) {
     int64_t count = 0;
     for (int64_t at = 0; at < length; at++)
-        count += is_in(l, i, at, length, parts);
-    return l->counts && !l->adaptive ? l->window : count;
+        count += is_in(l, way, i, at, length, parts);
+    return l->counts && !l->adaptive ? l->how.window[way] : count;
 }
 
 /* What is stored must be the fraction times 2^-e_in, rounded once. */
@@ -102,9 +105,9 @@ static void check_forward(const struct pooling *l, const char *what) {
                     wide sum = 0;
                     for (int64_t a = 0; a < l->h; a++)
                         for (int64_t b = 0; b < l->w; b++)
-                            if (is_in(l, p, a, l->h, l->p) && is_in(l, q, b, l->w, l->q))
+                            if (is_in(l, 0, p, a, l->h, l->p) && is_in(l, 1, q, b, l->w, l->q))
                                 sum += integer_of(&x, ((n * l->h + a) * l->w + b) * l->c + c, e);
-                    const int64_t count = count_in(l, p, l->h, l->p) * count_in(l, q, l->w, l->q);
+                    const int64_t count = count_in(l, 0, p, l->h, l->p) * count_in(l, 1, q, l->w, l->q);
                     check_rounded(&y, i, (struct fraction){sum, count}, e, what);
                 }
 }
@@ -119,9 +122,9 @@ static void check_backward(const struct pooling *l, const char *what) {
                     struct fraction sum = {0, 1};
                     for (int64_t p = 0; p < l->p; p++)
                         for (int64_t q = 0; q < l->q; q++)
-                            if (is_in(l, p, a, l->h, l->p) && is_in(l, q, b, l->w, l->q))
+                            if (is_in(l, 0, p, a, l->h, l->p) && is_in(l, 1, q, b, l->w, l->q))
                                 sum = plus(sum, integer_of(&dy, ((n * l->p + p) * l->q + q) * l->c + c, e),
-                                           count_in(l, p, l->h, l->p) * count_in(l, q, l->w, l->q));
+                                           count_in(l, 0, p, l->h, l->p) * count_in(l, 1, q, l->w, l->q));
                     check_rounded(&dx, i, sum, e, what);
                 }
 }
@@ -135,22 +138,23 @@ static void free_all(void) {
 }
 
 static void check_pooling(tensor_format f, const struct pooling *l) {
-    char what[160];
-    snprintf(what, sizeof what, "%s %s %lldx%lldx%lldx%lld to %lldx%lld window %d stride %d padding %d %s",
+    char what[200];
+    snprintf(what, sizeof what,
+             "%s %s %lldx%lldx%lldx%lld to %lldx%lld window %dx%d stride %dx%d padding %d %d %d %d %s",
              tensor_format_name(f), l->adaptive ? "adaptive" : "windows", (long long)l->n, (long long)l->h,
-             (long long)l->w, (long long)l->c, (long long)l->p, (long long)l->q, l->window, l->stride, l->padding,
-             l->counts ? "counts" : "");
-    const tensor_window how = {.window = l->window, .stride = l->stride, .padding = l->padding};
+             (long long)l->w, (long long)l->c, (long long)l->p, (long long)l->q, l->how.window[0], l->how.window[1],
+             l->how.stride[0], l->how.stride[1], l->how.padding[0], l->how.padding[1], l->how.padding[2],
+             l->how.padding[3], l->counts ? "counts" : "");
     const int64_t image[4] = {l->n, l->h, l->w, l->c}, small[4] = {l->n, l->p, l->q, l->c};
     fill(&x, f, image, check_random(&draws) & 1);
     fill(&dy, f, small, check_random(&draws) & 1);
     y.t = tensor_new(f, 4, small);
     dx.t = tensor_new(f, 4, image);
     for (int again = 0; again < 2; again++) { /* an exponent that is found, then one that is predicted */
-        CHECK(!(l->adaptive ? tensor_avgpool_adaptive(y.t, x.t) : tensor_avgpool2d(y.t, x.t, how, l->counts)), "%s: %s",
-              what, tensor_error());
+        CHECK(!(l->adaptive ? tensor_avgpool_adaptive(y.t, x.t) : tensor_avgpool2d(y.t, x.t, &l->how, l->counts)),
+              "%s: %s", what, tensor_error());
         CHECK(!(l->adaptive ? tensor_avgpool_adaptive_grad(dx.t, dy.t)
-                            : tensor_avgpool2d_grad(dx.t, dy.t, how, l->counts)),
+                            : tensor_avgpool2d_grad(dx.t, dy.t, &l->how, l->counts)),
               "%s: %s", what, tensor_error());
         hold(&y);
         hold(&dx);
@@ -165,18 +169,23 @@ static struct pooling draw_pooling(void) {
     l.adaptive = between(0, 2) == 0;
     l.p = between(1, 6);
     l.q = between(1, 12);
-    l.window = between(1, 6);
-    l.stride = between(1, 4);
-    l.padding = between(0, l.window - 1);
+    const bool square = between(0, 1);
+    int64_t *const sizes[] = {&l.h, &l.w}, *const places[] = {&l.p, &l.q};
     l.counts = between(0, 1);
-    if (l.adaptive)
-        return l;
-    while (l.h + 2 * l.padding < l.window)
-        l.h++;
-    while (l.w + 2 * l.padding < l.window)
-        l.w++;
-    l.p = (l.h + 2 * l.padding - l.window) / l.stride + 1;
-    l.q = (l.w + 2 * l.padding - l.window) / l.stride + 1;
+    for (int way = 0; way < 2; way++) {
+        const bool same = way && square;
+        int *window = l.how.window, *stride = l.how.stride, *padding = l.how.padding;
+        window[way] = same ? window[0] : between(1, 6);
+        stride[way] = same ? stride[0] : between(1, 4);
+        for (int side = 2 * way; side < 2 * way + 2; side++)
+            padding[side] = square && side ? padding[0] : between(0, window[way] - 1);
+        if (l.adaptive)
+            continue;
+        const int64_t around = padding[2 * way] + padding[2 * way + 1];
+        while (*sizes[way] + around < window[way])
+            ++*sizes[way];
+        *places[way] = (*sizes[way] + around - window[way]) / stride[way] + 1;
+    }
     return l;
 }
 
@@ -195,8 +204,8 @@ static void check_global(tensor_format f) {
 
 /* A gradient whose counts have a large common multiple takes the wide way, with the same fractions. */
 static void check_wide(tensor_format f) {
-    check_pooling(f, &(struct pooling){
-                         .window = 18, .stride = 1, .padding = 17, .n = 1, .h = 18, .w = 5, .c = 1, .p = 35, .q = 22});
+    check_pooling(
+        f, &(struct pooling){.how = {TENSOR_SQUARE(18, 1, 17)}, .n = 1, .h = 18, .w = 5, .c = 1, .p = 35, .q = 22});
 }
 
 static void check_errors(void) {
@@ -205,29 +214,31 @@ static void check_errors(void) {
            *h = tensor_new(FMT_FP16, TENSOR_SHAPE(1, 4, 4, 2)), *k = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(2, 4, 4, 2)),
            *l = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, 60, 60, 1)),
            *s = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, 99, 99, 1));
-    const tensor_window two = {.window = 2, .stride = 2};
+    const tensor_window two = {TENSOR_SQUARE(2, 2, 0)};
 #define REFUSED(call, status, words)                                                                                   \
     CHECK((call) == (status) && strstr(tensor_error(), words), "%s: expected %s, got '%s'", #call, words,              \
           tensor_error())
-    REFUSED(tensor_avgpool2d(b, a, (tensor_window){.window = 0, .stride = 1}, false), TENSOR_E_ARGUMENT, "window 0");
-    REFUSED(tensor_avgpool2d(b, a, (tensor_window){.window = 2, .stride = 0}, false), TENSOR_E_ARGUMENT, "stride 0");
-    REFUSED(tensor_avgpool2d(b, a, (tensor_window){.window = 2, .stride = 2, .padding = 2}, false), TENSOR_E_ARGUMENT,
-            "padding 2, expected 0 to 255 and less than the window 2");
-    REFUSED(tensor_avgpool2d(b, a, (tensor_window){.window = 2, .stride = 2, .groups = 2}, false), TENSOR_E_ARGUMENT,
+    REFUSED(tensor_avgpool2d(b, a, &(tensor_window){TENSOR_SQUARE(0, 1, 0)}, false), TENSOR_E_ARGUMENT,
+            "window_height is 0");
+    REFUSED(tensor_avgpool2d(b, a, &(tensor_window){TENSOR_SQUARE(2, -1, 0)}, false), TENSOR_E_ARGUMENT,
+            "stride_down is -1, expected 1 to 4095");
+    REFUSED(tensor_avgpool2d(b, a, &(tensor_window){TENSOR_SQUARE(2, 2, 0), .dilation = {2, 1}}, false),
+            TENSOR_E_ARGUMENT, "dilation 2x1, expected 1");
+    REFUSED(tensor_avgpool2d(b, a, &(tensor_window){TENSOR_SQUARE(2, 2, 2)}, false), TENSOR_E_ARGUMENT,
+            "padding 2, expected less than the window 2");
+    REFUSED(tensor_avgpool2d(b, a, &(tensor_window){TENSOR_SQUARE(2, 2, 0), .groups = 2}, false), TENSOR_E_ARGUMENT,
             "2 groups");
-    REFUSED(tensor_avgpool2d(b, a, (tensor_window){.window = 20, .stride = 2}, false), TENSOR_E_SHAPE,
+    REFUSED(tensor_avgpool2d(b, a, &(tensor_window){TENSOR_SQUARE(20, 2, 0)}, false), TENSOR_E_SHAPE,
             "a window of 20 does not fit a 8x8 image");
-    REFUSED(tensor_avgpool2d(b, a, (tensor_window){.window = 3, .stride = 2}, false), TENSOR_E_SHAPE, "expected");
-    REFUSED(tensor_avgpool2d(b, m, two, false), TENSOR_E_SHAPE, "expected [N,H,W,C]");
-    REFUSED(tensor_avgpool2d(h, a, two, false), TENSOR_E_FORMAT, "fp16");
-    REFUSED(tensor_avgpool2d(b, NULL, two, false), TENSOR_E_ARGUMENT, "x is NULL");
-    REFUSED(tensor_avgpool2d(a, a, two, false), TENSOR_E_ARGUMENT, "same tensor");
-    REFUSED(tensor_avgpool_adaptive(k, a), TENSOR_E_SHAPE, "as many images and channels");
-    REFUSED(tensor_avgpool2d_grad(l, s, (tensor_window){.window = 40, .stride = 1, .padding = 39}, false),
-            TENSOR_E_ARGUMENT, "2^48");
-    CHECK(!tensor_avgpool2d_grad(l, s, (tensor_window){.window = 40, .stride = 1, .padding = 39}, true), "%s",
-          tensor_error());
-    CHECK(!tensor_avgpool2d(b, a, two, false), "%s", tensor_error());
+    REFUSED(tensor_avgpool2d(b, a, &(tensor_window){TENSOR_SQUARE(3, 2, 0)}, false), TENSOR_E_SHAPE, "expected");
+    REFUSED(tensor_avgpool2d(b, m, &two, false), TENSOR_E_SHAPE, "expected [N,H,W,C]");
+    REFUSED(tensor_avgpool2d(h, a, &two, false), TENSOR_E_FORMAT, "fp16");
+    REFUSED(tensor_avgpool2d(b, NULL, &two, false), TENSOR_E_ARGUMENT, "x is NULL");
+    REFUSED(tensor_avgpool2d(a, a, &two, false), TENSOR_E_ARGUMENT, "same tensor");
+    REFUSED(tensor_avgpool_adaptive(k, a), TENSOR_E_SHAPE, "expected");
+    REFUSED(tensor_avgpool2d_grad(l, s, &(tensor_window){TENSOR_SQUARE(40, 1, 39)}, false), TENSOR_E_ARGUMENT, "2^48");
+    CHECK(!tensor_avgpool2d_grad(l, s, &(tensor_window){TENSOR_SQUARE(40, 1, 39)}, true), "%s", tensor_error());
+    CHECK(!tensor_avgpool2d(b, a, &two, false), "%s", tensor_error());
     tensor *all[] = {a, b, m, h, k, l, s};
     for (int i = 0; i < 7; i++)
         tensor_free(all[i]);

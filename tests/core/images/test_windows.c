@@ -9,6 +9,7 @@
  *
  *     test_windows [SEED [ROUNDS]] */
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include "core/table/format.h"
 #include "window_cases.h"
 #include <math.h>
@@ -124,21 +125,22 @@ static void scatter(const struct problem *p, enum meeting what, int64_t *x, int6
                     }
 }
 
-static tensor_window2d window_of(const struct problem *p) {
+static tensor_window window_of(const struct problem *p) {
     const struct fl_windows *g = &p->g;
-    return (tensor_window2d){.stride = {g->stride[0], g->stride[1]},
-                             .padding = {g->padding[0], p->after[0], g->padding[1], p->after[1]},
-                             .dilation = {g->dilation[0], g->dilation[1]},
-                             .groups = g->groups};
+    return (tensor_window){.stride = {g->stride[0], g->stride[1]},
+                           .padding = {g->padding[0], p->after[0], g->padding[1], p->after[1]},
+                           .dilation = {g->dilation[0], g->dilation[1]},
+                           .groups = g->groups};
 }
 
-static tensor_window1d window_1d(const tensor_window2d *how) {
-    return (tensor_window1d){.window = how->window[1],
-                             .stride = how->stride[1],
-                             .padding = {how->padding[2], how->padding[3]},
-                             .dilation = how->dilation[1],
-                             .groups = how->groups,
-                             .output_padding = how->output_padding[1]};
+/* Of sequences, the numbers across alone. */
+static tensor_window window_1d(const tensor_window *how) {
+    return (tensor_window){.window = {0, how->window[1]},
+                           .stride = {0, how->stride[1]},
+                           .padding = {0, 0, how->padding[2], how->padding[3]},
+                           .dilation = {0, how->dilation[1]},
+                           .groups = how->groups,
+                           .output_padding = {0, how->output_padding[1]}};
 }
 
 /* Shapes in two directions; in one, without what is 1. */
@@ -171,8 +173,8 @@ static int64_t *joined(const int64_t *sums, int64_t count, const int64_t *bias, 
 }
 
 static void check_convolution(const struct problem *p, bool sequences, tensor_format f, int64_t *const v[3]) {
-    const tensor_window2d how = window_of(p);
-    const tensor_window1d line = window_1d(&how);
+    const tensor_window how = window_of(p);
+    const tensor_window line = window_1d(&how);
     const struct shapes s = shapes_of(&p->g, sequences);
     int64_t *y0 = zeros(p->y), *x0 = zeros(p->x), *w0 = zeros(p->w), *bias = draw_integers(p->g.filters);
     scatter(p, TO_RESULT, v[0], v[1], y0);
@@ -183,14 +185,15 @@ static void check_convolution(const struct problem *p, bool sequences, tensor_fo
            *dy = tensor_of(f, s.dims, s.y, v[2]), *b = tensor_of(f, 1, &p->g.filters, bias),
            *y = tensor_of(f, s.dims, s.y, NULL), *fused = tensor_of(f, s.dims, s.y, NULL),
            *dx = tensor_of(f, s.dims, s.x, NULL), *dw = tensor_of(f, s.dims, s.w, NULL);
-    const tensor_epilogue none = {0}, with = {.bias = b, .residual = dy, .relu = true};
-    expect(y, y0, IN(sequences, tensor_conv2d_with(y, x, w, how, none), tensor_conv1d(y, x, w, line, none)));
+    const tensor_epilogue with = {.bias = b, .residual = dy, .relu = true};
+    expect(y, y0, IN(sequences, tensor_conv2d(y, x, w, &how), tensor_conv1d(y, x, w, &line)));
     expect(dx, x0,
-           IN(sequences, tensor_conv2d_input_grad_with(dx, dy, w, how), tensor_conv1d_input_grad(dx, dy, w, line)));
+           IN(sequences, tensor_conv2d_input_grad(dx, dy, w, &how), tensor_conv1d_input_grad(dx, dy, w, &line)));
     expect(dw, w0,
-           IN(sequences, tensor_conv2d_weight_grad_with(dw, dy, x, how), tensor_conv1d_weight_grad(dw, dy, x, line)));
-    expect(fused, more,
-           IN(sequences, tensor_conv2d_with(fused, x, w, how, with), tensor_conv1d(fused, x, w, line, with)));
+           IN(sequences, tensor_conv2d_weight_grad(dw, dy, x, &how), tensor_conv1d_weight_grad(dw, dy, x, &line)));
+    expect(
+        fused, more,
+        IN(sequences, tensor_conv2d_fused(fused, x, w, &how, &with), tensor_conv1d_fused(fused, x, w, &line, &with)));
     tensor *const all[] = {x, w, dy, b, y, fused, dx, dw};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_free(all[i]);
@@ -204,10 +207,10 @@ static void check_convolution(const struct problem *p, bool sequences, tensor_fo
 /* Each element of x spreads, times a filter, over y: in the pixels of p it is the other image. */
 static void check_transposed(const struct problem *p, bool sequences, tensor_format f, const int more[2],
                              int64_t *const v[3]) {
-    tensor_window2d how = window_of(p);
+    tensor_window how = window_of(p);
     how.output_padding[0] = more[0];
     how.output_padding[1] = more[1];
-    const tensor_window1d line = window_1d(&how);
+    const tensor_window line = window_1d(&how);
     const struct shapes s = shapes_of(&p->g, sequences);
     int64_t *y0 = zeros(p->x), *x0 = zeros(p->y), *w0 = zeros(p->w), *bias = draw_integers(p->g.c);
     scatter(p, TO_IMAGE, y0, v[1], v[2]);   /* y from x and w */
@@ -218,18 +221,17 @@ static void check_transposed(const struct problem *p, bool sequences, tensor_for
            *dy = tensor_of(f, s.dims, s.x, v[0]), *b = tensor_of(f, 1, &p->g.c, bias),
            *y = tensor_of(f, s.dims, s.x, NULL), *fused = tensor_of(f, s.dims, s.x, NULL),
            *dx = tensor_of(f, s.dims, s.y, NULL), *dw = tensor_of(f, s.dims, s.w, NULL);
-    const tensor_epilogue none = {0}, with = {.bias = b, .residual = dy, .relu = true};
-    expect(y, y0,
-           IN(sequences, tensor_conv_transpose2d(y, x, w, how, none), tensor_conv_transpose1d(y, x, w, line, none)));
+    const tensor_epilogue with = {.bias = b, .residual = dy, .relu = true};
+    expect(y, y0, IN(sequences, tensor_conv_transpose2d(y, x, w, &how), tensor_conv_transpose1d(y, x, w, &line)));
     expect(dx, x0,
-           IN(sequences, tensor_conv_transpose2d_input_grad(dx, dy, w, how),
-              tensor_conv_transpose1d_input_grad(dx, dy, w, line)));
+           IN(sequences, tensor_conv_transpose2d_input_grad(dx, dy, w, &how),
+              tensor_conv_transpose1d_input_grad(dx, dy, w, &line)));
     expect(dw, w0,
-           IN(sequences, tensor_conv_transpose2d_weight_grad(dw, dy, x, how),
-              tensor_conv_transpose1d_weight_grad(dw, dy, x, line)));
+           IN(sequences, tensor_conv_transpose2d_weight_grad(dw, dy, x, &how),
+              tensor_conv_transpose1d_weight_grad(dw, dy, x, &line)));
     expect(fused, joins,
-           IN(sequences, tensor_conv_transpose2d(fused, x, w, how, with),
-              tensor_conv_transpose1d(fused, x, w, line, with)));
+           IN(sequences, tensor_conv_transpose2d_fused(fused, x, w, &how, &with),
+              tensor_conv_transpose1d_fused(fused, x, w, &line, &with)));
     tensor *const all[] = {x, w, dy, b, y, fused, dx, dw};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_free(all[i]);
@@ -260,17 +262,17 @@ static void pool(const struct problem *p, const int64_t *x, const int64_t *dy, i
 }
 
 static void check_pool(const struct problem *p, bool sequences, tensor_format f) {
-    tensor_window2d how = window_of(p);
+    tensor_window how = window_of(p);
     how.window[0] = (int)p->g.r;
     how.window[1] = (int)p->g.s;
-    const tensor_window1d line = window_1d(&how);
+    const tensor_window line = window_1d(&how);
     const struct shapes s = shapes_of(&p->g, sequences);
     int64_t *vx = draw_integers(p->x), *vdy = draw_integers(p->y), *y0 = zeros(p->y), *x0 = zeros(p->x);
     pool(p, vx, vdy, y0, x0);
     tensor *x = tensor_of(f, s.dims, s.x, vx), *dy = tensor_of(f, s.dims, s.y, vdy),
            *y = tensor_of(f, s.dims, s.y, NULL), *dx = tensor_of(f, s.dims, s.x, NULL);
-    expect(y, y0, IN(sequences, tensor_maxpool2d_with(y, x, how), tensor_maxpool1d(y, x, line)));
-    expect(dx, x0, IN(sequences, tensor_maxpool2d_grad_with(dx, dy, x, how), tensor_maxpool1d_grad(dx, dy, x, line)));
+    expect(y, y0, IN(sequences, tensor_maxpool2d(y, x, &how), tensor_maxpool1d(y, x, &line)));
+    expect(dx, x0, IN(sequences, tensor_maxpool2d_grad(dx, dy, x, &how), tensor_maxpool1d_grad(dx, dy, x, &line)));
     tensor *const all[] = {x, dy, y, dx};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_free(all[i]);
@@ -388,16 +390,17 @@ static void run_shared_lines(const char *row) {
 static void messages_of_images(void) {
     tensor *x = NEW(2, 8, 6, 4), *w = NEW(6, 3, 2, 4), *y = NEW(2, 8, 7, 6), *other = NEW(2, 8, 7, 4),
            *line = NEW(2, 6, 4);
-    const tensor_epilogue none = {0};
-    const tensor_window2d good = {.stride = {1, 1}, .padding = {2, 0, 1, 1}};
-#define WITH(...) tensor_conv2d_with(y, x, w, (tensor_window2d){__VA_ARGS__}, none)
-    CHECK(!tensor_conv2d_with(y, x, w, good, none), "%s", tensor_error());
-    REFUSED(WITH(.padding = {2, 0, 1, 1}), TENSOR_E_ARGUMENT, "conv2d_with: stride 0, expected 1 to 4095");
-    REFUSED(WITH(.stride = {2}), TENSOR_E_ARGUMENT, "stride 2x0, expected 1 to 4095");
-    REFUSED(WITH(.stride = {1, 4096}), TENSOR_E_ARGUMENT, "stride 1x4096");
-    REFUSED(WITH(.stride = {1, 1}, .padding = {0, 1, -2, 0}), TENSOR_E_ARGUMENT, "padding 0, 1, -2, 0, expected 0 to");
-    REFUSED(WITH(.stride = {1, 1}, .dilation = {2}), TENSOR_E_ARGUMENT, "dilation 2x0, expected 1 to 4095 (0 means 1)");
-    REFUSED(WITH(.stride = {1, 1}, .groups = -1), TENSOR_E_ARGUMENT, "-1 groups, expected at least 1");
+    const tensor_window good = {.stride = {1, 1}, .padding = {2, 0, 1, 1}};
+#define WITH(...) tensor_conv2d(y, x, w, &(tensor_window){__VA_ARGS__})
+    CHECK(!tensor_conv2d(y, x, w, &good), "%s", tensor_error());
+    CHECK(!WITH(.padding = {2, 0, 1, 1}), "stride 0 means 1: %s", tensor_error());
+    REFUSED(WITH(.stride = {-1, 1}), TENSOR_E_ARGUMENT, "conv2d: stride_down is -1, expected 1 to 4095");
+    REFUSED(WITH(.stride = {2}), TENSOR_E_SHAPE, "y is 2x8x7x6, expected 2x3x5x6");
+    REFUSED(WITH(.stride = {1, 4096}), TENSOR_E_ARGUMENT, "stride_across is 4096, expected 1 to 4095");
+    REFUSED(WITH(.stride = {1, 1}, .padding = {0, 1, -2, 0}), TENSOR_E_ARGUMENT, "padding_left is -2, expected 0 to");
+    REFUSED(WITH(.stride = {1, 1}, .dilation = {2}), TENSOR_E_SHAPE, "y is 2x8x7x6, expected 2x4x5x6");
+    REFUSED(WITH(.dilation = {2, 4096}), TENSOR_E_ARGUMENT, "dilation_across is 4096, expected 1 to 4095");
+    REFUSED(WITH(.stride = {1, 1}, .groups = -1), TENSOR_E_ARGUMENT, "groups is -1, expected at least 1");
     REFUSED(WITH(.stride = {1, 1}, .groups = 3), TENSOR_E_ARGUMENT, "3 groups do not divide 4 channels");
     REFUSED(WITH(.stride = {1, 1}, .window = {3, 3}), TENSOR_E_ARGUMENT, "window 3x3, expected 0 or the 3x2 of the");
     REFUSED(WITH(.stride = {2, 2}, .output_padding = {1, 0}), TENSOR_E_ARGUMENT,
@@ -405,44 +408,43 @@ static void messages_of_images(void) {
     REFUSED(WITH(.stride = {1, 1}, .dilation = {1, 9}), TENSOR_E_SHAPE,
             "a 3x2 filter with dilation 1x9 covers 3x10 pixels and does not fit a 8x6 image with padding 0");
     REFUSED(WITH(.stride = {1, 1}, .padding = {1, 1, 0, 1}), TENSOR_E_SHAPE, "y is 2x8x7x6, expected 2x8x6x6");
-    REFUSED(tensor_conv2d_with(x, x, w, good, none), TENSOR_E_SHAPE, "expected 2x8x7x6");
-    REFUSED(tensor_conv2d_with(y, line, w, good, none), TENSOR_E_SHAPE, "x is 2x6x4, expected [N,H,W,C]");
-    REFUSED(tensor_conv2d_with(y, NULL, w, good, none), TENSOR_E_ARGUMENT, "x is NULL");
-    REFUSED(tensor_conv2d_with_sized(y, x, w, NULL, 4, NULL, 0), TENSOR_E_ARGUMENT, "conv2d_with: how is NULL");
-    REFUSED(tensor_conv2d_with_sized(y, x, w, &good, 0, NULL, 0), TENSOR_E_ARGUMENT,
-            "conv2d_with: tensor_window2d of 0 bytes");
-    CHECK(!tensor_conv2d_with_sized(y, x, w, &good, sizeof good, NULL, 0), "no epilogue: %s", tensor_error());
-    REFUSED(tensor_conv2d_with(y, x, w, good, (tensor_epilogue){.residual = other}), TENSOR_E_SHAPE, "residual");
+    REFUSED(tensor_conv2d(x, x, w, &good), TENSOR_E_ARGUMENT, "y and x are the same tensor");
+    REFUSED(tensor_conv2d(other, x, w, &good), TENSOR_E_SHAPE, "y is 2x8x7x4, expected 2x8x7x6");
+    REFUSED(tensor_conv2d(y, line, w, &good), TENSOR_E_SHAPE, "x is 2x6x4, expected [N,H,W,C]");
+    REFUSED(tensor_conv2d(y, NULL, w, &good), TENSOR_E_ARGUMENT, "x is NULL");
+    REFUSED(tensor_conv2d(y, x, w, NULL), TENSOR_E_SHAPE, "y is 2x8x7x6, expected 2x6x5x6");
+    CHECK(!tensor_conv2d_fused(y, x, w, &good, NULL), "no epilogue: %s", tensor_error());
+    REFUSED(tensor_conv2d_fused(y, x, w, &good, &(tensor_epilogue){.residual = other}), TENSOR_E_SHAPE, "residual");
 
     tensor *wide = NEW(2, 16, 7, 4), *half = NEW(2, 8, 6, 6);
-#define TRANSPOSED(...) tensor_conv_transpose2d(wide, half, w, (tensor_window2d){__VA_ARGS__}, none)
+#define TRANSPOSED(...) tensor_conv_transpose2d(wide, half, w, &(tensor_window){__VA_ARGS__})
     CHECK(!TRANSPOSED(.stride = {2, 1}, .padding = {1, 1}, .output_padding = {1, 0}), "%s", tensor_error());
     REFUSED(TRANSPOSED(.stride = {2, 1}, .padding = {1, 1}, .output_padding = {2, 0}), TENSOR_E_ARGUMENT,
             "output padding 2x0, expected 0 or more and less than the stride 2x1");
     REFUSED(TRANSPOSED(.stride = {2, 1}, .padding = {1, 1}, .output_padding = {0, -1}), TENSOR_E_ARGUMENT,
-            "output padding 0x-1");
+            "output_padding_across is -1, expected 0 to 4095");
     REFUSED(TRANSPOSED(.stride = {2, 1}, .padding = {1, 1}), TENSOR_E_SHAPE, "y is 2x16x7x4, expected 2x15x7x4");
     REFUSED(TRANSPOSED(.stride = {1, 1}, .padding = {9, 9}), TENSOR_E_SHAPE,
-            "padding 9, 9, 0, 0 leaves nothing of the 10x7 pixels that x of 2x8x6x6 reaches");
+            "padding 9, 9, 0, 0 leaves nothing of the 10x7 pixels that 8x6 pixels reach");
     REFUSED(TRANSPOSED(.stride = {2, 1}, .groups = 4), TENSOR_E_ARGUMENT, "4 groups do not divide 6 filters");
-    REFUSED(tensor_conv_transpose2d(wide, x, w, good, none), TENSOR_E_SHAPE, "channels 4 and filters 6 differ");
-    REFUSED(tensor_conv_transpose2d(half, half, w, good, none), TENSOR_E_SHAPE, "conv_transpose2d: y is 2x8x6x6");
+    REFUSED(tensor_conv_transpose2d(wide, x, w, &good), TENSOR_E_SHAPE, "w is 6x3x2x4, expected 4x3x2x4");
+    REFUSED(tensor_conv_transpose2d(half, half, w, &good), TENSOR_E_ARGUMENT, "conv_transpose2d: y and x are the same");
 
-#define POOL(...) tensor_maxpool2d_with(other, x, (tensor_window2d){__VA_ARGS__})
+#define POOL(...) tensor_maxpool2d(other, x, &(tensor_window){__VA_ARGS__})
     CHECK(!POOL(.window = {3, 2}, .stride = {1, 1}, .padding = {2, 0, 1, 1}), "%s", tensor_error());
-    REFUSED(POOL(.window = {3, 0}, .stride = {1, 1}), TENSOR_E_ARGUMENT, "window 3x0, expected 1 to 1048576");
+    REFUSED(POOL(.window = {3, 0}, .stride = {1, 1}), TENSOR_E_ARGUMENT, "window_width is 0, expected 1 to 1048576");
     REFUSED(POOL(.window = {3, 2}, .stride = {1, 1}, .padding = {3}), TENSOR_E_ARGUMENT,
             "padding 3, 0, 0, 0, expected less than the window 3x2");
     REFUSED(POOL(.window = {3, 2}, .stride = {1, 1}, .groups = 2), TENSOR_E_ARGUMENT, "2 groups and output padding 0");
     REFUSED(POOL(.window = {3, 2}, .stride = {1, 1}), TENSOR_E_SHAPE, "y is 2x8x7x4, expected 2x6x5x4");
     REFUSED(POOL(.window = {9, 9}, .stride = {1, 1}), TENSOR_E_SHAPE, "a window of 9 does not fit a 8x6 image");
     REFUSED(POOL(.window = {2, 1}, .stride = {1, 1}, .dilation = {17, 1}, .padding = {9, 9}), TENSOR_E_SHAPE,
-            "expected 2x9x6x4");
+            "a window with dilation 17x1 sees nothing of a 8x6 image but padding");
     tensor *one = NEW(2, 1, 6, 4), *none_seen = NEW(2, 1, 6, 4);
-    REFUSED(tensor_maxpool2d_with(
-                none_seen, one,
-                (tensor_window2d){.window = {2, 1}, .stride = {1, 1}, .dilation = {4, 1}, .padding = {2, 2}}),
-            TENSOR_E_SHAPE, "a window with dilation 4x1 sees nothing of a 1x6 image but padding");
+    REFUSED(
+        tensor_maxpool2d(none_seen, one,
+                         &(tensor_window){.window = {2, 1}, .stride = {1, 1}, .dilation = {4, 1}, .padding = {2, 2}}),
+        TENSOR_E_SHAPE, "a window with dilation 4x1 sees nothing of a 1x6 image but padding");
     tensor *const all[] = {x, w, y, other, line, wide, half, one, none_seen};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_free(all[i]);
@@ -450,22 +452,22 @@ static void messages_of_images(void) {
 
 static void messages_of_sequences(void) {
     tensor *x = NEW(2, 9, 4), *w = NEW(6, 3, 4), *y = NEW(2, 9, 6), *image = NEW(2, 1, 9, 4);
-    const tensor_epilogue none = {0};
-    const tensor_window1d causal = {.stride = 1, .padding = {4, 0}, .dilation = 2};
-#define LINE(...) tensor_conv1d(y, x, w, (tensor_window1d){__VA_ARGS__}, none)
-    CHECK(!tensor_conv1d(y, x, w, causal, none), "%s", tensor_error());
-    REFUSED(LINE(.padding = {2, 0}), TENSOR_E_ARGUMENT, "conv1d: stride 0, expected 1 to 4095");
-    REFUSED(LINE(.stride = 1, .padding = {2, -1}), TENSOR_E_ARGUMENT, "padding 2 and -1, expected 0 to 4095");
-    REFUSED(LINE(.stride = 1, .dilation = -3), TENSOR_E_ARGUMENT, "dilation -3, expected");
-    REFUSED(LINE(.stride = 1, .dilation = 5), TENSOR_E_SHAPE,
+    const tensor_window causal = {.padding = {0, 0, 4, 0}, .dilation = {0, 2}};
+#define LINE(...) tensor_conv1d(y, x, w, &(tensor_window){__VA_ARGS__})
+    CHECK(!tensor_conv1d(y, x, w, &causal), "%s", tensor_error());
+    CHECK(!LINE(.padding = {0, 0, 2, 0}), "stride 0 means 1: %s", tensor_error());
+    REFUSED(LINE(.padding = {2, 0}), TENSOR_E_ARGUMENT, "conv1d: the window has numbers for the direction down");
+    REFUSED(LINE(.stride = {2, 1}), TENSOR_E_ARGUMENT, "conv1d: the window has numbers for the direction down");
+    REFUSED(LINE(.padding = {0, 0, 2, -1}), TENSOR_E_ARGUMENT, "padding_right is -1, expected 0 to 4095");
+    REFUSED(LINE(.dilation = {0, -3}), TENSOR_E_ARGUMENT, "dilation is -3, expected");
+    REFUSED(LINE(.dilation = {0, 5}), TENSOR_E_SHAPE,
             "a 3 filter with dilation 5 covers 11 pixels and does not fit a 9 image with padding 0");
-    REFUSED(LINE(.stride = 1), TENSOR_E_SHAPE, "y is 2x9x6, expected 2x7x6");
-    REFUSED(tensor_conv1d(y, image, w, causal, none), TENSOR_E_SHAPE, "x is 2x1x9x4, expected [N,L,C]");
-    REFUSED(tensor_conv1d(y, x, image, causal, none), TENSOR_E_SHAPE, "w is 2x1x9x4, expected [K,S,C]");
-    REFUSED(
-        tensor_conv_transpose1d(x, y, w, (tensor_window1d){.stride = 1, .padding = {1, 1}, .output_padding = 1}, none),
-        TENSOR_E_ARGUMENT, "output padding 1, expected 0 or more and less than the stride 1");
-    REFUSED(tensor_maxpool1d(x, x, (tensor_window1d){.window = 1, .stride = 1}), TENSOR_E_ARGUMENT, "same tensor");
+    REFUSED(LINE(.stride = {0, 1}), TENSOR_E_SHAPE, "y is 2x9x6, expected 2x7x6");
+    REFUSED(tensor_conv1d(y, image, w, &causal), TENSOR_E_SHAPE, "x is 2x1x9x4, expected [N,W,C]");
+    REFUSED(tensor_conv1d(y, x, image, &causal), TENSOR_E_SHAPE, "w is 2x1x9x4, expected [K,S,D]");
+    REFUSED(tensor_conv_transpose1d(x, y, w, &(tensor_window){.padding = {0, 0, 1, 1}, .output_padding = {0, 1}}),
+            TENSOR_E_ARGUMENT, "output padding 1, expected 0 or more and less than the stride 1");
+    REFUSED(tensor_maxpool1d(x, x, &(tensor_window){.window = {0, 1}}), TENSOR_E_ARGUMENT, "same tensor");
     tensor *const all[] = {x, w, y, image};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_free(all[i]);
@@ -473,7 +475,7 @@ static void messages_of_sequences(void) {
 
 /* Places of a window that numbers of 32 bits do not hold, or 16: kernels leave those to the definition. */
 static void large_windows(void) {
-    enum { LIMIT = TENSOR_WINDOW2D_STEP_LIMIT };
+    enum { LIMIT = TENSOR_WINDOW_STEP_LIMIT };
     for (int f = 0; f < FORMATS; f++) {
         struct problem p = {.g = {.batch = 1,
                                   .h = 60,
@@ -526,7 +528,7 @@ static void strides_of_one_window(void) {
             fl_kernel_select(f, ops[i], (enum fl_backend)backend, &chosen);
             const fl_need need = fl_need_of(f, ops[i], chosen);
             const size_t near = need(&args);
-            args.p.product.windows.stride[0] = args.p.product.windows.stride[1] = TENSOR_WINDOW2D_STEP_LIMIT;
+            args.p.product.windows.stride[0] = args.p.product.windows.stride[1] = TENSOR_WINDOW_STEP_LIMIT;
             const size_t far = need(&args);
             CHECK(far < near + (1 << 20), "%s: %zu bytes, with the largest stride %zu", fl_backend_name(chosen), near,
                   far);

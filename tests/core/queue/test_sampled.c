@@ -6,6 +6,7 @@
 #include "check.h"
 #include "core/queue/sampled.h"
 #include "flexlab/nn.h"
+#include "flexlab/tensor_blocks.h"
 #include "nn/telemetry/nn_telemetry.h"
 #include "philox_witness.h"
 #include <math.h>
@@ -151,13 +152,13 @@ static void epilogues(tensor_format format, double scale) {
             s.x[i / K] += (long double)va.x[i / K / N * K + i % K] * vb.x[i % K * N + i / K % N];
         join(&s, with & 1 ? &vbias : NULL, with & 2 ? &vresidual : NULL, with & 4);
         fl_sample_writes(&sampling, 0);
-        tensor_epilogue how = {with & 1 ? bias : NULL, with & 2 ? residual : NULL, with & 4, {0}};
-        CHECK(!tensor_matmul_fused(y, a, b, how), "%s", tensor_error());
+        tensor_epilogue how = {with & 1 ? bias : NULL, with & 2 ? residual : NULL, with & 4};
+        CHECK(!tensor_matmul_fused(y, a, b, &how), "%s", tensor_error());
         ended("fused", y, &s, &sampling);
         /* A residual that the write takes away cannot be asked again. */
         fl_sample_writes(&sampling, 0);
         how.residual = y;
-        CHECK(!tensor_matmul_fused(y, a, b, how) && !fl_sampled_of(&sampling, y).elements, "in place: %s",
+        CHECK(!tensor_matmul_fused(y, a, b, &how) && !fl_sampled_of(&sampling, y).elements, "in place: %s",
               tensor_error());
         fl_sample_writes(NULL, 0);
         CHECK(!tensor_matmul(y, a, b) && !fl_sampled_of(&sampling, y).elements, "nobody asked");
@@ -175,45 +176,45 @@ static void epilogues(tensor_format format, double scale) {
 struct convolution {
     tensor_format a, b, y; /* images and gradients; filters and what joins the sums; results */
     double scale;
-    tensor_window2d how;
+    tensor_window how;
     bool flat; /* sequences */
 };
 
 static tensor_status convolve(int kind, const struct convolution *c, tensor *y, const tensor *a, const tensor *b,
                               tensor_epilogue with) {
-    tensor_window2d h = c->how;
+    tensor_window h = c->how;
     h.output_padding[0] *= kind >= 3; /* of transposed ones alone */
     h.output_padding[1] *= kind >= 3;
-    const tensor_window1d flat = {.stride = h.stride[1],
-                                  .padding = {h.padding[2], h.padding[3]},
-                                  .dilation = h.dilation[1],
-                                  .groups = h.groups,
-                                  .output_padding = h.output_padding[1]};
+    const tensor_window flat = {.stride = {0, h.stride[1]},
+                                .padding = {0, 0, h.padding[2], h.padding[3]},
+                                .dilation = {0, h.dilation[1]},
+                                .groups = h.groups,
+                                .output_padding = {0, h.output_padding[1]}};
     switch (kind + 6 * c->flat) {
     case 0:
-        return tensor_conv2d_with(y, a, b, h, with);
+        return tensor_conv2d_fused(y, a, b, &h, &with);
     case 1:
-        return tensor_conv2d_input_grad_with(y, a, b, h);
+        return tensor_conv2d_input_grad(y, a, b, &h);
     case 2:
-        return tensor_conv2d_weight_grad_with(y, a, b, h);
+        return tensor_conv2d_weight_grad(y, a, b, &h);
     case 3:
-        return tensor_conv_transpose2d_input_grad(y, a, b, h);
+        return tensor_conv_transpose2d_input_grad(y, a, b, &h);
     case 4:
-        return tensor_conv_transpose2d(y, a, b, h, with);
+        return tensor_conv_transpose2d_fused(y, a, b, &h, &with);
     case 5:
-        return tensor_conv_transpose2d_weight_grad(y, b, a, h);
+        return tensor_conv_transpose2d_weight_grad(y, b, a, &h);
     case 6:
-        return tensor_conv1d(y, a, b, flat, with);
+        return tensor_conv1d_fused(y, a, b, &flat, &with);
     case 7:
-        return tensor_conv1d_input_grad(y, a, b, flat);
+        return tensor_conv1d_input_grad(y, a, b, &flat);
     case 8:
-        return tensor_conv1d_weight_grad(y, a, b, flat);
+        return tensor_conv1d_weight_grad(y, a, b, &flat);
     case 9:
-        return tensor_conv_transpose1d_input_grad(y, a, b, flat);
+        return tensor_conv_transpose1d_input_grad(y, a, b, &flat);
     case 10:
-        return tensor_conv_transpose1d(y, a, b, flat, with);
+        return tensor_conv_transpose1d_fused(y, a, b, &flat, &with);
     default:
-        return tensor_conv_transpose1d_weight_grad(y, b, a, flat);
+        return tensor_conv_transpose1d_weight_grad(y, b, a, &flat);
     }
 }
 
@@ -225,7 +226,7 @@ static void convolutions(struct convolution c, int with) {
     static struct fl_sampling sampling;
     static struct values vx, vw, vdy, vbias, vresidual;
     static struct sums y, dx, dw, joined;
-    tensor_window2d *how = &c.how;
+    tensor_window *how = &c.how;
     const int64_t groups = how->groups, N = 3, H = c.flat ? 1 : 7, W = 6, C = 4, F = 6, R = c.flat ? 1 : 3, S = 2,
                   depth = C / groups;
     const int64_t tall = H + how->padding[0] + how->padding[1] - how->dilation[0] * (R - 1) - 1,
@@ -267,7 +268,7 @@ static void convolutions(struct convolution c, int with) {
         tensor *to = tensor_new(c.y, n, shape),
                *bias = made(c.b, 1, (const int64_t[]){channels}, c.scale * c.scale, &vbias),
                *residual = made(c.a, n, shape, c.scale * c.scale, &vresidual);
-        const tensor_epilogue join_it = {with & 1 ? bias : NULL, with & 2 ? residual : NULL, with & 4, {0}};
+        const tensor_epilogue join_it = {with & 1 ? bias : NULL, with & 2 ? residual : NULL, with & 4};
         joined = result == 0 ? y : result == 1 ? dx : dw;
         if (fused)
             join(&joined, with & 1 ? &vbias : NULL, with & 2 ? &vresidual : NULL, with & 4);
@@ -428,7 +429,7 @@ int main(void) {
     static const tensor_format formats[] = {FMT_FP32, FMT_FP16, FMT_BF16, FMT_FLEX16_5, FMT_DFP16};
     static const char *const rows[] = {"avx512_amx", "portable", "ref"}, *const variants[] = {"fp32", "bf16",
                                                                                               "flex16+5"};
-    static const tensor_window2d windows[] = {
+    static const tensor_window windows[] = {
         {.stride = {1, 1}, .padding = {1, 1, 1, 0}, .dilation = {1, 1}, .groups = 1},
         {.stride = {2, 3}, .padding = {2, 0, 1, 2}, .dilation = {2, 1}, .groups = 2},
         {.stride = {1, 1}, .padding = {0, 0, 2, 0}, .dilation = {1, 2}, .groups = 1},

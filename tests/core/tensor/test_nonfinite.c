@@ -8,6 +8,7 @@
 #include "check.h"
 #include "core/tensor/tensor_state.h"
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <string.h>
 
@@ -120,7 +121,7 @@ static void join(tensor_format format, tensor *y, const double *v, const enum ki
     memset(others, 0, (size_t)n * sizeof *others);
     set_numbers(v, kind, n);
     tensor *a = loaded(format, n, 1, others), *b = loaded(format, 1, 1, &one), *r = loaded(FMT_FP32, n, 1, numbers);
-    CHECK(!tensor_matmul_fused(y, a, b, (tensor_epilogue){.residual = r}), "%s", tensor_error());
+    CHECK(!tensor_matmul_fused(y, a, b, &(tensor_epilogue){.residual = r}), "%s", tensor_error());
     tensor_free(a);
     tensor_free(b);
     tensor_free(r);

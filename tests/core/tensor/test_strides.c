@@ -3,6 +3,7 @@
  *
  *     test_strides [SEED] */
 #include "row_witness.h"
+#include "flexlab/tensor_blocks.h"
 
 struct view {
     int ndim;
@@ -227,7 +228,7 @@ static void check_refusals(void) {
     REFUSES(tensor_matmul_nt(a, more, s));
     REFUSES(tensor_matmul_tn(s, a, a));
     REFUSES(tensor_matmul_batched(a, a, s));
-    REFUSES(tensor_matmul_fused(a, more, more, (tensor_epilogue){.residual = s}));
+    REFUSES(tensor_matmul_fused(a, more, more, &(tensor_epilogue){.residual = s}));
     REFUSES(tensor_sum_rows(c, s));
     REFUSES(tensor_sum(doubles, s));
     REFUSES(tensor_max_abs(doubles, s));

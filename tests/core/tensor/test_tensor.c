@@ -1,6 +1,7 @@
 /* Tensors from the outside: life, values in and out, conversion, exponents, statistics, writes by operations. */
 #include "check.h"
 #include "flexlab/flexlab.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <string.h>
 
@@ -249,16 +250,16 @@ static void fused(void) {
                   !tensor_load_f64(bias, vc, N) && !tensor_load_f64(r, vr, M * N) && !tensor_load_f64(y, vr, M * N),
               "%s", tensor_error());
         const tensor_epilogue all = {.bias = bias, .residual = r, .relu = true};
-        const tensor_window how = {.stride = 1};
-        CHECK(!tensor_matmul_fused(y, a, b, (tensor_epilogue){.bias = bias, .residual = y, .relu = true}), "%s",
+        const tensor_window how = {TENSOR_SQUARE(0, 1, 0)};
+        CHECK(!tensor_matmul_fused(y, a, b, &(tensor_epilogue){.bias = bias, .residual = y, .relu = true}), "%s",
               tensor_error());
         tensor_store_f64(y, got[0], M * N);
-        CHECK(!tensor_matmul_fused(y, a, b, all), "%s", tensor_error());
+        CHECK(!tensor_matmul_fused(y, a, b, &all), "%s", tensor_error());
         tensor_store_f64(y, got[1], M * N);
-        CHECK(!tensor_matmul_nt_fused(y, a, bt, all), "%s", tensor_error());
+        CHECK(!tensor_matmul_nt_fused(y, a, bt, &all), "%s", tensor_error());
         tensor_store_f64(y, got[2], M * N);
-        CHECK(!tensor_conv2d_fused(pixels, image, filters, how,
-                                   (tensor_epilogue){.bias = bias, .residual = r_pixels, .relu = true}),
+        CHECK(!tensor_conv2d_fused(pixels, image, filters, &how,
+                                   &(tensor_epilogue){.bias = bias, .residual = r_pixels, .relu = true}),
               "%s", tensor_error());
         tensor_store_f64(pixels, got[3], M * N);
         for (int c = 0; c < 4; c++)
@@ -270,7 +271,7 @@ static void fused(void) {
         CHECK(s.elements == M * N && s.writes == 1 && s.saturated == 0 && s.flushed == 0, "%s: not one clean write",
               tensor_format_name(format));
         tensor *plain = tensor_new(format, TENSOR_SHAPE(M, N)), *alone = tensor_new(format, TENSOR_SHAPE(M, N));
-        CHECK(!tensor_matmul_fused(alone, a, b, (tensor_epilogue){NULL, NULL, false}) && !tensor_matmul(plain, a, b),
+        CHECK(!tensor_matmul_fused(alone, a, b, &(tensor_epilogue){NULL, NULL, false}) && !tensor_matmul(plain, a, b),
               "%s", tensor_error());
         tensor_store_f64(alone, got[0], M * N);
         tensor_store_f64(plain, got[1], M * N);

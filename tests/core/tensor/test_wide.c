@@ -4,6 +4,7 @@
  * exact integers, or doubles that hold the results exactly. */
 #include "check.h"
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <string.h>
 
@@ -166,7 +167,7 @@ static tensor_status do_matmul(tensor *y, const tensor *x) {
     if (!status)
         status = tensor_load_f64(a, operand, tensor_count(x));
     if (!status)
-        status = tensor_matmul_fused(rows, a, one, (tensor_epilogue){.residual = rows});
+        status = tensor_matmul_fused(rows, a, one, &(tensor_epilogue){.residual = rows});
     tensor_free(rows);
     tensor_free(one);
     tensor_free(a);

@@ -1,5 +1,6 @@
 /* consumer.c - a matrix product and a training run; prints what consumer.cpp prints. */
 #include "flexlab/flexlab.h"
+#include "flexlab/tensor_blocks.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ int main(void) {
     tensor_load_f32(x, (const float[]){1, 2, 3, 4, 5, 6}, 6);
     tensor_load_f32(w, (const float[]){0.5f, 0, 0, 0.25f, 1, 1}, 6);
     tensor_load_f32(bias, (const float[]){1, -8}, 2);
-    if (tensor_matmul_fused(y, x, w, (tensor_epilogue){.bias = bias, .relu = true}) || tensor_store_f32(y, out, 4) ||
+    if (tensor_matmul_fused(y, x, w, &(tensor_epilogue){.bias = bias, .relu = true}) || tensor_store_f32(y, out, 4) ||
         tensor_statistics(y, &last, NULL))
         return fprintf(stderr, "%s\n", tensor_error()), 1;
     printf("%g %g %g %g, largest %g\n", (double)out[0], (double)out[1], (double)out[2], (double)out[3], last.maximum);

@@ -1,5 +1,6 @@
 // consumer.cpp - what consumer.c does, in C++17: no designated initialisers, no compound literals.
 #include "flexlab/flexlab.h"
+#include "flexlab/tensor_blocks.h"
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -28,7 +29,7 @@ int main() {
     with.bias = bias.get();
     with.relu = true;
     tensor_stats last;
-    if (tensor_matmul_fused(y.get(), x.get(), w.get(), with) || tensor_store_f32(y.get(), out, 4) ||
+    if (tensor_matmul_fused(y.get(), x.get(), w.get(), &with) || tensor_store_f32(y.get(), out, 4) ||
         tensor_statistics(y.get(), &last, nullptr))
         return failed();
     std::printf("%g %g %g %g, largest %g\n", double(out[0]), double(out[1]), double(out[2]), double(out[3]),

@@ -1,7 +1,6 @@
 /* products.c - the operations bias, matmul (with a bias, a residual and a ReLU), sums of rows and the largest
  * magnitude. */
 #include "core/ops/products/products.h"
-#include "core/base/sized.h"
 #include "core/queue/queue.h"
 #include "core/reference/ref.h"
 #include "core/table/mixed.h"
@@ -96,12 +95,9 @@ PUBLIC(matmul_batched_nt)
 PUBLIC(matmul_batched_tn)
 
 #define FUSED(name)                                                                                                    \
-    tensor_status tensor_##name##_sized(tensor *y, const tensor *a, const tensor *b, const tensor_epilogue *with,      \
-                                        size_t with_size) {                                                            \
-        tensor_epilogue e = {.relu = false};                                                                           \
-        const tensor_status status =                                                                                   \
-            with ? fl_take_sized(&e, sizeof e, with, with_size, #name ": tensor_epilogue") : TENSOR_OK;                \
-        return status ? status : FL_INVOKE(name, FL_GIVEN(y, a, b, e.bias, e.residual), FL_INTEGER(e.relu));           \
+    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, const tensor_epilogue *with) {            \
+        const tensor_epilogue e = with ? *with : (tensor_epilogue){.relu = false};                                     \
+        return FL_INVOKE(name, FL_GIVEN(y, a, b, e.bias, e.residual), FL_INTEGER(e.relu));                             \
     }
 FUSED(matmul_fused)
 FUSED(matmul_nt_fused)

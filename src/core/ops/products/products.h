@@ -3,7 +3,7 @@
 #define FL_PRODUCTS_H
 
 #include "core/ops/operation.h"
-#include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 
 /* The operands of a product: factor i, and what joins the sums of an output of that shape, whose columns are `columns`.
  */

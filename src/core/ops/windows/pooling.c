@@ -1,8 +1,7 @@
 /* pooling.c - max and average pooling, and shortcuts, as operations.
  *
- * Sizes by letter: images [n, h, w, c], results [n, p, q, c]; sequences are images of height 1. */
+ * Sizes by letter: images [N, H, W, C], results [N, P, Q, C]; sequences are images of height 1. */
 #include "core/base/fail.h"
-#include "core/base/sized.h"
 #include "core/ops/windows/pool_rules.h"
 #include "core/ops/windows/windows.h"
 #include "core/reference/ref.h"
@@ -25,12 +24,12 @@ static bool derive_places(const struct fl_windows_given *v, struct fl_sizes *z, 
     const int *around = v->how.padding, *window = v->how.window;
     char text[FL_NUMBERS_TEXT], other[FL_NUMBERS_TEXT], padding[FL_NUMBERS_TEXT];
     const int64_t down = fl_window_reach(v, 0, window[0]), across = fl_window_reach(v, 1, window[1]),
-                  h = FL_SIZE(z, 'h'), w = FL_SIZE(z, 'w'), p = fl_window_count(v, 0, h, window[0]),
+                  h = FL_SIZE(z, 'H'), w = FL_SIZE(z, 'W'), p = fl_window_count(v, 0, h, window[0]),
                   q = fl_window_count(v, 1, w, window[1]);
     const bool padded = around[0] >= down || around[1] >= down || around[2] >= across || around[3] >= across,
                small = p < 1 || q < 1;
-    FL_SIZE(z, 'p') = p;
-    FL_SIZE(z, 'q') = q;
+    FL_SIZE(z, 'P') = p;
+    FL_SIZE(z, 'Q') = q;
     if (!padded && !small && !has_blind_window(v, 0, h, p) && !has_blind_window(v, 1, w, q))
         return true;
     if (quiet)
@@ -50,12 +49,12 @@ static bool derive_places(const struct fl_windows_given *v, struct fl_sizes *z, 
 
 /* Beside the steps, which are scalars and stand there. */
 static void put_sizes(struct fl_windows *g, const struct fl_sizes *z, char filters) {
-    g->batch = FL_SIZE(z, 'n');
-    g->h = FL_SIZE(z, 'h');
-    g->w = FL_SIZE(z, 'w');
-    g->c = FL_SIZE(z, 'c');
-    g->p = FL_SIZE(z, 'p');
-    g->q = FL_SIZE(z, 'q');
+    g->batch = FL_SIZE(z, 'N');
+    g->h = FL_SIZE(z, 'H');
+    g->w = FL_SIZE(z, 'W');
+    g->c = FL_SIZE(z, 'C');
+    g->p = FL_SIZE(z, 'P');
+    g->q = FL_SIZE(z, 'Q');
     g->filters = FL_SIZE(z, filters);
 }
 
@@ -69,13 +68,13 @@ static bool derive_maxpool2d(struct fl_sizes *sizes, const union fl_value *scala
 }
 static bool derive_maxpool1d(struct fl_sizes *sizes, const union fl_value *scalars, const char *name, bool quiet) {
     const struct fl_windows_given v = fl_windows_given(maxpool1d_layout, scalars, name);
-    FL_SIZE(sizes, 'h') = 1;
+    FL_SIZE(sizes, 'H') = 1;
     return derive_places(&v, sizes, quiet);
 }
 
 static void prepare_windows(struct fl_args *args, const struct fl_sizes *sizes, const struct fl_windows_given *v) {
     struct fl_windows *g = &args->p.pooling.windows;
-    put_sizes(g, sizes, 'c');
+    put_sizes(g, sizes, 'C');
     for (int way = 0; way < 2; way++) {
         g->stride[way] = v->how.stride[way];
         g->dilation[way] = v->how.dilation[way];
@@ -98,8 +97,8 @@ static void prepare_maxpool1d(struct fl_args *args, const struct fl_sizes *sizes
     static const struct fl_operand name##_grad_operands[] = {                                                          \
         {"dx", image}, {"dy", result, .at = FL_AT(in[0])}, {"x", image, .at = FL_AT(in[1])}};                          \
     static const struct fl_scalar_rule name##_scalars[] = {__VA_ARGS__}
-MAXPOOL(maxpool2d, "nhwc", "npqc", FL_SIDES_2D, FL_STEPS_2D(PLACE), FL_DILATION_2D(PLACE));
-MAXPOOL(maxpool1d, "nwc", "nqc", FL_SIDES_1D, FL_STEPS_1D(PLACE), FL_DILATION_1D(PLACE));
+MAXPOOL(maxpool2d, "NHWC", "NPQC", FL_SIDES_2D, FL_STEPS_2D(PLACE), FL_DILATION_2D(PLACE));
+MAXPOOL(maxpool1d, "NWC", "NQC", FL_SIDES_1D, FL_STEPS_1D(PLACE), FL_DILATION_1D(PLACE));
 
 #define OPERATION(OP, name, of_promise, ...)                                                                           \
     const struct fl_operation fl_operation_##name = {                                                                  \
@@ -113,10 +112,10 @@ OPERATION(MAXPOOL2D_GRAD, maxpool2d_grad, EXACT, fl_ref_maxpool);
 #define MAXPOOL_FUNCTION(text, OP, like, letters)                                                                      \
     FUNCTION(text, OP, text, FL_SCALARS_OF(like##_scalars), .derived = letters, .derive = derive_##like,               \
              .prepare = prepare_##like)
-MAXPOOL_FUNCTION(maxpool2d, MAXPOOL2D, maxpool2d, "pq");
-MAXPOOL_FUNCTION(maxpool2d_grad, MAXPOOL2D_GRAD, maxpool2d, "pq");
-MAXPOOL_FUNCTION(maxpool1d, MAXPOOL2D, maxpool1d, "q");
-MAXPOOL_FUNCTION(maxpool1d_grad, MAXPOOL2D_GRAD, maxpool1d, "q");
+MAXPOOL_FUNCTION(maxpool2d, MAXPOOL2D, maxpool2d, "PQ");
+MAXPOOL_FUNCTION(maxpool2d_grad, MAXPOOL2D_GRAD, maxpool2d, "PQ");
+MAXPOOL_FUNCTION(maxpool1d, MAXPOOL2D, maxpool1d, "Q");
+MAXPOOL_FUNCTION(maxpool1d_grad, MAXPOOL2D_GRAD, maxpool1d, "Q");
 
 /* --- means of windows --------------------------------------------------------------------------------------------- */
 
@@ -144,7 +143,7 @@ static void put_common(struct fl_pooling *p) {
 static struct fl_pooling means_of(const struct fl_sizes *sizes, const union fl_value *scalars) {
     const struct fl_windows_given v = fl_windows_given(avgpool2d_layout, scalars, NULL);
     struct fl_pooling p = {.padding_counts = scalars[PADDING_COUNTS].integer != 0};
-    put_sizes(&p.windows, sizes, 'c');
+    put_sizes(&p.windows, sizes, 'C');
     for (int way = 0; way < 2; way++) {
         p.windows.stride[way] = v.how.stride[way];
         p.windows.padding[way] = v.how.padding[2 * way];
@@ -174,7 +173,7 @@ static void prepare_means_grad(struct fl_args *args, const struct fl_sizes *size
 /* As many windows as y has places. */
 static bool derive_adaptive(struct fl_sizes *sizes, const union fl_value *scalars, const char *name, bool quiet) {
     (void)scalars;
-    static const char sides[] = "hwpq";
+    static const char sides[] = "HWPQ";
     for (const char *side = sides; *side; side++)
         if (FL_SIZE(sizes, *side) > TENSOR_WINDOW_LIMIT) {
             if (!quiet)
@@ -186,7 +185,7 @@ static bool derive_adaptive(struct fl_sizes *sizes, const union fl_value *scalar
 }
 static struct fl_pooling adaptive_of(const struct fl_sizes *sizes) {
     struct fl_pooling p = {.padding_counts = false};
-    put_sizes(&p.windows, sizes, 'c');
+    put_sizes(&p.windows, sizes, 'C');
     return p;
 }
 static bool derive_adaptive_grad(struct fl_sizes *sizes, const union fl_value *scalars, const char *name, bool quiet) {
@@ -207,21 +206,21 @@ static void prepare_adaptive_grad(struct fl_args *args, const struct fl_sizes *s
 /* One window. */
 static void prepare_global(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
     (void)scalars;
-    args->p.pooling.windows = (struct fl_windows){.batch = FL_SIZE(sizes, 'n'),
-                                                  .h = FL_SIZE(sizes, 'h'),
-                                                  .w = FL_SIZE(sizes, 'w'),
-                                                  .c = FL_SIZE(sizes, 'c'),
+    args->p.pooling.windows = (struct fl_windows){.batch = FL_SIZE(sizes, 'N'),
+                                                  .h = FL_SIZE(sizes, 'H'),
+                                                  .w = FL_SIZE(sizes, 'W'),
+                                                  .c = FL_SIZE(sizes, 'C'),
                                                   .p = 1,
                                                   .q = 1,
-                                                  .filters = FL_SIZE(sizes, 'c')};
+                                                  .filters = FL_SIZE(sizes, 'C')};
 }
 
 #define ONE_INPUT(name, out, output, from, input)                                                                      \
     static const struct fl_operand name##_operands[] = {{out, output}, {from, input, .at = FL_AT(in[0])}}
-ONE_INPUT(means, "y", "npqc", "x", "nhwc");
-ONE_INPUT(means_grad, "dx", "nhwc", "dy", "npqc");
-ONE_INPUT(global, "y", "nc", "x", "nhwc");
-ONE_INPUT(global_grad, "dx", "nhwc", "dy", "nc");
+ONE_INPUT(means, "y", "NPQC", "x", "NHWC");
+ONE_INPUT(means_grad, "dx", "NHWC", "dy", "NPQC");
+ONE_INPUT(global, "y", "NC", "x", "NHWC");
+ONE_INPUT(global_grad, "dx", "NHWC", "dy", "NC");
 static const struct fl_scalar_rule means_scalars[] = {FL_SIDES_2D, FL_STEPS_2D(PLACE), {"padding_counts", FL_BOOL}};
 
 #define MEANS_OPERATION(OP, name)                                                                                      \
@@ -236,9 +235,9 @@ MEANS_OPERATION(AVGPOOL_ADAPTIVE_GRAD, avgpool_adaptive_grad);
 OPERATION(AVGPOOL_GLOBAL, avgpool_global, EXACT, fl_ref_avgpool);
 OPERATION(AVGPOOL_GLOBAL_GRAD, avgpool_global_grad, EXACT, fl_ref_avgpool);
 
-FUNCTION(avgpool2d, AVGPOOL2D, means, FL_SCALARS_OF(means_scalars), .derived = "pq", .derive = derive_means,
+FUNCTION(avgpool2d, AVGPOOL2D, means, FL_SCALARS_OF(means_scalars), .derived = "PQ", .derive = derive_means,
          .prepare = prepare_means);
-FUNCTION(avgpool2d_grad, AVGPOOL2D_GRAD, means_grad, FL_SCALARS_OF(means_scalars), .derived = "pq",
+FUNCTION(avgpool2d_grad, AVGPOOL2D_GRAD, means_grad, FL_SCALARS_OF(means_scalars), .derived = "PQ",
          .derive = derive_means_grad, .prepare = prepare_means_grad);
 FUNCTION(avgpool_adaptive, AVGPOOL_ADAPTIVE, means, .derive = derive_adaptive, .prepare = prepare_adaptive);
 FUNCTION(avgpool_adaptive_grad, AVGPOOL_ADAPTIVE_GRAD, means_grad, .derive = derive_adaptive_grad,
@@ -250,96 +249,51 @@ FUNCTION(avgpool_global_grad, AVGPOOL_GLOBAL_GRAD, global_grad, .prepare = prepa
 
 static bool derive_shortcut(struct fl_sizes *sizes, const union fl_value *scalars, const char *name, bool quiet) {
     const int64_t stride = scalars[0].integer;
-    FL_SIZE(sizes, 'p') = (FL_SIZE(sizes, 'h') + stride - 1) / stride;
-    FL_SIZE(sizes, 'q') = (FL_SIZE(sizes, 'w') + stride - 1) / stride;
-    if (FL_SIZE(sizes, 'k') >= FL_SIZE(sizes, 'c'))
+    FL_SIZE(sizes, 'P') = (FL_SIZE(sizes, 'H') + stride - 1) / stride;
+    FL_SIZE(sizes, 'Q') = (FL_SIZE(sizes, 'W') + stride - 1) / stride;
+    if (FL_SIZE(sizes, 'K') >= FL_SIZE(sizes, 'C'))
         return true;
     if (!quiet)
         fl_fail(TENSOR_E_SHAPE, "%s: %lld channels, expected at least the %lld of the image", name,
-                (long long)FL_SIZE(sizes, 'k'), (long long)FL_SIZE(sizes, 'c'));
+                (long long)FL_SIZE(sizes, 'K'), (long long)FL_SIZE(sizes, 'C'));
     return false;
 }
 static void prepare_shortcut(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
     (void)scalars;
-    put_sizes(&args->p.pooling.windows, sizes, 'k');
+    put_sizes(&args->p.pooling.windows, sizes, 'K');
     args->p.pooling.windows.stride[1] = args->p.pooling.windows.stride[0];
 }
 
-ONE_INPUT(shortcut_a, "y", "npqk", "x", "nhwc");
-ONE_INPUT(shortcut_a_grad, "dx", "nhwc", "dy", "npqk");
+ONE_INPUT(shortcut_a, "y", "NPQK", "x", "NHWC");
+ONE_INPUT(shortcut_a_grad, "dx", "NHWC", "dy", "NPQK");
 static const struct fl_scalar_rule shortcut_scalars[] = {
     {"stride", FL_INT32, 1, TENSOR_WINDOW_LIMIT, .at = FL_AT(p.pooling.windows.stride[0])}};
 OPERATION(SHORTCUT_A, shortcut_a, COPY, fl_ref_shortcut);
 OPERATION(SHORTCUT_A_GRAD, shortcut_a_grad, COPY, fl_ref_shortcut);
-FUNCTION(shortcut_a, SHORTCUT_A, shortcut_a, FL_SCALARS_OF(shortcut_scalars), .derived = "pq",
+FUNCTION(shortcut_a, SHORTCUT_A, shortcut_a, FL_SCALARS_OF(shortcut_scalars), .derived = "PQ",
          .derive = derive_shortcut, .prepare = prepare_shortcut);
-FUNCTION(shortcut_a_grad, SHORTCUT_A_GRAD, shortcut_a_grad, FL_SCALARS_OF(shortcut_scalars), .derived = "pq",
+FUNCTION(shortcut_a_grad, SHORTCUT_A_GRAD, shortcut_a_grad, FL_SCALARS_OF(shortcut_scalars), .derived = "PQ",
          .derive = derive_shortcut, .prepare = prepare_shortcut);
 
 /* --- the public functions ----------------------------------------------------------------------------------------- */
 
-static tensor_window2d symmetric(tensor_window how) {
-    const int p = how.padding, d = how.dilation;
-    return (tensor_window2d){.window = {how.window, how.window},
-                             .stride = {how.stride, how.stride},
-                             .padding = {p, p, p, p},
-                             .dilation = {d, d},
-                             .groups = how.groups};
-}
-static tensor_window2d flat(tensor_window1d how) {
-    return (tensor_window2d){.window = {how.window ? 1 : 0, how.window},
-                             .stride = {1, how.stride},
-                             .padding = {0, 0, how.padding[0], how.padding[1]},
-                             .dilation = {1, how.dilation},
-                             .groups = how.groups,
-                             .output_padding = {0, how.output_padding}};
-}
+#define MAXPOOL_FUNCTIONS(name)                                                                                        \
+    tensor_status tensor_##name(tensor *y, const tensor *x, const tensor_window *how) {                                \
+        return fl_invoke_windows(&fl_function_##name, name##_layout, FL_GIVEN(y, x), how, NULL, false);                \
+    }                                                                                                                  \
+    tensor_status tensor_##name##_grad(tensor *dx, const tensor *dy, const tensor *x, const tensor_window *how) {      \
+        return fl_invoke_windows(&fl_function_##name##_grad, name##_layout, FL_GIVEN(dx, dy, x), how, NULL, false);    \
+    }
+MAXPOOL_FUNCTIONS(maxpool2d)
+MAXPOOL_FUNCTIONS(maxpool1d)
 
-tensor_status tensor_maxpool2d(tensor *y, const tensor *x, tensor_window how) {
-    const tensor_window2d all = symmetric(how);
-    return fl_invoke_windows(&fl_function_maxpool2d, maxpool2d_layout, FL_GIVEN(y, x), &all, NULL, false);
+tensor_status tensor_avgpool2d(tensor *y, const tensor *x, const tensor_window *how, bool padding_counts) {
+    return fl_invoke_windows(&fl_function_avgpool2d, avgpool2d_layout, FL_GIVEN(y, x), how, NULL, padding_counts);
 }
-tensor_status tensor_maxpool2d_grad(tensor *dx, const tensor *dy, const tensor *x, tensor_window how) {
-    const tensor_window2d all = symmetric(how);
-    return fl_invoke_windows(&fl_function_maxpool2d_grad, maxpool2d_layout, FL_GIVEN(dx, dy, x), &all, NULL, false);
-}
-tensor_status tensor_avgpool2d(tensor *y, const tensor *x, tensor_window how, bool padding_counts) {
-    const tensor_window2d all = symmetric(how);
-    return fl_invoke_windows(&fl_function_avgpool2d, avgpool2d_layout, FL_GIVEN(y, x), &all, NULL, padding_counts);
-}
-tensor_status tensor_avgpool2d_grad(tensor *dx, const tensor *dy, tensor_window how, bool padding_counts) {
-    const tensor_window2d all = symmetric(how);
-    return fl_invoke_windows(&fl_function_avgpool2d_grad, avgpool2d_layout, FL_GIVEN(dx, dy), &all, NULL,
+tensor_status tensor_avgpool2d_grad(tensor *dx, const tensor *dy, const tensor_window *how, bool padding_counts) {
+    return fl_invoke_windows(&fl_function_avgpool2d_grad, avgpool2d_layout, FL_GIVEN(dx, dy), how, NULL,
                              padding_counts);
 }
-
-#define SAME(how) (how)
-#define TAKE(text, dims)                                                                                               \
-    tensor_window##dims ours;                                                                                          \
-    if (!how)                                                                                                          \
-        return fl_fail(TENSOR_E_ARGUMENT, text ": how is NULL");                                                       \
-    const tensor_status status = fl_take_sized(&ours, sizeof ours, how, how_size, text ": tensor_window" #dims);       \
-    if (status)                                                                                                        \
-    return status
-#define POOL(name, like, dims, all)                                                                                    \
-    tensor_status tensor_##name##_sized(tensor *y, const tensor *x, const tensor_window##dims *how, size_t how_size) { \
-        TAKE(#name, dims);                                                                                             \
-        const tensor_window2d window = all(ours);                                                                      \
-        return fl_invoke_windows(&fl_function_##like, like##_layout, FL_GIVEN(y, x), &window, NULL, false);            \
-    }
-#define POOL_GRAD(name, like, dims, all)                                                                               \
-    tensor_status tensor_##name##_sized(tensor *dx, const tensor *dy, const tensor *x, const tensor_window##dims *how, \
-                                        size_t how_size) {                                                             \
-        TAKE(#name, dims);                                                                                             \
-        const tensor_window2d window = all(ours);                                                                      \
-        return fl_invoke_windows(&fl_function_##like##_grad, like##_layout, FL_GIVEN(dx, dy, x), &window, NULL,        \
-                                 false);                                                                               \
-    }
-POOL(maxpool2d_with, maxpool2d, 2d, SAME)
-POOL_GRAD(maxpool2d_grad_with, maxpool2d, 2d, SAME)
-POOL(maxpool1d, maxpool1d, 1d, flat)
-POOL_GRAD(maxpool1d_grad, maxpool1d, 1d, flat)
-
 tensor_status tensor_avgpool_adaptive(tensor *y, const tensor *x) {
     return FL_INVOKE_PLAIN(avgpool_adaptive, FL_GIVEN(y, x));
 }

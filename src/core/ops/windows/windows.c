@@ -36,7 +36,7 @@ const char *fl_padding_text(char to[FL_NUMBERS_TEXT], int dims, const int v[4]) 
 /* --- scalars ------------------------------------------------------------------------------------------------------ */
 
 /* The numbers of `how` that are scalars of such a function, in their order; of one direction those across. */
-static int numbers_of(struct fl_window_layout l, tensor_window2d *how, int *numbers[FL_SCALARS]) {
+static int numbers_of(struct fl_window_layout l, tensor_window *how, int *numbers[FL_SCALARS]) {
     const int first = l.dims == 1;
     int n = 0;
     for (int way = first; way < 2 && l.kind >= FL_POOLING; way++)
@@ -92,7 +92,7 @@ static tensor_status check_filters(const struct fl_windows_given *v, const tenso
 
 /* Numbers that the function has no scalar for. */
 static tensor_status check_rest(struct fl_window_layout l, const struct fl_windows_given *v) {
-    const tensor_window2d *how = &v->how;
+    const tensor_window *how = &v->how;
     char text[FL_NUMBERS_TEXT];
     if (l.kind >= FL_POOLING && (how->groups != 1 || !all_are(how->output_padding, 2, 0)))
         return fl_fail(TENSOR_E_ARGUMENT,
@@ -114,9 +114,9 @@ static tensor_status check_rest(struct fl_window_layout l, const struct fl_windo
 }
 
 tensor_status fl_invoke_windows(const struct fl_function *function, struct fl_window_layout l,
-                                const tensor *const *tensors, const tensor_window2d *how, const tensor *filters,
+                                const tensor *const *tensors, const tensor_window *how, const tensor *filters,
                                 bool last) {
-    struct fl_windows_given v = {function->name, l.dims, how ? *how : (tensor_window2d){.groups = 1}};
+    struct fl_windows_given v = {function->name, l.dims, how ? *how : (tensor_window){.groups = 1}};
     union fl_value scalars[FL_SCALARS];
     int *numbers[FL_SCALARS],
         *ones[] = {v.how.stride, v.how.stride + 1, v.how.dilation, v.how.dilation + 1, &v.how.groups};

@@ -3,7 +3,7 @@
 #define FL_WINDOWS_H
 
 #include "core/ops/operation.h"
-#include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 
 /* Which numbers of a window are scalars of a function. */
 struct fl_window_layout {
@@ -15,7 +15,7 @@ struct fl_window_layout {
 struct fl_windows_given {
     const char *name; /* of the function */
     int dims;
-    tensor_window2d how;
+    tensor_window how;
 };
 
 struct fl_windows_given fl_windows_given(struct fl_window_layout layout, const union fl_value *scalars,
@@ -24,7 +24,7 @@ struct fl_windows_given fl_windows_given(struct fl_window_layout layout, const u
 /* Calls the function with `how` (NULL: stride 1, no padding) in its scalars, and after them `last`. filters: those of a
  * convolution. */
 tensor_status fl_invoke_windows(const struct fl_function *function, struct fl_window_layout layout,
-                                const tensor *const *tensors, const tensor_window2d *how, const tensor *filters,
+                                const tensor *const *tensors, const tensor_window *how, const tensor *filters,
                                 bool last);
 
 /* Pixels that so many positions of a window reach over. */
@@ -37,9 +37,9 @@ int64_t fl_window_count(const struct fl_windows_given *v, int way, int64_t lengt
 /* The scalars, with a member of struct fl_args that is a struct fl_windows; in this order: SIDES (of poolings), STEPS,
  * DILATION (not of means), GROUPS (of convolutions), OUTPUT_PADDING (of transposed ones). */
 #define FL_WINDOW_NUMBER(text, from, place)                                                                            \
-    { text, FL_INT32, from, TENSOR_WINDOW2D_STEP_LIMIT, .at = FL_AT(place) }
+    { text, FL_INT32, from, TENSOR_WINDOW_STEP_LIMIT, .at = FL_AT(place) }
 #define FL_WINDOW_SIZE(text)                                                                                           \
-    { text, FL_INT32, 0, TENSOR_WINDOW2D_STEP_LIMIT }
+    { text, FL_INT32, 0, TENSOR_WINDOW_STEP_LIMIT }
 #define FL_WINDOW_SIDE(text)                                                                                           \
     { text, FL_INT32, 1, TENSOR_WINDOW_LIMIT }
 #define FL_SIDES_2D FL_WINDOW_SIDE("window_height"), FL_WINDOW_SIDE("window_width")

@@ -1,0 +1,76 @@
+/* blocks_windows.h - gradients of convolutions and poolings, convolutions with what joins their sums, shortcuts. A part
+ * of tensor_blocks.h: building blocks of training, which may change between versions. */
+#ifndef FLEXLAB_BLOCKS_WINDOWS_H
+#define FLEXLAB_BLOCKS_WINDOWS_H
+
+#include "flexlab/blocks_products.h"
+#include "flexlab/tensor_windows.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The convolutions of tensor_windows.h with what joins their sums; errors as of tensor_matmul_fused. */
+FLEXLAB_API tensor_status tensor_conv2d_fused(tensor *y, const tensor *x, const tensor *w, const tensor_window *how,
+                                              const tensor_epilogue *with) FLEXLAB_SYMBOL(tensor_conv2d_fused);
+FLEXLAB_API tensor_status tensor_conv_transpose2d_fused(tensor *y, const tensor *x, const tensor *w,
+                                                        const tensor_window *how, const tensor_epilogue *with)
+    FLEXLAB_SYMBOL(tensor_conv_transpose2d_fused);
+FLEXLAB_API tensor_status tensor_conv1d_fused(tensor *y, const tensor *x, const tensor *w, const tensor_window *how,
+                                              const tensor_epilogue *with) FLEXLAB_SYMBOL(tensor_conv1d_fused);
+FLEXLAB_API tensor_status tensor_conv_transpose1d_fused(tensor *y, const tensor *x, const tensor *w,
+                                                        const tensor_window *how, const tensor_epilogue *with)
+    FLEXLAB_SYMBOL(tensor_conv_transpose1d_fused);
+
+/* Gradients by the input and by the filters; how is that of the forward call. The order of summation of float formats
+ * is r, s, k and n, p, q; k and c within the group. */
+FLEXLAB_API tensor_status tensor_conv2d_input_grad(tensor *dx, const tensor *dy, const tensor *w,
+                                                   const tensor_window *how) FLEXLAB_SYMBOL(tensor_conv2d_input_grad);
+FLEXLAB_API tensor_status tensor_conv2d_weight_grad(tensor *dw, const tensor *dy, const tensor *x,
+                                                    const tensor_window *how) FLEXLAB_SYMBOL(tensor_conv2d_weight_grad);
+FLEXLAB_API tensor_status tensor_conv1d_input_grad(tensor *dx, const tensor *dy, const tensor *w,
+                                                   const tensor_window *how) FLEXLAB_SYMBOL(tensor_conv1d_input_grad);
+FLEXLAB_API tensor_status tensor_conv1d_weight_grad(tensor *dw, const tensor *dy, const tensor *x,
+                                                    const tensor_window *how) FLEXLAB_SYMBOL(tensor_conv1d_weight_grad);
+/* The input gradient of a transposed convolution is the convolution: dx[N,P,Q,K] from dy and w, sums over (r, s, c).
+ * Its weight gradient is that of the convolution with x and dy in each other's place: sums over (n, p, q). */
+FLEXLAB_API tensor_status tensor_conv_transpose2d_input_grad(tensor *dx, const tensor *dy, const tensor *w,
+                                                             const tensor_window *how)
+    FLEXLAB_SYMBOL(tensor_conv_transpose2d_input_grad);
+FLEXLAB_API tensor_status tensor_conv_transpose2d_weight_grad(tensor *dw, const tensor *dy, const tensor *x,
+                                                              const tensor_window *how)
+    FLEXLAB_SYMBOL(tensor_conv_transpose2d_weight_grad);
+FLEXLAB_API tensor_status tensor_conv_transpose1d_input_grad(tensor *dx, const tensor *dy, const tensor *w,
+                                                             const tensor_window *how)
+    FLEXLAB_SYMBOL(tensor_conv_transpose1d_input_grad);
+FLEXLAB_API tensor_status tensor_conv_transpose1d_weight_grad(tensor *dw, const tensor *dy, const tensor *x,
+                                                              const tensor_window *how)
+    FLEXLAB_SYMBOL(tensor_conv_transpose1d_weight_grad);
+
+/* Of max pooling: to the first largest element of a window in row-major order; x is the forward input. */
+FLEXLAB_API tensor_status tensor_maxpool2d_grad(tensor *dx, const tensor *dy, const tensor *x, const tensor_window *how)
+    FLEXLAB_SYMBOL(tensor_maxpool2d_grad);
+FLEXLAB_API tensor_status tensor_maxpool1d_grad(tensor *dx, const tensor *dy, const tensor *x, const tensor_window *how)
+    FLEXLAB_SYMBOL(tensor_maxpool1d_grad);
+/* dx[n,h,w,c] = dy[n,c] / (H W). */
+FLEXLAB_API tensor_status tensor_avgpool_global_grad(tensor *dx, const tensor *dy)
+    FLEXLAB_SYMBOL(tensor_avgpool_global_grad);
+/* dx of a pixel: the sum over the windows that hold it of dy by what their means divide by. Shared-exponent formats:
+ * the exact fraction, rounded once; TENSOR_E_ARGUMENT where the counts of all windows, which differ where padding does
+ * not count, have no common multiple up to 2^48 (windows up to 18 pixels wide always have one). Float formats: in
+ * double, window by window, row by row. */
+FLEXLAB_API tensor_status tensor_avgpool2d_grad(tensor *dx, const tensor *dy, const tensor_window *how,
+                                                bool padding_counts) FLEXLAB_SYMBOL(tensor_avgpool2d_grad);
+FLEXLAB_API tensor_status tensor_avgpool_adaptive_grad(tensor *dx, const tensor *dy)
+    FLEXLAB_SYMBOL(tensor_avgpool_adaptive_grad);
+
+/* Option-A shortcut (He et al. 2015): y[n,p,q,k] = x[n, p*stride, q*stride, k - pad], pad = (K - C) / 2, zero outside.
+ * y is [N, ceil(H/stride), ceil(W/stride), K], K >= C. stride 1 to 2^20. */
+FLEXLAB_API tensor_status tensor_shortcut_a(tensor *y, const tensor *x, int stride) FLEXLAB_SYMBOL(tensor_shortcut_a);
+FLEXLAB_API tensor_status tensor_shortcut_a_grad(tensor *dx, const tensor *dy, int stride)
+    FLEXLAB_SYMBOL(tensor_shortcut_a_grad);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,11 @@
+/* tensor_blocks.h - building blocks of training: gradients, parts of operations, several operations in one. They may
+ * change between versions; tensor.h has what programs build on. The conventions of tensor.h hold. */
+#ifndef FLEXLAB_TENSOR_BLOCKS_H
+#define FLEXLAB_TENSOR_BLOCKS_H
+
+/* The parts; each may be included alone. */
+#include "flexlab/blocks_products.h" /* what joins the sums of a product */
+#include "flexlab/blocks_windows.h"  /* gradients of convolutions and poolings; shortcuts */
+#include "flexlab/tensor.h"
+
+#endif
