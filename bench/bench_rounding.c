@@ -62,7 +62,7 @@ static tensor *random_tensor(tensor_format f, int ndim, const int64_t *shape, ui
 /* Operands of every operation; what they write is `out`, and tensors like it for other shapes. */
 struct operands {
     tensor *x, *x2, *image, *vector, *filters, *a, *b, *logits, *wide;
-    double mean[16], variance[16];
+    tensor *mean, *variance;
 };
 
 /* An operation writes one tensor y of a shape of its own. */
@@ -102,7 +102,7 @@ WORK(avgpool, tensor_avgpool_global(y, o->x))
 WORK(avgpool_grad, tensor_avgpool_global_grad(y, o->logits))
 WORK(maxpool2d, tensor_maxpool2d(y, o->x, &(tensor_window){TENSOR_SQUARE(2, 2, 0)}))
 WORK(sum_rows, tensor_sum_rows(y, o->x))
-WORK(batchnorm, tensor_batchnorm(y, o->x, o->vector, o->vector, o->mean, o->variance, 1e-5, true))
+WORK(batchnorm, tensor_batchnorm(y, o->x, NULL, o->vector, o->vector, o->mean, o->variance, 1e-5, true))
 #undef WORK
 
 enum { SIDE = 512 }; /* of matrices */
@@ -179,13 +179,15 @@ static struct operands new_operands(tensor_format f, int64_t batch) {
                          .a = random_tensor(f, 2, square, 5),
                          .b = random_tensor(f, 2, square, 6),
                          .logits = random_tensor(f, 2, logits, 7),
-                         .wide = random_tensor(f, 1, row, 9)};
-    check(tensor_channel_moments(o.mean, o.variance, o.x), "channel_moments");
+                         .wide = random_tensor(f, 1, row, 9),
+                         .mean = tensor_new(FMT_F64, 1, c),
+                         .variance = tensor_new(FMT_F64, 1, c)};
+    check(tensor_moments(o.mean, o.variance, o.x), "moments");
     return o;
 }
 
 static void free_operands(struct operands *o) {
-    tensor *all[] = {o->x, o->x2, o->vector, o->filters, o->a, o->b, o->logits, o->wide};
+    tensor *all[] = {o->x, o->x2, o->vector, o->filters, o->a, o->b, o->logits, o->wide, o->mean, o->variance};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         tensor_free(all[i]);
 }

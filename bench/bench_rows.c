@@ -5,6 +5,7 @@
  *     bench_rows [FILTER] [--threads N] [--batch N]      default: one thread, a batch of 4 */
 #define _GNU_SOURCE
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,8 @@
 #define FLEXLAB_TENSOR_BLOCKS_H
 
 /* The parts; each may be included alone. */
+#include "flexlab/blocks_losses.h"   /* gradients of softmax */
+#include "flexlab/blocks_norms.h"    /* moments, running statistics, gradients of normalisations */
 #include "flexlab/blocks_products.h" /* what joins the sums of a product */
 #include "flexlab/blocks_windows.h"  /* gradients of convolutions and poolings; shortcuts */
 #include "flexlab/tensor.h"

@@ -5,7 +5,7 @@
 #ifndef FL_GPU_CHANNELS_H
 #define FL_GPU_CHANNELS_H
 
-#include "core/norms/channel_rules.h"
+#include "core/ops/norms/channel_rules.h"
 #include "gpu/gpu_element.h"
 
 namespace {

@@ -6,9 +6,9 @@
 #ifndef FL_GPU_IMAGE_NORMS_H
 #define FL_GPU_IMAGE_NORMS_H
 
+#include "core/ops/dropout/dropout_rules.h"
+#include "core/ops/norms/lrn_rules.h"
 #include "core/ops/windows/pool_rules.h"
-#include "core/norms/lrn_rules.h"
-#include "core/operations/dropout_rules.h"
 #include "gpu/gpu_element.h"
 #include "gpu/gpu_images.h"
 #include "gpu/gpu_rows.h"

@@ -1,4 +1,4 @@
-/* gpu_losses.h - losses with options, by the sequences of core/losses/loss_entropy.c and core/losses/loss_errors.c,
+/* gpu_losses.h - losses with options, by the sequences of core/ops/losses/loss_entropy.c and core/ops/losses/loss_errors.c,
  * for the formats of a folder. A thread takes a row of cross-entropy, or a chunk of errors; one adds what they found.
  *
  * Expects: the codec of a folder (gpu_element.h).
@@ -7,7 +7,7 @@
 #define FL_GPU_LOSSES_H
 
 #include "core/arithmetic/elementary.h"
-#include "core/losses/loss_rules.h"
+#include "core/ops/losses/loss_rules.h"
 #include "core/ops/optimisers/optimiser_rules.h"
 #include "gpu/gpu_element.h"
 

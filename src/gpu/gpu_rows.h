@@ -1,14 +1,14 @@
 /* gpu_rows.h - operations on rows, the last dimension: normalisation, softmax, embedding; and copies in another
  * order. For the formats of a folder. A warp takes a row: lane l has elements l, l + 32, ..., which are the chains of
- * the sums of float formats (core/norms/row_norm_rules.h).
+ * the sums of float formats (core/ops/norms/row_norm_rules.h).
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_rows. */
 #ifndef FL_GPU_ROWS_H
 #define FL_GPU_ROWS_H
 
-#include "core/losses/softmax_map_rules.h"
-#include "core/norms/row_norm_rules.h"
+#include "core/ops/losses/softmax_map_rules.h"
+#include "core/ops/norms/row_norm_rules.h"
 #include "core/ops/copies/copy_rules.h"
 #include "gpu/gpu_element.h"
 

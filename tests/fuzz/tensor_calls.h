@@ -3,6 +3,7 @@
 #ifndef FL_FUZZ_TENSOR_CALLS_H
 #define FL_FUZZ_TENSOR_CALLS_H
 
+#include "host_numbers.h"
 #include "flexlab/tensor.h"
 #include "flexlab/tensor_blocks.h"
 #include "fuzz.h"
@@ -287,7 +288,7 @@ static inline void take_scalars(struct input *in, struct call *c) {
         const bool measured = take_byte(in) & 1;
         const tensor *x = c->kind == BATCHNORM_GRAD ? c->t[4] : c->t[1];
         if (measured && x && c->kind != LOAD_F32 && c->kind != LOAD_F64)
-            tensor_channel_moments(host_mean, host_variance, x);
+            host_moments(host_mean, host_variance, x);
         uint64_t seed = take_byte(in);
         const int64_t classes = tensor_dim(c->t[1], 1);
         for (int64_t i = 0; i < n; i++) {
@@ -550,7 +551,7 @@ static inline tensor_status perform_loss(const struct call *c, struct results *r
     const int64_t rows = tensor_dim(t[1], 0), classes = tensor_dim(t[1], 1);
     tensor *loss = tensor_new(FMT_F64, TENSOR_SHAPE(1)), *labels = tensor_new(FMT_I32, TENSOR_SHAPE(rows)),
            *weights = tensor_new(FMT_F64, TENSOR_SHAPE(classes > 0 ? classes : 1));
-    tensor_loss_options how = {.ignores = c->whole & 8, .ignored_label = host_labels[0]};
+    tensor_loss_options how = {.ignores = c->whole & 8, .ignored_label = host_labels[0], .gradient_scale = c->real};
     const bool there = loss && labels && weights && !tensor_load_i32(labels, host_labels, rows) &&
                        !tensor_load_f64(weights, host_mean, tensor_count(weights));
     const int which = there ? c->whole & 7 : -1;
@@ -560,15 +561,15 @@ static inline tensor_status perform_loss(const struct call *c, struct results *r
         how.class_weights = c->whole & 16 ? weights : NULL;
     }
     if (which == 0 || which == 5)
-        status = tensor_cross_entropy_with(loss, t[0], NULL, NULL, t[1], labels, c->real, how);
+        status = tensor_cross_entropy(loss, t[0], NULL, NULL, t[1], labels, &how);
     else if (which == 1 || which == 6)
-        status = tensor_cross_entropy_targets(loss, t[0], NULL, t[1], t[2], c->real, how);
+        status = tensor_cross_entropy_targets(loss, t[0], NULL, t[1], t[2], &how);
     else if (which == 2)
-        status = tensor_squared_error(loss, t[0], t[1], t[2], c->real, how);
+        status = tensor_squared_error(loss, t[0], t[1], t[2], &how);
     else if (which == 3 || which == 7)
-        status = tensor_huber(loss, t[0], t[1], t[2], c->beta, c->real, how);
+        status = tensor_huber(loss, t[0], t[1], t[2], c->beta, &how);
     else if (which == 4)
-        status = tensor_wasserstein(loss, t[0], t[1], labels, c->real, how);
+        status = tensor_wasserstein(loss, t[0], t[1], labels, &how);
     if (!status)
         status = tensor_store_f64(loss, &r->number, 1);
     tensor_free(loss);
@@ -669,15 +670,15 @@ static inline tensor_status perform(const struct call *c, struct results *r) {
     case MAX_ABS:
         return tensor_max_abs(&r->number, t[0]);
     case MOMENTS:
-        return tensor_channel_moments(r->doubles[0], r->doubles[1], t[0]);
+        return host_moments(r->doubles[0], r->doubles[1], t[0]);
     case BATCHNORM:
-        return tensor_batchnorm(t[0], t[1], t[2], t[3], host_mean, host_variance, c->real, c->relu);
+        return host_batchnorm(t[0], t[1], NULL, t[2], t[3], host_mean, host_variance, c->real, c->relu);
     case BATCHNORM_ADD:
-        return tensor_batchnorm_add(t[0], t[1], t[4], t[2], t[3], host_mean, host_variance, c->real, c->relu);
+        return host_batchnorm(t[0], t[1], t[4], t[2], t[3], host_mean, host_variance, c->real, c->relu);
     case BATCHNORM_GRAD:
-        return tensor_batchnorm_grad(t[0], t[1], t[2], t[3], t[4], t[5], t[6], host_mean, host_variance, c->real);
+        return host_batchnorm_grad(t[0], t[1], t[2], t[3], t[4], t[5], t[6], host_mean, host_variance, c->real);
     case SOFTMAX:
-        return tensor_softmax_cross_entropy(&r->number, t[0], r->wholes, t[1], host_labels, c->real);
+        return host_cross_entropy(&r->number, t[0], r->wholes, t[1], host_labels, c->real);
     case SGD_MOMENTUM:
         return tensor_sgd_momentum(t[0], t[1], t[2], c->alpha, c->beta);
     case SGD_UPDATE:

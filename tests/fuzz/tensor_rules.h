@@ -147,9 +147,9 @@ static inline bool right_shortcut(const struct call *c, const tensor *x, const t
     return tensor_dim(y, 3) >= tensor_dim(x, 3) && has_shape(y, &WANT(tensor_dim(x, 0), h, w, tensor_dim(y, 3)));
 }
 
-/* A vector of x's channels that is neither the output nor x. */
+/* A vector of x's channels that is not the output. */
 static inline bool right_vector(const tensor *v, const tensor *out, const tensor *x) {
-    return has_shape(v, &WANT(last_of(x))) && !one_tensor(v, out) && !one_tensor(v, x);
+    return has_shape(v, &WANT(last_of(x))) && !one_tensor(v, out);
 }
 
 /* Formats with a shared exponent refuse means, variances and an epsilon that lead to no finite coefficient. */
@@ -168,6 +168,11 @@ static inline bool right_batchnorm(const struct call *c) {
            (!add || (same_shape(c->t[4], x) && !one_tensor(c->t[4], y))) && right_statistics(c, x);
 }
 
+/* No image is written as a vector. */
+static inline bool written_alone(const tensor *vector, const struct call *c) {
+    return !one_tensor(vector, c->t[3]) && !one_tensor(vector, c->t[4]) && (!c->t[5] || !one_tensor(vector, c->t[5]));
+}
+
 static inline bool right_batchnorm_grad(const struct call *c) {
     const tensor *dx = c->t[0], *dgamma = c->t[1], *dbeta = c->t[2], *dy = c->t[3], *x = c->t[4], *y = c->t[5],
                  *gamma = c->t[6];
@@ -177,7 +182,8 @@ static inline bool right_batchnorm_grad(const struct call *c) {
     return same_shape(dx, x) && !one_tensor(dx, x) && right_vector(dgamma, dx, x) && right_vector(dbeta, dx, x) &&
            right_vector(gamma, dx, x) && same_shape(dy, x) && !one_tensor(dy, dx) &&
            (!y || (same_shape(y, x) && !one_tensor(y, dx))) && !one_tensor(dgamma, dbeta) &&
-           !one_tensor(dgamma, gamma) && !one_tensor(dbeta, gamma) && right_statistics(c, x);
+           !one_tensor(dgamma, gamma) && !one_tensor(dbeta, gamma) && written_alone(dgamma, c) &&
+           written_alone(dbeta, c) && right_statistics(c, x);
 }
 
 static inline bool right_softmax(const struct call *c) {

@@ -3,7 +3,7 @@
 #ifndef SHARED_RULES_H
 #define SHARED_RULES_H
 
-#include "core/norms/channel_rules.h"
+#include "core/ops/norms/channel_rules.h"
 #include "core/arithmetic/exact_rules.h"
 #include "core/tensor/slot.h"
 #include "flex/flex_convert_plan.h"

@@ -186,13 +186,13 @@ static void late_failures(void) {
     CHECK(!tensor_load_f64(x, values, 6) && !tensor_load_f64(y, values, 6) && !tensor_load_f64(here, others, 6), "%s",
           tensor_error());
     CHECK(!tensor_load_i32(classes, (int32_t[2]){0, 99}, 2), "%s", tensor_error());
-    CHECK(!tensor_cross_entropy(loss, dx, NULL, NULL, x, classes, 1) && !tensor_add(y, x, x), "%s", tensor_error());
+    CHECK(!tensor_cross_entropy(loss, dx, NULL, NULL, x, classes, NULL) && !tensor_add(y, x, x), "%s", tensor_error());
     CHECK(tensor_exponent(y) == 0 && strstr(tensor_error(), "label 1 is 99"), "an exponent after a failure: %s",
           tensor_error());
     refused(tensor_store_f64(y, read, 6), TENSOR_E_ARGUMENT, "label 1 is 99");
     refused(tensor_copy(here, y), TENSOR_E_ARGUMENT, "label 1 is 99");
     CHECK(!tensor_store_f64(here, read, 6) && !memcmp(read, others, sizeof read), "a copy that failed wrote");
-    CHECK(!tensor_cross_entropy(loss, dx, NULL, NULL, x, classes, 1) && !tensor_add(y, x, x), "%s", tensor_error());
+    CHECK(!tensor_cross_entropy(loss, dx, NULL, NULL, x, classes, NULL) && !tensor_add(y, x, x), "%s", tensor_error());
     refused(tensor_device_wait(&toy_device), TENSOR_E_ARGUMENT, "label 1 is 99");
     CHECK(!tensor_device_wait(&toy_device), "said twice: %s", tensor_error());
     CHECK(!tensor_store_f64(y, read, 6) && read[5] == 6, "what followed the failure ran: %g", read[5]);

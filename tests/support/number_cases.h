@@ -3,7 +3,7 @@
 #ifndef FL_NUMBER_CASES_H
 #define FL_NUMBER_CASES_H
 
-#include "core/losses/loss_rules.h"
+#include "core/ops/losses/loss_rules.h"
 #include "core/ops/optimisers/optimiser_rules.h"
 #include "kernel_cases.h"
 

@@ -191,7 +191,7 @@ def gradient_scale():
     results = []
     for by in (1.0, scale):
         loss, dx = Tensor(F64, [0.0]), Tensor(FP32, [0.0] * (rows * classes), shape=[rows, classes])
-        do("tensor_cross_entropy", loss.t, dx.t, None, None, x.t, of.t, ctypes.c_double(by))
+        do("tensor_cross_entropy", loss.t, dx.t, None, None, x.t, of.t, ctypes.byref((ctypes.c_double * 5)(by)))  # tensor_loss_options with its first member set
         results.append((loss.read(), dx.read()))
     check(results[0][0] == results[1][0], "the loss is scaled:", results[0][0], results[1][0])
     for i in range(rows):

@@ -32,13 +32,13 @@ HOUSES = {
     "src/core": {
         "prefix": "core/", "largest": 35,
         "floors": [{"base", "arithmetic"}, {"table", "tensor", "queue"},
-                   {"reference", "real", "operations", "rows", "axes", "norms", "losses", "images", "recurrent", "optimiser"}],
+                   {"reference", "real", "operations", "rows", "axes", "images", "recurrent", "ops"}],
         "stairs": {
             ("base/memory.c", "table/format.h"),  # the workspace of a call, whose failure names the operation
             ("base/parallel.c", "table/format.h"),  # FLEXLAB_VERBOSE
             ("arithmetic/draws.h", "table/kernel.h"),  # struct fl_rounding
-            ("table/any_format.c", "losses/softmax.h"),  # the list of kernels that serve every format
-            ("queue/run.c", "optimiser/optimiser_rules.h")}},  # which factors a call may have
+            ("table/any_format.c", "ops/losses/softmax.h"),  # the list of kernels that serve every format
+            ("queue/run.c", "ops/optimisers/optimiser_rules.h")}},  # which factors a call may have
     "src/nn": {
         "prefix": "nn/", "largest": 20,
         "floors": [{"graph"}, {"layers", "policies", "step"}, {"models", "telemetry", "checkpoints"}, {"training"}],

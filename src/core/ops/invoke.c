@@ -279,6 +279,11 @@ static tensor_status check_format(const struct fl_invocation *call, int i, int f
                    ? TENSOR_OK
                    : fl_fail(TENSOR_E_FORMAT, "%s: %s is %s %s, expected %s", f->name, o->name, t->format->name,
                              fl_shape_text(t, text), class_name(o->class));
+    if (o->class == FL_CLASS_TARGETS && t->format != call->tensors[first]->format)
+        return t->format->id == FMT_F64 || t->format->id == FMT_F32
+                   ? TENSOR_OK
+                   : fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, expected %s, f64 or f32", f->name, o->name,
+                             t->format->name, call->tensors[first]->format->name);
     if (o->class == FL_CLASS_CALL && t->format != call->tensors[first]->format)
         return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; tensor_convert is the bridge", f->name,
                        f->operands[first].name, call->tensors[first]->format->name, o->name, t->format->name);

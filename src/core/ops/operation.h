@@ -28,6 +28,7 @@ enum fl_class {
     FL_CLASS_CALL,   /* the format of the first operand, one that computes */
     FL_CLASS_FACTOR, /* a factor of products: any format that computes, of a shared exponent if the other factors are */
     FL_CLASS_ANY,    /* any format that computes: what products of mixed formats are added to and rounded to */
+    FL_CLASS_TARGETS, /* the format of the call, or f64 or f32: `run` places it */
     FL_CLASS_F64,    /* numbers beside the formats */
     FL_CLASS_F32,
     FL_CLASS_I32,
@@ -52,7 +53,8 @@ struct fl_operand {
     /* Where it stands in struct fl_args (offsetof): the view of a tensor, the address of numbers; 0: nowhere, `run`
      * takes it. */
     unsigned at;
-    char below;       /* of FL_CLASS_I32, what tests draw: indices below the size of this letter; 0: any */
+    char below;       /* of FL_CLASS_I32, what tests draw: indices below the size of this letter, or below this
+                       * digit; 0: any */
     const char *what; /* of a late value: "operation: operand", in messages */
 };
 

@@ -3,7 +3,7 @@
 #include "core/table/any_format.h"
 #include "core/recurrent/cell_rules.h"
 #include "core/rows/rows.h"
-#include "core/losses/softmax.h"
+#include "core/ops/losses/softmax.h"
 
 /* Exponentials of n numbers, none of which is above zero, in place. */
 typedef void (*exponentials)(double *x, int64_t n);

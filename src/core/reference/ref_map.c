@@ -1,11 +1,11 @@
 /* ref_map.c - reference kernels: the table, the elementwise operations from ops.def, bias. */
 #include "core/arithmetic/exact.h"
 #include "core/base/fail.h"
-#include "core/losses/losses.h"
+#include "core/ops/losses/losses.h"
 #include "core/base/memory.h"
 #include "core/real/real_rules.h"
 #include "core/reference/ref.h"
-#include "core/losses/softmax.h"
+#include "core/ops/losses/softmax.h"
 #include "core/ops/operation.h"
 #include <math.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 
 #include "core/rows/describe.h"
 #include "core/table/kernel.h"
-#include "core/norms/row_norm_rules.h"
+#include "core/ops/norms/row_norm_rules.h"
 
 enum { FL_ROW_VECTOR = 8 }; /* doubles of the widest vector */
 

@@ -1,7 +1,7 @@
 /* any_format.c - which kernels serve every format, by operation and backend. */
 #include "core/table/any_format.h"
 #include "core/ops/operation.h"
-#include "core/losses/softmax.h"
+#include "core/ops/losses/softmax.h"
 
 /* Those of rows in threads, by backend. */
 static const struct fl_any_kernels *rows_of(enum fl_op op) {

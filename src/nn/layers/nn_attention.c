@@ -8,6 +8,7 @@
 #include "core/base/sized.h"
 #include "nn/layers/nn_layer.h"
 #include "nn/layers/nn_sequence.h"
+#include "flexlab/blocks_losses.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

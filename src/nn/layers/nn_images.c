@@ -4,6 +4,7 @@
 #include "flexlab/tensor_blocks.h"
 #include "core/base/fail.h"
 #include "core/base/sized.h"
+#include "flexlab/blocks_norms.h"
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -154,7 +155,7 @@ static tensor_status apply_normalisation(const struct fl_node *node, const struc
     const tensor *mean = moments(node, pass->training ? BATCH_MEAN : RUNNING_MEAN);
     const tensor *variance = moments(node, pass->training ? BATCH_VARIANCE : RUNNING_VARIANCE);
     const tensor *residual = node->inputs > 1 ? pass->x[1] : NULL;
-    return tensor_normalise(pass->y[0], pass->x[0], residual, pass->w[0], pass->w[1], mean, variance, epsilon_of(node),
+    return tensor_batchnorm(pass->y[0], pass->x[0], residual, pass->w[0], pass->w[1], mean, variance, epsilon_of(node),
                             relu);
 }
 
@@ -178,7 +179,7 @@ static tensor_status batchnorm_relu_forward(struct fl_node *node, const struct f
 
 static tensor_status normalise_backward(struct fl_node *node, const struct fl_pass *pass, const tensor *dy,
                                         const tensor *mask) {
-    return tensor_normalise_grad(pass->dx[0], pass->g[0], pass->g[1], dy, pass->x[0], mask, pass->w[0],
+    return tensor_batchnorm_grad(pass->dx[0], pass->g[0], pass->g[1], dy, pass->x[0], mask, pass->w[0],
                                  moments(node, BATCH_MEAN), moments(node, BATCH_VARIANCE), epsilon_of(node));
 }
 

@@ -2,6 +2,7 @@
  * nn_layers.c says how a node is made. */
 #include "core/base/fail.h"
 #include "nn/layers/nn_layer.h"
+#include "flexlab/blocks_norms.h"
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>

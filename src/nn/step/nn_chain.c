@@ -40,9 +40,9 @@ static tensor_status evaluate_rows(const nn_graph *g, tensor *rows, const float 
     tensor_status status =
         mean && wanted ? tensor_load_f32(wanted, targets, tensor_count(wanted)) : tensor_error_status();
     if (!status && o->kind == FL_LOSS_HUBER)
-        status = tensor_huber(mean, NULL, rows, wanted, o->delta, 1.0, (tensor_loss_options){0});
+        status = tensor_huber(mean, NULL, rows, wanted, o->delta, NULL);
     else if (!status)
-        status = tensor_squared_error(mean, NULL, rows, wanted, 1.0, (tensor_loss_options){0});
+        status = tensor_squared_error(mean, NULL, rows, wanted, NULL);
     if (!status && loss)
         status = tensor_store_f64(mean, loss, 1);
     tensor_free(mean);

@@ -103,40 +103,39 @@ tensor_status fl_objective_labels(const nn_graph *g, const int32_t *labels, int6
 
 tensor_status fl_objective_run(const nn_graph *g, tensor *dx, const tensor *x) {
     const struct fl_objective *o = &g->objective;
-    const tensor *scale = fl_loss_scale_of(g);
-    const tensor_loss_options how = {
-        .ignores = o->ignores, .ignored_label = o->ignored, .label_smoothing = o->smoothing, .gradient_scale = scale};
+    const tensor_loss_options how = {.ignores = o->ignores,
+                                     .ignored_label = o->ignored,
+                                     .label_smoothing = o->smoothing,
+                                     .gradient_scale_tensor = fl_loss_scale_of(g)};
     switch (o->kind) {
     case FL_LOSS_SQUARED_ERROR:
-        return tensor_squared_error(g->loss, dx, x, o->targets, 1.0, how);
+        return tensor_squared_error(g->loss, dx, x, o->targets, &how);
     case FL_LOSS_HUBER:
-        return tensor_huber(g->loss, dx, x, o->targets, o->delta, 1.0, how);
+        return tensor_huber(g->loss, dx, x, o->targets, o->delta, &how);
     case FL_LOSS_WASSERSTEIN:
-        return tensor_wasserstein(g->loss, dx, x, g->labels, 1.0, how);
-    case FL_LOSS_NONE:
-        return TENSOR_OK;
+        return tensor_wasserstein(g->loss, dx, x, g->labels, &how);
     case FL_LOSS_CROSS_ENTROPY:
-        break;
+        return tensor_cross_entropy(g->loss, dx, g->predicted, g->correct, x, g->labels, &how);
+    default:
+        return TENSOR_OK;
     }
-    if (o->ignores || o->smoothing > 0)
-        return tensor_cross_entropy_with(g->loss, dx, g->predicted, g->correct, x, g->labels, 1.0, how);
-    if (scale)
-        return tensor_cross_entropy_by(g->loss, dx, g->predicted, g->correct, x, g->labels, scale);
-    return tensor_cross_entropy(g->loss, dx, g->predicted, g->correct, x, g->labels, 1.0);
 }
 
 /* --- evaluation, on the host -------------------------------------------------------------------------------------- */
 
-/* With labels that count nothing. */
-static tensor_status evaluate_counted(const struct fl_objective *o, const tensor *rows, const int32_t *labels,
-                                      double *loss, int32_t *predicted) {
+tensor_status fl_objective_evaluate(const nn_graph *g, tensor *rows, const int32_t *labels, double *loss,
+                                    int32_t *predicted) {
+    const struct fl_objective *o = &g->objective;
+    if (o->kind != FL_LOSS_CROSS_ENTROPY)
+        return fl_fail(TENSOR_E_ARGUMENT, "evaluate: loss %s has no classes (nn_predict, nn_evaluate_targets)",
+                       names[o->kind]);
+    const tensor_loss_options how = {.ignores = o->ignores, .ignored_label = o->ignored};
     const int64_t count = tensor_dim(rows, 0);
     tensor *mean = tensor_new(FMT_F64, TENSOR_SHAPE(1)), *classes = tensor_new(FMT_I32, TENSOR_SHAPE(count)),
            *of_rows = tensor_new(FMT_I32, TENSOR_SHAPE(count));
     tensor_status status = mean && classes && of_rows ? tensor_load_i32(of_rows, labels, count) : tensor_error_status();
     if (!status)
-        status = tensor_cross_entropy_with(mean, NULL, classes, NULL, rows, of_rows, 1.0,
-                                           (tensor_loss_options){.ignores = o->ignores, .ignored_label = o->ignored});
+        status = tensor_cross_entropy(mean, NULL, classes, NULL, rows, of_rows, &how);
     if (!status)
         status = tensor_store_f64(mean, loss, 1);
     if (!status && predicted)
@@ -145,14 +144,4 @@ static tensor_status evaluate_counted(const struct fl_objective *o, const tensor
     tensor_free(classes);
     tensor_free(of_rows);
     return status;
-}
-
-tensor_status fl_objective_evaluate(const nn_graph *g, tensor *rows, const int32_t *labels, double *loss,
-                                    int32_t *predicted) {
-    const struct fl_objective *o = &g->objective;
-    if (o->kind != FL_LOSS_CROSS_ENTROPY)
-        return fl_fail(TENSOR_E_ARGUMENT, "evaluate: loss %s has no classes (nn_predict, nn_evaluate_targets)",
-                       names[o->kind]);
-    return o->ignores ? evaluate_counted(o, rows, labels, loss, predicted)
-                      : tensor_softmax_cross_entropy(loss, NULL, predicted, rows, labels, 1.0);
 }

@@ -1,5 +1,6 @@
 /* Bad input: every call says what was wrong with the values in it, changes nothing, and survives a failing allocator.
  */
+#include "host_numbers.h"
 #include "check.h"
 #include "core/base/memory.h"
 #include "core/tensor/tensor_object.h"
@@ -85,7 +86,7 @@ static void shapes_and_formats(tensor_format f) {
     REFUSED(tensor_sgd_update(a, a, 0.1f), TENSOR_E_ARGUMENT, "same tensor");
     int32_t labels[4] = {0, 1, 7, 0};
     double loss = -1;
-    REFUSED(tensor_softmax_cross_entropy(&loss, NULL, NULL, y, labels, 1), TENSOR_E_ARGUMENT, "label 2 is 7");
+    REFUSED(host_cross_entropy(&loss, NULL, NULL, y, labels, 1), TENSOR_E_ARGUMENT, "label 2 is 7");
     CHECK(loss == -1, "a refused call wrote the loss");
     double now[28];
     tensor_store_f64(y, now, 28);
@@ -201,16 +202,16 @@ static void images(tensor_format f) {
     REFUSED(tensor_avgpool_global(vec, x), TENSOR_E_SHAPE, "expected 2x3");
     REFUSED(tensor_shortcut_a(half, x, 3), TENSOR_E_SHAPE, "expected 2x3x3x3");
     REFUSED(tensor_shortcut_a(half, x, 0), TENSOR_E_ARGUMENT, "stride 0");
-    REFUSED(tensor_batchnorm(x, x, vec, vec, mean, variance, 1e-5, false), TENSOR_E_ARGUMENT, "same tensor");
+    REFUSED(host_batchnorm(x, x, NULL, vec, vec, mean, variance, 1e-5, false), TENSOR_E_ARGUMENT, "same tensor");
     tensor *out = tensor_new(f, TENSOR_SHAPE(2, 8, 8, 3));
-    REFUSED(tensor_batchnorm_add(out, x, NULL, vec, vec, mean, variance, 1e-5, true), TENSOR_E_ARGUMENT, "r is NULL");
-    REFUSED(tensor_batchnorm_add(out, x, w, vec, vec, mean, variance, 1e-5, true), TENSOR_E_SHAPE, "differ in shape");
-    REFUSED(tensor_batchnorm_add(out, x, out, vec, vec, mean, variance, 1e-5, true), TENSOR_E_ARGUMENT,
-            "r is also the output");
-    REFUSED(tensor_batchnorm(out, x, vec, vec, mean, variance, 0, false), TENSOR_E_ARGUMENT, "epsilon is 0");
-    REFUSED(tensor_batchnorm(out, x, vec, w, mean, variance, 1e-5, false), TENSOR_E_SHAPE, "5x3x3x3");
-    REFUSED(tensor_batchnorm(y, x, vec, vec, mean, variance, 1e-5, false), TENSOR_E_SHAPE, "2x8x8x5");
-    REFUSED(tensor_channel_moments(mean, NULL, x), TENSOR_E_ARGUMENT, "variance is NULL");
+    REFUSED(host_batchnorm(out, x, NULL, NULL, vec, mean, variance, 1e-5, true), TENSOR_E_ARGUMENT, "gamma is NULL");
+    REFUSED(host_batchnorm(out, x, w, vec, vec, mean, variance, 1e-5, true), TENSOR_E_SHAPE, "residual is 5x3x3x3");
+    REFUSED(host_batchnorm(out, x, out, vec, vec, mean, variance, 1e-5, true), TENSOR_E_ARGUMENT,
+            "y and residual are the same tensor");
+    REFUSED(host_batchnorm(out, x, NULL, vec, vec, mean, variance, 0, false), TENSOR_E_ARGUMENT, "epsilon is 0");
+    REFUSED(host_batchnorm(out, x, NULL, vec, w, mean, variance, 1e-5, false), TENSOR_E_SHAPE, "5x3x3x3");
+    REFUSED(host_batchnorm(y, x, NULL, vec, vec, mean, variance, 1e-5, false), TENSOR_E_SHAPE, "2x8x8x5");
+    REFUSED(host_moments(mean, NULL, x), TENSOR_E_ARGUMENT, "variance is NULL");
     tensor *all[] = {x, w, y, w4, big, half, vec, out};
     for (int i = 0; i < 8; i++)
         tensor_free(all[i]);
@@ -327,10 +328,10 @@ static void overlapping_memory(void) {
                                      tensor_convert(floats, a),
                                      tensor_convert_at(a, floats, 3),
                                      tensor_copy(a, b),
-                                     tensor_softmax_cross_entropy(&loss, a, NULL, b, labels, 1),
-                                     tensor_batchnorm(a, b, other, other, mean, variance, 1e-5, true),
-                                     tensor_batchnorm(a, y, other, vector, mean, variance, 1e-5, true),
-                                     tensor_batchnorm_grad(a, vector, third, y, y, NULL, other, mean, variance, 1e-5)};
+                                     host_cross_entropy(&loss, a, NULL, b, labels, 1),
+                                     host_batchnorm(a, b, NULL, other, other, mean, variance, 1e-5, true),
+                                     host_batchnorm(a, y, NULL, other, vector, mean, variance, 1e-5, true),
+                                     host_batchnorm_grad(a, vector, third, y, y, NULL, other, mean, variance, 1e-5)};
         for (size_t i = 0; i < sizeof got / sizeof got[0]; i++)
             CHECK(got[i] == expected, "call %zu, %d elements apart: status %d", i, apart, (int)got[i]);
         CHECK(apart == 64 || !memcmp(before, memory, sizeof memory), "a refused call wrote something");
@@ -406,7 +407,7 @@ static bool operations(tensor **t) {
     WORKS_OR_LEAVES(t[G], tensor_matmul(t[G], t[M], t[V]));
     WORKS_OR_LEAVES(t[W], tensor_sgd_update(t[W], t[DW], 0.01f));
     WORKS_OR_LEAVES(t[DV], tensor_sgd_momentum(t[DV], t[DW], t[W], 0.9f, 1e-4f));
-    const tensor_status moments = tensor_channel_moments(mean, variance, t[Y]);
+    const tensor_status moments = host_moments(mean, variance, t[Y]);
     CHECK(!moments || (mean[0] == -1 && variance[4] == -1), "failed moments were written");
     const tensor_status summed = moments ? moments : tensor_sum(&sum, t[Y]);
     CHECK(!summed || sum == -1, "a failed sum was written");
@@ -418,7 +419,7 @@ static bool operations(tensor **t) {
     WORKS_OR_LEAVES(t[Y], tensor_add(t[Y], t[Y], t[Y]));
     WORKS_OR_LEAVES(t[VECTOR], tensor_sum_rows(t[VECTOR], t[Y]));
     WORKS_OR_LEAVES(t[G], tensor_scale(t[G], t[G], 0.5f));
-    WORKS_OR_LEAVES(t[G], tensor_softmax_cross_entropy(&loss, t[G], NULL, t[G], labels, 1));
+    WORKS_OR_LEAVES(t[G], host_cross_entropy(&loss, t[G], NULL, t[G], labels, 1));
     return true;
 }
 

@@ -7,7 +7,7 @@
 #include "core/table/format.h"
 #include "core/base/memory.h"
 #include "core/rows/row_vectors.h"
-#include "core/losses/softmax.h"
+#include "core/ops/losses/softmax.h"
 #include <math.h>
 #include <string.h>
 

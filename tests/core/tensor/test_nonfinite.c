@@ -92,7 +92,8 @@ static void lose(tensor *y, const double *v, const enum kind *kind, int n) {
     memset(others, 0, (size_t)n * sizeof *others);
     tensor *x = loaded(format_of(y), n, 1, others), *targets = loaded(FMT_F64, n, 1, numbers),
            *loss = new_tensor(FMT_F64, 1, 1);
-    CHECK(!tensor_squared_error(loss, y, x, targets, 0.5, (tensor_loss_options){0}), "%s", tensor_error());
+    CHECK(!tensor_squared_error(loss, y, x, targets, &(tensor_loss_options){.gradient_scale = 0.5}), "%s",
+          tensor_error());
     tensor_free(x);
     tensor_free(targets);
     tensor_free(loss);

@@ -84,8 +84,11 @@ static void losses(tensor_device *device, tensor_format format) {
     for (int step = 0; step < STEPS; step++) {
         const double s = 1 + 100 * (double)rate_of(step);
         double a, b;
-        CHECK(!tensor_load_f64(scale, &s, 1) && !tensor_cross_entropy(loss[0], dx[0], NULL, NULL, x, labels, s) &&
-                  !tensor_cross_entropy_by(loss[1], dx[1], NULL, NULL, x, labels, scale),
+        CHECK(!tensor_load_f64(scale, &s, 1) &&
+                  !tensor_cross_entropy(loss[0], dx[0], NULL, NULL, x, labels,
+                                        &(tensor_loss_options){.gradient_scale = s}) &&
+                  !tensor_cross_entropy(loss[1], dx[1], NULL, NULL, x, labels,
+                                        &(tensor_loss_options){.gradient_scale_tensor = scale}),
               "%s", tensor_error());
         CHECK(!tensor_load_f64(scale, &(double){7}, 1), "%s", tensor_error());
         same("gradient of the loss", dx[0], dx[1]);
@@ -189,15 +192,16 @@ static void wrong_operands(tensor_device *device, tensor_device *other) {
     refused(tensor_sgd_update_by(w, v, fp32), TENSOR_E_FORMAT, "rate is fp32 1, expected f32");
     refused(tensor_sgd_update_by(w, v, two), TENSOR_E_SHAPE, "rate is f32 2, expected f32 with 1 elements");
     refused(tensor_sgd_update_by(w, v, there), TENSOR_E_ARGUMENT, "tensor_copy is the bridge");
-    refused(tensor_cross_entropy_by(loss, v, NULL, NULL, w, labels, NULL), TENSOR_E_ARGUMENT,
-            "cross_entropy_by: gradient_scale is NULL");
-    refused(tensor_cross_entropy_by(loss, v, NULL, NULL, NULL, labels, f64), TENSOR_E_ARGUMENT, "x is NULL");
-    refused(tensor_cross_entropy_by(loss, v, NULL, NULL, w, labels, f32), TENSOR_E_SHAPE,
-            "gradient_scale is f32 1, expected f64 with 1 elements");
-    refused(tensor_cross_entropy_by(loss, v, NULL, NULL, w, labels, loss), TENSOR_E_ARGUMENT,
-            "loss and gradient_scale are the same tensor");
-    refused(tensor_cross_entropy_by(loss, v, NULL, NULL, w, labels, there_f64), TENSOR_E_ARGUMENT,
-            "tensor_copy is the bridge");
+    refused(
+        tensor_cross_entropy(loss, v, NULL, NULL, NULL, labels, &(tensor_loss_options){.gradient_scale_tensor = f64}),
+        TENSOR_E_ARGUMENT, "x is NULL");
+    refused(tensor_cross_entropy(loss, v, NULL, NULL, w, labels, &(tensor_loss_options){.gradient_scale_tensor = f32}),
+            TENSOR_E_FORMAT, "gradient_scale is f32 1, expected f64");
+    refused(tensor_cross_entropy(loss, v, NULL, NULL, w, labels, &(tensor_loss_options){.gradient_scale_tensor = loss}),
+            TENSOR_E_ARGUMENT, "loss and gradient_scale are the same tensor");
+    refused(tensor_cross_entropy(loss, v, NULL, NULL, w, labels,
+                                 &(tensor_loss_options){.gradient_scale_tensor = there_f64}),
+            TENSOR_E_ARGUMENT, "tensor_copy is the bridge");
     refused(tensor_clip_by(w, v, NULL), TENSOR_E_ARGUMENT, "clip_by: limit is NULL");
     refused(tensor_clip_by(NULL, v, f32), TENSOR_E_ARGUMENT, "clip_by: y is NULL");
     refused(tensor_clip_by(w, fp32, f32), TENSOR_E_FORMAT, "clip_by");
@@ -239,12 +243,13 @@ static void not_finite(tensor_device *device, tensor_format format) {
             status = tensor_device_wait(device);
         }
         refused(status, TENSOR_E_ARGUMENT, i ? "sgd_update_by: rate is" : "sgd_update_by: rate is nan, expected a");
-        status = tensor_cross_entropy_by(loss, w, NULL, NULL, v, labels, scale);
+        status = tensor_cross_entropy(loss, w, NULL, NULL, v, labels,
+                                      &(tensor_loss_options){.gradient_scale_tensor = scale});
         if (device != tensor_device_list(0)) {
             CHECK(!status, "%s", tensor_error());
             status = tensor_device_wait(device);
         }
-        refused(status, TENSOR_E_ARGUMENT, "cross_entropy_by: gradient_scale is");
+        refused(status, TENSOR_E_ARGUMENT, "cross_entropy: gradient_scale is");
         same("after a refusal", before, w);
     }
     CHECK(!tensor_load_f32(rate, &(float){-0.25f}, 1), "%s", tensor_error());

@@ -2,6 +2,7 @@
  * everything else refuses them by name of the stride; views that leave their base are none.
  *
  *     test_strides [SEED] */
+#include "host_numbers.h"
 #include "row_witness.h"
 #include "flexlab/tensor_blocks.h"
 
@@ -162,15 +163,15 @@ static void check_later_operands(tensor *a, tensor *b, tensor *s) {
               !tensor_load_f64(loss, &(double){-3}, 1) && !tensor_load_f64(mean, (double[4]){0}, 4) &&
               !tensor_load_f64(variance, (double[4]){1, 1, 1, 1}, 4),
           "%s", tensor_error());
-    REFUSES(tensor_cross_entropy(loss, s, NULL, NULL, a, labels, 1));
-    REFUSES(tensor_cross_entropy_with(loss, s, NULL, NULL, a, labels, 1, plain));
-    REFUSES(tensor_cross_entropy_with(loss, s, NULL, NULL, a, labels, 1, smooth));
-    REFUSES(tensor_cross_entropy_targets(loss, s, NULL, a, b, 1, plain));
-    REFUSES(tensor_squared_error(loss, s, a, b, 1, plain));
-    REFUSES(tensor_huber(loss, s, a, b, 1, 1, plain));
-    REFUSES(tensor_wasserstein(loss, s, a, labels, 1, plain));
+    REFUSES(tensor_cross_entropy(loss, s, NULL, NULL, a, labels, NULL));
+    REFUSES(tensor_cross_entropy(loss, s, NULL, NULL, a, labels, &plain));
+    REFUSES(tensor_cross_entropy(loss, s, NULL, NULL, a, labels, &smooth));
+    REFUSES(tensor_cross_entropy_targets(loss, s, NULL, a, b, &plain));
+    REFUSES(tensor_squared_error(loss, s, a, b, &plain));
+    REFUSES(tensor_huber(loss, s, a, b, 1, &plain));
+    REFUSES(tensor_wasserstein(loss, s, a, labels, &plain));
     CHECK(!tensor_store_f64(loss, &seen, 1) && seen == -3, "a refused operation wrote the loss %g", seen);
-    REFUSES(tensor_normalise(s, a, NULL, channels, more, mean, variance, 1e-5, false));
+    REFUSES(tensor_batchnorm(s, a, NULL, channels, more, mean, variance, 1e-5, false));
     REFUSES(tensor_running_statistics(mean, variance, f, f, s, 0.5));
     REFUSES(tensor_sum_squares(factors, 9, a));
 #define REFUSES_VIEW(call)                                                                                             \
@@ -179,11 +180,11 @@ static void check_later_operands(tensor *a, tensor *b, tensor *s) {
         CHECK((call) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "a view with strides"), #call ": %s",              \
               tensor_error());                                                                                         \
     } while (0)
-    REFUSES_VIEW(tensor_normalise(b, a, NULL, vector, more, mean, variance, 1e-5, false));
-    REFUSES_VIEW(tensor_normalise(b, a, NULL, channels, vector, mean, variance, 1e-5, false));
-    REFUSES_VIEW(tensor_normalise_grad(b, vector, more, a, a, NULL, channels, mean, variance, 1e-5));
-    REFUSES_VIEW(tensor_normalise_grad(b, more, vector, a, a, NULL, channels, mean, variance, 1e-5));
-    REFUSES_VIEW(tensor_normalise_grad(b, more, others, a, a, NULL, vector, mean, variance, 1e-5));
+    REFUSES_VIEW(tensor_batchnorm(b, a, NULL, vector, more, mean, variance, 1e-5, false));
+    REFUSES_VIEW(tensor_batchnorm(b, a, NULL, channels, vector, mean, variance, 1e-5, false));
+    REFUSES_VIEW(tensor_batchnorm_grad(b, vector, more, a, a, NULL, channels, mean, variance, 1e-5));
+    REFUSES_VIEW(tensor_batchnorm_grad(b, more, vector, a, a, NULL, channels, mean, variance, 1e-5));
+    REFUSES_VIEW(tensor_batchnorm_grad(b, more, others, a, a, NULL, vector, mean, variance, 1e-5));
     REFUSES_VIEW(tensor_optimiser_step(step, rate, factors));
     tensor *rows = tensor_new_strided(numbers, 2, (int64_t[]){1 << 20, 4}, (int64_t[]){0, 1}, 0);
     CHECK(rows, "%s", tensor_error());
@@ -242,9 +243,8 @@ static void check_refusals(void) {
     REFUSES(tensor_permute(a, s, (int[]){1, 0}));
     REFUSES(tensor_slice(c, s, 0, 0));
     REFUSES(tensor_concat(a, s, s, NULL, 0));
-    REFUSES(tensor_channel_moments(doubles, doubles + 4, s));
     REFUSES(tensor_moments(numbers, variance, s));
-    REFUSES(tensor_softmax_cross_entropy(doubles, NULL, NULL, s, (int32_t[4]){0}, 1));
+    REFUSES(host_cross_entropy(doubles, NULL, NULL, s, (int32_t[4]){0}, 1));
     REFUSES(tensor_sgd_momentum(a, s, a, 1, 0));
     REFUSES(tensor_sgd_update(s, a, 1));
     REFUSES(tensor_sum_squares(numbers, 0, s));

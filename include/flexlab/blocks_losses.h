@@ -1,0 +1,24 @@
+/* blocks_losses.h - gradients of softmax and its logarithm. A part of tensor_blocks.h: building blocks of training,
+ * which may change between versions. The conventions of tensor.h hold. */
+#ifndef FLEXLAB_BLOCKS_LOSSES_H
+#define FLEXLAB_BLOCKS_LOSSES_H
+
+#include "flexlab/tensor_life.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The gradient of tensor_softmax: dx = scale y (dy - sum of y dy), from y as stored. Shared-exponent formats: exact,
+ * rounded once. Float formats: in double. What is masked is 0. */
+FLEXLAB_API tensor_status tensor_softmax_grad(tensor *dx, const tensor *dy, const tensor *y, float scale, bool causal)
+    FLEXLAB_SYMBOL(tensor_softmax_grad);
+/* The gradient of tensor_log_softmax: dx = scale (dy - exp(y) sum of dy), from y as stored, in double, rounded once. In
+ * place allowed. */
+FLEXLAB_API tensor_status tensor_log_softmax_grad(tensor *dx, const tensor *dy, const tensor *y, float scale)
+    FLEXLAB_SYMBOL(tensor_log_softmax_grad);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,3 +1,0 @@
-/* softmax_avx2.c - rows of softmax with cross-entropy, compiled for AVX2 and FMA. */
-#define FL_ISA avx2
-#include "core/losses/softmax_rows.inc"

@@ -1,3 +1,0 @@
-/* softmax_portable.c - rows of softmax with cross-entropy, in plain C. */
-#define FL_ISA portable
-#include "core/losses/softmax_rows.inc"
