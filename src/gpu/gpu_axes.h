@@ -7,7 +7,7 @@
 #ifndef FL_GPU_AXES_H
 #define FL_GPU_AXES_H
 
-#include "core/axes/axes_rules.h"
+#include "core/ops/axes/axes_rules.h"
 #include "gpu/gpu_element.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #ifndef FL_GPU_CELLS_H
 #define FL_GPU_CELLS_H
 
-#include "core/recurrent/cell_rules.h"
+#include "core/ops/recurrent/cell_rules.h"
 #include "gpu/gpu_element.h"
 
 namespace {

@@ -1,7 +1,7 @@
 /* axes_ops.c - the operations over any dimensions and over broadcast operands: their checks, and the walks that their
  * kernels take. Inputs may be views with strides. */
 #include "core/operations/check_operands.h"
-#include "core/axes/walk.h"
+#include "core/ops/axes/walk.h"
 
 /* --- checks ------------------------------------------------------------------------------------------------------- */
 

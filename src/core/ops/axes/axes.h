@@ -2,7 +2,7 @@
 #ifndef FL_AXES_H
 #define FL_AXES_H
 
-#include "core/axes/axes_rules.h"
+#include "core/ops/axes/axes_rules.h"
 #include "core/reference/ref.h"
 
 /* How many of n elements from i on lie in one line of the walk: in its last dimension. */

@@ -2,7 +2,7 @@
  * gradients of sums, means and L1 norms over dimensions. Reference kernel, kernel in threads for every format. What an
  * element is, axes_rules.h says. */
 #include "core/table/any_format.h"
-#include "core/axes/axes.h"
+#include "core/ops/axes/axes.h"
 #include "core/rows/rows.h"
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * step read the weights as they lie; what needs no step before it (the products of the inputs, the gradients of all
  * weights) is one matmul over all steps. docs/decisions/0024-tensors-over-time.md */
 #include "core/operations/check_operands.h"
-#include "core/recurrent/cell_rules.h"
+#include "core/ops/recurrent/cell_rules.h"
 #include "core/queue/sequence.h"
 #include "flexlab/tensor_blocks.h"
 

@@ -1,7 +1,7 @@
 /* cells.c - kernels of the cells of recurrent networks: a row is the units of one sequence. The definition, and rows in
  * threads for every format, which differ in how they compute exponentials alone. */
 #include "core/table/any_format.h"
-#include "core/recurrent/cell_rules.h"
+#include "core/ops/recurrent/cell_rules.h"
 #include "core/rows/rows.h"
 #include "core/ops/losses/softmax.h"
 

@@ -1,5 +1,5 @@
 /* walk.c - strides of operands that are broadcast to a shape. */
-#include "core/axes/walk.h"
+#include "core/ops/axes/walk.h"
 
 bool fl_axes_broadcast(struct fl_axes *s, int which, const tensor *t) {
     int64_t stride[TENSOR_MAX_DIMS];

@@ -1,7 +1,7 @@
 /* axes.c - sums, means, extremes and norms over any dimensions, and the position of the largest element: reference
  * kernels, kernels in threads for every format. What the results mean is in axes_rules.h. */
 #include "core/table/any_format.h"
-#include "core/axes/axes.h"
+#include "core/ops/axes/axes.h"
 #include "core/rows/rows.h"
 #include <string.h>
 
