@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "core/queue/queue.h"
 #include "draw_function.h"
+#include "flexlab/tensor_blocks.h"
 #include "same_state.h"
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -282,9 +283,9 @@ static bool draw_operands(struct call *c, const struct fl_function *f) {
             s.wide = chance(65);
         if (!o->given) {
             add_none(c);
-        } else if (is_numbers(rule)) {
+        } else if (o->numbers) {
             draw_numbers(&c->drawn, i, values);
-            add_numbers(c, numbers_format(rule), o->ndim, o->shape, values);
+            add_numbers(c, o->format, o->ndim, o->shape, values);
         } else if (o->same >= 0) {
             add_same(c, o->same);
         } else if (o->strided) {
@@ -527,17 +528,19 @@ static void out(struct call *c, int ndim, const int64_t *shape) {
         return tensor_##name(__VA_ARGS__);                                                                             \
     }
 static const tensor_loss_options ignoring = {.ignores = true, .ignored_label = -7};
-RUN(cross_entropy, t[0], t[1], t[2], t[3], t[4], t[5], 1)
-RUN(cross_entropy_by, t[0], t[1], t[2], t[3], t[4], t[5], t[6])
-RUN(cross_entropy_with, t[0], t[1], t[2], t[3], t[4], t[5], 1, ignoring)
-RUN(wasserstein, t[0], t[1], t[4], t[5], 1, ignoring)
+RUN(cross_entropy, t[0], t[1], t[2], t[3], t[4], t[5], &(tensor_loss_options){.gradient_scale_tensor = t[6]})
+RUN(wasserstein, t[0], t[1], t[4], t[5], &ignoring)
+static tensor_status run_cross_entropy_ignoring(const struct call *c, tensor *const *t) {
+    (void)c;
+    return tensor_cross_entropy(t[0], t[1], t[2], t[3], t[4], t[5], &ignoring);
+}
 RUN(embedding, t[0], t[1], t[2])
 RUN(embedding_grad, t[0], t[1], t[2])
 RUN(sgd_update_by, t[0], t[1], t[2])
 RUN(combine, t[0], t[1], t[2], t[3], t[4], 0)
 RUN(root_mean, t[0], t[1], t[2], 0)
 RUN(add_ratio, t[0], t[1], t[2], t[3], t[4], 0)
-RUN(normalise, t[0], t[1], t[2], t[3], t[4], t[5], t[6], 1e-5, false)
+RUN(batchnorm, t[0], t[1], t[2], t[3], t[4], t[5], t[6], 1e-5, false)
 static tensor_status run_load(const struct call *c, tensor *const *t) {
     double values[9] = {1, 2, 3, 4, 5, NAN, 7, -INFINITY, 9};
     (void)c;
@@ -563,7 +566,7 @@ static void late_failures(const struct fl_format *f) {
             NUMBERS(&c, FMT_F64, NAN);
         else
             add_none(&c);
-        fails_late(which ? "gradient scale" : "label", &c, which ? run_cross_entropy_by : run_cross_entropy);
+        fails_late(which ? "gradient scale" : "label", &c, run_cross_entropy);
     }
     for (int which = 0; which < 2; which++) { /* the first is ignored */
         add_numbers(&c, FMT_F64, TENSOR_SHAPE(1), NULL);
@@ -574,7 +577,7 @@ static void late_failures(const struct fl_format *f) {
         NUMBERS(&c, FMT_I32, -7, which ? 2 : 5, 9);
         for (int i = 0; i < 3; i++)
             add_none(&c);
-        fails_late("label of a loss", &c, which ? run_wasserstein : run_cross_entropy_with);
+        fails_late("label of a loss", &c, which ? run_wasserstein : run_cross_entropy_ignoring);
     }
     for (int which = 0; which < 2; which++) {
         OUT(&c, which ? 4 : 3, 5);
@@ -613,7 +616,7 @@ static void late_failures(const struct fl_format *f) {
         IN(&c, 3);
         NUMBERS(&c, FMT_F64, 1, which ? 2 : INFINITY, 3);
         NUMBERS(&c, FMT_F64, 1, which ? -7 : 2, 3);
-        fails_late(which ? "variance below zero" : "mean", &c, run_normalise);
+        fails_late(which ? "variance below zero" : "mean", &c, run_batchnorm);
     }
     /* The queue goes on after it. */
     OUT(&c, 5);

@@ -52,7 +52,9 @@ struct draw_limits {
 
 struct drawn_operand {
     bool given, strided;
-    int same; /* as this output; -1: a tensor of its own */
+    bool numbers;         /* beside the formats, */
+    tensor_format format; /* and which */
+    int same;             /* as this output; -1: a tensor of its own */
     int ndim;
     int64_t shape[TENSOR_MAX_DIMS], stride[TENSOR_MAX_DIMS];
     int64_t held; /* elements of the tensor that it is, or is a view of */
@@ -65,16 +67,16 @@ struct drawn {
     struct fl_sizes sizes;
     struct draw_dims many[FL_SIZES];
     int wrong;
+    bool refused; /* for a scalar, before shapes are looked at */
 };
 
-static inline bool is_numbers(const struct fl_operand *o) {
-    return o->class >= FL_CLASS_F64;
-}
-static inline tensor_format numbers_format(const struct fl_operand *o) {
-    return o->class == FL_CLASS_F64   ? FMT_F64
-           : o->class == FL_CLASS_F32 ? FMT_F32
-           : o->class == FL_CLASS_I32 ? FMT_I32
-                                      : FMT_U8;
+/* What an operand is of: targets of losses may be numbers. */
+static void draw_format(struct drawn_operand *o, enum fl_class class) {
+    o->numbers = class >= FL_CLASS_F64 || (class == FL_CLASS_TARGETS && chance(60));
+    o->format = class == FL_CLASS_I32                                                ? FMT_I32
+                : class == FL_CLASS_U8                                               ? FMT_U8
+                : class == FL_CLASS_F32 || (class == FL_CLASS_TARGETS && chance(50)) ? FMT_F32
+                                                                                     : FMT_F64;
 }
 static bool goes_wrong(const struct drawn *c) {
     return below(1000) < c->wrong;
@@ -200,16 +202,18 @@ static void draw_order(int n, int *order) {
 }
 
 /* A dimension of an operand, a set of them, an order of them, or the size of one. */
-static int64_t draw_dimensions(const struct drawn *c, const struct fl_scalar_rule *s, const struct drawn_operand *o,
+static int64_t draw_dimensions(struct drawn *c, const struct fl_scalar_rule *s, const struct drawn_operand *o,
                                const union fl_value *before, const struct draw_limits *limits) {
     const int ndim = o->ndim;
     int order[TENSOR_MAX_DIMS];
     int64_t packed = 0;
+    const bool wrong = s->type != FL_LENGTH && goes_wrong(c);
+    c->refused = c->refused || wrong;
     switch (s->type) {
     case FL_DIM:
-        return goes_wrong(c) ? (chance(50) ? -1 : ndim) : below(ndim);
+        return wrong ? (chance(50) ? -1 : ndim) : below(ndim);
     case FL_AXES:
-        return goes_wrong(c) ? 1 << ndim : below(1 << ndim);
+        return wrong ? 1 << ndim : below(1 << ndim);
     case FL_LENGTH:
         if (!o->given)
             return 0;
@@ -218,7 +222,7 @@ static int64_t draw_dimensions(const struct drawn *c, const struct fl_scalar_rul
         return limits->sizes[below(limits->size_count)];
     default:
         draw_order(ndim, order);
-        if (ndim > 1 && goes_wrong(c))
+        if (ndim > 1 && wrong)
             order[0] = order[1];
         for (int d = 0; d < ndim; d++)
             packed |= (int64_t)order[d] << 4 * d;
@@ -269,8 +273,12 @@ static bool compute_shapes(struct drawn *c) {
         for (int i = 0; i < f->operand_count; i++) {
             struct drawn_operand *o = &c->operand[i];
             const bool computed = f->operands[i].shape[0] == '=';
-            if (pass && computed)
+            if (pass && computed && c->refused) { /* any shape will do */
+                o->ndim = 1;
+                o->shape[0] = 1;
+            } else if (pass && computed) {
                 o->ndim = f->shape_of(&call, i, o->shape);
+            }
             if (o->ndim < 0 || (pass && o->ndim == 0))
                 return false;
             shapes[i].ndim = o->ndim;
@@ -326,10 +334,13 @@ static void draw_kinds(struct drawn *c) {
             draw_repeats(o);
             o->held = count_of(o->ndim, o->shape);
         }
-        if (i >= f->outputs && !is_numbers(rule) && f->outputs && !is_numbers(&f->operands[0]) && c->operand[0].given &&
-            same_shape(o, &c->operand[0]) && (rule->flags & FL_IN_PLACE ? chance(35) : goes_wrong(c)))
-            o->same = 0;
-        else if (!is_numbers(rule) && (rule->flags & FL_STRIDED ? chance(30) : goes_wrong(c)))
+        int written = 0;
+        while (written < f->outputs && c->operand[written].numbers)
+            written++;
+        if (i >= f->outputs && !o->numbers && written < f->outputs && c->operand[written].given &&
+            same_shape(o, &c->operand[written]) && (rule->flags & FL_IN_PLACE ? chance(35) : goes_wrong(c)))
+            o->same = written;
+        else if (!o->numbers && (rule->flags & FL_STRIDED ? chance(30) : goes_wrong(c)))
             draw_strides(o);
         if (goes_wrong(c) && !(rule->flags & FL_OPTIONAL))
             o->given = false;
@@ -339,7 +350,7 @@ static void draw_kinds(struct drawn *c) {
 static bool fits_limits(const struct drawn *c, const struct draw_limits *limits) {
     for (int i = 0; i < c->function->operand_count; i++) {
         const struct drawn_operand *o = &c->operand[i];
-        const int64_t most = is_numbers(&c->function->operands[i]) ? limits->numbers : limits->elements;
+        const int64_t most = o->numbers ? limits->numbers : limits->elements;
         if (o->given && count_of(o->ndim, o->shape) > most)
             return false;
     }
@@ -354,20 +365,21 @@ static bool draw_call_once(struct drawn *c, const struct draw_limits *limits) {
     for (int i = 0; i < f->operand_count; i++) {
         c->operand[i] =
             (struct drawn_operand){.same = -1, .given = !(f->operands[i].flags & FL_OPTIONAL) || chance(55)};
+        draw_format(&c->operand[i], f->operands[i].class);
         if (!f->derived && f->operands[i].shape[0] != '=' && !shape_by_text(c, f->operands[i].shape, &c->operand[i]))
             return false;
     }
     draw_scalars(c, limits);
-    bool good = true;
-    for (int i = 0; i < f->scalar_count; i++) /* others are refused before sizes are derived from them */
-        good = good && is_allowed(&f->scalars[i], &c->scalar[i]);
-    if (f->derive && good && !f->derive(&c->sizes, c->scalar, f->name, true)) {
+    for (int i = 0; i < f->scalar_count; i++)
+        c->refused = c->refused || !is_allowed(&f->scalars[i], &c->scalar[i]);
+    bool derived = !c->refused;
+    if (f->derive && derived && !f->derive(&c->sizes, c->scalar, f->name, true)) {
         if (!goes_wrong(c))
             return false;
-        good = false;
+        derived = false;
     }
     for (const char *letter = f->derived; letter && *letter; letter++)
-        if (!good || FL_SIZE(&c->sizes, *letter) < 1) /* the call is an error */
+        if (!derived || FL_SIZE(&c->sizes, *letter) < 1) /* the call is an error */
             FL_SIZE(&c->sizes, *letter) = 1;
     for (int i = 0; i < f->operand_count; i++)
         if (f->operands[i].shape[0] != '=' && !shape_by_text(c, f->operands[i].shape, &c->operand[i]))
@@ -411,9 +423,15 @@ static void draw_optimiser(double *values) {
     tensor_free(numbers);
 }
 
+/* Where the indices of an operand end. */
+static int64_t index_limit(const struct drawn *c, char below) {
+    return below < 'A' ? below - '0' : FL_SIZE(&c->sizes, below);
+}
+
 /* What operand i holds. */
 static inline void draw_numbers(const struct drawn *c, int i, double *values) {
     const struct fl_operand *o = &c->function->operands[i];
+    const tensor_format format = c->operand[i].format;
     const int64_t n = c->operand[i].held;
     const int style = below(6), place = between(-30, 8);
     if (!strncmp(c->function->name, "optimiser_step", 14) && i == 0) {
@@ -422,9 +440,9 @@ static inline void draw_numbers(const struct drawn *c, int i, double *values) {
     }
     for (int64_t k = 0; k < n; k++) {
         double x = style == 0 ? ldexp(unit(), place) : style == 1 && chance(30) ? 0 : unit();
-        if (o->class == FL_CLASS_I32)
-            x = o->below ? below((int)FL_SIZE(&c->sizes, o->below)) : between(-2, 20);
-        else if (o->class == FL_CLASS_U8)
+        if (format == FMT_I32)
+            x = o->below ? below((int)index_limit(c, o->below)) : between(-2, 20);
+        else if (format == FMT_U8)
             x = chance(50) ? 0 : below(256);
         x = o->flags & FL_NOT_NEGATIVE ? fabs(x) : x;
         values[k] = x;
@@ -432,9 +450,9 @@ static inline void draw_numbers(const struct drawn *c, int i, double *values) {
     if (!goes_wrong(c))
         return;
     double *one = &values[draw() % (uint64_t)n];
-    if (o->class == FL_CLASS_I32)
-        *one = o->below && chance(50) ? (double)FL_SIZE(&c->sizes, o->below) : -1;
-    else if (!(o->class == FL_CLASS_U8))
+    if (format == FMT_I32)
+        *one = o->below && chance(50) ? (double)index_limit(c, o->below) : -1;
+    else if (format != FMT_U8)
         *one = chance(40) ? NAN : chance(50) ? INFINITY : -1;
 }
 

@@ -71,7 +71,7 @@ static bool plan_function(struct call *c) {
         const struct drawn_operand *o = &c->drawn.operand[i];
         if (!o->given) {
             want_other(c, LEFT_OUT);
-        } else if (is_numbers(&f->operands[i])) {
+        } else if (o->numbers) {
             draw_numbers(&c->drawn, i, c->numbers[i]);
             want_other(c, NUMBERS);
         } else if (o->same >= 0) {

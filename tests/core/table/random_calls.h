@@ -306,7 +306,7 @@ static tensor *open_drawn(const struct call *c, int i, tensor *t) {
     const struct drawn_operand *o = &c->drawn.operand[i];
     if (t)
         return tensor_new_strided(t, o->ndim, o->shape, o->stride, 0);
-    t = tensor_new(numbers_format(&c->drawn.function->operands[i]), o->ndim, o->shape);
+    t = tensor_new(o->format, o->ndim, o->shape);
     CHECK(t && !load_numbers(t, c->numbers[i], o->held), "%s", tensor_error());
     return t;
 }
