@@ -165,7 +165,7 @@ static tensor_status wrong_layout(const struct fl_function *f, const struct fl_o
 }
 
 static bool fits(const struct fl_operand *o, const tensor *t, int ndim, const int64_t *shape, int64_t count) {
-    if (o->class >= FL_CLASS_F64) /* of numbers the count counts */
+    if (o->class >= FL_CLASS_F64 && !(o->flags & FL_BROADCAST)) /* of numbers the count counts */
         return t->count == count;
     if (!(o->flags & FL_BROADCAST))
         return t->ndim == ndim && !memcmp(t->shape, shape, (size_t)ndim * sizeof shape[0]);
@@ -188,7 +188,7 @@ static tensor_status check_shape(const struct fl_invocation *call, const struct 
         count *= shape[d];
     if (fits(o, t, ndim, shape, count))
         return TENSOR_OK;
-    return o->class >= FL_CLASS_F64
+    return o->class >= FL_CLASS_F64 && !(o->flags & FL_BROADCAST)
                ? fl_fail(TENSOR_E_SHAPE, "%s: %s is %s %s, expected %s with %lld elements", f->name, o->name,
                          t->format->name, fl_shape_text(t, text), class_name(o->class), (long long)count)
                : fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, expected %s%s", f->name, o->name, fl_shape_text(t, text),
@@ -203,7 +203,7 @@ static bool is_like_first(const struct fl_invocation *call, int i) {
     const tensor *t = call->tensors[i], *like = call->tensors[first];
     return like && f->operands[i].shape == f->operands[first].shape && !is_computed(&f->operands[i]) &&
            t->ndim == like->ndim && f->operands[i].class == FL_CLASS_CALL &&
-           f->operands[first].class == FL_CLASS_CALL &&
+           f->operands[first].class == FL_CLASS_CALL && !(f->operands[first].flags & FL_BROADCAST) &&
            !memcmp(t->shape, like->shape, (size_t)t->ndim * sizeof t->shape[0]);
 }
 
@@ -216,13 +216,14 @@ static tensor_status check_shapes(const struct fl_invocation *call, struct bindi
         const tensor *t = call->tensors[i];
         if (!t)
             continue;
-        like_first[i] = k ? is_like_first(call, i) : o->shape[1] == '*' && !o->shape[2]; /* any shape is right */
+        like_first[i] = k ? is_like_first(call, i) /* of the first any shape is right */
+                          : o->shape[1] == '*' && !o->shape[2] && !(o->flags & FL_BROADCAST);
         if (o->class < FL_CLASS_F64 && !is_computed(o) && (!k || !like_first[i]) && !(o->flags & FL_BROADCAST) &&
             !learn(f, b, o->shape, t))
             return wrong_layout(f, o, t);
     }
     for (int i = 0; i < f->operand_count; i++) /* of numbers the count is what counts, where another says the shape */
-        if (f->operands[i].class >= FL_CLASS_F64 && call->tensors[i])
+        if (f->operands[i].class >= FL_CLASS_F64 && call->tensors[i] && !is_computed(&f->operands[i]))
             learn(f, b, f->operands[i].shape, call->tensors[i]);
     if (f->derive && !f->derive(&b->sizes, call->scalars, f->name, false))
         return tensor_error_status();

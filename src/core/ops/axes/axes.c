@@ -2,6 +2,7 @@
  * kernels, kernels in threads for every format. What the results mean is in axes_rules.h. */
 #include "core/table/any_format.h"
 #include "core/ops/axes/axes.h"
+#include "core/ops/operation.h"
 #include "core/rows/rows.h"
 #include <string.h>
 
@@ -502,3 +503,24 @@ static tensor_status reduce_grad(const struct fl_args *args) {
 }
 
 const struct fl_any_kernels fl_reduce_grad_any = {reduce_grad, reduce_grad_need};
+
+/* --- the operations ----------------------------------------------------------------------------------------------- */
+
+static const struct fl_any_kernels reduce_kernels[FL_BACKENDS] = {[FL_PORTABLE] = {reduce, reduce_need}};
+static const struct fl_any_kernels reduce_grad_kernels[FL_BACKENDS] = {[FL_PORTABLE] = {reduce_grad, reduce_grad_need}};
+static const struct fl_any_kernels argmax_kernels[FL_BACKENDS] = {[FL_PORTABLE] = {argmax, reduce_need}};
+
+#define OPERATION(OP, name, promised, ref, need, kernels)                                                              \
+    const struct fl_operation fl_operation_##name = {                                                                  \
+        .op = FL_OP_##OP, .promise = FL_PROMISE_##promised, .reference = {ref, need}, .any = kernels}
+OPERATION(REDUCE_SUM, reduce_sum, EXACT, fl_ref_reduce, fl_ref_bytes, reduce_kernels);
+OPERATION(REDUCE_MEAN, reduce_mean, EXACT, fl_ref_reduce, fl_ref_bytes, reduce_kernels);
+OPERATION(REDUCE_MAX, reduce_max, COPY, fl_ref_reduce, fl_ref_bytes, reduce_kernels);
+OPERATION(REDUCE_MIN, reduce_min, COPY, fl_ref_reduce, fl_ref_bytes, reduce_kernels);
+OPERATION(REDUCE_L1, reduce_l1, EXACT, fl_ref_reduce, fl_ref_bytes, reduce_kernels);
+OPERATION(REDUCE_L2, reduce_l2, DOUBLE, fl_ref_reduce, fl_ref_bytes, reduce_kernels);
+OPERATION(BROADCAST_MUL_GRAD, broadcast_mul_grad, EXACT, fl_ref_reduce, fl_ref_bytes, reduce_kernels);
+OPERATION(ARGMAX, argmax, NUMBERS, fl_ref_argmax, fl_ref_bytes, argmax_kernels);
+OPERATION(REDUCE_MAX_GRAD, reduce_max_grad, COPY, fl_ref_reduce_grad, fl_ref_reduce_grad_need, reduce_grad_kernels);
+OPERATION(REDUCE_MIN_GRAD, reduce_min_grad, COPY, fl_ref_reduce_grad, fl_ref_reduce_grad_need, reduce_grad_kernels);
+OPERATION(REDUCE_L2_GRAD, reduce_l2_grad, DOUBLE, fl_ref_reduce_grad, fl_ref_reduce_grad_need, reduce_grad_kernels);

@@ -3,6 +3,7 @@
  * element is, axes_rules.h says. */
 #include "core/table/any_format.h"
 #include "core/ops/axes/axes.h"
+#include "core/ops/operation.h"
 #include "core/rows/rows.h"
 #include <string.h>
 
@@ -145,3 +146,21 @@ static tensor_status broadcast(const struct fl_args *args) {
 }
 
 const struct fl_any_kernels fl_broadcast_any = {broadcast, need};
+
+/* --- the operations ----------------------------------------------------------------------------------------------- */
+
+static const struct fl_any_kernels kernels[FL_BACKENDS] = {[FL_PORTABLE] = {broadcast, need}};
+
+#define OPERATION(OP, name, promised, of_gradient)                                                                     \
+    const struct fl_operation fl_operation_##name = {.op = FL_OP_##OP,                                                 \
+                                                     .promise = FL_PROMISE_##promised,                                 \
+                                                     .gradient = of_gradient,                                          \
+                                                     .reference = {fl_ref_broadcast, fl_ref_bytes},                    \
+                                                     .any = kernels}
+OPERATION(REDUCE_SUM_GRAD, reduce_sum_grad, COPY, NULL);
+OPERATION(REDUCE_MEAN_GRAD, reduce_mean_grad, EXACT, NULL);
+OPERATION(REDUCE_L1_GRAD, reduce_l1_grad, EXACT, NULL);
+OPERATION(BROADCAST_ADD, broadcast_add, EXACT, "reduce_sum");
+OPERATION(BROADCAST_MUL, broadcast_mul, EXACT, "broadcast_mul_grad");
+OPERATION(WHERE, where, COPY, NULL);
+OPERATION(WHERE_GRAD, where_grad, COPY, NULL);

@@ -1,6 +1,7 @@
 /* cells.c - kernels of the cells of recurrent networks: a row is the units of one sequence. The definition, and rows in
  * threads for every format, which differ in how they compute exponentials alone. */
 #include "core/table/any_format.h"
+#include "core/ops/operation.h"
 #include "core/ops/recurrent/cell_rules.h"
 #include "core/rows/rows.h"
 #include "core/ops/losses/softmax.h"
@@ -235,8 +236,26 @@ static tensor_status avx512bw(const struct fl_args *args) {
 #define avx512bw NULL
 #endif
 
+/* --- the operations ----------------------------------------------------------------------------------------------- */
+
+static const struct fl_any_kernels kernels[FL_BACKENDS] = {[FL_PORTABLE] = {portable, fl_cells_need},
+                                                           [FL_AVX2] = {avx2, fl_cells_need},
+                                                           [FL_AVX512BW] = {avx512bw, fl_cells_need}};
 struct fl_any_kernels fl_cells_any(enum fl_backend backend) {
-    static const fl_kernel kernels[FL_BACKENDS] = {
-        [FL_PORTABLE] = portable, [FL_AVX2] = avx2, [FL_AVX512BW] = avx512bw};
-    return (struct fl_any_kernels){kernels[backend], fl_cells_need};
+    return kernels[backend];
 }
+
+#define OPERATION(OP, name, of_gradient)                                                                               \
+    const struct fl_operation fl_operation_##name = {.op = FL_OP_##OP,                                                 \
+                                                     .promise = FL_PROMISE_DOUBLE,                                     \
+                                                     .gradient = of_gradient,                                          \
+                                                     .reference = {fl_ref_cells, fl_cells_need},                       \
+                                                     .any = kernels}
+OPERATION(LSTM_CELL, lstm_cell, "lstm_cell_grad, lstm_gates_grad");
+OPERATION(LSTM_HIDDEN, lstm_hidden, "lstm_cell_grad, lstm_gates_grad");
+OPERATION(LSTM_CELL_GRAD, lstm_cell_grad, NULL);
+OPERATION(LSTM_GATES_GRAD, lstm_gates_grad, NULL);
+OPERATION(GRU_HIDDEN, gru_hidden, "gru_input_grad, gru_gates_grad, gru_state_grad");
+OPERATION(GRU_INPUT_GRAD, gru_input_grad, NULL);
+OPERATION(GRU_GATES_GRAD, gru_gates_grad, NULL);
+OPERATION(GRU_STATE_GRAD, gru_state_grad, NULL);

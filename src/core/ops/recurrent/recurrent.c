@@ -3,175 +3,134 @@
  * A sequence keeps what enters the gates, and the states; its gradient computes the gates anew from those. Matmuls of a
  * step read the weights as they lie; what needs no step before it (the products of the inputs, the gradients of all
  * weights) is one matmul over all steps. docs/decisions/0024-tensors-over-time.md */
-#include "core/operations/check_operands.h"
+#include "core/base/fail.h"
+#include "core/ops/operation.h"
 #include "core/ops/recurrent/cell_rules.h"
 #include "core/queue/sequence.h"
 #include "flexlab/tensor_blocks.h"
+#include <stddef.h>
 
-/* --- checks ------------------------------------------------------------------------------------------------------- */
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        tensor_status try_status = (call);                                                                             \
+        if (try_status)                                                                                                \
+            return try_status;                                                                                         \
+    } while (0)
 
-/* Sizes of a step, or of a sequence: [T,] N, H. */
-struct sizes {
-    int64_t t, n, h;
-};
+/* --- one step ----------------------------------------------------------------------------------------------------- */
 
-/* What operand of how many gates has what shape; steps: over time. */
-struct expected {
-    const char *name;
-    const tensor *t;
-    int gates;
-    bool steps;
-};
-#define EXPECTED(...)                                                                                                  \
-    (const struct expected[]){__VA_ARGS__},                                                                            \
-        (int)(sizeof((const struct expected[]){__VA_ARGS__}) / sizeof(struct expected))
+static void prepare_cell(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
+    (void)scalars;
+    args->p.cell.rows = FL_SIZE(sizes, 'N');
+    args->p.cell.units = FL_SIZE(sizes, 'h');
+}
 
-/* Operands of one format, apart in memory, of the sizes of the first, which is [T,] N, H; the first `outputs` of them
- * are written. */
-static tensor_status check(const char *op, const struct expected *e, int count, int outputs, struct sizes *s) {
-    struct operand operands[12];
-    for (int i = 0; i < count; i++)
-        operands[i] = (struct operand){e[i].name, e[i].t};
-    TRY(check_operands(op, operands, count));
-    TRY(check_ndim(op, operands[0], e[0].steps ? 3 : 2, e[0].steps ? "[steps, batch, units]" : "[batch, units]"));
-    const int64_t *shape = e[0].t->shape;
-    *s = e[0].steps ? (struct sizes){shape[0], shape[1], shape[2] / e[0].gates}
-                    : (struct sizes){1, shape[0], shape[1] / e[0].gates};
-    if (s->h < 1)
-        s->h = 1; /* the shape differs then */
-    for (int i = 0; i < count; i++)
-        TRY(check_shape_is(op, operands[i], 2 + e[i].steps,
-                           e[i].steps ? (int64_t[]){s->t, s->n, e[i].gates * s->h}
-                                      : (int64_t[]){s->n, e[i].gates * s->h}));
-    for (int i = 0; i < outputs; i++) {
-        TRY(check_operands(op, operands + i, count - i));
-        TRY(check_distinct(op, operands + i, count - i));
+static tensor_status check_step_after(const struct fl_invocation *call) {
+    const tensor *dc_after = call->tensors[4], *gates_after = call->tensors[5];
+    return !dc_after == !gates_after
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_ARGUMENT, "lstm_cell_grad: %s is NULL and %s is not, expected both or none",
+                         dc_after ? "gates_after" : "dc_after", dc_after ? "dc_after" : "gates_after");
+}
+
+#define STATE "Nh"
+#define LSTM_GATES_SHAPE "N4h"
+#define GRU_GATES_SHAPE "N3h"
+static const struct fl_operand lstm_cell_operands[] = {
+    {"c", STATE}, {"gates", LSTM_GATES_SHAPE, .at = FL_AT(in[0])}, {"c_before", STATE, .at = FL_AT(in[1])}};
+static const struct fl_operand lstm_hidden_operands[] = {
+    {"h", STATE}, {"gates", LSTM_GATES_SHAPE, .at = FL_AT(in[0])}, {"c", STATE, .at = FL_AT(in[1])}};
+static const struct fl_operand lstm_cell_grad_operands[] = {
+    {"dc", STATE},
+    {"dh", STATE, .at = FL_AT(in[0])},
+    {"gates", LSTM_GATES_SHAPE, .at = FL_AT(in[1])},
+    {"c", STATE, .at = FL_AT(in[2])},
+    {"dc_after", STATE, FL_OPTIONAL | FL_IN_PLACE, .at = FL_AT(p.cell.dc_after)},
+    {"gates_after", LSTM_GATES_SHAPE, FL_OPTIONAL, .at = FL_AT(p.cell.gates_after)}};
+static const struct fl_operand lstm_gates_grad_operands[] = {
+    {"dgates", LSTM_GATES_SHAPE},        {"dh", STATE, .at = FL_AT(in[0])},
+    {"dc", STATE, .at = FL_AT(in[1])},   {"gates", LSTM_GATES_SHAPE, .at = FL_AT(in[2])},
+    {"c", STATE, .at = FL_AT(p.cell.c)}, {"c_before", STATE, .at = FL_AT(p.cell.c_before)}};
+static const struct fl_operand gru_hidden_operands[] = {{"h", STATE},
+                                                        {"x_gates", GRU_GATES_SHAPE, .at = FL_AT(in[0])},
+                                                        {"h_gates", GRU_GATES_SHAPE, .at = FL_AT(in[1])},
+                                                        {"h_before", STATE, .at = FL_AT(in[2])}};
+#define GRU_GRAD_INPUTS                                                                                                \
+    {"dh", STATE, .at = FL_AT(in[0])}, {"x_gates", GRU_GATES_SHAPE, .at = FL_AT(in[1])}, {                             \
+        "h_gates", GRU_GATES_SHAPE, .at = FL_AT(in[2])                                                                 \
     }
-    return TENSOR_OK;
-}
+static const struct fl_operand gru_input_grad_operands[] = {
+    {"dx_gates", GRU_GATES_SHAPE}, GRU_GRAD_INPUTS, {"h_before", STATE, .at = FL_AT(p.cell.h_before)}};
+static const struct fl_operand gru_gates_grad_operands[] = {
+    {"dh_gates", GRU_GATES_SHAPE}, GRU_GRAD_INPUTS, {"h_before", STATE, .at = FL_AT(p.cell.h_before)}};
+static const struct fl_operand gru_state_grad_operands[] = {
+    {"ds", STATE}, GRU_GRAD_INPUTS, {"dy", STATE, FL_OPTIONAL, .at = FL_AT(p.cell.dy)}};
 
-static struct fl_args args_of(enum fl_op op, const struct sizes *s) {
-    return (struct fl_args){.op = op, .p.cell = {.rows = s->n, .units = s->h}};
-}
-
-/* --- one step of an LSTM ------------------------------------------------------------------------------------------ */
-
-enum { FOUR = FL_LSTM_GATES, THREE = FL_GRU_GATES };
+#define CELL(OP, function, checks)                                                                                     \
+    const struct fl_function fl_function_##function = {.name = #function,                                              \
+                                                       .op = FL_OP_##OP,                                               \
+                                                       .outputs = 1,                                                   \
+                                                       FL_OPERANDS_OF(function##_operands),                            \
+                                                       .check = checks,                                                \
+                                                       .prepare = prepare_cell}
+CELL(LSTM_CELL, lstm_cell, NULL);
+CELL(LSTM_HIDDEN, lstm_hidden, NULL);
+CELL(LSTM_CELL_GRAD, lstm_cell_grad, check_step_after);
+CELL(LSTM_GATES_GRAD, lstm_gates_grad, NULL);
+CELL(GRU_HIDDEN, gru_hidden, NULL);
+CELL(GRU_INPUT_GRAD, gru_input_grad, NULL);
+CELL(GRU_GATES_GRAD, gru_gates_grad, NULL);
+CELL(GRU_STATE_GRAD, gru_state_grad, NULL);
 
 tensor_status tensor_lstm_cell(tensor *c, const tensor *gates, const tensor *c_before) {
-    struct sizes s;
-    TRY(check("lstm_cell", EXPECTED({"c", c, 1}, {"gates", gates, FOUR}, {"c_before", c_before, 1}), 1, &s));
-    struct fl_args args = args_of(FL_OP_LSTM_CELL, &s);
-    args.in[0] = fl_view_of(gates);
-    args.in[1] = fl_view_of(c_before);
-    return fl_write(c, &args);
+    return FL_INVOKE_PLAIN(lstm_cell, FL_GIVEN(c, gates, c_before));
 }
-
 tensor_status tensor_lstm_hidden(tensor *h, const tensor *gates, const tensor *c) {
-    struct sizes s;
-    TRY(check("lstm_hidden", EXPECTED({"h", h, 1}, {"gates", gates, FOUR}, {"c", c, 1}), 1, &s));
-    struct fl_args args = args_of(FL_OP_LSTM_HIDDEN, &s);
-    args.in[0] = fl_view_of(gates);
-    args.in[1] = fl_view_of(c);
-    return fl_write(h, &args);
+    return FL_INVOKE_PLAIN(lstm_hidden, FL_GIVEN(h, gates, c));
 }
-
 tensor_status tensor_lstm_cell_grad(tensor *dc, const tensor *dh, const tensor *gates, const tensor *c,
                                     const tensor *dc_after, const tensor *gates_after) {
-    static const char name[] = "lstm_cell_grad";
-    struct sizes s;
-    TRY(check(name, EXPECTED({"dc", dc, 1}, {"dh", dh, 1}, {"gates", gates, FOUR}, {"c", c, 1}), 1, &s));
-    if (!dc_after != !gates_after)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL and %s is not, expected both or none", name,
-                       dc_after ? "gates_after" : "dc_after", dc_after ? "dc_after" : "gates_after");
-    struct fl_args args = args_of(FL_OP_LSTM_CELL_GRAD, &s);
-    args.in[0] = fl_view_of(dh);
-    args.in[1] = fl_view_of(gates);
-    args.in[2] = fl_view_of(c);
-    if (dc_after) {
-        TRY(check(name, EXPECTED({"dc", dc, 1}, {"gates_after", gates_after, FOUR}), 1, &s));
-        TRY(check(name, EXPECTED({"dc", dc, 1}, {"dc_after", dc_after, 1}), 0, &s));
-        args.p.cell.gates_after = fl_view_of(gates_after);
-        args.p.cell.dc_after = fl_view_of(dc_after);
-    }
-    return fl_write(dc, &args);
+    return FL_INVOKE_PLAIN(lstm_cell_grad, FL_GIVEN(dc, dh, gates, c, dc_after, gates_after));
 }
-
 tensor_status tensor_lstm_gates_grad(tensor *dgates, const tensor *dh, const tensor *dc, const tensor *gates,
                                      const tensor *c, const tensor *c_before) {
-    struct sizes s;
-    TRY(check("lstm_gates_grad",
-              EXPECTED({"dgates", dgates, FOUR}, {"dh", dh, 1}, {"dc", dc, 1}, {"gates", gates, FOUR}, {"c", c, 1},
-                       {"c_before", c_before, 1}),
-              1, &s));
-    struct fl_args args = args_of(FL_OP_LSTM_GATES_GRAD, &s);
-    args.in[0] = fl_view_of(dh);
-    args.in[1] = fl_view_of(dc);
-    args.in[2] = fl_view_of(gates);
-    args.p.cell.c = fl_view_of(c);
-    args.p.cell.c_before = fl_view_of(c_before);
-    return fl_write(dgates, &args);
+    return FL_INVOKE_PLAIN(lstm_gates_grad, FL_GIVEN(dgates, dh, dc, gates, c, c_before));
 }
-
-/* --- one step of a GRU -------------------------------------------------------------------------------------------- */
-
 tensor_status tensor_gru_hidden(tensor *h, const tensor *x_gates, const tensor *h_gates, const tensor *h_before) {
-    struct sizes s;
-    TRY(check(
-        "gru_hidden",
-        EXPECTED({"h", h, 1}, {"x_gates", x_gates, THREE}, {"h_gates", h_gates, THREE}, {"h_before", h_before, 1}), 1,
-        &s));
-    struct fl_args args = args_of(FL_OP_GRU_HIDDEN, &s);
-    args.in[0] = fl_view_of(x_gates);
-    args.in[1] = fl_view_of(h_gates);
-    args.in[2] = fl_view_of(h_before);
-    return fl_write(h, &args);
+    return FL_INVOKE_PLAIN(gru_hidden, FL_GIVEN(h, x_gates, h_gates, h_before));
 }
-
-/* d, called of: the gradient of the gates of x, or of those of h. */
-static tensor_status gru_grad(enum fl_op op, const char *name, const char *of, tensor *d, const tensor *dh,
-                              const tensor *x_gates, const tensor *h_gates, const tensor *h_before) {
-    struct sizes s;
-    TRY(check(name,
-              EXPECTED({of, d, THREE}, {"dh", dh, 1}, {"x_gates", x_gates, THREE}, {"h_gates", h_gates, THREE},
-                       {"h_before", h_before, 1}),
-              1, &s));
-    struct fl_args args = args_of(op, &s);
-    args.in[0] = fl_view_of(dh);
-    args.in[1] = fl_view_of(x_gates);
-    args.in[2] = fl_view_of(h_gates);
-    args.p.cell.h_before = fl_view_of(h_before);
-    return fl_write(d, &args);
-}
-
 tensor_status tensor_gru_input_grad(tensor *dx_gates, const tensor *dh, const tensor *x_gates, const tensor *h_gates,
                                     const tensor *h_before) {
-    return gru_grad(FL_OP_GRU_INPUT_GRAD, "gru_input_grad", "dx_gates", dx_gates, dh, x_gates, h_gates, h_before);
+    return FL_INVOKE_PLAIN(gru_input_grad, FL_GIVEN(dx_gates, dh, x_gates, h_gates, h_before));
 }
-
 tensor_status tensor_gru_gates_grad(tensor *dh_gates, const tensor *dh, const tensor *x_gates, const tensor *h_gates,
                                     const tensor *h_before) {
-    return gru_grad(FL_OP_GRU_GATES_GRAD, "gru_gates_grad", "dh_gates", dh_gates, dh, x_gates, h_gates, h_before);
+    return FL_INVOKE_PLAIN(gru_gates_grad, FL_GIVEN(dh_gates, dh, x_gates, h_gates, h_before));
 }
-
 tensor_status tensor_gru_state_grad(tensor *ds, const tensor *dh, const tensor *x_gates, const tensor *h_gates,
                                     const tensor *dy) {
-    static const char name[] = "gru_state_grad";
-    struct sizes s;
-    TRY(check(name, EXPECTED({"ds", ds, 1}, {"dh", dh, 1}, {"x_gates", x_gates, THREE}, {"h_gates", h_gates, THREE}), 1,
-              &s));
-    struct fl_args args = args_of(FL_OP_GRU_STATE_GRAD, &s);
-    args.in[0] = fl_view_of(dh);
-    args.in[1] = fl_view_of(x_gates);
-    args.in[2] = fl_view_of(h_gates);
-    if (dy) {
-        TRY(check(name, EXPECTED({"ds", ds, 1}, {"dy", dy, 1}), 1, &s));
-        args.p.cell.dy = fl_view_of(dy);
-    }
-    return fl_write(ds, &args);
+    return FL_INVOKE_PLAIN(gru_state_grad, FL_GIVEN(ds, dh, x_gates, h_gates, dy));
 }
 
 /* --- sequences ---------------------------------------------------------------------------------------------------- */
+
+enum { FOUR = FL_LSTM_GATES, THREE = FL_GRU_GATES };
+
+/* T steps of N sequences of h units. */
+struct sizes {
+    int64_t t, n, h;
+};
+static struct sizes sizes_of(const struct fl_invocation *call) {
+    return (struct sizes){FL_SIZE(call->sizes, 'T'), FL_SIZE(call->sizes, 'N'), FL_SIZE(call->sizes, 'h')};
+}
+
+/* Operand i of a call. */
+static const tensor *given(const struct fl_invocation *call, int i) {
+    return call->tensors[i];
+}
+static tensor *output(const struct fl_invocation *call, int i) {
+    return (tensor *)call->tensors[i];
+}
 
 /* Step t of a tensor over time, of so many gates. */
 static const tensor *step_of(struct fl_part *part, const tensor *x, const struct sizes *s, int gates, int64_t t) {
@@ -191,11 +150,6 @@ static const tensor *rows_of(struct fl_part *part, const tensor *x, const struct
                              int64_t steps) {
     const int64_t shape[2] = {steps * s->n, gates * s->h};
     return fl_part(part, x, first * s->n * shape[1], 2, shape);
-}
-
-static tensor_status check_u(const char *op, const tensor *u, const tensor *like, int gates, const struct sizes *s) {
-    TRY(check_operands(op, OPERANDS({"u", u}, {"x", like})));
-    return check_shape_is(op, (struct operand){"u", u}, 2, (int64_t[]){s->h, gates * s->h});
 }
 
 /* The gradient of u: one exact sum over all steps whose state before was not zero. Of one step alone that is the sum of
@@ -236,17 +190,23 @@ static tensor_status lstm_steps(const struct fl_sequence *q, void *context) {
     return TENSOR_OK;
 }
 
-tensor_status tensor_lstm(tensor *h, tensor *c, tensor *gates, const tensor *x, const tensor *u, const tensor *h0,
-                          const tensor *c0) {
-    struct lstm l = {.x = x, .u = u, .h0 = h0, .c0 = c0};
-    TRY(check("lstm",
-              EXPECTED({"h", h, 1, true}, {"c", c, 1, true}, {"gates", gates, FOUR, true}, {"x", x, FOUR, true},
-                       {"h0", h0, 1, false}, {"c0", c0, 1, false}),
-              3, &l.s));
-    TRY(check_u("lstm", u, x, FOUR, &l.s));
-    TRY(check_distinct("lstm", OPERANDS({"u", u}, {"h", h}, {"c", c}, {"gates", gates})));
+static tensor_status run_lstm(const struct fl_invocation *call, struct fl_args *args) {
+    (void)args;
+    tensor *h = output(call, 0), *c = output(call, 1), *gates = output(call, 2);
+    struct lstm l = {sizes_of(call), .x = given(call, 3), .u = given(call, 4), .h0 = given(call, 5),
+                     .c0 = given(call, 6)};
     struct fl_sequence q = {.tensors = 3, .written = WRITES({gates, gates->count}, {c, c->count}, {h, h->count})};
     return fl_sequence_run(&q, "lstm", lstm_steps, &l);
+}
+
+static const struct fl_operand lstm_operands[] = {{"h", "TNh"}, {"c", "TNh"}, {"gates", "TN4h"}, {"x", "TN4h"},
+                                                  {"u", "h4h"}, {"h0", "Nh"}, {"c0", "Nh"}};
+const struct fl_function fl_function_lstm = {
+    .name = "lstm", .outputs = 3, FL_OPERANDS_OF(lstm_operands), .run = run_lstm};
+
+tensor_status tensor_lstm(tensor *h, tensor *c, tensor *gates, const tensor *x, const tensor *u, const tensor *h0,
+                          const tensor *c0) {
+    return FL_INVOKE_PLAIN(lstm, FL_GIVEN(h, c, gates, x, u, h0, c0));
 }
 
 enum { LSTM_DX, LSTM_DC, LSTM_DH };
@@ -273,22 +233,27 @@ static tensor_status lstm_steps_back(const struct fl_sequence *q, void *context)
     return TENSOR_OK;
 }
 
-tensor_status tensor_lstm_grad(tensor *dx, tensor *du, tensor *dh, tensor *dc, const tensor *dy, const tensor *h,
-                               const tensor *c, const tensor *gates, const tensor *u, const tensor *zero) {
-    struct lstm l = {.u = u, .h0 = zero, .c0 = zero, .h = h, .c = c, .gates = gates, .dy = dy};
-    TRY(check("lstm_grad",
-              EXPECTED({"dx", dx, FOUR, true}, {"dh", dh, 1, false}, {"dc", dc, 1, false}, {"dy", dy, 1, true},
-                       {"h", h, 1, true}, {"c", c, 1, true}, {"gates", gates, FOUR, true}, {"zero", zero, 1, false}),
-              3, &l.s));
-    TRY(check_u("lstm_grad", u, dx, FOUR, &l.s));
-    TRY(check_u("lstm_grad", du, dx, FOUR, &l.s));
-    TRY(check_distinct("lstm_grad", OPERANDS({"du", du}, {"u", u}, {"dx", dx}, {"dh", dh}, {"dc", dc}, {"dy", dy},
-                                             {"h", h}, {"gates", gates}, {"c", c}, {"zero", zero})));
-    TRY(check_distinct("lstm_grad", OPERANDS({"u", u}, {"dx", dx}, {"dh", dh}, {"dc", dc})));
+static tensor_status run_lstm_grad(const struct fl_invocation *call, struct fl_args *args) {
+    (void)args;
+    tensor *dx = output(call, 0), *du = output(call, 1), *dh = output(call, 2), *dc = output(call, 3);
+    const tensor *zero = given(call, 9);
+    struct lstm l = {sizes_of(call),       .u = given(call, 8), .h0 = zero,          .c0 = zero,
+                     .dy = given(call, 4), .h = given(call, 5), .c = given(call, 6), .gates = given(call, 7)};
     const int64_t steps = l.s.t * l.s.n * l.s.h;
     struct fl_sequence q = {.tensors = 3, .written = WRITES({dx, dx->count}, {dc, steps}, {dh, steps - l.s.n * l.s.h})};
     TRY(fl_sequence_run(&q, "lstm_grad", lstm_steps_back, &l));
-    return weight_grad(du, h, dx, FOUR, zero, &l.s);
+    return weight_grad(du, l.h, dx, FOUR, zero, &l.s);
+}
+
+static const struct fl_operand lstm_grad_operands[] = {{"dx", "TN4h"}, {"du", "h4h"}, {"dh", "Nh"}, {"dc", "Nh"},
+                                                       {"dy", "TNh"},  {"h", "TNh"},  {"c", "TNh"}, {"gates", "TN4h"},
+                                                       {"u", "h4h"},   {"zero", "Nh"}};
+const struct fl_function fl_function_lstm_grad = {
+    .name = "lstm_grad", .outputs = 4, FL_OPERANDS_OF(lstm_grad_operands), .run = run_lstm_grad};
+
+tensor_status tensor_lstm_grad(tensor *dx, tensor *du, tensor *dh, tensor *dc, const tensor *dy, const tensor *h,
+                               const tensor *c, const tensor *gates, const tensor *u, const tensor *zero) {
+    return FL_INVOKE_PLAIN(lstm_grad, FL_GIVEN(dx, du, dh, dc, dy, h, c, gates, u, zero));
 }
 
 struct gru {
@@ -312,24 +277,22 @@ static tensor_status gru_steps(const struct fl_sequence *q, void *context) {
     return TENSOR_OK;
 }
 
-static tensor_status check_gru_bias(const char *op, const tensor *bias, const tensor *x, const struct sizes *s) {
-    TRY(check_operands(op, OPERANDS({"bias", bias}, {"x", x})));
-    return check_shape_is(op, (struct operand){"bias", bias}, 1, (int64_t[]){THREE * s->h});
+static tensor_status run_gru(const struct fl_invocation *call, struct fl_args *args) {
+    (void)args;
+    tensor *h = output(call, 0), *h_gates = output(call, 1);
+    struct gru g = {sizes_of(call), .x = given(call, 2), .u = given(call, 3), .bias = given(call, 4),
+                    .h0 = given(call, 5)};
+    struct fl_sequence q = {.tensors = 2, .written = WRITES({h_gates, h_gates->count}, {h, h->count})};
+    return fl_sequence_run(&q, "gru", gru_steps, &g);
 }
+
+static const struct fl_operand gru_operands[] = {{"h", "TNh"}, {"h_gates", "TN3h"}, {"x", "TN3h"},
+                                                 {"u", "h3h"}, {"bias", "3h"},      {"h0", "Nh"}};
+const struct fl_function fl_function_gru = {.name = "gru", .outputs = 2, FL_OPERANDS_OF(gru_operands), .run = run_gru};
 
 tensor_status tensor_gru(tensor *h, tensor *h_gates, const tensor *x, const tensor *u, const tensor *bias,
                          const tensor *h0) {
-    struct gru g = {.x = x, .u = u, .bias = bias, .h0 = h0};
-    TRY(check(
-        "gru",
-        EXPECTED({"h", h, 1, true}, {"h_gates", h_gates, THREE, true}, {"x", x, THREE, true}, {"h0", h0, 1, false}), 2,
-        &g.s));
-    TRY(check_u("gru", u, x, THREE, &g.s));
-    TRY(check_gru_bias("gru", bias, x, &g.s));
-    TRY(check_distinct("gru", OPERANDS({"u", u}, {"h", h}, {"h_gates", h_gates})));
-    TRY(check_distinct("gru", OPERANDS({"bias", bias}, {"h", h}, {"h_gates", h_gates})));
-    struct fl_sequence q = {.tensors = 2, .written = WRITES({h_gates, h_gates->count}, {h, h->count})};
-    return fl_sequence_run(&q, "gru", gru_steps, &g);
+    return FL_INVOKE_PLAIN(gru, FL_GIVEN(h, h_gates, x, u, bias, h0));
 }
 
 enum { GRU_DX, GRU_DGATES, GRU_DS, GRU_DH };
@@ -355,31 +318,30 @@ static tensor_status gru_steps_back(const struct fl_sequence *q, void *context) 
     return TENSOR_OK;
 }
 
-tensor_status tensor_gru_grad(tensor *dx, tensor *dh_gates, tensor *du, tensor *dbias, tensor *dh, tensor *ds,
-                              const tensor *dy, const tensor *h, const tensor *h_gates, const tensor *x,
-                              const tensor *u, const tensor *zero) {
-    struct gru g = {.x = x, .u = u, .h0 = zero, .h = h, .h_gates = h_gates, .dy = dy};
-    static const char name[] = "gru_grad";
-    TRY(check(name,
-              EXPECTED({"dx", dx, THREE, true}, {"dh_gates", dh_gates, THREE, true}, {"dh", dh, 1, false},
-                       {"ds", ds, 1, false}, {"dy", dy, 1, true}, {"h", h, 1, true}, {"h_gates", h_gates, THREE, true},
-                       {"x", x, THREE, true}, {"zero", zero, 1, false}),
-              4, &g.s));
-    TRY(check_u(name, u, dx, THREE, &g.s));
-    TRY(check_u(name, du, dx, THREE, &g.s));
-    TRY(check_gru_bias(name, dbias, dx, &g.s));
-    TRY(check_distinct(name,
-                       OPERANDS({"du", du}, {"dbias", dbias}, {"u", u}, {"dx", dx}, {"dh_gates", dh_gates}, {"dh", dh},
-                                {"ds", ds}, {"dy", dy}, {"h", h}, {"h_gates", h_gates}, {"x", x}, {"zero", zero})));
-    TRY(check_distinct(name,
-                       OPERANDS({"dbias", dbias}, {"u", u}, {"dx", dx}, {"dh_gates", dh_gates}, {"dh", dh}, {"ds", ds},
-                                {"dy", dy}, {"h", h}, {"h_gates", h_gates}, {"x", x}, {"zero", zero})));
-    TRY(check_distinct(name, OPERANDS({"u", u}, {"dx", dx}, {"dh_gates", dh_gates}, {"dh", dh}, {"ds", ds})));
+static tensor_status run_gru_grad(const struct fl_invocation *call, struct fl_args *args) {
+    (void)args;
+    tensor *dx = output(call, 0), *dh_gates = output(call, 1), *du = output(call, 2), *dbias = output(call, 3),
+           *dh = output(call, 4), *ds = output(call, 5);
+    const tensor *zero = given(call, 11);
+    struct gru g = {sizes_of(call),      .dy = given(call, 6), .h = given(call, 7), .h_gates = given(call, 8),
+                    .x = given(call, 9), .u = given(call, 10), .h0 = zero};
     const int64_t between = (g.s.t - 1) * g.s.n * g.s.h;
     struct fl_sequence q = {
         .tensors = 4, .written = WRITES({dx, dx->count}, {dh_gates, dh_gates->count}, {ds, between}, {dh, between})};
-    TRY(fl_sequence_run(&q, name, gru_steps_back, &g));
-    TRY(weight_grad(du, h, dh_gates, THREE, zero, &g.s));
+    TRY(fl_sequence_run(&q, "gru_grad", gru_steps_back, &g));
+    TRY(weight_grad(du, g.h, dh_gates, THREE, zero, &g.s));
     struct fl_part all;
     return tensor_sum_rows(dbias, rows_of(&all, dh_gates, &g.s, THREE, 0, g.s.t));
+}
+
+static const struct fl_operand gru_grad_operands[] = {
+    {"dx", "TN3h"}, {"dh_gates", "TN3h"}, {"du", "h3h"},       {"dbias", "3h"}, {"dh", "Nh"}, {"ds", "Nh"},
+    {"dy", "TNh"},  {"h", "TNh"},         {"h_gates", "TN3h"}, {"x", "TN3h"},   {"u", "h3h"}, {"zero", "Nh"}};
+const struct fl_function fl_function_gru_grad = {
+    .name = "gru_grad", .outputs = 6, FL_OPERANDS_OF(gru_grad_operands), .run = run_gru_grad};
+
+tensor_status tensor_gru_grad(tensor *dx, tensor *dh_gates, tensor *du, tensor *dbias, tensor *dh, tensor *ds,
+                              const tensor *dy, const tensor *h, const tensor *h_gates, const tensor *x,
+                              const tensor *u, const tensor *zero) {
+    return FL_INVOKE_PLAIN(gru_grad, FL_GIVEN(dx, dh_gates, du, dbias, dh, ds, dy, h, h_gates, x, u, zero));
 }

@@ -563,13 +563,14 @@ static void refusals(void) {
     REFUSED(tensor_lstm_cell(c, gates, NULL), TENSOR_E_ARGUMENT, "c_before is NULL");
     REFUSED(tensor_lstm_cell(c, d, d), TENSOR_E_SHAPE, "lstm_cell: gates is 3x7, expected 3x28");
     REFUSED(tensor_lstm_cell(c, gates, c), TENSOR_E_ARGUMENT, "the same tensor");
-    REFUSED(tensor_lstm_hidden(n.h, gates, c), TENSOR_E_SHAPE, "h is 5x3x7, expected [batch, units]");
+    REFUSED(tensor_lstm_hidden(n.h, gates, c), TENSOR_E_SHAPE, "h is 5x3x7, expected [N,h]");
     REFUSED(tensor_lstm_cell_grad(c, d, gates, n.zero, NULL, gates), TENSOR_E_ARGUMENT, "dc_after is NULL");
     REFUSED(tensor_lstm_gates_grad(gates, c, d, gates, c, d), TENSOR_E_ARGUMENT, "the same tensor");
     REFUSED(tensor_gru_hidden(c, gates, gates, d), TENSOR_E_SHAPE, "x_gates is 3x28, expected 3x21");
     REFUSED(tensor_lstm(n.h, n.h, n.g, n.x, n.u, n.zero, n.zero), TENSOR_E_ARGUMENT, "the same tensor");
-    REFUSED(tensor_lstm(n.h, n.c, n.g, n.x, n.g, n.zero, n.zero), TENSOR_E_SHAPE, "u is 5x3x28, expected 7x28");
-    REFUSED(tensor_gru(n.h, n.g, n.x, n.u, n.bias, n.zero), TENSOR_E_SHAPE, "h_gates is 5x3x28, expected 5x3x21");
+    REFUSED(tensor_lstm(n.h, n.c, n.g, n.x, n.g, n.zero, n.zero), TENSOR_E_ARGUMENT, "gates and u are the same tensor");
+    REFUSED(tensor_lstm(n.h, n.c, n.g, n.x, gates, n.zero, n.zero), TENSOR_E_SHAPE, "u is 3x28, expected 7x28");
+    REFUSED(tensor_gru(n.h, n.g, n.x, n.u, n.bias, n.zero), TENSOR_E_SHAPE, "x is 5x3x28, expected 5x3x21");
     REFUSED(tensor_lstm_grad(n.dx, n.du, n.dh, n.dh, n.dy, n.h, n.c, n.g, n.u, n.zero), TENSOR_E_ARGUMENT,
             "the same tensor");
     if (format == FMT_FLEX16_5) {
