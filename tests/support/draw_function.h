@@ -16,19 +16,19 @@
 
 static uint64_t draws; /* state of the generator */
 
-static uint64_t draw(void) {
+static inline uint64_t draw(void) {
     return check_random(&draws);
 }
-static int below(int n) {
+static inline int below(int n) {
     return (int)(draw() % (uint64_t)n);
 }
-static int between(int low, int high) {
+static inline int between(int low, int high) {
     return low + below(high - low + 1);
 }
-static bool chance(int percent) {
+static inline bool chance(int percent) {
     return below(100) < percent;
 }
-static double unit(void) { /* in [-1, 1) */
+static inline double unit(void) { /* in [-1, 1) */
     return (double)((int64_t)draw() >> 10) * 0x1p-53;
 }
 
@@ -71,18 +71,18 @@ struct drawn {
 };
 
 /* What an operand is of: targets of losses may be numbers. */
-static void draw_format(struct drawn_operand *o, enum fl_class class) {
+static inline void draw_format(struct drawn_operand *o, enum fl_class class) {
     o->numbers = class >= FL_CLASS_F64 || (class == FL_CLASS_TARGETS && chance(60));
     o->format = class == FL_CLASS_I32                                                ? FMT_I32
                 : class == FL_CLASS_U8                                               ? FMT_U8
                 : class == FL_CLASS_F32 || (class == FL_CLASS_TARGETS && chance(50)) ? FMT_F32
                                                                                      : FMT_F64;
 }
-static bool goes_wrong(const struct drawn *c) {
+static inline bool goes_wrong(const struct drawn *c) {
     return below(1000) < c->wrong;
 }
 
-static int64_t count_of(int ndim, const int64_t *shape) {
+static inline int64_t count_of(int ndim, const int64_t *shape) {
     int64_t n = 1;
     for (int i = 0; i < ndim; i++)
         n *= shape[i];
@@ -92,7 +92,7 @@ static int64_t count_of(int ndim, const int64_t *shape) {
 /* --- sizes -------------------------------------------------------------------------------------------------------- */
 
 /* The size of every letter of the signature that is not derived. Their product. */
-static int64_t draw_sizes(struct drawn *c, const struct draw_limits *limits) {
+static inline int64_t draw_sizes(struct drawn *c, const struct draw_limits *limits) {
     const struct fl_function *f = c->function;
     int64_t work = 1;
     bool seen[FL_SIZES] = {false};
@@ -114,7 +114,7 @@ static int64_t draw_sizes(struct drawn *c, const struct draw_limits *limits) {
 }
 
 /* The shape that a text stands for; false where it has more dimensions than a tensor, or none. */
-static bool shape_by_text(const struct drawn *c, const char *text, struct drawn_operand *o) {
+static inline bool shape_by_text(const struct drawn *c, const char *text, struct drawn_operand *o) {
     for (o->ndim = 0; *text && o->ndim < TENSOR_MAX_DIMS; text++) {
         const bool factor = *text < 'A';
         const int64_t times = factor ? *text - '0' : 1;
@@ -137,19 +137,19 @@ static bool shape_by_text(const struct drawn *c, const char *text, struct drawn_
 
 /* --- scalars ------------------------------------------------------------------------------------------------------ */
 
-static bool has_limits(const struct fl_scalar_rule *s) {
+static inline bool has_limits(const struct fl_scalar_rule *s) {
     return s->least != 0 || s->most != 0 || s->above || s->under;
 }
 
 /* Whether a scalar is one that the function goes on with. */
-static bool is_allowed(const struct fl_scalar_rule *s, const union fl_value *v) {
+static inline bool is_allowed(const struct fl_scalar_rule *s, const union fl_value *v) {
     const double x = s->type <= FL_REAL64 ? v->real : (double)v->integer;
     return s->type > FL_INT64 || !has_limits(s) ||
            (isfinite(x) && (s->above ? x > s->least : x >= s->least) &&
             (s->most == 0 || (s->under ? x < s->most : x <= s->most)));
 }
 
-static double draw_free_real(void) {
+static inline double draw_free_real(void) {
     switch (below(8)) {
     case 0:
         return between(-2, 2);
@@ -164,7 +164,7 @@ static double draw_free_real(void) {
     }
 }
 
-static double draw_real(const struct drawn *c, const struct fl_scalar_rule *s) {
+static inline double draw_real(const struct drawn *c, const struct fl_scalar_rule *s) {
     const bool limited = has_limits(s);
     const double least = s->least, most = s->most != 0 && s->most < 1e30 ? s->most : INFINITY;
     if (goes_wrong(c)) {
@@ -180,7 +180,8 @@ static double draw_real(const struct drawn *c, const struct fl_scalar_rule *s) {
     return least + (chance(50) ? 1e-5 : chance(50) ? ldexp(1, between(-60, 4)) : 0.001 + fabs(unit()));
 }
 
-static int64_t draw_integer(const struct drawn *c, const struct fl_scalar_rule *s, const struct draw_limits *limits) {
+static inline int64_t draw_integer(const struct drawn *c, const struct fl_scalar_rule *s,
+                                   const struct draw_limits *limits) {
     const bool limited = has_limits(s);
     const int64_t least = limited      ? (int64_t)s->least
                           : chance(80) ? 0
@@ -193,7 +194,7 @@ static int64_t draw_integer(const struct drawn *c, const struct fl_scalar_rule *
 }
 
 /* Each of 0 to n - 1 once. */
-static void draw_order(int n, int *order) {
+static inline void draw_order(int n, int *order) {
     for (int i = 0; i < n; i++) {
         const int at = below(i + 1);
         order[i] = order[at];
@@ -202,8 +203,8 @@ static void draw_order(int n, int *order) {
 }
 
 /* A dimension of an operand, a set of them, an order of them, or the size of one. */
-static int64_t draw_dimensions(struct drawn *c, const struct fl_scalar_rule *s, const struct drawn_operand *o,
-                               const union fl_value *before, const struct draw_limits *limits) {
+static inline int64_t draw_dimensions(struct drawn *c, const struct fl_scalar_rule *s, const struct drawn_operand *o,
+                                      const union fl_value *before, const struct draw_limits *limits) {
     const int ndim = o->ndim;
     int order[TENSOR_MAX_DIMS];
     int64_t packed = 0;
@@ -231,14 +232,14 @@ static int64_t draw_dimensions(struct drawn *c, const struct fl_scalar_rule *s, 
 }
 
 /* The dimensions of an operand whose shape follows from others are those of the first that is not so. */
-static const struct drawn_operand *known_operand(const struct drawn *c, int i) {
+static inline const struct drawn_operand *known_operand(const struct drawn *c, int i) {
     int first = c->function->outputs < c->function->operand_count ? c->function->outputs : 0;
     while (c->function->operands[first].shape[0] == '=' && first > 0)
         first--;
     return &c->operand[c->function->operands[i].shape[0] == '=' ? first : i];
 }
 
-static void draw_scalars(struct drawn *c, const struct draw_limits *limits) {
+static inline void draw_scalars(struct drawn *c, const struct draw_limits *limits) {
     const struct fl_function *f = c->function;
     for (int i = 0; i < f->scalar_count; i++) {
         const struct fl_scalar_rule *s = &f->scalars[i];
@@ -264,7 +265,7 @@ static void draw_scalars(struct drawn *c, const struct draw_limits *limits) {
 /* --- operands ----------------------------------------------------------------------------------------------------- */
 
 /* The shapes that the function computes from the others; false: there are none. */
-static bool compute_shapes(struct drawn *c) {
+static inline bool compute_shapes(struct drawn *c) {
     const struct fl_function *f = c->function;
     tensor shapes[FL_OPERANDS] = {{0}};
     const tensor *given[FL_OPERANDS] = {NULL};
@@ -293,7 +294,7 @@ static bool compute_shapes(struct drawn *c) {
 }
 
 /* Where the signature allows it, dimensions of one element, and first ones that are not there. */
-static void draw_repeats(struct drawn_operand *o) {
+static inline void draw_repeats(struct drawn_operand *o) {
     for (int d = 0; d < o->ndim; d++)
         if (chance(35))
             o->shape[d] = 1;
@@ -303,7 +304,7 @@ static void draw_repeats(struct drawn_operand *o) {
 }
 
 /* Elements in another order, one of the dimensions now and then repeated. */
-static void draw_strides(struct drawn_operand *o) {
+static inline void draw_strides(struct drawn_operand *o) {
     int order[TENSOR_MAX_DIMS];
     int64_t at = 1;
     draw_order(o->ndim, order);
@@ -317,12 +318,12 @@ static void draw_strides(struct drawn_operand *o) {
     o->held = at;
 }
 
-static bool same_shape(const struct drawn_operand *a, const struct drawn_operand *b) {
+static inline bool same_shape(const struct drawn_operand *a, const struct drawn_operand *b) {
     return a->ndim == b->ndim && !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof a->shape[0]);
 }
 
 /* Which inputs are an output, which are views, which are missing. */
-static void draw_kinds(struct drawn *c) {
+static inline void draw_kinds(struct drawn *c) {
     const struct fl_function *f = c->function;
     for (int i = 0; i < f->operand_count; i++) {
         const struct fl_operand *rule = &f->operands[i];
@@ -347,7 +348,7 @@ static void draw_kinds(struct drawn *c) {
     }
 }
 
-static bool fits_limits(const struct drawn *c, const struct draw_limits *limits) {
+static inline bool fits_limits(const struct drawn *c, const struct draw_limits *limits) {
     for (int i = 0; i < c->function->operand_count; i++) {
         const struct drawn_operand *o = &c->operand[i];
         const int64_t most = o->numbers ? limits->numbers : limits->elements;
@@ -358,7 +359,7 @@ static bool fits_limits(const struct drawn *c, const struct draw_limits *limits)
 }
 
 /* Sizes that the function cannot derive others from, or that need too much work, are drawn again: `attempts` times. */
-static bool draw_call_once(struct drawn *c, const struct draw_limits *limits) {
+static inline bool draw_call_once(struct drawn *c, const struct draw_limits *limits) {
     const struct fl_function *f = c->function;
     if (draw_sizes(c, limits) > limits->work)
         return false;
@@ -409,7 +410,7 @@ static inline bool draw_call(struct drawn *c, const struct fl_function *f, const
 /* --- numbers beside the formats ----------------------------------------------------------------------------------- */
 
 /* The state that an optimiser begins with: no numbers of any kind. */
-static void draw_optimiser(double *values) {
+static inline void draw_optimiser(double *values) {
     const tensor_optimiser how = {.kind = (tensor_optimiser_kind)between(0, TENSOR_OPTIMISER_LAMB),
                                   .beta1 = chance(80) ? 0.9f : 0,
                                   .beta2 = 0.999f,
@@ -424,7 +425,7 @@ static void draw_optimiser(double *values) {
 }
 
 /* Where the indices of an operand end. */
-static int64_t index_limit(const struct drawn *c, char below) {
+static inline int64_t index_limit(const struct drawn *c, char below) {
     return below < 'A' ? below - '0' : FL_SIZE(&c->sizes, below);
 }
 
