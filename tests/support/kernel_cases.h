@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "core/table/format.h"
+#include "draw_function.h"
 #include "exponents.h"
 #include "core/base/memory.h"
 #include "core/ops/windows/pool_rules.h"
@@ -132,6 +133,7 @@ struct shape {
     bool relu;
     bool in_place; /* allowed with in[0], or with the residual if there is one */
     bool wide;
+    struct drawn drawn; /* of an operation without sizes in this file; no function: it has */
     bool asymmetric; /* windows whose directions or sides differ: their hashes have lines of their own in golden.txt */
 };
 
@@ -389,6 +391,76 @@ static bool cell(enum fl_op op, int i, struct shape *s) {
     s->residual = last ? 0 : m * n * gates[which].residual;
     s->in_place = op == FL_OP_LSTM_CELL_GRAD && !last;
     return true;
+}
+
+/* The function of an operation: that of its name; of one that functions of other names use, the most alike. */
+static const struct fl_function *function_of(enum fl_op op) {
+    const char *name = fl_op_name(op);
+    const struct fl_function *best = fl_function_named(name);
+    size_t longest = 0;
+    for (int i = 0; !fl_function_named(name) && fl_function_at(i); i++) {
+        const char *other = fl_function_at(i)->name;
+        size_t n = 0;
+        while (name[n] && name[n] == other[n])
+            n++;
+        if (n > longest) {
+            longest = n;
+            best = fl_function_at(i);
+        }
+    }
+    return best;
+}
+
+/* The i-th case of an operation without sizes in this file: drawn from the signature of its function. False where it
+ * has operands other than out and in[], whose cases are in number_cases.h. */
+static bool drawn_case(enum fl_op op, int i, struct shape *s) {
+    static const int64_t letters[] = {1, 2, 3, 4, 6, 8, 16, 17, 33, 64};
+    static const struct draw_dims many[] = {{1, {1}}, {1, {5}}, {2, {3, 7}}, {1, {64}}, {1, {515}}, {2, {40, 33}}};
+    const struct draw_limits limits = {letters, 10, many, 6, 60000, 40000, 40000, 0};
+    const struct fl_operation *o = fl_operation_of(op);
+    const struct fl_function *f = function_of(op);
+    if (!o || !f || i >= 8)
+        return false;
+    const struct fl_operand *operands = o->operands ? o->operands : f->operands;
+    const int count = o->operands ? o->operand_count : f->operand_count;
+    draws = (uint64_t)op * 131 + (uint64_t)i;
+    if (!draw_call(&s->drawn, f, &limits))
+        return false;
+    for (int k = 0; k < count; k++) {
+        struct drawn_operand shape = {.given = !(operands[k].flags & FL_OPTIONAL) || i % 2};
+        if (operands[k].class >= FL_CLASS_F64 || !shape_by_text(&s->drawn, operands[k].shape, &shape))
+            return false;
+        const int64_t n = shape.given ? count_of(shape.ndim, shape.shape) : 0;
+        if (!operands[k].at && k == 0)
+            s->out = n;
+        else if (operands[k].at == FL_AT(in[0]) || operands[k].at == FL_AT(in[1]) || operands[k].at == FL_AT(in[2]))
+            s->in[(operands[k].at - FL_AT(in[0])) / sizeof(struct fl_view)] = n;
+        else
+            return false;
+        s->in_place = s->in_place || (operands[k].flags & FL_IN_PLACE && operands[k].at == FL_AT(in[0]) && n == s->out);
+    }
+    return s->in[0] > 0;
+}
+
+/* The parameters that follow from what was drawn. */
+static inline void place_drawn(const struct drawn *d, struct fl_args *args) {
+    const struct fl_function *f = d->function;
+    for (int i = 0; i < f->scalar_count; i++) {
+        char *to = (char *)args + f->scalars[i].at;
+        const enum fl_scalar_type type = f->scalars[i].type;
+        if (!f->scalars[i].at)
+            continue;
+        if (type == FL_REAL32)
+            *(float *)(void *)to = (float)d->scalar[i].real;
+        else if (type == FL_INT32)
+            *(int32_t *)(void *)to = (int32_t)d->scalar[i].integer;
+        else if (type == FL_BOOL)
+            *(bool *)to = d->scalar[i].integer;
+        else
+            memcpy(to, &d->scalar[i], 8);
+    }
+    if (f->prepare)
+        f->prepare(args, &d->sizes, d->scalar);
 }
 
 /* The i-th shape for an operation; false past the last. */
@@ -713,7 +785,7 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
         s->wide = (i + i / 6) % 2;
         return true;
     default:
-        return false;
+        return drawn_case(op, i, s);
     }
 }
 
@@ -919,6 +991,10 @@ static void set_parameters(struct call *call, int index, float drawn) {
     const struct sizes *g = &call->shape.geo;
     union fl_parameters *p = &call->args.p;
     const float decay = 1e-4f;
+    if (call->shape.drawn.function) {
+        place_drawn(&call->shape.drawn, &call->args);
+        return;
+    }
     switch ((int)call->op) {
     case FL_OP_BIAS:
     case FL_OP_BIAS_RELU:

@@ -9,16 +9,13 @@
 #define FL_RANDOM_CALLS_H
 
 #include "same_state.h"
-#include "check.h"
-#include "flexlab/tensor_blocks.h"
-#include "square.h"
-#include "core/tensor/tensor_object.h"
+#include "draw_function.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
-enum { MAX_WORLDS = 5, SLOTS = 14, OPERANDS = 8, EPISODE = 32, RESULTS = 4096, LINE = 1600 };
+enum { MAX_WORLDS = 5, SLOTS = 14, EPISODE = 32, RESULTS = 4096, LINE = 2400 };
 
 /* --- worlds ------------------------------------------------------------------------------------------------------- */
 
@@ -40,24 +37,6 @@ static void find_worlds(void) {
 }
 
 /* --- numbers drawn ------------------------------------------------------------------------------------------------ */
-
-static uint64_t draws; /* state of the call's generator */
-
-static uint64_t draw(void) {
-    return check_random(&draws);
-}
-static int below(int n) {
-    return (int)(draw() % (uint64_t)n);
-}
-static int between(int low, int high) {
-    return low + below(high - low + 1);
-}
-static bool chance(int percent) {
-    return below(100) < percent;
-}
-static double unit(void) { /* in [-1, 1) */
-    return (double)((int64_t)draw() >> 10) * 0x1p-53;
-}
 
 static void start_draws(uint64_t seed, uint64_t what) {
     draws = seed;
@@ -234,6 +213,8 @@ static void make_slot(struct slot *s, const struct fl_format *f, int ndim, const
 
 /* --- a call ------------------------------------------------------------------------------------------------------- */
 
+enum { LEFT_OUT = -1, NUMBERS = -2 }; /* instead of a slot */
+
 struct action;
 struct call {
     const struct action *action;
@@ -243,18 +224,13 @@ struct call {
         int slot, ndim;
         uint64_t writes; /* of its tensor before the call */
         int64_t shape[TENSOR_MAX_DIMS];
-        tensor *view; /* in the world where the call runs */
-    } operand[OPERANDS];
-    tensor *t[OPERANDS]; /* the operands in that world; NULL: left out */
-    float alpha, beta;
-    int number; /* an exponent, a stride, a choice */
-    bool relu;
-    struct square how;
-    tensor_window around; /* a window of any shape */
-    double epsilon;
+        tensor *own; /* in the world where the call runs: a view, or numbers */
+    } operand[FL_OPERANDS];
+    tensor *t[FL_OPERANDS]; /* the operands in that world; NULL: left out */
+    struct drawn drawn;     /* of a function */
+    int number;             /* an exponent, a choice */
     int numbers_count;
-    double numbers[2 * RESULTS]; /* mean and variance, or values to load */
-    int32_t labels[RESULTS];
+    double numbers[FL_OPERANDS][RESULTS]; /* of operands that are numbers; values to load */
 };
 
 struct outcome { /* in one world */
@@ -262,12 +238,13 @@ struct outcome { /* in one world */
     char message[512];
     int threads;
     int count;
-    double values[2 * RESULTS];
+    double values[FL_OPERANDS * RESULTS];
 };
 
 struct action {
     const char *name;
     int weight;
+    const struct fl_function *function; /* NULL: none, `run` says what is called */
     /* Draws the call; false where it would be too large, or impossible in this episode. */
     bool (*plan)(struct call *c);
     tensor_status (*run)(const struct call *c, tensor *const *t, struct outcome *o);
@@ -279,13 +256,6 @@ static bool in_use(const struct call *c, int slot) {
         if (c->operand[i].slot == slot)
             return true;
     return false;
-}
-
-static int64_t count_of(int ndim, const int64_t *shape) {
-    int64_t n = 1;
-    for (int i = 0; i < ndim; i++)
-        n *= shape[i];
-    return n;
 }
 
 /* A slot of that many elements of the format: one of the pool, or a new one. */
@@ -326,28 +296,62 @@ static void want(struct call *c, int ndim, const int64_t *shape) {
 }
 #define WANT(c, ...) want(c, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
 
-/* An operand that is left out. */
-static void want_none(struct call *c) {
-    c->operand[c->operands++].slot = -1;
+/* An operand that is no tensor of the pool. */
+static void want_other(struct call *c, int slot) {
+    c->operand[c->operands++].slot = slot;
+}
+
+/* A function's view of a tensor in the pool, or its numbers. */
+static tensor *open_drawn(const struct call *c, int i, tensor *t) {
+    const struct drawn_operand *o = &c->drawn.operand[i];
+    if (t)
+        return tensor_new_strided(t, o->ndim, o->shape, o->stride, 0);
+    t = tensor_new(o->format, o->ndim, o->shape);
+    CHECK(t && !load_numbers(t, c->numbers[i], o->held), "%s", tensor_error());
+    return t;
 }
 
 static void open_operands(struct call *c, int world) {
     for (int i = 0; i < c->operands; i++) {
-        c->operand[i].view = NULL;
-        c->t[i] = NULL;
-        if (c->operand[i].slot < 0)
+        const int slot = c->operand[i].slot;
+        c->operand[i].own = c->t[i] = NULL;
+        if (slot == LEFT_OUT)
             continue;
-        tensor *t = pool[c->operand[i].slot].t[world];
+        tensor *t = slot == NUMBERS ? NULL : pool[slot].t[world];
         const int64_t *shape = c->operand[i].shape;
-        if (t->ndim != c->operand[i].ndim || memcmp(t->shape, shape, (size_t)t->ndim * sizeof shape[0]))
-            t = c->operand[i].view = tensor_new_view(t, c->operand[i].ndim, shape);
+        if (!t || (c->action->function && c->drawn.operand[i].strided))
+            t = c->operand[i].own = open_drawn(c, i, t);
+        else if (t->ndim != c->operand[i].ndim || memcmp(t->shape, shape, (size_t)t->ndim * sizeof shape[0]))
+            t = c->operand[i].own = tensor_new_view(t, c->operand[i].ndim, shape);
         c->t[i] = t;
     }
 }
 
-static void close_operands(struct call *c) {
-    for (int i = 0; i < c->operands; i++)
-        tensor_free(c->operand[i].view);
+static void keep(struct outcome *o, const double *values, int64_t n) {
+    memcpy(o->values + o->count, values, (size_t)n * sizeof *values);
+    o->count += (int)n;
+}
+
+/* Numbers are results, whether the call writes them or not. */
+static void keep_numbers(struct outcome *o, const tensor *t) {
+    static int32_t whole[RESULTS];
+    static double values[RESULTS];
+    const int64_t n = tensor_count(t);
+    const tensor_format format = tensor_format_of(t);
+    if (format == FMT_U8)
+        return;
+    CHECK(format == FMT_I32 ? !tensor_store_i32(t, whole, n) : !tensor_store_f64(t, values, n), "%s", tensor_error());
+    for (int64_t i = 0; i < n && format == FMT_I32; i++)
+        values[i] = whole[i];
+    keep(o, values, n);
+}
+
+static void close_operands(struct call *c, struct outcome *o) {
+    for (int i = 0; i < c->operands; i++) {
+        if (c->operand[i].slot == NUMBERS)
+            keep_numbers(o, c->t[i]);
+        tensor_free(c->operand[i].own);
+    }
 }
 
 /* --- text --------------------------------------------------------------------------------------------------------- */
@@ -360,31 +364,38 @@ __attribute__((format(printf, 2, 3))) static void append(char *line, const char 
     va_end(list);
 }
 
+static void describe_scalars(const struct call *c, char *line) {
+    const struct fl_function *f = c->action->function;
+    for (int i = 0; i < f->scalar_count; i++)
+        if (f->scalars[i].type <= FL_REAL64)
+            append(line, ", %s %a", f->scalars[i].name, c->drawn.scalar[i].real);
+        else
+            append(line, ", %s 0x%" PRIx64, f->scalars[i].name, c->drawn.scalar[i].key);
+}
+
 /* The call before it runs. */
 static void describe(const struct call *c, char *line) {
     char text[TENSOR_TEXT];
-    append(line,
-           "%s alpha %a beta %a number %d relu %d epsilon %g, window %d stride %d padding %d dilation %d groups %d",
-           c->action->name, (double)c->alpha, (double)c->beta, c->number, c->relu, c->epsilon, c->how.window,
-           c->how.stride, c->how.padding, c->how.dilation, c->how.groups);
-    const tensor_window *around = &c->around;
-    append(line, ", around %d %d stride %d %d padding %d %d %d %d dilation %d %d groups %d more %d %d",
-           around->window[0], around->window[1], around->stride[0], around->stride[1], around->padding[0],
-           around->padding[1], around->padding[2], around->padding[3], around->dilation[0], around->dilation[1],
-           around->groups, around->output_padding[0], around->output_padding[1]);
+    append(line, "%s number %d", c->action->name, c->number);
+    if (c->action->function)
+        describe_scalars(c, line);
     for (int i = 0; i < c->operands; i++) {
-        if (c->operand[i].slot < 0) {
-            append(line, "\n        -");
-            continue;
-        }
-        const tensor *t = pool[c->operand[i].slot].t[0];
-        const struct autoflex *a = &t->storage->slot->autoflex;
+        const int slot = c->operand[i].slot;
+        const char *name = c->action->function ? c->action->function->operands[i].name : "";
         tensor shape = {.ndim = c->operand[i].ndim};
         memcpy(shape.shape, c->operand[i].shape, sizeof shape.shape);
-        append(line, "\n        t%d %s %s e %d, %s%s, rounding %d, %d in history%s%s", c->operand[i].slot,
-               t->format->name, fl_shape_text(&shape, text), a->e, a->predictor ? autoflex_name(a->predictor) : "",
+        append(line, "\n        %s: ", name);
+        if (slot < 0) {
+            append(line, slot == NUMBERS ? "numbers %s" : "-", fl_shape_text(&shape, text));
+            continue;
+        }
+        const tensor *t = pool[slot].t[0];
+        const struct autoflex *a = &t->storage->slot->autoflex;
+        append(line, "t%d %s %s e %d, %s%s, rounding %d, %d in history%s%s%s", slot, t->format->name,
+               fl_shape_text(&shape, text), a->e, a->predictor ? autoflex_name(a->predictor) : "",
                a->initialised ? "" : " uninitialised", (int)t->storage->rounding, a->count,
-               t->storage->wide ? ", wide" : "", t->storage->by_hand ? ", by hand" : "");
+               t->storage->wide ? ", wide" : "", t->storage->by_hand ? ", by hand" : "",
+               c->drawn.operand[i].strided ? ", strides" : "");
     }
 }
 
@@ -525,7 +536,7 @@ static bool run_call(struct call *c, char *line) {
         if (w == 0)
             count_call(c, o->status);
         snprintf(o->message, sizeof o->message, "%s", o->status ? tensor_error() : "");
-        close_operands(c);
+        close_operands(c, o);
     }
     const bool settle = chance(40); /* looking at a wide part settles what was written by hand */
     bool good = true;

@@ -1,16 +1,17 @@
 /* docs/support.md: which operation runs in which format on which backend, what it promises, what its gradient is; then
- * networks. The rows of kernels are asked, and a device that runs the kernels of a GPU; nothing is typed but what no
- * table can say (support_promises.h), and an operation that is missing there is a failure. The test fails where the
- * page says something else. test_support [--write]     writes the page */
+ * networks. The rows of kernels are asked, a device that runs the kernels of a GPU, and the objects of the
+ * operations (core/ops/operation.h); nothing is typed. The test fails where the page says something else. test_support
+ * [--write]     writes the page */
 #include "check.h"
-#include "core/table/format.h"
+#include "core/ops/operation.h"
 #include "core/queue/queue.h"
 #include "flexlab/nn.h"
-#include "support_promises.h"
 #include <string.h>
 
-static const char *const promise_names[] = {
-    [EXACT] = "exact", [REAL] = "real", [DOUBLE] = "double", [COPY] = "copy", [NUMBERS] = "numbers"};
+static const char *const promise_names[] = {[FL_PROMISE_EXACT] = "exact",
+                                            [FL_PROMISE_DOUBLE] = "double",
+                                            [FL_PROMISE_COPY] = "copy",
+                                            [FL_PROMISE_NUMBERS] = "numbers"};
 
 /* --- the page ----------------------------------------------------------------------------------------------------- */
 
@@ -42,43 +43,22 @@ static void print_cell(tensor_device *device, const struct fl_format *format, en
     if (on_device(device, format, op))
         fprintf(out, " g");
     else
-        CHECK(known[op].promise == NUMBERS, "%s.%s: a GPU has no kernel", format->name, fl_op_name(op));
-}
-
-static bool is_map(enum fl_op op) {
-    switch ((int)op) {
-#define FL_MAP1(id, CONSTANT, name, expr) case id:
-#define FL_MAP1_SCALAR FL_MAP1
-#define FL_MAP2 FL_MAP1
-#define FL_MAP2_SCALAR FL_MAP1
-#define FL_MAP3 FL_MAP1
-#define FL_MAP1_SCALARS FL_MAP1
-#define FL_MAP2_SCALARS FL_MAP1
-#include "flexlab/ops.def"
-        return true;
-    default:
-        return false;
-    }
-}
-
-static struct known facts_of(enum fl_op op) {
-    struct known k = known[op];
-    if (!k.promise && is_map(op))
-        k.promise = fl_op_is_real(op) ? REAL : EXACT;
-    static char own[80];
-    snprintf(own, sizeof own, "%s_grad", fl_op_name(op));
-    if (!k.gradient && fl_op_named(own))
-        k.gradient = own;
-    return k;
+        CHECK(fl_operation_of(op)->promise == FL_PROMISE_NUMBERS, "%s.%s: a GPU has no kernel", format->name,
+              fl_op_name(op));
 }
 
 static void print_operation(tensor_device *device, enum fl_op op) {
-    const struct known k = facts_of(op);
-    CHECK(k.promise, "%s (%d): no line in support_promises.h says what it promises", fl_op_name(op), (int)op);
+    const struct fl_operation *o = fl_operation_of(op);
+    CHECK(o, "%s (%d) is no object", fl_op_name(op), (int)op);
+    if (!o)
+        return;
     fprintf(out, "| `%s`", fl_op_name(op));
     for (int i = 0; fl_format_at(i); i++)
         print_cell(device, fl_format_at(i), op);
-    fprintf(out, " | %s | %s |\n", k.promise ? promise_names[k.promise] : "?", k.gradient ? k.gradient : "");
+    char own[80];
+    snprintf(own, sizeof own, "%s_grad", fl_op_name(op));
+    const char *gradient = o->gradient ? o->gradient : fl_op_named(own) ? own : "";
+    fprintf(out, " | %s | %s |\n", fl_op_is_real(op) ? "real" : promise_names[o->promise], gradient);
 }
 
 static void print_head(void) {

@@ -68,6 +68,13 @@ static tensor_status check(const struct fl_invocation *call) {
 extern const struct fl_operation fl_map_operations[FL_OP_LIMIT];
 const struct fl_operation fl_map_operations[FL_OP_LIMIT] = {
 #include "flexlab/ops.def"
+    [FL_OP_ADD].gradient = "dy itself",
+    [FL_OP_SUB].gradient = "dy, neg",
+    [FL_OP_MUL].gradient = "mul",
+    [FL_OP_SCALE].gradient = "scale",
+    [FL_OP_ADD_SCALED].gradient = "dy, scale",
+    [FL_OP_ADD_RELU].gradient = "relu_grad",
+    [FL_OP_NEG].gradient = "neg",
 };
 
 /* --- the public functions ----------------------------------------------------------------------------------------- */

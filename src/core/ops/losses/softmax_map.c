@@ -505,16 +505,16 @@ static const struct fl_operand backward_operands[] = {
 static const struct fl_scalar_rule scalars[] = {{"scale", FL_REAL32, .at = FL_AT(p.softmax.scale)},
                                                 {"causal", FL_BOOL}};
 
-#define OPERATION(OP, name, kernel)                                                                                    \
+#define OPERATION(OP, name, of_promise, kernel)                                                                        \
     const struct fl_operation fl_operation_##name = {.op = FL_OP_##OP,                                                 \
-                                                     .promise = FL_PROMISE_DOUBLE,                                     \
+                                                     .promise = of_promise,                                            \
                                                      .reference = {kernel, fl_ref_bytes},                              \
                                                      .any = fl_softmax_map_any,                                        \
                                                      .shared16 = true}
-OPERATION(SOFTMAX, softmax, fl_ref_softmax_map);
-OPERATION(SOFTMAX_GRAD, softmax_grad, fl_ref_softmax_map_grad);
-OPERATION(LOG_SOFTMAX, log_softmax, fl_ref_softmax_map);
-OPERATION(LOG_SOFTMAX_GRAD, log_softmax_grad, fl_ref_softmax_map_grad);
+OPERATION(SOFTMAX, softmax, FL_PROMISE_DOUBLE, fl_ref_softmax_map);
+OPERATION(SOFTMAX_GRAD, softmax_grad, FL_PROMISE_EXACT, fl_ref_softmax_map_grad);
+OPERATION(LOG_SOFTMAX, log_softmax, FL_PROMISE_DOUBLE, fl_ref_softmax_map);
+OPERATION(LOG_SOFTMAX_GRAD, log_softmax_grad, FL_PROMISE_DOUBLE, fl_ref_softmax_map_grad);
 
 const struct fl_function fl_function_softmax = {.name = "softmax",
                                                 .op = FL_OP_SOFTMAX,

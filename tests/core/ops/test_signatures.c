@@ -1,0 +1,109 @@
+/* The signatures of all operations and functions: names are unique, nothing has two meanings (no two operands or
+ * scalars of one lie at overlapping places of struct fl_args), every place is one of struct fl_args, limits have room
+ * between them, and every function that the headers declare is called by its signature or stands in the list below. */
+#include "core/ops/operation.h"
+#include "draw_function.h"
+#include <ctype.h>
+
+static size_t operand_bytes(const struct fl_operand *o) {
+    if (o->flags & FL_LATE_VALUE)
+        return o->class == FL_CLASS_F64 ? sizeof(double) : sizeof(float);
+    return o->class >= FL_CLASS_F64 ? sizeof(void *) : sizeof(struct fl_view);
+}
+
+static size_t scalar_bytes(const struct fl_scalar_rule *s) {
+    return s->type == FL_REAL32 || s->type == FL_INT32 ? 4 : s->type == FL_BOOL ? sizeof(bool) : 8;
+}
+
+/* Who has each byte; a late value and the scalar that it stands for are never given in one call. */
+static void take_place(const char *name, const char *what, unsigned at, size_t bytes, const char **taken) {
+    if (!at)
+        return;
+    CHECK(at + bytes <= sizeof(struct fl_args), "%s: %s lies at %u, expected it inside struct fl_args", name, what, at);
+    for (size_t i = at; i < at + bytes && i < sizeof(struct fl_args); i++) {
+        CHECK(!taken[i], "%s: %s and %s have the same place", name, what, taken[i]);
+        taken[i] = what;
+    }
+}
+
+static void check_operand(const char *name, const struct fl_operand *o) {
+    const bool numbers = o->class >= FL_CLASS_F64;
+    CHECK(o->name && *o->name && o->shape && *o->shape, "%s: an operand has no name or no shape", name);
+    CHECK(!(o->flags & FL_LATE_VALUE) || (numbers && o->what), "%s: the late value %s has no text", name, o->name);
+    CHECK(!o->below || o->class == FL_CLASS_I32, "%s: %s has an end of indices, and is none", name, o->name);
+    CHECK(!numbers || !(o->flags & (FL_WIDE | FL_IN_PLACE)) || o->flags & FL_IN_PLACE,
+          "%s: numbers %s have no wide part", name, o->name);
+}
+
+static void check_scalar(const struct fl_function *f, const struct fl_scalar_rule *s) {
+    CHECK(s->name && *s->name, "%s: a scalar has no name", f->name);
+    CHECK(s->most == 0 || s->least < s->most || (s->least == s->most && !s->above && !s->under),
+          "%s: %s is %g to %g, expected room between them", f->name, s->name, s->least, s->most);
+    CHECK(s->type < FL_DIM || s->type > FL_LENGTH || (s->of >= 0 && s->of < f->operand_count),
+          "%s: %s is of operand %d, expected 0 to %d", f->name, s->name, s->of, f->operand_count - 1);
+}
+
+static void check_function(const struct fl_function *f) {
+    const char *taken[sizeof(struct fl_args)] = {NULL};
+    CHECK(f->operand_count <= FL_OPERANDS && f->scalar_count <= FL_SCALARS && f->outputs <= f->operand_count,
+          "%s has %d operands, %d of them outputs, and %d scalars", f->name, f->operand_count, f->outputs,
+          f->scalar_count);
+    CHECK(f->op || f->run, "%s has neither an operation nor calls of its own", f->name);
+    for (int i = 0; i < f->operand_count; i++) {
+        const struct fl_operand *o = &f->operands[i];
+        check_operand(f->name, o);
+        CHECK(o->shape[0] != '=' || f->shape_of, "%s: nothing computes the shape of %s", f->name, o->name);
+        take_place(f->name, o->name, o->at, operand_bytes(o), taken);
+        for (int k = 0; k < i; k++)
+            CHECK(strcmp(o->name, f->operands[k].name), "%s: two operands are %s", f->name, o->name);
+    }
+    for (int i = 0; i < f->scalar_count; i++) {
+        const struct fl_scalar_rule *s = &f->scalars[i];
+        bool late = false;
+        check_scalar(f, s);
+        for (int k = 0; k < f->operand_count; k++)
+            late = late || (f->operands[k].flags & FL_LATE_VALUE && f->operands[k].at == s->at);
+        if (!late)
+            take_place(f->name, s->name, s->at, scalar_bytes(s), taken);
+        for (int k = 0; k < i; k++)
+            CHECK(strcmp(s->name, f->scalars[k].name), "%s: two scalars are %s", f->name, s->name);
+    }
+    for (int i = 0; fl_function_at(i) != f; i++)
+        CHECK(strcmp(f->name, fl_function_at(i)->name), "two functions are %s", f->name);
+}
+
+static void check_operation(enum fl_op op) {
+    const struct fl_operation *o = fl_operation_of(op);
+    const char *taken[sizeof(struct fl_args)] = {NULL};
+    CHECK(o && o->op == op, "operation %s is no object, or one of another number", fl_op_name(op));
+    if (!o || o->op != op)
+        return;
+    CHECK(o->reference.kernel, "%s has no reference kernel", fl_op_name(op));
+    CHECK(o->operands || fl_function_named(fl_op_name(op)), "%s has no operands", fl_op_name(op));
+    for (int i = 0; i < o->operand_count; i++) {
+        check_operand(fl_op_name(op), &o->operands[i]);
+        take_place(fl_op_name(op), o->operands[i].name, o->operands[i].at, operand_bytes(&o->operands[i]), taken);
+    }
+}
+
+/* Every function is drawn: its signature has sizes, and calls that it accepts. */
+static void check_draws(const struct fl_function *f) {
+    static const int64_t sizes[] = {1, 2, 3, 4, 6, 8};
+    static const struct draw_dims many[] = {{0, {0}}, {1, {5}}, {2, {2, 3}}, {3, {2, 1, 4}}};
+    const struct draw_limits limits = {sizes, 6, many, 4, 3000, 3000, 3000, 0};
+    struct drawn call;
+    for (int i = 0; i < 20; i++)
+        CHECK(draw_call(&call, f, &limits), "%s: no sizes were found", f->name);
+}
+
+int main(void) {
+    CHECK(sizeof(struct fl_args) <= 512, "struct fl_args has %zu bytes, expected at most 512", sizeof(struct fl_args));
+    for (int i = 0; fl_function_at(i); i++) {
+        check_function(fl_function_at(i));
+        check_draws(fl_function_at(i));
+    }
+    for (int op = 1; op < FL_OP_LIMIT; op++)
+        if (fl_op_name((enum fl_op)op))
+            check_operation((enum fl_op)op);
+    return check_summary();
+}
