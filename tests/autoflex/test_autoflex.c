@@ -479,9 +479,9 @@ static void numbers_of(const struct autoflex *a) {
 }
 
 static void numbers(void) {
-    for (int i = 0; autoflex_list(i); i++) {
+    for (int i = 0; autoflex_at(i); i++) {
         struct autoflex a;
-        CHECK(!autoflex_reset(&a, autoflex_list(i), -128, 127), "predictor %d", i);
+        CHECK(!autoflex_reset(&a, autoflex_at(i), -128, 127), "predictor %d", i);
         a.role = AUTOFLEX_ROLE_GRADIENT;
         for (int write = 0; write < 100; write++) {
             if (write % 7 == 0)

@@ -35,8 +35,8 @@ static tensor_status mixer_forward(struct fl_node *node, const struct fl_pass *p
     const struct fl_parameter *p = node->parameter;
     const tensor_epilogue hot = {.bias = p[MIXER_U].w, .residual = pass->x[1], .relu = true},
                           sum = {.residual = pass->x[2]};
-    TRY(tensor_matmul_fused(pass->y[MIXER_HOT], pass->x[0], p[MIXER_V].w, hot));
-    return tensor_matmul_fused(pass->y[MIXER_SUM], pass->x[0], p[MIXER_W].w, sum);
+    TRY(tensor_matmul_fused(pass->y[MIXER_HOT], pass->x[0], p[MIXER_V].w, &hot));
+    return tensor_matmul_fused(pass->y[MIXER_SUM], pass->x[0], p[MIXER_W].w, &sum);
 }
 
 /* The gradient of b is that of the sums under the relu. That of c is that of `sum` itself. */
@@ -60,7 +60,7 @@ static tensor_status mixer_backward(struct fl_node *node, const struct fl_pass *
     if (!dhot)
         return tensor_matmul_nt(da, dsum, p[MIXER_W].w);
     TRY(tensor_matmul_nt(part, dsum, p[MIXER_W].w));
-    return tensor_matmul_nt_fused(da, db, p[MIXER_V].w, (tensor_epilogue){.residual = part});
+    return tensor_matmul_nt_fused(da, db, p[MIXER_V].w, &(tensor_epilogue){.residual = part});
 }
 
 static const enum fl_input_gradient mixer_gradient[] = {FL_GRADIENT_OWN, FL_GRADIENT_OWN, FL_GRADIENT_SAME};

@@ -204,11 +204,11 @@ static nn_node batchnorm_add(nn_graph *g, nn_node x) {
     return nn_linear(g, "fc", c, CLASSES, false);
 }
 static nn_node means(nn_graph *g, nn_node x) {
-    x = nn_avgpool2d(g, "pool0", x, (tensor_window){.window = 3, .stride = 1, .padding = 1}, false);
+    x = nn_avgpool2d(g, "pool0", x, (nn_window){.window = 3, .stride = 1, .padding = 1}, false);
     x = nn_conv2d(g, "conv1", x, 3, 3, &(nn_conv2d_options){.padding = 1, .bias_after = true});
-    x = nn_avgpool2d(g, "pool1", x, (tensor_window){.window = 3, .stride = 2, .padding = 2}, false);
+    x = nn_avgpool2d(g, "pool1", x, (nn_window){.window = 3, .stride = 2, .padding = 2}, false);
     x = nn_conv2d(g, "conv2", x, 4, 2, &(nn_conv2d_options){.padding = 1, .bias_after = true, .relu = true});
-    x = nn_avgpool2d(g, "pool2", x, (tensor_window){.window = 2, .stride = 2, .padding = 1}, true);
+    x = nn_avgpool2d(g, "pool2", x, (nn_window){.window = 2, .stride = 2, .padding = 1}, true);
     x = nn_avgpool_adaptive(g, "pool3", x, 2, 5); /* fewer lines, more columns */
     return nn_linear(g, "fc", x, CLASSES, false);
 }

@@ -321,8 +321,8 @@ int main(void) {
     autoflex_predictor predictors[16];
     int count = 0;
     CHECK(autoflex_add("twice-the-newest", twice_the_newest, NULL), "none was added");
-    for (; count < 16 && autoflex_list(count); count++)
-        predictors[count] = autoflex_list(count);
+    for (; count < 16 && autoflex_at(count); count++)
+        predictors[count] = autoflex_at(count);
     for (int i = 0; i < LIVES; i++) {
         life(predictors[i % count]);
         sequence_life(predictors, count);
