@@ -3,6 +3,7 @@
 #ifndef FLEXLAB_BLOCKS_PRODUCTS_H
 #define FLEXLAB_BLOCKS_PRODUCTS_H
 
+#include "flexlab/api.h"
 #include "flexlab/tensor_life.h"
 
 #ifdef __cplusplus

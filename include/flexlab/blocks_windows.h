@@ -3,6 +3,7 @@
 #ifndef FLEXLAB_BLOCKS_WINDOWS_H
 #define FLEXLAB_BLOCKS_WINDOWS_H
 
+#include "flexlab/api.h"
 #include "flexlab/blocks_products.h"
 #include "flexlab/tensor_windows.h"
 

@@ -2,6 +2,7 @@
 #ifndef FLEXLAB_TENSOR_PRODUCTS_H
 #define FLEXLAB_TENSOR_PRODUCTS_H
 
+#include "flexlab/api.h"
 #include "flexlab/tensor_life.h"
 
 #ifdef __cplusplus

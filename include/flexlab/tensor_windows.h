@@ -3,6 +3,7 @@
 #ifndef FLEXLAB_TENSOR_WINDOWS_H
 #define FLEXLAB_TENSOR_WINDOWS_H
 
+#include "flexlab/api.h"
 #include "flexlab/tensor_life.h"
 
 #ifdef __cplusplus

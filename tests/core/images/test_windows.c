@@ -427,7 +427,7 @@ static void messages_of_images(void) {
     REFUSED(TRANSPOSED(.stride = {1, 1}, .padding = {9, 9}), TENSOR_E_SHAPE,
             "padding 9, 9, 0, 0 leaves nothing of the 10x7 pixels that 8x6 pixels reach");
     REFUSED(TRANSPOSED(.stride = {2, 1}, .groups = 4), TENSOR_E_ARGUMENT, "4 groups do not divide 6 filters");
-    REFUSED(tensor_conv_transpose2d(wide, x, w, &good), TENSOR_E_SHAPE, "w is 6x3x2x4, expected 4x3x2x4");
+    REFUSED(tensor_conv_transpose2d(wide, x, w, &good), TENSOR_E_SHAPE, "y is 2x16x7x4, expected 2x8x5x4");
     REFUSED(tensor_conv_transpose2d(half, half, w, &good), TENSOR_E_ARGUMENT, "conv_transpose2d: y and x are the same");
 
 #define POOL(...) tensor_maxpool2d(other, x, &(tensor_window){__VA_ARGS__})
