@@ -25,11 +25,12 @@ FLEXLAB_API tensor_status tensor_log_softmax(tensor *y, const tensor *x, float s
 
 /* Losses over x, in double by a fixed sequence (docs/losses.md), the same bits on every backend. loss: f64 [1]. dx
  * (NULL: not wanted): the gradient of the loss times the scale that the options give, of x's format and shape, rounded
- * once; dx may be x. labels: i32, one a row, x's first dimension. targets: of x's shape, in its format or as numbers of
- * f64 or f32. All on one device. how NULL or zero: the plain loss. Errors: TENSOR_E_ARGUMENT for NULL, a scale that is
- * not finite, an option that the loss does not have or that is out of range; TENSOR_E_SHAPE and TENSOR_E_FORMAT where a
- * tensor is not as described. A label out of range and a scale in a tensor that is not finite show when the operation
- * runs: TENSOR_E_ARGUMENT, dx as it was, at once on the host and from the next wait elsewhere. */
+ * once; dx may be x or targets. labels: i32, one a row, x's first dimension. targets: of x's shape, in its format or as
+ * numbers of f64 or f32. All on one device. how NULL or zero: the plain loss. Errors: TENSOR_E_ARGUMENT for NULL, a
+ * scale that is not finite, an option that the loss does not have or that is out of range; TENSOR_E_SHAPE and
+ * TENSOR_E_FORMAT where a tensor is not as described. A label out of range and a scale in a tensor that is not finite
+ * show when the operation runs: TENSOR_E_ARGUMENT, dx as it was, at once on the host and from the next wait elsewhere.
+ */
 typedef struct tensor_loss_options {
     double gradient_scale;               /* 0: 1 */
     const tensor *gradient_scale_tensor; /* f64 [1], read when the operation runs, in place of the number; NULL: none */

@@ -1,5 +1,6 @@
-/* gpu_losses.h - losses with options, by the sequences of core/ops/losses/loss_entropy.c and core/ops/losses/loss_errors.c,
- * for the formats of a folder. A thread takes a row of cross-entropy, or a chunk of errors; one adds what they found.
+/* gpu_losses.h - losses with options, by the sequences of core/ops/losses/loss_entropy.c and
+ * core/ops/losses/loss_errors.c, for the formats of a folder. A thread takes a row of cross-entropy, or a chunk of
+ * errors; one adds what they found.
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_losses. */

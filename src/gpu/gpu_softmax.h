@@ -1,5 +1,5 @@
-/* gpu_softmax.h - softmax with cross-entropy in double, by the sequence of core/ops/losses/softmax.c, for the formats of
- * a folder. A thread takes a row.
+/* gpu_softmax.h - softmax with cross-entropy in double, by the sequence of core/ops/losses/softmax.c, for the formats
+ * of a folder. A thread takes a row.
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_softmax. */

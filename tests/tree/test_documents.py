@@ -182,6 +182,11 @@ def adagrad():
 
 # --- the gradient scale -------------------------------------------------------------------------------------------------------------------
 
+def scaled(by):
+    """tensor_loss_options with its first member, gradient_scale, set."""
+    return ctypes.byref((ctypes.c_double * 5)(by))
+
+
 def gradient_scale():
     """The gradient alone is scaled, by the scale divided by the count first."""
     rows, classes, scale = 7, 5, 96.0
@@ -191,7 +196,7 @@ def gradient_scale():
     results = []
     for by in (1.0, scale):
         loss, dx = Tensor(F64, [0.0]), Tensor(FP32, [0.0] * (rows * classes), shape=[rows, classes])
-        do("tensor_cross_entropy", loss.t, dx.t, None, None, x.t, of.t, ctypes.byref((ctypes.c_double * 5)(by)))  # tensor_loss_options with its first member set
+        do("tensor_cross_entropy", loss.t, dx.t, None, None, x.t, of.t, scaled(by))
         results.append((loss.read(), dx.read()))
     check(results[0][0] == results[1][0], "the loss is scaled:", results[0][0], results[1][0])
     for i in range(rows):
@@ -202,7 +207,7 @@ def gradient_scale():
             check(abs(got - want) <= 1e-6 * scale / rows, f"gradient {got}, by the text {want}")
     target, error = Tensor(FP32, [draw.gauss(0, 2) for _ in logits], shape=[rows, classes]), Tensor(F64, [0.0])
     dx = Tensor(FP32, [0.0] * (rows * classes), shape=[rows, classes])
-    do("tensor_squared_error_sized", error.t, dx.t, x.t, target.t, ctypes.c_double(scale), None, ctypes.c_size_t(0))
+    do("tensor_squared_error", error.t, dx.t, x.t, target.t, scaled(scale))
     pairs = list(zip(logits, target.read()))
     check(abs(error.read()[0] - sum((p - q) ** 2 for p, q in pairs) / len(pairs)) < 1e-9, "the squared error is scaled")
     check(dx.read() == [single(2 * (p - q) * (scale / len(pairs))) for p, q in pairs], "the gradient of the squared error")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Each public header compiles alone, as C17 and as C++17, without a warning by gcc and clang, those of them that are
-there, and tensor.h includes its parts; each header of src parses alone, so that editors show what is in it; and tests/tree/consumer/consumer.cpp and consumer.c, with the shared library, do one thing.
+there, tensor.h and tensor_blocks.h include their parts; each header of src parses alone, so that editors show what is in it; and tests/tree/consumer/consumer.cpp and consumer.c, with the shared library, do one thing.
 usage: test_headers.py SOURCE_DIR BUILD_DIR [run]  (run: the programs too, which a build with sanitizers cannot)"""
 import pathlib
 import re
@@ -17,10 +17,10 @@ COMPILERS = {"c": ("gcc", "clang"), "cpp": ("g++", "clang++")}
 failures, outputs, used = [], set(), []
 
 whole = (source / "include/flexlab/tensor.h").read_text()
+blocks = (source / "include/flexlab/tensor_blocks.h").read_text()
 for part in sorted(source.glob("include/flexlab/tensor_*.h")):
     if f'#include "flexlab/{part.name}"' not in whole and part.name != "tensor_blocks.h":
         failures.append(f"tensor.h does not include its part {part.name}")
-blocks = (source / "include/flexlab/tensor_blocks.h").read_text()
 for part in sorted(source.glob("include/flexlab/blocks_*.h")):
     if f'#include "flexlab/{part.name}"' not in blocks:
         failures.append(f"tensor_blocks.h does not include its part {part.name}")

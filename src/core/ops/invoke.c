@@ -298,7 +298,9 @@ static tensor_status check_outputs(const struct fl_invocation *call) {
     for (int i = 0; i < f->outputs; i++)
         for (int j = i + 1; j < f->operand_count && call->tensors[i]; j++) {
             const tensor *a = call->tensors[i], *b = call->tensors[j];
-            if (b && a->storage == b->storage && !(f->operands[j].flags & FL_IN_PLACE && j >= f->outputs))
+            const bool may_share =
+                f->operands[j].flags & FL_IN_PLACE && j >= f->outputs && f->operands[i].class < FL_CLASS_F64;
+            if (b && a->storage == b->storage && !may_share)
                 return fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are the same tensor, the output must be another",
                                f->name, f->operands[i].name, f->operands[j].name);
             TRY(fl_check_apart(f->name, f->operands[i].name, a, f->operands[j].name, b));

@@ -219,7 +219,7 @@ static void shared_memory(void) {
            *rate = tensor_new_on(FMT_F32, TENSOR_SHAPE(1), memory, 64),
            *v = tensor_new(FMT_FP32, TENSOR_SHAPE(ROWS, COLUMNS));
     CHECK(w && rate && v, "%s", tensor_error());
-    refused(tensor_sgd_update_by(w, v, rate), TENSOR_E_ARGUMENT, "rate and w are different tensors in overlapping");
+    refused(tensor_sgd_update_by(w, v, rate), TENSOR_E_ARGUMENT, "w and rate are different tensors in overlapping");
     tensor_free(rate);
     tensor_free(w);
     tensor_free(v);

@@ -103,11 +103,11 @@ static const struct fl_operand targets_operands[] = {LOSS,
                                                      {"dx", "NC", FL_OPTIONAL},
                                                      PREDICTED,
                                                      X("NC"),
-                                                     {"targets", "NC", .class = FL_CLASS_TARGETS},
+                                                     {"targets", "NC", FL_IN_PLACE, FL_CLASS_TARGETS},
                                                      SCALE("cross_entropy_targets"),
                                                      WEIGHTS};
 #define ERROR_OPERANDS(function)                                                                                       \
-    { LOSS, {"dx", "NC*", FL_OPTIONAL}, X("NC*"), {"targets", "NC*", .class = FL_CLASS_TARGETS}, SCALE(function) }
+    { LOSS, {"dx", "NC*", FL_OPTIONAL}, X("NC*"), {"targets", "NC*", FL_IN_PLACE, FL_CLASS_TARGETS}, SCALE(function) }
 static const struct fl_operand squared_operands[] = ERROR_OPERANDS("squared_error");
 static const struct fl_operand huber_operands[] = ERROR_OPERANDS("huber");
 static const struct fl_operand critic_operands[] = {

@@ -169,7 +169,7 @@ def entropy_cases(name, format):
         w = [draw.choice([0.0, 1.0, draw.random()]) for _ in range(classes)] if number % 3 == 1 else None
         weights = Tensor(F64, [classes], w) if w else None
         at = Tensor(F64, [1], [scale]) if number % 2 else None
-        how = Options(at.t if at else None, weights.t if weights else None, s, ignored, True)
+        how = Options(0, at.t if at else None, weights.t if weights else None, s, ignored, True)
         loss, dx, predicted, correct = Tensor(F64, [1]), Tensor(format, [rows, classes]), Tensor(I32, [rows]), Tensor(I32, [1])
         call("cross_entropy", loss, dx, predicted, correct, x, Tensor(I32, [rows], labels), scale=7.0 if at else scale, how=how)
         wc = [Fraction(v) for v in w] if w else [Fraction(1)] * classes
