@@ -50,7 +50,6 @@
 #include "flexlab/tensor_losses.h"      /* softmax, cross-entropy and other losses */
 #include "flexlab/tensor_copies.h"      /* embedding; elements in another order */
 #include "flexlab/tensor_recurrent.h"   /* LSTM and GRU */
-#include "flexlab/tensor_optimisers.h"  /* what optimisers compute */
 #include "flexlab/tensor_backend.h"     /* which kernels run, what they promise, on how many threads */
 
 #endif

@@ -47,23 +47,6 @@ FLEXLAB_API tensor_status tensor_reduce_min(tensor *y, const tensor *x, unsigned
 /* The sum of |x|, and the square root of the sum of squares. */
 FLEXLAB_API tensor_status tensor_reduce_l1(tensor *y, const tensor *x, unsigned axes) FLEXLAB_SYMBOL(tensor_reduce_l1);
 FLEXLAB_API tensor_status tensor_reduce_l2(tensor *y, const tensor *x, unsigned axes) FLEXLAB_SYMBOL(tensor_reduce_l2);
-/* Their gradients, dy of y's shape; x: the forward input. Of the sum: dy, at each of its terms. Of the mean: dy / n, an
- * exact quotient in shared-exponent formats, in double in float formats. Of max and min: dy at the first largest
- * (least), 0 elsewhere. Of the L1 norm: dy times the sign of x (0 where x is 0, NaN where x is NaN). Of the L2 norm:
- * (dy x) / norm in double, the norm being the root in double of the sum of squares of x anew (exact in shared-exponent
- * formats); 0 where the norm is 0. Each rounded once. */
-FLEXLAB_API tensor_status tensor_reduce_sum_grad(tensor *dx, const tensor *dy, unsigned axes)
-    FLEXLAB_SYMBOL(tensor_reduce_sum_grad);
-FLEXLAB_API tensor_status tensor_reduce_mean_grad(tensor *dx, const tensor *dy, unsigned axes)
-    FLEXLAB_SYMBOL(tensor_reduce_mean_grad);
-FLEXLAB_API tensor_status tensor_reduce_max_grad(tensor *dx, const tensor *dy, const tensor *x, unsigned axes)
-    FLEXLAB_SYMBOL(tensor_reduce_max_grad);
-FLEXLAB_API tensor_status tensor_reduce_min_grad(tensor *dx, const tensor *dy, const tensor *x, unsigned axes)
-    FLEXLAB_SYMBOL(tensor_reduce_min_grad);
-FLEXLAB_API tensor_status tensor_reduce_l1_grad(tensor *dx, const tensor *dy, const tensor *x, unsigned axes)
-    FLEXLAB_SYMBOL(tensor_reduce_l1_grad);
-FLEXLAB_API tensor_status tensor_reduce_l2_grad(tensor *dx, const tensor *dy, const tensor *x, unsigned axes)
-    FLEXLAB_SYMBOL(tensor_reduce_l2_grad);
 /* index (FMT_I32, the shape of a reduction over that axis): where along the axis, from 0 on, the first largest element
  * of x is. A NaN counts as larger than anything. */
 FLEXLAB_API tensor_status tensor_argmax(tensor *index, const tensor *x, int axis) FLEXLAB_SYMBOL(tensor_argmax);
@@ -78,23 +61,10 @@ FLEXLAB_API tensor_status tensor_broadcast_add(tensor *y, const tensor *a, const
     FLEXLAB_SYMBOL(tensor_broadcast_add);
 FLEXLAB_API tensor_status tensor_broadcast_mul(tensor *y, const tensor *a, const tensor *b)
     FLEXLAB_SYMBOL(tensor_broadcast_mul);
-/* The gradient of an operand, summed over the dimensions that it was repeated along: of the sum, dy; of the product, dy
- * times the other operand. Shared-exponent formats: one exact sum, rounded once. Float formats: chains as in
- * tensor_reduce_sum, of products by fused multiply-adds. */
-FLEXLAB_API tensor_status tensor_broadcast_add_grad(tensor *da, const tensor *dy)
-    FLEXLAB_SYMBOL(tensor_broadcast_add_grad);
-FLEXLAB_API tensor_status tensor_broadcast_mul_grad(tensor *da, const tensor *dy, const tensor *b)
-    FLEXLAB_SYMBOL(tensor_broadcast_mul_grad);
-
 /* y = a where mask (FMT_U8) is not 0, b where it is. mask, a and b are repeated as above. Values are copied exactly and
  * stored as the results of any write. */
 FLEXLAB_API tensor_status tensor_where(tensor *y, const tensor *mask, const tensor *a, const tensor *b)
     FLEXLAB_SYMBOL(tensor_where);
-/* da = dy where mask is not 0 (marked false: where it is 0), else 0: the gradient of a (of b), of dy's shape. That of a
- * repeated operand is tensor_broadcast_add_grad of it. */
-FLEXLAB_API tensor_status tensor_where_grad(tensor *da, const tensor *dy, const tensor *mask, bool marked)
-    FLEXLAB_SYMBOL(tensor_where_grad);
-
 #ifdef __cplusplus
 }
 #endif

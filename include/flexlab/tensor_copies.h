@@ -15,11 +15,6 @@ extern "C" {
  * TENSOR_E_ARGUMENT, at once on the host and from the next wait elsewhere; nothing is written. */
 FLEXLAB_API tensor_status tensor_embedding(tensor *y, const tensor *table, const tensor *indices)
     FLEXLAB_SYMBOL(tensor_embedding);
-/* Row r of dtable is the sum of the rows of dy whose index is r; 0 where there is none. Shared-exponent formats: exact
- * integer sums, one rounding, one exponent for the table. Float formats: binary32 chains of 512 rows of dy, in the
- * order of their positions, added in order in double. */
-FLEXLAB_API tensor_status tensor_embedding_grad(tensor *dtable, const tensor *dy, const tensor *indices)
-    FLEXLAB_SYMBOL(tensor_embedding_grad);
 
 /* --- other orders of elements ------------------------------------------------------------------------------------- */
 
@@ -29,10 +24,8 @@ FLEXLAB_API tensor_status tensor_embedding_grad(tensor *dtable, const tensor *dy
 /* Dimension d of y is dimension order[d] of x: a transpose is {1, 0}. order has each dimension of x once. The gradient
  * is the permutation back. */
 FLEXLAB_API tensor_status tensor_permute(tensor *y, const tensor *x, const int *order) FLEXLAB_SYMBOL(tensor_permute);
-/* The indices first, first + 1, ... of dimension dim of x, as many as y has. Its gradient: dy there, 0 elsewhere. */
+/* The indices first, first + 1, ... of dimension dim of x, as many as y has. */
 FLEXLAB_API tensor_status tensor_slice(tensor *y, const tensor *x, int dim, int64_t first) FLEXLAB_SYMBOL(tensor_slice);
-FLEXLAB_API tensor_status tensor_slice_grad(tensor *dx, const tensor *dy, int dim, int64_t first)
-    FLEXLAB_SYMBOL(tensor_slice_grad);
 /* a, b and c (NULL: two parts) one after the other along dimension dim, each with its own exponent, in one write. The
  * gradient of each part is a slice. */
 FLEXLAB_API tensor_status tensor_concat(tensor *y, const tensor *a, const tensor *b, const tensor *c, int dim)

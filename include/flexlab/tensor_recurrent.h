@@ -1,4 +1,4 @@
-/* tensor_recurrent.h - LSTM and GRU, steps and whole sequences. A part of tensor.h, whose conventions hold. */
+/* tensor_recurrent.h - LSTM and GRU over whole sequences. A part of tensor.h, whose conventions hold. */
 #ifndef FLEXLAB_TENSOR_RECURRENT_H
 #define FLEXLAB_TENSOR_RECURRENT_H
 
@@ -20,34 +20,7 @@ extern "C" {
  *
  * In every format each result is computed from the stored operands in double, by one fixed sequence of operations with
  * an exponential of its own (docs/recurrent.md), and rounded once; float formats by way of binary32. Same bits on every
- * backend. TENSOR_E_SHAPE for shapes other than these; outputs are other tensors than inputs but where it is said. */
-
-FLEXLAB_API tensor_status tensor_lstm_cell(tensor *c, const tensor *gates, const tensor *c_before)
-    FLEXLAB_SYMBOL(tensor_lstm_cell);
-FLEXLAB_API tensor_status tensor_lstm_hidden(tensor *h, const tensor *gates, const tensor *c)
-    FLEXLAB_SYMBOL(tensor_lstm_hidden);
-/* The gradient of c, all paths together: dh s(o) (1 - tanh(c)^2) + dc_after s(f_after). dc_after and gates_after are
- * those of the step after this one, both NULL for the last step; dc may be dc_after. */
-FLEXLAB_API tensor_status tensor_lstm_cell_grad(tensor *dc, const tensor *dh, const tensor *gates, const tensor *c,
-                                                const tensor *dc_after, const tensor *gates_after)
-    FLEXLAB_SYMBOL(tensor_lstm_cell_grad);
-/* The gradients of what enters the gates. */
-FLEXLAB_API tensor_status tensor_lstm_gates_grad(tensor *dgates, const tensor *dh, const tensor *dc,
-                                                 const tensor *gates, const tensor *c, const tensor *c_before)
-    FLEXLAB_SYMBOL(tensor_lstm_gates_grad);
-FLEXLAB_API tensor_status tensor_gru_hidden(tensor *h, const tensor *x_gates, const tensor *h_gates,
-                                            const tensor *h_before) FLEXLAB_SYMBOL(tensor_gru_hidden);
-/* The gradients of x_gates, and of h_gates. */
-FLEXLAB_API tensor_status tensor_gru_input_grad(tensor *dx_gates, const tensor *dh, const tensor *x_gates,
-                                                const tensor *h_gates, const tensor *h_before)
-    FLEXLAB_SYMBOL(tensor_gru_input_grad);
-FLEXLAB_API tensor_status tensor_gru_gates_grad(tensor *dh_gates, const tensor *dh, const tensor *x_gates,
-                                                const tensor *h_gates, const tensor *h_before)
-    FLEXLAB_SYMBOL(tensor_gru_gates_grad);
-/* What reaches h_before around the product: dh z + dy, dy (NULL: nothing) what reaches it from elsewhere. */
-FLEXLAB_API tensor_status tensor_gru_state_grad(tensor *ds, const tensor *dh, const tensor *x_gates,
-                                                const tensor *h_gates, const tensor *dy)
-    FLEXLAB_SYMBOL(tensor_gru_state_grad);
+ * backend. TENSOR_E_SHAPE for shapes other than these; outputs are other tensors than inputs. */
 
 /* Whole sequences of T steps, time first. A tensor over time is one write: one exponent, set before the first step and
  * learned from after the last, statistics over all of it. Where the exponent is not that of a history (a first write;
@@ -59,22 +32,9 @@ FLEXLAB_API tensor_status tensor_gru_state_grad(tensor *ds, const tensor *dh, co
  * the gradient: h, c [T, N, H], gates [T, N, 4H]. */
 FLEXLAB_API tensor_status tensor_lstm(tensor *h, tensor *c, tensor *gates, const tensor *x, const tensor *u,
                                       const tensor *h0, const tensor *c0) FLEXLAB_SYMBOL(tensor_lstm);
-/* Back through time, for a sequence that began at h0 = c0 = zero, a tensor of zeros [N, H]. dy [T, N, H]: the gradient
- * of h from outside; dx [T, N, 4H]; du one exact sum over all steps. dh and dc [N, H] keep the exponents of the
- * gradients of h and c; of their values those of the first step remain (dh: of step 0 where T > 1). */
-FLEXLAB_API tensor_status tensor_lstm_grad(tensor *dx, tensor *du, tensor *dh, tensor *dc, const tensor *dy,
-                                           const tensor *h, const tensor *c, const tensor *gates, const tensor *u,
-                                           const tensor *zero) FLEXLAB_SYMBOL(tensor_lstm_grad);
 /* x [T, N, 3H], u [H, 3H], bias [3H] of the products with u. Kept for the gradient: h [T, N, H], h_gates [T, N, 3H]. */
 FLEXLAB_API tensor_status tensor_gru(tensor *h, tensor *h_gates, const tensor *x, const tensor *u, const tensor *bias,
                                      const tensor *h0) FLEXLAB_SYMBOL(tensor_gru);
-/* As tensor_lstm_grad; dh_gates [T, N, 3H]; dbias [3H], the sum of its rows; dh and ds [N, H], the gradient of h and
- * its part around the product. */
-FLEXLAB_API tensor_status tensor_gru_grad(tensor *dx, tensor *dh_gates, tensor *du, tensor *dbias, tensor *dh,
-                                          tensor *ds, const tensor *dy, const tensor *h, const tensor *h_gates,
-                                          const tensor *x, const tensor *u, const tensor *zero)
-    FLEXLAB_SYMBOL(tensor_gru_grad);
-
 #ifdef __cplusplus
 }
 #endif

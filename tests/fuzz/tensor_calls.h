@@ -9,6 +9,7 @@
 #include "fuzz.h"
 #include "square.h"
 #include "tensor_pool.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 
 /* New ones go to the end, or kept inputs change their meaning. Results are the first operands. */

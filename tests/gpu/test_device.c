@@ -2,6 +2,7 @@
  * the bits of the processor in every variant, and nothing read back within a step. */
 #include "toy_device.h"
 #include "flexlab/nn.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 
 enum { BATCH = 6, SIZE = 16, CLASSES = 5, STEPS = 4 };

@@ -11,6 +11,7 @@
 #include "draw_function.h"
 #include "flexlab/tensor_blocks.h"
 #include "same_state.h"
+#include "flexlab/tensor_blocks.h"
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <math.h>

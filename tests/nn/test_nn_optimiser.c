@@ -4,6 +4,7 @@
  * usage: test_nn_optimiser [VARIANT]     of an added format, say: what holds of every variant, of this one alone */
 #include "check.h"
 #include "flexlab/nn.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <string.h>
 

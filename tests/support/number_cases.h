@@ -6,6 +6,7 @@
 #include "core/ops/losses/loss_rules.h"
 #include "core/ops/optimisers/optimiser_rules.h"
 #include "kernel_cases.h"
+#include "flexlab/tensor_blocks.h"
 
 enum { NUMBER_CHANNELS = 70, NUMBER_ROWS = 45, NUMBERS = 24 * NUMBER_CHANNELS + 2 * NUMBER_ROWS * NUMBER_CHANNELS };
 

@@ -153,7 +153,7 @@ def momentum():
 
 
 class How(ctypes.Structure):
-    _fields_ = [("kind", ctypes.c_int)] + [(x, ctypes.c_float) for x in ("beta1", "beta2", "epsilon", "weight_decay", "clip_norm", "momentum")] + [("unused", ctypes.c_ubyte * 4)]
+    _fields_ = [("kind", ctypes.c_int)] + [(x, ctypes.c_float) for x in ("beta1", "beta2", "epsilon", "weight_decay", "clip_norm", "momentum")]
 
 
 def adagrad():
@@ -161,7 +161,7 @@ def adagrad():
     count, ADAGRAD, ROOT, WEIGHT = 23, 4, 4, 5
     how = How(ADAGRAD, 0, 0, 1e-10, 0, 0.5, 0)
     numbers = Tensor(F64, [0.0] * 36, shape=[9, 4])
-    do("tensor_optimiser_begin_sized", numbers.t, ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how)))
+    do("tensor_optimiser_begin", numbers.t, ctypes.byref(how))
     w, r, sums = Tensor(FP32, [draw.gauss(0, 1) for _ in range(count)]), Tensor(FP32, [0.0] * count), Tensor(F64, [0.0])
     rate = ctypes.c_void_p(f("tensor_new", ctypes.c_void_p)(F32, 1, (ctypes.c_int64 * 1)(1)))
     do("tensor_load_f32", rate, (ctypes.c_float * 1)(0.01), ctypes.c_int64(1))

@@ -2,6 +2,7 @@
 #include "facts/facts.h"
 #include "flexlab/tensor.h"
 #include "base/text.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <stdlib.h>
 

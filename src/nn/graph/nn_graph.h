@@ -16,6 +16,7 @@
 #include "core/queue/call_memory.h"
 #include "core/queue/recording.h"
 #include "flexlab/nn.h"
+#include "flexlab/tensor_blocks.h"
 #include <stddef.h>
 #include <string.h>
 

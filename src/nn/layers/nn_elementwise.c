@@ -2,6 +2,7 @@
  * clamps; nn_layers.c says how a node is made. */
 #include "nn/layers/nn_layer.h"
 #include "core/base/fail.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 
 /* --- shape rules -------------------------------------------------------------------------------------------------- */

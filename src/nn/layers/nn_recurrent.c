@@ -6,6 +6,7 @@
 #include "core/base/fail.h"
 #include "nn/layers/nn_layer.h"
 #include "nn/layers/nn_sequence.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,6 +2,7 @@
  * gradients come from the next one and go on to the one before. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <string.h>
 

@@ -4,6 +4,7 @@
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/text.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,6 +2,7 @@
  * these formats that people rely on. test_conversion_long.c sweeps all floats. */
 #include "conversion.h"
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 
 static const struct small_format *const formats[] = {&small_fp16, &small_bf16};
 

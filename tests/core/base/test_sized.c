@@ -2,6 +2,7 @@
  * far as they are known and refused where they ask for more, and nothing is written behind a struct of the caller. */
 #include "check.h"
 #include "flexlab/flexlab.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -15,10 +16,10 @@ _Static_assert(sizeof(tensor_augmentation) == 16, "tensor_augmentation is frozen
 _Static_assert(sizeof(nn_tensor_info) == 3 * sizeof(void *), "nn_tensor_info is frozen");
 _Static_assert(sizeof(nn_role_row) == 2 * sizeof(void *), "nn_role_row is frozen");
 ENDS_WITH(nn_config, loss_scale);
+ENDS_WITH(tensor_optimiser, momentum);
 ENDS_WITH(tensor_loss_options, unused);
 ENDS_WITH(nn_wgan_config, no_master);
 ENDS_WITH(nn_loss_scale, longest);
-ENDS_WITH(tensor_optimiser, unused);
 ENDS_WITH(nn_train_config, most_of_steps);
 ENDS_WITH(nn_train_events, starved);
 ENDS_WITH(nn_telemetry_config, unused);

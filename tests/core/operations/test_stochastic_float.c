@@ -14,6 +14,7 @@
 #include "exact_number.h"
 #include "flexlab/tensor.h"
 #include "philox_witness.h"
+#include "flexlab/tensor_blocks.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

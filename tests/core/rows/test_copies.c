@@ -2,6 +2,7 @@
  * Values move exactly where the exponent holds them; the gradient of a table is an exact sum in integer formats, and
  * the defined chains in float formats. */
 #include "row_witness.h"
+#include "flexlab/tensor_blocks.h"
 
 __extension__ typedef __int128 int128;
 

@@ -6,6 +6,7 @@
 #define FL_RANDOM_ACTIONS_H
 
 #include "random_calls.h"
+#include "flexlab/tensor_blocks.h"
 
 /* Sizes of an episode: calls share them, so that results become operands. */
 enum { LETTERS = 8, SHAPES = 9 };

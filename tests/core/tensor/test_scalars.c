@@ -2,6 +2,7 @@
  * queue runs later, where a scalar counts as it was in the order of the queue; what is refused, and when. */
 #include "toy_device.h"
 #include "flexlab/nn.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 
 enum { ROWS = 9, COLUMNS = 7, N = ROWS * COLUMNS, STEPS = 10 };

@@ -2,6 +2,7 @@
  * strides that their kernels are told. Inputs may be views with strides. */
 #include "core/operations/check_operands.h"
 #include "core/ops/operation.h"
+#include "flexlab/tensor_blocks.h"
 #include <stddef.h>
 
 /* --- shapes ------------------------------------------------------------------------------------------------------- */

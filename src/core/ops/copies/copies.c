@@ -6,6 +6,7 @@
 #include "core/ops/operation.h"
 #include "core/ops/copies/copy_rules.h"
 #include "core/rows/rows.h"
+#include "flexlab/tensor_blocks.h"
 
 enum { BLOCK = 4096 /* elements of the output that a thread copies at a time */ };
 

@@ -7,6 +7,7 @@
 #include "core/base/fail.h"
 #include "core/ops/operation.h"
 #include "core/rows/rows.h"
+#include "flexlab/tensor_blocks.h"
 
 tensor_status fl_check_indices(const struct fl_args *args) {
     const int32_t *indices = args->p.table.indices;

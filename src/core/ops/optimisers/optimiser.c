@@ -1,12 +1,12 @@
 /* optimiser.c - the operations of optimisers as objects: stochastic gradient descent, combinations whose factors stand
  * in tensors, the numbers of a step. */
 #include "core/base/fail.h"
-#include "core/base/sized.h"
 #include "core/ops/operation.h"
 #include "core/ops/optimisers/optimiser_rules.h"
 #include "core/queue/queue.h"
 #include "core/reference/ref.h"
 #include "core/tensor/wide.h"
+#include "flexlab/tensor_blocks.h"
 #include <float.h>
 #include <math.h>
 #include <stddef.h>
@@ -253,22 +253,20 @@ static tensor_status check_numbers(const char *op, const tensor *numbers) {
     return fl_need_elements(op, numbers);
 }
 
-tensor_status tensor_optimiser_begin_sized(tensor *numbers, const tensor_optimiser *given, size_t how_size) {
-    tensor_optimiser ours;
-    if (!given)
+tensor_status tensor_optimiser_begin(tensor *numbers, const tensor_optimiser *how) {
+    if (!how)
         return fl_fail(TENSOR_E_ARGUMENT, "optimiser_begin: how is NULL");
-    TRY(fl_take_sized(&ours, sizeof ours, given, how_size, "optimiser_begin: tensor_optimiser"));
     TRY(check_numbers("optimiser_begin", numbers));
-    TRY(check_how(&ours));
+    TRY(check_how(how));
     double n[FL_FACTORS * TENSOR_STEP_ROWS] = {0};
     n[FL_STEP_POWER_1] = n[FL_STEP_POWER_2] = n[FL_STEP_CLIP] = 1;
-    n[FL_STEP_KIND] = (double)ours.kind;
-    n[FL_STEP_BETA_1] = ours.beta1;
-    n[FL_STEP_BETA_2] = ours.beta2;
-    n[FL_STEP_EPSILON] = ours.epsilon;
-    n[FL_STEP_DECAY] = ours.weight_decay;
-    n[FL_STEP_CLIP_NORM] = ours.clip_norm;
-    n[FL_STEP_MOMENTUM] = ours.momentum;
+    n[FL_STEP_KIND] = (double)how->kind;
+    n[FL_STEP_BETA_1] = how->beta1;
+    n[FL_STEP_BETA_2] = how->beta2;
+    n[FL_STEP_EPSILON] = how->epsilon;
+    n[FL_STEP_DECAY] = how->weight_decay;
+    n[FL_STEP_CLIP_NORM] = how->clip_norm;
+    n[FL_STEP_MOMENTUM] = how->momentum;
     return tensor_load_f64(numbers, n, FL_FACTORS * TENSOR_STEP_ROWS);
 }
 

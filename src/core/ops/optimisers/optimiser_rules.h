@@ -7,6 +7,7 @@
 #include "core/arithmetic/exact_rules.h"
 #include "core/table/kernel.h"
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <float.h>
 
 /* sqrt(a r^2 + b (c g)^2); below zero there is no root: 0. */

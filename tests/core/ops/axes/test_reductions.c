@@ -4,6 +4,7 @@
  *
  *     test_reductions [SEED] */
 #include "row_witness.h"
+#include "flexlab/tensor_blocks.h"
 
 __extension__ typedef __int128 int128;
 

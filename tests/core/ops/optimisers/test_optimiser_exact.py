@@ -337,7 +337,7 @@ def squares():
 
 
 class How(ctypes.Structure):
-    _fields_ = [("kind", ctypes.c_int)] + [(x, ctypes.c_float) for x in ("beta1", "beta2", "epsilon", "weight_decay", "clip_norm", "momentum")] + [("unused", ctypes.c_ubyte * 4)]
+    _fields_ = [("kind", ctypes.c_int)] + [(x, ctypes.c_float) for x in ("beta1", "beta2", "epsilon", "weight_decay", "clip_norm", "momentum")]
 
 
 SGD, ADAM, ADAMW, RMSPROP, ADAGRAD, LAMB = range(6)
@@ -349,7 +349,7 @@ def steps():
     how = How(kind, draw.choice([0.9, 0.0, 0.5]), draw.choice([0.999, 0.95]), 1e-8, draw.choice([0.0, 0.01]), draw.choice([0.0, 1.0]), draw.choice([0.0, 0.9]))
     b1, b2, eps, wd, norm, mu = how.beta1, how.beta2, how.epsilon, how.weight_decay, how.clip_norm, how.momentum
     numbers = Tensor(F64, [0.0] * 36, shape=[9, 4])
-    do("tensor_optimiser_begin_sized", numbers.t, ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how)))
+    do("tensor_optimiser_begin", numbers.t, ctypes.byref(how))
     p1 = p2 = 1.0
     for t in range(1, 6):
         rate, squares = single(draw.uniform(0, 0.1)), [draw.uniform(0, 2) for _ in range(3)]

@@ -8,6 +8,7 @@
 #include "flexlab/tensor.h"
 #include "same_state.h"
 #include "toy_device.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 
 enum { STEPS = 5, BATCH = 3, UNITS = 7, MOST = STEPS * BATCH * 4 * UNITS, WRITES = 5 };

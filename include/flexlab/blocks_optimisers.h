@@ -1,7 +1,9 @@
-/* tensor_optimisers.h - what optimisers compute. A part of tensor.h, whose conventions hold. */
-#ifndef FLEXLAB_TENSOR_OPTIMISERS_H
-#define FLEXLAB_TENSOR_OPTIMISERS_H
+/* blocks_optimisers.h - what optimisers compute. A part of tensor_blocks.h: building blocks of training, which may
+ * change between versions. */
+#ifndef FLEXLAB_BLOCKS_OPTIMISERS_H
+#define FLEXLAB_BLOCKS_OPTIMISERS_H
 
+#include "flexlab/api.h"
 #include "flexlab/tensor_life.h"
 
 #ifdef __cplusplus
@@ -81,12 +83,11 @@ typedef enum tensor_optimiser_kind {
 /* What the numbers of a step follow from. */
 typedef struct tensor_optimiser {
     tensor_optimiser_kind kind;
-    float beta1, beta2;      /* 0 or more, below 1: of the moment and of the mean square */
-    float epsilon;           /* 0 or more */
-    float weight_decay;      /* 0 or more */
-    float clip_norm;         /* gradients are scaled down to this norm of all together; 0: never */
-    float momentum;          /* of SGD and RMSProp: 0 or more, below 1 */
-    unsigned char unused[4]; /* no padding at the end, which nobody would set */
+    float beta1, beta2; /* 0 or more, below 1: of the moment and of the mean square */
+    float epsilon;      /* 0 or more */
+    float weight_decay; /* 0 or more */
+    float clip_norm;    /* gradients are scaled down to this norm of all together; 0: never */
+    float momentum;     /* of SGD and RMSProp: 0 or more, below 1 */
 } tensor_optimiser;
 
 /* Rows of the numbers of a step, f64 [TENSOR_STEP_ROWS, 4]: docs/optimisers.md has the formula of each. */
@@ -102,12 +103,9 @@ enum tensor_step_row {
     TENSOR_STEP_ROWS = 9
 };
 
-FLEXLAB_API tensor_status tensor_optimiser_begin_sized(tensor *numbers, const tensor_optimiser *how, size_t how_size)
-    FLEXLAB_SYMBOL(tensor_optimiser_begin_sized);
 /* The numbers before the first step. TENSOR_E_ARGUMENT where a value is outside of its range. */
-static inline tensor_status tensor_optimiser_begin(tensor *numbers, const tensor_optimiser *how) {
-    return tensor_optimiser_begin_sized(numbers, how, sizeof *how);
-}
+FLEXLAB_API tensor_status tensor_optimiser_begin(tensor *numbers, const tensor_optimiser *how)
+    FLEXLAB_SYMBOL(tensor_optimiser_begin);
 /* The numbers of the next step, in one fixed sequence of double operations: powers by one more multiplication, all
  * factors of the rows. rate: f32 [1], as of tensor_sgd_update_by. sums (NULL: nothing is clipped): f64, squares of all
  * gradients, which are added in order. */
