@@ -8,7 +8,7 @@
 #include "check.h"
 #include "core/ops/operation.h"
 #include "core/ops/optimisers/optimiser_rules.h"
-#include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <string.h>
 

@@ -3,6 +3,7 @@
 there, tensor.h, tensor_blocks.h and nn.h include their parts; each header of src parses alone, so that editors show what is in it; and tests/tree/consumer/consumer.cpp and consumer.c, with the shared library, do one thing.
 usage: test_headers.py SOURCE_DIR BUILD_DIR [run]  (run: the programs too, which a build with sanitizers cannot)"""
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,14 @@ for whole, parts in (("tensor", "tensor_*"), ("nn", "nn_*"), ("tensor_blocks", "
     for part in sorted(source.glob(f"include/flexlab/{parts}.h")):
         if f'#include "flexlab/{part.name}"' not in text and part.name != "tensor_blocks.h":
             failures.append(f"{whole}.h does not include its part {part.name}")
+# Functions that compute tensors from tensors have a signature: a row of ops.def. Others copy or read values.
+rows = set(re.findall(r"^FL_(?:MAP|REAL|OBJECT|COMPOSED)\w*\((?:\d+, \w+, )?(\w+)", (source / "include/flexlab/ops.def").read_text(), re.M))
+VALUES = {"convert", "convert_at", "copy", "gather_images", "load_pixels", "isnan", "isinf"}
+COMPUTES = re.compile(r"tensor_status\s+tensor_(\w+)\((?:tensor \*\w+,\s+)+const tensor \*")
+for header in sorted(source.glob("include/flexlab/*.h")):
+    for name in COMPUTES.findall(header.read_text()):
+        if name not in rows | VALUES:
+            failures.append(f"{header.name}: tensor_{name} has no row in ops.def")
 # Headers of src include what they use; but what a folder of formats or an instruction set makes different is given from
 # outside. Kernels for a GPU are parsed with the stand-in for CUDA.
 FORMAT = ["-include", "fp16/fp16_codec.h", "-DFL_KIND=fp16"]
