@@ -7,7 +7,7 @@ tensor_status autoflex_reset(struct autoflex *a, autoflex_predictor predictor, i
     if (!a)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: the state is NULL", what);
     if (!autoflex_name(predictor))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: predictor %d is none, expected one that autoflex_at gives", what,
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: unknown predictor %d, expected one of autoflex_at", what,
                        (int)predictor);
     if (e_min > e_max || e_min < -AUTOFLEX_RANGE || e_max > AUTOFLEX_RANGE)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: exponents %d ... %d, expected a range in this order within +-%d", what,

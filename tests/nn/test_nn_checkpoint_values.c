@@ -85,11 +85,11 @@ int main(void) {
     refused(nn_checkpoint_values(x, 1, path, "i"), TENSOR_E_DATA, "I32");
     refused(nn_checkpoint_shape(&ndim, dim, NULL, "w"), TENSOR_E_ARGUMENT, "path");
     refused(nn_checkpoint_shape(&ndim, dim, path, NULL), TENSOR_E_ARGUMENT, "name");
-    refused(nn_checkpoint_shape(NULL, dim, path, "w"), TENSOR_E_ARGUMENT, "answer");
-    refused(nn_checkpoint_shape(&ndim, NULL, path, "w"), TENSOR_E_ARGUMENT, "answer");
+    refused(nn_checkpoint_shape(NULL, dim, path, "w"), TENSOR_E_ARGUMENT, "result");
+    refused(nn_checkpoint_shape(&ndim, NULL, path, "w"), TENSOR_E_ARGUMENT, "result");
     refused(nn_checkpoint_values(x, 6, NULL, "w"), TENSOR_E_ARGUMENT, "path");
     refused(nn_checkpoint_values(x, 6, path, NULL), TENSOR_E_ARGUMENT, "name");
-    refused(nn_checkpoint_values(NULL, 6, path, "w"), TENSOR_E_ARGUMENT, "answer");
+    refused(nn_checkpoint_values(NULL, 6, path, "w"), TENSOR_E_ARGUMENT, "result");
     CHECK(!unlink(path), "%s", path);
     CHECK(nn_checkpoint_shape(&ndim, dim, path, "w") && strstr(tensor_error(), path), "%s", tensor_error());
     CHECK(nn_checkpoint_values(x, 6, path, "w") && strstr(tensor_error(), path), "%s", tensor_error());

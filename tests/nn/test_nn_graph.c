@@ -219,7 +219,7 @@ static void building_errors(void) {
                                 &(nn_conv2d_options){.bias = true,
                                                      .window = &(tensor_window2d){
                                                          .window = {2, 2}, .stride = {1, 1}, .padding = {8, 1}}}));
-    REFUSED(TENSOR_E_SHAPE, "c: conv1d wants sequences [N, L, C], its input is 4x8x8x3",
+    REFUSED(TENSOR_E_SHAPE, "c: conv1d takes sequences [N, L, C], its input is 4x8x8x3",
             nn_conv1d(g, "c", x, 4, &(tensor_window1d){.window = 3, .stride = 1}, true));
     REFUSED(TENSOR_E_ARGUMENT, "p: padding 2, expected 0 to 1",
             nn_maxpool2d(g, "p", x, 0,

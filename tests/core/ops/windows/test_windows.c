@@ -400,7 +400,7 @@ static void messages_of_images(void) {
     REFUSED(WITH(.stride = {1, 1}, .padding = {0, 1, -2, 0}), TENSOR_E_ARGUMENT, "padding_left is -2, expected 0 to");
     REFUSED(WITH(.stride = {1, 1}, .dilation = {2}), TENSOR_E_SHAPE, "y is 2x8x7x6, expected 2x4x5x6");
     REFUSED(WITH(.dilation = {2, 4096}), TENSOR_E_ARGUMENT, "dilation_across is 4096, expected 1 to 4095");
-    REFUSED(WITH(.stride = {1, 1}, .groups = -1), TENSOR_E_ARGUMENT, "groups is -1, expected at least 1");
+    REFUSED(WITH(.stride = {1, 1}, .groups = -1), TENSOR_E_ARGUMENT, "groups is -1, expected 1 or more");
     REFUSED(WITH(.stride = {1, 1}, .groups = 3), TENSOR_E_ARGUMENT, "3 groups do not divide 4 channels");
     REFUSED(WITH(.stride = {1, 1}, .window = {3, 3}), TENSOR_E_ARGUMENT, "window 3x3, expected 0 or the 3x2 of the");
     REFUSED(WITH(.stride = {2, 2}, .output_padding = {1, 0}), TENSOR_E_ARGUMENT,
@@ -439,7 +439,7 @@ static void messages_of_images(void) {
     REFUSED(POOL(.window = {3, 2}, .stride = {1, 1}), TENSOR_E_SHAPE, "y is 2x8x7x4, expected 2x6x5x4");
     REFUSED(POOL(.window = {9, 9}, .stride = {1, 1}), TENSOR_E_SHAPE, "a window of 9 does not fit a 8x6 image");
     REFUSED(POOL(.window = {2, 1}, .stride = {1, 1}, .dilation = {17, 1}, .padding = {9, 9}), TENSOR_E_SHAPE,
-            "a window with dilation 17x1 sees nothing of a 8x6 image but padding");
+            "a window with dilation 17x1 sees only padding of a 8x6 image");
     tensor *one = NEW(2, 1, 6, 4), *none_seen = NEW(2, 1, 6, 4);
     REFUSED(
         tensor_maxpool2d(none_seen, one,
