@@ -76,29 +76,44 @@ static bool is_derived(const struct fl_function *f, char letter) {
     return f->derived && strchr(f->derived, letter);
 }
 
-/* Learns the sizes of letters that are not known. False where the number of dimensions is another. */
-static bool learn(const struct fl_function *f, struct binding *b, const char *text, const tensor *t) {
+/* What a shape says of its text so far. */
+enum reading {
+    FITS,
+    OPEN,
+    MISFITS
+}; /* as far as letters are known; some letter is not; another number of dimensions */
+
+/* Learns the sizes of letters that are not known, and compares those that are. */
+static enum reading learn(const struct fl_function *f, struct binding *b, const char *text, const tensor *t) {
     struct dimension d;
     bool many;
+    enum reading reading = FITS;
     const int fixed = fixed_dimensions(text, &many), rest = t->ndim - fixed;
     if (many ? rest < 0 : rest != 0)
-        return false;
+        return MISFITS;
     for (int at = 0; *text; at += d.many ? rest : 1) {
         text = next_dimension(text, &d);
-        if (!d.letter || is_known(b, d.letter) || is_derived(f, d.letter))
-            continue;
-        int64_t size = 1;
-        for (int k = 0; k < (d.many ? rest : 1); k++)
-            size *= t->shape[at + k];
-        if (d.many) {
-            b->dims[index_of(d.letter)] = t->shape + at;
-            b->count[index_of(d.letter)] = rest;
-        } else if (size % d.factor) {
-            continue; /* the shape differs then */
+        const int index = d.letter ? index_of(d.letter) : 0;
+        if (d.letter && !is_known(b, d.letter) && is_derived(f, d.letter)) {
+            reading = OPEN;
+        } else if (d.many && !is_known(b, d.letter)) {
+            int64_t size = 1;
+            for (int k = 0; k < rest; k++)
+                size *= t->shape[at + k];
+            b->dims[index] = t->shape + at;
+            b->count[index] = rest;
+            set_size(b, d.letter, size);
+        } else if (d.many) {
+            if (b->count[index] != rest || memcmp(b->dims[index], t->shape + at, (size_t)rest * sizeof t->shape[0]))
+                reading = OPEN;
+        } else if (d.letter && !is_known(b, d.letter) && t->shape[at] % d.factor == 0) {
+            set_size(b, d.letter, t->shape[at] / d.factor);
+        } else if (t->shape[at] != (d.letter ? d.factor * b->sizes.of[index] : d.factor) ||
+                   (d.letter && !is_known(b, d.letter))) {
+            reading = OPEN;
         }
-        set_size(b, d.letter, d.many ? size : size / d.factor);
     }
-    return true;
+    return reading;
 }
 
 /* The shape that the text stands for; -1 where a letter is not known. */
@@ -189,41 +204,53 @@ static tensor_status check_shape(const struct fl_invocation *call, const struct 
                          o->flags & FL_BROADCAST ? ", or 1 in any dimension, the last ones aligned" : "");
 }
 
-/* Whether t has the shape of the first input, and ought to: what most operands of most calls are. */
-static bool is_like_first(const struct fl_invocation *call, int i) {
-    const struct fl_function *f = call->function;
-    const int first = f->outputs < f->operand_count ? f->outputs : 0;
+static bool same_dims(const tensor *a, const tensor *b) {
+    if (a->ndim != b->ndim)
+        return false;
+    for (int d = 0; d < a->ndim; d++)
+        if (a->shape[d] != b->shape[d])
+            return false;
+    return true;
+}
+
+/* Whether the shape of t, which ought to be that of the first input, is: what most operands of most calls are. */
+static bool is_like_first(const struct fl_invocation *call, int i, int first) {
+    const struct fl_operand *o = &call->function->operands[i], *other = &call->function->operands[first];
     const tensor *t = call->tensors[i], *like = call->tensors[first];
-    return like && f->operands[i].shape == f->operands[first].shape && !is_computed(&f->operands[i]) &&
-           t->ndim == like->ndim && f->operands[i].class == FL_CLASS_CALL &&
-           f->operands[first].class == FL_CLASS_CALL && !(f->operands[first].flags & FL_BROADCAST) &&
-           !memcmp(t->shape, like->shape, (size_t)t->ndim * sizeof t->shape[0]);
+    return o->shape == other->shape && like && o->class == FL_CLASS_CALL && other->class == FL_CLASS_CALL &&
+           !((o->flags | other->flags) & FL_BROADCAST) && !is_computed(o) && same_dims(t, like);
 }
 
 static tensor_status check_shapes(const struct fl_invocation *call, struct binding *b) {
     const struct fl_function *f = call->function;
-    bool like_first[FL_OPERANDS];
+    const int first = f->outputs < f->operand_count ? f->outputs : 0;
+    unsigned checked = 0, numbers = 0;
     for (int k = 0; k < f->operand_count; k++) { /* inputs first */
         const int i = k + f->outputs < f->operand_count ? k + f->outputs : k + f->outputs - f->operand_count;
         const struct fl_operand *o = &f->operands[i];
         const tensor *t = call->tensors[i];
-        if (!t)
+        if (!t || is_computed(o) || o->flags & FL_BROADCAST)
             continue;
-        like_first[i] = k ? is_like_first(call, i) /* of the first any shape is right */
-                          : o->shape[1] == '*' && !o->shape[2] && !(o->flags & FL_BROADCAST);
-        if (o->class < FL_CLASS_F64 && !is_computed(o) && (!k || !like_first[i]) && !(o->flags & FL_BROADCAST) &&
-            !learn(f, b, o->shape, t))
-            return wrong_layout(f, o, t);
+        if (o->class >= FL_CLASS_F64) {
+            numbers |= 1u << i;
+        } else if (k && checked >> first & 1 && is_like_first(call, i, first)) {
+            checked |= 1u << i;
+        } else {
+            const enum reading reading = learn(f, b, o->shape, t);
+            if (reading == MISFITS)
+                return wrong_layout(f, o, t);
+            checked |= (unsigned)(reading == FITS) << i;
+        }
     }
-    for (int i = 0; i < f->operand_count; i++) /* of numbers the count is what counts, where another says the shape */
-        if (f->operands[i].class >= FL_CLASS_F64 && call->tensors[i] && !is_computed(&f->operands[i]))
+    for (int i = 0; numbers >> i; i++) /* of numbers the count is what counts, where another says the shape */
+        if (numbers >> i & 1)
             learn(f, b, f->operands[i].shape, call->tensors[i]);
     if (f->derive && !f->derive(&b->sizes, call->scalars, f->name, false))
         return tensor_error_status();
     for (const char *letter = f->derived; letter && *letter; letter++)
         b->known |= (uint64_t)1 << index_of(*letter);
     for (int i = 0; i < f->operand_count; i++)
-        if (call->tensors[i] && !like_first[i])
+        if (call->tensors[i] && !(checked >> i & 1))
             TRY(check_shape(call, b, i));
     return TENSOR_OK;
 }
@@ -279,10 +306,17 @@ static tensor_status check_format(const struct fl_invocation *call, int i, int f
                    : fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, expected %s, f64 or f32", f->name, o->name,
                              t->format->name, call->tensors[first]->format->name);
     if (o->class == FL_CLASS_CALL && t->format != call->tensors[first]->format)
-        return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; use tensor_convert", f->name,
-                       f->operands[first].name, call->tensors[first]->format->name, o->name, t->format->name);
+        return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; use tensor_convert", f->name, f->operands[first].name,
+                       call->tensors[first]->format->name, o->name, t->format->name);
     TRY(fl_need_arithmetic(f->name, o->name, t));
     return o->class == FL_CLASS_FACTOR ? check_factor(call, i) : TENSOR_OK;
+}
+
+/* On one device, in memory of their own: what most operands are. */
+static bool is_elsewhere(const struct fl_storage *a, const struct fl_storage *b) {
+    const char *pa = a->data, *pb = b->data;
+    return a->device == b->device && ((uintptr_t)pa >= (uintptr_t)pb + (size_t)b->count * (size_t)b->format->bytes ||
+                                      (uintptr_t)pb >= (uintptr_t)pa + (size_t)a->count * (size_t)a->format->bytes);
 }
 
 /* Outputs are other tensors than all else, but for inputs in place; memory of different tensors does not overlap. */
@@ -293,7 +327,9 @@ static tensor_status check_outputs(const struct fl_invocation *call) {
             const tensor *a = call->tensors[i], *b = call->tensors[j];
             const bool may_share =
                 f->operands[j].flags & FL_IN_PLACE && j >= f->outputs && f->operands[i].class < FL_CLASS_F64;
-            if (b && a->storage == b->storage && !may_share)
+            if (!b || is_elsewhere(a->storage, b->storage))
+                continue;
+            if (a->storage == b->storage && !may_share)
                 return fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are the same tensor, the output must be another",
                                f->name, f->operands[i].name, f->operands[j].name);
             TRY(fl_check_apart(f->name, f->operands[i].name, a, f->operands[j].name, b));
@@ -311,6 +347,9 @@ static tensor_status check_operands(const struct fl_invocation *call) {
             continue;
         if (!t)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", f->name, o->name);
+        if (i > first && first >= 0 && o->class == FL_CLASS_CALL && t->format == call->tensors[first]->format &&
+            !t->storage->hidden && !t->is_strided)
+            continue; /* as nearly always */
         TRY(check_format(call, i, first));
         TRY(fl_need_present(f->name, t));
         if (!(o->flags & FL_STRIDED))
@@ -351,6 +390,9 @@ static tensor_status check_dimensions(const struct fl_invocation *call, const st
 static tensor_status check_scalar(const struct fl_invocation *call, const struct fl_scalar_rule *s,
                                   const union fl_value *v) {
     const char *op = call->function->name;
+    if (s->type <= FL_REAL64 && isfinite(v->real) && s->least == 0 && s->most == 0 && !s->under &&
+        (!s->above || v->real > 0))
+        return TENSOR_OK; /* any finite number, or any above 0 */
     if (s->type == FL_RESULT)
         return v->result ? TENSOR_OK : fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", op, s->name);
     if (s->type >= FL_DIM)
@@ -419,23 +461,22 @@ static void place_operand(struct fl_args *args, const struct fl_operand *o, cons
     } else if (o->class >= FL_CLASS_F64) {
         memcpy(to, &t->storage->data, sizeof(void *));
     } else {
-        const struct fl_view view = o->flags & FL_WIDE ? fl_wide_view_of(t) : fl_view_of(t);
-        memcpy(to, &view, sizeof view);
+        *(struct fl_view *)(void *)to = o->flags & FL_WIDE ? fl_wide_view_of(t) : fl_view_of(t);
     }
 }
 
-static struct fl_args prepared(const struct fl_invocation *call) {
+/* Fills what was zero. */
+static void prepare(const struct fl_invocation *call, struct fl_args *args) {
     const struct fl_function *f = call->function;
-    struct fl_args args = {.op = f->op};
+    args->op = f->op;
     for (int i = 0; i < f->operand_count; i++)
         if (f->operands[i].at && call->tensors[i])
-            place_operand(&args, &f->operands[i], call->tensors[i]);
+            place_operand(args, &f->operands[i], call->tensors[i]);
     for (int i = 0; i < f->scalar_count; i++)
         if (f->scalars[i].at)
-            place_scalar(&args, &f->scalars[i], &call->scalars[i]);
+            place_scalar(args, &f->scalars[i], &call->scalars[i]);
     if (f->prepare)
-        f->prepare(&args, call->sizes, call->scalars);
-    return args;
+        f->prepare(args, call->sizes, call->scalars);
 }
 
 tensor_status fl_invoke(const struct fl_function *f, const tensor *const *tensors, const union fl_value *scalars) {
@@ -449,7 +490,8 @@ tensor_status fl_invoke(const struct fl_function *f, const tensor *const *tensor
     TRY(check_shapes(&call, &b));
     if (f->check)
         TRY(f->check(&call));
-    struct fl_args args = prepared(&call);
+    struct fl_args args = {0};
+    prepare(&call, &args);
     if (f->run)
         return f->run(&call, &args);
     return f->operands[0].class < FL_CLASS_F64 ? fl_write((tensor *)tensors[0], &args)

@@ -49,18 +49,20 @@ static tensor_status run_write(const struct fl_call *call) {
     if (call->sequence.state)
         return run_part(call);
     const struct fl_storage *out = &call->out;
-    struct autoflex *a = &out->slot->autoflex;
-    const struct autoflex before = *a;
+    struct autoflex *a = &out->slot->autoflex, before;
     struct fl_args args = call->args;
     struct fl_stats stats;
     struct fl_write_state w;
+    if (is_shared(out))
+        before = *a;
     args.out = fl_output_view(out);
     args.out.wide = call->args.out.wide;
     fl_write_begin(&w, a, is_shared(out), call->measures_first ? FL_WRITE_ONCE : FL_WRITE_FREE);
     while (w.next != FL_WRITE_DONE) {
         const tensor_status status = attempt(call, &args, w.next == FL_WRITE_MEASURE, &stats);
         if (status) {
-            *a = before;
+            if (is_shared(out))
+                *a = before;
             return status;
         }
         fl_write_attempted(&w, a, stats.maximum);
