@@ -129,6 +129,7 @@ if touched["elementwise"] != ["include/flexlab/ops.def"]:
     sys.exit(f"an elementwise operation must be one row: {touched['elementwise']}")
 if not 1 < len(touched["other"]) <= 6:
     sys.exit(f"another operation must be at most six places: {touched['other']}")
+print(f"another operation: {len(touched['other'])} files")
 if len(programs) != 4:
     sys.exit(f"expected a program in each document, found {len(programs)}")
 
