@@ -310,7 +310,7 @@ static uint64_t train(struct input in, nn_graph *g) {
     const tensor_status evaluated =
         nn_evaluate(&loss, predicted, g, &(nn_batch){.images = images, .labels = labels, .count = count});
     must_tell_status("nn_evaluate", evaluated);
-    MUST(evaluated || (count >= 1 && count <= batch), "%d of %d images were evaluated", count, batch);
+    MUST(evaluated || (count >= 0 && count <= batch), "%d of %d images were evaluated", count, batch);
     MUST(weights_hash(g) == trained, "an evaluation changed weights");
     return trained;
 }

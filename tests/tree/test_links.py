@@ -12,22 +12,8 @@ import sys
 # format has rows of kernels. This is the one circle that is meant, and it is cut here: what these objects use does not count.
 REGISTRY = {
     "core/table/formats.c": "all formats, each with its rows of kernels",
-    "core/table/any_format.c": "the kernels that serve every format",
     "core/ops/objects.c": "all operations, each with its reference kernel and those that serve every format",
     "core/table/device_kinds.c": "the backends of devices that are opened by name",
-}
-# Edges that do not count yet, object and object or folder, each with what will end it. Take out what is no longer there.
-PENDING = {
-    ("core/table/registry.c", "core/reference/ref_map.c"): "the table of reference kernels: operations become objects",
-    ("core/reference/ref_map.c", "core/axes"): "likewise",
-    ("core/reference/ref_map.c", "core/images"): "likewise",
-    ("core/reference/ref_map.c", "core/losses"): "likewise",
-    ("core/reference/ref_map.c", "core/norms"): "likewise",
-    ("core/reference/ref_map.c", "core/operations"): "likewise",
-    ("core/reference/ref_map.c", "core/ops/copies"): "likewise",
-    ("core/reference/ref_map.c", "core/ops/optimisers"): "likewise",
-    ("core/reference/ref_map.c", "core/recurrent"): "likewise",
-    ("core/reference/ref_map.c", "core/reference"): "likewise",
 }
 LARGEST = 3  # objects that may use each other in a circle
 
@@ -128,7 +114,6 @@ def main(list_of_objects, nm):
         print(f"{nm}, gcc-nm and llvm-nm see no symbols in these objects")
         return 77
     failures = []
-    used = set()
     graph = {name_of(path): {} for path in objects}
     folders = collections.defaultdict(dict)
     for name in REGISTRY:
@@ -139,10 +124,6 @@ def main(list_of_objects, nm):
             definer = defines.get(symbol, user)
             if definer == user or user in REGISTRY:
                 continue
-            pending = {(user, definer), (user, folder_of(definer))} & set(PENDING)
-            if pending:
-                used |= pending
-                continue
             edge = (user, symbol, definer)
             graph[user].setdefault(definer, edge)
             if folder_of(user) != folder_of(definer):
@@ -152,7 +133,6 @@ def main(list_of_objects, nm):
             failures += tell("objects", graph, members)
     for members in circles(folders):
         failures += tell("folders", folders, members)
-    failures += [f"{user} no longer uses {definer}: take it out of PENDING" for user, definer in sorted(set(PENDING) - used)]
     edges = sum(len(graph[a]) for a in graph)
     print("\n".join(failures) if failures else f"{len(graph)} objects, {edges} pairs that use each other's symbols: no circle"
           f" of more than {LARGEST}, none between {len({folder_of(name) for name in graph})} folders")

@@ -162,7 +162,7 @@ static void epilogues(tensor_format f) {
     REFUSED(tensor_matmul_fused(y, a, b, &(tensor_epilogue){.residual = a}), TENSOR_E_SHAPE,
             "residual is 4x6, expected 4x7");
     REFUSED(tensor_matmul_fused(y, a, b, &(tensor_epilogue){.bias = seven, .residual = foreign}), TENSOR_E_FORMAT,
-            "residual is f32: numbers");
+            "residual is f32, a type of plain numbers");
     REFUSED(tensor_matmul_fused(row, one, b, &(tensor_epilogue){.bias = view}), TENSOR_E_ARGUMENT,
             "y and bias are the same tensor");
     REFUSED(tensor_matmul_fused(y, a, bt, &(tensor_epilogue){.bias = seven}), TENSOR_E_SHAPE, "y is 4x7, expected 4x6");
