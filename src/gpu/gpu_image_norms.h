@@ -447,9 +447,9 @@ static cudaError_t run_lrn(const struct gpu_call *call, cudaStream_t stream) {
 
 static cudaError_t run_group_norm(const struct gpu_call *call, cudaStream_t stream) {
     const unsigned blocks = gpu_blocks(call->args.p.norm.batch * call->args.p.norm.groups * ROW_LANES);
-    if (call->args.op == FL_OP_GROUPNORM)
-        return gpu_launch(group_norm, blocks, GPU_THREADS, 0, stream, *call);
-    return gpu_launch(group_norm_grad, blocks, GPU_THREADS, 0, stream, *call);
+    if (call->args.op == FL_OP_GROUPNORM_GRAD)
+        return gpu_launch(group_norm_grad, blocks, GPU_THREADS, 0, stream, *call);
+    return gpu_launch(group_norm, blocks, GPU_THREADS, 0, stream, *call);
 }
 
 static cudaError_t run_group_gamma(const struct gpu_call *call, cudaStream_t stream) {

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The how-to documents, carried out: the code blocks of docs/adding-a-format.md and docs/adding-an-op.md are applied to a
 clean copy of the tree, which must then build, pass test_kernels for what was added, and run the documents' programs; the
-programs of the README and of docs/training.md too. Checks that a format is one new folder and an elementwise operation one row.
+programs of the README and of docs/training.md too. Checks that a format is one new folder, an elementwise operation one row and
+another operation, instance normalisation, at most six files, which the tests and the page of what runs where find by themselves.
 usage: test_growth.py SOURCE_DIR WORK_DIR [long]
 Without "long" the library is built without optimisation and for the portable row of kernels alone. With it every row of kernels is
-built, every optimiser trains the new format, and both additions run on the stand-in for a GPU."""
+built, every optimiser trains the new format, and all additions run on the stand-in for a GPU."""
 import os
 import pathlib
 import re
@@ -90,10 +91,20 @@ int main(void) {
 }
 """
 
+# The how-to of operations has two additions: an elementwise one, then another.
+OTHER_OPERATION = "## Any other operation"
+documents = [(name, (source / name).read_text()) for name in
+             ("docs/adding-a-format.md", "docs/adding-an-op.md", "README.md", "docs/training.md")]
+name, text = documents[1]
+if text.count(f"\n{OTHER_OPERATION}\n") != 1:
+    sys.exit(f"{name}: expected one heading {OTHER_OPERATION!r}")
+elementwise, other = text.split(f"\n{OTHER_OPERATION}\n")
+documents[1:2] = [("elementwise", elementwise), ("other", other)]
+
 touched, programs = {}, []
-for document in ("docs/adding-a-format.md", "docs/adding-an-op.md", "README.md", "docs/training.md"):
+for document, text in documents:
     touched[document] = []
-    for kind, path, anchor, code in BLOCK.findall((source / document).read_text()):
+    for kind, path, anchor, code in BLOCK.findall(text):
         if kind == "program":
             programs.append((document, code))
             continue
@@ -107,15 +118,18 @@ for document in ("docs/adding-a-format.md", "docs/adding-an-op.md", "README.md",
         else:
             lines = target.read_text().splitlines(keepends=True)
             at = [i for i, line in enumerate(lines) if line.startswith(anchor)]
-            if len(at) != 1 or code.count("\n") != 1:
+            if len(at) != 1 or (document == "elementwise" and code.count("\n") != 1):
                 sys.exit(f"{document}: expected one row after one line starting with {anchor!r} in {path}")
             target.write_text("".join(lines[: at[0] + 1] + [code] + lines[at[0] + 1 :]))
 
 folders = {pathlib.PurePath(p).parent.as_posix() for p in touched["docs/adding-a-format.md"]}
 if len(folders) != 1 or (source / folders.pop()).exists():
     sys.exit(f"a format must be one new folder: {touched['docs/adding-a-format.md']}")
-if touched["docs/adding-an-op.md"] != ["include/flexlab/ops.def"]:
-    sys.exit(f"an elementwise operation must be one row: {touched['docs/adding-an-op.md']}")
+if touched["elementwise"] != ["include/flexlab/ops.def"]:
+    sys.exit(f"an elementwise operation must be one row: {touched['elementwise']}")
+if not 1 < len(touched["other"]) <= 6:
+    sys.exit(f"another operation must be at most six places: {touched['other']}")
+print(f"another operation: {len(touched['other'])} files")
 if len(programs) != 4:
     sys.exit(f"expected a program in each document, found {len(programs)}")
 
@@ -126,7 +140,7 @@ run("cmake", "-S", tree, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release
     "-DFLEXLAB_TOOLS=OFF", "-DFLEXLAB_BENCH=OFF", "-DFLEXLAB_WERROR=ON", "-DFLEXLAB_CUDA=OFF", "-DFLEXLAB_PNG=OFF",
     "-DFLEXLAB_JPEG=OFF", *([] if long else portable))
 has_cxx = long and "flexlab_stand_in" in run("cmake", "--build", build, "--target", "help")
-targets = ["test_kernels", "flexlab_static", *(["test_nn_optimiser"] if long else []), *(["flexlab_stand_in", "test_gpu_ops"] if has_cxx else [])]
+targets = ["test_kernels", "test_random", "test_signatures", "test_support", "test_instance_norm", "flexlab_static", *(["test_nn_optimiser"] if long else []), *(["flexlab_stand_in", "test_gpu_ops"] if has_cxx else [])]
 run("cmake", "--build", build, "--target", *targets)
 
 formats = run("grep", "-ho", "FMT_[A-Z0-9_]* = .*\"", build / "generated/include/flexlab/formats.h")
@@ -134,21 +148,43 @@ added = [line.split('"')[1] for line in formats.splitlines() if line.split('"')[
          {"fp32", "fp16", "bf16", "flex16+5", "dfp16"}]
 if len(added) != 1:
     sys.exit(f"expected one new format, found {added}")
-for pattern, expected in ((f"{added[0]}.", 30), (".ramp.", 6)):  # ramp: in each format
+for pattern, expected in ((f"{added[0]}.", 30), (".ramp.", 6), (".instancenorm.portable", 6)):  # in each format
     out = run(build / "tests/test_kernels", env={**os.environ, "FLEXLAB_TEST_FILTER": pattern})
     rows = [line for line in out.splitlines() if line.endswith(" ok") and (pattern == ".ramp." or ".ref " not in line)]
     print(pattern, len(rows), "kernels equal the reference")
     if len(rows) < expected:
         sys.exit(f"{len(rows)} kernels of {pattern} were tested, expected {expected} or more:\n{out}")
+run(build / "tests/test_instance_norm")
+
+
+def line_of(program, *arguments, **options):
+    """The line of the operation in what a program of the tests prints."""
+    out = run(build / "tests" / program, *arguments, **options)
+    lines = [line for line in out.splitlines() if line.startswith(("instancenorm ", "| `instancenorm` "))]
+    if len(lines) != 1:
+        sys.exit(f"{program} has {len(lines)} lines about instancenorm, expected one:\n{out[-4000:]}")
+    print(f"{program}: {lines[0]}")
+    return lines[0]
+
+
+passive = {**os.environ, "OMP_WAIT_POLICY": "passive"}
+stand_in = {**passive, "FLEXLAB_REQUIRE_GPU": "1", "FLEXLAB_CUDA_LIBRARY": str(build / "tests/libflexlab_stand_in.so")}
+if "4 operands, 1 scalars" not in line_of("test_signatures"):
+    sys.exit("that is not its signature")
+if int(re.search(r"worked (\d+) times", line_of("test_random", env=passive))[1]) < 2:
+    sys.exit("random calls of it fail")
+cells = line_of("test_support", "--print", env=stand_in if has_cxx else passive).split("|")[2:-1]
+if len(cells) != 8 or cells[-2:] != [" double ", "  "] or any(
+        cell.split()[:2] != ["r", "p"] or (has_cxx and cell.split()[-1] != "g") for cell in cells[:6]):
+    sys.exit("that is not what it has kernels of")
 if long:
-    out = run(build / "tests/test_nn_optimiser", added[0], env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+    out = run(build / "tests/test_nn_optimiser", added[0], env=passive)
     print("every optimiser:", out.splitlines()[-1])
     if out.count(" of what is allowed)") < 20:
         sys.exit(f"{added[0]} was trained with too few settings of optimisers:\n{out}")
-for arguments in (["1", "4", "ramp"], *(["1", "4", op, added[0]] for op in ("add", "matmul", "channel_affine"))):
+for arguments in (["1", "4", "ramp"], ["1", "4", "instancenorm"], *(["1", "4", op, added[0]] for op in ("add", "matmul", "channel_affine"))):
     if has_cxx:  # on a GPU without a line of CUDA of their own
-        out = run(build / "tests/test_gpu_ops", *arguments, env={
-            **os.environ, "FLEXLAB_REQUIRE_GPU": "1", "FLEXLAB_CUDA_LIBRARY": str(build / "tests/libflexlab_stand_in.so")})
+        out = run(build / "tests/test_gpu_ops", *arguments, env=stand_in)
         print("on the stand-in for a GPU:", *arguments[2:], "-", out.splitlines()[-1])
         if " 0 calls" in out:
             sys.exit("nothing was called there")

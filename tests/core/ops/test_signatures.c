@@ -99,6 +99,8 @@ int main(void) {
     for (int i = 0; fl_function_at(i); i++) {
         check_function(fl_function_at(i));
         check_draws(fl_function_at(i));
+        printf("%-32s %d operands, %d scalars\n", fl_function_at(i)->name, fl_function_at(i)->operand_count,
+               fl_function_at(i)->scalar_count);
     }
     for (int op = 1; op < FL_OP_LIMIT; op++)
         if (fl_op_name((enum fl_op)op))

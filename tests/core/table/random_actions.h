@@ -301,8 +301,10 @@ static const struct action *draw_action(void) {
 /* Every function of the library was called and worked more than once, and every operation is one that a function
  * writes, or that functions of other names are made of. */
 static void check_coverage(void) {
-    for (int a = 0; a < action_count; a++)
-        CHECK(worked[a] > 1, "%s worked %lld times", actions[a].name, worked[a]);
+    for (int a = 0; a < action_count; a++) {
+        printf("%-32s worked %lld times\n", actions[a].name, worked[a]);
+        CHECK(worked[a] > 1, "%s worked %lld times, expected more than once", actions[a].name, worked[a]);
+    }
     for (int i = 0; tensor_op_at(i); i++) {
         bool reached = false;
         const enum fl_op op = fl_op_named(tensor_op_at(i));

@@ -485,15 +485,47 @@ static double round_to_place(double x, int place, bool truncate) {
     return ldexp(down + (rest > 0.5 || (rest == 0.5 && fmod(down, 2) != 0)), -place);
 }
 
+/* What rounding to a float format of at most 16 bits needs: bits of the fraction, the exponent of the least normal
+ * number, the largest number. */
+struct precision {
+    const struct fl_format *format;
+    int fraction, least;
+    double largest;
+};
+
+/* As the elements say: the largest; the least above 1; the least above 0, 2^(least - fraction). */
+static const struct precision *precision_of(const struct fl_format *f) {
+    static struct precision known[8];
+    int k = 0;
+    while (known[k].format && known[k].format != f)
+        k = (k + 1) % 8;
+    if (known[k].format)
+        return &known[k];
+    double above_1 = INFINITY, above_0 = INFINITY, x;
+    for (int word = 0; word < 1 << 8 * f->bytes; word++) {
+        const struct fl_view one = {
+            .data = f->bytes == 1 ? (void *)&(uint8_t){(uint8_t)word} : &(uint16_t){(uint16_t)word}, .count = 1};
+        f->decode(&one, 0, 1, &x);
+        if (isfinite(x) && x > known[k].largest)
+            known[k].largest = x;
+        above_1 = x > 1 && x < above_1 ? x : above_1;
+        above_0 = x > 0 && x < above_0 ? x : above_0;
+    }
+    known[k].format = f;
+    known[k].fraction = -ilogb(above_1 - 1);
+    known[k].least = ilogb(above_0) + known[k].fraction;
+    return &known[k];
+}
+
 static double round_to_element(const tensor *t, double x) {
     if (t->format->arithmetic == FL_ARITHMETIC_SHARED)
         return round_to_place(x, tensor_exponent(t), false);
     if (!isfinite(x) || x == 0)
         return x;
-    const bool half = t->format->id == FMT_FP16, truncate = t->storage->view_rounding == TENSOR_ROUND_TRUNCATE;
-    const int fraction = half ? 10 : 7, least = half ? -14 : -126, exponent = ilogb(x) < least ? least : ilogb(x);
-    const double y = round_to_place(x, fraction - exponent, truncate), largest = half ? 65504 : 0x1.fep127;
-    return fabs(y) <= largest ? y : truncate ? copysign(largest, x) : copysign(INFINITY, x);
+    const bool truncate = t->storage->view_rounding == TENSOR_ROUND_TRUNCATE;
+    const struct precision *p = precision_of(t->format);
+    const double y = round_to_place(x, p->fraction - (ilogb(x) < p->least ? p->least : ilogb(x)), truncate);
+    return fabs(y) <= p->largest ? y : truncate ? copysign(p->largest, x) : copysign(INFINITY, x);
 }
 
 /* exact: the wide part is the value of the elements. */

@@ -1,7 +1,10 @@
 /* docs/support.md: which operation runs in which format on which backend, what it promises, what its gradient is; then
- * networks. The rows of kernels are asked, a device that runs the kernels of a GPU, and the objects of the
- * operations (core/ops/operation.h); nothing is typed. The test fails where the page says something else. test_support
- * [--write]     writes the page */
+ * networks. The rows of kernels are asked, a device that runs the kernels of a GPU, and the objects of the operations
+ * (core/ops/operation.h); nothing is typed. The test fails where the page says something else.
+ *
+ *     test_support [--write | --print]
+ *
+ * --write writes the page; --print prints that of this build, which may lack rows of kernels and a device. */
 #include "check.h"
 #include "core/ops/operation.h"
 #include "core/queue/queue.h"
@@ -40,9 +43,9 @@ static void print_cell(tensor_device *device, const struct fl_format *format, en
         if (has_kernel(format, op, (enum fl_backend)backend))
             fprintf(out, " %s", letters[backend]);
     CHECK(fl_ref_kernel(op), "%s.%s has no reference kernel", format->name, fl_op_name(op));
-    if (on_device(device, format, op))
+    if (device && on_device(device, format, op))
         fprintf(out, " g");
-    else
+    else if (device)
         CHECK(fl_operation_of(op)->promise == FL_PROMISE_NUMBERS, "%s.%s: a GPU has no kernel", format->name,
               fl_op_name(op));
 }
@@ -145,21 +148,32 @@ static void compare_page(const char *page, size_t bytes) {
         fclose(f);
 }
 
-int main(int argc, char **argv) {
-    tensor_device *device = tensor_device_find("cuda");
+/* Whether a build has all that the page is about; if not, why the test is skipped. */
+static const char *what_lacks(const tensor_device *device) {
     if (!device)
-        return check_skip("neither a GPU nor the stand-in for one; it says which operations have kernels there");
+        return "neither a GPU nor the stand-in for one; it says which operations have kernels there";
     for (int backend = 0; backend < FL_ROWS; backend++) {
         bool has = backend == FL_REF;
         for (int i = 0; fl_format_at(i); i++)
             has = has || fl_format_at(i)->rows[backend];
         if (!has)
-            return check_skip("this compiler does not have every instruction set");
+            return "this compiler does not have every instruction set";
     }
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    const char *option = argc > 1 ? argv[1] : "";
+    tensor_device *device = tensor_device_find("cuda");
+    const char *lacking = what_lacks(device);
+    if (lacking && strcmp(option, "--print"))
+        return check_skip(lacking);
     size_t bytes = 0;
     char *page = make_page(device, &bytes);
     CHECK(page, "no memory for the page");
-    if (page && argc > 1 && !strcmp(argv[1], "--write"))
+    if (page && !strcmp(option, "--print"))
+        fwrite(page, 1, bytes, stdout);
+    else if (page && !strcmp(option, "--write"))
         write_page(page, bytes);
     else if (page)
         compare_page(page, bytes);
