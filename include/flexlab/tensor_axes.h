@@ -18,7 +18,8 @@ extern "C" {
  * than x; TENSOR_E_SHAPE if y has another size, TENSOR_E_FORMAT if the formats differ. */
 FLEXLAB_API tensor_status tensor_sum_rows(tensor *y, const tensor *x);
 /* *sum is the sum of all elements of x, *maximum the largest |x|. Shared-exponent formats: exact if the result fits a
- * double (53 bits). Both wait for a device. */
+ * double (53 bits). The sum in float formats: binary32 sums of 512 rows for each channel, as in tensor_sum_rows, added
+ * in order in double. x lies on the host, else TENSOR_E_UNSUPPORTED; TENSOR_E_ARGUMENT for NULL. */
 FLEXLAB_API tensor_status tensor_sum(double *sum, const tensor *x);
 FLEXLAB_API tensor_status tensor_max_abs(double *maximum, const tensor *x);
 
