@@ -25,8 +25,7 @@ FLEXLAB_API tensor_status tensor_sgd_update(tensor *w, const tensor *v, float ra
  * and from the next wait on another device. */
 FLEXLAB_API tensor_status tensor_sgd_update_by(tensor *w, const tensor *v, const tensor *rate);
 
-/* --- optimisers with more state than a velocity
- * ----------------------------------------------------------------------- */
+/* --- optimisers with more state than a velocity ------------------------------------------------------------------- */
 
 /* Adam, AdamW, RMSProp, Adagrad and LAMB consist of the operations below; docs/training.md explains how. Their factors
  * are in a tensor f64 [rows, 4] on the device of the others, one row for each operation, which reads it when it runs: a

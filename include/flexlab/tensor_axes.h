@@ -31,8 +31,7 @@ FLEXLAB_API tensor_status tensor_all_finite(bool *yes, const tensor *x);
 FLEXLAB_API tensor_status tensor_isnan(tensor *y, const tensor *x);
 FLEXLAB_API tensor_status tensor_isinf(tensor *y, const tensor *x);
 
-/* --- reductions over any dimensions --------------------------------------------------------------------------------
- */
+/* --- reductions over any dimensions ------------------------------------------------------------------------------- */
 
 /* y is x reduced (summed, averaged, ...) over the dimensions in axes, bit d for dimension d. y has the other dimensions
  * of x in their order, or all of them with 1 in place of those in axes; [1] if none is left. Without axes each element
@@ -56,8 +55,7 @@ FLEXLAB_API tensor_status tensor_reduce_l2(tensor *y, const tensor *x, unsigned 
  * largest element of x. A NaN counts as larger than anything. */
 FLEXLAB_API tensor_status tensor_argmax(tensor *index, const tensor *x, int axis);
 
-/* --- operands of other shapes --------------------------------------------------------------------------------------
- */
+/* --- operands of other shapes ------------------------------------------------------------------------------------- */
 
 /* y = a + b and y = a b with broadcasting: with the last dimensions aligned, each size of a and b is that of y or 1,
  * and missing dimensions count as 1; a and b are repeated along them. One exact result, rounded once. y is another
