@@ -107,10 +107,9 @@ typedef struct nn_loss_scale {
 enum { NN_STARVED = 20 };
 FLEXLAB_API tensor_status nn_loss_scale_of(nn_loss_scale *now, const nn_graph *g);
 
-/* ==================================================================================================================
- * * Building blocks for training loops that differ from nn_train. They may change between minor versions.
- * ==================================================================================================================
- * * */
+/* ================================================================================================================== *
+ * Building blocks for training loops that differ from nn_train. They may change between minor versions.
+ * ================================================================================================================== */
 
 /* --- losses without waiting for a device -------------------------------------------------------------------------- */
 
