@@ -1,13 +1,13 @@
-/* api.h - how the public declarations are marked, and what the linker calls them.
+/* api.h - the mark of public declarations, and their names for the linker.
  *
- * Each public header includes this one directly, after the definition of its own guard: flexlab/symbols.h, at the end,
- * then gives the functions that the header declares the linker's names flexlab_<name>, so that no program's own
- * tensor_new or data_open collides with ours. Bindings that look symbols up by name (dlsym, ctypes) use flexlab_<name>.
- * docs/decisions/0013-symbols.md says why it is done so. */
+ * Each public header includes this one directly, after the definition of its own guard. flexlab/symbols.h, included at
+ * the end, then gives each function that the header declares the linker name flexlab_<name>, so that a program's own
+ * tensor_new or data_open does not collide with the library's. Bindings that look symbols up by name (dlsym, ctypes)
+ * use flexlab_<name>. docs/decisions/0013-symbols.md gives the reasons. */
 #ifndef FLEXLAB_API_H
 #define FLEXLAB_API_H
 
-/* On what the shared library exports; all else is hidden in it. */
+/* Marks what the shared library exports; it hides everything else. */
 #if defined(_WIN32)
 #define FLEXLAB_API
 #else

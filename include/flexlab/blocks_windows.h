@@ -1,5 +1,5 @@
-/* blocks_windows.h - gradients of convolutions and poolings, convolutions with what joins their sums, shortcuts. A part
- * of tensor_blocks.h: building blocks of training, which may change between versions. */
+/* blocks_windows.h - gradients of convolutions and poolings, convolutions with an epilogue, shortcuts. Part of
+ * tensor_blocks.h: building blocks of training, which may change between versions. */
 #ifndef FLEXLAB_BLOCKS_WINDOWS_H
 #define FLEXLAB_BLOCKS_WINDOWS_H
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* The convolutions of tensor_windows.h with what joins their sums; errors as of tensor_matmul_fused. */
+/* The convolutions of tensor_windows.h with an epilogue (blocks_products.h); errors as of tensor_matmul_fused. */
 FLEXLAB_API tensor_status tensor_conv2d_fused(tensor *y, const tensor *x, const tensor *w, const tensor_window *how,
                                               const tensor_epilogue *with);
 FLEXLAB_API tensor_status tensor_conv_transpose2d_fused(tensor *y, const tensor *x, const tensor *w,
@@ -21,8 +21,8 @@ FLEXLAB_API tensor_status tensor_conv1d_fused(tensor *y, const tensor *x, const 
 FLEXLAB_API tensor_status tensor_conv_transpose1d_fused(tensor *y, const tensor *x, const tensor *w,
                                                         const tensor_window *how, const tensor_epilogue *with);
 
-/* Gradients by the input and by the filters; how is that of the forward call. The order of summation of float formats
- * is r, s, k and n, p, q; k and c within the group. */
+/* Input and weight gradients; how is that of the forward call. Float formats sum in the order r, s, k (input gradient)
+ * and n, p, q (weight gradient); k and c run within the group. */
 FLEXLAB_API tensor_status tensor_conv2d_input_grad(tensor *dx, const tensor *dy, const tensor *w,
                                                    const tensor_window *how);
 FLEXLAB_API tensor_status tensor_conv2d_weight_grad(tensor *dw, const tensor *dy, const tensor *x,
@@ -32,7 +32,7 @@ FLEXLAB_API tensor_status tensor_conv1d_input_grad(tensor *dx, const tensor *dy,
 FLEXLAB_API tensor_status tensor_conv1d_weight_grad(tensor *dw, const tensor *dy, const tensor *x,
                                                     const tensor_window *how);
 /* The input gradient of a transposed convolution is the convolution: dx[N,P,Q,K] from dy and w, sums over (r, s, c).
- * Its weight gradient is that of the convolution with x and dy in each other's place: sums over (n, p, q). */
+ * Its weight gradient is that of the convolution with x and dy exchanged: sums over (n, p, q). */
 FLEXLAB_API tensor_status tensor_conv_transpose2d_input_grad(tensor *dx, const tensor *dy, const tensor *w,
                                                              const tensor_window *how);
 FLEXLAB_API tensor_status tensor_conv_transpose2d_weight_grad(tensor *dw, const tensor *dy, const tensor *x,
@@ -42,23 +42,24 @@ FLEXLAB_API tensor_status tensor_conv_transpose1d_input_grad(tensor *dx, const t
 FLEXLAB_API tensor_status tensor_conv_transpose1d_weight_grad(tensor *dw, const tensor *dy, const tensor *x,
                                                               const tensor_window *how);
 
-/* Of max pooling: to the first largest element of a window in row-major order; x is the forward input. */
+/* The gradient of max pooling: each dy goes to the first largest element of its window in row-major order; x is the
+ * forward input. */
 FLEXLAB_API tensor_status tensor_maxpool2d_grad(tensor *dx, const tensor *dy, const tensor *x,
                                                 const tensor_window *how);
 FLEXLAB_API tensor_status tensor_maxpool1d_grad(tensor *dx, const tensor *dy, const tensor *x,
                                                 const tensor_window *how);
-/* dx[n,h,w,c] = dy[n,c] / (H W). */
+/* The gradient of global average pooling: dx[n,h,w,c] = dy[n,c] / (H W). */
 FLEXLAB_API tensor_status tensor_avgpool_global_grad(tensor *dx, const tensor *dy);
-/* dx of a pixel: the sum over the windows that hold it of dy by what their means divide by. Shared-exponent formats:
- * the exact fraction, rounded once; TENSOR_E_ARGUMENT where the counts of all windows, which differ where padding does
- * not count, have no common multiple up to 2^48 (windows up to 18 pixels wide always have one). Float formats: in
- * double, window by window, row by row. */
+/* The gradient of average pooling: dx of a pixel is the sum, over the windows that contain it, of dy divided by the
+ * divisor of that window's mean. Shared-exponent formats: the exact fraction, rounded once; TENSOR_E_ARGUMENT if the
+ * divisors of all windows, which differ if padding does not count, have no common multiple up to 2^48 (windows up to 18
+ * pixels wide always have one). Float formats: in double, window by window, line by line. */
 FLEXLAB_API tensor_status tensor_avgpool2d_grad(tensor *dx, const tensor *dy, const tensor_window *how,
                                                 bool padding_counts);
 FLEXLAB_API tensor_status tensor_avgpool_adaptive_grad(tensor *dx, const tensor *dy);
 
-/* Option-A shortcut (He et al. 2015): y[n,p,q,k] = x[n, p*stride, q*stride, k - pad], pad = (K - C) / 2, zero outside.
- * y is [N, ceil(H/stride), ceil(W/stride), K], K >= C. stride 1 to 2^20. */
+/* Option-A shortcut (He et al. 2015): y[n,p,q,k] = x[n, p*stride, q*stride, k - pad] with pad = (K - C) / 2, zero
+ * outside. y is [N, ceil(H/stride), ceil(W/stride), K], K >= C. stride is 1 to 2^20. */
 FLEXLAB_API tensor_status tensor_shortcut_a(tensor *y, const tensor *x, int stride);
 FLEXLAB_API tensor_status tensor_shortcut_a_grad(tensor *dx, const tensor *dy, int stride);
 

@@ -1,6 +1,5 @@
-/* nn_observation.h - looking at a network while it trains: the tensors of a step, the first NaN or Inf, telemetry in
- * files.
- * A part of nn.h, whose conventions hold. */
+/* nn_observation.h - observing a network while it trains: the tensors of a step, the first NaN or Inf, telemetry in
+ * files. Part of nn.h, whose conventions hold. */
 #ifndef FLEXLAB_NN_OBSERVATION_H
 #define FLEXLAB_NN_OBSERVATION_H
 
@@ -12,9 +11,9 @@
 extern "C" {
 #endif
 
-/* Every tensor of the training step, for traces and statistics: weights, activations, gradients, momentum. Exponents
- * and statistics are those of the last write. Elements of activations and gradients are there only from the operation
- * that writes them to the last that reads them: afterwards other tensors have their memory, and reading them is
+/* A tensor of the training step, for traces and statistics: weights, activations, gradients, momentum. Exponents and
+ * statistics are those of the last write. The elements of activations and gradients exist only from the operation that
+ * writes them to the last that reads them: later, other tensors have their memory, and reading them is
  * TENSOR_E_ARGUMENT. nn_watch shows them in time. */
 typedef struct nn_tensor_info {
     const char *name;
@@ -22,13 +21,12 @@ typedef struct nn_tensor_info {
     const char *role;
     tensor *t;
 } nn_tensor_info;
-/* watch is called, on the thread that runs the step, as soon as the operation that writes a tensor of the step was
- * submitted, while its values are there: each tensor of nn_tensor_at once a step, node
- * by node in the order of the passes, what a node writes in no order. It may
- * read tensors, not write them. NULL: nobody watches. */
+/* The library calls watch, on the thread that runs the step, as soon as the operation that writes a tensor of the step
+ * is submitted, while its values exist: for each tensor of nn_tensor_at once per step, node by node in the order of the
+ * passes, and in no defined order within a node. It may read tensors, not write them. NULL removes it. */
 typedef void (*nn_watch_fn)(const nn_tensor_info *info, void *context);
 FLEXLAB_API tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context);
-/* How many there are, and the i-th of them: {NULL} out of range. */
+/* The number of tensors, and the i-th: {NULL} out of range. */
 FLEXLAB_API int nn_tensor_count(const nn_graph *g);
 FLEXLAB_API nn_tensor_info nn_tensor_at(const nn_graph *g, int i);
 
@@ -42,47 +40,48 @@ typedef struct nn_seen_write {
     int64_t saturated, flushed;
     int64_t e;
 } nn_seen_write;
-/* The write that is the first of its step, in the order of computation, to hold a NaN or Inf, or under a shared
- * exponent, which has neither, to be the rounding of one. The library's own, seen by pointer; its texts stay as long as
- * the network. */
+/* The first write of a step, in the order of computation, that stores a NaN or Inf; under a shared exponent, which has
+ * neither, the first that stores the rounding of one. The library owns the struct, which programs see by pointer; its
+ * texts last as long as the network. */
 typedef struct nn_nonfinite {
-    int64_t step;                /* from 1; of pass "update" that after which the weights are not finite */
+    int64_t step;                /* from 1; for pass "update", the step after which the weights are not finite */
     const char *tensor, *role;   /* as nn_tensor_at has them; "loss", "loss" */
     int64_t nonfinite, elements; /* NaN and Inf; all */
-    const nn_seen_write *before; /* of telemetry alone: the writes before it, the last one last */
+    const nn_seen_write *before; /* with telemetry only: the writes before it, in order, the last one at the end */
     int64_t before_count;
-    /* "input": what was given holds one, or the format does not hold it; "forward": an output, all before it being
-     * finite; "loss": the loss, all outputs being finite; "backward": a gradient, all outputs and the loss being finite
-     * (of a scaled loss, as they are stored); "update": a weight, or what the optimiser keeps of it, all gradients
-     * being finite, or the weights that the step began with. "unknown": the loss of the step is not finite, and its
-     * tensors were not looked at (nn_train_config.stop_on_nonfinite); the texts beside it are "" then. */
+    /* Where the NaN or Inf arose. "input": in the input, or the format cannot hold the input; "forward": in an output,
+     * while everything before it is finite; "loss": in the loss, while all outputs are finite; "backward": in a
+     * gradient, while all outputs and the loss are finite (gradients of a scaled loss as they are stored); "update": in
+     * a weight or the optimiser's state of it, while all gradients are finite, or in the weights that the step began
+     * with. "unknown": the loss of the step is not finite, and its tensors were not examined
+     * (nn_train_config.stop_on_nonfinite); the texts beside it are then "". */
     const char *pass;
-    const char *layer;  /* that computed it, of gradients in its backward pass; "loss" */
+    const char *layer;  /* the layer that computed it, for gradients in its backward pass; "loss" */
     const char *format; /* of the tensor */
-    double maximum;     /* largest |x| before rounding, but for NaN */
-    /* Lines of a policy (docs/policies.md), with "; " between them, under which what overflowed would be finite:
-     * formats of layers, behind all other rules, or a loss scale. NULL where no format helps: the numbers before
-     * rounding are not finite, or beyond binary32. */
+    double maximum;     /* largest |x| before rounding, NaN excepted */
+    /* Lines of a policy (docs/policies.md), joined by "; ", under which what overflowed would be finite: formats of
+     * layers, after all other rules, or a loss scale. NULL if no format helps: the numbers before rounding are not
+     * finite, or exceed binary32. */
     const char *remedy;
 } nn_nonfinite;
-/* Of the step as far as it is: after nn_forward its outputs, after nn_backward its gradients too, after nn_update all
- * of it, be it that a dynamic loss scale left the update out; between two steps that of the last one, before the first
- * that of the weights. *found NULL: all is finite. Looks at the counts that every write leaves, some hundred numbers;
- * waits for a device. Gradients that are not finite in a step that was left out are how a dynamic loss scale finds its
- * value (nn_loss_scale_of: in_a_row). */
+/* Finds the first NaN or Inf of the step so far: after nn_forward in its outputs, after nn_backward in its gradients
+ * too, after nn_update in all of it, even if a dynamic loss scale skipped the update; between two steps in the last
+ * one, before the first in the weights. *found NULL: all is finite. It examines the counts that every write leaves,
+ * some hundred numbers, and waits for a device. Gradients that are not finite in a skipped step are how a dynamic loss
+ * scale finds its value (nn_loss_scale_of: in_a_row). */
 FLEXLAB_API tensor_status nn_find_nonfinite(const nn_nonfinite **found, nn_graph *g);
-/* Building blocks, which may change: the same as a line of text, for the notes of a checkpoint, and back, of a network
- * of the same layers that has made `steps` steps. TENSOR_E_ARGUMENT where the text takes more than size - 1 bytes (150
- * suffice); TENSOR_E_DATA, which names `file`, for a text that no such network can have. */
+/* Building blocks, which may change: they save such a result as a line of text, for the notes of a checkpoint, and
+ * restore it for a network of the same layers that has made `steps` steps. TENSOR_E_ARGUMENT if the text takes more
+ * than size - 1 bytes (150 suffice); TENSOR_E_DATA, which names `file`, for a text that no such network can have. */
 FLEXLAB_API tensor_status nn_nonfinite_save(char *text, size_t size, const nn_graph *g, const nn_nonfinite *found);
 FLEXLAB_API tensor_status nn_nonfinite_restore(nn_nonfinite *found, nn_graph *g, int64_t steps, const char *text,
                                                const char *file);
 
 /* --- telemetry ---------------------------------------------------------------------------------------------------- */
 
-/* What every tensor of a training step looks like on the way, in any format, and what other formats would have done to
- * it: docs/output.md says what each figure means. Structs of this section that the library gives are its own, seen
- * by pointer until the next call with the same telemetry. */
+/* Telemetry describes every tensor of a training step during training, in any format, and what other formats would have
+ * done to it; docs/output.md explains each figure. The library owns the structs that it passes in this section; they
+ * are valid until the next call with the same telemetry. */
 typedef struct nn_telemetry_shadow {
     const char *name; /* as given: "fp16", "flex16+5:ngraph" */
     int32_t e;
@@ -93,10 +92,10 @@ typedef struct nn_telemetry_shadow {
 typedef struct nn_telemetry_row {
     int64_t step; /* from 1 */
     const char *tensor, *role, *format;
-    const tensor_description *elements; /* of this step; NULL: not looked at */
+    const tensor_description *elements; /* of this step; NULL: not examined */
     double update_ratio;                /* NAN: no weight, or no such number */
     int64_t update_moved;               /* -1: no weight, or not known */
-    /* Since the row before, this step included. */
+    /* Since the record before, including this step. */
     int64_t steps, writes;
     double maximum; /* largest |x| before rounding */
     int64_t saturated, flushed, nonfinite, saturated_writes, clamped_low, clamped_high, e_moves;
@@ -104,7 +103,7 @@ typedef struct nn_telemetry_row {
     int32_t shadow_count;
     const nn_telemetry_shadow *shadows;
     /* Elements of this step's write that were computed again without rounding (docs/output.md), 0: none; how many of
-     * them are not finite in place of a finite result; of the others, root mean square of (stored - exact) and of
+     * them are not finite although the exact result is; for the others, the root mean square of (stored - exact) and of
      * exact, NAN without any. */
     int64_t sampled, sampled_infinite;
     double sampled_error, sampled_size;
@@ -112,36 +111,39 @@ typedef struct nn_telemetry_row {
 
 typedef struct nn_telemetry_config {
     const char *path;    /* JSON Lines; NULL: none */
-    const char *csv;     /* the same rows as a table, in another file; NULL: none */
-    const char *pattern; /* of names: '*', '?', several with commas between; NULL: all tensors */
-    const char *shadows; /* formats, each with :PREDICTOR or its own, commas between; NULL: none */
-    int64_t every;       /* steps between rows; 0: 10 */
-    void (*row)(void *context, const nn_telemetry_row *row); /* every row; may be NULL */
+    const char *csv;     /* the same records as a table, in another file; NULL: none */
+    const char *pattern; /* names of tensors: '*', '?', several separated by commas; NULL: all tensors */
+    const char *shadows; /* formats separated by commas, each with :PREDICTOR or its default; NULL: none */
+    int64_t every;       /* steps between records; 0: 10 */
+    void (*row)(void *context, const nn_telemetry_row *row); /* called with every record; may be NULL */
     void *context;
     bool watched; /* the caller watches the network: its function calls nn_telemetry_watch with each tensor */
 } nn_telemetry_config;
 typedef struct nn_telemetry nn_telemetry;
-/* Of a compiled network, between two steps; takes its nn_watch, in steps with rows, unless `watched`. There may be
- * several of one network where all of them are `watched`. A device is waited for after every step. NULL on failure: a
- * pattern that matches no tensor, an unknown format or predictor, a file that cannot be written, another telemetry of
- * the network where not both are `watched`; the network is then as it was. Files replace regular files alone, and are
- * PATH.part until nn_telemetry_finish, and no other telemetry or trace may write there meanwhile (TENSOR_E_ARGUMENT, in
- * any process, where the file system knows locks). */
+/* Begins telemetry of a compiled network, between two steps. It sets the network's nn_watch, in steps with records,
+ * unless `watched`; a network may have several telemetries if all of them are `watched`. It waits for a device after
+ * every step. NULL on failure: a pattern that matches no tensor, an unknown format or predictor, a file that cannot be
+ * written, or another telemetry of the network if not both are `watched`; the network is then unchanged. Files replace
+ * regular files only, and are called PATH.part until nn_telemetry_finish; no other telemetry or trace may write there
+ * meanwhile (TENSOR_E_ARGUMENT, in any process, if the file system supports locks). */
 FLEXLAB_API nn_telemetry *nn_telemetry_new(nn_graph *g, const nn_telemetry_config *config);
-/* An nn_watch_fn, context being the telemetry. */
+/* An nn_watch_fn whose context is the telemetry. */
 FLEXLAB_API void nn_telemetry_watch(const nn_tensor_info *info, void *telemetry);
-/* After every step, also one whose update was left out: writes the rows of steps 1, 1 + every, 1 + 2 every, ...,
- * counted on from nn_steps where the telemetry began. TENSOR_E_ARGUMENT after nn_telemetry_finish. */
+/* Call it after every step, also after one whose update was skipped: it writes the records of steps 1, 1 + every, 1 + 2
+ * every, ..., counted from nn_steps at the start of the telemetry. TENSOR_E_ARGUMENT after nn_telemetry_finish. */
 FLEXLAB_API tensor_status nn_telemetry_step(nn_telemetry *t);
-/* The next step has rows, whatever its number: between two steps, before the last one. Of a step under way the row of
- * what was written before is without figures of elements, and update_ratio is NAN where the gradient was. */
+/* Requests records of the next step, whatever its number; call it between two steps, before the last one. If a step is
+ * under way, the records of tensors already written have no figures of elements, and update_ratio is NAN if the
+ * gradient was among them. */
 FLEXLAB_API void nn_telemetry_want(nn_telemetry *t);
 /* The first NaN or Inf, whatever the pattern, and the writes before it; NULL: none so far. Gradients of steps that a
- * dynamic loss scale left out do not count, unless NN_STARVED of these came in a row; all else counts in them too. */
+ * dynamic loss scale skipped do not count, unless NN_STARVED consecutive steps were skipped; everything else in such
+ * steps counts. */
 FLEXLAB_API const nn_nonfinite *nn_telemetry_nonfinite(const nn_telemetry *t);
-/* Rows of what came after the last ones, without figures of elements, and the end: the files get their names. */
+/* Writes the records of everything after the last ones, without figures of elements, and ends: the files get their
+ * names. */
 FLEXLAB_API tensor_status nn_telemetry_finish(nn_telemetry *t);
-/* Before the graph. Files that were not finished are removed. NULL is allowed. */
+/* Frees the telemetry, before the graph. Files that were not finished are removed. NULL is allowed. */
 FLEXLAB_API void nn_telemetry_free(nn_telemetry *t);
 
 #ifdef __cplusplus

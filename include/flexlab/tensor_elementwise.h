@@ -1,4 +1,5 @@
-/* tensor_elementwise.h - one row of ops.def each; dropout. A part of tensor.h, whose conventions hold. */
+/* tensor_elementwise.h - elementwise operations, declared from their list, ops.def; dropout. Part of tensor.h, whose
+ * conventions hold. */
 #ifndef FLEXLAB_TENSOR_ELEMENTWISE_H
 #define FLEXLAB_TENSOR_ELEMENTWISE_H
 
@@ -11,16 +12,20 @@ extern "C" {
 
 /* --- elementwise operations: one row of ops.def each -------------------------------------------------------------- */
 
-/* Operands have one shape. tensor_add(y, a, b), tensor_scale(y, x, alpha), ...
+/* ops.def lists the elementwise operations with their definitions: tensor_add(y, a, b), tensor_scale(y, x, alpha), ...
+ * All operands have one shape and one format, and y may be any of the inputs. The result is the exact value, rounded
+ * once, in shared-exponent formats, and the binary32 value, rounded once, in float formats.
  *
- * Real functions, the rows FL_REAL... of ops.def: the value of the real function at the element, rounded once, in every
- * format; docs/precision.md has their errors. tensor_exp(y, x), tensor_gelu (x times the normal distribution),
- * tensor_gelu_tanh (its approximation), tensor_round (ties to even), tensor_leaky_relu(y, x, slope below 0),
- * tensor_elu(y, x, alpha), tensor_hardtanh(y, x, least, largest), ... Their gradients dx = dy f'(x), one exact product
- * rounded once, take dy and the forward input: tensor_gelu_grad(dx, dy, x), tensor_elu_grad(dx, dy, x, alpha), ...
- * NaN, Inf and zeros: as IEEE 754 recommends, at infinite x the limit; in shared-exponent formats docs/semantics.md.
- * Scalars are finite; least (of hardtanh, clamp and their gradients) is at most largest, and tensor_clip(y, x, limit),
- * x within +-limit, takes a limit of 0 or more. */
+ * Real functions, the entries FL_REAL... of ops.def, give the value of the real function at the element, rounded once,
+ * in every format; docs/precision.md lists their errors. Examples: tensor_exp(y, x), tensor_gelu (x times the normal
+ * distribution), tensor_gelu_tanh (its approximation), tensor_round (ties to even), tensor_leaky_relu(y, x, slope below
+ * 0), tensor_elu(y, x, alpha), tensor_hardtanh(y, x, least, largest). Their gradients dx = dy f'(x), one exact product
+ * rounded once, take dy and the forward input: tensor_gelu_grad(dx, dy, x), tensor_elu_grad(dx, dy, x, alpha), ... NaN,
+ * Inf and zeros follow the recommendations of IEEE 754; at infinite x the result is the limit. For shared-exponent
+ * formats see docs/semantics.md.
+ *
+ * Scalars are finite. For hardtanh, clamp and their gradients, least is at most largest; tensor_clip(y, x, limit) clips
+ * x to +-limit, which is 0 or more. Otherwise TENSOR_E_ARGUMENT. */
 #define FL_MAP1(id, CONSTANT, name, expr) FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x);
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
     FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x, float alpha);
@@ -38,11 +43,12 @@ extern "C" {
 
 /* --- dropout ------------------------------------------------------------------------------------------------------ */
 
-/* Dropout (Srivastava et al. 2014): element i of y is 0, or x times 1 / (1 - p) (rounded to binary32), an exact product
- * rounded once. It is kept where its draw, 32 bits of Philox 4x32-10 with key = key, counter = (the bits of the double
- * in step, i / 4), word = i mod 4, is at least p 2^32 (cut): by nothing else, so that the same call on dy is the
- * gradient, and no mask is stored. 0 <= p < 1. step: f64 [1] on the device of x, read when the operation runs; one that
- * is not finite shows only then: TENSOR_E_ARGUMENT, nothing written. In place allowed. */
+/* Dropout (Srivastava et al. 2014): element i of y is either 0 or x times 1 / (1 - p) (rounded to binary32), an exact
+ * product rounded once. The element is preserved if its draw is at least p 2^32 (truncated); the draw is 32 bits of
+ * Philox 4x32-10 with key = key, counter = (the bits of the double in step, i / 4), word = i mod 4. It depends on
+ * nothing else, so that the same call on dy is the gradient, and no mask is stored. 0 <= p < 1. step: f64 [1] on the
+ * device of x, read when the operation runs; a step that is not finite is detected only then: TENSOR_E_ARGUMENT,
+ * nothing written. In place allowed. */
 FLEXLAB_API tensor_status tensor_dropout(tensor *y, const tensor *x, float p, uint64_t key, const tensor *step);
 
 #ifdef __cplusplus

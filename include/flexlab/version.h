@@ -1,8 +1,9 @@
-/* version.h - the version of these headers, and that of the library which a program runs with.
+/* version.h - the version of these headers, and that of the library that a program runs with.
  *
- * CMakeLists.txt reads the three numbers from here: the package, the pkg-config file and the soname have no others.
- * Before 1.0 a change of MINOR may change anything, a change of PATCH keeps programs running without recompilation;
- * from 1.0 on MAJOR and MINOR have these parts. The soname follows: libflexlab.so.0.1, later libflexlab.so.1. */
+ * CMakeLists.txt reads the three numbers from here, and the package, the pkg-config file and the soname follow from
+ * them. Before 1.0, a change of MINOR may change anything, and after a change of PATCH programs run without
+ * recompilation. From 1.0 on, MAJOR and MINOR have these meanings. The soname follows: libflexlab.so.0.1, later
+ * libflexlab.so.1. */
 #ifndef FLEXLAB_VERSION_H
 #define FLEXLAB_VERSION_H
 
@@ -22,8 +23,8 @@
 extern "C" {
 #endif
 
-/* FLEXLAB_VERSION_STRING of the library itself, which may be newer than the headers that a program was compiled with.
- */
+/* The version of the library itself, as FLEXLAB_VERSION_STRING spells it; it may be newer than the headers that the
+ * program was compiled with. */
 FLEXLAB_API const char *flexlab_version(void);
 
 #ifdef __cplusplus
