@@ -39,8 +39,8 @@ typedef struct nn_batch {
     const int64_t *indices; /* [count]: images of `data` by index, whose bytes nn_set_pixel_values has given values */
     const nn_data *data;    /* with indices: a data set made for this network */
     const tensor_augmentation *augmentation; /* with indices, in training; NULL: the images as they are */
-    /* One of these two, as the loss requires; with indices neither, because labels come from `data`. A network of loss
-     * "none" has neither, and nn_predict reads neither. */
+    /* One of these two, as the loss requires; with indices no labels, which come from `data`. A network of loss "none"
+     * has neither, and nn_predict reads neither. */
     const int32_t *labels; /* one for each row of the logits: cross_entropy, wasserstein */
     const float *targets;  /* as many numbers as the output has elements: squared_error, huber */
     int count; /* images or sequences; 0: config.batch, which every training step has. Evaluation and prediction also

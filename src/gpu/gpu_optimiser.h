@@ -1,5 +1,5 @@
-/* gpu_optimiser.h - roots, ratios and limits of optimisers by the rules of core/ops/optimisers/optimiser_rules.h, and sums
- * of squares, for the formats of a folder.
+/* gpu_optimiser.h - roots, ratios and limits of optimisers by the rules of core/ops/optimisers/optimiser_rules.h, and
+ * sums of squares, for the formats of a folder.
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_optimisers. */

@@ -25,7 +25,7 @@ EVERYWHERE = {"autoflex/both.h", "autoflex/write_rules.h", "autoflex/autoflex_nu
 REGISTRY = {("src/core/table/device_kinds.c", "gpu/gpu_device.h")}  # the table of backends (test_links.py)
 COMPILED_TWICE = {"core/base/files.h", "core/base/shown.h"}  # the library and the program: one rule for what is opened, replaced, shown
 SERVICES = {  # what nn, data and safetensors may use of core
-    "base/fail.h", "base/files.h", "base/match.h", "base/memory.h", "base/parallel.h", "base/shown.h", "base/sized.h", "base/text.h", "arithmetic/elementary.h", "arithmetic/philox.h",
+    "base/fail.h", "base/files.h", "base/match.h", "base/memory.h", "base/parallel.h", "base/shown.h", "base/text.h", "arithmetic/elementary.h", "arithmetic/philox.h",
     "tensor/gather.h", "values/slot_copies.h", "values/tensor_state.h", "queue/call_memory.h", "queue/fetch.h", "queue/recording.h", "queue/sampled.h"}
 # The rooms of a folder by floors: nobody includes what stands above (docs/decisions/0027-rooms.md). Stairs are the few who do, and
 # what for; largest: files in a room.

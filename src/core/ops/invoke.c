@@ -255,16 +255,6 @@ static tensor_status check_shapes(const struct fl_invocation *call, struct bindi
     return TENSOR_OK;
 }
 
-int fl_operand_shape(const struct fl_operand *operand, const struct fl_sizes *sizes, int64_t *shape) {
-    struct dimension d;
-    int ndim = 0;
-    for (const char *text = operand->shape; *text;) {
-        text = next_dimension(text, &d);
-        shape[ndim++] = d.letter ? d.factor * FL_SIZE(sizes, d.letter) : d.factor;
-    }
-    return ndim;
-}
-
 /* --- operands ----------------------------------------------------------------------------------------------------- */
 
 /* The first operand of the format of the call; -1: there is none. */
@@ -351,7 +341,8 @@ static tensor_status check_operands(const struct fl_invocation *call) {
             !t->storage->hidden && !t->is_strided)
             continue; /* as nearly always */
         TRY(check_format(call, i, first));
-        TRY(fl_need_present(f->name, t));
+        if (!(o->flags & FL_SHAPE_ONLY))
+            TRY(fl_need_present(f->name, t));
         if (!(o->flags & FL_STRIDED))
             TRY(fl_need_contiguous(f->name, t));
     }

@@ -11,7 +11,7 @@
  *     a letter     a size, equal wherever the letter occurs
  *     a letter, *  any number of dimensions, none too, equal wherever they occur; the letter is their product
  *     a digit      before a letter: so many times that size; alone: that size
- *     =            a shape that `shape_of` computes from the operands before it whose shapes are free, and the scalars
+ *     =            a shape that `shape_of` computes from the operands whose shapes are free, and the scalars
  * "m*n" is a tensor whose last dimension is n; "4h" is one dimension of four times h. Sizes are taken from inputs
  * first, in their order, then from outputs; letters in `derived` are computed by `derive` from the other sizes and the
  * scalars, and only compared. */
@@ -25,9 +25,9 @@ enum { FL_OPERANDS = 12, FL_SCALARS = 16, FL_SIZES = 64 };
 
 /* Formats of an operand. */
 enum fl_class {
-    FL_CLASS_CALL,    /* the format of the first operand, one that computes */
-    FL_CLASS_FACTOR,  /* a factor of products: any format that computes, of a shared exponent if the other factors are */
-    FL_CLASS_ANY,     /* any format that computes: what products of mixed formats are added to and rounded to */
+    FL_CLASS_CALL,   /* the format of the first operand, one that computes */
+    FL_CLASS_FACTOR, /* a factor of products: any format that computes, of a shared exponent if the other factors are */
+    FL_CLASS_ANY,    /* any format that computes: what products of mixed formats are added to and rounded to */
     FL_CLASS_TARGETS, /* the format of the call, or f64 or f32: `run` places it */
     FL_CLASS_F64,     /* numbers beside the formats */
     FL_CLASS_F32,
@@ -36,13 +36,14 @@ enum fl_class {
 };
 
 enum fl_operand_flags {
-    FL_OPTIONAL = 1,     /* may be NULL */
-    FL_IN_PLACE = 2,     /* an input that may be the output, or an output that is read too */
-    FL_WIDE = 4,         /* its wide part counts where it has one */
-    FL_STRIDED = 8,      /* may be a view with strides */
-    FL_BROADCAST = 16,   /* its shape, the last dimensions aligned, is that of the text, or 1 */
-    FL_LATE_VALUE = 32,  /* one number, read when the call runs, into the parameter at `at` */
-    FL_NOT_NEGATIVE = 64 /* of numbers: what tests draw, and a late value must be */
+    FL_OPTIONAL = 1,      /* may be NULL */
+    FL_IN_PLACE = 2,      /* an input that may be the output, or an output that is read too */
+    FL_WIDE = 4,          /* its wide part counts where it has one */
+    FL_STRIDED = 8,       /* may be a view with strides */
+    FL_BROADCAST = 16,    /* its shape, the last dimensions aligned, is that of the text, or 1 */
+    FL_LATE_VALUE = 32,   /* one number, read when the call runs, into the parameter at `at` */
+    FL_NOT_NEGATIVE = 64, /* of numbers: what tests draw, and a late value must be */
+    FL_SHAPE_ONLY = 128   /* only its shape and format count: its elements may be hidden */
 };
 
 struct fl_operand {
@@ -181,11 +182,5 @@ tensor_status fl_invoke(const struct fl_function *function, const tensor *const 
 const struct fl_function *fl_function_named(const char *name);
 const struct fl_function *fl_function_at(int i);
 const struct fl_operation *fl_operation_of(enum fl_op op);
-
-/* --- what tests and bindings ask ---------------------------------------------------------------------------------- */
-
-/* The dimensions of operand i for these sizes: their number, and the shape. Letters with * are taken as one dimension,
- * or as the dimensions that `spread` gives them (NULL: one). */
-int fl_operand_shape(const struct fl_operand *operand, const struct fl_sizes *sizes, int64_t *shape);
 
 #endif

@@ -86,7 +86,7 @@ const struct fl_format *fl_numbers_of(tensor_format id);
 /* The reference kernel of an operation; NULL for an operation without one. */
 fl_kernel fl_ref_kernel(enum fl_op op);
 fl_need fl_ref_need(enum fl_op op);
-/* Kernels that serve every format through its codec and have rows of their own (any_format.c), and their need; NULL:
+/* Kernels that serve every format through its codec and have rows of their own (ops/objects.c), and their need; NULL:
  * none there. */
 fl_kernel fl_any_format_kernel(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
 fl_need fl_any_format_need(const struct fl_format *format, enum fl_op op, enum fl_backend backend);

@@ -49,43 +49,10 @@ struct fl_late {
     bool bound;
 };
 
-/* Operands by operation, out <- in[0], in[1], in[2]; what else an operation takes and gives is in its parameters:
- *   maps                  y <- a or x, b, c      bias, bias_relu           y <- x, b
- *   matmul*               y <- a, b
- *   conv2d                y <- x, w              conv2d_input_grad         dx <- dy, w
- *   conv2d_weight_grad    dw <- dy, x
- *   maxpool2d             y <- x                 maxpool2d_grad            dx <- dy, x
- *   avgpool*, shortcut_a  y <- x                 their gradients           dx <- dy
- *   sum_rows              y <- x                 max_abs                   statistics alone <- x
- *   channel_sums          sums <- x              channel_grad_sums         sums <- dy, x, y (dy counts where y > 0)
- *   channel_affine        y <- x, r (is added)   channel_affine_grad       dx <- dy, x, y (as above)
- *   channel_moments       mean, variance <- sums; the exponent of in[0] is that of x
- *   affine_coefficients, affine_grad_coefficients: operands of the maps, whose exponents count
- *   layernorm, rmsnorm, groupnorm                y <- x, gamma, beta       their gradients  dx <- dy, x, gamma
- *   *norm_gamma_grad      dgamma <- dy, x
- *   lrn                   y <- x                 lrn_grad                  dx <- dy, x
- *   softmax, log_softmax  y <- x                 their gradients           dx <- dy, y
- *   losses                numbers <- x, and targets of the format
- *   embedding             y <- table             embedding_grad            dtable <- dy
- *   permute, slice        y <- x                 slice_grad                dx <- dy
- *   concat                y <- a, b, c           dropout                   y <- x
- *   reduce_*              y <- x                 their gradients           dx <- dy, x (not of sum and mean)
- *   argmax                indices (int32_t) <- x
- *   broadcast_add, _mul   y <- a, b              broadcast_mul_grad        da <- dy, b
- *   where                 y <- a, b              where_grad                da <- dy
- *   lstm_cell             c <- gates, c before   lstm_hidden               h <- gates, c
- *   lstm_cell_grad        dc <- dh, gates, c     lstm_gates_grad           dgates <- dh, dc, gates
- *   gru_hidden            h <- gates of x, gates of h, h before
- *   gru_*_grad            the gradient of the name <- dh, gates of x, gates of h
- *   sgd_momentum          v <- v, g, w           sgd_update                w <- w, v (out has the new exponent, in[0]
- *                                                                          the old; same memory)
- *   clip_weight           w <- w                 combine                   y <- p, q, w
- *   root_mean             r <- r, g              add_ratio                 y <- w, m, r
- *   sum_squares           the sum <- x           optimiser_step            numbers <- numbers
- *   trust_rate            a float <- sums of squares
- * An operand without data is not given. .wide is set in w, in the first operand of clip_weight, combine, root_mean and
- * add_ratio, in m and r of add_ratio, and in the out of an operation whose first operand is its output: v, g, q and x
- * count as stored. */
+/* A task of a kernel. The objects of operations (core/ops/operation.h) say what stands where: out and in[] are its
+ * first operands, the others are named members of its parameters. An operand without data is not given. .wide is set
+ * where an operand counts as its wide part (FL_WIDE), and in the out of an operation whose first operand is its output.
+ */
 struct fl_args {
     enum fl_op op;
     int workers;                    /* threads that the need was asked for and the kernel may use; 0: fl_threads() */
@@ -106,11 +73,6 @@ static_assert(sizeof(struct fl_args) <= 512, "a call of the queue copies them");
 #else
 _Static_assert(sizeof(struct fl_args) <= 512, "a call of the queue copies them");
 
-/* The number at `place`, of the kind, counts as that member of struct fl_args. */
-#define FL_LATE_IN(place, of_kind, of_member, text)                                                                    \
-    (struct fl_late) {                                                                                                 \
-        .at = (place), .what = (text), .kind = (of_kind), .member = offsetof(struct fl_args, of_member)                \
-    }
 #endif
 
 /* Whether p.product holds the parameters. */

@@ -51,8 +51,9 @@ tensor_status fl_need_present(const char *what, const tensor *t) {
 
 tensor_status fl_need_arithmetic(const char *what, const char *name, const tensor *t) {
     return t->format->arithmetic == FL_ARITHMETIC_NUMBERS
-               ? fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, a type of plain numbers, which cannot be an operand of arithmetic", what,
-                         name, t->format->name)
+               ? fl_fail(TENSOR_E_FORMAT,
+                         "%s: %s is %s, a type of plain numbers, which cannot be an operand of arithmetic", what, name,
+                         t->format->name)
                : TENSOR_OK;
 }
 

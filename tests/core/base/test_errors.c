@@ -158,7 +158,8 @@ static void epilogues(tensor_format f) {
             "matmul_fused: bias is 6, expected 7");
     REFUSED(tensor_matmul_nt_fused(y, a, bt, &(tensor_epilogue){.bias = a}), TENSOR_E_SHAPE,
             "matmul_nt_fused: bias is 4x6, expected [n]");
-    REFUSED(tensor_matmul_fused(y, a, b, &(tensor_epilogue){.bias = foreign}), TENSOR_E_FORMAT, "bias is f32, a type of plain numbers");
+    REFUSED(tensor_matmul_fused(y, a, b, &(tensor_epilogue){.bias = foreign}), TENSOR_E_FORMAT,
+            "bias is f32, a type of plain numbers");
     REFUSED(tensor_matmul_fused(y, a, b, &(tensor_epilogue){.residual = a}), TENSOR_E_SHAPE,
             "residual is 4x6, expected 4x7");
     REFUSED(tensor_matmul_fused(y, a, b, &(tensor_epilogue){.bias = seven, .residual = foreign}), TENSOR_E_FORMAT,

@@ -7,13 +7,6 @@
 #include "core/queue/queue.h"
 #include <stddef.h>
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        tensor_status try_status = (call);                                                                             \
-        if (try_status)                                                                                                \
-            return try_status;                                                                                         \
-    } while (0)
-
 /* --- the calls ---------------------------------------------------------------------------------------------------- */
 
 static bool derive(struct fl_sizes *sizes, const union fl_value *scalars, const char *name, bool quiet) {

@@ -128,7 +128,7 @@ static const struct fl_operand running_operands[] = {NUMBERS("running_mean", run
                                                      NUMBERS("running_variance", running.variance),
                                                      NUMBERS("mean", running.batch_mean),
                                                      NUMBERS("variance", running.batch_variance),
-                                                     {"x", "m*C"}};
+                                                     {"x", "m*C", FL_SHAPE_ONLY}};
 static const struct fl_scalar_rule forward_scalars[] = {
     {"epsilon", FL_REAL64, .above = true, .at = FL_AT(p.batch_norm.epsilon)},
     {"relu", FL_BOOL, .at = FL_AT(p.batch_norm.relu)}};

@@ -10,13 +10,6 @@
 #include "flexlab/tensor_blocks.h"
 #include <stddef.h>
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        tensor_status try_status = (call);                                                                             \
-        if (try_status)                                                                                                \
-            return try_status;                                                                                         \
-    } while (0)
-
 /* --- one step ----------------------------------------------------------------------------------------------------- */
 
 static void prepare_cell(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
