@@ -1,4 +1,4 @@
-/* invoke.c - a call of a function: the checks that its object asks for, and the call that follows from it. */
+/* invoke.c - calls a function: makes the checks that its object describes, then submits the operation. */
 #include "core/base/fail.h"
 #include "core/ops/operation.h"
 #include "core/queue/queue.h"
@@ -279,8 +279,8 @@ static tensor_status check_format(const struct fl_invocation *call, int i, int f
                    : fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, expected %s, f64 or f32", f->name, o->name,
                              t->format->name, call->tensors[first]->format->name);
     if (o->class == FL_CLASS_CALL && t->format != call->tensors[first]->format)
-        return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; use tensor_convert", f->name,
-                       f->operands[first].name, call->tensors[first]->format->name, o->name, t->format->name);
+        return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; use tensor_convert", f->name, f->operands[first].name,
+                       call->tensors[first]->format->name, o->name, t->format->name);
     TRY(fl_need_arithmetic(f->name, o->name, t));
     return o->class == FL_CLASS_FACTOR ? check_factor(call, i) : TENSOR_OK;
 }
