@@ -1,15 +1,15 @@
 /* autoflex.h - choosing the shared exponent of a tensor before its values exist.
  *
- * Plain numbers only: this module knows no tensor and no kernel. A tensor of a shared-exponent format owns one
- * struct autoflex; the library calls the functions below around every write (docs/semantics.md, "A write"):
+ * This module computes with plain numbers and knows neither tensors nor kernels. A tensor of a shared-exponent format
+ * owns one struct autoflex; the library calls the functions below around every write (docs/semantics.md, "A write"):
  *
  *     autoflex_adjust(&a);                     before the write: the exponent from the history
- *     ... the operation runs with a.e, and reports gamma and the true maximum ...
+ *     ... the operation runs with a.e, and returns gamma and the true maximum ...
  *     autoflex_record(&a, gamma, maximum);     after the write
  *
- * Value of a mantissa m under exponent e: m * 2^-e. Gamma: the largest |mantissa| of one write, after rounding and
- * saturation. phi = gamma * 2^-e. N = 16 mantissa bits, top = 32767. Gamma and maxima are of finite results: a maximum
- * that is not finite says nothing, and the functions below then leave the state as it is.
+ * A mantissa m under exponent e has the value m * 2^-e. Gamma is the largest |mantissa| of one write, after rounding
+ * and saturation; phi = gamma * 2^-e. N = 16 mantissa bits, top = 32767. Gamma and maxima are those of finite results;
+ * the functions below ignore a maximum that is not finite, and leave the state as it is.
  *
  * Source: Koster et al., "Flexpoint", NIPS 2017 (arXiv 1711.02213), sections 3.2 to 3.7. */
 #ifndef FLEXLAB_AUTOFLEX_H
@@ -32,16 +32,16 @@ enum {
     AUTOFLEX_NONE = 0,
     AUTOFLEX_PAPER = 1,       /* Koster et al. 2017, algorithm 2 */
     AUTOFLEX_NGRAPH = 2,      /* the behaviour of its authors' graph compiler */
-    AUTOFLEX_CURRENT = 3,     /* the exact maximum of the very result (DFP-16: Das et al. 2018) */
-    AUTOFLEX_FIXED = 4,       /* never moves by itself */
-    AUTOFLEX_PER_CLASS = 5,   /* the window's maximum times a factor of the tensor's role */
+    AUTOFLEX_CURRENT = 3,     /* the exact maximum of the result itself (DFP-16: Das et al. 2018) */
+    AUTOFLEX_FIXED = 4,       /* never changes the exponent */
+    AUTOFLEX_PER_CLASS = 5,   /* the maximum of the history times a factor of the tensor's role */
     AUTOFLEX_AMAX = 6,        /* the maximum of some 1,000 writes: delayed scaling */
-    AUTOFLEX_AMAX_RECENT = 7, /* that of the last write */
-    AUTOFLEX_REPEAT = 8,      /* little room by the history; what does not fit is computed again */
+    AUTOFLEX_AMAX_RECENT = 7, /* the maximum of the last write */
+    AUTOFLEX_REPEAT = 8,      /* small margin over the history; a result that does not fit is computed again */
     AUTOFLEX_ADDED = 64       /* the first that a program adds */
 };
 
-/* What a tensor is in a training, for predictors that ask: 0 where nobody has said it. Stable, as predictors are. */
+/* The role of a tensor in training, for predictors that use it; 0 if it is not set. Stable, as predictors are. */
 typedef int32_t autoflex_role;
 enum {
     AUTOFLEX_ROLE_NONE = 0,
@@ -49,11 +49,11 @@ enum {
     AUTOFLEX_ROLE_ACTIVATION = 2,
     AUTOFLEX_ROLE_GRADIENT = 3, /* of an activation */
     AUTOFLEX_ROLE_WEIGHT_GRADIENT = 4,
-    AUTOFLEX_ROLE_MOMENTUM = 5, /* and other means of gradients */
+    AUTOFLEX_ROLE_MOMENTUM = 5, /* and other averages of gradients */
     AUTOFLEX_ROLE_LAST = 5
 };
 
-/* "amax" keeps the maxima of 16 blocks of as many writes. */
+/* "amax" stores the maxima of 16 blocks, each of this many writes. */
 enum { AUTOFLEX_BLOCK = 64 };
 
 /* The state of one tensor. Plain data of one layout in C and CUDA: copy it to save it, it is part of a checkpoint. */
@@ -65,11 +65,11 @@ struct autoflex {
     int32_t initialised;             /* 1: a non-zero write or load has settled e */
     int16_t written;                 /* 1: written since e was last set, so that the next write adjusts */
     int16_t block;                   /* "amax": writes in the newest block */
-    int32_t count, next;             /* entries in the history; where the next one goes */
+    int32_t count, next;             /* entries in the history; index of the next entry */
     double history[AUTOFLEX_WINDOW]; /* phi of the last writes */
-    double predicted;                /* the maximum that the last adjust made room for; 0 before the first */
+    double predicted;                /* the maximum for which the last adjust chose e; 0 before the first */
     uint64_t overflows;              /* writes with gamma >= top */
-    uint64_t clamped_low;            /* times that the exponent wanted lay below the range (values too large) */
+    uint64_t clamped_low;            /* times that the wanted exponent was below the range (values too large) */
     uint64_t clamped_high;           /* ... above it (values too small) */
     uint64_t zero_writes;            /* writes whose true maximum was 0: they record nothing */
 };
@@ -77,42 +77,42 @@ struct autoflex {
 /* Looks up "paper", "ngraph", "current", "fixed", "per-class", "amax", "amax-recent", "repeat" or an added one;
  * AUTOFLEX_NONE for any other name. */
 FLEXLAB_API autoflex_predictor autoflex_find(const char *name);
-/* How many predictors there are, and the i-th; AUTOFLEX_NONE past the last. For lists in help texts and tests. */
+/* The number of predictors, and the i-th; AUTOFLEX_NONE past the last. For lists in help texts and tests. */
 FLEXLAB_API int autoflex_count(void);
 FLEXLAB_API autoflex_predictor autoflex_at(int i);
-/* NULL for a number that is none. */
+/* The name of a predictor, and a summary of it; NULL for any other number. */
 FLEXLAB_API const char *autoflex_name(autoflex_predictor predictor);
 FLEXLAB_API const char *autoflex_summary(autoflex_predictor predictor);
 
-/* A predictor of your own. predict is called before a write, with a history that is not empty, and returns the maximum
- * to make room for: e becomes the largest exponent at which it fits, 14 - floor(log2 maximum). 0 or less: e stays. It
- * is called on the thread that runs the write, and must give the same for the same state. name: 1 to 31 letters,
- * digits and characters of "_-.+", copied. Returns its number, for the rest of the process; AUTOFLEX_NONE, with
- * TENSOR_E_ARGUMENT and its message (status.h), where name is taken or none such, predict is NULL, or 64 were added
- * already. Tensors on the host alone can use it. */
+/* Adds a predictor of the program's own. The library calls predict before a write, with a history that is not empty, on
+ * the thread that runs the write; predict returns the maximum that must fit, and must return the same for the same
+ * state: e becomes the largest exponent at which it fits, 14 - floor(log2 maximum). If it returns 0 or less, e does not
+ * change. name: 1 to 31 letters, digits and characters of "_-.+", copied. Returns the predictor's number, valid for the
+ * rest of the process; AUTOFLEX_NONE, with TENSOR_E_ARGUMENT and its message (status.h), if the name is taken or
+ * malformed, predict is NULL, or 64 predictors were added already. Only tensors on the host can use it. */
 typedef double (*autoflex_predict_fn)(const struct autoflex *a, void *context);
 FLEXLAB_API autoflex_predictor autoflex_add(const char *name, autoflex_predict_fn predict, void *context);
 
-/* Predictors for a program that is compiled already, `flexlab` for one: a shared library that defines a function of
- * this type by the name flexlab_predictors, which calls add as autoflex_add (docs/autoflex.md). */
+/* Predictors for a program that is already compiled, such as `flexlab`: a shared library that defines a function of
+ * type autoflex_plugin_fn named flexlab_predictors, which calls add as it would autoflex_add (docs/autoflex.md). */
 typedef autoflex_predictor (*autoflex_add_fn)(const char *name, autoflex_predict_fn predict, void *context);
 typedef void (*autoflex_plugin_fn)(autoflex_add_fn add);
 
-/* AUTOFLEX_ROLE_WEIGHT ... for "weight", "activation", "gradient", "weight gradient", "momentum" (and "root" and
- * "direction", which are kinds of it); AUTOFLEX_ROLE_NONE for any other name. */
+/* Finds a role by name: AUTOFLEX_ROLE_WEIGHT ... for "weight", "activation", "gradient", "weight gradient", "momentum"
+ * (and "root" and "direction", which are kinds of momentum); AUTOFLEX_ROLE_NONE for any other name. */
 FLEXLAB_API autoflex_role autoflex_find_role(const char *name);
 
-/* True for a predictor that takes the exponent from the very result it is for ("current"): the caller measures the
- * maximum first and calls autoflex_fit. */
+/* True for a predictor that takes the exponent from the result itself ("current"): the caller measures the maximum
+ * first and calls autoflex_fit. */
 FLEXLAB_API bool autoflex_needs_maximum(autoflex_predictor predictor);
 
-/* An empty state: e = 8 (clamped to the range), nothing recorded. Refused, and *a is as it was: a number that is no
- * predictor's, e_min above e_max, and exponents beyond +-AUTOFLEX_RANGE, which no double asks for. */
+/* Sets an empty state: e = 8 (clamped to the range), nothing recorded. TENSOR_E_ARGUMENT, with *a unchanged, for a
+ * number that is no predictor's, e_min above e_max, and exponents beyond +-AUTOFLEX_RANGE, which no double needs. */
 FLEXLAB_API tensor_status autoflex_reset(struct autoflex *a, autoflex_predictor predictor, int e_min, int e_max);
 
-/* Host values were loaded: e = 14 - floor(log2 maximum), the history starts anew, and the load is recorded as the first
- * write. A maximum of 0 leaves the tensor uninitialised, at e = 8 as a new one (a predictor that never moves e, or
- * takes it from the very result, keeps it). Non-finite maxima are the caller's to refuse. */
+/* Call it after a load of host values: e = 14 - floor(log2 maximum), the history starts anew, and the load is recorded
+ * as the first write. A maximum of 0 leaves the tensor uninitialised, at e = 8 as a new one (a predictor that never
+ * changes e, or takes it from the result itself, preserves e). The caller must refuse maxima that are not finite. */
 FLEXLAB_API void autoflex_load(struct autoflex *a, double maximum);
 /* The exponent that autoflex_load would choose, without changing anything but the clamp counters. */
 FLEXLAB_API int autoflex_load_exponent(struct autoflex *a, double maximum);
@@ -120,16 +120,17 @@ FLEXLAB_API int autoflex_load_exponent(struct autoflex *a, double maximum);
 /* Before a write: sets e from the history if the tensor was written since e was last set. Returns e. */
 FLEXLAB_API int autoflex_adjust(struct autoflex *a);
 
-/* First write of an uninitialised tensor, given the exact maximum of the result: runs the initialisation loop of
- * Flexpoint on that number. Returns e. A maximum of 0 leaves the tensor uninitialised; "fixed" keeps its e. */
+/* The first write of an uninitialised tensor, given the exact maximum of the result: runs the initialisation loop of
+ * Flexpoint on that number. Returns e. A maximum of 0 leaves the tensor uninitialised; "fixed" preserves its e. */
 FLEXLAB_API int autoflex_initialise(struct autoflex *a, double maximum);
 
-/* "current": the largest e in range for which round(maximum * 2^e) <= 32767. A maximum of 0 leaves e. Returns e. */
+/* "current": sets e to the largest exponent in range for which round(maximum * 2^e) <= 32767. A maximum of 0 does not
+ * change e. Returns e. */
 FLEXLAB_API int autoflex_fit(struct autoflex *a, double maximum);
 
-/* "repeat", after a write at a->e: whether the write is to be made again, since its exact maximum does not fit; a->e is
- * then the largest exponent at which it does. False for every other predictor. Before autoflex_record, which is for the
- * write that stays. */
+/* "repeat", after an attempt at a->e: returns true if the write must be made again because its exact maximum does not
+ * fit; a->e is then the largest exponent at which it does. False for every other predictor. Call it before
+ * autoflex_record, which is for the attempt that remains. */
 FLEXLAB_API bool autoflex_repeat(struct autoflex *a, double maximum);
 
 /* After a write: gamma (0 ... 32767) and the true maximum before rounding and saturation. A true maximum of 0, or one

@@ -1,6 +1,6 @@
-/* write_rules.h - how a tensor with a shared exponent is written, on one struct autoflex: whether the kernel measures
- * or stores, at which exponent, whether it runs again, and what is recorded. Processor, device and tensors over time
- * only carry it out:
+/* write_rules.h - the rules by which a tensor with a shared exponent is written, on one struct autoflex: whether the
+ * kernel measures or stores, at which exponent, whether there is another attempt, and what is recorded. The host, the
+ * device and incremental writes follow these rules:
  *
  *     fl_write_begin(&w, &a, shared, kind);
  *     while (w.next != FL_WRITE_DONE) {
@@ -9,8 +9,8 @@
  *     }
  *     fl_write_end(&w, &a, gamma, maximum);
  *
- * with gamma and maximum of the last attempt. A write without a shared exponent is one attempt that stores.
- * docs/semantics.md, "A write of a shared-exponent tensor", says the same in words. */
+ * where gamma and maximum are those of the last attempt. A write without a shared exponent is one attempt, which
+ * stores. docs/semantics.md, "A write of a shared-exponent tensor", explains the same in words. */
 #ifndef FL_WRITE_RULES_H
 #define FL_WRITE_RULES_H
 

@@ -1,4 +1,4 @@
-/* invoke.c - a call of a function: the checks that its object asks for, and the call that follows from it. */
+/* invoke.c - calls a function: makes the checks that its object describes, then submits the operation. */
 #include "core/base/fail.h"
 #include "core/ops/operation.h"
 #include "core/queue/queue.h"

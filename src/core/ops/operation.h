@@ -1,17 +1,17 @@
-/* operation.h - an operation as one object: its operands, scalars, shapes, promise, gradient and kernels, from which
- * follow the checks of its public function and their messages, its cases in the tests, its line in docs/support.md, and
- * what other languages bind to.
+/* operation.h - an operation as one object: its operands, scalars, shapes, promise, gradient and kernels. The checks of
+ * its public function and their messages, its test cases, its line in docs/support.md and the bindings of other
+ * languages follow from it.
  *
- * There are two kinds of objects. An *operation* (struct fl_operation) is one entry of ops.def: what stands where in
- * struct fl_args, and the kernels that serve every format. A *function* (struct fl_function) is what users call: the
- * signature, each tensor and scalar described once. Most functions write one tensor by the operation of their name; a
- * function of several operations submits them in `run`.
+ * There are two kinds of objects. An *operation* (struct fl_operation) is one entry of ops.def: the layout of its
+ * operands in struct fl_args, and the kernels that serve every format. A *function* (struct fl_function) is what users
+ * call: its signature describes each tensor and scalar once. Most functions write one tensor by the operation of their
+ * name; a function made of several operations submits them in `run`.
  *
- * Shapes are texts with a character a dimension:
+ * A shape is a text with one character for each dimension:
  *     a letter     a size, equal wherever the letter occurs
- *     a letter, *  any number of dimensions, none too, equal wherever they occur; the letter is their product
- *     a digit      before a letter: so many times that size; alone: that size
- *     =            a shape that `shape_of` computes from the operands whose shapes are free, and the scalars
+ *     a letter, *  any number of dimensions, including none, equal wherever they occur; the letter is their product
+ *     a digit      before a letter: that multiple of the size; otherwise: that size
+ *     =            a shape that `shape_of` computes from the scalars and the earlier operands with free shapes
  * "m*n" is a tensor whose last dimension is n; "4h" is one dimension of four times h. Sizes are taken from inputs
  * first, in their order, then from outputs; letters in `derived` are computed by `derive` from the other sizes and the
  * scalars, and only compared. */

@@ -1,12 +1,12 @@
-/* kernel.h - the one signature of all kernels, and the rows of the table format x op x backend.
+/* kernel.h - the signature of all kernels, and the kernel sets in the table format x operation x backend.
  *
- * A kernel is a pure function: inputs, geometry and the addresses of exponents come in struct fl_args; it fills the
- * output and the statistics and touches nothing else. Scratch comes with the call, as its need says (fl_workspace);
- * where a caller brings none, the kernel takes it from the thread and may return TENSOR_E_MEMORY before it writes
- * anything. It has no other way to fail, every check was made before. Kernels thread through parallel.h and give the
- * same bits for any number of threads.
+ * A kernel is a pure function: struct fl_args gives it inputs, geometry and the addresses of exponents; it fills the
+ * output and the statistics and touches nothing else. Its workspace, of the size that its need states, comes with the
+ * call (fl_workspace); if the caller gives none, the kernel takes it from the thread and may return TENSOR_E_MEMORY
+ * before it writes anything. It cannot fail in any other way, because every check was made before. Kernels run on
+ * several threads through parallel.h and give the same bits for any number of threads.
  *
- * out.data == NULL means measure only: nothing is stored, stats->maximum must be exact. */
+ * out.data == NULL means measure only: the kernel stores nothing, and stats->maximum must be exact. */
 #ifndef FL_KERNEL_H
 #define FL_KERNEL_H
 

@@ -1,7 +1,7 @@
-/* parameters.h - what operations are told beside their first operands: a struct for each kind of operation, whose
- * members mean one thing each. struct fl_args holds one of them.
+/* parameters.h - the parameters of operations beside their first operands: one struct for each kind of operation, in
+ * which each member has one meaning. struct fl_args holds one of them.
  *
- * Every address is one of the device that the call runs on. A view without data is an operand that is not given. */
+ * Every address is valid on the device that runs the call. A view without data is an operand that is not given. */
 #ifndef FL_PARAMETERS_H
 #define FL_PARAMETERS_H
 

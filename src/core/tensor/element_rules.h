@@ -1,6 +1,6 @@
-/* element_rules.h - how a number becomes one element, and what is counted of it: rounding, saturation, NaN and Inf, the
- * wide part and the element that is its rounding. The text that codecs, a device and whatever stores one by one run
- * alike; kernels that store many at a time in vectors compute the same, with the constants of this file. */
+/* element_rules.h - how a number becomes one element, and how it is counted: rounding, saturation, NaN and Inf, the
+ * wide part and the element that is its rounding. Codecs, devices, and all code that stores elements one at a time
+ * compile this text; vectorised kernels compute the same with the constants of this file. */
 #ifndef FL_ELEMENT_RULES_H
 #define FL_ELEMENT_RULES_H
 
