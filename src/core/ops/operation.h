@@ -11,7 +11,7 @@
  *     a letter     a size, equal wherever the letter occurs
  *     a letter, *  any number of dimensions, including none, equal wherever they occur; the letter is their product
  *     a digit      before a letter: that multiple of the size; otherwise: that size
- *     =            a shape that `shape_of` computes from the scalars and the earlier operands with free shapes
+ *     =            a shape that `shape_of` computes from the scalars and the operands with free shapes
  * "m*n" is a tensor whose last dimension is n; "4h" is one dimension of four times h. Sizes are taken from inputs
  * first, in their order, then from outputs; letters in `derived` are computed by `derive` from the other sizes and the
  * scalars, and only compared. */
