@@ -233,7 +233,7 @@ static tensor_status check_shapes(const struct fl_invocation *call, struct bindi
             continue;
         if (o->class >= FL_CLASS_F64) {
             numbers |= 1u << i;
-        } else if (k && checked >> first & 1 && is_like_first(call, i, first)) {
+        } else if (k && is_like_first(call, i, first)) { /* right if the first is */
             checked |= 1u << i;
         } else {
             const enum reading reading = learn(f, b, o->shape, t);
