@@ -105,6 +105,8 @@ typedef struct nn_loss_scale {
 } nn_loss_scale;
 /* After this many consecutive skipped steps the library calls nn_train_events.starved: the network does not move. */
 enum { NN_STARVED = 20 };
+/* The loss scale as of the last finished update, and its counts so far. TENSOR_E_ARGUMENT if now is NULL, or the graph
+ * is NULL or not compiled. */
 FLEXLAB_API tensor_status nn_loss_scale_of(nn_loss_scale *now, const nn_graph *g);
 
 /* ================================================================================================================== *

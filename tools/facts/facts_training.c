@@ -58,12 +58,11 @@ static bool train_small_loss(const char *variant, int scale, double *first, doub
     bool good = make_network(&n, variant);
     for (int step = 0; good && step < STEPS; step++) {
         make_batch((uint64_t)step, images, labels);
-        good =
-            !nn_forward(n.g, &(nn_batch){.images = images}) && !tensor_load_i32(n.labels, labels, BATCH) &&
-            !tensor_cross_entropy(n.loss, n.gradient, NULL, NULL, nn_output(n.g), n.labels, &how) &&
-            !nn_backward_from(n.g, n.gradient) && !nn_update(n.g, (float)ldexp(0.3, SMALL - scale)) &&
-            !tensor_store_f64(n.loss, step ? last : first, 1) &&
-            !tensor_store_f64(n.gradient, gradients, BATCH * CLASSES);
+        good = !nn_forward(n.g, &(nn_batch){.images = images}) && !tensor_load_i32(n.labels, labels, BATCH) &&
+               !tensor_cross_entropy(n.loss, n.gradient, NULL, NULL, nn_output(n.g), n.labels, &how) &&
+               !nn_backward_from(n.g, n.gradient) && !nn_update(n.g, (float)ldexp(0.3, SMALL - scale)) &&
+               !tensor_store_f64(n.loss, step ? last : first, 1) &&
+               !tensor_store_f64(n.gradient, gradients, BATCH * CLASSES);
         for (int i = 0; good && i < BATCH * CLASSES; i++)
             *gradient = fmax(*gradient, fabs(gradients[i]));
     }

@@ -22,7 +22,7 @@ static tensor_status add_others(nn_graph *g, struct fl_parameter *p, const char 
     const struct fl_parameter_types *as = &p->as;
     TRY(add_other(g, p, gradient, "weight gradient", as->g, as->kept, &p->g_kept));
     TRY(add_other(g, p, p->g_kept ? g->infos[g->info_count - 1].name : gradient, "weight gradient", as->kept,
-                     as->update, &p->g_taken));
+                  as->update, &p->g_taken));
     if (!fl_same_format(as->w, as->update))
         TRY(add(g, p, fl_format_name("%s.master", name), "weight", as->update, &p->master));
     TRY(add_other(g, p, name, "weight", as->w, as->forward, &p->w_forward));
