@@ -4,12 +4,12 @@
  * operation. lower() (plan.h) makes operations of the library out of a node; it comes first where the operands are
  * tensors.
  *
- * Numbers: compute() sees floats as float64 while a program runs, whatever the format of the tensors is (each is exactly
- * a double), and in their own type while constants are folded. It computes them in double; each result is rounded once
- * when it is stored. Integers are computed as int64 (uint64 as uint64) and wrap to their type as in two's complement.
- * One element follows from its operands alone, in a fixed order of operations, so that bits depend neither on threads
- * nor on instruction sets; of libm, only functions that are exact by IEEE 754 are used (sqrt, fma, floor, ...); exp,
- * log, tanh, erf, ... come from core/arithmetic and core/real.
+ * Numbers: compute() sees floats as float64 while a program runs, whatever the format of the tensors is (each is
+ * exactly a double), and in their own type while constants are folded. It computes them in double; each result is
+ * rounded once when it is stored. Integers are computed as int64 (uint64 as uint64) and wrap to their type as in two's
+ * complement. One element follows from its operands alone, in a fixed order of operations, so that bits depend neither
+ * on threads nor on instruction sets; of libm, only functions that are exact by IEEE 754 are used (sqrt, fma, floor,
+ * ...); exp, log, tanh, erf, ... come from core/arithmetic and core/real.
  *
  * Source: github.com/onnx/onnx, docs/Operators.md. */
 #ifndef FL_PROGRAM_OPERATORS_H
@@ -56,7 +56,8 @@ const struct fl_operator *fl_operator_at(int i);
 tensor_status fl_shape_set(struct fl_array *out, tensor_type type, int ndim, const int64_t *dim);
 /* Whether a type is one of floats; all others are integers, and bool. */
 bool fl_type_is_float(tensor_type type);
-/* Element i as a double, or as an integer (floats toward zero; what int64 cannot hold is its least or largest number). */
+/* Element i as a double, or as an integer (floats toward zero; what int64 cannot hold is its least or largest number).
+ */
 double fl_array_number(const struct fl_array *a, int64_t i);
 int64_t fl_array_integer(const struct fl_array *a, int64_t i);
 /* Stores element i: floats rounded once to nearest even, integers wrapped. */
