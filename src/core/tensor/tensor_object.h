@@ -91,13 +91,6 @@ tensor_status fl_need_elements(const char *what, const tensor *t);
 tensor_status fl_need_contiguous(const char *what, const tensor *t);
 /* TENSOR_OK on the host; else TENSOR_E_UNSUPPORTED with the names. */
 tensor_status fl_need_host(const char *what, const tensor *t);
-/* Each of the first `outputs` tensors lies apart from all others; NULL: not there. Numbers must be other tensors too.
- */
-tensor_status fl_check_all_apart(const char *op, const char *const *names, const tensor *const *tensors, int outputs,
-                                 int n);
-/* t has `count` numbers of that kind and lies on x's device. */
-tensor_status fl_check_numbers(const char *op, const char *name, const tensor *t, tensor_format format, int64_t count,
-                               const tensor *x);
 /* Notes in args->p.product.formats what the call has beside the format of its result; nothing where the kernels of that
  * format serve it as it is. Factors are both of a shared exponent or both floats; NULL for an addend that is not there.
  */

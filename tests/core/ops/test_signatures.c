@@ -94,13 +94,25 @@ static void check_draws(const struct fl_function *f) {
         CHECK(draw_call(&call, f, &limits), "%s: no sizes were found", f->name);
 }
 
+/* "softmax: y x; scale causal", without the scalars that the wrapper reads from tensors: test_names.py compares these
+ * names with those of the prototypes. */
+static void print_names(const struct fl_function *f) {
+    printf("%s:", f->name);
+    for (int i = 0; i < f->operand_count; i++)
+        printf(" %s", f->operands[i].name);
+    printf(";");
+    for (int i = 0; i < f->scalar_count; i++)
+        if (f->scalars[i].type != FL_LENGTH)
+            printf(" %s", f->scalars[i].name);
+    printf("\n");
+}
+
 int main(void) {
     CHECK(sizeof(struct fl_args) <= 512, "struct fl_args has %zu bytes, expected at most 512", sizeof(struct fl_args));
     for (int i = 0; fl_function_at(i); i++) {
         check_function(fl_function_at(i));
         check_draws(fl_function_at(i));
-        printf("%-32s %d operands, %d scalars\n", fl_function_at(i)->name, fl_function_at(i)->operand_count,
-               fl_function_at(i)->scalar_count);
+        print_names(fl_function_at(i));
     }
     for (int op = 1; op < FL_OP_LIMIT; op++)
         if (fl_op_name((enum fl_op)op))

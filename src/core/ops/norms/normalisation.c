@@ -132,7 +132,7 @@ static const struct fl_operand running_operands[] = {NUMBERS("running_mean", run
 static const struct fl_scalar_rule forward_scalars[] = {
     {"epsilon", FL_REAL64, .above = true, .at = FL_AT(p.batch_norm.epsilon)},
     {"relu", FL_BOOL, .at = FL_AT(p.batch_norm.relu)}};
-static const struct fl_scalar_rule momentum[] = {{"momentum", FL_REAL64, 0, 1, .at = FL_AT(p.running.momentum)}};
+static const struct fl_scalar_rule momentum_scalar[] = {{"momentum", FL_REAL64, 0, 1, .at = FL_AT(p.running.momentum)}};
 
 const struct fl_function fl_function_moments = {
     .name = "moments", .op = FL_OP_CHANNEL_MOMENTS, .outputs = 2, FL_OPERANDS_OF(moments_operands), .run = run_moments};
@@ -153,7 +153,7 @@ const struct fl_function fl_function_running_statistics = {.name = "running_stat
                                                            .op = FL_OP_RUNNING_STATISTICS,
                                                            .outputs = 2,
                                                            FL_OPERANDS_OF(running_operands),
-                                                           FL_SCALARS_OF(momentum),
+                                                           FL_SCALARS_OF(momentum_scalar),
                                                            .prepare = prepare_running};
 
 tensor_status tensor_moments(tensor *mean, tensor *variance, const tensor *x) {
@@ -171,8 +171,9 @@ tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
     return FL_INVOKE(batchnorm_grad, FL_GIVEN(dx, dgamma, dbeta, dy, x, y, gamma, mean, variance), FL_REAL(epsilon));
 }
 tensor_status tensor_running_statistics(tensor *running_mean, tensor *running_variance, const tensor *mean,
-                                        const tensor *variance, const tensor *x, double by) {
-    return FL_INVOKE(running_statistics, FL_GIVEN(running_mean, running_variance, mean, variance, x), FL_REAL(by));
+                                        const tensor *variance, const tensor *x, double momentum) {
+    return FL_INVOKE(running_statistics, FL_GIVEN(running_mean, running_variance, mean, variance, x),
+                     FL_REAL(momentum));
 }
 
 /* --- operations --------------------------------------------------------------------------------------------------- */
