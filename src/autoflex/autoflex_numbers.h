@@ -7,7 +7,7 @@
 
 enum { FL_AUTOFLEX_WHOLE = 11, FL_AUTOFLEX_REAL = AUTOFLEX_WINDOW + 1 };
 
-/* What a number of a state can be. Counters may grow further without an overflow. */
+/* The range of a number of a state. Counters may grow further without overflow. */
 struct fl_number_range {
     int64_t low, high;
 };

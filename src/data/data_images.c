@@ -21,7 +21,7 @@ enum { FIRST_BYTES = 1 << 26, LONGEST_FILE = 1 << 28, PART_IMAGES = 4 };
 static const struct fl_data_syntax syntax = {
     "images", "images:DIR[,resize=HEIGHTxWIDTH][,channels=1|2|3|4]", 1, {"resize", "channels"}};
 
-/* What a thread keeps from file to file. */
+/* The memory that a thread reuses from file to file. */
 struct worker {
     uint8_t *file;
     size_t room;
@@ -133,7 +133,7 @@ static void decode_part(void *context, int part, int worker) {
             note_failed(job, w, i);
 }
 
-/* Images begin to end - 1, on all threads; the first failure is told. */
+/* Images begin to end - 1, on all threads; the first failure is reported. */
 static tensor_status decode_some(struct job *job, int64_t begin, int64_t end) {
     job->begin = begin;
     job->end = end;

@@ -80,7 +80,7 @@ static tensor_status check_header(struct decoder *d) {
     return TENSOR_OK;
 }
 
-/* What libpng keeps from a file is the image: all other chunks but the transparency are passed over. */
+/* Makes libpng skip all chunks but the image and its transparency. */
 static void pass_over_chunks(png_structp png) {
     static const png_byte chunks[] = "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0"
                                      "sRGB\0tEXt\0tIME\0zTXt";

@@ -44,7 +44,7 @@ struct entry {
     int64_t next;                       /* in the directory */
 };
 
-/* What does not fit in 32 bits stands in an extra field, in this order. */
+/* Sizes that do not fit in 32 bits are in an extra field, in this order. */
 static bool take_zip64(struct entry *e, const uint8_t *extra, int64_t bytes) {
     uint64_t *wide[] = {&e->length, &e->compressed, &e->local};
     bool any = false;

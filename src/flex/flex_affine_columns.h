@@ -15,7 +15,7 @@ enum {
     AFFINE_DRAW_PLACES = 32 /* places below a mantissa's last one at least where sums meet draws */
 };
 
-/* What a sum is made of besides the first product and the offset; constants where loops are made. */
+/* The terms of a sum besides the first product and the offset; constants where loops are compiled. */
 enum affine_kind {
     AFFINE_SECOND = 1, /* + cross * x */
     AFFINE_GATED = 2,  /* a counts where the gate is above zero */
@@ -50,7 +50,7 @@ struct affine {
     struct affine_entry *entries; /* by channel */
     struct affine_group *groups;  /* by AFFINE_STEP entries of the period, in 32-bit lanes; NULL where there are none */
     struct affine_column *columns; /* by LANES entries; filled where the group does not fit */
-    double *known;                 /* a size that some sum has, larger and larger: what any part need not look for */
+    double *known;                 /* a size that some sum has, which grows: no part need look for smaller ones */
     bool stochastic;               /* every element has a draw: 64-bit lanes alone */
     bool straight;                 /* so are the columns, all of them */
 };

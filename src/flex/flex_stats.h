@@ -39,7 +39,7 @@ struct flex_tile_part {
     bool zeros; /* the tile before had sums that became zero, and so will perhaps this one: they are counted at once */
 };
 
-/* What a worker of matmul or convolution stored. */
+/* The statistics of a worker of matmul or convolution. */
 struct gemm_stored {
     struct flex_stats sums;
     struct fl_stats wide; /* of sums too wide for 64 bits */

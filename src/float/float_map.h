@@ -153,7 +153,7 @@ static const pair_block pair_blocks[FL_OP_LIMIT] = {
 #endif
 };
 
-/* A run by pairs where there are some and they do, else in double; op: a map. */
+/* Stores a run by pairs of floats if the operation has them and they suffice, else in double; op: a map. */
 static void store_map_run(const struct fl_args *args, enum fl_op op, int64_t first, int64_t n, const float *a,
                           const float *b, const float *c, struct fl_stats *stats) {
     float x[DRAWN_RUN], error[DRAWN_RUN];

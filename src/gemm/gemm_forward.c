@@ -320,7 +320,7 @@ static void store_band(const struct forward *t, const struct rect *q, int64_t gr
     }
 }
 
-/* What a worker needs of its own. */
+/* The memory of one worker. */
 struct forward_worker {
     gemm_packed *a;
     struct gemm_sums sums; /* of a band by the columns of a group */

@@ -86,7 +86,7 @@ static void matmul_pack_common(void *context, int part, int worker) {
     }
 }
 
-/* What a worker needs of its own. */
+/* The memory of one worker. */
 struct matmul_worker {
     gemm_packed *packed;
     struct gemm_bound *bounds;
@@ -347,8 +347,8 @@ static void matmul_plan(struct matmul *t) {
     /* A long A by a B that stays in the cache: cut A. */
     t->common_a = t->b.panels > PART_COLUMNS || t->m <= t->n;
     const struct gemm_operand *cut = cut_operand(t);
-    if (t->c->family
-            ->matrix) { /* as much as the second-level cache holds with all of k: the other operand comes past */
+    if (t->c->family->matrix) { /* as much of one operand, with all of k, as fits in the second-level cache; the other
+                                   is streamed */
         const int64_t fit = MATRIX_PART_BYTES / (cut->panel_size * GEMM_PACKED),
                       parts = t->c->workers > 1 ? 2 * t->c->workers : 1;
         t->panels =

@@ -289,7 +289,7 @@ __global__ void end_gamma(const struct gpu_call call) {
 
 /* --- softmax ------------------------------------------------------------------------------------------------------ */
 
-/* What the elements of a row are made of. */
+/* The terms of the elements of a row. */
 struct softmax_row_numbers {
     double top, sum; /* the largest of the logits; the sum of exponentials of their distances from it */
 };

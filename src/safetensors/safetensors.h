@@ -13,7 +13,7 @@
 
 enum { FL_SAFETENSORS_DIMS = 8, FL_SAFETENSORS_HEADER_LIMIT = 100000000 };
 
-/* Types of elements, as the format calls them; of those with fewer bits than eight none. */
+/* The element types of safetensors with at least 8 bits. */
 enum fl_stored_type {
     FL_STORED_BOOL,
     FL_STORED_U8,

@@ -281,9 +281,10 @@ static bool open_shared(void) {
     data_free(train), data_free(test);
     return good;
 }
-static data_set *lent;
+static data_set *loader_text;
 static bool make_loader(void) {
-    data_loader *loader = data_loader_new(lent, &(data_loader_config){.batch = 2, .context = 3, .shuffle = true});
+    data_loader *loader =
+        data_loader_new(loader_text, &(data_loader_config){.batch = 2, .context = 3, .shuffle = true});
     data_loader_free(loader);
     return loader != NULL;
 }
@@ -316,9 +317,9 @@ int main(void) {
     fail_each_allocation("a text of tokens", make_tokens);
     fail_each_allocation("both splits", open_both);
     fail_each_allocation("the splits of one file", open_shared);
-    lent = numbered(50);
+    loader_text = numbered(50);
     fail_each_allocation("a loader of a text", make_loader);
-    data_free(lent);
+    data_free(loader_text);
     file_remove("a.txt"), file_remove("b.txt");
     rmdir(folder);
     return check_summary();

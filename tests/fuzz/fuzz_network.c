@@ -79,7 +79,7 @@ static nn_node take_node(struct input *in, nn_node last) {
     return how < 160 ? last : how < 250 ? last - (how - 160) % 6 : take_int(in);
 }
 
-/* A number of `usual` many from `low` on, or any. */
+/* Usually one of the `usual` numbers from `low` on, sometimes any number. */
 static int take_from(struct input *in, int low, int usual) {
     const uint8_t how = take_byte(in);
     return how < 160 ? low + how % usual : take_int(in);
@@ -197,7 +197,7 @@ static nn_node add_layer(struct input *in, nn_graph *g, nn_node last, int number
     }
 }
 
-/* All calls of the input; the last node, -1 after a failure, whose message is kept. */
+/* Runs all calls of the input. Returns the last node, or -1 after a failure, with its message. */
 static nn_node build(struct input *in, nn_graph *g, char *first_message, size_t room) {
     nn_node last = -1;
     bool failed = false;

@@ -526,7 +526,7 @@ static void show(struct experiment *x, bool with_figures) {
     figures_clear(&figures);
 }
 
-/* As a training of these results would write them. */
+/* Writes the results as a training with these results would. */
 static void rewrite(struct experiment *x) {
     for (int i = 0; i < x->run_count; i++)
         x->runs[i].result.predicted = x->runs[i].stored;

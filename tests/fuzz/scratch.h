@@ -22,7 +22,7 @@ static inline void scratch_remove(void) {
     nftw(scratch_folder, scratch_remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* In TMPDIR, else in memory where the system has that, else in /tmp. Removed at exit. */
+/* Makes a folder in TMPDIR, else in /dev/shm if there is one, else in /tmp. It is removed at exit. */
 static inline void scratch_make(void) {
     const char *base = getenv("TMPDIR");
     if (!base || !*base)

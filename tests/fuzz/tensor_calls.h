@@ -12,7 +12,7 @@
 #include "flexlab/tensor_blocks.h"
 #include <math.h>
 
-/* New ones go to the end, or kept inputs change their meaning. Results are the first operands. */
+/* Append new ones, or stored inputs change their meaning. Results are the first operands. */
 enum kind {
     MAP,              /* y, a, b, c: a row of ops.def */
     BIAS,             /* y, x, b */

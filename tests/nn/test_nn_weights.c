@@ -347,7 +347,7 @@ static void test_refusals(void) {
     spoil(NULL, NULL);
     refused(g, before, nn_weights_load(g, path), TENSOR_E_DATA, "the checksum of its contents");
     CHECK(!nn_checkpoint_save(other, path, NULL, 0), "%s", tensor_error());
-    spoil("\"flexlab.crc32\"", "\"flexlab.crcXX\""); /* a program that changes a file leaves the sum out */
+    spoil("\"flexlab.crc32\"", "\"flexlab.crcXX\""); /* programs that change a file drop its checksum */
     CHECK(!nn_weights_load(g, path), "%s", tensor_error());
     free(before);
     before = state_of(g);

@@ -293,7 +293,7 @@ static inline bool compute_shapes(struct drawn *c) {
     return true;
 }
 
-/* Where the signature allows it, dimensions of one element, and first ones that are not there. */
+/* If the signature allows it, dimensions have one element, or the first ones are missing. */
 static inline void draw_repeats(struct drawn_operand *o) {
     for (int d = 0; d < o->ndim; d++)
         if (chance(35))

@@ -67,7 +67,7 @@ char *going_on_kept(enum command command, char **words, int argc, char **argv) {
 
 /* --- options ------------------------------------------------------------------------------------------------------ */
 
-/* Whether nobody but the user of this process has made it, as far as can be told. */
+/* Whether the user of this process has made it, as far as the system shows. */
 static bool is_mine(const char *path) {
     struct stat about;
     return !stat(path, &about) && about.st_uid == geteuid();

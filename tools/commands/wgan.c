@@ -254,7 +254,7 @@ static int remove_pair(const char *prefix) {
     return STATUS_OK;
 }
 
-/* Under a name of its own, so that a pair is never of two steps; then those of this run before it go. */
+/* Writes the pair under a new name, so that both are of one step, then removes the pair before. */
 static int keep_networks(struct gan *g) {
     char *prefix = text_format("%s/wgan-%06lld", g->s.out, (long long)nn_steps(wgan_generator(g->pair)));
     if (wgan_save(g->pair, prefix)) {
@@ -352,14 +352,14 @@ static int open_pair(struct gan *g) {
     const nn_config network = series_network(s, g->series);
     g->pair = new_pair(g, &network);
     if (!g->pair) { /* the text of a policy is one line: as it was given it tells which */
-        char *told = text_format("%s", failure_message());
+        char *first_message = text_format("%s", failure_message());
         const nn_config asked = series_asked(s, g->series);
         struct wgan *given = new_pair(g, &asked);
-        const char *what = given ? told : failure_message();
+        const char *what = given ? first_message : failure_message();
         const int status = failure_is_usage() ? text_usage("%s: %s", g->series->label, what)
                                               : text_failed("%s: %s", g->series->label, what);
         wgan_free(given);
-        free(told);
+        free(first_message);
         return status;
     }
     if (s->checkpoint && wgan_load(g->pair, s->checkpoint))

@@ -24,7 +24,7 @@ struct fact {
     bool takes_long; /* more than a second or two */
 };
 
-/* Small numbers for people: powers of two as such, else `digits` digits. To be freed. */
+/* A number as text: powers of two as such, others with `digits` digits. To be freed. */
 char *fact_number(double x, int digits);
 
 extern const struct fact fact_fp16_numbers, fact_ranges, fact_round_trip;

@@ -21,7 +21,7 @@ static void band_add(struct band *b, double value) {
     b->count++;
 }
 
-/* Whether the point is in view in a panel that reaches to `most`: gnuplot fails where no point of a plot is. */
+/* Whether the point is below `most`, the top of the panel: gnuplot fails on a plot without visible points. */
 static bool band_print(FILE *out, double x, const struct band *b, double most) {
     if (!b->count || !isfinite(b->sum)) {
         fputs("\n", out);

@@ -86,12 +86,12 @@ struct experiment {
     int64_t steps_per_epoch, steps; /* of each run, all epochs and after --max-steps */
     int window;                     /* steps averaged in the loss curve */
     int trace_every;                /* 0: no traces */
-    bool networks;                  /* a training alone: its networks are results, its checkpoints lie by themselves */
-    char *resume;                   /* the file of a checkpoint that such a training goes on from; NULL: none */
-    bool again;                     /* what the folder of results has of checkpoints is gone on from */
-    char **policies;                /* what the policies of settings point into, where they are gone on with */
-    char *kept;                     /* the options, for one that goes on: options_kept; NULL: no checkpoints */
-    bool stopped;                   /* by Ctrl-C or a failure: not every run is finished */
+    bool networks;   /* a single training: its networks are results, its checkpoints have a folder of their own */
+    char *resume;    /* the file of a checkpoint that such a training goes on from; NULL: none */
+    bool again;      /* what the folder of results has of checkpoints is gone on from */
+    char **policies; /* what the policies of settings point into, where they are gone on with */
+    char *kept;      /* the options, for one that goes on: options_kept; NULL: no checkpoints */
+    bool stopped;    /* by Ctrl-C or a failure: not every run is finished */
 };
 
 static inline struct run *experiment_run(const struct experiment *x, int seed_index, int series) {

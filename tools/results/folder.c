@@ -96,7 +96,7 @@ static char *name_of_run(const char *kind, const char *label, unsigned long long
     char *name = text_format("%s-%s-seed%llu%s", kind, label, seed, ending);
     for (char *p = name; *p; p++)
         if (*p == ':' || *p == '/')
-            *p = '_'; /* no name of a format holds one: two names stay two files */
+            *p = '_'; /* no format name has '_', so different names give different files */
     return name;
 }
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where reading is. After the first failure, which is told, everything reads as empty. */
+/* Where reading is. After the first failure, which is reported, everything reads as empty. */
 struct reader {
     struct stored *stored;
     struct json_lines lines;
@@ -459,7 +459,7 @@ static void read_predictions(struct reader *r, const cJSON *line, struct run *ru
         return;
     }
     if (run->stored) {
-        refuse(r, text_format("this run has a line of predictions before"));
+        refuse(r, text_format("this run has two lines of predictions"));
         return;
     }
     const int64_t labels = experiment_labels(&r->stored->x);

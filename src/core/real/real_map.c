@@ -16,7 +16,7 @@ enum {
     WORTH_PAIRS = 1 << 18 /* for slopes of an exponent that have no vectors: it may be another at the next call */
 };
 
-/* What an instruction set has for them. */
+/* The functions of an instruction set. */
 struct way {
     enum fl_backend backend;
     fl_real_lookup lookup;
@@ -29,7 +29,7 @@ struct job {
     const struct fl_real_table *table;
     const struct fl_real_slopes *slopes;
     const struct way *way;
-    const struct fl_kernels *row;          /* of the format: its conversions */
+    const struct fl_kernels *set;          /* of the format: its conversions */
     struct fl_stats stats[FL_MAX_THREADS]; /* by worker */
 };
 
@@ -186,7 +186,7 @@ static void write_block(const struct job *job, int64_t first, int64_t n, struct 
         stats->saturated += block->saturated;
     }
     if (args->out.data || !narrow)
-        job->row->from_floats(&args->out, first, n, block->y, &args->rounding, &written);
+        job->set->from_floats(&args->out, first, n, block->y, &args->rounding, &written);
     stats->gamma = written.gamma > stats->gamma ? written.gamma : stats->gamma;
     stats->flushed += written.flushed;
     stats->saturated += written.saturated;
@@ -194,7 +194,7 @@ static void write_block(const struct job *job, int64_t first, int64_t n, struct 
 }
 
 static void load_floats(const struct job *job, int operand, int64_t first, int64_t n, float *x) {
-    job->row->to_floats(&job->args->in[operand], first, n, x, false);
+    job->set->to_floats(&job->args->in[operand], first, n, x, false);
     for (; n < FL_REAL_BLOCK; n++)
         x[n] = 0;
 }
@@ -251,7 +251,7 @@ void fl_real_near(const struct fl_args *args, const struct fl_real_lanes *lanes,
 
 /* --- by table ----------------------------------------------------------------------------------------------------- */
 
-/* What is below all entries from that rank on, and not below the others. */
+/* A bound below all entries from that rank on, and not below the others. */
 static int32_t limit_of(int32_t rank) {
     return rank > 0 ? (int32_t)(((int64_t)rank - 32768) * 65536 - 1) : INT32_MIN;
 }
@@ -348,7 +348,7 @@ static tensor_status run(const struct fl_args *args, const struct way *way) {
     job.args = args;
     job.functions = fl_map_functions_of(args->op);
     job.way = way;
-    job.row = args->format->rows[way->backend];
+    job.set = args->format->sets[way->backend];
     job.table =
         fl_real_has_table(args) && n >= WORTH_A_LOOK ? fl_real_table_of(args, way->lanes, n >= WORTH_A_TABLE) : NULL;
     const bool vectors = vectors_have(args, way);

@@ -50,7 +50,7 @@ bool fl_real_has_slopes(const struct fl_args *args);
 void fl_real_slope_entries(const struct fl_args *args, const struct fl_real_lanes *lanes, int n, const double *x,
                            double *slopes);
 
-/* What a stretch of elements gave: entries, and how many were above each of two. */
+/* The result for a range of elements: entries, and how many were above each of two limits. */
 struct fl_real_found {
     int32_t least, most;
     int64_t above[2];

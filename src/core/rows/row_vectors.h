@@ -22,7 +22,7 @@ struct fl_row_estimates {
     double *value, *size;
 };
 
-/* What rounding estimates shows. */
+/* The result of rounding estimates. */
 struct fl_row_rounded {
     double most; /* no |exact result| is larger */
     int64_t saturated, flushed;

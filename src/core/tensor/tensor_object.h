@@ -6,7 +6,7 @@
 
 struct fl_sequence_state;
 
-/* What views share with their base: everything but the shape. */
+/* Shared by a tensor and its views: everything but the shape. */
 struct fl_storage {
     struct tensor_device *device;
     const struct fl_format *format;

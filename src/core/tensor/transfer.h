@@ -39,7 +39,7 @@ struct fl_transfer_result {
 };
 
 /* The best row of a format with conversions under the cap in force; NULL where there is none. */
-const struct fl_kernels *fl_converting_row(const struct fl_format *format);
+const struct fl_kernels *fl_converting_set(const struct fl_format *format);
 
 /* Allocates nothing, so that it cannot fail after a part was written. */
 void fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total);

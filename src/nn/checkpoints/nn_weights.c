@@ -71,7 +71,7 @@ tensor_status nn_weight_set(nn_graph *g, const char *name, const double *values,
 
 /* --- a file ------------------------------------------------------------------------------------------------------- */
 
-/* What does not go together, and the first of it. */
+/* The number of mismatches, and the first one. */
 struct misfits {
     int missing, shapes, superfluous;
     char first[320];

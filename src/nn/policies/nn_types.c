@@ -73,7 +73,7 @@ static void note_used(nn_graph *g, const struct fl_node *node, const struct fl_c
     }
 }
 
-/* What the variant says, then the rules one after the other. p NULL: of the node itself. */
+/* Applies the variant, then the rules in order. p NULL: to the node itself. */
 static void choose(nn_graph *g, const struct fl_node *node, const struct fl_parameter *p,
                    struct fl_choice own[FL_ROLES]) {
     fl_variant_choices(g->variant, own);

@@ -250,7 +250,7 @@ static tensor_status look_at_value(const nn_graph *g, const struct fl_slot_copie
     return TENSOR_OK;
 }
 
-/* Every gradient of the step that a node was given or gives. */
+/* Looks at every gradient that a node read or wrote in this step. */
 static tensor_status look_at_values(const nn_graph *g, const struct fl_slot_copies *slots, const struct fl_node *node,
                                     bool *found) {
     for (int k = 0; k < node->outputs; k++) {

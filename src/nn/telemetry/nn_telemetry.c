@@ -27,7 +27,7 @@ static bool is_chosen(const char *patterns, const char *name) {
 
 /* --- beginning ---------------------------------------------------------------------------------------------------- */
 
-/* What is written by a load. */
+/* The index of the input, which a load writes; -1 for tokens. */
 static int input_of(const nn_graph *g) {
     const struct fl_output *first = fl_output_of(g, 0);
     return first->tokens ? -1 : g->values[first->y].info;
@@ -480,7 +480,7 @@ void nn_telemetry_want(nn_telemetry *t) {
     if (!t)
         return;
     t->wanted = true;
-    (void)fl_telemetry_watch_next(t); /* of a compiled graph it does not fail */
+    (void)fl_telemetry_watch_next(t); /* it does not fail for a compiled graph */
 }
 
 const nn_nonfinite *nn_telemetry_nonfinite(const nn_telemetry *t) {

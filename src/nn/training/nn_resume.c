@@ -90,7 +90,7 @@ static void add_reals(struct settings *s, const char *key, const double *values,
     s->list[s->count++] = (nn_note){key, text};
 }
 
-/* What two trainings share of which one goes on where the other was, as text. */
+/* The properties that a training must share with the one that it resumes, as text. */
 static void list_settings(struct settings *s, const struct run *run) {
     const nn_train_config *c = run->config;
     const data_set *train = run->train_set, *test = run->test_set;
@@ -453,7 +453,7 @@ tensor_status fl_training_compare(struct run *run) {
     TRY(fl_checkpoint_open(&s, run->config->resume));
     tensor_status status = check_settings(&s, run);
     if (!status)
-        status = fl_told_by(run->g, &s);
+        status = fl_expect_network(run->g, &s);
     fl_safetensors_close(&s);
     return status;
 }

@@ -365,7 +365,7 @@ static void report_step(struct run *run, nn_epoch_report *report, double loss) {
         events->starved(events->context, &step);
     if (events && events->step && events->step(events->context, &step))
         result->stopped = true;
-    if (run->config->stop_on_nonfinite && run->first_told)
+    if (run->config->stop_on_nonfinite && run->first_reported)
         result->stopped = true;
 }
 

@@ -33,7 +33,7 @@ struct run {
     nn_telemetry *telemetry;      /* NULL: none */
     struct fl_slot_copies *slots; /* of a device, where every step is looked at; NULL until the first */
     nn_nonfinite first;           /* NaN or Inf; step 0: none so far */
-    int64_t first_told;           /* the step in which it was found by this process; 0: in none */
+    int64_t first_reported;       /* the step in which it was found by this process; 0: in none */
     double mean[4], deviation[4]; /* of the training set, for both splits; of images */
     int context;                  /* tokens of a sequence; 0: images */
     int64_t test_labels;          /* of an evaluation; 0 without a test set */

@@ -34,7 +34,7 @@ static tensor *loaded(tensor_format format, int64_t rows, int64_t columns, const
     return t;
 }
 
-/* An operand whose exponent does not depend on what is in it. */
+/* Makes an operand at a given exponent, whatever its elements are. */
 static tensor *at_exponent(tensor_format format, int64_t rows, const double *values, int e) {
     const int64_t shape[] = {rows, 1};
     tensor *x = tensor_new(FMT_FP32, 2, shape), *here = tensor_new(format, 2, shape);

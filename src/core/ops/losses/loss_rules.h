@@ -6,7 +6,7 @@
 #include "autoflex/both.h"
 #include "core/table/kernel.h"
 
-/* What no label is: every one of them counts. */
+/* A value that no label has: all labels count. */
 #define FL_NO_LABEL INT64_MIN
 
 /* A row of cross-entropy has a share for each class: w ((1 - s) t + s / K), t the target (1 for the label and 0 for the
@@ -33,7 +33,7 @@ FL_BOTH bool fl_label_counts(const struct fl_args *args, int64_t row) {
     return args->p.loss.labels[row] != args->p.loss.ignored;
 }
 
-/* What the rows count together, in their order: what the mean divides by. */
+/* The sum of the weights of the rows, in their order, by which the mean is divided. */
 FL_BOTH double fl_weight_of_rows(const struct fl_args *args) {
     const int32_t *labels = args->p.loss.labels;
     const double *weights = args->p.loss.class_weights;

@@ -114,7 +114,7 @@ static tensor_status ref_group_norm(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-/* What the gradient by gamma keeps of each group of each image. */
+/* The numbers of each group of each image that the gradient by gamma needs. */
 struct group_number {
     struct fl_row_weight weight;   /* integer formats */
     struct fl_row_numbers numbers; /* float formats */
@@ -194,7 +194,7 @@ static tensor_status ref_gamma(const struct fl_args *args) {
 /* --- images in threads: some pixels at a time, once for each kind of sum, then for the elements --------------------
  */
 
-/* What a thread keeps of a group of its image. */
+/* The numbers of a group that a thread holds for its image. */
 struct group {
     struct fl_row_sums sums;
     struct fl_row_terms terms;

@@ -101,7 +101,7 @@ static void lstm_gates_grad(struct row *r, double *d) {
     }
 }
 
-/* What enters the gates of a GRU, with exponentials. */
+/* The arguments of the gates of a GRU, with exponentials. */
 struct gru {
     const double *r, *z, *n, *tr, *tz, *un, *hn;
 };

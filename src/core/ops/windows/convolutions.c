@@ -160,7 +160,7 @@ OPERATION(CONV2D_WEIGHT_GRAD, conv2d_weight_grad, NULL);
         .derive = derive_##like,                                                                                       \
         .prepare = prepare,                                                                                            \
         .run = fl_run_product}
-/* The functions of a name: without what joins the sums, and with it, and the gradients. */
+/* The public functions of one convolution: without and with an epilogue, and the gradients. */
 #define FUNCTIONS(name, FORWARD, INPUT, letters)                                                                       \
     FUNCTION(name, FORWARD, name, 3, 0, name, letters);                                                                \
     FUNCTION(name##_fused, FORWARD, name, 5, 1, name, letters);                                                        \

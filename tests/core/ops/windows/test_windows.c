@@ -242,7 +242,7 @@ static void check_transposed(const struct problem *p, bool sequences, tensor_for
 
 /* --- max pooling -------------------------------------------------------------------------------------------------- */
 
-/* y, and dx from dy: the first largest in the order of lines. */
+/* y, and dx from dy; of equal maxima, the first in row-major order. */
 static void pool(const struct problem *p, const int64_t *x, const int64_t *dy, int64_t *y, int64_t *dx) {
     const struct fl_windows *g = &p->g;
     for (int64_t i = 0; i < p->y; i++) {
