@@ -227,7 +227,7 @@ static tensor_status member_broken(const struct fl_data_zip *zip, const char *me
     return fl_fail(TENSOR_E_DATA, "%s: %s: %s %s", zip->kind, zip->path, member, why);
 }
 
-/* Where the bytes begin, behind the local header. */
+/* Finds the beginning of the bytes, after the local header. */
 static tensor_status find_bytes(const struct fl_data_zip *zip, const char *member, const struct entry *e, int64_t *at) {
     uint8_t head[LOCAL], name[256];
     if (e->local > (uint64_t)zip->directory_at || (uint64_t)zip->directory_at - e->local < LOCAL)

@@ -66,7 +66,7 @@ static void note_size(struct fl_stats *stats, double size) {
     stats->maximum = size > stats->maximum ? size : stats->maximum;
 }
 
-/* Of this part and, as far as is known by now, of the others: what they found is merged anyway. */
+/* The largest size known so far of this part and of the others; their results are merged in any case. */
 static double known_size(const struct affine *p, const struct fl_stats *stats) {
     double known;
     __atomic_load(p->known, &known, __ATOMIC_RELAXED);
@@ -75,7 +75,7 @@ static double known_size(const struct affine *p, const struct fl_stats *stats) {
 
 /* --- one element at a time ---------------------------------------------------------------------------------------- */
 
-/* Of element i, which belongs to entry c, in 64 bits. */
+/* The sum of element i, in 64 bits. */
 static inline int64_t affine_whole_sum(const struct affine *p, const struct affine_whole *k, int64_t i) {
     const bool open = !p->gate || p->gate[i] > 0;
     int64_t t = k->constant;

@@ -255,7 +255,7 @@ static void flex_note_sums_avx512_amx(const struct fl_args *args, const struct g
 #endif
 }
 
-/* Where results leave their range, one after the other by the rule for limbs. */
+/* Results that leave their range are rounded one by one by the rule for limbs. */
 static void flex_store_rows_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile,
                                        struct gemm_stored *stored) {
     int32_t low[SUMS], high[SUMS];

@@ -83,7 +83,7 @@ static void map_range(const struct fl_args *args, const void *context, int64_t f
 
 typedef void (*exact_block)(int64_t n, const float *a, const float *b, const float *c, double alpha, double *v);
 
-/* Of an operation, by name, its results of a block. */
+/* Defines the function of an operation that computes a block of results. */
 #define LOOP(name)                                                                                                     \
     static void exact_block_##name(int64_t n, const float *a, const float *b, const float *c, double alpha,            \
                                    double *restrict v) {                                                               \

@@ -239,7 +239,7 @@ struct gemm_packing {
 
     /* Proofs; NULL where sums cannot overflow. */
     void (*bound_panel)(const gemm_packed *panel, int64_t width, int64_t steps, struct gemm_bound *bound);
-    /* Of packed rows: for each window of GEMM_WINDOW steps the largest sum of squares of a column. */
+    /* Bounds packed rows: for each window of GEMM_WINDOW steps the largest sum of squares of a column. */
     void (*bound_windows)(const gemm_packed *rows, int64_t width, int64_t steps, float *windows);
     /* Bounds the sum of squares of any GEMM_WINDOW neighbours among n packed elements. */
     float (*bound_neighbours)(const gemm_packed *packed, int64_t n);

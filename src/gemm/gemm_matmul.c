@@ -47,7 +47,7 @@ static int64_t block_steps(const struct matmul *t) {
     return gemm_min(t->steps, BLOCK);
 }
 
-/* Of a block of the common operand as bytes. */
+/* The size of a block of the common operand as bytes. */
 static int64_t common_bytes_size(const struct matmul *t) {
     return gemm_bytes_size(t->c->kernels, common_operand(t)->width, block_steps(t));
 }
@@ -102,7 +102,7 @@ static int64_t part_column_panels(const struct matmul *t) {
     return t->common_a ? t->panels : t->b.panels;
 }
 
-/* Where exact sums stay as matrix tiles leave them until they are stored. */
+/* The kernels whose exact sums stay as matrix tiles leave them until they are stored. */
 static const struct gemm_matrix_kernels *matrix_of(const struct matmul *t) {
     return t->c->family->ordered ? NULL : t->c->family->matrix;
 }

@@ -119,7 +119,7 @@ static bool is_met(const struct forward *t, int64_t g, int64_t phase) {
     return false;
 }
 
-/* Where the first output of a phase lies in one direction, for the first pixel of the grid; may be before the image. */
+/* The first output of a phase in one direction, for the first pixel of the grid; it may be before the image. */
 static int64_t first_output(const struct forward *t, const struct gemm_side *side, int64_t phase) {
     return t->v.gradient ? phase - side->padding % side->stride : 0;
 }

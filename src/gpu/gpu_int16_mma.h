@@ -662,7 +662,7 @@ static int64_t tiles_over(int64_t size, int64_t tile) {
     return (size + tile - 1) / tile;
 }
 
-/* Of one group. */
+/* The number of tiles of one group. */
 template <class Tile> static int64_t tiles_of(const struct tile_sizes &of) {
     return tiles_over(of.m, Tile::m) * tiles_over(of.n, Tile::n);
 }

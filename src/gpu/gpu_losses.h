@@ -14,7 +14,7 @@
 
 namespace {
 
-/* Of the element that a number stands for: doubles, floats, or the format. */
+/* The target of element i, in doubles, floats or the format. */
 __device__ static inline double target_at(const struct fl_args &args, int64_t i) {
     if (args.p.loss.targets_f64)
         return args.p.loss.targets_f64[i];

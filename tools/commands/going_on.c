@@ -73,7 +73,7 @@ static bool is_mine(const char *path) {
     return !stat(path, &about) && about.st_uid == geteuid();
 }
 
-/* Where options were found. */
+/* The files in which options were found. */
 struct place {
     const char *name; /* in messages */
     bool trusted;     /* a folder of results of the user's own */

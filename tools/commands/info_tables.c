@@ -188,7 +188,7 @@ static void print_devices(void) {
     table_free(t);
 }
 
-/* Where class fast has a kernel of its own. */
+/* Lists the kernels of class fast. */
 static void print_fast_kernels(void) {
     int found = 0;
     puts("Kernels of class fast (tensor_set_class) on this machine");

@@ -98,7 +98,7 @@ static bool is_forward(const struct gan *g) {
     return found && nonfinite_is_forward(found->of.pass);
 }
 
-/* Where they stand; loud where a network does not move. */
+/* Reads the loss scales, and prints a message if a network makes no progress. */
 static int read_scales(struct gan *g, int64_t step) {
     for (int i = 0; i < NETWORKS; i++) {
         nn_loss_scale *now = &g->scale[i];
@@ -121,7 +121,7 @@ static void print_scales(const struct gan *g) {
     putchar('\n');
 }
 
-/* Of a training that is over. A step that a loss scale left out may have any loss. */
+/* Checks the losses of a finished training. A step that a loss scale skipped may have any loss. */
 static int check_losses(const struct gan *g) {
     for (int i = 0; i < NETWORKS; i++)
         if (g->scale[i].in_a_row)
@@ -133,7 +133,7 @@ static int check_losses(const struct gan *g) {
                        (long long)g->last.step, g->last.estimate, g->last.loss);
 }
 
-/* Of a training that is over, all of it kept. */
+/* Checks the loss scales of a finished training. */
 static int check_scales(const struct gan *g) {
     for (int i = 0; i < NETWORKS; i++)
         if (g->scale[i].in_a_row >= NN_STARVED)

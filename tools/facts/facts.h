@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* Where a fact puts its lines. */
+/* Collects the lines of a fact. */
 struct fact_lines;
 /* One line: what was measured, what the source says, what came out, and whether they agree. expected and observed are
  * texts from text_format, which are taken over. */

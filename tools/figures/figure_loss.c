@@ -163,7 +163,7 @@ static void loss_limits(FILE *out, const struct experiment *x) {
         fprintf(out, "set yrange [*:%g]\n", drawing_loss_cut(x));
 }
 
-/* Where the first NaN or Inf of each run is, in the colour of its format. */
+/* Marks at the first NaN or Inf of each run, in the colour of its format. */
 enum { FIRST_MARK = 100, MOST_MARKS = 100 };
 
 static int mark_nonfinite(FILE *out, const struct experiment *x) {

@@ -30,7 +30,7 @@ static int choose_loss_scale(const struct settings *settings, struct series *ser
     return bad ? text_usage("--loss-scale: %s", tensor_error()) : STATUS_OK;
 }
 
-/* Where a format trains, by the name in the list or the setting. */
+/* The device of a format, by the name in the list or the setting. */
 static int find_device(struct series *series, const char *option, const char *name) {
     failure_forget();
     const tensor_device *device = tensor_device_find(name);

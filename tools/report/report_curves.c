@@ -74,7 +74,7 @@ static void print_losses(FILE *out, const struct run *run, int group) {
     free(steps);
 }
 
-/* Where curves have a mark, and what it marks. */
+/* Prints the step of the mark of the curves, and its meaning. */
 static void print_nonfinite(FILE *out, const struct run *run) {
     int64_t lost = 0;
     for (int w = 0; w < run->window_count; w++)

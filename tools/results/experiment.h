@@ -123,7 +123,7 @@ int experiment_finished(const struct experiment *x);
 int experiment_planned(const struct experiment *x);
 /* Name and path of a run's trace, to be freed. */
 char *experiment_trace_name(const struct experiment *x, const struct run *run);
-/* Of its telemetry: ending "jsonl" or "csv". */
+/* The name of the telemetry file: ending "jsonl" or "csv". */
 char *experiment_telemetry_name(const struct experiment *x, const struct run *run, const char *ending);
 char *experiment_trace_path(const struct experiment *x, const struct run *run);
 void experiment_clear(struct experiment *x);

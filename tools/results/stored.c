@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where reading is. After the first failure, which is reported, everything reads as empty. */
+/* The state of reading. After the first failure, which is reported, everything reads as empty. */
 struct reader {
     struct stored *stored;
     struct json_lines lines;
@@ -130,7 +130,7 @@ static void read_origin(struct reader *r, const cJSON *line, const char *folder)
                                     .trace_every = (int)read_whole(r, line, "trace_every", 0, INT_MAX)};
 }
 
-/* As series.c makes it: names of traces and lines of summary.csv are made of it as it is. */
+/* Checks that the label is as series.c makes it: names of traces and lines of summary.csv contain it. */
 static void check_label(struct reader *r, const struct series *s) {
     char *plain =
              text_format("%s%s%s", s->variant->name, s->no_master ? ":nomaster" : "", s->no_scale ? ":noscale" : ""),
@@ -363,7 +363,7 @@ static double read_nonfinite(struct reader *r, const cJSON *line, int64_t step) 
     return loss;
 }
 
-/* Of older results nobody knows. */
+/* Older results do not record it. */
 static void read_first(struct reader *r, const cJSON *line, struct run *run) {
     static const char *const passes[] = {"none", "input", "forward", "loss", "backward", "update", "unknown"};
     struct nonfinite *first = &run->first;

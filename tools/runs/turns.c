@@ -290,7 +290,7 @@ static int tell_beginnings(struct running *all, int count) {
     return none ? STATUS_FAILED : STATUS_OK;
 }
 
-/* Where its checkpoints are kept, and which one it goes on from. */
+/* Names its checkpoints and the one that it resumes from. */
 static int name_checkpoints(struct running *r) {
     const struct experiment *x = r->experiment;
     if (x->networks) {

@@ -24,7 +24,7 @@
 
 enum { MOST_SIDE = 256, NOT_COUNTED = -1 };
 
-/* Of a set what a pair is trained with: how many images, and a hash of their pixels. Empty: not known. */
+/* The images that a pair is trained with: their number, and a hash of their pixels. Empty: not known. */
 struct identity {
     char text[64];
 };
@@ -442,7 +442,7 @@ static tensor_status read_steps(const char *critic, const char *generator, int64
     return TENSOR_OK;
 }
 
-/* Of the files, which are still to be loaded. A step may be the other network's, and that under way. */
+/* Reads it from the files before they are loaded. The step may be the other network's, and be under way. */
 static tensor_status read_nonfinite(struct wgan *w, const char *critic, const char *generator,
                                     struct wgan_nonfinite *first) {
     char text[SETTINGS_ROOM];

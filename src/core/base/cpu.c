@@ -13,7 +13,7 @@
 
 /* Bits of XCR0: xmm and ymm; those, opmasks and zmm; the configuration of tiles and the tiles. */
 enum { STATE_YMM = 0x6, STATE_ZMM = 0xe6, STATE_TILES = 0x60000 };
-/* Of leaf 7 in EDX; compilers have different names for them. */
+/* Bits of EDX in leaf 7 of CPUID; compilers have different names for them. */
 enum { TILES_BF16 = 1 << 22, TILES = 1 << 24, TILES_INT8 = 1 << 25 };
 
 static unsigned detect(void) {

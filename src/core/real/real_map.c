@@ -256,7 +256,7 @@ static int32_t limit_of(int32_t rank) {
     return rank > 0 ? (int32_t)(((int64_t)rank - 32768) * 65536 - 1) : INT32_MIN;
 }
 
-/* Of entries, how many have that rank or more. */
+/* The number of entries of that rank or more. */
 static int64_t count_from(const struct job *job, int64_t first, int64_t n, int32_t rank) {
     const uint16_t *x = (const uint16_t *)job->args->in[0].data + first;
     int64_t count = 0;

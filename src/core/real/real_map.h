@@ -40,7 +40,7 @@ struct fl_real_slopes {
     double at[FL_REAL_WORDS];
 };
 #define FL_REAL_SLOPE_ERROR 0x1p-41
-/* As the tables above. */
+/* The same for slopes as the function above for tables. */
 const struct fl_real_slopes *fl_real_slopes_of(const struct fl_args *args, const struct fl_real_lanes *lanes,
                                                bool make);
 void fl_real_slopes_leave(const struct fl_real_slopes *slopes);

@@ -7,7 +7,7 @@
 
 enum { FL_BLOCK = 1024 }; /* numbers of one step */
 
-/* Where numbers come from: one of the five. */
+/* The source of numbers: one of these five. */
 struct fl_source {
     const float *f;
     const double *d;

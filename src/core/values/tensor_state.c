@@ -173,7 +173,7 @@ static void take_stats(tensor_stats *s, const int64_t whole[6], double maximum) 
     s->writes = whole[5];
 }
 
-/* Where they begin in `whole`, after the exponent of the elements. */
+/* Their offsets in `whole`, after the exponent of the elements. */
 enum { EXPONENT = 1, WRITES = EXPONENT + FL_AUTOFLEX_WHOLE, LAST, TOTAL = LAST + 6 };
 _Static_assert(FL_SLOT_WHOLE == TOTAL + 6 && FL_SLOT_REAL == FL_AUTOFLEX_REAL + 2, "its parts");
 

@@ -48,7 +48,7 @@ struct entries {
     size_t bytes;
 };
 
-/* Of a tensor that traces know, of a node's state, of an activation in evaluation, of the optimiser's numbers. */
+/* The name of a tensor of traces, of a node's state, of an activation in evaluation or of the optimiser's numbers. */
 static char *name_of(const nn_graph *g, const tensor *t, int serial, bool *is_gradient) {
     for (int i = 0; i < g->info_count; i++)
         if (g->infos[i].t == t) {
@@ -161,14 +161,14 @@ static float real_of(const struct fl_optimiser *o, int i) {
                                  o->clip_value, o->how.clip_norm})[i];
 }
 
-/* What is in a file only where it is not as it was before there was a choice. */
+/* Notes that a file has only for settings other than the default, as files of older versions. */
 enum objective_key { LOSS, SMOOTHING, DELTA, IGNORED, INPUT_GRADIENT, POLICY, SCALE, OBJECTIVE_KEYS };
 static const char *const objective_keys[] = {
     [LOSS] = "network.loss",         [POLICY] = "network.policy",         [SMOOTHING] = "network.label_smoothing",
     [DELTA] = "network.huber_delta", [IGNORED] = "network.ignored_label", [INPUT_GRADIENT] = "network.input_gradient",
     [SCALE] = "network.loss_scale"};
 
-/* Of what it is trained for, what is not as it was before there was a choice: older files have none of it. */
+/* Notes of the objective where it is not the default: files of older versions have none. */
 static tensor_status put_objective(struct fl_safetensors_out *o, const struct fl_objective *how) {
     if (how->kind != FL_LOSS_CROSS_ENTROPY)
         TRY(note(o, objective_keys[LOSS], "%s", nn_loss_name_at((int)how->kind)));
@@ -187,7 +187,7 @@ static tensor_status put_scaling(struct fl_safetensors_out *o, const nn_graph *g
     return g->scaling.kind == FL_SCALE_NONE ? TENSOR_OK : note(o, objective_keys[SCALE], "%s", text);
 }
 
-/* Where a dynamic scale is: the numbers of nn_loss_scale. */
+/* The state of a dynamic scale: the numbers of nn_loss_scale. */
 static const char scaling_key[] = "network.loss_scale.state";
 
 static tensor_status put_scaling_state(struct fl_safetensors_out *o, const nn_graph *g) {

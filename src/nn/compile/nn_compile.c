@@ -169,7 +169,7 @@ static tensor *tensor_of(const nn_graph *g, int value) {
     return value < 0 ? NULL : g->values[value].t;
 }
 
-/* Where a kind sees its tensors in another shape, views of them take their places. */
+/* Replaces tensors by views if the kind of layer reads them in another shape. */
 static tensor_status see_otherwise(struct fl_node *node) {
     const int count = fl_node_tensors(node);
     if (!node->layer->seen)
@@ -192,7 +192,7 @@ static tensor_status see_otherwise(struct fl_node *node) {
     return TENSOR_OK;
 }
 
-/* Of a value, or of the one that has its place in backward. */
+/* The tensor of a value, or of the one that replaces it in backward. */
 static tensor *tensor_or(const nn_graph *g, int other, int value) {
     return tensor_of(g, other >= 0 ? other : value);
 }

@@ -55,7 +55,7 @@ static tensor_status plan_forward(nn_graph *g) {
 
 /* --- backward: who gives a gradient to whom ----------------------------------------------------------------------- */
 
-/* Of an output, by its handle. */
+/* The uses of an output, by its handle. */
 struct use {
     int reads;         /* by nodes whose backward runs */
     int gradients;     /* that it is still to get from those */

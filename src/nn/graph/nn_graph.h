@@ -136,7 +136,7 @@ struct fl_pass {
     const tensor *step; /* f64 [1], updates so far, in training: of layers that draw */
 };
 
-/* Where the gradient of an input comes from. */
+/* The source of the gradient of an input. */
 enum fl_input_gradient {
     FL_GRADIENT_OWN,    /* backward writes it */
     FL_GRADIENT_SHARED, /* that of the first input that has one, or as OWN */
@@ -406,7 +406,7 @@ static inline void fl_expected_forget(nn_graph *g) {
 static inline bool fl_is_stored(const nn_graph *g, int i) {
     return g->values[i].base == i && !g->values[i].tokens;
 }
-/* How many positions a step has. */
+/* The number of positions of a step. */
 static inline int fl_positions(const nn_graph *g) {
     return 2 * g->count + 2;
 }
@@ -434,7 +434,7 @@ void fl_node_clear(struct fl_node *node);
 /* Puts the layer's name in front of the message of a failure. */
 tensor_status fl_node_failed(const struct fl_node *node, tensor_status status);
 
-/* How many tensors its passes have an array of (nn_compile.c). */
+/* The number of tensors in the arrays of its passes (nn_compile.c). */
 static inline int fl_node_tensors(const struct fl_node *node) {
     return 4 * node->inputs + 5 * node->outputs;
 }
@@ -452,7 +452,7 @@ static inline tensor *fl_taken_gradient(const struct fl_parameter *p) {
  * one that was updated. */
 tensor_status fl_take_gradient(const struct fl_parameter *p);
 tensor_status fl_refresh_weight(const struct fl_parameter *p);
-/* Of the weight, with its wide part, master and copies. */
+/* Bytes of the weight with its wide part, master and copies. */
 int64_t fl_parameter_bytes(const struct fl_parameter *p);
 
 /* nn_tensors.c */

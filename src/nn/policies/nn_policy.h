@@ -24,7 +24,7 @@ const char *fl_role_name(int i);
 enum fl_master { FL_MASTER_NONE, FL_MASTER_WIDE, FL_MASTER_FP32 };
 const char *fl_master_name(int i);
 
-/* Of one role: a format (FMT_NONE: "auto"), or of the last two an enum fl_master, a tensor_rounding. */
+/* The choice for one role: a format (FMT_NONE: "auto"), for the last two an enum fl_master, a tensor_rounding. */
 struct fl_choice {
     bool given;
     struct fl_type type;

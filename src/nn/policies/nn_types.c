@@ -284,7 +284,7 @@ static tensor_status check_rule(nn_graph *const graphs[], int count, const struc
     return TENSOR_OK;
 }
 
-/* Of networks that have one policy between them. */
+/* Checks the rules of networks that share a policy. */
 static tensor_status check_rules(nn_graph *const graphs[], int count) {
     const struct fl_policy *policy = graphs[0]->policy;
     for (int i = 0; policy && i < policy->count; i++) {

@@ -14,7 +14,7 @@ static const void *input_of(const nn_batch *b, enum input kind) {
     return given[kind];
 }
 
-/* Of a batch that was checked. */
+/* The kind of a batch that was checked. */
 static enum input kind_of(const nn_batch *b) {
     return b->images ? IMAGES : b->pixels ? PIXELS : b->tokens ? TOKENS : INDICES;
 }

@@ -264,7 +264,7 @@ static tensor_status look_at_values(const nn_graph *g, const struct fl_slot_copi
     return TENSOR_OK;
 }
 
-/* As backward wrote it, as it is kept, and as the update takes it: each may be of a format that holds less. */
+/* Looks at a gradient as written, as stored and as read by the update: each format may have a smaller range. */
 static tensor_status look_at_parameter(const struct fl_slot_copies *slots, const struct fl_parameter *p, bool *found) {
     const tensor *const gradients[] = {p->g, p->g_kept, p->g_taken};
     for (size_t i = 0; i < sizeof gradients / sizeof *gradients; i++) {
@@ -291,7 +291,7 @@ static tensor_status look_at_activations(const nn_graph *g, const struct fl_slot
     return TENSOR_OK;
 }
 
-/* Of the network behind it the gradients that lead to its own count, those of parameters go nowhere. */
+/* In the next network only gradients that lead to this one count, not those of parameters. */
 static tensor_status look(const nn_graph *g, const nn_graph *next, const struct fl_slot_copies *slots, bool *found) {
     TRY(look_at_parameters(g, slots, found));
     TRY(look_at_activations(g, slots, found));

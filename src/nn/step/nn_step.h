@@ -146,7 +146,7 @@ tensor_status fl_objective_evaluate_targets(const nn_graph *g, const tensor *row
 tensor_status fl_loss_scale_check(const nn_config *config);
 /* After that check. */
 void fl_loss_scale_take(nn_graph *g, const nn_config *config);
-/* As nn_config has it, in full. */
+/* The loss scale as in nn_config, with all options. */
 void fl_loss_scale_text(const nn_graph *g, char text[FL_SCALE_TEXT]);
 /* A line of policy by which gradients that overflowed come out smaller; false where there is none. */
 bool fl_loss_scale_lower(const nn_graph *g, char *text, size_t room);
@@ -164,7 +164,7 @@ tensor_status fl_loss_scale_judge(nn_graph *g, const nn_graph *next, bool *skip)
 const struct fl_slot_copies *fl_loss_scale_slots(const nn_graph *g);
 /* After the update, or where there was none: what the next step is scaled with. */
 tensor_status fl_loss_scale_step(nn_graph *g, bool skipped);
-/* Of a dynamic scale, what the state of a network contains besides tensors. */
+/* Checks the part of a network's state that a dynamic scale adds to the tensors. */
 tensor_status fl_loss_scale_check_state(const nn_graph *g, const nn_loss_scale *now);
 tensor_status fl_loss_scale_put(nn_graph *g, const nn_loss_scale *now);
 

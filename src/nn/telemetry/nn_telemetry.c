@@ -242,7 +242,7 @@ static tensor_status keep_weights(nn_telemetry *t, int i) {
     return TENSOR_OK;
 }
 
-/* How far the update moved a weight, whose values before it are in seen->weight. */
+/* The size of the update of a weight, whose values before it are in seen->weight. */
 static tensor_status compare_weight(nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *w) {
     const int64_t count = tensor_count(w);
     double step = 0, size = 0;
@@ -380,7 +380,7 @@ static void fill_before(nn_telemetry *t, int end) {
     t->nonfinite.before_count = count;
 }
 
-/* Where the loss stands in the order of writes: before the gradients. */
+/* The place of the loss in the order of writes: before the gradients. */
 static int place_of_loss(const nn_graph *g) {
     int at = 0;
     while (at < g->writes.count && g->writes.list[at].part <= FL_PART_FORWARD)

@@ -365,7 +365,7 @@ static tensor_status read_telemetry(struct run *run, const struct fl_safetensors
     return status;
 }
 
-/* Where there was none, and in files of before there was such a list, there is none. */
+/* There is none if none was found, and none in files of older versions. */
 static tensor_status read_first(struct run *run, const struct fl_safetensors *s) {
     void *whole, *real = NULL;
     int64_t count;

@@ -72,7 +72,7 @@ tensor_status fl_training_look(struct run *run) {
                                                    : look_at_device(run);
 }
 
-/* Of a device, whose tensors were not looked at, or were, and all of them are finite. */
+/* On a device: its tensors were not examined, or were all finite. */
 void fl_training_see_loss(struct run *run, double loss) {
     static const struct fl_first of_loss = {.write = -1, .of_loss = true, .part = FL_PART_FORWARD};
     struct fl_scaled_step *step = &run->scaled[run->result->steps % run->scaled_size];

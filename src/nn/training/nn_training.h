@@ -9,7 +9,7 @@
 struct fl_progress {
     int epoch;     /* from 1 */
     int64_t batch; /* of the epoch, the next one */
-    /* Of the epoch's steps so far. */
+    /* Sums over the steps of the epoch so far. */
     double loss_sum, seconds;
     int64_t correct;
     bool done; /* after the last evaluation: nothing remains to be trained */
@@ -48,7 +48,7 @@ struct run {
     int64_t batch; /* the next one */
     nn_epoch_report report;
     int64_t correct;
-    /* Of steps that have begun, by their number: what is reported with their losses. */
+    /* For steps that have begun, by number: the scale that is reported with their losses. */
     struct fl_scaled_step *scaled;
     int64_t scaled_size;
 };

@@ -155,7 +155,7 @@ static const char *what_lacks(const tensor_device *device) {
     for (int backend = 0; backend < FL_KERNEL_SETS; backend++) {
         bool has = backend == FL_REF;
         for (int i = 0; fl_format_at(i); i++)
-            has = has || fl_format_at(i)->rows[backend];
+            has = has || fl_format_at(i)->sets[backend];
         if (!has)
             return "this compiler does not have every instruction set";
     }

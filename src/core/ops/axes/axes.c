@@ -127,7 +127,7 @@ static const struct plan *plan_of(const struct fl_rows *rows) {
     return rows->plan;
 }
 
-/* Of BLOCK outputs: chains of floats and exact sums of a chunk, what the chunks add up to. */
+/* The state of BLOCK outputs: chains of floats and exact sums of a chunk, and the sums of the chunks. */
 struct block {
     double x[BLOCK], z[BLOCK], chain[BLOCK], total[BLOCK];
     double value[BLOCK];
@@ -216,7 +216,7 @@ static void add_term(const struct fl_args *args, struct block *b, int64_t term, 
     add_exact(b, kind, n);
 }
 
-/* Where the terms of an output lie: stepping on costs no division. */
+/* The position of a term of an output; the next one is found without division. */
 struct steps {
     const struct fl_walk *g;
     int64_t at[2], index[TENSOR_MAX_DIMS];

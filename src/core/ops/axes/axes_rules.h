@@ -88,7 +88,7 @@ FL_BOTH int64_t fl_axes_parameter(const struct fl_args *args) {
     return args->op == FL_OP_WHERE_GRAD ? x->marked : terms;
 }
 
-/* Where element i of the walk lies in an operand; elements of one sum follow each other. */
+/* The position of element i of the walk in an operand; elements of one sum are consecutive. */
 FL_BOTH int64_t fl_walk_at(const struct fl_walk *w, int operand, int64_t i) {
     int64_t at = w->offset[operand];
     for (int d = w->ndim - 1; d >= 0; d--) {

@@ -79,7 +79,7 @@ FL_BOTH double fl_critic_loss(const struct fl_critic *c) {
     return c->mean[0] - c->mean[1];
 }
 
-/* Of an element in a row of that label. */
+/* The slope for an element in a row of that label. */
 FL_BOTH double fl_critic_slope(const struct fl_critic *c, int32_t label, double scale) {
     return label ? -(scale / c->count[1]) : scale / c->count[0];
 }

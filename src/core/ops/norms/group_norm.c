@@ -17,7 +17,7 @@ static int64_t size_of(const struct fl_norm *g) { /* elements of a group */
 
 /* --- the definition ----------------------------------------------------------------------------------------------- */
 
-/* Where element i of a group lies, and its channel. */
+/* The position of element i of a group, and its channel. */
 static int64_t place(const struct fl_norm *g, int64_t image, int64_t group, int64_t i, int64_t *channel) {
     const int64_t depth = depth_of(g);
     *channel = group * depth + i % depth;

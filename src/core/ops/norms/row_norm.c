@@ -450,7 +450,7 @@ struct channels {
 
 enum { CHANNELS = 16 }; /* whose elements share lines of the cache */
 
-/* Of `count` channels from c on. */
+/* The sums of `count` channels from c on. */
 static void channel_sums(const struct channels *k, int64_t c, int64_t count, struct fl_wide_sum *sum) {
     const struct fl_args *args = k->args;
     const int64_t n = args->p.norm.n;

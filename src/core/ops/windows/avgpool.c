@@ -203,7 +203,7 @@ static void backward_line(const struct fl_rows *rows, int64_t row, double *own, 
     fl_rows_store(args, row * line, line, sum, largest, stats);
 }
 
-/* How many windows hold a position, at most. */
+/* The most windows that hold a position. */
 static double most_windows(const struct fl_pool_side *side) {
     return side->window ? (double)((side->window - 1) / side->stride + 1) : (double)(side->windows / side->length + 2);
 }
