@@ -165,7 +165,7 @@ int data_token(const data_set *set, int32_t character) {
 
 struct options {
     data_unit unit;
-    int64_t percent; /* of a single file that is the test split */
+    int64_t percent; /* percent of a single file that is the test split */
 };
 
 static tensor_status read_options(const struct fl_data_words *words, struct options *o) {

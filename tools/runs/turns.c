@@ -34,10 +34,10 @@ struct running {
     nn_trainer *trainer;        /* NULL: not begun, or over */
     bool begun;                 /* there was a trainer */
     bool over;                  /* nothing remains to be done */
-    bool unreported;            /* it failed before its first step, which is still to be told */
+    bool unreported;            /* it failed before its first step, which is still to be reported */
     int status;                 /* of writing metrics */
     double last_scale;          /* 0 before the first step */
-    double seconds, turn;       /* of the last report; when the turn began */
+    double seconds, turn;       /* time of the last report; time at which this slice of steps began */
     int64_t steps, slice;
 };
 

@@ -63,7 +63,7 @@ static bool holds_floats(const struct fl_source *s) {
            (s->format && (s->format->arithmetic == FL_ARITHMETIC_FLOAT || fl_exponent(&s->view) >= LEAST_EXPONENT));
 }
 
-/* n numbers of the source as floats: in block, or where they are. */
+/* n numbers of the source as floats: in `block`, or in place. */
 static const float *fetch_floats(const struct fl_source *s, const struct fl_kernels *set, int64_t first, int64_t n,
                                  float *block) {
     if (s->f)

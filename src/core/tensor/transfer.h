@@ -38,7 +38,7 @@ struct fl_transfer_result {
     int64_t nonfinite;     /* looking only: position of the first NaN or Inf, -1 */
 };
 
-/* The best row of a format with conversions under the cap in force; NULL where there is none. */
+/* The best kernel set of a format with conversions under the cap in force; NULL: none. */
 const struct fl_kernels *fl_converting_set(const struct fl_format *format);
 
 /* Allocates nothing, so that it cannot fail after a part was written. */

@@ -161,7 +161,7 @@ struct fl_layer {
     int relu;
     int views;         /* outputs that are the input of the same number, in another shape mostly */
     bool reads_tokens; /* its first input is tokens, which no other kind takes */
-    bool always_dx;    /* backward writes dx even where nothing before it learns */
+    bool always_dx;    /* backward writes dx even if no parameter before it needs it */
     bool draws;        /* its passes draw random numbers, by node->seed, its name and pass->step */
     /* The shape in which its passes see a tensor of that shape, with as many elements; NULL: as it is. Of parameters
      * they see fl_parameter.w and g, and those as vectors where vectors is set. */

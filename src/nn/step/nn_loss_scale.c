@@ -361,8 +361,9 @@ tensor_status fl_loss_scale_check_state(const nn_graph *g, const nn_loss_scale *
                ? TENSOR_OK
                : fl_fail(TENSOR_E_DATA,
                          "state: a loss scale of %g after %" PRId64 " good steps, %" PRId64 " skipped, %" PRId64
-                         " in a row, at most %" PRId64 ": none that a scaler from %g to %g with a window of %" PRId64
-                         " has",
+                         " of these consecutively, at most %" PRId64
+                         ": impossible for a scale from %g to %g with a window of "
+                         "%" PRId64,
                          now->scale, now->good, now->skipped, now->in_a_row, now->longest, s->least, s->most,
                          s->window);
 }

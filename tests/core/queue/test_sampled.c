@@ -1,7 +1,7 @@
 /* The measured error of writes (core/queue/sampled.h) against sums of the test's own: every product of a matmul or
  * convolution goes where it belongs, in 64 or more bits; which elements count is drawn by Philox from its definition.
  * All formats and mixtures of them, operands with and without saturation, Inf and NaN, all three matmuls and
- * directions of convolutions, transposed ones and those of sequences, epilogues, every row of kernels and number of
+ * directions of convolutions, transposed ones and those of sequences, epilogues, every kernel set and number of
  * threads; then a network. */
 #include "check.h"
 #include "core/queue/sampled.h"

@@ -137,7 +137,7 @@ WITNESS(logsigmoid) {
     mpfr_neg(r, r, R);
     mpfr_clear(minus);
 }
-/* x times a share that is nearly one, or nothing, beyond the limit */
+/* x times a share; beyond the limit the share is 1 or 0 */
 static inline void gate(mpfr_t r, const mpfr_t x, unsigned limit) {
     if (mpfr_inf_p(x)) {
         if (mpfr_sgn(x) < 0)

@@ -1,4 +1,4 @@
-/* tensor_sum: the value that docs/semantics.md defines, in all shapes, every format and row of kernels, and in little
+/* tensor_sum: the value that docs/semantics.md defines, in all shapes, every format and kernel set, and in little
  * working memory whatever the shape. The witness decodes the elements and follows the definition one by one. */
 #include "check.h"
 #include "core/tensor/tensor_object.h"

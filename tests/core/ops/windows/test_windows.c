@@ -1,5 +1,5 @@
 /* Convolutions, transposed convolutions and max pooling of windows of any shape, in two directions and in one, by the
- * public functions: every format and every row of kernels against integers.
+ * public functions: every format and every kernel set against integers.
  *
  * The witness shares no idea with the kernels: it scatters. Image and result meet where a place of the padded image is
  * p stride + r dilation; each meeting adds one product to y, one to dx and one to dw. A transposed convolution is
