@@ -81,7 +81,7 @@ struct fl_gpu_plugin {
     const char *(*submit)(struct fl_gpu_device *device, const struct fl_call *call, const char *what);
 
     /* Calls and copies within the device between record and recorded do not run: they become a recording, which runs
-     * them all at once, as often as it is asked to. recorded leaves *recording NULL where it fails; recording NULL: it
+which runs, as often as it is asked to. recorded leaves *recording NULL where it fails; recording NULL: it
      * is given up. Nothing else may be asked of the device meanwhile. */
     const char *(*record)(struct fl_gpu_device *device);
     const char *(*recorded)(struct fl_gpu_device *device, void **recording);

@@ -315,7 +315,7 @@ static uint64_t train(struct input in, nn_graph *g) {
     return trained;
 }
 
-/* What is left when the last node is compiled; 0 where it is not. */
+/* Builds, compiles and runs a network. Returns a hash of its weights at the end, 0 after a failure. */
 static uint64_t run(struct input in, const char *backend) {
     MUST(!tensor_set_backend(backend), "%s", tensor_error());
     nn_graph *g = new_graph(&in);

@@ -30,7 +30,7 @@ static inline bool fl_ref_shared(const struct fl_args *args) {
 }
 
 /* The definition of a map as functions of (a or x, b, c, alpha), c the second scalar where there is one: odd, exact or
- * rounded to odd; near, what the true maximum is taken from, and in real rows whatever is rounded to nearest or towards
+ * rounded to odd; near gives the exact maximum, and in FL_REAL entries the results rounded to nearest or towards
  * zero (real_rules.h). */
 struct fl_map_functions {
     double (*odd)(double a, double b, double c, double alpha);

@@ -128,7 +128,7 @@ FL_BOTH bool fl_fold_picks(enum fl_fold_kind kind) {
     return kind == FL_FOLD_LARGEST || kind == FL_FOLD_LEAST;
 }
 
-/* Whether x takes the place of what was best so far: the first largest (least) stays. A NaN counts as larger (less)
+/* Whether x replaces the best term so far: of equal terms the first remains. A NaN counts as larger (less)
  * than anything. */
 FL_BOTH bool fl_fold_better(enum fl_fold_kind kind, double x, double best) {
     return (kind == FL_FOLD_LARGEST ? x > best : x < best) || (x != x && best == best);

@@ -193,7 +193,7 @@ static void sums_in_order(const struct group *g, const double *a, const double *
     memcpy(sums, sum, sizeof sum);
 }
 
-/* The elements of row k that take part; the others become zero. */
+/* Writes the visible elements of row k; the others become zero. */
 static void write_visible(const struct fl_rows *rows, const struct group *g, int64_t k, const double *value,
                           struct fl_stats *stats) {
     const int64_t n = rows->args->p.softmax.n, at = (g->first + k) * n;

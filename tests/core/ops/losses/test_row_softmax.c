@@ -117,7 +117,7 @@ static void check_case(tensor_format f, int64_t batch, int64_t q, int64_t n, int
     free_all();
 }
 
-/* What is masked is not read: NaN and Inf there change nothing. */
+/* Masked elements are not read: NaN and Inf there change nothing. */
 static void check_mask_hides(void) {
     enum { Q = 6 };
     double values[Q * Q], clean[Q * Q];
