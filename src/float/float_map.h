@@ -1,4 +1,4 @@
-/* float_map.h - elementwise operations: the binary32 operation of each row of ops.def.
+/* float_map.h - elementwise operations: the binary32 operation of each entry of ops.def.
  *
  * Rounded stochastically, results are the exact ones of ops.def instead, in double.
  *

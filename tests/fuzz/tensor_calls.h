@@ -14,7 +14,7 @@
 
 /* Append new ones, or stored inputs change their meaning. Results are the first operands. */
 enum kind {
-    MAP,              /* y, a, b, c: a row of ops.def */
+    MAP,              /* y, a, b, c: a entry of ops.def */
     BIAS,             /* y, x, b */
     BIAS_RELU,        /* y, x, b */
     MATMUL,           /* y, a, b */
@@ -114,7 +114,7 @@ static inline void results_must_equal(const struct results *a, const struct resu
     }
 }
 
-/* --- rows of ops.def --- */
+/* --- entries of ops.def --- */
 
 static const struct map {
     const char *name;

@@ -1,5 +1,5 @@
-/* real_map.c - kernels of the real rows of ops.def: by a table where the elements have 16 bits and there are enough of
- * them to make one, else in vectors of doubles, whose errors leave few roundings open, else element by element. */
+/* real_map.c - kernels of the real entries of ops.def: by a table where the elements have 16 bits and there are enough
+ * of them to make one, else in vectors of doubles, whose errors leave few roundings open, else element by element. */
 #include "core/real/real_map.h"
 #include "core/base/parallel.h"
 #include "core/real/real_pair.h"

@@ -1,4 +1,4 @@
-/* real_map.h - kernels of the real rows of ops.def, for every format through its codec, and the tables of 16-bit
+/* real_map.h - kernels of the real entries of ops.def, for every format through its codec, and the tables of 16-bit
  * formats.
  *
  * A table has an entry for each of the 65,536 elements: the result in the low 16 bits, above it the rank of the true

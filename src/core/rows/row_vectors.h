@@ -1,5 +1,5 @@
 /* row_vectors.h - what kernels of rows have of an instruction set: rows read as doubles, rounded and stored, their sums
- * and terms. Every row of kernels has one, all with the same results.
+ * and terms. Every kernel set has one, all with the same results.
  *
  * Rows of doubles lie in room for fl_row_room(n) of them: functions work on whole vectors, and what they write behind
  * the last number is zero where not said otherwise. */

@@ -1,4 +1,4 @@
-/* conversion.h - an oracle for rounding to a small binary format, and the conversions of a row of kernels.
+/* conversion.h - an oracle for rounding to a small binary format, and the conversions of a kernel set.
  *
  * The oracle shares nothing with the codecs: it takes a number apart into an integer times a power of two, and rounds
  * the integer by its remainder. */

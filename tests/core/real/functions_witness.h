@@ -427,7 +427,7 @@ static inline tensor_status witness_call(const struct witness *w, tensor *y, con
 
 /* --- the value, and its rounding ---------------------------------------------------------------------------------- */
 
-/* a or x, b as in the rows of ops.def. */
+/* a or x, b as in the entries of ops.def. */
 static inline void witness_value(mpfr_t r, const struct witness *w, double a, double b, double alpha, double beta) {
     mpfr_t x;
     mpfr_init2(x, 53);

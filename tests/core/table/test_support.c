@@ -1,10 +1,10 @@
 /* docs/support.md: which operation runs in which format on which backend, what it promises, what its gradient is; then
- * networks. The rows of kernels are asked, a device that runs the kernels of a GPU, and the objects of the operations
+ * networks. The kernel sets are listed, a device that runs the kernels of a GPU, and the objects of the operations
  * (core/ops/operation.h); nothing is typed. The test fails where the page says something else.
  *
  *     test_support [--write | --print]
  *
- * --write writes the page; --print prints that of this build, which may lack rows of kernels and a device. */
+ * --write writes the page; --print prints that of this build, which may lack kernel sets and a device. */
 #include "check.h"
 #include "core/ops/operation.h"
 #include "core/queue/queue.h"

@@ -410,7 +410,7 @@ static bool runs(const struct way *way) {
     return !(device && way->host);
 }
 
-/* Series on rows of kernels: each predictor, and large tensors, whose real functions are looked up, on one. */
+/* Series on kernel sets: each predictor, and large tensors, whose real functions are looked up, on one. */
 static void series(void) {
     static const tensor_format formats[] = {FMT_FLEX16_5, FMT_DFP16};
     for (int w = 0; w < WAYS; w++)
