@@ -42,8 +42,7 @@ struct job {
     int workers;
 };
 
-/* --- one image -----------------------------------------------------------------------------------------------------
- */
+/* --- one image ---------------------------------------------------------------------------------------------------- */
 
 static tensor_status read_bytes(int file, uint8_t *to, size_t bytes, const char *path, struct fl_data_problem *p) {
     for (size_t done = 0; done < bytes;) {
@@ -112,8 +111,7 @@ static tensor_status store(const struct job *job, struct worker *w, int64_t i) {
     return TENSOR_OK;
 }
 
-/* --- all images ----------------------------------------------------------------------------------------------------
- */
+/* --- all images --------------------------------------------------------------------------------------------------- */
 
 static void note_failed(struct job *job, struct worker *w, int64_t i) {
     w->failed = i;
@@ -186,8 +184,7 @@ static tensor_status decode_all(struct job *job) {
     return status;
 }
 
-/* --- the set -------------------------------------------------------------------------------------------------------
- */
+/* --- the set ------------------------------------------------------------------------------------------------------ */
 
 struct options {
     int64_t height, width, channels; /* 0: as the first image has */

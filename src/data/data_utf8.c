@@ -140,8 +140,7 @@ tensor_status fl_data_characters(struct fl_data_characters *c, const char *what,
     return status;
 }
 
-/* --- numbers -------------------------------------------------------------------------------------------------------
- */
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
 
 static void count_part(void *context, int number, int worker) {
     (void)worker;

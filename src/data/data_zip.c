@@ -33,8 +33,7 @@ static tensor_status read_at(const struct fl_data_zip *zip, int64_t offset, void
     return fl_data_read_at(zip->file, zip->kind, zip->path, offset, to, bytes);
 }
 
-/* --- one entry of the directory ------------------------------------------------------------------------------------
- */
+/* --- one entry of the directory ----------------------------------------------------------------------------------- */
 
 struct entry {
     const uint8_t *name;
@@ -111,8 +110,7 @@ static int find_entry(const struct fl_data_zip *zip, const char *member, struct 
     return count;
 }
 
-/* --- the directory -------------------------------------------------------------------------------------------------
- */
+/* --- the directory ------------------------------------------------------------------------------------------------ */
 
 struct end {
     uint64_t members, bytes, at; /* of the directory */
@@ -220,8 +218,7 @@ bool fl_data_zip_has(const struct fl_data_zip *zip, const char *member) {
     return find_entry(zip, member, &e) > 0;
 }
 
-/* --- a member ------------------------------------------------------------------------------------------------------
- */
+/* --- a member ----------------------------------------------------------------------------------------------------- */
 
 static tensor_status member_broken(const struct fl_data_zip *zip, const char *member, const char *why) {
     return fl_fail(TENSOR_E_DATA, "%s: %s: %s %s", zip->kind, zip->path, member, why);

@@ -300,8 +300,7 @@ struct gemm_depthwise_kernels {
                     void *out, int64_t stride);
 };
 
-/* --- matrix tiles ---------------------------------------------------------------------------------------------------
- */
+/* --- matrix tiles ------------------------------------------------------------------------------------------------- */
 
 /* An instruction multiplies two tiles of 16 lines of 64 bytes and adds to 16 x 16 sums. Elements are kept in planes of
  * bytes (int16: all upper bytes, all lower ones), so a line holds `elements` of k, and a packed tile is one tile for

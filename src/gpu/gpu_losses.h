@@ -202,8 +202,7 @@ static cudaError_t run_errors(const struct gpu_call *call, cudaStream_t stream) 
     return error == cudaSuccess ? gpu_launch(end_errors, 1, 1, 0, stream, *call, chunks) : error;
 }
 
-/* --- a critic: its rows are few numbers -----------------------------------------------------------------------------
- */
+/* --- a critic: its rows are few numbers --------------------------------------------------------------------------- */
 
 __device__ static inline void sum_critic_row(const struct fl_args &args, int64_t i, int64_t *exact, double *real) {
     for (int64_t k = i * args.p.loss.n; k < (i + 1) * args.p.loss.n; k++) {

@@ -19,8 +19,7 @@ static data_set *numbered(int64_t count) {
     return set;
 }
 
-/* --- making --------------------------------------------------------------------------------------------------------
- */
+/* --- making ------------------------------------------------------------------------------------------------------- */
 
 static void refused(tensor_status want, const char *part, const data_set *got) {
     CHECK(!got && tensor_error_status() == want && strstr(tensor_error(), part), "%s '%s', expected '%s'",
@@ -109,8 +108,7 @@ static void check_splits(void) {
     file_remove("a.txt");
 }
 
-/* --- windows -------------------------------------------------------------------------------------------------------
- */
+/* --- windows ------------------------------------------------------------------------------------------------------ */
 
 static data_loader_config config;
 static int64_t window_total; /* of an epoch, as data.h says */

@@ -51,8 +51,7 @@ static void write_file(const char *name, const struct file *f) {
         scratch_write(zipped, f->bytes, f->size);
 }
 
-/* --- what the reader should say, computed again from the description of the format -----------------------------------
- */
+/* --- what the reader should say, computed again from the description of the format -------------------------------- */
 
 static bool looks_zipped(const struct file *f) {
     return f->size >= 2 && f->bytes[0] == 0x1f && f->bytes[1] == 0x8b;
@@ -88,8 +87,7 @@ static bool acceptable(const struct file *images, const struct file *labels) {
     return true;
 }
 
-/* --- what was read -------------------------------------------------------------------------------------------------
- */
+/* --- what was read ------------------------------------------------------------------------------------------------ */
 
 static void check_consistent(data_set *set) {
     const int64_t n = data_count(set);

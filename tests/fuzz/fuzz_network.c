@@ -30,8 +30,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-/* --- building ------------------------------------------------------------------------------------------------------
- */
+/* --- building ----------------------------------------------------------------------------------------------------- */
 
 static float take_fraction(struct input *in) {
     static const float some[] = {0, 0.9f, 0.5f, 0, 1, -0.1f, NAN, INFINITY, 1e-4f, 3e38f, 0.999999f, 1e-45f};
@@ -223,8 +222,7 @@ static nn_node build(struct input *in, nn_graph *g, char *first_message, size_t 
     return last;
 }
 
-/* --- training ------------------------------------------------------------------------------------------------------
- */
+/* --- training ----------------------------------------------------------------------------------------------------- */
 
 /* The input of the graph, the first activation that is listed. */
 static const tensor *input_tensor(const nn_graph *g) {

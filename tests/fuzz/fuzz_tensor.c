@@ -25,8 +25,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-/* --- tensors -------------------------------------------------------------------------------------------------------
- */
+/* --- tensors ------------------------------------------------------------------------------------------------------ */
 
 static void fill(tensor *t, struct input *in) {
     static double values[MOST_ELEMENTS];
@@ -155,8 +154,7 @@ static void write_raw(struct input *in, tensor *t) {
     }
 }
 
-/* --- calls ---------------------------------------------------------------------------------------------------------
- */
+/* --- calls -------------------------------------------------------------------------------------------------------- */
 
 static void take_operands(struct input *in, struct call *c) {
     const uint8_t how = take_byte(in);

@@ -46,8 +46,7 @@ static inline void scratch_write(const char *name, const void *bytes, size_t siz
          strerror(errno));
 }
 
-/* --- allocation ----------------------------------------------------------------------------------------------------
- */
+/* --- allocation --------------------------------------------------------------------------------------------------- */
 
 static unsigned long allocation_limit; /* bytes of one block; larger ones are refused */
 static long allocations_until_failure; /* 0: none fails; 1: the next one does, and so on */

@@ -123,8 +123,7 @@ static inline nn_node add_matrices(nn_graph *g, const char *name, nn_node a, nn_
     return fl_add_node(g, &matrices_row, name, name, (nn_node[]){a, b}, 2, &(struct fl_options){0});
 }
 
-/* --- networks of them, on an image ---------------------------------------------------------------------------------
- */
+/* --- networks of them, on an image -------------------------------------------------------------------------------- */
 
 /* Both outputs used, each twice, the mixer's first input too. */
 static inline nn_node mixed_network(nn_graph *g, nn_node x, int classes) {

@@ -299,8 +299,7 @@ static int run_all(struct experiment *x, struct folder *folder) {
     return signals_received() ? 128 + signals_received() : status;
 }
 
-/* --- the commands --------------------------------------------------------------------------------------------------
- */
+/* --- the commands ------------------------------------------------------------------------------------------------- */
 
 /* The options of several runs are stored beside their checkpoints. */
 static int make_resume(const struct experiment *x, const struct folder *folder) {

@@ -323,8 +323,7 @@ static void write_configuration(FILE *out, const struct experiment *x) {
     free(test);
 }
 
-/* --- figures -------------------------------------------------------------------------------------------------------
- */
+/* --- figures ------------------------------------------------------------------------------------------------------ */
 
 /* Writes the figures for tools/page/; without scripts, a sentence says where the others are. */
 static void write_figures(FILE *out, const struct figures *figures) {

@@ -87,8 +87,7 @@ static void add_difference(char **text, double difference, const struct compared
     free(size);
 }
 
-/* --- divergence ----------------------------------------------------------------------------------------------------
- */
+/* --- divergence --------------------------------------------------------------------------------------------------- */
 
 static void tell_divergence(char **text, const struct experiment *x) {
     int diverged = 0, runs = 0, formats = 0, n = 0;
@@ -120,8 +119,7 @@ static void tell_divergence(char **text, const struct experiment *x) {
     }
 }
 
-/* --- results -------------------------------------------------------------------------------------------------------
- */
+/* --- results ------------------------------------------------------------------------------------------------------ */
 
 static void add_seeds(char **text, const struct spread *v) {
     if (v->count > 1)
@@ -297,8 +295,7 @@ static void tell_results(char **text, const struct experiment *x) {
         add(text, "There is no result of %s to compare with. ", x->series[x->baseline].label);
 }
 
-/* --- arithmetic ----------------------------------------------------------------------------------------------------
- */
+/* --- arithmetic --------------------------------------------------------------------------------------------------- */
 
 static int64_t saturated_of(const struct summary *s) {
     return s->saturated;

@@ -128,8 +128,7 @@ char *experiment_telemetry_name(const struct experiment *x, const struct run *ru
 char *experiment_trace_path(const struct experiment *x, const struct run *run);
 void experiment_clear(struct experiment *x);
 
-/* --- divergence ----------------------------------------------------------------------------------------------------
- */
+/* --- divergence --------------------------------------------------------------------------------------------------- */
 
 /* Notes a loss scale from a step on. */
 void run_scaled(struct run *run, int64_t step, double scale);
@@ -146,8 +145,7 @@ int experiment_stopped_themselves(const struct experiment *x);
 /* "loss NaN from step 17"; to be freed. */
 char *run_divergence_text(const struct experiment *x, const struct run *run);
 
-/* --- over the seeds ------------------------------------------------------------------------------------------------
- */
+/* --- over the seeds ----------------------------------------------------------------------------------------------- */
 
 struct spread {
     double mean,

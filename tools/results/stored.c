@@ -23,8 +23,7 @@ static void refuse(struct reader *r, char *what) {
     free(what);
 }
 
-/* --- fields --------------------------------------------------------------------------------------------------------
- */
+/* --- fields ------------------------------------------------------------------------------------------------------- */
 
 static const cJSON *field(struct reader *r, const cJSON *object, const char *key) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
@@ -108,8 +107,7 @@ static char *copy_text(struct reader *r, const cJSON *object, const char *key) {
     return text_format("%s", read_text(r, object, key));
 }
 
-/* --- the first line ------------------------------------------------------------------------------------------------
- */
+/* --- the first line ----------------------------------------------------------------------------------------------- */
 
 static void read_origin(struct reader *r, const cJSON *line, const char *folder) {
     struct experiment *x = &r->stored->x;
@@ -292,8 +290,7 @@ static void read_config(struct reader *r, const cJSON *line, const char *folder)
         experiment_make_runs(x);
 }
 
-/* --- lines of runs -------------------------------------------------------------------------------------------------
- */
+/* --- lines of runs ------------------------------------------------------------------------------------------------ */
 
 static struct run *find_run(struct reader *r, const cJSON *line) {
     struct experiment *x = &r->stored->x;
@@ -525,8 +522,7 @@ static void read_line(struct reader *r, const cJSON *line) {
     refuse(r, text_format("a line of type '%s' is unknown to this flexlab", type));
 }
 
-/* --- the file ------------------------------------------------------------------------------------------------------
- */
+/* --- the file ----------------------------------------------------------------------------------------------------- */
 
 static int cannot_open(const char *path, const char *folder, const char *why) {
     int reason = errno;

@@ -69,8 +69,7 @@ const char *fl_cpu_feature_name(int i) {
     return i >= 0 && i < FL_CPU_FEATURES ? names[i] : 0;
 }
 
-/* --- what was measured ---------------------------------------------------------------------------------------------
- */
+/* --- what was measured -------------------------------------------------------------------------------------------- */
 
 /* On Zen 5 a bf16 matmul of 2048^3 by VDPBF16PS is 1.75 to 1.83 times as fast as the best binary32 product; on Sapphire
  * Rapids one of 1024^3 takes 1.84 times as long as by the fused multiply-adds of class exact (24.0 and 13.1 ms, one

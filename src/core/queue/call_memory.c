@@ -9,8 +9,7 @@
 
 static const int scratch_slot[FL_CALL_MEMORIES] = {[FL_TEMPORARY] = 2, [FL_WORKSPACE] = 0};
 
-/* --- dry runs and blocks set aside ----------------------------------------------------------------------------------
- */
+/* --- dry runs and blocks set aside -------------------------------------------------------------------------------- */
 
 void fl_measure_begin(tensor_device *device, fl_written_fn written, void *context) {
     struct fl_queue *queue = fl_device_queue(device);

@@ -150,8 +150,7 @@ tensor_status fl_state_set(tensor *t, bool elements, const void *bytes) {
     return status;
 }
 
-/* --- as numbers -----------------------------------------------------------------------------------------------------
- */
+/* --- as numbers --------------------------------------------------------------------------------------------------- */
 
 struct fl_state_sizes fl_state_sizes(const tensor *t) {
     return (struct fl_state_sizes){sizeof(struct fl_slot), element_bytes(t), wide_bytes(t)};

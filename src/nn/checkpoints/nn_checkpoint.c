@@ -21,8 +21,7 @@
 
 static const char layout_key[] = FL_CHECKPOINT_KEY, layout[] = "1";
 
-/* --- the tensors of the state, with their names --------------------------------------------------------------------
- */
+/* --- the tensors of the state, with their names ------------------------------------------------------------------- */
 
 struct entry {
     char *name;
@@ -130,8 +129,7 @@ static const char *suffixed(char text[NAME_ROOM], const char *name, const char *
     return text;
 }
 
-/* --- writing -------------------------------------------------------------------------------------------------------
- */
+/* --- writing ------------------------------------------------------------------------------------------------------ */
 
 static tensor_status note(struct fl_safetensors_out *o, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -292,8 +290,7 @@ tensor_status fl_checkpoint_write(const nn_graph *g, const char *path, const nn_
     return status;
 }
 
-/* --- reading -------------------------------------------------------------------------------------------------------
- */
+/* --- reading ------------------------------------------------------------------------------------------------------ */
 
 tensor_status fl_checkpoint_open(struct fl_safetensors *s, const char *path) {
     TRY(fl_safetensors_open(s, path));
@@ -563,8 +560,7 @@ tensor_status fl_checkpoint_extra(const struct fl_safetensors *s, const char *na
     return status;
 }
 
-/* --- public --------------------------------------------------------------------------------------------------------
- */
+/* --- public ------------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_call(const nn_graph *g, const char *path) {
     if (!g || !path)

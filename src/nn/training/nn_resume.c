@@ -15,8 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- files ---------------------------------------------------------------------------------------------------------
- */
+/* --- files -------------------------------------------------------------------------------------------------------- */
 
 static const char resume_name[] = "resume.safetensors", best_name[] = "best.safetensors",
                   last_name[] = "last.safetensors";
@@ -41,8 +40,7 @@ tensor_status fl_training_check_folder(const struct run *run) {
                : TENSOR_OK;
 }
 
-/* --- data ----------------------------------------------------------------------------------------------------------
- */
+/* --- data --------------------------------------------------------------------------------------------------------- */
 
 void fl_training_know_data(struct run *run) {
     if (!run->config->checkpoint && !run->config->resume)
@@ -51,8 +49,7 @@ void fl_training_know_data(struct run *run) {
     run->test_hash = data_hash(run->test_set, true);
 }
 
-/* --- settings ------------------------------------------------------------------------------------------------------
- */
+/* --- settings ----------------------------------------------------------------------------------------------------- */
 
 static const char data_key[] = "training.data", test_data_key[] = "training.test_data";
 
@@ -152,8 +149,7 @@ static tensor_status check_settings(const struct fl_safetensors *s, const struct
     return TENSOR_OK;
 }
 
-/* --- writing -------------------------------------------------------------------------------------------------------
- */
+/* --- writing ------------------------------------------------------------------------------------------------------ */
 
 static tensor_status write_file(const struct run *run, const char *name, const struct fl_extra *extras, int count) {
     struct settings own;
@@ -260,8 +256,7 @@ tensor_status fl_training_keep_last(const struct run *run) {
     return wanted ? write_file(run, last_name, NULL, 0) : TENSOR_OK;
 }
 
-/* --- going on ------------------------------------------------------------------------------------------------------
- */
+/* --- going on ----------------------------------------------------------------------------------------------------- */
 
 static tensor_status set_position(struct run *run, const struct fl_safetensors *s, const int64_t *whole,
                                   const double *real) {

@@ -170,8 +170,7 @@ static void epilogues(tensor_format format, double scale) {
     }
 }
 
-/* --- convolution: each product of a pass belongs to an element of y, of dx and of dw -------------------------------
- */
+/* --- convolution: each product of a pass belongs to an element of y, of dx and of dw ------------------------------ */
 
 struct convolution {
     tensor_format a, b, y; /* images and gradients; filters and what joins the sums; results */
@@ -311,8 +310,7 @@ static void extremes(void) {
     }
 }
 
-/* --- a network: rows have what the same sums say -------------------------------------------------------------------
- */
+/* --- a network: rows have what the same sums say ------------------------------------------------------------------ */
 
 static const char *const measured[] = {"conv", "fc.product", "fc.weight.grad", "pool.grad", "conv.weight.grad"};
 enum { MEASURED = sizeof measured / sizeof measured[0], TURNS = 16 };

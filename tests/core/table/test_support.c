@@ -1,5 +1,5 @@
 /* docs/support.md: which operation runs in which format on which backend, what it promises, what its gradient is; then
- * networks. The kernel sets are listed, a device that runs the kernels of a GPU, and the objects of the operations
+ * networks. It asks the kernel sets, a device that runs the kernels of a GPU, and the objects of the operations
  * (core/ops/operation.h); nothing is typed. The test fails where the page says something else.
  *
  *     test_support [--write | --print]

@@ -18,8 +18,7 @@ enum kind { PLAIN, PLUS, MINUS, NO_NUMBER, KINDS };
 static tensor_device *device; /* NULL: the host */
 static const char *on_row;    /* of kernels, for messages */
 
-/* --- ways in: element i of y becomes v[i] or something like it, or by kind[i] Inf, -Inf, NaN ------------------------
- */
+/* --- ways in: element i of y becomes v[i] or something like it, or by kind[i] Inf, -Inf, NaN ---------------------- */
 
 static tensor *new_tensor(tensor_format format, int64_t rows, int64_t columns) {
     const int64_t shape[] = {rows, columns};
@@ -471,8 +470,7 @@ static void plain_numbers(void) {
         }
 }
 
-/* --- loads refuse them, and leave everything as it was --------------------------------------------------------------
- */
+/* --- loads refuse them, and leave everything as it was ------------------------------------------------------------ */
 
 static void refused(tensor *t, const struct autoflex *before, tensor_status status, const char *what) {
     double values[2];

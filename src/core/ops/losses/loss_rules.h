@@ -51,8 +51,7 @@ FL_BOTH double fl_mean_of(double sum, double weight) {
     return weight == 0 ? 0 : sum / weight;
 }
 
-/* --- errors: d = x - target -----------------------------------------------------------------------------------------
- */
+/* --- errors: d = x - target --------------------------------------------------------------------------------------- */
 
 FL_BOTH double fl_error_loss(enum fl_op op, double d, double delta) {
     const double size = d < 0 ? -d : d;
@@ -67,8 +66,7 @@ FL_BOTH double fl_error_slope(enum fl_op op, double d, double delta) {
     return d > delta ? delta : d < -delta ? -delta : d;
 }
 
-/* --- Wasserstein: rows of label 1 are real, of 0 not ----------------------------------------------------------------
- */
+/* --- Wasserstein: rows of label 1 are real, of 0 not -------------------------------------------------------------- */
 
 struct fl_critic {
     double count[2]; /* elements of rows with label 0 and 1 */

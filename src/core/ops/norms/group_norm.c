@@ -191,8 +191,7 @@ static tensor_status ref_gamma(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-/* --- images in threads: some pixels at a time, once for each kind of sum, then for the elements --------------------
- */
+/* --- images in threads: some pixels at a time, once for each kind of sum, then for the elements ------------------- */
 
 /* The numbers of a group that a thread holds for its image. */
 struct group {
@@ -440,8 +439,7 @@ static tensor_status group_norm_images(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-/* --- the gradient by gamma: numbers of the groups, sums of chunks of pixels, sums of those -------------------------
- */
+/* --- the gradient by gamma: numbers of the groups, sums of chunks of pixels, sums of those ------------------------ */
 
 /* Arrays in the memory that all share. */
 struct gamma_plan {

@@ -578,8 +578,7 @@ static void gradient_of_any_size(tensor_format format, int64_t rows, int64_t cha
     free(variance);
 }
 
-/* --- the share of mantissas that coefficients of 31 bits move across an edge ---------------------------------------
- */
+/* --- the share of mantissas that coefficients of 31 bits move across an edge -------------------------------------- */
 
 /* Of gradients whose two terms differ in size by 2^-30 to 1, which one shared shift for both used to spoil. */
 static void share_off_by_one(void) {
