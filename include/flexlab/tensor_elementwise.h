@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* --- elementwise operations: one row of ops.def each -------------------------------------------------------------- */
+/* --- elementwise operations: one entry of ops.def each ------------------------------------------------------------ */
 
 /* ops.def lists the elementwise operations with their definitions: tensor_add(y, a, b), tensor_scale(y, x, alpha), ...
  * All operands have one shape and one format, and y may be any of the inputs. The result is the exact value, rounded

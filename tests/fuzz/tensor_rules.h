@@ -1,4 +1,4 @@
-/* tensor_rules.h - which arguments tensor.h allows, told once more from its comments: shapes, formats, which operands
+/* tensor_rules.h - which arguments tensor.h allows, written again from its comments: shapes, formats, which operands
  * may be one tensor, ranges of numbers. */
 #ifndef FL_FUZZ_TENSOR_RULES_H
 #define FL_FUZZ_TENSOR_RULES_H

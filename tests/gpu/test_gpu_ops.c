@@ -464,7 +464,7 @@ static void transfers(const struct fl_format *f) {
         CHECK(!tensor_store_f64(h, want, N) && !tensor_store_f64(d, got, N), "%s", tensor_error());
         for (int j = 0; j < N; j++)
             CHECK(same_double(want[j], got[j]), "%s: stored %d: %a, ref %a", f->name, j, got[j], want[j]);
-        for (int kind = 0; kind < 4; kind++) { /* numbers made there, and integers of the host */
+        for (int kind = 0; kind < 4; kind++) { /* numbers made on the device, and integers of the host */
             int64_t whole[N];
             for (int j = 0; j < N; j++)
                 whole[j] = (int64_t)draw() >> (kind + i % 60);

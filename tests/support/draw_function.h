@@ -54,7 +54,7 @@ struct drawn_operand {
     bool given, strided;
     bool numbers;         /* beside the formats, */
     tensor_format format; /* and which */
-    int same;             /* as this output; -1: a tensor of its own */
+    int same;             /* the output that it is a view of; -1: a tensor of its own */
     int ndim;
     int64_t shape[TENSOR_MAX_DIMS], stride[TENSOR_MAX_DIMS];
     int64_t held; /* elements of the tensor that it is, or is a view of */
@@ -293,7 +293,7 @@ static inline bool compute_shapes(struct drawn *c) {
     return true;
 }
 
-/* Where the signature allows it, dimensions of one element, and first ones that are not there. */
+/* If the signature allows it, dimensions have one element, or the first ones are missing. */
 static inline void draw_repeats(struct drawn_operand *o) {
     for (int d = 0; d < o->ndim; d++)
         if (chance(35))

@@ -1,4 +1,4 @@
-/* objects.c - all operations by number and by name: the objects that ops.def lists. */
+/* objects.c - the objects of ops.def: operations by number, functions by name. */
 #include "core/ops/operation.h"
 #include <string.h>
 
@@ -48,7 +48,7 @@ const struct fl_operation *fl_operation_of(enum fl_op op) {
     return op > 0 && op < FL_OP_LIMIT ? operations[op] : NULL;
 }
 
-/* --- kernels, as the table asks for them -------------------------------------------------------------------------- */
+/* --- kernels, for the table of kernels ---------------------------------------------------------------------------- */
 
 fl_kernel fl_ref_kernel(enum fl_op op) {
     const struct fl_operation *operation = fl_operation_of(op);

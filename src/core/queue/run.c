@@ -32,7 +32,7 @@ static tensor_status attempt(const struct fl_call *call, struct fl_args *args, b
     return call->kernel(args);
 }
 
-/* Of a sequence: the exponent stands, and statistics are those of all parts. */
+/* Writes a part of a sequence at its exponent, and adds its statistics to those of the sequence. */
 static tensor_status run_part(const struct fl_call *call) {
     struct fl_args args = call->args;
     struct fl_stats stats;

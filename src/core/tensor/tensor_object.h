@@ -6,7 +6,7 @@
 
 struct fl_sequence_state;
 
-/* What views share with their base: everything but the shape. */
+/* Shared by a tensor and its views: everything but the shape. */
 struct fl_storage {
     struct tensor_device *device;
     const struct fl_format *format;
@@ -21,7 +21,7 @@ struct fl_storage {
     bool owns_data;
     bool hidden;          /* other tensors have the elements' memory: fl_tensor_hide */
     struct fl_slot *seen; /* where the device is not the host: the slot as it was last looked at */
-    /* Of a part that is written as one of many (sequence.h); NULL: a write is whole. */
+    /* The sequence of an incremental write (sequence.h); NULL: the tensor is written at once. */
     struct fl_sequence_state *sequence;
     int part; /* number of the tensor in the sequence */
 };
@@ -37,7 +37,7 @@ struct tensor {
     int64_t offset, stride[TENSOR_MAX_DIMS];
 };
 
-/* Of any tensor: how far apart neighbours of each dimension lie; the element at index 0 of all of them. */
+/* The stride of each dimension of any tensor. Returns the position of the element at index 0 of all dimensions. */
 static inline int64_t fl_strides_of(const tensor *t, int64_t *stride) {
     int64_t at = 1;
     for (int d = t->ndim - 1; d >= 0; at *= t->shape[d--])

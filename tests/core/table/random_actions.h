@@ -110,7 +110,7 @@ static tensor_status run_function(const struct call *c, tensor *const *t, struct
     return status;
 }
 
-/* Whether it may write a wide part that says more than the elements: one that reads its output's. */
+/* Whether it may write a wide part that differs from the elements: it reads that of its output. */
 static bool writes_wide_parts(const struct fl_function *f) {
     for (int i = 0; i < f->operand_count; i++)
         if (f->operands[i].at == FL_AT(in[0]) && f->operands[i].flags & FL_WIDE)

@@ -186,7 +186,7 @@ static void try_conversions(const struct fl_format *f, int backend, const struct
 
 /* Whether this machine has the instructions of a row. */
 static bool runs(enum fl_backend backend) {
-    enum fl_backend cap = FL_ROWS;
+    enum fl_backend cap = FL_KERNEL_SETS;
     if (backend >= FL_BACKENDS)
         return false; /* it has no conversions of its own */
     CHECK(!tensor_set_backend(fl_backend_name(backend)) && !fl_backend_cap(&cap), "%s", tensor_error());
@@ -212,9 +212,9 @@ int main(void) {
     tensor_set_threads(1);
     for (int i = 0; fl_format_at(i); i++) {
         const struct fl_format *f = fl_format_at(i);
-        for (int backend = FL_REF; backend < FL_ROWS; backend++) {
-            if (runs((enum fl_backend)backend) && f->rows[backend])
-                try_conversions(f, backend, f->rows[backend]);
+        for (int backend = FL_REF; backend < FL_KERNEL_SETS; backend++) {
+            if (runs((enum fl_backend)backend) && f->sets[backend])
+                try_conversions(f, backend, f->sets[backend]);
             for (int op = 1; op < FL_OP_LIMIT; op++) {
                 const fl_kernel kernel = fl_op_name((enum fl_op)op) ? kernel_of(f, (enum fl_op)op, backend) : NULL;
                 if (kernel)

@@ -17,7 +17,7 @@ static int64_t size_of(const struct fl_norm *g) { /* elements of a group */
 
 /* --- the definition ----------------------------------------------------------------------------------------------- */
 
-/* Where element i of a group lies, and its channel. */
+/* The position of element i of a group, and its channel. */
 static int64_t place(const struct fl_norm *g, int64_t image, int64_t group, int64_t i, int64_t *channel) {
     const int64_t depth = depth_of(g);
     *channel = group * depth + i % depth;
@@ -114,7 +114,7 @@ static tensor_status ref_group_norm(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-/* What the gradient by gamma keeps of each group of each image. */
+/* The numbers of each group of each image that the gradient by gamma needs. */
 struct group_number {
     struct fl_row_weight weight;   /* integer formats */
     struct fl_row_numbers numbers; /* float formats */
@@ -191,10 +191,9 @@ static tensor_status ref_gamma(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-/* --- images in threads: some pixels at a time, once for each kind of sum, then for the elements --------------------
- */
+/* --- images in threads: some pixels at a time, once for each kind of sum, then for the elements ------------------- */
 
-/* What a thread keeps of a group of its image. */
+/* The numbers of a group that a thread holds for its image. */
 struct group {
     struct fl_row_sums sums;
     struct fl_row_terms terms;
@@ -440,8 +439,7 @@ static tensor_status group_norm_images(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-/* --- the gradient by gamma: numbers of the groups, sums of chunks of pixels, sums of those -------------------------
- */
+/* --- the gradient by gamma: numbers of the groups, sums of chunks of pixels, sums of those ------------------------ */
 
 /* Arrays in the memory that all share. */
 struct gamma_plan {

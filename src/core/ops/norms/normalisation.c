@@ -11,7 +11,7 @@
 #include "flexlab/blocks_norms.h"
 #include <stddef.h>
 
-/* What passes between the calls of one operation, in temporary memory of the device. */
+/* Intermediate results of one operation, in temporary memory of the device. */
 struct passing {
     struct fl_channel_sums sums;
     struct fl_channels channels;
@@ -123,7 +123,7 @@ static const struct fl_operand backward_operands[] = {{"dx", "m*C"},
                                                       {"gamma", "C", .at = FL_AT(p.batch_norm.gamma)},
                                                       NUMBERS("mean", batch_norm.mean),
                                                       NUMBERS("variance", batch_norm.variance)};
-/* What the batch had: its number of rows alone counts. */
+/* The batch; only its number of rows is used. */
 static const struct fl_operand running_operands[] = {NUMBERS("running_mean", running.mean),
                                                      NUMBERS("running_variance", running.variance),
                                                      NUMBERS("mean", running.batch_mean),

@@ -407,7 +407,7 @@ static void numbers_row(const struct fl_rows *rows, int64_t row, double *own, st
     }
 }
 
-/* What a row adds, in units of the last place of the output. */
+/* The term of a row, in units of the last place of the output. */
 static struct fl_row_share share_of(const struct fl_args *args, const struct fl_row_weight *w) {
     const int e = fl_exponent(&args->out) - fl_exponent(&args->in[0]) - w->weight.e;
     return (struct fl_row_share){.times = is_mean_square(args) ? 1 : (double)args->p.norm.n,
@@ -450,7 +450,7 @@ struct channels {
 
 enum { CHANNELS = 16 }; /* whose elements share lines of the cache */
 
-/* Of `count` channels from c on. */
+/* The sums of `count` channels from c on. */
 static void channel_sums(const struct channels *k, int64_t c, int64_t count, struct fl_wide_sum *sum) {
     const struct fl_args *args = k->args;
     const int64_t n = args->p.norm.n;
@@ -602,7 +602,7 @@ static const struct fl_operand rms_backward_operands[] = {
     {"x", "m*n", .at = FL_AT(in[1])},
     {"gamma", "n", .at = FL_AT(in[2])},
 };
-/* What the rows of the gradients read and write. */
+/* The operands of the row functions of the gradients. */
 static const struct fl_operand row_dx[] = {{"dx", "m*n"},
                                            {"dy", "m*n", .at = FL_AT(in[0])},
                                            {"x", "m*n", .at = FL_AT(in[1])},

@@ -235,7 +235,7 @@ static tensor_status check_how(const tensor_optimiser *how) {
     return check_size("norm", how->clip_norm);
 }
 
-/* The numbers of a step are a tensor of its own shape. */
+/* The numbers of a step are a tensor of a fixed shape. */
 static tensor_status check_numbers(const char *op, const tensor *numbers) {
     char text[TENSOR_TEXT];
     if (!numbers)
