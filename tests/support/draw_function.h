@@ -478,9 +478,10 @@ static inline tensor_status load_numbers(tensor *t, const double *values, int64_
                               : tensor_load_f32(t, small, n);
 }
 
-/* How often a function is drawn: real functions are many, and one kernel. */
+/* How often a function is drawn: real functions are many, and one kernel; calls are often refused where one scalar may
+ * not be less than another. */
 static inline int draw_weight(const struct fl_function *f) {
-    return f->op && fl_op_is_real(f->op) ? 2 : 10;
+    return !f->op || !fl_op_is_real(f->op) ? 10 : f->scalar_count == 2 ? 6 : 2;
 }
 
 #endif

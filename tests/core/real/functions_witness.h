@@ -5,6 +5,7 @@
 
 #include "core/table/format.h"
 #include "core/base/memory.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <mpfr.h>
 #include <string.h>
