@@ -322,13 +322,13 @@ static bool give_operands(struct shape *s, const struct signature *of, enum fl_o
         draw_format(o, rule->class);
         if ((!v && rule->class >= FL_CLASS_F64) || (rule->shape[0] != '=' && !shape_by_text(d, rule->shape, o)))
             return false;
+        s->by_tensors = s->by_tensors || rule->flags & FL_BROADCAST;
         if (!v || !(rule->flags & FL_BROADCAST))
             continue;
         const int64_t dimensions = !mask ? v[repeated++] : op == FL_OP_WHERE && i % 2 ? v[7] & v[8] : v[7];
         for (int at = 0; at < o->ndim; at++)
             if (dimensions >> at & 1)
                 o->shape[at] = 1;
-        s->by_tensors = true;
     }
     return !d->function || !d->function->shape_of || compute_shapes(d);
 }
@@ -592,10 +592,9 @@ static void place_by_tensors(const struct drawn *d, struct fl_args *args) {
             continue;
         tensors[i] = tensor_new(o->numbers ? o->format : FMT_FP32, o->ndim, o->shape);
         CHECK(tensors[i] != NULL, "%s", tensor_error());
-        if (o->numbers)
-            own.p.axes.marks = fl_view_of(tensors[i]).data;
-        else if (f->operands[i].at)
-            *view_at(&own, f->operands[i].at) = fl_view_of(tensors[i]);
+        const struct fl_view view = fl_view_of(tensors[i]);
+        if (f->operands[i].at)
+            memcpy((char *)&own + f->operands[i].at, &view, o->numbers ? sizeof view.data : sizeof view);
     }
     CHECK(!f->run(&call, &own), "%s", tensor_error());
     args->p = own.p;
