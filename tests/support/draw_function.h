@@ -36,7 +36,7 @@ static inline double unit(void) { /* in [-1, 1) */
 
 struct draw_dims {
     int ndim;
-    int64_t size[4];
+    int64_t size[TENSOR_MAX_DIMS];
 };
 
 /* What is drawn from, and how large it may become. */
@@ -287,7 +287,7 @@ static inline bool compute_shapes(struct drawn *c) {
             shapes[i].count = count_of(o->ndim, o->shape);
             given[i] = o->given ? &shapes[i] : NULL;
             for (int d = 0; d < o->ndim; d++)
-                if (o->shape[d] < 1)
+                if (o->given && o->shape[d] < 1)
                     return false;
         }
     return true;

@@ -1,6 +1,7 @@
 /* The signatures of all operations and functions: names are unique, nothing has two meanings (no two operands or
  * scalars of one lie at overlapping places of struct fl_args), every place is one of struct fl_args, limits have room
- * between them, and every signature has sizes that fit it. test_headers.py looks for functions without one. */
+ * between them, every signature has sizes that fit it, and operands that may not be views with strides are refused as
+ * such. test_headers.py looks for functions without one. */
 #include "core/ops/operation.h"
 #include "draw_function.h"
 
@@ -107,12 +108,52 @@ static void print_names(const struct fl_function *f) {
     printf("\n");
 }
 
+/* Every operand of every function that may not be a view with strides, given one: the call is refused and nothing
+ * written, also where several operations make the function and the view is an operand of a later one. The view repeats
+ * one element, so that its count would lead far behind it. */
+static void check_strides(const struct fl_function *f, int which) {
+    static const int64_t sizes[] = {2, 4}, still[TENSOR_MAX_DIMS] = {0};
+    static const struct draw_dims several[] = {{1, {5}}, {2, {2, 3}}};
+    static const struct draw_limits limits = {sizes, 2, several, 2, 3000, 3000, 3000, 0};
+    struct drawn call;
+    const tensor *given[FL_OPERANDS] = {NULL};
+    tensor *tensors[FL_OPERANDS] = {NULL};
+    char *before[FL_OPERANDS] = {NULL};
+    do
+        CHECK(draw_call(&call, f, &limits), "%s: no call", f->name);
+    while (!call.operand[which].given);
+    const struct drawn_operand *o = call.operand;
+    if (count_of(o[which].ndim, o[which].shape) == 1)
+        return; /* a number has no strides */
+    for (int i = 0; i < f->operand_count; i++) {
+        const tensor_format format = o[i].numbers ? o[i].format : FMT_FLEX16_5;
+        if (!o[i].given)
+            continue;
+        tensors[i] = i == which ? tensor_new(format, TENSOR_SHAPE(1)) : tensor_new(format, o[i].ndim, o[i].shape);
+        CHECK(tensors[i], "%s", tensor_error());
+        given[i] = i == which ? tensor_new_strided(tensors[i], o[i].ndim, o[i].shape, still, 0) : tensors[i];
+        before[i] = memcpy(malloc(tensor_bytes(tensors[i])), tensor_const_data(tensors[i]), tensor_bytes(tensors[i]));
+    }
+    CHECK(fl_invoke(f, given, call.scalar) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "a view with strides"),
+          "%s, %s: %s", f->name, f->operands[which].name, tensor_error());
+    for (int i = 0; i < f->operand_count; i++) {
+        CHECK(!tensors[i] || !memcmp(before[i], tensor_const_data(tensors[i]), tensor_bytes(tensors[i])),
+              "%s, %s: wrote %s", f->name, f->operands[which].name, f->operands[i].name);
+        free(before[i]);
+        tensor_free(i == which ? (tensor *)given[i] : NULL);
+        tensor_free(tensors[i]);
+    }
+}
+
 int main(void) {
     CHECK(sizeof(struct fl_args) <= 512, "struct fl_args has %zu bytes, expected at most 512", sizeof(struct fl_args));
     for (int i = 0; fl_function_at(i); i++) {
         check_function(fl_function_at(i));
         check_draws(fl_function_at(i));
         print_names(fl_function_at(i));
+        for (int k = 0; k < fl_function_at(i)->operand_count; k++)
+            if (!(fl_function_at(i)->operands[k].flags & FL_STRIDED))
+                check_strides(fl_function_at(i), k);
     }
     for (int op = 1; op < FL_OP_LIMIT; op++)
         if (fl_op_name((enum fl_op)op))

@@ -73,7 +73,7 @@ static void fault(int signal) {
 
 /* --- one call --- */
 
-enum { VIEWS = 7, CHANNEL_ARRAYS = 8, SUMS = 4 }; /* out, three operands, bias, residual, wide copies */
+enum { VIEWS = 7, CHANNEL_ARRAYS = 8, SUMS = 4 }; /* out, three operands, two addends, wide copies */
 
 static void move(struct fl_view *view, struct guarded *g, size_t bytes, bool at_end) {
     *g = guarded_new(bytes, at_end);
@@ -93,12 +93,12 @@ static void run_guarded(const struct call *call, fl_kernel kernel, bool at_end, 
     struct fl_args args = call->args;
     struct fl_stats stats = {0};
     const struct fl_format *f = call->format;
-    const size_t bytes = (size_t)f->bytes, n = (size_t)(call->shape.geo.n ? call->shape.geo.n : 1);
+    const size_t bytes = (size_t)f->bytes, n = (size_t)(channels_of(call));
     struct guarded memory[VIEWS + CHANNEL_ARRAYS + SUMS] = {{0}}, *g = memory;
-    struct fl_view *views[] = {&args.in[0], &args.in[1], &args.in[2], NULL, NULL};
-    addends_of(&args, views + 3);
+    struct fl_view *views[] = {&args.in[0], &args.in[1], &args.in[2], view_at(&args, call->shape.addend[0].at),
+                               view_at(&args, call->shape.addend[1].at)};
     for (int i = 0; i < 5; i++)
-        if (views[i] && views[i]->data)
+        if (i < 3 ? views[i]->data != NULL : call->shape.addend[i - 3].count > 0)
             move(views[i], g++, (size_t)views[i]->count * bytes, at_end);
     for (int i = 0; i < 3; i++)
         if (args.in[i].wide)
@@ -124,12 +124,12 @@ static void run_guarded(const struct call *call, fl_kernel kernel, bool at_end, 
     if (call->shape.out) {
         args.out = (struct fl_view){.e = exponent_at(call->e_out), .count = call->shape.out};
         if (in_place) {
-            const struct fl_view *over = call->shape.residual ? views[4] : &args.in[0];
+            const struct fl_view *over = call->shape.addend[1].count ? views[4] : views[0];
             args.out.data = over->data;
         } else {
             move(&args.out, g++, (size_t)call->shape.out * bytes, at_end);
         }
-        args.out.wide = writes_wide(call->op) ? args.in[0].wide : NULL;
+        args.out.wide = args.in[0].wide;
     }
     args.stats = &stats;
     CHECK(!kernel(&args), "%s: %s", now, tensor_error());
@@ -145,7 +145,7 @@ static void try_operation(const struct fl_format *f, enum fl_op op, int backend,
     for (int index = 0; call_make(&call, f, op, index, ORDINARY, TENSOR_ROUND_NEAREST, 31, ref); index++) {
         for (int way = 0; way < 4; way++) {
             const bool at_end = way % 2 == 0, in_place = way / 2;
-            if ((in_place && !call.shape.in_place) || (!in_place && writes_wide(op) && call.in[0].view.wide))
+            if ((in_place && !call.shape.in_place) || (!in_place && call.in[0].view.wide))
                 continue;
             snprintf(now, sizeof now, "%s.%s.%s shape %d, memory %s%s", f->name, fl_op_name(op),
                      fl_backend_name((enum fl_backend)backend), index, at_end ? "that ends" : "that begins",
