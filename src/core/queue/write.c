@@ -37,8 +37,7 @@ static bool reads_its_output(const struct fl_storage *out, const struct fl_args 
     for (int i = 0; i < 3; i++)
         if (args->in[i].data == out->data)
             return true;
-    return (fl_is_product(args->op) && args->p.product.epilogue.residual.data == out->data) ||
-           (args->op == FL_OP_LSTM_CELL_GRAD && args->p.cell.dc_after.data == out->data);
+    return fl_is_parameter(args, out->data);
 }
 
 /* Places of a window that is too large to be gone over twice. */
