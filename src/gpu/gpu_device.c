@@ -104,8 +104,8 @@ static void call_text(const struct fl_call *call, char *text, size_t bytes) {
     if (call->kind == FL_CALL_GATHER)
         snprintf(text, bytes, "gather_images");
     else
-        snprintf(text, bytes, "%s.%s", (runs ? call->args.format : call->out.format)->name,
-                 computes                                                    ? fl_op_name(call->args.op)
+        snprintf(text, bytes, "%s.%s", (runs ? call->args->format : call->out.format)->name,
+                 computes                                                    ? fl_op_name(call->args->op)
                  : call->kind == FL_CALL_FOLLOW                              ? "follow"
                  : call->kind == FL_CALL_OPEN || call->kind == FL_CALL_CLOSE ? "sequence"
                                                                              : "load");

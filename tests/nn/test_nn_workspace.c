@@ -65,11 +65,11 @@ static bool overlaps_more(const struct fl_args *args) {
 
 static tensor_status paper_submit(struct fl_queue *queue, const struct fl_call *call) {
     (void)queue;
-    const struct fl_args *args = &call->args;
+    const struct fl_args *args = call->args;
     if (++paper.calls == paper.refuse_at)
         return fl_fail(TENSOR_E_IO, "refused");
     paper.outside += !paper.network && (call->kind == FL_CALL_RUN || call->kind == FL_CALL_WRITE);
-    if (!paper.network || !args->workspace_bytes)
+    if (!paper.network || !args || !args->workspace_bytes)
         return TENSOR_OK;
     const uintptr_t arena = (uintptr_t)paper.network->arena, at = (uintptr_t)args->workspace;
     CHECK(at >= arena && at + args->workspace_bytes <= arena + paper.network->arena_bytes,

@@ -59,16 +59,15 @@ static void set_size(struct binding *b, char letter, int64_t size) {
 
 /* The number of dimensions in the text without letters with *. many: whether there is such a letter. */
 static int fixed_dimensions(const char *text, bool *many) {
-    struct dimension d;
     int count = 0;
     *many = false;
-    while (*text) {
-        text = next_dimension(text, &d);
-        if (d.many)
+    for (; *text; text++)
+        if (*text == '*') {
             *many = true;
-        else
+            count--;
+        } else if (*text >= 'A' || text[1] < 'A') { /* a letter, or a digit that stands alone */
             count++;
-    }
+        }
     return count;
 }
 
@@ -106,10 +105,14 @@ static enum reading learn(const struct fl_function *f, struct binding *b, const 
         } else if (d.many) {
             if (b->count[index] != rest || memcmp(b->dims[index], t->shape + at, (size_t)rest * sizeof t->shape[0]))
                 reading = OPEN;
-        } else if (d.letter && !is_known(b, d.letter) && t->shape[at] % d.factor == 0) {
+        } else if (!d.letter || is_known(b, d.letter)) {
+            if (t->shape[at] != (d.letter ? d.factor * b->sizes.of[index] : d.factor))
+                reading = OPEN;
+        } else if (d.factor == 1) { /* the usual case, without a division */
+            set_size(b, d.letter, t->shape[at]);
+        } else if (t->shape[at] % d.factor == 0) {
             set_size(b, d.letter, t->shape[at] / d.factor);
-        } else if (t->shape[at] != (d.letter ? d.factor * b->sizes.of[index] : d.factor) ||
-                   (d.letter && !is_known(b, d.letter))) {
+        } else {
             reading = OPEN;
         }
     }

@@ -80,6 +80,32 @@ fl_need fl_any_format_need(const struct fl_format *format, enum fl_op op, enum f
     return any_format(format, op, backend).need;
 }
 
+/* --- operands, as the queue asks for them ------------------------------------------------------------------------- */
+
+static const struct fl_function *const same_name[FL_OP_LIMIT] = {
+#define FL_MAP1(id, CONSTANT, name, expr) [id] = &fl_function_##name,
+#define FL_MAP1_SCALAR FL_MAP1
+#define FL_MAP1_SCALARS FL_MAP1
+#define FL_MAP2 FL_MAP1
+#define FL_MAP2_SCALAR FL_MAP1
+#define FL_MAP2_SCALARS FL_MAP1
+#define FL_MAP3 FL_MAP1
+#define FL_OBJECT(id, CONSTANT, name) [id] = &fl_function_##name,
+#include "flexlab/ops.def"
+};
+
+bool fl_is_parameter(const struct fl_args *args, const void *data) {
+    const struct fl_operation *operation = operations[args->op];
+    const struct fl_function *f = same_name[args->op];
+    const struct fl_operand *o = operation->operands ? operation->operands : f->operands;
+    const int count = operation->operands ? operation->operand_count : f->operand_count;
+    for (int i = 0; i < count; i++)
+        if (o[i].at >= FL_AT(p) && o[i].flags & FL_IN_PLACE && o[i].class < FL_CLASS_F64 &&
+            ((const struct fl_view *)(const void *)((const char *)args + o[i].at))->data == data)
+            return true;
+    return false;
+}
+
 /* --- functions ---------------------------------------------------------------------------------------------------- */
 
 const struct fl_function *fl_function_at(int i) {

@@ -1,5 +1,5 @@
-/* call.h - a task of a queue. It is complete and holds addresses alone, so that it can run later and on another device.
- * C and C++: devices that are not programmed in C read it too. */
+/* call.h - a task of a queue. It holds addresses alone, so that it can run later and on another device; a queue that
+ * runs it later copies the task and its args. C and C++: devices that are not programmed in C read it too. */
 #ifndef FL_CALL_H
 #define FL_CALL_H
 
@@ -29,13 +29,16 @@ struct fl_call {
     enum fl_call_kind kind;
     fl_kernel kernel;
     fl_need need;
-    bool measures_first;   /* WRITE: the kernel must not store results twice */
-    struct fl_args args;   /* complete but for out, stats, workspace and the number of the write */
-    struct fl_storage out; /* as it is when the call is submitted */
-    struct fl_source source;
-    const char *what; /* LOAD: the name in messages */
-    struct fl_gather gather;
-    struct fl_sequence_part sequence;
+    bool measures_first; /* WRITE: the kernel must not store results twice */
+    /* RUN, WRITE: complete but for stats and rounding, in memory of the operation while the task is submitted; NULL in
+     * other tasks. */
+    struct fl_args *args;
+    struct fl_storage out;            /* as it is when the task is submitted; RUN, GATHER: undefined */
+    struct fl_sequence_part sequence; /* WRITE, OPEN, CLOSE */
+    /* Undefined in RUN and WRITE: most tasks are those, and small ones would notice the time that clearing takes. */
+    struct fl_source source; /* LOAD, ROUND */
+    const char *what;        /* LOAD: the name in messages */
+    struct fl_gather gather; /* GATHER */
 };
 
 #endif

@@ -38,7 +38,8 @@ struct fl_queue *fl_device_queue(struct tensor_device *device);
 /* This thread's queue of the host. */
 struct fl_queue *fl_host_queue(void);
 
-/* Runs a task, whose args.workspace is set, on this thread of the host. */
+/* Runs a task, whose args->workspace is set, on this thread of the host. It sets the members of args that the run
+ * decides: the output's address, statistics, rounding and a late value. */
 tensor_status fl_call_run(const struct fl_call *call);
 
 /* Sets the workspace of the task and submits it. */

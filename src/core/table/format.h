@@ -90,6 +90,9 @@ fl_need fl_ref_need(enum fl_op op);
  * operation (ops/objects.c); NULL: none. */
 fl_kernel fl_any_format_kernel(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
 fl_need fl_any_format_need(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
+/* Whether an operand that may be the output and stands in the parameters has its elements at `data`: by the signature
+ * of the operation (ops/objects.c). */
+bool fl_is_parameter(const struct fl_args *args, const void *data);
 /* The kernel of class exact that runs under a cap, of the best backend at or below it that this machine supports, and
  * that backend. */
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);

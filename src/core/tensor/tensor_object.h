@@ -71,7 +71,7 @@ enum { TENSOR_TEXT = 24 * TENSOR_MAX_DIMS };
 const char *fl_shape_text(const tensor *t, char *text);
 
 /* Submits op with its output exponent chosen by autoflex, statistics and history kept: the one way a tensor is written
- * by an operation. args holds everything but .out, .rounding and .stats. */
+ * by an operation. args holds everything but .format, .out, .rounding and .stats, which this sets. */
 tensor_status fl_write(tensor *out, struct fl_args *args);
 /* Submits a kernel whose results are numbers; the operand in[0] says where. */
 tensor_status fl_run(const tensor *on, struct fl_args *args);

@@ -1,7 +1,7 @@
 /* The signatures of all operations and functions: names are unique, nothing has two meanings (no two operands or
  * scalars of one lie at overlapping places of struct fl_args), every place is one of struct fl_args, limits have room
- * between them, every signature has sizes that fit it, and operands that may not be views with strides are refused as
- * such. test_headers.py looks for functions without one. */
+ * between them, letters that derive reads have a size in every call, every signature has sizes that fit it, and
+ * operands that may not be views with strides are refused as such. test_headers.py looks for functions without one. */
 #include "core/ops/operation.h"
 #include "draw_function.h"
 
@@ -85,6 +85,38 @@ static void check_operation(enum fl_op op) {
     }
 }
 
+/* Whether another size of the letter changes what derive says: its answer, or a size that it computes. */
+static bool derive_reads(const struct fl_function *f, char letter, int64_t size) {
+    struct fl_sizes usual, other;
+    union fl_value scalars[FL_SCALARS] = {{.integer = 0}};
+    for (int i = 0; i < f->scalar_count; i++)
+        scalars[i].integer = (int64_t)f->scalars[i].least; /* no padding, steps and groups of 1 */
+    for (int i = 0; i < FL_SIZES; i++)
+        usual.of[i] = 8;
+    other = usual;
+    FL_SIZE(&other, letter) = size;
+    if (f->derive(&usual, scalars, f->name, true) != f->derive(&other, scalars, f->name, true))
+        return true;
+    FL_SIZE(&other, letter) = FL_SIZE(&usual, letter);
+    return memcmp(&usual, &other, sizeof usual) != 0;
+}
+
+/* The letters that derive reads stand in an operand that is always given: without it the size would be undefined. */
+static void check_derive(const struct fl_function *f) {
+    int found = 0;
+    for (char letter = 'A'; letter <= 'z'; letter++) {
+        bool given = false;
+        for (int i = 0; i < f->operand_count; i++)
+            given = given || (!(f->operands[i].flags & FL_OPTIONAL) && strchr(f->operands[i].shape, letter));
+        if (!derive_reads(f, letter, 6) && !derive_reads(f, letter, 12) &&
+            !derive_reads(f, letter, (int64_t)INT32_MAX + 1))
+            continue;
+        found++;
+        CHECK(given, "%s: derive reads %c, which stands in no operand that is always given", f->name, letter);
+    }
+    CHECK(found, "%s: derive reads no letter", f->name);
+}
+
 /* Every function is drawn: its signature has sizes, and calls that it accepts. */
 static void check_draws(const struct fl_function *f) {
     static const int64_t sizes[] = {1, 2, 3, 4, 6, 8};
@@ -154,6 +186,8 @@ int main(void) {
         for (int k = 0; k < fl_function_at(i)->operand_count; k++)
             if (!(fl_function_at(i)->operands[k].flags & FL_STRIDED))
                 check_strides(fl_function_at(i), k);
+        if (fl_function_at(i)->derive)
+            check_derive(fl_function_at(i));
     }
     for (int op = 1; op < FL_OP_LIMIT; op++)
         if (fl_op_name((enum fl_op)op))

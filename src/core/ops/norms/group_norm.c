@@ -2,8 +2,8 @@
  * normalised together, as the elements of a row are in layer normalisation (row_norm_rules.h). Reference kernels,
  * kernels of images in threads for every format, the operations. Only x is kept from forward to backward. */
 #include "core/base/fail.h"
-#include "core/ops/operation.h"
 #include "core/base/memory.h"
+#include "core/ops/norms/norms.h"
 #include "core/ops/norms/row_norm_sums.h"
 #include "flexlab/blocks_norms.h"
 
@@ -637,12 +637,7 @@ static const struct fl_scalar_rule scalars[] = {
 };
 
 static tensor_status run_gradient(const struct fl_invocation *call, struct fl_args *args) {
-    const tensor *const *t = call->tensors;
-    tensor_status status = fl_write((tensor *)t[0], args); /* from here on nothing can fail but for want of memory */
-    args->op = FL_OP_GROUPNORM_GAMMA_GRAD;
-    args->in[2] = (struct fl_view){0};
-    status = status ? status : fl_write((tensor *)t[1], args);
-    return status || !t[2] ? status : tensor_sum_rows((tensor *)t[2], t[3]);
+    return fl_run_norm_gradient(call, args, FL_OP_GROUPNORM_GAMMA_GRAD);
 }
 
 const struct fl_operation fl_operation_groupnorm = {.op = FL_OP_GROUPNORM,
