@@ -1,4 +1,4 @@
-# libflexlab, static and shared, from every .c file under src/: of its folders, and of their rooms.
+# libflexlab, static and shared, from every .c file under src/: of its folders and their subfolders.
 find_package(Threads REQUIRED)
 if(FLEXLAB_OPENMP)
     find_package(OpenMP COMPONENTS C)
