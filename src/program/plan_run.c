@@ -45,7 +45,9 @@ static tensor_status set_exponent(tensor *t, const struct fl_range *range) {
     if (!range || !range->frozen)
         return tensor_set_predictor(t, "current");
     TRY(tensor_set_predictor(t, "fixed"));
-    return tensor_declare_exponent(t, range->exponent);
+    const struct autoflex *const a = tensor_autoflex(t);
+    const int e = range->exponent;
+    return tensor_declare_exponent(t, e < a->e_min ? a->e_min : e > a->e_max ? a->e_max : e);
 }
 
 tensor_status fl_plan_place(struct fl_plan *plan) {
