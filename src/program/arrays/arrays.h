@@ -73,8 +73,8 @@ fl_array_function fl_shape_broadcast, fl_shape_compare, fl_shape_logic, fl_shape
 /* maps.c: functions of one operand */
 fl_array_function fl_shape_map, fl_compute_map, fl_shape_test, fl_shape_clip, fl_compute_clip, fl_shape_cast,
     fl_shape_cast_like, fl_shape_dropout, fl_compute_dropout;
-/* ONNX's number of a type. */
-tensor_status fl_onnx_type(tensor_type *type, int64_t onnx);
+/* maps.c: the type that ONNX calls by that number. */
+tensor_status fl_type_of_onnx(tensor_type *type, int64_t number);
 /* orders.c: the same elements in other shapes and orders */
 fl_array_function fl_shape_reshape, fl_shape_flatten, fl_shape_squeeze, fl_shape_unsqueeze, fl_shape_transpose,
     fl_compute_transpose, fl_shape_concat, fl_compute_concat, fl_shape_split, fl_compute_split, fl_shape_depth_to_space,

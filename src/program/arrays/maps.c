@@ -1,6 +1,7 @@
 /* maps.c - functions of one operand, element by element. */
 #include "program/arrays/arrays.h"
 #include "program/arrays/functions.h"
+#include "program/onnx/onnx_names.h"
 #include "core/base/fail.h"
 #include <string.h>
 
@@ -264,20 +265,16 @@ tensor_status fl_compute_clip(const struct fl_arrays *a) {
 
 /* --- types -------------------------------------------------------------------------------------------------------- */
 
-/* The attribute "to" is a number of ONNX's list of types. */
-tensor_status fl_onnx_type(tensor_type *type, int64_t onnx) {
-    static const tensor_type types[] = {
-        [1] = TENSOR_TYPE_F32,  [2] = TENSOR_TYPE_U8,   [3] = TENSOR_TYPE_I8,   [4] = TENSOR_TYPE_U16,
-        [5] = TENSOR_TYPE_I16,  [6] = TENSOR_TYPE_I32,  [7] = TENSOR_TYPE_I64,  [9] = TENSOR_TYPE_BOOL,
-        [10] = TENSOR_TYPE_F16, [11] = TENSOR_TYPE_F64, [12] = TENSOR_TYPE_U32, [13] = TENSOR_TYPE_U64,
-        [16] = TENSOR_TYPE_BF16};
-    *type = onnx > 0 && onnx < (int64_t)(sizeof types / sizeof types[0]) ? types[onnx] : 0;
-    return *type ? TENSOR_OK : fl_fail(TENSOR_E_UNSUPPORTED, "type %lld of ONNX's list", (long long)onnx);
+tensor_status fl_type_of_onnx(tensor_type *type, int64_t number) {
+    *type = number > 0 && number < 1 << 16 ? fl_onnx_type((int)number) : 0;
+    return *type ? TENSOR_OK
+                 : fl_fail(TENSOR_E_UNSUPPORTED, "type %lld of ONNX's list, which the library does not have",
+                           (long long)number);
 }
 
 tensor_status fl_shape_cast(const struct fl_arrays *a) {
     tensor_type type;
-    TRY(fl_onnx_type(&type, fl_net_int(a->node, "to", 0)));
+    TRY(fl_type_of_onnx(&type, fl_net_int(a->node, "to", 0)));
     return fl_shape_set(a->out[0], type, a->in[0]->ndim, a->in[0]->dim);
 }
 

@@ -144,7 +144,7 @@ tensor_status fl_shape_eye_like(const struct fl_arrays *a) {
     if (a->in[0]->ndim != 2)
         return fl_fail(TENSOR_E_SHAPE, "an operand of %d dimensions, expected 2", a->in[0]->ndim);
     if (given)
-        TRY(fl_onnx_type(&type, given->i));
+        TRY(fl_type_of_onnx(&type, given->i));
     return fl_shape_set(a->out[0], type, 2, a->in[0]->dim);
 }
 
