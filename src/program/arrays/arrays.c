@@ -1,6 +1,7 @@
 /* arrays.c - numbers of arrays by their type, shapes, and what needs no more. */
 #include "program/arrays/arrays.h"
 #include "core/base/fail.h"
+#include "core/base/memory.h"
 #include <math.h>
 #include <string.h>
 
@@ -89,13 +90,17 @@ double fl_array_number(const struct fl_array *a, int64_t i) {
     return 0;
 }
 
+/* Toward zero; NaN as 0. */
+static int64_t whole(double x) {
+    return x >= 0x1p63 ? INT64_MAX : x >= -0x1p63 ? (int64_t)x : x < 0 ? INT64_MIN : 0;
+}
+
 int64_t fl_array_integer(const struct fl_array *a, int64_t i) {
     if (a->type == TENSOR_TYPE_I64)
         return ((const int64_t *)a->data)[i];
     if (a->type == TENSOR_TYPE_U64)
         return (int64_t)((const uint64_t *)a->data)[i];
-    const double x = fl_array_number(a, i);
-    return x >= 0x1p63 ? INT64_MAX : x >= -0x1p63 ? (int64_t)x : x < 0 ? INT64_MIN : 0;
+    return whole(fl_array_number(a, i));
 }
 
 void fl_array_put_number(struct fl_array *a, int64_t i, double value) {
@@ -112,12 +117,16 @@ void fl_array_put_number(struct fl_array *a, int64_t i, double value) {
     case TENSOR_TYPE_F64:
         ((double *)a->data)[i] = value;
         return;
+    case TENSOR_TYPE_BOOL:
+        ((uint8_t *)a->data)[i] = value != 0;
+        return;
+    case TENSOR_TYPE_U64:
+        ((uint64_t *)a->data)[i] = value >= 0x1p64   ? UINT64_MAX
+                                   : value >= 0x1p63 ? (uint64_t)value
+                                                     : (uint64_t)whole(value);
+        return;
     default:
-        fl_array_put_integer(a, i,
-                             value >= 0x1p63    ? INT64_MAX
-                             : value >= -0x1p63 ? (int64_t)value
-                             : value < 0        ? INT64_MIN
-                                                : 0);
+        fl_array_put_integer(a, i, whole(value));
     }
 }
 
@@ -145,6 +154,150 @@ void fl_array_put_integer(struct fl_array *a, int64_t i, int64_t value) {
     default:
         fl_array_put_number(a, i, (double)value);
     }
+}
+
+/* --- stretches of elements ---------------------------------------------------------------------------------------- */
+
+#define LOAD(constant, type)                                                                                           \
+    case constant:                                                                                                     \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            to[i] = (TO)((const type *)a->data)[from + i * stride];                                                    \
+        return;
+#define STORE(constant, type)                                                                                          \
+    case constant:                                                                                                     \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            ((type *)a->data)[at + i * stride] = (type)from[i];                                                        \
+        return;
+#define INTEGERS(ROW)                                                                                                  \
+    ROW(TENSOR_TYPE_I8, int8_t)                                                                                        \
+    ROW(TENSOR_TYPE_U8, uint8_t)                                                                                       \
+    ROW(TENSOR_TYPE_I16, int16_t)                                                                                      \
+    ROW(TENSOR_TYPE_U16, uint16_t)                                                                                     \
+    ROW(TENSOR_TYPE_I32, int32_t)                                                                                      \
+    ROW(TENSOR_TYPE_U32, uint32_t)                                                                                     \
+    ROW(TENSOR_TYPE_I64, int64_t)
+
+#define TO double
+void fl_load_numbers(double *to, const struct fl_array *a, int64_t from, int64_t stride, int64_t n) {
+    switch (a->type) {
+        LOAD(TENSOR_TYPE_BOOL, uint8_t)
+        INTEGERS(LOAD)
+        LOAD(TENSOR_TYPE_U64, uint64_t)
+        LOAD(TENSOR_TYPE_F32, float)
+        LOAD(TENSOR_TYPE_F64, double)
+    default:
+        for (int64_t i = 0; i < n; i++)
+            to[i] = fl_array_number(a, from + i * stride);
+    }
+}
+#undef TO
+
+void fl_store_numbers(struct fl_array *a, int64_t at, int64_t stride, const double *from, int64_t n) {
+    switch (a->type) {
+        STORE(TENSOR_TYPE_F32, float)
+        STORE(TENSOR_TYPE_F64, double)
+    default:
+        for (int64_t i = 0; i < n; i++)
+            fl_array_put_number(a, at + i * stride, from[i]);
+    }
+}
+
+#define TO int64_t
+void fl_load_integers(int64_t *to, const struct fl_array *a, int64_t from, int64_t stride, int64_t n) {
+    switch (a->type) {
+        LOAD(TENSOR_TYPE_BOOL, uint8_t)
+        INTEGERS(LOAD)
+        LOAD(TENSOR_TYPE_U64, uint64_t)
+    default:
+        for (int64_t i = 0; i < n; i++)
+            to[i] = fl_array_integer(a, from + i * stride);
+    }
+}
+#undef TO
+
+void fl_store_integers(struct fl_array *a, int64_t at, int64_t stride, const int64_t *from, int64_t n) {
+    switch (a->type) {
+        INTEGERS(STORE)
+        STORE(TENSOR_TYPE_U64, uint64_t)
+    default:
+        for (int64_t i = 0; i < n; i++)
+            fl_array_put_integer(a, at + i * stride, from[i]);
+    }
+}
+
+/* Copies n elements one after the other, between types where they differ. */
+void fl_copy_elements(struct fl_array *y, int64_t at, const struct fl_array *x, int64_t from, int64_t n) {
+    const size_t bytes = fl_type_bytes(y->type);
+    if (n < 1)
+        return;
+    if (x->type == y->type) {
+        memcpy((char *)y->data + (size_t)at * bytes, (const char *)x->data + (size_t)from * bytes, (size_t)n * bytes);
+        return;
+    }
+    double numbers[FL_BLOCK];
+    int64_t integers[FL_BLOCK];
+    const bool is_float = fl_type_is_float(x->type) || fl_type_is_float(y->type);
+    for (int64_t i = 0; i < n; i += FL_BLOCK) {
+        const int64_t some = n - i < FL_BLOCK ? n - i : FL_BLOCK;
+        if (is_float) {
+            fl_load_numbers(numbers, x, from + i, 1, some);
+            fl_store_numbers(y, at + i, 1, numbers, some);
+        } else {
+            fl_load_integers(integers, x, from + i, 1, some);
+            fl_store_integers(y, at + i, 1, integers, some);
+        }
+    }
+}
+
+/* --- attributes and operands -------------------------------------------------------------------------------------- */
+
+const struct fl_array *fl_operand(const struct fl_arrays *a, int operand) {
+    return operand < a->in_count ? a->in[operand] : NULL;
+}
+
+struct fl_array *fl_result(const struct fl_arrays *a, int result) {
+    return result < a->out_count ? a->out[result] : NULL;
+}
+
+tensor_status fl_want_float(const struct fl_arrays *a, int operand) {
+    if (!fl_type_is_float(a->in[operand]->type))
+        return fl_fail(TENSOR_E_UNSUPPORTED, "operand %d has type %s, expected floats", operand,
+                       fl_type_name(a->in[operand]->type));
+    return TENSOR_OK;
+}
+
+tensor_status fl_want_type(const struct fl_array *x, tensor_type type, const char *what) {
+    if (x && x->type != type && !(fl_type_is_float(x->type) && fl_type_is_float(type)))
+        return fl_fail(TENSOR_E_DATA, "%s has type %s, expected %s", what, fl_type_name(x->type), fl_type_name(type));
+    return TENSOR_OK;
+}
+
+tensor_status fl_want_integer(const struct fl_array *x, const char *what) {
+    if (x && (fl_type_is_float(x->type) || x->type == TENSOR_TYPE_BOOL))
+        return fl_fail(TENSOR_E_DATA, "%s has type %s, expected integers", what, fl_type_name(x->type));
+    return TENSOR_OK;
+}
+
+tensor_status fl_want_numbers(const struct fl_array *x, int64_t count, const char *what) {
+    if (x && (x->ndim > 1 || x->count != count))
+        return fl_fail(TENSOR_E_SHAPE, "%s has %lld elements in %d dimensions, expected %lld in one", what,
+                       (long long)x->count, x->ndim, (long long)count);
+    return TENSOR_OK;
+}
+
+void fl_strides(const struct fl_array *x, int64_t *stride) {
+    int64_t step = 1;
+    for (int d = x->ndim - 1; d >= 0; d--) {
+        stride[d] = step;
+        step *= x->dim[d];
+    }
+}
+
+tensor_status fl_memory(void *pointer, int64_t count, size_t size) {
+    void *const memory = fl_alloc((size_t)(count > 0 ? count : 1) * size);
+    memcpy(pointer, &memory, sizeof memory);
+    return memory ? TENSOR_OK
+                  : fl_fail(TENSOR_E_MEMORY, "no memory for %lld numbers of %zu bytes", (long long)count, size);
 }
 
 /* --- shapes ------------------------------------------------------------------------------------------------------- */
@@ -200,7 +353,7 @@ tensor_status fl_shape_same(const struct fl_arrays *a) {
 }
 
 tensor_status fl_compute_copy(const struct fl_arrays *a) {
-    if (a->out[0] && a->out[0]->count)
-        memcpy(a->out[0]->data, a->in[0]->data, (size_t)a->out[0]->count * fl_type_bytes(a->out[0]->type));
+    if (a->out[0])
+        fl_copy_elements(a->out[0], 0, a->in[0], 0, a->out[0]->count);
     return TENSOR_OK;
 }

@@ -24,8 +24,11 @@ tensor_status fl_shape_reshape(const struct fl_arrays *a) {
     if (open >= 0) {
         int64_t others = 1;
         for (int d = 0; d < shape->count; d++)
-            if (d != open && (others *= dim[d]) > x->count)
-                return fl_fail(TENSOR_E_SHAPE, "the new shape has more than %lld elements", (long long)x->count);
+            if (d != open) {
+                if (dim[d] && others > x->count / dim[d])
+                    return fl_fail(TENSOR_E_SHAPE, "the new shape has more than %lld elements", (long long)x->count);
+                others *= dim[d];
+            }
         if (!others || rest % others)
             return fl_fail(TENSOR_E_SHAPE, "%lld elements in rows of %lld", (long long)rest, (long long)others);
         dim[open] = rest / others;
@@ -76,24 +79,18 @@ tensor_status fl_shape_transpose(const struct fl_arrays *a) {
 
 tensor_status fl_compute_transpose(const struct fl_arrays *a) {
     const struct fl_array *const x = a->in[0];
-    const size_t bytes = fl_type_bytes(x->type);
     int perm[FL_ARRAY_DIMS];
-    int64_t stride[FL_ARRAY_DIMS], index[FL_ARRAY_DIMS] = {0}, step = 1, from = 0;
+    int64_t stride[FL_ARRAY_DIMS];
+    struct fl_pick pick;
+    if (!a->out[0])
+        return TENSOR_OK;
     TRY(permutation(a, perm));
-    for (int d = x->ndim - 1; d >= 0; d--) {
-        stride[d] = step;
-        step *= x->dim[d];
-    }
-    for (int64_t i = 0; i < x->count; i++) {
-        memcpy((char *)a->out[0]->data + (size_t)i * bytes, (const char *)x->data + (size_t)from * bytes, bytes);
-        for (int d = x->ndim - 1; d >= 0; d--) {
-            from += stride[perm[d]];
-            if (++index[d] < x->dim[perm[d]])
-                break;
-            from -= stride[perm[d]] * x->dim[perm[d]];
-            index[d] = 0;
-        }
-    }
+    TRY(fl_pick_new(&pick, x->ndim, a->out[0]->dim));
+    fl_strides(x, stride);
+    for (int d = 0; d < x->ndim; d++)
+        fl_pick_steps(&pick, d, 0, stride[perm[d]]);
+    fl_pick_copy(&pick, a->out[0], x, NULL);
+    fl_pick_free(&pick);
     return TENSOR_OK;
 }
 
@@ -117,20 +114,199 @@ tensor_status fl_shape_concat(const struct fl_arrays *a) {
 
 tensor_status fl_compute_concat(const struct fl_arrays *a) {
     struct fl_array *const y = a->out[0];
-    const size_t bytes = fl_type_bytes(y->type);
     int axis;
+    if (!y)
+        return TENSOR_OK;
     TRY(fl_axis(&axis, fl_net_int(a->node, "axis", 0), y->ndim));
-    size_t outer = 1, inner = bytes, at = 0;
+    int64_t outer = 1, inner = 1, at = 0;
     for (int d = 0; d < axis; d++)
-        outer *= (size_t)y->dim[d];
+        outer *= y->dim[d];
     for (int d = axis + 1; d < y->ndim; d++)
-        inner *= (size_t)y->dim[d];
-    const size_t row = (size_t)y->dim[axis] * inner;
+        inner *= y->dim[d];
+    const int64_t row = y->dim[axis] * inner;
     for (int i = 0; i < a->in_count; i++) {
-        const size_t part = (size_t)a->in[i]->dim[axis] * inner;
-        for (size_t o = 0; o < outer && part; o++)
-            memcpy((char *)y->data + o * row + at, (const char *)a->in[i]->data + o * part, part);
+        const int64_t part = a->in[i]->dim[axis] * inner;
+        for (int64_t o = 0; o < outer; o++)
+            fl_copy_elements(y, o * row + at, a->in[i], o * part, part);
         at += part;
     }
+    return TENSOR_OK;
+}
+
+/* Sizes of the parts along the axis: stated, or as equal as they can be. */
+static tensor_status split_sizes(const struct fl_arrays *a, int axis, int64_t *size, int i) {
+    const struct fl_array *const x = a->in[0], *const split = fl_operand(a, 1);
+    const int64_t parts = fl_net_int(a->node, "num_outputs", a->out_count), all = x->dim[axis];
+    if (split) {
+        TRY(fl_known(split, "split"));
+        TRY(fl_want_numbers(split, a->out_count, "split"));
+        *size = fl_array_integer(split, i);
+        return TENSOR_OK;
+    }
+    if (parts != a->out_count || parts < 1)
+        return fl_fail(TENSOR_E_DATA, "num_outputs is %lld, expected %d", (long long)parts, a->out_count);
+    const int64_t each = (all + parts - 1) / parts, left = all - each * i;
+    *size = left < 0 ? 0 : left < each ? left : each;
+    return TENSOR_OK;
+}
+
+tensor_status fl_shape_split(const struct fl_arrays *a) {
+    const struct fl_array *const x = a->in[0];
+    int64_t dim[FL_ARRAY_DIMS], all = 0;
+    int axis;
+    TRY(fl_axis(&axis, fl_net_int(a->node, "axis", 0), x->ndim));
+    memcpy(dim, x->dim, sizeof dim);
+    for (int i = 0; i < a->out_count; i++) {
+        TRY(split_sizes(a, axis, &dim[axis], i));
+        if (dim[axis] < 0 || dim[axis] > x->dim[axis] - all)
+            return fl_fail(TENSOR_E_SHAPE, "part %d has size %lld, expected 0 to %lld", i, (long long)dim[axis],
+                           (long long)(x->dim[axis] - all));
+        all += dim[axis];
+        TRY(fl_shape_set(a->out[i], x->type, x->ndim, dim));
+    }
+    if (all != x->dim[axis])
+        return fl_fail(TENSOR_E_SHAPE, "the parts have %lld in all, expected %lld", (long long)all,
+                       (long long)x->dim[axis]);
+    return TENSOR_OK;
+}
+
+tensor_status fl_compute_split(const struct fl_arrays *a) {
+    const struct fl_array *const x = a->in[0];
+    int axis;
+    int64_t outer = 1, inner = 1, at = 0, size;
+    TRY(fl_axis(&axis, fl_net_int(a->node, "axis", 0), x->ndim));
+    for (int d = 0; d < axis; d++)
+        outer *= x->dim[d];
+    for (int d = axis + 1; d < x->ndim; d++)
+        inner *= x->dim[d];
+    for (int i = 0; i < a->out_count; i++, at += size) {
+        TRY(split_sizes(a, axis, &size, i));
+        for (int64_t o = 0; o < outer && a->out[i]; o++)
+            fl_copy_elements(a->out[i], o * size * inner, x, (o * x->dim[axis] + at) * inner, size * inner);
+    }
+    return TENSOR_OK;
+}
+
+/* --- dimensions of size 1 ----------------------------------------------------------------------------------------- */
+
+/* A bit for each axis that operand 1 names, of ndim dimensions. */
+static tensor_status named_axes(const struct fl_arrays *a, int ndim, unsigned *mask) {
+    const struct fl_array *const axes = fl_operand(a, 1);
+    *mask = 0;
+    TRY(fl_known(axes, "axes"));
+    for (int64_t i = 0; axes && i < axes->count; i++) {
+        int axis;
+        TRY(fl_axis(&axis, fl_array_integer(axes, i), ndim));
+        if (*mask >> axis & 1)
+            return fl_fail(TENSOR_E_DATA, "axis %d occurs twice", axis);
+        *mask |= 1u << axis;
+    }
+    return TENSOR_OK;
+}
+
+tensor_status fl_shape_squeeze(const struct fl_arrays *a) {
+    const struct fl_array *const x = a->in[0];
+    int64_t dim[FL_ARRAY_DIMS];
+    unsigned mask;
+    int ndim = 0;
+    TRY(named_axes(a, x->ndim, &mask));
+    for (int d = 0; d < x->ndim; d++) {
+        if (mask >> d & 1 && x->dim[d] != 1)
+            return fl_fail(TENSOR_E_SHAPE, "dimension %d is %lld, expected 1", d, (long long)x->dim[d]);
+        if (!(mask >> d & 1) && (x->dim[d] != 1 || fl_operand(a, 1)))
+            dim[ndim++] = x->dim[d];
+    }
+    return fl_shape_set(a->out[0], x->type, ndim, dim);
+}
+
+tensor_status fl_shape_unsqueeze(const struct fl_arrays *a) {
+    const struct fl_array *const x = a->in[0];
+    const int64_t ndim = x->ndim + a->in[1]->count;
+    int64_t dim[FL_ARRAY_DIMS];
+    unsigned mask;
+    if (ndim > FL_ARRAY_DIMS)
+        return fl_fail(TENSOR_E_SHAPE, "a result of %lld dimensions, expected at most %d", (long long)ndim,
+                       FL_ARRAY_DIMS);
+    TRY(named_axes(a, (int)ndim, &mask));
+    for (int d = 0, from = 0; d < ndim; d++)
+        dim[d] = mask >> d & 1 ? 1 : x->dim[from++];
+    return fl_shape_set(a->out[0], x->type, (int)ndim, dim);
+}
+
+/* --- blocks of pixels as channels --------------------------------------------------------------------------------- */
+
+static tensor_status read_block(const struct fl_arrays *a, int64_t *block) {
+    *block = fl_net_int(a->node, "blocksize", 0);
+    if (a->in[0]->ndim != 4)
+        return fl_fail(TENSOR_E_SHAPE, "an image of %d dimensions, expected 4", a->in[0]->ndim);
+    if (*block < 1 || *block > 1 << 20)
+        return fl_fail(TENSOR_E_DATA, "blocksize is %lld, expected 1 or more", (long long)*block);
+    return TENSOR_OK;
+}
+
+tensor_status fl_shape_depth_to_space(const struct fl_arrays *a) {
+    const int64_t *const dim = a->in[0]->dim;
+    const char *const mode = fl_net_string(a->node, "mode", "DCR");
+    int64_t b;
+    TRY(read_block(a, &b));
+    if (strcmp(mode, "DCR") && strcmp(mode, "CRD"))
+        return fl_fail(TENSOR_E_DATA, "mode \"%s\", expected DCR or CRD", mode);
+    if (dim[1] % (b * b))
+        return fl_fail(TENSOR_E_SHAPE, "%lld channels, expected a multiple of %lld", (long long)dim[1],
+                       (long long)(b * b));
+    return fl_shape_set(a->out[0], a->in[0]->type, 4,
+                        (const int64_t[]){dim[0], dim[1] / (b * b), dim[2] * b, dim[3] * b});
+}
+
+tensor_status fl_compute_depth_to_space(const struct fl_arrays *a) {
+    const int64_t *const dim = a->in[0]->dim, pixels = dim[2] * dim[3];
+    const bool first = !strcmp(fl_net_string(a->node, "mode", "DCR"), "DCR");
+    struct fl_pick pick;
+    int64_t b;
+    TRY(read_block(a, &b));
+    const int64_t channels = dim[1] / (b * b), to[] = {dim[0], channels, dim[2], b, dim[3], b};
+    const int64_t stride[] = {dim[1] * pixels,
+                              first ? pixels : b * b * pixels,
+                              dim[3],
+                              first ? b * channels * pixels : b * pixels,
+                              1,
+                              first ? channels * pixels : pixels};
+    if (!a->out[0])
+        return TENSOR_OK;
+    TRY(fl_pick_new(&pick, 6, to));
+    for (int d = 0; d < 6; d++)
+        fl_pick_steps(&pick, d, 0, stride[d]);
+    fl_pick_copy(&pick, a->out[0], a->in[0], NULL);
+    fl_pick_free(&pick);
+    return TENSOR_OK;
+}
+
+tensor_status fl_shape_space_to_depth(const struct fl_arrays *a) {
+    const int64_t *const dim = a->in[0]->dim;
+    int64_t b;
+    TRY(read_block(a, &b));
+    if (dim[2] % b || dim[3] % b)
+        return fl_fail(TENSOR_E_SHAPE, "an image of %lld x %lld, expected multiples of %lld", (long long)dim[2],
+                       (long long)dim[3], (long long)b);
+    if (dim[1] > ((int64_t)1 << 40) / (b * b))
+        return fl_fail(TENSOR_E_SHAPE, "%lld channels times %lld", (long long)dim[1], (long long)(b * b));
+    return fl_shape_set(a->out[0], a->in[0]->type, 4,
+                        (const int64_t[]){dim[0], dim[1] * b * b, dim[2] / b, dim[3] / b});
+}
+
+tensor_status fl_compute_space_to_depth(const struct fl_arrays *a) {
+    const int64_t *const dim = a->in[0]->dim;
+    struct fl_pick pick;
+    int64_t b;
+    TRY(read_block(a, &b));
+    const int64_t to[] = {dim[0], b, b, dim[1], dim[2] / b, dim[3] / b};
+    const int64_t stride[] = {dim[1] * dim[2] * dim[3], dim[3], 1, dim[2] * dim[3], b * dim[3], b};
+    if (!a->out[0])
+        return TENSOR_OK;
+    TRY(fl_pick_new(&pick, 6, to));
+    for (int d = 0; d < 6; d++)
+        fl_pick_steps(&pick, d, 0, stride[d]);
+    fl_pick_copy(&pick, a->out[0], a->in[0], NULL);
+    fl_pick_free(&pick);
     return TENSOR_OK;
 }
