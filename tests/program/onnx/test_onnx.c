@@ -502,7 +502,7 @@ static const struct {
              {"Upsample", "scales", 7, 9, 2, REALS, "Resize"}};
 
 static void test_moved(void) {
-    static const int64_t whole[] = {2, 3};
+    static const int64_t whole[] = {2, 3, 4};
     static const float real[] = {1, 1, 2, 2};
     for (size_t i = 0; i < sizeof moved / sizeof moved[0]; i++)
         for (int late = 0; late < 2; late++) {
@@ -783,7 +783,9 @@ static void test_wrong_graphs(void) {
     add_value(&graph, GRAPH_OUTPUT, "x", FLOAT, "2");
     put_bytes(&graph, 15, NULL, 0);
     refuse_graph(13, "1 sparse initializers");
-    graph.size = start; /* in another order: right */
+    graph.size = 0; /* in another order: right */
+    add_value(&graph, GRAPH_INPUT, "x", FLOAT, "2");
+    add_value(&graph, GRAPH_OUTPUT, "y", FLOAT, NULL);
     add_node(&graph, "Relu", "two", "a", "y");
     add_node(&graph, "Relu", "one", "x", "a");
     struct fl_network *const n = read_graph(13);
@@ -899,7 +901,7 @@ static void test_wrong_models(void) {
     expect_failure(&model, "nested more than");
     graph.size = 0; /* structs of hundreds of bytes for two bytes each */
     for (int i = 0; i < 30000; i++)
-        put_bytes(&graph, GRAPH_NODE, NULL, 0);
+        put_bytes(&graph, GRAPH_INITIALIZER, NULL, 0);
     make_model(&model, 8, 13, &graph);
     expect_failure(&model, "bytes of memory");
 
