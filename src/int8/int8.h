@@ -6,16 +6,14 @@
  *
  * Roundings. With acc the exact sum of (q_x - z_x)(q_w - z_w) and M = s_x s_w / s_y:
  *
- *   exact           q = z_y + nearest(acc M + bias M + (q_r - z_r) s_r / s_y), ties to even, rounded once. M and s_r / s_y
- *                   are rounded to coefficients of 31 bits with an exponent beforehand; all else is exact.
- *   onnx            onnxruntime's QLinearConv and QLinearMatMul (MLAS, MlasRequantizeOutput): acc + bias in 32 bits that
- *                   wrap, converted to binary32, times M = (s_x s_w) / s_y in binary32; clamped, then to the nearest
- *                   integer, ties to even; then plus z_y.
- *   tflite          TensorFlow Lite's reference kernels: M as a coefficient q31 and an exponent (QuantizeMultiplier); a
- *                   saturating rounding doubling high multiply, then a rounding right shift, ties away from zero.
- *   tflite-ruy      its optimised kernels without the XNNPACK delegate.
- *   tflite-xnnpack  its default: XNNPACK where that has the operation (convolutions and fully connected layers as onnx,
- *                   additions), else the optimised kernels.
+ *   exact           q = z_y + nearest(acc M + bias M + (q_r - z_r) s_r / s_y), ties to even, rounded once. M and s_r /
+ * s_y are rounded to coefficients of 31 bits with an exponent beforehand; all else is exact. onnx onnxruntime's
+ * QLinearConv and QLinearMatMul (MLAS, MlasRequantizeOutput): acc + bias in 32 bits that wrap, converted to binary32,
+ * times M = (s_x s_w) / s_y in binary32; clamped, then to the nearest integer, ties to even; then plus z_y. tflite
+ * TensorFlow Lite's reference kernels: M as a coefficient q31 and an exponent (QuantizeMultiplier); a saturating
+ * rounding doubling high multiply, then a rounding right shift, ties away from zero. tflite-ruy      its optimised
+ * kernels without the XNNPACK delegate. tflite-xnnpack  its default: XNNPACK where that has the operation (convolutions
+ * and fully connected layers as onnx, additions), else the optimised kernels.
  *
  * The runtimes' accumulators have 32 bits: a sum beyond them wraps in all roundings but exact. Sums of exact are kept
  * in 64 bits where the weights do not prove that 32 suffice. */
@@ -75,8 +73,8 @@ enum fl_int8_filter_order {
     FL_INT8_RSCK  /* [R, S, C / groups, K], and [K, N] of a matrix product: as columns */
 };
 
-/* What a layer computes: y = activation(x * filters + bias + residual). A matrix product [M, K] x [K, N] is a layer with
- * `channels` K, `filters` N and a window of 1 x 1. Pointers are only read by fl_int8_pack. */
+/* What a layer computes: y = activation(x * filters + bias + residual). A matrix product [M, K] x [K, N] is a layer
+ * with `channels` K, `filters` N and a window of 1 x 1. Pointers are only read by fl_int8_pack. */
 struct fl_int8_layer_spec {
     enum fl_int8_rounding rounding;
     bool fully_connected; /* the source's operator is FullyConnected or Gemm: the tflite roundings treat it apart */
@@ -86,12 +84,12 @@ struct fl_int8_layer_spec {
     enum fl_int8_filter_order order;
     bool weights_unsigned;
     int32_t weights_zero;
-    const float *weights_scale;   /* one, or one for each filter */
-    bool per_channel;             /* weights_scale has `filters` values */
-    const int32_t *bias;          /* at scale s_x s_w, or NULL */
-    struct fl_int8_type x, y;     /* x.scale, weights_scale and y do not matter for sums as output */
-    bool sums;                    /* the output is int32: the sums plus bias, modulo 2^32 (ConvInteger, MatMulInteger) */
-    struct fl_int8_range range;   /* the activation */
+    const float *weights_scale; /* one, or one for each filter */
+    bool per_channel;           /* weights_scale has `filters` values */
+    const int32_t *bias;        /* at scale s_x s_w, or NULL */
+    struct fl_int8_type x, y;   /* x.scale, weights_scale and y do not matter for sums as output */
+    bool sums;                  /* the output is int32: the sums plus bias, modulo 2^32 (ConvInteger, MatMulInteger) */
+    struct fl_int8_range range; /* the activation */
     const struct fl_int8_type *residual; /* a further operand in the same exact sum; rounding exact only; or NULL */
 };
 
@@ -101,8 +99,8 @@ struct fl_int8_layer;
 tensor_status fl_int8_pack(const struct fl_int8_layer_spec *spec, struct fl_int8_layer **layer);
 void fl_int8_free(struct fl_int8_layer *layer); /* NULL allowed */
 
-/* y [n, positions of h, positions of w, K] of x [n, h, w, C]; residual has the shape of y. y overlaps no operand. A layer
- * may run in several threads at once. Allocates scratch of the calling and the worker threads only. */
+/* y [n, positions of h, positions of w, K] of x [n, h, w, C]; residual has the shape of y. y overlaps no operand. A
+ * layer may run in several threads at once. Allocates scratch of the calling and the worker threads only. */
 tensor_status fl_int8_conv(const struct fl_int8_layer *layer, int64_t n, int64_t h, int64_t w, const void *x,
                            const void *residual, void *y);
 
@@ -113,8 +111,8 @@ tensor_status fl_int8_matmul(const struct fl_int8_layer *layer, int64_t rows, co
 /* --- elementwise ---------------------------------------------------------------------------------------------------
  * count elements each; y may be x. */
 
-/* y = a + b. exact: one exact sum, rounded once. onnx: as onnxruntime's QLinearAdd. tflite, tflite-ruy: operands shifted
- * left by 20, each rescaled, then the sum. tflite-xnnpack: coefficients of 21 bits, one rounding, ties up. */
+/* y = a + b. exact: one exact sum, rounded once. onnx: as onnxruntime's QLinearAdd. tflite, tflite-ruy: operands
+ * shifted left by 20, each rescaled, then the sum. tflite-xnnpack: coefficients of 21 bits, one rounding, ties up. */
 tensor_status fl_int8_add(enum fl_int8_rounding rounding, int64_t count, const struct fl_int8_type *a_type,
                           const void *a, const struct fl_int8_type *b_type, const void *b,
                           const struct fl_int8_type *y_type, struct fl_int8_range range, void *y);
@@ -124,8 +122,9 @@ tensor_status fl_int8_add(enum fl_int8_rounding rounding, int64_t count, const s
 tensor_status fl_int8_requantise(enum fl_int8_rounding rounding, int64_t count, const struct fl_int8_type *x_type,
                                  const void *x, const struct fl_int8_type *y_type, struct fl_int8_range range, void *y);
 
-/* saturate(z + nearest(x / scale)): exact and onnx: ties to even (x / scale in binary32, as QuantizeLinear); tflite, tflite-ruy: ties away from
- * zero (AffineQuantize); tflite-xnnpack: x times the binary32 reciprocal of the scale, ties to even. A NaN gives z. */
+/* saturate(z + nearest(x / scale)): exact and onnx: ties to even (x / scale in binary32, as QuantizeLinear); tflite,
+ * tflite-ruy: ties away from zero (AffineQuantize); tflite-xnnpack: x times the binary32 reciprocal of the scale, ties
+ * to even. A NaN gives z. */
 tensor_status fl_int8_quantise(enum fl_int8_rounding rounding, int64_t count, const float *x,
                                const struct fl_int8_type *y_type, void *y);
 
@@ -142,7 +141,8 @@ tensor_status fl_int8_concatenate(enum fl_int8_rounding rounding, int64_t outer,
                                   const struct fl_int8_type *x_type, const void *const *x,
                                   const struct fl_int8_type *y_type, void *y);
 
-/* --- pooling, softmax ---------------------------------------------------------------------------------------------- */
+/* --- pooling, softmax ----------------------------------------------------------------------------------------------
+ */
 
 /* The largest of each window of x [n, h, w, c]; padding does not count. */
 tensor_status fl_int8_max_pool(int64_t n, int64_t h, int64_t w, int64_t c, const struct fl_int8_window *window,
@@ -161,9 +161,9 @@ tensor_status fl_int8_global_average(enum fl_int8_rounding rounding, int64_t n, 
                                      const struct fl_int8_type *x_type, const void *x,
                                      const struct fl_int8_type *y_type, struct fl_int8_range range, void *y);
 
-/* Softmax of beta x over rows of `length`. tflite: the reference kernel's fixed-point arithmetic, whose output has scale
- * 1/256 and the type's least number as zero point. tflite-ruy, tflite-xnnpack: a table of 256 exponentials in binary32.
- * exact and onnx: exponentials in double; their order of summation is that of the row. */
+/* Softmax of beta x over rows of `length`. tflite: the reference kernel's fixed-point arithmetic, whose output has
+ * scale 1/256 and the type's least number as zero point. tflite-ruy, tflite-xnnpack: a table of 256 exponentials in
+ * binary32. exact and onnx: exponentials in double; their order of summation is that of the row. */
 tensor_status fl_int8_softmax(enum fl_int8_rounding rounding, int64_t rows, int64_t length, float beta,
                               const struct fl_int8_type *x_type, const void *x, const struct fl_int8_type *y_type,
                               void *y);

@@ -6,7 +6,8 @@
 
 enum { PART = 1 << 14 }; /* elements of a part */
 
-/* --- maps of one operand: tables of 256 ---------------------------------------------------------------------------- */
+/* --- maps of one operand: tables of 256 ----------------------------------------------------------------------------
+ */
 
 struct lookup {
     uint8_t table[256]; /* by the bits of an element */
@@ -52,9 +53,9 @@ static tensor_status requantise_table(enum fl_int8_rounding rounding, const stru
     const int32_t low = range.low - y_type->zero, high = range.high - y_type->zero;
     for (int32_t i = int8_least(x_type->is_unsigned); i <= int8_most(x_type->is_unsigned); i++) {
         const int32_t x = i - x_type->zero;
-        const int64_t y = exact                        ? int8_once_even(x, &m, 0, &none)
-                          : rounding == FL_INT8_ONNX   ? requantise_onnx(x, x_type->scale, y_type->scale, low, high)
-                                                       : int8_twice_away(x, &m);
+        const int64_t y = exact                      ? int8_once_even(x, &m, 0, &none)
+                          : rounding == FL_INT8_ONNX ? requantise_onnx(x, x_type->scale, y_type->scale, low, high)
+                                                     : int8_twice_away(x, &m);
         table[(uint8_t)i] = (uint8_t)(int8_clamp(y, low, high) + y_type->zero);
     }
     return TENSOR_OK;
@@ -106,8 +107,7 @@ tensor_status fl_int8_concatenate(enum fl_int8_rounding rounding, int64_t outer,
     }
     for (int i = 0; i < count; before += inner[i], i++) {
         const struct fl_int8_type *t = x_type + i;
-        const bool same =
-            t->scale == y_type->scale && t->zero == y_type->zero && t->is_unsigned == y_type->is_unsigned;
+        const bool same = t->scale == y_type->scale && t->zero == y_type->zero && t->is_unsigned == y_type->is_unsigned;
         uint8_t table[256];
         if (!same)
             TRY(requantise_table(rounding, t, y_type, range, table));
@@ -123,7 +123,8 @@ tensor_status fl_int8_concatenate(enum fl_int8_rounding rounding, int64_t outer,
     return TENSOR_OK;
 }
 
-/* --- binary32 ------------------------------------------------------------------------------------------------------ */
+/* --- binary32 ------------------------------------------------------------------------------------------------------
+ */
 
 struct quantise {
     enum fl_int8_rounding rounding;
@@ -168,7 +169,8 @@ tensor_status fl_int8_dequantise(int64_t count, const struct fl_int8_type *x_typ
     return TENSOR_OK;
 }
 
-/* --- additions ----------------------------------------------------------------------------------------------------- */
+/* --- additions -----------------------------------------------------------------------------------------------------
+ */
 
 struct addition {
     enum fl_int8_rounding rounding;
@@ -178,7 +180,7 @@ struct addition {
     void *y;
     int64_t count;
     struct int8_multiplier of_a, of_b, of_sum;
-    float fixed;         /* onnx: z_y - (z_a factor_a + z_b factor_b) */
+    float fixed;            /* onnx: z_y - (z_a factor_a + z_b factor_b) */
     int32_t scaled[2][256]; /* tflite: rescaled operands, by their bits */
 };
 
@@ -221,8 +223,8 @@ static bool prepare_addition(struct addition *s) {
     case FL_INT8_ONNX:
         s->of_a.factor = s->a_type.scale / s->y_type.scale;
         s->of_b.factor = s->b_type.scale / s->y_type.scale;
-        s->fixed = (float)s->y_type.zero -
-                   (s->of_a.factor * (float)s->a_type.zero + s->of_b.factor * (float)s->b_type.zero);
+        s->fixed =
+            (float)s->y_type.zero - (s->of_a.factor * (float)s->a_type.zero + s->of_b.factor * (float)s->b_type.zero);
         return true;
     case FL_INT8_TFLITE:
     case FL_INT8_TFLITE_RUY:
@@ -261,10 +263,11 @@ static void add_part(void *context, int part, int worker) {
     const int64_t from = (int64_t)part * PART, to = from + PART < s->count ? from + PART : s->count;
     (void)worker;
     for (int64_t i = from; i < to; i++)
-        int8_put(s->y, i,
-                 int8_clamp(add_one(s, int8_get(s->a, s->a_type.is_unsigned, i), int8_get(s->b, s->b_type.is_unsigned, i)),
-                            s->low, s->high) +
-                     s->y_type.zero);
+        int8_put(
+            s->y, i,
+            int8_clamp(add_one(s, int8_get(s->a, s->a_type.is_unsigned, i), int8_get(s->b, s->b_type.is_unsigned, i)),
+                       s->low, s->high) +
+                s->y_type.zero);
 }
 
 tensor_status fl_int8_add(enum fl_int8_rounding rounding, int64_t count, const struct fl_int8_type *a_type,

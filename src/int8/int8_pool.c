@@ -83,8 +83,8 @@ static tensor_status run_pool(struct pool *p, int64_t n, const struct fl_int8_wi
     range = int8_whole_range(&p->y_type, range);
     TRY(int8_check_range(&p->y_type, range));
     window = &p->window;
-    p->height = fl_int8_positions(p->h, window->top, window->bottom, window->height, window->stride_h,
-                                  window->dilation_h);
+    p->height =
+        fl_int8_positions(p->h, window->top, window->bottom, window->height, window->stride_h, window->dilation_h);
     p->width =
         fl_int8_positions(p->w, window->left, window->right, window->width, window->stride_w, window->dilation_w);
     if (n < 0 || p->h < 1 || p->w < 1 || p->c < 1 || !p->height || !p->width || n > INT32_MAX / p->height)
@@ -99,8 +99,9 @@ static tensor_status run_pool(struct pool *p, int64_t n, const struct fl_int8_wi
                        (double)p->x_type.scale, (double)p->y_type.scale);
     if (p->mean && p->rounding >= FL_INT8_TFLITE &&
         (p->x_type.scale != p->y_type.scale || p->x_type.zero != p->y_type.zero))
-        return fl_fail(TENSOR_E_ARGUMENT, "scales %g and %g, zero points %d and %d: average pooling of the rounding %s "
-                                          "expects the same for input and output",
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "scales %g and %g, zero points %d and %d: average pooling of the rounding %s "
+                       "expects the same for input and output",
                        (double)p->x_type.scale, (double)p->y_type.scale, p->x_type.zero, p->y_type.zero,
                        fl_int8_rounding_name(p->rounding));
     p->low = range.low - p->y_type.zero;

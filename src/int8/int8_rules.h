@@ -57,8 +57,8 @@ static inline int32_t int8_wrap(int64_t x) {
     return (int32_t)(uint32_t)(uint64_t)x;
 }
 
-/* acc m + r n to the nearest integer, ties to even; |acc| < 2^62, |r| < 2^31. Whole parts and fractions are added apart:
- * a fraction has at most 127 binary digits. */
+/* acc m + r n to the nearest integer, ties to even; |acc| < 2^62, |r| < 2^31. Whole parts and fractions are added
+ * apart: a fraction has at most 127 binary digits. */
 static inline int64_t int8_once_even(int64_t acc, const struct int8_multiplier *m, int64_t r,
                                      const struct int8_multiplier *n) {
     const __int128 a = (__int128)acc * m->coefficient, b = (__int128)r * n->coefficient;

@@ -70,7 +70,8 @@ static void row_in_fixed_point(const struct softmax *s, int64_t from) {
                       : exp_of_negative(int8_high_product(int8_shift_left(-d, s->left_shift), s->multiplier));
     for (int64_t i = from; i < from + s->length; i++)
         sum = int8_wrap((int64_t)sum + int8_shift_away(exps[largest - int8_get(s->x, is_unsigned, i)], SUM_BITS));
-    const int above = sum > 0 ? __builtin_clz((unsigned)sum) : 0, over_one = SUM_BITS - above, shift = over_one + 31 - 8;
+    const int above = sum > 0 ? __builtin_clz((unsigned)sum) : 0, over_one = SUM_BITS - above,
+              shift = over_one + 31 - 8;
     const int32_t scale = reciprocal((int32_t)(((uint32_t)sum << above) - ((uint32_t)1 << 31)));
     for (int64_t i = from; i < from + s->length; i++) {
         const int32_t difference = int8_get(s->x, is_unsigned, i) - largest;
@@ -82,7 +83,8 @@ static void row_in_fixed_point(const struct softmax *s, int64_t from) {
     }
 }
 
-/* --- tables --------------------------------------------------------------------------------------------------------- */
+/* --- tables ---------------------------------------------------------------------------------------------------------
+ */
 
 static void row_by_table(const struct softmax *s, int64_t from) {
     const bool is_unsigned = s->x_type.is_unsigned;
@@ -99,8 +101,8 @@ static void row_by_table(const struct softmax *s, int64_t from) {
     const float inverse = 1 / (sum * s->y_type.scale);
     for (int64_t i = from; i < from + s->length; i++) {
         const double e = s->table[largest - int8_get(s->x, is_unsigned, i)];
-        const double q = s->binary32 ? (double)roundf((float)e * inverse)
-                                     : nearbyint(e / (exact_sum * (double)s->y_type.scale));
+        const double q =
+            s->binary32 ? (double)roundf((float)e * inverse) : nearbyint(e / (exact_sum * (double)s->y_type.scale));
         int8_put(s->y, i, int8_clamp(q > 1000 ? 1000 : (int64_t)q + s->y_type.zero, least, most));
     }
 }
@@ -119,15 +121,15 @@ static void table_part(void *context, int part, int worker) {
 
 /* TensorFlow Lite's PreprocessSoftmaxScaling and CalculateInputRadius. */
 static bool prepare_fixed_point(struct softmax *s, float beta) {
-    const double scale = (double)beta * (double)s->x_type.scale * (1 << (31 - DIFFERENCE_BITS)),
-                 most = 0x1p31 - 1;
+    const double scale = (double)beta * (double)s->x_type.scale * (1 << (31 - DIFFERENCE_BITS)), most = 0x1p31 - 1;
     struct int8_multiplier m;
     if (!(scale > 1))
         return false;
     int8_tflite_multiplier(scale < most ? scale : most, &m);
     s->multiplier = m.coefficient;
     s->left_shift = -m.shift;
-    s->least_difference = -(int32_t)floor(((1 << DIFFERENCE_BITS) - 1) * 0x1p26 / (double)((int64_t)1 << s->left_shift));
+    s->least_difference =
+        -(int32_t)floor(((1 << DIFFERENCE_BITS) - 1) * 0x1p26 / (double)((int64_t)1 << s->left_shift));
     return true;
 }
 
@@ -147,11 +149,11 @@ tensor_status fl_int8_softmax(enum fl_int8_rounding rounding, int64_t rows, int6
     if (rounding == FL_INT8_TFLITE) {
         if (!prepare_fixed_point(&s, beta) || y_type->scale != 0x1p-8f ||
             y_type->zero != int8_least(y_type->is_unsigned))
-            return fl_fail(TENSOR_E_ARGUMENT,
-                           "softmax of the rounding tflite has an output of scale 1/256 and zero point %d and an input of "
-                           "a scale above 2^-26, found %g, %d and %g",
-                           int8_least(y_type->is_unsigned), (double)y_type->scale, y_type->zero,
-                           (double)x_type->scale);
+            return fl_fail(
+                TENSOR_E_ARGUMENT,
+                "softmax of the rounding tflite has an output of scale 1/256 and zero point %d and an input of "
+                "a scale above 2^-26, found %g, %d and %g",
+                int8_least(y_type->is_unsigned), (double)y_type->scale, y_type->zero, (double)x_type->scale);
         fl_parallel((int)rows, fixed_part, &s);
         return TENSOR_OK;
     }
