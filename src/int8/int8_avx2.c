@@ -42,7 +42,7 @@ const struct int8_kernels fl_int8_avx2 = {.element = 2,
                                           .run_groups = 1,
                                           .positions = 24,
                                           .sums = sums,
-                                          .finish = finish,
+                                          .finish = finish_plain,
                                           .depthwise = depthwise,
                                           .widen = widen,
                                           .flip = flip};

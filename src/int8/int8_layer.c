@@ -265,8 +265,8 @@ static tensor_status pack(struct fl_int8_layer *l, const struct fl_int8_layer_sp
     for (int64_t k = 0; k < s->filters; k++) {
         const int64_t slot = int8_slot(l, k);
         l->start[slot] = l->bias[k];
-        l->factor[slot] = l->multipliers[slot].factor;
         l->real[slot] = ldexp(l->multipliers[slot].coefficient, -l->multipliers[slot].shift);
+        l->factor[slot] = l->rule == INT8_ONCE_EVEN ? (float)l->real[slot] : l->multipliers[slot].factor;
     }
     l->residual_real = s->residual ? ldexp(l->residual.coefficient, -l->residual.shift) : 0;
     l->beyond_double = l->residual_real > 0x1p12;
