@@ -347,7 +347,8 @@ tensor_status fl_int8_conv(const struct fl_int8_layer *layer, int64_t n, int64_t
                        (long long)n, (long long)h, (long long)w, (long long)win->height, (long long)win->width);
     struct call call = {
         .layer = layer, .n = n, .h = h, .w = w, .height = height, .width = width, .x = x, .residual = residual, .y = y};
-    const bool pixels = win->height == 1 && win->width == 1 && height == h && width == w;
+    const bool pixels = win->height == 1 && win->width == 1 && win->stride_h == 1 && win->stride_w == 1 && !win->top &&
+                        !win->left && height == h && width == w;
     if (pixels) { /* one image, a pixel wide */
         call.n = 1;
         call.h = call.height = n * h * w;

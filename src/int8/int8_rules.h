@@ -10,7 +10,7 @@ enum int8_rule {
     INT8_ONCE_EVEN,  /* exact */
     INT8_BINARY32,   /* one product of binary32, ties to even */
     INT8_TWICE_AWAY, /* doubling high multiply, then a shift with ties away from zero (gemmlowp) */
-    INT8_TWICE_UP,   /* the same with both ties up, toward positive infinity */
+    INT8_TWICE_UP,   /* the same, the shift's ties up, toward positive infinity (ruy) */
     INT8_ONCE_UP     /* 64-bit product, one shift, ties up */
 };
 
@@ -78,12 +78,10 @@ static inline int32_t int8_binary32(int32_t acc, float factor, int32_t low, int3
     return (int32_t)nearbyintf(x);
 }
 
-/* gemmlowp: round(a b / 2^31), ties away from zero; -2^31 by itself saturates. */
+/* gemmlowp's SaturatingRoundingDoublingHighMul: a b / 2^31 to the nearest integer, ties up for either sign; -2^31 by
+ * itself saturates. */
 static inline int32_t int8_high_product(int32_t a, int32_t b) {
-    if (a == INT32_MIN && b == INT32_MIN)
-        return INT32_MAX;
-    const int64_t product = (int64_t)a * b;
-    return (int32_t)((product + (product >= 0 ? 1 << 30 : 1 - (1 << 30))) / ((int64_t)1 << 31));
+    return a == INT32_MIN && b == INT32_MIN ? INT32_MAX : (int32_t)(((int64_t)a * b + (1 << 30)) >> 31);
 }
 
 /* round(x / 2^shift), ties away from zero; 0 <= shift <= 31. */
@@ -107,10 +105,10 @@ static inline int32_t int8_twice_away(int32_t x, const struct int8_multiplier *m
     return int8_shift_away(int8_high_product(int8_shift_left(x, left), m->coefficient), right);
 }
 
+/* ruy's. */
 static inline int32_t int8_twice_up(int32_t x, const struct int8_multiplier *m) {
     const int left = m->shift < 0 ? -m->shift : 0, right = m->shift > 0 ? m->shift : 0;
-    const int64_t product = (int64_t)int8_shift_left(x, left) * m->coefficient;
-    return int8_shift_up((int32_t)((product + (1 << 30)) >> 31), right);
+    return int8_shift_up(int8_high_product(int8_shift_left(x, left), m->coefficient), right);
 }
 
 /* The same with one rounding. */
