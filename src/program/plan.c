@@ -604,6 +604,11 @@ static tensor_status refuse_operands(const struct fl_planner *p, const struct fl
     return fl_fail(TENSOR_E_UNSUPPORTED, "the library has no such operation on %s", used ? text : "no operand");
 }
 
+/* Operators whose results follow from the shape of their operand. */
+static bool asks_for_shape(const struct fl_net_node *node) {
+    return !strcmp(node->op, "Shape") || !strcmp(node->op, "Size") || !strcmp(node->op, "EyeLike");
+}
+
 static tensor_status plan_node(struct fl_planner *p, const struct fl_net_node *node) {
     if (!strcmp(node->op, "If") && !*node->domain)
         return plan_if(p, node);
@@ -617,7 +622,7 @@ static tensor_status plan_node(struct fl_planner *p, const struct fl_net_node *n
     bool known = true, done = false;
     for (int i = 0; i < node->input_count; i++)
         known &= node->inputs[i] == -1 || fl_plan_numbers(p, node, i);
-    if (known && op->compute)
+    if ((known || asks_for_shape(node)) && op->compute)
         return fold(p, op, &a);
     p->temporaries = 0;
     if (op->lower)
