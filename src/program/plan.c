@@ -120,29 +120,29 @@ int fl_plan_temporary_numbers(struct fl_planner *p, const struct fl_net_node *no
 
 /* --- constants ---------------------------------------------------------------------------------------------------- */
 
-static tensor *find_constant(const struct fl_program *program, const void *owner, int key, tensor_format format,
+static tensor *find_constant(const struct fl_program *of, const void *owner, int key, tensor_format format,
                              const int *layout) {
-    for (int i = 0; i < program->constant_count; i++) {
-        const struct fl_program_constant *const c = &program->constants[i];
+    for (int i = 0; i < of->constant_count; i++) {
+        const struct fl_program_constant *const c = &of->constants[i];
         if (c->owner == owner && c->key == key && c->format == format && !memcmp(c->layout, layout, sizeof c->layout))
             return c->t;
     }
     return NULL;
 }
 
-static tensor_status keep_constant(struct fl_program *program, struct fl_program_constant c) {
-    if (program->constant_count == program->constant_room) {
-        const int room = program->constant_room ? 2 * program->constant_room : 64;
+static tensor_status keep_constant(struct fl_program *of, struct fl_program_constant c) {
+    if (of->constant_count == of->constant_room) {
+        const int room = of->constant_room ? 2 * of->constant_room : 64;
         struct fl_program_constant *const more = fl_alloc((size_t)room * sizeof *more);
         if (!more)
             return fl_fail(TENSOR_E_MEMORY, "no memory for a list of constants");
-        if (program->constant_count)
-            memcpy(more, program->constants, (size_t)program->constant_count * sizeof *more);
-        fl_free(program->constants);
-        program->constants = more;
-        program->constant_room = room;
+        if (of->constant_count)
+            memcpy(more, of->constants, (size_t)of->constant_count * sizeof *more);
+        fl_free(of->constants);
+        of->constants = more;
+        of->constant_room = room;
     }
-    program->constants[program->constant_count++] = c;
+    of->constants[of->constant_count++] = c;
     return TENSOR_OK;
 }
 
@@ -504,8 +504,14 @@ static tensor_status plan_host(struct fl_planner *p, const struct fl_operator *o
         fl_net_memory(p->plan->memory, (size_t)(a->in_count + a->out_count) * sizeof *operands);
     if (!call || !operands)
         return TENSOR_E_MEMORY;
-    *call =
-        (struct fl_host_call){.operator= op, .in_count = a->in_count, .out_count = a->out_count, .operands = operands};
+    *call = (struct fl_host_call){.of = op,
+                                  .in_count = a->in_count,
+                                  .out_count = a->out_count,
+                                  .operands = operands,
+                                  .in = fl_net_memory(p->plan->memory, (size_t)a->in_count * sizeof *call->in),
+                                  .out = fl_net_memory(p->plan->memory, (size_t)a->out_count * sizeof *call->out)};
+    if (!call->in || !call->out)
+        return TENSOR_E_MEMORY;
     size_t at = 0;
     for (int i = 0; i < a->in_count + a->out_count; i++) {
         const bool in = i < a->in_count;
@@ -580,6 +586,29 @@ static tensor_status check_counts(const struct fl_operator *op, const struct fl_
     return TENSOR_OK;
 }
 
+/* Neither lower() nor compute() takes these operands: the message lists their types and shapes. */
+static tensor_status refuse_operands(const struct fl_planner *p, const struct fl_net_node *node) {
+    char text[300];
+    size_t used = 0;
+    for (int i = 0; i < node->input_count; i++) {
+        const struct fl_known *const k = fl_plan_in(p, node, i);
+        if (!k || used + 40 > sizeof text)
+            continue;
+        used +=
+            (size_t)snprintf(text + used, sizeof text - used, "%s%s [", used ? ", " : "", fl_type_name(k->array.type));
+        for (int d = 0; d < k->array.ndim && used + 40 < sizeof text; d++)
+            used +=
+                (size_t)snprintf(text + used, sizeof text - used, "%s%lld", d ? "," : "", (long long)k->array.dim[d]);
+        used += (size_t)snprintf(text + used, sizeof text - used, "]");
+    }
+    return fl_fail(TENSOR_E_UNSUPPORTED, "the library has no such operation on %s", used ? text : "no operand");
+}
+
+/* Operators whose results follow from the shape of their operand. */
+static bool asks_for_shape(const struct fl_net_node *node) {
+    return !strcmp(node->op, "Shape") || !strcmp(node->op, "Size") || !strcmp(node->op, "EyeLike");
+}
+
 static tensor_status plan_node(struct fl_planner *p, const struct fl_net_node *node) {
     if (!strcmp(node->op, "If") && !*node->domain)
         return plan_if(p, node);
@@ -593,7 +622,7 @@ static tensor_status plan_node(struct fl_planner *p, const struct fl_net_node *n
     bool known = true, done = false;
     for (int i = 0; i < node->input_count; i++)
         known &= node->inputs[i] == -1 || fl_plan_numbers(p, node, i);
-    if (known && op->compute)
+    if ((known || asks_for_shape(node)) && op->compute)
         return fold(p, op, &a);
     p->temporaries = 0;
     if (op->lower)
@@ -601,7 +630,7 @@ static tensor_status plan_node(struct fl_planner *p, const struct fl_net_node *n
     if (done)
         return TENSOR_OK;
     if (!op->compute)
-        return fl_fail(TENSOR_E_UNSUPPORTED, "operands of these types and shapes");
+        return refuse_operands(p, node);
     return plan_host(p, op, &a);
 }
 
@@ -743,13 +772,13 @@ static tensor_status make(struct fl_plan *plan, const program_array *inputs) {
     return fl_plan_place(plan);
 }
 
-tensor_status fl_plan_make(struct fl_plan **result, struct fl_program *program, const program_array *inputs,
+tensor_status fl_plan_make(struct fl_plan **result, struct fl_program *of, const program_array *inputs,
                            bool specialised) {
     struct fl_plan *const plan = fl_alloc_zero(sizeof *plan);
     *result = NULL;
     if (!plan)
         return fl_fail(TENSOR_E_MEMORY, "no memory for a plan");
-    plan->program = program;
+    plan->program = of;
     plan->specialised = specialised;
     plan->memory = fl_network_new(FL_NET_ONNX);
     const tensor_status status = plan->memory ? make(plan, inputs) : TENSOR_E_MEMORY;

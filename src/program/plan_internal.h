@@ -29,9 +29,11 @@ struct fl_host_operand {
     bool absent; /* not given, or read by nobody */
 };
 struct fl_host_call {
-    const struct fl_operator *operator;
+    const struct fl_operator *of;
     int in_count, out_count;
     struct fl_host_operand *operands; /* in_count, then out_count */
+    const struct fl_array **in;       /* their arrays, set before each run */
+    struct fl_array **out;
 };
 
 struct fl_step {

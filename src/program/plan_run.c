@@ -120,8 +120,8 @@ static tensor_status store(struct fl_plan *plan, tensor *t, const double *number
 static tensor_status run_host(struct fl_plan *plan, const struct fl_step *step) {
     const struct fl_host_call *const call = step->host;
     const int count = call->in_count + call->out_count;
-    const struct fl_array *in[call->in_count + 1];
-    struct fl_array *out[call->out_count + 1];
+    const struct fl_array **const in = call->in;
+    struct fl_array **const out = call->out;
     for (int i = 0; i < count; i++) {
         struct fl_host_operand *const o = &call->operands[i];
         if (o->slot >= 0)
@@ -135,7 +135,7 @@ static tensor_status run_host(struct fl_plan *plan, const struct fl_step *step) 
     }
     const struct fl_arrays a = {
         .node = step->node, .in_count = call->in_count, .out_count = call->out_count, .in = in, .out = out};
-    TRY(call->operator->compute(&a));
+    TRY(call->of->compute(&a));
     for (int i = call->in_count; i < count; i++)
         if (call->operands[i].slot >= 0)
             TRY(store(plan, plan->slots[call->operands[i].slot].t, call->operands[i].array.data,

@@ -2,6 +2,7 @@
 #include "program/program_object.h"
 #include "program/onnx/onnx_read.h"
 #include "program/operators.h"
+#include "program/passes/passes.h"
 #include "program/tflite/tflite_read.h"
 #include "core/base/fail.h"
 #include "core/base/match.h"
@@ -84,6 +85,8 @@ tensor_status program_read(program **p, const char *path) {
     struct fl_network *network = NULL;
     TRY(read_network(&network, path));
     tensor_status status = check_operators(network);
+    if (!status)
+        status = fl_passes(network);
     struct fl_program *const made = status ? NULL : fl_alloc_zero(sizeof *made);
     if (!made) {
         fl_network_free(network);

@@ -34,10 +34,12 @@ static tensor_status read_list(const struct fl_net_node *node, const char *name,
 
 /* Batch, channels and sizes of an image [N, C, ...] or [N, ..., C]. */
 static tensor_status read_image(struct geometry *g, const struct fl_net_node *node, const struct fl_array *x) {
+    *g = (struct geometry){.group = 1};
     if (x->ndim < 3 || x->ndim > 2 + SPATIAL)
         return fl_fail(TENSOR_E_UNSUPPORTED, "an image of %d dimensions, expected 3 or 4", x->ndim);
     const int first = node->channels_last ? 1 : 2;
-    *g = (struct geometry){.spatial = x->ndim - 2, .batch = x->dim[0], .group = 1};
+    g->spatial = x->ndim - 2;
+    g->batch = x->dim[0];
     g->channels = x->dim[node->channels_last ? x->ndim - 1 : 1];
     for (int i = 0; i < g->spatial; i++)
         g->size[i] = x->dim[first + i];

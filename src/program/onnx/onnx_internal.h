@@ -11,8 +11,9 @@ enum { FL_ONNX_OPSET_FIRST = 7, FL_ONNX_OPSET_LAST = 22 };
 struct fl_onnx_reader {
     struct fl_network *n;
     const char *path;
-    int opset; /* of the domain ""; 0: the file has none */
-    struct fl_onnx_names names;
+    int opset;                  /* of the domain ""; 0: the file has none */
+    struct fl_onnx_names names; /* that are visible */
+    struct fl_onnx_names all;   /* those of nested graphs that have ended, too */
     struct fl_onnx_file *files; /* external data (onnx_tensor.c) */
 };
 

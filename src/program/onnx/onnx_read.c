@@ -32,6 +32,11 @@ void fl_onnx_set_constant(struct fl_network *n, int value, struct fl_array *cons
     memset(v->dim_name, 0, sizeof v->dim_name);
 }
 
+static tensor_status add_name(struct fl_onnx_reader *r, int value) {
+    TRY(fl_onnx_names_add(&r->all, r->n->values[value].name, value));
+    return fl_onnx_names_add(&r->names, r->n->values[value].name, value);
+}
+
 int fl_onnx_fresh_value(struct fl_onnx_reader *r, const char *like, const char *ending) {
     const size_t room = strlen(like) + strlen(ending) + 16;
     char *const name = fl_alloc(room);
@@ -40,11 +45,11 @@ int fl_onnx_fresh_value(struct fl_onnx_reader *r, const char *like, const char *
         return -1;
     }
     snprintf(name, room, "%s.%s", like, ending);
-    for (int i = 2; fl_onnx_names_find(&r->names, name) >= 0; i++)
+    for (int i = 2; fl_onnx_names_find(&r->all, name) >= 0; i++)
         snprintf(name, room, "%s.%s%d", like, ending, i);
     const int value = fl_net_add_value(r->n, name);
     fl_free(name);
-    return value < 0 || fl_onnx_names_add(&r->names, r->n->values[value].name, value) ? -1 : value;
+    return value < 0 || add_name(r, value) ? -1 : value;
 }
 
 /* A value of a graph, whose name no other that is visible has. */
@@ -56,7 +61,7 @@ static tensor_status declare(struct fl_onnx_reader *r, const char *name, const c
     *value = fl_net_add_value(r->n, name);
     if (*value < 0)
         return TENSOR_E_MEMORY;
-    return fl_onnx_names_add(&r->names, r->n->values[*value].name, *value);
+    return add_name(r, *value);
 }
 
 /* Names that stand for "unknown", in files of several exporters, and are no name. */
@@ -495,6 +500,7 @@ tensor_status fl_onnx_read(struct fl_network **network, const char *path) {
     fl_onnx_release(&memory);
     fl_onnx_forget_files(&r);
     fl_onnx_names_free(&r.names);
+    fl_onnx_names_free(&r.all);
     if (status) {
         fl_network_free(r.n);
         return fl_fail(status, "%s: %s", path, tensor_error());

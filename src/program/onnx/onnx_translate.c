@@ -171,6 +171,17 @@ static tensor_status as_matrix(struct fl_onnx_reader *r, struct fl_net_graph *gr
     return set_input(r->n, made, 1, shape);
 }
 
+/* Inputs that were given as empty arrays before they could be left out. */
+static void drop_empty_inputs(const struct fl_network *n, struct fl_net_node *node) {
+    for (int i = 1; i < node->input_count; i++) {
+        const struct fl_array *const a = constant_input(n, node, i);
+        if (a && !a->count)
+            node->inputs[i] = -1;
+    }
+    while (node->input_count > 1 && node->inputs[node->input_count - 1] < 0)
+        node->input_count--;
+}
+
 /* Upsample, and Resize of opset 10: corners of the images lie upon each other, an index is that of the operand times
  * the scale. The nearest is the one below or, where an image shrinks, the one above. */
 static tensor_status resize_by_scales(struct fl_onnx_reader *r, struct fl_net_node *node) {
@@ -189,19 +200,9 @@ static tensor_status resize_by_scales(struct fl_onnx_reader *r, struct fl_net_no
     TRY(set_input(r->n, node, 2, node->inputs[1]));
     node->inputs[1] = -1;
     node->op = "Resize";
+    drop_empty_inputs(r->n, node);
     TRY(fl_net_set_string(r->n, node, "coordinate_transformation_mode", "asymmetric"));
     return nearest ? fl_net_set_string(r->n, node, "nearest_mode", shrinks ? "ceil" : "floor") : TENSOR_OK;
-}
-
-/* Inputs that were given as empty arrays before they could be left out. */
-static void drop_empty_inputs(const struct fl_network *n, struct fl_net_node *node) {
-    for (int i = 1; i < node->input_count; i++) {
-        const struct fl_array *const a = constant_input(n, node, i);
-        if (a && !a->count)
-            node->inputs[i] = -1;
-    }
-    while (node->input_count > 1 && node->inputs[node->input_count - 1] < 0)
-        node->input_count--;
 }
 
 /* Before opset 14 the outputs said whether statistics are computed. */

@@ -177,7 +177,7 @@ static void put_value(struct writer *w, int field, int value) {
     const size_t begin = begin_message(b, field);
     put_text(b, NAME, v->name);
     if (v->type || v->ndim >= 0) {
-        const size_t type = begin_message(b, TYPE), tensor = begin_message(b, TENSOR);
+        const size_t type = begin_message(b, TYPE), typed = begin_message(b, TENSOR);
         put_int(b, ELEMENTS, fl_onnx_type_number(v->type));
         if (v->ndim >= 0) {
             const size_t shape = begin_message(b, SHAPE);
@@ -191,7 +191,7 @@ static void put_value(struct writer *w, int field, int value) {
             }
             end_message(b, shape);
         }
-        end_message(b, tensor);
+        end_message(b, typed);
         end_message(b, type);
     }
     end_message(b, begin);

@@ -748,7 +748,8 @@ static tensor_status check_operation(const struct operation *o) {
     const struct fl_tflite_operator *const op = &o->op;
     const char *const kind = op->options.kind, *wanted = o->rule->options;
     const bool may_lack = wanted && *wanted == '?';
-    wanted += may_lack;
+    if (may_lack)
+        wanted++;
     if (op->inputs.count < (uint32_t)o->rule->least ||
         (o->rule->most >= 0 && op->inputs.count > (uint32_t)o->rule->most))
         return fail(o, TENSOR_E_DATA, "%u operands, expected %d to %d", op->inputs.count, o->rule->least,
