@@ -6,6 +6,12 @@
 
 /* --- shapes ------------------------------------------------------------------------------------------------------- */
 
+/* The shape to which what it was and another operand are repeated. */
+static tensor_status widen(struct fl_array *all, const struct fl_array *x) {
+    const struct fl_array before = *all;
+    return fl_broadcast_shape(&all->ndim, all->dim, &before, x);
+}
+
 static tensor_status set_broadcast(const struct fl_arrays *a, tensor_type type, bool any_types) {
     struct fl_array all = *a->in[0];
     for (int i = 1; i < a->in_count; i++) {
@@ -14,7 +20,7 @@ static tensor_status set_broadcast(const struct fl_arrays *a, tensor_type type, 
         if (a->in[i]->type != a->in[0]->type && !any_types)
             return fl_fail(TENSOR_E_DATA, "operand %d has type %s, expected %s as the first", i,
                            fl_type_name(a->in[i]->type), fl_type_name(a->in[0]->type));
-        TRY(fl_broadcast_shape(&all.ndim, all.dim, &all, a->in[i]));
+        TRY(widen(&all, a->in[i]));
     }
     return fl_shape_set(a->out[0], type, all.ndim, all.dim);
 }
@@ -247,7 +253,7 @@ tensor_status fl_shape_where(const struct fl_arrays *a) {
     TRY(fl_want_type(a->in[0], TENSOR_TYPE_BOOL, "the condition"));
     TRY(fl_want_type(a->in[2], a->in[1]->type, "the third operand"));
     for (int i = 1; i < 3; i++)
-        TRY(fl_broadcast_shape(&all.ndim, all.dim, &all, a->in[i]));
+        TRY(widen(&all, a->in[i]));
     return fl_shape_set(a->out[0], a->in[1]->type, all.ndim, all.dim);
 }
 
