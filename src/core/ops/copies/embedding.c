@@ -1,7 +1,7 @@
-/* embedding.c - rows of a table by their numbers, and the gradient of the table: reference kernels, kernels of rows in
- * threads for every format, the operations.
+/* embedding.c - rows of a table by index, and the gradient of the table: reference kernels, kernels of rows in threads
+ * for every format, the operations.
  *
- * The indices are looked at by a call of its own before anything is written, so that one out of range changes nothing.
+ * A task of its own checks the indices before anything is written, so that one out of range changes nothing.
  */
 #include "core/base/fail.h"
 #include "core/ops/operation.h"

@@ -189,8 +189,7 @@ static tensor_status entropy(const struct fl_args *args, struct rows_of_backend 
                       .weight = fl_mean_of(args->p.loss.gradient_scale, weight_of_rows),
                       .by_label = args->p.loss.labels && !args->p.loss.class_weights && args->p.loss.smoothing == 0,
                       .rows_per_part = PART / args->p.loss.n > LEAST_ROWS ? PART / args->p.loss.n : LEAST_ROWS};
-    for (int64_t i = 0; i < args->p.loss.m && args->p.loss.labels;
-         i++) /* rows that do not count are computed with label 0 */
+    for (int64_t i = 0; i < args->p.loss.m && args->p.loss.labels; i++) /* such rows have label 0 */
         job.at.labels[i] = fl_label_counts(args, i) ? args->p.loss.labels[i] : 0;
     fl_parallel((int)((args->p.loss.m + job.rows_per_part - 1) / job.rows_per_part), run_part, &job);
     if (weight_of_rows == 0 && args->p.loss.gradient) /* the gradient is 0 in place of any value, such as Inf */

@@ -202,7 +202,7 @@ static void write_visible(const struct fl_rows *rows, const struct group *g, int
     fl_rows_write_zeros(rows, at + g->visible[k], n - g->visible[k]);
 }
 
-/* Computes one row in double, as defined. */
+/* Computes one row in double, as defined, from its distances from the largest. */
 static void exact_softmax(const struct fl_rows *rows, const struct group *g, int64_t k, double *z,
                           struct fl_stats *stats) {
     const int64_t visible = g->visible[k];
@@ -239,7 +239,7 @@ static bool store_floats(const struct fl_rows *rows, int64_t first, int64_t n, c
     return true;
 }
 
-/* No defined result is above 1, so the search for the maximum ends at 1. */
+/* No defined result is above 1, so once the maximum is 1 no row needs its exact one. */
 static bool store_integers(const struct fl_rows *rows, int64_t first, int64_t n, double *power, double sum,
                            struct fl_stats *stats) {
     const struct fl_view *out = &rows->args->out;
