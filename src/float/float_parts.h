@@ -1,7 +1,7 @@
-/* float_parts.h - a kernel cut into parts of fixed size, run by any number of threads, their statistics merged.
+/* float_parts.h - divides a kernel into parts of fixed size, runs them on any number of threads and merges their
+ * statistics.
  *
- * Expects: a codec (float_block.h).
- * Gives: float_range, run_parts. */
+ * Expects: a codec (float_block.h). Gives: float_range, run_parts. */
 #ifndef FL_FLOAT_PARTS_H
 #define FL_FLOAT_PARTS_H
 

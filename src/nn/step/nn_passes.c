@@ -45,7 +45,7 @@ static void end_position(const nn_graph *g, int position) {
         fl_tensor_hide(g->values[i].t, true);
 }
 
-/* Passes over the positions of a part that a device replays: observers see, and hiding changes, as if they were run. */
+/* Passes over the positions of a part that a device replays: values appear and are hidden as if they were run. */
 static void pass_over(const nn_graph *g, int first, int last) {
     for (int position = first; position <= last; position++) {
         begin_position(g, position);
@@ -139,7 +139,7 @@ tensor_status fl_forward_to_loss(nn_graph *g, const float *images) {
     return loss(g);
 }
 
-/* The rows that count, as they were given, are no part of the state: their exponent follows them alone. */
+/* Stores the rows of the given gradient. They are no part of the state: their exponent depends only on them. */
 static tensor_status keep_given(nn_graph *g, const struct fl_shape *shape, const tensor *gradient) {
     struct fl_objective *o = &g->objective;
     const struct fl_type type = {tensor_format_of(gradient), "current"};
@@ -178,7 +178,7 @@ static tensor_status convert_value(const nn_graph *g, int to, int from) {
     return to < 0 ? TENSOR_OK : fl_tensor_rewrite(g->values[to].t, g->values[from].t);
 }
 
-/* The operands of backward in other formats. */
+/* Converts the operands of backward to other formats. */
 static tensor_status convert_saved(const nn_graph *g, const struct fl_node *node) {
     for (int k = 0; k < node->inputs; k++)
         TRY(convert_value(g, node->input[k].saved, fl_output_of(g, node->input[k].x)->y));
@@ -257,7 +257,7 @@ static tensor_status update(nn_graph *g) {
 }
 
 tensor_status fl_take_gradients(const nn_graph *g) {
-    if (!g->policy) /* the update takes what backward writes */
+    if (!g->policy) /* the update reads the gradients that backward writes */
         return TENSOR_OK;
     const int position = fl_positions(g) - 1;
     fl_begin_calls(g, position, true);
