@@ -2,8 +2,8 @@
  * finest of their exponents, as limbs if these suffice, as integers of 64 bits or, if the exponents lie too far apart
  * for that, wider ones; then ReLU, and one rounding.
  *
- * Expects: FL_ISA, the instruction set that symbols end with. Gives: FL_FOR_ISA(fl_flex_stores). It is a struct
- * gemm_stores. */
+ * Expects: FL_ISA, the instruction set that symbols end with.
+ * Gives: FL_FOR_ISA(fl_flex_stores). It is a struct gemm_stores. */
 #ifndef FL_FLEX_GEMM_H
 #define FL_FLEX_GEMM_H
 

@@ -2,8 +2,9 @@
  * become elements again. The micro-kernels in between are those of all float formats (src/gemm/gemm_float_kernels.inc).
  *
  * Expects: a codec (float_block.h); FL_KIND, the name of the format, and FL_ISA, the instruction set, which symbols
- * begin and end with. Gives: gemm_any, gemm_mixed, FL_STORES. The first two are the kernels of all these operations, of
- * one format and of several, the third the struct gemm_stores of the format. */
+ * begin and end with.
+ * Gives: gemm_any, gemm_mixed, FL_STORES. The first two are the kernels of all these operations, of one format and of
+ * several, the third the struct gemm_stores of the format. */
 #ifndef FL_FLOAT_GEMM_H
 #define FL_FLOAT_GEMM_H
 

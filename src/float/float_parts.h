@@ -1,7 +1,8 @@
 /* float_parts.h - divides a kernel into parts of fixed size, runs them on any number of threads and merges their
  * statistics.
  *
- * Expects: a codec (float_block.h). Gives: float_range, run_parts. */
+ * Expects: a codec (float_block.h).
+ * Gives: float_range, run_parts. */
 #ifndef FL_FLOAT_PARTS_H
 #define FL_FLOAT_PARTS_H
 

@@ -3,7 +3,8 @@
  * where it is the exact result or one rounded to odd (core/arithmetic/stochastic.h). Rounded to nearest, a double is a
  * binary32 before.
  *
- * Expects: a codec (float_block.h). Gives: DRAWN_RUN, is_drawn, draw_pairs, store_block, store_doubles, store_elements.
+ * Expects: a codec (float_block.h).
+ * Gives: DRAWN_RUN, is_drawn, draw_pairs, store_block, store_doubles, store_elements.
  */
 #ifndef FL_FLOAT_STORE_H
 #define FL_FLOAT_STORE_H

@@ -1,6 +1,7 @@
 /* float_strip.h - divides a row of pixels into strips that fit a block.
  *
- * Expects: a codec (float_block.h). Gives: strip, first_strip, next_strip. */
+ * Expects: a codec (float_block.h).
+ * Gives: strip, first_strip, next_strip. */
 #ifndef FL_FLOAT_STRIP_H
 #define FL_FLOAT_STRIP_H
 

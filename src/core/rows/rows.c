@@ -247,7 +247,7 @@ static void place_decoded(const struct fl_rows *rows, int in, int64_t first, int
     fl_rows_store(rows->args, first, n, own, fl_rows_largest(own, n), stats);
 }
 
-/* Updates the statistics of copied floats. False, without doing so, for a NaN or Inf, which must be quieted and
+/* Updates the statistics of copied floats. False, with nothing changed, for a NaN or Inf, which must be quieted and
  * counted. */
 static bool place_floats(const struct fl_rows *rows, int64_t n, const void *raw, struct fl_stats *stats) {
     const struct fl_format *f = rows->args->format;

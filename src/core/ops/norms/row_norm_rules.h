@@ -32,8 +32,8 @@ struct fl_row_terms {
     int64_t centre, g_centre; /* c, k */
 };
 
-/* What the rows of a gradient by gamma are weighted with: its element is the sum of weight dy (n x - sum of x), or of
- * weight dy x; weight.m is 0 where every such factor is 0. */
+/* The weight of a row in the gradient by gamma: an element is the sum of weight dy (n x - sum of x), or of weight dy x;
+ * weight.m is 0 if every such factor is 0. */
 struct fl_row_weight {
     struct fl_coefficient weight;
     int64_t sum;
