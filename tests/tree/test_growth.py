@@ -160,7 +160,7 @@ run(build / "tests/test_instance_norm")
 def line_of(program, *arguments, **options):
     """The line of the operation in what a program of the tests prints."""
     out = run(build / "tests" / program, *arguments, **options)
-    lines = [line for line in out.splitlines() if line.startswith(("instancenorm ", "| `instancenorm` "))]
+    lines = [line for line in out.splitlines() if line.startswith(("instancenorm ", "instancenorm: ", "| `instancenorm` "))]
     if len(lines) != 1:
         sys.exit(f"{program} has {len(lines)} lines about instancenorm, expected one:\n{out[-4000:]}")
     print(f"{program}: {lines[0]}")
