@@ -27,7 +27,7 @@ COMPILED_TWICE = {"core/base/files.h", "core/base/shown.h"}  # in the library an
 SERVICES = {  # what nn, data and safetensors may use of core
     "base/fail.h", "base/files.h", "base/match.h", "base/memory.h", "base/parallel.h", "base/shown.h", "base/text.h", "arithmetic/elementary.h", "arithmetic/philox.h",
     "tensor/gather.h", "values/slot_copies.h", "values/tensor_state.h", "queue/call_memory.h", "queue/fetch.h", "queue/recording.h", "queue/sampled.h"}
-# The levels of a folder, lowest first: no file includes one of a higher level (docs/decisions/0027-rooms.md) but for the exceptions,
+# The levels of a folder, lowest first: no file includes one of a higher level (docs/decisions/0027-subfolders.md) but for the exceptions,
 # each with its reason; largest: files in a subfolder.
 TREES = {
     "src/core": {
