@@ -25,13 +25,13 @@ typedef enum data_split { DATA_TRAIN = 0, DATA_TEST = 1 } data_split;
  *                   integers [N] or [N, 1]
  *   npz:FILE[,TEST_FILE][,classes=N]  the same in an archive, as members x_train, y_train, x_test, y_test; or
  *                   train_images, train_labels, ...; or, of one split, images, labels; x, y; arr_0, arr_1
- *   images:DIR[,resize=HxW][,channels=N]  PNG and JPEG files, by train and test, then by class, in folders
+ *   images:DIR[,resize=HxW][,channels=N]  PNG and JPEG files in folders: by train and test, then by class
  *   text:FILE[,TEST_FILE][,unit=bytes|characters][,test=PERCENT]  a text, a sequence of tokens; without TEST_FILE its
  *                   last 10 percent are the test split
- * What a layout is in detail, and its limits: docs/data.md. In those with commas a path holds none.
- * Files are regular ones, or links to such: a FIFO, a folder, a device or a socket is refused, not waited for. Failures
- * name the file, and the size or value found and expected. NULL on failure, with tensor_error() set and its status in
- * tensor_error_status(). */
+ * docs/data.md describes each layout in detail, and its limits. A path in a specification with commas contains no
+ * comma. Files are regular ones, or links to such: a FIFO, a folder, a device or a socket is refused, not waited for.
+ * Failures name the file, and the size or value found and expected. NULL on failure, with tensor_error() set and its
+ * status in tensor_error_status(). */
 FLEXLAB_API data_set *data_open(const char *specification, data_split split);
 /* Opens both splits; on failure neither. Files that contain both are read once. */
 FLEXLAB_API tensor_status data_open_splits(data_set **train, data_set **test, const char *specification);

@@ -118,9 +118,9 @@ FLEXLAB_API tensor_status nn_loss_scale_of(nn_loss_scale *now, const nn_graph *g
 /* nn_note_loss, called after a forward phase, notes its loss and number of correct predictions on the device. After
  * `every` steps (nn_note_every: 1 to 4096, called while nothing is noted; the default is 1) the device sends these to
  * the host in one copy, which has arrived when the next group starts. nn_noted_loss returns the oldest that has
- * arrived; *there: whether there was one. wait: it waits for those on their way and those only noted, so that *there is
- * false when all have been returned. A failure that shows here discards those that had not arrived, since it is unknown
- * which of them were computed. */
+ * arrived; *there: whether there was one. If wait is true, it first waits for losses under way or only noted: *there is
+ * then false only when all have been returned. A failure that shows here discards those that had not arrived, since it
+ * is unknown which of them were computed. */
 FLEXLAB_API tensor_status nn_note_every(nn_graph *g, int every);
 FLEXLAB_API tensor_status nn_note_loss(nn_graph *g);
 FLEXLAB_API tensor_status nn_noted_loss(double *loss, int *correct, bool *there, nn_graph *g, bool wait);

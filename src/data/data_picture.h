@@ -13,7 +13,7 @@ struct fl_picture {
     int width, height, channels; /* 1 grey, 2 grey and alpha, 3 RGB, 4 RGBA */
 };
 
-/* Decodes a file by what it begins with. `path` is for messages. */
+/* Decodes a file, whose first bytes give its type. `path` is for messages. */
 tensor_status fl_picture_decode(struct fl_picture *picture, const uint8_t *file, size_t bytes, const char *path,
                                 struct fl_data_problem *p);
 void fl_picture_free(struct fl_picture *picture);

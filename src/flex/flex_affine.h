@@ -65,7 +65,7 @@ static bool new_affine(struct affine *p, const struct fl_args *args, int64_t cha
     return true;
 }
 
-/* entries[].exact are filled. */
+/* Completes the plan after entries[].exact are filled. */
 static void finish_affine(struct affine *p, const struct fl_args *args) {
     p->stochastic = args->out.data && args->rounding.mode == TENSOR_ROUND_STOCHASTIC;
     int largest = INT_MIN;
@@ -76,7 +76,7 @@ static void finish_affine(struct affine *p, const struct fl_args *args) {
         const int size = affine_size(&k->exact);
         largest = size > largest ? size : largest;
     }
-    /* Nothing is stored: at an exponent where no result saturates. */
+    /* If nothing is stored, it uses an exponent at which no result saturates. */
     p->e = args->out.data ? fl_exponent(&args->out) : affine_measuring_exponent(largest);
     p->place = ldexp(1, -p->e);
     p->places = ldexp(1, p->e);

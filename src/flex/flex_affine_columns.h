@@ -11,7 +11,8 @@
 #include "flex/flex_store.h"
 
 enum {
-    AFFINE_TILE = 4096,     /* elements of the rows that stay in L1 while the vectors of a period pass over them */
+    AFFINE_TILE =
+        4096, /* elements of the rows of a tile, which remain in L1 while the vectors of a period pass over them */
     AFFINE_DRAW_PLACES = 32 /* places below a mantissa's last one at least where sums meet draws */
 };
 
@@ -19,7 +20,7 @@ enum {
 enum affine_kind {
     AFFINE_SECOND = 1, /* + cross * x */
     AFFINE_GATED = 2,  /* a counts where the gate is above zero */
-    AFFINE_CLOSED = 4, /* the whole sum counts there alone; it has no offset */
+    AFFINE_CLOSED = 4, /* the whole sum counts only there; it has no offset */
     AFFINE_RELU = 8    /* sums below zero count as zero */
 };
 
@@ -50,8 +51,8 @@ struct affine {
     struct affine_entry *entries; /* by channel */
     struct affine_group *groups;  /* by AFFINE_STEP entries of the period, in 32-bit lanes; NULL where there are none */
     struct affine_column *columns; /* by LANES entries; filled where the group does not fit */
-    double *known;                 /* a size that some sum has, which grows: no part need look for smaller ones */
-    bool stochastic;               /* every element has a draw: 64-bit lanes alone */
+    double *known;                 /* the largest size of a sum so far: no part needs to search for smaller ones */
+    bool stochastic;               /* every element has a draw: only 64-bit lanes */
     bool straight;                 /* so are the columns, all of them */
 };
 

@@ -2,11 +2,11 @@
  *
  * Sums have 32 places at least below the mantissa's last one (AFFINE_DRAW_PLACES), where the draw meets them; what lies
  * further down meets no bit of it, so the floor of the sum there has the floor of the result. The draws of a tile are
- * made first; its columns take them where they lie.
+ * computed first; its columns read them in place.
  *
- * Where all coefficients allow it, a tile is straight: no more is computed than its results, and those tell whether
- * anything may have saturated, or be the largest sum so far. Then, and where coefficients need more, each column is
- * computed with everything that the write is to know of it.
+ * If all coefficients allow it, a tile is straight: only its results are computed, and they show whether any may have
+ * saturated, or may be the largest sum so far. In that case, and for other coefficients, each column is computed with
+ * complete statistics.
  *
  * Gives: affine_draw_tile. */
 #ifndef FL_FLEX_AFFINE_DRAWS_H
@@ -122,7 +122,8 @@ static int64_t affine_draw_column(const struct fl_args *args, const struct affin
     return zeros;
 }
 
-/* What n results say of the write; `zeros` of them are not flushed. At most +-2^15 in size, n at most DRAW_RUN. */
+/* The statistics of n results, `zeros` of which are not flushed. Results are at most 2^15 in size, n at most DRAW_RUN.
+ */
 struct affine_results {
     int32_t largest;
     int64_t zeros;
@@ -143,8 +144,8 @@ static void affine_note_results(const struct affine_results *r, int64_t zeros, s
     sums->flushed += r->zeros - zeros;
 }
 
-/* Columns start ... end-1 of `rows` rows from element `first` on, n elements all in all. False where more is to be
- * known than the results tell: the caller does all again. */
+/* Columns start ... end-1 of `rows` rows from element `first` on, n elements all in all. False if the results do not
+ * show everything: the caller computes all again. */
 static bool affine_draw_straight(const struct fl_args *args, const struct affine *p, int64_t start, int64_t end,
                                  int64_t first, int64_t rows, int64_t n, const uint32_t *draws, struct flex_stats *sums,
                                  const struct fl_stats *stats) {

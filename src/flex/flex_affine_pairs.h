@@ -4,8 +4,8 @@
  * carried into the level above. The top level is then the sum without its lower digits; the last bit of it is set where
  * any of those is not zero (round to odd), which rounds to 16 bits as the whole sum does.
  *
- * The largest sum must be known to the last bit. A tile keeps the extremes of its results; only where those reach the
- * largest one so far are the sums of a lane looked at one by one.
+ * The largest sum must be known to the last bit. A tile records the extremes of its results; only if they reach the
+ * largest one so far are the sums of a lane examined one by one.
  *
  * Gives: affine_group, fill_group, affine_pairs. */
 #ifndef FL_FLEX_AFFINE_PAIRS_H
@@ -24,7 +24,7 @@ struct affine_half {
 /* GROUP entries of the period. */
 struct affine_group {
     struct affine_half half[2];
-    int levels; /* 0: it does not fit */
+    int levels; /* 0: the group does not fit */
 };
 
 static int32_t pair_of(int32_t first, int32_t cross) {
@@ -86,8 +86,9 @@ static void look_at_group(const struct fl_args *args, const struct affine *p, in
     }
 }
 
-/* The results of a tile, with these extremes, reach the largest one so far. Where they may saturate all is done again
- * one by one; else the lanes that may hold a new largest sum are looked at. Returns false where all was done again. */
+/* The results of a tile, with these extremes, reach the largest one so far. If they may saturate, all are computed
+ * again one by one; otherwise it examines the lanes that may hold a new largest sum. Returns false if all were computed
+ * again. */
 static __attribute__((noinline)) bool affine_extremes(const struct fl_args *args, const struct affine *p,
                                                       const int16_t *high, const int16_t *low, int64_t j, int64_t i,
                                                       int64_t rows, struct flex_stats *sums, struct fl_stats *stats) {

@@ -2,10 +2,9 @@
  * exponent. C and CUDA, on plain numbers: no tensor, no vector, no libm.
  *
  * The map is first * (a - first_centre) + cross * (x - cross_centre) + offset, each coefficient m * 2^-e, a and x
- * 16-bit mantissas. It is taken at an exponent g at which all products are integers: t = F a + X x + C, and what of the
- * constant lies below that, known to be there but not how much, is the sticky bit. An exact sum strictly between t and
- * t + 1 rounds as t with its last bit set wherever the rounding drops two bits or more (round to odd: Boldo and
- * Melquiond 2008). */
+ * 16-bit mantissas. It is computed at an exponent g at which all products are integers: t = F a + X x + C; the sticky
+ * bit shows whether a part of the constant lies below. An exact sum strictly between t and t + 1 rounds as t with its
+ * last bit set wherever the rounding drops two bits or more (round to odd: Boldo and Melquiond 2008). */
 #ifndef FL_FLEX_AFFINE_PLAN_H
 #define FL_FLEX_AFFINE_PLAN_H
 
@@ -45,12 +44,12 @@ FL_BOTH int affine_size(const struct affine_channel *p) {
     return most + 2;
 }
 
-/* An exponent where no result of maps of at most that size saturates: where nothing is stored, but measured. */
+/* An exponent at which no result of maps of at most that size saturates, for writes that only measure. */
 FL_BOTH int affine_measuring_exponent(int largest_size) {
     return largest_size > -900 && largest_size < 900 ? 14 - largest_size : 0;
 }
 
-/* The least exponent at which all products of mantissas are integers; `least` where there are none. */
+/* The least exponent at which all products of mantissas are integers; `least` if there are none. */
 FL_BOTH int affine_products_exponent(const struct affine_channel *p, int least) {
     int g = least;
     if (p->first.m && p->first.e > g)
@@ -65,7 +64,7 @@ FL_BOTH int affine_finest(struct fl_coefficient k) {
     return k.e - fl_trailing_zeros((uint32_t)k.m);
 }
 
-/* m * 2^(g - e), an integer; 0 stays 0 whatever the exponents are. */
+/* m * 2^(g - e), an integer; 0 for m = 0 at any exponents. */
 FL_BOTH fl_int128 affine_scaled(int64_t m, int e, int g) {
     return m ? m * ((fl_int128)1 << (g - e)) : 0;
 }
@@ -118,7 +117,7 @@ struct affine_lane {
     int exponent;   /* of t */
 };
 
-/* For rounding at e_out, which drops two bits at least and 60 at most. False where 64 bits do not serve. */
+/* For rounding at e_out, which drops 2 to 60 bits. False if 64 bits do not suffice. */
 FL_BOTH bool affine_as_lane(const struct affine_channel *p, int e_out, struct affine_lane *t) {
     const bool two = p->first.m && p->cross.m;
     const int least = e_out + 2;
@@ -181,7 +180,7 @@ struct affine_digits {
     int32_t sticky; /* 1 or 0; with two levels only, with more the constant is an integer too */
 };
 
-/* Cuts x into signed digits; false where the top one needs more than `top` bits and a sign. */
+/* Splits x into signed digits; false if the top one needs more than `top` bits and a sign. */
 FL_BOTH bool affine_cut(fl_int128 x, int levels, int top, int32_t *digits) {
     const int64_t limit = (int64_t)1 << top;
     if (x == (int64_t)x) { /* mostly */
@@ -232,7 +231,7 @@ FL_BOTH bool affine_as_digits_of(const struct affine_channel *p, int e_out, int 
     return true;
 }
 
-/* With the fewest levels from `levels` on; false where 32 bits do not serve. */
+/* With the fewest levels from `levels` on; false if 32 bits do not suffice. */
 FL_BOTH bool affine_as_digits(const struct affine_channel *p, int e_out, int levels, struct affine_digits *t) {
     for (; levels <= AFFINE_LEVELS; levels++)
         if (affine_as_digits_of(p, e_out, levels, t))

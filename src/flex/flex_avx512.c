@@ -1,4 +1,4 @@
-/* flex_avx512.c - the kernels of the shared-exponent formats that gain by AVX-512 VNNI: matmul and convolution. */
+/* flex_avx512.c - the kernels of the shared-exponent formats that AVX-512 VNNI makes faster: matmul and convolution. */
 #include "flex/flex_rows.h"
 #include "gemm/gemm_int16.h"
 #include "gemm/gemm_mixed.h"

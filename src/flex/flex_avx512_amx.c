@@ -160,14 +160,15 @@ static bool begin_part(const struct fl_args *args, const struct gemm_matrix_tile
     return !part->zeros && !args->p.product.epilogue.relu && tile->columns == GEMM_MATRIX && !_mm512_movepi64_mask(all);
 }
 
-/* Whether what the parts of a tile collected says all: no result is zero, and none as large as any before. */
+/* Whether the values that the parts of a tile collected suffice: no result is zero, and none is as large as any before.
+ */
 static bool is_usual(const struct flex_tile_part *part, int32_t gamma) {
     const __m512i least = _mm512_loadu_si512(part->least), largest = _mm512_loadu_si512(part->largest);
     return !_mm512_testn_epi16_mask(least, least) &&
            !_mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16((int16_t)gamma));
 }
 
-/* Rows of a tile, the next part of it. False: the whole tile is to be rounded now, by itself. */
+/* Rounds rows of a tile, its next part. False: the whole tile must now be rounded by itself. */
 static bool flex_round_part_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile, int from,
                                        int to, struct gemm_stored *stored) {
     struct flex_tile_part *part = &stored->part;
@@ -223,7 +224,8 @@ static bool flex_round_part_avx512_amx(const struct fl_args *args, const struct 
 }
 #endif
 
-/* A largest sum has a largest result, so whole sums are looked at where a tile has one as large as any before. */
+/* The largest sum has the largest result, so whole sums are examined only if a tile has a result as large as any
+ * before. */
 static void flex_note_sums_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile,
                                       struct flex_stats *stats) {
     const int32_t *sums = tile->sums;
@@ -255,7 +257,7 @@ static void flex_note_sums_avx512_amx(const struct fl_args *args, const struct g
 #endif
 }
 
-/* Results that leave their range are rounded one by one by the rule for limbs. */
+/* Results out of range are rounded one by one by the rule for limbs. */
 static void flex_store_rows_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile,
                                        struct gemm_stored *stored) {
     int32_t low[SUMS], high[SUMS];

@@ -9,7 +9,7 @@
 #include "flex/flex_parts.h"
 #include "flex/flex_store.h"
 
-/* The rare run with NaN or Inf, or a unit that binary32 does not hold. */
+/* Converts the rare run with NaN or Inf, or with a unit that binary32 cannot represent. */
 static void convert_unusual(int16_t *dst, int64_t n, const float *x, int e, struct fl_stats *stats) {
     for (int64_t i = 0; i < n; i++) {
         const int32_t m = fl_put_number((double)x[i], (double)x[i], e, FLEX_TOP, NULL, stats);
@@ -18,8 +18,8 @@ static void convert_unusual(int16_t *dst, int64_t n, const float *x, int e, stru
     }
 }
 
-/* Nearest even, in one pass. The addition of 1.5 * 2^23 leaves no bits below one: the last bits are then the integer.
- * What saturates, and the largest mantissa, follow from the largest number. */
+/* Rounds to nearest even in one pass. The addition of 1.5 * 2^23 removes all bits below one: the last bits are then the
+ * integer. Saturation and the largest mantissa follow from the largest number. */
 static void floats_to_elements(const struct fl_view *out, int64_t first, int64_t n, const float *x,
                                const struct fl_rounding *rounding, struct fl_stats *stats) {
     (void)rounding;

@@ -13,7 +13,8 @@ FL_BOTH float flex_float_power(int n) { /* 2^n, -126 ... 127 */
     return x;
 }
 
-/* Numbers times *unit = 2^e are mantissas, exactly but where they are subnormal; false: binary32 does not hold it. */
+/* Numbers times *unit = 2^e are mantissas, exactly unless they are subnormal; false if binary32 cannot represent the
+ * unit. */
 FL_BOTH bool flex_load_unit(int e, float *unit) {
     const bool holds = e >= -126 && e <= 127;
     *unit = holds ? flex_float_power(e) : 1;

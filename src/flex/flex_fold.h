@@ -15,7 +15,8 @@
 enum {
     FOLD_PARTS = 32,    /* parts at most: each has sums of its own */
     FOLD_FLUSH = 32768, /* rows whose plain sum fits 32 bits */
-    FOLD_TILE = 16384   /* elements of the rows that stay near while the vectors of a period pass over them */
+    FOLD_TILE = 16384   /* elements of the rows of a tile, which remain in the cache while the vectors of a period pass
+                           over them */
 };
 
 struct fold {
@@ -213,7 +214,7 @@ static void fold_part(void *context, int part, int worker) {
     }
 }
 
-/* How the fold is cut; its number of parts. */
+/* Divides the reduction into parts, and returns their number. */
 static int plan_fold(struct fold *f, const struct fl_args *args, bool products) {
     const int64_t count = args->in[0].count;
     *f = (struct fold){.args = args, .period = fold_period(args->p.rows.n), .products = products};

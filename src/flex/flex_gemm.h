@@ -1,6 +1,6 @@
-/* flex_gemm.h - the stores of matmul and convolution: exact sums to mantissas. Sums, bias and residual are added at
- * the finest of their exponents, as limbs where those have room, as integers of 64 bits or, where the exponents lie too
- * far apart for that, wider ones; then ReLU, and one rounding.
+/* flex_gemm.h - the stores of matmul and convolution: exact sums to mantissas. Sums, bias and residual are added at the
+ * finest of their exponents, as limbs if these suffice, as integers of 64 bits or, if the exponents lie too far apart
+ * for that, wider ones; then ReLU, and one rounding.
  *
  * Expects: FL_ISA, the instruction set that symbols end with.
  * Gives: FL_FOR_ISA(fl_flex_stores). It is a struct gemm_stores. */
@@ -31,7 +31,7 @@ static void addends_of(const struct fl_epilogue *e, int64_t first, int64_t n, st
 
 /* --- whole sums --------------------------------------------------------------------------------------------------- */
 
-/* sums[0 ... n) with what the epilogue adds; false where 62 bits may not hold them. */
+/* Adds bias and residual to sums[0 ... n); false if the results might not fit 62 bits. */
 static bool gemm_add_wide(const struct gemm_alignment *by, bool relu, int64_t n, const int64_t *sums,
                           const struct gemm_addends *with, int64_t *results) {
     const int16_t *restrict bias = with->bias, *restrict residual = with->residual;
@@ -138,7 +138,7 @@ static struct gemm_sums gemm_add_limbs(const struct fl_epilogue *e, const struct
         .low = bias == GEMM_ADDEND_BOTH || residual == GEMM_ADDEND_BOTH ? to->low : (int32_t *)low, .high = to->high};
 }
 
-/* Rounds sums as int64, where there is no faster way. */
+/* Rounds sums as int64, if there is no faster way. */
 static void gemm_store_slowly(const struct fl_args *args, int64_t first, int64_t n, const int32_t *low,
                               const int32_t *high, struct gemm_stored *stored) {
     int64_t sums[GEMM_EPILOGUE_RUN];
@@ -268,7 +268,7 @@ static void gemm_store_sums(const struct fl_args *args, int64_t first, int64_t n
         gemm_store_limbs(args, first, n, sums->low, sums->high, stats);
 }
 
-/* Whether they fit is found out once for all rows. */
+/* Finds out once for all rows whether results fit. */
 static void gemm_store_rows(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows, int64_t columns,
                             const struct gemm_sums *sums, void *stats) {
     struct gemm_stored *stored = stats;

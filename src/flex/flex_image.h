@@ -133,8 +133,8 @@ static size_t maxpool2d_grad_need(const struct fl_args *args) {
                                                   : (size_t)(g->batch * g->p * g->q * g->c) * sizeof(int16_t);
 }
 
-/* Places fit 16 bits, and so many gradients fit the sums, for windows of up to FL_WINDOW_PLACES; larger ones are left
- * to the reference kernel. */
+/* Places fit 16 bits, and the gradients fit the sums, for windows of up to FL_WINDOW_PLACES; the reference kernel
+ * computes larger ones. */
 static tensor_status maxpool2d_grad(const struct fl_args *args) {
     const struct fl_windows *g = &args->p.pooling.windows;
     if (fl_window_places(g) > FL_WINDOW_PLACES)
@@ -288,7 +288,7 @@ static void copy_means(const struct fl_args *args, const struct flex_mean_plan *
     stats->flushed += (positions - 1) * (stats->flushed - before.flushed);
 }
 
-/* Stochastically, every element has a draw. As many pixels as a run holds are stored at a time. */
+/* With stochastic rounding every element has a draw. The pixels of one run are stored at a time. */
 static void draw_means(const struct fl_args *args, const struct flex_mean_plan *p, int64_t at, int64_t width,
                        const int64_t *dy, struct flex_stats *stats) {
     const int64_t channels = args->p.pooling.windows.c,

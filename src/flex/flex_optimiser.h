@@ -22,7 +22,7 @@ static void optimiser_doubles(const struct fl_view *view, int64_t first, int64_t
         x[i] = m[i] * unit;
 }
 
-/* The results of a block, from their operands. */
+/* Computes the results of a block from their operands. */
 static void optimiser_numbers(const struct fl_args *args, int64_t first, int64_t n, double *y) {
     double x[2][FLEX_BLOCK];
     optimiser_doubles(&args->in[0], first, n, y);

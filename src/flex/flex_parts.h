@@ -16,7 +16,7 @@ enum {
     FLEX_PARTS = 128             /* parts at most */
 };
 
-/* Work on elements first ... end-1, what the operation prepared in plan. */
+/* Computes elements first ... end-1; plan: the data that the operation has prepared. */
 typedef void (*flex_run)(const struct fl_args *args, const void *plan, int64_t first, int64_t end,
                          struct fl_stats *stats);
 

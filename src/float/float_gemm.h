@@ -2,8 +2,9 @@
  * become elements again. The micro-kernels in between are those of all float formats (src/gemm/gemm_float_kernels.inc).
  *
  * Expects: a codec (float_block.h); FL_KIND, the name of the format, and FL_ISA, the instruction set, which symbols
- * begin and end with. Gives: gemm_any, gemm_mixed, FL_STORES. The first two are the kernels of all these operations, of
- * one format and of several, the third the struct gemm_stores of the format. */
+ * begin and end with.
+ * Gives: gemm_any, gemm_mixed, FL_STORES. The first two are the kernels of all these operations, of one format and of
+ * several, the third the struct gemm_stores of the format. */
 #ifndef FL_FLOAT_GEMM_H
 #define FL_FLOAT_GEMM_H
 
@@ -102,7 +103,7 @@ static void gemm_pack_block(gemm_packed *to, int64_t width, const void *from, in
         }
 }
 
-/* Packs adjacent pixels of one kind together. */
+/* Packs pixels of one kind next to each other. */
 static float gemm_pack_image_line(const struct gemm_image_line *line, const void *zero, gemm_packed *to) {
     (void)zero;
     const int64_t end = line->x + line->count, channels = line->channels, step = line->position_step;

@@ -10,8 +10,8 @@
 #include "float/float_store.h"
 #include "float/float_strip.h"
 
-/* One direction of the shortcut: output pixel (y, z) reads input pixel (y, z) * up / down where that is whole, output
- * channel k reads input channel k - shift where there is one. */
+/* One direction of the shortcut: output pixel (y, z) reads input pixel (y, z) * up / down if these are integers, output
+ * channel k reads input channel k - shift if it exists. */
 struct shortcut {
     int64_t out_h, out_w, out_c;
     int64_t in_h, in_w, in_c;

@@ -1,4 +1,5 @@
-/* float_parts.h - a kernel cut into parts of fixed size, run by any number of threads, their statistics merged.
+/* float_parts.h - divides a kernel into parts of fixed size, runs them on any number of threads and merges their
+ * statistics.
  *
  * Expects: a codec (float_block.h).
  * Gives: float_range, run_parts. */

@@ -17,7 +17,7 @@
 #define POOL_SUM float
 #define POOL_WIDEN(v, type) (v)
 #define POOL_LOAD(p, n, x) load_block(p, n, x)
-#define POOL_TAKE(best, v) (((best) == (best)) & ~((v) <= (best))) /* a NaN, once seen, stays */
+#define POOL_TAKE(best, v) (((best) == (best)) & ~((v) <= (best))) /* a NaN, once seen, remains */
 #include "core/ops/windows/maxpool_vectors.inc"
 
 /* The windows of the outputs of strip t in row `unit` = (n, p): their largest elements, and (unless NULL) the places of
@@ -142,7 +142,7 @@ static tensor_status avgpool(const struct fl_args *args) {
 }
 
 #ifdef FL_DIGITS
-/* Rounded stochastically: each copy of a mean has a draw of its own, and the mean is a double. */
+/* With stochastic rounding each copy of a mean has a draw of its own, and the mean is a double. */
 static void drawn_avgpool_grad_range(const struct fl_args *args, int64_t first, int64_t end, struct fl_stats *stats) {
     const struct fl_windows *g = &args->p.pooling.windows;
     const int64_t positions = g->h * g->w;

@@ -1,10 +1,11 @@
-/* float_store.h - results of an operation stored, rounded as the write says. Stochastically, every element has a draw
- * (core/arithmetic/draws.h), and what is rounded is the very result: a binary32 where that is the result, a double
+/* float_store.h - stores results of an operation with the rounding of the write. Stochastically, every element has a
+ * draw (core/arithmetic/draws.h), and what is rounded is the very result: a binary32 where that is the result, a double
  * where it is the exact result or one rounded to odd (core/arithmetic/stochastic.h). Rounded to nearest, a double is a
  * binary32 before.
  *
  * Expects: a codec (float_block.h).
- * Gives: DRAWN_RUN, is_drawn, draw_pairs, store_block, store_doubles, store_elements. */
+ * Gives: DRAWN_RUN, is_drawn, draw_pairs, store_block, store_doubles, store_elements.
+ */
 #ifndef FL_FLOAT_STORE_H
 #define FL_FLOAT_STORE_H
 
@@ -31,11 +32,11 @@ static void store_rounded(const struct fl_args *args, int64_t first, int64_t n, 
         encode_block((fl_element *)args->out.data + first, n, y);
 }
 
-/* Most results are rounded as the words of binary32 that they are, or are cut to: a draw, shifted to the places that
- * the format has not, is added to the magnitude, and the carry is the rounding. Floor is in value, so negative results
- * take the complement of the draw. `lost`: what was cut off, below the last place of the word, is not zero (NULL: of
- * none). It matters only where draw and word add up to ones alone in those places. False then, and where a number is
- * subnormal in the format and not in binary32: y is not right everywhere. */
+/* Most results are rounded as words of binary32: a draw, shifted to the places that the format lacks, is added to the
+ * magnitude, and the carry is the rounding. Floor is in value, so negative results take the complement of the draw.
+ * `lost`: what was cut off, below the last place of the word, is not zero (NULL: of none). It matters only if the sum
+ * of draw and word has only ones in those places. False then, and if a number is subnormal in the format but not in
+ * binary32: y may be wrong. */
 static inline __attribute__((always_inline)) bool draw_words_of(int64_t n, const float *x, const uint32_t *lost,
                                                                 const uint32_t *draws, float *y) {
     const float least = (float)FL_LEAST_NORMAL;
@@ -68,8 +69,8 @@ static __attribute__((noinline)) void draw_floats(const struct fl_args *args, in
     store_rounded(args, first, n, x, y, stats);
 }
 
-/* A run of results x + error, x rounded to nearest. False, and nothing is stored, where that does not tell all: where
- * an error is no finite number, and for the reasons above. */
+/* Stores a run of results x + error, x rounded to nearest. False, without storing anything, if an error is not finite,
+ * and for the reasons above. */
 static __attribute__((noinline)) bool draw_pairs(const struct fl_args *args, int64_t first, int64_t n, const float *x,
                                                  const float *error, struct fl_stats *stats) {
     struct draws memory;

@@ -1,4 +1,4 @@
-/* float_strip.h - a row of pixels cut into strips that fit a block.
+/* float_strip.h - divides a row of pixels into strips that fit a block.
  *
  * Expects: a codec (float_block.h).
  * Gives: strip, first_strip, next_strip. */

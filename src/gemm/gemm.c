@@ -4,7 +4,7 @@
 #include "core/table/format.h"
 #include "gemm/gemm_driver.h"
 
-/* needs_only: not NULL, where nothing but the workspace is wanted. */
+/* needs_only: not NULL if only the workspace is wanted. */
 static tensor_status call(const struct gemm_family *family, const struct fl_args *args, int workers,
                           struct gemm_workspace *needs_only) {
     struct gemm_call c = {.family = family,
@@ -29,8 +29,8 @@ static double products_of(const struct fl_args *args) {
     return (double)g.batch * (double)(g.p * g.q) * (double)(g.r * g.s) * (double)(g.c / g.groups) * (double)g.filters;
 }
 
-/* Products that one thread computes in some 30 us: what has fewer is not worth a second one. Measured on processors
- * with AVX-512 at 60 to 120 a nanosecond, depthwise kernels at 2 to 5, tiles at some 250. */
+/* The number of products that one thread computes in some 30 us, below which a second one does not pay. Measured on
+ * processors with AVX-512: 60 to 120 per nanosecond, 2 to 5 in depthwise kernels, some 250 on tiles. */
 static double products_alone(const struct gemm_family *family, const struct fl_args *args) {
     if (gemm_is_depthwise(args))
         return (double)family->kernels->lanes * 0x1p13;

@@ -1,5 +1,5 @@
-/* gemm.h - matmul and convolution of all formats: what the drivers, which are ordinary C and compiled once, know of a
- * format family, and what they hand to its kernels, which are compiled for each instruction set
+/* gemm.h - matmul and convolution of all formats: the interface between the drivers, which are ordinary C and compiled
+ * once, and the kernels of a format family, which are compiled for each instruction set
  * (docs/decisions/0016-one-driver.md).
  *
  * Operands are packed: a packed element is what one SIMD lane multiplies at a time, 32 bits: a binary32, or a k-pair,
@@ -12,7 +12,7 @@
 #include "core/table/kernel.h"
 #include <stddef.h>
 
-typedef uint32_t gemm_packed; /* what it holds is known to the kernels alone */
+typedef uint32_t gemm_packed; /* only the kernels know its contents */
 
 enum {
     GEMM_LIMBS_K = 16384, /* longest k whose sums surely fit two limbs: |sum| <= 2^44 */
@@ -33,9 +33,8 @@ enum {
 /* Largest sum of |a b| since the last carry split at which an int32 accumulator cannot overflow, whatever the signs. */
 #define GEMM_SPLIT_LIMIT ((double)(0x7fffffff - 0x7fff))
 
-/* Sums in rows. Those of integers are high * 2^15 + low, 0 <= low < 2^15, in two arrays of limbs, or where those might
- * not be enough (k beyond GEMM_LIMBS_K) whole numbers in wide. Sums of floats are binary32 in low; high and wide are
- * NULL. */
+/* Sums in rows. Those of integers are high * 2^15 + low, 0 <= low < 2^15, in two arrays of limbs or, if those might not
+ * suffice (k beyond GEMM_LIMBS_K), integers in wide. Sums of floats are binary32 in low; high and wide are NULL. */
 struct gemm_sums {
     int32_t *low, *high;
     int64_t *wide;
@@ -80,12 +79,12 @@ struct gemm_tile {
     int64_t a_row, a_step; /* of A, from row to row and from step to step */
     int64_t b_step;        /* of B; columns are neighbours */
     struct gemm_sums out;
-    int rows; /* whole units of rows are computed: what is read of those beyond the last must be there */
+    int rows; /* whole units of rows are computed: memory beyond the last row must be readable */
     bool add;
 };
 
-/* What the next tiles read comes from the last cache or from memory. It is prefetched along the way, `step` bytes every
- * GEMM_PREFETCH_STEPS: all of it at once would fill the buffers for misses and hold up the loads of the loop. */
+/* The operands of the next tiles come from the last cache or from memory. They are prefetched gradually, `step` bytes
+ * every GEMM_PREFETCH_STEPS: all at once would fill the miss buffers and delay the loads of the loop. */
 struct gemm_prefetch {
     const char *from;
     int64_t step;
@@ -107,9 +106,9 @@ static inline void gemm_do_meanwhile(const struct gemm_meanwhile *meanwhile) {
         meanwhile->work(meanwhile->context, 0, GEMM_MATRIX);
 }
 
-/* Rows shared out to the steps of a short tile, because what the processor finds to overlap depends on the order of the
- * program: none during the first third of the steps (of 16 at most), while the sums of the tile before are on their way
- * to memory. */
+/* Rows distributed over the steps of a short tile, because the overlap that the processor finds depends on the order of
+ * the program: none during the first third of the steps (of 16 at most), while the sums of the tile before are on their
+ * way to memory. */
 struct gemm_rows {
     int from;     /* the next */
     int each;     /* rows at a time, even */
@@ -131,7 +130,7 @@ static inline void gemm_do_some_rows(const struct gemm_meanwhile *meanwhile, int
     rows->from = to;
 }
 
-/* Rows that are still left: after a tile of no steps. */
+/* Does the remaining rows, after a tile without steps. */
 static inline void gemm_do_other_rows(const struct gemm_meanwhile *meanwhile, const struct gemm_rows *rows) {
     if (rows->from < GEMM_MATRIX)
         meanwhile->work(meanwhile->context, rows->from, GEMM_MATRIX);
@@ -151,13 +150,13 @@ struct gemm_panel_pair {
 
 typedef void (*gemm_panel_kernel)(const struct gemm_panel_pair *p);
 
-/* Takes accumulators as a micro-kernel leaves them to sums: rows by columns of them, in out or added to what is there.
- * high: NULL where splits is 0. */
+/* Converts rows by columns of accumulators of a micro-kernel to sums, stored in out or added to it. high: NULL if
+ * splits is 0. */
 typedef void (*gemm_finish)(const int32_t *sum, const int32_t *high, int64_t stride, int64_t rows, int64_t columns,
                             int64_t splits, bool add, const struct gemm_sums *out);
 
-/* What works on packed elements. A panel kernel table is indexed by rows, 1 ... panel_rows, or half of that where so
- * said; entries that a family has no use for are NULL. */
+/* The functions on packed elements. A table of panel kernels is indexed by rows, 1 ... panel_rows, or up to half of
+ * that if its comment says so; entries that a family does not use are NULL. */
 struct gemm_kernels {
     int lanes; /* accumulators in a vector */
 
@@ -177,8 +176,8 @@ struct gemm_kernels {
     const gemm_panel_kernel *products; /* each product's high half in `high`, by itself; half of panel_rows */
     gemm_finish finish, finish_products;
 
-    /* The mod-255 check, where bytes can be multiplied: panels as bytes modulo 255, two steps in one; their sums; the
-     * sums modulo 2^32 (sum) and modulo 255 (high) to the whole ones. */
+    /* The mod-255 check, if bytes can be multiplied: panels as bytes modulo 255, two steps in one; their sums; the
+     * whole sums from those modulo 2^32 (sum) and modulo 255 (high). */
     void (*pack_bytes)(const gemm_packed *panel, int64_t width, int64_t steps, bool centred, gemm_packed *bytes);
     const gemm_panel_kernel *bytes;
     gemm_finish finish_bytes;
@@ -201,8 +200,8 @@ struct gemm_operand {
     int64_t panel_size; /* packed elements from panel to panel; a little more than the panel itself, for overruns */
 };
 
-/* What is known of a panel over one block of k: the largest magnitude, and the largest Euclidean norm of a line over
- * the bound windows of 1, 2 and 4 times GEMM_WINDOW steps, wherever they begin, and over the whole block. */
+/* Bounds of a panel over one block of k: the largest magnitude, and the largest Euclidean norm of a line over the bound
+ * windows of 1, 2 and 4 times GEMM_WINDOW steps, wherever they begin, and over the whole block. */
 struct gemm_bound {
     double largest, window[GEMM_WINDOWS], whole;
 };
@@ -222,7 +221,7 @@ struct gemm_image_line {
 struct gemm_packing {
     int element_bytes; /* of the operands */
     int per_step;      /* k in a packed element: 1 or 2 */
-    bool plain;        /* packed elements are the elements as they are */
+    bool plain;        /* packed elements are the unchanged elements */
 
     /* Packs steps first_step ... first_step + steps - 1 of `panels` panels from the first on; packed is the place of
      * the first panel's first step. */
@@ -234,10 +233,10 @@ struct gemm_packing {
     /* `depth` channels of each of count pixels, from_pixel elements apart, to `pixel` packed elements each. */
     void (*pixels)(gemm_packed *to, int64_t pixel, const void *from, int64_t from_pixel, int64_t count, int64_t depth);
     /* zero: as many zeros as there are channels. Returns a bound on the sum of squares that a channel has in the packed
-     * elements of the line that one tile multiplies (0 where nothing is to be proved). */
+     * elements of the line that one tile multiplies (0 if no proof is needed). */
     float (*image_line)(const struct gemm_image_line *line, const void *zero, gemm_packed *to);
 
-    /* Proofs; NULL where sums cannot overflow. */
+    /* Proofs; NULL if sums cannot overflow. */
     void (*bound_panel)(const gemm_packed *panel, int64_t width, int64_t steps, struct gemm_bound *bound);
     /* Bounds packed rows: for each window of GEMM_WINDOW steps the largest sum of squares of a column. */
     void (*bound_windows)(const gemm_packed *rows, int64_t width, int64_t steps, float *windows);
@@ -263,8 +262,8 @@ static inline int64_t gemm_reach(const struct gemm_side *side) {
     return (side->positions - 1) * side->dilation + 1;
 }
 
-/* What is computed from an image by patches, for each of `groups` groups alike: a convolution; its input gradient,
- * which reads dy and is of the size of x; or, from x and dy, which is of the size of the result, its weight gradient.
+/* A computation on patches of an image, the same for each of `groups` groups: a convolution; its input gradient, which
+ * reads dy and has the size of x; or its weight gradient, from x and dy, which has the size of the result.
  */
 struct gemm_convolution {
     int64_t batch, groups;
@@ -277,8 +276,8 @@ struct gemm_convolution {
 
 /* --- depthwise ---------------------------------------------------------------------------------------------------- */
 
-/* A convolution of groups of few channels. Its columns are the results of a pixel, or the filters of a weight gradient:
- * all groups side by side. */
+/* A convolution of groups of few channels. Its columns are the results of a pixel, or the filters of a weight gradient,
+ * of all groups. */
 struct gemm_depthwise {
     const struct fl_args *args;
     const void *image;         /* what is gathered */
@@ -322,7 +321,7 @@ struct gemm_matrix_kernels {
     int elements; /* of a line */
     int planes;
     int quad;       /* elements in 4 bytes of a plane: pixels in a line of a tile of B */
-    int sum_words;  /* 32-bit words that the sums of a tile leave the registers as */
+    int sum_words;  /* 32-bit words of the sums of a tile when they leave the registers */
     int64_t k_most; /* products after which sums have to be finished; 0: any number */
 
     /* Packs up to 16 lines of up to `elements` neighbours along k, `stride` elements apart, as a tile of A or of B. */
@@ -335,8 +334,8 @@ struct gemm_matrix_kernels {
     void (*turn)(const uint8_t *from, int64_t plane, uint8_t *to);
     /* n elements to bytes in planes. */
     void (*split)(const void *from, int64_t n, uint8_t *to, int64_t plane);
-    /* Copies `count` lines, whose bytes begin `step` bytes apart. What lies beyond the first `bytes` of them meets
-     * zeros in B: where a product with zero may not be zero (floats), it becomes zero; else it may be anything. */
+    /* Copies `count` lines, whose bytes begin `step` bytes apart. Bytes beyond the first `bytes` of them are multiplied
+     * by zeros of B: they become zero if a product with zero may not be zero (floats), else any value. */
     void (*copy)(const uint8_t *from, int64_t from_plane, int64_t step, int64_t count, int64_t bytes, uint8_t *to,
                  int64_t to_plane);
     /* Both at once, where it is faster: `count` lines of the bytes from pixel first, first + 1, ... on, of an image
@@ -357,15 +356,16 @@ struct gemm_matrix_kernels {
 
 /* --- stores ------------------------------------------------------------------------------------------------------- */
 
-/* The sums of a tile as they left the registers: row i belongs, `columns` sums, to the elements from element[i] on, or
- * nowhere where that is below zero. */
+/* The sums of a tile as they left the registers: the `columns` sums of row i belong to the elements from element[i] on;
+ * the row is unused if that is below zero. */
 struct gemm_matrix_tile {
     const int32_t *sums;
     int64_t element[GEMM_MATRIX];
     int64_t columns;
 };
 
-/* Sums to elements of the output, with what the epilogue adds, rounded once; `stats` collects what a worker stored. */
+/* Stores sums as elements of the output, with the epilogue, rounded once; `stats` collects the statistics of a worker.
+ */
 struct gemm_stores {
     int element_bytes; /* of the output */
     int sum_bytes;     /* of a whole sum: int64, or binary32 */
@@ -385,7 +385,7 @@ struct gemm_stores {
 /* A format on an instruction set. */
 struct gemm_family {
     /* Sums have an order: k ascending, in chains of FL_K_CHUNK. Otherwise they are exact, accumulators have two limbs
-     * and overflow is to be ruled out. */
+     * and overflow must be excluded. */
     bool ordered;
     const struct gemm_kernels *kernels;
     const struct gemm_packing *packing;
@@ -397,8 +397,8 @@ struct gemm_family {
 
 /* --- the driver --------------------------------------------------------------------------------------------------- */
 
-/* Bytes that a call needs besides its operands: common to all threads, and for each of the workers, of which there are
- * no more than parts of its work. */
+/* Bytes that a task needs besides its operands: common to all threads, and for each worker; there are no more workers
+ * than parts of the work. */
 struct gemm_workspace {
     size_t common, worker;
     int workers;
@@ -408,7 +408,7 @@ struct gemm_workspace {
  * other failure, and nothing is written then. */
 tensor_status fl_gemm(const struct gemm_family *family, const struct fl_args *args);
 
-/* The workspace that fl_gemm takes for a call. */
+/* The workspace that fl_gemm takes for a task. */
 size_t fl_gemm_need(const struct gemm_family *family, const struct fl_args *args);
 
 #endif

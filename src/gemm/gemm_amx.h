@@ -2,8 +2,8 @@
  * source compiles for the processor, or for tiles in plain C (FL_AMX_EMULATED, gemm_amx_emulated.h), which the tests
  * run on every processor.
  *
- * Assembly rather than intrinsics: those of gcc 12 do not say that a tile load reads memory, so that stores before it
- * may be moved behind it. */
+ * Assembly rather than intrinsics: those of gcc 12 do not declare that a tile load reads memory, so that compilers may
+ * move earlier stores after it. */
 #ifndef FL_GEMM_AMX_H
 #define FL_GEMM_AMX_H
 
@@ -19,7 +19,7 @@
 #define AMX_ZERO(t) __asm__ volatile("tilezero %%tmm" #t ::)
 #define AMX_LOAD(t, from, stride)                                                                                      \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"(from), "r"((int64_t)(stride)) : "memory")
-/* The same, with a hint that takes no place in the first-level cache. */
+/* The same, with a hint to bypass the first-level cache. */
 #define AMX_LOAD_FAR(t, from, stride)                                                                                  \
     __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t ::"r"(from), "r"((int64_t)(stride)) : "memory")
 #define AMX_STORE(t, to, stride)                                                                                       \

@@ -1,6 +1,6 @@
 /* gemm_amx_emulated.h - the tile instructions in plain C, after Intel's "Architecture Instruction Set Extensions
- * Programming Reference" (319433), chapter 3: eight tiles a thread, rows and bytes as configured, what lies beyond them
- * zero. Misuse (no configuration, sizes that do not fit, a tile twice in a product) ends the process, as the processor
+ * Programming Reference" (319433), chapter 3: eight tiles for each thread, rows and bytes as configured, zeros beyond
+ * them. Misuse (no configuration, sizes that do not fit, a tile twice in a product) ends the process, as the processor
  * would end it. */
 #ifndef FL_GEMM_AMX_EMULATED_H
 #define FL_GEMM_AMX_EMULATED_H

@@ -1,4 +1,4 @@
-/* gemm_amx_packing.h - what packing 16-bit elements for tiles has in common, whether they are split into bytes or not.
+/* gemm_amx_packing.h - code shared by packing 16-bit elements for tiles, split into bytes or not.
  */
 #ifndef FL_GEMM_AMX_PACKING_H
 #define FL_GEMM_AMX_PACKING_H
@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-/* Elements of what is not there: zeros, as many as a line may want. */
+/* Zeros in place of missing elements, enough for a line. */
 static inline const void *amx_nothing(void) {
     static const uint16_t zeros[AMX_LINE / sizeof(uint16_t)] __attribute__((aligned(64)));
     return zeros;
@@ -22,7 +22,7 @@ static inline const void *amx_pixel(const struct gemm_matrix_pixels *line, int64
                                                                      : amx_nothing();
 }
 
-/* Rows and columns of 16 x 16 words of 32 bits change places. */
+/* Transposes 16 x 16 words of 32 bits. */
 static inline void amx_turn(uint8_t *to, const uint8_t *from) {
 #if defined(__AVX512F__)
     for (int quarter = 0; quarter < 4; quarter++) { /* words 4 quarter ... + 3 of all lines */

@@ -115,7 +115,7 @@ static void gemm_panels(const struct gemm_operand *s, int64_t first, int64_t pan
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
-/* Rows of a panel's 32 x 32 sums lie `stride` apart. */
+/* Computes a panel's 32 x 32 sums, whose rows lie `stride` apart. */
 static void gemm_panel_whole(const struct gemm_panel_pair *p) {
     const uint8_t *a = (const uint8_t *)p->a, *b = (const uint8_t *)p->b;
     const char *next = p->next.from;

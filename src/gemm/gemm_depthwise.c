@@ -1,7 +1,7 @@
-/* gemm_depthwise.c - convolutions of groups of few channels (depthwise ones above all), where a matrix of one group
- * would leave the columns of a tile empty: the results of all groups lie side by side in SIMD lanes instead.
+/* gemm_depthwise.c - convolutions of groups of few channels (depthwise ones above all), for which a matrix of one group
+ * would leave columns of a tile empty: the SIMD lanes hold the results of all groups instead.
  *
- * Each result adds its products in the order of the definition, one term after the other, so nothing has to be proved.
+ * Each result adds its products in the order of the definition, one term after the other, so no proof is needed.
  */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"

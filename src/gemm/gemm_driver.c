@@ -1,4 +1,4 @@
-/* gemm_driver.c - what the drivers share: the workspace of a call, and operations as convolutions. */
+/* gemm_driver.c - code that the drivers share: the workspace of a task, and operations as convolutions. */
 #include "gemm/gemm_driver.h"
 #include "core/table/format.h"
 #include <string.h>
@@ -69,8 +69,8 @@ struct fl_windows fl_gemm_geometry(const struct fl_args *args, bool flat) {
     return g;
 }
 
-/* One window alone is never stepped from: image copies need no room for steps. An input gradient steps over its own
- * pixels all the same. */
+/* A single window has no next one, so image copies need no space for a stride. An input gradient has a stride over its
+ * own pixels anyway. */
 static int64_t stride_of(int stride, int64_t windows, bool gradient) {
     return windows == 1 && !gradient ? 1 : stride;
 }

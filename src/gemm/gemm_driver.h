@@ -1,4 +1,5 @@
-/* gemm_driver.h - what the drivers of matmul and convolution share: a call, its workspace, arithmetic of blocks. */
+/* gemm_driver.h - code that the drivers of matmul and convolution share: a task, its workspace, arithmetic of blocks.
+ */
 #ifndef FL_GEMM_DRIVER_H
 #define FL_GEMM_DRIVER_H
 
@@ -7,13 +8,14 @@
 
 enum {
     GEMM_PACKED = sizeof(gemm_packed),
-    GEMM_PARTS_FEW = 16,        /* parts of the work, below which it is cut further */
-    GEMM_STORE_BLOCK = 4096,    /* results of a weight gradient stored by one part */
-    GEMM_SUM_BYTES = 64 * 1024, /* of the sums of a rectangle of pixels: they stay in the cache until they are stored */
+    GEMM_PARTS_FEW = 16,     /* parts of the work, below which it is cut further */
+    GEMM_STORE_BLOCK = 4096, /* results of a weight gradient stored by one part */
+    GEMM_SUM_BYTES =
+        64 * 1024, /* of the sums of a rectangle of pixels, which remain in the cache until they are stored */
     GEMM_DEPTHWISE_PRODUCTS = 2 /* channels times filters of the groups that depthwise kernels compute (measured) */
 };
 
-/* A call, and once it has its memory, where that is. Memory of a worker begins with what its stores collect. */
+/* A task and the addresses of its memory. Memory of a worker begins with the statistics of its stores. */
 struct gemm_call {
     const struct gemm_family *family;
     const struct gemm_kernels *kernels;
@@ -46,7 +48,7 @@ static inline const void *gemm_element(const struct gemm_call *c, const void *da
     return (const char *)data + i * c->packing->element_bytes;
 }
 
-/* Around what a part computes. */
+/* Called before and after the computation of a part. */
 static inline void gemm_begin_part(const struct gemm_call *c) {
     if (c->kernels->begin)
         c->kernels->begin();
@@ -95,34 +97,34 @@ static inline size_t gemm_workspace_bytes(const struct gemm_workspace *needs) {
 struct gemm_workspace fl_gemm_needs(const struct gemm_call *c, const struct gemm_arena *common,
                                     const struct gemm_arena *worker, int64_t parts);
 
-/* Where nothing but the needs are wanted, they go to *needs_only and *block is NULL. Else *block is the workspace,
+/* If needs_only is not NULL, it only stores the needs there, and *block is NULL. Otherwise *block is the workspace,
  * common part first, with the statistics of every worker cleared; NULL with TENSOR_E_MEMORY. */
 tensor_status fl_gemm_begin(struct gemm_call *c, struct gemm_workspace needs, struct gemm_workspace *needs_only,
                             char **block);
 
-/* Merges what the workers' stores collected. */
+/* Merges the statistics of the workers' stores. */
 void fl_gemm_end(const struct gemm_call *c);
 
-/* Whether pixels know no neighbours: all images are as good as one line. */
+/* Whether no window reads neighbouring pixels, so that all images can count as one line. */
 bool fl_gemm_is_one_line(const struct fl_windows *g);
 
-/* The windows of an operation; flat: images that are as good as one line become one. */
+/* The windows of an operation; flat: images that can count as one line become one. */
 struct fl_windows fl_gemm_geometry(const struct fl_args *args, bool flat);
 
 /* What a convolution driver computes: matmuls are images of one line with filters of one pixel, matmul_nt forward,
  * matmul an input gradient (of filters [k][1][1][n]), matmul_tn a weight gradient. */
 struct gemm_convolution fl_gemm_convolution(const struct fl_args *args, bool flat);
 
-/* --- the drivers: each computes a call, or says what workspace it would need -------------------------------------- */
+/* --- the drivers: each computes a task, or returns the workspace that it would need ------------------------------- */
 
 tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_only);
-/* Whether a matmul is small, and its operands fit the micro-kernels as they lie; then it is computed so. */
+/* Whether a matmul is small, and the micro-kernels can read its operands in place; then it is not packed. */
 bool fl_gemm_takes_unpacked(const struct gemm_call *c);
 tensor_status fl_gemm_unpacked(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_depthwise(struct gemm_call *c, struct gemm_workspace *needs_only);
-/* Whether matrix tiles are the faster way; `bytes` of an element in a plane. */
+/* Whether matrix tiles are faster; `bytes` of an element in a plane. */
 bool fl_gemm_suits_matrix(const struct fl_args *args, int64_t bytes);
 /* On matrix tiles: convolution and its input gradient; its weight gradient. */
 tensor_status fl_gemm_matrix_forward(struct gemm_call *c, struct gemm_workspace *needs_only);
@@ -130,7 +132,7 @@ tensor_status fl_gemm_matrix_weight_gradient(struct gemm_call *c, struct gemm_wo
 
 /* --- sums of a pair of panels (gemm_schemes.c) -------------------------------------------------------------------- */
 
-/* Panels as bytes modulo 255 (the mod-255 check), made when first wanted. */
+/* Panels as bytes modulo 255 (the mod-255 check), computed at the first use. */
 struct gemm_bytes {
     gemm_packed *a, *b;
     bool *a_made, *b_made;
@@ -148,12 +150,12 @@ void fl_gemm_pair_sums(const struct gemm_family *family, struct gemm_panel_pair 
                        const struct gemm_bound *b, bool add, const struct gemm_sums *out, struct gemm_bytes *bytes,
                        struct gemm_accumulators *at);
 
-/* Packed elements that a panel takes as bytes; 0 where the family makes none. */
+/* Packed elements that a panel takes as bytes; 0 if the family has no such check. */
 static inline int64_t gemm_bytes_size(const struct gemm_kernels *k, int64_t width, int64_t steps) {
     return k->bytes ? gemm_parts(steps, 2) * width + k->lanes : 0;
 }
 
-/* Whether a partner of the same size would leave nothing provable. */
+/* Whether a panel with the same bounds as the other factor would leave nothing provable. */
 bool fl_gemm_will_want_bytes(const struct gemm_family *family, const struct gemm_bound *bound);
 
 /* --- segments of k (gemm_segments.c) ------------------------------------------------------------------------------ */

@@ -1,4 +1,5 @@
-/* gemm_epilogue.c - the bookkeeping of what joins sums before they are rounded, for all formats. */
+/* gemm_epilogue.c - the bookkeeping of the epilogue, which is added to sums before they are rounded, for all formats.
+ */
 #include "gemm/gemm_epilogue.h"
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* gemm_epilogue.h - the bookkeeping of what joins sums before they are rounded (struct fl_epilogue), for all formats.
+/* gemm_epilogue.h - the bookkeeping of the epilogue (struct fl_epilogue), which is added to sums before they are
+ * rounded.
  */
 #ifndef FL_GEMM_EPILOGUE_H
 #define FL_GEMM_EPILOGUE_H
@@ -15,8 +16,7 @@ static inline bool gemm_has_epilogue(const struct fl_epilogue *e) {
     return e->bias.data || e->residual.data || e->relu;
 }
 
-/* Room for the bias of neighbouring results, repeated for all its columns where they are of more than one row; count is
- * 0 at the start. */
+/* The bias of neighbouring results, repeated if they are of several rows; count is 0 at the start. */
 struct gemm_bias {
     int64_t column, count; /* the repeated entries start at this column */
     _Alignas(FL_ALIGNMENT) char repeated[GEMM_EPILOGUE_RUN * 4];
@@ -30,7 +30,8 @@ static inline const void *gemm_residual(const struct fl_epilogue *e, int64_t fir
     return e->residual.data ? (const char *)e->residual.data + first * (int64_t)element_bytes : NULL;
 }
 
-/* How many of n results to take at a time: whole rows where they are short, so that the repeated bias serves all. */
+/* The number of results, of n, to process at a time: whole rows if they are short, so that the repeated bias serves
+ * all. */
 int64_t fl_gemm_epilogue_run(const struct fl_epilogue *e, int64_t n);
 
 /* The alignment for a task with shared exponents. */

@@ -1,5 +1,5 @@
-/* gemm_epilogue_plan.h - how bias and residual meet the exact sums of matmul and convolution, from exponents alone. C
- * and CUDA, on plain numbers: no tensor, no vector, no libm. */
+/* gemm_epilogue_plan.h - how bias and residual are aligned with the exact sums of matmul and convolution, which depends
+ * only on exponents. C and CUDA, on plain numbers: no tensor, no vector, no libm. */
 #ifndef FL_GEMM_EPILOGUE_PLAN_H
 #define FL_GEMM_EPILOGUE_PLAN_H
 
@@ -42,7 +42,7 @@ enum {
     GEMM_SHIFT_MOST_LIMBS = 44 /* where they are rounded */
 };
 
-/* Whether limbs have room for what is added to them. */
+/* Whether limbs cannot overflow by what is added to them. */
 FL_BOTH bool gemm_limbs_have_room(const struct gemm_alignment *by) {
     return by->up_sum == 0 && by->up_bias <= GEMM_UP_MOST_LIMBS && by->up_residual <= GEMM_UP_MOST_LIMBS;
 }
@@ -52,7 +52,7 @@ FL_BOTH bool gemm_limbs_round(int shift) {
     return shift >= 1 && shift <= GEMM_SHIFT_MOST_LIMBS;
 }
 
-/* How an addend meets the limbs: not at all, in whole units of the high one, or in both. */
+/* How an addend is added to the limbs: not at all, in whole units of the high one, or to both. */
 enum gemm_addend { GEMM_ADDEND_NONE, GEMM_ADDEND_HIGH, GEMM_ADDEND_BOTH };
 
 FL_BOTH enum gemm_addend gemm_addend_of(bool there, int up) {

@@ -1,10 +1,10 @@
-/* gemm_float.c - what binary32 sums need once, whatever the instruction set. */
+/* gemm_float.c - code of binary32 sums that is the same for all instruction sets. */
 #include "gemm/gemm_float.h"
 #include <math.h>
 #include <string.h>
 
-/* Adding +0 or -0 changes nothing but the sign of a sum of -0, and the sum of all of them is +0 if one is; anything
- * times Inf or NaN is NaN. */
+/* Adding +0 or -0 changes only the sign of a sum of -0, and the sum of such zeros is +0 if one of them is; zero times
+ * Inf or NaN is NaN. */
 void fl_gemm_float_hole(gemm_packed *hole, const gemm_packed *rows, int64_t width, int64_t steps) {
     for (int64_t j = 0; j < width; j++) {
         bool positive = false, finite = true;

@@ -1,4 +1,4 @@
-/* gemm_float_finish.h - binary32 accumulators to sums: as they are, or added to what is there.
+/* gemm_float_finish.h - stores binary32 accumulators as sums, or adds them to sums.
  *
  * Gives: gemm_finish_sums. */
 #ifndef FL_GEMM_FLOAT_FINISH_H

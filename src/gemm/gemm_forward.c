@@ -1,23 +1,23 @@
 /* gemm_forward.c - convolution and its input gradient: sums over channels and filter positions. The pixels of the
  * output are the rows of the matrix product (docs/decisions/0006-convolution-in-place.md).
  *
- * Matmuls whose k is too long for limbs come here too, as convolutions with 1x1 filters. The filters are B, packed once
- * per call. A is never built: each part copies the piece of the image that a rectangle of output pixels sees, with its
- * padding, and the micro-kernel reads a patch where it lies, as segments of neighbouring channels. A dilation only
- * moves the segments; where a copy of all lines between those that are seen would be larger, the lines are copied apart
- * for each output line.
+ * Matmuls whose k is too long for limbs are computed here too, as convolutions with 1x1 filters. The filters are B,
+ * packed once per call. A is never built: each part copies the piece of the image that a rectangle of output pixels
+ * sees, with its padding, and the micro-kernel reads a patch in place, as segments of neighbouring channels. A dilation
+ * only moves the segments; if a copy of all lines between those that are seen would be larger, the lines are copied
+ * separately for each output line.
  *
- * An input gradient with a stride falls apart by the position of a pixel within the stride (its phase): only the filter
- * positions of the same phase meet a value, all others meet holes. Exact sums leave the holes out. In ordered sums a
- * hole takes part as one term (struct gemm_packing). */
+ * An input gradient with a stride is divided by the position of a pixel within the stride (its phase): only the filter
+ * positions of the same phase meet a value, all others meet holes. Exact sums omit the holes. In ordered sums a hole is
+ * one term (struct gemm_packing). */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include <math.h>
 #include <string.h>
 
 enum {
-    L2_A = 384 * 1024, /* bytes of a rectangle's copy, where B is read again for each */
-    L2_B = 256 * 1024, /* bytes of B that stay in the cache from rectangle to rectangle */
+    L2_A = 384 * 1024, /* bytes of a rectangle's copy if B is read again for each */
+    L2_B = 256 * 1024, /* bytes of B that remain in the cache from rectangle to rectangle */
     L1_B = 48 * 1024,  /* bytes of B that are read again for each band */
     BAND_SUMS = 2048,
     GROUP_COLUMNS = 128 /* columns summed before they are stored */
@@ -67,8 +67,8 @@ static bool is_ordered(const struct forward *t) {
     return t->c->family->ordered;
 }
 
-/* Lists the pieces in their order of k (piece NULL: counts them). Unordered sums may take the filter positions of a row
- * as they lie in memory, phase by phase, so that neighbours become one segment. */
+/* Lists the pieces in their order of k (piece NULL: counts them). Unordered sums may read the filter positions of a row
+ * in their order in memory, phase by phase, so that neighbours become one segment. */
 static void list_pieces(struct forward *t, struct piece *piece) {
     const bool ordered = is_ordered(t);
     const int64_t phases = ordered ? 1 : gemm_min(phases_of(t, &t->v.x), t->v.x.positions);
@@ -186,7 +186,7 @@ static void pack_line(const struct forward *t, gemm_packed *to, const void *row,
     pack_zeros(to, (x1 - end) * t->pixel);
 }
 
-/* The input row that output row y sees through filter row r; where there is none, one of padding. */
+/* The input row that output row y sees through filter row r, or one of padding. */
 static int64_t row_under(const struct forward *t, int64_t y, int64_t r) {
     const struct gemm_side *down = &t->v.y;
     if (!t->v.gradient)

@@ -1,11 +1,10 @@
 /* gemm_int16_avx512_amx.c - exact sums of int16 products on matrix tiles, and how their operands are packed.
  *
- * x = 256 hi + lo, hi the upper byte, signed, lo the lower one, unsigned: packing puts bytes apart and computes
- * nothing. Four products of bytes make x y = 65536 hi hi' + 256 (hi lo' + lo hi') + lo lo', in three sums of 32 bits:
- * high, middle and low. |hi hi'| <= 2^14, |hi lo' + lo hi'| <= 65,280 and lo lo' <= 65,025, so that after 32,768
- * products high and middle + (low >> 8) fit an int32, and low, read as unsigned, its 32 bits: whatever the elements
- * are, nothing is to be proved. What rounds the sums wants them below 2^45, which 32,768 products of -32,768 by itself
- * would reach: 32,704 are taken. */
+ * x = 256 hi + lo, hi the upper byte, signed, lo the lower one, unsigned: packing only separates the bytes. Four
+ * products of bytes make x y = 65536 hi hi' + 256 (hi lo' + lo hi') + lo lo', in three sums of 32 bits: high, middle
+ * and low. |hi hi'| <= 2^14, |hi lo' + lo hi'| <= 65,280 and lo lo' <= 65,025, so that after 32,768 products high and
+ * middle + (low >> 8) fit an int32, and low, read as unsigned, its 32 bits: for any elements, so no proof is needed.
+ * Rounding requires sums below 2^45, which 32,768 products of -32,768 by itself would reach, so the limit is 32,704. */
 #include "gemm/gemm_amx_packing.h"
 #include "gemm/gemm_int16.h"
 #if defined(__AVX512BW__) && defined(__AVX512VBMI__)
@@ -194,8 +193,8 @@ static inline void line_bytes(const int16_t *row, int64_t n, int64_t q, __m512i 
         }                                                                                                              \
     } while (0)
 
-/* As windows, of `pixels`, a literal, in 64 bytes. In registers: what was just stored in pieces cannot be loaded at
- * once across them. */
+/* As windows, of `pixels`, a literal, in 64 bytes. In registers, because a load cannot span several pieces that were
+ * just stored. */
 static inline __attribute__((always_inline)) void copy_windows(const int16_t *row, int64_t first, int64_t n,
                                                                int64_t count, uint8_t *to, int64_t plane,
                                                                const int pixels) {
@@ -261,7 +260,7 @@ static inline void gemm_pack_ranks(const int16_t *from, int64_t stride, int64_t 
 }
 
 /* Panels of matmul: for each 64 of k the tile of upper bytes, then that of lower bytes. Panels whose rows are
- * neighbours in memory go side by side. */
+ * neighbours in memory are packed together. */
 static void gemm_panels(const struct gemm_operand *s, int64_t first, int64_t panels, int64_t first_step, int64_t steps,
                         gemm_packed *packed) {
     const int16_t *data = s->data;

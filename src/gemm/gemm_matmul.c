@@ -31,7 +31,7 @@ struct matmul {
     int64_t panels, parts;     /* of the cut operand: in a part; in all */
     gemm_packed *packed;       /* the common operand */
     struct gemm_bound *bounds; /* blocks a panel */
-    gemm_packed *bytes;        /* the same for the mod-255 check, of the blocks that will probably want it */
+    gemm_packed *bytes;        /* the same for the mod-255 check, for the blocks that will probably need it */
     bool *bytes_made;
 };
 

@@ -45,9 +45,9 @@ struct fl_gpu_failure {
 };
 
 struct fl_gpu_plugin {
-    int version;         /* FL_GPU_VERSION */
-    const char *flexlab; /* version of the library that it was built with */
-    size_t call_bytes, slot_bytes, failure_bytes, facts_bytes;
+    int version;                                               /* FL_GPU_VERSION */
+    const char *flexlab;                                       /* version of the library that it was built with */
+    size_t call_bytes, slot_bytes, failure_bytes, facts_bytes; /* call_bytes: of a call and its args */
     uint64_t operations; /* fl_gpu_operations of the sources that it was built from */
 
     /* How many devices there are; 0 with the reason in `why`. */

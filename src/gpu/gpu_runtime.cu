@@ -300,7 +300,7 @@ const struct fl_gpu_plugin *flexlab_gpu_plugin(void) {
         (void)gpu_kernels_of((tensor_format)format); // made by the first who asks: here, one thread
     static const struct fl_gpu_plugin plugin = {FL_GPU_VERSION,
                                                 FLEXLAB_VERSION_STRING,
-                                                sizeof(struct fl_call),
+                                                sizeof(struct fl_call) + sizeof(struct fl_args),
                                                 sizeof(struct fl_slot),
                                                 sizeof(struct fl_gpu_failure),
                                                 sizeof(struct fl_gpu_facts),

@@ -382,7 +382,7 @@ def test_bad_files(place, good):
              (first("run", with_value("test_accuracy", None)), at["run"], "'test_loss' and 'test_accuracy' do not agree"),
              (first("predictions", lambda line: None), at["end"] - 1, "the run of 'fp32' with seed 1 was tested, but a line of its predictions"),
              (first("run", lambda line: None), at["run"], "predictions of a run that no line before says was tested"),
-             (first("predictions", lambda line: json.dumps(line) + "\n" + json.dumps(line) + "\n"), at["predictions"] + 1, "predictions before"),
+             (first("predictions", lambda line: json.dumps(line) + "\n" + json.dumps(line) + "\n"), at["predictions"] + 1, "two lines of predictions"),
              (first("predictions", lambda line: {**line, "classes": [10] + line["classes"][1:]}), at["predictions"], "not one of 10 classes")]
     for number, (edit, line, words) in enumerate(cases):
         bad = os.path.join(place, f"bad{number}")

@@ -31,7 +31,7 @@ SERVICES = {  # what nn, data and safetensors may use of core
 INT8_USES = {  # the cap on instruction sets, exp, tiles; no tensors
     "core": {"base/cpu.h", "base/fail.h", "base/memory.h", "base/parallel.h", "table/format.h", "arithmetic/elementary.h"},
     "gemm": {"gemm_amx.h"}}
-# The levels of a folder, lowest first: no file includes one of a higher level (docs/decisions/0027-rooms.md) but for the exceptions,
+# The levels of a folder, lowest first: no file includes one of a higher level (docs/decisions/0027-subfolders.md) but for the exceptions,
 # each with its reason; largest: files in a subfolder.
 TREES = {
     "src/core": {

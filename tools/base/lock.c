@@ -28,7 +28,7 @@ static int refuse(const struct lock *l, const char *directory, const char *optio
                        *option ? " or give another folder" : "");
 }
 
-/* The holder before us removes its file: what we have locked may have no name any more. */
+/* The previous holder removes its file, so the file that we have locked may have no name any more. */
 static bool has_its_name(const struct lock *l) {
     struct stat opened, named;
     return !fstat(l->descriptor, &opened) && !stat(l->path, &named) && opened.st_dev == named.st_dev &&
@@ -84,6 +84,7 @@ int lock_take(struct lock *l, const char *directory, const char *option) {
 void lock_release(struct lock *l) {
     struct stat found;
     if (l->descriptor >= 0 && !fstat(l->descriptor, &found) && S_ISREG(found.st_mode) && !found.st_size)
-        unlink(l->path); /* while the lock is held: who opened it meanwhile finds that it has no name */
+        unlink(l->path); /* while the lock is held, so that another process which has opened it finds that it has no
+                            name */
     forget(l);
 }

@@ -7,12 +7,12 @@ struct lock {
     int descriptor; /* -1: not held */
 };
 
-/* Locks the folder until lock_release or the end of the process, however it ends. STATUS_FAILED with a message that
- * names the process which holds it. Where the file system cannot lock, a note says so and nothing is held. `option`:
- * with what the user named the folder, "--out ", or "" where it is an argument. */
+/* Locks the folder until lock_release or any end of the process. STATUS_FAILED with a message that names the process
+ * which holds the lock. If the file system cannot lock, it prints a note and locks nothing. `option`: the option that
+ * names the folder, "--out ", or "" for an argument. */
 int lock_take(struct lock *l, const char *directory, const char *option);
 /* Whether another process holds it now, without taking it or making anything: STATUS_FAILED, with that message, or
- * STATUS_OK. Who prepares for long asks first. */
+ * STATUS_OK. Call it before long preparations. */
 int lock_check(const char *directory, const char *option);
 /* Also for a lock that was never taken, if zeroed with descriptor -1. */
 void lock_release(struct lock *l);

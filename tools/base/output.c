@@ -13,7 +13,7 @@ static int check_place(const char *path) {
     return fl_file_may_take(path, why) ? STATUS_OK : text_failed("%s", why);
 }
 
-/* `good` says how the writing went; errno is that of its failure. The part is removed on failure. */
+/* good: whether writing succeeded; if not, errno is its error. Removes the part on failure. */
 static int give_name(int descriptor, bool good, const char *part, const char *path) {
     char why[FL_FILE_WHY];
     if (!fl_file_end(descriptor, good)) {

@@ -13,7 +13,7 @@ enum { CAUGHT = sizeof caught / sizeof caught[0] };
 static const double repeat_seconds = 0.2;
 
 static volatile sig_atomic_t received, child_group;
-static struct timespec received_at; /* written by the handler alone, which blocks itself */
+static struct timespec received_at; /* written only by the handler, which blocks itself */
 
 /* Ends the program as the signal does by default, and the process group of the child with it. */
 static void end(int number) {

@@ -5,10 +5,10 @@
 
 #include <sys/types.h>
 
-/* From here on a first signal is remembered. A signal that the caller of the program ignores (nohup) stays ignored.
- * One that follows within a fifth of a second counts as the same: terminals and `timeout` send it twice. */
+/* Records a first signal from now on. A signal that the caller of the program ignores (nohup) remains ignored. One that
+ * follows within a fifth of a second counts as the same: terminals and `timeout` send it twice. */
 void signals_catch(void);
-/* Instead: from now on one that ends the program ends the process group of signals_take_along too. */
+/* Instead, from now on a signal that ends the program also ends the process group of signals_take_along. */
 void signals_end_child(void);
 /* The signal that came, 0 without one. */
 int signals_received(void);

@@ -88,7 +88,7 @@ void table_print(const struct table *t, FILE *out, int indent, int width) {
     for (size_t first = 0, end; first < t->columns; first = end) {
         end = block_end(t, widths, first, indent, width);
         if (first == 0 && end == 1 && t->columns > 1)
-            end = 2; /* the first column alone would tell nothing */
+            end = 2; /* the first column by itself has no information */
         if (first)
             fputc('\n', out);
         for (size_t row = 0; row < t->count / t->columns; row++) {
@@ -165,7 +165,7 @@ void html_text(FILE *out, const char *text) {
         bool control =
             (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F || (c == 0xC2 && (unsigned char)text[1] < 0xA0);
         if (!bytes || control)
-            fputs("\xEF\xBF\xBD", out); /* no character that HTML knows */
+            fputs("\xEF\xBF\xBD", out); /* a character that HTML does not allow */
         else if (fl_turning(text, turning))
             fputs(turning, out);
         else if (strchr("&<>\"", c))

@@ -14,8 +14,8 @@ void table_cell(struct table *t, const char *format, ...) __attribute__((format(
 /* Appends a cell that takes over `text` (from text_format and its kin) and frees it. */
 void table_take(struct table *t, char *text);
 
-/* Where the columns take more than `width` characters, blocks of them below each other, each beginning with the first
- * column. 0: no limit. */
+/* If the columns take more than `width` characters, it prints blocks of them below each other, each beginning with the
+ * first column. 0: no limit. */
 void table_print(const struct table *t, FILE *out, int indent, int width);
 void table_print_html(const struct table *t, FILE *out);
 

@@ -45,7 +45,7 @@ void text_set_command(const char *command) {
     command_name = command;
 }
 
-/* Names in a message may hold anything; it stays one line. Without memory it is printed as it is. */
+/* Names in a message may have any characters; the message remains one line. Without memory it is printed unchanged. */
 static void message(const char *format, va_list arguments) {
     va_list again;
     char *raw = NULL, *shown = NULL;
@@ -246,7 +246,7 @@ int text_width(const char *text) {
     return width;
 }
 
-/* A word as a shell reads it back. What is no text, or a control character, stands as \ooo in $'...'. */
+/* A word quoted for a shell. Bytes that are no text, and control characters, become \ooo in $'...'. */
 char *text_quoted(const char *word) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,.:/@%";
     bool simple = word[0] && strspn(word, plain) == strlen(word), printable = true;

@@ -16,19 +16,19 @@ int text_failed(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int text_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void text_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Memory of the program: these say so and exit with STATUS_FAILED when there is none. text_alloc clears. */
+/* Memory of the program: without memory they print a message and exit with STATUS_FAILED. text_alloc clears. */
 void *text_alloc(size_t count, size_t size);
 void *text_realloc(void *block, size_t count, size_t size);
 char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Bytes of the UTF-8 character that `text` begins with; 0 where it begins with none (RFC 3629). */
+/* Bytes of the UTF-8 character that `text` begins with; 0 if it begins with none (RFC 3629). */
 size_t text_character(const char *text);
 /* Valid UTF-8: each byte that belongs to no character becomes U+FFFD. To be freed. */
 char *text_valid(const char *text);
 /* For one line of a terminal, as the library's messages have it: core/base/shown.h. To be freed. */
 char *text_shown(const char *text);
 
-/* A word as a shell reads it back. What is no text, or a control character, stands as \ooo in $'...'. To be freed. */
+/* A word quoted for a shell. Bytes that are no text, and control characters, become \ooo in $'...'. To be freed. */
 char *text_quoted(const char *word);
 
 /* The whole of `text` as a number within the limits, else false. No blanks, no sign "+", no hexadecimal. */

@@ -22,7 +22,7 @@ enum { LONGEST_WINDOW = 50, LEAST_WINDOWS = 40, TRACE_ROWS = 500 };
 
 /* --- before the runs ---------------------------------------------------------------------------------------------- */
 
-/* A training that goes on has its data from the options kept, where a path may be relative. */
+/* A resumed training has its data from the stored options, in which a path may be relative. */
 static const char *seen_from(const struct settings *s) {
     const char *path = strchr(s->data, ':');
     return s->resume && !s->data_anew && path && path[1] != '/' && tensor_error_status() == TENSOR_E_IO
@@ -156,7 +156,7 @@ static int prepare(struct experiment *x) {
         plan_runs(x);
     if (status == STATUS_OK)
         status = policy_resolve(x);
-    if (status == STATUS_OK && s->weights && !s->resume) /* else checkpoints have them */
+    if (status == STATUS_OK && s->weights && !s->resume) /* otherwise the checkpoints have them */
         status = weights_check(x);
     if (status == STATUS_OK && s->telemetry_pattern)
         status = telemetry_check(x);
@@ -169,7 +169,7 @@ static int worse(int a, int b) {
     return a > b ? a : b;
 }
 
-/* Names in *drawn what figures there are. */
+/* Sets *drawn to a description of the figures. */
 static int write_results(const struct experiment *x, const char **drawn) {
     struct figures figures;
     int status = summary_write_csv(x);
@@ -204,7 +204,7 @@ static int judge_nonfinite(const struct experiment *x) {
 static int judge_failures(const struct experiment *x) {
     const int failed = experiment_failed(x);
     return !failed             ? STATUS_OK
-           : x->run_count == 1 ? STATUS_FAILED /* it has said so */
+           : x->run_count == 1 ? STATUS_FAILED /* its message is printed already */
                                : tell_runs(x, failed, "failed");
 }
 
@@ -226,7 +226,7 @@ static void add_name(char **list, const char *name) {
     *list = longer;
 }
 
-/* What the folder has of what was to be written: after a failure some is missing. */
+/* Prints which files the folder has: after a failure some are missing. */
 static void print_written(const struct experiment *x, const char *place, const char *drawn) {
     static const char *const names[] = {
         "report.html", "", "summary.csv", "metrics.jsonl", "trace-*.csv", "best.safetensors", "last.safetensors"};
@@ -246,7 +246,7 @@ static void print_written(const struct experiment *x, const char *place, const c
     free(list);
 }
 
-/* Says how to resume if there is a checkpoint, even an earlier one. */
+/* Prints how to resume if there is a checkpoint, even an earlier one. */
 static void tell_resume(const struct experiment *x, const struct folder *folder) {
     if (!x->kept || !experiment_began(x) || !folder_has_checkpoint(folder))
         return;
@@ -255,7 +255,7 @@ static void tell_resume(const struct experiment *x, const struct folder *folder)
     free(place);
 }
 
-/* Everything that there is takes its place, also after a failure: each file is complete or absent. */
+/* Publishes all existing results, also after a failure: each file is complete or absent. */
 static int publish(struct experiment *x, struct folder *folder, struct output_lines *metrics, int status) {
     const char *drawn;
     experiment_choose_shown(x);
@@ -312,7 +312,7 @@ static int make_resume(const struct experiment *x, const struct folder *folder) 
     return status;
 }
 
-/* Nothing has begun, though there may be what came along from another folder, or several runs have no checkpoint. */
+/* Whether nothing has begun, even if there are files from another folder, or several runs have no checkpoint. */
 static bool has_nothing(const struct experiment *x, const struct folder *folder) {
     return !x->again && (!experiment_began(x) || (!x->networks && !folder_has_checkpoint(folder)));
 }

@@ -13,7 +13,7 @@
 
 enum { CHANNELS = 4, NOTE_ROOM = 200 };
 
-/* What the file says of the images, or the text, that its network takes. */
+/* The properties, from the file, of the images or the text that its network reads. */
 struct images {
     char model[NOTE_ROOM], format[NOTE_ROOM], vocabulary[NOTE_ROOM];
     bool text;
@@ -30,7 +30,7 @@ static int read_whole(const char *path, const char *key, int64_t high, int64_t *
     return text_failed("%s: '%s' is '%s', expected a whole number", path, key, text);
 }
 
-/* One number a channel, separated by spaces. */
+/* Reads one number for each channel, separated by spaces. */
 static int read_reals(const char *path, const char *key, int64_t channels, double values[CHANNELS]) {
     char text[NOTE_ROOM], *rest = text;
     if (nn_checkpoint_note(text, sizeof text, path, key))
@@ -51,7 +51,7 @@ static int read_text(struct images *is, const char *path) {
     return status == STATUS_OK && !is->context ? text_failed("%s: 'training.context' is 0", path) : status;
 }
 
-/* What a file without the notes of `train` is, and what can be done with it. */
+/* Refuses a file without the notes of `train`, with a message about its possible uses. */
 static int refuse_foreign(const char *path) {
     char text[NOTE_ROOM];
     if (!nn_checkpoint_note(text, sizeof text, path, "flexlab.checkpoint"))
@@ -112,7 +112,7 @@ static int check_size(const struct images *is, const nn_graph *g, const char *pa
     return STATUS_OK;
 }
 
-/* What the program can be told about it, where it is the network of the file that asks for too much. */
+/* Refuses a network of the file that needs too much memory, naming the option that allows it. */
 static int refuse_network(const struct settings *s) {
     char *why = failure_text(s->memory);
     const int status = strcmp(why, tensor_error()) ? text_failed("%s: %s", s->checkpoint, why) : text_failed("%s", why);

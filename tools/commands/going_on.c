@@ -1,5 +1,5 @@
-/* going_on.c - a training goes on from a checkpoint, whose notes have its options; a comparison, or a training with
- * several seeds, from the folder of its results, where its options lie beside the checkpoints of its runs. */
+/* going_on.c - resumes a training from a checkpoint, whose notes have its options; or a comparison, or a training with
+ * several seeds, from the folder of its results, which has its options beside the checkpoints of its runs. */
 #include "commands/going_on.h"
 #include "base/input.h"
 #include "base/text.h"
@@ -80,8 +80,8 @@ struct place {
     bool several;     /* they are of several runs, some of which may have no checkpoint to compare data with */
 };
 
-/* Options tell which data to read, and a stranger's would tell of any file that the user may read. The same data may
- * lie elsewhere by now: a training compares it with its checkpoint. */
+/* Options name the data to read, and those of a stranger could name any file that the user may read. The same data may
+ * have moved: a training compares them with its checkpoint. */
 static int take_data(const struct settings *given, struct settings *before, const struct place *place) {
     before->data_anew = given->data != NULL;
     if (given->data && place->several && strcmp(given->data, before->data) != 0)
@@ -102,7 +102,8 @@ static int take_data(const struct settings *given, struct settings *before, cons
     return STATUS_OK;
 }
 
-/* The settings of the words kept, in *words, into which they point then; those that may stand beside --resume as given.
+/* Reads the settings from the stored words, in *words, into which they point; options that are allowed beside --resume
+ * are taken as given.
  */
 static int take_up(struct settings *settings, enum command command, const char *kept, const struct place *place,
                    char ***words) {
@@ -151,9 +152,9 @@ static bool is_in_own_results(const char *file) {
     return own;
 }
 
-/* The checkpoint of the folder of results is to be gone on with, and is not in the way, where it is the one named. */
+/* If the checkpoint is the one in the folder of results, it is resumed, and is no obstacle to writing there. */
 static int take_checkpoint(struct experiment *x, struct settings *settings, char *file, char ***words) {
-    static char *policy; /* in the place of one that may have changed; as long as the program, as arguments are */
+    static char *policy; /* replaces one that may have changed; lives as long as the program, as arguments do */
     char *arguments = text_alloc(MOST_OPTIONS, 1), *own = folder_resume_file(settings->out);
     char *source = text_format("%s: '%s'", file, turns_arguments_key);
     const struct place place = {source, .trusted = is_in_own_results(file)};
@@ -190,7 +191,7 @@ char *going_on_options(const struct experiment *x) {
     return text;
 }
 
-/* All of a file, with a zero behind it; NULL where it cannot be read, or holds a zero or too much. To be freed. */
+/* A whole file, with a terminating zero; NULL if it cannot be read, contains a zero or is too large. To be freed. */
 static char *read_text(const struct settings *settings, const char *path) {
     char *text = text_alloc(MOST_OPTIONS + 1, 1);
     const char *why;

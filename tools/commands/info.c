@@ -1,4 +1,4 @@
-/* info.c - what this build is and what runs on this machine, on one screen; the tables by their names. */
+/* info.c - the command `info`: the build and the kernels of this machine on one screen; the tables by their names. */
 #include "commands/commands.h"
 #include "commands/info.h"
 #include "flexlab/flexlab.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A row of kernels, and how many operations of a format run on it. */
+/* A kernel set, and the number of operations of a format that run on it. */
 struct kernel_row {
     const char *name;
     int count;

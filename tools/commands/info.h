@@ -9,14 +9,14 @@ const char *info_table_name(int i);
 const char *info_table_summary(int i);
 /* Those names, then the models'. */
 const char *info_name(int i);
-/* Prints the table of this name; false where there is none. */
+/* Prints the table of this name; false if there is none. */
 bool info_table(const char *name);
-/* The formats without a heading, each line behind `indent` blanks. */
+/* Prints the formats without a heading, each line indented by `indent` blanks. */
 void info_formats(int indent);
 
 /* The tensors of a model on standard output; a STATUS_ code. */
 int info_model(const char *model);
-/* The number of parameters, "-" where it cannot be built; to be freed. */
+/* The number of parameters, "-" if the model cannot be built; to be freed. */
 char *info_parameters(const char *model);
 
 #endif

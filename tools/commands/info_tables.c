@@ -1,4 +1,4 @@
-/* info_tables.c - what this build knows and which kernels run on this machine: a table for each name. */
+/* info_tables.c - the contents of this build and the kernels of this machine: a table for each name. */
 #include "commands/info.h"
 #include "flexlab/flexlab.h"
 #include "options/options.h"
@@ -13,7 +13,7 @@ struct range {
     double largest, smallest; /* finite and positive */
 };
 
-/* Asks the format itself: all non-negative words of one or two bytes, stored as doubles. */
+/* Finds the range by the format itself: all non-negative words of one or two bytes, stored as doubles. */
 static bool range_of(tensor_format format, struct range *range) {
     size_t bytes = tensor_format_bytes(format);
     if (bytes > 2) {
@@ -168,7 +168,7 @@ static void print_device(struct table *t, tensor_device *device) {
     table_cell(t, "%s", known ? text : tensor_error());
 }
 
-/* Says at the first one why there is no GPU. */
+/* Prints the devices, and why there is no GPU. */
 static void print_devices(void) {
     struct table *t = table_new("ll");
     table_cell(t, "name");

@@ -58,8 +58,8 @@ static int flushed(int status) {
     return status;
 }
 
-/* A standard stream that is closed leaves its number to the first file that is opened, and what is said there would go
- * into that file. /dev/null takes the number, opened the wrong way round, so that using it fails as on a closed one. */
+/* If a standard stream is closed, the first file that is opened gets its number, and messages would go into that file.
+ * /dev/null takes the number instead, opened in the wrong direction, so that using it fails as on a closed stream. */
 static bool standard_streams_taken(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
@@ -76,7 +76,7 @@ static void *json_memory(size_t size) {
 int main(int argc, char **argv) {
     cJSON_InitHooks(&(cJSON_Hooks){json_memory, free});
     if (!standard_streams_taken())
-        return STATUS_FAILED; /* and nowhere to say so */
+        return STATUS_FAILED; /* and no stream for a message */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, which is reported */
     if (argc < 2)

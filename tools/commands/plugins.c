@@ -1,5 +1,5 @@
 /* plugins.c - exponent predictors that a user compiled: each library of FLEXLAB_PREDICTORS has a function
- * flexlab_predictors (autoflex_plugin_fn), which adds them by name. The libraries stay loaded. */
+ * flexlab_predictors (autoflex_plugin_fn), which adds them by name. The libraries remain loaded. */
 #include "commands/plugins.h"
 #include "flexlab/autoflex.h"
 #include "base/input.h"

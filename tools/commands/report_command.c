@@ -58,8 +58,8 @@ static int remove_stale(const struct experiment *x, const struct figures *figure
     return status;
 }
 
-/* The page takes its place last. One that `replaces` an earlier one must have all its figures: a report is never
- * replaced by a poorer one. Names in *drawn what figures there are. */
+/* The page is published last. One that `replaces` an earlier one must have all its figures: a report is never replaced
+ * by a poorer one. Sets *drawn to a description of the figures. */
 static int draw(const struct experiment *x, bool with_summary, bool replaces, const char **drawn) {
     struct figures figures;
     int status = figures_draw(x, &figures);

@@ -28,10 +28,10 @@ struct gan {
     int series_count;
     data_set *set;
     struct wgan *pair;
-    struct series *parts; /* the rows of each network under the policy; NULL: there is none */
+    struct series *parts; /* the resolved policy of each network; NULL: none */
     nn_loss_scale scale[NETWORKS];
-    bool starved[NETWORKS]; /* said of the row of skipped steps that it is in */
-    bool nonfinite;         /* said, and in metrics.jsonl */
+    bool starved[NETWORKS]; /* reported for the present sequence of skipped steps */
+    bool nonfinite;         /* reported, and in metrics.jsonl */
     struct lock lock;
     struct output_lines metrics;
     char *kept; /* prefix of the networks kept last, by this run */
@@ -91,8 +91,8 @@ static bool is_scaled(const struct gan *g) {
     return strcmp(g->series->loss_scale, "none") != 0;
 }
 
-/* Of a network that makes no update: a forward pass may have a NaN or Inf, which no scale helps. Images go from the
- * generator into the critic, gradients back: it is in the gradients of both. */
+/* Whether a network makes no update because of a NaN or Inf in a forward pass, which no scale can prevent. Images pass
+ * from the generator to the critic, and gradients back, so it is in the gradients of both. */
 static bool is_forward(const struct gan *g) {
     const struct wgan_nonfinite *found = wgan_nonfinite(g->pair);
     return found && nonfinite_is_forward(found->of.pass);
@@ -209,7 +209,7 @@ static int add_step(struct gan *g, const struct wgan_report *r) {
     return add_line(g, line);
 }
 
-/* The first NaN or Inf, once: when it is there, or of a pair that goes on behind it at the beginning. */
+/* Adds the first NaN or Inf, once: when it appears, or at the beginning for a pair that is resumed after it. */
 static int add_nonfinite(struct gan *g) {
     const struct wgan_nonfinite *found = wgan_nonfinite(g->pair);
     if (!found || g->nonfinite)

@@ -1,4 +1,4 @@
-/* facts.c - the command `facts`: what the literature says of number formats, computed again by this library. */
+/* facts.c - the command `facts`: claims of the literature about number formats, computed again by this library. */
 #include "facts/facts.h"
 #include "commands/commands.h"
 #include "flexlab/tensor.h"

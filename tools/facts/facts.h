@@ -1,4 +1,5 @@
-/* facts.h - what the literature says of number formats, computed again: each fact measures, and says what it expected.
+/* facts.h - claims of the literature about number formats, computed again: each fact measures, and reports what it
+ * expected.
  */
 #ifndef FLEXLAB_FACTS_H
 #define FLEXLAB_FACTS_H
@@ -7,14 +8,15 @@
 
 /* Collects the lines of a fact. */
 struct fact_lines;
-/* One line: what was measured, what the source says, what came out, and whether they agree. expected and observed are
- * texts from text_format, which are taken over. */
+/* Adds a line: the quantity, the value of the source, the measured value, and whether they agree. It takes ownership of
+ * expected and observed, texts from text_format. */
 void fact_line(struct fact_lines *lines, bool agrees, const char *what, char *expected, char *observed);
 /* A call of the library failed, which tensor_error() describes: the fact fails. */
 void fact_broke(struct fact_lines *lines, const char *what);
-/* What an option names is of no use: said at once, and no line of the fact. usage: it was asked for wrongly. */
+/* Reports at once that the value of an option cannot be used, without a line of the fact. usage: the user gave a wrong
+ * value. */
 void fact_refused(struct fact_lines *lines, bool usage, const char *option, const char *value, const char *why);
-/* What --network and --data said; NULL: nothing. */
+/* The values of --network and --data; NULL: not given. */
 const char *fact_network(const struct fact_lines *lines);
 const char *fact_data(const struct fact_lines *lines);
 

@@ -158,7 +158,7 @@ static bool look_for(const char *path, const char *name, bool *found) {
     return good;
 }
 
-/* Blocks of a stage, the same in each of the three. */
+/* Counts the blocks of a stage, which is the same in each of the three. */
 static bool count_blocks(struct network *n, const char *path, int *blocks) {
     char conv[NAME], norm[NAME], name[NAME + 10];
     bool found = true;
@@ -199,7 +199,7 @@ static bool refuse_others(struct network *n, const char *path) {
     return look_for(path, fourth, &found) && (!found || refuse(n, "has %s, expected three stages", fourth));
 }
 
-/* Numbers of a note, one a channel. */
+/* Reads the numbers of a note, one for each channel. */
 static bool read_moments(struct network *n, const char *path, const char *key, double values[CHANNELS]) {
     char text[200];
     int end = 0;
@@ -212,8 +212,8 @@ static bool read_moments(struct network *n, const char *path, const char *key, d
                           values == n->deviation ? " above 0" : "");
 }
 
-/* False, with the reason in n or in tensor_error(), where the file holds no residual network of option A in fp32,
- * neither of this program nor of akamaster's with PyTorch. */
+/* False, with the reason in n or in tensor_error(), if the file has no residual network of option A in fp32, of this
+ * program or of akamaster's with PyTorch. */
 static bool read_network(struct network *n, const char *path, int classes) {
     int ndim;
     int64_t dim[8];
@@ -339,7 +339,7 @@ static bool make_integers(struct integers *q, struct network *n, int side, const
     const size_t most = (size_t)side * (size_t)side * 64;
     q->patch = text_alloc(3 * 3 * 64, 1);
     q->residual = text_alloc(most, 1);
-    /* the last layer has a sum a class, and there may be more classes than a small image has sums */
+    /* the last layer has a sum for each class, and there may be more classes than a small image has sums */
     q->sums = text_alloc(most > (size_t)n->classes ? most : (size_t)n->classes, sizeof *q->sums);
     q->value[0] = text_alloc(most, 1);
     q->side_at[0] = side;
@@ -416,7 +416,7 @@ struct experiment {
     struct passes passes;
     struct int8_histogram *seen; /* of each value */
     float *room;
-    int32_t *expected; /* what fp32 says of each test image */
+    int32_t *expected; /* the classes that fp32 predicts for the test images */
     int64_t images, right;
 };
 
@@ -432,7 +432,7 @@ static bool fill_batch(const struct experiment *x, const data_set *set, int64_t 
     return true;
 }
 
-/* Both rounds over the batches: the largest magnitudes, then how the values are distributed. */
+/* Two rounds over the batches: the largest magnitudes, then the distribution of the values. */
 static bool calibrate(struct experiment *x, int batches) {
     memset(x->seen, 0, sizeof *x->seen * (size_t)(x->network.count + 1));
     bool good = true;
@@ -495,7 +495,7 @@ static bool measure_int8(struct fact_lines *lines, struct experiment *x, int bat
     const double error = sqrt((double)(won + lost) - n * difference * difference) / n;
     char *what = text_format("int8, %d calibration batches, thresholds by %s", batches,
                              by_divergence ? "divergence" : "maximum");
-    /* with few images, chance alone exceeds 0.5 %: what is refuted is said, at two standard errors */
+    /* with few images, chance by itself exceeds 0.5 %: the claim fails only beyond two standard errors */
     fact_line(lines, difference >= -(0.005 + 2 * error), what,
               text_format("below fp32 by at most 0.5 %% of the images and 2 standard errors"),
               text_format("%+.2f %% (standard error %.2f): %lld right, %lld of fp32's lost, %lld won", 100 * difference,

@@ -1,4 +1,4 @@
-/* facts_numbers.c - facts about single numbers: what fp16 holds, ranges, and the way there and back. */
+/* facts_numbers.c - facts about single numbers: the values of fp16, ranges, and conversions in both directions. */
 #include "facts/facts.h"
 #include "flexlab/tensor.h"
 #include "base/text.h"
@@ -56,7 +56,7 @@ const struct fact fact_fp16_numbers = {"fp16-numbers", "Liu 2018", "numbers at t
 
 enum { WORDS = 65536 };
 
-/* Over all words of a format of 16 bits; of fp32 by what it rounds. */
+/* Measures all words of a format of 16 bits; fp32 by rounding. */
 static bool measure_range(tensor_format format, double *epsilon, double *least, double *largest) {
     static double values[WORDS];
     if (format == FMT_FP32) {
@@ -126,7 +126,7 @@ struct errors {
     double absolute, relative, subnormal; /* the last in units of 2^-24 */
 };
 
-/* A difference that is no number is no small one. */
+/* A difference that is NaN counts as large. */
 static double error_of(float x, float y) {
     const double error = fabs((double)x - (double)y);
     return isnan(error) ? HUGE_VAL : error;

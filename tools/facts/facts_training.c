@@ -163,7 +163,7 @@ const struct fact fact_perceptron = {"perceptron", "Köster et al. 2017",
                                      true};
 
 static void unchanged(struct fact_lines *lines) {
-    /* a rate at which rounding is no chance: faster ones part any two runs */
+    /* a rate at which rounding has no random effect: at higher ones any two runs diverge */
     compare(lines, "cnn6", 200, 0.002, (const char *const[]){"flex16+5", "dfp16", NULL});
 }
 

@@ -51,7 +51,8 @@ const struct fact fact_lost_update = {"lost-update", "Micikevicius et al. 2018",
 enum { COUNT = 1 << 16 };
 enum how { NEAREST, WIDE, STOCHASTIC };
 
-/* Part of the intended updates that the elements make, for normal updates with a deviation of `places` last places. */
+/* The share of the intended updates that the elements make, for normal updates with a deviation of `places` last
+ * places. */
 static bool realised(enum how how, double places, double *share) {
     enum { STEPS = 16 };
     static double before[COUNT], after[COUNT], v[COUNT];

@@ -84,12 +84,12 @@ static int64_t sum_length(const struct int8_layer *layer) {
     return (int64_t)layer->window * layer->window * layer->channels;
 }
 
-/* The largest bias that leaves room for any sum of INT8_LONGEST_SUM products in int32. */
+/* The largest bias with which no sum of INT8_LONGEST_SUM products overflows int32. */
 static const double most_bias = 0x1p30;
-/* What a stored number may come to before it is shifted. */
+/* The limit of a number before it is shifted and stored. */
 static const double most_stored = 0x1p62;
 
-/* The step of a filter: its largest weight is INT8_LARGEST of them, unless the bias would need more than its room. */
+/* The step of a filter: its largest weight is INT8_LARGEST steps, unless the bias would overflow. */
 static double filter_step(const float *weights, int64_t n, double bias, double input) {
     double largest = 0;
     for (int64_t i = 0; i < n; i++)

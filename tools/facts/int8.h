@@ -1,10 +1,10 @@
 /* int8.h - layers in int8 after training, as Migacz 2017 quantises them ("8-bit Inference with TensorRT"): symmetric,
- * one step a filter and one a tensor of activations, whose threshold comes from calibration. x is step times an integer
- * from -127 to 127.
+ * one step for each filter and one for each tensor of activations, whose threshold comes from calibration. x is step
+ * times an integer from -127 to 127.
  *
- * Between two int8 tensors there are integers alone: products of int8 are summed in int32, exactly, together with a
- * bias; the sum is multiplied with an integer factor in int64, rounded once, and held within the limits. Floats say
- * what the steps and factors are, before the first image. */
+ * Between two int8 tensors there are only integers: products of int8 are summed in int32, exactly, together with a
+ * bias; the sum is multiplied with an integer factor in int64, rounded once, and clamped to the limits. Steps and
+ * factors are computed from floats before the first image. */
 #ifndef FLEXLAB_INT8_H
 #define FLEXLAB_INT8_H
 
@@ -55,7 +55,7 @@ void int8_free(struct int8_layer *layer);
 /* The sums [height', width', filters] of an image; height' = (height + 2 padding - window) / stride + 1. patch has room
  * for window * window * channels. */
 void int8_sums(const struct int8_layer *layer, const int8_t *x, int height, int width, int8_t *patch, int32_t *sums);
-/* What of them, and of a residual of as many elements (NULL: none), becomes the output. */
+/* Computes the output from the sums and a residual of as many elements (NULL: none). */
 void int8_store(const struct int8_layer *layer, const int32_t *sums, const int8_t *residual, int64_t pixels, int8_t *y);
 /* The filter of the largest sum of one pixel, in common steps; of equal ones the first. */
 int int8_largest(const struct int8_layer *layer, const int32_t *sums);

@@ -1,4 +1,4 @@
-/* drawing.c - what the printed figures and the page draw alike. */
+/* drawing.c - choices that the printed figures and the page share. */
 #include "figures/drawing.h"
 #include <math.h>
 #include <stdio.h>
@@ -84,7 +84,7 @@ static bool is_series(const struct experiment *x, const char *label) {
     return false;
 }
 
-/* Known colours of a series or of another shadow are taken; beyond them it goes on where the series end. */
+/* Known colours may belong to a series or another shadow; the others continue after those of the series. */
 struct colour figure_shadow_colour(const struct experiment *x, char *const *shadows, int shadow) {
     int n = 0;
     for (int i = 0; i < x->series_count; i++)

@@ -1,4 +1,4 @@
-/* figure.h - the figures, drawn by gnuplot where it is installed. */
+/* figure.h - the figures, drawn by gnuplot if it is installed. */
 #ifndef FLEXLAB_FIGURE_H
 #define FLEXLAB_FIGURE_H
 
@@ -7,14 +7,14 @@
 /* SVG text for the report, NULL for a figure that was not drawn. */
 struct figures {
     char *loss, *exponents;
-    char *left_out;       /* a sentence on what has no place in the figure of exponents, NULL without */
-    bool nothing_matches; /* --trace-tensors chooses none; told */
+    char *left_out;       /* a sentence that names what the figure of exponents omits; NULL: nothing */
+    bool nothing_matches; /* --trace-tensors chooses none, which is reported */
 };
 
-/* Writes figure-loss and figure-exponents as .svg and .png into the folder of results. Without gnuplot says what to
- * install and draws nothing, which is no failure. A STATUS_ code. */
+/* Writes figure-loss and figure-exponents as .svg and .png into the folder of results. Without gnuplot it prints what
+ * to install and draws nothing, which is no failure. A STATUS_ code. */
 int figures_draw(const struct experiment *x, struct figures *figures);
-/* ", figures" or what of them was drawn, for the list of what was written. */
+/* ", figures" or the ones that were drawn, for the list of written files. */
 const char *figures_named(const struct figures *figures);
 void figures_clear(struct figures *figures);
 

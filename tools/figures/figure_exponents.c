@@ -35,8 +35,8 @@ static bool is_visible(const struct trace_point *p) {
     return p->maximum > 0 && isfinite(p->maximum);
 }
 
-/* Exponent and maximum of a point hold since the point before: steps, as corners of lines. Where there is nothing to
- * see, an empty line breaks them. */
+/* Exponent and maximum of a point hold since the point before: steps, as corners of lines. An empty line breaks the
+ * lines if there is nothing to see. */
 static void print_data(FILE *out, const struct trace_tensor *t, int row, int column) {
     int64_t from = 0;
     fprintf(out, "$t%d_%d << EOD\n", row, column);
@@ -156,7 +156,7 @@ static int figure_height(const struct figure *f) {
     return key_height(&key) + (f->count + per_block(f) - 1) / per_block(f) * block_height(f);
 }
 
-/* A panel takes away the labels and the key that it has drawn. */
+/* A panel removes the labels and the key that it has drawn. */
 static void print_panel(FILE *out, const struct experiment *x, const struct figure *f, int r, int c, int height,
                         int above) {
     const struct column *column = &f->columns[c];
@@ -228,7 +228,7 @@ static int read_column(const struct experiment *x, struct column *column, const 
     return status;
 }
 
-/* Appends ", NAME"; beyond MOST_NAMED counts in silence. */
+/* Appends ", NAME"; beyond MOST_NAMED it only counts. */
 static void name_one(char **list, int *named, const char *name) {
     if (++*named > MOST_NAMED)
         return;

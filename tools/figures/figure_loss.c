@@ -96,8 +96,8 @@ static bool accuracy_block(FILE *out, const struct experiment *x, int series) {
     return any;
 }
 
-/* The power of ten that small differences are drawn in: their own numbers are too wide for the room beside the axis,
- * and some of them the same. */
+/* The power of ten that scales small differences: their own numbers are too wide for the space beside the axis, and
+ * some would look the same. */
 static int power_of_differences(double largest) {
     return largest > 1e-300 && largest < 1e-3 ? (int)floor(log10(largest)) : 0;
 }
@@ -185,7 +185,7 @@ static void unmark(FILE *out, int marks) {
         fprintf(out, "unset arrow %d\n", FIRST_MARK + i);
 }
 
-/* Why a format of the key has no curve. */
+/* The label of a format in the key, with the reason if it has no curve. */
 static char *key_label(const struct experiment *x, int series, bool has_points) {
     const char *label = x->series[series].label;
     bool shown = false, diverged = false;

@@ -1,4 +1,4 @@
-/* figure_style.c - what the printed figures have in common. */
+/* figure_style.c - elements that the printed figures share. */
 #include "figures/figure_style.h"
 #include "figures/gnuplot.h"
 #include "base/text.h"

@@ -1,4 +1,4 @@
-/* figure_style.h - what the printed figures have in common: lines, the key, places of panels. Pixels are those of the
+/* figure_style.h - elements that the printed figures share: lines, the key, places of panels. Pixels are those of the
  * SVG, from the top left. */
 #ifndef FLEXLAB_FIGURE_STYLE_H
 #define FLEXLAB_FIGURE_STYLE_H
@@ -11,7 +11,7 @@ enum { FIGURE_WIDTH = 1100 };
 /* Line style of the n-th series drawn: each has wider gaps than the one below it, so that curves that coincide all stay
  * visible. To be freed. */
 char *figure_line(const struct experiment *x, int n);
-/* Its marker, a gnuplot point type; 0: none, the line tells it apart. */
+/* Its marker, a gnuplot point type; 0: none, because the line distinguishes it. */
 int figure_marker(int n);
 
 /* A script that is printed into memory. figure_script_end closes it and returns the text, to be freed. */

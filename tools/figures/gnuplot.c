@@ -60,7 +60,7 @@ static long time_limit(void) {
     return text && text_whole(text, 1, MOST_SECONDS, &seconds) ? (long)seconds : DEFAULT_SECONDS;
 }
 
-/* 0 or an error number. In a process group of its own, so that Ctrl-C leaves the figures of a stopped run to be drawn.
+/* 0 or an error number. In a process group of its own, so that Ctrl-C does not end the drawing of a stopped run.
  * Without the user's own settings, which could be any commands. */
 static int spawn(const struct streams *s, pid_t *child) {
     char *arguments[] = {"gnuplot", "-d", "-", NULL};
@@ -89,7 +89,7 @@ static int spawn(const struct streams *s, pid_t *child) {
     return failed;
 }
 
-/* 1: ended, 0: killed because the time was over, -1: cannot be waited for. */
+/* 1: the child ended, 0: it was killed after its time limit, -1: waiting failed. */
 static int wait_for(pid_t child, int *state) {
     struct timespec pause = {0, 5000000};
     long pauses = time_limit() * 200;
@@ -143,7 +143,7 @@ static int run(const struct streams *s, const char *name) {
 /* --- what came out ---------------------------------------------------------------------------------------------------
  */
 
-/* To be freed, with a zero at its end; NULL when it cannot be had. */
+/* The whole file, with a terminating zero, to be freed; NULL on failure. */
 static char *read_all(FILE *file, size_t *size) {
     long length = fseek(file, 0, SEEK_END) ? -1 : ftell(file);
     char *bytes = length < 0 ? NULL : malloc((size_t)length + 1);

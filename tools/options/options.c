@@ -57,7 +57,7 @@ static int store(struct settings *settings, const struct option_row *row, const 
     return STATUS_USAGE;
 }
 
-/* What other programs call what these options do; NULL: nothing known of it. */
+/* The option of this program for an option of other programs; NULL: none is known. */
 static const char *elsewhere(const char *name) {
     static const struct {
         const char *name, *option, *hint;

@@ -49,7 +49,7 @@ static void note_backend(struct series *series) {
     series->backend = text_format("%s", backend);
 }
 
-/* Rules as they are, in which commas, colons and '@' have a meaning of their own. */
+/* Whether it is the text of rules, in which commas, colons and '@' have a meaning of their own. */
 static bool is_policy_text(const char *policy) {
     return strpbrk(policy, ";\n") != NULL;
 }
@@ -95,7 +95,7 @@ static const char *policy_name(int i) {
     return NULL;
 }
 
-/* Whether a name that is no variant's, with ":noscale" behind it or not, is that of a preset or of a file. */
+/* Whether a name that is no variant's, with or without ":noscale", is that of a preset or of a file. */
 static bool names_policy(const char *name) {
     char *copy = text_format("%s", name);
     bool found = is_policy_text(copy) || (!access(copy, F_OK) && *copy);
@@ -115,7 +115,7 @@ static bool starts_with_variant(const char *item) {
     return found;
 }
 
-/* A predictor has no line of its own: it stands behind the format, wherever that stands. */
+/* A predictor has no line of its own: it follows the format everywhere. */
 char *series_plain_policy(const struct series *series) {
     const nn_variant *v = series->variant;
     const char *format = tensor_format_name(v->format);
@@ -134,7 +134,7 @@ static const char *option_of_formats(const struct settings *settings) {
     return settings->command == COMMAND_COMPARE ? "formats" : "format";
 }
 
-/* Reads the policy, of which only what it says is kept: the file may change while runs go on. variant NULL: its own. */
+/* Reads the policy and stores its text, because the file may change while runs continue. variant NULL: its own. */
 static int take_policy(const struct settings *s, struct series *series, const char *policy, const char *variant) {
     const nn_config config = {.variant = series->resumed ? NULL : variant,
                               .policy = series->resumed ? series->resumed : policy,
@@ -159,7 +159,7 @@ static int take_policy(const struct settings *s, struct series *series, const ch
     series->policy = text_format("%s", nn_graph_policy(g));
     const char *scale = nn_policy_loss_scale(g);
     if (scale)
-        series->loss_scale = text_format("%s", scale); /* what --loss-scale may change */
+        series->loss_scale = text_format("%s", scale); /* --loss-scale may change it */
     nn_graph_free(g);
     char *name = text_format("%.*s", (int)strcspn(series->policy, ";") - 8, series->policy + 8); /* "variant NAME;" */
     series->variant = nn_variant_find(name);
@@ -260,7 +260,7 @@ static int parse_series(const struct settings *settings, struct series *series, 
     series->plain = !settings->layer_format;
     if (series->plain)
         series->policy = series_plain_policy(series);
-    else { /* its rules may have given masters and shared exponents to a format without */
+    else { /* its rules may give masters and shared exponents to a format without them */
         series->no_master = series->no_master || !strcmp(settings->master, "none");
         if (series->shared && settings->predictor && !has_predictor)
             series->predictor = settings->predictor;
@@ -282,7 +282,8 @@ static bool has_own_predictor(const struct series *series) {
     return series->predictor && series->predictor != series->variant->predictor;
 }
 
-/* A plain policy is asked of the library by its variant: the same numbers, and a checkpoint that says so. */
+/* A plain policy is passed to the library as its variant: the numbers are the same, and the checkpoint names the
+ * variant. */
 nn_config series_network(const struct settings *s, const struct series *series) {
     return (nn_config){.variant = series->variant->name,
                        .policy = series->plain ? NULL : series->policy,
@@ -316,7 +317,7 @@ nn_config series_asked(const struct settings *s, const struct series *series) {
     return config;
 }
 
-/* What options do not suit each other, or the format, the library knows. */
+/* The library checks whether options suit each other and the format. */
 static int check_network(const struct settings *settings, const struct series *series) {
     failure_forget();
     const nn_config config = series_network(settings, series);
@@ -328,7 +329,7 @@ static int check_network(const struct settings *settings, const struct series *s
     return status;
 }
 
-/* The next of a list, cut out of it. Names have no blank: where rules begin, they go on to the end of the list. */
+/* Takes the next item of a list. Names have no blanks: rules extend to the end of the list. */
 static char *next_item(char **rest) {
     char *item = *rest;
     if (!item || !is_policy_text(item) || strcspn(item, " ;\n") > strcspn(item, ","))

@@ -1,13 +1,14 @@
 /* series.h - a policy that a command trains: one of the series of its tables and figures. A policy is a text of lines
  * (docs/policies.md); a variant is one of one line. Variants with suffixes, --policy and --layer-format are spellings,
- * which series_read turns into those lines: what comes behind it knows the policy alone. */
+ * which series_read converts to those lines: all later code uses only the policy. */
 #ifndef FLEXLAB_SERIES_H
 #define FLEXLAB_SERIES_H
 
 #include "flexlab/nn.h"
 #include "options/options.h"
 
-/* A part of a layer, or a parameter, with what it has in each role of nn_role_name_at; NULL: it has no such role. */
+/* A component of a layer, or a parameter, with its format in each role of nn_role_name_at; NULL: it has no such role.
+ */
 enum { ROLE_LIMIT = 16 };
 struct role_row {
     char *name, *kind, *role[ROLE_LIMIT];
@@ -21,15 +22,15 @@ struct role_row {
  * "fp32:layers", "policy:O2". */
 struct series {
     char *label;
-    char *policy;              /* the whole of it, each line with a ';' behind it: "variant fp16; * master=none;" */
-    bool plain;                /* it is what series_plain_policy says of the members below: no other rules */
+    char *policy;              /* its whole text, each line followed by a ';': "variant fp16; * master=none;" */
+    bool plain;                /* it equals series_plain_policy of the members below: no other rules */
     const nn_variant *variant; /* the one that it begins from */
     char *asked_policy, *asked_variant; /* what it was read from: a name, a path or a text, or NULL */
-    const char *resumed;                /* the policy that it was begun with, of settings; NULL: what the options say */
-    struct role_row *roles;             /* what it came to (policy.h); NULL before */
+    const char *resumed;    /* the policy of the settings that it was begun with; NULL: that of the options */
+    struct role_row *roles; /* the resolved policy (policy.h); NULL before */
     int role_count;
     const char *predictor; /* NULL for float formats */
-    char *backend;         /* the row of kernels that its matmul runs on; the device's name where that is not "cpu" */
+    char *backend;         /* the kernel set of its matmul, or the name of a device other than "cpu" */
     char *device;          /* where it trains */
     char *loss_scale;      /* as nn_config has it, in full */
     bool no_scale;         /* ":noscale" */
@@ -44,7 +45,7 @@ void series_free(struct series *series, int count);
 char *series_plain_policy(const struct series *series);
 /* The network of a series, without its seed. */
 nn_config series_network(const struct settings *settings, const struct series *series);
-/* The same with its policy as it was given, so that a failure tells file and line. */
+/* The same with its policy as given, so that a failure names file and line. */
 nn_config series_asked(const struct settings *settings, const struct series *series);
 
 #endif

@@ -1,4 +1,4 @@
-/* json_lines.c - files of a JSON object a line. */
+/* json_lines.c - files with a JSON object in each line. */
 #include "readers/json_lines.h"
 #include "base/input.h"
 #include "base/text.h"

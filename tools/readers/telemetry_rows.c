@@ -27,7 +27,7 @@ static bool number(const cJSON *line, const char *name, double *value) {
     return cJSON_IsNumber(item);
 }
 
-/* NAN where there is none; false for what is neither. */
+/* NAN for null or a missing number; false for anything else. */
 static bool number_or_null(const cJSON *line, const char *name, double *value) {
     const bool there = number(line, name, value);
     if (!there)
@@ -148,7 +148,7 @@ static int read_row(struct reader *r, const cJSON *line) {
 /* --- the file ------------------------------------------------------------------------------------------------------
  */
 
-/* What the line is; NULL where it stands in the wrong place, or is none. */
+/* The type of the line; NULL if it is unknown or in the wrong place. */
 static const char *check_type(struct reader *r, const cJSON *line) {
     const char *type = text_of(line, "type"), *wrong = !type ? "is not a JSON object with a type"
                                                        : (r->lines.number == 1) != !strcmp(type, "telemetry")

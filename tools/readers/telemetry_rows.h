@@ -17,10 +17,10 @@ struct telemetry_shadow {
     double saturated, flushed;
 };
 
-/* A line 'tensor'; what may be null there is NAN. All of it stands until the next row is read. */
+/* A line 'tensor'; null becomes NAN. It is valid until the next line is read. */
 struct telemetry_row {
     const char *tensor, *role;
-    const char *format; /* NULL: the file does not say */
+    const char *format; /* NULL: not in the file */
     int64_t step;
     int first_bin, bin_count;
     const double *bins;
@@ -30,8 +30,8 @@ struct telemetry_row {
     const struct telemetry_shadow *shadows;          /* in the order of the header */
 };
 
-/* Shows the header to `begin`, then every row to `take`; either may be NULL, without `take` the header alone is read.
- * *found is false where there is no such file, which is no failure. STATUS_FAILED with a message otherwise. */
+/* Passes the header to `begin`, then every line to `take`; either may be NULL; without `take` only the header is read.
+ * *found is false if there is no such file, which is no failure. STATUS_FAILED with a message otherwise. */
 int telemetry_rows(const char *path, void (*begin)(void *context, const struct telemetry_header *header),
                    void (*take)(void *context, const struct telemetry_row *row), void *context, bool *found);
 

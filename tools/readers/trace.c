@@ -1,4 +1,4 @@
-/* trace.c - reading the exponent traces (docs/output.md). A row that is not as training writes it is an error. */
+/* trace.c - reading the exponent traces (docs/output.md). A line that training does not write is an error. */
 #include "readers/trace.h"
 #include "base/input.h"
 #include "base/text.h"
@@ -75,7 +75,7 @@ static struct trace_point point_of(const struct trace_row *row) {
     return (struct trace_point){row->step, row->maximum_e, row->maximum, row->saturated > 0};
 }
 
-/* *status is STATUS_OK at the end of the file, too. */
+/* *status is STATUS_OK at the end of the file too. */
 static bool reader_next(struct reader *r, struct trace_row *row, int *status) {
     char *fields[FIELDS], *rest;
     errno = 0;

@@ -7,9 +7,9 @@
 
 struct trace_point {
     int64_t step;
-    int e;          /* that the largest element was stored with */
+    int e;          /* exponent of the largest element */
     double maximum; /* largest |element| before rounding, since the point before */
-    bool saturated; /* any element, since the point before */
+    bool saturated; /* whether an element saturated since the point before */
 };
 
 struct trace_tensor {
@@ -34,15 +34,15 @@ struct trace_row {
     double predicted, maximum;
 };
 
-/* Shows every row to `take`. STATUS_FAILED with a message when the file cannot be read. */
+/* Passes every line to `take`. STATUS_FAILED with a message if the file cannot be read. */
 int trace_rows(const char *path, void (*take)(void *context, const struct trace_row *row), void *context);
 
 /* The tensors of the first step in a trace, without points: those that match one of the comma-separated patterns, or
  * with NULL a few that show one of each role. At most `most`; the others are named in left_out. STATUS_FAILED with
  * a message when the file cannot be read. */
 int trace_choose(const char *path, const char *patterns, int most, struct trace *trace);
-/* Reads the points of the tensors that are listed in trace. Of every `group` rows of a tensor the one with the largest
- * maximum is kept. */
+/* Reads the points of the tensors that are listed in trace: of every `group` lines of a tensor the one with the largest
+ * maximum. */
 int trace_read(const char *path, int group, struct trace *trace);
 /* The same list of tensors, without points. */
 struct trace trace_like(const struct trace *other);

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A write that keeps so much of its largest element has as many bits as fp16 has. */
+/* From this mantissa of its largest element on, a write has as many bits as fp16. */
 enum { KEEPS_11_BITS = 1 << 10 };
 
 void replay_add(struct replay_counts *to, const struct replay_counts *counts) {
@@ -28,7 +28,7 @@ void replay_begin(struct replay_life *life, autoflex_predictor predictor, const 
     life->a.role = (int16_t)autoflex_find_role(role);
 }
 
-/* What comes before the kernel; where it would have run twice, that is counted. */
+/* Chooses the exponent before the kernel, and counts a write that would have run twice. */
 static void choose_exponent(struct replay_life *life, const struct trace_row *row, double maximum) {
     struct autoflex *a = &life->a;
     const int before = a->e;
@@ -65,7 +65,7 @@ void replay_write(struct replay_life *life, const struct trace_row *row, double 
     struct autoflex *a = &life->a;
     struct replay_counts *c = &life->counts;
     const double maximum = row->maximum * factor;
-    if (!strcmp(row->name, "input")) /* loaded anew for each step: no predictor is asked */
+    if (!strcmp(row->name, "input")) /* loaded anew for each step, without a predictor */
         return;
     if (!(maximum > 0)) { /* nothing but zeros, or no write */
         if (a->initialised)

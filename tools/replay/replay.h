@@ -1,11 +1,12 @@
-/* replay.h - exponent predictors over recorded maxima: what each would have done, by the functions that tensors use. */
+/* replay.h - the exponents that each predictor would have chosen for recorded maxima, by the functions that tensors
+ * use. */
 #ifndef FLEXLAB_REPLAY_H
 #define FLEXLAB_REPLAY_H
 
 #include "flexlab/autoflex.h"
 #include "readers/trace.h"
 
-/* What one predictor did to some of the writes. */
+/* The results of one predictor for some of the writes. */
 struct replay_counts {
     int64_t writes;    /* whose true maximum is above zero */
     int64_t saturated; /* writes in which something did not fit */
@@ -24,7 +25,7 @@ void replay_add(struct replay_counts *to, const struct replay_counts *counts);
 struct replay_options {
     int64_t warm_up; /* steps */
     int e_min, e_max;
-    double outlier; /* every 100th maximum of a tensor is so many times as large; 0: as recorded */
+    double outlier; /* factor of every 100th maximum of a tensor; 0: as recorded */
 };
 
 struct replay_life {

@@ -237,7 +237,7 @@ static bool matches(const char *patterns, const char *name) {
     return found;
 }
 
-/* Rows of a step have one order: the tensor after the last one is looked at first. */
+/* Lines of a step have one order, so it tries the tensor after the last one first. */
 static struct tensor_lives *find_tensor(struct replay *r, const struct trace_row *row,
                                         const struct replay_options *how) {
     const struct request *q = r->request;
@@ -277,7 +277,7 @@ static void take_row(void *context, const struct trace_row *row) {
     struct replay *r = reading->replay;
     if (reading->status != STATUS_OK || (r->request->tensors && !matches(r->request->tensors, row->name)))
         return;
-    if (!autoflex_find_role(row->role)) { /* what rules ask for it would not be asked */
+    if (!autoflex_find_role(row->role)) { /* predictors that use roles could not use it */
         reading->status = text_failed("%s: step %lld: role '%s' of %s, expected weight, activation, gradient, weight "
                                       "gradient, momentum, root or direction",
                                       r->path, (long long)row->step, row->role, row->name);
@@ -443,14 +443,14 @@ static bool is_same_file(const char *a, const char *b) {
     return !stat(a, &one) && !stat(b, &two) && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
 }
 
-/* With --force the table takes the place of an older file of its name, but never of what it is made from. */
+/* With --force the table replaces an older file of its name, but never one of its inputs. */
 static int check_csv(const struct request *q) {
     struct stat found;
     for (int i = 0; q->csv && i < q->trace_count; i++)
         if (is_same_file(q->csv, q->traces[i]))
             return text_usage("--csv '%s': is the trace %s, expected another file", q->csv, q->traces[i]);
     if (q->csv && !q->force && !lstat(q->csv, &found) &&
-        S_ISREG(found.st_mode)) /* output_open refuses what is no file */
+        S_ISREG(found.st_mode)) /* output_open refuses anything but a file */
         return text_failed("--csv '%s': there is such a file already; give another name, or --force to replace it",
                            q->csv);
     return STATUS_OK;

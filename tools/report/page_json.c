@@ -12,7 +12,7 @@ void page_text(FILE *out, const char *text) {
     fputc('"', out);
     char turning[FL_SHOWN_TEXT];
     for (const unsigned char *c = (const unsigned char *)valid; *c; c++)
-        if (fl_turning((const char *)c, turning)) { /* told, not done, wherever the page shows it */
+        if (fl_turning((const char *)c, turning)) { /* escaped wherever the page shows it */
             fprintf(out, "\\%s", turning);
             c += text_character((const char *)c) - 1;
         } else if (*c < 0x20 || *c == 0x7F || strchr("\"\\<>&", *c)) /* '<': a script element ends at "</script" */

@@ -1,5 +1,4 @@
-/* page_json.h - JSON inside the report's page: whatever a text holds, it ends neither the script element nor the
- * string. */
+/* page_json.h - JSON inside the report's page: no text can end the script element or the string. */
 #ifndef FLEXLAB_PAGE_JSON_H
 #define FLEXLAB_PAGE_JSON_H
 
@@ -8,8 +7,8 @@
 
 /* A string with its quotes. Bytes that are no UTF-8 become U+FFFD. */
 void page_text(FILE *out, const char *text);
-enum { PAGE_EXACT = 17 }; /* digits that give every double back */
-/* With at most `digits` significant digits; null where it is not finite. */
+enum { PAGE_EXACT = 17 }; /* digits that identify every double */
+/* Prints at most `digits` significant digits; null if the number is not finite. */
 void page_number(FILE *out, double value, int digits);
 
 /* A column of numbers: one number where all are the same, else a list. NAN is null, infinity "inf". `count` > 0. */

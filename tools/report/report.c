@@ -50,7 +50,7 @@ static void write_digest(FILE *out, const char *hex) {
     }
 }
 
-/* A heading that the page can be sent to; `brief`: as its list of sections has it, NULL for the same text. */
+/* A heading that links can name; `brief`: its text in the list of sections, NULL for the same. */
 static void heading(FILE *out, const char *id, const char *brief, const char *text) {
     fprintf(out, "<h2 id=\"%s\"", id);
     if (brief)
@@ -58,8 +58,8 @@ static void heading(FILE *out, const char *id, const char *brief, const char *te
     fprintf(out, ">%s</h2>\n", text);
 }
 
-/* What the data are called in a title, without the path of the folder that they lie in: "synthetic", "cifar10", the
- * last part of the path of other files; to be freed. */
+/* The name of the data in a title, without the path of their folder: "synthetic", "cifar10", the last part of the path
+ * of other files; to be freed. */
 static char *data_title(const char *specification) {
     const size_t kind = strcspn(specification, ":");
     const char *path = specification + kind + (specification[kind] != 0);
@@ -75,7 +75,7 @@ static char *data_title(const char *specification) {
                  : text_format("%.*s", (int)kind, specification);
 }
 
-/* The policy: nothing is fetched from anywhere, and no script runs but the one that this program brings. */
+/* The content policy: the page loads nothing, and runs no script but the one of this program. */
 static void write_head(FILE *out, const struct experiment *x) {
     const struct settings *s = x->settings;
     const int diverged = experiment_diverged(x);

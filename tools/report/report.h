@@ -1,4 +1,4 @@
-/* report.h - report.html: one page that needs nothing but itself. */
+/* report.h - report.html: one page that needs no other file. */
 #ifndef FLEXLAB_REPORT_H
 #define FLEXLAB_REPORT_H
 

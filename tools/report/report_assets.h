@@ -1,4 +1,4 @@
-/* report_assets.h - the files of tools/page that every page holds; the build makes arrays of them
+/* report_assets.h - the files of tools/page that every page contains; the build makes arrays of them
  * (cmake/embed.cmake). */
 #ifndef FLEXLAB_REPORT_ASSETS_H
 #define FLEXLAB_REPORT_ASSETS_H

@@ -109,7 +109,7 @@ static void print_epochs(FILE *out, const struct run *run) {
     fputs("]", out);
 }
 
-/* What stands in the table of pairs: last loss, loss and accuracy of the test set. */
+/* Prints the measures of the table of pairs: last loss, loss and accuracy of the test set. */
 static void print_results(FILE *out, const struct run *run) {
     const bool tested = run->result.predicted_count > 0;
     fputs(",\"last_loss\":", out);

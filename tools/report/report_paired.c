@@ -29,7 +29,7 @@ static bool has(const struct run *run, const struct measure *m) {
     return run->finished && (!m->tested || run->result.predicted_count > 0);
 }
 
-/* Differences of the seeds that both have, into `values`; how many. */
+/* Stores the differences of the seeds that both have in `values`; returns how many. */
 static int differences(const struct experiment *x, int series, const struct measure *m, double *values) {
     int count = 0;
     for (int s = 0; s < x->seed_count; s++) {
@@ -66,7 +66,7 @@ struct report_pair report_pair_of(const struct experiment *x, int series, enum r
     return pair;
 }
 
-/* Mean, deviation, interval and test; dashes where fewer than two seeds or a number that is none leave nothing to say.
+/* Mean, deviation, interval and test; dashes if there are fewer than two seeds or a number is NaN.
  */
 static void difference_cells(struct table *t, const struct report_pair *pair, int digits) {
     table_cell(t, "%d", pair->count);

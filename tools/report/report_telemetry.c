@@ -1,8 +1,8 @@
-/* report_telemetry.c - histograms, counts, shadow formats and updates of telemetry as data of the page. Steps with rows
- * that follow each other become one point where there are more than the page has room for: histograms and counts are
- * added up, the largest error stays, measured errors are joined, and update-to-weight ratios become their mean. All
- * tensors have the points of the file; one without a row in any of a point's steps, such as a weight before its first
- * update, has nulls there. */
+/* report_telemetry.c - histograms, counts, shadow formats and updates of telemetry as data of the page. Consecutive
+ * steps with records become one point if there are too many for the page: histograms and counts are added up, the
+ * largest error remains, measured errors are combined, and update-to-weight ratios become their mean. All tensors have
+ * the points of the file; one without a row in any of a point's steps, such as a weight before its first update, has
+ * nulls there. */
 #include "report/report_telemetry.h"
 #include "figures/drawing.h"
 #include "report/page_json.h"
@@ -32,7 +32,7 @@ static const struct column columns[POINT] = {{"first", 6},    {"zeros", 9},    {
                                              {"looked", 16},  {"rounding", 9}, {"sampled", 9},    {"update", 9}},
                            shadow_columns[SHADOW_POINT] = {{"error", 9}, {"saturated", 16}, {"flushed", 16}};
 
-/* What is being added up of one tensor, and the columns of what is complete. */
+/* The point of one tensor that is being added up, and the columns of complete points. */
 struct lane {
     double bins[BINS], elements, zeros, nonfinite, saturated, flushed, least_e, largest_e, writes;
     double rounding; /* the largest, as part of the values; NAN so far */
@@ -87,7 +87,7 @@ static int point_size(const struct telemetry *t) {
     return POINT + SHADOW_POINT * t->shadows.count;
 }
 
-/* The larger of what may not be known: NAN. */
+/* The larger of two numbers, either of which may be unknown, NAN. */
 static double worse(double a, double b) {
     return isnan(a) || b > a ? b : a;
 }
@@ -109,7 +109,7 @@ static void complete_shadows(const struct telemetry *t, struct lane *l, double *
         }
 }
 
-/* Room for the numbers of a point more, whose histogram is the text. */
+/* Makes space for the numbers of one more point, whose histogram is the text. */
 static double *add_point(const struct telemetry *t, struct lane *l, const char *text) {
     char *longer = l->texts ? text_format("%s,\"%s\"", l->texts, text) : text_format("\"%s\"", text);
     free(l->texts);
@@ -395,7 +395,7 @@ static int64_t rows_of(const struct experiment *x, const struct plan *plan) {
     return (x->steps + plan->every - 1) / plan->every + 1;
 }
 
-/* Whether the page has no room for all seeds at a useful grain, and fewer would help. */
+/* Whether all seeds do not fit the page at a useful resolution, and fewer would. */
 static bool want_first_alone(const struct experiment *x, const struct plan *plans, int room) {
     int64_t rows = 1;
     for (int i = 0; i < x->run_count; i++)

@@ -1,5 +1,5 @@
-/* report_traces.c - the exponent traces as data of the page. Where a trace has more rows than the page has room for,
- * each run of them becomes one bucket: least and largest exponent, least and largest maximum, and sums of the counts.
+/* report_traces.c - the exponent traces as data of the page. If a trace has too many records for the page, each run of
+ * them becomes one bucket: least and largest exponent, least and largest maximum, and sums of the counts.
  */
 #include "report/report_traces.h"
 #include "figures/drawing.h"
@@ -107,7 +107,7 @@ static bool equal_columns(const struct lane *lane, int a, int b) {
     return true;
 }
 
-/* Least and largest are left out where they say nothing new. Magnitudes have the digits that a trace has. */
+/* Least and largest are omitted if they add nothing. Magnitudes have the digits that a trace has. */
 static void print_lane(FILE *out, const struct lane *lane) {
     static const struct {
         const char *name;

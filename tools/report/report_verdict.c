@@ -1,5 +1,5 @@
-/* report_verdict.c - what came out of a comparison, in a few sentences. Each is true of the numbers at hand or is left
- * out: a format that diverged has no place in a comparison of results, one seed tells nothing of chance. */
+/* report_verdict.c - the result of a comparison in a few sentences. Each is true of the numbers or is omitted: a format
+ * that diverged is not compared, and one seed shows nothing about chance. */
 #include "report/report_verdict.h"
 #include "base/number.h"
 #include "base/text.h"
@@ -58,7 +58,7 @@ static struct compared choose(const struct experiment *x) {
     return x->data.context ? test : accuracy;
 }
 
-/* Whether a format has finished, none of its runs diverged, and there is a result to tell of. */
+/* Whether a format has finished, none of its runs diverged, and there is a result. */
 static bool is_sound(const struct experiment *x, int series, const struct compared *by) {
     struct summary s = summary_of(x, series);
     const struct spread v = value_of(x, series, by);

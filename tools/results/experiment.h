@@ -42,7 +42,7 @@ struct run {
     bool planned; /* some folder of results was to hold it */
     bool began;   /* a step was reported, or a checkpoint gone on from */
     bool finished;
-    bool stopped;  /* before its last step, and its result is that of the steps so far */
+    bool stopped;  /* stopped before its last step; its result is that of the steps so far */
     char *failure; /* why it could not be trained, while the others went on; NULL: it could */
     bool shown;    /* its numbers stand in tables and figures */
     nn_train_result result;

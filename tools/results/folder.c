@@ -311,7 +311,7 @@ static bool recover(const char *directory) {
     return good;
 }
 
-/* One that cannot be looked into may have some. */
+/* A folder that cannot be read counts as one with checkpoints. */
 bool folder_has_checkpoint(const struct folder *f) {
     struct names all;
     bool found = !names_in(&all, f->resume) && errno != ENOENT;

@@ -13,7 +13,7 @@ struct folder {
         *set_apart; /* where an incomplete run leaves its results if PATH holds earlier ones, PATH/flexlab.incomplete */
     char *resume;   /* where checkpoints are kept until all is trained, PATH/flexlab.resume */
     bool replaces;  /* there are earlier results, to be replaced by complete ones */
-    bool keeps_made; /* publishing failed: what was made stays for the user to save */
+    bool keeps_made; /* publishing failed: the results remain for the user to save */
     struct lock lock;
 };
 

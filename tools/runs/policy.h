@@ -4,7 +4,7 @@
 
 #include "results/experiment.h"
 
-/* What the policy of g came to, as the rows of s. */
+/* Stores the resolved policy of g in s->roles. */
 void policy_take_rows(struct series *s, nn_graph *g);
 /* "LABEL: POLICY" on standard output. */
 void policy_print_text(const struct series *s);

@@ -1,5 +1,5 @@
-/* coefficient.h - a real number as an integer with an exponent of its own: how what batch normalisation computes in
- * double enters integer arithmetic. Plain C without libm. */
+/* coefficient.h - a real number as an integer with an exponent of its own, by which batch normalisation passes doubles
+ * to integer arithmetic. Plain C without libm. */
 #ifndef FL_COEFFICIENT_H
 #define FL_COEFFICIENT_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* m * 2^-e, |m| < 2^31. fl_coefficient_of gives m = 0 or 2^30 <= |m|, so that no size of number loses more than its
+/* m * 2^-e, |m| < 2^31. fl_coefficient_of returns m = 0 or 2^30 <= |m|, so that a number of any size loses only its
  * last bits. */
 struct fl_coefficient {
     int32_t m;

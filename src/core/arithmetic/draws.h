@@ -1,11 +1,10 @@
 /* draws.h - the draws of stochastic rounding for a run of elements: Philox 4x32-10 (core/arithmetic/philox.h) on
  * vectors.
  *
- * One evaluation gives the draws of four elements. Elements of a write differ in the low words of their counters alone,
- * so half of the first two rounds is the same for all: 18 multiplications are left of 20, and these with as many
- * shifts and three-way exclusive ors are what a draw costs, whatever the instruction set. A vector holds one counter in
- * each 64-bit lane: a multiplication takes the low half of a lane, its result fills the lane, and what else stands in
- * the high halves is never read.
+ * One evaluation gives the draws of four elements. Elements of a write differ only in the low words of their counters,
+ * so half of the first two rounds is the same for all: an evaluation costs 18 multiplications instead of 20, and as
+ * many shifts and three-way exclusive ors, on every instruction set. A vector has one counter in each 64-bit lane: a
+ * multiplication reads the low half of a lane, its result fills the lane, and the high halves are never read.
  *
  * Gives: DRAW_RUN, draws, draws_of. */
 #ifndef FL_DRAWS_H
@@ -27,9 +26,9 @@ enum { DRAW_LANES = 2 };
 typedef uint64_t draw_words __attribute__((vector_size(DRAW_LANES * 8)));
 
 enum {
-    DRAW_RUN = 4096,              /* elements of a run at most: the draws stay in L1 */
+    DRAW_RUN = 4096,              /* elements of a run, at most, so that the draws stay in L1 */
     DRAW_VECTOR = 4 * DRAW_LANES, /* elements whose draws a vector of counters gives */
-    DRAW_VECTORS = 4,             /* vectors side by side */
+    DRAW_VECTORS = 4,             /* vectors computed in parallel */
     DRAW_ROUNDS = 10
 };
 
@@ -37,13 +36,13 @@ struct draws {
     uint32_t of[DRAW_RUN + 2 * DRAW_VECTOR] __attribute__((aligned(FL_ALIGNMENT)));
 };
 
-/* What the counters of a group share: keys of the rounds, and words of the counter where they are constants. As
- * vectors: compilers broadcast scalars anew in every round. */
+/* Values that the counters of a group share: keys of the rounds, and constant words of the counter. They are vectors,
+ * because compilers broadcast scalars anew in every round. */
 struct draw_constants {
     draw_words key[2][DRAW_ROUNDS];
-    draw_words third1;         /* round 1 leaves its exclusive or with this as the third word, */
-    draw_words first2, third2; /* round 2 with these as the first and third, and */
-    draw_words fourth2;        /* this as the fourth word */
+    draw_words third1;         /* round 1 combines the third word with this by exclusive or, */
+    draw_words first2, third2; /* round 2 the first and third words with these, and */
+    draw_words fourth2;        /* the fourth word with this */
 };
 
 enum { PHILOX_M0 = 0xD2511F53, PHILOX_M1 = 0xCD9E8D57, PHILOX_W0 = 0x9E3779B9, PHILOX_W1 = 0xBB67AE85 };
@@ -78,7 +77,7 @@ static inline draw_words draw_counters(uint32_t first) {
     return (draw_words)_mm512_add_epi64(_mm512_set1_epi64(first), _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-/* The words of all counters, each in the low halves of a vector. */
+/* Stores the words of all counters, which are in the low halves of four vectors. */
 static inline void draw_keep(uint32_t *to, draw_words w0, draw_words w1, draw_words w2, draw_words w3) {
     const __m512i low = _mm512_mask_shuffle_epi32((__m512i)w0, 0xaaaa, (__m512i)w1, _MM_PERM_CCAA),
                   high = _mm512_mask_shuffle_epi32((__m512i)w2, 0xaaaa, (__m512i)w3, _MM_PERM_CCAA);
@@ -115,7 +114,7 @@ static inline void draw_keep(uint32_t *to, draw_words w0, draw_words w1, draw_wo
 
 static inline draw_words draw_product(draw_words x, uint32_t by) {
 #if defined(__SSE2__)
-    return (draw_words)_mm_mul_epu32((__m128i)x, _mm_set1_epi64x(by)); /* compilers do not find it */
+    return (draw_words)_mm_mul_epu32((__m128i)x, _mm_set1_epi64x(by)); /* compilers do not choose this instruction */
 #else
     return (x & UINT32_MAX) * by;
 #endif
@@ -138,8 +137,9 @@ static inline void draw_keep(uint32_t *to, draw_words w0, draw_words w1, draw_wo
 
 #endif
 
-/* The draws of `vectors` vectors of counters from `first` on. They go side by side: a product waits for the one before
- * it, and processors look ahead for less than another vector. vectors, a constant of the caller: 1 ... DRAW_VECTORS. */
+/* The draws of `vectors` vectors of counters from `first` on, computed in parallel: a product waits for the one before
+ * it, and out-of-order execution does not reach the next vector. vectors, a constant of the caller: 1 ... DRAW_VECTORS.
+ */
 static inline __attribute__((always_inline)) void draw_vectors(const struct draw_constants *c, uint32_t first,
                                                                uint32_t *to, int vectors) {
     draw_words w0[DRAW_VECTORS], w1[DRAW_VECTORS], w2[DRAW_VECTORS], w3[DRAW_VECTORS];
@@ -163,8 +163,8 @@ static inline __attribute__((always_inline)) void draw_vectors(const struct draw
         draw_keep(to + DRAW_VECTOR * v, w0[v], w1[v], w2[v], w3[v]);
 }
 
-/* The draws of elements first ... first + n - 1 of a write, n <= DRAW_RUN: what fl_philox_draw gives for each. They
- * lie in `draws`, where the result points. */
+/* The draws of elements first ... first + n - 1 of a write, n <= DRAW_RUN, as fl_philox_draw returns them. The result
+ * points into `draws`. */
 static const uint32_t *draws_of(const struct fl_rounding *how, int64_t first, int64_t n, struct draws *draws) {
     first += how->first;
     const int64_t before = first % DRAW_VECTOR, end = before + n;
@@ -182,7 +182,7 @@ static const uint32_t *draws_of(const struct fl_rounding *how, int64_t first, in
         draw_vectors(&c, low, draws->of + i, 1);
         i += DRAW_VECTOR;
         low += DRAW_LANES;
-        if (!low) /* the second word of the counter is another one */
+        if (!low) /* the second word of the counter has changed */
             draw_constants_of(how, ++high, &c);
     }
     return draws->of + before;

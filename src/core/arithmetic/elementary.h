@@ -1,5 +1,5 @@
-/* elementary.h - exp and log by a fixed sequence of IEEE operations, so that every machine gets the same bits, without
- * the C library's, whose last bits differ. A processor and a device run this text alike.
+/* elementary.h - exp and log by a fixed sequence of IEEE operations, so that every machine gets the same bits; those of
+ * C libraries differ in the last bits. A processor and a device run the same code.
  *
  * Errors are a few units in the last place of a double: far below the one rounding to 16 or 24 bits that follows. */
 #ifndef FL_ELEMENTARY_H
@@ -8,7 +8,7 @@
 #include "autoflex/both.h"
 #include <math.h>
 
-/* Shared with what computes the same in vectors (exponentials.inc). */
+/* Shared with exponentials.inc, which computes the same in vectors. */
 #define FL_LOG2_E 0x1.71547652b82fep+0
 #define FL_LN2_HIGH 0x1.62e42fefa38p-1 /* n * this is exact */
 #define FL_LN2_LOW 0x1.ef35793c7673p-45

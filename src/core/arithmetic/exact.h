@@ -1,4 +1,5 @@
-/* exact.h - sums that must be exact, and the roundings that follow from them. What is FL_BOTH is for devices too. */
+/* exact.h - sums that must be exact, and the roundings that follow from them. Functions marked FL_BOTH are for devices
+ * too. */
 #ifndef FL_EXACT_H
 #define FL_EXACT_H
 
@@ -18,8 +19,8 @@ FL_BOTH double fl_sum_odd(double p, double q) {
     double error = (p - (s - t)) + (q - t); /* Knuth's two-sum: exact */
     uint64_t bits;
     memcpy(&bits, &s, sizeof bits);
-    /* where the even neighbour was taken, step towards the exact sum: both neighbours of an even word are odd. Free of
-     * branches, so that loops over sums are vectorised. */
+    /* if the rounding chose the even neighbour, step towards the exact sum: both neighbours of an even word are odd.
+     * Without branches, so that loops over sums are vectorised. */
     const uint64_t step = error != 0 && s - s == 0 ? ~bits & 1 : 0;
     bits += (error > 0) == (s > 0) ? step : -step;
     memcpy(&s, &bits, sizeof s);
@@ -77,8 +78,8 @@ FL_BOTH struct fl_term fl_term_of(float x) {
     return term;
 }
 
-/* The sum of up to four terms as m * 2^-e with |m| < 2^126, exact or, where the terms lie more than 60 bits apart,
- * rounded to odd at least 50 bits below the leading one: rounding it to 32 bits or fewer rounds the exact sum. */
+/* The sum of up to four terms as m * 2^-e with |m| < 2^126, exact or, if the terms lie more than 60 bits apart, rounded
+ * to odd at least 50 bits below the leading one: rounding it to 32 bits or fewer rounds the exact sum. */
 struct fl_wide_sum {
     fl_int128 m;
     int e;

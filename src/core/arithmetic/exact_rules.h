@@ -1,5 +1,5 @@
-/* exact_rules.h - sums of a few terms of any exponents, rounded once: the text that a processor and a device run alike.
- * exact.h says what its functions give; those of the host without FL_BOTH are these (exact.c). */
+/* exact_rules.h - sums of a few terms of any exponents, rounded once: the same code for a processor and a device.
+ * exact.h describes the functions; the host's, which lack FL_BOTH, call these (exact.c). */
 #ifndef FL_EXACT_RULES_H
 #define FL_EXACT_RULES_H
 
@@ -28,18 +28,18 @@ FL_BOTH fl_int128 fl_shift_odd(fl_int128 m, int shift) {
     return m < 0 ? -(fl_int128)r : (fl_int128)r;
 }
 
-/* x rounded once to double, ties to even, by 64-bit conversions alone: what 64 bits lose stays in the last one, far
- * below the 53 that are kept. */
+/* x rounded once to double, ties to even, by 64-bit conversions only: the bits that 64 bits lose are collected in the
+ * last of them, far below the 53 bits of the result. */
 FL_BOTH double fl_double_of_128(fl_int128 x) {
     const int bits = fl_bits_of_128(fl_magnitude_128(x)), shift = bits > 64 ? bits - 64 : 0;
     const double value = fl_scale2((double)(uint64_t)fl_magnitude_128(fl_shift_odd(x, shift)), shift);
     return x < 0 ? -value : value;
 }
 
-/* Terms are summed coarsest (smallest e) first. What a finer term meets is the exact sum of everything above it, so a
- * cancellation among coarse terms loses nothing. Where the next term is too fine for 128 bits, it begins another sum;
- * in the end the finer sum enters the coarser one, rounded to odd: the coarse sum, shifted left by two bits or more,
- * ends in zeros there, so the odd last bit survives the addition. */
+/* Terms are summed coarsest (smallest e) first. A finer term is added to the exact sum of all coarser ones, so a
+ * cancellation among coarse terms loses nothing. A term that is too fine for 128 bits begins another sum; in the end
+ * the finer sum is added to the coarser one, rounded to odd: the coarser sum, shifted left by two bits or more, ends in
+ * zeros there, so the odd last bit survives the addition. */
 FL_BOTH struct fl_wide_sum fl_terms_sum(const struct fl_term *terms, int n) {
     struct fl_term sorted[4];
     struct fl_wide_sum coarser[3], sum;
@@ -72,7 +72,7 @@ FL_BOTH struct fl_wide_sum fl_terms_sum(const struct fl_term *terms, int n) {
         struct fl_wide_sum above = coarser[--sums];
         above.m *= (fl_int128)1 << (spare[sums] + 2);
         above.e += spare[sums] + 2;
-        /* one exponent finer than there was room for: `sum` is of one exponent, below 2^64, and lies one bit higher */
+        /* the finer term was one bit too fine: `sum` has then a single exponent, is below 2^64, and moves up one bit */
         const int down = sum.e - above.e;
         above.m += down < 0 ? sum.m * 2 : fl_shift_odd(sum.m, down);
         sum = above;
@@ -89,7 +89,7 @@ FL_BOTH int64_t fl_terms_round(struct fl_wide_sum sum, int e_out, int64_t limit,
     fl_uint128 a = fl_magnitude_128(sum.m);
     int bits = fl_bits_of_128(a);
     fl_uint128 r;
-    if (bits - shift > 40) { /* beyond any limit, whatever the rounding */
+    if (bits - shift > 40) { /* beyond any limit, however it is rounded */
         if (saturated)
             ++*saturated;
         return negative ? -limit : limit;
@@ -97,7 +97,7 @@ FL_BOTH int64_t fl_terms_round(struct fl_wide_sum sum, int e_out, int64_t limit,
     if (shift <= 0) {
         r = a << -shift;
     } else if (draw) {
-        /* floor(x + draw/2^32) of a negative x is taken on the two's complement value */
+        /* floor(x + draw/2^32) of a negative x needs the two's complement value */
         if (shift > 92) {
             sum.m = fl_shift_odd(sum.m, shift - 92);
             shift = 92;

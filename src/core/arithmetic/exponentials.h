@@ -1,4 +1,5 @@
-/* exponentials.h - exp of many numbers: fl_exp of each (elementary.h) for all purposes next to 1. */
+/* exponentials.h - exp of many numbers: fl_exp of each (elementary.h), except results so small that they vanish beside
+ * 1. */
 #ifndef FL_EXPONENTIALS_H
 #define FL_EXPONENTIALS_H
 

@@ -1,6 +1,6 @@
 /* philox.h - counter-based random numbers: Philox 4x32-10 (Salmon et al., SC 2011).
  *
- * A draw is a function of (key, counter) alone, so any thread, order or resumed run gets the same numbers. */
+ * A draw is a function of only (key, counter), so any thread, order or resumed run gets the same numbers. */
 #ifndef FL_PHILOX_H
 #define FL_PHILOX_H
 

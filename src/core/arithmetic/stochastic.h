@@ -1,7 +1,7 @@
-/* stochastic.h - stochastic rounding to a float format of 16 bits: the text that a processor and a device run alike.
+/* stochastic.h - stochastic rounding to a float format of 16 bits: the same code for a processor and a device.
  *
- * Of a result v, which lies between the numbers lo <= v < hi of the format, lo is stored or hi: with f = (v - lo) / (hi
- * - lo), the one that is floor(f + draw / 2^32) steps above lo (docs/semantics.md). */
+ * For a result v between the numbers lo <= v < hi of the format, with f = (v - lo) / (hi - lo), the one that is floor(f
+ * + draw / 2^32) steps above lo is stored (docs/semantics.md). */
 #ifndef FL_STOCHASTIC_H
 #define FL_STOCHASTIC_H
 
@@ -14,18 +14,18 @@ FL_BOTH double fl_floor_below_2_51(double x) {
 #if defined(__SSE4_1__)
     return __builtin_floor(x); /* one instruction */
 #else
-    const double nearest = (x + 0x1.8p52) - 0x1.8p52; /* no bits below one are left */
+    const double nearest = (x + 0x1.8p52) - 0x1.8p52; /* no bits below one remain */
     return nearest - (nearest > x ? 1.0 : 0.0);
 #endif
 }
 
-/* v rounded to `digits` significant binary digits (8 for bf16, 11 for fp16), to as many places as `least` has, the
- * smallest normal number of the format, where v is below that; NaN and Inf as they are. The range has no upper end: who
- * stores the result takes what is beyond the format's as infinite.
+/* v rounded to `digits` significant binary digits (8 for bf16, 11 for fp16), or, below `least`, the smallest normal
+ * number of the format, to as many places as that has; NaN and Inf unchanged. The range has no upper end: the caller
+ * stores results beyond that of the format as infinite.
  *
- * v must be exact or rounded to odd: then no digit of f that meets the draw differs from that of the exact result.
- * Every operation below is exact but the first floor, which cuts f to 32 places; a bit further down never meets one of
- * the draw. Free of branches, so that a loop over it is vectorised. A result of zero has the sign of v. */
+ * v must be exact or rounded to odd: then no digit of f that is added to one of the draw differs from that of the exact
+ * result. Every operation below is exact except the first floor, which truncates f to 32 places, as many as the draw
+ * has. Without branches, so that a loop over it is vectorised. A result of zero has the sign of v. */
 FL_BOTH double fl_round_by_draw(double v, uint32_t draw, int digits, double least) {
     const uint64_t sign = (uint64_t)1 << 63;
     uint64_t power_bits, scale_bits, size_bits, bits, v_bits;

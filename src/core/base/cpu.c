@@ -53,7 +53,7 @@ static unsigned detect(void) {
 
 unsigned fl_cpu_features(void) {
     enum { KNOWN = 1 << 30 };
-    static unsigned features; /* the same value whoever writes it first */
+    static unsigned features; /* every thread would write the same value */
     unsigned value = __atomic_load_n(&features, __ATOMIC_RELAXED);
     if (!value) {
         value = detect() | KNOWN;
@@ -77,7 +77,7 @@ const char *fl_cpu_feature_name(int i) {
 bool fl_cpu_dot_is_slow(void) {
 #if defined(__x86_64__)
     enum { UNKNOWN, SLOW, FAST };
-    static int known; /* the same whoever writes it first; CPUID is dear in a virtual machine */
+    static int known; /* every thread would write the same value; CPUID is slow in a virtual machine */
     int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (answer == UNKNOWN) {
         unsigned highest = 0, b = 0, c = 0, d = 0;
@@ -107,7 +107,7 @@ static const char *ask_for_tiles(void) {
 }
 
 const char *fl_cpu_tiles_refused(void) {
-    static const char *answer; /* the same whoever writes it first; "" once permitted */
+    static const char *answer; /* every thread would write the same; "" once permitted */
     const char *known = __atomic_load_n(&answer, __ATOMIC_ACQUIRE);
     if (!known) {
         const char *refused = ask_for_tiles();

@@ -27,12 +27,12 @@ unsigned fl_cpu_features(void);
 /* The i-th feature (1 << i) as the kernel of the system spells it. */
 const char *fl_cpu_feature_name(int i);
 
-/* Whether VDPBF16PS, where there is one, takes longer than the fused multiply-adds that it replaces. */
+/* Whether VDPBF16PS, if the processor has it, takes longer than the fused multiply-adds that it replaces. */
 bool fl_cpu_dot_is_slow(void);
 
-/* NULL where this process may use the tiles of AMX, else why not. Asks the system, once: from then on the process keeps
- * larger signal frames (docs/embedding.md), so this is called when tiles are about to be used and not before. Which
- * thread asks does not matter. The processor is to have FL_CPU_AMX_TILE. */
+/* NULL if this process may use the tiles of AMX, else why not. It asks the system once, from any thread. Signal frames
+ * of the process are larger from then on (docs/embedding.md), so call this only when tiles are about to be used. The
+ * processor must have FL_CPU_AMX_TILE. */
 const char *fl_cpu_tiles_refused(void);
 
 static inline bool fl_cpu_has(unsigned features) {

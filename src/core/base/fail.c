@@ -16,7 +16,7 @@ static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic tensor_error_hook hook;
 static void *hook_context;
 
-/* A child gets hook and context as they belong together, and a lock that nobody holds. */
+/* A child of a fork gets a hook with its own context, and a lock that nobody holds. */
 static void before_fork(void) {
     pthread_mutex_lock(&hook_lock);
 }
@@ -40,11 +40,11 @@ static void call_hook(tensor_status status) {
         call(status, message, context);
 }
 
-/* Copies text into the message in one line, as fl_shown has its characters: values of the caller may hold any. What is
- * too long ends in "..." behind a whole character. */
+/* Copies text into the message as one line, its characters as fl_shown shows them, since values of the caller may
+ * contain any. A text that is too long ends in "..." after a whole character. */
 static void keep_message(const char *text) {
     static const char more[] = "...";
-    size_t used = 0, fits = 0; /* fits: what stays where it is cut */
+    size_t used = 0, fits = 0; /* fits: bytes that remain if the text is cut */
     while (*text) {
         char shown[FL_SHOWN_TEXT];
         text += fl_shown(text, shown);
@@ -62,7 +62,7 @@ static void keep_message(const char *text) {
 }
 
 tensor_status fl_fail(tensor_status status, const char *format, ...) {
-    char text[sizeof message + 4]; /* the arguments may point into the old message; longer: it was cut */
+    char text[sizeof message + 4]; /* the arguments may point into the old message; a text longer than it is cut */
     va_list arguments;
     va_start(arguments, format);
     fl_format(text, sizeof text, format, arguments);

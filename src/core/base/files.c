@@ -18,7 +18,7 @@ const char *fl_file_kind(mode_t mode) {
                             : "a file of unknown kind";
 }
 
-/* A socket cannot be opened at all, so its kind is asked for. */
+/* A socket cannot be opened at all, so its kind comes from stat. */
 int fl_file_open(const char *path, struct stat *about, const char **kind) {
     struct stat found;
     const int file = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -74,7 +74,7 @@ bool fl_file_write(int file, const void *bytes, size_t size) {
     return true;
 }
 
-/* A file system that cannot synchronise says EINVAL; there is nothing more to be done on it. */
+/* A file system that cannot synchronise returns EINVAL, which is no failure. */
 bool fl_file_sync(int file) {
     int failed;
     do
@@ -109,8 +109,8 @@ static int open_folder(const char *path) {
     return open(slash ? name : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Opens the folder: one that may not be read cannot be synchronised, and that is to be known before the file of that
- * name is replaced. */
+/* Opens the folder: one that may not be read cannot be synchronised, and the caller must learn that before it replaces
+ * the file. */
 static int open_place(const char *path, char why[FL_FILE_WHY]) {
     const char *kind = fl_file_in_the_way(path);
     if (kind) {

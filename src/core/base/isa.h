@@ -1,4 +1,4 @@
-/* isa.h - names of what a file gives for the instruction set that it is compiled for, FL_ISA: fl_flex_avx2. */
+/* isa.h - names with the suffix FL_ISA, the instruction set that a file is compiled for: fl_flex_avx2. */
 #ifndef FL_ISA_H
 #define FL_ISA_H
 

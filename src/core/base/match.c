@@ -12,7 +12,7 @@ static const char *take_member(const char *p, const char *end, unsigned char *me
     return p + 1;
 }
 
-/* p: after the '['. What follows the ']', NULL where there is none; *found: whether c is one of the set. */
+/* p: after the '['. Returns the position after the ']', NULL if there is none; *found: whether c is one of the set. */
 static const char *match_set(const char *p, const char *end, unsigned char c, bool *found) {
     const bool none = p < end && (*p == '!' || *p == '^');
     bool in = false;

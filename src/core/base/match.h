@@ -1,5 +1,5 @@
-/* match.h - shell patterns of names, in every locale the same: * any characters, ? one, [a-z] one of a set, [!a-z] one
- * of none of it, \ before a character that stands for itself. A [ without its ] stands for itself. */
+/* match.h - shell patterns of names, the same in every locale: * matches any characters, ? one, [a-z] one of a set,
+ * [!a-z] one that is not in the set; a character after \ and a [ without its ] match themselves. */
 #ifndef FL_MATCH_H
 #define FL_MATCH_H
 

@@ -1,4 +1,4 @@
-/* memory.c - the one allocator, and scratch that threads keep between kernels. */
+/* memory.c - the one allocator, and scratch memory of threads that outlasts a kernel. */
 #define _DEFAULT_SOURCE /* madvise */
 #include "core/base/memory.h"
 #include "flexlab/tensor.h"
@@ -9,13 +9,14 @@
 
 enum { HUGE_PAGE = 2 * 1024 * 1024 };
 
-/* Large blocks ask for large pages: rows of matrices that are packed side by side lie on as many pages. */
+/* Large blocks request large pages: packing reads many rows of a matrix at a time, each of which would lie on a page of
+ * its own. */
 static void *default_allocate(unsigned long size, unsigned long alignment) {
     void *block = NULL;
     if (posix_memalign(&block, size < HUGE_PAGE ? alignment : HUGE_PAGE, size))
         return NULL;
 #ifdef MADV_HUGEPAGE
-    if (size >= HUGE_PAGE) /* where the system knows none, nothing but the speed differs */
+    if (size >= HUGE_PAGE) /* a system without large pages is only slower */
         (void)madvise(block, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
 #endif
     return block;
@@ -53,8 +54,8 @@ char *fl_strdup(const char *text) {
     return copy;
 }
 
-/* A thread's scratch. The block was obtained under one release function and goes back to the same, even if the
- * allocator has been exchanged since. */
+/* A thread's scratch memory. A block goes back to the release function of the allocator that it came from, even if the
+ * allocator has been replaced since. */
 enum { SCRATCH_SLOTS = 3 };
 struct scratch {
     void *block[SCRATCH_SLOTS];

@@ -1,7 +1,7 @@
-/* parallel.c - threads: helpers that wait for the next team, made when a team first wants them, living as long as the
- * process, not bound to processors (docs/decisions/0007-dispatch.md). They are the library's own in every build: an
- * OpenMP runtime ends the process where the system refuses a thread, and hangs in the child of a fork. OpenMP, where it
- * is built in, says how many threads there should be and whether the caller is in a parallel region of its own. The
+/* parallel.c - threads: helpers that wait for the next team. They are started when a team first needs them, live as
+ * long as the process and are not bound to processors (docs/decisions/0007-dispatch.md). They are the library's own in
+ * every build: an OpenMP runtime ends the process where the system refuses a thread, and hangs in the child of a fork.
+ * OpenMP, if built in, gives the number of threads and whether the caller is in a parallel region of its own. The
  * shared library stays loaded (nodelete, cmake/library.cmake): its threads outlive a dlclose. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "core/base/parallel.h"
@@ -24,7 +24,7 @@
 
 enum {
     NOTICE = 160,
-    SPIN = 2000,  /* looks of a thread that waits, before it sleeps: some 50 to 100 us */
+    SPIN = 2000,  /* polls of a waiting thread before it sleeps: some 50 to 100 us */
     ALONE = 30000 /* nanoseconds of work that waking another thread and waiting for it may cost */
 };
 
@@ -38,8 +38,8 @@ struct team {
 static _Thread_local int inside;
 
 /* Helpers wait for the next team. Those up to `called` may join it while it is open; the caller waits for those that
- * joined, never for one that the system has not let run. Threads that wait look at `number` and `working` for a while
- * before they take the lock and sleep. */
+ * joined, never for one that the system has not let run. Waiting threads poll `number` and `working` for a while before
+ * they take the lock and sleep. */
 struct pool {
     pthread_mutex_t owner; /* held by the caller whose team runs */
     pthread_mutex_t lock;  /* of all below */
@@ -57,16 +57,17 @@ struct pool {
 static struct pool pool = NEW_POOL;
 
 static atomic_int wanted;                /* by tensor_set_threads; 0: the default */
-static atomic_int most = FL_MAX_THREADS; /* that the system gave, once it refused one */
-static int spin;                         /* looks before a thread sleeps */
-static int processors, environment;      /* that this process may use; threads of OMP_NUM_THREADS, 0: none */
-static char environment_text[32];        /* OMP_NUM_THREADS where it is no number of threads, else "" */
-static bool fork_is_seen;                /* else a child would wait for helpers that it does not have */
+static atomic_int most = FL_MAX_THREADS; /* threads that the system granted, once it has refused one */
+static int spin;                         /* polls before a thread sleeps */
+static int processors, environment; /* processors that this process may use; the number in OMP_NUM_THREADS, 0: none */
+static char environment_text[32];   /* OMP_NUM_THREADS if it is no number of threads, else "" */
+static bool fork_is_seen;           /* otherwise a child would wait for helpers that it does not have */
 static pthread_once_t begun = PTHREAD_ONCE_INIT;
 
 /* --- how many --- */
 
-/* 1 to FL_MAX_THREADS; 0 for anything else. A list, one number for each level of nesting, counts by its first. */
+/* 1 to FL_MAX_THREADS; 0 for anything else. Of a list, which has a number for each level of nesting, the first counts.
+ */
 static int threads_of(const char *text) {
     char *end;
     const long n = strtol(text, &end, 10);
@@ -81,13 +82,13 @@ static int count_processors(void) {
 
 static void forked(void);
 
-/* Why OMP_NUM_THREADS does not count. */
+/* Writes why OMP_NUM_THREADS does not count. */
 static void say_environment(char *text, size_t size) {
     snprintf(text, size, "OMP_NUM_THREADS=%s is not a number from 1 to %d: %d threads, one for each processor",
              environment_text, FL_MAX_THREADS, processors);
 }
 
-/* One line on stderr under FLEXLAB_VERBOSE=1. */
+/* Writes one line to stderr under FLEXLAB_VERBOSE=1. */
 static void tell(const char *text) {
     if (fl_verbose())
         fprintf(stderr, "flexlab: %s\n", text);
@@ -139,7 +140,7 @@ tensor_status tensor_set_threads(int threads) {
                        FL_MAX_THREADS);
     pthread_once(&begun, begin);
     atomic_store(&wanted, threads);
-    atomic_store(&most, FL_MAX_THREADS); /* perhaps the system gives more now */
+    atomic_store(&most, FL_MAX_THREADS); /* the system may grant more now */
     return TENSOR_OK;
 }
 
@@ -193,8 +194,8 @@ static void *help(void *pointer) {
     return NULL;
 }
 
-/* Until there are `count`, or no more are to be had: fewer threads than asked for change only the time. The system is
- * not asked again in vain, until tensor_set_threads is called. */
+/* Starts helpers until there are `count`, or the system refuses one; fewer threads change only the time. After a
+ * refusal it starts no more until tensor_set_threads is called. */
 static void hire(int count) {
     pthread_attr_t detached;
     if (pthread_attr_init(&detached))
@@ -234,7 +235,7 @@ static void open_team(struct team *team, int helpers) {
     pthread_mutex_unlock(&pool.lock);
 }
 
-/* Whoever has not joined by now does not: every part has been taken. */
+/* Every part has been taken, so no more helpers may join. */
 static void close_team(void) {
     pthread_mutex_lock(&pool.lock);
     pool.team = NULL;
@@ -270,7 +271,8 @@ static int64_t nanoseconds(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Runs the first parts here, for as long as those that are left promise to take less than ALONE; how many it ran. */
+/* Runs the first parts on this thread while the remaining ones are expected to take less than ALONE; returns how many
+ * it ran. */
 static int run_first(int parts, fl_part work, void *context) {
     const int64_t begin = nanoseconds();
     int done = 0;

@@ -14,7 +14,7 @@ size_t fl_utf8_length(const unsigned char *text, size_t left) {
     for (size_t i = 1; i < length; i++)
         if (text[i] >> 6 != 2)
             return 0;
-    /* Forms longer than needed, halves of pairs, and what lies beyond U+10FFFF. */
+    /* Overlong forms, surrogates, and codes above U+10FFFF. */
     const bool bad = (first == 0xe0 && text[1] < 0xa0) || (first == 0xed && text[1] > 0x9f) ||
                      (first == 0xf0 && text[1] < 0x90) || (first == 0xf4 && text[1] > 0x8f);
     return bad ? 0 : length;

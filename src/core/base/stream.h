@@ -1,5 +1,5 @@
-/* stream.h - stores around the caches, for outputs that are far larger than those: what a plain store would first read
- * is up to half of the traffic. Compiled for the instruction set of the including file. */
+/* stream.h - stores around the caches, for outputs far larger than these: a plain store would first read the lines that
+ * it overwrites, up to half of the traffic. Compiled for the instruction set of the including file. */
 #ifndef FL_STREAM_H
 #define FL_STREAM_H
 
@@ -9,7 +9,7 @@
 #ifdef __SSE2__
 #include <immintrin.h>
 
-/* Both at multiples of 64 bytes. Ends with fl_stream_end before other threads read. */
+/* Addresses and size are multiples of 64 bytes. Call fl_stream_end before other threads read the output. */
 static inline void fl_stream(void *to, const void *from, size_t bytes) {
     char *dst = to;
     const char *src = from;

@@ -1,5 +1,5 @@
-/* text.c - printf and strtod that know no locale. A program may have called setlocale, on any thread and at any time;
- * uselocale belongs to the calling thread and goes before. */
+/* text.c - printf and strtod without a locale. A program may call setlocale on any thread and at any time; uselocale
+ * applies to the calling thread and takes precedence. */
 #define _GNU_SOURCE /* uselocale */
 #include "core/base/text.h"
 #include <locale.h>
@@ -14,7 +14,7 @@ static void make_plain(void) {
     plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-/* The locale to go back to. Where there is no memory for "C", the thread keeps its own. */
+/* Returns the locale to restore. If there is no memory for "C", the thread's own remains. */
 static locale_t enter(void) {
     pthread_once(&once, make_plain);
     return plain ? uselocale(plain) : (locale_t)0;

@@ -1,20 +1,21 @@
-/* text.h - numbers as text in one form, whatever locale the program has set: a decimal point, no grouping. */
+/* text.h - numbers as text in one form, with a decimal point and no grouping, in any locale that the program has set.
+ */
 #ifndef FL_TEXT_H
 #define FL_TEXT_H
 
 #include <stdarg.h>
 #include <stdio.h>
 
-/* vsnprintf, strtod and fprintf in the locale "C", for the calling thread alone. */
+/* vsnprintf, strtod and fprintf in the locale "C", which is set for the calling thread only. */
 int fl_format(char *text, size_t size, const char *format, va_list arguments) __attribute__((format(printf, 3, 0)));
 double fl_to_real(const char *text, char **end); /* strtod */
-/* "a, b, c" of names that `name` gives until NULL, in a message's room; of more than there is room for the last words
- * are "and N more". */
+/* "a, b, c": the names that `name` returns until NULL, in the space of a message; names that do not fit are "and N
+ * more" at the end. */
 struct fl_names {
     char text[300];
 };
 struct fl_names fl_list_names(const char *(*name)(int i));
-/* A text that a caller gave, in a message, which cuts what is too long: in quotes; NULL without quotes. */
+/* A text from a caller, in quotes for a message, and shortened if it is too long; NULL has no quotes. */
 struct fl_quoted {
     char text[600];
 };

@@ -108,7 +108,7 @@ static enum reading learn(const struct fl_function *f, struct binding *b, const 
         } else if (!d.letter || is_known(b, d.letter)) {
             if (t->shape[at] != (d.letter ? d.factor * b->sizes.of[index] : d.factor))
                 reading = OPEN;
-        } else if (d.factor == 1) { /* the usual case, without a division */
+        } else if (d.factor == 1) { /* the usual case, which needs no division */
             set_size(b, d.letter, t->shape[at]);
         } else if (t->shape[at] % d.factor == 0) {
             set_size(b, d.letter, t->shape[at] / d.factor);
@@ -119,7 +119,7 @@ static enum reading learn(const struct fl_function *f, struct binding *b, const 
     return reading;
 }
 
-/* The shape that the text stands for; -1 where a letter is not known. */
+/* The shape that the text describes; -1 if a letter is not known. */
 static int expected_shape(const struct binding *b, const char *text, int64_t *shape) {
     struct dimension d;
     int ndim = 0;
@@ -176,7 +176,7 @@ static tensor_status wrong_layout(const struct fl_function *f, const struct fl_o
 }
 
 static bool fits(const struct fl_operand *o, const tensor *t, int ndim, const int64_t *shape, int64_t count) {
-    if (o->class >= FL_CLASS_F64 && !(o->flags & FL_BROADCAST)) /* numbers need the right count alone */
+    if (o->class >= FL_CLASS_F64 && !(o->flags & FL_BROADCAST)) /* numbers need only the right count */
         return t->count == count;
     if (!(o->flags & FL_BROADCAST))
         return t->ndim == ndim && !memcmp(t->shape, shape, (size_t)ndim * sizeof shape[0]);
@@ -268,7 +268,7 @@ static int first_of_call(const struct fl_invocation *call) {
     return -1;
 }
 
-/* Factors of products have shared exponents, all of them or none. */
+/* Either all factors of a product have shared exponents, or none has. */
 static tensor_status check_factor(const struct fl_invocation *call, int i) {
     const struct fl_function *f = call->function;
     int first = 0;

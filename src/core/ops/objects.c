@@ -80,7 +80,7 @@ fl_need fl_any_format_need(const struct fl_format *format, enum fl_op op, enum f
     return any_format(format, op, backend).need;
 }
 
-/* --- operands, as the queue asks for them ------------------------------------------------------------------------- */
+/* --- operands, for the queue -------------------------------------------------------------------------------------- */
 
 static const struct fl_function *const same_name[FL_OP_LIMIT] = {
 #define FL_MAP1(id, CONSTANT, name, expr) [id] = &fl_function_##name,

@@ -1,5 +1,5 @@
-/* call.h - a task of a queue. It holds addresses alone, so that it can run later and on another device; a queue that
- * runs it later copies the task and its args. C and C++: devices that are not programmed in C read it too. */
+/* call.h - a task of a queue. It holds only addresses, so that it can run later and on another device; a queue that
+ * runs it later copies the task and its args. The header is C and C++, for devices that are not programmed in C. */
 #ifndef FL_CALL_H
 #define FL_CALL_H
 
@@ -35,7 +35,7 @@ struct fl_call {
     struct fl_args *args;
     struct fl_storage out;            /* as it is when the task is submitted; RUN, GATHER: undefined */
     struct fl_sequence_part sequence; /* WRITE, OPEN, CLOSE */
-    /* Undefined in RUN and WRITE: most tasks are those, and small ones would notice the time that clearing takes. */
+    /* Undefined in RUN and WRITE: most tasks are of these kinds, and clearing it would slow small ones noticeably. */
     struct fl_source source; /* LOAD, ROUND */
     const char *what;        /* LOAD: the name in messages */
     struct fl_gather gather; /* GATHER */

@@ -23,7 +23,7 @@ struct tensor_device fl_host = {.name = "cpu", .host = true, .allocate = host_al
 
 enum { DEVICE_LIMIT = 16 };
 static struct tensor_device *devices[DEVICE_LIMIT] = {&fl_host};
-static int device_count = 1; /* grows while other threads look */
+static int device_count = 1; /* grows while other threads read it */
 
 static int known_devices(void) {
     return __atomic_load_n(&device_count, __ATOMIC_ACQUIRE);
@@ -34,7 +34,8 @@ bool fl_device_add(struct tensor_device *device) {
     if (count == DEVICE_LIMIT)
         return false;
     devices[count] = device;
-    __atomic_store_n(&device_count, count + 1, __ATOMIC_RELEASE); /* who sees the number sees the device */
+    __atomic_store_n(&device_count, count + 1,
+                     __ATOMIC_RELEASE); /* a thread that sees the new number also sees the device */
     return true;
 }
 

@@ -5,7 +5,7 @@
 #include "core/queue/queue.h"
 #include <string.h>
 
-/* For devices that make no copies of the kind: as much memory as the first use asks for. */
+/* For devices without such copies: copies at once, into memory of the size that the first use requires. */
 static tensor_status take_now(struct fl_queue *queue, struct fl_fetch *f, const void *from, size_t bytes) {
     if (!f->copy && !(f->copy = fl_alloc(bytes)))
         return fl_fail(TENSOR_E_MEMORY, "fetch: no memory for %zu bytes", bytes);

@@ -1,4 +1,4 @@
-/* queue.c - how calls and bytes enter a queue. In a dry run nothing does. */
+/* queue.c - how tasks and bytes enter a queue. In a dry run none do. */
 #include "core/queue/queue.h"
 #include "core/base/fail.h"
 #include "core/base/parallel.h"

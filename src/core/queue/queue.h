@@ -1,9 +1,9 @@
-/* queue.h - devices, queues and calls: how an operation gets from its checks to a kernel.
+/* queue.h - devices, queues and tasks: how an operation gets from its checks to a kernel.
  *
- * An operation checks its operands, describes a task as a struct fl_call, and submits it to the queue of
- * the device that its tensors lie on. A task holds addresses (elements, exponents, slots) and no value that a kernel
- * has yet to compute, so that a queue may run it later, on another thread or device. The queue of the host runs it at
- * once, by fl_call_run; devices of other kinds have functions of their own. */
+ * An operation checks its operands, describes a task as a struct fl_call, and submits it to the queue of the device
+ * that its tensors lie on. A task holds addresses (elements, exponents, slots) and no value that a kernel has yet to
+ * compute, so that a queue may run it later, on another thread or device. The queue of the host runs it at once, by
+ * fl_call_run; devices of other kinds have functions of their own. */
 #ifndef FL_QUEUE_H
 #define FL_QUEUE_H
 

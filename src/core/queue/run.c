@@ -1,4 +1,4 @@
-/* run.c - how a processor runs a call: the exponent before, the kernel, statistics and history after. */
+/* run.c - how a processor runs a task: it sets the exponent, runs the kernel, then records statistics and history. */
 #include "autoflex/write_rules.h"
 #include "core/base/fail.h"
 #include "core/ops/optimisers/optimiser_rules.h"
@@ -85,7 +85,7 @@ static tensor_status run_close(const struct fl_call *call) {
 
 /* --- ROUND, LOAD -------------------------------------------------------------------------------------------------- */
 
-/* Looks at the source, where the rules ask for that before anything is stored. */
+/* Measures the source if the rules require that before anything is stored. */
 static bool measure(const struct fl_call *call, const struct fl_write_state *w, struct fl_transfer_result *seen) {
     if (w->next != FL_WRITE_MEASURE)
         return false;
@@ -114,7 +114,7 @@ static tensor_status run_round(const struct fl_call *call) {
                                 .format = out->format,
                                 .out = fl_output_view(out),
                                 .rounding = rounding_of(out),
-                                .op_result = !is_shared(out), /* which mantissas do not ask */
+                                .op_result = !is_shared(out), /* formats with mantissas ignore it */
                                 .count = out->count});
     return TENSOR_OK;
 }
@@ -122,7 +122,7 @@ static tensor_status run_round(const struct fl_call *call) {
 static double source_value(const struct fl_source *s, int64_t i) {
     double v;
     fl_source_fetch(s, i, 1, &v);
-    return v != v ? fabs(v) : v; /* the sign of a NaN says nothing */
+    return v != v ? fabs(v) : v; /* the sign of a NaN has no meaning */
 }
 
 static tensor_status run_load(const struct fl_call *call) {
@@ -169,7 +169,7 @@ static tensor_status run_gather(const struct fl_call *call) {
     return fl_gather_run(&call->gather);
 }
 
-/* --- numbers that stand in tensors -------------------------------------------------------------------------------- */
+/* --- scalars in tensors ------------------------------------------------------------------------------------------- */
 
 static tensor_status check_factors(const struct fl_args *args) {
     const double *factor = args->late.at;

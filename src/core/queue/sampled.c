@@ -30,7 +30,7 @@ struct fl_sampled fl_sampled_of(const struct fl_sampling *s, const tensor *t) {
 
 struct pair {
     double high, low;
-    int64_t whole; /* of mantissas, below 2^61: first in here */
+    int64_t whole; /* sums of mantissas, below 2^61, begin here */
 };
 
 static inline void add(struct pair *sum, double x) {
@@ -39,7 +39,7 @@ static inline void add(struct pair *sum, double x) {
     sum->high = s;
 }
 
-/* An operand; elements of 16 bits of a shared exponent as mantissas. */
+/* An operand; 16-bit elements with a shared exponent count as mantissas. */
 struct operand {
     const struct fl_format *format;
     const struct fl_view *view;
@@ -67,7 +67,7 @@ static double element(const struct operand *x, int64_t i) {
                                  : decoded(x, i);
 }
 
-/* n products of elements that lie `step` apart from i and j on. */
+/* Adds n products of elements: those at i, i + i_step, ... of a times those at j, j + j_step, ... of b. */
 static void add_products(struct pair *sum, const struct operand *a, int64_t i, int64_t a_step, const struct operand *b,
                          int64_t j, int64_t b_step, int64_t n) {
     if (a->kind == MANTISSA && b->kind == MANTISSA) {
@@ -103,7 +103,7 @@ static void matmul(const struct fl_args *args, const struct operand *a, const st
                  nt ? 1 : n, k);
 }
 
-/* The element of an image of size [h, w, c]; -1 outside of it. */
+/* The index of element (n, y, x, k) of images [h, w, c]; -1 outside the image. */
 static int64_t place(int64_t h, int64_t w, int64_t c, int64_t n, int64_t y, int64_t x, int64_t k) {
     return y < 0 || y >= h || x < 0 || x >= w ? -1 : ((n * h + y) * w + x) * c + k;
 }
@@ -152,7 +152,7 @@ static void weight_gradient(const struct fl_args *args, const struct operand *dy
     const struct fl_windows *g = &args->p.product.windows;
     const int64_t depth = g->c / g->groups, s = i / depth % g->s, r = i / depth / g->s % g->r,
                   f = i / depth / g->s / g->r, c = f / (g->filters / g->groups) * depth + i % depth;
-    /* The columns whose pixel is on the image follow each other. */
+    /* The columns whose pixel is on the image are consecutive. */
     int64_t q = 0, end = g->q;
     while (q < end && q * g->stride[1] + s * g->dilation[1] - g->padding[1] < 0)
         q++;
@@ -167,7 +167,7 @@ static void weight_gradient(const struct fl_args *args, const struct operand *dy
         }
 }
 
-/* How the elements of an operation are sums, and of how many products each; NULL: of another kind. */
+/* The function that adds the products of an element, and their number; NULL if the operation is no such sum. */
 static sum_fn *sum_of(const struct fl_args *args, int64_t *products) {
     const struct fl_windows *g = &args->p.product.windows;
     switch ((int)args->op) {
@@ -218,7 +218,7 @@ static struct pair exact(const struct fl_args *args, sum_fn *sums, int64_t i) {
     return sum;
 }
 
-/* Element number `n` of `all`: one of its share of the elements, drawn. */
+/* Element number `n` of `all`, drawn from the n-th of `all` equal shares of the elements. */
 static int64_t drawn(int64_t n, int64_t all, int64_t count, uint64_t number) {
     const int64_t first = n * count / all, room = (n + 1) * count / all - first;
     return first + (int64_t)(fl_philox_draw(0, number, n) % (uint64_t)room);
@@ -228,12 +228,12 @@ static void sample(struct fl_sampling *sampling, const struct fl_call *call) {
     const struct fl_args *args = call->args;
     const struct fl_storage *out = &call->out;
     int64_t products = 0;
-    for (int i = 0; i < FL_SAMPLED_KEPT; i++) /* what was known of an earlier write of that slot */
+    for (int i = 0; i < FL_SAMPLED_KEPT; i++) /* forgets an earlier write of that slot */
         if (sampling->kept[i].slot == out->slot)
             sampling->kept[i].slot = NULL;
     sum_fn *sums = sum_of(args, &products);
     if (!sums || !out->count || args->in[0].data == out->data || args->in[1].data == out->data ||
-        args->p.product.epilogue.residual.data == out->data) /* an operand is gone */
+        args->p.product.epilogue.residual.data == out->data) /* the write has replaced an operand */
         return;
     const int64_t most = products > FL_SAMPLED_PRODUCTS                     ? 1
                          : products * FL_SAMPLED_MOST > FL_SAMPLED_PRODUCTS ? FL_SAMPLED_PRODUCTS / products

@@ -1,7 +1,7 @@
-/* sequence.c - the calls around the parts of a sequence, and parts as tensors.
+/* sequence.c - the tasks around the parts of a sequence, and parts as tensors.
  *
- * The host sees whether a sequence has settled, and ends. A device is given all attempts at once: nobody looks in
- * between, and what is not needed leaves at once. */
+ * The host ends a sequence as soon as it has settled. A device receives all attempts at once, because nobody waits for
+ * it in between; the tasks of attempts that are not needed return at once. */
 #include "core/queue/sequence.h"
 #include "core/base/fail.h"
 #include "core/tensor/tensor_object.h"
@@ -24,7 +24,7 @@ static tensor_status close_all(const struct fl_sequence *s, int attempt) {
     return fl_submit(s->queue, &call);
 }
 
-/* The parts wrote elements alone. */
+/* The parts wrote only elements, so the wide parts follow. */
 static tensor_status follow_all(const struct fl_sequence *s) {
     for (int k = 0; k < s->tensors; k++) {
         struct fl_call call = {.kind = FL_CALL_FOLLOW, .out = *s->written[k].t->storage};

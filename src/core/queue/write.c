@@ -1,4 +1,4 @@
-/* write.c - operations on their way to a queue: which kernel, on which device, writing what. */
+/* write.c - how operations become tasks: which kernel runs, on which device, and which tensor it writes. */
 #include "core/base/fail.h"
 #include "core/table/mixed.h"
 #include "core/queue/queue.h"
@@ -17,7 +17,7 @@ static tensor_status choose(struct fl_queue *queue, const struct fl_format *form
                          fl_op_name(op), device->name);
 }
 
-/* The same of a call whose result is of that format. */
+/* The same for a task whose result has that format. */
 static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *format, const struct fl_args *args,
                                 struct fl_choice *choice) {
     if (!fl_is_mixed(args))
@@ -40,7 +40,7 @@ static bool reads_its_output(const struct fl_storage *out, const struct fl_args 
     return fl_is_parameter(args, out->data);
 }
 
-/* Places of a window that is too large to be gone over twice. */
+/* Whether the windows of a task are too large to be read twice. */
 static bool has_large_windows(const struct fl_args *args) {
     const bool pools = args->op == FL_OP_MAXPOOL2D || args->op == FL_OP_MAXPOOL2D_GRAD || args->op == FL_OP_AVGPOOL2D ||
                        args->op == FL_OP_AVGPOOL2D_GRAD;
@@ -61,14 +61,14 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
     args->out = fl_output_view(s);
     if (args->in[0].wide == s->wide) /* an operation that reads the wide part of its output writes it */
         args->out.wide = args->in[0].wide;
-    struct fl_call call; /* member by member: call.h */
+    struct fl_call call; /* filled member by member: call.h has the reason */
     call.kind = FL_CALL_WRITE;
     call.kernel = choice.kernel;
     call.need = choice.need;
     call.args = args;
     call.out = *s;
     call.sequence = (struct fl_sequence_part){.state = s->sequence, .tensor = s->part};
-    /* The reference kernels decode everything first: twice would be dear. */
+    /* The reference kernels first decode everything, which would be slow to do twice. */
     call.measures_first = choice.backend == FL_REF || has_large_windows(args) || reads_its_output(s, args);
     status = fl_submit(queue, &call);
     if (!status && args->out.wide && !queue->measuring)

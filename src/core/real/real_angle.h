@@ -1,8 +1,8 @@
 /* real_angle.h - x modulo pi / 2 for the trigonometric functions, for every |x| < 2^160 (Payne and Hanek 1983).
  *
- * x = m 2^k with an integer m of 53 bits. Of x times 2 / pi only the part modulo 4 counts, so bits of 2 / pi that stand
- * for multiples of 4 / m 2^-k are left out, and 256 bits behind them are enough: the product is right to 2^-200, and no
- * x of 53 bits comes nearer to a multiple of pi / 2 than about 2^-62 of it. */
+ * x = m 2^k with an integer m of 53 bits. Only the part of x times 2 / pi modulo 4 counts, so the bits of 2 / pi whose
+ * products with x are multiples of 4 are omitted, and the 256 bits after them suffice: the product is correct to
+ * 2^-200, and no x of 53 bits comes closer to a multiple of pi / 2 than about 2^-62 of it. */
 #ifndef FL_REAL_ANGLE_H
 #define FL_REAL_ANGLE_H
 
@@ -10,14 +10,15 @@
 #include "core/real/real_pair.h"
 #include "core/real/real_tables.h"
 
-/* 64 bits of 2 / pi from the i-th behind the point on, i >= 0 the first; zeros in front. */
+/* 64 bits of 2 / pi, from bit i after the binary point on (0 is the first); the bits before the point are zeros. */
 FL_BOTH uint64_t fl_angle_word(int i) {
     const int shift = i & 63, word = (i - shift) / 64;
     const uint64_t high = fl_two_over_pi(word);
     return shift ? high << shift | fl_two_over_pi(word + 1) >> (64 - shift) : high;
 }
 
-/* f[0] the most significant: the leading 128 bits of the fraction f / 2^256 below 2^-1, rounded down, as a pair. */
+/* The leading 128 bits of the fraction f / 2^256, which is below 2^-1, rounded down, as a pair; f[0] is the most
+ * significant word. */
 FL_BOTH struct fl_pair fl_angle_fraction(const uint64_t *f) {
     int first = 0;
     while (first < 3 && !f[first])
@@ -25,7 +26,7 @@ FL_BOTH struct fl_pair fl_angle_fraction(const uint64_t *f) {
     if (!f[first])
         return fl_pair_of(0);
     const int zeros = __builtin_clzll(f[first]);
-    uint64_t words[3]; /* zeros behind the end stand for less than 2^-192 */
+    uint64_t words[3]; /* the zeros after the end replace less than 2^-192 */
     for (int i = 0; i < 3; i++)
         words[i] = first + i < 4 ? f[first + i] : 0;
     if (zeros) {
@@ -39,7 +40,7 @@ FL_BOTH struct fl_pair fl_angle_fraction(const uint64_t *f) {
     return fl_pair_scale(fl_pair_ordered_sum(high, middle), unit);
 }
 
-/* x = quadrant pi / 2 + what is returned, |that| <= pi / 4 but for rounding; quadrant modulo 4. */
+/* Returns x - quadrant pi / 2, at most pi / 4 in size except for rounding; quadrant is modulo 4. */
 FL_BOTH_CALLED struct fl_pair fl_angle(double x, int *quadrant) {
     const double size = x < 0 ? -x : x;
     *quadrant = 0;
@@ -58,11 +59,11 @@ FL_BOTH_CALLED struct fl_pair fl_angle(double x, int *quadrant) {
     *quadrant = (int)(product[0] >> 62);
     for (int i = 0; i < 4; i++)
         product[i] = product[i] << 2 | (i < 3 ? product[i + 1] >> 62 : 0);
-    const bool above = product[0] >> 63; /* nearer to the next multiple */
+    const bool above = product[0] >> 63; /* closer to the next multiple */
     if (above) {
         *quadrant = (*quadrant + 1) & 3;
         for (int i = 0; i < 4; i++)
-            product[i] = ~product[i]; /* -1 in the last place: below what counts */
+            product[i] = ~product[i]; /* -1 in the last place, which does not count */
     }
     struct fl_pair r = fl_pair_mul(fl_angle_fraction(product), fl_pair_new(FL_REAL_HALF_PI));
     if (above != (x < 0))

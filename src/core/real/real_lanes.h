@@ -1,8 +1,8 @@
 /* real_lanes.h - real functions and slopes in vectors of doubles with bounds of their errors, and the roundings that
- * those bounds decide. What they leave open goes to real_rules.h, one by one, so that vectors change no bit.
+ * those bounds decide. Elements that they do not decide go to real_rules.h, one by one, so that vectors change no bit.
  *
- * A block has, of each element, a double v and how far the real number may lie from it, e: 0 where v is exact. Neither
- * where an operand is NaN or infinite, at poles and outside of domains: there v is NaN or infinite. */
+ * For each element a block has a double v and the bound e of its distance from the real number, 0 if v is exact. If an
+ * operand is NaN or infinite, at poles and outside domains, v is NaN or infinite and e has no meaning. */
 #ifndef FL_REAL_LANES_H
 #define FL_REAL_LANES_H
 
@@ -21,17 +21,18 @@ struct fl_real_block {
     int64_t flushed, saturated; /* of the others, when rounded to binary32: non-zero that became 0, finite Inf */
 };
 
-/* The functions of an instruction set. Operands, numbers and roundings are those of the first n elements of the block.
+/* The functions of an instruction set, for the first n elements of a block.
  */
 struct fl_real_lanes {
-    /* v, e of a function of x in b, or of the slope of a gradient at x in b; false where there is none of it. */
+    /* v and e of a function of x in b, or of the slope of a gradient at x in b; false if there is no such function. */
     bool (*evaluate)(enum fl_op op, double alpha, double beta, int n, struct fl_real_block *block);
-    /* Multiplies slopes by dy in a. plain_zeros: a slope of zero gives zero, whatever dy is. */
+    /* Multiplies slopes by dy in a. plain_zeros: a slope of zero gives zero for any dy. */
     void (*multiply)(int n, bool plain_zeros, struct fl_real_block *block);
-    /* dy in a times at[x], where the last bit of a slope says that it is off by at most `error` of itself. */
+    /* dy in a times at[x]; a slope whose last bit is set is off by at most `error` of itself. */
     void (*look_up)(const double *at, double error, const uint16_t *x, int n, struct fl_real_block *block);
-    /* y, and what is open: returns how many. To nearest; to odd at 24 bits, for one more rounding to 16 bits: there
-     * what lies below 2^-135 becomes +-2^-140, which is 0 in every such format that binary32 has room for. */
+    /* Sets y and open, and returns the number of open elements. to_nearest rounds to nearest; to_odd rounds to odd at
+     * 24 bits, for one more rounding to 16 bits, and numbers below 2^-135 become +-2^-140, which every such format
+     * within the range of binary32 rounds to 0. */
     int (*to_nearest)(int n, struct fl_real_block *block);
     int (*to_odd)(int n, struct fl_real_block *block);
 };

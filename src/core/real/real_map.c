@@ -1,5 +1,5 @@
-/* real_map.c - kernels of the real entries of ops.def: by a table where the elements have 16 bits and there are enough
- * of them to make one, else in vectors of doubles, whose errors leave few roundings open, else element by element. */
+/* real_map.c - kernels of the real entries of ops.def: by a table if there are enough elements of 16 bits to justify
+ * one, else in vectors of doubles, whose errors leave few roundings open, else element by element. */
 #include "core/real/real_map.h"
 #include "core/base/parallel.h"
 #include "core/real/real_pair.h"
@@ -8,12 +8,12 @@
 
 enum {
     BLOCK = 512,         /* elements computed at a time */
-    PART = 8 * BLOCK,    /* elements of a part, which is worth a thread */
+    PART = 8 * BLOCK,    /* elements of a part, enough for a thread */
     LOOKED_UP = 1 << 16, /* elements of a part of a lookup */
     WORTH_A_TABLE = 1 << 16,
-    WORTH_A_LOOK = 1 << 10, /* for a table that is there */
+    WORTH_A_LOOK = 1 << 10, /* elements that justify the use of an existing table */
     WORTH_SLOPES = 1 << 16,
-    WORTH_PAIRS = 1 << 18 /* for slopes of an exponent that have no vectors: it may be another at the next call */
+    WORTH_PAIRS = 1 << 18 /* the same for slopes without vectors: the exponent may differ at the next task */
 };
 
 /* The functions of an instruction set. */
@@ -29,7 +29,7 @@ struct job {
     const struct fl_real_table *table;
     const struct fl_real_slopes *slopes;
     const struct way *way;
-    const struct fl_kernels *set;          /* of the format: its conversions */
+    const struct fl_kernels *set;          /* the conversions of the format */
     struct fl_stats stats[FL_MAX_THREADS]; /* by worker */
 };
 
@@ -47,7 +47,7 @@ bool fl_real_has_table(const struct fl_args *args) {
 
 /* --- one by one --------------------------------------------------------------------------------------------------- */
 
-/* n numbers before their rounding, at the accuracy that it needs. */
+/* Computes n numbers before their rounding, with the accuracy that it requires. */
 static void evaluate(const struct job *job, int64_t first, int64_t n, double *values) {
     const struct fl_args *args = job->args;
     const double alpha = (double)args->p.map.alpha, beta = (double)args->p.map.beta;
@@ -61,7 +61,7 @@ static void evaluate(const struct job *job, int64_t first, int64_t n, double *va
         values[i] = function(values[i], b[i], beta, alpha);
 }
 
-/* The maximum of a block, as the definition has it (ref_map.c). */
+/* The maximum of a block, as defined in ref_map.c. */
 static void observe(bool shared, int64_t n, const double *values, struct fl_stats *stats) {
     stats->maximum = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -109,7 +109,7 @@ static double near_of(const struct job *job, int64_t i) {
     return job->functions.near(a, b, (double)args->p.map.beta, (double)args->p.map.alpha);
 }
 
-/* x rounded to odd at binary32: the even one of its two neighbours is never taken. */
+/* x rounded to odd as binary32: never to the even one of its two neighbours. */
 static float odd_float(double x) {
     float f = (float)x;
     uint32_t bits;
@@ -121,7 +121,7 @@ static float odd_float(double x) {
     return f;
 }
 
-/* The elements whose rounding is open, one by one. They take no part in what is asked of the block from then on. */
+/* Computes the elements whose rounding is open, one by one, and removes them from the block. */
 static void settle(const struct job *job, int64_t first, int open, struct fl_real_block *block,
                    struct fl_stats *stats) {
     const bool shared = is_shared(job->args), narrow = job->args->format->bytes == 2;
@@ -149,8 +149,8 @@ static bool same_operands(const struct fl_args *args, int64_t i, int64_t j) {
     return same;
 }
 
-/* The maximum of the others: those that may be larger than it are known at 32 bits, or are computed. Equal operands,
- * of which there may be many, are computed once. */
+/* The maximum of the others: those that may exceed it are known to 32 bits, or are computed. Equal operands, which may
+ * be many, are computed once. */
 static void find_maximum(const struct job *job, int64_t first, int64_t n, const struct fl_real_block *block,
                          struct fl_stats *stats) {
     int64_t last = -1;
@@ -171,7 +171,8 @@ static void find_maximum(const struct job *job, int64_t first, int64_t n, const 
     }
 }
 
-/* To 24 bits for the format's own rounding; binary32 is rounded, what is counted as well. */
+/* Writes a block: rounded to odd at 24 bits, then by the conversion of the format; binary32 is rounded and counted
+ * here. */
 static void write_block(const struct job *job, int64_t first, int64_t n, struct fl_real_block *block,
                         struct fl_stats *stats) {
     const struct fl_args *args = job->args;
@@ -223,7 +224,7 @@ static void vector_part(void *context, int part, int worker) {
     }
 }
 
-/* Whether they have this function. */
+/* Whether the vectors have the function of the task. */
 static bool vectors_have(const struct fl_args *args, const struct way *way) {
     struct fl_real_block none;
     return args->rounding.mode != TENSOR_ROUND_STOCHASTIC && fl_real_floats_hold(args) &&
@@ -251,7 +252,7 @@ void fl_real_near(const struct fl_args *args, const struct fl_real_lanes *lanes,
 
 /* --- by table ----------------------------------------------------------------------------------------------------- */
 
-/* A bound below all entries from that rank on, and not below the others. */
+/* A limit that is below exactly the entries of that rank or more. */
 static int32_t limit_of(int32_t rank) {
     return rank > 0 ? (int32_t)(((int64_t)rank - 32768) * 65536 - 1) : INT32_MIN;
 }
@@ -265,7 +266,7 @@ static int64_t count_from(const struct job *job, int64_t first, int64_t n, int32
     return count;
 }
 
-/* The largest entry below that rank; INT32_MIN where there is none. */
+/* The largest entry below that rank; INT32_MIN if there is none. */
 static int32_t most_below(const struct job *job, int64_t first, int64_t n, int32_t rank) {
     const uint16_t *x = (const uint16_t *)job->args->in[0].data + first;
     int32_t most = INT32_MIN;
@@ -291,7 +292,8 @@ static int32_t mantissa_of(int32_t entry) {
     return m < 0 ? -m : m;
 }
 
-/* In place the inputs are gone after the lookup: a stretch that is to be counted is counted first, in cache. */
+/* In place, the lookup overwrites the inputs, so a stretch that must be counted is counted first, while it is in the
+ * cache. */
 static void look_up_part(void *context, int part, int worker) {
     struct job *job = context;
     const struct fl_args *args = job->args;

@@ -1,8 +1,8 @@
 /* real_pair.h - numbers of about 104 bits as unevaluated sums of two doubles (Dekker 1971; Hida, Li and Bailey 2001),
- * and how one becomes a double rounded to odd.
+ * and their rounding to odd as one double.
  *
- * h is the sum rounded to nearest. Operations lose a few units of 2^-106 of their result, and keep what is far below
- * that where it stands alone: 1 + 2^-900 is (1, 2^-900). IEEE operations in a fixed order, fma where it is written. */
+ * h is the sum rounded to nearest. Operations lose a few units of 2^-106 of their result; l may lie much lower if it is
+ * exact: 1 + 2^-900 is (1, 2^-900). IEEE operations in a fixed order, with fma only if it is written. */
 #ifndef FL_REAL_PAIR_H
 #define FL_REAL_PAIR_H
 
@@ -12,7 +12,7 @@ struct fl_pair {
     double h, l;
 };
 
-/* A function large enough to be called rather than repeated. */
+/* A function large enough to be called rather than inlined. */
 #ifdef __CUDACC__
 #define FL_BOTH_CALLED [[maybe_unused]] static __host__ __device__ __noinline__
 #else
@@ -68,7 +68,7 @@ FL_BOTH struct fl_pair fl_pair_mul(struct fl_pair a, struct fl_pair b) {
     return fl_pair_ordered_sum(p.h, p.l + fma(a.h, b.l, a.l * b.h));
 }
 
-/* By a power of two. */
+/* a times a power of two. */
 FL_BOTH struct fl_pair fl_pair_scale(struct fl_pair a, double power) {
     return fl_pair_new(a.h * power, a.l * power);
 }
@@ -96,8 +96,8 @@ FL_BOTH double fl_pair_top(struct fl_pair a) {
     return a.h;
 }
 
-/* Rounded to odd: a itself where it is a double, else of the two doubles around it the one whose last bit is set. What
- * is rounded again to fewer bits is then rounded as a would be (Boldo and Melquiond 2008). */
+/* a rounded to odd: a itself if it is a double, else the one of the two doubles around it whose last bit is set.
+ * Rounding the result again to fewer bits is rounding a (Boldo and Melquiond 2008). */
 FL_BOTH double fl_pair_odd(struct fl_pair a) {
     uint64_t bits;
     memcpy(&bits, &a.h, sizeof bits);
@@ -109,9 +109,10 @@ FL_BOTH double fl_pair_odd(struct fl_pair a) {
     return odd;
 }
 
-enum { FL_COARSE_BITS = 21 }; /* of a double that fl_coarse takes away: 32 significant bits stay */
+enum { FL_COARSE_BITS = 21 }; /* bits of a double that fl_coarse removes: 32 significant bits remain */
 
-/* Rounded to odd at 32 significant bits; of x rounded to odd at 53 as well. 0, Inf and NaN stay. */
+/* x rounded to odd at 32 significant bits, also for an x that was rounded to odd at 53. 0, Inf and NaN do not change.
+ */
 FL_BOTH double fl_coarse(double x) {
     const uint64_t below = ((uint64_t)1 << FL_COARSE_BITS) - 1;
     uint64_t bits;
@@ -123,7 +124,7 @@ FL_BOTH double fl_coarse(double x) {
     return x;
 }
 
-/* Whether every number within 2^-40 of x, relatively, has fl_coarse(x) and is no number of 32 bits. */
+/* Whether every number within a relative distance of 2^-40 of x has the same fl_coarse as x, and none has 32 bits. */
 FL_BOTH bool fl_coarse_is_known(double x) {
     const uint64_t below = ((uint64_t)1 << FL_COARSE_BITS) - 1, error = (uint64_t)1 << 13;
     uint64_t bits;

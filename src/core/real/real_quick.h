@@ -1,5 +1,5 @@
-/* real_quick.h - the operations of real_pair.h in double: what real_functions.inc is compiled with a second time, for a
- * first answer with an error below 2^-40. */
+/* real_quick.h - the operations of real_pair.h in double, for a second compilation of real_functions.inc, whose results
+ * have an error below 2^-40. */
 #ifndef FL_REAL_QUICK_H
 #define FL_REAL_QUICK_H
 

@@ -1,12 +1,12 @@
-/* real_rules.h - the functions of ops.def that are no sums and products, as a processor and a device compute them
- * alike: fl_odd_<name>, the real function of doubles, exact or rounded to odd at 53 bits, and fl_near_<name>, the same
- * rounded to odd at 32 bits, which costs less and decides every rounding to nearest or towards zero in any format.
+/* real_rules.h - the functions of ops.def that are no sums and products, the same for a processor and a device:
+ * fl_odd_<name>, the real function of doubles, exact or rounded to odd at 53 bits, and fl_near_<name>, the same rounded
+ * to odd at 32 bits, which costs less and decides every rounding to nearest or towards zero in any format.
  *
- * The rounding of either is the rounding of the real number (Boldo and Melquiond 2008), as long as pairs of doubles
- * tell on which side of a double it lies: they err by less than 2^-95 of it. That is tested against MPFR for all 16-bit
- * inputs; in binary32 a case that they cannot tell is improbable (about one in 2^40 arguments), not excluded.
+ * The rounding of either is the rounding of the real number (Boldo and Melquiond 2008), if pairs of doubles, with an
+ * error below 2^-95 of it, decide on which side of a double it lies. Tests show that against MPFR for all 16-bit
+ * inputs; in binary32 an undecided case is improbable (about one in 2^40 arguments), not excluded.
  *
- * fl_near_ asks doubles first, whose error is below 2^-40 of the result, and pairs where that leaves it open. */
+ * fl_near_ first computes in double, with an error below 2^-40 of the result, and in pairs if that does not decide. */
 #ifndef FL_REAL_RULES_H
 #define FL_REAL_RULES_H
 
@@ -36,7 +36,7 @@ FL_BOTH bool fl_real_is_power_of_two(double x) { /* x > 0 */
     return fraction == 0;
 }
 
-/* n where x is 10^n, -1 where it is no such power; 10^10 is the last of binary32. */
+/* n if x is 10^n, -1 if it is no such power; 10^10 is the last that binary32 holds. */
 FL_BOTH int fl_real_decimal(double x) {
     double power = 1;
     for (int n = 0; n <= 22; n++, power *= 10)
@@ -45,7 +45,7 @@ FL_BOTH int fl_real_decimal(double x) {
     return -1;
 }
 
-/* --- functions of one number: where the answer is `value` without arithmetic, and all else ------------------------ */
+/* --- functions of one number: `value` for special arguments, pairs or doubles for all others ---------------------- */
 
 #define FL_REAL_FUNCTION(name, special, value)                                                                         \
     FL_BOTH_CALLED double fl_odd_##name(double x) {                                                                    \
@@ -102,7 +102,7 @@ FL_REAL_FUNCTION(asinh, x == 0 || FL_NO_NUMBER, x)
 FL_REAL_FUNCTION(acosh, !(x > 1) || FL_NO_NUMBER, x == 1 ? 0 : x < 1 ? NAN : x)
 FL_REAL_FUNCTION(atanh, x == 0 || !(x > -1 && x < 1), x == 0 ? x : x == 1 || x == -1 ? fl_real_sign(x, HUGE_VAL) : NAN)
 
-/* Exact ones, of either accuracy: inputs have 24 bits. */
+/* Functions that are exact with either accuracy, because inputs have 24 bits. */
 #define FL_REAL_EXACT(name, parameters, expr)                                                                          \
     FL_BOTH double fl_odd_##name parameters {                                                                          \
         return expr;                                                                                                   \
@@ -141,8 +141,8 @@ FL_BOTH_CALLED double fl_near_elu(double x, double alpha) {
 
 /* --- gradients: dy f'(x), exact and then rounded once ------------------------------------------------------------- */
 
-/* Where dy or x is no finite number, or one is zero: IEEE arithmetic on f'(x), at an infinite x its limit. f'(0) is a
- * double in all of them, which doubles find exactly; of others only the sign counts. */
+/* If dy or x is not finite, or is zero, the result is IEEE arithmetic on f'(x), or on its limit at an infinite x. f'(0)
+ * is a double for every function, and computed exactly; otherwise only the sign of f'(x) counts. */
 FL_BOTH bool fl_slope_is_special(double dy, double x) {
     return dy - dy != 0 || FL_NO_NUMBER || dy == 0 || x == 0;
 }
@@ -201,8 +201,8 @@ FL_BOTH_CALLED double fl_near_elu_grad(double dy, double x, double alpha) {
     return fl_coarse(fl_odd_elu_grad(dy, x, alpha));
 }
 
-/* dy / x, dy / (2 sqrt x), -dy / x^2, dy / (1 + |x|)^2, which may be exact: one division, as a product with a quotient
- * that was rounded would not be. Poles and what lies outside of the domain are IEEE's. */
+/* dy / x, dy / (2 sqrt x), -dy / x^2, dy / (1 + |x|)^2 may be exact, so each is one division: a product with a rounded
+ * quotient would not be exact. Poles and arguments outside the domain give the results of IEEE 754. */
 #define FL_REAL_QUOTIENT(name, special, value, exact)                                                                  \
     FL_BOTH_CALLED double fl_odd_##name(double dy, double x) {                                                         \
         if (fl_slope_is_special(dy, x) || (special))                                                                   \

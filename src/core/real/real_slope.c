@@ -1,4 +1,4 @@
-/* real_slope.c - slopes of the gradients that are products with one, as the tables have them (real_map.h). */
+/* real_slope.c - slopes for tables of gradients that are products with a slope (real_map.h). */
 #include "core/real/real_map.h"
 #include "core/real/real_rules.h"
 
@@ -40,7 +40,7 @@ static double short_of(double x) {
     return x;
 }
 
-/* With the last bit set where it is not exact. */
+/* The slope, with the last bit set if it is not exact. */
 static double marked(double slope, bool exact) {
     uint64_t bits;
     memcpy(&bits, &slope, sizeof bits);
@@ -49,9 +49,9 @@ static double marked(double slope, bool exact) {
     return slope;
 }
 
-/* What is nearer to a number r of 15 bits than 2^-36 of it is put that far away, on its side: 16 bits of dy times r
- * have 31, and between that and their product with the slope there is no number of 32 bits. Doubles near r would not
- * tell the side. */
+/* A slope closer than 2^-36, relatively, to a number r of 15 bits is moved to that distance, on its side: dy, of 16
+ * bits, times r has 31, and no number of 32 bits lies between that and the product with the slope. Doubles near r would
+ * not show the side. */
 static double entry_of(struct fl_pair slope) {
     const double r = short_of(slope.h), distance = (slope.h - r) + slope.l, aside = fabs(r) * 0x1p-36;
     if (distance == 0 || !(fabs(distance) < aside))

@@ -1,5 +1,5 @@
-/* real_table.c - tables of real functions for elements of 16 bits, the last few of them kept. Their memory is taken
- * once, when the first is made, so that a training that has begun allocates nothing. */
+/* real_table.c - tables of real functions for elements of 16 bits; the most recent ones remain in memory, which is
+ * allocated once, for the first, so that a training that has begun allocates nothing. */
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
 #include "core/real/real_map.h"
@@ -23,7 +23,7 @@ struct kept {
     uint64_t last_use;
 };
 
-/* The one block for results: tables, and what is of use while one is made. */
+/* The one block: tables of results, and temporary arrays for making one. */
 struct memory {
     struct fl_real_table tables[TABLES];
     uint64_t magnitude[FL_REAL_WORDS];
@@ -39,8 +39,8 @@ static uint64_t uses;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* A child gets a lock that nobody holds, what it guards in one piece, and tables that nobody uses: those threads stayed
- * with the parent, and will not leave them in the child. */
+/* A child of a fork gets a lock that nobody holds, consistent data, and tables without users: the threads that used
+ * them remain in the parent, and will never release them in the child. */
 static void before_fork(void) {
     pthread_mutex_lock(&lock);
 }
@@ -72,7 +72,7 @@ struct making {
     struct fl_real_slopes *slopes;
 };
 
-/* Results, magnitudes and classes of a part of the elements: each is a write of its own, by the codec. */
+/* Computes results, magnitudes and classes of a part of the elements: the codec encodes each by itself. */
 static void evaluate_part(void *context, int part, int worker) {
     (void)worker;
     const struct making *making = context;
@@ -153,7 +153,7 @@ static void make(struct fl_real_table *table, const struct fl_args *args, const 
     rank(table);
 }
 
-/* --- keeping them ------------------------------------------------------------------------------------------------- */
+/* --- reuse of tables ---------------------------------------------------------------------------------------------- */
 
 static bool same(const struct key *a, const struct key *b) {
     return a->format == b->format && a->op == b->op && !memcmp(&a->alpha, &b->alpha, sizeof a->alpha) &&
@@ -161,7 +161,7 @@ static bool same(const struct key *a, const struct key *b) {
            a->truncate == b->truncate;
 }
 
-/* The place of that key; else one to make it in, -1 where all are in use. */
+/* The index of that key, else the index at which to make it; -1 if all are in use. */
 static int place_of(const struct kept *kept, int places, const struct key *key, bool *found) {
     int place = -1;
     for (int i = 0; i < places; i++) {

@@ -1,5 +1,6 @@
-/* real_tables.h - constants of real_functions.inc as pairs of doubles, value = first + second, each nearest to what the
- * first leaves: right to 106 bits. Made from 600-bit arithmetic; test_functions.c computes them again by MPFR. */
+/* real_tables.h - constants of real_functions.inc as pairs of doubles, value = first + second, where the second is the
+ * rounding of the first's remainder: correct to 106 bits. Made by 600-bit arithmetic; test_functions.c computes them
+ * again with MPFR. */
 #ifndef FL_REAL_TABLES_H
 #define FL_REAL_TABLES_H
 
@@ -118,8 +119,8 @@ FL_BOTH const double *fl_real_table(int which, int i) {
     return which == FL_REAL_FACTORIALS ? factorials[i] : which == FL_REAL_ODD ? odd[i] : gauss[i];
 }
 
-/* Coefficients of P of real_lanes.inc, which says how far P(u) / (a + 5) is from Mills' ratio. Of the polynomial that
- * interpolates (a + 5) times the ratio at the 21 Chebyshev points of u. */
+/* Coefficients of P in real_lanes.inc, which bounds the distance of P(u) / (a + 5) from Mills' ratio. P interpolates (a
+ * + 5) times the ratio at the 21 Chebyshev points of u. */
 enum { FL_REAL_MILLS = 21 };
 FL_BOTH const double *fl_real_mills(void) {
     static const double mills[] = {0x1.28bed93cc6c02p+1,   -0x1.d19df542cd92ap+0,  0x1.2b6bff45ebfd6p+0,

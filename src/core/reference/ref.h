@@ -1,7 +1,7 @@
-/* ref.h - what the reference kernels share.
+/* ref.h - code that the reference kernels share.
  *
- * Reference kernels are the definition of every operation, for every format, through its codec in double. They favour
- * clarity over speed: operands are decoded whole, results computed as the definition says, encoded with one rounding.
+ * Reference kernels define every operation, for every format, through its codec in double. They favour clarity over
+ * speed: they decode whole operands, compute results as the definition states, and encode them with one rounding.
  * Nothing here is threaded. */
 #ifndef FL_REF_H
 #define FL_REF_H
@@ -11,15 +11,15 @@
 struct ref_work {
     const struct fl_args *args;
     double *in[3]; /* operands, exactly */
-    double *value; /* results: exact, or rounded to odd where 53 bits do not hold them */
-    double *near;  /* the same rounded to nearest: where the true maximum is taken from */
+    double *value; /* results: exact, or rounded to odd if 53 bits do not suffice */
+    double *near;  /* the same rounded to nearest, for the true maximum */
     int64_t count; /* results */
-    void *rest;    /* what fl_ref_begin_with was asked for besides */
+    void *rest;    /* the `more` bytes of fl_ref_begin_with */
 };
 
 /* Decodes the operands of args that have data, into the workspace. */
 tensor_status fl_ref_begin(struct ref_work *w, const struct fl_args *args);
-/* The same with `more` bytes of workspace, 64-byte aligned; the workspace without those. */
+/* fl_ref_begin with `more` bytes of workspace, 64-byte aligned; and the size of the workspace without those. */
 tensor_status fl_ref_begin_with(struct ref_work *w, const struct fl_args *args, size_t more);
 size_t fl_ref_bytes(const struct fl_args *args);
 /* Encodes the results, if the operation has any, and fills the statistics. */
@@ -29,9 +29,9 @@ static inline bool fl_ref_shared(const struct fl_args *args) {
     return args->format->arithmetic == FL_ARITHMETIC_SHARED;
 }
 
-/* The definition of a map as functions of (a or x, b, c, alpha), c the second scalar where there is one: odd, exact or
- * rounded to odd; near gives the exact maximum, and in FL_REAL entries the results rounded to nearest or towards
- * zero (real_rules.h). */
+/* The definition of a map as functions of (a or x, b, c, alpha), where c is the second scalar if there is one. odd:
+ * exact or rounded to odd; near: for the exact maximum and, in FL_REAL entries, for results rounded to nearest or
+ * towards zero (real_rules.h). */
 struct fl_map_functions {
     double (*odd)(double a, double b, double c, double alpha);
     double (*near)(double a, double b, double c, double alpha);

@@ -5,8 +5,8 @@
 
 /* --- sums over the rows of [m, n] --------------------------------------------------------------------------------- */
 
-/* Two sums a channel: of x and of x*z. Shared-exponent formats: mantissas, exact. Float formats: binary32 chains of
- * FL_ROWS_CHUNK rows, added in order in double. */
+/* Two sums for each channel: of x and of x*z. Shared-exponent formats: mantissas, exact. Float formats: binary32 chains
+ * of FL_ROWS_CHUNK rows, added in order in double. */
 struct channel_sum {
     int64_t i[2];
     double f[2];
@@ -195,7 +195,8 @@ tensor_status fl_ref_sgd(const struct fl_args *args) {
                 int64_t m = fl_wide_round(sum, fl_exponent(&args->out) + 16, FL_WIDE_LIMIT, NULL, &wide_saturated);
                 if (args->out.data)
                     ((int32_t *)args->out.wide)[i] = (int32_t)m;
-                w.value[i] = ldexp((double)m, -(fl_exponent(&args->out) + 16)); /* the view rounds the wide part */
+                w.value[i] = ldexp(
+                    (double)m, -(fl_exponent(&args->out) + 16)); /* the elements are the rounding of the wide part */
             }
         }
         if (wide && !shared) {
@@ -214,7 +215,8 @@ tensor_status fl_ref_sgd(const struct fl_args *args) {
     int64_t vanished = 0;
     if (wide && shared)
         for (int64_t i = 0; i < w.count; i++)
-            vanished += w.near[i] != 0 && w.value[i] == 0; /* gone in the wide part already: encode sees a plain zero */
+            vanished +=
+                w.near[i] != 0 && w.value[i] == 0; /* zero in the wide part already, so encode does not count it */
     fl_ref_end(&w);
     if (wide && shared) {
         args->stats->saturated = before.saturated + wide_saturated;

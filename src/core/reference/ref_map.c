@@ -1,4 +1,4 @@
-/* ref_map.c - reference kernels: the table, the elementwise operations from ops.def, bias. */
+/* ref_map.c - reference kernels: their table, the elementwise operations from ops.def, bias. */
 #include "core/arithmetic/exact.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Results of an operation that the reference kernel keeps as doubles: none of a reduction. */
+/* The number of results that the reference kernel stores as doubles: 0 for a reduction. */
 static int64_t results_of(const struct fl_args *args) {
     return args->op == FL_OP_MAX_ABS || args->op == FL_OP_CHANNEL_SUMS || args->op == FL_OP_CHANNEL_GRAD_SUMS
                ? 0
@@ -60,7 +60,7 @@ void fl_ref_end(const struct ref_work *w) {
         stats.maximum = 0;
         for (int64_t i = 0; i < w->count; i++) {
             const double size = fabs(w->near[i]);
-            if (size > stats.maximum && !(shared && isinf(size))) /* no exponent makes room for a pole */
+            if (size > stats.maximum && !(shared && isinf(size))) /* no exponent can represent a pole */
                 stats.maximum = size;
         }
     }

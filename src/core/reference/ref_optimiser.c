@@ -1,11 +1,11 @@
 /* ref_optimiser.c - reference kernels of optimisers: results in double by optimiser_rules.h, rounded once, to the wide
- * part where there is one. */
+ * part if there is one. */
 #include "core/ops/optimisers/optimiser_rules.h"
 #include "core/tensor/element_rules.h"
 #include "core/reference/ref.h"
 #include <math.h>
 
-/* Element i of an operand, of its wide part where it has one. */
+/* Element i of an operand, or of its wide part if it has one. */
 static double number_at(const struct ref_work *w, int in, int64_t i) {
     const struct fl_view *v = &w->args->in[in];
     if (!v->wide)
@@ -14,7 +14,8 @@ static double number_at(const struct ref_work *w, int in, int64_t i) {
                                   : ((const float *)v->wide)[i];
 }
 
-/* The result of element i is known: into the wide part, of which the element is to be the rounding. */
+/* Stores the result of element i in the wide part, and replaces it by that value, of which the element is the rounding.
+ */
 static void keep_wide(struct ref_work *w, int64_t i, int64_t *saturated, int64_t *vanished) {
     const struct fl_args *args = w->args;
     if (!fl_ref_shared(args)) {
@@ -33,12 +34,12 @@ static void keep_wide(struct ref_work *w, int64_t i, int64_t *saturated, int64_t
     if (args->out.data)
         ((int32_t *)args->out.wide)[i] = (int32_t)m;
     if (!isfinite(w->value[i]))
-        return;                              /* the element tells of it */
-    *vanished += m == 0 && w->value[i] != 0; /* before the element: its encoding sees a plain zero */
+        return;                              /* the encoding of the element counts it */
+    *vanished += m == 0 && w->value[i] != 0; /* counted here, since the encoding of the element sees a zero */
     w->value[i] = ldexp(m, -e);
 }
 
-/* Every element by one of the rules; near is the result itself. */
+/* Computes every element by one of the rules; near is the result itself. */
 static tensor_status run(const struct fl_args *args, double (*rule)(const struct ref_work *w, int64_t i)) {
     struct ref_work w;
     tensor_status status = fl_ref_begin(&w, args);
@@ -68,7 +69,7 @@ static double root_mean(const struct ref_work *w, int64_t i) {
     return fl_root_mean(number_at(w, 0, i), number_at(w, 1, i), w->args->p.factored.factors);
 }
 
-/* r counts as at least one step of what holds it. */
+/* r counts as at least one unit of its representation. */
 static double add_ratio(const struct ref_work *w, int64_t i) {
     const struct fl_view *root = &w->args->in[2];
     double r = number_at(w, 2, i);
@@ -77,7 +78,7 @@ static double add_ratio(const struct ref_work *w, int64_t i) {
     return fl_add_ratio(number_at(w, 0, i), number_at(w, 1, i), r, w->args->p.factored.factors);
 }
 
-/* NaN stays. */
+/* NaN remains NaN. */
 static double clip_weight(const struct ref_work *w, int64_t i) {
     const double x = number_at(w, 0, i), most = w->args->p.clip_weight.limit;
     return x > most ? most : x < -most ? -most : x;

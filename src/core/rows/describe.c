@@ -1,6 +1,6 @@
-/* describe.c - what the elements of a tensor look like, and what another format would make of them: one pass in
- * threaded parts that depend on the number of elements alone. Whole numbers are exact; sums of doubles are those of
- * eight lanes a part, added from the first lane to the last, then part by part. */
+/* describe.c - descriptions of the elements of a tensor, and of what another format would make of them: one pass in
+ * threaded parts that depend only on the number of elements. Integers are exact; sums of doubles are those of eight
+ * lanes for each part, added from the first lane to the last, then part by part. */
 #include "core/rows/describe.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -46,7 +46,7 @@ static int64_t end_of(const struct elements *x, int part) {
     return end < x->view.count ? end : x->view.count;
 }
 
-/* At most BLOCK elements whose values are binary32: where they are, or in `block`. */
+/* At most BLOCK elements whose values are binary32: in place, or converted into `block`. */
 static const float *floats_of(const struct elements *x, int64_t first, int64_t n, float *block) {
     double values[BLOCK];
     if (x->format->id == FMT_FP32)
@@ -83,13 +83,13 @@ static double sum_of_lanes(const double *lane) {
 struct description {
     struct elements x;
     bool shared;
-    double centre; /* of binary32: the first that is finite */
+    double centre; /* the first finite element, of binary32 */
     double sums[PARTS][4];
     struct {
         int64_t sum;
         uint64_t sizes, squares;
     } whole[PARTS];
-    /* By binade: of binary32 from 2^-149 on, of mantissas by bits. */
+    /* Counts by binade: from 2^-149 on for binary32, by the number of bits for mantissas. */
     atomic_llong bins[280], zeros, infinite, nan;
     atomic_uint most, least;
 };
@@ -113,7 +113,7 @@ static void add_count(atomic_llong *to, int64_t count) {
         atomic_fetch_add(to, count);
 }
 
-/* How many words had a bit, of groups of FL_DESCRIBED_GROUP and of what the carries hold. */
+/* How many words had bit b: those in groups of FL_DESCRIBED_GROUP and those in the carries. */
 static int64_t bit_of(uint32_t groups, const uint32_t *carry, int b) {
     int64_t sum = (int64_t)groups * FL_DESCRIBED_GROUP;
     for (int k = 0; k < FL_DESCRIBED_CARRIES; k++)
@@ -137,7 +137,7 @@ static void add_float_bits(struct description *d, const struct fl_described_floa
     add_count(&d->zeros, seen->by_bits - counted);
 }
 
-/* Adds up to at_least[b], how many |m| >= 2^b; the bits begin anew. */
+/* Adds to at_least[b] how many |m| >= 2^b, and sets the bits to zero. */
 static void take_mantissa_bits(struct fl_described_mantissas *seen, int64_t at_least[17]) {
     for (int b = 0; b < 16; b++) {
         for (int l = 0; l < 32; l++) {
@@ -244,7 +244,7 @@ static double stored(const struct fl_format *format, double value) {
     return value;
 }
 
-/* Units of the last place of a float format, as its codec has them: digits behind the leading one, and the unit of the
+/* The units in the last place of a float format, found by its codec: digits after the leading one, and the unit of the
  * smallest numbers. */
 static void find_units(const struct fl_format *format, int *digits, int *least) {
     *digits = 0;
@@ -381,7 +381,7 @@ static bool holds_floats(const struct fl_format *format, int e) {
 
 static const struct fl_rounding to_nearest = {0};
 
-/* At most BLOCK elements, of which the finite pairs are counted. */
+/* Measures at most BLOCK elements, and returns the number of finite pairs. */
 static int64_t measure_floats(struct measurement *m, int part, int64_t first, int64_t n, double sum[2][8]) {
     float block[BLOCK], after[BLOCK];
     _Alignas(64) char buffer[BLOCK * sizeof(float)];

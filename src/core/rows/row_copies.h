@@ -1,5 +1,5 @@
-/* row_copies.h - elements that were copied: statistics of the write, mantissas at another exponent.; loops that
- * compilers turn into vectors.
+/* row_copies.h - copied elements: statistics of the write, mantissas at another exponent. Compilers vectorise the
+ * loops.
  *
  * Gives: row_largest_word16, row_largest_word32, row_rescale. */
 #ifndef FL_ROW_COPIES_H
@@ -47,8 +47,8 @@ static int64_t row_rescale_up(int16_t *m, int64_t n, int up) {
     return saturated;
 }
 
-/* By 2^down to nearest, ties to even, down at most 15; how many become zero. What is cut off, and one more where the
- * rest is odd, is above a half when the result is the next one. All in 16 bits. */
+/* Divides by 2^down, to nearest, ties to even; down is at most 15. Returns how many become zero. The result is rounded
+ * up if the lost bits, plus one for an odd quotient, exceed a half. All in 16 bits. */
 static int64_t row_rescale_down(int16_t *m, int64_t n, int down) {
     const uint16_t half = (uint16_t)(1u << (down - 1)), mask = (uint16_t)(2u * half - 1u);
     uint16_t flushed = 0;
@@ -62,7 +62,7 @@ static int64_t row_rescale_down(int16_t *m, int64_t n, int down) {
     return flushed;
 }
 
-/* The same of all that is below a half. */
+/* The same if all results are zero. */
 static int64_t row_flush(int16_t *m, int64_t n) {
     int64_t flushed = 0;
     for (int64_t i = 0; i < n; i++)
@@ -71,18 +71,18 @@ static int64_t row_flush(int16_t *m, int64_t n) {
     return flushed;
 }
 
-enum { COPIES = 1 << 14 }; /* so many are counted in 16 bits */
+enum { COPIES = 1 << 14 }; /* elements whose counts fit 16 bits */
 
 static int32_t row_rescale(int16_t *m, int64_t n, int finer, struct fl_stats *stats) {
     const int32_t largest = row_extreme(m, n);
     int64_t gamma = largest;
     if (finer >= 0 && (finer || largest > STORED_TOP)) {
-        const int up = finer < 16 ? finer : 16; /* then nothing but zero fits */
+        const int up = finer < 16 ? finer : 16; /* only zero fits then */
         for (int64_t i = 0; i < n; i += COPIES)
             stats->saturated += row_rescale_up(m + i, n - i < COPIES ? n - i : COPIES, up);
         gamma = (int64_t)largest << up;
     } else if (finer < 0) {
-        const int down = finer > -16 ? -finer : 16; /* |m| <= 2^15 is a half at most, then */
+        const int down = finer > -16 ? -finer : 16; /* |m| <= 2^15 is then at most a half */
         for (int64_t i = 0; i < n; i += COPIES) {
             const int64_t part = n - i < COPIES ? n - i : COPIES;
             stats->flushed += down < 16 ? row_rescale_down(m + i, part, down) : row_flush(m + i, part);

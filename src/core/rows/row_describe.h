@@ -1,6 +1,6 @@
-/* row_describe.h - statistics of a block of elements: whole numbers by
- * loops that compilers turn into vectors, sums of binary32 in eight lanes of double: number i of a block goes to lane i
- * mod 8, so that every instruction set adds the same numbers in the same order.
+/* row_describe.h - statistics of a block of elements: integers by loops that compilers vectorise, sums of binary32 in
+ * eight lanes of double. Number i of a block is added to lane i mod 8, so that every instruction set adds the same
+ * numbers in the same order.
  *
  * Gives: row_describe_floats, row_describe_mantissas, row_add_errors. */
 #ifndef FL_ROW_DESCRIBE_H
@@ -11,7 +11,7 @@
 
 enum { DESCRIBED_INFINITY = 0x7f800000, DESCRIBED_NORMAL = 0x00800000, DESCRIBED_GROUPS = FL_DESCRIBED_LANES / LANES };
 
-/* x and y where both are finite, else zeros. */
+/* A mask of the lanes of x that are finite. */
 static inline words row_finite(lanes x) {
     return lanes_size(x) < __builtin_inf();
 }
@@ -36,7 +36,7 @@ static inline void row_sum_floats(const float *x, int64_t n, double centre, bool
     memcpy(sum, of, sizeof of);
 }
 
-/* The remainder that does not fill the lanes. */
+/* Adds the remainder that does not fill the lanes. */
 static void row_sum_last(const float *x, int64_t n, double centre, double sum[4][8]) {
     for (int64_t i = n & ~(int64_t)(FL_DESCRIBED_LANES - 1); i < n; i++) {
         const double v = x[i], d = v - centre;
@@ -56,7 +56,7 @@ static inline uint32_t row_word(const float *x) {
     return word & 0x7fffffffu;
 }
 
-/* Numbers below the normal ones by their magnitudes, and those that are not finite by their kind. */
+/* Counts subnormal numbers by their magnitudes, and those that are not finite by kind. */
 static void row_count_special(const float *x, int64_t n, struct fl_described_floats *d) {
     for (int64_t i = 0; i < n; i++) {
         const uint32_t word = row_word(x + i);
@@ -75,7 +75,7 @@ typedef uint16_t halves __attribute__((vector_size(LANES * 8)));
 typedef uint32_t quads __attribute__((vector_size(LANES * 8)));
 enum { HALVES = LANES * 4, QUADS = LANES * 2 };
 
-/* Adds a and b to *low bit by bit; what is carried is *high. */
+/* Adds a and b to *low bit by bit; *high is the carry. */
 static inline void row_carry(words *high, words *low, words a, words b) {
 #if defined(__AVX512F__)
     const __m512i old = (__m512i)*low;
@@ -88,7 +88,7 @@ static inline void row_carry(words *high, words *low, words a, words b) {
 #endif
 }
 
-/* Sixteen vectors become one of sixteens, the rest stays in the carries. */
+/* Adds sixteen vectors: returns the vector of sixteens; the rest remains in the carries. */
 static inline words row_add_sixteen(words carry[FL_DESCRIBED_CARRIES], const words v[16]) {
     words two[2], four[2], eight[2], sixteen;
     for (int i = 0; i < 2; i++) {
@@ -105,7 +105,7 @@ static inline words row_add_sixteen(words carry[FL_DESCRIBED_CARRIES], const wor
     return sixteen;
 }
 
-/* Up to four vectors of sixteens, the others zeros, become one of groups. */
+/* Adds up to four vectors of sixteens, the others zeros, to one of groups. */
 static inline words row_add_group(words carry[FL_DESCRIBED_CARRIES], const words sixteen[4]) {
     words two[2], group;
     row_carry(&two[0], &carry[4], sixteen[0], sixteen[1]);
@@ -116,9 +116,9 @@ static inline words row_add_group(words carry[FL_DESCRIBED_CARRIES], const words
 
 /* --- binary32 ----------------------------------------------------------------------------------------------------- */
 
-/* One by one. */
+/* Describes elements one by one. */
 static void row_describe_few(const float *x, int64_t n, double centre, struct fl_described_floats *d) {
-    uint32_t most = 0, least = UINT32_MAX; /* least: of one less, so that 0 is the largest */
+    uint32_t most = 0, least = UINT32_MAX; /* least: of words minus one, so that 0 is the largest */
     for (int64_t i = 0; i < n; i++) {
         const uint32_t word = row_word(x + i), less = word - 1;
         most = word > most ? word : most;
@@ -128,7 +128,8 @@ static void row_describe_few(const float *x, int64_t n, double centre, struct fl
     const bool finite = most < DESCRIBED_INFINITY;
     if (finite && most > d->most)
         d->most = most;
-    for (int64_t i = 0; i < n; i++) /* neighbours are alike: one counter would wait for itself */
+    for (int64_t i = 0; i < n;
+         i++) /* neighbours often have the same exponent, and increments of one counter wait for each other */
         d->count[i & 7][row_word(x + i) >> 23]++;
     if (!finite || least < DESCRIBED_NORMAL - 1)
         row_count_special(x, n, d);
@@ -174,9 +175,9 @@ struct row_floats {
     lanes sum[4][DESCRIBED_GROUPS];
 };
 
-/* One vector: its bits, of exponents base - 31 ... base, and its sums as if all were finite. The square of a binary32
- * is exact in a double, so that one rounding is all it needs; that of a difference is not. Without a centre (the first
- * number is 0, as after ReLU in every second tensor) differences are the numbers, and their squares come from those. */
+/* Describes one vector: returns its bits, of exponents base - 31 ... base, and adds its sums as if all were finite. The
+ * square of a binary32 is exact in a double; that of a difference is not. Without a centre (the first number is 0, as
+ * often after ReLU), differences are the numbers, and so are their squares. */
 static inline words row_see_floats(struct row_floats *r, const float *x, quads base, lanes centre, bool shifted) {
     quads w;
     memcpy(&w, x, sizeof w);
@@ -228,7 +229,7 @@ static inline int64_t row_see_groups(struct row_floats *r, const float *x, int64
     return i;
 }
 
-/* Elements that are not 0 and lie outside the 32 exponents that are counted. */
+/* Counts elements that are not 0 and lie outside the 32 exponents of the bits. */
 static void row_count_outside(const float *x, int64_t n, struct fl_described_floats *d) {
     for (int64_t i = 0; i < n; i++) {
         const uint32_t word = row_word(x + i), place = (uint32_t)d->base - (word >> 23);
@@ -239,7 +240,8 @@ static void row_count_outside(const float *x, int64_t n, struct fl_described_flo
     }
 }
 
-/* Whole vectors in one pass, which takes them for finite; what was not is looked at again. How many that were. */
+/* Describes whole vectors in one pass as if all were finite, and again if some were not. Returns the number of
+ * elements. */
 static int64_t row_describe_many(const float *x, int64_t n, double centre, struct fl_described_floats *d) {
     struct row_floats r = {.least = (quads){0} - 1};
     memcpy(r.sum, d->sum, sizeof r.sum);
@@ -269,8 +271,8 @@ static int64_t row_describe_many(const float *x, int64_t n, double centre, struc
     return seen;
 }
 
-/* The exponent that the bits begin with: some room above the largest; so high that 0 and what is below the normal
- * numbers have none. */
+/* Sets the highest exponent of the bits: somewhat above the largest, and so high that 0 and subnormal numbers have no
+ * bit. */
 static void row_find_base(const float *x, int64_t n, struct fl_described_floats *d) {
     uint32_t most = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -313,7 +315,7 @@ static inline halves halves_larger(halves a, halves b) {
 static inline halves halves_smaller(halves a, halves b) {
     return (halves)_mm512_min_epu16((__m512i)a, (__m512i)b);
 }
-/* Sums of neighbours' products, of factors above -2^15. */
+/* Sums of the products of neighbours, for factors above -2^15. */
 static inline quads halves_products(halves a, halves b) {
     return (quads)_mm512_madd_epi16((__m512i)a, (__m512i)b);
 }
@@ -351,7 +353,7 @@ static inline quads halves_products(halves a, halves b) {
 }
 #endif
 
-/* What fills no group, and pieces with a mantissa of -2^15, which no operation writes. */
+/* Describes elements that fill no group, and pieces with a mantissa of -2^15, which no operation writes. */
 static void row_sum_mantissas(const int16_t *m, int64_t n, struct fl_described_mantissas *d) {
     for (int64_t i = 0; i < n; i++) {
         const uint32_t size = (uint32_t)(m[i] < 0 ? -m[i] : m[i]);
@@ -377,7 +379,7 @@ struct row_mantissas {
     words squares;
 };
 
-/* One vector: its bits from the leading one down, its sums but for the squares. */
+/* Describes one vector: returns its bits from the leading one down, and adds its sums except the squares. */
 static inline words row_see_mantissas(struct row_mantissas *r, halves m) {
     const halves one = (halves){0} + 1, size = halves_size(m);
     r->most = halves_larger(r->most, size);
@@ -391,7 +393,7 @@ static inline words row_see_mantissas(struct row_mantissas *r, halves m) {
     return (words)bits;
 }
 
-/* Two vectors: four squares of factors above -2^15 are below 2^32. */
+/* Adds the squares of two vectors: four squares of numbers above -2^15 are below 2^32. */
 static inline void row_add_squares(struct row_mantissas *r, halves a, halves b) {
     const quads squares = halves_products(a, a) + halves_products(b, b);
     r->squares += (words)squares & 0xffffffff;
@@ -448,7 +450,7 @@ static void row_describe_mantissas(const int16_t *m, int64_t n, struct fl_descri
     row_sum_mantissas(m + i, n - i, d);
 }
 
-/* Squares of y - x and of x, where both are finite. */
+/* Adds the squares of y - x and of x if both are finite. */
 static void row_add_errors(const float *x, const float *y, int64_t n, double sum[2][8]) {
     lanes of[2][DESCRIBED_GROUPS];
     memcpy(of, sum, sizeof of);

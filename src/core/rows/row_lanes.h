@@ -9,7 +9,7 @@
 #include "core/arithmetic/lanes.h"
 #include <stdbool.h>
 
-/* n of them, then zeros. */
+/* n numbers, then zeros. */
 static inline lanes lanes_of(const double *p, int64_t n) {
     if (n >= LANES)
         return lanes_at(p);
@@ -45,7 +45,7 @@ static inline lanes lanes_select(words mask, lanes a, lanes b) {
     return (lanes)(((words)a & mask) | ((words)b & ~mask));
 }
 
-/* To integers, ties to even, for |x| < 2^51. */
+/* x rounded to integers, ties to even, for |x| < 2^51. */
 static inline lanes lanes_nearest(lanes x) {
     return (x + 0x1.8p52) - 0x1.8p52;
 }
@@ -108,14 +108,14 @@ static inline void lanes_store(int16_t *p, lanes x) {
 
 #endif
 
-/* The largest of them and `than`. */
+/* The largest lane, or `than` if that is larger. */
 static inline double lanes_largest(lanes x, double than) {
     for (int l = 0; l < LANES; l++)
         than = x[l] > than ? x[l] : than;
     return than;
 }
 
-/* The number of masks that were subtracted, each -1 in its lane. */
+/* The number of masks that were subtracted from x, each -1 in its lane. */
 static inline int64_t lanes_count(words x) {
     int64_t sum = 0;
     for (int l = 0; l < LANES; l++)

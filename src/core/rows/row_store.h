@@ -1,4 +1,4 @@
-/* row_store.h - rows of elements as doubles, and doubles as elements of shared exponents..
+/* row_store.h - rows of elements as doubles, and doubles as elements with a shared exponent.
  *
  * Gives: row_widen_mantissas, row_widen_floats, row_narrow, row_add_mantissas, row_store, row_round_estimates. */
 #ifndef FL_ROW_STORE_H
@@ -62,8 +62,8 @@ static void row_store(int16_t *dst, int64_t n, const double *value, double unit,
     words flushed = {0}, saturated = {0}, nonfinite = {0};
     for (int64_t i = 0; i < n; i += LANES) {
         const lanes x = lanes_of(value + i, n - i), v = x * unit;
-        const words number = x == x, finite = x - x == 0;                     /* what is not: fl_put_nonfinite */
-        const lanes inside = lanes_smaller(lanes_larger(v, -beyond), beyond); /* NaN: what `number` clears */
+        const words number = x == x, finite = x - x == 0;                     /* the others as in fl_put_nonfinite */
+        const lanes inside = lanes_smaller(lanes_larger(v, -beyond), beyond); /* `number` clears NaN */
         const lanes m = (lanes)((words)lanes_nearest(inside) & number);
         const lanes kept = lanes_smaller(lanes_larger(m, -top), top);
         nonfinite += 1 + finite;
@@ -82,9 +82,9 @@ static void row_store(int16_t *dst, int64_t n, const double *value, double unit,
     stats->nonfinite += lanes_count(nonfinite);
 }
 
-/* A result x in units of the last place, off by less than `err`, is m rounded to nearest when x differs from m by less
- * than 1/2 - err: no tie lies between, nor is the result one. Clamped to +-32768 first: what lies beyond saturates
- * whatever it is exactly, while err is below 1/2. */
+/* A result x in units of the last place, off by less than `err`, rounds to m if x differs from m by less than 1/2 -
+ * err: it is then no tie, and none lies between. It is first clamped to +-32768: a number beyond saturates in any case
+ * as long as err is below 1/2. */
 static bool row_round_estimates(int16_t *dst, int64_t n, const struct fl_row_estimates *row,
                                 struct fl_row_rounded *rounded) {
     const lanes top = lanes_all(STORED_TOP), beyond = top + 1;

@@ -1,8 +1,8 @@
-/* row_vectors.h - what kernels of rows have of an instruction set: rows read as doubles, rounded and stored, their sums
- * and terms. Every kernel set has one, all with the same results.
+/* row_vectors.h - the functions of row kernels for one instruction set: they read rows as doubles, round and store
+ * them, and compute sums and terms. All instruction sets give the same results.
  *
- * Rows of doubles lie in room for fl_row_room(n) of them: functions work on whole vectors, and what they write behind
- * the last number is zero where not said otherwise. */
+ * An array of n doubles has fl_row_room(n) elements: functions work on whole vectors, and write zeros after the last
+ * number unless their comment differs. */
 #ifndef FL_ROW_VECTORS_H
 #define FL_ROW_VECTORS_H
 
@@ -17,7 +17,7 @@ static inline int64_t fl_row_room(int64_t n) {
 }
 
 /* Results of a row in units of the last place, each computed in double by a few operations: the exact one differs by
- * less than size 2^-50, and where size is 0, so is it, exactly. Elsewhere size is above 2^-900. */
+ * less than size 2^-50. If size is 0, the exact result is 0; otherwise size is above 2^-900. */
 struct fl_row_estimates {
     double *value, *size;
 };
@@ -47,28 +47,28 @@ struct fl_row_vectors {
     void (*widen_floats)(double *to, const float *x, int64_t n);
     void (*narrow)(float *to, const double *x, int64_t n);
     void (*add_mantissas)(int64_t *sum, const int16_t *m, int64_t n);
-    /* n doubles times unit to nearest, as the codec of shared exponents does it (flex_format.c); dst NULL: statistics
-     * alone, the maximum among them. What lies behind the n is not looked at. */
+    /* n doubles times unit to nearest, as in the codec of shared exponents (flex_format.c); dst NULL: only statistics,
+     * with the maximum. Numbers after the n are ignored. */
     void (*store)(int16_t *dst, int64_t n, const double *value, double unit, struct fl_stats *stats);
-    /* Estimates to nearest; false where one of them does not prove its rounding, or whether it is zero: then all that
-     * was written is undefined. dst NULL: looks alone. */
+    /* Rounds estimates to nearest; false if one of them does not prove its rounding, or whether it is zero; the
+     * elements and `rounded` are then undefined. dst NULL: stores nothing. */
     bool (*round)(int16_t *dst, int64_t n, const struct fl_row_estimates *row, struct fl_row_rounded *rounded);
 
     /* --- copied elements (row_copies.h) */
     uint32_t (*largest_word16)(const uint16_t *x, int64_t n); /* without the sign */
     uint32_t (*largest_word32)(const uint32_t *x, int64_t n);
-    /* Mantissas at an exponent `finer` above theirs, in place, to nearest; largest: of |them| before. */
+    /* Converts mantissas in place, to nearest, to an exponent `finer` above theirs; returns the largest |m| before. */
     int32_t (*rescale)(int16_t *m, int64_t n, int finer, struct fl_stats *stats);
 
-    /* --- what elements look like (row_describe.h): blocks of at most FL_DESCRIBED_BLOCK numbers, or
-     * FL_DESCRIBED_PIECE mantissas, added to what is there */
+    /* --- descriptions (row_describe.h) of blocks of at most FL_DESCRIBED_BLOCK numbers, or FL_DESCRIBED_PIECE
+     * mantissas; each call adds to the struct */
     void (*describe_floats)(const float *x, int64_t n, double centre, struct fl_described_floats *d);
     void (*describe_mantissas)(const int16_t *m, int64_t n, struct fl_described_mantissas *d);
-    /* Squares of y - x and of x, of the pairs that are finite. */
+    /* Adds the squares of y - x and of x for pairs of finite numbers. */
     void (*add_errors)(const float *x, const float *y, int64_t n, double sum[2][FL_DESCRIBED_LANES]);
 
     /* --- normalisation of rows (row_norm_vectors.h) */
-    /* Exact sums of mantissas; dy and gamma NULL: those of x alone. */
+    /* Exact sums of mantissas; dy and gamma NULL: only those of x. */
     void (*sums)(int64_t n, const double *x, const double *dy, const double *gamma, struct fl_row_sums *sums);
     void (*forward)(int64_t n, const double *x, const double *gamma, const double *beta, const struct fl_row_line *line,
                     const struct fl_row_estimates *row);
@@ -77,7 +77,7 @@ struct fl_row_vectors {
     /* Adds weight dy (times x - sum) to total, its size to size. */
     void (*shares)(int64_t n, const double *dy, const double *x, const struct fl_row_share *share, double *total,
                    double *size);
-    /* Float formats: the numbers of a row, those of its gradient too where dy is not NULL; its results. */
+    /* Float formats: the numbers of a row, with those of its gradient if dy is not NULL; its results. */
     struct fl_row_numbers (*numbers)(int64_t n, const double *x, const double *dy, const double *gamma,
                                      bool mean_square, double epsilon);
     void (*values)(int64_t n, const double *x, const double *gamma, const double *beta, const struct fl_row_numbers *r,
@@ -86,16 +86,17 @@ struct fl_row_vectors {
                       double *dx);
     void (*float_shares)(int64_t n, const double *dy, const double *x, const struct fl_row_numbers *r, double *total);
 
-    /* --- softmax (softmax_map_vectors.h): n numbers that need no room behind them */
+    /* --- softmax (softmax_map_vectors.h): arrays of exactly n numbers */
     void (*exponentials)(double *x, int64_t n); /* of numbers not above zero */
     void (*from_largest)(double *z, int64_t n, double scale);
     void (*divide)(double *x, int64_t n, double by);
-    /* e^z of n numbers not above zero, off by less than 2^-49 of each, or at most 2^-1020 where z is below -708; their
-     * sum in any order. NaN gives NaN. to: room for fl_row_room(n). */
+    /* e^z of n numbers not above zero, off by less than 2^-49 of each, or at most 2^-1020 if z is below -708; returns
+     * their sum, in any order. NaN gives NaN. to: fl_row_room(n) numbers. */
     double (*powers)(double *to, const double *z, int64_t n);
-    /* x times `by` as estimates that are off by less than `share` of themselves; below 2^-1000 x proves nothing. */
+    /* x times `by` as estimates that are off by less than `share` of themselves; an x below 2^-1000 proves nothing. */
     void (*estimates)(int64_t n, const double *x, double by, double share, const struct fl_row_estimates *row);
-    /* x times `by` as binary32; false where a result that is off by less than `share` of itself could be another. */
+    /* x times `by` as binary32; false if a result that is off by less than `share` of itself could round differently.
+     */
     bool (*narrow_estimates)(float *to, int64_t n, const double *x, double by, double share);
     int64_t (*dot)(int64_t n, const double *a, const double *b); /* of mantissas, exactly */
     void (*slopes)(int64_t n, const double *p, const double *dp, double unit, double dot, double scale,
@@ -111,7 +112,7 @@ extern const struct fl_row_vectors fl_row_vectors_avx2;
 extern const struct fl_row_vectors fl_row_vectors_avx512bw;
 #endif
 
-/* Those of a backend; NULL: it has none. */
+/* The vectors of a backend; NULL: it has none. */
 const struct fl_row_vectors *fl_row_vectors_of(enum fl_backend backend);
 
 #endif

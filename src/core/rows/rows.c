@@ -1,17 +1,17 @@
-/* rows.c - rows in threads: memory, parts, statistics, the write of a row. */
+/* rows.c - threads over rows: memory, parts, statistics, the write of a row. */
 #include "core/rows/rows.h"
 #include "autoflex/autoflex_rules.h"
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
 #include <string.h>
 
-enum { PART = 4096 /* elements, about, of the rows that a thread takes at a time */ };
+enum { PART = 4096 /* the approximate number of elements that a thread takes at a time */ };
 
 static int workers_of(const struct fl_args *args) {
     return args->workers ? args->workers : fl_threads();
 }
 
-/* Statistics of a worker, then its numbers. */
+/* Bytes of a worker: its statistics, then its numbers. */
 static size_t own_bytes(const struct fl_rows *rows) {
     return fl_line_bytes(sizeof(struct fl_stats)) + fl_line_bytes((size_t)rows->doubles * sizeof(double));
 }
@@ -111,7 +111,7 @@ const struct fl_row_vectors *fl_row_vectors_of(enum fl_backend backend) {
 
 enum { FLOATS = 1024 };
 
-/* Conversions of the same instruction set; NULL where the format has none. */
+/* Conversions for the same instruction set; NULL if the format has none. */
 static const struct fl_kernels *conversions(const struct fl_rows *rows) {
     const struct fl_kernels *k = rows->args->format->sets[rows->vectors->backend];
     return k && k->from_floats && k->to_floats ? k : NULL;
@@ -205,7 +205,7 @@ bool fl_rows_take_estimates(const struct fl_rows *rows) {
     return fl_ref_shared(rows->args) && rows->args->rounding.mode == TENSOR_ROUND_NEAREST;
 }
 
-/* The largest |result|, rounded to nearest: the exact ones of all that may be it. */
+/* The largest |result|, rounded to nearest: it computes the exact results of all that may be the largest. */
 static double exact_maximum(int64_t n, const struct fl_row_estimates *row, fl_exact_result exact, const void *of) {
     double least = 0, largest = 0;
     for (int64_t c = 0; c < n; c++) {
@@ -237,9 +237,9 @@ bool fl_rows_write_estimates(const struct fl_rows *rows, int64_t first, int64_t 
     return true;
 }
 
-/* --- elements that were copied ------------------------------------------------------------------------------------ */
+/* --- copied elements ---------------------------------------------------------------------------------------------- */
 
-/* By the codec, from the copy. */
+/* Stores the copy through the codec. */
 static void place_decoded(const struct fl_rows *rows, int in, int64_t first, int64_t n, const void *raw, double *own,
                           struct fl_stats *stats) {
     const struct fl_view copy = {.data = (void *)(uintptr_t)raw, .e = rows->args->in[in].e, .count = n};
@@ -247,7 +247,8 @@ static void place_decoded(const struct fl_rows *rows, int in, int64_t first, int
     fl_rows_store(rows->args, first, n, own, fl_rows_largest(own, n), stats);
 }
 
-/* Whether there is no NaN and no Inf among them, which are to be quieted and counted; else nothing else is. */
+/* Updates the statistics of copied floats. False, with nothing changed, for a NaN or Inf, which must be quieted and
+ * counted. */
 static bool place_floats(const struct fl_rows *rows, int64_t n, const void *raw, struct fl_stats *stats) {
     const struct fl_format *f = rows->args->format;
     if (f->bytes != 2 && f->bytes != 4)

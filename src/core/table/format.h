@@ -36,7 +36,7 @@ struct fl_format {
     /* The codec. decode: n elements from index `first` of the view, exactly, as doubles. encode: n doubles rounded once
      * by `rounding` into the view at its exponent; out.data NULL measures only. Both serve any alignment of first.
      * stats accumulates. `op_result`: the doubles are results of an operation, exact or rounded to odd; float formats
-     * then round to binary32 first, as their kernels do, but to nearest and by truncation alone. */
+     * then round to binary32 first, as their kernels do, but only to nearest and by truncation. */
     void (*decode)(const struct fl_view *in, int64_t first, int64_t n, double *values);
     void (*encode)(const struct fl_view *out, int64_t first, int64_t n, const double *values, bool op_result,
                    const struct fl_rounding *rounding, struct fl_stats *stats);
@@ -98,11 +98,10 @@ bool fl_is_parameter(const struct fl_args *args, const void *data);
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);
 /* The workspace of the kernel that the backend has for the operation; NULL: none. */
 fl_need fl_need_of(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
-/* The kernel of class fast that runs instead under a cap, and its backend: the fastest on this processor. NULL where
- * there is none. */
+/* The kernel of class fast that runs instead under a cap, and its backend: the fastest on this processor. NULL if there
+ * is none. */
 fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);
-/* The kernel of a kernel set, even where another would be chosen; NULL where there is none, or this machine cannot run
- * it. */
+/* The kernel of a kernel set, even if another would be chosen; NULL if there is none, or this machine cannot run it. */
 fl_kernel fl_kernel_in(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
 
 /* The kernel that the host runs in that class under the cap in force. FLEXLAB_VERBOSE=1 names it the first time that it

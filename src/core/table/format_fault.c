@@ -1,10 +1,13 @@
-/* format_fault.c - what the kernels of shared exponents take as constants, held against what a format says and does. */
+/* format_fault.c - compares the constants in kernels of shared exponents with what a format declares and does. */
 #include "core/table/format_fault.h"
 #include "autoflex/autoflex_rules.h"
 #include "core/base/text.h"
 #include <stdio.h>
 
-enum { E_LEAST = -128, E_LARGEST = 127 }; /* what bounds of sums and of doubles in kernels are proved for */
+enum {
+    E_LEAST = -128,
+    E_LARGEST = 127
+}; /* the exponents for which the bounds of sums and doubles in kernels are proved */
 
 /* The largest mantissa that the codec stores. */
 static int32_t stored(const struct fl_format *f) {

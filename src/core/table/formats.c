@@ -1,5 +1,5 @@
-/* formats.c - the table of the formats: with the tables of operations and of kinds of devices the only place of the
- * library that names what is built upon it (tests/tree/test_links.py). */
+/* formats.c - the table of the formats. Only this table and those of operations and of kinds of devices name code of
+ * folders above them (tests/tree/test_links.py). */
 #include "core/table/format.h"
 #include "format_table.h"
 #include <string.h>

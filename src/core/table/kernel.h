@@ -24,8 +24,10 @@ struct fl_rounding {
     int64_t first;  /* index of the first element of the output that the kernel sees: of a part of a tensor */
 };
 
-enum { FL_ROWS_CHUNK = 512 }; /* rows of one binary32 partial sum (folds of float formats); part of the definition */
-enum { FL_WINDOW_PLACES = 1 << 15 }; /* of a window, at most, in kernels of pooling but the reference */
+enum {
+    FL_ROWS_CHUNK = 512
+}; /* rows of one binary32 partial sum (reductions in float formats); part of the definition */
+enum { FL_WINDOW_PLACES = 1 << 15 }; /* at most, of a window in kernels of pooling other than the reference */
 enum { FL_WIDE_LIMIT = 0x7fff7fff }; /* largest |mantissa| of a wide part: its 16-bit view is then at most 32767 */
 enum { FL_K_CHUNK = 512 }; /* k of one fused multiply-add chain (matmul of float formats); part of the definition */
 
@@ -110,7 +112,7 @@ struct fl_any_kernels {
 
 /* Slowest first. AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI; AVX512_AMX: those, VBMI and tiles. Backends
  * below FL_BACKENDS have the bits of the reference, and a cap may name them; AVX512_FAST, with BF16 too, and
- * AVX512_AMX_FAST, with tiles of BF16, serve class fast alone. */
+ * AVX512_AMX_FAST, with tiles of BF16, serve only class fast. */
 enum fl_backend {
     FL_REF,
     FL_PORTABLE,

@@ -1,4 +1,5 @@
-/* mixed.c - operands and results of different formats: which products a call has, and how its results are rounded. */
+/* mixed.c - operands and results of different formats: which kernels compute the products of a task, and how its
+ * results are rounded. */
 #include "core/table/mixed.h"
 #include <math.h>
 
@@ -34,7 +35,7 @@ void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const
         }
     }
     if (exact && !shared && args->rounding.mode == TENSOR_ROUND_STOCHASTIC && args->out.data) {
-        /* the codec counts what binary32 holds of the results: what became of those beyond it is seen in the elements
+        /* the codec counts results as binary32, which cannot hold all of them: these counts come from the elements
          */
         mine.saturated = mine.flushed = 0;
         for (int64_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
-/* numbers.c - what stands beside the formats: doubles, floats, 32-bit integers, bytes. They have a codec to be read by,
- * and no kernels. */
+/* numbers.c - numbers beside the formats: doubles, floats, 32-bit integers, bytes. They have a codec, by which they are
+ * read, and no kernels. */
 #include "core/table/format.h"
 
 #define DECODE(type)                                                                                                   \

@@ -50,8 +50,8 @@ struct fl_windows {
 
 /* Applied to the sums of a product before they are rounded, in this order. The residual may be the output. */
 struct fl_epilogue {
-    struct fl_view bias;     /* one element a column: output i has bias[i % bias.count] */
-    struct fl_view residual; /* one element an output */
+    struct fl_view bias;     /* one element for each column: output i has bias[i % bias.count] */
+    struct fl_view residual; /* one element for each output */
     bool relu;
 };
 
@@ -92,7 +92,7 @@ struct fl_channels {
     int32_t *first_centre, *cross_centre;
 };
 
-/* Results of channel_sums (sum x, sum x^2) and channel_grad_sums (sum dy, sum dy x): one pair a channel. Integer
+/* Results of channel_sums (sum x, sum x^2) and channel_grad_sums (sum dy, sum dy x): one pair for each channel. Integer
  * formats: exact sums of mantissa products. Float formats: binary32 sums over chunks of FL_ROWS_CHUNK rows (first +
  * then fmaf for the product), chunks added in order in double. */
 struct fl_channel_sums {

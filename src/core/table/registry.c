@@ -1,5 +1,5 @@
-/* registry.c - the table format x op x backend: what caps it, which kernel runs, and the lines of FLEXLAB_VERBOSE that
- * say so. */
+/* registry.c - the table format x operation x backend: what caps it, which kernel runs, and the lines of
+ * FLEXLAB_VERBOSE that report it. */
 #include "core/base/cpu.h"
 #include "core/base/fail.h"
 #include "core/base/verbose.h"
@@ -26,7 +26,7 @@ enum {
     NEEDS_AVX512_AMX_FAST = NEEDS_AVX512 | FL_CPU_AVX512_VBMI | FL_CPU_AMX_TILE | FL_CPU_AMX_BF16
 #endif
 };
-/* Each needs what the one before it needs, but tiles that are emulated. */
+/* Each needs what the one before it needs, except emulated tiles. */
 static const struct {
     const char *name;
     unsigned needs;
@@ -101,7 +101,8 @@ tensor_status fl_backend_cap(enum fl_backend *cap) {
 
 /* --- the kernel that runs ----------------------------------------------------------------------------------------- */
 
-/* Below the cap; what the system has to permit is asked for here, when there is something to run. */
+/* For a backend within the cap. Tiles, which the system must permit, are requested here, when a kernel is about to run.
+ */
 static bool may_run(enum fl_backend backend) {
     const bool tiles = backend == FL_AVX512_AMX || backend == FL_AVX512_AMX_FAST;
     return fl_cpu_has(backends[backend].needs) && !(tiles && fl_cpu_tiles_refused());
@@ -180,7 +181,7 @@ __attribute__((format(printf, 2, 3))) static void append(struct line *line, cons
         line->length = sizeof line->text - 1;
 }
 
-/* Why `backend` does not run what a slower one runs. */
+/* Appends why `backend` does not run what a slower one runs. */
 static void append_reason(struct line *line, const struct fl_format *format, enum fl_op op, int backend) {
     const int level = backend < FL_BACKENDS ? backend : (int)level_of((enum fl_backend)backend); /* of a cap */
     const struct fl_kernels *set = format->sets[backend];
@@ -196,14 +197,14 @@ static void append_reason(struct line *line, const struct fl_format *format, enu
         append(line, "capped by tensor_set_backend");
     } else if (!set || !set->op[op]) {
         append(line, "it has no kernel of its own for this operation");
-    } else if (level == FL_AVX512_AMX) { /* asked already, when the kernel was chosen */
+    } else if (level == FL_AVX512_AMX) { /* the answer is known since the kernel was chosen */
         append(line, "%s", fl_cpu_tiles_refused());
     } else {
         append(line, "the exact kernel is faster on this processor");
     }
 }
 
-/* One line on stderr the first time that an operation of a format runs in a class, on whichever thread. */
+/* Writes one line to stderr the first time that an operation of a format runs in a class, on any thread. */
 static void tell(const struct fl_format *format, enum fl_op op, tensor_class class, enum fl_backend chosen) {
     static unsigned char reported[FL_FORMAT_LIMIT + 1][FL_OP_LIMIT][2];
     const int top = class == TENSOR_FAST ? FL_KERNEL_SETS - 1 : FL_BACKENDS - 1;

@@ -1,6 +1,6 @@
-/* slot.h - the state of a tensor that lives beside its elements: the shared exponent, what chose it, statistics. One
+/* slot.h - the state of a tensor beside its elements: the shared exponent, the history that chose it, statistics. One
  * layout in C and CUDA; kernels get addresses into it. All slots of a device lie in arrays (slots.c), so that one pass
- * can walk them and one copy brings them to the host.
+ * can visit them and one copy brings them to the host.
  *
  * In a write the rules set autoflex.e from the history, the kernel reads its operands at their .e and writes at
  * autoflex.e, and fl_slot_written copies that to .e. So an operation may read the tensor that it overwrites. */
@@ -13,7 +13,7 @@
 /* The statistics of one write. Kernels start from zero; those of several threads are merged with fl_stats_merge. */
 struct fl_stats {
     double maximum; /* largest |exact result|, real units (not mantissas); NaN results do not count. Inf does in float
-                     * formats; for shared exponents maximum and gamma are of finite results alone (element_rules.h) */
+                       formats; for shared exponents maximum and gamma are those of finite results (element_rules.h) */
     int32_t gamma;
     int32_t unused;
     int64_t saturated, flushed, nonfinite;

@@ -1,4 +1,4 @@
-/* checks.c - what operations ask of the tensors that they are given. */
+/* checks.c - what operations require of their tensors. */
 #include "core/base/fail.h"
 #include "core/table/mixed.h"
 #include "core/tensor/device.h"
@@ -28,7 +28,7 @@ tensor_status fl_need_contiguous(const char *what, const tensor *t) {
         return TENSOR_OK;
     int64_t at = 1;
     int d = t->ndim - 1;
-    for (; d > 0 && t->stride[d] == at; d--) /* the dimension that is not in line, or the first */
+    for (; d > 0 && t->stride[d] == at; d--) /* the last dimension that is not contiguous, or the first */
         at *= t->shape[d];
     return fl_fail(
         TENSOR_E_ARGUMENT,

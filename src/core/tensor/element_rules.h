@@ -9,21 +9,22 @@
 
 /* --- mantissas under a shared exponent ---------------------------------------------------------------------------- */
 
-/* A result x that is NaN or infinite: its mantissa, 0 or +-top, and its counts. NaN and Inf are nonfinite, Inf is
- * saturated besides; neither enters maximum or gamma, so that no predictor makes room for what no exponent holds. */
+/* The mantissa of a result x that is NaN or infinite, 0 or +-top, and its counts. NaN and Inf are nonfinite, Inf is
+ * saturated besides; neither enters maximum or gamma, so that no predictor chooses an exponent for what no exponent can
+ * represent. */
 FL_BOTH int32_t fl_put_nonfinite(double x, int32_t top, struct fl_stats *stats) {
     stats->nonfinite++;
     stats->saturated += x == x;
     return x > 0 ? top : x < 0 ? -top : 0;
 }
 
-/* v units to the nearest integer, ties to even; beyond +-top something beyond it. */
+/* v units rounded to the nearest integer, ties to even; any number beyond +-top if v is beyond it. */
 FL_BOTH double fl_nearest_units(double v, int32_t top) {
     const double limit = (double)top + 1;
     return fl_nearest_integer(v > limit ? limit : v < -limit ? -limit : v);
 }
 
-/* floor(x 2^e + draw / 2^32) of a finite x; beyond +-top something beyond it. */
+/* floor(x 2^e + draw / 2^32) of a finite x; any number beyond +-top if that is beyond it. */
 FL_BOTH int64_t fl_drawn_units(double x, int e, int32_t top, uint32_t draw) {
     if (x == 0)
         return 0;
@@ -63,7 +64,7 @@ FL_BOTH int32_t fl_put_number(double x, double near, int e, int32_t top, const u
 
 /* --- wide parts under a shared exponent: mantissas at e + 16 ------------------------------------------------------ */
 
-/* The element that is the rounding of a wide mantissa, ties to even; FL_WIDE_LIMIT leaves room. */
+/* The element that is the rounding of a wide mantissa, ties to even; FL_WIDE_LIMIT prevents an overflow. */
 FL_BOTH int32_t fl_narrow(int32_t wide) {
     return (wide + 0x7fff + ((wide >> 16) & 1)) >> 16;
 }

@@ -1,5 +1,5 @@
 /* fill.h - numbers that are made where a tensor lies: one constant, or a function of (key, counter, element) by the
- * counter-based generator. The text that a processor and a device run alike: IEEE operations in a fixed order. */
+ * counter-based generator. A processor and a device run the same code: IEEE operations in a fixed order. */
 #ifndef FL_FILL_H
 #define FL_FILL_H
 

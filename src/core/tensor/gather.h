@@ -1,5 +1,5 @@
-/* gather.h - images of a set by their numbers, moved and mirrored by the counter-based generator: the rule that a data
- * loader on the host and a set on a device follow alike. C and CUDA. */
+/* gather.h - images of a set by index, moved and mirrored by the counter-based generator: the rule of both a data
+ * loader on the host and a set on a device. C and CUDA. */
 #ifndef FL_GATHER_H
 #define FL_GATHER_H
 
@@ -12,8 +12,8 @@ enum { FL_CROP_PADDING = 4 };
 /* Keeps the draws apart from those of other users of the same seed ("augments"). */
 #define FL_AUGMENT_KEY UINT64_C(0x6175676D656E7473)
 
-/* The image has a border of FL_CROP_PADDING black pixels (0 before normalisation), of which a window of its own size is
- * kept, at a random place, mirrored half of the time. */
+/* The image gets a border of FL_CROP_PADDING black pixels (0 before normalisation); an excerpt of its original size is
+ * taken at a random position, and mirrored with probability 1/2. */
 struct fl_crop {
     int down, right;
     bool mirror;
@@ -27,7 +27,7 @@ FL_BOTH struct fl_crop fl_crop_of(uint64_t seed, uint64_t epoch, uint64_t index)
     return crop;
 }
 
-/* The number of the pixel that stands at (y, x) after that; -1: of the border. */
+/* The index of the pixel that is at (y, x) after that; -1 for the border. */
 FL_BOTH int64_t fl_crop_source(struct fl_crop crop, int height, int width, int y, int x) {
     const int from_y = y + crop.down, from_x = (crop.mirror ? width - 1 - x : x) + crop.right;
     const bool inside = from_y >= 0 && from_y < height && from_x >= 0 && from_x < width;

@@ -1,8 +1,8 @@
-/* pixels.c - bytes to elements through a table that is rounded once.
+/* pixels.c - from bytes to elements by a table that is rounded once.
  *
  * Statistics are those of each number by itself, merged: sums of counts, and maxima. They follow from which bytes occur
- * in each channel. Mostly the lowest and the highest tell enough: tables rise or fall from one to the other, so that
- * the largest numbers are at the ends, and no entry between them saturates or is flushed. Otherwise bytes are counted.
+ * in each channel. Usually the lowest and the highest byte suffice: if a table rises or falls between them, the largest
+ * numbers are at the ends, and no entry between them saturates or is flushed. Otherwise bytes are counted.
  */
 #include "core/tensor/pixels.h"
 #include "core/base/parallel.h"
@@ -15,8 +15,8 @@ enum {
     BYTES = 256,
     PARTS = 64,         /* at most */
     LEAST = 32768,      /* pixels of a part, at least */
-    STRETCH = 128,      /* pixels that a loop takes at a time: whole lines of cache, whatever the channels */
-    LOOK_EVERY = 16,    /* stretches after which the ranges may be known to be full */
+    STRETCH = 128,      /* pixels that a loop takes at a time: whole cache lines, for any number of channels */
+    LOOK_EVERY = 16,    /* stretches after which it checks whether the ranges are full */
     STREAMED = 16 << 20 /* bytes of outputs that are written around the caches */
 };
 
@@ -35,7 +35,7 @@ struct pixels {
     uint8_t part_low[PARTS][CHANNELS], part_high[PARTS][CHANNELS];
 };
 
-/* A loop over pixels for each number of channels, which is its last argument: a constant there. */
+/* A loop over pixels for each number of channels, which is a constant in the last argument of the loop. */
 #define BY_CHANNELS(channels, loop, ...)                                                                               \
     switch (channels) {                                                                                                \
     case 1:                                                                                                            \
@@ -85,7 +85,7 @@ static void run(struct pixels *p, fl_part work) {
 
 /* --- which bytes occur -------------------------------------------------------------------------------------------- */
 
-/* low and high, of n entries each, of n bytes more. */
+/* Extends low and high, n entries each, by n more bytes. */
 static void widen(uint8_t *restrict low, uint8_t *restrict high, const uint8_t *restrict x, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         low[i] = x[i] < low[i] ? x[i] : low[i];
@@ -93,7 +93,7 @@ static void widen(uint8_t *restrict low, uint8_t *restrict high, const uint8_t *
     }
 }
 
-/* The ranges of channels from those of their places in a stretch; whether all are 0 to 255. */
+/* Joins the ranges of the entries of a stretch into those of channels; returns whether all are 0 to 255. */
 static bool join_ranges(uint8_t *low, uint8_t *high, int channels) {
     bool all = true;
     for (int c = 0; c < channels; c++) {
@@ -118,7 +118,7 @@ static void range_part(void *context, int part, int worker) {
     bool all = false;
     for (int i = 1; n >= STRETCH && !all; i++, n -= STRETCH, x += length) {
         widen(low, high, x, length);
-        all = i % LOOK_EVERY == 0 && join_ranges(low, high, channels); /* images mostly have both soon */
+        all = i % LOOK_EVERY == 0 && join_ranges(low, high, channels); /* most images soon contain both ends */
     }
     if (!all)
         widen(low, high, x, n * channels);
@@ -147,7 +147,7 @@ static inline __attribute__((always_inline)) void count_pixels(int64_t *restrict
             counts[c * BYTES + x[c]]++;
 }
 
-/* Integer sums: in whatever order the parts add theirs. */
+/* Integer sums, for which the order of the parts does not matter. */
 static void count_part(void *context, int part, int worker) {
     (void)worker;
     struct pixels *p = context;
@@ -165,7 +165,7 @@ static void count(struct pixels *p) {
     p->counted = true;
 }
 
-/* Whether the numbers of all channels rise or fall from the lowest byte to the highest; those with a NaN do neither. */
+/* Whether the numbers of every channel rise or fall from the lowest byte to the highest; false if one is NaN. */
 static bool is_monotone(const struct pixels *p) {
     bool all = true;
     for (int c = 0; c < p->channels; c++) {
@@ -206,7 +206,7 @@ static void encode(struct pixels *p, const struct fl_transfer *t, int c, int fir
     t->format->encode(&view, c * BYTES + first, n, values, false, &t->rounding, stats);
 }
 
-/* Rounds the table, and gives the statistics of all numbers. */
+/* Rounds the table, and computes the statistics of all numbers. */
 static void round_table(struct pixels *p, const struct fl_transfer *t, struct fl_stats *stats) {
     struct fl_stats table = {0};
     for (int c = 0; c < p->channels; c++)
@@ -228,7 +228,7 @@ static void round_table(struct pixels *p, const struct fl_transfer *t, struct fl
         }
 }
 
-/* n pixels to elements. */
+/* Converts n pixels to elements. */
 #define LOOK_UP(name, type)                                                                                            \
     static inline __attribute__((always_inline)) void name(type *restrict to, const uint8_t *restrict x, int64_t n,    \
                                                            const type *restrict table, const int channels) {           \

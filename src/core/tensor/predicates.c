@@ -1,5 +1,5 @@
-/* predicates.c - which elements are NaN, infinite or finite. Integer formats hold finite numbers only, and are not
- * looked through. */
+/* predicates.c - which elements are NaN, infinite or finite. Integer formats hold only finite numbers, and need no
+ * pass. */
 #include "core/base/fail.h"
 #include "core/base/parallel.h"
 #include "core/tensor/tensor_object.h"

@@ -1,4 +1,4 @@
-/* predictor_add.c - the public function that adds an exponent predictor; the predictors themselves know no failures. */
+/* predictor_add.c - the public function that adds an exponent predictor; src/autoflex itself reports no failures. */
 #include "autoflex/autoflex_rules.h"
 #include "core/base/fail.h"
 #include "core/base/text.h"

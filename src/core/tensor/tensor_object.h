@@ -1,4 +1,4 @@
-/* tensor_object.h - what a tensor is inside. */
+/* tensor_object.h - the struct of a tensor. */
 #ifndef FL_TENSOR_OBJECT_H
 #define FL_TENSOR_OBJECT_H
 
@@ -17,10 +17,10 @@ struct fl_storage {
     tensor_rounding rounding;
     tensor_rounding view_rounding; /* how the elements were last rounded from the wide part */
     uint64_t seed;
-    bool by_hand; /* the elements' memory is in the caller's hands: settle before the wide part counts */
+    bool by_hand; /* the caller may write the elements' memory: settle before the wide part counts */
     bool owns_data;
-    bool hidden;          /* other tensors have the elements' memory: fl_tensor_hide */
-    struct fl_slot *seen; /* where the device is not the host: the slot as it was last looked at */
+    bool hidden;          /* other tensors use the elements' memory now: fl_tensor_hide */
+    struct fl_slot *seen; /* on a device other than the host: the slot as last copied */
     /* The sequence of an incremental write (sequence.h); NULL: the tensor is written at once. */
     struct fl_sequence_state *sequence;
     int part; /* number of the tensor in the sequence */
@@ -45,7 +45,7 @@ static inline int64_t fl_strides_of(const tensor *t, int64_t *stride) {
     return t->is_strided ? t->offset : 0;
 }
 
-/* The elements as they are stored. Where an operand counts as its wide part: fl_wide_view_of (wide.h). */
+/* The elements as stored. For an operand that counts as its wide part, use fl_wide_view_of (wide.h). */
 static inline struct fl_view fl_stored_view(const struct fl_storage *s) {
     return (struct fl_view){s->data, NULL, &s->slot->e, s->count};
 }
@@ -63,41 +63,42 @@ static inline tensor_rounding fl_view_rounding(const struct fl_storage *s) {
     return s->rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST;
 }
 
-/* TENSOR_E_ARGUMENT where a and b are different tensors in overlapping memory; either may be NULL. */
+/* TENSOR_E_ARGUMENT if a and b are different tensors in overlapping memory; either may be NULL. */
 tensor_status fl_check_apart(const char *op, const char *a_name, const tensor *a, const char *b_name, const tensor *b);
 
-/* "64x128" into text, which has room for TENSOR_TEXT characters. */
+/* Writes "64x128" into text, an array of TENSOR_TEXT characters. */
 enum { TENSOR_TEXT = 24 * TENSOR_MAX_DIMS };
 const char *fl_shape_text(const tensor *t, char *text);
 
-/* Submits op with its output exponent chosen by autoflex, statistics and history kept: the one way a tensor is written
- * by an operation. args holds everything but .format, .out, .rounding and .stats, which this sets. */
+/* Submits an operation that writes a tensor: autoflex chooses the output exponent, and statistics and history are
+ * recorded. Every write of an operation passes here. args has everything but .format, .out, .rounding and .stats, which
+ * are set here. */
 tensor_status fl_write(tensor *out, struct fl_args *args);
-/* Submits a kernel whose results are numbers; the operand in[0] says where. */
+/* Submits a kernel whose results are numbers, to the queue of `on`. */
 tensor_status fl_run(const tensor *on, struct fl_args *args);
 /* Submits the rounding of `out`'s count of doubles, exact results of an operation. */
 tensor_status fl_write_values(tensor *out, const double *values);
 
-/* Every write ends here: statistics and totals are kept, and a wide part that was not written with the elements becomes
- * exactly their value. */
+/* Every write ends here: it records statistics and totals, and a wide part that was not written with the elements
+ * becomes exactly their value. */
 void fl_written(const struct fl_storage *s, const struct fl_stats *stats, bool with_wide_part);
 
-/* The slot, to read on the host: waits for the queue of a device. NULL where that failed. */
+/* The slot, to read on the host: waits for the queue of a device. NULL if that failed. */
 const struct fl_slot *fl_slot_of(const tensor *t);
 /* TENSOR_E_ARGUMENT for a tensor whose elements are gone. */
 tensor_status fl_need_present(const char *what, const tensor *t);
-/* That, and for a view with strides. */
+/* The same, and also for a view with strides. */
 tensor_status fl_need_elements(const char *what, const tensor *t);
 tensor_status fl_need_contiguous(const char *what, const tensor *t);
 /* TENSOR_OK on the host; else TENSOR_E_UNSUPPORTED with the names. */
 tensor_status fl_need_host(const char *what, const tensor *t);
-/* Notes in args->p.product.formats what the call has beside the format of its result; nothing where the kernels of that
- * format serve it as it is. Factors are both of a shared exponent or both floats; NULL for an addend that is not there.
+/* Sets args->p.product.formats if an operand has another format than the result, unless the kernels of that format
+ * serve the task anyway. Factors both have a shared exponent, or both are floats; NULL for a missing addend.
  */
 void fl_note_formats(const tensor *y, const tensor *const factors[2], const tensor *bias, const tensor *residual,
                      struct fl_args *args);
 
-/* TENSOR_E_FORMAT where the tensor holds numbers that no arithmetic takes. */
+/* TENSOR_E_FORMAT for a tensor of numbers, which no arithmetic accepts. */
 tensor_status fl_need_arithmetic(const char *what, const char *name, const tensor *t);
 
 #endif

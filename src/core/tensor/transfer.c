@@ -1,8 +1,8 @@
 /* transfer.c - blocks of numbers between host arrays, tensors and codecs, threaded by fixed parts.
  *
- * Numbers that binary32 holds go as floats through the kernels of this machine, all others as doubles through
- * the codec; the results are the same. Outputs far larger than the caches are written around them: what a plain store
- * would first read is a third of the traffic. */
+ * Kernels of this machine convert numbers that fit binary32 as floats, and the codec all others as doubles; the results
+ * are the same. Outputs far larger than the caches are written around them: a plain store would first read the lines
+ * that it overwrites, a third of the traffic. */
 #include "core/tensor/transfer.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -16,7 +16,7 @@ enum { PARTS = 64, PART = 64 * FL_BLOCK /* elements of a part, at least */, ELEM
 enum { LEAST_EXPONENT = -112 };   /* every 2^15 * 2^-e is then a binary32 */
 enum { STREAM_BYTES = 16 << 20 }; /* outputs from this size on are not expected in a cache again */
 
-/* n numbers of pixels from number `first` on. */
+/* Reads n numbers of pixels, from number `first` on. */
 static void look_up(const struct fl_source *s, int64_t first, int64_t n, float *block) {
     for (int64_t i = 0, c = first % s->channels; i < n; i++, c = c + 1 < s->channels ? c + 1 : 0)
         block[i] = s->values[c * 256 + s->pixels[first + i]];
@@ -63,7 +63,7 @@ static bool holds_floats(const struct fl_source *s) {
            (s->format && (s->format->arithmetic == FL_ARITHMETIC_FLOAT || fl_exponent(&s->view) >= LEAST_EXPONENT));
 }
 
-/* n numbers of the source as floats: in `block`, or in place. */
+/* n numbers of the source as floats: converted into `block`, or in place. */
 static const float *fetch_floats(const struct fl_source *s, const struct fl_kernels *set, int64_t first, int64_t n,
                                  float *block) {
     if (s->f)
@@ -102,7 +102,7 @@ struct job {
     bool floats;                        /* blocks are binary32, else double */
     const struct fl_kernels *from, *to; /* conversions of the formats of source and destination, if any */
     bool far;                           /* the source is expected in no cache */
-    bool stream;                        /* the destination is to be in none */
+    bool stream;                        /* the destination is written around the caches */
 };
 
 static void look_at(const double *block, int64_t first, int64_t n, struct fl_transfer_result *r) {
@@ -123,7 +123,7 @@ static void transfer_doubles(const struct job *job, int64_t first, int64_t n, st
     fl_source_fetch(&t->source, first, n, block);
     if (t->op_result && job->to && t->format->arithmetic == FL_ARITHMETIC_FLOAT &&
         t->rounding.mode != TENSOR_ROUND_STOCHASTIC) {
-        float rounded[FL_BLOCK]; /* what the results of an operation are, before they are stored */
+        float rounded[FL_BLOCK]; /* results of an operation are binary32 before they are stored */
         for (int64_t i = 0; i < n; i++)
             rounded[i] = (float)block[i];
         job->to->from_floats(&t->out, first, n, rounded, &t->rounding, &r->stats);
@@ -133,7 +133,7 @@ static void transfer_doubles(const struct job *job, int64_t first, int64_t n, st
         look_at(block, first, n, r);
 }
 
-/* To binary32 from a format with conversions: in place, without a block between. */
+/* Converts a format with conversions to binary32 directly, without a block between. */
 static void expand(const struct job *job, int64_t first, int64_t n, struct fl_stats *stats) {
     const struct fl_transfer *t = job->transfer;
     float *dst = (float *)t->out.data + first;
@@ -147,8 +147,8 @@ static void expand(const struct job *job, int64_t first, int64_t n, struct fl_st
     stats->maximum = maximum > stats->maximum ? maximum : stats->maximum;
 }
 
-/* The numbers of the next block are fetched while this one is converted: what the processor fetches by itself stops at
- * the end of a page, and waits behind the stores that go around the caches. */
+/* Prefetches the numbers of the next block while this one is converted: the processor's own prefetching stops at the
+ * end of a page, and waits behind stores around the caches. */
 static void prefetch_block(const float *next) {
     for (int64_t i = 0; i < FL_BLOCK; i += 64 / (int64_t)sizeof *next)
         __builtin_prefetch(next + i);

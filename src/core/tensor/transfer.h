@@ -5,22 +5,22 @@
 #include "core/tensor/fill.h"
 #include "core/tensor/tensor_object.h"
 
-enum { FL_BLOCK = 1024 }; /* numbers of one step */
+enum { FL_BLOCK = 1024 }; /* numbers of one block */
 
 /* The source of numbers: one of these five. */
 struct fl_source {
     const float *f;
     const double *d;
-    const uint8_t *pixels; /* number i is values[i % channels][pixels[i]]: values has 256 floats a channel */
+    const uint8_t *pixels; /* number i is values[i % channels][pixels[i]]: values has 256 floats for each channel */
     const float *values;
     int64_t channels;
     const struct fl_format *format; /* a tensor of this format */
     struct fl_view view;
-    struct fl_fill fill; /* made as they are read */
+    struct fl_fill fill; /* numbers computed as they are read */
 };
 
 void fl_source_fetch(const struct fl_source *source, int64_t first, int64_t n, double *block);
-/* All of it, each rounded once to binary32. */
+/* Stores all numbers of the source, each rounded once to binary32. */
 void fl_store_floats(const struct fl_source *source, int64_t count, float *values);
 
 struct fl_transfer {
@@ -41,7 +41,7 @@ struct fl_transfer_result {
 /* The best kernel set of a format with conversions under the cap in force; NULL: none. */
 const struct fl_kernels *fl_converting_set(const struct fl_format *format);
 
-/* Allocates nothing, so that it cannot fail after a part was written. */
+/* It allocates nothing, so that it cannot fail after it has written a part. */
 void fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total);
 
 #endif

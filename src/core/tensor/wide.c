@@ -1,7 +1,7 @@
 /* wide.c - wide parts: int32 mantissas at exponent e + 16, or binary32, of which the elements are the rounding.
  *
- * Passes over the elements, threaded by parts that depend on the number of elements alone. They need no memory: what
- * they mend was written already, so they must not fail. */
+ * These are passes over the elements, threaded by parts that depend only on the number of elements. They allocate no
+ * memory, because they must not fail: the elements have been written already. */
 #include "core/tensor/wide.h"
 #include "core/base/parallel.h"
 #include "core/tensor/element_rules.h"
@@ -34,7 +34,7 @@ static void run_part(void *context, int part, int worker) {
     p->stats[part] = stats;
 }
 
-/* Every block of the tensor, each by one thread. */
+/* Runs the pass on every block of the tensor, each on one thread. */
 static void run(struct pass *p) {
     const int64_t blocks = (p->t->count + FL_BLOCK - 1) / FL_BLOCK;
     p->length = (blocks + PARTS - 1) / PARTS * FL_BLOCK;

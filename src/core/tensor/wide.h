@@ -1,18 +1,19 @@
-/* wide.h - wide parts: the elements of a tensor at twice their width, which an update works on. The elements are their
- * rounding, always: docs/semantics.md, "Wide parts". None of these functions can fail. */
+/* wide.h - wide parts: the elements of a tensor at twice their width, which updates work on. The elements are always
+ * their rounding: docs/semantics.md, "Wide parts". None of these functions can fail. */
 #ifndef FL_WIDE_H
 #define FL_WIDE_H
 
 #include "core/tensor/transfer.h"
 
-/* The wide part becomes exactly the value of the elements: after all that writes elements alone. */
+/* Makes the wide part exactly the value of the elements, after every write of only the elements. */
 void fl_wide_follow(const struct fl_storage *t);
-/* The same for the elements that are no longer the rounding of theirs, where elements may have been written by hand. */
+/* The same for those elements that are no longer the rounding of their wide values, because the caller may have written
+ * them. */
 void fl_wide_settle(const struct fl_storage *t);
-/* The tensor's exponent is set: wide part and elements from the source, as a load does it; stats accumulates. */
+/* Loads wide part and elements from the source, at the exponent that the tensor already has; stats accumulates. */
 void fl_wide_load(const struct fl_storage *t, const struct fl_source *source, struct fl_stats *stats);
 
-/* An operand that counts as its wide part, where it has one. */
+/* The view of an operand that counts as its wide part if it has one. */
 static inline struct fl_view fl_wide_view_of(const tensor *t) {
     fl_wide_settle(t->storage);
     struct fl_view view = fl_view_of(t);

@@ -1,4 +1,4 @@
-/* fill.c - constants and random numbers as loads whose numbers are made where the tensor lies. */
+/* fill.c - constants and random numbers: loads whose numbers are computed on the tensor's device. */
 #include "core/base/fail.h"
 #include "core/values/values.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 /* host_arrays.c - loads from and stores to arrays of the host of any type of numbers.
  *
- * What doubles do not hold exactly, integers of 64 bits, is brought to a double rounded to odd, whose rounding to any
- * format is the one rounding of the integer itself (exact.h). */
+ * Integers of 64 bits, which doubles do not hold exactly, become doubles rounded to odd, whose rounding to any format
+ * is that of the integer itself (exact.h). */
 #include "core/arithmetic/exact.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -19,7 +19,7 @@
             values[i] = value;                                                                                         \
         }                                                                                                              \
     }
-/* The upper and the lower 32 bits of a 64-bit integer are doubles, and so are their parts of the sum. */
+/* The upper and the lower 32 bits of a 64-bit integer are exact in double, and their sum is rounded to odd. */
 DECODE(bool, uint8_t, x != 0)
 DECODE(i8, int8_t, x)
 DECODE(u8, uint8_t, x)
@@ -57,7 +57,7 @@ static tensor_status check_type(const char *what, tensor_type type) {
                          TENSOR_TYPE_F64);
 }
 
-/* How the array is read: the codec of an integer type, or of the format that floats of 16 bits are of. */
+/* The codec that reads the array: of an integer type, or of the format of 16-bit floats. */
 static const struct fl_format *codec_of(tensor_type type) {
     return is_integer(type)           ? &types[type].format
            : type == TENSOR_TYPE_F16  ? fl_format_of(FMT_FP16)
@@ -95,7 +95,7 @@ tensor_status tensor_load_array(tensor *t, const void *values, tensor_type type,
 
 /* --- stores ------------------------------------------------------------------------------------------------------- */
 
-/* x, an integer within the type's range. */
+/* Stores x, an integer within the type's range. */
 static void put_integer(void *values, tensor_type type, int64_t i, double x) {
     switch ((int)type) {
     case TENSOR_TYPE_BOOL:
@@ -127,7 +127,7 @@ static void put_integer(void *values, tensor_type type, int64_t i, double x) {
     }
 }
 
-/* The largest of a type, which 64 bits of a double do not hold. */
+/* Stores the largest number of a type, which a double cannot hold if it has 64 bits. */
 static void put_largest(void *values, tensor_type type, int64_t i) {
     if (type == TENSOR_TYPE_I64)
         ((int64_t *)values)[i] = INT64_MAX;
@@ -137,7 +137,7 @@ static void put_largest(void *values, tensor_type type, int64_t i) {
         put_integer(values, type, i, types[type].beyond - 1);
 }
 
-/* x as the type has it: NaN 0, what lies beyond the ends those. False where it is none of the type's numbers. */
+/* Stores x as a number of the type: 0 for NaN, the nearest end for a number out of range. False in these two cases. */
 static bool store_integer(void *values, tensor_type type, int64_t i, double x) {
     const struct host_type *h = &types[type];
     if (type == TENSOR_TYPE_BOOL) {
@@ -156,7 +156,7 @@ static bool store_integer(void *values, tensor_type type, int64_t i, double x) {
     return false;
 }
 
-/* The first value that is none of the type's numbers; -1 where there is none. */
+/* The position of the first value that the type cannot hold; -1 if there is none. */
 static int64_t find_outside(const struct fl_seen *seen, const struct fl_format *format, tensor_type type, int64_t count,
                             double *value) {
     double block[FL_BLOCK];

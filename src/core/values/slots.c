@@ -1,5 +1,5 @@
-/* slots.c - the arrays that a device's slots come from, and copies of all of them. What is in use is noted on the host;
- * an array goes back when its last slot is free. */
+/* slots.c - the arrays that contain a device's slots, and copies of all of them. The host notes which are in use; an
+ * array is released when its last slot is free. */
 #include "core/base/fail.h"
 #include "core/queue/fetch.h"
 #include "core/base/memory.h"
@@ -19,7 +19,7 @@ struct fl_slot_array {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* After fork, the lock is free in the child, and what it guards is consistent. */
+/* After a fork, the lock is free in the child, and the data that it guards are consistent. */
 static void before_fork(void) {
     pthread_mutex_lock(&lock);
 }
@@ -37,7 +37,7 @@ static void take_lock(void) {
     pthread_mutex_lock(&lock);
 }
 
-/* One with a free slot; NULL without memory. */
+/* An array with a free slot; NULL without memory. */
 static struct fl_slot_array *array_with_room(struct tensor_device *device) {
     struct fl_slot_array *a = device->slots;
     while (a && a->used == ARRAY)
@@ -90,7 +90,7 @@ void fl_slot_free(struct tensor_device *device, struct fl_slot *slot) {
     }
 }
 
-/* --- copies of all of them ---------------------------------------------------------------------------------------- */
+/* --- copies of all slots ------------------------------------------------------------------------------------------ */
 
 struct array_copy {
     const struct fl_slot *slots; /* on the device */
@@ -100,10 +100,10 @@ struct array_copy {
 
 struct fl_slot_copies {
     struct array_copy **arrays;
-    int count, made; /* arrays of this moment; elements of arrays */
+    int count, made; /* arrays at this moment; elements allocated */
 };
 
-/* The addresses of the device's arrays, for as many as there is room; how many there are. */
+/* Stores the addresses of the device's arrays, at most `room` of them; returns how many there are. */
 static int list_arrays(const struct tensor_device *device, const struct fl_slot **slots, int room) {
     int count = 0;
     take_lock();

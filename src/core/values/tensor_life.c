@@ -1,4 +1,4 @@
-/* tensor_life.c - making, freeing and looking at tensors. */
+/* tensor_life.c - creating, freeing and examining tensors. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
@@ -71,7 +71,7 @@ static void free_storage(struct fl_storage *s) {
     fl_free(s);
 }
 
-/* memory NULL: of its own. */
+/* memory NULL: the storage allocates its own. */
 static struct fl_storage *new_storage(struct tensor_device *device, const struct fl_format *format, int64_t count,
                                       void *memory) {
     struct fl_storage *s = fl_alloc_zero(sizeof *s);
@@ -126,7 +126,7 @@ static tensor *make_with_storage(const char *what, struct tensor_device *device,
     tensor *t = storage ? make(what, format, ndim, shape, storage, count) : NULL;
     if (!t) {
         free_storage(storage);
-        if (!device->host && fl_wait(fl_device_queue(device))) /* a device that failed has said why */
+        if (!device->host && fl_wait(fl_device_queue(device))) /* the wait has set the message of the failure */
             return NULL;
         fl_no_memory(device, what, need);
     }
@@ -184,8 +184,8 @@ tensor *tensor_new_view(tensor *base, int ndim, const int64_t *shape) {
     return t;
 }
 
-/* The least and the largest element of the base that a view meets, within it. Bounds are checked dimension by
- * dimension, so that no sum overflows. */
+/* Checks that the first and the last element of a view lie within the base, dimension by dimension, so that no sum
+ * overflows. */
 static tensor_status check_strides(const tensor *base, int ndim, const int64_t *shape, const int64_t *stride,
                                    int64_t offset) {
     static const char what[] = "tensor_new_strided";
@@ -292,6 +292,6 @@ void tensor_reset_statistics(tensor *t) {
     if (!t)
         return;
     struct fl_queue *queue = fl_queue_of(t->storage);
-    (void)fl_put(queue, &t->storage->slot->last, &none, sizeof none); /* a device that failed says so when it waits */
+    (void)fl_put(queue, &t->storage->slot->last, &none, sizeof none); /* the next wait reports a failure */
     (void)fl_put(queue, &t->storage->slot->total, &none, sizeof none);
 }

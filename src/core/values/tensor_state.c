@@ -36,7 +36,7 @@ tensor_status fl_state_get(const tensor *t, bool elements, void *bytes) {
     return status;
 }
 
-/* The elements are the rounding of the wide part: mantissas. */
+/* Whether mantissas are the rounding of the wide part. */
 static bool mantissas_agree(const int16_t *m, const int32_t *wide, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         if (wide[i] > FL_WIDE_LIMIT || wide[i] < -FL_WIDE_LIMIT)
@@ -47,13 +47,13 @@ static bool mantissas_agree(const int16_t *m, const int32_t *wide, int64_t count
     return true;
 }
 
-/* The same of floats; any NaN is as good as another. */
+/* The same for floats, for which all NaN are equal. */
 static bool words_agree(const tensor *t, const unsigned char *elements, const float *wide) {
     const struct fl_rounding rounding = {fl_view_rounding(t->storage), 0, 0};
     const size_t size = (size_t)t->format->bytes;
     struct fl_stats ignored = {0};
     for (int64_t i = 0; i < t->count; i++) {
-        uint64_t rounded = 0, stored = 0; /* room for an element of any format, aligned as one */
+        uint64_t rounded = 0, stored = 0; /* each holds an element of any format, aligned */
         const double value = wide[i];
         t->format->encode(&(struct fl_view){.data = &rounded, .count = 1}, 0, 1, &value, false, &rounding, &ignored);
         memcpy(&stored, elements + size * (size_t)i, size);
@@ -67,7 +67,7 @@ static bool words_agree(const tensor *t, const unsigned char *elements, const fl
 
 static tensor_status check_wide(const tensor *t, const unsigned char *elements) {
     const size_t bytes = wide_bytes(t);
-    void *wide = fl_alloc(bytes + element_bytes(t)); /* as they are aligned in a tensor */
+    void *wide = fl_alloc(bytes + element_bytes(t)); /* aligned as in a tensor */
     if (!wide)
         return fl_fail(TENSOR_E_MEMORY, "state: no memory to check %zu bytes", bytes);
     unsigned char *copy = (unsigned char *)wide + bytes;
@@ -119,7 +119,7 @@ tensor_status fl_state_check_sign(const tensor *t, const void *bytes) {
     memcpy(&slot, bytes, sizeof slot);
     for (int64_t i = 0; i < t->count; i++) {
         double element, value;
-        memcpy(&element, elements + (size_t)i * each, each); /* as it is aligned */
+        memcpy(&element, elements + (size_t)i * each, each); /* copied to an aligned variable */
         t->format->decode(&(struct fl_view){.data = &element, .count = 1, .e = &slot.e}, 0, 1, &value);
         const double low = size.wide ? fmin(value, wide_at(t, wide, i)) : value;
         if (low < 0)
@@ -137,7 +137,7 @@ tensor_status fl_state_set(tensor *t, bool elements, const void *bytes) {
     const struct fl_slot *own = fl_slot_of(t);
     if (!own)
         return tensor_error_status();
-    slot.autoflex.predictor = own->autoflex.predictor; /* its number may be another in another process */
+    slot.autoflex.predictor = own->autoflex.predictor; /* its number may differ between processes */
     slot.autoflex.role = own->autoflex.role;
     at += sizeof slot;
     tensor_status status = fl_put(queue, s->slot, &slot, sizeof slot);
@@ -161,7 +161,7 @@ static void put_stats(const tensor_stats *s, int64_t whole[6]) {
     memcpy(whole, numbers, sizeof numbers);
 }
 
-/* Member by member: what lies between them stays zero, so that states of equal tensors are equal bytes. */
+/* Member by member: the padding between members remains zero, so that states of equal tensors are equal bytes. */
 static void take_stats(tensor_stats *s, const int64_t whole[6], double maximum) {
     s->maximum = maximum;
     s->gamma = (int32_t)whole[0];

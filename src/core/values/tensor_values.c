@@ -35,7 +35,7 @@ tensor_status fl_check_load(const char *what, const tensor *t, const void *value
                                        (long long)count, fl_shape_text(t, text), (long long)t->count);
 }
 
-/* Host values of `bytes` each reach a device through memory of its own, and are there before this returns. */
+/* Copies host values of `bytes` each to a device through memory of the device, before it returns. */
 tensor_status fl_load_through(const char *what, tensor *t, const void *values, size_t bytes, bool doubles) {
     struct tensor_device *device = t->storage->device;
     struct fl_queue *queue = fl_queue_of(t->storage);
@@ -191,7 +191,7 @@ tensor_status tensor_store_wide_f64(const tensor *t, double *values, int64_t cou
     if (status)
         return status;
     const void *wide = seen.copy ? seen.view.wide : t->storage->wide;
-    const double unit = fl_power_of_two(-fl_exponent(&seen.view) - 16); /* far from the ends of double */
+    const double unit = fl_power_of_two(-fl_exponent(&seen.view) - 16); /* well within the range of double */
     const bool shared = t->format->arithmetic == FL_ARITHMETIC_SHARED;
     for (int64_t i = 0; i < count && shared; i++)
         values[i] = ((const int32_t *)wide)[i] * unit;
@@ -285,7 +285,7 @@ tensor_status tensor_convert_at(tensor *y, const tensor *x, int e) {
     return TENSOR_OK;
 }
 
-/* Bytes between storages, of which one may be the host's. */
+/* Copies bytes between storages, of which one may be on the host. */
 static tensor_status copy_bytes(const struct fl_storage *y, void *to, const struct fl_storage *x, const void *from,
                                 size_t bytes) {
     if (y->device == x->device)
@@ -293,7 +293,7 @@ static tensor_status copy_bytes(const struct fl_storage *y, void *to, const stru
     return x->device->host ? fl_put(fl_queue_of(y), to, from, bytes) : fl_get(fl_queue_of(x), to, from, bytes);
 }
 
-/* Exponent and history; statistics stay those of y. */
+/* Copies exponent and history; the statistics of y remain. */
 static tensor_status copy_exponents(const struct fl_storage *y, const struct fl_storage *x) {
     tensor_status status = copy_bytes(y, &y->slot->autoflex, x, &x->slot->autoflex, sizeof y->slot->autoflex);
     return status ? status : copy_bytes(y, &y->slot->e, x, &x->slot->e, sizeof y->slot->e);
@@ -322,7 +322,7 @@ tensor_status tensor_copy(tensor *y, const tensor *x) {
                        autoflex_name(slot->autoflex.predictor), to->device->name);
     fl_wide_settle(from);
     if (to->device != from->device && !from->device->host && (status = fl_wait(fl_queue_of(from))))
-        return status; /* before anything of y is written */
+        return status; /* y has not been written yet */
     status = copy_bytes(to, to->data, from, from->data, (size_t)x->count * (size_t)x->format->bytes);
     if (!status && from->wide)
         status = copy_bytes(to, to->wide, from, from->wide, (size_t)x->count * (size_t)x->format->wide_bytes);

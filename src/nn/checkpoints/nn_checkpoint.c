@@ -1,5 +1,5 @@
-/* nn_checkpoint.c - the state of a network as a safetensors file, and back. What is in it and under which names:
- * docs/checkpoints.md. The state goes through the bytes of nn_state.c, so that both hold the same. */
+/* nn_checkpoint.c - the state of a network as a safetensors file, and back; docs/checkpoints.md lists its contents and
+ * their names. The state passes through the bytes of nn_state.c, so that both are the same. */
 #include "nn/checkpoints/nn_checkpoint.h"
 #include "nn/checkpoints/nn_state.h"
 #include "nn/policies/nn_policy.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a step of a network that a file tells of, unless a program allows more. */
+/* The most bytes of a step of a network from a file, unless a program sets another limit. */
 #define MOST_OF_STEPS (INT64_C(4) << 30)
 
 static const char layout_key[] = FL_CHECKPOINT_KEY, layout[] = "1";
@@ -28,7 +28,7 @@ struct entry {
     tensor *t;
     bool whole;    /* its state has elements */
     bool elements; /* the file has them too */
-    size_t at;     /* of its state in the bytes of all */
+    size_t at;     /* offset of its state in the bytes of all tensors */
     struct fl_state_sizes size;
 };
 
@@ -72,7 +72,7 @@ static tensor_status add_entry(tensor *t, bool elements, void *context) {
     entry.name = name_of(e->g, t, e->count, &is_gradient);
     if (!entry.name)
         return fl_fail(TENSOR_E_MEMORY, "checkpoint: no memory for the names of tensors");
-    entry.elements = elements && !is_gradient; /* those of a gradient last until the next step alone */
+    entry.elements = elements && !is_gradient; /* those of a gradient last only until the next step */
     e->bytes += fl_state_bytes(t, elements);
     e->list[e->count++] = entry;
     return TENSOR_OK;
@@ -121,7 +121,7 @@ static enum fl_stored_type wide_type_of(const tensor *t) {
     return tensor_format_is_shared(tensor_format_of(t)) ? FL_STORED_I32 : FL_STORED_F32;
 }
 
-/* NAME and a suffix; false without room, which names that a graph accepts leave. */
+/* NAME and a suffix; false if the text is too long, which it never is for names that a graph accepts. */
 enum { NAME_ROOM = 2 * FL_NAME_LIMIT + 100 };
 
 static const char *suffixed(char text[NAME_ROOM], const char *name, const char *suffix) {
@@ -166,7 +166,7 @@ static const char *const objective_keys[] = {
     [DELTA] = "network.huber_delta", [IGNORED] = "network.ignored_label", [INPUT_GRADIENT] = "network.input_gradient",
     [SCALE] = "network.loss_scale"};
 
-/* Notes of the objective where it is not the default: files of older versions have none. */
+/* Writes the notes of the objective if it is not the default: files of older versions have none. */
 static tensor_status put_objective(struct fl_safetensors_out *o, const struct fl_objective *how) {
     if (how->kind != FL_LOSS_CROSS_ENTROPY)
         TRY(note(o, objective_keys[LOSS], "%s", nn_loss_name_at((int)how->kind)));
@@ -334,7 +334,7 @@ static bool has_note(const struct fl_safetensors_out *o, const char *key) {
     return false;
 }
 
-/* A policy that the file has the name of a preset for is that of the network if it says the same. */
+/* A policy that the file names as a preset must have the same text as that of the network. */
 static tensor_status check_preset(const struct fl_safetensors *s, const nn_graph *g, const char *name) {
     struct fl_policy *policy;
     TRY(fl_policy_new(&policy, name, NULL, NULL));
@@ -345,7 +345,7 @@ static tensor_status check_preset(const struct fl_safetensors *s, const nn_graph
                           objective_keys[POLICY], name, nn_graph_policy(g));
 }
 
-/* Either way: what the file has of a loss, the network has too. */
+/* Compares both ways: the network must have the settings of the file's loss, and no others. */
 tensor_status fl_checkpoint_settings(const struct fl_safetensors *s, const nn_graph *g) {
     struct fl_safetensors_out own = {0};
     tensor_status status = put_settings(&own, g);
@@ -430,7 +430,7 @@ static tensor_status check_mantissas(const struct fl_safetensors *s, const struc
     return TENSOR_OK;
 }
 
-/* Fills the entry's part of the states; *used counts the tensors of the file that it took. */
+/* Fills the entry's part of the states; *used counts the tensors of the file that it read. */
 static tensor_status read_entry(const struct fl_safetensors *s, struct entries *e, int i, int *used) {
     const struct entry *entry = &e->list[i];
     struct numbers *n = &e->numbers[i];
@@ -485,7 +485,7 @@ static tensor_status read_scaling(const struct fl_safetensors *s, const nn_graph
                   : TENSOR_OK;
 }
 
-/* Puts file and tensor in front of a message that names neither. */
+/* Prefixes a message that names neither file nor tensor with both. */
 static tensor_status entry_failed(const struct fl_safetensors *s, const struct entry *entry, tensor_status status) {
     char message[300];
     snprintf(message, sizeof message, "%s", tensor_error());
@@ -494,7 +494,7 @@ static tensor_status entry_failed(const struct fl_safetensors *s, const struct e
     return fl_fail(status, "checkpoint: %s: tensor '%.150s': %s", s->path, entry->name, message + 7);
 }
 
-/* A file with more than the network has is that of another one. */
+/* A file with more tensors than the network has is that of another network. */
 static tensor_status check_rest(const struct fl_safetensors *s, const struct entries *e, int used) {
     char name[NAME_ROOM];
     int rest = s->count - used;
@@ -661,7 +661,7 @@ static tensor_status read_objective(const struct fl_safetensors *s, nn_config *c
     if (fl_safetensors_note(s, objective_keys[INPUT_GRADIENT]))
         TRY(read_choice(s, objective_keys[INPUT_GRADIENT], "0", "1", &config->input_gradient));
     config->loss_scale = fl_safetensors_note(s, objective_keys[SCALE]);
-    if (!config->loss_scale) /* also where the policy asks for one, which the caller took away */
+    if (!config->loss_scale) /* also if the policy sets one, which the caller removed */
         config->loss_scale = "none";
     return TENSOR_OK;
 }

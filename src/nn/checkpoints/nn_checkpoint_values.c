@@ -1,4 +1,4 @@
-/* nn_checkpoint_values.c - single tensors of a safetensors file, whoever has written it. */
+/* nn_checkpoint_values.c - single tensors of a safetensors file of any program. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "nn/checkpoints/nn_checkpoint.h"
@@ -97,7 +97,8 @@ static double value_of(enum fl_stored_type type, const char *at, int64_t e) {
     }
 }
 
-/* The elements go to the end of the doubles' room: widened from the first on, none is overwritten before it is read. */
+/* The elements are read to the end of the array of doubles, so that converting from the first on overwrites none before
+ * it is read. */
 tensor_status fl_checkpoint_values(const struct fl_safetensors *s, const char *name, double *values, int64_t count) {
     const struct fl_stored_tensor *t = fl_safetensors_find(s, name);
     int64_t e = 0;

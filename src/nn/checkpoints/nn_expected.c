@@ -1,5 +1,5 @@
-/* nn_expected.c - a file against the network that is to be loaded from it, before that is compiled: shapes and batch as
- * planned must be those of the file, so that nothing is allocated for a network that is not in it. */
+/* nn_expected.c - compares a file with the network that will be loaded from it, before that is compiled: planned shapes
+ * and batch must be those of the file, so that nothing is allocated for a network that is not in it. */
 #include "nn/checkpoints/nn_checkpoint.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"

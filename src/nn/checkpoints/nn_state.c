@@ -1,4 +1,5 @@
-/* nn_state.c - the state of a network as bytes: a head that tells whose it is, then its tensors one after the other. */
+/* nn_state.c - the state of a network as bytes: a header that identifies the network, then its tensors one after the
+ * other. */
 #include "nn/checkpoints/nn_state.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
@@ -112,12 +113,12 @@ static uint64_t mix_node(uint64_t hash, const struct fl_node *node) {
                                node->states};
     hash = mix(hash, node->layer->kind, strlen(node->layer->kind) + 1);
     hash = mix(hash, numbers, sizeof numbers);
-    /* settings that a layer was not given leave the hash that it always had */
+    /* default settings preserve the hash of older versions */
     if (how->padding_counts || how->real[0] != 0 || how->real[1] != 0 || how->real[2] != 0) {
         const double settings[] = {how->real[0] + 0.0, how->real[1] + 0.0, how->real[2] + 0.0, how->padding_counts};
         hash = mix(hash, settings, sizeof settings);
     }
-    if (around->stride[1] && !square) /* other nodes have the layout that they always had */
+    if (around->stride[1] && !square) /* other nodes have the hash of older versions */
         hash = mix(hash, around, sizeof *around);
     if (how->axes || how->low != 0 || how->high != 0) { /* of kinds that have them */
         const int32_t axes[] = {(int32_t)how->axes, how->keeps};
@@ -138,7 +139,7 @@ static uint64_t mix_node(uint64_t hash, const struct fl_node *node) {
     return hash;
 }
 
-/* Descent as it always was has the layout that it always had. */
+/* Plain gradient descent has the hash of older versions. */
 static uint64_t mix_optimiser(uint64_t hash, const struct fl_optimiser *o) {
     const struct {
         float beta1, beta2, epsilon, clip_value, clip_norm;
@@ -148,7 +149,7 @@ static uint64_t mix_optimiser(uint64_t hash, const struct fl_optimiser *o) {
     return o->plain && !(o->clip_value > 0) && o->decays_all ? hash : mix(hash, &how, sizeof how);
 }
 
-/* Likewise for cross-entropy as it always was. */
+/* So has plain cross-entropy. */
 static uint64_t mix_objective(uint64_t hash, const struct fl_objective *o) {
     const struct {
         float smoothing, delta;
@@ -160,7 +161,7 @@ static uint64_t mix_objective(uint64_t hash, const struct fl_objective *o) {
 
 static uint64_t mix_scaling(uint64_t hash, const nn_graph *g) {
     char text[FL_SCALE_TEXT];
-    if (g->scaling.kind == FL_SCALE_NONE) /* as it was before there was any */
+    if (g->scaling.kind == FL_SCALE_NONE) /* the hash of older versions */
         return hash;
     fl_loss_scale_text(g, text);
     return mix(hash, text, strlen(text));
@@ -187,7 +188,7 @@ uint64_t fl_state_layout(const nn_graph *g) {
         int32_t batch, wide;
     } how = {g->seed, g->optimiser.how.momentum, g->optimiser.how.weight_decay, g->batch, g->wide};
     hash = mix_objective(mix_optimiser(mix(hash, &how, sizeof how), &g->optimiser), &g->objective);
-    const char *policy = nn_graph_policy(g); /* a network of one variant has the layout that it always had */
+    const char *policy = nn_graph_policy(g); /* a network of one variant has the hash of older versions */
     return mix_scaling(policy ? mix(hash, policy, strlen(policy)) : hash, g);
 }
 

@@ -1,4 +1,4 @@
-/* nn_weight_names.c - names, shapes and layouts of a network's weights, and how the tensors of a file go with them. */
+/* nn_weight_names.c - names, shapes and layouts of a network's weights, compared with the tensors of a file. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "nn/checkpoints/nn_checkpoint.h"
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- what a network has ------------------------------------------------------------------------------------------- */
+/* --- the weights of a network ------------------------------------------------------------------------------------- */
 
 void fl_targets_clear(struct fl_targets *all) {
     for (int i = 0; i < all->count; i++) {
@@ -52,9 +52,9 @@ tensor_status fl_targets_list(struct fl_targets *all, const nn_graph *g) {
     return status;
 }
 
-/* What the dimensions are, and from which one on all of them must have one size for another program's layout to have
- * the same shape: [out, in] for our [in, out], [out, in, height, width] for our [out, height, width, in]; -1: none
- * other is in use. */
+/* The names of the dimensions, and the first of those that must have one size for the layout of another program to have
+ * the same shape: [out, in] for our [in, out], [out, in, height, width] for our [out, height, width, in]; -1: no other
+ * layout is in use. */
 static const struct {
     const char *text;
     int alike_from;
@@ -68,7 +68,7 @@ static const struct {
 static bool fits_both_ways(const struct fl_target *t) {
     const int first = layouts[t->layout].alike_from;
     const int64_t *dim = t->shape->dim;
-    bool alike = first >= 0 && dim[first] > 1; /* of one element there is one order */
+    bool alike = first >= 0 && dim[first] > 1; /* one element has only one order */
     for (int d = first + 1; alike && d < t->shape->ndim; d++)
         alike = dim[d] == dim[first];
     return alike;
@@ -105,7 +105,7 @@ int nn_weight_count(const nn_graph *g) {
     return count;
 }
 
-/* --- a file beside it --------------------------------------------------------------------------------------------- */
+/* --- comparison with a file --------------------------------------------------------------------------------------- */
 
 /* One weight in several forms, the most exact first. */
 static const char *const suffixes[] = {".master", ".wide", ""};
@@ -126,7 +126,7 @@ static bool is_ours(const struct fl_safetensors *s) {
     return fl_safetensors_note(s, FL_CHECKPOINT_KEY);
 }
 
-/* Whether the file says that its layouts are ours: a checkpoint does, and so may any program. */
+/* Whether the file states that its layouts are ours: a checkpoint does, and any program may. */
 static bool tells_layouts(const struct fl_safetensors *s) {
     const char *recorded = fl_safetensors_note(s, "flexlab.layouts");
     return is_ours(s) || (recorded && !strcmp(recorded, "1"));
@@ -137,8 +137,8 @@ static bool ends_in(const char *name, const char *end) {
     return length >= last && !strcmp(name + length - last, end);
 }
 
-/* What a checkpoint has beside weights: numbers about tensors, what the optimiser keeps of them, their other forms,
- * what a training keeps. */
+/* Whether a tensor of a checkpoint is no weight: numbers about tensors, state of the optimiser, other forms of weights,
+ * data of a training. */
 static tensor_status is_beside(const struct fl_safetensors *s, const char *name, bool *beside) {
     char *owner = fl_strdup(name);
     if (!owner)
@@ -158,7 +158,7 @@ static void take_shape(nn_weight_match *match, const struct fl_stored_tensor *t)
     memcpy(match->found_dim, t->dim, (size_t)t->ndim * sizeof *t->dim);
 }
 
-/* In each of its forms: one is taken, the others are no news. */
+/* Marks every form of a weight: one is loaded, the others are not superfluous. */
 static tensor_status mark_used(const struct fl_safetensors *s, const char *name, bool *used) {
     for (int i = 0; i < SUFFIXES; i++) {
         char *form = fl_format_name("%s%s", name, suffixes[i]);

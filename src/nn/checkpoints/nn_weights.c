@@ -1,6 +1,6 @@
 /* nn_weights.c - weights from elsewhere: by name, from a program's own numbers or a safetensors file of any variant,
- * into a network of any. Each number is rounded once to what updates work on, and copies in other formats follow from
- * that, as initial weights do. */
+ * into a network of any. Each number is rounded once to the tensor that updates work on, from which copies in other
+ * formats follow, as for initial weights. */
 #include "nn/checkpoints/nn_checkpoint.h"
 #include "nn/checkpoints/nn_weights.h"
 #include "core/base/fail.h"
@@ -95,7 +95,7 @@ static void count_misfit(const nn_weight_match *match, void *context) {
                  fl_checkpoint_shape_text(expected, w->ndim, w->dim), w->layout);
 }
 
-/* Names and shapes of all, before anything is read. */
+/* Checks the names and shapes of all tensors before any is read. */
 static tensor_status check_names(const struct fl_safetensors *s, const struct fl_targets *all) {
     struct misfits m = {0};
     TRY(fl_weights_match(all, s, count_misfit, &m));
@@ -125,7 +125,7 @@ static tensor_status read_values(const struct fl_safetensors *s, struct fl_targe
     return status;
 }
 
-/* All of them are read before the first is put. */
+/* Reads all tensors before it sets the first. */
 static tensor_status load(const struct fl_safetensors *s, struct fl_targets *all) {
     TRY(fl_safetensors_verify(s));
     TRY(check_names(s, all));

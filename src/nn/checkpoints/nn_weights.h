@@ -1,11 +1,11 @@
-/* nn_weights.h - what a network has by name: what weights from elsewhere go into. */
+/* nn_weights.h - the weights of a network by name, into which weights from other sources are loaded. */
 #ifndef FL_NN_WEIGHTS_H
 #define FL_NN_WEIGHTS_H
 
 #include "nn/graph/nn_graph.h"
 #include "safetensors/safetensors.h"
 
-/* A parameter, or numbers that a layer keeps from step to step, such as running means. */
+/* A parameter, or numbers that a layer preserves from step to step, such as running means. */
 struct fl_target {
     const struct fl_parameter *parameter; /* NULL: of `kept` */
     tensor *kept;
@@ -24,7 +24,7 @@ struct fl_targets {
 /* In the order of the layers; cleared on failure. */
 tensor_status fl_targets_list(struct fl_targets *all, const nn_graph *g);
 void fl_targets_clear(struct fl_targets *all);
-/* The tensor of a file that has the most exact values of that name: of our own checkpoints what the updates work on.
+/* The tensor of a file with the most exact values of that name: in our own checkpoints the one that updates work on.
  * *found is its name, to be freed; NULL without memory. */
 const struct fl_stored_tensor *fl_weight_find(const struct fl_safetensors *s, const char *name, char **found);
 /* nn_weights_match of an open file. */

@@ -1,5 +1,5 @@
-/* nn_arena.c - one arena for all that a training step has for a time: values, from the first to the last position that
- * touches them, and what calls take beside their tensors. What a step needs is there before it begins. */
+/* nn_arena.c - one arena for the temporary memory of a training step: values, from the first to the last position that
+ * uses them, and the memory that tasks take besides their tensors. All of it is allocated before a step begins. */
 #include "nn/compile/nn_compile.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -13,7 +13,7 @@ static int by_size(const void *p, const void *q) {
     const struct fl_block *a = *(struct fl_block *const *)p, *b = *(struct fl_block *const *)q;
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? 1 : -1;
-    return a < b ? -1 : a > b; /* a fixed order, whatever qsort does */
+    return a < b ? -1 : a > b; /* a fixed order, even though qsort is not stable */
 }
 
 /* Greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020): the largest
@@ -78,7 +78,7 @@ tensor_status fl_list_positions(nn_graph *g) {
     return TENSOR_OK;
 }
 
-/* Blocks of the values that have memory; how many. */
+/* Lists the blocks of the values that have memory; returns their number. */
 static int list_values(const nn_graph *g, struct fl_block *blocks) {
     int count = 0;
     for (int i = 0; i < g->value_count; i++) {
@@ -89,7 +89,7 @@ static int list_values(const nn_graph *g, struct fl_block *blocks) {
     return count;
 }
 
-/* The most that the calls of any position take. */
+/* The most bytes that the tasks of any position take. */
 static size_t most_of_calls(const nn_graph *g, int k) {
     size_t most = 0;
     for (int p = 0; p < fl_positions(g); p++)
@@ -97,8 +97,8 @@ static size_t most_of_calls(const nn_graph *g, int k) {
     return most;
 }
 
-/* Those of the calls: one of a kind for all positions. With one for each, that lives as long, an arena would be a
- * little smaller, and a step 1 to 3 % slower: calls would find their memory in no cache (decision 17). */
+/* Lists the blocks of tasks: one of each kind for all positions. With one for each position, an arena would be slightly
+ * smaller, and a step 1 to 3 % slower, because the memory of tasks would not be in a cache (decision 17). */
 static int list_calls(const nn_graph *g, struct fl_block *blocks) {
     int count = 0;
     for (int k = 0; k < FL_CALL_MEMORIES; k++)
@@ -107,7 +107,7 @@ static int list_calls(const nn_graph *g, struct fl_block *blocks) {
     return count;
 }
 
-/* The same walks with the places that were found. */
+/* Visits the blocks again, and assigns their places. */
 static void take_places(nn_graph *g, const struct fl_block *blocks) {
     char *const arena = g->arena;
     for (int i = 0; i < g->value_count; i++) {
@@ -157,7 +157,8 @@ tensor_status fl_make_arena(nn_graph *g) {
     if (!blocks)
         return no_memory();
     const int values = list_values(g, blocks), calls = list_calls(g, blocks + values);
-    tensor_status status = fl_pack(blocks, values, &g->value_bytes); /* to tell its size: calls may change the places */
+    tensor_status status =
+        fl_pack(blocks, values, &g->value_bytes); /* for its size: the blocks of tasks may change the places */
     if (!status)
         status = fl_pack(blocks, values + calls, &g->arena_bytes);
     if (!status)

@@ -1,5 +1,5 @@
 /* nn_compile.c - from the plan to tensors: parameters with initial weights, values, the list for traces; then the
- * memory of all that comes and goes. */
+ * temporary memory. */
 #include "nn/compile/nn_compile.h"
 #include "nn/layers/nn_sequence.h"
 #include "nn/policies/nn_types.h"
@@ -9,7 +9,7 @@
 #include "core/values/tensor_state.h"
 #include <string.h>
 
-/* --- what may be compiled ----------------------------------------------------------------------------------------- */
+/* --- checks of the graph ------------------------------------------------------------------------------------------ */
 
 /* Whether a later node has an output of node i as input. */
 static bool is_used(const nn_graph *g, int i) {
@@ -94,7 +94,7 @@ static tensor_status make_node(nn_graph *g, struct fl_node *node) {
     return TENSOR_OK;
 }
 
-/* A view has one exponent and one memory with its base, in training and in evaluation. */
+/* A view shares exponent and memory with its base, in training and in evaluation. */
 static tensor *new_value_tensor(const nn_graph *g, const struct fl_value *v, tensor *base, size_t at) {
     const struct fl_shape *shape = &v->shape;
     return base ? tensor_new_view(base, shape->ndim, shape->dim)
@@ -282,7 +282,7 @@ static tensor_status compile(nn_graph *g, nn_node logits) {
         TRY(wire_passes(g, &g->nodes[i]));
     TRY(fl_measure_step(g));
     TRY(fl_make_arena(g));
-    for (int i = 0; i < g->info_count; i++) /* counters tell of training, not of the initial load */
+    for (int i = 0; i < g->info_count; i++) /* counters start with training, not with the initial load */
         tensor_reset_statistics(g->infos[i].t);
     g->compiled = true;
     return TENSOR_OK;

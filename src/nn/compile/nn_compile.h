@@ -14,7 +14,7 @@ tensor_status fl_plan(nn_graph *g);
 /* nn_arena.c */
 /* Lists which values begin and end at each position. */
 tensor_status fl_list_positions(nn_graph *g);
-/* TENSOR_E_MEMORY where the values of a step, labels and predictions take more bytes than the graph is allowed to. */
+/* TENSOR_E_MEMORY if the values of a step, labels and predictions take more bytes than the graph may take. */
 tensor_status fl_check_values(const nn_graph *g);
 /* Plans and allocates the arena, and gives values and calls their memory in it. */
 tensor_status fl_make_arena(nn_graph *g);

@@ -10,7 +10,7 @@ static tensor_status add(nn_graph *g, const struct fl_parameter *p, char *name, 
     return fl_list_tensor(g, name, role, *t, status);
 }
 
-/* One more, called NAME.FORMAT, where the format is another than that of the tensor before it. */
+/* Adds a tensor called NAME.FORMAT if the format differs from that of the tensor before it. */
 static tensor_status add_other(nn_graph *g, const struct fl_parameter *p, const char *name, const char *role,
                                struct fl_type before, struct fl_type type, tensor **t) {
     if (fl_same_format(before, type))

@@ -36,7 +36,7 @@ nn_graph *nn_graph_new(const nn_config *given) {
     if ((config->policy || config->layer_formats) &&
         fl_policy_new(&policy, config->policy, config->layer_formats, config->variant))
         return NULL;
-    if (policy && policy->loss_scale && !config->loss_scale) /* unless the caller says otherwise */
+    if (policy && policy->loss_scale && !config->loss_scale) /* unless the caller sets another one */
         config->loss_scale = policy->loss_scale;
     const nn_variant *variant = policy ? policy->variant : nn_variant_find(config->variant);
     tensor_device *device = config->device ? tensor_device_find(config->device) : tensor_device_at(0);
@@ -72,13 +72,13 @@ void nn_graph_free(nn_graph *g) {
         return;
     fl_expected_forget(g);
     if (g->device)
-        (void)tensor_device_wait(g->device); /* what its calls found is nobody else's */
+        (void)tensor_device_wait(g->device); /* failures of its tasks are not reported to others */
     fl_recording_forget(g->device, &g->forward);
     fl_recording_forget(g->device, &g->backward);
     fl_recording_forget(g->device, &g->update);
     for (int i = 0; i < g->count; i++)
         fl_node_clear(&g->nodes[i]);
-    for (int i = g->value_count - 1; i >= 0; i--) { /* views go before their bases */
+    for (int i = g->value_count - 1; i >= 0; i--) { /* views are freed before their bases */
         if (!g->values[i].tokens) {
             tensor_free(g->values[i].t);
             tensor_free(g->values[i].evaluate);

@@ -53,13 +53,13 @@ static tensor_status plan_forward(nn_graph *g) {
     return TENSOR_OK;
 }
 
-/* --- backward: who gives a gradient to whom ----------------------------------------------------------------------- */
+/* --- backward: which nodes compute which gradients ---------------------------------------------------------------- */
 
 /* The uses of an output, by its handle. */
 struct use {
-    int reads;         /* by nodes whose backward runs */
-    int gradients;     /* that it is still to get from those */
-    bool has_gradient; /* it gets one, or is the logits */
+    int reads;         /* reads by nodes whose backward runs */
+    int gradients;     /* gradients that it will still receive from those */
+    bool has_gradient; /* it receives one, or is the logits */
 };
 
 /* The output that FL_GRADIENT_SAME means. */
@@ -112,7 +112,7 @@ static tensor_status find_uses(nn_graph *g, struct use *uses) {
 
 /* --- backward: values --------------------------------------------------------------------------------------------- */
 
-/* ".2" behind a name, where input k is the second of the node that reads that value; mostly nothing. */
+/* ".2" after a name, if input k is the second input of the node that reads that value; usually "". */
 struct repeat {
     char text[16];
 };
@@ -126,7 +126,7 @@ static struct repeat repeat_of(const struct fl_node *node, int k) {
     return r;
 }
 
-/* The gradient that backward of `node` gives to its input k, to be named after that input. */
+/* Adds the gradient of input k that backward of `node` computes; it is named after that input. */
 static int input_gradient(nn_graph *g, struct fl_node *node, int k, bool only_use, int position) {
     const struct fl_output *x = fl_output_of(g, node->input[k].x);
     const int dy = node->output[output_beside(node, k)].dy;
@@ -148,8 +148,8 @@ static int input_gradient(nn_graph *g, struct fl_node *node, int k, bool only_us
     return new_value(g, name, "gradient", &x->shape, node->as.dx, -1, position);
 }
 
-/* Adds the gradient just written for an input of `node` to what later nodes left there. `more` of that output are still
- * to come. */
+/* Adds the gradient just written for an input of `node` to the sum of those from later nodes. `more` gradients of that
+ * output follow. */
 static tensor_status add_gradient(nn_graph *g, const struct fl_node *node, struct fl_input *input, int more,
                                   int position) {
     struct fl_output *x = fl_output_of(g, input->x);
@@ -180,7 +180,8 @@ static bool is_product(const struct fl_node *node) {
     return node->layer->group && !strcmp(node->layer->group, "product");
 }
 
-/* What backward of a node reads of a value in another format becomes one of its own, written before it computes. */
+/* If backward of a node reads a value in another format, that becomes a value of its own, written before the node
+ * computes. */
 static tensor_status in_format_of_backward(nn_graph *g, const struct fl_node *node, int value, const char *again,
                                            int *own, int position) {
     const struct fl_value *v = &g->values[value];
@@ -193,7 +194,7 @@ static tensor_status in_format_of_backward(nn_graph *g, const struct fl_node *no
     return *own < 0 ? TENSOR_E_MEMORY : TENSOR_OK;
 }
 
-/* Backward of one node. */
+/* Plans backward of one node. */
 static tensor_status plan_node(nn_graph *g, struct fl_node *node, struct use *uses, int position) {
     const struct fl_layer *layer = node->layer;
     for (int k = 0; k < node->outputs; k++) {

@@ -1,4 +1,4 @@
-/* nn_graph.c - a graph while it is built, its first failure, and what it says about itself. */
+/* nn_graph.c - a graph while it is built, its first failure, and its properties. */
 #include "nn/graph/nn_graph.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"

@@ -2,14 +2,14 @@
  *
  * A graph is a list of nodes in creation order, which is a topological order. A node is a few operations of tensor.h
  * with their gradient, with any number of inputs, outputs, parameters and states; layers of the public header become
- * one or several nodes (nn_linear: flatten, matmul, bias). What a kind of node does is one row of a table: nn_layers.c
- * says where these are. An nn_node of the public header is a handle: the number of one output of one node.
+ * one or several nodes (nn_linear: flatten, matmul, bias). Each kind of node is one entry of a table; nn_layers.c lists
+ * the files that have them. An nn_node of the public header is a handle: the number of one output of one node.
  *
  * One training step visits positions 0 ... 2n: forward of node i at i, the loss at n, backward of node i at 2n - i.
  * nn_plan.c names every value of the step (outputs, gradients, sums of gradients), each written exactly once a step: a
  * shared exponent is then predicted from the history of one quantity. nn_compile.c turns values into tensors, which
- * have no memory yet; a dry run of the step (nn_passes.c) on them tells what memory the calls of each position take,
- * and nn_arena.c places values and memory of calls in one arena. The update follows at position 2n + 1. */
+ * have no memory yet; a dry run of the step (nn_passes.c) measures the memory that the tasks of each position take, and
+ * nn_arena.c places values and memory of tasks in one arena. The update follows at position 2n + 1. */
 #ifndef FL_NN_GRAPH_H
 #define FL_NN_GRAPH_H
 
@@ -38,7 +38,7 @@ struct fl_shape {
 };
 int64_t fl_shape_count(const struct fl_shape *shape);
 
-/* FORGET: of what enters the gates of an LSTM, zero but one for the forget gate, the second quarter. */
+/* FORGET: for the bias of the gates of an LSTM: zero, but one for the forget gate, the second quarter. */
 enum fl_init { FL_INIT_ZERO, FL_INIT_ONE, FL_INIT_NORMAL, FL_INIT_UNIFORM, FL_INIT_FORGET };
 
 /* The meaning of the dimensions of a parameter, to load weights of other programs (nn_weight_names.c). */
@@ -59,7 +59,7 @@ enum fl_layout {
 struct fl_parameter_types {
     struct fl_type w, g;              /* as stored; of the gradient as backward writes it */
     struct fl_type forward, backward; /* as the passes read it */
-    struct fl_type kept, update;      /* of the gradient that is kept; of what the optimiser computes in */
+    struct fl_type kept, update;      /* of the stored gradient; of the optimiser's computation */
     bool wide, stochastic;            /* w has a wide part; its write is rounded so */
 };
 
@@ -71,8 +71,8 @@ struct fl_parameter {
     double scale;                /* normal: standard deviation; uniform: half the width */
     tensor *w, *g;               /* the weight as it is stored, the gradient as backward writes it */
     tensor *w_vector, *g_vector; /* the same in one dimension; NULL unless the layer asks for them */
-    /* Where a policy wants them, else NULL (nn_parameter.c): the weight that the optimiser updates, of which w is the
-     * rounding; w as the passes read it; the gradient as it is kept, and as the optimiser takes it. */
+    /* Set if a policy requires them, else NULL (nn_parameter.c): the weight that the optimiser updates, of which w is
+     * the rounding; w as the passes read it; the gradient as stored, and as the optimiser reads it. */
     tensor *master, *w_forward, *w_backward, *g_kept, *g_taken;
     struct fl_parameter_types as;
     /* Of the optimiser, NULL: it has none. Velocity or moment; root of the mean square; the gradient as it counts, or
@@ -84,7 +84,8 @@ struct fl_parameter {
     int infos;   /* how many there are */
 };
 
-/* Neither a bias nor a factor or shift of a normalisation: what decays, and what is clipped. */
+/* Whether the parameter is neither a bias nor a factor or shift of a normalisation: such parameters decay, and are
+ * clipped. */
 static inline bool fl_is_weight(const struct fl_parameter *p) {
     return strcmp(p->suffix, "bias") != 0 && strcmp(p->suffix, "gamma") != 0 && strcmp(p->suffix, "beta") != 0;
 }
@@ -94,17 +95,17 @@ struct fl_options {
     int outputs; /* filters or outputs */
     int window, stride, padding, dilation, groups;
     enum fl_init init;   /* of a matmul's weight */
-    double deviation;    /* of initial weights that are normal, where the caller says; 0: as the kind has it */
+    double deviation;    /* of initial weights that are normal; 0: the default of the kind */
     bool padding_counts; /* average pooling */
     double real[3]; /* epsilon and momentum of a normalisation; alpha, beta and k of LRN; the probability of dropout */
     tensor_window2d around; /* of nn_convolutions.c */
     bool bias;
-    unsigned axes; /* that a mean is over, bit d for dimension d; keeps: they stay, with 1 element */
+    unsigned axes; /* dimensions of a mean, bit d for dimension d; keeps: they remain, with 1 element */
     bool keeps;
     float low, high; /* of a clamp; low: the slope of a leaky relu below zero */
 };
 
-/* A tensor of a node that is no parameter: what one visit leaves for another. */
+/* A tensor of a node that is no parameter: data that one visit stores for another. */
 struct fl_state {
     const char *suffix;
     tensor_format format; /* FMT_F64, FMT_F32, or FMT_NONE: that of the node */
@@ -126,12 +127,12 @@ struct fl_work {
 /* The tensors of one visit to a node, by number of input and output. */
 struct fl_pass {
     tensor *const *x, *const *y;
-    tensor *const *dy;   /* NULL where the output has no gradient: nobody uses it */
-    tensor *const *dx;   /* NULL where no gradient is wanted, or none is there to be given on */
+    tensor *const *dy;   /* NULL if the output has no gradient because no node uses it */
+    tensor *const *dx;   /* NULL if no gradient is wanted, or none is available to propagate */
     tensor *const *work; /* of backward alone */
-    /* dy as an operand of products: in their format, where results have another; else dy. Of backward alone. */
+    /* dy as an operand of products: in their format if results have another; else dy. Only in backward. */
     tensor *const *operand;
-    tensor *const *w, *const *g; /* of the parameters; g of backward alone */
+    tensor *const *w, *const *g; /* of the parameters; g only in backward */
     bool training;
     const tensor *step; /* f64 [1], updates so far, in training: of layers that draw */
 };
@@ -140,8 +141,8 @@ struct fl_pass {
 enum fl_input_gradient {
     FL_GRADIENT_OWN,    /* backward writes it */
     FL_GRADIENT_SHARED, /* that of the first input that has one, or as OWN */
-    /* It is the gradient of the output of the same number, or of the last one, in the shape of the input; where that
-     * output has none, the input gets none. */
+    /* It is the gradient of the output of the same number, or of the last one, in the shape of the input; if that
+     * output has none, the input has none. */
     FL_GRADIENT_SAME
 };
 
@@ -149,17 +150,17 @@ enum { FL_ANY_INPUTS = -1 };
 
 struct fl_node;
 
-/* A kind of node. Counts say "that many, the first ones". */
+/* A kind of node. A count of n stands for the first n. */
 struct fl_layer {
     const char *kind;
     int inputs;        /* FL_ANY_INPUTS: as many as the caller gives, one or more */
-    const char *group; /* that policies know it by: "product", "norm", "recurrent", "softmax"; NULL: none */
+    const char *group; /* its group in policies: "product", "norm", "recurrent", "softmax"; NULL: none */
     int saves_x;       /* inputs that backward reads */
     int saves_y;       /* outputs that backward reads */
-    /* Outputs that end in relu: backward reads the output, to know where that was zero. Where the gradient of the
-     * output is a sum, the addition looks there instead (add_relu_grad), and backward finds dy gated. */
+    /* Outputs that end in relu: backward reads the output, to know where that was zero. If the gradient of the output
+     * is a sum, the addition reads it instead (add_relu_grad), and dy is already gated in backward. */
     int relu;
-    int views;         /* outputs that are the input of the same number, in another shape mostly */
+    int views;         /* outputs that are the input of the same number, usually in another shape */
     bool reads_tokens; /* its first input is tokens, which no other kind takes */
     bool always_dx;    /* backward writes dx even if no parameter before it needs it */
     bool draws;        /* its passes draw random numbers, by node->seed, its name and pass->step */
@@ -167,13 +168,13 @@ struct fl_layer {
      * they see fl_parameter.w and g, and those as vectors where vectors is set. */
     void (*seen)(const struct fl_node *node, struct fl_shape *shape);
     bool vectors;
-    /* Of each input (of FL_ANY_INPUTS: one for all), while the output that SAME names is not gated, and when it is.
-     * NULL: OWN. */
+    /* For each input (FL_ANY_INPUTS: one for all), the source of its gradient if the output of SAME is not gated, and
+     * if it is. NULL: OWN. */
     const enum fl_input_gradient *gradient, *when_gated;
     /* Checks the options against the input shapes; adds outputs, parameters and states. */
     tensor_status (*shape)(struct fl_node *node, const struct fl_shape *x);
     tensor_status (*forward)(struct fl_node *node, const struct fl_pass *pass); /* NULL: nothing to compute */
-    /* NULL: likewise. Called where one output at least has a gradient. */
+    /* NULL: likewise. Called if at least one output has a gradient. */
     tensor_status (*backward)(struct fl_node *node, const struct fl_pass *pass);
 };
 
@@ -181,7 +182,7 @@ struct fl_layer {
 struct fl_input {
     nn_node x;
     int dx;
-    int saved;       /* x in the format of backward, where that is another; -1: x itself */
+    int saved;       /* x in the format of backward, if that differs; -1: x itself */
     int sum, addend; /* after backward: sum = addend + dx, for outputs used before */
     int gate;        /* the sum counts where this value is above zero; -1: everywhere */
 };
@@ -190,7 +191,7 @@ struct fl_output {
     char *name;
     struct fl_shape shape;
     int y, dy;
-    int saved, operand; /* y as backward reads it, dy as products do, where in another format; else -1 */
+    int saved, operand; /* y as backward reads it, dy as products do, if in another format; else -1 */
     bool gated;         /* dy is a sum, and zero already where y is */
     bool tokens;        /* int32 numbers that a step is given (graph.tokens): no activation, and without a gradient */
 };
@@ -220,7 +221,7 @@ struct fl_node {
     bool learns;   /* it or something before it has parameters, and a gradient reaches it */
     struct fl_pass train, back, evaluate;
     tensor **tensors; /* what these point to */
-    tensor **views;   /* those among them that are in another shape; as many, NULL where not */
+    tensor **views;   /* views of those in another shape; as many entries, NULL for the others */
 };
 
 /* The object behind an nn_node. */
@@ -235,7 +236,7 @@ struct fl_value {
     struct fl_shape shape;
     struct fl_type type;
     int base;    /* the value whose memory this one shows; itself unless a view */
-    bool tokens; /* it has none in the arena: graph.tokens */
+    bool tokens; /* its memory is not in the arena: graph.tokens */
     int first, last;
     size_t bytes, offset;
     int info;          /* its place in nn_tensor_at, -1 for views */
@@ -252,11 +253,11 @@ struct fl_position {
     struct fl_call_block calls[FL_CALL_MEMORIES]; /* those bytes in the arena */
 };
 
-/* How weights are written: nn_optimiser.c. */
+/* The settings and tensors of the optimiser: nn_optimiser.c. */
 struct fl_optimiser {
     tensor_optimiser how;
     float clip_value;
-    bool plain; /* descent by numbers that never change: no tensor holds them */
+    bool plain; /* descent by constant numbers, which no tensor holds */
     bool nesterov, narrow, decays_all;
     bool wide_velocity; /* of descent: at twice the width, where 16 bits would lose what scaling saved */
     int parameters;
@@ -289,12 +290,12 @@ struct fl_loss_scale {
     double used;                  /* of the last step */
     tensor *scale;                /* f64 [1], on the device; NULL: none */
     const tensor *borrowed;       /* that of another network, by which its loss is scaled meanwhile; NULL: its own */
-    tensor *limit;                /* f32 [1]: what an element of a scaled gradient counts as at most; NULL: no limit */
+    tensor *limit;                /* f32 [1]: the limit of an element of a scaled gradient; NULL: no limit */
     struct fl_slot_copies *slots; /* of the gradients of a step on a device; NULL until the first */
 };
 
-/* Parts of a step, by when they are written: what it is given; outputs; gradients; gradients as a policy keeps and
- * takes them; weights and what the optimiser keeps. */
+/* Groups of tensors of a step in the order of their writes: inputs; outputs; gradients; gradients as stored and read by
+ * the update; weights and the optimiser's state. */
 enum fl_part { FL_PART_INPUT, FL_PART_FORWARD, FL_PART_BACKWARD, FL_PART_TAKEN, FL_PART_UPDATE };
 struct fl_slot;
 struct fl_write {
@@ -311,7 +312,7 @@ struct fl_writes {
     unsigned done;          /* parts of the last step that were written, bit by bit */
     uint64_t step;          /* its number, from 1 */
     uint64_t updated, past; /* those of the last update, and of the one before it */
-    nn_nonfinite found;     /* what nn_find_nonfinite gave last */
+    nn_nonfinite found;     /* the last result of nn_find_nonfinite */
     char **texts;           /* that such structs point to */
     int text_count, text_capacity;
 };
@@ -328,12 +329,12 @@ struct fl_expected {
 struct nn_graph {
     const nn_variant *variant;
     struct fl_policy *policy; /* NULL: the variant throughout */
-    bool shares_policy;       /* with another network, in which its rules may match: nn_share_policy has seen to it */
-    struct fl_type loss_as;   /* what the loss reads, and its gradient */
+    bool shares_policy;       /* nn_share_policy: its rules may match in another network */
+    struct fl_type loss_as;   /* the format that the loss reads, and that of its gradient */
     tensor_device *device;
-    const char *predictor; /* asked for, of all shared exponents, or the variant's; NULL: the format's own */
+    const char *predictor; /* requested for all shared exponents, or the variant's; NULL: the format's own */
     bool asked;            /* the predictor was */
-    bool wide, no_master;  /* the variant keeps weights at twice the width; nothing does, as the config asks */
+    bool wide, no_master;  /* weights of the variant have a wide part; the config allows none */
     int batch;
     uint64_t seed;
     struct fl_optimiser optimiser;
@@ -351,20 +352,20 @@ struct nn_graph {
     char message[512];
     bool compiled;
     struct fl_expected *expected; /* until it is compiled; NULL: no file is loaded */
-    int64_t most_of_steps;        /* bytes of what a step has for a time; 0: as many as it takes */
+    int64_t most_of_steps;        /* limit of the bytes of temporary memory of a step; 0: none */
 
     struct fl_value *values;
     int value_count, value_capacity;
     struct fl_position *positions; /* 2 count + 2 */
     void *arena;
-    size_t arena_bytes, value_bytes; /* all of it; the part for values alone */
+    size_t arena_bytes, value_bytes; /* of the whole arena; of the part for values */
     /* Numbers of a step, on the device: images as floats (on the host the caller's serve), labels, learning rate, loss,
      * predicted classes, how many are right. */
     tensor *pixels, *labels, *rate, *loss, *predicted, *correct;
-    tensor *tokens;              /* i32 [batch, length], where the input is such; NULL where it is images */
-    tensor *step;                /* f64 [1], updates so far; NULL where no layer draws */
-    tensor *bytes, *byte_values; /* images as bytes, and what those mean; NULL until nn_set_pixel_values */
-    tensor *indices;             /* of the batch in a set that lies here; NULL until nn_data_new */
+    tensor *tokens;              /* i32 [batch, length], if the input is tokens; NULL for images */
+    tensor *step;                /* f64 [1], updates so far; NULL if no layer draws */
+    tensor *bytes, *byte_values; /* images as bytes, and the values of these; NULL until nn_set_pixel_values */
+    tensor *indices;             /* indices of the batch in a set on this device; NULL until nn_data_new */
     int32_t *index_buffer;       /* on the host; NULL until first used */
     struct fl_losses *losses;    /* NULL until the first is noted */
     enum fl_phase phase;
@@ -373,8 +374,8 @@ struct nn_graph {
     uint64_t steps; /* updates so far */
     nn_watch_fn watch;
     void *watch_context;
-    struct fl_sampling *sampling;                  /* the first that asks of writes of the step; NULL: none */
-    const struct nn_telemetry *watching;           /* that took nn_watch, and has no other beside it; NULL: none */
+    struct fl_sampling *sampling;                  /* the first of those that sample writes of the step; NULL: none */
+    const struct nn_telemetry *watching;           /* the telemetry that uses nn_watch by itself; NULL: none */
     struct fl_recording forward, backward, update; /* of a step on a device that records */
 
     /* The list of nn_tensor_at. It owns the names; tensors belong to parameters and values. */
@@ -382,7 +383,7 @@ struct nn_graph {
     int info_count, info_capacity;
 };
 /* nn_graph.c */
-/* Room for one more element of an array that grows; TENSOR_E_MEMORY on failure, the array stays. */
+/* Makes space for one more element of an array that grows; TENSOR_E_MEMORY on failure, with the array unchanged. */
 tensor_status fl_grow(void **array, int count, int *capacity, size_t size);
 /* printf into a new string; NULL without memory. */
 char *fl_format_name(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -419,7 +420,7 @@ static inline int64_t fl_labels_each(const nn_graph *g) {
 /* Adds a node of that kind; the handle of its first output. name: of the node; owner: of the layer. */
 nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner,
                     const nn_node *inputs, int input_count, const struct fl_options *how);
-/* The same for a node that only a policy asks for, with one input: its name may be any. -1 on failure, which is not
+/* The same for a node with one input that only a policy requires; it may have any name. -1 on failure, which is not
  * recorded. */
 nn_node fl_add_converter(nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner, nn_node x);
 /* Whether a layer or block can have that name: 1 to `limit` characters. */
@@ -431,7 +432,7 @@ tensor_status fl_add_state(struct fl_node *node, struct fl_state state);
 tensor_status fl_add_work(struct fl_node *node, const char *suffix, struct fl_shape shape);
 /* Frees all that a node holds. */
 void fl_node_clear(struct fl_node *node);
-/* Puts the layer's name in front of the message of a failure. */
+/* Prefixes the message of a failure with the layer's name. */
 tensor_status fl_node_failed(const struct fl_node *node, tensor_status status);
 
 /* The number of tensors in the arrays of its passes (nn_compile.c). */
@@ -448,19 +449,18 @@ static inline tensor *fl_updated(const struct fl_parameter *p) {
 static inline tensor *fl_taken_gradient(const struct fl_parameter *p) {
     return p->g_taken ? p->g_taken : p->g_kept ? p->g_kept : p->g;
 }
-/* The gradient in the formats that come after the one that backward writes; the weight in those that follow from the
- * one that was updated. */
+/* Converts the gradient from the format that backward writes to the others; and the updated weight to the others. */
 tensor_status fl_take_gradient(const struct fl_parameter *p);
 tensor_status fl_refresh_weight(const struct fl_parameter *p);
 /* Bytes of the weight with its wide part, master and copies. */
 int64_t fl_parameter_bytes(const struct fl_parameter *p);
 
 /* nn_tensors.c */
-/* Adds to what nn_tensor_at lists, unless status says that making the tensor failed. Takes the name over. */
+/* Adds a tensor to the list of nn_tensor_at, unless status is a failure of making it. Takes ownership of the name. */
 tensor_status fl_list_tensor(nn_graph *g, char *name, const char *role, tensor *t, tensor_status status);
 /* NULL: the format's own. */
 tensor_status fl_set_predictor(tensor *t, const char *predictor);
-/* A new tensor of that type where the network lives. */
+/* A new tensor of that type on the network's device. */
 tensor_status fl_new_tensor(const nn_graph *g, tensor **t, struct fl_type type, const struct fl_shape *shape);
 
 /* nn_init.c */

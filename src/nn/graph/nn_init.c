@@ -1,8 +1,8 @@
 /* nn_init.c - initial weights, the same on every machine and for every format.
  *
  * A number is a function of (seed, name of the parameter, index of the element): Philox keyed by seed and name, counted
- * by element. Everything after it is + - * / and square root in double, each correctly rounded by IEEE 754, so no
- * mathematical library has a say in the bits. */
+ * by element. All later steps are + - * / and square root in double, each correctly rounded by IEEE 754, so the bits
+ * depend on no mathematical library. */
 #include "nn/graph/nn_graph.h"
 #include "core/base/fail.h"
 #include "core/arithmetic/philox.h"
@@ -13,7 +13,7 @@ uint64_t fl_name_key(uint64_t seed, const char *name) {
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
     for (; *name; name++)
         hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
-    struct fl_philox r = fl_philox(seed, 0, hash); /* mixes what FNV leaves alike */
+    struct fl_philox r = fl_philox(seed, 0, hash); /* mixes similar results of FNV */
     return (uint64_t)r.word[0] << 32 | r.word[1];
 }
 
@@ -39,7 +39,7 @@ static double symmetric_unit(uint32_t high, uint32_t low) {
 }
 
 /* Standard normal by Marsaglia's polar method; rejected pairs (one in five) take the next attempt's counter. The other
- * number of the pair is left unused, so that an element depends on its own index alone. */
+ * number of the pair is not used, so that an element depends only on its own index. */
 static double standard_normal(uint64_t key, int64_t element) {
     for (uint64_t attempt = 0;; attempt++) {
         struct fl_philox r = fl_philox(key, attempt, (uint64_t)element);

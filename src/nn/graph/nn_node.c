@@ -25,7 +25,7 @@ static tensor_status append(void **array, int *count, const void *element, size_
     return TENSOR_OK;
 }
 
-/* Sizes stay far from overflow: the product of all dimensions is checked before anyone computes with it. */
+/* Checks the product of all dimensions before it is used, so that sizes cannot overflow. */
 static tensor_status check_size(const struct fl_node *node, const struct fl_shape *shape) {
     double elements = 1;
     for (int i = 0; i < shape->ndim; i++)
@@ -108,7 +108,7 @@ static tensor_status check_unused(const nn_graph *g, const char *name) {
     return TENSOR_OK;
 }
 
-/* Tokens are numbers of something: no arithmetic takes them. */
+/* Tokens are indices, which no arithmetic accepts. */
 static tensor_status check_tokens(const nn_graph *g, const struct fl_layer *layer, const char *owner,
                                   const nn_node *inputs, int input_count) {
     for (int i = 0; i < input_count; i++) {
@@ -160,7 +160,7 @@ static tensor_status apply_shape_rule(const nn_graph *g, struct fl_node *node) {
     return status;
 }
 
-/* All of a node that does not know the others. */
+/* Makes all parts of a node that do not depend on other nodes. */
 static tensor_status make_node(nn_graph *g, struct fl_node *node, const char *name, const char *owner,
                                const nn_node *inputs, int input_count) {
     node->name = fl_strdup(name);

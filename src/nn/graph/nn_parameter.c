@@ -1,10 +1,10 @@
-/* nn_parameter.c - the tensors of a parameter: weight and gradient, and where a policy wants them in several formats,
- * what lies between the one that a pass reads or writes and the one that the optimiser does.
+/* nn_parameter.c - the tensors of a parameter: weight and gradient and, if a policy has them in several formats, the
+ * tensors between the one of the passes and the one of the optimiser.
  *
  *     master -> w -> w_forward, w_backward        written by fl_refresh_weight, once an update
  *     g -> g_kept -> g_taken                      written by fl_take_gradient, once a step
  *
- * Each arrow is one rounding; where two formats are the same there is one tensor. */
+ * Each arrow is one rounding; if two formats are the same, there is one tensor. */
 #include "nn/graph/nn_graph.h"
 #include "core/values/tensor_state.h"
 

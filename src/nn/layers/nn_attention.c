@@ -39,7 +39,7 @@ static tensor_status mixture_shape(struct fl_node *node, const struct fl_shape *
     return fl_add_output(node, NULL, x[1]);
 }
 
-/* [batch, length, width] with the width taken apart into heads; what has four dimensions stays. */
+/* [batch, length, width] with the width divided into heads; a shape of four dimensions remains. */
 static void seen_with_heads(const struct fl_node *node, struct fl_shape *shape) {
     const int heads = node->how.groups;
     if (shape->ndim == 3)

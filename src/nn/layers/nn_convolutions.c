@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What differs from kind to kind: how many directions, and which way. Options have windows of two directions; of one,
- * the second counts. */
+/* The kinds differ in the number of directions and in whether they are transposed. Options have windows of two
+ * directions; kinds of one use the second. */
 enum kind { CONV2D, CONV_TRANSPOSE2D, CONV1D, CONV_TRANSPOSE1D, MAXPOOL2D, MAXPOOL1D };
 static const struct fl_layer layers[];
 
@@ -31,7 +31,7 @@ static int dilation_of(const tensor_window2d *how, int way) {
     return how->dilation[0] || how->dilation[1] ? how->dilation[way] : 1;
 }
 
-/* Checks in one direction what operations of tensor.h would otherwise refuse in the first step. */
+/* Checks the options of one direction that operations of tensor.h would otherwise refuse in the first step. */
 static tensor_status check_direction(const struct fl_node *node, int way) {
     const tensor_window2d *how = &node->how.around;
     TRY(fl_need_between(node, "window", how->window[way], 1, TENSOR_WINDOW_LIMIT));
@@ -43,7 +43,7 @@ static tensor_status check_direction(const struct fl_node *node, int way) {
                            is_transposed(node) ? how->stride[way] - 1 : 0);
 }
 
-/* Places of the windows along a side of that size; of a transposed convolution the pixels that it makes. */
+/* The number of windows along a side of that size; for a transposed convolution the number of pixels of its output. */
 static tensor_status places(const struct fl_node *node, int way, int64_t size, int64_t *count) {
     const tensor_window2d *how = &node->how.around;
     TRY(check_direction(node, way));
@@ -77,8 +77,8 @@ static tensor_status add_places(struct fl_node *node, const struct fl_shape *x, 
                 : fl_add_image(node, size[0], size[1], channels);
 }
 
-/* Fan-out, the mode of He et al. (2015) that keeps gradients: to how many outputs an input goes. Of a transposed
- * convolution it is those of the filters that one input meets. */
+/* Fan-out, the mode of He et al. (2015) that preserves the variance of gradients: the number of outputs that an input
+ * contributes to. For a transposed convolution it counts those of the filters that one input meets. */
 static tensor_status convolution_shape(struct fl_node *node, const struct fl_shape *x) {
     const tensor_window2d *how = &node->how.around;
     const int groups = how->groups ? how->groups : 1;
@@ -200,7 +200,7 @@ static nn_node add(nn_graph *g, enum kind kind, const char *name, const char *ow
     return fl_add_node(g, &layers[kind], name, owner, &x, 1, &options);
 }
 
-/* A square window, or one that the caller gives in its place. */
+/* A square window, or the caller's window in its place. */
 struct square {
     const char *what; /* of the side, in messages */
     int side, stride, padding, dilation, groups, output_padding;

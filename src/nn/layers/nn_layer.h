@@ -1,4 +1,4 @@
-/* nn_layer.h - what the rows of nodes share: parts of shape rules and of gradients. nn_layers.c says how a node is
+/* nn_layer.h - parts of shape rules and of gradients that kinds of nodes share. nn_layers.c explains how a node is
  * made.
  */
 #ifndef FL_NN_LAYER_H

@@ -2,18 +2,18 @@
  *
  * Images have theirs in nn_images.c, nn_image_norms.c and nn_convolutions.c, sequences in nn_sequence.c, nn_attention.c
  * and nn_recurrent.c, tensors of any shape in nn_maps.c and nn_elementwise.c. Each of these files has one table of
- * rows.
+ * kinds.
  *
- * To add a layer: write its shape rule, forward and backward in terms of tensor.h, give them a row, and a public
- * function that calls fl_add_node with the row. The shape rule adds as many outputs, parameters and states as the node
- * has. Lifetimes, fan-out of gradients, parameters, evaluation, state, traces follow from the row;
- * test_nn_gradient.c checks a new layer once it appears in one of its networks, test_nn_nodes.c shows a row
- * with several of everything.
+ * To add a layer: write its shape rule, forward and backward in terms of tensor.h, an entry of the table with them, and
+ * a public function that calls fl_add_node with the entry. The shape rule adds as many outputs, parameters and states
+ * as the node has. Lifetimes, fan-out of gradients, parameters, evaluation, state, traces follow from the entry;
+ * test_nn_gradient.c checks a new layer once it appears in one of its networks, test_nn_nodes.c shows an entry with
+ * several of everything.
  *
- * A node has several outputs where backward needs to see them together. Each has a gradient of its own, summed over its
- * uses. An output that nobody uses has none: forward writes it, for who watches, and backward finds pass->dy[k] NULL
- * and leaves that part out, as if it were zero. One of them at least is there: where no gradient reaches a node,
- * backward is not called, and nn_compile refuses the network if the node has parameters. */
+ * A node has several outputs if backward needs them together. Each has a gradient of its own, summed over its uses. An
+ * output that no node uses has none: forward writes it for observers, and backward finds pass->dy[k] NULL and omits
+ * that part, as if it were zero. At least one is not NULL: if no gradient reaches a node, backward is not called, and
+ * nn_compile refuses the network if the node has parameters. */
 #include "nn/layers/nn_layer.h"
 #include "nn/layers/nn_sequence.h"
 #include "core/base/fail.h"
@@ -139,7 +139,7 @@ nn_node nn_input(nn_graph *g, int height, int width, int channels) {
     return add(g, INPUT, "input", -1, (struct fl_options){.window = height, .stride = width, .outputs = channels});
 }
 
-/* x, flattened where it is an image, times weight, plus bias. The product is a tensor of its own: a shared exponent has
+/* x, flattened if it is an image, times weight, plus bias. The product is a tensor of its own: a shared exponent has
  * one writer. */
 nn_node nn_linear(nn_graph *g, const char *name, nn_node x, int outputs, bool relu) {
     char inner[FL_NAME_LIMIT + 16];

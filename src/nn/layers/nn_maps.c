@@ -1,5 +1,5 @@
-/* nn_maps.c - the nodes that keep the shape of their input, whatever it is: normalisation of rows, real functions;
- * nn_layers.c says how a node is made. */
+/* nn_maps.c - the nodes whose output has the shape of the input, with any dimensions: normalisation of rows, real
+ * functions; nn_layers.c says how a node is made. */
 #include "core/base/fail.h"
 #include "core/base/text.h"
 #include "nn/layers/nn_layer.h"

@@ -1,8 +1,8 @@
 /* nn_recurrent.c - the nodes of recurrent networks; nn_layers.c says how a node is made.
  *
  * A layer is four nodes: the sequence with time first, the products of all inputs with their weights at once, the cells
- * step by step, and their states with the batch first again. What the cells keep for backward are outputs that nothing
- * else reads. docs/decisions/0024-tensors-over-time.md */
+ * step by step, and their states with the batch first again. The values that the cells store for backward are outputs
+ * that nothing else reads. docs/decisions/0024-tensors-over-time.md */
 #include "core/base/fail.h"
 #include "nn/layers/nn_layer.h"
 #include "nn/layers/nn_sequence.h"
@@ -141,7 +141,7 @@ static const struct fl_layer layers[] = {
     [BATCH_FIRST] = {"batch_first", 1, .shape = batch_first_shape, .forward = turn, .backward = turn_back},
     [LAST_STEP] = {"last_step", 1, .seen = seen_as_steps, .shape = last_step_shape, .forward = last_step_forward,
                    .backward = last_step_backward},
-    /* dx is written even where nothing before the layer learns: the products of the inputs do */
+    /* dx is written even if no earlier layer learns, because the products of the inputs do */
     [LSTM] = {"lstm", 1, .group = "recurrent", .saves_y = 3, .always_dx = true, .shape = lstm_shape,
               .forward = lstm_forward, .backward = lstm_backward},
     [GRU] = {"gru", 1, .group = "recurrent", .saves_x = 1, .saves_y = 2, .always_dx = true, .shape = gru_shape,

@@ -8,7 +8,7 @@
 
 /* --- models by name ----------------------------------------------------------------------------------------------- */
 
-/* number: what stands in the name of a family's member; side: the least height and width of images, 0: the layers tell
+/* number: the number in the name of a family's member; side: the least height and width of images, 0: the layers report
  * what does not fit. */
 struct model {
     const char *name;
@@ -88,7 +88,7 @@ static bool in_family(const struct family *family, const char *name, int *depth,
     return *width >= 0 && !*name;
 }
 
-/* Adds a list of names to a text, as far as there is room. */
+/* Appends a list of names to a text, as many as fit. */
 static void add_names(char *text, size_t room, const char *(*name)(int i)) {
     size_t used = strlen(text);
     for (int i = 0; name(i) && used < room; i++)

@@ -108,7 +108,7 @@ nn_node fl_alexnet(nn_graph *g, nn_node x, int classes, int number) {
 /* --- VGG (Simonyan and Zisserman 2014, Table 1), with batch normalisation ------------------------------------------
  */
 
-/* Five stages, each of which ends in a pooling; the mean of all pixels and one linear layer end the network. */
+/* Five stages, each of which ends with a pooling; the mean of all pixels and one linear layer end the network. */
 nn_node fl_vgg(nn_graph *g, nn_node x, int classes, int depth) {
     static const int filters[] = {64, 128, 256, 512, 512}, of_11[] = {1, 1, 2, 2, 2}, of_16[] = {2, 2, 3, 3, 3};
     char prefix[PREFIX_BYTES], number[NAME_BYTES];
@@ -210,7 +210,7 @@ nn_node fl_wide_resnet(nn_graph *g, nn_node x, int classes, int number) {
 /* --- MobileNet (Howard et al. 2017, Table 1) -----------------------------------------------------------------------
  */
 
-/* The first convolution keeps the size of the image, which is small. */
+/* The first convolution preserves the size of the image, which is small. */
 nn_node fl_mobilenet(nn_graph *g, nn_node x, int classes, int number) {
     static const int filters[] = {64, 128, 128, 256, 256, 512, 512, 512, 512, 512, 512, 1024, 1024};
     (void)number;

@@ -4,7 +4,7 @@
 
 #include "nn/graph/nn_graph.h"
 
-/* Each adds the whole network behind x; number: what stands in the name, where a family has one. */
+/* Each adds the whole network after x; number: the one in the name, if a family has one. */
 nn_node fl_mlp2(nn_graph *g, nn_node x, int classes, int number);
 nn_node fl_cnn6(nn_graph *g, nn_node x, int classes, int number);
 nn_node fl_lenet(nn_graph *g, nn_node x, int classes, int number);

@@ -72,7 +72,7 @@ static tensor_status unknown(const char *where, const char *what, const char *wo
                    fl_list_names(name).text);
 }
 
-/* FORMAT, FORMAT:PREDICTOR, or "auto" where that is one. */
+/* Reads FORMAT, FORMAT:PREDICTOR, or "auto" for roles that have it. */
 static tensor_status read_type(const char *where, enum fl_role role, char *word, struct fl_type *type) {
     const bool has_auto = role != FL_ROLE_ACTIVATIONS && role != FL_ROLE_GRADIENTS && role != FL_ROLE_WEIGHTS;
     char *predictor = strchr(word, ':');
@@ -121,7 +121,7 @@ static tensor_status read_choice(struct fl_rule *rule, char *word) {
             "%s: '%.40s', expected ROLE=VALUE without blanks, or format=VARIANT, such as '%.40s format=bf16'",
             rule->where, word, rule->pattern);
     *value++ = 0;
-    if (!strcmp(word, "format")) { /* the layer as a variant has it: what stood before it would be lost */
+    if (!strcmp(word, "format")) { /* the whole variant for the layer: earlier words would be lost */
         for (int i = 0; i < FL_ROLES; i++)
             if (rule->choice[i].given)
                 return fl_fail(TENSOR_E_ARGUMENT, "%s: format=%.40s, expected once and before all roles of its line",
@@ -180,7 +180,7 @@ static char *format_long(const char *format, ...) {
     return text;
 }
 
-/* Behind what is there, with a semicolon behind it. */
+/* Appends the line and a semicolon to the text. */
 static tensor_status keep_text(struct fl_policy *policy, const char *line) {
     if ((policy->text ? strlen(policy->text) : 0) + strlen(line) > TEXT_LIMIT)
         return fl_fail(TENSOR_E_ARGUMENT, "policy: longer than %d bytes", TEXT_LIMIT);
@@ -219,7 +219,7 @@ static tensor_status name_variant(struct reader *r, const char *where, const cha
     return TENSOR_OK;
 }
 
-/* The same settings as nn_config has, kept as they are written. */
+/* The same settings as in nn_config, stored as written. */
 static tensor_status read_loss_scale(struct reader *r, const char *where, const char *word) {
     char line[LINE_LIMIT + sizeof "loss-scale "], full[FL_SCALE_TEXT];
     if (nn_loss_scale_text(full, sizeof full, word))
@@ -283,7 +283,7 @@ static tensor_status read_rule(struct reader *r, const char *where, char *rest) 
                              rule->pattern);
 }
 
-/* It goes into checkpoints, which are UTF-8. */
+/* The text is stored in checkpoints, which are UTF-8. */
 static tensor_status check_characters(const char *where, const char *line) {
     const size_t length = strlen(line);
     for (size_t at = 0, bytes; at < length; at += bytes)
@@ -324,7 +324,7 @@ static tensor_status read_text(struct fl_policy *policy, const char *text, const
     struct reader r = {policy, source, inner ? 0 : 1, inner};
     while (*text) {
         const size_t length = strcspn(text, ";\n");
-        /* a comment goes on to the end of its line, over semicolons */
+        /* a comment extends to the end of its line, across semicolons */
         const char *comment = memchr(text, '#', length);
         const size_t whole = comment ? strcspn(text, "\n") : length;
         TRY(read_line(&r, text, whole));
@@ -418,8 +418,8 @@ static tensor_status read_layer_formats(struct fl_policy *policy, const char *gi
     }
 }
 
-/* The variant that the network is given is the one that rules begin from, unless they name one; without either it is
- * fp32. It is the first word of the text. */
+/* Rules begin with the variant of the network, unless they name one; without either it is fp32. It is the first word of
+ * the text. */
 static tensor_status settle_variant(struct fl_policy *policy, const char *variant) {
     if (!policy->variant && !(policy->variant = nn_variant_find(variant ? variant : "fp32")))
         return TENSOR_E_ARGUMENT;

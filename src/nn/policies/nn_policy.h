@@ -1,11 +1,11 @@
-/* nn_policy.h - a policy as it was asked for: a variant, and rules that give layers and parameters other formats. What
- * follows for a network: nn_types.c. The text of policies: docs/policies.md. */
+/* nn_policy.h - a policy as given: a variant, and rules that give layers and parameters other formats. nn_types.c
+ * applies it to a network; docs/policies.md describes the text. */
 #ifndef FL_NN_POLICY_H
 #define FL_NN_POLICY_H
 
 #include "nn/graph/nn_graph.h"
 
-/* What a rule can say something of. Those up to FL_ROLE_ACTIVATIONS belong to layers, those behind to parameters. */
+/* The roles that a rule can set. Those up to FL_ROLE_ACTIVATIONS belong to layers, the others to parameters. */
 enum fl_role {
     FL_ROLE_OPERANDS,
     FL_ROLE_RESULT,
@@ -36,7 +36,7 @@ struct fl_rule {
     char where[80]; /* in messages: "policy 'my.policy', line 3" */
     bool if_any;    /* it may match nothing */
     struct fl_choice choice[FL_ROLES];
-    unsigned explicit_roles; /* bit for each, but for those that "format" gave */
+    unsigned explicit_roles; /* a bit for each role, except those set by "format" */
     unsigned used;           /* those that something had which the pattern matched */
     bool matched;
     const struct fl_rule *operands; /* that which gave a product operands, so that it has no layer roles; NULL: none */
@@ -46,7 +46,7 @@ struct fl_policy {
     const nn_variant *variant; /* NULL until something named one */
     char *name;                /* a preset's, a path, or "policy" */
     char *text;                /* all of it in one line, which reads back as the same policy */
-    char *loss_scale;          /* as nn_config has it; NULL: not said */
+    char *loss_scale;          /* as in nn_config; NULL: not set */
     struct fl_rule *rules;
     int count, capacity;
 };
@@ -57,7 +57,7 @@ tensor_status fl_policy_new(struct fl_policy **policy, const char *asked, const 
 void fl_policy_free(struct fl_policy *policy);
 /* Whether any role may have a shared exponent. */
 bool fl_policy_shares(const struct fl_policy *policy);
-/* What formats bring along as their variants have it goes; TENSOR_E_ARGUMENT where a rule asks for a master weight. */
+/* Removes the master weights that variants imply; TENSOR_E_ARGUMENT if a rule requires one. */
 tensor_status fl_policy_without_masters(struct fl_policy *policy);
 /* The formats of a variant for every role. */
 void fl_variant_choices(const nn_variant *variant, struct fl_choice choice[FL_ROLES]);

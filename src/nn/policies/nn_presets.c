@@ -1,9 +1,9 @@
-/* nn_presets.c - policies by name. docs/policies.md says item by item where each comes from. */
+/* nn_presets.c - policies by name. docs/policies.md gives the source of each item. */
 #include "flexlab/nn.h"
 #include "nn/policies/nn_policy.h"
 #include <string.h>
 
-/* Micikevicius et al. 2018, and the four levels that training in mixed precision is known by. */
+/* Micikevicius et al. 2018, and the four usual levels of training in mixed precision. */
 #define O1(format)                                                                                                     \
     "variant fp32\n"                                                                                                   \
     "if-any @product operands=" format "\n"                                                                            \

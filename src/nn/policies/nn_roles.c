@@ -1,4 +1,4 @@
-/* nn_roles.c - what a network says of the formats of its parts. */
+/* nn_roles.c - the public list of the formats of a network's components. */
 #include "nn/policies/nn_policy.h"
 #include "nn/policies/nn_types.h"
 #include "nn/step/nn_step.h"

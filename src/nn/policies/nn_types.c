@@ -1,9 +1,8 @@
-/* nn_types.c - which format each part of a network has: that of the variant, or what the rules of a policy say, of
- * which the last that matches wins; then the nodes that convert between a node and one after it that reads another
- * format.
+/* nn_types.c - the format of each component of a network: that of the variant, or of the last matching rule of a
+ * policy; then the nodes that convert between a node and a later one that reads another format.
  *
- * A node computes in one format forward, and in one backward. A product (group "product") may have operands of one and
- * results of another: what it writes, forward and backward, is of that. docs/decisions/0025-policies.md */
+ * A node computes in one format forward, and in one backward. A product (group "product") may have operands of one
+ * format and results of another, in which it writes forward and backward. docs/decisions/0025-policies.md */
 #include "core/base/fail.h"
 #include "nn/policies/nn_types.h"
 #include "core/base/match.h"
@@ -55,8 +54,7 @@ static void take(struct fl_choice own[FL_ROLES], struct fl_rule *rule, unsigned 
     rule->matched = true;
 }
 
-/* A product that is given operands has them in the place of activations and gradients: what rules say of those is not
- * used. */
+/* For a product with operands, these replace activations and gradients: rules for the latter are not used. */
 static void note_used(nn_graph *g, const struct fl_node *node, const struct fl_choice own[FL_ROLES]) {
     const bool product = is_group(node, "product"), given = product && own[FL_ROLE_OPERANDS].type.format;
     const struct fl_rule *giver = NULL;
@@ -107,7 +105,7 @@ static struct fl_type or_else(const nn_graph *g, const struct fl_choice *choice,
     return choice->type.format ? settled(g, choice->type) : other;
 }
 
-/* A product reads two forward, and two in each half of backward: values or weights, and gradients. */
+/* A product reads two operands forward, and two in each half of backward: values or weights, and gradients. */
 static tensor_status check_operands(const nn_graph *g, const struct fl_node *node) {
     const struct fl_node_types *as = &node->as;
     const bool mixed = !fl_same_format(as->x, as->y) || !fl_same_format(as->back, as->dy);
@@ -139,7 +137,7 @@ static tensor_status resolve_node(nn_graph *g, struct fl_node *node) {
     return check_operands(g, node);
 }
 
-/* Whether a rule asks for what weights of 16 bits alone have. */
+/* Whether a rule sets something that only weights of 16 bits have. */
 static bool asks_of_narrow(const struct fl_rule *rule, enum fl_role role) {
     const struct fl_choice *choice = &rule->choice[role];
     return choice->given &&
@@ -214,10 +212,10 @@ static void resolve_loss(nn_graph *g) {
 
 /* --- rules that had no effect ------------------------------------------------------------------------------------- */
 
-/* "a, b, @c", each name once, as far as there is room. */
+/* "a, b, @c": each name once, as many as fit. */
 struct patterns {
     char text[200];
-    size_t used; /* above its size: there was no room for all */
+    size_t used; /* above its size: not all fitted */
 };
 
 static bool is_listed(const struct patterns *p, const char *prefix, const char *name) {
@@ -361,7 +359,7 @@ static tensor_status convert_backward(struct fl_node *node, const struct fl_pass
     return pass->dx[0] ? fl_tensor_rewrite(pass->dx[0], pass->dy[0]) : TENSOR_OK;
 }
 
-/* Both ways; where the gradient has one format on both sides; where the value has. */
+/* In both passes; only forward, if the gradient has one format on both sides; only backward, if the value has. */
 enum kind { BOTH, FORWARD, BACKWARD };
 
 static const struct fl_layer layers[] = {
@@ -381,7 +379,7 @@ static struct fl_node_types reads(const struct fl_node *node, int k) {
     return (struct fl_node_types){.x = added ? node->as.y : node->as.x, .dy = node->as.dx};
 }
 
-/* The predictor too, which is of the tensor that a conversion writes. */
+/* Also compares the predictor, which belongs to the tensor that a conversion writes. */
 static bool is_same(struct fl_type a, struct fl_type b) {
     const char *p = a.predictor ? a.predictor : "", *q = b.predictor ? b.predictor : "";
     return fl_same_format(a, b) && !strcmp(p, q);
@@ -408,8 +406,8 @@ static nn_node made(const nn_graph *g, nn_node x, struct fl_node_types to) {
     return -1;
 }
 
-/* A new one at the end of the nodes. NAME.FORMAT, or NAME.FORMAT-FORMAT of the gradient where that is another; behind
- * it -2, -3, ... where there is one whose exponents have other predictors. */
+/* Appends a new conversion: NAME.FORMAT, or NAME.FORMAT-FORMAT if the gradient has another format; followed by -2, -3,
+ * ... if there is one whose exponents have other predictors. */
 static nn_node make(nn_graph *g, nn_node x, struct fl_node_types to) {
     const struct fl_node *source = fl_node_of(g, x);
     const struct fl_node_types from = source->as;
@@ -458,7 +456,7 @@ static bool need_conversions(const nn_graph *g) {
     return differ;
 }
 
-/* The nodes again, each behind the conversions that it is the first to read. */
+/* Reorders the nodes: each follows the conversions that it is the first to read. */
 tensor_status fl_insert_conversions(nn_graph *g, nn_node *logits) {
     if (!need_conversions(g) || *logits < 0 || *logits >= g->handle_count || g->compiled)
         return TENSOR_OK;
@@ -484,7 +482,7 @@ tensor_status fl_insert_conversions(nn_graph *g, nn_node *logits) {
         const struct fl_type loss = g->loss_as.format ? g->loss_as : last->as.dy;
         status = converted(g, logits, (struct fl_node_types){.x = loss, .dy = loss});
     }
-    if (status) { /* the nodes that are still the old array's are nobody else's */
+    if (status) { /* the remaining nodes are only in the old array */
         for (int i = done; i < count; i++)
             fl_node_clear(&old[i]);
     }

@@ -6,8 +6,8 @@
 
 /* Sets the formats of every node and parameter by the policy, after the last layer was added. */
 tensor_status fl_resolve_types(nn_graph *g);
-/* Nodes that convert, where a node reads another format than the one before it writes; the logits as the loss reads
- * them. */
+/* Inserts nodes that convert if a node reads another format than the one before it writes; converts the logits to the
+ * format that the loss reads. */
 tensor_status fl_insert_conversions(nn_graph *g, nn_node *logits);
 bool fl_is_conversion(const struct fl_node *node);
 

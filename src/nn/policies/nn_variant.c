@@ -21,7 +21,7 @@ static const nn_variant known[] = {
 };
 enum { KNOWN = sizeof known / sizeof known[0], ADDED_LIMIT = 64 };
 
-/* Formats beyond the known ones are their own variant. */
+/* Every added format is a variant of its own. */
 static nn_variant added[ADDED_LIMIT];
 static int added_count;
 static pthread_once_t added_once = PTHREAD_ONCE_INIT;

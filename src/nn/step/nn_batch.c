@@ -1,5 +1,5 @@
-/* nn_batch.c - what a batch holds: whether it suits a network and a use of it, and how it comes to where the passes
- * read it. Everything is checked before anything is written: a device would find it when all after it is queued. */
+/* nn_batch.c - checks whether a batch suits a network and a use of it, and brings it to the tensors that the passes
+ * read. It checks everything before it writes: a device would detect an error only after later tasks are queued. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"

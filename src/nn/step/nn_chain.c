@@ -1,5 +1,5 @@
-/* nn_chain.c - networks in a chain, whose gradients come from the next one and go on to the one before; weights held
- * within limits. */
+/* nn_chain.c - networks in a chain, whose gradients come from the next network and are passed to the one before;
+ * clipping of weights. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "flexlab/tensor_blocks.h"
@@ -19,7 +19,7 @@ tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) {
     if (g->phase != FL_PHASE_FORWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations still exist");
     const tensor_format own = g->values[fl_output_of(g, g->logits)->dy].type.format;
-    if (tensor_format_of(gradient) != own && !g->policy) /* else the one before or behind may have another */
+    if (tensor_format_of(gradient) != own && !g->policy) /* otherwise the network before or after may have another */
         return fl_fail(TENSOR_E_FORMAT, "backward: the gradient is %s, expected %s",
                        tensor_format_name(tensor_format_of(gradient)), tensor_format_name(own));
     TRY(fl_begin_gradient(g, gradient));

@@ -1,5 +1,5 @@
-/* nn_data.c - a data set as bytes where the network lives: a batch is its indices, and what becomes of the bytes is
- * computed there. */
+/* nn_data.c - a data set as bytes on the network's device: a batch consists of indices, and the device computes the
+ * rest. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"

@@ -1,5 +1,5 @@
-/* nn_loss_scale.c - loss scaling (Micikevicius et al. 2018): what may be asked for, where the scale stands, and which
- * steps make no update. docs/training.md. */
+/* nn_loss_scale.c - loss scaling (Micikevicius et al. 2018): its settings, the present scale, and which steps make no
+ * update. docs/training.md. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/values/slot_copies.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- what may be asked for ---------------------------------------------------------------------------------------- */
+/* --- settings ----------------------------------------------------------------------------------------------------- */
 
 static const double least_scale = 0x1p-60, most_scale = 0x1p60;
 static const double usual_initial = 65536, usual_least = 0.03125, usual_most = 16777216;
@@ -21,7 +21,7 @@ enum { USUAL_WINDOW = 2000, USUAL_FACTOR = 2, MOST_FACTOR = 1 << 20 };
 static const char expected[] = "expected none, dynamic, dynamic:NAME=NUMBER,... with init, window, factor, min, max, "
                                "or a power of two such as 1024 or 2^10";
 
-/* what: of a setting its name and ": ". */
+/* what: the name of a setting and ": ". */
 static tensor_status refuse(const char *text, const char *what, double value, double low, double high) {
     char nearest[80] = "";
     if (value > low && value < high) {
@@ -186,9 +186,9 @@ tensor_status nn_loss_scale_text(char *text, size_t size, const char *loss_scale
     return TENSOR_OK;
 }
 
-/* --- numbers where the network lives ------------------------------------------------------------------------------ */
+/* --- numbers on the network's device ------------------------------------------------------------------------------ */
 
-/* What operations read: the scale, and the limit of each element of a gradient as large as that is scaled. */
+/* Loads the numbers that operations read: the scale, and the limit of each element of a scaled gradient. */
 static tensor_status load_numbers(const nn_graph *g, double scale) {
     const struct fl_loss_scale *s = &g->scaling;
     const double most = g->optimiser.clip_value * scale;
@@ -227,8 +227,8 @@ const tensor *fl_loss_scale_of(const nn_graph *g) {
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
-/* There was an Inf or NaN, which a shared exponent counts too though it holds neither, or what no exponent of its
- * format holds was saturated. */
+/* Whether the write had an Inf or NaN, which shared exponents count although they cannot represent either, or saturated
+ * a number that no exponent of its format can represent. */
 static bool overflowed(const struct fl_slot *slot, bool shared) {
     return slot->last.nonfinite > 0 || (shared && slot->last.saturated > 0 && slot->e == slot->autoflex.e_min);
 }
@@ -238,9 +238,8 @@ static tensor_status find_slot(const struct fl_slot_copies *slots, const tensor 
     return *slot ? TENSOR_OK : fl_fail(TENSOR_E_DEVICE, "loss scale: a gradient has no slot among those of its device");
 }
 
-/* Of an activation: what a shared exponent takes ends there as the largest number that it holds, be it an Inf or NaN or
- * what no exponent holds, and no gradient of a parameter behind it need tell of it. In float formats an Inf goes on to
- * one. index -1: there is none. */
+/* Checks the gradient of an activation: with a shared exponent an overflow ends there, as the largest number or 0, and
+ * need not reach the gradient of a parameter; in float formats an Inf does. index -1: there is none. */
 static tensor_status look_at_value(const nn_graph *g, const struct fl_slot_copies *slots, int index, bool *found) {
     const struct fl_slot *slot;
     if (index < 0 || !tensor_format_is_shared(g->values[index].type.format))
@@ -314,7 +313,7 @@ const struct fl_slot_copies *fl_loss_scale_slots(const nn_graph *g) {
     return g->scaling.kind == FL_SCALE_DYNAMIC ? g->scaling.slots : NULL;
 }
 
-/* The published rule: down at once, up after a window of good steps. */
+/* The published rule: lower the scale at once, raise it after a growth interval without overflows. */
 static void advance(struct fl_loss_scale *s, bool skipped) {
     nn_loss_scale *now = &s->now;
     if (skipped) {

@@ -1,6 +1,6 @@
-/* nn_losses.c - losses and counts of steps, noted where the network lives and brought to the host in groups, while it
- * goes on. A group is on its way until the next one is complete: the host waits for nothing that is not `every` steps
- * old. */
+/* nn_losses.c - losses and counts of steps, noted on the network's device and brought to the host in groups, while the
+ * device continues. A group is on its way until the next one is complete: the host only waits for losses that are at
+ * least `every` steps old. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/queue/fetch.h"
@@ -47,7 +47,7 @@ void fl_losses_drop(const nn_graph *g) {
     l->on_way = l->noted = 0;
 }
 
-/* With all memory that later steps take: a wait, but none after it. */
+/* Allocates all memory of later steps, which waits once. */
 static tensor_status prepare(const nn_graph *g, struct fl_losses *l) {
     l->capacity = 2 * l->every;
     l->group = fl_alloc(group_bytes(l));
@@ -85,7 +85,7 @@ tensor_status nn_note_every(nn_graph *g, int every) {
 
 /* --- groups ------------------------------------------------------------------------------------------------------- */
 
-/* Room for `more` at the end; what is there moves to the beginning. */
+/* Makes space for `more` losses at the end, and moves the existing ones to the beginning. */
 static tensor_status make_room(struct fl_losses *l, int more) {
     if (l->first) {
         memmove(l->loss, l->loss + l->first, (size_t)l->count * sizeof *l->loss);
@@ -167,7 +167,7 @@ tensor_status nn_noted_loss(double *loss, int *correct, bool *there, nn_graph *g
         return fl_fail(TENSOR_E_ARGUMENT, "losses: loss, correct or there is NULL");
     struct fl_losses *l = g->losses;
     *there = false;
-    const bool host = g->device == tensor_device_at(0); /* where nothing is worth waiting for */
+    const bool host = g->device == tensor_device_at(0); /* where waiting has no advantage */
     if (l && !l->count && (wait || host))
         TRY(receive(g));
     if (l && !l->count && wait) {

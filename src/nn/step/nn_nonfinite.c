@@ -1,6 +1,6 @@
-/* nn_nonfinite.c - the first NaN or Inf of a step. Each tensor's slot counts what its last write made; the order of
- * writes is known from the dry run of the step. So the first is found by looking at the slots in that order, after the
- * step: nothing is done while it runs. */
+/* nn_nonfinite.c - the first NaN or Inf of a step. Each tensor's slot has the counts of its last write, and the dry run
+ * of the step gives the order of writes. So the slots are searched in that order after the step, at no cost while it
+ * runs. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -58,8 +58,8 @@ static int find_value(const nn_graph *g, int info) {
     return i < g->value_count ? i : -1;
 }
 
-/* The gradient of the output of a network without a loss is given. What else no operation wrote is the last of its
- * part. */
+/* The caller gives the gradient of the output of a network without a loss. Other tensors that no operation wrote are
+ * the last of their part. */
 tensor_status fl_list_others(nn_graph *g) {
     struct fl_writes *w = &g->writes;
     for (int i = 0; i < g->info_count && !w->status; i++) {
@@ -113,7 +113,7 @@ static tensor_status look_at(const nn_graph *g, const struct fl_slot_copies *slo
     return TENSOR_OK;
 }
 
-/* Among the writes of those parts. */
+/* Searches the writes of those parts. */
 static tensor_status find_among(const nn_graph *g, const struct fl_slot_copies *slots, unsigned parts, int *write) {
     bool found = false;
     *write = -1;
@@ -127,7 +127,7 @@ static tensor_status find_among(const nn_graph *g, const struct fl_slot_copies *
     return TENSOR_OK;
 }
 
-/* Behind the outputs of the step, before its gradients. */
+/* Checks the loss, which comes after the outputs of the step and before its gradients. */
 static tensor_status look_at_loss(const nn_graph *g, struct fl_first *first) {
     double loss;
     const bool later = first->write < 0 || g->writes.list[first->write].part > FL_PART_FORWARD;
@@ -208,7 +208,7 @@ static bool writes_backward(const struct fl_node *node, int value) {
     return any;
 }
 
-/* A gradient may be handed on as it is (FL_GRADIENT_SAME): the last node that has it wrote it. NULL: the loss. */
+/* A gradient may be passed on unchanged (FL_GRADIENT_SAME): the last node that has it wrote it. NULL: the loss. */
 static const struct fl_node *writer_of(const nn_graph *g, int info) {
     const int value = find_value(g, info);
     if (value < 0)
@@ -219,7 +219,7 @@ static const struct fl_node *writer_of(const nn_graph *g, int info) {
     return NULL;
 }
 
-/* --- what would keep it ------------------------------------------------------------------------------------------- */
+/* --- remedies ----------------------------------------------------------------------------------------------------- */
 
 enum { MOST_LAYERS = 12, RULE_ROOM = MOST_LAYERS * (FL_NAME_LIMIT + 32) };
 
@@ -243,13 +243,13 @@ static bool is_conversion(const struct fl_node *node) {
     return !strncmp(node->layer->kind, "convert", 7);
 }
 
-/* Operations whose results are mostly as large as their inputs. Sums of products, normalisations and softmax are not,
- * or nobody knows. */
+/* Whether the results of a node are usually as large as its inputs, unlike those of sums of products, normalisations
+ * and softmax. */
 static bool hands_on(const struct fl_node *node) {
     return !node->layer->group;
 }
 
-/* The node and all that read what it wrote, or what those hand on. */
+/* Adds the node and all nodes that read its results, directly or through nodes that pass them on. */
 static void add_readers(const nn_graph *g, const struct fl_node *from, struct layers *l) {
     bool *large = fl_alloc_zero((size_t)g->count * sizeof *large);
     if (!large) {
@@ -271,7 +271,7 @@ static void add_readers(const nn_graph *g, const struct fl_node *from, struct la
     fl_free(large);
 }
 
-/* One that is nothing but itself in a pattern and in a rule. */
+/* Whether a name has no special characters for patterns and rules. */
 static bool is_plain(const char *name) {
     return !strpbrk(name, "*?[]\\@=,;# \t\n'\"") && *name;
 }
@@ -291,7 +291,7 @@ static bool layer_rules(const struct layers *l, char text[RULE_ROOM]) {
     return l->count > 0;
 }
 
-/* Results that the format does not hold and binary32 does: anything else no format helps. */
+/* Whether the results fit binary32 but not the format: otherwise no format helps. */
 static bool would_fit(const struct fl_slot *slot, tensor_format format) {
     return slot->last.saturated > 0 && slot->last.maximum <= (double)FLT_MAX && format != FMT_FP32 &&
            !tensor_format_is_shared(format);
@@ -310,7 +310,7 @@ static bool remedy_of(const nn_graph *g, const char *pass, const struct fl_node 
     return layer_rules(&layers, text);
 }
 
-/* The same text has one place, so that there are no more than there are tensors. */
+/* Stores equal texts once, so that there are no more than tensors. */
 static const char *keep_text(nn_graph *g, const char *text) {
     struct fl_writes *w = &g->writes;
     for (int i = 0; i < w->text_count; i++)

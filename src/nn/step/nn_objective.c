@@ -1,4 +1,4 @@
-/* nn_objective.c - what a network is trained for: the loss chosen in its settings, and what a step of it takes. */
+/* nn_objective.c - the objective of a network: the loss chosen in its settings, and the tensors that it needs. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include <math.h>
@@ -24,7 +24,7 @@ static int find(const char *name) {
     return -1;
 }
 
-/* --- what may be asked for ---------------------------------------------------------------------------------------- */
+/* --- settings ----------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_only(const char *what, bool given, const char *loss, bool taken) {
     return !given || taken ? TENSOR_OK : fl_fail(TENSOR_E_ARGUMENT, "%s: loss %s has none", what, loss);

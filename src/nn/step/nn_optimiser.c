@@ -1,6 +1,6 @@
-/* nn_optimiser.c - what an optimiser keeps of a parameter, and how it writes the parameter: docs/training.md has the
- * formulas. Factors that change from step to step stand in tensors on the device, and one operation a step makes them
- * there, so that a recorded update can be run again. */
+/* nn_optimiser.c - the optimiser's state of a parameter, and how it updates the parameter: docs/training.md has the
+ * formulas. Factors that change from step to step are in tensors on the device, computed there by one operation in each
+ * step, so that a recorded update can be replayed. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/text.h"
@@ -14,9 +14,9 @@
 static const struct kind {
     const char *name;
     tensor_optimiser_kind kind;
-    bool moment, root, velocity; /* what it keeps; a velocity with momentum alone */
-    bool decays_all;             /* norms and biases as well, where nothing else was asked for */
-    float beta1, beta2, epsilon; /* where none are given */
+    bool moment, root, velocity; /* its state; a velocity only with momentum */
+    bool decays_all;             /* norms and biases as well, by default */
+    float beta1, beta2, epsilon; /* defaults */
 } kinds[] = {{"sgd", TENSOR_OPTIMISER_SGD, false, false, true, true, 0, 0, 0},
              {"adam", TENSOR_OPTIMISER_ADAM, true, true, false, true, 0.9f, 0.999f, 1e-8f},
              {"adamw", TENSOR_OPTIMISER_ADAMW, true, true, false, false, 0.9f, 0.999f, 1e-8f},
@@ -48,7 +48,7 @@ static const struct kind *kind_of(const nn_graph *g) {
     return &kinds[g->optimiser.how.kind]; /* in the order of the numbers */
 }
 
-/* --- what may be asked for ---------------------------------------------------------------------------------------- */
+/* --- settings ----------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_number(const char *what, float value, float limit) {
     if (value >= 0 && value < limit)
@@ -122,7 +122,7 @@ static bool decays(const struct fl_optimiser *o, const struct fl_parameter *p) {
     return o->how.weight_decay > 0 && (o->decays_all || fl_is_weight(p));
 }
 
-/* Whether the gradient goes into a tensor of its own before anything takes it: w and its scale come to it there. */
+/* Whether the gradient is first combined with w and the scale in a tensor of its own. */
 static bool prepares(const struct fl_optimiser *o) {
     return o->how.weight_decay > 0 &&
            (o->how.kind == TENSOR_OPTIMISER_ADAM || o->how.kind == TENSOR_OPTIMISER_RMSPROP ||
@@ -166,7 +166,7 @@ static tensor_status new_like(const nn_graph *g, const struct fl_parameter *p, c
     return fl_new_tensor(g, t, (struct fl_type){p->as.update.format, predictor}, &p->shape);
 }
 
-/* A moment or a root: with a wide part where the format has one, or in 16 bits by stochastic rounding. */
+/* A moment or a root: with a wide part if the format has one, or in 16 bits with stochastic rounding. */
 static tensor_status new_state(const nn_graph *g, const struct fl_parameter *p, const char *name, tensor **t) {
     TRY(new_like(g, p, fl_optimiser_type(g, &p->as).predictor, t));
     if (g->optimiser.narrow && tensor_format_is_shared(p->as.update.format))
@@ -188,7 +188,7 @@ tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const 
             status = tensor_keep_wide(p->v);
     } else if (moment_name)
         status = new_state(g, p, moment_name, &p->v);
-    if (velocity || k->moment) /* takes the name over, on failure too */
+    if (velocity || k->moment) /* takes ownership of the name, on failure too */
         TRY(fl_list_tensor(g, moment_name, "momentum", p->v, status));
     if (k->root) {
         char *root_name = fl_format_name("%s.root", name);
@@ -234,7 +234,7 @@ void fl_optimiser_clear(struct fl_optimiser *o) {
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
-/* The gradient as it counts: its elements within the limit. */
+/* The gradient that the optimiser uses, with its elements clipped. */
 static tensor *gradient_of(const struct fl_optimiser *o, const struct fl_parameter *p) {
     return o->clip_value > 0 && !keeps_direction(o, p) ? p->d : fl_taken_gradient(p);
 }
@@ -284,7 +284,7 @@ static tensor_status descend(const nn_graph *g, const struct fl_parameter *p) {
         TRY(tensor_combine(p->v, p->v, gradient, w, o->numbers, row));
     if (p->widens)
         return descend_widely(g, p);
-    if (o->nesterov) /* where the velocity leads to */
+    if (o->nesterov) /* the point that the velocity leads to */
         TRY(tensor_combine(p->d, p->v, gradient, w, o->numbers, row));
     return tensor_sgd_update_by(w, o->nesterov ? p->d : p->v, g->rate);
 }

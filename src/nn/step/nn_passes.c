@@ -1,9 +1,9 @@
 /* nn_passes.c - the positions of a training step one after the other, and the forward positions of evaluation. What a
  * step computes stays on the graph's device.
  *
- * Before the calls of a position the values that it writes get their memory, and the calls theirs; after it those who
- * watch see what was written, and what was used for the last time is hidden. While a graph is compiled the same walk
- * over tensors without memory is a dry run, and asks what the calls take. */
+ * Before the tasks of a position, the values that it writes and the tasks get their memory; after it, observers see the
+ * values written, and values used for the last time are hidden. While a graph is compiled, the same walk over tensors
+ * without memory is a dry run, which measures the memory of tasks. */
 #include "nn/step/nn_step.h"
 #include "core/queue/sampled.h"
 #include "core/values/tensor_state.h"
@@ -45,7 +45,7 @@ static void end_position(const nn_graph *g, int position) {
         fl_tensor_hide(g->values[i].t, true);
 }
 
-/* The positions of a part that a device replays: what is seen and what is hidden changes as if they were run. */
+/* Passes over the positions of a part that a device replays: values appear and are hidden as if they were run. */
 static void pass_over(const nn_graph *g, int first, int last) {
     for (int position = first; position <= last; position++) {
         begin_position(g, position);
@@ -56,7 +56,8 @@ static void pass_over(const nn_graph *g, int first, int last) {
 /* Runs a part of the step task by task or as recorded. Observers see each value once it is computed. */
 static tensor_status by_recording(nn_graph *g, struct fl_recording *r, int first, int last,
                                   tensor_status (*part)(nn_graph *g)) {
-    if (g->watch || g->policy || is_dry_run(g)) /* conversions take memory of the device, which a recording has not */
+    if (g->watch || g->policy ||
+        is_dry_run(g)) /* conversions allocate memory of the device, which a recording cannot */
         return part(g);
     enum fl_record what;
     TRY(fl_recording_begin(g->device, r, &what));
@@ -67,7 +68,7 @@ static tensor_status by_recording(nn_graph *g, struct fl_recording *r, int first
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-/* A load takes no memory, so that a dry run need not ask. */
+/* A load takes no memory, so that a dry run can skip it. */
 static tensor_status load_images(const nn_graph *g, tensor *x, const float *images) {
     if (is_dry_run(g))
         return TENSOR_OK;
@@ -101,7 +102,7 @@ tensor_status fl_forward(nn_graph *g, const float *images, bool training) {
     return TENSOR_OK;
 }
 
-/* Without a loss the position waits for a gradient that is given, fl_begin_gradient. */
+/* Without a loss the position gets the caller's gradient, in fl_begin_gradient. */
 static tensor_status loss(nn_graph *g) {
     if (g->objective.kind == FL_LOSS_NONE) {
         if (is_dry_run(g))
@@ -138,7 +139,7 @@ tensor_status fl_forward_to_loss(nn_graph *g, const float *images) {
     return loss(g);
 }
 
-/* The rows that count, as they were given, are no part of the state: their exponent follows them alone. */
+/* Stores the rows of the given gradient. They are no part of the state: their exponent depends only on them. */
 static tensor_status keep_given(nn_graph *g, const struct fl_shape *shape, const tensor *gradient) {
     struct fl_objective *o = &g->objective;
     const struct fl_type type = {tensor_format_of(gradient), "current"};
@@ -177,7 +178,7 @@ static tensor_status convert_value(const nn_graph *g, int to, int from) {
     return to < 0 ? TENSOR_OK : fl_tensor_rewrite(g->values[to].t, g->values[from].t);
 }
 
-/* The operands of backward in other formats. */
+/* Converts the operands of backward to other formats. */
 static tensor_status convert_saved(const nn_graph *g, const struct fl_node *node) {
     for (int k = 0; k < node->inputs; k++)
         TRY(convert_value(g, node->input[k].saved, fl_output_of(g, node->input[k].x)->y));
@@ -256,7 +257,7 @@ static tensor_status update(nn_graph *g) {
 }
 
 tensor_status fl_take_gradients(const nn_graph *g) {
-    if (!g->policy) /* the update takes what backward writes */
+    if (!g->policy) /* the update reads the gradients that backward writes */
         return TENSOR_OK;
     const int position = fl_positions(g) - 1;
     fl_begin_calls(g, position, true);

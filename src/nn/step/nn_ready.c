@@ -1,4 +1,4 @@
-/* nn_ready.c - whether a network can do a step, and what it loses when its memory serves something else. */
+/* nn_ready.c - whether a network can run a step, and which values it loses when other code uses their memory. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/values/tensor_state.h"

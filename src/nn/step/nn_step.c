@@ -1,4 +1,4 @@
-/* nn_step.c - the three parts of a training step, and evaluation: what may be called when, and what goes in and out. */
+/* nn_step.c - the three phases of a training step, and evaluation: the order of calls, inputs and results. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -97,7 +97,7 @@ tensor_status nn_update_through(nn_graph *g, float rate, const nn_graph *next) {
         return fl_fail(TENSOR_E_ARGUMENT, "update: no backward pass before it whose gradients were not used yet");
     g->phase = FL_PHASE_IDLE;
     bool skip;
-    TRY(fl_take_gradients(g)); /* what overflows there is an overflow too */
+    TRY(fl_take_gradients(g)); /* an overflow there counts too */
     fl_writes_done(g, FL_PART_TAKEN);
     TRY(fl_loss_scale_judge(g, next, &skip));
     if (!skip) {
@@ -135,7 +135,7 @@ static tensor_status evaluation_pass(nn_graph *g, const char *what, const nn_bat
     return status;
 }
 
-/* The logits of evaluation on the host: where they lie, or a copy. */
+/* The logits of evaluation on the host: in place, or a copy. */
 static tensor_status see_logits(const nn_graph *g, tensor **logits, tensor **copy) {
     *logits = g->values[fl_output_of(g, g->logits)->y].evaluate;
     *copy = NULL;
@@ -150,8 +150,8 @@ static tensor_status see_logits(const nn_graph *g, tensor **logits, tensor **cop
     return status;
 }
 
-/* The first `count` rows of what an evaluation gave, a matrix on the host; copy: what it may lie on. Both are to be
- * freed, also on failure. */
+/* The first `count` rows of an evaluation's logits, a matrix on the host; copy: the tensor that they may be a view of.
+ * The caller frees both, also on failure. */
 static tensor_status evaluated_rows(const nn_graph *g, int64_t count, tensor **rows, tensor **copy) {
     tensor *all;
     *rows = NULL;
@@ -174,8 +174,7 @@ tensor_status nn_evaluate(double *loss, int32_t *predicted, nn_graph *g, const n
     tensor_status status = evaluated_rows(g, count * fl_labels_each(g), &rows, &copy);
     if (!status && batch->targets) {
         status = fl_objective_evaluate_targets(g, rows, batch->targets, &mean);
-    } else if (!status) { /* some rows and no gradient take no more than all of them with it, for which memory is
-                             planned */
+    } else if (!status) { /* some rows without a gradient need no more than the planned memory of all with one */
         fl_begin_calls(g, g->count, false);
         status = fl_objective_evaluate(g, rows, labels, &mean, predicted);
         fl_end_calls(g, g->count);
@@ -187,7 +186,7 @@ tensor_status nn_evaluate(double *loss, int32_t *predicted, nn_graph *g, const n
     return status;
 }
 
-/* Those of the first `count` samples of an evaluation. */
+/* Stores the logits of the first `count` samples of an evaluation. */
 static tensor_status store_logits(const nn_graph *g, int count, double *logits) {
     const int64_t numbers = g->rows * g->classes;
     double *all = fl_alloc((size_t)numbers * sizeof *all);

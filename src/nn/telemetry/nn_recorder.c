@@ -1,4 +1,4 @@
-/* nn_recorder.c - what the trace and telemetry are both made of. */
+/* nn_recorder.c - code that the trace and telemetry share. */
 #include "nn/telemetry/nn_recorder.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"

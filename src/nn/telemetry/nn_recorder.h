@@ -1,6 +1,6 @@
-/* nn_recorder.h - what the trace and telemetry are both made of: which steps have rows, where the slots of a step are
- * read, what the writes of a tensor add up to from one row to the next, and what a checkpoint keeps of it. Each brings
- * what it shows of a tensor and how a row is printed. */
+/* nn_recorder.h - code that the trace and telemetry share: which steps have records, the slots of a step, the totals of
+ * a tensor's writes from one record to the next, and their form in a checkpoint. Each adds its own columns and format.
+ */
 #ifndef FL_NN_RECORDER_H
 #define FL_NN_RECORDER_H
 
@@ -11,37 +11,38 @@
 struct fl_recorder {
     const char *of; /* before messages: "trace" */
     const nn_graph *graph;
-    int64_t every;          /* rows at steps 1, 1 + every, 1 + 2 every, ... */
-    int64_t step, row_step; /* the last step that was looked at, and the last with rows */
+    int64_t every;          /* records at steps 1, 1 + every, 1 + 2 every, ... */
+    int64_t step, row_step; /* the last step examined, and the last with records */
 };
 bool fl_recorder_has_rows(const struct fl_recorder *r, int64_t step);
-/* At the end: whether steps behind the last row are still without. */
+/* At the end: whether there are steps after the last record. */
 bool fl_recorder_owes_rows(const struct fl_recorder *r);
 
-/* The slots of a device as they are now, when they have arrived; of the host *slots stays NULL. */
+/* Copies the present slots of a device, and waits for them; *slots remains NULL on the host. */
 tensor_status fl_recorder_take_slots(const struct fl_recorder *r, struct fl_slot_copies **slots);
-/* That of tensor i. */
+/* The slot of tensor i. */
 tensor_status fl_recorder_slot(const struct fl_recorder *r, const struct fl_slot_copies *slots, int i,
                                const struct fl_slot **slot);
 
-/* A tensor since its last row. */
+/* The totals of a tensor since its last record. */
 struct fl_interval {
-    tensor_stats before; /* totals at the last row */
-    uint64_t low, high;  /* clamped until the last row */
-    int64_t writes;      /* until the last step that was looked at */
+    tensor_stats before; /* totals at the last record */
+    uint64_t low, high;  /* clamped until the last record */
+    int64_t writes;      /* until the last step examined */
 };
 struct fl_interval_counts {
     int64_t saturated, flushed, nonfinite;
     uint64_t clamped_low, clamped_high;
 };
 struct fl_interval_counts fl_interval_counts(const struct fl_interval *since, const struct fl_slot *slot);
-/* After a row: the next interval begins here. */
+/* Begins the next interval, after a record. */
 void fl_interval_end(struct fl_interval *since, const struct fl_slot *slot);
 
-/* Memory for the numbers that a checkpoint keeps. */
+/* Allocates the numbers that a checkpoint stores. */
 tensor_status fl_recorder_numbers(const struct fl_recorder *r, int64_t **whole, int64_t whole_count, double **real,
                                   int64_t real_count);
-/* Whether a text that a checkpoint kept can be such a file so far: whole lines, the first beginning so. */
+/* Whether a text from a checkpoint can be the beginning of such a file: whole lines, the first of which starts with
+ * `beginning`. */
 bool fl_recorder_is_file(const char *text, int64_t bytes, const char *beginning);
 
 #endif

@@ -1,5 +1,5 @@
-/* nn_rows_file.c - files that have their name when they are complete. The lock is flock's: it belongs to the open file,
- * so that it tells two files of one process apart, and is gone with the process. */
+/* nn_rows_file.c - files that get their name when they are complete. The lock is that of flock: it belongs to the open
+ * file, so it separates two files of one process, and ends with the process. */
 #define _DEFAULT_SOURCE /* flock */
 #include "nn/telemetry/nn_rows_file.h"
 #include "core/base/fail.h"
@@ -23,7 +23,7 @@ static tensor_status check_place(const struct fl_rows_file *f, const char *path)
     return fl_file_may_take(path, why) ? TENSOR_OK : fl_fail(TENSOR_E_IO, "%s: %s", f->of, why);
 }
 
-/* The part is emptied only once it is ours. */
+/* Empties the part only after it has the lock. */
 static tensor_status open_part(struct fl_rows_file *f) {
     tensor_status status = check_place(f, f->path);
     if (!status)
@@ -99,7 +99,7 @@ tensor_status fl_rows_finish(struct fl_rows_file *f) {
     const bool good = fclose(f->file) == 0;
     f->file = NULL;
     if (good && failed)
-        errno = EIO; /* that of the write is gone */
+        errno = EIO; /* errno of the write is lost */
     tensor_status status = TENSOR_OK;
     if (!good || failed || !fl_file_sync(f->lock)) {
         status = io_failed(f, "write", f->part);

@@ -1,6 +1,6 @@
-/* nn_rows_file.h - a file that grows row by row and is read back for checkpoints. It gets its name when it is complete;
- * until then it is PATH.part, which nobody else writes: another file of rows at the same place is refused, in this
- * process or another, however its path is spelled (where the file system knows locks). */
+/* nn_rows_file.h - a file that grows line by line and is read back for checkpoints. It gets its name when it is
+ * complete; until then it is PATH.part, which only this file writes: a second one at the same place is refused, in this
+ * process or another, under any spelling of the path (if the file system supports locks). */
 #ifndef FL_NN_ROWS_FILE_H
 #define FL_NN_ROWS_FILE_H
 
@@ -22,9 +22,9 @@ tensor_status fl_rows_check(const struct fl_rows_file *f);
 /* Reads the text written so far, to be freed with fl_free, and writes such a text. */
 tensor_status fl_rows_text(const struct fl_rows_file *f, char **text, int64_t *bytes);
 tensor_status fl_rows_set_text(const struct fl_rows_file *f, const char *text, int64_t bytes);
-/* Gives the file its name; removes it where that fails. */
+/* Gives the file its name; removes it if that fails. */
 tensor_status fl_rows_finish(struct fl_rows_file *f);
-/* Removes what was not finished, and frees; f is none then. */
+/* Removes an unfinished file and frees the memory; f is empty then. */
 void fl_rows_drop(struct fl_rows_file *f);
 
 #endif

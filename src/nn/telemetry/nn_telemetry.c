@@ -1,6 +1,6 @@
-/* nn_telemetry.c - every tensor of a training step, looked at: its elements right after they were written, in steps
- * with rows; what its writes say of themselves after every step, so that nothing between two rows is missed; and the
- * first NaN or Inf. */
+/* nn_telemetry.c - examines every tensor of a training step: its elements right after they are written, in steps with
+ * records; the statistics of its writes after every step, so that nothing between two records is missed; and the first
+ * NaN or Inf. */
 #include "nn/telemetry/nn_telemetry.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
@@ -81,7 +81,7 @@ static tensor_status begin_tensors(nn_telemetry *t) {
                       : fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %lld doubles", (long long)largest);
 }
 
-/* The tensors of a parameter follow each other: the weight, its gradient, those of the optimiser, masters and copies.
+/* The tensors of a parameter are consecutive: the weight, its gradient, those of the optimiser, masters and copies.
  */
 static void begin_parameters(nn_telemetry *t) {
     for (int i = 0; i < t->g->count; i++)
@@ -91,7 +91,7 @@ static void begin_parameters(nn_telemetry *t) {
         }
 }
 
-/* Totals so far are none of this telemetry's. */
+/* Totals before the start do not belong to this telemetry. */
 static tensor_status begin_totals(nn_telemetry *t) {
     const struct fl_slot *slot;
     TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
@@ -118,7 +118,7 @@ static bool has_rows(const nn_telemetry *t, int64_t step) {
     return !t->finished && (t->wanted || fl_recorder_has_rows(&t->recorder, step));
 }
 
-/* Steps that are watched show the order of writes as well, the first that makes its update the whole of it. */
+/* Watched steps also show the order of writes; the first one with an update shows all of it. */
 tensor_status fl_telemetry_watch_next(nn_telemetry *t) {
     t->describing = has_rows(t, t->recorder.step + 1);
     const bool look = t->describing || (!t->all_ordered && !t->finished);
@@ -127,7 +127,7 @@ tensor_status fl_telemetry_watch_next(nn_telemetry *t) {
     return t->watched ? TENSOR_OK : nn_watch(t->g, look ? nn_telemetry_watch : NULL, look ? t : NULL);
 }
 
-/* Several of one network share the caller's watching: one that takes nn_watch would take it from another. */
+/* Several telemetries of one network must all be `watched`: one that sets nn_watch would replace that of another. */
 static tensor_status check_others(const nn_telemetry *t) {
     const nn_graph *g = t->g;
     return !g->watching && (t->watched || !g->sampling)
@@ -170,7 +170,7 @@ static tensor_status begin(nn_telemetry *t, const nn_telemetry_config *config) {
     begin_parameters(t);
     TRY(begin_totals(t));
     TRY(fl_telemetry_open(t, config->path, config->csv));
-    attach(t); /* nothing of the network was touched before */
+    attach(t); /* the network is unchanged until here */
     return fl_telemetry_watch_next(t);
 }
 
@@ -323,8 +323,8 @@ static int64_t new_writes(struct fl_seen_tensor *seen, const struct fl_slot *slo
     return writes;
 }
 
-/* A training step writes a tensor once, so that its last write is all that the step adds; of several (nn_forward more
- * than once) the last is looked at, and all are counted. */
+/* A training step writes a tensor once, so that its last write is all that the step adds; if there are several
+ * (nn_forward more than once), the last is examined, and all are counted. */
 static void look_at_write(nn_telemetry *t, struct fl_seen_tensor *seen, const struct fl_slot *slot) {
     nn_telemetry_row *row = &seen->row;
     const tensor_stats *last = &slot->last;
@@ -404,7 +404,7 @@ static tensor_status end_row(nn_telemetry *t, struct fl_seen_tensor *seen, const
     nn_telemetry_row *row = &seen->row;
     const tensor_description *elements = row->elements;
     const struct fl_interval_counts counts = fl_interval_counts(&seen->since, slot);
-    if (row->step != t->recorder.step) { /* this write was not looked at */
+    if (row->step != t->recorder.step) { /* this write was not examined */
         row->elements = NULL;
         row->update_ratio = NAN;
         row->update_moved = -1;
@@ -460,7 +460,7 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
     if (t->status)
         return fl_fail(t->status, "%s", t->message);
     const struct fl_slot *slot;
-    t->recorder.step++; /* also of a step whose update was left out */
+    t->recorder.step++; /* also for a step whose update was skipped */
     t->steps++;
     TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
     for (int i = 0; i < t->count; i++) {
@@ -501,7 +501,7 @@ tensor_status nn_telemetry_finish(nn_telemetry *t) {
     if (fl_recorder_owes_rows(&t->recorder))
         TRY(end_rows(t));
     t->finished = true;
-    TRY(fl_telemetry_watch_next(t)); /* it looks at no more steps */
+    TRY(fl_telemetry_watch_next(t)); /* it examines no more steps */
     return fl_telemetry_close(t);
 }
 

@@ -1,4 +1,4 @@
-/* nn_telemetry.h - telemetry inside: what is known of each tensor of a step, its shadows, the rows in files. */
+/* nn_telemetry.h - the internals of telemetry: the data of each tensor of a step, its shadows, the records in files. */
 #ifndef FL_NN_TELEMETRY_H
 #define FL_NN_TELEMETRY_H
 
@@ -24,7 +24,7 @@ struct fl_shadow_state {
     int64_t saturated_writes, e_moves; /* since the last row */
 };
 
-/* A write, for those who ask what was before. */
+/* A write, for the list of those before a NaN or Inf. */
 struct fl_seen_write {
     int64_t step; /* 0: none yet */
     int32_t e;
@@ -112,7 +112,7 @@ struct fl_telemetry_kept {
 };
 tensor_status fl_telemetry_keep(nn_telemetry *t, struct fl_telemetry_kept *kept);
 void fl_telemetry_kept_clear(struct fl_telemetry_kept *kept);
-/* Telemetry just made goes on from there. TENSOR_E_DATA for numbers that none of this network has. */
+/* Lets new telemetry resume from these numbers. TENSOR_E_DATA if they cannot belong to this network. */
 tensor_status fl_telemetry_resume(nn_telemetry *t, const struct fl_telemetry_kept *kept);
 
 #endif

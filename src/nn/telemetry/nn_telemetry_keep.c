@@ -86,7 +86,7 @@ void fl_telemetry_kept_clear(struct fl_telemetry_kept *kept) {
 
 /* --- back --------------------------------------------------------------------------------------------------------- */
 
-/* All numbers are within what such numbers can be: nothing below goes out of an array or overflows. */
+/* Whether all numbers are in the range of such numbers, so that nothing below leaves an array or overflows. */
 static bool is_possible(const nn_telemetry *t, const struct fl_telemetry_kept *kept) {
     const int64_t limit = INT64_C(1) << 62;
     bool good = kept->whole_count == whole_count(t) && kept->real_count == real_count(t);

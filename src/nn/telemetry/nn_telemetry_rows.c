@@ -206,7 +206,7 @@ static void csv_heading(const nn_telemetry *t, FILE *f) {
     fputc('\n', f);
 }
 
-/* Quoted where a comma, a quote or a line's end stands in it. */
+/* Writes a text, quoted if it contains a comma, a quote or the end of a line. */
 static void csv_text(FILE *f, const char *text) {
     if (!strpbrk(text, ",\"\n\r")) {
         fl_print(f, ",%s", text);

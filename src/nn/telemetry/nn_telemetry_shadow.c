@@ -1,5 +1,5 @@
 /* nn_telemetry_shadow.c - shadow formats: what another format would have done to the tensors of a training. Its
- * exponents move by the rules of autoflex, each write's exact maximum being all that they need to know. */
+ * exponents change by the rules of autoflex, which need only the exact maximum of each write. */
 #include "nn/telemetry/nn_telemetry.h"
 #include "autoflex/write_rules.h"
 #include "core/base/fail.h"
@@ -10,7 +10,8 @@
 
 /* --- list --------------------------------------------------------------------------------------------------------- */
 
-/* The least binary32 that the format has no room for: words of positive ones are in the order of the numbers. */
+/* Finds the least binary32 that does not fit the format, by bisection: positive numbers are in the order of their
+ * words. */
 static tensor_status find_beyond(struct fl_shadow *s, tensor *one) {
     uint32_t low = 0, high = 0x7f800000u; /* low fits; high: infinity */
     while (high - low > 1) {

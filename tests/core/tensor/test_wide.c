@@ -333,7 +333,7 @@ static void update_float(int64_t n, bool truncate) {
     tensor_free(v);
 }
 
-/* v and g count as stored, w as its wide part; whoever has one. `fine` is stored as 1 in 16 bits. */
+/* v and g count as stored, w as its wide part, whichever of them have wide parts. `fine` is stored as 1 in 16 bits. */
 static void operands_of_sgd(void) {
     tensor *t[3]; /* v, g, w */
     const double fine = tensor_format_is_shared(format) ? 1 + 0x1p-17 : 1.0004;

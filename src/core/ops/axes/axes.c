@@ -1,11 +1,11 @@
 /* axes.c - sums, means, extremes and norms over any dimensions, and the position of the largest element: reference
- * kernels, kernels in threads for every format. What the results mean is in axes_rules.h. */
+ * kernels, kernels in threads for every format. axes_rules.h defines the results. */
 #include "core/ops/axes/axes.h"
 #include "core/ops/operation.h"
 #include "core/rows/rows.h"
 #include <string.h>
 
-enum { BLOCK = 256 /* outputs that a thread folds side by side */ };
+enum { BLOCK = 256 /* outputs that a thread reduces together */ };
 
 static int64_t mantissa_of(double x, int e) {
     return (int64_t)ldexp(x, e);
@@ -16,10 +16,10 @@ static int64_t mantissa_of(double x, int e) {
 struct fold {
     fl_int128 exact;
     double total, best;
-    int64_t at; /* the term that is best */
+    int64_t at; /* the position of the extreme term */
 };
 
-/* Output `out` of a walk: x as decoded, z the second factor of products or NULL. */
+/* Reduces output `out` of a walk; x is decoded, z the second factor of products or NULL. */
 static struct fold fold_one(const struct fl_args *args, const struct fl_walk *g, const double *x, const double *z,
                             int64_t out) {
     const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
@@ -86,7 +86,7 @@ static tensor_status fl_ref_argmax(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-/* dx <- dy, x: what each group hands to its elements, its norm or the term that is its largest, then the elements. */
+/* dx <- dy, x: first the norm or the extreme term of each group, then the elements. */
 static tensor_status fl_ref_reduce_grad(const struct fl_args *args) {
     struct ref_work w;
     const bool norms = args->op == FL_OP_REDUCE_L2_GRAD;
@@ -198,7 +198,7 @@ static void add_floats(struct block *b, enum fl_fold_kind kind, int64_t n) {
             b->chain[i] = fl_fold_chain(FL_FOLD_PRODUCTS, b->chain[i], b->x[i], b->z[i]);
 }
 
-/* The x and z of n outputs join what is kept of them. */
+/* Adds the x and z of n outputs to their state. */
 static void add_term(const struct fl_args *args, struct block *b, int64_t term, int64_t n) {
     const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
     if (fl_fold_picks(kind)) {
@@ -242,7 +242,7 @@ static void step(struct steps *s) {
     }
 }
 
-/* n outputs from `first` on, all in one line: term by term. */
+/* Reduces n outputs from `first` on, all in one line, term by term. */
 static void fold_side_by_side(const struct fl_args *args, const struct fl_walk *g, struct block *b, int64_t first,
                               int64_t n) {
     const int kept = g->ndim - g->inner, in = fl_axes_folded(args->op);
@@ -257,7 +257,7 @@ static void fold_side_by_side(const struct fl_args *args, const struct fl_walk *
     }
 }
 
-/* n terms of one output, all of one chunk, join output `to`; z: of products. */
+/* Adds n terms of one output, all of one chunk, to output `to`; z: the second factor of products. */
 static void add_run(const struct fl_args *args, struct block *b, int64_t to, const double *x, const double *z,
                     int64_t n) {
     const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
@@ -284,7 +284,7 @@ static void pick_run(const struct fl_args *args, struct block *b, int64_t to, co
         }
 }
 
-/* One output whose terms lie in lines: up to BLOCK of them are brought at once. */
+/* Reduces one output whose terms lie in lines, of which it reads up to BLOCK terms at once. */
 static void fold_along(const struct fl_args *args, const struct fl_walk *g, struct block *b, int64_t out, int64_t to) {
     const int last = g->ndim - 1, in = fl_axes_folded(args->op);
     const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
@@ -315,7 +315,7 @@ static void fold_block(const struct fl_args *args, const struct fl_walk *g, stru
     end_chunk(b, n);
 }
 
-/* Block `row` of all: its outputs. */
+/* The number of outputs of block `row`, and the first of them. */
 static int64_t outputs_of(const struct fl_walk *g, int64_t row, int64_t *first) {
     const int64_t line = line_of(g), blocks = (line + BLOCK - 1) / BLOCK, begin = row % blocks * BLOCK;
     *first = row / blocks * line + begin;
@@ -411,9 +411,9 @@ static tensor_status argmax(const struct fl_args *args) {
     return run_blocks(args, argmax_block);
 }
 
-/* --- gradients that ask each group first -------------------------------------------------------------------------- */
+/* --- gradients that first need a result of each group ------------------------------------------------------------- */
 
-enum { ELEMENTS = 1024 /* of dx that a thread writes at a time */ };
+enum { ELEMENTS = 1024 /* elements of dx that a thread writes at a time */ };
 
 static void ask_block(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
@@ -430,7 +430,7 @@ static void ask_block(const struct fl_rows *rows, int64_t row, double *own, stru
                                   : (double)b->at[i];
 }
 
-/* Elements first ... first + n - 1 of dx, all in one line of the walk, into value. */
+/* Computes elements first ... first + n - 1 of dx, all in one line of the walk, into value. */
 static void slopes_of_line(const struct fl_args *args, const struct plan *plan, int64_t first, int64_t n,
                            double *value) {
     const struct fl_walk *w = &plan->elements;
@@ -477,7 +477,7 @@ static struct fl_rows slopes_rows(const struct fl_args *args, const struct fl_wa
                             .run = slopes_block};
 }
 
-/* The one memory holds what the groups say, and serves both passes. */
+/* The workspace holds the results of the groups, and is used by both passes. */
 static size_t reduce_grad_need(const struct fl_args *args) {
     const struct fl_walk groups = fl_walk_of_groups(args);
     const struct fl_rows ask = ask_rows(args, &groups), slopes = slopes_rows(args, &groups);

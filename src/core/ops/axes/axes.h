@@ -1,11 +1,11 @@
-/* axes.h - what kernels over broadcast dimensions and dimensions summed over share. */
+/* axes.h - functions that kernels of reductions and of broadcast operations share. */
 #ifndef FL_AXES_H
 #define FL_AXES_H
 
 #include "core/ops/axes/axes_rules.h"
 #include "core/reference/ref.h"
 
-/* How many of n elements from i on lie in one line of the walk: in its last dimension. */
+/* The number of elements, of n from i on, that lie in one line of the walk, its last dimension. */
 static inline int64_t fl_walk_run(const struct fl_walk *w, int64_t i, int64_t n) {
     if (!w->ndim)
         return n < 1 ? n : 1;

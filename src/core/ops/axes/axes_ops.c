@@ -1,5 +1,5 @@
 /* axes_ops.c - the functions over any dimensions and over broadcast operands: their signatures, and the dimensions and
- * strides that their kernels are told. Inputs may be views with strides. */
+ * strides for their kernels. Inputs may be views with strides. */
 #include "core/base/fail.h"
 #include "core/ops/operation.h"
 #include "flexlab/tensor_blocks.h"
@@ -31,8 +31,8 @@ static bool has_shape(const tensor *t, int ndim, const int64_t *shape) {
     return t->ndim == ndim && !memcmp(t->shape, shape, (size_t)ndim * sizeof shape[0]);
 }
 
-/* Of the result of a reduction, operand 0, or of its gradient, operand 1; the other one is the whole. A result that has
- * 1 in place of the dimensions is right, too. */
+/* The shape of the reduced tensor: operand 0 of a reduction, operand 1 of its gradient; the other operand is the whole.
+ * A reduced tensor with 1 in place of the dimensions is allowed too. */
 static int reduced_shape(const struct fl_invocation *call, int operand, int64_t *shape) {
     const tensor *whole = call->tensors[1 - operand], *given = call->tensors[operand];
     const int ndim = without(whole, axes_of(call), true, shape);
@@ -46,12 +46,13 @@ static void set_shape(struct fl_axes *s, const tensor *t) {
     memcpy(s->shape, t->shape, sizeof s->shape);
 }
 
-/* t has the shape. */
+/* Sets the strides of t, which has the shape. */
 static void set_strides(struct fl_axes *s, int which, const tensor *t) {
     s->offset[which] = fl_strides_of(t, s->stride[which]);
 }
 
-/* t is broadcast to the shape: its dimensions are aligned at the last, those of size 1 repeated. */
+/* Sets the strides of t, which is broadcast to the shape: dimensions are aligned at the last, and those of size 1 are
+ * repeated. */
 static void set_broadcast(struct fl_axes *s, int which, const tensor *t) {
     int64_t stride[TENSOR_MAX_DIMS];
     const int skipped = s->ndim - t->ndim;
@@ -62,7 +63,7 @@ static void set_broadcast(struct fl_axes *s, int which, const tensor *t) {
 
 /* --- reductions --------------------------------------------------------------------------------------------------- */
 
-/* The elements of x by what they are reduced to. */
+/* Describes the elements of x and the results to which they are reduced. */
 static tensor_status run_reduce(const struct fl_invocation *call, struct fl_args *args) {
     set_shape(&args->p.axes, call->tensors[1]);
     set_strides(&args->p.axes, 0, call->tensors[1]);
@@ -70,7 +71,7 @@ static tensor_status run_reduce(const struct fl_invocation *call, struct fl_args
     return fl_write((tensor *)call->tensors[0], args);
 }
 
-/* The elements of dx, with the one of dy that each belongs to, its own in x, and which term of its group it is. */
+/* Describes the elements of dx: for each the element of dy, that of x, and its number in its group. */
 static tensor_status run_reduce_grad(const struct fl_invocation *call, struct fl_args *args) {
     const unsigned axes = axes_of(call);
     const tensor *dx = call->tensors[0];
@@ -88,7 +89,7 @@ static tensor_status run_reduce_grad(const struct fl_invocation *call, struct fl
     return fl_write((tensor *)dx, args);
 }
 
-/* The engine compares counts of numbers; indices have the shape that x is reduced to. */
+/* invoke.c compares only the counts of numbers; indices have the shape of the reduced x. */
 static tensor_status check_index_shape(const tensor *index, int ndim, const int64_t *shape) {
     tensor expected = {.ndim = ndim};
     memcpy(expected.shape, shape, (size_t)ndim * sizeof shape[0]);
@@ -143,7 +144,7 @@ const struct fl_function fl_function_reduce_max = REDUCTION(REDUCE_MAX, "reduce_
 const struct fl_function fl_function_reduce_min = REDUCTION(REDUCE_MIN, "reduce_min");
 const struct fl_function fl_function_reduce_l1 = REDUCTION(REDUCE_L1, "reduce_l1");
 const struct fl_function fl_function_reduce_l2 = REDUCTION(REDUCE_L2, "reduce_l2");
-/* Those of sums and means need no x. */
+/* Gradients of sums and means need no x. */
 const struct fl_function fl_function_reduce_sum_grad = REDUCTION_GRAD(REDUCE_SUM_GRAD, "reduce_sum_grad", 2);
 const struct fl_function fl_function_reduce_mean_grad = REDUCTION_GRAD(REDUCE_MEAN_GRAD, "reduce_mean_grad", 2);
 const struct fl_function fl_function_reduce_max_grad = REDUCTION_GRAD(REDUCE_MAX_GRAD, "reduce_max_grad", 3);
@@ -232,7 +233,7 @@ static tensor_status run_where_grad(const struct fl_invocation *call, struct fl_
     return fl_write((tensor *)call->tensors[0], args);
 }
 
-/* A permutation that leaves every dimension where it is. */
+/* The copy is a permutation that exchanges no dimensions. */
 static tensor_status run_contiguous(const struct fl_invocation *call, struct fl_args *args) {
     const tensor *x = call->tensors[1];
     struct fl_permutation *p = &args->p.permutation;

@@ -1,9 +1,9 @@
-/* axes_rules.h - sums, means, norms and extremes over dimensions, their gradients, and what broadcast operations make
- * of two elements. The text that a processor and a device run alike.
+/* axes_rules.h - sums, means, norms and extremes over dimensions, their gradients, and broadcast operations on two
+ * elements. The same code for a processor and a device.
  *
- * Of an output the terms come in row-major order of the dimensions summed over, in chunks of FL_ROWS_CHUNK. Integer
- * formats: exact sums of mantissas. Float formats: a chain of binary32 a chunk (of squares a chain of doubles), chunks
- * added in order in double. */
+ * The terms of an output are in row-major order of the reduced dimensions, in chunks of FL_ROWS_CHUNK. Integer formats:
+ * exact sums of mantissas. Float formats: a chain of binary32 for each chunk (of doubles for squares), chunks added in
+ * order in double. */
 #ifndef FL_AXES_RULES_H
 #define FL_AXES_RULES_H
 
@@ -12,16 +12,16 @@
 
 /* --- walks -------------------------------------------------------------------------------------------------------- */
 
-/* Elements of up to three operands in the order of an output, and of what each of its elements is a sum of: the last
- * `inner` dimensions, whose elements follow each other in row-major order. A stride of 0: one element for all. */
+/* Elements of up to three operands in the order of an output, and of the terms of each output: the last `inner`
+ * dimensions, in row-major order. A stride of 0: one element for all. */
 struct fl_walk {
     int32_t ndim, inner;
     int64_t outer, terms; /* elements of the output; elements of each of its sums */
     int64_t shape[TENSOR_MAX_DIMS], stride[3][TENSOR_MAX_DIMS], offset[3];
 };
 
-/* Adds dimension d of the shape behind what the walk has, or makes it part of the last one where all operands lie in
- * line and both are of one kind (`first`: the least dimension of that kind). */
+/* Appends dimension d of the shape to the walk, or merges it into the last one if all operands are contiguous there and
+ * both are of one kind (`first`: the least dimension of that kind). */
 FL_BOTH void fl_walk_add(struct fl_walk *w, const struct fl_axes *x, int d, int first) {
     if (x->shape[d] == 1)
         return;
@@ -34,7 +34,7 @@ FL_BOTH void fl_walk_add(struct fl_walk *w, const struct fl_axes *x, int d, int 
         w->stride[k][to] = x->stride[k][d];
 }
 
-/* Dimensions of one element are left out, neighbours that lie in one line are made one. */
+/* Omits dimensions of one element, and merges neighbouring dimensions that are contiguous. */
 FL_BOTH struct fl_walk fl_walk_of(const struct fl_axes *x) {
     struct fl_walk w = {0, 0, 1, 1, {0}, {{0}}, {x->offset[0], x->offset[1], x->offset[2]}};
     for (int d = 0; d < x->ndim; d++)
@@ -52,12 +52,12 @@ FL_BOTH struct fl_walk fl_walk_of(const struct fl_axes *x) {
     return w;
 }
 
-/* The operand whose groups an operation folds: gradients of extremes and norms ask x first. */
+/* The operand whose groups an operation reduces: gradients of extremes and norms first reduce x. */
 FL_BOTH int fl_axes_folded(enum fl_op op) {
     return op == FL_OP_REDUCE_MAX_GRAD || op == FL_OP_REDUCE_MIN_GRAD || op == FL_OP_REDUCE_L2_GRAD;
 }
 
-/* Over each sum of an operation that folds. */
+/* The walk over the sums of an operation that reduces. */
 FL_BOTH struct fl_walk fl_walk_of_groups(const struct fl_args *args) {
     struct fl_axes x = args->p.axes;
     if (!fl_axes_folded(args->op))
@@ -71,15 +71,15 @@ FL_BOTH struct fl_walk fl_walk_of_groups(const struct fl_args *args) {
     return fl_walk_of(&x);
 }
 
-/* Over the elements of what is written. */
+/* The walk over the elements that are written. */
 FL_BOTH struct fl_walk fl_walk_of_elements(const struct fl_args *args) {
     struct fl_axes x = args->p.axes;
     x.inner = 0;
     return fl_walk_of(&x);
 }
 
-/* The number that an element needs beside its operands: where_grad: which mark counts, gradients: the terms of its
- * group. */
+/* The number that an element needs besides its operands: which mark counts for where_grad, the terms of its group for
+ * other gradients. */
 FL_BOTH int64_t fl_axes_parameter(const struct fl_args *args) {
     const struct fl_axes *x = &args->p.axes;
     int64_t terms = 1;
@@ -100,7 +100,7 @@ FL_BOTH int64_t fl_walk_at(const struct fl_walk *w, int operand, int64_t i) {
 
 /* --- sums --------------------------------------------------------------------------------------------------------- */
 
-/* The quantity that is folded from each term. */
+/* The quantity that a reduction takes from each term. */
 enum fl_fold_kind { FL_FOLD_SUM, FL_FOLD_SIZES, FL_FOLD_SQUARES, FL_FOLD_PRODUCTS, FL_FOLD_LARGEST, FL_FOLD_LEAST };
 
 FL_BOTH enum fl_fold_kind fl_fold_kind_of(enum fl_op op) {
@@ -167,8 +167,8 @@ FL_BOTH double fl_fold_chain(enum fl_fold_kind kind, double chain, double x, dou
     }
 }
 
-/* sum / count at exponent e, |sum| < 2^62 and 0 < count < 2^41: at least 65 bits, the last one set where something
- * follows. Divisions of 64 bits alone. */
+/* sum / count at exponent e, |sum| < 2^62 and 0 < count < 2^41: at least 65 bits, the last one set if the remainder is
+ * not 0. Only divisions of 64 bits. */
 FL_BOTH struct fl_wide_sum fl_quotient(int64_t sum, int64_t count, int e) {
     struct fl_wide_sum q = {0, 0};
     if (!sum)
@@ -189,13 +189,13 @@ FL_BOTH struct fl_wide_sum fl_quotient(int64_t sum, int64_t count, int e) {
     return q;
 }
 
-/* The square root of s at exponent 2 e, s < 2^126: 64 bits, the last one set where something follows. */
+/* The square root of s at exponent 2 e, s < 2^126: 64 bits, the last one set if the remainder is not 0. */
 FL_BOTH struct fl_wide_sum fl_root(fl_uint128 s, int e) {
     struct fl_wide_sum result = {0, 0};
     if (!s)
         return result;
     const int up = (126 - fl_bits_of_128(s)) / 2;
-    fl_uint128 rest = s << (2 * up), root = 0; /* digit by digit: root^2 + what is left of rest is s 4^up */
+    fl_uint128 rest = s << (2 * up), root = 0; /* digit by digit: root^2 plus the remaining rest is always s 4^up */
     for (fl_uint128 bit = (fl_uint128)1 << 124; bit; bit >>= 2) {
         if (rest >= root + bit) {
             rest -= root + bit;
@@ -238,7 +238,7 @@ FL_BOTH double fl_axes_float(enum fl_op op, double total, int64_t count) {
     return op == FL_OP_REDUCE_MEAN ? total / (double)count : op == FL_OP_REDUCE_L2 ? sqrt(total) : total;
 }
 
-/* The norm that an element of reduce_l2_grad is divided by: in integer formats that of the mantissas. */
+/* The norm by which an element of reduce_l2_grad is divided; in integer formats that of the mantissas. */
 FL_BOTH double fl_axes_norm(fl_int128 exact, double total, bool shared) {
     return sqrt(shared ? fl_double_of_128(exact) : total);
 }
@@ -253,8 +253,8 @@ FL_BOTH double fl_axes_l1_slope(double dy, double x) {
     return x > 0 ? dy : x < 0 ? -dy : x == 0 ? 0 : x;
 }
 
-/* Element i of an operation over two elements that a walk brings together. mark: of where; e: the exponent of a;
- * count: k of the geometry. */
+/* An element of an operation on the elements a and b. mark: that of where; e: the exponent of a; count:
+ * fl_axes_parameter. */
 FL_BOTH struct fl_axes_value fl_axes_element(enum fl_op op, double a, double b, bool mark, int64_t count, int e,
                                              bool shared) {
     struct fl_axes_value value = {a, a};

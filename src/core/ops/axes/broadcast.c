@@ -1,12 +1,12 @@
 /* broadcast.c - elementwise operations whose operands are broadcast or lie at strides: sum, product, choice, and the
- * gradients of sums, means and L1 norms over dimensions. Reference kernel, kernel in threads for every format. What an
- * element is, axes_rules.h says. */
+ * gradients of sums, means and L1 norms over dimensions. Reference kernel, kernel in threads for every format.
+ * axes_rules.h defines an element. */
 #include "core/ops/axes/axes.h"
 #include "core/ops/operation.h"
 #include "core/rows/rows.h"
 #include <string.h>
 
-enum { BLOCK = 1024 /* elements of the output that a thread makes at a time */ };
+enum { BLOCK = 1024 /* elements of the output that a thread computes at a time */ };
 
 static bool mark_at(const struct fl_args *args, int64_t at) {
     return args->p.axes.marks && args->p.axes.marks[at];
@@ -34,7 +34,7 @@ static tensor_status fl_ref_broadcast(const struct fl_args *args) {
 
 /* --- blocks in threads -------------------------------------------------------------------------------------------- */
 
-/* Elements that do not lie side by side: brought together as they are, then decoded at once. */
+/* Decodes elements that are not adjacent: it first copies them together, then decodes them at once. */
 static void decode_scattered(const struct fl_args *args, int in, int64_t at, int64_t stride, int64_t n, double *to) {
     enum { SOME = 256 };
     _Alignas(8) char together[SOME * 8];
@@ -61,7 +61,7 @@ void fl_axes_decode(const struct fl_args *args, int in, int64_t at, int64_t stri
     }
 }
 
-/* n results of one line of the walk, a, b and their marks at their strides; the largest of their sizes. */
+/* Computes n results of one line of the walk from a, b and the marks; returns the largest magnitude. */
 static double combine(const struct fl_args *args, double *a, const double *b, int64_t mark, int64_t mark_stride,
                       int64_t n) {
     const bool shared = fl_ref_shared(args);
@@ -71,7 +71,7 @@ static double combine(const struct fl_args *args, double *a, const double *b, in
     if (args->op == FL_OP_REDUCE_SUM_GRAD)
         return fl_rows_largest(a, n);
     /* A quotient of a mantissa by a number below 2^32 that is no middle between two mantissas is at least 2^-49 of
-     * itself away from one: the rounding of its double is its own. A draw asks for more. */
+     * itself away from one, so its double is rounded as it is. Stochastic rounding needs more. */
     if (args->op == FL_OP_REDUCE_MEAN_GRAD &&
         (!shared || (args->rounding.mode != TENSOR_ROUND_STOCHASTIC && parameter < (int64_t)1 << 32))) {
         const double count = (double)parameter;

@@ -12,13 +12,13 @@
 #include <string.h>
 
 enum {
-    CHANNELS = 4096,      /* of a row, or of rows that lie whole in a call */
-    EXACT_CHANNELS = 512, /* that a tensor of integers counts as */
-    EXACT_CALL = 1 << 24, /* elements, at most: sums of squares stay far below 64 bits */
-    COLUMNS = 64          /* of a longer row that are copied side by side: multiples of 64 bytes */
+    CHANNELS = 4096,      /* channels of a row, or of rows that fit a task */
+    EXACT_CHANNELS = 512, /* channels that a tensor of mantissas is divided into */
+    EXACT_CALL = 1 << 24, /* elements, at most, so that sums of squares stay far below 64 bits */
+    COLUMNS = 64          /* columns of a longer row that are copied together: multiples of 64 bytes */
 };
 
-/* In temporary memory: results of the kernel, the sums of a block of channels, elements copied side by side. */
+/* Temporary memory: results of the kernel, the sums of a block of channels, elements copied together. */
 struct work {
     int64_t *isum[2];
     double *sum[2], *total;
@@ -70,9 +70,9 @@ static tensor_status sum_exact(struct work *w, const tensor *x, double *sum) {
     return TENSOR_OK;
 }
 
-/* The sums of channels first ... first + n - 1 of m rows of `channels`, into w->total. Where they are not all channels
- * of a row, chunk by chunk of what one binary32 chain holds; the kernel sums a chunk, and chunks are added in order
- * here as there. */
+/* The sums of channels first ... first + n - 1 of m rows of `channels`, into w->total. If they are not all channels of
+ * a row, the kernel sums one chunk, a binary32 chain, at a time, and chunks are added here in the same order as in the
+ * kernel. */
 static tensor_status sum_block(struct work *w, const tensor *x, int64_t m, int64_t channels, int64_t first, int64_t n) {
     const size_t line = (size_t)n * (size_t)x->format->bytes;
     const bool whole = n == channels || m == 1;
@@ -111,7 +111,7 @@ static tensor_status sum_floats(struct work *w, const tensor *x, double *sum) {
     return TENSOR_OK;
 }
 
-/* A number of the host is there at once: so is the tensor. */
+/* The result is a number of the host, so the tensor must be on the host. */
 static tensor_status check_host(const struct fl_invocation *call) {
     return fl_need_host("sum", call->tensors[0]);
 }

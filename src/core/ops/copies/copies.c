@@ -1,6 +1,6 @@
 /* copies.c - permutations, slices and concatenations: reference kernel, kernel in threads for every format, the
- * operations. A result is an element of an operand, exactly, or zero, and is stored as any other result of a write:
- * brought to its place as it is, then looked at, and rounded where the exponent is another. */
+ * operations. A result is exactly an element of an operand, or zero, and is stored as the result of any write: copied
+ * to its place unchanged, then counted, and rounded if the exponent differs. */
 #include "core/base/fail.h"
 #include "core/ops/operation.h"
 #include "core/ops/copies/copy_rules.h"
@@ -24,7 +24,7 @@ static tensor_status fl_ref_copy(const struct fl_args *args) {
 
 /* --- blocks in threads -------------------------------------------------------------------------------------------- */
 
-/* A permutation without dimensions of one element, and with those that lie together in the input as one. */
+/* A permutation without its dimensions of one element, and with contiguous dimensions of the input merged. */
 static struct fl_permutation merged(const struct fl_permutation *s) {
     struct fl_permutation m = {.offset = s->offset};
     for (int d = 0; d < s->ndim; d++) {
@@ -60,7 +60,7 @@ static struct place place_of(const struct fl_permutation *s, int64_t i) {
     return p;
 }
 
-/* From the end of a row of dimension d to the beginning of the next one. */
+/* Moves from the end of a row of dimension d to the beginning of the next one. */
 static void next_row(const struct fl_permutation *s, struct place *p, int d) {
     p->at -= p->index[d] * s->stride[d];
     p->index[d] = 0;
@@ -73,7 +73,7 @@ static void next_row(const struct fl_permutation *s, struct place *p, int d) {
     }
 }
 
-/* Rows of so many bytes, one after the other; their beginnings lie `stride` bytes apart. */
+/* Copies rows of `bytes` bytes, which begin `stride` bytes apart, one after the other. */
 static void copy_rows(char *to, const char *from, int64_t rows, size_t bytes, int64_t stride) {
     switch (bytes) {
     case 32:
@@ -94,7 +94,7 @@ static void copy_rows(char *to, const char *from, int64_t rows, size_t bytes, in
     }
 }
 
-/* Elements first ... first + n - 1 of a permutation whose last dimension stays. */
+/* Copies elements first ... first + n - 1 of a permutation that does not move the last dimension. */
 static void permute_runs(const struct fl_permutation *s, int bytes, const char *in, int64_t first, int64_t n,
                          char *to) {
     const int last = s->ndim - 1;
@@ -103,7 +103,7 @@ static void permute_runs(const struct fl_permutation *s, int bytes, const char *
     for (int64_t i = 0; i < n;) {
         const int64_t rest = run - p.index[last], part = rest < n - i ? rest : n - i;
         int64_t rows = 1;
-        if (last && part == run) { /* whole runs, as many as the dimension before has left */
+        if (last && part == run) { /* whole runs, up to the end of the dimension before */
             const int64_t of_dimension = s->shape[last - 1] - p.index[last - 1], of_block = (n - i) / run;
             rows = of_dimension < of_block ? of_dimension : of_block;
             copy_rows(to + i * bytes, in + p.at * bytes, rows, (size_t)(run * bytes), s->stride[last - 1] * bytes);
@@ -133,7 +133,7 @@ SCATTERED(uint8_t)
 SCATTERED(uint16_t)
 SCATTERED(uint32_t)
 
-/* Either of them, for elements of that size. */
+/* Calls the function for elements of that size. */
 #define BY_SIZE(bytes, what, to, i, in, at, ...)                                                                       \
     do {                                                                                                               \
         if ((bytes) == 4)                                                                                              \
@@ -144,9 +144,9 @@ SCATTERED(uint32_t)
             what##_uint8_t((uint8_t *)(void *)(to) + (i), (const uint8_t *)(const void *)(in) + (at), __VA_ARGS__);    \
     } while (0)
 
-enum { TURNED = 16 /* columns of a tile, whose rows stay in the cache */ };
+enum { TURNED = 16 /* columns of a tile, whose rows remain in the cache */ };
 
-/* The same of any permutation: by tiles where rows of the output are columns of the input. */
+/* The same for any permutation: by tiles if rows of the output are columns of the input. */
 static void permute_elements(const struct fl_permutation *s, int bytes, const char *in, int64_t first, int64_t n,
                              char *to) {
     const int last = s->ndim - 1;
@@ -174,7 +174,7 @@ static void permute_elements(const struct fl_permutation *s, int bytes, const ch
     }
 }
 
-/* Runs of operands and of zeros, each to its place, and looked at there. */
+/* Copies runs of operands and of zeros to their places, and counts them there. */
 static void place_runs(const struct fl_rows *rows, int64_t first, int64_t n, char *to, double *own,
                        struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
@@ -249,7 +249,7 @@ static int permuted_shape(const struct fl_invocation *call, int operand, int64_t
     return x->ndim;
 }
 
-/* Like `whole`, with another size of a dimension. */
+/* The shape of `whole` with another size of one dimension. */
 static int with_length(const tensor *whole, int64_t dim, int64_t length, int64_t *shape) {
     memcpy(shape, whole->shape, sizeof whole->shape);
     shape[dim] = length;
@@ -389,7 +389,7 @@ const struct fl_function fl_function_concat = {.name = "concat",
 
 /* --- the public functions ----------------------------------------------------------------------------------------- */
 
-/* The size of a dimension; 0 where there is none, which is then no shape that fits. */
+/* The size of a dimension; 0 if there is no such dimension, which fits no shape. */
 static int64_t length_of(const tensor *t, int dim) {
     return t && dim >= 0 && dim < t->ndim ? t->shape[dim] : 0;
 }

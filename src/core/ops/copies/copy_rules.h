@@ -1,5 +1,5 @@
-/* copy_rules.h - where the elements of a permuted tensor, a slice, its gradient and a concatenation come from. The text
- * that a processor and a device run alike. */
+/* copy_rules.h - where the elements of a permuted tensor, a slice, its gradient and a concatenation come from. The same
+ * code for a processor and a device. */
 #ifndef FL_COPY_RULES_H
 #define FL_COPY_RULES_H
 
@@ -8,7 +8,7 @@
 struct fl_origin {
     int operand; /* -1: the element is zero */
     int64_t at;  /* the element of that operand */
-    int64_t run; /* so many elements from here on lie side by side in both tensors, at least 1 */
+    int64_t run; /* number of elements from here on that are contiguous in both tensors, at least 1 */
 };
 
 FL_BOTH struct fl_origin fl_permuted_from(const struct fl_permutation *s, int64_t i) {
@@ -28,7 +28,7 @@ FL_BOTH struct fl_origin fl_slice_from(const struct fl_slice *s, int64_t i) {
     const struct fl_origin from = {0, row * s->columns + s->first + column, s->part - column};
     return from;
 }
-/* The rows are zeros around those of the gradient of the slice. */
+/* Each row has the gradient of the slice, and zeros around it. */
 FL_BOTH struct fl_origin fl_slice_grad_from(const struct fl_slice *s, int64_t i) {
     const int64_t row = i / s->columns, column = i % s->columns, inside = column - s->first;
     struct fl_origin from = {-1, 0, s->columns - column};
@@ -42,7 +42,7 @@ FL_BOTH struct fl_origin fl_slice_grad_from(const struct fl_slice *s, int64_t i)
     return from;
 }
 
-/* Rows of n elements: those of m rows of each operand side by side. */
+/* Each of the m rows of n elements consists of a row of each operand. */
 FL_BOTH struct fl_origin fl_concat_from(const struct fl_args *args, int64_t i) {
     const int64_t row = i / args->p.rows.n;
     int64_t column = i % args->p.rows.n;

@@ -1,7 +1,7 @@
-/* embedding.c - rows of a table by their numbers, and the gradient of the table: reference kernels, kernels of rows in
- * threads for every format, the operations.
+/* embedding.c - rows of a table by index, and the gradient of the table: reference kernels, kernels of rows in threads
+ * for every format, the operations.
  *
- * The indices are looked at by a call of its own before anything is written, so that one out of range changes nothing.
+ * A task of its own checks the indices before anything is written, so that one out of range changes nothing.
  */
 #include "core/base/fail.h"
 #include "core/ops/operation.h"
@@ -202,7 +202,7 @@ static void sort_positions(const struct fl_args *args, const struct occurrences 
         o->first[row + 1] += o->first[row];
     for (int64_t i = 0; i < args->p.table.count; i++)
         o->position[o->first[indices[i]]++] = i;
-    for (int64_t row = args->p.table.rows; row > 0; row--) /* each now begins where the next one does */
+    for (int64_t row = args->p.table.rows; row > 0; row--) /* each entry is now the beginning of the next row */
         o->first[row] = o->first[row - 1];
     o->first[0] = 0;
 }
@@ -233,7 +233,7 @@ static bool derive(struct fl_sizes *sizes, const union fl_value *scalars, const 
     return FL_SIZE(sizes, 'k') <= INT32_MAX;
 }
 
-/* Indices first, then the write. */
+/* Checks the indices, then writes. */
 static tensor_status run(const struct fl_invocation *call, struct fl_args *args) {
     args->p.table.rows = FL_SIZE(call->sizes, 'k');
     args->p.table.columns = FL_SIZE(call->sizes, 'n');

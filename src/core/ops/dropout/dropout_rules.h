@@ -1,5 +1,5 @@
-/* dropout_rules.h - which elements dropout (Srivastava et al. 2014) keeps. The text that a processor and a device run
- * alike. */
+/* dropout_rules.h - which elements dropout (Srivastava et al. 2014) preserves. The same code for a processor and a
+ * device. */
 #ifndef FL_DROPOUT_RULES_H
 #define FL_DROPOUT_RULES_H
 
@@ -7,12 +7,12 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Draws below it are dropped: p, at least 0 and below 1, in units of 2^-32, cut. */
+/* p, at least 0 and below 1, in units of 2^-32, truncated: elements with draws below it are dropped. */
 FL_BOTH uint32_t fl_dropout_threshold(float p) {
     return (uint32_t)((double)p * 4294967296.0);
 }
 
-/* The upper half of the counter, for any number of a step: its bits. */
+/* The upper half of the counter: the bits of the step's number. */
 FL_BOTH uint64_t fl_dropout_counter(double step) {
     uint64_t bits;
     memcpy(&bits, &step, sizeof bits);

@@ -14,7 +14,7 @@ static const struct fl_operand of_more[] = {OUTPUT, INPUT("a", 0), INPUT("b", 1)
 static const struct fl_scalar_rule any[] = {{"alpha", FL_REAL32, 0, 0, false, false, FL_AT(p.map.alpha)},
                                             {"beta", FL_REAL32, 0, 0, false, false, FL_AT(p.map.beta)}};
 
-/* Operations that hold x within two bounds: alpha and beta, or alpha to both sides of 0. */
+/* Checks the scalars of operations that limit x: to alpha ... beta, or to -alpha ... alpha. */
 static tensor_status check(const struct fl_invocation *call) {
     const struct fl_function *f = call->function;
     const double alpha = call->scalars[0].real;
@@ -56,7 +56,7 @@ static tensor_status check(const struct fl_invocation *call) {
     const struct fl_function fl_function_##name = FUNCTION(id, #name, of_more, 3, 0);
 #include "flexlab/ops.def"
 
-/* A real function is rounded once in every format; the others as their definition in doubles is. */
+/* A real function is rounded once in every format; other operations are rounded as their definition requires. */
 #define ROW(id) [id] = {.op = id, .promise = FL_PROMISE_EXACT, .reference = {fl_ref_map, fl_ref_bytes}},
 #define FL_MAP1(id, CONSTANT, name, expr) ROW(id)
 #define FL_MAP1_SCALAR FL_MAP1

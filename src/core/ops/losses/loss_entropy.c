@@ -1,6 +1,6 @@
 /* loss_entropy.c - rows of cross-entropy with shares for the classes: smoothed or weighted labels, targets, rows that
- * count nothing. loss_rules.h says what a share is. A row is z - max z, exp of it, the sum in the order of the classes:
- * the sequence of softmax.c, whose bits come out where the shares are 1 and 0. Its rows serve where they are. */
+ * count nothing. loss_rules.h defines shares. A row computes z - max z, its exp, and the sum in the order of the
+ * classes, as softmax.c does: if the shares are 1 and 0, the bits are the same, and the rows of softmax.c are used. */
 #include "core/arithmetic/elementary.h"
 #include "core/base/fail.h"
 #include "core/table/format.h"
@@ -14,7 +14,7 @@
 
 enum {
     PART = 4096,   /* approximate number of elements in one part */
-    LEAST_ROWS = 8 /* whose sums softmax has side by side */
+    LEAST_ROWS = 8 /* rows whose sums softmax computes in parallel */
 };
 
 /* The kernel of a backend. */
@@ -48,7 +48,8 @@ static bool has_targets_elsewhere(const struct fl_args *args) {
     return args->in[1].count || args->p.loss.targets_f32.count;
 }
 
-/* Logits that become gradients, targets that are not doubles, and of each row loss, largest class, label. */
+/* The workspace: logits, which become gradients; targets that are not doubles; loss, largest class and label of each
+ * row. */
 size_t fl_entropy_need(const struct fl_args *args) {
     const size_t elements = fl_line_bytes((size_t)args->in[0].count * sizeof(double));
     return (has_targets_elsewhere(args) ? 2 : 1) * elements + 2 * (size_t)args->p.loss.m * sizeof(double);
@@ -71,7 +72,7 @@ static struct memory places(const struct fl_args *args, char *memory) {
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-/* The first largest, as softmax has it. */
+/* The first largest number, as in softmax. */
 static int64_t first_largest(const double *row, int64_t n) {
     int64_t largest = 0;
     for (int64_t c = 1; c < n; c++)
@@ -80,7 +81,7 @@ static int64_t first_largest(const double *row, int64_t n) {
     return largest;
 }
 
-/* Row i of the definition. A class without a share takes no part in the loss: its logit may be anything. */
+/* Computes row i as defined. A class without a share does not enter the loss: its logit may have any value. */
 static void row(const struct job *job, int64_t i) {
     const int64_t n = job->args->p.loss.n, label = job->at.targets ? -1 : job->at.labels[i];
     double *z = job->at.logits + i * n, sum = 0, together = 0, chosen = 0;
@@ -188,10 +189,10 @@ static tensor_status entropy(const struct fl_args *args, struct rows_of_backend 
                       .weight = fl_mean_of(args->p.loss.gradient_scale, weight_of_rows),
                       .by_label = args->p.loss.labels && !args->p.loss.class_weights && args->p.loss.smoothing == 0,
                       .rows_per_part = PART / args->p.loss.n > LEAST_ROWS ? PART / args->p.loss.n : LEAST_ROWS};
-    for (int64_t i = 0; i < args->p.loss.m && args->p.loss.labels; i++) /* what does not count is worked out as if 0 */
+    for (int64_t i = 0; i < args->p.loss.m && args->p.loss.labels; i++) /* such rows have label 0 */
         job.at.labels[i] = fl_label_counts(args, i) ? args->p.loss.labels[i] : 0;
     fl_parallel((int)((args->p.loss.m + job.rows_per_part - 1) / job.rows_per_part), run_part, &job);
-    if (weight_of_rows == 0 && args->p.loss.gradient) /* whatever stood there, such as Inf */
+    if (weight_of_rows == 0 && args->p.loss.gradient) /* the gradient is 0 in place of any value, such as Inf */
         memset(args->p.loss.gradient, 0, (size_t)args->in[0].count * sizeof(double));
     finish(&job, weight_of_rows);
     return TENSOR_OK;

@@ -1,6 +1,6 @@
-/* loss_errors.c - means of what elements are off their targets, and the loss of a critic, in double, for every format
- * through its codec. Chunks of 4096 elements go to threads; eight chains make the sum of a chunk, and chunks are added
- * in order (loss_rules.h has the terms). */
+/* loss_errors.c - means of the distances of elements from targets, and the loss of a critic, in double, for every
+ * format through its codec. Chunks of 4096 elements go to threads; eight chains make the sum of a chunk, and chunks are
+ * added in order (loss_rules.h has the terms). */
 #include "core/base/fail.h"
 #include "core/ops/losses/losses.h"
 #include "core/ops/losses/loss_rules.h"

@@ -1,5 +1,5 @@
-/* loss_rules.h - losses in double by fixed sequences: what a class counts in cross-entropy, errors and their slopes.
- * The text that a processor and a device run alike. */
+/* loss_rules.h - losses in double by fixed sequences: shares of classes in cross-entropy, errors and their slopes. The
+ * same code for a processor and a device. */
 #ifndef FL_LOSS_RULES_H
 #define FL_LOSS_RULES_H
 
@@ -10,7 +10,7 @@
 #define FL_NO_LABEL INT64_MIN
 
 /* A row of cross-entropy has a share for each class: w ((1 - s) t + s / K), t the target (1 for the label and 0 for the
- * others), s the smoothing, K the number of classes, w what the class counts. */
+ * others), s the smoothing, K the number of classes, w the weight of the class. */
 struct fl_shares {
     const double *weights; /* NULL: 1 each */
     double keep, spread;   /* 1 - s, s / K */

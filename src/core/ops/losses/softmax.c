@@ -1,5 +1,5 @@
-/* softmax.c - softmax with cross-entropy, in double by a fixed sequence, for every format. Rows go to one of the
- * implementations of that sequence that the instruction sets have. */
+/* softmax.c - softmax with cross-entropy, in double by a fixed sequence, for every format. The implementation of that
+ * sequence for an instruction set computes the rows. */
 #include "core/arithmetic/elementary.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -11,10 +11,10 @@
 
 enum {
     PART = 4096,   /* approximate number of elements in one part */
-    LEAST_ROWS = 8 /* whose sums run side by side */
+    LEAST_ROWS = 8 /* rows whose sums are computed in parallel */
 };
 
-/* The definition: what every other implementation does too. */
+/* The definition, with which every other implementation agrees. */
 static void plain_rows(const struct fl_softmax_work *s, int64_t first, int64_t end) {
     for (int64_t i = first; i < end; i++) {
         double *row = s->z + i * s->classes, sum = 0;

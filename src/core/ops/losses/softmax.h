@@ -5,8 +5,8 @@
 #include "core/table/kernel.h"
 #include <stdbool.h>
 
-/* Works on rows first ... end-1 of z [., classes]. Logits in; out come gradients where they are wanted, and undefined
- * values where not. */
+/* Computes rows first ... end-1 of z [., classes], in place: from logits to gradients if these are wanted, otherwise to
+ * undefined values. */
 struct fl_softmax_work {
     double *z;
     const int32_t *labels;

@@ -22,7 +22,7 @@ static void exponentials(double *x, int64_t n) {
 
 /* --- the definition: one row -------------------------------------------------------------------------------------- */
 
-/* The first `visible` of n numbers become scale x - the largest of them; what that was is gone. */
+/* Replaces the first `visible` of n numbers x by scale x minus the largest of these. */
 static void from_largest(double *z, int64_t visible, double scale) {
     for (int64_t c = 0; c < visible; c++)
         z[c] *= scale;
@@ -148,16 +148,16 @@ static tensor_status fl_ref_softmax_map_grad(const struct fl_args *args) {
 
 /* --- rows in threads ----------------------------------------------------------------------------------------------
  *
- * Sums of a row keep its order: those of several rows run side by side. */
+ * Sums of a row are in its order: those of several rows are computed in parallel. */
 
-enum { SIDE = 8, TOGETHER = 8192 /* elements, about, of the rows that run side by side */ };
+enum { SIDE = 8, TOGETHER = 8192 /* the approximate number of elements of the rows computed in parallel */ };
 
 static int64_t side_of(const struct fl_args *args) {
     const int64_t fit = TOGETHER / args->p.softmax.n;
     return fit < 1 ? 1 : fit > SIDE ? SIDE : fit;
 }
 
-/* Rows side by side: how many, and how many elements of each take part. */
+/* Rows computed in parallel: how many, and how many elements of each take part. */
 struct group {
     int64_t first, rows, room, visible[SIDE];
 };
@@ -171,7 +171,7 @@ static struct group group_of(const struct fl_args *args, int64_t part) {
     return g;
 }
 
-/* Sums of a in order, or, where b is not NULL, of a b. */
+/* Sums of a in order, or of a b if b is not NULL. */
 static void sums_in_order(const struct group *g, const double *a, const double *b, double *sums) {
     double sum[SIDE] = {0};
     int64_t common = g->visible[0];
@@ -202,7 +202,7 @@ static void write_visible(const struct fl_rows *rows, const struct group *g, int
     fl_rows_write_zeros(rows, at + g->visible[k], n - g->visible[k]);
 }
 
-/* The row of n numbers next to their largest in double, as it is defined. */
+/* Computes one row in double, as defined, from its distances from the largest. */
 static void exact_softmax(const struct fl_rows *rows, const struct group *g, int64_t k, double *z,
                           struct fl_stats *stats) {
     const int64_t visible = g->visible[k];
@@ -211,8 +211,8 @@ static void exact_softmax(const struct fl_rows *rows, const struct group *g, int
     write_visible(rows, g, k, z, stats);
 }
 
-/* --- estimates: powers, sums and quotients that differ from the defined ones in their last places, where the rounding
- * proves to be the same.
+/* --- estimates: powers, sums and quotients that differ from the defined ones in their last places, used if the
+ * rounding is proved to be the same.
  *
  * With u = 2^-53: defined powers are off by less than 8u of e^x, and estimated ones by less than 16u. Sums of n of them
  * in order are off by less than n u more, in vectors too; quotient, reciprocal and product by 3u. A defined result and
@@ -239,7 +239,7 @@ static bool store_floats(const struct fl_rows *rows, int64_t first, int64_t n, c
     return true;
 }
 
-/* Nothing defined is above 1, so that a maximum of 1 is the last to be found. */
+/* No defined result is above 1, so once the maximum is 1 no row needs its exact one. */
 static bool store_integers(const struct fl_rows *rows, int64_t first, int64_t n, double *power, double sum,
                            struct fl_stats *stats) {
     const struct fl_view *out = &rows->args->out;
@@ -256,7 +256,7 @@ static bool store_integers(const struct fl_rows *rows, int64_t first, int64_t n,
     return true;
 }
 
-/* own: room for three rows. */
+/* own: memory for three rows. */
 static void estimated_softmax(const struct fl_rows *rows, const struct group *g, int64_t k, double *own,
                               struct fl_stats *stats) {
     const int64_t n = rows->args->p.softmax.n, visible = g->visible[k], first = (g->first + k) * n;
@@ -334,7 +334,7 @@ static struct fl_wide_sum slope_of(const void *of, int64_t c) {
     return fl_softmax_slope(r->scale, (int64_t)r->p[c], (int64_t)r->dp[c], r->dot, r->ep, r->edp);
 }
 
-/* False where doubles do not hold the numbers well, or do not prove the rounding. */
+/* False if doubles cannot represent the numbers well, or do not prove the rounding. */
 static bool estimate_slopes(const struct fl_rows *rows, int64_t first, int64_t visible, const struct slope_row *r,
                             double *value, struct fl_stats *stats) {
     const struct fl_row_estimates estimates = {value, value + fl_row_room(visible)};
@@ -409,7 +409,7 @@ static void log_slope_rows(const struct fl_rows *rows, int64_t part, double *own
     sums_in_order(&g, dy, NULL, sum);
     for (int64_t k = 0; k < g.rows; k++) {
         double *row = y + k * g.room;
-        bool positive = false; /* never among logarithms of probabilities, unless they were written by hand */
+        bool positive = false; /* no logarithm of a probability is positive, unless the caller wrote it */
         fl_rows_read_values(rows, 1, (g.first + k) * n, n, row);
         for (int64_t c = 0; c < n; c++)
             positive = positive || row[c] > 0;

@@ -1,5 +1,5 @@
 /* softmax_map_rules.h - softmax over the last dimension as an operation of its own: which elements of a row take part,
- * and the gradient. The text that a processor and a device run alike. */
+ * and the gradient. The same code for a processor and a device. */
 #ifndef FL_SOFTMAX_MAP_RULES_H
 #define FL_SOFTMAX_MAP_RULES_H
 

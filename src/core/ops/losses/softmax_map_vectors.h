@@ -1,4 +1,4 @@
-/* softmax_map_vectors.h - rows of softmax as an operation of its own, and its gradient, in vectors.; every number goes
+/* softmax_map_vectors.h - rows of softmax as an operation of its own, and its gradient, in vectors: every number passes
  * through the operations of the definition (softmax_map.c).
  *
  * Gives: row_from_largest, row_divide_all, row_powers, row_estimates_of, row_narrow_estimates, row_dot_of, row_slopes,
@@ -11,13 +11,13 @@
 #include "core/rows/row_lanes.h"
 #include "core/rows/row_vectors.h"
 
-/* The largest of n numbers, the first of them where they are zeros of both signs; NaN if the first is, else never. */
+/* The largest of n numbers, or the first of zeros of both signs; NaN only if the first number is NaN. */
 static double row_largest_of(const double *z, int64_t n) {
     double top = z[0];
     int64_t i = 0;
     if (n >= 2 * LANES) {
         const lanes head = lanes_at(z);
-        lanes best = lanes_select(head == head, head, lanes_all(top)); /* NaN is larger than none */
+        lanes best = lanes_select(head == head, head, lanes_all(top)); /* NaN is larger than no number */
         for (i = LANES; i + LANES <= n; i += LANES)
             best = lanes_larger(lanes_at(z + i), best);
         top = lanes_largest(best, top);
@@ -62,10 +62,9 @@ static inline lanes plus_product(lanes a, lanes b, lanes to) {
 
 #if defined(__AVX512F__) || defined(__AVX2__)
 
-/* Rounded as division is, by products: x times the correctly rounded reciprocal is two units in the last place off at
- * most, one correction by the exact remainder brings it to less than one, and from there a second one gives the rounded
- * quotient (Markstein 1990). Remainders must not underflow, and the reciprocal of 2 less one unit is left to the
- * division. */
+/* Divides by products, with the rounding of a division: x times the correctly rounded reciprocal is off by at most two
+ * units in the last place, one correction by the exact remainder reduces that to less than one, and a second one gives
+ * the rounded quotient (Markstein 1990). Remainders must not underflow; for the largest double below 2 it divides. */
 static void row_divide_all(double *x, int64_t n, double by) {
     uint64_t fraction;
     memcpy(&fraction, &by, sizeof fraction);
@@ -130,8 +129,8 @@ static void row_float_slopes(int64_t n, double *restrict p, const double *dp, do
 
 enum { POWERS = 4 }; /* vectors side by side */
 
-/* e^x = 2^n e^r, |r| <= 0.347, by the Taylor sum of 13 terms: what it leaves out is below 2^-52 of e^r, and its
- * roundings come to less than 2^-51. */
+/* e^x = 2^n e^r, |r| <= 0.347, by the Taylor sum of 13 terms: the remainder is below 2^-52 of e^r, and the roundings
+ * add up to less than 2^-51. */
 static inline __attribute__((always_inline)) void powers_of(lanes *x) {
     static const double terms[] = {1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720,
                                    1.0 / 120,      1.0 / 24,      1.0 / 6,      1.0 / 2,     1.0,        1.0};
@@ -188,7 +187,7 @@ static void row_estimates_of(int64_t n, const double *x, double by, double share
     }
 }
 
-/* Rounding does not decrease: where both ends of what a result may be round alike, so does the result. */
+/* Rounding is monotone: if both ends of the interval of a result round to one number, so does the result. */
 static bool row_narrow_estimates(float *restrict to, int64_t n, const double *restrict x, double by, double share) {
     const double least = by * (1 - share), most = by * (1 + share);
     int32_t doubt = 0;

@@ -1,5 +1,5 @@
-/* channel_numbers.c - operations on the numbers of channels: moments, coefficients, running statistics. The rules of
- * one channel are in channel_rules.h; here they go over all of them. */
+/* channel_numbers.c - operations on the numbers of channels: moments, coefficients, running statistics. channel_rules.h
+ * has the rules of one channel; this file applies them to all. */
 #include "core/ops/norms/channel_rules.h"
 #include "core/base/fail.h"
 #include "core/reference/ref.h"

@@ -1,5 +1,5 @@
 /* channel_rules.h - the numbers of one channel of batch normalisation: a fixed sequence of double operations, the same
- * text for a processor and a device. Plain C without libm but for the square root. */
+ * code for a processor and a device. Plain C without libm except the square root. */
 #ifndef FL_CHANNEL_RULES_H
 #define FL_CHANNEL_RULES_H
 
@@ -36,10 +36,10 @@ FL_BOTH struct fl_affine_channel fl_normalising(double gamma, double beta, doubl
 }
 
 /* Sum of dy (x - mean) in real units, from the exact sums of dy and of dy x over `rows` < 2^33 elements, mantissas at
- * e_dy and e_x. Where x hardly varies rows * sum dy x - sum dy * sum x cancels, so it is formed in 128 bits: each
- * product is below 2^30 rows^2 < 2^96. The sum of x is the integer next to rows * mean: exactly that if the mean is
- * x's (fl_exact_moments), as rounding the quotient and the product moves 2^48 by 2^-4. What another mean leaves over
- * is taken in double. */
+ * e_dy and e_x. If x hardly varies, rows * sum dy x - sum dy * sum x cancels, so it is computed in 128 bits: each
+ * product is below 2^30 rows^2 < 2^96. The sum of x is the integer closest to rows * mean, exactly if the mean is that
+ * of x (fl_exact_moments), because rounding quotient and product changes 2^48 by at most 2^-4. The remainder of another
+ * mean is added in double. */
 FL_BOTH double fl_exact_about_mean(int64_t rows, int64_t sum_dy, int64_t sum_dy_x, double mean, int e_dy, int e_x) {
     const double n = (double)rows, top = 32768 * n, sum = fl_scale2(mean, e_x) * n;
     const int64_t sum_x = (int64_t)(sum >= -top && sum <= top ? fl_nearest_integer(sum) : sum > top ? top : -top);
@@ -59,9 +59,9 @@ FL_BOTH struct fl_affine_channel fl_normalising_gradient(double gamma, double me
     return c;
 }
 
-/* --- as kernels take it: integer formats -------------------------------------------------------------------------- */
+/* --- coefficients for kernels of integer formats ------------------------------------------------------------------ */
 
-/* The integer mantissa next to `mean`, within +-32767; *rest is what remains of the mean, in real units. */
+/* The integer mantissa closest to `mean`, within +-32767; *rest is the rest of the mean, in real units. */
 FL_BOTH int32_t fl_centre_of(double mean, int e, double *rest) {
     const double mantissas = fl_scale2(mean, e), top = 32767;
     double nearest = fl_nearest_integer(mantissas);
@@ -81,7 +81,7 @@ struct fl_integer_channel {
     int32_t first_centre, cross_centre;
 };
 
-/* False where a number is not finite. */
+/* False if a number is not finite. */
 FL_BOTH bool fl_integer_channel_of(const struct fl_affine_channel *c, int e_first, int e_cross,
                                    struct fl_integer_channel *k) {
     double rest, cross_rest;

@@ -1,6 +1,6 @@
 /* group_norm.c - group normalisation (Wu and He 2018): the channels of a group over all pixels of an image are
  * normalised together, as the elements of a row are in layer normalisation (row_norm_rules.h). Reference kernels,
- * kernels of images in threads for every format, the operations. Only x is kept from forward to backward. */
+ * kernels of images in threads for every format, the operations. Only x is needed from forward to backward. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/ops/norms/norms.h"
@@ -203,7 +203,7 @@ struct group {
     double chain[FL_ROW_CHAINS], products[FL_ROW_CHAINS];
 };
 
-enum { BLOCK = 2048 /* elements, about, of the pixels that are decoded at a time */ };
+enum { BLOCK = 2048 /* the approximate number of elements of the pixels that are decoded at a time */ };
 
 static int64_t block_of(const struct fl_norm *g) { /* pixels */
     return g->n < BLOCK ? BLOCK / g->n : 1;
@@ -222,7 +222,7 @@ static struct own own_of(const struct fl_norm *g, double *memory) {
     return (struct own){memory, memory + block, memory + 2 * block, (struct group *)(void *)(memory + 3 * block)};
 }
 
-/* One visit to all pixels of an image; gamma: decoded, where the visit looks at it. */
+/* One pass over all pixels of an image; gamma is decoded if the pass uses it. */
 struct visit {
     const struct fl_args *args;
     const struct own *own;
@@ -351,7 +351,7 @@ static void map_backward(const struct visit *v, struct group *group, int64_t k, 
         value[c] = fl_row_float_gradient(&group->numbers, dy[c] * gamma[c], x[c]);
 }
 
-/* The true maximum of what the groups of an image wrote. */
+/* Adds the true maxima of the groups of an image. */
 static void add_maxima(const struct visit *v) {
     struct fl_stats mine = {0};
     for (int64_t k = 0; k < v->args->p.norm.groups; k++) {
@@ -441,7 +441,7 @@ static tensor_status group_norm_images(const struct fl_args *args) {
 
 /* --- the gradient by gamma: numbers of the groups, sums of chunks of pixels, sums of those ------------------------ */
 
-/* Arrays in the memory that all share. */
+/* Arrays in the memory that all threads share. */
 struct gamma_plan {
     fl_int128 *exact; /* [chunks][n], of integer formats, */
     double *sums;     /* or of float formats */
@@ -454,7 +454,7 @@ static int64_t chunks_of(const struct fl_args *args) {
     return (args->p.norm.batch * args->p.norm.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
 }
 
-/* Lays the arrays out from `memory` on; how many bytes they take. */
+/* Places the arrays from `memory` on; returns how many bytes they take. */
 static size_t lay_out(const struct fl_args *args, char *memory, struct gamma_plan *p) {
     const struct fl_norm *g = &args->p.norm;
     const size_t cells = (size_t)(chunks_of(args) * g->n);

@@ -1,5 +1,5 @@
 /* lrn.c - local response normalisation across channels and its gradient: reference kernels, kernels of pixels in
- * threads for every format, the operations. Only x is kept from forward to backward. */
+ * threads for every format, the operations. Only x is needed from forward to backward. */
 #include "core/ops/operation.h"
 #include "core/ops/norms/lrn_rules.h"
 #include "core/rows/rows.h"
@@ -77,7 +77,7 @@ static void sums_around(const double *number, int64_t n, int64_t below, int64_t 
 /* Sums of squares of mantissas, below 2^30 each, are exact in doubles up to 2^23 of them. */
 _Static_assert(TENSOR_WINDOW_LIMIT <= 1 << 23, "sums of squares are exact in doubles");
 
-/* base[c] and power[c] of a pixel; square: room for n. */
+/* base[c] and power[c] of a pixel; square: memory for n numbers. */
 static void powers_of(const struct fl_args *args, const struct fl_lrn_rule *how, const double *x, double *square,
                       double *base, double *power) {
     const int64_t n = args->p.lrn.n;

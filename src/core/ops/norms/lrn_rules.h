@@ -1,5 +1,5 @@
 /* lrn_rules.h - local response normalisation across channels (Krizhevsky et al. 2012, section 3.3): the double that
- * each element is divided by. The text that a processor and a device run alike; no libm but the square root. */
+ * each element is divided by. The same code for a processor and a device; no libm except the square root. */
 #ifndef FL_LRN_RULES_H
 #define FL_LRN_RULES_H
 
@@ -14,7 +14,7 @@ struct fl_lrn_rule {
     int64_t below, above;
 };
 
-/* channels: windows that reach further reach to the ends. */
+/* Windows end at the first and the last of the channels. */
 FL_BOTH struct fl_lrn_rule fl_lrn_of(int64_t size, int64_t channels, float alpha, float beta, double k) {
     struct fl_lrn_rule how;
     how.k = k;

@@ -1,9 +1,9 @@
 /* normalisation.c - batch normalisation: per-channel sums by kernels, numbers of channels in double (channel_rules.h),
- * per-channel affine maps by kernels. What passes from one to the next stays on the device.
+ * per-channel affine maps by kernels. Intermediate results stay on the device.
  *
  * Integer formats: the sums are exact integers, and each coefficient re-enters as a mantissa of 31 bits with an
- * exponent of its own (coefficient.h). They multiply the distance from a centre, the integer mantissa next to the mean,
- * so that little is left to the offset and a mean far larger than the deviation costs no precision. */
+ * exponent of its own (coefficient.h). They multiply the distance from a centre, the integer mantissa closest to the
+ * mean, so that the offset is small and a mean far larger than the deviation costs no precision. */
 #include "core/base/memory.h"
 #include "core/ops/operation.h"
 #include "core/queue/queue.h"
@@ -62,7 +62,7 @@ static tensor_status run_as(enum fl_op op, const tensor *x, struct fl_args *args
     return fl_run(x, args);
 }
 
-/* The maps that the coefficients of the channels make. */
+/* Writes the map with the coefficients of the channels. */
 static tensor_status write_as(enum fl_op op, const tensor *out, struct fl_args *args) {
     args->op = op;
     return fl_write((tensor *)out, args);
@@ -146,7 +146,7 @@ const struct fl_function fl_function_batchnorm_grad = {.name = "batchnorm_grad",
                                                        .op = FL_OP_CHANNEL_AFFINE_GRAD,
                                                        .outputs = 3,
                                                        FL_OPERANDS_OF(backward_operands),
-                                                       .scalar_count = 1, /* without relu: y says it */
+                                                       .scalar_count = 1, /* without relu, which y implies */
                                                        .scalars = forward_scalars,
                                                        .run = run_backward};
 const struct fl_function fl_function_running_statistics = {.name = "running_statistics",
@@ -178,7 +178,7 @@ tensor_status tensor_running_statistics(tensor *running_mean, tensor *running_va
 
 /* --- operations --------------------------------------------------------------------------------------------------- */
 
-/* What passes between them has no operand: exact sums and coefficients have formats of their own (parameters.h). */
+/* Intermediate results are no operands: exact sums and coefficients have formats of their own (parameters.h). */
 static const struct fl_operand of_sums[] = {{"x", "m*C", .at = FL_AT(in[0])}};
 static const struct fl_operand of_grad_sums[] = {
     {"dy", "m*C", .at = FL_AT(in[0])}, {"x", "m*C", .at = FL_AT(in[1])}, {"y", "m*C", FL_OPTIONAL, .at = FL_AT(in[2])}};

@@ -1,7 +1,7 @@
 /* row_norm.c - layer normalisation (Ba et al. 2016) and normalisation by the root mean square (Zhang and Sennrich 2019)
  * over the last dimension: reference kernels, kernels of rows in threads for every format, the operations.
  *
- * All that is kept from forward to backward is x: a gradient sums its rows anew. */
+ * Only x is needed from forward to backward: a gradient sums its rows anew. */
 #include "core/base/memory.h"
 #include "core/ops/norms/norms.h"
 #include "core/ops/norms/row_norm_sums.h"
@@ -119,7 +119,7 @@ static void gamma_gradient(const struct ref_work *w, int64_t c, const struct fl_
         w->value[c] = total + chain;
 }
 
-/* What the reference kernel of a gradient by gamma keeps of the rows lies behind the memory of every reference kernel.
+/* The numbers of rows for the gradient by gamma follow the common memory of reference kernels.
  */
 static size_t rows_bytes(const struct fl_args *args) {
     return (size_t)args->p.norm.m * (sizeof(struct fl_row_weight) + sizeof(struct fl_row_numbers));
@@ -162,7 +162,8 @@ struct vectors {
     const double *gamma, *beta;
 };
 
-/* A coefficient in units of the last place, with a factor at exponent e beside it; *usual: doubles hold it well. */
+/* A coefficient in units of the last place, for a factor at exponent e; *usual: whether it is far from the ends of
+ * double. */
 static double in_units(struct fl_coefficient k, int e, int e_out, bool *usual) {
     const double unit = fl_row_unit(e_out - k.e - e);
     *usual = *usual && (unit > 0 || !k.m);
@@ -358,9 +359,9 @@ static tensor_status backward(const struct fl_args *args, const struct fl_row_ve
 
 /* --- the gradient by gamma: numbers of the rows, then sums of chunks of rows, then of the chunks -------------------
  *
- * Integer formats sum estimates, and the channels whose rounding these do not prove anew, exactly. */
+ * Integer formats sum estimates, and recompute channels exactly if the estimates do not prove the rounding. */
 
-/* Arrays in the memory that all share; what a format does not use has no room. */
+/* Arrays in the memory that all threads share; those that a format does not use are empty. */
 struct gamma_plan {
     double *sums, *sizes;          /* [chunks][room]; sizes: of integer formats, the sums of sizes */
     double *value, *size;          /* [room] */
@@ -373,7 +374,7 @@ static int64_t chunks_of(const struct fl_args *args) {
     return (args->p.norm.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
 }
 
-/* Lays the arrays out from `memory` on; how many bytes they take. */
+/* Places the arrays from `memory` on; returns how many bytes they take. */
 static size_t lay_out(const struct fl_args *args, char *memory, struct gamma_plan *p) {
     const size_t room = (size_t)fl_row_room(args->p.norm.n), cells = (size_t)chunks_of(args) * room * sizeof(double);
     const size_t m = (size_t)args->p.norm.m, values = room * sizeof(double);
@@ -448,7 +449,7 @@ struct channels {
     const struct gamma_plan *plan;
 };
 
-enum { CHANNELS = 16 }; /* whose elements share lines of the cache */
+enum { CHANNELS = 16 }; /* channels whose elements share cache lines */
 
 /* The sums of `count` channels from c on. */
 static void channel_sums(const struct channels *k, int64_t c, int64_t count, struct fl_wide_sum *sum) {

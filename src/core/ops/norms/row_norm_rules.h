@@ -1,11 +1,11 @@
-/* row_norm_rules.h - layer normalisation and normalisation by the root mean square: the numbers of one row, and what
- * its elements are sums of. The text that a processor and a device run alike; no libm but the square root.
+/* row_norm_rules.h - layer normalisation and normalisation by the root mean square: the numbers of one row, and the
+ * terms of its elements. The same code for a processor and a device; no libm except the square root.
  *
  * Integer formats, with c the integer mantissa next to the mean of a row and k that next to the mean of g = gamma dy:
  *   y  = gamma (F (x - c) + G) + beta
  *   dx = F (g - k) + G (x - c) + H
  * F, G and H are mantissas of 31 bits with exponents of their own, each rounded once from its double. The sums are
- * exact and rounded once. The mean square has c = k = G = H = 0 where the mean would stand. */
+ * exact and rounded once. For the mean square, c = k = G = H = 0. */
 #ifndef FL_ROW_NORM_RULES_H
 #define FL_ROW_NORM_RULES_H
 
@@ -14,8 +14,9 @@
 #include "core/arithmetic/exact_rules.h"
 
 enum {
-    FL_ROW_CHAINS = 32, /* of the sums of a row in float formats: element i joins chain i % 32; then chains in order */
-    FL_ROW_BLOCK = 1 << 16 /* products of three mantissas whose sum surely fits 64 bits */
+    FL_ROW_CHAINS =
+        32, /* chains of a sum in float formats: element i is added to chain i % 32, then the chains in order */
+    FL_ROW_BLOCK = 1 << 16 /* products of three mantissas whose sum always fits 64 bits */
 };
 
 /* --- integer formats ---------------------------------------------------------------------------------------------- */
@@ -31,8 +32,8 @@ struct fl_row_terms {
     int64_t centre, g_centre; /* c, k */
 };
 
-/* What the rows of a gradient by gamma are weighted with: its element is the sum of weight dy (n x - sum of x), or of
- * weight dy x; weight.m is 0 where every such factor is 0. */
+/* The weight of a row in the gradient by gamma: an element is the sum of weight dy (n x - sum of x), or of weight dy x;
+ * weight.m is 0 if every such factor is 0. */
 struct fl_row_weight {
     struct fl_coefficient weight;
     int64_t sum;
@@ -114,9 +115,9 @@ FL_BOTH struct fl_wide_sum fl_row_gradient(const struct fl_row_terms *t, int64_t
     return fl_terms_sum(terms, 3);
 }
 
-/* What a row adds to the gradient by gamma, in units of 2^-finest. The sum over all rows stays below 2^126: rows whose
- * elements differ deviate by 1 / sqrt(2 n) mantissas at least and by 2^16 at most, which bounds how far the exponents
- * of their weights lie apart. */
+/* The term of a row in the gradient by gamma, in units of 2^-finest. The sum over all rows stays below 2^126: rows
+ * whose elements differ deviate by 1 / sqrt(2 n) mantissas at least and by 2^16 at most, which bounds how far the
+ * exponents of their weights lie apart. */
 FL_BOTH fl_int128 fl_row_share(const struct fl_row_weight *w, int64_t n, bool mean_square, int finest, int64_t dy,
                                int64_t x) {
     if (!w->weight.m)

@@ -1,4 +1,4 @@
-/* row_norm_vectors.h - rows of normalisation in vectors..
+/* row_norm_vectors.h - rows of normalisation in vectors.
  *
  * Gives: row_sums, row_forward, row_backward, row_shares, row_numbers, row_values, row_gradients, row_float_shares. */
 #ifndef FL_ROW_NORM_VECTORS_H

@@ -1,5 +1,5 @@
-/* optimiser.c - the operations of optimisers as objects: stochastic gradient descent, combinations whose factors stand
- * in tensors, the numbers of a step. */
+/* optimiser.c - the operations of optimisers as objects: stochastic gradient descent, combinations with factors in
+ * tensors, the numbers of a step. */
 #include "core/base/fail.h"
 #include "core/ops/operation.h"
 #include "core/ops/optimisers/optimiser_rules.h"
@@ -72,9 +72,10 @@ tensor_status tensor_clip_weight(tensor *w, float limit) {
     return FL_INVOKE(clip_weight, FL_GIVEN(w), FL_REAL(limit));
 }
 
-/* --- combinations whose factors stand in a row of a tensor -------------------------------------------------------- */
+/* --- combinations with factors in a row of a tensor --------------------------------------------------------------- */
 
-/* Rounding to nearest in 16 bits, a state that decays by less than half a step never decays. */
+/* Refuses a state that would stop moving: with rounding to nearest in 16 bits, a decay below half a unit changes
+ * nothing. */
 static tensor_status check_state(const char *op, const tensor *r) {
     const struct fl_storage *s = r->storage;
     if (s->wide || r->format->bytes > 2 ||
@@ -111,7 +112,7 @@ static tensor_status check_add_ratio(const struct fl_invocation *call) {
                : TENSOR_OK;
 }
 
-/* How many factors there are, and their name in messages. */
+/* Sets the number of factors and their name in messages, and runs the operation. */
 static tensor_status run_factors(const struct fl_invocation *call, struct fl_args *args) {
     static const char *const what[] = {"combine: a factor as binary32", "root_mean: a factor as binary32",
                                        "add_ratio: a factor as binary32"};
@@ -204,7 +205,7 @@ tensor_status tensor_sum_squares(tensor *sums, int64_t index, const tensor *x) {
     return FL_INVOKE(sum_squares, FL_GIVEN(sums, x), FL_INTEGER(index));
 }
 
-/* Tensors of numbers have no kernels; those of any format serve. */
+/* Formats of numbers have no kernels, so the kernel that serves every format runs. */
 static tensor_status run_numbers(const tensor *on, struct fl_args *args) {
     tensor dressed = *on;
     dressed.format = fl_format_at(0);

@@ -7,7 +7,7 @@
 #include "core/reference/ref.h"
 #include <math.h>
 
-/* One number a chunk: an exact sum, or a double. */
+/* One number for each chunk: an exact sum, or a double. */
 union chunk {
     int64_t exact;
     double real;

@@ -1,6 +1,6 @@
 /* optimiser_rules.h - the arithmetic of optimisers that is no sum of products: roots, ratios, and the numbers of a
- * step. Double by IEEE operations alone, in a fixed order without contraction: a processor and a device run this text
- * and give the same bits (docs/training.md). */
+ * step. IEEE operations on doubles in a fixed order, without contraction: a processor and a device run the same code
+ * and get the same bits (docs/training.md). */
 #ifndef FL_OPTIMISER_RULES_H
 #define FL_OPTIMISER_RULES_H
 
@@ -10,13 +10,13 @@
 #include "flexlab/tensor_blocks.h"
 #include <float.h>
 
-/* sqrt(a r^2 + b (c g)^2); below zero there is no root: 0. */
+/* sqrt(a r^2 + b (c g)^2); 0 for a sum below zero. */
 FL_BOTH double fl_root_mean(double r, double g, const double *f) {
     const double x = f[2] * g, sum = f[0] * (r * r) + f[1] * (x * x);
     return sum > 0 ? sqrt(sum) : sum != sum ? sum : 0.0;
 }
 
-/* a w + b m / (c r + d); without a numerator there is no ratio, whatever the denominator. */
+/* a w + b m / (c r + d); the ratio is 0 if its numerator is, for any denominator. */
 FL_BOTH double fl_add_ratio(double w, double m, double r, const double *f) {
     const double kept = f[0] * w, numerator = f[1] * m, ratio = numerator / (f[2] * r + f[3]);
     return numerator == 0 ? kept : kept + ratio;
@@ -64,20 +64,20 @@ FL_BOTH void fl_step_row(double *n, int row, double a, double b, double c, doubl
     n[4 * row + 3] = d;
 }
 
-/* Both rows of what is added to a weight: with decay, and for parameters that do not decay. */
+/* Sets the two rows that update a weight: with decay, and for parameters that do not decay. */
 FL_BOTH void fl_step_weights(double *n, double a, double a_undecayed, double b, double c) {
     fl_step_row(n, TENSOR_STEP_WEIGHT, a, b, c, n[FL_STEP_EPSILON]);
     fl_step_row(n, TENSOR_STEP_WEIGHT_UNDECAYED, a_undecayed, b, c, n[FL_STEP_EPSILON]);
 }
 
-/* The gradient as optimisers of the older kind take it: clip g + decay w. */
+/* Whether the optimiser first computes clip g + decay w, as the older kinds do. */
 FL_BOTH bool fl_step_prepares(int kind, double decay) {
     return decay != 0 &&
            (kind == TENSOR_OPTIMISER_ADAM || kind == TENSOR_OPTIMISER_RMSPROP || kind == TENSOR_OPTIMISER_ADAGRAD);
 }
 
-/* scale: that of the loss which the gradients and the sums of their squares are of; NULL: 1. A power of two, so that
- * nothing here is rounded that is not rounded without it. */
+/* scale: that of the loss of the gradients and of the sums of their squares; NULL: 1. It is a power of two, so it
+ * causes no additional rounding. */
 FL_BOTH void fl_optimiser_step(double *n, double rate, const double *sums, int64_t count, const double *scale) {
     const int kind = (int)n[FL_STEP_KIND];
     const double beta1 = n[FL_STEP_BETA_1], beta2 = n[FL_STEP_BETA_2], decay = n[FL_STEP_DECAY];
@@ -101,7 +101,7 @@ FL_BOTH void fl_optimiser_step(double *n, double rate, const double *sums, int64
         }
         return;
     }
-    fl_step_row(n, TENSOR_STEP_DIRECTION, decay * scaled, clip, 0, 0); /* as large as the gradient is scaled */
+    fl_step_row(n, TENSOR_STEP_DIRECTION, decay * scaled, clip, 0, 0); /* scaled as the gradient is */
     fl_step_row(n, TENSOR_STEP_DIRECTION_UNDECAYED, 0, clip, 0, 0);
     fl_step_row(n, TENSOR_STEP_MOMENT, beta1, (1 - beta1) * taken, 0, 0);
     if (kind == TENSOR_OPTIMISER_ADAGRAD)
@@ -119,7 +119,7 @@ FL_BOTH void fl_optimiser_step(double *n, double rate, const double *sums, int64
     case TENSOR_OPTIMISER_LAMB:
         fl_step_weights(n, decay, 0, 1 / part1, root2);
         break;
-    default: /* without a moment: the ratio is the step, or with momentum what is added to the velocity */
+    default: /* without a moment: the ratio is the step or, with momentum, is added to the velocity */
         if (momentum > 0)
             fl_step_weights(n, momentum, momentum, taken, 1);
         else
@@ -127,8 +127,8 @@ FL_BOTH void fl_optimiser_step(double *n, double rate, const double *sums, int64
     }
 }
 
-/* The rate of one parameter by the norms of its weight and of its direction (You et al. 2020); the rate itself where
- * their quotient makes no number of binary32, which nothing could be multiplied with. */
+/* The rate of one parameter by the norms of its weight and of its direction (You et al. 2020); the rate itself if the
+ * product with their quotient is not finite as binary32. */
 FL_BOTH float fl_trust_rate(double rate, const double *sums) {
     const double weight = sqrt(sums[0]), direction = sqrt(sums[1]);
     const float trusted = (float)(weight > 0 && direction > 0 ? rate * (weight / direction) : rate);

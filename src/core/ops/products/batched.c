@@ -1,8 +1,8 @@
 /* batched.c - matmuls of matrices side by side, in one write: kernels that run the matrix kernel of a kernel set for
  * each matrix.
  *
- * Many matrices go to the threads as wholes; few are computed one after the other, each by all threads. Matrices do not
- * depend on each other, so the results are the same. */
+ * If there are many matrices, each is computed by one thread; if there are few, one after the other, each by all
+ * threads. Matrices do not depend on each other, so the results are the same. */
 #include "core/ops/products/products.h"
 #include "core/base/memory.h"
 #include "core/table/mixed.h"
@@ -65,7 +65,7 @@ static void run_matrix(const struct fl_rows *rows, int64_t i, double *own, struc
     one.workspace = own;
     one.workspace_bytes = k->bytes;
     one.stats = stats;
-    const tensor_status status = k->kernel(&one); /* it has its workspace: nothing else can fail */
+    const tensor_status status = k->kernel(&one); /* it has its workspace, and cannot fail otherwise */
     if (status)
         __atomic_store_n(k->status, status, __ATOMIC_RELAXED);
 }

@@ -5,7 +5,7 @@
 #include "core/reference/ref.h"
 #include "core/table/mixed.h"
 
-/* The tensor that stands at that place of struct fl_args; NULL: none. */
+/* The tensor of the operand at that offset in struct fl_args; NULL: none. */
 static const tensor *tensor_at(const struct fl_invocation *call, unsigned at) {
     for (int i = 0; i < call->function->operand_count; i++)
         if (call->function->operands[i].at == at)
@@ -64,7 +64,7 @@ OPERATION(MATMUL_BATCHED, matmul_batched, "matmul_batched_nt, matmul_batched_tn"
 OPERATION(MATMUL_BATCHED_NT, matmul_batched_nt, "matmul_batched, matmul_batched_tn", .find = fl_batched_any);
 OPERATION(MATMUL_BATCHED_TN, matmul_batched_tn, "matmul_batched_nt, matmul_batched", .find = fl_batched_any);
 
-/* Without what joins the sums, and with it. */
+/* The public functions, without an epilogue and with one. */
 #define FUNCTION(OP, text, table, count, puts, ...)                                                                    \
     const struct fl_function fl_function_##text = {.name = #text,                                                      \
                                                    .op = FL_OP_##OP,                                                   \
@@ -109,7 +109,7 @@ static void prepare_rows(struct fl_args *args, const struct fl_sizes *sizes, con
     args->p.rows = (struct fl_row_sizes){.m = FL_SIZE(sizes, 'm'), .n = FL_SIZE(sizes, 'n')};
 }
 
-/* The largest magnitude is of a tensor in the memory of the host: nothing else has it at once. */
+/* The result is a number of the host, so the tensor must be on the host. */
 static tensor_status check_host(const struct fl_invocation *call) {
     return fl_need_host(call->function->name, call->tensors[0]);
 }

@@ -3,9 +3,9 @@
 #include "core/reference/ref.h"
 #include <math.h>
 
-/* A running sum of products. Shared-exponent formats: products of 16-bit mantissas under one exponent, an exact sum of
- * two doubles: what one of them cannot hold beyond 2^23 terms is in the other. Float formats: fused multiply-add chains
- * of FL_K_CHUNK terms, chunks added in order. */
+/* A running sum of products. Shared-exponent formats: products of 16-bit mantissas under one exponent, an exact sum in
+ * two doubles, the second of which holds the bits that do not fit the first beyond 2^23 terms. Float formats: fused
+ * multiply-add chains of FL_K_CHUNK terms, chunks added in order. */
 struct dot {
     bool exact;
     double sum, rest;
@@ -28,7 +28,7 @@ static inline void dot_add(struct dot *d, double a, double b) {
     d->terms++;
 }
 
-/* Result i is the sum; of an exact one `near` keeps what value cannot hold, until end_sums. */
+/* Stores the sum as result i; `near` holds the second double of an exact sum until end_sums. */
 static inline void dot_end(const struct dot *d, struct ref_work *w, int64_t i) {
     w->value[i] = d->exact ? d->sum : d->terms > FL_K_CHUNK ? d->total + d->chain : d->chain;
     w->near[i] = d->exact ? d->rest : 0;
@@ -56,7 +56,7 @@ static void exact_epilogue(struct ref_work *w, int64_t i, double bias, double re
     const struct fl_epilogue *how = &args->p.product.epilogue;
     const int e = fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]);
     const int64_t whole = (int64_t)ldexp(w->value[i], e) + (int64_t)ldexp(w->near[i], e);
-    if (!isfinite(bias) || !isfinite(residual)) { /* floats that join exact sums */
+    if (!isfinite(bias) || !isfinite(residual)) { /* floats added to exact sums */
         const double x = w->value[i] + bias + residual;
         w->value[i] = w->near[i] = !how->relu || x > 0 || x != x ? x : 0;
         return;
@@ -81,7 +81,7 @@ static void float_epilogue(struct ref_work *w, int64_t i, double bias, double re
     w->value[i] = w->near[i] = !how->relu || x > 0 || x != x ? x : 0.0f;
 }
 
-/* From the sums of products, in value, to the results. */
+/* Computes the results from the sums of products in value. */
 static tensor_status end_sums(struct ref_work *w) {
     const struct fl_epilogue *how = &w->args->p.product.epilogue;
     const bool plain = !how->bias.data && !how->residual.data && !how->relu;

@@ -1,10 +1,10 @@
-/* cell_rules.h - the cells of recurrent networks, one unit at a time, in double: the text that a processor and a device
- * run alike.
+/* cell_rules.h - the cells of recurrent networks, one unit at a time, in double: the same code for a processor and a
+ * device.
  *
- * The logistic function, tanh and their slopes all follow from one exponential of a number that is not above zero:
- * t = exp(-|x|), or u = exp(-2|x|). None of them loses digits: 1 - s(x) is s(-x), 1 - tanh(x)^2 is 4u / (1 + u)^2, and
- * near zero tanh is its series. They are within a few units in the last place of a double. Functions that end in _by
- * take the exponentials, which processors compute many at a time. */
+ * The logistic function, tanh and their slopes all follow from one exponential of a number that is not above zero: t =
+ * exp(-|x|), or u = exp(-2|x|). None of them loses digits: 1 - s(x) is s(-x), 1 - tanh(x)^2 is 4u / (1 + u)^2, and near
+ * zero tanh is its series. They are within a few units in the last place of a double. Functions that end in _by take
+ * the exponentials, which processors compute many at a time. */
 #ifndef FL_CELL_RULES_H
 #define FL_CELL_RULES_H
 
@@ -52,7 +52,7 @@ FL_BOTH double fl_lstm_hidden_by(double o, double to, double c, double uc) {
     return fl_logistic_by(o, to) * fl_tanh_by(c, uc);
 }
 
-/* The path through h alone. */
+/* The path through h only. */
 FL_BOTH double fl_lstm_cell_grad_by(double dh, double o, double to, double uc) {
     return dh * fl_logistic_by(o, to) * fl_tanh_slope_by(uc);
 }
@@ -91,7 +91,7 @@ FL_BOTH double fl_gru_candidate_grad_by(double dh, double z, double tz, double u
 FL_BOTH double fl_gru_update_grad_by(double dh, double tz, double n, double un, double before) {
     return dh * (before - fl_tanh_by(n, un)) * fl_logistic_slope_by(tz);
 }
-/* dn: the gradient of what enters n. */
+/* dn: the gradient of the argument of n. */
 FL_BOTH double fl_gru_reset_grad_by(double dn, double tr, double hn) {
     return dn * hn * fl_logistic_slope_by(tr);
 }

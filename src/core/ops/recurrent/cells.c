@@ -1,5 +1,5 @@
 /* cells.c - kernels of the cells of recurrent networks: a row is the units of one sequence. The definition, and rows in
- * threads for every format, which differ in how they compute exponentials alone. */
+ * threads for every format, which differ only in how they compute exponentials. */
 #include "core/ops/operation.h"
 #include "core/ops/recurrent/cell_rules.h"
 #include "core/rows/rows.h"
@@ -30,7 +30,7 @@ static double *take(struct row *r, int arrays) {
     return taken;
 }
 
-/* `count` gates from number `first` on of a view with `gates` of them a row; NULL where there is no view. */
+/* `count` gates from number `first` on of a view with `gates` gates in each row; NULL if there is no view. */
 static const double *gates_of(struct row *r, const struct fl_view *view, int gates, int first, int count) {
     if (!view->data)
         return NULL;

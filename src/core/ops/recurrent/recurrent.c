@@ -1,8 +1,8 @@
 /* recurrent.c - LSTM and GRU: the operations of one step, and sequences made of them and of matmuls.
  *
- * A sequence keeps what enters the gates, and the states; its gradient computes the gates anew from those. Matmuls of a
- * step read the weights as they lie; what needs no step before it (the products of the inputs, the gradients of all
- * weights) is one matmul over all steps. docs/decisions/0024-tensors-over-time.md */
+ * A sequence stores the inputs of the gates, and the states; its gradient computes the gates anew from these. Matmuls
+ * of a step read the weights in place; products that need no earlier step (of the inputs, and the gradients of all
+ * weights) are one matmul over all steps. docs/decisions/0024-tensors-over-time.md */
 #include "core/base/fail.h"
 #include "core/ops/operation.h"
 #include "core/ops/recurrent/cell_rules.h"
@@ -131,7 +131,7 @@ static const tensor *step_of(struct fl_part *part, const tensor *x, const struct
     return fl_part(part, x, t * shape[0] * shape[1], 2, shape);
 }
 
-/* The same of what a sequence writes. */
+/* The same for a tensor that the sequence writes. */
 static tensor *written(struct fl_part *part, const struct fl_sequence *q, int k, const struct sizes *s, int gates,
                        int64_t t) {
     const int64_t shape[2] = {s->n, gates * s->h};
@@ -145,8 +145,8 @@ static const tensor *rows_of(struct fl_part *part, const tensor *x, const struct
     return fl_part(part, x, first * s->n * shape[1], 2, shape);
 }
 
-/* The gradient of u: one exact sum over all steps whose state before was not zero. Of one step alone that is the sum of
- * zeros. */
+/* The gradient of u: one exact sum over all steps after the first, whose state before was zero. For a single step it is
+ * a sum of zeros. */
 static tensor_status weight_grad(tensor *du, const tensor *h, const tensor *dgates, int gates, const tensor *zero,
                                  const struct sizes *s) {
     struct fl_part before, d;
@@ -164,7 +164,7 @@ struct lstm {
     const tensor *h, *c, *gates, *dy; /* of the gradient */
 };
 
-/* Numbers of what is written. */
+/* Numbers of the tensors written. */
 enum { GATES, CELL, HIDDEN };
 
 static tensor_status lstm_steps(const struct fl_sequence *q, void *context) {

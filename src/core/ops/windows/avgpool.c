@@ -18,7 +18,7 @@ static int64_t mantissa(double x, double unit) {
     return (int64_t)(x * unit);
 }
 
-/* Output i, of window p, q. */
+/* Computes output i, the mean of window p, q. */
 static void mean_of_window(const struct ref_work *w, int64_t i, int64_t n, int64_t p, int64_t q, int64_t c) {
     const struct fl_windows *g = &w->args->p.pooling.windows;
     const struct fl_pool_side down = fl_pool_down(&w->args->p.pooling), across = fl_pool_across(&w->args->p.pooling);
@@ -49,7 +49,7 @@ static void mean_of_window(const struct ref_work *w, int64_t i, int64_t n, int64
         w->value[i] = (total + chain) / (double)count;
 }
 
-/* Element i of the gradient, of pixel a, b. */
+/* Computes element i of the gradient, at pixel a, b. */
 static void share_of_pixel(const struct ref_work *w, int64_t i, int64_t n, int64_t a, int64_t b, int64_t c) {
     const struct fl_windows *g = &w->args->p.pooling.windows;
     const struct fl_pool_side down = fl_pool_down(&w->args->p.pooling), across = fl_pool_across(&w->args->p.pooling);
@@ -111,7 +111,7 @@ static inline double odd_quotient(double sum, double count, double *near) {
     return odd;
 }
 
-/* `value`, integers, become sums / count at exponent e; the largest of them. */
+/* Replaces the integers in `value` by value / count at exponent e; returns the largest magnitude. */
 static double divide(double *value, int64_t n, double count, int e) {
     const double unit = fl_scale2(1, -e);
     double largest = 0;
@@ -203,7 +203,7 @@ static void backward_line(const struct fl_rows *rows, int64_t row, double *own, 
     fl_rows_store(args, row * line, line, sum, largest, stats);
 }
 
-/* The most windows that hold a position. */
+/* The largest number of windows that contain a position. */
 static double most_windows(const struct fl_pool_side *side) {
     return side->window ? (double)((side->window - 1) / side->stride + 1) : (double)(side->windows / side->length + 2);
 }
@@ -246,7 +246,7 @@ static tensor_status avgpool_lines(const struct fl_args *args) {
 
 const struct fl_any_kernels fl_avgpool_kernels[FL_BACKENDS] = {[FL_PORTABLE] = {avgpool_lines, need}};
 
-/* --- what gradients divide by ------------------------------------------------------------------------------------- */
+/* --- divisors of gradients ---------------------------------------------------------------------------------------- */
 
 static int64_t greatest_divisor(int64_t a, int64_t b) {
     while (b) {
@@ -263,7 +263,7 @@ int64_t fl_pool_common(const struct fl_pool_side *side) {
         const int64_t count = fl_pool_count(side, i), factor = count / greatest_divisor(common, count);
         common = factor <= FL_POOL_DENOMINATOR_LIMIT / common ? common * factor : FL_POOL_DENOMINATOR_LIMIT + 1;
         if (side->padding_counts && side->window)
-            break; /* all of them divide by the same */
+            break; /* all have the same divisor */
     }
     return common;
 }

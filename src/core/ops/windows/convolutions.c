@@ -1,7 +1,8 @@
 /* convolutions.c - convolutions and transposed convolutions as operations, of images and of sequences.
  *
- * A transposed convolution is the input gradient of a convolution, read the other way: its y is the image of that
- * convolution, its x the result. So each of its three operations is one of those three, and there is no other kernel.
+ * A transposed convolution is the input gradient of a convolution with the roles exchanged: its y is the image of that
+ * convolution, its x the result. So each of its three operations is one of those of a convolution, and needs no kernel
+ * of its own.
  *
  * Sizes by letter: images [N, H, W, C], filters [K, R, S, D] of D = C / groups channels, results [N, P, Q, K];
  * sequences are images of height 1. */
@@ -88,7 +89,7 @@ DERIVE(conv1d, true, derive_result)
 DERIVE(conv_transpose2d, false, derive_image)
 DERIVE(conv_transpose1d, true, derive_image)
 
-/* Beside the scalars, which stand there; sequences have no steps down. */
+/* Sets the sizes; the scalars are there already. Sequences have stride and dilation 1 down. */
 static void prepare(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
     (void)scalars;
     struct fl_windows *g = &args->p.product.windows;
@@ -112,7 +113,7 @@ static void prepare(struct fl_args *args, const struct fl_sizes *sizes, const un
 #define IN(name, shape, i)                                                                                             \
     { name, shape, FL_FACTOR(i) }
 /* Operands of a convolution and its gradients, of shapes of images, filters and results. The scalar relu, and the last
- * two operands, are there where something joins the sums. */
+ * two operands, belong to convolutions with an epilogue. */
 #define CONVOLUTION(name, image, filters, result, ...)                                                                 \
     static const struct fl_operand name##_operands[] = {OUT("y", result), IN("x", image, 0), IN("w", filters, 1),      \
                                                         FL_JOINED("K", result)};                                       \

@@ -16,7 +16,7 @@ struct fl_window {
 
 /* One direction of a pooling. */
 struct fl_max_side {
-    int64_t length, windows, reach; /* of the image; how many; from the first to behind the last position of one */
+    int64_t length, windows, reach; /* length of the image; number of windows; extent of a window */
     int64_t stride, padding, dilation;
 };
 
@@ -30,7 +30,7 @@ static inline struct fl_max_side fl_max_across(const struct fl_windows *g) {
                                 g->stride[1], g->padding[1], g->dilation[1]};
 }
 
-/* How many places kernels number in a window: those between its positions count. */
+/* The number of places that kernels number in a window, including those between its positions. */
 static inline int64_t fl_window_places(const struct fl_windows *g) {
     return fl_max_down(g).reach * fl_max_across(g).reach;
 }
@@ -46,8 +46,8 @@ static inline struct fl_window fl_window_inside(const struct fl_max_side *s, int
     return (struct fl_window){begin < 0 ? begin + skipped : begin, to < s->length ? to : s->length, s->dilation};
 }
 
-/* The windows that reach over a position; with a dilation some of them may not hold it. Those of the next position
- * follow without a division. */
+/* The windows whose extent includes a position; with a dilation some of them may not contain it. Those of the next
+ * position follow without a division. */
 static inline struct fl_range fl_windows_over(const struct fl_max_side *s, int64_t position) {
     const int64_t last = (position + s->padding) / s->stride + 1, before = position + s->padding - s->reach;
     return (struct fl_range){before < 0 ? 0 : before / s->stride + 1, last < s->windows ? last : s->windows};

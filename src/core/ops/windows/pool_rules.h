@@ -1,5 +1,5 @@
-/* pool_rules.h - average pooling: where windows lie along a side of an image, what their means divide by, and the one
- * rounding of a mean. The text that a processor and a device run alike.
+/* pool_rules.h - average pooling: where windows lie along a side of an image, the divisors of their means, and the one
+ * rounding of a mean. The same code for a processor and a device.
  *
  * Windows of one size go a stride at a time over the padded side. Adaptive ones (as many as the output has places) are
  * from floor(i length / windows) to ceil((i + 1) length / windows), so that neighbours may share a position. */
@@ -17,7 +17,7 @@ struct fl_pool_side {
     int64_t length, windows, window; /* positions; windows over them; positions of one of these (adaptive: 0) */
     int64_t stride, padding;
     bool padding_counts;
-    int64_t common; /* a multiple of what every window divides by */
+    int64_t common; /* a common multiple of the divisors of all windows */
 };
 
 /* from ... to - 1 */
@@ -52,7 +52,7 @@ FL_BOTH struct fl_span fl_pool_inside(const struct fl_pool_side *side, int64_t i
     return span;
 }
 
-/* The windows that hold a position; there may be none. */
+/* The windows that contain a position; there may be none. */
 FL_BOTH struct fl_span fl_pool_windows(const struct fl_pool_side *side, int64_t position) {
     if (!side->window)
         return fl_pool_part(position, side->length, side->windows);
@@ -69,14 +69,14 @@ FL_BOTH int64_t fl_pool_count(const struct fl_pool_side *side, int64_t i) {
 }
 
 #ifndef __cplusplus
-/* The least common multiple of what the windows divide by (avgpool.c); something above FL_POOL_DENOMINATOR_LIMIT where
- * it is beyond that. */
+/* The least common multiple of the divisors of the windows (avgpool.c); any number above FL_POOL_DENOMINATOR_LIMIT if
+ * it exceeds that. */
 int64_t fl_pool_common(const struct fl_pool_side *side);
 /* avgpool.c, by backend: kernels of any format. */
 extern const struct fl_any_kernels fl_avgpool_kernels[];
 #endif
 
-/* sum / count at exponent e, rounded to odd where 128 bits do not hold it; count below 2^62. */
+/* sum / count at exponent e, rounded to odd if 128 bits do not suffice; count below 2^62. */
 FL_BOTH struct fl_wide_sum fl_pool_mean(fl_int128 sum, int64_t count, int e) {
     struct fl_wide_sum mean;
     if ((count & (count - 1)) == 0) {

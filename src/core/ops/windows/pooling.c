@@ -8,8 +8,8 @@
 
 /* --- sizes -------------------------------------------------------------------------------------------------------- */
 
-/* Of the windows of a direction that begin before the image, whether one sees none of its pixels. A window that begins
- * inside sees one. */
+/* Whether a window of a direction that begins before the image sees none of its pixels. A window that begins inside
+ * sees at least one. */
 static bool has_blind_window(const struct fl_windows_given *v, int way, int64_t length, int64_t count) {
     const int64_t stride = v->how.stride[way], dilation = v->how.dilation[way], before = v->how.padding[2 * way];
     for (int64_t i = 0; i < count && i * stride < before; i++) {
@@ -47,7 +47,7 @@ static bool derive_places(const struct fl_windows_given *v, struct fl_sizes *z, 
     return false;
 }
 
-/* Beside the steps, which are scalars and stand there. */
+/* Sets the sizes; the strides and paddings are scalars, and are there already. */
 static void put_sizes(struct fl_windows *g, const struct fl_sizes *z, char filters) {
     g->batch = FL_SIZE(z, 'N');
     g->h = FL_SIZE(z, 'H');

@@ -1,4 +1,4 @@
-/* windows.c - windows of convolutions and poolings: from what callers give to scalars of a function, and to messages.
+/* windows.c - windows of convolutions and poolings: from the caller's struct to scalars of a function, and to messages.
  */
 #include "core/ops/windows/windows.h"
 #include "core/base/fail.h"
@@ -35,7 +35,7 @@ const char *fl_padding_text(char to[FL_NUMBERS_TEXT], int dims, const int v[4]) 
 
 /* --- scalars ------------------------------------------------------------------------------------------------------ */
 
-/* The numbers of `how` that are scalars of such a function, in their order; of one direction those across. */
+/* The numbers of `how` that are scalars of such a function, in their order; for one direction only those across. */
 static int numbers_of(struct fl_window_layout l, tensor_window *how, int *numbers[FL_SCALARS]) {
     const int first = l.dims == 1;
     int n = 0;
@@ -77,12 +77,12 @@ static bool all_are(const int *v, int n, int value) {
     return true;
 }
 
-/* A window that is given with a convolution is that of its filters. */
+/* Checks that a window given with a convolution is that of its filters. */
 static tensor_status check_filters(const struct fl_windows_given *v, const tensor *filters) {
     char text[FL_NUMBERS_TEXT], other[FL_NUMBERS_TEXT];
     const int *window = v->how.window, dims = v->dims;
     if (all_are(window, 2, 0) || !filters || filters->ndim != dims + 2)
-        return TENSOR_OK; /* what is wrong then has a message of its own */
+        return TENSOR_OK; /* such filters have a message of their own */
     const int64_t height = dims == 1 ? window[0] : filters->shape[1], width = filters->shape[dims];
     return window[0] == height && window[1] == width
                ? TENSOR_OK

@@ -7,11 +7,11 @@
 
 /* Which numbers of a window are scalars of a function. */
 struct fl_window_layout {
-    int dims; /* 1: of sequences, which are images of height 1: those across alone */
+    int dims; /* 1: sequences, which are images of height 1: only the numbers across */
     enum { FL_CONVOLUTION, FL_TRANSPOSED, FL_POOLING, FL_MEANS } kind;
 };
 
-/* Windows of a call; numbers that the function has no scalar for are as if nobody spoke of them. */
+/* Windows of a call; numbers for which the function has no scalar have their defaults. */
 struct fl_windows_given {
     const char *name; /* of the function */
     int dims;

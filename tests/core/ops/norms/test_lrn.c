@@ -20,7 +20,7 @@ static long double witness(const long double *x, int64_t n, int64_t c, const str
 
 static struct held x, y, dy, dx;
 
-/* What powers and quotients in double are off by, relatively: a unit in the last place each, and beta times that of the
+/* The relative error of powers and quotients in double: a unit in the last place each, and beta times that of the
  * logarithm. */
 static const long double relative = 0x1p-45L;
 
