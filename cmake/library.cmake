@@ -1,4 +1,4 @@
-# libflexlab, static and shared, from every .c file under src/: of its folders, and of their rooms.
+# libflexlab, static and shared, from every .c file under src/: of its folders and their subfolders.
 find_package(Threads REQUIRED)
 if(FLEXLAB_OPENMP)
     find_package(OpenMP COMPONENTS C)
@@ -37,7 +37,7 @@ add_kernels(avx512_amx "${FLEXLAB_FLAGS_AVX512_AMX}" HAVE_AVX512_AMX)
 add_kernels(avx512_amx_fast "${FLEXLAB_FLAGS_AVX512_AMX}" HAVE_AVX512_AMX_FAST)
 list(REMOVE_DUPLICATES definitions)
 
-add_library(flexlab_objects OBJECT ${sources})
+add_library(flexlab_objects OBJECT ${sources} ${FLEXLAB_ONNX_SOURCES})
 target_compile_definitions(flexlab_objects PRIVATE ${definitions})
 # An installed program finds the CUDA backend in the folder of libraries by its own place (src/gpu/gpu_load.c), not by an
 # entry in RUNPATH: CMake would fill the build tree's up with empty ones, which stand for the current folder.
@@ -50,7 +50,8 @@ target_include_directories(flexlab_objects PUBLIC
     ${PROJECT_SOURCE_DIR}/include ${FLEXLAB_GENERATED}/include PRIVATE ${PROJECT_SOURCE_DIR}/src ${FLEXLAB_GENERATED})
 # By name and not as a source: whoever links the objects is then linked as a program in C.
 target_link_libraries(flexlab_objects PUBLIC ${FLEXLAB_TFLITE_OBJECTS})
-target_link_libraries(flexlab_objects PUBLIC Threads::Threads ZLIB::ZLIB ${FLEXLAB_IMAGE_TARGETS} m ${CMAKE_DL_LIBS})
+target_link_libraries(flexlab_objects PUBLIC Threads::Threads ZLIB::ZLIB ${FLEXLAB_IMAGE_TARGETS} ${FLEXLAB_ONNX_LIBRARY} m
+                      ${CMAKE_DL_LIBS})
 if(FLEXLAB_OPENMP)
     target_link_libraries(flexlab_objects PUBLIC OpenMP::OpenMP_C)
     target_compile_definitions(flexlab_objects PRIVATE FL_OPENMP)
@@ -58,7 +59,7 @@ endif()
 
 # What a program that is linked with the static library needs besides; no flag, no header. OpenMP by name where the linker
 # looks for it by itself, so that what is installed names no folder of this machine.
-set(FLEXLAB_PRIVATE_LIBRARIES m ${CMAKE_DL_LIBS})
+set(FLEXLAB_PRIVATE_LIBRARIES ${FLEXLAB_ONNX_LIBRARY} m ${CMAKE_DL_LIBS})
 if(FLEXLAB_OPENMP)
     foreach(name ${OpenMP_C_LIB_NAMES})
         get_filename_component(folder ${OpenMP_${name}_LIBRARY} DIRECTORY)
