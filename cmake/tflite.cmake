@@ -44,8 +44,10 @@ add_library(flexlab_tflite_tables OBJECT ${PROJECT_SOURCE_DIR}/src/program/tflit
                                          ${folder}/tflite_generated.h)
 set_target_properties(flexlab_tflite_tables PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS ON
                       CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-# Unique symbols (arrays in inline functions) would stay global in the static library.
-target_compile_options(flexlab_tflite_tables PRIVATE -fno-exceptions -fno-rtti $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
+# Unique symbols (arrays in inline functions) would stay global in the static library; that sanitizer of clang needs
+# run-time types, which a library of C++ has.
+target_compile_options(flexlab_tflite_tables PRIVATE -fno-exceptions -fno-rtti $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>
+                       $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)
 target_include_directories(flexlab_tflite_tables PRIVATE ${PROJECT_SOURCE_DIR}/src ${folder})
 target_include_directories(flexlab_tflite_tables SYSTEM PRIVATE ${FLEXLAB_FLATBUFFERS_INCLUDE})
 set(FLEXLAB_TFLITE_OBJECTS $<TARGET_OBJECTS:flexlab_tflite_tables>)

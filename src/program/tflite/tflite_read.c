@@ -132,7 +132,9 @@ static tensor_status read_quantisation(struct fl_tflite_reader *r, const struct 
     if (!q->scale || !q->zero)
         return TENSOR_E_MEMORY;
     for (uint32_t i = 0; i < t->scale_count; i++) {
-        const int64_t zero = t->zero_count ? t->zero[i] : 0;
+        int64_t zero = 0;
+        if (t->zero_count)
+            memcpy(&zero, t->zero + i * sizeof zero, sizeof zero);
         /* the scale of a sum is a product, and may be too small for a float */
         if (!isfinite(t->scale[i]) || t->scale[i] < 0 || (t->scale[i] == 0 && !sum))
             return fl_fail(TENSOR_E_DATA, "scale %u is %g, expected a positive number", i, (double)t->scale[i]);

@@ -142,7 +142,7 @@ void fl_tflite_get_tensor(const fl_tflite_model *model, uint32_t i, fl_tflite_te
         tensor->scale_count = size(q->scale());
         tensor->scale = q->scale() ? q->scale()->data() : nullptr;
         tensor->zero_count = size(q->zero());
-        tensor->zero = q->zero() ? q->zero()->data() : nullptr;
+        tensor->zero = q->zero() ? q->zero()->Data() : nullptr;
         tensor->axis = q->axis();
         tensor->other_quantisation = q->details_type();
     }

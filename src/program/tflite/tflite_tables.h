@@ -36,7 +36,7 @@ struct fl_tflite_tensor {
     struct fl_tflite_ints shape, signature;
     uint32_t scale_count, zero_count;
     const float *scale;
-    const int64_t *zero;
+    const unsigned char *zero; /* int64 each, at any address: FlatBuffers does not verify where they begin */
     int axis;
     bool sparse, variable, other_quantisation;
 };

@@ -700,12 +700,14 @@ int main(int argc, char **argv) {
         return write_seeds(argv[2]);
     CHECK(folder_make(), "cannot make a folder");
     const struct file_model m = images();
-    if (!read_model(&m) && last_status == TENSOR_E_UNSUPPORTED) {
+    struct fl_network *const first = read_model(&m);
+    if (!first && last_status == TENSOR_E_UNSUPPORTED) {
         CHECK(strstr(tensor_error(), "libflatbuffers-dev"), "%s", tensor_error());
         file_remove("model.tflite");
         rmdir(folder);
         return check_failures ? check_summary() : check_skip("the library was built without FlatBuffers");
     }
+    fl_network_free(first);
     test_images();
     test_integers();
     test_operators();
