@@ -22,6 +22,7 @@ struct fl_program {
     int constant_count, constant_room;
     struct fl_program_constant *constants;
     struct fl_plan *plan; /* of the shapes that it ran with last */
+    struct fl_network *joined; /* memory of the results of several batches */
     bool observing;       /* ranges are noted, and floats computed in fp32 */
 };
 
