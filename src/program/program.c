@@ -1,5 +1,5 @@
 /* program.c - programs as callers see them (include/flexlab/program.h). */
-#include "program/program_object.h"
+#include "program/plan/program_object.h"
 #include "program/onnx/onnx_read.h"
 #include "program/operators.h"
 #include "program/passes/passes.h"
@@ -93,6 +93,7 @@ tensor_status program_read(program **p, const char *path) {
         return status ? status : fl_fail(TENSOR_E_MEMORY, "no memory for a program");
     }
     made->network = network;
+    made->find = fl_operator_find;
     made->device = tensor_device_at(0);
     *p = made;
     return TENSOR_OK;

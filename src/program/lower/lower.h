@@ -3,8 +3,8 @@
 #ifndef FL_PROGRAM_LOWER_H
 #define FL_PROGRAM_LOWER_H
 
-#include "program/operators.h"
-#include "program/plan.h"
+#include "program/arrays/operators.h"
+#include "program/plan/plan.h"
 
 typedef tensor_status fl_lower(struct fl_planner *p, const struct fl_net_node *node, bool *done);
 typedef tensor_status fl_shape(const struct fl_arrays *a);

@@ -1,7 +1,7 @@
 /* fold.c - what follows a convolution and is linear in each channel becomes a part of its filters and bias. */
 #include "program/passes/index.h"
 #include "program/passes/passes.h"
-#include "program/operators.h"
+#include "program/arrays/operators.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 /* index.c - see index.h. */
 #include "program/passes/index.h"
-#include "program/operators.h"
+#include "program/arrays/operators.h"
 #include <string.h>
 
 static void see(struct fl_index *index, const struct fl_net_graph *graph, int outer) {

@@ -2,7 +2,7 @@
 #ifndef FL_PROGRAM_INDEX_H
 #define FL_PROGRAM_INDEX_H
 
-#include "program/network.h"
+#include "program/network/network.h"
 
 struct fl_index {
     struct fl_network *n;

@@ -2,7 +2,7 @@
 #ifndef FL_PROGRAM_PASSES_H
 #define FL_PROGRAM_PASSES_H
 
-#include "program/network.h"
+#include "program/network/network.h"
 
 /* weights.c: weights that a file stores in 8 bits, for operators that compute floats, become float32, each the nearest
  * to scale (q - zero). */

@@ -3,7 +3,7 @@
  * its nodes have no other reader. */
 #include "program/passes/index.h"
 #include "program/passes/passes.h"
-#include "program/operators.h"
+#include "program/arrays/operators.h"
 #include "core/base/fail.h"
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* plan.c - see plan.h: walks the nodes of a network for given input shapes, folds what is known, and collects steps. */
-#include "program/plan_internal.h"
+#include "program/plan/plan_internal.h"
 #include "program/arrays/arrays.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -616,7 +616,7 @@ static bool asks_for_shape(const struct fl_net_node *node) {
 static tensor_status plan_node(struct fl_planner *p, const struct fl_net_node *node) {
     if (!strcmp(node->op, "If") && !*node->domain)
         return plan_if(p, node);
-    const struct fl_operator *const op = fl_operator_find(node->domain, node->op);
+    const struct fl_operator *const op = p->program->find(node->domain, node->op);
     struct fl_arrays a;
     if (!op)
         return fl_fail(TENSOR_E_UNSUPPORTED, "an operator that programs do not have");
