@@ -45,17 +45,21 @@ static tensor_status requantise_table(enum fl_int8_rounding rounding, const stru
     struct int8_multiplier m = {0}, none = {0};
     const double real = (double)x_type->scale / (double)y_type->scale;
     const bool exact = rounding == FL_INT8_EXACT;
+    const float ratio = x_type->scale / y_type->scale; /* XNNPACK: a coefficient of 1/256, ties up */
+    const bool delegated = rounding == FL_INT8_TFLITE_XNNPACK && ratio >= 0x1p-8f && ratio <= 0x1p7f;
+    const int64_t coefficient = delegated ? lrintf(256 * ratio) : 0;
     if (exact ? !int8_exact_multiplier(real, &m) : real >= 0x1p31)
         return fl_fail(TENSOR_E_ARGUMENT, "scales %g and %g: expected a ratio of 2^-96 to 2^31", (double)x_type->scale,
                        (double)y_type->scale);
     if (!exact)
-        int8_tflite_multiplier(real, &m);
+        int8_tflite_multiplier(real, rounding == FL_INT8_TFLITE, &m);
     const int32_t low = range.low - y_type->zero, high = range.high - y_type->zero;
     for (int32_t i = int8_least(x_type->is_unsigned); i <= int8_most(x_type->is_unsigned); i++) {
         const int32_t x = i - x_type->zero;
         const int64_t y = exact                      ? int8_once_even(x, &m, 0, &none)
                           : rounding == FL_INT8_ONNX ? requantise_onnx(x, x_type->scale, y_type->scale, low, high)
-                                                     : int8_twice_away(x, &m);
+                          : coefficient              ? (x * coefficient + 128) >> 8
+                                                     : int8_twice(x, &m);
         table[(uint8_t)i] = (uint8_t)(int8_clamp(y, low, high) + y_type->zero);
     }
     return TENSOR_OK;
@@ -139,8 +143,8 @@ static void quantise_part(void *context, int part, int worker) {
     const int64_t from = (int64_t)part * PART, to = from + PART < q->count ? from + PART : q->count;
     const float low = (float)(int8_least(q->type.is_unsigned) - q->type.zero),
                 high = (float)(int8_most(q->type.is_unsigned) - q->type.zero), inverse = 1 / q->type.scale;
-    const bool away = q->rounding == FL_INT8_TFLITE || q->rounding == FL_INT8_TFLITE_RUY,
-               multiply = q->rounding == FL_INT8_TFLITE_XNNPACK;
+    const bool away = q->rounding == FL_INT8_TFLITE,
+               multiply = q->rounding == FL_INT8_TFLITE_RUY || q->rounding == FL_INT8_TFLITE_XNNPACK;
     (void)worker;
     for (int64_t i = from; i < to; i++) {
         float real = multiply ? q->x[i] * inverse : q->x[i] / q->type.scale;
@@ -193,14 +197,14 @@ static bool prepare_tflite(struct addition *s) {
     const double sum = twice / ((1 << TFLITE_LEFT_SHIFT) * (double)s->y_type.scale);
     if (!(sum < 1))
         return false;
-    int8_tflite_multiplier((double)s->a_type.scale / twice, &s->of_a);
-    int8_tflite_multiplier((double)s->b_type.scale / twice, &s->of_b);
-    int8_tflite_multiplier(sum, &s->of_sum);
+    int8_tflite_multiplier((double)s->a_type.scale / twice, true, &s->of_a);
+    int8_tflite_multiplier((double)s->b_type.scale / twice, true, &s->of_b);
+    int8_tflite_multiplier(sum, true, &s->of_sum);
     for (int i = 0; i < 256; i++) {
         const uint8_t bits = (uint8_t)i;
-        s->scaled[0][i] = int8_twice_away(
+        s->scaled[0][i] = int8_twice(
             (int8_get(&bits, s->a_type.is_unsigned, 0) - s->a_type.zero) * (1 << TFLITE_LEFT_SHIFT), &s->of_a);
-        s->scaled[1][i] = int8_twice_away(
+        s->scaled[1][i] = int8_twice(
             (int8_get(&bits, s->b_type.is_unsigned, 0) - s->b_type.zero) * (1 << TFLITE_LEFT_SHIFT), &s->of_b);
     }
     return true;
@@ -248,7 +252,7 @@ static int64_t add_one(const struct addition *s, int32_t a, int32_t b) {
     }
     case FL_INT8_TFLITE:
     case FL_INT8_TFLITE_RUY:
-        return int8_twice_away(s->scaled[0][(uint8_t)a] + s->scaled[1][(uint8_t)b], &s->of_sum);
+        return int8_twice(s->scaled[0][(uint8_t)a] + s->scaled[1][(uint8_t)b], &s->of_sum);
     case FL_INT8_TFLITE_XNNPACK: {
         const int64_t sum = (int64_t)x * s->of_a.coefficient + (int64_t)z * s->of_b.coefficient;
         return (sum + ((int64_t)1 << (s->of_sum.shift - 1))) >> s->of_sum.shift;
