@@ -19,7 +19,7 @@ struct pool {
 /* sum m / count to the nearest integer, ties to even: sum m = (b count + g) 2^shift + f. */
 static int64_t exact_mean(int64_t sum, int64_t count, const struct int8_multiplier *m) {
     const __int128 product = (__int128)sum * m->coefficient, upper = product >> m->shift;
-    const unsigned __int128 f = (unsigned __int128)(product - (upper << m->shift)),
+    const unsigned __int128 f = (unsigned __int128)product & (((unsigned __int128)1 << m->shift) - 1),
                             half = m->shift ? (unsigned __int128)1 << (m->shift - 1) : 0;
     __int128 b = upper / count, g = upper % count;
     if (g < 0) {
