@@ -4,7 +4,7 @@
  *
  *     bench_functions [FILTER] [--threads N] [--elements N]      default: one thread, 2^25 elements */
 #define _GNU_SOURCE
-#include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -25,14 +25,17 @@ function(pragmas_of file pattern prefix result)
     set(${result} "${lines}" PARENT_SCOPE)
 endfunction()
 
+# The entries of ops.def that these two headers declare.
+set(entries_of_tensor_elementwise "MAP[123]" "MAP[123]_SCALARS?" "REAL1[A-Z_]*")
+set(entries_of_blocks_elementwise "MAP[123]_BLOCK" "REAL2[A-Z_]*")
 foreach(header ${public_headers})
     cmake_path(GET header STEM LAST_ONLY stem)
     pragmas_of(${header} "\nFLEXLAB_API[^;(#]*[ *]([a-z][a-z0-9_]*)\\(" "" lines)
-    if(stem STREQUAL "tensor_elementwise")
-        pragmas_of(${PROJECT_SOURCE_DIR}/include/flexlab/ops.def "\nFL_[A-Z0-9_]+\\([0-9]+, [A-Z0-9_]+, ([a-z0-9_]+)," "tensor_"
-                   operations)
+    foreach(entry IN LISTS entries_of_${stem})
+        pragmas_of(${PROJECT_SOURCE_DIR}/include/flexlab/ops.def
+                   "\nFL_${entry}\\([0-9]+, [A-Z0-9_]+, ([a-z0-9_]+)," "tensor_" operations)
         string(APPEND lines "${operations}")
-    endif()
+    endforeach()
     if(lines)
         string(TOUPPER ${stem} guard)
         string(APPEND SYMBOL_SECTIONS "\n#if defined(FLEXLAB_${guard}_H) && !defined(FLEXLAB_SYMBOLS_OF_${guard})\n"

@@ -29,7 +29,7 @@ static struct layer {
     {.input_name = "bn2", .gradient_name = "conv3.grad", .weight_gradient_name = "conv3.weight.grad"},
     {.input_name = "pool2", .gradient_name = "conv4.grad", .weight_gradient_name = "conv4.weight.grad"}};
 static nn_telemetry *telemetry;
-static bool next_wanted, wanted, failed, told; /* told: what failed was said already */
+static bool next_wanted, wanted, failed, reported; /* reported: the failure has been printed */
 static int dose; /* gradients of a loss 2^-dose as large, whose exponent would be larger by that, but for its range */
 static const int largest_e[FORMATS] = {31, 127};
 
@@ -100,7 +100,7 @@ static void describe(struct layer *l, int format, int step, uint64_t seed) {
         if (dose == 0 && flushed != l->flushed[format]) {
             fprintf(stderr, "flushed_gradients: %s in %s: %lld elements flushed, but %lld by telemetry\n",
                     l->gradient_name, formats[format], (long long)flushed, (long long)l->flushed[format]);
-            failed = told = true;
+            failed = reported = true;
         }
         const double share = norm(part, count) / norm(whole, count), of_flushed = weight_gradient(l, part, made);
         for (int64_t i = 0; i < count; i++) {
@@ -161,7 +161,7 @@ int main(int argc, char **argv) {
             step++;
         }
     }
-    if (failed && !told)
+    if (failed && !reported)
         fprintf(stderr, "flushed_gradients: %s\n", tensor_error());
     for (int i = 0; i < LAYERS; i++)
         tensor_free(layers[i].input), tensor_free(layers[i].gradient), tensor_free(layers[i].weight_gradient),

@@ -102,10 +102,11 @@ typedef struct nn_weight_match {
     int64_t found_dim[8];
 } nn_weight_match;
 typedef void (*nn_weight_match_fn)(const nn_weight_match *match, void *context);
-/* Compares the tensors of a safetensors file with the weights of a network, by name and shape. It calls `told` once for
- * each weight in their order, then for each superfluous tensor (not counting what a checkpoint stores beside weights).
- * Strings last until `told` returns. A mismatch is no failure. */
-FLEXLAB_API tensor_status nn_weights_match(const nn_graph *g, const char *path, nn_weight_match_fn told, void *context);
+/* Compares the tensors of a safetensors file with the weights of a network, by name and shape. It calls `report` once
+ * for each weight in their order, then for each superfluous tensor (not counting what a checkpoint stores beside
+ * weights). Strings last until `report` returns. A mismatch is no failure. */
+FLEXLAB_API tensor_status nn_weights_match(const nn_graph *g, const char *path, nn_weight_match_fn report,
+                                           void *context);
 
 #ifdef __cplusplus
 }

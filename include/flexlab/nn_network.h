@@ -62,7 +62,7 @@ typedef struct nn_config {
     const char *loss;      /* one of nn_loss_name_at; NULL: "cross_entropy" */
     float label_smoothing; /* for cross_entropy in training, 0 to 1; evaluation does not smooth */
     float huber_delta;     /* for huber; 0: 1 */
-    int32_t ignored_label; /* if ignores is set, rows with this label count nothing: cross_entropy, wasserstein */
+    int32_t ignored_label; /* if ignores is set, rows with this label are left out: cross_entropy, wasserstein */
     bool ignores;
     bool input_gradient; /* backward also computes the gradient of the images: nn_input_gradient */
     /* Formats that differ by layer and role: docs/policies.md. NULL: the variant throughout. */

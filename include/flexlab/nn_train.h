@@ -53,7 +53,7 @@ typedef struct nn_train_config {
     const char *telemetry_path; /* JSON Lines; NULL: no file */
     const char *telemetry_csv;  /* NULL: no file */
     const char *telemetry_pattern, *telemetry_shadows;
-    bool resume_alone;   /* write only resume.safetensors of the files of `checkpoint` */
+    bool resume_alone;   /* of the files of `checkpoint`, write only resume.safetensors */
     const char *weights; /* a file of initial weights (nn_weights_load); NULL, and with resume: none */
     /* Stop after the step with the first NaN or Inf (nn_train_events.nonfinite), as by a callback; a training resumed
      * from a later checkpoint does not stop again. The library then examines the tensors of every step, for which it

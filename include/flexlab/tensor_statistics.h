@@ -53,7 +53,7 @@ typedef struct tensor_description {
  * every backend and thread count. A wide part does not count. TENSOR_E_ARGUMENT for a view with strides. */
 FLEXLAB_API tensor_status tensor_describe(tensor_description *d, const tensor *x);
 
-/* What another format would make of the elements of a tensor. */
+/* The elements of a tensor as another format would store them. */
 typedef struct tensor_measure {
     int64_t elements, finite;              /* finite: those that are finite before and after */
     int64_t saturated, flushed, nonfinite; /* as in tensor_stats of the conversion */

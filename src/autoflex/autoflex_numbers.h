@@ -7,7 +7,7 @@
 
 enum { FL_AUTOFLEX_WHOLE = 11, FL_AUTOFLEX_REAL = AUTOFLEX_WINDOW + 1 };
 
-/* What a number of a state can be. Counters may grow further without an overflow. */
+/* The range of a number of a state. Counters may grow further without overflow. */
 struct fl_number_range {
     int64_t low, high;
 };
@@ -20,7 +20,7 @@ static inline struct fl_number_range fl_range_of_position(void) { /* and of gamm
 static inline struct fl_number_range fl_range_of_count(void) {
     return (struct fl_number_range){0, INT64_C(1) << 62};
 }
-/* Of whole number i. */
+/* The range of whole number i. */
 struct fl_number_range fl_autoflex_range(int i);
 
 void fl_autoflex_to_numbers(const struct autoflex *a, int64_t whole[FL_AUTOFLEX_WHOLE], double real[FL_AUTOFLEX_REAL]);

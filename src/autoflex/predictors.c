@@ -28,7 +28,7 @@ static int added_count;
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* A child gets a lock that nobody holds, and what it guards in one piece. */
+/* After fork, the lock is free in the child, and what it guards is consistent. */
 static void before_fork(void) {
     pthread_mutex_lock(&adding);
 }

@@ -18,30 +18,30 @@
 
 enum fl_write_kind {
     FL_WRITE_FREE,  /* the kernel may store, and run again */
-    FL_WRITE_ONCE,  /* it may store once, since it overwrites what it reads, or is slow; before that it may measure */
-    FL_WRITE_PARTS, /* a tensor over time: a part reads what the parts before it stored, so every attempt stores, and
-                     * what it gives depends on the exponents */
+    FL_WRITE_ONCE,  /* it may store once, because it overwrites its input or is slow; before that it may measure */
+    FL_WRITE_PARTS, /* an incremental write: each part reads the elements of earlier parts, so every attempt stores, and
+                     * its results depend on the exponents */
     FL_WRITE_LOAD   /* numbers from outside, which are measured first */
 };
 
 enum fl_write_next { FL_WRITE_MEASURE, FL_WRITE_STORE, FL_WRITE_DONE };
-enum { FL_WRITE_PARTS_ATTEMPTS = 4 }; /* all other writes take two at most */
+enum { FL_WRITE_PARTS_ATTEMPTS = 4 }; /* all other writes take at most two */
 
-/* What decides the exponent. */
+/* The rule that chooses the exponent. */
 enum fl_write_way {
     FL_WRITE_NO_EXPONENT,
     FL_WRITE_HISTORY,
-    FL_WRITE_HISTORY_FITTING, /* "repeat": the history, and the exact maximum where that does not fit */
+    FL_WRITE_HISTORY_FITTING, /* "repeat": the history, then the exact maximum if it does not fit */
     FL_WRITE_MAXIMUM,         /* "current": the exact maximum */
     FL_WRITE_FIRST,           /* the exact maximum, by the initialisation loop: there is no history yet */
-    FL_WRITE_LOADED           /* that of the numbers that are loaded */
+    FL_WRITE_LOADED           /* the exact maximum of the numbers that are loaded */
 };
 
 struct fl_write_state {
     int32_t kind, way;
     int32_t next;           /* an fl_write_next */
     int32_t attempt;        /* number of attempts so far */
-    int32_t tried;          /* the exponent of the attempt that comes next, or was the last */
+    int32_t tried;          /* the exponent of the next attempt, or of the last one */
     struct autoflex before; /* of FL_WRITE_PARTS: the state before the first attempt */
 };
 
@@ -54,8 +54,8 @@ FL_BOTH int fl_write_way_of(const struct autoflex *a, bool shared, int kind) {
                                             : FL_WRITE_HISTORY;
 }
 
-/* Whether the first attempt measures. A "current" tensor that may be stored twice mostly finds the exponent of its last
- * write right again, and "repeat" that of its history: then the first attempt is the only one. */
+/* Whether the first attempt measures. A tensor that may be stored twice is stored at once, because the exponent of its
+ * last write ("current") or of its history ("repeat") mostly fits: then the first attempt is the only one. */
 FL_BOTH bool fl_write_measures(int way, int kind) {
     switch (way) {
     case FL_WRITE_HISTORY_FITTING:
@@ -69,7 +69,7 @@ FL_BOTH bool fl_write_measures(int way, int kind) {
     }
 }
 
-/* shared: the format has a shared exponent; else a is not looked at. */
+/* shared: the format has a shared exponent; otherwise `a` is not read. */
 FL_BOTH void fl_write_begin(struct fl_write_state *w, struct autoflex *a, bool shared, int kind) {
     w->kind = kind;
     w->way = fl_write_way_of(a, shared, kind);
@@ -85,11 +85,11 @@ FL_BOTH void fl_write_begin(struct fl_write_state *w, struct autoflex *a, bool s
     w->tried = a->e;
 }
 
-/* Sets the exponent that the exact maximum of an attempt asks for; whether that is another than was tried.
+/* Sets the exponent that the exact maximum of an attempt requires. True if it differs from the exponent tried.
  *
- * The maximum of parts depends on the exponents: two may ask for each other, and a maximum may grow as room is made for
- * it. From the third attempt on, an exponent that leaves more room than its maximum needs stays, and another leaves
- * twice what it needs. */
+ * In an incremental write the maximum depends on the exponent: two exponents may require each other, and a maximum may
+ * grow with the range. From the third attempt on, an exponent with more range than the maximum needs stays, and one
+ * with less is replaced by one with twice the range that the maximum needs. */
 FL_BOTH bool fl_write_asks(const struct fl_write_state *w, struct autoflex *a, double maximum) {
     if (w->way == FL_WRITE_LOADED) {
         fl_autoflex_load(a, maximum);
@@ -109,8 +109,8 @@ FL_BOTH bool fl_write_asks(const struct fl_write_state *w, struct autoflex *a, d
     return a->e != w->tried;
 }
 
-/* After an attempt. The second of a write that is not made of parts has the maximum of the first, and asks for nothing
- * more. */
+/* Chooses what follows an attempt. The second attempt of a write that is not incremental has the maximum of the first,
+ * and needs no other exponent. */
 FL_BOTH void fl_write_attempted(struct fl_write_state *w, struct autoflex *a, double maximum) {
     const bool parts = w->kind == FL_WRITE_PARTS;
     const bool another = (parts || w->attempt == 0) && fl_write_asks(w, a, maximum);
@@ -122,8 +122,8 @@ FL_BOTH void fl_write_attempted(struct fl_write_state *w, struct autoflex *a, do
         w->tried = a->e;
 }
 
-/* What the last attempt stored stands, at the exponent that it was stored at. A load recorded itself when it set the
- * exponent. */
+/* Ends a write: the results of the last attempt remain, at its exponent. A load was recorded when it set the exponent.
+ */
 FL_BOTH void fl_write_end(const struct fl_write_state *w, struct autoflex *a, int gamma, double maximum) {
     if (w->way == FL_WRITE_NO_EXPONENT || w->kind == FL_WRITE_LOAD)
         return;

@@ -6,7 +6,7 @@
 #include "gemm/gemm_epilogue.h"
 #include "gemm/gemm_float.h"
 
-/* What else it takes: stores, and convolutions of groups of few channels, which tiles have no use for. */
+/* Vector code too: stores, and convolutions of groups of few channels, which do not fill tiles. */
 #if defined(__AVX512BW__)
 #include <immintrin.h>
 #define BASE(name) name##_avx512bw

@@ -8,7 +8,7 @@ static uint64_t mix(uint64_t hash, uint64_t word) {
     return hash ^ hash >> 32;
 }
 
-/* Of bytes as little-endian words, the last filled up with zeros. */
+/* Mixes in bytes as little-endian words, the last one padded with zeros. */
 static uint64_t mix_bytes(uint64_t hash, const uint8_t *bytes, size_t size) {
     uint64_t word;
     for (; size >= sizeof word; bytes += sizeof word, size -= sizeof word) {

@@ -21,7 +21,7 @@ enum { FIRST_BYTES = 1 << 26, LONGEST_FILE = 1 << 28, PART_IMAGES = 4 };
 static const struct fl_data_syntax syntax = {
     "images", "images:DIR[,resize=HEIGHTxWIDTH][,channels=1|2|3|4]", 1, {"resize", "channels"}};
 
-/* What a thread keeps from file to file. */
+/* The memory that a thread reuses from file to file. */
 struct worker {
     uint8_t *file;
     size_t room;
@@ -42,8 +42,7 @@ struct job {
     int workers;
 };
 
-/* --- one image -----------------------------------------------------------------------------------------------------
- */
+/* --- one image ---------------------------------------------------------------------------------------------------- */
 
 static tensor_status read_bytes(int file, uint8_t *to, size_t bytes, const char *path, struct fl_data_problem *p) {
     for (size_t done = 0; done < bytes;) {
@@ -112,8 +111,7 @@ static tensor_status store(const struct job *job, struct worker *w, int64_t i) {
     return TENSOR_OK;
 }
 
-/* --- all images ----------------------------------------------------------------------------------------------------
- */
+/* --- all images --------------------------------------------------------------------------------------------------- */
 
 static void note_failed(struct job *job, struct worker *w, int64_t i) {
     w->failed = i;
@@ -133,7 +131,7 @@ static void decode_part(void *context, int part, int worker) {
             note_failed(job, w, i);
 }
 
-/* Images begin to end - 1, on all threads; the first failure is told. */
+/* Images begin to end - 1, on all threads; the first failure is reported. */
 static tensor_status decode_some(struct job *job, int64_t begin, int64_t end) {
     job->begin = begin;
     job->end = end;
@@ -186,8 +184,7 @@ static tensor_status decode_all(struct job *job) {
     return status;
 }
 
-/* --- the set -------------------------------------------------------------------------------------------------------
- */
+/* --- the set ------------------------------------------------------------------------------------------------------ */
 
 struct options {
     int64_t height, width, channels; /* 0: as the first image has */

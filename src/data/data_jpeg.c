@@ -55,7 +55,7 @@ static tensor_status refuse(struct decoder *d, const char *what) {
     return fl_data_note(d->problem, TENSOR_E_DATA, "images: %s is a JPEG %s", d->path, what);
 }
 
-/* What is declared, before memory for it is asked for. */
+/* Checks the declared size before it is allocated. */
 static tensor_status check_header(struct decoder *d) {
     const struct jpeg_decompress_struct *jpeg = &d->jpeg;
     const tensor_status status =

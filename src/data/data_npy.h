@@ -13,7 +13,7 @@ struct fl_npy {
     bool fortran;    /* the first index runs fastest */
     int dims;        /* 1 to FL_NPY_DIMS */
     int64_t dim[FL_NPY_DIMS];
-    int64_t elements; /* their product; with `bytes`, exactly what is left of the stream */
+    int64_t elements; /* their product; times `bytes`, the rest of the stream */
 };
 
 /* Reads the header. Anything but an array of integers with as many elements as bytes follow is refused: no element has

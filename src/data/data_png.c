@@ -43,7 +43,7 @@ static void on_error(png_structp png, png_const_charp why) {
     png_longjmp(png, 1);
 }
 
-/* Of chunks that mean nothing here. */
+/* Ignores warnings, which concern chunks that are not used. */
 static void on_warning(png_structp png, png_const_charp why) {
     (void)png, (void)why;
 }
@@ -80,8 +80,8 @@ static tensor_status check_header(struct decoder *d) {
     return TENSOR_OK;
 }
 
-/* What libpng keeps from a file is the image: all other chunks but the transparency are passed over. */
-static void pass_over_chunks(png_structp png) {
+/* Makes libpng skip all chunks but the image and its transparency. */
+static void skip_chunks(png_structp png) {
     static const png_byte chunks[] = "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0"
                                      "sRGB\0tEXt\0tIME\0zTXt";
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, 0);
@@ -92,7 +92,7 @@ static void set_up(struct decoder *d) {
     png_structp png = d->png;
     png_set_benign_errors(png, 0);
     png_set_read_fn(png, d, read_bytes);
-    pass_over_chunks(png);
+    skip_chunks(png);
     png_read_info(png, d->info);
     d->indexed = png_get_color_type(png, d->info) == PNG_COLOR_TYPE_PALETTE;
     if (d->indexed)

@@ -1,5 +1,5 @@
-/* data_problem.h - a failure that is not told yet: threads that read parts of a set note theirs, and the caller tells
- * the first of the set, whichever thread met it. */
+/* data_problem.h - a failure that is not reported yet: threads that read parts of a set note theirs, and the caller
+ * tells the first of the set, whichever thread met it. */
 #ifndef FL_DATA_PROBLEM_H
 #define FL_DATA_PROBLEM_H
 

@@ -12,8 +12,7 @@
 
 enum { BYTES = 256, DEFAULT_PERCENT = 10, MOST_PERCENT = 99 };
 
-/* --- making --------------------------------------------------------------------------------------------------------
- */
+/* --- making ------------------------------------------------------------------------------------------------------- */
 
 static tensor_status new_set(data_set **set, const char *what, const char *path, int64_t count, int classes) {
     data_set *s = fl_alloc_zero(sizeof *s);
@@ -117,8 +116,7 @@ data_set *data_new_tokens(const int32_t *tokens, int64_t count, int vocabulary) 
     return set;
 }
 
-/* --- asking --------------------------------------------------------------------------------------------------------
- */
+/* --- asking ------------------------------------------------------------------------------------------------------- */
 
 bool data_is_text(const data_set *set) {
     return set && set->text;
@@ -160,12 +158,11 @@ int data_token(const data_set *set, int32_t character) {
     return low < set->distinct && set->character[low] == (uint32_t)character ? low : -1;
 }
 
-/* --- opening -------------------------------------------------------------------------------------------------------
- */
+/* --- opening ------------------------------------------------------------------------------------------------------ */
 
 struct options {
     data_unit unit;
-    int64_t percent; /* of a single file that is the test split */
+    int64_t percent; /* percent of a single file that is the test split */
 };
 
 static tensor_status read_options(const struct fl_data_words *words, struct options *o) {

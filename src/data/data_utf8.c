@@ -39,7 +39,7 @@ static const uint8_t *take_character(const uint8_t *at, const uint8_t *end, uint
 struct part {
     const uint8_t *begin, *end;
     int64_t count;        /* characters */
-    const uint8_t *wrong; /* the first byte that begins none, or whose character has no number; NULL: none */
+    const uint8_t *wrong; /* the first byte that begins no valid character; NULL: none */
 };
 
 struct job {
@@ -140,8 +140,7 @@ tensor_status fl_data_characters(struct fl_data_characters *c, const char *what,
     return status;
 }
 
-/* --- numbers -------------------------------------------------------------------------------------------------------
- */
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
 
 static void count_part(void *context, int number, int worker) {
     (void)worker;

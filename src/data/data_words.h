@@ -8,7 +8,7 @@
 
 enum { FL_DATA_PATHS = 4, FL_DATA_OPTIONS = 3 };
 
-/* What a kind of sets takes. */
+/* The arguments and options of one kind of sets. */
 struct fl_data_syntax {
     const char *kind, *expected; /* for messages: "npz", "npz:FILE or npz:TRAIN,TEST" */
     int most_paths;

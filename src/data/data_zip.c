@@ -33,8 +33,7 @@ static tensor_status read_at(const struct fl_data_zip *zip, int64_t offset, void
     return fl_data_read_at(zip->file, zip->kind, zip->path, offset, to, bytes);
 }
 
-/* --- one entry of the directory ------------------------------------------------------------------------------------
- */
+/* --- one entry of the directory ----------------------------------------------------------------------------------- */
 
 struct entry {
     const uint8_t *name;
@@ -44,7 +43,7 @@ struct entry {
     int64_t next;                       /* in the directory */
 };
 
-/* What does not fit in 32 bits stands in an extra field, in this order. */
+/* Sizes that do not fit in 32 bits are in an extra field, in this order. */
 static bool take_zip64(struct entry *e, const uint8_t *extra, int64_t bytes) {
     uint64_t *wide[] = {&e->length, &e->compressed, &e->local};
     bool any = false;
@@ -111,8 +110,7 @@ static int find_entry(const struct fl_data_zip *zip, const char *member, struct 
     return count;
 }
 
-/* --- the directory -------------------------------------------------------------------------------------------------
- */
+/* --- the directory ------------------------------------------------------------------------------------------------ */
 
 struct end {
     uint64_t members, bytes, at; /* of the directory */
@@ -220,14 +218,13 @@ bool fl_data_zip_has(const struct fl_data_zip *zip, const char *member) {
     return find_entry(zip, member, &e) > 0;
 }
 
-/* --- a member ------------------------------------------------------------------------------------------------------
- */
+/* --- a member ----------------------------------------------------------------------------------------------------- */
 
 static tensor_status member_broken(const struct fl_data_zip *zip, const char *member, const char *why) {
     return fl_fail(TENSOR_E_DATA, "%s: %s: %s %s", zip->kind, zip->path, member, why);
 }
 
-/* Where the bytes begin, behind the local header. */
+/* Finds the beginning of the bytes, after the local header. */
 static tensor_status find_bytes(const struct fl_data_zip *zip, const char *member, const struct entry *e, int64_t *at) {
     uint8_t head[LOCAL], name[256];
     if (e->local > (uint64_t)zip->directory_at || (uint64_t)zip->directory_at - e->local < LOCAL)

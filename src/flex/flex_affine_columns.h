@@ -15,7 +15,7 @@ enum {
     AFFINE_DRAW_PLACES = 32 /* places below a mantissa's last one at least where sums meet draws */
 };
 
-/* What a sum is made of besides the first product and the offset; constants where loops are made. */
+/* The terms of a sum besides the first product and the offset; constants where loops are compiled. */
 enum affine_kind {
     AFFINE_SECOND = 1, /* + cross * x */
     AFFINE_GATED = 2,  /* a counts where the gate is above zero */
@@ -50,7 +50,7 @@ struct affine {
     struct affine_entry *entries; /* by channel */
     struct affine_group *groups;  /* by AFFINE_STEP entries of the period, in 32-bit lanes; NULL where there are none */
     struct affine_column *columns; /* by LANES entries; filled where the group does not fit */
-    double *known;                 /* a size that some sum has, larger and larger: what any part need not look for */
+    double *known;                 /* a size that some sum has, which grows: no part need look for smaller ones */
     bool stochastic;               /* every element has a draw: 64-bit lanes alone */
     bool straight;                 /* so are the columns, all of them */
 };
@@ -66,7 +66,7 @@ static void note_size(struct fl_stats *stats, double size) {
     stats->maximum = size > stats->maximum ? size : stats->maximum;
 }
 
-/* Of this part and, as far as is known by now, of the others: what they found is merged anyway. */
+/* The largest size known so far of this part and of the others; their results are merged in any case. */
 static double known_size(const struct affine *p, const struct fl_stats *stats) {
     double known;
     __atomic_load(p->known, &known, __ATOMIC_RELAXED);
@@ -75,7 +75,7 @@ static double known_size(const struct affine *p, const struct fl_stats *stats) {
 
 /* --- one element at a time ---------------------------------------------------------------------------------------- */
 
-/* Of element i, which belongs to entry c, in 64 bits. */
+/* The sum of element i, in 64 bits. */
 static inline int64_t affine_whole_sum(const struct affine *p, const struct affine_whole *k, int64_t i) {
     const bool open = !p->gate || p->gate[i] > 0;
     int64_t t = k->constant;

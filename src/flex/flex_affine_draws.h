@@ -158,7 +158,7 @@ static bool affine_draw_straight(const struct fl_args *args, const struct affine
     return true;
 }
 
-/* `rows` rows from element `first` on: at most DRAW_RUN elements, or one row, in stretches of that. */
+/* `rows` rows from element `first` on: at most DRAW_RUN elements, or one row, which is split. */
 static void affine_draw_tile(const struct fl_args *args, const struct affine *p, int64_t first, int64_t rows,
                              struct flex_stats *sums, struct fl_stats *stats) {
     struct draws memory;

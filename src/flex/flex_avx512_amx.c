@@ -42,14 +42,14 @@ static bool flex_takes_matrix_avx512_amx(const struct fl_args *args) {
            !args->p.product.epilogue.bias.data && !args->p.product.epilogue.residual.data;
 }
 
-/* What a tile stored. */
+/* The statistics of a tile. */
 struct stored {
     int32_t gamma; /* largest |result| before saturation; anything above FLEX_TOP if some lie there */
     int64_t flushed;
 };
 
 #if defined(__AVX512BW__)
-/* What rounding a tile keeps in registers. */
+/* The registers of rounding a tile. */
 struct rounders {
     __m512i top, bottom, below_half, unit, by;
 };
@@ -255,7 +255,7 @@ static void flex_note_sums_avx512_amx(const struct fl_args *args, const struct g
 #endif
 }
 
-/* Where results leave their range, one after the other by the rule for limbs. */
+/* Results that leave their range are rounded one by one by the rule for limbs. */
 static void flex_store_rows_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile,
                                        struct gemm_stored *stored) {
     int32_t low[SUMS], high[SUMS];

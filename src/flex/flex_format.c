@@ -32,11 +32,11 @@ static void encode(const struct fl_view *out, int64_t first, int64_t n, const do
 #define FLEX_COMMON                                                                                                    \
     .arithmetic = FL_ARITHMETIC_SHARED, .bytes = 2, .wide_bytes = 4, .top = TOP, .draws = true, .decode = decode,      \
     .encode = encode,                                                                                                  \
-    .rows = {[FL_PORTABLE] = &fl_flex_portable,                                                                        \
-             [FL_AVX2] = FL_ROW_AVX2(fl_flex_avx2),                                                                    \
-             [FL_AVX512BW] = FL_ROW_AVX512(fl_flex_avx512bw),                                                          \
-             [FL_AVX512] = FL_ROW_AVX512(fl_flex_avx512),                                                              \
-             [FL_AVX512_AMX] = FL_ROW_AVX512_AMX(fl_flex_avx512_amx)}
+    .sets = {[FL_PORTABLE] = &fl_flex_portable,                                                                        \
+             [FL_AVX2] = FL_SET_AVX2(fl_flex_avx2),                                                                    \
+             [FL_AVX512BW] = FL_SET_AVX512(fl_flex_avx512bw),                                                          \
+             [FL_AVX512] = FL_SET_AVX512(fl_flex_avx512),                                                              \
+             [FL_AVX512_AMX] = FL_SET_AVX512_AMX(fl_flex_avx512_amx)}
 
 const struct fl_format fl_format_flex16_5 = {.id = FMT_FLEX16_5,
                                              .name = "flex16+5",

@@ -138,7 +138,7 @@ static struct gemm_sums gemm_add_limbs(const struct fl_epilogue *e, const struct
         .low = bias == GEMM_ADDEND_BOTH || residual == GEMM_ADDEND_BOTH ? to->low : (int32_t *)low, .high = to->high};
 }
 
-/* As int64, where rounding has no shorter way. */
+/* Rounds sums as int64, where there is no faster way. */
 static void gemm_store_slowly(const struct fl_args *args, int64_t first, int64_t n, const int32_t *low,
                               const int32_t *high, struct gemm_stored *stored) {
     int64_t sums[GEMM_EPILOGUE_RUN];

@@ -184,7 +184,7 @@ static tensor_status shortcut_a(const struct fl_args *args) {
 
 /* --- mean over an image ------------------------------------------------------------------------------------------- */
 
-/* Means to be rounded stochastically: the integer below, and one more where the draw is above this. */
+/* Means to be rounded stochastically: the integer below, which grows by 1 if the draw exceeds `above`. */
 struct mean_floors {
     int32_t floor[FLEX_BLOCK];
     uint32_t above[FLEX_BLOCK];

@@ -10,7 +10,7 @@ struct flex_mean_plan {
     int exponent; /* of sums in units of 1 / divisor */
 };
 
-/* Of `positions` mantissas at exponent e. A power of two in the divisor is in the exponent. */
+/* The plan for `positions` mantissas at exponent e. A power of two in the divisor goes to the exponent. */
 FL_BOTH struct flex_mean_plan flex_mean_plan_of(int64_t positions, int e) {
     const int zeros = fl_trailing_zeros((uint64_t)positions);
     const struct flex_mean_plan p = {positions >> zeros, e + zeros};

@@ -37,7 +37,7 @@ static inline pairs pairs_all(int32_t x) {
     return (pairs){0} + x;
 }
 
-/* What differs between the instruction sets, with their vector type and prefix of intrinsics. */
+/* The operations that differ between the instruction sets, with vector type and prefix of intrinsics. */
 #if defined(__AVX512F__)
 #define PAIRS_OP(name) _mm512_##name
 typedef __m512i mantissas;

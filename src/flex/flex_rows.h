@@ -1,4 +1,4 @@
-/* flex_rows.h - the kernel rows of the shared-exponent formats: one source, compiled for each instruction set. */
+/* flex_rows.h - the kernel sets of the shared-exponent formats: one source, compiled for each instruction set. */
 #ifndef FL_FLEX_ROWS_H
 #define FL_FLEX_ROWS_H
 

@@ -16,7 +16,7 @@
 
 enum { FLEX_SGD_TERMS = 3 };
 
-/* What is known before. Operands in the order of the kernels: momentum v, g, w, update w, v, combine p, q, w. */
+/* Known before the update. Operands in the order of the kernels: momentum v, g, w, update w, v, combine p, q, w. */
 struct flex_sgd_given {
     int terms;
     float factor[FLEX_SGD_TERMS];

@@ -7,7 +7,7 @@
 
 enum { FLEX_TOP = 32767 };
 
-/* Of a write, in integers: merging never rounds, so the order and size of parts do not show. */
+/* Statistics of a write in integers: merging never rounds, so they do not depend on the parts. */
 struct flex_stats {
     uint64_t maximum; /* largest |sum| */
     int32_t gamma;
@@ -32,14 +32,14 @@ static inline void note_gamma(struct flex_stats *stats, uint64_t gamma) {
         stats->gamma = gamma > FLEX_TOP ? FLEX_TOP : (int32_t)gamma;
 }
 
-/* Of a matrix tile that is stored in parts. */
+/* The state of a matrix tile that is stored in parts. */
 struct flex_tile_part {
     uint16_t largest[32], least[32]; /* |result|, of each lane; saturated */
     bool whole;                      /* begun as one that can be rounded in parts */
     bool zeros; /* the tile before had sums that became zero, and so will perhaps this one: they are counted at once */
 };
 
-/* What a worker of matmul or convolution stored. */
+/* The statistics of a worker of matmul or convolution. */
 struct gemm_stored {
     struct flex_stats sums;
     struct fl_stats wide; /* of sums too wide for 64 bits */

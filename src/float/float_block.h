@@ -34,7 +34,7 @@ static inline int64_t float_min(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* Of few elements. */
+/* Loads a few elements. */
 static inline void load_elements(const fl_element *src, int64_t n, float *dst) {
 #ifdef FL_DECODE_BLOCK
     FL_DECODE_BLOCK(src, n, dst);
@@ -59,7 +59,7 @@ static inline const float *floats_of(const fl_element *src, int64_t n, float *bu
 #endif
 }
 
-/* Where to compute what store_block (float_store.h) then stores at dst. */
+/* The buffer for results that store_block (float_store.h) then stores at dst. */
 static inline float *room_for(fl_element *dst, float *buffer) {
 #ifdef FL_ELEMENT_IS_FLOAT
     return dst ? dst : buffer;

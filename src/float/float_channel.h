@@ -33,7 +33,7 @@ static void make_periodic(struct periodic *p, int64_t n, int count, const float 
     }
 }
 
-/* What a block of a per-channel map computes: y from x[0], x[1] and the coefficients k[0], k[1], k[2]. */
+/* The function of a block of a per-channel map: y from x[0], x[1] and the coefficients k[0], k[1], k[2]. */
 typedef void (*channel_block)(int64_t n, const float *const x[2], const float *const k[3], float *y);
 
 static void bias_block(int64_t n, const float *const x[2], const float *const k[3], float *y) {

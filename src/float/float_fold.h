@@ -93,7 +93,7 @@ static void chunk_range(const struct fl_args *args, const void *context, int64_t
     }
 }
 
-/* Of sum_rows, channel_sums and channel_grad_sums: the sums of all chunks. */
+/* Workspace of sum_rows, channel_sums and channel_grad_sums: the sums of all chunks. */
 static size_t chunk_need(const struct fl_args *args) {
     const int64_t chunks = (args->p.rows.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
     return (size_t)(chunks * (args->op == FL_OP_SUM_ROWS ? 1 : 2) * args->p.rows.n) * sizeof(float);

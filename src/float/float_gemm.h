@@ -102,7 +102,7 @@ static void gemm_pack_block(gemm_packed *to, int64_t width, const void *from, in
         }
 }
 
-/* As many pixels at a time as are alike and neighbours. */
+/* Packs adjacent pixels of one kind together. */
 static float gemm_pack_image_line(const struct gemm_image_line *line, const void *zero, gemm_packed *to) {
     (void)zero;
     const int64_t end = line->x + line->count, channels = line->channels, step = line->position_step;

@@ -1,4 +1,4 @@
-/* float_map.h - elementwise operations: the binary32 operation of each row of ops.def.
+/* float_map.h - elementwise operations: the binary32 operation of each entry of ops.def.
  *
  * Rounded stochastically, results are the exact ones of ops.def instead, in double.
  *
@@ -83,7 +83,7 @@ static void map_range(const struct fl_args *args, const void *context, int64_t f
 
 typedef void (*exact_block)(int64_t n, const float *a, const float *b, const float *c, double alpha, double *v);
 
-/* Of an operation, by name, its results of a block. */
+/* Defines the function of an operation that computes a block of results. */
 #define LOOP(name)                                                                                                     \
     static void exact_block_##name(int64_t n, const float *a, const float *b, const float *c, double alpha,            \
                                    double *restrict v) {                                                               \
@@ -153,7 +153,7 @@ static const pair_block pair_blocks[FL_OP_LIMIT] = {
 #endif
 };
 
-/* A run by pairs where there are some and they do, else in double; op: a map. */
+/* Stores a run by pairs of floats if the operation has them and they suffice, else in double; op: a map. */
 static void store_map_run(const struct fl_args *args, enum fl_op op, int64_t first, int64_t n, const float *a,
                           const float *b, const float *c, struct fl_stats *stats) {
     float x[DRAWN_RUN], error[DRAWN_RUN];

@@ -7,7 +7,7 @@
  *     exponent 0: (-1)^s * fraction * 2^-24 (zero and subnormals);  31: Inf (fraction 0), NaN
  *
  * binary32 has 8 exponent bits (bias 127) and 23 fraction bits: shifting a word by 13 aligns the fractions, and the
- * biases differ by 112. Both directions are free of branches, so that a loop over them is vectorised; rows with F16C
+ * biases differ by 112. Both directions are free of branches, so that a loop over them is vectorised; kernels with F16C
  * use the instructions, which give the same bits. */
 #ifndef FL_FP16_CODEC_H
 #define FL_FP16_CODEC_H

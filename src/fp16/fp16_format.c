@@ -14,7 +14,7 @@ const struct fl_format fl_format_fp16 = {
     .draws = true,
     .decode = decode,
     .encode = encode,
-    .rows = {[FL_PORTABLE] = &fl_fp16_portable,
-             [FL_AVX2] = FL_ROW_AVX2(fl_fp16_avx2),
-             [FL_AVX512BW] = FL_ROW_AVX512(fl_fp16_avx512bw)},
+    .sets = {[FL_PORTABLE] = &fl_fp16_portable,
+             [FL_AVX2] = FL_SET_AVX2(fl_fp16_avx2),
+             [FL_AVX512BW] = FL_SET_AVX512(fl_fp16_avx512bw)},
 };

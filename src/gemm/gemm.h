@@ -239,7 +239,7 @@ struct gemm_packing {
 
     /* Proofs; NULL where sums cannot overflow. */
     void (*bound_panel)(const gemm_packed *panel, int64_t width, int64_t steps, struct gemm_bound *bound);
-    /* Of packed rows: for each window of GEMM_WINDOW steps the largest sum of squares of a column. */
+    /* Bounds packed rows: for each window of GEMM_WINDOW steps the largest sum of squares of a column. */
     void (*bound_windows)(const gemm_packed *rows, int64_t width, int64_t steps, float *windows);
     /* Bounds the sum of squares of any GEMM_WINDOW neighbours among n packed elements. */
     float (*bound_neighbours)(const gemm_packed *packed, int64_t n);
@@ -300,8 +300,7 @@ struct gemm_depthwise_kernels {
                     void *out, int64_t stride);
 };
 
-/* --- matrix tiles ---------------------------------------------------------------------------------------------------
- */
+/* --- matrix tiles ------------------------------------------------------------------------------------------------- */
 
 /* An instruction multiplies two tiles of 16 lines of 64 bytes and adds to 16 x 16 sums. Elements are kept in planes of
  * bytes (int16: all upper bytes, all lower ones), so a line holds `elements` of k, and a packed tile is one tile for

@@ -11,7 +11,7 @@ enum {
     AMX_TILES = 8
 };
 
-/* What LDTILECFG reads. */
+/* The operand of LDTILECFG. */
 struct amx_config {
     uint8_t palette, start_row, reserved[14];
     uint16_t line[16];

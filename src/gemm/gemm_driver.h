@@ -76,7 +76,7 @@ static inline bool gemm_is_depthwise(const struct fl_args *args) {
     return g->groups > 1 && g->c / g->groups * (g->filters / g->groups) <= GEMM_DEPTHWISE_PRODUCTS;
 }
 
-/* What is left of the memory of a worker besides its stats. */
+/* The memory of a worker besides its statistics. */
 static inline struct gemm_arena gemm_worker_arena(const struct gemm_call *c, int worker) {
     struct gemm_arena arena = {c->worker_memory ? c->worker_memory + (size_t)worker * c->worker_bytes : NULL, 0};
     gemm_take(&arena, 1, (size_t)c->stores->stats_bytes);
@@ -91,7 +91,7 @@ static inline size_t gemm_workspace_bytes(const struct gemm_workspace *needs) {
     return needs->common + needs->worker * (size_t)needs->workers;
 }
 
-/* The workspace of a call whose common block and worker's arena were counted, and whose work has so many parts. */
+/* The workspace for `parts` parts, from the counted sizes of the common block and of a worker's arena. */
 struct gemm_workspace fl_gemm_needs(const struct gemm_call *c, const struct gemm_arena *common,
                                     const struct gemm_arena *worker, int64_t parts);
 
@@ -137,7 +137,7 @@ struct gemm_bytes {
     struct gemm_prefetch next;
 };
 
-/* Rows of GEMM_PANEL_COLUMNS_MAX accumulators, where micro-kernels leave them. */
+/* Rows of GEMM_PANEL_COLUMNS_MAX accumulators, which micro-kernels store. */
 struct gemm_accumulators {
     int32_t sum[GEMM_PANEL_ROWS_MAX * GEMM_PANEL_COLUMNS_MAX], high[GEMM_PANEL_ROWS_MAX * GEMM_PANEL_COLUMNS_MAX],
         rest[GEMM_PANEL_ROWS_MAX * GEMM_PANEL_COLUMNS_MAX];

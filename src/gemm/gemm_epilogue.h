@@ -33,7 +33,7 @@ static inline const void *gemm_residual(const struct fl_epilogue *e, int64_t fir
 /* How many of n results to take at a time: whole rows where they are short, so that the repeated bias serves all. */
 int64_t fl_gemm_epilogue_run(const struct fl_epilogue *e, int64_t n);
 
-/* Of a call with shared exponents. */
+/* The alignment for a task with shared exponents. */
 struct gemm_alignment fl_gemm_alignment(const struct fl_args *args);
 
 #endif

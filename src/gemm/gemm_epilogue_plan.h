@@ -12,7 +12,7 @@ struct gemm_alignment {
     int up_sum, up_bias, up_residual;
 };
 
-/* What is not there takes no part. */
+/* Operands that are not given do not affect the alignment. */
 FL_BOTH struct gemm_alignment gemm_align(int of_sum, bool has_bias, int of_bias, bool has_residual, int of_residual) {
     const int bias = has_bias ? of_bias : of_sum, residual = has_residual ? of_residual : of_sum;
     const int finer = bias > residual ? bias : residual, exponent = finer > of_sum ? finer : of_sum;

@@ -236,7 +236,7 @@ static void list_segments(const struct forward *t, const struct rect *q, int64_t
     fl_gemm_segments_end(list);
 }
 
-/* Where in the image an output pixel looks through filter position 0, in one direction. */
+/* The image position that an output pixel reads at filter position 0, in one direction. */
 static int64_t place_of(const struct forward *t, const struct gemm_side *side, int64_t at) {
     return t->v.gradient ? (at + side->padding) / side->stride : at * side->stride - side->padding;
 }
@@ -320,7 +320,7 @@ static void store_band(const struct forward *t, const struct rect *q, int64_t gr
     }
 }
 
-/* What a worker needs of its own. */
+/* The memory of one worker. */
 struct forward_worker {
     gemm_packed *a;
     struct gemm_sums sums; /* of a band by the columns of a group */

@@ -246,7 +246,7 @@ static bool gemm_windows(const void *row, int64_t depth, int64_t first, int64_t 
 }
 #endif
 
-/* As ranks, of `depth` rows that lie `stride` elements apart. */
+/* Packs `depth` rows, `stride` elements apart, as ranks. */
 static inline void gemm_pack_ranks(const int16_t *from, int64_t stride, int64_t depth, int64_t count, bool columns,
                                    uint8_t *to) {
     uint8_t room[PAIR] __attribute__((aligned(64))), *at = columns ? to : room;

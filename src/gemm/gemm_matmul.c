@@ -47,7 +47,7 @@ static int64_t block_steps(const struct matmul *t) {
     return gemm_min(t->steps, BLOCK);
 }
 
-/* Of a block of the common operand as bytes. */
+/* The size of a block of the common operand as bytes. */
 static int64_t common_bytes_size(const struct matmul *t) {
     return gemm_bytes_size(t->c->kernels, common_operand(t)->width, block_steps(t));
 }
@@ -86,7 +86,7 @@ static void matmul_pack_common(void *context, int part, int worker) {
     }
 }
 
-/* What a worker needs of its own. */
+/* The memory of one worker. */
 struct matmul_worker {
     gemm_packed *packed;
     struct gemm_bound *bounds;
@@ -102,7 +102,7 @@ static int64_t part_column_panels(const struct matmul *t) {
     return t->common_a ? t->panels : t->b.panels;
 }
 
-/* Where exact sums stay as matrix tiles leave them until they are stored. */
+/* The kernels whose exact sums stay as matrix tiles leave them until they are stored. */
 static const struct gemm_matrix_kernels *matrix_of(const struct matmul *t) {
     return t->c->family->ordered ? NULL : t->c->family->matrix;
 }
@@ -347,8 +347,8 @@ static void matmul_plan(struct matmul *t) {
     /* A long A by a B that stays in the cache: cut A. */
     t->common_a = t->b.panels > PART_COLUMNS || t->m <= t->n;
     const struct gemm_operand *cut = cut_operand(t);
-    if (t->c->family
-            ->matrix) { /* as much as the second-level cache holds with all of k: the other operand comes past */
+    if (t->c->family->matrix) { /* as much of one operand, with all of k, as fits in the second-level cache; the other
+                                   is streamed */
         const int64_t fit = MATRIX_PART_BYTES / (cut->panel_size * GEMM_PACKED),
                       parts = t->c->workers > 1 ? 2 * t->c->workers : 1;
         t->panels =

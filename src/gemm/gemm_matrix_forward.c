@@ -20,7 +20,7 @@ enum {
     BAND_PIXELS = 64           /* of the grid in a band, where the work is cut for threads, at least */
 };
 
-/* What is computed from the windows: outputs of one phase. */
+/* Outputs of one phase, computed from the windows. */
 struct phase {
     int64_t y, x; /* the first output pixel of the grid; may lie before the image */
     int64_t steps;
@@ -31,7 +31,7 @@ struct phase {
 struct direction {
     int64_t pixels;
     int64_t step;     /* image pixels from grid pixel to grid pixel */
-    int64_t origin;   /* of the window of its first pixel in the image */
+    int64_t origin;   /* position in the image of the window of its first pixel */
     int64_t out_step; /* output pixels from grid pixel to grid pixel */
     int64_t reach;    /* pixels of a window from its first to behind its last */
 };
@@ -119,7 +119,7 @@ static bool is_met(const struct forward *t, int64_t g, int64_t phase) {
     return false;
 }
 
-/* Where the first output of a phase lies in one direction, for the first pixel of the grid; may be before the image. */
+/* The first output of a phase in one direction, for the first pixel of the grid; it may be before the image. */
 static int64_t first_output(const struct forward *t, const struct gemm_side *side, int64_t phase) {
     return t->v.gradient ? phase - side->padding % side->stride : 0;
 }
@@ -309,7 +309,7 @@ static void make_windows(const struct forward *t, const struct band *q, int64_t 
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
-/* Where the results of 16 pixels of the grid go, from channel `first` on; -1: nowhere. */
+/* The output elements of 16 pixels of the grid, from channel `first` on; -1: none. */
 static void elements_of(const struct forward *t, const struct band *q, const struct phase *phase, int64_t y, int64_t x,
                         int64_t first, int64_t *element) {
     int64_t out_y = y * t->y.out_step + phase->y, out_x = x * t->x.out_step + phase->x;
@@ -468,7 +468,7 @@ static void forward_part(void *context, int part, int worker) {
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
 
-/* What a filter sees in one direction, and the grid. */
+/* The extent of a filter in one direction, and the grid. */
 static struct direction plan_direction(const struct forward *t, const struct gemm_side *side) {
     const int64_t far = gemm_reach(side) - 1, stride = side->stride, padding = side->padding;
     if (!t->v.gradient)

@@ -64,7 +64,7 @@ static int64_t image_bytes(const struct gradient *t) {
     return t->v.x.positions * t->c_block * t->copy;
 }
 
-/* What a worker needs of its own. */
+/* The memory of one worker. */
 struct gradient_worker {
     uint8_t *dy;     /* [16 filters][image][block] packed tiles */
     uint8_t *x;      /* [plane][image][filter column][16 channels][phase][row] lines */
@@ -131,7 +131,7 @@ static bool is_seen(const struct gradient *t, int64_t phase) {
     return false;
 }
 
-/* What 16 channels of one image show in filter column s. */
+/* Elements of 16 channels of one image at filter column s. */
 static void pack_x(const struct gradient *t, const struct chunk *q, int64_t image, int64_t channel, int64_t s,
                    uint8_t *to) {
     struct gemm_matrix_pixels line = {.width = t->v.x.in,

@@ -59,7 +59,7 @@ tensor_status fl_gemm_mixed(const struct gemm_family *family, const struct gemm_
     for (int i = 0; i < 2; i++) {
         if (!is_converted(args, i))
             continue;
-        struct conversion c = {&args->in[i], fl_operand_format(args, i)->rows[FL_PORTABLE], (float *)(void *)memory};
+        struct conversion c = {&args->in[i], fl_operand_format(args, i)->sets[FL_PORTABLE], (float *)(void *)memory};
         fl_parallel((int)((c.from->count + CONVERTED_PART - 1) / CONVERTED_PART), convert_part, &c);
         floats.in[i].data = memory;
         memory += fl_line_bytes((size_t)c.from->count * sizeof(float));

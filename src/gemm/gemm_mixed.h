@@ -13,7 +13,7 @@ extern const struct gemm_stores fl_gemm_mixed_float_portable, fl_gemm_mixed_floa
 /* From matrix tiles too. */
 struct gemm_stores fl_gemm_mixed_exact_avx512_amx(void);
 
-/* As fl_gemm. Operands of different float formats become binary32 before they are multiplied. */
+/* Like fl_gemm. Operands of different float formats become binary32 before they are multiplied. */
 tensor_status fl_gemm_mixed(const struct gemm_family *family, const struct gemm_stores *stores,
                             const struct fl_args *args);
 size_t fl_gemm_mixed_need(const struct gemm_family *family, const struct gemm_stores *stores,

@@ -58,7 +58,7 @@ struct span {
     int64_t line;                 /* packed line of filter line 0 */
 };
 
-/* What a worker needs of its own: the packed chunk and the list of its segments. */
+/* The memory of one worker: the packed chunk and the list of its segments. */
 struct gradient_worker {
     struct span *span;
     int64_t spans, steps;

@@ -12,7 +12,7 @@
 
 namespace {
 
-/* What a chunk, or a whole group, was found to be: an exact sum, a chain, or the term that is best. */
+/* The result of a chunk, or of a whole group: an exact sum, a chain, or the best term. */
 union axes_part {
     int64_t whole;
     double real;
@@ -34,7 +34,7 @@ __host__ __device__ static inline int64_t axes_chunks(const struct fl_walk &grou
 __device__ static inline union axes_part *axes_parts(const struct fl_args &args) {
     return (union axes_part *)args.workspace;
 }
-/* Behind the parts: what gradients are told of each group. */
+/* Behind the parts: the number that gradients need of each group. */
 __device__ static inline double *axes_groups(const struct fl_args &args, const struct fl_walk &groups) {
     return (double *)args.workspace + axes_chunks(groups) * groups.outer;
 }
@@ -86,7 +86,7 @@ __global__ void axes_fold(const struct gpu_call call, const struct axes_walks wa
     }
 }
 
-/* What the chunks of an output add up to. */
+/* The sum of the chunks of an output. */
 struct axes_total {
     fl_int128 exact;
     double total;
@@ -145,7 +145,7 @@ __global__ void axes_argmax(const struct gpu_call call, const struct axes_walks 
         ((int32_t *)call.args.out.data)[i] = (int32_t)axes_add_up(call.args, walks.groups, i).at;
 }
 
-/* What each group tells its elements. */
+/* The number of each group that its elements need. */
 __global__ void axes_ask(const struct gpu_call call, const struct axes_walks walks) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
@@ -167,12 +167,12 @@ __global__ void axes_slopes(const struct gpu_call call, const struct axes_walks 
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
         const int64_t group = fl_walk_at(&walks.elements, 0, i);
-        const double dy = gpu_value(args.in[0], edy, group), told = axes_groups(args, walks.groups)[group];
+        const double dy = gpu_value(args.in[0], edy, group), of_group = axes_groups(args, walks.groups)[group];
         double dx;
         if (args.op == FL_OP_REDUCE_L2_GRAD) /* x by its mantissas */
-            dx = fl_axes_l2_slope(dy, gpu_value(args.in[1], 0, fl_walk_at(&walks.elements, 1, i)), told);
+            dx = fl_axes_l2_slope(dy, gpu_value(args.in[1], 0, fl_walk_at(&walks.elements, 1, i)), of_group);
         else
-            dx = told == (double)fl_walk_at(&walks.elements, 2, i) ? dy : 0;
+            dx = of_group == (double)fl_walk_at(&walks.elements, 2, i) ? dy : 0;
         gpu_store(now, e, i, dx, dx, &stats);
     }
     gpu_report(call.control, stats);
@@ -184,13 +184,13 @@ __global__ void axes_elements(const struct gpu_call call, const struct axes_walk
         return;
     const struct fl_args &args = call.args;
     const int e = fl_exponent(&args.out), ea = fl_exponent(&args.in[0]), eb = fl_exponent(&args.in[1]);
-    const int64_t told = fl_axes_told(&args);
+    const int64_t parameter = fl_axes_parameter(&args);
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
         const double a = gpu_value(args.in[0], ea, fl_walk_at(&walks.elements, 0, i)),
                      b = args.in[1].data ? gpu_value(args.in[1], eb, fl_walk_at(&walks.elements, 1, i)) : 0;
         const bool mark = args.p.axes.marks && args.p.axes.marks[fl_walk_at(&walks.elements, 2, i)];
-        const struct fl_axes_value value = fl_axes_element(args.op, a, b, mark, told, ea, GPU_SHARED);
+        const struct fl_axes_value value = fl_axes_element(args.op, a, b, mark, parameter, ea, GPU_SHARED);
         gpu_store(now, e, i, value.odd, value.near, &stats);
     }
     gpu_report(call.control, stats);

@@ -69,7 +69,7 @@ __device__ static inline double gpu_number(const struct gpu_numbers &n, int64_t 
                        : n.values[i % n.channels * 256 + n.pixels[i]];
 }
 
-/* What holds for this run of a kernel. */
+/* The state of this run of a kernel. */
 struct gpu_now {
     void *out; /* NULL: measure */
     struct fl_rounding rounding;

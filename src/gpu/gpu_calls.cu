@@ -147,7 +147,8 @@ static bool is_shared(const struct fl_format *format) {
 static struct gpu_call describe(const struct fl_call *call, struct gpu_control *control) {
     struct gpu_call c;
     memset(&c, 0, sizeof c);
-    c.args = call->args;
+    if (call->args)
+        c.args = *call->args;
     c.control = control;
     c.mode = TENSOR_ROUND_NEAREST;
     return c;
@@ -175,7 +176,7 @@ static cudaError_t write_part(const struct fl_call *call, struct gpu_control *co
     struct gpu_call c = describe(call, control);
     describe_output(&c, &call->out);
     TRY_CUDA(gpu_launch(begin_part, 1, 1, 0, stream, control, call->sequence));
-    TRY_CUDA(gpu_kernels_of(call->out.format->id)->op[call->args.op](&c, stream));
+    TRY_CUDA(gpu_kernels_of(call->out.format->id)->op[call->args->op](&c, stream));
     return gpu_launch(end_part, 1, 1, 0, stream, control, call->sequence);
 }
 
@@ -186,7 +187,7 @@ static cudaError_t open(const struct fl_call *call, struct gpu_control *control,
 }
 
 static cudaError_t write(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
-    const gpu_operation run = gpu_kernels_of(call->out.format->id)->op[call->args.op];
+    const gpu_operation run = gpu_kernels_of(call->out.format->id)->op[call->args->op];
     const bool shared = is_shared(call->out.format);
     struct gpu_call c = describe(call, control);
     describe_output(&c, &call->out);
@@ -204,7 +205,7 @@ static cudaError_t write(const struct fl_call *call, struct gpu_control *control
 static cudaError_t run(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
     const struct gpu_call c = describe(call, control);
     TRY_CUDA(gpu_launch(begin_attempts, 1, 1, 0, stream, c, false, FL_WRITE_FREE));
-    return gpu_kernels_of(call->args.format->id)->op[call->args.op](&c, stream);
+    return gpu_kernels_of(call->args->format->id)->op[call->args->op](&c, stream);
 }
 
 // The numbers of the source: where they lie, or the elements of a tensor as doubles, in memory that goes back when the

@@ -10,7 +10,7 @@
 
 namespace {
 
-/* What stands in a gate of a view, for one unit of one row. */
+/* The element of a view for one gate and unit of one row. */
 __device__ static inline double gate_at(const struct fl_args &args, const struct fl_view &view, int gates, int gate,
                                         int64_t row, int64_t unit) {
     return gpu_value(view, fl_exponent(&view), (row * gates + gate) * args.p.cell.units + unit);
@@ -65,7 +65,7 @@ __device__ static double lstm_gate_grad_at(const struct fl_args &args, int gate,
     }
 }
 
-/* What enters the gates of a GRU. */
+/* The arguments of the gates of a GRU. */
 struct gru_unit {
     double r, z, n, tr, tz, un, hn;
 };

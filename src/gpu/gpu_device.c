@@ -42,7 +42,7 @@ static double shown(double x) {
     return x != x ? NAN : x;
 }
 
-/* What a call found. */
+/* The failure that a task found. */
 static tensor_status found(const struct fl_gpu_failure *f) {
     switch (f->finding) {
     case FL_GPU_NOTHING:
@@ -98,14 +98,14 @@ static void gpu_release(struct tensor_device *device, void *memory) {
     pthread_mutex_unlock(&g->lock);
 }
 
-/* What a call does, in messages: "FORMAT.OPERATION". */
+/* The name of a task in messages: "FORMAT.OPERATION". */
 static void call_text(const struct fl_call *call, char *text, size_t bytes) {
     const bool runs = call->kind == FL_CALL_RUN, computes = runs || call->kind == FL_CALL_WRITE;
     if (call->kind == FL_CALL_GATHER)
         snprintf(text, bytes, "gather_images");
     else
-        snprintf(text, bytes, "%s.%s", (runs ? call->args.format : call->out.format)->name,
-                 computes                                                    ? fl_op_name(call->args.op)
+        snprintf(text, bytes, "%s.%s", (runs ? call->args->format : call->out.format)->name,
+                 computes                                                    ? fl_op_name(call->args->op)
                  : call->kind == FL_CALL_FOLLOW                              ? "follow"
                  : call->kind == FL_CALL_OPEN || call->kind == FL_CALL_CLOSE ? "sequence"
                                                                              : "load");

@@ -69,7 +69,7 @@ __device__ static inline struct tile_steps tiles_steps(const struct fl_windows &
     return of;
 }
 
-/* What the filter meets: a row for each output pixel, a column for each filter position and channel. */
+/* The image as a matrix: a row for each output pixel, a column for each filter position and channel. */
 struct window_view {
     const fl_element *data; /* of the group's first channel */
     int h, w, c, p, q, s, depth;
@@ -327,7 +327,7 @@ template <int pieces> __device__ static __forceinline__ uint32_t tile_along(uint
     return (place ^ (uint32_t)(by % masked * 16)) + (uint32_t)(by / masked * masked * 16);
 }
 
-/* What one thread does to bring an operand's tiles to shared memory. */
+/* The copies of one thread that bring the tiles of an operand to shared memory. */
 template <class View, bool along_k, int extent, int threads, bool aligned> struct tile_loader {
     static constexpr int rows = along_k ? extent : TILE_K, pieces = (along_k ? TILE_K : extent) / 8;
     static constexpr int count = rows * pieces / threads;                  /* pieces of a thread */
@@ -662,12 +662,12 @@ static int64_t tiles_over(int64_t size, int64_t tile) {
     return (size + tile - 1) / tile;
 }
 
-/* Of one group. */
+/* The number of tiles of one group. */
 template <class Tile> static int64_t tiles_of(const struct tile_sizes &of) {
     return tiles_over(of.m, Tile::m) * tiles_over(of.n, Tile::n);
 }
 
-/* What kernels hold in an int. */
+/* Whether kernels can hold all sizes and positions in an int. */
 static bool tiles_can_index(const struct fl_windows &g, const struct tile_sizes &of) {
     const int64_t most = NOWHERE / 2, positions = g.r * g.s;
     for (int way = 0; way < 2; way++) {

@@ -38,7 +38,7 @@ static bool own_folder(char folder[PATH]) {
     return found;
 }
 
-/* Of an installed program the backend lies where libraries are: PREFIX/bin/flexlab, PREFIX/lib/libflexlab_cuda.so. */
+/* An installed program finds the backend among the libraries: PREFIX/bin/flexlab, PREFIX/lib/libflexlab_cuda.so. */
 static bool among_libraries(const char *folder, char path[PATH]) {
     const size_t length = strlen(folder), end = strlen(FL_PROGRAMS "/");
     return length > end && folder[length - end - 1] == '/' && !strcmp(folder + length - end, FL_PROGRAMS "/") &&

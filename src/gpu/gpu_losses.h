@@ -14,7 +14,7 @@
 
 namespace {
 
-/* Of the element that a number stands for: doubles, floats, or the format. */
+/* The target of element i, in doubles, floats or the format. */
 __device__ static inline double target_at(const struct fl_args &args, int64_t i) {
     if (args.p.loss.targets_f64)
         return args.p.loss.targets_f64[i];
@@ -202,8 +202,7 @@ static cudaError_t run_errors(const struct gpu_call *call, cudaStream_t stream) 
     return error == cudaSuccess ? gpu_launch(end_errors, 1, 1, 0, stream, *call, chunks) : error;
 }
 
-/* --- a critic: its rows are few numbers -----------------------------------------------------------------------------
- */
+/* --- a critic: its rows are few numbers --------------------------------------------------------------------------- */
 
 __device__ static inline void sum_critic_row(const struct fl_args &args, int64_t i, int64_t *exact, double *real) {
     for (int64_t k = i * args.p.loss.n; k < (i + 1) * args.p.loss.n; k++) {

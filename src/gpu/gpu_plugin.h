@@ -26,7 +26,7 @@ struct fl_gpu_facts {
     int driver, runtime; /* 13000: 13.0 */
 };
 
-/* What a call found that only its run could find. Calls after it are left out until somebody has taken it. */
+/* A failure found while a task ran. Later tasks are skipped until the failure has been reported. */
 enum fl_gpu_finding {
     FL_GPU_NOTHING,
     FL_GPU_SCALAR,  /* `value` where a finite number was expected; where it is finite, 0 or more */
@@ -71,7 +71,7 @@ struct fl_gpu_plugin {
     const char *(*fetched)(struct fl_gpu_device *device, struct fl_gpu_fetch *fetch, void *to,
                            struct fl_gpu_failure *failure);
     void (*give_up_fetch)(struct fl_gpu_device *device, struct fl_gpu_fetch *fetch);
-    /* Waits, and takes what was found since the last wait. */
+    /* Waits, and returns the failure found since the last wait. */
     const char *(*wait)(struct fl_gpu_device *device, struct fl_gpu_failure *failure);
 
     /* Whether the backend has an operation for the elements of a format, and its workspace. */
@@ -81,7 +81,7 @@ struct fl_gpu_plugin {
     const char *(*submit)(struct fl_gpu_device *device, const struct fl_call *call, const char *what);
 
     /* Calls and copies within the device between record and recorded do not run: they become a recording, which runs
-     * them all at once, as often as it is asked to. recorded leaves *recording NULL where it fails; recording NULL: it
+which runs, as often as it is asked to. recorded leaves *recording NULL where it fails; recording NULL: it
      * is given up. Nothing else may be asked of the device meanwhile. */
     const char *(*record)(struct fl_gpu_device *device);
     const char *(*recorded)(struct fl_gpu_device *device, void **recording);

@@ -23,7 +23,7 @@ struct product_sum {
     __device__ void add(fl_element a, fl_element b) { sum += (int32_t)a * (int32_t)b; }
 };
 
-/* What a write of sums needs to know and what it finds, for one thread. */
+/* The arguments and the result of a write of sums, for one thread. */
 struct product_end {
     struct gemm_alignment by;
     int64_t largest; /* |sum| up to which 64 bits hold it together with bias and residual; -1: none */
@@ -222,7 +222,7 @@ __device__ static inline fl_element product_pixel(const fl_element *image, int64
     return y < 0 || y >= h || x < 0 || x >= w ? (fl_element)0 : image[((n * h + y) * w + x) * c + k];
 }
 
-/* What output position (p, q) of image n sees of it through filter position (r, s). */
+/* The element of image n that output position (p, q) reads at filter position (r, s). */
 __device__ static inline fl_element product_seen(const struct fl_windows &g, const fl_element *image, int64_t n,
                                                  int64_t p, int64_t q, int64_t r, int64_t s, int64_t c) {
     return product_pixel(image, g.h, g.w, g.c, n, p * g.stride[0] + r * g.dilation[0] - g.padding[0],

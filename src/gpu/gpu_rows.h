@@ -182,8 +182,7 @@ __global__ void row_norm_grad(const struct gpu_call call) {
     gpu_report(call.control, stats);
 }
 
-/* --- normalisation: dgamma <- dy, x. Numbers of the rows, sums of FL_ROWS_CHUNK rows, sums of those ----------------
- */
+/* --- normalisation: dgamma <- dy, x. Numbers of the rows, sums of FL_ROWS_CHUNK rows, sums of those --------------- */
 
 #ifdef FL_SHARED_EXPONENT
 typedef struct fl_row_weight row_number;
@@ -289,7 +288,7 @@ __global__ void end_gamma(const struct gpu_call call) {
 
 /* --- softmax ------------------------------------------------------------------------------------------------------ */
 
-/* What the elements of a row are made of. */
+/* The terms of the elements of a row. */
 struct softmax_row_numbers {
     double top, sum; /* the largest of the logits; the sum of exponentials of their distances from it */
 };

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FL_ARRAY_DIMS = 8 };
+enum { FL_ARRAY_DIMS = 8, FL_NODE_TEMPORARIES = 12 };
 
 /* Numbers on the host. A dimension may be 0: the array is then empty, and data may be NULL. */
 struct fl_array {
@@ -36,6 +36,14 @@ struct fl_quantisation {
     int32_t *zero;
 };
 
+/* What calibration found of a tensor, and what follows from it: the exponent at which a shared-exponent format stores
+ * it. */
+struct fl_range {
+    double maximum; /* the largest magnitude that was seen; 0: none yet */
+    bool frozen;
+    int exponent;
+};
+
 struct fl_net_value {
     const char *name;
     tensor_type type;                     /* 0: unknown until it is planned */
@@ -44,6 +52,7 @@ struct fl_net_value {
     const char *dim_name[FL_ARRAY_DIMS];  /* of such a dimension; NULL: none. Equal names are equal sizes */
     struct fl_array *constant;            /* NULL: computed, or an input */
     struct fl_quantisation *quantisation; /* NULL: none; only for integers */
+    struct fl_range range;                /* of floats */
 };
 
 enum fl_net_kind {
@@ -81,6 +90,8 @@ struct fl_net_node {
     int *outputs; /* -1: an optional output that nobody reads */
     struct fl_net_attribute *attributes;
     bool channels_last;
+    tensor_format format;   /* in which it is computed; 0: fp32 */
+    struct fl_range *inner; /* of its tensors that are no values (plan.h), FL_NODE_TEMPORARIES; NULL: none yet */
 };
 
 /* Nodes in an order in which each comes after those that it reads. The graphs of If and Loop are such too; they read

@@ -13,7 +13,7 @@
 
 enum { FL_SAFETENSORS_DIMS = 8, FL_SAFETENSORS_HEADER_LIMIT = 100000000 };
 
-/* Types of elements, as the format calls them; of those with fewer bits than eight none. */
+/* The element types of safetensors with at least 8 bits. */
 enum fl_stored_type {
     FL_STORED_BOOL,
     FL_STORED_U8,
@@ -73,7 +73,7 @@ const struct fl_stored_tensor *fl_safetensors_find(const struct fl_safetensors *
 const char *fl_safetensors_note(const struct fl_safetensors *s, const char *key);
 /* All elements of a tensor of s: t->end - t->begin bytes. */
 tensor_status fl_safetensors_read(const struct fl_safetensors *s, const struct fl_stored_tensor *t, void *bytes);
-/* Where the file has a note FL_CHECKSUM: TENSOR_E_DATA unless it is the checksum of elements and notes. */
+/* TENSOR_E_DATA if the file has a note FL_CHECKSUM that is not the checksum of its elements and notes. */
 tensor_status fl_safetensors_verify(const struct fl_safetensors *s);
 
 /* CRC-32 (as in zlib, gzip and PNG) of all bytes after the header, then of each other note in the order of the keys, as

@@ -193,8 +193,8 @@ tensor_status fl_safetensors_read(const struct fl_safetensors *s, const struct f
 }
 
 tensor_status fl_safetensors_verify(const struct fl_safetensors *s) {
-    const char *told = fl_safetensors_note(s, FL_CHECKSUM);
-    if (!told)
+    const char *recorded = fl_safetensors_note(s, FL_CHECKSUM);
+    if (!recorded)
         return TENSOR_OK;
     unsigned char *chunk = fl_alloc(CHUNK);
     if (!chunk)
@@ -217,9 +217,9 @@ tensor_status fl_safetensors_verify(const struct fl_safetensors *s) {
         }
     char found[16];
     snprintf(found, sizeof found, "%08lx", sum);
-    return strcmp(found, told) ? fl_fail(TENSOR_E_DATA,
-                                         "safetensors: %s: the checksum of its contents is %s, expected %.20s: "
-                                         "bytes have changed",
-                                         s->path, found, told)
-                               : TENSOR_OK;
+    return strcmp(found, recorded) ? fl_fail(TENSOR_E_DATA,
+                                             "safetensors: %s: the checksum of its contents is %s, expected %.20s: "
+                                             "bytes have changed",
+                                             s->path, found, recorded)
+                                   : TENSOR_OK;
 }

@@ -62,7 +62,7 @@ static bool open_resized(void) {
     return open_set(",resize=20x4,channels=3");
 }
 
-/* The greatest block that is asked for while the set is opened, which `good` says to succeed or not. */
+/* The largest block allocated while the set is opened; `good`: opening it must succeed. */
 static void check_largest(const char *what, bool good, unsigned long most) {
     char specification[PATH_MAX];
     snprintf(specification, sizeof specification, "images:%s", folder);

@@ -19,8 +19,7 @@ static data_set *numbered(int64_t count) {
     return set;
 }
 
-/* --- making --------------------------------------------------------------------------------------------------------
- */
+/* --- making ------------------------------------------------------------------------------------------------------- */
 
 static void refused(tensor_status want, const char *part, const data_set *got) {
     CHECK(!got && tensor_error_status() == want && strstr(tensor_error(), part), "%s '%s', expected '%s'",
@@ -109,8 +108,7 @@ static void check_splits(void) {
     file_remove("a.txt");
 }
 
-/* --- windows -------------------------------------------------------------------------------------------------------
- */
+/* --- windows ------------------------------------------------------------------------------------------------------ */
 
 static data_loader_config config;
 static int64_t window_total; /* of an epoch, as data.h says */
@@ -281,9 +279,10 @@ static bool open_shared(void) {
     data_free(train), data_free(test);
     return good;
 }
-static data_set *lent;
+static data_set *loader_text;
 static bool make_loader(void) {
-    data_loader *loader = data_loader_new(lent, &(data_loader_config){.batch = 2, .context = 3, .shuffle = true});
+    data_loader *loader =
+        data_loader_new(loader_text, &(data_loader_config){.batch = 2, .context = 3, .shuffle = true});
     data_loader_free(loader);
     return loader != NULL;
 }
@@ -316,9 +315,9 @@ int main(void) {
     fail_each_allocation("a text of tokens", make_tokens);
     fail_each_allocation("both splits", open_both);
     fail_each_allocation("the splits of one file", open_shared);
-    lent = numbered(50);
+    loader_text = numbered(50);
     fail_each_allocation("a loader of a text", make_loader);
-    data_free(lent);
+    data_free(loader_text);
     file_remove("a.txt"), file_remove("b.txt");
     rmdir(folder);
     return check_summary();

@@ -51,8 +51,7 @@ static void write_file(const char *name, const struct file *f) {
         scratch_write(zipped, f->bytes, f->size);
 }
 
-/* --- what the reader should say, told once more from the description of the format -----------------------------------
- */
+/* --- what the reader should say, computed again from the description of the format -------------------------------- */
 
 static bool looks_zipped(const struct file *f) {
     return f->size >= 2 && f->bytes[0] == 0x1f && f->bytes[1] == 0x8b;
@@ -65,7 +64,7 @@ static uint64_t word(const struct file *f, size_t i) {
     return value;
 }
 
-/* Header and exactly the elements that it promises. */
+/* Whether the file is a header and exactly as many elements as it declares. */
 static bool well_formed(const struct file *f, size_t dims) {
     const size_t header = 4 * (1 + dims);
     if (f->form == ABSENT || f->size < header || word(f, 0) != 0x800 + dims)
@@ -88,8 +87,7 @@ static bool acceptable(const struct file *images, const struct file *labels) {
     return true;
 }
 
-/* --- what was read -------------------------------------------------------------------------------------------------
- */
+/* --- what was read ------------------------------------------------------------------------------------------------ */
 
 static void check_consistent(data_set *set) {
     const int64_t n = data_count(set);

@@ -30,8 +30,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-/* --- building ------------------------------------------------------------------------------------------------------
- */
+/* --- building ----------------------------------------------------------------------------------------------------- */
 
 static float take_fraction(struct input *in) {
     static const float some[] = {0, 0.9f, 0.5f, 0, 1, -0.1f, NAN, INFINITY, 1e-4f, 3e38f, 0.999999f, 1e-45f};
@@ -79,7 +78,7 @@ static nn_node take_node(struct input *in, nn_node last) {
     return how < 160 ? last : how < 250 ? last - (how - 160) % 6 : take_int(in);
 }
 
-/* A number of `usual` many from `low` on, or any. */
+/* Usually one of the `usual` numbers from `low` on, sometimes any number. */
 static int take_from(struct input *in, int low, int usual) {
     const uint8_t how = take_byte(in);
     return how < 160 ? low + how % usual : take_int(in);
@@ -197,7 +196,7 @@ static nn_node add_layer(struct input *in, nn_graph *g, nn_node last, int number
     }
 }
 
-/* All calls of the input; the last node, -1 after a failure, whose message is kept. */
+/* Runs all calls of the input. Returns the last node, or -1 after a failure, with its message. */
 static nn_node build(struct input *in, nn_graph *g, char *first_message, size_t room) {
     nn_node last = -1;
     bool failed = false;
@@ -223,8 +222,7 @@ static nn_node build(struct input *in, nn_graph *g, char *first_message, size_t 
     return last;
 }
 
-/* --- training ------------------------------------------------------------------------------------------------------
- */
+/* --- training ----------------------------------------------------------------------------------------------------- */
 
 /* The input of the graph, the first activation that is listed. */
 static const tensor *input_tensor(const nn_graph *g) {
@@ -315,7 +313,7 @@ static uint64_t train(struct input in, nn_graph *g) {
     return trained;
 }
 
-/* What is left when the last node is compiled; 0 where it is not. */
+/* Builds, compiles and runs a network. Returns a hash of its weights at the end, 0 after a failure. */
 static uint64_t run(struct input in, const char *backend) {
     MUST(!tensor_set_backend(backend), "%s", tensor_error());
     nn_graph *g = new_graph(&in);

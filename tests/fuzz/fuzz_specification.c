@@ -1,5 +1,5 @@
 /* fuzz_specification.c - the specifications that data_open takes: any text, in a folder that holds a good IDX set. The
- * verdict on generated sets is told once more, from the documentation of data_open.
+ * verdict on generated sets is computed again from the documentation of data_open.
  *
  * Input: the text; its length gives the split. Blocks of more than 128 KiB are refused, which bounds what is made. */
 #define _GNU_SOURCE

@@ -26,8 +26,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-/* --- results from the input ----------------------------------------------------------------------------------------
- */
+/* --- results from the input --------------------------------------------------------------------------------------- */
 
 static int64_t take_up_to(struct input *in, int64_t low, int64_t high) {
     const int64_t value = take_whole(in);
@@ -179,8 +178,7 @@ static void forget(struct settings *s, struct experiment *x) {
         free((char *)(uintptr_t)texts[i]);
 }
 
-/* --- files ---------------------------------------------------------------------------------------------------------
- */
+/* --- files -------------------------------------------------------------------------------------------------------- */
 
 static void write_metrics(const struct experiment *x) {
     struct output_lines lines;
@@ -287,8 +285,7 @@ static int read_metrics(struct stored *s) {
     return status;
 }
 
-/* --- what was read -------------------------------------------------------------------------------------------------
- */
+/* --- what was read ------------------------------------------------------------------------------------------------ */
 
 static void whole(const char *name, int64_t value, int64_t low, int64_t high) {
     MUST(value >= low && value <= high, "%s %lld was accepted", name, (long long)value);
@@ -356,8 +353,7 @@ static void check_limits(const struct stored *stored) {
     MUST(x->stopped == (experiment_finished(x) < x->run_count), "stopped is %d", x->stopped);
 }
 
-/* --- equality ------------------------------------------------------------------------------------------------------
- */
+/* --- equality ----------------------------------------------------------------------------------------------------- */
 
 static void same_real(const char *name, double a, double b) {
     MUST((isnan(a) && isnan(b)) || !memcmp(&a, &b, sizeof a), "%s is %.17g, expected %.17g", name, b, a);
@@ -470,8 +466,7 @@ static void same_experiment(const struct experiment *x, const struct experiment 
         same_run(&x->runs[i], &y->runs[i]);
 }
 
-/* --- what is done with it ------------------------------------------------------------------------------------------
- */
+/* --- what is done with it ----------------------------------------------------------------------------------------- */
 
 /* Joined with itself it has another origin and no other number. */
 static void check_merge(const struct stored *before) {
@@ -526,7 +521,7 @@ static void show(struct experiment *x, bool with_figures) {
     figures_clear(&figures);
 }
 
-/* As a training of these results would write them. */
+/* Writes the results as a training with these results would. */
 static void rewrite(struct experiment *x) {
     for (int i = 0; i < x->run_count; i++)
         x->runs[i].result.predicted = x->runs[i].stored;

@@ -3,7 +3,7 @@
  * The input is read as one command after the other: make, view, load, free tensors, or call an operation. Operands are
  * either the tensors that the input names, whatever they are, or such as fit (FIT), which are made where they are not
  * there. Of each call:
- *  - it succeeds exactly if its arguments are right by the rules of tensor.h, told once more in tensor_rules.h;
+ *  - it succeeds exactly if its arguments are right by the rules of tensor.h, written again in tensor_rules.h;
  *  - where it fails it says so, and no tensor and no result has changed;
  *  - where it succeeds, the reference kernels do the same to every tensor, its statistics and its exponent;
  *  - with one of its allocations failing it does all or nothing. */
@@ -25,8 +25,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-/* --- tensors -------------------------------------------------------------------------------------------------------
- */
+/* --- tensors ------------------------------------------------------------------------------------------------------ */
 
 static void fill(tensor *t, struct input *in) {
     static double values[MOST_ELEMENTS];
@@ -155,8 +154,7 @@ static void write_raw(struct input *in, tensor *t) {
     }
 }
 
-/* --- calls ---------------------------------------------------------------------------------------------------------
- */
+/* --- calls -------------------------------------------------------------------------------------------------------- */
 
 static void take_operands(struct input *in, struct call *c) {
     const uint8_t how = take_byte(in);

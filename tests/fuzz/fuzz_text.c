@@ -1,5 +1,5 @@
 /* fuzz_text.c - texts and their windows: any bytes as a text in a file or in memory, and any configuration of a loader.
- * What is UTF-8, and which windows there are, is told once more here.
+ * What is UTF-8, and which windows there are, is computed again here.
  *
  * Input: a byte of choices (bit 0: characters; bit 1: from a file; bit 2: the test split; bits 3 to 6: shuffle,
  * augment, drop_last, streams), percent, batch, context, seed, epoch, a byte each; then the text. */

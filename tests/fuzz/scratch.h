@@ -22,7 +22,7 @@ static inline void scratch_remove(void) {
     nftw(scratch_folder, scratch_remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* In TMPDIR, else in memory where the system has that, else in /tmp. Removed at exit. */
+/* Makes a folder in TMPDIR, else in /dev/shm if there is one, else in /tmp. It is removed at exit. */
 static inline void scratch_make(void) {
     const char *base = getenv("TMPDIR");
     if (!base || !*base)
@@ -46,8 +46,7 @@ static inline void scratch_write(const char *name, const void *bytes, size_t siz
          strerror(errno));
 }
 
-/* --- allocation ----------------------------------------------------------------------------------------------------
- */
+/* --- allocation --------------------------------------------------------------------------------------------------- */
 
 static unsigned long allocation_limit; /* bytes of one block; larger ones are refused */
 static long allocations_until_failure; /* 0: none fails; 1: the next one does, and so on */

@@ -12,9 +12,9 @@
 #include "flexlab/tensor_blocks.h"
 #include <math.h>
 
-/* New ones go to the end, or kept inputs change their meaning. Results are the first operands. */
+/* Append new ones, or stored inputs change their meaning. Results are the first operands. */
 enum kind {
-    MAP,              /* y, a, b, c: a row of ops.def */
+    MAP,              /* y, a, b, c: an entry of ops.def */
     BIAS,             /* y, x, b */
     BIAS_RELU,        /* y, x, b */
     MATMUL,           /* y, a, b */
@@ -114,7 +114,7 @@ static inline void results_must_equal(const struct results *a, const struct resu
     }
 }
 
-/* --- rows of ops.def --- */
+/* --- entries of ops.def --- */
 
 static const struct map {
     const char *name;
@@ -194,8 +194,7 @@ static inline bool is_repeatable(const struct call *c) {
     return c->kind != KEEP_WIDE;
 }
 
-/* --- numbers from the input ----------------------------------------------------------------------------------------
- */
+/* --- numbers from the input --------------------------------------------------------------------------------------- */
 
 /* One of several distributions at some scale. */
 static inline void make_values(struct input *in, double *values, int64_t count) {
@@ -302,8 +301,7 @@ static inline void take_scalars(struct input *in, struct call *c) {
     }
 }
 
-/* --- shapes that fit -----------------------------------------------------------------------------------------------
- */
+/* --- shapes that fit ---------------------------------------------------------------------------------------------- */
 
 struct want {
     int ndim; /* 0: no tensor */
@@ -531,8 +529,7 @@ static inline int fitting_shapes(struct input *in, struct call *c, struct want w
     }
 }
 
-/* --- the call ------------------------------------------------------------------------------------------------------
- */
+/* --- the call ----------------------------------------------------------------------------------------------------- */
 
 static inline tensor_status perform_map(const struct call *c) {
     const struct map *m = &maps[c->map];

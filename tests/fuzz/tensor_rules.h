@@ -1,4 +1,4 @@
-/* tensor_rules.h - which arguments tensor.h allows, told once more from its comments: shapes, formats, which operands
+/* tensor_rules.h - which arguments tensor.h allows, written again from its comments: shapes, formats, which operands
  * may be one tensor, ranges of numbers. */
 #ifndef FL_FUZZ_TENSOR_RULES_H
 #define FL_FUZZ_TENSOR_RULES_H
@@ -72,17 +72,21 @@ static inline bool right_map(const struct call *c) {
     return strcmp(m->name, "clip") != 0 || c->alpha >= 0;
 }
 
-/* Operands 3 and 4 join the sums of operand 0. */
+/* Operand 0 is the result, of any format; operands 1 and 2 both have a shared exponent, or neither has. */
+static inline bool factors(const struct call *c) {
+    return c->t[0] && c->t[1] && c->t[2] && is_shared(c->t[1]) == is_shared(c->t[2]);
+}
+
+/* Operands 3 and 4, of any format, join the sums of operand 0. */
 static inline bool right_epilogue(const struct call *c) {
     const tensor *y = c->t[0], *bias = c->t[3], *residual = c->t[4];
-    if (bias &&
-        (tensor_format_of(bias) != tensor_format_of(y) || !has_shape(bias, &WANT(last_of(y))) || one_tensor(bias, y)))
+    if (bias && (!has_shape(bias, &WANT(last_of(y))) || one_tensor(bias, y)))
         return false;
-    return !residual || (tensor_format_of(residual) == tensor_format_of(y) && same_shape(residual, y));
+    return !residual || same_shape(residual, y);
 }
 
 static inline bool right_matmul(const struct call *c, bool ta, bool tb, bool fused) {
-    if (!operands(c, 3) || !apart(c, 3) || tensor_ndim(c->t[1]) != 2 || tensor_ndim(c->t[2]) != 2)
+    if (!factors(c) || !apart(c, 3) || tensor_ndim(c->t[1]) != 2 || tensor_ndim(c->t[2]) != 2)
         return false;
     return tensor_dim(c->t[1], !ta) == tensor_dim(c->t[2], tb) &&
            has_shape(c->t[0], &WANT(tensor_dim(c->t[1], ta), tensor_dim(c->t[2], !tb))) &&
@@ -94,9 +98,8 @@ static inline bool right_convolution(const struct call *c, const tensor *x, cons
     struct square how = c->how;
     how.stride = how.stride ? how.stride : 1;
     const int64_t dilation = how.dilation ? how.dilation : 1, groups = how.groups ? how.groups : 1;
-    if (!operands(c, 3) || !apart(c, 3) || how.stride < 1 || how.stride > 4095 || how.padding < 0 ||
-        how.padding > 4095 || dilation < 1 || dilation > 4095 || groups < 1 || tensor_ndim(x) != 4 ||
-        tensor_ndim(w) != 4)
+    if (!factors(c) || !apart(c, 3) || how.stride < 1 || how.stride > 4095 || how.padding < 0 || how.padding > 4095 ||
+        dilation < 1 || dilation > 4095 || groups < 1 || tensor_ndim(x) != 4 || tensor_ndim(w) != 4)
         return false;
     const int64_t channels = tensor_dim(x, 3), filters = tensor_dim(w, 0);
     if (channels % groups || filters % groups || tensor_dim(w, 3) != channels / groups)

@@ -421,7 +421,7 @@ int main(void) {
     check_setting();
     check_exact_otherwise();
     int rows = 0;
-    for (int backend = FIRST_ROW; backend < FL_ROWS; backend++) {
+    for (int backend = FIRST_ROW; backend < FL_KERNEL_SETS; backend++) {
         row = (enum fl_backend)backend;
         if (!row_has("matmul"))
             continue;

@@ -1,5 +1,5 @@
-/* Matmul and convolution of every format and row against sums written down here from their definition: byte for byte,
- * with statistics, for sizes around every edge of the blocking and for data that is hard on it.
+/* Matmul and convolution of every format and kernel set against sums written down here from their definition: byte for
+ * byte, with statistics, for sizes around every edge of the blocking and for data that is hard on it.
  *
  * Float formats: chains of fmaf over FL_K_CHUNK products, chunks added in order, one rounding by the format's codec.
  * Shared-exponent formats: exact integers, one rounding of this file's own. A failure line names

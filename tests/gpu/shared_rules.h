@@ -133,7 +133,7 @@ FL_BOTH void shared_terms(struct shared_case *c) {
     shared_keep_double(c, fl_terms_abs(sum));
 }
 
-/* The life of an exponent: a load, writes whose maximum is another at each attempt. */
+/* The history of an exponent: a load, then writes with another maximum at each attempt. */
 FL_BOTH void shared_autoflex(struct shared_case *c) {
     const int predictors[8] = {AUTOFLEX_PAPER,     AUTOFLEX_NGRAPH, AUTOFLEX_CURRENT,     AUTOFLEX_FIXED,
                                AUTOFLEX_PER_CLASS, AUTOFLEX_AMAX,   AUTOFLEX_AMAX_RECENT, AUTOFLEX_REPEAT};

@@ -19,7 +19,7 @@ static tensor_status mixer_parts(struct fl_node *node, const struct fl_shape *x,
     TRY(fl_add_parameter(node, (struct fl_parameter){"w", matrix, FL_LAYOUT_MATRIX, FL_INIT_UNIFORM, 0.5, .info = 0}));
     TRY(fl_add_parameter(node, (struct fl_parameter){"v", matrix, FL_LAYOUT_MATRIX, FL_INIT_UNIFORM, 0.5, .info = 0}));
     TRY(fl_add_parameter(node, (struct fl_parameter){"u", {1, {m}}, FL_LAYOUT_CHANNELS, FL_INIT_ZERO, 0, .info = 0}));
-    /* of the gradient of a: written in each step, and its exponents are predicted from those of earlier ones */
+    /* the gradient of a: written in each step, its exponents predicted from earlier steps */
     return fl_add_state(node, (struct fl_state){.suffix = "part", .shape = x[0], .lasts = part_lasts});
 }
 
@@ -123,8 +123,7 @@ static inline nn_node add_matrices(nn_graph *g, const char *name, nn_node a, nn_
     return fl_add_node(g, &matrices_row, name, name, (nn_node[]){a, b}, 2, &(struct fl_options){0});
 }
 
-/* --- networks of them, on an image ---------------------------------------------------------------------------------
- */
+/* --- networks of them, on an image -------------------------------------------------------------------------------- */
 
 /* Both outputs used, each twice, the mixer's first input too. */
 static inline nn_node mixed_network(nn_graph *g, nn_node x, int classes) {

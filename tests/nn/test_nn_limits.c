@@ -68,7 +68,7 @@ static void say(char *text, size_t size, enum kind kind, struct options o) {
              o.window, o.stride, o.padding, o.dilation, o.groups);
 }
 
-/* What is built and small must also run. */
+/* A small network that compiles must also run. */
 static void step(nn_graph *g, nn_node x, const char *what) {
     static float images[BATCH * HEIGHT * WIDTH * CHANNELS];
     static const int32_t labels[BATCH] = {0, 1};

@@ -41,7 +41,8 @@ static tensor_status everything(const char *variant) {
 static void failing_allocations(const char *variant) {
     fail_at = 0;
     calls = 0;
-    CHECK(!everything(variant), "%s: %s", variant, tensor_error()); /* scratch of kernels is there from now on */
+    CHECK(!everything(variant), "%s: %s", variant,
+          tensor_error()); /* from here on the scratch memory of kernels is allocated */
     long before = alive;
     calls = 0;
     CHECK(!everything(variant), "%s: %s", variant, tensor_error());

@@ -21,7 +21,7 @@ struct scene {
     double value;
     float images;                               /* everywhere in the bad step; 0: as ever */
     float rate;                                 /* of the bad step; 0: as ever */
-    float target;                               /* of a squared error in the bad step */
+    float target;                               /* a target of the squared error in the bad step */
     const char *pass, *tensor, *layer, *remedy; /* expected; pass NULL: all is finite */
 };
 

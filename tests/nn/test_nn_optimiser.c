@@ -140,7 +140,7 @@ static double scale_of(const nn_config *c) {
     return !c->loss_scale ? 1 : !strcmp(c->loss_scale, "2^8") ? 256 : !strcmp(c->loss_scale, "0.25") ? 0.25 : 1024;
 }
 
-/* The gradients of this step, those of the loss itself, clipped. */
+/* Stores the clipped gradients of this step, without the loss scale. */
 static void take_gradients(const nn_config *c) {
     double squares = 0;
     for (int k = 0; k < count; k++) {

@@ -330,8 +330,8 @@ static void twin(const char *variant, const char *predictor, int every) {
     nn_graph_free(g);
 }
 
-/* Steps that make no update, the first of them: weights have rows all the same, and what was not looked at tells
- * nothing. */
+/* Skipped updates, the first included: weights have records as usual, and what was not examined is
+ * empty. */
 struct skipping {
     struct sums sums;
     int undescribed;

@@ -223,7 +223,7 @@ static void ends(void) {
     unlink(path);
 }
 
-/* Rows that are wanted in the midst of a step: a weight whose values before the update nobody kept tells no ratio. */
+/* Telemetry requested within a step: without the weights before the update there is no update ratio. */
 static void see_late(void *context, const nn_telemetry_row *row) {
     int *weights = context;
     if (strcmp(row->role, "weight") != 0 || row->step == 1)

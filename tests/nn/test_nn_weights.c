@@ -273,8 +273,8 @@ static void must_share(const nn_graph *a, const nn_graph *b, const char *variant
     }
 }
 
-/* The initial weights of a network: one that has them already trains on as it would have, one of another seed has them
- * then. */
+/* Loads initial weights: a network that has them trains as before, and one of another seed then has
+ * them. */
 static void test_own(const char *variant) {
     nn_graph *a = network(variant, 3), *b = network(variant, 3), *c = network(variant, 4);
     CHECK(!nn_checkpoint_save(a, path, NULL, 0) && !nn_weights_load(b, path) && !nn_weights_load(c, path), "%s",
@@ -347,7 +347,7 @@ static void test_refusals(void) {
     spoil(NULL, NULL);
     refused(g, before, nn_weights_load(g, path), TENSOR_E_DATA, "the checksum of its contents");
     CHECK(!nn_checkpoint_save(other, path, NULL, 0), "%s", tensor_error());
-    spoil("\"flexlab.crc32\"", "\"flexlab.crcXX\""); /* a program that changes a file leaves the sum out */
+    spoil("\"flexlab.crc32\"", "\"flexlab.crcXX\""); /* programs that change a file drop its checksum */
     CHECK(!nn_weights_load(g, path), "%s", tensor_error());
     free(before);
     before = state_of(g);

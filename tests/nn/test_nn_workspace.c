@@ -65,11 +65,11 @@ static bool overlaps_more(const struct fl_args *args) {
 
 static tensor_status paper_submit(struct fl_queue *queue, const struct fl_call *call) {
     (void)queue;
-    const struct fl_args *args = &call->args;
+    const struct fl_args *args = call->args;
     if (++paper.calls == paper.refuse_at)
         return fl_fail(TENSOR_E_IO, "refused");
     paper.outside += !paper.network && (call->kind == FL_CALL_RUN || call->kind == FL_CALL_WRITE);
-    if (!paper.network || !args->workspace_bytes)
+    if (!paper.network || !args || !args->workspace_bytes)
         return TENSOR_OK;
     const uintptr_t arena = (uintptr_t)paper.network->arena, at = (uintptr_t)args->workspace;
     CHECK(at >= arena && at + args->workspace_bytes <= arena + paper.network->arena_bytes,
@@ -115,8 +115,8 @@ static bool has_own_block(void) {
     return paper_queue.own[FL_TEMPORARY].memory || paper_queue.own[FL_WORKSPACE].memory;
 }
 
-static bool lends(const struct fl_queue *queue) {
-    return queue->lent[FL_TEMPORARY].memory || queue->lent[FL_WORKSPACE].memory;
+static bool has_planned_block(const struct fl_queue *queue) {
+    return queue->planned[FL_TEMPORARY].memory || queue->planned[FL_WORKSPACE].memory;
 }
 
 static void on_paper(const char *variant, const char *model, int batch, int threads, const char *row) {
@@ -137,12 +137,12 @@ static void on_paper(const char *variant, const char *model, int batch, int thre
     CHECK(paper.calls > before + 10, "%s: %ld calls", what, paper.calls - before);
     CHECK(!has_own_block(), "%s: the queue made blocks of %zu and %zu bytes", what, paper_queue.own[FL_TEMPORARY].bytes,
           paper_queue.own[FL_WORKSPACE].bytes);
-    CHECK(!lends(&paper_queue), "%s: the arena is still lent", what);
+    CHECK(!has_planned_block(&paper_queue), "%s: the queue still holds addresses of the arena", what);
     paper.network = NULL;
     nn_graph_free(g);
 }
 
-/* A step that fails at any of its calls keeps no loan. */
+/* A step that fails at any of its calls leaves no address of the arena in the queue. */
 static void failing_calls(void) {
     nn_graph *g = network("flex16+5", "all layers", 2, "paper");
     paper.calls = 0;
@@ -154,7 +154,8 @@ static void failing_calls(void) {
         CHECK(nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f) == TENSOR_E_IO &&
                   strstr(tensor_error(), "refused"),
               "call %ld of %ld: %s", n, total, tensor_error());
-        CHECK(!lends(&paper_queue), "call %ld of %ld fails: the arena is still lent", n, total);
+        CHECK(!has_planned_block(&paper_queue), "call %ld of %ld fails: the queue still holds addresses of the arena",
+              n, total);
     }
     paper.refuse_at = 0;
     nn_graph_free(g);
@@ -194,7 +195,7 @@ static void *run_first_step(void *pointer) {
     if (!s->status)
         s->status = nn_evaluate(&s->loss, NULL, s->g, &(nn_batch){.images = images, .labels = labels, .count = 1});
     s->kept = alive - held;
-    CHECK(!lends(fl_host_queue()), "the arena is still lent");
+    CHECK(!has_planned_block(fl_host_queue()), "the queue still holds addresses of the arena");
     return NULL;
 }
 

@@ -36,7 +36,7 @@ static inline double unit(void) { /* in [-1, 1) */
 
 struct draw_dims {
     int ndim;
-    int64_t size[4];
+    int64_t size[TENSOR_MAX_DIMS];
 };
 
 /* What is drawn from, and how large it may become. */
@@ -54,7 +54,7 @@ struct drawn_operand {
     bool given, strided;
     bool numbers;         /* beside the formats, */
     tensor_format format; /* and which */
-    int same;             /* as this output; -1: a tensor of its own */
+    int same;             /* the output that it is a view of; -1: a tensor of its own */
     int ndim;
     int64_t shape[TENSOR_MAX_DIMS], stride[TENSOR_MAX_DIMS];
     int64_t held; /* elements of the tensor that it is, or is a view of */
@@ -287,13 +287,13 @@ static inline bool compute_shapes(struct drawn *c) {
             shapes[i].count = count_of(o->ndim, o->shape);
             given[i] = o->given ? &shapes[i] : NULL;
             for (int d = 0; d < o->ndim; d++)
-                if (o->shape[d] < 1)
+                if (o->given && o->shape[d] < 1)
                     return false;
         }
     return true;
 }
 
-/* Where the signature allows it, dimensions of one element, and first ones that are not there. */
+/* If the signature allows it, dimensions have one element, or the first ones are missing. */
 static inline void draw_repeats(struct drawn_operand *o) {
     for (int d = 0; d < o->ndim; d++)
         if (chance(35))
@@ -478,9 +478,10 @@ static inline tensor_status load_numbers(tensor *t, const double *values, int64_
                               : tensor_load_f32(t, small, n);
 }
 
-/* How often a function is drawn: real functions are many, and one kernel. */
+/* How often a function is drawn: real functions are many, and one kernel; calls are often refused where one scalar may
+ * not be less than another. */
 static inline int draw_weight(const struct fl_function *f) {
-    return f->op && fl_op_is_real(f->op) ? 2 : 10;
+    return !f->op || !fl_op_is_real(f->op) ? 10 : f->scalar_count == 2 ? 6 : 2;
 }
 
 #endif

@@ -58,20 +58,21 @@ static void make_step(struct fl_args *args, double (*f)[NUMBER_ROWS * NUMBER_CHA
 /* Options and targets of a loss: those of the format, doubles or floats, each with and without the rest. */
 static void make_loss(struct number_case *n, enum fl_op op, int64_t rows, int index, uint64_t *seed) {
     const int64_t count = n->args.in[0].count;
-    const bool labels = op == FL_OP_CROSS_ENTROPY_WITH || op == FL_OP_WASSERSTEIN,
-               entropy = op <= FL_OP_CROSS_ENTROPY_TARGETS;
-    for (int64_t i = 0; i < count; i++) {
+    const bool plain = op == FL_OP_SOFTMAX_CROSS_ENTROPY, /* without options */
+        labels = plain || op == FL_OP_CROSS_ENTROPY_WITH || op == FL_OP_WASSERSTEIN,
+               entropy = op <= FL_OP_CROSS_ENTROPY_TARGETS, options = entropy && !plain;
+    for (int64_t i = 0; i < count && !plain; i++) {
         n->targets[i] = (float)uniform(seed);
         n->f[2][i] = index % 4 == 2 && i % 3 == 0 ? 0 : uniform(seed);
     }
-    for (int64_t i = 0; i < NUMBER_CHANNELS; i++)
+    for (int64_t i = 0; i < NUMBER_CHANNELS && !plain; i++)
         n->f[3][i] = i % 7 == 6 ? 0 : uniform(seed);
-    for (int64_t i = 0; i < rows && labels; i++) {
+    for (int64_t i = 0; i < rows && labels && !plain; i++) {
         n->labels[i] = op == FL_OP_WASSERSTEIN ? n->labels[i] & 1 : n->labels[i];
         if (index % 3 == 1 && (index == 7 || i % 4 == 1)) /* some, once all */
             n->labels[i] = -100;
     }
-    n->args.in[1] = !labels && index % 3 == 0 ? n->other.view : (struct fl_view){0};
+    n->args.in[1] = plain || (!labels && index % 3 == 0) ? n->other.view : (struct fl_view){0};
     n->args.p.loss = (struct fl_loss){.m = rows,
                                       .n = count / rows,
                                       .gradient = index % 5 ? n->f[0] : NULL,
@@ -80,10 +81,10 @@ static void make_loss(struct number_case *n, enum fl_op op, int64_t rows, int in
                                       .correct = labels && entropy ? &n->correct : NULL,
                                       .labels = labels ? n->labels : NULL,
                                       .targets_f64 = !labels && index % 3 == 2 ? n->f[2] : NULL,
-                                      .class_weights = entropy && index % 4 == 3 ? n->f[3] : NULL,
-                                      .ignored = labels && index % 3 == 1 ? -100 : FL_NO_LABEL,
+                                      .class_weights = options && index % 4 == 3 ? n->f[3] : NULL,
+                                      .ignored = labels && !plain && index % 3 == 1 ? -100 : FL_NO_LABEL,
                                       .gradient_scale = 1.5,
-                                      .smoothing = entropy && index % 2 ? 0.1f : 0,
+                                      .smoothing = options && index % 2 ? 0.1f : 0,
                                       .delta = op == FL_OP_HUBER ? 0.25f : 0,
                                       .name = "test"};
     if (!labels && index % 3 == 1)
@@ -149,17 +150,7 @@ static int number_run(const struct fl_format *f, enum fl_op op, fl_kernel kernel
                                          .momentum = 0.1};
     if (op == FL_OP_AFFINE_COEFFICIENTS && index % 2)
         n.args.in[1] = (struct fl_view){0};
-    if (op == FL_OP_SOFTMAX_CROSS_ENTROPY)
-        p->loss = (struct fl_loss){.m = m,
-                                   .n = c,
-                                   .gradient = index % 5 ? n.f[0] : NULL,
-                                   .loss = n.f[1],
-                                   .predicted = n.predicted,
-                                   .correct = &n.correct,
-                                   .labels = n.labels,
-                                   .gradient_scale = 1.5,
-                                   .name = "test"};
-    else if (is_loss(op))
+    if (is_loss(op))
         make_loss(&n, op, m, index, &seed);
     if (op == FL_OP_SUM_SQUARES)
         p->sum_squares.sum = n.f[0];

@@ -1,4 +1,4 @@
-/* same_state.h - what must agree of a tensor written by two rows of kernels, or on two devices, beside its elements. */
+/* same_state.h - what must agree of a tensor written by two kernel sets, or on two devices, beside its elements. */
 #ifndef FL_SAME_STATE_H
 #define FL_SAME_STATE_H
 

@@ -15,6 +15,7 @@ enum toy_kind { TOY_CALL, TOY_PUT, TOY_GET, TOY_COPY };
 struct toy_command {
     enum toy_kind kind;
     struct fl_call call;
+    struct fl_args args; /* of the call */
     void *to;
     const void *from;
     void *bytes; /* of a put: what the host gave */
@@ -64,6 +65,8 @@ static void *toy_work(void *nothing) {
     mprotect(toy.memory, toy.bytes, PROT_READ | PROT_WRITE);
     for (int i = 0; i < toy.count; i++) {
         struct toy_command *c = &toy.commands[i];
+        if (c->call.args)
+            c->call.args = &c->args;
         if (toy.status) /* left out until somebody waits */
             ;
         else if (c->kind == TOY_CALL)
@@ -88,7 +91,10 @@ static tensor_status toy_run_all(void) {
 static tensor_status toy_submit(struct fl_queue *queue, const struct fl_call *call) {
     (void)queue;
     toy.calls++;
-    toy_command_add((struct toy_command){.kind = TOY_CALL, .call = *call});
+    struct toy_command c = {.kind = TOY_CALL, .call = *call};
+    if (call->args)
+        c.args = *call->args;
+    toy_command_add(c);
     return TENSOR_OK;
 }
 

@@ -103,10 +103,13 @@ class Browser:
         """Files that pages save go there."""
         self._call("Browser.setDownloadBehavior", behavior="allow", downloadPath=os.path.abspath(folder))
 
-    def window(self, width, height, dark=False, phone=False):
+    def window(self, width, height, dark=False, phone=False, settle=True):
+        """A window of this size and kind, and the page drawn anew in it."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if phone else 1, mobile=phone)
         self._call("Emulation.setTouchEmulationEnabled", enabled=phone)
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        if settle:
+            self.settle()
 
     def scripts(self, allowed):
         self._call("Emulation.setScriptExecutionDisabled", value=not allowed)

@@ -63,7 +63,7 @@ def test_info():
         check(word in whole, "no table of flexlab info has", word)
     operations = re.findall(r"\w+", tables["operations"].stdout.split("\n", 1)[1])
     rows = tables["kernels"].stdout.split("\n\n")[0].splitlines()[2:]
-    check([line.split()[0] for line in rows] == operations, "operations and rows of kernels", operations[:3], rows[:3])
+    check([line.split()[0] for line in rows] == operations, "operations and kernel sets", operations[:3], rows[:3])
     counted = sum(map(int, re.findall(r" (\d+)(?=,| \()", lines[2])))
     check(counted == sum(cell != "-" for line in rows for cell in line.split()[1:]), lines[2], counted)
     capped = run("info", "kernels", env={"FLEXLAB_ISA": "ref"})

@@ -86,6 +86,22 @@ def test_looks(browser, folder, pictures, widths=((1280, False), (390, True))):
             check(os.path.getsize(picture) > 50_000, *what, "an empty picture of", os.path.getsize(picture), "bytes")
 
 
+def test_scheme(browser, folder):
+    """When light turns to dark, or back, every figure is drawn anew, even where colours were asked for before the page learned of it."""
+    browser.window(1280, 900)
+    browser.open(os.path.join(folder, "report.html"))
+    colours = "data.series.map((_, i) => seriesColour(i))"
+    for _ in range(5):
+        for dark in (True, False):
+            before = browser.value(colours)
+            browser.window(1280, 900, dark, settle=False)
+            browser.value(colours)
+            browser.settle()
+            check(browser.value(colours) != before, "the colours stay when it turns", "dark" if dark else "light")
+            drawn = {name: pixels(browser, CURVE, name) for name in FORMATS.split(",")}
+            check(all(n > 20 for n in drawn.values()), "turned", "dark" if dark else "light", "and drawn in", drawn)
+
+
 # Every table of the page: what of it is beyond its own width or the window's, and which columns are there.
 TABLES = """[...document.querySelectorAll('.wide')].map(box => {
     const table = box.querySelector("table"), seen = cell => { const b = cell.getBoundingClientRect(); return b.width > 0 && b.height > 0 && b.left >= 0 && b.right <= innerWidth; };
@@ -133,7 +149,6 @@ def test_tables(browser, folders):
     browser.open(os.path.join(folder, "report.html"))
     before = len(browser.value(TABLES)[0]["seen"])
     browser.window(768, 900)
-    browser.settle()
     after = browser.value(TABLES)[0]
     check(len(after["seen"]) < before and not after["scrolls"], "a narrower window", before, after["seen"])
 
@@ -177,7 +192,7 @@ def saved(browser, place, button):
     click(browser, button)
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        names = [n for n in os.listdir(place) if not n.endswith(".crdownload")]
+        names = [n for n in os.listdir(place) if not n.startswith(".") and not n.endswith(".crdownload")]  # whole files alone
         if names:
             with open(os.path.join(place, names[0]), "rb") as file:
                 content = file.read()
@@ -274,7 +289,6 @@ def test_saved(browser, folder, place):
     browser.settle()
     for dark in (False, True):
         browser.window(1280, 900, dark)
-        browser.settle()
         for where, coloured in ((CURVE, formats), (lane, ["flex16+5"]), ("#differences + .card", formats[1:])):
             picture = browser.value(PICTURE % json.dumps(f"{where} {SAVE_PNG}"))
             wide = browser.value(f"document.querySelector({json.dumps(where)}).clientWidth")
@@ -284,6 +298,7 @@ def test_saved(browser, folder, place):
     browser.window(1280, 900)
     # the picture shows what the chart shows: zoomed, it is another
     whole = browser.value(PICTURE % json.dumps(f"{CURVE} {SAVE_PNG}"))["counts"]
+    check(all(n > 20 for n in whole), "light again, and drawn in", whole)
     click(browser, CURVE + ' [aria-label="Zoom in"]')
     check(browser.value(PICTURE % json.dumps(f"{CURVE} {SAVE_PNG}"))["counts"] != whole, "the picture is not zoomed as the chart is")
     silent(browser, path, "saving")
@@ -810,6 +825,7 @@ def main():
             test_looks(browser, plain, pictures)
             test_looks(browser, many, pictures, ((390, True),))
             test_looks(browser, wild, pictures, ((1280, False),))
+            test_scheme(browser, plain)
             test_tables(browser, {plain: (320, 390, 768, 1280, 1600), many: (390, 1280), wild: (390, 768)})
             test_sections(browser, plain, wild)
             test_saved(browser, plain, place)

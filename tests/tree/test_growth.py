@@ -4,7 +4,7 @@ clean copy of the tree, which must then build, pass test_kernels for what was ad
 programs of the README and of docs/training.md too. Checks that a format is one new folder, an elementwise operation one row and
 another operation, instance normalisation, at most six files, which the tests and the page of what runs where find by themselves.
 usage: test_growth.py SOURCE_DIR WORK_DIR [long]
-Without "long" the library is built without optimisation and for the portable row of kernels alone. With it every row of kernels is
+Without "long" the library is built without optimisation and for the portable kernel set alone. With it every kernel set is
 built, every optimiser trains the new format, and all additions run on the stand-in for a GPU."""
 import os
 import pathlib

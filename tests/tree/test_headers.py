@@ -21,9 +21,9 @@ for whole, parts in (("tensor", "tensor_*"), ("nn", "nn_*"), ("tensor_blocks", "
     for part in sorted(source.glob(f"include/flexlab/{parts}.h")):
         if f'#include "flexlab/{part.name}"' not in text and part.name != "tensor_blocks.h":
             failures.append(f"{whole}.h does not include its part {part.name}")
-# Functions that compute tensors from tensors have a signature: a row of ops.def. Others copy or read values.
+# Functions that compute tensors from tensors have a signature: an entry of ops.def. Others copy or read values.
 rows = set(re.findall(r"^FL_(?:MAP|REAL|OBJECT|COMPOSED)\w*\((?:\d+, \w+, )?(\w+)", (source / "include/flexlab/ops.def").read_text(), re.M))
-VALUES = {"convert", "convert_at", "copy", "gather_images", "load_pixels", "isnan", "isinf"}
+VALUES = {"convert", "convert_at", "copy", "load_pixels", "isnan", "isinf"}
 COMPUTES = re.compile(r"tensor_status\s+tensor_(\w+)\((?:tensor \*\w+,\s+)+const tensor \*")
 for header in sorted(source.glob("include/flexlab/*.h")):
     for name in COMPUTES.findall(header.read_text()):

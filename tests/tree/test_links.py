@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 # The registry: tables that name what is built upon them, and are looked up from everywhere: a kernel asks for a format, a
-# format has rows of kernels. This is the one circle that is meant, and it is cut here: what these objects use does not count.
+# format has kernel sets. This is the one circle that is meant, and it is cut here: what these objects use does not count.
 REGISTRY = {
-    "core/table/formats.c": "all formats, each with its rows of kernels",
+    "core/table/formats.c": "all formats, each with its kernel sets",
     "core/ops/objects.c": "all operations, each with its reference kernel and those that serve every format",
     "core/table/device_kinds.c": "the backends of devices that are opened by name",
 }

@@ -246,7 +246,7 @@ static void print_written(const struct experiment *x, const char *place, const c
     free(list);
 }
 
-/* Where there is a checkpoint, be it an earlier one. */
+/* Says how to resume if there is a checkpoint, even an earlier one. */
 static void tell_resume(const struct experiment *x, const struct folder *folder) {
     if (!x->kept || !experiment_began(x) || !folder_has_checkpoint(folder))
         return;
@@ -299,10 +299,9 @@ static int run_all(struct experiment *x, struct folder *folder) {
     return signals_received() ? 128 + signals_received() : status;
 }
 
-/* --- the commands --------------------------------------------------------------------------------------------------
- */
+/* --- the commands ------------------------------------------------------------------------------------------------- */
 
-/* Of several runs the options are kept beside their checkpoints. */
+/* The options of several runs are stored beside their checkpoints. */
 static int make_resume(const struct experiment *x, const struct folder *folder) {
     int status = folder_make_resume(folder, x->again);
     if (status == STATUS_OK && !x->networks) {

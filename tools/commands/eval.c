@@ -187,7 +187,7 @@ static int open_data(data_set **set, const struct settings *s, const struct imag
     return check_labels(*set, s, is);
 }
 
-/* Samples of a batch, of each of which there are `each` labels. As nn_train does it, so that the numbers are the same
+/* Samples of a batch, with `each` labels for each sample, counted as in nn_train, so that the numbers are the same
  * bits. */
 static tensor_status evaluate(nn_graph *g, data_loader *loader, int64_t each, int32_t *predicted, double *loss,
                               int64_t *correct, int64_t *done) {

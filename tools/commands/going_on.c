@@ -67,13 +67,13 @@ char *going_on_kept(enum command command, char **words, int argc, char **argv) {
 
 /* --- options ------------------------------------------------------------------------------------------------------ */
 
-/* Whether nobody but the user of this process has made it, as far as can be told. */
+/* Whether the user of this process has made it, as far as the system shows. */
 static bool is_mine(const char *path) {
     struct stat about;
     return !stat(path, &about) && about.st_uid == geteuid();
 }
 
-/* Where options were found. */
+/* The files in which options were found. */
 struct place {
     const char *name; /* in messages */
     bool trusted;     /* a folder of results of the user's own */

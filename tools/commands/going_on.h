@@ -10,7 +10,7 @@
 int going_on_find(struct experiment *x, struct settings *settings, char ***words);
 /* What was begun with other formats than its options name is refused; a STATUS_ code. */
 int going_on_check(const struct experiment *x);
-/* What the options of several runs are kept as (folder.h); to be freed. */
+/* The options of several runs as a folder stores them (folder.h); to be freed. */
 char *going_on_options(const struct experiment *x);
 /* The options that checkpoints keep: those of the command line or, with words (NULL: none), those that it was begun
  * with and what is given anew. To be freed. */

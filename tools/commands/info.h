@@ -16,7 +16,7 @@ void info_formats(int indent);
 
 /* The tensors of a model on standard output; a STATUS_ code. */
 int info_model(const char *model);
-/* How many parameters it has, "-" where it cannot be built; to be freed. */
+/* The number of parameters, "-" where it cannot be built; to be freed. */
 char *info_parameters(const char *model);
 
 #endif

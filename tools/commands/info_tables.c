@@ -168,7 +168,7 @@ static void print_device(struct table *t, tensor_device *device) {
     table_cell(t, "%s", known ? text : tensor_error());
 }
 
-/* Why there is no GPU is told at the first one. */
+/* Says at the first one why there is no GPU. */
 static void print_devices(void) {
     struct table *t = table_new("ll");
     table_cell(t, "name");
@@ -188,7 +188,7 @@ static void print_devices(void) {
     table_free(t);
 }
 
-/* Where class fast has a kernel of its own. */
+/* Lists the kernels of class fast. */
 static void print_fast_kernels(void) {
     int found = 0;
     puts("Kernels of class fast (tensor_set_class) on this machine");

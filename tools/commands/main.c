@@ -68,7 +68,7 @@ static bool standard_streams_taken(void) {
     return true;
 }
 
-/* Of cJSON: it would take a failure of its own for bad JSON, and say so of a good file. */
+/* Memory for cJSON, which would report a failed allocation as bad JSON. */
 static void *json_memory(size_t size) {
     return text_alloc(1, size);
 }

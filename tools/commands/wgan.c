@@ -98,7 +98,7 @@ static bool is_forward(const struct gan *g) {
     return found && nonfinite_is_forward(found->of.pass);
 }
 
-/* Where they stand; loud where a network does not move. */
+/* Reads the loss scales, and prints a message if a network makes no progress. */
 static int read_scales(struct gan *g, int64_t step) {
     for (int i = 0; i < NETWORKS; i++) {
         nn_loss_scale *now = &g->scale[i];
@@ -121,7 +121,7 @@ static void print_scales(const struct gan *g) {
     putchar('\n');
 }
 
-/* Of a training that is over. A step that a loss scale left out may have any loss. */
+/* Checks the losses of a finished training. A step that a loss scale skipped may have any loss. */
 static int check_losses(const struct gan *g) {
     for (int i = 0; i < NETWORKS; i++)
         if (g->scale[i].in_a_row)
@@ -133,7 +133,7 @@ static int check_losses(const struct gan *g) {
                        (long long)g->last.step, g->last.estimate, g->last.loss);
 }
 
-/* Of a training that is over, all of it kept. */
+/* Checks the loss scales of a finished training. */
 static int check_scales(const struct gan *g) {
     for (int i = 0; i < NETWORKS; i++)
         if (g->scale[i].in_a_row >= NN_STARVED)
@@ -254,7 +254,7 @@ static int remove_pair(const char *prefix) {
     return STATUS_OK;
 }
 
-/* Under a name of its own, so that a pair is never of two steps; then those of this run before it go. */
+/* Writes the pair under a new name, so that both are of one step, then removes the pair before. */
 static int keep_networks(struct gan *g) {
     char *prefix = text_format("%s/wgan-%06lld", g->s.out, (long long)nn_steps(wgan_generator(g->pair)));
     if (wgan_save(g->pair, prefix)) {
@@ -352,14 +352,14 @@ static int open_pair(struct gan *g) {
     const nn_config network = series_network(s, g->series);
     g->pair = new_pair(g, &network);
     if (!g->pair) { /* the text of a policy is one line: as it was given it tells which */
-        char *told = text_format("%s", failure_message());
+        char *first_message = text_format("%s", failure_message());
         const nn_config asked = series_asked(s, g->series);
         struct wgan *given = new_pair(g, &asked);
-        const char *what = given ? told : failure_message();
+        const char *what = given ? first_message : failure_message();
         const int status = failure_is_usage() ? text_usage("%s: %s", g->series->label, what)
                                               : text_failed("%s: %s", g->series->label, what);
         wgan_free(given);
-        free(told);
+        free(first_message);
         return status;
     }
     if (s->checkpoint && wgan_load(g->pair, s->checkpoint))

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* Where a fact puts its lines. */
+/* Collects the lines of a fact. */
 struct fact_lines;
 /* One line: what was measured, what the source says, what came out, and whether they agree. expected and observed are
  * texts from text_format, which are taken over. */
@@ -24,7 +24,7 @@ struct fact {
     bool takes_long; /* more than a second or two */
 };
 
-/* Small numbers for people: powers of two as such, else `digits` digits. To be freed. */
+/* A number as text: powers of two as such, others with `digits` digits. To be freed. */
 char *fact_number(double x, int digits);
 
 extern const struct fact fact_fp16_numbers, fact_ranges, fact_round_trip;

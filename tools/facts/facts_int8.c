@@ -179,7 +179,7 @@ static bool count_blocks(struct network *n, const char *path, int *blocks) {
     return true;
 }
 
-/* A network that goes on where one of option A does not: shortcuts with weights, a fourth stage. */
+/* Refuses networks that are not of option A: those with weights in shortcuts, or a fourth stage. */
 static bool refuse_others(struct network *n, const char *path) {
     static const char *const others[] = {"shortcut.0.weight",   "shortcut.weight",   "shortcut.conv.weight",
                                          "downsample.0.weight", "short.conv.weight", "conv3.weight"};

@@ -15,7 +15,8 @@ const char *drawing_title(const char *key);
 
 /* A run that diverges would press all others to the floor: axes of losses end at five times the loss of guessing. */
 double drawing_loss_cut(const struct experiment *x);
-/* Where the curves of a run have a mark, 0 for none: its first NaN or Inf; of older results, that of its losses. */
+/* The step at which curves of a run have a mark, 0: none. It is that of the first NaN or Inf; in older results, of a
+ * loss. */
 int64_t drawing_nonfinite_step(const struct run *run);
 /* Tensors of a trace that are shown where nobody has chosen others. */
 enum { DRAWING_TENSORS = 8 };
@@ -27,7 +28,7 @@ struct colour {
  * has the same. */
 struct colour figure_colour(const struct experiment *x, int series);
 
-/* Of shadow format number `shadow` of those that telemetry measured: neither a format nor another shadow has it. */
+/* The colour of shadow format number `shadow` of telemetry: neither a format nor another shadow has it. */
 struct colour figure_shadow_colour(const struct experiment *x, char *const *shadows, int shadow);
 
 /* The n-th series to be drawn: the baseline first, the others in the order of the command line. */

@@ -21,7 +21,7 @@ static void band_add(struct band *b, double value) {
     b->count++;
 }
 
-/* Whether the point is in view in a panel that reaches to `most`: gnuplot fails where no point of a plot is. */
+/* Whether the point is below `most`, the top of the panel: gnuplot fails on a plot without visible points. */
 static bool band_print(FILE *out, double x, const struct band *b, double most) {
     if (!b->count || !isfinite(b->sum)) {
         fputs("\n", out);
@@ -163,7 +163,7 @@ static void loss_limits(FILE *out, const struct experiment *x) {
         fprintf(out, "set yrange [*:%g]\n", drawing_loss_cut(x));
 }
 
-/* Where the first NaN or Inf of each run is, in the colour of its format. */
+/* Marks at the first NaN or Inf of each run, in the colour of its format. */
 enum { FIRST_MARK = 100, MOST_MARKS = 100 };
 
 static int mark_nonfinite(FILE *out, const struct experiment *x) {

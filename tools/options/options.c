@@ -1,4 +1,4 @@
-/* options.c - the command line: its words, each checked by its row of the table, as settings. */
+/* options.c - the command line as settings; each word is checked by its entry of the table. */
 #include "options/options.h"
 #include "options/options_resolve.h"
 #include "options/options_table.h"

@@ -33,7 +33,7 @@ struct settings {
     double clip;
     bool data_anew;           /* --data beside --resume */
     int64_t memory;           /* GiB, of `eval` and beside --resume; 0: not given, or no limit */
-    char optimiser_text[200]; /* name and what was asked of it besides: "adamw beta1=0.95 clip-norm=1" */
+    char optimiser_text[200]; /* name and options: "adamw beta1=0.95 clip-norm=1" */
     int augment;              /* SWITCH_UNSET: by the data */
     int one_by_one;           /* no turns */
     int no_trace, no_checkpoint, step_loss, allow_divergence, stop_on_nonfinite, force, quiet, help;

@@ -34,7 +34,7 @@ static const char *const wgan_help[] = {
     "  samples-STEP.ppm      generated images, the same latent numbers each time (.pgm where grey)\n"
     "  wgan-STEP.critic.safetensors, wgan-STEP.generator.safetensors\n"
     "\nAfter Ctrl-C, SIGTERM or SIGHUP the step in progress is finished and samples and networks are\n"
-    "kept. Exit status: 0 success, 1 failure, or the last 20 steps or more of a network made no update\n"
+    "stored. Exit status: 0 success, 1 failure, or the last 20 steps or more of a network made no update\n"
     "because its gradients were not finite at every loss scale, 2 wrong usage, 130, 143, 129 after these\n"
     "signals.\n"
     "\nExample\n"
@@ -97,8 +97,8 @@ void options_help(enum command command, FILE *out) {
     fputs("Everything is made in the folder flexlab.part inside it and takes its place, complete and on\n"
           "the disk, when the runs are over; with --force earlier results stay until then. One flexlab\n"
           "at a time writes in a folder.\n"
-          "\nAfter Ctrl-C, SIGTERM or SIGHUP the step in progress is finished and what there is is kept and\n"
-          "marked as incomplete: in the table, summary.csv, report.html and the last line of metrics.jsonl.\n"
+          "\nAfter Ctrl-C, SIGTERM or SIGHUP the step in progress is finished, and the results so far are\n"
+          "stored as incomplete: in the table, summary.csv, report.html and the last line of metrics.jsonl.\n"
           "Incomplete results replace no earlier ones (--force): they go to the folder flexlab.incomplete\n"
           "inside DIR. A second signal ends the program at once; checkpoints alone are left then.\n",
           out);

@@ -155,7 +155,7 @@ static const struct option_row rows[] = {
     {"checkpoint-every", "N", BOTH | GOING_ON | KEPT, KIND_WHOLE, FIELD(checkpoint_every), 1, INT_MAX,
      .section = "Checkpoints",
      .help =
-         "steps between the checkpoints of a run, which one that was stopped or\nkilled goes on from (one after each "
+         "steps between the checkpoints of a run, from which a run that was\nstopped or killed resumes (one after each "
          "epoch)"},
     {"no-checkpoint", NULL, COMMAND_TRAIN | GOING_ON, KIND_SWITCH, FIELD(no_checkpoint), .value = 1,
      .help = "store no checkpoints, and no networks with the results"},

@@ -30,7 +30,7 @@ static int choose_loss_scale(const struct settings *settings, struct series *ser
     return bad ? text_usage("--loss-scale: %s", tensor_error()) : STATUS_OK;
 }
 
-/* Where a format trains, by the name in the list or the setting. */
+/* The device of a format, by the name in the list or the setting. */
 static int find_device(struct series *series, const char *option, const char *name) {
     failure_forget();
     const tensor_device *device = tensor_device_find(name);
@@ -54,12 +54,12 @@ static bool is_policy_text(const char *policy) {
     return strpbrk(policy, ";\n") != NULL;
 }
 
-/* Whether a policy is told by its own text, as the library has it; else it is the name of a file. */
-static bool is_told(const char *policy) {
-    bool told = is_policy_text(policy);
-    for (int i = 0; nn_policy_at(i) && !told; i++)
-        told = !strcmp(nn_policy_at(i), policy);
-    return told;
+/* Whether a policy is given as text or as the name of a preset; else it is the name of a file. */
+static bool is_inline(const char *policy) {
+    bool is_preset_or_text = is_policy_text(policy);
+    for (int i = 0; nn_policy_at(i) && !is_preset_or_text; i++)
+        is_preset_or_text = !strcmp(nn_policy_at(i), policy);
+    return is_preset_or_text;
 }
 
 /* "policy:NAME", or "policy:" and the name of a file without its folders. */
@@ -142,7 +142,7 @@ static int take_policy(const struct settings *s, struct series *series, const ch
                               .predictor = s->predictor,
                               .no_master = !strcmp(s->master, "none"),
                               .batch = 1};
-    if (series->resumed && !is_told(series->resumed))
+    if (series->resumed && !is_inline(series->resumed))
         return text_failed(
             "--resume '%s': the policy '%s', expected its rules, with ';' after each, or the name of a preset",
             s->resume, series->resumed);

@@ -32,7 +32,7 @@ function layers() {
         most = rows.reduce((high, r) => r.values.reduce((a, v) => Math.max(a, v || 0), high), 1);
     };
     const tint = share => { // single hue, from the ground up: read without telling colours apart
-        const [hue, saturation] = what === "saturated" ? [8, 78] : [212, 70], light = dark.matches ? 24 + 56 * share : 90 - 62 * share;
+        const [hue, saturation] = what === "saturated" ? [8, 78] : [212, 70], light = dark ? 24 + 56 * share : 90 - 62 * share;
         return `hsl(${hue},${saturation}%,${light}%)`;
     };
     const level = v => Math.log1p(v) / Math.log1p(most);

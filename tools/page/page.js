@@ -44,7 +44,13 @@ const column = (values, length) => Array.isArray(values) ? values : Array(length
 
 // --- colours --------------------------------------------------------------------------------------------------------
 
-const dark = matchMedia("(prefers-color-scheme: dark)");
+// Chromium sends no "change" to a page that has read `matches` between the change and its event: the figures would keep
+// the colours that they were drawn in. So `matches` is read once here, and then only the event says what holds.
+const scheme = matchMedia("(prefers-color-scheme: dark)");
+let dark = scheme.matches;
+function schemeChanged(act) {
+    scheme.addEventListener("change", event => { dark = event.matches; act(); });
+}
 const token = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 
 function toHsl(hex) {
@@ -57,7 +63,7 @@ function toHsl(hex) {
 // On dark ground every colour is lifted by the same growing map of lightness, so that two never become one.
 function shownColour(hex, alpha = 1) {
     const [hue, saturation, light] = toHsl(hex);
-    const shown = dark.matches ? (saturation ? 42 + 0.5 * light : 92 - 0.3 * light) : light;
+    const shown = dark ? (saturation ? 42 + 0.5 * light : 92 - 0.3 * light) : light;
     return `hsla(${hue.toFixed(1)},${saturation.toFixed(1)}%,${shown.toFixed(1)}%,${alpha})`;
 }
 const seriesColour = (series, alpha = 1) => shownColour(data.series[series].colour, alpha);

@@ -13,4 +13,4 @@ function samples() {
 samples();
 fitTables();
 sectionList();
-dark.addEventListener("change", () => { samples(); redraw(); });
+schemeChanged(() => { samples(); redraw(); });

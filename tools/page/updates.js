@@ -1,7 +1,7 @@
 // updates.js - how far each step moves each parameter, as part of its size: by format or by parameter, on a logarithmic axis.
 
 // The n-th parameter: hues by the golden section, and three levels of lightness.
-const parameterColour = n => `hsl(${(360 * (n * 0.6180339887 % 1)).toFixed(1)},${62 + n % 2 * 18}%,${(dark.matches ? 52 : 28) + n % 3 * 11}%)`;
+const parameterColour = n => `hsl(${(360 * (n * 0.6180339887 % 1)).toFixed(1)},${62 + n % 2 * 18}%,${(dark ? 52 : 28) + n % 3 * 11}%)`;
 const parameterLook = n => ({colour: parameterColour(n), dash: lineDash(n % 6), width: 1.6});
 
 function updates() {

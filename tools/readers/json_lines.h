@@ -13,7 +13,7 @@ struct json_lines {
     size_t room;
     long number; /* of the line that was asked for last, from 1 */
     int status;  /* STATUS_OK until something was refused */
-    bool quiet;  /* set after opening: failures are told by the status alone */
+    bool quiet;  /* set after opening: failures are reported by the status alone */
 };
 
 /* False where it cannot be opened, with *why and errno as input_open has them. `path` must outlive the reading. */

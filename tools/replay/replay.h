@@ -16,7 +16,7 @@ struct replay_counts {
     int64_t kept;      /* with a mantissa that is not zero: those that unused counts */
     double unused;     /* sum of 15 - log2(gamma) over them */
     int64_t outliers, recovered;
-    int64_t recovery, slowest; /* writes from an outlier to the first that keeps 11 bits: sum, most */
+    int64_t recovery, slowest; /* writes from an outlier to the first with at least 11 bits: sum, maximum */
 };
 
 void replay_add(struct replay_counts *to, const struct replay_counts *counts);

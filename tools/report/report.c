@@ -323,10 +323,9 @@ static void write_configuration(FILE *out, const struct experiment *x) {
     free(test);
 }
 
-/* --- figures -------------------------------------------------------------------------------------------------------
- */
+/* --- figures ------------------------------------------------------------------------------------------------------ */
 
-/* Where tools/page/ puts the figures; without scripts a sentence says where others are. */
+/* Writes the figures for tools/page/; without scripts, a sentence says where the others are. */
 static void write_figures(FILE *out, const struct figures *figures) {
     fprintf(out,
             "<noscript><p class=\"warn\">The figures of this page need JavaScript, which is switched off here. The "

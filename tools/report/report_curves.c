@@ -63,7 +63,7 @@ static void print_losses(FILE *out, const struct run *run, int group) {
         fputs(p ? "," : "", out);
         page_number(out, losses[p], PAGE_EXACT);
     }
-    fputs("],\"partial\":[", out); /* points that no difference to another run is of */
+    fputs("],\"partial\":[", out); /* points that are not compared with another run */
     for (int p = 0; p < count; p++)
         if (partial[p]) {
             fprintf(out, "%s%d", any ? "," : "", p);
@@ -74,7 +74,7 @@ static void print_losses(FILE *out, const struct run *run, int group) {
     free(steps);
 }
 
-/* Where curves have a mark, and what it marks. */
+/* Prints the step of the mark of the curves, and its meaning. */
 static void print_nonfinite(FILE *out, const struct run *run) {
     int64_t lost = 0;
     for (int w = 0; w < run->window_count; w++)

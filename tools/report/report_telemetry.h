@@ -6,7 +6,7 @@
 #include "results/experiment.h"
 #include "report/report_tensors.h"
 
-/* "telemetry":{...}, of the runs that have such a file. A STATUS_ code: a file that cannot be read is told. */
+/* "telemetry":{...}, of the runs that have such a file. A STATUS_ code: a file that cannot be read is reported. */
 int report_telemetry(FILE *out, const struct experiment *x, struct report_tensors *tensors);
 
 #endif

@@ -5,7 +5,7 @@
 #include "results/experiment.h"
 #include "report/report_tensors.h"
 
-/* "traces":{...}. A STATUS_ code: a trace that cannot be read is told. */
+/* "traces":{...}. A STATUS_ code: a trace that cannot be read is reported. */
 int report_traces(FILE *out, const struct experiment *x, struct report_tensors *tensors);
 
 #endif

@@ -10,8 +10,8 @@
 
 enum { MOST_NAMED = 6 }; /* formats that a sentence lists one by one */
 
-/* What is told of: the best measure that all finished runs have. */
-struct told {
+/* The best measure that all finished runs have: the verdict compares it. */
+struct compared {
     enum report_measure measure;
     const char *name, *unit, *points; /* of a value, and of a difference */
     int digits;
@@ -36,22 +36,22 @@ static const char *between(int n, int count) {
     return !n ? "" : n + 1 < count ? ", " : " and ";
 }
 
-static struct spread value_of(const struct experiment *x, int series, const struct told *told) {
+static struct spread value_of(const struct experiment *x, int series, const struct compared *by) {
     struct summary s = summary_of(x, series);
-    struct spread v = told->measure == REPORT_ACCURACY    ? s.accuracy
-                      : told->measure == REPORT_TEST_LOSS ? s.test_loss
-                                                          : s.last_loss;
-    if (told->measure == REPORT_ACCURACY) {
+    struct spread v = by->measure == REPORT_ACCURACY    ? s.accuracy
+                      : by->measure == REPORT_TEST_LOSS ? s.test_loss
+                                                        : s.last_loss;
+    if (by->measure == REPORT_ACCURACY) {
         v.mean *= 100;
         v.deviation *= 100;
     }
     return v;
 }
 
-static struct told choose(const struct experiment *x) {
-    static const struct told accuracy = {REPORT_ACCURACY, "a test accuracy", " %", " points", 2},
-                             test = {REPORT_TEST_LOSS, "a test loss", "", "", 4},
-                             last = {REPORT_LAST_LOSS, "a training loss", "", "", 4};
+static struct compared choose(const struct experiment *x) {
+    static const struct compared accuracy = {REPORT_ACCURACY, "a test accuracy", " %", " points", 2},
+                                 test = {REPORT_TEST_LOSS, "a test loss", "", "", 4},
+                                 last = {REPORT_LAST_LOSS, "a training loss", "", "", 4};
     for (int i = 0; i < x->run_count; i++)
         if (x->runs[i].finished && !x->runs[i].result.predicted_count)
             return last;
@@ -59,36 +59,35 @@ static struct told choose(const struct experiment *x) {
 }
 
 /* Whether a format has finished, none of its runs diverged, and there is a result to tell of. */
-static bool is_sound(const struct experiment *x, int series, const struct told *told) {
+static bool is_sound(const struct experiment *x, int series, const struct compared *by) {
     struct summary s = summary_of(x, series);
-    const struct spread v = value_of(x, series, told);
+    const struct spread v = value_of(x, series, by);
     return s.runs && !s.diverged && v.count && isfinite(v.mean);
 }
 
-static void add_value(char **text, struct spread v, const struct told *told) {
-    char *mean = number_text(v.mean, told->digits);
+static void add_value(char **text, struct spread v, const struct compared *by) {
+    char *mean = number_text(v.mean, by->digits);
     add(text, "%s", mean);
     free(mean);
     if (v.count > 1) {
-        char *deviation = number_text(v.deviation, told->digits);
+        char *deviation = number_text(v.deviation, by->digits);
         add(text, " ± %s", deviation);
         free(deviation);
     }
-    add(text, "%s", told->unit);
+    add(text, "%s", by->unit);
 }
 
 /* "−0.30 points", "±0" */
-static void add_difference(char **text, double difference, const struct told *told) {
-    char *size = number_text(fabs(difference), told->digits);
+static void add_difference(char **text, double difference, const struct compared *by) {
+    char *size = number_text(fabs(difference), by->digits);
     if (difference == 0)
         add(text, "±0");
     else
-        add(text, "%s%s%s", difference < 0 ? "−" : "+", size, told->points);
+        add(text, "%s%s%s", difference < 0 ? "−" : "+", size, by->points);
     free(size);
 }
 
-/* --- divergence ----------------------------------------------------------------------------------------------------
- */
+/* --- divergence --------------------------------------------------------------------------------------------------- */
 
 static void tell_divergence(char **text, const struct experiment *x) {
     int diverged = 0, runs = 0, formats = 0, n = 0;
@@ -120,8 +119,7 @@ static void tell_divergence(char **text, const struct experiment *x) {
     }
 }
 
-/* --- results -------------------------------------------------------------------------------------------------------
- */
+/* --- results ------------------------------------------------------------------------------------------------------ */
 
 static void add_seeds(char **text, const struct spread *v) {
     if (v->count > 1)
@@ -129,30 +127,30 @@ static void add_seeds(char **text, const struct spread *v) {
 }
 
 /* The formats that are not compared with fp32: by themselves, or from the least to the largest. */
-static void tell_range(char **text, const struct experiment *x, const struct told *told) {
+static void tell_range(char **text, const struct experiment *x, const struct compared *by) {
     int least = -1, most = -1, count = 0;
     for (int i = 0; i < x->series_count; i++) {
-        if (!is_sound(x, i, told))
+        if (!is_sound(x, i, by))
             continue;
-        const double mean = value_of(x, i, told).mean;
-        least = least < 0 || mean < value_of(x, least, told).mean ? i : least;
-        most = most < 0 || mean > value_of(x, most, told).mean ? i : most;
+        const double mean = value_of(x, i, by).mean;
+        least = least < 0 || mean < value_of(x, least, by).mean ? i : least;
+        most = most < 0 || mean > value_of(x, most, by).mean ? i : most;
         count++;
     }
     if (!count)
         return;
-    const struct spread low = value_of(x, least, told), high = value_of(x, most, told);
+    const struct spread low = value_of(x, least, by), high = value_of(x, most, by);
     if (count == 1) {
-        add(text, "%s reached %s of ", x->series[least].label, told->name);
-        add_value(text, low, told);
+        add(text, "%s reached %s of ", x->series[least].label, by->name);
+        add_value(text, low, by);
         add_seeds(text, &low);
         add(text, ". ");
         return;
     }
-    add(text, "%d formats reached %s from ", count, told->name);
-    add_value(text, low, told);
+    add(text, "%d formats reached %s from ", count, by->name);
+    add_value(text, low, by);
     add(text, " (%s) to ", x->series[least].label);
-    add_value(text, high, told);
+    add_value(text, high, by);
     add(text, " (%s)%s. ", x->series[most].label, low.count > 1 ? ", mean ± standard deviation over the seeds" : "");
     if (x->seed_count == 1)
         add(text, "With one seed, such differences may be chance. ");
@@ -170,42 +168,42 @@ static enum standing standing_of(const struct report_pair *pair) {
 }
 
 /* The formats of that standing into `list`; how many. */
-static int of_standing(const struct experiment *x, const struct told *told, enum standing standing, int *list) {
+static int of_standing(const struct experiment *x, const struct compared *by, enum standing standing, int *list) {
     int count = 0;
     for (int i = 0; i < x->series_count; i++) {
-        if (i == x->baseline || !is_sound(x, i, told))
+        if (i == x->baseline || !is_sound(x, i, by))
             continue;
-        const struct report_pair pair = report_pair_of(x, i, told->measure);
+        const struct report_pair pair = report_pair_of(x, i, by->measure);
         if (standing_of(&pair) == standing)
             list[count++] = i;
     }
     return count;
 }
 
-static double difference_of(const struct experiment *x, int series, const struct told *told) {
-    return report_pair_of(x, series, told->measure).mean;
+static double difference_of(const struct experiment *x, int series, const struct compared *by) {
+    return report_pair_of(x, series, by->measure).mean;
 }
 
 /* "fp16 −0.30 points and dfp16 ±0", or the range where there are many; with p where there is one. */
-static void add_differences(char **text, const struct experiment *x, const struct told *told, const int *list,
+static void add_differences(char **text, const struct experiment *x, const struct compared *by, const int *list,
                             int count) {
     if (count > MOST_NAMED) {
         int least = list[0], most = list[0];
         for (int i = 1; i < count; i++) {
-            least = difference_of(x, list[i], told) < difference_of(x, least, told) ? list[i] : least;
-            most = difference_of(x, list[i], told) > difference_of(x, most, told) ? list[i] : most;
+            least = difference_of(x, list[i], by) < difference_of(x, least, by) ? list[i] : least;
+            most = difference_of(x, list[i], by) > difference_of(x, most, by) ? list[i] : most;
         }
         add(text, "%d formats from ", count);
-        add_difference(text, difference_of(x, least, told), told);
+        add_difference(text, difference_of(x, least, by), by);
         add(text, " (%s) to ", x->series[least].label);
-        add_difference(text, difference_of(x, most, told), told);
+        add_difference(text, difference_of(x, most, by), by);
         add(text, " (%s)", x->series[most].label);
         return;
     }
     for (int n = 0; n < count; n++) {
-        const struct report_pair pair = report_pair_of(x, list[n], told->measure);
+        const struct report_pair pair = report_pair_of(x, list[n], by->measure);
         add(text, "%s%s ", between(n, count), x->series[list[n]].label);
-        add_difference(text, pair.mean, told);
+        add_difference(text, pair.mean, by);
         if (isfinite(pair.p)) {
             char *p = report_probability(pair.p);
             add(text, pair.p < 0.0001 ? " (p %s)" : " (p = %s)", p);
@@ -214,42 +212,42 @@ static void add_differences(char **text, const struct experiment *x, const struc
     }
 }
 
-static void tell_significance(char **text, const struct experiment *x, const struct told *told, int *list) {
-    const int significant = of_standing(x, told, SIGNIFICANT, list);
+static void tell_significance(char **text, const struct experiment *x, const struct compared *by, int *list) {
+    const int significant = of_standing(x, by, SIGNIFICANT, list);
     if (significant) {
         add(text, "Against it, significant at the 5 %% level by a paired test over the seeds: ");
-        add_differences(text, x, told, list, significant);
+        add_differences(text, x, by, list, significant);
         add(text, ". ");
     }
-    const int others = of_standing(x, told, NOT_SIGNIFICANT, list);
+    const int others = of_standing(x, by, NOT_SIGNIFICANT, list);
     if (!others)
         return;
     int farthest = list[0];
     for (int i = 1; i < others; i++)
-        if (fabs(difference_of(x, list[i], told)) > fabs(difference_of(x, farthest, told)))
+        if (fabs(difference_of(x, list[i], by)) > fabs(difference_of(x, farthest, by)))
             farthest = list[i];
     if (others == 1)
         add(text, "%s does not differ significantly from it (", x->series[farthest].label);
     else
         add(text, "The %s%d%s formats do not differ significantly from it (at most ", significant ? "other " : "",
             others, significant ? "" : " other");
-    add_difference(text, difference_of(x, farthest, told), told);
+    add_difference(text, difference_of(x, farthest, by), by);
     if (others > 1)
         add(text, ", %s", x->series[farthest].label);
     add(text, "%s). ", significant ? "" : "; 5 % level, paired test over the seeds");
 }
 
 /* Formats whose difference is the same with each seed, which no test can judge. */
-static void tell_alike(char **text, const struct experiment *x, const struct told *told, int *list) {
-    const int count = of_standing(x, told, ALWAYS_ALIKE, list);
+static void tell_alike(char **text, const struct experiment *x, const struct compared *by, int *list) {
+    const int count = of_standing(x, by, ALWAYS_ALIKE, list);
     bool zero = true;
     for (int n = 0; n < count; n++)
-        zero = zero && difference_of(x, list[n], told) == 0;
+        zero = zero && difference_of(x, list[n], by) == 0;
     if (!count)
         return;
     if (!zero || count > MOST_NAMED) {
         add(text, "Against it, the same with each seed: ");
-        add_differences(text, x, told, list, count);
+        add_differences(text, x, by, list, count);
         add(text, ". ");
         return;
     }
@@ -259,22 +257,22 @@ static void tell_alike(char **text, const struct experiment *x, const struct tol
 }
 
 /* Formats beside fp32, which has a result. */
-static void tell_differences(char **text, const struct experiment *x, const struct told *told) {
+static void tell_differences(char **text, const struct experiment *x, const struct compared *by) {
     int *list = text_alloc((size_t)x->series_count, sizeof *list), count;
-    const struct spread base = value_of(x, x->baseline, told);
-    add(text, "%s reached %s of ", x->series[x->baseline].label, told->name);
-    add_value(text, base, told);
+    const struct spread base = value_of(x, x->baseline, by);
+    add(text, "%s reached %s of ", x->series[x->baseline].label, by->name);
+    add_value(text, base, by);
     add_seeds(text, &base);
     add(text, ". ");
-    count = of_standing(x, told, ONE_PAIR, list);
+    count = of_standing(x, by, ONE_PAIR, list);
     if (count) {
         add(text, "Against it: ");
-        add_differences(text, x, told, list, count);
+        add_differences(text, x, by, list, count);
         add(text, ". With one seed%s, such differences may be chance. ", x->seed_count > 1 ? " in common" : "");
     }
-    tell_significance(text, x, told, list);
-    tell_alike(text, x, told, list);
-    count = of_standing(x, told, UNPAIRED, list);
+    tell_significance(text, x, by, list);
+    tell_alike(text, x, by, list);
+    count = of_standing(x, by, UNPAIRED, list);
     for (int n = 0; n < count; n++)
         add(text, "%s%s", between(n, count), x->series[list[n]].label);
     if (count)
@@ -283,22 +281,21 @@ static void tell_differences(char **text, const struct experiment *x, const stru
 }
 
 static void tell_results(char **text, const struct experiment *x) {
-    const struct told told = choose(x);
+    const struct compared by = choose(x);
     int sound = 0;
     for (int i = 0; i < x->series_count; i++)
-        sound += is_sound(x, i, &told);
-    const bool has_base = x->baseline >= 0 && is_sound(x, x->baseline, &told);
+        sound += is_sound(x, i, &by);
+    const bool has_base = x->baseline >= 0 && is_sound(x, x->baseline, &by);
     if (has_base && sound > 1) {
-        tell_differences(text, x, &told);
+        tell_differences(text, x, &by);
         return;
     }
-    tell_range(text, x, &told);
+    tell_range(text, x, &by);
     if (sound && x->baseline >= 0 && !has_base)
         add(text, "There is no result of %s to compare with. ", x->series[x->baseline].label);
 }
 
-/* --- arithmetic ----------------------------------------------------------------------------------------------------
- */
+/* --- arithmetic --------------------------------------------------------------------------------------------------- */
 
 static int64_t saturated_of(const struct summary *s) {
     return s->saturated;

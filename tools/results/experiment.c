@@ -48,7 +48,7 @@ void run_clear(struct run *run) {
     *run = (struct run){0};
 }
 
-/* Of the stopped runs of a format the one that came furthest, of equal ones the first. */
+/* The stopped run of a format with the most steps; of equal ones the first. */
 static struct run *longest_stopped(struct experiment *x, int series) {
     struct run *longest = NULL;
     for (int i = series; i < x->run_count; i += x->series_count)
@@ -146,8 +146,7 @@ void experiment_clear(struct experiment *x) {
     *x = (struct experiment){0};
 }
 
-/* --- divergence ----------------------------------------------------------------------------------------------------
- */
+/* --- divergence --------------------------------------------------------------------------------------------------- */
 
 static const double divergence_factor = 1.5;
 

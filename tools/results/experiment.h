@@ -86,12 +86,12 @@ struct experiment {
     int64_t steps_per_epoch, steps; /* of each run, all epochs and after --max-steps */
     int window;                     /* steps averaged in the loss curve */
     int trace_every;                /* 0: no traces */
-    bool networks;                  /* a training alone: its networks are results, its checkpoints lie by themselves */
-    char *resume;                   /* the file of a checkpoint that such a training goes on from; NULL: none */
-    bool again;                     /* what the folder of results has of checkpoints is gone on from */
-    char **policies;                /* what the policies of settings point into, where they are gone on with */
-    char *kept;                     /* the options, for one that goes on: options_kept; NULL: no checkpoints */
-    bool stopped;                   /* by Ctrl-C or a failure: not every run is finished */
+    bool networks;   /* a single training: its networks are results, its checkpoints have a folder of their own */
+    char *resume;    /* the file of a checkpoint that such a training goes on from; NULL: none */
+    bool again;      /* what the folder of results has of checkpoints is gone on from */
+    char **policies; /* what the policies of settings point into, where they are gone on with */
+    char *kept;      /* the options, for one that goes on: options_kept; NULL: no checkpoints */
+    bool stopped;    /* by Ctrl-C or a failure: not every run is finished */
 };
 
 static inline struct run *experiment_run(const struct experiment *x, int seed_index, int series) {
@@ -123,13 +123,12 @@ int experiment_finished(const struct experiment *x);
 int experiment_planned(const struct experiment *x);
 /* Name and path of a run's trace, to be freed. */
 char *experiment_trace_name(const struct experiment *x, const struct run *run);
-/* Of its telemetry: ending "jsonl" or "csv". */
+/* The name of the telemetry file: ending "jsonl" or "csv". */
 char *experiment_telemetry_name(const struct experiment *x, const struct run *run, const char *ending);
 char *experiment_trace_path(const struct experiment *x, const struct run *run);
 void experiment_clear(struct experiment *x);
 
-/* --- divergence ----------------------------------------------------------------------------------------------------
- */
+/* --- divergence --------------------------------------------------------------------------------------------------- */
 
 /* Notes a loss scale from a step on. */
 void run_scaled(struct run *run, int64_t step, double scale);
@@ -146,8 +145,7 @@ int experiment_stopped_themselves(const struct experiment *x);
 /* "loss NaN from step 17"; to be freed. */
 char *run_divergence_text(const struct experiment *x, const struct run *run);
 
-/* --- over the seeds ------------------------------------------------------------------------------------------------
- */
+/* --- over the seeds ----------------------------------------------------------------------------------------------- */
 
 struct spread {
     double mean,

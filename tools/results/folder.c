@@ -35,8 +35,7 @@ static char *path_of(const char *directory, const char *name) {
     return text_format("%s/%s", directory, name);
 }
 
-/* --- lists of names ------------------------------------------------------------------------------------------------
- */
+/* --- lists of names ----------------------------------------------------------------------------------------------- */
 
 struct names {
     char **name;
@@ -96,7 +95,7 @@ static char *name_of_run(const char *kind, const char *label, unsigned long long
     char *name = text_format("%s-%s-seed%llu%s", kind, label, seed, ending);
     for (char *p = name; *p; p++)
         if (*p == ':' || *p == '/')
-            *p = '_'; /* no name of a format holds one: two names stay two files */
+            *p = '_'; /* no format name has '_', so different names give different files */
     return name;
 }
 
@@ -158,8 +157,7 @@ static struct names existing(const struct names *list, const char *directory) {
     return found;
 }
 
-/* --- moving and removing -------------------------------------------------------------------------------------------
- */
+/* --- moving and removing ------------------------------------------------------------------------------------------ */
 
 static bool move_file(const char *from, const char *to, const char *name) {
     char *source = path_of(from, name), *target = path_of(to, name);
@@ -254,8 +252,7 @@ static bool exists(const char *path) {
     return !lstat(path, &state);
 }
 
-/* --- opening -------------------------------------------------------------------------------------------------------
- */
+/* --- opening ------------------------------------------------------------------------------------------------------ */
 
 /* The name of a folder that was just made reaches the disk. A parent that may be written and not read cannot be asked.
  */
@@ -436,8 +433,7 @@ int folder_open_again(struct folder *f, const char *path, folder_trace_fn trace,
     return open_folder(f, path, false, true, trace, context);
 }
 
-/* --- checkpoints ---------------------------------------------------------------------------------------------------
- */
+/* --- checkpoints -------------------------------------------------------------------------------------------------- */
 
 char *folder_resume_file(const char *path) {
     return text_format("%s/%s/%s", path, resume_name, checkpoint_name);
@@ -557,8 +553,7 @@ int folder_remove_resume(const struct folder *f) {
     return good && remove_runs(f->resume) && remove_folder(f->resume) ? STATUS_OK : STATUS_FAILED;
 }
 
-/* --- publishing ----------------------------------------------------------------------------------------------------
- */
+/* --- publishing --------------------------------------------------------------------------------------------------- */
 
 /* The folder stays where the user has put files of his own beside ours. */
 static bool clear_set_apart(const struct folder *f) {

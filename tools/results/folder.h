@@ -38,7 +38,7 @@ int folder_make_resume(const struct folder *f, bool again);
 bool folder_has_checkpoint(const struct folder *f);
 /* Keeps the options of several runs, a text whose first word is the command. */
 int folder_keep_options(const struct folder *f, const char *text);
-/* The folder of a run's checkpoints, made where missing; to be freed, NULL after a failure, which is told. */
+/* The folder of a run's checkpoints, made where missing; to be freed, NULL after a failure, which is reported. */
 char *folder_make_run(const struct folder *f, const char *label, unsigned long long seed);
 /* The checkpoint in such a folder, NULL where there is none; to be freed. */
 char *folder_checkpoint_in(const char *directory);

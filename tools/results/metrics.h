@@ -5,7 +5,7 @@
 #include "results/experiment.h"
 #include "base/output.h"
 
-/* Of the file's layout, docs/output.md. To be raised where a reader of the layout before would go wrong. */
+/* The version of the layout in docs/output.md. Raise it if readers of the layout before would go wrong. */
 enum { METRICS_SCHEMA = 1 };
 
 /* All but metrics_close return a STATUS_ code of writing the line; lines reach the file at once. */

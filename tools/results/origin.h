@@ -16,7 +16,7 @@ struct origin {
     int trace_every; /* steps between rows of its traces; 0: none */
 };
 
-/* Of this program, here and now, without traces. Takes over command_line. */
+/* The origin of results that this process makes, without traces. Takes ownership of command_line. */
 struct origin origin_here(const char *command, char *command_line);
 void origin_clear(struct origin *origin);
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where reading is. After the first failure, which is told, everything reads as empty. */
+/* The state of reading. After the first failure, which is reported, everything reads as empty. */
 struct reader {
     struct stored *stored;
     struct json_lines lines;
@@ -23,8 +23,7 @@ static void refuse(struct reader *r, char *what) {
     free(what);
 }
 
-/* --- fields --------------------------------------------------------------------------------------------------------
- */
+/* --- fields ------------------------------------------------------------------------------------------------------- */
 
 static const cJSON *field(struct reader *r, const cJSON *object, const char *key) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
@@ -108,8 +107,7 @@ static char *copy_text(struct reader *r, const cJSON *object, const char *key) {
     return text_format("%s", read_text(r, object, key));
 }
 
-/* --- the first line ------------------------------------------------------------------------------------------------
- */
+/* --- the first line ----------------------------------------------------------------------------------------------- */
 
 static void read_origin(struct reader *r, const cJSON *line, const char *folder) {
     struct experiment *x = &r->stored->x;
@@ -130,7 +128,7 @@ static void read_origin(struct reader *r, const cJSON *line, const char *folder)
                                     .trace_every = (int)read_whole(r, line, "trace_every", 0, INT_MAX)};
 }
 
-/* As series.c makes it: names of traces and lines of summary.csv are made of it as it is. */
+/* Checks that the label is as series.c makes it: names of traces and lines of summary.csv contain it. */
 static void check_label(struct reader *r, const struct series *s) {
     char *plain =
              text_format("%s%s%s", s->variant->name, s->no_master ? ":nomaster" : "", s->no_scale ? ":noscale" : ""),
@@ -292,8 +290,7 @@ static void read_config(struct reader *r, const cJSON *line, const char *folder)
         experiment_make_runs(x);
 }
 
-/* --- lines of runs -------------------------------------------------------------------------------------------------
- */
+/* --- lines of runs ------------------------------------------------------------------------------------------------ */
 
 static struct run *find_run(struct reader *r, const cJSON *line) {
     struct experiment *x = &r->stored->x;
@@ -363,7 +360,7 @@ static double read_nonfinite(struct reader *r, const cJSON *line, int64_t step) 
     return loss;
 }
 
-/* Of older results nobody knows. */
+/* Older results do not record it. */
 static void read_first(struct reader *r, const cJSON *line, struct run *run) {
     static const char *const passes[] = {"none", "input", "forward", "loss", "backward", "update", "unknown"};
     struct nonfinite *first = &run->first;
@@ -459,7 +456,7 @@ static void read_predictions(struct reader *r, const cJSON *line, struct run *ru
         return;
     }
     if (run->stored) {
-        refuse(r, text_format("this run has a line of predictions before"));
+        refuse(r, text_format("this run has two lines of predictions"));
         return;
     }
     const int64_t labels = experiment_labels(&r->stored->x);
@@ -525,8 +522,7 @@ static void read_line(struct reader *r, const cJSON *line) {
     refuse(r, text_format("a line of type '%s' is unknown to this flexlab", type));
 }
 
-/* --- the file ------------------------------------------------------------------------------------------------------
- */
+/* --- the file ----------------------------------------------------------------------------------------------------- */
 
 static int cannot_open(const char *path, const char *folder, const char *why) {
     int reason = errno;

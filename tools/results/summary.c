@@ -207,7 +207,7 @@ static void timing_cell(struct table *t, const struct timing *s) {
     free(high);
 }
 
-/* The format, with what its numbers must not be read without. */
+/* The label of the format, with the facts that its numbers depend on. */
 static void label_cell(struct table *t, const struct experiment *x, int series, const struct summary *s) {
     char *label = s->stopped_step
                       ? text_format("%s (stopped after step %lld)", x->series[series].label, (long long)s->stopped_step)
@@ -223,7 +223,7 @@ static void label_cell(struct table *t, const struct experiment *x, int series, 
     free(label);
 }
 
-/* Of texts the loss of the test text too, in bits: those of a byte or a character. */
+/* Makes the table. For texts it also has the test loss in bits for each byte or character. */
 static struct table *new_table(const struct experiment *x) {
     static const char *const first[] = {"format", "train loss", "last loss", "loss − fp32"},
                              *const rest[] = {"test acc. %", "agree %",     NULL,        "ms/step", "wall s", "× fp32",
@@ -354,7 +354,7 @@ static bool has_fp16(const struct series *s) {
     return at != NULL;
 }
 
-/* Gradients of fp16 want it (Micikevicius et al. 2018). */
+/* Gradients of fp16 need it (Micikevicius et al. 2018). */
 static char *scaling_note(const struct experiment *x) {
     char *names = NULL;
     int count = 0;
@@ -406,7 +406,7 @@ static char *layers_note(const struct experiment *x) {
     return note;
 }
 
-/* All seeds fail for one reason: the first is told. */
+/* All seeds fail for one reason: the first is reported. */
 static char *failure_note(const struct experiment *x, int series) {
     int i = series;
     while (!x->runs[i].failure)

@@ -120,7 +120,7 @@ static int64_t windows_after(const struct experiment *x, int64_t steps) {
 }
 
 /* After how many steps the windows are those; 0: after none. */
-static int64_t steps_told(const struct experiment *x, const double *head) {
+static int64_t recorded_steps(const struct experiment *x, const double *head) {
     const int64_t most = windows_after(x, x->steps);
     if (!is_whole(head[WINDOWS], 0, (double)most) || !is_whole(head[WINDOW_COUNT], 0, x->window - 1))
         return 0;
@@ -209,7 +209,7 @@ bool kept_take(struct kept *k, const struct experiment *x, struct run *run, cons
     double *numbers = text_alloc(count + 1, sizeof *numbers);
     memcpy(numbers, bytes, count * sizeof *numbers);
     const double *from = numbers + HEAD;
-    const int64_t steps = count >= HEAD ? steps_told(x, numbers) : 0;
+    const int64_t steps = count >= HEAD ? recorded_steps(x, numbers) : 0;
     bool good = size % sizeof(double) == 0 && is_head(x, steps, numbers, count);
     if (good) {
         const int windows = (int)numbers[WINDOWS], epochs = (int)numbers[EPOCHS];

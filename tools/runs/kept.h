@@ -17,7 +17,7 @@ struct kept {
     double *times; /* s, of steps that are timed */
     int64_t time_count, time_room;
     double wall;     /* s, of the run so far */
-    int64_t resumed; /* steps after which this was kept; 0: the run began here */
+    int64_t resumed; /* steps before this was stored; 0: none, the run began here */
     void *bytes;     /* of the last kept_bytes */
 };
 

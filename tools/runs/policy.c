@@ -41,12 +41,12 @@ static int resolve(const struct experiment *x, struct series *s) {
     if (rows) {
         policy_take_rows(s, g);
     } else { /* the text of a policy is one line: as it was given it tells which */
-        char *told = text_format("%s", tensor_error());
+        char *first_message = text_format("%s", tensor_error());
         nn_graph *given = build(x, series_asked(x->settings, s), &again);
-        const char *what = again ? told : tensor_error();
+        const char *what = again ? first_message : tensor_error();
         status = failure_is_usage() ? text_usage("%s: %s", s->label, what) : text_failed("%s: %s", s->label, what);
         nn_graph_free(given);
-        free(told);
+        free(first_message);
     }
     nn_graph_free(g);
     return status;

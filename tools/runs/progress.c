@@ -76,7 +76,7 @@ static char *heading(const struct progress *p) {
     return text;
 }
 
-/* A line that stays: the terminal may wrap its essential parts. */
+/* Prints a final line, whose essential parts the terminal may wrap. */
 static void say(struct progress *p, char *const *parts, int count, int essential) {
     char *line = join_fitting(parts, count, essential, p->terminal ? terminal_columns() : 0);
     progress_clear(p);

@@ -29,15 +29,15 @@ struct running {
     struct folder *folder;
     struct kept kept;
     nn_note note;               /* the options, in checkpoints */
-    char *checkpoint, *resume;  /* a folder, and the file to go on from; NULL: none */
+    char *checkpoint, *resume;  /* a folder, and the file to resume from; NULL: none */
     char *trace, *telemetry[2]; /* jsonl, csv */
     nn_trainer *trainer;        /* NULL: not begun, or over */
     bool begun;                 /* there was a trainer */
     bool over;                  /* nothing remains to be done */
-    bool untold;                /* it failed before its first step, which is still to be told */
+    bool unreported;            /* it failed before its first step, which is still to be reported */
     int status;                 /* of writing metrics */
     double last_scale;          /* 0 before the first step */
-    double seconds, turn;       /* of the last report; when the turn began */
+    double seconds, turn;       /* time of the last report; time at which this slice of steps began */
     int64_t steps, slice;
 };
 
@@ -248,16 +248,16 @@ static bool is_its_own(tensor_status status) {
 static void tell_run(struct running *r, const char *why) {
     progress_clear(r->progress);
     text_failed("%s seed %llu: %s", r->experiment->series[r->run->series].label, (unsigned long long)r->run->seed, why);
-    r->untold = false;
+    r->unreported = false;
 }
 
-/* untold: what it fails for is told by tell_beginnings, unless all ends with it. */
-static int fail(struct running *r, tensor_status failed, bool untold) {
+/* unreported: what it fails for is told by tell_beginnings, unless all ends with it. */
+static int fail(struct running *r, tensor_status failed, bool unreported) {
     const bool own = is_its_own(failed) && !r->status;
     char *why = failure_text(r->experiment->settings->memory);
     r->over = true;
-    r->untold = own && untold;
-    if (!r->untold)
+    r->unreported = own && unreported;
+    if (!r->unreported)
         tell_run(r, why);
     if (!own) {
         free(why);
@@ -272,7 +272,7 @@ static int fail(struct running *r, tensor_status failed, bool untold) {
 static int tell_beginnings(struct running *all, int count) {
     bool none = !experiment_began(all->experiment), same = count > 1;
     for (int i = 0; i < count && none; i++) {
-        none = all[i].untold;
+        none = all[i].unreported;
         same = same && none && !strcmp(all[i].run->failure, all->run->failure);
     }
     if (none && same) {
@@ -280,7 +280,7 @@ static int tell_beginnings(struct running *all, int count) {
         text_failed("%s", all->run->failure);
     }
     for (int i = 0; i < count; i++) {
-        if (all[i].untold && !(none && same))
+        if (all[i].unreported && !(none && same))
             tell_run(&all[i], all[i].run->failure);
         if (!none)
             continue;
@@ -290,7 +290,7 @@ static int tell_beginnings(struct running *all, int count) {
     return none ? STATUS_FAILED : STATUS_OK;
 }
 
-/* Where its checkpoints are kept, and which one it goes on from. */
+/* Names its checkpoints and the one that it resumes from. */
 static int name_checkpoints(struct running *r) {
     const struct experiment *x = r->experiment;
     if (x->networks) {
@@ -483,8 +483,8 @@ static int begin_each(struct running *all, int count) {
 }
 
 static int begin_runs(struct running *all, int count) {
-    const int status = begin_each(all, count), told = tell_beginnings(all, count);
-    return status ? status : told;
+    const int status = begin_each(all, count), reported = tell_beginnings(all, count);
+    return status ? status : reported;
 }
 
 /* The lines of runs whose turn in the file has come. */

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include <stdlib.h>
 
-/* What does not go together, a line each. */
+/* The mismatches, one line for each. */
 struct misfits {
     int weights, missing, shapes, superfluous, both_ways;
     char *lines, *twofold;

@@ -24,7 +24,7 @@
 
 enum { MOST_SIDE = 256, NOT_COUNTED = -1 };
 
-/* Of a set what a pair is trained with: how many images, and a hash of their pixels. Empty: not known. */
+/* The images that a pair is trained with: their number, and a hash of their pixels. Empty: not known. */
 struct identity {
     char text[64];
 };
@@ -38,7 +38,7 @@ struct wgan {
     int32_t *labels;             /* of both halves */
     struct wgan_nonfinite first; /* NaN or Inf of either network; step 0: none so far */
     struct identity data;        /* what wgan_train was given last */
-    struct identity told;        /* of the files that it goes on from */
+    struct identity recorded;    /* in the files that it resumes from */
 };
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
@@ -333,16 +333,16 @@ static tensor_status open_images(const struct wgan *w, const data_set *set, data
     return *loader ? TENSOR_OK : tensor_error_status();
 }
 
-/* It goes on with the images that the files tell of, in their order; what other ones would lead to is another training.
+/* A resumed training needs the images recorded in its files, in the same order: others would give another training.
  */
 static tensor_status know_images(struct wgan *w, const data_set *set) {
     struct identity data;
     snprintf(data.text, sizeof data.text, "%lld images (%016llx)", (long long)data_count(set),
              (unsigned long long)data_hash(set, false));
-    if (*w->told.text && strcmp(w->told.text, data.text) != 0)
+    if (*w->recorded.text && strcmp(w->recorded.text, data.text) != 0)
         return failure_set(TENSOR_E_DATA,
                            "wgan: the pair was trained with %s, this set has %s: expected the same, in the same order",
-                           w->told.text, data.text);
+                           w->recorded.text, data.text);
     w->data = data;
     return TENSOR_OK;
 }
@@ -442,7 +442,7 @@ static tensor_status read_steps(const char *critic, const char *generator, int64
     return TENSOR_OK;
 }
 
-/* Of the files, which are still to be loaded. A step may be the other network's, and that under way. */
+/* Reads it from the files before they are loaded. The step may be the other network's, and be under way. */
 static tensor_status read_nonfinite(struct wgan *w, const char *critic, const char *generator,
                                     struct wgan_nonfinite *first) {
     char text[SETTINGS_ROOM];
@@ -475,7 +475,7 @@ static tensor_status save_network(const struct wgan *w, const nn_graph *g, const
     settings_text(w, settings);
     TRY(nonfinite_note(w, nonfinite));
     TRY(path_of(prefix, network, &path));
-    const struct identity *data = *w->data.text ? &w->data : &w->told;
+    const struct identity *data = *w->data.text ? &w->data : &w->recorded;
     nn_note notes[4] = {{place_key, place}, {settings_key, settings}};
     int count = 2;
     if (*data->text)
@@ -508,7 +508,7 @@ static tensor_status read_identity(const char *critic, struct identity *data) {
 /* Both of one step, or nothing has changed: the second of two good files may still be of another network. */
 static tensor_status load_both(struct wgan *w, const char *critic, const char *generator) {
     char places[2][64];
-    struct identity told;
+    struct identity recorded;
     struct wgan_nonfinite first;
     TRY(nn_checkpoint_note(places[0], sizeof places[0], critic, place_key));
     TRY(nn_checkpoint_note(places[1], sizeof places[1], generator, place_key));
@@ -516,7 +516,7 @@ static tensor_status load_both(struct wgan *w, const char *critic, const char *g
         return failure_set(TENSOR_E_DATA, "wgan: %s is of step '%s', %s of '%s'", critic, places[0], generator,
                            places[1]);
     TRY(check_settings(w, critic));
-    TRY(read_identity(critic, &told));
+    TRY(read_identity(critic, &recorded));
     TRY(read_nonfinite(w, critic, generator, &first));
     const size_t bytes = nn_state_bytes(w->critic);
     void *before = text_alloc(bytes, 1);
@@ -531,7 +531,7 @@ static tensor_status load_both(struct wgan *w, const char *critic, const char *g
     free(before);
     if (!status) {
         w->first = first;
-        w->told = told;
+        w->recorded = recorded;
         w->data = (struct identity){""};
     }
     return status;

@@ -31,7 +31,7 @@ FL_BOTH int fl_bits_of(int64_t x) {
     return x ? 64 - __builtin_clzll(x < 0 ? -(unsigned long long)x : (unsigned long long)x) : 0;
 }
 
-/* Of x, not zero: the count is by leading zeros, which devices have under the same name. */
+/* x is not 0. Computed by leading zeros, which devices count under the same name. */
 FL_BOTH int fl_trailing_zeros(uint64_t x) {
     return 63 - __builtin_clzll(x & -x);
 }

@@ -43,7 +43,7 @@ FL_BOTH double fl_double_of_128(fl_int128 x) {
 FL_BOTH struct fl_wide_sum fl_terms_sum(const struct fl_term *terms, int n) {
     struct fl_term sorted[4];
     struct fl_wide_sum coarser[3], sum;
-    int rooms[3], count = 0, sums = 0;
+    int spare[3], count = 0, sums = 0;
     for (int i = 0; i < n && i < 4; i++) {
         if (terms[i].m == 0)
             continue;
@@ -63,15 +63,15 @@ FL_BOTH struct fl_wide_sum fl_terms_sum(const struct fl_term *terms, int n) {
                 continue;
             }
             coarser[sums] = sum;
-            rooms[sums++] = room;
+            spare[sums++] = room;
         }
         sum.m = sorted[i].m;
         sum.e = sorted[i].e;
     }
     while (sums > 0) {
         struct fl_wide_sum above = coarser[--sums];
-        above.m *= (fl_int128)1 << (rooms[sums] + 2);
-        above.e += rooms[sums] + 2;
+        above.m *= (fl_int128)1 << (spare[sums] + 2);
+        above.e += spare[sums] + 2;
         /* one exponent finer than there was room for: `sum` is of one exponent, below 2^64, and lies one bit higher */
         const int down = sum.e - above.e;
         above.m += down < 0 ? sum.m * 2 : fl_shift_odd(sum.m, down);

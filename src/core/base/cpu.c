@@ -13,7 +13,7 @@
 
 /* Bits of XCR0: xmm and ymm; those, opmasks and zmm; the configuration of tiles and the tiles. */
 enum { STATE_YMM = 0x6, STATE_ZMM = 0xe6, STATE_TILES = 0x60000 };
-/* Of leaf 7 in EDX; compilers have different names for them. */
+/* Bits of EDX in leaf 7 of CPUID; compilers have different names for them. */
 enum { TILES_BF16 = 1 << 22, TILES = 1 << 24, TILES_INT8 = 1 << 25 };
 
 static unsigned detect(void) {
@@ -69,8 +69,7 @@ const char *fl_cpu_feature_name(int i) {
     return i >= 0 && i < FL_CPU_FEATURES ? names[i] : 0;
 }
 
-/* --- what was measured ---------------------------------------------------------------------------------------------
- */
+/* --- what was measured -------------------------------------------------------------------------------------------- */
 
 /* On Zen 5 a bf16 matmul of 2048^3 by VDPBF16PS is 1.75 to 1.83 times as fast as the best binary32 product; on Sapphire
  * Rapids one of 1024^3 takes 1.84 times as long as by the fused multiply-adds of class exact (24.0 and 13.1 ms, one

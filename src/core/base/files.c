@@ -94,7 +94,7 @@ bool fl_file_end(int file, bool good) {
     return good;
 }
 
-/* Where the file's name is, or will be. -1: errno says why. */
+/* Opens the folder that holds, or will hold, the file. -1: errno says why. */
 static int open_folder(const char *path) {
     char name[PATH_MAX];
     const size_t length = strlen(path);

@@ -30,7 +30,7 @@ static const char *match_set(const char *p, const char *end, unsigned char c, bo
     return p < end ? p + 1 : NULL;
 }
 
-/* What follows the one element of the pattern that c matches; NULL: it does not match. */
+/* The rest of the pattern after the element that c matches; NULL: it does not match. */
 static const char *match_one(const char *p, const char *end, char c) {
     bool found;
     if (p == end)

@@ -6,7 +6,8 @@
 #ifndef FL_PARALLEL_H
 #define FL_PARALLEL_H
 
-/* What runs a part. Threads of one call have different workers, so memory that belongs to a worker needs no lock. */
+/* The function that runs a part. Threads of one call have different workers, so memory that belongs to a worker needs
+ * no lock. */
 typedef void (*fl_part)(void *context, int part, int worker);
 
 /* Runs work(context, part, worker) for part = 0 ... parts-1, worker in 0 ... fl_threads()-1, and returns when all are

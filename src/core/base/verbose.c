@@ -15,8 +15,8 @@ static int read_verbose(void) {
 }
 
 static int value(void) {
-    const int told = __atomic_load_n(&known, __ATOMIC_RELAXED);
-    return told == UNREAD ? read_verbose() : told;
+    const int value = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    return value == UNREAD ? read_verbose() : value;
 }
 
 bool fl_verbose(void) {

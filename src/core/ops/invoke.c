@@ -38,12 +38,12 @@ static const char *next_dimension(const char *text, struct dimension *d) {
     return text + d->many;
 }
 
-/* What the letters stand for, so far. */
+/* The sizes of the letters that are known so far. */
 struct binding {
     struct fl_sizes sizes;
     uint64_t known;
-    const int64_t *dims[FL_SIZES]; /* of letters with *: the dimensions, */
-    int count[FL_SIZES];           /* and how many they are */
+    const int64_t *dims[FL_SIZES]; /* the dimensions of letters with * */
+    int count[FL_SIZES];           /* and their number */
 };
 
 static int index_of(char letter) {
@@ -57,18 +57,17 @@ static void set_size(struct binding *b, char letter, int64_t size) {
     b->known |= (uint64_t)1 << index_of(letter);
 }
 
-/* The dimensions that the text asks for, without those of letters with *; whether there is one. */
+/* The number of dimensions in the text without letters with *. many: whether there is such a letter. */
 static int fixed_dimensions(const char *text, bool *many) {
-    struct dimension d;
     int count = 0;
     *many = false;
-    while (*text) {
-        text = next_dimension(text, &d);
-        if (d.many)
+    for (; *text; text++)
+        if (*text == '*') {
             *many = true;
-        else
+            count--;
+        } else if (*text >= 'A' || text[1] < 'A') { /* a letter, or a digit that stands alone */
             count++;
-    }
+        }
     return count;
 }
 
@@ -76,12 +75,12 @@ static bool is_derived(const struct fl_function *f, char letter) {
     return f->derived && strchr(f->derived, letter);
 }
 
-/* What a shape says of its text so far. */
+/* A shape compared with its text. */
 enum reading {
-    FITS,
-    OPEN,
-    MISFITS
-}; /* as far as letters are known; some letter is not; another number of dimensions */
+    FITS,   /* all sizes are as expected */
+    OPEN,   /* a size differs, or a letter is not known yet: to be compared once all sizes are known */
+    MISFITS /* the number of dimensions is wrong */
+};
 
 /* Learns the sizes of letters that are not known, and compares those that are. */
 static enum reading learn(const struct fl_function *f, struct binding *b, const char *text, const tensor *t) {
@@ -106,10 +105,14 @@ static enum reading learn(const struct fl_function *f, struct binding *b, const 
         } else if (d.many) {
             if (b->count[index] != rest || memcmp(b->dims[index], t->shape + at, (size_t)rest * sizeof t->shape[0]))
                 reading = OPEN;
-        } else if (d.letter && !is_known(b, d.letter) && t->shape[at] % d.factor == 0) {
+        } else if (!d.letter || is_known(b, d.letter)) {
+            if (t->shape[at] != (d.letter ? d.factor * b->sizes.of[index] : d.factor))
+                reading = OPEN;
+        } else if (d.factor == 1) { /* the usual case, without a division */
+            set_size(b, d.letter, t->shape[at]);
+        } else if (t->shape[at] % d.factor == 0) {
             set_size(b, d.letter, t->shape[at] / d.factor);
-        } else if (t->shape[at] != (d.letter ? d.factor * b->sizes.of[index] : d.factor) ||
-                   (d.letter && !is_known(b, d.letter))) {
+        } else {
             reading = OPEN;
         }
     }
@@ -173,7 +176,7 @@ static tensor_status wrong_layout(const struct fl_function *f, const struct fl_o
 }
 
 static bool fits(const struct fl_operand *o, const tensor *t, int ndim, const int64_t *shape, int64_t count) {
-    if (o->class >= FL_CLASS_F64 && !(o->flags & FL_BROADCAST)) /* of numbers the count counts */
+    if (o->class >= FL_CLASS_F64 && !(o->flags & FL_BROADCAST)) /* numbers need the right count alone */
         return t->count == count;
     if (!(o->flags & FL_BROADCAST))
         return t->ndim == ndim && !memcmp(t->shape, shape, (size_t)ndim * sizeof shape[0]);
@@ -213,7 +216,7 @@ static bool same_dims(const tensor *a, const tensor *b) {
     return true;
 }
 
-/* Whether the shape of t, which ought to be that of the first input, is: what most operands of most calls are. */
+/* Whether operand i is to have the shape of the first input, and has it, as most operands of most calls do. */
 static bool is_like_first(const struct fl_invocation *call, int i, int first) {
     const struct fl_operand *o = &call->function->operands[i], *other = &call->function->operands[first];
     const tensor *t = call->tensors[i], *like = call->tensors[first];
@@ -242,7 +245,7 @@ static tensor_status check_shapes(const struct fl_invocation *call, struct bindi
             checked |= (unsigned)(reading == FITS) << i;
         }
     }
-    for (int i = 0; numbers >> i; i++) /* of numbers the count is what counts, where another says the shape */
+    for (int i = 0; numbers >> i; i++) /* numbers give sizes that no other operand gives; only their count is checked */
         if (numbers >> i & 1)
             learn(f, b, f->operands[i].shape, call->tensors[i]);
     if (f->derive && !f->derive(&b->sizes, call->scalars, f->name, false))
@@ -257,7 +260,7 @@ static tensor_status check_shapes(const struct fl_invocation *call, struct bindi
 
 /* --- operands ----------------------------------------------------------------------------------------------------- */
 
-/* The first operand of the format of the call; -1: there is none. */
+/* The first operand that has a format of arithmetic; -1: there is none. */
 static int first_of_call(const struct fl_invocation *call) {
     for (int i = 0; i < call->function->operand_count; i++)
         if (call->function->operands[i].class <= FL_CLASS_ANY && call->tensors[i])
@@ -302,14 +305,15 @@ static tensor_status check_format(const struct fl_invocation *call, int i, int f
     return o->class == FL_CLASS_FACTOR ? check_factor(call, i) : TENSOR_OK;
 }
 
-/* On one device, in memory of their own: what most operands are. */
+/* Whether both lie on one device without overlap, as most operands do. */
 static bool is_elsewhere(const struct fl_storage *a, const struct fl_storage *b) {
     const char *pa = a->data, *pb = b->data;
     return a->device == b->device && ((uintptr_t)pa >= (uintptr_t)pb + (size_t)b->count * (size_t)b->format->bytes ||
                                       (uintptr_t)pb >= (uintptr_t)pa + (size_t)a->count * (size_t)a->format->bytes);
 }
 
-/* Outputs are other tensors than all else, but for inputs in place; memory of different tensors does not overlap. */
+/* Outputs differ from all other operands except FL_IN_PLACE inputs, and memory of different tensors does not overlap.
+ */
 static tensor_status check_outputs(const struct fl_invocation *call) {
     const struct fl_function *f = call->function;
     for (int i = 0; i < f->outputs; i++)
@@ -339,7 +343,7 @@ static tensor_status check_operands(const struct fl_invocation *call) {
             return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", f->name, o->name);
         if (i > first && first >= 0 && o->class == FL_CLASS_CALL && t->format == call->tensors[first]->format &&
             !t->storage->hidden && !t->is_strided)
-            continue; /* as nearly always */
+            continue; /* the usual case */
         TRY(check_format(call, i, first));
         if (!(o->flags & FL_SHAPE_ONLY))
             TRY(fl_need_present(f->name, t));
@@ -456,7 +460,7 @@ static void place_operand(struct fl_args *args, const struct fl_operand *o, cons
     }
 }
 
-/* Fills what was zero. */
+/* Fills args, which are zero before. */
 static void prepare(const struct fl_invocation *call, struct fl_args *args) {
     const struct fl_function *f = call->function;
     args->op = f->op;

@@ -1,4 +1,4 @@
-/* objects.c - all operations by number and by name: the objects that ops.def lists. */
+/* objects.c - the objects of ops.def: operations by number, functions by name. */
 #include "core/ops/operation.h"
 #include <string.h>
 
@@ -48,7 +48,7 @@ const struct fl_operation *fl_operation_of(enum fl_op op) {
     return op > 0 && op < FL_OP_LIMIT ? operations[op] : NULL;
 }
 
-/* --- kernels, as the table asks for them -------------------------------------------------------------------------- */
+/* --- kernels, for the table of kernels ---------------------------------------------------------------------------- */
 
 fl_kernel fl_ref_kernel(enum fl_op op) {
     const struct fl_operation *operation = fl_operation_of(op);
@@ -78,6 +78,32 @@ fl_kernel fl_any_format_kernel(const struct fl_format *format, enum fl_op op, en
 
 fl_need fl_any_format_need(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
     return any_format(format, op, backend).need;
+}
+
+/* --- operands, as the queue asks for them ------------------------------------------------------------------------- */
+
+static const struct fl_function *const same_name[FL_OP_LIMIT] = {
+#define FL_MAP1(id, CONSTANT, name, expr) [id] = &fl_function_##name,
+#define FL_MAP1_SCALAR FL_MAP1
+#define FL_MAP1_SCALARS FL_MAP1
+#define FL_MAP2 FL_MAP1
+#define FL_MAP2_SCALAR FL_MAP1
+#define FL_MAP2_SCALARS FL_MAP1
+#define FL_MAP3 FL_MAP1
+#define FL_OBJECT(id, CONSTANT, name) [id] = &fl_function_##name,
+#include "flexlab/ops.def"
+};
+
+bool fl_is_parameter(const struct fl_args *args, const void *data) {
+    const struct fl_operation *operation = operations[args->op];
+    const struct fl_function *f = same_name[args->op];
+    const struct fl_operand *o = operation->operands ? operation->operands : f->operands;
+    const int count = operation->operands ? operation->operand_count : f->operand_count;
+    for (int i = 0; i < count; i++)
+        if (o[i].at >= FL_AT(p) && o[i].flags & FL_IN_PLACE && o[i].class < FL_CLASS_F64 &&
+            ((const struct fl_view *)(const void *)((const char *)args + o[i].at))->data == data)
+            return true;
+    return false;
 }
 
 /* --- functions ---------------------------------------------------------------------------------------------------- */

@@ -25,11 +25,12 @@ enum { FL_OPERANDS = 12, FL_SCALARS = 16, FL_SIZES = 64 };
 
 /* Formats of an operand. */
 enum fl_class {
-    FL_CLASS_CALL,   /* the format of the first operand, one that computes */
-    FL_CLASS_FACTOR, /* a factor of products: any format that computes, of a shared exponent if the other factors are */
-    FL_CLASS_ANY,    /* any format that computes: what products of mixed formats are added to and rounded to */
-    FL_CLASS_TARGETS, /* the format of the call, or f64 or f32: `run` places it */
-    FL_CLASS_F64,     /* numbers beside the formats */
+    FL_CLASS_CALL,    /* the format of the first operand, which must be one of arithmetic */
+    FL_CLASS_FACTOR,  /* a factor of products: any format of arithmetic; all factors have shared exponents, or none has
+                       */
+    FL_CLASS_ANY,     /* any format of arithmetic: an addend or the result of products of mixed formats */
+    FL_CLASS_TARGETS, /* the format of the first operand, f64 or f32; `run` passes it to the kernel */
+    FL_CLASS_F64,     /* from here on: numbers beside the formats */
     FL_CLASS_F32,
     FL_CLASS_I32,
     FL_CLASS_U8
@@ -37,13 +38,13 @@ enum fl_class {
 
 enum fl_operand_flags {
     FL_OPTIONAL = 1,      /* may be NULL */
-    FL_IN_PLACE = 2,      /* an input that may be the output, or an output that is read too */
-    FL_WIDE = 4,          /* its wide part counts where it has one */
+    FL_IN_PLACE = 2,      /* an input that may be the output, or an output that is also read */
+    FL_WIDE = 4,          /* its wide part is used where it has one */
     FL_STRIDED = 8,       /* may be a view with strides */
-    FL_BROADCAST = 16,    /* its shape, the last dimensions aligned, is that of the text, or 1 */
-    FL_LATE_VALUE = 32,   /* one number, read when the call runs, into the parameter at `at` */
-    FL_NOT_NEGATIVE = 64, /* of numbers: what tests draw, and a late value must be */
-    FL_SHAPE_ONLY = 128   /* only its shape and format count: its elements may be hidden */
+    FL_BROADCAST = 16,    /* its shape is broadcast to that of the text */
+    FL_LATE_VALUE = 32,   /* one number, read when the task runs, into the parameter at `at` */
+    FL_NOT_NEGATIVE = 64, /* 0 or more: a late value must be, and tests draw such numbers */
+    FL_SHAPE_ONLY = 128   /* only its shape and format are used: its elements may be hidden */
 };
 
 struct fl_operand {
@@ -51,12 +52,12 @@ struct fl_operand {
     const char *shape;
     unsigned flags;
     enum fl_class class;
-    /* Where it stands in struct fl_args (offsetof): the view of a tensor, the address of numbers; 0: nowhere, `run`
-     * takes it. */
+    /* The offset in struct fl_args of the view of a tensor, or of the address of numbers; 0: nowhere, `run` reads the
+     * tensor. */
     unsigned at;
-    char below;       /* of FL_CLASS_I32, what tests draw: indices below the size of this letter, or below this
-                       * digit; 0: any */
-    const char *what; /* of a late value: "operation: operand", in messages */
+    char below;       /* FL_CLASS_I32: tests draw indices below the size of this letter, or below this digit; 0: any
+                       * indices */
+    const char *what; /* "operation: operand", the name of a late value in messages */
 };
 
 enum fl_scalar_type {
@@ -69,9 +70,9 @@ enum fl_scalar_type {
     FL_DIM,    /* a dimension of operand `of` */
     FL_AXES,   /* a set of dimensions of operand `of`: bit d for dimension d */
     FL_ORDER,  /* an order of the dimensions of operand `of`: four bits each, the first lowest (FL_ORDER_AT) */
-    FL_LENGTH, /* the size of dimension FL_DIM, the scalar before it, of operand `of`, which may be any: the function's
-                  wrapper reads it from the tensor */
-    FL_RESULT  /* no number that is given, but where `run` puts one: the address of a double of the caller */
+    FL_LENGTH, /* the size of operand `of` along the FL_DIM before this scalar, any number: the public function reads
+                  it from the tensor */
+    FL_RESULT  /* a result: the address of a double of the caller, where `run` stores it */
 };
 #define FL_ORDER_AT(order, d) ((int)((order) >> 4 * (d)&15))
 
@@ -81,8 +82,8 @@ struct fl_scalar_rule {
     enum fl_scalar_type type;
     double least, most; /* both 0: any finite number */
     bool above, under;
-    unsigned at; /* where it stands in struct fl_args; 0: nowhere, `prepare` or `run` takes it */
-    int of;      /* FL_DIM and the like: an operand */
+    unsigned at; /* its offset in struct fl_args; 0: nowhere, `prepare` or `run` reads it */
+    int of;      /* FL_DIM, FL_AXES, FL_ORDER, FL_LENGTH: the operand */
 };
 
 union fl_value {
@@ -103,23 +104,23 @@ struct fl_sizes {
 enum fl_promise {
     FL_PROMISE_EXACT,  /* integer formats: the exact result, rounded once */
     FL_PROMISE_DOUBLE, /* computed in double or wider by a fixed sequence, rounded once */
-    FL_PROMISE_COPY,   /* elements of operands, as they are */
-    FL_PROMISE_NUMBERS /* numbers beside the formats, by a fixed sequence */
+    FL_PROMISE_COPY,   /* the elements of operands, unchanged */
+    FL_PROMISE_NUMBERS /* numbers beside the formats, computed by a fixed sequence */
 };
 
 struct fl_operation {
     enum fl_op op;
     enum fl_promise promise;
-    const char *gradient; /* operations that its gradient is made of; NULL: those of its name with _grad, or none */
-    /* What stands in out and in[0] ... of struct fl_args, and in its parameters: operands in order, the output first if
-     * there is one. NULL: those of the function of its name. */
+    const char *gradient; /* operations that compute its gradient; NULL: those of its name with _grad, or none */
+    /* The operands in struct fl_args (out, in[] and parameters), in order, the output first if there is one. NULL:
+     * those of the function of its name. */
     const struct fl_operand *operands;
     int operand_count;
     struct fl_any_kernels reference;
-    /* By backend, FL_REF left empty; NULL: none. Where `shared16` is set they know mantissas of int16 only. */
+    /* Kernels by backend, without FL_REF; NULL: none. shared16: of shared exponents they serve int16 mantissas only. */
     const struct fl_any_kernels *any;
     bool shared16;
-    /* Where the kernels depend on the format. */
+    /* Finds the kernels of operations whose kernels depend on the format; NULL: `any` has them. */
     struct fl_any_kernels (*find)(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
 };
 
@@ -127,7 +128,7 @@ struct fl_operation {
 
 struct fl_function;
 
-/* A call of a function, checked so far. */
+/* A call of a function while it is checked. */
 struct fl_invocation {
     const struct fl_function *function;
     const tensor *const *tensors; /* in the order of its operands; NULL: not given */
@@ -138,22 +139,22 @@ struct fl_invocation {
 struct fl_function {
     const char *name; /* of the public function, without tensor_ */
     enum fl_op op;    /* the operation that writes operand 0; FL_OP_NONE: `run` submits others */
-    int outputs;      /* the first so many operands are written */
+    int outputs;      /* the number of outputs, which are the first operands */
     int operand_count, scalar_count;
     const struct fl_operand *operands;
     const struct fl_scalar_rule *scalars;
     const char *derived; /* letters of sizes that `derive` computes; NULL: none */
-    /* Computes them from the other sizes and the scalars; false, with the message set unless `quiet`: there are no such
-     * sizes. NULL: nothing to do. */
+    /* Computes the derived sizes from the other sizes and the scalars. False, with the message set unless `quiet`, if
+     * there are none. NULL: nothing is derived. */
     bool (*derive)(struct fl_sizes *sizes, const union fl_value *scalars, const char *name, bool quiet);
-    /* The shape of an operand whose text is "=", from those that are given otherwise; its number of dimensions, -1 with
-     * the message set where there is none. NULL: no operand is such. */
+    /* Computes the shape of an operand whose text is "=". Returns its number of dimensions, or -1 with the message set
+     * if there is no such shape. NULL: no operand has this text. */
     int (*shape_of)(const struct fl_invocation *call, int operand, int64_t *shape);
-    /* What shapes and limits do not say. NULL: nothing. */
+    /* Checks what shapes and limits do not express. NULL: nothing. */
     tensor_status (*check)(const struct fl_invocation *call);
-    /* Puts sizes and scalars into the parameters, beside those with an `at`. NULL: nothing to do. */
+    /* Stores sizes and scalars that have no `at` in the parameters. NULL: there are none. */
     void (*prepare)(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars);
-    /* Submits what is to be done; NULL: args as prepared are, written by `op`. */
+    /* Submits the tasks of the function. NULL: one task, of `op` with the prepared args. */
     tensor_status (*run)(const struct fl_invocation *call, struct fl_args *args);
 };
 
@@ -162,7 +163,7 @@ struct fl_function {
 tensor_status fl_invoke(const struct fl_function *function, const tensor *const *tensors,
                         const union fl_value *scalars);
 
-/* The same by values in place: FL_INVOKE(layernorm, FL_GIVEN(y, x, gamma, beta), FL_REAL(epsilon)). */
+/* The same with the arguments in place: FL_INVOKE(layernorm, FL_GIVEN(y, x, gamma, beta), FL_REAL(epsilon)). */
 #define FL_GIVEN(...) ((const tensor *const[]){__VA_ARGS__})
 #define FL_REAL(x)                                                                                                     \
     { .real = (double)(x) }
@@ -178,7 +179,7 @@ tensor_status fl_invoke(const struct fl_function *function, const tensor *const 
 #define FL_SCALARS_OF(array) .scalar_count = (int)(sizeof(array) / sizeof(array)[0]), .scalars = array
 #define FL_AT(member) offsetof(struct fl_args, member)
 
-/* The function of that name, and of index i in a list of all; NULL: none. The operation of that number. */
+/* The function of that name, the i-th of all functions, and the operation of that number; NULL: none. */
 const struct fl_function *fl_function_named(const char *name);
 const struct fl_function *fl_function_at(int i);
 const struct fl_operation *fl_operation_of(enum fl_op op);

@@ -1,5 +1,5 @@
-/* call.h - what an operation asks of a queue, complete: addresses alone, so that it can run later and elsewhere. C and
- * C++: devices whose side is not C read it too. */
+/* call.h - a task of a queue. It holds addresses alone, so that it can run later and on another device; a queue that
+ * runs it later copies the task and its args. C and C++: devices that are not programmed in C read it too. */
 #ifndef FL_CALL_H
 #define FL_CALL_H
 
@@ -8,19 +8,19 @@
 #include "core/tensor/transfer.h"
 
 enum fl_call_kind {
-    FL_CALL_RUN,    /* the kernel alone: its results are numbers */
+    FL_CALL_RUN,    /* the kernel runs; its results are numbers beside the formats */
     FL_CALL_WRITE,  /* the kernel writes `out` by the rules of its exponent */
     FL_CALL_LOAD,   /* `source` becomes the value of `out`, as a load sets exponents */
-    FL_CALL_ROUND,  /* doubles that are exact results of an operation become the value of `out`, as a write */
+    FL_CALL_ROUND,  /* doubles, exact results of an operation, become the value of `out` by a write */
     FL_CALL_FOLLOW, /* the wide part of `out` becomes exactly the value of its elements */
-    FL_CALL_GATHER, /* `gather`: a batch out of a set of images; no format takes part */
-    FL_CALL_OPEN,   /* `out` is about to be written part by part, */
-    FL_CALL_CLOSE   /* and all tensors of the sequence have been */
+    FL_CALL_GATHER, /* `gather`: a batch is taken from a set of images */
+    FL_CALL_OPEN,   /* an incremental write of `out` begins */
+    FL_CALL_CLOSE   /* the incremental writes of a sequence end */
 };
 
-/* Of OPEN and CLOSE, and of a WRITE of a part. */
+/* The sequence of an OPEN, a CLOSE, or the WRITE of a part. */
 struct fl_sequence_part {
-    struct fl_sequence_state *state; /* NULL: the write is no part of anything */
+    struct fl_sequence_state *state; /* NULL: the write is not incremental */
     int tensor, attempt;
     int64_t count; /* OPEN: elements of all parts of the tensor */
 };
@@ -29,13 +29,16 @@ struct fl_call {
     enum fl_call_kind kind;
     fl_kernel kernel;
     fl_need need;
-    bool measures_first;   /* WRITE: the kernel is not to run twice with results */
-    struct fl_args args;   /* complete but for out, stats, workspace and the number of the write */
-    struct fl_storage out; /* as it is when the call is submitted */
-    struct fl_source source;
-    const char *what; /* LOAD: the name in messages */
-    struct fl_gather gather;
-    struct fl_sequence_part sequence;
+    bool measures_first; /* WRITE: the kernel must not store results twice */
+    /* RUN, WRITE: complete but for stats and rounding, in memory of the operation while the task is submitted; NULL in
+     * other tasks. */
+    struct fl_args *args;
+    struct fl_storage out;            /* as it is when the task is submitted; RUN, GATHER: undefined */
+    struct fl_sequence_part sequence; /* WRITE, OPEN, CLOSE */
+    /* Undefined in RUN and WRITE: most tasks are those, and small ones would notice the time that clearing takes. */
+    struct fl_source source; /* LOAD, ROUND */
+    const char *what;        /* LOAD: the name in messages */
+    struct fl_gather gather; /* GATHER */
 };
 
 #endif

@@ -1,5 +1,5 @@
-/* call_memory.c - where the workspace of a call and the temporary memory of an operation come from: from what was lent
- * to the queue, else from the thread's scratch or a block of the queue. */
+/* call_memory.c - the workspace of a task and the temporary memory of an operation: from the blocks that the caller has
+ * set aside, else from the thread's scratch memory or from a block of the queue. */
 #include "core/queue/call_memory.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -9,7 +9,7 @@
 
 static const int scratch_slot[FL_CALL_MEMORIES] = {[FL_TEMPORARY] = 2, [FL_WORKSPACE] = 0};
 
-/* --- dry runs and loans ------------------------------------------------------------------------------------------- */
+/* --- dry runs and blocks set aside -------------------------------------------------------------------------------- */
 
 void fl_measure_begin(tensor_device *device, fl_written_fn written, void *context) {
     struct fl_queue *queue = fl_device_queue(device);
@@ -33,16 +33,16 @@ void fl_measured(tensor_device *device, size_t most[FL_CALL_MEMORIES]) {
     memset(queue->measured, 0, sizeof queue->measured);
 }
 
-void fl_lend(tensor_device *device, const struct fl_call_block *blocks) {
+void fl_set_call_memory(tensor_device *device, const struct fl_call_block *blocks) {
     struct fl_queue *queue = fl_device_queue(device);
-    memset(queue->lent, 0, sizeof queue->lent);
+    memset(queue->planned, 0, sizeof queue->planned);
     if (blocks)
-        memcpy(queue->lent, blocks, sizeof queue->lent);
+        memcpy(queue->planned, blocks, sizeof queue->planned);
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-/* A block of the device's own, at least that large: calls before are done when it is exchanged. */
+/* A block of the queue's own of at least that many bytes. Replacing one waits for the tasks that use it. */
 static char *own_block(struct fl_queue *queue, int which, size_t bytes) {
     struct fl_call_block *own = &queue->own[which];
     if (own->bytes >= bytes)
@@ -65,8 +65,8 @@ static void *take(struct fl_queue *queue, int which, size_t bytes) {
             queue->measured[which] = bytes;
         return fl_nowhere(0);
     }
-    if (queue->lent[which].memory && queue->lent[which].bytes >= bytes)
-        return queue->lent[which].memory;
+    if (queue->planned[which].memory && queue->planned[which].bytes >= bytes)
+        return queue->planned[which].memory;
     return queue->device->host ? fl_scratch(scratch_slot[which], bytes) : own_block(queue, which, bytes);
 }
 

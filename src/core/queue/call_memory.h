@@ -1,9 +1,9 @@
-/* call_memory.h - the memory that calls take beside their tensors, as who plans it ahead sees it.
+/* call_memory.h - the memory that tasks take beside their tensors, for callers that plan it ahead.
  *
- * A call takes workspace of its kernel, and operations of several calls take temporary memory for what passes from one
- * to the next. Unplanned, both come from the thread's scratch on the host and from blocks of the queue on another
- * device. Who knows beforehand which operations will follow can ask what they take by a dry run, and lend memory of its
- * own while they are submitted: nn does both for every position of a training step. */
+ * A task takes the workspace of its kernel, and operations of several tasks take temporary memory for what passes from
+ * one to the next. By default both come from the thread's scratch memory on the host, and from blocks of the queue on
+ * another device. A caller that knows which operations will follow can measure their memory by a dry run and set aside
+ * blocks of its own: nn does both for every position of a training step. */
 #ifndef FL_CALL_MEMORY_H
 #define FL_CALL_MEMORY_H
 
@@ -16,12 +16,12 @@ struct fl_call_block {
     size_t bytes;
 };
 
-/* A dry run on the queue of the device (of the host: this thread's). Until its end, operations that compute are checked
- * as ever, and then nothing of them happens: no call runs, no byte is copied, no tensor changes, temporary memory has
- * an address that nobody may read. What memory they would have taken is noted, for the number of threads, the cap and
- * the class of the moment. What makes tensors, or sets their exponents and elements by hand, is not to be called. */
+/* A dry run on the queue of the device (of the host: this thread's). Until it ends, operations that compute are checked
+ * as usual, but no task runs, no byte is copied, no tensor changes, and temporary memory has an address that must not
+ * be read. The memory that they would have taken is noted, for the present number of threads, cap and class. Functions
+ * that make tensors, or set exponents and elements directly, must not be called. */
 struct fl_slot;
-/* Who is told, in the order of computation, of each tensor that is written, by its slot (fl_has_slot). */
+/* Called for each tensor that is written, in the order of computation, with its slot (fl_has_slot). */
 typedef void (*fl_written_fn)(void *context, const struct fl_slot *slot);
 void fl_measure_begin(tensor_device *device, fl_written_fn written, void *context);
 void fl_measure_end(tensor_device *device);
@@ -29,12 +29,11 @@ void fl_measure_end(tensor_device *device);
 void fl_measured(tensor_device *device, size_t most[FL_CALL_MEMORIES]);
 
 /* Operations on the queue of the device (of the host: this thread's) take their memory from these blocks where they are
- * large enough, until the next call of this function; NULL: from none. Nothing else may use the blocks from the first
- * of those calls to the last. */
-void fl_lend(tensor_device *device, const struct fl_call_block *blocks);
+ * large enough, until the next call of this function; NULL: from none. Nothing else may use the blocks until then. */
+void fl_set_call_memory(tensor_device *device, const struct fl_call_block *blocks);
 
-/* Address number `offset` of those at which no memory is: the upper half of the address space is no program's. For
- * tensors of a dry run. */
+/* The address `offset` bytes into a region without memory, for tensors of a dry run: no program has memory in the upper
+ * half of the address space. */
 static inline void *fl_nowhere(size_t offset) {
     return (void *)(UINTPTR_MAX / 2 + 1 + offset);
 }

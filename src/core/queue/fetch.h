@@ -1,6 +1,6 @@
-/* fetch.h - bytes of a device on their way to the host while it queues more work. Two parts: fl_fetch_begin takes its
- * place among the calls, fl_fetch_end waits for that place and no further. On a device that has no such copies, and on
- * the host, the first part does it all. */
+/* fetch.h - copies from a device to the host while the host queues more tasks. fl_fetch_begin queues the copy;
+ * fl_fetch_end waits until it is done, but not for tasks queued after it. On the host, and on devices without such
+ * copies, fl_fetch_begin copies at once. */
 #ifndef FL_FETCH_H
 #define FL_FETCH_H
 
@@ -8,22 +8,22 @@
 
 struct fl_fetch {
     size_t bytes;
-    void *copy;   /* the bytes, where the first part did it all */
-    void *on_way; /* of the device */
-    size_t room;  /* of either: what the first use of it asked for */
+    void *copy;   /* the bytes, if fl_fetch_begin copied them at once */
+    void *on_way; /* else the copy, an object of the device */
+    size_t room;  /* bytes of either, from the first use */
     bool under_way;
 };
 
-/* {0} before the first use, for at most as many bytes in later ones. Nothing is under way on failure. */
+/* Begins a copy. *fetch is {0} before the first use, and later uses copy no more bytes. After a failure no copy is
+ * under way. */
 tensor_status fl_fetch_begin(tensor_device *device, struct fl_fetch *fetch, const void *from, size_t bytes);
-/* The bytes, to memory of the host. */
+/* Ends the copy: stores the bytes in memory of the host. */
 tensor_status fl_fetch_end(tensor_device *device, struct fl_fetch *fetch, void *to);
-/* What is under way is given up, after a wait. */
+/* Waits for a copy under way and drops it. */
 void fl_fetch_drop(struct fl_fetch *fetch);
-/* Queues a copy of all elements of t to memory of its device: numbers that a later call overwrites, kept for a fetch.
- */
+/* Queues a copy of all elements of t within its device, to fetch them even if a later task overwrites t. */
 tensor_status fl_fetch_note(const tensor *t, void *to);
-/* Frees, whatever is under way; {0} afterwards. */
+/* Frees the memory, even if a copy is under way; *fetch is {0} afterwards. */
 void fl_fetch_clear(tensor_device *device, struct fl_fetch *fetch);
 
 #endif

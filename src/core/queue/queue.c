@@ -26,9 +26,12 @@ static bool writes_a_tensor(const struct fl_call *call) {
 }
 
 tensor_status fl_submit(struct fl_queue *queue, struct fl_call *call) {
-    struct fl_args *args = &call->args;
-    args->workers = fl_threads();
-    tensor_status status = fl_place_workspace(queue, args, call->need ? call->need(args) : 0);
+    struct fl_args *args = call->args;
+    tensor_status status = TENSOR_OK;
+    if (args) {
+        args->workers = fl_threads();
+        status = fl_place_workspace(queue, args, call->need ? call->need(args) : 0);
+    }
     if (!status && queue->measuring && queue->written && writes_a_tensor(call))
         queue->written(queue->written_context, call->out.slot);
     if (status || queue->measuring)

@@ -24,7 +24,8 @@ static struct fl_rounding rounding_of(const struct fl_storage *s) {
 
 /* --- WRITE -------------------------------------------------------------------------------------------------------- */
 
-static tensor_status attempt(const struct fl_call *call, struct fl_args *args, bool measure, struct fl_stats *stats) {
+static tensor_status attempt(const struct fl_call *call, bool measure, struct fl_stats *stats) {
+    struct fl_args *args = call->args;
     *stats = (struct fl_stats){0};
     args->stats = stats;
     args->rounding = rounding_of(&call->out);
@@ -32,14 +33,13 @@ static tensor_status attempt(const struct fl_call *call, struct fl_args *args, b
     return call->kernel(args);
 }
 
-/* Of a sequence: the exponent stands, and statistics are those of all parts. */
+/* Writes a part of a sequence at its exponent, and adds its statistics to those of the sequence. */
 static tensor_status run_part(const struct fl_call *call) {
-    struct fl_args args = call->args;
     struct fl_stats stats;
     if (call->sequence.state->settled)
         return TENSOR_OK;
-    args.out = fl_output_view(&call->out);
-    tensor_status status = attempt(call, &args, false, &stats);
+    call->args->out = fl_output_view(&call->out);
+    tensor_status status = attempt(call, false, &stats);
     if (!status)
         fl_stats_merge(&call->sequence.state->tensor[call->sequence.tensor].stats, &stats);
     return status;
@@ -50,16 +50,13 @@ static tensor_status run_write(const struct fl_call *call) {
         return run_part(call);
     const struct fl_storage *out = &call->out;
     struct autoflex *a = &out->slot->autoflex, before;
-    struct fl_args args = call->args;
     struct fl_stats stats;
     struct fl_write_state w;
     if (is_shared(out))
         before = *a;
-    args.out = fl_output_view(out);
-    args.out.wide = call->args.out.wide;
     fl_write_begin(&w, a, is_shared(out), call->measures_first ? FL_WRITE_ONCE : FL_WRITE_FREE);
     while (w.next != FL_WRITE_DONE) {
-        const tensor_status status = attempt(call, &args, w.next == FL_WRITE_MEASURE, &stats);
+        const tensor_status status = attempt(call, w.next == FL_WRITE_MEASURE, &stats);
         if (status) {
             if (is_shared(out))
                 *a = before;
@@ -68,7 +65,7 @@ static tensor_status run_write(const struct fl_call *call) {
         fl_write_attempted(&w, a, stats.maximum);
     }
     fl_write_end(&w, a, stats.gamma, stats.maximum);
-    fl_written(out, &stats, args.out.wide);
+    fl_written(out, &stats, call->args->out.wide);
     fl_sample_call(call);
     return TENSOR_OK;
 }
@@ -159,10 +156,8 @@ static tensor_status run_load(const struct fl_call *call) {
 
 static tensor_status run_kernel(const struct fl_call *call) {
     struct fl_stats ignored = {0};
-    struct fl_args args = call->args;
-    if (!args.stats)
-        args.stats = &ignored;
-    return call->kernel(&args);
+    call->args->stats = &ignored;
+    return call->kernel(call->args);
 }
 
 static tensor_status run_follow(const struct fl_call *call) {
@@ -208,13 +203,9 @@ static tensor_status run_kind(const struct fl_call *call) {
 }
 
 tensor_status fl_call_run(const struct fl_call *call) {
-    if (call->args.late.kind == FL_LATE_NONE)
-        return run_kind(call);
-    if (call->args.late.kind == FL_LATE_FACTORS) {
-        const tensor_status status = check_factors(&call->args);
-        return status ? status : run_kind(call);
-    }
-    struct fl_call known = *call;
-    const tensor_status status = read_number(&known.args);
-    return status ? status : run_kind(&known);
+    struct fl_args *args = call->args;
+    tensor_status status = TENSOR_OK;
+    if (args && args->late.kind != FL_LATE_NONE)
+        status = args->late.kind == FL_LATE_FACTORS ? check_factors(args) : read_number(args);
+    return status ? status : run_kind(call);
 }

@@ -225,7 +225,7 @@ static int64_t drawn(int64_t n, int64_t all, int64_t count, uint64_t number) {
 }
 
 static void sample(struct fl_sampling *sampling, const struct fl_call *call) {
-    const struct fl_args *args = &call->args;
+    const struct fl_args *args = call->args;
     const struct fl_storage *out = &call->out;
     int64_t products = 0;
     for (int i = 0; i < FL_SAMPLED_KEPT; i++) /* what was known of an earlier write of that slot */

@@ -1,47 +1,46 @@
 /* sampled.h - the measured error of writes: some elements of a matmul or convolution are computed again from the same
- * operands, without any rounding, and compared with what was stored. Which elements: drawn from a number of the
- * caller's alone, so that they are the same on every machine, for every kernel and number of threads. On the host. */
+ * operands, without any rounding, and compared with the stored ones. The elements are drawn from a number of the
+ * caller alone, so that they are the same on every machine, for every kernel and number of threads. On the host. */
 #ifndef FL_SAMPLED_H
 #define FL_SAMPLED_H
 
 #include "flexlab/tensor.h"
 
-/* Elements of a write at most; products of all of them together, unless one element has more. */
+/* The most elements of a write, and the most products of all of them together, unless one element has more. */
 enum { FL_SAMPLED_MOST = 256, FL_SAMPLED_PRODUCTS = 1 << 14 };
-/* Positions of a network take turns: of a step with rows, one in so many is sampled. */
+/* In a step that records telemetry, one in so many positions of a network is sampled. */
 enum { FL_SAMPLED_TURNS = 16 };
 
-/* Of one write: elements that were computed again, and how many of them are no finite number though they should be;
- * root mean square of (stored - exact) and of exact over the others whose exact result is finite, NAN without any. */
+/* The result for one write: elements computed again, and how many of them are stored as NaN or Inf although they are
+ * finite; root mean square of (stored - exact) and of exact over the other finite ones, NAN if there are none. */
 struct fl_sampled {
     int64_t elements, infinite;
     double error, size;
 };
 
-/* The last writes that were sampled, for one who asks. */
+/* The last writes that were sampled for one network. */
 enum { FL_SAMPLED_KEPT = 64 };
 struct fl_sampling {
-    struct fl_sampling *beside; /* another who asks of the same writes; NULL: no more */
+    struct fl_sampling *beside; /* another sampling of the same writes; NULL: none */
     int turn;                   /* writes of this turn are sampled; -1: none */
-    uint64_t number; /* elements are drawn from it: a step's, which is the same in a training that was resumed */
+    uint64_t number;            /* the elements are drawn from it: the step, which a resumed training repeats */
     struct {
         const void *slot; /* of the tensor written; NULL: none yet */
         int64_t writes;   /* the tensor's, this one included */
-        uint64_t number;  /* that it was drawn from */
+        uint64_t number;  /* the number that the elements were drawn from */
         struct fl_sampled of;
     } kept[FL_SAMPLED_KEPT];
     int next;
 };
 
-/* Writes of this thread on the host belong to that turn from now on, for the first who asks and those beside it; NULL:
- * nobody. */
+/* Sets the turn of later writes of this thread on the host, for `first` and the samplings beside it; NULL: none. */
 void fl_sample_writes(struct fl_sampling *first, int turn);
-/* Of the tensor's last write; no elements where it was not sampled with the number that `sampling` has. (A tensor whose
- * state was set back counts the same writes again.) */
+/* The result for the last write of the tensor; no elements if it was not sampled with the number of `sampling`. (A
+ * tensor whose state was restored counts the same writes again.) */
 struct fl_sampled fl_sampled_of(const struct fl_sampling *sampling, const tensor *t);
 
 struct fl_call;
-/* After a write (run.c). */
+/* Samples a write that has ended; run.c calls it. */
 void fl_sample_call(const struct fl_call *call);
 
 #endif

@@ -1,4 +1,4 @@
-/* sequence.h - tensors written part by part, in one write each (sequence_rules.h has the rules). */
+/* sequence.h - incremental writes of several tensors, part by part (sequence_rules.h has the rules). */
 #ifndef FL_SEQUENCE_H
 #define FL_SEQUENCE_H
 
@@ -13,16 +13,16 @@ struct fl_sequence {
     int tensors;
     struct {
         tensor *t;
-        int64_t count; /* elements that its parts are in all */
+        int64_t count; /* elements of all its parts */
     } written[FL_SEQUENCE_TENSORS];
 };
 
-/* Runs `parts` until the exponents of what it writes have settled. Fails where one of those rounds stochastically: its
- * draws are those of one write. */
+/* Runs `parts` until the exponents of the tensors that it writes have settled. Fails if one of these rounds
+ * stochastically, because all attempts would have the draws of one write. */
 tensor_status fl_sequence_run(struct fl_sequence *s, const char *name,
                               tensor_status (*parts)(const struct fl_sequence *s, void *context), void *context);
 
-/* A tensor that is some of the elements of another, with its exponent. */
+/* A tensor of some elements of another, with its exponent. */
 struct fl_part {
     tensor t;
     struct fl_storage storage;
@@ -30,8 +30,8 @@ struct fl_part {
 
 /* Elements first ... of base, in that shape, to be read. */
 const tensor *fl_part(struct fl_part *part, const tensor *base, int64_t first, int ndim, const int64_t *shape);
-/* The same of number k of what the sequence writes, to be written, and read from then on. Of a tensor that one step
- * after the other overwrites, the same elements each time. */
+/* The same elements of tensor k of the sequence, to be written, and read from then on. If every step overwrites the
+ * tensor, they are the same elements each time. */
 tensor *fl_part_written(struct fl_part *part, const struct fl_sequence *s, int k, int64_t first, int ndim,
                         const int64_t *shape);
 

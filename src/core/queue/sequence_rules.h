@@ -1,12 +1,12 @@
-/* sequence_rules.h - several writes of one tensor that are one: of a tensor over time, step by step. The text that a
- * processor and a device run alike.
+/* sequence_rules.h - incremental writes: tensors over time, written step by step. The host and devices compile the same
+ * functions.
  *
- * What a sequence writes are up to FL_SEQUENCE_TENSORS tensors, part by part, each at one exponent, by the rules of
- * write_rules.h (FL_WRITE_PARTS). fl_sequence_open begins an attempt; the parts add up their statistics; after the last
- * part fl_sequence_close looks whether the exponents are those that the maxima of the sequence ask for. If so, or if
- * this was the last attempt, it ends the writes. Else the same parts are computed again at the exponents that were
- * asked for: what is written at one step is read at the next, so another exponent is another sequence. Once the
- * sequence has settled, what is still submitted of it does nothing. */
+ * A sequence writes up to FL_SEQUENCE_TENSORS tensors part by part, each at one exponent, by the rules of write_rules.h
+ * (FL_WRITE_PARTS). fl_sequence_open begins an attempt; the parts add up their statistics; after the last part
+ * fl_sequence_close compares the exponents with those that the maxima of the sequence require. If they agree, or if
+ * this was the last attempt, it ends the writes. Otherwise all parts are computed again at the required exponents,
+ * because each step reads the results of the one before. Once the sequence has settled, its remaining tasks do nothing.
+ */
 #ifndef FL_SEQUENCE_RULES_H
 #define FL_SEQUENCE_RULES_H
 
@@ -22,13 +22,13 @@ struct fl_sequence_tensor {
     struct fl_stats stats; /* of the parts of this attempt */
 };
 
-/* In memory of the device, from the first call of a sequence to the last. */
+/* In memory of the device, from the first task of a sequence to the last. */
 struct fl_sequence_state {
     int32_t settled, tensors;
     struct fl_sequence_tensor tensor[FL_SEQUENCE_TENSORS];
 };
 
-/* Tensor k of the sequence, before the first part of an attempt; k in order. */
+/* Begins an attempt for tensor k of the sequence; called for k = 0, 1, ... in order. */
 FL_BOTH void fl_sequence_open(struct fl_sequence_state *s, int k, int attempt, struct fl_slot *slot, int64_t count,
                               bool shared) {
     struct fl_sequence_tensor *t = &s->tensor[k];
@@ -44,10 +44,10 @@ FL_BOTH void fl_sequence_open(struct fl_sequence_state *s, int k, int attempt, s
     if (s->settled)
         return;
     t->stats = none;
-    slot->e = slot->autoflex.e; /* parts read what the parts before them wrote */
+    slot->e = slot->autoflex.e; /* parts read the results of earlier parts */
 }
 
-/* After the last part of an attempt. */
+/* Ends an attempt, after its last part. */
 FL_BOTH void fl_sequence_close(struct fl_sequence_state *s) {
     if (s->settled)
         return;

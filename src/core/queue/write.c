@@ -37,8 +37,7 @@ static bool reads_its_output(const struct fl_storage *out, const struct fl_args 
     for (int i = 0; i < 3; i++)
         if (args->in[i].data == out->data)
             return true;
-    return (fl_is_product(args->op) && args->p.product.epilogue.residual.data == out->data) ||
-           (args->op == FL_OP_LSTM_CELL_GRAD && args->p.cell.dc_after.data == out->data);
+    return fl_is_parameter(args, out->data);
 }
 
 /* Places of a window that is too large to be gone over twice. */
@@ -58,17 +57,21 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
         status = choose_for(queue, out->format, args, &choice);
     if (status)
         return status;
-    struct fl_call call = {
-        .kind = FL_CALL_WRITE, .kernel = choice.kernel, .need = choice.need, .out = *s, .args = *args};
-    call.args.format = out->format;
-    call.args.out = fl_output_view(s);
+    args->format = out->format;
+    args->out = fl_output_view(s);
     if (args->in[0].wide == s->wide) /* an operation that reads the wide part of its output writes it */
-        call.args.out.wide = args->in[0].wide;
+        args->out.wide = args->in[0].wide;
+    struct fl_call call; /* member by member: call.h */
+    call.kind = FL_CALL_WRITE;
+    call.kernel = choice.kernel;
+    call.need = choice.need;
+    call.args = args;
+    call.out = *s;
     call.sequence = (struct fl_sequence_part){.state = s->sequence, .tensor = s->part};
     /* The reference kernels decode everything first: twice would be dear. */
     call.measures_first = choice.backend == FL_REF || has_large_windows(args) || reads_its_output(s, args);
     status = fl_submit(queue, &call);
-    if (!status && call.args.out.wide && !queue->measuring)
+    if (!status && args->out.wide && !queue->measuring)
         s->view_rounding = fl_view_rounding(s);
     return status;
 }
@@ -79,8 +82,12 @@ tensor_status fl_run(const tensor *on, struct fl_args *args) {
     tensor_status status = choose(queue, on->format, args->op, &choice);
     if (status)
         return status;
-    struct fl_call call = {.kind = FL_CALL_RUN, .kernel = choice.kernel, .need = choice.need, .args = *args};
-    call.args.format = on->format;
+    args->format = on->format;
+    struct fl_call call;
+    call.kind = FL_CALL_RUN;
+    call.kernel = choice.kernel;
+    call.need = choice.need;
+    call.args = args;
     return fl_submit(queue, &call);
 }
 

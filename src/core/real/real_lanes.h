@@ -21,11 +21,12 @@ struct fl_real_block {
     int64_t flushed, saturated; /* of the others, when rounded to binary32: non-zero that became 0, finite Inf */
 };
 
-/* Of an instruction set. Operands, numbers and roundings are those of the first n elements of the block. */
+/* The functions of an instruction set. Operands, numbers and roundings are those of the first n elements of the block.
+ */
 struct fl_real_lanes {
     /* v, e of a function of x in b, or of the slope of a gradient at x in b; false where there is none of it. */
     bool (*evaluate)(enum fl_op op, double alpha, double beta, int n, struct fl_real_block *block);
-    /* Of slopes: times dy in a. plain_zeros: a slope of zero makes it zero, whatever dy. */
+    /* Multiplies slopes by dy in a. plain_zeros: a slope of zero gives zero, whatever dy is. */
     void (*multiply)(int n, bool plain_zeros, struct fl_real_block *block);
     /* dy in a times at[x], where the last bit of a slope says that it is off by at most `error` of itself. */
     void (*look_up)(const double *at, double error, const uint16_t *x, int n, struct fl_real_block *block);

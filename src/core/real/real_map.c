@@ -1,5 +1,5 @@
-/* real_map.c - kernels of the real rows of ops.def: by a table where the elements have 16 bits and there are enough of
- * them to make one, else in vectors of doubles, whose errors leave few roundings open, else element by element. */
+/* real_map.c - kernels of the real entries of ops.def: by a table where the elements have 16 bits and there are enough
+ * of them to make one, else in vectors of doubles, whose errors leave few roundings open, else element by element. */
 #include "core/real/real_map.h"
 #include "core/base/parallel.h"
 #include "core/real/real_pair.h"
@@ -16,7 +16,7 @@ enum {
     WORTH_PAIRS = 1 << 18 /* for slopes of an exponent that have no vectors: it may be another at the next call */
 };
 
-/* What an instruction set has for them. */
+/* The functions of an instruction set. */
 struct way {
     enum fl_backend backend;
     fl_real_lookup lookup;
@@ -29,7 +29,7 @@ struct job {
     const struct fl_real_table *table;
     const struct fl_real_slopes *slopes;
     const struct way *way;
-    const struct fl_kernels *row;          /* of the format: its conversions */
+    const struct fl_kernels *set;          /* of the format: its conversions */
     struct fl_stats stats[FL_MAX_THREADS]; /* by worker */
 };
 
@@ -186,7 +186,7 @@ static void write_block(const struct job *job, int64_t first, int64_t n, struct 
         stats->saturated += block->saturated;
     }
     if (args->out.data || !narrow)
-        job->row->from_floats(&args->out, first, n, block->y, &args->rounding, &written);
+        job->set->from_floats(&args->out, first, n, block->y, &args->rounding, &written);
     stats->gamma = written.gamma > stats->gamma ? written.gamma : stats->gamma;
     stats->flushed += written.flushed;
     stats->saturated += written.saturated;
@@ -194,7 +194,7 @@ static void write_block(const struct job *job, int64_t first, int64_t n, struct 
 }
 
 static void load_floats(const struct job *job, int operand, int64_t first, int64_t n, float *x) {
-    job->row->to_floats(&job->args->in[operand], first, n, x, false);
+    job->set->to_floats(&job->args->in[operand], first, n, x, false);
     for (; n < FL_REAL_BLOCK; n++)
         x[n] = 0;
 }
@@ -251,12 +251,12 @@ void fl_real_near(const struct fl_args *args, const struct fl_real_lanes *lanes,
 
 /* --- by table ----------------------------------------------------------------------------------------------------- */
 
-/* What is below all entries from that rank on, and not below the others. */
+/* A bound below all entries from that rank on, and not below the others. */
 static int32_t limit_of(int32_t rank) {
     return rank > 0 ? (int32_t)(((int64_t)rank - 32768) * 65536 - 1) : INT32_MIN;
 }
 
-/* Of entries, how many have that rank or more. */
+/* The number of entries of that rank or more. */
 static int64_t count_from(const struct job *job, int64_t first, int64_t n, int32_t rank) {
     const uint16_t *x = (const uint16_t *)job->args->in[0].data + first;
     int64_t count = 0;
@@ -348,7 +348,7 @@ static tensor_status run(const struct fl_args *args, const struct way *way) {
     job.args = args;
     job.functions = fl_map_functions_of(args->op);
     job.way = way;
-    job.row = args->format->rows[way->backend];
+    job.set = args->format->sets[way->backend];
     job.table =
         fl_real_has_table(args) && n >= WORTH_A_LOOK ? fl_real_table_of(args, way->lanes, n >= WORTH_A_TABLE) : NULL;
     const bool vectors = vectors_have(args, way);

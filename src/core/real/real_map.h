@@ -1,4 +1,4 @@
-/* real_map.h - kernels of the real rows of ops.def, for every format through its codec, and the tables of 16-bit
+/* real_map.h - kernels of the real entries of ops.def, for every format through its codec, and the tables of 16-bit
  * formats.
  *
  * A table has an entry for each of the 65,536 elements: the result in the low 16 bits, above it the rank of the true
@@ -40,7 +40,7 @@ struct fl_real_slopes {
     double at[FL_REAL_WORDS];
 };
 #define FL_REAL_SLOPE_ERROR 0x1p-41
-/* As the tables above. */
+/* The same for slopes as the function above for tables. */
 const struct fl_real_slopes *fl_real_slopes_of(const struct fl_args *args, const struct fl_real_lanes *lanes,
                                                bool make);
 void fl_real_slopes_leave(const struct fl_real_slopes *slopes);
@@ -50,7 +50,7 @@ bool fl_real_has_slopes(const struct fl_args *args);
 void fl_real_slope_entries(const struct fl_args *args, const struct fl_real_lanes *lanes, int n, const double *x,
                            double *slopes);
 
-/* What a stretch of elements gave: entries, and how many were above each of two. */
+/* The result for a range of elements: entries, and how many were above each of two limits. */
 struct fl_real_found {
     int32_t least, most;
     int64_t above[2];

@@ -82,7 +82,7 @@ FL_BOTH struct fl_pair fl_pair_div(struct fl_pair a, struct fl_pair b) {
     return fl_pair_ordered_sum(q.h, q.l + rest.h / b.h);
 }
 
-/* Of a number above zero. */
+/* The square root of a number above zero. */
 FL_BOTH struct fl_pair fl_pair_sqrt(struct fl_pair a) {
     const double first = sqrt(a.h);
     struct fl_pair rest = fl_pair_sub(a, fl_pair_product(first, first));

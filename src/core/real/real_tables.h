@@ -132,7 +132,7 @@ FL_BOTH const double *fl_real_mills(void) {
     return mills;
 }
 
-/* 2 / pi: 64 bits from the i-th times 64 behind the point on; zeros in front of it. */
+/* Bits 64 i to 64 i + 63 of 2 / pi after the binary point; zeros for those before it. */
 FL_BOTH uint64_t fl_two_over_pi(int i) {
     static const uint64_t words[] = {0xa2f9836e4e441529u, 0xfc2757d1f534ddc0u, 0xdb6295993c439041u, 0xfe5163abdebbc561u,
                                      0xb7246e3a424dd2e0u, 0x06492eea09d1921cu, 0xfe1deb1cb129a73eu};

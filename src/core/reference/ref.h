@@ -30,7 +30,7 @@ static inline bool fl_ref_shared(const struct fl_args *args) {
 }
 
 /* The definition of a map as functions of (a or x, b, c, alpha), c the second scalar where there is one: odd, exact or
- * rounded to odd; near, what the true maximum is taken from, and in real rows whatever is rounded to nearest or towards
+ * rounded to odd; near gives the exact maximum, and in FL_REAL entries the results rounded to nearest or towards
  * zero (real_rules.h). */
 struct fl_map_functions {
     double (*odd)(double a, double b, double c, double alpha);
@@ -53,7 +53,7 @@ tensor_status fl_ref_add_ratio(const struct fl_args *args);
 tensor_status fl_ref_clip_weight(const struct fl_args *args);
 
 /* softmax_map.c */
-/* embedding.c; check_indices serves as every row's kernel. */
+/* embedding.c; check_indices serves every backend. */
 /* copies.c */
 /* cells.c */
 /* avgpool.c, lrn.c, dropout.c */
@@ -62,7 +62,7 @@ tensor_status fl_ref_avgpool_window(const struct fl_args *args);
 /* axes.c */
 /* broadcast.c */
 
-/* channel_numbers.c: numbers of channels, a fixed sequence of double operations; they serve as every row's kernels. */
+/* channel_numbers.c: numbers of channels, a fixed sequence of double operations; they serve every backend. */
 tensor_status fl_channel_moments(const struct fl_args *args);
 tensor_status fl_running_statistics(const struct fl_args *args);
 tensor_status fl_affine_coefficients(const struct fl_args *args);

@@ -67,7 +67,7 @@ void fl_ref_end(const struct ref_work *w) {
     fl_stats_merge(args->stats, &stats);
 }
 
-/* --- elementwise: each row of ops.def twice, with the sum rounded to odd and to nearest --------------------------- */
+/* --- elementwise: each entry of ops.def twice, with the sum rounded to odd and to nearest ------------------------- */
 
 #define MAP_NAME(name) odd_##name
 #define FL_SUM(p, q) fl_sum_odd(p, q)

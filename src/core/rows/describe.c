@@ -27,7 +27,7 @@ struct elements {
 static void take_elements(struct elements *x, const tensor *t, const struct fl_view *view) {
     enum fl_backend cap = FL_PORTABLE;
     const int64_t share = (view->count + PARTS - 1) / PARTS;
-    *x = (struct elements){.format = t->format, .view = *view, .row = fl_converting_row(t->format)};
+    *x = (struct elements){.format = t->format, .view = *view, .row = fl_converting_set(t->format)};
     x->per_part = share > PART ? (share + BLOCK - 1) / BLOCK * BLOCK : PART;
     if (fl_backend_cap(&cap))
         cap = FL_PORTABLE;
@@ -470,7 +470,7 @@ tensor_status tensor_measure_in(tensor_measure *to, const tensor *x, tensor_form
         return status;
     struct measurement m = {.format = fl_format_of(format), .e = e};
     take_elements(&m.x, x, &seen.view);
-    m.row = fl_converting_row(m.format);
+    m.row = fl_converting_set(m.format);
     m.floats = m.row && m.format->bytes <= (int)sizeof(float) && holds_floats(x->format, fl_exponent(&seen.view)) &&
                holds_floats(m.format, e);
     fl_parallel(parts_of(&m.x), measure_part, &m);

@@ -18,7 +18,7 @@ enum {
     FL_DESCRIBED_GROUP = 64       /* vectors that are added at a time */
 };
 
-/* Of binary32. Begin with zeros and least = UINT32_MAX. */
+/* Statistics of binary32 elements. Begin with zeros and least = UINT32_MAX. */
 struct fl_described_floats {
     _Alignas(64) uint32_t carry[FL_DESCRIBED_CARRIES][16];
     _Alignas(64) uint32_t bit[32][16]; /* groups with it; bit b: exponents of base - b */
@@ -31,7 +31,7 @@ struct fl_described_floats {
     uint32_t most, least; /* words of the largest finite |x|; of the smallest but zero, less one */
 };
 
-/* Of mantissas. Begin with zeros and least = UINT16_MAX. */
+/* Statistics of mantissas. Begin with zeros and least = UINT16_MAX. */
 struct fl_described_mantissas {
     _Alignas(64) uint16_t carry[FL_DESCRIBED_CARRIES][32];
     _Alignas(64) uint16_t bit[16][32]; /* groups of |m| at least 2^b */

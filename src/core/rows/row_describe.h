@@ -1,4 +1,4 @@
-/* row_describe.h - what a block of elements looks like, counted and summed.; whole numbers by
+/* row_describe.h - statistics of a block of elements: whole numbers by
  * loops that compilers turn into vectors, sums of binary32 in eight lanes of double: number i of a block goes to lane i
  * mod 8, so that every instruction set adds the same numbers in the same order.
  *
@@ -36,7 +36,7 @@ static inline void row_sum_floats(const float *x, int64_t n, double centre, bool
     memcpy(sum, of, sizeof of);
 }
 
-/* What does not fill the lanes. */
+/* The remainder that does not fill the lanes. */
 static void row_sum_last(const float *x, int64_t n, double centre, double sum[4][8]) {
     for (int64_t i = n & ~(int64_t)(FL_DESCRIBED_LANES - 1); i < n; i++) {
         const double v = x[i], d = v - centre;
@@ -228,7 +228,7 @@ static inline int64_t row_see_groups(struct row_floats *r, const float *x, int64
     return i;
 }
 
-/* What is not 0 and had no bit. */
+/* Elements that are not 0 and lie outside the 32 exponents that are counted. */
 static void row_count_outside(const float *x, int64_t n, struct fl_described_floats *d) {
     for (int64_t i = 0; i < n; i++) {
         const uint32_t word = row_word(x + i), place = (uint32_t)d->base - (word >> 23);

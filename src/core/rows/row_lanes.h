@@ -115,7 +115,7 @@ static inline double lanes_largest(lanes x, double than) {
     return than;
 }
 
-/* Of a mask's complement in each lane: the sum of what was subtracted. */
+/* The number of masks that were subtracted, each -1 in its lane. */
 static inline int64_t lanes_count(words x) {
     int64_t sum = 0;
     for (int l = 0; l < LANES; l++)

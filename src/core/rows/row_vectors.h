@@ -1,5 +1,5 @@
 /* row_vectors.h - what kernels of rows have of an instruction set: rows read as doubles, rounded and stored, their sums
- * and terms. Every row of kernels has one, all with the same results.
+ * and terms. Every kernel set has one, all with the same results.
  *
  * Rows of doubles lie in room for fl_row_room(n) of them: functions work on whole vectors, and what they write behind
  * the last number is zero where not said otherwise. */
@@ -22,7 +22,7 @@ struct fl_row_estimates {
     double *value, *size;
 };
 
-/* What rounding estimates shows. */
+/* The result of rounding estimates. */
 struct fl_row_rounded {
     double most; /* no |exact result| is larger */
     int64_t saturated, flushed;

@@ -113,7 +113,7 @@ enum { FLOATS = 1024 };
 
 /* Conversions of the same instruction set; NULL where the format has none. */
 static const struct fl_kernels *conversions(const struct fl_rows *rows) {
-    const struct fl_kernels *k = rows->args->format->rows[rows->vectors->backend];
+    const struct fl_kernels *k = rows->args->format->sets[rows->vectors->backend];
     return k && k->from_floats && k->to_floats ? k : NULL;
 }
 

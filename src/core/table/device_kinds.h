@@ -6,8 +6,8 @@
 
 struct tensor_device;
 
-/* Opens the device of that name and adds it to those that are listed (fl_device_add). NULL: `why` says what stands in
- * its way, and is empty where the name is none of this kind. */
+/* Opens the device of that name and adds it to the list (fl_device_add). NULL on failure: `why` is the reason, and is
+ * empty if the name is not one of this kind. */
 typedef struct tensor_device *(*fl_device_opener)(const char *name, char *why, size_t bytes);
 
 /* The i-th kind; NULL: there are no more. */

@@ -1,11 +1,11 @@
-/* format.h - what a format is: its identity, its codec, its rows of kernels.
+/* format.h - what a format is: its identity, its codec, its kernel sets.
  *
  * A format folder has a format.def with one line a format,
  *     FL_FORMAT(id, FMT_CONSTANT, symbol, "command-line name")
  * and defines `const struct fl_format fl_format_<symbol>`. The build collects the folders; nothing else names them.
  * Files ending in _avx2.c, _avx512bw.c, _avx512.c, _avx512_amx.c, _avx512_fast.c, _avx512_amx_fast.c are compiled with
- * those instructions (and only where the compiler targets x86); they are named in the format through FL_ROW_AVX2,
- * FL_ROW_AVX512 (both of AVX-512), FL_ROW_AVX512_AMX, FL_ROW_AVX512_FAST and FL_ROW_AVX512_AMX_FAST. */
+ * those instructions (and only where the compiler targets x86); they are named in the format through FL_SET_AVX2,
+ * FL_SET_AVX512 (both of AVX-512), FL_SET_AVX512_AMX, FL_SET_AVX512_FAST and FL_SET_AVX512_AMX_FAST. */
 #ifndef FL_FORMAT_H
 #define FL_FORMAT_H
 
@@ -41,68 +41,72 @@ struct fl_format {
     void (*encode)(const struct fl_view *out, int64_t first, int64_t n, const double *values, bool op_result,
                    const struct fl_rounding *rounding, struct fl_stats *stats);
 
-    /* Kernels by backend. rows[FL_REF] is NULL: the reference kernels (core/reference/ref_*.c) serve every format
+    /* Kernels by backend. sets[FL_REF] is NULL: the reference kernels (core/reference/ref_*.c) serve every format
      * through its codec. */
-    const struct fl_kernels *rows[FL_ROWS];
+    const struct fl_kernels *sets[FL_KERNEL_SETS];
 };
 
 #ifdef FL_HAVE_AVX2
-#define FL_ROW_AVX2(row) &row
+#define FL_SET_AVX2(set) &set
 #else
-#define FL_ROW_AVX2(row) 0
+#define FL_SET_AVX2(set) 0
 #endif
 #ifdef FL_HAVE_AVX512
-#define FL_ROW_AVX512(row) &row
+#define FL_SET_AVX512(set) &set
 #else
-#define FL_ROW_AVX512(row) 0
+#define FL_SET_AVX512(set) 0
 #endif
 #ifdef FL_HAVE_AVX512_AMX
-#define FL_ROW_AVX512_AMX(row) &row
+#define FL_SET_AVX512_AMX(set) &set
 #else
-#define FL_ROW_AVX512_AMX(row) 0
+#define FL_SET_AVX512_AMX(set) 0
 #endif
 #ifdef FL_HAVE_AVX512_AMX_FAST
-#define FL_ROW_AVX512_AMX_FAST(row) &row
+#define FL_SET_AVX512_AMX_FAST(set) &set
 #else
-#define FL_ROW_AVX512_AMX_FAST(row) 0
+#define FL_SET_AVX512_AMX_FAST(set) 0
 #endif
 #ifdef FL_HAVE_AVX512_FAST
-#define FL_ROW_AVX512_FAST(row) &row
+#define FL_SET_AVX512_FAST(set) &set
 #else
-#define FL_ROW_AVX512_FAST(row) 0
+#define FL_SET_AVX512_FAST(set) 0
 #endif
 
 enum { FL_FORMAT_LIMIT = 16 }; /* formats of a build, at most */
 
-/* The format of that id or name, the i-th format in id order; NULL if there is none. */
+/* The format of that id or name, or the i-th format in the order of ids; NULL if there is none. */
 const struct fl_format *fl_format_of(tensor_format id);
 const struct fl_format *fl_format_named(const char *name);
 const struct fl_format *fl_format_at(int i);
-/* Its place in that order; the number of formats where it is none of them. */
+/* The index of a format in that order; the number of formats if it is not in the list. */
 int fl_format_index(const struct fl_format *format);
-/* f64, f32, i32 or u8; fl_format_of finds them too, by name and in lists they are not. */
+/* f64, f32, i32 or u8. fl_format_of finds them too; fl_format_named and fl_format_at do not. */
 const struct fl_format *fl_numbers_of(tensor_format id);
 
 /* The reference kernel of an operation; NULL for an operation without one. */
 fl_kernel fl_ref_kernel(enum fl_op op);
 fl_need fl_ref_need(enum fl_op op);
-/* Kernels that serve every format through its codec and have rows of their own (ops/objects.c), and their need; NULL:
- * none there. */
+/* The kernel of a backend that serves every format through its codec, and its workspace, from the object of the
+ * operation (ops/objects.c); NULL: none. */
 fl_kernel fl_any_format_kernel(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
 fl_need fl_any_format_need(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
-/* The kernel of class exact that runs under a cap (the best row at or below it that this machine supports), and its
- * backend. */
+/* Whether an operand that may be the output and stands in the parameters has its elements at `data`: by the signature
+ * of the operation (ops/objects.c). */
+bool fl_is_parameter(const struct fl_args *args, const void *data);
+/* The kernel of class exact that runs under a cap, of the best backend at or below it that this machine supports, and
+ * that backend. */
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);
-/* The need of the kernel that backend has for it; NULL: it takes no workspace. */
+/* The workspace of the kernel that the backend has for the operation; NULL: none. */
 fl_need fl_need_of(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
 /* The kernel of class fast that runs instead under a cap, and its backend: the fastest on this processor. NULL where
  * there is none. */
 fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);
-/* A row's own kernel, whatever would be chosen; NULL where it has none, or this machine cannot run it. */
+/* The kernel of a kernel set, even where another would be chosen; NULL where there is none, or this machine cannot run
+ * it. */
 fl_kernel fl_kernel_in(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
 
-/* The kernel of the host that runs now, in that class and under the cap in force; under FLEXLAB_VERBOSE=1 it is named
- * when it runs first in that class. */
+/* The kernel that the host runs in that class under the cap in force. FLEXLAB_VERBOSE=1 names it the first time that it
+ * runs in that class. */
 struct fl_choice {
     fl_kernel kernel;
     fl_need need; /* NULL: no workspace */
@@ -110,14 +114,14 @@ struct fl_choice {
 };
 tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, tensor_class exactness,
                           struct fl_choice *choice);
-/* The same choice for a dry run: nothing is to run yet, and no line says that it did. */
+/* The same choice for a dry run, without that line. */
 tensor_status fl_select(const struct fl_format *format, enum fl_op op, tensor_class exactness,
                         struct fl_choice *choice);
 /* The cap in force: the best backend of this machine, FLEXLAB_ISA, tensor_set_backend. */
 tensor_status fl_backend_cap(enum fl_backend *cap);
 const char *fl_backend_name(enum fl_backend backend);
 const char *fl_op_name(enum fl_op op);
-/* Whether it is a row FL_REAL... of ops.def: its result is a real number that is rounded once in every format. */
+/* Whether the entry of ops.def is an FL_REAL...: its result is a real number that is rounded once in every format. */
 bool fl_op_is_real(enum fl_op op);
 enum fl_op fl_op_named(const char *name);
 

@@ -5,8 +5,8 @@
 #include "core/table/format.h"
 #include <stddef.h>
 
-/* What of a format with a shared exponent no kernel supports, as text; NULL: nothing. The build asks for every format
- * (cmake/check_formats.c), and so does the first tensor of one. */
+/* A text that names the property of a format with a shared exponent that no kernel supports; NULL: there is none. The
+ * build checks every format by it (cmake/check_formats.c), and so does the first tensor of a format. */
 const char *fl_format_fault(const struct fl_format *f, char *text, size_t size);
 
 #endif

@@ -25,20 +25,20 @@ struct fl_rounding {
 };
 
 enum { FL_ROWS_CHUNK = 512 }; /* rows of one binary32 partial sum (folds of float formats); part of the definition */
-enum { FL_WINDOW_PLACES = 1 << 15 }; /* of a pooling that kernels other than the reference compute */
+enum { FL_WINDOW_PLACES = 1 << 15 }; /* of a window, at most, in kernels of pooling but the reference */
 enum { FL_WIDE_LIMIT = 0x7fff7fff }; /* largest |mantissa| of a wide part: its 16-bit view is then at most 32767 */
 enum { FL_K_CHUNK = 512 }; /* k of one fused multiply-add chain (matmul of float formats); part of the definition */
 
-enum { FL_FACTORS = 4 }; /* of a call, at most */
+enum { FL_FACTORS = 4 }; /* of a task, at most */
 
-/* A number of a call that stands in a tensor of one number, to be read when the call runs: a recorded call can then be
- * run again with another. What runs the call puts it into the parameter at `member` bytes from the beginning of struct
- * fl_args, after checking that it is finite, and, where it is a bound to both sides, that it is 0 or more. */
+/* A scalar of a task that lies in a tensor of one number and is read when the task runs, so that a recorded task can be
+ * replayed with another value. The device checks that it is finite, and 0 or more where it is a bound to both sides,
+ * and stores it in the parameter at `member` bytes from the beginning of struct fl_args. */
 enum fl_late_kind {
     FL_LATE_NONE,
     FL_LATE_FLOAT,
     FL_LATE_DOUBLE,
-    FL_LATE_FACTORS /* count doubles, which kernels read where they stand: shared-exponent formats want each finite as
+    FL_LATE_FACTORS /* `count` doubles, which kernels read in place; for shared-exponent formats each must be finite as
                        binary32 */
 };
 struct fl_late {
@@ -49,29 +49,29 @@ struct fl_late {
     bool bound;
 };
 
-/* A task of a kernel. The objects of operations (core/ops/operation.h) say what stands where: out and in[] are its
- * first operands, the others are named members of its parameters. An operand without data is not given. .wide is set
- * where an operand counts as its wide part (FL_WIDE), and in the out of an operation whose first operand is its output.
+/* The arguments of a kernel. The objects of operations (core/ops/operation.h) define the layout: out and in[] are the
+ * first operands, the others are named members of the parameters. An operand without data is not given. .wide is set
+ * where the wide part of an operand is used (FL_WIDE), and in `out` of an operation whose first operand is its output.
  */
 struct fl_args {
     enum fl_op op;
-    int workers;                    /* threads that the need was asked for and the kernel may use; 0: fl_threads() */
+    int workers;                    /* threads that the kernel may use and its workspace is for; 0: fl_threads() */
     const struct fl_format *format; /* must be set: the reference kernels serve every format through its codec */
     struct fl_view out, in[3];
     union fl_parameters p;
     struct fl_late late;
     struct fl_rounding rounding;
     struct fl_stats *stats;
-    /* Memory of the call: at least what the kernel's need says, 64-byte aligned, contents undefined. Kernels take it by
-     * fl_workspace. */
+    /* At least the bytes that the fl_need of the kernel returns, 64-byte aligned, contents undefined. Kernels take it
+     * by fl_workspace. */
     void *workspace;
     size_t workspace_bytes;
 };
 
 #ifdef __cplusplus
-static_assert(sizeof(struct fl_args) <= 512, "a call of the queue copies them");
+static_assert(sizeof(struct fl_args) <= 512, "tasks of a queue copy them");
 #else
-_Static_assert(sizeof(struct fl_args) <= 512, "a call of the queue copies them");
+_Static_assert(sizeof(struct fl_args) <= 512, "tasks of a queue copy them");
 
 #endif
 
@@ -94,12 +94,12 @@ FL_BOTH bool fl_is_product(enum fl_op op) {
 }
 
 typedef tensor_status (*fl_kernel)(const struct fl_args *args);
-/* Bytes of workspace that the kernel takes for a call: from operation, geometry, counts and workers alone; operands may
- * be without memory, exponents without an address. */
+/* Bytes of workspace that a kernel takes, computed from operation, geometry, counts and workers alone: operands need no
+ * memory yet, and exponents no address. */
 typedef size_t (*fl_need)(const struct fl_args *args);
 
-/* The workspace of a kernel's call, `bytes` of it; from scratch slot 0 of this thread where the caller brought none or
- * too little. NULL on failure, with the message set. */
+/* `bytes` of workspace: those in args, or scratch slot 0 of this thread where args has none or too little. NULL on
+ * failure, with the message set. */
 void *fl_workspace(const struct fl_args *args, size_t bytes);
 
 /* A kernel that serves every format through its codec. */
@@ -108,8 +108,8 @@ struct fl_any_kernels {
     fl_need need;     /* NULL: no workspace */
 };
 
-/* Slowest first. AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI; AVX512_AMX: those, VBMI and tiles. Rows below
- * FL_BACKENDS have the bits of the reference and are what a cap may name; AVX512_FAST, with BF16 too, and
+/* Slowest first. AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI; AVX512_AMX: those, VBMI and tiles. Backends
+ * below FL_BACKENDS have the bits of the reference, and a cap may name them; AVX512_FAST, with BF16 too, and
  * AVX512_AMX_FAST, with tiles of BF16, serve class fast alone. */
 enum fl_backend {
     FL_REF,
@@ -121,10 +121,10 @@ enum fl_backend {
     FL_BACKENDS,
     FL_AVX512_FAST = FL_BACKENDS,
     FL_AVX512_AMX_FAST,
-    FL_ROWS
+    FL_KERNEL_SETS
 };
 
-/* One row of the table: what a backend has for a format. A NULL entry falls through to the row below it. */
+/* A kernel set: the kernels of a format for one backend. Where one is NULL, that of the next slower backend serves. */
 struct fl_kernels {
     /* Conversions of n elements from index `first` of the view, by the calling thread; the codec (format.h) defines
      * them and serves where they are NULL. from_floats: rounded once, to nearest or truncated; out->data NULL measures
@@ -135,8 +135,8 @@ struct fl_kernels {
     uint32_t (*to_floats)(const struct fl_view *in, int64_t first, int64_t n, float *x, bool stream);
     fl_kernel op[FL_OP_LIMIT];
     fl_need need[FL_OP_LIMIT]; /* NULL: no workspace */
-    /* Matmul of one matrix and convolution whose products are those of this row and whose result, or an addend, is of
-     * another format (mixed.h); NULL: the reference kernel computes them. */
+    /* Matmul of one matrix and convolution with the products of this kernel set and a result, or an addend, of another
+     * format (mixed.h); NULL: the reference kernel computes them. */
     fl_kernel mixed;
     fl_need mixed_need;
 };

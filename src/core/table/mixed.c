@@ -7,8 +7,8 @@ static bool is_shared(const struct fl_format *f) {
 }
 
 bool fl_same_kernels(const struct fl_format *f, const struct fl_format *g) {
-    for (int i = 0; i < FL_ROWS; i++)
-        if (f->rows[i] != g->rows[i])
+    for (int i = 0; i < FL_KERNEL_SETS; i++)
+        if (f->sets[i] != g->sets[i])
             return false;
     return f->decode == g->decode && f->encode == g->encode && f->bytes == g->bytes;
 }

@@ -8,7 +8,7 @@ static inline bool fl_is_mixed(const struct fl_args *args) {
     return fl_is_product(args->op) && args->p.product.formats.in[0];
 }
 
-/* Of operand 0 or 1. */
+/* The format of operand 0 or 1. */
 static inline const struct fl_format *fl_operand_format(const struct fl_args *args, int i) {
     return fl_is_mixed(args) && i < 2 ? args->p.product.formats.in[i] : args->format;
 }
@@ -21,7 +21,7 @@ static inline const struct fl_format *fl_residual_format(const struct fl_args *a
     return fl_is_mixed(args) ? args->p.product.formats.residual : args->format;
 }
 
-/* Whether sums of products are exact integers, otherwise chains of binary32: operands are of one kind. */
+/* Whether sums of products are exact integers; otherwise they are chains of binary32. Both operands are of one kind. */
 static inline bool fl_sums_exactly(const struct fl_args *args) {
     return fl_operand_format(args, 0)->arithmetic == FL_ARITHMETIC_SHARED;
 }
@@ -29,17 +29,17 @@ static inline bool fl_sums_exactly(const struct fl_args *args) {
 /* Whether the kernels of one serve the other: flex16+5 and dfp16 differ only in how exponents are chosen. */
 bool fl_same_kernels(const struct fl_format *f, const struct fl_format *g);
 
-/* The format whose rows compute the products: that of both operands, or of kernels that both have; binary32 for
- * different float formats. NULL: only the reference kernel does. */
+/* The format whose kernels compute the products: that of both operands, or one with the same kernels as both; binary32
+ * for different float formats. NULL: only the reference kernel computes them. */
 const struct fl_format *fl_product_format(const struct fl_args *args);
 
-/* Stores results first ... first + n - 1 of a mixed call as the reference does: value, exact or rounded to odd (of
- * float operands binary32), rounded once; near, the same to nearest, is where the maximum comes from. */
+/* Stores results first ... first + n - 1 of a mixed task as the reference does. `value` is exact or rounded to odd
+ * (binary32 if the operands are floats) and is rounded once; `near`, the same to nearest, gives the maximum. */
 void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const double *value, const double *near,
                      struct fl_stats *stats);
 
-/* The kernel of a mixed call under the cap in force; where it `runs`, and not only its workspace is asked for,
- * FLEXLAB_VERBOSE=1 names it the first time. args->format must be set. */
+/* The kernel of a mixed task under the cap in force. runs: it is about to run, and FLEXLAB_VERBOSE=1 names it the first
+ * time; otherwise only its workspace is wanted. args->format must be set. */
 tensor_status fl_dispatch_mixed(const struct fl_args *args, bool runs, struct fl_choice *choice);
 
 #endif

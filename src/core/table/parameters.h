@@ -1,7 +1,7 @@
 /* parameters.h - the parameters of operations beside their first operands: one struct for each kind of operation, in
  * which each member has one meaning. struct fl_args holds one of them.
  *
- * Every address is valid on the device that runs the call. A view without data is an operand that is not given. */
+ * Every address is valid on the device that runs the task. A view without data is an operand that is not given. */
 #ifndef FL_PARAMETERS_H
 #define FL_PARAMETERS_H
 
@@ -13,51 +13,51 @@ struct fl_format;
 
 /* A tensor as a kernel sees it. */
 struct fl_view {
-    void *data; /* elements; 64-byte aligned */
-    void *wide; /* what counts instead of the elements: int32_t mantissas at e + 16, or floats; NULL: they count */
-    const int32_t *e; /* where the shared exponent stands; NULL in float formats */
+    void *data;       /* elements; 64-byte aligned */
+    void *wide;       /* used instead of the elements: int32_t mantissas at e + 16, or floats; NULL: none */
+    const int32_t *e; /* the shared exponent; NULL in float formats */
     int64_t count;    /* elements */
 };
 
 /* --- elementwise operations --------------------------------------------------------------------------------------- */
 
 struct fl_map {
-    float alpha, beta; /* the scalars of the row in ops.def */
+    float alpha, beta; /* the scalars of the entry in ops.def */
 };
 
 /* --- rows: bias, bias_relu, sum_rows, concat ---------------------------------------------------------------------- */
 
-/* The structs below that begin with m and n mean the same by them, so that a kernel for operations with different
- * parameters reads them here. */
+/* In every struct below that begins with m and n they have this meaning, so that a kernel for operations with different
+ * parameters may read them here. */
 struct fl_row_sizes {
     int64_t m, n; /* m rows of n columns */
 };
 
 /* --- products: matmul*, conv2d* ----------------------------------------------------------------------------------- */
 
-/* out [m,n], inner size k; matmul_batched*: of each of `batch` pairs. */
+/* out [m,n], inner size k; matmul_batched*: the same for each of `batch` pairs. */
 struct fl_matrices {
     int64_t m, n, k, batch;
 };
 
 /* Images: x or dx [batch, h, w, c]; y or dy [batch, p, q, filters]; filter [filters, r, s, c / groups]. Pooling: the
- * window is r x s, filters = c. Steps are down and across; padding is above and to the left, what lies below and to the
- * right follows from p and q. Dilation, and the groups of a convolution, are at least 1. */
+ * window is r x s, filters = c. Arrays of two: down, across. Padding is that above and to the left; that
+ * below and to the right follows from p and q. Dilation, and the groups of a convolution, are at least 1. */
 struct fl_windows {
     int64_t batch, h, w, c, p, q, filters, r, s;
     int stride[2], padding[2], dilation[2], groups;
 };
 
-/* What joins the sums of a product before they are rounded, in this order. The residual may be the output. */
+/* Applied to the sums of a product before they are rounded, in this order. The residual may be the output. */
 struct fl_epilogue {
     struct fl_view bias;     /* one element a column: output i has bias[i % bias.count] */
     struct fl_view residual; /* one element an output */
     bool relu;
 };
 
-/* Formats of the operands that are not all that of the result; all set, or all NULL (mixed.h). */
+/* Formats of the operands if they are not all that of the result; all are set, or all are NULL (mixed.h). */
 struct fl_formats {
-    const struct fl_format *in[2], *bias, *residual; /* an addend that is not given: any */
+    const struct fl_format *in[2], *bias, *residual; /* of a missing addend: any */
 };
 
 struct fl_product {
@@ -69,11 +69,12 @@ struct fl_product {
 
 /* --- images: maxpool2d*, avgpool*, shortcut_a* -------------------------------------------------------------------- */
 
-/* avgpool_global has p = q = 1; shortcut_a has a stride and filters >= c. avgpool_adaptive* has no r, s and steps. */
+/* avgpool_global has p = q = 1; shortcut_a has a stride and filters >= c. avgpool_adaptive* has no r, s and stride. */
 struct fl_pooling {
     struct fl_windows windows;
     bool padding_counts;
-    int64_t common[2]; /* avgpool2d_grad and avgpool_adaptive_grad: what all windows of a direction divide */
+    int64_t common[2]; /* avgpool2d_grad, avgpool_adaptive_grad: a common multiple of the extents of all windows, down
+                          and across */
 };
 
 /* --- batch normalisation ------------------------------------------------------------------------------------------ */
@@ -84,7 +85,7 @@ struct fl_pooling {
  *
  * Integer formats: first * (in[0] - first_centre) + cross * (in[1] - cross_centre) + offset, where in[] are mantissas
  * and the centres integers of at most 32767 in size: one exact sum, rounded once to the output's exponent. The
- * coefficients carry exponents of their own and do not depend on that of the output: no size of them is clamped. */
+ * coefficients have exponents of their own, which do not depend on that of the output and are never clamped. */
 struct fl_channels {
     float *a, *b, *d;
     struct fl_coefficient *first, *cross, *offset; /* cross, cross_centre: of in[1], if it has data */
@@ -112,7 +113,7 @@ struct fl_batch_norm {
 };
 
 struct fl_running {
-    int64_t m, n; /* m rows of n channels were seen */
+    int64_t m, n; /* the batch had m rows of n channels */
     double *mean, *variance;
     const double *batch_mean, *batch_variance;
     double momentum;
@@ -120,8 +121,8 @@ struct fl_running {
 
 /* --- other normalisations ----------------------------------------------------------------------------------------- */
 
-/* layernorm*, rmsnorm*: m rows of n, batch and groups unused. groupnorm*: batch images of m pixels of n channels in so
- * many groups. */
+/* layernorm*, rmsnorm*: m rows of n, batch and groups unused. groupnorm*: `batch` images of m pixels of n channels, in
+ * `groups` groups. */
 struct fl_norm {
     int64_t m, n, batch;
     int groups;
@@ -144,8 +145,8 @@ struct fl_softmax {
     float scale;
 };
 
-/* softmax_cross_entropy, cross_entropy_*, squared_error, huber, wasserstein: m rows of n. What is NULL is not wanted,
- * or not given. */
+/* softmax_cross_entropy, cross_entropy_*, squared_error, huber, wasserstein: m rows of n. A result that is NULL is not
+ * wanted, an input that is NULL is not given. */
 struct fl_loss {
     int64_t m, n;
     double *gradient, *loss;
@@ -154,7 +155,7 @@ struct fl_loss {
     const double *targets_f64; /* targets are one of these three: doubles, floats, in[1] */
     struct fl_view targets_f32;
     const double *class_weights;
-    int64_t ignored; /* the label that counts nothing; FL_NO_LABEL: none */
+    int64_t ignored; /* rows with this label add nothing; FL_NO_LABEL: none */
     double gradient_scale;
     float smoothing, delta;
     const char *name; /* of the operation, in messages */
@@ -169,14 +170,14 @@ struct fl_table {
     const char *name; /* of the operation, in messages */
 };
 
-/* The output of a permutation: its shape, and how far apart neighbours of a dimension lie in the input. */
+/* The output of a permutation: its shape, and the stride of each dimension in the input. */
 struct fl_permutation {
     int64_t offset; /* the element of the input at index 0 of all dimensions */
     int64_t shape[TENSOR_MAX_DIMS], stride[TENSOR_MAX_DIMS];
     int ndim;
 };
 
-/* rows of `columns` elements each, of which `part` from `first` on are the slice. */
+/* `rows` rows of `columns` elements; the slice is `part` elements of each, from `first` on. */
 struct fl_slice {
     int64_t rows, columns, first, part;
 };
@@ -184,8 +185,8 @@ struct fl_slice {
 /* --- dimensions: reduce_*, argmax, broadcast_*, where* ------------------------------------------------------------ */
 
 /* Dimensions of a shape, of which those in the set `inner` (bit d: dimension d) are summed over, with strides and first
- * elements of up to three operands; strides of operands that take no part are 0. axes_rules.h makes walks of it.
- *     reduce_*, argmax            x by what it is reduced to (argmax: out is the indices, int32_t)
+ * elements of up to three operands; strides of absent operands are 0. axes_rules.h makes walks of it.
+ *     reduce_*, argmax            x, and the result (argmax: out is the indices, int32_t)
  *     reduce_*_grad               dx: the element of dy that each belongs to, its own in x, and which term of its group
  *                                 it is; inner: the dimensions that were summed over
  *     broadcast_*, where*         y: a, b, mask;   broadcast_mul_grad   dy: dy, b; inner: where a was repeated */
@@ -193,7 +194,7 @@ struct fl_axes {
     int64_t shape[TENSOR_MAX_DIMS], stride[3][TENSOR_MAX_DIMS], offset[3];
     int16_t ndim;
     uint8_t inner;
-    bool marked;          /* where_grad: whether what is marked counts, or what is not */
+    bool marked;          /* where_grad: the gradient passes where the mark is this */
     const uint8_t *marks; /* where, where_grad */
 };
 
@@ -212,7 +213,7 @@ struct fl_cell {
 struct fl_dropout {
     uint64_t key;
     double step;
-    float p, scale; /* what is kept is multiplied by scale */
+    float p, scale; /* elements that are not dropped are multiplied by scale */
 };
 
 /* --- optimisers --------------------------------------------------------------------------------------------------- */
@@ -232,7 +233,7 @@ struct fl_sum_squares {
 };
 struct fl_optimiser_step {
     double *numbers;    /* of the step: read and written */
-    const double *sums; /* of squares, to clip by; NULL: none */
+    const double *sums; /* sums of squares to clip by; NULL: no clipping */
     int64_t sums_count;
     const double *scale; /* of the loss; NULL: 1 */
     float rate;

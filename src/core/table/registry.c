@@ -30,17 +30,17 @@ enum {
 static const struct {
     const char *name;
     unsigned needs;
-} backends[FL_ROWS] = {[FL_REF] = {"ref", 0},
-                       [FL_PORTABLE] = {"portable", 0},
-                       [FL_AVX2] = {"avx2", NEEDS_AVX2},
-                       [FL_AVX512BW] = {"avx512bw", NEEDS_AVX512BW},
-                       [FL_AVX512] = {"avx512", NEEDS_AVX512},
-                       [FL_AVX512_AMX] = {"avx512_amx", NEEDS_AVX512_AMX},
-                       [FL_AVX512_FAST] = {"avx512_fast", NEEDS_AVX512 | FL_CPU_AVX512_BF16},
-                       [FL_AVX512_AMX_FAST] = {"avx512_amx_fast", NEEDS_AVX512_AMX_FAST}};
+} backends[FL_KERNEL_SETS] = {[FL_REF] = {"ref", 0},
+                              [FL_PORTABLE] = {"portable", 0},
+                              [FL_AVX2] = {"avx2", NEEDS_AVX2},
+                              [FL_AVX512BW] = {"avx512bw", NEEDS_AVX512BW},
+                              [FL_AVX512] = {"avx512", NEEDS_AVX512},
+                              [FL_AVX512_AMX] = {"avx512_amx", NEEDS_AVX512_AMX},
+                              [FL_AVX512_FAST] = {"avx512_fast", NEEDS_AVX512 | FL_CPU_AVX512_BF16},
+                              [FL_AVX512_AMX_FAST] = {"avx512_amx_fast", NEEDS_AVX512_AMX_FAST}};
 
 const char *fl_backend_name(enum fl_backend backend) {
-    return backend >= 0 && backend < FL_ROWS ? backends[backend].name : NULL;
+    return backend >= 0 && backend < FL_KERNEL_SETS ? backends[backend].name : NULL;
 }
 
 static int backend_named(const char *name) {
@@ -112,9 +112,9 @@ fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum f
     if (cap > machine())
         cap = machine();
     for (int backend = cap; backend > FL_REF; backend--) {
-        const struct fl_kernels *row = format->rows[backend];
+        const struct fl_kernels *set = format->sets[backend];
         const fl_kernel kernel =
-            row && row->op[op] ? row->op[op] : fl_any_format_kernel(format, op, (enum fl_backend)backend);
+            set && set->op[op] ? set->op[op] : fl_any_format_kernel(format, op, (enum fl_backend)backend);
         if (kernel && may_run((enum fl_backend)backend)) {
             if (chosen)
                 *chosen = (enum fl_backend)backend;
@@ -127,32 +127,32 @@ fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum f
 }
 
 fl_need fl_need_of(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
-    const struct fl_kernels *row = format->rows[backend];
+    const struct fl_kernels *set = format->sets[backend];
     if (backend == FL_REF)
         return fl_ref_need(op);
-    return row && row->op[op] ? row->need[op] : fl_any_format_need(format, op, backend);
+    return set && set->op[op] ? set->need[op] : fl_any_format_need(format, op, backend);
 }
 
 fl_kernel fl_kernel_in(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
-    const struct fl_kernels *row = format->rows[backend];
-    return row && row->op[op] && may_run(backend) ? row->op[op] : NULL;
+    const struct fl_kernels *set = format->sets[backend];
+    return set && set->op[op] && may_run(backend) ? set->op[op] : NULL;
 }
 
-/* What a cap must reach for a row of class fast. */
+/* The lowest cap under which a kernel set of class fast may run. */
 static enum fl_backend level_of(enum fl_backend backend) {
     return backend == FL_AVX512_AMX_FAST ? FL_AVX512_AMX : FL_AVX512;
 }
 
 fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen) {
-    for (int backend = FL_ROWS - 1; backend >= FL_BACKENDS; backend--) {
-        const struct fl_kernels *row = format->rows[backend];
+    for (int backend = FL_KERNEL_SETS - 1; backend >= FL_BACKENDS; backend--) {
+        const struct fl_kernels *set = format->sets[backend];
         const bool slow = backend == FL_AVX512_FAST && fl_cpu_dot_is_slow();
-        if (!row || !row->op[op] || slow || cap < level_of((enum fl_backend)backend) ||
+        if (!set || !set->op[op] || slow || cap < level_of((enum fl_backend)backend) ||
             !may_run((enum fl_backend)backend))
             continue;
         if (chosen)
             *chosen = (enum fl_backend)backend;
-        return row->op[op];
+        return set->op[op];
     }
     return NULL;
 }
@@ -183,7 +183,7 @@ __attribute__((format(printf, 2, 3))) static void append(struct line *line, cons
 /* Why `backend` does not run what a slower one runs. */
 static void append_reason(struct line *line, const struct fl_format *format, enum fl_op op, int backend) {
     const int level = backend < FL_BACKENDS ? backend : (int)level_of((enum fl_backend)backend); /* of a cap */
-    const struct fl_kernels *row = format->rows[backend];
+    const struct fl_kernels *set = format->sets[backend];
     const unsigned lacking = backends[backend].needs & ~fl_cpu_features();
     if (lacking) {
         append(line, "this machine lacks");
@@ -194,7 +194,7 @@ static void append_reason(struct line *line, const struct fl_format *format, enu
         append(line, "capped by FLEXLAB_ISA=%s", fl_backend_name((enum fl_backend)environment_cap()));
     } else if (requested >= 0 && requested < level) {
         append(line, "capped by tensor_set_backend");
-    } else if (!row || !row->op[op]) {
+    } else if (!set || !set->op[op]) {
         append(line, "it has no kernel of its own for this operation");
     } else if (level == FL_AVX512_AMX) { /* asked already, when the kernel was chosen */
         append(line, "%s", fl_cpu_tiles_refused());
@@ -205,9 +205,9 @@ static void append_reason(struct line *line, const struct fl_format *format, enu
 
 /* One line on stderr the first time that an operation of a format runs in a class, on whichever thread. */
 static void tell(const struct fl_format *format, enum fl_op op, tensor_class class, enum fl_backend chosen) {
-    static unsigned char told[FL_FORMAT_LIMIT + 1][FL_OP_LIMIT][2];
-    const int top = class == TENSOR_FAST ? FL_ROWS - 1 : FL_BACKENDS - 1;
-    if (__atomic_exchange_n(&told[fl_format_index(format)][op][class == TENSOR_FAST], 1, __ATOMIC_RELAXED))
+    static unsigned char reported[FL_FORMAT_LIMIT + 1][FL_OP_LIMIT][2];
+    const int top = class == TENSOR_FAST ? FL_KERNEL_SETS - 1 : FL_BACKENDS - 1;
+    if (__atomic_exchange_n(&reported[fl_format_index(format)][op][class == TENSOR_FAST], 1, __ATOMIC_RELAXED))
         return;
     struct line line = {.length = 0};
     append(&line, "flexlab: %s.%s.%s", format->name, fl_op_name(op), backends[chosen].name);
@@ -238,14 +238,14 @@ tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, tensor_
     return status;
 }
 
-/* Likewise of a call of different formats, in no class. */
+/* The same for a task of mixed formats, which has no class. */
 static void tell_mixed(const struct fl_args *args, enum fl_backend chosen) {
-    enum { ROWS = FL_FORMAT_LIMIT + 1 };
-    static unsigned char told[ROWS][ROWS][ROWS][FL_OP_LIMIT / 8];
+    enum { FORMATS = FL_FORMAT_LIMIT + 1 };
+    static unsigned char reported[FORMATS][FORMATS][FORMATS][FL_OP_LIMIT / 8];
     const struct fl_format *all[] = {args->p.product.formats.in[0], args->p.product.formats.in[1], args->format};
     const unsigned char bit = (unsigned char)(1u << args->op % 8);
-    unsigned char *row = told[fl_format_index(all[0])][fl_format_index(all[1])][fl_format_index(all[2])];
-    if (__atomic_fetch_or(&row[args->op / 8], bit, __ATOMIC_RELAXED) & bit)
+    unsigned char *ops = reported[fl_format_index(all[0])][fl_format_index(all[1])][fl_format_index(all[2])];
+    if (__atomic_fetch_or(&ops[args->op / 8], bit, __ATOMIC_RELAXED) & bit)
         return;
     fprintf(stderr, "flexlab: %s by %s to %s.%s.%s\n", all[0]->name, all[1]->name, all[2]->name, fl_op_name(args->op),
             backends[chosen].name);
@@ -258,15 +258,15 @@ static tensor_status select_mixed(const struct fl_args *args, struct fl_choice *
     if (status)
         return status;
     for (int backend = products ? (int)cap : FL_REF; backend > FL_REF; backend--) {
-        const struct fl_kernels *row = products->rows[backend];
-        if (!row || !row->mixed || !may_run((enum fl_backend)backend))
+        const struct fl_kernels *set = products->sets[backend];
+        if (!set || !set->mixed || !may_run((enum fl_backend)backend))
             continue;
         const bool matrices = args->op == FL_OP_MATMUL_BATCHED || args->op == FL_OP_MATMUL_BATCHED_NT ||
                               args->op == FL_OP_MATMUL_BATCHED_TN;
         *choice = matrices ? (struct fl_choice){fl_any_format_kernel(products, args->op, (enum fl_backend)backend),
                                                 fl_any_format_need(products, args->op, (enum fl_backend)backend),
                                                 (enum fl_backend)backend}
-                           : (struct fl_choice){row->mixed, row->mixed_need, (enum fl_backend)backend};
+                           : (struct fl_choice){set->mixed, set->mixed_need, (enum fl_backend)backend};
         return TENSOR_OK;
     }
     *choice = (struct fl_choice){fl_ref_kernel(args->op), fl_ref_need(args->op), FL_REF};

@@ -2,15 +2,15 @@
  * layout in C and CUDA; kernels get addresses into it. All slots of a device lie in arrays (slots.c), so that one pass
  * can walk them and one copy brings them to the host.
  *
- * A write goes: the rules set autoflex.e from the history, the kernel reads its operands at their .e and writes at
- * autoflex.e, fl_slot_written makes that the exponent of the elements. So an operation may read what it overwrites. */
+ * In a write the rules set autoflex.e from the history, the kernel reads its operands at their .e and writes at
+ * autoflex.e, and fl_slot_written copies that to .e. So an operation may read the tensor that it overwrites. */
 #ifndef FL_SLOT_H
 #define FL_SLOT_H
 
 #include "autoflex/autoflex_rules.h"
 #include "flexlab/tensor.h"
 
-/* What one write produced. Kernels start from zero; parts of a threaded kernel are merged with fl_stats_merge. */
+/* The statistics of one write. Kernels start from zero; those of several threads are merged with fl_stats_merge. */
 struct fl_stats {
     double maximum; /* largest |exact result|, real units (not mantissas); NaN results do not count. Inf does in float
                      * formats; for shared exponents maximum and gamma are of finite results alone (element_rules.h) */
@@ -24,7 +24,7 @@ struct fl_slot {
     int32_t e;                /* the exponent of the elements; 0 in float formats */
     int32_t unused;
     tensor_stats last, total;
-    uint64_t writes; /* of its life: keys stochastic rounding; never set back */
+    uint64_t writes; /* since the tensor was made: keys stochastic rounding; never reset */
 };
 
 FL_BOTH void fl_stats_merge(struct fl_stats *into, const struct fl_stats *part) {
@@ -37,7 +37,7 @@ FL_BOTH void fl_stats_merge(struct fl_stats *into, const struct fl_stats *part) 
     into->nonfinite += part->nonfinite;
 }
 
-/* Ends a write of `count` elements at autoflex.e, of which s tells. */
+/* Ends a write of `count` elements at autoflex.e with the statistics s. */
 FL_BOTH void fl_slot_written(struct fl_slot *slot, const struct fl_stats *s, int64_t count) {
     tensor_stats *last = &slot->last, *total = &slot->total;
     last->maximum = s->maximum;

@@ -72,33 +72,6 @@ tensor_status fl_check_apart(const char *op, const char *a_name, const tensor *a
     return fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are different tensors in overlapping memory", op, a_name, b_name);
 }
 
-tensor_status fl_check_all_apart(const char *op, const char *const *names, const tensor *const *tensors, int outputs,
-                                 int n) {
-    for (int i = 0; i < outputs; i++)
-        for (int j = i + 1; j < n; j++) {
-            if (tensors[i] && tensors[j] && tensors[i]->storage == tensors[j]->storage &&
-                tensors[i]->format->arithmetic == FL_ARITHMETIC_NUMBERS)
-                return fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are the same tensor", op, names[i], names[j]);
-            const tensor_status status = fl_check_apart(op, names[i], tensors[i], names[j], tensors[j]);
-            if (status)
-                return status;
-        }
-    return TENSOR_OK;
-}
-
-tensor_status fl_check_numbers(const char *op, const char *name, const tensor *t, tensor_format format, int64_t count,
-                               const tensor *x) {
-    char text[TENSOR_TEXT];
-    if (!t)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", op, name);
-    if (t->format->id != format || t->count != count)
-        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s %s, expected %s with %lld elements", op, name, t->format->name,
-                       fl_shape_text(t, text), fl_format_of(format)->name, (long long)count);
-    if (fl_need_contiguous(op, t))
-        return tensor_error_status();
-    return fl_check_apart(op, name, t, "x", x);
-}
-
 static bool is_shared(const tensor *t) {
     return t->format->arithmetic == FL_ARITHMETIC_SHARED;
 }

@@ -14,7 +14,7 @@ struct tensor_device {
     /* Memory of the device, 64-byte aligned, holding zeros; NULL on failure. A release waits for the calls before. */
     void *(*allocate)(struct tensor_device *device, size_t bytes);
     void (*release)(struct tensor_device *device, void *memory);
-    /* What room there is, for messages: "A of B bytes are free", or why nobody knows. NULL: nothing is said. */
+    /* The free memory, for messages: "A of B bytes are free", or why it is unknown. NULL: none. */
     void (*room)(struct tensor_device *device, char *text, size_t bytes);
     /* In the order of submission. submit: the call is copied. put: the bytes are copied before it returns. get: waits,
      * and copies to the host. copy: both on the device. wait: until all is done. Once a call has failed, what follows
@@ -31,9 +31,9 @@ struct tensor_device {
     tensor_status (*fetch)(struct fl_queue *queue, void **fetch, const void *from, size_t bytes);
     tensor_status (*fetched)(struct fl_queue *queue, void *fetch, void *to);
     void (*give_up_fetch)(struct fl_queue *queue, void *fetch);
-    /* What runs an operation of a format there; false: the device lacks it. The host's is fl_dispatch. */
+    /* Finds the kernel of an operation in a format; false: there is none. The host has fl_dispatch. */
     bool (*find)(struct tensor_device *device, const struct fl_format *format, enum fl_op op, struct fl_choice *choice);
-    /* What it is, in one line; NULL: its name says it. */
+    /* Describes the device in one line; NULL: its name does. */
     tensor_status (*describe)(struct tensor_device *device, char *text, size_t bytes);
     /* NULL: it records nothing. Between record and recorded, what is submitted and copied within the device does not
      * run but becomes a recording (and nothing else may be asked of the queue); replay queues all of it at once.

@@ -98,7 +98,7 @@ FL_BOTH void fl_count_float(float x, bool beyond, struct fl_stats *stats) {
     stats->saturated += beyond && magnitude < 0x7f800000u;
 }
 
-/* Of a number x that is no result of an operation: what was lost on its way to the binary32 f. */
+/* Counts the bits lost from a number x, which no operation computed, to the binary32 f. */
 FL_BOTH void fl_count_lost(double x, float f, struct fl_stats *stats) {
     stats->saturated += fl_is_finite(x) && !fl_is_finite((double)f);
     stats->flushed += x != 0 && f == 0;

@@ -47,7 +47,7 @@ struct fl_gather {
 };
 
 #ifndef __CUDACC__
-/* TENSOR_E_ARGUMENT where an index is none of the set's: nothing is written. */
+/* TENSOR_E_ARGUMENT if an index is not in the set: nothing is written. */
 tensor_status fl_gather_run(const struct fl_gather *gather);
 #endif
 

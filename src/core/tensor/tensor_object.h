@@ -6,7 +6,7 @@
 
 struct fl_sequence_state;
 
-/* What views share with their base: everything but the shape. */
+/* Shared by a tensor and its views: everything but the shape. */
 struct fl_storage {
     struct tensor_device *device;
     const struct fl_format *format;
@@ -21,7 +21,7 @@ struct fl_storage {
     bool owns_data;
     bool hidden;          /* other tensors have the elements' memory: fl_tensor_hide */
     struct fl_slot *seen; /* where the device is not the host: the slot as it was last looked at */
-    /* Of a part that is written as one of many (sequence.h); NULL: a write is whole. */
+    /* The sequence of an incremental write (sequence.h); NULL: the tensor is written at once. */
     struct fl_sequence_state *sequence;
     int part; /* number of the tensor in the sequence */
 };
@@ -37,7 +37,7 @@ struct tensor {
     int64_t offset, stride[TENSOR_MAX_DIMS];
 };
 
-/* Of any tensor: how far apart neighbours of each dimension lie; the element at index 0 of all of them. */
+/* The stride of each dimension of any tensor. Returns the position of the element at index 0 of all dimensions. */
 static inline int64_t fl_strides_of(const tensor *t, int64_t *stride) {
     int64_t at = 1;
     for (int d = t->ndim - 1; d >= 0; at *= t->shape[d--])
@@ -71,7 +71,7 @@ enum { TENSOR_TEXT = 24 * TENSOR_MAX_DIMS };
 const char *fl_shape_text(const tensor *t, char *text);
 
 /* Submits op with its output exponent chosen by autoflex, statistics and history kept: the one way a tensor is written
- * by an operation. args holds everything but .out, .rounding and .stats. */
+ * by an operation. args holds everything but .format, .out, .rounding and .stats, which this sets. */
 tensor_status fl_write(tensor *out, struct fl_args *args);
 /* Submits a kernel whose results are numbers; the operand in[0] says where. */
 tensor_status fl_run(const tensor *on, struct fl_args *args);
@@ -91,13 +91,6 @@ tensor_status fl_need_elements(const char *what, const tensor *t);
 tensor_status fl_need_contiguous(const char *what, const tensor *t);
 /* TENSOR_OK on the host; else TENSOR_E_UNSUPPORTED with the names. */
 tensor_status fl_need_host(const char *what, const tensor *t);
-/* Each of the first `outputs` tensors lies apart from all others; NULL: not there. Numbers must be other tensors too.
- */
-tensor_status fl_check_all_apart(const char *op, const char *const *names, const tensor *const *tensors, int outputs,
-                                 int n);
-/* t has `count` numbers of that kind and lies on x's device. */
-tensor_status fl_check_numbers(const char *op, const char *name, const tensor *t, tensor_format format, int64_t count,
-                               const tensor *x);
 /* Notes in args->p.product.formats what the call has beside the format of its result; nothing where the kernels of that
  * format serve it as it is. Factors are both of a shared exponent or both floats; NULL for an addend that is not there.
  */

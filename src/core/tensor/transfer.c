@@ -1,6 +1,6 @@
 /* transfer.c - blocks of numbers between host arrays, tensors and codecs, threaded by fixed parts.
  *
- * Numbers that binary32 holds go as floats through the row of kernels of this machine, all others as doubles through
+ * Numbers that binary32 holds go as floats through the kernels of this machine, all others as doubles through
  * the codec; the results are the same. Outputs far larger than the caches are written around them: what a plain store
  * would first read is a third of the traffic. */
 #include "core/tensor/transfer.h"
@@ -47,13 +47,13 @@ void fl_source_fetch(const struct fl_source *s, int64_t first, int64_t n, double
         s->format->decode(&s->view, first, n, block);
 }
 
-const struct fl_kernels *fl_converting_row(const struct fl_format *format) {
+const struct fl_kernels *fl_converting_set(const struct fl_format *format) {
     enum fl_backend cap;
     if (fl_backend_cap(&cap))
         return NULL;
     for (int backend = cap; backend > FL_REF; backend--)
-        if (format->rows[backend] && format->rows[backend]->from_floats && format->rows[backend]->to_floats)
-            return format->rows[backend];
+        if (format->sets[backend] && format->sets[backend]->from_floats && format->sets[backend]->to_floats)
+            return format->sets[backend];
     return NULL;
 }
 
@@ -63,8 +63,8 @@ static bool holds_floats(const struct fl_source *s) {
            (s->format && (s->format->arithmetic == FL_ARITHMETIC_FLOAT || fl_exponent(&s->view) >= LEAST_EXPONENT));
 }
 
-/* n numbers of the source as floats: in block, or where they are. */
-static const float *fetch_floats(const struct fl_source *s, const struct fl_kernels *row, int64_t first, int64_t n,
+/* n numbers of the source as floats: in `block`, or in place. */
+static const float *fetch_floats(const struct fl_source *s, const struct fl_kernels *set, int64_t first, int64_t n,
                                  float *block) {
     if (s->f)
         return s->f + first;
@@ -74,14 +74,14 @@ static const float *fetch_floats(const struct fl_source *s, const struct fl_kern
     }
     if (s->format->id == FMT_FP32)
         return (const float *)s->view.data + first;
-    row->to_floats(&s->view, first, n, block, false);
+    set->to_floats(&s->view, first, n, block, false);
     return block;
 }
 
 void fl_store_floats(const struct fl_source *s, int64_t count, float *values) {
-    const struct fl_kernels *row = s->format && holds_floats(s) ? fl_converting_row(s->format) : NULL;
-    if (row) {
-        row->to_floats(&s->view, 0, count, values, false);
+    const struct fl_kernels *set = s->format && holds_floats(s) ? fl_converting_set(s->format) : NULL;
+    if (set) {
+        set->to_floats(&s->view, 0, count, values, false);
         return;
     }
     double block[FL_BLOCK];
@@ -133,7 +133,7 @@ static void transfer_doubles(const struct job *job, int64_t first, int64_t n, st
         look_at(block, first, n, r);
 }
 
-/* To binary32 from a format with a row: where the numbers go, without a block between. */
+/* To binary32 from a format with conversions: in place, without a block between. */
 static void expand(const struct job *job, int64_t first, int64_t n, struct fl_stats *stats) {
     const struct fl_transfer *t = job->transfer;
     float *dst = (float *)t->out.data + first;
@@ -207,8 +207,8 @@ void fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total) 
     const int64_t share = (t->count + PARTS - 1) / PARTS;
     job.per_part = share > PART ? (share + PART - 1) / PART * PART : PART;
     const int parts = (int)((t->count + job.per_part - 1) / job.per_part);
-    job.from = t->source.format ? fl_converting_row(t->source.format) : NULL;
-    job.to = fl_converting_row(t->format ? t->format : fl_format_of(FMT_FP32)); /* looking only: measures */
+    job.from = t->source.format ? fl_converting_set(t->source.format) : NULL;
+    job.to = fl_converting_set(t->format ? t->format : fl_format_of(FMT_FP32)); /* looking only: measures */
     job.floats = holds_floats(&t->source) && (job.from || !t->source.format) && job.to && !t->op_result &&
                  t->rounding.mode != TENSOR_ROUND_STOCHASTIC;
     job.stream = job.floats && t->format && t->out.data && t->count * t->format->bytes >= STREAM_BYTES &&

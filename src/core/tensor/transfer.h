@@ -7,7 +7,7 @@
 
 enum { FL_BLOCK = 1024 }; /* numbers of one step */
 
-/* Where numbers come from: one of the five. */
+/* The source of numbers: one of these five. */
 struct fl_source {
     const float *f;
     const double *d;
@@ -38,8 +38,8 @@ struct fl_transfer_result {
     int64_t nonfinite;     /* looking only: position of the first NaN or Inf, -1 */
 };
 
-/* The best row of a format with conversions under the cap in force; NULL where there is none. */
-const struct fl_kernels *fl_converting_row(const struct fl_format *format);
+/* The best kernel set of a format with conversions under the cap in force; NULL: none. */
+const struct fl_kernels *fl_converting_set(const struct fl_format *format);
 
 /* Allocates nothing, so that it cannot fail after a part was written. */
 void fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total);

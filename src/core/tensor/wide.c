@@ -40,7 +40,7 @@ static void run(struct pass *p) {
     p->length = (blocks + PARTS - 1) / PARTS * FL_BLOCK;
     if (p->length < LEAST)
         p->length = LEAST;
-    p->row = p->t->format->arithmetic == FL_ARITHMETIC_FLOAT ? fl_converting_row(p->t->format) : NULL;
+    p->row = p->t->format->arithmetic == FL_ARITHMETIC_FLOAT ? fl_converting_set(p->t->format) : NULL;
     fl_parallel((int)((p->t->count + p->length - 1) / p->length), run_part, p);
 }
 

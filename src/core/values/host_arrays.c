@@ -33,7 +33,7 @@ DECODE(u64, uint64_t, fl_sum_odd((double)(x >> 32) * 0x1p32, (double)(uint32_t)x
 #define NUMBERS(type, its_bytes)                                                                                       \
     { .name = #type, .arithmetic = FL_ARITHMETIC_NUMBERS, .bytes = its_bytes, .decode = decode_##type }
 
-/* What an integer type holds: least to below `beyond`. */
+/* The range of an integer type: from `least` to below `beyond`. */
 struct host_type {
     struct fl_format format;
     double least, beyond;

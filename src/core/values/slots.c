@@ -19,7 +19,7 @@ struct fl_slot_array {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* A child gets a lock that nobody holds, and what it guards in one piece. */
+/* After fork, the lock is free in the child, and what it guards is consistent. */
 static void before_fork(void) {
     pthread_mutex_lock(&lock);
 }

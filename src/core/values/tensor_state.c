@@ -150,8 +150,7 @@ tensor_status fl_state_set(tensor *t, bool elements, const void *bytes) {
     return status;
 }
 
-/* --- as numbers -----------------------------------------------------------------------------------------------------
- */
+/* --- as numbers --------------------------------------------------------------------------------------------------- */
 
 struct fl_state_sizes fl_state_sizes(const tensor *t) {
     return (struct fl_state_sizes){sizeof(struct fl_slot), element_bytes(t), wide_bytes(t)};
@@ -173,7 +172,7 @@ static void take_stats(tensor_stats *s, const int64_t whole[6], double maximum) 
     s->writes = whole[5];
 }
 
-/* Where they begin in `whole`, after the exponent of the elements. */
+/* Their offsets in `whole`, after the exponent of the elements. */
 enum { EXPONENT = 1, WRITES = EXPONENT + FL_AUTOFLEX_WHOLE, LAST, TOTAL = LAST + 6 };
 _Static_assert(FL_SLOT_WHOLE == TOTAL + 6 && FL_SLOT_REAL == FL_AUTOFLEX_REAL + 2, "its parts");
 

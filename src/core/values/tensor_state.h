@@ -16,7 +16,7 @@ tensor_status fl_state_check_sign(const tensor *t, const void *bytes);
 /* Checked bytes become the state; the tensor keeps its own predictor. */
 tensor_status fl_state_set(tensor *t, bool elements, const void *bytes);
 
-/* Where the parts of such bytes are: the slot comes first, then the elements, then the wide part; 0: none. */
+/* The sizes of the parts of such bytes: the slot, then the elements, then the wide part; 0: none. */
 struct fl_state_sizes {
     size_t slot, elements, wide;
 };

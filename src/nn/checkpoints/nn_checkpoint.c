@@ -21,8 +21,7 @@
 
 static const char layout_key[] = FL_CHECKPOINT_KEY, layout[] = "1";
 
-/* --- the tensors of the state, with their names --------------------------------------------------------------------
- */
+/* --- the tensors of the state, with their names ------------------------------------------------------------------- */
 
 struct entry {
     char *name;
@@ -48,7 +47,7 @@ struct entries {
     size_t bytes;
 };
 
-/* Of a tensor that traces know, of a node's state, of an activation in evaluation, of the optimiser's numbers. */
+/* The name of a tensor of traces, of a node's state, of an activation in evaluation or of the optimiser's numbers. */
 static char *name_of(const nn_graph *g, const tensor *t, int serial, bool *is_gradient) {
     for (int i = 0; i < g->info_count; i++)
         if (g->infos[i].t == t) {
@@ -130,8 +129,7 @@ static const char *suffixed(char text[NAME_ROOM], const char *name, const char *
     return text;
 }
 
-/* --- writing -------------------------------------------------------------------------------------------------------
- */
+/* --- writing ------------------------------------------------------------------------------------------------------ */
 
 static tensor_status note(struct fl_safetensors_out *o, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -161,14 +159,14 @@ static float real_of(const struct fl_optimiser *o, int i) {
                                  o->clip_value, o->how.clip_norm})[i];
 }
 
-/* What is in a file only where it is not as it was before there was a choice. */
+/* Notes that a file has only for settings other than the default, as files of older versions. */
 enum objective_key { LOSS, SMOOTHING, DELTA, IGNORED, INPUT_GRADIENT, POLICY, SCALE, OBJECTIVE_KEYS };
 static const char *const objective_keys[] = {
     [LOSS] = "network.loss",         [POLICY] = "network.policy",         [SMOOTHING] = "network.label_smoothing",
     [DELTA] = "network.huber_delta", [IGNORED] = "network.ignored_label", [INPUT_GRADIENT] = "network.input_gradient",
     [SCALE] = "network.loss_scale"};
 
-/* Of what it is trained for, what is not as it was before there was a choice: older files have none of it. */
+/* Notes of the objective where it is not the default: files of older versions have none. */
 static tensor_status put_objective(struct fl_safetensors_out *o, const struct fl_objective *how) {
     if (how->kind != FL_LOSS_CROSS_ENTROPY)
         TRY(note(o, objective_keys[LOSS], "%s", nn_loss_name_at((int)how->kind)));
@@ -187,7 +185,7 @@ static tensor_status put_scaling(struct fl_safetensors_out *o, const nn_graph *g
     return g->scaling.kind == FL_SCALE_NONE ? TENSOR_OK : note(o, objective_keys[SCALE], "%s", text);
 }
 
-/* Where a dynamic scale is: the numbers of nn_loss_scale. */
+/* The state of a dynamic scale: the numbers of nn_loss_scale. */
 static const char scaling_key[] = "network.loss_scale.state";
 
 static tensor_status put_scaling_state(struct fl_safetensors_out *o, const nn_graph *g) {
@@ -198,12 +196,12 @@ static tensor_status put_scaling_state(struct fl_safetensors_out *o, const nn_gr
                       (long long)now->skipped, (long long)now->in_a_row, (long long)now->longest);
 }
 
-/* What a network must have in common with the file that it is loaded from, as text. */
+/* The properties that a network must share with the file that it is loaded from, as text. */
 static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *g) {
     TRY(note(o, "network.variant", "%s", g->variant->name));
     TRY(note(o, "network.format", "%s", tensor_format_name(g->variant->format)));
-    const bool told = g->predictor && (g->asked || !g->policy); /* else each format of a policy has its own */
-    TRY(note(o, "network.predictor", "%s", told ? g->predictor : "none"));
+    const bool named = g->predictor && (g->asked || !g->policy); /* else each format of a policy has its own */
+    TRY(note(o, "network.predictor", "%s", named ? g->predictor : "none"));
     if (g->policy) /* longer than a note has room for */
         TRY(fl_safetensors_add_note(o, objective_keys[POLICY], nn_graph_policy(g)));
     TRY(note(o, "network.master", "%s", g->no_master && (g->policy || g->variant->wide) ? "none" : "default"));
@@ -292,19 +290,18 @@ tensor_status fl_checkpoint_write(const nn_graph *g, const char *path, const nn_
     return status;
 }
 
-/* --- reading -------------------------------------------------------------------------------------------------------
- */
+/* --- reading ------------------------------------------------------------------------------------------------------ */
 
 tensor_status fl_checkpoint_open(struct fl_safetensors *s, const char *path) {
     TRY(fl_safetensors_open(s, path));
-    const char *told = fl_safetensors_note(s, layout_key);
+    const char *recorded = fl_safetensors_note(s, layout_key);
     tensor_status status = TENSOR_OK;
-    if (!told)
+    if (!recorded)
         status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: not a flexlab checkpoint: its metadata have no '%s'", path,
                          layout_key);
-    else if (strcmp(told, layout) != 0)
-        status =
-            fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.40s', expected '%s'", path, layout_key, told, layout);
+    else if (strcmp(recorded, layout) != 0)
+        status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.40s', expected '%s'", path, layout_key, recorded,
+                         layout);
     if (!status)
         status = fl_safetensors_verify(s);
     if (status)
@@ -373,7 +370,7 @@ tensor_status fl_checkpoint_settings(const struct fl_safetensors *s, const nn_gr
     return status;
 }
 
-/* What tensors do not show, such as the stride of a convolution. Another version may compute it otherwise. */
+/* Properties that no tensor shows, such as the stride of a convolution. They may differ between versions. */
 static tensor_status check_layout(const struct fl_safetensors *s, const nn_graph *g) {
     const char *version, *found;
     char own[20];
@@ -464,7 +461,7 @@ static tensor_status read_entry(const struct fl_safetensors *s, struct entries *
 /* One after the other, with a blank between them. */
 static tensor_status read_scaling(const struct fl_safetensors *s, const nn_graph *g, nn_loss_scale *now) {
     const char *text;
-    char *rest, told[300];
+    char *rest, message[300];
     *now = g->scaling.now;
     if (g->scaling.kind != FL_SCALE_DYNAMIC)
         return TENSOR_OK;
@@ -483,18 +480,18 @@ static tensor_status read_scaling(const struct fl_safetensors *s, const nn_graph
             "checkpoint: %s: '%s' is '%.80s', expected five numbers, the last four of them whole and up to 2^62",
             s->path, scaling_key, text);
     const tensor_status status = fl_loss_scale_check_state(g, now);
-    snprintf(told, sizeof told, "%s", tensor_error());
-    return status ? fl_fail(status, "checkpoint: %s: '%s': %s", s->path, scaling_key, told + strlen("state: "))
+    snprintf(message, sizeof message, "%s", tensor_error());
+    return status ? fl_fail(status, "checkpoint: %s: '%s': %s", s->path, scaling_key, message + strlen("state: "))
                   : TENSOR_OK;
 }
 
 /* Puts file and tensor in front of a message that names neither. */
 static tensor_status entry_failed(const struct fl_safetensors *s, const struct entry *entry, tensor_status status) {
-    char told[300];
-    snprintf(told, sizeof told, "%s", tensor_error());
-    if (!status || strncmp(told, "state: ", 7) != 0)
+    char message[300];
+    snprintf(message, sizeof message, "%s", tensor_error());
+    if (!status || strncmp(message, "state: ", 7) != 0)
         return status;
-    return fl_fail(status, "checkpoint: %s: tensor '%.150s': %s", s->path, entry->name, told + 7);
+    return fl_fail(status, "checkpoint: %s: tensor '%.150s': %s", s->path, entry->name, message + 7);
 }
 
 /* A file with more than the network has is that of another one. */
@@ -563,8 +560,7 @@ tensor_status fl_checkpoint_extra(const struct fl_safetensors *s, const char *na
     return status;
 }
 
-/* --- public --------------------------------------------------------------------------------------------------------
- */
+/* --- public ------------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_call(const nn_graph *g, const char *path) {
     if (!g || !path)
@@ -649,7 +645,7 @@ static tensor_status read_objective(const struct fl_safetensors *s, nn_config *c
     int64_t ignored = 0;
     config->loss = fl_safetensors_note(s, objective_keys[LOSS]);
     config->policy = fl_safetensors_note(s, objective_keys[POLICY]);
-    if (config->policy && !fl_policy_is_told(config->policy)) /* nn_graph_new would open a file of that name */
+    if (config->policy && !fl_policy_is_text(config->policy)) /* nn_graph_new would open a file of that name */
         return fl_fail(
             TENSOR_E_DATA,
             "checkpoint: %s: '%s' is '%.40s', expected its rules, with ';' after each, or the name of a preset",
@@ -702,7 +698,7 @@ nn_graph *nn_checkpoint_graph(const char *path, const char *device) {
         return NULL;
     if (!read_config(&s, &config))
         g = nn_graph_new(&config);
-    if (g && fl_told_by(g, &s)) {
+    if (g && fl_expect_network(g, &s)) {
         nn_graph_free(g);
         g = NULL;
     }

@@ -25,8 +25,8 @@ tensor_status fl_checkpoint_write(const nn_graph *g, const char *path, const nn_
 tensor_status fl_checkpoint_open(struct fl_safetensors *s, const char *path);
 /* The settings of the network are those of the file. */
 tensor_status fl_checkpoint_settings(const struct fl_safetensors *s, const nn_graph *g);
-/* Takes the open file over: nn_compile refuses a network that is not the one in it (nn_told.c). */
-tensor_status fl_told_by(nn_graph *g, struct fl_safetensors *s);
+/* Takes the open file over: nn_compile refuses a network that is not the one in it (nn_expected.c). */
+tensor_status fl_expect_network(nn_graph *g, struct fl_safetensors *s);
 /* "[3, 4]" */
 enum { FL_SHAPE_TEXT = 160 };
 const char *fl_checkpoint_shape_text(char text[FL_SHAPE_TEXT], int ndim, const int64_t *dim);

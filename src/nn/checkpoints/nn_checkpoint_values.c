@@ -25,7 +25,7 @@ tensor_status nn_checkpoint_shape(int *ndim, int64_t dim[8], const char *path, c
     return TENSOR_OK;
 }
 
-/* Of mantissas the exponent is in the note NAME.exponent, which every value of a wide one, NAME.wide, has too. */
+/* The exponent of mantissas is in the note NAME.exponent, which holds for the wide part NAME.wide too. */
 static tensor_status exponent_of(const struct fl_safetensors *s, const char *name, int64_t *e) {
     char *key = fl_format_name("%s.exponent", name);
     const tensor_status status = key ? fl_checkpoint_whole(s, key, INT16_MIN, INT16_MAX, e)

@@ -24,7 +24,7 @@ static tensor_status visit_some(tensor *t, bool elements, visit_fn visit, void *
     return t ? visit(t, elements, context) : TENSOR_OK;
 }
 
-/* What a policy adds. */
+/* The tensors that a policy adds. */
 static tensor_status visit_policy(const struct fl_parameter *p, visit_fn visit, void *context) {
     TRY(visit_some(p->master, true, visit, context));
     TRY(visit_some(p->w_forward, true, visit, context));
@@ -221,7 +221,7 @@ static tensor_status check_head(const nn_graph *g, const struct head *given) {
 
 /* --- public ------------------------------------------------------------------------------------------------------- */
 
-/* What stands between the head and the tensors: where a dynamic loss scale is. */
+/* The part between the header and the tensors: the state of a dynamic loss scale. */
 static size_t scaling_bytes(const nn_graph *g) {
     return g->scaling.kind == FL_SCALE_DYNAMIC ? sizeof g->scaling.now : 0;
 }

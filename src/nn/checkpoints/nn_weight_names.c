@@ -128,8 +128,8 @@ static bool is_ours(const struct fl_safetensors *s) {
 
 /* Whether the file says that its layouts are ours: a checkpoint does, and so may any program. */
 static bool tells_layouts(const struct fl_safetensors *s) {
-    const char *told = fl_safetensors_note(s, "flexlab.layouts");
-    return is_ours(s) || (told && !strcmp(told, "1"));
+    const char *recorded = fl_safetensors_note(s, "flexlab.layouts");
+    return is_ours(s) || (recorded && !strcmp(recorded, "1"));
 }
 
 static bool ends_in(const char *name, const char *end) {
@@ -173,7 +173,7 @@ static tensor_status mark_used(const struct fl_safetensors *s, const char *name,
 }
 
 static tensor_status match_one(const struct fl_safetensors *s, const struct fl_target *to, bool *used,
-                               nn_weight_match_fn told, void *context) {
+                               nn_weight_match_fn report, void *context) {
     char *name;
     const struct fl_stored_tensor *t = fl_weight_find(s, to->name, &name);
     if (!name)
@@ -187,15 +187,15 @@ static tensor_status match_one(const struct fl_safetensors *s, const struct fl_t
                     : fits_both_ways(to) && !tells_layouts(s) ? NN_WEIGHT_BOTH_WAYS
                                                               : NN_WEIGHT_FITS;
     }
-    told(&match, context);
+    report(&match, context);
     fl_free(name);
     return mark_used(s, to->name, used);
 }
 
 static tensor_status match_all(const struct fl_targets *all, const struct fl_safetensors *s, bool *used,
-                               nn_weight_match_fn told, void *context) {
+                               nn_weight_match_fn report, void *context) {
     for (int i = 0; i < all->count; i++)
-        TRY(match_one(s, &all->list[i], used, told, context));
+        TRY(match_one(s, &all->list[i], used, report, context));
     for (int i = 0; i < s->count; i++) {
         bool beside = used[i];
         if (is_ours(s) && !beside)
@@ -203,25 +203,25 @@ static tensor_status match_all(const struct fl_targets *all, const struct fl_saf
         nn_weight_match match = {.fit = NN_WEIGHT_SUPERFLUOUS, .found = s->tensors[i].name};
         take_shape(&match, &s->tensors[i]);
         if (!beside)
-            told(&match, context);
+            report(&match, context);
     }
     return TENSOR_OK;
 }
 
-tensor_status fl_weights_match(const struct fl_targets *all, const struct fl_safetensors *s, nn_weight_match_fn told,
+tensor_status fl_weights_match(const struct fl_targets *all, const struct fl_safetensors *s, nn_weight_match_fn report,
                                void *context) {
     bool *used = fl_alloc_zero((size_t)s->count + 1);
     if (!used)
         return fl_fail(TENSOR_E_MEMORY, "weights: no memory for %d tensors of %s", s->count, s->path);
-    const tensor_status status = match_all(all, s, used, told, context);
+    const tensor_status status = match_all(all, s, used, report, context);
     fl_free(used);
     return status;
 }
 
-tensor_status nn_weights_match(const nn_graph *g, const char *path, nn_weight_match_fn told, void *context) {
+tensor_status nn_weights_match(const nn_graph *g, const char *path, nn_weight_match_fn report, void *context) {
     struct fl_targets all;
     struct fl_safetensors s;
-    if (!g || !path || !told)
+    if (!g || !path || !report)
         return fl_fail(TENSOR_E_ARGUMENT, "weights: %s is NULL",
                        !g      ? "the network"
                        : !path ? "the path"
@@ -229,7 +229,7 @@ tensor_status nn_weights_match(const nn_graph *g, const char *path, nn_weight_ma
     TRY(fl_safetensors_open(&s, path));
     tensor_status status = fl_targets_list(&all, g);
     if (!status) {
-        status = fl_weights_match(&all, &s, told, context);
+        status = fl_weights_match(&all, &s, report, context);
         fl_targets_clear(&all);
     }
     fl_safetensors_close(&s);

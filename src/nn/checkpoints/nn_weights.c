@@ -26,7 +26,7 @@ static tensor_status check_range(tensor_status how, const char *where, const str
     return TENSOR_OK;
 }
 
-/* As they would be written first: exponents by the largest element, histories anew. */
+/* Converts as a first write would: exponents by the largest element, empty histories. */
 static tensor_status convert(tensor *y, const tensor *x) {
     return y ? tensor_convert(y, x) : TENSOR_OK;
 }
@@ -71,7 +71,7 @@ tensor_status nn_weight_set(nn_graph *g, const char *name, const double *values,
 
 /* --- a file ------------------------------------------------------------------------------------------------------- */
 
-/* What does not go together, and the first of it. */
+/* The number of mismatches, and the first one. */
 struct misfits {
     int missing, shapes, superfluous;
     char first[320];

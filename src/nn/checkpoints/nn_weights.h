@@ -28,7 +28,7 @@ void fl_targets_clear(struct fl_targets *all);
  * *found is its name, to be freed; NULL without memory. */
 const struct fl_stored_tensor *fl_weight_find(const struct fl_safetensors *s, const char *name, char **found);
 /* nn_weights_match of an open file. */
-tensor_status fl_weights_match(const struct fl_targets *all, const struct fl_safetensors *s, nn_weight_match_fn told,
+tensor_status fl_weights_match(const struct fl_targets *all, const struct fl_safetensors *s, nn_weight_match_fn report,
                                void *context);
 
 #endif

@@ -128,7 +128,7 @@ static tensor_status make_value(nn_graph *g, int i, size_t *at) {
     return fl_list_tensor(g, fl_format_name("%s", v->name), v->role, v->t, TENSOR_OK);
 }
 
-/* What a step is given: tokens; images as floats, where those of the caller do not serve. */
+/* The inputs of a step: tokens; images as floats, if those of the caller cannot be used. */
 static tensor_status make_input(nn_graph *g, const struct fl_output *input) {
     tensor **t = input->tokens ? &g->tokens : &g->pixels;
     if (!input->tokens && g->device == tensor_device_at(0))
@@ -169,7 +169,7 @@ static tensor *tensor_of(const nn_graph *g, int value) {
     return value < 0 ? NULL : g->values[value].t;
 }
 
-/* Where a kind sees its tensors in another shape, views of them take their places. */
+/* Replaces tensors by views if the kind of layer reads them in another shape. */
 static tensor_status see_otherwise(struct fl_node *node) {
     const int count = fl_node_tensors(node);
     if (!node->layer->seen)
@@ -192,7 +192,7 @@ static tensor_status see_otherwise(struct fl_node *node) {
     return TENSOR_OK;
 }
 
-/* Of a value, or of the one that has its place in backward. */
+/* The tensor of a value, or of the one that replaces it in backward. */
 static tensor *tensor_or(const nn_graph *g, int other, int value) {
     return tensor_of(g, other >= 0 ? other : value);
 }
@@ -267,8 +267,8 @@ static tensor_status compile(nn_graph *g, nn_node logits) {
     TRY(fl_insert_conversions(g, &logits));
     TRY(check_graph(g, logits));
     TRY(fl_plan(g));
-    if (g->told) /* before anything has memory */
-        TRY(g->told->check(g, g->told));
+    if (g->expected) /* before anything has memory */
+        TRY(g->expected->check(g, g->expected));
     TRY(fl_check_values(g));
     for (int i = 0; i < g->count; i++) {
         tensor_status status = make_node(g, &g->nodes[i]);
@@ -295,7 +295,7 @@ tensor_status nn_compile(nn_graph *g, nn_node logits) {
         return fl_fail(g->status, "%s", g->message);
     bool was_compiled = g->compiled;
     tensor_status status = compile(g, logits);
-    fl_told_forget(g);
+    fl_expected_forget(g);
     if (status && !was_compiled)
         fl_build_failed(g, status); /* half built: it can only be freed */
     return status;

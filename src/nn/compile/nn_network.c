@@ -1,4 +1,4 @@
-/* nn_network.c - the life of a network: from what its config asks for to the last of its memory. */
+/* nn_network.c - a network from its config until it is freed. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
@@ -70,7 +70,7 @@ nn_graph *nn_graph_new(const nn_config *given) {
 void nn_graph_free(nn_graph *g) {
     if (!g)
         return;
-    fl_told_forget(g);
+    fl_expected_forget(g);
     if (g->device)
         (void)tensor_device_wait(g->device); /* what its calls found is nobody else's */
     fl_recording_forget(g->device, &g->forward);

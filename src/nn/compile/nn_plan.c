@@ -1,6 +1,6 @@
 /* nn_plan.c - the values of a training step, and how long each lives.
  *
- * The step is followed once on paper. Forward defines an output for each node; backward, from the last node to the
+ * The step is planned without running it. Forward defines an output for each node; backward, from the last node to the
  * first, defines a gradient for each use of an output, and where an output is used more than once the sum of those. The
  * first and the last position at which a value is touched is its life. */
 #include "nn/compile/nn_compile.h"
@@ -55,7 +55,7 @@ static tensor_status plan_forward(nn_graph *g) {
 
 /* --- backward: who gives a gradient to whom ----------------------------------------------------------------------- */
 
-/* Of an output, by its handle. */
+/* The uses of an output, by its handle. */
 struct use {
     int reads;         /* by nodes whose backward runs */
     int gradients;     /* that it is still to get from those */

@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* What a value, or a parameter in one of its uses, is stored as. */
+/* The format of a value, or of a parameter in one of its uses. */
 struct fl_type {
     tensor_format format;
     const char *predictor; /* of shared exponents; NULL: the format's own */
@@ -41,7 +41,7 @@ int64_t fl_shape_count(const struct fl_shape *shape);
 /* FORGET: of what enters the gates of an LSTM, zero but one for the forget gate, the second quarter. */
 enum fl_init { FL_INIT_ZERO, FL_INIT_ONE, FL_INIT_NORMAL, FL_INIT_UNIFORM, FL_INIT_FORGET };
 
-/* What the dimensions of a parameter are, for who brings weights from elsewhere (nn_weight_names.c). */
+/* The meaning of the dimensions of a parameter, to load weights of other programs (nn_weight_names.c). */
 enum fl_layout {
     FL_LAYOUT_CHANNELS,
     FL_LAYOUT_MATRIX,
@@ -89,7 +89,7 @@ static inline bool fl_is_weight(const struct fl_parameter *p) {
     return strcmp(p->suffix, "bias") != 0 && strcmp(p->suffix, "gamma") != 0 && strcmp(p->suffix, "beta") != 0;
 }
 
-/* What the caller asked of a layer; each kind reads its own. */
+/* The options of a layer; each kind of layer reads its own. */
 struct fl_options {
     int outputs; /* filters or outputs */
     int window, stride, padding, dilation, groups;
@@ -136,7 +136,7 @@ struct fl_pass {
     const tensor *step; /* f64 [1], updates so far, in training: of layers that draw */
 };
 
-/* Where the gradient of an input comes from. */
+/* The source of the gradient of an input. */
 enum fl_input_gradient {
     FL_GRADIENT_OWN,    /* backward writes it */
     FL_GRADIENT_SHARED, /* that of the first input that has one, or as OWN */
@@ -161,7 +161,7 @@ struct fl_layer {
     int relu;
     int views;         /* outputs that are the input of the same number, in another shape mostly */
     bool reads_tokens; /* its first input is tokens, which no other kind takes */
-    bool always_dx;    /* backward writes dx even where nothing before it learns */
+    bool always_dx;    /* backward writes dx even if no parameter before it needs it */
     bool draws;        /* its passes draw random numbers, by node->seed, its name and pass->step */
     /* The shape in which its passes see a tensor of that shape, with as many elements; NULL: as it is. Of parameters
      * they see fl_parameter.w and g, and those as vectors where vectors is set. */
@@ -223,7 +223,7 @@ struct fl_node {
     tensor **views;   /* those among them that are in another shape; as many, NULL where not */
 };
 
-/* What an nn_node names. */
+/* The object behind an nn_node. */
 struct fl_handle {
     int node, output;
 };
@@ -265,7 +265,7 @@ struct fl_optimiser {
     tensor *norms, *trust; /* of a weight and its direction, and the rate that follows */
 };
 
-/* What it is trained for: nn_objective.c. */
+/* Its objective: nn_objective.c. */
 enum fl_loss_kind { FL_LOSS_CROSS_ENTROPY, FL_LOSS_SQUARED_ERROR, FL_LOSS_HUBER, FL_LOSS_WASSERSTEIN, FL_LOSS_NONE };
 struct fl_objective {
     enum fl_loss_kind kind;
@@ -277,7 +277,7 @@ struct fl_objective {
     tensor *given; /* the rows that count of a gradient of another format (nn_backward_from); NULL: none came so far */
 };
 
-/* What its loss is multiplied with: nn_loss_scale.c. */
+/* Its loss scale: nn_loss_scale.c. */
 enum fl_scale_kind { FL_SCALE_NONE, FL_SCALE_STATIC, FL_SCALE_DYNAMIC };
 enum { FL_SCALE_TEXT = 200 };
 struct fl_slot_copies;
@@ -316,14 +316,13 @@ struct fl_writes {
     int text_count, text_capacity;
 };
 
-/* What a graph has done of the step: nn_forward, nn_backward, nn_update, in this order. */
+/* The last phase of the step that has run: nn_forward, nn_backward, nn_update, in this order. */
 enum fl_phase { FL_PHASE_IDLE, FL_PHASE_FORWARD, FL_PHASE_BACKWARD };
 
-/* What a file says that its network has, beside what this one has been planned with: compared before any of that gets
- * memory. */
-struct fl_told {
-    tensor_status (*check)(const nn_graph *g, const struct fl_told *told);
-    void (*release)(struct fl_told *told);
+/* The network in a file that this one is to be loaded from. nn_compile compares the two before it allocates. */
+struct fl_expected {
+    tensor_status (*check)(const nn_graph *g, const struct fl_expected *expected);
+    void (*release)(struct fl_expected *expected);
 };
 
 struct nn_graph {
@@ -351,14 +350,14 @@ struct nn_graph {
     tensor_status status; /* of the first call that failed while building */
     char message[512];
     bool compiled;
-    struct fl_told *told;  /* until it is compiled; NULL: no file tells of it */
-    int64_t most_of_steps; /* bytes of what a step has for a time; 0: as many as it takes */
+    struct fl_expected *expected; /* until it is compiled; NULL: no file is loaded */
+    int64_t most_of_steps;        /* bytes of what a step has for a time; 0: as many as it takes */
 
     struct fl_value *values;
     int value_count, value_capacity;
     struct fl_position *positions; /* 2 count + 2 */
     void *arena;
-    size_t arena_bytes, value_bytes; /* all of it; what values alone would take */
+    size_t arena_bytes, value_bytes; /* all of it; the part for values alone */
     /* Numbers of a step, on the device: images as floats (on the host the caller's serve), labels, learning rate, loss,
      * predicted classes, how many are right. */
     tensor *pixels, *labels, *rate, *loss, *predicted, *correct;
@@ -378,7 +377,7 @@ struct nn_graph {
     const struct nn_telemetry *watching;           /* that took nn_watch, and has no other beside it; NULL: none */
     struct fl_recording forward, backward, update; /* of a step on a device that records */
 
-    /* What nn_tensor_at lists. Owns the names; tensors belong to parameters and values. */
+    /* The list of nn_tensor_at. It owns the names; tensors belong to parameters and values. */
     nn_tensor_info *infos;
     int info_count, info_capacity;
 };
@@ -389,7 +388,7 @@ tensor_status fl_grow(void **array, int count, int *capacity, size_t size);
 char *fl_format_name(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Records a failure of building, with tensor_error() set; returns -1. */
 nn_node fl_build_failed(nn_graph *g, tensor_status status);
-/* What a handle names. */
+/* The node of a handle. */
 static inline struct fl_node *fl_node_of(const nn_graph *g, nn_node x) {
     return &g->nodes[g->handles[x].node];
 }
@@ -397,17 +396,17 @@ static inline struct fl_output *fl_output_of(const nn_graph *g, nn_node x) {
     return &fl_node_of(g, x)->output[g->handles[x].output];
 }
 
-static inline void fl_told_forget(nn_graph *g) {
-    if (g->told)
-        g->told->release(g->told);
-    g->told = NULL;
+static inline void fl_expected_forget(nn_graph *g) {
+    if (g->expected)
+        g->expected->release(g->expected);
+    g->expected = NULL;
 }
 
 /* Whether value i has memory of its own in the arena: views and tokens have none. */
 static inline bool fl_is_stored(const nn_graph *g, int i) {
     return g->values[i].base == i && !g->values[i].tokens;
 }
-/* How many positions a step has. */
+/* The number of positions of a step. */
 static inline int fl_positions(const nn_graph *g) {
     return 2 * g->count + 2;
 }
@@ -425,7 +424,7 @@ nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name,
 nn_node fl_add_converter(nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner, nn_node x);
 /* Whether a layer or block can have that name: 1 to `limit` characters. */
 tensor_status fl_check_name(const char *what, const char *name, int limit);
-/* For shape rules. An output is called as the node, with a suffix NAME.SUFFIX. */
+/* For shape rules. An output has the name of its node, or NAME.SUFFIX. */
 tensor_status fl_add_output(struct fl_node *node, const char *suffix, struct fl_shape shape);
 tensor_status fl_add_parameter(struct fl_node *node, struct fl_parameter parameter);
 tensor_status fl_add_state(struct fl_node *node, struct fl_state state);
@@ -435,14 +434,14 @@ void fl_node_clear(struct fl_node *node);
 /* Puts the layer's name in front of the message of a failure. */
 tensor_status fl_node_failed(const struct fl_node *node, tensor_status status);
 
-/* How many tensors its passes have an array of (nn_compile.c). */
+/* The number of tensors in the arrays of its passes (nn_compile.c). */
 static inline int fl_node_tensors(const struct fl_node *node) {
     return 4 * node->inputs + 5 * node->outputs;
 }
 
 /* nn_parameter.c */
 void fl_parameter_clear(struct fl_parameter *p);
-/* What the optimiser updates and the gradient that it takes. */
+/* A parameter that the optimiser updates, and its gradient. */
 static inline tensor *fl_updated(const struct fl_parameter *p) {
     return p->master ? p->master : p->w;
 }
@@ -453,7 +452,7 @@ static inline tensor *fl_taken_gradient(const struct fl_parameter *p) {
  * one that was updated. */
 tensor_status fl_take_gradient(const struct fl_parameter *p);
 tensor_status fl_refresh_weight(const struct fl_parameter *p);
-/* Of the weight, with its wide part, master and copies. */
+/* Bytes of the weight with its wide part, master and copies. */
 int64_t fl_parameter_bytes(const struct fl_parameter *p);
 
 /* nn_tensors.c */

@@ -11,7 +11,7 @@ tensor_status fl_node_failed(const struct fl_node *node, tensor_status status) {
 
 /* --- parts of a node ---------------------------------------------------------------------------------------------- */
 
-/* One more element, a copy of *element, at the end of an array that is as long as it must be. */
+/* Appends a copy of *element to an array, which grows as needed. */
 static tensor_status append(void **array, int *count, const void *element, size_t size) {
     char *longer = fl_alloc(((size_t)*count + 1) * size);
     if (!longer)

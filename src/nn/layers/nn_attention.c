@@ -142,7 +142,7 @@ static nn_node add_heads(nn_graph *g, const char *name, const char *part, const 
     return add(g, HEADS, name, heads_part, x, -1, (struct fl_options){.groups = heads});
 }
 
-/* Of x to itself, plus the residual (-1: none); last_deviation: of the layer that leads out. */
+/* Attention of x to itself, plus the residual (-1: none); last_deviation: of the output layer. */
 static nn_node add_attention(nn_graph *g, const char *name, nn_node x, nn_node residual, int heads, bool causal,
                              double last_deviation) {
     char text[INNER_BYTES];
@@ -158,7 +158,7 @@ static nn_node add_attention(nn_graph *g, const char *name, nn_node x, nn_node r
     return fl_add_normal_linear(g, inner(text, name, "projection"), p, residual, width, last_deviation);
 }
 
-/* What the parts of attention rely on: x is a sequence of a graph that may grow, and heads divide its width. */
+/* Checks that x is a sequence, that the graph may grow, and that heads divide the width. */
 static tensor_status check(const nn_graph *g, const char *name, nn_node x, int heads) {
     if (!g)
         return fl_fail(TENSOR_E_ARGUMENT, "attention: the graph is NULL");

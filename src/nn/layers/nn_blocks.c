@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BLOCK_NAME_LIMIT = FL_NAME_LIMIT - 16 }; /* so that its layers have room for theirs */
+enum { BLOCK_NAME_LIMIT = FL_NAME_LIMIT - 16 }; /* leaves space for the suffixes of the names of its layers */
 
 /* Names of the layers of a block. */
 struct names {

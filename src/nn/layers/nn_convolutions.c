@@ -31,7 +31,7 @@ static int dilation_of(const tensor_window2d *how, int way) {
     return how->dilation[0] || how->dilation[1] ? how->dilation[way] : 1;
 }
 
-/* What the operations of tensor.h would refuse at the first step, in one direction. */
+/* Checks in one direction what operations of tensor.h would otherwise refuse in the first step. */
 static tensor_status check_direction(const struct fl_node *node, int way) {
     const tensor_window2d *how = &node->how.around;
     TRY(fl_need_between(node, "window", how->window[way], 1, TENSOR_WINDOW_LIMIT));

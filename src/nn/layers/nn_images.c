@@ -31,7 +31,7 @@ static const tensor *moments(const struct fl_node *node, enum moments which) {
     return node->state[which].t;
 }
 
-/* What the caller asked for, or what there is without. */
+/* The option of the caller, or the default. */
 static double epsilon_of(const struct fl_node *node) {
     return node->how.real[0] > 0 ? node->how.real[0] : BATCHNORM_EPSILON;
 }

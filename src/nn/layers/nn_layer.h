@@ -32,7 +32,7 @@ tensor_status fl_need_pair(const struct fl_node *node, const struct fl_shape *x)
 tensor_status fl_need_outputs(const struct fl_node *node);
 tensor_status fl_need_between(const struct fl_node *node, const char *what, int value, int least, int most);
 
-/* Of a layer whose name is checked later, in a message. */
+/* The name of a layer for messages, before it is checked. */
 static inline const char *fl_shown_name(const char *name) {
     return name ? name : "a layer without a name";
 }
@@ -43,7 +43,7 @@ struct fl_shape_words {
 };
 struct fl_shape_words fl_shape_in_words(const struct fl_shape *shape);
 
-/* Of a node with one output: its gradient is zero already where the relu at its end gave zero. */
+/* Whether the gradient of a node's only output is already zero where its final relu gave zero. */
 static inline bool fl_is_gated(const struct fl_node *node) {
     return node->output[0].gated;
 }

@@ -90,7 +90,7 @@ static tensor_status add_relu_forward(struct fl_node *node, const struct fl_pass
     return tensor_add_relu(pass->y[0], pass->x[0], pass->x[1]);
 }
 
-/* Of relu and add_relu; the first wanted dx stands for both. */
+/* Backward of relu and add_relu; the first wanted dx serves for both. */
 static tensor_status relu_backward(struct fl_node *node, const struct fl_pass *pass) {
     if (fl_is_gated(node))
         return TENSOR_OK;

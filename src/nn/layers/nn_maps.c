@@ -3,6 +3,7 @@
 #include "core/base/fail.h"
 #include "core/base/text.h"
 #include "nn/layers/nn_layer.h"
+#include "flexlab/blocks_elementwise.h"
 #include "flexlab/blocks_norms.h"
 #include <limits.h>
 #include <stdio.h>

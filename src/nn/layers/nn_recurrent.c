@@ -36,7 +36,7 @@ static tensor_status last_step_shape(struct fl_node *node, const struct fl_shape
     return fl_add_matrix(node, x->dim[2]);
 }
 
-/* What both kinds of cells have, for so many gates: states, what enters the gates, weights. */
+/* Common to both kinds of cells, for a number of gates: states, inputs of the gates, weights. */
 static tensor_status cells_shape(struct fl_node *node, const struct fl_shape *x, int gates) {
     const int64_t steps = x->dim[0], batch = x->dim[1], units = x->dim[2] / gates;
     const struct fl_shape over_time = {3, {steps, batch, units}}, one_step = {2, {batch, units}};
@@ -101,7 +101,7 @@ static void seen_as_steps(const struct fl_node *node, struct fl_shape *shape) {
         *shape = (struct fl_shape){3, {shape->dim[0], 1, shape->dim[1]}};
 }
 
-/* What only backward reads has no gradient from elsewhere. */
+/* Outputs that only backward reads must have no gradient. */
 static tensor_status check_inner(const struct fl_node *node, const struct fl_pass *pass) {
     for (int k = 1; k < node->outputs; k++)
         if (pass->dy[k])

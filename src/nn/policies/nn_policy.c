@@ -372,7 +372,7 @@ static bool is_rules(const char *policy) {
     return strpbrk(policy, ";\n") != NULL;
 }
 
-bool fl_policy_is_told(const char *policy) {
+bool fl_policy_is_text(const char *policy) {
     return is_rules(policy) || fl_preset_text(policy);
 }
 

@@ -24,7 +24,7 @@ const char *fl_role_name(int i);
 enum fl_master { FL_MASTER_NONE, FL_MASTER_WIDE, FL_MASTER_FP32 };
 const char *fl_master_name(int i);
 
-/* Of one role: a format (FMT_NONE: "auto"), or of the last two an enum fl_master, a tensor_rounding. */
+/* The choice for one role: a format (FMT_NONE: "auto"), for the last two an enum fl_master, a tensor_rounding. */
 struct fl_choice {
     bool given;
     struct fl_type type;
@@ -59,15 +59,15 @@ void fl_policy_free(struct fl_policy *policy);
 bool fl_policy_shares(const struct fl_policy *policy);
 /* What formats bring along as their variants have it goes; TENSOR_E_ARGUMENT where a rule asks for a master weight. */
 tensor_status fl_policy_without_masters(struct fl_policy *policy);
-/* What a variant says of every role. */
+/* The formats of a variant for every role. */
 void fl_variant_choices(const nn_variant *variant, struct fl_choice choice[FL_ROLES]);
 /* The predictor that the variants of a format have. */
 const char *fl_predictor_name(int i); /* NULL past the last */
 const char *fl_usual_predictor(tensor_format format);
 
-/* Whether a policy is told by its own text: the rules themselves, with ';' or line feeds, or the name of a preset.
- * Anything else is the name of a file. */
-bool fl_policy_is_told(const char *policy);
+/* Whether a policy is given as text, not as a file: the rules themselves, with ';' or line feeds, or the name of a
+ * preset. Anything else is the name of a file. */
+bool fl_policy_is_text(const char *policy);
 
 /* nn_presets.c */
 /* The text of a preset; NULL: there is none of that name. */

@@ -26,7 +26,7 @@ const char *nn_role_name_at(int i) {
 }
 
 /* Neither the nodes that convert, nor those that only give a value another shape. */
-static bool is_told(const struct fl_node *node) {
+static bool is_listed(const struct fl_node *node) {
     return !fl_is_conversion(node) && !node->layer->views && !node->output[0].tokens;
 }
 
@@ -35,7 +35,7 @@ int nn_role_row_count(nn_graph *g) {
     if (!g || g->status || !g->count || (!g->compiled && fl_resolve_types(g)))
         return 0;
     for (int i = 0; i < g->count; i++)
-        rows += (is_told(&g->nodes[i]) ? 1 : 0) + g->nodes[i].parameters;
+        rows += (is_listed(&g->nodes[i]) ? 1 : 0) + g->nodes[i].parameters;
     return rows;
 }
 
@@ -44,7 +44,7 @@ static const struct fl_node *find(const nn_graph *g, int row, const struct fl_pa
     *p = NULL;
     for (int i = 0; g && row >= 0 && i < g->count; i++) {
         const struct fl_node *node = &g->nodes[i];
-        if (is_told(node) && row-- == 0)
+        if (is_listed(node) && row-- == 0)
             return node;
         if (row < node->parameters) {
             *p = &node->parameter[row];

@@ -73,7 +73,7 @@ static void note_used(nn_graph *g, const struct fl_node *node, const struct fl_c
     }
 }
 
-/* What the variant says, then the rules one after the other. p NULL: of the node itself. */
+/* Applies the variant, then the rules in order. p NULL: to the node itself. */
 static void choose(nn_graph *g, const struct fl_node *node, const struct fl_parameter *p,
                    struct fl_choice own[FL_ROLES]) {
     fl_variant_choices(g->variant, own);
@@ -284,7 +284,7 @@ static tensor_status check_rule(nn_graph *const graphs[], int count, const struc
     return TENSOR_OK;
 }
 
-/* Of networks that have one policy between them. */
+/* Checks the rules of networks that share a policy. */
 static tensor_status check_rules(nn_graph *const graphs[], int count) {
     const struct fl_policy *policy = graphs[0]->policy;
     for (int i = 0; policy && i < policy->count; i++) {

@@ -4,7 +4,7 @@
 
 #include "nn/graph/nn_graph.h"
 
-/* Of every node and parameter, by the policy; after the last layer was added. */
+/* Sets the formats of every node and parameter by the policy, after the last layer was added. */
 tensor_status fl_resolve_types(nn_graph *g);
 /* Nodes that convert, where a node reads another format than the one before it writes; the logits as the loss reads
  * them. */

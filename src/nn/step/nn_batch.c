@@ -14,7 +14,7 @@ static const void *input_of(const nn_batch *b, enum input kind) {
     return given[kind];
 }
 
-/* Of a batch that was checked. */
+/* The kind of a batch that was checked. */
 static enum input kind_of(const nn_batch *b) {
     return b->images ? IMAGES : b->pixels ? PIXELS : b->tokens ? TOKENS : INDICES;
 }
@@ -41,7 +41,7 @@ static tensor_status check_one_kind(const nn_graph *g, const char *what, const n
                          g->tokens ? "tokens" : "images");
 }
 
-/* What belongs to indices, and pixels whose values are known. */
+/* Checks indices, and that the values of bytes are known. */
 static tensor_status check_data(const nn_graph *g, const char *what, const nn_batch *b, enum fl_use use) {
     if (!b->data != !b->indices)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: the batch has %s, expected both or neither", what,

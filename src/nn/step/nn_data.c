@@ -51,7 +51,7 @@ static tensor_status bring(nn_graph *g, nn_data *data) {
         return tensor_error_status();
     TRY(tensor_load_u8(data->images, data_image(set, 0), tensor_count(data->images)));
     TRY(put_labels(data, count));
-    return tensor_device_wait(g->device); /* what fails is told here */
+    return tensor_device_wait(g->device); /* failures are reported here */
 }
 
 nn_data *nn_data_new(nn_graph *g, const data_set *set) {

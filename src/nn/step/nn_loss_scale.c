@@ -250,7 +250,7 @@ static tensor_status look_at_value(const nn_graph *g, const struct fl_slot_copie
     return TENSOR_OK;
 }
 
-/* Every gradient of the step that a node was given or gives. */
+/* Looks at every gradient that a node read or wrote in this step. */
 static tensor_status look_at_values(const nn_graph *g, const struct fl_slot_copies *slots, const struct fl_node *node,
                                     bool *found) {
     for (int k = 0; k < node->outputs; k++) {
@@ -264,7 +264,7 @@ static tensor_status look_at_values(const nn_graph *g, const struct fl_slot_copi
     return TENSOR_OK;
 }
 
-/* As backward wrote it, as it is kept, and as the update takes it: each may be of a format that holds less. */
+/* Looks at a gradient as written, as stored and as read by the update: each format may have a smaller range. */
 static tensor_status look_at_parameter(const struct fl_slot_copies *slots, const struct fl_parameter *p, bool *found) {
     const tensor *const gradients[] = {p->g, p->g_kept, p->g_taken};
     for (size_t i = 0; i < sizeof gradients / sizeof *gradients; i++) {
@@ -291,7 +291,7 @@ static tensor_status look_at_activations(const nn_graph *g, const struct fl_slot
     return TENSOR_OK;
 }
 
-/* Of the network behind it the gradients that lead to its own count, those of parameters go nowhere. */
+/* In the next network only gradients that lead to this one count, not those of parameters. */
 static tensor_status look(const nn_graph *g, const nn_graph *next, const struct fl_slot_copies *slots, bool *found) {
     TRY(look_at_parameters(g, slots, found));
     TRY(look_at_activations(g, slots, found));
@@ -361,8 +361,9 @@ tensor_status fl_loss_scale_check_state(const nn_graph *g, const nn_loss_scale *
                ? TENSOR_OK
                : fl_fail(TENSOR_E_DATA,
                          "state: a loss scale of %g after %" PRId64 " good steps, %" PRId64 " skipped, %" PRId64
-                         " in a row, at most %" PRId64 ": none that a scaler from %g to %g with a window of %" PRId64
-                         " has",
+                         " of these consecutively, at most %" PRId64
+                         ": impossible for a scale from %g to %g with a window of "
+                         "%" PRId64,
                          now->scale, now->good, now->skipped, now->in_a_row, now->longest, s->least, s->most,
                          s->window);
 }

@@ -129,7 +129,7 @@ static tensor_status receive(nn_graph *g) {
     return TENSOR_OK;
 }
 
-/* What has been noted starts on its way, and the other half is noted from now on. */
+/* Begins to fetch the losses noted so far; later ones are noted in the other half. */
 static tensor_status send(nn_graph *g) {
     struct fl_losses *l = g->losses;
     TRY(receive(g));

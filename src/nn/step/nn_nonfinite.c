@@ -243,7 +243,8 @@ static bool is_conversion(const struct fl_node *node) {
     return !strncmp(node->layer->kind, "convert", 7);
 }
 
-/* What is as large as its inputs, mostly. Sums of products, normalisations and softmax are not, or nobody knows. */
+/* Operations whose results are mostly as large as their inputs. Sums of products, normalisations and softmax are not,
+ * or nobody knows. */
 static bool hands_on(const struct fl_node *node) {
     return !node->layer->group;
 }

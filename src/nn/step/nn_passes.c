@@ -16,7 +16,7 @@ static bool is_dry_run(const nn_graph *g) {
 
 void fl_begin_calls(const nn_graph *g, int position, bool training) {
     if (!is_dry_run(g))
-        fl_lend(g->device, g->positions[position].calls);
+        fl_set_call_memory(g->device, g->positions[position].calls);
     fl_sample_writes(training && !is_dry_run(g) ? g->sampling : NULL, position % FL_SAMPLED_TURNS);
 }
 
@@ -25,7 +25,7 @@ void fl_end_calls(const nn_graph *g, int position) {
     if (is_dry_run(g))
         fl_measured(g->device, g->positions[position].need);
     else
-        fl_lend(g->device, NULL);
+        fl_set_call_memory(g->device, NULL);
 }
 
 static void show(const nn_graph *g, int info) {
@@ -53,7 +53,7 @@ static void pass_over(const nn_graph *g, int first, int last) {
     }
 }
 
-/* A part of the step, call by call or as the device recorded it. Who watches sees every value when it is there. */
+/* Runs a part of the step task by task or as recorded. Observers see each value once it is computed. */
 static tensor_status by_recording(nn_graph *g, struct fl_recording *r, int first, int last,
                                   tensor_status (*part)(nn_graph *g)) {
     if (g->watch || g->policy || is_dry_run(g)) /* conversions take memory of the device, which a recording has not */
@@ -124,7 +124,7 @@ static tensor_status forward_and_loss(nn_graph *g) {
     return loss(g);
 }
 
-/* What draws in this step finds its number where the recorded calls look for it. */
+/* Stores the number of the step where the recorded tasks that draw read it. */
 static tensor_status load_step(const nn_graph *g) {
     const double step = (double)g->steps;
     return g->step ? tensor_load_f64(g->step, &step, 1) : TENSOR_OK;
@@ -177,7 +177,7 @@ static tensor_status convert_value(const nn_graph *g, int to, int from) {
     return to < 0 ? TENSOR_OK : fl_tensor_rewrite(g->values[to].t, g->values[from].t);
 }
 
-/* What backward reads, where its format is another. */
+/* The operands of backward in other formats. */
 static tensor_status convert_saved(const nn_graph *g, const struct fl_node *node) {
     for (int k = 0; k < node->inputs; k++)
         TRY(convert_value(g, node->input[k].saved, fl_output_of(g, node->input[k].x)->y));

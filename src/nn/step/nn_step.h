@@ -120,7 +120,7 @@ void fl_optimiser_take(nn_graph *g, const nn_config *config);
 tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const char *name);
 tensor_status fl_optimiser_numbers_of_step(nn_graph *g);
 void fl_optimiser_clear(struct fl_optimiser *o);
-/* What comes before the first parameter of an update, and one parameter. */
+/* The tasks before the first parameter of an update, and those of one parameter. */
 tensor_status fl_optimiser_begin(nn_graph *g);
 tensor_status fl_optimise(const nn_graph *g, const struct fl_parameter *p);
 
@@ -146,7 +146,7 @@ tensor_status fl_objective_evaluate_targets(const nn_graph *g, const tensor *row
 tensor_status fl_loss_scale_check(const nn_config *config);
 /* After that check. */
 void fl_loss_scale_take(nn_graph *g, const nn_config *config);
-/* As nn_config has it, in full. */
+/* The loss scale as in nn_config, with all options. */
 void fl_loss_scale_text(const nn_graph *g, char text[FL_SCALE_TEXT]);
 /* A line of policy by which gradients that overflowed come out smaller; false where there is none. */
 bool fl_loss_scale_lower(const nn_graph *g, char *text, size_t room);
@@ -155,7 +155,7 @@ void fl_loss_scale_clear(nn_graph *g);
 /* Forward passes of `to` scale its loss with the scale of `from`, a network on the same device, until
  * `from` is NULL. Nothing is copied, so that neither fails and the scale of `to` itself stays what it is. */
 void fl_loss_scale_borrow(nn_graph *to, const nn_graph *from);
-/* What the gradient of the loss is multiplied with in this step; NULL: nothing. */
+/* The factor of the gradient of the loss in this step; NULL: 1. */
 const tensor *fl_loss_scale_of(const nn_graph *g);
 /* Whether the gradients of a backward pass make no update; next: the network behind g, through whose backward pass they
  * came, or NULL. Waits for a device, with a dynamic scale alone. */
@@ -164,7 +164,7 @@ tensor_status fl_loss_scale_judge(nn_graph *g, const nn_graph *next, bool *skip)
 const struct fl_slot_copies *fl_loss_scale_slots(const nn_graph *g);
 /* After the update, or where there was none: what the next step is scaled with. */
 tensor_status fl_loss_scale_step(nn_graph *g, bool skipped);
-/* Of a dynamic scale, what the state of a network contains besides tensors. */
+/* Checks the part of a network's state that a dynamic scale adds to the tensors. */
 tensor_status fl_loss_scale_check_state(const nn_graph *g, const nn_loss_scale *now);
 tensor_status fl_loss_scale_put(nn_graph *g, const nn_loss_scale *now);
 

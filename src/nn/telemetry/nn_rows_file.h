@@ -19,7 +19,7 @@ struct fl_rows_file {
 tensor_status fl_rows_open(struct fl_rows_file *f, const char *of, const char *path);
 /* TENSOR_E_IO if a write to f->file has failed. */
 tensor_status fl_rows_check(const struct fl_rows_file *f);
-/* What was written so far, to be freed with fl_free, and the other way round; of none: nothing. */
+/* Reads the text written so far, to be freed with fl_free, and writes such a text. */
 tensor_status fl_rows_text(const struct fl_rows_file *f, char **text, int64_t *bytes);
 tensor_status fl_rows_set_text(const struct fl_rows_file *f, const char *text, int64_t bytes);
 /* Gives the file its name; removes it where that fails. */

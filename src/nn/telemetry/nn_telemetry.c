@@ -27,7 +27,7 @@ static bool is_chosen(const char *patterns, const char *name) {
 
 /* --- beginning ---------------------------------------------------------------------------------------------------- */
 
-/* What is written by a load. */
+/* The index of the input, which a load writes; -1 for tokens. */
 static int input_of(const nn_graph *g) {
     const struct fl_output *first = fl_output_of(g, 0);
     return first->tokens ? -1 : g->values[first->y].info;
@@ -242,7 +242,7 @@ static tensor_status keep_weights(nn_telemetry *t, int i) {
     return TENSOR_OK;
 }
 
-/* How far the update moved a weight, whose values before it are in seen->weight. */
+/* The size of the update of a weight, whose values before it are in seen->weight. */
 static tensor_status compare_weight(nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *w) {
     const int64_t count = tensor_count(w);
     double step = 0, size = 0;
@@ -380,7 +380,7 @@ static void fill_before(nn_telemetry *t, int end) {
     t->nonfinite.before_count = count;
 }
 
-/* Where the loss stands in the order of writes: before the gradients. */
+/* The place of the loss in the order of writes: before the gradients. */
 static int place_of_loss(const nn_graph *g) {
     int at = 0;
     while (at < g->writes.count && g->writes.list[at].part <= FL_PART_FORWARD)
@@ -480,7 +480,7 @@ void nn_telemetry_want(nn_telemetry *t) {
     if (!t)
         return;
     t->wanted = true;
-    (void)fl_telemetry_watch_next(t); /* of a compiled graph it does not fail */
+    (void)fl_telemetry_watch_next(t); /* it does not fail for a compiled graph */
 }
 
 const nn_nonfinite *nn_telemetry_nonfinite(const nn_telemetry *t) {

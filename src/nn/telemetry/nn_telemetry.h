@@ -81,7 +81,7 @@ struct nn_telemetry {
 /* nn_telemetry.c: watches the next step, where it has rows. */
 tensor_status fl_telemetry_watch_next(nn_telemetry *t);
 
-/* Of a device, as they were after the last step; NULL: of the host. */
+/* The slots of a device after the last step; NULL: on the host. */
 const struct fl_slot_copies *fl_telemetry_slots(const nn_telemetry *t);
 
 /* nn_telemetry_rows.c: files, NULL: none */

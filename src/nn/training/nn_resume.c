@@ -15,8 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- files ---------------------------------------------------------------------------------------------------------
- */
+/* --- files -------------------------------------------------------------------------------------------------------- */
 
 static const char resume_name[] = "resume.safetensors", best_name[] = "best.safetensors",
                   last_name[] = "last.safetensors";
@@ -41,8 +40,7 @@ tensor_status fl_training_check_folder(const struct run *run) {
                : TENSOR_OK;
 }
 
-/* --- data ----------------------------------------------------------------------------------------------------------
- */
+/* --- data --------------------------------------------------------------------------------------------------------- */
 
 void fl_training_know_data(struct run *run) {
     if (!run->config->checkpoint && !run->config->resume)
@@ -51,8 +49,7 @@ void fl_training_know_data(struct run *run) {
     run->test_hash = data_hash(run->test_set, true);
 }
 
-/* --- settings ------------------------------------------------------------------------------------------------------
- */
+/* --- settings ----------------------------------------------------------------------------------------------------- */
 
 static const char data_key[] = "training.data", test_data_key[] = "training.test_data";
 
@@ -90,7 +87,7 @@ static void add_reals(struct settings *s, const char *key, const double *values,
     s->list[s->count++] = (nn_note){key, text};
 }
 
-/* What two trainings share of which one goes on where the other was, as text. */
+/* The properties that a training must share with the one that it resumes, as text. */
 static void list_settings(struct settings *s, const struct run *run) {
     const nn_train_config *c = run->config;
     const data_set *train = run->train_set, *test = run->test_set;
@@ -152,8 +149,7 @@ static tensor_status check_settings(const struct fl_safetensors *s, const struct
     return TENSOR_OK;
 }
 
-/* --- writing -------------------------------------------------------------------------------------------------------
- */
+/* --- writing ------------------------------------------------------------------------------------------------------ */
 
 static tensor_status write_file(const struct run *run, const char *name, const struct fl_extra *extras, int count) {
     struct settings own;
@@ -260,8 +256,7 @@ tensor_status fl_training_keep_last(const struct run *run) {
     return wanted ? write_file(run, last_name, NULL, 0) : TENSOR_OK;
 }
 
-/* --- going on ------------------------------------------------------------------------------------------------------
- */
+/* --- going on ----------------------------------------------------------------------------------------------------- */
 
 static tensor_status set_position(struct run *run, const struct fl_safetensors *s, const int64_t *whole,
                                   const double *real) {
@@ -365,7 +360,7 @@ static tensor_status read_telemetry(struct run *run, const struct fl_safetensors
     return status;
 }
 
-/* Where there was none, and in files of before there was such a list, there is none. */
+/* There is none if none was found, and none in files of older versions. */
 static tensor_status read_first(struct run *run, const struct fl_safetensors *s) {
     void *whole, *real = NULL;
     int64_t count;
@@ -453,7 +448,7 @@ tensor_status fl_training_compare(struct run *run) {
     TRY(fl_checkpoint_open(&s, run->config->resume));
     tensor_status status = check_settings(&s, run);
     if (!status)
-        status = fl_told_by(run->g, &s);
+        status = fl_expect_network(run->g, &s);
     fl_safetensors_close(&s);
     return status;
 }

@@ -83,7 +83,7 @@ static tensor_status check_config(const nn_train_config *config) {
     return fl_schedule_known(config->schedule) ? TENSOR_OK : TENSOR_E_ARGUMENT;
 }
 
-/* Of bytes in training; a channel that is constant has deviation 0. */
+/* Sets the values of bytes by the training set; a constant channel has deviation 0. */
 static tensor_status set_pixel_values(struct run *run, const data_set *train) {
     float values[4 * 256];
     for (int c = 0; c < data_channels(train); c++)
@@ -365,7 +365,7 @@ static void report_step(struct run *run, nn_epoch_report *report, double loss) {
         events->starved(events->context, &step);
     if (events && events->step && events->step(events->context, &step))
         result->stopped = true;
-    if (run->config->stop_on_nonfinite && run->first_told)
+    if (run->config->stop_on_nonfinite && run->first_reported)
         result->stopped = true;
 }
 
@@ -396,7 +396,7 @@ static tensor_status train_step(struct run *run) {
     return report_steps(run, false);
 }
 
-/* Where the epoch is, all steps that have begun being reported. */
+/* The progress in the epoch, counting all steps that have begun. */
 static struct fl_progress progress_in(const struct run *run) {
     const nn_epoch_report *report = &run->report;
     return (struct fl_progress){.epoch = report->epoch,

@@ -1,4 +1,4 @@
-/* nn_train_nonfinite.c - the first NaN or Inf of a training: looked for after every step, told once, kept in
+/* nn_train_nonfinite.c - the first NaN or Inf of a training: looked for after every step, reported once, stored in
  * checkpoints. On a device a step is looked at where its slots are brought to the host anyway, or the caller asks. */
 #include "nn/training/nn_training.h"
 #include "nn/step/nn_step.h"
@@ -10,7 +10,7 @@
 /* Once. */
 static void tell(struct run *run, const nn_nonfinite *found) {
     run->first = *found;
-    run->first_told = run->begun;
+    run->first_reported = run->begun;
     if (run->events && run->events->nonfinite)
         run->events->nonfinite(run->events->context, &run->first);
     run->first.before = NULL; /* telemetry's */
@@ -72,7 +72,7 @@ tensor_status fl_training_look(struct run *run) {
                                                    : look_at_device(run);
 }
 
-/* Of a device, whose tensors were not looked at, or were, and all of them are finite. */
+/* On a device: its tensors were not examined, or were all finite. */
 void fl_training_see_loss(struct run *run, double loss) {
     static const struct fl_first of_loss = {.write = -1, .of_loss = true, .part = FL_PART_FORWARD};
     struct fl_scaled_step *step = &run->scaled[run->result->steps % run->scaled_size];

@@ -9,7 +9,7 @@
 struct fl_progress {
     int epoch;     /* from 1 */
     int64_t batch; /* of the epoch, the next one */
-    /* Of the epoch's steps so far. */
+    /* Sums over the steps of the epoch so far. */
     double loss_sum, seconds;
     int64_t correct;
     bool done; /* after the last evaluation: nothing remains to be trained */
@@ -33,7 +33,7 @@ struct run {
     nn_telemetry *telemetry;      /* NULL: none */
     struct fl_slot_copies *slots; /* of a device, where every step is looked at; NULL until the first */
     nn_nonfinite first;           /* NaN or Inf; step 0: none so far */
-    int64_t first_told;           /* the step in which it was found by this process; 0: in none */
+    int64_t first_reported;       /* the step in which it was found by this process; 0: in none */
     double mean[4], deviation[4]; /* of the training set, for both splits; of images */
     int context;                  /* tokens of a sequence; 0: images */
     int64_t test_labels;          /* of an evaluation; 0 without a test set */
@@ -48,7 +48,7 @@ struct run {
     int64_t batch; /* the next one */
     nn_epoch_report report;
     int64_t correct;
-    /* Of steps that have begun, by their number: what is reported with their losses. */
+    /* For steps that have begun, by number: the scale that is reported with their losses. */
     struct fl_scaled_step *scaled;
     int64_t scaled_size;
 };

@@ -1,4 +1,4 @@
-/* conversion.h - an oracle for rounding to a small binary format, and the conversions of a row of kernels.
+/* conversion.h - an oracle for rounding to a small binary format, and the conversions of a kernel set.
  *
  * The oracle shares nothing with the codecs: it takes a number apart into an integer times a power of two, and rounds
  * the integer by its remainder. */
@@ -79,7 +79,8 @@ static inline float float_of(uint32_t bits) {
     return x;
 }
 
-/* A row's block conversion from binary32, seen through channel_affine: y[c] = fma(-0, 0, b[c]) is b[c], rounded. */
+/* A kernel set's block conversion from binary32, seen through channel_affine: y[c] = fma(-0, 0, b[c]) is b[c], rounded.
+ */
 enum { CONVERSIONS = 1 << 16 };
 struct converter {
     const struct fl_format *format;
@@ -125,7 +126,8 @@ static inline struct fl_stats convert(const struct converter *c, int64_t n, bool
     return stats;
 }
 
-/* Every step-th bit pattern from first on, through every row of the format, against the oracle; words and statistics.
+/* Every step-th bit pattern from first on, through every kernel set of the format, against the oracle; words and
+ * statistics.
  */
 static inline void sweep_floats(const struct small_format *f, uint32_t first, uint32_t step, bool truncate) {
     struct converter rows[FL_BACKENDS];

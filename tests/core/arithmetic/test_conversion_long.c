@@ -1,5 +1,5 @@
-/* All 2^32 binary32 numbers to fp16 and bf16, by every row's block conversion, against the oracle of conversion.h; and
- * that oracle against the compiler's own binary16 where there is one. */
+/* All 2^32 binary32 numbers to fp16 and bf16, by every kernel set's block conversion, against the oracle of
+ * conversion.h; and that oracle against the compiler's own binary16 where there is one. */
 #include "conversion.h"
 
 #ifdef __FLT16_MANT_DIG__

@@ -243,8 +243,8 @@ static long kernel_refusals;
 static void kernel_failures(const struct fl_format *f, enum fl_op op, const char *row, fl_kernel kernel) {
     static struct call call;
     for (int index = 0; call_make(&call, f, op, index, ORDINARY, TENSOR_ROUND_NEAREST, 5, fl_ref_kernel(op)); index++) {
-        const int64_t n = call.shape.geo.n ? call.shape.geo.n : 1;
-        if (call.shape.out > 20000 || (index > 2 && !every) || (call.in[0].view.wide && writes_wide(op))) {
+        const int64_t n = channels_of(&call);
+        if (call.shape.out > 20000 || (index > 2 && !every) || call.in[0].view.wide) {
             call_free(&call);
             continue;
         }

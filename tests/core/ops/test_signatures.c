@@ -1,6 +1,7 @@
 /* The signatures of all operations and functions: names are unique, nothing has two meanings (no two operands or
  * scalars of one lie at overlapping places of struct fl_args), every place is one of struct fl_args, limits have room
- * between them, and every signature has sizes that fit it. test_headers.py looks for functions without one. */
+ * between them, letters that derive reads have a size in every call, every signature has sizes that fit it, and
+ * operands that may not be views with strides are refused as such. test_headers.py looks for functions without one. */
 #include "core/ops/operation.h"
 #include "draw_function.h"
 
@@ -84,6 +85,38 @@ static void check_operation(enum fl_op op) {
     }
 }
 
+/* Whether another size of the letter changes what derive says: its answer, or a size that it computes. */
+static bool derive_reads(const struct fl_function *f, char letter, int64_t size) {
+    struct fl_sizes usual, other;
+    union fl_value scalars[FL_SCALARS] = {{.integer = 0}};
+    for (int i = 0; i < f->scalar_count; i++)
+        scalars[i].integer = (int64_t)f->scalars[i].least; /* no padding, steps and groups of 1 */
+    for (int i = 0; i < FL_SIZES; i++)
+        usual.of[i] = 8;
+    other = usual;
+    FL_SIZE(&other, letter) = size;
+    if (f->derive(&usual, scalars, f->name, true) != f->derive(&other, scalars, f->name, true))
+        return true;
+    FL_SIZE(&other, letter) = FL_SIZE(&usual, letter);
+    return memcmp(&usual, &other, sizeof usual) != 0;
+}
+
+/* The letters that derive reads stand in an operand that is always given: without it the size would be undefined. */
+static void check_derive(const struct fl_function *f) {
+    int found = 0;
+    for (char letter = 'A'; letter <= 'z'; letter++) {
+        bool given = false;
+        for (int i = 0; i < f->operand_count; i++)
+            given = given || (!(f->operands[i].flags & FL_OPTIONAL) && strchr(f->operands[i].shape, letter));
+        if (!derive_reads(f, letter, 6) && !derive_reads(f, letter, 12) &&
+            !derive_reads(f, letter, (int64_t)INT32_MAX + 1))
+            continue;
+        found++;
+        CHECK(given, "%s: derive reads %c, which stands in no operand that is always given", f->name, letter);
+    }
+    CHECK(found, "%s: derive reads no letter", f->name);
+}
+
 /* Every function is drawn: its signature has sizes, and calls that it accepts. */
 static void check_draws(const struct fl_function *f) {
     static const int64_t sizes[] = {1, 2, 3, 4, 6, 8};
@@ -94,13 +127,67 @@ static void check_draws(const struct fl_function *f) {
         CHECK(draw_call(&call, f, &limits), "%s: no sizes were found", f->name);
 }
 
+/* "softmax: y x; scale causal", without the scalars that the wrapper reads from tensors: test_names.py compares these
+ * names with those of the prototypes. */
+static void print_names(const struct fl_function *f) {
+    printf("%s:", f->name);
+    for (int i = 0; i < f->operand_count; i++)
+        printf(" %s", f->operands[i].name);
+    printf(";");
+    for (int i = 0; i < f->scalar_count; i++)
+        if (f->scalars[i].type != FL_LENGTH)
+            printf(" %s", f->scalars[i].name);
+    printf("\n");
+}
+
+/* Every operand of every function that may not be a view with strides, given one: the call is refused and nothing
+ * written, also where several operations make the function and the view is an operand of a later one. The view repeats
+ * one element, so that its count would lead far behind it. */
+static void check_strides(const struct fl_function *f, int which) {
+    static const int64_t sizes[] = {2, 4}, still[TENSOR_MAX_DIMS] = {0};
+    static const struct draw_dims several[] = {{1, {5}}, {2, {2, 3}}};
+    static const struct draw_limits limits = {sizes, 2, several, 2, 3000, 3000, 3000, 0};
+    struct drawn call;
+    const tensor *given[FL_OPERANDS] = {NULL};
+    tensor *tensors[FL_OPERANDS] = {NULL};
+    char *before[FL_OPERANDS] = {NULL};
+    do
+        CHECK(draw_call(&call, f, &limits), "%s: no call", f->name);
+    while (!call.operand[which].given);
+    const struct drawn_operand *o = call.operand;
+    if (count_of(o[which].ndim, o[which].shape) == 1)
+        return; /* a number has no strides */
+    for (int i = 0; i < f->operand_count; i++) {
+        const tensor_format format = o[i].numbers ? o[i].format : FMT_FLEX16_5;
+        if (!o[i].given)
+            continue;
+        tensors[i] = i == which ? tensor_new(format, TENSOR_SHAPE(1)) : tensor_new(format, o[i].ndim, o[i].shape);
+        CHECK(tensors[i], "%s", tensor_error());
+        given[i] = i == which ? tensor_new_strided(tensors[i], o[i].ndim, o[i].shape, still, 0) : tensors[i];
+        before[i] = memcpy(malloc(tensor_bytes(tensors[i])), tensor_const_data(tensors[i]), tensor_bytes(tensors[i]));
+    }
+    CHECK(fl_invoke(f, given, call.scalar) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "a view with strides"),
+          "%s, %s: %s", f->name, f->operands[which].name, tensor_error());
+    for (int i = 0; i < f->operand_count; i++) {
+        CHECK(!tensors[i] || !memcmp(before[i], tensor_const_data(tensors[i]), tensor_bytes(tensors[i])),
+              "%s, %s: wrote %s", f->name, f->operands[which].name, f->operands[i].name);
+        free(before[i]);
+        tensor_free(i == which ? (tensor *)given[i] : NULL);
+        tensor_free(tensors[i]);
+    }
+}
+
 int main(void) {
     CHECK(sizeof(struct fl_args) <= 512, "struct fl_args has %zu bytes, expected at most 512", sizeof(struct fl_args));
     for (int i = 0; fl_function_at(i); i++) {
         check_function(fl_function_at(i));
         check_draws(fl_function_at(i));
-        printf("%-32s %d operands, %d scalars\n", fl_function_at(i)->name, fl_function_at(i)->operand_count,
-               fl_function_at(i)->scalar_count);
+        print_names(fl_function_at(i));
+        for (int k = 0; k < fl_function_at(i)->operand_count; k++)
+            if (!(fl_function_at(i)->operands[k].flags & FL_STRIDED))
+                check_strides(fl_function_at(i), k);
+        if (fl_function_at(i)->derive)
+            check_derive(fl_function_at(i));
     }
     for (int op = 1; op < FL_OP_LIMIT; op++)
         if (fl_op_name((enum fl_op)op))

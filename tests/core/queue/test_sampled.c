@@ -1,7 +1,7 @@
 /* The measured error of writes (core/queue/sampled.h) against sums of the test's own: every product of a matmul or
  * convolution goes where it belongs, in 64 or more bits; which elements count is drawn by Philox from its definition.
  * All formats and mixtures of them, operands with and without saturation, Inf and NaN, all three matmuls and
- * directions of convolutions, transposed ones and those of sequences, epilogues, every row of kernels and number of
+ * directions of convolutions, transposed ones and those of sequences, epilogues, every kernel set and number of
  * threads; then a network. */
 #include "check.h"
 #include "core/queue/sampled.h"
@@ -170,8 +170,7 @@ static void epilogues(tensor_format format, double scale) {
     }
 }
 
-/* --- convolution: each product of a pass belongs to an element of y, of dx and of dw -------------------------------
- */
+/* --- convolution: each product of a pass belongs to an element of y, of dx and of dw ------------------------------ */
 
 struct convolution {
     tensor_format a, b, y; /* images and gradients; filters and what joins the sums; results */
@@ -311,8 +310,7 @@ static void extremes(void) {
     }
 }
 
-/* --- a network: rows have what the same sums say -------------------------------------------------------------------
- */
+/* --- a network: rows have what the same sums say ------------------------------------------------------------------ */
 
 static const char *const measured[] = {"conv", "fc.product", "fc.weight.grad", "pool.grad", "conv.weight.grad"};
 enum { MEASURED = sizeof measured / sizeof measured[0], TURNS = 16 };

@@ -203,7 +203,7 @@ static double maximum_at(uint64_t key, int k, int level, const int *e, int tenso
                  level + (int)(check_random(&state) % (uint64_t)spread));
 }
 
-/* Tensor k after one attempt; whether its exponent stands. */
+/* Checks tensor k after an attempt. True if its exponent remains. */
 static bool expect_attempt(struct autoflex *a, const struct autoflex *before, bool searches, int attempt, int tried,
                            double maximum) {
     if (!searches) {

@@ -5,6 +5,7 @@
 
 #include "core/table/format.h"
 #include "core/base/memory.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <mpfr.h>
 #include <string.h>
@@ -137,7 +138,7 @@ WITNESS(logsigmoid) {
     mpfr_neg(r, r, R);
     mpfr_clear(minus);
 }
-/* x times a share that is nearly one, or nothing, beyond the limit */
+/* x times a share; beyond the limit the share is 1 or 0 */
 static inline void gate(mpfr_t r, const mpfr_t x, unsigned limit) {
     if (mpfr_inf_p(x)) {
         if (mpfr_sgn(x) < 0)
@@ -427,7 +428,7 @@ static inline tensor_status witness_call(const struct witness *w, tensor *y, con
 
 /* --- the value, and its rounding ---------------------------------------------------------------------------------- */
 
-/* a or x, b as in the rows of ops.def. */
+/* a or x, b as in the entries of ops.def. */
 static inline void witness_value(mpfr_t r, const struct witness *w, double a, double b, double alpha, double beta) {
     mpfr_t x;
     mpfr_init2(x, 53);

@@ -18,7 +18,7 @@ static uint64_t seed = 20260811;
 
 /* --- Mills' ratio ------------------------------------------------------------------------------------------------- */
 
-enum { DEGREE = FL_REAL_MILLS + 2 }; /* of the residual, and one more that is to be zero */
+enum { DEGREE = FL_REAL_MILLS + 2 }; /* the degree of the residual, and one more whose coefficient must be 0 */
 struct polynomial {
     mpfr_t c[DEGREE + 1];
 };

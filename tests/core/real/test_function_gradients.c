@@ -1,7 +1,7 @@
 /* Gradients of real functions against differences of the functions themselves in binary32: dx = dy (f(x + h) - f(x -
  * h)) / 2h, within a bound that is written down; and that every row of a gradient has its function here. */
 #include "check.h"
-#include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Real functions and gradients in vectors, tables of slopes included: every row of kernels against the definition, in
+/* Real functions and gradients in vectors, tables of slopes included: every kernel set against the definition, in
  * every format, results and statistics: random elements, few different ones, whole bands of saturation and of
  * underflow, NaN, infinities, zeros and subnormals among x and dy; in place and measured. `long` (any argument) makes
  * millions. */

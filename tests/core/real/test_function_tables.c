@@ -1,4 +1,4 @@
-/* Real functions of 16-bit elements by their tables: every row of kernels against the definition, all 65,536 elements
+/* Real functions of 16-bit elements by their tables: every kernel set against the definition, all 65,536 elements
  * and some again, results and statistics, in place and measured; more tables than are kept, and threads that use them
  * at once; and a child that is made while all are in use. */
 #include "check.h"

@@ -1,5 +1,5 @@
 /* tensor_describe and tensor_measure_in against a slow recount: every format, random bits and values, numbers that are
- * not finite, subnormal ones, sizes around blocks and parts, threads, rows of kernels; what another format makes of the
+ * not finite, subnormal ones, sizes around blocks and parts, threads, kernel sets; what another format makes of the
  * elements against a real conversion; what is refused. */
 #include "check.h"
 #include "flexlab/tensor.h"
@@ -164,7 +164,7 @@ static void check_description(const tensor *x, const tensor_description *d, cons
 static const char *const kinds[KINDS] = {"bits", "values",    "spread",      "constant", "zeros",
                                          "tiny", "one large", "none finite", "few odd",  "ends"};
 
-/* Every row of kernels and number of threads, bit for bit. */
+/* Every kernel set and number of threads, bit for bit. */
 static void describe(tensor_format format, int64_t n, int kind) {
     static const char *const rows[] = {"ref", "portable", "avx2", "avx512bw", "avx512_amx"};
     tensor *x = make(format, n, kind);

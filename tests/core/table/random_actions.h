@@ -110,7 +110,7 @@ static tensor_status run_function(const struct call *c, tensor *const *t, struct
     return status;
 }
 
-/* Whether it may write a wide part that says more than the elements: one that reads its output's. */
+/* Whether it may write a wide part that differs from the elements: it reads that of its output. */
 static bool writes_wide_parts(const struct fl_function *f) {
     for (int i = 0; i < f->operand_count; i++)
         if (f->operands[i].at == FL_AT(in[0]) && f->operands[i].flags & FL_WIDE)
@@ -220,12 +220,6 @@ RUN(store)
         keep(o, &(double){floats[i]}, 1);
     return status;
 }
-RUN(sum)
-    double sum = 0;
-    const tensor_status status = tensor_sum(&sum, t[0]);
-    keep(o, &sum, 1);
-    return status;
-}
 RUN(convert) return tensor_convert(t[0], t[1]); }
 RUN(convert_at) return tensor_convert_at(t[0], t[1], c->number); }
 RUN(copy) return tensor_copy(t[0], t[1]); }
@@ -252,7 +246,6 @@ RUN(write_by_hand)
 #define FINE_ACTION(name, weight, plan)                                                                                \
     { #name, weight, NULL, plan, run_##name, true }
 static const struct action others[] = {
-    ACTION(sum, 5, plan_1),
     FINE_ACTION(load_f32, 8, plan_load),
     FINE_ACTION(load_f64, 8, plan_load),
     ACTION(store, 8, plan_1),

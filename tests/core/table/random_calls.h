@@ -338,9 +338,11 @@ static void keep_numbers(struct outcome *o, const tensor *t) {
     static double values[RESULTS];
     const int64_t n = tensor_count(t);
     const tensor_format format = tensor_format_of(t);
-    if (format == FMT_U8)
-        return;
-    CHECK(format == FMT_I32 ? !tensor_store_i32(t, whole, n) : !tensor_store_f64(t, values, n), "%s", tensor_error());
+    const uint8_t *bytes = format == FMT_U8 ? tensor_const_data(t) : NULL;
+    CHECK(bytes || (format == FMT_I32 ? !tensor_store_i32(t, whole, n) : !tensor_store_f64(t, values, n)), "%s",
+          tensor_error());
+    for (int64_t i = 0; i < n && bytes; i++)
+        values[i] = bytes[i];
     for (int64_t i = 0; i < n && format == FMT_I32; i++)
         values[i] = whole[i];
     keep(o, values, n);

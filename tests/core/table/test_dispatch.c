@@ -168,7 +168,8 @@ static void said_of_classes(const char *text, int cap, const char *who) {
     CHECK(fast && fast > second, "%s: class fast is named in the wrong line:\n%s", who, text);
     enum fl_backend best = runs;
     fl_kernel_fast(f, FL_OP_MATMUL, (enum fl_backend)cap, &best);
-    snprintf(line, sizeof line, "flexlab: bf16.matmul.%s%s", fl_backend_name(best), best == FL_ROWS - 1 ? "\n" : ":");
+    snprintf(line, sizeof line, "flexlab: bf16.matmul.%s%s", fl_backend_name(best),
+             best == FL_KERNEL_SETS - 1 ? "\n" : ":");
     CHECK(!strncmp(second, line, strlen(line)), "%s: no \"%s\" in\n%s", who, line, second);
     static const struct {
         enum fl_backend row, level;

@@ -30,7 +30,7 @@ static void mix_result(uint64_t *hash, const struct call *call, const struct res
                               fl_exponent(&r->out.view)};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         mix(hash, (uint64_t)counts[i]);
-    const int64_t channels = call->shape.geo.n ? call->shape.geo.n : 1;
+    const int64_t channels = channels_of(call);
     for (int64_t i = 0; i < 2 * channels; i++) {
         mix(hash, (uint64_t)r->isum[i]);
         mix_double(hash, r->fsum[i]);
@@ -56,7 +56,7 @@ static void mix_result(uint64_t *hash, const struct call *call, const struct res
 
 /* Whether both have the same bytes, and so the same hash. */
 static bool same_result(const struct call *call, const struct result *a, const struct result *b) {
-    const int64_t channels = call->shape.geo.n ? call->shape.geo.n : 1;
+    const int64_t channels = channels_of(call);
     return !memcmp(&a->stats, &b->stats, sizeof a->stats) && !memcmp(a->isum, b->isum, (size_t)channels * 16) &&
            !memcmp(a->fsum, b->fsum, (size_t)channels * 16) && fl_exponent(&a->out.view) == fl_exponent(&b->out.view) &&
            (!a->out.bytes || !memcmp(a->out.memory, b->out.memory, a->out.bytes)) &&

@@ -59,10 +59,11 @@ static bool guarded_free(struct guarded *g) {
     return kept;
 }
 
-/* --- a fault names the call --- */
+/* --- a fault names the call; under AddressSanitizer its own report does --- */
 
 static char now[256];
 
+#ifndef __SANITIZE_ADDRESS__
 static void fault(int signal) {
     (void)signal;
     static const char text[] = "FAILED: memory beyond an operand was touched by ";
@@ -70,10 +71,11 @@ static void fault(int signal) {
         _exit(2);
     _exit(1);
 }
+#endif
 
 /* --- one call --- */
 
-enum { VIEWS = 7, CHANNEL_ARRAYS = 8, SUMS = 4 }; /* out, three operands, bias, residual, wide copies */
+enum { VIEWS = 7, CHANNEL_ARRAYS = 8, SUMS = 4 }; /* out, three operands, two addends, wide copies */
 
 static void move(struct fl_view *view, struct guarded *g, size_t bytes, bool at_end) {
     *g = guarded_new(bytes, at_end);
@@ -93,12 +95,12 @@ static void run_guarded(const struct call *call, fl_kernel kernel, bool at_end, 
     struct fl_args args = call->args;
     struct fl_stats stats = {0};
     const struct fl_format *f = call->format;
-    const size_t bytes = (size_t)f->bytes, n = (size_t)(call->shape.geo.n ? call->shape.geo.n : 1);
+    const size_t bytes = (size_t)f->bytes, n = (size_t)(channels_of(call));
     struct guarded memory[VIEWS + CHANNEL_ARRAYS + SUMS] = {{0}}, *g = memory;
-    struct fl_view *views[] = {&args.in[0], &args.in[1], &args.in[2], NULL, NULL};
-    addends_of(&args, views + 3);
+    struct fl_view *views[] = {&args.in[0], &args.in[1], &args.in[2], view_at(&args, call->shape.addend[0].at),
+                               view_at(&args, call->shape.addend[1].at)};
     for (int i = 0; i < 5; i++)
-        if (views[i] && views[i]->data)
+        if (i < 3 ? views[i]->data != NULL : call->shape.addend[i - 3].count > 0)
             move(views[i], g++, (size_t)views[i]->count * bytes, at_end);
     for (int i = 0; i < 3; i++)
         if (args.in[i].wide)
@@ -124,12 +126,12 @@ static void run_guarded(const struct call *call, fl_kernel kernel, bool at_end, 
     if (call->shape.out) {
         args.out = (struct fl_view){.e = exponent_at(call->e_out), .count = call->shape.out};
         if (in_place) {
-            const struct fl_view *over = call->shape.residual ? views[4] : &args.in[0];
+            const struct fl_view *over = call->shape.addend[1].count ? views[4] : views[0];
             args.out.data = over->data;
         } else {
             move(&args.out, g++, (size_t)call->shape.out * bytes, at_end);
         }
-        args.out.wide = writes_wide(call->op) ? args.in[0].wide : NULL;
+        args.out.wide = args.in[0].wide;
     }
     args.stats = &stats;
     CHECK(!kernel(&args), "%s: %s", now, tensor_error());
@@ -145,7 +147,7 @@ static void try_operation(const struct fl_format *f, enum fl_op op, int backend,
     for (int index = 0; call_make(&call, f, op, index, ORDINARY, TENSOR_ROUND_NEAREST, 31, ref); index++) {
         for (int way = 0; way < 4; way++) {
             const bool at_end = way % 2 == 0, in_place = way / 2;
-            if ((in_place && !call.shape.in_place) || (!in_place && writes_wide(op) && call.in[0].view.wide))
+            if ((in_place && !call.shape.in_place) || (!in_place && call.in[0].view.wide))
                 continue;
             snprintf(now, sizeof now, "%s.%s.%s shape %d, memory %s%s", f->name, fl_op_name(op),
                      fl_backend_name((enum fl_backend)backend), index, at_end ? "that ends" : "that begins",
@@ -186,7 +188,7 @@ static void try_conversions(const struct fl_format *f, int backend, const struct
 
 /* Whether this machine has the instructions of a row. */
 static bool runs(enum fl_backend backend) {
-    enum fl_backend cap = FL_ROWS;
+    enum fl_backend cap = FL_KERNEL_SETS;
     if (backend >= FL_BACKENDS)
         return false; /* it has no conversions of its own */
     CHECK(!tensor_set_backend(fl_backend_name(backend)) && !fl_backend_cap(&cap), "%s", tensor_error());
@@ -212,9 +214,9 @@ int main(void) {
     tensor_set_threads(1);
     for (int i = 0; fl_format_at(i); i++) {
         const struct fl_format *f = fl_format_at(i);
-        for (int backend = FL_REF; backend < FL_ROWS; backend++) {
-            if (runs((enum fl_backend)backend) && f->rows[backend])
-                try_conversions(f, backend, f->rows[backend]);
+        for (int backend = FL_REF; backend < FL_KERNEL_SETS; backend++) {
+            if (runs((enum fl_backend)backend) && f->sets[backend])
+                try_conversions(f, backend, f->sets[backend]);
             for (int op = 1; op < FL_OP_LIMIT; op++) {
                 const fl_kernel kernel = fl_op_name((enum fl_op)op) ? kernel_of(f, (enum fl_op)op, backend) : NULL;
                 if (kernel)

@@ -56,7 +56,7 @@ static void compare(const struct call *call, const char *label, const struct res
                     bool measured) {
     const struct fl_format *f = call->format;
     int64_t at = 0;
-    const int64_t n = call->shape.geo.n ? call->shape.geo.n : 1;
+    const int64_t n = channels_of(call);
     if (measured) {
         CHECK(same_double(want->stats.maximum, got->stats.maximum), "%s measured maximum %a want %a", label,
               got->stats.maximum, want->stats.maximum);

@@ -1,4 +1,4 @@
-/* Random calls on every row of kernels against the reference, a few seconds of them.
+/* Random calls on every kernel set against the reference, a few seconds of them.
  *
  *     test_random [SEED [CALLS [FIRST]]]        numbers FIRST ... of the sequence of that seed */
 #include "random_actions.h"

@@ -1,4 +1,4 @@
-/* A million random calls on every row of kernels against the reference, by as many processes as there are processors.
+/* A million random calls on every kernel set against the reference, by as many processes as there are processors.
  *
  *     test_random_long [SEED [CALLS]]
  *

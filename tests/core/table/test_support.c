@@ -1,10 +1,10 @@
 /* docs/support.md: which operation runs in which format on which backend, what it promises, what its gradient is; then
- * networks. The rows of kernels are asked, a device that runs the kernels of a GPU, and the objects of the operations
+ * networks. It asks the kernel sets, a device that runs the kernels of a GPU, and the objects of the operations
  * (core/ops/operation.h); nothing is typed. The test fails where the page says something else.
  *
  *     test_support [--write | --print]
  *
- * --write writes the page; --print prints that of this build, which may lack rows of kernels and a device. */
+ * --write writes the page; --print prints that of this build, which may lack kernel sets and a device. */
 #include "check.h"
 #include "core/ops/operation.h"
 #include "core/queue/queue.h"
@@ -20,15 +20,15 @@ static const char *const promise_names[] = {[FL_PROMISE_EXACT] = "exact",
 
 static FILE *out;
 
-static const char *const letters[FL_ROWS] = {
+static const char *const letters[FL_KERNEL_SETS] = {
     [FL_REF] = "r",    [FL_PORTABLE] = "p",   [FL_AVX2] = "2",         [FL_AVX512BW] = "b",
     [FL_AVX512] = "v", [FL_AVX512_AMX] = "t", [FL_AVX512_FAST] = "fv", [FL_AVX512_AMX_FAST] = "ft"};
 
 static bool has_kernel(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
     if (backend == FL_REF)
         return fl_ref_kernel(op) != NULL;
-    const struct fl_kernels *row = format->rows[backend];
-    return (row && row->op[op]) || fl_any_format_kernel(format, op, backend);
+    const struct fl_kernels *set = format->sets[backend];
+    return (set && set->op[op]) || fl_any_format_kernel(format, op, backend);
 }
 
 static bool on_device(tensor_device *device, const struct fl_format *format, enum fl_op op) {
@@ -39,7 +39,7 @@ static bool on_device(tensor_device *device, const struct fl_format *format, enu
 /* "r p 2 b": the rows with a kernel; with a "g" those that a GPU has. */
 static void print_cell(tensor_device *device, const struct fl_format *format, enum fl_op op) {
     fprintf(out, " |");
-    for (int backend = 0; backend < FL_ROWS; backend++)
+    for (int backend = 0; backend < FL_KERNEL_SETS; backend++)
         if (has_kernel(format, op, (enum fl_backend)backend))
             fprintf(out, " %s", letters[backend]);
     CHECK(fl_ref_kernel(op), "%s.%s has no reference kernel", format->name, fl_op_name(op));
@@ -152,10 +152,10 @@ static void compare_page(const char *page, size_t bytes) {
 static const char *what_lacks(const tensor_device *device) {
     if (!device)
         return "neither a GPU nor the stand-in for one; it says which operations have kernels there";
-    for (int backend = 0; backend < FL_ROWS; backend++) {
+    for (int backend = 0; backend < FL_KERNEL_SETS; backend++) {
         bool has = backend == FL_REF;
         for (int i = 0; fl_format_at(i); i++)
-            has = has || fl_format_at(i)->rows[backend];
+            has = has || fl_format_at(i)->sets[backend];
         if (!has)
             return "this compiler does not have every instruction set";
     }

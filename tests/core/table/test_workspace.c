@@ -50,7 +50,7 @@ static bool same(const struct result *a, const struct result *b, int64_t channel
 
 static void try_case(struct call *call, const char *row, fl_kernel kernel, fl_need need, int index, bool measure) {
     struct result want, got;
-    const int64_t n = call->shape.geo.n ? call->shape.geo.n : 1;
+    const int64_t n = channels_of(call);
     call->args.workspace = NULL;
     call->args.workers = 0;
     CHECK(!run(call, kernel, false, measure, &want), "%s", tensor_error());
@@ -83,13 +83,13 @@ static void try_case(struct call *call, const char *row, fl_kernel kernel, fl_ne
     fl_free(workspace);
 }
 
-/* The kernels of an operation, in every row that has one of its own, on the same calls. */
+/* The kernels of an operation, in every kernel set that has its own, on the same calls. */
 static int try_operation(const struct fl_format *f, enum fl_op op) {
     static const int threads[] = {1, 2, 7};
     static struct call call;
-    fl_kernel kernels[FL_ROWS] = {NULL};
+    fl_kernel kernels[FL_KERNEL_SETS] = {NULL};
     int entries = 0;
-    for (int row = FL_REF; row < FL_ROWS; row++) {
+    for (int row = FL_REF; row < FL_KERNEL_SETS; row++) {
         enum fl_backend chosen = (enum fl_backend)row;
         kernels[row] = row < FL_BACKENDS ? fl_kernel_select(f, op, chosen, &chosen) : fl_kernel_in(f, op, chosen);
         if ((int)chosen != row)
@@ -98,7 +98,7 @@ static int try_operation(const struct fl_format *f, enum fl_op op) {
     }
     for (int index = 0; entries && call_make(&call, f, op, index, ORDINARY, TENSOR_ROUND_NEAREST, 5, fl_ref_kernel(op));
          index++) {
-        for (int row = FL_REF; row < FL_ROWS && !call.shape.wide; row++)
+        for (int row = FL_REF; row < FL_KERNEL_SETS && !call.shape.wide[0] && !call.shape.wide[2]; row++)
             for (int t = 0; kernels[row] && t < (row == FL_REF ? 1 : 3); t++) {
                 tensor_set_threads(threads[t]);
                 for (int measure = 0; measure <= (call.shape.out > 0); measure++)

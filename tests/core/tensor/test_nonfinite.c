@@ -18,8 +18,7 @@ enum kind { PLAIN, PLUS, MINUS, NO_NUMBER, KINDS };
 static tensor_device *device; /* NULL: the host */
 static const char *on_row;    /* of kernels, for messages */
 
-/* --- ways in: element i of y becomes v[i] or something like it, or by kind[i] Inf, -Inf, NaN ------------------------
- */
+/* --- ways in: element i of y becomes v[i] or something like it, or by kind[i] Inf, -Inf, NaN ---------------------- */
 
 static tensor *new_tensor(tensor_format format, int64_t rows, int64_t columns) {
     const int64_t shape[] = {rows, columns};
@@ -34,7 +33,7 @@ static tensor *loaded(tensor_format format, int64_t rows, int64_t columns, const
     return t;
 }
 
-/* An operand whose exponent does not depend on what is in it. */
+/* Makes an operand at a given exponent, whatever its elements are. */
 static tensor *at_exponent(tensor_format format, int64_t rows, const double *values, int e) {
     const int64_t shape[] = {rows, 1};
     tensor *x = tensor_new(FMT_FP32, 2, shape), *here = tensor_new(format, 2, shape);
@@ -410,7 +409,7 @@ static bool runs(const struct way *way) {
     return !(device && way->host);
 }
 
-/* Series on rows of kernels: each predictor, and large tensors, whose real functions are looked up, on one. */
+/* Series on kernel sets: each predictor, and large tensors, whose real functions are looked up, on one. */
 static void series(void) {
     static const tensor_format formats[] = {FMT_FLEX16_5, FMT_DFP16};
     for (int w = 0; w < WAYS; w++)
@@ -471,8 +470,7 @@ static void plain_numbers(void) {
         }
 }
 
-/* --- loads refuse them, and leave everything as it was --------------------------------------------------------------
- */
+/* --- loads refuse them, and leave everything as it was ------------------------------------------------------------ */
 
 static void refused(tensor *t, const struct autoflex *before, tensor_status status, const char *what) {
     double values[2];

@@ -1,4 +1,4 @@
-/* Loads of bytes through a table: rows of kernels round the table and look it up, the reference row rounds number by
+/* Loads of bytes through a table: kernel sets round the table and look it up, the reference rounds number by
  * number. Elements, exponents, histories, statistics and messages are the same, whatever the table holds and whichever
  * bytes occur. A failure names its case, from which everything else follows: test_pixels CASE runs it alone. */
 #include "check.h"

@@ -1,5 +1,5 @@
-/* Conversions through binary32 (a row's from_floats and to_floats) give what the codec's doubles give: elements and
- * statistics, for every row, exponent and odd number; and tensors convert alike however large they are. */
+/* Conversions through binary32 (from_floats and to_floats of a kernel set) give what the codec's doubles give: elements
+ * and statistics, for every kernel set, exponent and odd number; and tensors convert alike however large they are. */
 #include "check.h"
 #include "core/table/format.h"
 #include "core/base/memory.h"
@@ -58,7 +58,7 @@ static int64_t first_difference(const struct fl_format *f, const void *a, const 
 }
 
 static void check_row(const struct fl_format *f, enum fl_backend backend, int e, tensor_rounding mode, enum kind kind) {
-    const struct fl_kernels *row = f->rows[backend];
+    const struct fl_kernels *set = f->sets[backend];
     static _Alignas(64) float x[COUNT], back[COUNT];
     static double values[COUNT];
     static _Alignas(64) char want[4 * COUNT], got[4 * COUNT];
@@ -66,7 +66,7 @@ static void check_row(const struct fl_format *f, enum fl_backend backend, int e,
         do
             x[i] = random_number(e);
         while (kind != ANY && !isfinite(x[i]));
-        if (kind == EDGE) /* quarters of a unit up to the first that saturates */
+        if (kind == EDGE) /* multiples of 1/4 up to the first that saturates */
             x[i] = (float)ldexp(i == 700 ? 32767.5 : random_quarter(), -e);
         values[i] = x[i];
     }
@@ -76,8 +76,8 @@ static void check_row(const struct fl_format *f, enum fl_backend backend, int e,
     /* blocks of the size that transfers use: a special number decides about its own block only */
     for (int first = 0; first < COUNT; first += 500) {
         f->encode(&to, first, 500, values + first, false, &rounding, &codec);
-        row->from_floats(&out, first, 500, x + first, &rounding, &kernel);
-        row->from_floats(&none, first, 500, x + first, &rounding, &measured);
+        set->from_floats(&out, first, 500, x + first, &rounding, &kernel);
+        set->from_floats(&none, first, 500, x + first, &rounding, &measured);
     }
     const char *name = fl_backend_name(backend);
     const int64_t bad = first_difference(f, want, got, COUNT);
@@ -93,7 +93,7 @@ static void check_row(const struct fl_format *f, enum fl_backend backend, int e,
         return; /* beyond binary32 */
     f->decode(&to, 0, COUNT, values);
     for (int stream = 0; stream < 2; stream++) {
-        row->to_floats(&to, 0, COUNT, back, stream);
+        set->to_floats(&to, 0, COUNT, back, stream);
         bool equal = true;
         for (int i = 0; i < COUNT; i++)
             equal &= back[i] == (float)values[i] || (back[i] != back[i] && values[i] != values[i]);
@@ -160,7 +160,7 @@ int main(void) {
         const struct fl_format *f = fl_format_at(k);
         const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
         for (int backend = FL_PORTABLE; backend <= (int)cap; backend++)
-            for (int e = shared ? f->e_min : 0; f->rows[backend] && f->rows[backend]->from_floats && e <= f->e_max;
+            for (int e = shared ? f->e_min : 0; f->sets[backend] && f->sets[backend]->from_floats && e <= f->e_max;
                  e += e < -120 || e > 120 ? 1 : 4)
                 for (int kind = 0; kind < KINDS; kind++) {
                     check_row(f, (enum fl_backend)backend, e, TENSOR_ROUND_NEAREST, (enum kind)kind);

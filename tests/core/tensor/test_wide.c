@@ -1,6 +1,6 @@
 /* Wide parts never disagree with their elements: updates, loads and conversions round once at the width of the wide
  * part, and the elements are its rounding; whatever else writes a tensor makes the wide part exactly the value of the
- * elements. For every format that has wide parts, on every row of kernels and with several numbers of threads, against
+ * elements. For every format that has wide parts, on every kernel set and with several numbers of threads, against
  * exact integers, or doubles that hold the results exactly. */
 #include "host_numbers.h"
 #include "check.h"

@@ -119,7 +119,7 @@ static struct {
 static Context main_context;
 static Stack *idle_stacks;
 static Stack *running_stack; /* NULL: the host's */
-static Lane *assigned;       /* what an idle stack is to run when it is entered */
+static Lane *assigned;       /* the function that an idle stack runs when it is entered */
 
 #ifdef STAND_IN_ASAN
 static const void *host_stack;

@@ -196,7 +196,7 @@ static void *take(int number, size_t bytes) {
     const size_t size = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + GAP;
     for (auto it = d.spare.begin(); it != d.spare.end(); ++it) {
         const size_t at = it->first, room = it->second;
-        const bool last = at + room == d.bytes; /* its gap may lie behind the device's memory */
+        const bool last = at + room == d.bytes; /* its gap may exceed the device's memory */
         if (room < (last ? size - GAP : size))
             continue;
         d.spare.erase(it);

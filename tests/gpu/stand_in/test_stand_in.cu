@@ -453,7 +453,7 @@ static void test_streams() {
     CHECK(cudaEventQuery(e) == cudaSuccess && cudaEventSynchronize(e) == cudaSuccess);
     int *const p = on_device(std::vector<int>(1, 0));
     cudaStream_t s;
-    cudaStreamCreate(&s); /* of the blocking kind: the default stream waits for it */
+    cudaStreamCreate(&s); /* a blocking stream: the default stream waits for it */
     for (int i = 0; i < 3000; i++)
         gpu_launch(add_to, 1, 1, 0, s, p, 1, 1);
     cudaEventRecord(e, s);

@@ -117,17 +117,17 @@ static size_t fl_ref_reduce_grad_need(const struct fl_args *args) {
 
 /* --- blocks of outputs in threads --------------------------------------------------------------------------------- */
 
-/* What the parts of a call share. */
+/* Shared by the parts of a task. */
 struct plan {
     struct fl_walk groups, elements;
-    double *of_group; /* of gradients: what each group was found to be */
+    double *of_group; /* gradients: the result of each group */
 };
 
 static const struct plan *plan_of(const struct fl_rows *rows) {
     return rows->plan;
 }
 
-/* Of BLOCK outputs: chains of floats and exact sums of a chunk, what the chunks add up to. */
+/* The state of BLOCK outputs: chains of floats and exact sums of a chunk, and the sums of the chunks. */
 struct block {
     double x[BLOCK], z[BLOCK], chain[BLOCK], total[BLOCK];
     double value[BLOCK];
@@ -135,7 +135,7 @@ struct block {
     fl_int128 exact[BLOCK];
 };
 
-/* Outputs that lie side by side in the last dimension of a walk that is kept. */
+/* The number of outputs that are adjacent along the last dimension that is not reduced. */
 static int64_t line_of(const struct fl_walk *g) {
     const int kept = g->ndim - g->inner;
     return kept ? g->shape[kept - 1] : 1;
@@ -216,7 +216,7 @@ static void add_term(const struct fl_args *args, struct block *b, int64_t term, 
     add_exact(b, kind, n);
 }
 
-/* Where the terms of an output lie: stepping on costs no division. */
+/* The position of a term of an output; the next one is found without division. */
 struct steps {
     const struct fl_walk *g;
     int64_t at[2], index[TENSOR_MAX_DIMS];

@@ -78,8 +78,9 @@ FL_BOTH struct fl_walk fl_walk_of_elements(const struct fl_args *args) {
     return fl_walk_of(&x);
 }
 
-/* What an element is told beside its operands: where_grad: which mark counts, gradients: the terms of its group. */
-FL_BOTH int64_t fl_axes_told(const struct fl_args *args) {
+/* The number that an element needs beside its operands: where_grad: which mark counts, gradients: the terms of its
+ * group. */
+FL_BOTH int64_t fl_axes_parameter(const struct fl_args *args) {
     const struct fl_axes *x = &args->p.axes;
     int64_t terms = 1;
     for (int d = 0; d < x->ndim; d++)
@@ -87,7 +88,7 @@ FL_BOTH int64_t fl_axes_told(const struct fl_args *args) {
     return args->op == FL_OP_WHERE_GRAD ? x->marked : terms;
 }
 
-/* Where element i of the walk lies in an operand; elements of one sum follow each other. */
+/* The position of element i of the walk in an operand; elements of one sum are consecutive. */
 FL_BOTH int64_t fl_walk_at(const struct fl_walk *w, int operand, int64_t i) {
     int64_t at = w->offset[operand];
     for (int d = w->ndim - 1; d >= 0; d--) {
@@ -99,7 +100,7 @@ FL_BOTH int64_t fl_walk_at(const struct fl_walk *w, int operand, int64_t i) {
 
 /* --- sums --------------------------------------------------------------------------------------------------------- */
 
-/* What is kept of each term. */
+/* The quantity that is folded from each term. */
 enum fl_fold_kind { FL_FOLD_SUM, FL_FOLD_SIZES, FL_FOLD_SQUARES, FL_FOLD_PRODUCTS, FL_FOLD_LARGEST, FL_FOLD_LEAST };
 
 FL_BOTH enum fl_fold_kind fl_fold_kind_of(enum fl_op op) {
@@ -127,7 +128,7 @@ FL_BOTH bool fl_fold_picks(enum fl_fold_kind kind) {
     return kind == FL_FOLD_LARGEST || kind == FL_FOLD_LEAST;
 }
 
-/* Whether x takes the place of what was best so far: the first largest (least) stays. A NaN counts as larger (less)
+/* Whether x replaces the best term so far: of equal terms the first remains. A NaN counts as larger (less)
  * than anything. */
 FL_BOTH bool fl_fold_better(enum fl_fold_kind kind, double x, double best) {
     return (kind == FL_FOLD_LARGEST ? x > best : x < best) || (x != x && best == best);
@@ -208,7 +209,7 @@ FL_BOTH struct fl_wide_sum fl_root(fl_uint128 s, int e) {
     return result;
 }
 
-/* What an output is: exact or rounded to odd, and the same rounded to nearest. */
+/* The value of an output: exact or rounded to odd, and the same rounded to nearest. */
 struct fl_axes_value {
     double odd, near;
 };
@@ -223,7 +224,7 @@ FL_BOTH struct fl_axes_value fl_axes_wide(struct fl_wide_sum sum) {
     return value;
 }
 
-/* An output whose terms were folded. sum: in integer formats, at the exponent of fl_fold_exponent. */
+/* The value of an output from the sum of its terms, at the exponent of fl_fold_exponent. */
 FL_BOTH struct fl_axes_value fl_axes_exact(enum fl_op op, fl_int128 sum, int e, int ez, int64_t count) {
     if (op == FL_OP_REDUCE_MEAN)
         return fl_axes_wide(fl_quotient((int64_t)sum, count, e));

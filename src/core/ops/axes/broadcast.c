@@ -20,11 +20,11 @@ static tensor_status fl_ref_broadcast(const struct fl_args *args) {
     if (status)
         return status;
     const struct fl_walk walk = fl_walk_of_elements(args);
-    const int64_t told = fl_axes_told(args);
+    const int64_t parameter = fl_axes_parameter(args);
     for (int64_t i = 0; i < w.count; i++) {
         const double a = w.in[0][fl_walk_at(&walk, 0, i)], b = w.in[1] ? w.in[1][fl_walk_at(&walk, 1, i)] : 0;
-        const struct fl_axes_value value = fl_axes_element(args->op, a, b, mark_at(args, fl_walk_at(&walk, 2, i)), told,
-                                                           fl_exponent(&args->in[0]), fl_ref_shared(args));
+        const struct fl_axes_value value = fl_axes_element(args->op, a, b, mark_at(args, fl_walk_at(&walk, 2, i)),
+                                                           parameter, fl_exponent(&args->in[0]), fl_ref_shared(args));
         w.value[i] = value.odd;
         w.near[i] = value.near;
     }
@@ -66,15 +66,15 @@ static double combine(const struct fl_args *args, double *a, const double *b, in
                       int64_t n) {
     const bool shared = fl_ref_shared(args);
     const int e = fl_exponent(&args->in[0]);
-    const int64_t told = fl_axes_told(args);
+    const int64_t parameter = fl_axes_parameter(args);
     double largest = 0;
     if (args->op == FL_OP_REDUCE_SUM_GRAD)
         return fl_rows_largest(a, n);
     /* A quotient of a mantissa by a number below 2^32 that is no middle between two mantissas is at least 2^-49 of
      * itself away from one: the rounding of its double is its own. A draw asks for more. */
     if (args->op == FL_OP_REDUCE_MEAN_GRAD &&
-        (!shared || (args->rounding.mode != TENSOR_ROUND_STOCHASTIC && told < (int64_t)1 << 32))) {
-        const double count = (double)told;
+        (!shared || (args->rounding.mode != TENSOR_ROUND_STOCHASTIC && parameter < (int64_t)1 << 32))) {
+        const double count = (double)parameter;
         for (int64_t i = 0; i < n; i++)
             a[i] /= count;
         return fl_rows_largest(a, n);
@@ -94,7 +94,7 @@ static double combine(const struct fl_args *args, double *a, const double *b, in
     }
     for (int64_t i = 0; i < n; i++) {
         const struct fl_axes_value value =
-            fl_axes_element(args->op, a[i], b[i], mark_at(args, mark + i * mark_stride), told, e, shared);
+            fl_axes_element(args->op, a[i], b[i], mark_at(args, mark + i * mark_stride), parameter, e, shared);
         largest = fabs(value.near) > largest ? fabs(value.near) : largest;
         a[i] = value.odd;
     }

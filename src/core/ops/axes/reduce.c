@@ -6,6 +6,7 @@
 #include "core/arithmetic/exact.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "core/ops/operation.h"
 #include "core/queue/queue.h"
 #include <math.h>
 #include <string.h>
@@ -110,20 +111,26 @@ static tensor_status sum_floats(struct work *w, const tensor *x, double *sum) {
     return TENSOR_OK;
 }
 
-tensor_status tensor_sum(double *sum, const tensor *x) {
-    if (!sum || !x)
-        return fl_fail(TENSOR_E_ARGUMENT, "sum: %s is NULL", x ? "result" : "x");
-    struct work w;
-    tensor_status status = fl_need_arithmetic("sum", "x", x);
-    if (!status)
-        status = fl_need_host("sum", x);
-    if (!status)
-        status = fl_need_elements("sum", x);
-    if (status)
-        return status;
+/* A number of the host is there at once: so is the tensor. */
+static tensor_status check_host(const struct fl_invocation *call) {
+    return fl_need_host("sum", call->tensors[0]);
+}
+
+static tensor_status run_sum(const struct fl_invocation *call, struct fl_args *args) {
+    const tensor *x = call->tensors[0];
+    double *sum = call->scalars[0].result;
     const bool shared = x->format->arithmetic == FL_ARITHMETIC_SHARED;
-    status = make_work(&w, shared ? 0 : (size_t)FL_ROWS_CHUNK * COLUMNS * (size_t)x->format->bytes);
-    if (status)
-        return status;
+    struct work w;
+    (void)args;
+    TRY(make_work(&w, shared ? 0 : (size_t)FL_ROWS_CHUNK * COLUMNS * (size_t)x->format->bytes));
     return shared ? sum_exact(&w, x, sum) : sum_floats(&w, x, sum);
+}
+
+static const struct fl_operand operands[] = {{"x", "e*"}};
+static const struct fl_scalar_rule result[] = {{"sum", FL_RESULT}};
+const struct fl_function fl_function_sum = {
+    .name = "sum", FL_OPERANDS_OF(operands), FL_SCALARS_OF(result), .check = check_host, .run = run_sum};
+
+tensor_status tensor_sum(double *sum, const tensor *x) {
+    return FL_INVOKE(sum, FL_GIVEN(x), {.result = sum});
 }

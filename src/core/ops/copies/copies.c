@@ -45,7 +45,7 @@ static struct fl_permutation merged(const struct fl_permutation *s) {
     return m;
 }
 
-/* Where in the input an element of the output stands, and its indices. */
+/* The position in the input of an element of the output, and its indices. */
 struct place {
     int64_t at, index[TENSOR_MAX_DIMS];
 };

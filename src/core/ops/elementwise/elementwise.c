@@ -2,7 +2,7 @@
 #include "core/base/fail.h"
 #include "core/ops/operation.h"
 #include "core/reference/ref.h"
-#include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <stddef.h>
 
 #define INPUT(name, i)                                                                                                 \

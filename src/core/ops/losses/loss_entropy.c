@@ -13,11 +13,11 @@
 #include <string.h>
 
 enum {
-    PART = 4096,   /* elements, about, of the rows of a part */
+    PART = 4096,   /* approximate number of elements in one part */
     LEAST_ROWS = 8 /* whose sums softmax has side by side */
 };
 
-/* What a backend has. */
+/* The kernel of a backend. */
 struct rows_of_backend {
     fl_softmax_rows softmax;
     void (*exponentials)(double *x, int64_t n);

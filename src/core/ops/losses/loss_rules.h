@@ -6,7 +6,7 @@
 #include "autoflex/both.h"
 #include "core/table/kernel.h"
 
-/* What no label is: every one of them counts. */
+/* A value that no label has: all labels count. */
 #define FL_NO_LABEL INT64_MIN
 
 /* A row of cross-entropy has a share for each class: w ((1 - s) t + s / K), t the target (1 for the label and 0 for the
@@ -33,7 +33,7 @@ FL_BOTH bool fl_label_counts(const struct fl_args *args, int64_t row) {
     return args->p.loss.labels[row] != args->p.loss.ignored;
 }
 
-/* What the rows count together, in their order: what the mean divides by. */
+/* The sum of the weights of the rows, in their order, by which the mean is divided. */
 FL_BOTH double fl_weight_of_rows(const struct fl_args *args) {
     const int32_t *labels = args->p.loss.labels;
     const double *weights = args->p.loss.class_weights;
@@ -51,8 +51,7 @@ FL_BOTH double fl_mean_of(double sum, double weight) {
     return weight == 0 ? 0 : sum / weight;
 }
 
-/* --- errors: d = x - target -----------------------------------------------------------------------------------------
- */
+/* --- errors: d = x - target --------------------------------------------------------------------------------------- */
 
 FL_BOTH double fl_error_loss(enum fl_op op, double d, double delta) {
     const double size = d < 0 ? -d : d;
@@ -67,8 +66,7 @@ FL_BOTH double fl_error_slope(enum fl_op op, double d, double delta) {
     return d > delta ? delta : d < -delta ? -delta : d;
 }
 
-/* --- Wasserstein: rows of label 1 are real, of 0 not ----------------------------------------------------------------
- */
+/* --- Wasserstein: rows of label 1 are real, of 0 not -------------------------------------------------------------- */
 
 struct fl_critic {
     double count[2]; /* elements of rows with label 0 and 1 */
@@ -79,7 +77,7 @@ FL_BOTH double fl_critic_loss(const struct fl_critic *c) {
     return c->mean[0] - c->mean[1];
 }
 
-/* Of an element in a row of that label. */
+/* The slope for an element in a row of that label. */
 FL_BOTH double fl_critic_slope(const struct fl_critic *c, int32_t label, double scale) {
     return label ? -(scale / c->count[1]) : scale / c->count[0];
 }

@@ -196,7 +196,7 @@ OPERATION(WASSERSTEIN, wasserstein, fl_critic_losses, NULL, );
 
 /* --- the public functions ----------------------------------------------------------------------------------------- */
 
-/* What is not given, and the number that 0 stands for. */
+/* The options with their defaults. */
 static tensor_loss_options options_of(const tensor_loss_options *how) {
     tensor_loss_options ours = how ? *how : (tensor_loss_options){.ignores = false};
     if (ours.gradient_scale == 0)

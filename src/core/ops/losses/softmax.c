@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    PART = 4096,   /* elements, about, of the rows of a part */
+    PART = 4096,   /* approximate number of elements in one part */
     LEAST_ROWS = 8 /* whose sums run side by side */
 };
 

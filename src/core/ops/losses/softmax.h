@@ -18,7 +18,7 @@ struct fl_softmax_work {
 };
 typedef void (*fl_softmax_rows)(const struct fl_softmax_work *s, int64_t first, int64_t end);
 
-/* What a backend has for rows, the definition for FL_REF; NULL: nothing of its own. */
+/* The row functions of a backend, for FL_REF the definition; NULL: it has none. */
 fl_softmax_rows fl_softmax_rows_of(enum fl_backend backend);
 
 /* The definition, for all formats, its need, and the kernels of other backends. */

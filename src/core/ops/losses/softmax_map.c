@@ -63,7 +63,7 @@ static void log_softmax_row(double *z, int64_t n, double scale, double *scratch)
         z[c] -= log_sum;
 }
 
-/* Of float formats, over p: scale p (dp - sum of p dp). */
+/* Slopes of float formats, stored in p: scale p (dp - sum of p dp). */
 static void softmax_slopes(double *p, const double *dp, int64_t n, int64_t visible, double scale) {
     double dot = 0;
     for (int64_t c = 0; c < visible; c++)
@@ -74,7 +74,7 @@ static void softmax_slopes(double *p, const double *dp, int64_t n, int64_t visib
         p[c] = 0;
 }
 
-/* Of all formats, over y: scale (dy - exp(y) sum of dy). */
+/* Slopes of all formats, stored in y: scale (dy - exp(y) sum of dy). */
 static void log_softmax_slopes(double *y, const double *dy, int64_t n, double scale) {
     const double sum = sum_in_order(dy, n);
     exponentials(y, n);
@@ -193,7 +193,7 @@ static void sums_in_order(const struct group *g, const double *a, const double *
     memcpy(sums, sum, sizeof sum);
 }
 
-/* The elements of row k that take part; the others become zero. */
+/* Writes the visible elements of row k; the others become zero. */
 static void write_visible(const struct fl_rows *rows, const struct group *g, int64_t k, const double *value,
                           struct fl_stats *stats) {
     const int64_t n = rows->args->p.softmax.n, at = (g->first + k) * n;

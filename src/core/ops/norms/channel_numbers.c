@@ -33,7 +33,7 @@ tensor_status fl_running_statistics(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-/* Channel c of what the call is to find. */
+/* Computes channel c of the results of the task. */
 static tensor_status keep(const struct fl_args *args, int64_t c, const struct fl_affine_channel *channel) {
     const struct fl_channels *to = &args->p.batch_norm.channels;
     if (!fl_ref_shared(args)) {

@@ -2,8 +2,8 @@
  * normalised together, as the elements of a row are in layer normalisation (row_norm_rules.h). Reference kernels,
  * kernels of images in threads for every format, the operations. Only x is kept from forward to backward. */
 #include "core/base/fail.h"
-#include "core/ops/operation.h"
 #include "core/base/memory.h"
+#include "core/ops/norms/norms.h"
 #include "core/ops/norms/row_norm_sums.h"
 #include "flexlab/blocks_norms.h"
 
@@ -17,7 +17,7 @@ static int64_t size_of(const struct fl_norm *g) { /* elements of a group */
 
 /* --- the definition ----------------------------------------------------------------------------------------------- */
 
-/* Where element i of a group lies, and its channel. */
+/* The position of element i of a group, and its channel. */
 static int64_t place(const struct fl_norm *g, int64_t image, int64_t group, int64_t i, int64_t *channel) {
     const int64_t depth = depth_of(g);
     *channel = group * depth + i % depth;
@@ -114,7 +114,7 @@ static tensor_status ref_group_norm(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-/* What the gradient by gamma keeps of each group of each image. */
+/* The numbers of each group of each image that the gradient by gamma needs. */
 struct group_number {
     struct fl_row_weight weight;   /* integer formats */
     struct fl_row_numbers numbers; /* float formats */
@@ -191,10 +191,9 @@ static tensor_status ref_gamma(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-/* --- images in threads: some pixels at a time, once for each kind of sum, then for the elements --------------------
- */
+/* --- images in threads: some pixels at a time, once for each kind of sum, then for the elements ------------------- */
 
-/* What a thread keeps of a group of its image. */
+/* The numbers of a group that a thread holds for its image. */
 struct group {
     struct fl_row_sums sums;
     struct fl_row_terms terms;
@@ -440,8 +439,7 @@ static tensor_status group_norm_images(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-/* --- the gradient by gamma: numbers of the groups, sums of chunks of pixels, sums of those -------------------------
- */
+/* --- the gradient by gamma: numbers of the groups, sums of chunks of pixels, sums of those ------------------------ */
 
 /* Arrays in the memory that all share. */
 struct gamma_plan {
@@ -639,12 +637,7 @@ static const struct fl_scalar_rule scalars[] = {
 };
 
 static tensor_status run_gradient(const struct fl_invocation *call, struct fl_args *args) {
-    const tensor *const *t = call->tensors;
-    tensor_status status = fl_write((tensor *)t[0], args); /* from here on nothing can fail but for want of memory */
-    args->op = FL_OP_GROUPNORM_GAMMA_GRAD;
-    args->in[2] = (struct fl_view){0};
-    status = status ? status : fl_write((tensor *)t[1], args);
-    return status || !t[2] ? status : tensor_sum_rows((tensor *)t[2], t[3]);
+    return fl_run_norm_gradient(call, args, FL_OP_GROUPNORM_GAMMA_GRAD);
 }
 
 const struct fl_operation fl_operation_groupnorm = {.op = FL_OP_GROUPNORM,

@@ -41,7 +41,7 @@ FL_BOTH double fl_lrn_power(const struct fl_lrn_rule *how, double d) {
     return how->beta == 1 ? d : fl_exp(how->beta * fl_log(d));
 }
 
-/* What channel c sends to the gradients of the channels around it. */
+/* The contribution of channel c to the gradients of its neighbours. */
 FL_BOTH double fl_lrn_part(double dy, double x, double power, double d) {
     return dy * (x / (power * d));
 }

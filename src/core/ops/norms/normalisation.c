@@ -11,7 +11,7 @@
 #include "flexlab/blocks_norms.h"
 #include <stddef.h>
 
-/* What passes between the calls of one operation, in temporary memory of the device. */
+/* Intermediate results of one operation, in temporary memory of the device. */
 struct passing {
     struct fl_channel_sums sums;
     struct fl_channels channels;
@@ -123,7 +123,7 @@ static const struct fl_operand backward_operands[] = {{"dx", "m*C"},
                                                       {"gamma", "C", .at = FL_AT(p.batch_norm.gamma)},
                                                       NUMBERS("mean", batch_norm.mean),
                                                       NUMBERS("variance", batch_norm.variance)};
-/* What the batch had: its number of rows alone counts. */
+/* The batch; only its number of rows is used. */
 static const struct fl_operand running_operands[] = {NUMBERS("running_mean", running.mean),
                                                      NUMBERS("running_variance", running.variance),
                                                      NUMBERS("mean", running.batch_mean),
@@ -132,7 +132,7 @@ static const struct fl_operand running_operands[] = {NUMBERS("running_mean", run
 static const struct fl_scalar_rule forward_scalars[] = {
     {"epsilon", FL_REAL64, .above = true, .at = FL_AT(p.batch_norm.epsilon)},
     {"relu", FL_BOOL, .at = FL_AT(p.batch_norm.relu)}};
-static const struct fl_scalar_rule momentum[] = {{"momentum", FL_REAL64, 0, 1, .at = FL_AT(p.running.momentum)}};
+static const struct fl_scalar_rule momentum_scalar[] = {{"momentum", FL_REAL64, 0, 1, .at = FL_AT(p.running.momentum)}};
 
 const struct fl_function fl_function_moments = {
     .name = "moments", .op = FL_OP_CHANNEL_MOMENTS, .outputs = 2, FL_OPERANDS_OF(moments_operands), .run = run_moments};
@@ -153,7 +153,7 @@ const struct fl_function fl_function_running_statistics = {.name = "running_stat
                                                            .op = FL_OP_RUNNING_STATISTICS,
                                                            .outputs = 2,
                                                            FL_OPERANDS_OF(running_operands),
-                                                           FL_SCALARS_OF(momentum),
+                                                           FL_SCALARS_OF(momentum_scalar),
                                                            .prepare = prepare_running};
 
 tensor_status tensor_moments(tensor *mean, tensor *variance, const tensor *x) {
@@ -171,8 +171,9 @@ tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
     return FL_INVOKE(batchnorm_grad, FL_GIVEN(dx, dgamma, dbeta, dy, x, y, gamma, mean, variance), FL_REAL(epsilon));
 }
 tensor_status tensor_running_statistics(tensor *running_mean, tensor *running_variance, const tensor *mean,
-                                        const tensor *variance, const tensor *x, double by) {
-    return FL_INVOKE(running_statistics, FL_GIVEN(running_mean, running_variance, mean, variance, x), FL_REAL(by));
+                                        const tensor *variance, const tensor *x, double momentum) {
+    return FL_INVOKE(running_statistics, FL_GIVEN(running_mean, running_variance, mean, variance, x),
+                     FL_REAL(momentum));
 }
 
 /* --- operations --------------------------------------------------------------------------------------------------- */

@@ -3,8 +3,8 @@
  *
  * All that is kept from forward to backward is x: a gradient sums its rows anew. */
 #include "core/base/memory.h"
+#include "core/ops/norms/norms.h"
 #include "core/ops/norms/row_norm_sums.h"
-#include "core/ops/operation.h"
 #include "flexlab/blocks_norms.h"
 
 static bool is_mean_square(const struct fl_args *args) {
@@ -407,7 +407,7 @@ static void numbers_row(const struct fl_rows *rows, int64_t row, double *own, st
     }
 }
 
-/* What a row adds, in units of the last place of the output. */
+/* The term of a row, in units of the last place of the output. */
 static struct fl_row_share share_of(const struct fl_args *args, const struct fl_row_weight *w) {
     const int e = fl_exponent(&args->out) - fl_exponent(&args->in[0]) - w->weight.e;
     return (struct fl_row_share){.times = is_mean_square(args) ? 1 : (double)args->p.norm.n,
@@ -450,7 +450,7 @@ struct channels {
 
 enum { CHANNELS = 16 }; /* whose elements share lines of the cache */
 
-/* Of `count` channels from c on. */
+/* The sums of `count` channels from c on. */
 static void channel_sums(const struct channels *k, int64_t c, int64_t count, struct fl_wide_sum *sum) {
     const struct fl_args *args = k->args;
     const int64_t n = args->p.norm.n;
@@ -602,7 +602,7 @@ static const struct fl_operand rms_backward_operands[] = {
     {"x", "m*n", .at = FL_AT(in[1])},
     {"gamma", "n", .at = FL_AT(in[2])},
 };
-/* What the rows of the gradients read and write. */
+/* The operands of the row functions of the gradients. */
 static const struct fl_operand row_dx[] = {{"dx", "m*n"},
                                            {"dy", "m*n", .at = FL_AT(in[0])},
                                            {"x", "m*n", .at = FL_AT(in[1])},
@@ -611,15 +611,20 @@ static const struct fl_operand row_dgamma[] = {
     {"dgamma", "n"}, {"dy", "m*n", .at = FL_AT(in[0])}, {"x", "m*n", .at = FL_AT(in[1])}};
 static const struct fl_scalar_rule above_zero[] = {{"epsilon", FL_REAL64, .above = true, .at = FL_AT(p.norm.epsilon)}};
 
-/* Three writes, none of which can fail but for want of memory. */
-static tensor_status run_gradient(const struct fl_invocation *call, struct fl_args *args) {
-    const bool rms = args->op == FL_OP_RMSNORM_GRAD;
+tensor_status fl_run_norm_gradient(const struct fl_invocation *call, struct fl_args *args, enum fl_op gamma) {
+    const struct fl_function *f = call->function;
     const tensor *const *t = call->tensors;
     tensor_status status = fl_write((tensor *)t[0], args);
-    args->op = rms ? FL_OP_RMSNORM_GAMMA_GRAD : FL_OP_LAYERNORM_GAMMA_GRAD;
+    args->op = gamma;
     args->in[2] = (struct fl_view){0};
     status = status ? status : fl_write((tensor *)t[1], args);
-    return status || rms || !t[2] ? status : tensor_sum_rows((tensor *)t[2], t[3]);
+    return status || f->outputs < 3 || !t[2] ? status : tensor_sum_rows((tensor *)t[2], t[f->outputs]);
+}
+static tensor_status run_layer_gradient(const struct fl_invocation *call, struct fl_args *args) {
+    return fl_run_norm_gradient(call, args, FL_OP_LAYERNORM_GAMMA_GRAD);
+}
+static tensor_status run_rms_gradient(const struct fl_invocation *call, struct fl_args *args) {
+    return fl_run_norm_gradient(call, args, FL_OP_RMSNORM_GAMMA_GRAD);
 }
 
 const struct fl_operation fl_operation_layernorm = {.op = FL_OP_LAYERNORM,
@@ -667,14 +672,14 @@ const struct fl_function fl_function_layernorm_grad = {.name = "layernorm_grad",
                                                        FL_OPERANDS_OF(backward_operands),
                                                        FL_SCALARS_OF(above_zero),
                                                        .prepare = prepare,
-                                                       .run = run_gradient};
+                                                       .run = run_layer_gradient};
 const struct fl_function fl_function_rmsnorm_grad = {.name = "rmsnorm_grad",
                                                      .op = FL_OP_RMSNORM_GRAD,
                                                      .outputs = 2,
                                                      FL_OPERANDS_OF(rms_backward_operands),
                                                      FL_SCALARS_OF(above_zero),
                                                      .prepare = prepare,
-                                                     .run = run_gradient};
+                                                     .run = run_rms_gradient};
 
 tensor_status tensor_layernorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta, double epsilon) {
     return FL_INVOKE(layernorm, FL_GIVEN(y, x, gamma, beta), FL_REAL(epsilon));

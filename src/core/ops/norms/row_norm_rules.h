@@ -25,7 +25,7 @@ struct fl_row_sums {
     fl_int128 x, xx, g, gx;
 };
 
-/* What elements are made of. */
+/* The terms of an element. */
 struct fl_row_terms {
     struct fl_coefficient f, g, h;
     int64_t centre, g_centre; /* c, k */

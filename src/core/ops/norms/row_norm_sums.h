@@ -35,7 +35,7 @@ static inline struct fl_row_sums fl_row_sums_of(int64_t n, const double *x, cons
     return s;
 }
 
-/* Where three terms of constant exponents are added in 128 bits: how far each goes up, and the exponent of the sum. */
+/* A sum of three terms of constant exponents in 128 bits: the shift of each term, and the exponent of the sum. */
 struct fl_aligned {
     int up[3], e;
     bool fits;
@@ -55,7 +55,7 @@ static inline struct fl_aligned fl_align(const int *exponents, const int *bits) 
     return a;
 }
 
-/* Of y and of dx. */
+/* The alignment of y, and that of dx. */
 static inline struct fl_aligned fl_align_forward(const struct fl_row_terms *t, int eg, bool has_beta, int eb) {
     return fl_align((int[]){t->f.e + eg, t->g.e + eg, eb}, (int[]){62, t->g.m ? 47 : 0, has_beta ? 16 : 0});
 }

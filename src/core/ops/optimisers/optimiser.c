@@ -22,13 +22,14 @@ static const struct fl_operand update_operands[] = {
     {"w", "e*", FL_WIDE, .at = FL_AT(in[0])},
     {"v", "e*", .at = FL_AT(in[1])},
     {"rate", "1", FL_LATE_VALUE, FL_CLASS_F32, FL_AT(p.sgd.rate), .what = "sgd_update_by: rate"}};
-static const struct fl_scalar_rule rate[] = {{"rate", FL_REAL32, .at = FL_AT(p.sgd.rate)}};
+static const struct fl_scalar_rule rate_scalar[] = {{"rate", FL_REAL32, .at = FL_AT(p.sgd.rate)}};
 static const struct fl_operand clip_by_operands[] = {
     {"y", "e*"},
     {"x", "e*", FL_IN_PLACE, .at = FL_AT(in[0])},
     {"limit", "1", FL_LATE_VALUE | FL_NOT_NEGATIVE, FL_CLASS_F32, FL_AT(p.map.alpha), .what = "clip_by: limit"}};
 static const struct fl_operand weight[] = {{"w", "e*", FL_WIDE, .at = FL_AT(in[0])}};
-static const struct fl_scalar_rule limit[] = {{"limit", FL_REAL32, 0, FLT_MAX, .at = FL_AT(p.clip_weight.limit)}};
+static const struct fl_scalar_rule limit_scalar[] = {
+    {"limit", FL_REAL32, 0, FLT_MAX, .at = FL_AT(p.clip_weight.limit)}};
 
 const struct fl_operation fl_operation_sgd_momentum = {
     .op = FL_OP_SGD_MOMENTUM, .promise = FL_PROMISE_EXACT, .reference = {fl_ref_sgd, fl_ref_bytes}};
@@ -47,28 +48,28 @@ const struct fl_function fl_function_sgd_update = {.name = "sgd_update",
                                                    .outputs = 1,
                                                    .operand_count = 2, /* without the rate as a tensor */
                                                    .operands = update_operands,
-                                                   FL_SCALARS_OF(rate)};
+                                                   FL_SCALARS_OF(rate_scalar)};
 const struct fl_function fl_function_sgd_update_by = {
     .name = "sgd_update_by", .op = FL_OP_SGD_UPDATE, .outputs = 1, FL_OPERANDS_OF(update_operands)};
 const struct fl_function fl_function_clip_by = {
     .name = "clip_by", .op = FL_OP_CLIP, .outputs = 1, FL_OPERANDS_OF(clip_by_operands)};
 const struct fl_function fl_function_clip_weight = {
-    .name = "clip_weight", .op = FL_OP_CLIP_WEIGHT, .outputs = 1, FL_OPERANDS_OF(weight), FL_SCALARS_OF(limit)};
+    .name = "clip_weight", .op = FL_OP_CLIP_WEIGHT, .outputs = 1, FL_OPERANDS_OF(weight), FL_SCALARS_OF(limit_scalar)};
 
 tensor_status tensor_sgd_momentum(tensor *v, const tensor *g, const tensor *w, float momentum, float weight_decay) {
     return FL_INVOKE(sgd_momentum, FL_GIVEN(v, g, w), FL_REAL(momentum), FL_REAL(weight_decay));
 }
-tensor_status tensor_sgd_update(tensor *w, const tensor *v, float by) {
-    return FL_INVOKE(sgd_update, FL_GIVEN(w, v), FL_REAL(by));
+tensor_status tensor_sgd_update(tensor *w, const tensor *v, float rate) {
+    return FL_INVOKE(sgd_update, FL_GIVEN(w, v), FL_REAL(rate));
 }
-tensor_status tensor_sgd_update_by(tensor *w, const tensor *v, const tensor *by) {
-    return FL_INVOKE_PLAIN(sgd_update_by, FL_GIVEN(w, v, by));
+tensor_status tensor_sgd_update_by(tensor *w, const tensor *v, const tensor *rate) {
+    return FL_INVOKE_PLAIN(sgd_update_by, FL_GIVEN(w, v, rate));
 }
-tensor_status tensor_clip_by(tensor *y, const tensor *x, const tensor *by) {
-    return FL_INVOKE_PLAIN(clip_by, FL_GIVEN(y, x, by));
+tensor_status tensor_clip_by(tensor *y, const tensor *x, const tensor *limit) {
+    return FL_INVOKE_PLAIN(clip_by, FL_GIVEN(y, x, limit));
 }
-tensor_status tensor_clip_weight(tensor *w, float by) {
-    return FL_INVOKE(clip_weight, FL_GIVEN(w), FL_REAL(by));
+tensor_status tensor_clip_weight(tensor *w, float limit) {
+    return FL_INVOKE(clip_weight, FL_GIVEN(w), FL_REAL(limit));
 }
 
 /* --- combinations whose factors stand in a row of a tensor -------------------------------------------------------- */
@@ -234,7 +235,7 @@ static tensor_status check_how(const tensor_optimiser *how) {
     return check_size("norm", how->clip_norm);
 }
 
-/* The numbers of a step are a tensor of its own shape. */
+/* The numbers of a step are a tensor of a fixed shape. */
 static tensor_status check_numbers(const char *op, const tensor *numbers) {
     char text[TENSOR_TEXT];
     if (!numbers)
@@ -310,12 +311,13 @@ const struct fl_function fl_function_optimiser_step_scaled = {.name = "optimiser
 const struct fl_function fl_function_trust_rate = {
     .name = "trust_rate", .op = FL_OP_TRUST_RATE, .outputs = 1, FL_OPERANDS_OF(trust_operands), .run = run_trust};
 
-tensor_status tensor_optimiser_step(tensor *numbers, const tensor *by, const tensor *sums) {
-    return FL_INVOKE_PLAIN(optimiser_step, FL_GIVEN(numbers, by, sums));
+tensor_status tensor_optimiser_step(tensor *numbers, const tensor *rate, const tensor *sums) {
+    return FL_INVOKE_PLAIN(optimiser_step, FL_GIVEN(numbers, rate, sums));
 }
-tensor_status tensor_optimiser_step_scaled(tensor *numbers, const tensor *by, const tensor *sums, const tensor *scale) {
-    return FL_INVOKE_PLAIN(optimiser_step_scaled, FL_GIVEN(numbers, by, sums, scale));
+tensor_status tensor_optimiser_step_scaled(tensor *numbers, const tensor *rate, const tensor *sums,
+                                           const tensor *scale) {
+    return FL_INVOKE_PLAIN(optimiser_step_scaled, FL_GIVEN(numbers, rate, sums, scale));
 }
-tensor_status tensor_trust_rate(tensor *to, const tensor *by, const tensor *sums) {
-    return FL_INVOKE_PLAIN(trust_rate, FL_GIVEN(to, by, sums));
+tensor_status tensor_trust_rate(tensor *to, const tensor *rate, const tensor *sums) {
+    return FL_INVOKE_PLAIN(trust_rate, FL_GIVEN(to, rate, sums));
 }

@@ -1,4 +1,4 @@
-/* batched.c - matmuls of matrices side by side, in one write: kernels that run the matrix kernel of a format's row for
+/* batched.c - matmuls of matrices side by side, in one write: kernels that run the matrix kernel of a kernel set for
  * each matrix.
  *
  * Many matrices go to the threads as wholes; few are computed one after the other, each by all threads. Matrices do not
@@ -33,7 +33,7 @@ static void *at(void *data, int64_t element, int bytes) {
     return data ? (char *)data + element * bytes : NULL;
 }
 
-/* The call of matrix i. */
+/* The arguments for matrix i. */
 static struct fl_args matrix_call(const struct fl_args *args, int64_t i, int workers) {
     const struct fl_matrices *g = &args->p.product.matrices;
     const int64_t sizes[] = {g->m * g->k, g->k * g->n, g->m * g->n};
@@ -119,39 +119,39 @@ static tensor_status run_one_by_one(const struct fl_args *args, fl_kernel kernel
     return status;
 }
 
-/* What a row computes one of the matrices by. */
-struct kernel_of_row {
+/* The kernel of one matrix. */
+struct matrix_kernel {
     fl_kernel kernel;
     fl_need need;
 };
 
-static struct kernel_of_row kernel_of(const struct fl_args *args, enum fl_backend backend) {
+static struct matrix_kernel kernel_of(const struct fl_args *args, enum fl_backend backend) {
     const bool mixed = fl_is_mixed(args);
-    const struct fl_kernels *row = (mixed ? fl_product_format(args) : args->format)->rows[backend];
+    const struct fl_kernels *set = (mixed ? fl_product_format(args) : args->format)->sets[backend];
     const enum fl_op op = matrix_op(args->op);
-    return mixed ? (struct kernel_of_row){row->mixed, row->mixed_need}
-                 : (struct kernel_of_row){row->op[op], row->need[op]};
+    return mixed ? (struct matrix_kernel){set->mixed, set->mixed_need}
+                 : (struct matrix_kernel){set->op[op], set->need[op]};
 }
 
 static tensor_status run_on(const struct fl_args *args, enum fl_backend backend) {
-    const struct kernel_of_row k = kernel_of(args, backend);
+    const struct matrix_kernel k = kernel_of(args, backend);
     const int workers = workers_of(args);
     return takes_whole(args, workers) ? run_whole(args, k.kernel, k.need)
                                       : run_one_by_one(args, k.kernel, k.need, workers);
 }
 
-#define ROW(name, BACKEND)                                                                                             \
+#define KERNELS_OF_SET(name, BACKEND)                                                                                  \
     static tensor_status run_##name(const struct fl_args *args) {                                                      \
         return run_on(args, BACKEND);                                                                                  \
     }                                                                                                                  \
     static size_t need_##name(const struct fl_args *args) {                                                            \
         return need_of(args, kernel_of(args, BACKEND).need);                                                           \
     }
-ROW(portable, FL_PORTABLE)
-ROW(avx2, FL_AVX2)
-ROW(avx512bw, FL_AVX512BW)
-ROW(avx512, FL_AVX512)
-ROW(avx512_amx, FL_AVX512_AMX)
+KERNELS_OF_SET(portable, FL_PORTABLE)
+KERNELS_OF_SET(avx2, FL_AVX2)
+KERNELS_OF_SET(avx512bw, FL_AVX512BW)
+KERNELS_OF_SET(avx512, FL_AVX512)
+KERNELS_OF_SET(avx512_amx, FL_AVX512_AMX)
 
 struct fl_any_kernels fl_batched_any(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
     static const struct fl_any_kernels kernels[FL_BACKENDS] = {[FL_PORTABLE] = {run_portable, need_portable},
@@ -159,6 +159,6 @@ struct fl_any_kernels fl_batched_any(const struct fl_format *format, enum fl_op 
                                                                [FL_AVX512BW] = {run_avx512bw, need_avx512bw},
                                                                [FL_AVX512] = {run_avx512, need_avx512},
                                                                [FL_AVX512_AMX] = {run_avx512_amx, need_avx512_amx}};
-    const struct fl_kernels *row = format->rows[backend];
-    return row && row->op[matrix_op(op)] ? kernels[backend] : (struct fl_any_kernels){NULL, NULL};
+    const struct fl_kernels *set = format->sets[backend];
+    return set && set->op[matrix_op(op)] ? kernels[backend] : (struct fl_any_kernels){NULL, NULL};
 }

@@ -126,7 +126,7 @@ static const struct fl_operand bias_operands[] = {
     {"y", "m*n"}, {"x", "m*n", FL_IN_PLACE, .at = FL_AT(in[0])}, {"b", "n", .at = FL_AT(in[1])}};
 static const struct fl_operand sum_rows_operands[] = {{"y", "n"}, {"x", "m*n", .at = FL_AT(in[0])}};
 static const struct fl_operand max_abs_operands[] = {{"x", "e*", .at = FL_AT(in[0])}};
-static const struct fl_scalar_rule maximum[] = {{"maximum", FL_RESULT}};
+static const struct fl_scalar_rule largest[] = {{"maximum", FL_RESULT}};
 
 #define ROWS_OPERATION(OP, name, of_promise, of_gradient, kernel)                                                      \
     const struct fl_operation fl_operation_##name = {                                                                  \
@@ -145,7 +145,7 @@ ROWS_FUNCTION(SUM_ROWS, sum_rows, sum_rows_operands);
 const struct fl_function fl_function_max_abs = {.name = "max_abs",
                                                 .op = FL_OP_MAX_ABS,
                                                 FL_OPERANDS_OF(max_abs_operands),
-                                                FL_SCALARS_OF(maximum),
+                                                FL_SCALARS_OF(largest),
                                                 .check = check_host,
                                                 .run = run_max_abs};
 
@@ -158,6 +158,6 @@ tensor_status tensor_bias_relu(tensor *y, const tensor *x, const tensor *b) {
 tensor_status tensor_sum_rows(tensor *y, const tensor *x) {
     return FL_INVOKE_PLAIN(sum_rows, FL_GIVEN(y, x));
 }
-tensor_status tensor_max_abs(double *result, const tensor *x) {
-    return FL_INVOKE(max_abs, FL_GIVEN(x), {.result = result});
+tensor_status tensor_max_abs(double *maximum, const tensor *x) {
+    return FL_INVOKE(max_abs, FL_GIVEN(x), {.result = maximum});
 }

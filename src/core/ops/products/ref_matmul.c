@@ -135,7 +135,7 @@ static double output_at(const double *dy, const struct fl_windows *g, int64_t n,
     return image_at(dy, g->p, g->q, g->filters, n, y / g->stride[0], x / g->stride[1], k);
 }
 
-/* What output position (p, q) sees of x through filter position (r, s). */
+/* The element of x that output position (p, q) reads at filter position (r, s). */
 static double input_at(const double *x, const struct fl_windows *g, int64_t n, int64_t p, int64_t q, int64_t r,
                        int64_t s, int64_t c) {
     return image_at(x, g->h, g->w, g->c, n, p * g->stride[0] + r * g->dilation[0] - g->padding[0],

@@ -12,7 +12,7 @@
 
 /* --- functions ---------------------------------------------------------------------------------------------------- */
 
-/* What the exponential of the logistic function is taken of; of tanh, twice that. */
+/* The argument of the exponential in the logistic function; in tanh, twice that. */
 FL_BOTH double fl_minus_size(double x) {
     return x < 0 ? x : -x;
 }
@@ -76,7 +76,7 @@ FL_BOTH double fl_lstm_output_grad_by(double dh, double to, double c, double uc)
 
 enum { FL_GRU_R, FL_GRU_Z, FL_GRU_N, FL_GRU_GATES };
 
-/* What enters n. */
+/* The argument of tanh in n. */
 FL_BOTH double fl_gru_candidate_by(double r, double tr, double xn, double hn) {
     return xn + fl_logistic_by(r, tr) * hn;
 }

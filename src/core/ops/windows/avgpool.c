@@ -123,7 +123,7 @@ static double divide(double *value, int64_t n, double count, int e) {
     return largest * unit;
 }
 
-/* What float formats add up in chains of FL_ROWS_CHUNK. */
+/* Sums of float formats, in chains of FL_ROWS_CHUNK. */
 static void add_to_chain(double *total, double *chain, const double *x, int64_t channels, int64_t taken) {
     if (taken && taken % FL_ROWS_CHUNK == 0)
         for (int64_t c = 0; c < channels; c++) {
@@ -203,7 +203,7 @@ static void backward_line(const struct fl_rows *rows, int64_t row, double *own, 
     fl_rows_store(args, row * line, line, sum, largest, stats);
 }
 
-/* How many windows hold a position, at most. */
+/* The most windows that hold a position. */
 static double most_windows(const struct fl_pool_side *side) {
     return side->window ? (double)((side->window - 1) / side->stride + 1) : (double)(side->windows / side->length + 2);
 }

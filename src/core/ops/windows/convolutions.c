@@ -12,7 +12,7 @@
 
 /* --- sizes -------------------------------------------------------------------------------------------------------- */
 
-/* Of a convolution the result follows from the image, and the depth of the filters from the groups. */
+/* Convolutions: the result follows from the image, and the depth of the filters from the groups. */
 static bool derive_result(const struct fl_windows_given *v, struct fl_sizes *z, bool quiet) {
     char size[FL_NUMBERS_TEXT], text[FL_NUMBERS_TEXT], covered[FL_NUMBERS_TEXT], image[FL_NUMBERS_TEXT],
         padding[FL_NUMBERS_TEXT];
@@ -39,7 +39,7 @@ static bool derive_result(const struct fl_windows_given *v, struct fl_sizes *z, 
     return false;
 }
 
-/* Of a transposed one the image follows from the result, and its channels from the groups. */
+/* Transposed convolutions: the image follows from the result, and its channels from the groups. */
 static bool derive_image(const struct fl_windows_given *v, struct fl_sizes *z, bool quiet) {
     const int *more = v->how.output_padding, *stride = v->how.stride, *padding = v->how.padding;
     char text[FL_NUMBERS_TEXT], other[FL_NUMBERS_TEXT], from[FL_NUMBERS_TEXT];
@@ -74,7 +74,7 @@ static const struct fl_window_layout conv2d_layout = {2, FL_CONVOLUTION}, conv1d
                                      conv_transpose2d_layout = {2, FL_TRANSPOSED},
                                      conv_transpose1d_layout = {1, FL_TRANSPOSED};
 
-/* Of sequences, all heights are 1. */
+/* flat: for sequences, whose heights are 1. */
 #define DERIVE(name, flat, from)                                                                                       \
     static bool derive_##name(struct fl_sizes *sizes, const union fl_value *scalars, const char *function,             \
                               bool quiet) {                                                                            \
@@ -160,7 +160,7 @@ OPERATION(CONV2D_WEIGHT_GRAD, conv2d_weight_grad, NULL);
         .derive = derive_##like,                                                                                       \
         .prepare = prepare,                                                                                            \
         .run = fl_run_product}
-/* The functions of a name: without what joins the sums, and with it, and the gradients. */
+/* The public functions of one convolution: without and with an epilogue, and the gradients. */
 #define FUNCTIONS(name, FORWARD, INPUT, letters)                                                                       \
     FUNCTION(name, FORWARD, name, 3, 0, name, letters);                                                                \
     FUNCTION(name##_fused, FORWARD, name, 5, 1, name, letters);                                                        \

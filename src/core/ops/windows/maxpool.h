@@ -35,7 +35,7 @@ static inline int64_t fl_window_places(const struct fl_windows *g) {
     return fl_max_down(g).reach * fl_max_across(g).reach;
 }
 
-/* Where window i begins; may be before the image. */
+/* The beginning of window i, which may be before the image. */
 static inline int64_t fl_window_begin(const struct fl_max_side *s, int64_t i) {
     return i * s->stride - s->padding;
 }

@@ -62,7 +62,7 @@ FL_BOTH struct fl_span fl_pool_windows(const struct fl_pool_side *side, int64_t 
     return span;
 }
 
-/* What the mean of window i divides by along this side. */
+/* The extent of window i along this side, by which the mean is divided. */
 FL_BOTH int64_t fl_pool_count(const struct fl_pool_side *side, int64_t i) {
     const struct fl_span inside = fl_pool_inside(side, i);
     return side->padding_counts && side->window ? side->window : inside.to - inside.from;

@@ -170,7 +170,7 @@ static void prepare_means_grad(struct fl_args *args, const struct fl_sizes *size
     put_common(&args->p.pooling);
 }
 
-/* As many windows as y has places. */
+/* There are as many windows as y has positions. */
 static bool derive_adaptive(struct fl_sizes *sizes, const union fl_value *scalars, const char *name, bool quiet) {
     (void)scalars;
     static const char sides[] = "HWPQ";

@@ -90,7 +90,7 @@ static tensor_status check_filters(const struct fl_windows_given *v, const tenso
                          fl_size_text(text, dims, window[0], window[1]), fl_size_text(other, dims, height, width));
 }
 
-/* Numbers that the function has no scalar for. */
+/* Checks the options that are no scalars of the function. */
 static tensor_status check_rest(struct fl_window_layout l, const struct fl_windows_given *v) {
     const tensor_window *how = &v->how;
     char text[FL_NUMBERS_TEXT];

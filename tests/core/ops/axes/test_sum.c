@@ -1,4 +1,4 @@
-/* tensor_sum: the value that docs/semantics.md defines, in all shapes, every format and row of kernels, and in little
+/* tensor_sum: the value that docs/semantics.md defines, in all shapes, every format and kernel set, and in little
  * working memory whatever the shape. The witness decodes the elements and follows the definition one by one. */
 #include "check.h"
 #include "core/tensor/tensor_object.h"
@@ -51,7 +51,7 @@ static void compare(tensor_format format, int ndim, const int64_t *shape, uint64
     CHECK(!status && !memcmp(&sum, &want, sizeof sum), "%s.%s %d dimensions of %lld, %lld: %a, want %a (%s)",
           tensor_format_name(format), row, ndim, (long long)shape[0], (long long)shape[ndim - 1], sum, want,
           status ? tensor_error() : "ok");
-    /* the reference kernels decode what they are given whole */
+    /* the reference kernels decode whole operands */
     CHECK(!strcmp(row, "ref") || largest <= 1 << 20, "%s.%s: %lu bytes of scratch for a tensor of %zu bytes",
           tensor_format_name(format), row, largest, tensor_bytes(t));
     free(x);

@@ -52,7 +52,7 @@ static int128 rounded(int128 v, int down) { /* to nearest, ties to even; down: p
     return floor + (rest > half || (rest == half && (floor & 1)));
 }
 
-/* dx from mantissas alone: scale p (dp - sum p dp), exact and rounded once. */
+/* dx from mantissas, as integers: scale p (dp - sum p dp), exact and rounded once. */
 static void check_exact_gradient(const char *what, int64_t q, int64_t n, float scale, bool causal) {
     int e_scale;
     const int64_t m_scale = (int64_t)(frexpf(scale, &e_scale) * 0x1p24f);
@@ -117,7 +117,7 @@ static void check_case(tensor_format f, int64_t batch, int64_t q, int64_t n, int
     free_all();
 }
 
-/* What is masked is not read: NaN and Inf there change nothing. */
+/* Masked elements are not read: NaN and Inf there change nothing. */
 static void check_mask_hides(void) {
     enum { Q = 6 };
     double values[Q * Q], clean[Q * Q];

@@ -72,7 +72,8 @@ static bool agrees(int16_t got, struct one want, int e, int64_t *off) {
     return fabsl(got - units) <= 0.5L + slack;
 }
 
-/* --- every row ---------------------------------------------------------------------------------------------------- */
+/* --- every kernel set
+ * ---------------------------------------------------------------------------------------------------- */
 
 static const char *const rows_of[] = {"avx512_amx", "avx512", "avx512bw", "avx2", "portable", "ref"};
 static const int threads_of[] = {1, 2, 3, 7};
@@ -577,8 +578,7 @@ static void gradient_of_any_size(tensor_format format, int64_t rows, int64_t cha
     free(variance);
 }
 
-/* --- the share of mantissas that coefficients of 31 bits move across an edge ---------------------------------------
- */
+/* --- the share of mantissas that coefficients of 31 bits move across an edge -------------------------------------- */
 
 /* Of gradients whose two terms differ in size by 2^-30 to 1, which one shared shift for both used to spoil. */
 static void share_off_by_one(void) {

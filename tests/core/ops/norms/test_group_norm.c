@@ -150,7 +150,7 @@ static void check_same(const char *what, const tensor *a, const tensor *b) {
           "%s of %s differs from that of layer normalisation", what, tensor_format_name(tensor_format_of(a)));
 }
 
-/* One group, one pixel: the images are rows. */
+/* With one group and one pixel, each image is a row, as in layernorm. */
 static void check_rows(tensor_format f) {
     const struct sizes s = {9, 1, 35, 1};
     make_all(f, &s, 0);

@@ -91,7 +91,7 @@ static void check_identity(tensor_format f) {
     tensor_free(y.t);
 }
 
-/* What float formats hold besides numbers goes where it is looked at, and nowhere else. */
+/* NaN and Inf reach the outputs whose window holds them, and no others. */
 static void check_special(void) {
     tensor *a = tensor_new(FMT_FP32, TENSOR_SHAPE(1, 6)), *b = tensor_new(FMT_FP32, TENSOR_SHAPE(1, 6));
     double v[6] = {1, NAN, 1, 1, INFINITY, 1};

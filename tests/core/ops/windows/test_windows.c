@@ -1,5 +1,5 @@
 /* Convolutions, transposed convolutions and max pooling of windows of any shape, in two directions and in one, by the
- * public functions: every format and every row of kernels against integers.
+ * public functions: every format and every kernel set against integers.
  *
  * The witness shares no idea with the kernels: it scatters. Image and result meet where a place of the padded image is
  * p stride + r dilation; each meeting adds one product to y, one to dx and one to dw. A transposed convolution is
@@ -242,7 +242,7 @@ static void check_transposed(const struct problem *p, bool sequences, tensor_for
 
 /* --- max pooling -------------------------------------------------------------------------------------------------- */
 
-/* y, and dx from dy: the first largest in the order of lines. */
+/* y, and dx from dy; of equal maxima, the first in row-major order. */
 static void pool(const struct problem *p, const int64_t *x, const int64_t *dy, int64_t *y, int64_t *dx) {
     const struct fl_windows *g = &p->g;
     for (int64_t i = 0; i < p->y; i++) {

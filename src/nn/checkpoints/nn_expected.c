@@ -1,5 +1,5 @@
-/* nn_told.c - the network of a file before it is compiled: shapes and batch as planned against what the file holds, so
- * that no file is given memory for what is not in it. What the elements are is seen when they are loaded. */
+/* nn_expected.c - a file against the network that is to be loaded from it, before that is compiled: shapes and batch as
+ * planned must be those of the file, so that nothing is allocated for a network that is not in it. */
 #include "nn/checkpoints/nn_checkpoint.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-struct told {
-    struct fl_told head;
+struct expected_file {
+    struct fl_expected head;
     struct fl_safetensors file;
 };
 
@@ -81,26 +81,26 @@ static tensor_status check_batch(const struct fl_safetensors *s, const nn_graph 
     return status;
 }
 
-static tensor_status check(const nn_graph *g, const struct fl_told *head) {
-    const struct fl_safetensors *s = &((const struct told *)head)->file;
+static tensor_status check(const nn_graph *g, const struct fl_expected *head) {
+    const struct fl_safetensors *s = &((const struct expected_file *)head)->file;
     TRY(fl_checkpoint_settings(s, g));
     for (int i = 0; i < g->count; i++)
         TRY(check_node(s, &g->nodes[i]));
     return check_batch(s, g);
 }
 
-static void release(struct fl_told *head) {
-    struct told *told = (struct told *)head;
-    fl_safetensors_close(&told->file);
-    fl_free(told);
+static void release(struct fl_expected *head) {
+    struct expected_file *expected = (struct expected_file *)head;
+    fl_safetensors_close(&expected->file);
+    fl_free(expected);
 }
 
-tensor_status fl_told_by(nn_graph *g, struct fl_safetensors *s) {
-    struct told *told = fl_alloc_zero(sizeof *told);
-    if (!told)
+tensor_status fl_expect_network(nn_graph *g, struct fl_safetensors *s) {
+    struct expected_file *expected = fl_alloc_zero(sizeof *expected);
+    if (!expected)
         return fl_fail(TENSOR_E_MEMORY, "checkpoint: no memory");
-    *told = (struct told){{check, release}, *s};
+    *expected = (struct expected_file){{check, release}, *s};
     *s = (struct fl_safetensors){.file = -1};
-    g->told = &told->head;
+    g->expected = &expected->head;
     return TENSOR_OK;
 }
