@@ -195,26 +195,32 @@ static bool fit_bytes(const struct fl_int8_layer *l) {
     return true;
 }
 
-static tensor_status choose_kernels(struct fl_int8_layer *l) {
+tensor_status int8_choose_kernels(bool bytes, const struct int8_kernels **kernels) {
     enum fl_backend cap;
     TRY(fl_backend_cap(&cap));
-    l->kernels = NULL;
-    if (cap == FL_REF || l->wide)
-        return TENSOR_OK;
-    l->kernels = &fl_int8_portable;
+    *kernels = cap == FL_REF ? NULL : &fl_int8_portable;
 #ifdef FL_HAVE_AVX2
     if (cap >= FL_AVX2)
-        l->kernels = &fl_int8_avx2;
+        *kernels = &fl_int8_avx2;
 #endif
-    const bool bytes = cap >= FL_AVX512 && fit_bytes(l);
 #ifdef FL_HAVE_AVX512
-    if (bytes)
-        l->kernels = &fl_int8_avx512;
+    if (bytes && cap >= FL_AVX512)
+        *kernels = &fl_int8_avx512;
 #endif
+    return TENSOR_OK;
+}
+
+static tensor_status choose_kernels(struct fl_int8_layer *l) {
+    const bool bytes = fit_bytes(l);
+    enum fl_backend cap;
+    TRY(fl_backend_cap(&cap));
+    TRY(int8_choose_kernels(bytes, &l->kernels));
 #ifdef FL_HAVE_AVX512_AMX
     if (bytes && cap >= FL_AVX512_AMX && !l->is_depthwise && !fl_cpu_tiles_refused())
         l->kernels = &fl_int8_avx512_amx;
 #endif
+    if (l->wide)
+        l->kernels = NULL;
     return TENSOR_OK;
 }
 

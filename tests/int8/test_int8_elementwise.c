@@ -53,7 +53,9 @@ static void test_additions(void) {
         a[i] = (uint8_t)i;
         b[i] = (uint8_t)(i >> 8);
     }
-    for (int trial = 0; trial < 40; trial++) {
+    for (int trial = 0; trial < 80; trial++) {
+        static const char *const sets[] = {"ref", "portable", "avx2", "avx512", "avx512_amx"};
+        CHECK(!tensor_set_backend(sets[trial / 4 % 5]), "%s", tensor_error());
         const enum fl_int8_rounding rounding = (enum fl_int8_rounding[]){
             FL_INT8_EXACT, FL_INT8_TFLITE, FL_INT8_TFLITE_RUY, FL_INT8_TFLITE_XNNPACK}[trial % 4];
         struct fl_int8_type t[3];
