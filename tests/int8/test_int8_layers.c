@@ -151,7 +151,8 @@ static int64_t witness_result(const struct setting *c, int64_t i, int64_t sum) {
     const int32_t acc = (int32_t)(uint32_t)(uint64_t)(sum + bias);
     const double real = (double)s->x.scale * (double)scale / (double)s->y.scale,
                  theirs =
-                     (s->fully_connected ? (double)product : (double)s->x.scale * (double)scale) / (double)s->y.scale;
+                     (s->fully_connected && !s->per_channel ? (double)product : (double)s->x.scale * (double)scale) /
+                     (double)s->y.scale;
     if (s->sums)
         return acc;
     int64_t q = 0;
