@@ -150,9 +150,9 @@ tensor_status fl_int8_concatenate(enum fl_int8_rounding rounding, int64_t outer,
 tensor_status fl_int8_max_pool(int64_t n, int64_t h, int64_t w, int64_t c, const struct fl_int8_window *window,
                                const struct fl_int8_type *type, struct fl_int8_range range, const void *x, void *y);
 
-/* The mean of each window. exact: of the real numbers, rounded once at the scale of y; onnx: the same in binary32; the
- * tflite roundings: input and output have the same scale, the integers' mean, ties away from zero. Padding counts as
- * zeros if count_padding, and else not at all. */
+/* The mean of each window. exact: of the real numbers, rounded once at the scale of y; onnx: as QLinearAveragePool, in
+ * binary32; the tflite roundings: input and output have the same scale, the integers' mean, ties away from zero.
+ * Padding counts as zeros if count_padding, and else not at all. */
 tensor_status fl_int8_average_pool(enum fl_int8_rounding rounding, int64_t n, int64_t h, int64_t w, int64_t c,
                                    const struct fl_int8_window *window, bool count_padding,
                                    const struct fl_int8_type *x_type, const void *x, const struct fl_int8_type *y_type,
