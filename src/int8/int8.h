@@ -150,8 +150,9 @@ tensor_status fl_int8_concatenate(enum fl_int8_rounding rounding, int64_t outer,
 tensor_status fl_int8_max_pool(int64_t n, int64_t h, int64_t w, int64_t c, const struct fl_int8_window *window,
                                const struct fl_int8_type *type, struct fl_int8_range range, const void *x, void *y);
 
-/* The mean of each window. exact: of the real numbers, rounded once at the scale of y; onnx: as QLinearAveragePool, in
- * binary32; the tflite roundings: input and output have the same scale, the integers' mean, ties away from zero.
+/* The mean of each window. exact: of the real numbers, rounded once at the scale of y. onnx: the integers' sum times
+ * one binary32 number, as QLinearGlobalAveragePool; QLinearAveragePool sums in binary32 and may round a near tie
+ * otherwise. The tflite roundings: input and output have the same scale, the integers' mean, ties away from zero.
  * Padding counts as zeros if count_padding, and else not at all. */
 tensor_status fl_int8_average_pool(enum fl_int8_rounding rounding, int64_t n, int64_t h, int64_t w, int64_t c,
                                    const struct fl_int8_window *window, bool count_padding,
