@@ -10,8 +10,9 @@
  *     FL_ENCODE_TRUNCATED(x),             optional: a second rounding, toward zero
  *     FL_OVERFLOW_TRUNCATED, FL_FLUSH_TRUNCATED
  *     FL_DIGITS, FL_LEAST_NORMAL          optional, stochastic rounding: significant binary digits of normal numbers,
- * and the smallest of these FL_BEYOND                           the power of two above the largest number, as a
- * binary32 word FL_ELEMENT_IS_FLOAT                 optional: fl_element is float; blocks are then used where they lie
+ *                                         and the smallest of these
+ *     FL_BEYOND                           the power of two above the largest number, as a binary32 word
+ *     FL_ELEMENT_IS_FLOAT                 optional: fl_element is float; blocks are then used in place
  * Gives: FLOAT_BLOCK, FL_INDEPENDENT, float_min, load_elements, load_block, floats_of, room_for,
  * element_at, count_block, count_drawn, encode_block, store_floats, relu. */
 #ifndef FL_FLOAT_BLOCK_H

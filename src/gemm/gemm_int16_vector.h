@@ -1,11 +1,14 @@
 /* gemm_int16_vector.h - vectors of int32 accumulators of int16 products, for the micro-kernels.
  *
- * An accumulator wraps, so it is right whenever the true sum fits int32. A carry split moves all but the low 15 bits
- * on: high += accumulator >> 15 (floor),   accumulator = its low 15 bits - 2^15, in -2^15 ... -1, which leaves 1 to be
- * added to high for each split; accumulators start at -2^15, as after a split. Leaving the rest negative makes room for
- * the one sum of two products that is larger than the others, (-2^15)^2 twice: -1 + 2^31 = 2^31 - 1, -2^15 - 2 * 2^15
- * (2^15 - 1) > -2^31, so a split after every step is always right, and splits can be as rare as the operands allow:
- * accumulators are right while the sum of |a b| since the last split is at most GEMM_SPLIT_LIMIT.
+ * An accumulator wraps, so it is right whenever the true sum fits int32. A carry split moves all but the low 15 bits:
+ *
+ *     high += accumulator >> 15 (floor)
+ *     accumulator = its low 15 bits - 2^15, in -2^15 ... -1, so that 1 is to be added to high for each split
+ *
+ * Accumulators start at -2^15, as after a split. Since the rest is negative, the one sum of two products that is larger
+ * than the others, (-2^15)^2 twice, fits: -1 + 2^31 = 2^31 - 1, and -2^15 - 2 * 2^15 (2^15 - 1) > -2^31. So a split
+ * after every step is always right, and splits can be as rare as the operands allow: accumulators are right while the
+ * sum of |a b| since the last split is at most GEMM_SPLIT_LIMIT.
  *
  * Gives: LANES, GEMM_EXACT, vector, vector_start, vector_load, vector_put, vector_broadcast, multiply_add,
  * product_add, split_register, split_memory, limbs_put. */
