@@ -68,8 +68,7 @@ static inline __attribute__((always_inline)) vector products(vector a, vector b)
 #endif
 }
 
-/* In assembly, in this order: compilers given the sums of several steps add the products first and run out of
- * registers. */
+/* In assembly, to keep this order: for several steps, compilers add the products first and run out of registers. */
 static inline __attribute__((always_inline)) vector multiply_add(vector sum, vector a, vector b) {
 #if defined(__AVX512VNNI__)
     return (vector)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
@@ -86,7 +85,8 @@ static inline __attribute__((always_inline)) vector multiply_add(vector sum, vec
 #endif
 }
 
-/* Two sums apart: of the products, which may wrap, and of all but the low 16 bits of each k-pair's. */
+/* Updates two sums: that of the products, which may wrap, and that of all but the low 16 bits of each k-pair's product.
+ */
 static inline __attribute__((always_inline)) void product_add(vector *sum, vector *high, vector a, vector b) {
     const vector p = products(a, b);
     *sum = wrapping_add(*sum, p);
@@ -98,8 +98,8 @@ static inline __attribute__((always_inline)) void split_register(vector *sum, ve
     *sum |= GEMM_REST;
 }
 
-/* The same with the high limbs in memory, in this order and nowhere else: compilers given the choice keep too much in
- * registers and spill the sums. */
+/* The same with the high limbs in memory, in assembly: compilers would hold too much in registers and spill the sums.
+ */
 static inline __attribute__((always_inline)) void split_memory(vector *sum, int32_t *high) {
 #if defined(__AVX512F__)
     __m512i up;
@@ -120,7 +120,7 @@ static inline __attribute__((always_inline)) void split_memory(vector *sum, int3
 #endif
 }
 
-/* A sum to its limbs, or added to what is there. */
+/* Stores a sum as limbs, or adds it to those there. */
 static inline void limbs_put(int32_t *low, int32_t *high, int64_t j, int32_t rest, int32_t up, bool add) {
     if (add) {
         rest += low[j];

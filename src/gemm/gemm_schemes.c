@@ -81,7 +81,7 @@ static void by_bytes(const struct gemm_kernels *k, const struct gemm_panel_pair 
     }
 }
 
-/* Any data. */
+/* Sums of any data. */
 static void unproven(const struct gemm_family *family, const struct gemm_panel_pair *p, const struct gemm_bound *a,
                      const struct gemm_bound *b, bool add, const struct gemm_sums *out, struct gemm_bytes *bytes,
                      struct gemm_accumulators *at) {
@@ -133,7 +133,7 @@ static void exact_sums(const struct gemm_family *family, struct gemm_panel_pair 
 /* A block of k is a chain; chains are added in order. */
 static void ordered_sums(const struct gemm_kernels *k, struct gemm_panel_pair *p, bool add, const struct gemm_sums *out,
                          struct gemm_accumulators *at) {
-    const bool apart = add && !k->panel_steps; /* matrix tiles go on from the sums that are there */
+    const bool apart = add && !k->panel_steps; /* matrix tiles continue the sums in memory */
     p->sum = apart ? at->sum : out->low;
     p->stride = apart ? k->panel_columns : out->stride;
     p->add = add;
