@@ -49,7 +49,7 @@ static __attribute__((noinline, unused)) void load_block(const fl_element *src, 
     load_elements(src, n, dst);
 }
 
-/* n elements as floats: in buffer, or where they are. */
+/* n elements as floats: in buffer, or in place. */
 static inline const float *floats_of(const fl_element *src, int64_t n, float *buffer) {
 #ifdef FL_ELEMENT_IS_FLOAT
     (void)n, (void)buffer;
@@ -75,7 +75,7 @@ static inline fl_element *element_at(fl_element *dst, int64_t i) {
     return dst ? dst + i : NULL;
 }
 
-/* The rare block with an overflow, Inf or NaN. */
+/* Counts the rare block with an overflow, Inf or NaN. */
 static void count_unusual(const float *src, int64_t n, uint32_t overflow, struct fl_stats *stats) {
     for (int64_t i = 0; i < n; i++) {
         fl_count_float(src[i], fl_float_magnitude(src[i]) >= overflow, stats);

@@ -15,7 +15,7 @@ struct periodic {
     const float *v[3];
 };
 
-/* Floats of one array. */
+/* The number of floats of one array. */
 static int64_t periodic_stride(int64_t n) {
     return (n + FLOAT_BLOCK + 15) / 16 * 16;
 }
@@ -82,7 +82,7 @@ struct channel_map {
     struct periodic coefficients;
     channel_block block;
     bool second; /* reads in[1] too */
-    bool masked; /* in[0] counts where in[2] is positive */
+    bool masked; /* in[0] counts only if in[2] is positive */
 };
 
 /* dy where y is positive, else 0; in a buffer of FLOAT_BLOCK floats. */
@@ -116,7 +116,7 @@ static void channel_range(const struct fl_args *args, const void *context, int64
 }
 
 #ifdef FL_DIGITS
-/* Rounded stochastically, sums with a bias are exact. */
+/* With stochastic rounding, sums with a bias are exact. */
 static void drawn_bias_range(const struct fl_args *args, const void *context, int64_t first, int64_t end,
                              struct fl_stats *stats) {
     const struct channel_map *how = context;

@@ -1,6 +1,6 @@
 /* float_map.h - elementwise operations: the binary32 operation of each entry of ops.def.
  *
- * Rounded stochastically, results are the exact ones of ops.def instead, in double.
+ * With stochastic rounding, results are the exact ones of ops.def instead, in double.
  *
  * Expects: a codec (float_block.h).
  * Gives: map_elements, store_map_run. */

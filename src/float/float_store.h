@@ -1,11 +1,10 @@
-/* float_store.h - stores results of an operation with the rounding of the write. Stochastically, every element has a
- * draw (core/arithmetic/draws.h), and what is rounded is the very result: a binary32 where that is the result, a double
- * where it is the exact result or one rounded to odd (core/arithmetic/stochastic.h). Rounded to nearest, a double is a
- * binary32 before.
+/* float_store.h - stores results of an operation with the rounding of the write. For stochastic rounding every element
+ * has a draw (core/arithmetic/draws.h), and the result itself is rounded: a binary32, or a double that is exact or
+ * rounded to odd (core/arithmetic/stochastic.h). For rounding to nearest, a double is rounded to binary32 first.
  *
  * Expects: a codec (float_block.h).
  * Gives: DRAWN_RUN, is_drawn, draw_pairs, store_block, store_doubles, store_elements.
- */
+ * */
 #ifndef FL_FLOAT_STORE_H
 #define FL_FLOAT_STORE_H
 

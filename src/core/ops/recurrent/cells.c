@@ -204,7 +204,7 @@ static tensor_status run_with(const struct fl_args *args, exponentials exp_of) {
     return TENSOR_OK;
 }
 
-/* The definition: one row after the other. */
+/* The definition computes one row after the other. */
 static tensor_status fl_ref_cells(const struct fl_args *args) {
     const exponentials plain = plain_exponentials;
     struct fl_rows rows = rows_of_call(args);
