@@ -7,7 +7,7 @@
  *   ngraph: the behaviour of its authors' public graph compiler.
  * Both look at the last 16 maxima: mu and sigma are their mean and population standard deviation, 2^-e the old scale.
  *   current: the exact maximum of the very result.   fixed: never moves by itself.
- * per-class: the maximum of the history times a factor of the tensor's role.
+ *   per-class: the maximum of the history times a factor of the tensor's role.
  *   amax, amax-recent: delayed scaling as it is practised with 8-bit floats: the largest of some 1,000 exact maxima, or
  *           the last one, and no more room than that. 16 entries hold the maxima of 16 blocks of 64 writes.
  *   repeat: 1.125 times the second largest of the last 16 maxima, so that one outlier changes nothing; a result that
