@@ -9,7 +9,7 @@
  *   current: the exact maximum of the very result.   fixed: never moves by itself.
  *   per-class: the maximum of the history times a factor of the tensor's role.
  *   amax, amax-recent: delayed scaling as it is practised with 8-bit floats: the largest of some 1,000 exact maxima, or
- *           the last one, and no more room than that. 16 entries hold the maxima of 16 blocks of 64 writes.
+ *           the last one, in little memory: 16 entries hold the maxima of 16 blocks of 64 writes.
  *   repeat: 1.125 times the second largest of the last 16 maxima, so that one outlier changes nothing; a result that
  *           does not fit is computed again at its exact maximum.
  * Predictors that a program adds (autoflex_add) are functions of the host: fl_autoflex_foreign finds them. */
@@ -48,7 +48,7 @@ FL_BOTH bool fl_is_finite(double x) {
     return x - x == 0;
 }
 
-/* To the nearest integer, ties to even, for |x| < 2^51. */
+/* Rounds to the nearest integer, ties to even, for |x| < 2^51. */
 FL_BOTH double fl_nearest_integer(double x) {
     return (x + 0x1.8p52) - 0x1.8p52;
 }
@@ -178,7 +178,7 @@ FL_BOTH int fl_exponent_for(const struct autoflex *a, double maximum) {
                                           : AUTOFLEX_BITS - 2 - fl_floor_log2(maximum);
 }
 
-/* --- the life of an exponent: autoflex.h says what each function is for ------------------------------------------- */
+/* --- the life of an exponent: autoflex.h explains each function ------------------------------------------- */
 
 /* Whether a maximum is useful: not that of zeros, and finite, since no exponent fits other numbers. */
 FL_BOTH bool fl_says_something(double maximum) {

@@ -213,7 +213,7 @@ static tensor_status open_npy(data_set **set, const struct fl_data_words *words,
     return status;
 }
 
-/* Finds the two members by their usual names: those for both splits in one file, or for a file of this split alone. */
+/* Finds the two members by their usual names: those for both splits in one file, or for a file of this split only. */
 static tensor_status find_members(const struct fl_data_zip *zip, data_split split, bool alone,
                                   const char *const **found) {
     static const char *const names[][2] = {{"x_train.npy", "y_train.npy"}, {"train_images.npy", "train_labels.npy"},

@@ -1,5 +1,5 @@
 /* data_npy.c - the header of an array file: the magic number, the version, and a Python dictionary of three entries as
- * text. It is read strictly: quoted keys, each once; numbers without sign, suffix or leading zeros; nothing else. */
+ * text. It is read strictly: quoted keys, each once; numbers without sign, suffix or leading zeros; no other syntax. */
 #include "data/data_npy.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"

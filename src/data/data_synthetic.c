@@ -3,13 +3,13 @@
  * An image is painted back to front: a background with gradient, soft patches and stripes; clutter; one shape, whose
  * kind is the class, with random position, size, tilt, stretch, colours and filling; a little clutter over it; noise.
  * The shapes are their own mirror images, so mirroring is a fair augmentation. Positions vary and a quarter of the
- * shapes are darker than their background, so a single pixel says little: of the test images a linear classifier gets
- * about 26 %, a two-layer perceptron 57 %, a six-layer convolutional network 95 % after a few epochs.
+ * shapes are darker than their background, so a single pixel has little information: of the test images a linear
+ * classifier gets about 26 %, a two-layer perceptron 57 %, a six-layer convolutional network 95 % after a few epochs.
  *
- * The bytes are part of the definition: binary32 arithmetic of +, -, *, / and square root alone, each rounded as IEEE
- * 754 says, no library function, and draws keyed by (seed, split, image). So the bytes are the same on every machine
- * and for any number of threads, image i does not depend on how many follow it, and any ten images 10k ... 10k+9 hold
- * each class once. */
+ * The bytes are part of the definition: binary32 arithmetic of only +, -, *, / and square root, each rounded as in IEEE
+ * 754, no library function, and draws keyed by (seed, split, image). So the bytes are the same on every machine and for
+ * any number of threads, image i does not depend on how many follow it, and any ten images 10k ... 10k+9 hold each
+ * class once. */
 #include "core/base/fail.h"
 #include "core/base/parallel.h"
 #include "core/arithmetic/philox.h"
@@ -306,7 +306,7 @@ struct job {
     data_split split;
 };
 
-/* Labels come in blocks of ten: a permutation of the classes for each. */
+/* Labels are in blocks of ten, each a permutation of the classes. */
 static void block_labels(const struct job *job, int64_t block, uint8_t *labels) {
     struct draws d = draws_of(job->seed, job->split, DRAW_LABELS, block);
     for (int i = 0; i < CLASSES; i++) {

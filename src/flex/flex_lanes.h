@@ -1,5 +1,5 @@
-/* flex_lanes.h - a vector of 64-bit integers, for loops that compilers do not turn into good vectors by themselves:
- * 32 x 32 -> 64 bit products, maxima, arithmetic shifts, and shorter integers at both ends.
+/* flex_lanes.h - a vector of 64-bit integers, for loops that compilers do not vectorise well by themselves: 32 x 32 ->
+ * 64 bit products, maxima, arithmetic shifts, and shorter integers at both ends.
  *
  * lanes_floor_shift shifts arithmetically. Instruction sets without that instruction do it on x + LANES_BIAS, which is
  * never negative: callers carry the bias in their sums, |x| < 2^62.

@@ -1,7 +1,7 @@
 /* flex_map_plan.h - how an elementwise map that is linear in its operands is computed in integers, from the operation,
  * the exponents of the operands and the factor alone. C and CUDA, on plain numbers: no tensor, no vector, no libm.
  *
- * The map is a's mantissa times one factor plus b's times another, where the gate (if any) is open; the sum is rounded
+ * The map is a's mantissa times one factor plus b's times another, if the gate (if any) is open; the sum is rounded
  * once, with a shift of its exponent minus that of the output. */
 #ifndef FL_FLEX_MAP_PLAN_H
 #define FL_FLEX_MAP_PLAN_H

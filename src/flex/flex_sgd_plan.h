@@ -6,7 +6,7 @@
  * factor, rounded once.
  *
  * Aligned sums may need more than 64 bits, of which the rounding only needs those near its place. Short sums are the
- * sums without their last `cut` bits, rounded to odd (the last bit says whether anything was cut off), which round as
+ * sums without their last `cut` bits, rounded to odd (the last bit shows whether a bit cut off was set), which round as
  * the sum itself: to nearest, and stochastically if every bit of a draw is above that last one. */
 #ifndef FL_FLEX_SGD_PLAN_H
 #define FL_FLEX_SGD_PLAN_H

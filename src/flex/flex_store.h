@@ -1,9 +1,9 @@
 /* flex_store.h - stores runs of exact integer sums in memory as 16-bit mantissas, with the statistics of the write.
  *
- * A sum s stands for s * 2^-sum_exponent and is stored as s * 2^-shift, shift = sum_exponent - output exponent,
- * rounded to nearest even or stochastically, saturated to +-FLEX_TOP. round_one (flex_rounding.h) is the rule, for one
- * sum; everything else computes it for many at a time. Operations whose sums stay in registers round them there by the
- * same rule: flex_affine*.h, flex_sgd.h, flex_gemm.h, and means, which are no sums (flex_image.h).
+ * A sum s represents s * 2^-sum_exponent and is stored as s * 2^-shift, shift = sum_exponent - output exponent, rounded
+ * to nearest even or stochastically, saturated to +-FLEX_TOP. round_one (flex_rounding.h) is the rule for one sum; the
+ * other functions apply it to many at a time. Operations whose sums stay in registers round them there by the same
+ * rule: flex_affine*.h, flex_sgd.h, flex_gemm.h, and means, which are no sums (flex_image.h).
  *
  * Gives: store_block, store_block32, store_wide, round_sum, store_sum, store_sum_wide. */
 #ifndef FL_FLEX_STORE_H

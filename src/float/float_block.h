@@ -83,7 +83,7 @@ static void count_unusual(const float *src, int64_t n, uint32_t overflow, struct
 }
 
 /* Adds the statistics of storing src under these limits. Magnitudes are compared as integers, which order like the
- * floats they are, with Inf and then NaN on top: one maximum tells whether there is anything unusual. */
+ * floats they are, with Inf and then NaN on top: one maximum shows whether there is anything unusual. */
 static inline void count_block(const float *src, int64_t n, uint32_t overflow, uint32_t flush, struct fl_stats *stats) {
     uint32_t largest = 0, flushed = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -116,8 +116,8 @@ static inline void encode_block(fl_element *dst, int64_t n, const float *src) {
 }
 
 #ifdef FL_DIGITS
-/* Adds the statistics of n results that were rounded stochastically: x as binary32, y as stored, FL_BEYOND and what is
- * above it as infinite. */
+/* Adds the statistics of n results that were rounded stochastically: x as binary32, y as stored, FL_BEYOND and larger
+ * numbers as infinite. */
 static inline void count_drawn(int64_t n, const float *x, const float *y, struct fl_stats *stats) {
     uint32_t largest = 0, stored = 0, flushed = 0;
     for (int64_t i = 0; i < n; i++) {

@@ -9,7 +9,7 @@
 #include "float/float_store.h"
 
 /* Coefficient arrays of n channels, repeated so far that a block may start at any channel: the coefficients of element
- * i ... i + FLOAT_BLOCK - 1 of a tensor [m, n] are v[k][i % n] and what follows it. */
+ * i ... i + FLOAT_BLOCK - 1 of a tensor [m, n] are v[k][i % n] and its successors. */
 struct periodic {
     int64_t n;
     const float *v[3];
@@ -20,7 +20,7 @@ static int64_t periodic_stride(int64_t n) {
     return (n + FLOAT_BLOCK + 15) / 16 * 16;
 }
 
-/* From count (at most 3) arrays of n floats, into memory for count strides. */
+/* Makes *p from count (at most 3) arrays of n floats, in memory for count strides. */
 static void make_periodic(struct periodic *p, int64_t n, int count, const float *const *sources, float *memory) {
     const int64_t length = n + FLOAT_BLOCK;
     p->n = n;
@@ -85,7 +85,7 @@ struct channel_map {
     bool masked; /* in[0] counts only if in[2] is positive */
 };
 
-/* dy where y is positive, else 0; in a buffer of FLOAT_BLOCK floats. */
+/* Computes dy, or 0 if y is not positive, in a buffer of FLOAT_BLOCK floats. */
 static inline const float *masked_block(int64_t n, const float *dy, const float *y, float *buffer) {
     FL_INDEPENDENT
     for (int64_t i = 0; i < n; i++)

@@ -11,7 +11,7 @@
 #include "float/float_channel.h"
 
 /* s1[c] += x[row][c], s2[c] = fma(x, z, s2[c]) over consecutive rows of n channels; s2 NULL: only the first sum. Eight
- * rows at once keep the running sums in registers; the order along a channel stays. */
+ * rows at once leave the running sums in registers; the order along a channel is unchanged. */
 static inline __attribute__((always_inline)) void add_rows(const float *x, const float *z, int64_t rows, int64_t n,
                                                            float *restrict s1, float *restrict s2) {
     enum { ROWS = 8 };
@@ -45,7 +45,7 @@ static void add_sums_and_products(const float *x, const float *z, int64_t rows, 
     add_rows(x, z, rows, n, s1, s2);
 }
 
-/* The operands of a fold over rows of n channels: sum of x where mask (if any) is positive; sum of that times z (if
+/* The operands of a fold over rows of n channels: sum of x for which mask (if any) is positive; sum of that times z (if
  * any; z may be x). */
 struct fold {
     const fl_element *x, *z, *mask;

@@ -33,7 +33,7 @@ static void store_rounded(const struct fl_args *args, int64_t first, int64_t n, 
 
 /* Most results are rounded as words of binary32: a draw, shifted to the places that the format lacks, is added to the
  * magnitude, and the carry is the rounding. Floor is in value, so negative results take the complement of the draw.
- * `lost`: what was cut off, below the last place of the word, is not zero (NULL: of none). It matters only if the sum
+ * `lost`: not zero if bits below the last place of the word were cut off (NULL: none were). It matters only if the sum
  * of draw and word has only ones in those places. False then, and if a number is subnormal in the format but not in
  * binary32: y may be wrong. */
 static inline __attribute__((always_inline)) bool draw_words_of(int64_t n, const float *x, const uint32_t *lost,

@@ -50,7 +50,7 @@ struct gradient {
     int64_t store_parts;
 };
 
-/* Neighbouring output pixels of one line, and where their operands are packed. */
+/* Neighbouring output pixels of one line, and the positions of their packed operands. */
 struct span {
     int64_t image, y, x0, x1;
     int64_t packed_x0, packed_x1; /* the output pixels whose image pixels are packed */

@@ -35,7 +35,7 @@ static inline cudaError_t gpu_launch(void (*kernel)(P...), dim3 grid, dim3 block
     return cudaGetLastError();
 }
 
-/* d += a b, exact modulo 2^32; all 32 lanes of a warp together. Signs of a and b as the names say. */
+/* d += a b, exact modulo 2^32; all 32 lanes of a warp together. The names give the types of a and b. */
 #define GPU_MMA(name, type_a, type_b)                                                                                  \
     static __device__ __forceinline__ void name(int32_t(&d)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) {        \
         asm("mma.sync.aligned.m16n8k32.row.col.s32." type_a "." type_b ".s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "  \

@@ -1,4 +1,4 @@
-/* gpu_call.h - a task as kernels on the device see it.
+/* gpu_call.h - a task in the form that kernels on the device read.
  *
  * The host queues the kernels of a task without waiting. They share one struct gpu_control in the memory of the device:
  * the next attempt of the write, statistics, and the first failure. After a failure every later kernel of the queue

@@ -330,7 +330,7 @@ template <int pieces> __device__ static __forceinline__ uint32_t tile_along(uint
 template <class View, bool along_k, int extent, int threads, bool aligned> struct tile_loader {
     static constexpr int rows = along_k ? extent : TILE_K, pieces = (along_k ? TILE_K : extent) / 8;
     static constexpr int count = rows * pieces / threads;             /* pieces of a thread */
-    static constexpr int columns = along_k ? pieces : pieces / count; /* threads side by side */
+    static constexpr int columns = along_k ? pieces : pieces / count; /* threads along a row */
     static constexpr int row_step = threads / columns,
                          step = columns * 8; /* to the next piece of the thread: rows, or columns */
     static_assert(count * threads == rows * pieces && pieces % columns == 0 && threads % columns == 0, "pieces");
@@ -413,7 +413,7 @@ __device__ static __forceinline__ uint32_t high_bytes(uint32_t x, uint32_t y) {
     return gpu_byte_perm(x, y, 0x7531);
 }
 
-/* The fragments of one warp: where they lie in a tile, and the sums. */
+/* The fragments of one warp: their positions in a tile, and the sums. */
 template <class Tile, bool along_k_a, bool along_k_b> struct tile_sums {
     static constexpr int rows = Tile::rows, columns = Tile::columns;
     static constexpr int pieces_a = along_k_a ? TILE_K / 8 : Tile::m / 8,
@@ -680,7 +680,7 @@ static bool tiles_can_index(const struct fl_windows &g, const struct tile_sizes 
            g.batch * g.p * g.q < most && positions * g.c < most && positions * g.filters < most;
 }
 
-/* Plans from the geometry alone: as many parts as give every multiprocessor of an H100 one or two blocks, if each has
+/* Plans from the geometry only: as many parts as give every multiprocessor of an H100 one or two blocks, if each has
  * enough work. */
 template <class Job> static struct tile_plan plan_tiles(const struct fl_product &product) {
     using tile = typename Job::fitting_tile;

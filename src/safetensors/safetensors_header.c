@@ -32,7 +32,7 @@ static tensor_status refuse(const struct reader *r, size_t at, const char *forma
     return fl_fail(TENSOR_E_DATA, "safetensors: %s: byte %zu of the header: %s", r->s->path, at, what);
 }
 
-/* Refuses the text at the current position, where `what` was expected. */
+/* Refuses the text at the current position, because `what` was expected. */
 static tensor_status expected(const struct reader *r, const char *what) {
     if (r->at >= r->size)
         return refuse(r, r->at, "the header ends, expected %s", what);

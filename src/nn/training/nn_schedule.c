@@ -1,5 +1,5 @@
-/* nn_schedule.c - the learning rate of each step. Fractions in double by IEEE operations alone, rounded once to
- * binary32, so every machine and every format trains with the same numbers. */
+/* nn_schedule.c - the learning rate of each step. Fractions are computed in double by IEEE operations only and rounded
+ * once to binary32, so every machine and every format trains with the same numbers. */
 #include "nn/training/nn_training.h"
 #include "core/base/fail.h"
 #include "core/base/text.h"

@@ -43,7 +43,7 @@ struct run {
     int64_t recent_size;
     struct fl_progress at; /* the position at which the next epoch begins */
     struct fl_best best;
-    /* The epoch under way. */
+    /* The current epoch. */
     bool in_epoch;
     int64_t batch; /* index of the next batch */
     nn_epoch_report report;

@@ -127,7 +127,7 @@ static void gru_hidden(struct row *r, double *h) {
         h[k] = fl_gru_hidden_by(g.z[k], g.tz[k], g.n[k], g.un[k], before[k]);
 }
 
-/* Gradients of the gates of x and of h: they differ in n, where that of h has r as a factor. */
+/* Gradients of the gates of x and of h: they differ in n, for which that of h has r as a factor. */
 static void gru_grad(struct row *r, double *d) {
     const struct gru g = gru_of(r, &r->args->in[1], &r->args->in[2]);
     const double *dh = units_of(r, &r->args->in[0]), *before = units_of(r, &r->args->p.cell.h_before);
