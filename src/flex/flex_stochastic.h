@@ -51,7 +51,7 @@ round_draws_64(int32_t *r, int64_t n, const int64_t *x, const uint32_t *draws, c
     }
 }
 
-/* The same of sums of at most 2^30 + 2^16 in size, 1 <= shift <= 30. */
+/* The same for sums of at most 2^30 + 2^16 in magnitude, 1 <= shift <= 30. */
 static void round_draws_32(int32_t *r, int64_t n, const int32_t *x, const uint32_t *draws, int shift) {
     for (int64_t i = 0; i < n; i++)
         r[i] = (x[i] + (int32_t)(draws[i] >> (32 - shift))) >> shift;
@@ -95,7 +95,7 @@ static void store_stochastic(int16_t *dst, int64_t first, int64_t n, const int64
     }
 }
 
-/* The same of sums of at most 2^30 + 2^16 in size, 1 <= shift <= 30. */
+/* The same for sums of at most 2^30 + 2^16 in magnitude, 1 <= shift <= 30. */
 static void store_stochastic32(int16_t *dst, int64_t first, int64_t n, const int32_t *sums, int shift,
                                const struct fl_rounding *rounding, struct flex_stats *stats) {
     struct draws memory;

@@ -49,7 +49,7 @@ static __attribute__((noinline, unused)) void load_block(const fl_element *src, 
     load_elements(src, n, dst);
 }
 
-/* n elements as floats: in buffer, or in place. */
+/* Returns n elements as floats: in buffer, or in place. */
 static inline const float *floats_of(const fl_element *src, int64_t n, float *buffer) {
 #ifdef FL_ELEMENT_IS_FLOAT
     (void)n, (void)buffer;
@@ -102,7 +102,7 @@ static inline void count_block(const float *src, int64_t n, uint32_t overflow, u
         stats->maximum = maximum;
 }
 
-/* n floats as elements, to nearest. */
+/* Stores n floats as elements, rounded to nearest. */
 static inline void encode_block(fl_element *dst, int64_t n, const float *src) {
 #ifdef FL_ELEMENT_IS_FLOAT
     if (dst != src)

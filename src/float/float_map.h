@@ -167,7 +167,7 @@ static void store_map_run(const struct fl_args *args, enum fl_op op, int64_t fir
     store_doubles(args, first, n, v, stats);
 }
 
-/* Results of these are numbers of the format already. */
+/* Whether the results of an operation are already numbers of the format. */
 static bool gives_elements(enum fl_op op) {
     return op == FL_OP_RELU || op == FL_OP_RELU_GRAD || op == FL_OP_NEG || op == FL_OP_ABS;
 }

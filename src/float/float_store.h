@@ -116,13 +116,13 @@ static inline bool is_drawn(const struct fl_args *args) {
 }
 #endif
 
-/* n elements from element `first` of the output on that are numbers of the format already. */
+/* Stores n results that are already numbers of the format, from element `first` of the output on. */
 static inline void store_elements(const struct fl_args *args, int64_t first, int64_t n, const float *x,
                                   struct fl_stats *stats) {
     store_floats(element_at(args->out.data, first), n, x, &args->rounding, stats);
 }
 
-/* n results, which are binary32, from element `first` of the output on. */
+/* Stores n results, which are binary32, from element `first` of the output on. */
 static inline void store_block(const struct fl_args *args, int64_t first, int64_t n, const float *x,
                                struct fl_stats *stats) {
 #ifdef FL_DIGITS
@@ -134,7 +134,7 @@ static inline void store_block(const struct fl_args *args, int64_t first, int64_
     store_elements(args, first, n, x, stats);
 }
 
-/* At most FLOAT_BLOCK results as doubles. */
+/* Stores at most FLOAT_BLOCK results, which are doubles. */
 static void store_doubles(const struct fl_args *args, int64_t first, int64_t n, const double *v,
                           struct fl_stats *stats) {
 #ifdef FL_DIGITS
