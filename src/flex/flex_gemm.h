@@ -3,7 +3,7 @@
  * exponents are too far apart; then ReLU and one rounding.
  *
  * Expects: FL_ISA, the instruction set that symbols end with.
- * Gives: FL_FOR_ISA(fl_flex_stores), a struct gemm_stores. */
+ * Gives: FL_FOR_ISA(fl_flex_stores). It is a struct gemm_stores. */
 #ifndef FL_FLEX_GEMM_H
 #define FL_FLEX_GEMM_H
 

@@ -348,7 +348,7 @@ static void store_waiting(void *context, int from, int to) {
         c->stores->matrix(c->args, &wait->tile, from, to, wait->stats);
 }
 
-/* Adds the sums of a tile over all its steps to stored sums, in parts if a tile cannot hold them. */
+/* Stores the sums of a tile over all its steps, added up in parts if the tile cannot hold them. */
 static void keep_sums(const struct forward *t, const uint8_t *windows, const int64_t *offset, int64_t steps,
                       const uint8_t *filters, int32_t *sums, const struct gemm_sums *to, int64_t columns) {
     const struct gemm_meanwhile nothing = {NULL, NULL};

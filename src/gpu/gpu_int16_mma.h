@@ -194,8 +194,8 @@ struct tile_sizes {
     bool aligned;
 };
 
-/* along_k_*: whether columns of the view run along k; otherwise rows do. fitting_tile: a shape other than the small
- * one, for aligned operands. */
+/* along_k_*: whether columns of the view run along k; otherwise rows do. fitting_tile: the shape for aligned operands
+ * that fill it; otherwise tiles are small. */
 template <bool transposed_a, bool transposed_b> struct tiles_matmul {
     __host__ __device__ static const struct fl_matrices &of(const struct fl_product &p) { return p.matrices; }
     static constexpr bool along_k_a = !transposed_a, along_k_b = transposed_b;
