@@ -332,7 +332,7 @@ static void settings_of_a_file(void) {
     write_changed(good, &(struct change){.key = "network.input_gradient", .value = "0"});
     nn_graph *without = nn_checkpoint_graph(path, NULL);
     CHECK(without, "%s", tensor_error());
-    /* the position of its scaler */
+    /* the state of its scaler */
     unsigned char *before = state_of(g);
     static const char key[] = "network.loss_scale.state",
                       *const states[][2] = {

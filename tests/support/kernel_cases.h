@@ -213,7 +213,7 @@ struct shape {
                          recorded */
     bool relu;
     bool in_place; /* allowed with in[0], or with the second addend if there is one */
-    bool wide[3];  /* whether its wide part counts */
+    bool wide[3];  /* whether the operand is its wide part */
     bool asymmetric;
     bool listed;     /* its sizes are those of a table */
     bool by_tensors; /* its function derives parameters from tensors */
@@ -237,7 +237,7 @@ static const struct fl_function *function_of(enum fl_op op) {
     return best;
 }
 
-/* Determines the shapes. */
+/* The properties that determine shapes. */
 struct signature {
     const struct fl_operand *operands; /* NULL: it has no cases here */
     int count;

@@ -188,7 +188,7 @@ static bool is_allocated(const void *p, size_t bytes) {
     return a && !a->freed && (unsigned char *)p + bytes <= a->at + a->bytes;
 }
 
-/* Maps bytes on a device; returns their address in the window. NULL: the memory is exhausted. */
+/* Allocates bytes on a device and returns their address. NULL: the memory is exhausted. */
 static void *take(int number, size_t bytes) {
     Device &d = devices[(size_t)number];
     if (bytes > d.bytes)
