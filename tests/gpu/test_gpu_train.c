@@ -4,7 +4,7 @@
  * Then nn_train as a whole, from sets on the device: the same losses in the same order, the same trace to the byte, the
  * same result, and the host waits only as often as its reports require.
  *
- *    test_gpu_train [SIZE [STEPS [FORMAT|all [MODEL]]]]        images of SIZE x SIZE pixels, 8; resnet8, then other
+ *     test_gpu_train [SIZE [STEPS [FORMAT|all [MODEL]]]]        images of SIZE x SIZE pixels, 8; resnet8, then other
  * layers
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */

@@ -2,7 +2,7 @@
  * in another process; a file that does not fit, or was changed, is refused by name and changes nothing; a process that
  * is killed while it writes leaves a complete file. With an argument, for test_checkpoint.py:
  *
- *    write FOLDER   trains a network of each variant, saves it, and writes the library's description of its values. */
+ *     write FOLDER   trains a network of each variant, saves it, and writes the library's description of its values. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "core/base/memory.h"

@@ -2,7 +2,7 @@
  * on them the bits of those on images; losses that are read late are those of an immediate wait, in order, and none is
  * lost.
  *
- *    test_nn_data [DEVICE]        cpu and the toy device; or DEVICE (cuda) */
+ *     test_nn_data [DEVICE]        cpu and the toy device; or DEVICE (cuda) */
 #define _GNU_SOURCE
 #include "check.h"
 #include "flexlab/nn.h"

@@ -1,7 +1,7 @@
 /* The model gpt: logits of a whole network against its formulas in double, gradients of every format against those of
  * fp32, independence of later positions, states on devices and in checkpoints, names.
  *
- *    test_nn_gpt [DEVICE]        the toy device; or DEVICE (cuda) */
+ *     test_nn_gpt [DEVICE]        the toy device; or DEVICE (cuda) */
 #define _GNU_SOURCE
 #include "check.h"
 #include "flexlab/nn.h"

@@ -2,7 +2,7 @@
  * weights alone; the bits of a training without it if nothing underflows; gradients that fp16 loses; the sequence
  * resumed from a state and from a checkpoint; what is refused, with its words.
  *
- *    test_nn_loss_scale [DEVICE]        where the scripts run: cpu */
+ *     test_nn_loss_scale [DEVICE]        where the scripts run: cpu */
 #include "check.h"
 #include "flexlab/nn.h"
 #include "runs/wgan_pair.h"

@@ -1,7 +1,7 @@
 /* Trainings on texts: reports against a recount, resuming after a stop byte for byte, on a device with the processor's
  * bits, networks of the caller, what is refused.
  *
- *    test_nn_text [DEVICE]        the toy device; or DEVICE (cuda) */
+ *     test_nn_text [DEVICE]        the toy device; or DEVICE (cuda) */
 #define _GNU_SOURCE
 #include "check.h"
 #include "flexlab/data.h"

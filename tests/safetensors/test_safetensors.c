@@ -1,7 +1,7 @@
 /* The reader and the writer of safetensors files: correct headers, and one for each possible error, with its message.
  * With arguments the program serves test_safetensors.py, which makes and reads files by itself:
  *
- *    dump FILE   prints tensors and notes;   copy FROM TO   copies through the reader and the writer. */
+ *     dump FILE   prints tensors and notes;   copy FROM TO   copies through the reader and the writer. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "core/base/memory.h"

@@ -1,9 +1,8 @@
 /* The real functions of ops.def against MPFR: every input of fp16 and bf16, shared exponents at three pairs each,
  * binary32 at random, at special and at hard values; results, statistics, and the constants of real_tables.h.
  *
- *    test_functions [every]    shared exponents: the interval of the inputs (default 29); 1: all
- *
- *    FLEXLAB_TEST_FILTER=substring selects functions */
+ *     test_functions [every]    shared exponents: the interval of the inputs (default 29); 1: all
+ *     FLEXLAB_TEST_FILTER=substring selects functions */
 #include "check.h"
 #ifndef FL_HAVE_MPFR
 int main(void) {

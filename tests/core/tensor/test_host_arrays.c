@@ -2,7 +2,7 @@
  * integers against exact integers (128 bits), floats of 16 bits against all their words, random numbers against the
  * generator implemented again.
  *
- *    test_host_arrays [SEED] */
+ *     test_host_arrays [SEED] */
 #include "philox_witness.h"
 #include "row_witness.h"
 

@@ -4,7 +4,7 @@
  * element are those of the second, under every predictor; NaN is stored as 0, Inf as the largest mantissa; both are
  * counted as nonfinite, Inf as saturated, too. So the next writes are the same as well. Loads refuse such numbers.
  *
- *    test_nonfinite [DEVICE]        the device of the tensors: cpu */
+ *     test_nonfinite [DEVICE]        the device of the tensors: cpu */
 #include "check.h"
 #include "core/values/tensor_state.h"
 #include "flexlab/tensor.h"

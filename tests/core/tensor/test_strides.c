@@ -1,7 +1,7 @@
 /* Views with strides: operations that read them give the results of a contiguous tensor of the same elements, bit for
  * bit; all others refuse them and name the stride (functions: test_signatures.c); views beyond their base are refused.
  *
- *    test_strides [SEED] */
+ *     test_strides [SEED] */
 #include "host_numbers.h"
 #include "row_witness.h"
 #include "flexlab/tensor_blocks.h"

@@ -2,7 +2,7 @@
  * against loops over coordinates. Integer formats against exact integers and quotients (128 bits; roots by squaring the
  * stored result), float formats against the defined chains; gradients against differences in binary32.
  *
- *    test_reductions [SEED] */
+ *     test_reductions [SEED] */
 #include "row_witness.h"
 #include "flexlab/tensor_blocks.h"
 

@@ -7,7 +7,7 @@
  * every sum is an integer that binary32 represents and every order of summation gives it; here it is rounded to the
  * digits of the format. Sequences are computed twice, as [N,L,C] and as images of height 1.
  *
- *    test_windows [SEED [ROUNDS]] */
+ *     test_windows [SEED [ROUNDS]] */
 #include "flexlab/tensor.h"
 #include "flexlab/tensor_blocks.h"
 #include "core/table/format.h"
