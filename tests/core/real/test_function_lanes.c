@@ -32,7 +32,7 @@ static float any_float(void) {
     return x;
 }
 
-/* Of x. */
+/* Draws x. */
 static float argument(int manner) {
     static const float edges[] = {0,
                                   -0.0f,
