@@ -97,5 +97,7 @@ fl_array_function fl_shape_softmax, fl_compute_softmax, fl_shape_cumsum, fl_comp
     fl_compute_arg, fl_shape_top_k, fl_compute_top_k;
 /* reductions.c: over some dimensions */
 fl_array_function fl_shape_reduce, fl_compute_reduce;
+/* resize.c */
+fl_array_function fl_shape_resize, fl_compute_resize;
 
 #endif
