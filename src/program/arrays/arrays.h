@@ -97,6 +97,9 @@ fl_array_function fl_shape_softmax, fl_compute_softmax, fl_shape_cumsum, fl_comp
     fl_compute_arg, fl_shape_top_k, fl_compute_top_k;
 /* reductions.c: over some dimensions */
 fl_array_function fl_shape_reduce, fl_compute_reduce;
+/* windows.c, convolutions.c, pools.c */
+fl_array_function fl_shape_conv, fl_compute_conv, fl_shape_conv_transpose, fl_compute_conv_transpose, fl_shape_pool,
+    fl_compute_max_pool, fl_compute_average_pool, fl_compute_lp_pool, fl_shape_global_pool, fl_compute_global_pool;
 /* resize.c */
 fl_array_function fl_shape_resize, fl_compute_resize;
 

@@ -10,7 +10,6 @@ typedef tensor_status fl_lower(struct fl_planner *p, const struct fl_net_node *n
 typedef tensor_status fl_shape(const struct fl_arrays *a);
 
 /* windows.c */
-fl_shape fl_shape_conv, fl_shape_conv_transpose, fl_shape_pool, fl_shape_global_pool;
 fl_lower fl_lower_conv, fl_lower_conv_transpose, fl_lower_average_pool, fl_lower_max_pool,
     fl_lower_global_average_pool, fl_lower_global_max_pool;
 /* products.c */
