@@ -100,6 +100,12 @@ fl_array_function fl_shape_reduce, fl_compute_reduce;
 /* windows.c, convolutions.c, pools.c */
 fl_array_function fl_shape_conv, fl_compute_conv, fl_shape_conv_transpose, fl_compute_conv_transpose, fl_shape_pool,
     fl_compute_max_pool, fl_compute_average_pool, fl_compute_lp_pool, fl_shape_global_pool, fl_compute_global_pool;
+/* products.c; the shapes are those of lower/products.c */
+fl_array_function fl_shape_matmul, fl_shape_gemm, fl_compute_matmul, fl_compute_gemm;
+/* quantised.c */
+fl_array_function fl_shape_quantise, fl_compute_quantise, fl_shape_dequantise, fl_compute_dequantise,
+    fl_shape_dynamic_quantise, fl_compute_dynamic_quantise, fl_shape_integer_matmul, fl_compute_integer_matmul,
+    fl_shape_integer_conv, fl_compute_integer_conv;
 /* resize.c */
 fl_array_function fl_shape_resize, fl_compute_resize;
 
