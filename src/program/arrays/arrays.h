@@ -106,6 +106,11 @@ fl_array_function fl_shape_matmul, fl_shape_gemm, fl_compute_matmul, fl_compute_
 fl_array_function fl_shape_quantise, fl_compute_quantise, fl_shape_dequantise, fl_compute_dequantise,
     fl_shape_dynamic_quantise, fl_compute_dynamic_quantise, fl_shape_integer_matmul, fl_compute_integer_matmul,
     fl_shape_integer_conv, fl_compute_integer_conv;
+/* norms.c */
+fl_array_function fl_shape_normalise, fl_compute_normalise, fl_compute_batch_normalization, fl_shape_lrn,
+    fl_compute_lrn, fl_shape_mean_variance, fl_compute_mean_variance;
+/* recurrent.c */
+fl_array_function fl_shape_recurrent, fl_compute_recurrent;
 /* resize.c */
 fl_array_function fl_shape_resize, fl_compute_resize;
 
