@@ -111,6 +111,9 @@ fl_array_function fl_shape_normalise, fl_compute_normalise, fl_compute_batch_nor
     fl_compute_lrn, fl_shape_mean_variance, fl_compute_mean_variance;
 /* recurrent.c */
 fl_array_function fl_shape_recurrent, fl_compute_recurrent;
+/* einsum.c, boxes.c, grids.c */
+fl_array_function fl_shape_einsum, fl_compute_einsum, fl_shape_suppress, fl_compute_suppress, fl_shape_grid_sample,
+    fl_compute_grid_sample;
 /* resize.c */
 fl_array_function fl_shape_resize, fl_compute_resize;
 
