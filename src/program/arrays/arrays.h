@@ -114,6 +114,8 @@ fl_array_function fl_shape_recurrent, fl_compute_recurrent;
 /* einsum.c, boxes.c, grids.c */
 fl_array_function fl_shape_einsum, fl_compute_einsum, fl_shape_suppress, fl_compute_suppress, fl_shape_grid_sample,
     fl_compute_grid_sample;
+/* losses.c, unique.c */
+fl_array_function fl_shape_loss, fl_compute_loss, fl_shape_unique, fl_compute_unique;
 /* resize.c */
 fl_array_function fl_shape_resize, fl_compute_resize;
 
