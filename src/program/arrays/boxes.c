@@ -38,7 +38,7 @@ static tensor_status read_boxes(struct boxes *b, const struct fl_arrays *a) {
     TRY(read_number(a, 2, 0, &most));
     TRY(read_number(a, 3, 0, &b->overlap));
     TRY(read_number(a, 4, -HUGE_VAL, &b->least));
-    b->most = most < 0 ? 0 : most > (double)b->count ? b->count : (int64_t)most;
+    b->most = most > (double)b->count ? b->count : most > 0 ? (int64_t)most : 0;
     return TENSOR_OK;
 }
 

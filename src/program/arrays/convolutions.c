@@ -147,8 +147,7 @@ static tensor_status compute(const struct fl_arrays *a, const struct fl_windows 
     const double *x = NULL, *w = NULL, *bias = NULL;
     void *memory[4] = {NULL};
     double *y = NULL;
-    tensor_status status = g->batch * g->filters > INT32_MAX ? fl_fail(TENSOR_E_UNSUPPORTED, "2^31 planes and more")
-                                                             : fl_as_doubles(a->in[0], &x, &memory[0]);
+    tensor_status status = fl_as_doubles(a->in[0], &x, &memory[0]);
     if (!status)
         status = fl_as_doubles(a->in[1], &w, &memory[1]);
     if (!status && b)

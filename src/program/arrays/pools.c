@@ -110,8 +110,6 @@ static tensor_status compute(const struct fl_arrays *a, const struct fl_windows 
         p.y_pixels *= g->result[d];
         p.window *= g->window[d];
     }
-    if (g->batch * g->channels > INT32_MAX)
-        return fl_fail(TENSOR_E_UNSUPPORTED, "2^31 planes and more");
     TRY(fl_as_doubles(a->in[0], &p.x, &memory));
     fl_parallel((int)(g->batch * g->channels), pool_part, &p);
     fl_free(memory);

@@ -4,6 +4,7 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
+#include <math.h>
 #include <string.h>
 
 int64_t fl_rows(const struct fl_array *a) {
@@ -178,6 +179,10 @@ static void gemm_part(void *context, int row, int worker) {
     }
 }
 
+static bool is_whole(double factor) {
+    return fabs(factor) < 0x1p31 && factor == rint(factor);
+}
+
 tensor_status fl_compute_gemm(const struct fl_arrays *a) {
     const struct fl_array *const c = fl_operand(a, 2), *const y = a->out[0];
     const bool turn_x = fl_net_int(a->node, "transA", 0) != 0, turn_w = fl_net_int(a->node, "transB", 0) != 0;
@@ -195,7 +200,7 @@ tensor_status fl_compute_gemm(const struct fl_arrays *a) {
         g.c_column = columns > 1;
         g.c_row = c->ndim > 1 && c->dim[0] > 1 ? columns : 0;
     }
-    if (!fl_type_is_float(y->type) && (alpha != (double)(int32_t)alpha || beta != (double)(int32_t)beta))
+    if (!fl_type_is_float(y->type) && (!is_whole(alpha) || !is_whole(beta)))
         return fl_fail(TENSOR_E_UNSUPPORTED, "alpha %g and beta %g of integers, expected whole numbers", alpha, beta);
     if (y->dim[0] > INT32_MAX)
         return fl_fail(TENSOR_E_UNSUPPORTED, "%lld rows, expected less than 2^31", (long long)y->dim[0]);

@@ -226,14 +226,14 @@ static tensor_status centred(const struct fl_array *x, const struct fl_array *ze
 
 /* Stores exact sums: as they are, modulo 2^32, or at the scale of the result. Element i has row i / row % rows of x and
  * column i / column % columns of w. */
-static void store_sums(const struct fl_arrays *a, const struct places *o, const double *sums, int64_t row,
-                       int64_t column) {
+static tensor_status store_sums(const struct fl_arrays *a, const struct places *o, const double *sums, int64_t row,
+                                int64_t column) {
     const struct fl_array *const x_scale = at(a, o->x_scale), *const w_scale = at(a, o->w_scale);
     struct fl_array *const y = a->out[0];
     if (o->y_scale < 0) {
         for (int64_t i = 0; i < y->count; i++)
             fl_array_put_integer(y, i, int8_wrap((int64_t)sums[i]));
-        return;
+        return TENSOR_OK;
     }
     const float y_scale = (float)fl_array_number(a->in[o->y_scale], 0);
     const int32_t zero = (int32_t)fl_array_integer(a->in[o->y_zero], 0);
@@ -242,8 +242,12 @@ static void store_sums(const struct fl_arrays *a, const struct places *o, const 
         const double left = fl_array_number(x_scale, x_scale->count > 1 ? i / row % x_scale->count : 0);
         const double right = fl_array_number(w_scale, w_scale->count > 1 ? i / column % w_scale->count : 0);
         const float factor = (float)left * (float)right / y_scale;
+        if (!(factor >= 0))
+            return fl_fail(TENSOR_E_DATA, "scales %g, %g and %g of the result, expected more than 0", left, right,
+                           (double)y_scale);
         fl_array_put_integer(y, i, zero + int8_binary32(int8_wrap((int64_t)sums[i]), factor, low, high));
     }
+    return TENSOR_OK;
 }
 
 static const struct places *places_of(const struct fl_arrays *a) {
@@ -280,7 +284,7 @@ tensor_status fl_compute_integer_matmul(const struct fl_arrays *a) {
     if (!status)
         status = fl_multiply(x, w, a->out[0], left, right, sums);
     if (!status)
-        store_sums(a, o, sums, fl_columns(w), 1);
+        status = store_sums(a, o, sums, fl_columns(w), 1);
     fl_free(left);
     fl_free(right);
     fl_free(sums);
@@ -317,7 +321,7 @@ tensor_status fl_compute_integer_conv(const struct fl_arrays *a) {
         fl_convolve(&g, a->node, false, left, right, bias, sums);
         for (int d = 0; d < g.spatial; d++)
             pixels *= g.result[d];
-        store_sums(a, o, sums, 1, a->node->channels_last ? 1 : pixels);
+        status = store_sums(a, o, sums, 1, a->node->channels_last ? 1 : pixels);
     }
     fl_free(memory);
     fl_free(left);

@@ -87,7 +87,11 @@ static tensor_status read_scales(struct resize *r, const struct fl_array *scales
         s->over = scale;
         s->under = 1;
         s->length = scale * (double)s->from;
-        s->to = (int64_t)floorf((float)size * (float)scale);
+        const float whole = floorf((float)size * (float)scale);
+        if (!(whole >= 0 && whole <= 0x1p37f))
+            return fl_fail(TENSOR_E_SHAPE, "dimension %d of a result is %g, expected 0 to 2^37", axes[i],
+                           (double)whole);
+        s->to = (int64_t)whole;
         s->resized = scale != 1 || r->coordinates == TF_CROP_AND_RESIZE;
     }
     return TENSOR_OK;
@@ -111,7 +115,8 @@ static tensor_status read_sizes(struct resize *r, const struct fl_net_node *node
         s->under = (double)s->from;
         s->length = (double)s->to;
         const double scale = s->over / s->under;
-        best = !i || (policy == 1 ? scale < best : scale > best) ? scale : best;
+        if (s->from)
+            best = best == 0 || (policy == 1 ? scale < best : scale > best) ? scale : best;
     }
     for (int i = 0; i < count; i++) {
         struct side *const s = &r->side[axes[i]];

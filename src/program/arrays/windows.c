@@ -90,6 +90,9 @@ tensor_status fl_windows_set(struct fl_array *y, tensor_type type, const struct 
                              const struct fl_windows *g, int64_t channels) {
     int64_t dim[2 + FL_SPATIAL];
     const bool last = node->channels_last;
+    if (channels && g->batch > INT32_MAX / channels)
+        return fl_fail(TENSOR_E_UNSUPPORTED, "%lld images of %lld channels, expected less than 2^31 planes",
+                       (long long)g->batch, (long long)channels);
     dim[0] = g->batch;
     dim[last ? 1 + g->spatial : 1] = channels;
     for (int i = 0; i < g->spatial; i++)
