@@ -97,5 +97,26 @@ fl_array_function fl_shape_softmax, fl_compute_softmax, fl_shape_cumsum, fl_comp
     fl_compute_arg, fl_shape_top_k, fl_compute_top_k;
 /* reductions.c: over some dimensions */
 fl_array_function fl_shape_reduce, fl_compute_reduce;
+/* windows.c, convolutions.c, pools.c */
+fl_array_function fl_shape_conv, fl_compute_conv, fl_shape_conv_transpose, fl_compute_conv_transpose, fl_shape_pool,
+    fl_compute_max_pool, fl_compute_average_pool, fl_compute_lp_pool, fl_shape_global_pool, fl_compute_global_pool;
+/* products.c; the shapes are those of lower/products.c */
+fl_array_function fl_shape_matmul, fl_shape_gemm, fl_compute_matmul, fl_compute_gemm;
+/* quantised.c */
+fl_array_function fl_shape_quantise, fl_compute_quantise, fl_shape_dequantise, fl_compute_dequantise,
+    fl_shape_dynamic_quantise, fl_compute_dynamic_quantise, fl_shape_integer_matmul, fl_compute_integer_matmul,
+    fl_shape_integer_conv, fl_compute_integer_conv;
+/* norms.c */
+fl_array_function fl_shape_normalise, fl_compute_normalise, fl_compute_batch_normalization, fl_shape_lrn,
+    fl_compute_lrn, fl_shape_mean_variance, fl_compute_mean_variance;
+/* recurrent.c */
+fl_array_function fl_shape_recurrent, fl_compute_recurrent;
+/* einsum.c, boxes.c, grids.c */
+fl_array_function fl_shape_einsum, fl_compute_einsum, fl_shape_suppress, fl_compute_suppress, fl_shape_grid_sample,
+    fl_compute_grid_sample;
+/* losses.c, unique.c */
+fl_array_function fl_shape_loss, fl_compute_loss, fl_shape_unique, fl_compute_unique;
+/* resize.c */
+fl_array_function fl_shape_resize, fl_compute_resize;
 
 #endif

@@ -149,7 +149,7 @@ tensor_status fl_shape_gather_nd(const struct fl_arrays *a) {
     const struct fl_array *const x = a->in[0], *const indices = a->in[1];
     int64_t dim[2 * FL_ARRAY_DIMS];
     int ndim = 0;
-    struct slices s;
+    struct slices s = {0};
     TRY(read_slices(&s, x, indices, fl_net_int(a->node, "batch_dims", 0)));
     for (int d = 0; d < indices->ndim - 1; d++)
         dim[ndim++] = indices->dim[d];
@@ -159,7 +159,7 @@ tensor_status fl_shape_gather_nd(const struct fl_arrays *a) {
 }
 
 tensor_status fl_compute_gather_nd(const struct fl_arrays *a) {
-    struct slices s;
+    struct slices s = {0};
     int64_t place;
     TRY(read_slices(&s, a->in[0], a->in[1], fl_net_int(a->node, "batch_dims", 0)));
     for (int64_t b = 0; b < s.batches && a->out[0]; b++)
@@ -207,7 +207,7 @@ static void put(struct fl_array *y, int64_t at, const struct fl_array *x, int64_
 }
 
 tensor_status fl_shape_scatter_elements(const struct fl_arrays *a) {
-    enum reduction how;
+    enum reduction how = REPLACE;
     int axis;
     TRY(check_elements(a, 0, &axis));
     TRY(read_reduction(a, &how));
@@ -220,7 +220,7 @@ tensor_status fl_shape_scatter_elements(const struct fl_arrays *a) {
 }
 
 tensor_status fl_compute_scatter_elements(const struct fl_arrays *a) {
-    enum reduction how;
+    enum reduction how = REPLACE;
     int axis;
     int64_t place;
     if (!a->out[0])
@@ -236,8 +236,8 @@ tensor_status fl_compute_scatter_elements(const struct fl_arrays *a) {
 }
 
 tensor_status fl_shape_scatter_nd(const struct fl_arrays *a) {
-    enum reduction how;
-    struct slices s;
+    enum reduction how = REPLACE;
+    struct slices s = {0};
     TRY(read_slices(&s, a->in[0], a->in[1], 0));
     TRY(read_reduction(a, &how));
     TRY(fl_want_type(a->in[2], a->in[0]->type, "the updates"));
@@ -248,8 +248,8 @@ tensor_status fl_shape_scatter_nd(const struct fl_arrays *a) {
 }
 
 tensor_status fl_compute_scatter_nd(const struct fl_arrays *a) {
-    enum reduction how;
-    struct slices s;
+    enum reduction how = REPLACE;
+    struct slices s = {0};
     int64_t place;
     if (!a->out[0])
         return TENSOR_OK;
@@ -315,7 +315,7 @@ static tensor_status read_compress(const struct fl_arrays *a, int *axis, bool *f
 }
 
 tensor_status fl_shape_compress(const struct fl_arrays *a) {
-    int64_t dim[FL_ARRAY_DIMS], count;
+    int64_t dim[FL_ARRAY_DIMS], count = 0;
     int axis;
     bool flat;
     TRY(read_compress(a, &axis, &flat, &count));
@@ -326,7 +326,7 @@ tensor_status fl_shape_compress(const struct fl_arrays *a) {
 
 tensor_status fl_compute_compress(const struct fl_arrays *a) {
     const struct fl_array *const x = a->in[0], *const condition = a->in[1];
-    int64_t count, at = 0;
+    int64_t count = 0, at = 0;
     int axis;
     bool flat;
     TRY(read_compress(a, &axis, &flat, &count));

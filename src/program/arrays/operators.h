@@ -44,6 +44,20 @@ struct fl_operator {
     tensor_status (*lower)(struct fl_planner *p, const struct fl_net_node *node, bool *done);
 };
 
+/* --- activations (arrays/activation.c) ---------------------------------------------------------------------------- */
+
+/* An activation that an operator applies to its result: of a TensorFlow Lite node (attribute "flexlab_activation"), or
+ * of a pass that joined two nodes. The library's epilogue has relu; the others are a step after it. */
+/* FL_RELU_AFTER: a relu that the operation at hand does not have. */
+enum fl_activation { FL_NO_ACTIVATION, FL_RELU, FL_RELU_AFTER, FL_CLIP };
+struct fl_activation_of {
+    enum fl_activation kind;
+    float low, high; /* of FL_CLIP */
+};
+tensor_status fl_activation_read(const struct fl_net_node *node, struct fl_activation_of *a);
+/* Applies it to the results of compute(). */
+tensor_status fl_activation_apply(const struct fl_net_node *node, struct fl_array *y);
+
 /* --- for shape() and compute() (arrays/arrays.c) ------------------------------------------------------------------ */
 
 /* Type and shape of a result; count follows. TENSOR_E_SHAPE for more than FL_ARRAY_DIMS dimensions, or sizes that are

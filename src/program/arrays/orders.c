@@ -173,7 +173,7 @@ tensor_status fl_shape_split(const struct fl_arrays *a) {
 tensor_status fl_compute_split(const struct fl_arrays *a) {
     const struct fl_array *const x = a->in[0];
     int axis;
-    int64_t outer = 1, inner = 1, at = 0, size;
+    int64_t outer = 1, inner = 1, at = 0, size = 0;
     TRY(fl_axis(&axis, fl_net_int(a->node, "axis", 0), x->ndim));
     for (int d = 0; d < axis; d++)
         outer *= x->dim[d];

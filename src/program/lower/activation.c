@@ -1,23 +1,6 @@
 /* activation.c - activations that an operator applies to its own result. */
 #include "program/lower/lower.h"
 #include "core/base/fail.h"
-#include <stdio.h>
-#include <string.h>
-
-tensor_status fl_activation_read(const struct fl_net_node *node, struct fl_activation_of *a) {
-    const char *const text = fl_net_string(node, "flexlab_activation", "");
-    *a = (struct fl_activation_of){.kind = FL_NO_ACTIVATION};
-    if (!*text)
-        return TENSOR_OK;
-    if (!strcmp(text, "Relu")) {
-        a->kind = FL_RELU;
-    } else if (sscanf(text, "Clip:%f:%f", &a->low, &a->high) == 2) {
-        a->kind = FL_CLIP;
-    } else {
-        return fl_fail(TENSOR_E_DATA, "flexlab_activation \"%s\", expected \"Relu\" or \"Clip:LOW:HIGH\"", text);
-    }
-    return TENSOR_OK;
-}
 
 static tensor_status run_activation(tensor *const *t, const void *with) {
     const struct fl_activation_of *const a = with;

@@ -1,4 +1,5 @@
 /* products.c - MatMul and Gemm as matrix products of the library. */
+#include "program/arrays/arrays.h"
 #include "program/lower/lower.h"
 #include "core/base/fail.h"
 #include <string.h>

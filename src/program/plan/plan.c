@@ -491,6 +491,7 @@ static tensor_status fold(struct fl_planner *p, const struct fl_operator *op, co
         if (a->out[i])
             TRY(give_memory(p, a->out[i]));
     TRY(op->compute(a));
+    TRY(fl_activation_apply(a->node, a->out[0]));
     for (int i = 0; i < a->out_count; i++)
         if (a->out[i])
             p->known[a->node->outputs[i]].planned = true;

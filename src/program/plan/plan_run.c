@@ -136,6 +136,7 @@ static tensor_status run_host(struct fl_plan *plan, const struct fl_step *step) 
     const struct fl_arrays a = {
         .node = step->node, .in_count = call->in_count, .out_count = call->out_count, .in = in, .out = out};
     TRY(call->of->compute(&a));
+    TRY(fl_activation_apply(step->node, out[0]));
     for (int i = call->in_count; i < count; i++)
         if (call->operands[i].slot >= 0)
             TRY(store(plan, plan->slots[call->operands[i].slot].t, call->operands[i].array.data,
