@@ -653,7 +653,7 @@ static bool is_float_port(const struct fl_network *n, int value) {
 static tensor_status check_input(const struct fl_network *n, int value, const program_array *input) {
     const struct fl_net_value *const v = &n->values[value];
     const tensor_type type = is_float_port(n, value) ? TENSOR_TYPE_F32 : v->type;
-    if (input->type != type)
+    if (input->type != type && input->type != v->type)
         return fl_fail(TENSOR_E_ARGUMENT, "input %s has type %s, expected %s", v->name, fl_type_name(input->type),
                        fl_type_name(type));
     if (input->ndim < 0 || input->ndim > PROGRAM_MAX_DIMS || (v->ndim >= 0 && input->ndim != v->ndim))
@@ -795,7 +795,7 @@ bool fl_plan_serves(const struct fl_plan *plan, const program_array *inputs) {
         const struct fl_array *const a = &plan->inputs[i].array;
         if (inputs[i].ndim != a->ndim || memcmp(inputs[i].shape, a->dim, (size_t)a->ndim * sizeof *a->dim) ||
             !inputs[i].data || (plan->inputs[i].slot < 0 && inputs[i].type != a->type) ||
-            (plan->inputs[i].slot >= 0 && inputs[i].type != TENSOR_TYPE_F32))
+            (plan->inputs[i].slot >= 0 && inputs[i].type != TENSOR_TYPE_F32 && inputs[i].type != a->type))
             return false;
         if (plan->specialised && plan->inputs[i].slot < 0 &&
             memcmp(inputs[i].data, a->data, (size_t)a->count * fl_type_bytes(a->type)))

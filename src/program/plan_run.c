@@ -183,7 +183,7 @@ tensor_status fl_plan_run(struct fl_plan *plan, program_array *outputs, const pr
             memcpy(port->array.data, inputs[i].data, (size_t)port->array.count * fl_type_bytes(port->array.type));
             continue;
         }
-        TRY(tensor_load_f32(plan->slots[port->slot].t, inputs[i].data, port->array.count));
+        TRY(tensor_load_array(plan->slots[port->slot].t, inputs[i].data, inputs[i].type, port->array.count));
         TRY(observe(plan, port->slot));
     }
     for (int i = 0; i < plan->step_count; i++) {
