@@ -156,12 +156,12 @@ tensor_status program_run(program *p, program_array *outputs, const program_arra
         return fl_fail(TENSOR_E_ARGUMENT, "program_run: %s is NULL", !p ? "p" : !outputs ? "outputs" : "inputs");
     if (!p->plan || !fl_plan_serves(p->plan, inputs)) {
         struct fl_plan *plan;
-        bool integers = false;
+        bool lists = false;
         for (int i = 0; i < p->network->graph.input_count; i++)
-            integers |= !fl_type_is_float(p->network->values[p->network->graph.inputs[i]].type);
-        /* Shapes may follow from integer inputs: then these numbers are a part of the plan. */
+            lists |= inputs[i].ndim <= 1 || !fl_type_is_float(p->network->values[p->network->graph.inputs[i]].type);
+        /* Shapes may follow from integer inputs and from lists: then these numbers are a part of the plan. */
         tensor_status status = fl_plan_make(&plan, p, inputs, false);
-        if (status == TENSOR_E_UNSUPPORTED && integers)
+        if (status == TENSOR_E_UNSUPPORTED && lists)
             status = fl_plan_make(&plan, p, inputs, true);
         if (status)
             return status;

@@ -67,7 +67,7 @@ static bool refused(const char *what) {
 /* One folder of inputs and outputs. */
 static bool run_set(program *p, struct fl_network *memory, const char *set) {
     program_array inputs[PORTS], outputs[PORTS];
-    char path[PATH_MAX];
+    char path[2 * PATH_MAX];
     struct fl_array *a;
     const int in_count = program_input_count(p), out_count = program_output_count(p);
     if (in_count > PORTS || out_count > PORTS)
@@ -76,6 +76,11 @@ static bool run_set(program *p, struct fl_network *memory, const char *set) {
         snprintf(path, sizeof path, "%s/input_%d.pb", set, i);
         if (fl_onnx_read_tensor(&a, memory, path))
             return refused("an input");
+        program_port port;
+        if (program_input_at(&port, p, i))
+            return refused("program_input_at");
+        if (a->type == TENSOR_TYPE_U16 && port.type == TENSOR_TYPE_F32)
+            a->type = TENSOR_TYPE_BF16; /* the files have the words of bfloat16 as uint16 */
         inputs[i] = (program_array){.type = a->type, .ndim = a->ndim, .data = a->data};
         memcpy(inputs[i].shape, a->dim, sizeof a->dim);
     }
@@ -85,6 +90,8 @@ static bool run_set(program *p, struct fl_network *memory, const char *set) {
         snprintf(path, sizeof path, "%s/output_%d.pb", set, i);
         if (fl_onnx_read_tensor(&a, memory, path))
             return refused("an output");
+        if (a->type == TENSOR_TYPE_U16 && outputs[i].type == TENSOR_TYPE_F32)
+            a->type = TENSOR_TYPE_BF16;
         if (!same_output(i, a, &outputs[i]))
             return false;
     }
