@@ -157,12 +157,12 @@ tensor_status program_output_at(program_port *port, const program *p, int i) {
 static tensor_status run_once(program *p, program_array *outputs, const program_array *inputs) {
     if (!p->plan || !fl_plan_serves(p->plan, inputs)) {
         struct fl_plan *plan;
-        bool integers = false;
+        bool lists = false;
         for (int i = 0; i < p->network->graph.input_count; i++)
-            integers |= !fl_type_is_float(p->network->values[p->network->graph.inputs[i]].type);
-        /* Shapes may follow from integer inputs: then these numbers are a part of the plan. */
+            lists |= inputs[i].ndim <= 1 || !fl_type_is_float(p->network->values[p->network->graph.inputs[i]].type);
+        /* Shapes may follow from integer inputs and from lists: then these numbers are a part of the plan. */
         tensor_status status = fl_plan_make(&plan, p, inputs, false);
-        if (status == TENSOR_E_UNSUPPORTED && integers)
+        if (status == TENSOR_E_UNSUPPORTED && lists)
             status = fl_plan_make(&plan, p, inputs, true);
         if (status)
             return status;
