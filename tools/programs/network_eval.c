@@ -131,18 +131,19 @@ static int make_input(struct eval *e) {
     return STATUS_OK;
 }
 
-/* A batch in the layout of the network; images that it lacks are those of the batch before, or zeros. */
+/* A batch in the layout of the network. Images that the last one lacks are its first one again: a run of the same shape
+ * plans nothing anew, and calibration sees no image that is none of the data. */
 static void take_batch(struct eval *e, const data_batch *batch) {
     const int64_t pixels = (int64_t)data_height(e->set) * data_width(e->set), channels = data_channels(e->set);
-    float *const to = e->input.data;
-    if (!e->channels_first) {
-        memcpy(to, batch->images, (size_t)(batch->count * pixels * channels) * sizeof *to);
-        return;
-    }
-    for (int64_t n = 0; n < batch->count; n++)
-        for (int64_t i = 0; i < pixels; i++)
+    for (int64_t n = 0; n < e->input.shape[0]; n++) {
+        const float *const from = batch->images + (n < batch->count ? n : 0) * pixels * channels;
+        float *const to = (float *)e->input.data + n * pixels * channels;
+        if (!e->channels_first)
+            memcpy(to, from, (size_t)(pixels * channels) * sizeof *to);
+        for (int64_t i = 0; i < pixels && e->channels_first; i++)
             for (int64_t c = 0; c < channels; c++)
-                to[(n * channels + c) * pixels + i] = batch->images[(n * pixels + i) * channels + c];
+                to[c * pixels + i] = from[i * channels + c];
+    }
 }
 
 /* --- one format --------------------------------------------------------------------------------------------------- */
