@@ -74,7 +74,9 @@ FLEXLAB_API int64_t program_parameter_count(const program *p);
 /* Runs the program: outputs are all its outputs, inputs all its inputs, in their order. An input of floats is float32;
  * others have the type that the port states. The data of outputs belongs to the program, and is valid until its next
  * run. TENSOR_E_SHAPE or TENSOR_E_ARGUMENT for inputs that do not suit the ports, or for which a node has no result;
- * the message names the node. Runs of the same shapes reuse memory and plan. */
+ * the message names the node. Runs of the same shapes reuse memory and plan. If the network fixes the first dimension
+ * of all its inputs, they may also have the same multiple of it: the network then runs batch by batch, and the results
+ * are joined along their first dimension. */
 FLEXLAB_API tensor_status program_run(program *p, program_array *outputs, const program_array *inputs);
 
 /* --- formats ------------------------------------------------------------------------------------------------------ */
