@@ -66,11 +66,9 @@ static void print_names(void) {
         table_cell(t, "%s", info_table_name(i));
         table_cell(t, "%s", info_table_summary(i));
     }
-    table_cell(t, "MODEL");
-    table_cell(t, "the tensors of a model: names, shapes, layouts (flexlab info resnet20)");
+    table_cell(t, "MODEL, FILE");
+    table_cell(t, "tensors of a model (resnet20); ports and operators of a network (net.onnx)");
     puts("\n'flexlab info NAME' prints more. NAME is one of");
-    table_cell(t, "FILE");
-    table_cell(t, "a network in ONNX or TensorFlow Lite: inputs, outputs, operators, parameters");
     table_print(t, stdout, 2, 0);
     table_free(t);
 }
