@@ -151,6 +151,32 @@ tensor_status program_output_at(program_port *port, const program *p, int i) {
              : fl_fail(TENSOR_E_ARGUMENT, "program_output_at: p is NULL");
 }
 
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
+
+int program_node_count(const program *p) {
+    return p ? p->network->graph.node_count : 0;
+}
+
+tensor_status program_node_at(program_node *node, const program *p, int i) {
+    if (!node || !p)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_node_at: %s is NULL", node ? "p" : "node");
+    if (i < 0 || i >= p->network->graph.node_count)
+        return fl_fail(TENSOR_E_ARGUMENT, "node %d, expected 0 to %d", i, p->network->graph.node_count - 1);
+    const struct fl_net_node *const found = &p->network->graph.nodes[i];
+    *node = (program_node){found->name, found->op, found->domain};
+    return TENSOR_OK;
+}
+
+int64_t program_parameter_count(const program *p) {
+    int64_t count = 0;
+    for (int i = 0; p && i < p->network->value_count; i++) {
+        const struct fl_net_value *const v = &p->network->values[i];
+        if (v->constant && (fl_type_is_float(v->constant->type) || v->quantisation) && fl_net_readers(p->network, i))
+            count += v->constant->count;
+    }
+    return count;
+}
+
 /* --- runs --------------------------------------------------------------------------------------------------------- */
 
 /* Runs once, on inputs of the network's own sizes. */
