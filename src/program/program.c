@@ -1,7 +1,7 @@
 /* program.c - programs as callers see them (include/flexlab/program.h). */
 #include "program/plan/program_object.h"
 #include "program/onnx/onnx_read.h"
-#include "program/arrays/operators.h"
+#include "program/operators.h"
 #include "program/passes/passes.h"
 #include "program/tflite/tflite_read.h"
 #include "core/base/fail.h"

@@ -241,7 +241,7 @@ def main():
     source = sys.argv[2]
     with tempfile.TemporaryDirectory() as place:
         done = run("info", classifier(place))
-        if done.returncode and "build" in done.stderr and "ONNX" in done.stderr:
+        if done.returncode and "built without" in done.stderr and "ONNX" in done.stderr:
             print("skipped: this build reads no ONNX files:", done.stderr.strip())
             return 77
         test_run(place)
