@@ -1,5 +1,5 @@
 /* data_npy.c - the header of an array file: the magic number, the version, and a Python dictionary of three entries as
- * text. It is read strictly: quoted keys, each once; numbers without sign, suffix or leading zeros; nothing else. */
+ * text. It is read strictly: quoted keys, each once; numbers without sign, suffix or leading zeros; no other syntax. */
 #include "data/data_npy.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -12,7 +12,7 @@ enum { PREFIX = 8, LONGEST_HEADER = 65535, LONGEST_TYPE = 32 };
 
 struct text {
     const char *begin, *at, *end;
-    const char *expected; /* what stands not at `at`; NULL: nothing is wrong */
+    const char *expected; /* what is missing at `at`; NULL: no error */
 };
 
 static bool miss(struct text *t, const char *expected) {
@@ -26,7 +26,7 @@ static void skip_spaces(struct text *t) {
         t->at++;
 }
 
-/* After spaces, this character. */
+/* Reads this character after spaces. */
 static bool take(struct text *t, char c) {
     skip_spaces(t);
     if (t->at == t->end || *t->at != c)
@@ -44,7 +44,7 @@ static bool take_word(struct text *t, const char *word) {
     return true;
 }
 
-/* 'letters' or "letters", without escapes. */
+/* Reads 'letters' or "letters", without escapes. */
 static bool take_string(struct text *t, const char **string, int *length) {
     skip_spaces(t);
     const char quote = t->at < t->end ? *t->at : 0;
@@ -71,7 +71,7 @@ static bool take_number(struct text *t, int64_t *value) {
     return t->at > from && (*from != '0' || t->at == from + 1) ? true : miss(t, "a whole number");
 }
 
-/* "(2, 3)", "(2,)" or "()". */
+/* Reads "(2, 3)", "(2,)" or "()". */
 static bool take_shape(struct text *t, struct fl_npy *array) {
     if (!take(t, '('))
         return miss(t, "a shape '(...)'");
@@ -96,7 +96,7 @@ enum { DESCR = 1, ORDER = 2, SHAPE = 4, ALL = 7 };
 
 struct entries {
     int seen;
-    const char *type; /* the text of descr */
+    const char *type; /* the value of descr */
     int type_length;
 };
 
@@ -155,7 +155,7 @@ static tensor_status refuse(const struct fl_data_stream *s, const char *what, co
     return fl_fail(TENSOR_E_DATA, "%s: %s%s%s: %s, expected %s", FL_STREAM_WHERE(s), what, expected);
 }
 
-/* The kinds of types, for messages. */
+/* The name of a kind of types, for messages. */
 static const char *type_name(char kind) {
     switch (kind) {
     case 'f':
@@ -176,7 +176,7 @@ static const char *type_name(char kind) {
     return "";
 }
 
-/* "<i4", ">u2", "|u1": byte order, kind, bytes. */
+/* Reads "<i4", ">u2" or "|u1": byte order, kind, bytes. */
 static tensor_status take_type(struct fl_npy *array, const struct fl_data_stream *s, const struct entries *e) {
     const char *type = e->type;
     const int size = e->type_length == 3 ? type[2] - '0' : 0;

@@ -9,15 +9,15 @@ enum { FL_NPY_DIMS = 4 };
 struct fl_npy {
     char kind;       /* 'u' or 'i' */
     int bytes;       /* of an element: 1, 2, 4 or 8 */
-    bool big_endian; /* counts where there are several */
+    bool big_endian; /* only meaningful for several bytes */
     bool fortran;    /* the first index runs fastest */
     int dims;        /* 1 to FL_NPY_DIMS */
     int64_t dim[FL_NPY_DIMS];
     int64_t elements; /* their product; times `bytes`, the rest of the stream */
 };
 
-/* Reads the header. Anything but an array of integers with as many elements as bytes follow is refused: no element has
- * been read, and no memory for one was asked for. */
+/* Reads the header. Refuses anything except an array of integers that fills the rest of the file exactly, before it
+ * reads or allocates elements. */
 tensor_status fl_npy_header(struct fl_npy *array, struct fl_data_stream *s);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include "check.h"
 #include "core/base/memory.h"
-#include "program/network.h"
-#include "program/program_object.h"
+#include "program/network/network.h"
+#include "program/plan/program_object.h"
 #include <string.h>
 
 /* A program whose network is to be freed with it. */

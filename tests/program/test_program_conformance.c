@@ -10,7 +10,7 @@
 #include "check.h"
 #include "flexlab/program.h"
 #include "flexlab/tensor.h"
-#include "program/network.h"
+#include "program/network/network.h"
 #include "program/onnx/onnx_read.h"
 #include "program/operators.h"
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* Plans of random networks: tensors that live at the same time never share memory, and all lie in the arena. The
  * results, sums of small integers, are those of a witness that has memory for every value. */
 #include "network_parts.h"
-#include "program/plan_internal.h"
+#include "program/plan/plan_internal.h"
 
 enum { NODES = 40, COUNT = 24, OUTPUTS = 3 };
 static const int64_t shape[] = {2, 3, 4};

@@ -90,8 +90,8 @@ static int read_images(struct images *is, const char *path) {
     return status == STATUS_OK ? read_reals(path, "training.deviation", is->channels, is->deviation) : status;
 }
 
-/* A file names its network, and might name one that it is far too small for: each layer has hundreds of bytes in it,
- * and each weight one at least. */
+/* A file names its network and may name one that is far too large for it: each layer occupies hundreds of bytes, and
+ * each weight at least one. */
 enum { LAYER_BYTES = 300 };
 
 static int check_size(const struct images *is, const nn_graph *g, const char *path) {
@@ -187,8 +187,8 @@ static int open_data(data_set **set, const struct settings *s, const struct imag
     return check_labels(*set, s, is);
 }
 
-/* Samples of a batch, with `each` labels for each sample, counted as in nn_train, so that the numbers are the same
- * bits. */
+/* Evaluates all batches, with `each` labels for each sample, and sums as nn_train does, so that the numbers are the
+ * same bits. */
 static tensor_status evaluate(nn_graph *g, data_loader *loader, int64_t each, int32_t *predicted, double *loss,
                               int64_t *correct, int64_t *done) {
     tensor_status status = data_loader_start(loader, 0);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A kernel set, and the number of operations of a format that run on it. */
+/* A kernel set, and the number of pairs of an operation and a format that run on it. */
 struct kernel_row {
     const char *name;
     int count;
@@ -34,7 +34,7 @@ static int by_count(const void *a, const void *b) {
     return (one->count < other->count) - (one->count > other->count);
 }
 
-/* "avx512bw 580, portable 170, ref 55". */
+/* The kernel sets in force, such as "avx512bw 580, portable 170, ref 55"; to be freed. */
 static char *kernels_in_force(void) {
     struct kernel_row rows[MOST_ROWS] = {{0}};
     count_kernels(rows);
@@ -112,7 +112,7 @@ int command_info(int argc, char **argv) {
         return text_usage("unexpected argument '%s'; info takes one name, of a table or a model, or none",
                           argv[argc > 2 ? 2 : 1]);
     const tensor_format first = tensor_format_at(0);
-    if (!first || !tensor_kernel_backend(first, "add")) /* FLEXLAB_ISA with a value that is none */
+    if (!first || !tensor_kernel_backend(first, "add")) /* FLEXLAB_ISA has an unknown value */
         return text_usage("%s", tensor_error());
     if (argc == 1)
         return print_overview();

@@ -76,7 +76,7 @@ static void *json_memory(size_t size) {
 int main(int argc, char **argv) {
     cJSON_InitHooks(&(cJSON_Hooks){json_memory, free});
     if (!standard_streams_taken())
-        return STATUS_FAILED; /* and no stream for a message */
+        return STATUS_FAILED; /* no stream is left for a message */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, which is reported */
     if (argc < 2)

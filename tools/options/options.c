@@ -8,7 +8,7 @@
 
 enum { UNSET = -1 }; /* of a number that is 0 or more */
 
-static int current_command; /* of option_name */
+static int current_command; /* whose options option_name lists */
 
 static const char *option_name(int i) {
     const struct option_row *row;
@@ -57,7 +57,7 @@ static int store(struct settings *settings, const struct option_row *row, const 
     return STATUS_USAGE;
 }
 
-/* The option of this program for an option of other programs; NULL: none is known. */
+/* The hint for an option that other programs have; NULL if none is known. */
 static const char *elsewhere(const char *name) {
     static const struct {
         const char *name, *option, *hint;
@@ -80,7 +80,7 @@ static const char *elsewhere(const char *name) {
     return NULL;
 }
 
-/* "--augment, --average-last": those that begin so; to be freed. */
+/* The options that begin with `name`, such as "--augment, --average-last"; to be freed. */
 static char *options_like(const char *name, int *count) {
     char *all = text_format("%s", "");
     *count = 0;
@@ -93,7 +93,7 @@ static char *options_like(const char *name, int *count) {
     return all;
 }
 
-/* The word that getopt_long refused, without its value. */
+/* Reports the word that getopt_long refused, without its value. */
 static int refuse(const char *word) {
     size_t dashes = strspn(word, "-");
     char *name = text_format("%.*s", (int)strcspn(word + dashes, "="), word + dashes);
@@ -153,7 +153,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
     const struct option *known = options_known(command);
     current_command = command;
     opterr = 0;
-    optind = 0; /* anew: with 1, getopt_long goes on within the last word of an earlier call */
+    optind = 0; /* a reset: with 1, getopt_long would continue within the last word of an earlier call */
     for (int found, which = 0; (found = getopt_long(argc, argv, ":h", known, &which)) != -1;) {
         const char *word = argv[optind - 1];
         if (found == 'h')
@@ -176,7 +176,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
         if (settings->help)
             return STATUS_OK;
     }
-    if (!settings->data && !settings->resume) /* else what it was begun with */
+    if (!settings->data && !settings->resume) /* a resumed training has its own */
         settings->data = "synthetic";
     options_resolve_model(settings);
     options_resolve_optimiser(settings);
@@ -188,7 +188,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
     if (optind < argc)
         return text_usage("unexpected argument '%s'; options begin with --, see --help", argv[optind]);
     if (!settings->out && !settings->resume)
-        settings->out = "flexlab-results"; /* else where the training that goes on has its results */
+        settings->out = "flexlab-results"; /* a resumed training has its own folder */
     if (settings->resume && not_going_on)
         return text_usage("--%s: not with --resume, which uses the options that the training began with", not_going_on);
     if (command & (COMMAND_COMPARE | COMMAND_TRAIN) && settings->memory && !settings->resume)

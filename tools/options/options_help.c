@@ -1,4 +1,5 @@
-/* options_help.c - the help text of a command: what it does, its rows of the table, what it leaves behind. */
+/* options_help.c - the help text of a command: its purpose, its options from the table, and the files that it
+ * writes. */
 #include "options/options_table.h"
 
 static const char *const report_help[] = {

@@ -149,10 +149,17 @@ static const struct fl_array *given(const struct fl_arrays *a, int operand) {
     return operand < a->in_count ? a->in[operand] : NULL;
 }
 
+/* With a fourth operand, to which the sums are added (passes/join.c), the result is repeated as in Add. */
 tensor_status fl_shape_conv(const struct fl_arrays *a) {
     struct geometry g;
+    int64_t dim[FL_ARRAY_DIMS];
+    int ndim;
     TRY(read_convolution(&g, a->node, a->in[0], a->in[1], given(a, 2)));
-    return set_image(a, &g, g.filters);
+    TRY(set_image(a, &g, g.filters));
+    if (!given(a, 3) || !a->out[0])
+        return TENSOR_OK;
+    TRY(fl_broadcast_shape(&ndim, dim, a->out[0], a->in[3]));
+    return fl_shape_set(a->out[0], a->in[0]->type, ndim, dim);
 }
 
 /* The library's window of this geometry. */
@@ -261,6 +268,9 @@ tensor_status fl_lower_conv(struct fl_planner *p, const struct fl_net_node *node
                          b ? &b->array : NULL));
     image_layout(node, 2 + g.spatial, layout); /* [K, C, R, S] as [K, R, S, C] */
     *done = true;
+    if (added && (added->array.count != g.batch * g.filters * g.result[0] * (g.spatial > 1 ? g.result[1] : 1) ||
+                  added->array.count != fl_plan_out(p, node, 0)->count || added->array.ndim != 2 + g.spatial))
+        return fl_fail(TENSOR_E_UNSUPPORTED, "a sum of a convolution and an image of another shape");
     return plan_convolution(p, node, &g, layout, run_convolution, added != NULL);
 }
 

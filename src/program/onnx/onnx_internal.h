@@ -3,7 +3,7 @@
 #ifndef FL_ONNX_INTERNAL_H
 #define FL_ONNX_INTERNAL_H
 
-#include "program/network.h"
+#include "program/network/network.h"
 #include "program/onnx/onnx_names.h"
 
 enum { FL_ONNX_OPSET_FIRST = 7, FL_ONNX_OPSET_LAST = 22 };

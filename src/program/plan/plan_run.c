@@ -1,5 +1,5 @@
 /* plan_run.c - a plan's tensors in one arena, and its steps run. */
-#include "program/plan_internal.h"
+#include "program/plan/plan_internal.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include <math.h>

@@ -2,9 +2,9 @@
 #ifndef FL_PROGRAM_PLAN_INTERNAL_H
 #define FL_PROGRAM_PLAN_INTERNAL_H
 
-#include "program/operators.h"
-#include "program/plan.h"
-#include "program/program_object.h"
+#include "program/arrays/operators.h"
+#include "program/plan/plan.h"
+#include "program/plan/program_object.h"
 
 enum fl_slot_kind { FL_SLOT_OWN, FL_SLOT_VIEW, FL_SLOT_STRIDED, FL_SLOT_CONSTANT };
 

@@ -1,5 +1,6 @@
 /* plan.c - see plan.h: walks the nodes of a network for given input shapes, folds what is known, and collects steps. */
-#include "program/plan_internal.h"
+#include "program/plan/plan_internal.h"
+#include "program/arrays/arrays.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include <stdio.h>
@@ -514,6 +515,9 @@ static tensor_status plan_host(struct fl_planner *p, const struct fl_operator *o
                                   .out = fl_net_memory(p->plan->memory, (size_t)a->out_count * sizeof *call->out)};
     if (!call->in || !call->out)
         return TENSOR_E_MEMORY;
+    /* A function of each element by itself takes its operand in any order of dimensions. */
+    const bool map = op->shape == fl_shape_map && p->known[node->inputs[0]].slot >= 0;
+    const int *const layout = map ? p->known[node->inputs[0]].layout : NULL;
     size_t at = 0;
     for (int i = 0; i < a->in_count + a->out_count; i++) {
         const bool in = i < a->in_count;
@@ -527,13 +531,13 @@ static tensor_status plan_host(struct fl_planner *p, const struct fl_operator *o
         if (!in && !k->array.count) {
             k->planned = true;
         } else if (!in && fl_type_is_float(k->array.type)) {
-            SLOT(slot, fl_plan_result(p, node, i - a->in_count, NULL));
+            SLOT(slot, fl_plan_result(p, node, i - a->in_count, layout));
             o->slot = slot;
         } else if (!in) {
             TRY(give_memory(p, &k->array));
             k->planned = k->computed = true;
         } else if (k->slot >= 0) {
-            SLOT(slot, fl_plan_operand(p, node, i, NULL));
+            SLOT(slot, fl_plan_operand(p, node, i, i ? NULL : layout));
             o->slot = slot;
         }
         o->array = k->array;
@@ -637,7 +641,7 @@ static bool in_tensors(const struct fl_arrays *a) {
 static tensor_status plan_node(struct fl_planner *p, const struct fl_net_node *node) {
     if (!strcmp(node->op, "If") && !*node->domain)
         return plan_if(p, node);
-    const struct fl_operator *const op = fl_operator_find(node->domain, node->op);
+    const struct fl_operator *const op = p->program->find(node->domain, node->op);
     struct fl_arrays a;
     if (!op)
         return fl_fail(TENSOR_E_UNSUPPORTED, "an operator that programs do not have");
