@@ -75,9 +75,9 @@ FLEXLAB_API int64_t program_parameter_count(const program *p);
  * or has the type of floats that the network states; others have the type that the port states. Outputs of floats are
  * float32. The data of outputs belongs to the program, and is valid until its next run. TENSOR_E_SHAPE or
  * TENSOR_E_ARGUMENT for inputs that do not suit the ports, or for which a node has no result; the message names the
- * node. Runs of the same shapes reuse memory and plan. If the network fixes the first dimension of all its
- * inputs, they may also have the same multiple of it: the network then runs batch by batch, and the results are joined
- * along their first dimension. */
+ * node. Runs of the same shapes reuse memory and plan. If the network fixes the first dimension of all its inputs, they
+ * may also have the same multiple of it: the network then runs batch by batch, and the results are joined along their
+ * first dimension. */
 FLEXLAB_API tensor_status program_run(program *p, program_array *outputs, const program_array *inputs);
 
 /* --- formats ------------------------------------------------------------------------------------------------------ */

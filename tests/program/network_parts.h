@@ -5,6 +5,7 @@
 #include "check.h"
 #include "core/base/memory.h"
 #include "program/network/network.h"
+#include "program/arrays/operators.h"
 #include "program/plan/program_object.h"
 #include <string.h>
 
@@ -12,6 +13,7 @@
 static inline struct fl_program *program_of(struct fl_network *n) {
     struct fl_program *const p = fl_alloc_zero(sizeof *p);
     p->network = n;
+    p->find = fl_operator_find;
     p->device = tensor_device_at(0);
     return p;
 }
