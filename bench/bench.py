@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures flexlab and its rivals in one run, turn by turn: ./dev bench. What each row means: docs/benchmarks.md."""
+"""Measures flexlab and its rivals alternately in one run: ./dev bench. docs/benchmarks.md explains each entry."""
 
 import argparse
 import json

@@ -39,7 +39,7 @@ static tensor *random_tensor(tensor_format f, int ndim, const int64_t *shape, ui
     return t;
 }
 
-/* As networks keep weights and the states of Adam: at twice the width, where elements are narrow. */
+/* As networks store weights and the states of Adam: at twice the width, if elements are narrow. */
 static tensor *state_tensor(tensor_format f, int ndim, const int64_t *shape, uint64_t seed, const char *predictor) {
     tensor *t = random_tensor(f, ndim, shape, seed);
     if ((tensor_format_bytes(f) == 2 && tensor_keep_wide(t)) ||
@@ -50,7 +50,7 @@ static tensor *state_tensor(tensor_format f, int ndim, const int64_t *shape, uin
     return t;
 }
 
-/* A row each for combine, root_mean, add_ratio. */
+/* One row each for combine, root_mean, add_ratio. */
 static tensor *adam_factors(void) {
     static const double rows[] = {0.9, 0.1, 0, 0, 0.999, 0.001, 1, 0, 1 - 1e-5, -1e-3, 2, 1e-8};
     tensor *t = tensor_new(FMT_F64, TENSOR_SHAPE(3, 4));
@@ -85,7 +85,7 @@ static void run_op(const char *op, struct operands *o) {
         tensor_conv2d_weight_grad(o->w, o->x, o->x2, &same);
     else if (!strcmp(op, "channel_affine"))
         tensor_batchnorm(o->y, o->x, NULL, o->vector, o->vector, o->mean, o->variance, 1e-5, true);
-    else if (!strcmp(op, "channel_affine_grad")) /* with channel_grad_sums, as it always comes */
+    else if (!strcmp(op, "channel_affine_grad")) /* with channel_grad_sums, which always accompanies it */
         tensor_batchnorm_grad(o->y, o->dgamma, o->dbeta, o->x, o->x2, o->x2, o->vector, o->mean, o->variance, 1e-5);
     else if (!strcmp(op, "channel_sums"))
         tensor_moments(o->mean, o->variance, o->x);

@@ -1,12 +1,12 @@
-/* Stochastic rounding against rounding to nearest: time of each operation that writes elements of 16 bits,
- * one row at a time.
+/* Stochastic rounding against rounding to nearest: time of each operation that writes elements of 16 bits, one entry at
+ * a time.
  *
  *     bench_rounding [FILTER] [--threads N] [--rounds N]     FILTER: a part of the name, for example add or flex16+5
  *
- * The two take turns in one process on the same operands; each time is the least of all rounds, so that what else the
- * machine does disturbs neither. Columns: <format>.<op>.<backend>, elements written, nanoseconds an element to nearest
- * and stochastically, their ratio. Images are those of the first layers of ResNet-20 at batch 128, which leave the
- * caches (large), and of batch 4, which stay in them (small). */
+ * The two alternate in one process on the same operands; each time is the least of all rounds, so that other load of
+ * the machine disturbs neither. Columns: <format>.<op>.<backend>, elements written, nanoseconds an element to nearest
+ * and stochastically, their ratio. Images are those of the first layers of ResNet-20 at batch 128, which exceed the
+ * caches (large), and of batch 4, which fit into them (small). */
 #define _GNU_SOURCE
 #include "flexlab/tensor.h"
 #include "flexlab/tensor_blocks.h"
@@ -38,7 +38,7 @@ static tensor *new_tensor(tensor_format f, int ndim, const int64_t *shape) {
     return t;
 }
 
-/* Nearly Gaussian: elements as training has them. */
+/* Nearly Gaussian elements, as in training. */
 static tensor *random_tensor(tensor_format f, int ndim, const int64_t *shape, uint64_t seed) {
     tensor *t = new_tensor(f, ndim, shape);
     float *v = malloc((size_t)tensor_count(t) * sizeof *v);
@@ -59,7 +59,7 @@ static tensor *random_tensor(tensor_format f, int ndim, const int64_t *shape, ui
     return t;
 }
 
-/* Operands of every operation; what they write is `out`, and tensors like it for other shapes. */
+/* Operands of every operation; `out`, and tensors like it for other shapes, are written. */
 struct operands {
     tensor *x, *x2, *image, *vector, *filters, *a, *b, *logits, *wide;
     tensor *mean, *variance;
@@ -67,7 +67,7 @@ struct operands {
 
 /* An operation writes one tensor y of a shape of its own. */
 struct work {
-    const char *name, *kernel; /* name of the row; operation of the table that runs */
+    const char *name, *kernel; /* name of the entry; operation of the table that runs */
     int ndim;
     int64_t shape[4]; /* of y; a first entry of 0 stands for the batch */
     tensor_status (*run)(tensor *y, const struct operands *o);

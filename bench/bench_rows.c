@@ -44,7 +44,7 @@ static tensor *made(tensor *t, uint64_t seed) {
     return t;
 }
 
-/* Everything that the rows below work on. */
+/* The operands of all operations below. */
 static struct {
     tensor *x, *y, *dy, *dx, *gamma, *beta, *dgamma, *dbeta; /* [batch positions, channels] */
     tensor *scores, *shares, *dscores;                       /* [batch heads, positions, positions] */
@@ -100,7 +100,7 @@ static tensor_status describe(void) {
 static const struct {
     const char *name;
     tensor_status (*run)(void);
-    tensor **counted; /* whose elements it is divided by */
+    tensor **counted; /* divides by their elements */
 } rows[] = {{"layernorm", layernorm, &o.x},
             {"layernorm_grad", layernorm_grad, &o.x},
             {"rmsnorm", rmsnorm, &o.x},
@@ -150,7 +150,7 @@ static void free_all(void) {
         tensor_free(all[i]);
 }
 
-/* Seconds of a memcpy of that tensor. */
+/* The seconds of a memcpy of that tensor. */
 static double copy_time(const tensor *t) {
     const size_t bytes = (size_t)tensor_count(t) * tensor_format_bytes(tensor_format_of(t));
     char *copy = need(malloc(bytes));

@@ -39,8 +39,8 @@ static struct {
     bool row; /* this step has rows */
 } looking;
 
-/* Seconds of what telemetry does: elements looked at; elements computed again, in the middle of the step (the linker
- * leads the library's calls here); rows and their texts. */
+/* The seconds of telemetry's work: elements examined; elements computed again, in the middle of the step (the linker
+ * redirects the library's calls here); records and their texts. */
 static struct {
     double watch, sample, rows;
     long sampled;

@@ -1,4 +1,4 @@
-"""Contestants and rounds: worker processes that take turns, and what comes out of their times."""
+"""Contestants and rounds: worker processes that run alternately, and the results of their times."""
 
 import os
 import queue
@@ -7,8 +7,8 @@ import subprocess
 import threading
 import time
 
-REST = 0.012  # seconds between two turns: the waiting threads of the last one have gone to sleep by then
-# Threads wait by spinning within a turn and sleep before the next: the best of both for every thread pool.
+REST = 0.012  # seconds between two contestants, after which the waiting threads of the last one are asleep
+# Threads spin while their contestant runs and sleep before the next one: the best of both for every thread pool.
 WAITING = {"GOMP_SPINCOUNT": "100000", "KMP_BLOCKTIME": "2", "OPENBLAS_THREAD_TIMEOUT": "22"}
 REPLY_SECONDS = 900  # compiling a training step takes minutes
 
@@ -38,7 +38,7 @@ class Contestant:
         self.replies = queue.Queue()
 
     def _cpus(self):
-        """Thread pools that heed only the processors they may use are given as many as they shall have threads."""
+        """Thread pools that depend only on the permitted processors get as many of these as they shall have threads."""
         if self.program.pinned and self.threads < len(os.sched_getaffinity(0)):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: self.threads])
 
@@ -76,7 +76,7 @@ class Contestant:
         return reply if reply is not None else f"skip {self.name} ended with status {self.process.wait()}"
 
     def prepare(self):
-        """One after the other: how many executions fill a turn is found out here."""
+        """One after the other; determines the number of executions for one measurement."""
         if self.skip:
             return
         try:
@@ -137,7 +137,7 @@ class Weighted:
         return statistics.median(times) if times else None
 
 
-ENOUGH = 3  # rounds: a slow contestant sits out further ones
+ENOUGH = 3  # rounds: a slow contestant is left out of further ones
 SLOW = 1.0  # seconds
 
 

@@ -6,13 +6,14 @@
  *     convert FROM TO COUNT                     tensor_convert, or tensor_convert_at for a shared exponent
  *     step FORMAT BATCH                         one training step of ResNet-20
  *     transformer FORMAT BATCH                  one training step of gpt, 128 tokens a sequence, by AdamW
- *     peak ISA PRODUCTS                         chains of fused multiply-adds, so many products on each thread
+ *     peak ISA PRODUCTS                         chains of fused multiply-adds, this many products on each thread
  *     memcpy BYTES
  *
  * A FORMAT followed by :fast (bf16:fast) is that format in class fast, by whichever kernels it chooses here.
  *
  * ours memory WHAT FORMAT BATCH prints the bytes of that step, WHAT stored or planned, and ends.
- * ours kernels FORMAT OPERATION prints the name of the kernel row that runs it, and ends. */
+ *
+ * ours kernels FORMAT OPERATION prints the name of the kernel set that runs it, and ends. */
 #include "flexlab/nn.h"
 #include "flexlab/tensor_blocks.h"
 #include "peak.h"
@@ -131,7 +132,7 @@ static const char *prepare_convert(tensor_format from, char **argv) {
     return NULL;
 }
 
-/* At the exponent that the first conversion found, as in training, where autoflex knows it. */
+/* Converts at the exponent that the first conversion found, as in training, in which autoflex knows it. */
 static void run_convert(void) {
     if (tensor_format_is_shared(tensor_format_of(operands[1])))
         tensor_convert_at(operands[1], operands[0], tensor_exponent(operands[1]));
@@ -187,7 +188,7 @@ static void run_transformer(void) {
     nn_train_step(&loss, &correct, network, &(nn_batch){.tokens = tokens, .labels = labels}, 1e-3f);
 }
 
-/* Tokens from a linear congruential generator; the label of each is the next. */
+/* Tokens from a linear congruential generator; the label of each token is the next one. */
 static const char *prepare_transformer(const char *variant, char **argv) {
     const int batch = atoi(argv[0]);
     network = nn_graph_new(

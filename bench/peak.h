@@ -1,4 +1,4 @@
-/* peak.h - what the machine can do at most: chains of fused multiply-adds, and copies of memory. */
+/* peak.h - the peak performance of the machine: chains of fused multiply-adds, and copies of memory. */
 #ifndef FLEXLAB_BENCH_PEAK_H
 #define FLEXLAB_BENCH_PEAK_H
 

@@ -1,4 +1,4 @@
-"""Tables of results: as they come, at the end, and to be kept with the description of the machine."""
+"""Tables of results: during the run, at the end, and for storing with the description of the machine."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def verdict(row):
 
 
 def named(row):
-    """The rival, of several the one that was best, and our kernels where the work's name leaves them open."""
+    """The rival, of several the best one, and our kernels if the work's name does not determine them."""
     best = f" ({row['best']})" if row["best"] else ""
     return row["rival"] + best + (f"; ours: {row['kernels']}" if row["kernels"] else "")
 

@@ -1,5 +1,5 @@
-"""The rival libraries: where they are found, how they are installed, how their workers are built. What is missing is
-told by a reason, never by an error."""
+"""The rival libraries: where they are found, how they are installed, how their workers are built. A missing one has a
+reason, never an error."""
 
 import dataclasses
 import os
@@ -37,7 +37,7 @@ class Program:
     environment: dict = dataclasses.field(default_factory=dict)
     version: str = ""
     skip: str = ""
-    pinned: bool = False  # its threads are as many as the processors it may use
+    pinned: bool = False  # its threads are as many as the processors that it may use
 
 
 class Rivals:
@@ -57,7 +57,7 @@ class Rivals:
         return done.returncode == 0
 
     def install(self):
-        """Fills the virtual environment once; Debian packages only where that needs no password."""
+        """Fills the virtual environment once; Debian packages only if no password is needed."""
         missing = (
             [p for p in DEBIAN if subprocess.run(["dpkg", "-s", p], capture_output=True).returncode]
             if shutil.which("dpkg")
@@ -91,7 +91,7 @@ class Rivals:
 
     # --- building -------------------------------------------------------------------------------------------
     def _build(self, name, source, flags, install):
-        """Compiles a C worker; a Program with a reason where that fails."""
+        """Compiles a C worker; returns a Program with a reason if that fails."""
         if self.dry:
             return name, ""
         if name not in self.built:
@@ -152,7 +152,7 @@ class Rivals:
         return Program("mkl", [str(target)], {}, self._wheel_version("mkl"), skip)
 
     def onednn(self):
-        """The builds of oneDNN to be had: each is a contestant, the best one counts."""
+        """The available builds of oneDNN: each is a contestant, and the best one counts."""
         library, headers = self.venv / "lib", f"-I{self.venv}/include"
         newest, newest_skip = self._build(
             "onednn",

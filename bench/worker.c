@@ -106,7 +106,7 @@ static double time_runs(const struct worker *worker, int64_t runs) {
     return (worker_seconds() - start) / (double)runs;
 }
 
-/* Exponents settle and pages are touched; then: how many executions fill a turn. */
+/* Exponents settle and pages are touched; then returns the number of executions for one measurement. */
 static int64_t warm_up(const struct worker *worker) {
     double seconds = 0;
     for (int i = 0; i < WARM_UP_RUNS; i++)

@@ -1,8 +1,9 @@
-/* worker.h - a contestant of the benchmark: a process that prepares one piece of work and times it when told.
+/* worker.h - a contestant of the benchmark: a process that prepares one piece of work and times it on request.
  *
  * Lines on standard input: "prepare WORK ARGUMENTS...", answered by "ready" or "skip REASON"; "run", answered by the
- * seconds of one execution (the mean of as many as make the timer's resolution small); "quit". Between turns a worker
- * sleeps on the pipe, so contestants with thread pools of their own do not disturb each other. docs/benchmarks.md. */
+ * seconds of one execution (the mean of as many as make the timer's resolution small); "quit". Between requests a
+ * worker sleeps on the pipe, so contestants with thread pools of their own do not disturb each other.
+ * docs/benchmarks.md. */
 #ifndef FLEXLAB_BENCH_WORKER_H
 #define FLEXLAB_BENCH_WORKER_H
 
@@ -11,7 +12,7 @@
 
 struct worker {
     const char *(*prepare)(int argc, char **argv); /* NULL: ready; else why not. argv[0] is the work's name */
-    void (*run)(void);                             /* one execution, or its start where executions are queued */
+    void (*run)(void);                             /* one execution, or its start if executions are queued */
     void (*finish)(void);                          /* waits for what run has queued; NULL: nothing to wait for */
 };
 
@@ -21,7 +22,7 @@ int worker_serve(const struct worker *worker);
 /* A formatted reason for prepare to return; valid until the next call. */
 const char *worker_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 double worker_seconds(void);
-/* Page-aligned, in huge pages where the system has them, touched; ends the process where there is no memory. */
+/* Page-aligned, in huge pages if the system has them, touched; ends the process if there is no memory. */
 void *worker_memory(size_t bytes);
 /* Standard normal numbers, the same for a seed on every machine. */
 void worker_normal(float *values, int64_t count, uint64_t seed);

@@ -1,4 +1,4 @@
-"""What is measured: groups of contestants that take turns, and the rows that come of their times, with the bars."""
+"""The bar of an entry, None if it has none, and the processors to which it applies: "tiles", "no tiles", "" for all."""
 
 import dataclasses
 import itertools
@@ -87,14 +87,14 @@ class Row:
     rival: str
     ours: str
     theirs: list
-    peak: str = ""  # the contestant that measures the peak of this row's instruction set
-    products: float = 0  # multiply-adds of the work, 0 where that is not its measure
-    kernels: str = ""  # the kernel row that ours runs by, where the work's name does not tell
+    peak: str = ""  # the contestant that measures the peak of this entry's instruction set
+    products: float = 0  # multiply-adds of the work, 0 if they do not measure it
+    kernels: str = ""  # the kernel set of ours, if the work's name does not contain it
 
 
 class Group:
-    """Contestants measured together. tiles: the processor has them, by which its bars are chosen. bytes: moved by each,
-    where results are bytes a second instead of time."""
+    """Contestants measured together. tiles: the processor has them, which selects the bars. bytes: moved by each, if
+    results are bytes a second instead of time."""
 
     def __init__(self, section, name, threads, tiles, bytes=0):
         self.section, self.name, self.threads, self.tiles, self.bytes = section, name, threads, tiles, bytes
@@ -109,7 +109,7 @@ class Group:
         self.rows.append(Row(*arguments, **keywords))
 
     def select(self, text):
-        """Keeps the rows that hold the text, and the contestants they need."""
+        """Selects the entries that contain the text, and the contestants they need."""
         self.rows = [r for r in self.rows if text in f"{self.section} {r.work} {r.format} {r.rival}"]
         needed = set(itertools.chain.from_iterable([r.ours, r.peak, *r.theirs] for r in self.rows))
         if not needed & set(self.sums):  # a sum needs them all
@@ -151,7 +151,7 @@ class Group:
             "skip": "",
         }
         if ours.seconds is not None and row.products and peak and peak.seconds is not None:
-            # a peak is the best of its rounds: what disturbed one of them is no part of it
+            # a peak is the best of its rounds: disturbances of a round do not count
             result["of_peak"] = row.products * min(peak.times) / ours.seconds / (PEAK_PRODUCTS * self.threads)
         if ours.seconds is not None and theirs:
             result["ratio"] = ratio(theirs, ours)
@@ -190,8 +190,8 @@ def layer_products(layer):
 
 
 class Works:
-    """All groups, by the number of threads. quick: without rivals' settings that seldom win and without work that tells
-    little more at each number of threads."""
+    """All groups, by the number of threads. quick: without rivals' settings that seldom win and without work whose
+    results hardly differ between numbers of threads."""
 
     def __init__(self, ours, rivals, quick, thread_counts, tiles=None):
         self.path, self.ours = str(ours), Program("flexlab", [str(ours)])
@@ -202,7 +202,7 @@ class Works:
         self.fast_kernels = "" if rivals.dry else self._asked("kernels", "bf16:fast", "matmul")
 
     def _asked(self, *arguments):
-        """What our worker prints and ends; empty where it fails."""
+        """The output of our worker, which then ends; empty if it fails."""
         done = subprocess.run([self.path, *arguments], capture_output=True, text=True, env=environment(1, {}))
         return done.stdout.strip() if done.returncode == 0 else ""
 
@@ -248,8 +248,8 @@ class Works:
             yield self._matmul(threads, side, side, side, both, "matmul sizes")
 
     def _large(self, threads):
-        """2048^3, where most bars are: other formats, MKL's int16, bf16 of class fast, the rows of lesser instruction
-        sets."""
+        """2048^3, with most of the bars: other formats, MKL's int16, bf16 of class fast, the kernels of lower
+        instruction sets."""
         shape, products = "2048 2048 2048", 2**33
         ours = [
             ("flex16+5", "gauss", GAUSS),
@@ -300,7 +300,7 @@ class Works:
         group.row(f"{title}, AVX2{ANY}", "flex16+5", "ours fp32 avx2", uniform, [fp32], peak, 2**33)
 
     def scaling(self, threads):
-        """Of ours: `threads` against one thread, turn by turn."""
+        """Ours with `threads` against one thread, alternately."""
         if threads < 2:
             return
         for work, label in (
@@ -315,7 +315,7 @@ class Works:
             yield group
 
     def convolutions(self, threads):
-        """All layers in one group, so that their weighted sum has rounds too."""
+        """All layers in one group, so that their weighted sum has rounds, too."""
         group = self._group("convolution", "convolution", threads)
         peak, parts = self._peak(group), {"flex16+5": [], "fp32": [], "onednn": []}
         for layer in LAYERS:

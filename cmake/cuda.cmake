@@ -4,7 +4,7 @@
 # configuration and which demands a C++ compiler first.
 set(default AUTO)
 if(NOT PROJECT_IS_TOP_LEVEL)
-    set(default OFF) # a part of another project: no more than it asked for
+    set(default OFF) # a part of another project: no more than it requested
 endif()
 set(FLEXLAB_CUDA ${default} CACHE STRING "Build the CUDA backend: AUTO (where nvcc is found), ON, OFF")
 set_property(CACHE FLEXLAB_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -13,7 +13,7 @@ set(FLEXLAB_CUDA_OLDEST 12.0) # knows sm_90a
 file(GLOB gpu_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/gpu/*.cu)
 list(APPEND FLEXLAB_GPU_SOURCES ${gpu_sources})
 
-# Why there will be no backend, in `why`; empty: FLEXLAB_NVCC and FLEXLAB_CUDART are there and work.
+# The reason why there will be no backend, in `why`; empty if FLEXLAB_NVCC and FLEXLAB_CUDART exist and work.
 function(find_cuda why)
     find_program(FLEXLAB_NVCC nvcc HINTS ENV CUDACXX PATHS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin
                  DOC "nvcc, for the CUDA backend")
@@ -102,7 +102,7 @@ file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/cuda)
 add_library(flexlab_cuda MODULE ${gpu_objects})
 set_source_files_properties(${gpu_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 set_target_properties(flexlab_cuda PROPERTIES LINKER_LANGUAGE C PREFIX lib)
-# Of CUDA the runtime alone, in the object; it opens the driver. Nothing of it is seen from outside.
+# The object contains only the runtime of CUDA, which opens the driver. Nothing of it is visible from outside.
 target_link_libraries(flexlab_cuda PRIVATE ${FLEXLAB_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt)
 target_link_options(flexlab_cuda PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined)
 if(FLEXLAB_INSTALL)

@@ -20,7 +20,7 @@ foreach(i RANGE ${last})
 endforeach()
 execute_process(COMMAND ${command} -Xptxas -v RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said)
 
-# What is left of the report is errors and warnings, of which a line may hold semicolons and brackets.
+# The rest of the report is errors and warnings, of which a line may contain semicolons and brackets.
 string(REGEX REPLACE "[][;]" " " lines "${said}")
 string(REPLACE "\n" ";" lines "${lines}")
 set(slow "")

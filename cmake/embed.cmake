@@ -12,7 +12,7 @@ string(REGEX REPLACE "(..)" "0x\\1," array "${hex}")
 string(REPEAT "....." 16 line)
 string(REGEX REPLACE "(${line})" "\\1\n" array "${array}")
 
-# Of the very bytes: a file of them, which `configure_file` and the like would change.
+# The hash is of the exact bytes, in a file of their own, because `configure_file` and the like would change them.
 set(joined ${OUTPUT}.joined)
 file(WRITE ${joined} "")
 foreach(file ${files})

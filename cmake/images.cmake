@@ -3,7 +3,7 @@
 # FLEXLAB_IMAGE_MODULES and FLEXLAB_IMAGE_LIBRARIES, for pkg-config, list what is there.
 set(default AUTO)
 if(NOT PROJECT_IS_TOP_LEVEL)
-    set(default OFF) # a part of another project: no more than it asked for
+    set(default OFF) # a part of another project: no more than it requested
 endif()
 set(FLEXLAB_IMAGE_TARGETS "")
 set(FLEXLAB_IMAGE_MODULES "")
@@ -34,7 +34,7 @@ foreach(kind PNG:libpng JPEG:libjpeg)
             list(APPEND FLEXLAB_IMAGE_LIBRARIES ${library})
         endif()
         string(TOLOWER ${name} file)
-        # The one file that uses it: who installs a decoder later compiles no more than that again.
+        # Only this file uses it: after a later installation of a decoder, only this file is compiled again.
         set_source_files_properties(${PROJECT_SOURCE_DIR}/src/data/data_${file}.c PROPERTIES COMPILE_DEFINITIONS FL_HAVE_${name})
     elseif(FLEXLAB_${name} STREQUAL ON)
         message(FATAL_ERROR "FLEXLAB_${name} is ON and ${module} is not found. apt-get install ${module}-dev, or configure "

@@ -1,5 +1,5 @@
-# What is installed: component library (the shared library), development (static library, headers, CMake package,
-# pkg-config file), program (tools/).
+# Installs the components library (the shared library), development (static library, headers, CMake package, pkg-config
+# file) and program (tools/).
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/flexlab)
 install(TARGETS flexlab_shared EXPORT flexlab_shared
@@ -8,7 +8,7 @@ install(TARGETS flexlab_static EXPORT flexlab_static ARCHIVE COMPONENT developme
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/flexlab ${FLEXLAB_GENERATED}/include/flexlab
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 
-# Two lists of targets: who uses the shared library needs none of the libraries that the static one asks for.
+# Two lists of targets: a user of the shared library needs none of the libraries that the static one requires.
 foreach(kind shared static)
     install(EXPORT flexlab_${kind} NAMESPACE flexlab:: FILE flexlab-${kind}.cmake DESTINATION ${package_folder}
             COMPONENT development)

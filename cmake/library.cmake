@@ -17,8 +17,8 @@ file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*.c ${PROJECT_SO
 set(all_sources ${sources})
 list(FILTER sources EXCLUDE REGEX "_(avx2|avx512|avx512bw|avx512_fast|avx512_amx|avx512_amx_fast)\\.c$")
 set(definitions "")
-# The kernel files of one ending, with that ending's flags; where the compiler has them, which FL_HAVE_...
-# tells the rest. They go without the stack protector: their functions run once a tile or block, and their arrays see no
+# The kernel files of one ending, with that ending's flags, if the compiler has them, which FL_HAVE_... records. They
+# are compiled without the stack protector: their functions run once a tile or block, and their arrays depend on no
 # length from outside.
 function(add_kernels ending flags have)
     if(FLEXLAB_${have})
@@ -107,7 +107,7 @@ else()
     message(STATUS "flexlab: the static library keeps its internal symbols (fl_...) global: ${why}")
 endif()
 
-# A format whose identity the kernels do not support would compute garbage: no library is made with it.
+# A format whose identity the kernels do not support would compute garbage: no library is built with it.
 if(NOT CMAKE_CROSSCOMPILING)
     add_executable(flexlab_check_formats EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/check_formats.c
                                                   $<TARGET_OBJECTS:flexlab_objects>)

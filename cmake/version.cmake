@@ -10,7 +10,7 @@ foreach(part MAJOR MINOR PATCH)
     set(FLEXLAB_VERSION_${part} ${CMAKE_MATCH_1})
 endforeach()
 list(JOIN FLEXLAB_VERSION "." FLEXLAB_VERSION)
-# What may change between versions, and so what the loader and find_package tell apart: version.h says it.
+# The part of the version that the loader and find_package distinguish: version.h explains it.
 if(FLEXLAB_VERSION_MAJOR EQUAL 0)
     set(FLEXLAB_SOVERSION 0.${FLEXLAB_VERSION_MINOR})
     set(FLEXLAB_COMPATIBILITY SameMinorVersion)

@@ -1,9 +1,9 @@
-/* flushed_gradients.c - what the values that a shared exponent flushes to zero carry. Trains cnn6 in fp32 and looks at
- * the gradients that the weight gradients of its convolutions are computed from: what part of their elements and of
- * their squared norm flex16+5 and dfp16 would flush, and how far the weight gradient moves without these. The exponents
- * are those that the formats' own predictors choose beside the training. usage: flushed_gradients [DATA [SEED [STEPS
- * [EVERY [DOSE]]]]], EVERY at least 2 (the step before is kept as well), DOSE for gradients 2^-DOSE as large;
- * docs/experiments/flushed.md is the experiment. */
+/* flushed_gradients.c - the effect of values that a shared exponent flushes to zero. Trains cnn6 in fp32 and examines
+ * the gradients from which the weight gradients of its convolutions are computed: which share of their elements and of
+ * their squared norm flex16+5 and dfp16 would flush, and how far the weight gradient changes without these. The
+ * exponents are those that the formats' own predictors choose beside the training. usage: flushed_gradients [DATA [SEED
+ * [STEPS [EVERY [DOSE]]]]], EVERY at least 2 (the previous step is stored as well), DOSE for gradients 2^-DOSE as
+ * large; docs/experiments/flushed.md is the experiment. */
 #include "arguments.h"
 #include "flexlab/flexlab.h"
 #include "flexlab/tensor_blocks.h"
@@ -16,11 +16,11 @@
 enum { BATCH = 32, LAYERS = 4, FORMATS = 2 };
 static const char *const formats[FORMATS] = {"flex16+5", "dfp16"};
 
-/* A convolution of 3x3: its input and gradient, kept from the step that wrote them. */
+/* A convolution of 3x3: its input and gradient, copied in the step that wrote them. */
 static struct layer {
     const char *input_name, *gradient_name, *weight_gradient_name;
     tensor *input, *gradient, *weight_gradient;
-    tensor *before; /* the weight gradient of the step before, of another batch */
+    tensor *before; /* the weight gradient of the previous step, from another batch */
     int e[FORMATS];
     int64_t flushed[FORMATS]; /* as telemetry counts them */
 } layers[LAYERS] = {
@@ -69,8 +69,8 @@ static double norm(const float *x, int64_t count) {
     return sqrt(sum);
 }
 
-/* Norm of the weight gradient that `gradient` makes with the layer's input: it is linear in the gradient, so that of a
- * part of the gradient is what that part adds. */
+/* The norm of the weight gradient that `gradient` makes with the layer's input: it is linear in the gradient, so that
+ * of a part of the gradient is the contribution of that part. */
 static double weight_gradient(struct layer *l, float *gradient, float *made) {
     const int64_t count = tensor_count(l->weight_gradient);
     failed = failed || tensor_load_f32(l->gradient, gradient, tensor_count(l->gradient)) ||
@@ -80,7 +80,8 @@ static double weight_gradient(struct layer *l, float *gradient, float *made) {
     return norm(made, count);
 }
 
-/* One line: what flushing (elements that round to 0 become 0, the others stay) and rounding as a whole take away. */
+/* Prints one line: the losses by flushing (elements that round to 0 become 0, the others remain) and by rounding as a
+ * whole. */
 static void describe(struct layer *l, int format, int step, uint64_t seed) {
     if (!l->weight_gradient)
         l->weight_gradient =

@@ -24,7 +24,7 @@ static data_set *stripes(unsigned state) {
     return data_new(&images[0][0][0], labels, COUNT, SIDE, SIDE, 1, CLASSES);
 }
 
-/* Room for one and a half times the largest of the last three maxima. */
+/* Leaves a margin for one and a half times the largest of the last three maxima. */
 static double last_three(const struct autoflex *a, void *context) {
     double largest = 0;
     (void)context;

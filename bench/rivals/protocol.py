@@ -14,7 +14,7 @@ def timed(run, runs):
 
 
 def warm_up(run):
-    """Seconds of the last of four executions, or of fewer where they take long."""
+    """Seconds of the last of four executions, or of fewer if they take long."""
     start = time.perf_counter()
     for _ in range(4):
         seconds = timed(run, 1)
@@ -26,7 +26,7 @@ def warm_up(run):
 def serve(prepare):
     """prepare(words) returns the function to time; an exception's message is the reason to skip."""
     answer, run, runs = sys.stdout, None, 0
-    sys.stdout = sys.stderr  # what libraries print is no answer
+    sys.stdout = sys.stderr  # the output of libraries is not an answer
     for line in sys.stdin:
         words = line.split()
         if words[:1] == ["quit"]:

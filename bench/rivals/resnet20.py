@@ -1,5 +1,5 @@
 """ResNet-20 with option-A shortcuts (He et al. 2015, section 4.2) in PyTorch, the network of nn_model "resnet20".
-`after` is applied to each activation where quantised training wants it."""
+`after` is applied to each activation if quantised training needs it."""
 
 import contextlib
 

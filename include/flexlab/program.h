@@ -58,10 +58,26 @@ FLEXLAB_API int program_output_count(const program *p);
 FLEXLAB_API tensor_status program_input_at(program_port *port, const program *p, int i);
 FLEXLAB_API tensor_status program_output_at(program_port *port, const program *p, int i);
 
-/* Runs the program: outputs are all its outputs, inputs all its inputs, in their order. An input of floats is float32;
- * others have the type that the port states. The data of outputs belongs to the program, and is valid until its next
- * run. TENSOR_E_SHAPE or TENSOR_E_ARGUMENT for inputs that do not suit the ports, or for which a node has no result;
- * the message names the node. Runs of the same shapes reuse memory and plan. */
+/* A node: its name, and its operator by ONNX's name ("Conv"), with domain "" or the domain that it is of. */
+typedef struct program_node {
+    const char *name, *op, *domain;
+} program_node;
+
+/* The number of nodes in the order in which they compute, and the i-th; TENSOR_E_ARGUMENT past the last. They are those
+ * that remain when constants are computed and batch normalisations are joined to weights; the branches of If are not
+ * among them. */
+FLEXLAB_API int program_node_count(const program *p);
+FLEXLAB_API tensor_status program_node_at(program_node *node, const program *p, int i);
+/* The number of constant floats and quantised integers that nodes read. */
+FLEXLAB_API int64_t program_parameter_count(const program *p);
+
+/* Runs the program: outputs are all its outputs, inputs all its inputs, in their order. An input of floats is float32,
+ * or has the type of floats that the network states; others have the type that the port states. Outputs of floats are
+ * float32. The data of outputs belongs to the program, and is valid until its next run. TENSOR_E_SHAPE or
+ * TENSOR_E_ARGUMENT for inputs that do not suit the ports, or for which a node has no result; the message names the
+ * node. Runs of the same shapes reuse memory and plan. If the network fixes the first dimension of all its
+ * inputs, they may also have the same multiple of it: the network then runs batch by batch, and the results are joined
+ * along their first dimension. */
 FLEXLAB_API tensor_status program_run(program *p, program_array *outputs, const program_array *inputs);
 
 /* --- formats ------------------------------------------------------------------------------------------------------ */

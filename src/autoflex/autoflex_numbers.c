@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { EXPONENTS = 3, POSITIONS = 7 }; /* how many numbers are over where those end */
+enum { EXPONENTS = 3, POSITIONS = 7 }; /* the indices after the last exponent and the last position */
 
 struct fl_number_range fl_autoflex_range(int i) {
     return i < EXPONENTS ? fl_range_of_exponent() : i < POSITIONS ? fl_range_of_position() : fl_range_of_count();

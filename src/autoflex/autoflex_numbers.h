@@ -24,8 +24,8 @@ static inline struct fl_number_range fl_range_of_count(void) {
 struct fl_number_range fl_autoflex_range(int i);
 
 void fl_autoflex_to_numbers(const struct autoflex *a, int64_t whole[FL_AUTOFLEX_WHOLE], double real[FL_AUTOFLEX_REAL]);
-/* All but predictor and role, which stay. False, and nothing has changed, where a number is none that a state can have;
- * fl_autoflex_is_possible then looks at what they are together. */
+/* Sets all but predictor and role. Returns false and changes nothing if a number is out of its range;
+ * fl_autoflex_is_possible then checks their combination. */
 bool fl_autoflex_from_numbers(struct autoflex *a, const int64_t whole[FL_AUTOFLEX_WHOLE],
                               const double real[FL_AUTOFLEX_REAL]);
 /* Whether that is a state of a tensor with this range of exponents. */

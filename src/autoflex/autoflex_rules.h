@@ -1,15 +1,15 @@
-/* autoflex_rules.h - how a shared exponent is chosen and kept, on one struct autoflex: the text that a processor and a
- * device run alike. C and CUDA; no libm, no tables of functions, no globals: double with + - * /, one square root and
- * powers of two, so that every compiler gives the same bits (no contraction).
+/* autoflex_rules.h - how a shared exponent is chosen and maintained, on one struct autoflex: the same source for a
+ * processor and a device. C and CUDA; no libm, no tables of functions, no globals: double with + - * /, one square root
+ * and powers of two, so that every compiler gives the same bits (no contraction).
  *
  * Predictors by number:
  *   paper:  Koster et al. 2017, algorithm 2.
  *   ngraph: the behaviour of its authors' public graph compiler.
  * Both look at the last 16 maxima: mu and sigma are their mean and population standard deviation, 2^-e the old scale.
  *   current: the exact maximum of the very result.   fixed: never moves by itself.
- *   per-class: the window's maximum times a factor that the tensor's role tells.
+ *   per-class: the maximum of the history times a factor of the tensor's role.
  *   amax, amax-recent: delayed scaling as it is practised with 8-bit floats: the largest of some 1,000 exact maxima, or
- *           the last one, and no more room than that. 16 entries hold the maxima of 16 blocks of 64 writes.
+ *           the last one, in little memory: 16 entries hold the maxima of 16 blocks of 64 writes.
  *   repeat: 1.125 times the second largest of the last 16 maxima, so that one outlier changes nothing; a result that
  *           does not fit is computed again at its exact maximum.
  * Predictors that a program adds (autoflex_add) are functions of the host: fl_autoflex_foreign finds them. */
@@ -21,9 +21,9 @@
 #include <math.h>
 #include <string.h>
 
-/* The maximum to make room for by a predictor that the program added; 0: the exponent stays. */
+/* The maximum to prepare for by a predictor that the program added; 0: the exponent remains. */
 FL_EITHER double fl_autoflex_foreign(const struct autoflex *a);
-/* autoflex_add; *why: what was wrong where it gives AUTOFLEX_NONE (predictors.c). */
+/* autoflex_add; *why: the reason if it returns AUTOFLEX_NONE (predictors.c). */
 autoflex_predictor fl_autoflex_add(const char *name, autoflex_predict_fn predict, void *context, const char **why);
 
 /* --- numbers ------------------------------------------------------------------------------------------------------ */
@@ -35,7 +35,7 @@ FL_BOTH double fl_power_of_two(int n) { /* -1022 ... 1023 */
     return x;
 }
 
-/* x * 2^n, rounded once as ldexp rounds it where the result is no subnormal number; any n. */
+/* x * 2^n for any n; rounded once, as by ldexp, unless the result is subnormal. */
 FL_BOTH double fl_scale2(double x, int n) {
     for (; n > 1000; n -= 1000)
         x *= fl_power_of_two(1000);
@@ -48,7 +48,7 @@ FL_BOTH bool fl_is_finite(double x) {
     return x - x == 0;
 }
 
-/* To the nearest integer, ties to even, for |x| < 2^51. */
+/* Rounds to the nearest integer, ties to even, for |x| < 2^51. */
 FL_BOTH double fl_nearest_integer(double x) {
     return (x + 0x1.8p52) - 0x1.8p52;
 }
@@ -87,11 +87,11 @@ FL_BOTH bool fl_needs_maximum(int predictor) { /* of the very result */
     return predictor == AUTOFLEX_CURRENT;
 }
 
-FL_BOTH bool fl_repeats(int predictor) { /* what does not fit */
+FL_BOTH bool fl_repeats(int predictor) { /* writes whose results do not fit */
     return predictor == AUTOFLEX_REPEAT;
 }
 
-FL_BOTH bool fl_is_amax(int predictor) { /* keeps exact maxima, of writes that saturated too */
+FL_BOTH bool fl_is_amax(int predictor) { /* stores exact maxima, also of writes that saturated */
     return predictor == AUTOFLEX_AMAX || predictor == AUTOFLEX_AMAX_RECENT;
 }
 
@@ -117,7 +117,7 @@ FL_BOTH double fl_history_deviation(const struct autoflex *a) {
     return sqrt(squares / a->count);
 }
 
-/* The second largest; of one entry that. */
+/* The second largest entry; a single entry if there is only one. */
 FL_BOTH double fl_history_second(const struct autoflex *a) {
     double largest = 0, second = 0;
     for (int i = 0; i < a->count; i++) {
@@ -132,7 +132,7 @@ FL_BOTH double fl_history_second(const struct autoflex *a) {
     return a->count > 1 ? second : largest;
 }
 
-/* Gradients of weights jump most, weights hardly. */
+/* Gradients of weights change most suddenly, weights hardly. */
 FL_BOTH double fl_role_factor(int role) {
     switch (role) {
     case AUTOFLEX_ROLE_WEIGHT:
@@ -147,7 +147,7 @@ FL_BOTH double fl_role_factor(int role) {
     }
 }
 
-/* The maximum to make room for, given a history that is not empty; 0: e stays. */
+/* The maximum to prepare for, given a history that is not empty; 0: e remains. */
 FL_BOTH double fl_predict(const struct autoflex *a) {
     switch (a->predictor) {
     case AUTOFLEX_PAPER:
@@ -178,9 +178,9 @@ FL_BOTH int fl_exponent_for(const struct autoflex *a, double maximum) {
                                           : AUTOFLEX_BITS - 2 - fl_floor_log2(maximum);
 }
 
-/* --- the life of an exponent: autoflex.h says what each function is for ------------------------------------------- */
+/* --- the life of an exponent: autoflex.h explains each function ------------------------------------------- */
 
-/* Zeros say nothing of a tensor, and no exponent makes room for what is not finite. */
+/* Whether a maximum is useful: not that of zeros, and finite, since no exponent fits other numbers. */
 FL_BOTH bool fl_says_something(double maximum) {
     return maximum > 0 && fl_is_finite(maximum);
 }
@@ -218,7 +218,7 @@ FL_BOTH int fl_gamma_at(double maximum, int e) {
 FL_BOTH int fl_autoflex_load_exponent(struct autoflex *a, double maximum) {
     if (maximum > 0)
         return fl_autoflex_clamp(a, AUTOFLEX_BITS - 2 - fl_floor_log2(maximum));
-    return fl_predicts(a->predictor) ? fl_autoflex_start(a) : a->e; /* where the initialisation loop begins */
+    return fl_predicts(a->predictor) ? fl_autoflex_start(a) : a->e; /* the start of the initialisation loop */
 }
 
 FL_BOTH int fl_autoflex_adjust(struct autoflex *a) {
@@ -248,12 +248,12 @@ FL_BOTH int fl_autoflex_initialise(struct autoflex *a, double maximum) {
         } else if (gamma < 1 << (AUTOFLEX_BITS - 2)) {
             const int e = a->e + (AUTOFLEX_BITS - 2) - fl_ceil_log2(gamma > 1 ? gamma : 1);
             if (e == a->e)
-                break; /* gamma just below 2^14: already where the jump leads */
+                break; /* gamma just below 2^14: e is already the target */
             if (e > a->e_max && a->e == a->e_max) {
                 a->clamped_high++;
                 break;
             }
-            a->e = e > a->e_max ? a->e_max : e; /* at the end of the range gamma tells whether e is to leave it */
+            a->e = e > a->e_max ? a->e_max : e; /* at the end of the range gamma shows whether e should leave it */
             if (e <= a->e_max && gamma > 1 << ((AUTOFLEX_BITS - 1) / 2 - 2))
                 break;
         } else {
@@ -288,7 +288,7 @@ FL_BOTH bool fl_autoflex_repeat(struct autoflex *a, double maximum) {
     return fl_autoflex_fit(a, maximum) != tried;
 }
 
-/* Into the newest block, until that has its writes. */
+/* Adds to the newest block, until it has its number of writes. */
 FL_BOTH void fl_autoflex_push_block(struct autoflex *a, double maximum) {
     const int newest = (a->next + AUTOFLEX_WINDOW - 1) % AUTOFLEX_WINDOW;
     if (a->count == 0 || a->block >= AUTOFLEX_BLOCK) {

@@ -1,5 +1,5 @@
 /* both.h - functions that a processor and a device compile alike: plain C on plain numbers, which CUDA compiles for
- * both sides (tests/gpu/shared_rules.h). */
+ * both (tests/gpu/shared_rules.h). */
 #ifndef FL_BOTH_H
 #define FL_BOTH_H
 

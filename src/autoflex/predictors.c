@@ -18,7 +18,7 @@ static const struct {
     {"repeat", "1.125 times the second largest of the history; a result that does not fit is computed again"},
 };
 
-/* Rows are complete before their number is published, and stay for ever. */
+/* Entries are complete before their number is published, and are never removed. */
 static struct added {
     char name[NAME_LIMIT + 1];
     autoflex_predict_fn predict;
@@ -28,7 +28,7 @@ static int added_count;
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* After fork, the lock is free in the child, and what it guards is consistent. */
+/* Holds the lock during fork, so that it is free in the child and its data are consistent. */
 static void before_fork(void) {
     pthread_mutex_lock(&adding);
 }
@@ -113,7 +113,7 @@ bool autoflex_needs_maximum(autoflex_predictor predictor) {
     return fl_needs_maximum(predictor);
 }
 
-/* Under the lock. */
+/* Call it under the lock. */
 static autoflex_predictor add(const char *name, autoflex_predict_fn predict, void *context, const char **why) {
     *why = autoflex_find(name)          ? "the name is already in use"
            : added_count == ADDED_LIMIT ? "64 predictors were added already"

@@ -1,10 +1,10 @@
 /* write_rules.h - the rules by which a tensor with a shared exponent is written, on one struct autoflex: whether the
- * kernel measures or stores, at which exponent, whether there is another attempt, and what is recorded. The host, the
- * device and incremental writes follow these rules:
+ * kernel measures or stores, at which exponent, whether there is another attempt, and the statistics that are recorded.
+ * The host, the device and incremental writes follow these rules:
  *
  *     fl_write_begin(&w, &a, shared, kind);
  *     while (w.next != FL_WRITE_DONE) {
- *         ... the kernel runs at a.e; where w.next is FL_WRITE_MEASURE it stores nothing ...
+ *         ... the kernel runs at a.e; if w.next is FL_WRITE_MEASURE it stores nothing ...
  *         fl_write_attempted(&w, &a, maximum);
  *     }
  *     fl_write_end(&w, &a, gamma, maximum);
@@ -88,7 +88,7 @@ FL_BOTH void fl_write_begin(struct fl_write_state *w, struct autoflex *a, bool s
 /* Sets the exponent that the exact maximum of an attempt requires. True if it differs from the exponent tried.
  *
  * In an incremental write the maximum depends on the exponent: two exponents may require each other, and a maximum may
- * grow with the range. From the third attempt on, an exponent with more range than the maximum needs stays, and one
+ * grow with the range. From the third attempt on, an exponent with more range than the maximum needs remains, and one
  * with less is replaced by one with twice the range that the maximum needs. */
 FL_BOTH bool fl_write_asks(const struct fl_write_state *w, struct autoflex *a, double maximum) {
     if (w->way == FL_WRITE_LOADED) {

@@ -20,7 +20,7 @@ static const struct fl_data_syntax npz_syntax = {"npz", "npz:FILE[,TEST_FILE][,c
  */
 
 struct reorder {
-    const uint8_t *from; /* image by image runs fastest, then rows, columns, channels */
+    const uint8_t *from; /* the index of the image runs fastest, then rows, columns, channels */
     const data_set *to;
 };
 
@@ -40,7 +40,7 @@ static void reorder_part(void *context, int part, int worker) {
             }
 }
 
-/* Elements in the order of Fortran, which are freed, to images one after the other. */
+/* Reorders elements in Fortran order to one image after the other, and frees them. */
 static tensor_status reorder_images(data_set *s, const struct fl_data_stream *f, uint8_t *elements) {
     const int64_t parts = (s->count + PART_IMAGES - 1) / PART_IMAGES;
     tensor_status status = TENSOR_OK;
@@ -102,7 +102,7 @@ static tensor_status check_labels(const struct fl_npy *a, const struct fl_data_s
     return TENSOR_OK;
 }
 
-/* Element i, its sign extended; what is above 63 bits counts as negative. */
+/* Element i with its sign extended; unsigned numbers of 2^63 and more appear negative. */
 static int64_t element_at(const struct fl_npy *a, const uint8_t *elements, int64_t i) {
     const uint8_t *at = elements + i * a->bytes;
     uint64_t value = 0;
@@ -112,7 +112,7 @@ static int64_t element_at(const struct fl_npy *a, const uint8_t *elements, int64
     return a->kind == 'i' ? (int64_t)(value << above) >> above : (int64_t)value;
 }
 
-/* `classes` as given, 0: one more than the largest label. */
+/* classes: the option, or 0 for one more than the largest label. */
 static tensor_status take_labels(data_set *s, const struct fl_npy *a, const struct fl_data_stream *f,
                                  const uint8_t *elements, int64_t classes) {
     const int64_t most = (classes ? classes : FL_DATA_MAX_CLASSES) - 1;
@@ -148,15 +148,15 @@ static tensor_status read_labels(data_set *s, const struct fl_npy *a, struct fl_
 /* --- both ----------------------------------------------------------------------------------------------------------
  */
 
-/* Both headers before the first element, so that a wrong pair costs nothing. */
+/* Reads both headers before the first element, so that a wrong pair is refused at once. */
 static tensor_status read_pair(data_set **set, struct fl_data_stream *images, struct fl_data_stream *labels,
                                int64_t classes) {
     struct fl_npy a, b;
-    tensor_status status = fl_npy_header(&a, images);
+    tensor_status status = fl_npy_header(&a, images, FL_NPY_SAMPLES);
     if (!status)
         status = check_images(&a, images);
     if (!status)
-        status = fl_npy_header(&b, labels);
+        status = fl_npy_header(&b, labels, FL_NPY_SAMPLES);
     if (!status)
         status = check_labels(&b, labels, a.dim[0], images);
     if (status)
@@ -174,7 +174,7 @@ static tensor_status read_pair(data_set **set, struct fl_data_stream *images, st
     return status;
 }
 
-/* 0 where the option is not given. */
+/* *classes is 0 if the option is missing. */
 static tensor_status read_classes(const struct fl_data_words *words, const char *kind, int64_t *classes) {
     const char *text = words->value[0];
     *classes = 0;
@@ -213,7 +213,7 @@ static tensor_status open_npy(data_set **set, const struct fl_data_words *words,
     return status;
 }
 
-/* Names of the two members, as they are in use: of both splits in one file, or of a file for this split alone. */
+/* Finds the two members by their usual names: those for both splits in one file, or for a file of this split only. */
 static tensor_status find_members(const struct fl_data_zip *zip, data_split split, bool alone,
                                   const char *const **found) {
     static const char *const names[][2] = {{"x_train.npy", "y_train.npy"}, {"train_images.npy", "train_labels.npy"},
@@ -264,7 +264,7 @@ static tensor_status open_npz(data_set **set, const struct fl_data_words *words,
     status = fl_data_zip_open(&zip, "npz", words->path[split == DATA_TEST && words->paths == 2]);
     if (status)
         return status;
-    /* Names without a split are those of the training split where one file is given, and of both where two are. */
+    /* Names without a split are those of the training split if one file is given, and of either split if two are. */
     status = read_members(set, &zip, split, words->paths == 2 || split == DATA_TRAIN, classes);
     fl_data_zip_close(&zip);
     return status;

@@ -21,7 +21,7 @@ enum {
 /* One of the two sets, in one reading of its labels. */
 struct cifar {
     const char *kind, *layout; /* for messages */
-    int labels, which;         /* label bytes of a record, and the one that counts */
+    int labels, which;         /* label bytes of a record, and the one that is read */
     const char *label_name[MOST_LABELS];
     int classes[MOST_LABELS];
     const char *const *names[2]; /* files of each split */
@@ -40,7 +40,7 @@ struct unpack {
     uint16_t *labels;
 };
 
-/* Planes to interleaved pixels, labels apart. */
+/* Converts planes to interleaved pixels, and separates the labels. */
 static void unpack_part(void *context, int part, int worker) {
     (void)worker;
     const struct unpack *u = context;
@@ -82,7 +82,7 @@ static tensor_status check_labels(const struct cifar *c, const char *path, const
     return TENSOR_OK;
 }
 
-/* The records that follow in the file. */
+/* Reads the next records of the file. */
 static tensor_status read_piece(const struct cifar *c, int file, const char *path, int first, uint8_t *records) {
     const size_t bytes = (size_t)PIECE_RECORDS * record_bytes(c);
     for (size_t done = 0; done < bytes;) {
@@ -95,8 +95,8 @@ static tensor_status read_piece(const struct cifar *c, int file, const char *pat
     return check_labels(c, path, records, first);
 }
 
-/* The file's records to the set, from image `at`. The set is made after the first piece, so that a wrong folder costs
- * nothing. */
+/* Adds the records of a file to the set, from image `at` on. The set is allocated after the first piece, so that a
+ * wrong folder is refused at once. */
 static tensor_status take_file(data_set **set, const struct cifar *c, int file, const char *path, data_split split,
                                int64_t at, uint8_t *records) {
     for (int first = 0; first < c->records[split]; first += PIECE_RECORDS) {

@@ -1,5 +1,5 @@
-/* data_file.c - opening a file of a data set. Only regular files are read: the size that every reader checks first
- * means something for them alone. */
+/* data_file.c - opening a file of a data set. Only regular files are read: every reader checks the size first, which
+ * only they have. */
 #include "core/base/fail.h"
 #include "core/base/files.h"
 #include "core/base/text.h"

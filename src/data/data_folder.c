@@ -13,7 +13,7 @@
 
 #define LAYOUT "expected DIR/train/CLASS/IMAGE and DIR/test/CLASS/IMAGE"
 
-/* Names of a folder, in the order of bytes. */
+/* The names in a folder, in byte order. */
 struct names {
     int64_t count, room;
     char **name;
@@ -26,7 +26,7 @@ static void names_free(struct names *n) {
     *n = (struct names){0};
 }
 
-/* Room for one more of `size` bytes; the block, or NULL with the message set. */
+/* Makes space for one more element of `size` bytes. Returns the block, or NULL with the message set. */
 static void *grow(void *block, int64_t count, int64_t *room, size_t size) {
     if (count < *room)
         return block;
@@ -58,7 +58,7 @@ static tensor_status add_name(struct names *n, const char *name) {
     return TENSOR_OK;
 }
 
-/* All names but those that begin with a point. */
+/* Lists all names except those that begin with a point. */
 static tensor_status list_names(struct names *n, const char *path) {
     DIR *folder = opendir(path);
     if (!folder) {
@@ -90,7 +90,7 @@ static bool is_image(const char *name) {
     return end && (!strcasecmp(end, ".png") || !strcasecmp(end, ".jpg") || !strcasecmp(end, ".jpeg"));
 }
 
-/* `path` is freed, or kept. */
+/* Takes ownership of `path`, also on failure. */
 static tensor_status add_file(struct fl_data_files *files, char *path, int label) {
     struct fl_data_listed *larger = grow(files->file, files->count, &files->room, sizeof *files->file);
     if (!larger) {
@@ -129,7 +129,7 @@ static bool is_folder(const char *path) {
     return !stat(path, &about) && S_ISDIR(about.st_mode);
 }
 
-/* The place of a class among those of training; -1 where it is none. */
+/* The index of a class among those of training; -1 if there is none. */
 static int find_class(const struct names *classes, const char *name) {
     const char *const *found =
         classes->count ? bsearch(&name, classes->name, (size_t)classes->count, sizeof *classes->name, compare_names)

@@ -14,9 +14,9 @@ struct fl_data_files {
     int classes;
 };
 
-/* The image files of DIR/train/CLASS/, or of DIR/test/CLASS/ (DIR/val/CLASS/ where there is no such), by class and
- * name, both in the order of bytes. Classes are those of DIR/train, counted from 0. Names that begin with a point are
- * passed over; anything else that has no place there is an error. Free what it gives, after a failure too. */
+/* The image files of DIR/train/CLASS/, or of DIR/test/CLASS/ (DIR/val/CLASS/ if there is none), by class and name, both
+ * in byte order. Classes are those of DIR/train, counted from 0. Names that begin with a point are skipped; anything
+ * else that does not belong there is an error. Free the files after a failure too. */
 tensor_status fl_data_list(struct fl_data_files *files, const char *directory, data_split split);
 void fl_data_files_free(struct fl_data_files *files);
 

@@ -1,8 +1,9 @@
-/* data_hash.c - whether two sets are the same: a hash of what they hold. */
+/* data_hash.c - a hash of the contents of a set, to recognise equal sets. */
 #include "flexlab/data.h"
 #include <string.h>
 
-/* A hash that no change of one word leaves alike: each step is one to one in what was before and in the word. */
+/* Mixes in a word. Each step is one-to-one in the hash before it and in the word, so a change of one word always
+ * changes the hash. */
 static uint64_t mix(uint64_t hash, uint64_t word) {
     hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
     return hash ^ hash >> 32;

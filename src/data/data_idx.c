@@ -10,8 +10,8 @@
 #include <zlib.h>
 
 enum { MAGIC_LABELS = 0x00000801, MAGIC_IMAGES = 0x00000803, MAX_LABEL = 9, MAX_DIMS = 3 };
-/* Deflate packs at most 258 bytes into two bits, 1032:1; a header that promises more than that is wrong, and is found
- * out before its memory is asked for. What a compressed file may hold but perhaps does not is asked for as it comes. */
+/* Deflate packs at most 258 bytes into two bits, 1032:1; a header that declares more is wrong, and is refused before
+ * memory is allocated. Memory for a compressed file grows with the bytes that it yields. */
 enum { DEFLATE_RATIO = 1032, FIRST_BYTES = 1 << 26 };
 
 struct idx_file {
@@ -29,7 +29,7 @@ static void idx_close(struct idx_file *f) {
     *f = (struct idx_file){0};
 }
 
-/* Why the last gzread or gzdirect failed, in the words of zlib: without the descriptor that begins them. */
+/* Reports why the last gzread or gzdirect failed, by the message of zlib without the descriptor at its beginning. */
 static tensor_status idx_failed(struct idx_file *f, const char *what) {
     int code = Z_OK;
     const char *why = gzerror(f->file, &code), *colon = strstr(why, ": ");
@@ -40,8 +40,8 @@ static tensor_status idx_failed(struct idx_file *f, const char *what) {
     return fl_fail(TENSOR_E_DATA, "idx: %s: corrupt gzip stream in the %s: %s", f->path, what, colon ? colon + 2 : why);
 }
 
-/* At most `most` of the next bytes; *got says how many, fewer at the end of the file alone. `what` names them in the
- * message. */
+/* Reads at most `most` of the next bytes; *got: their number, which is smaller only at the end of the file. `what`
+ * names them in the message. */
 static tensor_status idx_some(struct idx_file *f, const char *what, void *data, int64_t most, int64_t *got) {
     enum { CHUNK = 1 << 24 };
     for (*got = 0; *got < most;) {
@@ -63,8 +63,7 @@ static tensor_status idx_truncated(const struct idx_file *f, const char *what, i
                    what, (long long)bytes);
 }
 
-/* The elements that the header promises, into memory of their own. Where a file is compressed, memory grows with what
- * has come out of it. */
+/* Reads the elements that the header declares into new memory. For a compressed file it grows with the bytes read. */
 static tensor_status idx_elements(struct idx_file *f, const char *what, uint8_t **elements) {
     const int64_t bytes = f->payload;
     int64_t room = gzdirect(f->file) || bytes < FIRST_BYTES ? bytes : FIRST_BYTES, held = 0;
@@ -95,7 +94,7 @@ static tensor_status idx_elements(struct idx_file *f, const char *what, uint8_t 
     return status;
 }
 
-/* After the last element: nothing more, and a gzip stream whose checksum is right. */
+/* Checks that nothing follows the last element, and that the checksum of a gzip stream is right. */
 static tensor_status idx_end(struct idx_file *f) {
     uint8_t extra;
     int got = gzread(f->file, &extra, 1), code = Z_OK;
@@ -142,7 +141,7 @@ static tensor_status idx_header(struct idx_file *f, uint32_t magic) {
     return TENSOR_OK;
 }
 
-/* "name" or, where there is none, "name.gz". */
+/* Opens "name" or, if there is none, "name.gz". */
 static tensor_status idx_open(struct idx_file *f, const char *directory, const char *name, uint32_t magic) {
     *f = (struct idx_file){.ndim = (int)(magic & 0xFF)};
     f->path = fl_data_path(directory, name, "");

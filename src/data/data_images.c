@@ -1,6 +1,6 @@
-/* data_images.c - folders of PNG and JPEG files, decoded on all threads. Each file is read once. What the set will be
- * is known from the first image, or from the options; memory for it grows with the images that came out right, so that
- * no small files make the library ask for much. */
+/* data_images.c - folders of PNG and JPEG files, decoded on all threads. Each file is read once. The first image or the
+ * options determine the shape of the set; its memory grows with the images decoded so far, so that small files cannot
+ * make the library allocate much. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Memory for pixels that is asked for first; the longest file, which leaves room for 4096x4096 pixels of 8 bytes. */
+/* The first allocation for pixels; the longest file, which is enough for 4096x4096 pixels of 8 bytes. */
 enum { FIRST_BYTES = 1 << 26, LONGEST_FILE = 1 << 28, PART_IMAGES = 4 };
 
 static const struct fl_data_syntax syntax = {
@@ -28,16 +28,16 @@ struct worker {
     struct fl_picture picture;
     uint8_t *line;
     size_t line_room;
-    int64_t failed; /* the first image that this thread could not take, or INT64_MAX */
+    int64_t failed; /* the first image that this thread could not decode or store, or INT64_MAX */
     struct fl_data_problem problem;
 };
 
 struct job {
     const struct fl_data_files *files;
     data_set *set;
-    bool resize, convert; /* as options say; else all images are like the first */
-    int64_t begin, end;   /* images of this turn */
-    atomic_llong failed;  /* no thread needs to look past it */
+    bool resize, convert; /* by the options; otherwise all images are like the first */
+    int64_t begin, end;   /* images to decode now */
+    atomic_llong failed;  /* no thread needs to decode images after it */
     struct worker *worker;
     int workers;
 };
@@ -66,7 +66,7 @@ static tensor_status make_room(uint8_t **block, size_t *room, size_t bytes, cons
                   : fl_data_note(p, TENSOR_E_MEMORY, "images: no memory for %zu bytes to read %s", bytes, path);
 }
 
-/* The file into the worker's memory, decoded to its picture. */
+/* Reads the file into the worker's memory and decodes it to the worker's picture. */
 static tensor_status decode_file(struct worker *w, const char *path) {
     int file;
     int64_t bytes;
@@ -97,7 +97,7 @@ static tensor_status check_like(const struct job *job, struct worker *w, const c
                              : "one size, or the option resize=HEIGHTxWIDTH");
 }
 
-/* The worker's picture is image i. */
+/* Stores the worker's picture as image i. */
 static tensor_status store(const struct job *job, struct worker *w, int64_t i) {
     data_set *s = job->set;
     const char *path = job->files->file[i].path;
@@ -131,12 +131,12 @@ static void decode_part(void *context, int part, int worker) {
             note_failed(job, w, i);
 }
 
-/* Images begin to end - 1, on all threads; the first failure is reported. */
+/* Decodes images begin to end - 1 on all threads; reports the first failure. */
 static tensor_status decode_some(struct job *job, int64_t begin, int64_t end) {
     job->begin = begin;
     job->end = end;
     atomic_store(&job->failed, INT64_MAX);
-    while (job->begin < end) { /* turns whose parts can be counted */
+    while (job->begin < end) { /* as many images at a time as int can count their parts */
         const int64_t most = (int64_t)INT_MAX * PART_IMAGES, left = end - job->begin;
         job->end = left < most ? end : job->begin + most;
         fl_parallel_within(job->workers, (int)((job->end - job->begin + PART_IMAGES - 1) / PART_IMAGES), decode_part,
@@ -150,7 +150,7 @@ static tensor_status decode_some(struct job *job, int64_t begin, int64_t end) {
     return first ? fl_fail(first->problem.status, "%s", first->problem.text) : TENSOR_OK;
 }
 
-/* Memory for `count` images, with the first `held` of them. */
+/* Allocates memory for `count` images and copies the first `held` of them. */
 static tensor_status grow_set(data_set *s, int64_t held, int64_t count) {
     const size_t image = (size_t)s->height * (size_t)s->width * (size_t)s->channels;
     uint8_t *larger = (size_t)count <= PTRDIFF_MAX / image ? fl_alloc((size_t)count * image) : NULL;
@@ -164,7 +164,7 @@ static tensor_status grow_set(data_set *s, int64_t held, int64_t count) {
     return TENSOR_OK;
 }
 
-/* Each turn decodes as many images as there were before it. */
+/* Each pass decodes as many images as there were before it. */
 static tensor_status decode_all(struct job *job) {
     data_set *s = job->set;
     const int64_t image = (int64_t)s->height * s->width * s->channels, first = FIRST_BYTES / image;
@@ -187,7 +187,7 @@ static tensor_status decode_all(struct job *job) {
 /* --- the set ------------------------------------------------------------------------------------------------------ */
 
 struct options {
-    int64_t height, width, channels; /* 0: as the first image has */
+    int64_t height, width, channels; /* 0: as in the first image */
 };
 
 static tensor_status read_options(const struct fl_data_words *words, struct options *o) {
@@ -203,7 +203,7 @@ static tensor_status read_options(const struct fl_data_words *words, struct opti
     return TENSOR_OK;
 }
 
-/* The first image says what the set is like. */
+/* Takes the shape of the set from the first image, unless options give it. */
 static tensor_status decode_set(struct job *job, const struct options *o) {
     struct worker *w = &job->worker[0];
     data_set *s = job->set;

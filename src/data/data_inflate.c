@@ -9,7 +9,7 @@ enum { INPUT = 1 << 16 };
 
 struct fl_data_inflate {
     z_stream z;
-    int64_t at, left; /* in the file: compressed bytes that were not read yet */
+    int64_t at, left; /* position in the file, and compressed bytes not yet read */
     bool ended;
     uint8_t input[INPUT];
 };
@@ -61,7 +61,7 @@ static tensor_status refill(struct fl_data_stream *s, struct fl_data_inflate *i)
     return status;
 }
 
-/* Until the room of z is full or the deflated bytes end. */
+/* Inflates until the output buffer of z is full or the deflated bytes end. */
 static tensor_status run(struct fl_data_stream *s, struct fl_data_inflate *i) {
     while (i->z.avail_out && !i->ended) {
         if (!i->z.avail_in && i->left) {

@@ -1,4 +1,4 @@
-/* data_internal.h - what the readers share: the set in memory, and how one is made. */
+/* data_internal.h - shared by the readers: the set in memory, and functions to make one. */
 #ifndef FL_DATA_INTERNAL_H
 #define FL_DATA_INTERNAL_H
 
@@ -8,31 +8,32 @@
 
 enum { FL_DATA_MAX_CHANNELS = 4, FL_DATA_MAX_SIDE = 4096, FL_DATA_MAX_CLASSES = 1 << 16 };
 
-/* Pixels [count, height, width, channels] as uint8, labels below `classes`. A text has no pixels, and its tokens where
- * others have labels. */
+/* Pixels [count, height, width, channels] as uint8, labels below `classes`. A text has no pixels, and its tokens are in
+ * `labels`. */
 struct data_set {
     uint8_t *pixels;
     uint16_t *labels;
     int64_t count;
     int height, width, channels, classes;
-    bool text, tokens_alone; /* tokens_alone: they mean no characters that are known here */
-    uint32_t *character;     /* of each token, ascending; NULL where tokens are bytes or stand alone */
-    int distinct;            /* of them */
+    bool text, tokens_alone; /* tokens_alone: their characters are unknown */
+    uint32_t *character;     /* of each token, ascending; NULL if tokens are bytes or have no known characters */
+    int distinct;            /* number of distinct characters */
 };
 
-/* A set with memory for its pixels and labels, not filled. The sizes are positive and at most the limits above. */
+/* Makes a set with memory for its pixels and labels, which are not set. The sizes are positive and at most the limits
+ * above. */
 tensor_status fl_data_new(data_set **set, const char *what, int64_t count, int height, int width, int channels,
                           int classes);
 
-/* "directory/name" + suffix, to be freed with fl_free; NULL when there is no memory. */
+/* "directory/name" + suffix, to be freed with fl_free; NULL if memory is lacking. */
 char *fl_data_path(const char *directory, const char *name, const char *suffix);
 
-/* Opens a regular file to read, and says its size; anything else (FIFO, folder, device, socket) is refused without
- * waiting for it. `what` begins the message, `hint` (NULL: none) ends that of a file that cannot be opened. Close with
+/* Opens a regular file for reading and finds its size; anything else (FIFO, folder, device, socket) is refused without
+ * waiting for it. `what` begins the message; `hint` (NULL: none) ends it if the file cannot be opened. Close with
  * close(). */
 tensor_status fl_data_file_open(int *file, int64_t *bytes, const char *what, const char *path, const char *hint);
 
-/* Openers of data_open's specifications: `rest` is what follows the first colon, NULL without one. */
+/* Openers of data_open's specifications: `rest` follows the first colon, NULL without one. */
 tensor_status fl_data_open_cifar10(data_set **set, const char *rest, data_split split);
 tensor_status fl_data_open_cifar100(data_set **set, const char *rest, data_split split);
 tensor_status fl_data_open_idx(data_set **set, const char *rest, data_split split);
@@ -40,7 +41,7 @@ tensor_status fl_data_open_images(data_set **set, const char *rest, data_split s
 tensor_status fl_data_open_npy(data_set **set, const char *rest, data_split split);
 tensor_status fl_data_open_npz(data_set **set, const char *rest, data_split split);
 tensor_status fl_data_open_synthetic(data_set **set, const char *rest, data_split split);
-/* The splits of a text that are wanted, with one vocabulary. Those alone are set, and on success alone. */
+/* Opens the wanted splits of a text, with one vocabulary. Only these are set, and only on success. */
 tensor_status fl_data_open_text(data_set *sets[2], const bool wanted[2], const char *rest);
 
 #endif

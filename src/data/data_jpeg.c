@@ -1,6 +1,6 @@
 /* data_jpeg.c - JPEG (ITU-T T.81) by libjpeg or libjpeg-turbo, sequential and progressive, grey and colour, with the
- * accurate integer transform. What the library warns of, a corrupt or truncated file, is a failure here. Without it: a
- * failure that says so. */
+ * accurate integer transform. Its warnings, of a corrupt or truncated file, are failures here. Without the library
+ * every file fails with a message. */
 #include "data/data_picture.h"
 
 #ifdef FL_HAVE_JPEG
@@ -11,10 +11,10 @@
 
 /* A block of 64 pixels takes at least one bit in Huffman coding. */
 enum { MOST_PIXELS_A_BYTE = 8 * 64 };
-/* Files have some ten. Each goes over the whole image, however few bytes it takes. */
+/* Usual files have about ten. Each scan processes the whole image, however few bytes it has. */
 enum { MOST_SCANS = 100 };
 
-/* One decoding; what a longjmp must not lose lies outside the function that it returns to. */
+/* One decoding; variables that must survive a longjmp are outside the function that it returns to. */
 struct decoder {
     struct jpeg_decompress_struct jpeg;
     struct jpeg_error_mgr errors;
@@ -27,7 +27,7 @@ struct decoder {
     struct fl_data_problem *problem;
 };
 
-/* Errors, and warnings too. */
+/* Handles errors and warnings. */
 static void on_error(j_common_ptr common) {
     struct decoder *d = common->client_data;
     char why[JMSG_LENGTH_MAX];
@@ -78,7 +78,7 @@ static tensor_status check_header(struct decoder *d) {
 
 static void decode(struct decoder *d) {
     struct jpeg_decompress_struct *jpeg = &d->jpeg;
-    jpeg_create_decompress(jpeg); /* keeps err and client_data */
+    jpeg_create_decompress(jpeg); /* does not change err and client_data */
     jpeg->progress = &d->progress;
     jpeg_mem_src(jpeg, (unsigned char *)(uintptr_t)d->file, (unsigned long)d->bytes);
     (void)jpeg_read_header(jpeg, TRUE);
@@ -89,7 +89,7 @@ static void decode(struct decoder *d) {
         return;
     jpeg->out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     jpeg->dct_method = JDCT_ISLOW;
-    jpeg->do_block_smoothing = FALSE; /* of what is missing in a progressive file */
+    jpeg->do_block_smoothing = FALSE; /* it would smooth over missing data of a progressive file */
     (void)jpeg_start_decompress(jpeg);
     while (jpeg->output_scanline < jpeg->output_height) {
         uint8_t *row =
@@ -99,7 +99,7 @@ static void decode(struct decoder *d) {
     (void)jpeg_finish_decompress(jpeg);
 }
 
-/* A failure comes back here, and the problem tells it. */
+/* A failure returns here; it is in the problem. */
 static void try_to_decode(struct decoder *d) {
     if (!setjmp(d->back))
         decode(d);

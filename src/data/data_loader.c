@@ -1,8 +1,8 @@
 /* data_loader.c - batches prepared on another thread, two ahead.
  *
- * A ring of three buffers: one is in the caller's hands, two are filled or being filled. The worker writes a buffer
- * outside the lock; `made` and `taken`, guarded by the lock, say whose a buffer is: batch i lies in buffer i % 3 and
- * may be made while i < taken + 2. A new epoch first waits until the worker has put its buffer down. */
+ * A ring of three buffers: the caller has one, two are filled or being filled. The worker writes a buffer outside the
+ * lock; `made` and `taken`, guarded by the lock, say who owns a buffer: batch i lies in buffer i % 3 and may be made
+ * while i < taken + 2. A new epoch first waits until the worker has finished its buffer. */
 #include "core/base/fail.h"
 #include "core/tensor/gather.h"
 #include "core/base/memory.h"
@@ -15,37 +15,38 @@
 
 enum { BUFFERS = 3, AHEAD = 2 };
 
-/* Keep the draws apart from those of other users of the same seed ("shuffle!", "offsets!"). */
+/* Separate the draws from those of other users of the same seed ("shuffle!", "offsets!"). */
 #define SHUFFLE_KEY UINT64_C(0x73687566666C6521)
 #define OFFSET_KEY UINT64_C(0x6F66667365747321)
 
 struct buffer {
-    float *images;             /* NULL where no mean and deviation were given */
-    uint8_t *pixels;           /* NULL where batches have indices alone */
-    int32_t *labels;           /* NULL of a text */
-    int32_t *tokens, *targets; /* NULL of images */
+    float *images;             /* NULL without mean and deviation */
+    uint8_t *pixels;           /* NULL if batches only have indices */
+    int32_t *labels;           /* NULL for a text */
+    int32_t *tokens, *targets; /* NULL for images */
     int64_t *indices;
     int count;
 };
 
 struct data_loader {
     const data_set *set;
-    int64_t count, batches; /* images, or windows, and batches of an epoch */
+    int64_t count, batches; /* images or excerpts, and batches, of an epoch */
     int batch, context;
     uint64_t seed;
     bool shuffle, augment, streams;
     float value[FL_DATA_MAX_CHANNELS][256]; /* normalised pixel */
     struct buffer buffer[BUFFERS];
     int64_t *order;
-    int64_t offset; /* of the first window */
+    int64_t offset; /* of the first excerpt */
 
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t work, ready; /* to the worker: there is room, or quit; to the caller: a batch is made, or idle */
-    int parts_made;             /* of lock, work, ready, thread: how many exist */
-    int fork_number;            /* of the process that has the thread */
+    pthread_cond_t work,
+        ready; /* to the worker: a buffer is free, or quit; to the caller: a batch is made, or the worker is idle */
+    int parts_made;  /* how many of lock, work, ready, thread exist */
+    int fork_number; /* of the process that has the thread */
 
-    /* Under the lock. */
+    /* Guarded by the lock. */
     int epoch;           /* -1: none begun */
     int64_t made, taken; /* batches of this epoch */
     bool filling, quit;
@@ -114,7 +115,7 @@ static void fill(const struct data_loader *l, struct buffer *b, int epoch, int64
         fill_images(l, b, epoch, first);
 }
 
-/* Row b of all batches is a stretch of the text of its own. */
+/* Orders excerpts so that row b of all batches is one consecutive part of the text. */
 static void make_streams(struct data_loader *l) {
     for (int64_t i = 0; i < l->count; i++)
         l->order[i] = i % l->batch * l->batches + i / l->batch;
@@ -125,7 +126,7 @@ static int64_t draw_offset(const struct data_loader *l, int epoch) {
     return (int64_t)((uint64_t)draw.word[0] * (uint64_t)l->context >> 32);
 }
 
-/* Fisher-Yates (Durstenfeld 1964) from the identity, so that the order depends on (seed, epoch) alone. */
+/* Shuffles by Fisher-Yates (Durstenfeld 1964) from the identity, so that the order only depends on (seed, epoch). */
 static void make_order(struct data_loader *l, int epoch) {
     if (l->context && l->augment)
         l->offset = draw_offset(l, epoch);
@@ -177,7 +178,7 @@ void data_pixel_values(float *values, int channels, const double *mean, const do
 
 /* --- life -------------------------------------------------------------------------------------------------- */
 
-/* Windows of a text in an epoch: that many fit behind each offset. */
+/* The number of excerpts of a text in an epoch, which fit after any offset. */
 static int64_t window_count(const data_set *set, const data_loader_config *config) {
     const int64_t skipped = config->augment ? config->context : 1, left = set->count - skipped;
     return left < 0 ? 0 : left / config->context;
@@ -216,7 +217,7 @@ static tensor_status check_config(const data_set *set, const data_loader_config 
         return fl_fail(TENSOR_E_ARGUMENT, "data_loader: batch %d of a set of %lld leaves no whole batch", config->batch,
                        (long long)set->count);
     if (!config->mean && !config->deviation)
-        return TENSOR_OK; /* batches of pixels alone, or of none */
+        return TENSOR_OK; /* batches of bytes only, or without pixels */
     if (config->indices_only)
         return fl_fail(TENSOR_E_ARGUMENT, "data_loader: indices_only with mean or deviation, expected both NULL");
     if (!config->mean || !config->deviation)
@@ -249,7 +250,7 @@ static bool allocate_windows(struct buffer *b, int64_t tokens) {
 static tensor_status allocate(struct data_loader *l, int64_t batch, bool floats, bool pixels) {
     const int64_t sample = l->context ? l->context : (int64_t)l->set->height * l->set->width * l->set->channels;
     const char *samples = l->context ? "windows" : "images";
-    int64_t most = INT64_MAX / 8; /* bytes of a buffer that a size can say, with room */
+    int64_t most = INT64_MAX / 8; /* bytes of a buffer, so that no size overflows */
     if (batch > most / sample / (int64_t)sizeof(float))
         return fl_fail(TENSOR_E_SHAPE, "data_loader: a batch of %lld %s overflows", (long long)batch, samples);
     l->order = fl_alloc((size_t)l->count * sizeof *l->order);
@@ -265,7 +266,7 @@ static tensor_status allocate(struct data_loader *l, int64_t batch, bool floats,
                               (long long)batch, samples);
 }
 
-/* Samples and batches of an epoch. */
+/* Counts the samples and batches of an epoch. */
 static void count_samples(struct data_loader *l, const data_loader_config *config) {
     l->count = l->set->text ? window_count(l->set, config) : l->set->count;
     const bool whole = config->drop_last || config->streams;
@@ -326,7 +327,7 @@ void data_loader_free(data_loader *l) {
     if (!l)
         return;
     if (l->fork_number != fl_fork_number())
-        l->parts_made = 0; /* the thread is another process's, and the lock is as it was left there */
+        l->parts_made = 0; /* the thread belongs to another process, and the lock is in an unknown state */
     if (l->parts_made >= 4) {
         pthread_mutex_lock(&l->lock);
         l->quit = true;
@@ -352,7 +353,7 @@ void data_loader_free(data_loader *l) {
     fl_free(l);
 }
 
-/* The child of a fork has no worker. */
+/* Refuses a loader in the child of a fork, which has no worker. */
 static tensor_status check_process(const struct data_loader *l, const char *what) {
     if (l->fork_number == fl_fork_number())
         return TENSOR_OK;
@@ -379,7 +380,7 @@ static tensor_status start(const char *what, data_loader *l, int epoch, int64_t 
     if (status)
         return status;
     pthread_mutex_lock(&l->lock);
-    l->epoch = -1; /* the worker begins no other batch */
+    l->epoch = -1; /* the worker begins no further batch */
     while (l->filling)
         pthread_cond_wait(&l->ready, &l->lock);
     make_order(l, epoch);

@@ -1,4 +1,4 @@
-/* data_open.c - sets by specification: which reader opens what. */
+/* data_open.c - opens sets by specification: the readers by name. */
 #include "core/base/fail.h"
 #include "data/data_internal.h"
 #include <string.h>
@@ -18,7 +18,7 @@ static const struct kind {
 static const char expected[] =
     "expected synthetic, cifar10:DIR, cifar100:DIR, idx:DIR, npy:IMAGES,LABELS, npz:FILE, images:DIR or text:FILE";
 
-/* The splits that are wanted; on failure none is set. */
+/* Opens the wanted splits; on failure none is set. */
 static tensor_status open_splits(data_set *sets[2], const bool wanted[2], const char *specification) {
     const size_t length = strcspn(specification, ":");
     const char *rest = specification[length] ? specification + length + 1 : NULL;

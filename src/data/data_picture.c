@@ -1,4 +1,4 @@
-/* data_picture.c - which decoder a file goes to, what both ask of a picture, and its way to the form of a set. */
+/* data_picture.c - chooses the decoder of a file, checks the picture for both, and converts it to the form of a set. */
 #include "data/data_picture.h"
 #include "core/base/memory.h"
 #include "data/data_internal.h"
@@ -45,7 +45,7 @@ tensor_status fl_picture_room(struct fl_picture *picture, int channels, const ch
 /* --- channels ------------------------------------------------------------------------------------------------------
  */
 
-/* A row of pixels of `from` channels as one of `to`. */
+/* Converts a row of pixels of `from` channels to `to` channels. */
 static void convert_row(uint8_t *out, int to, const uint8_t *in, int from, int width) {
     if (from == to) {
         memcpy(out, in, (size_t)width * (size_t)to);
@@ -66,7 +66,7 @@ static void convert_row(uint8_t *out, int to, const uint8_t *in, int from, int w
  */
 
 struct line {
-    uint32_t *column, *area; /* of each element of a row of the result: sums over a row, and over its whole area */
+    uint32_t *column, *area; /* for each element of a row of the result: sums over one row, and over its whole area */
     uint8_t *row;            /* of the picture, converted */
 };
 
@@ -78,8 +78,8 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* Column x of the picture covers x * width to (x + 1) * width, in units of which a column of the result has as many as
- * the picture has columns. */
+/* Column x of the picture covers x * width to (x + 1) * width, in units of which `columns` make a column of the result.
+ */
 static void sum_row(const struct line *l, int columns, int width, int channels) {
     memset(l->column, 0, (size_t)width * (size_t)channels * sizeof *l->column);
     for (int x = 0; x < columns; x++) {

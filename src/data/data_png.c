@@ -1,6 +1,6 @@
-/* data_png.c - PNG (ISO/IEC 15948) by libpng: any kind of image, to 8 bits a sample: palettes to colours, fewer bits
- * scaled up, 16 bits scaled down and rounded, transparency to alpha. Values are as they are stored: no gamma, no
- * profile. Without libpng: a failure that says so. */
+/* data_png.c - PNG (ISO/IEC 15948) by libpng: decodes any kind of image to 8 bits per sample: palettes to colours,
+ * fewer bits scaled up, 16 bits scaled down and rounded, transparency to alpha. Values are those stored: no gamma, no
+ * profile. Without libpng every file fails with a message. */
 #include "core/base/memory.h"
 #include "data/data_picture.h"
 #include <string.h>
@@ -13,7 +13,7 @@ enum { HEADER = 8 + 8 + 13 + 4 }; /* signature and the first chunk */
 /* Deflate makes at most 258 bytes of two bits. */
 enum { DEFLATE_RATIO = 1032 };
 
-/* One decoding; what a longjmp must not lose lies outside the function that it returns to. */
+/* One decoding; variables that must survive a longjmp are outside the function that it returns to. */
 struct decoder {
     struct fl_picture *picture;
     const uint8_t *at, *end; /* of the file */
@@ -22,7 +22,7 @@ struct decoder {
     png_structp png;
     png_infop info;
     bool indexed; /* pixels are numbers of a palette */
-    int passes;   /* over the rows: several where they are interlaced */
+    int passes;   /* over the rows: several if they are interlaced */
 };
 
 static png_voidp allocate(png_structp png, png_alloc_size_t bytes) {
@@ -60,7 +60,8 @@ static uint32_t big_endian(const uint8_t *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* Sizes that are declared, before the library sees them: within the limits, and no more than the file may hold. */
+/* Checks the declared sizes before the library reads them: within the limits, and possible for the length of the file.
+ */
 static tensor_status check_header(struct decoder *d) {
     const uint8_t *file = d->at;
     static const int samples[] = {1, 0, 3, 1, 2, 0, 4}; /* by colour type */
@@ -96,7 +97,7 @@ static void set_up(struct decoder *d) {
     png_read_info(png, d->info);
     d->indexed = png_get_color_type(png, d->info) == PNG_COLOR_TYPE_PALETTE;
     if (d->indexed)
-        png_set_packing(png); /* each number in a byte */
+        png_set_packing(png); /* one number per byte */
     else
         png_set_expand(png);
     png_set_scale_16(png);
@@ -104,8 +105,8 @@ static void set_up(struct decoder *d) {
     png_read_update_info(png, d->info);
 }
 
-/* Numbers of a palette, the last bytes of the picture's memory, to colours; the first is read before its place is
- * written, and so is each that follows. */
+/* Replaces numbers of a palette, in the last bytes of the picture's memory, by colours; each is read before it is
+ * overwritten. */
 static void look_up_colours(struct decoder *d, const uint8_t *number) {
     png_colorp palette = NULL;
     png_bytep alpha = NULL;
@@ -146,7 +147,7 @@ static void read_rows(struct decoder *d) {
     png_read_end(d->png, NULL);
 }
 
-/* Returns after a failure too, by longjmp; the problem tells. */
+/* Returns after a failure too, by longjmp; the failure is in the problem. */
 static void decode(struct decoder *d) {
     if (setjmp(png_jmpbuf(d->png)))
         return;

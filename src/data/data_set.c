@@ -1,4 +1,4 @@
-/* data_set.c - a set in memory: making one, access, channel moments. */
+/* data_set.c - a set in memory: allocation, access, moments of the channels. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/parallel.h"

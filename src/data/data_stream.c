@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-/* Memory that is asked for before anything has come out of a compressed member. */
+/* Memory allocated before a compressed member has yielded any bytes. */
 enum { FIRST_BYTES = 1 << 26, CHUNK = 1 << 24 };
 
 tensor_status fl_data_read_at(int file, const char *kind, const char *path, int64_t offset, void *to, int64_t bytes) {

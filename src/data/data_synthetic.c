@@ -1,15 +1,15 @@
 /* data_synthetic.c - the generated default set: ten kinds of shapes, 32x32 in colour.
  *
  * An image is painted back to front: a background with gradient, soft patches and stripes; clutter; one shape, whose
- * kind is the class, of random place, size, tilt, stretch, colours and filling; a little clutter over it; noise. The
- * shapes are their own mirror images, so mirroring is a fair augmentation. Places vary and a quarter of the shapes are
- * darker than their background, so a single pixel says little: of the test images a linear classifier gets about 26 %,
- * a two-layer perceptron 57 %, a six-layer convolutional network 95 % after a few epochs.
+ * kind is the class, with random position, size, tilt, stretch, colours and filling; a little clutter over it; noise.
+ * The shapes are their own mirror images, so mirroring is a fair augmentation. Positions vary and a quarter of the
+ * shapes are darker than their background, so a single pixel has little information: of the test images a linear
+ * classifier gets about 26 %, a two-layer perceptron 57 %, a six-layer convolutional network 95 % after a few epochs.
  *
- * The bytes are part of the definition: binary32 arithmetic of +, -, *, / and square root alone, each rounded as IEEE
- * 754 says, no library function, and draws keyed by (seed, split, image). So the bytes are the same on every machine
- * and for any number of threads, image i does not depend on how many follow it, and any ten images 10k ... 10k+9 hold
- * each class once. */
+ * The bytes are part of the definition: binary32 arithmetic of only +, -, *, / and square root, each rounded as in IEEE
+ * 754, no library function, and draws keyed by (seed, split, image). So the bytes are the same on every machine and for
+ * any number of threads, image i does not depend on how many follow it, and any ten images 10k ... 10k+9 hold each
+ * class once. */
 #include "core/base/fail.h"
 #include "core/base/parallel.h"
 #include "core/arithmetic/philox.h"
@@ -25,7 +25,7 @@ enum { DEFAULT_TRAIN = 20000, DEFAULT_TEST = 4000, MAX_COUNT = 10000000 };
 
 /* --- draws ------------------------------------------------------------------------------------------------- */
 
-/* Keeps these draws apart from those of other users of the same seed ("flexdata"). */
+/* Separates these draws from those of other users of the same seed ("flexdata"). */
 #define SYNTHETIC_KEY UINT64_C(0x666C657864617461)
 /* The second counter word of an image's draws; the purpose in bits 60-62, the split in bit 63. */
 enum { DRAW_SCENE = 0, DRAW_NOISE = 1, DRAW_LABELS = 2 };
@@ -103,7 +103,7 @@ static float cross(float u, float v) {
 static float bars(float u, float v) {
     return least(0.21f - magnitude(magnitude(u) - 0.52f), 0.85f - magnitude(v));
 }
-/* Five half-planes; inside a pentagram where at least four agree, so the second least margin decides. */
+/* Five half-planes; a point is inside a pentagram if it is in at least four, so the second least margin decides. */
 static float star(float u, float v) {
     static const float normal[5][2] = {{0.0f, 1.0f},
                                        {0.95105652f, 0.30901699f},
@@ -126,7 +126,7 @@ static float tee(float u, float v) {
     return most(least(0.85f - magnitude(u), 0.24f - magnitude(v + 0.56f)),
                 least(0.24f - magnitude(u), 0.8f - magnitude(v)));
 }
-/* Clutter only. */
+/* Used for clutter only. */
 static float blob(float u, float v) {
     return 1.0f - sqrtf(u * u + v * v);
 }
@@ -165,7 +165,7 @@ static float clamp_unit(float t) {
     return least(1.0f, most(0.0f, t));
 }
 
-/* How much of the second colour a filling shows at (u, v). */
+/* The share of the second colour in a filling at (u, v). */
 static float second_share(const struct paint *p, float u, float v) {
     float a = wave(u * p->frequency + p->phase) - 0.5f;
     switch (p->filling) {
@@ -306,7 +306,7 @@ struct job {
     data_split split;
 };
 
-/* Labels come in blocks of ten: a permutation of the classes for each. */
+/* Labels are in blocks of ten, each a permutation of the classes. */
 static void block_labels(const struct job *job, int64_t block, uint8_t *labels) {
     struct draws d = draws_of(job->seed, job->split, DRAW_LABELS, block);
     for (int i = 0; i < CLASSES; i++) {

@@ -1,5 +1,5 @@
-/* data_text.c - sets of text: a sequence of tokens, which are bytes, characters, or what the caller says. They lie
- * where a set of images has its labels; there are no pixels. */
+/* data_text.c - sets of text: a sequence of tokens, which are bytes, characters, or numbers of the caller. They are in
+ * `labels`; there are no pixels. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "data/data_internal.h"
@@ -46,7 +46,7 @@ static tensor_status from_bytes(data_set **set, const char *what, const char *pa
     return status;
 }
 
-/* With the characters of the text itself, or of `vocabulary`. */
+/* Makes a set with the characters of the text itself, or those of `vocabulary`. */
 static tensor_status from_characters(data_set **set, const char *what, const char *path, const uint8_t *text,
                                      int64_t bytes, const data_set *vocabulary) {
     struct fl_data_characters own;
@@ -116,7 +116,8 @@ data_set *data_new_tokens(const int32_t *tokens, int64_t count, int vocabulary) 
     return set;
 }
 
-/* --- asking ------------------------------------------------------------------------------------------------------- */
+/* --- queries -------------------------------------------------------------------------------------------------------
+ */
 
 bool data_is_text(const data_set *set) {
     return set && set->text;
@@ -147,7 +148,7 @@ int data_token(const data_set *set, int32_t character) {
         return -1;
     if (!set->character)
         return character < BYTES ? character : -1;
-    int low = 0, high = set->distinct; /* it is below high, if anywhere, and not below low */
+    int low = 0, high = set->distinct; /* if it exists, its index is from low to high - 1 */
     while (low < high) {
         const int middle = low + (high - low) / 2;
         if (set->character[middle] < (uint32_t)character)
@@ -198,7 +199,7 @@ static tensor_status read_file(data_set **set, const char *path, data_unit unit,
     return status;
 }
 
-/* The first tokens of a set, or the last, as a set of their own. */
+/* Copies the first or the last tokens of a set as a new set. */
 static tensor_status copy_tokens(data_set **part, const data_set *whole, int64_t begin, int64_t count,
                                  const char *path) {
     data_set *s = NULL;
@@ -214,7 +215,8 @@ static tensor_status copy_tokens(data_set **part, const data_set *whole, int64_t
     return status;
 }
 
-/* A single file: its last percent are the test split. `whole` is freed, or becomes the training split. */
+/* Splits a single file, whose last `percent` percent are the test split. `whole` is freed or becomes the training
+ * split. */
 static tensor_status share(data_set *sets[2], data_set *whole, const bool wanted[2], int64_t percent,
                            const char *path) {
     const int64_t test = (int64_t)((__int128)whole->count * percent / 100), train = whole->count - test;

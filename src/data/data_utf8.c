@@ -1,5 +1,5 @@
-/* data_utf8.c - UTF-8 in parts: each begins at a byte that continues no character, so that a valid text is cut between
- * characters, and in an invalid one the first wrong byte of all parts is the first of the text. */
+/* data_utf8.c - UTF-8 in parts: each begins at a byte that does not continue a character, so that a valid text is cut
+ * between characters, and the first wrong byte of all parts is the first of the text. */
 #include "data/data_utf8.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -9,8 +9,9 @@
 
 enum { PART_BYTES = 1 << 20, MOST_PARTS = 256, WORDS = FL_UNICODE / 64 };
 
-/* The character at `at`, and behind it; NULL where none begins there. Lead bytes say how many follow and, for some,
- * what the first of those may be: no other writing of a shorter one, no surrogate, nothing past U+10FFFF. */
+/* Reads the character at `at` and returns the position after it; NULL if none is valid. Lead bytes give the number of
+ * further bytes and, for some, the range of the first of them: no overlong form, no surrogate, nothing above U+10FFFF.
+ */
 static const uint8_t *take_character(const uint8_t *at, const uint8_t *end, uint32_t *character) {
     const uint8_t lead = *at++;
     *character = lead;
@@ -47,12 +48,12 @@ struct job {
     int parts;
     uint64_t *seen; /* WORDS for each part: a bit for each code point */
     const uint16_t *number;
-    const uint8_t *known; /* of each code point below `limit`: whether it has a number */
+    const uint8_t *known; /* for each code point below `limit`, whether it has a number */
     uint32_t limit;
     uint16_t *out;
 };
 
-/* At `at`, or behind the bytes there that continue a character; a text itself begins where it does. */
+/* Returns `at`, or the position after the bytes there that continue a character; 0 remains 0. */
 static const uint8_t *cut(const uint8_t *text, int64_t bytes, int64_t at) {
     for (int i = 0; i < 3 && at > 0 && at < bytes && text[at] >> 6 == 2; i++)
         at++;
@@ -95,7 +96,7 @@ static tensor_status first_wrong(const struct job *job, const char *what, const 
     return TENSOR_OK;
 }
 
-/* The set of what all parts have seen, in the words of the first; how many there are. */
+/* Joins the characters of all parts in the words of the first; returns their number. */
 static int64_t join_seen(struct job *job) {
     int64_t distinct = 0;
     for (int w = 0; w < WORDS; w++) {

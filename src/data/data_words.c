@@ -1,13 +1,13 @@
-/* data_words.c - what follows the colon of a specification: paths and options, with commas between them. A path that
- * holds a comma has no specification; a link to it has. A word of the form name=value, the name in lower case, is an
- * option. */
+/* data_words.c - the part of a specification after the colon: paths and options, separated by commas. A path with a
+ * comma cannot be specified, but a link to it can. A word of the form name=value, the name in lower case, is an option.
+ */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "data/data_words.h"
 #include <stdbool.h>
 #include <string.h>
 
-/* The length of the name where the word is an option, else 0. */
+/* The length of the name if the word is an option, otherwise 0. */
 static size_t option_name(const char *word) {
     const size_t length = strspn(word, "abcdefghijklmnopqrstuvwxyz");
     return word[length] == '=' ? length : 0;

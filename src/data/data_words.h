@@ -1,4 +1,4 @@
-/* data_words.h - the specifications "kind:PATH,...,name=value,..." taken apart. */
+/* data_words.h - parses specifications "kind:PATH,...,name=value,...". */
 #ifndef FL_DATA_WORDS_H
 #define FL_DATA_WORDS_H
 
@@ -19,15 +19,15 @@ struct fl_data_words {
     char *text; /* holds the words */
     int paths;
     const char *path[FL_DATA_PATHS];
-    const char *value[FL_DATA_OPTIONS]; /* of each option; NULL where it is not given */
+    const char *value[FL_DATA_OPTIONS]; /* of each option; NULL if it is missing */
 };
 
-/* At least one path, at most those of the syntax; `rest` is what follows the colon, NULL without one. On failure there
- * is nothing to free. */
+/* Requires at least one path, and at most those of the syntax; `rest` follows the colon, NULL without one. On failure
+ * there is nothing to free. */
 tensor_status fl_data_words(struct fl_data_words *words, const struct fl_data_syntax *syntax, const char *rest);
 void fl_data_words_free(struct fl_data_words *words);
 
-/* The digits at *text, a number from low to high; *text is then behind them. */
+/* Reads the digits at *text, a number from low to high, and moves *text past them. */
 bool fl_data_whole(const char **text, int64_t low, int64_t high, int64_t *value);
 
 #endif

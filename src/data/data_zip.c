@@ -1,6 +1,6 @@
-/* data_zip.c - the directory of a zip archive, and where its members lie. What the directory says is what counts: sizes
- * in local headers may be missing (data descriptors) or in an extra field. A member is opened only where method, name
- * and place in both agree, and sizes are possible; its checksum is looked at when it was read (data_stream.c). */
+/* data_zip.c - the directory of a zip archive, and the positions of its members. The directory is authoritative: sizes
+ * in local headers may be missing (data descriptors) or in an extra field. A member is opened only if method, name and
+ * position in both agree, and sizes are possible; its checksum is checked after it was read (data_stream.c). */
 #include "data/data_zip.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -39,8 +39,8 @@ struct entry {
     const uint8_t *name;
     int name_bytes, flags, method;
     uint32_t crc;
-    uint64_t compressed, length, local; /* bytes in the file, of the member; where its local header begins */
-    int64_t next;                       /* in the directory */
+    uint64_t compressed, length, local; /* bytes in the file; bytes of the member; position of its local header */
+    int64_t next;                       /* position of the next entry in the directory */
 };
 
 /* Sizes that do not fit in 32 bits are in an extra field, in this order. */
@@ -70,7 +70,7 @@ static bool take_zip64(struct entry *e, const uint8_t *extra, int64_t bytes) {
     return true;
 }
 
-/* The entry at `at`; false where there is none. */
+/* Reads the entry at `at`; false if there is none. */
 static bool read_entry(const struct fl_data_zip *zip, int64_t at, struct entry *e) {
     const uint8_t *head = zip->directory + at;
     const int64_t left = zip->directory_bytes - at;
@@ -92,7 +92,7 @@ static bool read_entry(const struct fl_data_zip *zip, int64_t at, struct entry *
     return take_zip64(e, head + ENTRY + name, extra);
 }
 
-/* How many members have the name; *found is the last of them. */
+/* Returns how many members have the name; *found is the last of them. */
 static int find_entry(const struct fl_data_zip *zip, const char *member, struct entry *found) {
     const size_t length = strlen(member);
     int count = 0;
@@ -100,7 +100,7 @@ static int find_entry(const struct fl_data_zip *zip, const char *member, struct 
     for (int64_t i = 0; i < zip->members; i++) {
         struct entry e;
         if (!read_entry(zip, at, &e))
-            break; /* was looked through when it was opened */
+            break; /* impossible: all entries were checked at opening */
         if ((size_t)e.name_bytes == length && !memcmp(e.name, member, length)) {
             *found = e;
             count++;
@@ -114,7 +114,7 @@ static int find_entry(const struct fl_data_zip *zip, const char *member, struct 
 
 struct end {
     uint64_t members, bytes, at; /* of the directory */
-    int64_t stands;              /* where the record that says it begins */
+    int64_t stands;              /* position of the end record */
 };
 
 static tensor_status take_end64(const struct fl_data_zip *zip, struct end *end) {
@@ -136,7 +136,7 @@ static tensor_status take_end64(const struct fl_data_zip *zip, struct end *end) 
     return TENSOR_OK;
 }
 
-/* The record at the end of the file, before a comment. */
+/* Finds the record at the end of the file, before a comment. */
 static tensor_status find_end(const struct fl_data_zip *zip, struct end *end) {
     const int64_t most = END + LONGEST_COMMENT, count = zip->bytes < most ? zip->bytes : most;
     if (count < END)

@@ -10,18 +10,18 @@ struct fl_data_zip {
     int64_t bytes;
     uint8_t *directory; /* the central one */
     int64_t directory_at, directory_bytes, members;
-    uint64_t first; /* where the directory says that the first member begins */
+    uint64_t first; /* position of the first member by the directory */
 };
 
-/* Opens the archive and looks through its whole directory. `kind` and `path` are kept. After a failure there is nothing
+/* Opens the archive and checks its whole directory. `kind` and `path` must outlive it. After a failure there is nothing
  * to close. */
 tensor_status fl_data_zip_open(struct fl_data_zip *zip, const char *kind, const char *path);
 void fl_data_zip_close(struct fl_data_zip *zip);
 
 bool fl_data_zip_has(const struct fl_data_zip *zip, const char *member);
 
-/* The bytes of a member that is there; `member` is kept. Free s->inflate with fl_data_inflate_free, after a failure
- * too. */
+/* Opens the stream of an existing member; `member` must outlive it. Free s->inflate with fl_data_inflate_free, after a
+ * failure too. */
 tensor_status fl_data_zip_member(const struct fl_data_zip *zip, const char *member, struct fl_data_stream *s);
 
 #endif

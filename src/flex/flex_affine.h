@@ -1,10 +1,10 @@
 /* flex_affine.h - per-channel affine maps (batch normalisation and its gradient; elementwise sums of two operands as
- * maps of one channel): coefficients with exponents of their own, one exact sum, one rounding.
+ * maps of one channel): coefficients with separate exponents, one exact sum, one rounding.
  *
- * The rows are taken side by side until they fill whole vectors: a period. Each vector of a period then has
- * coefficients of its own, which stay in registers while it runs down the rows of a tile. Of the forms that
- * flex_affine_plan.h knows, each vector takes the fastest that is exact for all its channels: digits in 32-bit lanes
- * (flex_affine_pairs.h), 64-bit lanes, else one element at a time. Stochastically, flex_affine_draws.h.
+ * As many rows as fill whole vectors are a period. Each vector of a period has its own coefficients, which stay in
+ * registers while it is computed for the rows of a tile. Of the forms in flex_affine_plan.h, each vector uses the
+ * fastest that is exact for all its channels: digits in 32-bit lanes (flex_affine_pairs.h), 64-bit lanes, otherwise one
+ * element at a time. flex_affine_draws.h has stochastic rounding.
  *
  * Gives: new_affine, finish_affine, affine_run, channel_affine. */
 #ifndef FL_FLEX_AFFINE_H
@@ -30,7 +30,7 @@ static int64_t affine_period(int64_t channels) {
     return channels;
 }
 
-/* Bytes of the arrays of a plan, as they lie in the workspace. */
+/* The bytes of the arrays of a plan, in the order of the workspace. */
 struct affine_sizes {
     size_t groups, columns, entries;
 };
@@ -49,7 +49,7 @@ static size_t affine_bytes(int64_t channels) {
     return s.groups + s.columns + s.entries + sizeof(double);
 }
 
-/* A plan for n channels, whose entries[].exact are to be filled by the caller; false without memory for it. */
+/* Makes a plan for n channels, whose entries[].exact the caller must fill; false if memory is lacking. */
 static bool new_affine(struct affine *p, const struct fl_args *args, int64_t channels, int kind) {
     *p = (struct affine){.a = args->in[0].data, .kind = kind, .channels = channels, .period = affine_period(channels)};
     p->tile_rows = p->period < AFFINE_TILE ? AFFINE_TILE / p->period : 1;
@@ -80,7 +80,8 @@ static void finish_affine(struct affine *p, const struct fl_args *args) {
     p->e = args->out.data ? fl_exponent(&args->out) : affine_measuring_exponent(largest);
     p->place = ldexp(1, -p->e);
     p->places = ldexp(1, p->e);
-    const int place = p->e + (p->stochastic ? AFFINE_DRAW_PLACES - 2 : 0); /* two more there are anyway */
+    const int place =
+        p->e + (p->stochastic ? AFFINE_DRAW_PLACES - 2 : 0); /* the forms have two more places in any case */
     p->straight = true;
     for (int64_t j = 0; j < p->period; j += AFFINE_STEP) {
 #ifdef FLEX_PAIRS

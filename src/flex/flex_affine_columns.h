@@ -1,5 +1,5 @@
-/* flex_affine_columns.h - a vector of a period of an affine map (flex_affine.h) runs down the rows of a tile, in 64-bit
- * lanes; and one element at a time, where not even those hold the sums.
+/* flex_affine_columns.h - computes a vector of a period of an affine map (flex_affine.h) for the rows of a tile, in
+ * 64-bit lanes, or one element at a time if not even those hold the sums.
  *
  * Gives: affine, affine_column, affine_one, affine_each, affine_lanes. */
 #ifndef FL_FLEX_AFFINE_COLUMNS_H
@@ -12,15 +12,15 @@
 
 enum {
     AFFINE_TILE =
-        4096, /* elements of the rows of a tile, which remain in L1 while the vectors of a period pass over them */
-    AFFINE_DRAW_PLACES = 32 /* places below a mantissa's last one at least where sums meet draws */
+        4096, /* elements of the rows of a tile, which remain in L1 while the vectors of a period are computed */
+    AFFINE_DRAW_PLACES = 32 /* least number of places below a mantissa's last one when draws are added to sums */
 };
 
 /* The terms of a sum besides the first product and the offset; constants where loops are compiled. */
 enum affine_kind {
     AFFINE_SECOND = 1, /* + cross * x */
-    AFFINE_GATED = 2,  /* a counts where the gate is above zero */
-    AFFINE_CLOSED = 4, /* the whole sum counts only there; it has no offset */
+    AFFINE_GATED = 2,  /* a counts only if the gate is above zero */
+    AFFINE_CLOSED = 4, /* the whole sum counts only then; it has no offset */
     AFFINE_RELU = 8    /* sums below zero count as zero */
 };
 
@@ -28,32 +28,32 @@ enum affine_kind {
 struct affine_entry {
     struct affine_channel exact;
     struct affine_whole whole; /* the same in 64 bits, if it fits those */
-    double unit;               /* of that, in real units */
+    double unit;               /* the unit of its sums */
     bool is_whole;
 };
 
-/* LANES entries of the period in 64-bit lanes: struct affine_lane, turned. */
+/* LANES entries of the period in 64-bit lanes: struct affine_lane, transposed. */
 struct affine_column {
     int64_t first[LANES], cross[LANES], first_is_coarse[LANES], coarse_up[LANES], fine_constant[LANES],
         fine_down[LANES], up[LANES], constant[LANES], sticky[LANES], shift[LANES];
-    double unit[LANES];       /* of a sum, in real units */
-    bool fits, exact, simple; /* exact: no sum is rounded to odd; simple: first a + cross x + constant is all of it */
-    bool straight;            /* (first a + cross x) 2^up + constant is all of it */
-    bool level;               /* sums have no places below those that meet draws */
+    double unit[LANES];       /* the real value of a sum of 1 */
+    bool fits, exact, simple; /* exact: no sum is rounded to odd; simple: the sum is first a + cross x + constant */
+    bool straight;            /* the sum is (first a + cross x) 2^up + constant */
+    bool level;               /* sums have no places below those to which draws are added */
 };
 
 struct affine_group;
 struct affine {
     const int16_t *a, *x, *gate;
-    int kind, e;          /* e: the exponent where sums are rounded; where nothing is stored, one that suits them */
+    int kind, e;          /* e: the exponent for rounding; if nothing is stored, one that suits the sums */
     double place, places; /* 2^-e, 2^e */
     int64_t channels, period, tile_rows;
-    struct affine_entry *entries; /* by channel */
-    struct affine_group *groups;  /* by AFFINE_STEP entries of the period, in 32-bit lanes; NULL where there are none */
-    struct affine_column *columns; /* by LANES entries; filled where the group does not fit */
-    double *known;                 /* the largest size of a sum so far: no part needs to search for smaller ones */
-    bool stochastic;               /* every element has a draw: only 64-bit lanes */
-    bool straight;                 /* so are the columns, all of them */
+    struct affine_entry *entries;  /* by channel */
+    struct affine_group *groups;   /* by AFFINE_STEP entries of the period, in 32-bit lanes; NULL if unused */
+    struct affine_column *columns; /* by LANES entries; filled if the group does not fit */
+    double *known;                 /* the largest magnitude of a sum so far; parts need not search for smaller ones */
+    bool stochastic;               /* every element has a draw; only in 64-bit lanes */
+    bool straight;                 /* all columns are straight */
 };
 
 static double power_of_two(int exponent) {
@@ -67,7 +67,7 @@ static void note_size(struct fl_stats *stats, double size) {
     stats->maximum = size > stats->maximum ? size : stats->maximum;
 }
 
-/* The largest size known so far of this part and of the others; their results are merged in any case. */
+/* The largest magnitude known so far in this part and in the others; their results are merged in any case. */
 static double known_size(const struct affine *p, const struct fl_stats *stats) {
     double known;
     __atomic_load(p->known, &known, __ATOMIC_RELAXED);
@@ -105,7 +105,7 @@ static double affine_exact_size(const struct affine *p, const struct affine_entr
                        : fl_wide_abs(affine_wide_sum(p, &k->exact, i));
 }
 
-/* Saturation, what does not fill a vector or fit its lanes. */
+/* Computes one element: after saturation, or if it does not fill a vector or fit its lanes. */
 static void affine_one(const struct fl_args *args, const struct affine *p, int64_t c, int64_t i,
                        struct flex_stats *sums, struct fl_stats *stats) {
     const struct affine_entry *k = &p->entries[c];
@@ -122,7 +122,7 @@ static void affine_one(const struct fl_args *args, const struct affine *p, int64
         store_sum(args, i, t, stats);
 }
 
-/* `width` entries of the period from j on, down `rows` rows from element i on. */
+/* Computes `width` entries of the period from j on, for `rows` rows from element i on. */
 static void affine_each(const struct fl_args *args, const struct affine *p, int64_t j, int64_t i, int64_t rows,
                         int width, struct flex_stats *sums, struct fl_stats *stats) {
     for (int64_t row = 0; row < rows; row++)
@@ -130,7 +130,7 @@ static void affine_each(const struct fl_args *args, const struct affine *p, int6
             affine_one(args, p, c, i + row * p->period + l, sums, stats);
 }
 
-/* The largest sum of entry j of the period in a tile. */
+/* Finds the largest sum of entry j of the period in a tile. */
 static void affine_look(const struct affine *p, int64_t j, int64_t i, int64_t rows, struct fl_stats *stats) {
     const struct affine_entry *k = &p->entries[j % p->channels];
     for (int64_t row = 0; row < rows; row++)
@@ -139,12 +139,12 @@ static void affine_look(const struct affine *p, int64_t j, int64_t i, int64_t ro
 
 /* --- 64-bit lanes ------------------------------------------------------------------------------------------------- */
 
-/* All shifts can go into the multipliers. */
+/* Whether all shifts can be part of the multipliers. */
 static bool lane_is_simple(const struct affine_lane *t) {
     return !t->fine_down && (LANES_WIDE_PRODUCT || !(t->coarse_up + t->up));
 }
 
-/* e: where a rounding to odd must not show, p->e or finer. */
+/* e: the exponent at which a rounding to odd must not matter, p->e or finer. */
 static void fill_column(struct affine_column *v, const struct affine *p, int64_t j, int e) {
     struct affine_lane lane[LANES];
     v->fits = v->exact = v->simple = v->straight = v->level = true;
@@ -185,7 +185,7 @@ struct affine_terms {
     lanes first, cross, first_is_coarse, coarse_up, fine_start, fine_down, dropped, up, start, sticky;
 };
 
-/* zero: what a sum of zero is to be, LANES_BIAS and what else sums carry. */
+/* zero: the value of a sum of zero, LANES_BIAS and any other constant in the sums. */
 static inline __attribute__((always_inline)) struct affine_terms affine_terms_of(const struct affine_column *v,
                                                                                  lanes zero) {
     return (struct affine_terms){.first = lanes_at(v->first),
@@ -200,8 +200,8 @@ static inline __attribute__((always_inline)) struct affine_terms affine_terms_of
                                  .sticky = lanes_at(v->sticky)};
 }
 
-/* The sums of the elements from `at` on without what lies below their last bit; *odd: 1 where anything does. simple,
- * that of the column, is a constant of the caller. */
+/* The sums of the elements from `at` on, rounded down; *odd: not zero if they are not exact. simple, that of the
+ * column, is a constant of the caller. */
 static inline __attribute__((always_inline)) lanes affine_sums(const struct affine *p, const struct affine_terms *k,
                                                                bool simple, int64_t at, lanes *odd) {
     const lanes of_a =
@@ -222,7 +222,7 @@ static inline __attribute__((always_inline)) lanes affine_sums(const struct affi
     return (simple ? t : t << k->up) + k->start;
 }
 
-/* Notes the largest sum of entry j + l of the period, which is `size` in its lane. */
+/* Records the largest sum of entry j + l of the period, which is `size` in its lane. */
 static void affine_note(const struct affine *p, const struct affine_column *v, int64_t j, int l, int64_t i,
                         int64_t rows, int64_t size, struct fl_stats *stats) {
     if (v->exact)
@@ -231,13 +231,14 @@ static void affine_note(const struct affine *p, const struct affine_column *v, i
         affine_look(p, j + l, i + l, rows, stats);
 }
 
-/* The vector at entry j of the period, down `rows` rows from element i on. simple is a constant of the caller. */
+/* Computes the vector at entry j of the period for `rows` rows from element i on. simple is a constant of the caller.
+ */
 static inline __attribute__((always_inline)) void affine_lanes_of(const struct fl_args *args, const struct affine *p,
                                                                   const struct affine_column *v, bool simple, int64_t j,
                                                                   int64_t i, int64_t rows, struct flex_stats *sums,
                                                                   struct fl_stats *stats) {
     const lanes shift = lanes_at(v->shift), unit = lanes_all(1) << shift;
-    const lanes zero = (unit >> 1) + LANES_BIAS; /* sums carry the half that rounds them */
+    const lanes zero = (unit >> 1) + LANES_BIAS; /* sums include the half for rounding */
     const lanes least = p->kind & AFFINE_RELU ? zero : lanes_all(INT64_MIN);
     const struct affine_terms terms = affine_terms_of(v, zero);
     int16_t *y = element(&args->out, i);

@@ -1,7 +1,7 @@
 /* flex_affine_draws.h - affine maps rounded stochastically, in 64-bit lanes: floor(sum + draw / 2^32).
  *
- * Sums have 32 places at least below the mantissa's last one (AFFINE_DRAW_PLACES), where the draw meets them; what lies
- * further down meets no bit of it, so the floor of the sum there has the floor of the result. The draws of a tile are
+ * Sums have 32 places at least below the mantissa's last one (AFFINE_DRAW_PLACES), where the draw is added; lower
+ * places do not overlap it, so the sum may be rounded down there without changing the result. The draws of a tile are
  * computed first; its columns read them in place.
  *
  * If all coefficients allow it, a tile is straight: only its results are computed, and they show whether any may have
@@ -17,8 +17,8 @@
 
 _Static_assert((int)AFFINE_TILE <= (int)DRAW_RUN, "the draws of a tile fit their buffer");
 
-/* A straight column down `rows` rows from element i on, whose draws begin at `draws`; returns how many sums are zero.
- * relu, of the map, exact and level, of the column, are constants of the caller. */
+/* Computes a straight column for `rows` rows from element i on, with the draws at `draws`; returns how many sums are
+ * zero. relu (of the map), exact and level (of the column) are constants of the caller. */
 static inline __attribute__((always_inline)) int64_t
 affine_straight_of(const struct fl_args *args, const struct affine *p, const struct affine_column *v, int64_t i,
                    int64_t rows, const uint32_t *draws, bool relu, bool exact, bool level) {
@@ -56,9 +56,9 @@ static int64_t affine_straight(const struct fl_args *args, const struct affine *
                 : affine_straight_of(args, p, v, i, rows, draws, false, true, true);
 }
 
-/* Any column, with its largest sums: returns that of each lane; *zeros: how many sums are zero. simple, that of the
- * column, and fits are constants of the caller. fits: no result is beyond +-FLEX_TOP; else those that are saturate, and
- * are counted. */
+/* Computes any column; returns the largest sum of each lane; *zeros: how many sums are zero. simple, that of the
+ * column, and fits are constants of the caller. fits: no result is beyond +-FLEX_TOP; otherwise such results saturate
+ * and are counted. */
 static inline __attribute__((always_inline)) lanes affine_draw_lanes(const struct fl_args *args, const struct affine *p,
                                                                      const struct affine_column *v, int64_t i,
                                                                      int64_t rows, const uint32_t *draws, bool simple,
@@ -91,7 +91,7 @@ static inline __attribute__((always_inline)) lanes affine_draw_lanes(const struc
     return lanes_largest(high - zero, zero - low);
 }
 
-/* A column of a tile; returns how many of its results are zero and not flushed by this write, or counted as that. */
+/* Computes a column of a tile; returns how many of its zero results are not flushed, or already counted as flushed. */
 static int64_t affine_draw_column(const struct fl_args *args, const struct affine *p, int64_t j, int64_t i,
                                   int64_t rows, const uint32_t *draws, struct flex_stats *sums,
                                   struct fl_stats *stats) {
@@ -144,8 +144,8 @@ static void affine_note_results(const struct affine_results *r, int64_t zeros, s
     sums->flushed += r->zeros - zeros;
 }
 
-/* Columns start ... end-1 of `rows` rows from element `first` on, n elements all in all. False if the results do not
- * show everything: the caller computes all again. */
+/* Computes columns start ... end-1 of `rows` rows from element `first` on, n elements in total. False if the results do
+ * not suffice for the statistics: the caller computes all again. */
 static bool affine_draw_straight(const struct fl_args *args, const struct affine *p, int64_t start, int64_t end,
                                  int64_t first, int64_t rows, int64_t n, const uint32_t *draws, struct flex_stats *sums,
                                  const struct fl_stats *stats) {
@@ -159,7 +159,7 @@ static bool affine_draw_straight(const struct fl_args *args, const struct affine
     return true;
 }
 
-/* `rows` rows from element `first` on: at most DRAW_RUN elements, or one row, which is split. */
+/* Computes `rows` rows from element `first` on: at most DRAW_RUN elements, or one row, which is split. */
 static void affine_draw_tile(const struct fl_args *args, const struct affine *p, int64_t first, int64_t rows,
                              struct flex_stats *sums, struct fl_stats *stats) {
     struct draws memory;

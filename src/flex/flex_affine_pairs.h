@@ -1,8 +1,8 @@
 /* flex_affine_pairs.h - affine maps in 32-bit lanes: coefficients cut into digits of 16 bits (struct affine_digits).
  *
  * One multiply-add of pairs gives the sum of a level; its low half is a digit of the whole sum, its high half is
- * carried into the level above. The top level is then the sum without its lower digits; the last bit of it is set where
- * any of those is not zero (round to odd), which rounds to 16 bits as the whole sum does.
+ * carried into the level above. The top level is then the sum without its lower digits; its last bit is set if any of
+ * these is not zero (round to odd), so that it rounds to 16 bits as the whole sum does.
  *
  * The largest sum must be known to the last bit. A tile records the extremes of its results; only if they reach the
  * largest one so far are the sums of a lane examined one by one.
@@ -17,7 +17,7 @@
 #ifdef FLEX_PAIRS
 struct affine_half {
     int32_t digits[AFFINE_LEVELS][PAIRS];   /* pairs of 16-bit multipliers: of a, and of x or, without x, of one */
-    int32_t constant[AFFINE_LEVELS][PAIRS]; /* the top one with half a unit */
+    int32_t constant[AFFINE_LEVELS][PAIRS]; /* the top one includes half a unit */
     int32_t sticky[PAIRS], shift[PAIRS];
 };
 
@@ -42,12 +42,12 @@ static void set_lane(struct affine_half *h, int l, const struct affine *p, const
     h->shift[l] = t->shift;
 }
 
-/* Levels of the loops there are (affine_pairs). */
+/* The largest number of levels for which there is a loop (affine_pairs). */
 static int affine_most_levels(int kind) {
     return kind & AFFINE_CLOSED ? 2 : kind & AFFINE_SECOND ? AFFINE_LEVELS : 3;
 }
 
-/* All lanes of a group have as many levels as the one that needs most. */
+/* All lanes of a group have the number of levels of the lane that needs most. */
 static void fill_group(struct affine_group *g, const struct affine *p, int64_t j) {
     struct affine_digits digits[GROUP];
     const int64_t distinct = minimum(p->channels, GROUP);
@@ -70,7 +70,7 @@ static void fill_group(struct affine_group *g, const struct affine *p, int64_t j
     g->levels = levels;
 }
 
-/* The same of all lanes. */
+/* The same for all lanes. */
 static void look_at_group(const struct fl_args *args, const struct affine *p, int64_t j, int64_t i, int64_t rows,
                           struct fl_stats *stats) {
     struct fl_args measure = *args;
@@ -86,9 +86,8 @@ static void look_at_group(const struct fl_args *args, const struct affine *p, in
     }
 }
 
-/* The results of a tile, with these extremes, reach the largest one so far. If they may saturate, all are computed
- * again one by one; otherwise it examines the lanes that may hold a new largest sum. Returns false if all were computed
- * again. */
+/* Handles a tile whose extremes reach the largest result so far. If results may saturate, it computes all again one by
+ * one; otherwise it examines the lanes that may hold a new largest sum. Returns false if all were computed again. */
 static __attribute__((noinline)) bool affine_extremes(const struct fl_args *args, const struct affine *p,
                                                       const int16_t *high, const int16_t *low, int64_t j, int64_t i,
                                                       int64_t rows, struct flex_stats *sums, struct fl_stats *stats) {
@@ -118,8 +117,8 @@ static __attribute__((noinline)) bool affine_extremes(const struct fl_args *args
     return true;
 }
 
-/* The group at entry j of the period, down `rows` rows from element i on. kind and levels are constants of the caller,
- * so that each is a loop of its own. */
+/* Computes the group at entry j of the period for `rows` rows from element i on. kind and levels are constants of the
+ * caller, so that each combination has its own loop. */
 static inline __attribute__((always_inline)) void affine_group_of(const struct fl_args *args, const struct affine *p,
                                                                   int64_t j, int64_t i, int64_t rows, int kind,
                                                                   int levels, struct flex_stats *sums,
@@ -135,7 +134,8 @@ static inline __attribute__((always_inline)) void affine_group_of(const struct f
         }
         sticky[k] = pairs_at(h->sticky);
         shift[k] = pairs_at(h->shift);
-        middle[k] = pairs_all(1) << (shift[k] - 1); /* a sum of zero: the top level carries the half that rounds it */
+        middle[k] =
+            pairs_all(1) << (shift[k] - 1); /* the top level of a sum of zero: it includes the half for rounding */
     }
     const int16_t *a = p->a + i, *x = p->x + (p->x ? i : 0), *gate = p->gate + (p->gate ? i : 0);
     int16_t *y = element(&args->out, i);

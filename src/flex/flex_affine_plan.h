@@ -4,7 +4,7 @@
  * The map is first * (a - first_centre) + cross * (x - cross_centre) + offset, each coefficient m * 2^-e, a and x
  * 16-bit mantissas. It is computed at an exponent g at which all products are integers: t = F a + X x + C; the sticky
  * bit shows whether a part of the constant lies below. An exact sum strictly between t and t + 1 rounds as t with its
- * last bit set wherever the rounding drops two bits or more (round to odd: Boldo and Melquiond 2008). */
+ * last bit set if the rounding drops two bits or more (round to odd: Boldo and Melquiond 2008). */
 #ifndef FL_FLEX_AFFINE_PLAN_H
 #define FL_FLEX_AFFINE_PLAN_H
 
@@ -33,7 +33,7 @@ FL_BOTH int64_t affine_abs(int64_t x) {
     return x < 0 ? -x : x;
 }
 
-/* |map| < 2^that in real units, whatever the mantissas are. */
+/* |map| < 2^result in real units, for any mantissas. */
 FL_BOTH int affine_size(const struct affine_channel *p) {
     const int parts[3] = {p->first.m ? fl_bits_of(p->first.m) + 17 - p->first.e : INT_MIN / 2,
                           p->cross.m ? fl_bits_of(p->cross.m) + 17 - p->cross.e : INT_MIN / 2,
@@ -79,9 +79,10 @@ FL_BOTH fl_int128 affine_floor(struct fl_coefficient k, int g, bool *sticky) {
     return (int64_t)k.m >> down;
 }
 
-/* --- all in one integer of 64 bits -------------------------------------------------------------------------------- */
+/* --- everything in one integer of 64 bits
+ * -------------------------------------------------------------------------------- */
 
-/* t = first a + cross x + constant at `exponent`, exact, |t| < 2^62 on the way as well. */
+/* t = first a + cross x + constant at `exponent`, exact; |t| and its partial sums < 2^62. */
 struct affine_whole {
     int64_t first, cross, constant;
     int exponent;
@@ -92,7 +93,7 @@ FL_BOTH bool affine_as_whole(const struct affine_channel *p, struct affine_whole
     if (p->offset.m && affine_finest(p->offset) > g)
         g = affine_finest(p->offset);
     if (g == INT_MIN / 4)
-        g = 0; /* nothing but zeros */
+        g = 0; /* all terms are zero */
     if (affine_size(p) + g > 61 || affine_abs(g) > 1000)
         return false;
     bool sticky;
@@ -108,7 +109,7 @@ FL_BOTH bool affine_as_whole(const struct affine_channel *p, struct affine_whole
 
 /* coarse and fine are the two products, m times mantissa, by their exponents; each m < 2^31:
  *     t = (((coarse << coarse_up) + floor((fine + fine_constant) / 2^fine_down)) << up) + constant
- * and the last bit of t is set where the division was not exact or `sticky`. */
+ * and the last bit of t is set if the division was not exact or `sticky` is 1. */
 struct affine_lane {
     int64_t first, cross;
     int64_t first_is_coarse; /* -1 yes, 0 no: the fine product is that of `first` */
@@ -117,7 +118,7 @@ struct affine_lane {
     int exponent;   /* of t */
 };
 
-/* For rounding at e_out, which drops 2 to 60 bits. False if 64 bits do not suffice. */
+/* Plans a sum to be rounded at e_out, which drops 2 to 60 bits. False if 64 bits do not suffice. */
 FL_BOTH bool affine_as_lane(const struct affine_channel *p, int e_out, struct affine_lane *t) {
     const bool two = p->first.m && p->cross.m;
     const int least = e_out + 2;
@@ -145,12 +146,12 @@ FL_BOTH bool affine_as_lane(const struct affine_channel *p, int e_out, struct af
         t->exponent = g;
         return true;
     }
-    /* The fine product is divided, rounded to odd; everything else must be even there. */
+    /* The fine product is divided and rounded to odd; everything else must be even at that place. */
     if (most <= coarse_e)
         return false;
     const int down = fine_e - most;
     const fl_int128 even = 2 * affine_floor(p->offset, most - 1, &sticky);
-    const bool in_fine = sticky; /* the offset goes with the fine product where it is not even */
+    const bool in_fine = sticky; /* the offset is added to the fine product if it is not even */
     if (in_fine && fl_bits_of(p->offset.m) + fine_e - p->offset.e > 60)
         return false;
     t->fine_constant = (int64_t)(first_is_coarse ? cross_constant : first_constant);
@@ -171,19 +172,19 @@ FL_BOTH bool affine_as_lane(const struct affine_channel *p, int e_out, struct af
 enum { AFFINE_LEVELS = 4 };
 
 /* t = sum over levels of 2^(16 level) times first[level] a + cross[level] x + constant[level], digits of 16 bits, the
- * top one signed by the whole: each level's sum, with what the one below carries into it, fits 32 bits, and so does the
- * top one with the half unit that rounds it. */
+ * top one with the sign of the whole: each level's sum, with the carry from the level below, fits 32 bits, and so does
+ * the top one with the half unit for rounding. */
 struct affine_digits {
     int levels;
     int32_t first[AFFINE_LEVELS], cross[AFFINE_LEVELS], constant[AFFINE_LEVELS];
     int32_t shift;  /* the top level's sum is rounded here: 2 ... 30 */
-    int32_t sticky; /* 1 or 0; with two levels only, with more the constant is an integer too */
+    int32_t sticky; /* 1 or 0; only with two levels: with more, the constant is an integer too */
 };
 
 /* Splits x into signed digits; false if the top one needs more than `top` bits and a sign. */
 FL_BOTH bool affine_cut(fl_int128 x, int levels, int top, int32_t *digits) {
     const int64_t limit = (int64_t)1 << top;
-    if (x == (int64_t)x) { /* mostly */
+    if (x == (int64_t)x) { /* the usual case */
         int64_t rest = (int64_t)x;
         for (int level = 0; level < levels - 1; level++) {
             digits[level] = (int16_t)(uint16_t)rest;
@@ -200,7 +201,7 @@ FL_BOTH bool affine_cut(fl_int128 x, int levels, int top, int32_t *digits) {
     return x < limit && x >= -limit;
 }
 
-/* The same at `levels` levels, or false. */
+/* Plans digits with exactly `levels` levels; false if 32 bits do not suffice. */
 FL_BOTH bool affine_as_digits_of(const struct affine_channel *p, int e_out, int levels, struct affine_digits *t) {
     int g = affine_products_exponent(p, e_out + 16 * (levels - 1) + 2);
     if (levels > 2 && p->offset.m && affine_finest(p->offset) > g)
@@ -222,7 +223,7 @@ FL_BOTH bool affine_as_digits_of(const struct affine_channel *p, int e_out, int 
         int64_t size =
             (affine_abs(t->first[level]) + affine_abs(t->cross[level])) * mantissa + affine_abs(t->constant[level]) + 2;
         if (level > 0)
-            size += mantissa + 1; /* carried in */
+            size += mantissa + 1; /* the carry from the level below */
         if (level == levels - 1)
             size += (int64_t)1 << (shift - 1);
         if (size >= limit)
@@ -231,7 +232,7 @@ FL_BOTH bool affine_as_digits_of(const struct affine_channel *p, int e_out, int 
     return true;
 }
 
-/* With the fewest levels from `levels` on; false if 32 bits do not suffice. */
+/* Plans digits with the fewest levels from `levels` on; false if 32 bits do not suffice. */
 FL_BOTH bool affine_as_digits(const struct affine_channel *p, int e_out, int levels, struct affine_digits *t) {
     for (; levels <= AFFINE_LEVELS; levels++)
         if (affine_as_digits_of(p, e_out, levels, t))

@@ -1,5 +1,5 @@
-/* flex_avx512_amx.c - the kernels of the shared-exponent formats on matrix tiles (AMX): matmul and convolution, and how
- * the sums of a tile are rounded as they leave it. */
+/* flex_avx512_amx.c - the kernels of the shared-exponent formats on matrix tiles (AMX): matmul and convolution, and the
+ * rounding of the sums of a tile. */
 #include "flex/flex_rows.h"
 #include "flex/flex_stats.h"
 #include "gemm/gemm_driver.h"
@@ -9,7 +9,7 @@
 #if defined(__AVX512BW__)
 #include <immintrin.h>
 #define BASE(name) name##_avx512bw
-#else /* tests of emulated tiles */
+#else /* for tests of emulated tiles */
 #define BASE(name) name##_portable
 #endif
 
@@ -18,10 +18,10 @@ enum { SUMS = GEMM_MATRIX * GEMM_MATRIX, MIDDLE = SUMS, LOW = 2 * SUMS };
 /* --- rounding ----------------------------------------------------------------------------------------------------- */
 
 /* How sums high16 2^16 + low16 are divided by 2^shift. Up to a shift of 15 all of low16 counts, and high16 is clamped
- * to where the result has long left its range, so that both fit 32 bits. Above 15 what counts of low16 is its upper
- * bit, for a shift of 16, and whether the rest is zero; that is joined to high16 as one or two more bits. */
+ * to a value far beyond the range of results, so that both fit 32 bits. Above 15 only the upper bit of low16 counts
+ * (for a shift of 16) and whether the rest is zero; these are joined to high16 as one or two more bits. */
 struct rounding {
-    int by;      /* of what was joined */
+    int by;      /* shift of the joined number */
     int joined;  /* bits that are joined to high16: 16, 2 or 1 */
     int32_t top; /* high16 is clamped to -top - 1 ... top */
 };
@@ -44,7 +44,7 @@ static bool flex_takes_matrix_avx512_amx(const struct fl_args *args) {
 
 /* The statistics of a tile. */
 struct stored {
-    int32_t gamma; /* largest |result| before saturation; anything above FLEX_TOP if some lie there */
+    int32_t gamma; /* largest |result| before saturation; any number above FLEX_TOP if some exceed it */
     int64_t flushed;
 };
 
@@ -60,7 +60,7 @@ static inline struct rounders rounders_of(const struct rounding how) {
                              _mm512_set1_epi32(how.by)};
 }
 
-/* A row of sums with the bits of low16 that count; `joined` is a literal. */
+/* Joins a row of sums with the bits of low16 that count; `joined` is a literal. */
 static inline __attribute__((always_inline)) __m512i join_sums(const int32_t *sums, const struct rounders *to,
                                                                const int joined) {
     const __m512i byte = _mm512_set1_epi32(255), one = _mm512_set1_epi32(1);
@@ -84,14 +84,14 @@ static inline __attribute__((always_inline)) __m512i join_sums(const int32_t *su
     return _mm512_mask_or_epi32(x, rest, x, one);
 }
 
-/* To nearest even. */
+/* Rounds to nearest even. */
 static inline __m512i round_joined(__m512i x, const struct rounders *to) {
     const __mmask16 odd = _mm512_test_epi32_mask(x, to->unit);
     const __m512i r = _mm512_add_epi32(x, to->below_half);
     return _mm512_srav_epi32(_mm512_mask_add_epi32(r, odd, r, _mm512_set1_epi32(1)), to->by);
 }
 
-/* A tile, with all its statistics; `joined` and relu are literals. */
+/* Rounds a tile, with all its statistics; `joined` and relu are literals. */
 static inline __attribute__((always_inline)) struct stored round_tile(const struct fl_args *args,
                                                                       const struct gemm_matrix_tile *tile,
                                                                       const struct rounding how, const int joined,
@@ -128,8 +128,8 @@ static struct stored flex_round_tile_avx512_amx(const struct fl_args *args, cons
     }
 }
 
-/* Rows of the usual tile, two at a time: 16 columns, all rows, no ReLU. Whether a result of zero stands for a sum that
- * is none, and what saturates, is left open: `part` collects the largest and the least |result|. */
+/* Rounds rows of the usual tile, two at a time: 16 columns, all rows, no ReLU. It does not count flushed or saturated
+ * results: `part` collects the largest and the least |result|, which show whether there are any. */
 static inline __attribute__((always_inline)) void round_rows(const struct fl_args *args,
                                                              const struct gemm_matrix_tile *tile, int from, int end,
                                                              const struct rounding how, const int joined,
@@ -152,7 +152,7 @@ static inline __attribute__((always_inline)) void round_rows(const struct fl_arg
     _mm512_storeu_si512(part->least, least);
 }
 
-/* Begins a tile: whether its rows can be rounded in parts. */
+/* Begins a tile; returns whether its rows can be rounded in parts. */
 static bool begin_part(const struct fl_args *args, const struct gemm_matrix_tile *tile, struct flex_tile_part *part) {
     const __m512i all = _mm512_or_si512(_mm512_loadu_si512(tile->element), _mm512_loadu_si512(tile->element + 8));
     _mm512_storeu_si512(part->largest, _mm512_setzero_si512());
@@ -168,7 +168,7 @@ static bool is_usual(const struct flex_tile_part *part, int32_t gamma) {
            !_mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16((int16_t)gamma));
 }
 
-/* Rounds rows of a tile, its next part. False: the whole tile must now be rounded by itself. */
+/* Rounds the next rows of a tile. False: the whole tile must be rounded at once. */
 static bool flex_round_part_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile, int from,
                                        int to, struct gemm_stored *stored) {
     struct flex_tile_part *part = &stored->part;
@@ -186,7 +186,7 @@ static bool flex_round_part_avx512_amx(const struct fl_args *args, const struct 
     return to < GEMM_MATRIX || is_usual(part, stored->sums.gamma);
 }
 #else
-/* The same, one by one. */
+/* Rounds a whole tile with all its statistics. */
 static struct stored flex_round_tile_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile) {
     const struct rounding how = rounding_of(shift_of(args));
     struct stored stored = {0, 0};
@@ -287,7 +287,8 @@ static void flex_matrix_avx512_amx(const struct fl_args *args, const struct gemm
     note_gamma(&stored->sums, (uint64_t)all.gamma);
 }
 
-/* --- the row ------------------------------------------------------------------------------------------------------ */
+/* --- the kernel set
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void flex_store_sums_avx512_amx(const struct fl_args *args, int64_t first, int64_t n,
                                        const struct gemm_sums *sums, void *stats) {
@@ -319,7 +320,7 @@ static const struct gemm_family family = {.kernels = &fl_gemm_int16_avx512_amx,
                                           .matrix = &fl_gemm_int16_matrix_avx512_amx};
 
 static bool is_for_vectors(const struct fl_args *args) {
-#ifdef FL_AMX_EMULATED /* tests: everything on tiles */
+#ifdef FL_AMX_EMULATED /* for tests: everything on tiles */
     (void)args;
     return false;
 #else

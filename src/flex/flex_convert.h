@@ -18,8 +18,8 @@ static void convert_unusual(int16_t *dst, int64_t n, const float *x, int e, stru
     }
 }
 
-/* Rounds to nearest even in one pass. The addition of 1.5 * 2^23 removes all bits below one: the last bits are then the
- * integer. Saturation and the largest mantissa follow from the largest number. */
+/* Rounds to nearest even in one pass. The addition of 1.5 * 2^23 rounds to an integer, which the last bits of the sum
+ * are. Saturation and the largest mantissa follow from the largest number. */
 static void floats_to_elements(const struct fl_view *out, int64_t first, int64_t n, const float *x,
                                const struct fl_rounding *rounding, struct fl_stats *stats) {
     (void)rounding;
@@ -65,7 +65,8 @@ static void floats_to_elements(const struct fl_view *out, int64_t first, int64_t
     stats->saturated += saturated;
 }
 
-/* Exact for exponents that binary32 holds with all mantissas, -112 ... 127; by two factors, both of which it holds. */
+/* Exact for exponents at which binary32 holds all mantissas, -112 ... 127; multiplies by two factors that binary32
+ * holds. */
 static uint32_t elements_to_floats(const struct fl_view *in, int64_t first, int64_t n, float *x, bool stream) {
     const int16_t *m = element(in, first);
     const int e = fl_exponent(in);

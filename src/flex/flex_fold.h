@@ -1,8 +1,8 @@
 /* flex_fold.h - sums over the rows of a matrix [m, n], exact, and the largest mantissa.
  *
- * A part of the rows sums into accumulators of a block of columns (of several rows side by side where channels are
- * few), and adds them to its own 64-bit sums of the channels; the parts' sums are added at the end. Where pairs of
- * mantissas have a multiply-add, those of two rows are added at once.
+ * A part of the rows is summed in accumulators of a block of columns (of several rows if channels are few), which are
+ * added to 64-bit sums of the channels of this part; the sums of the parts are added at the end. If there is a
+ * multiply-add of pairs of mantissas, two rows are added at once.
  *
  * Gives: channel_sums, sum_rows, max_abs. */
 #ifndef FL_FLEX_FOLD_H
@@ -13,10 +13,10 @@
 #include "flex/flex_store.h"
 
 enum {
-    FOLD_PARTS = 32,    /* parts at most: each has sums of its own */
+    FOLD_PARTS = 32,    /* most parts: each has its own sums */
     FOLD_FLUSH = 32768, /* rows whose plain sum fits 32 bits */
-    FOLD_TILE = 16384   /* elements of the rows of a tile, which remain in the cache while the vectors of a period pass
-                           over them */
+    FOLD_TILE =
+        16384 /* elements of the rows of a tile, which remain in the cache while the vectors of a period are computed */
 };
 
 struct fold {
@@ -27,7 +27,7 @@ struct fold {
 };
 
 /* first[i] += d[i], and product[i] += d[i] * x[i], over `rows` lines of n elements, `stride` elements apart. d counts
- * where mask is above zero (NULL: everywhere). */
+ * only if mask is above zero (NULL: always). */
 static void fold_plain(int32_t *first, int64_t n, int64_t rows, int64_t stride, const int16_t *x) {
     for (int64_t r = 0; r < rows; r++, x += stride)
         for (int64_t i = 0; i < n; i++)
@@ -93,11 +93,11 @@ static int64_t fold_period(int64_t channels) {
     return period;
 }
 
-/* One vector of columns, `column` the first one's channel, down the rows from element `at` on.
+/* Sums one vector of columns, the first of channel `column`, over the rows from element `at` on.
  *
- * A sum of products of two rows is at most 2^31 in size, and only 2^31 itself wraps: less one, it never does. Of their
- * sum, `low` holds the last 32 bits and `high` that of all but the last 16 bits of each, which together determine it:
- * sum - 2^16 high lies between 0 and 2^16 a pair of rows. */
+ * A sum of products of two rows is at most 2^31 in size, and only 2^31 itself wraps: less one, it never does. `low` has
+ * the last 32 bits of their sum, and `high` sums all but the last 16 bits of each. Together they determine it: sum -
+ * 2^16 high is from 0 to below 2^16 for each pair of rows. */
 static inline __attribute__((always_inline)) void fold_columns(const struct fl_args *args, int64_t *sums,
                                                                int64_t *products, int64_t column, int64_t at,
                                                                int64_t rows, int64_t stride, enum fold_kind kind) {
@@ -145,7 +145,7 @@ static inline __attribute__((always_inline)) void fold_columns(const struct fl_a
     }
 }
 
-/* Whole periods from element `at` on; returns where the rest begins. */
+/* Sums whole periods from element `at` on; returns the beginning of the rest. */
 static int64_t fold_tiles(const struct fl_args *args, int64_t *sums, int64_t *products, int64_t at, int64_t end,
                           int64_t period) {
     const int64_t channels = args->p.rows.n;
@@ -197,7 +197,7 @@ static void fold_part(void *context, int part, int worker) {
     at = fold_tiles(f->args, sums, products, at, end, f->period);
     while (at < end) {
         int64_t lines = minimum((end - at) / f->period, FOLD_FLUSH);
-        const int64_t line = lines ? f->period : end - at; /* the last one may hold fewer rows */
+        const int64_t line = lines ? f->period : end - at; /* the last one may have fewer rows */
         lines = lines ? lines : 1;
         for (int64_t column = 0; column < line; column += FLEX_BLOCK) {
             int32_t first[FLEX_BLOCK] = {0};
@@ -222,7 +222,7 @@ static int plan_fold(struct fold *f, const struct fl_args *args, bool products) 
     return (int)((count + f->per_part - 1) / f->per_part);
 }
 
-/* The sums of all parts. */
+/* The bytes of the sums of all parts. */
 static size_t fold_bytes(const struct fl_args *args, bool products) {
     struct fold f;
     const int parts = plan_fold(&f, args, products);

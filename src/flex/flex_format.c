@@ -16,7 +16,7 @@ static void decode(const struct fl_view *in, int64_t first, int64_t n, double *v
 
 static void encode(const struct fl_view *out, int64_t first, int64_t n, const double *values, bool op_result,
                    const struct fl_rounding *rounding, struct fl_stats *stats) {
-    (void)op_result; /* exact or rounded to odd: both are rounded here for the first time */
+    (void)op_result; /* exact or rounded to odd: both are first rounded here */
     int16_t *dst = out->data ? (int16_t *)out->data + first : NULL;
     const int e = fl_exponent(out);
     const bool stochastic = rounding->mode == TENSOR_ROUND_STOCHASTIC;

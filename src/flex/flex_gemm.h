@@ -1,6 +1,6 @@
 /* flex_gemm.h - the stores of matmul and convolution: exact sums to mantissas. Sums, bias and residual are added at the
- * finest of their exponents, as limbs if these suffice, as integers of 64 bits or, if the exponents lie too far apart
- * for that, wider ones; then ReLU, and one rounding.
+ * finest of their exponents, as limbs if these suffice, otherwise as integers of 64 bits, or wider ones if the
+ * exponents are too far apart; then ReLU and one rounding.
  *
  * Expects: FL_ISA, the instruction set that symbols end with.
  * Gives: FL_FOR_ISA(fl_flex_stores). It is a struct gemm_stores. */
@@ -15,7 +15,7 @@
 _Static_assert((int)FLEX_STORE_RUN == (int)GEMM_EPILOGUE_RUN,
                "as many sums are stored at a time as joined by an epilogue");
 
-/* Bias and residual of neighbouring results, zeros where there is none. */
+/* Bias and residual of neighbouring results, zeros if there are none. */
 struct gemm_addends {
     const int16_t *bias, *residual;
     struct gemm_bias room; /* its count starts at 0 */
@@ -110,8 +110,8 @@ add_limbs_body(const struct gemm_alignment *by, int64_t n, const int32_t *restri
     }
 }
 
-/* Adds bias and residual, which are there or not, to sums: in the limbs of `to`, and the low one of the sums where that
- * does not change. */
+/* Adds bias and residual, if there are any, to sums. The result is in the limbs of `to`, or in the low limb of the sums
+ * if that does not change. */
 static struct gemm_sums gemm_add_limbs(const struct fl_epilogue *e, const struct gemm_alignment *by, int64_t n,
                                        const int32_t *low, const int32_t *high, const struct gemm_addends *with,
                                        const struct gemm_sums *to) {
@@ -147,9 +147,9 @@ static void gemm_store_slowly(const struct fl_args *args, int64_t first, int64_t
     gemm_store_wide(args, first, n, sums, stored);
 }
 
-/* Rounds to nearest even sums that fit the result, those below 0 as 0 if relu (they need not fit): x is the sum, or if
- * shift > 15 twice the high limb and one if there is anything below, which rounds alike. Returns how many are lost to
- * zero. */
+/* Rounds sums that fit the result to nearest even; with relu those below 0, which need not fit, become 0. x is the sum,
+ * or for shift > 15 twice the high limb, plus one if the low limb is not zero, which rounds alike. Returns how many are
+ * flushed to zero. */
 static inline __attribute__((always_inline)) int64_t round_limbs_body(int16_t *restrict dst, int64_t n,
                                                                       const int32_t *restrict low,
                                                                       const int32_t *restrict high, int shift,
@@ -183,8 +183,8 @@ static inline __attribute__((always_inline)) int64_t round_limbs_body(int16_t *r
     return flushed;
 }
 
-/* Whether the results of n sums surely fit, those below 0 taken as 0 if relu; 1 <= shift <= 44. If so, notes their
- * maximum. */
+/* Whether the results of n sums certainly fit; with relu those below 0 count as 0; 1 <= shift <= 44. If so, records
+ * their maximum. */
 static bool gemm_limbs_fit(int64_t n, const int32_t *low, const int32_t *high, int shift, bool relu,
                            struct flex_stats *stats) {
     int32_t top = high[0], bottom = high[0];
@@ -231,7 +231,7 @@ static bool rounds_limbs(const struct fl_args *args, int shift) {
     return args->out.data && args->rounding.mode != TENSOR_ROUND_STOCHASTIC && gemm_limbs_round(shift);
 }
 
-/* Sums of limbs, with what the epilogue adds, to elements first ... of the output. */
+/* Adds the epilogue to sums of limbs and stores them as elements first ... of the output. */
 static void gemm_store_limbs(const struct fl_args *args, int64_t first, int64_t n, const int32_t *low,
                              const int32_t *high, struct gemm_stored *stored) {
     const struct fl_epilogue *e = &args->p.product.epilogue;
@@ -268,7 +268,7 @@ static void gemm_store_sums(const struct fl_args *args, int64_t first, int64_t n
         gemm_store_limbs(args, first, n, sums->low, sums->high, stats);
 }
 
-/* Finds out once for all rows whether results fit. */
+/* Checks once for all rows whether results fit. */
 static void gemm_store_rows(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows, int64_t columns,
                             const struct gemm_sums *sums, void *stats) {
     struct gemm_stored *stored = stats;

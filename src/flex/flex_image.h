@@ -10,8 +10,8 @@
 #include "flex/flex_parts.h"
 #include "flex/flex_store.h"
 
-/* Pixels x ... x+pixels-1 of line y of image n, their channels c ... c+channels-1: elements that lie side by side, so
- * all channels where there are several pixels. */
+/* Pixels x ... x+pixels-1 of line y of image n, their channels c ... c+channels-1: contiguous elements, so all channels
+ * if there are several pixels. */
 struct strip {
     int64_t n, y, x, pixels, c, channels;
 };
@@ -22,7 +22,7 @@ typedef void (*strip_sums)(const struct fl_args *args, const void *context, cons
 struct image_plan {
     strip_sums sums;
     const void *context;
-    int64_t h, w, c; /* of what the strips are of */
+    int64_t h, w, c; /* of the images that are divided into strips */
     int exponent;    /* of the sums */
 };
 
@@ -97,8 +97,8 @@ static tensor_status maxpool2d(const struct fl_args *args) {
                  args->p.pooling.windows.c);
 }
 
-/* The gradient in two passes: the place of the largest element of each window; then each input pixel sums the gradients
- * of the windows that chose it. So no two parts write one element. */
+/* The first of two passes of the gradient finds the place of the largest element of each window; then each input pixel
+ * sums the gradients of the windows that chose it. So no two parts write one element. */
 static void place_run(const struct fl_args *args, const void *context, int64_t first, int64_t end,
                       struct fl_stats *stats) {
     (void)stats;
@@ -201,7 +201,7 @@ static void mean_floors_of(struct mean_floors *f, int64_t n, const int64_t *sums
     }
 }
 
-/* Stores n of them, n <= FLEX_BLOCK, from element `first` on. */
+/* Stores n means, n <= FLEX_BLOCK, from element `first` on. */
 static void store_floors(const struct fl_args *args, const struct mean_floors *f, int64_t first, int64_t n,
                          struct flex_stats *stats) {
     struct draws memory;
@@ -246,7 +246,7 @@ static void mean_finish(const struct flex_mean_plan *p, const struct flex_stats 
     fl_stats_merge(stats, &part);
 }
 
-/* Elements are those of the input, in whole images. */
+/* first and end are elements of the input, in whole images. */
 static void mean_run(const struct fl_args *args, const void *plan, int64_t first, int64_t end, struct fl_stats *stats) {
     const int64_t channels = args->p.pooling.windows.c,
                   image_size = args->p.pooling.windows.h * args->p.pooling.windows.w * channels;
@@ -273,8 +273,9 @@ static tensor_status avgpool_global(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-/* The gradient is the same at all positions of a channel, before it is rounded. To nearest, the first pixel is computed
- * and the others are copies. dy: channels c ... c + width - 1 of an image, `at` the first element of its output. */
+/* The gradient is the same at all positions of a channel, before it is rounded. With rounding to nearest, the first
+ * pixel is computed and copied to the others. dy: channels c ... c + width - 1 of an image, `at` the first element of
+ * its output. */
 static void copy_means(const struct fl_args *args, const struct flex_mean_plan *p, int64_t at, int64_t width,
                        const int64_t *dy, struct flex_stats *stats) {
     const int64_t channels = args->p.pooling.windows.c,
@@ -311,7 +312,7 @@ static void draw_means(const struct fl_args *args, const struct flex_mean_plan *
     }
 }
 
-/* Elements are those of the output, in whole images. */
+/* first and end are elements of the output, in whole images. */
 static void mean_gradient_run(const struct fl_args *args, const void *plan, int64_t first, int64_t end,
                               struct fl_stats *stats) {
     const int64_t channels = args->p.pooling.windows.c,

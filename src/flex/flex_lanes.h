@@ -1,5 +1,5 @@
-/* flex_lanes.h - a vector of 64-bit integers, for loops that compilers do not turn into good vectors by themselves:
- * 32 x 32 -> 64 bit products, maxima, arithmetic shifts, and shorter integers at both ends.
+/* flex_lanes.h - a vector of 64-bit integers, for loops that compilers do not vectorise well by themselves: 32 x 32 ->
+ * 64 bit products, maxima, arithmetic shifts, and shorter integers at both ends.
  *
  * lanes_floor_shift shifts arithmetically. Instruction sets without that instruction do it on x + LANES_BIAS, which is
  * never negative: callers carry the bias in their sums, |x| < 2^62.
@@ -53,13 +53,13 @@ static inline lanes lanes_unsigned(const uint32_t *p) {
     return (lanes)_mm512_cvtepu32_epi64(_mm256_loadu_si256((const __m256i *)p));
 }
 
-/* 0 where the gate is not above zero */
+/* 0 if the gate is not above zero */
 static inline lanes lanes_gated(const int16_t *p, const int16_t *gate) {
     const __m128i open = _mm_cmpgt_epi16(_mm_loadu_si128((const __m128i *)gate), _mm_setzero_si128());
     return (lanes)_mm512_cvtepi16_epi64(_mm_and_si128(_mm_loadu_si128((const __m128i *)p), open));
 }
 
-/* of the low 32 bits (LANES_WIDE_PRODUCT: of all) */
+/* product of the low 32 bits (LANES_WIDE_PRODUCT: of all bits of a) */
 static inline lanes lanes_product(lanes a, lanes b) {
     return (lanes)_mm512_mul_epi32((__m512i)a, (__m512i)b);
 }
@@ -76,30 +76,30 @@ static inline lanes lanes_floor_shift(lanes x, lanes shift) {
     return (lanes)_mm512_srav_epi64((__m512i)x, (__m512i)shift);
 }
 
-/* Clears the last bit of m where x & mask is zero. */
+/* Clears the last bit of m if x & mask is zero. */
 static inline lanes lanes_to_even(lanes m, lanes x, lanes mask) {
     const __mmask8 tie = _mm512_testn_epi64_mask((__m512i)x, (__m512i)mask);
     return (lanes)_mm512_mask_and_epi64((__m512i)m, tie, (__m512i)m, _mm512_set1_epi64(-2));
 }
 
-/* count + 1 where m is zero and x differs from origin */
+/* count + 1 if m is zero and x differs from origin */
 static inline lanes lanes_count_lost(lanes count, lanes m, lanes x, lanes origin) {
     const __mmask8 zero = _mm512_testn_epi64_mask((__m512i)m, (__m512i)m);
     const __mmask8 lost = _mm512_mask_cmpneq_epi64_mask(zero, (__m512i)x, (__m512i)origin);
     return (lanes)_mm512_mask_sub_epi64((__m512i)count, lost, (__m512i)count, _mm512_set1_epi64(-1));
 }
 
-/* the low 16 bits of each */
+/* stores the low 16 bits of each lane */
 static inline void lanes_store(int16_t *p, lanes m) {
     _mm_storeu_si128((__m128i *)p, _mm512_cvtepi64_epi16((__m512i)m));
 }
 
-/* the high 32 bits of each, saturated to 16 */
+/* stores the high 32 bits of each lane, saturated to 16 */
 static inline void lanes_store_top(int16_t *p, lanes x) {
     _mm_storeu_si128((__m128i *)p, _mm512_cvtsepi64_epi16(_mm512_srai_epi64((__m512i)x, 32)));
 }
 
-/* the high 32 bits of each, those of a first */
+/* stores the high 32 bits of each lane, those of a first */
 static inline void lanes_store_high(int32_t *p, lanes a, lanes b) {
     const __m512i odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
     _mm512_storeu_si512(p, _mm512_permutex2var_epi32((__m512i)a, odd, (__m512i)b));

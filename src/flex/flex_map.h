@@ -1,6 +1,6 @@
 /* flex_map.h - elementwise operations and bias. Linear ones (sums of one or two operands times a constant each, gated
- * or cut at zero) are affine maps of one channel where those are faster, else exact sums in 32, 64 or more bits;
- * products, squares and magnitudes are sums of 31 bits.
+ * or cut at zero) are affine maps of one channel if those are faster, otherwise exact sums in 32, 64 or more bits;
+ * products, squares and magnitudes are integers of 31 bits.
  *
  * Gives: linear_map, plain_map. */
 #ifndef FL_FLEX_MAP_H
@@ -13,7 +13,7 @@
 
 struct linear {
     struct flex_linear plan;
-    const int16_t *gate;     /* the sum counts where it is above zero; NULL: everywhere */
+    const int16_t *gate;     /* the sum counts only if it is above zero; NULL: always */
     const int16_t *repeated; /* bias: b for one period */
     int64_t period;
 };
@@ -45,7 +45,7 @@ static struct linear linear_of(const struct fl_args *args) {
 LINEAR_SUMS(linear_sums_32, int32_t)
 LINEAR_SUMS(linear_sums_64, int64_t)
 
-/* linear_sums_64 of short factors. */
+/* linear_sums_64 for short factors. */
 static void linear_products(int64_t *t, int64_t n, const int16_t *a, const int16_t *b, const struct flex_linear *l) {
     const lanes ma = lanes_all(l->ma), mb = lanes_all(l->mb), least = {0};
     int64_t i = 0;
@@ -114,9 +114,9 @@ static void linear_run(const struct fl_args *args, const void *plan, int64_t fir
 
 #ifdef FLEX_PAIRS
 
-/* The same as an affine map of one channel without offset, in 32-bit lanes or, stochastically, straight in 64-bit ones;
- * false where it does not fit those, would overwrite operands that it may have to read again, or has no memory for its
- * plan, which is no failure. */
+/* Plans the map as an affine map of one channel without offset, in 32-bit lanes, or straight in 64-bit ones for
+ * stochastic rounding. False if it does not fit those, would overwrite operands that it may have to read again, or
+ * lacks memory for its plan, which is no failure. */
 static bool linear_as_affine(struct affine *p, const struct fl_args *args, const struct linear *l) {
     for (int i = 0; i < 3; i++)
         if (args->in[i].data && args->in[i].data == args->out.data)
@@ -138,7 +138,7 @@ static bool linear_as_affine(struct affine *p, const struct fl_args *args, const
 
 #endif
 
-/* A row of the bias, repeated. */
+/* The workspace: a row of the bias, repeated. */
 static size_t bias_need(const struct fl_args *args) {
     return (size_t)period_of(args->p.rows.n) * sizeof(int16_t);
 }
@@ -153,7 +153,7 @@ static size_t linear_need(const struct fl_args *args) {
 #endif
 }
 
-/* Those and bias, bias_relu. */
+/* These operations and bias, bias_relu. */
 static tensor_status linear_map(const struct fl_args *args) {
     struct linear l = linear_of(args);
 #ifdef FLEX_PAIRS

@@ -1,8 +1,8 @@
 /* flex_map_plan.h - how an elementwise map that is linear in its operands is computed in integers, from the operation,
  * the exponents of the operands and the factor alone. C and CUDA, on plain numbers: no tensor, no vector, no libm.
  *
- * The map is a's mantissa times one factor plus b's times another, where the gate (if any) is open; the sum is rounded
- * once, its shift being the exponent of the sum less that of the output. */
+ * The map is a's mantissa times one factor plus b's times another, if the gate (if any) is open; the sum is rounded
+ * once, with a shift of its exponent minus that of the output. */
 #ifndef FL_FLEX_MAP_PLAN_H
 #define FL_FLEX_MAP_PLAN_H
 
@@ -11,9 +11,9 @@
 
 struct flex_linear {
     struct fl_term a, b; /* factors of the mantissas of operands 0 and 1; exponents of the products */
-    int gate;            /* the operand that lets the sum count only where it is above zero itself; 0: none does */
+    int gate;            /* the operand that must be above zero for the sum to count; 0: none */
     bool two, relu;      /* two: there is a b; relu: sums below zero count as zero */
-    /* ma a + mb b at one exponent, below 2^62; where the exponents lie too far apart for that, only the terms are valid
+    /* ma a + mb b at one exponent, below 2^62; if the exponents are too far apart for that, only the terms are valid
      * (fl_sum_terms). */
     int64_t ma, mb;
     int exponent;
@@ -44,7 +44,7 @@ FL_BOTH void flex_align_linear(struct flex_linear *l) {
 }
 
 /* add, sub, add_relu, add_scaled, scale, relu, relu_grad, add_relu_grad, neg, bias, bias_relu of operands with the
- * exponents e0 and e1 (of one operand: anything). alpha: the factor of *_scaled and scale, finite. */
+ * exponents e0 and e1 (any e1 for a single operand). alpha: the factor of *_scaled and scale, finite. */
 FL_BOTH struct flex_linear flex_linear_of(enum fl_op op, int e0, int e1, float alpha) {
     const struct fl_term one = {1, 0}, none = {0, 0};
     struct flex_linear l;

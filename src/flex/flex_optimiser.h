@@ -1,5 +1,5 @@
 /* flex_optimiser.h - roots, ratios and limits of optimisers: numbers in double by the rules of
- * core/ops/optimisers/optimiser_rules.h, each rounded once, to the wide part where there is one.
+ * core/ops/optimisers/optimiser_rules.h, each rounded once, to the wide part if there is one.
  *
  * Gives: clip, root_mean, add_ratio. */
 #ifndef FL_FLEX_OPTIMISER_H
@@ -8,7 +8,7 @@
 #include "core/ops/optimisers/optimiser_rules.h"
 #include "flex/flex_parts.h"
 
-/* n elements from `first` on, of the wide part where that counts. */
+/* Loads n elements from `first` on, of the wide part if the view has one. */
 static void optimiser_doubles(const struct fl_view *view, int64_t first, int64_t n, double *x) {
     const double unit = fl_power_of_two(-fl_exponent(view) - (view->wide ? 16 : 0));
     if (view->wide) {
@@ -40,14 +40,15 @@ static void optimiser_numbers(const struct fl_args *args, int64_t first, int64_t
         return;
     }
     const struct fl_view *r = &args->in[2];
-    const double least = fl_power_of_two(-fl_exponent(r) - (r->wide ? 16 : 0)); /* one step of what holds it */
+    const double least =
+        fl_power_of_two(-fl_exponent(r) - (r->wide ? 16 : 0)); /* one step of the part that stores it */
     optimiser_doubles(r, first, n, x[1]);
     for (int64_t i = 0; i < n; i++)
         y[i] = fl_add_ratio(y[i], x[0][i], x[1][i] > least ? x[1][i] : least, f);
 }
 
-/* The largest of their finite sizes: as words, which order as the numbers do. Returns how many are infinite, as a ratio
- * by zero is; none is NaN. */
+/* Records the largest finite magnitude, by words, which order as the numbers do. Returns how many are infinite, as a
+ * ratio by zero is; none is NaN. */
 static int64_t optimiser_note(const double *y, int64_t n, struct fl_stats *stats) {
     const int64_t beyond = INT64_C(0x7ff) << 52;
     int64_t largest = 0, infinite = 0;
@@ -65,7 +66,7 @@ static int64_t optimiser_note(const double *y, int64_t n, struct fl_stats *stats
     return infinite;
 }
 
-/* The rest of fl_put_nonfinite: the infinite were stored, and counted as saturated, with the others. */
+/* The rest of fl_put_nonfinite: infinite results were stored and counted as saturated with the others. */
 static void optimiser_set_apart(const int16_t *dst, int64_t n, const double *y, int64_t infinite,
                                 struct fl_stats *stats) {
     stats->nonfinite = infinite;
@@ -77,7 +78,7 @@ static void optimiser_set_apart(const int16_t *dst, int64_t n, const double *y, 
     }
 }
 
-/* In units of 2^-e, those beyond +-reach as far as it. */
+/* Converts to units of 2^-e, clamped to +-reach. */
 static void optimiser_inside(double *inside, int64_t n, const double *y, int e, double reach) {
     const double unit = fl_power_of_two(e);
     for (int64_t i = 0; i < n; i++) {
@@ -86,7 +87,7 @@ static void optimiser_inside(double *inside, int64_t n, const double *y, int e, 
     }
 }
 
-/* To nearest, and saturated, as fl_put_number and fl_put_wide do it, in passes that compilers turn into vectors. */
+/* Rounds to nearest and saturates as fl_put_number and fl_put_wide do, in passes that compilers vectorise. */
 static void optimiser_round(int32_t *m, int64_t n, const double *y, int e, int32_t limit, struct fl_stats *stats) {
     double inside[FLEX_BLOCK];
     optimiser_inside(inside, n, y, e, (double)limit + 1);
@@ -101,7 +102,7 @@ static void optimiser_round(int32_t *m, int64_t n, const double *y, int e, int32
     stats->saturated += saturated;
 }
 
-/* Wide parts, and the elements that are their rounding. */
+/* Stores wide parts, and the elements that are their rounding. */
 static void optimiser_store_wide(int32_t *wide, int16_t *dst, int64_t n, const double *y, int e,
                                  struct fl_stats *stats) {
     optimiser_round(wide, n, y, e, FL_WIDE_LIMIT, stats);
@@ -136,8 +137,8 @@ static void optimiser_store_nearest(int16_t *dst, int64_t n, const double *y, in
     stats->gamma = size > stats->gamma ? size : stats->gamma;
 }
 
-/* floor(x + draw / 2^32) does not see what x has below 2^-32: rounded down to that, x is an integer to round by 32
- * places. */
+/* floor(x + draw / 2^32) does not depend on the bits of x below 2^-32. Without them, x is an integer to be rounded by
+ * 32 places. */
 static void optimiser_store_draws(const struct fl_args *args, int64_t first, int64_t n, const double *y,
                                   struct fl_stats *stats) {
     enum { PLACES = 32 };
@@ -150,7 +151,7 @@ static void optimiser_store_draws(const struct fl_args *args, int64_t first, int
         sums[i] = (int64_t)floor(inside[i] * 0x1p32);
     store_block(dst, first, n, sums, PLACES, &args->rounding, &stored);
     for (int64_t i = 0; i < n; i++)
-        vanished += (sums[i] == 0) & (y[i] != 0); /* which were something, and became zero */
+        vanished += (sums[i] == 0) & (y[i] != 0); /* not zero before rounding */
     stats->gamma = stored.gamma > stats->gamma ? stored.gamma : stats->gamma;
     stats->saturated += stored.saturated;
     stats->flushed += stored.flushed + vanished;

@@ -1,6 +1,6 @@
-/* flex_pairs.h - vectors of 32-bit integers, each made from a pair of mantissas by one multiply-add: for sums that a
- * bound shows to fit. A group is a vector of mantissas; two groups interleave to a low and a high vector of pairs, and
- * packing two vectors of results puts them back into the order of the mantissas. Only where the instruction exists.
+/* flex_pairs.h - vectors of 32-bit integers, each made from a pair of mantissas by one multiply-add: for sums that fit
+ * by a bound. A group is a vector of mantissas; two groups interleave to a low and a high vector of pairs, and packing
+ * two vectors of results restores the order of the mantissas. Only if the instruction exists.
  *
  * Gives: FLEX_PAIRS, PAIRS, GROUP, pairs, mantissas, place_of, pairs_at, pairs_keep, pairs_all, mantissas_all,
  * pairs_low, pairs_high, pairs_product, pairs_add_product, pairs_largest, pairs_pack, pairs_to_odd,
@@ -80,12 +80,12 @@ static inline pairs pairs_add_product(pairs sum, mantissas a, mantissas b) {
 #endif
 }
 
-/* Sets the last bit of x where the low half of rest is not zero. */
+/* Sets the last bit of x if the low half of rest is not zero. */
 static inline pairs pairs_to_odd(pairs x, pairs rest) {
     return x | (pairs)PAIRS_OP(min_epu16)((mantissas)rest, (mantissas)pairs_all(1));
 }
 
-/* The same, and where sticky, 1 or 0, is set. */
+/* The same, also if sticky, 1 or 0, is 1. */
 static inline pairs pairs_to_odd_sticky(pairs x, pairs rest, pairs sticky) {
 #if defined(__AVX512F__)
     const mantissas one = PAIRS_OP(min_epu16)((mantissas)rest, (mantissas)pairs_all(1));
@@ -118,25 +118,25 @@ static inline void mantissas_keep(int16_t *p, mantissas x) {
     _mm512_storeu_si512(p, x);
 }
 
-/* 0 where the gate is not above zero */
+/* 0 if the gate is not above zero */
 static inline mantissas mantissas_gated(const int16_t *p, const int16_t *gate) {
     return _mm512_maskz_loadu_epi16(_mm512_cmpgt_epi16_mask(mantissas_at(gate), _mm512_setzero_si512()), p);
 }
 
-/* Clears the last bit of m where x & mask is zero. */
+/* Clears the last bit of m if x & mask is zero. */
 static inline pairs pairs_to_even(pairs m, pairs x, pairs mask) {
     const __mmask16 tie = _mm512_testn_epi32_mask((mantissas)x, (mantissas)mask);
     return (pairs)_mm512_mask_and_epi32((mantissas)m, tie, (mantissas)m, _mm512_set1_epi32(-2));
 }
 
-/* count + 1 where m is zero and x differs from origin */
+/* count + 1 if m is zero and x differs from origin */
 static inline pairs pairs_count_lost(pairs count, pairs m, pairs x, pairs origin) {
     const __mmask16 zero = _mm512_testn_epi32_mask((mantissas)m, (mantissas)m);
     const __mmask16 lost = _mm512_mask_cmpneq_epi32_mask(zero, (mantissas)x, (mantissas)origin);
     return (pairs)_mm512_mask_sub_epi32((mantissas)count, lost, (mantissas)count, _mm512_set1_epi32(-1));
 }
 
-/* any x >= least */
+/* whether any x >= least */
 static inline bool any_reaches(mantissas x, int16_t least) {
     return _mm512_cmpge_epi16_mask(x, mantissas_all(least)) != 0;
 }

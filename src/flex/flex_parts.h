@@ -1,7 +1,6 @@
-/* flex_parts.h - how the work of a kernel is cut: parts for the threads, blocks that stay in L1, periods of channels.
+/* flex_parts.h - divides the work of a kernel: parts for the threads, blocks that stay in L1, periods of channels.
  *
- * Integer results do not depend on the cuts, so they are free to suit the caches; they do not depend on the threads
- * either, as everywhere.
+ * Integer results do not depend on the division, so it can suit the caches; it does not depend on the threads either.
  *
  * Gives: FLEX_BLOCK, FLEX_PART, FLEX_PARTS, flex_run, minimum, run_parts, part_size, period_of, block_size, element. */
 #ifndef FL_FLEX_PARTS_H
@@ -12,8 +11,8 @@
 
 enum {
     FLEX_BLOCK = FLEX_STORE_RUN, /* elements whose sums lie in a buffer on the stack */
-    FLEX_PART = 32768,           /* elements, at least, of a part */
-    FLEX_PARTS = 128             /* parts at most */
+    FLEX_PART = 32768,           /* least number of elements in a part */
+    FLEX_PARTS = 128             /* most parts */
 };
 
 /* Computes elements first ... end-1; plan: the data that the operation has prepared. */
@@ -32,7 +31,7 @@ static int64_t minimum(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* Elements of each of at most `parts` parts: a multiple of grain. */
+/* The elements of each of at most `parts` parts: a multiple of grain. */
 static int64_t part_size(int64_t count, int64_t grain, int parts) {
     const int64_t share = (count + parts - 1) / parts;
     const int64_t least = share > FLEX_PART ? share : FLEX_PART;
@@ -58,12 +57,12 @@ static void run_parts(const struct fl_args *args, const void *plan, flex_run run
 }
 
 /* Per-channel operands are laid out for a whole block, repeated as often as the channels fit into it, so that inner
- * loops run over elements and know no channels. Element i meets entry i % period; no block crosses a period. */
+ * loops run over elements without regard to channels. Element i uses entry i % period; no block crosses a period. */
 static int64_t period_of(int64_t channels) {
     return channels < FLEX_BLOCK ? FLEX_BLOCK / channels * channels : channels;
 }
 
-/* Elements of the block that starts at `first`. */
+/* The elements of the block that starts at `first`. */
 static int64_t block_size(int64_t first, int64_t end, int64_t period) {
     return minimum(minimum(end - first, FLEX_BLOCK), period - first % period);
 }

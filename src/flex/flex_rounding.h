@@ -1,5 +1,5 @@
-/* flex_rounding.h - exact integer sums rounded one by one, by the rule of flex_store.h, and to nearest in runs, which
- * are flex_round.inc for sums of 64 and of 32 bits.
+/* flex_rounding.h - rounds exact integer sums one by one, by the rule of flex_store.h, and includes flex_round.inc for
+ * runs of sums of 64 and of 32 bits.
  *
  * Gives: FLEX_STORE_RUN, saturate, round_one, is_stochastic, store_any. */
 #ifndef FL_FLEX_ROUNDING_H
@@ -12,7 +12,7 @@
 
 enum { FLEX_STORE_RUN = 1024 };
 
-/* A rounded result as a mantissa, counted. `zero` tells whether the exact result was. */
+/* Saturates a rounded result to a mantissa and counts it. zero: the exact result is zero. */
 static int16_t saturate(int64_t r, bool zero, struct flex_stats *stats) {
     note_gamma(stats, r < 0 ? -(uint64_t)r : (uint64_t)r);
     stats->flushed += !zero && r == 0;
@@ -28,7 +28,7 @@ static int64_t round_one(int64_t x, int shift, const uint32_t *draw) {
         return fl_shift_round(x, shift);
     if (shift <= 62)
         return fl_shift_stochastic(x, shift, *draw);
-    /* |x| < 2^62: beyond 95 only the sign, and whether the draw is zero, count */
+    /* |x| < 2^62: above 95 only the sign matters, and whether the draw is zero */
     const int by = shift < 95 ? shift : 95;
     return (int64_t)(((fl_int128)x + ((fl_int128)*draw << (by - 32))) >> by);
 }
@@ -37,7 +37,7 @@ static bool is_stochastic(int shift, const struct fl_rounding *rounding) {
     return rounding->mode == TENSOR_ROUND_STOCHASTIC && shift > 0;
 }
 
-/* One by one: what has no vector form. */
+/* Stores sums that no vector form covers, one by one. */
 static void store_any(int16_t *dst, int64_t first, int64_t n, const int64_t *sums, int shift,
                       const struct fl_rounding *rounding, struct flex_stats *stats) {
     const bool stochastic = is_stochastic(shift, rounding);

@@ -126,8 +126,8 @@ static void sgd_sums(int64_t *t, int64_t n, const struct flex_sgd *p, const stru
         sgd_sums_of(t, n, p, in, 3, false);
 }
 
-/* The largest |sum| of a block, correctly rounded. A sum cut by rounding to odd rounds like the exact one where it has
- * two bits more than a double; else those that share the largest cut value are summed again. */
+/* The largest |sum| of a block, correctly rounded. A sum cut by rounding to odd rounds like the exact one if it has two
+ * bits more than a double; otherwise those with the largest cut value are summed again. */
 static double sgd_largest(const struct fl_args *args, const struct flex_sgd *p, int64_t first, int64_t n,
                           const int64_t *t, uint64_t largest) {
     if (!p->cut || largest >> 55)

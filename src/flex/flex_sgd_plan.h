@@ -2,12 +2,12 @@
  * are computed in integers, from exponents and factors alone. C and CUDA, on plain numbers: no tensor, no vector, no
  * libm.
  *
- * v' = alpha v + g + beta w, w' = w - alpha v, y = a p + b q + c w: exact sums of up to three mantissas times a factor
- * each, rounded once.
+ * v' = alpha v + g + beta w, w' = w - alpha v, y = a p + b q + c w: exact sums of up to three mantissas, each times a
+ * factor, rounded once.
  *
- * Aligned sums may need more than 64 bits, of which the rounding wants only those near its place. Short sums are the
- * sums without their last `cut` bits, rounded to odd (the last bit says whether anything was cut off), which rounds as
- * the sum itself does: to nearest, and stochastically where every bit of a draw lies above that last one. */
+ * Aligned sums may need more than 64 bits, of which the rounding only needs those near its place. Short sums are the
+ * sums without their last `cut` bits, rounded to odd (the last bit shows whether a bit cut off was set), which round as
+ * the sum itself: to nearest, and stochastically if every bit of a draw is above that last one. */
 #ifndef FL_FLEX_SGD_PLAN_H
 #define FL_FLEX_SGD_PLAN_H
 
@@ -25,7 +25,7 @@ struct flex_sgd_given {
     int e_out;
     bool wide_out;   /* the wide part is rounded, to nearest */
     bool measures;   /* nothing is stored */
-    bool stochastic; /* rounding, but of a wide part */
+    bool stochastic; /* stochastic rounding, not of a wide part */
 };
 
 struct flex_sgd {
@@ -35,9 +35,9 @@ struct flex_sgd {
     int64_t aligned[FLEX_SGD_TERMS];       /* factors at `exponent`, below 2^62 */
     int up[FLEX_SGD_TERMS];                /* aligned = factor * 2^up */
     int exponent;                          /* of aligned sums */
-    bool is_short;                         /* short sums serve: below 2^62, and so is what is cut off */
+    bool is_short; /* short sums can be used: they are below 2^62, and so are the bits cut off */
     int cut;
-    int shift; /* short sums are rounded here, those of a wide part 16 places lower */
+    int shift; /* short sums are rounded at this place, those of a wide part 16 places lower */
 };
 
 FL_BOTH void flex_sgd_align(struct flex_sgd *p) {
@@ -61,14 +61,14 @@ FL_BOTH void flex_sgd_align(struct flex_sgd *p) {
     }
 }
 
-/* Short sums serve where they are below 2^62, what is cut off fits 64 bits, and a rounding place lies above it. */
+/* Short sums can be used if they are below 2^62, the bits cut off fit 64 bits, and a rounding place is above these. */
 FL_BOTH void flex_sgd_shorten(struct flex_sgd *p, const struct flex_sgd_given *g) {
     int bits = 0;
     for (int j = 0; j < p->terms; j++) {
         const int term = fl_bits_of(p->factor[j].m) + p->up[j] + (g->wide[j] ? 31 : 15);
         bits = term > bits ? term : bits;
     }
-    const int spare = 2; /* of the sum of three terms */
+    const int spare = 2; /* bits for the sum of three terms */
     p->cut = bits + spare > 62 ? bits + spare - 62 : 0;
     p->shift = p->exponent - p->cut - g->e_out;
     const bool wide = g->wide_out;

@@ -1,4 +1,4 @@
-/* flex_stats.h - what a write of mantissas collects, in integers. */
+/* flex_stats.h - the statistics of a write of mantissas, in integers. */
 #ifndef FL_FLEX_STATS_H
 #define FL_FLEX_STATS_H
 
@@ -35,8 +35,8 @@ static inline void note_gamma(struct flex_stats *stats, uint64_t gamma) {
 /* The state of a matrix tile that is stored in parts. */
 struct flex_tile_part {
     uint16_t largest[32], least[32]; /* |result|, of each lane; saturated */
-    bool whole;                      /* begun as one that can be rounded in parts */
-    bool zeros; /* the tile before had sums that became zero, and so will perhaps this one: they are counted at once */
+    bool whole;                      /* the tile can be rounded in parts */
+    bool zeros; /* the previous tile had flushed sums, and this one may too: they are counted at once */
 };
 
 /* The statistics of a worker of matmul or convolution. */

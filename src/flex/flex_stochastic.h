@@ -1,8 +1,9 @@
-/* flex_stochastic.h - runs of integer sums rounded stochastically, floor(x + draw / 2^32), in vectors.
+/* flex_stochastic.h - rounds runs of integer sums stochastically, floor(x + draw / 2^32), in vectors.
  *
- * Three passes over a run that stays in L1: draws (core/arithmetic/draws.h); results in 32 bits; mantissas and what
- * they say of the write. Unlike to nearest, the largest result does not follow from the largest sum: an element below
- * it may be rounded up. Whether anything saturates does follow: sums within +-FLEX_TOP are rounded within it.
+ * Three passes over a run that stays in L1: draws (core/arithmetic/draws.h); results in 32 bits; mantissas and
+ * statistics. Unlike with rounding to nearest, the largest result does not follow from the largest sum: an element
+ * below it may be rounded up. Whether anything saturates does follow from it: sums within +-FLEX_TOP are rounded within
+ * it.
  *
  * Gives: run_fits, keep_results, store_stochastic, store_stochastic32. */
 #ifndef FL_FLEX_STOCHASTIC_H
@@ -17,19 +18,19 @@ static bool run_fits(uint64_t maximum, int shift) {
     return shift > 46 || maximum <= (uint64_t)FLEX_TOP << shift;
 }
 
-/* How sums are brought to 32 places below the point: the draw then meets the places above, and bits further down meet
- * no bit of it. Sums that do not fit are cut to 2^15 before, which saturates as they do. */
+/* How sums are shifted to 32 places below the point, to which the draw is added; lower bits do not overlap it. Sums
+ * that do not fit are clamped to 2^15 before, which saturates too. */
 struct places {
     int up, down;
     int64_t limit;
 };
 
 static struct places places_of(int shift, bool fits) {
-    const int down = shift < 32 ? 0 : shift < 95 ? shift - 32 : 63; /* sums below 2^62: of the last bits one sign */
+    const int down = shift < 32 ? 0 : shift < 95 ? shift - 32 : 63; /* sums are below 2^62, so only the sign remains */
     return (struct places){shift < 32 ? 32 - shift : 0, down, (int64_t)1 << (fits ? 62 : shift + 15)};
 }
 
-/* The result is the high half. fits is a constant of the caller. */
+/* Adds the draw; the result is the high half. fits is a constant of the caller. */
 static inline __attribute__((always_inline)) lanes draw_lanes(lanes x, lanes draw, const struct places *p, bool fits) {
     if (!fits)
         x = lanes_smallest(lanes_largest(x, lanes_all(-p->limit)), lanes_all(p->limit));
@@ -50,13 +51,13 @@ round_draws_64(int32_t *r, int64_t n, const int64_t *x, const uint32_t *draws, c
     }
 }
 
-/* The same of sums of at most 2^30 + 2^16 in size, 1 <= shift <= 30. */
+/* The same for sums of at most 2^30 + 2^16 in magnitude, 1 <= shift <= 30. */
 static void round_draws_32(int32_t *r, int64_t n, const int32_t *x, const uint32_t *draws, int shift) {
     for (int64_t i = 0; i < n; i++)
         r[i] = (x[i] + (int32_t)(draws[i] >> (32 - shift))) >> shift;
 }
 
-/* Results as mantissas; `zeros` of the sums were zero. */
+/* Stores results as mantissas with their statistics; `zeros` of the sums were zero. */
 static inline __attribute__((always_inline)) void keep_results(int16_t *dst, int64_t n, const int32_t *r, bool fits,
                                                                int64_t zeros, struct flex_stats *stats) {
     int32_t high = 0, low = 0, none = 0, saturated = 0;
@@ -74,7 +75,7 @@ static inline __attribute__((always_inline)) void keep_results(int16_t *dst, int
     stats->saturated += saturated;
 }
 
-/* A run of at most FLEX_STORE_RUN sums, |sum| < 2^62, from element `first` on; shift >= 1. */
+/* Stores a run of at most FLEX_STORE_RUN sums, |sum| < 2^62, from element `first` on; shift >= 1. */
 static void store_stochastic(int16_t *dst, int64_t first, int64_t n, const int64_t *sums, int shift,
                              const struct fl_rounding *rounding, struct flex_stats *stats) {
     struct draws memory;
@@ -94,7 +95,7 @@ static void store_stochastic(int16_t *dst, int64_t first, int64_t n, const int64
     }
 }
 
-/* The same of sums of at most 2^30 + 2^16 in size, 1 <= shift <= 30. */
+/* The same for sums of at most 2^30 + 2^16 in magnitude, 1 <= shift <= 30. */
 static void store_stochastic32(int16_t *dst, int64_t first, int64_t n, const int32_t *sums, int shift,
                                const struct fl_rounding *rounding, struct flex_stats *stats) {
     struct draws memory;

@@ -1,10 +1,9 @@
-/* flex_store.h - runs of exact integer sums that lie in memory become 16-bit mantissas, with the statistics of the
- * write.
+/* flex_store.h - stores runs of exact integer sums in memory as 16-bit mantissas, with the statistics of the write.
  *
- * A sum s stands for s * 2^-sum_exponent and is stored as s * 2^-shift, shift = sum_exponent - output exponent,
- * rounded to nearest even or stochastically, saturated to +-FLEX_TOP. round_one (flex_rounding.h) is the rule, for one
- * sum; everything else computes it for many at a time. Operations whose sums stay in registers round them there by the
- * same rule: flex_affine*.h, flex_sgd.h, flex_gemm.h, and means, which are no sums (flex_image.h).
+ * A sum s represents s * 2^-sum_exponent and is stored as s * 2^-shift, shift = sum_exponent - output exponent, rounded
+ * to nearest even or stochastically, saturated to +-FLEX_TOP. round_one (flex_rounding.h) is the rule for one sum; the
+ * other functions apply it to many at a time. Operations whose sums stay in registers round them there by the same
+ * rule: flex_affine*.h, flex_sgd.h, flex_gemm.h, and means, which are no sums (flex_image.h).
  *
  * Gives: store_block, store_block32, store_wide, round_sum, store_sum, store_sum_wide. */
 #ifndef FL_FLEX_STORE_H
@@ -26,14 +25,14 @@ static void store_block(int16_t *dst, int64_t first, int64_t n, const int64_t *s
         const int64_t run = n - i < FLEX_STORE_RUN ? n - i : FLEX_STORE_RUN;
         if (is_stochastic(shift, rounding))
             store_stochastic(dst + i, first + i, run, sums + i, shift, rounding, stats);
-        else if (shift < 63) /* keeps the sums apart from the sign bit */
+        else if (shift < 63) /* larger shifts would reach the sign bit */
             store_run_64(dst + i, run, sums + i, shift, stats);
         else
             store_any(dst + i, first + i, run, sums + i, shift, rounding, stats);
     }
 }
 
-/* The same for sums of at most 2^30 + 2^16 in size: twice as many in a vector. */
+/* The same for sums of at most 2^30 + 2^16 in magnitude, of which a vector holds twice as many. */
 static void store_block32(int16_t *dst, int64_t first, int64_t n, const int32_t *sums, int shift,
                           const struct fl_rounding *rounding, struct flex_stats *stats) {
     if (!dst) {
@@ -56,8 +55,8 @@ static void store_block32(int16_t *dst, int64_t first, int64_t n, const int32_t 
     }
 }
 
-/* Weights with a wide copy: that is rounded to nearest, the mantissa is its rounded view. 1 <= shift <= 62; the maximum
- * is the caller's. */
+/* Stores weights with a wide part: the sum is rounded to it, to nearest, and the mantissa is its rounding. 1 <= shift
+ * <= 62; the caller records the maximum. */
 static void store_wide(int32_t *wide, int16_t *dst, int64_t n, const int64_t *sums, int shift,
                        struct flex_stats *stats) {
     const int64_t below_half = ((int64_t)1 << (shift - 1)) - 1;
@@ -79,9 +78,9 @@ static void store_wide(int32_t *wide, int16_t *dst, int64_t n, const int64_t *su
     note_gamma(stats, (uint64_t)(-low > high ? -low : high));
 }
 
-/* --- sums wider than 64 bits, one at a time; their maximum is the caller's ---------------------------------------- */
+/* --- sums wider than 64 bits, one at a time; the caller records maxima ---------------------------------------- */
 
-/* fl_wide_round, short for the common case; |sum| < 2^100 there. */
+/* fl_wide_round with a shorter form for the common case |sum| < 2^100. */
 static inline int64_t round_sum(struct fl_wide_sum sum, int e, int64_t limit, const uint32_t *draw,
                                 int64_t *saturated) {
     const int shift = sum.e - e;
@@ -102,7 +101,7 @@ static inline void store_sum(const struct fl_args *args, int64_t i, struct fl_wi
     ((int16_t *)args->out.data)[i] = (int16_t)fl_put_mantissa(m, FLEX_TOP, sum.m != 0, stats);
 }
 
-/* A weight with a wide copy: the copy is rounded to nearest, the mantissa is its rounded view. */
+/* Stores a weight with a wide part: the sum is rounded to it, to nearest, and the mantissa is its rounding. */
 static inline void store_sum_wide(const struct fl_args *args, int64_t i, struct fl_wide_sum sum,
                                   struct fl_stats *stats) {
     const int64_t wide = round_sum(sum, fl_exponent(&args->out) + 16, FL_WIDE_LIMIT, NULL, &stats->saturated);

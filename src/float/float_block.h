@@ -10,8 +10,9 @@
  *     FL_ENCODE_TRUNCATED(x),             optional: a second rounding, toward zero
  *     FL_OVERFLOW_TRUNCATED, FL_FLUSH_TRUNCATED
  *     FL_DIGITS, FL_LEAST_NORMAL          optional, stochastic rounding: significant binary digits of normal numbers,
- * and the smallest of these FL_BEYOND                           the power of two above the largest number, as a
- * binary32 word FL_ELEMENT_IS_FLOAT                 optional: fl_element is float; blocks are then used where they lie
+ *                                         and the smallest of these
+ *     FL_BEYOND                           the power of two above the largest number, as a binary32 word
+ *     FL_ELEMENT_IS_FLOAT                 optional: fl_element is float; blocks are then used in place
  * Gives: FLOAT_BLOCK, FL_INDEPENDENT, float_min, load_elements, load_block, floats_of, room_for,
  * element_at, count_block, count_drawn, encode_block, store_floats, relu. */
 #ifndef FL_FLOAT_BLOCK_H
@@ -48,7 +49,7 @@ static __attribute__((noinline, unused)) void load_block(const fl_element *src, 
     load_elements(src, n, dst);
 }
 
-/* n elements as floats: in buffer, or where they are. */
+/* Returns n elements as floats: in buffer, or in place. */
 static inline const float *floats_of(const fl_element *src, int64_t n, float *buffer) {
 #ifdef FL_ELEMENT_IS_FLOAT
     (void)n, (void)buffer;
@@ -74,7 +75,7 @@ static inline fl_element *element_at(fl_element *dst, int64_t i) {
     return dst ? dst + i : NULL;
 }
 
-/* The rare block with an overflow, Inf or NaN. */
+/* Counts the rare block with an overflow, Inf or NaN. */
 static void count_unusual(const float *src, int64_t n, uint32_t overflow, struct fl_stats *stats) {
     for (int64_t i = 0; i < n; i++) {
         fl_count_float(src[i], fl_float_magnitude(src[i]) >= overflow, stats);
@@ -82,7 +83,7 @@ static void count_unusual(const float *src, int64_t n, uint32_t overflow, struct
 }
 
 /* Adds the statistics of storing src under these limits. Magnitudes are compared as integers, which order like the
- * floats they are, with Inf and then NaN on top: one maximum tells whether there is anything unusual. */
+ * floats they are, with Inf and then NaN on top: one maximum shows whether there is anything unusual. */
 static inline void count_block(const float *src, int64_t n, uint32_t overflow, uint32_t flush, struct fl_stats *stats) {
     uint32_t largest = 0, flushed = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -101,7 +102,7 @@ static inline void count_block(const float *src, int64_t n, uint32_t overflow, u
         stats->maximum = maximum;
 }
 
-/* n floats as elements, to nearest. */
+/* Stores n floats as elements, rounded to nearest. */
 static inline void encode_block(fl_element *dst, int64_t n, const float *src) {
 #ifdef FL_ELEMENT_IS_FLOAT
     if (dst != src)
@@ -115,8 +116,8 @@ static inline void encode_block(fl_element *dst, int64_t n, const float *src) {
 }
 
 #ifdef FL_DIGITS
-/* Adds the statistics of n results that were rounded stochastically: x as binary32, y as stored, FL_BEYOND and what is
- * above it as infinite. */
+/* Adds the statistics of n results that were rounded stochastically: x as binary32, y as stored, FL_BEYOND and larger
+ * numbers as infinite. */
 static inline void count_drawn(int64_t n, const float *x, const float *y, struct fl_stats *stats) {
     uint32_t largest = 0, stored = 0, flushed = 0;
     for (int64_t i = 0; i < n; i++) {

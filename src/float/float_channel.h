@@ -9,18 +9,18 @@
 #include "float/float_store.h"
 
 /* Coefficient arrays of n channels, repeated so far that a block may start at any channel: the coefficients of element
- * i ... i + FLOAT_BLOCK - 1 of a tensor [m, n] are v[k][i % n] and what follows it. */
+ * i ... i + FLOAT_BLOCK - 1 of a tensor [m, n] are v[k][i % n] and its successors. */
 struct periodic {
     int64_t n;
     const float *v[3];
 };
 
-/* Floats of one array. */
+/* The number of floats of one array. */
 static int64_t periodic_stride(int64_t n) {
     return (n + FLOAT_BLOCK + 15) / 16 * 16;
 }
 
-/* From count (at most 3) arrays of n floats, into memory for count strides. */
+/* Makes *p from count (at most 3) arrays of n floats, in memory for count strides. */
 static void make_periodic(struct periodic *p, int64_t n, int count, const float *const *sources, float *memory) {
     const int64_t length = n + FLOAT_BLOCK;
     p->n = n;
@@ -82,10 +82,10 @@ struct channel_map {
     struct periodic coefficients;
     channel_block block;
     bool second; /* reads in[1] too */
-    bool masked; /* in[0] counts where in[2] is positive */
+    bool masked; /* in[0] counts only if in[2] is positive */
 };
 
-/* dy where y is positive, else 0; in a buffer of FLOAT_BLOCK floats. */
+/* Computes dy, or 0 if y is not positive, in a buffer of FLOAT_BLOCK floats. */
 static inline const float *masked_block(int64_t n, const float *dy, const float *y, float *buffer) {
     FL_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
@@ -116,7 +116,7 @@ static void channel_range(const struct fl_args *args, const void *context, int64
 }
 
 #ifdef FL_DIGITS
-/* Rounded stochastically, sums with a bias are exact. */
+/* With stochastic rounding, sums with a bias are exact. */
 static void drawn_bias_range(const struct fl_args *args, const void *context, int64_t first, int64_t end,
                              struct fl_stats *stats) {
     const struct channel_map *how = context;

@@ -10,8 +10,8 @@
 
 #include "float/float_channel.h"
 
-/* s1[c] += x[row][c], s2[c] = fma(x, z, s2[c]) over consecutive rows of n channels; s2 NULL: the first sum alone.
- * Eight rows at once keep the running sums in registers; the order along a channel stays. */
+/* s1[c] += x[row][c], s2[c] = fma(x, z, s2[c]) over consecutive rows of n channels; s2 NULL: only the first sum. Eight
+ * rows at once leave the running sums in registers; the order along a channel is unchanged. */
 static inline __attribute__((always_inline)) void add_rows(const float *x, const float *z, int64_t rows, int64_t n,
                                                            float *restrict s1, float *restrict s2) {
     enum { ROWS = 8 };
@@ -45,7 +45,7 @@ static void add_sums_and_products(const float *x, const float *z, int64_t rows, 
     add_rows(x, z, rows, n, s1, s2);
 }
 
-/* The operands of a fold over rows of n channels: sum of x where mask (if any) is positive; sum of that times z (if
+/* The operands of a fold over rows of n channels: sum of x for which mask (if any) is positive; sum of that times z (if
  * any; z may be x). */
 struct fold {
     const fl_element *x, *z, *mask;
@@ -57,7 +57,7 @@ struct fold {
 static void fold_rows(const struct fold *f, int64_t first, int64_t rows, int64_t c0, int64_t channels, float *s1,
                       float *s2) {
     float buffer_x[FLOAT_BLOCK], buffer_z[FLOAT_BLOCK];
-    const int64_t step = channels == f->n ? FLOAT_BLOCK / channels : 1; /* rows that lie side by side */
+    const int64_t step = channels == f->n ? FLOAT_BLOCK / channels : 1; /* contiguous rows */
     for (int64_t row = first; row < first + rows; row += step) {
         const int64_t k = float_min(step, first + rows - row), at = row * f->n + c0, n = k * channels;
         const float *x = floats_of(f->x + at, n, buffer_x);
@@ -150,7 +150,7 @@ static void max_abs_range(const struct fl_args *args, const void *context, int64
     float buffer[FLOAT_BLOCK];
     for (int64_t i = first; i < end; i += FLOAT_BLOCK) {
         const int64_t n = float_min(FLOAT_BLOCK, end - i);
-        count_block(floats_of(x + i, n, buffer), n, UINT32_MAX, 0, stats); /* no limits: the maximum alone */
+        count_block(floats_of(x + i, n, buffer), n, UINT32_MAX, 0, stats); /* no limits: only the maximum */
     }
 }
 

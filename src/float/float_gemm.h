@@ -1,5 +1,6 @@
-/* float_gemm.h - matmul and convolution of a float format: elements become binary32 as they are packed, and sums
- * become elements again. The micro-kernels in between are those of all float formats (src/gemm/gemm_float_kernels.inc).
+/* float_gemm.h - matmul and convolution of a float format: elements are converted to binary32 when they are packed, and
+ * sums are converted to elements. The micro-kernels in between are those of all float formats
+ * (src/gemm/gemm_float_kernels.inc).
  *
  * Expects: a codec (float_block.h); FL_KIND, the name of the format, and FL_ISA, the instruction set, which symbols
  * begin and end with.
@@ -103,7 +104,7 @@ static void gemm_pack_block(gemm_packed *to, int64_t width, const void *from, in
         }
 }
 
-/* Packs pixels of one kind next to each other. */
+/* Packs each position_step-th pixel of a line. */
 static float gemm_pack_image_line(const struct gemm_image_line *line, const void *zero, gemm_packed *to) {
     (void)zero;
     const int64_t end = line->x + line->count, channels = line->channels, step = line->position_step;
@@ -151,7 +152,7 @@ static void gemm_add_epilogue(float *restrict y, int64_t n, const float *restric
             y[j] = sums[j] + bias[j] + residual[j];
 }
 
-/* + bias, + residual, ReLU, each in binary32, then one rounding. */
+/* Adds bias and residual and applies ReLU, each in binary32, then rounds once. */
 static void gemm_store(const struct fl_args *args, int64_t first, int64_t n, const float *sums,
                        struct fl_stats *stats) {
     const struct fl_epilogue *e = &args->p.product.epilogue;
@@ -160,7 +161,7 @@ static void gemm_store(const struct fl_args *args, int64_t first, int64_t n, con
         return;
     }
     static const float nothing[GEMM_EPILOGUE_RUN] = {[0 ... GEMM_EPILOGUE_RUN - 1] =
-                                                         -0.0f}; /* x + -0 is x, also of -0 */
+                                                         -0.0f}; /* x + -0 is x, also for -0 */
     float results[GEMM_EPILOGUE_RUN], of_bias[GEMM_EPILOGUE_RUN], of_residual[GEMM_EPILOGUE_RUN];
     struct gemm_bias room;
     room.count = 0;

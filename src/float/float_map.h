@@ -1,6 +1,6 @@
 /* float_map.h - elementwise operations: the binary32 operation of each entry of ops.def.
  *
- * Rounded stochastically, results are the exact ones of ops.def instead, in double.
+ * With stochastic rounding, results are the exact ones of ops.def instead, in double.
  *
  * Expects: a codec (float_block.h).
  * Gives: map_elements, store_map_run. */
@@ -109,8 +109,8 @@ static const exact_block exact_blocks[FL_OP_LIMIT] = {
 #include "flexlab/ops.def"
 };
 
-/* The most common results as a binary32 and what it has lost, which binary32 holds: that of a sum (Knuth's two-sum)
- * always, that of a product where it is not too small. An error that is not known is NaN. */
+/* Computes the most common results as a binary32 and its error, which is a binary32 too: for a sum (Knuth's two-sum)
+ * always, for a product if it is not too small. An unknown error is NaN. */
 typedef void (*pair_block)(int64_t n, const float *a, const float *b, float alpha, float *x, float *error);
 
 static inline float sum_error(float a, float b, float sum) {
@@ -153,7 +153,7 @@ static const pair_block pair_blocks[FL_OP_LIMIT] = {
 #endif
 };
 
-/* Stores a run by pairs of floats if the operation has them and they suffice, else in double; op: a map. */
+/* Stores a run by pairs of floats if the operation has them and they suffice, otherwise in double; op: a map. */
 static void store_map_run(const struct fl_args *args, enum fl_op op, int64_t first, int64_t n, const float *a,
                           const float *b, const float *c, struct fl_stats *stats) {
     float x[DRAWN_RUN], error[DRAWN_RUN];
@@ -167,7 +167,7 @@ static void store_map_run(const struct fl_args *args, enum fl_op op, int64_t fir
     store_doubles(args, first, n, v, stats);
 }
 
-/* Results of these are numbers of the format already. */
+/* Whether the results of an operation are already numbers of the format. */
 static bool gives_elements(enum fl_op op) {
     return op == FL_OP_RELU || op == FL_OP_RELU_GRAD || op == FL_OP_NEG || op == FL_OP_ABS;
 }

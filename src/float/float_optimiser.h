@@ -10,8 +10,8 @@
 #include "float/float_sgd.h"
 #include "float/float_store.h"
 
-/* The results of a block, as doubles that round as the exact ones do: to the wide part where there is one, of which the
- * elements are the rounding to nearest, else to elements. */
+/* The results of a block, as doubles that round as the exact ones do: to the wide part if there is one, of which the
+ * elements are the rounding to nearest, otherwise to elements. */
 static void optimiser_store(const struct fl_args *args, int64_t i, int64_t n, const double *v, struct fl_stats *stats) {
     if (!args->out.wide) {
         store_doubles(args, i, n, v, stats);

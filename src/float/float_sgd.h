@@ -27,7 +27,7 @@ static inline double sum_odd(double a, double b, double c) {
     return isfinite(t) ? sum : t;
 }
 
-/* n weights: the wide part if there is one. */
+/* Returns n weights, of the wide part if there is one. */
 static const float *weights_of(const struct fl_view *w, int64_t first, int64_t n, float *buffer) {
     return w->wide ? (const float *)w->wide + first : floats_of((const fl_element *)w->data + first, n, buffer);
 }

@@ -1,11 +1,10 @@
-/* float_store.h - stores results of an operation with the rounding of the write. Stochastically, every element has a
- * draw (core/arithmetic/draws.h), and what is rounded is the very result: a binary32 where that is the result, a double
- * where it is the exact result or one rounded to odd (core/arithmetic/stochastic.h). Rounded to nearest, a double is a
- * binary32 before.
+/* float_store.h - stores results of an operation with the rounding of the write. For stochastic rounding every element
+ * has a draw (core/arithmetic/draws.h), and the result itself is rounded: a binary32, or a double that is exact or
+ * rounded to odd (core/arithmetic/stochastic.h). For rounding to nearest, a double is rounded to binary32 first.
  *
  * Expects: a codec (float_block.h).
  * Gives: DRAWN_RUN, is_drawn, draw_pairs, store_block, store_doubles, store_elements.
- */
+ * */
 #ifndef FL_FLOAT_STORE_H
 #define FL_FLOAT_STORE_H
 
@@ -34,7 +33,7 @@ static void store_rounded(const struct fl_args *args, int64_t first, int64_t n, 
 
 /* Most results are rounded as words of binary32: a draw, shifted to the places that the format lacks, is added to the
  * magnitude, and the carry is the rounding. Floor is in value, so negative results take the complement of the draw.
- * `lost`: what was cut off, below the last place of the word, is not zero (NULL: of none). It matters only if the sum
+ * `lost`: not zero if bits below the last place of the word were cut off (NULL: none were). It matters only if the sum
  * of draw and word has only ones in those places. False then, and if a number is subnormal in the format but not in
  * binary32: y may be wrong. */
 static inline __attribute__((always_inline)) bool draw_words_of(int64_t n, const float *x, const uint32_t *lost,
@@ -117,13 +116,13 @@ static inline bool is_drawn(const struct fl_args *args) {
 }
 #endif
 
-/* n elements from element `first` of the output on that are numbers of the format already. */
+/* Stores n results that are already numbers of the format, from element `first` of the output on. */
 static inline void store_elements(const struct fl_args *args, int64_t first, int64_t n, const float *x,
                                   struct fl_stats *stats) {
     store_floats(element_at(args->out.data, first), n, x, &args->rounding, stats);
 }
 
-/* n results, which are binary32, from element `first` of the output on. */
+/* Stores n results, which are binary32, from element `first` of the output on. */
 static inline void store_block(const struct fl_args *args, int64_t first, int64_t n, const float *x,
                                struct fl_stats *stats) {
 #ifdef FL_DIGITS
@@ -135,7 +134,7 @@ static inline void store_block(const struct fl_args *args, int64_t first, int64_
     store_elements(args, first, n, x, stats);
 }
 
-/* At most FLOAT_BLOCK results as doubles. */
+/* Stores at most FLOAT_BLOCK results, which are doubles. */
 static void store_doubles(const struct fl_args *args, int64_t first, int64_t n, const double *v,
                           struct fl_stats *stats) {
 #ifdef FL_DIGITS

@@ -8,7 +8,7 @@
 #include "float/float_block.h"
 
 /* Either all channels of pixel ... pixel+pixels-1, or, of images with more channels than a block has elements, channels
- * c0 ... c0+channels-1 of one pixel: elements that lie side by side in both cases. */
+ * c0 ... c0+channels-1 of one pixel: contiguous elements in both cases. */
 struct strip {
     int64_t pixel, pixels, c0, channels;
     int64_t row_pixels, row_channels;

@@ -155,7 +155,7 @@ static inline int64_t gemm_bytes_size(const struct gemm_kernels *k, int64_t widt
     return k->bytes ? gemm_parts(steps, 2) * width + k->lanes : 0;
 }
 
-/* Whether a panel with the same bounds as the other factor would leave nothing provable. */
+/* Whether the family has the mod-255 check, and the product with a panel of the same bounds will probably need it. */
 bool fl_gemm_will_want_bytes(const struct gemm_family *family, const struct gemm_bound *bound);
 
 /* --- segments of k (gemm_segments.c) ------------------------------------------------------------------------------ */

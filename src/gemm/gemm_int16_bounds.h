@@ -18,7 +18,7 @@ static inline packed_vector packed_load(const gemm_packed *src, int64_t count) {
 }
 
 #define magnitudes(largest, x) _mm512_max_epu16(largest, _mm512_abs_epi16(x))
-/* Adds to each lane the squares of its k-pair. */
+/* Adds the squares of each k-pair to its lane. */
 #define squares_of(sum, x) _mm512_add_ps(sum, _mm512_cvtepu32_ps(_mm512_madd_epi16(x, x)))
 #define squares_zero() _mm512_setzero_ps()
 #define squares_add(x, y) _mm512_add_ps(x, y)
@@ -43,7 +43,7 @@ static inline packed_vector packed_load(const gemm_packed *src, int64_t count) {
 }
 
 #define magnitudes(largest, x) _mm256_max_epu16(largest, _mm256_abs_epi16(x))
-/* The sum of two squares may reach 2^31: halved, rounded up, doubled. */
+/* The sum of two squares may reach 2^31, so it is halved, rounded up and doubled. */
 #define squares_of(sum, x)                                                                                             \
     _mm256_add_ps(sum, _mm256_mul_ps(_mm256_set1_ps(2.0f),                                                             \
                                      _mm256_cvtepi32_ps(_mm256_add_epi32(                                              \
@@ -81,7 +81,7 @@ static inline packed_vector packed_load(const gemm_packed *src, int64_t count) {
 static inline packed_vector packed_zero(void) {
     return (packed_vector){{{{0}}}};
 }
-static inline int16_t magnitude_of(int16_t x) { /* of -2^15 itself: read as unsigned */
+static inline int16_t magnitude_of(int16_t x) { /* that of -2^15 is -2^15 again, which is read as unsigned */
     return (int16_t)(x < 0 ? -x : x);
 }
 static inline packed_vector magnitudes(packed_vector largest, packed_vector x) {
@@ -127,13 +127,13 @@ static inline int32_t magnitudes_largest(packed_vector x) {
 }
 #endif
 
-/* The largest of some sums of squares, each of at most so many terms in binary32, rounded up: such sums are too small
- * by at most a factor 1 - n 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2). */
+/* The largest of some sums of squares, each of at most `terms` terms in binary32, rounded up: sums of n terms are too
+ * small by at most a factor 1 - n 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2). */
 static inline float squares_up(squares x, int64_t terms) {
     return (float)(squares_largest(x) * (1 + (double)(terms + 16) * 0x1p-23));
 }
 
-/* `steps` rows of `width` count. */
+/* Bounds `steps` rows of `width` packed elements. */
 static void gemm_bound_panel(const gemm_packed *panel, int64_t width, int64_t steps, struct gemm_bound *bound) {
     squares most[GEMM_WINDOWS], whole = squares_zero();
     packed_vector largest = packed_zero();

@@ -1,7 +1,7 @@
 /* gemm_int16_bytes.h - the mod-255 check: sums of any int16 data by the sum modulo 2^32 and the sum modulo 255, which
- * vpdpbusd makes from bytes (gemm_schemes.c).
+ * vpdpbusd computes from bytes (gemm_schemes.c).
  *
- * Gives, where vpdpbusd is: panel_bytes, gemm_pack_bytes, gemm_finish_bytes. */
+ * Gives, if vpdpbusd is available: panel_bytes, gemm_pack_bytes, gemm_finish_bytes. */
 #ifndef FL_GEMM_INT16_BYTES_H
 #define FL_GEMM_INT16_BYTES_H
 
@@ -26,12 +26,12 @@ static inline __m512i modulo_255(__m512i x) {
     return _mm512_min_epu16(s, _mm512_sub_epi16(s, m));
 }
 
-/* The first `count` of a row of packed elements, zeros beyond. */
+/* The first `count` packed elements of a row, zeros beyond. */
 static inline __m512i packed_row(const gemm_packed *from, int64_t count) {
     return _mm512_maskz_loadu_epi32(count >= LANES ? 0xffff : (__mmask16)((1u << count) - 1), from);
 }
 
-/* Rows of `width` k-pairs to half as many rows of four bytes each; centred: 128 ... 254 become -127 ... -1. */
+/* Packs rows of `width` k-pairs as half as many rows of four bytes each; centred: 128 ... 254 become -127 ... -1. */
 static void gemm_pack_bytes(const gemm_packed *panel, int64_t width, int64_t steps, bool centred, gemm_packed *bytes) {
     const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
     for (int64_t k = 0; k < steps; k += 2)

@@ -1,5 +1,5 @@
-/* gemm_int16_products.h - sums of any int16 data where bytes cannot be multiplied: the products of a k-pair apart, or
- * a carry split after every step where even those do not fit (both operands hold -2^15).
+/* gemm_int16_products.h - sums of any int16 data if bytes cannot be multiplied: low and high parts of the products of
+ * k-pairs apart, or a carry split after every step if even these products do not fit (both operands hold -2^15).
  *
  * Gives: panel_products, panel_every_1, gemm_finish_products. */
 #ifndef FL_GEMM_INT16_PRODUCTS_H

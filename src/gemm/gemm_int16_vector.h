@@ -1,11 +1,14 @@
 /* gemm_int16_vector.h - vectors of int32 accumulators of int16 products, for the micro-kernels.
  *
- * An accumulator wraps, so it is right whenever the true sum fits int32. A carry split moves all but the low 15 bits
- * on: high += accumulator >> 15 (floor),   accumulator = its low 15 bits - 2^15, in -2^15 ... -1, which leaves 1 to be
- * added to high for each split; accumulators start at -2^15, as after a split. Leaving the rest negative makes room for
- * the one sum of two products that is larger than the others, (-2^15)^2 twice: -1 + 2^31 = 2^31 - 1, -2^15 - 2 * 2^15
- * (2^15 - 1) > -2^31, so a split after every step is always right, and splits can be as rare as the operands allow:
- * accumulators are right while the sum of |a b| since the last split is at most GEMM_SPLIT_LIMIT.
+ * An accumulator wraps, so it is right whenever the true sum fits int32. A carry split moves all but the low 15 bits:
+ *
+ *     high += accumulator >> 15 (floor)
+ *     accumulator = its low 15 bits - 2^15, in -2^15 ... -1, so that 1 is to be added to high for each split
+ *
+ * Accumulators start at -2^15, as after a split. Since the rest is negative, the one sum of two products that is larger
+ * than the others, (-2^15)^2 twice, fits: -1 + 2^31 = 2^31 - 1, and -2^15 - 2 * 2^15 (2^15 - 1) > -2^31. So a split
+ * after every step is always right, and splits can be as rare as the operands allow: accumulators are right while the
+ * sum of |a b| since the last split is at most GEMM_SPLIT_LIMIT.
  *
  * Gives: LANES, GEMM_EXACT, vector, vector_start, vector_load, vector_put, vector_broadcast, multiply_add,
  * product_add, split_register, split_memory, limbs_put. */
@@ -65,8 +68,7 @@ static inline __attribute__((always_inline)) vector products(vector a, vector b)
 #endif
 }
 
-/* In assembly, in this order: compilers given the sums of several steps add the products first and run out of
- * registers. */
+/* In assembly, to keep this order: for several steps, compilers add the products first and run out of registers. */
 static inline __attribute__((always_inline)) vector multiply_add(vector sum, vector a, vector b) {
 #if defined(__AVX512VNNI__)
     return (vector)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
@@ -83,7 +85,8 @@ static inline __attribute__((always_inline)) vector multiply_add(vector sum, vec
 #endif
 }
 
-/* Two sums apart: of the products, which may wrap, and of all but the low 16 bits of each k-pair's. */
+/* Updates two sums: that of the products, which may wrap, and that of all but the low 16 bits of each k-pair's product.
+ */
 static inline __attribute__((always_inline)) void product_add(vector *sum, vector *high, vector a, vector b) {
     const vector p = products(a, b);
     *sum = wrapping_add(*sum, p);
@@ -95,8 +98,8 @@ static inline __attribute__((always_inline)) void split_register(vector *sum, ve
     *sum |= GEMM_REST;
 }
 
-/* The same with the high limbs in memory, in this order and nowhere else: compilers given the choice keep too much in
- * registers and spill the sums. */
+/* The same with the high limbs in memory, in assembly: compilers would hold too much in registers and spill the sums.
+ */
 static inline __attribute__((always_inline)) void split_memory(vector *sum, int32_t *high) {
 #if defined(__AVX512F__)
     __m512i up;
@@ -117,7 +120,7 @@ static inline __attribute__((always_inline)) void split_memory(vector *sum, int3
 #endif
 }
 
-/* A sum to its limbs, or added to what is there. */
+/* Stores a sum as limbs, or adds it to those there. */
 static inline void limbs_put(int32_t *low, int32_t *high, int64_t j, int32_t rest, int32_t up, bool add) {
     if (add) {
         rest += low[j];

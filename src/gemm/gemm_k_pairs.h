@@ -18,7 +18,7 @@ enum { PER_STEP = 2 };
 enum { LANES = 16 };
 typedef __m512i packed_vector;
 
-/* Lanes 0, 1, ...: neighbouring k-pairs; k elements are there. */
+/* Lanes 0, 1, ...: neighbouring k-pairs, of which only k elements exist. */
 static inline packed_vector packed_along(const element *src, int64_t k) {
     return k >= 32 ? _mm512_loadu_si512(src) : _mm512_maskz_loadu_epi16((__mmask32)((1u << k) - 1), src);
 }
@@ -33,7 +33,7 @@ static inline packed_vector packed_across(const element *src, int64_t next, int6
     return _mm512_or_si512(first, _mm512_slli_epi32(second, 16));
 }
 
-/* Two vectors of k-pairs, all of them there. */
+/* Two vectors of k-pairs, all of which exist. */
 static inline void packed_across_two(const element *src, int64_t next, packed_vector *x) {
     static const uint16_t order[32]
         __attribute__((aligned(64))) = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,

@@ -4,21 +4,21 @@
  * in the cache of the thread that computes it. Either may be the common one: usually A, or B if it is small and A long.
  * A part takes its panels of A in bands. For each block of k it adds the products of the band's panels by all columns
  * of the part to sums that stay in the cache; the first band packs the part's own operand, block by block, right before
- * it meets it. The sums of a band are then rounded and stored. */
+ * its first use. The sums of a band are then rounded and stored. */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 
 enum {
     BLOCK = FL_K_CHUNK,      /* steps of a block of k: its panel of A stays in L1 */
     PART_BYTES = 256 * 1024, /* of a block of the columns of a part: they stay in L2 */
-    PARTS = 8,               /* parts there should be, if the panels allow */
-    PART_COLUMNS = 16,       /* panels of B, of A in a part at most */
+    PARTS = 8,               /* least number of parts, if the panels allow it */
+    PART_COLUMNS = 16,       /* most panels of B in a part, and of A */
     PART_ROWS = 16,
-    BAND = 24,                       /* panels of A whose sums are kept while the blocks of k are added */
-    MATRIX_PART_BYTES = 1024 * 1024, /* of the cut operand in a part, for matrix tiles */
-    MATRIX_PANELS_LEAST = 8,         /* of it */
+    BAND = 24,                       /* panels of A whose sums remain in the cache while the blocks of k are added */
+    MATRIX_PART_BYTES = 1024 * 1024, /* of the operand that is cut, in a part, for matrix tiles */
+    MATRIX_PANELS_LEAST = 8,         /* least number of its panels */
     MATRIX_PANELS_MOST = 32,
-    MATRIX_BYTES = 384 * 1024, /* of such sums as they leave matrix tiles */
+    MATRIX_BYTES = 384 * 1024, /* of sums as matrix tiles store them */
     COMMON_PANELS = 8          /* panels of the common operand packed at a time */
 };
 
@@ -28,9 +28,9 @@ struct matmul {
     struct gemm_operand a, b;
     bool common_a;
     int64_t blocks, steps;     /* of k */
-    int64_t panels, parts;     /* of the cut operand: in a part; in all */
+    int64_t panels, parts;     /* of the operand that is cut: panels in a part; parts */
     gemm_packed *packed;       /* the common operand */
-    struct gemm_bound *bounds; /* blocks a panel */
+    struct gemm_bound *bounds; /* `blocks` for each panel */
     gemm_packed *bytes;        /* the same for the mod-255 check, for the blocks that will probably need it */
     bool *bytes_made;
 };
@@ -58,8 +58,7 @@ static void matmul_pack_block(const struct matmul *t, const struct gemm_operand 
     const struct gemm_packing *packing = t->c->packing;
     const int64_t step = block * BLOCK, steps = gemm_min(BLOCK, t->steps - step);
     gemm_packed *at = packed + step * s->width;
-    const int64_t together =
-        s->k_stride == 1 ? 1 : panels; /* lines that are neighbours in memory are packed together */
+    const int64_t together = s->k_stride == 1 ? 1 : panels; /* lines adjacent in memory are packed together */
     for (int64_t p = 0; p < panels; p++) {
         if (p % together == 0)
             packing->panels(s, first + p, together, step, steps, at + p * s->panel_size);
@@ -90,24 +89,23 @@ static void matmul_pack_common(void *context, int part, int worker) {
 struct matmul_worker {
     gemm_packed *packed;
     struct gemm_bound *bounds;
-    struct gemm_sums sums; /* of a band of A by the part's columns */
-    gemm_packed *a_bytes,
-        *b_bytes; /* for the mod-255 check, of one block of A; of every block of B that the part meets */
+    struct gemm_sums sums;          /* of a band of A by the part's columns */
+    gemm_packed *a_bytes, *b_bytes; /* for the mod-255 check: of one block of A; of every block of B in the part */
     bool *b_made;
     struct gemm_accumulators *accumulators;
-    int32_t *matrix; /* of a band, as they leave matrix tiles: [panel of A][panel of B] */
+    int32_t *matrix; /* sums of a band as matrix tiles store them: [panel of A][panel of B] */
 };
 
 static int64_t part_column_panels(const struct matmul *t) {
     return t->common_a ? t->panels : t->b.panels;
 }
 
-/* The kernels whose exact sums stay as matrix tiles leave them until they are stored. */
+/* The kernels whose exact sums remain in the layout of matrix tiles until they are stored; NULL: none. */
 static const struct gemm_matrix_kernels *matrix_of(const struct matmul *t) {
     return t->c->family->ordered ? NULL : t->c->family->matrix;
 }
 
-/* Panels of A in a band: sums of one block need no company. */
+/* The number of panels of A in a band; if k has one block, one panel is enough. */
 static int64_t band_panels(const struct matmul *t) {
     const struct gemm_matrix_kernels *matrix = matrix_of(t);
     if (matrix)
@@ -142,10 +140,10 @@ struct packed_panels {
     int64_t first, count;
 };
 
-/* `size` packed elements, to be prefetched during `count` tiles of `steps` steps. */
+/* Spreads the prefetch of `size` packed elements over `count` tiles of `steps` steps. */
 struct spread {
-    struct gemm_prefetch next; /* of the tile at hand */
-    int64_t bytes;             /* a tile */
+    struct gemm_prefetch next; /* for the current tile */
+    int64_t bytes;             /* for each tile */
 };
 
 static struct spread spread_over(const gemm_packed *block, int64_t size, int64_t count, int64_t steps) {
@@ -165,7 +163,7 @@ static inline __attribute__((always_inline)) void prefetch_output(const struct m
             __builtin_prefetch(out + ((row + i) * t->n + column) * bytes + at, 1, 3);
 }
 
-/* One block of k: panel `i` of A by all panels of B at hand, added to the sums from `row` on. */
+/* Multiplies panel `i` of A by the panels of B for one block of k, and adds to the sums from `row` on. */
 static void matmul_panel_sums(const struct matmul *t, const struct packed_panels *a, int64_t i,
                               const struct packed_panels *b, int64_t block, int64_t row,
                               const struct matmul_worker *w) {
@@ -216,7 +214,7 @@ static void matmul_panel_sums(const struct matmul *t, const struct packed_panels
 
 /* --- matrix tiles --- */
 
-/* The sums of panel `row` / 16 of A by panel j of B, where they left the tiles. */
+/* The sums of panel `row` / 16 of A by panel j of B as the tiles stored them. */
 struct matrix_sums {
     const struct matmul *t;
     const struct packed_panels *b;
@@ -227,7 +225,7 @@ struct matrix_sums {
     struct gemm_matrix_tile tile;
 };
 
-/* Stores them, or joins them with their row. */
+/* Stores these sums, or combines them with those of their row. */
 static void matrix_store(void *context, int from, int to) {
     struct matrix_sums *s = context;
     const struct matmul *t = s->t;
@@ -246,8 +244,8 @@ static void matrix_store(void *context, int from, int to) {
     t->c->stores->matrix(t->c->args, &s->tile, from, to, s->stats);
 }
 
-/* One block of k: panel `i` of A by all panels of B at hand, to the sums of the band from `sums` on. The sums of a tile
- * are stored while the next are computed. */
+/* Multiplies panel `i` of A by the panels of B for one block of k, into the sums of the band from `sums` on. The sums
+ * of a tile are stored while the next are computed. */
 static void matrix_panel(const struct matmul *t, const struct packed_panels *a, int64_t i,
                          const struct packed_panels *b, int64_t block, bool direct, int32_t *sums,
                          const struct matmul_worker *w, void *stats) {
@@ -301,7 +299,7 @@ static void matmul_part(void *context, int part, int worker) {
     const struct packed_panels own = {w.packed, w.bounds, first, count},
                                common = {t->packed, t->bounds, 0, common_operand(t)->panels};
     const struct packed_panels *a = t->common_a ? &common : &own, *b = t->common_a ? &own : &common;
-    w.sums.stride = b->count * t->b.width; /* all of a row is written: the last part may be narrower */
+    w.sums.stride = b->count * t->b.width; /* rows are written without gaps: the last part may be narrower */
     for (int64_t j = 0; t->c->kernels->bytes && j < b->count * t->blocks; j++)
         w.b_made[j] = !t->common_a && t->bytes_made[j];
     const int64_t column = b->first * t->b.width, columns = gemm_min(b->count * t->b.width, t->n - column);
@@ -335,7 +333,7 @@ static void matmul_plan(struct matmul *t) {
     const struct gemm_kernels *k = t->c->kernels;
     t->a.width = k->panel_steps
                      ? k->panel_rows
-                     : gemm_parts(t->m, gemm_parts(t->m, k->panel_rows)); /* equal heights: 16 rows are 8 and 8 */
+                     : gemm_parts(t->m, gemm_parts(t->m, k->panel_rows)); /* equal heights: 16 rows become 8 and 8 */
     t->b.width = k->panel_columns;
     t->steps = gemm_round_up(gemm_parts(t->a.k, t->c->packing->per_step), gemm_max(k->panel_steps, 1));
     t->blocks = gemm_parts(t->steps, BLOCK);
@@ -344,11 +342,11 @@ static void matmul_plan(struct matmul *t) {
         operands[i]->panels = gemm_parts(operands[i]->lines, operands[i]->width);
         operands[i]->panel_size = gemm_round_up(t->steps * operands[i]->width + k->lanes, FL_ALIGNMENT / GEMM_PACKED);
     }
-    /* A long A by a B that stays in the cache: cut A. */
+    /* If A is long and B stays in the cache, A is cut. */
     t->common_a = t->b.panels > PART_COLUMNS || t->m <= t->n;
     const struct gemm_operand *cut = cut_operand(t);
-    if (t->c->family->matrix) { /* as much of one operand, with all of k, as fits in the second-level cache; the other
-                                   is streamed */
+    if (t->c->family->matrix) { /* a part has as much of one operand, with all of k, as fits in the second-level cache;
+                                   the other is streamed */
         const int64_t fit = MATRIX_PART_BYTES / (cut->panel_size * GEMM_PACKED),
                       parts = t->c->workers > 1 ? 2 * t->c->workers : 1;
         t->panels =

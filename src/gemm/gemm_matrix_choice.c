@@ -1,31 +1,31 @@
-/* gemm_matrix_choice.c - where matrix tiles are at hand and vectors are faster all the same, by measurement.
+/* gemm_matrix_choice.c - decides by measurements when vectors are faster although matrix tiles are available.
  *
  * Times are of int16, first on vectors, then on tiles: one thread of a Sapphire Rapids.
  *
  * Matmul of few products: 8^3 0.7 and 1.0 us, 16^3 1.0 and 1.3, 32^3 1.7 and 2.4, 64^3 6.5 and 6.5. Thin matrices of
  * more products are faster on tiles, up to six times.
  *
- * Weight gradient of few pixels, because an image begins a tile of 64 pixels, in lines of whole fours: 2x2 pixels of
- * 256 channels 1.3 and 4.0 ms, 4x4 3.3 and 5.2, but 7x7 of 512 channels 14.6 and 8.9.
+ * Weight gradient of few pixels, because an image begins a tile of 64 pixels, and lines are multiples of four: 2x2
+ * pixels of 256 channels 1.3 and 4.0 ms, 4x4 3.3 and 5.2, but 7x7 of 512 channels 14.6 and 8.9.
  *
- * Weight gradient of few channels, because a position of the filter has a tile of 16: 7x7 filters on 3 channels 1.2 and
- * 1.7 ms, 16x16 0.3 and 1.9, but 3x3 on 3 channels 2.5 and 1.1.
+ * Weight gradient of few channels, because a filter position has a tile of 16 channels: 7x7 filters on 3 channels 1.2
+ * and 1.7 ms, 16x16 0.3 and 1.9, but 3x3 on 3 channels 2.5 and 1.1.
  *
  * Windows of few bytes, because a line holds 64: below a tenth of that tiles take three to fourteen times as long; 3x3
  * on 3 channels, 9 bytes, 2.0 and 1.6 ms.
  *
- * Steps beyond those that symmetric windows may have, because every line between two that are seen has its place.
+ * Strides beyond those of symmetric windows, because every line between two that are read occupies memory.
  *
- * Few pixels: filters are packed for the call, which with fewer than four tiles of pixels is most of it. */
+ * Few pixels: packing the filters takes most of the time with fewer than four tiles of pixels. */
 #include "gemm/gemm_driver.h"
 
 enum {
     FEWEST_PRODUCTS = 100 * 1000,
     FEWEST_PIXELS = 64,  /* of all images */
-    FEWEST_IN_TILE = 24, /* pixels of an image, of each 64 that its tiles have */
-    FEW_CHANNELS = 8,    /* which a filter of more than MOST_TAPS positions wants at least */
+    FEWEST_IN_TILE = 24, /* pixels of an image in each 64 of its tiles */
+    FEW_CHANNELS = 8,    /* least number for filters of more than MOST_TAPS positions */
     MOST_TAPS = 9,
-    FEWEST_BYTES_TENTHS = 64, /* of a line of 64 bytes: a tenth */
+    FEWEST_BYTES_TENTHS = 64, /* tenths of a byte, of a line of 64 bytes: a tenth of it */
     TILE_PIXELS = 64
 };
 

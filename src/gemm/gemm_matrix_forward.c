@@ -1,30 +1,30 @@
 /* gemm_matrix_forward.c - convolution and its input gradient on matrix tiles, and matmuls whose k is too long for
- * limbs, as convolutions with filters of one pixel.
+ * limbs, which are convolutions with filters of one pixel.
  *
  * Pixels of a grid are the rows of the matrix product: those of the output, or in a gradient with a stride those of
- * each phase, which all phases share. What a pixel sees of one line of the image, its window, is copied to lines of 64
- * bytes of its own, so that tiles load them aligned; the filter lines r read the same copies. Sixteen pixels in the
- * order of memory are a tile, across the ends of grid lines. Where neighbouring windows show the same bytes at a
- * distance of whole lines, they share them. A window is copied when the first tile reads it, from the image
- * itself where its pixels are 16, 32 or 64 bytes of a plane, else from its bytes, which were split one image line
- * ahead: what was just written in pieces cannot be read in other pieces at once. Where tiles lie in one grid line, only
- * as many image lines are kept as a filter sees, each in the place of one that no tile reads any more. */
+ * each phase, which all phases share. The pixels of one image line that a grid pixel reads, its window, are copied to
+ * lines of 64 bytes of its own, so that tiles load them aligned; all filter lines r read the same copies. Sixteen
+ * pixels in the order of memory are a tile, across the ends of grid lines. If neighbouring windows have the same bytes
+ * at a distance of whole lines, they share them. A window is copied when the first tile reads it, from the image itself
+ * if its pixels are 16, 32 or 64 bytes of a plane, otherwise from its bytes, which were split one image line ahead:
+ * bytes just written in pieces of one size cannot be read in another without delay. If tiles lie in one grid line, only
+ * as many image lines are stored as a filter reads, each in the place of one that no tile reads any more. */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include <string.h>
 
 enum {
     LINES_BYTES = 512 * 1024,  /* of the windows of a band, at most: they stay in the second-level cache */
-    FILTER_BYTES = 640 * 1024, /* of the filters that a band meets before the next ones, likewise */
+    FILTER_BYTES = 640 * 1024, /* of the filters applied to a band before the next ones, likewise */
     NEAR_BYTES = 24 * 1024,    /* of filters that stay in the first-level cache */
-    BAND_PIXELS = 64           /* of the grid in a band, where the work is cut for threads, at least */
+    BAND_PIXELS = 64           /* least number of grid pixels in a band that is cut for threads */
 };
 
 /* Outputs of one phase, computed from the windows. */
 struct phase {
     int64_t y, x; /* the first output pixel of the grid; may lie before the image */
     int64_t steps;
-    int64_t first; /* of its offsets, and of its tiles in the filters of 16 columns */
+    int64_t first; /* first of its offsets, and of its tiles in the filters of 16 columns */
 };
 
 /* The grid in one direction. */
@@ -33,10 +33,10 @@ struct direction {
     int64_t step;     /* image pixels from grid pixel to grid pixel */
     int64_t origin;   /* position in the image of the window of its first pixel */
     int64_t out_step; /* output pixels from grid pixel to grid pixel */
-    int64_t reach;    /* pixels of a window from its first to behind its last */
+    int64_t reach;    /* pixels from the first of a window to its last, inclusive */
 };
 
-/* A step: filter line r by line `line` of the windows, in phase `phase` of columns. */
+/* A step multiplies filter line r by line `line` of the windows, in phase `phase` of columns. */
 struct tap {
     int64_t r, line, phase;
 };
@@ -49,24 +49,24 @@ struct forward {
     int64_t out_first;          /* first channel of the result */
 
     struct direction y, x;
-    int64_t positions, position_step; /* of a window in a line: the pixels that a filter sees */
+    int64_t positions, position_step; /* of a window in a line: the pixels that a filter reads */
     int64_t lines;                    /* of 64 bytes, in each plane, of a window in a line */
-    bool apart;                       /* a position has lines of its own, position_lines of them */
+    bool apart;                       /* each position has position_lines lines of its own */
     int64_t position_lines;
-    int64_t shared;                     /* grid pixels that make a whole line; 0: no pixels share lines */
+    int64_t shared;                     /* grid pixels that fill a whole line; 0: no pixels share lines */
     int64_t phases, steps, phase_steps; /* steps: of all phases; of the longest */
-    int64_t all_steps;                  /* what steps comes to: it counts up again while they are listed */
+    int64_t all_steps;                  /* final value of `steps`, which is counted again while the steps are listed */
     struct phase *phase;                /* phases in both directions */
     struct tap *tap;                    /* of each step */
-    int64_t *offset;                    /* in the windows, of each step, in each turn of the rows */
-    uint8_t *filters;                   /* [16 columns][steps] tiles */
+    int64_t *offset;  /* in the windows, of each step, for each of the turns(t) rotations of the rows */
+    uint8_t *filters; /* [16 columns][steps] tiles */
 
     int64_t band_h, band_w, bands_y, bands_x, images; /* of a part */
     int64_t rows, pitch, plane; /* image lines of a band, by line phases; lines of 64 bytes from one to the next */
-    bool in_turn; /* only so many rows are kept as a filter sees, each in the place of the one before them */
+    bool in_turn;               /* only as many rows are stored as a filter reads, each in the place of the oldest */
     int64_t line_phases;
     int64_t split_plane;
-    int64_t columns; /* of 16, whose filters are met together */
+    int64_t columns; /* tiles of 16 columns whose filters are applied together */
     int64_t parts;
     bool at_once; /* windows are copied from the image itself */
     bool far;     /* filters come from the second-level cache */
@@ -81,26 +81,26 @@ static int64_t column_tiles(const struct forward *t) {
     return gemm_parts(t->v.filters, GEMM_MATRIX);
 }
 
-/* Grid lines after which the places of their windows come again. */
+/* The number of grid lines after which the places of their windows repeat. */
 static int64_t turns(const struct forward *t) {
     return t->in_turn ? gemm_min(t->rows, t->band_h) : 1;
 }
 
 /* --- geometry ----------------------------------------------------------------------------------------------------- */
 
-/* The filter line or column i is seen in phase i * dilation % phases, and that many whole steps from the first. */
+/* The phase of filter line or column i: i * dilation modulo the stride of a gradient, otherwise 0. */
 static int64_t phase_of(const struct forward *t, const struct gemm_side *side, int64_t i) {
     return t->v.gradient ? i * side->dilation % side->stride : 0;
 }
 
-/* The image line of a window that filter line r sees. Windows begin at their first line; a gradient sees them from the
- * last to the first, of one phase. */
+/* The image line of a window that filter line r reads. Windows begin at their first line; a gradient reads them from
+ * the last to the first, those of one phase. */
 static int64_t line_of(const struct forward *t, int64_t r) {
     const struct gemm_side *down = &t->v.y;
     return t->v.gradient ? t->y.reach - 1 - r * down->dilation / down->stride : r * down->dilation;
 }
 
-/* The column of the filter that shows at a position of the window, in a phase; -1: none. */
+/* The filter column that reads a position of the window, in a phase; -1: none. */
 static int64_t column_at(const struct forward *t, int64_t position, int64_t phase) {
     if (!t->v.gradient)
         return position;
@@ -110,7 +110,7 @@ static int64_t column_at(const struct forward *t, int64_t position, int64_t phas
     return at % across->dilation == 0 && at / across->dilation < t->v.x.positions ? at / across->dilation : -1;
 }
 
-/* Whether line g of a window shows something to some filter column of a phase. */
+/* Whether some filter column of a phase reads line g of a window. */
 static bool is_met(const struct forward *t, int64_t g, int64_t phase) {
     const int64_t first = t->apart ? g / t->position_lines : 0, end = t->apart ? first + 1 : t->positions;
     for (int64_t position = first; position < end; position++)
@@ -119,7 +119,7 @@ static bool is_met(const struct forward *t, int64_t g, int64_t phase) {
     return false;
 }
 
-/* The first output of a phase in one direction, for the first pixel of the grid; it may be before the image. */
+/* The output in one direction of a phase for the first pixel of the grid; it may be before the image. */
 static int64_t first_output(const struct forward *t, const struct gemm_side *side, int64_t phase) {
     return t->v.gradient ? phase - side->padding % side->stride : 0;
 }
@@ -155,7 +155,7 @@ static void list_phase(struct forward *t, int64_t py, int64_t px) {
     t->phase_steps = gemm_max(t->phase_steps, t->steps - first);
 }
 
-/* Lists the phases that have outputs, and their steps; without memory, counts them. */
+/* Lists the phases that have outputs, and their steps; without memory, only counts them. */
 static void list_steps(struct forward *t) {
     t->phases = t->steps = t->phase_steps = 0;
     for (int64_t py = 0; py < t->y.out_step; py++)
@@ -223,12 +223,12 @@ struct forward_worker {
     struct gemm_sums kept;
 };
 
-/* Pixels of an image line that the windows of a band see. */
+/* The number of pixels of an image line that the windows of a band read. */
 static int64_t pixels_seen(const struct forward *t, int64_t grid_pixels) {
     return (grid_pixels - 1) * t->x.step + t->x.reach;
 }
 
-/* Image line `line` of a band, counted from the first that it sees, as bytes, unless it is padding. */
+/* Splits image line `line` of a band, counted from the first that it reads, into bytes, unless it is padding. */
 static void split_line(const struct forward *t, const struct band *q, int64_t line, struct forward_worker *w) {
     const int64_t y = q->y0 * t->y.step + t->y.origin + line;
     if (y < 0 || y >= t->v.y.in)
@@ -251,7 +251,7 @@ static void split_line(const struct forward *t, const struct band *q, int64_t li
                         t->split_plane);
 }
 
-/* The windows of a band in image line `line`. */
+/* Copies the windows of a band in image line `line`. */
 static void copy_windows(const struct forward *t, const struct band *q, int64_t line, struct forward_worker *w,
                          uint8_t *windows) {
     const int64_t y = q->y0 * t->y.step + t->y.origin + line, count = q->x1 - q->x0;
@@ -284,7 +284,7 @@ static void copy_windows(const struct forward *t, const struct band *q, int64_t 
     }
 }
 
-/* Whether some filter line sees it: with a stride larger than the filter some lines are passed over. */
+/* Whether some filter line reads it: a stride larger than the filter skips lines. */
 static bool is_seen(const struct forward *t, int64_t line) {
     for (int64_t r = 0; r < t->v.y.positions; r++)
         if (line_of(t, r) % t->line_phases == line % t->line_phases)
@@ -309,7 +309,7 @@ static void make_windows(const struct forward *t, const struct band *q, int64_t 
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
-/* The output elements of 16 pixels of the grid, from channel `first` on; -1: none. */
+/* Finds the output elements of 16 pixels of the grid, from channel `first` on; -1: none. */
 static void elements_of(const struct forward *t, const struct band *q, const struct phase *phase, int64_t y, int64_t x,
                         int64_t first, int64_t *element) {
     int64_t out_y = y * t->y.out_step + phase->y, out_x = x * t->x.out_step + phase->x;
@@ -333,7 +333,7 @@ static void elements_of(const struct forward *t, const struct band *q, const str
     }
 }
 
-/* A tile whose sums wait to be stored, while the next are computed. */
+/* A tile whose sums are stored while the next are computed. */
 struct waiting {
     const struct forward *t;
     void *stats;
@@ -348,7 +348,7 @@ static void store_waiting(void *context, int from, int to) {
         c->stores->matrix(c->args, &wait->tile, from, to, wait->stats);
 }
 
-/* Sums of a tile over all its steps, to kept sums. Longer ones than a tile holds are added up there. */
+/* Stores the sums of a tile over all its steps, added up in parts if the tile cannot hold them. */
 static void keep_sums(const struct forward *t, const uint8_t *windows, const int64_t *offset, int64_t steps,
                       const uint8_t *filters, int32_t *sums, const struct gemm_sums *to, int64_t columns) {
     const struct gemm_meanwhile nothing = {NULL, NULL};
@@ -363,7 +363,7 @@ static void keep_sums(const struct forward *t, const uint8_t *windows, const int
     } while (done < steps);
 }
 
-/* Stores kept sums of 16 pixels: neighbours in memory at once. */
+/* Writes the stored sums of 16 pixels to the output, neighbours in memory together. */
 static void store_kept(const struct forward *t, const struct gemm_sums *kept, const int64_t *element, int64_t columns,
                        void *stats) {
     for (int i = 0, next; i < GEMM_MATRIX; i = next) {
@@ -377,8 +377,8 @@ static void store_kept(const struct forward *t, const struct gemm_sums *kept, co
     }
 }
 
-/* The pixels of the tile that begins at (y, x) of the grid, `windows` at its first pixel, `offset` those of its turn,
- * by the filters from column tile `first` to `end`. */
+/* Multiplies the tile of pixels that begins at (y, x) of the grid by the filters from column tile `first` to `end`.
+ * windows: at its first pixel; offset: those of its rotation of the rows. */
 static void tile_by_columns(const struct forward *t, const struct band *q, const uint8_t *windows,
                             const int64_t *offset, int64_t y, int64_t x, int64_t first, int64_t end,
                             struct forward_worker *w, struct waiting *wait, void *stats) {
@@ -430,15 +430,15 @@ static struct band band_of(const struct forward *t, int64_t part, int64_t image)
     struct band q = {.x0 = part % t->bands_x * t->band_w, .y0 = part / t->bands_x % t->bands_y * t->band_h};
     q.image = part / (t->bands_x * t->bands_y) * t->images + image;
     q.y1 = gemm_min(q.y0 + t->band_h, t->y.pixels);
-    q.x1 = q.x0 + t->band_w; /* what lies beyond the grid has no output */
+    q.x1 = q.x0 + t->band_w; /* pixels beyond the grid have no output */
     return q;
 }
 
-/* One band by some columns of filters. */
+/* Multiplies one band by some columns of filters. */
 static void band_tiles(const struct forward *t, const struct band *q, uint8_t *windows, int64_t first, int64_t end,
                        struct forward_worker *w, struct waiting *wait, void *stats) {
     const int64_t width = q->x1 - q->x0, pixels = width * (q->y1 - q->y0);
-    int64_t made = first ? t->rows * t->line_phases : 0; /* with the first filters */
+    int64_t made = first ? t->rows * t->line_phases : 0; /* they were made with the first filters */
     for (int64_t pixel = 0; pixel < pixels; pixel += GEMM_MATRIX) {
         const int64_t y = pixel / width, x = pixel % width, last = gemm_min(pixel + GEMM_MATRIX, pixels) - 1;
         make_windows(t, q, &made, last / width * t->y.step + t->y.reach, w, windows);
@@ -468,7 +468,7 @@ static void forward_part(void *context, int part, int worker) {
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
 
-/* The extent of a filter in one direction, and the grid. */
+/* Plans the grid in one direction from the extent of a filter. */
 static struct direction plan_direction(const struct forward *t, const struct gemm_side *side) {
     const int64_t far = gemm_reach(side) - 1, stride = side->stride, padding = side->padding;
     if (!t->v.gradient)
@@ -481,7 +481,7 @@ static struct direction plan_direction(const struct forward *t, const struct gem
                               .reach = far / stride + 1};
 }
 
-/* Bytes of the windows of a band, in all planes. */
+/* The bytes of the windows of a band, in all planes. */
 static int64_t plan_windows(struct forward *t, int64_t band_h, int64_t band_w) {
     t->band_h = band_h;
     t->band_w = band_w;
@@ -492,7 +492,7 @@ static int64_t plan_windows(struct forward *t, int64_t band_h, int64_t band_w) {
                     ? t->k->elements / t->v.depth
                     : 0;
     t->pitch = band_w + (t->shared ? (t->lines - 1) * t->shared : 0);
-    /* A tile lies in one grid line then, and all filters are met in one pass: a second would find its windows
+    /* Then a tile lies in one grid line, and all filters are applied in one pass: a second would find windows
      * overwritten. */
     t->in_turn = band_w % GEMM_MATRIX == 0 && column_tiles(t) * t->steps * pair_bytes(t) <= FILTER_BYTES;
     t->rows = gemm_parts(t->in_turn ? t->y.reach : (band_h - 1) * t->y.step + t->y.reach, t->line_phases);
@@ -520,7 +520,7 @@ static void plan_bands(struct forward *t) {
     t->columns = column_tiles(t);
     if (t->columns * t->steps * pair_bytes(t) > FILTER_BYTES) {
         t->columns = gemm_max(FILTER_BYTES / gemm_max(t->steps * pair_bytes(t), 1), 1);
-        if (t->bands_y * t->bands_x == 1) /* small images: filters serve several before the next are fetched */
+        if (t->bands_y * t->bands_x == 1) /* small images: filters are applied to several before the next are fetched */
             t->images = gemm_max(gemm_min(LINES_BYTES / bytes, t->v.batch / GEMM_PARTS_FEW), 1);
     }
     t->far = t->columns * t->steps * pair_bytes(t) > NEAR_BYTES;
@@ -533,8 +533,8 @@ static void forward_plan(struct forward *t) {
     t->line_phases = t->y.step;
     t->position_step = t->x.out_step > 1 ? 1 : t->v.x.dilation;
     t->positions = (t->x.reach - 1) / t->position_step + 1;
-    /* Phases of a gradient meet some positions each. In a line with others, those that they do not meet are multiplied
-     * by zero: what that is worth in time, floats cannot have, for it may be NaN. */
+    /* Each phase of a gradient reads some positions only. In lines with several positions the others are multiplied by
+     * zero, which saves time but is wrong for floats, since an element may be Inf or NaN. */
     const bool phases = t->x.out_step > 1 && (t->c->family->ordered || t->v.depth % t->k->elements == 0);
     t->apart = t->positions > 1 && (t->position_step > 1 || phases);
     t->position_lines = gemm_parts(t->v.depth, t->k->elements);
@@ -551,7 +551,7 @@ static void forward_plan(struct forward *t) {
                                          GEMM_MATRIX_LINE);
 }
 
-/* Exponents have values when a call runs, not when it is asked for its needs. */
+/* Exponents have values when a task runs, not when its workspace is sized. */
 static bool stores_directly(const struct forward *t) {
     const bool folded = t->k->k_most && t->phase_steps * t->k->elements > t->k->k_most;
     return !folded && t->c->stores->takes_matrix && t->c->stores->takes_matrix(t->c->args);
@@ -567,8 +567,8 @@ static struct gemm_workspace lay_out(struct forward *t, char *block) {
     return fl_gemm_needs(t->c, &arena, &worker, t->parts);
 }
 
-/* conv2d and matmul_nt; conv2d_input_grad and matmul, where images in and out change places and the filters are read
- * the other way. t describes one group. */
+/* conv2d and matmul_nt; conv2d_input_grad and matmul, which exchange input and output images and read the filters in
+ * reverse. t describes one group. */
 tensor_status fl_gemm_matrix_forward(struct gemm_call *c, struct gemm_workspace *needs_only) {
     struct forward t = {.c = c, .k = c->family->matrix, .v = fl_gemm_convolution(c->args, true)};
     forward_plan(&t);

@@ -2,24 +2,24 @@
  * for limbs, as a 1x1 convolution: sums over the pixels of the output.
  *
  * Filters are the rows of the matrix product, channels its columns, and pixels its k. dy is packed pixel by pixel and
- * turned, to be A; of the image B is packed once for each filter column, every line at the pixels that the output has,
- * so that filter lines are whole lines apart and all tiles are aligned. Lines are padded to whole lines of a tile,
- * where dy is zero. A chunk of pixels is packed at a time and meets all filter positions; sums of tiles are kept from
- * chunk to chunk as the tiles leave them, until they have to be finished.
+ * transposed, as A; the image is packed as B once for each filter column, every line at the pixels of the output, so
+ * that filter lines are whole lines apart and all tiles are aligned. Lines are padded to whole lines of a tile, where
+ * dy is zero. Each packed chunk of pixels is multiplied at all filter positions; sums remain in the layout of tiles
+ * from chunk to chunk until they must be finished.
  *
- * The pixels are cut into slices for the threads: exact sums into as many as keep those busy, ordered ones always into
- * the same. The sums of slices are added in order. */
+ * The pixels are cut into slices for the threads: as many as occupy these for exact sums, a fixed number for ordered
+ * ones. The sums of slices are added in order. */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include <string.h>
 
 enum {
-    BLOCK_TILES = 4,          /* 16 filters, and 16 channels, of a block, at most */
-    SUM_BYTES = 640 * 1024,   /* of the kept sums of a block: they stay in the second-level cache */
+    BLOCK_TILES = 4,          /* most tiles of 16 filters, and of 16 channels, in a block */
+    SUM_BYTES = 640 * 1024,   /* of the sums of a block, which stay in the second-level cache */
     CHUNK_BYTES = 640 * 1024, /* of the packed pixels of a chunk, likewise */
     CHUNK_PIXELS = 1024,      /* of a chunk of small images: a panel of dy stays in the first-level cache */
     PARTS_PER_WORKER = 4,
-    ORDERED_PARTS = 16,            /* of ordered sums, whatever the threads */
+    ORDERED_PARTS = 16,            /* slices of ordered sums for any number of threads */
     SLICE_BYTES = 32 * 1024 * 1024 /* of the sums of all slices */
 };
 
@@ -36,10 +36,10 @@ struct gradient {
     int64_t line;                             /* bytes of such a line, in a plane */
     int64_t blocks;                           /* tiles along the pixels of a band */
     int64_t phases, rows;                     /* image lines, by their phase in the stride */
-    int64_t copy, plane;                      /* bytes from filter column or 16 channels to the next; of a plane */
-    int64_t images;                           /* in a chunk */
+    int64_t copy, plane; /* bytes from one filter column or 16 channels to the next; bytes of a plane */
+    int64_t images;      /* in a chunk */
     int64_t chunks;
-    int64_t m_block, c_block, m_blocks, c_blocks; /* tiles of 16 in a block; blocks */
+    int64_t m_block, c_block, m_blocks, c_blocks; /* tiles of 16 in a block; number of blocks */
     int64_t slices, chunks_per_slice;
     char *sums; /* whole: [slice][m][n] */
     int64_t store_parts;
@@ -54,7 +54,7 @@ static char *sum_at(const struct gradient *t, char *sums, int64_t i) {
     return sums + i * t->c->stores->sum_bytes;
 }
 
-/* Whole sums as kernels and stores take them. */
+/* Whole sums in the form of kernels and stores. */
 static struct gemm_sums whole_sums(const struct gradient *t, void *sums, int64_t stride) {
     return t->c->family->ordered ? (struct gemm_sums){.low = sums, .stride = stride}
                                  : (struct gemm_sums){.wide = sums, .stride = stride};
@@ -68,9 +68,9 @@ static int64_t image_bytes(const struct gradient *t) {
 struct gradient_worker {
     uint8_t *dy;     /* [16 filters][image][block] packed tiles */
     uint8_t *x;      /* [plane][image][filter column][16 channels][phase][row] lines */
-    uint8_t *pixels; /* of dy, not turned yet */
+    uint8_t *pixels; /* of dy, not yet transposed */
     int64_t *offset; /* of the tiles of x, from the first */
-    int32_t *sums;   /* [16 filters][16 channels][filter position] as tiles leave them */
+    int32_t *sums;   /* [16 filters][16 channels][filter position] in the layout of tiles */
 };
 
 static struct gradient_worker lay_out_worker(const struct gradient *t, struct gemm_arena *arena) {
@@ -102,7 +102,7 @@ static struct chunk chunk_of(const struct gradient *t, int64_t i) {
     return q;
 }
 
-/* dy of one image at 16 filters. */
+/* Packs dy of one image at 16 filters. */
 static void pack_dy(const struct gradient *t, const struct chunk *q, int64_t image, int64_t filter, uint8_t *pixels,
                     uint8_t *to) {
     const int64_t plane = t->blocks * GEMM_MATRIX_PLANE, used = (q->y1 - q->y0) * t->line;
@@ -123,7 +123,7 @@ static void pack_dy(const struct gradient *t, const struct chunk *q, int64_t ima
         t->k->turn(pixels + i * GEMM_MATRIX_PLANE, plane, to + i * pair_bytes(t));
 }
 
-/* Whether some filter line sees image lines of that phase. */
+/* Whether some filter line reads image lines of that phase. */
 static bool is_seen(const struct gradient *t, int64_t phase) {
     for (int64_t r = 0; r < t->v.y.positions; r++)
         if (r * t->v.y.dilation % t->v.y.stride == phase)
@@ -131,7 +131,7 @@ static bool is_seen(const struct gradient *t, int64_t phase) {
     return false;
 }
 
-/* Elements of 16 channels of one image at filter column s. */
+/* Packs 16 channels of one image at filter column s. */
 static void pack_x(const struct gradient *t, const struct chunk *q, int64_t image, int64_t channel, int64_t s,
                    uint8_t *to) {
     struct gemm_matrix_pixels line = {.width = t->v.x.in,
@@ -195,7 +195,7 @@ static void multiply_chunk(const struct gradient *t, const struct chunk *q, cons
                 }
 }
 
-/* Kept sums of a block to those of its slice. */
+/* Stores the sums of a block as those of its slice, or adds them to these. */
 static void finish_block(const struct gradient *t, const struct block *b, char *slice, bool add,
                          const struct gradient_worker *w) {
     for (int64_t m = 0; m < b->m_tiles; m++)
@@ -221,7 +221,7 @@ static void gradient_part(void *context, int part, int worker) {
     b.c_tiles = gemm_min(t->c_block, gemm_parts(t->v.depth, GEMM_MATRIX) - b.c_tile);
     const int64_t first = slice * t->chunks_per_slice, end = gemm_min(first + t->chunks_per_slice, t->chunks),
                   chunk_k = t->images * t->blocks * t->k->elements;
-    int64_t kept = 0; /* products in the sums of tiles */
+    int64_t kept = 0; /* products in the sums of tiles so far */
     bool finished = false;
     gemm_begin_part(t->c);
     for (int64_t i = first; i < end; i++) {
@@ -238,7 +238,7 @@ static void gradient_part(void *context, int part, int worker) {
     gemm_end_part(t->c);
 }
 
-/* Adds the slices, and stores. */
+/* Adds the slices and stores the results. */
 static void store_part(void *context, int part, int worker) {
     const struct gradient *t = context;
     const int64_t results = t->v.filters * t->n, first = (int64_t)part * GEMM_STORE_BLOCK,
@@ -251,7 +251,7 @@ static void store_part(void *context, int part, int worker) {
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
 
-/* Bytes of the packed pixels of a band of one image. */
+/* The bytes of the packed pixels of a band of one image. */
 static int64_t plan_band(struct gradient *t, int64_t band_h, int64_t band_w) {
     t->band_h = band_h;
     t->band_w = band_w;
@@ -259,7 +259,7 @@ static int64_t plan_band(struct gradient *t, int64_t band_h, int64_t band_w) {
     while (t->c->family->ordered &&
            (band_h * t->positions % t->k->elements ||
             t->v.y.out % band_h * t->positions % t->k->elements)) /* tiles end with the band: */
-        t->positions += t->k->quad;                               /* zero times what follows may be NaN */
+        t->positions += t->k->quad;                               /* zero times the next elements may be NaN */
     t->line = t->positions / t->k->quad * GEMM_MATRIX_LINE;
     t->blocks = gemm_parts(band_h * t->positions, t->k->elements);
     t->phases = t->v.y.stride;
@@ -318,7 +318,7 @@ static struct gemm_workspace lay_out(struct gradient *t, char *block) {
     return fl_gemm_needs(t->c, &arena, &worker, gemm_max(t->slices * t->m_blocks * t->c_blocks, t->store_parts));
 }
 
-/* conv2d_weight_grad; matmul_tn: out[m][n] of k pixels. t describes one group. */
+/* conv2d_weight_grad; matmul_tn, whose out[m][n] sums over k pixels. t describes one group. */
 tensor_status fl_gemm_matrix_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only) {
     struct gradient t = {.c = c, .k = c->family->matrix, .v = fl_gemm_convolution(c->args, true)};
     gradient_plan(&t);

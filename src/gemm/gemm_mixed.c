@@ -1,12 +1,12 @@
-/* gemm_mixed.c - calls whose formats differ: the family of the products with the stores of any format. Operands of
- * different float formats become binary32 first, which is exact. */
+/* gemm_mixed.c - tasks of several formats: the family of the products with the stores of any format. Operands of
+ * different float formats are converted to binary32 first, which is exact. */
 #include "gemm/gemm_mixed.h"
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
 
 enum { CONVERTED_PART = 32768 }; /* elements */
 
-/* Whether operand i is to become binary32. */
+/* Whether operand i is converted to binary32. */
 static bool is_converted(const struct fl_args *args, int i) {
     const struct fl_format *format = fl_operand_format(args, i);
     return format->arithmetic != FL_ARITHMETIC_SHARED && format != fl_product_format(args);

@@ -1,5 +1,5 @@
-/* gemm_mixed_avx512_amx.c - exact sums to binary32 as they leave matrix tiles (AMX), in the middle of the next
- * products. All else goes through the stores of vectors. */
+/* gemm_mixed_avx512_amx.c - stores exact sums of matrix tiles (AMX) as binary32, during the next products. The stores
+ * of vectors do everything else. */
 #include "gemm/gemm_mixed.h"
 #if defined(__AVX512BW__)
 #include "core/arithmetic/exact.h"
@@ -13,7 +13,8 @@ static inline int sum_exponent(const struct fl_args *args) {
     return fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]);
 }
 
-/* To nearest binary32, at exponents where no sum, of less than 2^47, overflows or becomes zero. */
+/* Whether results are binary32 rounded to nearest, at exponents where no sum, of less than 2^47, overflows or becomes
+ * zero. */
 static bool mixed_takes_matrix_avx512_amx(const struct fl_args *args) {
     const struct fl_epilogue *e = &args->p.product.epilogue;
     const int exponent = sum_exponent(args);
@@ -30,7 +31,7 @@ static inline __m512d whole_sums(const int32_t *at, __m512d unit) {
     return _mm512_mul_pd(_mm512_fmadd_pd(high, _mm512_set1_pd(0x1p16), lower), unit);
 }
 
-/* p + q rounded to odd, as fl_sum_odd; *near: rounded to nearest. */
+/* p + q rounded to odd, as by fl_sum_odd; *near: rounded to nearest. */
 static inline __m512d sum_odd(__m512d p, __m512d q, __m512d *near) {
     const __m512d zero = _mm512_setzero_pd(), s = _mm512_add_pd(p, q), t = _mm512_sub_pd(s, p),
                   error = _mm512_add_pd(_mm512_sub_pd(p, _mm512_sub_pd(s, t)), _mm512_sub_pd(q, t));
@@ -43,8 +44,8 @@ static inline __m512d sum_odd(__m512d p, __m512d q, __m512d *near) {
     return _mm512_castsi512_pd(_mm512_mask_sub_epi64(more, (__mmask8)(lost & away), more, one));
 }
 
-/* The bias of the columns of a tile that begins at an element; false where one is not finite, or
- * so large that a result may overflow. */
+/* The bias of the columns of a tile that begins at `element`; false if one is not finite, or so large that a result may
+ * overflow. */
 static inline bool tile_bias(const struct fl_args *args, const struct gemm_matrix_tile *tile, int64_t element,
                              float *bias) {
     const struct fl_view *view = &args->p.product.epilogue.bias;
@@ -57,7 +58,7 @@ static inline bool tile_bias(const struct fl_args *args, const struct gemm_matri
     return small;
 }
 
-/* Rows one after the other by the stores of vectors. */
+/* Stores one row after the other by the stores of vectors. */
 static void mixed_store_apart_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile, int from,
                                          int to, void *stats) {
     int32_t low[GEMM_MATRIX], high[GEMM_MATRIX];
@@ -124,7 +125,7 @@ struct gemm_stores fl_gemm_mixed_exact_avx512_amx(void) {
     return stores;
 }
 #else
-struct gemm_stores fl_gemm_mixed_exact_avx512_amx(void) { /* tests of emulated tiles */
+struct gemm_stores fl_gemm_mixed_exact_avx512_amx(void) { /* for tests of emulated tiles */
     return fl_gemm_mixed_exact_portable;
 }
 #endif

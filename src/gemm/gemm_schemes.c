@@ -1,13 +1,17 @@
-/* gemm_schemes.c - the sums of a panel of A by a panel of B over one block of k: the fastest way that is proved exact.
+/* gemm_schemes.c - the sums of a panel of A by a panel of B over one block of k, by the fastest scheme proved exact.
  *
  * By the bounds of both panels (struct gemm_bound) a sum of products over a window is at most its length times
- * max|a| max|b|, and at most ||a|| ||b|| (Cauchy, Schwarz). An accumulator is right if that fits int32, whatever
- * happened on the way, since it wraps: whole      the whole block fits staggered  every window of 16 steps does every
- * 8, 4 every window of 8, of 4 steps does bytes      nothing fits, but bytes can be multiplied: the mod-255 check. The
- * sum modulo 2^32, and modulo 255 from the elements modulo 255; since 2^32 = 1 modulo 255, the sum is lo + 2^32 t for
- * the t of least magnitude with t = r - lo modulo 255, as long as |sum| <= 127.5 * 2^32 products   nothing fits: the
- * low half of each step's products in the sum modulo 2^32, the high half apart every step not even the products of one
- * step fit (both operands hold -2^15) */
+ * max|a| max|b|, and at most ||a|| ||b|| (Cauchy, Schwarz). If that fits int32, an accumulator is right even if it
+ * wrapped before. The schemes and their conditions:
+ *
+ *     whole      the whole block fits
+ *     staggered  every window of 16 steps fits
+ *     every 8, 4 every window of 8 or of 4 steps fits
+ *     bytes      nothing fits, but bytes can be multiplied: the mod-255 check. It computes the sum modulo 2^32, lo, and
+ *                the sum modulo 255, r, from the elements modulo 255. Since 2^32 = 1 modulo 255, the sum is lo + 2^32 t
+ *                for the t of least magnitude with t = r - lo modulo 255, as long as |sum| <= 127.5 * 2^32
+ *     products   nothing fits: the sum of products modulo 2^32, and apart from it the sum of their high halves
+ *     every 1    not even the products of one step fit (both operands hold -2^15) */
 #include "gemm/gemm_driver.h"
 #include <string.h>
 
@@ -77,7 +81,7 @@ static void by_bytes(const struct gemm_kernels *k, const struct gemm_panel_pair 
     }
 }
 
-/* Any data. */
+/* Sums of any data. */
 static void unproven(const struct gemm_family *family, const struct gemm_panel_pair *p, const struct gemm_bound *a,
                      const struct gemm_bound *b, bool add, const struct gemm_sums *out, struct gemm_bytes *bytes,
                      struct gemm_accumulators *at) {
@@ -129,7 +133,7 @@ static void exact_sums(const struct gemm_family *family, struct gemm_panel_pair 
 /* A block of k is a chain; chains are added in order. */
 static void ordered_sums(const struct gemm_kernels *k, struct gemm_panel_pair *p, bool add, const struct gemm_sums *out,
                          struct gemm_accumulators *at) {
-    const bool apart = add && !k->panel_steps; /* matrix tiles go on from the sums that are there */
+    const bool apart = add && !k->panel_steps; /* matrix tiles continue the sums in memory */
     p->sum = apart ? at->sum : out->low;
     p->stride = apart ? k->panel_columns : out->stride;
     p->add = add;

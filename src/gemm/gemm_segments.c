@@ -1,4 +1,4 @@
-/* gemm_segments.c - lists the stretches of k that the tiles of a convolution multiply, and proves where their
+/* gemm_segments.c - lists the stretches of k that the tiles of a convolution multiply, and proves at which steps their
  * accumulators need a carry split. */
 #include "gemm/gemm_driver.h"
 
@@ -49,7 +49,7 @@ static void split(struct gemm_segments *list) {
     list->block[list->blocks].splits++;
 }
 
-/* By Cauchy and Schwarz. */
+/* Whether sums of products surely fit, by the inequality of Cauchy and Schwarz. */
 static bool fits(double squares_a, double squares_b) {
     return squares_a * squares_b <= GEMM_SPLIT_LIMIT * GEMM_SPLIT_LIMIT * (1 - 0x1p-20);
 }

@@ -1,12 +1,12 @@
-/* gemm_unpacked.c - small matmuls of fp32, whose elements are packed elements as they are: micro-kernels read both
- * operands where they lie, since packing would take as long as the products. Chains and blocks of k are those of
- * gemm_matmul.c, so the bits are too. */
+/* gemm_unpacked.c - small matmuls of fp32, whose elements already have the packed form: micro-kernels read both
+ * operands in place, since packing would take as long as the products. Chains and blocks of k are those of
+ * gemm_matmul.c, so the results have the same bits. */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 
 enum {
     B_BYTES = 512 * 1024, /* of B, which is read again for every few rows: it stays in the second-level cache */
-    BAND_ROWS = 48        /* of a part: whole tiles */
+    BAND_ROWS = 48        /* rows of a part: whole tiles */
 };
 
 struct unpacked {
@@ -27,7 +27,7 @@ static struct gemm_sums lay_out_worker(const struct unpacked *t, struct gemm_are
     return (struct gemm_sums){.low = gemm_take(arena, BAND_ROWS * t->n, sizeof(int32_t)), .stride = t->n};
 }
 
-/* A block of k of one band. */
+/* Adds the products of one block of k to the sums of a band. */
 static void add_block(const struct unpacked *t, int64_t row, int64_t rows, int64_t k, const struct gemm_sums *sums) {
     const struct gemm_kernels *kernels = t->c->kernels;
     const struct gemm_segment whole = {.steps = gemm_min(FL_K_CHUNK, t->k - k)};

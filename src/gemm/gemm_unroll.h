@@ -1,4 +1,4 @@
-/* gemm_unroll.h - loops that the compiler is to unroll, or to leave as they are.
+/* gemm_unroll.h - loops that the compiler must unroll, or must not.
  *
  * Gives: GEMM_UNROLL, GEMM_NO_UNROLL. */
 #ifndef FL_GEMM_UNROLL_H

@@ -1,16 +1,16 @@
 /* gemm_weight_gradient.c - the weight gradient of a convolution: sums over the pixels of the output. Filters are the
  * rows of the matrix product, filter positions and channels its columns.
  *
- * matmul_tn with a k too long for limbs comes here too, as a 1x1 convolution. Both operands are copied a chunk of
- * pixels at a time: dy as it lies, and of the image the lines that these pixels see, with their padding. Nothing is
- * unfolded: for one filter line r the columns (s, c) of a pixel are neighbours in its line (the channels of a position,
- * with a dilation), and from pixel to pixel the micro-kernel moves by a stride.
+ * matmul_tn with a k too long for limbs is computed here too, as a 1x1 convolution. Both operands are copied a chunk of
+ * pixels at a time: dy in its order, and the image lines that these pixels read, with their padding. The image is not
+ * unfolded: for one filter line r the columns (s, c) of a pixel are neighbours in its line (with a dilation, the
+ * channels of a position), and from pixel to pixel the micro-kernel advances by a stride.
  *
- * Exact sums take two pixels at a time, so their copies hold k-pairs: dy of neighbours, and the image's elements with
- * those that the neighbour sees in their place.
+ * Exact sums multiply two pixels at a time, so the copies hold k-pairs: dy of two neighbours, and each image element
+ * with the one that the neighbour reads instead.
  *
- * Long sums with few results are cut along k over the threads. Sums are then kept by slice (ordered sums: a slice is a
- * chunk) and added in order. */
+ * Long sums with few results are divided along k among the threads. Then each slice has its sums (for ordered sums a
+ * slice is a chunk), which are added in order. */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include <math.h>
@@ -19,10 +19,10 @@
 enum {
     ROWS_BLOCK = 96,                /* filters packed at a time */
     CHANNELS_BLOCK = 128,           /* channels packed at a time: whole tiles of two vectors */
-    CHUNK_LONGEST = 2 * FL_K_CHUNK, /* of exact sums; of ordered ones FL_K_CHUNK */
-    CHUNK_BYTES = 640 * 1024,       /* of a chunk's copies, where it is longer than FL_K_CHUNK */
-    CHUNKS_PER_WORKER = 4,          /* at least, likewise */
-    SLICE_BYTES = 32 * 1024 * 1024, /* of the slices kept at a time */
+    CHUNK_LONGEST = 2 * FL_K_CHUNK, /* pixels, for exact sums; FL_K_CHUNK for ordered ones */
+    CHUNK_BYTES = 640 * 1024,       /* of the copies of a chunk longer than FL_K_CHUNK */
+    CHUNKS_PER_WORKER = 4,          /* at least, for such chunks */
+    SLICE_BYTES = 32 * 1024 * 1024, /* of the slices stored at a time */
     SLICES_LEAST = 8,
     SLICES_MOST = 64
 };
@@ -34,7 +34,7 @@ struct gradient {
     int64_t out_first;      /* first element of the result */
 
     int64_t k, n;          /* n columns */
-    int64_t chunk, chunks; /* pixels of a chunk: FL_K_CHUNK of ordered sums */
+    int64_t chunk, chunks; /* pixels of a chunk, FL_K_CHUNK for ordered sums; chunks */
     int64_t rows_block, row_blocks, channels_block;
     int64_t span_most;     /* output pixels of a span */
     int64_t filter_step;   /* packed lines from filter line to filter line */
@@ -50,7 +50,7 @@ struct gradient {
     int64_t store_parts;
 };
 
-/* Neighbouring output pixels of one line, and where their operands are packed. */
+/* Neighbouring output pixels of one line, and the positions of their packed operands. */
 struct span {
     int64_t image, y, x0, x1;
     int64_t packed_x0, packed_x1; /* the output pixels whose image pixels are packed */
@@ -64,8 +64,8 @@ struct gradient_worker {
     int64_t spans, steps;
     gemm_packed *a, *b;
     void *zero;     /* channels of a pixel of padding */
-    float *windows; /* of dy: what bounds them */
-    float *squares; /* of packed lines: the largest sum of a channel that a segment may see */
+    float *windows; /* bounds of dy */
+    float *squares; /* of packed lines: the largest sum of a channel in a segment */
     struct gemm_segments list;
 };
 
@@ -78,7 +78,7 @@ static void *sum_at(const struct gradient *t, void *sums, int64_t i) {
     return (char *)sums + i * t->c->stores->sum_bytes;
 }
 
-/* Whole sums as tiles and stores take them. */
+/* Whole sums in the form of tiles and stores. */
 static struct gemm_sums whole_sums(const struct gradient *t, void *sums, int64_t stride) {
     return is_ordered(t) ? (struct gemm_sums){.low = sums, .stride = stride}
                          : (struct gemm_sums){.wide = sums, .stride = stride};
@@ -88,7 +88,7 @@ static int64_t spans_most(const struct gradient *t) {
     return gemm_min(t->chunk, t->chunk / t->v.x.out + 2);
 }
 
-/* Image pixels under `count` output pixels of a line. */
+/* The number of image pixels that `count` output pixels of a line read. */
 static int64_t pixels_under(const struct gradient *t, int64_t count) {
     return (count - 1) * t->v.x.stride + gemm_reach(&t->v.x);
 }
@@ -110,7 +110,7 @@ static struct gradient_worker lay_out_worker(const struct gradient *t, struct ge
 /* --- packing a chunk ---------------------------------------------------------------------------------------------- */
 
 /* Cuts pixels [first, end) into spans and places them. Lines that fit into a chunk are packed whole, so that the spans
- * of an image share what they both see; longer ones just as far as the span sees. */
+ * of an image share pixels; of longer ones only the pixels that the span reads are packed. */
 static void list_spans(const struct gradient *t, int64_t first, int64_t end, struct gradient_worker *w) {
     const bool whole = t->v.x.out == t->span_most;
     w->spans = w->steps = 0;
@@ -142,7 +142,7 @@ static void pack_dy(const struct gradient *t, int64_t row, int64_t rows, struct 
         packing->bound_windows(w->a, rows, w->steps, w->windows);
 }
 
-/* The packed line of that number under a span. */
+/* Packs image line `line` under a span. */
 static void pack_image_line(const struct gradient *t, const struct span *span, int64_t line, int64_t channel,
                             int64_t channels, struct gradient_worker *w) {
     const int64_t in_y = span->y * t->v.y.stride - t->v.y.padding + line * (t->v.y.dilation / t->filter_step);
@@ -180,7 +180,7 @@ static void list_segments(const struct gradient *t, int64_t rows, int64_t channe
     for (int64_t i = 0; i < w->spans; i++) {
         const struct span *span = &w->span[i];
         const int64_t position = (span->x0 - span->packed_x0) * t->v.x.stride / t->position_step;
-        float squares = 0; /* of all that meets the span: tiles see one of these lines each */
+        float squares = 0; /* of all lines under the span, since a tile reads any one of them */
         for (int64_t r = 0; r < t->v.y.positions && !ordered; r++)
             squares = fmaxf(squares, w->squares[span->line + r * t->filter_step]);
         const struct gemm_proof proof = {w->windows, squares, 0};
@@ -190,7 +190,7 @@ static void list_segments(const struct gradient *t, int64_t rows, int64_t channe
     fl_gemm_segments_end(&w->list);
 }
 
-/* `columns` neighbouring columns from packed element b of the lines, all rows. */
+/* Computes `columns` neighbouring columns from packed element b of the lines on, for all rows. */
 static void column_tiles(const struct gradient *t, const struct gradient_worker *w, int64_t rows, const gemm_packed *b,
                          int64_t columns, void *out, bool add) {
     const struct gemm_kernels *k = t->c->kernels;
@@ -214,7 +214,7 @@ static void column_tiles(const struct gradient *t, const struct gradient_worker 
     }
 }
 
-/* One chunk times one block of rows into sums [m][n]. */
+/* Multiplies one chunk by one block of rows into sums [m][n]. */
 static void add_chunk(const struct gradient *t, int64_t chunk, int64_t row, struct gradient_worker *w, void *sums,
                       bool add) {
     const int64_t first = chunk * t->chunk, rows = gemm_min(t->rows_block, t->v.filters - row);
@@ -266,8 +266,8 @@ static void gradient_add_part(void *context, int part, int worker) {
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
 
-/* Output lines share all lines that lie between those that they see; each has its own where that makes fewer (wide
- * dilations) or lines are longer than a chunk. */
+/* Output lines share all image lines between those that they read; each has its own if these are fewer (wide dilations)
+ * or if lines are longer than a chunk. */
 static void plan_lines(struct gradient *t) {
     const int64_t spans = spans_most(t), reach = gemm_reach(&t->v.y), step = gemm_min(t->v.y.stride, reach),
                   images = gemm_min(spans, gemm_parts(t->chunk, t->v.y.out * t->v.x.out) + 1);
@@ -282,8 +282,8 @@ static void plan_lines(struct gradient *t) {
     }
 }
 
-/* Plans with chunks of that length; false: shorter ones are better. Only the length for exact sums, which have no
- * order, depends on the number of workers. */
+/* Plans for chunks of length t->chunk; false if shorter ones are better. Only for exact sums, which have no order, the
+ * length depends on the number of workers. */
 static bool plan_chunk(struct gradient *t) {
     t->chunks = gemm_parts(t->k, t->chunk);
     t->span_most = gemm_min(t->v.x.out, t->chunk);
@@ -323,7 +323,7 @@ static struct gemm_workspace lay_out(struct gradient *t, char *block) {
     return fl_gemm_needs(t->c, &arena, &worker, gemm_max(t->slices * t->row_blocks, t->store_parts));
 }
 
-/* One group, whose channels begin at dy, image and out_first of t. */
+/* Computes one group, whose channels begin at dy, image and out_first of t. */
 static void compute(struct gradient *t) {
     const int workers = t->c->workers;
     for (t->wave = 0; t->wave < t->waves; t->wave++) {
@@ -333,7 +333,7 @@ static void compute(struct gradient *t) {
     }
 }
 
-/* conv2d_weight_grad; matmul_tn: out[m][n] of k pixels. t describes one group. */
+/* conv2d_weight_grad; matmul_tn, whose out[m][n] sums over k pixels. t describes one group. */
 tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only) {
     struct gradient t = {.c = c, .v = fl_gemm_convolution(c->args, true)};
     gradient_plan(&t);

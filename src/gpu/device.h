@@ -1,5 +1,5 @@
-/* device.h - what kernel sources include for CUDA, and nothing else of it: one text is compiled by nvcc for a GPU and
- * by the host's C++ compiler for the stand-in of the tests (tests/gpu/stand_in/stand_in.h), which runs it on the CPU.
+/* device.h - the only header of CUDA that kernel sources include: nvcc compiles the same source for a GPU, and the
+ * host's C++ compiler compiles it for the GPU emulation of the tests (tests/gpu/stand_in/stand_in.h).
  *
  * Rules of kernel sources, so that both compile them: launches through gpu_launch, dynamic shared memory through
  * GPU_DYNAMIC_SHARED, PTX only here, no __CUDA_ARCH__ elsewhere, no cub and no cooperative groups. Threads of a block
@@ -35,7 +35,7 @@ static inline cudaError_t gpu_launch(void (*kernel)(P...), dim3 grid, dim3 block
     return cudaGetLastError();
 }
 
-/* d += a b, exact modulo 2^32; all 32 lanes of a warp together. Signs of a and b as the names say. */
+/* d += a b, exact modulo 2^32; all 32 lanes of a warp together. The names give the types of a and b. */
 #define GPU_MMA(name, type_a, type_b)                                                                                  \
     static __device__ __forceinline__ void name(int32_t(&d)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) {        \
         asm("mma.sync.aligned.m16n8k32.row.col.s32." type_a "." type_b ".s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "  \
@@ -86,7 +86,7 @@ GPU_LDMATRIX_X1(gpu_ldmatrix_x1_trans, "x1.trans")
 #undef GPU_LDMATRIX_X1
 
 /* Starts a copy of 16 bytes to shared memory: the first valid_bytes (0 to 16) from src, zeros after them. Both
- * addresses are aligned to 16, even where valid_bytes is 0. */
+ * addresses are aligned to 16, even if valid_bytes is 0. */
 static __device__ __forceinline__ void gpu_cp_async16(void *dst_shared, const void *src_global, int valid_bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(gpu_shared_address(dst_shared)), "l"(src_global),
                  "r"(valid_bytes)
@@ -96,7 +96,7 @@ static __device__ __forceinline__ void gpu_cp_async16(void *dst_shared, const vo
 static __device__ __forceinline__ void gpu_cp_commit() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-/* Waits until at most `pending` of this thread's groups are under way; other threads see the bytes after a barrier. */
+/* Waits until at most `pending` of this thread's groups are unfinished; other threads see the bytes after a barrier. */
 template <int pending> static __device__ __forceinline__ void gpu_cp_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }

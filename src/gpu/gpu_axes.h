@@ -1,6 +1,6 @@
 /* gpu_axes.h - reductions over any dimensions, their gradients, argmax, and operations of broadcast operands, for the
- * formats of a folder. A thread folds FL_ROWS_CHUNK terms of one output; what it found waits in the workspace, and one
- * thread an output adds that up, in order.
+ * formats of a folder. A thread folds FL_ROWS_CHUNK terms of one output into the workspace; then one thread for each
+ * output adds these results in order.
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_axes. */
@@ -18,7 +18,7 @@ union axes_part {
     double real;
 };
 
-/* The host makes the walks of a call, once for all threads. */
+/* The host computes the walks of a task, once for all threads. */
 struct axes_walks {
     struct fl_walk groups, elements;
 };
@@ -34,7 +34,7 @@ __host__ __device__ static inline int64_t axes_chunks(const struct fl_walk &grou
 __device__ static inline union axes_part *axes_parts(const struct fl_args &args) {
     return (union axes_part *)args.workspace;
 }
-/* Behind the parts: the number that gradients need of each group. */
+/* After the parts: for each group, the number that its gradients need. */
 __device__ static inline double *axes_groups(const struct fl_args &args, const struct fl_walk &groups) {
     return (double *)args.workspace + axes_chunks(groups) * groups.outer;
 }
@@ -43,7 +43,7 @@ static size_t axes_need(const struct fl_args *args) {
     return (size_t)((axes_chunks(groups) + fl_axes_folded(args->op)) * groups.outer) * sizeof(union axes_part);
 }
 
-/* The operand that is folded. */
+/* The operand to be folded. */
 __device__ static inline const struct fl_view &axes_folded(const struct fl_args &args) {
     return args.in[fl_axes_folded(args.op)];
 }
@@ -90,7 +90,7 @@ __global__ void axes_fold(const struct gpu_call call, const struct axes_walks wa
 struct axes_total {
     fl_int128 exact;
     double total;
-    int64_t at; /* the term that is best */
+    int64_t at; /* position of the best term */
 };
 
 __device__ static struct axes_total axes_add_up(const struct fl_args &args, const struct fl_walk &g, int64_t out) {
@@ -145,7 +145,7 @@ __global__ void axes_argmax(const struct gpu_call call, const struct axes_walks 
         ((int32_t *)call.args.out.data)[i] = (int32_t)axes_add_up(call.args, walks.groups, i).at;
 }
 
-/* The number of each group that its elements need. */
+/* Computes for each group the number that its gradients need. */
 __global__ void axes_ask(const struct gpu_call call, const struct axes_walks walks) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
@@ -205,7 +205,7 @@ static cudaError_t run_axes_elements(const struct gpu_call *call, cudaStream_t s
     return gpu_launch(axes_elements, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call, walks);
 }
 
-/* Chunks first, then a thread for each sum. */
+/* Folds chunks, then runs `end` with a thread for each sum. */
 static cudaError_t run_axes_fold(axes_kernel end, const struct gpu_call *call, cudaStream_t stream) {
     const struct axes_walks walks = axes_walks_of(call->args);
     const struct fl_walk &g = walks.groups;

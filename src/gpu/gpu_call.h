@@ -1,8 +1,8 @@
-/* gpu_call.h - a call as kernels on the device see it.
+/* gpu_call.h - a task in the form that kernels on the device read.
  *
- * The host queues the kernels of a call and goes on. What they find out for each other, which attempt of the write
- * comes next and statistics, lies in one struct gpu_control in the memory of the device; so does what went wrong, which
- * only who waits will read: from then on every kernel of the queue leaves at once. */
+ * The host queues the kernels of a task without waiting. They share one struct gpu_control in the memory of the device:
+ * the next attempt of the write, statistics, and the first failure. After a failure every later kernel of the queue
+ * returns at once; the host reads the failure when it waits. */
 #ifndef FL_GPU_CALL_H
 #define FL_GPU_CALL_H
 
@@ -14,21 +14,21 @@
 struct gpu_control {
     struct fl_gpu_failure failure;
     struct fl_stats stats;
-    int64_t found; /* the first position of what ought not to be there; -1: none so far */
+    int64_t found; /* the first position of an invalid number; -1: none so far */
     struct fl_write_state write;
 };
 
 struct gpu_call {
     struct fl_args args;
     struct gpu_control *control;
-    struct fl_slot *slot; /* of what is written; NULL: numbers */
+    struct fl_slot *slot; /* of the output; NULL: the results are numbers */
     uint64_t seed;
     int32_t mode;    /* of rounding */
-    int32_t attempt; /* 0, 1: for the host, which kernels to queue */
+    int32_t attempt; /* 0 or 1; the host chooses kernels by it */
 };
 
-/* Where numbers come from, in the memory of the device: doubles, floats, what bytes mean in each channel; or they are
- * made as they are read. */
+/* The source of numbers, in the memory of the device: doubles, floats, bytes with their values in each channel, or a
+ * rule that computes them (fill). */
 struct gpu_numbers {
     const double *d;
     const float *f;
@@ -43,8 +43,8 @@ typedef cudaError_t (*gpu_operation)(const struct gpu_call *call, cudaStream_t s
 struct gpu_kernels {
     gpu_operation op[FL_OP_LIMIT];
     fl_need need[FL_OP_LIMIT]; /* NULL: no workspace */
-    /* n elements of a view as doubles; numbers as elements (`result`: as results of an operation); both parts of a
-     * tensor with a wide part; the wide part from the elements. */
+    /* Converts n elements of a view to doubles; stores numbers as elements (`result`: as results of an operation);
+     * stores both parts of a tensor with a wide part; sets the wide part from the elements. */
     cudaError_t (*to_doubles)(const struct fl_view *view, double *values, cudaStream_t stream);
     cudaError_t (*from_numbers)(const struct gpu_call *call, const struct gpu_numbers *numbers, bool result,
                                 cudaStream_t stream);
@@ -56,7 +56,7 @@ struct gpu_kernels {
 cudaError_t gpu_running_statistics(const struct gpu_call *call, cudaStream_t stream);
 /* optimiser_step, trust_rate */
 cudaError_t gpu_step_numbers(const struct gpu_call *call, cudaStream_t stream);
-/* By format; NULL: none. */
+/* The kernels of a format; NULL: none. */
 const struct gpu_kernels *gpu_kernels_of(tensor_format format);
 
 /* --- in kernels --------------------------------------------------------------------------------------------------- */
@@ -75,7 +75,7 @@ struct gpu_now {
     struct fl_rounding rounding;
 };
 
-/* False: nothing is to be done. */
+/* Sets *now at the start of a kernel. False: the kernel has nothing to do. */
 __device__ static inline bool gpu_begin(const struct gpu_call &call, struct gpu_now *now) {
     const struct gpu_control *control = call.control;
     const int next = control->write.next;
@@ -88,7 +88,7 @@ __device__ static inline bool gpu_begin(const struct gpu_call &call, struct gpu_
     return true;
 }
 
-/* A parameter that may stand in a tensor, to be read now (core/table/kernel.h): of a call one at most. */
+/* A parameter that may be in a tensor, which is read now (core/table/kernel.h); a task has one at most. */
 __device__ static inline float gpu_late(const struct fl_late &late, float given) {
     return late.kind == FL_LATE_FLOAT ? *(const float *)late.at : given;
 }
@@ -96,7 +96,7 @@ __device__ static inline double gpu_late(const struct fl_late &late, double give
     return late.kind == FL_LATE_DOUBLE ? *(const double *)late.at : given;
 }
 
-/* The first of a grid's threads along a line of work, and how far apart its steps are. */
+/* The first item of this thread in a grid-stride loop, and the stride. */
 __device__ static inline int64_t gpu_first() {
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
@@ -104,14 +104,13 @@ __device__ static inline int64_t gpu_stride() {
     return (int64_t)gridDim.x * blockDim.x;
 }
 
-/* Something was found at a position, which ought not to be there. The first position counts; -1 is the largest of the
- * unsigned. */
+/* Records the position of an invalid number. The first position remains; -1 is the largest unsigned number. */
 __device__ static inline void gpu_found(struct gpu_control *control, int64_t at) {
     atomicMin((unsigned long long *)&control->found, (unsigned long long)at);
 }
 
-/* Adds what the threads of a block stored; all of them call it. Maxima are positive doubles, whose bits order as they
- * do. */
+/* Adds the statistics of the threads of a block, all of which call it. Maxima are positive doubles, which compare as
+ * their bits do. */
 __device__ static inline void gpu_report(struct gpu_control *control, const struct fl_stats &mine) {
     unsigned long long maximum = (unsigned long long)__double_as_longlong(mine.maximum);
     int gamma = mine.gamma;
@@ -136,7 +135,7 @@ __device__ static inline void gpu_report(struct gpu_control *control, const stru
         atomicAdd((unsigned long long *)&to->nonfinite, (unsigned long long)mine.nonfinite);
 }
 
-/* Grids of kernels whose threads each take what is a stride apart. */
+/* Grids of kernels with grid-stride loops. */
 enum { GPU_THREADS = 256 };
 static inline unsigned gpu_blocks(int64_t work) {
     const int64_t blocks = (work + GPU_THREADS - 1) / GPU_THREADS;

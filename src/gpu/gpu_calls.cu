@@ -1,4 +1,4 @@
-// gpu_calls.cu - a call as a sequence of kernels: what run.c does on a processor, with nobody to look in between.
+// gpu_calls.cu - a task as a sequence of kernels, as run.c runs it on a processor, but without the host between them.
 #include "gpu/gpu_calls.h"
 #include "autoflex/write_rules.h"
 #include "core/ops/optimisers/optimiser_rules.h"
@@ -29,7 +29,7 @@ __device__ static bool finds_factor(struct gpu_control *control, const struct fl
     return false;
 }
 
-// A number that stands in a tensor and is not finite, or below 0 where that is no bound, ends the queue here.
+// A number in a tensor that is not finite, or is below 0 if it must not be, stops the queue here.
 __device__ static bool finds_number(struct gpu_control *control, const struct fl_late &late) {
     if (late.kind != FL_LATE_FLOAT && late.kind != FL_LATE_DOUBLE)
         return false;
@@ -42,7 +42,7 @@ __device__ static bool finds_number(struct gpu_control *control, const struct fl
     return true;
 }
 
-// A write, or the one attempt of a call whose results are numbers.
+// Begins a write, or the one attempt of a task whose results are numbers.
 __global__ void begin_attempts(const struct gpu_call call, bool shared, int kind) {
     struct gpu_control *control = call.control;
     if (control->failure.finding || finds_number(control, call.args.late) ||
@@ -53,7 +53,7 @@ __global__ void begin_attempts(const struct gpu_call call, bool shared, int kind
     fl_write_begin(&control->write, call.slot ? &call.slot->autoflex : NULL, shared, kind);
 }
 
-// Statistics are those of the last attempt.
+// Ends an attempt; the statistics are those of the last one.
 __device__ static void attempted(const struct gpu_call &call) {
     struct gpu_control *control = call.control;
     fl_write_attempted(&control->write, &call.slot->autoflex, control->stats.maximum);
@@ -74,7 +74,7 @@ __global__ void end_write(const struct gpu_call call) {
     fl_slot_written(call.slot, &control->stats, call.args.out.count);
 }
 
-// --- parts of a write: attempts are those of the whole sequence, and each kernel runs once ---------------------------
+// --- parts of a write: attempts are of the whole sequence; each kernel runs once ---------------------------
 
 __global__ void open_sequence(const struct gpu_call call, const struct fl_sequence_part part, bool shared) {
     if (!call.control->failure.finding)
@@ -100,7 +100,7 @@ __global__ void end_part(const struct gpu_control *control, const struct fl_sequ
 
 // --- sources ---------------------------------------------------------------------------------------------------------
 
-// The largest finite |x|, and the first that is not finite.
+// Finds the largest finite |x|, and the first number that is not finite.
 __global__ void look_at(struct gpu_control *control, const struct gpu_numbers numbers, int64_t count) {
     if (control->failure.finding || control->write.next != FL_WRITE_MEASURE)
         return;
@@ -208,8 +208,8 @@ static cudaError_t run(const struct fl_call *call, struct gpu_control *control, 
     return gpu_kernels_of(call->args->format->id)->op[call->args->op](&c, stream);
 }
 
-// The numbers of the source: where they lie, or the elements of a tensor as doubles, in memory that goes back when the
-// kernels after it have run.
+// The numbers of the source: those in place, or the elements of a tensor as doubles in *memory, which the caller frees
+// after the kernels that read it.
 static cudaError_t fetch(const struct fl_call *call, struct gpu_numbers *numbers, double **memory,
                          cudaStream_t stream) {
     const struct fl_source *s = &call->source;

@@ -1,4 +1,5 @@
-/* gpu_cells.h - the cells of recurrent networks, one element of the result a thread. For the formats of a folder.
+/* gpu_cells.h - the cells of recurrent networks, for the formats of a folder. A thread computes one element of the
+ * result at a time.
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_cells. */

@@ -1,4 +1,4 @@
-/* gpu_channels.h - the numbers of channels and the maps that they make, for the formats of a folder.
+/* gpu_channels.h - the coefficients of channels and the maps by these coefficients, for the formats of a folder.
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_channels. */
@@ -10,7 +10,7 @@
 
 namespace {
 
-/* --- numbers: a thread a channel ---------------------------------------------------------------------------------- */
+/* --- numbers: a thread for a channel------------------------------------------------------------------------------- */
 
 __global__ void channel_moments(const struct gpu_call call) {
     struct gpu_now now;
@@ -30,7 +30,7 @@ __device__ static inline double vector_at(const struct fl_view &vector, int64_t 
     return gpu_value(vector, fl_exponent(&vector), c);
 }
 
-/* False where its numbers are not finite. */
+/* Stores the coefficients of channel c. False if they are not finite. */
 __device__ static bool keep_channel(const struct fl_args &args, int64_t c, const struct fl_affine_channel &channel) {
     const struct fl_channels &to = args.p.batch_norm.channels;
 #ifdef FL_SHARED_EXPONENT
@@ -80,7 +80,7 @@ __global__ void affine_coefficients(const struct gpu_call call, bool gradient) {
             gpu_found(call.control, c);
 }
 
-/* The first channel that had no finite coefficients ends the queue here. One thread. */
+/* Stops the queue at the first channel without finite coefficients. One thread. */
 __global__ void end_coefficients(const struct gpu_call call, bool gradient) {
     struct gpu_now now;
     const int64_t c = call.control->found;

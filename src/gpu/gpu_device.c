@@ -1,5 +1,4 @@
-/* gpu_device.c - GPUs as devices of the library (queue.h): cuda:0, cuda:1, ..., opened when they are first asked for.
- */
+/* gpu_device.c - GPUs as devices of the library (queue.h): cuda:0, cuda:1, ..., each opened at its first use. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
@@ -14,7 +13,7 @@
 enum { MOST = 8 };
 
 struct gpu {
-    struct tensor_device device; /* first: a device is its gpu */
+    struct tensor_device device; /* first member: a pointer to it is one to the struct */
     struct fl_queue queue;
     const struct fl_gpu_plugin *plugin;
     struct fl_gpu_device *backend; /* NULL: not opened */
@@ -32,12 +31,12 @@ static struct gpu *gpu_of(struct tensor_device *device) {
 
 /* --- errors ------------------------------------------------------------------------------------------------------- */
 
-/* A fault of CUDA. It stays: every later call on the device says so again. */
+/* A fault of CUDA, which remains: every later call on the device fails with it too. */
 static tensor_status faulted(const struct gpu *g, const char *text) {
     return text ? fl_fail(TENSOR_E_DEVICE, "%s: %s", g->name, text) : TENSOR_OK;
 }
 
-/* The sign of a NaN says nothing. */
+/* Drops the sign of a NaN, which has no meaning. */
 static double shown(double x) {
     return x != x ? NAN : x;
 }
@@ -73,7 +72,7 @@ static void *gpu_allocate(struct tensor_device *device, size_t bytes) {
     struct gpu *g = gpu_of(device);
     void *memory = NULL;
     pthread_mutex_lock(&g->lock);
-    if (g->plugin->allocate(g->backend, bytes, &memory)) /* gpu_room tells of a fault */
+    if (g->plugin->allocate(g->backend, bytes, &memory)) /* gpu_room reports a fault */
         memory = NULL;
     pthread_mutex_unlock(&g->lock);
     return memory;
@@ -94,7 +93,7 @@ static void gpu_room(struct tensor_device *device, char *text, size_t bytes) {
 static void gpu_release(struct tensor_device *device, void *memory) {
     struct gpu *g = gpu_of(device);
     pthread_mutex_lock(&g->lock);
-    (void)g->plugin->release(g->backend, memory); /* a fault stays for who waits */
+    (void)g->plugin->release(g->backend, memory); /* a fault remains for the next wait */
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -230,7 +229,7 @@ static void gpu_forget(struct tensor_device *device, void *recording) {
     pthread_mutex_unlock(&g->lock);
 }
 
-/* Calls of a GPU are run by its backend, which knows them by operation and format. */
+/* The kernel of every task of a GPU on the host; its backend finds the real one by operation and format. */
 static tensor_status runs_elsewhere(const struct fl_args *args) {
     return fl_fail(TENSOR_E_DEVICE, "%s: a kernel of a GPU was called on the host", fl_op_name(args->op));
 }

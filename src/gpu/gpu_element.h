@@ -1,6 +1,7 @@
-/* gpu_element.h - elements of a folder's formats, to double and back with the statistics of a write, as the codec says.
+/* gpu_element.h - converts elements of a folder's formats to double and back, by the codec, with the statistics of a
+ * write.
  *
- * Folders have kernels of the same names: each file of them is a namespace without a name.
+ * The kernels of all folders have the same names, so each file has an unnamed namespace.
  *
  * Expects: a codec: that of a float format (float_block.h says what it defines), or FL_SHARED_EXPONENT, FL_TOP.
  * Gives: gpu_value, gpu_store, gpu_store_real, GPU_SHARED. */
@@ -30,7 +31,7 @@ __device__ static inline double gpu_value(const struct fl_view &view, int e, int
 }
 
 #ifdef FL_SHARED_EXPONENT
-/* Stores a mantissa that was rounded already. */
+/* Stores a rounded mantissa. */
 __device__ static inline void gpu_store_mantissa(const struct gpu_now &now, int64_t i, int64_t m, bool something,
                                                  struct fl_stats *stats) {
     m = fl_put_mantissa(m, FL_TOP, something, stats);
@@ -38,7 +39,7 @@ __device__ static inline void gpu_store_mantissa(const struct gpu_now &now, int6
         ((fl_element *)now.out)[i] = (fl_element)m;
 }
 
-/* Both parts of element i, of a wide mantissa that was rounded but not yet saturated. */
+/* Stores both parts of element i from a wide mantissa that was rounded but not yet saturated. */
 __device__ static inline void gpu_store_wide(const struct gpu_now &now, void *wide, int64_t i, int64_t m,
                                              bool something, struct fl_stats *stats) {
     fl_element element;
@@ -49,7 +50,7 @@ __device__ static inline void gpu_store_wide(const struct gpu_now &now, void *wi
     }
 }
 
-/* NaN or Inf becomes element i. */
+/* Stores NaN or Inf as element i. */
 __device__ static inline void gpu_put_nonfinite(const struct gpu_now &now, int64_t i, double x,
                                                 struct fl_stats *stats) {
     const int32_t m = fl_put_nonfinite(x, FL_TOP, stats);
@@ -57,8 +58,8 @@ __device__ static inline void gpu_put_nonfinite(const struct gpu_now &now, int64
         ((fl_element *)now.out)[i] = (fl_element)m;
 }
 
-/* x, exact or rounded to odd, becomes element i; near: the same rounded to nearest, for the maximum. e: of the output.
- */
+/* Stores x, exact or rounded to odd, as element i; near: x rounded to nearest, for the maximum; e: exponent of the
+ * output. */
 __device__ static inline void gpu_store(const struct gpu_now &now, int e, int64_t i, double x, double near,
                                         struct fl_stats *stats) {
     const bool drawn = now.rounding.mode == TENSOR_ROUND_STOCHASTIC;
@@ -68,7 +69,7 @@ __device__ static inline void gpu_store(const struct gpu_now &now, int e, int64_
         ((fl_element *)now.out)[i] = (fl_element)m;
 }
 #else
-/* A binary32 becomes element i, to nearest or truncated. */
+/* Stores a binary32 as element i, rounded to nearest or truncated. */
 __device__ static inline void gpu_store_float(const struct gpu_now &now, int64_t i, float x, struct fl_stats *stats) {
     const uint32_t size = fl_float_magnitude(x);
     uint32_t overflow = FL_OVERFLOW, flush = FL_FLUSH;
@@ -87,7 +88,7 @@ __device__ static inline void gpu_store_float(const struct gpu_now &now, int64_t
 }
 
 #ifdef FL_DIGITS
-/* x, exact, rounded to odd, or a binary32, becomes element i by a draw. */
+/* Stores x, exact, rounded to odd, or a binary32, as element i, rounded stochastically. */
 __device__ static inline void gpu_store_drawn(const struct gpu_now &now, int64_t i, double x, struct fl_stats *stats) {
     const uint32_t draw = fl_philox_draw(now.rounding.key, now.rounding.write, i);
     const float before = (float)x, rounded = (float)fl_round_by_draw(x, draw, FL_DIGITS, FL_LEAST_NORMAL);
@@ -99,7 +100,7 @@ __device__ static inline void gpu_store_drawn(const struct gpu_now &now, int64_t
 }
 #endif
 
-/* A result of an operation, which is a binary32 first but where it is rounded stochastically. */
+/* Stores a result of an operation: it is rounded to binary32 first, unless the write rounds stochastically. */
 __device__ static inline void gpu_store(const struct gpu_now &now, int e, int64_t i, double x, double near,
                                         struct fl_stats *stats) {
     (void)e;
@@ -113,7 +114,7 @@ __device__ static inline void gpu_store(const struct gpu_now &now, int e, int64_
     gpu_store_float(now, i, (float)x, stats);
 }
 
-/* A number that is not the result of an operation: rounded once, by way of a binary32 rounded to odd. */
+/* Stores a number that is not the result of an operation, rounded once by way of a binary32 rounded to odd. */
 __device__ static inline void gpu_store_number(const struct gpu_now &now, int64_t i, double x, struct fl_stats *stats) {
 #ifdef FL_ELEMENT_IS_FLOAT
     const float f = (float)x;
@@ -129,7 +130,7 @@ __device__ static inline void gpu_store_number(const struct gpu_now &now, int64_
 }
 #endif
 
-/* x, a real number rounded to odd, becomes element i, rounded once. */
+/* Stores x, a real number rounded to odd, as element i, rounded once. */
 __device__ static inline void gpu_store_real(const struct gpu_now &now, int e, int64_t i, double x,
                                              struct fl_stats *stats) {
     const double near = fl_coarse(x);

@@ -1,5 +1,5 @@
 /* gpu_folds.h - sums over the rows of [m, n], for the formats of a folder. A thread sums FL_ROWS_CHUNK rows of one
- * channel; what it found waits in the workspace, and one thread a channel adds that up, in order.
+ * channel into the workspace; then one thread for each channel adds these sums in order.
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_folds. */
@@ -10,7 +10,7 @@
 
 namespace {
 
-/* A sum of each of two kinds: of x and of x z. Mantissas, exact; or binary32 chains, which are added in double. */
+/* Two kinds of sums, of x and of x z: exact ones of mantissas, or binary32 chains, which are added in double. */
 #ifdef FL_SHARED_EXPONENT
 typedef int64_t fold_part;
 typedef int64_t fold_sum;
@@ -24,7 +24,7 @@ __device__ static inline fold_part *part_at(const struct fl_args &args, int kind
     return (fold_part *)args.workspace + (kind * chunks + chunk) * args.p.rows.n + channel;
 }
 
-/* x: in[0], z: in[z], whose rows count where those of mask (in[2]) are above zero; NULL: all. */
+/* x is in[0], z is in[z]. An element counts if that of mask (in[2]) is above zero; without a mask all count. */
 __global__ void sum_chunks(const struct gpu_call call, int z, int64_t chunks) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))

@@ -1,5 +1,5 @@
-// gpu_gather.cu - batches out of a set of images on the device, by the rule of core/tensor/gather.h. A thread takes a
-// pixel.
+// gpu_gather.cu - gathers batches from a set of images on the device, by the rule of core/tensor/gather.h, with a
+// thread for each pixel.
 #include "gpu/gpu_calls.h"
 
 __global__ void begin_gather(struct gpu_control *control) {
@@ -15,7 +15,7 @@ __global__ void check_indices(const struct fl_gather g, struct gpu_control *cont
             gpu_found(control, i);
 }
 
-// The first index that is none ends the queue here. One thread.
+// Stops the queue at the first invalid index. One thread.
 __global__ void end_check_indices(const struct fl_gather g, struct gpu_control *control) {
     if (control->failure.finding || control->found < 0)
         return;

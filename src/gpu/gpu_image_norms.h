@@ -1,5 +1,6 @@
 /* gpu_image_norms.h - average pooling by windows, local response normalisation, group normalisation and dropout, for
- * the formats of a folder. A thread makes one element at a time; a warp takes a group of channels of an image.
+ * the formats of a folder. A thread computes one element at a time, a warp the sums of one group of channels of an
+ * image.
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_image_norms. */
@@ -17,7 +18,7 @@ namespace {
 
 /* --- average pooling ---------------------------------------------------------------------------------------------- */
 
-/* sum / count of mantissas at exponent e becomes element i. */
+/* Stores sum / count, of mantissas at exponent e, as element i. */
 #ifdef FL_SHARED_EXPONENT
 __device__ static inline void store_mean(const struct gpu_now &now, int e_out, int64_t i, fl_int128 sum, int64_t count,
                                          int e, struct fl_stats *stats) {
@@ -108,7 +109,7 @@ __global__ void avgpool_windows_grad(const struct gpu_call call) {
 
 /* --- local response normalisation --------------------------------------------------------------------------------- */
 
-/* What x of channel c is divided by the power of; first: channel 0 of its pixel. */
+/* The base of the power by which x of channel c is divided; first: channel 0 of its pixel. */
 __device__ static double lrn_base(const struct fl_view &x, const struct fl_lrn_rule &how, int64_t first, int64_t c,
                                   int64_t n) {
     const int64_t from = c < how.below ? 0 : c - how.below, to = c + how.above < n ? c + how.above + 1 : n;
@@ -159,7 +160,7 @@ __global__ void lrn(const struct gpu_call call, bool gradient) {
 /* --- group normalisation: the numbers of a group of an image -------------------------------------------------------
  */
 
-/* A group: where element i lies, and its channel. */
+/* A group, which finds the position and the channel of its element i. */
 struct gpu_group {
     int64_t image, group, depth, size, pixels, channels;
 };
@@ -182,7 +183,7 @@ __device__ static inline int64_t element_at(const struct gpu_group &of, int64_t 
 }
 
 #ifdef FL_SHARED_EXPONENT
-/* dy without data: the sums of x alone. */
+/* If dy has no data, only the sums of x. */
 __device__ static struct fl_row_sums group_sums(const struct fl_view &x, const struct fl_view &dy,
                                                 const struct fl_view &gamma, const struct gpu_group &of) {
     struct fl_row_sums s = {0, 0, 0, 0};
@@ -315,13 +316,12 @@ __global__ void group_norm_grad(const struct gpu_call call) {
     gpu_report(call.control, stats);
 }
 
-/* --- group normalisation: dgamma <- dy, x. Numbers of the groups, sums of FL_ROWS_CHUNK pixels, sums of those ------
- */
+/* --- group normalisation: dgamma <- dy, x. Numbers of groups, chunk sums, their sums ------ */
 
 __host__ __device__ static inline int64_t pixel_chunks(const struct fl_args &args) {
     return (args.p.norm.batch * args.p.norm.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
 }
-/* The sums of chunks, the numbers of groups, the finest exponent of their weights. */
+/* The workspace: sums of chunks, numbers of groups, the finest exponent of their weights. */
 __device__ static inline row_sum *pixel_sums_of(const struct fl_args &args) {
     return (row_sum *)args.workspace;
 }

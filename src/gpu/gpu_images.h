@@ -1,4 +1,4 @@
-/* gpu_images.h - pooling and shortcuts on images [N, H, W, C], for the formats of a folder. A thread makes one
+/* gpu_images.h - pooling and shortcuts on images [N, H, W, C], for the formats of a folder. A thread computes one
  * element at a time.
  *
  * Expects: the codec of a folder (gpu_element.h).
@@ -10,7 +10,7 @@
 
 namespace {
 
-/* Element i of images of h x w pixels of c channels, as its place. */
+/* The place of an element in images [n, h, w, c]. */
 struct gpu_place {
     int64_t n, y, x, c;
 };
@@ -62,7 +62,8 @@ __global__ void maxpool(const struct gpu_call call) {
     gpu_report(call.control, stats);
 }
 
-/* The windows that reach over pixel y of a direction, first and last; there may be none. `way`: down or across. */
+/* The first and the last window whose extent includes pixel y in a direction; there may be none. way: 0 down, 1 across.
+ */
 __device__ static inline void windows_of(const struct fl_windows &g, int way, int64_t y, int64_t *first,
                                          int64_t *last) {
     const int64_t stride = g.stride[way], count = way ? g.q : g.p,
@@ -72,7 +73,7 @@ __device__ static inline void windows_of(const struct fl_windows &g, int way, in
     *last = at / stride < count - 1 ? at / stride : count - 1;
 }
 
-/* An element of x takes what the windows sent back whose largest it is, in their order. */
+/* The gradient of an element of x: the sum, in order, of dy of the windows in which it is the largest. */
 __global__ void maxpool_grad(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
@@ -149,7 +150,7 @@ __global__ void avgpool_grad(const struct gpu_call call) {
 
 /* --- shortcuts of type A ------------------------------------------------------------------------------------------ */
 
-/* Forward: every stride-th pixel, its channels in the middle of more. Backward: the reverse, zeros elsewhere. */
+/* Forward: every stride-th pixel, its channels between zero channels. Backward: the reverse, with zeros elsewhere. */
 __global__ void shortcut(const struct gpu_call call, bool gradient) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))

@@ -1,13 +1,12 @@
 /* gpu_int16_mma.h - matmul and convolutions of 16-bit mantissas, exactly, on tensor cores that multiply bytes.
  *
  * x = 256 high + low with a signed and an unsigned byte, so a sum of products is 2^16 (high high) + 2^8 (high low + low
- * high) + (low low): four byte products into three sums of 32 bits. They hold PART_MOST terms whatever the operands
- * are; of longer sums, and where there are few tiles of output, several blocks add parts to sums of 64 bits in the
- * workspace.
+ * high) + (low low): four byte products into three sums of 32 bits. They hold PART_MOST terms of any operands. If sums
+ * are longer, or the output has few tiles, several blocks add parts to sums of 64 bits in the workspace.
  *
- * Tiles of int16 lie in shared memory. ldmatrix gives a lane pairs of neighbours along k (transposing where k runs over
- * the rows of a tile); of the pairs of k 0 to 7 and of k 8 to 15 one byte permutation makes a register of low bytes and
- * another one of high bytes. That is a fragment of m16n8k32 but for the order of k, which is the same for both
+ * Tiles of int16 lie in shared memory. ldmatrix gives a lane pairs of neighbours along k (transposed if k runs over the
+ * rows of a tile). From the pairs of k 0 to 7 and of k 8 to 15, one byte permutation makes a register of low bytes and
+ * another one of high bytes. They are fragments of m16n8k32 except for the order of k, which is the same for both
  * operands.
  *
  * Convolutions are matmuls of matrices that are never stored: a view finds the address of their elements.
@@ -24,14 +23,14 @@ namespace {
 
 enum {
     TILE_K = 64,
-    PART_MOST = 32704, /* 2 * 128 * 255 times that is below 2^31; a multiple of TILE_K */
-    NOWHERE = 1 << 30  /* a place that no image has */
+    PART_MOST = 32704, /* 2 * 128 * 255 * PART_MOST < 2^31; a multiple of TILE_K */
+    NOWHERE = 1 << 30  /* a coordinate beyond every image */
 };
 
 /* --- operands as matrices ----------------------------------------------------------------------------------------- */
 
-/* Every view has rows and columns, columns contiguous at least eight by eight where the geometry is aligned. place_row
- * and place_column work out what a row and a column share, at joins them: the address, NULL for a zero. */
+/* Every view has rows and columns; in aligned geometry at least each eight columns are contiguous. place_row and
+ * place_column compute the parts of an address, `at` joins them: NULL for a zero. */
 
 struct matrix_view {
     const fl_element *data;
@@ -45,8 +44,8 @@ struct matrix_view {
     __device__ const fl_element *at(row r, column c) const { return r && c >= 0 ? r + c : NULL; }
 };
 
-/* Steps of windows, down and across. inverse: ceil(2^32 / stride), the high word of a product with which is the
- * quotient (tiles_can_index); of a stride of 1 there is none. */
+/* Steps of windows, down and across. inverse: ceil(2^32 / stride), so that the quotient is the high word of a product
+ * (tiles_can_index); unused if the stride is 1. */
 struct tile_steps {
     int stride[2], padding[2], dilation[2];
     unsigned inverse[2];
@@ -110,7 +109,7 @@ struct window_view {
     }
 };
 
-/* What an input pixel has sent to: a row for each, a column for each filter position and filter. */
+/* The outputs that read an input pixel: a row for each pixel, a column for each filter position and filter. */
 struct receiver_view {
     const fl_element *data; /* of the group's first filter */
     int h, w, p, q, filters, s, per_group;
@@ -171,14 +170,14 @@ struct filter_view {
 
 /* --- tiles of the output ------------------------------------------------------------------------------------------ */
 
-/* Eight warps or four, side by side in n two by two. A warp has 32 rows next to each other and `columns` times eight
- * columns, every second eight of the block's. */
+/* Eight or four warps, two beside each other along n. A warp has 32 consecutive rows and `columns` groups of eight
+ * columns, every second group of the block. */
 template <int warps_m_, int columns_, int stages_, int blocks_> struct tile_shape {
-    static constexpr int blocks = blocks_; /* of a multiprocessor, at least */
+    static constexpr int blocks = blocks_; /* minimum for a multiprocessor */
     static constexpr int warps_m = warps_m_, warps_n = 2, rows = 2, columns = columns_, stages = stages_;
     static constexpr int m = warps_m * rows * 16, n = warps_n * columns * 8, threads = warps_m * warps_n * 32;
     static constexpr int bytes_a = m * TILE_K * 2, stage_bytes = (m + n) * TILE_K * 2;
-    static constexpr int pitch = n + 8; /* of the sums, in sums: rows begin half of the banks apart */
+    static constexpr int pitch = n + 8; /* of the sums, in elements: rows begin half of the banks apart */
     static constexpr int tile_bytes = stages * stage_bytes, sum_bytes = m * pitch * 8;
     static constexpr int shared_bytes = tile_bytes > sum_bytes ? tile_bytes : sum_bytes;
 };
@@ -188,15 +187,15 @@ using narrow_tile = tile_shape<2, 2, 3, 3>; /* 64 x 32 */
 
 /* --- operations as matmuls ---------------------------------------------------------------------------------------- */
 
-/* m x n sums of k products in each of `groups` groups; sum (row, column) of a group is output group * group_step +
- * row * row_step + column. aligned: the views' columns come in pieces of eight. */
+/* m x n sums of k products in each of `groups` groups; sum (row, column) of a group is output group * group_step + row
+ * * row_step + column. aligned: columns of the views are contiguous by eight. */
 struct tile_sizes {
     int64_t m, n, k, groups, row_step, group_step;
     bool aligned;
 };
 
-/* along_k_*: columns of the view are k; else its rows are. fitting_tile: a shape beside the small one, for operands
- * that are aligned. */
+/* along_k_*: whether columns of the view run along k; otherwise rows do. fitting_tile: the shape for aligned operands
+ * that fill it; otherwise tiles are small. */
 template <bool transposed_a, bool transposed_b> struct tiles_matmul {
     __host__ __device__ static const struct fl_matrices &of(const struct fl_product &p) { return p.matrices; }
     static constexpr bool along_k_a = !transposed_a, along_k_b = transposed_b;
@@ -315,13 +314,13 @@ struct tiles_weight_gradient {
 
 /* --- tiles in shared memory --------------------------------------------------------------------------------------- */
 
-/* Rows of a tile are of `pieces` pieces of 16 bytes. A piece lies where its number says, xor this mask of its row: of
- * eight rows, pieces of one number are in eight different groups of banks. */
+/* Rows of a tile have `pieces` pieces of 16 bytes. The position of a piece is its number xor this mask of its row, so
+ * that pieces of one number in eight rows are in different groups of banks. */
 template <int pieces> __device__ static inline uint32_t tile_mask(int row) {
     static_assert(pieces % 4 == 0, "the mask stays within a row");
     return (uint32_t)(pieces % 8 == 0 ? row & 7 : row >> 1 & 3);
 }
-/* From the place of a piece to that of the one `by` further, where its number has zeros for the bits of `by`. */
+/* The place of the piece `by` further than that at `place`, whose number has zeros for the bits of `by`. */
 template <int pieces> __device__ static __forceinline__ uint32_t tile_along(uint32_t place, int by) {
     constexpr int masked = pieces % 8 == 0 ? 8 : 4;
     return (place ^ (uint32_t)(by % masked * 16)) + (uint32_t)(by / masked * masked * 16);
@@ -330,9 +329,10 @@ template <int pieces> __device__ static __forceinline__ uint32_t tile_along(uint
 /* The copies of one thread that bring the tiles of an operand to shared memory. */
 template <class View, bool along_k, int extent, int threads, bool aligned> struct tile_loader {
     static constexpr int rows = along_k ? extent : TILE_K, pieces = (along_k ? TILE_K : extent) / 8;
-    static constexpr int count = rows * pieces / threads;                  /* pieces of a thread */
-    static constexpr int columns = along_k ? pieces : pieces / count;      /* threads side by side */
-    static constexpr int row_step = threads / columns, step = columns * 8; /* from one to its next: rows, or columns */
+    static constexpr int count = rows * pieces / threads;             /* pieces of a thread */
+    static constexpr int columns = along_k ? pieces : pieces / count; /* threads along a row */
+    static constexpr int row_step = threads / columns,
+                         step = columns * 8; /* to the next piece of the thread: rows, or columns */
     static_assert(count * threads == rows * pieces && pieces % columns == 0 && threads % columns == 0, "pieces");
     static_assert(!along_k || row_step % 8 == 0, "one mask a thread");
 
@@ -340,7 +340,7 @@ template <class View, bool along_k, int extent, int threads, bool aligned> struc
     typename View::row of_row[along_k ? count : 1];
     typename View::column of_column[along_k ? 1 : count];
     int moving; /* along k */
-    int first;  /* column, where rows move */
+    int first;  /* first column, if the tile moves along rows */
     uint32_t place;
 
     __device__ tile_loader(const View &view_, int across, int k) : view(view_) {
@@ -377,7 +377,7 @@ template <class View, bool along_k, int extent, int threads, bool aligned> struc
         }
         moving += TILE_K;
     }
-    /* Element by element: nothing is known of neighbours. Two at a time, for all pieces of the thread. */
+    /* Loads element by element, if neighbours need not be contiguous: two at a time, for all pieces of the thread. */
     __device__ void load_elements(unsigned char *tile) {
 #pragma unroll 1
         for (int j = 0; j < 8; j += 2) {
@@ -405,7 +405,7 @@ template <class View, bool along_k, int extent, int threads, bool aligned> struc
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
-/* x: pairs of k 0 to 7, y: of k 8 to 15. */
+/* x: pairs of k 0 to 7; y: pairs of k 8 to 15. */
 __device__ static __forceinline__ uint32_t low_bytes(uint32_t x, uint32_t y) {
     return gpu_byte_perm(x, y, 0x6420);
 }
@@ -413,7 +413,7 @@ __device__ static __forceinline__ uint32_t high_bytes(uint32_t x, uint32_t y) {
     return gpu_byte_perm(x, y, 0x7531);
 }
 
-/* The fragments of one warp: where they lie in a tile, and the sums. */
+/* The fragments of one warp: their positions in a tile, and the sums. */
 template <class Tile, bool along_k_a, bool along_k_b> struct tile_sums {
     static constexpr int rows = Tile::rows, columns = Tile::columns;
     static constexpr int pieces_a = along_k_a ? TILE_K / 8 : Tile::m / 8,
@@ -448,14 +448,14 @@ template <class Tile, bool along_k_a, bool along_k_b> struct tile_sums {
                 for (int j = 0; j < 4; j++)
                     high[i][n][j] = middle[i][n][j] = low[i][n][j] = 0;
     }
-    /* 16 rows of A, 16 of k. */
+    /* Loads 16 rows of A by 16 steps of k. */
     __device__ __forceinline__ void load_a(uint32_t (&r)[4], const unsigned char *stage, int i, int k) const {
         if (along_k_a)
             gpu_ldmatrix_x4(r, stage + tile_along<pieces_a>(at_a, k / 8) + i * 16 * row_a);
         else
             gpu_ldmatrix_x4_trans(r, stage + tile_along<pieces_a>(at_a, i * 2) + k * row_a);
     }
-    /* 32 of k, 8 columns of B. */
+    /* Loads 32 steps of k by 8 columns of B. */
     __device__ __forceinline__ void load_b(uint32_t (&r)[4], const unsigned char *stage, int n, int k) const {
         if (along_k_b)
             gpu_ldmatrix_x4(r, stage + tile_along<pieces_b>(at_b, k / 8) + n * 16 * row_b);
@@ -504,7 +504,7 @@ template <class Tile, bool along_k_a, bool along_k_b> struct tile_sums {
     __device__ __forceinline__ int64_t sum(int i, int n, int j) const {
         return (int64_t)high[i][n][j] * 65536 + ((int64_t)middle[i][n][j] * 256 + low[i][n][j]);
     }
-    /* To shared memory, rows Tile::pitch apart. */
+    /* Stores the sums in shared memory, rows Tile::pitch apart. */
     __device__ __forceinline__ void store(longlong2 *to) const {
 #pragma unroll
         for (int i = 0; i < rows; i++)
@@ -515,7 +515,7 @@ template <class Tile, bool along_k_a, bool along_k_b> struct tile_sums {
                     to[(row_of(i, lower) * Tile::pitch + column_of(n)) / 2] =
                         make_longlong2(sum(i, n, 2 * lower), sum(i, n, 2 * lower + 1));
     }
-    /* To the sums of all parts, of which the tile has rows_left rows and columns_left columns. */
+    /* Adds to the sums of all parts; the tile has rows_left rows and columns_left columns of them. */
     __device__ __forceinline__ void add_to(unsigned long long *to, int64_t row_step, int rows_left,
                                            int columns_left) const {
 #pragma unroll
@@ -537,10 +537,10 @@ struct tile_work {
     int m, n, k, k_part;
     unsigned tiles_n;
     int64_t row_step, group_step;
-    unsigned long long *sums; /* of parts, one for each output; NULL: there is one part */
+    unsigned long long *sums; /* of several parts, one for each output; NULL: there is one part */
 };
 
-/* The results of one tile from its sums in shared memory, two neighbours a thread. */
+/* Stores the results of one tile from its sums in shared memory, two neighbours in each thread. */
 template <class Tile>
 __device__ static inline void end_tile(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
                                        const longlong2 *sums, int rows, int columns, int64_t first, int64_t row_step) {
@@ -607,7 +607,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
         gpu_cp_wait<Tile::stages - 2>();
-        __syncthreads(); /* this step's tiles are there, and those of the step before are done with */
+        __syncthreads(); /* the tiles of this step have arrived, and those of the last step are no longer read */
         if (step + Tile::stages - 1 < steps) {
             a.load(tiles + next_at);
             b.load(tiles + next_at + Tile::bytes_a);
@@ -617,7 +617,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
         now_at = now_at + Tile::stage_bytes == Tile::tile_bytes ? 0 : now_at + Tile::stage_bytes;
         next_at = next_at + Tile::stage_bytes == Tile::tile_bytes ? 0 : next_at + Tile::stage_bytes;
     }
-    __syncthreads(); /* the tiles make room for sums; all copies have been waited for */
+    __syncthreads(); /* sums overwrite the tiles; all copies have arrived */
 
     const int rows = work.m - m0, columns = work.n - n0;
     const int64_t first = group * work.group_step + m0 * work.row_step + n0;
@@ -633,7 +633,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     end.report(call.control);
 }
 
-/* The results from the sums of all parts. */
+/* Stores the results from the sums of all parts. */
 __global__ void __launch_bounds__(GPU_THREADS, 2)
     product_parts(const struct gpu_call call, const unsigned long long *sums) {
     struct gpu_now now;
@@ -653,8 +653,8 @@ __global__ void __launch_bounds__(GPU_THREADS, 2)
 
 struct tile_plan {
     struct tile_sizes sizes;
-    bool pays; /* else one thread for an output */
-    bool fits; /* tiles of the operation's own shape */
+    bool pays; /* otherwise one thread for each output */
+    bool fits; /* the fitting_tile of the operation is used */
     int parts, k_part;
 };
 
@@ -680,8 +680,8 @@ static bool tiles_can_index(const struct fl_windows &g, const struct tile_sizes 
            g.batch * g.p * g.q < most && positions * g.c < most && positions * g.filters < most;
 }
 
-/* From the geometry alone. Parts are there to give every multiprocessor of an H100 a block or two, if each has enough
- * to do. */
+/* Plans from the geometry only: as many parts as give every multiprocessor of an H100 one or two blocks, if each has
+ * enough work. */
 template <class Job> static struct tile_plan plan_tiles(const struct fl_product &product) {
     using tile = typename Job::fitting_tile;
     const int64_t processors = 132, steps_least = 8;
@@ -726,7 +726,7 @@ static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_p
                       Tile::shared_bytes, stream, *call, work);
 }
 
-/* Whether a block of the device has the shared memory that a tile wants: 99 KiB on most, 163 or 227 on those of data
+/* Whether a block of the device has enough shared memory for a tile: 99 KiB on most GPUs, 163 or 227 on those of data
  * centres. */
 template <class Tile> static bool has_room() {
     int device = 0, most = 0;
@@ -736,7 +736,7 @@ template <class Tile> static bool has_room() {
             most >= Tile::shared_bytes);
 }
 
-/* sums: of parts, NULL where there is one. */
+/* sums: of several parts; NULL if there is one part. */
 template <class Job>
 static cudaError_t multiply_tiles(const struct gpu_call *call, const struct tile_plan &plan, unsigned long long *sums,
                                   size_t bytes, cudaStream_t stream) {
@@ -760,7 +760,7 @@ template <class Job, class Product> static cudaError_t run_tiles(const struct gp
     if (!plan.pays || (bytes && (!args.workspace || args.workspace_bytes < bytes)))
         return run_product<Product>(call, stream);
     unsigned long long *sums = bytes ? (unsigned long long *)args.workspace : NULL;
-    if (!sums || !call->attempt) { /* the second attempt finds the sums of the first */
+    if (!sums || !call->attempt) { /* the second attempt uses the sums of the first */
         const cudaError_t error = multiply_tiles<Job>(call, plan, sums, bytes, stream);
         if (error != cudaSuccess || !sums)
             return error;

@@ -14,9 +14,9 @@ enum { PATH = 4096 };
 
 static const char file[] = "libflexlab_cuda.so";
 
-/* The folder of the file that this code was loaded from, with a slash at its end. The kernel knows it, symbolic links
- * resolved; what the loader was told may be relative to a folder of before, and a program's name is what its caller
- * says. */
+/* The folder of the file that this code was loaded from, with a slash at its end. The kernel knows it, with symbolic
+ * links resolved; the path of the loader may be relative to an earlier working folder, and the name of a program is
+ * chosen by its caller. */
 static bool own_folder(char folder[PATH]) {
     FILE *maps = fopen("/proc/self/maps", "re");
     char *line = NULL;
@@ -45,7 +45,8 @@ static bool among_libraries(const char *folder, char path[PATH]) {
            snprintf(path, PATH, "%.*s%s/%s", (int)(length - end), folder, FL_LIBRARIES, file) < PATH;
 }
 
-/* By its absolute path alone: a name would be looked for wherever the environment says, in the current folder too. */
+/* Opens a library by its absolute path only: a name would be searched in the folders of the environment, which may
+ * include the current one. */
 static void *open_at(const char *path, const char *prefix, char *why, size_t bytes) {
     const char *kind;
     const int opened = fl_file_open(path, NULL, &kind); /* dlopen would wait for the other end of a FIFO */

@@ -1,6 +1,6 @@
 /* gpu_losses.h - losses with options, by the sequences of core/ops/losses/loss_entropy.c and
- * core/ops/losses/loss_errors.c, for the formats of a folder. A thread takes a row of cross-entropy, or a chunk of
- * errors; one adds what they found.
+ * core/ops/losses/loss_errors.c, for the formats of a folder. A thread computes a row of cross-entropy or a chunk of
+ * errors; one thread adds the results.
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_losses. */
@@ -22,7 +22,7 @@ __device__ static inline double target_at(const struct fl_args &args, int64_t i)
                                         : gpu_value(args.in[1], fl_exponent(&args.in[1]), i);
 }
 
-/* --- labels: below `limit`, or the one that counts nothing -------------------------------------------------------- */
+/* --- labels: below `limit`, or the ignored label -------------------------------------------------------- */
 
 __global__ void check_counted_labels(const struct gpu_call call, int64_t limit) {
     struct gpu_now now;
@@ -57,8 +57,8 @@ static cudaError_t check_all_labels(const struct gpu_call *call, int64_t limit, 
 
 /* --- cross-entropy ------------------------------------------------------------------------------------------------ */
 
-/* What the rows count together; then logits that become gradients (where they are not wanted), losses of the rows,
- * largest classes. */
+/* The workspace: the sum of the weights of the rows; logits, which become gradients (unused if gradients are
+ * requested); losses of the rows; largest classes. */
 static size_t entropy_need(const struct fl_args *args) {
     return (size_t)(1 + args->in[0].count + 2 * args->p.loss.m) * sizeof(double);
 }
@@ -82,7 +82,7 @@ __device__ static inline double entropy_target(const struct fl_args &args, int64
     return args.p.loss.labels ? (double)(c == args.p.loss.labels[row]) : target_at(args, row * args.p.loss.n + c);
 }
 
-/* Row i, whose logits become gradients; its loss. */
+/* Replaces the logits of row i by gradients and returns its loss. */
 __device__ static inline double entropy_row(const struct fl_args &args, int64_t i, double *row, double weight,
                                             int64_t largest) {
     const struct fl_shares shares = fl_shares_of(&args);
@@ -132,7 +132,7 @@ __global__ void entropy_rows(const struct gpu_call call) {
     }
 }
 
-/* Sums in the order of the rows. One thread. */
+/* Adds in the order of the rows. One thread. */
 __global__ void end_entropy(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
@@ -202,7 +202,7 @@ static cudaError_t run_errors(const struct gpu_call *call, cudaStream_t stream) 
     return error == cudaSuccess ? gpu_launch(end_errors, 1, 1, 0, stream, *call, chunks) : error;
 }
 
-/* --- a critic: its rows are few numbers --------------------------------------------------------------------------- */
+/* --- a critic: its rows are short --------------------------------------------------------------------------- */
 
 __device__ static inline void sum_critic_row(const struct fl_args &args, int64_t i, int64_t *exact, double *real) {
     for (int64_t k = i * args.p.loss.n; k < (i + 1) * args.p.loss.n; k++) {

@@ -1,5 +1,5 @@
-/* gpu_maps.h - the elementwise operations of ops.def and bias, for the formats of a folder. Made from each row: a new
- * row needs nothing here.
+/* gpu_maps.h - the elementwise operations of ops.def and bias, for the formats of a folder. They are generated from its
+ * entries: a new entry needs no change here.
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_maps. */
@@ -37,7 +37,7 @@ namespace {
 #define FL_MAP3(id, CONSTANT, name, expr) GPU_MAP(name)
 #include "flexlab/ops.def"
 
-/* period: elements of in[1], after which it begins again; 0: it has as many as the output. */
+/* period: the number of elements of in[1], which repeats; 0: it has as many as the output. */
 template <class Map> __global__ void map_elements(const struct gpu_call call, int64_t period) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
@@ -45,7 +45,7 @@ template <class Map> __global__ void map_elements(const struct gpu_call call, in
     const struct fl_args &args = call.args;
     const int e = fl_exponent(&args.out), ea = fl_exponent(&args.in[0]), eb = fl_exponent(&args.in[1]),
               ec = fl_exponent(&args.in[2]);
-    const float alpha = period ? 0 : gpu_late(args.late, args.p.map.alpha); /* of a bias there is none */
+    const float alpha = period ? 0 : gpu_late(args.late, args.p.map.alpha); /* a bias has no alpha */
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
         const double a = gpu_value(args.in[0], ea, i),
@@ -65,9 +65,10 @@ template <class Map> static cudaError_t run_bias(const struct gpu_call *call, cu
                       call->args.p.rows.n);
 }
 
-/* --- real rows: one kernel for all of them ------------------------------------------------------------------------ */
+/* --- real functions: one kernel for all of them
+ * ------------------------------------------------------------------------ */
 
-/* The row's function, exact or rounded to odd. */
+/* The function of the operation, exact or rounded to odd. */
 __device__ static __attribute__((noinline)) double gpu_real(int op, double a, double b, double c, double alpha) {
     switch (op) {
 #define FL_REAL1(id, CONSTANT, name, expr)                                                                             \

@@ -1,4 +1,4 @@
-// gpu_numbers.cu - tensors of numbers beside the formats, and the table of what the device has for each format.
+// gpu_numbers.cu - operations on tensors of plain numbers (f64, f32), and the table of kernels by format.
 #include "core/ops/optimisers/optimiser_rules.h"
 #include "gpu/gpu_calls.h"
 
@@ -39,7 +39,7 @@ cudaError_t gpu_running_statistics(const struct gpu_call *call, cudaStream_t str
     return gpu_launch(running_statistics, gpu_blocks(call->args.p.running.n), GPU_THREADS, 0, stream, *call);
 }
 
-// One thread: what a step needs to know is little, and each number follows from the one before.
+// One thread: a step needs few numbers, and each follows from the one before.
 __global__ void step_numbers(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))

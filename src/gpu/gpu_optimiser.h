@@ -12,7 +12,7 @@
 
 namespace {
 
-/* Element i of an operand, of its wide part where it has one. */
+/* Element i of an operand, or of its wide part if it has one. */
 __device__ static inline double number_at(const struct fl_view &view, int64_t i) {
 #ifdef FL_SHARED_EXPONENT
     const int e = fl_exponent(&view);
@@ -78,7 +78,7 @@ __global__ void optimise(const struct gpu_call call) {
     gpu_report(call.control, stats);
 }
 
-/* --- sums of squares: a thread a chunk, and one that adds what they found ----------------------------------------- */
+/* --- sums of squares: a thread for a chunk, one thread for the total ----------------------------------------- */
 
 #ifdef FL_SHARED_EXPONENT
 typedef int64_t squares_part;

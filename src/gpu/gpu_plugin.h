@@ -1,9 +1,8 @@
-/* gpu_plugin.h - what the library and the CUDA backend say to each other. The backend is a shared object of its own,
- * opened when a device is first asked for (gpu_load.c); it exports one function, flexlab_gpu_plugin. C and C++, no
- * CUDA.
+/* gpu_plugin.h - the interface between the library and the CUDA backend. The backend is a separate shared object,
+ * opened when a device is first used (gpu_load.c); it exports one function, flexlab_gpu_plugin. C and C++, no CUDA.
  *
- * Functions that can fail return NULL where they did what they should, else a text that stays valid until the next call
- * with that device. */
+ * Functions that can fail return NULL on success, otherwise a text that is valid until the next call with that device.
+ */
 #ifndef FL_GPU_PLUGIN_H
 #define FL_GPU_PLUGIN_H
 
@@ -15,8 +14,8 @@ extern "C" {
 
 enum { FL_GPU_VERSION = 2 };
 
-struct fl_gpu_device; /* the backend's: a stream, memory, what failed */
-struct fl_gpu_fetch;  /* the backend's: a copy on its way to the host */
+struct fl_gpu_device; /* in the backend: a stream, memory, failures */
+struct fl_gpu_fetch;  /* in the backend: a copy to the host that has begun */
 
 struct fl_gpu_facts {
     char name[256];
@@ -29,19 +28,19 @@ struct fl_gpu_facts {
 /* A failure found while a task ran. Later tasks are skipped until the failure has been reported. */
 enum fl_gpu_finding {
     FL_GPU_NOTHING,
-    FL_GPU_SCALAR,  /* `value` where a finite number was expected; where it is finite, 0 or more */
+    FL_GPU_SCALAR,  /* expected a finite number, or 0 or more, found `value` */
     FL_GPU_LOAD,    /* number `at` of a load is `value`, which the format does not hold */
     FL_GPU_CHANNEL, /* the coefficients of channel `at` are not finite: values[4] */
     FL_GPU_LABEL,   /* label `at` is `value`, of `limit` classes */
-    FL_GPU_INDEX    /* index `at` is `value`, of `limit` rows, or of images where `what` is NULL */
+    FL_GPU_INDEX    /* index `at` is `value`, of `limit` rows, or of images if `what` is NULL */
 };
 struct fl_gpu_failure {
     int32_t finding;
     int32_t unused;
     int64_t at, limit;
     double value[4];
-    const char *what;               /* of the call: a text of the host */
-    const struct fl_format *format; /* of the output; of the host */
+    const char *what;               /* name of the task: a text of the host */
+    const struct fl_format *format; /* of the output; memory of the host */
 };
 
 struct fl_gpu_plugin {
@@ -50,23 +49,23 @@ struct fl_gpu_plugin {
     size_t call_bytes, slot_bytes, failure_bytes, facts_bytes; /* call_bytes: of a call and its args */
     uint64_t operations; /* fl_gpu_operations of the sources that it was built from */
 
-    /* How many devices there are; 0 with the reason in `why`. */
+    /* The number of devices; 0 with the reason in `why`. */
     int (*count)(char *why, size_t bytes);
     struct fl_gpu_device *(*open)(int device, struct fl_gpu_facts *facts, char *why, size_t bytes);
     void (*close)(struct fl_gpu_device *device);
     const char *(*facts)(struct fl_gpu_device *device, struct fl_gpu_facts *facts);
 
-    /* Zeros, 256-byte aligned; in the order of the queue. *memory NULL: no room. */
+    /* Memory set to zeros, 256-byte aligned, in the order of the queue. *memory NULL: there is not enough. */
     const char *(*allocate)(struct fl_gpu_device *device, size_t bytes, void **memory);
     const char *(*release)(struct fl_gpu_device *device, void *memory);
     const char *(*put)(struct fl_gpu_device *device, void *to, const void *from, size_t bytes);
-    /* Waits; failure: what has been found so far, which stays. */
+    /* Waits; *failure: the failure found so far, which remains. */
     const char *(*get)(struct fl_gpu_device *device, void *to, const void *from, size_t bytes,
                        struct fl_gpu_failure *failure);
     const char *(*copy)(struct fl_gpu_device *device, void *to, const void *from, size_t bytes);
-    /* The same without waiting: fetch queues a copy to memory of the backend's, and fetched waits for that one copy and
-     * no later call, and brings its bytes to the caller; failure: what had been found when it was made. *fetch NULL: a
-     * new one with room for so many bytes, to be used again after fetched; give_up_fetch ends it, at any time. */
+    /* The same without waiting: fetch queues a copy to memory of the backend; fetched waits for that copy only and
+     * brings its bytes to the caller; *failure: the failure found before it. *fetch NULL: makes one for so many bytes,
+     * which can be used again after fetched; give_up_fetch frees it, at any time. */
     const char *(*fetch)(struct fl_gpu_device *device, struct fl_gpu_fetch **fetch, const void *from, size_t bytes);
     const char *(*fetched)(struct fl_gpu_device *device, struct fl_gpu_fetch *fetch, void *to,
                            struct fl_gpu_failure *failure);
@@ -77,19 +76,19 @@ struct fl_gpu_plugin {
     /* Whether the backend has an operation for the elements of a format, and its workspace. */
     bool (*has)(tensor_format format, enum fl_op op);
     size_t (*need)(const struct fl_args *args);
-    /* what: of the call, in texts. */
+    /* what: the name of the task in messages. */
     const char *(*submit)(struct fl_gpu_device *device, const struct fl_call *call, const char *what);
 
-    /* Calls and copies within the device between record and recorded do not run: they become a recording, which runs
-which runs, as often as it is asked to. recorded leaves *recording NULL where it fails; recording NULL: it
-     * is given up. Nothing else may be asked of the device meanwhile. */
+    /* Tasks and copies within the device between record and recorded do not run: they become a recording, which replay
+     * runs any number of times. recorded sets *recording to NULL if it fails; recording NULL: discards it. Meanwhile
+     * the device accepts nothing else. */
     const char *(*record)(struct fl_gpu_device *device);
     const char *(*recorded)(struct fl_gpu_device *device, void **recording);
     const char *(*replay)(struct fl_gpu_device *device, void *recording);
     void (*forget)(struct fl_gpu_device *device, void *recording);
 };
 
-/* A number for the operations and their names: other sources, another number. */
+/* A hash of the operations and their names, which differs between different sources. */
 static inline uint64_t fl_gpu_operations(void) {
     const char *const text =
 #define FL_MAP1(id, CONSTANT, name, expr) #id #name ","

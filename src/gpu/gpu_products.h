@@ -2,7 +2,7 @@
  * them, then bias, residual and ReLU, then one rounding.
  *
  * The kernels here have one thread for an output, for any format and geometry. Products of 16-bit mantissas run on
- * tensor cores where enough of a tile is in use (gpu_int16_mma.h).
+ * tensor cores if enough of a tile is used (gpu_int16_mma.h).
  *
  * Expects: the codec of a folder (gpu_element.h). Gives: add_products. */
 #ifndef FL_GPU_PRODUCTS_H
@@ -11,7 +11,7 @@
 #include "gemm/gemm_epilogue_plan.h"
 #include "gpu/gpu_element.h"
 
-namespace { /* each folder has its own of all this: instances of templates would be merged by the linker */
+namespace { /* otherwise the linker would merge the template instances of all folders */
 
 #ifdef FL_SHARED_EXPONENT
 /* --- shared exponents: exact sums --------------------------------------------------------------------------------- */
@@ -30,8 +30,8 @@ struct product_end {
     int e_sum, e_bias, e_residual, e_out;
     bool plain, stochastic;
 
-    double maximum; /* of those that 64 bits do not hold */
-    uint64_t most;  /* of the others, in units of 2^-by.exponent */
+    double maximum; /* of results that 64 bits do not hold */
+    uint64_t most;  /* of other results, in units of 2^-by.exponent */
     int32_t gamma;
     uint32_t saturated, flushed;
 
@@ -46,7 +46,7 @@ struct product_end {
         plain = !how.bias.data && !how.residual.data && !how.relu;
         stochastic = now.rounding.mode == TENSOR_ROUND_STOCHASTIC;
         if (stochastic && by.exponent - e_out > 62)
-            largest = -1; /* fl_shift_stochastic ends there */
+            largest = -1; /* the limit of fl_shift_stochastic */
         maximum = 0;
         most = 0;
         gamma = 0;
@@ -67,7 +67,7 @@ __device__ static inline uint32_t product_draw(const struct gpu_now &now, int64_
     return fl_philox_draw(now.rounding.key, now.rounding.write, i);
 }
 
-/* x 2^-shift rounded; beyond the range of an element something beyond it. |x| < 2^62. */
+/* x 2^-shift rounded; a result beyond the range of an element may be any number beyond it. |x| < 2^62. */
 __device__ static inline int64_t product_round(int64_t x, int shift, bool stochastic, const struct gpu_now &now,
                                                int64_t i) {
     if (shift <= 0) {
@@ -77,10 +77,10 @@ __device__ static inline int64_t product_round(int64_t x, int shift, bool stocha
     return stochastic ? fl_shift_stochastic(x, shift, product_draw(now, i)) : fl_shift_round(x, shift);
 }
 
-/* The same for what 64 bits do not hold. */
+/* The same for sums that 64 bits do not hold. */
 struct product_rounded {
     int64_t mantissa;
-    double size; /* of what was rounded */
+    double size; /* before rounding */
     bool something;
 };
 __device__ static struct product_rounded product_of_terms(struct fl_term sum, struct fl_term bias,
@@ -97,7 +97,7 @@ __device__ static struct product_rounded product_of_terms(struct fl_term sum, st
     return to;
 }
 
-/* The element that the sum of output i becomes, counted. bias, residual: its mantissas, 0 where there are none. */
+/* Rounds the sum of output i to an element and counts it. bias, residual: mantissas, 0 if there are none. */
 __device__ static inline fl_element product_element(const struct gpu_now &now, struct product_end *end, bool relu,
                                                     int64_t i, int64_t sum, int bias, int residual) {
     int64_t m;
@@ -131,7 +131,7 @@ __device__ static inline fl_element product_element(const struct gpu_now &now, s
     return (fl_element)m;
 }
 
-/* Ends output i. */
+/* Stores output i. */
 __device__ static inline void product_store(const struct gpu_now &now, const struct fl_args &args,
                                             struct product_end *end, int64_t i, const struct product_sum &sum) {
     const struct fl_epilogue &how = args.p.product.epilogue;
@@ -190,7 +190,7 @@ __device__ static inline void product_store(const struct gpu_now &now, const str
 }
 #endif
 
-/* --- which products an output is the sum of ----------------------------------------------------------------------- */
+/* --- the products of an output ----------------------------------------------------------------------- */
 
 template <bool transposed_a, bool transposed_b> struct product_matmul {
     __device__ static const struct fl_matrices &sizes(const struct fl_product &p) { return p.matrices; }
@@ -205,7 +205,7 @@ template <bool transposed_a, bool transposed_b> struct product_matmul {
     }
 };
 
-/* Matrices side by side. */
+/* A batch of matrices. */
 template <bool transposed_a, bool transposed_b> struct product_batched {
     __device__ static const struct fl_matrices &sizes(const struct fl_product &p) { return p.matrices; }
     __device__ static void sum(const struct fl_matrices &g, const fl_element *a, const fl_element *b, int64_t i,
@@ -254,7 +254,7 @@ struct product_input_gradient {
         const int64_t first = c / depth * per_group;
         for (int64_t r = 0; r < g.r; r++)
             for (int64_t s = 0; s < g.s; s++) {
-                /* places on the padded image; the stride skips some */
+                /* positions in the padded image, some of which the stride skips */
                 const int64_t down = y + g.padding[0] - r * g.dilation[0], right = x + g.padding[1] - s * g.dilation[1];
                 const bool reached = down >= 0 && right >= 0 && down % g.stride[0] == 0 && right % g.stride[1] == 0;
                 for (int64_t k = first; k < first + per_group; k++)

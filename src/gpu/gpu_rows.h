@@ -1,6 +1,6 @@
-/* gpu_rows.h - operations on rows, the last dimension: normalisation, softmax, embedding; and copies in another
- * order. For the formats of a folder. A warp takes a row: lane l has elements l, l + 32, ..., which are the chains of
- * the sums of float formats (core/ops/norms/row_norm_rules.h).
+/* gpu_rows.h - operations on rows, the last dimension (normalisation, softmax, embedding), and copies in another order,
+ * for the formats of a folder. A warp computes a row: lane l has elements l, l + 32, ..., which are the chains of sums
+ * in float formats (core/ops/norms/row_norm_rules.h).
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_rows. */
@@ -21,7 +21,7 @@ __device__ static inline int row_lane() {
     return (int)(threadIdx.x % ROW_LANES);
 }
 
-/* The sum of what the lanes have, in their order; all of the warp call it. count: of lanes that have something. */
+/* Adds the values of the first `count` lanes in order; all lanes of the warp call it. */
 __device__ static inline double sum_of_lanes(double v, double sum, int count) {
     for (int l = 0; l < count; l++)
         sum += __shfl_sync(0xffffffffu, v, l);
@@ -54,7 +54,7 @@ __device__ static inline int64_t mantissa_at(const struct fl_view &view, int64_t
     return ((const fl_element *)view.data)[i];
 }
 
-/* dy without data: the sums of x alone. */
+/* If dy has no data, only the sums of x. */
 __device__ static struct fl_row_sums row_sums(const struct fl_view &x, const struct fl_view &dy,
                                               const struct fl_view &gamma, int64_t row, int64_t n) {
     struct fl_row_sums s = {0, 0, 0, 0};
@@ -182,7 +182,7 @@ __global__ void row_norm_grad(const struct gpu_call call) {
     gpu_report(call.control, stats);
 }
 
-/* --- normalisation: dgamma <- dy, x. Numbers of the rows, sums of FL_ROWS_CHUNK rows, sums of those --------------- */
+/* --- normalisation: dgamma <- dy, x. Numbers of rows, chunk sums, their sums --------------- */
 
 #ifdef FL_SHARED_EXPONENT
 typedef struct fl_row_weight row_number;
@@ -195,7 +195,7 @@ typedef double row_sum;
 __host__ __device__ static inline int64_t row_chunks(const struct fl_args &args) {
     return (args.p.rows.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
 }
-/* The sums of chunks, the numbers of rows, the finest exponent of their weights. */
+/* The workspace: sums of chunks, numbers of rows, the finest exponent of their weights. */
 __device__ static inline row_sum *row_sums_of(const struct fl_args &args) {
     return (row_sum *)args.workspace;
 }
@@ -301,7 +301,7 @@ __device__ static inline double logit_at(const struct fl_args &args, double scal
 __device__ static struct softmax_row_numbers softmax_numbers(const struct fl_args &args, double scale, int64_t first,
                                                              int64_t visible) {
     struct softmax_row_numbers r;
-    /* Each element is read by the one lane that will store there. */
+    /* Each element is read by the lane that will overwrite it. */
     const double mine = row_lane() < visible ? logit_at(args, scale, first + row_lane()) : 0;
     r.top = __shfl_sync(0xffffffffu, mine, 0);
     r.sum = 0;
@@ -348,7 +348,7 @@ __global__ void softmax_map(const struct gpu_call call) {
     gpu_report(call.control, stats);
 }
 
-/* The sum in order over `visible` elements of a row: of a, or of a b. */
+/* The sum, in order, of `visible` elements of a row of a, or of a b. */
 __device__ static double dot_in_order(const struct fl_view &a, const struct fl_view *b, int64_t first,
                                       int64_t visible) {
     double sum = 0;
@@ -431,7 +431,7 @@ __global__ void check_indices(const struct gpu_call call) {
     }
 }
 
-/* The first index that is none ends the queue here. One thread. */
+/* Stops the queue at the first invalid index. One thread. */
 __global__ void end_check_indices(const struct gpu_call call) {
     struct gpu_now now;
     const int64_t i = call.control->found;
@@ -461,7 +461,7 @@ __global__ void embedding(const struct gpu_call call) {
 }
 
 #ifdef FL_SHARED_EXPONENT
-/* Exact sums, in any order. */
+/* The workspace: exact sums, which are added in any order. */
 static size_t embedding_need(const struct fl_args *args) {
     return (size_t)args->out.count * sizeof(int64_t);
 }
@@ -499,8 +499,8 @@ __global__ void end_scatter(const struct gpu_call call) {
     gpu_report(call.control, stats);
 }
 #else
-/* Sums in the order of positions: of each row of the table the first position that names it, of each position the next
- * with the same index; -1: none. */
+/* The workspace, for sums in the order of positions: for each row of the table its first position, for each position
+ * the next with the same index; -1: none. */
 static size_t embedding_need(const struct fl_args *args) {
     return (size_t)(args->p.table.rows + args->p.table.count) * sizeof(int64_t);
 }
@@ -528,7 +528,7 @@ __global__ void scatter(const struct gpu_call call) {
         while (next < args.p.table.count && indices[next] != indices[i])
             next++;
         next_positions(args)[i] = next < args.p.table.count ? next : -1;
-        /* -1 is the largest of the unsigned */
+        /* -1 is the largest unsigned number */
         atomicMin((unsigned long long *)args.workspace + indices[i], (unsigned long long)i);
     }
 }

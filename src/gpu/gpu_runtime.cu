@@ -7,17 +7,17 @@
 struct fl_gpu_device {
     int number;
     cudaStream_t stream;
-    struct gpu_control *control; /* of the device */
-    cudaError_t failed;          /* CUDA's errors stay: what failed first is told again and again */
+    struct gpu_control *control; /* memory of the device */
+    cudaError_t failed;          /* errors of CUDA remain: the first is reported again */
     bool recording;
     char text[400];
 };
 
-// CUDA's text, and what it happened to; from then on, the same answer.
+// Stores the text of an error. Unless memory was lacking, every later call on the device returns it.
 static const char *failed(struct fl_gpu_device *d, cudaError_t error, const char *what) {
     if (error == cudaSuccess)
         return NULL;
-    (void)cudaGetLastError(); // else the next launch would tell of it
+    (void)cudaGetLastError(); // otherwise the next launch would report it
     if (error != cudaErrorMemoryAllocation)
         d->failed = error;
     snprintf(d->text, sizeof d->text, "%s: CUDA reports %s (%s)", what, cudaGetErrorString(error),
@@ -25,7 +25,8 @@ static const char *failed(struct fl_gpu_device *d, cudaError_t error, const char
     return d->text;
 }
 
-// The device, unless it failed before; `now`: for what runs at once, which nothing does while calls are recorded.
+// Selects the device unless it failed before. now: for functions that run at once, which is not allowed while tasks are
+// recorded.
 static const char *enter(struct fl_gpu_device *d, const char *what, bool now) {
     if (d->failed != cudaSuccess)
         return d->text;
@@ -96,7 +97,7 @@ static const char *prepare(struct fl_gpu_device *d, struct fl_gpu_facts *facts) 
         return d->text;
     }
     cudaMemPool_t pool;
-    unsigned long long all = ~0ull; // freed memory stays in the pool: a wait gives none of it back to the system
+    unsigned long long all = ~0ull; // freed memory remains in the pool: a wait does not return it to the system
     if (!text)
         text = failed(d, cudaDeviceGetDefaultMemPool(&pool, d->number), "memory pools");
     if (!text)
@@ -166,10 +167,10 @@ static const char *copy(struct fl_gpu_device *d, void *to, const void *from, siz
     return text ? text : failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->stream), "copy");
 }
 
-// --- copies to the host that nobody waits for yet --------------------------------------------------------------------
+// --- copies to the host without waiting --------------------------------------------------------------------
 
 struct fl_gpu_fetch {
-    unsigned char *memory; // of the host, pinned: a failure, then the bytes
+    unsigned char *memory; // pinned memory of the host: a failure, then the bytes
     size_t room, bytes;
     cudaEvent_t arrived;
 };
@@ -225,7 +226,7 @@ static const char *fetched(struct fl_gpu_device *d, struct fl_gpu_fetch *f, void
 
 static void give_up_fetch(struct fl_gpu_device *d, struct fl_gpu_fetch *f) {
     (void)enter(d, "fetch", false);
-    (void)cudaEventSynchronize(f->arrived); // a copy may be on its way into the memory
+    (void)cudaEventSynchronize(f->arrived); // a copy into the memory may not have ended
     (void)cudaEventDestroy(f->arrived);
     (void)cudaFreeHost(f->memory);
     (void)cudaGetLastError();
@@ -268,7 +269,7 @@ static const char *recorded(struct fl_gpu_device *d, void **recording) {
     cudaGraph_t graph = NULL;
     cudaGraphExec_t runnable = NULL;
     d->recording = false;
-    if (!recording) { // given up: what failed has been told
+    if (!recording) { // discarded: the failure has been reported
         if (cudaStreamEndCapture(d->stream, &graph) == cudaSuccess && graph)
             (void)cudaGraphDestroy(graph);
         (void)cudaGetLastError();
@@ -297,7 +298,7 @@ static void forget(struct fl_gpu_device *d, void *recording) {
 extern "C" __attribute__((visibility("default"))) const struct fl_gpu_plugin *flexlab_gpu_plugin(void);
 const struct fl_gpu_plugin *flexlab_gpu_plugin(void) {
     for (int format = 1; format < 256; format++)
-        (void)gpu_kernels_of((tensor_format)format); // made by the first who asks: here, one thread
+        (void)gpu_kernels_of((tensor_format)format); // the first call fills the table: here, in one thread
     static const struct fl_gpu_plugin plugin = {FL_GPU_VERSION,
                                                 FLEXLAB_VERSION_STRING,
                                                 sizeof(struct fl_call) + sizeof(struct fl_args),

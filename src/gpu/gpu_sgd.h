@@ -1,5 +1,5 @@
 /* gpu_sgd.h - stochastic gradient descent, for the formats of a folder: sums of two or three terms of any exponents,
- * rounded once, to the wide part where there is one, of which the element is then the rounding.
+ * rounded once. If there is a wide part, it is the result, and the element is its rounding.
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: real_at, store_sgd_float, add_sgd. */
@@ -10,7 +10,7 @@
 
 namespace {
 
-/* The elements of an operand, or its wide part where that counts. */
+/* Element i of an operand, or of its wide part if the view has one. */
 __device__ static inline double real_at(const struct fl_view &view, int64_t i) {
     return view.wide ? ((const float *)view.wide)[i] : gpu_value(view, 0, i);
 }
@@ -87,7 +87,7 @@ __device__ static inline void store_sgd(const struct gpu_now &now, const struct 
     gpu_store_wide(now, args.out.wide, i, m, near != 0, stats);
 }
 #else
-/* NaN and Inf go through ordinary arithmetic. */
+/* Whether all numbers are finite; otherwise *sum is the result of ordinary arithmetic. */
 __device__ static inline bool is_usual_combination(const struct fl_args &args, int64_t i, double *sum) {
     double x[3] = {0, 0, 0}, f[3] = {0, 0, 0};
     bool usual = true;

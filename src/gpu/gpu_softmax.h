@@ -1,5 +1,5 @@
 /* gpu_softmax.h - softmax with cross-entropy in double, by the sequence of core/ops/losses/softmax.c, for the formats
- * of a folder. A thread takes a row.
+ * of a folder. A thread computes a row.
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_softmax. */
@@ -11,7 +11,8 @@
 
 namespace {
 
-/* Logits that become gradients (where they are not wanted), losses of the rows, largest classes. */
+/* The workspace: logits, which become gradients (unused if gradients are requested); losses of the rows; largest
+ * classes. */
 static size_t softmax_need(const struct fl_args *args) {
     return (size_t)(args->in[0].count + 2 * args->p.loss.m) * sizeof(double);
 }
@@ -35,7 +36,7 @@ __global__ void check_labels(const struct gpu_call call) {
     }
 }
 
-/* The first label that is none ends the queue here. One thread. */
+/* Stops the queue at the first invalid label. One thread. */
 __global__ void end_check_labels(const struct gpu_call call) {
     struct gpu_now now;
     const int64_t i = call.control->found;
@@ -79,7 +80,7 @@ __global__ void softmax_rows(const struct gpu_call call) {
     }
 }
 
-/* Sums in the order of the rows. One thread. */
+/* Adds in the order of the rows. One thread. */
 __global__ void end_softmax(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))

@@ -1,4 +1,4 @@
-/* gpu_transfers.h - elements to doubles, numbers to elements, and wide parts, for the formats of a folder.
+/* gpu_transfers.h - converts elements to doubles, numbers to elements, and wide parts, for the formats of a folder.
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_transfers. */
@@ -63,7 +63,7 @@ static cudaError_t follow(const struct gpu_control *control, const struct fl_vie
     return gpu_launch(follow_elements, gpu_blocks(view->count), GPU_THREADS, 0, stream, control, *view, wide);
 }
 
-/* A load of a tensor with a wide part: that takes the numbers, and the elements are its rounding. */
+/* Loads a tensor with a wide part: numbers are stored in the wide part, and the elements are its rounding. */
 __global__ void load_both(const struct gpu_call call, void *wide, const struct gpu_numbers numbers) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))

@@ -77,7 +77,8 @@ enum fl_int8_filter_order {
  * with `channels` K, `filters` N and a window of 1 x 1. Pointers are only read by fl_int8_pack. */
 struct fl_int8_layer_spec {
     enum fl_int8_rounding rounding;
-    bool fully_connected; /* the source's operator is FullyConnected or Gemm: the tflite roundings treat it apart */
+    /* The source's operator is FullyConnected or Gemm, or is DepthwiseConv2D: tflite roundings treat these apart. */
+    bool fully_connected, depthwise;
     int64_t channels, filters, groups; /* C of the images, K; groups 0 means 1 */
     struct fl_int8_window window;
     const void *weights; /* int8, or uint8 with weights_unsigned */
@@ -118,7 +119,8 @@ tensor_status fl_int8_add(enum fl_int8_rounding rounding, int64_t count, const s
                           const struct fl_int8_type *y_type, struct fl_int8_range range, void *y);
 
 /* The same real numbers at another scale. exact: one rounding, ties to even. onnx: DequantizeLinear, then
- * QuantizeLinear, in binary32. tflite, tflite-ruy, tflite-xnnpack: QUANTIZE of an integer (Requantize). */
+ * QuantizeLinear, in binary32. tflite, tflite-ruy: as a sum of a convolution; tflite-xnnpack: the ratio of the
+ * scales as an integer over 256, ties up. */
 tensor_status fl_int8_requantise(enum fl_int8_rounding rounding, int64_t count, const struct fl_int8_type *x_type,
                                  const void *x, const struct fl_int8_type *y_type, struct fl_int8_range range, void *y);
 
@@ -148,9 +150,10 @@ tensor_status fl_int8_concatenate(enum fl_int8_rounding rounding, int64_t outer,
 tensor_status fl_int8_max_pool(int64_t n, int64_t h, int64_t w, int64_t c, const struct fl_int8_window *window,
                                const struct fl_int8_type *type, struct fl_int8_range range, const void *x, void *y);
 
-/* The mean of each window. exact: of the real numbers, rounded once at the scale of y; onnx: the same in binary32; the
- * tflite roundings: input and output have the same scale, the integers' mean, ties away from zero. Padding counts as
- * zeros if count_padding, and else not at all. */
+/* The mean of each window. exact: of the real numbers, rounded once at the scale of y. onnx: the integers' sum times
+ * one binary32 number, as QLinearGlobalAveragePool; QLinearAveragePool sums in binary32 and may round a near tie
+ * otherwise. The tflite roundings: input and output have the same scale, the integers' mean, ties away from zero.
+ * Padding counts as zeros if count_padding, and else not at all. */
 tensor_status fl_int8_average_pool(enum fl_int8_rounding rounding, int64_t n, int64_t h, int64_t w, int64_t c,
                                    const struct fl_int8_window *window, bool count_padding,
                                    const struct fl_int8_type *x_type, const void *x, const struct fl_int8_type *y_type,

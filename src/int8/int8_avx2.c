@@ -44,5 +44,6 @@ const struct int8_kernels fl_int8_avx2 = {.element = 2,
                                           .sums = sums,
                                           .finish = finish_plain,
                                           .depthwise = depthwise,
+                                          .add = add,
                                           .widen = widen,
                                           .flip = flip};

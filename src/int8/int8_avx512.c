@@ -47,5 +47,6 @@ const struct int8_kernels fl_int8_avx512 = {.element = 1,
                                             .sums = sums,
                                             .finish = finish,
                                             .depthwise = depthwise,
+                                            .add = add_vectors,
                                             .widen = widen,
                                             .flip = flip};

@@ -85,5 +85,6 @@ const struct int8_kernels fl_int8_avx512_amx = {.element = 1,
                                                 .sums = sums,
                                                 .finish = finish,
                                                 .depthwise = depthwise,
+                                                .add = add_vectors,
                                                 .widen = widen,
                                                 .flip = flip};

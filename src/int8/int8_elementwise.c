@@ -1,7 +1,7 @@
 /* int8_elementwise.c - additions, changes of scale, clamps: each element by itself. */
 #include "core/base/fail.h"
 #include "core/base/parallel.h"
-#include "int8/int8_rules.h"
+#include "int8/int8_kernels.h"
 #include <string.h>
 
 enum { PART = 1 << 14 }; /* elements of a part */
@@ -45,17 +45,21 @@ static tensor_status requantise_table(enum fl_int8_rounding rounding, const stru
     struct int8_multiplier m = {0}, none = {0};
     const double real = (double)x_type->scale / (double)y_type->scale;
     const bool exact = rounding == FL_INT8_EXACT;
+    const float ratio = x_type->scale / y_type->scale; /* XNNPACK: a coefficient of 1/256, ties up */
+    const bool delegated = rounding == FL_INT8_TFLITE_XNNPACK && ratio >= 0x1p-8f && ratio <= 0x1p7f;
+    const int64_t coefficient = delegated ? lrintf(256 * ratio) : 0;
     if (exact ? !int8_exact_multiplier(real, &m) : real >= 0x1p31)
         return fl_fail(TENSOR_E_ARGUMENT, "scales %g and %g: expected a ratio of 2^-96 to 2^31", (double)x_type->scale,
                        (double)y_type->scale);
     if (!exact)
-        int8_tflite_multiplier(real, &m);
+        int8_tflite_multiplier(real, rounding == FL_INT8_TFLITE, &m);
     const int32_t low = range.low - y_type->zero, high = range.high - y_type->zero;
     for (int32_t i = int8_least(x_type->is_unsigned); i <= int8_most(x_type->is_unsigned); i++) {
         const int32_t x = i - x_type->zero;
         const int64_t y = exact                      ? int8_once_even(x, &m, 0, &none)
                           : rounding == FL_INT8_ONNX ? requantise_onnx(x, x_type->scale, y_type->scale, low, high)
-                                                     : int8_twice_away(x, &m);
+                          : coefficient              ? (x * coefficient + 128) >> 8
+                                                     : int8_twice(x, &m);
         table[(uint8_t)i] = (uint8_t)(int8_clamp(y, low, high) + y_type->zero);
     }
     return TENSOR_OK;
@@ -139,8 +143,8 @@ static void quantise_part(void *context, int part, int worker) {
     const int64_t from = (int64_t)part * PART, to = from + PART < q->count ? from + PART : q->count;
     const float low = (float)(int8_least(q->type.is_unsigned) - q->type.zero),
                 high = (float)(int8_most(q->type.is_unsigned) - q->type.zero), inverse = 1 / q->type.scale;
-    const bool away = q->rounding == FL_INT8_TFLITE || q->rounding == FL_INT8_TFLITE_RUY,
-               multiply = q->rounding == FL_INT8_TFLITE_XNNPACK;
+    const bool away = q->rounding == FL_INT8_TFLITE,
+               multiply = q->rounding == FL_INT8_TFLITE_RUY || q->rounding == FL_INT8_TFLITE_XNNPACK;
     (void)worker;
     for (int64_t i = from; i < to; i++) {
         float real = multiply ? q->x[i] * inverse : q->x[i] / q->type.scale;
@@ -172,42 +176,30 @@ tensor_status fl_int8_dequantise(int64_t count, const struct fl_int8_type *x_typ
 /* --- additions -----------------------------------------------------------------------------------------------------
  */
 
-struct addition {
-    enum fl_int8_rounding rounding;
-    struct fl_int8_type a_type, b_type, y_type;
-    int32_t low, high; /* before the zero point is added */
-    const void *a, *b;
-    void *y;
-    int64_t count;
-    struct int8_multiplier of_a, of_b, of_sum;
-    float fixed;            /* onnx: z_y - (z_a factor_a + z_b factor_b) */
-    int32_t scaled[2][256]; /* tflite: rescaled operands, by their bits */
-};
-
 /* tflite: Add of integer_ops, PrepareGeneralAddOp. */
 enum { TFLITE_LEFT_SHIFT = 20 };
 
-static bool prepare_tflite(struct addition *s) {
+static bool prepare_tflite(struct int8_addition *s) {
     const float largest = s->a_type.scale > s->b_type.scale ? s->a_type.scale : s->b_type.scale;
     const double twice = (double)(2 * largest);
     const double sum = twice / ((1 << TFLITE_LEFT_SHIFT) * (double)s->y_type.scale);
     if (!(sum < 1))
         return false;
-    int8_tflite_multiplier((double)s->a_type.scale / twice, &s->of_a);
-    int8_tflite_multiplier((double)s->b_type.scale / twice, &s->of_b);
-    int8_tflite_multiplier(sum, &s->of_sum);
+    int8_tflite_multiplier((double)s->a_type.scale / twice, true, &s->of_a);
+    int8_tflite_multiplier((double)s->b_type.scale / twice, true, &s->of_b);
+    int8_tflite_multiplier(sum, true, &s->of_sum);
     for (int i = 0; i < 256; i++) {
         const uint8_t bits = (uint8_t)i;
-        s->scaled[0][i] = int8_twice_away(
+        s->scaled[0][i] = int8_twice(
             (int8_get(&bits, s->a_type.is_unsigned, 0) - s->a_type.zero) * (1 << TFLITE_LEFT_SHIFT), &s->of_a);
-        s->scaled[1][i] = int8_twice_away(
+        s->scaled[1][i] = int8_twice(
             (int8_get(&bits, s->b_type.is_unsigned, 0) - s->b_type.zero) * (1 << TFLITE_LEFT_SHIFT), &s->of_b);
     }
     return true;
 }
 
 /* XNNPACK: s_a / s_y and s_b / s_y in binary32, as integers of up to 21 bits over a common power of two. */
-static bool prepare_xnnpack(struct addition *s) {
+static bool prepare_xnnpack(struct int8_addition *s) {
     const float a = s->a_type.scale / s->y_type.scale, b = s->b_type.scale / s->y_type.scale, most = a > b ? a : b;
     if (!(most >= 0x1p-10f && most < 0x1p8f))
         return false;
@@ -218,7 +210,7 @@ static bool prepare_xnnpack(struct addition *s) {
     return true;
 }
 
-static bool prepare_addition(struct addition *s) {
+static bool prepare_addition(struct int8_addition *s) {
     switch (s->rounding) {
     case FL_INT8_ONNX:
         s->of_a.factor = s->a_type.scale / s->y_type.scale;
@@ -232,48 +224,26 @@ static bool prepare_addition(struct addition *s) {
     case FL_INT8_TFLITE_XNNPACK:
         return prepare_xnnpack(s);
     default:
-        return int8_exact_multiplier((double)s->a_type.scale / (double)s->y_type.scale, &s->of_a) &&
-               int8_exact_multiplier((double)s->b_type.scale / (double)s->y_type.scale, &s->of_b);
-    }
-}
-
-/* The sum of two elements before the output's zero point. */
-static int64_t add_one(const struct addition *s, int32_t a, int32_t b) {
-    const int32_t x = a - s->a_type.zero, z = b - s->b_type.zero;
-    switch (s->rounding) {
-    case FL_INT8_ONNX: {
-        const float sum = (float)a * s->of_a.factor + ((float)b * s->of_b.factor + s->fixed);
-        const float low = (float)(s->low + s->y_type.zero), high = (float)(s->high + s->y_type.zero);
-        return (int32_t)nearbyintf(sum < low ? low : sum > high ? high : sum) - s->y_type.zero;
-    }
-    case FL_INT8_TFLITE:
-    case FL_INT8_TFLITE_RUY:
-        return int8_twice_away(s->scaled[0][(uint8_t)a] + s->scaled[1][(uint8_t)b], &s->of_sum);
-    case FL_INT8_TFLITE_XNNPACK: {
-        const int64_t sum = (int64_t)x * s->of_a.coefficient + (int64_t)z * s->of_b.coefficient;
-        return (sum + ((int64_t)1 << (s->of_sum.shift - 1))) >> s->of_sum.shift;
-    }
-    default:
-        return int8_once_even(x, &s->of_a, z, &s->of_b);
+        if (!int8_exact_multiplier((double)s->a_type.scale / (double)s->y_type.scale, &s->of_a) ||
+            !int8_exact_multiplier((double)s->b_type.scale / (double)s->y_type.scale, &s->of_b))
+            return false;
+        s->real_a = ldexp(s->of_a.coefficient, -s->of_a.shift);
+        s->real_b = ldexp(s->of_b.coefficient, -s->of_b.shift);
+        return true;
     }
 }
 
 static void add_part(void *context, int part, int worker) {
-    const struct addition *s = context;
+    const struct int8_addition *s = context;
     const int64_t from = (int64_t)part * PART, to = from + PART < s->count ? from + PART : s->count;
     (void)worker;
-    for (int64_t i = from; i < to; i++)
-        int8_put(
-            s->y, i,
-            int8_clamp(add_one(s, int8_get(s->a, s->a_type.is_unsigned, i), int8_get(s->b, s->b_type.is_unsigned, i)),
-                       s->low, s->high) +
-                s->y_type.zero);
+    s->add(s, from, to);
 }
 
 tensor_status fl_int8_add(enum fl_int8_rounding rounding, int64_t count, const struct fl_int8_type *a_type,
                           const void *a, const struct fl_int8_type *b_type, const void *b,
                           const struct fl_int8_type *y_type, struct fl_int8_range range, void *y) {
-    struct addition s = {.rounding = rounding, .a_type = *a_type, .b_type = *b_type, .y_type = *y_type};
+    struct int8_addition s = {.rounding = rounding, .a_type = *a_type, .b_type = *b_type, .y_type = *y_type};
     range = int8_whole_range(y_type, range);
     TRY(check_count(count));
     TRY(check_two(rounding, a_type, y_type, range));
@@ -288,6 +258,9 @@ tensor_status fl_int8_add(enum fl_int8_rounding rounding, int64_t count, const s
     s.b = b;
     s.y = y;
     s.count = count;
+    const struct int8_kernels *kernels;
+    TRY(int8_choose_kernels(true, &kernels));
+    s.add = kernels ? kernels->add : fl_int8_portable.add;
     fl_parallel((int)((count + PART - 1) / PART), add_part, &s);
     return TENSOR_OK;
 }

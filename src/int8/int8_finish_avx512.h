@@ -101,4 +101,45 @@ static void finish(const struct int8_finish *f) {
     }
 }
 
+/* --- additions ------------------------------------------------------------------------------------------------------
+ */
+
+/* 16 elements as they are, and less their zero point. */
+static inline __m512i element_lanes(const void *from, int64_t i, __mmask16 valid, bool is_unsigned) {
+    const __m128i bytes = _mm_maskz_loadu_epi8(valid, (const uint8_t *)from + i);
+    return is_unsigned ? _mm512_cvtepu8_epi32(bytes) : _mm512_cvtepi8_epi32(bytes);
+}
+
+/* Coefficients up to 2: each product is below 2^9 and has an error of at most 2 2^-24 of itself, the sum one more. */
+static void add_vectors(const struct int8_addition *s, int64_t from, int64_t to) {
+    const bool exact = s->rounding == FL_INT8_EXACT && s->real_a <= 2 && s->real_b <= 2;
+    if (!exact && s->rounding != FL_INT8_ONNX) {
+        add(s, from, to);
+        return;
+    }
+    const __m512i a_zero = _mm512_set1_epi32(exact ? s->a_type.zero : 0),
+                  b_zero = _mm512_set1_epi32(exact ? s->b_type.zero : 0),
+                  y_zero = _mm512_set1_epi32(exact ? s->y_type.zero : 0);
+    const int32_t added = exact ? 0 : s->y_type.zero; /* onnx adds it to the sum */
+    const __m512 a_factor = _mm512_set1_ps(exact ? (float)s->real_a : s->of_a.factor),
+                 b_factor = _mm512_set1_ps(exact ? (float)s->real_b : s->of_b.factor),
+                 fixed = _mm512_set1_ps(exact ? 0 : s->fixed), low = _mm512_set1_ps((float)(s->low + added)),
+                 high = _mm512_set1_ps((float)(s->high + added)), near = _mm512_set1_ps(0.5f - DOUBT32);
+    for (int64_t i = from; i < to; i += LANES) {
+        const __mmask16 valid = (__mmask16)(to - i < LANES ? (1u << (to - i)) - 1 : 0xffff);
+        const __m512i a = _mm512_sub_epi32(element_lanes(s->a, i, valid, s->a_type.is_unsigned), a_zero),
+                      b = _mm512_sub_epi32(element_lanes(s->b, i, valid, s->b_type.is_unsigned), b_zero);
+        const __m512 term = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(b), b_factor), fixed);
+        __m512 x = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(a), a_factor), term);
+        x = _mm512_min_ps(_mm512_max_ps(x, low), high);
+        const __m512 whole = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        if (exact && _mm512_mask_cmp_ps_mask(valid, _mm512_abs_ps(_mm512_sub_ps(x, whole)), near, _CMP_GE_OQ)) {
+            add(s, i, to - i < LANES ? to : i + LANES);
+            continue;
+        }
+        const __m512i q = _mm512_add_epi32(_mm512_cvtps_epi32(whole), y_zero);
+        _mm_mask_storeu_epi8((uint8_t *)s->y + i, valid, _mm512_cvtepi32_epi8(q));
+    }
+}
+
 #endif

@@ -56,6 +56,21 @@ struct int8_depthwise {
     int32_t *sums;                         /* [positions][count filled up to 16] */
 };
 
+/* y = a + b, element by element. */
+struct int8_addition {
+    enum fl_int8_rounding rounding;
+    struct fl_int8_type a_type, b_type, y_type;
+    int32_t low, high; /* before the zero point is added */
+    const void *a, *b;
+    void *y;
+    int64_t count;
+    struct int8_multiplier of_a, of_b, of_sum;
+    double real_a, real_b;  /* exact: coefficient 2^-shift */
+    float fixed;            /* onnx: z_y - (z_a factor_a + z_b factor_b) */
+    int32_t scaled[2][256]; /* tflite: rescaled operands, by their bits */
+    void (*add)(const struct int8_addition *s, int64_t from, int64_t to);
+};
+
 struct int8_kernels {
     int element;         /* bytes: 1 or 2 */
     int64_t run_groups;  /* runs are filled up to a multiple of this */
@@ -65,10 +80,14 @@ struct int8_kernels {
     void (*sums)(const struct int8_tile *tile);
     void (*finish)(const struct int8_finish *finish);
     void (*depthwise)(const struct int8_depthwise *tile);
+    void (*add)(const struct int8_addition *s, int64_t from, int64_t to);
     /* n elements of x to the piece. */
     void (*widen)(const uint8_t *x, int64_t n, const struct fl_int8_type *type, int16_t *to);
     void (*flip)(const uint8_t *x, int64_t n, uint8_t *to);
 };
+
+/* The fastest under the cap in force, NULL for the definition; of those that multiply bytes only with `bytes`. */
+tensor_status int8_choose_kernels(bool bytes, const struct int8_kernels **kernels);
 
 extern const struct int8_kernels fl_int8_portable;
 #ifdef FL_HAVE_AVX2

@@ -101,9 +101,9 @@ static tensor_status check_spec(struct fl_int8_layer_spec *s) {
 static enum int8_rule rule_of(const struct fl_int8_layer_spec *s) {
     switch (s->rounding) {
     case FL_INT8_TFLITE:
-        return s->fully_connected ? INT8_ONCE_UP : INT8_TWICE_AWAY;
+        return s->fully_connected ? INT8_ONCE_UP : INT8_TWICE;
     case FL_INT8_TFLITE_RUY:
-        return INT8_TWICE_UP;
+        return INT8_TWICE;
     case FL_INT8_ONNX:
     case FL_INT8_TFLITE_XNNPACK:
         return INT8_BINARY32;
@@ -112,20 +112,28 @@ static enum int8_rule rule_of(const struct fl_int8_layer_spec *s) {
     }
 }
 
+/* Ties of the shift in INT8_TWICE. The optimised kernels of depthwise layers compute filters in vectors of 8, whose
+ * ties go up, and those that remain as the reference kernel does. */
+static bool ties_away(const struct fl_int8_layer_spec *s, int64_t k) {
+    return s->rounding == FL_INT8_TFLITE || (s->depthwise && k >= s->filters / 8 * 8);
+}
+
 /* s_x s_w / s_y as each runtime computes it: onnxruntime and XNNPACK in binary32; TensorFlow Lite in double, but the
- * product of a fully connected layer in binary32 (GetQuantizedConvolutionMultipler). */
-static tensor_status make_multiplier(const struct fl_int8_layer *l, float weights_scale, struct int8_multiplier *m) {
+ * product of a fully connected layer whose weights have one scale in binary32 (GetQuantizedConvolutionMultipler). */
+static tensor_status make_multiplier(const struct fl_int8_layer *l, float weights_scale, int64_t k) {
     const struct fl_int8_layer_spec *s = &l->spec;
+    struct int8_multiplier *m = l->multipliers + int8_slot(l, k);
     const float in_binary32 = s->x.scale * weights_scale;
-    const double product = s->fully_connected && l->rule != INT8_ONCE_EVEN ? (double)in_binary32
-                                                                           : (double)s->x.scale * (double)weights_scale,
+    const double product = s->fully_connected && !s->per_channel && l->rule != INT8_ONCE_EVEN
+                               ? (double)in_binary32
+                               : (double)s->x.scale * (double)weights_scale,
                  real = product / (double)s->y.scale;
     m->factor = in_binary32 / s->y.scale;
     bool fits = real < 0x1p31;
     if (l->rule == INT8_ONCE_EVEN)
         fits = int8_exact_multiplier(real, m);
     else if (l->rule != INT8_BINARY32 && fits)
-        int8_tflite_multiplier(real, m);
+        int8_tflite_multiplier(real, ties_away(s, k), m);
     if (!fits)
         return fl_fail(
             TENSOR_E_ARGUMENT,
@@ -142,7 +150,7 @@ static tensor_status make_multipliers(struct fl_int8_layer *l, const float *weig
         const float scale = weights_scale[s->per_channel ? k : 0];
         const struct fl_int8_type weights = {scale, 0, false};
         TRY(int8_check_type("the weights", &weights));
-        TRY(make_multiplier(l, scale, l->multipliers + int8_slot(l, k)));
+        TRY(make_multiplier(l, scale, k));
     }
     if (s->residual && !int8_exact_multiplier((double)l->residual_type.scale / (double)s->y.scale, &l->residual))
         return fl_fail(TENSOR_E_ARGUMENT,
@@ -187,26 +195,32 @@ static bool fit_bytes(const struct fl_int8_layer *l) {
     return true;
 }
 
-static tensor_status choose_kernels(struct fl_int8_layer *l) {
+tensor_status int8_choose_kernels(bool bytes, const struct int8_kernels **kernels) {
     enum fl_backend cap;
     TRY(fl_backend_cap(&cap));
-    l->kernels = NULL;
-    if (cap == FL_REF || l->wide)
-        return TENSOR_OK;
-    l->kernels = &fl_int8_portable;
+    *kernels = cap == FL_REF ? NULL : &fl_int8_portable;
 #ifdef FL_HAVE_AVX2
     if (cap >= FL_AVX2)
-        l->kernels = &fl_int8_avx2;
+        *kernels = &fl_int8_avx2;
 #endif
-    const bool bytes = cap >= FL_AVX512 && fit_bytes(l);
 #ifdef FL_HAVE_AVX512
-    if (bytes)
-        l->kernels = &fl_int8_avx512;
+    if (bytes && cap >= FL_AVX512)
+        *kernels = &fl_int8_avx512;
 #endif
+    return TENSOR_OK;
+}
+
+static tensor_status choose_kernels(struct fl_int8_layer *l) {
+    const bool bytes = fit_bytes(l);
+    enum fl_backend cap;
+    TRY(fl_backend_cap(&cap));
+    TRY(int8_choose_kernels(bytes, &l->kernels));
 #ifdef FL_HAVE_AVX512_AMX
     if (bytes && cap >= FL_AVX512_AMX && !l->is_depthwise && !fl_cpu_tiles_refused())
         l->kernels = &fl_int8_avx512_amx;
 #endif
+    if (l->wide)
+        l->kernels = NULL;
     return TENSOR_OK;
 }
 

@@ -47,11 +47,8 @@ static inline int32_t int8_round(const struct fl_int8_layer *layer, int64_t k, i
     case INT8_BINARY32:
         q = int8_binary32(sum, m->factor, layer->low, layer->high);
         break;
-    case INT8_TWICE_AWAY:
-        q = int8_twice_away(sum, m);
-        break;
-    case INT8_TWICE_UP:
-        q = int8_twice_up(sum, m);
+    case INT8_TWICE:
+        q = int8_twice(sum, m);
         break;
     case INT8_ONCE_UP:
         q = int8_once_up(sum, m);

@@ -19,7 +19,7 @@ struct pool {
 /* sum m / count to the nearest integer, ties to even: sum m = (b count + g) 2^shift + f. */
 static int64_t exact_mean(int64_t sum, int64_t count, const struct int8_multiplier *m) {
     const __int128 product = (__int128)sum * m->coefficient, upper = product >> m->shift;
-    const unsigned __int128 f = (unsigned __int128)(product - (upper << m->shift)),
+    const unsigned __int128 f = (unsigned __int128)product & (((unsigned __int128)1 << m->shift) - 1),
                             half = m->shift ? (unsigned __int128)1 << (m->shift - 1) : 0;
     __int128 b = upper / count, g = upper % count;
     if (g < 0) {
@@ -45,32 +45,58 @@ static int64_t mean_of(const struct pool *p, int64_t sum, int64_t count) {
     return (sum > 0 ? sum + count / 2 : sum - count / 2) / count - p->y_type.zero;
 }
 
+enum { CHANNELS = 64, AREA_MOST = 1 << 22 }; /* channels at once; pixels of a mean, whose sum has 32 bits */
+
+/* Adds a pixel's channels, which are bytes xor `flip` less it, to their sums, or takes the larger of each. */
+static void take_pixel(const uint8_t *x, int64_t channels, int32_t flip, bool mean, int32_t *restrict sum) {
+    if (mean)
+        for (int64_t c = 0; c < channels; c++)
+            sum[c] += (x[c] ^ flip) - flip;
+    else
+        for (int64_t c = 0; c < channels; c++) {
+            const int32_t q = (x[c] ^ flip) - flip;
+            sum[c] = q > sum[c] ? q : sum[c];
+        }
+}
+
+/* The first and the last position of a window that lie on an image. */
+static int64_t first_inside(int64_t start, int64_t dilation) {
+    return start < 0 ? start + (-start + dilation - 1) / dilation * dilation : start;
+}
+
+static int64_t end_inside(int64_t start, int64_t window, int64_t dilation, int64_t size) {
+    return start + window * dilation < size ? start + window * dilation : size;
+}
+
 static void pool_row(void *context, int part, int worker) {
     const struct pool *p = context;
     const struct fl_int8_window *win = &p->window;
-    const int64_t n = part / p->height, row = part % p->height, top = row * win->stride_h - win->top;
-    const bool is_unsigned = p->x_type.is_unsigned;
+    const int64_t n = part / p->height, row = part % p->height, top = row * win->stride_h - win->top,
+                  from_y = first_inside(top, win->dilation_h),
+                  to_y = end_inside(top, win->height, win->dilation_h, p->h), all = win->height * win->width;
+    const int32_t flip = p->x_type.is_unsigned ? 0 : 128, least = int8_least(p->x_type.is_unsigned);
     (void)worker;
     for (int64_t column = 0; column < p->width; column++) {
-        const int64_t left = column * win->stride_w - win->left;
+        const int64_t left = column * win->stride_w - win->left, from_x = first_inside(left, win->dilation_w),
+                      to_x = end_inside(left, win->width, win->dilation_w, p->w);
         uint8_t *y = p->y + ((n * p->height + row) * p->width + column) * p->c;
-        for (int64_t c = 0; c < p->c; c++) {
-            int64_t sum = 0, count = 0;
-            int32_t most = int8_least(is_unsigned);
-            for (int64_t i = top; i < top + win->height * win->dilation_h; i += win->dilation_h)
-                for (int64_t j = left; j < left + win->width * win->dilation_w; j += win->dilation_w)
-                    if (i >= 0 && i < p->h && j >= 0 && j < p->w) {
-                        const int32_t x = int8_get(p->x, is_unsigned, ((n * p->h + i) * p->w + j) * p->c + c);
-                        sum += x;
-                        most = x > most ? x : most;
-                        count++;
-                    }
-            if (p->count_padding) {
-                sum += (win->height * win->width - count) * p->x_type.zero;
-                count = win->height * win->width;
+        for (int64_t first = 0; first < p->c; first += CHANNELS) {
+            const int64_t channels = p->c - first < CHANNELS ? p->c - first : CHANNELS;
+            int32_t sum[CHANNELS];
+            int64_t count = 0;
+            for (int64_t c = 0; c < CHANNELS; c++)
+                sum[c] = p->mean ? 0 : least;
+            for (int64_t i = from_y; i < to_y; i += win->dilation_h)
+                for (int64_t j = from_x; j < to_x; j += win->dilation_w, count++)
+                    take_pixel(p->x + ((n * p->h + i) * p->w + j) * p->c + first, channels, flip, p->mean, sum);
+            for (int64_t c = 0; c < channels; c++) {
+                int64_t q = sum[c] - p->y_type.zero;
+                if (p->mean && p->count_padding)
+                    q = mean_of(p, sum[c] + (all - count) * p->x_type.zero, all);
+                else if (p->mean)
+                    q = count ? mean_of(p, sum[c], count) : 0;
+                int8_put(y, first + c, int8_clamp(q, p->low, p->high) + p->y_type.zero);
             }
-            const int64_t q = !p->mean ? most - p->y_type.zero : count ? mean_of(p, sum, count) : 0;
-            int8_put(y, c, int8_clamp(q, p->low, p->high) + p->y_type.zero);
         }
     }
 }
@@ -87,7 +113,8 @@ static tensor_status run_pool(struct pool *p, int64_t n, const struct fl_int8_wi
         fl_int8_positions(p->h, window->top, window->bottom, window->height, window->stride_h, window->dilation_h);
     p->width =
         fl_int8_positions(p->w, window->left, window->right, window->width, window->stride_w, window->dilation_w);
-    if (n < 0 || p->h < 1 || p->w < 1 || p->c < 1 || !p->height || !p->width || n > INT32_MAX / p->height)
+    if (n < 0 || p->h < 1 || p->w < 1 || p->c < 1 || !p->height || !p->width || n > INT32_MAX / p->height ||
+        (p->mean && window->height > AREA_MOST / window->width))
         return fl_fail(TENSOR_E_SHAPE, "%lld images of %lld x %lld x %lld: the window of %lld x %lld does not fit",
                        (long long)n, (long long)p->h, (long long)p->w, (long long)p->c, (long long)window->height,
                        (long long)window->width);

@@ -27,5 +27,6 @@ const struct int8_kernels fl_int8_portable = {.element = 2,
                                               .sums = sums,
                                               .finish = finish_plain,
                                               .depthwise = depthwise,
+                                              .add = add,
                                               .widen = widen,
                                               .flip = flip};

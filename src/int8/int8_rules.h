@@ -7,11 +7,10 @@
 
 /* How one sum is rounded. Several named roundings share a rule, and a rounding has several. */
 enum int8_rule {
-    INT8_ONCE_EVEN,  /* exact */
-    INT8_BINARY32,   /* one product of binary32, ties to even */
-    INT8_TWICE_AWAY, /* doubling high multiply, then a shift with ties away from zero (gemmlowp) */
-    INT8_TWICE_UP,   /* the same, the shift's ties up, toward positive infinity (ruy) */
-    INT8_ONCE_UP     /* 64-bit product, one shift, ties up */
+    INT8_ONCE_EVEN, /* exact */
+    INT8_BINARY32,  /* one product of binary32, ties to even */
+    INT8_TWICE,     /* doubling high multiply, then a rounding shift (gemmlowp, ruy) */
+    INT8_ONCE_UP    /* 64-bit product, one shift, ties up */
 };
 
 /* The multiplier of one channel in the form that a rule wants: coefficient * 2^-shift, coefficient in [2^30, 2^31); for
@@ -19,6 +18,7 @@ enum int8_rule {
 struct int8_multiplier {
     float factor;
     int32_t coefficient, shift;
+    bool away; /* INT8_TWICE: ties of the shift go away from zero (gemmlowp), not up (ruy) */
 };
 
 enum {
@@ -41,7 +41,7 @@ static inline bool int8_exact_multiplier(double real, struct int8_multiplier *m)
 }
 
 /* TensorFlow Lite's QuantizeMultiplier: ties away from zero; what would be shifted away entirely becomes 0. */
-static inline void int8_tflite_multiplier(double real, struct int8_multiplier *m) {
+static inline void int8_tflite_multiplier(double real, bool away, struct int8_multiplier *m) {
     int e;
     double f = round(frexp(real, &e) * 0x1p31);
     if (f == 0x1p31) {
@@ -51,6 +51,7 @@ static inline void int8_tflite_multiplier(double real, struct int8_multiplier *m
     const bool nothing = real == 0 || e < -31;
     m->coefficient = nothing ? 0 : (int32_t)f;
     m->shift = nothing ? 0 : -e;
+    m->away = away;
 }
 
 static inline int32_t int8_wrap(int64_t x) {
@@ -100,15 +101,10 @@ static inline int32_t int8_shift_left(int32_t x, int shift) {
 }
 
 /* TensorFlow Lite's MultiplyByQuantizedMultiplier with two roundings. */
-static inline int32_t int8_twice_away(int32_t x, const struct int8_multiplier *m) {
+static inline int32_t int8_twice(int32_t x, const struct int8_multiplier *m) {
     const int left = m->shift < 0 ? -m->shift : 0, right = m->shift > 0 ? m->shift : 0;
-    return int8_shift_away(int8_high_product(int8_shift_left(x, left), m->coefficient), right);
-}
-
-/* ruy's. */
-static inline int32_t int8_twice_up(int32_t x, const struct int8_multiplier *m) {
-    const int left = m->shift < 0 ? -m->shift : 0, right = m->shift > 0 ? m->shift : 0;
-    return int8_shift_up(int8_high_product(int8_shift_left(x, left), m->coefficient), right);
+    const int32_t high = int8_high_product(int8_shift_left(x, left), m->coefficient);
+    return m->away ? int8_shift_away(high, right) : int8_shift_up(high, right);
 }
 
 /* The same with one rounding. */

@@ -125,7 +125,7 @@ static bool prepare_fixed_point(struct softmax *s, float beta) {
     struct int8_multiplier m;
     if (!(scale > 1))
         return false;
-    int8_tflite_multiplier(scale < most ? scale : most, &m);
+    int8_tflite_multiplier(scale < most ? scale : most, true, &m);
     s->multiplier = m.coefficient;
     s->left_shift = -m.shift;
     s->least_difference =

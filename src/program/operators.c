@@ -1,5 +1,5 @@
 /* operators.c - the table of operators, from operators.def. */
-#include "program/operators.h"
+#include "program/arrays/operators.h"
 #include "program/arrays/arrays.h"
 #include "program/lower/lower.h"
 #include <string.h>

@@ -1,7 +1,7 @@
 /* program.c - programs as callers see them (include/flexlab/program.h). */
-#include "program/program_object.h"
+#include "program/plan/program_object.h"
 #include "program/onnx/onnx_read.h"
-#include "program/operators.h"
+#include "program/arrays/operators.h"
 #include "program/passes/passes.h"
 #include "program/tflite/tflite_read.h"
 #include "core/base/fail.h"
@@ -93,6 +93,7 @@ tensor_status program_read(program **p, const char *path) {
         return status ? status : fl_fail(TENSOR_E_MEMORY, "no memory for a program");
     }
     made->network = network;
+    made->find = fl_operator_find;
     made->device = tensor_device_at(0);
     *p = made;
     return TENSOR_OK;
@@ -111,6 +112,7 @@ void program_free(program *p) {
         return;
     fl_program_reset(p);
     fl_free(p->constants);
+    fl_network_free(p->joined);
     fl_network_free(p->network);
     fl_free(p);
 }
@@ -149,19 +151,44 @@ tensor_status program_output_at(program_port *port, const program *p, int i) {
              : fl_fail(TENSOR_E_ARGUMENT, "program_output_at: p is NULL");
 }
 
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
+
+int program_node_count(const program *p) {
+    return p ? p->network->graph.node_count : 0;
+}
+
+tensor_status program_node_at(program_node *node, const program *p, int i) {
+    if (!node || !p)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_node_at: %s is NULL", node ? "p" : "node");
+    if (i < 0 || i >= p->network->graph.node_count)
+        return fl_fail(TENSOR_E_ARGUMENT, "node %d, expected 0 to %d", i, p->network->graph.node_count - 1);
+    const struct fl_net_node *const found = &p->network->graph.nodes[i];
+    *node = (program_node){found->name, found->op, found->domain};
+    return TENSOR_OK;
+}
+
+int64_t program_parameter_count(const program *p) {
+    int64_t count = 0;
+    for (int i = 0; p && i < p->network->value_count; i++) {
+        const struct fl_net_value *const v = &p->network->values[i];
+        if (v->constant && (fl_type_is_float(v->constant->type) || v->quantisation) && fl_net_readers(p->network, i))
+            count += v->constant->count;
+    }
+    return count;
+}
+
 /* --- runs --------------------------------------------------------------------------------------------------------- */
 
-tensor_status program_run(program *p, program_array *outputs, const program_array *inputs) {
-    if (!p || !outputs || (!inputs && program_input_count(p)))
-        return fl_fail(TENSOR_E_ARGUMENT, "program_run: %s is NULL", !p ? "p" : !outputs ? "outputs" : "inputs");
+/* Runs once, on inputs of the network's own sizes. */
+static tensor_status run_once(program *p, program_array *outputs, const program_array *inputs) {
     if (!p->plan || !fl_plan_serves(p->plan, inputs)) {
         struct fl_plan *plan;
-        bool integers = false;
+        bool lists = false;
         for (int i = 0; i < p->network->graph.input_count; i++)
-            integers |= !fl_type_is_float(p->network->values[p->network->graph.inputs[i]].type);
-        /* Shapes may follow from integer inputs: then these numbers are a part of the plan. */
+            lists |= inputs[i].ndim <= 1 || !fl_type_is_float(p->network->values[p->network->graph.inputs[i]].type);
+        /* Shapes may follow from integer inputs and from lists: then these numbers are a part of the plan. */
         tensor_status status = fl_plan_make(&plan, p, inputs, false);
-        if (status == TENSOR_E_UNSUPPORTED && integers)
+        if (status == TENSOR_E_UNSUPPORTED && lists)
             status = fl_plan_make(&plan, p, inputs, true);
         if (status)
             return status;
@@ -169,6 +196,72 @@ tensor_status program_run(program *p, program_array *outputs, const program_arra
         p->plan = plan;
     }
     return fl_plan_run(p->plan, outputs, inputs);
+}
+
+/* How many times the batch that the network fixes the inputs hold: a number above 1 if it fixes the first dimension of
+ * every input and all are given that many times of it; else 1. */
+static int64_t batches(const program *p, const program_array *inputs) {
+    const struct fl_network *const n = p->network;
+    int64_t times = 0;
+    for (int i = 0; i < n->graph.input_count; i++) {
+        const struct fl_net_value *const v = &n->values[n->graph.inputs[i]];
+        const int64_t given = inputs[i].ndim > 0 ? inputs[i].shape[0] : 0;
+        if (v->ndim < 1 || v->dim[0] < 1 || inputs[i].ndim != v->ndim || given < v->dim[0] || given % v->dim[0] ||
+            (times && given / v->dim[0] != times))
+            return 1;
+        times = given / v->dim[0];
+    }
+    return times > 1 ? times : 1;
+}
+
+static size_t bytes_of(const program_array *a) {
+    int64_t count = 1;
+    for (int d = 0; d < a->ndim; d++)
+        count *= a->shape[d];
+    return (size_t)count * fl_type_bytes(a->type);
+}
+
+/* Runs batch by batch, and joins the results along their first dimension. */
+static tensor_status run_batches(program *p, program_array *outputs, const program_array *inputs, int64_t times) {
+    const int in = program_input_count(p), out = program_output_count(p);
+    fl_network_free(p->joined);
+    p->joined = fl_network_new(FL_NET_ONNX);
+    program_array *const part = p->joined ? fl_net_memory(p->joined, (size_t)in * sizeof *part) : NULL;
+    program_array *const result = part ? fl_net_memory(p->joined, (size_t)out * sizeof *result) : NULL;
+    if (!result)
+        return TENSOR_E_MEMORY;
+    for (int64_t t = 0; t < times; t++) {
+        for (int i = 0; i < in; i++) {
+            part[i] = inputs[i];
+            part[i].shape[0] /= times;
+            part[i].data = (char *)inputs[i].data + (size_t)t * bytes_of(&part[i]);
+        }
+        TRY(run_once(p, result, part));
+        for (int i = 0; i < out; i++) {
+            const size_t bytes = bytes_of(&result[i]);
+            if (!t) {
+                if (result[i].ndim < 1)
+                    return fl_fail(TENSOR_E_SHAPE,
+                                   "output %d is one number, so that the results of %lld batches "
+                                   "cannot be joined",
+                                   i, (long long)times);
+                outputs[i] = result[i];
+                outputs[i].shape[0] *= times;
+                outputs[i].data = fl_net_memory(p->joined, (size_t)times * bytes);
+                if (!outputs[i].data)
+                    return TENSOR_E_MEMORY;
+            }
+            memcpy((char *)outputs[i].data + (size_t)t * bytes, result[i].data, bytes);
+        }
+    }
+    return TENSOR_OK;
+}
+
+tensor_status program_run(program *p, program_array *outputs, const program_array *inputs) {
+    if (!p || !outputs || (!inputs && program_input_count(p)))
+        return fl_fail(TENSOR_E_ARGUMENT, "program_run: %s is NULL", !p ? "p" : !outputs ? "outputs" : "inputs");
+    const int64_t times = batches(p, inputs);
+    return times > 1 ? run_batches(p, outputs, inputs, times) : run_once(p, outputs, inputs);
 }
 
 /* --- formats ------------------------------------------------------------------------------------------------------ */

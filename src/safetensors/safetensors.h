@@ -1,6 +1,6 @@
 /* safetensors.h - files in the safetensors format: eight bytes with the length of a header in JSON, the header, which
- * names type, shape and place of each tensor and holds a map of strings, then the elements without a gap. Files of any
- * origin are read: everything that the header says is checked before anybody relies on it. Numbers are little-endian.
+ * has name, type, shape and position of each tensor and a map of strings, then the elements without a gap. Files of any
+ * origin are read: the whole header is checked before it is used. Numbers are little-endian.
  *
  * The format: github.com/huggingface/safetensors, README, "Format". */
 #ifndef FL_SAFETENSORS_H
@@ -34,7 +34,7 @@ enum fl_stored_type {
 };
 const char *fl_stored_type_name(enum fl_stored_type type);
 int64_t fl_stored_type_bytes(enum fl_stored_type type);
-/* Bytes of a tensor; -1 where a size is negative or they are 2^63 or more. A size of 0 makes it empty. */
+/* The bytes of a tensor; -1 if a size is negative or there are 2^63 bytes or more. A size of 0 makes it empty. */
 int64_t fl_stored_size(enum fl_stored_type type, int ndim, const int64_t *dim);
 
 struct fl_stored_tensor {
@@ -60,18 +60,18 @@ struct fl_safetensors {
     struct fl_stored_tensor *tensors;
     struct fl_stored_note *notes;
     int count, note_count;
-    char *header; /* what names and notes point into */
+    char *header; /* names and notes point into it */
 };
 
-/* TENSOR_E_IO: the file cannot be read; TENSOR_E_DATA: it is no such file, and the message says what was found where.
- * Takes memory in proportion to the header that the file really has. Close with fl_safetensors_close; after a failure
- * there is nothing to close. */
+/* TENSOR_E_IO: the file cannot be read; TENSOR_E_DATA: it is no such file, and the message names the fault and its
+ * position. Uses memory in proportion to the actual header. Close with fl_safetensors_close; after a failure there is
+ * nothing to close. */
 tensor_status fl_safetensors_open(struct fl_safetensors *s, const char *path);
 void fl_safetensors_close(struct fl_safetensors *s);
-/* NULL where there is none of that name. */
+/* NULL if there is none of that name. */
 const struct fl_stored_tensor *fl_safetensors_find(const struct fl_safetensors *s, const char *name);
 const char *fl_safetensors_note(const struct fl_safetensors *s, const char *key);
-/* All elements of a tensor of s: t->end - t->begin bytes. */
+/* Reads all elements of a tensor of s: t->end - t->begin bytes. */
 tensor_status fl_safetensors_read(const struct fl_safetensors *s, const struct fl_stored_tensor *t, void *bytes);
 /* TENSOR_E_DATA if the file has a note FL_CHECKSUM that is not the checksum of its elements and notes. */
 tensor_status fl_safetensors_verify(const struct fl_safetensors *s);
@@ -81,26 +81,27 @@ tensor_status fl_safetensors_verify(const struct fl_safetensors *s);
 #define FL_CHECKSUM "flexlab.crc32"
 
 /* Checks `bytes` of header in s->header against s->data_bytes and lists its tensors and notes; for fl_safetensors_open
- * (safetensors_header.c). What it allocated stays in s. */
+ * (safetensors_header.c). Its allocations are freed with s. */
 tensor_status fl_safetensors_parse(struct fl_safetensors *s, size_t bytes);
-/* Room for one more element of an array of `count` (safetensors_header.c). The array stays on failure. */
+/* Makes space for one more element in an array of `count` (safetensors_header.c). On failure the array is unchanged. */
 tensor_status fl_safetensors_grow(void **array, int count, int *capacity, size_t size);
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
-/* Starts as zeros. After a failed call: end. */
+/* Begins as zeros. After a failed call only fl_safetensors_end may follow. */
 struct fl_safetensors_out {
     struct fl_stored_part *parts;
     struct fl_stored_note *notes; /* strings of its own */
     int count, capacity, note_count, note_capacity;
 };
 
-/* The elements stay the caller's until the file is written. Name and notes are UTF-8; each name and each key once. */
+/* The elements belong to the caller and must exist until the file is written. Names and notes are UTF-8; each name and
+ * each key occurs once. */
 tensor_status fl_safetensors_add(struct fl_safetensors_out *o, const char *name, enum fl_stored_type type, int ndim,
                                  const int64_t *dim, const void *bytes);
 tensor_status fl_safetensors_add_note(struct fl_safetensors_out *o, const char *key, const char *value);
-/* Adds the checksum and writes the file as PATH.part, on the disk before it takes its name: whatever happens, under
- * PATH stands the file before or the new one, whole. */
+/* Adds the checksum and writes the file as PATH.part, which is renamed when it is on the disk: at any time PATH is the
+ * previous file or the complete new one. */
 tensor_status fl_safetensors_write(struct fl_safetensors_out *o, const char *path);
 void fl_safetensors_end(struct fl_safetensors_out *o);
 

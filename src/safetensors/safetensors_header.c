@@ -1,5 +1,5 @@
-/* safetensors_header.c - the header of a safetensors file: a reader of the little JSON that it is made of (RFC 8259),
- * which knows what stands where, so that nothing nests deeper than the format does. */
+/* safetensors_header.c - the header of a safetensors file: a parser of the part of JSON that it uses (RFC 8259). It
+ * follows the structure of the header, so nothing nests deeper than the format. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "safetensors/safetensors.h"
@@ -32,7 +32,7 @@ static tensor_status refuse(const struct reader *r, size_t at, const char *forma
     return fl_fail(TENSOR_E_DATA, "safetensors: %s: byte %zu of the header: %s", r->s->path, at, what);
 }
 
-/* What stands where something else was expected. */
+/* Refuses the text at the current position, because `what` was expected. */
 static tensor_status expected(const struct reader *r, const char *what) {
     if (r->at >= r->size)
         return refuse(r, r->at, "the header ends, expected %s", what);
@@ -62,7 +62,7 @@ static tensor_status need(struct reader *r, char c) {
     return take(r, c) ? TENSOR_OK : expected(r, what);
 }
 
-/* Four hexadecimal digits. */
+/* Reads four hexadecimal digits. */
 static tensor_status read_unit(struct reader *r, unsigned *unit) {
     *unit = 0;
     for (int i = 0; i < 4; i++) {
@@ -79,7 +79,7 @@ static tensor_status read_unit(struct reader *r, unsigned *unit) {
     return TENSOR_OK;
 }
 
-/* After \u: the character, as UTF-8 at *to, which is never longer than what it was written as. */
+/* Reads the character after \u and writes it as UTF-8 at *to, which is never longer than the escape. */
 static tensor_status read_code(struct reader *r, unsigned char **to) {
     const size_t from = r->at;
     unsigned code, low;
@@ -116,7 +116,7 @@ static tensor_status read_escape(struct reader *r, unsigned char **to) {
     return TENSOR_OK;
 }
 
-/* A string, unescaped where it stands. */
+/* Reads a string and unescapes it in place. */
 static tensor_status read_string(struct reader *r, const char **string) {
     if (!take(r, '"'))
         return expected(r, "a string");
@@ -146,7 +146,7 @@ static tensor_status read_string(struct reader *r, const char **string) {
     return expected(r, "the end of a string");
 }
 
-/* A whole number from 0, written without sign, point, exponent or a zero before it. */
+/* Reads a whole number from 0, without sign, point, exponent or leading zeros. */
 static tensor_status read_whole(struct reader *r, int64_t *value) {
     skip_space(r);
     const size_t from = r->at;
@@ -199,7 +199,7 @@ static tensor_status read_place(struct reader *r, struct fl_stored_tensor *t) {
     return need(r, ']');
 }
 
-/* Type, shape and place tell the same number of bytes, inside the file. */
+/* Checks that type, shape and position give the same number of bytes, inside the file. */
 static tensor_status check_tensor(const struct reader *r, size_t at, const struct fl_stored_tensor *t) {
     const int64_t bytes = fl_stored_size(t->type, t->ndim, t->dim);
     if (bytes < 0)
@@ -315,7 +315,7 @@ static int by_key(const void *a, const void *b) {
     return strcmp(((const struct fl_stored_note *)a)->key, ((const struct fl_stored_note *)b)->key);
 }
 
-/* The tensors fill the bytes after the header, without holes and overlaps. */
+/* Checks that the tensors fill the bytes after the header, without holes and overlaps. */
 static tensor_status check_places(const struct fl_safetensors *s) {
     int64_t at = 0;
     for (int i = 0; i < s->count; i++) {

@@ -13,7 +13,7 @@
 
 enum { LENGTH_BYTES = 8, CHUNK = 1 << 16 };
 
-/* `bytes` of the file from `at` on. */
+/* Reads `bytes` of the file from `at` on. */
 static tensor_status read_at(const struct fl_safetensors *s, int64_t at, void *to, int64_t bytes) {
     char *rest = to;
     while (bytes) {
@@ -46,9 +46,10 @@ static tensor_status open_file(struct fl_safetensors *s, int64_t *size) {
     return TENSOR_OK;
 }
 
-/* --- what else it may be ------------------------------------------------------------------------------------------ */
+/* --- files of other kinds ------------------------------------------------------------------------------------------
+ */
 
-enum { HEAD = 256 }; /* bytes that are looked at */
+enum { HEAD = 256 }; /* bytes that are examined */
 
 static bool is_text(const unsigned char *head, size_t count) {
     size_t at = 0, bytes;
@@ -59,10 +60,11 @@ static bool is_text(const unsigned char *head, size_t count) {
             break;
         at += bytes;
     }
-    return count && (at == count || (count == HEAD && count - at < 4 && head[at] >= 0xc0)); /* cut in a character */
+    return count &&
+           (at == count || (count == HEAD && count - at < 4 && head[at] >= 0xc0)); /* the end cuts a character */
 }
 
-/* By the bytes that such files begin with; NULL: nobody knows. */
+/* The kind of file by its first bytes; NULL: unknown. */
 static const char *looks_like(const unsigned char *head, size_t count) {
     static const struct {
         const char *bytes;
@@ -98,7 +100,7 @@ static const char *looks_like(const unsigned char *head, size_t count) {
     return is_text(head, count) ? "a text" : NULL;
 }
 
-/* Whatever the first eight bytes would say, a header begins with a brace. */
+/* Refuses known files of other kinds. A file with a brace after small first eight bytes is none of them. */
 static tensor_status check_kind(const struct fl_safetensors *s, int64_t size) {
     unsigned char head[HEAD];
     const size_t count = size < HEAD ? (size_t)size : HEAD;

@@ -1,5 +1,5 @@
-/* safetensors_write.c - composing the header of a safetensors file, and writing the file so that its name never stands
- * for a half of it. Tensors lie in the file by size of their elements, the largest first, so that each is aligned. */
+/* safetensors_write.c - composes the header of a safetensors file, and writes the file so that only a complete one has
+ * its name. Tensors are in the order of the sizes of their elements, the largest first, so that each is aligned. */
 #include "core/base/fail.h"
 #include "core/base/files.h"
 #include "core/base/memory.h"
@@ -21,7 +21,7 @@ struct fl_stored_part {
     int64_t dim[FL_SAFETENSORS_DIMS];
     const void *bytes;
     int64_t size;
-    int serial; /* in the order of the calls */
+    int serial; /* number of the call that added it */
 };
 
 /* --- collecting ----------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ static tensor_status add_checksum(struct fl_safetensors_out *o) {
     char text[16];
     snprintf(text, sizeof text, "%08lx", sum);
     tensor_status status = fl_safetensors_add_note(o, FL_CHECKSUM, text);
-    return status ? status : arrange(o); /* refuses a note of the caller's under this name */
+    return status ? status : arrange(o); /* refuses a note of the caller with this key */
 }
 
 /* --- the header ----------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ static void put_bytes(struct text *t, const char *bytes, size_t size) {
 
 static void put(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Whole numbers and words of the format alone, which no locale changes; at most 99 characters. */
+/* Prints whole numbers and words of the format only, which no locale changes; at most 99 characters. */
 static void put(struct text *t, const char *format, ...) {
     char piece[100];
     va_list arguments;

@@ -1,4 +1,4 @@
-/* The exponent traces of the specification, and the traps around them. First write: a direct load. */
+/* The exponent traces of the specification, and difficult cases near them. First write: a direct load. */
 #include "autoflex/autoflex_numbers.h"
 #include "check.h"
 #include "flexlab/autoflex.h"
@@ -10,7 +10,7 @@
 
 enum { LONGEST = 32 };
 
-/* One write of a value at the exponent in force, as a kernel would do it. */
+/* One write of a value at the current exponent, as a kernel would do it. */
 static int write_value(struct autoflex *a, double value) {
     double m = nearbyint(ldexp(value, a->e));
     int gamma = m > AUTOFLEX_TOP ? AUTOFLEX_TOP : (int)m;
@@ -105,9 +105,9 @@ static void initialisation(void) {
     CHECK(autoflex_initialise(&a, 1e5) == 8, "fixed moved to %d", a.e);
 }
 
-/* First results of operations that the tests of ngraph record (tests/flex_tests of ngraph-python, commit of 2018),
- * those whose last place tells the exponent. The loop here settles one below it after a jump, on purpose:
- * docs/autoflex.md. It matters at the first write alone; at the second both have the same exponent. */
+/* First results of operations that the tests of ngraph record (tests/flex_tests of ngraph-python, commit of 2018), if
+ * their last digit reveals the exponent. The loop here settles one below it after a jump, on purpose: docs/autoflex.md.
+ * It matters only at the first write; at the second both have the same exponent. */
 static void first_writes_of_ngraph(void) {
     static const struct {
         const char *what;
@@ -155,7 +155,7 @@ static void zeros_say_nothing(void) {
         CHECK(gamma < 32767 && gamma >= 4096, "%s: 1.0 after zeros is %d at e %d", names[p], gamma, a.e);
         CHECK(a.zero_writes == 40 && a.count == 2, "%s: %d zero writes, %d entries", names[p], (int)a.zero_writes,
               a.count);
-        /* a fall by 2^17 at once: gamma 0, but the true maximum is recorded and the tensor comes back */
+        /* a fall by 2^17 at once: gamma 0, but the true maximum is recorded and the tensor recovers */
         for (int i = 0; i < AUTOFLEX_WINDOW + 2; i++) {
             autoflex_adjust(&a);
             write_value(&a, 0x1p-17);
@@ -167,14 +167,14 @@ static void zeros_say_nothing(void) {
     }
 }
 
-/* Counted where the exponent wanted lies beyond the range, whatever the way there: expectations by exact integers. */
+/* Clamps are counted if the wanted exponent lies beyond the range, on any path: expectations by exact integers. */
 static void clamps(void) {
     static const int ranges[][2] = {{0, 31}, {-128, 127}, {5, 11}, {8, 8}};
     const char *names[] = {"paper", "ngraph"};
     for (int r = 0; r < 4; r++)
         for (int p = 0; p < 2; p++)
             for (int e = ranges[r][0] - 3; e <= ranges[r][1] + 3; e++)
-                for (int m = 8200; m <= 16384; m += 341) { /* settles at e, with room above and below */
+                for (int m = 8200; m <= 16384; m += 341) { /* settles at e, with a margin above and below */
                     struct autoflex a;
                     autoflex_reset(&a, autoflex_find(names[p]), ranges[r][0], ranges[r][1]);
                     const int got = autoflex_initialise(&a, ldexp(m, -e));
@@ -195,7 +195,7 @@ static void clamps(void) {
     autoflex_load(&a, 32768);
     CHECK(a.clamped_high == 1 && a.clamped_low == 1, "%d high, %d low of one each", (int)a.clamped_high,
           (int)a.clamped_low);
-    /* a result whose exponent follows from itself: the largest e at which it fits */
+    /* a result that determines its own exponent: the largest e at which it fits */
     autoflex_reset(&a, autoflex_find("current"), 0, 31);
     autoflex_fit(&a, 16384 * 0x1p-31);
     autoflex_fit(&a, 32767);
@@ -206,7 +206,7 @@ static void clamps(void) {
           (int)a.clamped_low);
 }
 
-/* A load of zeros leaves a tensor as a new one is: the loop begins at 8, wherever the exponent was. */
+/* A load of zeros resets a tensor to the state of a new one: the loop begins at 8, whatever the exponent was. */
 static void zeros_start_anew(void) {
     const char *names[] = {"paper", "ngraph"};
     for (int p = 0; p < 2; p++)
@@ -248,7 +248,7 @@ static void current_fits(void) {
     CHECK(autoflex_fit(&a, 0) == before, "a zero result moved e");
 }
 
-/* --- the rules once more, by the mathematical library ------------------------------------------------------------- */
+/* --- the rules implemented again, with the mathematical library --------------------------------------------------- */
 
 static int witness_clamp(struct autoflex *a, int e) {
     a->clamped_low += e < a->e_min;
@@ -275,7 +275,7 @@ static void witness_adjust(struct autoflex *a, const double *phi, int n) {
                                                            : 14 - ilogb(a->predicted));
 }
 
-/* phi: all that was recorded since the history last began anew. */
+/* phi: the recorded values since the history was last reset. */
 static void witness_record(struct autoflex *a, int gamma, double maximum, double *phi, int *n) {
     if (!(maximum > 0)) {
         a->zero_writes++;
@@ -289,7 +289,7 @@ static void witness_record(struct autoflex *a, int gamma, double maximum, double
     a->written = true;
 }
 
-/* Random lives of 400 writes whose maxima wander, jump, vanish and leave the range. */
+/* Random histories of 400 writes whose maxima drift, jump, vanish and leave the range. */
 static void lives(void) {
     uint64_t seed = 20261122;
     for (int life = 0; life < 1000; life++) {
@@ -340,7 +340,7 @@ static void lives(void) {
     }
 }
 
-/* --- added ones --------------------------------------------------------------------------------------------------- */
+/* --- added predictors --------------------------------------------------------------------------------------------- */
 
 static double latest_doubled(const struct autoflex *a, void *calls) {
     ++*(int *)calls;
@@ -407,8 +407,8 @@ static void table(void) {
     CHECK(n >= 4, "%d predictors", n);
 }
 
-/* Numbers at the ends of their types, and ranges that no exponent has: refused, and the state stays as it was. Meant to
- * run under UBSan as well. */
+/* Numbers at the ends of their types, and ranges that no exponent has, are refused, and the state remains as it was.
+ * Intended to run under UBSan as well. */
 static void extremes(void) {
     static const int numbers[] = {INT_MIN, INT_MIN + 1, -1, 72, 1 << 30, INT_MAX - 1, INT_MAX};
     struct autoflex a, before;
@@ -448,7 +448,7 @@ static void extremes(void) {
             }
 }
 
-/* A state as numbers and back; what no state can have is refused, and nothing has changed then. */
+/* Converts a state to numbers and back; numbers that no state has are refused, and nothing changes. */
 static void numbers_of(const struct autoflex *a) {
     int64_t whole[FL_AUTOFLEX_WHOLE];
     double real[FL_AUTOFLEX_REAL];
@@ -471,7 +471,7 @@ static void numbers_of(const struct autoflex *a) {
         const double kept = real[i], bad[] = {-1, NAN, HUGE_VAL};
         for (int k = 0; k < 3; k++) {
             real[i] = bad[k];
-            const bool good = i == AUTOFLEX_WINDOW && bad[k] > 0; /* room without end was asked for */
+            const bool good = i == AUTOFLEX_WINDOW && bad[k] > 0; /* the predictor requested an infinite range */
             CHECK(fl_autoflex_from_numbers(&back, whole, real) == good, "number %d of the history of %g", i, bad[k]);
         }
         real[i] = kept;

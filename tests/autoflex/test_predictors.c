@@ -10,7 +10,7 @@
 
 enum { MOST_WRITES = 2500 };
 
-/* All that a predictor may look at, oldest first. */
+/* The whole history that a predictor may use, oldest first. */
 struct past {
     double phi[MOST_WRITES];     /* recorded, since the history last began anew */
     double maximum[MOST_WRITES]; /* exact, since the load */
@@ -33,7 +33,7 @@ static double room_of(const char *name, int role, const struct past *p) {
     static const double factors[] = {2, 1.0625, 1.25, 1.5, 2, 1.5};
     if (!strcmp(name, "per-class"))
         return factors[role] * largest_of(p->phi, p->count - 16, p->count);
-    if (!strcmp(name, "amax")) /* 16 blocks of 64 writes, the newest of them under way */
+    if (!strcmp(name, "amax")) /* 16 blocks of 64 writes, the newest of them incomplete */
         return largest_of(p->maximum, ((p->writes - 1) / 64 - 15) * 64, p->writes);
     if (!strcmp(name, "amax-recent"))
         return p->maximum[p->writes - 1];
@@ -100,7 +100,7 @@ static void lives(void) {
     }
 }
 
-/* One outlier: how many writes keep too few bits after it. */
+/* The number of writes with too few bits after one outlier. */
 static int writes_to_recover(const char *name) {
     struct autoflex a;
     autoflex_reset(&a, autoflex_find(name), 0, 31);
@@ -139,8 +139,8 @@ static double draw(uint64_t *seed) {
     return (double)(int64_t)check_random(seed) * 0x1p-63;
 }
 
-/* What "repeat" writes: at the exponent that the history and the exact maximum give, and never saturated. In place too,
- * where the result is measured before operands are lost. */
+/* Writes under "repeat" are at the exponent that the history and the exact maximum give, and never saturate. In place,
+ * too: the result is measured before operands are overwritten. */
 static void repeats_in_tensors(const char *backend, tensor_format format, bool in_place) {
     static double a[COUNT], b[COUNT], sum[COUNT], got[COUNT];
     uint64_t seed = 99;
@@ -228,7 +228,7 @@ static void steps(nn_graph *g, int first, int end) {
     }
 }
 
-/* Networks tell their tensors what they are. */
+/* Networks assign roles to their tensors. */
 static void roles_in_networks(void) {
     nn_graph *g = network("per-class");
     int seen[AUTOFLEX_ROLE_LAST + 1] = {0};
@@ -244,7 +244,7 @@ static void roles_in_networks(void) {
     nn_graph_free(g);
 }
 
-/* A training that goes on from a file in the middle of a block is the training that was not interrupted. */
+/* A training that resumes from a file in the middle of a block equals one that was not interrupted. */
 static void kept_in_checkpoints(const char *predictor) {
     char path[] = "/tmp/flexlab-predictors-XXXXXX.safetensors";
     const int file = mkstemps(path, 12);

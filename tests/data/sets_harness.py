@@ -1,4 +1,5 @@
-"""What the tests of the readers share: opening a specification by print_set, expected failures, arrays as bytes."""
+"""Common functions of the tests of the readers: opening a specification by print_set, expected failures, arrays as
+bytes."""
 import os
 import random
 import struct

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Sets in arrays of NumPy, read by the library and told once more here: files and archives are written byte by byte by this
-program's own writer, by the zipfile module, and by NumPy where it is installed. Every pixel and label is compared.
+"""Sets in arrays of NumPy, read by the library and computed again here: files and archives are written byte by byte by
+this program's own writer, by the zipfile module, and by NumPy if it is installed. Every pixel and label is compared.
 usage: test_data_arrays.py PRINT_SET"""
 import io
 import itertools
@@ -331,7 +331,7 @@ def refused_archives(folder):
     attempt(pair(squeezed=z.compress(x + b"more") + z.flush()).end(), "it has more bytes than")
     z = zlib.compressobj(9, zlib.DEFLATED, -15)
     attempt(pair(squeezed=z.compress(x[:-1]) + z.flush(), length=len(x)).end(), "it has fewer bytes than")
-    # A bomb: a header that promises what zeros would fill, of which the member holds less.
+    # A bomb: a header that declares more zeros than the member contains.
     bomb = npy("|u1", False, (1000, 4096, 256), b"")
     z = zlib.compressobj(9, zlib.DEFLATED, -15)
     squeezed = z.compress(bomb + bytes(1 << 20)) + z.flush()
@@ -356,7 +356,7 @@ def refused_archives(folder):
 
 
 def large_member(folder):
-    """More than the block that is asked for first: memory grows with what comes out."""
+    """More than the first allocation: memory grows with the output."""
     shape = (70, 1024, 1024)
     pixels = chance.randbytes(1 << 10) * (70 << 10)
     path = folder / "large.npz"

@@ -1,10 +1,10 @@
-/* The IDX reader: plain and gzipped files, and each way in which they can be wrong. */
+/* The IDX reader: plain and gzipped files, and each way in which they can be invalid. */
 #include "data_files.h"
 
 enum { COUNT = 60, HEIGHT = 5, WIDTH = 7, IMAGE = HEIGHT * WIDTH };
 
 static const char *const train_images = "train-images-idx3-ubyte", *const train_labels = "train-labels-idx1-ubyte";
-static uint8_t images[16 + COUNT * IMAGE + 1], labels[8 + COUNT + 1]; /* one byte more than belongs there */
+static uint8_t images[16 + COUNT * IMAGE + 1], labels[8 + COUNT + 1]; /* one byte more than needed */
 static const size_t images_size = 16 + COUNT * IMAGE, labels_size = 8 + COUNT;
 
 static void put_word(uint8_t *p, uint32_t word) {
@@ -87,7 +87,8 @@ static void check_plain_failures(void) {
     file_write(train_labels, labels, labels_size);
     EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, train_labels, "0x08010000", "0x00000801");
 
-    for (size_t size = 0; size < images_size; size += size < 20 ? 1 : 501) { /* cut in the header and in the pixels */
+    for (size_t size = 0; size < images_size;
+         size += size < 20 ? 1 : 501) { /* truncated in the header and in the pixels */
         write_plain();
         file_write(train_images, images, size);
         EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, train_images, "truncated");
@@ -135,7 +136,7 @@ static void check_plain_failures(void) {
     remove_files();
 }
 
-/* The bytes of a file. */
+/* Reads the bytes of a file. */
 static size_t slurp(const char *name, uint8_t *bytes, size_t most) {
     FILE *file = fopen(folder_path(name), "rb");
     size_t size = file ? fread(bytes, 1, most, file) : 0;
@@ -167,7 +168,7 @@ static void check_gzip_failures(void) {
     file_patch("train-images-idx3-ubyte.gz", 10, junk, 8); /* the first block */
     EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, "train-images-idx3-ubyte.gz", "corrupt gzip");
 
-    /* A header that promises more than its compressed bytes can hold. */
+    /* A header that declares more than its compressed bytes can contain. */
     put_word(images + 4, 0xFFFFFFFF);
     file_write("train-images-idx3-ubyte.gz", images, images_size);
     EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, "train-images-idx3-ubyte.gz", "truncated", "150323855325");
@@ -177,9 +178,9 @@ static void check_gzip_failures(void) {
     remove_files();
 }
 
-static char hollow[64]; /* a file in memory that a name of the folder leads to; "": none */
+static char hollow[64]; /* a file in memory to which a name of the folder links; "": none */
 
-/* Makes a file of the folder that large; where its file system has no such sizes, one in memory. */
+/* Makes a file of that size in the folder; if its file system does not support it, one in memory. */
 static bool make_hollow(const char *name, off_t size) {
     hollow[0] = 0;
     if (!truncate(folder_path(name), size))
@@ -200,9 +201,9 @@ static bool make_hollow(const char *name, off_t size) {
     return good;
 }
 
-/* A compressed file whose size is large enough for what its header promises, with holes instead of the data: memory is
- * not asked for on the word of the header. The size times the best ratio of deflate is beyond 64 bits where the file
- * system has such files. */
+/* A compressed file that is large enough for the size in its header, but has holes instead of data: the header alone
+ * must not cause an allocation. The size times the best ratio of deflate exceeds 64 bits if the file system has such
+ * files. */
 static void check_hollow_file(void) {
     static const off_t sizes[] = {(off_t)1 << 62, (off_t)1 << 43};
     for (int i = 0; i < 2; i++) {
@@ -230,7 +231,7 @@ static void check_hollow_file(void) {
     make_files();
 }
 
-/* A compressed set larger than the memory that is asked for first. */
+/* A compressed set larger than the first allocation. */
 static void check_large_compressed(void) {
     enum { SIDE = 1024, MANY = 200 };
     const size_t size = 16 + (size_t)MANY * SIDE * SIDE;

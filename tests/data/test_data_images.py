@@ -48,7 +48,7 @@ def packed_row(samples, depth):
 
 
 def filtered(rows, unit):
-    """Each row behind a filter of its own."""
+    """Each row after a filter of its own."""
     out, above = b"", None
     for row in rows:
         above = above or bytes(len(row))
@@ -89,7 +89,7 @@ def to_8_bits(value, depth):
 
 
 def random_png(width, height, colour=None):
-    """A file, and what it means: channels and bytes."""
+    """A file, and the channels and bytes that it encodes."""
     colour = chance.choice(list(SAMPLES)) if colour is None else colour
     depth = chance.choice(DEPTHS[colour])
     entries = chance.randint(1, 2 ** depth) if colour == 3 else 2 ** depth
@@ -342,19 +342,19 @@ def refusals(place):
         data[place_] = value
         data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
         attempt(bytes(data), "is a corrupt PNG")
-    # All alike, or options.
+    # All images are alike, or options are needed.
     fresh(**{"2.png": png(5, 3, 2, 8, [[1] * 15] * 3)})
     refused(spec, "2.png is 3x5x3, the first image 3x4x3: expected one size, or the option resize=HEIGHTxWIDTH")
     check(opened(spec + ",resize=3x4").shape == (2, 3, 4, 3), "resized")
     fresh(**{"2.png": png(4, 3, 0, 8, [[1] * 4] * 3)})
     refused(spec, "2.png is 3x4x1, the first image 3x4x3: expected one number of channels, or the option channels=N")
     check(opened(spec + ",channels=1").shape == (2, 3, 4, 1), "grey")
-    # The first of several failures is told, on any number of threads.
+    # The first of several failures is reported, on any number of threads.
     fresh(**{f"{i:03}.png": good if i % 7 else b"none" for i in range(1, 200)})
     for threads in (1, 2, 3, 7):
         done = sets.run(spec, "train", threads)
         check(b"007.png begins neither" in done.stderr, threads, done.stderr)
-    # One that takes its time to fail, and meanwhile another thread fails at once with a later image.
+    # One image takes long to fail, and meanwhile another thread fails at once with a later image.
     slow = png(1500, 1500, 2, 8, [], idat=zlib.compress(bytes(1500 * 4501), 1), end=False)
     fresh(**{f"{i:03}.png": good if i < 10 and i not in (1, 5) else b"none" for i in range(0, 40)} | {"002.png": slow})
     for name in ("000.png", "001.png"):
@@ -448,7 +448,7 @@ def refused_jpegs(place):
 
 
 def whole_size(place):
-    """The largest images there are, of one value: files of a few KB that hold what they declare."""
+    """The largest images, of one value: files of a few KB that contain what they declare."""
     side = 4096
     rows = zlib.compress(bytes(side * (side // 8 + 1)), 9)
     for file in (png(side, side, 0, 1, [], idat=rows), jpeg(side, side, [(0,)] * (side // 8) ** 2, True)):
@@ -458,7 +458,7 @@ def whole_size(place):
 
 
 def jpeg_files():
-    """Files with what they decode to, by Pillow, which uses libjpeg-turbo too, or by djpeg."""
+    """Files with their decoded pixels, by Pillow, which uses libjpeg-turbo, too, or by djpeg."""
     files = []
     for case in range(12 if Image else 0):
         width, height = chance.choice([1, 7, 8, 16, 33, 100]), chance.choice([1, 8, 17, 64])
@@ -474,7 +474,7 @@ def jpeg_files():
 
 
 def decoded(file):
-    """By djpeg, whose library is the one that flexlab uses, else by Pillow, which brings its own."""
+    """Decodes by djpeg, whose library is the one that flexlab uses, or else by Pillow, which has its own."""
     if shutil.which("djpeg"):
         return subprocess.run(["djpeg", "-pnm"], input=file, capture_output=True, check=True).stdout.split(b"\n", 3)[3]
     return Image.open(io.BytesIO(file)).tobytes()

@@ -1,5 +1,5 @@
-/* Memory of the reader of image folders: every request of the library fails once, and small files that declare much
- * make it ask for little. What it reads, and what it refuses, is tested by test_data_images.py. */
+/* Memory of the reader of image folders: every allocation of the library fails once, and small files that declare much
+ * make it request little. test_data_images.py tests what it reads and refuses. */
 #include "data_files.h"
 #include "flexlab/tensor.h"
 
@@ -95,7 +95,7 @@ int main(void) {
     const bool built = set || tensor_error_status() != TENSOR_E_UNSUPPORTED;
     data_free(set);
     if (built) {
-        tensor_set_threads(1); /* with more, which request is the n-th would not be known */
+        tensor_set_threads(1); /* with more, the order of allocations would be unknown */
         fail_each_allocation("images", open_as_it_is);
         fail_each_allocation("images, resized", open_resized);
         tensor_set_threads(3);

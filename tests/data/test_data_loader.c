@@ -65,7 +65,7 @@ static void check_orders(void) {
     data_loader_free(b);
     data_loader_free(other);
 
-    /* A uniform permutation leaves one image in its place on average, with variance 1: 400 epochs, 5 sigma. */
+    /* A uniform permutation leaves one image at its position on average, with variance 1: 400 epochs, 5 sigma. */
     int fixed = 0;
     data_loader *large = make((data_loader_config){.batch = COUNT, .seed = 7, .shuffle = true});
     for (int epoch = 0; epoch < 400; epoch++) {
@@ -116,7 +116,7 @@ static void check_ends(void) {
     }
 }
 
-/* Values by the definition, for every image of an epoch, and the places by draws of this test's own. */
+/* Values by the definition, for every image of an epoch, and the positions by draws of this test. */
 static void check_values(void) {
     const double mean[3] = {0.49, 0.1, 0.7}, deviation[3] = {0.25, 0.3, 2.0};
     bool places[9][9] = {{false}}, mirrors[2] = {false};
@@ -158,7 +158,7 @@ static void check_values(void) {
     CHECK(used == 81 && mirrors[0] && mirrors[1], "515 crops reach %d of 81 places", used);
 }
 
-/* A start in the middle of anything gives the whole epoch again; frees in the middle end. */
+/* A start in the middle of an epoch gives the whole epoch again; frees in the middle end. */
 static void check_restarts(void) {
     int64_t order[COUNT], n;
     data_loader *l = make((data_loader_config){.batch = 4, .seed = 3, .shuffle = true, .augment = true});
@@ -190,7 +190,7 @@ static void check_restarts(void) {
     data_loader_free(NULL);
 }
 
-/* A batch stays as it is until the next call, however far the worker runs ahead. */
+/* A batch remains unchanged until the next call, however far ahead the worker is. */
 static void check_hold(void) {
     static float copy[5 * 3072];
     data_loader *l = make((data_loader_config){.batch = 5, .shuffle = true});
@@ -251,8 +251,8 @@ static bool load_one(void) {
 #endif
 #endif
 
-/* Where the address space has no room for another stack, the loader must say so. In a process of its own, before this
- * one has had a thread whose stack could be used again. */
+/* If the address space cannot hold another stack, the loader must report that. In a process of its own, before this one
+ * has had a thread whose stack could be used again. */
 static void check_no_thread(void) {
 #if !defined(SANITIZED) && defined(__linux__)
     fflush(stdout);
@@ -279,7 +279,7 @@ static void check_no_thread(void) {
 #endif
 }
 
-/* A loader that is sent to a position gives what one gives that came there by itself. */
+/* A loader that seeks a position gives the same batches as one that reached it by itself. */
 static void positions(void) {
     data_set *fifty = data_open("synthetic:train=50", DATA_TRAIN);
     const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};

@@ -1,5 +1,5 @@
-/* Memory of the readers of NumPy's arrays: every request fails once, and no header makes them ask for more than what
- * the file holds. What they read, and what they refuse, is tested by test_data_arrays.py. */
+/* Memory of the readers of NumPy's arrays: every allocation fails once, and no header makes them request more than the
+ * file can contain. test_data_arrays.py tests what they read and refuse. */
 #include "data_files.h"
 
 enum { IMAGES = 3, SIDE = 5, PIXELS = IMAGES * SIDE * SIDE };
@@ -98,7 +98,7 @@ static bool open_npz(void) {
     return open_specification(specification);
 }
 
-/* The archive is refused, or read, and no block of more than `most` bytes was asked for. */
+/* The archive is refused, or read, and no block of more than `most` bytes was requested. */
 static void check_largest(bool good, unsigned long most) {
     char specification[PATH_MAX];
     snprintf(specification, sizeof specification, "npz:%s/a.npz", folder);
@@ -137,8 +137,8 @@ int main(void) {
     file_write("x.npy", x, x_size);
     fail_each_allocation("npy, order of Fortran", open_npy);
 
-    /* Some 300 deflated bytes, of which a header and the directory promise 60 MiB, then 180000 bytes: the first cannot
-     * be, the second could; then they are there. */
+    /* About 300 deflated bytes, for which a header and the directory declare 60 MiB, then 180000 bytes: the first is
+     * impossible, the second would be possible; then the contents are complete. */
     memset(x, 0, sizeof x);
     (void)make_npy(x, "|u1", "False", "(60, 1024, 1024)", pixels, 0);
     pair[0].size = sizeof x;

@@ -95,7 +95,7 @@ static void check_moments(void) {
     file_remove("train-images-idx3-ubyte");
     file_remove("train-labels-idx1-ubyte");
 
-    /* Three channels: against sums of this test's own, for a count that the parts do not divide. */
+    /* Three channels: against sums of this test, for a count that the chunks do not divide. */
     set = data_open("synthetic:train=131", DATA_TRAIN);
     double three[2][3];
     CHECK(data_channel_moments(three[0], three[1], set) == TENSOR_OK, "%s", tensor_error());
@@ -118,7 +118,7 @@ static void refused_arrays(tensor_status want, const char *part, const data_set 
           part);
 }
 
-/* A set from arrays holds what they hold, and is no view of them. */
+/* A set from arrays has a copy of their contents. */
 static void check_arrays(void) {
     enum { N = 7, H = 3, W = 2, C = 2 };
     uint8_t images[N * H * W * C], kept[sizeof images];

@@ -1,5 +1,5 @@
-/* Texts: making them from memory, and the windows that a loader cuts them into, told once more from the description in
- * data.h. What is read from files is tested by test_data_texts.py. */
+/* Texts: making them from memory, and the excerpts into which a loader cuts them, computed again from the description
+ * in data.h. test_data_texts.py tests reading from files. */
 #include "data_files.h"
 #include "flexlab/nn.h"
 
@@ -111,7 +111,7 @@ static void check_splits(void) {
 /* --- windows ------------------------------------------------------------------------------------------------------ */
 
 static data_loader_config config;
-static int64_t window_total; /* of an epoch, as data.h says */
+static int64_t window_total; /* of an epoch, as in data.h */
 
 static data_loader *loader_of(const data_set *set, int64_t tokens) {
     const int64_t skipped = config.augment ? config.context : 1;
@@ -126,7 +126,7 @@ static data_loader *loader_of(const data_set *set, int64_t tokens) {
     return loader;
 }
 
-/* The beginnings of all windows of an epoch, in their order; checks what they hold. */
+/* Returns the beginnings of all excerpts of an epoch, in their order, and checks their tokens. */
 static int64_t *begins(data_loader *loader, int epoch) {
     int64_t *begin = malloc(((size_t)window_total + 1) * sizeof *begin), n = 0;
     CHECK(!data_loader_start(loader, epoch), "%s", tensor_error());
@@ -158,7 +158,7 @@ static void check_windows(int64_t tokens) {
         int64_t offset = INT64_MAX;
         for (int64_t i = 0; i < window_total; i++)
             offset = epoch[e][i] < offset ? epoch[e][i] : offset;
-        if (!(config.shuffle && config.drop_last)) /* which leaves any windows out, perhaps the first */
+        if (!(config.shuffle && config.drop_last)) /* these leave excerpts out, perhaps the first */
             CHECK(config.augment ? offset < config.context : !offset, "the first window begins at %lld",
                   (long long)offset);
         char *seen = calloc((size_t)window_total + (size_t)config.batch + 1, 1);
@@ -180,7 +180,7 @@ static void check_windows(int64_t tokens) {
         differ |= first[i] != second[i];
     CHECK(!config.shuffle || window_total < 20 || differ, "two epochs have one order");
 
-    /* A loader goes on where another stopped. */
+    /* A loader continues at the position at which another stopped. */
     int64_t batch = -1;
     int at = -1;
     CHECK(!data_loader_seek(twin, 1, data_loader_batches(twin) / 2), "%s", tensor_error());
@@ -194,7 +194,7 @@ static void check_windows(int64_t tokens) {
     data_free(set);
 }
 
-/* Offsets of many epochs: each that there is comes, and none else. */
+/* Offsets of many epochs: each possible one occurs, and no other. */
 static void check_offsets(void) {
     enum { CONTEXT = 5, EPOCHS = 200 };
     int seen[CONTEXT] = {0};
@@ -236,12 +236,12 @@ static void check_refusals(void) {
     refuse_loader(images, (data_loader_config){.batch = 2, .context = 4}, "context 4");
     refuse_loader(images, (data_loader_config){.batch = 2, .streams = true}, "streams 1 of images");
     config = (data_loader_config){.batch = 1, .context = 19};
-    data_loader *loader = loader_of(set, 20); /* one window, which takes all */
+    data_loader *loader = loader_of(set, 20); /* one excerpt, of the whole text */
     free(begins(loader, 0));
     data_loader_free(loader);
     config = (data_loader_config){.batch = 4};
     CHECK(!data_loader_new(set, &config), "a text without a context");
-    /* Training on images says so. */
+    /* A training on images reports an error. */
     nn_train_result result = {0};
     const nn_train_config training = {
         .network = {.variant = "fp32", .batch = 4}, .model = "mlp2", .epochs = 1, .rate = 0.1, .schedule = "constant"};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Texts, read by the library and told once more by Python's own decoder: tokens, vocabularies, splits, and where bytes are
-no UTF-8. usage: test_data_texts.py PRINT_SET"""
+"""Texts, read by the library and decoded again by Python's own decoder: tokens, vocabularies, splits, and the position
+of bytes that are not UTF-8. usage: test_data_texts.py PRINT_SET"""
 import os
 import pathlib
 import sys
@@ -70,7 +70,8 @@ def one_case(folder, number):
 
 
 def broken_text(folder):
-    """Bytes put into a good text, among them every kind of wrong sequence; Python says where the first is."""
+    """Bytes inserted into a good text, among them every kind of wrong sequence; Python determines the position of the
+    first."""
     wrong = (b"\x80", b"\xbf", b"\xc0\x80", b"\xc1\xbf", b"\xe0\x80\x80", b"\xe0\x9f\xbf", b"\xed\xa0\x80", b"\xed\xbf\xbf", b"\xf0\x80\x80\x80", b"\xf0\x8f\xbf\xbf",
              b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xff", b"\xfe", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xe2(\xa1", b"\xf0(\x8c\xbc", b"\xf8\x88\x80\x80\x80", b"\x80" * 9)
     path = folder / "broken.txt"
@@ -89,7 +90,8 @@ def broken_text(folder):
 
 
 def long_text(folder):
-    """Texts of several parts, which are decoded at the same time, cut within characters; and wrong bytes near the cuts."""
+    """Texts of several chunks, which are decoded at the same time and cut within characters; and wrong bytes near the
+    cuts."""
     path = folder / "long.txt"
     for letters in ("aé€😀", "😀", "€b"):
         text = "".join(chance.choices(letters, k=1_300_000 // len(letters.encode()) * len(letters) * 2))
@@ -108,7 +110,7 @@ def long_text(folder):
                         broken.decode()
                     except UnicodeDecodeError as error:
                         refused(f"text:{path},unit=characters", f"byte {error.start}, 0x{broken[error.start]:02X},")
-    # More characters than tokens can be numbered.
+    # More characters than there are numbers for tokens.
     every = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x10000 + 0x800)]))
     path.write_bytes(every.encode())
     expect_characters(f"text:{path},unit=characters,test=0", "train", every, every)

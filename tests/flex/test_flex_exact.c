@@ -84,7 +84,8 @@ static int clamp_exponent(const struct fl_format *format, int e) {
     return e < format->e_min ? format->e_min : e > format->e_max ? format->e_max : e;
 }
 
-/* Sums around the widths of the kernels' integers (31 and 62 bits), and results around one place below the last. */
+/* Checks sums around the widths of the kernels' integers (31 and 62 bits), and results around one position below the
+ * last. */
 static void check_wide_map(const struct fl_format *format, enum fl_op op, int64_t count) {
     static const int differences[] = {14, 15, 16, 17, 30, 31, 45, 46, 47, 48, 60};
     const int difference = differences[random_below((int64_t)(sizeof differences / sizeof differences[0]))];
@@ -234,16 +235,16 @@ static struct number exact_affine(const struct fl_args *args, int64_t i) {
     return args->p.batch_norm.relu ? positive_part(t) : t;
 }
 
-/* 31 bits, or few of them; of about 2^size units of the output for a mantissa of 2^15. */
+/* A coefficient with 31 bits, or few of them; about 2^size units of the output for a mantissa of 2^15. */
 static struct fl_coefficient random_coefficient(int e_out, int size, int bits) {
     int32_t m = (1 << 30) | (int32_t)(random_below((int64_t)1 << bits) << (30 - bits));
     const struct fl_coefficient none = {0, 0};
     return random_below(20) == 0 ? none : (struct fl_coefficient){random_below(2) ? m : -m, e_out + 30 + 15 - size};
 }
 
-/* What a channel can be. Near: results of the size of a mantissa. Halves: multiples of half a unit, that is ties and
- * the edge of saturation. Apart: coefficients of very different sizes. Steep: far above 2^15 units a step, as where a
- * channel hardly varies. Anything: also exponents at the ends of what a double can lead to. */
+/* Kinds of channels. Near: results of the size of a mantissa. Halves: multiples of half a unit, that is ties and the
+ * edge of saturation. Apart: coefficients of very different sizes. Steep: far above 2^15 units a step, as if a channel
+ * hardly varies. Anything: also exponents at the ends of the range of a double. */
 enum channel_kind { NEAR, HALVES, APART, STEEP, ANYTHING, CHANNEL_KINDS };
 
 static void random_channel(enum channel_kind kind, int e_out, struct fl_channels *k, int64_t c) {
@@ -337,8 +338,8 @@ static void give_wide(struct fl_view *view) {
     view->wide = wide;
 }
 
-/* Momentum whose terms lie more than 60 bits apart: the first is half way between two results as often as not, and the
- * last ones, far below what 64 bits hold of the sum, say where it goes. */
+/* Momentum whose terms lie more than 60 bits apart: the first term is often half way between two results, and the last
+ * ones, far below the range of 64 bits, decide the rounding. */
 static void check_sgd_spread(const struct fl_format *format, int64_t count) {
     const int e = random_between(1, 9), spread = random_between(44, 61), wide = (int)random_below(2);
     struct fl_args args = {.op = FL_OP_SGD_MOMENTUM,
@@ -375,7 +376,7 @@ static void check_sgd(const struct fl_format *format, int64_t count) {
         give_wide(&args.in[update ? 0 : 2]);
     args.out = (struct fl_view){.e = exponent_at(random_exponent(format, e)), .count = count};
     if (update && wide)
-        args.out.wide = args.in[0].wide; /* its place is taken by memory of each run */
+        args.out.wide = args.in[0].wide; /* each run replaces it by memory of its own */
     check_rows(&args, exact_sgd, true, ALL_ROWS);
     release_from(0);
 }
@@ -447,8 +448,8 @@ static void check_nonfinite(const struct fl_format *format) {
     }
 }
 
-/* Stochastic rounding has no bias: the mean of n draws of a value lies within 5 standard deviations, each draw's being
- * at most one half of a mantissa unit, and equals the value's fraction. */
+/* Stochastic rounding has no bias: the mean of n draws of a value lies within 5 standard deviations of it, each draw's
+ * being at most one half of a mantissa unit. */
 static void check_unbiased(const struct fl_format *format) {
     enum { N = 40000 };
     for (int trial = 0; trial < 8; trial++) {
@@ -502,7 +503,7 @@ int main(int argc, char **argv) {
                 check_channel_sums(formats[f], rows, c);
                 check_affine(formats[f], rows, c);
             }
-        /* more than one part for the threads */
+        /* more than one chunk for the threads */
         check_map(formats[f], FL_OP_ADD, 70001);
         check_sgd(formats[f], 40003);
         check_bias(formats[f], 3500, 20);

@@ -53,8 +53,7 @@ static int exponent_of(const struct number *x) {
     return top - NUMBER_UNIT;
 }
 
-/* The numbers of the format are the multiples of one step in each binade, and in all that lie below the least normal.
- */
+/* The numbers of the format are the multiples of one step in each binade, and in the range below the least normal. */
 static double rounded(const struct layout *f, const struct number *x, uint32_t draw) {
     if (number_is_zero(x))
         return 0;
@@ -77,7 +76,7 @@ static double as_binary32(const struct number *x) {
     return y >= 0x1p128 ? INFINITY : y;
 }
 
-/* What is expected of one element: either an exact result, or what NaN and Inf lead to. */
+/* The expected element: either an exact result, or the result of operands that are NaN and Inf. */
 struct want {
     struct number exact;
     bool special;
@@ -88,7 +87,7 @@ static struct want number_wanted(struct number x) {
     return (struct want){.exact = x};
 }
 
-/* Adds what one element says of a write. */
+/* Adds the statistics of one element of a write. */
 static double expect(const struct layout *f, const struct want *w, uint32_t draw, struct fl_stats *stats) {
     const double y = w->special ? w->result : rounded(f, &w->exact, draw),
                  before = w->special ? fabs(w->result) : as_binary32(&w->exact);
@@ -100,7 +99,7 @@ static double expect(const struct layout *f, const struct want *w, uint32_t draw
     return y;
 }
 
-/* The sign of a zero counts where the result is not an exact zero. */
+/* The sign of a zero counts if the result is not an exact zero. */
 static bool agrees(const struct layout *f, const struct want *w, double want, uint16_t h) {
     const double got = value_of(f, h);
     if (want != want)
@@ -204,9 +203,9 @@ static struct number times(float a, double b) {
     return number_of_double((double)a * b); /* 24 and 11 bits: exact */
 }
 
-/* Operands whose results, cut to the 24 digits of a binary32, and the draws add up to ones, or nearly, in all places
- * below the format's last: what is further down decides. One such element in 256, at the largest draw of these: where
- * kernels find a doubt, they compute all of a run in another way. */
+/* Operands whose results, cut to the 24 digits of a binary32, and the draws add up to ones, or nearly, in all positions
+ * below the format's last: the digits further down decide. One element in 256 is of this kind, at the largest draw of
+ * these: if kernels find a doubt, they compute a whole stretch in another way. */
 static void make_hard(const struct layout *f, const struct fl_args *args, int64_t n) {
     const int places = 23 - f->fraction;
     const uint32_t ones = (1u << places) - 1;
@@ -217,7 +216,7 @@ static void make_hard(const struct layout *f, const struct fl_args *args, int64_
                 witness_draw(args->rounding.key, args->rounding.write, i))
                 i = k;
         const uint32_t draw = witness_draw(args->rounding.key, args->rounding.write, i);
-        if (args->op != FL_OP_SCALE) { /* a sum: what the draw lacks of one step of a, cut to an element */
+        if (args->op != FL_OP_SCALE) { /* a sum: the difference of the draw to one step of a, cut to an element */
             const int field = f->bias + 9;
             operands[0][i] = (uint16_t)((operands[0][i] & 0x8000) | field << f->fraction | (operands[0][i] & 0x3f) | 1);
             int exponent;
@@ -245,7 +244,7 @@ static void make_hard(const struct layout *f, const struct fl_args *args, int64_
     }
 }
 
-/* Result i of an operation; values are finite. */
+/* Result i of an operation on finite values. */
 static struct number exact(const struct fl_args *args, double a, double b, double c) {
     switch ((int)args->op) {
     case FL_OP_ADD:
@@ -280,7 +279,7 @@ static struct number exact(const struct fl_args *args, double a, double b, doubl
     }
 }
 
-/* What an operand that is NaN or Inf leads to. */
+/* The result of an operand that is NaN or Inf. */
 static double special(const struct fl_args *args, double a, double b, double c) {
     const double sum = a + b;
     switch ((int)args->op) {
@@ -328,7 +327,7 @@ static int operands_of(enum fl_op op) {
     }
 }
 
-/* The places in the operands of result i. */
+/* The positions in the operands of result i. */
 static void places_of(const struct fl_args *args, int64_t i, int64_t at[3]) {
     at[0] = at[1] = at[2] = i;
     if (args->op == FL_OP_BIAS || args->op == FL_OP_BIAS_RELU)
@@ -350,12 +349,12 @@ static struct want want_of(const struct layout *f, const struct fl_args *args, i
     if (!w.special)
         return number_wanted(exact(args, x[0], x[1], x[2]));
     w.result = special(args, x[0], x[1], x[2]);
-    if (isfinite(w.result)) /* a relu or a mask has dropped it */
+    if (isfinite(w.result)) /* a ReLU or a mask may have dropped it */
         return number_wanted(number_of_double(w.result));
     return w;
 }
 
-/* The reference and all rows. */
+/* Checks the reference kernels and all other kernel sets. */
 static void check_operation(const struct layout *f, enum fl_op op, enum style style, int64_t n) {
     const struct fl_format *format = fl_format_of(f->id);
     const int64_t channels = 1 + (int64_t)(check_random(&seed) % 40);
@@ -416,7 +415,7 @@ static void check_operation(const struct layout *f, enum fl_op op, enum style st
 
 /* --- sums of products: binary32 first ----------------------------------------------------------------------------- */
 
-/* One product an output, rounded to binary32: exact but where bf16 leaves its range. */
+/* One product for each output, rounded to binary32: exact unless bf16 leaves its range. */
 static void check_products(const struct layout *f, enum style style) {
     enum { M = 37, N = 41 };
     const struct fl_format *format = fl_format_of(f->id);
@@ -454,7 +453,7 @@ static void check_products(const struct layout *f, enum style style) {
 /* --- no bias ------------------------------------------------------------------------------------------------------ */
 
 /* The mean of n results of one value lies within 5 standard deviations of it, each result's being at most half a step;
- * so do the means of the elements at each place modulo 4, which have a word of the generator each. */
+ * so do the means of the elements at each position modulo 4, each of which has a word of the generator. */
 static void check_unbiased(const struct layout *f, enum style style) {
     enum { N = MOST };
     const struct fl_format *format = fl_format_of(f->id);
@@ -495,7 +494,7 @@ static void check_unbiased(const struct layout *f, enum style style) {
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
 
-/* Each write has draws of its own; loads and conversions are to nearest; with a wide part, updates are too. */
+/* Each write has draws of its own; loads and conversions round to nearest, and so do updates of a wide part. */
 static void check_tensors(const struct layout *f) {
     enum { N = 1000 };
     static double one[N], stored[2][N], values[N];
@@ -562,7 +561,7 @@ int main(int argc, char **argv) {
             for (int style = 0; style < INPUTS; style++)
                 for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
                     check_operation(f, ops[o], (enum style)style, counts[c]);
-        check_operation(f, FL_OP_ADD, MIDDLE, MOST - 1); /* several parts for the threads */
+        check_operation(f, FL_OP_ADD, MIDDLE, MOST - 1); /* several chunks for the threads */
         check_operation(f, FL_OP_SGD_UPDATE, ANY_BITS, MOST - 1);
         check_operation(f, FL_OP_SCALE, HARD, MOST - 1);
         check_operation(f, FL_OP_ADD, HARD, MOST - 1);

@@ -1,9 +1,8 @@
-/* bar.c - what stands between libFuzzer, or driver.c, and a target: each input is given so much memory and no more,
- * fuzz_bar bytes and PER_BYTE for each of its own, on the heap, asked for by whomever. A file that is given memory for
- * what is not in it goes over the bar and ends the process there, before it has the memory.
+/* bar.c - bounds the memory of a target between it and libFuzzer, or driver.c: each input may use fuzz_bar bytes on the
+ * heap, and PER_BYTE for each of its own, whoever allocates them. A file for whose missing contents memory is allocated
+ * exceeds the bound and ends the process there, before it has the memory.
  *
- * Sanitizers tell of what is allocated; without one, the functions of the C library are replaced where that is glibc.
- */
+ * Sanitizers report allocations; without one, the functions of the C library are replaced if that is glibc. */
 #define _GNU_SOURCE
 #define FUZZ_BAR
 #include "fuzz.h"
@@ -12,7 +11,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-enum { PER_BYTE = 1024 }; /* as much as deflate can make of a byte */
+enum { PER_BYTE = 1024 }; /* the largest expansion of a byte by deflate */
 
 size_t fuzz_bar = 64ul << 20;
 
@@ -20,7 +19,7 @@ static _Atomic long held;         /* bytes of all blocks */
 static _Atomic long most = -1;    /* that they may have now; -1: no input is run */
 static _Atomic long before_input; /* that they had */
 
-/* Without the heap. */
+/* Prints without the heap. */
 static void say(const char *text, long number) {
     char digits[24];
     char *at = digits + sizeof digits;

@@ -1,7 +1,7 @@
-/* driver.c - a fuzz target without libFuzzer: replays the kept inputs, then mutations of them from a fixed seed, so
+/* driver.c - a fuzz target without libFuzzer: replays the stored inputs, then mutations of them from a fixed seed, so
  * that every run of the test suite does the same. usage: replay_NAME [--runs N] [--seed S] FILE_OR_FOLDER...
  *
- * When an input ends the process it is written to NAME.finding in the working directory first; give that file to this
+ * When an input ends the process it is first written to NAME.finding in the working directory; give that file to this
  * program, or to the libFuzzer program, to replay it. */
 #define _GNU_SOURCE
 #define FUZZ_BAR /* calls what libFuzzer calls */
@@ -69,7 +69,7 @@ static void watch_the_end(const char *program) {
 }
 
 static void run_current(void) {
-    /* A block of its own size, so that a sanitizer sees a read past the end. */
+    /* A block of exactly this size, so that a sanitizer detects a read past the end. */
     uint8_t *copy = malloc(current_size ? current_size : 1);
     MUST(copy, "no memory for %zu bytes", current_size);
     memcpy(copy, current, current_size);
@@ -79,8 +79,7 @@ static void run_current(void) {
     free(copy);
 }
 
-/* --- kept inputs -----------------------------------------------------------------------------------------------------
- */
+/* --- stored inputs ------------------------------------------------------------------------------------------------ */
 
 static void add_file(const char *path) {
     FILE *file = fopen(path, "rb");
@@ -132,7 +131,7 @@ static void erase(uint64_t *seed) {
     current_size -= count;
 }
 
-/* Bytes of another kept input, or of this one, or any. */
+/* Inserts bytes of another stored input, of this one, or random ones. */
 static void insert(uint64_t *seed) {
     const struct unit *from = &units[below(seed, (size_t)unit_count)];
     uint8_t piece[32];
@@ -150,7 +149,7 @@ static void insert(uint64_t *seed) {
     current_size += count;
 }
 
-/* The beginning of this input and the end of another. */
+/* Joins the beginning of this input and the end of another. */
 static void cross(uint64_t *seed) {
     const struct unit *other = &units[below(seed, (size_t)unit_count)];
     const size_t keep = below(seed, current_size + 1), skip = below(seed, other->size + 1);

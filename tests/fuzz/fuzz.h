@@ -1,10 +1,10 @@
-/* fuzz.h - what every fuzz target needs: taking values from the input, saying what is wrong, watching failures.
+/* fuzz.h - common functions of the fuzz targets: taking values from the input, reporting violations, watching failures.
  *
  * A target is one file fuzz_NAME.c with LLVMFuzzerTestOneInput: it reads the input as a description of work for one
- * part of the project, carries it out, and ends the process by MUST where a promise is broken; a sanitizer ends it
- * where memory or arithmetic is. The same file is linked to libFuzzer (./dev fuzz) and to driver.c, which replays the
- * kept inputs and some mutations of them in the test suite. A target must behave the same whenever it sees the same
- * input, whatever it saw before, and must not take more than some milliseconds for one. */
+ * part of the project, carries it out, and ends the process by MUST if a promise is broken; a sanitizer ends it if
+ * memory or arithmetic is wrong. The same file is linked to libFuzzer (./dev fuzz) and to driver.c, which replays the
+ * stored inputs and some mutations of them in the test suite. A target must behave the same whenever it receives the
+ * same input, whatever came before, and must not take more than some milliseconds for one. */
 #ifndef FL_FUZZ_H
 #define FL_FUZZ_H
 
@@ -17,14 +17,14 @@
 #include <string.h>
 
 /* libFuzzer's names. The first runs one input and returns 0; the second runs once before all others. A target's own
- * goes by another name: bar.c has the one that is called, and bounds the memory that an input is given. */
+ * functions have other names: bar.c has those that are called, and limits the memory of an input. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int fuzz_input(const uint8_t *data, size_t size);
 #ifndef FUZZ_BAR
 #define LLVMFuzzerTestOneInput fuzz_input
 #endif
-/* Bytes beside those for the size of the input. Targets of calls, whose caller may ask for any, set more. */
+/* Bytes beside those for the size of the input. Targets of calls with arbitrary requests set more. */
 extern size_t fuzz_bar;
 
 /* Ends the process with a message when a promise is broken. */
@@ -56,7 +56,7 @@ static inline uint8_t take_byte(struct input *in) {
     return in->at < in->end ? *in->at++ : 0;
 }
 
-/* Below `count`, which is at least 1 and at most 256. */
+/* A number below `count`, which is at least 1 and at most 256. */
 static inline int take_below(struct input *in, int count) {
     return take_byte(in) % count;
 }
@@ -68,7 +68,7 @@ static inline uint64_t take_bytes(struct input *in, int count) {
     return value;
 }
 
-/* A small number, or one of those at which limits lie. */
+/* A small number, or one near a limit. */
 static inline int64_t take_whole(struct input *in) {
     static const int64_t edges[] = {-1,
                                     254,
@@ -147,14 +147,14 @@ static inline void note_failure(tensor_status status, const char *message, void 
          message ? message : "(null)");
 }
 
-/* From here on failures are noted. */
+/* From here on failures are recorded. */
 static inline void watch_failures(void) {
     failure_status = TENSOR_OK;
     failure_count = 0;
     tensor_set_error_hook(note_failure, NULL);
 }
 
-/* The call since watch_failures told its failure, or none when it succeeded. */
+/* The call since watch_failures must have reported its failure, or none if it succeeded. */
 static inline void must_tell(const char *call, bool failed) {
     tensor_set_error_hook(NULL, NULL);
     MUST(failed == (failure_count > 0), "%s %s after %d failures: %s", call, failed ? "failed" : "succeeded",

@@ -1,10 +1,11 @@
 /* fuzz_checkpoint.c - loading checkpoints: a good one of a small network in one of the variants, with changes that no
- * checksum gives away.
+ * checksum reveals.
  *
- * Input: a byte for the variant, then changes: a byte (bit 7: of a note, else of a tensor), a byte that chooses which,
- * and for a tensor two bytes of an offset, a byte n of how many, n % 9 bytes; for a note its new value up to a line
- * feed. What is refused changes nothing; what is accepted is a state that trains on, and is accepted again when it is
- * saved. A graph with the settings of the file opens no file that they name, and is refused before it has memory. */
+ * Input: a byte for the variant, then changes: a byte (bit 7: of a note, otherwise of a tensor), a byte that chooses
+ * which, and for a tensor two bytes of an offset, a byte n of the length, n % 9 bytes; for a note its new value up to a
+ * line feed. A refused file changes nothing; an accepted one is a state that can be trained, and is accepted again when
+ * it is saved. A graph with the settings of the file opens no file that they name, and is refused before it has
+ * memory. */
 #define _GNU_SOURCE
 #include "flexlab/nn.h"
 #include "safetensors/safetensors.h"
@@ -20,7 +21,7 @@ static struct subject {
     nn_graph *g;
     struct fl_safetensors good;
     uint8_t *elements; /* of the good file */
-    void *state;       /* that it starts from */
+    void *state;       /* its initial state */
     size_t bytes;
 } subjects[VARIANTS];
 
@@ -33,7 +34,7 @@ static void train(nn_graph *g) {
     MUST(!nn_train_step(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f), "%s", tensor_error());
     if (nn_evaluate(
             &loss, predicted, g,
-            &(nn_batch){.images = images, .labels = labels, .count = BATCH})) /* running statistics that are none */
+            &(nn_batch){.images = images, .labels = labels, .count = BATCH})) /* running statistics without values */
         MUST(strstr(tensor_error(), "must lead to finite numbers"), "%s", tensor_error());
 }
 
@@ -132,7 +133,7 @@ static void must_be(const struct subject *s, const void *state) {
     free(now);
 }
 
-/* A network as the file has it; bar.c sees to its memory. */
+/* Builds a network as the file describes it; bar.c limits its memory. */
 static void build_as_told(const char *path) {
     watch_failures();
     nn_graph *g = nn_checkpoint_graph(path, NULL);
@@ -172,7 +173,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int i = 0; i < 2; i++) {
         train(s->g);
         MUST(!nn_checkpoint_save(s->g, path, NULL, 0), "%s", tensor_error());
-        if (nn_checkpoint_load(s->g, path)) { /* a counter that was at its limit before is beyond it */
+        if (nn_checkpoint_load(s->g, path)) { /* a counter that was at its limit is now beyond it */
             MUST(strstr(tensor_error(), "expected 0 to 4611686018427387904"), "what was accepted is not: %s",
                  tensor_error());
             return 0;

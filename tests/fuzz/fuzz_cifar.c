@@ -1,10 +1,10 @@
-/* fuzz_cifar.c - the reader of CIFAR-10 and CIFAR-100. A file is right or wrong by its size and its labels, and 30 MB
- * are no input for a fuzzer: the input says how the files differ from good ones of zeros.
+/* fuzz_cifar.c - the reader of CIFAR-10 and CIFAR-100. A file is valid or invalid by its size and its labels, and 30 MB
+ * are no input for a fuzzer: the input describes how the files differ from good ones of zeros.
  *
  * Input: a byte (0xAA: the training split of five files; 0xA1 and 0xA0: the test split of CIFAR-100, fine and coarse
- * labels; else the test split), a byte naming the file that differs, a byte with its size (0: as it should be, 1: none,
- * 2: it is a folder, else so many records and bytes more or less), then patches of four bytes: three for the place,
- * whose upper bit means "a label", one for the value. */
+ * labels; otherwise the test split), a byte naming the file that differs, a byte with its size (0: correct, 1: none, 2:
+ * it is a folder, otherwise a number of records and bytes more or less), then patches of four bytes: three for the
+ * position, whose upper bit means "a label", one for the value. */
 #define _GNU_SOURCE
 #include "flexlab/data.h"
 #include "flexlab/tensor.h"
@@ -13,7 +13,7 @@
 enum { RECORDS = 10000, PLANE = 1024, PATCHES = 64 };
 enum { TRAIN = 0xAA, FINE = 0xA1, COARSE = 0xA0 };
 
-/* Label bytes of a record, bytes of a record and of a file, of the set at hand. */
+/* Label bytes of a record, bytes of a record and of a file, of the current set. */
 static int label_bytes, record_bytes;
 static int64_t file_bytes;
 
@@ -34,7 +34,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     scratch_write(good, NULL, 0);
     different_file = open(different_path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     MUST(different_file >= 0, "cannot make %s: %s", different_path, strerror(errno));
-    fuzz_bar += 2 * 5 * RECORDS * (3 * PLANE + 1); /* the files are no part of the input */
+    fuzz_bar += 2 * 5 * RECORDS * (3 * PLANE + 1); /* the files are not a part of the input */
     tensor_set_threads(1);
     return 0;
 }
@@ -49,7 +49,7 @@ static void name_file(int i, const char *target) {
     MUST(!target || !symlink(target, scratch_path(name)), "cannot make %s: %s", scratch_path(name), strerror(errno));
 }
 
-/* Zeros of that size with the patches on them; a place past the end is left out. */
+/* Makes a file of zeros of that size and applies the patches; a position past the end is ignored. */
 static void make_different(int64_t size, struct patch *patches, int *count) {
     MUST(!ftruncate(different_file, 0) && !ftruncate(different_file, size), "cannot resize: %s", strerror(errno));
     int kept = 0;
@@ -61,12 +61,12 @@ static void make_different(int64_t size, struct patch *patches, int *count) {
     *count = kept;
 }
 
-/* Classes of label byte k of a record. */
+/* The number of classes of label byte k of a record. */
 static int classes_of(int k) {
     return label_bytes == 1 ? 10 : k ? 100 : 20;
 }
 
-/* The last value of a place wins. */
+/* The value at a position; the last patch wins. */
 static uint8_t value_at(const struct patch *patches, int count, int64_t place) {
     for (int i = count - 1; i >= 0; i--)
         if (patches[i].place == place)

@@ -1,9 +1,8 @@
 /* fuzz_idx.c - the IDX reader: any bytes as the file of images and the file of labels, plain or gzipped.
  *
  * Input: a byte of choices (bit 0: split; bits 1-2: form of the images; bits 3-4: form of the labels), two bytes with
- * the length of the first file, then the bytes of both. Forms: plain, compressed here, bytes taken for a .gz file as
- * they are, no file. Where the bytes are not a gzip stream of the input's own, the whole verdict of the reader is
- * known. */
+ * the length of the first file, then the bytes of both. Forms: plain, compressed here, the bytes themselves as a .gz
+ * file, no file. Unless the bytes are a gzip stream of the input itself, the whole verdict of the reader is known. */
 #define _GNU_SOURCE
 #include "flexlab/data.h"
 #include "flexlab/tensor.h"

@@ -1,11 +1,10 @@
 /* fuzz_network.c - the graph builder and one training step.
  *
  * Input: the configuration, then one call of the builder after the other, with any nodes, sizes and names; then whether
- * the last node is compiled as the logits. Of the calls:
- *  - one that fails returns -1 and says why; so do all that follow, and nn_compile returns the first failure;
- *  - what compiles trains: one step and an evaluation of small networks succeed, unless labels or pixels are wrong, and
- *    then no weight has changed;
- *  - built again with the reference kernels, the network has the same weights after the step. */
+ * the last node is compiled as the logits. A call that fails returns -1 with a message; so do all that follow, and
+ * nn_compile returns the first failure. A network that compiles can be trained: one step and an evaluation of small
+ * networks succeed, unless labels or pixels are wrong, and then no weight has changed. Built again with the reference
+ * kernels, the network has the same weights after the step. */
 #define _GNU_SOURCE
 #include "flexlab/nn.h"
 #include "scratch.h"
@@ -94,7 +93,7 @@ static double take_real(struct input *in) {
     return some[take_below(in, sizeof some / sizeof some[0])];
 }
 
-/* Those that came later. */
+/* Adds a layer of the kinds that were added later. */
 static nn_node add_image_layer(struct input *in, nn_graph *g, const char *name, nn_node x, int kind, nn_node last) {
     const nn_window how = {.window = take_size(in, 3), .stride = take_size(in, 2), .padding = take_from(in, 0, 2)};
     switch (kind % 12) {
@@ -232,7 +231,7 @@ static const tensor *input_tensor(const nn_graph *g) {
     return NULL;
 }
 
-/* Multiplications of a step, about, at most. */
+/* Whether a step needs few multiplications, by an upper estimate. */
 static bool is_small(const nn_graph *g, int batch) {
     double activations = 0, weights = 0;
     for (int i = 0; i < nn_tensor_count(g); i++) {
@@ -255,7 +254,7 @@ static uint64_t weights_hash(const nn_graph *g) {
         double *values = malloc((size_t)count * sizeof *values);
         MUST(values && !tensor_store_wide_f64(info.t, values, count), "%s", tensor_error());
         for (int64_t k = 0; k < count; k++) {
-            uint64_t word = UINT64_MAX; /* NaN have no bits of their own */
+            uint64_t word = UINT64_MAX; /* all NaNs count as one word */
             if (values[k] == values[k])
                 memcpy(&word, &values[k], sizeof word);
             hash = (hash ^ word) * 1099511628211u;

@@ -99,13 +99,13 @@ static bool holds(const uint8_t *text, size_t size, const char *word) {
     return false;
 }
 
-/* The last bytes of the file are the pixels, in the order that the header names. */
+/* The last bytes of the file are the pixels, in the order that the header declares. */
 static void check_pixels(const data_set *set, struct bytes file) {
     const int64_t n = data_count(set), h = data_height(set), w = data_width(set), c = data_channels(set);
     const size_t size = (size_t)(n * h * w * c);
     MUST(file.size > size, "%zu bytes of pixels from a file of %zu", size, file.size);
     const uint8_t *stored = file.at + file.size - size;
-    const bool fortran = holds(file.at, file.size - size, "True"); /* the header has no other place for it */
+    const bool fortran = holds(file.at, file.size - size, "True"); /* the header has no other position for it */
     int wrong[2] = {0, 0};
     for (int64_t i = 0; i < n; i++)
         for (int64_t y = 0; y < h; y++)

@@ -5,7 +5,7 @@
  * same bytes are written of both. Without protobuf-c every input is refused. */
 #define _GNU_SOURCE
 #include "flexlab/tensor.h"
-#include "program/network.h"
+#include "program/network/network.h"
 #include "program/onnx/onnx_read.h"
 #include "program/onnx/onnx_write.h"
 #include "scratch.h"

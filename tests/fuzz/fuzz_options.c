@@ -1,8 +1,8 @@
-/* fuzz_options.c - the command line of `flexlab compare` and `flexlab train`: any words, and what is kept of them for
- * one that goes on.
+/* fuzz_options.c - the command line of `flexlab compare` and `flexlab train`: any words, and the options that are
+ * stored for a resumed training.
  *
- * Input: a byte (bit 0: the command), then the words, each ended by a line feed. What is accepted must lie within the
- * limits of the help text; what is refused must be told. */
+ * Input: a byte (bit 0: the command), then the words, each ended by a line feed. Accepted options must lie within the
+ * limits of the help text; refused ones must cause a message. */
 #include "messages.h"
 #include "options/options.h"
 #include "options/series.h"
@@ -26,7 +26,7 @@ static bool one_of(const char *text, const char *const *names, int count) {
 #define ONE_OF(text, ...)                                                                                              \
     one_of(text, (const char *const[]){__VA_ARGS__}, (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)))
 
-/* What an option that was not given is, or within the limits of the help text. */
+/* Checks that an option has the value for one that is not given, or is within the limits of the help text. */
 static void whole(const char *name, int64_t value, int64_t unset, int64_t low, int64_t high) {
     MUST(value == unset || (value >= low && value <= high), "--%s %lld was accepted", name, (long long)value);
 }
@@ -83,7 +83,7 @@ static void check_series(const struct settings *s) {
 }
 
 static void check_model(const struct settings *s) {
-    if (!strncmp(s->model, "resnet", 6) && strlen(s->model) > 9) /* thousands of layers: right, and seconds */
+    if (!strncmp(s->model, "resnet", 6) && strlen(s->model) > 9) /* thousands of layers: valid, but it takes seconds */
         return;
     messages_begin();
     const int status = options_check_model(s->model);
@@ -97,7 +97,7 @@ static bool same_text(const char *a, const char *b) {
     return a && b ? !strcmp(a, b) : a == b;
 }
 
-/* What a training that goes on is told are the options of the one before. */
+/* Checks that a resumed training has the options of the original one. */
 static void check_kept(const struct settings *s, int count, char **words) {
     struct settings again;
     int kept_count;
@@ -126,7 +126,7 @@ static void check_kept(const struct settings *s, int count, char **words) {
     free(kept);
 }
 
-/* Any text in the place of kept options. */
+/* Reads any text instead of stored options. */
 static void check_foreign(struct input in) {
     struct settings again;
     int count;
@@ -139,7 +139,7 @@ static void check_foreign(struct input in) {
     free(text);
 }
 
-/* Whatever came before, a good command line is read as what it says. */
+/* Whatever came before, a valid command line is read correctly. */
 static void check_good(enum command command) {
     char *words[] = {"flexlab", "--batch=7", "--quiet", NULL};
     struct settings settings;
@@ -157,7 +157,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int count = 1;
     while (count <= WORDS && input_left(&in))
         words[count++] = take_text(&in, '\n');
-    memcpy(given, words, (size_t)count * sizeof *words); /* getopt_long orders the words anew */
+    memcpy(given, words, (size_t)count * sizeof *words); /* getopt_long reorders the words */
     struct settings settings;
     messages_begin();
     const int status = options_parse(&settings, command, count, words);

@@ -31,7 +31,7 @@ static void add(struct counts *c, double saturated, double flushed) {
                flushed == rint(flushed);
 }
 
-/* Of each line of the file, in a way of its own. */
+/* Counts the elements in each line of the file, independently of the page. */
 static struct counts count_file(const char *text, bool telemetry) {
     struct counts c = {.exact = true};
     bool head = true;
@@ -89,7 +89,7 @@ static struct counts count_page(const cJSON *run) {
                      flushed = sum_column(cJSON_GetObjectItemCaseSensitive(lane, "flushed"), points);
         c.saturated += saturated;
         c.flushed += flushed;
-        /* Where all columns are constant, and so say nothing of how many points there are. */
+        /* If all columns are constant, they do not show the number of points. */
         c.exact = c.exact && (points > 1 || steps == 1 || (saturated == 0 && flushed == 0));
     }
     return c;

@@ -1,9 +1,9 @@
 /* fuzz_policy.c - policies: any bytes as a file of rules, or as the rules themselves, on a network that has layers of
  * several kinds.
  *
- * Input: a byte of choices (bit 0: from a file, else the text; bit 1: layer formats beside it, the text up to its first
- * line feed), then the text. What is refused says why in one line. What compiles says its policy in one line, which
- * gives the same formats and the same line again, and it trains a step. */
+ * Input: a byte of choices (bit 0: from a file, otherwise the text; bit 1: layer formats beside it, the text up to its
+ * first line feed), then the text. A refused policy causes a message of one line. A policy that compiles is written as
+ * one line, which gives the same formats and the same line again, and trains a step. */
 #define _GNU_SOURCE
 #include "flexlab/nn.h"
 #include "scratch.h"
@@ -18,7 +18,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-/* NULL where it is refused. */
+/* NULL if it is refused. */
 static nn_graph *network(const char *policy, const char *layer_formats) {
     nn_graph *g = nn_graph_new(
         &(nn_config){.policy = policy, .layer_formats = layer_formats, .batch = BATCH, .seed = 1, .momentum = 0.9f});

@@ -1,10 +1,10 @@
-/* fuzz_replay.c - the command `flexlab replay`: predictors over the rows of a trace.
+/* fuzz_replay.c - the command `flexlab replay`: predictors over the records of a trace.
  *
- * Input: a byte (bit 7: a file that training could have written, else the bytes themselves; bit 6: of it maxima that
- * every exponent of the format holds; the rest: options), words of options up to a line feed where bit 5 is set, then
- * the file. Of a file that training could have written the table has a line for each tensor and predictor whose writes
- * are those of its rows; where exponents hold the maxima, nothing of it saturates under predictors that measure or
- * write again. */
+ * Input: a byte (bit 7: a file that training could have written, otherwise the bytes themselves; bit 6: with maxima
+ * that every exponent of the format can represent; the rest: options), words of options up to a line feed if bit 5 is
+ * set, then the file. For a file that training could have written, the table has a line for each tensor and predictor
+ * whose writes are those of its records; if exponents can represent the maxima, nothing saturates under predictors that
+ * measure or write again. */
 #define _GNU_SOURCE
 #include "messages.h"
 #include "scratch.h"
@@ -30,7 +30,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-/* Writes of each tensor that the table has to tell of: those of a maximum above zero, but of "input" none. */
+/* Writes the records, and counts the writes of each tensor that the table must report: those of a maximum above zero,
+ * except for "input". */
 static void write_rows(struct input *in, bool held, int64_t writes[TENSORS], bool present[TENSORS]) {
     char *text;
     size_t size;
@@ -119,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (text && strlen(text) > 60) /* fnmatch takes time exponential in the stars */
         text[60] = 0;
     for (char *word; count < WORDS && (word = strsep(&rest, " "));)
-        if (strncmp(word, "--c", 3) != 0 && !strchr(word, '/')) /* no file but ours is written, or read */
+        if (strncmp(word, "--c", 3) != 0 && !strchr(word, '/')) /* only files of this test are written or read */
             words[count++] = word;
     MUST(asprintf(&trace, "%s", scratch_path("trace.csv")) > 0 &&
              asprintf(&table, "--csv=%s", scratch_path("table.csv")) > 0,

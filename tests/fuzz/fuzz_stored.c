@@ -1,9 +1,10 @@
-/* fuzz_stored.c - the reader of metrics.jsonl, which stands behind `flexlab report`.
+/* fuzz_stored.c - the reader of metrics.jsonl, on which `flexlab report` depends.
  *
- * Input: a byte of choices (bit 0: results that training could have written, as the values that follow say, else the
+ * Input: a byte of choices (bit 0: results that training could have written, from the values that follow, otherwise the
  * bytes themselves are the file; bit 1: those results are then edited field by field and line by line; bit 2: the
- * scripts of the figures are composed, too). What was written reads as what it was; what is accepted lies within the
- * limits of docs/output.md, can be written again and read as the same, joined with itself, and shown. */
+ * scripts of the figures are composed, too). Results that were written are read back unchanged; results that are
+ * accepted are within the limits of docs/output.md, can be written again and read back the same, merged with
+ * themselves, and shown. */
 #define _GNU_SOURCE
 #include "figures/figure.h"
 #include "messages.h"
@@ -119,7 +120,7 @@ static void take_result(struct input *in, const struct experiment *x, struct run
         r->predicted[i] = take_below(in, x->data.classes < 256 ? x->data.classes : 256);
 }
 
-/* What `settings` points to is freed by forget. */
+/* forget() frees what `settings` points to. */
 static void take_experiment(struct input *in, struct settings *s, struct experiment *x) {
     *s = (struct settings){.model = take_name(in),
                            .data = take_name(in),
@@ -198,7 +199,7 @@ static void write_metrics(const struct experiment *x) {
     MUST(!failed, "results cannot be written: %s", messages);
 }
 
-/* A member of a line, or of one of its members. */
+/* Edits a member of a line, or of one of its members. */
 static void edit_member(struct input *in, cJSON *line) {
     static const char *const values[] = {"null",       "true",    "false",   "0",       "-1",
                                          "1",          "0.5",     "1e999",   "-1e999",  "9007199254740993",
@@ -235,7 +236,7 @@ static void edit_member(struct input *in, cJSON *line) {
     }
 }
 
-/* Lines are changed, left out, written twice or exchanged. */
+/* Changes, removes, duplicates or exchanges lines. */
 static void edit_metrics(struct input *in) {
     char *lines[LINES + EDITS], *text = NULL;
     int count = 0;
@@ -412,7 +413,7 @@ static void same_run(const struct run *a, const struct run *b) {
     for (size_t i = 0; i < sizeof ones / sizeof *ones; i++)
         same_whole("a count", ones[i], others[i]);
     same_whole("predictions", r->predicted_count, q->predicted_count);
-    if (!r->predicted_count) /* the line of predictions may be lost; without it the run is as one that has none */
+    if (!r->predicted_count) /* the line of predictions may be lost; without it the run equals one that has none */
         return;
     same_real("test_loss", r->test_loss, q->test_loss);
     same_real("test_accuracy", r->test_accuracy, q->test_accuracy);
@@ -468,7 +469,7 @@ static void same_experiment(const struct experiment *x, const struct experiment 
 
 /* --- what is done with it ----------------------------------------------------------------------------------------- */
 
-/* Joined with itself it has another origin and no other number. */
+/* Merged with itself, the comparison has another origin but no other number. */
 static void check_merge(const struct stored *before) {
     struct stored one, two;
     MUST(read_metrics(&one) == STATUS_OK && read_metrics(&two) == STATUS_OK, "a second time: %s", messages);
@@ -478,10 +479,10 @@ static void check_merge(const struct stored *before) {
     must_say("stored_merge", status != STATUS_OK);
     MUST(status == STATUS_OK && one.x.origin_count == 2, "results do not join with themselves: %s", messages);
     const struct experiment *x = &before->x;
-    for (int k = 0; k < x->seed_count; k++) /* seeds are in order now */
+    for (int k = 0; k < x->seed_count; k++) /* seeds are sorted now */
         for (int s = 0; s < one.x.seed_count; s++)
             for (int i = 0; i < x->series_count && one.x.seeds[s] == x->seeds[k]; i++)
-                if (experiment_run(x, k, i)->finished || experiment_run(x, k, i)->stopped) /* others are as if new */
+                if (experiment_run(x, k, i)->finished || experiment_run(x, k, i)->stopped) /* others equal new ones */
                     same_run(experiment_run(x, k, i), experiment_run(&one.x, s, i));
     same_whole("seeds", x->seed_count, one.x.seed_count);
     stored_clear(&two);
@@ -504,7 +505,7 @@ static void show(struct experiment *x, bool with_figures) {
     free(text);
     const struct settings *settings = x->settings;
     struct settings shown = *settings;
-    shown.no_trace = true; /* there are none: fuzz_trace has their reader */
+    shown.no_trace = true; /* there are none: fuzz_trace tests their reader */
     x->settings = &shown;
     messages_begin();
     int failed = summary_write_csv(x) || report_write(x, &figures);
@@ -521,7 +522,7 @@ static void show(struct experiment *x, bool with_figures) {
     figures_clear(&figures);
 }
 
-/* Writes the results as a training with these results would. */
+/* Writes the results as a training would. */
 static void rewrite(struct experiment *x) {
     for (int i = 0; i < x->run_count; i++)
         x->runs[i].result.predicted = x->runs[i].stored;

@@ -41,7 +41,7 @@ static tensor_format take_format(struct input *in) {
     return tensor_format_at(i) ? tensor_format_at(i) : i == 15 ? (tensor_format)take_int(in) : tensor_format_at(3);
 }
 
-/* Any number of dimensions of any size, mostly small ones. */
+/* Draws any number of dimensions of any size, mostly small ones. */
 static int take_shape(struct input *in, int64_t shape[TENSOR_MAX_DIMS]) {
     const int choice = take_below(in, 40), ndim = choice < 36 ? choice % 4 + 1 : (choice - 36) * 7 - 7;
     for (int i = 0; i < TENSOR_MAX_DIMS; i++)
@@ -64,7 +64,7 @@ static int64_t shape_count(int ndim, const int64_t *shape, size_t bytes) {
 }
 
 static void keep(int slot, tensor *t, int base, void *memory) {
-    if (t && tensor_count(t) > MOST_ELEMENTS) { /* right, but too large to work with */
+    if (t && tensor_count(t) > MOST_ELEMENTS) { /* valid, but too large to work with */
         tensor_free(t);
         free(memory);
     } else if (t) {
@@ -115,7 +115,7 @@ static void new_tensor(struct input *in, int slot, bool on_memory) {
 static void new_view(struct input *in, int slot, int base) {
     int64_t shape[TENSOR_MAX_DIMS];
     const int ndim = take_shape(in, shape), root = pool[base].base == NO_BASE ? base : pool[base].base;
-    if (root == slot) /* would go before its view */
+    if (root == slot) /* it would be freed before its view */
         return;
     const tensor *b = pool[base].t;
     watch_failures();
@@ -126,7 +126,7 @@ static void new_view(struct input *in, int slot, int base) {
     keep(slot, t, root, NULL);
 }
 
-/* The slot holds a tensor of that format and shape; else it gets one, with values. */
+/* Makes sure that the slot has a tensor of that format and shape, if necessary a new one with values. */
 static void fit_slot(struct input *in, int slot, tensor_format format, const struct want *want) {
     const tensor *t = pool[slot].t;
     if (t && t->format->id == format && t->ndim == want->ndim &&
@@ -142,7 +142,7 @@ static void fit_slot(struct input *in, int slot, tensor_format format, const str
         fill(made, in);
 }
 
-/* Stored elements written by hand. */
+/* Writes stored elements by hand. */
 static void write_raw(struct input *in, tensor *t) {
     uint64_t seed = take_byte(in);
     const uint64_t mask = take_byte(in) & 1 ? UINT64_MAX : 0x8080808080808080u; /* zeros and extremes */
@@ -169,11 +169,11 @@ static void take_operands(struct input *in, struct call *c) {
             if (want[i].ndim)
                 fit_slot(in, slot[i], format, &want[i]);
         }
-        /* Making one frees the views of what was there: take them when all are made. */
+        /* Making a tensor frees the views of the earlier one: take them when all are made. */
         for (int i = 0; i < count; i++)
             c->t[i] = want[i].ndim ? pool[slot[i]].t : NULL;
         const uint8_t swap = take_byte(in);
-        if (swap >= 240) /* nearly right */
+        if (swap >= 240) /* nearly valid */
             c->t[swap % OPERANDS] = pool[swap / 2 % SLOTS].t;
     } else {
         for (int i = 0; i < OPERANDS; i++)
@@ -199,7 +199,7 @@ static void *run_attempt(void *context) {
     return NULL;
 }
 
-/* With the failing allocation: all or nothing. The tensors are as before afterwards. A thread of its own has no scratch
+/* Calls with the failing allocation: all or nothing. The tensors are as before afterwards. A new thread has no memory
  * yet, so that kernels allocate theirs. */
 static void try_without_memory(const struct call *c, int failing) {
     static struct attempt a;

@@ -1,5 +1,5 @@
-/* fuzz_text.c - texts and their windows: any bytes as a text in a file or in memory, and any configuration of a loader.
- * What is UTF-8, and which windows there are, is computed again here.
+/* fuzz_text.c - texts and their excerpts: any bytes as a text in a file or in memory, and any configuration of a
+ * loader. UTF-8 is decoded, and excerpts are computed, again here.
  *
  * Input: a byte of choices (bit 0: characters; bit 1: from a file; bit 2: the test split; bits 3 to 6: shuffle,
  * augment, drop_last, streams), percent, batch, context, seed, epoch, a byte each; then the text. */
@@ -17,8 +17,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-/* The characters of a text, by writing each again: a sequence is right when it is what its character is written as.
- * -1: it is no UTF-8, and *wrong the first byte that is not. */
+/* Decodes the characters of a text by encoding each again: a sequence is valid if it is the encoding of its character.
+ * -1: it is not UTF-8, and *wrong is the first invalid byte. */
 static int64_t characters_of(const uint8_t *text, size_t size, uint32_t *character, size_t *wrong) {
     int64_t n = 0;
     for (size_t at = 0; at < size;) {
@@ -50,7 +50,7 @@ static int64_t characters_of(const uint8_t *text, size_t size, uint32_t *charact
     return n;
 }
 
-/* The set's tokens are those characters, and its vocabulary is in order. */
+/* Checks that the set's tokens are those characters, and that its vocabulary is sorted. */
 static void check_tokens(const data_set *set, const uint32_t *character, int64_t first) {
     for (int64_t i = 0; i < data_count(set); i++) {
         const int token = data_label(set, i);

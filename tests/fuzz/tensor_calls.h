@@ -1,4 +1,4 @@
-/* tensor_calls.h - one call of tensor.h as data: what it is, its operands and numbers taken from the input, shapes that
+/* tensor_calls.h - one call of tensor.h as data: its kind, its operands and numbers read from the input, shapes that
  * fit it, and the call itself. */
 #ifndef FL_FUZZ_TENSOR_CALLS_H
 #define FL_FUZZ_TENSOR_CALLS_H
@@ -12,7 +12,7 @@
 #include "flexlab/tensor_blocks.h"
 #include <math.h>
 
-/* Append new ones, or stored inputs change their meaning. Results are the first operands. */
+/* Append new kinds at the end, because stored inputs would change their meaning. Results are the first operands. */
 enum kind {
     MAP,              /* y, a, b, c: an entry of ops.def */
     BIAS,             /* y, x, b */
@@ -79,7 +79,7 @@ struct call {
     const char *name;
 };
 
-/* Numbers that a call reads or gives beside tensors. */
+/* Numbers that a call reads or writes beside tensors. */
 static double host_mean[MOST_ELEMENTS], host_variance[MOST_ELEMENTS], host_doubles[MOST_ELEMENTS];
 static float host_floats[MOST_ELEMENTS];
 static int32_t host_labels[MOST_ELEMENTS];
@@ -189,14 +189,14 @@ static inline const char *call_name(const struct call *c) {
     return c->kind == MAP ? maps[c->map].name : names[c->kind];
 }
 
-/* Called twice on the same tensors it does the same: all but what gives a tensor memory. */
+/* Whether a second call on the same tensors does the same: true of all but those that give a tensor memory. */
 static inline bool is_repeatable(const struct call *c) {
     return c->kind != KEEP_WIDE;
 }
 
 /* --- numbers from the input --------------------------------------------------------------------------------------- */
 
-/* One of several distributions at some scale. */
+/* Draws one of several distributions at some scale. */
 static inline void make_values(struct input *in, double *values, int64_t count) {
     const int style = take_below(in, 8), scale = (int8_t)take_byte(in) / 2;
     uint64_t seed = take_byte(in);
@@ -256,7 +256,7 @@ static inline void take_call(struct input *in, struct call *c) {
     c->map = c->kind == MAP ? take_below(in, MAPS) : 0;
 }
 
-/* What is not a tensor, and sometimes one tensor in the place of two. */
+/* Reads the scalars, and sometimes replaces two tensors by one. */
 static inline void take_scalars(struct input *in, struct call *c) {
     static const char *const predictors[] = {"paper", "ngraph", "current", "fixed", "repeat", "", "papers", NULL};
     const uint8_t alias = take_byte(in), twist = take_byte(in);
@@ -350,7 +350,7 @@ static inline int fitting_convolution(struct input *in, struct call *c, struct w
     } else if (part == 3) {
         filters = channel;
     }
-    c->how.window = take_int(in); /* of no concern */
+    c->how.window = take_int(in); /* does not matter */
     c->how.stride = strides[take_below(in, 6)];
     c->how.padding = paddings[take_below(in, 4)];
     c->how.dilation = take_below(in, 16) == 15 ? 255 : more % 3;
@@ -413,7 +413,7 @@ static inline int fitting_image(struct input *in, struct call *c, struct want wa
 }
 
 /* AROUND: a convolution, its input and weight gradient; the same of a transposed one; max pooling and its gradient.
- * From AROUND_LINES on of sequences. */
+ * Those from AROUND_LINES on are for sequences. */
 enum { AROUND_TRANSPOSED = 3, AROUND_POOL = 6, AROUND_LINES = 8 };
 
 /* An operand; sequences have no height. */
@@ -483,7 +483,7 @@ static inline int fitting_around(struct input *in, struct call *c, struct want w
     return 5;
 }
 
-/* Sets c->how and the shapes of all operands; how many there are. */
+/* Sets c->how and the shapes of all operands; returns their number. */
 static inline int fitting_shapes(struct input *in, struct call *c, struct want want[OPERANDS]) {
     static const int widths[] = {1, 2, 3, 7, 8, 10, 16, 17, 31, 33, 64, 65}, rows[] = {1, 2, 3, 4, 5, 9, 16, 33};
     if (c->kind >= MATMUL && c->kind <= MATMUL_NT_FUSED)
@@ -543,7 +543,7 @@ static inline tensor_status perform_map(const struct call *c) {
                             : m->three(t[0], t[1], t[2], t[3]);
 }
 
-/* Which loss, and with what: bits of `whole`. */
+/* Calls a loss with options, both chosen by bits of `whole`. */
 static inline tensor_status perform_loss(const struct call *c, struct results *r) {
     tensor *const *t = c->t;
     const int64_t rows = tensor_dim(t[1], 0), classes = tensor_dim(t[1], 1);

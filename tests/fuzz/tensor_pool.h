@@ -1,5 +1,5 @@
-/* tensor_pool.h - the tensors that a sequence of calls works on, and pictures of all of them: to see what a call
- * changed, to take it back, to compare two ways of doing it. */
+/* tensor_pool.h - the tensors of a sequence of calls, and pictures of all of them: to detect what a call changed, to
+ * undo it, to compare two implementations. */
 #ifndef FL_FUZZ_TENSOR_POOL_H
 #define FL_FUZZ_TENSOR_POOL_H
 
@@ -15,7 +15,7 @@ struct slot {
 };
 static struct slot pool[SLOTS];
 
-/* Views go before their base. */
+/* Frees views before their base. */
 static inline void pool_free(int i) {
     for (int k = 0; k < SLOTS; k++)
         if (k != i && pool[k].t && pool[k].base == i)
@@ -57,7 +57,7 @@ static inline void pool_picture(struct picture pictures[SLOTS]) {
         }
 }
 
-/* As in the pictures, which are of the same tensors. */
+/* Restores the tensors from the pictures, which are of the same tensors. */
 static inline void pool_restore(const struct picture pictures[SLOTS]) {
     for (int i = 0; i < SLOTS; i++)
         if (pool_owns(i)) {
@@ -123,7 +123,7 @@ static inline int64_t different_wide(const tensor *t, const unsigned char *a, co
     return -1;
 }
 
-/* Every tensor is as in the pictures. */
+/* Requires that every tensor equals its picture. */
 static inline void pool_must_equal(const struct picture pictures[SLOTS], bool exact, const char *what) {
     for (int i = 0; i < SLOTS; i++) {
         if (!pool_owns(i))
@@ -155,7 +155,7 @@ static inline void pool_must_equal(const struct picture pictures[SLOTS], bool ex
     }
 }
 
-/* What the library promises of each tensor at any time. */
+/* Checks the library's promises about each tensor, which hold at any time. */
 static inline void pool_must_be_sound(void) {
     for (int i = 0; i < SLOTS; i++) {
         const tensor *t = pool[i].t;

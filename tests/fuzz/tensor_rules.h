@@ -23,12 +23,12 @@ static inline bool same_shape(const tensor *a, const tensor *b) {
     return same;
 }
 
-/* A tensor and its views are one. */
+/* A tensor and its views count as one. */
 static inline bool one_tensor(const tensor *a, const tensor *b) {
     return tensor_const_data(a) == tensor_const_data(b);
 }
 
-/* The first n operands are there and of one format. */
+/* The first n operands exist and have one format. */
 static inline bool operands(const struct call *c, int n) {
     for (int i = 0; i < n; i++)
         if (!c->t[i] || tensor_format_of(c->t[i]) != tensor_format_of(c->t[0]))
@@ -131,7 +131,7 @@ static inline bool right_pooling(const struct call *c, const tensor *x, const te
         if (room < 0 || how.padding >= reach)
             return false;
         out[i] = room / how.stride + 1;
-        for (int64_t p = 0; p < out[i]; p++) { /* each sees a pixel */
+        for (int64_t p = 0; p < out[i]; p++) { /* each position covers a pixel */
             int64_t place = p * how.stride - how.padding;
             while (place < 0)
                 place += how.dilation;

@@ -31,7 +31,7 @@ static double float_bits(uint32_t bits) {
     return (double)x;
 }
 
-/* From the fields of the word. */
+/* Decodes the fields of the word. */
 static double half_value(uint16_t h) {
     const int exponent = h >> 10 & 31, fraction = h & 1023;
     const double size = exponent == 31 ? (fraction ? (double)NAN : (double)INFINITY)
@@ -63,7 +63,7 @@ static struct number number_at(const tensor *t, int64_t i) {
 /* --- a result before it is rounded -------------------------------------------------------------------------------- */
 
 struct result {
-    double special; /* NaN or infinite: that is the result; else 0 */
+    double special; /* NaN or infinite: then that is the result; else 0 */
     struct number x;
     bool minus_zero;
 };
@@ -74,7 +74,7 @@ static struct result result_of(double x) {
     return (struct result){.x = number_of_double(x), .minus_zero = x == 0 && signbit(x)};
 }
 
-/* One sum: a[pair.a] * b[pair.b] in this order, below zero: a zero. */
+/* One term: a[pair.a] * b[pair.b] in this order; below zero: a zero. */
 struct pair {
     int64_t a, b;
 };
@@ -130,8 +130,8 @@ struct rounding {
     uint64_t seed, write;
 };
 
-/* Digits of a normal number, the exponent of the last place of subnormal ones, the exponent of the power of two above
- * the largest number. */
+/* The number of digits of a normal number, the exponent of the last place of subnormal ones, the exponent of the power
+ * of two above the largest number. */
 struct float_kind {
     int digits, least, top;
 };
@@ -171,8 +171,8 @@ static double rounded_float(struct number x, tensor_format f, const struct round
     return steps ? y : x.negative ? -0.0 : 0.0;
 }
 
-/* What a write is to leave: element i, and its part in the statistics. `binary32`: the result is one, of which the
- * statistics tell. */
+/* The expected result of a write: element i, and its part in the statistics. `binary32`: the statistics are of the
+ * result in binary32. */
 static double expected(const struct result *r, tensor_format f, int e, const struct rounding *how, int64_t i,
                        tensor_stats *stats) {
     const bool shared = is_shared(f), zero = number_is_zero(&r->x);
@@ -262,7 +262,7 @@ static bool same_value(double x, double y) {
     return x != x ? y != y : x == y && !signbit(x) == !signbit(y);
 }
 
-/* Compares y with what was to be written, `before` being the exponent's state before. */
+/* Compares y with the expected write, `before` being the earlier state of the exponent. */
 static void check_write(const char *what, const tensor *y, const struct result *results, const struct autoflex *before,
                         const struct rounding *how) {
     const tensor_format f = tensor_format_of(y);

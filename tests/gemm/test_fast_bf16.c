@@ -1,7 +1,7 @@
-/* Class fast: matmuls of bf16 by the dot instruction, and matmuls and convolutions on matrix tiles, each row that this
- * processor can run, whether it would choose it or not. Their error against sums in double stays within a written
- * bound; where no order of summation rounds, they have the bits of class exact; neither depends on threads. Under a
- * cap, and for operations without such a kernel, class fast is class exact. */
+/* Class fast: matmuls of bf16 by the dot instruction, and matmuls and convolutions on matrix tiles, each kernel set
+ * that this processor can run, whether it would choose it or not. Their error against sums in double stays within a
+ * written bound; if no order of summation rounds, they have the bits of class exact; neither depends on threads. Under
+ * a cap, and for operations without such a kernel, class fast is class exact. */
 #include "check.h"
 #include "core/table/format.h"
 #include "core/tensor/tensor_object.h"
@@ -17,7 +17,7 @@ static const int thread_counts[] = {1, 2, 3, 7};
 enum { THREAD_COUNTS = sizeof thread_counts / sizeof *thread_counts };
 
 #ifdef FL_AMX_EMULATED
-enum { FIRST_ROW = FL_AVX512_AMX_FAST }; /* the other has a test of its own */
+enum { FIRST_ROW = FL_AVX512_AMX_FAST }; /* the other one has a test of its own */
 #else
 enum { FIRST_ROW = FL_BACKENDS };
 #endif
@@ -29,13 +29,13 @@ static tensor_status multiply(enum kind kind, tensor *y, const tensor *a, const 
     return kind == PLAIN ? tensor_matmul(y, a, b) : kind == NT ? tensor_matmul_nt(y, a, b) : tensor_matmul_tn(y, a, b);
 }
 
-static enum fl_backend row; /* whose kernels are at test */
+static enum fl_backend row; /* the tested kernel set */
 
 static bool row_has(const char *op) {
     return fl_kernel_in(fl_format_of(FMT_BF16), fl_op_named(op), row) != NULL;
 }
 
-/* The same by that row. */
+/* The same by that kernel set. */
 static tensor_status multiply_fast(enum kind kind, tensor *y, const tensor *a, const tensor *b, int64_t k,
                                    tensor_stats *stats) {
     struct fl_stats collected = {0};
@@ -205,7 +205,7 @@ static void check_products(void) {
                 check_problem((enum kind)kind, (enum data)data, shapes[s][0], shapes[s][1], shapes[s][2]);
 }
 
-/* Inf and NaN come out where they must, and nowhere else: rows and columns that fill up a tile stay apart. */
+/* Inf and NaN appear in the right elements and in no others: rows and columns that pad a tile have no effect. */
 static void check_infinities(void) {
     struct problem p = make(PLAIN, INTEGERS, 14, 35, 9);
     uint16_t *a = tensor_data(p.a), *b = tensor_data(p.b);
@@ -232,7 +232,7 @@ static void check_infinities(void) {
 enum way { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, WAYS };
 static const char *const ways[WAYS] = {"conv2d", "conv2d_input_grad", "conv2d_weight_grad"};
 
-/* a, b to y by the public functions: exact, in any format. */
+/* Computes a, b to y by the public functions: exact, in any format. */
 static void convolve(enum way way, tensor *y, const tensor *a, const tensor *b, const struct fl_windows *x,
                      const int after[2]) {
     const tensor_window how = {.stride = {x->stride[0], x->stride[1]},
@@ -275,11 +275,10 @@ static void check_convolution(enum way way, enum data data, const struct fl_wind
         wb[i] = element(data, &seed);
     if (infinite) {
         wa[check_random(&seed) % (uint64_t)tensor_count(a)] = 0x7f80;
-        /* where a strided gradient reaches no pixel, class exact multiplies filters by zero, class fast leaves it out
-         */
+        /* if a strided gradient reaches no pixel, class exact multiplies filters by zero, and class fast omits it */
         if (way != INPUT_GRADIENT || (x->stride[0] == 1 && x->stride[1] == 1)) {
             const uint64_t count = (uint64_t)tensor_count(b), line = (uint64_t)(x->w * x->c);
-            /* of an image in its last line, where padding begins */
+            /* for an image, in its last line, next to the padding */
             wb[way == WEIGHT_GRADIENT ? count - 1 - check_random(&seed) % line : check_random(&seed) % count] = 0x7f80;
         }
     }
@@ -381,7 +380,7 @@ static void check_setting(void) {
     CHECK(!tensor_set_class(TENSOR_EXACT), "%s", tensor_error());
 }
 
-/* Under a cap below avx512, and wherever there is no kernel of class fast, the row of class exact runs. */
+/* Under a cap below avx512, and whenever there is no kernel of class fast, the kernel of class exact runs. */
 static void check_exact_otherwise(void) {
     static const char *const caps[] = {"ref", "portable", "avx2", "avx512bw"};
     struct problem p = make(PLAIN, NORMAL, 30, 50, 700);

@@ -1,7 +1,7 @@
 /* Matmul and convolution against arithmetic by hand, not against the reference kernels: exact integers and one rounding
  * by remainders for the shared-exponent formats, error bounds from double for the float formats. Adversarial operands
- * for the proof that lets int16 products stay in 32-bit lanes; every row of the table that this machine runs; 1, 2, 3,
- * 7 threads. */
+ * for the proof that lets int16 products stay in 32-bit lanes; every kernel set that this machine runs; 1, 2, 3, 7
+ * threads. */
 #include "check.h"
 #include "core/table/format.h"
 #include "flexlab/tensor.h"
@@ -14,7 +14,7 @@ __extension__ typedef __int128 wide;
 static const char *const backends[] = {"ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 #ifdef FL_AMX_EMULATED
-enum { FIRST_BACKEND = BACKENDS - 1 }; /* the other rows have a test of their own */
+enum { FIRST_BACKEND = BACKENDS - 1 }; /* the other kernel sets have a test of their own */
 #else
 enum { FIRST_BACKEND = 1 };
 #endif
@@ -147,7 +147,7 @@ static void matmul_case(tensor_format f, int kind, enum pattern p, int level, in
 static void exact_matmuls(void) {
     static const int64_t shapes[][3] = {
         {1, 1, 1},      {2, 3, 4},     {13, 17, 31},   {12, 32, 512}, {25, 33, 513},
-        {48, 16, 1153}, {7, 70, 2305}, {16, 40, 9000}, {20, 352, 60}}; /* the last part is narrower than the others */
+        {48, 16, 1153}, {7, 70, 2305}, {16, 40, 9000}, {20, 352, 60}}; /* the last block is narrower than the others */
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (int kind = 0; kind < 3; kind++)
             for (int p = 0; p < PATTERNS; p++)
@@ -230,7 +230,7 @@ static void exact_convolutions(void) {
             tensor *inputs[] = {x, w, dy};
             for (int t = 0; t < 3; t++)
                 for (int64_t j = 0; j < tensor_count(inputs[t]); j++) {
-                    /* the odd columns of the image, which every second filter position of a stride of 2 sees */
+                    /* the odd columns of the image, which every second filter position of a stride of 2 reads */
                     const int64_t at = p == ODD_LARGE ? (t ? 1 : j / g.c % g.w) : t == 1 ? j / 2 : j;
                     ((int16_t *)tensor_data(inputs[t]))[j] = element((enum pattern)p, at, 6 + (int)i, &seed);
                 }

@@ -1,9 +1,9 @@
 /* Matmul and convolution of every format and kernel set against sums written down here from their definition: byte for
- * byte, with statistics, for sizes around every edge of the blocking and for data that is hard on it.
+ * byte, with statistics, for sizes around every edge of the blocking and for difficult data.
  *
  * Float formats: chains of fmaf over FL_K_CHUNK products, chunks added in order, one rounding by the format's codec.
- * Shared-exponent formats: exact integers, one rounding of this file's own. A failure line names
- * <format>.<op>.<backend>, sizes, data and seed; FLEXLAB_TEST_FILTER=substring selects, FLEXLAB_TEST_SEED replays. */
+ * Shared-exponent formats: exact integers, one rounding by this file. A failure line names <format>.<op>.<backend>,
+ * sizes, data and seed; FLEXLAB_TEST_FILTER=substring selects, FLEXLAB_TEST_SEED replays. */
 #include "check.h"
 #include "core/table/format.h"
 #include "exponents.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 
 #ifdef FL_AMX_EMULATED
-enum { FIRST_BACKEND = FL_AVX512_AMX }; /* the other rows have a test of their own */
+enum { FIRST_BACKEND = FL_AVX512_AMX }; /* the other kernel sets have a test of their own */
 #else
 enum { FIRST_BACKEND = FL_PORTABLE };
 #endif
@@ -48,8 +48,8 @@ static double gaussian(uint64_t *seed) {
     return sum - 6;
 }
 
-/* Mantissas of operand 0 or 1 of a case. Threshold: products that reach 2^31 after 2, 4, 8, 16 or 64 terms or stay
- * below it by less than 2^15, all positive or all negative. Blocks: runs of large and of small ones. */
+/* Mantissas of operand 0 or 1 of a case. Threshold: products that reach 2^31 after 2, 4, 8, 16 or 64 terms or remain
+ * below it by less than 2^15, all positive or all negative. Blocks: stretches of large and of small mantissas. */
 static int16_t mantissa(enum data data, int operand, int64_t i, int number, uint64_t *seed) {
     static const int magnitudes[][2] = {{32767, 32767}, {23170, 23170}, {16384, 16384}, {16376, 16392}, {8188, 16392},
                                         {16392, 8188},  {4095, 8194},   {8192, 4096},   {32704, 8208},  {5793, 5793}};
@@ -73,7 +73,7 @@ static int16_t mantissa(enum data data, int operand, int64_t i, int number, uint
     }
 }
 
-/* Vanishing: products that vanish. In every other case nearly all are negative, so that sums are -0. */
+/* Vanishing: products that underflow. In every other case nearly all are negative, so that sums are -0. */
 static double number_of(const struct fl_format *f, enum data data, int operand, int number, uint64_t *seed) {
     const double x = gaussian(seed);
     const uint64_t pick = check_random(seed);
@@ -97,7 +97,7 @@ struct operand {
     double *values;
 };
 
-/* Exactly as large as it is, so that a sanitizer sees every step beyond. */
+/* The memory has exactly the size of the operand, so that a sanitizer sees every access beyond it. */
 static struct operand operand_new(const struct fl_format *f, int64_t count, int e, enum data data, int operand,
                                   int number, uint64_t *seed) {
     struct operand o = {{malloc((size_t)count * (size_t)f->bytes), NULL, exponent_at(e), count},
@@ -178,7 +178,7 @@ static int64_t image_index(int64_t h, int64_t w, int64_t c, int64_t n, int64_t y
     return y < 0 || y >= h || x < 0 || x >= w ? -1 : ((n * h + y) * w + x) * c + channel;
 }
 
-/* Where the factors of term k of result (i, j) lie in in[0] and in[1]; -1 for a zero that lies nowhere. */
+/* The positions of the factors of term k of result (i, j) in in[0] and in[1]; -1 for a zero of the padding. */
 static void term_at(const struct problem *x, int64_t i, int64_t j, int64_t k, int64_t *a, int64_t *b) {
     const struct fl_windows *g = &x->geo;
     const int64_t groups = g->groups ? g->groups : 1, depth = g->c / groups, own = g->filters / groups;
@@ -237,7 +237,7 @@ static int64_t shared_result(const struct problem *x, const int16_t *a, const in
     return sum;
 }
 
-/* sum * 2^-shift once rounded. */
+/* sum * 2^-shift, rounded once. */
 static int16_t shared_round(int64_t sum, int shift, const struct fl_rounding *rounding, int64_t element,
                             struct fl_stats *stats) {
     const wide one = (wide)1 << 32;
@@ -291,7 +291,7 @@ static void compute_want(struct test_case *t) {
         sums[i] = shared_result(&t->x, t->a.view.data, t->b.view.data, i / t->x.n, i % t->x.n);
         largest = llabs(sums[i]) > largest ? llabs(sums[i]) : largest;
     }
-    /* exponents as a prediction has them: mostly right, sometimes too small or too large */
+    /* exponents as in a prediction: mostly right, sometimes too small or too large */
     const int e = fl_exponent(&t->a.view) + fl_exponent(&t->b.view);
     t->args.out.e = exponent_at((largest ? e + 14 - ilogb((double)largest) : e) + (count % 5 == 4   ? 3
                                                                                    : count % 5 == 3 ? -6
@@ -303,7 +303,7 @@ static void compute_want(struct test_case *t) {
     free(sums);
 }
 
-/* Any NaN is as good as any other. */
+/* All NaNs count as equal. */
 static int64_t first_difference(const struct fl_format *f, const void *want, const void *got, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         const size_t at = (size_t)i * (size_t)f->bytes;
@@ -367,7 +367,7 @@ static void run_case(const struct fl_format *f, struct problem x, enum data data
     const struct fl_windows *g = &x.geo;
     struct test_case t = {.format = f, .x = x};
     snprintf(t.label, sizeof t.label, "%s.%s", f->name, fl_op_name(x.op));
-    bool any = false; /* without a kernel to compare nothing needs to be computed */
+    bool any = false; /* without a kernel to compare, nothing needs to be computed */
     for (int backend = FIRST_BACKEND; backend < FL_BACKENDS; backend++) {
         enum fl_backend chosen;
         fl_kernel_select(f, x.op, (enum fl_backend)backend, &chosen);
@@ -414,8 +414,8 @@ static void run_case(const struct fl_format *f, struct problem x, enum data data
     free(t.want);
 }
 
-/* Every size with ordinary data and with two kinds of hard data in turn. dfp16 has the kernels of flex16+5: a sample.
- */
+/* Every size with ordinary data and alternately with two kinds of difficult data. dfp16 has the kernels of flex16+5, so
+ * it runs a sample. */
 static void run_formats(struct problem x, int number) {
     for (int i = 0; fl_format_at(i); i++) {
         const struct fl_format *f = fl_format_at(i);
@@ -532,7 +532,7 @@ static int test_conv(int number) {
     return number;
 }
 
-/* Each direction and side for itself. */
+/* Each direction and side separately. */
 static void test_windows(int number) {
     uint64_t seed = seed0 ^ 0x77696e;
     int after[2];
@@ -543,8 +543,8 @@ static void test_windows(int number) {
 
 /* --- long sums of many results ----------------------------------------------------------------------------------- */
 
-/* a^T b of 1024 x 1024 results over 9 chunks: sums are kept by slice in more than one wave. Columns repeat with period
- * 7 and rows with period 5, so 35 sums say what all of them are. */
+/* a^T b of 1024 x 1024 results over 9 chunks: sums are stored by slice in more than one wave. Columns repeat with
+ * period 7 and rows with period 5, so 35 sums determine all of them. */
 static void test_waves(void) {
     enum { SIDE = 1024, TERMS = 9 * FL_K_CHUNK + 5, ROWS = 5, COLUMNS = 7 };
     for (int i = 0; fl_format_at(i); i++) {
@@ -552,7 +552,7 @@ static void test_waves(void) {
         enum fl_backend chosen;
         const fl_kernel kernel = fl_kernel_select(f, FL_OP_MATMUL_TN, FL_AVX512, &chosen);
         if (chosen < FL_AVX2 || (f->id != FMT_FP32 && f->id != FMT_FLEX16_5))
-            continue; /* fmaf without the instruction: minutes */
+            continue; /* fmaf without the instruction would take minutes */
         uint64_t seed = seed0;
         const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
         const int small[] = {ROWS, COLUMNS, TERMS}, large[] = {SIDE, SIDE, TERMS};
@@ -596,10 +596,10 @@ static void test_waves(void) {
     }
 }
 
-/* --- second witness ---------------------------------------------------------------------------------------------- */
+/* --- a second witness --------------------------------------------------------------------------------------------- */
 
-/* Freivalds: c r = a (b r) for a random vector r, in exact integers. Small mantissas: results are exact. Large ones:
- * each result is off by at most half a unit of 2^shift. */
+/* Freivalds: c r = a (b r) for a random vector r, in exact integers. With small mantissas results are exact; with large
+ * ones, each result is off by at most half a unit of 2^shift. */
 static void test_freivalds(void) {
     enum { SIDE = 300 };
     const struct fl_format *f = fl_format_of(FMT_FLEX16_5);
@@ -656,7 +656,7 @@ static void *allocate(unsigned long size, unsigned long alignment) {
     return allocations_left-- <= 0 || posix_memalign(&block, alignment, size) ? NULL : block;
 }
 
-/* A thread of its own: scratch that earlier calls got is kept by their thread. */
+/* Runs on a thread of its own, which has no workspace from earlier calls. */
 static void *run_without_memory(void *context) {
     const int *number = context;
     const struct fl_format *f = fl_format_of(FMT_FP32);
@@ -676,7 +676,7 @@ static void *run_without_memory(void *context) {
     tensor_set_allocator(allocate, free);
     const tensor_status status = kernel(&args);
     tensor_set_allocator(NULL, NULL);
-    if (*number / 2 >= 1) { /* a call asks for its memory once */
+    if (*number / 2 >= 1) { /* a call allocates once */
         CHECK(status == TENSOR_OK && c[0] == 2, "%s with %d allocations: status %d", fl_op_name(op), *number / 2,
               (int)status);
         return NULL;

@@ -122,8 +122,8 @@ static void check_all(int rounds) {
                         check_product(all_formats[i], all_formats[j], all_formats[k], round > 0);
 }
 
-/* Exact sums on a tie of two neighbours of the result, and addends far below the last place of a double, which decide.
- */
+/* Exact sums on a tie of two neighbours of the result, and addends far below the last place of a double, which
+ * determine the rounding. */
 static void check_ties(void) {
     enum { M = 20, N = 37, K = 70 };
     const tensor_format formats[] = {FMT_FP32, FMT_FP16, FMT_BF16};
@@ -170,8 +170,8 @@ static void check_ties(void) {
 }
 
 #ifndef FL_AMX_EMULATED /* tiles in plain C would take minutes */
-/* Sums of 2^53 and more, which no double holds: beside a tie of two neighbours of the result, in the operands' own
- * format too. */
+/* Sums of 2^53 and more, which no double can represent: next to a tie of two neighbours of the result, in the operands'
+ * own format, too. */
 static void check_long_sums(void) {
     enum { K = 3 << 22, TOP = 32767, SQUARE = TOP * TOP };
     const tensor_format formats[] = {FMT_FP32, FMT_FP16, FMT_BF16, FMT_DFP16};
@@ -212,7 +212,7 @@ static void check_long_sums(void) {
 
 #endif
 
-/* What has no product is refused, by name, and nothing is written. */
+/* Formats without a product are refused, by name, and nothing is written. */
 static void check_refusals(void) {
     tensor *a = tensor_new(FMT_DFP16, TENSOR_SHAPE(2, 3)), *b = tensor_new(FMT_FP16, TENSOR_SHAPE(3, 4)),
            *n = tensor_new(FMT_F64, TENSOR_SHAPE(3, 4)), *y = tensor_new(FMT_FP32, TENSOR_SHAPE(2, 4));

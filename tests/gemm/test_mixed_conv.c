@@ -42,7 +42,7 @@ static int64_t image_at(const struct convolution *v, int64_t n, int64_t p, int64
     return y < 0 || y >= v->h || x < 0 || x >= v->w ? -1 : ((n * v->h + y) * v->w + x) * v->c + c;
 }
 
-/* Where a filter position sees pixel (y, x), in the result; -1: nowhere. */
+/* The result position at which a filter position reads pixel (y, x); -1: none. */
 static int64_t result_at(const struct convolution *v, int64_t n, int64_t y, int64_t x, int64_t r, int64_t s,
                          int64_t k) {
     const int64_t down = y + v->how.padding - r * v->how.dilation, across = x + v->how.padding - s * v->how.dilation;
@@ -154,7 +154,7 @@ static void check_convolution(tensor_format fa, tensor_format fb, tensor_format 
     tensor_free(residual);
 }
 
-/* Sequences and transposed convolutions are convolutions under other names: of them, that formats reach the kernel. */
+/* Sequences and transposed convolutions are convolutions under other names: tests that formats reach the kernel. */
 static void check_other_names(void) {
     const int64_t length = 9;
     tensor *x = random_tensor(FMT_DFP16, 3, (int64_t[]){2, length, 3}, FILL_USUAL),

@@ -1,6 +1,6 @@
-/* The tiles of AMX and the rest of the process: permission is asked for when tiles are about to be used, never under a
- * lower cap; where the system refuses it, the row below runs; tiles are released after every operation; threads, forked
- * children and signals that interrupt products change no bit. */
+/* The tiles of AMX and the rest of the process: permission is requested when tiles are about to be used, never under a
+ * lower cap; if the system refuses it, the kernel set below runs; tiles are released after every operation; threads,
+ * forked children and signals that interrupt products change no bit. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "core/base/cpu.h"
@@ -28,12 +28,12 @@ static bool is_permitted(void) {
     return !syscall(SYS_arch_prctl, GET_PERMISSIONS, &permitted) && permitted >> TILE_DATA & 1;
 }
 
-/* Asks as the library would. */
+/* Requests permission as the library would. */
 static int is_offered(void) {
     return fl_cpu_tiles_refused() ? 1 : 0;
 }
 
-/* Whether this thread's tiles hold anything, as XGETBV(1) tells. */
+/* Whether this thread's tiles are in use, according to XGETBV(1). */
 static bool tiles_in_use(void) {
     unsigned low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
@@ -50,7 +50,7 @@ static tensor *matrix(uint64_t seed) {
     return t;
 }
 
-/* The hash of a product and of a convolution. */
+/* A hash of a product and of a convolution. */
 static uint64_t results(void) {
     const int64_t image[4] = {10, 10, 20, 20}, filter[4] = {20, 3, 3, 20};
     tensor *a = matrix(1), *b = matrix(2), *y = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(SIDE, SIDE)),
@@ -73,9 +73,9 @@ static uint64_t results(void) {
     return hash;
 }
 
-static uint64_t want; /* of the reference */
+static uint64_t want; /* of the reference kernels */
 
-/* In a process of its own: true if it exits with 0. */
+/* Runs body in a child process; true if it exits with 0. */
 static bool in_child(int (*body)(void)) {
     const pid_t child = fork();
     if (!child)
@@ -100,8 +100,8 @@ static int asks_late(void) {
     return strcmp(tensor_kernel_backend(FMT_FLEX16_5, "matmul"), "avx512_amx") ? 4 : 0;
 }
 
-/* The row below runs, with the same bits, and FLEXLAB_VERBOSE says why. In a program that has not used the library
- * before, since what it says is decided once. */
+/* The kernel set below runs, with the same bits, and FLEXLAB_VERBOSE gives the reason. In a program that has not used
+ * the library before, because its messages are decided once. */
 static int runs_without(void) {
     int ends[2];
     char text[4096] = "";
@@ -140,7 +140,7 @@ static int filtered(void) {
     return runs_without();
 }
 
-/* Telling why tiles have no part in an addition is no reason to ask for them. */
+/* Explaining why an addition uses no tiles does not request them. */
 static int tells_without_asking(void) {
     const int nowhere = open("/dev/null", O_WRONLY);
     setenv("FLEXLAB_VERBOSE", "1", 1);
@@ -160,7 +160,7 @@ static const struct {
 
 static const char *self;
 
-/* This program once more, as one of those. */
+/* Runs this program again as one of those. */
 static void in_program(size_t i) {
     char hash[32];
     snprintf(hash, sizeof hash, "%llu", (unsigned long long)want);
@@ -204,7 +204,7 @@ static int threads(void) {
 
 static volatile sig_atomic_t interruptions;
 
-/* Fills all vector registers that a compiler would use, and the stack. */
+/* Overwrites all vector registers that a compiler would use, and the stack. */
 static void interrupted(int signal) {
     volatile float junk[512];
     (void)signal;
@@ -243,7 +243,7 @@ int main(int argc, char **argv) {
     tensor_set_backend(NULL);
     if (!in_child(is_offered))
         return check_skip("the system does not permit tiles");
-    /* each in a child, since permission lasts */
+    /* each in a child, because permission persists */
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
         in_program(i);
     CHECK(in_child(asks_late), "permission asked at the wrong time, or tiles not released");

@@ -1,5 +1,5 @@
-/* shared_rules.h - every function that a processor and a device share, on random numbers: a case is a hash of all that
- * they give. shared_rules.c compiles it as C or C++, shared_rules.cu as CUDA; test_shared_rules.py compares. */
+/* shared_rules.h - every function that a processor and a device share, on random numbers: a case is a hash of all their
+ * results. shared_rules.c compiles it as C or C++, shared_rules.cu as CUDA; test_shared_rules.py compares. */
 #ifndef SHARED_RULES_H
 #define SHARED_RULES_H
 
@@ -38,14 +38,14 @@ FL_BOTH int64_t shared_from(struct shared_case *c, int64_t low, int64_t high) { 
     return low + (int64_t)(shared_bits(c) % (uint64_t)(high - low + 1));
 }
 
-/* Of 0 to `most` bits and either sign. */
+/* An integer of 0 to `most` bits and either sign. */
 FL_BOTH int64_t shared_integer(struct shared_case *c, int most) {
     const int bits = (int)shared_from(c, 0, most);
     const int64_t size = bits ? (int64_t)(shared_bits(c) >> (64 - bits)) : 0;
     return shared_bits(c) & 1 ? -size : size;
 }
 
-/* One of three: e itself, up to 70 from it, anywhere between -300 and 300. */
+/* One of three choices: e itself, up to 70 from it, or any number between -300 and 300. */
 FL_BOTH int shared_near(struct shared_case *c, int e) {
     const uint64_t which = shared_bits(c) % 3;
     return which == 0 ? e : which == 1 ? e + (int)shared_from(c, -70, 70) : (int)shared_from(c, -300, 300);
@@ -55,7 +55,7 @@ FL_BOTH int shared_exponent(struct shared_case *c) {
     return (int)shared_from(c, -128, 127);
 }
 
-/* Any finite one; one of four is like a rate, one of sixteen zero. */
+/* Any finite number; one of four is like a rate, one of sixteen zero. */
 FL_BOTH float shared_float(struct shared_case *c) {
     const uint64_t which = shared_bits(c) % 16;
     if (which < 5)
@@ -107,7 +107,7 @@ FL_BOTH void shared_exact(struct shared_case *c) {
     shared_keep_coefficient(c, fl_coefficient_of(shared_double(c, 1000)));
 }
 
-/* Sums of up to three terms that lie near each other or far apart, and may cancel; their roundings. */
+/* Sums of up to three terms that lie near each other or far apart and may cancel, and their roundings. */
 FL_BOTH void shared_terms(struct shared_case *c) {
     struct fl_term terms[3];
     const int n = (int)shared_from(c, 1, 3), e = shared_exponent(c);
@@ -354,7 +354,7 @@ FL_BOTH void shared_convert(struct shared_case *c) {
 
 enum { SHARED_RULES = 10 };
 
-/* What the functions of rule `rule` give for the numbers of that seed. */
+/* The hash of the results of rule `rule` for the numbers of this seed. */
 FL_BOTH uint64_t shared_hash(int rule, uint64_t seed) {
     struct shared_case c;
     c.seed = seed * 0x2545f4914f6cdd1du + (uint64_t)rule;
@@ -397,10 +397,10 @@ FL_BOTH uint64_t shared_hash(int rule, uint64_t seed) {
 static const char *const shared_names[SHARED_RULES] = {"exact", "autoflex", "channel", "affine", "linear",
                                                        "sgd",   "epilogue", "mean",    "terms",  "convert"};
 
-/* Hashes of cases first ... first + count - 1 of a rule, wherever they are computed. */
+/* Computes the hashes of cases first ... first + count - 1 of a rule. */
 typedef void (*shared_compute)(int rule, uint64_t first, int count, uint64_t *hashes);
 
-/* A line for each rule and each thousand of cases: rule, first case, hash of the hashes. */
+/* Prints a line for each rule and each thousand of cases: rule, first case, hash of the hashes. */
 static int shared_print(shared_compute compute, int thousands) {
     static uint64_t hashes[1000];
     for (int rule = 0; rule < SHARED_RULES; rule++)

@@ -42,7 +42,7 @@ static void train_on_toy(const char *variant) {
         CHECK(toy.gets == gets && toy.waits == waits, "%s step %d: %ld values read back, waited %ld times", variant,
               step, toy.gets - gets, toy.waits - waits);
         CHECK(toy.calls - calls > 60 && toy.count > 60, "only %ld calls", toy.calls - calls);
-        new_batch(100); /* what the caller does with its memory after the call is no matter */
+        new_batch(100); /* the caller may change its memory after the call */
         CHECK(!nn_loss(&loss_there, &correct_there, dev), "%s", tensor_error());
         CHECK(loss == loss_there && correct == correct_there, "%s step %d: loss %a, %d right; on the device %a, %d",
               variant, step, loss, correct, loss_there, correct_there);
@@ -147,7 +147,7 @@ static void devices(void) {
     nn_graph_free(g);
 }
 
-/* A whole training there is one on the host. */
+/* A whole training there equals one on the host. */
 static void trainings(void) {
     data_set *set = data_open("synthetic:train=48,test=20", DATA_TRAIN),
              *test = data_open("synthetic:train=48,test=20", DATA_TEST);
@@ -179,7 +179,7 @@ static void trainings(void) {
     data_free(test);
 }
 
-/* What shows only when a call runs: told by the wait, once, and what follows it is left out. */
+/* Errors that appear only when a call runs: the wait reports them once, and later calls are left out. */
 static void late_failures(void) {
     tensor *x = tensor_new_in(&toy_device, FMT_FLEX16_5, TENSOR_SHAPE(2, 3)),
            *dx = tensor_new_in(&toy_device, FMT_FLEX16_5, TENSOR_SHAPE(2, 3)),
@@ -212,7 +212,7 @@ static double mine(const struct autoflex *a, void *context) {
     return 1;
 }
 
-/* A call has what the tensor was when it was submitted; a tensor may go before its calls have run. */
+/* A call uses the tensor as it was when the call was submitted; a tensor may be freed before its calls have run. */
 static void submitted(void) {
     enum { N = 64 };
     double values[N], want[N], got[N];

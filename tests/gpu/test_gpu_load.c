@@ -1,5 +1,5 @@
-/* What asking for a CUDA device says where there is no backend, one that is not ours, or no device; and that the
- * processor goes on working after it. The backend is looked for once in a process: each case is a process. */
+/* Messages about a CUDA device if there is no backend, one of another library, or no device; afterwards the processor
+ * still works. The backend is searched once in a process: each case is a process. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "flexlab/tensor.h"
@@ -26,7 +26,7 @@ static void works_on_cpu(void) {
     tensor_free(y);
 }
 
-/* The name is refused with that in the message; again and again, the same, and without memory that is kept. */
+/* The name is refused with this text in the message; repeatedly the same, and without a leak. */
 static void refused(const char *name, tensor_status want, const char *part) {
     char first[600];
     CHECK(!tensor_device_find(name) && tensor_error_status() == want && strstr(tensor_error(), part),
@@ -53,7 +53,7 @@ static void unavailable(const char *part) {
           this_case);
 }
 
-/* Names that are none of a device, whatever the machine has. */
+/* Names that no device has, on any machine. */
 static void names(void) {
     static const char *const wrong[] = {"cuda:",
                                         "cuda:x",
@@ -102,7 +102,7 @@ static void other_sources(void) {
     unavailable("built from other sources");
 }
 
-/* On a machine with a GPU it is opened; on one without, the message says what is missing. */
+/* On a machine with a GPU it can be opened; on one without, the message names what is missing. */
 static void real_backend(void) {
     if (tensor_device_find("cuda")) {
         CHECK(tensor_device_find("cuda") == tensor_device_find("cuda:0"), "%s: two devices for one", this_case);
@@ -153,7 +153,7 @@ static const struct {
     const char *name;
     void (*run)(void);
     const char *backend;          /* NULL: was not built */
-    const char *variable, *value; /* besides; NULL: none */
+    const char *variable, *value; /* in addition; NULL: none */
 } cases[] = {
     {"no file", no_file, "/nowhere/libflexlab_cuda.so", NULL, NULL},
     {"a name that the system would look for", relative, "libflexlab_cuda.so", NULL, NULL},

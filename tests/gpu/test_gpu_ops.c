@@ -28,7 +28,7 @@ static long long calls;
 
 struct operand {
     tensor *t[2];
-    tensor *whole[2]; /* what a view is one of; NULL: it is none */
+    tensor *whole[2]; /* the tensors of which views are a part; NULL: it is no view */
     bool shared;      /* with another operand of the call: in place */
 };
 
@@ -36,11 +36,12 @@ struct call {
     const struct fl_format *format;
     struct operand operand[FL_OPERANDS];
     int count;
-    char settings[160]; /* of what is written, for messages */
+    char settings[160]; /* of the output, for messages */
     struct drawn drawn;
 };
 
-/* Element styles: what the formats hold, with the ends of their range, and special values of float formats. */
+/* Element styles: all that the formats can represent, with the ends of their range, and special values of float
+ * formats. */
 enum { STYLES = 9 };
 
 static void draw_values(const struct fl_format *f, double *v, int64_t n, int style) {
@@ -79,7 +80,7 @@ static void draw_values(const struct fl_format *f, double *v, int64_t n, int sty
     }
 }
 
-/* How an operand is made and written. */
+/* The settings of an operand. */
 struct settings {
     const char *predictor; /* NULL: the format's */
     tensor_rounding rounding;
@@ -101,7 +102,7 @@ static tensor *tensor_on(int where, const struct call *c, int ndim, const int64_
     return t;
 }
 
-/* Adds an operand, with the same elements at both places: loaded at both, or copied from the host. */
+/* Adds an operand, with the same elements on both devices: loaded on both, or copied from the host. */
 static void add(struct call *c, const struct settings *s, int ndim, const int64_t *shape) {
     static double values[MOST];
     struct operand *o = &c->operand[c->count++];
@@ -133,7 +134,7 @@ static void add_numbers(struct call *c, tensor_format kind, int ndim, const int6
     }
 }
 
-/* An operand that is another one of the call, or none. */
+/* Adds an operand that is another one of the call, or none. */
 static void add_same(struct call *c, int which) {
     c->operand[c->count] = c->operand[which];
     c->operand[c->count++].shared = true;
@@ -155,7 +156,7 @@ static void free_operands(struct call *c) {
 
 /* --- what must agree ---------------------------------------------------------------------------------------------- */
 
-/* The numbers of both; the first that differs, in `line`. */
+/* Compares the numbers of both; describes the first difference in `line`. */
 static bool same_numbers(const tensor *want, const tensor *got, char *line, size_t bytes) {
     static double a[MOST], b[MOST];
     static int32_t m[MOST], n[MOST];
@@ -258,7 +259,7 @@ static bool same_tensor(const tensor *want, const tensor *got, char *line, size_
 
 static struct settings plain, output;
 
-/* Some sizes go past what a block of threads takes at once. */
+/* Some sizes exceed what a block of threads processes at once. */
 static const int64_t letter_sizes[] = {1, 1, 2, 2, 3, 4, 5, 7, 8, 16, 17, 33, 64, 65, 130};
 static const struct draw_dims many_sizes[] = {{0, {0}},       {1, {1}},       {1, {5}},          {1, {64}},
                                               {1, {129}},     {2, {3, 7}},    {2, {7, 33}},      {2, {1, 65}},
@@ -319,7 +320,7 @@ static tensor_status invoke(const struct call *c, tensor *const *t) {
 
 /* --- running them ------------------------------------------------------------------------------------------------- */
 
-/* Functions that no device runs: their results are numbers of the host. */
+/* Functions that run on no device: their results are numbers of the host. */
 static bool is_of_host(const struct fl_function *f) {
     return f->outputs == 0;
 }
@@ -330,7 +331,7 @@ struct tally {
     char first[1000];
 };
 
-/* Inputs get new elements, the same at both places. */
+/* Gives inputs new elements, the same on both devices. */
 static void renew(struct call *c, int style) {
     static double values[MOST];
     for (int i = 0; i < c->count; i++) {
@@ -346,7 +347,7 @@ static void renew(struct call *c, int style) {
     }
 }
 
-/* One call at both places. False: it ends the series. */
+/* Makes one call on both devices. False: it ends the series. */
 static bool run_once(struct call *c, int write, struct tally *tally) {
     tensor *t[2][FL_OPERANDS] = {{NULL}};
     for (int where = 0; where < 2; where++)
@@ -406,8 +407,8 @@ static void run_series(const struct fl_function *function, const struct fl_forma
                                                           : TENSOR_ROUND_NEAREST;
     bool continues = false;
     for (int i = 0; i < ATTEMPTS && !continues && !tally->differences && !tally->lacks; i++) {
-        free_operands(&c);    /* of a call that both refused */
-        if (i > ATTEMPTS / 2) /* what writes sequences does not round stochastically */
+        free_operands(&c);    /* of a call that both devices refused */
+        if (i > ATTEMPTS / 2) /* writes of sequences do not round stochastically */
             output.rounding = TENSOR_ROUND_NEAREST;
         snprintf(c.settings, sizeof c.settings, "seed 0x%" PRIx64 " (style %d, %s, rounding %d%s)", seed, style,
                  output.predictor ? output.predictor : "the format's predictor", (int)output.rounding,
@@ -419,7 +420,7 @@ static void run_series(const struct fl_function *function, const struct fl_forma
         renew(&c, chance(70) ? style : between(0, STYLES - 1));
         continues = run_once(&c, write, tally);
     }
-    (void)tensor_device_wait(gpu); /* a failure that was not asked for is of this series */
+    (void)tensor_device_wait(gpu); /* an unexpected failure belongs to this series */
     free_operands(&c);
 }
 
@@ -500,8 +501,8 @@ static void transfers(const struct fl_format *f) {
 
 /* --- what shows only when a call runs ----------------------------------------------------------------------------- */
 
-/* The host's error, on the device from the next wait, with the same text; once; nothing is written, and what follows in
- * the queue is left out. */
+/* The host's error appears on the device at the next wait, with the same text, once; nothing is written, and later
+ * calls in the queue are left out. */
 static void fails_late(const char *what, struct call *c, tensor_status (*run)(const struct call *, tensor *const *)) {
     tensor *t[2][FL_OPERANDS] = {{NULL}};
     char message[400], line[600] = "";
@@ -632,7 +633,7 @@ static void late_failures(const struct fl_format *f) {
         NUMBERS(&c, FMT_F64, 1, which ? -7 : 2, 3);
         fails_late(which ? "variance below zero" : "mean", &c, run_batchnorm);
     }
-    /* The queue goes on after it. */
+    /* The queue continues after it. */
     OUT(&c, 5);
     IN(&c, 5);
     IN(&c, 5);
@@ -642,8 +643,8 @@ static void late_failures(const struct fl_format *f) {
     free_operands(&c);
 }
 
-/* The stand-in counts what CUDA would not forgive: accesses out of bounds, races, barriers that not all threads meet.
- */
+/* The emulation counts errors that CUDA would not forgive: accesses out of bounds, races, barriers that not all threads
+ * reach. */
 static void ask_stand_in(void) {
     const char *path = getenv("FLEXLAB_CUDA_LIBRARY");
     void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;

@@ -1,11 +1,11 @@
 /* Training on the device "cuda" and on the processor: after each step of a small residual network, in every format, the
  * whole state (weights, momentum, wide parts, exponents with their history, running statistics) must be the same bytes.
- * Steps are recorded once and replayed; within a step the host neither waits nor allocates, which the stand-in counts.
- * Then nn_train as a whole, from sets that lie on the device: the same losses in the same order, the same trace to the
- * byte, the same result, and the host waits as often as its reports say.
+ * Steps are recorded once and replayed; within a step the host neither waits nor allocates, which the emulation counts.
+ * Then nn_train as a whole, from sets on the device: the same losses in the same order, the same trace to the byte, the
+ * same result, and the host waits only as often as its reports require.
  *
- *     test_gpu_train [SIZE [STEPS [FORMAT|all [MODEL]]]]        images of SIZE x SIZE pixels, 8; resnet8, then layers
- *                                                               that are not in it
+ *     test_gpu_train [SIZE [STEPS [FORMAT|all [MODEL]]]]        images of SIZE x SIZE pixels, 8; resnet8, then other
+ * layers
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
@@ -21,7 +21,7 @@ enum { BATCH = 8, CLASSES = 10, CHANNELS = 3 };
 static int size = 8, steps = 5;
 static const char *model = "resnet8";
 static nn_config optimiser = {.momentum = 0.9f, .weight_decay = 1e-4f}; /* and all else of it */
-static long (*count)(const char *what);                                 /* of the stand-in; NULL on a GPU */
+static long (*count)(const char *what);                                 /* of the emulation; NULL on a GPU */
 
 static void find_counts(void) {
     const char *path = getenv("FLEXLAB_CUDA_LIBRARY");
@@ -31,8 +31,8 @@ static void find_counts(void) {
     CHECK(count || !path || !strstr(path, "stand_in"), "%s counts nothing", path);
 }
 
-/* Means of windows, normalisation across and in groups of channels, and dropout, which draws anew in each step though
- * its calls are recorded. */
+/* Means of windows, normalisation across and in groups of channels, and dropout, which makes new draws in each step
+ * although its calls are recorded. */
 static nn_node layers(nn_graph *g) {
     nn_node x = nn_conv2d(g, "conv1", nn_input(g, size, size, CHANNELS), 6, 3,
                           &(nn_conv2d_options){.padding = 1, .bias_after = true, .relu = true});
@@ -45,7 +45,7 @@ static nn_node layers(nn_graph *g) {
     return nn_linear(g, "fc2", x, CLASSES, false);
 }
 
-/* Windows whose directions and sides differ, up and down again. */
+/* Windows whose directions and sides differ, downsampling and upsampling. */
 static nn_node windows(nn_graph *g) {
     nn_node x = nn_input(g, size, size, CHANNELS);
     x = nn_conv2d(
@@ -93,7 +93,7 @@ static void *state_of(const nn_graph *g, size_t *bytes) {
     return state;
 }
 
-/* One step of both; what the device's host did meanwhile is counted. */
+/* Makes one step of both; counts the actions of the device's host meanwhile. */
 static void step(nn_graph *const *g, int number, uint64_t *draws) {
     const size_t pixels = (size_t)BATCH * (size_t)size * (size_t)size * CHANNELS;
     uint8_t *images = malloc(pixels);
@@ -139,7 +139,7 @@ static void train(const char *variant) {
         step(g, i, &draws);
         compare(g, variant, i);
     }
-    /* what a recording keeps is set: it is made anew */
+    /* settings of a recording change: it is made again */
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < nn_tensor_count(g[device]); i++)
             if (!strcmp(nn_tensor_at(g[device], i).role, "weight") &&
@@ -283,8 +283,8 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
     data_free(test_set);
 }
 
-/* Steps that a longer training has more: no wait for all that is queued, no memory, and without a trace one wait for
- * each group of reports. */
+/* The additional steps of a longer training wait for no complete queue and allocate nothing; without a trace they wait
+ * once for each group of reports. */
 static void waits_of_reports(bool traced) {
     if (!count)
         return;
@@ -319,7 +319,7 @@ static void waits_of_reports(bool traced) {
     CHECK(allocations[1] == allocations[0], "9 steps more allocate %ld times more", allocations[1] - allocations[0]);
 }
 
-/* A stop: steps that had begun are done, reported and traced. */
+/* After a stop, steps that had begun are completed, reported and traced. */
 static void stops(void) {
     data_set *set = random_set(IMAGES, 24);
     struct record record = {.stop_at = 4};
@@ -351,8 +351,8 @@ static void stops(void) {
     data_free(set);
 }
 
-/* A set that the device has no room for is brought batch by batch, with the same results. The stand-in has 64 MiB here.
- */
+/* A set that does not fit into the device's memory is transferred batch by batch, with the same results. The emulation
+ * has 64 MiB here. */
 static void set_without_room(void) {
     if (!count)
         return;
@@ -425,7 +425,7 @@ int main(int argc, char **argv) {
     waits_of_reports(true);
     stops();
     set_without_room();
-    /* Factors that change in each step are made on the device: recordings are run again with them. */
+    /* Factors that change in each step are computed on the device: recordings are replayed with them. */
     static const struct {
         const char *variant;
         nn_config optimiser;

@@ -10,7 +10,7 @@
 enum ties { TIES_EVEN, TIES_AWAY, TIES_UP };
 
 /* a / b to the nearest integer, b > 0. */
-static __int128 witness_divide(__int128 a, __int128 b, enum ties ties) {
+static inline __int128 witness_divide(__int128 a, __int128 b, enum ties ties) {
     const __int128 size = a < 0 ? -a : a;
     __int128 q = size / b;
     const __int128 rest = size % b, other = b - rest;
@@ -27,7 +27,7 @@ struct witness_number {
     int exponent;
 };
 
-static struct witness_number witness_bits(double x, int bits, enum ties ties) {
+static inline struct witness_number witness_bits(double x, int bits, enum ties ties) {
     int e;
     const int64_t whole = (int64_t)ldexp(frexp(x, &e), 53); /* exact */
     int64_t q = (int64_t)witness_divide(whole, (int64_t)1 << (53 - bits), ties);
@@ -40,7 +40,7 @@ static struct witness_number witness_bits(double x, int bits, enum ties ties) {
 }
 
 /* a 2^-p + b 2^-q, ties to even; 0 <= p, q, apart by less than 50. */
-static __int128 witness_exact(int64_t a, int64_t m, int p, int64_t b, int64_t n, int q) {
+static inline __int128 witness_exact(int64_t a, int64_t m, int p, int64_t b, int64_t n, int q) {
     const int common = p > q ? p : q;
     const __int128 sum =
         (__int128)a * m * ((__int128)1 << (common - p)) + (__int128)b * n * ((__int128)1 << (common - q));
@@ -48,7 +48,7 @@ static __int128 witness_exact(int64_t a, int64_t m, int p, int64_t b, int64_t n,
 }
 
 /* The binary32 number nearest to an integer times 2^e, as integer and exponent. */
-static struct witness_number witness_binary32(__int128 x, int e) {
+static inline struct witness_number witness_binary32(__int128 x, int e) {
     const __int128 size = x < 0 ? -x : x;
     int length = 0;
     while (size >> length)
@@ -57,7 +57,7 @@ static struct witness_number witness_binary32(__int128 x, int e) {
     return (struct witness_number){(int64_t)witness_divide(x, (__int128)1 << drop, TIES_EVEN), e + drop};
 }
 
-static int64_t witness_onnx(int32_t acc, float factor) {
+static inline int64_t witness_onnx(int32_t acc, float factor) {
     int e;
     const int64_t f = (int64_t)ldexp(frexp((double)factor, &e), 24);
     const struct witness_number a = witness_binary32(acc, 0),
@@ -68,7 +68,7 @@ static int64_t witness_onnx(int32_t acc, float factor) {
 }
 
 /* TensorFlow Lite: the coefficient is m.integer / 2^31 times 2^e. */
-static int64_t witness_tflite(int32_t x, double real, bool once, enum ties shift_ties) {
+static inline int64_t witness_tflite(int32_t x, double real, bool once, enum ties shift_ties) {
     const struct witness_number m = witness_bits(real, 31, TIES_AWAY);
     const int e = m.exponent + 31;
     if (e < -31)
@@ -80,7 +80,7 @@ static int64_t witness_tflite(int32_t x, double real, bool once, enum ties shift
     return (int64_t)witness_divide(high, (__int128)1 << (e > 0 ? 0 : -e), shift_ties);
 }
 
-static int32_t witness_element(const void *x, bool is_unsigned, int64_t i) {
+static inline int32_t witness_element(const void *x, bool is_unsigned, int64_t i) {
     const uint8_t byte = ((const uint8_t *)x)[i];
     return is_unsigned || byte < 128 ? byte : byte - 256;
 }

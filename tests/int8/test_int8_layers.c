@@ -79,6 +79,7 @@ static struct setting draw_setting(uint64_t seed) {
     } while (!c.height || !c.width || c.n * c.height * c.width * s->filters * c.length > 1000000);
     s->rounding = (enum fl_int8_rounding)draw(state, 0, FL_INT8_ROUNDINGS - 1);
     s->fully_connected = draw(state, 0, 1);
+    s->depthwise = draw(state, 0, 1);
     s->order = draw(state, 0, 1) ? FL_INT8_KRSC : FL_INT8_RSCK;
     s->weights_unsigned = draw(state, 0, 4) == 0;
     s->weights_zero = s->weights_unsigned ? (int32_t)draw(state, 0, 255)
@@ -150,7 +151,8 @@ static int64_t witness_result(const struct setting *c, int64_t i, int64_t sum) {
     const int32_t acc = (int32_t)(uint32_t)(uint64_t)(sum + bias);
     const double real = (double)s->x.scale * (double)scale / (double)s->y.scale,
                  theirs =
-                     (s->fully_connected ? (double)product : (double)s->x.scale * (double)scale) / (double)s->y.scale;
+                     (s->fully_connected && !s->per_channel ? (double)product : (double)s->x.scale * (double)scale) /
+                     (double)s->y.scale;
     if (s->sums)
         return acc;
     int64_t q = 0;
@@ -166,7 +168,8 @@ static int64_t witness_result(const struct setting *c, int64_t i, int64_t sum) {
         q = witness_onnx(acc, product / s->y.scale);
     else
         q = witness_tflite(acc, theirs, s->rounding == FL_INT8_TFLITE && s->fully_connected,
-                           s->rounding == FL_INT8_TFLITE ? TIES_AWAY : TIES_UP);
+                           s->rounding == FL_INT8_TFLITE || (s->depthwise && k >= s->filters / 8 * 8) ? TIES_AWAY
+                                                                                                      : TIES_UP);
     const bool whole = !s->range.low && !s->range.high;
     const int64_t low = whole ? (s->y.is_unsigned ? 0 : -128) : s->range.low,
                   high = whole ? (s->y.is_unsigned ? 255 : 127) : s->range.high;

@@ -1,6 +1,6 @@
 /* A training step allocates nothing after the second: neither by the library's allocator nor by the C library's, at any
- * batch, with one thread or two, on the reference kernels and on the best. The short run takes a sample of what
- * FLEXLAB_TEST_EVERY=1 (test allocations_long) runs whole. */
+ * batch, with one thread or two, on the reference kernels and on the best. The short run uses a sample of the cases
+ * that FLEXLAB_TEST_EVERY=1 (test allocations_long) runs completely. */
 #include "check.h"
 #include "layer_network.h"
 #include "flexlab/nn.h"

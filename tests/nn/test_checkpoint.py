@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A checkpoint of each variant, opened in Python: the values of every weight and every momentum are those that the
-library tells, bit for bit; exponents, histories and statistics stand where docs/checkpoints.md says.
+library prints, bit for bit; exponents, histories and statistics are at the positions of docs/checkpoints.md.
 
     test_checkpoint.py PATH-OF-TEST_NN_CHECKPOINT"""
 import fractions
@@ -32,7 +32,7 @@ def same(a, b):
 
 
 def exact(tensor, exponent):
-    """The elements as exact numbers: of mantissas m * 2^-exponent."""
+    """The elements as exact numbers: mantissas are m * 2^-exponent."""
     numbers = witness.values(tensor)
     return [fractions.Fraction(m) * fractions.Fraction(2) ** -exponent for m in numbers] if exponent is not None else numbers
 
@@ -84,7 +84,7 @@ def check_file(what, folder):
             check(slot[:12] == numbers[:12] and history[16] == numbers[12], what, name, "exponent", slot, numbers)
             check(history[:16] == library[name, "history"], what, name, "history")
             check(notes[name + ".exponent"] == str(slot[0]), what, name, "exponent in the notes")
-    # What belongs to no weight: running statistics, the slots of activations, gradients, and activations in evaluation.
+    # Tensors of no weight: running statistics, the slots of activations, gradients, and activations in evaluation.
     for name in ("bn1.running_mean", "bn1.running_variance"):
         check(tensors[name][:2] == ("F64", [3]) and all(map(math.isfinite, witness.values(tensors[name]))), what, name, tensors[name])
     for name in ("conv1", "conv1.grad", "conv1.weight.grad", "conv1.evaluation"):
@@ -120,7 +120,7 @@ def with_package(folder):
 
 
 def documented(folder):
-    """The lines of docs/checkpoints.md, on a file that they know."""
+    """Runs the lines of docs/checkpoints.md on a file of their variant."""
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "checkpoints.md")
     with open(page, encoding="utf-8") as file:
         code = file.read().split("```python\n")[1].split("```")[0]

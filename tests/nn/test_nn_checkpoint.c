@@ -1,7 +1,8 @@
-/* Checkpoints: what is saved and loaded goes on as if nothing had been between, in every variant, on another device, in
- * another process; a file that does not fit, or was changed, is refused by name and changes nothing; a process that is
- * killed while it writes leaves a whole file. With an argument, for test_checkpoint.py:
- *   write FOLDER   trains a network of each variant, saves it, and writes what the library says of its values. */
+/* Checkpoints: a network that was saved and loaded continues with the same bits, in every variant, on another device,
+ * in another process; a file that does not fit, or was changed, is refused by name and changes nothing; a process that
+ * is killed while it writes leaves a complete file. With an argument, for test_checkpoint.py:
+ *
+ *     write FOLDER   trains a network of each variant, saves it, and writes the library's description of its values. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "core/base/memory.h"
@@ -25,7 +26,7 @@ static const char *const variants[] = {"fp32",        "fp16",           "bf16", 
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
 
 static long until_failure;   /* 0: none fails */
-static size_t largest_block; /* that was asked for */
+static size_t largest_block; /* that was requested */
 
 static void *failing(unsigned long size, unsigned long alignment) {
     void *block = NULL;
@@ -107,7 +108,8 @@ static void goes_on(const char *variant, const char *from, const char *to) {
     CHECK(same_state(g, want), "%s, %s to %s: other bits after %d more steps", variant, from, to, STEPS);
     other = network(variant, to);
     train(other, 2 * STEPS);
-    CHECK(same_state(other, want), "%s: on %s an unbroken run differs", variant, to); /* else the test shows nothing */
+    CHECK(same_state(other, want), "%s: on %s an unbroken run differs", variant,
+          to); /* otherwise the test proves nothing */
     free(want);
     nn_graph_free(unbroken);
     nn_graph_free(other);
@@ -189,13 +191,13 @@ static void other_settings(void) {
     }
 }
 
-/* The file at `path` once more with one thing changed: element `at` of a tensor as its bytes say, or a note. */
+/* A copy of the file at `path` with one change: element `at` of a tensor from its bytes, or a note. */
 struct change {
     const char *tensor;
     int at;
     int64_t whole;
     double real;
-    const char *key, *value; /* value NULL: left out */
+    const char *key, *value; /* value NULL: leaves the note out */
 };
 
 static void write_changed(const char *from, const struct change *change) {
@@ -284,7 +286,7 @@ static void changed_files(void) {
         refused(other, before, TENSOR_E_DATA, cases[i].words);
     }
     free(before);
-    /* Another version may hash layers otherwise. */
+    /* Another version may compute the hash of layers otherwise. */
     char newer[320];
     snprintf(newer, sizeof newer, "%s.newer", path);
     write_changed(good, &(struct change){.key = "flexlab.version", .value = "99.0.0"});
@@ -292,7 +294,7 @@ static void changed_files(void) {
     write_changed(newer, &(struct change){.key = "network.layout", .value = "0"});
     CHECK(!nn_checkpoint_load(other, path) && nn_steps(other) == 3, "%s", tensor_error());
     unlink(newer);
-    /* Unchanged but written by other hands it loads. */
+    /* Written unchanged by this test, it loads. */
     write_changed(good, &(struct change){.key = "none"});
     CHECK(!nn_checkpoint_load(other, path) && nn_steps(other) == 3, "%s", tensor_error());
     unlink(good);
@@ -300,7 +302,7 @@ static void changed_files(void) {
     nn_graph_free(other);
 }
 
-/* A network of the settings in a file: each is one that a network can have. */
+/* A file with settings of a network: each is one that a network can have. */
 static void settings_of_a_file(void) {
     nn_config config = config_of("fp16");
     config.loss_scale = "dynamic:init=2^9,window=4";
@@ -330,7 +332,7 @@ static void settings_of_a_file(void) {
     write_changed(good, &(struct change){.key = "network.input_gradient", .value = "0"});
     nn_graph *without = nn_checkpoint_graph(path, NULL);
     CHECK(without, "%s", tensor_error());
-    /* where its scaler stands */
+    /* the state of its scaler */
     unsigned char *before = state_of(g);
     static const char key[] = "network.loss_scale.state",
                       *const states[][2] = {
@@ -360,7 +362,8 @@ static void settings_of_a_file(void) {
     nn_graph_free(without);
 }
 
-/* Compiles the network of the file at path with that many classes; it fails with these words and no large block. */
+/* Compiles the network of the file at path with this number of classes, which must fail with these words and without a
+ * large allocation. */
 static void refused_as_told(int64_t limit, int classes, tensor_status want, const char *words) {
     nn_graph *g = nn_checkpoint_graph(path, NULL);
     CHECK(g && (limit < 0 || !nn_graph_limit(g, limit)), "%s", tensor_error());
@@ -372,7 +375,7 @@ static void refused_as_told(int64_t limit, int classes, tensor_status want, cons
     nn_graph_free(g);
 }
 
-/* What a file says is neither a name to open nor an order for memory. */
+/* The text of a file is neither opened as a name nor trusted with memory. */
 static void boasting_files(void) {
     nn_config config = config_of("fp16");
     char good[320], forged[340];
@@ -414,7 +417,7 @@ static void boasting_files(void) {
     nn_graph *preset = nn_checkpoint_graph(path, NULL);
     CHECK(preset, "a preset: %s", tensor_error());
     nn_graph_free(preset);
-    config.policy = "O2"; /* the name stands for what it says: no other policy, and no other name */
+    config.policy = "O2"; /* the name stands for its rules: no other policy and no other name is accepted */
     preset = nn_graph_new(&config);
     CHECK(preset && !nn_compile(preset, all_layers(preset, CLASSES)) && !nn_checkpoint_save(preset, good, NULL, 0),
           "%s", tensor_error());
@@ -432,7 +435,7 @@ static void boasting_files(void) {
     unlink(good);
 }
 
-/* A network of another loss is refused by name, whatever the version: older files have no notes of one. */
+/* A network with another loss is refused by name, whatever the version: older files have no notes about the loss. */
 static void other_losses(void) {
     nn_config config = config_of("flex16+5");
     config.label_smoothing = 0.25f;
@@ -451,7 +454,7 @@ static void other_losses(void) {
     nn_graph_free(plain);
 }
 
-/* Any byte of the file, any end of it. */
+/* Any byte of the file may be damaged, and the file may be truncated anywhere. */
 static void damaged_files(void) {
     nn_graph *g = network("dfp16", NULL), *other = network("dfp16", NULL);
     train(g, 2);
@@ -461,7 +464,7 @@ static void damaged_files(void) {
     struct stat about;
     CHECK(file >= 0 && !fstat(file, &about), "%s", strerror(errno));
     uint64_t seed = 5;
-    /* Under another name the checksum is a note that a program left out: nothing is compared (docs/checkpoints.md). */
+    /* Under another name the checksum is a note that a program omitted: nothing is compared (docs/checkpoints.md). */
     static const char checksum[] = "flexlab.crc32";
     static char head[1 << 14];
     const ssize_t had = pread(file, head, sizeof head, 0);

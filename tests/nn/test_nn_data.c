@@ -1,5 +1,6 @@
-/* Sets that lie where the network lives: batches by number have the bytes of a data loader, steps and evaluations by
- * them the bits of those by images; losses that come late are those that a wait gives, in order, and none is lost.
+/* Sets in the memory of the network's device: batches by number have the bytes of a data loader, steps and evaluations
+ * on them the bits of those on images; losses that are read late are those of an immediate wait, in order, and none is
+ * lost.
  *
  *     test_nn_data [DEVICE]        cpu and the toy device; or DEVICE (cuda) */
 #define _GNU_SOURCE
@@ -184,7 +185,7 @@ static void compare_states(const nn_graph *a, const nn_graph *b, const char *var
     free(states[1]);
 }
 
-/* One network has its images brought by the batch, on the host; the other one knows the set. */
+/* One network receives its images batch by batch from the host; the other has the set on the device. */
 static void steps(const char *variant, const char *device, int every) {
     enum { STEPS = 11, COUNT = 30 };
     data_set *set = random_set(COUNT, SIDE, SIDE, CHANNELS);
@@ -246,8 +247,8 @@ static void steps(const char *variant, const char *device, int every) {
     data_free(set);
 }
 
-/* A step that fails: its loss is never given, those before it and those noted since may be dropped, all later ones come
- * in order. */
+/* A step that fails: its loss is never reported, those before it and those recorded since may be dropped, and all later
+ * ones arrive in order. */
 static void after_a_failure(const char *device, int every) {
     enum { BAD = 2, MOST = 40 };
     nn_graph *g = network("flex16+5", device);
@@ -266,7 +267,7 @@ static void after_a_failure(const char *device, int every) {
             CHECK(strstr(tensor_error(), "77 is nan"), "%s", tensor_error());
             continue;
         }
-        if (step < BAD || failures) /* between them nobody asks */
+        if (step < BAD || failures) /* no loss is requested between them */
             CHECK(known < MOST && !nn_loss(&losses[known++], NULL, g), "%s", tensor_error());
         const bool flush = !failures && step == BAD + 1 + every; /* at the latest */
         for (there = true; there;) {

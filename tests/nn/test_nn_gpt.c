@@ -1,5 +1,5 @@
 /* The model gpt: logits of a whole network against its formulas in double, gradients of every format against those of
- * fp32, no sight of later positions, states on devices and in checkpoints, names.
+ * fp32, independence of later positions, states on devices and in checkpoints, names.
  *
  *     test_nn_gpt [DEVICE]        the toy device; or DEVICE (cuda) */
 #define _GNU_SOURCE
@@ -141,8 +141,8 @@ static void formulas(const nn_graph *g, const int32_t *sequence, int layers, int
     free(y);
 }
 
-/* Away from where they start, so that each part counts: tables and weights some ten times as large, gammas around 1,
- * biases and betas not zero. */
+/* Moves parameters away from their initial values, so that each counts: tables and weights about ten times as large,
+ * gammas around 1, biases and betas not zero. */
 static void spread(const nn_graph *g) {
     static double values[LIMIT];
     uint64_t own = 41;
@@ -183,7 +183,7 @@ static void against_formulas(const char *model, int layers, int width) {
     nn_graph_free(g);
 }
 
-/* What follows a position changes nothing of its logits, and what it is does. */
+/* Later tokens change nothing in the logits of a position, and its own token does. */
 static void sees_nothing_later(const char *variant) {
     static double before[ROWS * VOCABULARY], after[ROWS * VOCABULARY];
     nn_graph *g = network("gpt2x32", variant, "cpu");
@@ -193,7 +193,7 @@ static void sees_nothing_later(const char *variant) {
     CHECK(!nn_predict(before, g, &(nn_batch){.tokens = tokens, .count = BATCH}), "%s", tensor_error());
     tokens[changed] = (tokens[changed] + 1) % VOCABULARY;
     CHECK(!nn_predict(after, g, &(nn_batch){.tokens = tokens, .count = BATCH}), "%s", tensor_error());
-    if (!strcmp(variant, "fp32") || !strcmp(variant, "bf16")) /* a shared exponent is that of all positions */
+    if (!strcmp(variant, "fp32") || !strcmp(variant, "bf16")) /* all positions have one shared exponent */
         CHECK(!memcmp(before, after, (size_t)(changed * VOCABULARY) * sizeof *before), "%s: something before changed",
               variant);
     for (int row = changed; row < ROWS; row++)
@@ -217,10 +217,10 @@ static double distance(const tensor *a, const tensor *b) {
     return sqrt(difference / square);
 }
 
-/* Both from the weights as the format holds them. Each of the some 30 operations that a gradient passes adds an error
- * of up to half a unit of the last place: 2^-12 of fp16, 2^-9 of bf16, and 2^-15 of the largest element where one
- * exponent is shared (of flex16+5 with a bit of room above it). They add up as squares do, to five times one; softmax
- * and norms take differences of what has such errors, which makes them a few times larger. The bounds are 24, 20 and 50
+/* Both begin from the weights as the format rounds them. Each of the about 30 operations that a gradient passes adds an
+ * error of up to half a unit in the last place: 2^-12 of fp16, 2^-9 of bf16, and 2^-15 of the largest element with a
+ * shared exponent (of flex16+5 with one spare bit above it). They add up as squares do, to five times one; softmax and
+ * norms take differences of numbers with such errors, which makes them a few times larger. The bounds are 24, 20 and 50
  * of these units. */
 static void gradients_of(const char *variant, double bound) {
     nn_graph *g = network("gpt2x32", variant, "cpu"), *exact = network("gpt2x32", "fp32", "cpu");
@@ -262,7 +262,7 @@ static double step(nn_graph *g) {
     return loss;
 }
 
-/* A network goes on from a checkpoint on another device with the same bits. */
+/* A network continues from a checkpoint on another device with the same bits. */
 static void goes_on(const char *variant, const char *device) {
     char path[] = "/tmp/flexlab-gpt-XXXXXX";
     const int file = mkstemp(path);
@@ -291,12 +291,12 @@ static void goes_on(const char *variant, const char *device) {
     unlink(path);
 }
 
-/* One sequence, again and again: it is learned by heart. */
+/* Learns one sequence by heart. */
 static void learns(const char *variant) {
     nn_graph *g = network("gpt1x32", variant, "cpu");
     double first, last = NAN;
     draw_batch();
-    for (int i = 0; i < ROWS; i++) /* what follows depends on what came before */
+    for (int i = 0; i < ROWS; i++) /* each token depends on those before it */
         labels[i] = (tokens[i] * 5 + (i % LENGTH ? tokens[i - 1] : 0)) % VOCABULARY;
     CHECK(!nn_train_step(&first, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels}, 0.01f), "%s",
           tensor_error());

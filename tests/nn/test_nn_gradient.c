@@ -64,7 +64,7 @@ static nn_node asymmetric(nn_graph *g, nn_node x) {
     return nn_linear(g, "fc", x, CLASSES, false);
 }
 
-/* An image as a sequence of its pixels, and a sequence as an image of one line. */
+/* An image becomes a sequence of its pixels, and a sequence an image of one line. */
 static tensor_status line_shape(struct fl_node *node, const struct fl_shape *x) {
     return fl_add_output(node, NULL, (struct fl_shape){3, {x->dim[0], x->dim[1] * x->dim[2], x->dim[3]}});
 }
@@ -89,7 +89,7 @@ static nn_node sequences(nn_graph *g, nn_node x) {
     return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node batchnorm(nn_graph *g, nn_node x) {
-    x = nn_batchnorm(g, "bn0", x, NULL); /* straight on the input */
+    x = nn_batchnorm(g, "bn0", x, NULL); /* directly on the input */
     x = nn_conv2d(g, "conv1", x, 3, 2, &(nn_conv2d_options){.stride = 2, .padding = 1});
     x = nn_batchnorm(g, "bn1", x, NULL);
     x = nn_conv2d(g, "conv2", x, 3, 3, &(nn_conv2d_options){.padding = 1});
@@ -115,9 +115,9 @@ static nn_node maxpool(nn_graph *g, nn_node x) {
     x = nn_maxpool2d(g, "pool1", x, 3, &(nn_pool2d_options){.stride = 2}); /* windows overlap */
     return nn_linear(g, "fc", x, CLASSES, false);
 }
-/* Channels weighted by what their means say, scaled, shifted and clamped. */
+/* Channels are weighted by a function of their means, scaled, shifted and clamped. */
 static nn_node broadcast(nn_graph *g, nn_node x) {
-    x = nn_channel_scale(g, "scale0", x); /* straight on the input */
+    x = nn_channel_scale(g, "scale0", x); /* directly on the input */
     x = nn_conv2d(g, "conv", x, 4, 3, &(nn_conv2d_options){.padding = 1});
     const nn_node mean = nn_reduce_mean(g, "mean", x, 6, true);
     const nn_node gate = nn_conv2d(g, "gate", mean, 4, 1, NULL), shift = nn_conv2d(g, "shift", mean, 1, 1, NULL);
@@ -154,7 +154,7 @@ static nn_node fan_out(nn_graph *g, nn_node x) {
 }
 static nn_node linear_fan_out(nn_graph *g, nn_node x) {
     x = nn_linear(g, "fc1", x, 5, false);
-    nn_node a = nn_linear(g, "a", x, 5, false); /* its bias hands the gradient of the sum on as it is */
+    nn_node a = nn_linear(g, "a", x, 5, false); /* its bias passes the gradient of the sum on as it is */
     nn_node sum = nn_add(g, "sum", a, x, true);
     return nn_linear(g, "fc2", sum, CLASSES, false);
 }
@@ -193,7 +193,8 @@ static nn_node residual(nn_graph *g, nn_node x) {
     return nn_linear(g, "fc", x, CLASSES, false);
 }
 
-/* Residuals: from the input (nothing to learn), gated by a sum of gradients, and alone before the last layer. */
+/* Residuals: from the input (nothing to learn), gated by a sum of gradients, and as the only one before the last
+ * layer. */
 static nn_node batchnorm_add(nn_graph *g, nn_node x) {
     nn_node a = nn_batchnorm_add_relu(
         g, "bn1", nn_conv2d(g, "conv1", x, CHANNELS, 3, &(nn_conv2d_options){.padding = 1}), x, NULL);
@@ -220,7 +221,7 @@ static nn_node lrn(nn_graph *g, nn_node x) {
     return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node groupnorm(nn_graph *g, nn_node x) {
-    x = nn_groupnorm(g, "norm0", x, 1, 0.1); /* straight on the input */
+    x = nn_groupnorm(g, "norm0", x, 1, 0.1); /* directly on the input */
     x = nn_conv2d(g, "conv1", x, 6, 3, &(nn_conv2d_options){.padding = 1});
     x = nn_groupnorm(g, "norm1", x, 3, 0);
     x = nn_conv2d(g, "conv2", x, 4, 3, &(nn_conv2d_options){.stride = 2, .padding = 1});
@@ -258,7 +259,7 @@ static nn_node shortcut_b(nn_graph *g, nn_node x) {
                nn_conv2d(g, "conv2", x, 4, 3, &(nn_conv2d_options){.stride = 2, .padding = 1}), false);
     return nn_linear(g, "fc", x, CLASSES, false);
 }
-/* Layers with relu whose output is used twice. */
+/* Layers with ReLU whose output is used twice. */
 static nn_node gated_images(nn_graph *g, nn_node x) {
     x = nn_relu(g, "relu", nn_conv2d(g, "conv", x, 3, 3, &(nn_conv2d_options){.padding = 1}));
     x = nn_add(g, "add", nn_conv2d(g, "conv2", x, 3, 3, &(nn_conv2d_options){.padding = 1}), x, true);
@@ -276,8 +277,8 @@ static nn_node gated_linear(nn_graph *g, nn_node x) {
     return nn_linear(g, "fc3", x, CLASSES, false);
 }
 
-/* Nodes with several inputs and outputs: all used, and more than once; one output alone; an output that is the logits;
- * inputs with nothing to learn before them. */
+/* Nodes with several inputs and outputs: all of them used, and more than once; only one output used; an output that is
+ * the logits; inputs with nothing to learn before them. */
 static nn_node mixed(nn_graph *g, nn_node x) {
     return mixed_network(g, x, CLASSES);
 }
@@ -314,7 +315,7 @@ static nn_node one_view(nn_graph *g, nn_node x) {
     return nn_linear(g, "fc", first, CLASSES, false);
 }
 
-/* Nodes that take whatever has rows, on images. */
+/* Nodes for any input with rows, on images. */
 static nn_node maps(nn_graph *g, nn_node x) {
     x = nn_layernorm(g, "norm0", x); /* nothing to learn before it */
     x = nn_conv2d(g, "conv", x, 4, 3, NULL);
@@ -332,7 +333,7 @@ static nn_node positions(nn_graph *g, nn_node x) {
     x = nn_linear(g, "fc1", embedded(g, x), 6, true);
     return nn_linear(g, "fc2", x, CLASSES, false);
 }
-/* Each of numbers between 0 and 1, which logarithms and roots take, behind a layer of its own. */
+/* Every function of numbers between 0 and 1, for which logarithms and roots are defined, each after a layer. */
 static nn_node all_functions(nn_graph *g, nn_node x) {
     nn_node sum = embedded(g, x);
     const nn_node start = sum;
@@ -373,8 +374,8 @@ static const struct {
     const char *name;
     nn_node (*build)(nn_graph *g, nn_node x);
     const char *idle; /* names of parameters that the loss does not depend on */
-    bool tokens;      /* that is what it reads */
-    const char *flat; /* names of parameters on which it depends by rounding alone */
+    bool tokens;      /* it reads tokens */
+    const char *flat; /* names of parameters on which it depends only by rounding */
 } networks[] = {{"conv", conv_then_linear},
                 {"dilated_and_grouped", dilated_and_grouped},
                 {"asymmetric", asymmetric},
@@ -441,7 +442,7 @@ static double loss_at(nn_graph *g, tensor *w, const double *values, const double
     return loss;
 }
 
-/* One direction: false if it says nothing. */
+/* Checks one direction; false if it proves nothing. */
 static bool check_direction(nn_graph *g, const char *network, nn_tensor_info w, const double *values,
                             const double *gradient, int64_t n, uint64_t seed, int number) {
     const double h = ldexp(1, -9 - number % 2);
@@ -470,8 +471,8 @@ static bool is_listed(const char *list, const char *name) {
     return at && (at[strlen(name)] == ' ' || !at[strlen(name)]);
 }
 
-/* A gradient of zero, or, where a bias adds the same to all scores of a softmax, of sums of a few hundred roundings of
- * numbers below 1. */
+/* Checks a gradient that is zero or, if a bias adds the same to all scores of a softmax, a sum of a few hundred
+ * roundings of numbers below 1. */
 static void check_idle(const char *network, const char *name, const tensor *gradient, double bound) {
     double values[LIMIT];
     CHECK(!tensor_store_f64(gradient, values, tensor_count(gradient)), "%s", tensor_error());
@@ -501,7 +502,7 @@ static nn_node build(nn_graph *g, int which) {
                                  reads_tokens ? nn_tokens(g, LENGTH, VOCABULARY) : nn_input(g, SIZE, SIZE, CHANNELS));
 }
 
-/* Of sequences, tables of the size of 1 and weights of 1.7 / sqrt(fan-in): those that they start with are too small for
+/* For sequences: tables of about 1 and weights of about 1.7 / sqrt(fan-in), because the initial ones are too small for
  * differences. */
 static double spread_of(nn_tensor_info info) {
     if (strstr(info.name, "embedding") || strstr(info.name, "positions"))

@@ -1,4 +1,4 @@
-/* Variants, models and what building a graph refuses. */
+/* Variants, models and errors in building a graph. */
 #include "check.h"
 #include "flexlab/nn.h"
 #include "nn/graph/nn_graph.h"
@@ -151,7 +151,7 @@ static void shapes(void) {
     nn_graph_free(g);
 }
 
-/* A failure gives -1 here, -1 from every later call, and comes back from nn_compile. */
+/* A failure returns -1 here and from every later call, and nn_compile reports it again. */
 #define REFUSED(status, text, call)                                                                                    \
     do {                                                                                                               \
         nn_graph *g = new_graph();                                                                                     \

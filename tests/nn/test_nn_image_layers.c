@@ -1,5 +1,5 @@
-/* Layers of image networks: dropout in training and evaluation, its draws and its gradient; settings of normalisation
- * in what is computed and in the state; shapes and errors of layers and blocks. */
+/* Layers of image networks: dropout in training and evaluation, its draws and its gradient; effects of settings of
+ * normalisation on results and on the state; shapes and errors of layers and blocks. */
 #include "check.h"
 #include "nn/checkpoints/nn_state.h"
 #include "flexlab/nn.h"
@@ -65,7 +65,7 @@ static void step(nn_graph *g, float rate) {
 
 /* --- dropout ------------------------------------------------------------------------------------------------------ */
 
-/* By the definition in nn.h, with the generator of the tests. */
+/* The definition in nn.h, with the generator of the tests. */
 static bool dropped(uint64_t steps, int64_t i, float p) {
     const double counter = (double)steps;
     uint64_t bits;
@@ -104,7 +104,7 @@ static void check_dropout(const char *variant) {
     nn_graph_free(g);
 }
 
-/* A forward pass that is run again draws again what it drew; the next step draws anew. */
+/* A repeated forward pass makes the same draws; the next step makes new ones. */
 static void check_repeats(void) {
     nn_graph *g = dropping("flex16+5", 0.5f);
     double loss[4];
@@ -119,7 +119,7 @@ static void check_repeats(void) {
     nn_graph_free(g);
 }
 
-/* In evaluation the layer does nothing: the logits of the network without it. */
+/* In evaluation the layer does nothing: the logits are those of the network without it. */
 static void check_evaluation(const char *variant) {
     nn_graph *with = dropping(variant, 0.5f), *without = dropping(variant, -1);
     double a[BATCH * CLASSES], b[BATCH * CLASSES];
@@ -133,7 +133,7 @@ static void check_evaluation(const char *variant) {
     nn_graph_free(without);
 }
 
-/* A state that goes into another network takes the number of the step with it. */
+/* A state that is loaded into another network brings the number of the step with it. */
 static void check_state(void) {
     nn_graph *a = dropping("dfp16", 0.5f), *b = dropping("dfp16", 0.5f);
     static unsigned char state[2][1 << 18];
@@ -182,8 +182,8 @@ static void check_differences(void) {
         }
         values[i] = kept;
         const double slope = (loss[1] - loss[0]) / (2 * h);
-        /* binary32 losses about 1.5, and h^2 / 6 times a third derivative of softmax with logits moved by less than 1
-         */
+        /* binary32 losses of about 1.5, and h^2 / 6 times a third derivative of softmax with logits that change by less
+         * than 1 */
         CHECK(fabs(slope - gradient[i]) <= 4 * 0x1p-24 * 2.5 / h + h * h, "weight %lld: slope %g, gradient %g",
               (long long)i, slope, gradient[i]);
     }
@@ -232,7 +232,7 @@ static void check_settings(void) {
     nn_graph_free(g);
 }
 
-/* The state tells settings apart, and no settings from none. */
+/* The state distinguishes settings, and settings from none. */
 static void check_layouts(void) {
     static const nn_batchnorm_options all[] = {
         {0}, {.epsilon = 1e-3}, {.momentum = 0.01}, {.epsilon = 0.01}, {.epsilon = 0.01, .momentum = 1e-3}};
@@ -345,7 +345,7 @@ static void check_errors(void) {
     CHECK(nn_bottleneck(NULL, "a", 0, 4, 1) == -1 && nn_dropout(NULL, "a", 0, 0.5f) == -1 &&
               nn_conv2d(NULL, "a", 0, 4, 1, &(nn_conv2d_options){.bias_after = true, .relu = true}) == -1,
           "no graph");
-    /* the longest name that a block takes */
+    /* the longest name that a block accepts */
     nn_graph *g = new_graph("fp32");
     long_name[84] = 0;
     nn_node x = nn_bottleneck(g, long_name, nn_input(g, 8, 8, 6), 2, 2);

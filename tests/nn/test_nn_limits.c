@@ -1,6 +1,6 @@
 /* Options at and beyond the ends of their ranges, through every function that takes a whole number: each is refused
- * where it is given, with a message, or the layer works at the first step. Meant to run under UBSan as well: no
- * arithmetic on them may overflow, and nothing large is allocated on their word. */
+ * immediately, with a message, or the layer works at the first step. Intended to run under UBSan as well: no arithmetic
+ * on them may overflow, and no large allocation may depend on them. */
 #include "check.h"
 #include "square.h"
 #include "flexlab/tensor_blocks.h"
@@ -23,7 +23,7 @@ static int any(void) {
     return r % 3 ? extremes[r / 3 % EXTREMES] : (int)(r / 3 % 6);
 }
 
-/* Mostly small, so that one wrong option among right ones occurs often. */
+/* Mostly small numbers, so that one wrong option among right ones occurs often. */
 static int some(int ordinary) {
     return check_random(&seed) % 4 ? ordinary : any();
 }
@@ -118,7 +118,7 @@ static void layers(void) {
             }
 }
 
-/* Whole networks on images of any size: sizes alone, nothing is compiled. */
+/* Whole networks on images of any size: only sizes are computed, nothing is compiled. */
 static void sizes(void) {
     for (int i = 0; i < 1000; i++) {
         const int batch = some(2);
@@ -143,7 +143,7 @@ static void sizes(void) {
     }
 }
 
-/* The operations themselves, on small images: done or refused. */
+/* The operations themselves, on small images, succeed or are refused. */
 static void operations(void) {
     tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(BATCH, HEIGHT, WIDTH, CHANNELS)),
            *w = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(8, 3, 3, CHANNELS)),
@@ -172,7 +172,7 @@ static void operations(void) {
         tensor_free(all[i]);
 }
 
-/* Nothing but an input, or not even that: refused, whatever is named as logits and trained for. */
+/* A graph with only an input, or not even that, is refused, whatever the logits and the loss. */
 static void without_layers(void) {
     int refused_for_it = 0; /* an input that the loss would take */
     for (int loss = 0; nn_loss_name_at(loss); loss++)
@@ -194,7 +194,7 @@ static void without_layers(void) {
     CHECK(refused_for_it > 0, "no input alone was refused for want of layers");
 }
 
-/* Bounds in the wrong order, and those that are no numbers. */
+/* Bounds in the wrong order, or that are NaN, are refused. */
 static void bounds(void) {
     static const struct {
         float low, high;

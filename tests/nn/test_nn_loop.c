@@ -87,7 +87,8 @@ static void whole_run(const data_set *train, const data_set *test, const char *v
     CHECK(!result.predicted && !result.steps, "cleared");
 }
 
-/* Counts rows; checks that e and gamma fit the format. With a row every step, gamma is the maximum as it was stored. */
+/* Counts records; checks that e and gamma fit the format. With a record for every step, gamma is the maximum as it was
+ * stored. */
 static int read_trace(const char *path, bool every_step) {
     FILE *file = trace_rows_open(path);
     struct trace_row row;
@@ -148,7 +149,7 @@ static void refused(const data_set *train, const char *text, nn_train_config con
     CHECK(!result.predicted && !result.steps, "the result is not cleared");
 }
 
-/* What a step may take beside the weights. */
+/* Bounds the memory of a step beside the weights. */
 static void bounded(const data_set *train) {
     nn_train_config config = config_of("flex16+5");
     nn_train_result result;

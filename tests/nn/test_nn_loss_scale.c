@@ -1,6 +1,6 @@
 /* Loss scaling: the scaler against a model of the published rule on scripted overflows, whose steps must leave the
- * weights alone; the bits of a training without it where nothing underflows; gradients that fp16 loses; the sequence
- * goes on from a state and from a checkpoint; what is refused, with its words.
+ * weights alone; the bits of a training without it if nothing underflows; gradients that fp16 loses; the sequence
+ * resumed from a state and from a checkpoint; what is refused, with its words.
  *
  *     test_nn_loss_scale [DEVICE]        where the scripts run: cpu */
 #include "check.h"
@@ -31,7 +31,7 @@ static nn_graph *chained(const char *variant, const char *scale, const char *opt
     return g;
 }
 
-/* One step whose output has that gradient in one place, 0.25 elsewhere. */
+/* Makes one step whose output has that gradient at one position, and 0.25 at all others. */
 static void step(nn_graph *g, int place, float value) {
     static const float images[BATCH * WIDTH] = {1, -0.5f, 2, 0.25f, 1, -1};
     float numbers[BATCH * OUTPUTS];
@@ -119,7 +119,8 @@ static bool is_bad(const struct script *s, int at, uint64_t *random) {
     return s->bad > 100 ? at < s->bad - 100 : draw < s->bad;
 }
 
-/* A bad step has one Inf or NaN among its gradients, anywhere; its numbers are those of before, to the bit. */
+/* A bad step has one Inf or NaN among its gradients, at any position; it leaves all numbers as they were, to the
+ * bit. */
 static void follow(const struct script *s) {
     nn_graph *g = chained(s->variant, s->scale, s->optimiser);
     struct model m = s->model;
@@ -144,7 +145,8 @@ static void follow(const struct script *s) {
     nn_graph_free(g);
 }
 
-/* A gradient that is finite in binary32 and not in fp16: the overflow of practice. The update takes the scale out. */
+/* A gradient that is finite in binary32 but not in fp16 is how overflows occur in practice. The update takes the scale
+ * out. */
 static void overflows_by_scale(void) {
     nn_graph *g = chained("fp16", "dynamic:init=2^20", NULL);
     nn_loss_scale now;
@@ -152,7 +154,7 @@ static void overflows_by_scale(void) {
     weights_of(g, before);
     for (int i = 0; i < 10; i++) {
         CHECK(!nn_loss_scale_of(&now, g), "%s", tensor_error());
-        step(g, 0, (float)now.scale * 0.5f); /* as a loss with the gradient 0.5 has it */
+        step(g, 0, (float)now.scale * 0.5f); /* the gradient of a loss whose unscaled gradient is 0.5 */
         weights_of(g, after);
         const bool fits = now.scale * 0.5 * 2 < 65520;
         CHECK(!memcmp(before, after, sizeof before) == !fits, "scale %g", now.scale);
@@ -163,14 +165,14 @@ static void overflows_by_scale(void) {
     nn_graph_free(g);
 }
 
-/* Shared exponents know no Inf: what no exponent holds is the overflow. */
+/* Shared exponents have no Inf: a value beyond every exponent is an overflow. */
 static void saturates(void) {
     nn_graph *g = chained("flex16+5", "dynamic:init=2^4,window=1", NULL);
     nn_loss_scale now;
     step(g, 0, 30000);
     CHECK(!nn_loss_scale_of(&now, g) && now.scale == 8 && now.skipped == 1, "scale %g", now.scale);
     step(g, 0, 0.5f);
-    for (int i = 0; i < 3; i++) /* the exponent follows, nothing is out of its reach */
+    for (int i = 0; i < 3; i++) /* the exponent follows, and no value is beyond its range */
         step(g, 0, 0.5f);
     CHECK(!nn_loss_scale_of(&now, g) && now.scale > 8 && now.skipped == 1, "scale %g, %d skipped", now.scale,
           (int)now.skipped);
@@ -227,8 +229,8 @@ static void same_weights(const nn_graph *a, const nn_graph *b, const char *what)
     }
 }
 
-/* A power of two moves exponents alone: where the format has room for them, every optimiser gives the bits that it
- * gives without. (fp16 keeps its velocity wide when it is scaled, and dfp16 has room for any exponent here.) */
+/* A power of two changes only exponents: if the format can represent them, every optimiser gives the same bits as
+ * without. (fp16 keeps its velocity wide if it is scaled, and dfp16 can represent every exponent here.) */
 static void same_bits(void) {
     static const nn_config optimisers[] = {
         {.momentum = 0.9f, .weight_decay = 1e-3f},
@@ -242,7 +244,7 @@ static void same_bits(void) {
     static const char *const scales[] = {"1024", "2^-6", "dynamic:init=2^12,window=2,max=2^14"};
     for (size_t o = 0; o < sizeof optimisers / sizeof *optimisers; o++)
         for (size_t v = 0; v < 3; v++) {
-            if (device && (o % 4 != 1 || !v)) /* a stand-in takes its time; the optimisers have tests there */
+            if (device && (o % 4 != 1 || !v)) /* the emulation is slow; the optimisers have tests there */
                 continue;
             nn_config config = optimisers[o];
             config.variant = variants[v];
@@ -250,7 +252,7 @@ static void same_bits(void) {
             nn_graph *plain = classifier(config, NULL);
             const double loss = train(plain, 0, STEPS, 0.02f);
             for (size_t s = 0; s < 3; s++) {
-                /* an exponent is predicted from the largest of the last writes, which a scale that moves changes */
+                /* an exponent is predicted from the largest of the last writes, which a changing scale affects */
                 if (v == 2 && s == 2)
                     continue;
                 nn_graph *scaled = classifier(config, scales[s]);
@@ -352,7 +354,7 @@ static void goes_on(void) {
     play(read, 18, 19);
     void *again = state_of(read, &more);
     CHECK(more == bytes && !memcmp(want, again, bytes), "from a checkpoint: another one");
-    /* none of a network without scaling, or with another */
+    /* neither a network without scaling nor one with another scale accepts it */
     static const char *const others[] = {NULL, "512", "dynamic:init=2^9,window=5,factor=2,min=1"};
     for (int i = 0; i < 3; i++) {
         nn_graph *stranger = chained("fp16", others[i], "adam");
@@ -361,7 +363,7 @@ static void goes_on(void) {
         CHECK(nn_state_restore(stranger, middle, bytes), "%s: a state of another scaler was taken", others[i]);
         nn_graph_free(stranger);
     }
-    /* numbers that no scaler has stand in front of the tensors: refused, and nothing changes */
+    /* before the tensors there are numbers that no scaler has: they are refused, and nothing changes */
     nn_loss_scale now, bad[6];
     size_t at = 0;
     CHECK(!nn_loss_scale_of(&now, half), "%s", tensor_error());
@@ -428,8 +430,8 @@ static nn_loss_scale scale_of(const nn_graph *g) {
     return now;
 }
 
-/* A power of two changes no bit of either network, and no loss, also where the two scales differ: what the critic's
- * gradient is multiplied with in the generator's step is what the generator's update takes out. */
+/* A power of two changes no bit of either network, and no loss, also if the two scales differ: the generator's update
+ * divides by the factor of the critic's gradient in the generator's step. */
 static void pairs_bits(const char *variant, const char *scale, double critic, double generator) {
     struct wgan *const both[] = {new_pair(variant, NULL, NULL), new_pair(variant, NULL, scale)};
     for (int i = 0; i < 6; i++) {
@@ -466,10 +468,10 @@ static void numbers_of(const nn_graph *g, double values[PAIR_WEIGHTS]) {
     }
 }
 
-/* The gradient of the loss is 1/4 for each image that counts, so that a step overflows where scale / 4 is above `most`,
- * the largest number of the format, whatever else there is: in the critic's steps by the critic's scale, in those of
- * the generator by the generator's, though the overflow is in the critic then. A step that is left out writes no
- * weight; neither scaler moves in a step of the other. */
+/* The gradient of the loss is 1/4 for each image that counts, so that a step overflows if scale / 4 is above `most`,
+ * the largest number of the format: in the critic's steps by the critic's scale, in those of the generator by the
+ * generator's, although the overflow then is in the critic. A step that is left out writes no weight; neither scaler
+ * changes in a step of the other network. */
 static void pairs_skip(const char *variant, const char *policy, double most) {
     static double before[2][PAIR_WEIGHTS], after[2][PAIR_WEIGHTS];
     const char *name = policy ? policy : variant;
@@ -510,22 +512,23 @@ static void pairs(void) {
     pairs_bits("bf16", "1024", 1024, 1024);
     pairs_bits("bf16", "dynamic:init=2^10,window=2", 8192, 2048);
     pairs_skip("fp16", NULL, 65504);
-    /* without Inf: the gradient of the loss saturates, and none of a parameter does */
+    /* without Inf: the gradient of the loss saturates, but no gradient of a parameter does */
     pairs_skip("flex16+5", NULL, 32767);
-    /* the Inf is in the critic, where a shared exponent takes it before it comes to the generator */
+    /* the Inf is in the critic, where a shared exponent absorbs it before it reaches the generator */
     pairs_skip(NULL, "variant fp16; down1 format=dfp16", 65504);
     if (device)
         return;
     pairs_bits("dfp16", "1024", 1024, 1024);
     pairs_bits("dfp16", "dynamic:init=2^10,window=2", 8192, 2048);
-    /* and between the two */
+    /* the Inf is absorbed between the two networks */
     pairs_skip(NULL, "variant fp16; up* format=dfp16; bn* format=dfp16; image format=dfp16", 65504);
     pairs_skip(NULL, "O2", 65504);
     pairs_skip(NULL, "variant fp32; score format=flex16+5", 32767);
 }
 
-/* Under a policy operands in fp16 overflow, and a gradient with a shared exponent, which holds neither Inf nor NaN, has
- * the products. second: of the second image; of another sign than the first every sum of products is a NaN. */
+/* Under a policy, operands in fp16 overflow, and a gradient with a shared exponent, which can be neither Inf nor NaN,
+ * receives the products. second: for the second image; if its sign differs from the first, every sum of products is
+ * NaN. */
 static void mixes(float second) {
     const float images[BATCH * WIDTH] = {1, -0.5f, 2, second, -second, second};
     nn_graph *g = nn_graph_new(&(nn_config){.policy = "variant fp16; @product result=dfp16",
@@ -553,8 +556,8 @@ static void mixes(float second) {
     nn_graph_free(g);
 }
 
-/* Gradients that the format of backward holds, and the one that they are kept in does not: `most` is the largest that
- * it does, of the weight and the bias or of the bias alone. */
+/* Gradients that the format of the backward pass can represent, but the format that stores them cannot: `most` is the
+ * largest that it can, of the weight and the bias or of the bias alone. */
 static void keeps(const char *policy, bool bias_alone, double most) {
     nn_graph *g = nn_graph_new(&(nn_config){.policy = policy,
                                             .batch = BATCH,
@@ -595,9 +598,9 @@ static void keeps(const char *policy, bool bias_alone, double most) {
     nn_graph_free(g);
 }
 
-/* hides: the gradient of the weight tells nothing of it. A gradient of an activation that overflows in fp16 where no
- * parameter is, and on its way to the only one becomes a shared exponent, whose elements are all finite: the script
- * says which steps make no update. */
+/* hides: the gradient of the weight does not show it. A gradient of an activation overflows in fp16, not that of a
+ * parameter, and on its way to the only parameter it is converted to a shared exponent, whose elements are all finite:
+ * the script gives the steps that make no update. */
 static void converts(const char *policy, const char *predictor, bool hides) {
     static const float images[BATCH * WIDTH] = {1, 0.5f, 2, 0.25f, 1, 1};
     static const float script[] = {256, INFINITY, 1000, NAN, -INFINITY, 512};
@@ -619,7 +622,7 @@ static void converts(const char *policy, const char *predictor, bool hides) {
     int64_t skipped = 0;
     for (size_t i = 0; i < sizeof script / sizeof *script; i++) {
         const bool overflow = !isfinite(script[i]);
-        /* weights, in each format, that leave the rectifier open, whatever the updates were */
+        /* weights, in each format, that leave the ReLU open after any update */
         const float numbers[BATCH * OUTPUTS] = {script[i], script[i], script[i], script[i]},
                                     open[] = {1, 1, 1, 1, 1, 1};
         nn_loss_scale now = {0};
@@ -646,8 +649,8 @@ static void converts(const char *policy, const char *predictor, bool hides) {
     nn_graph_free(g);
 }
 
-/* A layer whose gradient is converted from fp16 to a shared exponent, under a predictor with a long memory: overflows
- * that the first scales provoke are steps left out, and from then on it is trained as by a scale that provokes none. */
+/* A layer whose gradient is converted from fp16 to a shared exponent, under a predictor with a long history: overflows
+ * under the first scales are steps left out, and from then on it is trained as with a scale that causes none. */
 static double trained(const char *predictor, const char *scale, double gradient[WIDTH], int64_t *skipped) {
     static const float images[BATCH * WIDTH] = {1, -0.5f, 2, 0.25f, 1, -1};
     static const int32_t labels[BATCH] = {0, 1};

@@ -1,6 +1,6 @@
-/* The models of the literature: numbers of parameters by formulas derived by hand from the papers' tables, and where
- * there is one the number that is published; docs/models.md says the same; one training step in formats in turn (all of
- * them with the argument "all"); losses that fall; what is refused. test_nn_models [all] */
+/* The models of the literature: numbers of parameters by formulas derived by hand from the papers' tables, and the
+ * published number if there is one; docs/models.md must agree; one training step in alternating formats (all of them
+ * with the argument "all"); losses that fall; what is refused. test_nn_models [all] */
 #include "check.h"
 #include "flexlab/nn.h"
 #include "nn/graph/nn_graph.h"
@@ -22,12 +22,13 @@ static int64_t linear(int64_t in, int64_t out) {
     return in * out + out;
 }
 
-/* Table of LeCun et al., figure 2, with every map of C3 seeing every one of S2, and no parameters in S2 and S4. */
+/* Table of LeCun et al., figure 2, with every map of C3 connected to every one of S2, and no parameters in S2 and
+ * S4. */
 static int64_t lenet(int64_t channels, int64_t classes) {
     return conv_bias(5, channels, 6) + conv_bias(5, 6, 16) + conv_bias(5, 16, 120) + linear(120, 84) +
            linear(84, classes);
 }
-/* 32x32 becomes 15, 7, 3 by the poolings. */
+/* The pooling layers reduce 32x32 to 15, 7, 3. */
 static int64_t alexnet(int64_t channels, int64_t classes) {
     return conv_bias(5, channels, 64) + conv_bias(5, 64, 192) + conv_bias(3, 192, 384) + conv_bias(3, 384, 256) +
            conv_bias(3, 256, 256) + linear(3 * 3 * 256, 1024) + linear(1024, 1024) + linear(1024, classes);
@@ -98,8 +99,9 @@ static int64_t wrn10_1(int64_t channels, int64_t classes) {
 static const struct model {
     const char *name;
     int64_t (*parameters)(int64_t channels, int64_t classes);
-    int64_t published; /* for 32x32x3 and 10 classes (lenet: one channel); 0: none without biases that we leave out */
-    int side, heavy;   /* heavy: one format a run suffices */
+    int64_t published; /* for 32x32x3 and 10 classes (lenet: one channel); 0: none without the biases that are left out
+                          here */
+    int side, heavy;   /* heavy: one format for each run is enough */
     double macs;       /* multiply-adds of convolutions and linear layers for one 32x32x3 image, in millions */
 } models[] = {
     {"lenet", lenet, 61706, 28, 0, 0.65172},
@@ -122,7 +124,7 @@ static nn_graph *graph_of(const char *variant, int batch) {
     return g;
 }
 
-/* Products of convolutions and linear layers for one image: outputs times what each of them sums. */
+/* The products of convolutions and linear layers for one image: the number of outputs times the terms of each. */
 static double multiply_adds(const nn_graph *g) {
     double sum = 0;
     for (int i = 0; i < g->count; i++) {
@@ -228,7 +230,8 @@ static bool is_finite(const tensor *t) {
     return yes;
 }
 
-/* One step: the loss is about that of guessing, every weight and gradient finite, none of these all zero. */
+/* Makes one step: the loss is about that of guessing, every weight and gradient is finite, and none of these is all
+ * zero. */
 static void one_step(const char *variant, const struct model *m) {
     double loss = NAN, after = NAN;
     nn_graph *g = graph_of(variant, BATCH);
@@ -263,8 +266,8 @@ static void check_steps(bool all) {
                 turn++;
 }
 
-/* A few steps on one batch: the mean of the last tenth of the losses, for those of a network with dropout jump about.
- */
+/* Makes a few steps on one batch; compares the mean of the last tenth of the losses, because those of a network with
+ * dropout fluctuate. */
 static void falls(const char *variant, const char *name, int side, int steps, float rate) {
     const int last = steps - steps / 10;
     double first = NAN, loss = NAN, sum = 0;
@@ -295,7 +298,7 @@ static void check_falling(bool all) {
         return;
     falls("flex16+5", "vgg11", 32, 12, 0.02f);
     falls("flex16+5", "mobilenet", 16, 20, 0.05f);
-    for (int v = 0; v < 5; v++) /* with dropout: fp32 falls no faster */
+    for (int v = 0; v < 5; v++) /* with dropout, fp32 falls no faster */
         falls(variants[v], "alexnet", 32, 150, 0.003f);
 }
 

@@ -1,5 +1,5 @@
 /* Nodes with several inputs, outputs, parameters and a state: handles and names, the state of the network, evaluation,
- * who watches, traces, another device, memory that runs out, and what is refused. Their gradients: test_nn_gradient. */
+ * watchers, traces, another device, memory that runs out, and what is refused. Their gradients: test_nn_gradient. */
 #include "flexlab/nn.h"
 #include "nn/telemetry/nn_trace.h"
 #include "core/base/memory.h"
@@ -90,7 +90,7 @@ static void same_state(const char *what, const nn_graph *g, const nn_graph *h) {
     free(b);
 }
 
-/* Three steps, into another network, three more: as six. */
+/* Three steps, the state moved to another network, and three more equal six. */
 static void resumed(const char *variant) {
     nn_graph *g = network(variant, NULL), *h = network(variant, NULL);
     size_t bytes;
@@ -105,7 +105,7 @@ static void resumed(const char *variant) {
     nn_graph_free(h);
 }
 
-/* A state that does not last is left out, and makes another network of it. */
+/* A state that is not persistent is left out, and changes the identity of the network. */
 static void states_that_last(void) {
     nn_graph *g[2];
     size_t bytes[2];

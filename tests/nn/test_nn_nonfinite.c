@@ -1,6 +1,6 @@
-/* The first NaN or Inf of a step: overflows provoked in the data, forward, in the loss, backward and in the update, at
- * a known step of a small network, whose elements are looked at one by one while they are there. The rule of policy
- * that is offered is tried; telemetry, trainings, their checkpoints and a device tell the same. */
+/* The first NaN or Inf of a step: overflows caused in the data, forward, in the loss, backward and in the update, at a
+ * known step of a small network, whose elements are inspected one by one while they exist. The suggested policy rule is
+ * tried; telemetry, trainings, their checkpoints and a device report the same. */
 #include "toy_device.h"
 #include "flexlab/nn.h"
 #include "nn/graph/nn_graph.h"
@@ -12,15 +12,15 @@
 
 enum { BATCH = 4, INPUTS = 4, CLASSES = 3, BAD = 3 /* the step */, MOST = 200, AGAIN = 40 };
 
-/* --- networks and what happens to them ---------------------------------------------------------------------------- */
+/* --- networks and their overflows --------------------------------------------------------------------------------- */
 
 struct scene {
     const char *name, *variant, *policy, *loss_scale, *loss;
     bool no_master;
     const char *set; /* a weight that has `value` everywhere from the bad step on; NULL: none */
     double value;
-    float images;                               /* everywhere in the bad step; 0: as ever */
-    float rate;                                 /* of the bad step; 0: as ever */
+    float images;                               /* everywhere in the bad step; 0: as usual */
+    float rate;                                 /* of the bad step; 0: as usual */
     float target;                               /* a target of the squared error in the bad step */
     const char *pass, *tensor, *layer, *remedy; /* expected; pass NULL: all is finite */
 };
@@ -195,9 +195,9 @@ static tensor_status forward(nn_graph *g, const struct scene *s, int step) {
                    : nn_forward(g, &(nn_batch){.images = images, .labels = labels});
 }
 
-/* --- what a watcher sees ------------------------------------------------------------------------------------------ */
+/* --- what a watcher observes -------------------------------------------------------------------------------------- */
 
-/* Every tensor of a step, in the order in which they are shown, with the NaN and Inf that its elements are. */
+/* Every tensor of a step, in the order in which they are shown, with the number of its NaN and Inf elements. */
 static struct {
     struct {
         const char *name, *role;
@@ -220,7 +220,7 @@ static void watch(const nn_tensor_info *info, void *context) {
     seen.count++;
 }
 
-/* Forward nothing before it is bad; the part of the step that it is said to be in is the first that has any. */
+/* In a forward pass nothing before it is bad; the part of the step to which it is attributed is the first with any. */
 static void compare_with_seen(const struct scene *s, const nn_nonfinite *found) {
     const bool of_update = !strcmp(found->pass, "update");
     int at = -1;
@@ -268,7 +268,7 @@ static const nn_nonfinite *find(nn_graph *g) {
     return found;
 }
 
-/* After each part of each step, and with telemetry beside it. */
+/* Compares after each part of each step, and with telemetry beside it. */
 static void play(const struct scene *s) {
     char *policy = s->policy ? policy_of(s->policy, NULL) : NULL;
     nn_graph *g = network(s, policy, s->loss_scale, NULL), *t = network(s, policy, s->loss_scale, NULL);
@@ -317,7 +317,7 @@ static void play(const struct scene *s) {
     free(policy);
 }
 
-/* The same with the rule that was offered. A dynamic scale is found on the way: the bad step again and again. */
+/* Repeats the scene with the suggested rule. A dynamic scale is found on the way: the bad step is repeated. */
 static void try_remedy(const struct scene *s) {
     const bool scales = !strncmp(s->remedy, "loss-scale", 10);
     char *policy = policy_of(s->policy, s->remedy);
@@ -350,9 +350,9 @@ static void play_on_device(const struct scene *s) {
     nn_graph_free(g);
 }
 
-/* --- a state that was not made by a step -------------------------------------------------------------------------- */
+/* --- a state that no step has made -------------------------------------------------------------------------------- */
 
-/* Weights that somebody wrote, or that a state brings, are told of as the update's. */
+/* Weights that the caller wrote, or that a state contains, are attributed to the update. */
 static void weights_from_elsewhere(void) {
     const struct scene *s = &scenes[0];
     nn_graph *g = network(s, NULL, NULL, NULL), *h = network(s, NULL, NULL, NULL);
@@ -380,7 +380,7 @@ static void weights_from_elsewhere(void) {
     nn_graph_free(h);
 }
 
-/* Every model's tensors have a place in the order of writes, forward before backward before the update. */
+/* Every model's tensors have a position in the order of writes, forward before backward before the update. */
 static void orders(void) {
     static const char *const policies[] = {NULL, "O1", "O2", "dfp16", "variant flex16+5; *.bias weights=fp32;"};
     static const char *const optimisers[] = {"sgd", "lamb", "adam", "rmsprop", "adagrad"};
@@ -471,8 +471,8 @@ static struct events train(struct training how, nn_train_result *result, char *k
     return e;
 }
 
-/* The training whose weights grow until fp16 no longer holds its activations: with a dynamic scale, which leaves those
- * steps out, and without. */
+/* The training whose weights grow until fp16 can no longer represent its activations: with a dynamic scale, which
+ * leaves those steps out, and without. */
 static void trainings(const char *loss_scale) {
     const struct training plain = {.variant = "fp16", .loss_scale = loss_scale, .rate = 60};
     char kept[200], again[200], folder[] = "/tmp/flexlab-nonfinite-XXXXXX", file[100];
@@ -491,7 +491,7 @@ static void trainings(const char *loss_scale) {
     const struct events c = train(how, &s, again);
     CHECK(c.told == 1 && s.stopped && s.steps == a.step && c.reports == a.step && !strcmp(kept, again),
           "stopped after %lld steps, expected %lld", (long long)s.steps, (long long)a.step);
-    /* stopped there, it goes on behind it, and knows */
+    /* stopped there, it resumes after it, and still reports it */
     CHECK(mkdtemp(folder), "no folder");
     snprintf(file, sizeof file, "%s/resume.safetensors", folder);
     how.checkpoint = folder;
@@ -519,7 +519,8 @@ static void trainings(const char *loss_scale) {
     CHECK(f.told == 1 && s.stopped && !strcmp(kept, again), "stopped on a device: %s, expected %s", again, kept);
 }
 
-/* A loss that arrives after its step. What was looked at was finite, so that it is the loss; else nobody knows. */
+/* A loss that arrives after its step. If the inspected tensors were finite, it is in the loss; otherwise its origin is
+ * unknown. */
 static void late_losses(void) {
     static const char *const passes[] = {"unknown", "loss"};
     nn_graph *g = network(&scenes[0], NULL, NULL, NULL);
@@ -541,7 +542,7 @@ static void late_losses(void) {
     nn_graph_free(g);
 }
 
-/* How a scale is found is not told of: gradients overflow, in steps that are left out. */
+/* The search for a scale is not reported: gradients overflow in steps that are left out. */
 static void search(void) {
     char kept[200];
     nn_train_result r = {0};

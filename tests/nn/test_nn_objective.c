@@ -1,5 +1,5 @@
-/* What networks are trained for: losses against formulas on the outputs that a watch shows, regression that learns, two
- * networks in a chain against one network of the same layers, checkpoints that say what they were trained for. */
+/* The objectives of networks: losses against formulas on the outputs that a watch shows, regression that learns, two
+ * networks in a chain against one network of the same layers, checkpoints that record the objective. */
 #include "check.h"
 #include "flexlab/nn.h"
 #include <math.h>
@@ -40,7 +40,7 @@ static void keep_output(const nn_tensor_info *info, void *context) {
             CHECK(!tensor_store_f64(info->t, shown[i], tensor_count(info->t)), "%s", tensor_error());
 }
 
-/* Largest of the gradients, by which differences are measured. */
+/* The largest of the gradients is the unit in which differences are measured. */
 static void expect(const char *what, double loss, double want, const double *gradient, int n, double step) {
     CHECK(fabs(loss - want) <= 1e-12 * (1 + fabs(want)), "%s: loss %.17g, expected %.17g", what, loss, want);
     double most = 0;
@@ -51,7 +51,7 @@ static void expect(const char *what, double loss, double want, const double *gra
               shown[1][i], gradient[i]);
 }
 
-/* Half a step of the largest gradient, at least 14 bits of which a mantissa has; of floats their last place. */
+/* Half a step of the largest gradient, whose mantissa has at least 14 bits; for floats their last place. */
 static double step_of(const char *variant) {
     return !strcmp(variant, "bf16")   ? 0x1p-8
            : !strcmp(variant, "fp32") ? 0x1p-23
@@ -169,7 +169,7 @@ static nn_graph *link_of(nn_config c, const char *loss, bool input_gradient) {
     return nn_graph_new(&c);
 }
 
-/* Where a load is exact, as in float formats, two networks in a chain are one network, bit for bit. */
+/* If loads are exact, as in float formats, two networks in a chain equal one network, bit for bit. */
 static void chained(const char *variant) {
     const nn_config c = {.variant = variant};
     const bool floats = !tensor_format_is_shared(nn_variant_find(variant)->format);
@@ -214,7 +214,8 @@ static void chained(const char *variant) {
 
 /* --- what is refused, and what is kept ---------------------------------------------------------------------------- */
 
-/* A network with a policy takes a gradient of any format: numbers that both hold are those of one in its own. */
+/* A network with a policy accepts a gradient of any format: values that both formats can represent act like those in
+ * its own. */
 static void given(const char *variant, const char *format) {
     enum { ROWS = BATCH + 2 };
     static double found[2][BATCH * CLASSES], weights[2][16 * CLASSES];
@@ -232,7 +233,7 @@ static void given(const char *variant, const char *format) {
         tensor *gradient = tensor_new(id, TENSOR_SHAPE(ROWS, CLASSES));
         CHECK(tensor_load_f32(gradient, numbers, ROWS * CLASSES) == TENSOR_OK && !nn_watch(g, keep_output, NULL), "%s",
               tensor_error());
-        for (int i = 0; i < 3; i++) /* the third in memory that is there */
+        for (int i = 0; i < 3; i++) /* the third reuses memory */
             CHECK(!nn_forward(g, &(nn_batch){.images = images}) && !nn_backward_from(g, gradient), "%s",
                   tensor_error());
         memcpy(found[own], shown[1], sizeof found[own]);
@@ -303,7 +304,7 @@ static void refusals(void) {
     CHECK(!nn_forward(none, &(nn_batch){.images = images}), "%s", tensor_error());
     refused(nn_input_gradient(none) ? TENSOR_OK : TENSOR_E_ARGUMENT, "input gradient: no backward pass before it");
     refused(nn_loss(NULL, NULL, none), "loss: no forward pass before it");
-    /* with a policy too it is to be numbers, of the output's shape */
+    /* with a policy it must also be numbers of the output's shape */
     nn_graph *any = new_graph((nn_config){.policy = "variant fp32;", .loss = "none"}, CLASSES);
     tensor *whole = tensor_new(FMT_I32, TENSOR_SHAPE(BATCH, CLASSES)),
            *wide = tensor_new(FMT_FP16, TENSOR_SHAPE(BATCH, CLASSES + 1));

@@ -1,7 +1,7 @@
-/* Optimisers of a network: each against its textbook formulas in plain double over fifty steps, fed with the gradients
- * that the network has; the same bits from every row and number of threads, from a state that was taken half way, and
- * from descent whose factors stand in tensors; what is refused, with its words.
- * usage: test_nn_optimiser [VARIANT]     of an added format, say: what holds of every variant, of this one alone */
+/* Optimisers of a network: each against its textbook formulas in plain double over fifty steps, with the gradients of
+ * the network; the same bits from every kernel set and number of threads, from a state that was saved half way, and
+ * from descent whose factors are in tensors; what is refused, with its words. usage: test_nn_optimiser [VARIANT] for an
+ * added format: only the checks of every variant, for this one */
 #include "check.h"
 #include "flexlab/nn.h"
 #include "flexlab/tensor_blocks.h"
@@ -187,11 +187,12 @@ static void step_of(struct plain *p, const nn_config *c, double rate, int t) {
         p->w[i] -= rate * update[i];
 }
 
-/* How far the network may be from the formulas after all steps, of the way that a weight went. Binary32: 50 steps of a
- * few roundings of weight and state, 2^-24 each of numbers about a hundred rates large. 16 bits: the gradient that both
- * take is the same, and the states of roots are wide, but velocities and directions of 16 bits lose 2^-11 in fp16, 2^-8
- * in bf16 of each step, and 2^-16 of the largest element in shared exponents. An added format may have two fraction
- * bits, of which each step of a velocity or direction loses 2^-3; where there is none, it is held to the same. */
+/* The largest allowed distance of the network from the formulas after all steps, relative to the path of a weight.
+ * Binary32: 50 steps of a few roundings of weight and state, 2^-24 each of numbers about a hundred rates large. 16
+ * bits: the gradient of both is the same, and the states of roots are wide, but velocities and directions of 16 bits
+ * lose 2^-11 in fp16, 2^-8 in bf16 of each step, and 2^-16 of the largest element in shared exponents. An added format
+ * may have two fraction bits, of which each step of a velocity or direction loses 2^-3; without these it is held to the
+ * same bound as the others. */
 static double tolerance(const nn_config *c, const char *variant) {
     const bool known = nn_variant_find(variant)->format <= FMT_DFP16;
     const bool narrow = is(c, "sgd") || is(c, "lamb") || c->clip_value > 0 || (c->weight_decay > 0 && !is(c, "adamw"));
@@ -200,8 +201,8 @@ static double tolerance(const nn_config *c, const char *variant) {
     return !strcmp(variant, "fp32") ? 3e-4 : !strcmp(variant, "bf16") ? 2e-2 : 4e-3;
 }
 
-/* Where shared exponents may lose a whole step of one weight: a small gradient, which a root would have made as large
- * as any other, is zero among large ones once it is written in 16 bits with its decay; and a velocity that begins with
+/* Shared exponents may lose a whole step of one weight: a small gradient, which a root would have made as large as any
+ * other, becomes zero among large ones when it is written in 16 bits with its decay; and a velocity that begins with
  * clipped gradients outgrows the exponent that was predicted for it. */
 static double lost_step(const nn_config *c, const char *variant) {
     const bool shared = !strncmp(variant, "flex", 4) || !strcmp(variant, "dfp16");
@@ -296,7 +297,7 @@ static void same_bits(const struct setting *s, const char *variant) {
     free(ref.at);
 }
 
-/* Descent by factors in tensors, where nothing is clipped, is descent. */
+/* Descent with factors in tensors equals descent if nothing is clipped. */
 static void same_descent(const char *variant) {
     nn_config c = config_of(&settings[0], variant);
     nn_graph *plain = network(&c);
@@ -318,7 +319,7 @@ static void same_descent(const char *variant) {
     nn_graph_free(other);
 }
 
-/* Each tensor of a step is shown once, when it has been written. */
+/* Each tensor of a step is shown once, after it has been written. */
 static int shown[128];
 
 static void watch(const nn_tensor_info *info, void *context) {
@@ -341,7 +342,7 @@ static void shows_all(const struct setting *s) {
     nn_graph_free(g);
 }
 
-/* Moments and roots of 16 bits train as those of 32 do, about. */
+/* Moments and roots of 16 bits train about as well as those of 32 bits. */
 static void narrow(const char *variant) {
     nn_config c = {.variant = variant, .batch = BATCH, .seed = 5, .optimiser = "adamw", .weight_decay = 0.01f};
     double loss[2][2];
@@ -361,7 +362,7 @@ static void narrow(const char *variant) {
     CHECK(memcmp(&loss[0][1], &loss[1][1], sizeof loss[0][1]), "narrow states change nothing");
 }
 
-/* An infinite gradient stays one in the direction that is made of it: no factor of zero meets it. */
+/* An infinite gradient remains infinite in the direction computed from it: no factor of zero multiplies it. */
 static void infinite_gradient(const char *optimiser, const char *decay) {
     nn_config c = {
         .variant = "fp32", .batch = BATCH, .seed = 5, .optimiser = optimiser, .weight_decay = 0.01f, .decay = decay};
@@ -426,7 +427,7 @@ static void errors(void) {
     refused((nn_config){.variant = "fp16", .optimiser = "adam", .narrow_state = true}, "narrow_state: variant fp16");
     CHECK(!strcmp(nn_optimiser_at(2), "adamw") && !nn_optimiser_at(-1) && !nn_optimiser_at(6), "the list");
 
-    /* The state of one optimiser is none of another. */
+    /* The state of one optimiser is refused by another. */
     nn_config c = config_of(&settings[6], "fp32");
     nn_graph *a = network(&c);
     c.epsilon = 1e-3f;
@@ -439,7 +440,7 @@ static void errors(void) {
     nn_graph_free(b);
 }
 
-/* Of the operations themselves. */
+/* Errors of the operations themselves. */
 static void operation_errors(void) {
     tensor *r = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(4)), *g = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(4));
     tensor *wide = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(4)), *other = tensor_new(FMT_FP32, TENSOR_SHAPE(4));
@@ -482,7 +483,7 @@ static void operation_errors(void) {
     REFUSED(tensor_trust_rate(rate, rate, sums), TENSOR_E_ARGUMENT, "are the same tensor");
     CHECK(!tensor_load_f32(rate, (const float[]){NAN}, 1), "%s", tensor_error());
     REFUSED(tensor_optimiser_step(numbers, rate, NULL), TENSOR_E_ARGUMENT, "rate is nan, expected a finite number");
-    /* What the factors are shows when the operation runs; nothing is written. */
+    /* The values of factors are checked when the operation runs; nothing is written. */
     double before[4] = {1, 2, 3, 4}, after_it[4];
     CHECK(!tensor_load_f64(wide, before, 4) && !tensor_load_f64(by, (double[]){1, 1e39, 1, 1, 0, 0, 0, 0}, 8), "%s",
           tensor_error());
@@ -496,9 +497,9 @@ static void operation_errors(void) {
 
 static void every_optimiser(const char *variant, bool brief) {
     for (int i = 0; i < SETTINGS; i++) {
-        if (strcmp(variant, "flex16+5-sr") != 0) /* whose weights take steps of their own */
+        if (strcmp(variant, "flex16+5-sr") != 0) /* its weights take steps of their own */
             against_formulas(&settings[i], variant);
-        if (!brief || !strchr(settings[i].name, ',')) /* each optimiser once */
+        if (!brief || !strchr(settings[i].name, ',')) /* each optimiser only once */
             same_bits(&settings[i], variant);
     }
     same_descent(variant);

@@ -1,5 +1,5 @@
-/* The parts of a step, what watches it, memory that is gone, and the state: out of one process into another, the next
- * steps are those of an unbroken run, byte for byte. */
+/* The parts of a step, watchers, missing memory, and the state: moved from one process to another, the next steps are
+ * those of an unbroken run, byte for byte. */
 #include "check.h"
 #include "flexlab/nn.h"
 #include <math.h>
@@ -30,7 +30,7 @@ static void new_batch(uint64_t step) {
         labels[i] = (int32_t)(check_random(&seed) % CLASSES);
 }
 
-/* Steps on the batches that follow from the steps done so far. */
+/* Makes steps on the batches that follow from the steps made so far. */
 static void train(nn_graph *g, int steps) {
     for (int i = 0; i < steps; i++) {
         new_batch(nn_steps(g));
@@ -104,7 +104,8 @@ static void move(const char *self, const char *variant, const char *model) {
 
 /* --- within one process ------------------------------------------------------------------------------------------- */
 
-/* The step by its parts, evaluations in between, and a state that went out and in, against nn_train_step. */
+/* Makes the step by its parts, with evaluations in between and a state that is saved and restored, against
+ * nn_train_step. */
 static void parts(const char *variant) {
     nn_graph *whole = network(variant, "resnet8"), *g = network(variant, "resnet8"),
              *other = network(variant, "resnet8");
@@ -122,10 +123,10 @@ static void parts(const char *variant) {
         CHECK(loss == want && correct == want_correct, "%s step %d: %a, %d right; in parts %a, %d", variant, step, want,
               want_correct, loss, correct);
     }
-    /* evaluation has tensors of its own, whose counters differ: weights decide */
+    /* evaluation has tensors of its own, whose counters differ: only weights are compared */
     CHECK(nn_steps(g) == 4 && nn_steps(whole) == 4, "%d steps", (int)nn_steps(g));
     struct bytes s = state_of(g);
-    train(other, 1); /* whatever it did before is gone */
+    train(other, 1); /* the restored state replaces its earlier steps */
     CHECK(!nn_state_restore(other, s.at, s.n), "%s", tensor_error());
     same_state(variant, other, s);
     train(g, 3);
@@ -151,7 +152,7 @@ static void parts(const char *variant) {
     nn_graph_free(other);
 }
 
-/* Images as bytes are those as floats, on another network of the same kind. */
+/* Images as bytes give the results of the same images as floats, on another network of the same kind. */
 static void bytes_of_images(const char *variant) {
     nn_graph *a = network(variant, "resnet8"), *b = network(variant, "resnet8");
     uint8_t pixels[BATCH * SIZE * SIZE * 3];
@@ -191,7 +192,8 @@ static void refused(tensor_status got, tensor_status want, const char *part) {
           (int)want, part);
 }
 
-/* What a batch lacks, has twice or has of the wrong kind; nothing of the network has changed then. */
+/* Members of a batch that are missing, given twice or of the wrong kind are refused, and nothing of the network
+ * changes. */
 static void contradictions(nn_graph *g) {
     static const uint8_t pixels[BATCH * 768];
     static const int64_t indices[BATCH];
@@ -254,10 +256,10 @@ static void order(void) {
     refused(nn_update(g, 0.1f), TENSOR_E_ARGUMENT, "no backward pass");
     CHECK(!nn_evaluate(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = 2}), "%s",
           tensor_error());
-    refused(nn_backward(g), TENSOR_E_ARGUMENT, "still exist"); /* evaluation has had the memory */
+    refused(nn_backward(g), TENSOR_E_ARGUMENT, "still exist"); /* the evaluation has overwritten the memory */
     CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}) && !nn_backward(g), "%s", tensor_error());
     CHECK(!nn_evaluate(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = 2}), "%s",
-          tensor_error()); /* gradients have their own */
+          tensor_error()); /* gradients have memory of their own */
     refused(nn_backward(g), TENSOR_E_ARGUMENT, "no forward pass");
     refused(nn_update(g, NAN), TENSOR_E_ARGUMENT, "learning rate: nan");
     CHECK(!nn_update(g, 0.1f), "%s", tensor_error());
@@ -290,7 +292,7 @@ static void wrong_states(void) {
     struct bytes other = state_of(dfp), another = state_of(seed);
     refused(nn_state_restore(g, other.at, other.n), TENSOR_E_DATA, "to a network in dfp16, this one is in flex16+5");
     refused(nn_state_restore(g, another.at, another.n), TENSOR_E_DATA, "other layers or settings");
-    /* any byte may be damaged: an error that leaves everything as it was, or a state that is one */
+    /* any byte may be damaged: the result is an error that leaves everything as it was, or a valid state */
     uint64_t random = 5;
     int refusals = 0;
     for (int i = 0; i < 3000; i++) {
@@ -327,7 +329,7 @@ static void wrong_states(void) {
     nn_graph_free(seed);
 }
 
-/* --- what is seen ------------------------------------------------------------------------------------------------- */
+/* --- watchers ----------------------------------------------------------------------------------------------------- */
 
 struct seen {
     const nn_graph *g;
@@ -395,7 +397,7 @@ static void watching(const char *variant) {
     nn_graph_free(blind);
 }
 
-/* A training of a network that the caller builds is that of the same network by name. */
+/* A training of a network that the caller builds equals that of the same network by name. */
 static nn_node build(nn_graph *g, int height, int width, int channels, int classes, void *context) {
     ++*(int *)context;
     return nn_linear(g, "fc2", nn_linear(g, "fc1", nn_input(g, height, width, channels), 128, true), classes, false);

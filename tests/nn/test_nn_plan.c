@@ -1,4 +1,4 @@
-/* The memory plan: values alive at one time and the memory of the calls of that time never overlap, a plan is never
+/* The memory plan: values alive at one time and the workspaces of the calls of that time never overlap, a plan is never
  * worse than the sum, and close to the lower bound (the largest number of bytes alive at one position). */
 #include "check.h"
 #include "core/base/memory.h"
@@ -13,7 +13,7 @@ static bool apart(const struct fl_block *a, const struct fl_block *b) {
            b->offset + b->bytes <= a->offset;
 }
 
-/* Checks the places of blocks; returns the lower bound, *sum the bytes of all. */
+/* Checks the positions of blocks; returns the lower bound, and in *sum the bytes of all. */
 static size_t check_blocks(const char *what, const struct fl_block *blocks, int n, size_t total, size_t *sum) {
     size_t most = 0;
     *sum = 0;
@@ -49,8 +49,8 @@ static void random_blocks(uint64_t seed) {
     check_blocks(what, blocks, n, total, &sum);
 }
 
-/* Memory of the calls of every position, after n blocks of values; how many there are then. *most: the largest of each
- * kind, together. */
+/* Adds the workspaces of the calls of every position after n blocks of values; returns the number of blocks. *most: the
+ * sum of the largest of each kind. */
 static int add_calls(const nn_graph *g, struct fl_block *blocks, int n, size_t *most) {
     size_t largest[FL_CALL_MEMORIES] = {0};
     for (int p = 0; p < fl_positions(g); p++)

@@ -1,5 +1,5 @@
-/* Policies: every preset on every kind of model; a policy that says what a variant has gives the variant's bits; what
- * the resolved roles say; gradients beside those of fp32; state and checkpoint; what is refused, with its words. */
+/* Policies: every preset on every kind of model; a policy with the formats of a variant gives the variant's bits; the
+ * resolved roles; gradients beside those of fp32; state and checkpoint; what is refused, with its words. */
 #include "check.h"
 #include "flexlab/autoflex.h"
 #include "flexlab/nn.h"
@@ -14,7 +14,7 @@ enum { BATCH = 4, SIDE = 8, CLASSES = 5, LENGTH = 12, VOCABULARY = 11, MOST = 1 
 static float images[BATCH * SIDE * SIDE * 3];
 static int32_t labels[BATCH * LENGTH], tokens[BATCH * LENGTH];
 
-/* Learnable: the label is where an image is bright, and the token that follows. */
+/* Learnable: the label is the position of the bright part of an image, or the token that follows. */
 static void new_batch(uint64_t step) {
     uint64_t seed = step + 77;
     for (int i = 0; i < BATCH; i++) {
@@ -102,7 +102,7 @@ static void test_presets(void) {
 
 /* --- a policy that is a variant ----------------------------------------------------------------------------------- */
 
-/* Every tensor of one network has the values of the tensor of that name of the other. */
+/* Checks that every tensor of one network has the values of the tensor of that name in the other. */
 static void check_same(const nn_graph *a, const nn_graph *b, const char *what) {
     static double va[MOST], vb[MOST];
     CHECK(nn_tensor_count(a) == nn_tensor_count(b), "%s: %d tensors, %d", what, nn_tensor_count(a), nn_tensor_count(b));
@@ -208,7 +208,7 @@ static const struct expected {
     {"preset O2; *.gamma weights=fp16 # a comment; with more\n@conv* master=none", "fc.weight", "master", "fp32"},
     {"variant flex16+5; bn1 activations=flex16+5:ngraph", "bn1", "activations", "flex16+5:ngraph"},
     {"variant fp32; @product operands=dfp16; conv1 operands=auto", "conv1", "operands", "fp32"},
-    /* activations of a product count where it has no operands; a rule that other layers heed may match it too */
+    /* activations of a product count if it has no operands; a rule that other layers obey may match it, too */
     {"preset O1; conv1 operands=auto activations=bf16", "conv1", "activations", "bf16"},
     {"preset O1; conv1 activations=bf16; conv1 operands=auto", "conv1", "operands", "bf16"},
     {"preset O1; conv1 activations=bf16; conv1 format=fp32", "conv1", "activations", "fp32"},
@@ -242,7 +242,7 @@ static void test_roles(void) {
     nn_graph_free(g);
 }
 
-/* Of every parameter the tensors are in the format, and under the predictor, that the roles say. */
+/* Checks that the tensors of every parameter have the format and the predictor of its roles. */
 static void check_told(const char *policy, const char *optimiser) {
     static const struct {
         const char *suffix, *role;
@@ -275,7 +275,7 @@ static void check_told(const char *policy, const char *optimiser) {
     nn_graph_free(g);
 }
 
-/* The predictor that a rule names is that of the tensors which it speaks of, where no format changes too. */
+/* The predictor that a rule names is that of its tensors, also if no format changes. */
 static void test_predictors(void) {
     static const struct {
         const char *policy, *tensor, *predictor;
@@ -296,7 +296,7 @@ static void test_predictors(void) {
               cases[i].tensor, found ? found : "no predictor", cases[i].predictor);
         nn_graph_free(g);
     }
-    /* two that read one value in one format, each with its own predictor: two conversions; with the same one */
+    /* two layers that read one value in one format, each with its own predictor: two conversions; with the same one */
     static const char *const pairs[] = {"dfp16:current", "dfp16:ngraph"};
     for (int same = 0; same < 2; same++) {
         char policy[200];
@@ -330,11 +330,11 @@ static void test_predictors(void) {
 /* --- gradients beside those of fp32, and what becomes of NaN --------------------------------------------------------
  */
 
-/* Of all weights together, the distance to those of fp32 in parts of their length, after one pass. */
+/* The distance of all weights together to those of fp32, relative to their length, after one pass. */
 static double distance(const char *policy, const char *model) {
     static double own[MOST], plain[MOST];
     nn_config config = config_of(policy), fp32 = config_of("O0");
-    config.loss_scale = "none"; /* else gradients are larger by it */
+    config.loss_scale = "none"; /* otherwise the scale makes gradients larger */
     nn_graph *a = network(model, &config), *b = network(model, &fp32);
     double apart = 0, length = 0;
     if (a && b) {
@@ -362,8 +362,8 @@ static double distance(const char *policy, const char *model) {
     return sqrt(apart / length);
 }
 
-/* In units of the format with the fewest digits. Where relus are many, a rounding may turn one on or off, which is no
- * small error: residual networks may be further away. */
+/* Distances are in units of the format with the fewest digits. With many ReLUs, a rounding may open or close one, which
+ * is no small error: residual networks may differ more. */
 static void test_gradients(void) {
     static const double limits[] = {6, 128, 6};
     static const struct {
@@ -386,7 +386,7 @@ static void test_gradients(void) {
         }
 }
 
-/* A training that diverges goes on to the step that tells, also where integers follow floats. */
+/* A training that diverges continues up to the step that reports it, also if integers follow floats. */
 static void test_divergence(void) {
     static const char *const policies[] = {"dfp16", "O1", "variant fp32; fc2 operands=flex16+5 result=fp32"};
     for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
@@ -480,7 +480,7 @@ static void test_refusals(void) {
 /* --- settings beside rules -----------------------------------------------------------------------------------------
  */
 
-/* All that nn_config takes; the whole policy says it again. */
+/* nn_config takes all loss scales; the text of the whole policy has it again. */
 static void test_loss_scales(void) {
     static const char *const scales[] = {"none", "2^10", "0.125",
                                          "dynamic:init=2^12,window=7,factor=4,min=2^-3,max=2^20"};
@@ -506,7 +506,7 @@ static void test_loss_scales(void) {
     nn_graph_free(g);
 }
 
-/* Moments of 16 bits where updates have a shared exponent, and as they are elsewhere. */
+/* Moments have 16 bits if updates have a shared exponent, and are unchanged otherwise. */
 static void test_narrow_state(void) {
     static const char *const policies[] = {"variant flex16+5; @norm format=fp32", "variant flex16+5; @norm format=bf16",
                                            "variant fp32; @product weights=dfp16 master=wide",
@@ -545,7 +545,7 @@ static void test_narrow_state(void) {
     nn_graph_free(g);
 }
 
-/* Without master weights: what variants bring along goes, what rules ask for is refused. */
+/* Without master weights, those of variants are left out, and those that rules request are refused. */
 static void test_no_master(void) {
     static const char *const refused[][2] = {
         {"O2", "preset O2: '* master=fp32'"},
@@ -558,7 +558,7 @@ static void test_no_master(void) {
                   strstr(tensor_error(), refused[i][1]) && strstr(tensor_error(), "expected master=none"),
               "%s: %s", refused[i][0], tensor_error());
     }
-    /* the same network, said in two ways, and in a checkpoint */
+    /* the same network, specified in two ways, and in a checkpoint */
     nn_config config = config_of("variant fp32; fc* format=flex16+5; @norm format=dfp16"), same = config_of(NULL);
     config.no_master = true;
     same.policy = "variant fp32; fc* format=flex16+5 master=none; @norm format=dfp16 master=none";
@@ -603,7 +603,7 @@ static void test_state(const char *policy, const char *model) {
     CHECK(!nn_checkpoint_save(a, path, NULL, 0), "%s", tensor_error());
     CHECK(!nn_checkpoint_load(b, path), "%s", tensor_error());
     nn_node logits = -1;
-    nn_graph *c = nn_checkpoint_graph(path, NULL); /* the file says the policy */
+    nn_graph *c = nn_checkpoint_graph(path, NULL); /* the file contains the policy */
     if (c) {
         logits = nn_model_reads_text(model) ? nn_model_text(c, model, LENGTH, VOCABULARY)
                                             : nn_model(c, model, SIDE, SIDE, 3, CLASSES);
@@ -637,7 +637,7 @@ static void test_state(const char *policy, const char *model) {
     unlink(path);
 }
 
-/* A policy's loss scale that the caller took away stays away in a graph that the file tells of. */
+/* A policy's loss scale that the caller switched off remains off in a graph made from the file. */
 static void test_without_scale(void) {
     char path[] = "/tmp/flexlab_policy_XXXXXX";
     const int file = mkstemp(path);
@@ -654,7 +654,7 @@ static void test_without_scale(void) {
     unlink(path);
 }
 
-/* A node that reads one value twice: its tensors have names of their own, and a checkpoint. */
+/* A node that reads one value twice: its tensors have different names, and a checkpoint. */
 static void test_read_twice(void) {
     static const char *const policies[] = {"variant fp32;", "variant fp32; square gradients=bf16"};
     for (int i = 0; i < 2; i++) {
@@ -678,7 +678,7 @@ static void test_read_twice(void) {
     }
 }
 
-/* What a product adds has no copy in the format of its operands: nothing would read it. */
+/* The addend of a product has no copy in the format of its operands: nothing would read it. */
 static void test_bias_copies(void) {
     const nn_config config = config_of("dfp16");
     nn_graph *g = network("gpt1x32", &config);
@@ -687,7 +687,7 @@ static void test_bias_copies(void) {
     nn_graph_free(g);
 }
 
-/* More names than a message holds: it says how many are left out. What is too long altogether ends in "...". */
+/* If there are more names than fit into a message, it counts those left out. A text that is too long ends in "...". */
 static double no_prediction(const struct autoflex *a, void *context) {
     (void)a, (void)context;
     return 0;
@@ -707,7 +707,7 @@ static void test_long_lists(void) {
               !strcmp(strrchr(tensor_error(), ' '), " more"),
           "%s", tensor_error());
     memset(long_name, 'x', sizeof long_name);
-    for (int i = 0; i < 8; i++) { /* of two bytes each, from an odd or an even place on */
+    for (int i = 0; i < 8; i++) { /* of two bytes each, from an odd or an even position on */
         tensor_format format;
         memset(long_name + i, 0xc3, 1);
         for (size_t k = (size_t)i; k + 2 < sizeof long_name; k += 2)

@@ -1,6 +1,6 @@
-/* Mixed steps against a witness of its own: a small network trains under a policy, everything that it writes is looked
- * at as it is written, and each tensor is computed again from those that it follows from: conversions, products,
- * biases, weight gradients and updates to the last bit, normalisation and the gradient of the loss within a bound. */
+/* Mixed steps against an independent witness: a small network trains under a policy, all its writes are observed, and
+ * each tensor is computed again from its inputs: conversions, products, biases, weight gradients and updates to the
+ * last bit, normalisation and the gradient of the loss within a bound. */
 #include "check.h"
 #include "flexlab/nn.h"
 #include <math.h>
@@ -40,7 +40,7 @@ static void watch(const nn_tensor_info *info, void *context) {
     keep(now, &now_count, info);
 }
 
-static const char *policy; /* in messages */
+static const char *policy; /* for messages */
 
 static const struct seen *in(const struct seen *list, int count, const char *name) {
     static const struct seen nothing = {.count = 0};
@@ -60,7 +60,7 @@ static const struct seen *was(const char *name) {
 /* --- formats --------------------------------------------------------------------------------------------------------
  */
 
-/* A number with so many digits from the least exponent on, ties to even. */
+/* Rounds to this number of digits above the least exponent, ties to even. */
 static double to_digits(long double x, int digits, int least) {
     int e;
     if (x == 0)
@@ -70,7 +70,7 @@ static double to_digits(long double x, int digits, int least) {
     return (double)ldexpl(rintl(ldexpl(x, -last)), last);
 }
 
-/* x as that tensor holds it, of which the exponent is known. */
+/* x rounded to the format of that tensor, whose exponent is known. */
 static double as_held(const struct seen *t, long double x) {
     switch (t->format) {
     case FMT_FP32:
@@ -113,7 +113,7 @@ static void converted(const char *to, const char *from) {
         check(y, i, as_held(y, x->value[i]));
 }
 
-/* Of floats a chain of binary32, k ascending; of integers exact. */
+/* For floats a chain of binary32, k ascending; for integers exact. */
 static long double dot(const struct seen *a, const struct seen *b, int first_a, int step_a, int first_b, int step_b,
                        int k) {
     float chain = 0;
@@ -126,7 +126,7 @@ static long double dot(const struct seen *a, const struct seen *b, int first_a, 
     return tensor_format_is_shared(a->format) ? exact : (long double)chain;
 }
 
-/* y[i][j] = sum of a[i][.] b[.][j], each read by its strides; m x n of k. */
+/* Checks y[i][j] = sum of a[i][.] b[.][j], each read by its strides; m x n of k. */
 static void product(const struct seen *y, const struct seen *a, int a_row, int a_step, const struct seen *b, int b_step,
                     int b_column, int m, int n, int k) {
     double all[MOST];
@@ -176,7 +176,7 @@ static void masked(const char *to, const char *from, const char *mask) {
         check(dx, i, y->value[i] > 0 ? dy->value[i] : 0);
 }
 
-/* v and w of a parameter, in the format of the weight that is updated. */
+/* Checks v and w of a parameter, in the format of the weight that is updated. */
 static void updated(const char *weight, const char *parameter, const char *gradient) {
     char name[80];
     snprintf(name, sizeof name, "%s.momentum", parameter);
@@ -290,7 +290,7 @@ static void train(void (*follows)(void)) {
 /* --- the policies ---------------------------------------------------------------------------------------------------
  */
 
-/* fp16 products of fp32 values, which are converted to and fro: O1. */
+/* O1: fp16 products of fp32 values, which are converted back and forth. */
 static void o1(void) {
     converted("fc1.flatten.fp16", "input");
     CHECK(was("fc1.weight.fp16")->format == FMT_FP16 && was("fc1.weight")->format == FMT_FP32, "weights");
@@ -317,11 +317,11 @@ static void o1(void) {
     updated("fc1.weight", "fc1.weight", "fc1.weight.grad.fp32");
     updated("fc1.bias", "fc1.bias", "fc1.bias.grad");
     updated("bn.gamma", "bn.gamma", "bn.gamma.grad");
-    converted("fc1.weight.fp16", "fc1.weight"); /* what the next step reads */
+    converted("fc1.weight.fp16", "fc1.weight"); /* the next step reads it */
     converted("fc2.weight.fp16", "fc2.weight");
 }
 
-/* fp16 but for normalisation and loss, fp32 master weights: O2. */
+/* O2: fp16 except for normalisation and loss, fp32 master weights. */
 static void o2(void) {
     CHECK(of("input")->format == FMT_FP16 && was("fc1.weight")->format == FMT_FP16, "fp16");
     matmul("fc1.product", "input", was("fc1.weight"), INPUTS, HIDDEN);
@@ -350,7 +350,7 @@ static void o2(void) {
     updated("bn.beta", "bn.beta", "bn.beta.grad");
 }
 
-/* Integer products by exact maxima, summed exactly and rounded once to fp32, all else fp32: Das et al. 2018. */
+/* Integer products with exact maxima, summed exactly and rounded once to fp32; the rest is fp32: Das et al. 2018. */
 static void dfp16(void) {
     converted("fc1.flatten.dfp16-fp32", "input");
     matmul("fc1.product", "fc1.flatten.dfp16-fp32", was("fc1.weight.dfp16"), INPUTS, HIDDEN);
@@ -373,7 +373,7 @@ static void dfp16(void) {
     converted("fc1.weight.dfp16", "fc1.weight");
 }
 
-/* bf16 operands, sums of binary32 that stay as they are. */
+/* bf16 operands, with sums that remain binary32. */
 static void wide_results(void) {
     converted("fc1.flatten.bf16-fp32", "input");
     matmul("fc1.product", "fc1.flatten.bf16-fp32", was("fc1.weight.bf16"), INPUTS, HIDDEN);
@@ -384,7 +384,7 @@ static void wide_results(void) {
     updated("fc2.weight", "fc2.weight", "fc2.weight.grad");
 }
 
-/* Gradients of another format than activations: backward reads what forward left in its own. */
+/* Gradients have another format than activations: the backward pass reads the copies of the forward pass. */
 static void apart(void) {
     CHECK(of("fc1")->format == FMT_FP16 && of("fc1.grad")->format == FMT_BF16, "formats of fc1");
     matmul("fc1.product", "input", was("fc1.weight"), INPUTS, HIDDEN);

@@ -1,5 +1,5 @@
-/* Networks with LSTM and GRU layers: they learn what only a memory can tell, in every variant; a state, a checkpoint
- * and a device go on with the same bits; what is refused.
+/* Networks with LSTM and GRU layers: in every variant they learn labels that require a memory; a state, a checkpoint
+ * and a device continue with the same bits; what is refused.
  *
  *     test_nn_recurrent [DEVICE]        the toy device; or DEVICE (cuda) */
 #define _GNU_SOURCE
@@ -61,7 +61,7 @@ static void learns(const char *variant, layer first, const char *name) {
     nn_graph_free(g);
 }
 
-/* Two graphs on the same batches, one of which is taken up where the other was. */
+/* Two graphs on the same batches, one of which continues from the state of the other. */
 static void goes_on(const char *variant, const char *device, layer first, layer second) {
     char path[] = "/tmp/flexlab-recurrent-XXXXXX";
     const int file = mkstemp(path);
@@ -118,7 +118,7 @@ static nn_node last_of_an_image(nn_graph *g) {
 static nn_node bare_tokens(nn_graph *g) {
     return nn_lstm(g, "l", nn_tokens(g, 4, 3), 4);
 }
-/* The cell is a handle between the gates and the sequence. */
+/* The cell has a handle between those of the gates and of the sequence. */
 static nn_node the_cell(nn_graph *g) {
     const nn_node x = nn_lstm(g, "l", nn_input(g, 4, 3, 1), 3);
     nn_node y = nn_last_step(g, "last", x - 1);
@@ -152,7 +152,7 @@ static const tensor *parameter(const nn_graph *g, const char *name) {
     return NULL;
 }
 
-/* Weights of the states are weights: where biases do not decay they do, and they are clipped. */
+/* Weights of the states count as weights: if biases do not decay they do, and they are clipped. */
 static void weights(void) {
     static const char *const decays[] = {"all", "weights"};
     const int32_t classes[2] = {0, 1};
@@ -181,7 +181,7 @@ static void weights(void) {
     nn_graph_free(g[1]);
 }
 
-/* The models on characters: how many parameters, and that a step of theirs lowers the loss of its batch. */
+/* The models on characters: their numbers of parameters, and one step of each lowers the loss of its batch. */
 static void models(void) {
     static const struct {
         const char *name;

@@ -1,6 +1,6 @@
-/* Trainings that are stopped and go on, at any step and any number of times, in every variant: reports, result, trace,
- * the best and the last network are byte for byte those of a training that was never interrupted. What does not fit is
- * refused by name. usage: test_nn_resume [SEED] */
+/* Trainings that are stopped and resumed, at any step and any number of times, in every variant: reports, result,
+ * trace, the best and the last network are byte for byte those of a training that was never interrupted. A checkpoint
+ * that does not fit is refused by name. usage: test_nn_resume [SEED] */
 #define _GNU_SOURCE
 #include "check.h"
 #include "flexlab/data.h"
@@ -62,7 +62,7 @@ static int on_epoch(void *context, const nn_epoch_report *r) {
     return t->stop_after_epoch && r->step >= t->stop_at;
 }
 
-/* The caller keeps what it was told. */
+/* The caller stores what was reported. */
 static const void *keep(void *context, size_t *bytes) {
     *bytes = sizeof(struct told);
     return context;
@@ -81,7 +81,7 @@ static int resume(void *context, const void *bytes, size_t count) {
 }
 
 static nn_train_config config_of(const char *variant, const char *folder) {
-    static char text[2][4][400]; /* of the two folders */
+    static char text[2][4][400]; /* from the two folders */
     char(*own)[400] = text[!strcmp(folder, "whole")];
     snprintf(own[0], sizeof own[0], "%s", path_of(folder, "trace.csv"));
     snprintf(own[1], sizeof own[1], "%s", path_of(folder, ""));
@@ -99,7 +99,7 @@ static nn_train_config config_of(const char *variant, const char *folder) {
         .trace_path = own[0],
         .build = build,
         .checkpoint = own[1],
-        .telemetry_every = 2, /* the turn of conv2, node 3, comes at step 7: after the first part */
+        .telemetry_every = 2, /* conv2, node 3, is sampled at step 7: after the first part */
         .telemetry_path = own[2],
         .telemetry_csv = own[3],
         .telemetry_pattern = "conv*,fc*,*.grad",
@@ -134,7 +134,7 @@ static bool same_file(const char *a, const char *b, const char *name) {
     return !system(command);
 }
 
-/* Of what both have: on a device no error is measured (docs/output.md). */
+/* Compares the fields that both have: on a device no error is measured (docs/output.md). */
 static bool same_rows(const char *without_measured, const char *name) {
     char command[4000], whole[400], pieces[400];
     snprintf(whole, sizeof whole, "%s", path_of("whole", name));
@@ -153,7 +153,7 @@ static bool same_telemetry(const char *device) {
     return same_file("whole", "pieces", "telemetry.jsonl") && same_file("whole", "pieces", "telemetry.csv");
 }
 
-/* The step of the last row in which some elements, drawn from many, were computed again; 0: in none. */
+/* The step of the last record in which some elements, drawn from many, were computed again; 0: none has any. */
 static int64_t last_sampled(const char *path) {
     static char line[20000];
     int64_t step = 0;
@@ -169,7 +169,7 @@ static int64_t last_sampled(const char *path) {
     return step;
 }
 
-/* Trainings whose parts after the first measured errors, so that the comparison cannot pass without. */
+/* The number of trainings whose later parts measured errors, so that the comparison cannot pass without any. */
 static int measured_later;
 
 static void same_result(const char *what, const nn_train_result *a, const nn_train_result *b) {
@@ -189,7 +189,7 @@ struct shape {
     bool no_test, after_epochs;
 };
 
-/* One training in one go, the same in pieces. */
+/* Compares one uninterrupted training with the same training in pieces. */
 static void compare(const data_set *train, const data_set *test, const struct shape *shape) {
     struct told whole = {0}, pieces = {0};
     nn_train_result expected, got;
@@ -248,7 +248,7 @@ static void compare(const data_set *train, const data_set *test, const struct sh
     measured_later += last_sampled(path_of("pieces", "telemetry.jsonl")) > first_part;
     nn_train_result_clear(&expected);
     nn_train_result_clear(&got);
-    /* From the end there is nothing to train, and the results are there again. */
+    /* At the end there is nothing to train, and the results are the same. */
     struct told again = {0};
     const nn_train_events again_events = {on_step, on_epoch, &again, keep, resume};
     static char end[400];
@@ -277,7 +277,7 @@ static void refused(const nn_train_config *config, const data_set *train, const 
     nn_train_result_clear(&result);
 }
 
-/* resume.safetensors of `from` in `to`, with one number of one tensor changed, or without it. */
+/* Copies resume.safetensors of `from` to `to`, with one number of one tensor changed, or without the tensor. */
 static void change(const char *from, const char *to, const char *name, int at, int64_t whole, double real) {
     struct fl_safetensors s;
     struct fl_safetensors_out o = {0};
@@ -305,7 +305,7 @@ static void change(const char *from, const char *to, const char *name, int at, i
     free(bytes);
 }
 
-/* The same set with two images in each other's places, or their labels alone: counts and moments stay as they are. */
+/* The same set with two images exchanged, or only their labels: counts and moments remain the same. */
 static data_set *exchanged(const data_set *set, bool labels_alone) {
     const int64_t count = data_count(set);
     const size_t size = (size_t)data_height(set) * (size_t)data_width(set) * (size_t)data_channels(set);
@@ -449,7 +449,8 @@ static void refusals(const data_set *train, const data_set *test) {
     remove_folder("whole");
 }
 
-/* The best is that of the highest accuracy, of equal ones the lowest loss; its file says the evaluation again. */
+/* The best network is that with the highest accuracy, among equal ones that with the lowest loss; its file repeats the
+ * evaluation. */
 static void best(const data_set *train, const data_set *test) {
     struct told told = {0};
     const nn_train_events events = {on_step, on_epoch, &told};
@@ -483,7 +484,7 @@ static void best(const data_set *train, const data_set *test) {
 /* --- no memory -----------------------------------------------------------------------------------------------------
  */
 
-static _Atomic long until_failure; /* 0: none fails; threads ask as well */
+static _Atomic long until_failure; /* 0: none fails; threads allocate, too */
 
 static void *failing(unsigned long size, unsigned long alignment) {
     void *block = NULL;
@@ -492,7 +493,8 @@ static void *failing(unsigned long size, unsigned long alignment) {
     return block;
 }
 
-/* A training that goes on and finds no memory at some request says so; its checkpoint is whole, and goes on. */
+/* A training that is resumed and finds no memory at some allocation reports that; its checkpoint remains complete and
+ * can be resumed. */
 static void no_memory(const data_set *train, const data_set *test) {
     struct told told = {.stop_at = 7};
     const nn_train_events events = {on_step, on_epoch, &told, keep, resume};

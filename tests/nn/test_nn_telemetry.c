@@ -1,6 +1,6 @@
-/* Telemetry of a training against what the test sees itself: counts of all rows add up to the tensors' totals whatever
- * the interval, rows against values stored by another watcher, how far weights move, the first number that is not
- * finite and the writes before it, shadows against a real training in their format. */
+/* Telemetry of a training against observations of the test itself: counts of all records add up to the tensors' totals
+ * whatever the interval, records against values stored by another watcher, how far weights move, the first number that
+ * is not finite and the writes before it, shadows against a real training in their format. */
 #include "telemetry_network.h"
 #include <stdbool.h>
 #include <string.h>
@@ -94,7 +94,7 @@ static void adds_up(const char *variant, int every, int64_t *events) {
     nn_graph_free(g);
 }
 
-/* --- what another watcher sees ------------------------------------------------------------------------------------ */
+/* --- observations of another watcher ------------------------------------------------------------------------------ */
 
 struct seen {
     nn_telemetry *t;
@@ -191,7 +191,7 @@ static void weights_before(struct seen *s) {
     }
 }
 
-/* bad: the step whose images no 16-bit float holds; 0: none. How many weights were compared. */
+/* bad: the step whose images no 16-bit float can represent; 0: none. Returns how many weights were compared. */
 static int seen_by_another(nn_config config, int bad) {
     static struct seen s;
     const char *variant = config.policy ? config.policy : config.variant;
@@ -204,7 +204,7 @@ static int seen_by_another(nn_config config, int bad) {
         int32_t labels[BATCH];
         make_batch((int)s.step, 6, images, labels);
         for (int i = 0; i < NUMBERS && s.step == bad; i++)
-            images[i] = images[i] > 0 ? 6e4f : -6e4f; /* which fit, but not their sums */
+            images[i] = images[i] > 0 ? 6e4f : -6e4f; /* these are in range, but their sums are not */
         weights_before(&s);
         CHECK(!nn_train_step(NULL, NULL, s.g, &(nn_batch){.images = images, .labels = labels}, 0.01f) &&
                   !nn_telemetry_step(s.t),
@@ -222,7 +222,7 @@ static int seen_by_another(nn_config config, int bad) {
               (long long)before);
         for (int64_t i = 0; i < before && n->before_count == before; i++) {
             const int64_t write = at - before + i;
-            bool there = false; /* what a node writes is shown in no order */
+            bool there = false; /* the tensors that a node writes are shown in no fixed order */
             for (int64_t w = write - 3; w <= write + 3; w++)
                 there = there || (w >= 0 && w < at && !strcmp(n->before[i].tensor, s.order[w]) &&
                                   n->before[i].step == w / count + 1);
@@ -238,8 +238,8 @@ static int seen_by_another(nn_config config, int bad) {
     return s.weights;
 }
 
-/* Gradients that overflow while a loss scale is found are not told of; a forward pass that does is at once, and so is
- * that the network does not move. */
+/* Gradients that overflow while a loss scale is found are not reported; a forward pass that overflows is reported at
+ * once, and so is a network that does not change. */
 static void left_out(void) {
     static float images[NUMBERS];
     int32_t labels[BATCH];
@@ -258,7 +258,7 @@ static void left_out(void) {
     }
     CHECK(skipped > 0 && skipped < NN_STARVED && !now.in_a_row, "%lld steps were left out", (long long)skipped);
     make_batch(1, 6, images, labels);
-    for (int i = 0; i < NUMBERS; i++) /* which fit, but not their sums */
+    for (int i = 0; i < NUMBERS; i++) /* these are in range, but their sums are not */
         images[i] = images[i] > 0 ? 6e4f : -6e4f;
     CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.01f) &&
               !nn_telemetry_step(t) && !nn_loss_scale_of(&now, g),
@@ -269,7 +269,7 @@ static void left_out(void) {
           "a forward pass of a step that is left out: %s", n ? n->tensor : "not told of");
     nn_telemetry_free(t);
     nn_graph_free(g);
-    /* Gradients that overflow at every scale: when the row is long enough. */
+    /* Gradients overflow at every scale: reported after enough consecutive steps. */
     g = network_of((nn_config){.variant = "fp16", .loss_scale = "dynamic:init=16777216,min=16777216"});
     t = nn_telemetry_new(g, &(nn_telemetry_config){.every = 1});
     CHECK(t, "%s", tensor_error());
@@ -296,7 +296,7 @@ struct twins {
     char name[80];
 };
 
-/* A shadow of the network's own format and predictor is what the network does. */
+/* A shadow of the network's own format and predictor has the results of the network. */
 static void compare_twin(void *context, const nn_telemetry_row *row) {
     struct twins *w = context;
     const nn_telemetry_shadow *s = row->shadows;
@@ -349,7 +349,7 @@ static void add_skipping(void *context, const nn_telemetry_row *row) {
               "%s in %s: error %g of an earlier step", row->tensor, row->shadows[i].name, row->shadows[i].error);
 }
 
-/* Without a normalisation, which would hide how large the images are. */
+/* A network without normalisation, which would hide the size of the images. */
 static nn_graph *plain_network(nn_config config) {
     nn_graph *g = nn_graph_new(&config);
     nn_node x = nn_conv2d(g, "conv", nn_input(g, SIDE, SIDE, CHANNELS), 6, 3, &(nn_conv2d_options){.padding = 1});
@@ -387,9 +387,9 @@ static void skips(void) {
     nn_graph_free(g);
 }
 
-/* A tensor that nothing wrote since the row before has one exponent, whatever it had before. */
+/* A tensor that was not written since the previous record has one exponent, whatever it had before. */
 struct resting {
-    int moved, rested; /* rows */
+    int moved, rested; /* records */
 };
 
 static void see_resting(void *context, const nn_telemetry_row *row) {
@@ -426,7 +426,7 @@ static void rests(void) {
     nn_graph_free(g);
 }
 
-/* Shadows do to the values what a conversion does. */
+/* Shadows have the effect of a conversion on the values. */
 struct converted {
     nn_graph *g;
     nn_telemetry *t;

@@ -1,6 +1,6 @@
-/* The files of telemetry and the calls around it: the same rows from every thread count and row of kernels, what is
- * refused, what is finished, watchers and other telemetries beside it, states that are set back. With an argument: on
- * that device, against the processor's rows. */
+/* The files of telemetry and the calls around it: the same records from every number of threads and kernel set, what is
+ * refused, the end of telemetry, watchers and other telemetries beside it, states that are restored. With an argument:
+ * on that device, against the processor's records. */
 #include "nn/telemetry/nn_trace.h"
 #include "telemetry_network.h"
 #include <stdbool.h>
@@ -23,7 +23,7 @@ static char *read_file(const char *path, long *size) {
     return text;
 }
 
-/* The rows of a training as text. */
+/* The records of a training as text. */
 static char *rows_of(const char *variant, const char *device, int threads, const char *row, int every, int steps,
                      long *size) {
     char path[] = "/tmp/flexlab_telemetry_XXXXXX";
@@ -46,7 +46,7 @@ static char *rows_of(const char *variant, const char *device, int threads, const
     return text;
 }
 
-/* What a device does not measure, as it says so in rows of JSON. */
+/* Replaces measured errors in JSON records by the text of a device, which measures none. */
 static void forget_sampled(char *text) {
     static const char from[] = "\"sampled\":", to[] = ",\"first_bin\"",
                       none[] = "\"sampled\":0,\"sampled_infinite\":0,"
@@ -58,7 +58,7 @@ static void forget_sampled(char *text) {
             *out++ = *text++;
             continue;
         }
-        const size_t size = sizeof none - 1; /* no longer than what stands there */
+        const size_t size = sizeof none - 1; /* no longer than the replaced text */
         CHECK((size_t)(end - text) >= size, "%.80s", text);
         text += end - text;
         memmove(out, none, size);
@@ -79,7 +79,8 @@ static int rows_measured(const char *text) {
 
 static void same_rows(const char *variant, const char *device) {
     long size[2] = {0};
-    /* Where errors are measured, a row for each of the 16 turns: every product of forward and backward has one. */
+    /* With measured errors there is a record for each of the 16 rounds: each product of forward and backward has
+     * one. */
     const int every = device ? 2 : 1, steps = device ? 4 : 16;
     char *first = rows_of(variant, NULL, 1, NULL, every, steps, &size[0]);
     char *other = rows_of(variant, device, 3, device ? NULL : "portable", every, steps, &size[1]);
@@ -100,8 +101,8 @@ static off_t size_of(const char *path) {
     return stat(path, &found) ? -1 : found.st_size;
 }
 
-/* A path has one writer at a time, and another that comes leaves its file as it is; what a killed program left there
- * is none. */
+/* A path has one writer at a time, and a second writer leaves its file unchanged; the remains of a killed program are
+ * replaced. */
 static void one_writer(nn_graph *g, const char *path, const char *part, const char *around) {
     FILE *left = fopen(part, "w");
     CHECK(left && fputs("rows of a program that was killed\n", left) >= 0 && !fclose(left), "%s", part);
@@ -114,7 +115,7 @@ static void one_writer(nn_graph *g, const char *path, const char *part, const ch
             train_step(g, step, 10);
             CHECK(!nn_telemetry_step(t), "%s", tensor_error());
         }
-        const off_t before = size_of(part); /* of rows that have left the program */
+        const off_t before = size_of(part); /* size of the records that have left the program */
         CHECK(before > 0, "%lld bytes", (long long)before);
         CHECK(!nn_telemetry_new(other, &(nn_telemetry_config){.path = around}) && strstr(tensor_error(), says) &&
                   strstr(tensor_error(), around),
@@ -190,7 +191,7 @@ static void count_row(void *context, const nn_telemetry_row *row) {
         c->least = counts[i] < c->least ? counts[i] : c->least;
 }
 
-/* What is finished stays as it is, whatever the network goes on to do. */
+/* A finished telemetry remains as it is, whatever the network does afterwards. */
 static void ends(void) {
     char path[] = "/tmp/flexlab_telemetry_XXXXXX";
     struct counted counted = {0};
@@ -252,7 +253,7 @@ static void wanted_late(void) {
     nn_graph_free(g);
 }
 
-/* Writes are counted where a step has several, and where statistics were reset, the counts since then. */
+/* Counts writes, of which a step may have several; after a reset of statistics, those since then. */
 static void see_counts(void *context, const nn_telemetry_row *row) {
     int64_t(*of)[3] = context;
     if (strcmp(row->tensor, "conv") != 0 || row->step > 9)
@@ -297,7 +298,7 @@ static void count_write(const nn_tensor_info *info, void *context) {
     ++*(int *)context;
 }
 
-/* A telemetry that cannot begin changes nothing: neither one that runs nor the caller's own watching. */
+/* A telemetry that cannot begin changes nothing: neither a running one nor the caller's own watching. */
 static void fails_beside(void) {
     struct counted of[2] = {{0}};
     for (int i = 0; i < 2; i++) {
@@ -334,7 +335,8 @@ static void watch_for_both(const nn_tensor_info *info, void *context) {
     nn_telemetry_watch(info, both[1]);
 }
 
-/* Rows of one are the same with another beside it, whose steps with rows are others; whichever is freed first. */
+/* The records of a telemetry are the same with another one beside it that records other steps, whichever is freed
+ * first. */
 static void two_at_once(void) {
     enum { ROWS = 34 };
     struct counted alone[2] = {{0}}, beside[2] = {{0}};
@@ -373,7 +375,7 @@ static void two_at_once(void) {
     }
 }
 
-/* What takes nn_watch has no other beside it. */
+/* A telemetry that takes nn_watch does not allow another beside it. */
 static void one_at_once(void) {
     nn_graph *g = network("fp32", NULL, NULL);
     for (int first = 0; first < 2; first++)
@@ -391,8 +393,8 @@ static void one_at_once(void) {
     nn_graph_free(g);
 }
 
-/* A state that is set back makes tensors count the same writes again: what was measured of the first ones is not told
- * of the second, of which others are measured. */
+/* A restored state makes tensors count the same writes again: measurements of the first ones are not reported for the
+ * second, whose measured elements differ. */
 static void set_back(void) {
     struct counted of[2] = {{0}};
     for (int back = 0; back < 2; back++) {

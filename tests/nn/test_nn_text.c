@@ -1,5 +1,5 @@
-/* Trainings on texts: what is reported against a recount, going on after a stop byte for byte, on a device with the
- * processor's bits, networks of one's own, what is refused.
+/* Trainings on texts: reports against a recount, resuming after a stop byte for byte, on a device with the processor's
+ * bits, networks of the caller, what is refused.
  *
  *     test_nn_text [DEVICE]        the toy device; or DEVICE (cuda) */
 #define _GNU_SOURCE
@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 enum { VOCABULARY = 11, TRAIN = 700, TEST = 120, BATCH = 4, CONTEXT = 12, EPOCHS = 3 };
-/* Behind an offset of up to a context; of the test text none. */
+/* After an offset of up to a context; the test text has none. */
 enum { EPOCH_STEPS = (TRAIN - CONTEXT) / CONTEXT / BATCH, WINDOWS = (TEST - 1) / CONTEXT, LABELS = WINDOWS * CONTEXT };
 
 static char place[200];
 static int64_t steps = EPOCHS * EPOCH_STEPS;
 
-/* What follows a token t is mostly 3 t + 1. */
+/* The successor of a token t is mostly 3 t + 1. */
 static data_set *text(int64_t count, uint64_t seed) {
     int32_t *tokens = malloc((size_t)count * sizeof *tokens);
     for (int64_t i = 0; i < count; i++) {
@@ -99,7 +99,7 @@ static nn_train_events events_of(struct told *told) {
 
 /* --- what is reported --------------------------------------------------------------------------------------------- */
 
-/* The loss of the test text by the network that the training left, window after window. */
+/* The loss of the test text by the network that the training left, excerpt after excerpt. */
 static double recount(const char *folder, const data_set *test, const int32_t *predicted, double *accuracy) {
     nn_graph *g = nn_checkpoint_graph(path_of(folder, "last.safetensors"), "cpu");
     CHECK(!nn_compile(g, nn_model_text(g, "gpt1x32", CONTEXT, VOCABULARY)) &&
@@ -144,7 +144,7 @@ static void trains(void) {
     CHECK(fabs(loss - result.test_loss) < 1e-5 && accuracy == result.test_accuracy,
           "test loss %.9g, recounted %.9g; accuracy %g, %g", result.test_loss, loss, result.test_accuracy, accuracy);
     CHECK(fabs(told.loss[0] - log(VOCABULARY)) < 0.1, "first loss %g", told.loss[0]);
-    /* mostly known: 15 of 16 tokens follow from the one before */
+    /* mostly known: 15 of 16 tokens follow from the previous one */
     CHECK(result.test_loss < 0.75 * log(VOCABULARY) && result.test_loss > 0.05, "test loss %g", result.test_loss);
     CHECK(told.epochs[EPOCHS - 1].train_accuracy > 0.4 && told.epochs[EPOCHS - 1].train_accuracy < 1,
           "accuracy in training %g", told.epochs[EPOCHS - 1].train_accuracy);
@@ -157,7 +157,7 @@ static void trains(void) {
     data_free(test);
 }
 
-/* --- stopped and gone on ------------------------------------------------------------------------------------------ */
+/* --- stopped and resumed ------------------------------------------------------------------------------------------ */
 
 static char *read_file(const char *folder, const char *name, size_t *bytes) {
     FILE *f = fopen(path_of(folder, name), "rb");
@@ -197,7 +197,7 @@ static void run(const char *folder, nn_train_config config, struct told *told, c
     nn_train_result_clear(&result);
 }
 
-/* A training on `device`, stopped there at each of some steps, and one on the processor in one piece. */
+/* A training on `device`, stopped there at each of some steps, and an uninterrupted one on the processor. */
 static void goes_on(const char *variant, const char *device) {
     data_set *train = text(TRAIN, 3), *test = text(TEST, 4);
     const bool shared = !strncmp(variant, "flex", 4) || !strncmp(variant, "dfp", 3);
@@ -230,7 +230,7 @@ static void goes_on(const char *variant, const char *device) {
                   told.epochs[i].test_accuracy == whole.epochs[i].test_accuracy,
               "%s on %s: epoch %d", variant, device, i + 1);
     same_files(variant, name[0], name[1], shared);
-    /* another text, another context, and none that fits */
+    /* another text, another context, and a text that does not fit */
     nn_train_config config = config_of(variant, "cpu");
     nn_train_result result;
     char from[300];
@@ -247,7 +247,7 @@ static void goes_on(const char *variant, const char *device) {
     data_free(test);
 }
 
-/* --- networks of one's own, and what is refused ------------------------------------------------------------------- */
+/* --- networks of the caller, and what is refused ------------------------------------------------------------------ */
 
 static nn_node pairs(nn_graph *g, int height, int width, int channels, int classes, void *context) {
     const int longer = *(const int *)context;
@@ -328,7 +328,7 @@ int main(int argc, char **argv) {
         goes_on("dfp16", "cpu");
         goes_on("fp32", device);
     }
-    steps = argc > 1 ? 5 : EPOCH_STEPS + 4; /* a stand-in for a GPU takes its time */
+    steps = argc > 1 ? 5 : EPOCH_STEPS + 4; /* the emulation of a GPU is slow */
     goes_on("flex16+5", device);
     remove_all();
     return check_summary();

@@ -52,7 +52,7 @@ struct expected {
     int predicted[ROWS], correct;
 };
 
-/* Means over the first `rows` positions. */
+/* Expects means over the first `rows` positions. */
 static void expect(struct expected *e, const nn_graph *g, int rows) {
     double table[VOCABULARY][WIDTH], weight[WIDTH][VOCABULARY], bias[VOCABULARY];
     values_of(g, "embedding.weight", &table[0][0], VOCABULARY * WIDTH);
@@ -100,7 +100,7 @@ static void gradients(const char *what, const nn_graph *g, const struct expected
     close_to(what, "head.bias.grad", got, e->dbias, VOCABULARY, bound);
 }
 
-/* Of values below 4: logits are sums of at most six terms that are, their errors a few units of the last place of the
+/* Values are below 4: logits are sums of at most six such terms, with errors of a few units in the last place of the
  * format (2^-24, 2^-11, 2^-8; of 16-bit mantissas 2^-13, and coarser while exponents are being found), and so are those
  * of losses and gradients. */
 static void against_formulas(const char *variant, double bound) {
@@ -154,7 +154,7 @@ static double step(nn_graph *g) {
     return loss;
 }
 
-/* Two graphs on the same batches, one of which is taken up where the other was. */
+/* Two graphs on the same batches, one of which continues from the state of the other. */
 static void goes_on(const char *variant, const char *device) {
     char path[] = "/tmp/flexlab-tokens-XXXXXX";
     const int file = mkstemp(path);
@@ -244,7 +244,8 @@ static void bad_steps(const char *device) {
     labels[ROWS - 1] = VOCABULARY;
     REFUSED(nn_forward(g, &(nn_batch){.tokens = tokens, .labels = labels}), TENSOR_E_ARGUMENT,
             "label 20 is 11, expected 0 to 10");
-    labels[ROWS - 1] = 0; /* refused before anything is computed, an evaluation leaves the forward pass as it is */
+    labels[ROWS - 1] =
+        0; /* it is refused before anything is computed, and an evaluation leaves the forward pass as it is */
     CHECK(!nn_forward(g, &(nn_batch){.tokens = tokens, .labels = labels}), "%s", tensor_error());
     labels[ROWS - 1] = VOCABULARY;
     REFUSED(nn_evaluate(&loss, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels, .count = BATCH}),

@@ -1,5 +1,5 @@
-/* The trace file against the statistics of the tensors: whatever the interval between rows, counts of all rows add up
- * to the totals, and the largest maximum and gamma are those of the totals. */
+/* The trace file against the statistics of the tensors: whatever the interval between records, their counts add up to
+ * the totals, and the largest maximum and gamma are those of the totals. */
 #include "check.h"
 #include "nn/telemetry/nn_trace.h"
 #include "flexlab/nn.h"
@@ -27,8 +27,8 @@ static nn_graph *network(const char *variant, const char *predictor) {
     return g;
 }
 
-/* Sizes that leap by powers of two from step to step: exponents lag behind, elements saturate and vanish, and exponents
- * meet the ends of their range. */
+/* Values that change by powers of two from step to step: exponents lag behind, elements saturate and underflow, and
+ * exponents reach the ends of their range. */
 static void make_batch(int step, float *images, int32_t *labels) {
     uint64_t state = (uint64_t)step * 77 + 1;
     float scale = ldexpf(1, (int)(check_random(&state) % 50) - 25);
@@ -38,7 +38,7 @@ static void make_batch(int step, float *images, int32_t *labels) {
         labels[i] = (int32_t)(check_random(&state) % CLASSES);
 }
 
-/* What the rows of one tensor add up to. */
+/* The sums over the records of one tensor. */
 struct sum {
     char name[80];
     char maximum[40]; /* as printed; the largest */
@@ -69,7 +69,7 @@ static int read_sums(const char *path, int every, struct sum *sums) {
         long long wanted = 1 + (long long)s->rows++ * every;
         CHECK(row.step == (wanted < STEPS ? wanted : STEPS), "every %d: row at step %lld, want %lld", every, row.step,
               wanted);
-        /* The exponent that is written beside the maximum is the one that the maximum was stored with. */
+        /* The exponent that is written beside the maximum is the one with which the maximum was stored. */
         double top = ldexp(32767, -row.maximum_e);
         CHECK(row.gamma == 32767 || row.value <= top + ldexp(0.5001, -row.maximum_e), "every %d: %s at step %lld",
               every, row.name, row.step);
@@ -142,7 +142,7 @@ static void trace_adds_up(const char *variant, const char *predictor, int every,
         CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.01f), "%s step %d: %s",
               what, step, tensor_error());
         CHECK(!fl_trace_step(trace, g, step), "%s step %d: %s", what, step, tensor_error());
-        if (step % 7 == 0) /* an evaluation between two steps leaves no mark */
+        if (step % 7 == 0) /* an evaluation between two steps has no effect */
             CHECK(!nn_evaluate(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = BATCH}), "%s",
                   tensor_error());
     }

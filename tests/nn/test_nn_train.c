@@ -1,5 +1,5 @@
-/* Training: it learns in every variant, repeats bit for bit whatever the number of threads and the backend, and is not
- * disturbed by evaluation. */
+/* Training: it learns in every variant, repeats bit for bit whatever the number of threads and the kernel set, and is
+ * not disturbed by evaluation. */
 #include "check.h"
 #include "flexlab/nn.h"
 #include <math.h>
@@ -144,9 +144,9 @@ static void repeats(const char *variant, const char *model, float rate, bool ref
     CHECK(!tensor_set_backend(NULL), "%s", tensor_error());
 }
 
-/* Mean loss and predictions of a part of a batch are those of its images alone. Batch normalisation with running
- * statistics makes images independent of each other; an image appears first in one call and later in another. The
- * logits of a shared-exponent format are rounded at an exponent that depends on the batch: half a unit of 2^-e each. */
+/* The mean loss and the predictions of a partial batch are those of its images alone. Batch normalisation with running
+ * statistics makes images independent of each other; an image is first in one call and later in another. The logits of
+ * a shared-exponent format are rounded at an exponent that depends on the batch: half a unit of 2^-e each. */
 static void short_batches(const char *variant) {
     nn_graph *g = make(variant, "cnn6");
     for (int i = 0; i < STEPS; i++)
@@ -171,7 +171,7 @@ static void short_batches(const char *variant) {
 }
 
 /* With plain 16-bit weights, rounding to nearest stops them at a low rate; a wide copy and stochastic rounding do not.
- * Exponents stay fixed here: where one moves, rounding ties anew moves weights too. */
+ * Exponents are constant here: a change of exponent rounds ties again, which changes weights, too. */
 static void low_rate(void) {
     enum {
         WIDE,
@@ -203,14 +203,14 @@ static void low_rate(void) {
     CHECK(moved[WIDE] > 0.5 * IMAGE * 128 && moved[STOCHASTIC] > 0 && moved[PAPER] == 0,
           "weights that moved: wide %g, nearest %g, stochastic %g of %d", moved[WIDE], moved[PAPER], moved[STOCHASTIC],
           IMAGE * 128);
-    /* of floats, small weights lie close and move at any rate: stochastically far more do */
+    /* small weights of floats are closely spaced and change at any rate: with stochastic rounding far more do */
     for (int v = FP16; v <= BF16; v += BF16 - FP16)
         CHECK(moved[v] > 0.5 * IMAGE * 128 && moved[v + 2] > 2 * moved[v + 1] && moved[v + 2] > 0.001 * IMAGE * 128,
               "%s, weights that moved: master %g, nearest %g, stochastic %g of %d", variants[v], moved[v], moved[v + 1],
               moved[v + 2], IMAGE * 128);
 }
 
-/* Variants of one format run the same kernels; the slow reference ones need to see it once. */
+/* Variants of one format run the same kernels; one of them is enough for the slow reference kernels. */
 static bool first_of_its_format(int variant) {
     for (int i = 0; i < variant; i++)
         if (nn_variant_at(i)->format == nn_variant_at(variant)->format)

@@ -1,6 +1,7 @@
-/* A training in parts: whatever the parts, and whatever other trainings take turns with it, its reports, result,
- * predictions, trace and checkpoints are those of nn_train, bit for bit; one that is finished early goes on from its
- * checkpoint; one that is abandoned leaves no trace; what is refused. And what nn_train tells of a scaled loss. */
+/* A training in parts: whatever the parts, and whatever other trainings alternate with it, its reports, result,
+ * predictions, trace and checkpoints are those of nn_train, bit for bit; one that is finished early resumes from its
+ * checkpoint; one that is abandoned leaves no trace; what is refused. Also the reports of nn_train about a scaled
+ * loss. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "flexlab/data.h"
@@ -19,7 +20,7 @@ static const char *path(char out[160], const char *name) {
     return out;
 }
 
-/* All that a training tells. */
+/* All reports of a training. */
 struct told {
     nn_step_report steps[MOST];
     nn_epoch_report epochs[8];
@@ -31,7 +32,7 @@ struct told {
 static int on_step(void *context, const nn_step_report *r) {
     struct told *told = context;
     CHECK(told->step_count < MOST, "%d steps", told->step_count);
-    nn_step_report *to = &told->steps[told->step_count++]; /* field by field: what lies between them is compared too */
+    nn_step_report *to = &told->steps[told->step_count++]; /* field by field: padding is compared, too */
     to->step = r->step;
     to->steps = r->steps;
     to->epoch = r->epoch;
@@ -111,7 +112,7 @@ static void same_told(const char *what, const struct told *a, const struct told 
           what);
 }
 
-/* Formats that take turns of so many steps, each against nn_train alone. */
+/* Formats that alternate after this number of steps, each against nn_train alone. */
 static void turns(const data_set *train, const data_set *test, int64_t part, int64_t report_every) {
     static const char *const variants[] = {"fp32", "fp16", "flex16+5"}, *const scales[] = {NULL, "dynamic", "1024"};
     enum { FORMATS = 3 };
@@ -161,7 +162,7 @@ static void turns(const data_set *train, const data_set *test, int64_t part, int
         for (int k = 0; k < 2; k++)
             remove(names[i][k]);
     }
-    /* the second finish gave nothing back: train again for the results */
+    /* the second finish returned nothing: train again for the results */
     for (int i = 0; i < FORMATS; i++) {
         config[i].trace_path = NULL;
         nn_trainer *t = nn_trainer_new(&config[i], train, test, NULL);
@@ -176,7 +177,8 @@ static void turns(const data_set *train, const data_set *test, int64_t part, int
     }
 }
 
-/* Finished before its end it is stopped, and goes on from its checkpoint with the bits of one that was not. */
+/* A training that is finished before its end is stopped, and resumes from its checkpoint with the bits of an
+ * uninterrupted one. */
 static void early(const data_set *train, const data_set *test, int64_t first) {
     char folder[160], resume[160], best[160], last[160];
     struct told whole = {0}, parts = {0};
@@ -204,7 +206,7 @@ static void early(const data_set *train, const data_set *test, int64_t first) {
     rmdir(folder);
 }
 
-/* Stopped by a callback at a step that is told when the part is over: kept as any other. */
+/* A training stopped by a callback at a step that is reported at the end of the part is stored like any other. */
 static void stopped_between(const data_set *train, const data_set *test) {
     char folder[160], resume[160], best[160], last[160];
     struct told whole = {0}, parts = {.stop_at = 3};
@@ -272,7 +274,8 @@ static void abandoned(const data_set *train) {
     nn_trainer_free(t);
 }
 
-/* A scale that never fits: every step is skipped and told, and after twenty of them once that nothing moves. */
+/* A scale that never fits: every step is skipped and reported, and after twenty of them one report says that nothing
+ * changes. */
 static void starves(const data_set *train) {
     struct told told = {0};
     nn_train_events events = events_of(&told);
@@ -291,7 +294,7 @@ static void starves(const data_set *train) {
         CHECK(told.steps[i].skipped_in_a_row == i + 1 && told.steps[i].loss_scale == 0x1p40, "step %d: %d, scale %g", i,
               (int)told.steps[i].skipped_in_a_row, told.steps[i].loss_scale);
     nn_train_result_clear(&result);
-    /* each step is told with the scale that it was trained with */
+    /* each step is reported with the scale with which it was trained */
     memset(&told, 0, sizeof told);
     config = config_of("fp16", "dynamic:init=2^24,window=3");
     CHECK(!nn_train(&result, &config, train, NULL, &events), "%s", tensor_error());

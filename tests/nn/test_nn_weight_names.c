@@ -1,5 +1,5 @@
-/* Names, shapes and layouts of a network's weights, and a file's tensors beside them: what is missing, of another
- * shape, superfluous, and what would fit in another layout too. */
+/* Names, shapes and layouts of a network's weights, compared with a file's tensors: which are missing, of another
+ * shape, superfluous, or would fit in another layout, too. */
 #include "check.h"
 #include "layer_network.h"
 #include "safetensors/safetensors.h"
@@ -9,7 +9,7 @@
 
 static char path[100];
 
-/* --- what a network has ------------------------------------------------------------------------------------------- */
+/* --- the weights of a network ------------------------------------------------------------------------------------- */
 
 static const nn_weight_info *find(const nn_graph *g, const char *name) {
     static nn_weight_info info;
@@ -41,7 +41,7 @@ static void test_list(void) {
                             &(nn_conv2d_options){.window = &(tensor_window2d){.window = {2, 2}, .stride = {1, 1}}});
     x = nn_linear(g, "fc", x, 4, false);
     CHECK(x >= 0, "%s", tensor_error());
-    for (int compiled = 0; compiled < 2; compiled++) { /* before and behind nn_compile */
+    for (int compiled = 0; compiled < 2; compiled++) { /* before and after nn_compile */
         expect(g, "two.weight", "out, height, width, in", SHAPE(5, 3, 2, 3));
         expect(g, "two.bias", "channels", SHAPE(5));
         expect(g, "bn.gamma", "channels", SHAPE(5));
@@ -65,7 +65,7 @@ static void test_list(void) {
     nn_graph_free(g);
 }
 
-/* --- a file beside it --------------------------------------------------------------------------------------------- */
+/* --- compared with a file ----------------------------------------------------------------------------------------- */
 
 struct told {
     int fits, missing, shapes, both_ways, superfluous;
@@ -88,7 +88,7 @@ static struct told match(const nn_graph *g) {
     return told;
 }
 
-/* A foreign file of fp32 zeros: NULL ends the names; a name of "note" is the note about layouts. */
+/* A foreign file of fp32 zeros: NULL ends the names; an entry named "note" is the note about layouts. */
 struct foreign {
     const char *name;
     int ndim;
@@ -141,7 +141,7 @@ static void test_match(void) {
     struct told told = match(g);
     CHECK(told.fits == 5 && told.both_ways == 2 && !strcmp(told.text, "3:conv1.weight 3:fc1.weight "), "%s", told.text);
     CHECK(!nn_weights_load(g, path), "%s", tensor_error());
-    write_foreign(all, "1"); /* the file says whose layouts it has */
+    write_foreign(all, "1"); /* the file names its layouts */
     told = match(g);
     CHECK(told.fits == 7 && !*told.text, "%s", told.text);
     write_foreign(all, "2");
@@ -164,7 +164,7 @@ static void test_match(void) {
     nn_graph_free(g);
 }
 
-/* A checkpoint has much beside weights, which is not superfluous, and never is in doubt. */
+/* A checkpoint has much beside weights, which is neither superfluous nor ambiguous. */
 static void test_own(const char *variant, const char *policy, const char *optimiser) {
     nn_graph *g =
         nn_graph_new(&(nn_config){.variant = variant, .policy = policy, .batch = 2, .seed = 1, .optimiser = optimiser});

@@ -1,5 +1,6 @@
 /* Weights from elsewhere: set by name, and loaded from checkpoints of every variant into every other, against rounding
- * written a second time in binary64; what is set is what the next update works on; what is refused changes nothing. */
+ * implemented again in binary64; the next update works on the weights that were set; what is refused changes
+ * nothing. */
 #include "check.h"
 #include "flexlab/autoflex.h"
 #include "layer_network.h"
@@ -65,7 +66,7 @@ static bool has_wide(const char *kind) {
 
 /* --- rounding, a second time -------------------------------------------------------------------------------------- */
 
-/* To nearest, ties to even, of a format of `digits` binary digits whose least normal is 2^least. */
+/* To nearest, ties to even, in a format of `digits` binary digits whose least normal is 2^least. */
 static double round_float(double x, int digits, int least) {
     int exponent;
     frexp(x, &exponent); /* |x| in [2^(exponent - 1), 2^exponent) */
@@ -98,7 +99,7 @@ static void must_equal(const char *kind, const char *name, const double *got, co
     CHECK(true, "%s", name);
 }
 
-/* What t must hold of these values; they become what it holds. */
+/* Checks that t has these values, rounded; they become the rounded ones. */
 static void check_tensor(const char *kind, const char *name, tensor *t, double *values) {
     const int64_t count = tensor_count(t);
     double *got = calloc((size_t)count, sizeof *got);
@@ -130,7 +131,8 @@ static void check_tensor(const char *kind, const char *name, tensor *t, double *
     free(got);
 }
 
-/* A weight, its master before it and its copies behind it, of these values; they are changed. How many tensors. */
+/* Checks that a weight, its master before it and its copies after it have these values, which are changed; returns the
+ * number of tensors. */
 static int check_weight(const nn_graph *g, const char *kind, const char *name, double *values) {
     static const char *const copies[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16"};
     char other[200];
@@ -160,7 +162,7 @@ static bool is_weight(const nn_tensor_info *info) {
            !strstr(info->name, ".fp") && !strstr(info->name, ".bf16") && !strstr(info->name, ".dfp16");
 }
 
-/* Full binary64 mantissas of a spread of magnitudes, as large as the network's first weights. */
+/* Full binary64 mantissas with a spread of magnitudes, as large as the network's initial weights. */
 static double *random_values(int64_t count, uint64_t *seed, int spread) {
     double *values = calloc((size_t)count, sizeof *values);
     for (int64_t i = 0; i < count; i++) {
@@ -188,12 +190,12 @@ static void test_set(const char *kind, int spread, int steps) {
     }
     CHECK(weights > 10 && (*kind != '+' || tensors > weights), "%s: %d weights in %d tensors", kind, weights, tensors);
     CHECK(nn_steps(g) == (uint64_t)steps, "%s: %llu steps", kind, (unsigned long long)nn_steps(g));
-    train(g, 2, 0.01f); /* it goes on */
+    train(g, 2, 0.01f); /* training continues */
     nn_graph_free(g);
 }
 
-/* A rate of 0 leaves what was set as it was: no master brings older values back. Weights of flex16+5 are written anew
- * under the exponent that is predicted, which may be another. */
+/* A rate of 0 leaves the weights that were set unchanged: no master restores older values. Weights of flex16+5 are
+ * written again with the predicted exponent, which may differ. */
 static void test_stays(const char *kind) {
     if (!strncmp(kind, "flex16+5", 8))
         return;
@@ -223,7 +225,7 @@ static char *state_of(const nn_graph *g) {
     return state;
 }
 
-/* What updates work on in g. */
+/* The values on which updates work in g. */
 static double *exact_values(const nn_graph *g, const char *name) {
     char master[200];
     snprintf(master, sizeof master, "%s.master", name);
@@ -281,7 +283,8 @@ static void test_own(const char *variant) {
           tensor_error());
     must_share(a, c, variant);
     must_share(a, b, variant);
-    if (strcmp(variant, "flex16+5-sr") != 0) { /* whose random numbers go by writes, of which b has one more */
+    if (strcmp(variant, "flex16+5-sr") !=
+        0) { /* its random numbers depend on the number of writes, of which b has one more */
         train(a, 4, 0.1f);
         train(b, 4, 0.1f);
         must_share(a, b, variant);
@@ -301,7 +304,7 @@ static void refused(nn_graph *g, const char *before, tensor_status status, tenso
     free(now);
 }
 
-/* The file with one change in its header, of the same length, or of its last byte. */
+/* Copies the file with one change in its header, of the same length, or of its last byte. */
 static void spoil(const char *from, const char *to) {
     static char bytes[1 << 20];
     FILE *file = fopen(path, "rb");
@@ -375,7 +378,7 @@ static void test_refusals(void) {
     free(before);
 }
 
-/* With an argument, on that device: every fifth pair, without the policies that devices have not. */
+/* With an argument, on that device: every fifth pair, without the policies that devices do not support. */
 int main(int argc, char **argv) {
     const bool host = argc < 2;
     device = host ? "cpu" : argv[1];

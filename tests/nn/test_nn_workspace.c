@@ -1,7 +1,7 @@
-/* The memory that the calls of a training step take beside their tensors is planned when the network is compiled: for
- * every variant, model, batch, number of threads and row each call finds its own in the arena, in training and in
- * evaluation, and neither a thread's scratch nor a block of the queue is made. Where the plan no longer fits (more
- * threads, other kernels) the results are the same. */
+/* The workspace of the calls of a training step is planned when the network is compiled: for every variant, model,
+ * batch, number of threads and kernel set each call finds its own in the arena, in training and in evaluation, and
+ * allocates neither memory of a thread nor a block of the queue. If the plan no longer fits (more threads, other
+ * kernels), the results are the same. */
 #include "check.h"
 #include "layer_network.h"
 #include "core/queue/call_memory.h"
@@ -29,7 +29,7 @@ static nn_graph *network(const char *variant, const char *model, int batch, cons
     return g;
 }
 
-/* --- a device of addresses alone: what reaches its queue is looked at, and nothing runs --------------------------- */
+/* --- a device of addresses alone: its queue is inspected, and nothing runs ---------------------------------------- */
 
 static struct {
     size_t next;             /* address to be given */
@@ -185,7 +185,7 @@ struct first_step {
     double loss;
 };
 
-/* On a thread that has no scratch yet, whose blocks live as long as the thread. */
+/* Runs on a thread without any memory yet, whose blocks live as long as the thread. */
 static void *run_first_step(void *pointer) {
     struct first_step *s = pointer;
     const long before = requests;
@@ -217,8 +217,8 @@ static void on_host(const char *variant, const char *model, int batch, int threa
     nn_graph_free(g);
 }
 
-/* Compiled for one thread and the reference row, run on more threads and the best row: thread scratch serves, and the
- * results are those of the planned memory. */
+/* Compiled for one thread and the reference kernels, run on more threads and the best kernels: memory of the thread is
+ * used, and the results are those of the planned memory. */
 static void outgrown(const char *variant) {
     enum { BATCH = 128 };
     nn_graph *g[2];

@@ -1,6 +1,7 @@
-/* The reader and the writer of safetensors files: headers that are right, and one for each thing that can be wrong,
- * with the message it must get. With arguments the program serves test_safetensors.py, which makes and reads files by
- * itself:   dump FILE   prints tensors and notes;   copy FROM TO   writes what it read. */
+/* The reader and the writer of safetensors files: correct headers, and one for each possible error, with its message.
+ * With arguments the program serves test_safetensors.py, which makes and reads files by itself:
+ *
+ *     dump FILE   prints tensors and notes;   copy FROM TO   copies through the reader and the writer. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "core/base/memory.h"
@@ -92,7 +93,7 @@ static int copy(const char *from, const char *to) {
 /* --- headers -------------------------------------------------------------------------------------------------------
  */
 
-/* A file with that header and so many bytes behind it. */
+/* Writes a file with that header and this number of bytes after it. */
 static void write_file(const char *path, uint64_t length, const char *header, size_t size, int data) {
     FILE *file = fopen(path, "wb");
     if (!file)
@@ -111,7 +112,7 @@ static void headers(void) {
     static const struct {
         const char *header;
         int data;
-        const char *message; /* NULL: it is right */
+        const char *message; /* NULL: it is correct */
     } cases[] = {
         {"{}", 0, NULL},
         {"{ }   ", 0, NULL},
@@ -223,7 +224,7 @@ static void headers(void) {
     fl_safetensors_close(&s);
 }
 
-/* A zero byte ends no header of ours. */
+/* A zero byte does not end a header. */
 static void zero_bytes(void) {
     static const char *const places[] = {"{\"a\0b\":1}", "{\0}", "{}\0", "{\"__metadata__\":{\"k\0\":\"v\"}}"};
     static const size_t sizes[] = {9, 3, 3, 27};
@@ -263,7 +264,7 @@ static void lengths(void) {
     }
 }
 
-/* What other programs write is told by its first bytes; what begins as a header does is none of these. */
+/* Files of other programs are recognised by their first bytes; a file that begins like a header is none of them. */
 static void other_kinds(void) {
     static const struct {
         const char *bytes;
@@ -285,7 +286,7 @@ static void other_kinds(void) {
                  {"{\"a\": [1, 2, 3], \"b\": 4}\n", 25, "looks like a text"},
                  {"gr\xc3\xbc\xc3\x9f dich, Welt\n", 18, "looks like a text"},
                  {"gr\xfc\xdf dich, Welt\n\xff", 17, "the length of a header, 7163366774669079143,"},
-                 {"\xff\xff\0\0\0\0\0\0{", 9, "a header of 65535 bytes, the file has 1"}}; /* cut */
+                 {"\xff\xff\0\0\0\0\0\0{", 9, "a header of 65535 bytes, the file has 1"}}; /* truncated */
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         struct fl_safetensors s;
         FILE *file = fopen(path_of("kind"), "wb");
@@ -308,7 +309,7 @@ static void other_files(void) {
     unlink(path_of("fifo"));
 }
 
-/* The file grows shorter between the header and the elements. */
+/* The file is truncated between the header and the elements. */
 static void shortened(void) {
     struct fl_safetensors s;
     char bytes[8];
@@ -350,7 +351,7 @@ static void refusals(void) {
     CHECK(access(path_of("twice"), F_OK) && access(path_of("twice.part"), F_OK), "a refused file was written");
 }
 
-/* A file that cannot be written whole leaves the one before, and no part. */
+/* A file that cannot be written completely leaves the earlier one, and no unfinished file. */
 static void failed_writes(void) {
     struct fl_safetensors_out o = {0};
     struct fl_safetensors s;
@@ -390,7 +391,8 @@ static void failed_writes(void) {
     free(part);
 }
 
-/* What stands in the place of the part is removed: a link's target keeps its contents, a FIFO is not waited for. */
+/* Whatever is at the name of the unfinished file is removed: a link's target remains unchanged, and a FIFO causes no
+ * wait. */
 static void links(void) {
     struct fl_safetensors_out o = {0};
     struct fl_safetensors s;
@@ -426,7 +428,7 @@ static void links(void) {
     free(other);
 }
 
-/* A folder that may be written and not read cannot be synchronised: refused before the file is replaced. */
+/* A folder that may be written but not read cannot be synchronised: refused before the file is replaced. */
 static void closed_folder(void) {
     struct fl_safetensors_out o = {0};
     struct fl_safetensors s;
@@ -439,7 +441,7 @@ static void closed_folder(void) {
     CHECK(!fl_safetensors_add_note(&o, "which", "first") && !fl_safetensors_write(&o, path), "%s", tensor_error());
     fl_safetensors_end(&o);
     CHECK(!chmod(closed, 0333) && (user || (!chown(closed, 65534, (gid_t)-1) && !seteuid(65534))), "%s",
-          strerror(errno)); /* nothing is closed to root */
+          strerror(errno)); /* root may read everything */
     CHECK(!fl_safetensors_add_note(&o, "which", "second") && fl_safetensors_write(&o, path) == TENSOR_E_IO &&
               strstr(tensor_error(), "to synchronise it: Permission denied"),
           "%s", tensor_error());
@@ -452,7 +454,7 @@ static void closed_folder(void) {
     CHECK(!unlink(path) && !rmdir(closed), "%s", strerror(errno));
 }
 
-/* Every byte of elements and notes counts. */
+/* The checksum covers every byte of elements and notes. */
 static void checksum(void) {
     struct fl_safetensors_out o = {0};
     const int64_t size[] = {3};
@@ -476,7 +478,7 @@ static void checksum(void) {
         tensor_status status = fl_safetensors_open(&s, path);
         if (!status) {
             status = fl_safetensors_verify(&s);
-            if (!status) { /* a name, a type or a shape of as many bytes: for who reads the tensors to find */
+            if (!status) { /* a name, a type or a shape with as many bytes: the reader of the tensors must find it */
                 const struct fl_stored_tensor *t = fl_safetensors_find(&s, "a");
                 CHECK(!t || t->type != FL_STORED_I16 || !fl_safetensors_note(&s, FL_CHECKSUM), "byte %lld is not seen",
                       (long long)at);

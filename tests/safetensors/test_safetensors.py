@@ -93,7 +93,8 @@ def valid_files(rng, place):
 
 
 def broken_files(rng, place):
-    """Cut anywhere, a byte changed anywhere, bytes added: refused, or read to the same meaning as Python reads."""
+    """Truncated anywhere, with a changed byte anywhere, or with added bytes: refused, or read with the meaning that
+    Python reads."""
     path, refused = os.path.join(place, "broken"), 0
     for i in range(120):
         data = bytearray(witness.write_bytes(*file_of(rng)))

@@ -1,5 +1,5 @@
-/* data_files.h - what the tests of the readers share: a temporary folder, files in it, expected failures, and an
- * allocator that fails. */
+/* data_files.h - common functions of the tests of the readers: a temporary folder, files in it, expected failures, and
+ * an allocator that fails. */
 #ifndef FL_DATA_FILES_H
 #define FL_DATA_FILES_H
 
@@ -98,8 +98,8 @@ static inline void expect_failure(int line, const char *kind, data_split split, 
 #define EXPECT_FAILURE(kind, split, status, ...)                                                                       \
     expect_failure(__LINE__, kind, split, status, (const char *const[]){__VA_ARGS__, EXPECT_END})
 
-/* In the place of file `name`: a FIFO, a link to a device, a folder, a socket. Each is refused at once, by what it is.
- */
+/* Puts a FIFO, a link to a device, a folder and a socket in place of file `name`. Each is refused at once, by its
+ * kind. */
 static inline void expect_regular_file(const char *kind, data_split split, const char *name) {
     const char *path = folder_path(name);
     alarm(60); /* a reader that waits for the other end of a FIFO waits for ever */
@@ -128,7 +128,7 @@ static inline void expect_regular_file(const char *kind, data_split split, const
 
 static atomic_long allocator_calls, allocator_held;
 static long allocator_fail_at;         /* from 1; 0: never */
-static atomic_ulong allocator_largest; /* the largest block asked for */
+static atomic_ulong allocator_largest; /* the largest block requested */
 
 static inline void *failing_allocate(unsigned long size, unsigned long alignment) {
     if (size > allocator_largest)
@@ -138,7 +138,7 @@ static inline void *failing_allocate(unsigned long size, unsigned long alignment
     void *block = NULL;
     if (posix_memalign(&block, alignment, size))
         return NULL;
-    memset(block, 0xA5, size < 4096 ? size : 4096); /* nobody relies on zeros */
+    memset(block, 0xA5, size < 4096 ? size : 4096); /* no code may rely on zeros */
     atomic_fetch_add(&allocator_held, 1);
     return block;
 }

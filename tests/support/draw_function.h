@@ -1,7 +1,7 @@
 /* draw_function.h - a call of any function, drawn from its signature (core/ops/operation.h): sizes, scalars within
- * their limits, which optional operands are given, which inputs are the output, views with strides, repeated operands.
- * At a rate that the caller chooses a part of it is one that the signature forbids: an end that is excluded, one past
- * it, NaN, an index that is too large, an operand that is missing. */
+ * their limits, the optional operands that are given, the inputs that equal the output, views with strides, repeated
+ * operands. At a rate that the caller chooses, the signature forbids a part of the call: an end that is excluded, one
+ * beyond it, NaN, an index that is too large, a missing operand. */
 #ifndef FL_DRAW_FUNCTION_H
 #define FL_DRAW_FUNCTION_H
 
@@ -39,15 +39,15 @@ struct draw_dims {
     int64_t size[TENSOR_MAX_DIMS];
 };
 
-/* What is drawn from, and how large it may become. */
+/* The source of random choices, and limits on sizes. */
 struct draw_limits {
-    const int64_t *sizes; /* of letters */
+    const int64_t *sizes; /* for letters */
     int size_count;
-    const struct draw_dims *many; /* of letters with * */
+    const struct draw_dims *many; /* for letters with * */
     int many_count;
-    int64_t work;              /* most of the product of all sizes drawn */
-    int64_t elements, numbers; /* most of an operand, and of one that is numbers beside the formats */
-    int wrong;                 /* of 1000 choices: so many are forbidden */
+    int64_t work;              /* the largest product of all sizes drawn */
+    int64_t elements, numbers; /* the most of an operand, and of one with numbers beside the formats */
+    int wrong;                 /* the number of 1000 choices that are forbidden */
 };
 
 struct drawn_operand {
@@ -57,7 +57,7 @@ struct drawn_operand {
     int same;             /* the output that it is a view of; -1: a tensor of its own */
     int ndim;
     int64_t shape[TENSOR_MAX_DIMS], stride[TENSOR_MAX_DIMS];
-    int64_t held; /* elements of the tensor that it is, or is a view of */
+    int64_t held; /* elements of its tensor, or of the tensor of which it is a view */
 };
 
 struct drawn {
@@ -67,10 +67,10 @@ struct drawn {
     struct fl_sizes sizes;
     struct draw_dims many[FL_SIZES];
     int wrong;
-    bool refused; /* for a scalar, before shapes are looked at */
+    bool refused; /* for a scalar, before shapes are checked */
 };
 
-/* What an operand is of: targets of losses may be numbers. */
+/* Draws the format of an operand: targets of losses may be numbers. */
 static inline void draw_format(struct drawn_operand *o, enum fl_class class) {
     o->numbers = class >= FL_CLASS_F64 || (class == FL_CLASS_TARGETS && chance(60));
     o->format = class == FL_CLASS_I32                                                ? FMT_I32
@@ -91,7 +91,7 @@ static inline int64_t count_of(int ndim, const int64_t *shape) {
 
 /* --- sizes -------------------------------------------------------------------------------------------------------- */
 
-/* The size of every letter of the signature that is not derived. Their product. */
+/* Draws the size of every letter of the signature that is not derived. Returns their product. */
 static inline int64_t draw_sizes(struct drawn *c, const struct draw_limits *limits) {
     const struct fl_function *f = c->function;
     int64_t work = 1;
@@ -113,7 +113,7 @@ static inline int64_t draw_sizes(struct drawn *c, const struct draw_limits *limi
     return work;
 }
 
-/* The shape that a text stands for; false where it has more dimensions than a tensor, or none. */
+/* The shape that a text describes; false if it has more dimensions than a tensor, or none. */
 static inline bool shape_by_text(const struct drawn *c, const char *text, struct drawn_operand *o) {
     for (o->ndim = 0; *text && o->ndim < TENSOR_MAX_DIMS; text++) {
         const bool factor = *text < 'A';
@@ -141,7 +141,7 @@ static inline bool has_limits(const struct fl_scalar_rule *s) {
     return s->least != 0 || s->most != 0 || s->above || s->under;
 }
 
-/* Whether a scalar is one that the function goes on with. */
+/* Whether the function accepts a scalar. */
 static inline bool is_allowed(const struct fl_scalar_rule *s, const union fl_value *v) {
     const double x = s->type <= FL_REAL64 ? v->real : (double)v->integer;
     return s->type > FL_INT64 || !has_limits(s) ||
@@ -193,7 +193,7 @@ static inline int64_t draw_integer(const struct drawn *c, const struct fl_scalar
     return x < least ? least : x > most ? most : x;
 }
 
-/* Each of 0 to n - 1 once. */
+/* Draws a permutation of 0 to n - 1. */
 static inline void draw_order(int n, int *order) {
     for (int i = 0; i < n; i++) {
         const int at = below(i + 1);
@@ -202,7 +202,7 @@ static inline void draw_order(int n, int *order) {
     }
 }
 
-/* A dimension of an operand, a set of them, an order of them, or the size of one. */
+/* Draws a dimension of an operand, a set of them, an order of them, or the size of one. */
 static inline int64_t draw_dimensions(struct drawn *c, const struct fl_scalar_rule *s, const struct drawn_operand *o,
                                       const union fl_value *before, const struct draw_limits *limits) {
     const int ndim = o->ndim;
@@ -231,7 +231,7 @@ static inline int64_t draw_dimensions(struct drawn *c, const struct fl_scalar_ru
     }
 }
 
-/* The dimensions of an operand whose shape follows from others are those of the first that is not so. */
+/* The operand whose dimensions operand i has, if its own shape is derived: the first with a shape that is not. */
 static inline const struct drawn_operand *known_operand(const struct drawn *c, int i) {
     int first = c->function->outputs < c->function->operand_count ? c->function->outputs : 0;
     while (c->function->operands[first].shape[0] == '=' && first > 0)
@@ -264,7 +264,7 @@ static inline void draw_scalars(struct drawn *c, const struct draw_limits *limit
 
 /* --- operands ----------------------------------------------------------------------------------------------------- */
 
-/* The shapes that the function computes from the others; false: there are none. */
+/* Computes the shapes that the function derives from the others; false: there are none. */
 static inline bool compute_shapes(struct drawn *c) {
     const struct fl_function *f = c->function;
     tensor shapes[FL_OPERANDS] = {{0}};
@@ -274,7 +274,7 @@ static inline bool compute_shapes(struct drawn *c) {
         for (int i = 0; i < f->operand_count; i++) {
             struct drawn_operand *o = &c->operand[i];
             const bool computed = f->operands[i].shape[0] == '=';
-            if (pass && computed && c->refused) { /* any shape will do */
+            if (pass && computed && c->refused) { /* any shape is suitable */
                 o->ndim = 1;
                 o->shape[0] = 1;
             } else if (pass && computed) {
@@ -303,7 +303,7 @@ static inline void draw_repeats(struct drawn_operand *o) {
         memmove(o->shape, o->shape + 1, (size_t)--o->ndim * sizeof o->shape[0]);
 }
 
-/* Elements in another order, one of the dimensions now and then repeated. */
+/* Draws another order of elements, sometimes with one of the dimensions repeated. */
 static inline void draw_strides(struct drawn_operand *o) {
     int order[TENSOR_MAX_DIMS];
     int64_t at = 1;
@@ -322,7 +322,7 @@ static inline bool same_shape(const struct drawn_operand *a, const struct drawn_
     return a->ndim == b->ndim && !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof a->shape[0]);
 }
 
-/* Which inputs are an output, which are views, which are missing. */
+/* Draws which inputs are an output, which are views and which are missing. */
 static inline void draw_kinds(struct drawn *c) {
     const struct fl_function *f = c->function;
     for (int i = 0; i < f->operand_count; i++) {
@@ -358,7 +358,8 @@ static inline bool fits_limits(const struct drawn *c, const struct draw_limits *
     return true;
 }
 
-/* Sizes that the function cannot derive others from, or that need too much work, are drawn again: `attempts` times. */
+/* Sizes from which the function cannot derive others, or that need too much work, are drawn again, at most `attempts`
+ * times. */
 static inline bool draw_call_once(struct drawn *c, const struct draw_limits *limits) {
     const struct fl_function *f = c->function;
     if (draw_sizes(c, limits) > limits->work)
@@ -409,7 +410,7 @@ static inline bool draw_call(struct drawn *c, const struct fl_function *f, const
 
 /* --- numbers beside the formats ----------------------------------------------------------------------------------- */
 
-/* The state that an optimiser begins with: no numbers of any kind. */
+/* The numbers of an optimiser are not arbitrary: this is the state with which it begins. */
 static inline void draw_optimiser(double *values) {
     const tensor_optimiser how = {.kind = (tensor_optimiser_kind)between(0, TENSOR_OPTIMISER_LAMB),
                                   .beta1 = chance(80) ? 0.9f : 0,
@@ -424,12 +425,12 @@ static inline void draw_optimiser(double *values) {
     tensor_free(numbers);
 }
 
-/* Where the indices of an operand end. */
+/* The limit of the indices of an operand. */
 static inline int64_t index_limit(const struct drawn *c, char below) {
     return below < 'A' ? below - '0' : FL_SIZE(&c->sizes, below);
 }
 
-/* What operand i holds. */
+/* Draws the values of operand i. */
 static inline void draw_numbers(const struct drawn *c, int i, double *values) {
     const struct fl_operand *o = &c->function->operands[i];
     const tensor_format format = c->operand[i].format;
@@ -457,7 +458,7 @@ static inline void draw_numbers(const struct drawn *c, int i, double *values) {
         *one = chance(40) ? NAN : chance(50) ? INFINITY : -1;
 }
 
-/* Puts them into a tensor of that operand's format. */
+/* Stores them in a tensor of that operand's format. */
 static inline tensor_status load_numbers(tensor *t, const double *values, int64_t n) {
     static int32_t whole[1 << 16];
     static float small[1 << 16];
@@ -478,8 +479,8 @@ static inline tensor_status load_numbers(tensor *t, const double *values, int64_
                               : tensor_load_f32(t, small, n);
 }
 
-/* How often a function is drawn: real functions are many, and one kernel; calls are often refused where one scalar may
- * not be less than another. */
+/* The weight of a function in random choices: real functions are many, with one kernel; calls are often refused if one
+ * scalar may not be less than another. */
 static inline int draw_weight(const struct fl_function *f) {
     return !f->op || !fl_op_is_real(f->op) ? 10 : f->scalar_count == 2 ? 6 : 2;
 }

@@ -1,4 +1,4 @@
-/* flex_harness.h - runs one operation of a shared-exponent format on every kernel row and compares bytes and statistics
+/* flex_harness.h - runs one operation of a shared-exponent format on every kernel set and compares bytes and statistics
  * with results computed by hand (exact_number.h). */
 #ifndef FL_FLEX_HARNESS_H
 #define FL_FLEX_HARNESS_H
@@ -12,7 +12,7 @@
 
 enum { CANARY = 32 };
 
-/* The exact result number i of the operation, in real units. */
+/* The exact result i of the operation, in real units. */
 typedef struct number (*exact_fn)(const struct fl_args *args, int64_t i);
 
 static uint64_t seed;
@@ -65,7 +65,7 @@ static int16_t random_mantissa(enum fill kind) {
     }
 }
 
-/* Half of all views start off their alignment. */
+/* Half of all views are not aligned. */
 static struct fl_view random_view(int64_t count, int e, enum fill kind) {
     const int64_t offset = random_below(2) * random_below(CANARY);
     int16_t *block = allocate((size_t)(count + offset) * sizeof *block);
@@ -196,7 +196,7 @@ static void check_measure(const struct fl_args *from, const struct expected *wan
           label, (int)status, stats.maximum, want->stats.maximum);
 }
 
-/* args complete but for out.data, out.wide's memory and stats. rows: bit b set for backend b. */
+/* args must be complete except for out.data, out.wide's memory and stats. rows: bit b selects backend b. */
 static void check_rows(const struct fl_args *args, exact_fn exact, bool may_run_in_place, unsigned rows) {
     static const int thread_counts[] = {1, 2, 3, 7};
     const uint64_t replay = seed;

@@ -1,6 +1,6 @@
-/* kernel_cases.h - inputs for every entry of the table, the same for each test that walks it: sizes from tables, shapes
- * and parameters by the signatures of operations, operands by style, from a seed. Knows no format by name. An operation
- * that no table names has sizes drawn from its signature. */
+/* kernel_cases.h - inputs for every entry of the table, the same for each test that iterates over it: sizes from
+ * tables, shapes and parameters by the signatures of operations, operands by style, from a seed. It knows no format by
+ * name. An operation that no table names has sizes drawn from its signature. */
 #ifndef FL_KERNEL_CASES_H
 #define FL_KERNEL_CASES_H
 
@@ -39,7 +39,7 @@ static double uniform(uint64_t *seed) {
     return (double)(check_random(seed) >> 11) * 0x1p-53;
 }
 
-/* A drawn value of a style, in units of the format. */
+/* Draws a value of a style, in units of the format. */
 static double value_of(const struct fl_format *f, enum style style, uint64_t *seed) {
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
     double v = (uniform(seed) + uniform(seed) + uniform(seed) + uniform(seed) - 2) * 0.7; /* near Gaussian */
@@ -102,7 +102,7 @@ static const int64_t row_sizes[][4] = {{1, 1, 1, 1},   {3, 5, 9, 5},      {600, 
                                        {40, 64, 3, 9}, {513, 3, 40, 100}, {2048, 32, 700, 3}};
 static const int64_t matrix_sizes[][3] = {{1, 1, 1},     {3, 5, 7},       {17, 33, 515},
                                           {65, 16, 144}, {16, 144, 1100}, {130, 70, 64}};
-/* few matrices, and so many that threads take them whole */
+/* few matrices, and so many that threads process them whole */
 static const int64_t batch_sizes[][4] = {{1, 1, 1, 1},   {3, 5, 7, 9},     {2, 33, 17, 515},
                                          {37, 4, 16, 6}, {30, 17, 13, 64}, {65, 16, 32, 8}};
 /* N H W C K R S, stride down and across, padding top bottom left right, dilation, groups; the last 8 asymmetric */
@@ -123,7 +123,7 @@ static const int64_t pool_windows[][14] = {
     {1, 4, 4, 1, 2, 2, 2, 2, 0, 0, 0, 0, 1, 1},   {2, 9, 7, 16, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1},
     {3, 8, 8, 17, 2, 2, 1, 1, 0, 0, 0, 0, 1, 1},  {1, 5, 6, 1, 2, 3, 1, 2, 1, 0, 0, 2, 1, 1},
     {2, 9, 12, 17, 3, 2, 2, 1, 0, 3, 4, 1, 2, 4}, {2, 1, 30, 33, 1, 4, 1, 3, 0, 0, 9, 0, 1, 3}};
-/* N H W C, window, stride, padding, whether it counts */
+/* N H W C, window, stride, padding, whether padding counts */
 static const int64_t mean_windows[][13] = {
     {1, 4, 4, 1, 2, 2, 2, 2, 0, 0, 0, 0, 0},    {2, 9, 7, 16, 3, 3, 2, 2, 1, 1, 1, 1, 1},
     {2, 9, 7, 17, 3, 3, 2, 2, 1, 1, 1, 1, 0},   {1, 8, 5, 5, 5, 5, 1, 1, 4, 4, 4, 4, 0},
@@ -146,21 +146,21 @@ static const int64_t axis_sets[][9] = {
 static const int64_t orders[][8] = {{1, 7, 0, 0, 0, 0, 0, 0x0},      {2, 33, 70, 0, 0, 0, 0, 0x1},
                                     {2, 130, 65, 0, 0, 0, 0, 0x10},  {3, 5, 40, 17, 0, 0, 0, 0x102},
                                     {4, 3, 20, 4, 33, 0, 0, 0x3120}, {6, 2, 3, 1, 5, 4, 7, 0x142035}};
-/* rows, columns, the dimension of columns, how many of them from which on; or columns of each operand */
+/* rows, columns, the dimension of columns, their number and the first; or columns of each operand */
 static const int64_t slice_sizes[][5] = {
     {1, 1, 1, 1, 0}, {7, 5, 1, 3, 2}, {40, 33, 1, 1, 32}, {1, 5000, 1, 2500, 1100}, {300, 16, 1, 16, 0}};
 static const int64_t concat_sizes[][5] = {{1, 1, 1, 1, 0}, {9, 3, 1, 1, 5}, {70, 17, 1, 33, 0}, {2, 1500, 1, 700, 900}};
 
-/* Cases of operations, a row of numbers each. The first are the sizes of letters of the signature: a letter with * is
- * the number of dimensions and six of them, a letter with 2 is two dimensions, a point a number that is not used. The
- * others are the scalars of the function that are no real numbers, in their order. */
+/* Cases of operations, an array of numbers each. The first are the sizes of letters of the signature: a letter with *
+ * is the number of dimensions and six of them, a letter with 2 is two dimensions, a point a number that is not used.
+ * The others are the scalars of the function that are not real numbers, in their order. */
 struct cases {
     const char *operations, *sizes;
     const int64_t *rows;
-    int width, count; /* numbers of a row; cases */
-    int asymmetric;   /* rows after those: windows whose directions or sides differ */
+    int width, count; /* numbers of a case; cases */
+    int asymmetric;   /* cases after those: windows whose directions or sides differ */
     bool fused;       /* all cases without an epilogue, then all of them again, each with another */
-    unsigned given;   /* bit i % 12: whether case i has the optional operands; 0: odd ones */
+    unsigned given;   /* bit i % 12: whether case i has the optional operands; 0: odd cases have them */
     char channels;    /* see struct shape; =: the last dimension of the result */
 };
 
@@ -187,7 +187,7 @@ static const struct cases all_cases[] = {
     {"shortcut_a shortcut_a_grad", "NHWCK", ROWS(shortcuts)},
     {"groupnorm groupnorm_grad groupnorm_gamma_grad", "NmC", ROWS(group_sizes), .channels = '='},
     {"lstm_cell lstm_hidden lstm_cell_grad lstm_gates_grad gru_hidden gru_input_grad gru_gates_grad gru_state_grad",
-     "Nh", ROWS(cell_sizes), .given = 0x555, .channels = 'h'}, /* of a last step there is no step after it */
+     "Nh", ROWS(cell_sizes), .given = 0x555, .channels = 'h'}, /* the last step has no following step */
     {"reduce_sum reduce_mean reduce_max reduce_min reduce_l1 reduce_l2 reduce_sum_grad reduce_mean_grad "
      "reduce_max_grad reduce_min_grad reduce_l1_grad reduce_l2_grad broadcast_add broadcast_mul broadcast_mul_grad "
      "where where_grad",
@@ -198,27 +198,28 @@ static const struct cases all_cases[] = {
     {"clip_weight root_mean add_ratio", "e", TABLE(elements), 12},
     {"combine", "e", TABLE(elements), 12, .given = 0xdb6}};
 
-/* --- a case: what the signature makes of them --------------------------------------------------------------------- */
+/* --- a case: its signature with sizes ----------------------------------------------------------------------------- */
 
-/* A case of an operation: how many elements its operands have. */
+/* A case of an operation: the number of elements of its operands. */
 struct shape {
     struct drawn drawn; /* the sizes and scalars of its function */
     int64_t out, in[3];
     struct {
-        unsigned at; /* where it stands in struct fl_args */
+        unsigned at; /* its position in struct fl_args */
         int64_t count;
     } addend[2]; /* operands beside those; the second one may be the output */
     int64_t marks, indices;
-    int64_t channels; /* how many a sum of channels has; of other operations what golden.txt was recorded with */
+    int64_t channels; /* the channels of a sum over channels; for other operations the value with which golden.txt was
+                         recorded */
     bool relu;
     bool in_place; /* allowed with in[0], or with the second addend if there is one */
-    bool wide[3];  /* counts as its wide part */
+    bool wide[3];  /* whether the operand is its wide part */
     bool asymmetric;
     bool listed;     /* its sizes are those of a table */
-    bool by_tensors; /* its function finds parameters out from tensors */
+    bool by_tensors; /* its function derives parameters from tensors */
 };
 
-/* The function of an operation: that of its name; of one that functions of other names use, the most alike. */
+/* The function of an operation: the one of its name, or the most similar one if functions with other names use it. */
 static const struct fl_function *function_of(enum fl_op op) {
     const char *name = fl_op_name(op);
     const struct fl_function *best = fl_function_named(name);
@@ -236,11 +237,11 @@ static const struct fl_function *function_of(enum fl_op op) {
     return best;
 }
 
-/* What shapes follow from. */
+/* The properties that determine shapes. */
 struct signature {
     const struct fl_operand *operands; /* NULL: it has no cases here */
     int count;
-    bool writes_first;         /* the first operand, although it is in[0] */
+    bool writes_first;         /* writes the first operand, although it is in[0] */
     const struct cases *cases; /* NULL: sizes are drawn */
 };
 
@@ -263,7 +264,7 @@ static struct signature signature_of(enum fl_op op, const struct fl_function *f)
     return s;
 }
 
-/* Sizes and scalars of a row. */
+/* Sets sizes and scalars from a case. */
 static bool set_sizes(struct drawn *d, const struct cases *c, const int64_t *v) {
     const struct fl_function *f = d->function;
     const int64_t *end = v + c->width;
@@ -303,7 +304,7 @@ static inline void place_drawn(const struct drawn *d, struct fl_args *args) {
         f->prepare(args, &d->sizes, d->scalar);
 }
 
-/* Which operands case i has, and their shapes; `v`: its row, NULL: sizes were drawn. */
+/* Chooses the operands of case i and their shapes; `v`: its numbers, NULL: sizes were drawn. */
 static bool give_operands(struct shape *s, const struct signature *of, enum fl_op op, int i, unsigned epilogue,
                           const int64_t *v) {
     struct drawn *d = &s->drawn;
@@ -333,7 +334,7 @@ static bool give_operands(struct shape *s, const struct signature *of, enum fl_o
     return !d->function || !d->function->shape_of || compute_shapes(d);
 }
 
-/* Where an operand of n elements goes. */
+/* Stores the number of elements of an operand. */
 static void place_count(struct shape *s, const struct fl_operand *rule, int64_t n) {
     if (rule->class == FL_CLASS_U8)
         s->marks = n;
@@ -343,7 +344,7 @@ static void place_count(struct shape *s, const struct fl_operand *rule, int64_t 
         return;
     else if (rule->at <= FL_AT(in[2]))
         s->in[(rule->at - FL_AT(in[0])) / sizeof(struct fl_view)] = n;
-    else { /* the one that stands last is the second */
+    else { /* the last one is the second */
         const bool second = rule->at > s->addend[1].at;
         if (second)
             s->addend[0] = s->addend[1];
@@ -352,7 +353,7 @@ static void place_count(struct shape *s, const struct fl_operand *rule, int64_t 
     }
 }
 
-/* The i-th case; false past the last, and of an operation with results beside its output (number_cases.h). */
+/* The i-th case; false past the last, and for an operation with results beside its output (number_cases.h). */
 static bool shape_of(enum fl_op op, int i, struct shape *s) {
     static const int64_t letters[] = {1, 2, 3, 4, 6, 8, 16, 17, 33, 64};
     static const struct draw_dims many[] = {{1, {1}}, {1, {5}}, {2, {3, 7}}, {1, {64}}, {1, {515}}, {2, {40, 33}}};
@@ -363,7 +364,7 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
     const struct signature of = signature_of(op, d->function);
     const struct cases *c = of.cases;
     const int plain = c ? c->count : 8, again = c && c->fused ? plain : 0;
-    /* the definition of a real function takes a microsecond; test_functions.c has the long ones */
+    /* the definition of a real function takes a microsecond; test_functions.c has the long cases */
     if (!of.operands || i >= (fl_op_is_real(op) ? 4 : plain + again + (c ? c->asymmetric : 0)))
         return false;
     const int row = i < plain ? i : i - again, other = row - plain;
@@ -425,7 +426,7 @@ struct call {
     uint8_t marks[MARKS];     /* of where */
 };
 
-/* An operand by its place. */
+/* An operand by its position. */
 static struct fl_view *view_at(struct fl_args *args, unsigned at) {
     return (struct fl_view *)(void *)((char *)args + at);
 }
@@ -434,7 +435,7 @@ static int64_t channels_of(const struct call *call) {
     return call->shape.channels ? call->shape.channels : 1;
 }
 
-/* Where the sums of channels go, for the operations that make them. */
+/* Sets the destination of channel sums, for the operations that compute them. */
 static void take_sums(struct fl_args *args, struct fl_channel_sums sums) {
     if (args->op == FL_OP_CHANNEL_SUMS || args->op == FL_OP_CHANNEL_GRAD_SUMS)
         args->p.batch_norm.sums = sums;
@@ -490,7 +491,8 @@ static void make_coefficients(struct call *call, uint64_t *seed) {
         uint64_t own = check_random(seed); /* of the integer formats */
         for (int i = 0; i < 3; i++)
             own ^= check_random(seed);
-        /* every third channel a multiplier about 1; others anywhere near, now and then far above what 16 bits hold */
+        /* every third channel has a multiplier of about 1; the others vary, and some are far beyond the range of 16
+         * bits */
         const int size = c % 3 == 0 ? 0 : (int)(check_random(&own) % 24) - 12 + (c % 7 == 6 ? 20 : 0);
         call->first[c] = coefficient(call->e_out, size, &own);
         call->cross[c] = coefficient(call->e_out, size - (int)(check_random(&own) % 20) + 4, &own);
@@ -508,7 +510,7 @@ static void make_coefficients(struct call *call, uint64_t *seed) {
                                                             .cross_centre = call->cross_centre};
 }
 
-/* Factors of an optimiser's operation: about those of a step; every fifth shape any size. */
+/* Factors of an optimiser's operation: about those of a step; every fifth shape has any size. */
 static void make_factors(struct call *call, int index, uint64_t *seed) {
     for (int i = 0; i < FL_FACTORS; i++) {
         call->factors[i] =
@@ -525,7 +527,7 @@ static void make_factors(struct call *call, int index, uint64_t *seed) {
     call->args.p.factored.factors = call->factors;
 }
 
-/* Operands beside in[], with exponents about where they matter to sums of products, or extreme ones anywhere near. */
+/* Operands beside in[], with exponents that matter to sums of products, or extreme ones. */
 static void make_addends(struct call *call, enum style style, uint64_t *seed) {
     const struct fl_format *f = call->format;
     for (int i = 0; i < 2; i++) {
@@ -542,7 +544,8 @@ static void make_addends(struct call *call, enum style style, uint64_t *seed) {
         call->args.p.product.epilogue.relu = call->shape.relu;
 }
 
-/* The first rounding that a format offered besides nearest, which golden.txt records; nearest if there is none. */
+/* The first rounding that a format offers besides nearest, with which golden.txt is recorded; nearest if there is
+ * none. */
 static inline tensor_rounding other_rounding(const struct fl_format *f) {
     return f->arithmetic == FL_ARITHMETIC_SHARED ? TENSOR_ROUND_STOCHASTIC
            : f->truncates                        ? TENSOR_ROUND_TRUNCATE
@@ -561,7 +564,7 @@ static inline bool rounding_at(const struct fl_format *f, int i, tensor_rounding
     return i < count;
 }
 
-/* Scalars that are in no table; `drawn`: the first of them, where it may be any number. */
+/* Sets scalars that are in no table; `drawn`: the first of them, if it may be any number. */
 static void set_scalars(struct drawn *d, int index, float drawn) {
     static const float betas[] = {0.75f, 0.5f, 1, 0.6f, 2}, shares[] = {0.5f, 0.25f, 0, 0.1f, 0.9f};
     for (int i = 0; d->function && i < d->function->scalar_count; i++) {
@@ -580,7 +583,7 @@ static void set_scalars(struct drawn *d, int index, float drawn) {
     }
 }
 
-/* What only the function finds out from its tensors: it runs once on tensors of these shapes. */
+/* Sets parameters that only the function derives from its tensors: it runs once on tensors of these shapes. */
 static void place_by_tensors(const struct drawn *d, struct fl_args *args) {
     const struct fl_function *f = d->function;
     tensor *tensors[FL_OPERANDS] = {NULL};
@@ -602,7 +605,7 @@ static void place_by_tensors(const struct drawn *d, struct fl_args *args) {
         tensor_free(tensors[i]);
 }
 
-/* What the operation is told beside its operands. */
+/* Sets the parameters of the operation beside its operands. */
 static void set_parameters(struct call *call, int index, float drawn) {
     union fl_parameters *p = &call->args.p;
     struct drawn *d = &call->shape.drawn;
@@ -629,8 +632,8 @@ static void set_parameters(struct call *call, int index, float drawn) {
     }
 }
 
-/* The call of shape `index` with operands of that style; false past the last shape. `probe`, a kernel of the operation,
- * measures which exponent fits the results. End with call_free. */
+/* Makes the call of shape `index` with operands of that style; false past the last shape. `probe`, a kernel of the
+ * operation, measures which exponent fits the results. End with call_free. */
 static inline bool call_make(struct call *call, const struct fl_format *f, enum fl_op op, int index, enum style style,
                              tensor_rounding mode, uint64_t seed0, fl_kernel probe) {
     uint64_t seed = seed0;
@@ -672,7 +675,8 @@ static inline bool call_make(struct call *call, const struct fl_format *f, enum 
         make_factors(call, index, &seed);
     make_addends(call, style, &seed);
     if (shared) {
-        /* an exponent that fits the results, moved by a few steps either way: saturation and flush occur too */
+        /* an exponent that fits the results, changed by a few steps in either direction: saturation and flush occur,
+         * too */
         struct result measured;
         call->e_out = exponents[0];
         run(call, probe, false, true, &measured);

@@ -34,7 +34,7 @@ struct number_case {
     struct fl_args args;
 };
 
-/* The numbers of a step of every kind, some steps later, with and without sums to clip by. */
+/* The numbers of an optimiser's step of every kind, some steps later, with and without sums for clipping. */
 static void make_step(struct fl_args *args, double (*f)[NUMBER_ROWS * NUMBER_CHANNELS], int index, uint64_t *seed) {
     double *n = f[0];
     for (int i = 0; i < FL_FACTORS * TENSOR_STEP_ROWS; i++)
@@ -49,13 +49,13 @@ static void make_step(struct fl_args *args, double (*f)[NUMBER_ROWS * NUMBER_CHA
     n[FL_STEP_DECAY] = index % 4 ? 0.01f : 0;
     n[FL_STEP_CLIP_NORM] = index % 3 ? uniform(seed) : 0;
     n[FL_STEP_MOMENTUM] = index % 2 ? 0.9f : 0;
-    args->p.optimiser_step = (struct fl_optimiser_step){.numbers = n, /* no scale: what the hashes are of */
+    args->p.optimiser_step = (struct fl_optimiser_step){.numbers = n, /* no scale, as for the recorded hashes */
                                                         .sums = index % 7 ? f[1] : NULL,
                                                         .sums_count = index % 7 ? 4 : 0,
                                                         .rate = (float)uniform(seed)};
 }
 
-/* Options and targets of a loss: those of the format, doubles or floats, each with and without the rest. */
+/* Options and targets of a loss: targets in the format, doubles or floats, each with and without the other options. */
 static void make_loss(struct number_case *n, enum fl_op op, int64_t rows, int index, uint64_t *seed) {
     const int64_t count = n->args.in[0].count;
     const bool plain = op == FL_OP_SOFTMAX_CROSS_ENTROPY, /* without options */
@@ -69,7 +69,7 @@ static void make_loss(struct number_case *n, enum fl_op op, int64_t rows, int in
         n->f[3][i] = i % 7 == 6 ? 0 : uniform(seed);
     for (int64_t i = 0; i < rows && labels && !plain; i++) {
         n->labels[i] = op == FL_OP_WASSERSTEIN ? n->labels[i] & 1 : n->labels[i];
-        if (index % 3 == 1 && (index == 7 || i % 4 == 1)) /* some, once all */
+        if (index % 3 == 1 && (index == 7 || i % 4 == 1)) /* some, in one case all */
             n->labels[i] = -100;
     }
     n->args.in[1] = plain || (!labels && index % 3 == 0) ? n->other.view : (struct fl_view){0};
@@ -91,7 +91,8 @@ static void make_loss(struct number_case *n, enum fl_op op, int64_t rows, int in
         n->args.p.loss.targets_f32 = (struct fl_view){.data = n->targets, .count = count};
 }
 
-/* Of case `index` on `kernel` into values; how many there are, 0 past the last case, -1 where the kernel failed. */
+/* Runs case `index` on `kernel` and stores the results in values; returns their number, 0 past the last case, -1 if the
+ * kernel failed. */
 static int number_run(const struct fl_format *f, enum fl_op op, fl_kernel kernel, int index, uint64_t seed,
                       double *values) {
     static const int channels[] = {1, 3, 10, 16, 33, 70}, rows[] = {2, 5, 8, 45};
@@ -162,13 +163,13 @@ static int number_run(const struct fl_format *f, enum fl_op op, fl_kernel kernel
         n.f[0][0] = index % 5 ? uniform(&seed) * 9 : 0;
         n.f[0][1] = index % 7 ? uniform(&seed) : 0;
     }
-    if (op == FL_OP_ARGMAX) { /* of rows, or of columns: what is left fits the predicted classes */
+    if (op == FL_OP_ARGMAX) { /* of rows, or of columns: the results fit the predicted classes */
         const bool columns = c <= NUMBER_ROWS && index % 2;
         p->axes = (struct fl_axes){.ndim = 2, .shape = {m, c}, .stride = {{c, 1}}, .inner = columns ? 1 : 2};
         n.args.out.data = n.predicted;
     }
     int count = 0;
-    if (op == FL_OP_CHECK_INDICES) { /* what it says is the result */
+    if (op == FL_OP_CHECK_INDICES) { /* its status is the result */
         p->table = (struct fl_table){.rows = c, .columns = 1, .count = m, .indices = n.labels, .name = "test"};
         if (index % 2)
             n.labels[index % m] = index % 4 == 1 ? (int32_t)c : -1;

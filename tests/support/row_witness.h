@@ -1,5 +1,5 @@
-/* row_witness.h - what the tests of operations on rows share: tensors of any format with drawn values, and how far a
- * stored element may lie from a real number that it is the rounding of. */
+/* row_witness.h - common functions of the tests of operations on rows: tensors of any format with drawn values, and the
+ * distance that a stored element may have from the real number that it rounds. */
 #ifndef FL_ROW_WITNESS_H
 #define FL_ROW_WITNESS_H
 
@@ -53,7 +53,8 @@ static inline void make(struct held *h, tensor_format f, int ndim, const int64_t
     hold(h);
 }
 
-/* How far the element may lie from x, whose computation may be off by `slack`: half a unit in the last place. */
+/* The distance that the element may have from x, whose computation may be off by `slack`: half a unit in the last
+ * place. */
 static inline long double reach_of(const tensor *t, long double x, long double slack) {
     const tensor_format f = tensor_format_of(t);
     if (tensor_format_is_shared(f))
@@ -69,7 +70,7 @@ static inline bool near_to(const struct held *h, int64_t i, long double x, long 
     if (tensor_format_is_shared(tensor_format_of(h->t))) {
         const long double top = ldexpl(32767, -tensor_exponent(h->t));
         x = x > top ? top : x < -top ? -top : x;
-    } else if (isinf(h->v[i])) { /* what the format does not hold */
+    } else if (isinf(h->v[i])) { /* beyond the range of the format */
         const tensor_format f = tensor_format_of(h->t);
         return (h->v[i] > 0) == (x > 0) && fabsl(x) >= (f == FMT_FP16 ? 65519.9L : 0x1.fep127L);
     }

@@ -16,7 +16,7 @@ def count_of(shape):
 
 
 def read_bytes(data):
-    """(tensors {name: (type, shape, bytes)}, notes {key: value}); raises ValueError where the format is broken."""
+    """(tensors {name: (type, shape, bytes)}, notes {key: value}); raises ValueError if the format is broken."""
     if len(data) < 8:
         raise ValueError("shorter than its length")
     (length,) = struct.unpack("<Q", data[:8])
@@ -57,7 +57,7 @@ def values(tensor):
 
 
 def checksum(path):
-    """What stands under flexlab.crc32, computed anew."""
+    """The value of flexlab.crc32, computed again."""
     with open(path, "rb") as file:
         data = file.read()
     _, notes = read_bytes(data)

@@ -1,6 +1,6 @@
-/* toy_device.h - a second device for tests: memory that the host cannot touch, and a queue whose calls another thread
- * runs later, when somebody waits. Its kernels are the processor's. Any access of the host to an address of the device
- * ends the test with a segmentation fault, as it would with an accelerator. */
+/* toy_device.h - a second device for tests: memory that the host cannot access, and a queue whose calls another thread
+ * runs later, when the host waits. Its kernels are the processor's. Any access of the host to an address of the device
+ * ends the test with a segmentation fault, as with an accelerator. */
 #ifndef FL_TOY_DEVICE_H
 #define FL_TOY_DEVICE_H
 
@@ -23,7 +23,7 @@ struct toy_command {
 };
 
 static struct {
-    char *memory; /* out of reach but while the thread works */
+    char *memory; /* inaccessible unless the thread works */
     size_t used, bytes;
     struct toy_command *commands;
     int count, capacity;
@@ -39,7 +39,7 @@ static void *toy_allocate(struct tensor_device *device, size_t bytes) {
     const size_t size = (bytes + 4095) / 4096 * 4096;
     if (size > toy.bytes - toy.used)
         return NULL;
-    void *block = toy.memory + toy.used; /* never given twice: what is freed stays out of reach */
+    void *block = toy.memory + toy.used; /* never reused: freed memory remains inaccessible */
     toy.used += size;
     return block;
 }
@@ -67,7 +67,7 @@ static void *toy_work(void *nothing) {
         struct toy_command *c = &toy.commands[i];
         if (c->call.args)
             c->call.args = &c->args;
-        if (toy.status) /* left out until somebody waits */
+        if (toy.status) /* left out until the host waits */
             ;
         else if (c->kind == TOY_CALL)
             toy_failed(fl_call_run(&c->call));
@@ -130,11 +130,11 @@ static tensor_status toy_wait(struct fl_queue *queue) {
 
 static void toy_release(struct tensor_device *device, void *memory) {
     (void)memory;
-    (void)toy_run_all(); /* a failure stays for who waits */
+    (void)toy_run_all(); /* a failure remains for the next wait */
     (void)device;
 }
 
-/* softmax_cross_entropy can be taken away, to see what a missing kernel says. */
+/* softmax_cross_entropy can be removed, to test the message about a missing kernel. */
 static bool toy_lacks_softmax;
 
 static bool toy_find(struct tensor_device *device, const struct fl_format *format, enum fl_op op,
@@ -154,7 +154,7 @@ static struct tensor_device toy_device = {.name = "toy",
                                           .find = toy_find,
                                           .queue = &toy_queue};
 
-/* False where the system gives no such memory. */
+/* False if the system provides no such memory. */
 static bool toy_begin(size_t bytes) {
     toy.memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     toy.bytes = bytes;

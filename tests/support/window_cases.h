@@ -1,4 +1,4 @@
-/* window_cases.h - windows drawn at random, each direction and side for itself. */
+/* window_cases.h - windows drawn at random, each direction and side separately. */
 #ifndef FL_WINDOW_CASES_H
 #define FL_WINDOW_CASES_H
 
@@ -10,7 +10,7 @@ static inline int64_t window_between(uint64_t *state, int64_t least, int64_t mos
     return least + (int64_t)(check_random(state) % (uint64_t)(most - least + 1));
 }
 
-/* How many windows lie along `length` pixels with `before` and `after` of padding. */
+/* The number of windows along `length` pixels with `before` and `after` of padding. */
 static inline int64_t window_count(int64_t length, int64_t before, int64_t after, int64_t size, int stride,
                                    int dilation) {
     const int64_t room = length + before + after - (size - 1) * dilation - 1;
@@ -67,7 +67,7 @@ static inline bool windows_see(int64_t length, int64_t before, int64_t size, int
     return true;
 }
 
-/* The same of a pooling. */
+/* The same for a pooling. */
 static inline struct fl_windows draw_pool(uint64_t *state, int64_t channels, int after[2]) {
     for (;;) {
         struct fl_windows g = draw_windows(state, 1, after);

@@ -1,4 +1,5 @@
-"""A headless Chromium, spoken to through a pipe: pages, their errors and requests, the pointer, pictures. No package beside Python's own."""
+"""A headless Chromium, controlled through a pipe: pages, their errors and requests, the pointer, pictures. No package
+beside Python's own."""
 import base64
 import json
 import os
@@ -18,7 +19,7 @@ def find():
 
 
 class Browser:
-    """One page. `errors` collects what the console and the network have to complain of, `requests` every address asked for."""
+    """One page. `errors` collects the messages of the console and the network, `requests` every requested address."""
 
     def __init__(self, program):
         self.errors, self.requests, self._replies, self._buffer, self._next = [], [], {}, b"", 0
@@ -58,7 +59,7 @@ class Browser:
     # --- the pipe ---
 
     def _read(self, until, seconds=30):
-        """Messages, until `until` says that it has come."""
+        """Reads messages until `until` is true."""
         end = time.monotonic() + seconds
         while not until():
             ready, _, _ = select.select([self._from], [], [], max(0, end - time.monotonic()))
@@ -100,11 +101,11 @@ class Browser:
     # --- the page ---
 
     def downloads(self, folder):
-        """Files that pages save go there."""
+        """Stores the files that pages save in that folder."""
         self._call("Browser.setDownloadBehavior", behavior="allow", downloadPath=os.path.abspath(folder))
 
     def window(self, width, height, dark=False, phone=False, settle=True):
-        """A window of this size and kind, and the page drawn anew in it."""
+        """A window of this size and kind, in which the page is redrawn."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if phone else 1, mobile=phone)
         self._call("Emulation.setTouchEmulationEnabled", enabled=phone)
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
@@ -115,7 +116,7 @@ class Browser:
         self._call("Emulation.setScriptExecutionDisabled", value=not allowed)
 
     def open(self, path):
-        """The page of a file. What an earlier one asked for is forgotten, but not what it complained of."""
+        """Opens the page of a file. The requests of an earlier one are forgotten, but not its errors."""
         self._loaded = False
         self.requests.clear()
         self._call("Page.navigate", url="file://" + os.path.abspath(path))
@@ -123,11 +124,11 @@ class Browser:
         self.settle()
 
     def settle(self):
-        """After two frames everything that waits for one is drawn."""
+        """Waits two frames, after which everything that waits for one is drawn."""
         self.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))")
 
     def value(self, expression):
-        """What a JavaScript expression, or the promise that it is, comes to."""
+        """The value of a JavaScript expression, or of the promise that it returns."""
         reply = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in reply:
             raise RuntimeError(reply["exceptionDetails"].get("exception", {}).get("description", "failed") + " in " + expression)

@@ -1,4 +1,4 @@
-"""What the tests of the flexlab program share: running it, counting checks, reading what it wrote.
+"""Common functions of the tests of the flexlab program: running it, counting checks, reading what it wrote.
 
 PROGRAM is the path of flexlab, the first argument of the test."""
 import csv
@@ -53,7 +53,7 @@ def read_lines(directory, name="metrics.jsonl"):
 
 
 def without_time(value, *more):
-    """Without the fields that differ between two runs of one training, and those in `more`."""
+    """A copy without the fields that differ between two runs of one training, and those in `more`."""
     if isinstance(value, dict):
         return {k: without_time(v, *more) for k, v in value.items() if k not in TIME_FIELDS and k not in more}
     return [without_time(v, *more) for v in value] if isinstance(value, list) else value
@@ -66,7 +66,7 @@ def read_csv(*path):
 
 
 def documented(source, *files):
-    """{section: {field: type}} of docs/output.md: of the sections of these files."""
+    """{section: {field: type}} of docs/output.md, for the sections of these files."""
     sections, file, name = {}, None, None
     with open(os.path.join(source, "docs", "output.md")) as page:
         for line in page:

@@ -134,7 +134,7 @@ ssize_t write(int descriptor, const void *bytes, size_t size) {
     if (descriptor > 2 && fails(WRITE)) {
         if (fail_error)
             return -1;
-        size = (size + 1) / 2; /* a short write, which is no failure */
+        size = (size + 1) / 2; /* a short write, which is not a failure */
     }
     return REAL(write)(descriptor, bytes, size);
 }
@@ -155,7 +155,7 @@ DIR *opendir(const char *path) {
     return fails(OPEN) ? NULL : REAL(opendir)(path);
 }
 
-/* Linux closes the descriptor whatever it says. */
+/* Linux closes the descriptor whatever close returns. */
 int close(int descriptor) {
     int failed = fails(CLOSE);
     int result = REAL(close)(descriptor);
@@ -218,8 +218,7 @@ FILE *fdopen(int descriptor, const char *how) {
     return fails(SPAWN) ? NULL : REAL(fdopen)(descriptor, how);
 }
 
-/* --- stdio: all but standard error, where the failure is told --------------------------------------------------------
- */
+/* --- stdio: all but standard error, which reports the failure ----------------------------------------------------- */
 
 static int print_fails(FILE *file) {
     if (file == stderr || !fails(PRINT))
@@ -232,7 +231,7 @@ static int print(FILE *file, const char *format, va_list arguments) {
     return print_fails(file) ? -1 : REAL(vfprintf)(file, format, arguments);
 }
 
-/* The functions of stdio, and those that fortified programs call in their place, with a flag. */
+/* The functions of stdio, and those that fortified programs call instead, with a flag. */
 #define PRINT_FUNCTION(signature, file, last)                                                                          \
     int signature {                                                                                                    \
         va_list arguments;                                                                                             \

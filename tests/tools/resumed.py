@@ -1,5 +1,5 @@
-"""What the tests of runs that are killed and go on share: small images, kills, and what two folders of results must have
-alike."""
+"""Common functions of the tests of runs that are killed and resumed: small images, kills, and the comparison of two
+folders of results."""
 import json
 import os
 import random
@@ -32,12 +32,13 @@ def read(*path):
 
 
 def lines(folder):
-    """All of metrics.jsonl but times and the first line, which names machine and command."""
+    """All lines of metrics.jsonl, without times and the first line, which names machine and command."""
     return [without_time(json.loads(line)) for line in read(folder, "metrics.jsonl").splitlines()[1:]]
 
 
 def same_network(a, b):
-    """Byte for byte; only how often checkpoints were made, which may be given anew, may stand otherwise among the notes."""
+    """Compares byte for byte; only the number of checkpoints, which may be requested anew, may differ among the
+    notes."""
     if read(a) == read(b):
         return True
     (one, first), (two, second) = witness.read(a), witness.read(b)
@@ -60,7 +61,7 @@ def same_results(a, b, *what):
 
 
 def killed_after(seconds, *arguments):
-    """The exit status; None where it was killed."""
+    """The exit status; None if it was killed."""
     child = subprocess.Popen([PROGRAM, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **QUIET})
     try:
         _, stderr = child.communicate(timeout=seconds)

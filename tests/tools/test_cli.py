@@ -46,7 +46,7 @@ TABLES = ["formats", "variants", "policies", "predictors", "models", "data", "de
 
 
 def test_info():
-    """One screen, then each table by the name that the screen gives it."""
+    """Checks one screen, then each table by the name on that screen."""
     done = run("info")
     check(done.returncode == 0 and done.stderr == "", done.shown, done.returncode, done.stderr)
     lines = done.stdout.splitlines()
@@ -80,7 +80,7 @@ def test_info():
 
 def test_usage(place):
     out = ["--out", os.path.join(place, "usage")]
-    expect_error([], 2, "compare, train, eval, wgan, report, replay, facts or info")
+    expect_error([], 2, "compare, train, eval, run, bench, wgan, report, replay, facts or info")
     expect_error(["comprae"], 2, "unknown command 'comprae'", "did you mean 'compare'?")
     expect_error(["--verison"], 2, "unknown option '--verison'")
     expect_error(["info", "now"], 2, "'now'")
@@ -118,7 +118,7 @@ def test_usage(place):
         expect_error([command, *TINY, "--train-limit", "97", *out], 2, "--train-limit 97", "96 images")
         expect_error([command, *TINY, "--batch", "97", *out], 2, "--batch 97", "96 images")
     expect_error(["train", "--format", "fp16", "--optimizer", "lamb", "--narrow-state", *out], 2, "variant fp16, expected one with a shared exponent")
-    done = run("train", "--data", "idx", *out)  # a name that is right is not suggested
+    done = run("train", "--data", "idx", *out)  # a correct name is not suggested
     check(done.returncode == 2 and "did you mean" not in done.stderr, done.shown, done.returncode, done.stderr)
     expect_error(["compare", "--formats", "fp32,fp17", *out], 2, "'fp17'", "did you mean 'fp1", "flex16+5")
     expect_error(["compare", "--formats", "fp16,,fp32", *out], 2, "unknown format ''")
@@ -222,7 +222,7 @@ def test_variants(place):
     check(config["formats"][2]["predictor"] == "ngraph" and config["steps"] == 5, config)
     check(all(line["agreement"]["mean"] is None for line in metrics if line["type"] == "format"), "agreement without fp32")
     check({r["step"] for r in read_csv(out, "trace-flex16+5_ngraph-seed1.csv")} == {"1", "3", "5"}, "--trace-every 2")
-    # A variant and a suffix that differ by one character: traces of their own.
+    # A variant and a suffix that differ by one character have separate traces.
     out = os.path.join(place, "alike")
     done = run("compare", *TINY, "--formats", "flex16+5-paper,flex16+5:paper", "--max-steps", "2", "--out", out, "--quiet")
     check(done.returncode == 0, done.shown, done.returncode, done.stderr)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""One set in every layout that the flexlab program reads trains to the same results, to the last bit, in a float and in an integer
-format; and what is wrong with --data is said. usage: test_cli_data.py PATH-OF-FLEXLAB SOURCE"""
+"""One set in every layout that the flexlab program reads trains to the same results, to the last bit, in a float and in
+an integer format; errors in --data are reported. usage: test_cli_data.py PATH-OF-FLEXLAB SOURCE"""
 import os
 import pathlib
 import random
@@ -29,7 +29,7 @@ def png(pixels):
 
 
 def write_all(place):
-    """The same images, by class, in all layouts; their specifications."""
+    """Writes the same images, by class, in all layouts; returns their specifications."""
     chance = random.Random(11)
     arrays = {}
     for split, count in COUNTS.items():

@@ -78,7 +78,7 @@ def number(name, value):
 
 
 def refusals(place):
-    """What is refused ends with status 1, not by a signal, and says why."""
+    """Refused files end the program with status 1, not by a signal, and with a reason."""
     path = os.path.join(place, "other.safetensors")
     for change, *parts in (
             (number("bn1.running_var", -1), "bn1.running_var, element 1: -1"),

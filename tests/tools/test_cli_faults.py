@@ -32,7 +32,7 @@ KINDS = [("memory", (errno.ENOMEM,), 16), ("write", (errno.ENOSPC, errno.EINTR, 
 
 
 def small_images(place):
-    """Images of 6x6 for thousands of runs: nearly all that larger ones add is arithmetic."""
+    """Images of 6x6 for thousands of runs: larger ones would mainly add arithmetic."""
     folder = os.path.join(place, "images")
     os.mkdir(folder)
     for name, count in (("train", 16), ("t10k", 8)):
@@ -44,7 +44,7 @@ def small_images(place):
 
 
 def stand_in(place):
-    """A quick gnuplot: the same picture each time."""
+    """A quick gnuplot that always draws the same picture."""
     folder = os.path.join(place, "tools")
     os.mkdir(folder)
     with open(os.path.join(folder, "svg"), "w") as file:
@@ -75,10 +75,10 @@ def run(out, path, fault=None, force=False, resume=False):
 
 
 def results(folder, *without):
-    """Everything that two runs have in common, by file."""
+    """The files of results, without what differs between two runs."""
     content = {}
     for name in os.listdir(folder):
-        if name in (".flexlab-lock", *without): # a file without a lock on it, where it could not be removed
+        if name in (".flexlab-lock", *without): # an unlocked file that could not be removed
             continue
         parsed = parse(os.path.join(folder, name))
         if name == "metrics.jsonl":
@@ -121,7 +121,7 @@ class Sweep:
             return int(file.read())
 
     def earlier(self):
-        """A folder with results of an earlier run."""
+        """Makes a folder with results of an earlier run."""
         out = self.folder()
         os.mkdir(out)
         for name, content in self.bytes.items():
@@ -155,11 +155,11 @@ class Sweep:
                 except (ValueError, files.xml.etree.ElementTree.ParseError) as error:
                     check(False, *shown, name, "is not whole:", error)
         if force and status == 1:
-            # Where nothing can be moved any more, the next to open the folder moves things back, or on.
+            # If nothing can be moved any more, the next process that opens the folder moves things back or forward.
             if any(n in ("flexlab.old", "flexlab.new") for n in names):
                 check(run(out, self.path)[0] == 1, *shown, "recovery")
             now = {name: content for name, content in snapshot(out).items() if name != ".flexlab-lock"}
-            replaced = results_or_none(out, "flexlab.resume") == self.reference # or its checkpoints could not be removed
+            replaced = results_or_none(out, "flexlab.resume") == self.reference # all is replaced, but its checkpoints could not be removed
             check(now == self.bytes or replaced, *shown, "earlier results changed:", sorted(now), stderr)
         kept = os.path.exists(os.path.join(out, "flexlab.resume", "options")) and \
             bool(glob.glob(os.path.join(glob.escape(out), "flexlab.resume", "run-*", "resume.safetensors")))
@@ -171,7 +171,7 @@ class Sweep:
 
 
     def finished_runs_survive(self):
-        """No memory for the table or a figure after the runs: their numbers are still there."""
+        """If memory runs out for the table or a figure after the runs, their numbers still exist."""
         count, met = self.count("memory", False), 0
         for n in chosen(count, 120):
             out = self.folder()
@@ -181,7 +181,7 @@ class Sweep:
                 names = os.listdir(apart)
                 with open(os.path.join(apart, min(x for x in names if x.startswith("metrics.jsonl"))), "rb") as file:
                     lines = files.parse_lines(file.read())
-                kinds = {line["type"] for line in lines} # without "run" where there was no memory for this very line
+                kinds = {line["type"] for line in lines} # without "run" if there was no memory for that line
                 check("epoch" in kinds and apart in stderr, n, names, stderr)
                 met += "run" in kinds
             elif os.path.exists(os.path.join(out, "flexlab.part", "metrics.jsonl.part")):

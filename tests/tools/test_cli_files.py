@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What the flexlab program leaves in the folder of results, whatever happens: closed streams, signals, kill -9, a second
+"""The folder of results after whatever happens to the flexlab program: closed streams, signals, kill -9, a second
 process, full disks, a broken gnuplot, strange names.
 
     test_cli_files.py PATH-OF-FLEXLAB
 
-Prints each check that fails with the command that shows it. The checks of a file read it with Python's own parsers."""
+Prints each check that fails with the command that shows it. Files are checked with Python's own parsers."""
 import csv
 import glob
 import html.parser
@@ -36,7 +36,7 @@ FILES = {"metrics.jsonl", "summary.csv", "report.html", "trace-flex16+5-seed1.cs
 # --- the files themselves ----------------------------------------------------------------------------------------------
 
 def parse_png(data):
-    """Every chunk with its checksum, up to IEND and no further."""
+    """Checks every chunk with its checksum, up to IEND, where the file must end."""
     if data[:8] != b"\x89PNG\r\n\x1a\n":
         raise ValueError("no PNG signature")
     at, kind = 8, b""
@@ -51,7 +51,7 @@ def parse_png(data):
 
 
 class StrictPage(html.parser.HTMLParser):
-    """Tags must nest; the text is kept, but for scripts."""
+    """A parser that requires nested tags and collects the text outside of scripts."""
     VOID = {"meta", "br", "img", "link", "hr", "input", "wbr", "path", "rect", "use", "circle"}
 
     def __init__(self):
@@ -123,7 +123,7 @@ def parse(path):
 
 
 def check_to_go_on(folder, *what):
-    """What a comparison that is not over leaves: its options, and a checkpoint at least, each whole."""
+    """Checks what an unfinished comparison leaves: its options and at least one checkpoint, each complete."""
     names = sorted(os.listdir(folder))
     files_ = [os.path.join(folder, n, "resume.safetensors") for n in names if n.startswith("run-")]
     check(names[:1] == ["options"] and len(files_) == len(names) - 1 and any(os.path.exists(f) for f in files_), *what, "flexlab.resume has", names)
@@ -132,7 +132,8 @@ def check_to_go_on(folder, *what):
 
 
 def check_whole(folder, *what):
-    """Each file in the folder is one of ours and reads to its end; the numbers of rows fit the experiment."""
+    """Each file in the folder is one of flexlab's and can be read to its end; the numbers of records fit the
+    experiment."""
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         if name == "flexlab.incomplete":
@@ -227,7 +228,7 @@ def test_lock(place):
     done = run(*QUICK, "--out", out, "--force")
     check(done.returncode == 0, "after kill -9:", done.shown, done.returncode, done.stderr)
     check(set(os.listdir(out)) == FILES, "after kill -9:", set(os.listdir(out)) ^ FILES)
-    # What processes left that died while results took their places.
+    # Files of processes that died while results moved to their places.
     before = snapshot(out)
     os.mkdir(os.path.join(out, "flexlab.new"))
     os.rename(os.path.join(out, "metrics.jsonl"), os.path.join(out, "flexlab.new", "metrics.jsonl"))
@@ -261,7 +262,7 @@ def test_lock(place):
 
 
 def test_many_processes(place):
-    """Started together, one at a time writes; the others are refused."""
+    """If many are started together, one at a time writes, and the others are refused."""
     out = os.path.join(place, "crowd")
     children = [subprocess.Popen([FLEXLAB, *QUICK, "--out", out, "--force", "--quiet"], stdout=subprocess.DEVNULL,
                                  stderr=subprocess.PIPE, text=True) for _ in range(6)]
@@ -274,7 +275,7 @@ def test_many_processes(place):
 
 
 def test_force(place):
-    """Earlier results stay until the new ones are complete; files of the user stay in any case."""
+    """Earlier results remain until the new ones are complete; files of the user remain in any case."""
     out = os.path.join(place, "forced")
     run(*QUICK, "--out", out, "--quiet")
     mine = ["notes.txt", "trace-of-thought-seedling.csv", "metrics.jsonl.bak", "figure-loss.svg.old", "trace-fp16-seed7.csv"]
@@ -313,7 +314,7 @@ def test_force(place):
     check(os.listdir(apart) == ["mine.txt"], "set apart, after a complete run:", os.listdir(apart))
     after = snapshot(out)
     check(all(after[name] == before[name] for name in mine), "--force changed a file of the user")
-    # A name of the run to come is taken by a file of the user: no silent replacement.
+    # A file of the user has a name that the run would write: it is not replaced silently.
     other = os.path.join(place, "taken")
     os.mkdir(other)
     with open(os.path.join(other, "trace-flex16+5-seed1.csv"), "w") as file:
@@ -363,7 +364,7 @@ def test_signals(place):
                 check([int(r["runs"]) for r in rows] == [1, 0] and FIGURES <= set(os.listdir(out)), name, rows)
                 trace = parse(os.path.join(out, "trace-flex16+5-seed1.csv"))
                 check(int(trace[-1][0]) <= int(rows[1]["stopped_step"]), name, "trace", trace[-1], rows[1])
-    # Only fp32 is finished when the second begins: the figure has one curve and no differences.
+    # Only fp32 is finished when the second format begins: the figure has one curve and no differences.
     out = os.path.join(place, "one finished")
     child = start(out, "--seeds", "2", formats="fp32,fp16")
     wait_for(child, "fp32 seed 1  done")
@@ -391,7 +392,7 @@ def test_signals(place):
 
 
 def test_second_signal(place):
-    """Ends at once, though gnuplot hangs; the next run is not blocked."""
+    """A second signal ends the program at once, even if gnuplot hangs; the next run is not blocked."""
     tools = fake_gnuplot(place, "hangs", "sleep 1000")
     out = os.path.join(place, "twice")
     child = start_with(tools, [*QUICK, "--out", out])
@@ -404,7 +405,7 @@ def test_second_signal(place):
     child.communicate(timeout=60)
     check(child.returncode == -signal.SIGTERM and time.time() - start_time < 5, "second signal:", child.returncode)
     check(run("compare", "--resume", out).returncode == 0 and set(os.listdir(out)) == FILES, "after a second signal:", os.listdir(out))
-    # A report has nothing to keep: the first signal ends it, and gnuplot with it.
+    # A report has nothing to save: the first signal ends it, and gnuplot with it.
     tools = fake_gnuplot(place, "tells its number", f"echo $$ > '{place}/number'; exec sleep 1000")
     child = start_with(tools, ["report", out])
     while child.poll() is None and not (os.path.exists(f"{place}/number") and os.path.getsize(f"{place}/number")):
@@ -451,7 +452,8 @@ def start_with(tools, arguments, **more):
 
 
 def test_gnuplot(place):
-    """Whatever gnuplot does, the other files are whole, no broken picture has a name, and the failure is told."""
+    """Whatever gnuplot does, the other files are complete, no broken picture gets its name, and the failure is
+    reported."""
     import shutil
     real = shutil.which("gnuplot")
     if not real:
@@ -475,10 +477,10 @@ def test_gnuplot(place):
         check(FILES - FIGURES <= set(os.listdir(out)), "gnuplot", name, sorted(os.listdir(out)))
         check_whole(out, "gnuplot", name)
         check(f"'flexlab compare --resume {shlex.quote(out)}' resumes it" in done.stderr, "gnuplot", name, done.stderr)
-        if name == "fails": # all is trained: it remains to draw
+        if name == "fails": # all is trained: only the figures are missing
             done = run("compare", "--resume", out)
             check(done.returncode == 0 and set(os.listdir(out)) == FILES and "epoch 1/" not in done.stderr, "after gnuplot fails:", done.stderr)
-        # earlier results stay, the new ones lie apart
+        # earlier results remain, and the new ones are stored apart
         before = {"report.html": b"earlier"}
         other = os.path.join(place, "forced gnuplot " + name)
         os.mkdir(other)
@@ -501,11 +503,11 @@ def test_gnuplot(place):
 # --- full disks --------------------------------------------------------------------------------------------------------
 
 def test_file_size_limit(place):
-    """Writes that fail at some byte (EFBIG), in every file in turn as the limit grows."""
+    """Writes fail at some byte (EFBIG), in every file in turn as the limit grows."""
     out = os.path.join(place, "size whole")
     run(*QUICK, "--out", out, "--quiet")
     sizes = sorted(os.path.getsize(os.path.join(out, n)) for n in os.listdir(out))
-    # short of the end: the speeds that some files hold have more or fewer digits from run to run
+    # a little less than the size: the speeds in some files have more or fewer digits from run to run
     for limit in sorted({0, 100} | {max(s - 40, 0) for s in sizes}):
         out = os.path.join(place, f"size {limit}")
         done = run(*QUICK, "--no-checkpoint", "--out", out, "--quiet",
@@ -520,7 +522,7 @@ def test_file_size_limit(place):
 
 
 def test_full_disk(place):
-    """A real file system that is full, where one may be mounted."""
+    """Results go to a real file system that is full, if one may be mounted."""
     disk = os.path.join(place, "disk")
     os.mkdir(disk)
     for kibibytes in (8, 20, 40, 100, 160, 300, 420):
@@ -547,7 +549,7 @@ NAMES = [b"q\nsystem \"touch X\"\n#", b"it's", b'a "quoted" name', b"back\\slash
 
 
 def test_names(place):
-    """Names reach no interpreter, and the files stay valid, whatever they are."""
+    """No interpreter sees names, and the files remain valid, whatever the names are."""
     for name in NAMES:
         folder = os.path.join(os.fsencode(place), b"named")
         os.makedirs(folder, exist_ok=True)

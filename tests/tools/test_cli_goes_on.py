@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Comparisons, and trainings with several seeds, that are killed at random moments and go on: results are, byte for byte but
-for times, those of one that was not. Signals, options that may be given anew, what is refused, renames that fail.
+"""Comparisons, and trainings with several seeds, that are killed at random moments and resumed: results are, byte for
+byte except for times, those of an uninterrupted one. Signals, options that may be given anew, what is refused, renames
+that fail.
 
     test_cli_goes_on.py PATH-OF-FLEXLAB PATH-OF-INJECT-LIBRARY|- [long] [SEED]"""
 import glob
@@ -27,7 +28,8 @@ rng = random.Random(SEED)
 
 
 def options_of(data):
-    """Of each kind of run one: floats, a scaled loss, shared exponents with traces, a policy; telemetry, a loss of every step."""
+    """One run of each kind: floats, a scaled loss, shared exponents with traces, a policy; telemetry, the loss of every
+    step."""
     return ["--model", "mlp2", "--data", data, "--batch", "8", "--epochs", "8", "--threads", "1", "--quiet", "--lr", "0.02", "--seeds", "2",
             "--allow-divergence", "--checkpoint-every", "9", "--formats", "fp32,fp16,flex16+5", "--policy", "O1:bf16", "--trace-every", "7",
             "--telemetry", "11:fc1*", "--step-loss"]
@@ -42,7 +44,7 @@ def steps_in(file):
 
 
 def kill_until_done(out, command, options, longest, *what):
-    """Starts, kills and goes on until all is trained; how often it was killed, and how often it went on."""
+    """Starts, kills and resumes until all is trained; returns how often it was killed, and how often it was resumed."""
     kills, gone_on = 0, 0
     for attempt in range(400):
         if os.path.exists(os.path.join(out, "flexlab.resume", "options")):
@@ -81,7 +83,8 @@ def test_kills(place, data):
             k, g = kill_until_done(pieces, command, options, took, *what)
             kills, gone_on = kills + k, gone_on + g
             same_results(whole, pieces, *what, f"killed {k} times, went on {g} times:")
-            # Times are those of all steps: of each going on the first is not timed, and those after the last checkpoint are made again.
+            # Times include all steps: the first step after each resume is not timed, and those after the last
+            # checkpoint are made again.
             for run_line in (line for line in read_lines(pieces) if line["type"] == "run"):
                 timed, steps = run_line["timed"], run_line["steps"]
                 check(steps - steps // 10 - k <= timed <= steps, *what, run_line["format"], timed, "of", steps, "steps timed, killed", k, "times")
@@ -97,7 +100,7 @@ def start(out, *arguments):
 
 
 def stopped(out, data, number=signal.SIGINT, formats="fp32,flex16+5"):
-    """A comparison that was stopped when every format had some steps; its folder has the checkpoints."""
+    """Stops a comparison when every format has made some steps; its folder has the checkpoints."""
     child = start(out, "compare", "--model", "mlp2", "--data", data, "--batch", "8", "--epochs", "90000", "--threads", "1", "--lr", "0.001",
                   "--no-trace", "--formats", formats, "--checkpoint-every", "500")
     seen = set()
@@ -122,7 +125,7 @@ def test_signals(place, data):
         file = os.path.join(out, "flexlab.resume", f"run-{name}-seed1", "resume.safetensors")
         check(before[file] == steps > 0, name, "the checkpoint is of step", before[file], "the results of", steps)
     check([row["stopped_step"] for row in read_csv(out, "summary.csv")] == [str(told[n]) for n in ("fp32", "flex16+5")], "summary.csv", told)
-    # Nobody writes over it unasked.
+    # It is not overwritten without --force.
     expect_error(["compare", "--data", data, "--out", out], 1, "already holds results")
     for file in os.listdir(out):
         if os.path.isfile(os.path.join(out, file)):
@@ -131,7 +134,7 @@ def test_signals(place, data):
         expect_error([command, "--data", data, "--out", out], 1, "holds checkpoints of a comparison that is not over",
                      f"'flexlab compare --resume {out}' resumes it")
     check({file: steps_in(file) for file in checkpoints(out)} == before, "the checkpoints have changed")
-    # It goes on, further each time; a signal before the first step loses nothing.
+    # It is resumed, further each time; a signal before the first step loses nothing.
     for seconds in (0.0, 0.02, 0.6):
         child = start(None, "compare", "--resume", out)
         time.sleep(seconds)
@@ -141,7 +144,7 @@ def test_signals(place, data):
         check(set(now) == set(before) and all(now[f] >= before[f] for f in now), seconds, before, now)
         before = now
     check(all(steps_in(f) > told[n] for n in told for f in checkpoints(out) if f"run-{n}-" in f), "it did not go on", told, before)
-    # Who asks begins anew, and all of it is removed.
+    # With --force it begins anew, and all of it is removed.
     succeed("compare", "--model", "mlp2", "--data", data, "--batch", "8", "--epochs", "1", "--max-steps", "3", "--quiet", "--out", out, "--force",
             env=QUIET)
     check("flexlab.resume" not in os.listdir(out), "--force left", os.listdir(out))
@@ -152,7 +155,8 @@ def kept_options(out):
 
 
 def test_options(place, data):
-    """--checkpoint-every, --allow-divergence and --device stay as given and are replaced where given anew; others are refused."""
+    """--checkpoint-every, --allow-divergence and --device remain as given unless they are given anew; others are
+    refused."""
     out = os.path.join(place, "options stay")
     stopped(out, data, formats="fp32,dfp16")
     check("--checkpoint-every=500" in kept_options(out).split() and kept_options(out).startswith("compare "), kept_options(out))
@@ -173,7 +177,8 @@ def test_options(place, data):
     expect_error(["compare", "--resume", place], 1, "no comparison is under way there")
     expect_error(["compare", "--resume", checkpoints(out)[0]], 1, "is no folder, expected the folder of a comparison's results")
     expect_error(["compare", "--resume", "/nowhere"], 1, "/nowhere", "No such file", "expected the folder")
-    # A checkpoint is that of its run: another one in its place, a torn one, options of another network are refused, and nothing is lost.
+    # A checkpoint belongs to its run: another one in its place, a torn one, and options of another network are refused,
+    # and nothing is lost.
     first, second = checkpoints(out)
     whole = read(first)
     for content, part in ((read(second), "'network.variant'"), (whole[:-5], "safetensors: ")):
@@ -202,7 +207,7 @@ def test_options(place, data):
 
 
 def test_policy_changes(place, data):
-    """A comparison goes on with the policies that it was begun with, whatever their files say by then."""
+    """A comparison resumes with the policies with which it began, whatever their files contain by then."""
     out, policy = os.path.join(place, "policy"), os.path.join(place, "my.policy")
     with open(policy, "w") as file:
         file.write("variant fp32\nfc* operands=bf16\n")
@@ -233,7 +238,7 @@ def test_policy_changes(place, data):
 
 
 def test_foreign_files(place, data):
-    """What a user has put among the checkpoints stays, and is told."""
+    """Files that a user has put among the checkpoints remain, and are named."""
     out = os.path.join(place, "foreign")
     stopped(out, data)
     mine = os.path.join(out, "flexlab.resume", "run-fp32-seed1", "notes.txt")
@@ -246,7 +251,7 @@ def test_foreign_files(place, data):
 
 
 def test_faults(place, data):
-    """Renames, writes and folders that fail: what goes on ends with the results of one that was not disturbed."""
+    """Renames, writes and folders that fail: a resumed comparison ends with the results of an undisturbed one."""
     if LIBRARY == "-":
         return
     options = ["--model", "mlp2", "--data", data, "--batch", "20", "--epochs", "2", "--threads", "1", "--quiet", "--seeds", "2",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a user is told: the messages of wrong options, foreign files, policies; what one format's failure is to the others;
-names with characters that turn a line round.
+"""Messages to the user: wrong options, foreign files, policies; the effect of one format's failure on the others; names
+with characters that reverse the direction of a line.
 
     test_cli_messages.py PATH-OF-FLEXLAB PATH-OF-INJECT-LIBRARY|- PATH-OF-STAND-IN|-"""
 import gzip
@@ -18,7 +18,8 @@ TURNED = "x\u202ey"
 
 
 def test_options():
-    """Names of other programs and other commands; beginnings of names, which a new option would make another."""
+    """Names of options of other programs and other commands; abbreviated names, whose meaning a new option could
+    change."""
     for words, parts in ((["--formats", "fp32"], ["unknown option '--formats'", "'flexlab compare' takes --formats"]),
                          (["--batch-size", "8"], ["unknown option '--batch-size'", "did you mean 'batch'"]),
                          (["--batch-size=8"], ["unknown option '--batch-size'", "did you mean 'batch'"]),
@@ -55,7 +56,7 @@ def test_policies(place):
 
 
 def test_foreign_files(place):
-    """By their first bytes."""
+    """Foreign files are recognised by their first bytes."""
     files = {}
     for name, words in (("torch.pt", "ZIP archive, as torch.save of PyTorch"), ("old.pth", "pickle of Python"), ("keras.h5", "HDF5 file, as .h5 files of Keras"),
                         ("net.onnx", "model in ONNX"), ("net.gz", "file compressed by gzip"), ("notes.txt", "a text")):
@@ -73,7 +74,7 @@ def test_foreign_files(place):
 
 
 def test_turned_names(place):
-    """U+202E and its like turn what follows round, on a terminal and on a page: they are told, not done."""
+    """U+202E and its like reverse the following text on a terminal and on a page: they are shown by their code."""
     out, policy = os.path.join(place, "turned"), os.path.join(place, TURNED + ".policy")
     pathlib.Path(policy).write_text("fc1 format=bf16\n")
     done = succeed("train", *TINY, "--policy", policy, "--out", out, "--max-steps", "2")
@@ -89,7 +90,7 @@ def test_turned_names(place):
 
 
 def test_controls():
-    """The library's messages and the program's show what is no text in one way."""
+    """The library's messages and the program's show bytes that are no text in the same way."""
     for name, shown in (("a\nb", r"a\nb"), ("a\tb", r"a\tb"), ("a\x1bb", r"a\x1bb"), ("a\x7fb", r"a\x7fb"), ("a\u009bb", r"a\u009bb"), (b"a\xffb", r"a\xffb")):
         for words in (["train", "--model", name], ["train", "--data", name], ["eval", "--checkpoint", name], ["train", "--optimizer", name], ["info", name], [name]):
             done = run(*words)
@@ -97,7 +98,7 @@ def test_controls():
 
 
 def test_one_fails(place):
-    """The device of one format fails: the others are trained, and table, page, metrics and exit status tell of it."""
+    """The device of one format fails: the others are trained, and table, page, metrics and exit status report it."""
     if not STAND_IN:
         return print("without a stand-in for a GPU no format fails by itself")
     out = os.path.join(place, "one")
@@ -118,7 +119,8 @@ def test_one_fails(place):
 
 
 def test_all_fail(place):
-    """What every format fails for before its first step is said once, or once for each format, whatever the number of seeds."""
+    """The reason for which every format fails before its first step is reported once, or once for each format, whatever
+    the number of seeds."""
     if not STAND_IN:
         return print("without a stand-in for a GPU no format fails by itself")
     gone = {"FLEXLAB_CUDA_LIBRARY": STAND_IN, "FLEXLAB_STAND_IN_FAIL": "1"}
@@ -131,7 +133,7 @@ def test_all_fail(place):
 
 
 def test_eval_of_nan(place):
-    """A network that computes no numbers has no accuracy: that is a failure."""
+    """A network whose results are not numbers has no accuracy: that is a failure."""
     out = os.path.join(place, "nan")
     succeed("train", *TINY, "--format", "fp32", "--lr", "1000", "--out", out, status=1)
     done = run("eval", "--checkpoint", os.path.join(out, "last.safetensors"), "--data", TINY[3])
@@ -139,7 +141,7 @@ def test_eval_of_nan(place):
 
 
 def test_no_memory_is_no_bad_json(place):
-    """An allocation that fails within cJSON is no fault of the file."""
+    """An allocation that fails within cJSON is not reported as an error of the file."""
     if not INJECT:
         return print("without the library of faults no allocation fails")
     out, told = os.path.join(place, "turned"), 0

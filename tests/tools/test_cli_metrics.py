@@ -41,7 +41,7 @@ STATES = {"finite", "nan", "inf", "-inf", "none"}
 
 
 def check_states(line):
-    """KEY_state beside KEY: null exactly where the state is not "finite"."""
+    """KEY_state beside KEY: null if and only if the state is not "finite"."""
     for key, state in line.items():
         if isinstance(state, dict):
             check_states(state)
@@ -62,7 +62,7 @@ def check_lines(places, sections):
                 check(is_type(value, wanted.get(name, "?")), place, line["type"], name, "is", repr(value), "not", wanted.get(name))
                 seen.setdefault(line["type"], set()).add(name)
             check_states(line)
-    kinds = set(sections) - {"summary.csv", "trace-FORMAT-seedN.csv", "failed"}  # that one: test_cli_messages.py
+    kinds = set(sections) - {"summary.csv", "trace-FORMAT-seedN.csv", "failed"}  # test_cli_messages.py has that one
     check(set(seen) == kinds, "kinds of lines", set(seen) ^ kinds)
 
 
@@ -108,7 +108,7 @@ def test_origin(place):
 
 
 def test_steps(place):
-    """The lines of single steps: their means are the windows."""
+    """The means of the lines of single steps are those of the averaging intervals."""
     metrics = read_lines(place)
     config = metrics[0]
     for window in (line for line in metrics if line["type"] == "steps"):
@@ -129,7 +129,7 @@ def test_steps(place):
 
 
 def test_traces(place):
-    """Counts of all rows add up to those of the run, whatever --trace-every is."""
+    """The counts of all records add up to those of the run, whatever --trace-every is."""
     metrics = read_lines(place)
     found = 0
     for line in metrics:
@@ -156,7 +156,8 @@ def test_predictions(place):
 
 
 def test_divergence(place, wild):
-    """A run that blows up fails, is named in table, report, metrics and summary, and is told from one that learns."""
+    """A run that diverges fails, is named in table, report, metrics and summary, and is distinguished from one that
+    learns."""
     formats = ["fp32", "fp16", "flex16+5", "dfp16", "bf16"]
     arguments = ["compare", *WILD, "--formats", ",".join(formats), "--out", wild, "--step-loss", "--trace-every", "5"]
     done = succeed(*arguments, status=1)
@@ -200,7 +201,7 @@ def test_capped(place):
 
 
 def is_commit(revision):
-    """None where the source is not the top of a git repository."""
+    """None if the source is not the top folder of a git repository."""
     def git(*arguments):
         return subprocess.run(["git", "-C", SOURCE, *arguments], capture_output=True, text=True)
     top = git("rev-parse", "--show-prefix")

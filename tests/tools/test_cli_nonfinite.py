@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The first NaN or Inf on the command line: a forward pass that overflows in steps which a dynamic loss scale leaves out is told at
-once, by its tensor, and as telemetry tells it; the option that is offered is run; --stop-on-nonfinite; going on; metrics.jsonl, the
-report drawn again, and its page. usage: test_cli_nonfinite.py PATH-OF-FLEXLAB SOURCE"""
+"""The first NaN or Inf on the command line: a forward pass that overflows in steps which a dynamic loss scale leaves
+out is reported at once, by its tensor, and as in telemetry; the suggested option is tried; --stop-on-nonfinite;
+resuming; metrics.jsonl, the report drawn again, and its page. usage: test_cli_nonfinite.py PATH-OF-FLEXLAB SOURCE"""
 import glob
 import json
 import os
@@ -35,7 +35,7 @@ def page_data(out):
 
 
 def told(out, first, done):
-    """On stderr, below the table, in the page; the offered option."""
+    """Checks stderr, the notes below the table, and the page; returns the suggested option."""
     what = f"step {first['step']}, in the forward pass: {first['count']} of {first['elements']} elements of {first['tensor']} ({first['role']}, fp16)"
     check("fp16 seed 1, " + what.replace(",", ": the first NaN or Inf,", 1) in done.stderr, what, done.stderr)
     text = " ".join(done.stdout.split())
@@ -52,7 +52,8 @@ def told(out, first, done):
 
 
 def test_forward(place, data):
-    """The loss is finite up to the step before; gradients that overflowed before were how the scale was sought."""
+    """The loss is finite up to the step before; earlier overflows of gradients were part of the search for the
+    scale."""
     out, other = os.path.join(place, "forward"), os.path.join(place, "telemetry")
     done = succeed("train", *GPT, *data, "--format", "fp16", "--step-loss", "--out", out, status=1)
     lines, line = read_lines(out), run_line(out)
@@ -69,7 +70,7 @@ def test_forward(place, data):
     check(all(found[name] == first[name] for name in ("step", "pass", "tensor", "role")) and found["nonfinite"] == first["count"], found, first)
     check(first_of(run_line(other)) == first, "with telemetry", run_line(other))
     check(len(found["before"]) == 20 and all(w["step"] <= found["step"] for w in found["before"]), found["before"])
-    # the curve goes on as far as losses are finite
+    # the curve continues as far as losses are finite
     data_of = page_data(out)["runs"][0]
     finite = {s["step"]: s["loss"] for s in lines if s["type"] == "step"}
     check(data_of["lost"] == len(bad), data_of["lost"], len(bad))
@@ -84,7 +85,7 @@ def test_forward(place, data):
 
 
 def test_option(place, data, first, rule):
-    """The offered option, as it stands: accepted, and that tensor is finite where it was not."""
+    """The suggested option is accepted unchanged, and the tensor then is finite."""
     out = os.path.join(place, "held")
     done = run("train", *GPT, *data, "--format", "fp16", "--layer-format", rule, "--max-steps", str(first["step"]), "--allow-divergence", "--out", out)
     check(done.returncode == 0, "not accepted:", rule, done.stderr)
@@ -94,7 +95,8 @@ def test_option(place, data, first, rule):
 
 
 def test_stop(place, data, first):
-    """It ends there, with what it has; what goes on goes to the end, and knows."""
+    """The training stops there and stores its results so far; resumed, it continues to the end, and still reports
+    it."""
     out, whole = os.path.join(place, "stop"), os.path.join(place, "forward")
     done = succeed("train", *GPT, *data, "--format", "fp16", "--stop-on-nonfinite", "--step-loss", "--out", out, status=1)
     check("stopped by its first NaN or Inf (--stop-on-nonfinite), after step" in done.stderr and
@@ -120,7 +122,7 @@ def killed_at_first_checkpoint(out, command, *options):
 
 
 def test_stop_when_going_on(place):
-    """--stop-on-nonfinite beside --resume alone: what stands far before its first NaN or Inf stops there."""
+    """--stop-on-nonfinite only beside --resume: a training far before its first NaN or Inf stops there."""
     options = ["--model", "mlp3x16", "--data", "synthetic:train=4000,test=20", "--batch", "4", "--epochs", "2", "--loss-scale", "none", "--lr", "1",
                "--warmup", "1", "--schedule", "constant", "--threads", "1"]
     whole, out = os.path.join(place, "goes to the end"), os.path.join(place, "stops when going on")
@@ -141,7 +143,7 @@ def test_stop_when_going_on(place):
 
 
 def test_compare(place, data):
-    """Each format tells its own; one that stops leaves the others."""
+    """Each format reports its own; one that stops does not affect the others."""
     out = os.path.join(place, "compare")
     done = succeed("compare", *GPT, *data, "--formats", "fp32,fp16", "--stop-on-nonfinite", "--out", out, "--allow-divergence", status=1)
     check(run_line(out, "fp32")["first_nonfinite_step"] == 0 and run_line(out, "fp32")["complete"], run_line(out, "fp32"))
@@ -151,7 +153,8 @@ def test_compare(place, data):
 
 
 def test_backward(place):
-    """Gradients, with a static scale: the scale is offered, and helps. Windows of several steps have the mean of the finite ones."""
+    """Gradients with a static scale: the suggested scale helps. Averaging intervals have the mean of the finite
+    losses."""
     out = os.path.join(place, "backward")
     tiny = ["--model", "mlp2", "--data", "synthetic:train=1600,test=40", "--batch", "16", "--epochs", "1"]
     done = succeed("train", *tiny, "--format", "fp16", "--loss-scale", "2^40", "--step-loss", "--out", out, status=1)
@@ -198,8 +201,8 @@ def test_wgan(place):
 
 
 def test_wgan_generator(place):
-    """What the generator computes for a step of the critic is the generator's, and no fault of the critic's data; neither network's gradients
-    overflow then."""
+    """A NaN or Inf that the generator computes for a step of the critic is attributed to the generator, not to the
+    critic's data; the gradients of neither network overflow then."""
     out = os.path.join(place, "generator")
     done = run("wgan", "--format", "fp16", "--data", "synthetic:train=40,test=10", "--batch", "4", "--filters", "4", "--critic-steps", "2", "--lr", "50",
                "--clip", "0.01", "--steps", "13", "--out", out)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What stands under a name: links, FIFOs, devices and folders where the program reads or writes files are refused at once and
-stay what they are; its own folders inside a folder of results are never followed elsewhere; what others have put into them
-is told by name; and who comes beside a running one is told so before anything is read.
-usage: test_cli_paths.py FLEXLAB SOURCE_DIR"""
+"""Special files in the place of files: links, FIFOs, devices and folders that the program would read or write are
+refused at once and remain unchanged; its own folders inside a folder of results are never followed elsewhere; files of
+others in them are named; and a second process is told about the running one before it reads anything. usage:
+test_cli_paths.py FLEXLAB SOURCE_DIR"""
 import os
 import shutil
 import signal
@@ -17,7 +17,7 @@ from cli_harness import PROGRAM, check, run, succeed, summary
 QUICK = ["--model", "mlp2", "--data", "synthetic:train=32,test=16", "--batch", "8", "--threads", "1", "--epochs", "1", "--quiet"]
 COMPARE = ["compare", *QUICK, "--formats", "fp32,flex16+5"]
 TRAIN = ["train", *QUICK, "--format", "flex16+5"]
-PICTURES = {}  # the environment with a gnuplot that draws the same each time
+PICTURES = {}  # the environment with a gnuplot that always draws the same picture
 MINE = "what a link leads to\n"
 
 
@@ -45,7 +45,7 @@ def quick_gnuplot(place):
 
 
 def snapshot(folder):
-    """Every name below it, with what it is and holds."""
+    """Every name below it, with its kind and contents."""
     found = {}
     for place, folders, names in os.walk(folder):
         for name in folders + names:
@@ -57,7 +57,7 @@ def snapshot(folder):
 
 
 def things(place):
-    """(word of the message, how it is made) for what is no regular file."""
+    """(word of the message, function that makes it) for each kind of special file."""
     target = os.path.join(place, "target")
     write(target)
     kinds = [("a symbolic link", lambda path: os.symlink(target, path)), ("a FIFO", os.mkfifo), ("a folder", os.mkdir)]
@@ -75,7 +75,7 @@ def remove(path):
 
 
 def refused(arguments, *parts, status=1, env=None, cwd=None, told=None):
-    """At once, in one line."""
+    """Checks that the program refuses at once, in one line."""
     try:
         done = run(*arguments, env=env, timeout=20, cwd=cwd)
     except subprocess.TimeoutExpired:
@@ -116,7 +116,7 @@ def test_tables(place, results):
 
 
 def test_results(place, results):
-    """Names of results that are something else: with --force as without."""
+    """Special files under the names of results, with --force as without."""
     for word, make in things(place):
         for name in ("report.html", "metrics.jsonl", "trace-flex16+5-seed1.csv"):
             out = os.path.join(place, "out")
@@ -126,7 +126,7 @@ def test_results(place, results):
             refused([*COMPARE, "--out", out, "--force"], f"{name} is {word}, expected a file or nothing", env=PICTURES)
             check(snapshot(place) == before, f"--force in the place of {word}: {name}")
             shutil.rmtree(out)
-        # in place, with the results of somebody else
+        # in place, with the results of another user
         for name in ("report.html", "report.html.part", "figure-loss.svg.part"):
             out = os.path.join(place, "redrawn")
             shutil.copytree(results, out)
@@ -135,7 +135,7 @@ def test_results(place, results):
             make(os.path.join(out, name))
             before = os.lstat(os.path.join(out, name))
             done = run("report", out, env=PICTURES, timeout=120)
-            if name.endswith(".part") and word != "a folder":  # whatever stands there is removed, and nothing else
+            if name.endswith(".part") and word != "a folder":  # whatever is there is removed, and nothing else
                 check(done.returncode == 0 and not os.path.lexists(os.path.join(out, name)), done.shown, word, done.returncode, done.stderr)
             else:
                 check(done.returncode == 1 and name in done.stderr, done.shown, word, done.returncode, done.stderr)
@@ -182,7 +182,7 @@ def test_inputs(place, results):
     os.mkfifo(os.path.join(under_way, "options"))
     for command in ("train", "compare"):
         refused([command, "--resume", os.path.dirname(under_way)], "under way")
-    # standard input is what stands behind it
+    # standard input is read whatever it is connected to
     rules = os.path.join(place, "rules")
     write(rules, "* format=bf16\n")
     for shell, good in ((f"< {rules}", True), (f"< <(cat {rules})", False)):
@@ -198,7 +198,7 @@ INNER = ["flexlab.part", "flexlab.old", "flexlab.new", "flexlab.incomplete", "fl
 
 
 def test_links_to_folders(place, results):
-    """Results elsewhere stay, whatever of ours is a link to them."""
+    """Results elsewhere remain, whichever inner folder is a link to them."""
     good = os.path.join(place, "good")
     shutil.copytree(results, good)
     shutil.copytree(results, os.path.join(good, "run-flex16_5-seed1"))
@@ -226,7 +226,7 @@ def test_links_to_folders(place, results):
     os.symlink("../../good", os.path.join(out, "flexlab.resume", "run-flex16+5-seed1"))
     done = run(*COMPARE, "--out", out, "--force", env=PICTURES)
     check(done.returncode == 1 and snapshot(good) == before, done.shown, done.returncode, done.stderr)
-    # a label of results that somebody else made, to be replaced: its trace is no path
+    # a label in results of another user, to be replaced: its trace is not used as a path
     victim, out = os.path.join(place, "victim-seed1.csv"), os.path.join(place, "labelled")
     write(victim)
     os.makedirs(os.path.join(out, "trace-"))
@@ -234,7 +234,7 @@ def test_links_to_folders(place, results):
     check(os.path.exists(os.path.join(out, "trace-/../../victim-seed1.csv")), "the label leads nowhere: this test sees nothing")
     done = run(*COMPARE, "--out", out, "--force", env=PICTURES)
     check(done.returncode == 0 and content(victim) == MINE.encode(), done.shown, done.returncode, done.stderr, "took what a label leads to")
-    # the folder itself may be a link: that is what its user says
+    # the folder itself may be a link, because the user named it
     os.mkdir(os.path.join(place, "real"))
     os.symlink("real", os.path.join(place, "link"))
     done = run(*COMPARE, "--out", os.path.join(place, "link"), env=PICTURES)
@@ -242,13 +242,13 @@ def test_links_to_folders(place, results):
 
 
 def test_foreign_files(place, results):
-    """What flexlab did not make in its folders stays, and is told by name."""
+    """Files in its folders that flexlab did not make remain, and are named."""
     for name in ("flexlab.part", "flexlab.old", "flexlab.new", "flexlab.resume"):
         for force in ([], ["--force"]):
             out = os.path.join(place, "out")
             os.makedirs(os.path.join(out, name))
             write(os.path.join(out, name, "notes.txt"))
-            write(os.path.join(out, "notes.txt"), "mine\n")  # of that name, beside
+            write(os.path.join(out, "notes.txt"), "mine\n")  # a file of that name beside it
             done = run(*COMPARE, "--out", out, *force, env=PICTURES)
             if name != "flexlab.resume" or done.returncode:
                 check(done.returncode == 1 and f"cannot remove {out}/{name}: it holds 'notes.txt', which flexlab did not make; move that to another place"
@@ -256,7 +256,7 @@ def test_foreign_files(place, results):
             check(content(os.path.join(out, name, "notes.txt")) == MINE.encode() and content(os.path.join(out, "notes.txt")) == b"mine\n", name,
                   "was emptied")
             shutil.rmtree(os.path.join(out, name))
-            done = run(*COMPARE, "--out", out, "--force", env=PICTURES)  # as the message says
+            done = run(*COMPARE, "--out", out, "--force", env=PICTURES)  # as the message advises
             check(done.returncode == 0 and content(os.path.join(out, "notes.txt")) == b"mine\n", done.shown, done.returncode, done.stderr)
             shutil.rmtree(out)
 
@@ -264,7 +264,8 @@ def test_foreign_files(place, results):
 # --- beside a running one ----------------------------------------------------------------------------------------------
 
 def test_beside_a_running_one(place, results):
-    """Before data is read, which may take long: here there is none at all, and that is not what is told."""
+    """The message comes before data are read, which may take long: here there are none, and the message is not about
+    that."""
     out = os.path.join(place, "busy")
     child = subprocess.Popen([PROGRAM, "compare", "--model", "mlp2", "--data", "synthetic:train=32,test=16", "--batch", "8", "--threads", "1", "--epochs",
                               "20000", "--formats", "fp32", "--one-by-one", "--out", out], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Policies on the command line: what is printed and kept of them, a file that changes while a training waits to go on, what
-is refused. usage: test_cli_policy.py PATH-OF-FLEXLAB SOURCE"""
+"""Policies on the command line: what is printed and stored of them, a file that changes while a training waits to be
+resumed, what is refused. usage: test_cli_policy.py PATH-OF-FLEXLAB SOURCE"""
 import json
 import os
 import pathlib
@@ -43,14 +43,14 @@ def compares(folder):
     check(all(abs(losses[name] - losses["fp32"]) < 0.05 * losses["fp32"] for name in names), losses)
     again = succeed("report", str(out))
     check("policy:mine.policy" in again.stdout, again.stdout)
-    # one list says it as well as two, and the prefix is a spelling
+    # one list is equivalent to two, and the prefix is a spelling
     alone = folder / "one list"
     succeed("compare", *MODEL, "--quiet", "--formats", f"fp32,flex16+5,O2,policy:dfp16,{mine}", "--out", str(alone))
     for kind in ("run", "roles", "epoch", "steps"):
         one, other = ([without_time(line) for line in read_lines(p) if line["type"] == kind] for p in (out, alone))
         check(one and one == other, kind, "lines differ with the spelling")
     check(read_lines(alone)[0]["formats"] == config["formats"], "the policies differ with the spelling")
-    # a preset that is a variant has its numbers
+    # a preset that equals a variant has its numbers
     pair = folder / "pair"
     succeed("compare", *MODEL, "--formats", "dfp16,policy:dfp16-all", "--quiet", "--out", str(pair))
     runs = [without_time(line, "format") for line in read_lines(pair) if line["type"] == "run"]
@@ -60,7 +60,7 @@ def compares(folder):
 
 
 def spells(folder):
-    """A variant and its suffixes are spellings of a policy: the lines that metrics.jsonl has of them train to the same numbers."""
+    """A variant and its suffixes are spellings of a policy: their lines in metrics.jsonl train to the same numbers."""
     short = [*MODEL[:-2], "--epochs", "1", "--max-steps", "6", "--quiet"]
     spelled = {"fp16": "variant fp16;", "fp16:nomaster:noscale": "variant fp16; * master=none; loss-scale none;",
                "flex16+5": "variant flex16+5;", "flex16+5-sr:ngraph": "variant flex16+5-sr; * activations=flex16+5:ngraph "
@@ -77,7 +77,7 @@ def spells(folder):
         check(one == other, name, "trains otherwise than", policy)
     page = re.sub(r"<script>.*?</script>", "", (lines / "report.html").read_text(), flags=re.S)
     check("(null)" not in succeed("report", str(lines)).stdout + page, "a name that is none is shown")
-    # results of before every series had its text
+    # results from before every series had its text
     older = (out / "metrics.jsonl").read_text().splitlines()
     config = json.loads(older[0])
     config["formats"] = [{**f, "policy": None} for f in config["formats"]]
@@ -95,7 +95,8 @@ def spells(folder):
 
 
 def goes_on(folder):
-    """The policy of a training that goes on is that of its checkpoint, whatever the file says by then, however long it is."""
+    """The policy of a resumed training is that of its checkpoint, whatever the file contains by then, however long it
+    is."""
     rules, cut, whole = folder / "rules", folder / "cut", folder / "whole"
     last, kept_as = "fc1 gradients=bf16", 65510  # bytes as one line; 65536 with what --layer-format adds are too many
     many = [f"if-any {i:0130} format=fp16" for i in range((kept_as - len(last) - 200) // 151)]
@@ -127,7 +128,7 @@ def goes_on(folder):
 
 
 def scales(folder):
-    """A policy that begins from fp16 has the loss scale of fp16, unless it or ':noscale' says otherwise."""
+    """A policy that begins from fp16 has the loss scale of fp16, unless its text or ':noscale' changes it."""
     short = [*MODEL[:-2], "--epochs", "1", "--max-steps", "3", "--quiet"]
     rules, said, wide = folder / "half", folder / "said", folder / "wide"
     rules.write_text("fc2 gradients=bf16\n")
@@ -169,7 +170,7 @@ def scales(folder):
     check(found == {"fp16": dynamic, "policy:own": dynamic, "policy:own:noscale": "none", "policy:said": "none", "policy:wide": "none",
                     "policy:O2": dynamic, "policy:O2:noscale": "none", "policy:O3": "none", "policy:O3:bf16": "none",
                     "policy:O0": "none", "policy:O1": dynamic, "policy:dfp16": "none"}, found)
-    # the page has the texts as they are
+    # the page has the texts unchanged
     page = (pathlib.Path(sys.argv[2]) / "docs" / "policies.md").read_text(encoding="utf-8")
     for f in read_lines(folder / "scaled")[0]["formats"]:
         preset = f["name"].removeprefix("policy:")
@@ -182,7 +183,8 @@ def scales(folder):
 
 
 def of_layers(folder):
-    """--master none and --predictor hold of what --layer-format gives a format that has neither."""
+    """--master none and --predictor apply to components that --layer-format adds to a format without masters or shared
+    exponents."""
     short = [*MODEL[:-2], "--epochs", "1", "--max-steps", "3", "--quiet"]
     for name, *how in (("fp32", "--formats", "fp32,fp16"), ("fp16", "--formats", "fp16,fp32")):
         out = folder / ("layers-" + name)
@@ -203,7 +205,7 @@ def of_layers(folder):
     check((told / "summary.csv").read_text().splitlines()[1].startswith("fp32:layers,") and "fp32:layers" in (told / "report.html").read_text(),
           "names in files")
     check("fp32:layers" in succeed("report", str(told)).stdout, "names in a report")
-    plain = folder / "layers-plain"  # of both, the baseline is fp32 itself
+    plain = folder / "layers-plain"  # of the two, the baseline is fp32 itself
     succeed("train", *short[:-1], "--format", "fp32", "--out", str(plain))
     both = succeed("report", str(told), str(plain), "--out", str(folder / "layers-both")).stdout
     check(note in words(both) and "names fp32, it compares" not in both and "\nfp32 " in both and "\nfp32:layers " in both, both)
@@ -217,7 +219,7 @@ def of_layers(folder):
 
 
 def odd_names(folder):
-    """Names of files that formats do not have: an '@', a comma, and one that another policy's files would have."""
+    """Names of files that formats do not have: an '@', a comma, and one that equals another policy's files."""
     short, texts = [*MODEL[:-2], "--epochs", "1", "--max-steps", "3", "--quiet"], {}
     for name in ("v@2.policy", 'a,"b".policy', "O1_bf16"):
         (folder / name).write_text("variant flex16+5\nfc1* format=fp16\n")

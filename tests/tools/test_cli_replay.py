@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""flexlab replay: against the rules written once more, on traces of real trainings and of numbers made here; what is
-wrong in a trace is named by file and line. Predictors of a library of the user's own.
-usage: test_cli_replay.py FLEXLAB PLUGIN"""
+"""flexlab replay: against an independent implementation of the rules, on traces of real trainings and of numbers made
+here; errors in a trace are named by file and line. Predictors of a library of the user's own. usage: test_cli_replay.py
+FLEXLAB PLUGIN"""
 import math
 import os
 import random
@@ -105,7 +105,7 @@ def write_trace(path, rows):
     with open(path, "w") as file:
         file.write(HEADING + "\n")
         for step, name, role, maximum in rows:
-            file.write(f"{step},{name},{role},200,1,0,{maximum!r},0,0,0,0,0,200\n")  # an exponent that no replay has
+            file.write(f"{step},{name},{role},200,1,0,{maximum!r},0,0,0,0,0,200\n")  # an exponent that no replay chooses
 
 
 def by_witness(path):
@@ -131,7 +131,8 @@ def compare(path, exact):
         mean = w.unused / w.kept if w.kept else 0
         got = [int(row[k]) for k in ("writes", "saturated", "changes", "repeated")]
         want = [w.writes, w.saturated, w.changes, w.repeated]
-        # a recorded gamma may differ from that of the nine digits of its maximum: rarely another exponent
+        # a recorded gamma may differ from the one computed from the nine digits of its maximum, and rarely give another
+        # exponent
         near = all(abs(a - b) <= (0 if exact else 2) for a, b in zip(got, want))
         check(near and abs(float(row["unused_bits"]) - mean) < (1e-6 if exact else 0.02), path, row, want, mean)
     return rows
@@ -156,7 +157,8 @@ def recorded(place):
             "--no-checkpoint", "--trace-every", "1", "--out", out, env={"FLEXLAB_GNUPLOT_SECONDS": "0"})
     path = os.path.join(out, "trace-flex16+5-seed1.csv")
     rows = compare(path, exact=False)
-    # the predictor of the training chooses the exponents of the training; weights began with a load that no row shows
+    # the predictor of the training chooses the exponents of the training; weights began with a load that no record
+    # shows
     for row in rows:
         if row["predictor"] == "paper" and row["role"] != "weight" and row["tensor"] != "input":
             check(row["as_recorded"] == row["writes"], "not as recorded:", row)
@@ -169,7 +171,7 @@ def recorded(place):
     shown = succeed("replay", path, "--predictors", "paper,repeat", "--outliers", "100").stdout.splitlines()
     recovery = [float(next(w for w in line.split() if w.endswith(",") and w[:-1].replace(".", "").isdigit())[:-1]) for line in shown[1:3]]
     check(recovery[1] == 1 <= recovery[0], "recovery after outliers", recovery)
-    # several steps a row: said so
+    # several steps between records are reported
     succeed("train", "--model", "mlp2", "--data", "synthetic:train=64,test=20", "--batch", "8", "--epochs", "1", "--threads", "1", "--quiet",
             "--no-checkpoint", "--trace-every", "3", "--out", out, "--force", env={"FLEXLAB_GNUPLOT_SECONDS": "0"})
     check("3 steps apart" in succeed("replay", path).stdout, "rows that lie apart")
@@ -199,7 +201,7 @@ def bad_input(place, good):
     refused(f"{HEADING}\n{row}\n{row}\n", "step 1 to 1", "fc.weight")
     refused(f"{HEADING}\n" + row.replace(",weight,", ",wieght,") + "\n", "step 1", "role 'wieght' of fc.weight", "weight gradient")
     refused(f"{HEADING}\n" + row.replace(",weight,", ",,") + "\n", "role '' of fc.weight")
-    # an Inf, which a training that diverges records, is a saturated write like any other
+    # an Inf, which a diverging training records, is a saturated write like any other
     with open(path, "w") as file:
         file.write("\n".join([HEADING, *(f"{i},fc.weight,weight,14,{m},0,0,0,0,14" for i, m in
                                          enumerate(["20000,1,1.2,0", "32767,1,inf,3", "32767,1,inf,3", "20000,1,1.2,0"], 1)), ""]))
@@ -242,7 +244,7 @@ def bad_input(place, good):
 
 
 def names(place):
-    """Tensors whose names are words of the table, or need quotes; a trace of a folder with a comma."""
+    """Tensors whose names are words of the table or need quotes, and a trace in a folder with a comma."""
     folder = os.path.join(place, 'a, "b"')
     os.mkdir(folder)
     path = os.path.join(folder, "trace-flex16+5-seed1.csv")

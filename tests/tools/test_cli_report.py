@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""flexlab report: the same bytes from the stored files, other tensors, several folders as one, clear errors; and the figures:
-every format is seen, in a colour of its own, and no label touches another.
+"""flexlab report: the same bytes from the stored files, other tensors, several folders as one, clear errors; and the
+figures: every format is visible in a colour of its own, and no label touches another.
 
     test_cli_report.py PATH-OF-FLEXLAB SOURCE"""
 import json
@@ -41,7 +41,7 @@ def table_of(text):
 
 
 def test_same_bytes(place):
-    """In place and elsewhere, for comparisons of each kind."""
+    """Redraws comparisons of each kind in place and elsewhere."""
     cases = {"plain": (["compare", *TINY, "--formats", FORMATS, "--seeds", "2"], 0),
              "sparse": (["compare", *TINY, "--formats", FORMATS, "--trace-every", "5", "--trace-tensors", "fc1*"], 0),
              "decay": (["train", *TINY, "--momentum", "0.1234565", "--weight-decay", "1.0000005e-4", "--lr", "0.0123456789",
@@ -74,7 +74,8 @@ def test_same_bytes(place):
 
 
 def labels_of(path):
-    """(text, x from, x to, y from, y to) of each label in the SVG; a character is taken as 0.55 of the font's size wide."""
+    """(text, x from, x to, y from, y to) of each label in the SVG; a character is assumed to be 0.55 of the font's size
+    wide."""
     space = "{http://www.w3.org/2000/svg}"
     found = []
     for group in xml.parse(path).getroot().iter(space + "g"):
@@ -123,11 +124,11 @@ def test_figures(place):
     check(all(name in labels for name in names), "the key lacks", [name for name in names if name not in labels])
     colours = colours_of(os.path.join(out, "figure-loss.svg"))
     check(len(colours) == len(names), len(names), "formats in", len(colours), "colours", sorted(colours))
-    for figure in ("figure-loss", "figure-exponents"):  # what a pointer on a curve is told
+    for figure in ("figure-loss", "figure-exponents"):  # the text that a pointer on a curve shows
         with open(os.path.join(out, figure + ".svg")) as file:
             titles = re.findall("<title>([^<]*)", file.read())
         check(titles[0] == figure.replace("-", "_") and not any("using" in title or "plot" in title for title in titles), figure, titles)
-    # A format keeps its colour whatever it is compared with.
+    # A format has the same colour whatever it is compared with.
     alone = os.path.join(place, "alone")
     succeed("train", *TINY, "--format", "flex16+5-paper", "--out", alone, "--quiet")
     check(colours_of(os.path.join(alone, "figure-loss.svg")) == {("86", "180", "233")}, "flex16+5-paper changed its colour")
@@ -144,7 +145,7 @@ def test_figures(place):
 
 
 def test_tensors(place, out, kept):
-    """--trace-tensors chooses anew; what does not fit is named; a choice of nothing changes nothing."""
+    """--trace-tensors chooses again; a pattern without a match is named; a choice of no tensor changes nothing."""
     succeed("report", out, "--trace-tensors", "fc2.weight,fc2.bias", "--quiet")
     check(differing(out, kept) == sorted(["report.html", "figure-exponents.svg", "figure-exponents.png"]), differing(out, kept))
     labels = [text for text, *_ in labels_of(os.path.join(out, "figure-exponents.svg"))]
@@ -200,7 +201,7 @@ def test_merge(place, whole):
     out3 = os.path.join(place, "three")
     done = succeed("report", *(folders[name] for name in "acd"), "--out", out3)
     check("6 of 6 runs" in done.stdout, done.stdout)
-    older = os.path.join(place, "older")  # of a version that knew one optimiser, which had no name
+    older = os.path.join(place, "older")  # of a version with only one optimiser, which had no name
     shutil.copytree(folders["c"], older)
     with open(os.path.join(older, "metrics.jsonl")) as file:
         lines = file.read()
@@ -221,7 +222,7 @@ def test_merge(place, whole):
     other = os.path.join(place, "predictor")
     succeed("compare", *TINY, "--formats", "flex16+5,dfp16", "--predictor", "ngraph", "--out", other, "--quiet")
     expect_error(["report", folders["c"], other, "--out", os.path.join(place, "none")], 1, "predictor of flex16+5", "'paper'", "'ngraph'")
-    # Under other conditions: no comparison of speeds.
+    # Speeds under other conditions are not compared.
     other = os.path.join(place, "two threads")
     succeed("compare", *TINY, "--formats", "fp16", "--threads", "2", "--out", other, "--quiet")
     single = os.path.join(place, "one thread")
@@ -232,7 +233,7 @@ def test_merge(place, whole):
         page = file.read()
     check("1 to 2 threads, in some folders writing the exponent traces included. The folders were trained under different" in page,
           re.findall("Speed is that.*", page))
-    # A run that was stopped and the same run, finished: the finished one stands, whichever comes first.
+    # A stopped run and the same run, finished: the finished one is used, in either order.
     stopped = os.path.join(place, "stopped part")
     shutil.copytree(folders["c"], stopped)
     change(stopped, lambda line: {**line, "complete": False, "steps": 7, "last_loss": 2.25} if line["type"] == "run"
@@ -260,7 +261,7 @@ def copied(place, name, folder, how):
 
 
 def test_stopped(place, folders):
-    """Of several stopped runs the one that came furthest is shown, alone; what diverged is named as often as it is counted."""
+    """Of several stopped runs only the longest is shown; each divergence that is counted is named."""
     parts = [copied(place, f"stopped {name}", folders[name], lambda line: {**line, "complete": False, "steps": steps, "last_loss": loss}
                     if line["type"] == "run" else {**line, "finished_runs": 0, "complete": False} if line["type"] == "end" else line)
              for name, steps, loss in (("c", 6, 1.0), ("d", 9, 2.0))]
@@ -289,7 +290,8 @@ def test_stopped(place, folders):
 
 
 def change(folder, how):
-    """Each line of metrics.jsonl through `how`; None leaves it out, a text stands as it is."""
+    """Passes each line of metrics.jsonl through `how`, which returns a new line, a text to write as it is, or None to
+    leave the line out."""
     path = os.path.join(folder, "metrics.jsonl")
     with open(path) as file:
         lines = [how(json.loads(line)) for line in file]
@@ -431,7 +433,7 @@ def test_usage(place, folder):
     done = run("report", folder, env={"PATH": "/nonexistent"})
     check(done.returncode == 1 and "gnuplot" in done.stderr and content(folder) == before, done.stderr)
     new = os.path.join(place, "no figures")
-    done = succeed("report", folder, "--out", new, env={"PATH": "/nonexistent"})  # where nothing is replaced
+    done = succeed("report", folder, "--out", new, env={"PATH": "/nonexistent"})  # nothing is replaced there
     check(set(os.listdir(new)) == {"report.html", "summary.csv"} and "report.html, summary.csv\n" in done.stdout, os.listdir(new), done.stdout)
     again = run("report", folder, "--out", new, "--force", env={"PATH": "/nonexistent"})
     check(again.returncode == 1 and "without its figures" in again.stderr, again.stderr)
@@ -444,7 +446,7 @@ def test_usage(place, folder):
 
 
 def test_long_axes(place, good):
-    """More steps than an int holds are drawn, whatever the number of the rows behind them."""
+    """More steps than an int can hold are drawn, whatever the number of their records."""
     out = os.path.join(place, "huge")
     shutil.copytree(good, out)
     change(out, first("config", with_value("steps", 4294967296000)))
@@ -453,7 +455,7 @@ def test_long_axes(place, good):
 
 
 def test_small_differences(place, good):
-    """Losses that differ by next to nothing: the numbers beside that axis are whole, and no two are the same."""
+    """If losses hardly differ, the numbers beside that axis are complete, and no two are the same."""
     for number, size in enumerate((3e-3, 1e-4, 2.5e-5, 1e-5, 7e-9)):
         out = os.path.join(place, f"near {number}")
         shutil.copytree(good, out)
@@ -482,7 +484,7 @@ def corners(script, block):
 
 
 def drawn_script(place, folder, name):
-    """What gnuplot is given for the figure with `name` in its script."""
+    """The script that gnuplot reads for the figure with `name` in it."""
     tools = os.path.join(place, "listening gnuplot")
     os.makedirs(tools, exist_ok=True)
     with open(os.path.join(tools, "gnuplot"), "w") as file:
@@ -495,8 +497,8 @@ def drawn_script(place, folder, name):
 
 
 def test_exponent_steps(place, good):
-    """Each row of a trace is a step of both lines from the row before to its own; a row of zeros is a gap; the panel reaches
-    down to the ceiling where all elements are above it."""
+    """Each record of a trace is a step of both lines from the previous record to its own; a record of zeros is a gap;
+    the panel reaches down to the ceiling if all elements are above it."""
     out = os.path.join(place, "steps")
     shutil.copytree(good, out)
     path = os.path.join(out, "trace-flex16+5-seed1.csv")

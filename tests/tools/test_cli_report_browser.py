@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""report.html in a headless Chromium, as a reader uses it: nothing is fetched, nothing complains, series are switched, a tensor is
-chosen, figures are zoomed and read, by pointer and by keys, and saved as pictures and tables; tables fit, and sections are led to; at the widths of a desktop and a phone, light and dark.
+"""report.html in a headless Chromium, as a reader uses it: it fetches nothing and reports no error; series are
+switched, a tensor is chosen, figures are zoomed and read, by pointer and by keys, and saved as pictures and tables;
+tables fit, and the list leads to sections; at the widths of a desktop and a phone, light and dark.
 
     test_cli_report_browser.py PATH-OF-FLEXLAB SOURCE [FOLDER-FOR-PICTURES]"""
 import csv
@@ -20,9 +21,9 @@ from test_cli_report_page import EVIL, edit_config, telemetry_lines, write_telem
 MANY = ("fp32,fp16,bf16,flex16+5,flex16+5:ngraph,flex16+5:current,flex16+5:nomaster,flex16+5:nomaster:ngraph,flex16+5-sr,flex16+5-sr:ngraph,flex16+5-paper,"
         "dfp16,dfp16:paper,dfp16:ngraph,dfp16:nomaster,fp16:nomaster,bf16:nomaster,flex16+5:nomaster:current,flex16+5-paper:ngraph,dfp16:nomaster:paper")
 FORMATS = "fp32,bf16,flex16+5,flex16+5:ngraph,dfp16"
-PLAIN = {"PATH": "/nonexistent"}  # no gnuplot: its figures are not looked at here
+PLAIN = {"PATH": "/nonexistent"}  # no gnuplot: its figures are not tested here
 
-# How many pixels of a canvas have the colour of a series, give or take rounding.
+# The number of pixels of a canvas in the colour of a series, give or take rounding.
 PIXELS = """(function (where, name) {
     const canvas = document.querySelector(where), ctx = canvas.getContext("2d"), probe = document.createElement("canvas").getContext("2d");
     probe.fillStyle = seriesColour(data.series.findIndex(s => s.name === name));
@@ -50,7 +51,7 @@ def click(browser, where):
 
 
 def box(browser, where):
-    """Place in the window, scrolled to."""
+    """Scrolls the element into view and returns its place in the window."""
     found = browser.value(f"(function () {{ const e = document.querySelector({json.dumps(where)}); e.scrollIntoView({{block: 'center'}});"
                           "const b = e.getBoundingClientRect(); return [b.left, b.top, b.width, b.height]; })()")
     browser.settle()
@@ -87,7 +88,8 @@ def test_looks(browser, folder, pictures, widths=((1280, False), (390, True))):
 
 
 def test_scheme(browser, folder):
-    """When light turns to dark, or back, every figure is drawn anew, even where colours were asked for before the page learned of it."""
+    """When light turns to dark, or back, every figure is redrawn, even if colours were requested before the page was
+    notified."""
     browser.window(1280, 900)
     browser.open(os.path.join(folder, "report.html"))
     colours = "data.series.map((_, i) => seriesColour(i))"
@@ -102,7 +104,7 @@ def test_scheme(browser, folder):
             check(all(n > 20 for n in drawn.values()), "turned", "dark" if dark else "light", "and drawn in", drawn)
 
 
-# Every table of the page: what of it is beyond its own width or the window's, and which columns are there.
+# Every table of the page: whether it is wider than its box or the window, and which of its columns are visible.
 TABLES = """[...document.querySelectorAll('.wide')].map(box => {
     const table = box.querySelector("table"), seen = cell => { const b = cell.getBoundingClientRect(); return b.width > 0 && b.height > 0 && b.left >= 0 && b.right <= innerWidth; };
     const heads = [...table.tHead.rows[0].cells].map(c => c.textContent), rows = [...table.tBodies[0].rows];
@@ -133,7 +135,7 @@ def test_tables(browser, folders):
                 name = row[0].replace(" DIVERGED", "")
                 shown = dict(zip(tables[0]["heads"], row))
                 check(all(shown[k] == f"{int(files[name][k]):,}" for k in ("saturated", "flushed")), *what, name, shown)
-            if width == 1600:  # times and sizes are all that gives way where there is room
+            if width == 1600:  # times and sizes are the only columns that are left out if the window is large enough
                 check({h for t in tables for h in t["heads"] if h not in t["seen"]} <= {"img/s", "wall s", "activations", "weights"}, *what, [t["note"] for t in tables])
                 continue
             check(tables[0]["cards"] or width > 320, *what, "no cards where rows do not fit")
@@ -144,7 +146,7 @@ def test_tables(browser, folders):
             check(browser.value("document.documentElement.scrollWidth") <= width, *what, "all columns widen the page")
             click(browser, "#summary .fit button")
             check(browser.value(TABLES)[0]["seen"] == tables[0]["seen"], *what, "the columns that fit do not come back")
-    # a window that is made narrower chooses anew
+    # a window that becomes narrower chooses its columns again
     browser.window(1280, 900)
     browser.open(os.path.join(folder, "report.html"))
     before = len(browser.value(TABLES)[0]["seen"])
@@ -154,7 +156,7 @@ def test_tables(browser, folders):
 
 
 def test_sections(browser, folder, other):
-    """The list of sections leads to each of them, stays in sight, marks where the reader is, and leads back."""
+    """The list of sections leads to each of them, stays in sight, marks the reader's position, and leads back."""
     path = os.path.join(folder, "report.html")
     for width in (1280, 390):
         browser.window(width, 900, phone=width < 600)
@@ -182,7 +184,7 @@ def test_sections(browser, folder, other):
         check(browser.value("scrollY") == 0, width, "not back at the top")
         silent(browser, path, "sections", width)
     browser.window(1280, 900)
-    browser.open(os.path.join(other, "report.html"))  # else it would be the same page
+    browser.open(os.path.join(other, "report.html"))  # otherwise it would be the same page
     browser.open(path + "#arithmetic")
     check(browser.value("document.getElementById('arithmetic').getBoundingClientRect().top") < 900, "an address with a section does not lead there")
 
@@ -192,7 +194,7 @@ def saved(browser, place, button):
     click(browser, button)
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        names = [n for n in os.listdir(place) if not n.startswith(".") and not n.endswith(".crdownload")]  # whole files alone
+        names = [n for n in os.listdir(place) if not n.startswith(".") and not n.endswith(".crdownload")]  # only complete files
         if names:
             with open(os.path.join(place, names[0]), "rb") as file:
                 content = file.read()
@@ -210,7 +212,8 @@ def table_of(content):
 
 SAVE_PNG, SAVE_CSV = '[aria-label="Save as a picture"]', '[aria-label="Save the numbers as a table"]'
 
-# A picture as the page makes it, caught before it is saved: its size, that of the figure on the page, and pixels in the colours of the series.
+# A picture from the page, intercepted before it is saved: its size, that of the figure on the page, and its pixels in
+# the colours of the series.
 PICTURE = """new Promise((done, fail) => {
     const plain = window.download;
     window.download = async (name, blob) => {
@@ -296,7 +299,7 @@ def test_saved(browser, folder, place):
             check(picture["type"] == "image/png" and picture["width"] > 1.8 * wide * 0.9 and picture["clear"] == 0, where, picture)
             check(all(counts[f] > 20 for f in coloured), where, "dark" if dark else "light", counts)
     browser.window(1280, 900)
-    # the picture shows what the chart shows: zoomed, it is another
+    # the picture has the state of the chart: zoomed, it differs
     whole = browser.value(PICTURE % json.dumps(f"{CURVE} {SAVE_PNG}"))["counts"]
     check(all(n > 20 for n in whole), "light again, and drawn in", whole)
     click(browser, CURVE + ' [aria-label="Zoom in"]')
@@ -314,7 +317,7 @@ def test_saved(browser, folder, place):
 
 
 def test_saved_telemetry(browser, place, folder):
-    """Of histograms, shadow formats and updates, from rows of telemetry."""
+    """Tables and pictures of histograms, shadow formats and updates, from records of telemetry."""
     path, files = os.path.join(folder, "report.html"), os.path.join(place, "saved")
     browser.window(1280, 900)
     browser.open(path)
@@ -355,7 +358,8 @@ INK = """(function (where) {
 
 
 def test_float_tensors(browser, place):
-    """Under a policy a tensor has the lines of a shared exponent where it has one, and not where it is a float, whatever its network begins from."""
+    """Under a policy, a tensor has the lines of a shared exponent if and only if it has one, whatever variant its
+    network begins from."""
     rules = {"shared": "variant flex16+5\nfc1* format=fp16\n", "float": "variant bf16\nfc1* format=flex16+5\n"}
     for kind, lines in rules.items():
         policy, out = os.path.join(place, f"{kind}.policy"), os.path.join(place, f"policy-{kind}")
@@ -380,7 +384,7 @@ def test_float_tensors(browser, place):
 
 
 def test_empty(browser, place, folder):
-    """A section that is empty says so, why, and which option fills it."""
+    """An empty section says why it is empty, and which option fills it."""
     browser.window(1280, 900)
     browser.open(os.path.join(folder, "report.html"))
     hollow = lambda: {h: browser.value(f"document.querySelector('#{h} + .card .hollow')?.innerText") for h in ("exponents", "magnitudes", "shadow-formats", "update-ratios", "layers")}
@@ -402,13 +406,13 @@ def test_empty(browser, place, folder):
 
 
 def test_switches(browser, folder):
-    """A series that is switched off leaves every figure; one that is alone is alone."""
+    """A series that is switched off disappears from every figure; one that is shown alone is the only one."""
     browser.window(1280, 900)
     browser.open(os.path.join(folder, "report.html"))
     names = FORMATS.split(",")
     lanes = lambda: browser.value("[...document.querySelectorAll('.lanes:not(#histograms) .lane')].map(l => l.dataset.series)")
     check(lanes() == ["flex16+5", "flex16+5:ngraph", "dfp16"], lanes())
-    for alone in names:  # where curves cross, a colour may be covered
+    for alone in names:  # where curves cross, one may cover the colour of another
         for name in names:
             if (browser.value(f"on[{names.index(name)}]")) != (name == alone):
                 click(browser, f'.chip[data-series="{name}"]')
@@ -474,7 +478,7 @@ def test_values(browser, folder):
 
 
 def test_fingers(browser, folder):
-    """One finger reads values, two zoom."""
+    """One finger reads values, two fingers zoom."""
     browser.window(390, 844, phone=True)
     browser.open(os.path.join(folder, "report.html"))
     x, y, width, height = box(browser, CURVE + " .u-over")
@@ -489,7 +493,8 @@ def test_fingers(browser, folder):
 
 
 def test_tensors(browser, folder):
-    """Any tensor of the traces; its numbers are those of the file; the map of layers has the counts and chooses too."""
+    """Any tensor of the traces can be chosen; its numbers are those of the file; the map of layers has the counts and
+    chooses, too."""
     browser.window(1280, 900)
     browser.open(os.path.join(folder, "report.html"))
     rows = read_csv(folder, "trace-flex16+5-seed2.csv")
@@ -535,7 +540,7 @@ def test_tensors(browser, folder):
 
 
 def test_histograms(browser, folder):
-    """Where there is telemetry; a format without it is named."""
+    """Histograms appear if there is telemetry; a format without it is named."""
     browser.window(1280, 900)
     browser.open(os.path.join(folder, "report.html"))
     check("without --telemetry" in text(browser, "#figures"), "no word of telemetry that is not there")
@@ -551,7 +556,7 @@ def test_histograms(browser, folder):
         browser.open(path)
         silent(browser, path, "telemetry")
         for number_of, (name, _) in enumerate(tensors):
-            told = name.replace("\u2028", "\\u2028")  # a character that ends a line unseen is told by its code
+            told = name.replace("\u2028", "\\u2028")  # an invisible character that ends a line is shown by its code
             browser.value(f"choose(data.tensors.findIndex(t => t[0] === {json.dumps(told)}))")
             browser.settle()
             shown = text(browser, '#histograms [data-series="fp32"]')
@@ -566,13 +571,13 @@ def test_histograms(browser, folder):
 
 
 def shown_line(browser, panel, name):
-    """What stands under the pointer of a line of a panel; None without such a line."""
+    """The text under the pointer for a line of a panel; None if there is no such line."""
     return browser.value(f"(function () {{ const p = document.querySelector({json.dumps(panel)}), s = p && [...p.querySelectorAll('.values [data-line]')].find(s => s.dataset.line === {json.dumps(name)});"
                          "return s ? s.querySelector('b').textContent : null; })()")
 
 
 def close(shown, want):
-    """Two decimals of a power of ten, or 0, or a share in percent."""
+    """Whether a shown number agrees: two decimals of a power of ten, or 0, or a share in percent."""
     if want is None:
         return shown == "–"
     value = number(shown.replace(" %", "")) / (100 if "%" in shown else 1) if shown else math.nan
@@ -580,7 +585,7 @@ def close(shown, want):
 
 
 def line_pixels(browser, panel, colour):
-    """Pixels of a panel in a colour, given as an expression."""
+    """The number of pixels of a panel in a colour, given as an expression."""
     return browser.value(PIXELS.replace("seriesColour(data.series.findIndex(s => s.name === name))", colour) % (json.dumps(panel + " canvas"), '""'))
 
 
@@ -635,7 +640,8 @@ def test_shadows(browser, folder, place, pictures):
             for weight in [line for line in rows if line["step"] == 12 and line["role"] == "weight"]:
                 shown = shown_line(browser, f'#updates [data-panel="{name}"]', weight["tensor"])
                 check(shown is None if not weight["tensor"].endswith("weight") else close(shown, weight["update_ratio"]), name, seed, weight["tensor"], shown, weight["update_ratio"])
-    # what writes did lose, of a row that measured it, beside the expected error; under another measure, and of weights, there is none
+    # the losses that writes had, in a record that measured them, beside the expected error; under another measure, and
+    # of weights, there is none
     measured = [line for line in read_lines(two, "telemetry-flex16+5-seed7.jsonl") if line["type"] == "tensor" and line["sampled_error"]]
     check(measured, "no row has a measured error")
     panel, name = '#shadows [data-series="flex16+5"]', "flex16+5 measured"
@@ -654,9 +660,9 @@ def test_shadows(browser, folder, place, pictures):
     check(shown_line(browser, panel, name) is not None, "the measured error is gone")
     browser.value("choose(data.tensors.findIndex(t => t[0] === 'fc1.weight'))")
     check(shown_line(browser, panel, name) is None and name not in text(browser, panel), "a measured error of a weight", text(browser, panel))
-    # bf16 has no seed 7: it is shown with another, and that is said
+    # bf16 has no seed 7: it is shown with another one, which the page says
     check("Not of the chosen seed: bf16 with seed 1." in text(browser, "#shadows + p") and "bf16 with seed 1." in text(browser, "#updates + p"), text(browser, "#shadows + p"))
-    # a line that is alone is alone; switched off it is named
+    # a line that is shown alone is the only one; switched off, it is named
     click(browser, '[aria-label="What of the shadow formats"] button:nth-child(1)')
     browser.value("choose(data.tensors.findIndex(t => t[0] === 'fc1.weight'))")
     panel, chip = '#shadows [data-series="fp32"]', lambda name: f'[aria-label="Shadow formats shown"] [data-line="{name}"]'
@@ -668,12 +674,12 @@ def test_shadows(browser, folder, place, pictures):
     check("Switched off: the format itself, measured, " in text(browser, "#shadows + p") and text(browser, panel + " .values").count("\n") <= 2, text(browser, "#shadows + p"))
     click(browser, '[aria-label="Shadow formats shown"] .plain')
     check(line_pixels(browser, panel, "seriesColour(0)") > 50, "'all' shows not all")
-    # the pointer reads other steps than the last
+    # the pointer reads steps other than the last
     x, y, width, height = box(browser, panel + " .u-over")
     browser.mouse("mouseMoved", x + 4 / 12 * width, y + height / 2)
     browser.settle()
     check(text(browser, panel + " .values").startswith("step 4\n"), text(browser, panel + " .values")[:9])
-    # parameters: left out ones are named, each is switched; by parameter the lines are formats
+    # parameters: those left out are named, and each can be switched; by parameter, the lines are formats
     out = browser.value("document.querySelector('#updates ~ .soft details').textContent")
     check("Left out: 2 parameters switched off" in out and "fc1.bias" in out and "fc2.bias" in out, out)
     click(browser, '[aria-label="Parameters shown"] [data-line="fc2.bias"]')
@@ -685,7 +691,7 @@ def test_shadows(browser, folder, place, pictures):
     check(pixels(browser, '#updates [data-panel="fc1.weight"]', "bf16") > 20, "bf16 draws no update")
     click(browser, '.chip[data-series="bf16"]')
     check(pixels(browser, '#updates [data-panel="fc1.weight"]', "bf16") < 5 and browser.value("document.querySelector('#shadows [data-series=bf16]')") is None, "bf16 switched off stays")
-    # zeros stand at the foot of the axis, gaps are gaps, what has no value at all is named: made-up rows
+    # in made-up records, zeros lie at the foot of the axis, gaps remain gaps, and a line without any value is named
     out = os.path.join(place, "made up")
     shutil.copytree(folder, out)
     tensors = [("fc1.weight", "weight"), ("a", "activation"), ("zero", "gradient")]
@@ -739,7 +745,8 @@ def test_one_format(browser, place):
 
 
 def test_lost_pairs(browser, place, folder):
-    """A seed without a finite result takes the mean of its format with it, and the figure says so; so do logarithmic losses that are 0."""
+    """A format has no mean if a seed has no finite result, and the figure says so; losses of 0 on a logarithmic axis
+    are named, too."""
     out = os.path.join(place, "lost")
     shutil.copytree(folder, out)
     path = os.path.join(out, "metrics.jsonl")
@@ -768,7 +775,8 @@ def test_lost_pairs(browser, place, folder):
 
 
 def test_mixed_map(browser, place):
-    """Counts of tensors without a trace are in the map where telemetry has all, else named with their sum."""
+    """Counts of tensors without a trace are in the map if telemetry has all tensors; otherwise they are named with
+    their sum."""
     rules = os.path.join(place, "mixed.policy")
     with open(rules, "w") as file:
         file.write("variant flex16+5\nfc1* format=fp16\n")
@@ -792,7 +800,7 @@ def test_mixed_map(browser, place):
 
 
 def test_policy(browser, folder):
-    """The page could not fetch if it wanted to; without scripts a sentence stands for the figures."""
+    """The page is not allowed to fetch anything; without scripts a sentence replaces the figures."""
     path = os.path.join(folder, "report.html")
     browser.open(path)
     refused = browser.value("""new Promise(done => {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""report.html without a browser: what it holds as data is what the files say, thinned out or not; it fetches nothing and runs
-no script but its own, whatever names are in it; its paired figures are Student's.
+"""report.html without a browser: its data are those of the files, thinned out or not; it fetches nothing and runs no
+script but its own, whatever names it contains; its paired statistics are Student's.
 
     test_cli_report_page.py PATH-OF-FLEXLAB SOURCE"""
 import base64
@@ -22,7 +22,7 @@ EVIL = "</script><script>alert(1)</script><!--\\\"'&amp;\u2028"
 
 
 def shown(name):
-    """A character that ends a line unseen is told by its code."""
+    """An invisible character that ends a line is shown by its code."""
     return name.replace("\u2028", "\\u2028")
 
 
@@ -57,7 +57,7 @@ def traces_of(folder):
 
 
 def check_traces(folder, data, group):
-    """Every bucket against the rows that it stands for."""
+    """Checks every bucket against the records that it represents."""
     traces, seen = traces_of(folder), 0
     for run in data["traces"]["runs"]:
         rows_of = traces[data["series"][run["series"]]["name"].replace(":", "_"), data["seeds"][run["seed"]]]
@@ -92,13 +92,13 @@ def edit_config(folder, **fields):
 
 
 def redraw(folder, out):
-    """The page alone, in a new folder: without gnuplot, whose figures are not looked at here."""
+    """Redraws the page in a new folder, without gnuplot, whose figures are not tested here."""
     succeed("report", folder, "--out", out, "--quiet", env={"PATH": "/nonexistent"})
     return out
 
 
 def test_measures(place, good):
-    """Curves of the page and panels of the printed figures have their titles from one list."""
+    """The curves of the page and the panels of the printed figures have their titles from one list."""
     measures = data_of(good)["measures"]
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "page", "curves.js")) as file:
         known = re.search(r"const measures = {.*?\n(.*?)\n};", file.read(), re.S)[1]
@@ -136,7 +136,7 @@ def test_data(place):
 
 
 def test_thinned(place, good):
-    """More rows than the page has room for, every element saturated is still there."""
+    """If there are more records than the page can show, every saturated element is still counted."""
     out = os.path.join(place, "thin")
     shutil.copytree(good, out)
     edit_config(out, steps=1596, trace_every=1)
@@ -157,7 +157,7 @@ def test_thinned(place, good):
 
 
 def test_safety(place, good):
-    """The policy names the script that is there and nothing else; names of all kinds stay text."""
+    """The content security policy allows only the script of the page; names of all kinds remain text."""
     out = os.path.join(place, EVIL.replace("/", "_"))
     shutil.copytree(good, out)
     for name in os.listdir(out):
@@ -192,7 +192,7 @@ def t_two_sided(t, freedom):
 
 
 def test_paired(place):
-    """For 2 to 6 seeds: mean, deviation and p of each line, from the stored results."""
+    """Checks mean, deviation and p of each line against the stored results, for 2 to 6 seeds."""
     whole = os.path.join(place, "seeds")
     succeed("compare", *TINY, "--formats", "fp32,bf16,flex16+5", "--seeds", "6", "--no-trace", "--out", whole, "--quiet")
     results = {(line["format"], line["seed"]): line for line in read_lines(whole) if line["type"] == "run"}
@@ -231,7 +231,7 @@ def verdict_of(folder):
 
 
 def craft(whole, out, formats, seeds, results=None, planned=None):
-    """Results with those formats and seeds alone; results: {(format, seed): fields of its line 'run'}."""
+    """Writes results with only those formats and seeds; results: {(format, seed): fields of its line 'run'}."""
     os.mkdir(out)
     with open(os.path.join(out, "metrics.jsonl"), "w") as file:
         for line in read_lines(whole):
@@ -248,7 +248,7 @@ def craft(whole, out, formats, seeds, results=None, planned=None):
 
 
 def test_verdict(place, whole):
-    """What the page says came out, of results of every kind; the numbers are computed here from what the file says."""
+    """Checks the verdict of the page for results of every kind; the numbers are computed here from the file."""
     results = {(line["format"], line["seed"]): line for line in read_lines(whole) if line["type"] == "run"}
     lost = {"last_loss": None, "last_loss_state": "nan", "diverged": True, "nonfinite_step": 2, "nonfinite_loss_state": "nan"}
     counter = iter(range(100))
@@ -269,7 +269,7 @@ def test_verdict(place, whole):
     saturated, elements = sum(results["flex16+5", s]["saturated"] for s in range(1, 2)), results["flex16+5", 1]["elements"]
     check((f"at most {saturated:,} of {elements:,} saturated (flex16+5)" if saturated else "none saturated") in said, said)
 
-    # six seeds: one format below by 1 to 6 points, one by chance above and below, tested as here
+    # six seeds: one format lower by 1 to 6 points, one by chance higher or lower, tested as here
     noise = [0.02, -0.02, 0.01, -0.01, 0.03, -0.025]
     values = {"fp32": [0.8, 0.82, 0.81, 0.79, 0.8, 0.83]}
     values["bf16"] = [v - 0.01 * (i + 1) for i, v in enumerate(values["fp32"])]
@@ -289,7 +289,7 @@ def test_verdict(place, whole):
     said = new(["fp32", "bf16", "flex16+5"], range(1, 7), accuracy(values))
     check("bf16 and flex16+5 reached the same with each seed. " in said and "significant" not in said, said)
 
-    # what diverged has no place among the results
+    # a diverged run is not among the results
     said = new(["fp32", "bf16", "flex16+5"], [1, 2], {("bf16", 2): lost})
     check(said.startswith("bf16 (1 of 2 runs) diverged. fp32 reached") and "bf16" not in said.split("diverged. ")[1].split("Of the elements")[0], said)
     said = new(["fp32", "bf16", "flex16+5"], [1], {("fp32", 1): lost, **accuracy({"bf16": [0.5], "flex16+5": [0.25]})})
@@ -306,7 +306,7 @@ def test_verdict(place, whole):
 
 
 def test_titles(place, good):
-    """A short title whatever the data are called; paths stand in the configuration at the end alone."""
+    """The title is short whatever the data are called; paths are only in the configuration at the end."""
     for specification, title in (("synthetic:train=96,test=40", "synthetic"), ("cifar10:/home/somebody/data", "cifar10"), ("idx:/srv/fashion/", "fashion"), ("images:.", "images"),
                                  ("text:/srv/books/tale.txt,unit=bytes", "tale.txt"), ("npy:/srv/a b/x.npy,/srv/y.npy", "x.npy"), ("idx:..", "idx")):
         out = os.path.join(place, "title")
@@ -320,15 +320,15 @@ def test_titles(place, good):
         shutil.rmtree(out + " page")
 
 
-SHADOWS = {"fp32": ["fp16", "dfp16"], "flex16+5:ngraph": ["dfp16", "bf16:nomaster", "fp16"]}  # fp16 and dfp16 by different numbers
+SHADOWS = {"fp32": ["fp16", "dfp16"], "flex16+5:ngraph": ["dfp16", "bf16:nomaster", "fp16"]}  # fp16 and dfp16 with different numbers
 
 
-FLOAT = "fp16"  # of the second tensor, as a policy may have it
-UNWRITTEN = (1, 2, 3, 4, 7)  # steps after which a weight has no row
+FLOAT = "fp16"  # the format of the second tensor, as a policy may have it
+UNWRITTEN = (1, 2, 3, 4, 7)  # steps after which a weight has no record
 
 
 def sampled_of(step, t):
-    """Of the second tensor, at every fourth step; once all of what was measured became Inf."""
+    """The measured error of the second tensor, at every fourth step; once, everything that was measured became Inf."""
     if t != 1 or step % 4 != 1:
         return {"sampled": 0, "sampled_infinite": 0, "sampled_error": None, "sampled_size": None}
     return {"sampled": 3 + step, "sampled_infinite": 3 + step if step == 5 else step // 9, "sampled_error": None if step == 5 else 1e-5 * (2 + step % 5),
@@ -336,7 +336,7 @@ def sampled_of(step, t):
 
 
 def telemetry_lines(steps, tensors, name, every=1):
-    """Rows as docs/output.md has them, of made-up tensors, with counts that follow from step and tensor."""
+    """Records as docs/output.md describes them, of made-up tensors, with counts that follow from step and tensor."""
     shadows = SHADOWS.get(name, [])
     yield {"type": "telemetry", "schema": 1, "variant": name, "predictor": None, "device": "cpu", "seed": 1, "every": every, "pattern": "*",
            "tensors": len(tensors), "shadows": shadows}
@@ -369,12 +369,13 @@ def digit(share):
 
 
 def close(a, b):
-    """Of nine digits."""
+    """Equal to nine digits."""
     return a == b or (a is not None and b is not None and abs(a - b) <= 6e-9 * abs(b))
 
 
 def test_telemetry(place, good):
-    """Histograms, errors, updates and counts of each bucket from the lines; counts of formats that have no trace."""
+    """Checks histograms, errors, updates and counts of each bucket against the lines, and counts of formats that have
+    no trace."""
     tensors = [("fc1.weight", "weight"), (EVIL, "activation"), ("zero", "gradient")]
     for steps, planned, group in ((12, 12, 1), (12, 600, 4)):
         out = os.path.join(place, f"telemetry {planned}")
@@ -400,7 +401,7 @@ def test_telemetry(place, good):
                 check(len(mine) == (12 if mine[0]["role"] != "weight" else 12 - len(UNWRITTEN)), data["tensors"][int(number)])
                 for i in range(12 // group):
                     part = [line for line in mine if i * group < line["step"] <= (i + 1) * group]
-                    if not part:  # nulls, no earlier and no later row
+                    if not part:  # nulls, and no earlier or later record
                         get = {k: column(v, 12 // group)[i] for k, v in lane.items() if k not in ("shadows", "elements", "bins", "format", "shared")}
                         check(lane["bins"][i] == "" and set(get.values()) == {None}, get)
                         check(all(column(v, 12 // group)[i] is None for shadow in lane["shadows"] for v in shadow.values()), lane["shadows"])
@@ -455,7 +456,7 @@ def test_telemetry(place, good):
 
 
 def test_divergence(place):
-    """Loud at the head of the page, in its title, in tables, in the data, in the status."""
+    """A divergence is reported at the head of the page, in its title, in tables, in the data and in the exit status."""
     out = os.path.join(place, "wild")
     succeed("compare", *TINY, "--formats", "fp32,flex16+5", "--lr", "1000", "--seeds", "2", "--out", out, "--quiet", status=1)
     page, data = page_of(out), data_of(out)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Trainings of the flexlab program that are killed at random moments and go on: results and networks are, byte for byte,
-those of a training that was not. Signals, `flexlab eval`, what is refused, and writes that fail.
+"""Trainings of the flexlab program that are killed at random moments and resumed: results and networks are, byte for
+byte, those of an uninterrupted training. Signals, `flexlab eval`, refused input, and writes that fail.
 
     test_cli_resume.py PATH-OF-FLEXLAB PATH-OF-INJECT-LIBRARY|- [long] [SEED]"""
 import json
@@ -30,7 +30,8 @@ VARIANTS = ["fp32", "fp16", "bf16", "flex16+5", "flex16+5-sr", "flex16+5-paper",
 
 
 def kill_until_done(out, options, longest, *what):
-    """Starts, kills and goes on until the training is over; how often it was killed, and how often it went on."""
+    """Starts, kills and resumes until the training is over; returns how often it was killed, and how often it was
+    resumed."""
     kills, gone_on = 0, 0
     resume = os.path.join(out, "flexlab.resume", "resume.safetensors")
     for attempt in range(400):
@@ -46,7 +47,7 @@ def kill_until_done(out, options, longest, *what):
             return kills, gone_on
         kills += 1
         if os.path.exists(resume):
-            tensors, notes = witness.read(resume)  # whole, whenever it was killed
+            tensors, notes = witness.read(resume)  # complete, at whatever time it was killed
             check(notes["flexlab.crc32"] == witness.checksum(resume), *what, "a torn checkpoint")
             check(int(notes["network.steps"]) == witness.values(tensors["training.position"])[4], *what, "steps")
     check(False, *what, "is never done")
@@ -74,7 +75,7 @@ def test_kills(place, data):
             all_gone_on += gone_on
             same_results(whole, pieces, *what, f"killed {kills} times, went on {gone_on} times:")
             shutil.rmtree(pieces)
-        # The networks hold what Python reads, and the same settings.
+        # Python reads the values in the networks, and the same settings.
         tensors, notes = witness.read(os.path.join(whole, "last.safetensors"))
         check(notes["network.variant"] == variant and notes["training.model"] == "mlp2" and notes["network.steps"] == "600", variant, notes)
         check(not any(name.startswith("training.") for name in tensors), variant, "the last network holds more than a network")
@@ -127,7 +128,7 @@ def test_eval(place, data):
 
 
 def test_boasting_files(place, data):
-    """Files that name a network which they are far too small for are refused at once."""
+    """Files that name a network which is far too large for them are refused at once."""
     tensors, notes = witness.read(os.path.join(place, "whole fp16", "best.safetensors"))
     path = os.path.join(place, "boasts.safetensors")
     notes.pop("flexlab.crc32")
@@ -156,7 +157,7 @@ def test_refusals(place, data):
     expect_error(["compare", "--no-trace", "--trace-tensors", "fc*"], 2, "--trace-tensors: not with --no-trace")
     expect_error(["train", "--checkpoint-every", "3", "--no-checkpoint", "--out", out], 2, "--checkpoint-every: not with --no-checkpoint")
     expect_error(["train", "--checkpoint-every", "0", "--out", out], 2, "--checkpoint-every '0'")
-    # The network of a training that is over is none to go on with.
+    # The network of a finished training cannot be resumed.
     last = os.path.join(place, "whole fp32", "last.safetensors")
     done = run("train", "--resume", last, "--data", data, "--quiet", "--out", out)
     check(done.returncode == 1 and last in done.stderr and "it has only a network, and no training can be resumed from it" in done.stderr, done.stderr)
@@ -193,7 +194,7 @@ def test_signals(place, data):
         check(notes["flexlab.crc32"] == witness.checksum(resume) and int(notes["network.steps"]) == stopped["steps"] and not stopped["complete"],
               name, notes["network.steps"], stopped["steps"])
         succeed("eval", "--checkpoint", resume, "--data", data)
-        # Nobody writes over it unasked; who asks begins anew.
+        # It is not overwritten without --force, which begins anew.
         expect_error(["train", "--data", data, "--out", out], 1, "already holds results")
         for file in os.listdir(out):
             if os.path.isfile(os.path.join(out, file)):
@@ -202,7 +203,7 @@ def test_signals(place, data):
             expect_error([command, "--data", data, "--out", out], 1, "holds checkpoints of a training that is not over", "train --resume")
         expect_error(["compare", "--resume", out], 1, "there is a training under way", "'flexlab train --resume'")
         check(witness.read(resume)[1] == notes, name, "the checkpoint has changed")
-        # It goes on, elsewhere if asked to, and a second signal ends it at once: the checkpoint stays whole.
+        # It is resumed, elsewhere if requested, and a second signal ends it at once: the checkpoint remains complete.
         other = os.path.join(place, name + " elsewhere")
         child = subprocess.Popen([PROGRAM, "train", "--resume", resume, "--out", other, "--checkpoint-every", "1"], stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, text=True, env={**os.environ, **QUIET})
@@ -220,7 +221,7 @@ def test_signals(place, data):
 
 
 def stopped_training(out, data, *more):
-    """A training that was stopped after some epochs; the folder holds its checkpoint."""
+    """Stops a training after some epochs; the folder has its checkpoint."""
     child = start_long(out, data, *more)
     for line in child.stderr:
         if "epoch 2/" in line:
@@ -231,7 +232,7 @@ def stopped_training(out, data, *more):
 
 
 def go_on_a_little(arguments, resume, cwd=None):
-    """Goes on until a new checkpoint is there and is stopped; what it said."""
+    """Resumes until a new checkpoint exists, then stops; returns its output."""
     before = os.stat(resume).st_ino if os.path.exists(resume) else None
     child = subprocess.Popen([PROGRAM, "train", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
                              env={**os.environ, **QUIET})
@@ -249,7 +250,7 @@ def steps_in(resume):
 
 
 def hash_of(folder, name):
-    """What docs/checkpoints.md says of training.data, of files in the IDX format."""
+    """The hash that docs/checkpoints.md defines for training.data, of files in the IDX format."""
     pixels, labels = read(folder, name + "-images-idx3-ubyte")[16:], read(folder, name + "-labels-idx1-ubyte")[8:]
     words = [int.from_bytes(pixels[i:i + 8], "little") for i in range(0, len(pixels) - 7, 8)]
     words.append(int.from_bytes(pixels[len(words) * 8:], "little"))
@@ -261,7 +262,7 @@ def hash_of(folder, name):
 
 
 def test_other_data(place, data):
-    """A training does not go on with images that have changed since, however little."""
+    """A training is not resumed with images that have changed since, however little."""
     folder = data[len("idx:"):]
     out = os.path.join(place, "other data")
     resume = stopped_training(out, data)
@@ -287,7 +288,7 @@ def test_other_data(place, data):
 
 
 def test_options_stay(place, data):
-    """--checkpoint-every, --allow-divergence and --device stay as they were given, and are replaced where given anew."""
+    """--checkpoint-every, --allow-divergence and --device remain as they were given, unless they are given anew."""
     out = os.path.join(place, "options stay")
     resume = stopped_training(out, data, "--checkpoint-every", "7", "--allow-divergence", "--device", "cpu")
 
@@ -299,7 +300,7 @@ def test_options_stay(place, data):
         found = sorted(w for w in kept() if w.startswith(("--allow", "--device", "--checkpoint")))
         check(found == wanted, arguments, "keeps", found, "wants", wanted)
     shutil.rmtree(out)
-    # A checkpoint where it was asked for: with an epoch of 12 steps none is on a multiple of 7 but by the option.
+    # A checkpoint at the requested step: with epochs of 12 steps only the option makes one at a multiple of 7.
     child = start_long(out, data, "--checkpoint-every", "7", "--batch", "16")
     until = time.time() + 30
     while not os.path.exists(resume) and time.time() < until:
@@ -314,7 +315,7 @@ def test_options_stay(place, data):
     child.communicate()
     check(found and all(steps % 7 == 0 for steps in found), "checkpoints of steps", sorted(found))
     shutil.rmtree(out)
-    # A training that diverges is a failure unless it was begun with --allow-divergence, and it stays none.
+    # A training that diverges is a failure unless it began with --allow-divergence, also after it is resumed.
     diverges = ["train", "--model", "mlp2", "--data", data, "--batch", "8", "--epochs", "3", "--threads", "1", "--quiet", "--format", "fp16",
                 "--lr", "1000", "--allow-divergence", "--checkpoint-every", "5"]
     if LIBRARY != "-":
@@ -327,7 +328,8 @@ def test_options_stay(place, data):
 
 
 def test_disk_full(place, data):
-    """The disk is full from some write on: it is said how to go on if there is a checkpoint, and no file is named that is not there."""
+    """The disk is full from some write on: the message explains how to resume if there is a checkpoint, and names no
+    missing file."""
     if LIBRARY == "-":
         return
     options = ["train", "--model", "mlp2", "--data", data, "--batch", "10", "--epochs", "4", "--threads", "1", "--format", "flex16+5", "--quiet",
@@ -362,7 +364,7 @@ def test_disk_full(place, data):
 
 
 def test_new_folders(place, data):
-    """Folders that are made reach the disk before a checkpoint in them counts."""
+    """New folders reach the disk before a checkpoint in them counts."""
     if LIBRARY == "-":
         return
     quick = ["train", "--model", "mlp2", "--data", data, "--batch", "50", "--max-steps", "2", "--threads", "1", "--quiet"]
@@ -385,7 +387,8 @@ def test_new_folders(place, data):
 
 
 def failed_training(out, data, *more, cwd=None, at=7):
-    """A training of 4 epochs of 20 steps whose seventh file cannot be renamed, so that it has failed and can be gone on with."""
+    """Makes a training of 4 epochs of 20 steps fail because its seventh file cannot be renamed, so that it can be
+    resumed."""
     options = ["train", "--model", "mlp2", "--data", data, "--batch", "10", "--epochs", "4", "--threads", "1", "--format", "flex16+5", "--quiet",
                "--checkpoint-every", "8", "--allow-divergence", *more]
     inject = {**QUIET, "LD_PRELOAD": LIBRARY, "FAULT_PROGRAM": os.path.basename(PROGRAM), "FAULT_KIND": "rename", "FAULT_AT": str(at), "FAULT_ERROR": "28"}
@@ -396,7 +399,7 @@ def failed_training(out, data, *more, cwd=None, at=7):
 
 
 def test_command_line(place, data):
-    """What metrics.jsonl says of a training that went on can be typed, and gives the same."""
+    """The command line in metrics.jsonl of a resumed training can be typed, and gives the same results."""
     if LIBRARY == "-":
         return
     out, typed = os.path.join(place, "went on"), os.path.join(place, "it's typed")
@@ -424,7 +427,8 @@ def test_relative_data(place, data):
 
 
 def test_changed_lists(place, data):
-    """What the program keeps of a run, changed by hand: no more of it than there were steps is taken, or the numbers are other steps'."""
+    """Edits the state of a run that the program stores: more records than there were steps are refused, because they
+    belong to other steps."""
     out, changed = os.path.join(place, "lists"), os.path.join(place, "changed.safetensors")
     tensors, notes = witness.read(stopped_training(out, data))
     notes.pop("flexlab.crc32")
@@ -450,7 +454,7 @@ def test_changed_lists(place, data):
         shutil.rmtree(again, ignore_errors=True)
 
     none = "is not the state of the program"
-    # windows of steps that are still to come, as many as the whole run has room for
+    # windows of later steps, as many as the whole run may have
     more = [n for i in range(windows, 10 * windows) for n in ((i + 1) * size, size, 2.0, 0.1, 0, 2.0)]
     refused("more windows", "the network has", of=(numbers[:6] + [10 * windows] + numbers[7:head], first + more + lines + rest))
     refused("two more epochs", none, of=(numbers[:7] + [epochs + 2] + numbers[8:head],
@@ -468,7 +472,7 @@ def test_changed_lists(place, data):
 
 
 def test_lost_best(place, data):
-    """Where the best network is not beside the checkpoint it is said so; where files have one name alone, a copy is made."""
+    """A message says that the best network is not beside the checkpoint; without hard links a copy is made."""
     if LIBRARY == "-":
         return
     out, other = os.path.join(place, "lost"), os.path.join(place, "lost elsewhere")
@@ -479,7 +483,7 @@ def test_lost_best(place, data):
     done = succeed("train", "--resume", alone, "--data", data, "--quiet", "--out", other, env=QUIET)
     check(f"there is no {os.path.join(place, 'best.safetensors')}: " in done.stderr, done.stderr)
     shutil.rmtree(other)
-    # gnuplot is called when the networks are among the results and these not yet in their places.
+    # gnuplot is called when the networks are among the results, but the results are not yet in their places.
     tools = os.path.join(place, "tools")
     os.mkdir(tools)
     with open(os.path.join(tools, "gnuplot"), "w") as file:
@@ -490,13 +494,14 @@ def test_lost_best(place, data):
     check("there is no" not in done.stderr, done.stderr)
     seen = read(tools, "seen").decode().split()
     check({"best.safetensors", "last.safetensors", "resume.safetensors"} <= set(seen), "the checkpoint is not whole:", seen)
-    apart = os.listdir(os.path.join(out, "flexlab.incomplete"))  # for want of figures
+    apart = os.listdir(os.path.join(out, "flexlab.incomplete"))  # because figures are missing
     check({"best.safetensors", "last.safetensors"} <= set(apart), apart, done.stderr)
     shutil.rmtree(out)
 
 
 def test_metrics_fail(place, data):
-    """Where the lines before the checkpoint cannot be written again, the checkpoint is not blamed, and stays."""
+    """If the lines before the checkpoint cannot be written again, the message does not blame the checkpoint, which
+    remains."""
     if LIBRARY == "-":
         return
     out, blamed = os.path.join(place, "metrics fail"), 0
@@ -512,7 +517,7 @@ def test_metrics_fail(place, data):
 
 
 def test_same_folder(place, data):
-    """--resume and --out name one folder, by any path and with --force: its checkpoint is gone on with, not removed."""
+    """--resume and --out name the same folder, by any path and with --force: its checkpoint is resumed, not removed."""
     out = os.path.join(place, "flexlab-results")
     resume = stopped_training(out, data)
     link = os.path.join(place, "a link")
@@ -528,7 +533,8 @@ def test_same_folder(place, data):
 
 
 def test_faults(place, data):
-    """The n-th write, fsync, rename, ... of a training fails: it says so, or all is well; it goes on to the same results."""
+    """The n-th write, fsync, rename, ... of a training fails: it reports that or succeeds, and can be resumed with the
+    same results."""
     if LIBRARY == "-":
         print("the library that makes calls fail is not there: no faults")
         return

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Files that a stranger has made: what they say is text and never the name of a file to open, and they are given no
-memory for what is not in them. usage: test_cli_strangers.py PATH-OF-FLEXLAB SOURCE"""
+"""Files made by a stranger: their contents are text and never the name of a file to open, and they cause no allocation
+for missing contents. usage: test_cli_strangers.py PATH-OF-FLEXLAB SOURCE"""
 import json
 import os
 import pathlib
@@ -22,7 +22,7 @@ SECRET = "the first line of a file that is nobody else's business"
 
 
 def changed(path, to, **notes):
-    """The file with other notes (None: without), and without a checksum."""
+    """Writes the file with other notes (None: without the note), and without a checksum."""
     tensors, before = witness.read(path)
     before.pop("flexlab.crc32", None)
     after = {**before, **{key.replace("__", "."): value for key, value in notes.items()}}
@@ -32,7 +32,7 @@ def changed(path, to, **notes):
 
 
 def refused(arguments, *parts, lacks=(), **more):
-    """Soon, whatever the file names."""
+    """Checks that the program refuses the file soon, whatever it names."""
     done = run(*arguments, timeout=60, env=QUIET, **more)
     check(done.returncode in (1, 2) and done.stderr.count("\n") == 1, done.shown, done.returncode, done.stderr)
     for part in parts:
@@ -46,13 +46,13 @@ def within(bytes_):
 
 
 LIMITED = True
-LIMITED = run("info", prepare=within(600 << 20)).returncode == 0  # with a sanitizer the program maps terabytes for itself
+LIMITED = run("info", prepare=within(600 << 20)).returncode == 0  # with a sanitizer the program maps terabytes
 if not LIMITED:
     print("the program does not start within 600 MiB: what files ask for is not limited")
 
 
 def killed(arguments, out, kept):
-    """What is under way when a file is there."""
+    """Kills the program when the file exists."""
     for _ in range(20):
         child = subprocess.Popen([PROGRAM, *arguments, "--out", str(out), "--force"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                  env={**os.environ, **QUIET})
@@ -66,7 +66,7 @@ def killed(arguments, out, kept):
 
 
 def given_away(path):
-    """Whether it belongs to another user now, which only root can bring about, and not in every user namespace."""
+    """Whether the file now belongs to another user, which only root can achieve, and not in every user namespace."""
     try:
         os.chown(path, 12345, 12345)
     except OSError as why:
@@ -76,8 +76,8 @@ def given_away(path):
 
 
 def stopped(folder, data):
-    """A training that was killed after its first checkpoint; its folder, the checkpoint, a copy of that elsewhere, and the
-    results of one that was not killed."""
+    """A training that was killed after its first checkpoint; returns its folder, the checkpoint, a copy of it
+    elsewhere, and the results of an uninterrupted training."""
     out, whole, alone = folder / "run", folder / "whole", folder / "kept.safetensors"
     arguments = ["train", "--model", "mlp2", "--data", data, "--batch", "25", "--epochs", "20", "--threads", "1", "--lr", "0.01",
                  "--checkpoint-every", "6", "--no-trace", "--quiet"]
@@ -89,14 +89,14 @@ def stopped(folder, data):
 
 
 def policies(folder, network, data):
-    """A policy in a file is its rules: no file of that name is opened, and nothing waits for one."""
+    """A policy in a file consists of its rules: no file of that name is opened, and nothing waits for one."""
     secret, fifo = folder / "secret", folder / "fifo"
     secret.write_text(SECRET + "\n")
     os.mkfifo(fifo)
     for name in (secret, fifo, folder, "/nowhere"):
         file = changed(network, folder / "policy.safetensors", network__policy=str(name))
         refused(["eval", "--checkpoint", file, "--data", data], "'network.policy'", "expected its rules")
-    # of a policy that the user names it may be one
+    # a policy that the user names may be a file
     rules = folder / "rules"
     rules.write_text("variant fp16\nfc2 format=fp32\n")
     succeed("train", *TINY, "--max-steps", "2", "--policy", str(rules), "--out", str(folder / "own"), "--quiet", env=QUIET)
@@ -119,7 +119,7 @@ def goes_on(folder, data):
         file = changed(alone, folder / "rules.safetensors", flexlab__arguments=words + " --policy=O2", network__policy=str(name))
         refused(["train", "--resume", file, "--data", data, *quiet], "the policy", "expected its rules")
     file = changed(alone, folder / "weights.safetensors", flexlab__arguments=words + " --weights=" + str(fifo))
-    succeed("train", "--resume", file, "--data", data, *quiet, env=QUIET, timeout=60)  # the checkpoint has them: nothing is opened
+    succeed("train", "--resume", file, "--data", data, *quiet, env=QUIET, timeout=60)  # the checkpoint has the weights: nothing is opened
     shutil.rmtree(other)
     # The same data elsewhere, which the results then name; other data are refused.
     moved, images = folder / "moved", pathlib.Path(data[len("idx:"):])
@@ -131,7 +131,8 @@ def goes_on(folder, data):
     labels.write_bytes(labels.read_bytes()[:-1] + b"\x03" if labels.read_bytes()[-1] != 3 else labels.read_bytes()[:-1] + b"\x04")
     done = run("train", "--resume", str(alone), "--data", f"idx:{folder / 'less'}", *quiet, "--force", env=QUIET)
     check(done.returncode == 1 and "'training.data'" in done.stderr, done.returncode, done.stderr)
-    # A folder of one's own needs no word of it, by whatever name, and says what it reads; that of another user does.
+    # A folder of one's own needs no --data, by whatever name, and the program reports what it reads; that of another
+    # user needs it.
     link = folder / "link.safetensors"
     link.symlink_to(kept)
     if given_away(kept):
@@ -146,7 +147,7 @@ def goes_on(folder, data):
 
 
 def forged(network, to, batch):
-    """A file that names another batch, and tells the same of its input and in its options."""
+    """A file that names another batch, consistently in its input and its options."""
     tensors, notes = witness.read(network)
     notes.pop("flexlab.crc32")
     words = [f"--batch={batch}" if word.startswith("--batch=") else word for word in notes.get("flexlab.arguments", "").split()]
@@ -161,10 +162,10 @@ def forged(network, to, batch):
 
 
 def memory(folder, data):
-    """A file that boasts is refused before it is given any memory."""
+    """A file that exaggerates is refused before memory is allocated for it."""
     network, boasts = folder / "cnn6" / "best.safetensors", folder / "boasts.safetensors"
     succeed("train", *TINY, "--model", "cnn6", "--format", "fp16", "--out", str(folder / "cnn6"), "--quiet", env=QUIET)
-    # what the program maps for itself, threads above all; the most that is promised for a file
+    # the memory that the program maps, above all for threads, and the most that is promised for a file
     most = (600 << 20) + (64 << 20) + 64 * os.path.getsize(network)
     evaluate = ["eval", "--data", data, "--threads", "1", "--checkpoint", str(boasts)]
     for notes, part in (({"network__batch": "65536"}, "'network.batch' 65536"), ({"network__batch": "16384"}, "'network.batch' 16384"),
@@ -173,18 +174,18 @@ def memory(folder, data):
                         ({"training__classes": "11"}, "fc2.weight")):
         changed(network, boasts, **notes)
         refused(evaluate, part, prepare=within(most), lacks=["no memory"])
-    # One that agrees with itself is bounded by what the user allows.
+    # A consistent file is bounded by what the user allows.
     for batch, allowed, most_ in ((65536, 4, 4 << 30), (65536, 1, 1 << 30), (4000, 1, 1 << 30)):
         forged(network, boasts, batch)
         refused([*evaluate, *([] if allowed == 4 else ["--memory", str(allowed)])], f"a step of batch {batch} takes",
                 f"at most {most_}", f"--memory GIB allows more than {allowed}", prepare=within(most), lacks=["no memory"])
     forged(network, boasts, 500)
-    done = run(*evaluate, env=QUIET)  # so far all is well; its other tensors tell of other layers
+    done = run(*evaluate, env=QUIET)  # this is accepted, but its other tensors belong to other layers
     check(done.returncode == 1 and "network.layout" in done.stderr, done.returncode, done.stderr)
 
 
 def memory_of_trainings(folder):
-    """A training of somebody else has the bound that `eval` has: its batch stands nowhere else in the file."""
+    """A training of another user has the bound of `eval`: the batch is nowhere else in the file."""
     data, out, boasts = f"idx:{folder / 'many-images'}", folder / "large", folder / "boasts.safetensors"
     (folder / "many-images").mkdir()
     for name, count in (("train", 7000), ("t10k", 10)):
@@ -202,14 +203,14 @@ def memory_of_trainings(folder):
         check(done.returncode == 1 and f"a step of batch {batch} takes" in done.stderr and f"expected at most {allowed << 30}" in done.stderr and
               f"--memory GIB allows more than {allowed}\n" in done.stderr, batch, done.returncode, done.stderr)
     forged(kept, boasts, 500)
-    done = run(*goes_on, "--memory", "1", env=QUIET)  # so far all is well; its other tensors tell of other layers
+    done = run(*goes_on, "--memory", "1", env=QUIET)  # this is accepted, but its other tensors belong to other layers
     check(done.returncode == 1 and "network.layout" in done.stderr, done.returncode, done.stderr)
-    # What a file says of memory is not what the user allows.
+    # Memory in the options of a file is not a permission of the user.
     forged(kept, boasts, 7000)
     changed(boasts, boasts, flexlab__arguments=witness.read(boasts)[1]["flexlab.arguments"] + " --memory=1000")
     done = run(*goes_on, prepare=within(most), env=QUIET)
     check(done.returncode == 1 and "contains no options of 'flexlab train'" in done.stderr, done.returncode, done.stderr)
-    # One's own has no bound but that of the machine, unless there is one on the command line.
+    # A training of one's own is bounded only by the machine, unless the command line has a bound.
     forged(kept, boasts, 7000)
     shutil.copy(boasts, kept)
     own = ["train", "--resume", str(out), "--threads", "1", "--quiet"]
@@ -235,7 +236,7 @@ def memory_of_trainings(folder):
 
 
 def preset(folder, data):
-    """A policy that a file has the name of a preset for is that policy, for `eval` and for --resume."""
+    """If a file has the name of a preset as its policy, that is the policy, for `eval` and for --resume."""
     out, named, kept = folder / "preset", folder / "named.safetensors", folder / "preset" / "flexlab.resume" / "resume.safetensors"
     killed(["train", "--model", "mlp2", "--data", data, "--batch", "25", "--epochs", "20", "--policy", "O2", "--checkpoint-every", "6", "--quiet"], out, kept)
     changed(kept, named, network__policy="O2")
@@ -250,7 +251,7 @@ def preset(folder, data):
 
 
 def many_runs(folder):
-    """A metrics.jsonl of a megabyte that speaks of millions of runs."""
+    """A metrics.jsonl of a megabyte that claims millions of runs."""
     results = folder / "many"
     results.mkdir()
     lines = (folder / "network" / "metrics.jsonl").read_text().splitlines()

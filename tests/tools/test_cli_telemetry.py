@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Telemetry as a user gets it: --telemetry and --shadow, docs/output.md against the files, the table against the JSON
-lines, counts against those of the run, the first NaN or Inf told aloud, what belongs to flexlab in the folder, bad
-options, TensorBoard event files where their packages are installed.
+lines, counts against those of the run, the report of the first NaN or Inf, the files of flexlab in the folder, bad
+options, TensorBoard event files if their packages are installed.
 
     test_cli_telemetry.py PATH-OF-FLEXLAB SOURCE"""
 import importlib.util
@@ -114,9 +114,9 @@ def test_wrong(place):
 
 
 class Scalars:
-    """A writer that keeps what it is given: {(name, step): value}."""
+    """A writer that stores what it receives: {(name, step): value}."""
 
-    finite = True  # all that it is to be given
+    finite = True  # all values must be finite
 
     def __init__(self, _):
         self.found = Scalars.last = {}
@@ -146,7 +146,8 @@ def load_script():
 
 
 def test_scalars(place):
-    """What TensorBoard is given of measured errors: those of the rows that have one, of the names in the documentation."""
+    """Scalars of measured errors for TensorBoard: those of the records that have one, with the names in the
+    documentation."""
     script = load_script()
     for name in sorted(n for n in os.listdir(place) if re.fullmatch("telemetry-.*[.]jsonl", n)):
         want = {}
@@ -169,7 +170,7 @@ def test_scalars(place):
 
 
 def losses_of(place):
-    """{name of the run: {(name of the scalar, step): value}} of what metrics.jsonl says of losses and accuracies."""
+    """{name of the run: {(name of the scalar, step): value}} of the losses and accuracies in metrics.jsonl."""
     wanted = {}
     for line in read_lines(place):
         of = {"steps": {"loss/train": "loss", "learning_rate": "rate"}, "scale": {"loss_scale": "scale"},
@@ -180,12 +181,13 @@ def losses_of(place):
 
 
 def same(got, want, part=0):
-    """Of two dicts of numbers, NaN for NaN."""
+    """Compares two dicts of numbers; NaN equals NaN."""
     return got.keys() == want.keys() and all(got[k] == v or abs(got[k] - v) <= part * abs(v) or (math.isnan(got[k]) and math.isnan(v)) for k, v in want.items())
 
 
 def test_losses(place):
-    """Losses and accuracies go to TensorBoard beside the telemetry of their run, and from a folder without telemetry; NaN stays NaN."""
+    """Losses and accuracies go to TensorBoard beside the telemetry of their run, and from a folder without telemetry;
+    NaN remains NaN."""
     script = load_script()
     runs = {name: (telemetry, metrics) for name, telemetry, metrics in script.runs_of(pathlib.Path(place))}
     wanted = losses_of(place)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The program on a terminal of 80 columns: nothing is wider, test accuracies of all epochs stay, no number floods a line.
+"""The program on a terminal of 80 columns: nothing is wider, test accuracies of all epochs remain visible, no number
+fills a line.
 
     test_cli_terminal.py PATH-OF-FLEXLAB SOURCE"""
 import fcntl
@@ -15,13 +16,13 @@ import unicodedata
 from cli_harness import PROGRAM, TINY, check, run, succeed, summary
 
 COLUMNS = 80
-# Nine variants with the longest names that there are.
+# Nine variants with the longest names.
 LONG = ("fp32,fp16:nomaster,bf16:nomaster,flex16+5:nomaster:current,flex16+5:nomaster:ngraph,flex16+5-paper:current,"
         "flex16+5-sr:ngraph,dfp16:nomaster:current,dfp16:nomaster:paper")
 
 
 def on_terminal(columns, *arguments):
-    """Exit status, and all that the terminal was sent by stdout and stderr."""
+    """Exit status, and all output of stdout and stderr to the terminal."""
     child, terminal = pty.fork()
     if child == 0:
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -45,7 +46,7 @@ def width(line):
 
 
 def screen(sent):
-    """What stays: a line that was cleared is overwritten by what follows."""
+    """The lines that remain: a line that was cleared is overwritten by the next one."""
     return [line.split("\r\x1b[K")[-1].rstrip("\r") for line in sent.replace("\r\n", "\n").split("\n")]
 
 
@@ -77,7 +78,7 @@ def test_fits(place):
 
 
 def test_columns_variable(place):
-    """Where nothing is a terminal, COLUMNS limits the table, and without it a format has one line."""
+    """Without a terminal, COLUMNS limits the table; without that, a format has one line."""
     out = os.path.join(place, "piped")
     arguments = ["compare", *TINY, "--formats", LONG, "--quiet", "--force", "--out", out]
     narrow = succeed(*arguments, env={"COLUMNS": "80"})
@@ -88,7 +89,7 @@ def test_columns_variable(place):
 
 
 def test_epochs_stay(place):
-    """Each epoch's test accuracy is a line that stays on the screen, the same as without a terminal."""
+    """Each epoch's test accuracy is a line that remains on the screen, the same as without a terminal."""
     for number, name in enumerate(("fp32", "flex16+5-paper:current")):
         out = os.path.join(place, f"epochs{number}")
         status, sent = on_terminal(COLUMNS, "train", *TINY[:-1], "4", "--format", name, "--out", out)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Texts on the command line: what a comparison writes, against a recount from its own predictions and the file; a report
-drawn again; a training stopped and gone on with; eval; what is refused. usage: test_cli_text.py PATH-OF-FLEXLAB SOURCE"""
+"""Texts on the command line: the output of a comparison against a recount from its own predictions and the file; a
+report drawn again; a training stopped and resumed; eval; what is refused. usage: test_cli_text.py PATH-OF-FLEXLAB
+SOURCE"""
 import math
 import os
 import pathlib
@@ -18,7 +19,7 @@ MODEL = ["--model", "gpt1x32", "--context", str(CONTEXT), "--batch", str(BATCH),
 
 
 def words(count, seed):
-    """Consonant, vowel, vowel or nothing, space; with a letter of two bytes now and then."""
+    """Consonant, vowel, vowel or nothing, space; sometimes with a letter of two bytes."""
     draw = random.Random(seed)
     text = ""
     while len(text) < count:
@@ -69,7 +70,7 @@ def compares(folder, text):
 
 
 def stopped(folder, *arguments):
-    """Killed after its first checkpoint; whether there was one before it was over."""
+    """Kills the training after its first checkpoint; returns whether there was one before it was over."""
     child = subprocess.Popen([PROGRAM, *arguments, "--quiet"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while child.poll() is None and not (folder / "flexlab.resume" / "resume.safetensors").exists():
         time.sleep(0.002)

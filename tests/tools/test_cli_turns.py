@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Formats that take turns, and loss scaling, as a user meets them: the numbers are those of one format after the other, times
-are told with their spread, a signal keeps what there is of every format, fp16 is scaled by default, scales and skipped
-steps stand in the files, a training that goes on continues the sequence, a network that does not move has diverged.
+"""Formats in alternating slices, and loss scaling, as a user meets them: the numbers are those of one format after the
+other, times are reported with their spread, a signal stores the results so far of every format, fp16 is scaled by
+default, scales and skipped steps are in the files, a resumed training continues the sequence, a network that does not
+change has diverged.
 
     test_cli_turns.py PATH-OF-FLEXLAB SOURCE"""
 import json
@@ -75,7 +76,7 @@ def test_options(place):
     succeed("compare", *TINY, "--max-steps", "2", "--formats", "fp32,fp16,fp16-sr,bf16,flex16+5", "--out", out)
     found = {s["name"]: s["loss_scale"] for s in read_lines(out)[0]["formats"]}
     check(found == {"fp32": "none", "fp16": DYNAMIC, "fp16-sr": DYNAMIC, "bf16": "none", "flex16+5": "none"}, found)
-    # a report of it is what the training drew, and folders with other scales do not go together
+    # its report is the one of the training, and folders with other scales are not merged
     done = succeed("report", out, "--out", os.path.join(place, "again"))
     check("skipped" in done.stdout, done.stdout)
     other = os.path.join(place, "other")
@@ -85,7 +86,7 @@ def test_options(place):
 
 
 def model_of(skipped, scale, window, top):
-    """Scales of the steps, by which were skipped."""
+    """The scales of the steps, from those that were skipped."""
     good = 0
     for bad in skipped:
         yield scale
@@ -101,13 +102,13 @@ GOING = ["--format", "fp16", "--loss-scale", "dynamic:init=2^24,window=3", "--st
 
 
 def test_goes_on(place):
-    """The sequence of scales of a training that was stopped and taken up again is that of one that was not."""
+    """The sequence of scales of a training that was stopped and resumed is that of an uninterrupted one."""
     whole, parts = os.path.join(place, "going"), os.path.join(place, "parts")
     succeed("train", *TINY, *GOING, "--out", whole)
     changes = [line for line in read_lines(whole) if line["type"] == "scale"]
     run = next(line for line in read_lines(whole) if line["type"] == "run")
     check(run["skipped"] > 3 and run["skipped_in_a_row"] > 2 and run["skipped_at_end"] <= 1 and len(changes) > 6, run, changes)
-    # every change is by two: down where a step was skipped, up after three good ones
+    # every change is by a factor of two: down after a skipped step, up after three good ones
     scales = []
     for now, then in zip(changes, changes[1:] + [{"step": run["steps"] + 1}]):
         scales += [now["scale"]] * (then["step"] - now["step"])
@@ -128,7 +129,8 @@ def test_goes_on(place):
 
 
 def test_starves(place):
-    """Gradients that overflow at every scale: loud, and a divergence; with --allow-divergence loud alone."""
+    """Gradients that overflow at every scale are reported as a warning and a divergence; with --allow-divergence only
+    as a warning."""
     out = os.path.join(place, "starves")
     options = [*TINY, "--format", "fp16", "--epochs", "5", "--loss-scale", "dynamic:init=2^40,min=2^40,max=2^40", "--out", out]
     done = succeed("train", *options, status=1)
@@ -138,7 +140,7 @@ def test_starves(place):
     check(run["diverged"] and run["skipped"] == run["skipped_at_end"] == run["steps"] == 30 and run["loss_scale"] == 2.0 ** 40, run)
     done = succeed("train", *options, "--allow-divergence", "--force")
     check("WARNING" in done.stderr and "DIVERGED" in done.stdout, done.stdout, done.stderr)
-    # down from far above it comes through: told, and no divergence
+    # a scale far above a good one comes down to it: a warning, and no divergence
     out = os.path.join(place, "through")
     done = succeed("train", *TINY, "--format", "fp16", "--epochs", "8", "--loss-scale", "dynamic:init=2^45,max=2^45", "--out", out)
     check("WARNING: 20 consecutive steps" in done.stderr and re.search(r"WARNING: fp16: \d+ consecutive steps", done.stdout), done.stderr)
@@ -146,7 +148,7 @@ def test_starves(place):
 
 
 def test_signal(place):
-    """What there is of every format is kept."""
+    """The results so far of every format are stored."""
     out = os.path.join(place, "signal")
     data = ["--model", "mlp2", "--data", "synthetic:train=4000,test=40", "--batch", "16", "--epochs", "200", "--no-trace"]
     child = subprocess.Popen([PROGRAM, "compare", *data, "--formats", "fp32,fp16,flex16+5", "--out", out], stderr=subprocess.PIPE,

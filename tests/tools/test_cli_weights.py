@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Initial weights of a file: a network of one format is trained on in others. What a step of rate nearly zero leaves is what
-`flexlab eval` says of the file; reports, merging, going on, and what is refused.
+"""Initial weights of a file: training continues from a network of one format in others. After a step at a rate of
+nearly zero, losses are those that `flexlab eval` prints for the file; reports, merging, resuming, and what is refused.
 
     test_cli_weights.py PATH-OF-FLEXLAB SOURCE"""
 import itertools
@@ -40,14 +40,14 @@ def test_other_formats(place):
         succeed("compare", *DATA, *STILL, "--formats", ",".join(FORMATS), "--policy", "O1,O2,dfp16", "--weights", network, "--out", out)
         for name in [*FORMATS, "policy:O1", "policy:O2", "policy:dfp16"]:
             found = last_epoch(out, name)
-            # fp32 keeps fp32 as it is; int32 mantissas lose a part in 2^24 in it, and running means move in two steps
+            # fp32 preserves fp32; int32 mantissas lose a part in 2^24 in it, and running means change in two steps
             check(abs(found["test_loss"] - loss) < (1e-6 if name == source == "fp32" else 0.02) * loss, source, "to", name, found["test_loss"], loss)
             check(abs(found["test_accuracy"] - accuracy) <= 0.02, source, "to", name, found["test_accuracy"], accuracy)
         check(read_lines(out)[0]["weights"] == network, read_lines(out)[0].get("weights"))
         with open(os.path.join(out, "report.html")) as file:
             page = file.read()
         check("Initial weights" in page and network in page, "report.html does not tell of", network)
-    # Without them the networks are where they begin.
+    # Without them the networks have their initial weights.
     out = os.path.join(place, "random")
     succeed("compare", *DATA, *STILL, "--formats", "fp32", "--seed-base", "2", "--out", out)
     check(read_lines(out)[0]["weights"] is None and last_epoch(out, "fp32")["test_loss"] > 1.05 * loss, last_epoch(out, "fp32"), loss)
@@ -56,7 +56,7 @@ def test_other_formats(place):
 
 
 def test_goes_on(place):
-    """The file is not wanted any more by runs that have begun."""
+    """Runs that have begun no longer need the file."""
     source = os.path.join(place, "source.safetensors")
     with open(os.path.join(place, "trained-fp32", "best.safetensors"), "rb") as file:
         content = file.read()
@@ -82,7 +82,7 @@ def test_goes_on(place):
 
 
 def expect_misfits(arguments, file, *parts):
-    """All that does not go together, below one line that counts it."""
+    """Checks that all mismatches are listed below one line that counts them."""
     done = succeed(*arguments, status=1)
     check(done.stdout == "" and done.stderr.startswith(f"flexlab {arguments[0]}: --weights '{file}': of the "), done.stderr)
     for part in parts:
@@ -111,7 +111,7 @@ def write_tensors(path, tensors, notes=None):
 
 
 def permuted(tensor, order):
-    """Its dimensions in that order, of elements of any type."""
+    """A tensor with its dimensions in that order, with elements of any type."""
     kind, shape, data = tensor
     size = len(data) // math.prod(shape)
     strides = [size * math.prod(shape[d + 1:]) for d in range(len(shape))]
@@ -121,7 +121,7 @@ def permuted(tensor, order):
 
 
 def test_foreign(place):
-    """Filters that another program leaves as [out, in, height, width] fit where the sizes are alike: that is told."""
+    """Filters that another program stores as [out, in, height, width] fit if the sizes are equal: a warning says so."""
     cnn, out = ["--model", "cnn6", *DATA[2:]], os.path.join(place, "foreign")
     trained = os.path.join(place, "cnn")
     succeed("train", *cnn, "--format", "fp32", "--max-steps", "2", "--quiet", "--out", trained)
@@ -167,7 +167,7 @@ def test_foreign(place):
 
 
 def test_real(place):
-    """ResNet-20 of another program, where FLEXLAB_DATA has it."""
+    """ResNet-20 of another program, if FLEXLAB_DATA has it."""
     real = os.path.join(os.environ.get("FLEXLAB_DATA", ""), "resnet20-cifar10.safetensors")
     if not os.path.exists(real):
         print("the real weights are left out: FLEXLAB_DATA names no folder with resnet20-cifar10.safetensors")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""flexlab wgan: the same curves, samples and networks whatever the threads and with a stop in between, pictures that are what their
-head says, loss scales of both networks, policies, folders that hold results, usage.
-usage: test_cli_wgan.py PROGRAM"""
+"""flexlab wgan: the same curves, samples and networks whatever the number of threads and with a stop in between,
+pictures that agree with their head, loss scales of both networks, policies, folders with results, usage. usage:
+test_cli_wgan.py PROGRAM"""
 import filecmp
 import glob
 import os
@@ -57,8 +57,8 @@ def lines_of(directory, kind):
 
 
 def scalers(steps, fits, power=24, least=-5):
-    """What lines of steps say of two scalers that begin at 2^power: the gradient of the loss is a quarter of the scale, and a step
-    where that does not fit the format is left out. Two steps of the critic, one of the generator."""
+    """The expected records of two scalers that begin at 2^power: the gradient of the loss is a quarter of the scale,
+    and a step in which that does not fit the format is left out. Two steps of the critic, one of the generator."""
     state = {"critic": [power, 0], "generator": [power, 0]}
     for step in range(1, steps + 1):
         for name in "critic", "critic", "generator":
@@ -80,7 +80,7 @@ def test_scales(place):
     def trained(name, *more, status=0):
         return succeed(*TINY, *more, "--out", out(name), status=status)
 
-    # a power of two changes no bit of fp32: losses, and what is generated
+    # a power of two changes no bit of fp32: neither losses nor generated images
     for name, scale in (("plain", "none"), ("up", "2^20"), ("down", "0.125"), ("moving", "dynamic:init=2^10,window=3")):
         done = trained(name, "--format", "fp32", "--steps", "8", "--loss-scale", scale)
         check(numbers(out(name)) == numbers(out("plain")), scale, numbers(out(name)))
@@ -90,7 +90,7 @@ def test_scales(place):
     # 16 steps of the critic, 8 of the generator, up after three
     check(told(out("moving"))[-1] == {"step": 8, "critic_scale": 2.0 ** 15, "critic_skipped": 0, "generator_scale": 2.0 ** 12, "generator_skipped": 0},
           told(out("moving"))[-1])
-    # each scaler counts its own steps; in a shared exponent 32767 is what fits
+    # each scaler counts its own steps; with a shared exponent the largest value is 32767
     for form, fits in ("fp16", 65504), ("flex16+5", 32767):
         scale = ["--format", form, "--loss-scale", "dynamic:init=2^24"]
         done = trained(form, *scale, "--steps", "12", "--sample-every", "3")
@@ -99,18 +99,18 @@ def test_scales(place):
         last = want[-1]
         check(f"critic {last['critic_scale']:g} after 24 steps, {last['critic_skipped']} of them without" in done.stdout and
               f"generator {last['generator_scale']:g} after 12 steps, {last['generator_skipped']} of them" in done.stdout, done.stdout)
-        # where the scalers stand is in the files of the networks
+        # the state of the scalers is in the files of the networks
         trained(form + "-a", *scale, "--steps", "3")
         trained(form + "-b", *scale, "--steps", "12", "--sample-every", "3", "--resume", out(form + "-a/wgan-000003"))
         check(told(out(form + "-a")) + told(out(form + "-b")) == want, form, "goes on otherwise")
         same_files(out(form), out(form + "-b"), "samples-000012.ppm", "wgan-000012.critic.safetensors", "wgan-000012.generator.safetensors")
     expect_error([*TINY, "--format", "fp16", "--out", out("none"), "--resume", out("fp16-a/wgan-000003")], 1, "'network.loss_scale' is", "16777216")
-    # fp16 is scaled where nothing is said, as by train and compare
+    # without an option fp16 is scaled, as by train and compare
     usual = "dynamic:init=65536,window=2000,factor=2,min=0.03125,max=16777216"
     for form, scale in ("fp16", usual), ("fp16:noscale", "none"), ("fp16-sr", usual), ("bf16", "none"):
         trained("usual-" + form, "--format", form, "--steps", "1")
         check(read_lines(out("usual-" + form))[0]["loss_scale"] == scale, form, read_lines(out("usual-" + form))[0])
-    # a static scale that is too large: NaN in all weights is no success; nor are steps that are made already
+    # a static scale that is too large makes all weights NaN, which is a failure; so is a number of steps already made
     done = trained("diverged", "--format", "fp16", "--loss-scale", "2^40", "--steps", "6", "--quiet", status=1)
     check("DIVERGED: the distance of step 6 is nan" in done.stderr and not done.stdout and os.path.exists(out("diverged/metrics.jsonl")), done.stderr)
     trained("made", "--format", "fp32", "--steps", "2", "--quiet")
@@ -127,7 +127,7 @@ def test_scales(place):
         expect_error([*kept, *resumed], 1, f"--data '{data}'", f"--resume '{out('made/wgan-000002')}'", "was trained with 64 images (",
                      f"this set has {'65' if '65' in data else '64'} images (")
     check(not os.path.exists(out("again")), "a refused training left a folder")
-    # no scale is small enough: said when it happens, and a failure when all is kept
+    # no scale is small enough: reported when it happens, and a failure after all is stored
     done = trained("starved", "--format", "fp16", "--loss-scale", "dynamic:init=2^24,min=2^24", "--steps", "15", status=1)
     check("WARNING: the last 20 steps of the critic made no update, up to step 10" in done.stderr and
           "diverged: the last 30 steps of the critic made no update" in done.stderr, done.stderr)
@@ -152,7 +152,7 @@ def test_policies(place):
           begins.index("up1.weight") and "loss scale: dynamic" in begins, begins)
     check(succeed(*short, out + "-quiet", "--policy", rules, "--layer-format", "score=dfp16", "--threads", "3", "--quiet").stdout == "", "--quiet prints")
     check(numbers(out) == numbers(out + "-quiet") and len(numbers(out)) == 4, "threads")
-    # to the same bits with a stop in between; a file that says something else by then is refused
+    # the same bits with a stop in between; a file that has changed by then is refused
     part, rest = out + "-part", out + "-rest"
     succeed(*TINY, "--steps", "2", "--out", part, "--policy", rules, "--layer-format", "score=dfp16")
     again = [*short, rest, "--policy", rules, "--layer-format", "score=dfp16", "--resume", os.path.join(part, "wgan-000002")]
@@ -162,7 +162,7 @@ def test_policies(place):
     with open(rules, "w") as file:
         file.write("preset O2\nup1 format=bf16\n")
     expect_error([*again, "--force"], 1, "'network.policy' is")
-    # the same policy by another name; one that is the variant
+    # the same policy by another name; one that equals the variant
     for name, *how in (("a", "--policy", "O1"), ("b", "--format", "policy:O1"), ("c", "--format", "dfp16"), ("d", "--policy", "dfp16-all")):
         succeed(*short, out + name, *how)
     check(numbers(out + "a") == numbers(out + "b") and numbers(out + "c") == numbers(out + "d") != numbers(out + "a"), "names of policies")

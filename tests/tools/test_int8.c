@@ -1,5 +1,5 @@
-/* Layers in int8 (tools/facts/int8.h) beside a witness that shares nothing with them: sums in int64 by seven loops, the
- * rounding by long division of exact integers, thresholds by the divergence written out once more with arrays. */
+/* Layers in int8 (tools/facts/int8.h) against an independent witness: sums in int64 by seven loops, the rounding by
+ * long division of exact integers, thresholds by the divergence implemented again with arrays. */
 #include "check.h"
 #include "facts/int8.h"
 #include <math.h>

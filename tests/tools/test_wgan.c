@@ -1,6 +1,6 @@
-/* A generator and its critic: the critic learns to tell two sets apart, the same bits whatever the threads and with a
- * save in the middle, or on another device (the argument), weights within the limit, the layers of the two networks by
- * finite differences, policies that both have, and errors. */
+/* A generator and its critic: the critic learns to distinguish two sets, with the same bits for any number of threads
+ * and with a save in the middle, or on another device (the argument), weights within the limit, the layers of the two
+ * networks by finite differences, policies that both have, and errors. */
 #include "check.h"
 #include "base/failure.h"
 #include "runs/wgan_pair.h"
@@ -16,7 +16,7 @@ static double uniform(uint64_t *seed) {
     return (double)(check_random(seed) >> 11) * 0x1p-53;
 }
 
-/* Images bright on the left and dark on the right, a little of each its own. */
+/* Images bright on the left and dark on the right, each with a small difference. */
 enum difference { NONE, ONE_PIXEL, LABELS };
 
 static data_set *new_set_with(enum difference difference) {
@@ -37,7 +37,7 @@ static data_set *new_set(void) {
     return new_set_with(NONE);
 }
 
-/* A variant, or the text of a policy; one with a dynamic loss scale has scalers that move soon. */
+/* A variant, or the text of a policy; a dynamic loss scale has scalers that change soon. */
 static struct wgan *new_pair(const char *variant, float rate) {
     const bool policy = strchr(variant, ';');
     struct wgan *w = wgan_new(&(struct wgan_config){
@@ -75,7 +75,7 @@ static void state_of(const struct wgan *w, unsigned char **bytes, size_t *count)
           failure_message());
 }
 
-/* Distance between the mean image of the set and that of what is generated: what training is to lessen. */
+/* The distance between the mean image of the set and that of the generated ones: training should reduce it. */
 static double distance(struct wgan *w) {
     float images[BATCH * PIXELS], again[BATCH * PIXELS];
     unsigned char *before, *after;
@@ -131,7 +131,7 @@ static void learns(const char *variant, const data_set *set) {
     wgan_free(w);
 }
 
-/* One go; another number of threads; a save and a fresh pair in the middle. */
+/* Compares an uninterrupted training with another number of threads, and with a save and a fresh pair in the middle. */
 static void same_bits(const char *variant, const data_set *set, const char *prefix) {
     enum { STEPS = 6 };
     static struct curve c[3];
@@ -168,7 +168,7 @@ static const char mixed[] = "variant flex16+5; up1 format=bf16; image format=fp1
 static const char *const policies[] = {"preset O1;", "preset O2;", "preset dfp16;",
                                        "variant bf16; up* format=fp32; down* gradients=fp16;", mixed};
 
-/* A policy that says what a variant has gives its bits. */
+/* A policy equivalent to a variant gives its bits. */
 static void policy_of_variant(const char *variant, const data_set *set) {
     static struct curve c[2];
     char policy[60];
@@ -182,7 +182,7 @@ static void policy_of_variant(const char *variant, const data_set *set) {
     CHECK(!memcmp(&c[0], &c[1], sizeof c[0]), "%s: as a policy it gives other bits", variant);
 }
 
-/* What a rule gives that matches in one of the two, and nothing else. */
+/* A rule that matches in one of the two networks changes nothing else. */
 static void one_of_both(void) {
     struct wgan *w = new_pair("variant fp32; up2 weights=bf16; down2 weights=fp16; bn* format=dfp16;", 1e-3f);
     const nn_graph *const both[] = {wgan_generator(w), wgan_critic(w)};
@@ -334,7 +334,7 @@ static void refusals(const data_set *set, const char *prefix) {
     refused(wgan_load(other, prefix), "checkpoint");
     refused(wgan_load(faster, prefix), "was trained with critic_steps=5 rate=4.99999987e-05");
     wgan_free(faster);
-    /* files of two steps */
+    /* files of two different steps */
     char path[300], kept[300];
     snprintf(path, sizeof path, "%s.critic.safetensors", prefix);
     snprintf(kept, sizeof kept, "%s.critic.kept", prefix);
@@ -345,8 +345,8 @@ static void refusals(const data_set *set, const char *prefix) {
     wgan_free(other);
 }
 
-/* A pair that is loaded goes on with the images that it was trained with, whatever their labels; before that, and after
- * training by steps, it takes any. */
+/* A loaded pair continues with the images on which it was trained, whatever their labels; before that, and after
+ * training step by step, it accepts any. */
 static void other_images(const data_set *set, const char *prefix) {
     data_set *changed = new_set_with(ONE_PIXEL), *labelled = new_set_with(LABELS);
     char told[200];
@@ -354,7 +354,7 @@ static void other_images(const data_set *set, const char *prefix) {
     CHECK(!wgan_save(w, prefix) && !wgan_load(again, prefix) && !wgan_train(again, changed, 1, NULL, NULL),
           "a file of no training: %s", failure_message());
     CHECK(!wgan_train(w, set, 1, NULL, NULL) && !wgan_save(w, prefix), "%s", failure_message());
-    for (int i = 0; i < 2; i++) { /* what is saved again before it is trained on tells the same */
+    for (int i = 0; i < 2; i++) { /* a pair saved again before it is trained records the same images */
         CHECK(!wgan_load(again, prefix), "%s", failure_message());
         refused(wgan_train(again, changed, 2, NULL, NULL), "was trained with");
         snprintf(told, sizeof told, "%s", failure_message());
@@ -382,8 +382,8 @@ static bool same_first(const struct wgan_nonfinite *a, const struct wgan_nonfini
            same_text(a->of.remedy, b->of.remedy) && (a->of.maximum > b->of.maximum) == (a->of.maximum < b->of.maximum);
 }
 
-/* The generator's weights grow until fp16 no longer holds what it computes from them, in its own steps or in the images
- * for the critic's: no word of the critic's data. */
+/* The generator's weights grow until fp16 can no longer represent its results, in its own steps or in the images for
+ * the critic's: the report does not blame the critic's data. */
 static void first_of_generator(const char *prefix) {
     struct wgan *w = new_pair("fp16", 5000), *again = new_pair("fp16", 5000);
     float images[BATCH * PIXELS];
@@ -410,7 +410,7 @@ static void first_of_generator(const char *prefix) {
     wgan_free(again);
 }
 
-/* A note that no pair can have leaves the pair as it is, what it knows of NaN and Inf included. */
+/* A note that no pair can have leaves the pair unchanged, including its record of NaN and Inf. */
 static void bad_notes(const char *prefix) {
     static const char *const bad[] = {"",
                                       "1 2 1 5 1 24",
@@ -457,7 +457,7 @@ static void bad_notes(const char *prefix) {
     wgan_free(w);
 }
 
-/* The bits of the processor on another device: curves and images. */
+/* Another device gives the bits of the processor: curves and images. */
 static int on_device(const char *device) {
     data_set *set = new_set();
     for (int i = 0; i < 5; i++) {

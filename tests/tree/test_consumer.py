@@ -56,7 +56,7 @@ def check_outputs(outputs):
 
 
 def install():
-    """The library and its development files, moved after they were installed."""
+    """Installs the library and its development files, and moves them afterwards."""
     prefix = work / "prefix"
     for component in ("library", "development"):
         run("cmake", "--install", build, "--prefix", work / "first", "--component", component)
@@ -75,7 +75,7 @@ def install():
 
 
 def configure(name, *arguments):
-    """Like the build at hand in generator and compiler; its C++ compiler is cmake's choice."""
+    """Generator and compiler are those of the build at hand; CMake chooses the C++ compiler."""
     return run("cmake", "-S", source / "tests/tree/consumer", "-B", work / name, "-G", cached("CMAKE_GENERATOR"),
                f"-DCMAKE_C_COMPILER={cached('CMAKE_C_COMPILER')}", *arguments)
 
@@ -98,12 +98,12 @@ if way == "package":
     configure("build", f"-DCMAKE_PREFIX_PATH={prefix}")
     run("cmake", "--build", work / "build")
     check_outputs(programs("build"))
-    # Another language, by the symbols: the lines of docs/embedding.md.
+    # Another language calls the symbols: the lines of docs/embedding.md.
     python, promised = re.search(r"```python\n(.*?)```\nprints `(.*?)`", (source / "docs/embedding.md").read_text(), re.S).groups()
     folder = next(prefix.rglob("libflexlab.so")).parent
     if run(sys.executable, "-c", python, env={**os.environ, "LD_LIBRARY_PATH": str(folder)}).strip() != promised:
         fail("the lines of docs/embedding.md print something else")
-    # The versions that the soname tells apart are those that find_package does.
+    # find_package distinguishes the same versions as the soname.
     want = f"libflexlab.so.0.{minor}" if major == 0 else f"libflexlab.so.{major}"
     if soname() != want:
         fail(f"soname {soname()}, expected {want}")
@@ -119,7 +119,7 @@ if way == "package":
         if (result.returncode == 0) != good:
             fail(f"find_package(flexlab {asked}): status {result.returncode}\n{result.stderr[-2000:]}")
 
-    # Who uses the shared library needs none of the libraries that the static one was built with.
+    # A program with the shared library needs none of the libraries with which the static one was built.
     for package in ("ZLIB", *(name for name in ("PNG", "JPEG") if f"FL_HAVE_{name}" in (build / "compile_commands.json").read_text())):
         for component in ("shared", "static"):
             (work / "asks/CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(asks LANGUAGES C)\n"
@@ -155,8 +155,8 @@ elif way in ("pkgconfig", "recipe"):
             outputs[f"{language}_{kind}"] = run(work / f"{language}_{kind}", env=env)
     check_outputs(outputs)
 
-    # The README's lines, word for word, in a home and a checkout of their own. `pkgconfig` looks at what the first one would build, and goes
-    # on with the build at hand.
+    # The README's lines, word for word, in a home and a checkout of their own. `pkgconfig` inspects what the first line
+    # would build, and continues with the build at hand.
     if "clang" in cached("CMAKE_C_COMPILER"):
         sys.exit(0)  # cc is gcc there, and clang's OpenMP has no static library
     readme = (source / "README.md").read_text()
@@ -188,7 +188,7 @@ elif way in ("pkgconfig", "recipe"):
     script = "set -e\n" + "".join(f"{line} 2>>warnings\n./program\n" if line.startswith("cc ") else f"{line}\n" for line in lines)
     text = run("bash", "-c", script, cwd=checkout, env=env)
     warnings = [line for line in (checkout / "warnings").read_text().splitlines() if "warning" in line]
-    if any("'dlopen' in statically linked" not in line for line in warnings):  # of which docs/embedding.md says why
+    if any("'dlopen' in statically linked" not in line for line in warnings):  # docs/embedding.md explains these
         fail(f"the linker warns: {warnings}")
     if text.splitlines().count(promised) != script.count("./program") or script.count("./program") < 2:
         fail(f"expected {promised!r} from each of the README's programs, got:\n{text}")
@@ -201,7 +201,7 @@ elif way in ("pkgconfig", "recipe"):
     print("README: installed, linked three ways")
 
 elif way in ("subdirectory", "subdirectory_long"):
-    # -O1: this is about building, not about speed.
+    # -O1: this test is about building, not about speed.
     text = configure("build", f"-DFLEXLAB_SOURCE={source}", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_C_FLAGS_RELEASE=-O1",
                      f"-DFLEXLAB_OPENMP={cached('FLEXLAB_OPENMP') or 'ON'}",
                      *(["-DCMAKE_C_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []))
@@ -219,12 +219,12 @@ elif way in ("subdirectory", "subdirectory_long"):
     if "Total Tests: 0" not in run("ctest", "-N", cwd=work / "build"):
         fail("flexlab brings tests")
     print(said)
-    if way == "subdirectory_long" or cached("CMAKE_GENERATOR") != "Ninja":  # others cannot be asked for one object
+    if way == "subdirectory_long" or cached("CMAKE_GENERATOR") != "Ninja":  # other generators cannot build a single object
         run("cmake", "--build", work / "build", "-j", str(os.cpu_count() or 2))
         check_outputs(programs("build"))
     else:
         objects = [f"CMakeFiles/c_flexlab.dir/{name}.c.o" for name in ("consumer", "namesakes")]
-        for name in objects:  # to ninja an object stands behind the whole library: its command alone
+        for name in objects:  # to ninja an object depends on the whole library: its command runs alone
             (work / "build" / name).parent.mkdir(parents=True, exist_ok=True)
             run("sh", "-c", run("ninja", "-C", work / "build", "-t", "commands", name).splitlines()[-1], cwd=work / "build")
         run(cached("CMAKE_C_COMPILER"), *(work / "build" / name for name in objects), build / "libflexlab.so", f"-Wl,-rpath,{build}",

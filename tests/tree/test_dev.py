@@ -43,7 +43,7 @@ def program(path, text):
 
 @functools.cache
 def programs_but(*missing):
-    """A folder with links to the programs of this machine but those whose names begin like this."""
+    """A folder with links to the programs of this machine except those whose names begin like this."""
     folder = tempfile.TemporaryDirectory()
     seen = set()
     for directory in os.environ["PATH"].split(":"):
@@ -55,7 +55,8 @@ def programs_but(*missing):
 
 
 class Machine:
-    """Programs of this machine but those that are missing; `id -u` says user; apt-get notes its arguments and does what `apt` says."""
+    """The programs of this machine except those that are missing; `id -u` prints user; apt-get records its arguments
+    and does what `apt` says."""
 
     def __init__(self, apt, missing=("qemu-",), user=0):
         self.kept, self.others = tempfile.TemporaryDirectory(), programs_but(*missing)
@@ -68,7 +69,7 @@ class Machine:
         program(self.programs / "apt-get", f'echo "$@" >>{folder}/asked\n{apt}')
 
     def builds(self):
-        """cmake, which notes its arguments and leaves a program that does the same."""
+        """Adds a cmake that records its arguments and makes a program that does the same."""
         program(self.folder / "flexlab", f'echo "$@" >>{self.folder}/trained')
         program(self.programs / "cmake", f'echo "$@" >>{self.folder}/built\nmkdir -p build/release\ncp {self.folder}/flexlab build/release')
         program(self.programs / "ctest", f'echo "$@" >>{self.folder}/tested')
@@ -90,7 +91,7 @@ def fails(times, words, name):
 
 
 def waits():
-    """Both of apt's locks are held for a while, by somebody who is named; then it goes on."""
+    """Both of apt's locks are held for a while, by a process that is named; then it continues."""
     m = Machine("cd ${0%/*}/..; if [ $1 = update ]; then\n" + fails(2, LISTS, "updates") +
                 "\nelse\n" + fails(2, FRONTEND, "installs") + "\nln -s /bin/true bin/qemu-x86_64; fi").builds()
     done = m.dev("test", "-N")
@@ -112,7 +113,8 @@ def waits_no_longer():
 
 
 def other_failures():
-    """At once, with apt-get's own words. Lists that cannot be fetched do not keep what is known from being installed."""
+    """They are reported at once, in apt-get's own words. Lists that cannot be fetched do not prevent the installation
+    of known packages."""
     for words in (NO_RIGHT, LOCATE + " qemu-user"):
         m = Machine(f"[ $1 = update ] || {{ echo '{words}' >&2; exit 100; }}")
         done = m.dev("test")
@@ -160,7 +162,7 @@ def real_locks():
 
 
 def demo():
-    """Without what only tests need; into the folder where they are built, the program alone."""
+    """The demo does without what only tests need; it builds only the program, in the folder of their build."""
     m = Machine("exit 100", missing=("qemu-", "g++", "c++", "python", "nvcc", "clang")).builds()
     done = m.dev("demo", str(m.folder / "results"))
     check(done.returncode == 0 and not m.noted("asked"), "demo asks for packages:", m.noted("asked"), done)
@@ -172,7 +174,8 @@ def demo():
 
 
 def decoders():
-    """libpng and libjpeg, which the demo does without, are known to their own files: `./dev test` compiles no others again."""
+    """libpng and libjpeg, which the demo does not use, affect only their own files: `./dev test` compiles no others
+    again."""
     for command in json.loads((build / "compile_commands.json").read_text()):
         for name in ("png", "jpeg"):
             check(f"-DFL_HAVE_{name.upper()} " not in command["command"] or command["file"].endswith(f"/data_{name}.c"),

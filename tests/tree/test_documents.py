@@ -74,7 +74,7 @@ def labels_of(values):
 # --- Philox -------------------------------------------------------------------------------------------------------------------------------
 
 def philox(key, counter):
-    """Salmon et al. 2011, section 3.3."""
+    """Philox by Salmon et al. 2011, section 3.3."""
     k, c = list(key), list(counter)
     for _ in range(10):
         first, second = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
@@ -84,7 +84,7 @@ def philox(key, counter):
 
 
 def documented():
-    """key, counter and word as functions of s, n and i, from the text."""
+    """key, counter and word as functions of s, n and i, read from the text."""
     text = (SOURCE / "docs/semantics.md").read_text()
     lines = {name: formula.strip() for name, formula in re.findall(r"^ +(key|counter|word) *= (.+)$", text, re.M)}
     check(sorted(lines) == ["counter", "key", "word"], "docs/semantics.md says", lines)
@@ -93,7 +93,7 @@ def documented():
 
 
 def stochastic(order):
-    """Products of mantissas: x in units of the last place is known exactly, and so is what the draw makes of it."""
+    """Products of mantissas: x in units of the last place is known exactly, and so is the result of the draw."""
     # known answers of the authors' Random123
     check(philox([0] * 2, [0] * 4) == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8], "Philox of zeros")
     check(philox([2 ** 32 - 1] * 2, [2 ** 32 - 1] * 4) == [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD], "Philox of ones")
@@ -115,7 +115,7 @@ def stochastic(order):
 # --- momentum and Adagrad -----------------------------------------------------------------------------------------------------------------
 
 def rounded(x, digits, least):
-    """A fraction to the nearest number of so many binary digits, ties to even."""
+    """A fraction rounded to the nearest number of this many binary digits, ties to even."""
     if x == 0:
         return Fraction(0)
     exponent = math.frexp(float(abs(x)))[1] - 1
@@ -189,7 +189,7 @@ def scaled(by):
 
 
 def gradient_scale():
-    """The gradient alone is scaled, by the scale divided by the count first."""
+    """Only the gradient is scaled, by the scale that is first divided by the count."""
     rows, classes, scale = 7, 5, 96.0
     x = Tensor(FP32, [draw.gauss(0, 2) for _ in range(rows * classes)], shape=[rows, classes])
     labels, logits = [draw.randrange(classes) for _ in range(rows)], x.read()
@@ -249,7 +249,7 @@ def fragments(text):
 
 
 def anchors(text):
-    """What GitHub makes of headings."""
+    """The anchors that GitHub makes of headings."""
     for heading in re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M):
         yield re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-")
 
@@ -270,7 +270,7 @@ def documents():
             check(aim.exists(), f"{name}: the link {target} leads nowhere")
             if anchor and aim.exists():
                 check(anchor in anchors(aim.read_text(encoding="utf-8")), f"{name}: {path or name} has no heading {anchor}")
-        if page.parent.name in ("decisions", "experiments"):  # records of their time
+        if page.parent.name in ("decisions", "experiments"):  # these are records of their time
             continue
         for sentence in fragments(text):
             check(False, f"{name}: a fragment: {sentence[:80]!r}")

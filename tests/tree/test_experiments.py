@@ -74,7 +74,7 @@ for bad, told in ((("nonsense",), "nonsense"), (("fp32", 0, "nonsense:"), "nonse
     done = program("outlier_weight", *bad)
     check(done.returncode == 1 and "outlier_weight: " in done.stderr and told in done.stderr and not done.stdout, bad, done)
 
-# What is flushed: the program compares its counts with telemetry's itself. Here: that its parts fit together.
+# The flushed values: the program itself compares its counts with those of telemetry. Here: its parts fit together.
 done = program("flushed_gradients")
 rows = list(csv.DictReader(done.stdout.splitlines()))
 check(done.returncode == 0 and len(rows) == 3 * 4 * 2, done.stdout, done.stderr)

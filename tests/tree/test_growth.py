@@ -32,7 +32,7 @@ tree.mkdir(parents=True)
 for name in ("include", "src", "cmake", "tests", "CMakeLists.txt", "CMakePresets.json"):
     (shutil.copytree if (source / name).is_dir() else shutil.copy)(source / name, tree / name)
 
-# One element of a tensor with a wide part is written through tensor_data: its wide part follows, no other does.
+# One element of a tensor with a wide part is written through tensor_data: only its wide part follows.
 BY_HAND = r"""
 #include "flexlab/tensor.h"
 #include <stdio.h>
@@ -57,7 +57,7 @@ int main(void) {
 }
 """
 
-# The new operation in every format, the new one too, against its definition in C.
+# The new operation in every format, including the new one, against its definition in C.
 BY_DEFINITION = r"""
 #include "flexlab/tensor.h"
 #include <math.h>
@@ -158,7 +158,7 @@ run(build / "tests/test_instance_norm")
 
 
 def line_of(program, *arguments, **options):
-    """The line of the operation in what a program of the tests prints."""
+    """The line of the operation in the output of a test program."""
     out = run(build / "tests" / program, *arguments, **options)
     lines = [line for line in out.splitlines() if line.startswith(("instancenorm ", "instancenorm:", "| `instancenorm` "))]
     if len(lines) != 1:
@@ -183,7 +183,7 @@ if long:
     if out.count(" of what is allowed)") < 20:
         sys.exit(f"{added[0]} was trained with too few settings of optimisers:\n{out}")
 for arguments in (["1", "4", "ramp"], ["1", "4", "instancenorm"], *(["1", "4", op, added[0]] for op in ("add", "matmul", "channel_affine"))):
-    if has_cxx:  # on a GPU without a line of CUDA of their own
+    if has_cxx:  # they run on a GPU without a line of CUDA of their own
         out = run(build / "tests/test_gpu_ops", *arguments, env=stand_in)
         print("on the stand-in for a GPU:", *arguments[2:], "-", out.splitlines()[-1])
         if " 0 calls" in out:

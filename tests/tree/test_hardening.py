@@ -45,7 +45,7 @@ def check_protection(file):
 
 
 def is_loadable(path):
-    """A program or shared object, by the head of the file; others may be removed while we look."""
+    """Whether a file is a program or shared object, by its head; others may be removed meanwhile."""
     try:
         with open(path, "rb") as file:
             head = file.read(18)
@@ -67,7 +67,7 @@ def entries(files):
 
 
 def check_search(folder, *left_out):
-    """Entries that are empty or relative stand for the current folder, whatever that is."""
+    """Empty or relative entries mean the current folder, whatever that is."""
     files = []
     for place, folders, names in os.walk(folder):
         folders[:] = [f for f in folders if f not in left_out]
@@ -81,7 +81,7 @@ def check_search(folder, *left_out):
 # --- what is loaded ----------------------------------------------------------------------------------------------------
 
 def run(file, *arguments, cwd, name=None, **variables):
-    """The program called by any name, in that folder; whether the hostile library was loaded."""
+    """Runs the program under any name in that folder; returns whether the hostile library was loaded."""
     mark = pathlib.Path(cwd, "loaded")
     mark.unlink(missing_ok=True)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("FLEXLAB_", "LD_"))}
@@ -95,12 +95,12 @@ def needed(file):
 
 
 def check_program(file, place):
-    """`file` in a folder of somebody else: nothing there is loaded, however the program is called."""
+    """`file` runs in a folder of another user: nothing there is loaded, however the program is called."""
     place.mkdir()
     for name in [*needed(file), "libflexlab_cuda.so", "trend.so"]:
         if not name.startswith("ld-"):  # the loader itself
             shutil.copy(hostile, place / name)
-    alone = place / "alone"  # the loader searches for libraries that it needs where LD_LIBRARY_PATH says, and is right
+    alone = place / "alone"  # the loader searches LD_LIBRARY_PATH for the libraries that it needs, which is right
     alone.mkdir()
     shutil.copy(hostile, alone / "libflexlab_cuda.so")
     for cwd, name, variables in ((place, None, {}), (place, "flexlab", {}), (place, "./flexlab", {}), (alone, None, {"LD_LIBRARY_PATH": ":/nowhere"}),
@@ -125,11 +125,11 @@ def check_program(file, place):
 
 def finds(file, place, **variables):
     done, _ = run(file, "info", "devices", cwd=place, OTHER_BACKEND="version", **variables)
-    return "belongs to flexlab 0.0.1" in done.stdout  # that backend, and no other, says so
+    return "belongs to flexlab 0.0.1" in done.stdout  # only that backend prints this
 
 
 def check_backend_found(file, place):
-    """Beside the real file, whatever link leads to it and whatever its caller calls it."""
+    """The backend is found beside the real file, whatever link leads to it and under whatever name it is called."""
     place.mkdir()
     shutil.copy(file, place / "flexlab")
     check(not finds(place / "flexlab", place), "a backend is found where there is none")
@@ -143,7 +143,7 @@ def check_backend_found(file, place):
 
 
 def check_library_found(file, place):
-    """The shared library, loaded by a link and by a relative path before the folder changes."""
+    """The shared library is loaded by a link and by a relative path before the folder changes."""
     place.mkdir()
     shutil.copy(file, place / "libflexlab.so")
     shutil.copy(backend, place / "libflexlab_cuda.so")
@@ -160,7 +160,7 @@ def check_library_found(file, place):
 
 
 def install(prefix):
-    """As `cmake --install` leaves it, without headers; False where this build installs nothing."""
+    """Installs as `cmake --install` does, without headers; False if this build installs nothing."""
     if not re.search(r"^FLEXLAB_INSTALL:BOOL=(ON|TRUE|YES|1)$", (build / "CMakeCache.txt").read_text(), re.M | re.I):
         return False
     for component in ("library", "program"):
@@ -189,7 +189,7 @@ for tool in ("readelf", "nm"):
         sys.exit(77)
 for hardened_file in hardened:
     check_protection(hardened_file)
-# other tests build and install in these folders meanwhile
+# other tests build and install in these folders at the same time
 count = check_search(build, "CMakeFiles", "consumer_package", "consumer_pkgconfig", "consumer_recipe", "consumer_subdirectory", "growth", "mutants")
 with tempfile.TemporaryDirectory() as name:
     top = pathlib.Path(name).resolve()

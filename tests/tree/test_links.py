@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Who uses whose symbols, as the linker sees it: no circle of more than three objects of the library, and none between
-folders. Includes alone do not show it (test_layers.py): a lower header can declare what an upper file defines.
-usage: test_links.py LIST_OF_OBJECTS NM     LIST_OF_OBJECTS: a file with a path a line. 77: nm sees no symbols"""
+"""The use of symbols between objects, as the linker sees it: no circle of more than three objects of the library, and
+none between folders. Includes alone do not show it (test_layers.py): a lower header can declare what an upper file
+defines. usage: test_links.py LIST_OF_OBJECTS NM LIST_OF_OBJECTS: a file with a path a line. 77: nm sees no symbols"""
 import collections
 import pathlib
 import re
@@ -67,7 +67,7 @@ def circles(graph):
 
 
 def shortest(graph, members):
-    """A shortest way round within the set."""
+    """A shortest circle within the set."""
     best = None
     for start in sorted(members):
         ways = collections.deque([[start]])
@@ -84,7 +84,7 @@ def shortest(graph, members):
 
 
 def tell(kind, graph, members):
-    """The members, a shortest circle, and then other short ones until no edge is left that closes one."""
+    """Names the members, a shortest circle, and then other short ones until no edge is left that closes one."""
     lines = [f"{len(members)} {kind} use each other in a circle: {', '.join(sorted(members))}"]
     rest = {a: {b: e for b, e in graph[a].items() if b in members} for a in members}
     for _ in range(5):

@@ -11,7 +11,7 @@ source, shared, static = map(pathlib.Path, sys.argv[1:4])
 internal_global = sys.argv[4:] == ["global"]
 failures = []
 
-# What the headers declare. Each of them includes api.h itself, behind its guard: that is what names its symbols.
+# The names that the headers declare. Each header includes api.h itself, after its guard, which names its symbols.
 declared = set()
 for header in sorted(source.glob("include/flexlab/*.h")):
     text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S)
@@ -23,7 +23,7 @@ for header in sorted(source.glob("include/flexlab/*.h")):
 rows = re.sub(r"/\*.*?\*/", "", (source / "include/flexlab/ops.def").read_text(), flags=re.S)
 declared |= {f"flexlab_tensor_{name}" for name in re.findall(r"^FL_(?:MAP|REAL)\w+\(\d+, \w+, (\w+),", rows, re.M)}
 
-# What the linker sees. Sanitizers and coverage add symbols of their own.
+# The symbols that the linker sees. Sanitizers and coverage add symbols of their own.
 OTHERS = ("__gcov", "mangle_path", "__llvm_", "__asan", "__ubsan", "__odr_asan", "__tsan", "__sancov", "__start_", "__stop_", "_ZN")
 for library, flag in ((shared, "-D"), (static, "-g")):
     symbols = subprocess.run(["nm", flag, "--defined-only", library], capture_output=True, text=True, check=True).stdout

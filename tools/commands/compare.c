@@ -63,7 +63,7 @@ static bool is_augmented(const struct settings *s) {
     return s->augment == SWITCH_UNSET ? usual : s->augment;
 }
 
-/* Sequences of an epoch, as a loader counts them, behind whatever offset. */
+/* The number of sequences in an epoch, as a loader counts them at any offset. */
 static int64_t window_count(const struct experiment *x) {
     const int64_t left = data_count(x->train) - (x->augment ? x->data.context : 1);
     return left < 0 ? 0 : left / x->data.context;
@@ -119,7 +119,7 @@ static void plan_runs(struct experiment *x) {
     experiment_make_runs(x);
 }
 
-/* For folder_open: traces and telemetry of all runs to come. */
+/* Passed to folder_open: names the traces and telemetry of all runs to come. */
 static const char *planned_trace(void *context, int i) {
     static char *name;
     const struct experiment *x = context;
@@ -268,7 +268,7 @@ static int publish(struct experiment *x, struct folder *folder, struct output_li
     if (published == STATUS_OK && complete && x->kept)
         published = folder_remove_resume(folder);
     else if (!x->stopped)
-        tell_resume(x, folder); /* all is trained */
+        tell_resume(x, folder); /* all is trained, but not all is written */
     if (published == STATUS_OK)
         print_written(x, folder->replaces && !complete ? folder->set_apart : folder->path, drawn);
     return worse(worse(worse(status, published), judge_failures(x)), worse(judge_nonfinite(x), judge_divergence(x)));
@@ -312,7 +312,7 @@ static int make_resume(const struct experiment *x, const struct folder *folder) 
     return status;
 }
 
-/* Whether nothing has begun, even if there are files from another folder, or several runs have no checkpoint. */
+/* Whether there is nothing to resume: nothing was resumed, and no run has begun or none of several has a checkpoint. */
 static bool has_nothing(const struct experiment *x, const struct folder *folder) {
     return !x->again && (!experiment_began(x) || (!x->networks && !folder_has_checkpoint(folder)));
 }

@@ -67,16 +67,16 @@ char *going_on_kept(enum command command, char **words, int argc, char **argv) {
 
 /* --- options ------------------------------------------------------------------------------------------------------ */
 
-/* Whether the user of this process has made it, as far as the system shows. */
+/* Whether the user of this process owns it. */
 static bool is_mine(const char *path) {
     struct stat about;
     return !stat(path, &about) && about.st_uid == geteuid();
 }
 
-/* The files in which options were found. */
+/* The source of stored options. */
 struct place {
     const char *name; /* in messages */
-    bool trusted;     /* a folder of results of the user's own */
+    bool trusted;     /* a folder of results that the user owns */
     bool several;     /* they are of several runs, some of which may have no checkpoint to compare data with */
 };
 
@@ -102,9 +102,8 @@ static int take_data(const struct settings *given, struct settings *before, cons
     return STATUS_OK;
 }
 
-/* Reads the settings from the stored words, in *words, into which they point; options that are allowed beside --resume
- * are taken as given.
- */
+/* Parses the stored options into *words, into which the settings then point; options that are allowed beside --resume
+ * are taken as given. */
 static int take_up(struct settings *settings, enum command command, const char *kept, const struct place *place,
                    char ***words) {
     struct settings before;
@@ -130,13 +129,13 @@ static int take_up(struct settings *settings, enum command command, const char *
 
 /* --- a training alone --------------------------------------------------------------------------------------------- */
 
-/* Whether two paths, by whatever names, are of one file. */
+/* Whether two paths name the same file. */
 static bool is_same(const char *one, const char *other) {
     struct stat a, b;
     return !stat(one, &a) && !stat(other, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* Whether a checkpoint lies in the folder of results of a training of the user's. */
+/* Whether a checkpoint lies in a folder of training results that the user owns. */
 static bool is_in_own_results(const char *file) {
     char *whole = realpath(file, NULL), *place = text_format("%s", whole ? whole : "");
     for (int i = 0; i < 2; i++) {
@@ -152,7 +151,7 @@ static bool is_in_own_results(const char *file) {
     return own;
 }
 
-/* If the checkpoint is the one in the folder of results, it is resumed, and is no obstacle to writing there. */
+/* A checkpoint in the folder of results itself is no obstacle to writing there. */
 static int take_checkpoint(struct experiment *x, struct settings *settings, char *file, char ***words) {
     static char *policy; /* replaces one that may have changed; lives as long as the program, as arguments do */
     char *arguments = text_alloc(MOST_OPTIONS, 1), *own = folder_resume_file(settings->out);
@@ -168,7 +167,7 @@ static int take_checkpoint(struct experiment *x, struct settings *settings, char
         const tensor_status failed = nn_checkpoint_note(policy, MOST_OPTIONS, file, "network.policy");
         settings->resumed_policies = &policy;
         settings->resumed_count = failed ? 0 : 1;
-        if (failed && failed != TENSOR_E_DATA) /* other than that it has none */
+        if (failed && failed != TENSOR_E_DATA) /* TENSOR_E_DATA: it has none */
             status = text_failed("--resume '%s': %s", settings->resume, tensor_error());
     }
     free(source);
@@ -179,7 +178,7 @@ static int take_checkpoint(struct experiment *x, struct settings *settings, char
 
 /* --- several runs ------------------------------------------------------------------------------------------------- */
 
-/* "COMMAND OPTION...", then a policy for each format, "-" where its name says all. */
+/* The first line is "COMMAND OPTION...", the second has the policy of each format, "-" for one without rules. */
 static const char no_policy[] = "-", line_break[] = "\n";
 
 char *going_on_options(const struct experiment *x) {
@@ -191,7 +190,7 @@ char *going_on_options(const struct experiment *x) {
     return text;
 }
 
-/* A whole file, with a terminating zero; NULL if it cannot be read, contains a zero or is too large. To be freed. */
+/* Reads a whole file as a string, to be freed; NULL if it cannot be read, contains a zero or is too large. */
 static char *read_text(const struct settings *settings, const char *path) {
     char *text = text_alloc(MOST_OPTIONS + 1, 1);
     const char *why;
@@ -211,7 +210,7 @@ static char *read_text(const struct settings *settings, const char *path) {
     return NULL;
 }
 
-/* The policies of the second line, into settings. */
+/* Reads the policies of the second line into settings. */
 static int take_policies(struct experiment *x, struct settings *settings, const char *line, const char *source) {
     int count;
     char **policies = options_kept_words("policies", line, &count);
@@ -259,7 +258,7 @@ int going_on_check(const struct experiment *x) {
                              s->resumed_count, x->series_count);
 }
 
-/* --- which of them ------------------------------------------------------------------------------------------------ */
+/* --- finding what to resume --------------------------------------------------------------------------------------- */
 
 static int find_in_folder(struct experiment *x, struct settings *settings, char ***words) {
     char *under_way = folder_under_way(settings->resume), *file = folder_resume_file(settings->resume),

@@ -4,17 +4,17 @@
 
 #include <stdbool.h>
 
-/* The names of the tables and what they hold; NULL past the last. */
+/* The name and the summary of table i; NULL past the last. */
 const char *info_table_name(int i);
 const char *info_table_summary(int i);
-/* Those names, then the models'. */
+/* The names of the tables, then those of the models. */
 const char *info_name(int i);
 /* Prints the table of this name; false if there is none. */
 bool info_table(const char *name);
 /* Prints the formats without a heading, each line indented by `indent` blanks. */
 void info_formats(int indent);
 
-/* The tensors of a model on standard output; a STATUS_ code. */
+/* Prints the tensors of a model; returns a STATUS_ code. */
 int info_model(const char *model);
 /* The number of parameters, "-" if the model cannot be built; to be freed. */
 char *info_parameters(const char *model);

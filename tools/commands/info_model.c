@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include <stdlib.h>
 
-/* Built for 32x32 colour images and 10 classes, or for 128 bytes; NULL on failure. */
+/* Builds a model for 32x32 colour images and 10 classes, or for 128 bytes of text; NULL on failure. */
 static nn_graph *build(const char *model) {
     nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1, .seed = 1});
     nn_node logits = !g                           ? -1

@@ -13,7 +13,7 @@ struct range {
     double largest, smallest; /* finite and positive */
 };
 
-/* Finds the range by the format itself: all non-negative words of one or two bytes, stored as doubles. */
+/* Finds the range by the format itself: converts all non-negative words of one or two bytes to doubles. */
 static bool range_of(tensor_format format, struct range *range) {
     size_t bytes = tensor_format_bytes(format);
     if (bytes > 2) {

@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool refused; /* autoflex_add said no */
+static bool refused; /* a predictor could not be added */
 
 static autoflex_predictor add(const char *name, autoflex_predict_fn predict, void *context) {
     const bool suffix = name && (!strcmp(name, "nomaster") || !strcmp(name, "noscale")); /* FORMAT:SUFFIX */
     const autoflex_predictor given = suffix ? AUTOFLEX_NONE : autoflex_add(name, predict, context);
     if (!given) {
         const char *why = suffix ? "'nomaster' and 'noscale' mean something else after a format" : tensor_error();
-        for (const char *next = why; !suffix && (next = strstr(next, "': "));) /* behind the name */
+        for (const char *next = why; !suffix && (next = strstr(next, "': "));) /* after the name */
             why = next += 3;
         text_note("FLEXLAB_PREDICTORS: predictor '%s' cannot be added: %s", name ? name : "", why);
         refused = true;

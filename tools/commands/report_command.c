@@ -45,7 +45,7 @@ static int read_folders(struct stored *all, const struct settings *s) {
     return status;
 }
 
-/* Figures that an earlier report had and the new one goes without. */
+/* Removes figures that an earlier report had and the new one lacks. */
 static int remove_stale(const struct experiment *x, const struct figures *figures) {
     static const char *const names[] = {"figure-exponents.svg", "figure-exponents.png"};
     int status = STATUS_OK;

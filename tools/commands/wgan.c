@@ -34,9 +34,9 @@ struct gan {
     bool nonfinite;         /* reported, and in metrics.jsonl */
     struct lock lock;
     struct output_lines metrics;
-    char *kept; /* prefix of the networks kept last, by this run */
+    char *kept; /* prefix of the networks that this run saved last */
     struct wgan_report last;
-    bool stepped; /* last is of this run */
+    bool stepped; /* this run has made the step of `last` */
     int status;
     bool open;
 };
@@ -47,7 +47,7 @@ static unsigned char byte_of(float x) {
     return (unsigned char)fmin(255, fmax(0, floor(((double)x + 1) * 127.5 + 0.5)));
 }
 
-/* A grid in the formats of Netpbm: P5 grey, P6 colours. */
+/* Writes a grid of images in a format of Netpbm: P5 for grey, P6 for colours. */
 static int write_grid(const char *folder, const char *name, const float *images, int count, int side, int channels) {
     const int columns = (int)ceil(sqrt((double)count)), rows = (count + columns - 1) / columns;
     const int width = columns * (side + GAP) - GAP, height = rows * (side + GAP) - GAP, colours = channels >= 3 ? 3 : 1;
@@ -154,7 +154,7 @@ static int add_line(struct gan *g, cJSON *line) {
     return status;
 }
 
-/* JSON is UTF-8. NULL: nothing is added. */
+/* Adds a text as UTF-8, which JSON expects; NULL adds nothing. */
 static void add_text(cJSON *line, const char *key, const char *text) {
     char *valid = text ? text_valid(text) : NULL;
     if (valid)
@@ -193,7 +193,7 @@ static int add_step(struct gan *g, const struct wgan_report *r) {
     cJSON *line = cJSON_CreateObject();
     cJSON_AddStringToObject(line, "type", "step");
     cJSON_AddNumberToObject(line, "step", (double)r->step);
-    cJSON_AddNumberToObject(line, "estimate", r->estimate); /* null where it is no number */
+    cJSON_AddNumberToObject(line, "estimate", r->estimate); /* null if it is not finite */
     cJSON_AddNumberToObject(line, "generator_loss", r->loss);
     for (int i = 0; i < NETWORKS && is_scaled(g); i++) {
         const struct {
@@ -254,7 +254,7 @@ static int remove_pair(const char *prefix) {
     return STATUS_OK;
 }
 
-/* Writes the pair under a new name, so that both are of one step, then removes the pair before. */
+/* Writes the pair under a new name, so that both are of one step, then removes the earlier pair. */
 static int keep_networks(struct gan *g) {
     char *prefix = text_format("%s/wgan-%06lld", g->s.out, (long long)nn_steps(wgan_generator(g->pair)));
     if (wgan_save(g->pair, prefix)) {
@@ -351,7 +351,7 @@ static int open_pair(struct gan *g) {
     failure_forget();
     const nn_config network = series_network(s, g->series);
     g->pair = new_pair(g, &network);
-    if (!g->pair) { /* the text of a policy is one line: as it was given it tells which */
+    if (!g->pair) { /* a policy is stored as one line: only the policy as given has line numbers for the message */
         char *first_message = text_format("%s", failure_message());
         const nn_config asked = series_asked(s, g->series);
         struct wgan *given = new_pair(g, &asked);
@@ -364,7 +364,7 @@ static int open_pair(struct gan *g) {
     }
     if (s->checkpoint && wgan_load(g->pair, s->checkpoint))
         return text_failed("%s", failure_message());
-    if (s->checkpoint && wgan_train(g->pair, g->set, 0, NULL, NULL)) /* no step: whether it is the same data */
+    if (s->checkpoint && wgan_train(g->pair, g->set, 0, NULL, NULL)) /* no step: a check of the data */
         return text_failed("--resume '%s', --data '%s': %s", s->checkpoint, s->data, failure_message());
     const int64_t made = (int64_t)nn_steps(wgan_generator(g->pair));
     if (made && made >= s->gan_steps)

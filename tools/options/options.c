@@ -8,7 +8,7 @@
 
 enum { UNSET = -1 }; /* of a number that is 0 or more */
 
-static int current_command; /* of option_name */
+static int current_command; /* whose options option_name lists */
 
 static const char *option_name(int i) {
     const struct option_row *row;
@@ -53,11 +53,20 @@ static int store(struct settings *settings, const struct option_row *row, const 
     case KIND_SWITCH:
         *(int *)field = row->value;
         return STATUS_OK;
+    case KIND_LIST: {
+        struct word_list *const list = field;
+        if (!text[0])
+            return text_usage("--%s '': expected %s", row->name, row->placeholder);
+        if (list->count == MOST_WORDS)
+            return text_usage("--%s '%s': expected at most %d of them", row->name, text, MOST_WORDS);
+        list->word[list->count++] = text;
+        return STATUS_OK;
+    }
     }
     return STATUS_USAGE;
 }
 
-/* The option of this program for an option of other programs; NULL: none is known. */
+/* The hint for an option that other programs have; NULL if none is known. */
 static const char *elsewhere(const char *name) {
     static const struct {
         const char *name, *option, *hint;
@@ -80,7 +89,7 @@ static const char *elsewhere(const char *name) {
     return NULL;
 }
 
-/* "--augment, --average-last": those that begin so; to be freed. */
+/* The options that begin with `name`, such as "--augment, --average-last"; to be freed. */
 static char *options_like(const char *name, int *count) {
     char *all = text_format("%s", "");
     *count = 0;
@@ -93,7 +102,7 @@ static char *options_like(const char *name, int *count) {
     return all;
 }
 
-/* The word that getopt_long refused, without its value. */
+/* Reports the word that getopt_long refused, without its value. */
 static int refuse(const char *word) {
     size_t dashes = strspn(word, "-");
     char *name = text_format("%.*s", (int)strcspn(word + dashes, "="), word + dashes);
@@ -136,6 +145,8 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
                                   .split = "test",
                                   .epochs = 10,
                                   .batch = command == COMMAND_WGAN ? 64 : 0,
+                                  .calibration_batches = 10,
+                                  .seconds = 1,
                                   .gan_steps = 1000,
                                   .latent = 64,
                                   .filters = 32,
@@ -153,7 +164,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
     const struct option *known = options_known(command);
     current_command = command;
     opterr = 0;
-    optind = 0; /* anew: with 1, getopt_long goes on within the last word of an earlier call */
+    optind = 0; /* a reset: with 1, getopt_long would continue within the last word of an earlier call */
     for (int found, which = 0; (found = getopt_long(argc, argv, ":h", known, &which)) != -1;) {
         const char *word = argv[optind - 1];
         if (found == 'h')
@@ -176,7 +187,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
         if (settings->help)
             return STATUS_OK;
     }
-    if (!settings->data && !settings->resume) /* else what it was begun with */
+    if (!settings->data && !settings->resume) /* a resumed training has its own */
         settings->data = "synthetic";
     options_resolve_model(settings);
     options_resolve_optimiser(settings);
@@ -185,10 +196,13 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
     settings->folder_count = argc - optind;
     if (command == COMMAND_REPORT)
         return STATUS_OK;
+    if (command & (COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH)) /* they take the file of a network */
+        return optind + 1 < argc ? text_usage("unexpected argument '%s', expected one file", argv[optind + 1])
+                                 : STATUS_OK;
     if (optind < argc)
         return text_usage("unexpected argument '%s'; options begin with --, see --help", argv[optind]);
     if (!settings->out && !settings->resume)
-        settings->out = "flexlab-results"; /* else where the training that goes on has its results */
+        settings->out = "flexlab-results"; /* a resumed training has its own folder */
     if (settings->resume && not_going_on)
         return text_usage("--%s: not with --resume, which uses the options that the training began with", not_going_on);
     if (command & (COMMAND_COMPARE | COMMAND_TRAIN) && settings->memory && !settings->resume)

@@ -1,4 +1,4 @@
-/* options_kept.c - the options that what goes on is told again: from a command line to the words that are kept with its
+/* options_kept.c - the options that a resumed training needs: from a command line to the words that are stored with its
  * checkpoints, and back. */
 #include "options/options_table.h"
 #include "base/text.h"
@@ -27,7 +27,7 @@ struct given {
     const char *value;
 };
 
-/* Behind the others, and of several of one name only the last. */
+/* Adds an option at the end and removes an earlier one of the same name. */
 static int add_given(struct given *list, int count, const struct option_row *row, const char *value) {
     int kept = 0;
     for (int i = 0; i < count; i++)

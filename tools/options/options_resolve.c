@@ -1,4 +1,4 @@
-/* options_resolve.c - what follows from the options where it is not given, and what they must agree with. */
+/* options_resolve.c - options that follow from others if they are not given, and checks that options agree. */
 #include "options/options_resolve.h"
 #include "base/failure.h"
 #include "flexlab/autoflex.h"
@@ -10,14 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is not given follows from what the model reads. */
+/* The optimiser and the batch, if they are not given, follow from whether the model reads text. */
 void options_resolve_model(struct settings *s) {
     const bool text = nn_model_reads_text(s->model);
     s->optimiser = s->optimiser ? s->optimiser : text ? "adamw" : "sgd";
-    s->batch = s->batch ? s->batch : text ? 32 : 128;
+    if (!s->batch && s->command != COMMAND_EVAL) /* which takes it of the file */
+        s->batch = text ? 32 : 128;
 }
 
-/* Numbers that follow from the optimiser, and how all of it is told. */
+/* Completes the numbers that follow from the optimiser, and describes all of it as a text. */
 void options_resolve_optimiser(struct settings *s) {
     const bool descent = !strcmp(s->optimiser, "sgd"),
                apart = !strcmp(s->optimiser, "adamw") || !strcmp(s->optimiser, "lamb");
@@ -43,7 +44,7 @@ void options_resolve_optimiser(struct settings *s) {
 
 enum { TELEMETRY_EVERY = 10 };
 
-/* EVERY[:GLOBS]; shadows alone come with it. */
+/* Reads EVERY[:GLOBS]; --shadow alone implies the default interval. */
 int options_resolve_telemetry(struct settings *s) {
     char *end = NULL;
     if (s->shadow)
@@ -61,7 +62,7 @@ int options_resolve_telemetry(struct settings *s) {
     return STATUS_OK;
 }
 
-/* What a shadow names must be known: else the first run would find out. */
+/* Refuses unknown formats and predictors of shadows here, because only the first run would find them. */
 int options_check_shadows(const struct settings *s) {
     for (const char *at = s->shadow; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
         char *one = text_format("%.*s", (int)strcspn(at, ","), at), *colon = strchr(one, ':');
@@ -82,14 +83,16 @@ int options_check_shadows(const struct settings *s) {
     return STATUS_OK;
 }
 
-/* A policy alone says all; beside it, --format is what its rules begin from. */
+/* A policy alone needs no format; beside it, --format names the variant from which its rules begin. */
 void options_resolve_formats(struct settings *s) {
     static const char usual[] = "fp32,fp16,bf16,flex16+5,dfp16";
+    if (s->command & (COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH)) /* each has its own */
+        return;
     if (!s->formats && (s->command == COMMAND_COMPARE || !s->policy))
         s->formats = s->command == COMMAND_COMPARE ? usual : "flex16+5";
 }
 
-/* Without batch normalisation networks diverge at the rate that suits the others. */
+/* Networks without batch normalisation diverge at the rate that suits the others. */
 double options_default_rate(const char *model) {
     if (nn_model_reads_text(model)) /* by adamw */
         return 0.001;

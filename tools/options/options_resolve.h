@@ -1,14 +1,14 @@
-/* options_resolve.h - what options_parse completes when all options are read. */
+/* options_resolve.h - defaults and checks of options_parse once all options are read. */
 #ifndef FLEXLAB_OPTIONS_RESOLVE_H
 #define FLEXLAB_OPTIONS_RESOLVE_H
 
 #include "options/options.h"
 
-/* Optimiser and batch, by what the model reads; then the optimiser's numbers; the formats, by the command. */
+/* The optimiser and the batch, by what the model reads; then the optimiser's numbers; the formats, by the command. */
 void options_resolve_model(struct settings *s);
 void options_resolve_optimiser(struct settings *s);
 void options_resolve_formats(struct settings *s);
-/* A STATUS_ code, the message is printed. */
+/* Return a STATUS_ code; the message is printed. */
 int options_resolve_telemetry(struct settings *s);
 int options_check_shadows(const struct settings *s);
 

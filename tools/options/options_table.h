@@ -1,4 +1,4 @@
-/* options_table.h - the table of the options: what parsing, limits, help and checkpoints read. */
+/* options_table.h - the table of the options, which parsing, limits, help and checkpoints read. */
 #ifndef FLEXLAB_OPTIONS_TABLE_H
 #define FLEXLAB_OPTIONS_TABLE_H
 
@@ -6,13 +6,13 @@
 #include <getopt.h>
 #include <stddef.h>
 
-enum option_kind { KIND_TEXT, KIND_NAME, KIND_WHOLE, KIND_REAL, KIND_SWITCH };
+enum option_kind { KIND_TEXT, KIND_NAME, KIND_WHOLE, KIND_REAL, KIND_SWITCH, KIND_LIST };
 /* An option of `train` that may stand beside --resume: it is no property of the training. */
 enum { GOING_ON = 1 << 8 };
-/* ... which stays as it was where it is not given anew. */
+/* Such an option that has its earlier value if it is not given anew. */
 enum { KEPT = 1 << 9 };
 
-/* A row with a section begins a new heading of the help text. */
+/* An entry with a section begins a new heading of the help text. */
 struct option_row {
     const char *name, *placeholder;
     int commands;
@@ -25,9 +25,9 @@ struct option_row {
     const char *help;
 };
 
-/* All rows in the order of the help text; NULL where there is no row i. */
+/* All entries in the order of the help text; NULL if there is no entry i. */
 const struct option_row *options_row(int i);
-/* The command's rows as getopt_long wants them, which gives OPTION_FOUND + i for row i. Valid until the next call. */
+/* The options of a command for getopt_long, which returns OPTION_FOUND + i for entry i. Valid until the next call. */
 enum { OPTION_FOUND = 256 };
 const struct option *options_known(enum command command);
 

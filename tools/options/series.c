@@ -11,8 +11,8 @@ static const char *suffix_name(int i) {
     return i > 1 ? options_predictor_name(i - 2) : i ? "noscale" : "nomaster";
 }
 
-/* fp16 as it is practised (Micikevicius et al. 2018), also where the rules of a policy begin from it; formats that hold
- * the exponents of gradients need nothing. */
+/* fp16 is trained with a dynamic scale (Micikevicius et al. 2018), also if a policy begins from it; formats that hold
+ * the exponents of gradients need none. */
 static const char *default_loss_scale(const struct series *series) {
     return !strcmp(tensor_format_name(series->variant->format), "fp16") ? "dynamic" : "none";
 }
@@ -30,7 +30,7 @@ static int choose_loss_scale(const struct settings *settings, struct series *ser
     return bad ? text_usage("--loss-scale: %s", tensor_error()) : STATUS_OK;
 }
 
-/* The device of a format, by the name in the list or the setting. */
+/* Sets the device of a format by its name in the list or in the settings. */
 static int find_device(struct series *series, const char *option, const char *name) {
     failure_forget();
     const tensor_device *device = tensor_device_find(name);
@@ -107,7 +107,7 @@ static bool names_policy(const char *name) {
     return found;
 }
 
-/* "fp16", "fp16:nomaster". */
+/* Whether an item begins with a variant, such as "fp16" or "fp16:nomaster". */
 static bool starts_with_variant(const char *item) {
     char *name = text_format("%.*s", (int)strcspn(item, ":"), item);
     const bool found = nn_variant_find(name) != NULL;
@@ -134,7 +134,8 @@ static const char *option_of_formats(const struct settings *settings) {
     return settings->command == COMMAND_COMPARE ? "formats" : "format";
 }
 
-/* Reads the policy and stores its text, because the file may change while runs continue. variant NULL: its own. */
+/* Reads the policy and stores its text, because the file may change while runs continue. If variant is NULL, the policy
+ * names its own. */
 static int take_policy(const struct settings *s, struct series *series, const char *policy, const char *variant) {
     const nn_config config = {.variant = series->resumed ? NULL : variant,
                               .policy = series->resumed ? series->resumed : policy,
@@ -269,7 +270,8 @@ static int parse_series(const struct settings *settings, struct series *series, 
     return choose_loss_scale(settings, series);
 }
 
-/* Whether the traces of two would have one name (folder.c): the file of a policy may have what stands for ':' there. */
+/* Whether the traces of two labels would have one name: folder.c replaces ':' by '_', which the name of a policy file
+ * may contain. */
 static bool share_files(const char *one, const char *other) {
     for (; *one && *other; one++, other++)
         if (*one != *other && !(strchr(":_", *one) && strchr(":_", *other)))
@@ -277,7 +279,7 @@ static bool share_files(const char *one, const char *other) {
     return *one == *other;
 }
 
-/* "flex16+5:ngraph" under --layer-format: asked for, of all its shared exponents. */
+/* Whether a predictor is given for all shared exponents, such as "flex16+5:ngraph" under --layer-format. */
 static bool has_own_predictor(const struct series *series) {
     return series->predictor && series->predictor != series->variant->predictor;
 }
@@ -338,7 +340,7 @@ static char *next_item(char **rest) {
     return item;
 }
 
-/* The formats, then the policies. */
+/* The list of the formats, then of the policies; to be freed. */
 static char *list_of_series(const struct settings *s) {
     char *list = text_format("%s", s->formats ? s->formats : "policy"), *policies, *rest;
     if (s->command != COMMAND_COMPARE || !s->policy)
@@ -353,7 +355,7 @@ static char *list_of_series(const struct settings *s) {
     return list;
 }
 
-/* The policy of `train` and `wgan`, where the device is that of all. */
+/* Reads the policy of `train` or `wgan`, whose device is that of the settings. */
 static int parse_alone(const struct settings *settings, struct series *series, const char *policy) {
     const int status = find_device(series, "device", settings->device ? settings->device : "cpu");
     char *base = text_format("%s", settings->formats ? settings->formats : "");

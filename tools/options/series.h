@@ -14,8 +14,7 @@ struct role_row {
     char *name, *kind, *role[ROLE_LIMIT];
 };
 
-/* At the end of the name of a format some of whose layers are in others (--layer-format): it is no longer that format.
- */
+/* The suffix of the name of a format if some layers have others (--layer-format). */
 #define SERIES_LAYERS ":layers"
 
 /* One policy of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster", "fp16:noscale", "flex16+5@cuda",
@@ -26,8 +25,8 @@ struct series {
     bool plain;                /* it equals series_plain_policy of the members below: no other rules */
     const nn_variant *variant; /* the one that it begins from */
     char *asked_policy, *asked_variant; /* what it was read from: a name, a path or a text, or NULL */
-    const char *resumed;    /* the policy of the settings that it was begun with; NULL: that of the options */
-    struct role_row *roles; /* the resolved policy (policy.h); NULL before */
+    const char *resumed;                /* the policy with which a resumed run began; NULL: that of the options */
+    struct role_row *roles;             /* the resolved policy (policy.h); NULL before */
     int role_count;
     const char *predictor; /* NULL for float formats */
     char *backend;         /* the kernel set of its matmul, or the name of a device other than "cpu" */
@@ -38,7 +37,8 @@ struct series {
     bool shared;
 };
 
-/* The formats and policies of the settings, to be freed with series_free; a STATUS_ code, the message is printed. */
+/* Reads the formats and policies of the settings, to be freed with series_free; returns a STATUS_ code, the message is
+ * printed. */
 int series_read(const struct settings *settings, struct series **series, int *count);
 void series_free(struct series *series, int count);
 /* The lines of a variant with suffixes: its predictor, ":nomaster", ":noscale"; to be freed. */

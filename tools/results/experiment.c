@@ -1,4 +1,4 @@
-/* experiment.c - a comparison as a whole: its runs, which of them diverged, what it leaves behind. */
+/* experiment.c - a comparison as a whole: its runs, which of them diverged, and the names of its files. */
 #include "results/experiment.h"
 #include "results/folder.h"
 #include "base/number.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 void experiment_make_runs(struct experiment *x) {
-    static const char *const baselines[] = {"fp32", "fp32" SERIES_LAYERS}; /* the first that there is */
+    static const char *const baselines[] = {"fp32", "fp32" SERIES_LAYERS}; /* the first that exists */
     x->baseline = -1;
     for (int b = 0; b < 2 && x->baseline < 0; b++)
         for (int i = 0; i < x->series_count; i++)
@@ -57,8 +57,7 @@ static struct run *longest_stopped(struct experiment *x, int series) {
     return longest;
 }
 
-/* A run that was stopped stands for its format where no run of it was finished, and no other does: in means it has no
- * place. */
+/* A stopped run is shown only if no run of its format was finished, and then only one: it does not enter means. */
 void experiment_choose_shown(struct experiment *x) {
     for (int series = 0; series < x->series_count; series++) {
         bool any = false;
@@ -185,7 +184,7 @@ int experiment_diverged(const struct experiment *x) {
     return diverged;
 }
 
-/* On a device steps behind it may have begun; a run that went on behind it does not stop again. */
+/* On a device, later steps may have begun; a run that is resumed after its first NaN or Inf does not stop again. */
 bool run_stopped_itself(const struct run *run) {
     return run->stopped && run->stops;
 }

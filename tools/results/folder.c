@@ -1,9 +1,9 @@
 /* folder.c - the folder of results.
  *
- * Made in flexlab.part. To publish, the earlier results move to flexlab.old, flexlab.part is renamed to flexlab.new,
- * its files move to their places, and flexlab.old is removed. The rename is the point of no return: a process that dies
- * before it leaves the earlier results to be moved back, one that dies after it leaves the new ones to be moved on,
- * which the next one to open the folder does. */
+ * New results are made in flexlab.part. To publish, the earlier results move to flexlab.old, flexlab.part is renamed
+ * to flexlab.new, its files move to their places, and flexlab.old is removed. The rename is the point of no return:
+ * a process that dies before it leaves the earlier results to be moved back, one that dies after it leaves the new
+ * ones to be moved to their places. The next process that opens the folder does so. */
 #include "results/folder.h"
 #include "readers/json_lines.h"
 #include "base/input.h"
@@ -25,7 +25,7 @@ static const char part_name[] = "flexlab.part", old_name[] = "flexlab.old", new_
                   checkpoint_name[] = "resume.safetensors", options_name[] = "options", run_pattern[] = "run-*-seed*";
 static const char *const network_names[] = {"best.safetensors", "last.safetensors"};
 
-/* All files of ours but traces and telemetry, whose names depend on the run. */
+/* The names of all results but traces and telemetry, whose names depend on the run. */
 static const char *const result_names[] = {"metrics.jsonl",        "summary.csv",      "report.html",
                                            "figure-loss.svg",      "figure-loss.png",  "figure-exponents.svg",
                                            "figure-exponents.png", "best.safetensors", "last.safetensors"};
@@ -49,7 +49,7 @@ static bool names_has(const struct names *list, const char *name) {
     return false;
 }
 
-/* Takes over `name`. */
+/* Adds `name` unless the list has it; the list owns it. */
 static void names_take(struct names *list, char *name) {
     if (names_has(list, name)) {
         free(name);
@@ -66,8 +66,8 @@ static void names_clear(struct names *list) {
     *list = (struct names){0};
 }
 
-/* What is in a folder of ours but "." and ".."; false when it cannot be read, errno says why. A link to a folder is
- * none: what is in there is not ours to move or to remove. */
+/* Lists a folder of ours but "." and ".."; false if it cannot be read, with the reason in errno. A link to a folder is
+ * refused: the files there are not ours to move or to remove. */
 static bool names_in(struct names *list, const char *directory) {
     *list = (struct names){0};
     const int opened = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -109,8 +109,8 @@ char *folder_telemetry_name(const char *label, unsigned long long seed, const ch
     return name;
 }
 
-/* The traces and telemetry that the run behind a metrics.jsonl wrote: its first line has the formats and the seeds. A
- * file that has no such line names none. */
+/* Adds the traces and telemetry of the runs behind a metrics.jsonl, whose first line has the formats and the seeds. A
+ * file without such a line adds none. */
 static void add_recorded_traces(struct names *list, const char *directory) {
     char *path = path_of(directory, "metrics.jsonl");
     struct json_lines lines;
@@ -135,7 +135,7 @@ static void add_recorded_traces(struct names *list, const char *directory) {
     free(path);
 }
 
-/* Names that results of ours have or will have here. */
+/* The names that results of flexlab have or will have here. */
 static struct names known_names(const char *directory) {
     struct names list = {0};
     for (int i = 0; i < RESULT_NAMES; i++)
@@ -144,7 +144,7 @@ static struct names known_names(const char *directory) {
     return list;
 }
 
-/* Those of `list` that exist in the folder, as anything at all. */
+/* The names of `list` that exist in the folder, as a file of any kind. */
 static struct names existing(const struct names *list, const char *directory) {
     struct names found = {0};
     for (int i = 0; i < list->count; i++) {
@@ -193,7 +193,8 @@ static bool remove_files(const struct names *list, const char *directory) {
     return good;
 }
 
-/* NAME, NAME.part or NAME.part.part of a result: a folder of ours holds nothing else. */
+/* Whether flexlab makes files of this name: that of a result, or of a file that becomes one, NAME.part or
+ * NAME.part.part. */
 static bool is_ours(const char *name) {
     char *whole = text_format("%s", name);
     for (size_t length = strlen(whole); length > 5 && !strcmp(whole + length - 5, ".part"); length -= 5)
@@ -207,7 +208,7 @@ static bool is_ours(const char *name) {
     return found;
 }
 
-/* What flexlab made in one of the folders inside the folder of results; no folder is no failure. */
+/* Lists what flexlab made in a folder inside the folder of results; a missing folder is no failure. */
 static bool ours_in(struct names *ours, const char *directory) {
     struct names all;
     *ours = (struct names){0};
@@ -230,7 +231,7 @@ static bool empty_folder(const char *directory) {
     return good;
 }
 
-/* Empties and removes it. What others have put there stays, and is told by name. */
+/* Empties and removes a folder. Other files remain there, and a message names one. */
 static bool remove_folder(const char *directory) {
     if (!empty_folder(directory))
         return false;
@@ -254,8 +255,7 @@ static bool exists(const char *path) {
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-/* The name of a folder that was just made reaches the disk. A parent that may be written and not read cannot be asked.
- */
+/* Makes sure that the name of a new folder reaches the disk. A parent that may be written but not read is skipped. */
 static bool sync_parent(const char *directory) {
     char *parent = text_format("%s", directory), *slash = strrchr(parent, '/');
     if (slash)
@@ -287,7 +287,8 @@ static bool make_with_parents(const char *directory) {
     return good;
 }
 
-/* After a process that died: back to the earlier results, or on to the new ones, and no half-made file. */
+/* Recovers from a process that died: moves the earlier or the new results to their places, and removes half-made
+ * files. */
 static bool recover(const char *directory) {
     char *part = path_of(directory, part_name), *old = path_of(directory, old_name),
          *new = path_of(directory, new_name);
@@ -325,7 +326,7 @@ bool folder_has_checkpoint(const struct folder *f) {
     return found;
 }
 
-/* A checkpoint is as hard to get again as results are. */
+/* Checkpoints, like results, are replaced only with --force. */
 static int check_resume(const struct folder *f, bool force) {
     char *command = folder_under_way(f->path);
     int status = STATUS_OK;
@@ -339,7 +340,7 @@ static int check_resume(const struct folder *f, bool force) {
     return status;
 }
 
-/* Results replace regular files alone. */
+/* Results replace only regular files. */
 static int check_replaceable(const struct folder *f, const struct names *found) {
     for (int i = 0; i < found->count; i++) {
         char *path = path_of(f->path, found->name[i]);
@@ -351,7 +352,7 @@ static int check_replaceable(const struct folder *f, const struct names *found) 
     return STATUS_OK;
 }
 
-/* What is done in the folders of ours inside the folder of results is not done somewhere else. */
+/* Refuses inner folders that are links, so that no file elsewhere is changed. */
 static int check_inner(const struct folder *f) {
     static const char *const inner[] = {part_name, old_name, new_name, incomplete_name, resume_name};
     int status = STATUS_OK;
@@ -460,7 +461,7 @@ int folder_make_resume(const struct folder *f, bool again) {
     if (!again && folder_remove_resume(f)) /* what another training left there */
         return STATUS_FAILED;
     if (!mkdir(f->resume, 0777))
-        return output_sync_folder(f->path); /* a checkpoint in it is none where the folder is not found again */
+        return output_sync_folder(f->path); /* its checkpoints would be lost with its name */
     return errno == EEXIST ? STATUS_OK
                            : text_failed("--out '%s': cannot make %s: %s", f->path, f->resume, strerror(errno));
 }
@@ -490,7 +491,7 @@ char *folder_checkpoint_in(const char *directory) {
     return NULL;
 }
 
-/* Into f->made. */
+/* Copies a network into f->made. */
 static int copy_network(const struct folder *f, const char *from, const char *name) {
     struct stat about;
     const char *why;
@@ -508,8 +509,8 @@ static int copy_network(const struct folder *f, const char *from, const char *na
     return status;
 }
 
-/* By a second name, or on a file system that knows none by a copy: the checkpoint is whole until the results are in
- * their places. */
+/* Links the networks, or copies them on a file system without links: the checkpoint is complete until the results are
+ * in their places. */
 int folder_take_networks(const struct folder *f) {
     int status = STATUS_OK;
     for (int i = 0; i < 2; i++) {
@@ -531,12 +532,12 @@ static bool remove_first(const char *directory, const char *name) {
     return good;
 }
 
-/* The folders of runs. */
+/* Removes the folders of runs. */
 static bool remove_runs(const char *directory) {
     struct names all;
     bool good = true;
     if (!names_in(&all, directory))
-        return true; /* what follows tells */
+        return true; /* the caller reports it */
     for (int i = 0; i < all.count; i++)
         if (!fnmatch(run_pattern, all.name[i], 0)) {
             char *run = path_of(directory, all.name[i]);
@@ -547,7 +548,7 @@ static bool remove_runs(const char *directory) {
     return good;
 }
 
-/* The checkpoint, or the options, go first: what is left without them is nothing to go on from. */
+/* Removes the checkpoint and the options first: without them nothing can be resumed. */
 int folder_remove_resume(const struct folder *f) {
     const bool good = remove_first(f->resume, checkpoint_name) && remove_first(f->resume, options_name);
     return good && remove_runs(f->resume) && remove_folder(f->resume) ? STATUS_OK : STATUS_FAILED;
@@ -555,7 +556,7 @@ int folder_remove_resume(const struct folder *f) {
 
 /* --- publishing --------------------------------------------------------------------------------------------------- */
 
-/* The folder stays where the user has put files of his own beside ours. */
+/* The folder remains if the user has put other files there. */
 static bool clear_set_apart(const struct folder *f) {
     bool good = empty_folder(f->set_apart);
     if (good && rmdir(f->set_apart) && errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST) {
@@ -575,7 +576,8 @@ static bool synchronise(const struct names *list, const char *directory) {
     return output_sync_folder(directory) == STATUS_OK && good;
 }
 
-/* Moves the new files to their places; on failure all go back, or the next to open the folder moves them on. */
+/* Moves the new files to their places; on failure all move back, or the next process that opens the folder moves
+ * them. */
 static bool move_new(struct folder *f, const struct names *new_names, const char *new, bool *can_go_back) {
     *can_go_back = true;
     if (rename(f->made, new)) {
@@ -634,7 +636,7 @@ static bool put_in_place(struct folder *f, const struct names *made) {
     return placed && status == STATUS_OK;
 }
 
-/* Beside the earlier results, in place of an earlier incomplete run. */
+/* Moves the new results beside the earlier ones, in place of those of an earlier incomplete run. */
 static bool put_apart(struct folder *f, const struct names *made) {
     if (!clear_set_apart(f))
         return false;
@@ -670,7 +672,7 @@ int folder_publish(struct folder *f, bool complete) {
 
 static struct folder *to_rescue;
 
-/* At exit, perhaps without memory: one rename. */
+/* Runs at exit, perhaps without memory: one rename. */
 static void rescue(void) {
     struct folder *f = to_rescue;
     if (f && f->made)

@@ -38,14 +38,14 @@ static void add_whole(cJSON *line, const char *key, int64_t value) {
     checked(cJSON_AddRawToObject(line, key, digits));
 }
 
-/* JSON has neither NaN nor infinity: null. */
+/* JSON has neither NaN nor infinity: both become null. */
 static void add_real(cJSON *line, const char *key, double value) {
     char digits[40];
     snprintf(digits, sizeof digits, "%.17g", value);
     checked(isfinite(value) ? cJSON_AddRawToObject(line, key, digits) : cJSON_AddNullToObject(line, key));
 }
 
-/* A number that may be NaN or Inf, and KEY_state, which tells what null stands for; "none": there is no such number. */
+/* Adds a number that may be NaN or Inf, and KEY_state, which explains a null; "none" if there is no such number. */
 static void add_state(cJSON *line, const char *key, double value, bool exists) {
     char *state = text_format("%s_state", key);
     add_real(line, key, exists ? value : NAN);
@@ -217,7 +217,7 @@ int metrics_epoch(struct output_lines *o, const struct experiment *x, const stru
     return write_line(o, line);
 }
 
-/* What the network takes each test image for. */
+/* Writes the class that the network predicts for each test image. */
 static int write_predictions(struct output_lines *o, const struct experiment *x, const struct run *run) {
     cJSON *line = run_object("predictions", x, run);
     cJSON *classes = cJSON_CreateIntArray(run->result.predicted, (int)run->result.predicted_count);

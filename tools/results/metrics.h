@@ -5,12 +5,12 @@
 #include "results/experiment.h"
 #include "base/output.h"
 
-/* The version of the layout in docs/output.md. Raise it if readers of the layout before would go wrong. */
+/* The version of the layout in docs/output.md. Raise it if readers of the previous layout would misread a file. */
 enum { METRICS_SCHEMA = 1 };
 
 /* All but metrics_close return a STATUS_ code of writing the line; lines reach the file at once. */
 int metrics_open(struct output_lines *o, const struct experiment *x);
-/* A part of a layer, or a parameter, under the policy of a series; network: which of several, or NULL. */
+/* A component of a layer, or a parameter, under the policy of a series; network: which of several, or NULL. */
 int metrics_roles(struct output_lines *o, const struct series *s, const char *network, const struct role_row *row);
 int metrics_step(struct output_lines *o, const struct experiment *x, const struct run *run, const nn_step_report *step);
 /* A change of the loss scale. */
@@ -22,9 +22,10 @@ int metrics_epoch(struct output_lines *o, const struct experiment *x, const stru
                   const nn_epoch_report *epoch);
 /* A run that is over and its predictions of the test set. */
 int metrics_run(struct output_lines *o, const struct experiment *x, const struct run *run);
-/* One that could not be trained. */
+/* A run that could not be trained. */
 int metrics_failure(struct output_lines *o, const struct experiment *x, const struct run *run);
-/* One line a format, then the end line; gives the file its name, also when these lines cannot be written. */
+/* Writes one line for each format, then the end line; gives the file its name, even if these lines cannot be
+ * written. */
 int metrics_close(struct output_lines *o, const struct experiment *x);
 
 #endif

@@ -53,7 +53,7 @@ char *nonfinite_text(const struct nonfinite *f) {
     return text;
 }
 
-/* "a format=fp32; b format=fp32" as "a=fp32,b=fp32" behind what was given. */
+/* Converts "a format=fp32; b format=fp32" to "a=fp32,b=fp32" and appends it to `given`. */
 static char *as_layer_formats(const char *rules, const char *given) {
     static const char middle[] = " format=", end[] = "; ";
     char *text = text_format("%s%s%s", given ? given : "", given ? "," : "", rules), *to = text, *from = text;

@@ -1,13 +1,13 @@
-/* nonfinite.h - the first NaN or Inf of a run, as the program keeps it and tells of it. */
+/* nonfinite.h - the first NaN or Inf of a run, as the program stores and describes it. */
 #ifndef FLEXLAB_NONFINITE_H
 #define FLEXLAB_NONFINITE_H
 
 #include "flexlab/nn.h"
 #include "options/options.h"
 
-/* nn_nonfinite with texts of its own. */
+/* A copy of nn_nonfinite that owns its texts. */
 struct nonfinite {
-    int64_t step; /* 0: all is finite, and the rest says nothing */
+    int64_t step; /* 0: all is finite, and the other members are empty */
     int64_t count, elements;
     char *pass, *tensor, *role, *layer, *format;
     char *remedy; /* NULL: no format helps */
@@ -17,12 +17,12 @@ struct nonfinite nonfinite_of(const nn_nonfinite *first); /* NULL: none */
 void nonfinite_clear(struct nonfinite *first);
 /* "in the forward pass: 3 of 64 elements of conv1 (activation, fp16)"; to be freed. */
 char *nonfinite_text(const struct nonfinite *first);
-/* The options beside those of `settings` (NULL: none) under which it would be finite, "--layer-format 'conv1=fp32'"; to
- * be freed. NULL: there are none. */
+/* The options beside those of `settings` (NULL: none) under which it would be finite, such as "--layer-format
+ * 'conv1=fp32'"; to be freed. NULL: there are none. */
 char *nonfinite_options(const struct nonfinite *first, const struct settings *settings);
-/* Both: "..., with --layer-format 'conv1=fp32' it would be finite". */
+/* Both: "...; with --layer-format 'conv1=fp32' it would be finite". */
 char *nonfinite_sentence(const struct nonfinite *first, const struct settings *settings);
-/* Whether that overflow was before the gradients: no loss scale helps. */
+/* Whether it appeared before the gradients, so that no loss scale helps. */
 bool nonfinite_is_forward(const char *pass);
 
 #endif

@@ -1,4 +1,4 @@
-/* origin.c - what made the numbers. */
+/* origin.c - the program, the build and the machine that produced results. */
 #include "results/origin.h"
 #include "flexlab/tensor.h"
 #include "flexlab/version.h"
@@ -26,7 +26,7 @@ static char *trimmed(const char *text) {
     return text_format("%.*s", (int)length, length ? text : "");
 }
 
-/* The brand string of CPUID, leaves 0x80000002 to 0x80000004. */
+/* Reads the brand string of CPUID, leaves 0x80000002 to 0x80000004. */
 static bool ask_processor(char name[49]) {
     memset(name, 0, 49);
 #if defined(__x86_64__) || defined(__i386__)
@@ -40,7 +40,7 @@ static bool ask_processor(char name[49]) {
     return name[strspn(name, " ")] != 0;
 }
 
-/* "model name" of Linux on other processors. */
+/* The brand string, or on other processors "model name" of Linux. */
 static char *processor_name(void) {
     char name[49], line[300], *found = NULL;
     if (ask_processor(name))
@@ -54,7 +54,7 @@ static char *processor_name(void) {
     return found ? found : text_format("unknown");
 }
 
-/* The fastest row that any operation of any format runs on. */
+/* The fastest kernel set on which any operation of any format runs. */
 static const char *fastest_row(void) {
     static const char *const rows[] = {"avx512_amx", "avx512", "avx512bw", "avx2", "portable"};
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)

@@ -1,4 +1,5 @@
-/* origin.h - what made the numbers: the program, its build, the machine, the call. One for each folder of results. */
+/* origin.h - the origin of results: the program, its build, the machine and the command. One for each folder of
+ * results. */
 #ifndef FLEXLAB_ORIGIN_H
 #define FLEXLAB_ORIGIN_H
 
@@ -6,14 +7,14 @@ struct origin {
     char *folder; /* NULL: the experiment's own */
     char *command, *command_line;
     char *version,
-        *revision; /* revision: of the source in git; "unknown" where the build saw none, "-dirty" with changes */
+        *revision; /* revision: of the source in git; "unknown" if the build found none, "-dirty" with changes */
     char *compiler;
     char *processor;
-    char *instruction_set; /* the fastest row of kernels that runs: avx512, avx512bw, avx2, portable, ref */
+    char *instruction_set; /* the fastest kernel set that runs: avx512, avx512bw, avx2, portable, ref */
     char *instruction_cap; /* FLEXLAB_ISA, NULL without */
     char *started;         /* UTC, ISO 8601 */
     int threads;
-    int trace_every; /* steps between rows of its traces; 0: none */
+    int trace_every; /* steps between records of its traces; 0: none */
 };
 
 /* The origin of results that this process makes, without traces. Takes ownership of command_line. */

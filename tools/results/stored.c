@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The state of reading. After the first failure, which is reported, everything reads as empty. */
+/* The state of reading. After the first failure, which is reported, all fields read as empty. */
 struct reader {
     struct stored *stored;
     struct json_lines lines;
@@ -39,7 +39,7 @@ static double read_real(struct reader *r, const cJSON *object, const char *key) 
         return NAN;
     if (!cJSON_IsNumber(item))
         refuse(r, text_format("the field '%s' is not a number", key));
-    else if (!isfinite(item->valuedouble)) /* 1e999; one that was infinite is stored as null */
+    else if (!isfinite(item->valuedouble)) /* 1e999; an infinite number is stored as null */
         refuse(r, text_format("the field '%s' is larger than any number of binary64", key));
     return item->valuedouble;
 }
@@ -51,7 +51,7 @@ static double read_number(struct reader *r, const cJSON *object, const char *key
     return value;
 }
 
-/* KEY with KEY_state. */
+/* Reads KEY with KEY_state. */
 static double read_state(struct reader *r, const cJSON *object, const char *key) {
     char *name = text_format("%s_state", key);
     double value = read_real(r, object, key);
@@ -138,7 +138,7 @@ static void check_label(struct reader *r, const struct series *s) {
     const size_t length = strlen(label), end = sizeof SERIES_LAYERS - 1;
     if (!s->plain && length > end && !strcmp(label + length - end, SERIES_LAYERS))
         label[length - end] = 0;
-    /* the name of a policy is that of a file, which may have an '@' */
+    /* a policy has the name of its file, which may contain an '@' */
     const bool by_policy = !s->plain && !strncmp(s->label, "policy:", 7) && s->label[7];
     if (!by_policy && ((strcmp(label, plain) != 0 && (!s->predictor || strcmp(label, with_predictor) != 0)) ||
                        (*device && strcmp(device + 1, s->device) != 0)))
@@ -148,7 +148,7 @@ static void check_label(struct reader *r, const struct series *s) {
     free(with_predictor);
 }
 
-/* Whether a format of a policy may have a shared exponent, and its run a trace. */
+/* Whether a policy has a format with a shared exponent, so that its run may have a trace. */
 static bool names_shared(const char *policy) {
     for (int i = 0; tensor_format_at(i); i++)
         if (tensor_format_is_shared(tensor_format_at(i)) && strstr(policy, tensor_format_name(tensor_format_at(i))))
@@ -161,7 +161,7 @@ static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     s->label = copy_text(r, item, "name");
     s->backend = copy_text(r, item, "matmul_backend");
     const char *device = cJSON_GetObjectItemCaseSensitive(item, "device") ? read_text(r, item, "device") : "cpu";
-    s->device = text_format("%s", device); /* results of before there were devices have none */
+    s->device = text_format("%s", device); /* results from before there were devices have none */
     s->variant = nn_variant_find(variant);
     if (!s->variant) {
         refuse(r, text_format("the variant '%s' is unknown to this flexlab", variant));
@@ -307,7 +307,7 @@ static bool is_over(const struct run *run) {
     return run->finished || run->stopped || run->failure;
 }
 
-/* Older results tell of the mean of all steps alone. */
+/* Older results have only the mean of all steps. */
 static void read_finite(struct reader *r, const cJSON *line, struct window *w) {
     w->nonfinite = isfinite(w->loss) ? 0 : w->count;
     if (!cJSON_GetObjectItemCaseSensitive(line, "nonfinite"))
@@ -319,7 +319,7 @@ static void read_finite(struct reader *r, const cJSON *line, struct window *w) {
         refuse(r, text_format("the fields 'nonfinite' and 'finite_loss' do not agree"));
 }
 
-/* Figures pair the windows of two runs by their number: none may be missing. */
+/* Figures pair the windows of two runs by their number, so none may be missing. */
 static void read_window(struct reader *r, const cJSON *line, struct run *run) {
     struct window window = {.step = read_whole(r, line, "step", 1, INT64_MAX),
                             .count = (int)read_whole(r, line, "count", 1, INT_MAX),
@@ -496,7 +496,7 @@ static void read_end(struct reader *r, const cJSON *line) {
     r->ended = true;
 }
 
-/* Figures over the seeds are computed anew, losses of single steps are not drawn: their lines are passed over. */
+/* Statistics over the seeds are computed again, and losses of single steps are not drawn: their lines are skipped. */
 static void read_line(struct reader *r, const cJSON *line) {
     static const struct {
         const char *type;

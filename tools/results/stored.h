@@ -15,7 +15,7 @@ struct stored {
 int stored_read(struct stored *stored, const char *folder);
 void stored_clear(struct stored *stored);
 
-/* Puts the runs of `other` into `into`, which then owns them: formats and seeds of both, each run once. The comparisons
+/* Moves the runs of `other` to `into`, which then has the formats and seeds of both and each run once. The comparisons
  * must have trained the same network in the same way, and runs that both have must agree. A STATUS_ code. */
 int stored_merge(struct stored *into, struct stored *other);
 

@@ -9,7 +9,7 @@ static const char *folder_of(const struct stored *s) {
     return s->x.origins[0].folder;
 }
 
-/* Takes over both values. */
+/* Frees both values. */
 static int differ(const struct stored *a, const struct stored *b, const char *what, char *in_a, char *in_b) {
     int status = text_failed("%s and %s are not runs of one experiment: %s is %s in the first and %s in the second",
                              folder_of(a), folder_of(b), what, in_a, in_b);
@@ -18,7 +18,7 @@ static int differ(const struct stored *a, const struct stored *b, const char *wh
     return status;
 }
 
-/* What must be equal for figures of both to stand side by side. */
+/* Checks all that must be equal if numbers of both are to be compared. */
 static int check_same_training(const struct stored *a, const struct stored *b) {
     const struct experiment *x = &a->x, *y = &b->x;
     const struct settings *s = &a->settings, *t = &b->settings;
@@ -120,7 +120,7 @@ static bool same_number(double a, double b) {
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* Both are finished: the same numbers are the same run, trained twice. */
+/* Both runs are finished: if their numbers are the same, they are one run trained twice. */
 static int check_same_run(const struct stored *a, const struct stored *b, const struct run *one,
                           const struct run *two) {
     const nn_train_result *r = &one->result, *q = &two->result;
@@ -178,7 +178,7 @@ static void take_seeds(struct experiment *into, const struct experiment *from) {
     qsort(into->seeds, (size_t)into->seed_count, sizeof *into->seeds, by_size);
 }
 
-/* A finished run before a stopped one, a longer one before a shorter one, any before one that failed. */
+/* A finished run is better than a stopped one, a longer one than a shorter one, and any than one that failed. */
 static bool is_better(const struct run *run, const struct run *other) {
     if (run->finished || other->finished)
         return !other->finished;
@@ -187,7 +187,7 @@ static bool is_better(const struct run *run, const struct run *other) {
     return run->stopped && (!other->stopped || run->result.steps > other->result.steps);
 }
 
-/* Moves what a run of `from` holds to its place in `into`, unless what is there is as good. */
+/* Moves the results of a run of `from` to its place in `into`, unless the run there is as good. */
 static void move_run(struct experiment *into, const struct experiment *from, struct run *run, int first_origin) {
     int series = find_series(into, from->series[run->series].label);
     struct run *place = experiment_run(into, find_seed(into, run->seed), series), empty = {.series = run->series};
@@ -226,7 +226,7 @@ int stored_merge(struct stored *into, struct stored *other) {
         x->runs[i].planned = false;
     for (int i = 0; i < before.run_count; i++) {
         move_run(x, &before, &before.runs[i], 0);
-        run_clear(&before.runs[i]); /* of one that has no result */
+        run_clear(&before.runs[i]); /* one without a result was not moved */
     }
     for (int i = 0; i < y->run_count; i++)
         move_run(x, y, &y->runs[i], first_origin);

@@ -1,4 +1,4 @@
-/* summary.c - figures over the seeds of each format, as a table and as CSV. */
+/* summary.c - statistics over the seeds of each format, as a table and as CSV. */
 #include "results/experiment.h"
 #include "base/number.h"
 #include "base/output.h"
@@ -47,7 +47,7 @@ void summary_agreement(struct experiment *x) {
     }
 }
 
-/* One number of a finished run; false where it has none. */
+/* One number of a finished run; false if it has none. */
 typedef bool number_of_run(const struct experiment *x, const struct run *run, double *value);
 
 static bool train_loss(const struct experiment *x, const struct run *run, double *value) {
@@ -105,7 +105,7 @@ static double speed_of(const struct experiment *x, int series) {
     return seconds > 0 ? images / seconds : NAN;
 }
 
-/* Medians and spreads of runs, which differ in their seeds alone: the means. */
+/* The means of the medians and spreads of runs, which differ only in their seeds. */
 static struct timing timing_of(const struct experiment *x, int series) {
     struct timing t = {0, 0, 0, 0, 0};
     int runs = 0;
@@ -141,7 +141,7 @@ struct summary summary_of(const struct experiment *x, int series) {
     if (x->baseline >= 0) {
         const double base = timing_of(x, x->baseline).median;
         s.speed_ratio = base / s.timing.median;
-        if (isnan(s.speed_ratio)) /* too few steps, or results of before steps were timed */
+        if (isnan(s.speed_ratio)) /* too few steps, or results from before steps were timed */
             s.speed_ratio = s.images_per_second / speed_of(x, x->baseline);
     }
     for (int i = series; i < x->run_count; i += x->series_count) {
@@ -171,7 +171,7 @@ struct summary summary_of(const struct experiment *x, int series) {
     return s;
 }
 
-/* "0.1234 ± 0.0005", the numbers times `unit`; "-" where there is none. */
+/* Adds "0.1234 ± 0.0005", the numbers times `unit`; "-" if there is none. */
 static void spread_cell(struct table *t, struct spread s, double unit, int digits, bool sign) {
     if (!s.count) {
         table_cell(t, "-");
@@ -192,7 +192,7 @@ static void ratio_cell(struct table *t, double value, int digits) {
     table_take(t, isnan(value) ? text_format("-") : number_text(value, digits));
 }
 
-/* "12.3 (11.9–14.0)": milliseconds. */
+/* Adds milliseconds, such as "12.3 (11.9–14.0)". */
 static void timing_cell(struct table *t, const struct timing *s) {
     if (!s->count) {
         table_cell(t, "-");
@@ -207,7 +207,7 @@ static void timing_cell(struct table *t, const struct timing *s) {
     free(high);
 }
 
-/* The label of the format, with the facts that its numbers depend on. */
+/* Adds the label of the format, with the facts that its numbers depend on. */
 static void label_cell(struct table *t, const struct experiment *x, int series, const struct summary *s) {
     char *label = s->stopped_step
                       ? text_format("%s (stopped after step %lld)", x->series[series].label, (long long)s->stopped_step)
@@ -344,7 +344,7 @@ static bool has_fp16_gradients(const struct series *s) {
     return false;
 }
 
-/* The words of a policy are formats: "variant fp16;", "operands=fp16". */
+/* The words of a policy are formats, as in "variant fp16;" or "operands=fp16". */
 static bool has_fp16(const struct series *s) {
     if (s->role_count)
         return has_fp16_gradients(s);
@@ -354,7 +354,7 @@ static bool has_fp16(const struct series *s) {
     return at != NULL;
 }
 
-/* Gradients of fp16 need it (Micikevicius et al. 2018). */
+/* Gradients in fp16 need loss scaling (Micikevicius et al. 2018). */
 static char *scaling_note(const struct experiment *x) {
     char *names = NULL;
     int count = 0;
@@ -377,7 +377,7 @@ static bool has_layers(const struct series *s) {
     return !s->plain && strncmp(s->label, "policy:", 7) != 0;
 }
 
-/* Formats some of whose layers have others (--layer-format); a format alone is compared with nothing. */
+/* Names formats with layers in other formats (--layer-format); a single format is compared with nothing. */
 static char *layers_note(const struct experiment *x) {
     const bool baseline = x->baseline >= 0 && has_layers(&x->series[x->baseline]);
     char *names = NULL;
@@ -406,7 +406,7 @@ static char *layers_note(const struct experiment *x) {
     return note;
 }
 
-/* All seeds fail for one reason: the first is reported. */
+/* All seeds fail for the same reason: the first is reported. */
 static char *failure_note(const struct experiment *x, int series) {
     int i = series;
     while (!x->runs[i].failure)
@@ -415,7 +415,7 @@ static char *failure_note(const struct experiment *x, int series) {
                        x->runs[i].failure);
 }
 
-/* Those of a forward pass that overflowed are not finite either, and did not overflow. */
+/* Gradients after an overflow of the forward pass are not finite either, but they did not overflow. */
 static char *starved_note(const struct experiment *x, int series, const struct summary *s) {
     bool forward = false;
     for (int i = series; i < x->run_count; i += x->series_count)
@@ -425,7 +425,7 @@ static char *starved_note(const struct experiment *x, int series, const struct s
         x->series[series].label, (long long)s->skipped_in_a_row, forward ? "were not finite" : "overflowed");
 }
 
-/* The first NaN or Inf of the runs of a format, the first of them in full; NULL: all of them were finite. */
+/* The first NaN or Inf of each run of a format, that of the first run in full; NULL: all runs were finite. */
 static char *nonfinite_note(const struct experiment *x, int series) {
     enum { MOST_NAMED = 8 };
     char *note = NULL;
@@ -512,7 +512,7 @@ static void csv_ratio(FILE *out, double value) {
         csv_number(out, value);
 }
 
-/* Empty where there is none; nan, inf, -inf. */
+/* Writes mean and deviation: empty if there is none, or else a number, nan, inf or -inf. */
 static void csv_spread(FILE *out, struct spread s) {
     if (s.count)
         csv_number(out, s.mean);

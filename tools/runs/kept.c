@@ -1,5 +1,5 @@
-/* kept.c - a run so far as a list of doubles: a head, then windows, epochs, steps, scales, times. Whole numbers are
- * exact in them. */
+/* kept.c - the state of a run as a list of doubles: a head, then windows, epochs, steps, scales, times. Doubles are
+ * exact for its whole numbers. */
 #include "runs/kept.h"
 #include "results/metrics.h"
 #include "base/text.h"
@@ -26,7 +26,7 @@ enum head {
 };
 enum { WINDOW = 6, EPOCH = 7, STEP = 2, SCALE = 2, LAYOUT_NUMBER = 4 };
 
-/* Room for one more of the list, each `size` bytes. */
+/* Grows the list if it is full; each entry has `size` bytes. */
 static void make_room(double **list, int64_t count, int64_t *room, size_t size) {
     if (count < *room)
         return;
@@ -114,12 +114,12 @@ static bool is_whole(double value, double low, double high) {
     return value >= low && value <= high && value == floor(value);
 }
 
-/* The windows that are complete after `steps` steps: the last of the run may be short. */
+/* The number of windows that are complete after `steps` steps: the last of the run may be short. */
 static int64_t windows_after(const struct experiment *x, int64_t steps) {
     return steps == x->steps ? (steps - 1) / x->window + 1 : steps / x->window;
 }
 
-/* After how many steps the windows are those; 0: after none. */
+/* The number of steps to which the windows in the head belong; 0: the head is invalid. */
 static int64_t recorded_steps(const struct experiment *x, const double *head) {
     const int64_t most = windows_after(x, x->steps);
     if (!is_whole(head[WINDOWS], 0, (double)most) || !is_whole(head[WINDOW_COUNT], 0, x->window - 1))
@@ -168,7 +168,7 @@ static bool take_epochs(const struct experiment *x, struct run *run, int64_t ste
     return true;
 }
 
-/* Their steps rise. */
+/* Their steps must ascend. */
 static bool take_scales(struct run *run, int64_t steps, const double *from, int64_t count) {
     for (int64_t i = 0; i < count; i++, from += SCALE) {
         const double before = i ? (double)run->scales[i - 1].step : 0;
@@ -179,8 +179,8 @@ static bool take_scales(struct run *run, int64_t steps, const double *from, int6
     return true;
 }
 
-/* The lines in the order in which they were written: of each step a change of the scale, its own, that of its window,
- * that of its epoch. */
+/* Writes the lines in their original order: of each step a change of the scale, the line of the step, that of its
+ * window, that of its epoch. */
 int kept_write(const struct kept *k, const struct experiment *x, const struct run *run, struct output_lines *metrics) {
     int window = 0, epoch = 0, status = STATUS_OK;
     int64_t scale = 0;

@@ -1,4 +1,4 @@
-/* network.c - the network of an experiment, to look at before the runs. */
+/* network.c - the network of an experiment, for checks before the runs. */
 #include "runs/network.h"
 
 nn_graph *network_layers(const struct experiment *x, nn_config config, nn_node *logits) {

@@ -1,4 +1,4 @@
-/* policy.c - policies resolved for the network that is trained, before it is. */
+/* policy.c - policies resolved for the network to be trained, before training. */
 #include "runs/policy.h"
 #include "runs/network.h"
 #include "base/failure.h"
@@ -25,7 +25,7 @@ void policy_take_rows(struct series *s, nn_graph *g) {
     }
 }
 
-/* The model in these formats, with how many rows it has; 0 on failure. */
+/* Builds the model in these formats; *rows is the number of its roles' rows, 0 on failure. */
 static nn_graph *build(const struct experiment *x, nn_config config, int *rows) {
     nn_node logits;
     nn_graph *g = network_layers(x, config, &logits);
@@ -40,7 +40,7 @@ static int resolve(const struct experiment *x, struct series *s) {
     int status = STATUS_OK;
     if (rows) {
         policy_take_rows(s, g);
-    } else { /* the text of a policy is one line: as it was given it tells which */
+    } else { /* a policy is stored as one line: only the policy as given has line numbers for the message */
         char *first_message = text_format("%s", tensor_error());
         nn_graph *given = build(x, series_asked(x->settings, s), &again);
         const char *what = again ? first_message : tensor_error();
@@ -60,7 +60,7 @@ int policy_resolve(struct experiment *x) {
     return status;
 }
 
-/* --- telling ------------------------------------------------------------------------------------------------------ */
+/* --- printing ----------------------------------------------------------------------------------------------------- */
 
 static bool is_parameter(const struct role_row *row) {
     return !strcmp(row->kind, "parameter");
@@ -73,7 +73,7 @@ static bool same_roles(const struct role_row *a, const struct role_row *b) {
     return same;
 }
 
-/* Those of the rows that have the roles of this one. */
+/* The names of the rows from `first` on that have the roles of that row. */
 static char *names_like(const struct series *s, int first) {
     char *names = text_format("%s", "");
     for (int i = first; i < s->role_count; i++)
@@ -92,7 +92,7 @@ static bool is_first(const struct series *s, int i) {
     return true;
 }
 
-/* Names with commas between, in lines of at most `width` columns that begin with blanks. */
+/* Prints names separated by commas, in indented lines of at most `width` columns. */
 static void print_names(const char *names, int width) {
     static const int indent = 6;
     for (int used = 0; *names; names += strspn(names, " ")) {
@@ -107,7 +107,7 @@ static void print_names(const char *names, int width) {
     putchar('\n');
 }
 
-/* Layers, or parameters, that have the same formats under one line. */
+/* Prints layers, or parameters, with the same formats under one line. */
 static void print_group(const struct series *s, bool parameters) {
     const int width = output_columns() > 20 ? output_columns() : 100;
     for (int i = 0; i < s->role_count; i++) {

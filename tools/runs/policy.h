@@ -1,4 +1,4 @@
-/* policy.h - what the policies of a comparison come to in its network. */
+/* policy.h - the policies of a comparison, resolved for its network. */
 #ifndef FLEXLAB_POLICY_H
 #define FLEXLAB_POLICY_H
 
@@ -6,14 +6,15 @@
 
 /* Stores the resolved policy of g in s->roles. */
 void policy_take_rows(struct series *s, nn_graph *g);
-/* "LABEL: POLICY" on standard output. */
+/* Prints "LABEL: POLICY" on standard output. */
 void policy_print_text(const struct series *s);
-/* Rows of layers, then of parameters, on standard output: those that have the same formats together. */
+/* Prints layers, then parameters, on standard output, those with the same formats together. */
 void policy_print_rows(const struct series *s);
 
-/* Fills in the roles of every series that has a policy; a STATUS_ code: a rule that fits no layer is wrong usage. */
+/* Fills in the roles of every series that has a policy; returns a STATUS_ code: a rule that matches no layer is wrong
+ * usage. */
 int policy_resolve(struct experiment *x);
-/* The policies and the formats of all layers, on standard output. */
+/* Prints the policies and the formats of all layers on standard output. */
 void policy_print(const struct experiment *x);
 
 #endif

@@ -1,4 +1,4 @@
-/* progress.c - how far a run is. */
+/* progress.c - prints the progress of a run. */
 #include "runs/progress.h"
 #include "base/number.h"
 #include "base/text.h"
@@ -26,7 +26,7 @@ void progress_begin(struct progress *p, const struct experiment *x) {
                            .steps = x->steps * x->run_count};
 }
 
-/* "1234 img/s" of images or sequences in so many seconds; to be freed. */
+/* The speed for images or sequences in a number of seconds, such as "1234 img/s"; to be freed. */
 static char *speed_text(const struct progress *p, int64_t images, double seconds) {
     char *number = number_text((double)images * (p->context ? p->context : 1) / seconds, 0),
          *text = text_format("%s %s", number, p->context ? "tokens/s" : "img/s");
@@ -53,8 +53,8 @@ static int terminal_columns(void) {
     return !ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col ? size.ws_col : 80;
 }
 
-/* The parts that fit into columns (0: all), two blanks between them; the first `essential` at any rate, the rest of the
- * first is cut off where none is. Frees the parts. */
+/* Joins the parts that fit into the columns (0: all) by two blanks. The first `essential` parts are always included; if
+ * there are none, the first part is cut off. Frees the parts. */
 static char *join_fitting(char *const *parts, int count, int essential, int columns) {
     char *line = columns && !essential ? text_format("%.*s", columns, parts[0]) : text_format("%s", parts[0]);
     for (int i = 1; i < count; i++) {
@@ -95,7 +95,7 @@ void progress_step(struct progress *p, const nn_step_report *r) {
         return;
     p->last_draw = t;
     double spent = t - p->run_start, whole = spent / (double)r->step * (double)r->steps;
-    /* Later steps are taken to last as long as those so far, of whatever run. */
+    /* Later steps are assumed to last as long as those so far, of any run. */
     double all = (t - p->begin) * ((double)p->steps / (double)p->done - 1);
     char *left = text_duration(whole - spent), *left_all = text_duration(all), *loss = number_text(r->loss, 4);
     char *const parts[] = {heading(p),

@@ -1,12 +1,12 @@
-/* telemetry.c - patterns of --telemetry, tried before the runs: what matches no tensor in any format is a wrong option,
- * not the failure of each run. Formats have some tensors of their own. */
+/* telemetry.c - checks the patterns of --telemetry before the runs: a pattern that matches no tensor in any format is a
+ * wrong option, not the failure of each run. Some tensors exist only in some formats. */
 #include "runs/telemetry.h"
 #include "runs/network.h"
 #include "base/text.h"
 #include <stdlib.h>
 
-/* What is wrong with them in a format, to be freed; NULL: they match, or the network fails for a reason of its own,
- * which its run will tell. */
+/* The error of the patterns in a format, to be freed; NULL: they match, or the network fails for another reason, which
+ * its run will report. */
 static char *misfit(const struct experiment *x, const struct series *s) {
     nn_graph *g = network_of(x, s);
     nn_telemetry *t =

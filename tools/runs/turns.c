@@ -1,6 +1,6 @@
-/* turns.c - the runs of one seed. Formats take turns in slices of about half a second, so that what else the machine
- * does, and its clock, meet all of them alike; bits do not depend on the turns. Lines of metrics.jsonl are those of one
- * run after the other all the same: a run whose turn has not come in that order holds its lines back. */
+/* turns.c - the runs of one seed. Formats are trained in alternating slices of about half a second, so that the load
+ * and the clock of the machine affect all of them alike; bits do not depend on the slices. Lines of metrics.jsonl are
+ * nevertheless those of one run after the other: a run that is not first in that order holds its lines back. */
 #include "runs/turns.h"
 #include "runs/kept.h"
 #include "results/metrics.h"
@@ -16,10 +16,10 @@
 const char turns_arguments_key[] = "flexlab.arguments";
 
 static const double slice_seconds = 0.5;
-/* Steps of a run that are not timed: memory is touched and tables are made for the first time. At most a tenth. */
+/* Steps of a run that are not timed, because they touch memory and make tables for the first time. At most a tenth. */
 enum { WARM_UP = 10, MOST_SLICE = 1000 };
 
-/* A run in progress: what its callbacks share. */
+/* A run in progress: the data that its callbacks share. */
 struct running {
     struct experiment *experiment;
     struct run *run;
@@ -32,10 +32,10 @@ struct running {
     char *checkpoint, *resume;  /* a folder, and the file to resume from; NULL: none */
     char *trace, *telemetry[2]; /* jsonl, csv */
     nn_trainer *trainer;        /* NULL: not begun, or over */
-    bool begun;                 /* there was a trainer */
+    bool begun;                 /* there has been a trainer */
     bool over;                  /* nothing remains to be done */
     bool unreported;            /* it failed before its first step, which is still to be reported */
-    int status;                 /* of writing metrics */
+    int status;                 /* the status of writing metrics */
     double last_scale;          /* 0 before the first step */
     double seconds, turn;       /* time of the last report; time at which this slice of steps began */
     int64_t steps, slice;
@@ -57,7 +57,7 @@ static int64_t warm_up(const struct experiment *x) {
     return x->steps / 10 < WARM_UP ? x->steps / 10 : WARM_UP;
 }
 
-/* On the host every step by itself. */
+/* On the host, times every step by itself. */
 static void time_step(struct running *r, const nn_step_report *report) {
     const double seconds = report->seconds - r->seconds;
     const bool next = report->step == r->steps + 1;
@@ -67,10 +67,10 @@ static void time_step(struct running *r, const nn_step_report *report) {
         kept_time(&r->kept, seconds);
 }
 
-/* On a device, whose steps overlap, the mean of a slice; it is over when the slice is. */
+/* On a device, whose steps overlap, records the mean of a slice, at whose end all its steps are complete. */
 static void time_slice(struct running *r, int64_t first, double from) {
     const int64_t steps = r->steps - first;
-    const bool continues = first > 0 || !r->resume; /* else the seconds before it count too */
+    const bool continues = first > 0 || !r->resume; /* else the seconds include those before the checkpoint */
     if (!is_host(r) && steps > 0 && continues && first >= warm_up(r->experiment))
         kept_time(&r->kept, (r->seconds - from) / (double)steps);
     if (steps > 0) {
@@ -85,7 +85,7 @@ static int by_size(const void *a, const void *b) {
     return one < two ? -1 : one > two;
 }
 
-/* The number that a share of the sorted ones does not exceed; between two of them, in proportion. */
+/* The quantile of sorted numbers at this share, interpolated linearly. */
 static double quantile(const double *sorted, int64_t count, double share) {
     const double place = share * (double)(count - 1);
     const int64_t below = (int64_t)place, above = below + 1 < count ? below + 1 : below;
@@ -137,7 +137,7 @@ static int on_step(void *context, const nn_step_report *report) {
     return signals_received() || r->status;
 }
 
-/* A checkpoint that was changed by hand. */
+/* Reports a checkpoint that was changed by hand. */
 static int tell_other_steps(const struct running *r, const char *what, int64_t kept, int64_t stands_at) {
     progress_clear(r->progress);
     return text_failed("--resume: %s: its state of the program has %lld %s, the network has %lld", r->resume,
@@ -148,7 +148,7 @@ static int on_epoch(void *context, const nn_epoch_report *report) {
     struct running *r = context;
     struct run *run = r->run;
     progress_epoch(r->progress, report);
-    if (report->epoch != run->epoch_count + 1) /* so that there is room for it */
+    if (report->epoch != run->epoch_count + 1) /* run->epochs has no entry for another one */
         r->status = tell_other_steps(r, "epochs", run->epoch_count, report->epoch - 1);
     else
         run->epochs[run->epoch_count++] = *report;
@@ -168,7 +168,7 @@ static void on_starved(void *context, const nn_step_report *report) {
               forward ? ", because of a NaN or Inf before them, against which no loss scale helps" : "");
 }
 
-/* Loud, and with what led to it where there is telemetry. */
+/* Prints a message, with the writes that led to it if there is telemetry. */
 static void on_nonfinite(void *context, const nn_nonfinite *first) {
     struct running *r = context;
     struct run *run = r->run;
@@ -188,7 +188,7 @@ static void on_nonfinite(void *context, const nn_nonfinite *first) {
     }
 }
 
-/* The time of the turn so far counts as taken. */
+/* Adds the time since the last call to that of the run. */
 static void take_time(struct running *r) {
     const double time = now();
     r->kept.wall += time - r->turn;
@@ -201,7 +201,7 @@ static const void *on_keep(void *context, size_t *bytes) {
     return kept_bytes(&r->kept, r->run, bytes);
 }
 
-/* The library goes on without, and takes the best of the evaluations to come. */
+/* The library continues without it, and takes the best of the evaluations to come. */
 static void tell_no_best(const struct running *r) {
     const char *from = r->resume, *slash = strrchr(from, '/');
     char *beside = text_format("%.*sbest.safetensors", slash ? (int)(slash - from) + 1 : 0, from),
@@ -232,14 +232,14 @@ static int on_resume(void *context, const void *bytes, size_t count) {
 
 /* --- one run ------------------------------------------------------------------------------------------------------ */
 
-/* Room for all windows and epochs before the first step, so that none is lost for want of it. */
+/* Allocates all windows and epochs before the first step, so that none is lost for lack of memory. */
 static void make_room(const struct experiment *x, struct run *run) {
     run->windows = text_alloc((size_t)(x->steps / x->window + 1), sizeof *run->windows);
     run->epochs = text_alloc((size_t)((x->steps - 1) / x->steps_per_epoch + 1), sizeof *run->epochs);
 }
 
-/* What lies in the format, its optimiser or its device would be the same at the next attempt, and is nothing to the
- * other runs: they go on. Memory and files are everybody's, and the comparison can go on from its checkpoints. */
+/* An error of the format, its optimiser or its device would recur at the next attempt and does not affect the other
+ * runs, which continue. Memory and files are common to all, and the comparison can be resumed from its checkpoints. */
 static bool is_its_own(tensor_status status) {
     return status == TENSOR_E_ARGUMENT || status == TENSOR_E_SHAPE || status == TENSOR_E_FORMAT ||
            status == TENSOR_E_UNSUPPORTED || status == TENSOR_E_DEVICE;
@@ -251,7 +251,7 @@ static void tell_run(struct running *r, const char *why) {
     r->unreported = false;
 }
 
-/* unreported: what it fails for is told by tell_beginnings, unless all ends with it. */
+/* unreported: tell_beginnings reports the reason, unless all runs end with this one. */
 static int fail(struct running *r, tensor_status failed, bool unreported) {
     const bool own = is_its_own(failed) && !r->status;
     char *why = failure_text(r->experiment->settings->memory);
@@ -267,8 +267,8 @@ static int fail(struct running *r, tensor_status failed, bool unreported) {
     return metrics_failure(r->metrics, r->experiment, r->run);
 }
 
-/* Of runs that failed before their first step. Where nothing has begun and every format does, the other seeds would say
- * it again: all ends. What is the same for every format lies in what they have in common, and is told once. */
+/* Reports the runs that failed before their first step. If nothing has begun and every format failed, the other seeds
+ * would fail too: the comparison ends. A reason that is the same for every format is reported once. */
 static int tell_beginnings(struct running *all, int count) {
     bool none = !experiment_began(all->experiment), same = count > 1;
     for (int i = 0; i < count && none; i++) {
@@ -290,7 +290,7 @@ static int tell_beginnings(struct running *all, int count) {
     return none ? STATUS_FAILED : STATUS_OK;
 }
 
-/* Names its checkpoints and the one that it resumes from. */
+/* Names the checkpoints of a run and the one from which it resumes. */
 static int name_checkpoints(struct running *r) {
     const struct experiment *x = r->experiment;
     if (x->networks) {
@@ -324,13 +324,13 @@ static void name_telemetry(struct running *r) {
     }
 }
 
-/* The run of the progress line and of the estimates in it. */
+/* Shows this run in the progress line and its estimates. */
 static void show(struct running *r) {
     const struct experiment *x = r->experiment;
     progress_run(r->progress, (int)(r->run - x->runs) + 1, x->series[r->run->series].label, r->run->seed, r->kept.wall);
 }
 
-/* *later: there is no memory for it beside the others that are in progress; it begins when one of them is over. */
+/* *later: there is no memory for it beside the runs in progress; it begins when one of them is over. */
 static int begin_run(struct running *r, bool others, bool *later) {
     struct experiment *x = r->experiment;
     const struct settings *s = x->settings;
@@ -394,7 +394,8 @@ static int begin_run(struct running *r, bool others, bool *later) {
     return r->trainer || *later ? STATUS_OK : fail(r, failed, true);
 }
 
-/* After a training that was stopped: by a signal, because metrics.jsonl cannot be written, or as another run failed. */
+/* Handles a training that was stopped: by a signal, because metrics.jsonl cannot be written, or because another run
+ * failed. */
 static int keep_stopped(struct running *r) {
     struct experiment *x = r->experiment;
     struct run *run = r->run;
@@ -415,7 +416,7 @@ static int keep_stopped(struct running *r) {
     return metrics_run(r->metrics, x, run);
 }
 
-/* Whether it was trained to its end or not. */
+/* Ends a run, whether it was trained to its end or not. */
 static int finish_run(struct running *r) {
     struct experiment *x = r->experiment;
     struct run *run = r->run;
@@ -467,7 +468,7 @@ static bool others_run(const struct running *all, int count, const struct runnin
     return false;
 }
 
-/* Begins what has not begun, as far as there is memory, the first of them at any rate. */
+/* Begins the runs that have not begun, as far as there is memory; the first of them is always tried. */
 static int begin_each(struct running *all, int count) {
     for (int i = 0; i < count; i++) {
         bool later = false;
@@ -487,7 +488,7 @@ static int begin_runs(struct running *all, int count) {
     return status ? status : reported;
 }
 
-/* The lines of runs whose turn in the file has come. */
+/* Writes the lines of the runs up to the first that is not over. */
 static int release_lines(struct running *all, int count, struct output_lines *metrics) {
     for (int i = 0; i < count; i++) {
         if (all[i].metrics != metrics) {
@@ -519,7 +520,7 @@ static int train_all(struct running *all, int count, struct output_lines *metric
     return status;
 }
 
-/* After a signal or a failure: what has begun is kept as far as it is. */
+/* After a signal or a failure: stores the results so far of each run that has begun. */
 static int stop_all(struct running *all, int count, struct output_lines *metrics, int status) {
     for (int i = 0; i < count; i++) {
         struct running *r = &all[i];

@@ -1,5 +1,5 @@
-/* weights.c - initial weights of a file: the network of the first format takes them once. Names and shapes are those of
- * every format. */
+/* weights.c - checks the initial weights of a file: the network of the first format loads them once. Names and shapes
+ * are those of every format. */
 #include "runs/weights.h"
 #include "runs/network.h"
 #include "base/text.h"
@@ -43,7 +43,7 @@ static void see(const nn_weight_match *match, void *context) {
     free(found);
 }
 
-/* All that does not fit, in one message. */
+/* Reports all mismatches in one message. */
 static int tell_misfits(const struct settings *s, const struct misfits *m) {
     const int status =
         text_failed("--weights '%s': of the %d tensors of %s %d %s missing in the file and %d %s another "

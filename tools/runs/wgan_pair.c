@@ -1,9 +1,9 @@
 /* wgan_pair.c - a generator and its critic, trained alternately. The networks are those of DCGAN (Radford et al. 2016):
  * four convolutions each, of which the generator's are transposed.
  *
- * The critic's batch is twice the generator's: generated images, then real ones. In a step of the generator the second
- * half counts nothing. What a step draws depends on the number of steps before it alone, so that the state of the two
- * networks is all there is. */
+ * The critic's batch is twice the generator's: generated images, then real ones. In a step of the generator the
+ * second half does not count. The random numbers of a step depend only on the number of steps before it, so that the
+ * states of the two networks are the whole state. */
 #include "runs/wgan_pair.h"
 #include "base/failure.h"
 #include "base/text.h"
@@ -24,7 +24,7 @@
 
 enum { MOST_SIDE = 256, NOT_COUNTED = -1 };
 
-/* The images that a pair is trained with: their number, and a hash of their pixels. Empty: not known. */
+/* The images on which a pair is trained: their number, and a hash of their pixels. Empty: not known. */
 struct identity {
     char text[64];
 };
@@ -33,11 +33,11 @@ struct wgan {
     struct wgan_config how;
     nn_graph *generator, *critic;
     int64_t pixels;              /* of `batch` images */
-    float *latent, *both;        /* what images are generated from; generated images, then real ones */
+    float *latent, *both;        /* inputs of the generator; generated images, then real ones */
     double *numbers;             /* latent numbers, or images, in double */
     int32_t *labels;             /* of both halves */
     struct wgan_nonfinite first; /* NaN or Inf of either network; step 0: none so far */
-    struct identity data;        /* what wgan_train was given last */
+    struct identity data;        /* that of the last wgan_train */
     struct identity recorded;    /* in the files that it resumes from */
 };
 
@@ -86,7 +86,7 @@ static nn_graph *new_graph(const struct wgan_config *how, bool critic) {
                                      .input_gradient = critic});
 }
 
-/* The critic has the policy as the generator has read it: a file may change. */
+/* The critic has the policy as the generator has read it, because a file may change. */
 static tensor_status new_graphs(struct wgan *w) {
     struct wgan_config how = w->how;
     if (!(w->generator = new_graph(&how, false)))
@@ -177,7 +177,7 @@ nn_graph *wgan_critic(const struct wgan *w) {
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-/* Standard normal numbers of a seed and a purpose. */
+/* Draws standard normal numbers for a seed and a purpose. */
 static tensor_status draw_latent(struct wgan *w, uint64_t seed, const char *what, uint64_t number) {
     const int64_t count = (int64_t)w->how.batch * w->how.latent;
     char name[64];
@@ -188,7 +188,7 @@ static tensor_status draw_latent(struct wgan *w, uint64_t seed, const char *what
     return TENSOR_OK;
 }
 
-/* A training pass of the generator; its images are the first half of both. */
+/* Makes a training pass of the generator; its images are the first half of `both`. */
 static tensor_status generate(struct wgan *w, const char *what, uint64_t number) {
     TRY(draw_latent(w, w->how.seed, what, number));
     TRY(nn_forward(w->generator, &(nn_batch){.images = w->latent}));
@@ -209,8 +209,8 @@ static bool is_in(const char *pass, const char *a, const char *b) {
     return !strcmp(pass, a) || !strcmp(pass, b);
 }
 
-/* `stepping` makes the step, and its loss scale leaves it out or not: gradients of a step that was left out are how a
- * dynamic scale finds its value. forward_alone: the other passes of this network are looked at later. */
+/* Looks for a NaN or Inf in g after a step of `stepping`, whose loss scale may leave out the step: such gradients are
+ * how a dynamic scale finds its value. forward_alone: the other passes of this network are examined later. */
 static tensor_status look(struct wgan *w, nn_graph *g, const nn_graph *stepping, bool forward_alone) {
     const nn_nonfinite *found;
     nn_loss_scale scaling;
@@ -225,8 +225,8 @@ static tensor_status look(struct wgan *w, nn_graph *g, const nn_graph *stepping,
     return TENSOR_OK;
 }
 
-/* Half of its batch are images of the generator, which has gone forward for them in the step that it is about to make.
- */
+/* After a step of the critic. Half of its batch are images from a forward pass of the generator, which counts with the
+ * generator's next step. */
 static tensor_status look_at_critic(struct wgan *w) {
     if (w->first.of.step)
         return TENSOR_OK;
@@ -234,7 +234,7 @@ static tensor_status look_at_critic(struct wgan *w) {
     return w->first.of.step ? TENSOR_OK : look(w, w->critic, w->critic, false);
 }
 
-/* Images of the generator, through the critic and back, to the generator. */
+/* After a step of the generator: forward through the critic, then back to the generator. */
 static tensor_status look_at_generator(struct wgan *w) {
     if (w->first.of.step)
         return TENSOR_OK;
@@ -263,7 +263,7 @@ tensor_status wgan_train_critic(double *estimate, struct wgan *w, const float *i
     TRY(nn_update(w->critic, w->how.rate));
     TRY(look_at_critic(w)); /* before an infinite weight is clipped */
     TRY(nn_loss_scale_of(&scaling, w->critic));
-    if (!scaling.in_a_row) /* else the step was left out, and no weight is written */
+    if (!scaling.in_a_row) /* else the step was left out, and no weight was written */
         TRY(nn_clip_weights(w->critic, w->how.clip));
     if (!estimate)
         return TENSOR_OK;
@@ -272,8 +272,8 @@ tensor_status wgan_train_critic(double *estimate, struct wgan *w, const float *i
     return TENSOR_OK;
 }
 
-/* The generated images stand in the other half as well, so that exponents see nothing else. The loss is the
- * generator's, and so is its scale all the way back through the critic. */
+/* The generated images also fill the other half, so that exponents depend on nothing else. The loss is the generator's,
+ * and so is its scale all the way back through the critic. */
 tensor_status wgan_train_generator(double *loss, struct wgan *w) {
     if (!w)
         return failure_set(TENSOR_E_ARGUMENT, "wgan: the pair of networks is NULL");
@@ -287,7 +287,7 @@ tensor_status wgan_train_generator(double *loss, struct wgan *w) {
     const tensor *gradient = nn_input_gradient(w->critic);
     if (!gradient)
         return tensor_error_status();
-    TRY(nn_backward_from(w->generator, gradient)); /* its first half, of the generated images */
+    TRY(nn_backward_from(w->generator, gradient)); /* the first half, that of the generated images */
     TRY(nn_update_through(w->generator, w->how.rate, w->critic));
     return look_at_generator(w);
 }
@@ -306,7 +306,8 @@ tensor_status wgan_generate(float *images, struct wgan *w, uint64_t seed, int co
     for (int64_t i = 0; i < w->pixels / w->how.batch * count && !status; i++)
         images[i] = (float)w->numbers[i];
     if (!status)
-        status = nn_state_restore(w->generator, state, bytes); /* the exponents of an evaluation, and their histories */
+        status = nn_state_restore(w->generator, state,
+                                  bytes); /* undoes changes of exponents and their histories by the evaluation */
     free(state);
     return status;
 }
@@ -347,7 +348,7 @@ static tensor_status know_images(struct wgan *w, const data_set *set) {
     return TENSOR_OK;
 }
 
-/* The critic's steps before one of the generator; *estimate: their mean. */
+/* Makes the critic's steps before one of the generator; *estimate: their mean. */
 static tensor_status train_critic(struct wgan *w, data_loader *loader, double *estimate) {
     const uint64_t batches = (uint64_t)data_loader_batches(loader);
     *estimate = 0;
@@ -400,13 +401,13 @@ static const char settings_key[] = "wgan.settings";
 static const char data_key[] = "wgan.data";
 enum { SETTINGS_ROOM = 120 };
 
-/* What a pair is trained with beside what its networks know. */
+/* The settings of a pair that its networks do not record. */
 static void settings_text(const struct wgan *w, char text[SETTINGS_ROOM]) {
     snprintf(text, SETTINGS_ROOM, "critic_steps=%d rate=%.9g clip=%.9g", w->how.critic_steps, (double)w->how.rate,
              (double)w->how.clip);
 }
 
-/* Files of before there were settings have none. */
+/* Files from before there were settings have none. */
 static tensor_status check_settings(const struct wgan *w, const char *critic) {
     char own[SETTINGS_ROOM], found[SETTINGS_ROOM];
     settings_text(w, own);
@@ -419,10 +420,10 @@ static tensor_status check_settings(const struct wgan *w, const char *critic) {
                                              critic, found, own);
 }
 
-/* The first NaN or Inf so far; nothing where there is none. */
+/* The first NaN or Inf so far; missing if there is none. */
 static const char nonfinite_key[] = "wgan.nonfinite";
 
-/* 1 for the critic, 0 for the generator, then what the library writes; an empty text where there is none. */
+/* Writes 1 for the critic or 0 for the generator, then the text of the library; an empty text if there is none. */
 static tensor_status nonfinite_note(const struct wgan *w, char text[SETTINGS_ROOM]) {
     const bool critic = w->first.network && !strcmp(w->first.network, "critic");
     text[0] = 0;
@@ -432,7 +433,7 @@ static tensor_status nonfinite_note(const struct wgan *w, char text[SETTINGS_ROO
     return nn_nonfinite_save(text + 2, SETTINGS_ROOM - 2, critic ? w->critic : w->generator, &w->first.of);
 }
 
-/* The more of what the two networks of the files have made. */
+/* The larger number of steps of the two networks in the files. */
 static tensor_status read_steps(const char *critic, const char *generator, int64_t *steps) {
     char text[2][32];
     TRY(nn_checkpoint_note(text[0], sizeof text[0], critic, "network.steps"));
@@ -442,7 +443,8 @@ static tensor_status read_steps(const char *critic, const char *generator, int64
     return TENSOR_OK;
 }
 
-/* Reads it from the files before they are loaded. The step may be the other network's, and be under way. */
+/* Reads the first NaN or Inf from the files before they are loaded. Its step may be that of the other network, and
+ * unfinished. */
 static tensor_status read_nonfinite(struct wgan *w, const char *critic, const char *generator,
                                     struct wgan_nonfinite *first) {
     char text[SETTINGS_ROOM];
@@ -497,7 +499,7 @@ tensor_status wgan_save(const struct wgan *w, const char *prefix) {
     return save_network(w, w->generator, prefix, "generator", place);
 }
 
-/* Files of before it was kept, and pairs that are trained by steps, have none. */
+/* Older files, and pairs that are trained step by step, have none. */
 static tensor_status read_identity(const char *critic, struct identity *data) {
     const tensor_status status = nn_checkpoint_note(data->text, sizeof data->text, critic, data_key);
     if (status == TENSOR_E_DATA)
@@ -505,7 +507,8 @@ static tensor_status read_identity(const char *critic, struct identity *data) {
     return status == TENSOR_E_DATA ? TENSOR_OK : status;
 }
 
-/* Both of one step, or nothing has changed: the second of two good files may still be of another network. */
+/* Loads both networks, or changes nothing; they must be of one step. The second of two good files may still be of
+ * another network. */
 static tensor_status load_both(struct wgan *w, const char *critic, const char *generator) {
     char places[2][64];
     struct identity recorded;

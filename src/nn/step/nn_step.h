@@ -78,9 +78,9 @@ struct fl_first {
     bool of_before; /* a weight, written before the step */
     enum fl_part part;
 };
-/* slots: of a device, at this moment or before the update; NULL: of the host. waits: wait for the loss of a device too.
- * Without waiting, such a loss is only reported if a gradient is not finite either, which holds for every loss except
- * Huber's. */
+/* slots: of a device, at this moment or before the update; NULL: of the host. waits: always read the loss, which waits
+ * for a device. Otherwise it is only read if a tensor is not finite; a loss that is not finite has such gradients,
+ * except Huber's. */
 tensor_status fl_find_first(const nn_graph *g, const struct fl_slot_copies *slots, bool waits, struct fl_first *first);
 static inline bool fl_is_finite_step(const struct fl_first *first) {
     return first->write < 0 && !first->of_loss;
@@ -106,8 +106,9 @@ tensor_status fl_tell_first(nn_graph *g, const struct fl_slot_copies *slots, con
 /* nn_losses.c */
 enum { FL_MOST_NOTED = 4096 };
 void fl_losses_free(nn_graph *g);
-/* Returns `status`, that of a read. If a task of a device failed the read, this also clears the failure, so that the
- * next step begins anew; losses noted since may be of steps that did not run, and are dropped. */
+/* Takes the status of a read. If the read failed, waits for the device, which clears the failure of a task, and drops
+ * the noted losses, which may be of steps that did not run. Returns the status of the wait if that fails, otherwise
+ * `status`. */
 tensor_status fl_taken(const nn_graph *g, tensor_status status);
 /* Drops the losses that have not arrived. */
 void fl_losses_drop(const nn_graph *g);

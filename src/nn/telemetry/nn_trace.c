@@ -1,6 +1,7 @@
-/* nn_trace.c - exponents, extremes and counts of every shared-exponent tensor as CSV, a row each `every` steps. Counts
- * and maxima of the steps between two rows are in the later one, so that the counts of all rows add up to those of the
- * run. Of a network on a device the slots of a step are looked at some steps later, when their copies have arrived. */
+/* nn_trace.c - exponents, extremes and counts of every shared-exponent tensor as CSV, one record every `every` steps.
+ * Counts and maxima of the steps between two records are in the later one, so that the counts of all records add up to
+ * those of the run. The slots of a network on a device are examined some steps later, when their copies have arrived.
+ */
 #include "nn/step/nn_step.h"
 #include "nn/telemetry/nn_trace.h"
 #include "nn/telemetry/nn_recorder.h"
@@ -10,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One tensor since its last row: the largest of what was written. */
+/* The largest numbers of one tensor since its last record. */
 struct interval {
     struct fl_interval since;
     double maximum;
@@ -23,7 +24,7 @@ enum { STEPS_ON_WAY = 4 };
 /* The slots at the end of a step. */
 struct moment {
     int64_t step;
-    struct fl_slot_copies *slots; /* NULL: the network lives on the host */
+    struct fl_slot_copies *slots; /* NULL: the network is on the host */
 };
 
 struct fl_trace {
@@ -65,7 +66,7 @@ static tensor_status begin(struct fl_trace *trace, const nn_graph *g) {
                             : fl_fail(TENSOR_E_MEMORY, "trace: no memory for %d tensors", nn_tensor_count(g));
 }
 
-/* A training step writes a tensor once, so that its last write is all that the step adds. */
+/* Adds the last write of a tensor; a training step writes it only once. */
 static void observe(struct interval *now, const struct fl_slot *slot) {
     if (slot->total.writes == now->since.writes)
         return;
@@ -96,7 +97,7 @@ static bool is_traced(const nn_graph *g, int i) {
     return tensor_format_is_shared(tensor_format_of(nn_tensor_at(g, i).t));
 }
 
-/* Notes a step; `rows`: and writes those of the steps since the last. */
+/* Examines the slots of a step; `rows`: also writes the records since the last. */
 static tensor_status look(struct fl_trace *trace, const struct fl_slot_copies *slots, bool rows) {
     struct fl_recorder *r = &trace->recorder;
     for (int i = 0; i < nn_tensor_count(r->graph); i++) {
@@ -114,7 +115,7 @@ static tensor_status look(struct fl_trace *trace, const struct fl_slot_copies *s
     return TENSOR_OK;
 }
 
-/* The oldest step on its way is looked at; `last`: there will be none after it, and it has rows. */
+/* Examines the oldest waiting step; `last`: it is the final one, and has records. */
 static tensor_status arrive(struct fl_trace *trace, bool last) {
     struct moment *m = &trace->on_way[trace->first];
     trace->first = (trace->first + 1) % STEPS_ON_WAY;
@@ -125,7 +126,7 @@ static tensor_status arrive(struct fl_trace *trace, bool last) {
     return look(trace, m->slots, last || fl_recorder_has_rows(&trace->recorder, m->step));
 }
 
-/* Memory for the copies of all steps on their way: later steps take none. */
+/* Allocates the copies of all waiting steps, so that later steps allocate nothing. */
 static tensor_status make_copies(struct fl_trace *trace) {
     for (int i = 0; i < STEPS_ON_WAY; i++)
         TRY(fl_recorder_take_slots(&trace->recorder, &trace->on_way[i].slots));
@@ -219,7 +220,7 @@ tensor_status fl_trace_resume(struct fl_trace *trace, const nn_graph *g, const s
     return fl_rows_set_text(&trace->file, kept->text, kept->bytes);
 }
 
-/* Rows of the last step, from the slots as they are now. */
+/* Writes the records of the last step from the current slots. */
 static tensor_status look_now(struct fl_trace *trace) {
     struct moment *m = &trace->on_way[trace->first];
     TRY(fl_recorder_take_slots(&trace->recorder, &m->slots));
@@ -232,7 +233,7 @@ tensor_status fl_trace_finish(struct fl_trace *trace) {
     while (trace->count)
         TRY(arrive(trace, trace->count == 1));
     if (fl_recorder_owes_rows(
-            &trace->recorder)) /* the last step was looked at without rows: nothing has written since */
+            &trace->recorder)) /* the last step was examined without records, and nothing was written since */
         TRY(look_now(trace));
     return fl_rows_finish(&trace->file);
 }

@@ -1,5 +1,5 @@
-/* nn_resume.c - checkpoints of a training: settings and data that it must share with the one that goes on, its place in
- * the data, sums of the epoch, losses of the last steps, predictions, trace, what the caller keeps. */
+/* nn_resume.c - checkpoints of a training: settings and data that a resumed training must share, position in the data,
+ * sums of the epoch, losses of the last steps, predictions, trace, notes of the caller. */
 #include "nn/checkpoints/nn_checkpoint.h"
 #include "nn/telemetry/nn_trace.h"
 #include "nn/telemetry/nn_telemetry.h"
@@ -256,7 +256,7 @@ tensor_status fl_training_keep_last(const struct run *run) {
     return wanted ? write_file(run, last_name, NULL, 0) : TENSOR_OK;
 }
 
-/* --- going on ----------------------------------------------------------------------------------------------------- */
+/* --- resuming ----------------------------------------------------------------------------------------------------- */
 
 static tensor_status set_position(struct run *run, const struct fl_safetensors *s, const int64_t *whole,
                                   const double *real) {
@@ -360,7 +360,7 @@ static tensor_status read_telemetry(struct run *run, const struct fl_safetensors
     return status;
 }
 
-/* There is none if none was found, and none in files of older versions. */
+/* Reads the first NaN or Inf, which is missing if none was found, and in files of older versions. */
 static tensor_status read_first(struct run *run, const struct fl_safetensors *s) {
     void *whole, *real = NULL;
     int64_t count;
@@ -390,7 +390,7 @@ static tensor_status give_caller(const struct run *run, const struct fl_safetens
                    : TENSOR_OK;
 }
 
-/* All of an open file to another one. */
+/* Copies all of an open file to another one. */
 static tensor_status copy_all(const struct fl_safetensors *s, struct fl_safetensors_out *o, char *bytes) {
     for (int i = 0; i < s->note_count; i++)
         if (strcmp(s->notes[i].key, FL_CHECKSUM) != 0)
@@ -418,7 +418,7 @@ static tensor_status copy_file(const char *from, const char *to) {
     return status;
 }
 
-/* The best so far comes along from beside the file that the training goes on from. Where it is not there, the next
+/* Copies the best checkpoint from beside the file to resume, unless there is one. If both are missing, the next
  * evaluation is the best. */
 static tensor_status bring_best(struct run *run) {
     const char *from = run->config->resume, *slash = strrchr(from, '/');

@@ -1,5 +1,5 @@
-/* nn_schedule.c - the learning rate of each step. Fractions in double by IEEE operations alone, rounded once to
- * binary32, so every machine and every format trains with the same numbers. */
+/* nn_schedule.c - the learning rate of each step. Fractions are computed in double by IEEE operations only and rounded
+ * once to binary32, so every machine and every format trains with the same numbers. */
 #include "nn/training/nn_training.h"
 #include "core/base/fail.h"
 #include "core/base/text.h"
@@ -30,11 +30,11 @@ static double steps_down(double progress) {
 static const struct schedule {
     const char *name;
     double (*factor)(double progress);
-    bool has_end; /* may be told where to end: "cosine:0.1" */
+    bool has_end; /* accepts a final share of the peak: "cosine:0.1" */
 } schedules[] = {
     {"linear", linear, true}, {"cosine", cosine, true}, {"step", steps_down, false}, {"constant", constant, false}};
 
-/* The schedule of that name, and the share of the peak that it ends at; NULL for none. */
+/* Finds the schedule of that name, and the final share of the peak; NULL if there is none. */
 static const struct schedule *find(const char *name, double *end) {
     const size_t length = name ? strcspn(name, ":") : 0;
     *end = 0;

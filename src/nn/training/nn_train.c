@@ -17,7 +17,7 @@ static double now(void) {
 
 /* --- beginning ---------------------------------------------------------------------------------------------------- */
 
-/* A test set may lack the last classes, but has none that training does not know. */
+/* Checks that the test set has no class that the training set lacks; it may lack the last classes. */
 static tensor_status check_classes(const data_set *train, const data_set *test) {
     const int classes = data_classes(train);
     for (int64_t i = 0; data_classes(test) > classes && i < data_count(test); i++)
@@ -30,7 +30,7 @@ static tensor_status check_classes(const data_set *train, const data_set *test) 
 
 enum { DEFAULT_CONTEXT = 128 };
 
-/* What a sequence is, where the sets are texts. */
+/* Sets the length of a sequence if the sets are texts. */
 static tensor_status take_context(struct run *run, const data_set *train, const data_set *test) {
     const int64_t context = run->config->context;
     const bool text = data_is_text(train);
@@ -83,7 +83,7 @@ static tensor_status check_config(const nn_train_config *config) {
     return fl_schedule_known(config->schedule) ? TENSOR_OK : TENSOR_E_ARGUMENT;
 }
 
-/* Sets the values of bytes by the training set; a constant channel has deviation 0. */
+/* Sets the values of bytes by the training set, and refuses a constant channel, whose deviation is 0. */
 static tensor_status set_pixel_values(struct run *run, const data_set *train) {
     float values[4 * 256];
     for (int c = 0; c < data_channels(train); c++)
@@ -94,7 +94,7 @@ static tensor_status set_pixel_values(struct run *run, const data_set *train) {
     return nn_set_pixel_values(run->g, values);
 }
 
-/* The sets go to where the network lives, once; where they have no room there, batch by batch. */
+/* Copies the sets to the device of the network once; if memory is lacking there, each batch is copied instead. */
 static tensor_status bring_sets(struct run *run, const data_set *train, const data_set *test) {
     if (run->g->device == tensor_device_at(0) || run->context)
         return TENSOR_OK;
@@ -105,7 +105,7 @@ static tensor_status bring_sets(struct run *run, const data_set *train, const da
     return all || tensor_error_status() == TENSOR_E_MEMORY ? TENSOR_OK : tensor_error_status();
 }
 
-/* A batch of tokens is small: it is brought to wherever the network lives. */
+/* Opens loaders of tokens. A batch is small, so each is copied to the device of the network. */
 static tensor_status open_text_loaders(struct run *run, const data_set *train, const data_set *test) {
     data_loader_config how = {.batch = run->config->network.batch,
                               .seed = run->config->network.seed,
@@ -144,7 +144,7 @@ static tensor_status open_loaders(struct run *run, const data_set *train, const 
     return TENSOR_OK;
 }
 
-/* The layers: of images, or of a text, whose length counts as height. */
+/* Adds the layers for images, or for a text, whose length is passed as height. */
 static nn_node add_layers(struct run *run, const data_set *train) {
     const nn_train_config *config = run->config;
     const int height = run->context ? run->context : data_height(train), classes = data_classes(train);
@@ -154,7 +154,7 @@ static nn_node add_layers(struct run *run, const data_set *train) {
                         : nn_model(run->g, config->model, height, data_width(train), data_channels(train), classes);
 }
 
-/* Against a network of the caller's own. */
+/* Checks the text against a network of the caller. */
 static tensor_status check_text_network(const struct run *run, const data_set *train) {
     const nn_graph *g = run->g;
     const struct fl_node *input = &g->nodes[0];
@@ -244,10 +244,10 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     run->recent_size = config->average_last > 0 ? config->average_last : 1;
     if (run->recent_size > run->last_step)
         run->recent_size = run->last_step;
-    if (!config->resume) /* else the file has them: it may be shorter than its settings say */
+    if (!config->resume) /* otherwise the file has them, and may be shorter than its settings say */
         run->recent = fl_alloc_zero((size_t)run->recent_size * sizeof *run->recent);
     run->scaled_size =
-        2 * (config->report_every ? config->report_every : 16) + 2; /* so many are on their way at most */
+        2 * (config->report_every ? config->report_every : 16) + 2; /* most losses that have not arrived */
     run->scaled = fl_alloc_zero((size_t)run->scaled_size * sizeof *run->scaled);
     if ((!run->recent && !config->resume) || !run->scaled)
         return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld losses", (long long)run->recent_size);
@@ -323,7 +323,7 @@ static float rate_of(const struct run *run, int64_t step) {
     return fl_schedule_rate(run->config->schedule, run->config->rate, step, run->all_steps, run->warmup_steps);
 }
 
-/* A step that the device has still to compute, mostly. */
+/* Begins a step, which a device may compute later. */
 static tensor_status begin_step(struct run *run, int epoch) {
     data_batch batch;
     if (run->begun + 1 == run->last_step)
@@ -332,7 +332,7 @@ static tensor_status begin_step(struct run *run, int epoch) {
     TRY(forward(run, &batch, epoch));
     TRY(nn_backward(run->g));
     TRY(nn_update(run->g, rate_of(run, run->begun)));
-    TRY(nn_note_loss(run->g)); /* who waits for it waits for the whole step */
+    TRY(nn_note_loss(run->g)); /* a wait for it waits for the whole step */
     run->begun++;
     run->scaled[run->begun % run->scaled_size] =
         (struct fl_scaled_step){run->g->scaling.used, run->g->scaling.now.in_a_row, NULL, false};
@@ -340,7 +340,7 @@ static tensor_status begin_step(struct run *run, int epoch) {
     return fl_trace_step(run->trace, run->g, run->begun);
 }
 
-/* A step whose loss is known. */
+/* Reports a step whose loss is known. */
 static void report_step(struct run *run, nn_epoch_report *report, double loss) {
     nn_train_result *result = run->result;
     const nn_train_events *events = run->events;
@@ -412,12 +412,12 @@ static tensor_status keep_on_the_way(struct run *run) {
         return TENSOR_OK;
     TRY(report_steps(run, true));
     if (run->result->stopped)
-        return TENSOR_OK; /* which is kept as it is */
+        return TENSOR_OK; /* end_epoch writes the checkpoint */
     const struct fl_progress at = progress_in(run);
     return fl_training_keep(run, &at);
 }
 
-/* From run->at. */
+/* Begins an epoch at run->at. */
 static tensor_status begin_epoch(struct run *run) {
     const struct fl_progress from = run->at;
     run->report = (nn_epoch_report){.epoch = from.epoch, .train_loss = from.loss_sum, .seconds = from.seconds};
@@ -432,7 +432,7 @@ static bool is_epoch_over(const struct run *run) {
     return run->batch == run->epoch_steps || run->begun == run->last_step || run->result->stopped;
 }
 
-/* At its end, or where it was stopped. */
+/* Ends an epoch, or interrupts it if the training was stopped. */
 static tensor_status end_epoch(struct run *run) {
     nn_train_result *result = run->result;
     nn_epoch_report *report = &run->report;
@@ -476,7 +476,7 @@ static tensor_status advance(struct run *run, int64_t steps) {
     if (!run->in_epoch)
         return TENSOR_OK;
     TRY(report_steps(run, true));
-    return run->result->stopped ? end_epoch(run) : TENSOR_OK; /* kept as it is */
+    return run->result->stopped ? end_epoch(run) : TENSOR_OK; /* which writes the checkpoint */
 }
 
 static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
@@ -499,7 +499,7 @@ static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
     return TENSOR_OK;
 }
 
-/* Before the last step: as it is. */
+/* Stops the training before its last step and writes a checkpoint. */
 static tensor_status stop(struct run *run) {
     run->result->stopped = true;
     return run->in_epoch ? end_epoch(run) : fl_training_keep(run, &run->at);
@@ -531,7 +531,7 @@ struct nn_trainer {
     nn_train_config config;
     nn_train_events events;
     nn_train_result result;
-    tensor_status failed; /* of a call before: what remains is to be freed */
+    tensor_status failed; /* of an earlier call; then the trainer can only be freed */
     bool finished;
 };
 

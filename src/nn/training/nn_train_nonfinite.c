@@ -1,5 +1,5 @@
-/* nn_train_nonfinite.c - the first NaN or Inf of a training: looked for after every step, reported once, stored in
- * checkpoints. On a device a step is looked at where its slots are brought to the host anyway, or the caller asks. */
+/* nn_train_nonfinite.c - the first NaN or Inf of a training: searched after every step, reported once, stored in
+ * checkpoints. On a device a step is only examined if its slots are copied to the host anyway, or by option. */
 #include "nn/training/nn_training.h"
 #include "nn/step/nn_step.h"
 #include "nn/telemetry/nn_telemetry.h"
@@ -7,13 +7,13 @@
 #include <math.h>
 #include <string.h>
 
-/* Once. */
+/* Reports the finding; called once. */
 static void tell(struct run *run, const nn_nonfinite *found) {
     run->first = *found;
     run->first_reported = run->begun;
     if (run->events && run->events->nonfinite)
         run->events->nonfinite(run->events->context, &run->first);
-    run->first.before = NULL; /* telemetry's */
+    run->first.before = NULL; /* it belongs to telemetry */
     run->first.before_count = 0;
 }
 
@@ -21,7 +21,7 @@ static tensor_status see(struct run *run, const struct fl_slot_copies *slots, co
     nn_nonfinite found;
     if (fl_is_finite_step(first))
         return TENSOR_OK;
-    if (!first->of_before) /* else the step that wrote it had it */
+    if (!first->of_before) /* otherwise the step that wrote it reports it */
         run->scaled[run->begun % run->scaled_size].nonfinite = fl_pass_name(first);
     if (run->first.step || !fl_counts(run->g, first))
         return TENSOR_OK;
@@ -37,7 +37,7 @@ static tensor_status look_with(struct run *run, const struct fl_slot_copies *slo
     return see(run, slots, &first);
 }
 
-/* Telemetry has looked already, at all of it. */
+/* Takes the finding of telemetry, which has examined the whole step. */
 static tensor_status look_at_telemetry(struct run *run) {
     TRY(nn_telemetry_step(run->telemetry));
     const nn_nonfinite *found = nn_telemetry_nonfinite(run->telemetry);
@@ -48,7 +48,7 @@ static tensor_status look_at_telemetry(struct run *run) {
 
 static tensor_status look_at_device(struct run *run) {
     nn_graph *g = run->g;
-    if (!run->config->stop_on_nonfinite) { /* as the loss scale has seen it, before the update */
+    if (!run->config->stop_on_nonfinite) { /* only the slots that the loss scale copied, before the update */
         const struct fl_slot_copies *slots = fl_loss_scale_slots(g);
         const unsigned done = g->writes.done, update = 1u << FL_PART_UPDATE;
         const uint64_t updated = g->writes.updated;
@@ -72,7 +72,7 @@ tensor_status fl_training_look(struct run *run) {
                                                    : look_at_device(run);
 }
 
-/* On a device: its tensors were not examined, or were all finite. */
+/* Reports a loss that is not finite if no tensor was found: on a device they were not examined, or were finite. */
 void fl_training_see_loss(struct run *run, double loss) {
     static const struct fl_first of_loss = {.write = -1, .of_loss = true, .part = FL_PART_FORWARD};
     struct fl_scaled_step *step = &run->scaled[run->result->steps % run->scaled_size];

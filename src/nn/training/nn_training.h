@@ -1,14 +1,14 @@
-/* nn_training.h - a training under way: what the loop (nn_train.c), its checkpoints (nn_resume.c) and its learning rate
- * (nn_schedule.c) share. */
+/* nn_training.h - the state of a running training, shared by the loop (nn_train.c), its checkpoints (nn_resume.c) and
+ * its learning rate (nn_schedule.c). */
 #ifndef FL_NN_TRAINING_H
 #define FL_NN_TRAINING_H
 
 #include "nn/graph/nn_graph.h"
 
-/* Between two steps, all of which are reported. */
+/* The position between two steps; all earlier steps are reported. */
 struct fl_progress {
     int epoch;     /* from 1 */
-    int64_t batch; /* of the epoch, the next one */
+    int64_t batch; /* the next batch of the epoch */
     /* Sums over the steps of the epoch so far. */
     double loss_sum, seconds;
     int64_t correct;
@@ -26,26 +26,26 @@ struct run {
     nn_train_result *result;
     nn_graph *g;
     const data_set *train_set, *test_set;
-    uint64_t train_hash, test_hash;    /* of their pixels and labels; known where there are checkpoints */
+    uint64_t train_hash, test_hash;    /* of their pixels and labels; set if there are checkpoints */
     data_loader *train, *test;         /* test NULL: no evaluation */
-    nn_data *train_there, *test_there; /* the sets where the network lives; NULL: batches are brought there */
+    nn_data *train_there, *test_there; /* the sets on the device of the network; NULL: batches are copied there */
     struct fl_trace *trace;
     nn_telemetry *telemetry;      /* NULL: none */
-    struct fl_slot_copies *slots; /* of a device, where every step is looked at; NULL until the first */
+    struct fl_slot_copies *slots; /* of a device, if every step is examined; NULL until the first */
     nn_nonfinite first;           /* NaN or Inf; step 0: none so far */
     int64_t first_reported;       /* the step in which it was found by this process; 0: in none */
-    double mean[4], deviation[4]; /* of the training set, for both splits; of images */
+    double mean[4], deviation[4]; /* of images of the training set, used for both splits */
     int context;                  /* tokens of a sequence; 0: images */
-    int64_t test_labels;          /* of an evaluation; 0 without a test set */
+    int64_t test_labels;          /* labels of an evaluation; 0 without a test set */
     int64_t epoch_steps, all_steps, warmup_steps, last_step;
-    int64_t begun;  /* steps; result->steps are those whose loss is known */
+    int64_t begun;  /* steps begun; result->steps are those whose loss is known */
     double *recent; /* ring of the last losses */
     int64_t recent_size;
-    struct fl_progress at; /* where the next epoch begins */
+    struct fl_progress at; /* the position at which the next epoch begins */
     struct fl_best best;
-    /* The epoch under way. */
+    /* The current epoch. */
     bool in_epoch;
-    int64_t batch; /* the next one */
+    int64_t batch; /* index of the next batch */
     nn_epoch_report report;
     int64_t correct;
     /* For steps that have begun, by number: the scale that is reported with their losses. */
@@ -57,33 +57,33 @@ struct run {
 struct fl_scaled_step {
     double scale;
     int64_t in_a_row;      /* skipped steps, up to this one */
-    const char *nonfinite; /* pass of its first NaN or Inf; NULL: none, or not known */
-    bool looked_at;        /* its tensors */
+    const char *nonfinite; /* pass of its first NaN or Inf; NULL: none or unknown */
+    bool looked_at;        /* whether its tensors were examined */
 };
 
-/* nn_train_nonfinite.c: after a step, before its loss is known; when it is known. */
+/* nn_train_nonfinite.c: the first is called after a step, before its loss is known, the second when it is known. */
 tensor_status fl_training_look(struct run *run);
 void fl_training_see_loss(struct run *run, double loss);
-/* In a checkpoint: a list of numbers, and back; TENSOR_E_DATA for what none of this network's can be. */
+/* Convert the finding to numbers for a checkpoint, and back; TENSOR_E_DATA if this network cannot have it. */
 enum { FL_FIRST_WHOLE = 6 };
 void fl_training_first_get(const struct run *run, int64_t whole[FL_FIRST_WHOLE], double *maximum);
 tensor_status fl_training_first_set(struct run *run, const char *path, const int64_t whole[FL_FIRST_WHOLE],
                                     double maximum);
 
 /* nn_resume.c; all but fl_training_resume do nothing without config->checkpoint */
-/* Before the first step: the folder can be written. */
+/* Checks before the first step that the folder is writable. */
 tensor_status fl_training_check_folder(const struct run *run);
-/* Looks through the data, so that a checkpoint goes with no other. */
+/* Hashes the data, so that a checkpoint is only resumed with the same. */
 void fl_training_know_data(struct run *run);
-/* resume.safetensors: from there the training goes on. */
+/* Writes resume.safetensors, from which the training can be resumed. */
 tensor_status fl_training_keep(struct run *run, const struct fl_progress *at);
-/* best.safetensors, where the evaluation just made is the best. */
+/* Writes best.safetensors if the last evaluation is the best. */
 tensor_status fl_training_keep_best(struct run *run, int epoch);
-/* last.safetensors */
+/* Writes last.safetensors. */
 tensor_status fl_training_keep_last(const struct run *run);
-/* Compares what the training is told, and has as data, with config->resume, and has nn_compile compare the network. */
+/* Compares settings and data with config->resume, and makes nn_compile compare the network. */
 tensor_status fl_training_compare(struct run *run);
-/* Goes on from config->resume, in a run that has begun. */
+/* Resumes config->resume, in a run that was set up. */
 tensor_status fl_training_resume(struct run *run);
 
 /* nn_schedule.c */

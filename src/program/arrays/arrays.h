@@ -3,7 +3,7 @@
 #ifndef FL_PROGRAM_ARRAYS_H
 #define FL_PROGRAM_ARRAYS_H
 
-#include "program/operators.h"
+#include "program/arrays/operators.h"
 
 typedef tensor_status fl_array_function(const struct fl_arrays *a);
 

@@ -1,6 +1,7 @@
 /* elementwise.c - sums, products and functions of elements. */
 #include "program/lower/lower.h"
 #include "core/base/fail.h"
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -49,6 +50,51 @@ tensor_status fl_lower_map(struct fl_planner *p, const struct fl_net_node *node,
         return fl_plan_step(p, node, run_map, 1, 2, slots, &with, sizeof with);
     }
     return TENSOR_OK;
+}
+
+struct scalars {
+    float a, b;
+};
+
+static tensor_status run_leaky_relu(tensor *const *t, const void *with) {
+    return tensor_leaky_relu(t[0], t[1], ((const struct scalars *)with)->a);
+}
+
+static tensor_status run_clamp(tensor *const *t, const void *with) {
+    const struct scalars *const s = with;
+    return tensor_clamp(t[0], t[1], s->a, s->b);
+}
+
+static tensor_status plan_scalars(struct fl_planner *p, const struct fl_net_node *node, fl_step_run *run,
+                                  struct scalars with) {
+    const int *const layout = own_layout(p, node, 0);
+    SLOT(x, fl_plan_operand(p, node, 0, layout));
+    SLOT(y, fl_plan_result(p, node, 0, layout));
+    const int slots[] = {y, x};
+    return fl_plan_step(p, node, run, 1, 2, slots, &with, sizeof with);
+}
+
+tensor_status fl_lower_leaky_relu(struct fl_planner *p, const struct fl_net_node *node, bool *done) {
+    *done = fl_plan_is_float(p, node, 0);
+    return *done ? plan_scalars(p, node, run_leaky_relu, (struct scalars){fl_net_float(node, "alpha", 0.01f), 0})
+                 : TENSOR_OK;
+}
+
+/* A bound of a clip that is not given, or that is infinite, is the largest float. */
+static bool bound(const struct fl_planner *p, const struct fl_net_node *node, int operand, float *number) {
+    const struct fl_array *const a = fl_plan_numbers(p, node, operand);
+    if (a)
+        *number = (float)fmax(-FLT_MAX, fmin(FLT_MAX, fl_array_number(a, 0)));
+    return a ? a->count == 1 : !fl_plan_in(p, node, operand);
+}
+
+tensor_status fl_lower_clip(struct fl_planner *p, const struct fl_net_node *node, bool *done) {
+    struct scalars with = {-FLT_MAX, FLT_MAX};
+    if (!fl_plan_is_float(p, node, 0) || !bound(p, node, 1, &with.a) || !bound(p, node, 2, &with.b) ||
+        !(with.a <= with.b))
+        return TENSOR_OK;
+    *done = true;
+    return plan_scalars(p, node, run_clamp, with);
 }
 
 /* --- two operands ------------------------------------------------------------------------------------------------- */
@@ -115,10 +161,8 @@ static tensor_status plan_binary(struct fl_planner *p, const struct fl_net_node 
     SLOT(a, repeated(p, node, 0, layout, &same_a));
     SLOT(b, repeated(p, node, 1, layout, &same_b));
     const bool fused = plain == tensor_add && same_a && same_b && activation.kind == FL_RELU;
-    if (activation.kind == FL_RELU && !fused) { /* as a clip without an upper bound */
-        activation.kind = FL_CLIP;
-        activation.high = INFINITY;
-    }
+    if (activation.kind == FL_RELU && !fused)
+        activation.kind = FL_RELU_AFTER;
     SLOT(y, fl_activation_begin(p, node, &activation, layout));
     const struct binary with = {fused ? tensor_add_relu : same_a && same_b ? plain : broadcast};
     const int slots[] = {y, a, b};

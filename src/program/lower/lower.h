@@ -2,8 +2,8 @@
 #ifndef FL_PROGRAM_LOWER_H
 #define FL_PROGRAM_LOWER_H
 
-#include "program/operators.h"
-#include "program/plan.h"
+#include "program/arrays/operators.h"
+#include "program/plan/plan.h"
 
 typedef tensor_status fl_lower(struct fl_planner *p, const struct fl_net_node *node, bool *done);
 
@@ -13,20 +13,14 @@ fl_lower fl_lower_conv, fl_lower_conv_transpose, fl_lower_average_pool, fl_lower
 /* products.c */
 fl_lower fl_lower_matmul, fl_lower_gemm;
 /* elementwise.c */
-fl_lower fl_lower_add, fl_lower_sub, fl_lower_mul, fl_lower_map;
+fl_lower fl_lower_add, fl_lower_sub, fl_lower_mul, fl_lower_map, fl_lower_leaky_relu, fl_lower_clip;
+/* reductions.c */
+fl_lower fl_lower_reduce;
 /* orders.c: reshaped, transposed, joined */
 fl_lower fl_lower_reshape, fl_lower_transpose, fl_lower_concat;
 /* norms.c */
-fl_lower fl_lower_batch_normalization, fl_lower_softmax;
+fl_lower fl_lower_batch_normalization, fl_lower_layer_normalization, fl_lower_softmax;
 
-/* An activation that an operator applies to its result: of a TensorFlow Lite node (attribute "flexlab_activation"), or
- * of a pass that joined two nodes. The library's epilogue has relu; the others are a step after it. */
-enum fl_activation { FL_NO_ACTIVATION, FL_RELU, FL_CLIP };
-struct fl_activation_of {
-    enum fl_activation kind;
-    float low, high; /* of FL_CLIP */
-};
-tensor_status fl_activation_read(const struct fl_net_node *node, struct fl_activation_of *a);
 /* Plans the clip of a result: the slot into which the operation before it writes, which is the result itself where
  * there is nothing to clip. fl_activation_end plans the step after it. */
 int fl_activation_begin(struct fl_planner *p, const struct fl_net_node *node, const struct fl_activation_of *a,

@@ -72,3 +72,35 @@ tensor_status fl_lower_softmax(struct fl_planner *p, const struct fl_net_node *n
     *done = true;
     return fl_plan_step(p, node, run_softmax, 1, 2, slots, &with, sizeof with);
 }
+
+struct layernorm {
+    double epsilon;
+};
+
+static tensor_status run_layernorm(tensor *const *t, const void *with) {
+    return tensor_layernorm(t[0], t[1], t[2], t[3], ((const struct layernorm *)with)->epsilon);
+}
+
+/* Over the last dimension, with gamma of its size; others are left to compute(). */
+tensor_status fl_lower_layer_normalization(struct fl_planner *p, const struct fl_net_node *node, bool *done) {
+    const struct fl_array *const x = &fl_plan_in(p, node, 0)->array, *const gamma = &fl_plan_in(p, node, 1)->array;
+    const struct layernorm with = {fl_net_float(node, "epsilon", 1e-5f)};
+    int axis, beta = -1;
+    if (!fl_plan_is_float(p, node, 0) || !x->ndim || x->ndim > TENSOR_MAX_DIMS || x->dim[x->ndim - 1] < 1 ||
+        (node->output_count > 1 && node->outputs[1] != -1) || (node->output_count > 2 && node->outputs[2] != -1))
+        return TENSOR_OK;
+    TRY(fl_axis(&axis, fl_net_int(node, "axis", -1), x->ndim));
+    if (axis != x->ndim - 1 || gamma->ndim != 1 || gamma->count != x->dim[axis])
+        return TENSOR_OK;
+    SLOT(in, fl_plan_operand(p, node, 0, NULL));
+    SLOT(scale, fl_plan_operand(p, node, 1, NULL));
+    if (fl_plan_in(p, node, 2)) {
+        beta = fl_plan_operand(p, node, 2, NULL);
+        if (beta < 0)
+            return tensor_error_status();
+    }
+    SLOT(y, fl_plan_result(p, node, 0, NULL));
+    const int slots[] = {y, in, scale, beta};
+    *done = true;
+    return fl_plan_step(p, node, run_layernorm, 1, 4, slots, &with, sizeof with);
+}

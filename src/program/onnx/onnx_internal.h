@@ -3,7 +3,7 @@
 #ifndef FL_ONNX_INTERNAL_H
 #define FL_ONNX_INTERNAL_H
 
-#include "program/network.h"
+#include "program/network/network.h"
 #include "program/onnx/onnx_names.h"
 
 enum { FL_ONNX_OPSET_FIRST = 7, FL_ONNX_OPSET_LAST = 22 };
@@ -39,8 +39,9 @@ struct fl_onnx_memory {
     bool over;
 };
 
-/* The messages of a file; NULL after a failure. fl_onnx_release frees them, also after a failure. */
-tensor_status fl_onnx_unpack(struct fl_onnx_memory *m, Onnx__ModelProto **model, const uint8_t *bytes, size_t size);
+/* The message of that kind that a file is; NULL after a failure. fl_onnx_release frees it, also after a failure. */
+tensor_status fl_onnx_unpack(struct fl_onnx_memory *m, ProtobufCMessage **message,
+                             const ProtobufCMessageDescriptor *kind, const uint8_t *bytes, size_t size);
 void fl_onnx_release(struct fl_onnx_memory *m);
 
 /* An array of the network from a tensor of the file. `what` begins the messages: "initializer w". */

@@ -3,7 +3,7 @@
 #include "program/onnx/onnx_names.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "program/network.h"
+#include "program/network/network.h"
 #include <string.h>
 
 struct fl_onnx_name {

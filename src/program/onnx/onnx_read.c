@@ -479,17 +479,22 @@ static tensor_status read_file(const char *path, uint8_t **bytes, size_t *size) 
     return status;
 }
 
-static tensor_status read_network(struct fl_onnx_reader *r, struct fl_onnx_memory *memory) {
+static tensor_status read_message(const char *path, struct fl_onnx_memory *memory, ProtobufCMessage **message,
+                                  const ProtobufCMessageDescriptor *kind) {
     uint8_t *bytes = NULL;
     size_t size = 0;
-    Onnx__ModelProto *model = NULL;
-    tensor_status status = read_file(r->path, &bytes, &size);
+    tensor_status status = read_file(path, &bytes, &size);
     if (!status)
-        status = fl_onnx_unpack(memory, &model, bytes, size);
+        status = fl_onnx_unpack(memory, message, kind, bytes, size);
     fl_free(bytes);
-    if (!status)
-        status = (r->n = fl_network_new(FL_NET_ONNX)) ? read_model(r, model) : TENSOR_E_MEMORY;
     return status;
+}
+
+static tensor_status read_network(struct fl_onnx_reader *r, struct fl_onnx_memory *memory) {
+    ProtobufCMessage *model = NULL;
+    TRY(read_message(r->path, memory, &model, &onnx__model_proto__descriptor));
+    r->n = fl_network_new(FL_NET_ONNX);
+    return r->n ? read_model(r, (const Onnx__ModelProto *)model) : TENSOR_E_MEMORY;
 }
 
 tensor_status fl_onnx_read(struct fl_network **network, const char *path) {
@@ -508,12 +513,35 @@ tensor_status fl_onnx_read(struct fl_network **network, const char *path) {
     *network = r.n;
     return TENSOR_OK;
 }
+
+tensor_status fl_onnx_read_tensor(struct fl_array **array, struct fl_network *network, const char *path) {
+    struct fl_onnx_reader r = {.path = path, .n = network};
+    struct fl_onnx_memory memory = {0};
+    ProtobufCMessage *message = NULL;
+    *array = NULL;
+    tensor_status status = read_message(path, &memory, &message, &onnx__tensor_proto__descriptor);
+    if (!status)
+        status = fl_onnx_tensor(&r, array, (const Onnx__TensorProto *)message, "the tensor");
+    fl_onnx_release(&memory);
+    fl_onnx_forget_files(&r);
+    return status ? fl_fail(status, "%s: %s", path, tensor_error()) : TENSOR_OK;
+}
 #else
-tensor_status fl_onnx_read(struct fl_network **network, const char *path) {
-    *network = NULL;
+static tensor_status unavailable(const char *path) {
     return fl_fail(TENSOR_E_UNSUPPORTED,
                    "%s: the library was built without protobuf-c, which reads ONNX files: apt-get install "
                    "libprotobuf-c-dev protobuf-c-compiler, and build it again",
                    path);
+}
+
+tensor_status fl_onnx_read(struct fl_network **network, const char *path) {
+    *network = NULL;
+    return unavailable(path);
+}
+
+tensor_status fl_onnx_read_tensor(struct fl_array **array, struct fl_network *network, const char *path) {
+    (void)network;
+    *array = NULL;
+    return unavailable(path);
 }
 #endif

@@ -11,9 +11,14 @@
 
 #include "flexlab/status.h"
 
+struct fl_array;
 struct fl_network;
 
 /* A new network, for fl_network_free; NULL after a failure. */
 tensor_status fl_onnx_read(struct fl_network **network, const char *path);
+
+/* An array, in memory of that network, from a file that is one tensor (TensorProto), as the tests of ONNX have their
+ * inputs and outputs. */
+tensor_status fl_onnx_read_tensor(struct fl_array **array, struct fl_network *network, const char *path);
 
 #endif

@@ -175,14 +175,15 @@ static void release(void *context, void *pointer) {
     fl_free(block);
 }
 
-tensor_status fl_onnx_unpack(struct fl_onnx_memory *m, Onnx__ModelProto **model, const uint8_t *bytes, size_t size) {
+tensor_status fl_onnx_unpack(struct fl_onnx_memory *m, ProtobufCMessage **message,
+                             const ProtobufCMessageDescriptor *kind, const uint8_t *bytes, size_t size) {
     struct scan s = {bytes, bytes, bytes + size};
     *m = (struct fl_onnx_memory){.allocator = {.alloc = allocate, .free = release, .allocator_data = m},
                                  .limit = PER_BYTE * size + AT_LEAST};
-    *model = NULL;
-    TRY(check_message(&s, &onnx__model_proto__descriptor, 0));
-    *model = onnx__model_proto__unpack(&m->allocator, size, bytes);
-    if (*model)
+    *message = NULL;
+    TRY(check_message(&s, kind, 0));
+    *message = protobuf_c_message_unpack(kind, &m->allocator, size, bytes);
+    if (*message)
         return TENSOR_OK;
     if (m->over)
         return fl_fail(TENSOR_E_DATA, "its messages take more than %zu bytes of memory, %d for each byte of the file",

@@ -8,7 +8,7 @@
 #include "core/base/files.h"
 #include "core/base/memory.h"
 #include "flexlab/formats.h"
-#include "program/network.h"
+#include "program/network/network.h"
 #include "program/onnx/onnx_names.h"
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,7 @@
 /* fold.c - what follows a convolution and is linear in each channel becomes a part of its filters and bias. */
+#include "program/passes/index.h"
 #include "program/passes/passes.h"
-#include "program/operators.h"
+#include "program/arrays/operators.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include <math.h>
@@ -11,11 +12,6 @@ struct affine {
     int64_t channels;
     double *scale, *shift;
 };
-
-static const struct fl_array *constant(const struct fl_network *n, const struct fl_net_node *node, int operand) {
-    return operand < node->input_count && node->inputs[operand] != -1 ? n->values[node->inputs[operand]].constant
-                                                                      : NULL;
-}
 
 static bool finite_numbers(const struct fl_array *a) {
     for (int64_t i = 0; i < a->count; i++)
@@ -38,7 +34,7 @@ static bool per_channel(const struct fl_array *a, const struct fl_net_node *conv
 }
 
 /* The affine map of a node on the result of a convolution, which is its operand `from`. False: it has none. */
-static bool affine_of(const struct fl_network *n, const struct fl_net_node *node, const struct fl_net_node *conv,
+static bool affine_of(const struct fl_index *x, const struct fl_net_node *node, const struct fl_net_node *conv,
                       int from, int ndim, struct affine *a) {
     const bool add = !strcmp(node->op, "Add"), sub = !strcmp(node->op, "Sub") && !from;
     const bool mul = !strcmp(node->op, "Mul"), div = !strcmp(node->op, "Div") && !from;
@@ -47,20 +43,20 @@ static bool affine_of(const struct fl_network *n, const struct fl_net_node *node
     if (!strcmp(node->op, "BatchNormalization") && !from && !fl_net_int(node, "training_mode", 0)) {
         const double epsilon = (double)fl_net_float(node, "epsilon", 1e-5f);
         for (int i = 1; i < 5; i++)
-            if (!constant(n, node, i) || constant(n, node, i)->count != a->channels ||
-                !finite_numbers(constant(n, node, i)))
+            if (!fl_index_constant(x, node, i) || fl_index_constant(x, node, i)->count != a->channels ||
+                !finite_numbers(fl_index_constant(x, node, i)))
                 return false;
         for (int64_t c = 0; c < a->channels; c++) {
-            const double variance = fl_array_number(constant(n, node, 4), c) + epsilon;
+            const double variance = fl_array_number(fl_index_constant(x, node, 4), c) + epsilon;
             if (!(variance > 0))
                 return false;
-            a->scale[c] = fl_array_number(constant(n, node, 1), c) / sqrt(variance);
-            a->shift[c] =
-                fl_array_number(constant(n, node, 2), c) - a->scale[c] * fl_array_number(constant(n, node, 3), c);
+            a->scale[c] = fl_array_number(fl_index_constant(x, node, 1), c) / sqrt(variance);
+            a->shift[c] = fl_array_number(fl_index_constant(x, node, 2), c) -
+                          a->scale[c] * fl_array_number(fl_index_constant(x, node, 3), c);
         }
         return true;
     }
-    const struct fl_array *const other = constant(n, node, 1 - from);
+    const struct fl_array *const other = fl_index_constant(x, node, 1 - from);
     if ((!add && !sub && !mul && !div) || node->input_count != 2 || !per_channel(other, conv, ndim, a->channels))
         return false;
     for (int64_t c = 0; c < a->channels; c++) {
@@ -87,8 +83,10 @@ static int new_constant(struct fl_network *n, const char *name, struct fl_array 
 
 /* Filters and bias of a convolution, with the map applied. Sums of several maps stay in double: `bias` and `scale`
  * gather them, and the weights are rounded once, at the end of a chain. */
-static tensor_status apply(struct fl_network *n, struct fl_net_node *conv, const struct affine *a, bool transposed) {
-    const struct fl_array *const w = constant(n, conv, 1), *const b = constant(n, conv, 2);
+static tensor_status apply(const struct fl_index *x, struct fl_net_node *conv, const struct affine *a,
+                           bool transposed) {
+    struct fl_network *const n = x->n;
+    const struct fl_array *const w = fl_index_constant(x, conv, 1), *const b = fl_index_constant(x, conv, 2);
     struct fl_array *filters, *bias;
     TRY(fl_net_array(n, &filters, TENSOR_TYPE_F32, w->ndim, w->dim));
     TRY(fl_net_array(n, &bias, TENSOR_TYPE_F32, 1, &a->channels));
@@ -125,45 +123,13 @@ static void follow(struct affine *first, const struct affine *then) {
     }
 }
 
-/* The one node that reads a value, and as which operand; NULL where there are others, or an output of the network. */
-static struct fl_net_node *reader(struct fl_network *n, const int *first_reader, const int *readers, int value,
-                                  int *operand) {
-    if (readers[value] != 1 || first_reader[value] < 0)
-        return NULL;
-    struct fl_net_node *const node = &n->graph.nodes[first_reader[value]];
-    for (int i = 0; i < node->input_count; i++)
-        if (node->inputs[i] == value) {
-            *operand = i;
-            return node;
-        }
-    return NULL; /* a nested graph reads it */
-}
-
-static void count_readers(const struct fl_net_graph *graph, int *first_reader, int *readers, int outer) {
-    for (int k = 0; k < graph->node_count; k++) {
-        const struct fl_net_node *const node = &graph->nodes[k];
-        const int at = outer < 0 ? k : outer;
-        for (int i = 0; i < node->input_count; i++)
-            if (node->inputs[i] != -1) {
-                readers[node->inputs[i]] += 1 + (outer >= 0); /* never one where a nested graph reads it */
-                first_reader[node->inputs[i]] = at;
-            }
-        for (int a = 0; a < node->attribute_count; a++)
-            if (node->attributes[a].graph)
-                count_readers(node->attributes[a].graph, first_reader, readers, at);
-    }
-    for (int i = 0; i < graph->output_count; i++)
-        readers[graph->outputs[i]] += 2;
-}
-
-/* Follows the chain behind one convolution; `gone` marks nodes that it took in. */
-static tensor_status fold_one(struct fl_network *n, struct fl_net_node *conv, const int *first_reader,
-                              const int *readers, bool *gone) {
-    const struct fl_array *const w = constant(n, conv, 1);
+/* Follows the chain behind one convolution. */
+static tensor_status fold_one(struct fl_index *x, struct fl_net_node *conv) {
+    const struct fl_array *const w = fl_index_constant(x, conv, 1);
     const bool transposed = !strcmp(conv->op, "ConvTranspose");
     if (*conv->domain || (strcmp(conv->op, "Conv") && !transposed) || !w || w->ndim < 3 || !fl_type_is_float(w->type) ||
         fl_net_find(conv, "flexlab_activation") || conv->input_count > 3 ||
-        (conv->input_count == 3 && conv->inputs[2] != -1 && !constant(n, conv, 2)))
+        (conv->input_count == 3 && conv->inputs[2] != -1 && !fl_index_constant(x, conv, 2)))
         return TENSOR_OK;
     struct affine all = {.channels = transposed ? w->dim[1] * fl_net_int(conv, "group", 1) : w->dim[0]}, one = all;
     double *const numbers = fl_alloc((size_t)all.channels * 4 * sizeof *numbers);
@@ -179,40 +145,24 @@ static tensor_status fold_one(struct fl_network *n, struct fl_net_node *conv, co
     }
     bool any = false;
     int last = conv->outputs[0], operand;
-    for (struct fl_net_node *next; (next = reader(n, first_reader, readers, last, &operand)) &&
-                                   affine_of(n, next, conv, operand, w->ndim, &one);) {
+    for (struct fl_net_node *next;
+         (next = fl_index_reader(x, last, &operand)) && affine_of(x, next, conv, operand, w->ndim, &one);) {
         follow(&all, &one);
         last = next->outputs[0];
-        gone[next - n->graph.nodes] = any = true;
+        x->gone[next - x->n->graph.nodes] = any = true;
     }
-    const tensor_status status = any ? apply(n, conv, &all, transposed) : TENSOR_OK;
+    const tensor_status status = any ? apply(x, conv, &all, transposed) : TENSOR_OK;
     conv->outputs[0] = last;
     fl_free(numbers);
     return status;
 }
 
 tensor_status fl_pass_fold(struct fl_network *n) {
-    const int count = n->graph.node_count;
-    int *const first_reader = fl_net_memory(n, (size_t)n->value_count * sizeof *first_reader);
-    int *const readers = fl_net_memory(n, (size_t)n->value_count * sizeof *readers);
-    bool *const gone = fl_net_memory(n, (size_t)count * sizeof *gone);
-    if (!first_reader || !readers || !gone)
-        return TENSOR_E_MEMORY;
-    for (int v = 0; v < n->value_count; v++)
-        first_reader[v] = -1;
-    count_readers(&n->graph, first_reader, readers, -1);
-    for (int k = 0; k < count; k++)
-        if (!gone[k])
-            TRY(fold_one(n, &n->graph.nodes[k], first_reader, readers, gone));
-    int left = 0;
-    for (int k = 0; k < count; k++)
-        if (!gone[k])
-            n->graph.nodes[left++] = n->graph.nodes[k];
-    n->graph.node_count = left;
+    struct fl_index x;
+    TRY(fl_index_make(&x, n));
+    for (int k = 0; k < n->graph.node_count; k++)
+        if (!x.gone[k])
+            TRY(fold_one(&x, &n->graph.nodes[k]));
+    fl_index_end(&x);
     return TENSOR_OK;
-}
-
-tensor_status fl_passes(struct fl_network *n) {
-    TRY(fl_pass_weights(n));
-    return fl_pass_fold(n);
 }

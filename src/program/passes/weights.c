@@ -1,6 +1,6 @@
 /* weights.c - weights stored in 8 bits for operators that compute floats. */
 #include "program/passes/passes.h"
-#include "program/operators.h"
+#include "program/arrays/operators.h"
 #include "core/base/fail.h"
 
 static tensor_status to_floats(struct fl_network *n, int value, int *made) {

@@ -23,7 +23,7 @@
 #ifndef FL_TFLITE_READ_H
 #define FL_TFLITE_READ_H
 
-#include "program/network.h"
+#include "program/network/network.h"
 
 /* A new network; on failure *network stays as it was, and the message names the file. TENSOR_E_UNSUPPORTED in a library
  * that was built without FlatBuffers. */

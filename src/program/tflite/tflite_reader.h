@@ -3,7 +3,7 @@
 #ifndef FL_TFLITE_READER_H
 #define FL_TFLITE_READER_H
 
-#include "program/network.h"
+#include "program/network/network.h"
 #include "program/tflite/tflite_tables.h"
 
 struct fl_tflite_reader {

@@ -1,6 +1,6 @@
-/* That the compiler, with the flags that the library is built with, keeps the roundings that the code asks for: of
- * doubles to floats where several are stored side by side, of products before sums, of narrow integers. Each function
- * is compared with itself done one by one behind volatile. GCC 12 fails without -fno-tree-slp-vectorize
+/* The compiler, with the flags of the library, must preserve the roundings in the code: of doubles to floats if several
+ * are stored side by side, of products before sums, of narrow integers. Each function is compared with the same
+ * computation one by one through volatile variables. GCC 12 fails without -fno-tree-slp-vectorize
  * (cmake/compiler.cmake). */
 #include "check.h"
 #include <stdint.h>
@@ -20,7 +20,7 @@ static double product_of(double a, double b) {
     return rounded;
 }
 
-/* From registers, which the pass gathers to vectors; a loop over memory takes another way. */
+/* From registers, which the pass gathers to vectors; a loop over memory is compiled differently. */
 ALONE static void two(double *n, double a, double b) {
     n[0] = (float)a;
     n[1] = (float)b;

@@ -1,5 +1,5 @@
-/* Conversions of fp16 and bf16: every word, every midpoint, a sweep of floats through every row, and the facts about
- * these formats that people rely on. test_conversion_long.c sweeps all floats. */
+/* Conversions of fp16 and bf16: every word, every midpoint, a sweep of floats through every kernel set, and well-known
+ * facts about these formats. test_conversion_long.c sweeps all floats. */
 #include "conversion.h"
 #include "flexlab/tensor.h"
 #include "flexlab/tensor_blocks.h"
@@ -14,7 +14,7 @@ static uint16_t from_double(const struct small_format *f, double x, bool op_resu
     return word;
 }
 
-/* Each word through double, through float, and through load and store of every row (neg flips its sign). */
+/* Each word through double, through float, and through load and store of every kernel set (neg flips its sign). */
 static void round_trips(const struct small_format *f) {
     const struct fl_format *format = fl_format_of(f->id);
     enum { WORDS = 1 << 16 };
@@ -70,8 +70,8 @@ static void round_trips(const struct small_format *f) {
     fl_free(sums);
 }
 
-/* Between neighbours: the midpoint goes to the even one, anything beyond it to the nearer one, from double directly and
- * from binary32 in every row. */
+/* Between neighbours: the midpoint rounds to the even one, anything beyond it to the nearer one, from double directly
+ * and from binary32 in every kernel set. */
 static void midpoints(const struct small_format *f) {
     struct converter rows[FL_BACKENDS];
     bool present[FL_BACKENDS] = {false};
@@ -85,7 +85,7 @@ static void midpoints(const struct small_format *f) {
     for (uint16_t low = 0; low < f->infinity; low++) {
         const uint16_t high = low + 1, even = low % 2 ? high : low;
         const double a = oracle_value(f, low);
-        /* Inf stands where the next number would be */
+        /* Inf is at the place of the next number */
         const double b = high < f->infinity ? oracle_value(f, high) : 2 * a - oracle_value(f, low - 1);
         const double middle = (a + b) / 2;
         const double near[3] = {nextafter(middle, 0), middle, nextafter(middle, INFINITY)};
@@ -155,7 +155,7 @@ static void loads_as(tensor_format format, double x, double want) {
 }
 
 static void facts(void) {
-    /* Liu 2018, "Training neural networks with mixed precision" (slides): where binary16 ends */
+    /* Liu 2018, "Training neural networks with mixed precision" (slides): the limits of binary16 */
     loads_as(FMT_FP16, 0x1p-25, 0);
     loads_as(FMT_FP16, 0x1.000001p-25, 0x1p-24);
     loads_as(FMT_FP16, 65504, 65504);
@@ -213,7 +213,7 @@ static void truncation(void) {
     tensor_free(t);
 }
 
-/* Micikevicius et al. 2018: an update below 2^-11 of the weight is lost in fp16; a binary32 master keeps it. */
+/* Micikevicius et al. 2018: an update below 2^-11 of the weight is lost in fp16, but not with a binary32 master. */
 static void lost_updates(void) {
     for (int wide = 0; wide < 2; wide++) {
         tensor *w = tensor_new(FMT_FP16, TENSOR_SHAPE(1)), *v = tensor_new(FMT_FP16, TENSOR_SHAPE(1));

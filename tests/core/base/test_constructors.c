@@ -1,11 +1,11 @@
-/* What a constructor has no room to return: after NULL, or node -1, tensor_error_status() is the status of that very
- * failure, for every constructor and every cause. */
+/* Errors of constructors, which cannot return one: after NULL, or node -1, tensor_error_status() is the status of that
+ * very failure, for every constructor and every cause. */
 #include "data_files.h"
 #include "flexlab/flexlab.h"
 #include <math.h>
 #include <stdalign.h>
 
-/* A failure of another kind first, so that an old status cannot be taken for the new one. */
+/* Causes a failure of another kind first, so that an old status cannot be mistaken for the new one. */
 static void fail_otherwise(tensor_status status) {
     tensor_format none;
     if (status == TENSOR_E_ARGUMENT)
@@ -59,7 +59,7 @@ static void graphs(void) {
     NOT_MADE(nn_variant_find("fp33"), TENSOR_E_ARGUMENT);
 }
 
-/* A graph keeps its first failure, and every further call repeats it. */
+/* A graph records its first failure, and every further call repeats it. */
 static void nodes(void) {
     nn_graph *g;
 #define FIRST(call, status)                                                                                            \
@@ -158,7 +158,7 @@ static void *new_graph(void) {
 static void free_graph(void *made) {
     nn_graph_free(made);
 }
-/* A whole network: every node, then the plan and the tensors. */
+/* Builds a whole network: every node, then the plan and the tensors. */
 static void *new_network(void) {
     nn_graph *g = new_graph();
     if (g && nn_compile(g, nn_model(g, "mlp2", 4, 4, 3, 10))) {

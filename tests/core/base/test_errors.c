@@ -1,5 +1,5 @@
-/* Bad input: every call says what was wrong with the values in it, changes nothing, and survives a failing allocator.
- */
+/* Bad input: every call names what is wrong in its message, with the values, changes nothing, and survives a failing
+ * allocator. */
 #include "host_numbers.h"
 #include "check.h"
 #include "core/base/memory.h"
@@ -229,8 +229,8 @@ static void settings(void) {
     tensor_set_backend(NULL);
 }
 
-/* Every character of two or three bytes in a message: those that turn a line or end it and control characters are shown
- * by their code, and so are bytes of no character; the others stay. */
+/* Every character of two or three bytes in a message: those that change the direction of a line or end it, control
+ * characters and bytes that are no character are shown by their code; the others remain. */
 static void shown_characters(void) {
     static const unsigned turning[] = {0x061c, 0x200e, 0x200f, 0x2028, 0x2029, 0x202a, 0x202b, 0x202c,
                                        0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069, 0xffff};
@@ -299,8 +299,8 @@ static void failing_release(void *block) {
     free(block);
 }
 
-/* Two tensors in overlapping memory, at the same place or apart by some elements, may be read together; where one is
- * written the call is refused, and neither is touched. A tensor and its views are no two tensors. */
+/* Two tensors in overlapping memory, at the same address or some elements apart, may be read together; if one is
+ * written, the call is refused, and neither is changed. A tensor and its views do not count as two tensors. */
 static void overlapping_memory(void) {
     enum { N = 16 };
     static _Alignas(64) int16_t memory[128];
@@ -374,7 +374,7 @@ static bool snapshot_same(const struct snapshot *s, const tensor *t) {
            (!s->wide_bytes || !memcmp(s->wide, t->storage->wide, s->wide_bytes));
 }
 
-/* The call works, or fails for want of memory with a message and leaves `out` as it was. */
+/* The call works, or fails for lack of memory with a message and leaves `out` as it was. */
 #define WORKS_OR_LEAVES(out, call)                                                                                     \
     do {                                                                                                               \
         static struct snapshot before;                                                                                 \
@@ -427,7 +427,7 @@ static bool operations(tensor **t) {
     return true;
 }
 
-/* A little of everything; true if all of it worked. */
+/* Exercises a little of everything; true if all of it worked. */
 static bool exercise(tensor_format f) {
     tensor *t[TENSORS] = {
         [X] = tensor_new(f, TENSOR_SHAPE(2, 6, 6, 4)),  [W] = tensor_new(f, TENSOR_SHAPE(5, 3, 3, 4)),
@@ -457,7 +457,7 @@ static void *exercise_once(void *pointer) {
     return NULL;
 }
 
-/* On a thread of its own, whose kernels have no scratch from earlier calls. */
+/* Exercises on a new thread, whose kernels have no workspace from earlier calls. */
 static bool exercise_anew(tensor_format f) {
     struct exercise e = {f, false};
     pthread_t thread;

@@ -1,5 +1,5 @@
-/* What the library opens is a regular file, and what it replaces is one or nothing: links, FIFOs, devices and folders
- * in the place of traces, telemetry, checkpoints and policies are refused at once, by name, and stay what they are. */
+/* The library opens only regular files, and replaces only one or nothing: links, FIFOs, devices and folders in place of
+ * traces, telemetry, checkpoints and policies are refused at once, by name, and remain unchanged. */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include "telemetry_network.h"
 #include "core/base/files.h"
@@ -63,7 +63,7 @@ static void make_socket(const char *path) {
 static const struct {
     void (*make)(const char *path);
     const char *kind;
-    bool is_read; /* where it is to be read, links are followed */
+    bool is_read; /* to be read; then links are followed */
 } things[] = {{make_link, "a symbolic link", true},
               {make_dangling_link, "a symbolic link", true},
               {make_fifo, "a FIFO", false},
@@ -102,7 +102,7 @@ static tensor_status write_checkpoint(const char *path) {
 static const struct {
     tensor_status (*write)(const char *path);
     const char *name;
-    bool replaces_part; /* what another left in the place of the unfinished file */
+    bool replaces_part; /* replaces whatever is in place of the unfinished file */
 } writers[] = {{write_telemetry, "telemetry", false},
                {write_table, "a table", false},
                {write_trace, "a trace", false},
@@ -127,7 +127,7 @@ static void check_writer(int w, int i) {
     check_same(place, &before, what, kind);
     CHECK(access(part, F_OK), "%s leaves %s", what, part);
     remove(place);
-    /* and in the place of the unfinished file */
+    /* and in place of the unfinished file */
     things[i].make(part);
     CHECK(!lstat(part, &before), "%s", part);
     const tensor_status status = writers[w].write(place);
@@ -143,7 +143,7 @@ static void check_writer(int w, int i) {
     remove(place);
 }
 
-/* Something takes the place while the file is written. */
+/* Another file appears at the name during the write. */
 static void check_late(void) {
     struct fl_trace *trace;
     CHECK(!fl_trace_open(&trace, place, 1), "%s", tensor_error());
@@ -152,7 +152,7 @@ static void check_late(void) {
     fl_trace_free(trace);
     CHECK(holds(target, precious) && access(part, F_OK), "a link that came later");
     remove(place);
-    for (int w = 0; w < WRITERS; w++) /* a regular file, or nothing, is no matter */
+    for (int w = 0; w < WRITERS; w++) /* a regular file, or nothing, is no obstacle */
         for (int round = 0; round < 2; round++)
             CHECK(!writers[w].write(place), "%s: %s", writers[w].name, tensor_error());
     remove(place);
@@ -160,7 +160,7 @@ static void check_late(void) {
 
 /* --- calls of the system that fail -------------------------------------------------------------------------------- */
 
-/* Calls of each kind since they were last set to zero, and the one that fails; 0: none. */
+/* The number of calls of each kind since the last reset, and the one that fails; 0: none. */
 static struct { int fsyncs, renames, bad_fsync, bad_rename; } system_calls;
 
 int fsync(int file) {
@@ -180,7 +180,7 @@ int rename(const char *from, const char *to) {
     return -1;
 }
 
-/* What is written is on the disk before it has its name, then the name is; until then the older file stays. */
+/* Contents reach the disk before the file has its name, and then the name does; until then the older file remains. */
 static void check_failing_calls(void) {
     static const char older[] = "what was there before\n";
     for (int w = 0; w < WRITERS; w++) {
@@ -188,7 +188,7 @@ static void check_failing_calls(void) {
         memset(&system_calls, 0, sizeof system_calls);
         CHECK(!writers[w].write(place) && system_calls.fsyncs == 2 && system_calls.renames == 1,
               "%s: %d fsyncs, %d renames: %s", what, system_calls.fsyncs, system_calls.renames, tensor_error());
-        for (int bad = 1; bad <= 3; bad++) { /* that of the file, the name, that of the folder */
+        for (int bad = 1; bad <= 3; bad++) { /* the sync of the file, the rename, the sync of the folder */
             write_text(place, older);
             memset(&system_calls, 0, sizeof system_calls);
             *(bad == 2 ? &system_calls.bad_rename : &system_calls.bad_fsync) = bad == 3 ? 2 : 1;
@@ -251,7 +251,7 @@ static void check_readers(void) {
 }
 
 int main(void) {
-    alarm(60); /* who waits for a FIFO waits for ever */
+    alarm(60); /* a reader of a FIFO would wait for ever */
     strcpy(folder, "/tmp/flexlab_files_XXXXXX");
     CHECK(mkdtemp(folder), "%s", strerror(errno));
     snprintf(target, sizeof target, "%s/target", folder);

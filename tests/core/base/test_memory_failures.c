@@ -1,9 +1,10 @@
-/* Memory that runs out at the n-th request, for every n (a sample of them, unless FLEXLAB_TEST_EVERY=1): of a whole
+/* Memory that runs out at the n-th allocation, for every n (a sample of them, unless FLEXLAB_TEST_EVERY=1): of a whole
  * training run from the files of a data set to the trace, and of every kernel. Each time the failure says "memory",
- * outputs are as they were, no file is left, and every block is given back.
+ * outputs are as they were, no file is left, and every block is freed.
  *
- * The requests are those of the process: malloc and its kin are replaced here, so that those of zlib and of the C
- * library fail as well. Under a sanitizer, which has an allocator of its own, only those of the library. */
+ * The allocations are those of the process: malloc and its relatives are replaced here, so that those of zlib and of
+ * the C library fail as well. Under a sanitizer, which has an allocator of its own, only those of the library are
+ * counted. */
 #include "data_files.h"
 #include "flexlab/nn.h"
 #include "kernel_cases.h"
@@ -185,8 +186,8 @@ static void *run_armed(void *pointer) {
     return NULL;
 }
 
-/* The requests of a run whose n-th fails (0: none). On a thread of its own, whose kernels have no scratch from earlier
- * runs. */
+/* Counts the allocations of a run whose n-th fails (0: none). On a thread of its own, whose kernels have no workspace
+ * from earlier runs. */
 static long run_failing(void *(*work)(void *), void *context, long n) {
     struct armed_run a = {work, context, n, 0};
     pthread_t thread;
@@ -198,7 +199,7 @@ static bool every;
 
 static void training(const char *variant) {
     struct outcome o = {.variant = variant};
-    run_failing(train_once, &o, 0); /* what is made once and kept is there from now on */
+    run_failing(train_once, &o, 0); /* memory that is allocated once exists from now on */
     const long total = run_failing(train_once, &o, 0), held = alive;
     CHECK(!o.status && total > 100, "%s: %ld requests, %s", variant, total, o.message);
     const double loss = o.loss;
@@ -211,7 +212,7 @@ static void training(const char *variant) {
         if (o.status)
             CHECK(o.status == TENSOR_E_MEMORY && *o.message, "%s: request %ld of %ld fails: %s '%s'", variant, n, total,
                   tensor_status_name(o.status), o.message);
-        else /* done without, as sorting does */
+        else /* it is optional, as in sorting */
             CHECK(o.loss == loss, "%s: request %ld of %ld fails: loss %a, want %a", variant, n, total, o.loss, loss);
         CHECK(alive == held, "%s: request %ld of %ld fails: %ld blocks lost (%s)", variant, n, total, alive - held,
               o.message);
@@ -239,7 +240,7 @@ static void *run_kernel(void *pointer) {
 
 static long kernel_refusals;
 
-/* A kernel fails and leaves its result alone, or does without what it did not get. */
+/* A kernel fails and does not change its result, or does without the memory. */
 static void kernel_failures(const struct fl_format *f, enum fl_op op, const char *row, fl_kernel kernel) {
     static struct call call;
     for (int index = 0; call_make(&call, f, op, index, ORDINARY, TENSOR_ROUND_NEAREST, 5, fl_ref_kernel(op)); index++) {
@@ -297,7 +298,7 @@ static void kernels(void) {
 
 int main(void) {
     static char line[BUFSIZ];
-    setvbuf(stdout, line, _IOLBF, sizeof line); /* a message of this test is no block that is lost */
+    setvbuf(stdout, line, _IOLBF, sizeof line); /* a message of this test must not count as a lost block */
     every = getenv("FLEXLAB_TEST_EVERY") != NULL;
     if (!folder_make())
         return check_skip("no temporary folder");

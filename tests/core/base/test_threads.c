@@ -1,5 +1,5 @@
-/* Threads of the process: numbers of them that make no sense, a system that refuses them, children of a fork, and
- * settings that change while other threads compute. What is computed stays the same throughout. */
+/* Threads of the process: invalid numbers of them, a system that refuses them, children of a fork, and settings that
+ * change while other threads compute. The results remain the same throughout. */
 #define _GNU_SOURCE /* tgkill, SA_RESTART */
 #include "check.h"
 #include "core/base/parallel.h"
@@ -28,7 +28,8 @@
 
 enum { ROWS = 70, INNER = 300, COLUMNS = 90, PATIENCE = 120 };
 
-/* A product and a convolution, each of many parts; a hash of their elements and exponents (FNV-1a), 0 for failure. */
+/* Computes a product and a convolution, each of many chunks; returns a hash of their elements and exponents (FNV-1a), 0
+ * for failure. */
 static uint64_t compute(void) {
     tensor *t[] = {
         tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(ROWS, INNER)),   tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(INNER, COLUMNS)),
@@ -66,7 +67,7 @@ static uint64_t expected;
 
 /* --- children: 0 is success, and they are not waited for in vain --- */
 
-/* The status of a child, -1 for one that was ended by a signal. */
+/* The status of a child, -1 for one that a signal ended. */
 static int wait_for(pid_t child) {
     int status = -1;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
@@ -74,7 +75,7 @@ static int wait_for(pid_t child) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* This program anew with OMP_NUM_THREADS = text; does a part of it, and exits. */
+/* Runs this program again with OMP_NUM_THREADS = text, for one part of it. */
 static void again(const char *text, const char *part, const char *argument) {
     pid_t child = fork();
     if (!child) {
@@ -90,7 +91,7 @@ static void again(const char *text, const char *part, const char *argument) {
     CHECK(status == 0, "%s with OMP_NUM_THREADS=%s: exit status %d", part, text ? text : "(unset)", status);
 }
 
-/* What `again` runs: a number that makes sense counts, any other is told about. */
+/* The part that `again` runs: a valid number counts, any other is reported. */
 static void in_environment(const char *sane) {
     const char *text = getenv("OMP_NUM_THREADS");
     const int threads = tensor_threads();
@@ -142,7 +143,7 @@ static void without_room(void) {
 
 /* --- children of a fork --- */
 
-#ifndef __SANITIZE_THREAD__ /* which allows no threads in such a child */
+#ifndef __SANITIZE_THREAD__ /* ThreadSanitizer allows no threads in such a child */
 
 static void in_child(data_loader *parents, const data_set *set) {
     data_batch batch;
@@ -207,7 +208,7 @@ static void fail_hook(tensor_status status, const char *message, void *context) 
     atomic_fetch_add((atomic_int *)context, 1);
 }
 
-/* The lock of whatever the other thread does at that moment is not inherited. */
+/* The child does not inherit a lock that the other thread holds at that moment. */
 static void forks_while_computing(void) {
     static atomic_int wrong, failures;
     pthread_t thread;
@@ -228,7 +229,7 @@ static void forks_while_computing(void) {
     CHECK(!wrong, "%d wrong results beside forks", wrong);
 }
 
-/* Children of a process whose threads make tensors at that moment make some too. */
+/* Children of a process whose threads are making tensors can make tensors, too. */
 static void *make_tensors(void *pointer) {
     atomic_int *ended = pointer;
     while (!atomic_load(ended))
@@ -246,7 +247,7 @@ static void forks_while_making_tensors(void) {
     for (int i = 0; i < FORKS; i++) {
         const pid_t child = fork();
         if (child == 0) {
-            alarm(20); /* instead of waiting for ever */
+            alarm(20); /* otherwise it might wait for ever */
             tensor *t = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(4));
             tensor_free(t);
             _exit(t ? 0 : 1);
@@ -308,7 +309,7 @@ static void settings(void) {
     CHECK(!wrong, "%d wrong results while settings changed", wrong);
 }
 
-/* Parts of one worker follow each other; no number is beyond those asked for. */
+/* Chunks of one worker are consecutive; no number is larger than requested. */
 enum { WORKERS = 3, PARTS = 500 };
 struct crew {
     atomic_int busy[WORKERS], parts, wrong;
@@ -357,7 +358,7 @@ static void stop_here(int number) {
     atomic_fetch_sub(&stopped, 1);
 }
 
-/* Not so a thread of a sanitizer, which lets no signal through. */
+/* A thread of a sanitizer does not, because it blocks all signals. */
 static bool takes_signals(long id) {
     char path[64], line[128];
     unsigned long long blocked = 0;
@@ -371,7 +372,7 @@ static bool takes_signals(long id) {
     return !(blocked >> (SIGUSR1 - 1) & 1);
 }
 
-/* Every other thread of this process that takes signals; how many there are. */
+/* Stops every other thread of this process that takes signals; returns their number. */
 static int stop_others(void) {
     int others = 0;
     DIR *tasks = opendir("/proc/self/task");
@@ -399,8 +400,8 @@ static void slow_part(void *context, int part, int worker) {
         atomic_fetch_add(&slow->others, 1);
 }
 
-/* Where helpers are stopped, the caller does every part and comes back; once they run again they help, and what they
- * wake up for late is over. Sleeping helpers hold no lock, so they are stopped once they sleep. */
+/* If helpers are stopped, the caller runs every chunk and returns; once they run again they help, and the work for
+ * which they wake up late is over. Sleeping helpers hold no lock, so they are stopped when they sleep. */
 static void stopped_helpers(void) {
     enum { SLICES = 40 };
     struct slow slow = {.us = 200};
@@ -437,7 +438,7 @@ static void stopped_helpers(void) {
     CHECK(compute() == expected, "%s", tensor_error());
 }
 
-/* Work of some microseconds wakes nobody, whatever its parts; a small product neither. */
+/* Work of some microseconds wakes no helper, whatever its number of chunks, and neither does a small product. */
 static void little_work(void) {
     struct slow little = {.us = 0.5}, large = {.us = 500};
     CHECK(!tensor_set_threads(3), "%s", tensor_error());
@@ -447,7 +448,7 @@ static void little_work(void) {
         fl_parallel(8, slow_part, &little);
         alone += !little.others;
     }
-    CHECK(alone >= 50, "%d of 100 regions of 4 us ran on one thread", alone); /* a busy machine may stretch some */
+    CHECK(alone >= 50, "%d of 100 regions of 4 us ran on one thread", alone); /* a busy machine may prolong some */
     for (int i = 0; i < 20 && !large.others; i++)
         fl_parallel(8, slow_part, &large);
     CHECK(large.others > 0, "4 ms of work in 8 parts ran on one thread");

@@ -1,6 +1,6 @@
 /* The signatures of all operations and functions: names are unique, nothing has two meanings (no two operands or
- * scalars of one lie at overlapping places of struct fl_args), every place is one of struct fl_args, limits have room
- * between them, letters that derive reads have a size in every call, every signature has sizes that fit it, and
+ * scalars of one occupy overlapping bytes of struct fl_args), every position is within struct fl_args, limits are not
+ * contradictory, letters that derive reads have a size in every call, every signature has sizes that fit it, and
  * operands that may not be views with strides are refused as such. test_headers.py looks for functions without one. */
 #include "core/ops/operation.h"
 #include "draw_function.h"
@@ -15,7 +15,7 @@ static size_t scalar_bytes(const struct fl_scalar_rule *s) {
     return s->type == FL_REAL32 || s->type == FL_INT32 ? 4 : s->type == FL_BOOL ? sizeof(bool) : 8;
 }
 
-/* Who has each byte; a late value and the scalar that it stands for are never given in one call. */
+/* Records the owner of each byte; a late value and the scalar that it replaces are never given in one call. */
 static void take_place(const char *name, const char *what, unsigned at, size_t bytes, const char **taken) {
     if (!at)
         return;
@@ -85,7 +85,7 @@ static void check_operation(enum fl_op op) {
     }
 }
 
-/* Whether another size of the letter changes what derive says: its answer, or a size that it computes. */
+/* Whether another size of the letter changes the result of derive: its answer, or a size that it computes. */
 static bool derive_reads(const struct fl_function *f, char letter, int64_t size) {
     struct fl_sizes usual, other;
     union fl_value scalars[FL_SCALARS] = {{.integer = 0}};
@@ -101,7 +101,7 @@ static bool derive_reads(const struct fl_function *f, char letter, int64_t size)
     return memcmp(&usual, &other, sizeof usual) != 0;
 }
 
-/* The letters that derive reads stand in an operand that is always given: without it the size would be undefined. */
+/* The letters that derive reads occur in an operand that is always given: otherwise the size would be undefined. */
 static void check_derive(const struct fl_function *f) {
     int found = 0;
     for (char letter = 'A'; letter <= 'z'; letter++) {
@@ -117,7 +117,7 @@ static void check_derive(const struct fl_function *f) {
     CHECK(found, "%s: derive reads no letter", f->name);
 }
 
-/* Every function is drawn: its signature has sizes, and calls that it accepts. */
+/* Every function can be drawn: its signature has sizes, and calls that it accepts. */
 static void check_draws(const struct fl_function *f) {
     static const int64_t sizes[] = {1, 2, 3, 4, 6, 8};
     static const struct draw_dims many[] = {{0, {0}}, {1, {5}}, {2, {2, 3}}, {3, {2, 1, 4}}};
@@ -127,8 +127,8 @@ static void check_draws(const struct fl_function *f) {
         CHECK(draw_call(&call, f, &limits), "%s: no sizes were found", f->name);
 }
 
-/* "softmax: y x; scale causal", without the scalars that the wrapper reads from tensors: test_names.py compares these
- * names with those of the prototypes. */
+/* Prints "softmax: y x; scale causal", without the scalars that the wrapper reads from tensors: test_names.py compares
+ * these names with those of the prototypes. */
 static void print_names(const struct fl_function *f) {
     printf("%s:", f->name);
     for (int i = 0; i < f->operand_count; i++)
@@ -140,9 +140,9 @@ static void print_names(const struct fl_function *f) {
     printf("\n");
 }
 
-/* Every operand of every function that may not be a view with strides, given one: the call is refused and nothing
- * written, also where several operations make the function and the view is an operand of a later one. The view repeats
- * one element, so that its count would lead far behind it. */
+/* Passes a view with strides as every operand of every function that may not be one: the call is refused and nothing is
+ * written, also if several operations implement the function and the view is an operand of a later one. The view
+ * repeats one element, so that an access by its count would go far beyond it. */
 static void check_strides(const struct fl_function *f, int which) {
     static const int64_t sizes[] = {2, 4}, still[TENSOR_MAX_DIMS] = {0};
     static const struct draw_dims several[] = {{1, {5}}, {2, {2, 3}}};

@@ -1,8 +1,8 @@
-/* The measured error of writes (core/queue/sampled.h) against sums of the test's own: every product of a matmul or
- * convolution goes where it belongs, in 64 or more bits; which elements count is drawn by Philox from its definition.
- * All formats and mixtures of them, operands with and without saturation, Inf and NaN, all three matmuls and
- * directions of convolutions, transposed ones and those of sequences, epilogues, every kernel set and number of
- * threads; then a network. */
+/* The measured error of writes (core/queue/sampled.h) against sums of the test itself: every product of a matmul or
+ * convolution is added to its element in 64 or more bits; the sampled elements are drawn by Philox from its definition.
+ * All formats and mixtures of them, operands with and without saturation, Inf and NaN, all three matmuls and directions
+ * of convolutions, transposed ones and those of sequences, epilogues, every kernel set and number of threads; then a
+ * network. */
 #include "check.h"
 #include "core/queue/sampled.h"
 #include "flexlab/nn.h"
@@ -37,7 +37,7 @@ static tensor *made(tensor_format format, int ndim, const int64_t *shape, double
     return t;
 }
 
-/* What an error of the elements drawn is, against `s`. */
+/* Checks the error of the sampled elements against `s`. */
 static void check_values(const char *what, const char *format, const struct values *stored, const struct sums *s,
                          uint64_t number, const struct fl_sampled *have) {
     const int64_t most = 16384 / s->products > 256 ? 256
@@ -76,7 +76,7 @@ static void check_write(const char *what, const tensor *y, const struct sums *s,
     check_values(what, tensor_format_name(tensor_format_of(y)), &stored, s, number, have);
 }
 
-/* Bias, residual, ReLU of the sums. */
+/* Adds bias and residual to the sums and applies ReLU. */
 static void join(struct sums *s, const struct values *bias, const struct values *residual, bool relu) {
     for (int64_t i = 0; i < s->count; i++) {
         s->x[i] += (bias ? bias->x[i % bias->count] : 0.0L) + (residual ? residual->x[i] : 0.0L);
@@ -84,7 +84,7 @@ static void join(struct sums *s, const struct values *bias, const struct values 
     }
 }
 
-/* What was seen of each kind of trouble, so that the test cannot pass without it. */
+/* The number of cases of each kind of trouble, so that the test cannot pass without it. */
 static int64_t infinities, saturated, compared;
 
 static void ended(const char *what, tensor *y, const struct sums *s, struct fl_sampling *sampling) {
@@ -113,7 +113,7 @@ static void matmuls(tensor_format in, tensor_format out, double scale, int64_t m
     for (int kind = 0; kind < 6; kind++) {
         const int64_t batch = kind < 3 ? 1 : 3;
         const int nt = kind % 3 == 1, tn = kind % 3 == 2;
-        if (in != out && (tn || kind >= 3)) /* mixtures that have no such matmul */
+        if (in != out && (tn || kind >= 3)) /* mixtures without such a matmul */
             continue;
         const int64_t sa[] = {batch, tn ? k : m, tn ? m : k}, sb[] = {batch, nt ? n : k, nt ? k : n},
                       sy[] = {batch, m, n};
@@ -155,7 +155,7 @@ static void epilogues(tensor_format format, double scale) {
         tensor_epilogue how = {with & 1 ? bias : NULL, with & 2 ? residual : NULL, with & 4};
         CHECK(!tensor_matmul_fused(y, a, b, &how), "%s", tensor_error());
         ended("fused", y, &s, &sampling);
-        /* A residual that the write takes away cannot be asked again. */
+        /* A residual that the write overwrites cannot be read again. */
         fl_sample_writes(&sampling, 0);
         how.residual = y;
         CHECK(!tensor_matmul_fused(y, a, b, &how) && !fl_sampled_of(&sampling, y).elements, "in place: %s",
@@ -182,7 +182,7 @@ struct convolution {
 static tensor_status convolve(int kind, const struct convolution *c, tensor *y, const tensor *a, const tensor *b,
                               tensor_epilogue with) {
     tensor_window h = c->how;
-    h.output_padding[0] *= kind >= 3; /* of transposed ones alone */
+    h.output_padding[0] *= kind >= 3; /* only for transposed ones */
     h.output_padding[1] *= kind >= 3;
     const tensor_window flat = {.stride = {0, h.stride[1]},
                                 .padding = {0, 0, h.padding[2], h.padding[3]},
@@ -284,9 +284,9 @@ static void convolutions(struct convolution c, int with) {
     tensor_free(g);
 }
 
-/* --- what cannot be told ------------------------------------------------------------------------------------------ */
+/* --- extreme errors ----------------------------------------------------------------------------------------------- */
 
-/* A fixed exponent that most results exceed, and one at which all become 0: both are errors as large as the values. */
+/* A fixed exponent that most results exceed, and one at which all become 0: both errors are as large as the values. */
 static void extremes(void) {
     static struct fl_sampling sampling;
     static struct values va, vb;
@@ -310,7 +310,7 @@ static void extremes(void) {
     }
 }
 
-/* --- a network: rows have what the same sums say ------------------------------------------------------------------ */
+/* --- a network: records agree with the same sums ------------------------------------------------------------------ */
 
 static const char *const measured[] = {"conv", "fc.product", "fc.weight.grad", "pool.grad", "conv.weight.grad"};
 enum { MEASURED = sizeof measured / sizeof measured[0], TURNS = 16 };
@@ -323,13 +323,13 @@ struct net {
     struct sums sums; /* of conv */
 };
 
-/* A write of the network, whose operands are as they were then. */
+/* Stores a write of the network with its operands as they are. */
 static void keep_values(struct values *to, const tensor *t) {
     to->count = tensor_count(t);
     CHECK(to->count <= MOST && !tensor_store_f64(t, to->x, to->count), "%s", tensor_error());
 }
 
-/* 5 filters of 3 x 3 x 3 on images of 8 x 8 x 3 with a zero around them. */
+/* Computes sums of 5 filters of 3 x 3 x 3 on images of 8 x 8 x 3 with padding of 1. */
 static void sum_conv(struct net *n) {
     n->sums = (struct sums){.count = 8 * 8 * 8 * 5, .products = 27};
     for (int64_t i = 0; i < n->sums.count * 27; i++) {
@@ -378,7 +378,7 @@ static void see_row(void *context, const nn_telemetry_row *row) {
     }
     if (strcmp(row->tensor, "fc.weight.grad") != 0)
         return;
-    /* [outputs, inputs] or its transpose: errors of the elements are the same set where all are looked at. */
+    /* [outputs, inputs] or its transpose: if all elements are sampled, the sets of errors are equal. */
     long double size = 0;
     for (int o = 0; o < 4; o++)
         for (int p = 0; p < 5; p++) {
@@ -418,7 +418,7 @@ static void network(const char *variant) {
                   !nn_telemetry_step(n.t),
               "%s", tensor_error());
     }
-    for (int i = 0; i < MEASURED; i++) /* twice in as many rows as there are two rounds of turns */
+    for (int i = 0; i < MEASURED; i++) /* each is sampled twice in two rounds of records */
         CHECK(n.times[i] == 2 && n.steps[i][1] == n.steps[i][0] + 3 * TURNS, "%s %s: %d times, steps %lld, %lld",
               variant, measured[i], n.times[i], (long long)n.steps[i][0], (long long)n.steps[i][1]);
     CHECK(!n.others, "%s: %d of other operations", variant, n.others);
@@ -446,7 +446,8 @@ int main(void) {
                 matmuls(formats[f], formats[f], scale, 2, 3, 700);
                 epilogues(formats[f], scale);
                 for (int to = 0; to < 5; to++)
-                    for (int window = 0; window < 4; window++) { /* shared exponents go with each other, floats too */
+                    for (int window = 0; window < 4;
+                         window++) { /* shared exponents are combined with each other, and so are floats */
                         static const int beside[] = {1, 2, 0, 4, 3};
                         const int other = (window + to) % 2 ? beside[f] : f;
                         convolutions((struct convolution){formats[f], formats[other], formats[to], scale,

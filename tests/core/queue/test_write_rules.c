@@ -1,4 +1,4 @@
-/* The rules of a write against a model of their own: random histories under every predictor, writes of every kind, and
+/* The rules of a write against an independent model: random histories under every predictor, writes of every kind, and
  * sequences of one to four tensors whose maxima depend on the exponents. The model follows docs/semantics.md, "A write
  * of a shared-exponent tensor". */
 #include "check.h"
@@ -14,7 +14,7 @@ static int up_to(int n) { /* 0 ... n - 1 */
     return (int)(check_random(&seed) % (uint64_t)n);
 }
 
-/* --- what a run of a kernel is ------------------------------------------------------------------------------------ */
+/* --- a run of a kernel -------------------------------------------------------------------------------------------- */
 
 struct steps {
     int count;
@@ -41,7 +41,7 @@ static bool is_known(double maximum) {
     return maximum > 0 && isfinite(maximum);
 }
 
-/* The largest exponent in range at which the maximum does not saturate; the smallest, where none is. */
+/* The largest exponent in range at which the maximum does not saturate; the smallest if there is none. */
 static int exponent_that_fits(const struct autoflex *a, double maximum) {
     int e = a->e_max;
     while (e > a->e_min && nearbyint(ldexp(maximum, e)) > AUTOFLEX_TOP)
@@ -174,7 +174,7 @@ static void life(autoflex_predictor predictor) {
     }
 }
 
-/* Formats without a shared exponent: one attempt, and nothing is looked at or recorded. */
+/* Formats without a shared exponent: one attempt, and nothing is measured or recorded. */
 static void no_exponent(void) {
     for (int kind = FL_WRITE_FREE; kind <= FL_WRITE_LOAD; kind++) {
         struct fl_write_state w;
@@ -190,7 +190,7 @@ static void no_exponent(void) {
 
 static int settled_after[FL_SEQUENCE_ATTEMPTS + 1], kept_room, left_room;
 
-/* What tensor k of a sequence gives at those exponents: in a good part of the sequences another maximum at each. */
+/* The maximum of tensor k of a sequence at those exponents: in many of the sequences each has another maximum. */
 static double maximum_at(uint64_t key, int k, int level, const int *e, int tensors) {
     uint64_t state = key * 4 + (uint64_t)k;
     const int which = (int)(check_random(&state) % 4);
@@ -260,7 +260,7 @@ static int expect_sequence(const struct several *q, struct autoflex *a) {
     return attempt;
 }
 
-/* Two parts a tensor, and all attempts are submitted, as to a device. */
+/* Two increments for each tensor, and all attempts are submitted, as on a device. */
 static int run_sequence(const struct several *q, struct fl_slot *slots) {
     struct fl_sequence_state s;
     int attempts = 0;

@@ -10,14 +10,14 @@
 #include <mpfr.h>
 #include <string.h>
 
-/* r = f(x), or of a gradient f'(x), at r's precision. Where f comes nearer to a simple number than r can say, r is one
- * of its neighbours, on the side of f. */
+/* r = f(x), or the slope f'(x) of a gradient, at r's precision. If f is closer to a simple number than r can represent,
+ * r is one of its neighbours, on the side of f. */
 typedef void (*witness_function)(mpfr_t r, const mpfr_t x, double alpha, double beta);
 
 struct witness {
     const char *name;
     int operands, scalars;
-    witness_function function; /* of a gradient: its slope */
+    witness_function function; /* for a gradient: its slope */
     tensor_status (*one)(tensor *, const tensor *);
     tensor_status (*one_scalar)(tensor *, const tensor *, float);
     tensor_status (*one_scalars)(tensor *, const tensor *, float, float);
@@ -38,7 +38,7 @@ struct witness {
 static inline bool beyond(const mpfr_t x, unsigned limit) {
     return mpfr_cmpabs_ui(x, limit) > 0;
 }
-/* Where exp(-2 |x|) is below what the precision says. */
+/* Whether exp(-2 |x|) is below the precision. */
 static inline bool far(const mpfr_t x) {
     return beyond(x, 400);
 }
@@ -97,7 +97,7 @@ WITNESS(tanhshrink) {
     mpfr_tanh(t, x, R);
     mpfr_sub(t, x, t, R);
     mpfr_set(r, t, R);
-    if (far(x) && !mpfr_inf_p(x)) { /* x -+ 1, and a trace further out */
+    if (far(x) && !mpfr_inf_p(x)) { /* x -+ 1, and slightly beyond */
         mpfr_sub_si(t, x, mpfr_sgn(x), R);
         mpfr_set(r, t, R);
         if (mpfr_sgn(x) > 0)
@@ -254,7 +254,7 @@ WITNESS(hardtanh_grad) {
     mpfr_set_d(r, mpfr_cmp_d(x, alpha) > 0 && mpfr_cmp_d(x, beta) < 0 ? 1 : 0, R);
 }
 WITNESS(clamp_grad) {
-    /* a comparison with NaN gives 0 in MPFR: a NaN lies nowhere */
+    /* a comparison with NaN gives 0 in MPFR: a NaN lies in no interval */
     mpfr_set_d(r, !mpfr_nan_p(x) && mpfr_cmp_d(x, alpha) >= 0 && mpfr_cmp_d(x, beta) <= 0 ? 1 : 0, R);
 }
 WITNESS(elu_grad) {
@@ -266,7 +266,7 @@ WITNESS(elu_grad) {
         mpfr_mul_d(r, r, alpha, R);
     }
 }
-/* 1 / cosh^2 at twice the precision, so that 1 - x^2 of a small x is known */
+/* 1 / cosh^2 at twice the precision, so that 1 - x^2 is precise for a small x */
 WITNESS(tanh_grad) {
     UNUSED;
     mpfr_cosh(r, x, R);
@@ -337,7 +337,7 @@ WITNESS(gelu_tanh_grad) {
     mpfr_t u, slope;
     mpfr_inits2(mpfr_get_prec(r) + 60, u, slope, (mpfr_ptr)NULL);
     gelu_argument(u, slope, x);
-    if (mpfr_cmp_ui(x, 12) > 0) { /* 1 + traces, beyond what the precision says */
+    if (mpfr_cmp_ui(x, 12) > 0) { /* 1 + a trace, beyond the precision */
         mpfr_set_ui(r, 1, R);
         mpfr_nextabove(r);
     } else {
@@ -437,7 +437,7 @@ static inline void witness_value(mpfr_t r, const struct witness *w, double a, do
     if (w->operands == 2) {
         if (mpfr_zero_p(r) && (mpfr_underflow_p() || mpfr_overflow_p())) /* beyond MPFR's exponents */
             mpfr_set_si_2exp(r, mpfr_signbit(r) ? -1 : 1, -4000, R);
-        /* these choose; a NaN of x is in their slope or is not */
+        /* these select; a NaN of x is in their slope or is not */
         const bool between = !strcmp(w->name, "hardtanh_grad") || !strcmp(w->name, "clamp_grad"),
                    chosen = between || !strcmp(w->name, "leaky_relu_grad"), zero = between && mpfr_zero_p(r);
         if (zero)
@@ -453,8 +453,8 @@ static inline void witness_value(mpfr_t r, const struct witness *w, double a, do
 }
 
 struct rounded {
-    double value; /* what is to be stored, as a double */
-    double size;  /* |r| before, for the maximum; 0 where it does not count */
+    double value; /* the value to store, as a double */
+    double size;  /* |r| before, for the maximum; 0 if it does not count */
     bool saturated, flushed, nonfinite;
 };
 
@@ -468,7 +468,7 @@ static inline struct grid grid_of(tensor_format format) {
                                 : (struct grid){24, -149, 128};
 }
 
-/* To a multiple of the unit; *unit its exponent. */
+/* Rounds to a multiple of the unit, whose exponent is *unit. */
 static inline double to_grid(const mpfr_t r, const struct fl_format *f, int e, bool truncate) {
     mpfr_t t;
     mpfr_init2(t, mpfr_get_prec(r));
@@ -517,7 +517,7 @@ static inline void witness_round(struct rounded *out, const struct witness *w, c
     }
     out->size = fabs(mpfr_get_d(r, MPFR_RNDZ));
     out->value = to_grid(r, f, e, truncate);
-    /* the same within 2^-100? else with more bits */
+    /* if both agree within 2^-100, this suffices; otherwise more bits are needed */
     mpfr_init2(low, FIRST);
     mpfr_mul_d(low, r, 1 - 0x1p-45, R);
     mpfr_sub(low, r, low, R);

@@ -1,7 +1,7 @@
-/* What real_lanes.inc claims of its errors, against MPFR: of every function and slope, on every row, the real number
- * lies within e of v, or has the same rounding to odd at 32 bits; arguments of 24 bits over the whole range, and near
- * the places where functions are near one, one half, zero or another way to compute them. And the proof of Mills' ratio
- * from its coefficients. */
+/* The claims of real_lanes.inc about its errors, against MPFR: for every function and slope, in every kernel set, the
+ * real number lies within e of v, or has the same rounding to odd at 32 bits; arguments of 24 bits over the whole
+ * range, and near the points at which functions are near one, one half, zero or another algorithm. And the proof of
+ * Mills' ratio from its coefficients. */
 #include "check.h"
 #ifndef FL_HAVE_MPFR
 int main(void) {
@@ -35,7 +35,7 @@ static void end(struct polynomial *p) {
         mpfr_clear(p->c[i]);
 }
 
-/* p (a + b u), a and b as quotients of integers: all of them are exact, or nearly so at 1500 bits */
+/* Multiplies p by (a + b u), a and b as quotients of integers: all of them are exact, or nearly so at 1500 bits. */
 static void times(struct polynomial *p, int a, int a_by, int b, int b_by) {
     mpfr_t t;
     mpfr_init2(t, BITS);
@@ -52,7 +52,7 @@ static void times(struct polynomial *p, int a, int a_by, int b, int b_by) {
 }
 
 /* The sum of the sizes of the coefficients of p in Chebyshev polynomials: x^k is 2^(1 - k) times the sum of C(k, i) T(k
- * - 2 i), i up to k / 2, half of the last where that is T(0). */
+ * - 2 i), i up to k / 2, with half of the last term if that is T(0). */
 static double chebyshev_sum(const struct polynomial *p) {
     struct polynomial q;
     mpfr_t t;
@@ -181,7 +181,7 @@ static float argument(void) {
 
 static double worst;
 
-/* r rounded to odd at 53 bits: towards zero, the last bit set where something was cut off. */
+/* r rounded to odd at 53 bits: towards zero, with the last bit set if bits were cut off. */
 static double odd_of(const mpfr_t r) {
     mpfr_t cut;
     mpfr_init2(cut, 53);
@@ -203,7 +203,7 @@ static void check_one(const struct witness *w, const char *row, double x, double
     const double off = mpfr_get_d(error, MPFR_RNDA);
     const bool within = mpfr_cmp_d(error, e) <= 0, aside = fl_coarse(odd_of(r)) == fl_coarse(v);
     mpfr_clear(error);
-    const double size = fabs(v); /* beyond +-600 e^x is that of 600 */
+    const double size = fabs(v); /* beyond +-600, e^x has the value at 600 */
     CHECK(within || (e != 0 && aside) || size < 0x1p-500 || size > 0x1p500, "%s.%s(%a): %a, off by %a, more than %a",
           w->name, row, x, v, off, e);
     if (within && e > 0 && e < size * 0x1p-40 && off / e > worst)

@@ -32,7 +32,7 @@ static float any_float(void) {
     return x;
 }
 
-/* Of x. */
+/* Draws x. */
 static float argument(int manner) {
     static const float edges[] = {0,
                                   -0.0f,
@@ -88,7 +88,7 @@ static float slope_factor(int manner) {
 }
 enum { FACTORS = 4 };
 
-/* One element of the operand: a float, or of shared exponents any mantissa. */
+/* Sets one element of the operand: a float, or any mantissa of a shared exponent. */
 static void set(const struct call *c, int operand, int64_t i, int manner, bool factor) {
     const bool shared = c->format->arithmetic == FL_ARITHMETIC_SHARED;
     const uint16_t word = (uint16_t)(manner == 2 ? check_random(&seed) % 3 : check_random(&seed) >> 40);
@@ -120,7 +120,7 @@ static double decoded(const struct call *c, const void *data, const int32_t *e, 
     return x;
 }
 
-/* As stored, any NaN equal to any other. */
+/* Compares results as stored; all NaNs count as equal. */
 static void compare(const struct call *c, const char *row, const char *how, const void *y, const struct fl_stats *s) {
     const char *op = fl_op_name(c->args.op);
     const size_t bytes = (size_t)c->format->bytes;
@@ -228,7 +228,7 @@ static void check_random_call(const struct fl_format *f, enum fl_op op, int roun
     finish(&c);
 }
 
-/* All 65,536 elements x, times the dy that are hard: extremes, NaN, infinities, zeros, subnormals, and any. */
+/* All 65,536 elements x, with difficult dy: extremes, NaN, infinities, zeros, subnormals, and random ones. */
 static void check_slopes(const struct fl_format *f, enum fl_op op, int e_x, int e_out) {
     static const uint16_t hard[] = {0x7c00, 0xfc00, 0x7e00, 0x7f80, 0x7fc0, 0x0001, 0x8001, 0x7fff,
                                     0x8000, 0x0000, 0x3c00, 0x3f80, 0x7bff, 0x7f7f, 0x0400, 0x0080};

@@ -1,7 +1,7 @@
-/* What real_rules.h promises of its arithmetic, against MPFR: pairs of doubles err by less than 2^-95 of a function,
- * doubles by less than 2^-40 or say so by NaN, fl_odd_ is the function rounded to odd at 53 bits and fl_near_ at 32.
- * Arguments of 24 bits over the whole range, and near the places where functions are near one, zero or a pole.
- * Gradients that are quotients: rounded to odd likewise, so that those without a remainder are exact. */
+/* The promises of real_rules.h about its arithmetic, against MPFR: pairs of doubles err by less than 2^-95 of a
+ * function, doubles by less than 2^-40 or report that by NaN, fl_odd_ is the function rounded to odd at 53 bits and
+ * fl_near_ at 32. Arguments of 24 bits over the whole range, and near the points at which functions are near one, zero
+ * or a pole. Gradients that are quotients are rounded to odd likewise, so that those without a remainder are exact. */
 #include "check.h"
 #ifndef FL_HAVE_MPFR
 int main(void) {
@@ -20,8 +20,8 @@ static const struct row {
     double (*quick)(double x);
     double (*odd)(double x), (*near)(double x); /* NULL for slopes */
     witness_function witness;
-    double least, most; /* domain, of which the ends do not count */
-    double zero;        /* of a slope, where its error is absolute; NaN: none */
+    double least, most; /* the domain, without its ends */
+    double zero;        /* the zero of a slope, near which its error is absolute; NaN: none */
 } rows[] = {
 #define FUNCTION(name, least, most)                                                                                    \
     { #name, fl_pair_##name, fl_quick_##name, fl_odd_##name, fl_near_##name, mp_##name, least, most, NAN }
@@ -64,13 +64,13 @@ static const struct row {
     SLOPE_AT(gelu_tanh_slope, gelu_tanh_grad, -0.7524614220710163),
 };
 
-/* 24 bits, somewhere. */
+/* Draws an argument of 24 bits. */
 static double argument(const struct row *row) {
     static const double places[] = {
         1, -1, 0.35, 0.34, 0.3, 0.2, 0.17, 1.4, 8.74, 12.36, 1.5707963267948966, 3.141592653589793, 0.785};
     const uint64_t draw = check_random(&seed);
     const float share = (float)((double)(draw >> 11) * 0x1p-52 - 1);
-    const int e = (int)(check_random(&seed) % 273) - 128; /* 2^-128 to 2^143, where dfp16 ends */
+    const int e = (int)(check_random(&seed) % 273) - 128; /* 2^-128 to 2^143, the limit of dfp16 */
     const double place = places[draw % (sizeof places / sizeof places[0])];
     switch (check_random(&seed) % 6) {
     case 0:
@@ -87,12 +87,12 @@ static double argument(const struct row *row) {
     }
 }
 
-/* Whether x is r rounded to odd at that many bits. */
+/* Whether x is r rounded to odd at this number of bits. */
 static bool is_odd(double x, const mpfr_t r, int bits) {
     mpfr_t cut;
     mpfr_init2(cut, bits);
     const int inexact = mpfr_set(cut, r, MPFR_RNDZ);
-    if (inexact) { /* towards zero; odd where its last bit is set, else the next away */
+    if (inexact) { /* towards zero; odd if its last bit is set, otherwise the next one away from zero */
         const double down = mpfr_get_d(cut, MPFR_RNDN);
         int e;
         const double m = ldexp(frexp(down, &e), bits);
@@ -167,7 +167,7 @@ static const struct quotient {
     const char *name;
     double (*odd)(double dy, double x), (*near)(double dy, double x);
     void (*divide)(mpfr_t r, const mpfr_t dy, const mpfr_t x);
-    int power; /* of the number in x that divides dy */
+    int power; /* the power of x that divides dy */
 } quotients[] = {
     {"softsign_grad", fl_odd_softsign_grad, fl_near_softsign_grad, divide_softsign, 2},
     {"log_grad", fl_odd_log_grad, fl_near_log_grad, divide_log, 1},
@@ -175,14 +175,14 @@ static const struct quotient {
     {"reciprocal_grad", fl_odd_reciprocal_grad, fl_near_reciprocal_grad, divide_reciprocal, 2},
 };
 
-/* The x whose divisor is o 2^place, or its square. */
+/* The x whose divisor is o 2^place, or the square of that. */
 static double divisor(const struct quotient *q, double o, int place) {
     if (q->divide == divide_softsign)
         return ldexp(o, place & 7) - 1;
     return q->divide == divide_sqrt ? ldexp(o * o, 2 * place) : ldexp(o, place);
 }
 
-/* Any numbers of 24 bits, or dy a multiple of the divisor. */
+/* Draws any numbers of 24 bits, or dy as a multiple of the divisor. */
 static void draw_quotient(const struct quotient *q, double *dy, double *x) {
     const int places = (int)(check_random(&seed) % 200) - 100;
     if (check_random(&seed) % 2) {

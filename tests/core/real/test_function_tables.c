@@ -1,6 +1,6 @@
-/* Real functions of 16-bit elements by their tables: every kernel set against the definition, all 65,536 elements
- * and some again, results and statistics, in place and measured; more tables than are kept, and threads that use them
- * at once; and a child that is made while all are in use. */
+/* Real functions of 16-bit elements by their tables: every kernel set against the definition, all 65,536 elements and
+ * some again, results and statistics, in place and measured; more tables than can be stored, and threads that use them
+ * at once; and a child process that is made while all are in use. */
 #include "check.h"
 #include "core/table/format.h"
 #include "core/base/memory.h"
@@ -49,7 +49,7 @@ static tensor_status run(const struct call *c, fl_kernel kernel, uint16_t *y, bo
     return kernel(&args);
 }
 
-/* As stored, any NaN equal to any other. */
+/* Compares as stored; all NaNs count as equal. */
 static bool same_element(const struct call *c, uint16_t a, uint16_t b) {
     double x, y;
     const struct fl_view va = {.data = &a, .e = c->args.out.e, .count = 1},
@@ -79,7 +79,7 @@ static void compare(const struct call *c, const char *row, const char *how, cons
           (long long)s->nonfinite, w->gamma, (long long)w->saturated, (long long)w->flushed, (long long)w->nonfinite);
 }
 
-/* `words`: as many different elements occur, 0: all of them. Few of them leave stretches of a table empty. */
+/* `words`: the number of different elements, 0: all of them. A small number leaves stretches of a table empty. */
 static void make_call(struct call *c, const struct fl_format *f, enum fl_op op, int e_in, int e_out,
                       tensor_rounding mode, int words) {
     *c = (struct call){.format = f};
@@ -90,8 +90,7 @@ static void make_call(struct call *c, const struct fl_format *f, enum fl_op op, 
     c->x2 = has_one_operand(op) ? NULL : fl_alloc((size_t)count * sizeof *c->x2);
     for (int i = 0; c->x2 && i < count; i++) {
         c->x2[i] = (uint16_t)(i * 25717 + 3);
-        c->x[i] =
-            (uint16_t)(check_random(&seed) % 5 ? check_random(&seed) >> 20 : 0); /* zeros are many in a gradient */
+        c->x[i] = (uint16_t)(check_random(&seed) % 5 ? check_random(&seed) >> 20 : 0); /* a gradient has many zeros */
     }
     c->args = (struct fl_args){.op = op, .format = f, .p.map = {-0.25f, 2.5f}, .rounding = {mode, 0, 0}};
     c->args.in[0] = (struct fl_view){c->x, NULL, exponent_at(e_in), count};
@@ -170,7 +169,7 @@ static void check_threads(void) {
 
 /* --- a child ------------------------------------------------------------------------------------------------------ */
 
-/* The next table, and the next slopes, that nobody has asked for; false where every place is in use. */
+/* Requests the next table, and the next slopes, that nothing has used; false if every slot is in use. */
 static bool take_table(int *next, const struct fl_real_table **table) {
     const struct fl_args args = {.op = FL_OP_SOFTPLUS,
                                  .format = fl_format_of(FMT_DFP16),
@@ -189,7 +188,7 @@ static bool take_slopes(int *next, const struct fl_real_slopes **made) {
     return *made;
 }
 
-/* Who used them in the parent is no thread of the child, and will not leave them there. */
+/* The threads that used them in the parent do not exist in the child, and will not release them there. */
 static void check_child(void) {
     enum { MOST = 64 };
     const struct fl_real_table *tables[MOST];
@@ -233,7 +232,7 @@ int main(void) {
         check_rows(fl_format_of(FMT_DFP16), (enum fl_op)op, op % 2 ? 14 : -100 + op, op % 3 ? 15 : -3,
                    TENSOR_ROUND_NEAREST, 0);
     }
-    /* every magnitude another, all flushed or of one last place: ranks up to the last */
+    /* every magnitude differs, all are flushed or differ in the last place: ranks up to the last */
     check_rows(fl_format_of(FMT_FLEX16_5), FL_OP_LOGSIGMOID, 12, 0, TENSOR_ROUND_NEAREST, 0);
     check_rows(fl_format_of(FMT_DFP16), FL_OP_LOGSIGMOID, 17, 0, TENSOR_ROUND_NEAREST, 0);
     check_rows(fl_format_of(FMT_DFP16), FL_OP_SOFTPLUS, 18, -1, TENSOR_ROUND_NEAREST, 0);

@@ -1,6 +1,7 @@
 /* The real functions of ops.def against MPFR: every input of fp16 and bf16, shared exponents at three pairs each,
  * binary32 at random, at special and at hard values; results, statistics, and the constants of real_tables.h.
- *     test_functions [every]    shared exponents: every so many-th input (default 29); 1: all
+ *
+ *     test_functions [every]    shared exponents: the interval of the inputs (default 29); 1: all
  *     FLEXLAB_TEST_FILTER=substring selects functions */
 #include "check.h"
 #ifndef FL_HAVE_MPFR
@@ -100,10 +101,10 @@ static void check_tables(void) {
     mpfr_clears(c, d, (mpfr_ptr)NULL);
 }
 
-/* --- a write, and what it should have given ----------------------------------------------------------------------- */
+/* --- a write and its expected result ------------------------------------------------------------------------------ */
 
 struct expected {
-    double maximum; /* of MPFR, to double */
+    double maximum; /* from MPFR, as double */
     int64_t saturated, flushed, nonfinite;
 };
 
@@ -140,7 +141,7 @@ static void compare(const struct witness *w, const tensor *y, const tensor *a, c
           "%s.%s %s: saturated %lld, flushed %lld, nonfinite %lld, expected %lld, %lld, %lld", f->name, w->name, what,
           (long long)s.saturated, (long long)s.flushed, (long long)s.nonfinite, (long long)e.saturated,
           (long long)e.flushed, (long long)e.nonfinite);
-    /* beyond 2^865 functions stop; 32 bits before */
+    /* functions stop beyond 2^865, or 32 bits before */
     const bool right = e.maximum > 0x1p800    ? s.maximum > 0x1p700
                        : e.maximum < 0x1p-800 ? s.maximum < 0x1p-700
                                               : fabs(s.maximum - e.maximum) <= e.maximum * 0x1p-31;
@@ -183,7 +184,7 @@ static tensor *output(tensor_format format, int64_t n, int e) {
     return t;
 }
 
-/* Gradients: dy at random bits of the format, as x. */
+/* Gradients: dy has random bits of the format, as x does. */
 static tensor *partner(const tensor *x, int e) {
     const int64_t n = tensor_count(x);
     tensor *t = tensor_new(tensor_format_of(x), TENSOR_SHAPE(n));
@@ -205,7 +206,7 @@ static void with_scalars(const struct witness *w, tensor *y, const tensor *x, in
 }
 
 static void floats(const struct witness *w, tensor_format format, bool truncate) {
-    /* gradients have a second operand at random: some of the words each time */
+    /* gradients have a random second operand: some of the words each time */
     const int64_t step = truncate || w->operands == 2 ? every % 2 ? every : every + 1 : 1;
     tensor *x = words(format, (int64_t)(check_random(&seed) % (uint64_t)step), step, 0),
            *y = output(format, tensor_count(x), 0);
@@ -229,7 +230,7 @@ static void shared(const struct witness *w, tensor_format format) {
     }
 }
 
-/* binary32: special values, both sides of where algorithms change, and random words. */
+/* binary32: special values, both sides of the points at which algorithms change, and random words. */
 static void binary32(const struct witness *w) {
     enum { N = 3000 };
     static const double places[] = {0,

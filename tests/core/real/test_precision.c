@@ -33,7 +33,7 @@ static tensor *all_words(tensor_format f) {
     return t;
 }
 
-/* Three digits; powers of two as such. */
+/* Three digits; powers of two as powers. */
 static const char *number(double x) {
     static char text[8][32];
     static int next;
@@ -70,7 +70,7 @@ static void ranges(void) {
                 largest = isfinite(x) && x > largest ? x : largest;
                 least = x > 0 && x < least ? x : least;
             }
-            normal = least / epsilon; /* from there on elements have all their digits */
+            normal = least / epsilon; /* from here on elements have all their digits */
         }
         fprintf(out, "| `%s` | %s | %s | %.9g | %s | %s |\n", tensor_format_name(f), number(epsilon),
                 number(epsilon / 2), largest, number(normal), number(least));
@@ -113,7 +113,7 @@ static double normal_of(const struct fl_format *f) {
     return f->arithmetic == FL_ARITHMETIC_SHARED ? 0 : ldexp(1, g.least + g.digits - 1);
 }
 
-/* Every so many-th binary32 that the format holds as a finite number, there and back. */
+/* Converts binary32 numbers at a fixed interval, if they are finite in the format, there and back. */
 static void round_trips(void) {
     enum { STRIDE = 1021, N = (int)((((int64_t)1 << 32) + STRIDE - 1) / STRIDE) };
     static float x[N], y[N];
@@ -162,7 +162,7 @@ static void round_trips(void) {
 
 /* --- functions ---------------------------------------------------------------------------------------------------- */
 
-/* Of the functions in fp16, for the comparison. */
+/* The results for fp16, for the comparison. */
 static struct {
     const char *name;
     struct errors e;
@@ -207,7 +207,7 @@ static void function(const struct witness *w, tensor_format id) {
     fprintf(out, "%lld | ", (long long)e.n);
     print_errors(&e);
     fprintf(out, " |\n");
-    /* half a last place, wherever that is */
+    /* half a unit in the last place, wherever that is */
     const double bound = shared ? ldexp(0.5, -tensor_exponent(y)) : HUGE_VAL;
     const double relative = shared ? 0x1p-11 : ldexp(1, -grid_of(id).digits);
     CHECK(e.most <= bound, "%s.%s: an error of %a", f->name, w->name, e.most);
@@ -229,13 +229,13 @@ static void functions(tensor_format id, const char *which) {
             function(&witnesses[i], id);
 }
 
-/* --- beside the figures of others --------------------------------------------------------------------------------- */
+/* --- comparison with published figures ---------------------------------------------------------------------------- */
 
 static void least_and_most(double least, double most) {
     fprintf(out, " %s to %s |", number(least), number(most));
 }
 
-/* The groups and figures of the guide; `square` and `relu` are no functions of this page. */
+/* The groups and figures of the guide; `square` and `relu` are not functions of this page. */
 static void comparison(void) {
     static const struct {
         const char *names, *figures;

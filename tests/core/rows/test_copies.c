@@ -1,6 +1,6 @@
 /* Embedding, permutation, slice and concatenation, with their gradients: against loops over indices, in every format.
- * Values move exactly where the exponent holds them; the gradient of a table is an exact sum in integer formats, and
- * the defined chains in float formats. */
+ * Values move exactly if the exponent can represent them; the gradient of a table is an exact sum in integer formats,
+ * and follows the defined chains in float formats. */
 #include "row_witness.h"
 #include "flexlab/tensor_blocks.h"
 
@@ -87,8 +87,8 @@ static void check_embedding(tensor_format f, int64_t rows, int64_t m, int64_t n,
     free_all();
 }
 
-/* Gradients of all tables by finite differences are what a sum is: <dy, E(T + d)> - <dy, E(T)> = <dT, d>, exact on
- * small integers. */
+/* Gradients of all tables by finite differences, as for a sum: <dy, E(T + d)> - <dy, E(T)> = <dT, d>, exact on small
+ * integers. */
 static void check_adjoint(tensor_format f) {
     enum { ROWS = 7, M = 23, C = 5 };
     int32_t index[M];
@@ -146,7 +146,7 @@ static void check_permute(tensor_format f) {
                         }
                         check_is("permute", to, in[0].v[from]);
                     }
-        /* there and back, at one exponent, are the same elements */
+        /* a round trip at one exponent gives the same elements */
         in[1].t = tensor_new(f, 4, size);
         if (tensor_format_is_shared(f))
             CHECK(!tensor_set_predictor(in[1].t, "fixed") && !tensor_set_exponent(in[1].t, tensor_exponent(out.t)),
@@ -159,7 +159,7 @@ static void check_permute(tensor_format f) {
     }
 }
 
-/* Part `first` ... of dimension d of [4, 6, 5]; its gradient; parts put together again. */
+/* Tests a slice from `first` on of dimension d of [4, 6, 5]; its gradient; slices concatenated again. */
 static void check_parts(tensor_format f, int d) {
     const int64_t whole[3] = {4, 6, 5};
     int64_t part[3][3], first = 0;
@@ -195,7 +195,7 @@ static void check_parts(tensor_format f, int d) {
     out.t = tensor_new(f, 3, whole);
     CHECK(!tensor_concat(out.t, in[0].t, in[1].t, in[2].t, d), "%s", tensor_error());
     hold(&out);
-    for (int64_t j = 0; j < out.n; j++) { /* each part may have been rounded at its exponent */
+    for (int64_t j = 0; j < out.n; j++) { /* each slice may have been rounded at its exponent */
         long double off = 0;
         for (int i = 0; i < 3; i++)
             off = fmaxl(off, tensor_format_is_shared(f) ? ldexpl(0.5L, -tensor_exponent(in[i].t)) : 0);

@@ -1,6 +1,6 @@
 /* tensor_describe and tensor_measure_in against a slow recount: every format, random bits and values, numbers that are
- * not finite, subnormal ones, sizes around blocks and parts, threads, kernel sets; what another format makes of the
- * elements against a real conversion; what is refused. */
+ * not finite, subnormal ones, sizes around blocks and chunks, threads, kernel sets; the effects of another format
+ * against a real conversion; what is refused. */
 #include "check.h"
 #include "flexlab/tensor.h"
 #include <math.h>
@@ -32,7 +32,7 @@ static tensor *make(tensor_format format, int64_t n, int kind) {
                        ? (check_random(&seed) & 1 ? ldexp(uniform() - 0.5, -(int)(check_random(&seed) % 60)) : 0)
                    : kind == TINY ? (uniform() - 0.5) * (shared ? 0x1p-28 : 0x1p-140)
                                   : ldexp(uniform() - 0.5, (int)(check_random(&seed) % 12)) + 100;
-    if (kind == FEW_ODD && check_random(&seed) & 1) /* as after ReLU */
+    if (kind == FEW_ODD && check_random(&seed) & 1) /* as after a ReLU */
         value[0] = 0;
     if (kind == ONE_LARGE)
         value[check_random(&seed) % (uint64_t)n] = -3e4;
@@ -63,7 +63,7 @@ static tensor *make(tensor_format format, int64_t n, int kind) {
         } else if (check_random(&seed) % 900 == 0 && shared) {
             half[i] = (uint16_t)(INT16_MIN + (int)(check_random(&seed) % 3));
         }
-    for (int64_t i = 0; i < n && kind == ENDS; i++) { /* squares as large as they get */
+    for (int64_t i = 0; i < n && kind == ENDS; i++) { /* the largest squares */
         const bool below = check_random(&seed) & 1;
         if (shared)
             half[i] = (uint16_t)(below ? -INT16_MAX : INT16_MAX);
@@ -164,7 +164,7 @@ static void check_description(const tensor *x, const tensor_description *d, cons
 static const char *const kinds[KINDS] = {"bits", "values",    "spread",      "constant", "zeros",
                                          "tiny", "one large", "none finite", "few odd",  "ends"};
 
-/* Every kernel set and number of threads, bit for bit. */
+/* Compares every kernel set and number of threads, bit for bit. */
 static void describe(tensor_format format, int64_t n, int kind) {
     static const char *const rows[] = {"ref", "portable", "avx2", "avx512bw", "avx512_amx"};
     tensor *x = make(format, n, kind);
@@ -234,7 +234,7 @@ static void measure_all(tensor_format format, int64_t n, int kind) {
     tensor_free(x);
 }
 
-/* dfp16 at the ends of its exponents, where its values are no binary32. */
+/* dfp16 at the ends of its exponents, whose values binary32 cannot represent. */
 static void ends(void) {
     static const int at[] = {-128, -113, -112, 126, 127};
     for (unsigned i = 0; i < sizeof at / sizeof at[0]; i++) {
@@ -285,12 +285,12 @@ int main(void) {
             for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
                 describe(formats[f], sizes[i], kind);
     for (int f = 0; f < FORMATS; f++) {
-        describe(formats[f], 64 * 32768 + 1029, VALUES); /* longer parts */
+        describe(formats[f], 64 * 32768 + 1029, VALUES); /* longer chunks */
         for (int kind = 0; kind < KINDS; kind++)
             measure_all(formats[f], 1 + (int64_t)(check_random(&seed) % 3000), kind);
         measure_all(formats[f], 40003, VALUES);
     }
-    describe(FMT_FLEX16_5, 64 * 131072 + 70001, SPREAD); /* parts that counters of 16 bits do not hold */
+    describe(FMT_FLEX16_5, 64 * 131072 + 70001, SPREAD); /* chunks too long for counters of 16 bits */
     ends();
     refused();
     return check_summary();

@@ -1,6 +1,6 @@
-/* Kernels of rows in vectors against the reference, on every backend: elements and statistics, over drawn shapes and
+/* Vector kernels of rows against the reference, on every kernel set: elements and statistics, over drawn shapes and
  * operands that are hard to round: small integers (ties), equal rows, one huge element, both ends of the mantissas,
- * outputs that saturate or flush; NaN and Inf in float formats. What estimates stand on is checked by itself: the proof
+ * outputs that saturate or flush; NaN and Inf in float formats. The basis of estimates is checked separately: the proof
  * of a rounding, and the powers against the C library's in long double. The seed is printed; an argument sets it. */
 #include "check.h"
 #include "core/arithmetic/elementary.h"
@@ -195,7 +195,7 @@ static void describe(struct call *c, enum fl_op op) {
     }
 }
 
-/* What is told to the operations that have numbers besides. */
+/* Sets the numbers of operations that have some beside their operands. */
 static void set_numbers(struct call *c, enum fl_op op, double epsilon, float scale) {
     const struct sizes *g = &c->geo;
     switch ((int)op) {
@@ -232,7 +232,7 @@ static tensor_status run(struct fl_args *args, fl_kernel kernel, struct operand 
     return kernel(args);
 }
 
-/* Any NaN is as good as another. */
+/* All NaNs count as equal. */
 static bool same(const struct fl_format *f, const struct operand *a, const struct operand *b, int64_t *at) {
     for (int64_t i = 0; i < a->view.count; i++) {
         double x, y;
@@ -322,9 +322,9 @@ static void check_case(const struct fl_format *f, enum fl_op op, int number) {
     fl_free(got.view.data);
 }
 
-/* --- what estimates stand on -------------------------------------------------------------------------------------- */
+/* --- the basis of estimates --------------------------------------------------------------------------------------- */
 
-/* An estimate proves its rounding exactly where the interval around it has no tie and not the only zero. */
+/* An estimate proves its rounding if and only if the interval around it has no tie and is not only zero. */
 static void check_proofs(const struct fl_row_vectors *v) {
     for (int i = 0; i < 20000; i++) {
         const int n = (int)between(1, 19), at = (int)between(0, n - 1);

@@ -1,7 +1,7 @@
-/* random_actions.h - what random_calls.h draws calls from: every function of the library, by its signature
- * (draw_function.h), and what is no operation: loads, conversions, settings of tensors. Operands come from the pool at
- * random, so an output is now and then an input where that is not allowed: an error that every row must report alike.
- */
+/* random_actions.h - the calls that random_calls.h draws: every function of the library, by its signature
+ * (draw_function.h), and calls that are no operations: loads, conversions, settings of tensors. Operands come from the
+ * pool at random, so an output sometimes is an input that must be another tensor: an error that every kernel set must
+ * report alike. */
 #ifndef FL_RANDOM_ACTIONS_H
 #define FL_RANDOM_ACTIONS_H
 
@@ -17,7 +17,7 @@ static struct {
     struct draw_limits limits;
 } sizes;
 
-/* Mostly small, odd and one more often than not. */
+/* Mostly small, odd sizes, and often one. */
 static int64_t draw_size(int64_t most) {
     static const int liked[] = {1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 31, 32, 33, 64, 65, 127, 130, 257, 515};
     const int64_t x = chance(60) ? liked[below(20)] : 1 + (int64_t)(draw() % (uint64_t)most);
@@ -29,7 +29,7 @@ static void draw_episode(void) {
     while (fl_format_at(formats))
         formats++;
     static const struct {
-        int share; /* of 1000 episodes, with those above */
+        int share; /* of 1000 episodes, including those above */
         int64_t images, side, channels, rows, columns, inner, length, work;
     } scales[] = {{4, 8, 30, 70, 300, 200, 3000, 300000, 20000000},
                   {40, 6, 16, 70, 200, 120, 1200, 100000, 3000000},
@@ -110,7 +110,7 @@ static tensor_status run_function(const struct call *c, tensor *const *t, struct
     return status;
 }
 
-/* Whether it may write a wide part that differs from the elements: it reads that of its output. */
+/* Whether it may write a wide part that differs from the elements, because it reads that of its output. */
 static bool writes_wide_parts(const struct fl_function *f) {
     for (int i = 0; i < f->operand_count; i++)
         if (f->operands[i].at == FL_AT(in[0]) && f->operands[i].flags & FL_WIDE)
@@ -167,7 +167,7 @@ static bool plan_convert(struct call *c) {
         return false;
     c->number = between(-2, 33);
     want_format(c, fl_format_at(below(5)), c->operand[0].ndim, c->operand[0].shape);
-    if (chance(50)) { /* the other way round */
+    if (chance(50)) { /* the other way */
         const int slot = c->operand[0].slot;
         c->operand[0].slot = c->operand[1].slot;
         c->operand[1].slot = slot;
@@ -291,8 +291,8 @@ static const struct action *draw_action(void) {
     return &actions[i];
 }
 
-/* Every function of the library was called and worked more than once, and every operation is one that a function
- * writes, or that functions of other names are made of. */
+/* Every function of the library was called and worked more than once, and every operation is written by a function, or
+ * is a step of functions with other names. */
 static void check_coverage(void) {
     for (int a = 0; a < action_count; a++) {
         printf("%-32s worked %lld times\n", actions[a].name, worked[a]);

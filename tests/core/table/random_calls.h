@@ -1,10 +1,10 @@
-/* random_calls.h - random sequences of calls of the public API, each made in several worlds at once: one a row of
- * kernels, with a number of threads that changes from call to call. World 0 runs the reference kernels; all that a call
- * may change or return must be the same in every world, but for payload and sign of a NaN.
+/* random_calls.h - random sequences of calls of the public API, each made in several worlds at once: one for each
+ * kernel set, with a number of threads that changes from call to call. World 0 runs the reference kernels; everything
+ * that a call may change or return must be the same in every world, but for payload and sign of a NaN.
  *
  * Calls come in episodes of EPISODE, which share a pool of tensors of a few shapes and start with an empty one. All
- * that is drawn depends on (seed, number of the call) and on the pool, so any subset of an episode can be run again: a
- * failing one is reduced to the calls that it needs and printed. random_actions.h has the calls. */
+ * random choices depend on (seed, number of the call) and on the pool, so any subset of an episode can be run again: a
+ * failing episode is reduced to the calls that it needs and printed. random_actions.h has the calls. */
 #ifndef FL_RANDOM_CALLS_H
 #define FL_RANDOM_CALLS_H
 
@@ -22,7 +22,7 @@ enum { MAX_WORLDS = 5, SLOTS = 14, EPISODE = 32, RESULTS = 4096, LINE = 2400 };
 static const char *world_row[MAX_WORLDS];
 static int worlds;
 
-/* A world for each row that has kernels of its own on this machine. */
+/* Makes a world for each kernel set with kernels of its own on this machine. */
 static void find_worlds(void) {
     static const char *const rows[] = {"ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
     for (int r = 0; r < MAX_WORLDS; r++) {
@@ -47,7 +47,7 @@ static void start_draws(uint64_t seed, uint64_t what) {
 
 struct slot {
     tensor *t[MAX_WORLDS];    /* [0] NULL: free */
-    void *memory[MAX_WORLDS]; /* of tensors on the caller's memory */
+    void *memory[MAX_WORLDS]; /* for tensors in the caller's memory */
 };
 
 static struct slot pool[SLOTS];
@@ -143,7 +143,7 @@ static int draw_exponent(const struct fl_format *f) {
     return e < f->e_min ? f->e_min : e > f->e_max ? f->e_max : e;
 }
 
-struct recipe { /* of a new tensor */
+struct recipe { /* for a new tensor */
     bool wide, load, on_memory;
     int style, e;
     const char *predictor;
@@ -166,7 +166,7 @@ static struct recipe draw_recipe(const struct fl_format *f) {
     return r;
 }
 
-/* The same tensor in one world. words: its elements; fine: values that round to about them. */
+/* Makes the same tensor in one world. words: its elements; fine: values that round to about them. */
 static tensor *make_tensor(const struct fl_format *f, int ndim, const int64_t *shape, const struct recipe *r,
                            const void *words, const double *fine, int64_t count, void **memory) {
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
@@ -176,7 +176,7 @@ static tensor *make_tensor(const struct fl_format *f, int ndim, const int64_t *s
         memset(*memory, 0, bytes);
     }
     tensor *t = r->on_memory ? tensor_new_on(f->id, ndim, shape, *memory, bytes) : tensor_new(f->id, ndim, shape);
-    (void)tensor_set_rounding(t, r->rounding, r->seed); /* refused where it is not offered */
+    (void)tensor_set_rounding(t, r->rounding, r->seed); /* refused if it is not offered */
     if (shared && r->predictor)
         (void)tensor_set_predictor(t, r->predictor);
     if (r->wide)
@@ -222,12 +222,12 @@ struct call {
     int operands;
     struct {
         int slot, ndim;
-        uint64_t writes; /* of its tensor before the call */
+        uint64_t writes; /* writes to its tensor before the call */
         int64_t shape[TENSOR_MAX_DIMS];
         tensor *own; /* in the world where the call runs: a view, or numbers */
     } operand[FL_OPERANDS];
     tensor *t[FL_OPERANDS]; /* the operands in that world; NULL: left out */
-    struct drawn drawn;     /* of a function */
+    struct drawn drawn;     /* for a function */
     int number;             /* an exponent, a choice */
     int numbers_count;
     double numbers[FL_OPERANDS][RESULTS]; /* of operands that are numbers; values to load */
@@ -244,11 +244,11 @@ struct outcome { /* in one world */
 struct action {
     const char *name;
     int weight;
-    const struct fl_function *function; /* NULL: none, `run` says what is called */
-    /* Draws the call; false where it would be too large, or impossible in this episode. */
+    const struct fl_function *function; /* NULL: none, `run` names the call */
+    /* Draws the call; false if it would be too large, or impossible in this episode. */
     bool (*plan)(struct call *c);
     tensor_status (*run)(const struct call *c, tensor *const *t, struct outcome *o);
-    bool fine; /* writes wide parts that say more than the elements */
+    bool fine; /* writes wide parts that are more precise than the elements */
 };
 
 static bool in_use(const struct call *c, int slot) {
@@ -258,7 +258,7 @@ static bool in_use(const struct call *c, int slot) {
     return false;
 }
 
-/* A slot of that many elements of the format: one of the pool, or a new one. */
+/* A slot with this number of elements of the format: one of the pool, or a new one. */
 static int find_slot(const struct call *c, const struct fl_format *f, int ndim, const int64_t *shape) {
     const int64_t count = count_of(ndim, shape);
     const int first = below(SLOTS);
@@ -278,7 +278,7 @@ static int find_slot(const struct call *c, const struct fl_format *f, int ndim, 
     return s;
 }
 
-/* The next operand, of a format. */
+/* Adds an operand of a format. */
 static void want_format(struct call *c, const struct fl_format *f, int ndim, const int64_t *shape) {
     const int i = c->operands;
     const int slot = find_slot(c, f, ndim, shape);
@@ -296,12 +296,12 @@ static void want(struct call *c, int ndim, const int64_t *shape) {
 }
 #define WANT(c, ...) want(c, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
 
-/* An operand that is no tensor of the pool. */
+/* Adds an operand that is no tensor of the pool. */
 static void want_other(struct call *c, int slot) {
     c->operand[c->operands++].slot = slot;
 }
 
-/* A function's view of a tensor in the pool, or its numbers. */
+/* Opens a function's view of a tensor in the pool, or its numbers. */
 static tensor *open_drawn(const struct call *c, int i, tensor *t) {
     const struct drawn_operand *o = &c->drawn.operand[i];
     if (t)
@@ -332,7 +332,7 @@ static void keep(struct outcome *o, const double *values, int64_t n) {
     o->count += (int)n;
 }
 
-/* Numbers are results, whether the call writes them or not. */
+/* Stores numbers, which are results, whether the call writes them or not. */
 static void keep_numbers(struct outcome *o, const tensor *t) {
     static int32_t whole[RESULTS];
     static double values[RESULTS];
@@ -375,7 +375,7 @@ static void describe_scalars(const struct call *c, char *line) {
             append(line, ", %s 0x%" PRIx64, f->scalars[i].name, c->drawn.scalar[i].key);
 }
 
-/* The call before it runs. */
+/* Describes the call before it runs. */
 static void describe(const struct call *c, char *line) {
     char text[TENSOR_TEXT];
     append(line, "%s number %d", c->action->name, c->number);
@@ -487,15 +487,15 @@ static double round_to_place(double x, int place, bool truncate) {
     return ldexp(down + (rest > 0.5 || (rest == 0.5 && fmod(down, 2) != 0)), -place);
 }
 
-/* What rounding to a float format of at most 16 bits needs: bits of the fraction, the exponent of the least normal
- * number, the largest number. */
+/* The properties of a float format of at most 16 bits that determine rounding: bits of the fraction, the exponent of
+ * the least normal number, the largest number. */
 struct precision {
     const struct fl_format *format;
     int fraction, least;
     double largest;
 };
 
-/* As the elements say: the largest; the least above 1; the least above 0, 2^(least - fraction). */
+/* Derived from the elements: the largest; the least above 1; the least above 0, 2^(least - fraction). */
 static const struct precision *precision_of(const struct fl_format *f) {
     static struct precision known[8];
     int k = 0;
@@ -553,7 +553,7 @@ static const struct action *draw_action(void);
 static void draw_episode(void);
 static void count_call(const struct call *c, bool error);
 
-/* Runs one call in every world. Fills `line` with what is wrong; false then. */
+/* Runs one call in every world. False, with the difference in `line`, if they disagree. */
 static bool run_call(struct call *c, char *line) {
     static const int threads[] = {1, 2, 3, 7};
     static struct outcome outcome[MAX_WORLDS];
@@ -572,7 +572,7 @@ static bool run_call(struct call *c, char *line) {
         snprintf(o->message, sizeof o->message, "%s", o->status ? tensor_error() : "");
         close_operands(c, o);
     }
-    const bool settle = chance(40); /* looking at a wide part settles what was written by hand */
+    const bool settle = chance(40); /* reading a wide part settles the elements that were written by hand */
     bool good = true;
     for (int w = 0; w < worlds && good; w++) {
         append(line, "        %s with %d threads: ", world_row[w], outcome[w].threads);
@@ -597,7 +597,8 @@ static bool run_call(struct call *c, char *line) {
     return good;
 }
 
-/* The calls of an episode but those to skip, up to the first that fails: its index, -1 if none does. tell: print. */
+/* Runs the calls of an episode except those to skip, up to the first that fails; returns its index, -1 if none does.
+ * tell: print. */
 static int run_episode(uint64_t seed, uint64_t episode, const bool *skip, bool tell) {
     static struct call call;
     int failed = -1;
@@ -645,7 +646,7 @@ static void report(const char *program, uint64_t seed, uint64_t episode, int fai
     fflush(stdout);
 }
 
-/* About `calls` calls from number `first` on. */
+/* Runs about `calls` calls from number `first` on. */
 static void run_calls(const char *program, uint64_t seed, uint64_t calls, uint64_t first) {
     int reported = 0;
     for (uint64_t episode = first / EPISODE; episode * EPISODE < first + calls; episode++) {

@@ -1,5 +1,5 @@
-/* FLEXLAB_ISA and FLEXLAB_VERBOSE, each setting in a process of its own: what runs, what is said on standard error and
- * how often, which values are refused. */
+/* FLEXLAB_ISA and FLEXLAB_VERBOSE, each setting in a process of its own: which kernels run, which messages are printed
+ * on standard error and how often, which values are refused. */
 #include "check.h"
 #include "core/base/cpu.h"
 #include "core/table/format.h"
@@ -11,8 +11,8 @@
 
 enum { TEXT = 1 << 16 };
 
-/* Runs body in a child with these two settings (NULL: not set). What it writes to standard error comes back in text;
- * true if all its checks held. */
+/* Runs body in a child with these two settings (NULL: not set). Returns its output to standard error in text; true if
+ * all its checks held. */
 static bool child(const char *isa, const char *verbose, void (*body)(void), char *text) {
     int ends[2];
     fflush(stdout);
@@ -114,7 +114,7 @@ static int count(const char *text, const char *part) {
     return n;
 }
 
-/* The best backend that this machine runs, and that has the kernel, at most `cap`. */
+/* The best backend that this machine runs and that has the kernel, at most `cap`. */
 static enum fl_backend expected(const struct fl_format *f, enum fl_op op, int cap) {
     enum fl_backend chosen;
     fl_kernel_select(f, op, (enum fl_backend)cap, &chosen);
@@ -154,7 +154,7 @@ static void said(const char *text, int cap, const char *who) {
     CHECK(count(text, "\n") == 2 * count(text, ".add."), "more than the additions and the sums:\n%s", text);
 }
 
-/* The lines of products(): that of class exact, then that of class fast. */
+/* Checks the lines of products(): that of class exact, then that of class fast. */
 static void said_of_classes(const char *text, int cap, const char *who) {
     const struct fl_format *f = fl_format_of(FMT_BF16);
     const enum fl_backend runs = expected(f, FL_OP_MATMUL, cap);
@@ -162,7 +162,8 @@ static void said_of_classes(const char *text, int cap, const char *who) {
     const char *second = strchr(text, '\n');
     second = second ? second + 1 : text;
     char line[128];
-    snprintf(line, sizeof line, "flexlab: bf16.matmul.%s:", fl_backend_name(runs)); /* it has no row above avx512bw */
+    snprintf(line, sizeof line,
+             "flexlab: bf16.matmul.%s:", fl_backend_name(runs)); /* it has no kernel above avx512bw */
     CHECK(!strncmp(text, line, strlen(line)), "%s: no \"%s\" in\n%s", who, line, text);
     const char *fast = strstr(text, "_fast");
     CHECK(fast && fast > second, "%s: class fast is named in the wrong line:\n%s", who, text);

@@ -15,7 +15,7 @@ static void mix(uint64_t *hash, uint64_t word) {
     *hash ^= *hash >> 32;
 }
 
-/* Any NaN is as good as another, and so is either zero in sums and statistics. */
+/* All NaNs count as equal, and so do both zeros in sums and statistics. */
 static void mix_double(uint64_t *hash, double x) {
     uint64_t bits;
     x = x == 0 ? 0 : x;
@@ -48,13 +48,13 @@ static void mix_result(uint64_t *hash, const struct call *call, const struct res
     for (int64_t i = 0; r->wide && i < call->shape.out; i++) {
         uint64_t bits = 0;
         memcpy(&bits, (unsigned char *)r->wide + i * f->wide_bytes, (size_t)f->wide_bytes);
-        /* Sign and payload of a NaN belong to the machine; the hashes of sgd_update were recorded with them. */
+        /* Sign and payload of a NaN depend on the machine; the hashes of sgd_update were recorded with them. */
         const bool nan = f->arithmetic == FL_ARITHMETIC_FLOAT && (bits & 0x7fffffffu) > 0x7f800000u;
         mix(hash, nan && call->op != FL_OP_SGD_UPDATE ? 0x7fc00000u : bits);
     }
 }
 
-/* Whether both have the same bytes, and so the same hash. */
+/* Whether both have the same bytes and therefore the same hash. */
 static bool same_result(const struct call *call, const struct result *a, const struct result *b) {
     const int64_t channels = channels_of(call);
     return !memcmp(&a->stats, &b->stats, sizeof a->stats) && !memcmp(a->isum, b->isum, (size_t)channels * 16) &&
@@ -67,13 +67,14 @@ enum { RUNS = 4 };
 static int threads[RUNS] = {1, 2, 3, 7}, runs = RUNS;
 static int every = 1;
 
-/* The first case of each operation, and others that differ between operations, so that --every looks at all kinds. */
+/* Selects the first case of each operation, and others that differ between operations, so that --every tests all
+ * kinds. */
 static bool is_due(enum fl_op op, int number) {
     return !number || (number + (int)op) % every == 0;
 }
 
-/* One hash a number of threads; of asymmetric windows, which not every operation has, another. Whether there were any.
- */
+/* Computes one hash for each number of threads, and another for asymmetric windows, which not every operation has.
+ * Returns whether there were any. */
 static bool hash_all(const struct fl_format *f, enum fl_op op, fl_kernel kernel, int n, uint64_t *hash,
                      uint64_t *asymmetric) {
     static struct call call;
@@ -107,7 +108,7 @@ static bool hash_all(const struct fl_format *f, enum fl_op op, fl_kernel kernel,
     return found;
 }
 
-/* The same of an operation whose results are numbers. */
+/* The same for an operation whose results are numbers. */
 static void hash_numbers(const struct fl_format *f, enum fl_op op, fl_kernel kernel, int n, uint64_t *hash) {
     static double values[NUMBERS];
     for (int t = 0; t < n; t++) {
@@ -188,9 +189,9 @@ int main(int argc, char **argv) {
             fl_kernel kernel = fl_kernel_select(f, (enum fl_op)op, cap, &chosen);
 #ifdef FL_AMX_EMULATED
             if (chosen != FL_AVX512_AMX)
-                continue; /* the other rows have a test of their own */
+                continue; /* the other kernel sets have a test of their own */
 #endif
-            const int n = chosen == FL_REF ? 1 : runs; /* reference kernels know no threads */
+            const int n = chosen == FL_REF ? 1 : runs; /* reference kernels use no threads */
             uint64_t hash[2][RUNS] = {{0}};
             bool asymmetric = false;
             if (is_number_op((enum fl_op)op))

@@ -1,8 +1,8 @@
-/* Every operation of every row on operands and results that end where the readable memory ends, and then on such that
- * begin where it begins: a kernel that reads or writes beyond an operand, by any instruction, faults, and the fault
- * names the call. Tensors begin at multiples of 64 bytes, so an operand whose size is no such multiple leaves a gap
- * before the page; under AddressSanitizer the gap is poisoned too. Elsewhere it holds a pattern that must stay, and of
- * the sizes many are multiples of 64 bytes. */
+/* Every operation of every kernel set on operands and results that end at the end of readable memory, and then on
+ * operands that begin at its beginning: a kernel that reads or writes beyond an operand, by any instruction, faults,
+ * and the fault names the call. Tensors begin at multiples of 64 bytes, so an operand of another size leaves a gap
+ * before the page; under AddressSanitizer the gap is poisoned, too. Otherwise it has a pattern that must remain, and
+ * many of the sizes are multiples of 64 bytes. */
 #define _GNU_SOURCE
 #include "kernel_cases.h"
 #include <signal.h>
@@ -30,7 +30,7 @@ struct guarded {
 
 static size_t page;
 
-/* at_end: data ends less than 64 bytes before the page that follows; else it begins right after the one before. */
+/* at_end: data ends less than 64 bytes before the following page; otherwise it begins right after the preceding one. */
 static struct guarded guarded_new(size_t bytes, bool at_end) {
     struct guarded g = {.bytes = bytes, .readable = (bytes + page - 1) / page * page};
     g.mapped_bytes = g.readable + 2 * page;
@@ -90,7 +90,7 @@ static void move_array(const void **array, struct guarded *g, size_t bytes, bool
     *array = g->data;
 }
 
-/* The call of `call` with everything that it reads and writes moved beside unreadable pages. */
+/* Runs the call of `call` with everything that it reads and writes moved next to unreadable pages. */
 static void run_guarded(const struct call *call, fl_kernel kernel, bool at_end, bool in_place) {
     struct fl_args args = call->args;
     struct fl_stats stats = {0};
@@ -186,7 +186,7 @@ static void try_conversions(const struct fl_format *f, int backend, const struct
 
 /* --- all rows --- */
 
-/* Whether this machine has the instructions of a row. */
+/* Whether this machine has the instructions of a kernel set. */
 static bool runs(enum fl_backend backend) {
     enum fl_backend cap = FL_KERNEL_SETS;
     if (backend >= FL_BACKENDS)
@@ -196,7 +196,7 @@ static bool runs(enum fl_backend backend) {
     return cap == backend;
 }
 
-/* A row's own kernel; NULL where it has none, or not on this machine. */
+/* The kernel of a kernel set; NULL if it has none, or cannot run on this machine. */
 static fl_kernel kernel_of(const struct fl_format *f, enum fl_op op, int backend) {
     enum fl_backend chosen;
     if (backend >= FL_BACKENDS)

@@ -1,7 +1,8 @@
-/* Walks the table format x op x backend: every kernel against the reference, byte for byte, results and statistics.
+/* Iterates over the table format x op x backend: every kernel against the reference, byte for byte, results and
+ * statistics.
  *
- * It knows no format by name. Inputs per format: ordinary values, all extreme, tiny, zeros mixed in, one with NaN and
- * Inf for float formats; outputs carry canaries; each kernel runs with 1, 2, 3 and 7 threads and once in place where
+ * It knows no format by name. Inputs for each format: ordinary values, all extreme, tiny, zeros mixed in, and for float
+ * formats one with NaN and Inf; outputs have canaries; each kernel runs with 1, 2, 3 and 7 threads and once in place if
  * that is allowed. A failure line names <format>.<op>.<backend>, the case and the seed. FLEXLAB_TEST_FILTER=substring
  * selects. */
 #include "flexlab/tensor.h"
@@ -25,7 +26,7 @@ static bool same_stats(const struct fl_stats *a, const struct fl_stats *b) {
            a->flushed == b->flushed && a->nonfinite == b->nonfinite;
 }
 
-/* Any NaN equals any other: the sign and payload of a produced NaN belong to the machine, not to the contract. */
+/* All NaNs count as equal: the sign and payload of a produced NaN belong to the machine, not to the contract. */
 static bool same_elements(const struct fl_format *f, const struct block *a, const struct block *b, int64_t *at) {
     if (!memcmp(a->memory, b->memory, a->bytes))
         return true;
@@ -87,7 +88,7 @@ static void compare(const struct call *call, const char *label, const struct res
         CHECK(same_wide(call, want, got), "%s wide copies differ", label);
 }
 
-/* A kernel of the operation in hand. */
+/* A kernel of the current operation. */
 struct row {
     enum fl_backend backend;
     fl_kernel kernel;
@@ -98,7 +99,7 @@ struct row {
 static void run_row(struct call *call, struct row *row, const struct result *want, const char *which) {
     static const int threads[] = {1, 2, 3, 7};
     const long before = check_failures;
-    for (int t = row->backend == FL_REF ? 4 : 0; t < 6; t++) { /* reference kernels know no threads */
+    for (int t = row->backend == FL_REF ? 4 : 0; t < 6; t++) { /* reference kernels use no threads */
         const bool in_place = t == 4, measure = t == 5;
         if (in_place && !call->shape.in_place)
             continue;
@@ -121,7 +122,7 @@ static void run_row(struct call *call, struct row *row, const struct result *wan
     row->failures += check_failures - before;
 }
 
-/* One case on the reference kernel, then on each row. */
+/* Runs one case on the reference kernel, then on each kernel set. */
 static bool run_case(const struct fl_format *f, enum fl_op op, struct row *rows, int count, int index, enum style style,
                      tensor_rounding mode, uint64_t seed0) {
     static struct call call;
@@ -140,7 +141,7 @@ static bool run_case(const struct fl_format *f, enum fl_op op, struct row *rows,
     return true;
 }
 
-/* An operation whose results are numbers: each row gives those of the reference. */
+/* Compares an operation whose results are numbers: each kernel set gives those of the reference. */
 static void compare_numbers(const struct fl_format *f, enum fl_op op, enum fl_backend backend, fl_kernel kernel) {
     static double want[NUMBERS], got[NUMBERS];
     for (int threads = 1; threads <= 3; threads++)
@@ -155,8 +156,8 @@ static void compare_numbers(const struct fl_format *f, enum fl_op op, enum fl_ba
         }
 }
 
-/* The kernels that rows of their own have here, those of the rows below them left out; how many. Where no row has one,
- * the reference alone: in place and measured it must give what it gives otherwise. */
+/* Finds the kernels that kernel sets have themselves here, without those of lower sets; returns their number. If there
+ * is none, only the reference: in place and measured it must give the same results. */
 static int rows_of(const struct fl_format *f, enum fl_op op, const char *filter, struct row *rows) {
     int count = 0, others = 0;
     for (int backend = FL_PORTABLE; backend < FL_BACKENDS; backend++) {
@@ -198,7 +199,7 @@ int main(void) {
                     compare_numbers(f, (enum fl_op)op, rows[k].backend, rows[k].kernel);
                 continue;
             }
-            /* NaN and Inf are no values of a shared exponent: its special inputs would be the ordinary ones again. */
+            /* NaN and Inf are not values of a shared exponent: its special inputs would repeat the ordinary ones. */
             const int styles = f->arithmetic == FL_ARITHMETIC_SHARED ? SPECIAL : STYLES;
             bool more = count > 0;
             for (int index = 0; more; index++)

@@ -1,8 +1,8 @@
-/* docs/support.md: which operation runs in which format on which backend, what it promises, what its gradient is; then
- * networks. It asks the kernel sets, a device that runs the kernels of a GPU, and the objects of the operations
- * (core/ops/operation.h); nothing is typed. The test fails where the page says something else.
+/* docs/support.md: which operation runs in which format on which backend, its promise, its gradient; then networks. The
+ * page is generated from the kernel sets, a device that runs the kernels of a GPU, and the objects of the operations
+ * (core/ops/operation.h). The test fails if the page differs.
  *
- *     test_support [--write | --print]
+ *    test_support [--write | --print]
  *
  * --write writes the page; --print prints that of this build, which may lack kernel sets and a device. */
 #include "check.h"
@@ -36,7 +36,7 @@ static bool on_device(tensor_device *device, const struct fl_format *format, enu
     return device->find(device, format, op, &choice);
 }
 
-/* "r p 2 b": the rows with a kernel; with a "g" those that a GPU has. */
+/* Prints "r p 2 b": the kernel sets with a kernel; with a "g" the operations that a GPU has. */
 static void print_cell(tensor_device *device, const struct fl_format *format, enum fl_op op) {
     fprintf(out, " |");
     for (int backend = 0; backend < FL_KERNEL_SETS; backend++)
@@ -148,7 +148,7 @@ static void compare_page(const char *page, size_t bytes) {
         fclose(f);
 }
 
-/* Whether a build has all that the page is about; if not, why the test is skipped. */
+/* The reason to skip the test if a build lacks something that the page describes, or NULL. */
 static const char *what_lacks(const tensor_device *device) {
     if (!device)
         return "neither a GPU nor the stand-in for one; it says which operations have kernels there";

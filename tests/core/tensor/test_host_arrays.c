@@ -1,6 +1,6 @@
-/* Loads from and stores to arrays of the host of every type, and tensors filled by constants and random numbers: 64-bit
+/* Loads from and stores to host arrays of every type, and tensors filled with constants and random numbers: 64-bit
  * integers against exact integers (128 bits), floats of 16 bits against all their words, random numbers against the
- * generator written out once more.
+ * generator implemented again.
  *
  *     test_host_arrays [SEED] */
 #include "philox_witness.h"
@@ -8,8 +8,8 @@
 
 __extension__ typedef __int128 int128;
 
-/* |v| as a number of the format, by integers alone: digits significant bits, least the exponent of the smallest unit;
- * to nearest, ties to even. */
+/* |v| as a number of the format, computed with integers only: digits significant bits, least the exponent of the
+ * smallest unit; to nearest, ties to even. */
 static double rounded(int128 v, int digits, int least) {
     const bool negative = v < 0;
     unsigned __int128 m = negative ? -(unsigned __int128)v : (unsigned __int128)v;
@@ -37,7 +37,7 @@ static double mantissa_of(int128 v, int e) {
 
 /* --- integers of 64 bits ------------------------------------------------------------------------------------------ */
 
-/* Near the middle between two numbers of a format: where rounding twice goes wrong. */
+/* A number near the middle between two numbers of a format, for which rounding twice fails. */
 static uint64_t awkward(void) {
     const int place = between(2, 62), digits = between(0, 3) == 0 ? 24 : between(0, 1) ? 11 : 8;
     const uint64_t one = (uint64_t)1 << place, half = place >= digits ? one >> digits : 0;
@@ -94,7 +94,7 @@ static void check_wide_integers(tensor_format f, bool is_signed) {
 
 /* --- narrow types: there and back --------------------------------------------------------------------------------- */
 
-/* All integers of 16 bits pass a tensor of binary32, and of 8 bits every format, exactly. */
+/* All integers of 16 bits survive a tensor of binary32, and those of 8 bits every format, exactly. */
 #define BACK(type, TYPE, least, most, format)                                                                          \
     do {                                                                                                               \
         static type there[70000], back[70000];                                                                         \
@@ -128,7 +128,7 @@ static void check_narrow(void) {
     }
     BACK(int16_t, TENSOR_TYPE_I16, -32768, 32767, FMT_FP32);
     BACK(uint16_t, TENSOR_TYPE_U16, 0, 65535, FMT_FP32);
-    BACK(int16_t, TENSOR_TYPE_I16, -16383, 16383, FMT_DFP16); /* of flex16+5 too, whose e is 0 or more */
+    BACK(int16_t, TENSOR_TYPE_I16, -16383, 16383, FMT_DFP16); /* flex16+5 as well, whose e is at least 0 */
     BACK(int16_t, TENSOR_TYPE_I16, -16383, 16383, FMT_FLEX16_5);
     BACK(int32_t, TENSOR_TYPE_I32, -(1 << 24), 1 << 24, FMT_FP32);
     BACK(uint32_t, TENSOR_TYPE_U32, 0, 1 << 24, FMT_FP32);
@@ -181,7 +181,7 @@ static void check_stores(void) {
 
 /* --- floats of 16 bits -------------------------------------------------------------------------------------------- */
 
-/* A word of binary16 by its parts. */
+/* The value of a word of binary16, from its fields. */
 static double half_value(uint16_t w) {
     const int exponent = w >> 10 & 31, fraction = w & 1023;
     const double v = exponent == 31 ? (fraction ? NAN : INFINITY)
@@ -206,7 +206,8 @@ static void check_halves(void) {
         CHECK(want != want ? (back[i] & 0x7fff) > 0x7c00 : back[i] == i, "half 0x%04x comes back as 0x%04x", i,
               back[i]);
     }
-    /* once from the number, not by way of binary32: a dfp16 number that binary32 does not hold stands in for doubles */
+    /* rounded once from the number, not by way of binary32: a dfp16 number that binary32 cannot represent stands for
+     * doubles */
     static float odd[3] = {1 + 0x1p-11f, 1 + 0x1p-11f + 0x1p-23f, 65520.0f};
     tensor *s = tensor_new(FMT_FP32, TENSOR_SHAPE(3));
     CHECK(!tensor_load_f32(s, odd, 3) && !tensor_store_array(s, back, TENSOR_TYPE_F16, 3, NULL) && back[0] == 0x3c00 &&
@@ -301,7 +302,7 @@ static void check_fill_errors(void) {
     tensor_free(p);
 }
 
-/* A wide part takes the number at its width, and the elements are its rounding. */
+/* A wide part has the number at its width, and the elements are its rounding. */
 static void check_wide_part(tensor_format f) {
     double wide[1];
     tensor *t = tensor_new(f, TENSOR_SHAPE(1));

@@ -1,10 +1,10 @@
-/* NaN and Inf on their way into tensors with a shared exponent, which hold neither: by conversions, gradients of
- * losses, products and what joins them, real functions, ratios of optimisers. Each write is made twice, with elements
- * that are not finite and with ordinary ones in their place: exponent, history, maximum, Gamma and every other element
- * are those of the second, under every predictor; NaN is stored as 0, Inf as the largest mantissa; both are counted as
- * nonfinite, Inf as saturated too. So the next writes are the same as well. Loads refuse such numbers.
+/* NaN and Inf written to tensors with a shared exponent, which can represent neither: by conversions, gradients of
+ * losses, products and their addends, real functions, ratios of optimisers. Each write is made twice, with elements
+ * that are not finite and with ordinary ones at their positions: exponent, history, maximum, Gamma and every other
+ * element are those of the second, under every predictor; NaN is stored as 0, Inf as the largest mantissa; both are
+ * counted as nonfinite, Inf as saturated, too. So the next writes are the same as well. Loads refuse such numbers.
  *
- *     test_nonfinite [DEVICE]        where the tensors lie: cpu */
+ *     test_nonfinite [DEVICE]        the device of the tensors: cpu */
 #include "check.h"
 #include "core/values/tensor_state.h"
 #include "flexlab/tensor.h"
@@ -16,7 +16,7 @@ enum { TOP = 32767, WIDE_TOP = 0x7fff7fff, MOST = 70000 };
 enum kind { PLAIN, PLUS, MINUS, NO_NUMBER, KINDS };
 
 static tensor_device *device; /* NULL: the host */
-static const char *on_row;    /* of kernels, for messages */
+static const char *on_row;    /* the kernel set, for messages */
 
 /* --- ways in: element i of y becomes v[i] or something like it, or by kind[i] Inf, -Inf, NaN ---------------------- */
 
@@ -262,7 +262,8 @@ static tensor *output(const struct scene *s) {
     return t;
 }
 
-/* Largest at a few elements that are plain in every write, 0.25 where some are not. */
+/* The largest values are at a few elements that are finite in every write; the elements that are not finite in some
+ * have 0.25. */
 static void draw(double *v, const struct scene *s, int write, uint64_t *seed) {
     const double size = ldexp(1 + (double)(check_random(seed) % 64) / 64, write % 3);
     for (int i = 0; i < s->n; i++)
@@ -345,7 +346,7 @@ static void play(const struct scene *s) {
     tensor_free(twin);
 }
 
-/* Nothing but such numbers says as much as zeros do. */
+/* A write of only such numbers has the effect of zeros. */
 static void play_nothing_else(struct scene s) {
     static const double zeros[MOST] = {0};
     enum kind kind[5];
@@ -371,7 +372,7 @@ static void play_nothing_else(struct scene s) {
 static void set_kinds(enum kind *kind, const struct way *way, int n, int how) {
     static const enum kind all[] = {PLUS, MINUS, NO_NUMBER};
     memset(kind, 0, (size_t)n * sizeof *kind);
-    if (how < 3) /* one alone, first, anywhere or last */
+    if (how < 3) /* a single one, first, anywhere or last */
         kind[how == 0 ? 0 : how == 1 ? n / 3 : n - 1] = all[how];
     else /* many */
         for (int i = 0; i < n; i += 3)
@@ -409,7 +410,8 @@ static bool runs(const struct way *way) {
     return !(device && way->host);
 }
 
-/* Series on kernel sets: each predictor, and large tensors, whose real functions are looked up, on one. */
+/* Series on kernel sets: each predictor, and on one of them large tensors, whose real functions are looked up in
+ * tables. */
 static void series(void) {
     static const tensor_format formats[] = {FMT_FLEX16_5, FMT_DFP16};
     for (int w = 0; w < WAYS; w++)
@@ -431,7 +433,7 @@ static void large(void) {
         }
 }
 
-/* --- what was seen first: an Inf ended what "amax" knew ----------------------------------------------------------- */
+/* --- a case found earlier: an Inf ended the history of "amax" ----------------------------------------------------- */
 
 static void stays_awake(void) {
     const float value = 20000 * 0x1p-14f, infinite = INFINITY;
@@ -454,7 +456,7 @@ static void stays_awake(void) {
     tensor_free(inf);
 }
 
-/* The rules on plain numbers: a maximum that is not finite is none. */
+/* The rules on plain numbers: a maximum that is not finite does not count. */
 static void plain_numbers(void) {
     for (int p = 0; autoflex_at(p); p++)
         for (int wrote = 0; wrote < 2; wrote++) {
@@ -470,7 +472,7 @@ static void plain_numbers(void) {
         }
 }
 
-/* --- loads refuse them, and leave everything as it was ------------------------------------------------------------ */
+/* --- loads refuse them and change nothing ------------------------------------------------------------------------- */
 
 static void refused(tensor *t, const struct autoflex *before, tensor_status status, const char *what) {
     double values[2];

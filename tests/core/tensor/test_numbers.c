@@ -1,5 +1,5 @@
-/* Numbers as tensors: running statistics against their formula, what losses leave out, bytes through a table; errors
- * say what was wrong. */
+/* Numbers as tensors: running statistics against their formula, optional results of losses, bytes through a table;
+ * errors name their cause. */
 #include "check.h"
 #include "flexlab/tensor.h"
 #include "flexlab/tensor_blocks.h"
@@ -105,7 +105,7 @@ static void cross_entropy(tensor_format format, int64_t rows, int64_t classes) {
         tensor_free(all[i]);
 }
 
-/* Bytes through a table against the same floats loaded: elements, exponent, statistics. */
+/* Bytes through a table against loads of the same floats: elements, exponent, statistics. */
 static void pixels(tensor_format format, int64_t count, int64_t channels, bool wide) {
     static uint8_t bytes[MOST];
     static float values[70 * 256], floats[MOST];

@@ -1,5 +1,5 @@
-/* Scalars of an operation that stand in a tensor: the bits of those given by value, on the host and on a device whose
- * queue runs later, where a scalar counts as it was in the order of the queue; what is refused, and when. */
+/* Scalars of an operation in a tensor: the bits of those given by value, on the host and on a device whose queue runs
+ * later, with the value that a scalar has in the order of the queue; what is refused, and when. */
 #include "toy_device.h"
 #include "flexlab/nn.h"
 #include "flexlab/tensor_blocks.h"
@@ -118,7 +118,7 @@ static void step_of(nn_graph *g, int step, bool by_value) {
         CHECK(toy.puts - puts <= 1, "%ld puts in an update", toy.puts - puts);
         return;
     }
-    for (int i = 0; i < nn_tensor_count(g); i++) { /* weight, gradient and momentum follow each other */
+    for (int i = 0; i < nn_tensor_count(g); i++) { /* weight, gradient and momentum are consecutive */
         if (strcmp(nn_tensor_at(g, i).role, "weight") != 0)
             continue;
         tensor *w = nn_tensor_at(g, i).t, *v = nn_tensor_at(g, i + 2).t;
@@ -127,7 +127,7 @@ static void step_of(nn_graph *g, int step, bool by_value) {
     }
 }
 
-/* Everything but the head of the state, which has the number of updates. */
+/* Compares everything but the head of the state, which has the number of updates. */
 static void same_networks(const char *what, const nn_graph *g, const nn_graph *h) {
     enum { HEAD = 96 };
     const size_t bytes = nn_state_bytes(g);
@@ -157,7 +157,7 @@ static void networks(const char *variant, const char *device) {
 
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
 
-/* A limit from a tensor clips as the number does; what is loaded later does not count. */
+/* A limit from a tensor clips like the number; values loaded later do not count. */
 static void clips(tensor_device *device, tensor_format format) {
     tensor *x = matrix(device, format), *y[2] = {matrix(device, format), matrix(device, format)},
            *limit = number(device, FMT_F32);
@@ -213,7 +213,7 @@ static void wrong_operands(tensor_device *device, tensor_device *other) {
         tensor_free(all[i]);
 }
 
-/* A rate on the host in the memory of the weights. */
+/* A rate on the host in the memory of the weights is refused. */
 static void shared_memory(void) {
     _Alignas(64) static char memory[4096];
     tensor *w = tensor_new_on(FMT_FP32, TENSOR_SHAPE(ROWS, COLUMNS), memory, sizeof memory),
@@ -226,7 +226,7 @@ static void shared_memory(void) {
     tensor_free(v);
 }
 
-/* Not finite, or a limit below 0: seen when the call runs, and nothing is written. */
+/* Values that are not finite, or a limit below 0, are found when the call runs, and nothing is written. */
 static void not_finite(tensor_device *device, tensor_format format) {
     static const float values[] = {NAN, INFINITY, -INFINITY};
     tensor *w = matrix(device, format), *v = matrix(device, format), *before = matrix(device, format),

@@ -1,6 +1,5 @@
-/* Views with strides: what reads them gives what it gives for a tensor of the same elements side by side, bit for bit;
- * everything else refuses them by name of the stride (functions: test_signatures.c); views that leave their base are
- * none.
+/* Views with strides: operations that read them give the results of a contiguous tensor of the same elements, bit for
+ * bit; all others refuse them and name the stride (functions: test_signatures.c); views beyond their base are refused.
  *
  *     test_strides [SEED] */
 #include "host_numbers.h"
@@ -12,7 +11,7 @@ struct view {
     int64_t shape[TENSOR_MAX_DIMS], stride[TENSOR_MAX_DIMS], offset;
 };
 
-/* A view of a base of `count` elements: any strides, 0 and below among them. */
+/* A view of a base of `count` elements: any strides, also 0 and negative ones. */
 static struct view drawn_view(int64_t count) {
     struct view v = {.ndim = between(1, TENSOR_MAX_DIMS)};
     for (;;) {
@@ -45,7 +44,7 @@ static tensor *strided(tensor *base, const struct view *v) {
     return t;
 }
 
-/* The same elements side by side, at the base's exponent. */
+/* The same elements, contiguous, at the base's exponent. */
 static tensor *gathered(const struct held *base, const struct view *v) {
     static char bytes[1 << 15];
     tensor *t = tensor_new(tensor_format_of(base->t), v->ndim, v->shape);
@@ -131,7 +130,7 @@ static void check_readers(tensor_format f) {
     tensor_free(base.t);
 }
 
-/* --- what everything else says ------------------------------------------------------------------------------------ */
+/* --- refusals of all other calls ---------------------------------------------------------------------------------- */
 
 #define REFUSES(call)                                                                                                  \
     do {                                                                                                               \
@@ -199,7 +198,7 @@ static void check_refusals(void) {
     CHECK(!tensor_new_view(s, 2, shape) && strstr(tensor_error(), "strides"), "tensor_new_view: %s", tensor_error());
     CHECK(!tensor_new_strided(s, 2, shape, stride, 0) && strstr(tensor_error(), "strides"), "%s", tensor_error());
     check_gather();
-    /* a view of many elements of a small base takes no more room than that */
+    /* a view of many elements of a small base uses no more memory than the base */
     tensor *one = tensor_new(FMT_FP32, TENSOR_SHAPE(16)), *many[40];
     const int64_t large[2] = {1 << 10, 1 << 10}, still[2] = {0, 0};
     tensor *repeated = tensor_new_strided(one, 2, large, still, 3), *sum = tensor_new(FMT_FP32, TENSOR_SHAPE(1));

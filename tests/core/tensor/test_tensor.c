@@ -1,4 +1,4 @@
-/* Tensors from the outside: life, values in and out, conversion, exponents, statistics, writes by operations. */
+/* Tensors from the outside: allocation, loads and stores, conversion, exponents, statistics, writes by operations. */
 #include "host_numbers.h"
 #include "check.h"
 #include "flexlab/flexlab.h"
@@ -46,7 +46,7 @@ static void load_and_store(void) {
         CHECK(!memcmp(tensor_data(again), tensor_data(t), 7 * 33 * tensor_format_bytes(f)), "%s to itself differs",
               name);
         CHECK(!tensor_copy(again, t) && tensor_exponent(again) == tensor_exponent(t), "%s copy", name);
-        for (int j = 0; tensor_format_at(j); j++) { /* there and back through every other format stays on the grid */
+        for (int j = 0; tensor_format_at(j); j++) { /* a round trip through any other format remains on the grid */
             tensor *other = tensor_new(tensor_format_at(j), TENSOR_SHAPE(7, 33));
             CHECK(!tensor_convert(other, t), "%s to %s: %s", name, tensor_format_name(tensor_format_at(j)),
                   tensor_error());
@@ -90,7 +90,7 @@ static void exponents(void) {
     tensor_free(d);
 }
 
-/* A zero tensor says nothing: the normal value that follows must not saturate. */
+/* A zero tensor gives no information: the normal value that follows must not saturate. */
 static void zero_then_normal(void) {
     const char *names[] = {"paper", "ngraph", "current"};
     for (int p = 0; p < 3; p++) {
@@ -114,7 +114,8 @@ static void zero_then_normal(void) {
     }
 }
 
-/* The predictors move a real tensor as they move plain numbers: x1.25 each step, written by an operation. */
+/* The predictors change the exponent of a real tensor as on plain numbers: x1.25 in each step, written by an
+ * operation. */
 static void growing_writes(void) {
     tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1)), *y = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1));
     const char *names[] = {"paper", "ngraph"};
@@ -174,7 +175,7 @@ static void views_and_wide(void) {
     for (int i = 0; i < 12; i++)
         CHECK(fabs(back[i] - values[i]) <= ldexp(0.5, -tensor_exponent(base) - 16), "wide[%d] %a for %a", i, back[i],
               values[i]);
-    /* an update far below the 16-bit step is kept by the wide copy, and moves the view after enough of them */
+    /* the wide copy accumulates updates far below the 16-bit step, and enough of them change the view */
     tensor *w = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1)), *v = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1));
     tensor_keep_wide(w);
     tensor_load_f64(w, (double[]){1}, 1);
@@ -191,8 +192,7 @@ static void views_and_wide(void) {
     tensor_free(base);
 }
 
-/* Batch normalisation under "current": the exponent follows the very result, however far it moved since the last write.
- */
+/* Batch normalisation under "current": the exponent follows this very result, however far it is from the last write. */
 static void normalisation_jumps(void) {
     tensor *x = tensor_new(FMT_DFP16, TENSOR_SHAPE(4, 1)), *y = tensor_new(FMT_DFP16, TENSOR_SHAPE(4, 1)),
            *gamma = tensor_new(FMT_DFP16, TENSOR_SHAPE(1)), *beta = tensor_new(FMT_DFP16, TENSOR_SHAPE(1));
@@ -221,8 +221,8 @@ static void normalisation_jumps(void) {
         tensor_free(all[i]);
 }
 
-/* Bias, residual and ReLU joined to a product, on numbers that every format holds exactly; in place, over an exponent
- * that the result does not keep; and with nothing to join. */
+/* Bias, residual and ReLU joined to a product, on numbers that every format represents exactly; in place, over an
+ * exponent that changes with the result; and with nothing to join. */
 static void fused(void) {
     enum { M = 3, K = 20, N = 5 };
     for (int f = 0; tensor_format_at(f); f++) {

@@ -73,7 +73,7 @@ static void check_row(const struct fl_format *f, enum fl_backend backend, int e,
     const struct fl_rounding rounding = {mode, 0, 0};
     struct fl_stats codec = {0}, kernel = {0}, measured = {0};
     struct fl_view to = {want, NULL, &e, COUNT}, out = {got, NULL, &e, COUNT}, none = {NULL, NULL, &e, COUNT};
-    /* blocks of the size that transfers use: a special number decides about its own block only */
+    /* blocks of the size that transfers use: a special number affects only its own block */
     for (int first = 0; first < COUNT; first += 500) {
         f->encode(&to, first, 500, values + first, false, &rounding, &codec);
         set->from_floats(&out, first, 500, x + first, &rounding, &kernel);
@@ -101,7 +101,7 @@ static void check_row(const struct fl_format *f, enum fl_backend backend, int e,
     }
 }
 
-/* Large enough to be written around the caches, against the same in small pieces. */
+/* Large enough to be written around the caches, compared with the same in small pieces. */
 static void check_large(tensor_format from, tensor_format to) {
     const int64_t n = 9 << 20, piece = 1 << 20;
     tensor *x = tensor_new(from, TENSOR_SHAPE(n)), *y = tensor_new(to, TENSOR_SHAPE(n));

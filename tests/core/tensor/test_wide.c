@@ -45,7 +45,7 @@ static double to_short_float(double x, int fraction, int least, double largest, 
     return fabs(y) <= largest ? y : truncate ? copysign(largest, x) : copysign(INFINITY, x);
 }
 
-/* What an element is, given its wide part. */
+/* The value of an element, from its wide part. */
 static double rounded(const tensor *t, double wide, bool truncate) {
     if (tensor_format_is_shared(format))
         return to_place(wide, tensor_exponent(t), false);
@@ -103,7 +103,7 @@ static tensor *make(int64_t n, bool wide) {
     return t;
 }
 
-/* An update that changes nothing leaves elements as they are: what it works on is what they say. */
+/* An update that changes nothing leaves elements as they are: it works on their values. */
 static void check_update_by_nothing(tensor *w, const tensor *v, const char *after) {
     const int64_t n = tensor_count(w);
     static double before[MOST];
@@ -237,7 +237,7 @@ static void by_hand(int64_t n) {
     for (int kind = 0; kind < 3; kind++) { /* the library's memory, the caller's, a copy of the former */
         tensor *w = kind == 1 ? tensor_new_on(format, 1, &n, memory, sizeof memory) : tensor_new(format, 1, &n);
         tensor *v = make(n, false), *u = make(n, true);
-        uint16_t *words = kind == 1 ? memory : tensor_data(w); /* from before: the pointer stays good */
+        uint16_t *words = kind == 1 ? memory : tensor_data(w); /* obtained earlier: the pointer remains valid */
         DO(tensor_keep_wide(w));
         load_random(w);
         check_loaded(w);
@@ -285,7 +285,7 @@ static int64_t divide_to_even(int128 x, int shift) { /* x / 2^shift */
 static void update_shared(int64_t n) {
     tensor *w = make(n, true), *v = make(n, true);
     DO(tensor_set_predictor(w, "fixed"));
-    DO(tensor_sgd_update(v, w, 0x1p-16f)); /* v gets a wide part that says more than its elements; it does not count */
+    DO(tensor_sgd_update(v, w, 0x1p-16f)); /* v gets a wide part more precise than its elements, which does not count */
     const int factor = 1 + below(250), places = 12, e = tensor_exponent(w), ev = tensor_exponent(v);
     DO(tensor_store_wide_f64(w, values, n));
     DO(tensor_store_f64(v, operand, n));
@@ -325,7 +325,7 @@ static void update_float(int64_t n, bool truncate) {
         }
     }
     check_agreement(w, false, truncate, "an update");
-    /* a mode set later makes nothing of the elements a value written by hand */
+    /* a rounding mode that is set later does not count as a write by hand */
     DO(tensor_set_rounding(w, TENSOR_ROUND_NEAREST, 0));
     (void)tensor_data(w);
     check_agreement(w, false, truncate, "another rounding");
@@ -333,7 +333,8 @@ static void update_float(int64_t n, bool truncate) {
     tensor_free(v);
 }
 
-/* v and g count as stored, w as its wide part, whichever of them have wide parts. `fine` is stored as 1 in 16 bits. */
+/* v and g count as stored, w as its wide part, whether or not they have wide parts. `fine` is stored as 1 in 16
+ * bits. */
 static void operands_of_sgd(void) {
     tensor *t[3]; /* v, g, w */
     const double fine = tensor_format_is_shared(format) ? 1 + 0x1p-17 : 1.0004;
@@ -347,7 +348,7 @@ static void operands_of_sgd(void) {
                 if (tensor_format_is_shared(format))
                     DO(tensor_set_predictor(t[i], "current"));
             }
-            /* 1000 times the fine one - 1000 times one that is stored exactly */
+            /* 1000 times the fine value - 1000 times one that is stored exactly */
             DO(tensor_load_f64(t[0], fine_one == 0 ? &fine : (double[]){-1}, 1));
             DO(tensor_load_f64(t[1], fine_one == 1 ? &fine : (double[]){fine_one == 0 ? -1024 : 0}, 1));
             DO(tensor_load_f64(t[2], fine_one == 2 ? &fine : (double[]){0}, 1));

@@ -53,7 +53,7 @@ uint32_t random_below(uint32_t n) { /* splitmix64 */
 enum : size_t { STACK_BYTES = 256 << 10, STACK_GUARD = 4096 };
 
 #if defined(__x86_64__)
-/* Saves the callee-saved registers on the stack that it leaves, and takes them from the one that it enters. */
+/* Saves the callee-saved registers on the stack that it leaves, and restores those of the stack that it enters. */
 extern "C" void stand_in_switch(void **from, void *to);
 __asm__(".text\n"
         ".globl stand_in_switch\n"
@@ -97,7 +97,7 @@ struct Lane : Thread {
     unsigned mask;
     int source;
     uint64_t value;
-    int result; /* of a barrier */
+    int result; /* the result of a barrier */
     void *out;  /* operands of mma and ldmatrix */
     const void *a, *b;
     unsigned groups; /* of cp.async that have been closed */
@@ -112,13 +112,13 @@ static struct {
     unsigned ready_warps, warp;
     unsigned threads, warps, ended, arrived;
     int barrier_sum;
-    bool given_up; /* after an error: the launch ends here */
+    bool given_up; /* after an error, the launch ends here */
     bool copies;   /* cp.async has been used in this block */
 } block;
 
 static Context main_context;
 static Stack *idle_stacks;
-static Stack *running_stack; /* NULL: the host's */
+static Stack *running_stack; /* NULL: the host's stack */
 static Lane *assigned;       /* the function that an idle stack runs when it is entered */
 
 #ifdef STAND_IN_ASAN
@@ -159,7 +159,7 @@ static void switch_to(Stack *to) {
     arrive(fake);
 }
 
-/* A lane that can run, NULL if none can: one of the same warp where possible. */
+/* A lane that can run, if possible one of the same warp; NULL if there is none. */
 static Lane *pick() {
     if (!block.ready_warps)
         return nullptr;
@@ -208,7 +208,7 @@ static void put_idle(Stack *stack) {
     idle_stacks = stack;
 }
 
-/* What every stack runs: lanes one after the other, until one that has a stack of its own goes on. Kernels without
+/* The loop of every stack: runs lanes one after the other, until one with a stack of its own continues. Kernels without
  * barriers and collectives thus need one stack, and no switches between their threads. */
 static void run_lanes() {
     Stack *const stack = running_stack;
@@ -462,7 +462,7 @@ static void perform(Collective what, unsigned mask, Lane *lanes) {
     }
 }
 
-/* Waits for the other lanes; what it exchanges is in the lane. */
+/* Waits for the other lanes; the lane has the values to exchange. */
 static void meet(Collective what, unsigned mask, Place at) {
     Lane &lane = *current();
     const unsigned first = lane.linear & ~(WARP - 1), in_warp = std::min(block.threads - first, (unsigned)WARP);
@@ -606,7 +606,7 @@ static void perform_copy(const Copy &copy) {
     memcpy(copy.dst, copy.src, (size_t)copy.valid);
 }
 
-/* Of all groups below `groups`. */
+/* Finishes the copies of all groups below `groups`. */
 static void finish_copies(Lane &lane, unsigned groups) {
     size_t kept = 0;
     for (const Copy &copy : lane.copies)
@@ -647,7 +647,7 @@ void cp_wait(int pending) {
  */
 
 #ifdef STAND_IN_ASAN
-#define STAND_IN_CATCHES_FAULTS 0 /* the sanitizer tells more */
+#define STAND_IN_CATCHES_FAULTS 0 /* the sanitizer reports more */
 #else
 #define STAND_IN_CATCHES_FAULTS 1
 #endif
@@ -655,11 +655,11 @@ void cp_wait(int pending) {
 static thread_local bool runs_kernel;
 static struct sigaction old_action;
 
-/* A fault of a kernel ends the launch; any other is none of the stand-in's business. */
+/* A fault of a kernel ends the launch; any other fault is left to its own handler. */
 static void on_fault(int signal, siginfo_t *info, void *) {
     if (!runs_kernel || !self || block.given_up) {
         sigaction(signal, &old_action, nullptr);
-        return; /* to fault again */
+        return; /* the fault then recurs */
     }
     const char *const at = (const char *)info->si_addr;
     const bool overflow = at < running_stack->memory && at >= running_stack->memory - STACK_GUARD;
@@ -711,7 +711,7 @@ void fill_with_rubbish(void *p, size_t bytes) {
 }
 
 #ifdef STAND_IN_ASAN
-/* The symbol of a variable takes in the red zone behind it. */
+/* The symbol of a variable includes the red zone behind it. */
 __attribute__((no_sanitize("address"))) static void fill_shared_variable(const Range &r) {
     for (size_t i = 0; i < r.bytes; i++)
         r.at[i] = i % 2 ? 0x7f : 0xf5;
@@ -764,7 +764,7 @@ static void check_guards() {
     unsigned char clean[SHARED_GUARD];
     fill_with_rubbish(clean, sizeof clean);
     if (memcmp(dynamic_memory - SHARED_GUARD, clean, SHARED_GUARD) == 0) {
-        const size_t odd = dynamic_bytes & 1; /* the pattern goes on from the start */
+        const size_t odd = dynamic_bytes & 1; /* the pattern continues from the start */
         if (memcmp(dynamic_memory + dynamic_bytes, clean + odd, SHARED_GUARD - odd) == 0)
             return;
     }
@@ -772,7 +772,7 @@ static void check_guards() {
     block.given_up = true;
 }
 
-/* Threads that were given up: their stacks start anew. */
+/* Resets threads that were given up: their stacks start again. */
 static void abandon_lanes() {
     for (unsigned i = 0; i < block.threads; i++)
         if (Stack *stack = block.lanes[i].stack) {

@@ -1,6 +1,7 @@
-/* stand_in.h - CUDA on a CPU, for tests: kernel sources compiled as C++17 run with CUDA's meaning (src/gpu/device.h).
+/* stand_in.h - CUDA emulated on a CPU, for tests: kernel sources compiled as C++17 run with CUDA's meaning
+ * (src/gpu/device.h).
  *
- * The threads of a block are fibers of one OS thread; a thread runs until it meets a barrier or a collective of its
+ * The threads of a block are fibers of one OS thread; a thread runs until it reaches a barrier or a collective of its
  * warp. Blocks run one after the other, when the host waits. A seed fixes the order of lanes, warps, blocks and
  * streams, so that a missing barrier or event gives wrong results under some seed, the same ones at every run.
  *
@@ -26,15 +27,16 @@ extern "C" {
 /* 0: ascending order of lanes, warps, blocks and streams; any other: a random one, which the seed fixes. */
 void stand_in_seed(uint64_t seed);
 /* The launch-th launch from now (1: the next) fails. Errors that CUDA finds when it runs a kernel (700 and above,
- * without 701) come at the next wait and stay; others are what the launch returns. */
+ * without 701) are reported at the next wait and persist; the launch returns all others. */
 void stand_in_fail(int launch, cudaError_t error);
-/* Errors found in kernels and in calls since the last stand_in_clear; messages: their texts, one a line. */
+/* The number of errors found in kernels and in calls since the last stand_in_clear; messages: their texts, one in each
+ * line. */
 long stand_in_errors(void);
 const char *stand_in_messages(void);
 /* How often the program has waited for a device ("waits"), replayed a graph ("replays"), allocated in a stream's order
  * ("allocations"); -1: unknown word. */
 long stand_in_count(const char *what);
-/* Forgets the errors, with the one that stays on the device. */
+/* Forgets the errors, including the persistent one of the device. */
 void stand_in_clear(void);
 /* Whether errors are printed to stderr as well (default: yes). */
 void stand_in_print(bool on);
@@ -51,8 +53,8 @@ void stand_in_print(bool on);
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __grid_constant__
-/* One block runs at a time, so that a static variable serves all blocks. The tag gets into its symbol, by which the
- * stand-in finds it (stand_in_symbols.cpp). */
+/* One block runs at a time, so that a static variable serves all blocks. The tag becomes a part of its symbol, by which
+ * the emulation finds it (stand_in_symbols.cpp). */
 #define __shared__ static __attribute__((abi_tag("gpu_shared")))
 
 #if defined(__SANITIZE_THREAD__)
@@ -81,7 +83,7 @@ extern uint3 block_index;
 extern dim3 block_size, grid_size;
 
 void *dynamic_shared();
-/* Queues a launch: each thread calls call(arguments). What fails becomes the last error. */
+/* Queues a launch: each thread calls call(arguments). A failure becomes the last error. */
 void submit(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
             void (*call)(const void *), std::shared_ptr<const void> arguments, size_t argument_bytes);
 template <class Body>
@@ -97,7 +99,8 @@ int barrier(Barrier kind, int value, Place at);
 void fence();
 
 enum class Collective { sync, shuffle, ballot, match, add, min, max, umin, umax, and_, or_, xor_, mma, ldmatrix };
-/* Gives `value` and waits for the lanes of mask; the result of this lane. source: the lane that a shuffle reads. */
+/* Contributes `value` and waits for the lanes of mask; returns the result for this lane. source: the lane that a
+ * shuffle reads. */
 uint64_t collective(Collective what, unsigned mask, uint64_t value, int source, Place at);
 
 void mma(int32_t *d, const uint32_t *a, const uint32_t *b, bool a_signed, bool b_signed, Place at);
@@ -156,7 +159,7 @@ namespace stand_in {
 static inline int lane() {
     return (int)(self->linear & 31);
 }
-/* Lane `from` where `there` (it is inside of this lane's segment), else the own value. */
+/* The value of lane `from` if `there` (it is within this lane's segment), otherwise the lane's own value. */
 template <class T> static inline T shuffle(unsigned mask, T value, int from, bool there, Place at) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles move 4 or 8 bytes");
     uint64_t word = 0;

@@ -1,14 +1,14 @@
 /* stand_in_checks.cpp - checks of every access of kernels that have been compiled with -fsanitize=thread. The compiler
  * then calls a hook before each load and store; this file has the hooks, instead of the sanitizer's library.
  *
- * Time is counted in ticks: each barrier, __syncwarp, __threadfence and atomic takes one. The shadow of a byte knows
- * when and by whom it was written and read last. Two accesses of different threads, one of them a write, are ordered if
- * a barrier of the block lies between them, or a __syncwarp of the whole warp if both are of one warp; across blocks,
- * if the first block had a __threadfence after its access and the second one an atomic after that. Accesses of
- * different launches are not compared: streams that lack an event show with random orders.
+ * Time is counted in ticks: each barrier, __syncwarp, __threadfence and atomic takes one. The shadow of a byte records
+ * when and by which thread it was last written and read. Two accesses of different threads, one of them a write, are
+ * ordered if a barrier of the block lies between them, or a __syncwarp of the whole warp if both are of one warp;
+ * across blocks, if the first block had a __threadfence after its access and the second one an atomic after that.
+ * Accesses of different launches are not compared: random orders reveal streams that lack an event.
  *
- * Not seen: what memcpy of the C library does where the compiler calls it, and an overrun of a static __shared__ array
- * that ends in the next variable. A fence counts for all that its block did before, whichever thread did it. */
+ * Not detected: accesses by memcpy of the C library if the compiler calls it, and an overrun of a static __shared__
+ * array into the next variable. A fence counts for all earlier accesses of its block, by whichever thread. */
 #include "stand_in_internal.h"
 
 #include <sys/mman.h>
@@ -133,7 +133,7 @@ struct Access {
     Running by;
 };
 
-/* Tells of each mistake of a place in the code once a launch. */
+/* Reports each mistake at a position in the code once for each launch. */
 static void complain(const Access &a, const char *what) {
     static uint32_t launch;
     static std::vector<std::pair<const void *, std::string>> told;
@@ -149,13 +149,13 @@ static void complain(const Access &a, const char *what) {
            what, code_place(a.code).c_str());
 }
 
-/* Whether what block `other` did at `when`, in this launch, comes before what the running block does now. */
+/* Whether an access of block `other` at time `when`, in this launch, precedes one of the running block now. */
 static bool ordered_after_block(uint32_t other, uint32_t when) {
     const uint32_t fence = now.fences[other - now.first_block];
     return fence > when && now.acquire > fence;
 }
 
-/* Whether thread `other` of this block, which did something at `when`, is ordered before the running one. */
+/* Whether an access of thread `other` of this block at time `when` is ordered before one of the running thread. */
 static bool ordered_after_thread(const Access &a, unsigned other, uint32_t when) {
     return other == a.by.thread || when < now.barrier ||
            (other / WARP == a.by.thread / WARP && when < now.warp_sync[a.by.thread / WARP]);
@@ -205,7 +205,7 @@ static void note_write(const Access &a, Shadow &s) {
     s.defined = true;
 }
 
-/* The shadow of an access, NULL if there is nothing to check. Accesses that would do harm end the launch. */
+/* The shadow of an access, NULL if there is nothing to check. Harmful accesses end the launch. */
 static Shadow *find_shadow(const Access &a, bool *device) {
     const unsigned char *const p = (const unsigned char *)a.address;
     const char *const c = (const char *)a.address;
@@ -321,7 +321,7 @@ static inline void hook(const void *p, size_t bytes, Kind kind, const void *code
 /* --- the compiler's interface --------------------------------------------------------------------------------------
  */
 
-#ifndef STAND_IN_INSTRUMENTED /* else the whole program is under the sanitizer, whose library has these */
+#ifndef STAND_IN_INSTRUMENTED /* else the sanitizer's library has these */
 
 using namespace stand_in;
 

@@ -1,4 +1,4 @@
-/* stand_in_internal.h - what the parts of the stand-in share: stand_in.cpp (blocks and their threads),
+/* stand_in_internal.h - common declarations of the emulation: stand_in.cpp (blocks and their threads),
  * stand_in_runtime.cpp (memory, streams, graphs), stand_in_symbols.cpp (names in the program's symbol table) and
  * stand_in_checks.cpp (checks of instrumented kernels). Everything here is called with the lock held. */
 #ifndef STAND_IN_INTERNAL_H
@@ -85,7 +85,7 @@ bool is_pinned(const void *p);
 /* --- checks (stand_in_checks.cpp) ----------------------------------------------------------------------------------
  */
 
-/* What the checks know of the thread that runs. */
+/* The data of the checks about the running thread. */
 struct Running {
     unsigned thread;
     const char *stack; /* NULL: unknown */
@@ -118,7 +118,7 @@ struct Range {
 void refresh_symbols();
 /* The static __shared__ variables, by address. */
 const std::vector<Range> &shared_variables();
-/* Where p lies if those variables are laid out one after the other; -1: not in one. */
+/* The offset of p if those variables were laid out one after the other; -1: not in one. */
 ptrdiff_t offset_in_shared_variables(const void *p);
 /* Whether p is in the code or the variables of the program or of a shared object. */
 bool in_program(const void *p);

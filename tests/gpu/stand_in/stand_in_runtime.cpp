@@ -22,7 +22,7 @@ static cudaError_t give(cudaError_t error) {
     return error;
 }
 
-/* For calls that succeed by themselves: an error of a kernel stays, as on a device. */
+/* The result of calls that succeed by themselves: an error of a kernel persists, as on a device. */
 static cudaError_t give_device_error() {
     return give(device_error);
 }
@@ -66,8 +66,8 @@ cudaError_t cudaPeekAtLastError() {
 
 enum : size_t { ALIGNMENT = 256, GAP = 256 };
 
-/* Memory of a device is mapped twice: at the addresses that kernels and callers use, out of reach but while a kernel
- * runs, and at others through which copies work. */
+/* Memory of a device is mapped twice: at the addresses that kernels and callers use, inaccessible unless a kernel runs,
+ * and at others, through which copies access it. */
 struct Device {
     unsigned char *memory, *window;
     size_t bytes, used;
@@ -76,7 +76,7 @@ struct Device {
     std::map<size_t, size_t> spare; /* offset, bytes */
 };
 
-/* What lives for ever is not destroyed at exit, where others may still free their memory. */
+/* Objects that live for ever are not destroyed at exit, when others may still free their memory. */
 static auto &devices = *new std::vector<Device>;
 static auto &allocations = *new std::map<unsigned char *, Allocation>;
 static auto &pinned = *new std::map<unsigned char *, size_t>; /* of cudaHostAlloc */
@@ -87,8 +87,8 @@ static size_t from_environment(const char *name, size_t otherwise) {
     return text && *text ? (size_t)strtoull(text, nullptr, 0) : otherwise;
 }
 
-/* Memory protection keys switch the reach of this thread at once, where the processor has them. Elsewhere the
- * protection of the pages is changed, which takes time for each of them. */
+/* Memory protection keys switch the access of this thread at once, if the processor has them. Otherwise the protection
+ * of the pages is changed, which takes time for each page. */
 #if defined(__x86_64__) && defined(PKEY_DISABLE_ACCESS)
 static void take_key(Device &d) {
     d.key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
@@ -159,7 +159,7 @@ static int device_at(const void *p) {
     return -1;
 }
 
-/* Where the host's side of a copy works on p. */
+/* The address at which the host's part of a copy accesses p. */
 static unsigned char *window_of(const void *p) {
     const int device = device_at(p);
     return device < 0 ? (unsigned char *)p
@@ -188,7 +188,7 @@ static bool is_allocated(const void *p, size_t bytes) {
     return a && !a->freed && (unsigned char *)p + bytes <= a->at + a->bytes;
 }
 
-/* Bytes that are mapped on a device; what the window shows of them. NULL: no room. */
+/* Allocates bytes on a device and returns their address. NULL: the memory is exhausted. */
 static void *take(int number, size_t bytes) {
     Device &d = devices[(size_t)number];
     if (bytes > d.bytes)
@@ -395,7 +395,7 @@ static StreamPointer new_stream(int device, bool blocking) {
     return s;
 }
 
-/* NULL: the handle is not one. */
+/* NULL: the handle is invalid. */
 static StreamPointer stream_of(cudaStream_t handle) {
     if (!handle) {
         while (null_streams.size() < devices.size())
@@ -422,7 +422,7 @@ static void advance(Stream &s) {
     s.done++;
 }
 
-/* Runs work until `position` is reached. Seed 0: what it needs, in order; otherwise any stream may run ahead. */
+/* Runs work until `position` is reached. Seed 0: only what it needs, in order; otherwise any stream may run ahead. */
 static void drain(const Position &position) {
     Stream *const wanted = position.stream.get();
     std::vector<Stream *> able;
@@ -436,7 +436,7 @@ static void drain(const Position &position) {
             if (can_advance(*s))
                 able.push_back(s.get());
         if (able.empty())
-            abort(); /* operations wait for earlier ones only */
+            abort(); /* operations wait only for earlier ones */
         advance(*able[random_order() ? random_below((uint32_t)able.size()) : 0]);
     }
     close_devices();
@@ -489,7 +489,7 @@ static cudaError_t needs_stream(cudaStream_t handle, StreamPointer &s) {
     return s ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 
-/* Calls that wait are errors while a stream is captured. */
+/* Calls that wait are errors during the capture of a stream. */
 static cudaError_t forbid_in_capture(const StreamPointer &s) {
     if (!s->capture)
         return cudaSuccess;
@@ -708,7 +708,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 
 static auto &shared_limits = *new std::map<const void *, size_t>;
 static struct {
-    int launches; /* until the one that fails; 0: none does */
+    int launches; /* until the one that fails; 0: none fails */
     cudaError_t error;
 } fault = {(int)from_environment("FLEXLAB_STAND_IN_FAIL", 0), cudaErrorIllegalAddress};
 
@@ -793,7 +793,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes) {
     if (error != cudaSuccess || !bytes)
         return give(error);
     *p = take(current_device, bytes);
-    if (!*p) { /* what waits to be freed may make room */
+    if (!*p) { /* memory that waits to be freed may suffice */
         drain_device(current_device);
         *p = take(current_device, bytes);
     }
@@ -922,7 +922,7 @@ bool stand_in::is_pinned(const void *p) {
     return (unsigned char *)p < it->first + it->second;
 }
 
-/* Whether p is memory of the side that a copy names. */
+/* Whether p is memory of the kind that a copy names. */
 static bool is_side(const void *p, size_t bytes, bool device, bool any) {
     const bool there = device_at(p) >= 0;
     if (there ? is_allocated(p, bytes) && (device || any) : !device || any)

@@ -1,8 +1,8 @@
-/* stand_in_runtime.h - the part of CUDA's runtime API that the stand-in has, under CUDA's names and with its meaning.
+/* stand_in_runtime.h - the emulated part of CUDA's runtime API, under CUDA's names and with its meaning.
  *
- * Device memory is out of the host's reach: it can be accessed in kernels only. Work is done when the host waits, or
- * when a long queue has gathered. A copy from pageable memory reads its source at the call; one to pageable memory has
- * ended when the call returns; both directions are asynchronous with memory of cudaHostAlloc. */
+ * The host cannot access device memory: only kernels can. Work is done when the host waits, or when a long queue has
+ * accumulated. A copy from pageable memory reads its source at the call; one to pageable memory has ended when the call
+ * returns; both directions are asynchronous with memory of cudaHostAlloc. */
 #ifndef STAND_IN_RUNTIME_H
 #define STAND_IN_RUNTIME_H
 

@@ -2,7 +2,7 @@
  * Files of others: FLEXLAB_DATA/networks/ (those that are there). */
 #define _GNU_SOURCE
 #include "onnx_model.h"
-#include "program/network.h"
+#include "program/network/network.h"
 #include "program/onnx/onnx_read.h"
 #include "program/onnx/onnx_write.h"
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* cell_rules.h - the cells of recurrent networks, one unit at a time, in double: the same code for a processor and a
+/* cell_rules.h - the cells of recurrent networks, one unit at a time, in double; the same code for a processor and a
  * device.
  *
  * The logistic function, tanh and their slopes all follow from one exponential of a number that is not above zero: t =

@@ -127,7 +127,7 @@ static void gru_hidden(struct row *r, double *h) {
         h[k] = fl_gru_hidden_by(g.z[k], g.tz[k], g.n[k], g.un[k], before[k]);
 }
 
-/* Gradients of the gates of x and of h: they differ in n, where that of h has r as a factor. */
+/* Gradients of the gates of x and of h: they differ in n, for which that of h has r as a factor. */
 static void gru_grad(struct row *r, double *d) {
     const struct gru g = gru_of(r, &r->args->in[1], &r->args->in[2]);
     const double *dh = units_of(r, &r->args->in[0]), *before = units_of(r, &r->args->p.cell.h_before);
@@ -204,7 +204,7 @@ static tensor_status run_with(const struct fl_args *args, exponentials exp_of) {
     return TENSOR_OK;
 }
 
-/* The definition: one row after the other. */
+/* The definition computes one row after the other. */
 static tensor_status fl_ref_cells(const struct fl_args *args) {
     const exponentials plain = plain_exponentials;
     struct fl_rows rows = rows_of_call(args);

@@ -1,4 +1,4 @@
-/* maxpool.h - where the windows of max pooling lie, along one direction. */
+/* maxpool.h - the positions of the windows of max pooling in one direction. */
 #ifndef FL_MAXPOOL_H
 #define FL_MAXPOOL_H
 

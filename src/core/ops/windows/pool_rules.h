@@ -1,8 +1,8 @@
-/* pool_rules.h - average pooling: where windows lie along a side of an image, the divisors of their means, and the one
- * rounding of a mean. The same code for a processor and a device.
+/* pool_rules.h - average pooling: the positions of windows along a side of an image, the divisors of their means, and
+ * the one rounding of a mean. The same code for a processor and a device.
  *
- * Windows of one size go a stride at a time over the padded side. Adaptive ones (as many as the output has places) are
- * from floor(i length / windows) to ceil((i + 1) length / windows), so that neighbours may share a position. */
+ * Windows of one size move by a stride over the padded side. Adaptive ones (as many as the output has places) are from
+ * floor(i length / windows) to ceil((i + 1) length / windows), so that neighbours may share a position. */
 #ifndef FL_POOL_RULES_H
 #define FL_POOL_RULES_H
 

@@ -8,8 +8,8 @@
 
 /* --- sizes -------------------------------------------------------------------------------------------------------- */
 
-/* Whether a window of a direction that begins before the image sees none of its pixels. A window that begins inside
- * sees at least one. */
+/* Whether a window of a direction that begins before the image contains none of its pixels. A window that begins inside
+ * contains at least one. */
 static bool has_blind_window(const struct fl_windows_given *v, int way, int64_t length, int64_t count) {
     const int64_t stride = v->how.stride[way], dilation = v->how.dilation[way], before = v->how.padding[2 * way];
     for (int64_t i = 0; i < count && i * stride < before; i++) {
@@ -203,7 +203,7 @@ static void prepare_adaptive_grad(struct fl_args *args, const struct fl_sizes *s
     put_common(&args->p.pooling);
 }
 
-/* One window. */
+/* Sets the sizes of a pooling with one window. */
 static void prepare_global(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
     (void)scalars;
     args->p.pooling.windows = (struct fl_windows){.batch = FL_SIZE(sizes, 'N'),

@@ -11,7 +11,7 @@ struct fl_window_layout {
     enum { FL_CONVOLUTION, FL_TRANSPOSED, FL_POOLING, FL_MEANS } kind;
 };
 
-/* Windows of a call; numbers for which the function has no scalar have their defaults. */
+/* Windows of a call; numbers without a scalar have their defaults. */
 struct fl_windows_given {
     const char *name; /* of the function */
     int dims;
@@ -59,7 +59,7 @@ int64_t fl_window_count(const struct fl_windows_given *v, int way, int64_t lengt
 #define FL_OUTPUT_PADDING_2D FL_WINDOW_SIZE("output_padding_down"), FL_WINDOW_SIZE("output_padding_across")
 #define FL_OUTPUT_PADDING_1D FL_WINDOW_SIZE("output_padding")
 
-/* Numbers in messages: down and across, of those dimensions, as one where they are the same; of sizes both always. */
+/* Text of numbers for messages: down and across, or one number if they are equal; for sizes always both. */
 enum { FL_NUMBERS_TEXT = 64 };
 const char *fl_pair_text(char to[FL_NUMBERS_TEXT], int dims, int64_t down, int64_t across);
 const char *fl_steps_text(char to[FL_NUMBERS_TEXT], int dims, const int v[2]);

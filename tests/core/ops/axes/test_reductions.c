@@ -1,6 +1,6 @@
-/* Reductions over every set of dimensions, their gradients, argmax, operations of broadcast operands, choice: against
- * loops over coordinates. Integer formats against exact integers and quotients (128 bits; roots by squaring what was
- * stored), float formats against the defined chains; gradients against differences in binary32.
+/* Reductions over every set of dimensions, their gradients, argmax, operations on broadcast operands, selection:
+ * against loops over coordinates. Integer formats against exact integers and quotients (128 bits; roots by squaring the
+ * stored result), float formats against the defined chains; gradients against differences in binary32.
  *
  *     test_reductions [SEED] */
 #include "row_witness.h"
@@ -17,7 +17,7 @@ static void drop(struct held *h) {
 
 /* --- coordinates -------------------------------------------------------------------------------------------------- */
 
-struct box { /* set to zero where there is no dimension */
+struct box { /* all zero beyond its dimensions */
     int64_t ndim;
     int64_t size[TENSOR_MAX_DIMS];
 };
@@ -34,8 +34,8 @@ static void coordinates(const struct box *b, int64_t i, int64_t *at) {
         at[d] = i % b->size[d];
 }
 
-/* The element of a box that an element of another is brought together with: dimensions aligned at the last, those of
- * size 1 repeated. */
+/* The element of a box that is combined with an element of another: dimensions are aligned at the last, and those of
+ * size 1 are repeated. */
 static int64_t meets(const struct box *whole, const int64_t *at, const struct box *part) {
     int64_t i = 0;
     for (int d = 0; d < part->ndim; d++) {
@@ -62,7 +62,7 @@ static struct box squeezed(const struct box *b, unsigned axes) {
     return k;
 }
 
-/* The elements of group g in order; how many. The groups of a box are sorted when it is asked for first. */
+/* Returns the elements of group g in order, and their number. The groups of a box are sorted at the first call. */
 static int64_t sorted[MOST], first_of[MOST + 1], *members;
 static int64_t group(const struct box *b, unsigned axes, int64_t g) {
     static struct box of;
@@ -101,7 +101,7 @@ static int64_t mantissa(const struct held *h, int64_t i) {
     return ((const int16_t *)tensor_const_data(h->t))[i];
 }
 
-/* --- what a stored element is compared with ----------------------------------------------------------------------- */
+/* --- comparison of a stored element ------------------------------------------------------------------------------- */
 
 static int64_t limited(int128 m) {
     return m > 32767 ? 32767 : m < -32767 ? -32767 : (int64_t)m;
@@ -115,7 +115,7 @@ static int128 nearest(int128 p, int128 q) {
     return low + (2 * rest > q || (2 * rest == q && (low & 1)));
 }
 
-/* p / q at exponent e, as a mantissa at exponent of `out`. */
+/* p / q at exponent e, as a mantissa at the exponent of `out`. */
 static int64_t at_exponent(int128 p, int128 q, int e, const struct held *out) {
     const int up = tensor_exponent(out->t) - e;
     CHECK(up < 60 && up > -60, "exponents %d and %d", tensor_exponent(out->t), e);
@@ -135,7 +135,7 @@ static bool is_root(int64_t m, int128 s, int e, const struct held *out) {
     return low && (high || m == 32767);
 }
 
-/* Where a check failed. */
+/* Describes where a check failed. */
 static const char *place(const char *what, const struct box *b, unsigned axes) {
     static char line[200];
     snprintf(line, sizeof line,
@@ -151,7 +151,7 @@ static void check_mantissa(const char *what, const struct box *b, unsigned axes,
           (long long)want);
 }
 
-/* want: as binary32, or a double that is rounded to it. */
+/* want: in binary32, or a double that is rounded to it. */
 static void check_float(const char *what, const struct box *b, unsigned axes, const struct held *h, int64_t i,
                         double want) {
     const float rounded = (float)want;
@@ -307,7 +307,8 @@ static void check_differences(int kind) {
     const struct box out = squeezed(&b, axes);
     make(&x, FMT_FP32, 3, b.size, 0);
     make(&dy, FMT_FP32, 2, out.size, 0);
-    for (int i = 0; i < N; i++) { /* steps do not change signs nor which is largest: distances are 1/4 and more */
+    for (int i = 0; i < N;
+         i++) { /* steps change neither signs nor which element is largest: distances are at least 1/4 */
         x.v[i] = (double)(i % 2 ? -1 : 1) * (0.5 + 0.25 * ((i * 29) % 31));
         direction[i] = unit();
     }
@@ -369,7 +370,7 @@ static struct box drawn_part(const struct box *b) {
     return part;
 }
 
-/* Two numbers of the format, as one exact sum, product: by exact long doubles. */
+/* Checks the exact sum, or product, of two numbers of the format, in exact long doubles. */
 static void check_pair(const char *what, const struct box *b, int64_t i, double left, double right, bool product) {
     const long double exact = product ? (long double)left * right : (long double)left + right;
     if (tensor_format_is_shared(tensor_format_of(y.t)))
@@ -394,7 +395,7 @@ static void check_broadcast(tensor_format f, const struct box *b, int style) {
         }
         drop(&y);
     }
-    /* gradients of a: sums over what it was repeated along */
+    /* gradients of a: sums over the dimensions along which it was repeated */
     make(&dy, f, (int)b->ndim, b->size, 0);
     static long double exact[MOST];
     static double total[MOST];
@@ -501,14 +502,14 @@ static void check_not_a_number(void) {
     drop(&y);
 }
 
-/* All mantissas at their ends: sums, squares and quotients at their largest. */
+/* All mantissas at the ends of their range: sums, squares and quotients are largest. */
 static void check_extremes(tensor_format f) {
     enum { N = 1 << 15 };
     static int16_t ends[N];
     x.t = tensor_new(f, TENSOR_SHAPE(N));
     y.t = tensor_new(f, TENSOR_SHAPE(1));
     for (int i = 0; i < N; i++)
-        ends[i] = i % 3 ? 32767 : INT16_MIN; /* as raw access may leave it */
+        ends[i] = i % 3 ? 32767 : INT16_MIN; /* raw access may write this value */
     for (int e = 2; e < 20; e += 17) {
         memcpy(tensor_data(x.t), ends, sizeof ends);
         CHECK(!tensor_declare_exponent(x.t, e), "%s", tensor_error());
@@ -524,7 +525,7 @@ static void check_extremes(tensor_format f) {
     drop(&y);
 }
 
-/* Over all but the last dimension, the bits of tensor_sum_rows. */
+/* Over all but the last dimension, sums have the bits of tensor_sum_rows. */
 static void check_sum_rows(tensor_format f) {
     make(&x, f, 3, (int64_t[]){41, 25, 17}, 0);
     y.t = tensor_new(f, TENSOR_SHAPE(17));
@@ -577,7 +578,7 @@ static void check_errors(void) {
     tensor_free(i);
 }
 
-/* --- all of it ---------------------------------------------------------------------------------------------------- */
+/* --- all checks --------------------------------------------------------------------------------------------------- */
 
 static struct box drawn_box(int most) {
     static const int64_t liked[] = {1, 1, 2, 3, 4, 5, 7};

@@ -1,5 +1,6 @@
-/* tensor_sum: the value that docs/semantics.md defines, in all shapes, every format and kernel set, and in little
- * working memory whatever the shape. The witness decodes the elements and follows the definition one by one. */
+/* tensor_sum and tensor_max_abs: the value that docs/semantics.md defines, in all shapes, every format and kernel set,
+ * and in little working memory whatever the shape. The witness decodes the elements and follows the definition one by
+ * one. */
 #include "check.h"
 #include "core/tensor/tensor_object.h"
 #include "flexlab/tensor.h"
@@ -54,6 +55,12 @@ static void compare(tensor_format format, int ndim, const int64_t *shape, uint64
     /* the reference kernels decode whole operands */
     CHECK(!strcmp(row, "ref") || largest <= 1 << 20, "%s.%s: %lu bytes of scratch for a tensor of %zu bytes",
           tensor_format_name(format), row, largest, tensor_bytes(t));
+    double most = 0, maximum = -7;
+    for (int64_t i = 0; i < count; i++)
+        most = fmax(most, fabs(x[i]));
+    status = tensor_max_abs(&maximum, t);
+    CHECK(!status && maximum == most, "%s, %d dimensions of %lld: the largest magnitude is %a, want %a (%s)",
+          tensor_format_name(format), ndim, (long long)shape[0], maximum, most, status ? tensor_error() : "ok");
     free(x);
     tensor_free(t);
 }

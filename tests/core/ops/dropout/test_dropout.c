@@ -1,5 +1,5 @@
-/* Dropout: which elements are kept against Philox written a second time, what is stored against the exact product, the
- * gradient by the same draws, how many are dropped, numbers of steps of every kind, errors. */
+/* Dropout: the elements that remain against an independent Philox, stored values against the exact product, the
+ * gradient by the same draws, the share that is dropped, numbers of steps of every kind, errors. */
 #include "philox_witness.h"
 #include "row_witness.h"
 
@@ -9,7 +9,7 @@ static tensor *step_of(double value) {
     return step;
 }
 
-/* An element is dropped where its draw is below p 2^32, compared as integers: p is a multiple of 2^-149. */
+/* An element is dropped if its draw is below p 2^32, compared as integers: p is a multiple of 2^-149. */
 static bool dropped(uint64_t key, double step, int64_t i, float p) {
     uint64_t counter;
     memcpy(&counter, &step, sizeof counter);
@@ -49,7 +49,7 @@ static void check_case(tensor_format f, int64_t n, float p, uint64_t key, double
     tensor_free(step);
 }
 
-/* The share of what is dropped: within six standard deviations. */
+/* The share of dropped elements is within six standard deviations. */
 static void check_share(float p) {
     enum { N = 1 << 15 };
     static double v[N];
@@ -67,7 +67,7 @@ static void check_share(float p) {
     tensor_free(step);
 }
 
-/* Neighbouring steps, keys and elements are as unlike as any: half of the draws agree, within six deviations. */
+/* Neighbouring steps, keys and elements are independent: half of the draws agree, within six deviations. */
 static void check_unlike(void) {
     enum { N = 1 << 14 };
     static double a[N], b[N];
@@ -90,7 +90,7 @@ static void check_unlike(void) {
     }
 }
 
-/* An element whose draw is p 2^32 is kept, and dropped at the next larger p. */
+/* An element whose draw is p 2^32 remains, and is dropped at the next larger p. */
 static void check_boundary(void) {
     enum { N = 4096 };
     static double v[N];

@@ -135,7 +135,7 @@ def expect_loss(what, loss, exact, size):
 # --- operands --------------------------------------------------------------------------------------------------------------------
 
 def numbers(format, n, style):
-    """What a format holds: about 1; far apart; to the ends of its range; steps of one another."""
+    """Numbers that a format can represent: about 1; far apart; to the ends of its range; steps of one another."""
     most = {1: 3e38, 2: 65504.0, 3: 3e38, 4: 32767.0, 5: 2.0 ** 100}[format]
     if style == "ends":
         return [draw.choice([most, -most, 0, most / 2]) for _ in range(n)]
@@ -204,7 +204,7 @@ def target_cases(name, format):
 
 
 def same_bits(name, format):
-    """Options that leave nothing of themselves: every path gives what tensor_cross_entropy gives."""
+    """With options that have no effect, every path gives the bits of tensor_cross_entropy."""
     for rows, classes in (1, 2), (9, 10), (64, 33), (5, 1000):
         x, _ = logits_of(format, rows, classes, "usual")
         labels = [draw.randrange(classes) for _ in range(rows)]
@@ -275,13 +275,14 @@ def critic_cases(name, format):
         expect_loss(what, loss, decimal(mean[0] - mean[1]), size)
         slopes = {k: decimal(Fraction(32 if k == 0 else -32, count[k])) if count.get(k) else Decimal(0) for k in (0, 1)}
         expect_gradient(what, dx, [slopes.get(labels[i // columns], Decimal(0)) for i in range(rows * columns)], 0)
-        if format > 3 and count[0] == 0 and count[1]:  # one exact sum, rounded once, divided
+        if format > 3 and count[0] == 0 and count[1]:  # one exact sum, rounded once, then divided
             check(loss.values()[0] == -(float(total[1]) / count[1]), f"{what}: loss {loss.values()[0]!r}")
 
 
 def differences():
-    """fp32: (loss(x + h) - loss(x - h)) / 2h against dx; losses are doubles, so the difference is exact to 1e-13 / h, and the
-    third derivatives of these losses are below 1 a row: h^2 / 6 of it remains. Huber's kink is kept away from."""
+    """fp32: (loss(x + h) - loss(x - h)) / 2h against dx; losses are doubles, so the difference is exact to 1e-13 / h,
+    and the third derivatives of these losses are below 1 a row, which leaves h^2 / 6 of it. Points near Huber's kink
+    are avoided."""
     h, rows, classes = 2.0 ** -8, 5, 7
     bound = 2e-5
     x0 = [round(draw.uniform(-2, 2) * 64) / 64 for _ in range(rows * classes)]
@@ -372,7 +373,7 @@ def refusals():
 
 
 def clipped(name, format):
-    """The wide part is clipped and keeps what it has; the elements are its rounding."""
+    """The wide part is clipped and otherwise unchanged; the elements are its rounding."""
     for wide in (False, True):
         t = Tensor(format, [500])
         if wide and format != 1:

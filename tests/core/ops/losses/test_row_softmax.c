@@ -15,7 +15,7 @@ static void free_all(void) {
     }
 }
 
-/* Elements that take part in row i of [q, n]. */
+/* The number of elements that take part in row i of [q, n]. */
 static int64_t seen(int64_t i, int64_t q, int64_t n, bool causal) {
     int64_t count = 0;
     for (int64_t j = 0; j < n; j++)
@@ -144,7 +144,7 @@ static void check_mask_hides(void) {
     tensor_free(c);
 }
 
-/* Probabilities at e = 14, whatever was written before. */
+/* Probabilities have e = 14, whatever was written before. */
 static void check_fixed_exponent(tensor_format f) {
     make(&x, f, 2, (int64_t[]){5, 40}, 0);
     y.t = tensor_new(f, 2, (int64_t[]){5, 40});

@@ -19,7 +19,7 @@ static void fill(double *x, int64_t n, int style, uint64_t *seed) {
         const double u = (double)(pick >> 11) * 0x1p-53;
         static const double unusual[] = {NAN, INFINITY, -INFINITY, 0, -0.0};
         x[i] = style == 0   ? u * 16 - 8
-               : style == 1 ? -u * 760 /* to where exponentials end */
+               : style == 1 ? -u * 760 /* to the limit of exponentials */
                : style == 2 ? floor(u * 4)
                             : u;
         if (style == 3 && pick % 31 == 0)
@@ -34,7 +34,7 @@ static void mix(uint64_t *hash, double x) {
     *hash ^= *hash >> 32;
 }
 
-/* Of all results on all inputs. */
+/* The hash of all results on all inputs. */
 static uint64_t hash_of(const struct fl_format *f) {
     static double x[LARGEST], dx[LARGEST];
     static int32_t labels[128], predicted[128];
@@ -72,7 +72,7 @@ static uint64_t hash_of(const struct fl_format *f) {
     return hash;
 }
 
-/* All 64 bits of losses and gradients, of what runs on this machine against the definition. */
+/* Compares all 64 bits of losses and gradients of this machine's kernels with the definition. */
 static void check_doubles(int64_t classes, bool gradient, uint64_t seed) {
     enum { ROWS = 43, CLASSES = 1001 }; /* rows beyond whole groups of eight; classes at most */
     static double x[ROWS * CLASSES], expected[ROWS * CLASSES], z[ROWS * CLASSES], losses[2][ROWS];

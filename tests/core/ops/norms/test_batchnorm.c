@@ -1,10 +1,10 @@
 /* test_batchnorm.c - batch normalisation of the shared-exponent formats by the public functions: forward, with an image
- * added, gradient; every row, any number of threads.
+ * added, gradient; every kernel set, any number of threads.
  *
- * The witness takes the definition in rational numbers: sums of mantissas as 128-bit integers, their quotients in long
- * double; only the square root is not rational. A mantissa may differ from the rounded result where that lies on an
- * edge, within what coefficients of 31 bits can move it. Channels are of all kinds: ordinary ones, of a mean far above
- * the deviation, hardly varying, constant, with sizes of gamma, beta and epsilon far apart. */
+ * The witness computes the definition in rational numbers: sums of mantissas as 128-bit integers, their quotients in
+ * long double; only the square root is not rational. A mantissa may differ from the rounded result if that lies so
+ * close to an edge that coefficients of 31 bits can move it across. Channels are of all kinds: ordinary ones, with a
+ * mean far above the deviation, almost constant, constant, with sizes of gamma, beta and epsilon far apart. */
 #include "host_numbers.h"
 #include "check.h"
 #include "core/arithmetic/exact.h"
@@ -49,7 +49,7 @@ static double value(const tensor *t, int64_t i) {
 
 /* --- the witness -------------------------------------------------------------------------------------------------- */
 
-struct one { /* an exact result, and the size of what its terms were before they cancelled */
+struct one { /* an exact result, and the size of its terms before they cancelled */
     long double value, terms;
 };
 
@@ -63,7 +63,7 @@ static struct one forward(int64_t x, int e_x, fl_int128 sum, int64_t n, long dou
                         fabsl(ldexpl(scale * distance, -e_x)) + fabsl(ldexpl(scale, -e_x)) + fabs(beta) + fabs(r)};
 }
 
-/* A stored mantissa against it. */
+/* Compares a stored mantissa with it. */
 static bool agrees(int16_t got, struct one want, int e, int64_t *off) {
     const long double units = ldexpl(want.value, e), slack = ldexpl(want.terms, e - 30) + ldexpl(fabsl(units), -45);
     if (got == 32767 || got == -32767)
@@ -78,12 +78,12 @@ static bool agrees(int16_t got, struct one want, int e, int64_t *off) {
 static const char *const rows_of[] = {"avx512_amx", "avx512", "avx512bw", "avx2", "portable", "ref"};
 static const int threads_of[] = {1, 2, 3, 7};
 
-/* Work, repeated on every row and number of threads, on the tensors that `fresh` gives; the outputs of the first are
- * what the others must give, statistics too. */
+/* Work that is repeated for every kernel set and number of threads, on the tensors that `fresh` returns; the others
+ * must give the outputs and the statistics of the first. */
 struct work {
     tensor_format format;
     int64_t rows, channels;
-    tensor *x, *r, *dy, *y, *gamma, *beta; /* r, dy, y: NULL where there is none */
+    tensor *x, *r, *dy, *y, *gamma, *beta; /* r, dy, y: NULL if there is none */
     const double *mean, *variance;
     double epsilon;
     bool relu, gradient;
@@ -234,7 +234,7 @@ static void gradient_of_few_steps(void) {
     tensor_free(w.gamma);
 }
 
-/* Channels that do not vary leave beta alone; "current" finds its exponent. */
+/* Constant channels give beta alone; "current" finds its exponent. */
 static void constant_channels_give_beta(void) {
     const int16_t x[] = {5, 5, 5, 5}, one = 16384;
     double mean, variance;
@@ -287,7 +287,7 @@ static void residual_at_the_mean(void) {
     tensor_free(w.beta);
 }
 
-/* Terms at the ends of 128 bits, just above a tie: in every row of the image, at its end too. */
+/* Terms at the ends of 128 bits, just above a tie: in every row of the image, and at its end. */
 static void far_apart_above_a_tie(void) {
     enum { ROWS = 257 };
     int16_t x[ROWS], r[ROWS];
@@ -391,7 +391,7 @@ static void check_forward(const struct work *w, const struct outputs *o, uint64_
     }
 }
 
-/* A gradient of a channel: what is exactly 0 is 0, the rest the rounding of a few operations in double. */
+/* Compares one gradient of a channel: an exact 0 must be 0, any other the rounding of a few operations in double. */
 static void check_number(const char *name, const tensor *t, int64_t c, long double want, uint64_t replay) {
     int64_t off = 0;
     const struct one exact = {want, ldexpl(fabsl(want), -18)};
@@ -407,7 +407,7 @@ static void check_gradient(const struct work *w, const struct outputs *o, uint64
         const long double variance = ldexpl((long double)(n * s.xx - s.x * s.x) / n / n, -2 * e_x);
         const long double inverse = 1 / sqrtl(variance + w->epsilon);
         const long double scale = value(w->gamma, c) * inverse; /* of dy */
-        /* sum of dy times the distance of x from its mean, then of x */
+        /* the sum of dy times the distance of x from its mean, then that of x */
         const long double dot = ldexpl((long double)(s.dyx * n - s.dy * s.x) / n, -e_dy - e_x);
         const long double cross = -scale * inverse * inverse * dot / n;
         check_number("dgamma", o->dgamma, c, dot * inverse, replay);
@@ -477,8 +477,8 @@ static void random_case(tensor_format format, int64_t rows, int64_t channels) {
 
 /* --- gradients whose sums cancel ---------------------------------------------------------------------------------- */
 
-/* Of every three x the second is larger by one, and their dy are equal: dgamma is exactly 0, however large dy is and
- * wherever the mean is, whose third no double holds. */
+/* Of every three x the second is larger by one, and their dy are equal: dgamma is exactly 0, however large dy and the
+ * mean are; no double can represent the third of the mean. */
 static void cancelled_gradients_are_zero(void) {
     enum { ROWS = 999, CHANNELS = 64 };
     static int16_t x[ROWS * CHANNELS], dy[ROWS * CHANNELS], gamma[CHANNELS];
@@ -514,7 +514,7 @@ static void cancelled_gradients_are_zero(void) {
     }
 }
 
-/* A mean that is not x's counts as it is given, close to x's or not. */
+/* A mean that is not that of x counts as it is given, close to x or not. */
 static void gradient_about_another_mean(void) {
     const int16_t x[] = {100, 101, 103, 96}, dy[] = {1, -2, 7, 4}, one = 16384;
     const double variance = 3, means[] = {100, 100.25, -3, 1e30, -1e30};
@@ -543,7 +543,7 @@ static void gradient_about_another_mean(void) {
     }
 }
 
-/* Exponents over the whole range of the format, from one row to very many. */
+/* Gradients with exponents over the whole range of the format, from one row to very many. */
 static void gradient_of_any_size(tensor_format format, int64_t rows, int64_t channels) {
     const uint64_t replay = seed;
     const bool dfp = format == FMT_DFP16;
@@ -580,7 +580,7 @@ static void gradient_of_any_size(tensor_format format, int64_t rows, int64_t cha
 
 /* --- the share of mantissas that coefficients of 31 bits move across an edge -------------------------------------- */
 
-/* Of gradients whose two terms differ in size by 2^-30 to 1, which one shared shift for both used to spoil. */
+/* Counts gradients whose two terms differ in size by 2^-30 to 1, which one common shift for both would spoil. */
 static void share_off_by_one(void) {
     counted = off_by_one = 0;
     for (int round = 0; round < 24; round++) {

@@ -1,6 +1,6 @@
-/* Group normalisation and its gradients: values in long double as the witness, with a bound on what the coefficients of
- * 31 bits and the sums of float formats are off by; central differences in fp32; the formats against fp32; and what
- * must be the same bits: one group of images of one pixel is layer normalisation. */
+/* Group normalisation and its gradients: values in long double as the witness, with a bound on the errors of
+ * coefficients of 31 bits and of sums of float formats; central differences in fp32; the formats against fp32; and
+ * cases with the same bits: one group of images of one pixel is layer normalisation. */
 #include "row_witness.h"
 #include "flexlab/tensor_blocks.h"
 
@@ -35,8 +35,8 @@ static struct numbers numbers_of(const struct sizes *s, const double *x, int64_t
 }
 
 static struct held x, y, dy, dx, gamma_, beta, dgamma, dbeta;
-/* Relative: 31 bits of three coefficients, and what the doubles behind them are off by; binary32 sums of dbeta are
- * bounded where they are compared. */
+/* Relative: 31 bits of three coefficients, and the errors of the doubles behind them; binary32 sums of dbeta are
+ * bounded in their comparison. */
 static const long double coefficient = 3 * 0x1p-31L;
 
 static void free_all(void) {
@@ -191,7 +191,7 @@ static void check_constant(tensor_format f) {
 
 /* --- finite differences, in fp32 ---------------------------------------------------------------------------------- */
 
-/* The sum of dy y, with one number of one operand moved. */
+/* The sum of dy y, with one number of one operand changed. */
 static double loss_with(const struct sizes *s, struct held *moved, int64_t i, double by) {
     double values[MOST], sum = 0;
     memcpy(values, moved->v, (size_t)moved->n * sizeof *values);

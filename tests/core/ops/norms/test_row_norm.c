@@ -1,12 +1,12 @@
 /* Layer normalisation and normalisation by the root mean square: forward and gradients against their formulas in long
  * double, in every format, over rows that vary, hardly vary or do not vary at all; gradients by finite differences; the
- * formats among each other. */
+ * formats against each other. */
 #include "row_witness.h"
 #include "flexlab/tensor_blocks.h"
 
 enum { N = 200 };
 
-/* Exact integers that a coefficient of 31 bits multiplies, and roundings of doubles, are off by less than this. */
+/* The error of exact integers times a coefficient of 31 bits, and of roundings of doubles, is less than this. */
 static const long double coefficient = 0x1p-28L;
 
 struct numbers {
@@ -121,7 +121,7 @@ static void check_case(tensor_format f, int64_t m, int64_t n, int style, bool rm
     free_all();
 }
 
-/* A row that is a mantissa over and over gives beta, exactly; all zeros have gradients that are those of the sum. */
+/* A row that repeats one mantissa gives beta, exactly; a row of zeros has the gradients of the sum. */
 static void check_constant(tensor_format f) {
     enum { C = 37 };
     make(&gamma_, f, 1, (int64_t[]){C}, 0);
@@ -142,7 +142,7 @@ static void check_constant(tensor_format f) {
 
 /* --- finite differences, in fp32 ---------------------------------------------------------------------------------- */
 
-/* The sum of dy y, with one number of one operand moved. */
+/* The sum of dy y, with one number of one operand changed. */
 static double loss_with(struct held *moved, int64_t i, double by, bool rms) {
     double values[MOST], sum = 0;
     memcpy(values, moved->v, (size_t)moved->n * sizeof *values);
@@ -187,7 +187,7 @@ static void check_differences(bool rms) {
 
 /* --- the formats against fp32 ------------------------------------------------------------------------------------- */
 
-/* On numbers that all formats hold, results differ by the roundings of both alone. */
+/* On numbers that all formats represent exactly, results differ only by the roundings of both. */
 static void check_formats(bool rms) {
     enum { M = 9, C = 24 };
     double values[3][M * C];

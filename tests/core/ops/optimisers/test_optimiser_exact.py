@@ -126,7 +126,7 @@ def fitting(format, largest):  # the exponent of the exact maximum
 
 
 def expect_shared(what, t, results, fits):
-    """`results`: fractions before the one rounding."""
+    """Compares with `results`, fractions before the one rounding."""
     e, got, full = t.e(), t.stored(), t.full()
     largest = max(abs(x) for x in results)
     if fits and largest > 0:
@@ -209,7 +209,7 @@ def root():
         by = factors(numbers)
         do("tensor_root_mean", r.t, g.t, by.t, 0)
         expect(f"{name} root {numbers} step {step}", r, results, predictor == b"current")
-        for x, y, got in zip(before, gradient, results):  # and the doubles are near the true root
+        for x, y, got in zip(before, gradient, results):  # the doubles are near the true root
             true = Fraction(numbers[0]) * Fraction(x) ** 2 + Fraction(numbers[1]) * (Fraction(numbers[2]) * Fraction(y)) ** 2
             check(true * (1 - Fraction(1, 2 ** 49)) <= got * got <= true * (1 + Fraction(1, 2 ** 49)), f"{name} root of {float(true)}")
 
@@ -231,8 +231,8 @@ def ratio():
 
 
 def by_zero():
-    """Without an epsilon: a root of zero counts as one wide step where there is an exponent; a divisor that is zero all the
-    same saturates there, and is infinite in the other formats."""
+    """Without an epsilon: a root of zero counts as one wide step if there is an exponent; a divisor that nevertheless
+    is zero saturates there, and gives infinity in the other formats."""
     for name, format in FORMATS.items():
         w, m = Tensor(format, [1.0] * 4, wide=True, predictor=b"fixed"), Tensor(format, [1.0, -1.0, 0.0, 0.5], wide=True)
         r, by = Tensor(format, [0.0, 0.0, 0.0, 1.0], wide=True), factors([1.0, -0.5, 1.0, 0.0])
@@ -250,7 +250,7 @@ def by_zero():
 
 
 def below_a_step():
-    """A root far below one wide step divides as that step, so that what it divides does not grow by 1 / epsilon."""
+    """A root far below one wide step divides as that step, so that its quotient does not grow by 1 / epsilon."""
     for name, format in FORMATS.items():
         w, m = Tensor(format, [1.0] * 3, wide=True, predictor=b"fixed"), Tensor(format, [2.0 ** -12, 2.0 ** -27, 1.0], wide=True)
         r, by = Tensor(format, [2.0 ** -44, 2.0 ** -50, 1.0], wide=True, predictor=b"current"), factors([1.0, -0.001, 1.0, 2.0 ** -40])
@@ -292,7 +292,8 @@ def narrow():
 
 
 def moment_of_16_bits():
-    """A moment rounded to nearest in 16 bits stops decaying below 1 / (2 (1 - beta)) of its steps; a wide one goes on."""
+    """A moment rounded to nearest in 16 bits stops decaying below 1 / (2 (1 - beta)) of its steps; a wide one does
+    not."""
     for format in (4, 5):
         last = []
         for wide in (False, True):

@@ -1,4 +1,4 @@
-/* Matmuls of matrices side by side: integer formats against sums of products in 64 bits, rounded here; float formats
+/* Matmuls of batches of matrices: integer formats against sums of products in 64 bits, rounded here; float formats
  * against one matmul after the other, bit for bit. Few large and many small matrices, one and several threads. */
 #include "row_witness.h"
 
@@ -34,7 +34,7 @@ static void check_exact(const char *what, int way, int64_t batch, int64_t m, int
     }
 }
 
-/* Matrix i of a batch as a tensor of its own. */
+/* Matrix i of a batch as a separate tensor. */
 static tensor *matrix_of(const struct held *h, int64_t i, int64_t rows, int64_t columns) {
     tensor *t = tensor_new(tensor_format_of(h->t), TENSOR_SHAPE(rows, columns));
     CHECK(t && !tensor_load_f64(t, h->v + i * rows * columns, rows * columns), "%s", tensor_error());

@@ -1,5 +1,5 @@
 /* test_fused.c - bias, residual and ReLU joined to the sums of matmul and convolution in the shared-exponent formats:
- * every kernel row equals the exact sum rounded once, computed by hand with wide integers, with exponents as far apart
+ * every kernel set equals the exact sum rounded once, computed by hand with wide integers, with exponents as far apart
  * as the formats allow, by either rounding, stored and only measured, with 1, 2, 3 and 7 threads. */
 #include "flex_harness.h"
 
@@ -43,7 +43,7 @@ static int clamped(const struct fl_format *format, int e) {
     return e < format->e_min ? format->e_min : e > format->e_max ? format->e_max : e;
 }
 
-/* About the borders of the kernels' integers (planes of 15 bits, 62 bits), or any. */
+/* An exponent near the limits of the kernels' integers (limbs of 15 bits, 62 bits), or any. */
 static int join_exponent(const struct fl_format *format, int of_sum) {
     static const int differences[] = {0, 1, 14, 15, 16, 26, 27, 28, 44, 45, 46, 47, 60, 61, 100};
     const int difference = differences[random_below((int64_t)(sizeof differences / sizeof differences[0]))];

@@ -54,7 +54,7 @@ static void load_random(tensor *t, double scale) {
     CHECK(!tensor_load_f64(t, v, tensor_count(t)), "%s", tensor_error());
 }
 
-/* The elements as numbers, in memory of their own. */
+/* The elements as numbers, in newly allocated memory. */
 static const double *values_of(const tensor *t) {
     static double pool[64][MOST];
     static int next;
@@ -71,7 +71,7 @@ struct seen { /* of what is written */
     int64_t saturated, flushed;
 };
 
-/* x at exponent e, to nearest even and saturated. */
+/* x at exponent e, rounded to nearest even and saturated. */
 static real rounded_at(int e, real x, struct seen *seen) {
     real m = rintl(ldexpl(x, e));
     seen->flushed += m == 0 && x != 0;
@@ -82,7 +82,7 @@ static real rounded_at(int e, real x, struct seen *seen) {
     return ldexpl(m, -e);
 }
 
-/* got is `exact`, which is known to `error`, rounded once: float formats by way of binary32. */
+/* Checks that got is `exact`, which is known to within `error`, rounded once: in float formats by way of binary32. */
 static void check_rounded(const char *what, const tensor *t, int64_t i, double got, real exact, real error,
                           struct seen *seen) {
     if (shared) {
@@ -100,7 +100,7 @@ static void check_rounded(const char *what, const tensor *t, int64_t i, double g
 
 /* --- one step ----------------------------------------------------------------------------------------------------- */
 
-/* Element (row, gate, unit) of numbers with so many gates. */
+/* Element (row, gate, unit) of an array with this number of gates. */
 static real at(const double *v, int gates, int64_t row, int gate, int64_t j) {
     return v[(row * gates + gate) * UNITS + j];
 }
@@ -178,7 +178,7 @@ static void gru_step(double scale) {
 
 /* --- one write over all steps ------------------------------------------------------------------------------------- */
 
-/* What a sequence wrote, before and after. */
+/* A tensor that a sequence wrote, before and after. */
 struct written {
     const char *name;
     tensor *t;
@@ -187,8 +187,8 @@ struct written {
     struct seen seen;
 };
 
-/* Writes that measured; those of later attempts, with more room than they need; those that did not settle. The scale of
- * gradients grows seventeen-fold from one write to the next, which is more than any training does. */
+/* Writes that measured; later attempts with a larger range than needed; writes that did not settle. The scale of
+ * gradients grows seventeen-fold from one write to the next, which is more than in any training. */
 static int searched, roomy, unsettled, repeated;
 
 static void note(struct written *w) {
@@ -197,7 +197,7 @@ static void note(struct written *w) {
     w->seen = (struct seen){0};
 }
 
-/* The exponent is the one that the rules give for the whole sequence, and the statistics are those of all steps. */
+/* The exponent is the one that the rules give for the whole sequence, and the statistics include all steps. */
 static void check_write(const struct written *w, int write) {
     tensor_stats last;
     CHECK(!tensor_statistics(&last, NULL, w->t), "%s", tensor_error());
@@ -215,7 +215,7 @@ static void check_write(const struct written *w, int write) {
         autoflex_adjust(&want);
     const struct autoflex *got = tensor_autoflex(w->t);
     if (want.predictor == AUTOFLEX_REPEAT && !measures && got->e < want.e) {
-        /* the maximum of an attempt before did not fit; that of the last one, at other exponents, hardly differs */
+        /* the maximum of the previous attempt did not fit; that of the last one, at other exponents, hardly differs */
         CHECK(ldexp(last.maximum, want.e) > 0.9 * AUTOFLEX_TOP, "%s write %d: %g was made anew though it fits e %d",
               w->name, write, last.maximum, want.e);
         want.e = got->e;
@@ -226,7 +226,7 @@ static void check_write(const struct written *w, int write) {
           write, (long long)last.saturated);
     searched += measures;
     const int room = want.e - tensor_exponent(w->t);
-    if (measures && room) { /* later attempts leave more room, the last counts anyway */
+    if (measures && room) { /* later attempts choose a larger range; the last one counts in any case */
         want.e -= room;
         roomy += room == 1 || room == 2;
         unsettled += room != 1 && room != 2;
@@ -236,14 +236,14 @@ static void check_write(const struct written *w, int write) {
           tensor_format_name(format), w->name, write, tensor_exponent(w->t), want.e, autoflex_name(want.predictor));
     CHECK(fabsl(last.maximum - w->seen.maximum) <= 1e-13L * w->seen.maximum && last.gamma == w->seen.gamma &&
               last.saturated == w->seen.saturated &&
-              llabs(last.flushed - w->seen.flushed) <= 1, /* a tie of the one is none of the other */
+              llabs(last.flushed - w->seen.flushed) <= 1, /* a tie in one is not a tie in the other */
           "%s %s write %d: maximum %.17g, gamma %d, saturated %lld, flushed %lld; expected %.17Lg, %d, %lld, %lld",
           tensor_format_name(format), w->name, write, last.maximum, last.gamma, (long long)last.saturated,
           (long long)last.flushed, w->seen.maximum, w->seen.gamma, (long long)w->seen.saturated,
           (long long)w->seen.flushed);
 }
 
-/* Sum over k of a[k] u, of row r: u [UNITS, gates UNITS], or its transpose; its size for the error of binary32. */
+/* Sum over k of a[k] u for row r: u [UNITS, gates UNITS], or its transpose; and its size, for the error of binary32. */
 static real product(const double *a, int gates, const double *u, bool transposed, int64_t r, int64_t column,
                     real *size) {
     const int64_t k_count = transposed ? gates * UNITS : UNITS, width = (int64_t)gates * UNITS;
@@ -299,7 +299,7 @@ static tensor_status backward(const struct net *n) {
                : tensor_gru_grad(n->dx, n->dg, n->du, n->db, n->dh, n->dc, n->dy, n->h, n->g, n->x, n->u, n->zero);
 }
 
-/* Each step from what was stored of the step before. */
+/* Computes each step from the stored results of the previous step. */
 static void check_forward(struct net *n, int write, struct written *wg, struct written *wc, struct written *wh) {
     const double *h = values_of(n->h), *c = values_of(n->c), *g = values_of(n->g), *x = values_of(n->x),
                  *u = values_of(n->u), *bias = values_of(n->bias), *zero = values_of(n->zero);
@@ -334,7 +334,7 @@ static void check_forward(struct net *n, int write, struct written *wg, struct w
     (void)write;
 }
 
-/* Of shared exponents: the whole way back, rounded where the definition rounds. */
+/* The whole backward pass of shared exponents, rounded where the definition rounds. */
 static void check_backward(struct net *n, struct written *wx, struct written *wg, struct written *wh,
                            struct written *wc) {
     const double *h = values_of(n->h), *c = values_of(n->c), *g = values_of(n->g), *x = values_of(n->x),
@@ -434,7 +434,7 @@ static void sequences(int gates, int64_t steps, const char *predictor) {
 
 /* --- gradients against differences of the same in double ---------------------------------------------------------- */
 
-/* Sum of dy h. */
+/* The sum of dy h. */
 static double loss_of(int gates, int64_t steps, const double *x, const double *u, const double *bias,
                       const double *dy) {
     double h[BATCH * UNITS] = {0}, c[BATCH * UNITS] = {0}, next[BATCH * UNITS], loss = 0;
@@ -478,8 +478,8 @@ static void check_slopes(const char *what, int gates, int64_t steps, double *v, 
     }
 }
 
-/* Gradients are sums of some ten terms of at most 2, each with errors of a few units of the last place of the format.
- */
+/* Gradients are sums of about ten terms of at most 2, each with errors of a few units in the last place of the
+ * format. */
 static void gradients(int gates, double bound) {
     struct net n;
     make_net(&n, gates, STEPS, NULL);
@@ -552,7 +552,7 @@ static void on_device(int gates, const char *predictor, tensor_device *device) {
     free_net(&there);
 }
 
-/* So many units that a device splits the sums of a product: each part of a sequence has sums of its own. */
+/* There are so many units that a device splits the sums of a product: each part of a sequence has separate sums. */
 static void many_units(tensor_device *device) {
     enum { WIDE = 264, STEPS_WIDE = 2, ROWS = 4 };
     const int64_t one[] = {STEPS_WIDE, ROWS, WIDE}, four[] = {STEPS_WIDE, ROWS, 4 * WIDE}, u[] = {WIDE, 4 * WIDE},
@@ -627,7 +627,7 @@ static void refusals(void) {
     free_net(&n);
 }
 
-/* What a sequence writes may have a wide part, which is then exactly the value of the elements. */
+/* A tensor that a sequence writes may have a wide part, which then is exactly the value of the elements. */
 static void wide_parts(void) {
     tensor *t[] = {over_time(STEPS, 1, NULL),
                    over_time(STEPS, 1, NULL),

@@ -1,8 +1,8 @@
 /* Average pooling by windows and adaptive, and the gradients. The witness adds exact fractions: every mean is a
- * fraction of integers (of mantissas, or of the multiples of 2^-6 that the values of float formats are), summed over a
- * common denominator by Euclid, and looks where windows lie by asking every pixel of the image whether it is in. A
- * stored mantissa must be the nearest integer to that fraction, ties to even: compared by cross-multiplication, without
- * any floating-point number. Float formats are held to half a unit in the last place. */
+ * fraction of integers (of mantissas, or of the multiples of 2^-6 that are the values of float formats), summed over a
+ * common denominator by Euclid; it locates windows by testing every pixel of the image. A stored mantissa must be the
+ * nearest integer to that fraction, ties to even: compared by cross-multiplication, without any floating-point number.
+ * Float formats are held to half a unit in the last place. */
 #include "row_witness.h"
 #include "flexlab/tensor_blocks.h"
 
@@ -35,8 +35,8 @@ struct pooling {
     int64_t n, h, w, c, p, q;
 };
 
-/* Whether position `at` of a side, down or across, belongs to window i; in the units of `parts` windows over a length
- * where adaptive. */
+/* Whether position `at` of a side, down or across, belongs to window i; if adaptive, in the units of `parts` windows
+ * over a length. */
 static bool is_in(const struct pooling *l, int way, int64_t i, int64_t at, int64_t length, int64_t parts) {
     const int64_t begin = i * l->how.stride[way] - l->how.padding[2 * way];
     if (!l->adaptive)
@@ -51,7 +51,7 @@ static int64_t count_in(const struct pooling *l, int way, int64_t i, int64_t len
     return l->counts && !l->adaptive ? l->how.window[way] : count;
 }
 
-/* What is stored must be the fraction times 2^-e_in, rounded once. */
+/* The stored element must be the fraction times 2^-e_in, rounded once. */
 static void check_rounded(const struct held *y, int64_t i, struct fraction want, int e_in, const char *what) {
     const tensor_format f = tensor_format_of(y->t);
     if (!tensor_format_is_shared(f)) {
@@ -74,7 +74,7 @@ static void check_rounded(const struct held *y, int64_t i, struct fraction want,
           (long long)top, (long long)bottom, (long long)off, (long long)(2 * bottom));
 }
 
-/* The integer that element i is in units of 2^-e. */
+/* Element i as an integer in units of 2^-e. */
 static wide integer_of(const struct held *h, int64_t i, int e) {
     return (wide)ldexp(h->v[i], e);
 }
@@ -86,7 +86,7 @@ static void fill(struct held *h, tensor_format f, const int64_t shape[4], bool l
     h->t = tensor_new(f, 4, shape);
     CHECK(h->t != NULL, "%s", tensor_error());
     for (int64_t i = 0; i < tensor_count(h->t); i++)
-        values[i] = between(large ? 200 : -255, 255) * 0x1p-6; /* every format holds them */
+        values[i] = between(large ? 200 : -255, 255) * 0x1p-6; /* every format represents them exactly */
     CHECK(!tensor_load_f64(h->t, values, tensor_count(h->t)), "%s", tensor_error());
     hold(h);
 }
@@ -202,7 +202,7 @@ static void check_global(tensor_format f) {
     free_all();
 }
 
-/* A gradient whose counts have a large common multiple takes the wide way, with the same fractions. */
+/* A gradient whose counts have a large common multiple is computed in wide integers, with the same fractions. */
 static void check_wide(tensor_format f) {
     check_pooling(
         f, &(struct pooling){.how = {TENSOR_SQUARE(18, 1, 17)}, .n = 1, .h = 18, .w = 5, .c = 1, .p = 35, .q = 22});

@@ -1,5 +1,5 @@
 /* test_flex_image.c - pooling and shortcuts of the shared-exponent formats equal the exact result rounded once, on
- * every kernel row. */
+ * every kernel set. */
 #include "flex_harness.h"
 #include "window_cases.h"
 
@@ -94,7 +94,7 @@ static void check_case(const struct fl_format *format, enum fl_op op, const stru
     if (op == FL_OP_MAXPOOL2D_GRAD)
         args.in[1] = random_view(outputs, random_between(format->e_min, format->e_max), random_fill());
     args.out = (struct fl_view){.e = exponent_at(random_exponent(format, e)), .count = outputs};
-    /* the reference keeps a quotient in 53 bits: enough for nearest, not for every draw of 32 bits */
+    /* the reference stores a quotient in 53 bits: enough for nearest, not for every draw of 32 bits */
     const bool mean = op == FL_OP_AVGPOOL_GLOBAL || op == FL_OP_AVGPOOL_GLOBAL_GRAD;
     check_rows(&args, exact, false, mean && args.rounding.mode == TENSOR_ROUND_STOCHASTIC ? KERNEL_ROWS : ALL_ROWS);
     release_from(0);
@@ -138,7 +138,7 @@ int main(int argc, char **argv) {
             check_mean(formats[f], random_image(random_channels()));
             check_shortcut(formats[f]);
         }
-        /* more than one part for the threads; a divisor that is no power of two, and one that is */
+        /* more than one chunk for the threads; a divisor that is not a power of two, and one that is */
         check_mean(formats[f], (struct fl_windows){.batch = 20, .h = 7, .w = 7, .c = 64});
         check_mean(formats[f], (struct fl_windows){.batch = 20, .h = 8, .w = 8, .c = 64});
     }

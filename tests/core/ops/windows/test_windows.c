@@ -1,11 +1,11 @@
 /* Convolutions, transposed convolutions and max pooling of windows of any shape, in two directions and in one, by the
  * public functions: every format and every kernel set against integers.
  *
- * The witness shares no idea with the kernels: it scatters. Image and result meet where a place of the padded image is
- * p stride + r dilation; each meeting adds one product to y, one to dx and one to dw. A transposed convolution is
- * written down from its own definition (each x spreads over y), not as a gradient. Operands are small integers, so that
- * every sum is an integer that binary32 holds and every order of summation gives it; it is rounded to the digits of the
- * format here. Sequences are computed twice, as [N,L,C] and as images of height 1.
+ * The witness shares no idea with the kernels: it scatters. Image and result meet at positions p stride + r dilation of
+ * the padded image; each meeting adds one product to y, one to dx and one to dw. A transposed convolution is
+ * implemented from its own definition (each x spreads over y), not as a gradient. Operands are small integers, so that
+ * every sum is an integer that binary32 represents and every order of summation gives it; here it is rounded to the
+ * digits of the format. Sequences are computed twice, as [N,L,C] and as images of height 1.
  *
  *     test_windows [SEED [ROUNDS]] */
 #include "flexlab/tensor.h"
@@ -24,7 +24,7 @@ enum { FORMATS = sizeof formats / sizeof formats[0], ROWS = sizeof rows / sizeof
 
 /* --- numbers ------------------------------------------------------------------------------------------------------ */
 
-/* Integers of at most 3 in size. */
+/* Draws integers of at most 3 in size. */
 static int64_t *draw_integers(int64_t n) {
     int64_t *v = calloc((size_t)n, sizeof *v);
     for (int64_t i = 0; i < n; i++)
@@ -36,7 +36,7 @@ static int64_t *zeros(int64_t n) {
     return calloc((size_t)n, sizeof(int64_t));
 }
 
-/* x to so many binary digits, ties to even. */
+/* x rounded to this number of binary digits, ties to even. */
 static int64_t to_digits(int64_t x, int digits) {
     const int64_t size = llabs(x);
     int64_t unit = 1;
@@ -94,7 +94,7 @@ static int64_t at(int64_t a, int64_t b, int64_t i, int64_t j, int64_t k) {
     return (i * a + j) * b + k;
 }
 
-/* Where all meet: adds image[x] * filter[w] to result[y] and so on, for those that are not NULL, in the order of
+/* For every meeting, adds image[x] * filter[w] to result[y] and so on, for those that are not NULL, in the order of
  * `what`: y from x and w; x from y and w; w from x and y. */
 enum meeting { TO_RESULT, TO_IMAGE, TO_FILTERS };
 static void scatter(const struct problem *p, enum meeting what, int64_t *x, int64_t *w, int64_t *y) {
@@ -133,7 +133,7 @@ static tensor_window window_of(const struct problem *p) {
                            .groups = g->groups};
 }
 
-/* Of sequences, the numbers across alone. */
+/* For sequences, only the numbers across. */
 static tensor_window window_1d(const tensor_window *how) {
     return (tensor_window){.window = {0, how->window[1]},
                            .stride = {0, how->stride[1]},
@@ -143,7 +143,7 @@ static tensor_window window_1d(const tensor_window *how) {
                            .output_padding = {0, how->output_padding[1]}};
 }
 
-/* Shapes in two directions; in one, without what is 1. */
+/* Shapes in two directions, or in one, without the dimensions of size 1. */
 struct shapes {
     int dims;
     int64_t x[4], w[4], y[4];
@@ -204,7 +204,7 @@ static void check_convolution(const struct problem *p, bool sequences, tensor_fo
 
 /* --- transposed convolution --------------------------------------------------------------------------------------- */
 
-/* Each element of x spreads, times a filter, over y: in the pixels of p it is the other image. */
+/* Each element of x, times a filter, is spread over y: in p, y is the image. */
 static void check_transposed(const struct problem *p, bool sequences, tensor_format f, const int more[2],
                              int64_t *const v[3]) {
     tensor_window how = window_of(p);
@@ -242,7 +242,7 @@ static void check_transposed(const struct problem *p, bool sequences, tensor_for
 
 /* --- max pooling -------------------------------------------------------------------------------------------------- */
 
-/* y, and dx from dy; of equal maxima, the first in row-major order. */
+/* Computes y, and dx from dy; of equal maxima, the first in row-major order counts. */
 static void pool(const struct problem *p, const int64_t *x, const int64_t *dy, int64_t *y, int64_t *dx) {
     const struct fl_windows *g = &p->g;
     for (int64_t i = 0; i < p->y; i++) {
@@ -297,7 +297,7 @@ static void make_sequence(struct problem *p) {
     g->padding[0] = p->after[0] = 0;
 }
 
-/* The height or width of which a transposed convolution makes `from` pixels. */
+/* The height or width from which a transposed convolution makes `from` pixels. */
 static int64_t spread(const struct problem *p, int way, int64_t from, int64_t positions, int more) {
     const struct fl_windows *g = &p->g;
     return (from - 1) * g->stride[way] + (positions - 1) * g->dilation[way] + 1 + more - g->padding[way] -
@@ -349,8 +349,8 @@ static void run_round(int round, const char *row) {
     check_pool(&p, sequences && round % 2, f);
 }
 
-/* Windows that share lines of matrix tiles, while image lines fall into phases: whole lines of 16 pixels, channels that
- * divide what a line holds, a stride down alone. */
+/* Windows share lines of matrix tiles, while image lines have different phases: whole lines of 16 pixels, channels that
+ * divide the size of a line, a stride only down. */
 static void run_shared_lines(const char *row) {
     for (int i = 0; i < 8; i++) {
         struct problem p = {.g = {.batch = 2,
@@ -473,7 +473,7 @@ static void messages_of_sequences(void) {
         tensor_free(all[i]);
 }
 
-/* Places of a window that numbers of 32 bits do not hold, or 16: kernels leave those to the definition. */
+/* Window positions beyond integers of 32 bits, or 16: kernels leave those to the definition. */
 static void large_windows(void) {
     enum { LIMIT = TENSOR_WINDOW_STEP_LIMIT };
     for (int f = 0; f < FORMATS; f++) {
@@ -503,7 +503,7 @@ static void large_windows(void) {
     }
 }
 
-/* Where a filter has one place, a stride takes no memory. */
+/* If a filter has one position, a stride needs no memory. */
 static void strides_of_one_window(void) {
     static const enum fl_op ops[] = {FL_OP_CONV2D, FL_OP_CONV2D_WEIGHT_GRAD};
     for (int i = 0; i < 2; i++)

@@ -12,7 +12,7 @@
 #ifndef FL_PROGRAM_PLAN_H
 #define FL_PROGRAM_PLAN_H
 
-#include "program/network.h"
+#include "program/network/network.h"
 #include "flexlab/tensor.h"
 #include "flexlab/tensor_blocks.h"
 

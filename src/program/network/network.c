@@ -1,5 +1,5 @@
 /* network.c - see network.h. */
-#include "program/network.h"
+#include "program/network/network.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include <string.h>

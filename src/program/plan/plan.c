@@ -1,5 +1,6 @@
 /* plan.c - see plan.h: walks the nodes of a network for given input shapes, folds what is known, and collects steps. */
-#include "program/plan_internal.h"
+#include "program/plan/plan_internal.h"
+#include "program/arrays/arrays.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include <stdio.h>
@@ -44,6 +45,18 @@ static int add_slot(struct fl_plan *plan, struct fl_slot slot) {
     plan->slots = slots;
     slots[plan->slot_count] = slot;
     return plan->slot_count++;
+}
+
+/* Dimensions of a value's tensor in an order. One with more than tensors have is a line of numbers in the order of the
+ * network; only compute() takes it (plan_node). */
+static int ordered(const struct fl_array *a, const int *layout, int64_t *dim) {
+    if (a->ndim > TENSOR_MAX_DIMS) {
+        dim[0] = a->count;
+        return 1;
+    }
+    for (int d = 0; d < a->ndim; d++)
+        dim[d] = a->dim[layout[d]];
+    return a->ndim;
 }
 
 static int root_of(const struct fl_plan *plan, int slot) {
@@ -189,15 +202,13 @@ static int constant_slot(struct fl_planner *p, const void *owner, int key, tenso
     struct fl_slot slot = {.kind = FL_SLOT_CONSTANT, .format = format};
     int64_t dim[FL_ARRAY_DIMS];
     int where[TENSOR_MAX_DIMS] = {0};
-    if (array->ndim > TENSOR_MAX_DIMS) {
-        fl_fail(TENSOR_E_UNSUPPORTED, "a constant of %d dimensions, expected at most %d", array->ndim, TENSOR_MAX_DIMS);
-        return -1;
-    }
-    for (int d = 0; d < array->ndim; d++) {
-        dim[d] = array->dim[layout[d]];
+    struct fl_array line = {.type = array->type, .ndim = 1, .dim = {array->count}, .count = array->count};
+    line.data = array->data;
+    if (array->ndim > TENSOR_MAX_DIMS)
+        array = &line;
+    for (int d = 0; d < array->ndim; d++)
         where[d] = layout[d];
-    }
-    if (!set_shape(&slot, array->ndim, dim))
+    if (!set_shape(&slot, ordered(array, layout, dim), dim))
         return -1;
     slot.t = owner ? find_constant(p->program, owner, key, format, where) : NULL;
     if (!slot.t) {
@@ -269,7 +280,7 @@ bool fl_plan_is_float(const struct fl_planner *p, const struct fl_net_node *node
 /* Whether two orders of the dimensions of a value place its elements alike: dimensions of size 1 may stand anywhere. */
 static bool same_order(const struct fl_array *a, const int *first, const int *second) {
     int j = 0;
-    for (int i = 0; i < a->ndim; i++) {
+    for (int i = 0; i < a->ndim && a->ndim <= TENSOR_MAX_DIMS; i++) {
         if (a->dim[first[i]] == 1)
             continue;
         while (a->dim[second[j]] == 1)
@@ -278,11 +289,6 @@ static bool same_order(const struct fl_array *a, const int *first, const int *se
             return false;
     }
     return true;
-}
-
-static void ordered(const struct fl_array *a, const int *layout, int64_t *dim) {
-    for (int d = 0; d < a->ndim; d++)
-        dim[d] = a->dim[layout[d]];
 }
 
 struct permutation {
@@ -324,8 +330,7 @@ static int permuted(struct fl_planner *p, const struct fl_net_node *node, const 
                            .format = p->plan->slots[slot].format,
                            .range = p->plan->slots[root_of(p->plan, slot)].range};
     int64_t dim[FL_ARRAY_DIMS];
-    ordered(&k->array, layout, dim);
-    const int made = set_shape(&copy, k->array.ndim, dim) ? add_slot(p->plan, copy) : -1;
+    const int made = set_shape(&copy, ordered(&k->array, layout, dim), dim) ? add_slot(p->plan, copy) : -1;
     const int slots[] = {made, slot};
     return made < 0 || fl_plan_step(p, node, run_permute, 1, 2, slots, &how, sizeof how) ? -1 : made;
 }
@@ -343,7 +348,7 @@ static int converted(struct fl_planner *p, const struct fl_net_node *node, int s
 int fl_plan_value(struct fl_planner *p, const struct fl_net_node *node, int value, const int *layout) {
     const struct fl_known *const k = &p->known[value];
     const tensor_format format = fl_plan_format(p, node);
-    const int ndim = k->array.ndim;
+    const int ndim = k->array.ndim < TENSOR_MAX_DIMS ? k->array.ndim : TENSOR_MAX_DIMS;
     layout = layout ? layout : in_order;
     for (int i = 0; i < p->prepared_count; i++)
         if (p->prepared[i].value == value && p->prepared[i].format == format &&
@@ -359,8 +364,8 @@ int fl_plan_value(struct fl_planner *p, const struct fl_net_node *node, int valu
     } else {
         int64_t dim[FL_ARRAY_DIMS];
         if (same_order(&k->array, k->layout, layout)) {
-            ordered(&k->array, layout, dim);
-            slot = fl_plan_view(p, slot, ndim ? ndim : 1, ndim ? dim : (const int64_t[]){1});
+            const int count = ordered(&k->array, layout, dim);
+            slot = fl_plan_view(p, slot, count ? count : 1, count ? dim : (const int64_t[]){1});
         } else {
             slot = permuted(p, node, k, slot, layout);
         }
@@ -381,9 +386,7 @@ int fl_plan_result(struct fl_planner *p, const struct fl_net_node *node, int res
         .kind = FL_SLOT_OWN, .format = fl_plan_format(p, node), .range = &p->network->values[value].range};
     int64_t dim[FL_ARRAY_DIMS];
     layout = layout ? layout : in_order;
-    if (k->array.ndim <= TENSOR_MAX_DIMS)
-        ordered(&k->array, layout, dim);
-    if (!set_shape(&slot, k->array.ndim, dim))
+    if (!set_shape(&slot, ordered(&k->array, layout, dim), dim))
         return -1;
     k->slot = add_slot(p->plan, slot);
     k->planned = true;
@@ -396,9 +399,9 @@ tensor_status fl_plan_result_is(struct fl_planner *p, const struct fl_net_node *
     struct fl_known *const k = &p->known[node->outputs[result]];
     int64_t dim[FL_ARRAY_DIMS];
     layout = layout ? layout : in_order;
-    ordered(&k->array, layout, dim);
+    const int ndim = ordered(&k->array, layout, dim);
     if (slot >= 0)
-        slot = fl_plan_view(p, slot, k->array.ndim ? k->array.ndim : 1, k->array.ndim ? dim : (const int64_t[]){1});
+        slot = fl_plan_view(p, slot, ndim ? ndim : 1, ndim ? dim : (const int64_t[]){1});
     if (slot < 0)
         return TENSOR_E_MEMORY;
     k->slot = slot;
@@ -490,6 +493,7 @@ static tensor_status fold(struct fl_planner *p, const struct fl_operator *op, co
         if (a->out[i])
             TRY(give_memory(p, a->out[i]));
     TRY(op->compute(a));
+    TRY(fl_activation_apply(a->node, a->out[0]));
     for (int i = 0; i < a->out_count; i++)
         if (a->out[i])
             p->known[a->node->outputs[i]].planned = true;
@@ -512,6 +516,9 @@ static tensor_status plan_host(struct fl_planner *p, const struct fl_operator *o
                                   .out = fl_net_memory(p->plan->memory, (size_t)a->out_count * sizeof *call->out)};
     if (!call->in || !call->out)
         return TENSOR_E_MEMORY;
+    /* A function of each element by itself takes its operand in any order of dimensions. */
+    const bool map = op->shape == fl_shape_map && p->known[node->inputs[0]].slot >= 0;
+    const int *const layout = map ? p->known[node->inputs[0]].layout : NULL;
     size_t at = 0;
     for (int i = 0; i < a->in_count + a->out_count; i++) {
         const bool in = i < a->in_count;
@@ -522,14 +529,16 @@ static tensor_status plan_host(struct fl_planner *p, const struct fl_operator *o
         if (o->absent)
             continue;
         struct fl_known *const k = &p->known[value];
-        if (!in && fl_type_is_float(k->array.type)) {
-            SLOT(slot, fl_plan_result(p, node, i - a->in_count, NULL));
+        if (!in && !k->array.count) {
+            k->planned = true;
+        } else if (!in && fl_type_is_float(k->array.type)) {
+            SLOT(slot, fl_plan_result(p, node, i - a->in_count, layout));
             o->slot = slot;
         } else if (!in) {
             TRY(give_memory(p, &k->array));
             k->planned = k->computed = true;
         } else if (k->slot >= 0) {
-            SLOT(slot, fl_plan_operand(p, node, i, NULL));
+            SLOT(slot, fl_plan_operand(p, node, i, i ? NULL : layout));
             o->slot = slot;
         }
         o->array = k->array;
@@ -609,23 +618,46 @@ static bool asks_for_shape(const struct fl_net_node *node) {
     return !strcmp(node->op, "Shape") || !strcmp(node->op, "Size") || !strcmp(node->op, "EyeLike");
 }
 
+/* Whether all results are known because they have no elements. */
+static bool all_empty(struct fl_planner *p, const struct fl_arrays *a) {
+    for (int i = 0; i < a->out_count; i++)
+        if (a->out[i] && a->out[i]->count)
+            return false;
+    for (int i = 0; i < a->out_count; i++)
+        if (a->out[i])
+            p->known[a->node->outputs[i]].planned = true;
+    return true;
+}
+
+/* Whether tensors can have all operands and results: they have at least one element, and few dimensions. */
+static bool in_tensors(const struct fl_arrays *a) {
+    bool all = true;
+    for (int i = 0; i < a->in_count; i++)
+        all &= !a->in[i] || (a->in[i]->count && a->in[i]->ndim <= TENSOR_MAX_DIMS);
+    for (int i = 0; i < a->out_count; i++)
+        all &= !a->out[i] || (a->out[i]->count && a->out[i]->ndim <= TENSOR_MAX_DIMS);
+    return all;
+}
+
 static tensor_status plan_node(struct fl_planner *p, const struct fl_net_node *node) {
     if (!strcmp(node->op, "If") && !*node->domain)
         return plan_if(p, node);
-    const struct fl_operator *const op = fl_operator_find(node->domain, node->op);
+    const struct fl_operator *const op = p->program->find(node->domain, node->op);
     struct fl_arrays a;
     if (!op)
         return fl_fail(TENSOR_E_UNSUPPORTED, "an operator that programs do not have");
     TRY(check_counts(op, node));
     TRY(gather_arrays(p, node, &a));
     TRY(op->shape(&a));
+    if (all_empty(p, &a))
+        return TENSOR_OK;
     bool known = true, done = false;
     for (int i = 0; i < node->input_count; i++)
         known &= node->inputs[i] == -1 || fl_plan_numbers(p, node, i);
     if ((known || asks_for_shape(node)) && op->compute)
         return fold(p, op, &a);
     p->temporaries = 0;
-    if (op->lower)
+    if (op->lower && in_tensors(&a))
         TRY(op->lower(p, node, &done));
     if (done)
         return TENSOR_OK;
@@ -645,24 +677,32 @@ static tensor_status plan_graph(struct fl_planner *p, const struct fl_net_graph 
 
 /* --- the whole ---------------------------------------------------------------------------------------------------- */
 
+/* A port whose type is not stated has floats. */
 static bool is_float_port(const struct fl_network *n, int value) {
-    return fl_type_is_float(n->values[value].type);
+    return !n->values[value].type || fl_type_is_float(n->values[value].type);
 }
 
 /* Shape and type of an input against what the network states. */
 static tensor_status check_input(const struct fl_network *n, int value, const program_array *input) {
     const struct fl_net_value *const v = &n->values[value];
     const tensor_type type = is_float_port(n, value) ? TENSOR_TYPE_F32 : v->type;
-    if (input->type != type)
+    if (input->type != type && input->type != v->type)
         return fl_fail(TENSOR_E_ARGUMENT, "input %s has type %s, expected %s", v->name, fl_type_name(input->type),
                        fl_type_name(type));
     if (input->ndim < 0 || input->ndim > PROGRAM_MAX_DIMS || (v->ndim >= 0 && input->ndim != v->ndim))
         return fl_fail(TENSOR_E_SHAPE, "input %s has %d dimensions, expected %d", v->name, input->ndim, v->ndim);
-    for (int d = 0; d < input->ndim; d++)
-        if (input->shape[d] < 1 || (v->ndim >= 0 && v->dim[d] >= 0 && input->shape[d] != v->dim[d]))
+    int64_t count = 1;
+    for (int d = 0; d < input->ndim; d++) {
+        const bool stated = v->ndim >= 0 && v->dim[d] >= 0;
+        if (stated && input->shape[d] != v->dim[d])
             return fl_fail(TENSOR_E_SHAPE, "dimension %d of input %s is %lld, expected %lld", d, v->name,
-                           (long long)input->shape[d], v->ndim >= 0 && v->dim[d] >= 0 ? (long long)v->dim[d] : 1);
-    if (!input->data)
+                           (long long)input->shape[d], (long long)v->dim[d]);
+        if (input->shape[d] < 0)
+            return fl_fail(TENSOR_E_SHAPE, "dimension %d of input %s is %lld, expected 0 or more", d, v->name,
+                           (long long)input->shape[d]);
+        count = input->shape[d] ? count : 0;
+    }
+    if (count && !input->data)
         return fl_fail(TENSOR_E_ARGUMENT, "input %s has no data", v->name);
     return TENSOR_OK;
 }
@@ -696,21 +736,24 @@ static tensor_status plan_inputs(struct fl_planner *p, const program_array *inpu
     for (int i = 0; i < g->input_count; i++) {
         const int value = g->inputs[i];
         struct fl_known *const k = &p->known[value];
+        const struct fl_net_value *const v = &p->network->values[value];
+        const bool floats = is_float_port(p->network, value);
         struct fl_array *array;
         TRY(check_input(p->network, value, &inputs[i]));
-        if (is_float_port(p->network, value)) {
-            TRY(fl_shape_set(&k->array, p->network->values[value].type, inputs[i].ndim, inputs[i].shape));
+        TRY(fl_shape_set(&k->array, v->type ? v->type : TENSOR_TYPE_F32, inputs[i].ndim, inputs[i].shape));
+        if (floats && k->array.count && !(plan->specialised && inputs[i].ndim <= 1)) {
+            int64_t dim[FL_ARRAY_DIMS];
             struct fl_slot slot = {.kind = FL_SLOT_OWN, .format = FMT_FP32};
-            if (!set_shape(&slot, inputs[i].ndim, inputs[i].shape))
+            if (!set_shape(&slot, ordered(&k->array, in_order, dim), dim))
                 return tensor_error_status();
             slot.range = &p->network->values[value].range;
             k->slot = add_slot(plan, slot);
             if (k->slot < 0)
                 return TENSOR_E_MEMORY;
             memcpy(k->layout, in_order, sizeof in_order);
-        } else {
-            TRY(fl_net_array(plan->memory, &array, inputs[i].type, inputs[i].ndim, inputs[i].shape));
-            memcpy(array->data, inputs[i].data, (size_t)array->count * fl_type_bytes(array->type));
+        } else if (k->array.count) {
+            TRY(fl_net_array(plan->memory, &array, k->array.type, inputs[i].ndim, inputs[i].shape));
+            fl_port_numbers(array, &inputs[i]);
             k->array = *array;
             k->computed = !plan->specialised;
         }
@@ -789,16 +832,26 @@ tensor_status fl_plan_make(struct fl_plan **result, struct fl_program *of, const
     return status;
 }
 
+/* Whether numbers that are a part of a plan are those of an input. */
+static bool same_numbers(const struct fl_array *a, const program_array *input) {
+    const struct fl_array b = {.type = input->type, .count = a->count, .data = input->data};
+    if (a->type == b.type)
+        return !a->count || !memcmp(a->data, b.data, (size_t)a->count * fl_type_bytes(a->type));
+    for (int64_t i = 0; i < a->count; i++)
+        if (fl_array_number(a, i) != fl_array_number(&b, i))
+            return false;
+    return true;
+}
+
 bool fl_plan_serves(const struct fl_plan *plan, const program_array *inputs) {
     const struct fl_net_graph *const g = &plan->program->network->graph;
     for (int i = 0; i < g->input_count; i++) {
         const struct fl_array *const a = &plan->inputs[i].array;
-        if (inputs[i].ndim != a->ndim || memcmp(inputs[i].shape, a->dim, (size_t)a->ndim * sizeof *a->dim) ||
-            !inputs[i].data || (plan->inputs[i].slot < 0 && inputs[i].type != a->type) ||
-            (plan->inputs[i].slot >= 0 && inputs[i].type != TENSOR_TYPE_F32))
+        const bool type = inputs[i].type == a->type || (fl_type_is_float(a->type) && inputs[i].type == TENSOR_TYPE_F32);
+        if (!type || inputs[i].ndim != a->ndim || memcmp(inputs[i].shape, a->dim, (size_t)a->ndim * sizeof *a->dim) ||
+            (a->count && !inputs[i].data))
             return false;
-        if (plan->specialised && plan->inputs[i].slot < 0 &&
-            memcmp(inputs[i].data, a->data, (size_t)a->count * fl_type_bytes(a->type)))
+        if (plan->specialised && plan->inputs[i].slot < 0 && !same_numbers(a, &inputs[i]))
             return false;
     }
     return true;

@@ -2,9 +2,9 @@
 #ifndef FL_PROGRAM_PLAN_INTERNAL_H
 #define FL_PROGRAM_PLAN_INTERNAL_H
 
-#include "program/operators.h"
-#include "program/plan.h"
-#include "program/program_object.h"
+#include "program/arrays/operators.h"
+#include "program/plan/plan.h"
+#include "program/plan/program_object.h"
 
 enum fl_slot_kind { FL_SLOT_OWN, FL_SLOT_VIEW, FL_SLOT_STRIDED, FL_SLOT_CONSTANT };
 
@@ -48,12 +48,12 @@ struct fl_step {
 /* A known input or output of the program: where its numbers go. */
 struct fl_port {
     int value, slot;
-    struct fl_array array; /* of integers; and what a float port looks like, without data */
+    struct fl_array array; /* its numbers where no tensor has them; else what the port looks like, without data */
 };
 
 struct fl_plan {
     struct fl_program *program;
-    bool specialised; /* integer inputs are part of the plan */
+    bool specialised; /* integer inputs and short lists of floats are a part of the plan */
     int slot_count, slot_room, step_count, step_room;
     struct fl_slot *slots;
     struct fl_step *steps;
@@ -79,6 +79,9 @@ struct fl_planner {
     struct fl_prepared *prepared;
     int temporaries; /* that the node at hand has */
 };
+
+/* The numbers of an input as those of an array of its shape. */
+void fl_port_numbers(const struct fl_array *a, const program_array *input);
 
 /* Lays the slots out in one arena, and makes the tensors. */
 tensor_status fl_plan_place(struct fl_plan *plan);

@@ -2,10 +2,11 @@
 #ifndef FL_PROGRAM_OBJECT_H
 #define FL_PROGRAM_OBJECT_H
 
-#include "program/network.h"
+#include "program/network/network.h"
 #include "flexlab/program.h"
 
 struct fl_plan;
+struct fl_operator;
 
 /* A constant as a tensor, for all plans of the program. */
 struct fl_program_constant {
@@ -18,11 +19,14 @@ struct fl_program_constant {
 
 struct fl_program {
     struct fl_network *network;
+    /* The operator of a node; NULL: there is none. */
+    const struct fl_operator *(*find)(const char *domain, const char *op);
     tensor_device *device;
     int constant_count, constant_room;
     struct fl_program_constant *constants;
-    struct fl_plan *plan; /* of the shapes that it ran with last */
-    bool observing;       /* ranges are noted, and floats computed in fp32 */
+    struct fl_plan *plan;      /* of the shapes that it ran with last */
+    struct fl_network *joined; /* memory of the results of several batches */
+    bool observing;            /* ranges are noted, and floats computed in fp32 */
 };
 
 /* Plans a program for inputs of these types and shapes; integers have their numbers too. */

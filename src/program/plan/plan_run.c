@@ -1,5 +1,5 @@
 /* plan_run.c - a plan's tensors in one arena, and its steps run. */
-#include "program/plan_internal.h"
+#include "program/plan/plan_internal.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include <math.h>
@@ -136,6 +136,7 @@ static tensor_status run_host(struct fl_plan *plan, const struct fl_step *step) 
     const struct fl_arrays a = {
         .node = step->node, .in_count = call->in_count, .out_count = call->out_count, .in = in, .out = out};
     TRY(call->of->compute(&a));
+    TRY(fl_activation_apply(step->node, out[0]));
     for (int i = call->in_count; i < count; i++)
         if (call->operands[i].slot >= 0)
             TRY(store(plan, plan->slots[call->operands[i].slot].t, call->operands[i].array.data,
@@ -175,15 +176,24 @@ static tensor_status run_step(struct fl_plan *plan, const struct fl_step *step) 
     return TENSOR_OK;
 }
 
+void fl_port_numbers(const struct fl_array *a, const program_array *input) {
+    const struct fl_array given = {.type = input->type, .count = a->count, .data = input->data};
+    if (a->type == given.type && a->count)
+        memcpy(a->data, given.data, (size_t)a->count * fl_type_bytes(a->type));
+    struct fl_array to = *a;
+    for (int64_t i = 0; a->type != given.type && i < a->count; i++)
+        fl_array_put_number(&to, i, fl_array_number(&given, i));
+}
+
 tensor_status fl_plan_run(struct fl_plan *plan, program_array *outputs, const program_array *inputs) {
     const struct fl_net_graph *const g = &plan->program->network->graph;
     for (int i = 0; i < g->input_count; i++) {
         const struct fl_port *const port = &plan->inputs[i];
         if (port->slot < 0) {
-            memcpy(port->array.data, inputs[i].data, (size_t)port->array.count * fl_type_bytes(port->array.type));
+            fl_port_numbers(&port->array, &inputs[i]);
             continue;
         }
-        TRY(tensor_load_f32(plan->slots[port->slot].t, inputs[i].data, port->array.count));
+        TRY(tensor_load_array(plan->slots[port->slot].t, inputs[i].data, inputs[i].type, port->array.count));
         TRY(observe(plan, port->slot));
     }
     for (int i = 0; i < plan->step_count; i++) {
