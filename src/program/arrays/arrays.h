@@ -116,6 +116,9 @@ fl_array_function fl_shape_einsum, fl_compute_einsum, fl_shape_suppress, fl_comp
     fl_compute_grid_sample;
 /* losses.c, unique.c */
 fl_array_function fl_shape_loss, fl_compute_loss, fl_shape_unique, fl_compute_unique;
+/* blocks.c */
+fl_array_function fl_shape_center, fl_compute_center, fl_shape_columns, fl_compute_columns, fl_shape_unpool,
+    fl_compute_unpool;
 /* resize.c */
 fl_array_function fl_shape_resize, fl_compute_resize;
 

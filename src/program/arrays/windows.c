@@ -35,7 +35,7 @@ tensor_status fl_windows_image(struct fl_windows *g, const struct fl_net_node *n
     return TENSOR_OK;
 }
 
-static tensor_status read_steps(struct fl_windows *g, const struct fl_net_node *node) {
+tensor_status fl_windows_steps(struct fl_windows *g, const struct fl_net_node *node) {
     TRY(read_list(node, "strides", g->spatial, g->stride, 1, 1));
     TRY(read_list(node, "dilations", g->spatial, g->dilation, 1, 1));
     TRY(read_list(node, "output_padding", g->spatial, g->output_padding, 0, 0));
@@ -53,7 +53,7 @@ static int64_t extent(const struct fl_windows *g, int i) {
 }
 
 /* Padding by rule, and the number of windows. */
-static tensor_status count_windows(struct fl_windows *g, const struct fl_net_node *node) {
+tensor_status fl_windows_count(struct fl_windows *g, const struct fl_net_node *node) {
     const char *const rule = fl_net_string(node, "auto_pad", "NOTSET");
     const bool upper = !strcmp(rule, "SAME_UPPER"), lower = !strcmp(rule, "SAME_LOWER");
     const bool valid = !strcmp(rule, "VALID"), ceiling = fl_net_int(node, "ceil_mode", 0) != 0;
@@ -131,12 +131,12 @@ static tensor_status read_filters(struct fl_windows *g, const struct fl_net_node
 tensor_status fl_windows_convolution(struct fl_windows *g, const struct fl_net_node *node, const struct fl_array *x,
                                      const struct fl_array *w, const struct fl_array *b) {
     TRY(fl_windows_image(g, node, x));
-    TRY(read_steps(g, node));
+    TRY(fl_windows_steps(g, node));
     TRY(read_filters(g, node, w, false));
     if (b && (b->ndim != 1 || b->dim[0] != g->filters))
         return fl_fail(TENSOR_E_SHAPE, "a bias of %lld numbers, expected %lld", (long long)b->count,
                        (long long)g->filters);
-    return count_windows(g, node);
+    return fl_windows_count(g, node);
 }
 
 tensor_status fl_shape_conv(const struct fl_arrays *a) {
@@ -155,7 +155,7 @@ tensor_status fl_windows_transposed(struct fl_windows *g, const struct fl_net_no
                                     const struct fl_array *w) {
     int64_t wanted[FL_SPATIAL];
     TRY(fl_windows_image(g, node, x));
-    TRY(read_steps(g, node));
+    TRY(fl_windows_steps(g, node));
     TRY(read_filters(g, node, w, true));
     TRY(read_list(node, "output_shape", g->spatial, wanted, 0, 1));
     const char *const rule = fl_net_string(node, "auto_pad", "NOTSET");
@@ -188,14 +188,19 @@ tensor_status fl_shape_conv_transpose(const struct fl_arrays *a) {
 
 /* --- pooling ------------------------------------------------------------------------------------------------------ */
 
-tensor_status fl_windows_pool(struct fl_windows *g, const struct fl_net_node *node, const struct fl_array *x) {
+tensor_status fl_windows_pool_steps(struct fl_windows *g, const struct fl_net_node *node, const struct fl_array *x) {
     TRY(fl_windows_image(g, node, x));
-    TRY(read_steps(g, node));
+    TRY(fl_windows_steps(g, node));
     TRY(read_list(node, "kernel_shape", g->spatial, g->window, 0, 1));
     for (int i = 0; i < g->spatial; i++)
         if (!g->window[i])
             return fl_fail(TENSOR_E_DATA, "kernel_shape is missing");
-    return count_windows(g, node);
+    return TENSOR_OK;
+}
+
+tensor_status fl_windows_pool(struct fl_windows *g, const struct fl_net_node *node, const struct fl_array *x) {
+    TRY(fl_windows_pool_steps(g, node, x));
+    return fl_windows_count(g, node);
 }
 
 tensor_status fl_shape_pool(const struct fl_arrays *a) {

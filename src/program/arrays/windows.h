@@ -24,6 +24,11 @@ tensor_status fl_windows_convolution(struct fl_windows *g, const struct fl_net_n
 tensor_status fl_windows_transposed(struct fl_windows *g, const struct fl_net_node *node, const struct fl_array *x,
                                     const struct fl_array *w);
 tensor_status fl_windows_pool(struct fl_windows *g, const struct fl_net_node *node, const struct fl_array *x);
+/* Their parts: strides, dilations and padding of images whose number of dimensions is known; those and the windows of a
+ * pooling; padding by rule and the number of windows, from sizes and all of these. */
+tensor_status fl_windows_steps(struct fl_windows *g, const struct fl_net_node *node);
+tensor_status fl_windows_pool_steps(struct fl_windows *g, const struct fl_net_node *node, const struct fl_array *x);
+tensor_status fl_windows_count(struct fl_windows *g, const struct fl_net_node *node);
 /* The shape [N, K, ...] or [N, ..., K] of a result. */
 tensor_status fl_windows_set(struct fl_array *y, tensor_type type, const struct fl_net_node *node,
                              const struct fl_windows *g, int64_t channels);
