@@ -5,7 +5,7 @@
 #include "check.h"
 #include "core/base/memory.h"
 #include "program/network/network.h"
-#include "program/arrays/operators.h"
+#include "program/operators.h"
 #include "program/plan/program_object.h"
 #include <string.h>
 
