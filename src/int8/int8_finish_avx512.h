@@ -4,6 +4,7 @@
 #define FL_INT8_FINISH_AVX512_H
 
 #include <immintrin.h>
+#include <stdint.h>
 
 /* What all vectors of 16 filters of a tile share. */
 struct lanes {

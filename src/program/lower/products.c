@@ -1,99 +1,9 @@
 /* products.c - MatMul and Gemm as matrix products of the library. */
 #include "program/arrays/arrays.h"
 #include "program/lower/lower.h"
+#include "program/arrays/product_shapes.h"
 #include "core/base/fail.h"
 #include <string.h>
-
-/* --- shapes ------------------------------------------------------------------------------------------------------- */
-
-/* Shapes of a matrix product as matrices: a vector on the left is a row, on the right a column, whose dimension the
- * result does not have. */
-struct product {
-    int64_t rows, inner, columns;
-    int batch_ndim; /* leading dimensions of the result */
-    int64_t batch[FL_ARRAY_DIMS];
-    struct fl_array a, b; /* as matrices */
-    bool row, column;     /* which was added */
-};
-
-static struct fl_array as_matrix(const struct fl_array *v, bool left) {
-    struct fl_array m = *v;
-    if (v->ndim != 1)
-        return m;
-    m.ndim = 2;
-    m.dim[0] = left ? 1 : v->dim[0];
-    m.dim[1] = left ? v->dim[0] : 1;
-    return m;
-}
-
-static tensor_status read_product(struct product *m, const struct fl_array *a, const struct fl_array *b) {
-    if (!a->ndim || !b->ndim)
-        return fl_fail(TENSOR_E_SHAPE, "a product of a scalar, expected at least one dimension");
-    *m = (struct product){
-        .a = as_matrix(a, true), .b = as_matrix(b, false), .row = a->ndim == 1, .column = b->ndim == 1};
-    struct fl_array left = m->a, right = m->b;
-    m->rows = left.dim[left.ndim - 2];
-    m->inner = left.dim[left.ndim - 1];
-    m->columns = right.dim[right.ndim - 1];
-    if (right.dim[right.ndim - 2] != m->inner)
-        return fl_fail(TENSOR_E_SHAPE, "%lld columns times %lld rows, expected the same number", (long long)m->inner,
-                       (long long)right.dim[right.ndim - 2]);
-    left.ndim -= 2;
-    right.ndim -= 2;
-    return fl_broadcast_shape(&m->batch_ndim, m->batch, &left, &right);
-}
-
-tensor_status fl_shape_matmul(const struct fl_arrays *a) {
-    struct product m;
-    int64_t dim[FL_ARRAY_DIMS + 2];
-    TRY(read_product(&m, a->in[0], a->in[1]));
-    int ndim = m.batch_ndim;
-    memcpy(dim, m.batch, sizeof m.batch);
-    if (!m.row)
-        dim[ndim++] = m.rows;
-    if (!m.column)
-        dim[ndim++] = m.columns;
-    return fl_shape_set(a->out[0], a->in[0]->type, ndim, dim);
-}
-
-/* Gemm: y = alpha a b + beta c. */
-struct gemm {
-    bool turn_a, turn_b;
-    int64_t rows, inner, columns;
-    float alpha, beta;
-};
-
-static tensor_status read_gemm(struct gemm *g, const struct fl_net_node *node, const struct fl_array *a,
-                               const struct fl_array *b, const struct fl_array *c) {
-    *g = (struct gemm){.turn_a = fl_net_int(node, "transA", 0) != 0,
-                       .turn_b = fl_net_int(node, "transB", 0) != 0,
-                       .alpha = fl_net_float(node, "alpha", 1),
-                       .beta = fl_net_float(node, "beta", 1)};
-    if (a->ndim != 2 || b->ndim != 2)
-        return fl_fail(TENSOR_E_SHAPE, "operands of %d and %d dimensions, expected matrices", a->ndim, b->ndim);
-    g->rows = a->dim[g->turn_a];
-    g->inner = a->dim[!g->turn_a];
-    g->columns = b->dim[!g->turn_b];
-    if (b->dim[g->turn_b] != g->inner)
-        return fl_fail(TENSOR_E_SHAPE, "%lld columns times %lld rows, expected the same number", (long long)g->inner,
-                       (long long)b->dim[g->turn_b]);
-    if (!c)
-        return TENSOR_OK;
-    const struct fl_array y = {.ndim = 2, .dim = {g->rows, g->columns}};
-    int64_t dim[FL_ARRAY_DIMS];
-    int ndim;
-    TRY(fl_broadcast_shape(&ndim, dim, &y, c));
-    if (ndim != 2 || dim[0] != g->rows || dim[1] != g->columns)
-        return fl_fail(TENSOR_E_SHAPE, "C does not fit the product of %lld x %lld", (long long)g->rows,
-                       (long long)g->columns);
-    return TENSOR_OK;
-}
-
-tensor_status fl_shape_gemm(const struct fl_arrays *a) {
-    struct gemm g;
-    TRY(read_gemm(&g, a->node, a->in[0], a->in[1], a->in_count > 2 ? a->in[2] : NULL));
-    return fl_shape_set(a->out[0], a->in[0]->type, 2, (const int64_t[]){g.rows, g.columns});
-}
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
@@ -117,7 +27,7 @@ static tensor_status run_contiguous(tensor *const *t, const void *with) {
 }
 
 /* An operand [..., R, C] with the leading dimensions of the result, one for each matrix. */
-static int batch_operand(struct fl_planner *p, const struct fl_net_node *node, int operand, const struct product *m,
+static int batch_operand(struct fl_planner *p, const struct fl_net_node *node, int operand, const struct fl_product *m,
                          const struct fl_array *as) {
     const int slot = fl_plan_operand(p, node, operand, NULL), lead = as->ndim - 2;
     int64_t dim[FL_ARRAY_DIMS + 2], stride[FL_ARRAY_DIMS + 2], step = 1, matrices = 1, own = 1;
@@ -152,10 +62,10 @@ static int batch_operand(struct fl_planner *p, const struct fl_net_node *node, i
 
 /* A right operand that is one matrix for all: the left one's leading dimensions are rows. */
 tensor_status fl_lower_matmul(struct fl_planner *p, const struct fl_net_node *node, bool *done) {
-    struct product m;
+    struct fl_product m;
     if (!fl_plan_is_float(p, node, 0) || !fl_plan_is_float(p, node, 1))
         return TENSOR_OK;
-    TRY(read_product(&m, &fl_plan_in(p, node, 0)->array, &fl_plan_in(p, node, 1)->array));
+    TRY(fl_product_read(&m, &fl_plan_in(p, node, 0)->array, &fl_plan_in(p, node, 1)->array));
     *done = true;
     int64_t rows = m.rows, matrices = 1;
     bool single = true;
@@ -210,11 +120,11 @@ static int scaled(struct fl_planner *p, const struct fl_net_node *node, int slot
 tensor_status fl_lower_gemm(struct fl_planner *p, const struct fl_net_node *node, bool *done) {
     static const int turned[] = {1, 0};
     const struct fl_known *const c = fl_plan_in(p, node, 2);
-    struct gemm g;
+    struct fl_gemm g;
     struct fl_activation_of activation;
     if (!fl_plan_is_float(p, node, 0) || !fl_plan_is_float(p, node, 1) || (c && !fl_plan_is_float(p, node, 2)))
         return TENSOR_OK;
-    TRY(read_gemm(&g, node, &fl_plan_in(p, node, 0)->array, &fl_plan_in(p, node, 1)->array, c ? &c->array : NULL));
+    TRY(fl_gemm_read(&g, node, &fl_plan_in(p, node, 0)->array, &fl_plan_in(p, node, 1)->array, c ? &c->array : NULL));
     TRY(fl_activation_read(node, &activation));
     *done = true;
     const bool added = c && g.beta != 0;
