@@ -1,6 +1,6 @@
 /* int8_avx512.c - sums of products of bytes by VPDPBUSD (VNNI), of which none saturates. */
 #include "int8/int8_kernels.inc"
-#include "int8/int8_finish_avx512.h"
+#include "int8/int8_finish_avx512.inc"
 #include <immintrin.h>
 
 /* `count` positions of V panels; positions behind the last are computed too. */

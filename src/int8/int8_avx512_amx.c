@@ -2,7 +2,7 @@
  * The lines lie in the piece as they are; neighbouring positions overlap. */
 #include "gemm/gemm_amx.h"
 #include "int8/int8_kernels.inc"
-#include "int8/int8_finish_avx512.h"
+#include "int8/int8_finish_avx512.inc"
 
 enum { LINE_GROUPS = AMX_LINE / INT8_GROUP, LINE_BYTES = AMX_LINE * INT8_COLUMNS }; /* of weights */
 enum { FEW = 6 }; /* positions that vectors multiply faster */
