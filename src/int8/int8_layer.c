@@ -206,6 +206,8 @@ tensor_status int8_choose_kernels(bool bytes, const struct int8_kernels **kernel
 #ifdef FL_HAVE_AVX512
     if (bytes && cap >= FL_AVX512)
         *kernels = &fl_int8_avx512;
+#else
+    (void)bytes;
 #endif
     return TENSOR_OK;
 }
