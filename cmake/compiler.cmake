@@ -1,6 +1,7 @@
 # Flags that hold for every file. Results must not depend on the compiler's taste: no contraction of a*b+c, no fast math.
 # -fno-math-errno and -fno-trapping-math change no value; they let square roots and selects be vectorised.
-add_compile_options(-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
+add_compile_options(-Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
+                    -Wvla -Wno-missing-field-initializers
                     -ffp-contract=off -fno-math-errno -fno-trapping-math)
 # GCC 12 (12.2 at least) leaves out the rounding of n[0] = (float)a; n[1] = (float)b; for doubles a, b and n where it vectorises the two
 # stores together (tests/core/arithmetic/test_compiler.c). Kernels of an instruction set keep that pass: it gains them up to 4 % of a training step, and each

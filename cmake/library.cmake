@@ -37,7 +37,7 @@ add_kernels(avx512_amx "${FLEXLAB_FLAGS_AVX512_AMX}" HAVE_AVX512_AMX)
 add_kernels(avx512_amx_fast "${FLEXLAB_FLAGS_AVX512_AMX}" HAVE_AVX512_AMX_FAST)
 list(REMOVE_DUPLICATES definitions)
 
-add_library(flexlab_objects OBJECT ${sources})
+add_library(flexlab_objects OBJECT ${sources} ${FLEXLAB_ONNX_SOURCES})
 target_compile_definitions(flexlab_objects PRIVATE ${definitions})
 # An installed program finds the CUDA backend in the folder of libraries by its own place (src/gpu/gpu_load.c), not by an
 # entry in RUNPATH: CMake would fill the build tree's up with empty ones, which stand for the current folder.
@@ -48,7 +48,10 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/src/gpu/gpu_load.c PROPERTIES 
                             "FL_PROGRAMS=\"${programs}\";FL_LIBRARIES=\"${libraries}\"")
 target_include_directories(flexlab_objects PUBLIC
     ${PROJECT_SOURCE_DIR}/include ${FLEXLAB_GENERATED}/include PRIVATE ${PROJECT_SOURCE_DIR}/src ${FLEXLAB_GENERATED})
-target_link_libraries(flexlab_objects PUBLIC Threads::Threads ZLIB::ZLIB ${FLEXLAB_IMAGE_TARGETS} m ${CMAKE_DL_LIBS})
+# By name and not as a source: whoever links the objects is then linked as a program in C.
+target_link_libraries(flexlab_objects PUBLIC ${FLEXLAB_TFLITE_OBJECTS})
+target_link_libraries(flexlab_objects PUBLIC Threads::Threads ZLIB::ZLIB ${FLEXLAB_IMAGE_TARGETS} ${FLEXLAB_ONNX_LIBRARY} m
+                      ${CMAKE_DL_LIBS})
 if(FLEXLAB_OPENMP)
     target_link_libraries(flexlab_objects PUBLIC OpenMP::OpenMP_C)
     target_compile_definitions(flexlab_objects PRIVATE FL_OPENMP)
@@ -56,7 +59,7 @@ endif()
 
 # What a program that is linked with the static library needs besides; no flag, no header. OpenMP by name where the linker
 # looks for it by itself, so that what is installed names no folder of this machine.
-set(FLEXLAB_PRIVATE_LIBRARIES m ${CMAKE_DL_LIBS})
+set(FLEXLAB_PRIVATE_LIBRARIES ${FLEXLAB_ONNX_LIBRARY} m ${CMAKE_DL_LIBS})
 if(FLEXLAB_OPENMP)
     foreach(name ${OpenMP_C_LIB_NAMES})
         get_filename_component(folder ${OpenMP_${name}_LIBRARY} DIRECTORY)
@@ -84,7 +87,7 @@ elseif(link_time_optimised OR "${CMAKE_C_FLAGS} ${${flags_of_type}}" MATCHES "-f
 else()
     set(FLEXLAB_LOCAL_SYMBOLS ON)
 endif()
-set(static_objects $<TARGET_OBJECTS:flexlab_objects>)
+set(static_objects $<TARGET_OBJECTS:flexlab_objects> ${FLEXLAB_TFLITE_OBJECTS})
 set(FLEXLAB_NAMED_SYMBOLS OFF)
 if(FLEXLAB_LOCAL_SYMBOLS AND CMAKE_NM AND NOT FLEXLAB_SANITIZE)
     set(FLEXLAB_NAMED_SYMBOLS ON) # local functions of kernels; sanitizers have local functions of their own
@@ -95,9 +98,9 @@ if(FLEXLAB_LOCAL_SYMBOLS)
     set(joined ${PROJECT_BINARY_DIR}/joined/$<CONFIG>)
     set(static_objects ${joined}/flexlab.o)
     add_custom_command(OUTPUT ${static_objects} VERBATIM COMMAND_EXPAND_LISTS
-                       DEPENDS flexlab_objects $<TARGET_OBJECTS:flexlab_objects>
+                       DEPENDS flexlab_objects $<TARGET_OBJECTS:flexlab_objects> ${FLEXLAB_TFLITE_OBJECTS}
                        COMMAND ${CMAKE_COMMAND} -E make_directory ${joined}
-                       COMMAND ${CMAKE_LINKER} -r -o ${static_objects} $<TARGET_OBJECTS:flexlab_objects>
+                       COMMAND ${CMAKE_LINKER} -r -o ${static_objects} $<TARGET_OBJECTS:flexlab_objects> ${FLEXLAB_TFLITE_OBJECTS}
                        COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${static_objects}
                        COMMENT "Joining the objects of the static library, internal symbols local")
 else()
@@ -132,6 +135,7 @@ foreach(target flexlab_static flexlab_shared)
     target_link_libraries(${target} PRIVATE Threads::Threads ${FLEXLAB_IMAGE_TARGETS} ZLIB::ZLIB
                           ${FLEXLAB_PRIVATE_LIBRARIES})
 endforeach()
+target_link_libraries(flexlab_shared PRIVATE ${FLEXLAB_TFLITE_OBJECTS})
 set_target_properties(flexlab_static PROPERTIES EXPORT_NAME static)
 set_target_properties(flexlab_shared PROPERTIES EXPORT_NAME flexlab)
 target_link_options(flexlab_shared PRIVATE -Wl,-z,nodelete) # its threads outlive dlclose (src/core/base/parallel.c)

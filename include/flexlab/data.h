@@ -4,6 +4,7 @@
 #define FLEXLAB_DATA_H
 
 #include "flexlab/api.h"
+#include "flexlab/program.h"
 #include "flexlab/status.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -135,6 +136,14 @@ typedef struct data_batch {
 } data_batch;
 /* The next batch, valid until the next call on this loader. */
 FLEXLAB_API tensor_status data_loader_next(data_batch *batch, data_loader *loader);
+
+/* Reads an array of numbers from a file of NumPy, in row-major order whatever the file's order is: float16, float32,
+ * float64, integers of 8 to 64 bits or bool, of up to 8 dimensions. member NULL: a file .npy; else an archive .npz, of
+ * which that member is read, named without ".npy"; TENSOR_E_ARGUMENT if it has no such member. array->data is freed by
+ * data_array_free; after a failure it is NULL. */
+FLEXLAB_API tensor_status data_array_read(program_array *array, const char *path, const char *member);
+/* Frees the numbers of an array that data_array_read has read; data is then NULL. */
+FLEXLAB_API void data_array_free(program_array *array);
 
 #ifdef __cplusplus
 }

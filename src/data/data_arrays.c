@@ -152,11 +152,11 @@ static tensor_status read_labels(data_set *s, const struct fl_npy *a, struct fl_
 static tensor_status read_pair(data_set **set, struct fl_data_stream *images, struct fl_data_stream *labels,
                                int64_t classes) {
     struct fl_npy a, b;
-    tensor_status status = fl_npy_header(&a, images);
+    tensor_status status = fl_npy_header(&a, images, FL_NPY_SAMPLES);
     if (!status)
         status = check_images(&a, images);
     if (!status)
-        status = fl_npy_header(&b, labels);
+        status = fl_npy_header(&b, labels, FL_NPY_SAMPLES);
     if (!status)
         status = check_labels(&b, labels, a.dim[0], images);
     if (status)

@@ -5,7 +5,7 @@
 #include "core/base/memory.h"
 #include <string.h>
 
-enum { PREFIX = 8, LONGEST_HEADER = 65535, LONGEST_TYPE = 32 };
+enum { PREFIX = 8, LONGEST_HEADER = 65535, LONGEST_TYPE = 32, SAMPLE_DIMS = 4 };
 
 /* --- the text of a dictionary --------------------------------------------------------------------------------------
  */
@@ -176,34 +176,42 @@ static const char *type_name(char kind) {
     return "";
 }
 
-/* Reads "<i4", ">u2" or "|u1": byte order, kind, bytes. */
-static tensor_status take_type(struct fl_npy *array, const struct fl_data_stream *s, const struct entries *e) {
+static bool is_type(char kind, int size, enum fl_npy_what what) {
+    if (kind == 'u' || kind == 'i')
+        return size == 1 || size == 2 || size == 4 || size == 8;
+    return what == FL_NPY_NUMBERS && (kind == 'f' ? size == 2 || size == 4 || size == 8 : kind == 'b' && size == 1);
+}
+
+/* "<i4", ">u2", "|u1": byte order, kind, bytes. */
+static tensor_status take_type(struct fl_npy *array, const struct fl_data_stream *s, const struct entries *e,
+                               enum fl_npy_what what) {
     const char *type = e->type;
     const int size = e->type_length == 3 ? type[2] - '0' : 0;
-    if (e->type_length == 3 && strchr("<>|=", type[0]) && (type[1] == 'u' || type[1] == 'i') &&
-        (size == 1 || ((size == 2 || size == 4 || size == 8) && type[0] != '|'))) {
+    if (e->type_length == 3 && strchr("<>|=", type[0]) && is_type(type[1], size, what) &&
+        (size == 1 || type[0] != '|')) {
         array->kind = type[1];
         array->bytes = size;
         array->big_endian = type[0] == '>' || (type[0] == '=' && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
         return TENSOR_OK;
     }
     const int shown = e->type_length < LONGEST_TYPE ? e->type_length : LONGEST_TYPE;
-    return fl_fail(
-        TENSOR_E_DATA,
-        "%s: %s%s%s: elements of type '%.*s'%s, expected integers: of images uint8, of labels 1, 2, 4 or 8 bytes",
-        FL_STREAM_WHERE(s), shown, type, type_name(e->type_length > 1 ? type[1] : 0));
+    return fl_fail(TENSOR_E_DATA, "%s: %s%s%s: elements of type '%.*s'%s, expected %s", FL_STREAM_WHERE(s), shown, type,
+                   type_name(e->type_length > 1 ? type[1] : 0),
+                   what == FL_NPY_NUMBERS ? "floats of 2, 4 or 8 bytes, integers of 1, 2, 4 or 8, or bool"
+                                          : "integers: of images uint8, of labels 1, 2, 4 or 8 bytes");
 }
 
-static tensor_status check_shape(struct fl_npy *array, const struct fl_data_stream *s) {
+static tensor_status check_shape(struct fl_npy *array, const struct fl_data_stream *s, enum fl_npy_what what) {
     const int64_t left = s->length - s->done;
+    const int least = what == FL_NPY_SAMPLES, most = what == FL_NPY_SAMPLES ? SAMPLE_DIMS : FL_NPY_DIMS;
     int64_t bytes = array->bytes;
     array->elements = 1;
-    if (array->dims < 1 || array->dims > FL_NPY_DIMS)
-        return fl_fail(TENSOR_E_DATA, "%s: %s%s%s: an array of %d dimensions, expected 1 to %d", FL_STREAM_WHERE(s),
-                       array->dims, FL_NPY_DIMS);
+    if (array->dims < least || array->dims > most)
+        return fl_fail(TENSOR_E_DATA, "%s: %s%s%s: an array of %d dimensions, expected %d to %d", FL_STREAM_WHERE(s),
+                       array->dims, least, most);
     bool fits = true;
     for (int i = 0; i < array->dims; i++) {
-        if (array->dim[i] < 1)
+        if (array->dim[i] < 1 && what == FL_NPY_SAMPLES)
             return refuse(s, "an empty array", "sizes of at least 1");
         fits = fits && !__builtin_mul_overflow(bytes, array->dim[i], &bytes);
     }
@@ -215,18 +223,19 @@ static tensor_status check_shape(struct fl_npy *array, const struct fl_data_stre
     return TENSOR_OK;
 }
 
-static tensor_status read_dictionary(struct fl_npy *array, struct fl_data_stream *s, const char *bytes, int length) {
+static tensor_status read_dictionary(struct fl_npy *array, struct fl_data_stream *s, const char *bytes, int length,
+                                     enum fl_npy_what what) {
     struct text t = {bytes, bytes, bytes + length, NULL};
     struct entries e = {0};
     *array = (struct fl_npy){0};
     if (!take_dictionary(&t, &e, array))
         return fl_fail(TENSOR_E_DATA, "%s: %s%s%s: header, character %d: expected %s", FL_STREAM_WHERE(s),
                        (int)(t.at - t.begin), t.expected);
-    const tensor_status status = take_type(array, s, &e);
-    return status ? status : check_shape(array, s);
+    const tensor_status status = take_type(array, s, &e, what);
+    return status ? status : check_shape(array, s, what);
 }
 
-tensor_status fl_npy_header(struct fl_npy *array, struct fl_data_stream *s) {
+tensor_status fl_npy_header(struct fl_npy *array, struct fl_data_stream *s, enum fl_npy_what what) {
     static const uint8_t magic[] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
     uint8_t prefix[PREFIX], size[4] = {0};
     tensor_status status = fl_data_stream_read(s, "header", prefix, PREFIX);
@@ -246,7 +255,7 @@ tensor_status fl_npy_header(struct fl_npy *array, struct fl_data_stream *s) {
     uint8_t *text = NULL;
     if ((status = fl_data_stream_take(s, "header", length, &text)))
         return status;
-    status = read_dictionary(array, s, (const char *)text, (int)length);
+    status = read_dictionary(array, s, (const char *)text, (int)length, what);
     fl_free(text);
     return status;
 }

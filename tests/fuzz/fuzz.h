@@ -142,7 +142,7 @@ static inline void note_failure(tensor_status status, const char *message, void 
     failure_status = status;
     failure_count++;
     snprintf(failure_text, sizeof failure_text, "%s", message ? message : "(null)");
-    MUST(status > TENSOR_OK && status <= TENSOR_E_DATA, "a failure with status %d", (int)status);
+    MUST(status > TENSOR_OK && status <= TENSOR_E_UNSUPPORTED, "a failure with status %d", (int)status);
     MUST(message && message[0] && !strchr(message, '\n'), "%s: '%s' is no one-line message", tensor_status_name(status),
          message ? message : "(null)");
 }

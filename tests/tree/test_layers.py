@@ -17,6 +17,8 @@ ALLOWED = {
     "float": {"core", "gemm", "float"},
     "gemm": {"core", "gemm"},
     "gpu": {"gpu", "core", "autoflex", "gemm"},
+    "int8": {"int8", "core", "gemm"},
+    "program": {"program", "core", "int8"},
     "safetensors": {"safetensors", "core"},
     "nn": {"nn", "core", "safetensors"},
     "data": {"data", "core"},
@@ -27,6 +29,9 @@ COMPILED_TWICE = {"core/base/files.h", "core/base/shown.h"}  # in the library an
 SERVICES = {  # what nn, data and safetensors may use of core
     "base/fail.h", "base/files.h", "base/match.h", "base/memory.h", "base/parallel.h", "base/shown.h", "base/text.h", "arithmetic/elementary.h", "arithmetic/philox.h",
     "tensor/gather.h", "values/slot_copies.h", "values/tensor_state.h", "queue/call_memory.h", "queue/fetch.h", "queue/recording.h", "queue/sampled.h"}
+INT8_USES = {  # the cap on instruction sets, exp, tiles; no tensors
+    "core": {"base/cpu.h", "base/fail.h", "base/memory.h", "base/parallel.h", "table/format.h", "arithmetic/elementary.h"},
+    "gemm": {"gemm_amx.h"}}
 # The levels of a folder, lowest first: no file includes one of a higher level (docs/decisions/0027-subfolders.md) but for the exceptions,
 # each with its reason; largest: files in a subfolder.
 TREES = {
@@ -44,7 +49,7 @@ TREES = {
         "exceptions": set()},
     "tools": {
         "prefix": "", "largest": 20, "exceptions": set(),
-        "levels": [{"base"}, {"options", "readers"}, {"results"}, {"runs", "figures", "report"}, {"commands", "facts", "replay"}],
+        "levels": [{"base"}, {"options", "readers"}, {"results"}, {"runs", "figures", "report"}, {"commands", "facts", "programs", "replay"}],
         "page": "page"},  # the sources of the report's page
 }
 folders = {p.name for p in (source / "src").iterdir() if p.is_dir()}
@@ -60,11 +65,13 @@ for folder in sorted(folders):
             if parts[0] == "flexlab":
                 if folder == "autoflex" and parts[1] not in {"autoflex.h", "status.h"}:
                     failures.append(f"{where}: autoflex knows nothing of tensors")
-                if folder in formats | {"core", "float", "gemm", "safetensors"} and parts[1] in {"nn.h", "data.h", "flexlab.h"}:
+                if folder in formats | {"core", "float", "gemm", "int8", "safetensors"} and parts[1] in {"nn.h", "data.h", "flexlab.h"}:
                     failures.append(f"{where}: expected includes in the other direction only")
             elif parts[0] in folders and len(parts) > 1 and include not in EVERYWHERE:
                 if parts[0] not in allowed and include != "core/base/fail.h" and (str(path.relative_to(source)), include) not in REGISTRY:  # every folder reports failures by it
                     failures.append(f"{where}: {folder} may include {', '.join(sorted(allowed))}")
+                if folder == "int8" and parts[0] in INT8_USES and "/".join(parts[1:]) not in INT8_USES[parts[0]]:
+                    failures.append(f"{where}: int8 works on plain numbers: {INT8_USES[parts[0]]}")
                 if folder in {"nn", "data", "safetensors"} and parts[0] == "core" and "/".join(parts[1:]) not in SERVICES:
                     failures.append(f"{where}: {folder} may include only public headers of core")
 for tree, rule in TREES.items():

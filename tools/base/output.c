@@ -66,6 +66,14 @@ int output_open(struct output *o, const char *directory, const char *name) {
     return status;
 }
 
+int output_open_path(struct output *o, const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? text_format("%.*s", slash == path ? 1 : (int)(slash - path), path) : text_format(".");
+    const int status = output_open(o, folder, slash ? slash + 1 : path);
+    free(folder);
+    return status;
+}
+
 int output_commit(struct output *o) {
     bool bad = ferror(o->file);
     bad |= fclose(o->file) != 0;

@@ -15,8 +15,9 @@ struct output {
     char *path;
 };
 
-/* Opens DIRECTORY/NAME. All of these functions print a message on failure and return a STATUS_ code. */
+/* Opens DIRECTORY/NAME, or a path. All of these functions print a message on failure and return a STATUS_ code. */
 int output_open(struct output *o, const char *directory, const char *name);
+int output_open_path(struct output *o, const char *path);
 /* Writes the file, synchronised, under its name; an older one of that name remains until then. Frees o. */
 int output_commit(struct output *o);
 void output_discard(struct output *o);

@@ -4,6 +4,7 @@
 #include "flexlab/data.h"
 #include "flexlab/nn.h"
 #include "options/options.h"
+#include "programs/networks.h"
 #include "base/text.h"
 #include <errno.h>
 #include <math.h>
@@ -245,6 +246,26 @@ static int evaluate_all(const struct settings *s, const struct images *is, nn_gr
     return status;
 }
 
+/* A network of `train`, or of another program. */
+static int check_file(const struct settings *s) {
+    const char *const only = s->formats       ? "formats"
+                             : s->mean        ? "mean"
+                             : s->deviation   ? "std"
+                             : s->layout      ? "layout"
+                             : s->batch       ? "batch"
+                             : s->calibration ? "calibrate"
+                                              : NULL;
+    if (s->checkpoint && s->folder_count)
+        return text_usage("unexpected argument '%s' beside --checkpoint", s->folders[0]);
+    if (!s->checkpoint && !s->folder_count)
+        return text_usage("expected --checkpoint FILE, or the file of a network; see --help");
+    if (s->checkpoint && only)
+        return text_usage("--%s: not with --checkpoint, whose file says it", only);
+    if (s->folder_count && s->device)
+        return text_usage("--device: only with --checkpoint");
+    return STATUS_OK;
+}
+
 int command_eval(int argc, char **argv) {
     struct settings settings;
     struct images images = {0};
@@ -256,10 +277,12 @@ int command_eval(int argc, char **argv) {
         options_help(COMMAND_EVAL, stdout);
         return STATUS_OK;
     }
-    if (status == STATUS_OK && !settings.checkpoint)
-        status = text_usage("expected --checkpoint FILE; see --help");
+    if (status == STATUS_OK)
+        status = check_file(&settings);
     if (status == STATUS_OK && settings.threads && tensor_set_threads((int)settings.threads))
         status = text_usage("--threads: %s", tensor_error());
+    if (status == STATUS_OK && settings.folder_count)
+        return network_eval(&settings);
     if (status == STATUS_OK)
         status = read_images(&images, settings.checkpoint);
     if (status == STATUS_OK)

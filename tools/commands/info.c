@@ -2,12 +2,14 @@
 #include "commands/commands.h"
 #include "commands/info.h"
 #include "flexlab/flexlab.h"
+#include "programs/networks.h"
 #include "results/origin.h"
 #include "base/table.h"
 #include "base/text.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A kernel set, and the number of pairs of an operation and a format that run on it. */
@@ -64,8 +66,8 @@ static void print_names(void) {
         table_cell(t, "%s", info_table_name(i));
         table_cell(t, "%s", info_table_summary(i));
     }
-    table_cell(t, "MODEL");
-    table_cell(t, "the tensors of a model: names, shapes, layouts (flexlab info resnet20)");
+    table_cell(t, "MODEL, FILE");
+    table_cell(t, "tensors of a model (resnet20); ports and operators of a network (net.onnx)");
     puts("\n'flexlab info NAME' prints more. NAME is one of");
     table_print(t, stdout, 2, 0);
     table_free(t);
@@ -96,10 +98,13 @@ static void help(void) {
     for (int i = 0; info_table_name(i); i++)
         printf("  %-12s%s\n", info_table_name(i), info_table_summary(i));
     puts("  MODEL       the tensors of that model: names as in a file of weights, shapes, and what their\n"
-         "              dimensions are\n\nExamples\n"
+         "              dimensions are\n"
+         "  FILE        a network in ONNX or TensorFlow Lite: inputs, outputs, operators, parameters; or what\n"
+         "              programs lack to run it (docs/programs.md)\n\nExamples\n"
          "  flexlab info\n"
          "  flexlab info kernels\n"
          "  flexlab info resnet20\n"
+         "  flexlab info network.onnx\n"
          "  FLEXLAB_ISA=avx2 flexlab info kernels    (what a machine without AVX-512 would run)");
 }
 
@@ -109,12 +114,16 @@ int command_info(int argc, char **argv) {
         return STATUS_OK;
     }
     if (argc > 1 && (argc > 2 || argv[1][0] == '-'))
-        return text_usage("unexpected argument '%s'; info takes one name, of a table or a model, or none",
+        return text_usage("unexpected argument '%s'; info takes one name, of a table, a model or a file, or none",
                           argv[argc > 2 ? 2 : 1]);
     const tensor_format first = tensor_format_at(0);
     if (!first || !tensor_kernel_backend(first, "add")) /* FLEXLAB_ISA has an unknown value */
         return text_usage("%s", tensor_error());
     if (argc == 1)
         return print_overview();
-    return info_table(argv[1]) ? STATUS_OK : info_model(argv[1]);
+    struct stat found;
+    if (info_table(argv[1]))
+        return STATUS_OK;
+    return strchr(argv[1], '/') || strchr(argv[1], '.') || !stat(argv[1], &found) ? network_info(argv[1])
+                                                                                  : info_model(argv[1]);
 }

@@ -19,7 +19,9 @@ static const struct command_row {
 } commands[] = {
     {"compare", command_compare, "train one network in several number formats, side by side"},
     {"train", command_train, "train one network in one number format"},
-    {"eval", command_eval, "loss and accuracy of a trained network"},
+    {"eval", command_eval, "accuracy of a trained network; of one trained elsewhere, in several formats"},
+    {"run", command_run, "run a network trained elsewhere (ONNX, TensorFlow Lite) on arrays"},
+    {"bench", command_bench, "time such a network in several formats"},
     {"wgan", command_wgan, "train a generator of images and its critic in one number format"},
     {"report", command_report, "draw table, figures and report again from stored results"},
     {"replay", command_replay, "run exponent predictors again over the recorded maxima of trace files"},
@@ -80,8 +82,8 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, which is reported */
     if (argc < 2)
-        return text_usage(
-            "expected a command: compare, train, eval, wgan, report, replay, facts or info; see flexlab --help");
+        return text_usage("expected a command: compare, train, eval, run, bench, wgan, report, replay, facts or info; "
+                          "see flexlab --help");
     const char *name = argv[1];
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         help();
@@ -99,6 +101,7 @@ int main(int argc, char **argv) {
                 return status;
             return flushed(commands[i].run(argc - 1, argv + 1));
         }
-    return text_usage("unknown %s '%s', expected compare, train, eval, wgan, report, replay, facts or info%s",
-                      name[0] == '-' ? "option" : "command", name, text_did_you_mean(name, command_name));
+    return text_usage(
+        "unknown %s '%s', expected compare, train, eval, run, bench, wgan, report, replay, facts or info%s",
+        name[0] == '-' ? "option" : "command", name, text_did_you_mean(name, command_name));
 }

@@ -53,6 +53,15 @@ static int store(struct settings *settings, const struct option_row *row, const 
     case KIND_SWITCH:
         *(int *)field = row->value;
         return STATUS_OK;
+    case KIND_LIST: {
+        struct word_list *const list = field;
+        if (!text[0])
+            return text_usage("--%s '': expected %s", row->name, row->placeholder);
+        if (list->count == MOST_WORDS)
+            return text_usage("--%s '%s': expected at most %d of them", row->name, text, MOST_WORDS);
+        list->word[list->count++] = text;
+        return STATUS_OK;
+    }
     }
     return STATUS_USAGE;
 }
@@ -136,6 +145,8 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
                                   .split = "test",
                                   .epochs = 10,
                                   .batch = command == COMMAND_WGAN ? 64 : 0,
+                                  .calibration_batches = 10,
+                                  .seconds = 1,
                                   .gan_steps = 1000,
                                   .latent = 64,
                                   .filters = 32,
@@ -185,6 +196,9 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
     settings->folder_count = argc - optind;
     if (command == COMMAND_REPORT)
         return STATUS_OK;
+    if (command & (COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH)) /* they take the file of a network */
+        return optind + 1 < argc ? text_usage("unexpected argument '%s', expected one file", argv[optind + 1])
+                                 : STATUS_OK;
     if (optind < argc)
         return text_usage("unexpected argument '%s'; options begin with --, see --help", argv[optind]);
     if (!settings->out && !settings->resume)

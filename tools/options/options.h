@@ -6,7 +6,22 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum command { COMMAND_COMPARE = 1, COMMAND_TRAIN = 2, COMMAND_REPORT = 4, COMMAND_EVAL = 8, COMMAND_WGAN = 16 };
+enum command {
+    COMMAND_COMPARE = 1,
+    COMMAND_TRAIN = 2,
+    COMMAND_REPORT = 4,
+    COMMAND_EVAL = 8,
+    COMMAND_WGAN = 16,
+    COMMAND_RUN = 32,
+    COMMAND_BENCH = 64
+};
+enum { MOST_WORDS = 64 };
+
+/* The values of an option that may be given several times. */
+struct word_list {
+    int count;
+    const char *word[MOST_WORDS];
+};
 
 enum { SWITCH_UNSET = -1 };
 /* GiB that a step of a stranger's network may take beside its weights, unless the user allows more. */
@@ -40,7 +55,12 @@ struct settings {
     const char *telemetry, *shadow; /* as given */
     int64_t telemetry_every;        /* steps between two records; 0: no telemetry */
     const char *telemetry_pattern;
-    char **folders; /* arguments without dashes, for `report` */
+    const char *mean, *deviation, *layout, *calibration; /* of networks as programs: `eval`, `run`, `bench` */
+    int64_t calibration_batches;
+    struct word_list inputs, outputs, shapes;
+    const char *batches, *thread_list;
+    double seconds;
+    char **folders; /* arguments without dashes: of `report`, `eval`, `run`, `bench` */
     int folder_count;
 };
 

@@ -15,13 +15,42 @@ static const char *const report_help[] = {
     "  flexlab report monday tuesday --out both\n"};
 
 static const char *const eval_help[] = {
-    "Usage: flexlab eval --checkpoint FILE [OPTION]...\n\n"
-    "Mean loss and accuracy of a trained network on images, normalised as those that it was\n"
-    "trained on, or on a text; then also bits of a token and perplexity.\n",
-    "\nPrints what was evaluated, then loss and accuracy, a line each. Exit status: 0 success, 1 failure or\n"
-    "a loss that is NaN or infinite, 2 wrong usage.\n"
-    "\nExample\n"
-    "  flexlab eval --checkpoint quick/best.safetensors --data synthetic:train=2000,test=500\n"};
+    "Usage: flexlab eval --checkpoint FILE [OPTION]...\n"
+    "       flexlab eval FILE --data SPEC --mean LIST --std LIST [OPTION]...\n\n"
+    "With --checkpoint: mean loss and accuracy of a network of 'flexlab train' on images,\n"
+    "normalised as those that it was trained on, or on a text; then also bits of a token and\n"
+    "perplexity. With FILE, a trained network in ONNX or TensorFlow Lite: how accurate it is in\n"
+    "each format, and what the format changes (docs/programs.md).\n",
+    "\nPrints what was evaluated, then loss and accuracy, a line each; of FILE a table with a line for\n"
+    "each format: accuracy, how often the largest logit is that of fp32, largest and mean difference of\n"
+    "logits from fp32, their SQNR, images a second. Exit status: 0 success, 1 failure or results that are\n"
+    "NaN or infinite, 2 wrong usage.\n"
+    "\nExamples\n"
+    "  flexlab eval --checkpoint quick/best.safetensors --data synthetic:train=2000,test=500\n"
+    "  flexlab eval resnet20.onnx --data cifar10:cifar-10-batches-bin \\\n"
+    "      --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225\n"};
+
+static const char *const run_help[] = {
+    "Usage: flexlab run FILE [OPTION]...\n\n"
+    "Runs a trained network in ONNX or TensorFlow Lite on arrays of NumPy, and prints the shape of\n"
+    "each output, and its least, largest and mean number. Without --input it prints the inputs\n"
+    "that the network expects and its outputs (docs/programs.md).\n",
+    "\nExit status: 0 success, 1 failure, 2 wrong usage.\n"
+    "\nExamples\n"
+    "  flexlab run network.onnx\n"
+    "  flexlab run network.onnx --input image.npy --output logits.npy --format flex16+5\n"
+    "  flexlab run two.onnx --input left=a.npy --input right=b.npy --output sum=c.npy\n"};
+
+static const char *const bench_help[] = {
+    "Usage: flexlab bench FILE [OPTION]...\n\n"
+    "Measures how long a trained network in ONNX or TensorFlow Lite takes for a batch, on random\n"
+    "numbers, the same each time (docs/programs.md).\n",
+    "\nA line for each format, batch and number of threads: the median and the least time of a run in\n"
+    "milliseconds, and the items (images) a second at the median.\n"
+    "Exit status: 0 success, 1 failure, 2 wrong usage.\n"
+    "\nExamples\n"
+    "  flexlab bench network.onnx --formats fp32,flex16+5 --threads 1,2\n"
+    "  flexlab bench text.onnx --shape x=Nx3x48x320 --batch 1,8\n"};
 
 static const char *const wgan_help[] = {
     "Usage: flexlab wgan [OPTION]...\n\n"
@@ -52,6 +81,10 @@ void options_help(enum command command, FILE *out) {
         fputs(report_help[0], out);
     else if (command == COMMAND_EVAL)
         fputs(eval_help[0], out);
+    else if (command == COMMAND_RUN)
+        fputs(run_help[0], out);
+    else if (command == COMMAND_BENCH)
+        fputs(bench_help[0], out);
     else if (command == COMMAND_WGAN)
         fputs(wgan_help[0], out);
     else
@@ -75,8 +108,14 @@ void options_help(enum command command, FILE *out) {
         }
         fputc('\n', out);
     }
-    if (command == COMMAND_REPORT || command == COMMAND_EVAL || command == COMMAND_WGAN) {
-        fputs(command == COMMAND_REPORT ? report_help[1] : command == COMMAND_EVAL ? eval_help[1] : wgan_help[1], out);
+    const char *const rest = command == COMMAND_REPORT  ? report_help[1]
+                             : command == COMMAND_EVAL  ? eval_help[1]
+                             : command == COMMAND_RUN   ? run_help[1]
+                             : command == COMMAND_BENCH ? bench_help[1]
+                             : command == COMMAND_WGAN  ? wgan_help[1]
+                                                        : NULL;
+    if (rest) {
+        fputs(rest, out);
         return;
     }
     fputs("\nIn the folder of results\n"

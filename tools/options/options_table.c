@@ -39,6 +39,11 @@ static const char *split_name(int i) {
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
+static const char *layout_name(int i) {
+    static const char *const names[] = {"nchw", "nhwc"};
+    return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
 static const char *master_name(int i) {
     static const char *const names[] = {"default", "none"};
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
@@ -213,17 +218,56 @@ static const struct option_row rows[] = {
     {"quiet", NULL, COMMAND_REPORT, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no table"},
 
     {"checkpoint", "FILE", COMMAND_EVAL, KIND_TEXT, FIELD(checkpoint), .section = "What is evaluated",
-     .help = "a network that 'flexlab train' has written: best.safetensors,\nlast.safetensors, resume.safetensors"},
+     .help = "in the place of FILE: a network that 'flexlab train' has written: best.safetensors,\nlast.safetensors, "
+             "resume.safetensors"},
+    {"formats", "LIST", COMMAND_EVAL, KIND_TEXT, FIELD(formats),
+     .help = "with FILE: comma-separated formats (fp32,fp16,bf16,flex16+5,dfp16);\nfp32, to which the others are "
+             "compared, always runs"},
     {"data", "SPEC", COMMAND_EVAL, KIND_TEXT, FIELD(data),
      .help = "data of any kind that 'flexlab train' takes, see 'flexlab info data'\n(synthetic)"},
     {"split", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(split), .names = split_name,
      .help = "test or train: which part of it (test)"},
     {"test-limit", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
      .help = "use only the first N of them"},
+    {"mean", "LIST", COMMAND_EVAL, KIND_TEXT, FIELD(mean),
+     .help = "with FILE: what is subtracted from pixels / 255, a number for each\nchannel or one for all: "
+             "0.485,0.456,0.406"},
+    {"std", "LIST", COMMAND_EVAL, KIND_TEXT, FIELD(deviation),
+     .help = "with FILE: what divides them then; --mean 0 --std 0.00392156862745098\ngives a network pixels of 0 to "
+             "255"},
+    {"layout", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(layout), .names = layout_name,
+     .help = "with FILE: nchw or nhwc (as the shape of the input says)"},
+    {"batch", "B", COMMAND_EVAL, KIND_WHOLE, FIELD(batch), 1, 65536,
+     .help = "with FILE: images at a time (64, or as many as the network states);\nresults do not depend on it"},
+    {"calibrate", "SPEC", COMMAND_EVAL, KIND_TEXT, FIELD(calibration),
+     .help = "with FILE: data whose training part fixes shared exponents (the\nevaluated images)"},
+    {"calibrate-batches", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(calibration_batches), 1, INT_MAX,
+     .help = "with FILE: how many batches of them (10)"},
     {"memory", "GIB", COMMAND_EVAL, KIND_WHOLE, FIELD(memory), 1, 1 << 20,
      .help = "what the batch that the file names may take: a file may name any (4)"},
     {"device", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},
     {"threads", "T", COMMAND_EVAL, KIND_WHOLE, FIELD(threads), 1, 256, .help = "threads (all)"},
+    {"input", "[NAME=]FILE", COMMAND_RUN, KIND_LIST, FIELD(inputs), .section = "What runs",
+     .help = "numbers of the input NAME, or of the next one without a name, from a file\n.npy; an archive .npz gives "
+             "all inputs, by the names of its members.\nMay be given several times"},
+    {"format", "NAME", COMMAND_RUN, KIND_TEXT, FIELD(formats),
+     .help = "in which the network computes: fp32, fp16, bf16, flex16+5, dfp16 (fp32);\nshared exponents are fixed by "
+             "these inputs"},
+    {"threads", "T", COMMAND_RUN, KIND_WHOLE, FIELD(threads), 1, 256,
+     .help = "threads (all); results do not depend on it"},
+    {"output", "[NAME=]FILE", COMMAND_RUN, KIND_LIST, FIELD(outputs), .section = "What is written",
+     .help = "the output NAME, or the next one, as a file .npy. May be given several\ntimes"},
+    {"force", NULL, COMMAND_RUN, KIND_SWITCH, FIELD(force), .value = 1, .help = "replace files that are already there"},
+    {"formats", "LIST", COMMAND_BENCH, KIND_TEXT, FIELD(formats), .section = "What is measured",
+     .help = "comma-separated formats (fp32,fp16,bf16,flex16+5,dfp16)"},
+    {"batch", "LIST", COMMAND_BENCH, KIND_TEXT, FIELD(batches), .help = "comma-separated batches (1,64)"},
+    {"threads", "LIST", COMMAND_BENCH, KIND_TEXT, FIELD(thread_list),
+     .help = "comma-separated numbers of threads (all)"},
+    {"shape", "NAME=SIZES", COMMAND_BENCH, KIND_LIST, FIELD(shapes),
+     .help = "the sizes of an input such as Nx3x48x320, where N stands for the batch,\nif the network leaves more than "
+             "the first one open. May be given several\ntimes"},
+    {"seconds", "S", COMMAND_BENCH, KIND_REAL, FIELD(seconds), 0.01, 600,
+     .help = "how long each line of the table is measured (1)"},
     {"data", "SPEC", COMMAND_WGAN, KIND_TEXT, FIELD(data), .section = "What is trained",
      .help =
          "square images whose side is a multiple of 8 up to 256, of any kind\nthat 'flexlab train' takes; their labels "
@@ -271,8 +315,8 @@ static const struct option_row rows[] = {
     {"checkpoint-every", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(checkpoint_every), 1, INT_MAX,
      .help = "steps after which both networks are stored (at the end)"},
     {"quiet", NULL, COMMAND_WGAN, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no progress"},
-    {"help", NULL, ALL | COMMAND_EVAL | COMMAND_WGAN | GOING_ON, KIND_SWITCH, FIELD(help), .value = 1,
-     .help = "this text"},
+    {"help", NULL, ALL | COMMAND_EVAL | COMMAND_WGAN | COMMAND_RUN | COMMAND_BENCH | GOING_ON, KIND_SWITCH, FIELD(help),
+     .value = 1, .help = "this text"},
 #undef FIELD
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };

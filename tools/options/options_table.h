@@ -6,7 +6,7 @@
 #include <getopt.h>
 #include <stddef.h>
 
-enum option_kind { KIND_TEXT, KIND_NAME, KIND_WHOLE, KIND_REAL, KIND_SWITCH };
+enum option_kind { KIND_TEXT, KIND_NAME, KIND_WHOLE, KIND_REAL, KIND_SWITCH, KIND_LIST };
 /* An option of `train` that may stand beside --resume: it is no property of the training. */
 enum { GOING_ON = 1 << 8 };
 /* Such an option that has its earlier value if it is not given anew. */

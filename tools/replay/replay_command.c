@@ -427,10 +427,7 @@ static void print_table(const struct replay *r) {
 }
 
 static int open_csv(struct replay *r, const char *path) {
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? text_format("%.*s", slash == path ? 1 : (int)(slash - path), path) : text_format(".");
-    const int status = output_open(&r->csv, folder, slash ? slash + 1 : path);
-    free(folder);
+    const int status = output_open_path(&r->csv, path);
     if (status == STATUS_OK)
         fputs("trace,tensor,role,predictor,writes,saturated,late,unused_bits,changes,repeated,outliers,recovered,"
               "recovery_mean,recovery_longest,as_recorded\n",

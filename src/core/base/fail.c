@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local char message[512];
+enum { LONGEST = 16384 }; /* a message may list what a file has and the library does not know */
+static _Thread_local char message[LONGEST];
 static _Thread_local tensor_status last;
 
 /* Hook and context are one setting, changed and read together; without a hook nothing is locked. */

@@ -1,0 +1,101 @@
+/* program.h - trained networks as programs: read from ONNX, TensorFlow Lite or this library's files, brought into other
+ * formats, run. The conventions of tensor.h hold.
+ *
+ *     program *p;
+ *     if (program_read(&p, "network.onnx")) fprintf(stderr, "%s\n", tensor_error());
+ *     float image[3 * 32 * 32], *logits;
+ *     program_array in = {TENSOR_TYPE_F32, 4, {1, 3, 32, 32}, image}, out;
+ *     if (!program_run(p, &out, &in)) logits = out.data;
+ *     program_free(p);
+ *
+ * A program takes and gives float32 (or the integers that the network takes and gives), whatever format its nodes
+ * compute in. Its answer to an input is the same whatever other inputs are in the batch, and on every instruction set,
+ * device and number of threads. In fp32 it agrees with the source network within what another order of fp32 sums
+ * changes. docs/programs.md is the full description. */
+#ifndef FLEXLAB_PROGRAM_H
+#define FLEXLAB_PROGRAM_H
+
+#include "flexlab/api.h"
+#include "flexlab/status.h"
+#include "flexlab/tensor_life.h"
+#include "flexlab/tensor_values.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fl_program program;
+
+enum { PROGRAM_MAX_DIMS = 8 };
+
+/* An array of the host, in row-major order. ndim 0 is a single number. */
+typedef struct program_array {
+    tensor_type type;
+    int ndim;
+    int64_t shape[PROGRAM_MAX_DIMS];
+    void *data;
+} program_array;
+
+/* An input or output: its name, type and shape as the network states them; -1 for a size that each run chooses, or that
+ * follows from those; ndim -1 if the network does not state it. */
+typedef struct program_port {
+    const char *name;
+    tensor_type type;
+    int ndim;
+    int64_t shape[PROGRAM_MAX_DIMS];
+} program_port;
+
+/* Reads a network; what kind of file it is follows from its content. TENSOR_E_IO: it cannot be read; TENSOR_E_DATA: it
+ * is damaged, or none of the known kinds; TENSOR_E_UNSUPPORTED: it has operators that the library does not have (the
+ * message lists them all), or this build lacks the reader. *p is NULL after a failure. Free with program_free. */
+FLEXLAB_API tensor_status program_read(program **p, const char *path);
+/* Frees the program. NULL is allowed. */
+FLEXLAB_API void program_free(program *p);
+
+/* The number of inputs and outputs, and the i-th; TENSOR_E_ARGUMENT past the last. */
+FLEXLAB_API int program_input_count(const program *p);
+FLEXLAB_API int program_output_count(const program *p);
+FLEXLAB_API tensor_status program_input_at(program_port *port, const program *p, int i);
+FLEXLAB_API tensor_status program_output_at(program_port *port, const program *p, int i);
+
+/* A node: its name, and its operator by ONNX's name ("Conv"), with domain "" or the domain that it is of. */
+typedef struct program_node {
+    const char *name, *op, *domain;
+} program_node;
+
+/* The number of nodes in the order in which they compute, and the i-th; TENSOR_E_ARGUMENT past the last. They are those
+ * that remain when constants are computed and batch normalisations are joined to weights; the branches of If are not
+ * among them. */
+FLEXLAB_API int program_node_count(const program *p);
+FLEXLAB_API tensor_status program_node_at(program_node *node, const program *p, int i);
+/* The number of constant floats and quantised integers that nodes read. */
+FLEXLAB_API int64_t program_parameter_count(const program *p);
+
+/* Runs the program: outputs are all its outputs, inputs all its inputs, in their order. An input of floats is float32,
+ * or has the type of floats that the network states; others have the type that the port states. Outputs of floats are
+ * float32. The data of outputs belongs to the program, and is valid until its next run. TENSOR_E_SHAPE or
+ * TENSOR_E_ARGUMENT for inputs that do not suit the ports, or for which a node has no result; the message names the
+ * node. Runs of the same shapes reuse memory and plan. If the network fixes the first dimension of all its inputs, they
+ * may also have the same multiple of it: the network then runs batch by batch, and the results are joined along their
+ * first dimension. */
+FLEXLAB_API tensor_status program_run(program *p, program_array *outputs, const program_array *inputs);
+
+/* --- formats ------------------------------------------------------------------------------------------------------ */
+
+/* Sets the format in which nodes compute: those whose name or operator match a pattern (matched by "*", "?"; NULL:
+ * all). Inputs and outputs of the program remain float32. A new program computes in fp32. *count (unless NULL) is the
+ * number of nodes that match. In shared-exponent formats each tensor has the exponent that program_freeze gives it; a
+ * program that was not calibrated takes exponents from each result itself, so that its answers depend on the batch. */
+FLEXLAB_API tensor_status program_set_format(program *p, tensor_format format, const char *pattern, int *count);
+
+/* Calibration: runs the program in fp32 on representative inputs and notes the largest magnitude of each of its
+ * tensors. May be called several times; the result does not depend on how inputs are divided into calls. */
+FLEXLAB_API tensor_status program_calibrate(program *p, const program_array *inputs);
+/* Fixes the exponent of each tensor at the largest one, at which margin times its largest magnitude still fits (margin
+ * at least 1; 0: 1), from what program_calibrate noted. TENSOR_E_ARGUMENT if it was never called. */
+FLEXLAB_API tensor_status program_freeze(program *p, double margin);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

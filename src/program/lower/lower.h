@@ -1,0 +1,31 @@
+/* lower.h - nodes as steps of the library's operations (fl_operator.lower). */
+#ifndef FL_PROGRAM_LOWER_H
+#define FL_PROGRAM_LOWER_H
+
+#include "program/arrays/operators.h"
+#include "program/plan/plan.h"
+
+typedef tensor_status fl_lower(struct fl_planner *p, const struct fl_net_node *node, bool *done);
+
+/* windows.c */
+fl_lower fl_lower_conv, fl_lower_conv_transpose, fl_lower_average_pool, fl_lower_max_pool, fl_lower_global_average_pool,
+    fl_lower_global_max_pool;
+/* products.c */
+fl_lower fl_lower_matmul, fl_lower_gemm;
+/* elementwise.c */
+fl_lower fl_lower_add, fl_lower_sub, fl_lower_mul, fl_lower_map, fl_lower_leaky_relu, fl_lower_clip;
+/* reductions.c */
+fl_lower fl_lower_reduce;
+/* orders.c: reshaped, transposed, joined */
+fl_lower fl_lower_reshape, fl_lower_transpose, fl_lower_concat;
+/* norms.c */
+fl_lower fl_lower_batch_normalization, fl_lower_layer_normalization, fl_lower_softmax;
+
+/* Plans the clip of a result: the slot into which the operation before it writes, which is the result itself where
+ * there is nothing to clip. fl_activation_end plans the step after it. */
+int fl_activation_begin(struct fl_planner *p, const struct fl_net_node *node, const struct fl_activation_of *a,
+                        const int *layout);
+tensor_status fl_activation_end(struct fl_planner *p, const struct fl_net_node *node, const struct fl_activation_of *a,
+                                int slot, const int *layout);
+
+#endif

@@ -1,0 +1,25 @@
+/* passes.h - a network rewritten once, after it was read: what a pass does holds for every input. */
+#ifndef FL_PROGRAM_PASSES_H
+#define FL_PROGRAM_PASSES_H
+
+#include "program/network/network.h"
+
+/* weights.c: weights that a file stores in 8 bits, for operators that compute floats, become float32, each the nearest
+ * to scale (q - zero). */
+tensor_status fl_pass_weights(struct fl_network *n);
+
+/* fold.c: batch normalisation with constant statistics becomes a part of the convolution before it, if nobody else
+ * reads that; so do products and sums with a constant for each channel. Computed in double, weights rounded once. */
+tensor_status fl_pass_fold(struct fl_network *n);
+
+/* recognise.c: several nodes that spell out one operator become that: HardSwish, LayerNormalization. */
+tensor_status fl_pass_recognise(struct fl_network *n);
+
+/* join.c: relu, a clip and the sum with another image become a part of the convolution or product before them, which
+ * then rounds once. */
+tensor_status fl_pass_join(struct fl_network *n);
+
+/* passes.c: all of them, in their order. */
+tensor_status fl_passes(struct fl_network *n);
+
+#endif

@@ -1,0 +1,43 @@
+/* weights.c - weights stored in 8 bits for operators that compute floats. */
+#include "program/passes/passes.h"
+#include "program/arrays/operators.h"
+#include "core/base/fail.h"
+
+static tensor_status to_floats(struct fl_network *n, int value, int *made) {
+    const struct fl_net_value v = n->values[value];
+    const struct fl_array *const q = v.constant;
+    struct fl_array *f;
+    int64_t inner = 1;
+    TRY(fl_net_array(n, &f, TENSOR_TYPE_F32, q->ndim, q->dim));
+    for (int d = v.quantisation->axis + 1; d < q->ndim; d++)
+        inner *= q->dim[d];
+    for (int64_t i = 0; i < q->count; i++) {
+        const int c = v.quantisation->count == 1 ? 0 : (int)(i / inner % v.quantisation->count);
+        const double difference = (double)(fl_array_integer(q, i) - v.quantisation->zero[c]);
+        ((float *)f->data)[i] = (float)((double)v.quantisation->scale[c] * difference);
+    }
+    *made = fl_net_add_value(n, v.name);
+    if (*made < 0)
+        return TENSOR_E_MEMORY;
+    struct fl_net_value *const w = &n->values[*made];
+    w->type = TENSOR_TYPE_F32;
+    w->ndim = f->ndim;
+    for (int d = 0; d < f->ndim; d++)
+        w->dim[d] = f->dim[d];
+    w->constant = f;
+    return TENSOR_OK;
+}
+
+tensor_status fl_pass_weights(struct fl_network *n) {
+    for (int k = 0; k < n->graph.node_count; k++) {
+        struct fl_net_node *const node = &n->graph.nodes[k];
+        if (!node->input_count || node->inputs[0] == -1 || !fl_type_is_float(n->values[node->inputs[0]].type))
+            continue;
+        for (int i = 1; i < node->input_count; i++) {
+            const struct fl_net_value *const v = node->inputs[i] == -1 ? NULL : &n->values[node->inputs[i]];
+            if (v && v->constant && v->quantisation && !fl_type_is_float(v->type))
+                TRY(to_floats(n, node->inputs[i], &node->inputs[i]));
+        }
+    }
+    return TENSOR_OK;
+}

@@ -1,0 +1,95 @@
+/* plan.h - a network planned for inputs of given shapes: every shape known, constants folded, memory laid out, and the
+ * remaining work a list of steps, most of which are one operation of the library. A plan serves the planner (plan.c),
+ * which walks the nodes, and the operators' lower() (lower/), which add steps.
+ *
+ * Layouts. A tensor may store its dimensions in another order than the network names them: images lie as [N, H, W, C]
+ * whatever the file says, a transposition only names them anew, and copies are made where an operation needs an order
+ * that its operand does not have. layout[d] is the dimension of the value that is dimension d of the tensor.
+ *
+ * Formats. Each node computes in the format that the program gives it. A result of a shared-exponent format has a
+ * frozen exponent, which the program has for its value; steps within a node that need tensors of their own
+ * (fl_plan_temporary) have exponents by node and number. */
+#ifndef FL_PROGRAM_PLAN_H
+#define FL_PROGRAM_PLAN_H
+
+#include "program/network/network.h"
+#include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
+
+struct fl_planner;
+struct fl_program;
+struct fl_plan;
+
+/* In a function that returns a status: a slot, or the failure of the call that was to give it. */
+#define SLOT(name, call)                                                                                               \
+    const int name = (call);                                                                                           \
+    if (name < 0)                                                                                                      \
+        return tensor_error_status();
+
+/* --- what the planner knows of values ----------------------------------------------------------------------------- */
+
+/* A value in a plan. Exactly one of these holds: its numbers are known (array.data), a tensor has them when the program
+ * runs (slot >= 0), or an array of the host has them then (computed: integers that follow from floats). */
+struct fl_known {
+    struct fl_array array; /* type and shape; data where they are known, or an array that steps fill in */
+    bool planned, computed;
+    int slot;
+    int layout[TENSOR_MAX_DIMS]; /* of the slot */
+};
+
+/* The value at an operand or a result; NULL: not given. */
+const struct fl_known *fl_plan_in(const struct fl_planner *p, const struct fl_net_node *node, int operand);
+/* The planned type and shape of result i, which shape() has set. */
+const struct fl_array *fl_plan_out(const struct fl_planner *p, const struct fl_net_node *node, int result);
+/* The numbers of an operand if they are known, NULL otherwise (or if it is not given). */
+const struct fl_array *fl_plan_numbers(const struct fl_planner *p, const struct fl_net_node *node, int operand);
+/* Whether an operand has floats in a tensor, or floats that are known. */
+bool fl_plan_is_float(const struct fl_planner *p, const struct fl_net_node *node, int operand);
+
+/* --- slots: tensors of a plan ------------------------------------------------------------------------------------- */
+
+/* An operand in the format of the node and in a layout (NULL: that of the network), at its exponent; copies and
+ * conversions are planned where needed, once for each value, format and layout. Returns the slot, -1 on failure. */
+int fl_plan_operand(struct fl_planner *p, const struct fl_net_node *node, int operand, const int *layout);
+/* The same for a value that need not be an operand of the node, such as a constant that lower() has made. */
+int fl_plan_value(struct fl_planner *p, const struct fl_net_node *node, int value, const int *layout);
+/* A constant of the node's own: numbers in float32 or float64, in row-major order, converted to the format of the node
+ * with an exponent by its maximum. Prepared once for the program: key tells several of a node apart. */
+int fl_plan_constant(struct fl_planner *p, const struct fl_net_node *node, int key, int ndim, const int64_t *dim,
+                     const double *numbers);
+/* A constant stored as numbers, FMT_F64, FMT_I32 or FMT_U8. */
+int fl_plan_numbers_constant(struct fl_planner *p, const struct fl_net_node *node, int key, tensor_format format,
+                             int ndim, const int64_t *dim, const double *numbers);
+/* The numbers of an array as doubles, in memory of the plan; NULL without memory. */
+double *fl_plan_doubles(struct fl_planner *p, const struct fl_array *a);
+/* The tensor of result i, in the node's format, stored in a layout (NULL: that of the network). Its shape is that which
+ * shape() has set, in that order. */
+int fl_plan_result(struct fl_planner *p, const struct fl_net_node *node, int result, const int *layout);
+/* Result i is the numbers of a slot in that layout, without a copy: the slot, or a view of it. */
+tensor_status fl_plan_result_is(struct fl_planner *p, const struct fl_net_node *node, int result, int slot,
+                                const int *layout);
+/* A tensor that lives within the node. */
+int fl_plan_temporary(struct fl_planner *p, const struct fl_net_node *node, int ndim, const int64_t *dim);
+/* A tensor of numbers (FMT_F64, FMT_I32, FMT_U8) that lives within the node. */
+int fl_plan_temporary_numbers(struct fl_planner *p, const struct fl_net_node *node, tensor_format format, int ndim,
+                              const int64_t *dim);
+/* A slot in another shape; elements at strides (tensor_new_view, tensor_new_strided). */
+int fl_plan_view(struct fl_planner *p, int slot, int ndim, const int64_t *dim);
+int fl_plan_strided(struct fl_planner *p, int slot, int ndim, const int64_t *dim, const int64_t *stride,
+                    int64_t offset);
+/* Format, dimensions of a slot. */
+tensor_format fl_plan_format(const struct fl_planner *p, const struct fl_net_node *node);
+int fl_plan_shape(const struct fl_planner *p, int slot, int64_t dim[TENSOR_MAX_DIMS]);
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+enum { FL_STEP_SLOTS = 8 };
+
+/* One call of the library. t[i] is the tensor of slot i, NULL for a slot of -1; with is what lower() gave. */
+typedef tensor_status fl_step_run(tensor *const *t, const void *with);
+
+/* Adds a step. The first `written` slots are written, the others read. with: `bytes` bytes are copied (0: NULL). */
+tensor_status fl_plan_step(struct fl_planner *p, const struct fl_net_node *node, fl_step_run *run, int written,
+                           int count, const int *slots, const void *with, size_t bytes);
+
+#endif

@@ -1,0 +1,43 @@
+/* program_object.h - the members of a program (include/flexlab/program.h). */
+#ifndef FL_PROGRAM_OBJECT_H
+#define FL_PROGRAM_OBJECT_H
+
+#include "program/network/network.h"
+#include "flexlab/program.h"
+
+struct fl_plan;
+struct fl_operator;
+
+/* A constant as a tensor, for all plans of the program. */
+struct fl_program_constant {
+    const void *owner; /* the value's constant, or the node */
+    int key;           /* which one of a node; -1 for a value */
+    tensor_format format;
+    int layout[TENSOR_MAX_DIMS];
+    tensor *t;
+};
+
+struct fl_program {
+    struct fl_network *network;
+    /* The operator of a node; NULL: there is none. */
+    const struct fl_operator *(*find)(const char *domain, const char *op);
+    tensor_device *device;
+    int constant_count, constant_room;
+    struct fl_program_constant *constants;
+    struct fl_plan *plan;      /* of the shapes that it ran with last */
+    struct fl_network *joined; /* memory of the results of several batches */
+    bool observing;            /* ranges are noted, and floats computed in fp32 */
+};
+
+/* Plans a program for inputs of these types and shapes; integers have their numbers too. */
+tensor_status fl_plan_make(struct fl_plan **plan, struct fl_program *program, const program_array *inputs,
+                           bool specialised);
+void fl_plan_free(struct fl_plan *plan);
+/* Whether a plan serves these inputs. */
+bool fl_plan_serves(const struct fl_plan *plan, const program_array *inputs);
+/* Runs it. outputs point to memory of the plan. */
+tensor_status fl_plan_run(struct fl_plan *plan, program_array *outputs, const program_array *inputs);
+/* Forgets plan and constants: formats or exponents have changed. */
+void fl_program_reset(struct fl_program *program);
+
+#endif

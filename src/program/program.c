@@ -1,0 +1,348 @@
+/* program.c - programs as callers see them (include/flexlab/program.h). */
+#include "program/plan/program_object.h"
+#include "program/onnx/onnx_read.h"
+#include "program/operators.h"
+#include "program/passes/passes.h"
+#include "program/tflite/tflite_read.h"
+#include "core/base/fail.h"
+#include "core/base/match.h"
+#include "core/base/memory.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- life --------------------------------------------------------------------------------------------------------- */
+
+/* Operators that programs do not have, in one message: each with the names of its nodes. */
+struct missing {
+    char text[3000];
+    size_t used;
+    int count;
+};
+
+static void add_text(struct missing *m, const char *text) {
+    const int written = snprintf(m->text + m->used, sizeof m->text - m->used, "%s", text);
+    m->used += (size_t)written < sizeof m->text - m->used ? (size_t)written : sizeof m->text - m->used - 1;
+}
+
+static bool is_missing(const struct fl_net_node *node) {
+    return !fl_operator_find(node->domain, node->op) && (*node->domain || strcmp(node->op, "If"));
+}
+
+static bool same_operator(const struct fl_net_node *a, const struct fl_net_node *b) {
+    return !strcmp(a->op, b->op) && !strcmp(a->domain, b->domain);
+}
+
+static void list_missing(struct missing *m, const struct fl_net_graph *graph) {
+    for (int k = 0; k < graph->node_count; k++) {
+        const struct fl_net_node *const node = &graph->nodes[k];
+        bool first = is_missing(node);
+        for (int j = 0; j < k && first; j++)
+            first = !same_operator(node, &graph->nodes[j]);
+        if (first) {
+            add_text(m, m->count++ ? "; " : "");
+            add_text(m, node->domain);
+            add_text(m, *node->domain ? "." : "");
+            add_text(m, node->op);
+            for (int j = k, listed = 0; j < graph->node_count; j++)
+                if (same_operator(node, &graph->nodes[j])) {
+                    add_text(m, listed++ ? ", " : " (");
+                    add_text(m, graph->nodes[j].name);
+                }
+            add_text(m, ")");
+        }
+        for (int a = 0; a < node->attribute_count; a++)
+            if (node->attributes[a].graph)
+                list_missing(m, node->attributes[a].graph);
+    }
+}
+
+static tensor_status check_operators(const struct fl_network *n) {
+    struct missing m = {.used = 0};
+    list_missing(&m, &n->graph);
+    if (m.count)
+        return fl_fail(TENSOR_E_UNSUPPORTED, "%d operator%s that programs do not have: %s", m.count,
+                       m.count == 1 ? "" : "s", m.text);
+    return TENSOR_OK;
+}
+
+static tensor_status read_network(struct fl_network **n, const char *path) {
+    char head[16] = {0};
+    FILE *const file = fopen(path, "rb");
+    if (!file)
+        return fl_fail(TENSOR_E_IO, "%s cannot be opened", path);
+    const size_t bytes = fread(head, 1, sizeof head, file);
+    fclose(file);
+    if (bytes >= 8 && !memcmp(head + 4, "TFL3", 4))
+        return fl_tflite_read(n, path);
+    return fl_onnx_read(n, path);
+}
+
+tensor_status program_read(program **p, const char *path) {
+    if (!p || !path)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_read: %s is NULL", p ? "path" : "p");
+    *p = NULL;
+    struct fl_network *network = NULL;
+    TRY(read_network(&network, path));
+    tensor_status status = check_operators(network);
+    if (!status)
+        status = fl_passes(network);
+    struct fl_program *const made = status ? NULL : fl_alloc_zero(sizeof *made);
+    if (!made) {
+        fl_network_free(network);
+        return status ? status : fl_fail(TENSOR_E_MEMORY, "no memory for a program");
+    }
+    made->network = network;
+    made->find = fl_operator_find;
+    made->device = tensor_device_at(0);
+    *p = made;
+    return TENSOR_OK;
+}
+
+void fl_program_reset(struct fl_program *p) {
+    fl_plan_free(p->plan);
+    p->plan = NULL;
+    for (int i = 0; i < p->constant_count; i++)
+        tensor_free(p->constants[i].t);
+    p->constant_count = 0;
+}
+
+void program_free(program *p) {
+    if (!p)
+        return;
+    fl_program_reset(p);
+    fl_free(p->constants);
+    fl_network_free(p->joined);
+    fl_network_free(p->network);
+    fl_free(p);
+}
+
+/* --- ports -------------------------------------------------------------------------------------------------------- */
+
+int program_input_count(const program *p) {
+    return p ? p->network->graph.input_count : 0;
+}
+
+int program_output_count(const program *p) {
+    return p ? p->network->graph.output_count : 0;
+}
+
+static tensor_status port_at(program_port *port, const struct fl_network *n, const int *list, int count, int i,
+                             const char *what) {
+    if (!port)
+        return fl_fail(TENSOR_E_ARGUMENT, "port is NULL");
+    if (i < 0 || i >= count)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s %d, expected 0 to %d", what, i, count - 1);
+    const struct fl_net_value *const v = &n->values[list[i]];
+    const bool floats = !v->type || fl_type_is_float(v->type);
+    *port = (program_port){.name = v->name, .type = floats ? TENSOR_TYPE_F32 : v->type, .ndim = v->ndim};
+    for (int d = 0; d < v->ndim; d++)
+        port->shape[d] = v->dim[d];
+    return TENSOR_OK;
+}
+
+tensor_status program_input_at(program_port *port, const program *p, int i) {
+    return p ? port_at(port, p->network, p->network->graph.inputs, p->network->graph.input_count, i, "input")
+             : fl_fail(TENSOR_E_ARGUMENT, "program_input_at: p is NULL");
+}
+
+tensor_status program_output_at(program_port *port, const program *p, int i) {
+    return p ? port_at(port, p->network, p->network->graph.outputs, p->network->graph.output_count, i, "output")
+             : fl_fail(TENSOR_E_ARGUMENT, "program_output_at: p is NULL");
+}
+
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
+
+int program_node_count(const program *p) {
+    return p ? p->network->graph.node_count : 0;
+}
+
+tensor_status program_node_at(program_node *node, const program *p, int i) {
+    if (!node || !p)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_node_at: %s is NULL", node ? "p" : "node");
+    if (i < 0 || i >= p->network->graph.node_count)
+        return fl_fail(TENSOR_E_ARGUMENT, "node %d, expected 0 to %d", i, p->network->graph.node_count - 1);
+    const struct fl_net_node *const found = &p->network->graph.nodes[i];
+    *node = (program_node){found->name, found->op, found->domain};
+    return TENSOR_OK;
+}
+
+int64_t program_parameter_count(const program *p) {
+    int64_t count = 0;
+    for (int i = 0; p && i < p->network->value_count; i++) {
+        const struct fl_net_value *const v = &p->network->values[i];
+        if (v->constant && (fl_type_is_float(v->constant->type) || v->quantisation) && fl_net_readers(p->network, i))
+            count += v->constant->count;
+    }
+    return count;
+}
+
+/* --- runs --------------------------------------------------------------------------------------------------------- */
+
+/* Runs once, on inputs of the network's own sizes. */
+static tensor_status run_once(program *p, program_array *outputs, const program_array *inputs) {
+    if (!p->plan || !fl_plan_serves(p->plan, inputs)) {
+        struct fl_plan *plan;
+        bool lists = false;
+        for (int i = 0; i < p->network->graph.input_count; i++)
+            lists |= inputs[i].ndim <= 1 || !fl_type_is_float(p->network->values[p->network->graph.inputs[i]].type);
+        /* Shapes may follow from integer inputs and from lists: then these numbers are a part of the plan. */
+        tensor_status status = fl_plan_make(&plan, p, inputs, false);
+        if (status == TENSOR_E_UNSUPPORTED && lists)
+            status = fl_plan_make(&plan, p, inputs, true);
+        if (status)
+            return status;
+        fl_plan_free(p->plan);
+        p->plan = plan;
+    }
+    return fl_plan_run(p->plan, outputs, inputs);
+}
+
+/* How many times the batch that the network fixes the inputs hold: a number above 1 if it fixes the first dimension of
+ * every input and all are given that many times of it; else 1. */
+static int64_t batches(const program *p, const program_array *inputs) {
+    const struct fl_network *const n = p->network;
+    int64_t times = 0;
+    for (int i = 0; i < n->graph.input_count; i++) {
+        const struct fl_net_value *const v = &n->values[n->graph.inputs[i]];
+        const int64_t given = inputs[i].ndim > 0 ? inputs[i].shape[0] : 0;
+        if (v->ndim < 1 || v->dim[0] < 1 || inputs[i].ndim != v->ndim || given < v->dim[0] || given % v->dim[0] ||
+            (times && given / v->dim[0] != times))
+            return 1;
+        times = given / v->dim[0];
+    }
+    return times > 1 ? times : 1;
+}
+
+static size_t bytes_of(const program_array *a) {
+    int64_t count = 1;
+    for (int d = 0; d < a->ndim; d++)
+        count *= a->shape[d];
+    return (size_t)count * fl_type_bytes(a->type);
+}
+
+/* Runs batch by batch, and joins the results along their first dimension. */
+static tensor_status run_batches(program *p, program_array *outputs, const program_array *inputs, int64_t times) {
+    const int in = program_input_count(p), out = program_output_count(p);
+    fl_network_free(p->joined);
+    p->joined = fl_network_new(FL_NET_ONNX);
+    program_array *const part = p->joined ? fl_net_memory(p->joined, (size_t)in * sizeof *part) : NULL;
+    program_array *const result = part ? fl_net_memory(p->joined, (size_t)out * sizeof *result) : NULL;
+    if (!result)
+        return TENSOR_E_MEMORY;
+    for (int64_t t = 0; t < times; t++) {
+        for (int i = 0; i < in; i++) {
+            part[i] = inputs[i];
+            part[i].shape[0] /= times;
+            part[i].data = (char *)inputs[i].data + (size_t)t * bytes_of(&part[i]);
+        }
+        TRY(run_once(p, result, part));
+        for (int i = 0; i < out; i++) {
+            const size_t bytes = bytes_of(&result[i]);
+            if (!t) {
+                if (result[i].ndim < 1)
+                    return fl_fail(TENSOR_E_SHAPE,
+                                   "output %d is one number, so that the results of %lld batches "
+                                   "cannot be joined",
+                                   i, (long long)times);
+                outputs[i] = result[i];
+                outputs[i].shape[0] *= times;
+                outputs[i].data = fl_net_memory(p->joined, (size_t)times * bytes);
+                if (!outputs[i].data)
+                    return TENSOR_E_MEMORY;
+            }
+            memcpy((char *)outputs[i].data + (size_t)t * bytes, result[i].data, bytes);
+        }
+    }
+    return TENSOR_OK;
+}
+
+tensor_status program_run(program *p, program_array *outputs, const program_array *inputs) {
+    if (!p || !outputs || (!inputs && program_input_count(p)))
+        return fl_fail(TENSOR_E_ARGUMENT, "program_run: %s is NULL", !p ? "p" : !outputs ? "outputs" : "inputs");
+    const int64_t times = batches(p, inputs);
+    return times > 1 ? run_batches(p, outputs, inputs, times) : run_once(p, outputs, inputs);
+}
+
+/* --- formats ------------------------------------------------------------------------------------------------------ */
+
+static int set_formats(struct fl_net_graph *graph, tensor_format format, const char *pattern) {
+    int count = 0;
+    for (int k = 0; k < graph->node_count; k++) {
+        struct fl_net_node *const node = &graph->nodes[k];
+        if (!pattern || fl_matches(pattern, strlen(pattern), node->name) ||
+            fl_matches(pattern, strlen(pattern), node->op)) {
+            node->format = format;
+            count++;
+        }
+        for (int a = 0; a < node->attribute_count; a++)
+            if (node->attributes[a].graph)
+                count += set_formats(node->attributes[a].graph, format, pattern);
+    }
+    return count;
+}
+
+tensor_status program_set_format(program *p, tensor_format format, const char *pattern, int *count) {
+    if (!p || !tensor_format_name(format))
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       p ? "program_set_format: format %d, expected one of tensor_format_at"
+                         : "program_set_format: p is NULL, format %d",
+                       (int)format);
+    const int matched = set_formats(&p->network->graph, format, pattern);
+    if (count)
+        *count = matched;
+    fl_program_reset(p);
+    return TENSOR_OK;
+}
+
+tensor_status program_calibrate(program *p, const program_array *inputs) {
+    if (!p || (!inputs && program_input_count(p)))
+        return fl_fail(TENSOR_E_ARGUMENT, "program_calibrate: %s is NULL", p ? "inputs" : "p");
+    program_array *const outputs = fl_alloc((size_t)program_output_count(p) * sizeof *outputs);
+    if (!outputs)
+        return fl_fail(TENSOR_E_MEMORY, "no memory for a list of outputs");
+    if (!p->observing)
+        fl_program_reset(p);
+    p->observing = true;
+    const tensor_status status = program_run(p, outputs, inputs);
+    fl_free(outputs);
+    return status;
+}
+
+/* The largest exponent e at which round(maximum * 2^e) is at most 32767. */
+static void freeze(struct fl_range *r, double margin) {
+    const double most = r->maximum * margin;
+    if (!(most > 0))
+        return;
+    int e = 14 - autoflex_floor_log2(most);
+    if (rint(ldexp(most, e)) > AUTOFLEX_TOP)
+        e--;
+    r->exponent = e;
+    r->frozen = true;
+}
+
+static void freeze_graph(struct fl_net_graph *graph, double margin) {
+    for (int k = 0; k < graph->node_count; k++) {
+        struct fl_net_node *const node = &graph->nodes[k];
+        for (int i = 0; node->inner && i < FL_NODE_TEMPORARIES; i++)
+            freeze(&node->inner[i], margin);
+        for (int a = 0; a < node->attribute_count; a++)
+            if (node->attributes[a].graph)
+                freeze_graph(node->attributes[a].graph, margin);
+    }
+}
+
+tensor_status program_freeze(program *p, double margin) {
+    if (!p)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_freeze: p is NULL");
+    if (!p->observing)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_freeze: program_calibrate was not called");
+    if (!isfinite(margin) || (margin != 0 && margin < 1))
+        return fl_fail(TENSOR_E_ARGUMENT, "program_freeze: margin %g, expected 0, or 1 and more", margin);
+    for (int i = 0; i < p->network->value_count; i++)
+        freeze(&p->network->values[i].range, margin ? margin : 1);
+    freeze_graph(&p->network->graph, margin ? margin : 1);
+    p->observing = false;
+    fl_program_reset(p);
+    return TENSOR_OK;
+}

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""Networks trained elsewhere at the command line: run, eval FILE, bench and info FILE, on small networks that are written here.
+
+    test_cli_programs.py PATH-OF-FLEXLAB SOURCE"""
+import math
+import os
+import re
+import struct
+import sys
+import tempfile
+import zipfile
+
+from cli_harness import check, expect_error, run, succeed, summary
+
+# --- ONNX files: fields of onnx.proto --------------------------------------------------------------------------------------------------
+
+
+def varint(value):
+    out = b""
+    value &= (1 << 64) - 1
+    while value >= 0x80:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def port(name, kind, dims):
+    shape = b"".join(field(1, field(1, d) if isinstance(d, int) else field(2, d)) for d in dims)
+    return field(1, name) + field(2, field(1, field(1, kind) + field(2, shape)))
+
+
+def node(op, inputs, outputs, **attributes):
+    return (b"".join(field(1, i) for i in inputs) + b"".join(field(2, o) for o in outputs) + field(3, "node_" + outputs[0]) + field(4, op)
+            + b"".join(field(5, field(1, name) + field(3, value) + field(20, 2)) for name, value in attributes.items()))
+
+
+def floats(name, dims, values):
+    return b"".join(field(1, d) for d in dims) + field(2, 1) + field(8, name) + field(9, struct.pack(f"<{len(values)}f", *values))
+
+
+def write_model(path, nodes, inputs, outputs, constants=()):
+    graph = (b"".join(field(1, n) for n in nodes) + field(2, "test") + b"".join(field(5, c) for c in constants)
+             + b"".join(field(11, i) for i in inputs) + b"".join(field(12, o) for o in outputs))
+    with open(path, "wb") as file:
+        file.write(field(1, 8) + field(7, graph) + field(8, field(1, "") + field(2, 17)))
+    return path
+
+
+# --- arrays of NumPy -------------------------------------------------------------------------------------------------------------------
+
+LETTERS = {"<f4": "f", "<f8": "d", "<i8": "q", "|u1": "B", ">f4": "f", "<f2": "e"}
+
+
+def npy(kind, shape, values, fortran=False):
+    size = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
+    head = f"{{'descr': '{kind}', 'fortran_order': {fortran}, 'shape': ({size}), }}"
+    head += " " * (63 - (10 + len(head)) % 64) + "\n"
+    order = ">" if kind[0] == ">" else "<"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack(f"{order}{len(values)}{LETTERS[kind]}", *values)
+
+
+def read_npy(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    length = struct.unpack("<H", data[8:10])[0]
+    check(data[:8] == b"\x93NUMPY\x01\x00" and (10 + length) % 64 == 0 and data[9 + length:10 + length] == b"\n", path, "is no aligned array file")
+    head = eval(data[10:10 + length], {})  # a dictionary of literals that flexlab has written
+    count = math.prod(head["shape"])
+    return head["shape"], struct.unpack(f"<{count}{LETTERS[head['descr']]}", data[10 + length:])
+
+
+def put(place, name, content):
+    path = os.path.join(place, name)
+    with open(path, "wb") as file:
+        file.write(content)
+    return path
+
+
+def draw(count, seed):
+    """Multiples of 1/64 between -1 and 1: sums of a few are exact."""
+    return [((seed + 37 * i) * 7919 % 129 - 64) / 64 for i in range(count)]
+
+
+CLASSES, WEIGHTS = 10, draw(30, 5)
+
+
+def classifier(place):
+    """Images [N, 3, 32, 32], their mean colour, 10 numbers."""
+    return write_model(
+        os.path.join(place, "classifier.onnx"),
+        [node("GlobalAveragePool", ["x"], ["pooled"]), node("Flatten", ["pooled"], ["flat"]), node("Gemm", ["flat", "w"], ["y"], transB=1)],
+        [port("x", 1, ["N", 3, 32, 32])], [port("y", 1, ["N", CLASSES])], [floats("w", [CLASSES, 3], WEIGHTS)])
+
+
+def adder(place):
+    return write_model(os.path.join(place, "adder.onnx"), [node("Add", ["a", "b"], ["sum"]), node("Sub", ["a", "b"], ["difference"])],
+                       [port("a", 1, ["N", 4]), port("b", 1, ["N", 4])], [port("sum", 1, ["N", 4]), port("difference", 1, ["N", 4])])
+
+
+def rows(text):
+    return [re.split(r"  +", line.strip()) for line in text.splitlines() if line.strip()]
+
+
+# --- tests -----------------------------------------------------------------------------------------------------------------------------
+
+def test_run(place):
+    model = adder(place)
+    a, b = draw(8, 1), draw(8, 50)
+    first, second = put(place, "a.npy", npy("<f4", [2, 4], a)), put(place, "b.npy", npy("<f8", [2, 4], b))
+    shown = succeed("run", model).stdout
+    for line in (["input", "a", "float32", "[?, 4]"], ["output", "difference", "float32", "[?, 4]"]):
+        check(line in rows(shown), "run without input wants", line, shown)
+    check("Expected --input" in shown, shown)
+    total, difference = os.path.join(place, "sum.npy"), os.path.join(place, "difference.npy")
+    done = succeed("run", model, "--input", first, "--input", second, "--output", total, "--output", "difference=" + difference)
+    expected = [x + y for x, y in zip(a, b)]
+    check(read_npy(total) == ((2, 4), tuple(expected)), "sum", read_npy(total))
+    check(read_npy(difference) == ((2, 4), tuple(x - y for x, y in zip(a, b))), "difference", read_npy(difference))
+    line = ["sum", "float32", "[2, 4]"] + [f"{v:.6g}" for v in (min(expected), max(expected), sum(expected) / 8)]
+    check(line in rows(done.stdout), "wants", line, done.stdout)
+    # by name in any order, in the order of Fortran, big-endian, in an archive, in float16
+    transposed = [a[r * 4 + c] for c in range(4) for r in range(2)]
+    odd = put(place, "odd.npy", npy(">f4", [2, 4], transposed, fortran=True))
+    with zipfile.ZipFile(os.path.join(place, "both.npz"), "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", npy("<f2", [2, 4], a))
+        archive.writestr("input:b.npy", npy("<f4", [2, 4], b))
+        archive.writestr("other.npy", npy("<f4", [1], [3]))
+    for inputs in (["b=" + second, "a=" + odd], [os.path.join(place, "both.npz")], ["b=" + second, os.path.join(place, "both.npz")]):
+        words = [word for i in inputs for word in ("--input", i)]
+        succeed("run", model, *words, "--output", "sum=" + total, "--force")
+        check(read_npy(total)[1] == tuple(expected), inputs, read_npy(total))
+    for name in ("fp16", "bf16", "flex16+5", "dfp16"):
+        succeed("run", model, "--input", first, "--input", second, "--format", name, "--threads", "1", "--output", total, "--force")
+        check(max(abs(x - y) for x, y in zip(read_npy(total)[1], expected)) <= 2**-7, name, read_npy(total))
+    # what is refused, without a file
+    with open(total, "rb") as file:
+        before = file.read()
+    both = ["--input", first, "--input", second]
+    expect_error(["run", model, *both, "--output", total], 1, "there is such a file already", "--force")
+    expect_error(["run", model, "--input", first], 2, "the input 'b' is not given", "float32 [?, 4]")
+    expect_error(["run", model, *both, "--input", first], 2, "no further input")
+    expect_error(["run", model, "--input", "a=" + first, "--input", "a=" + first], 2, "'a' is given twice")
+    expect_error(["run", model, "--input", "c=" + first], 2, "no such input", "a, b")
+    expect_error(["run", model, *both, "--format", "fp17"], 2, "fp17", "did you mean")
+    small = put(place, "small.npy", npy("<f4", [2, 3], draw(6, 1)))
+    expect_error(["run", model, "--input", first, "--input", small, "--output", total, "--force"], 1, "'b'", "[2, 3]", "[?, 4]")
+    whole = put(place, "whole.npy", npy("<i8", [2, 4], range(8)))
+    expect_error(["run", model, "--input", first, "--input", whole], 1, "'b'", "int64", "float32")
+    expect_error(["run", model, "--input", first, "--input", put(place, "cut.npy", npy("<f4", [2, 4], b)[:-1])], 1, "cut.npy", "truncated")
+    expect_error(["run", model, "--input", first, "--input", put(place, "text.npy", b"no array")], 1, "text.npy")
+    other = put(place, "rows.npy", npy("<f4", [3, 4], draw(12, 1)))
+    expect_error(["run", model, "--input", first, "--input", other, "--output", total, "--force"], 1, "adder.onnx")
+    expect_error(["run", first, "--input", first], 1, "a.npy")
+    expect_error(["run", os.path.join(place, "missing.onnx")], 1, "cannot read", "missing.onnx")
+    expect_error(["run"], 2, "expected the file")
+    with open(total, "rb") as file:
+        check(file.read() == before, "a refused run has changed", total)
+    check(not [name for name in os.listdir(place) if name.endswith(".part")], os.listdir(place))
+
+
+def test_eval(place):
+    model = classifier(place)
+    data = ["--data", "synthetic:train=300,test=150", "--mean", "0.5", "--std", "0.25,0.25,0.25"]
+    done = succeed("eval", model, *data, "--batch", "32")
+    table = {row[0]: row[1:] for row in rows(done.stdout)}
+    check("150 images" in done.stdout and "as nchw" in done.stdout and "first 150 images of the evaluated" in done.stdout, done.stdout)
+    for name in ("fp32", "fp16", "bf16", "flex16+5", "dfp16"):
+        check(name in table and len(table[name]) == 6, name, "has no line:", done.stdout)
+    number = {name: [float(word.rstrip(" %")) for word in table[name][1:5]] for name in table if name in ("fp16", "bf16", "flex16+5", "dfp16")}
+    check(all(n[0] > 90 for n in number.values()), "agreement", number)
+    check(number["flex16+5"][3] > number["bf16"][3] + 20 and number["fp16"][3] > number["bf16"][3] + 10, "SQNR", number)
+    check(all(0 < n[2] <= n[1] < 0.1 for n in number.values()), "errors", number)
+
+    def figures(*more):
+        """The table without its times."""
+        return [row[:-1] for row in rows(succeed("eval", model, *data, *more).stdout)[-5:]]
+    whole = [figures("--calibrate-batches", "150", "--batch", batch, "--threads", threads) for batch, threads in (("1", "1"), ("7", "2"), ("150", "2"))]
+    check(whole[0] == whole[1] == whole[2], "batches or threads change results", whole)
+    done = succeed("eval", model, *data, "--formats", "flex16+5", "--calibrate", "synthetic:train=200,test=10", "--calibrate-batches", "2", "--batch", "20")
+    check("first 40 images of synthetic:train=200,test=10" in done.stdout and len(rows(done.stdout)) == 5, done.stdout)
+    # layouts
+    last = write_model(os.path.join(place, "last.onnx"), [node("Flatten", ["x"], ["flat"]), node("Gemm", ["flat", "w"], ["y"], transB=1)],
+                       [port("x", 1, ["N", 32, 32, 3])], [port("y", 1, ["N", CLASSES])], [floats("w", [CLASSES, 3072], draw(30720, 3))])
+    check("as nhwc" in succeed("eval", last, *data, "--formats", "fp32").stdout, "layout of [?, 32, 32, 3]")
+    open_sizes = write_model(os.path.join(place, "open.onnx"), [node("GlobalAveragePool", ["x"], ["p"]), node("Flatten", ["p"], ["y"])],
+                             [port("x", 1, ["N", "C", "H", "W"])], [port("y", 1, ["N", "C"])])
+    expect_error(["eval", open_sizes, *data], 2, "--layout nchw or nhwc")
+    done = run("eval", open_sizes, *data, "--layout", "nchw")
+    check(done.returncode == 1 and "gives 3 numbers" in done.stderr, done.stderr)
+    expect_error(["eval", last, *data, "--layout", "nchw"], 1, "do not fit", "nchw")
+    # a batch that the network states; the last one is not full
+    fixed = write_model(os.path.join(place, "fixed.onnx"), [node("GlobalAveragePool", ["x"], ["p"]), node("Flatten", ["p"], ["f"]), node("Gemm", ["f", "w"], ["y"], transB=1)],
+                        [port("x", 1, [16, 3, 32, 32])], [port("y", 1, [16, CLASSES])], [floats("w", [CLASSES, 3], WEIGHTS)])
+    check([row[:-1] for row in rows(succeed("eval", fixed, *data).stdout)[-5:]] == figures(), "a fixed batch gives other results")
+    expect_error(["eval", fixed, *data, "--batch", "8"], 2, "takes 16 at a time")
+    expect_error(["eval", model, *data[:2]], 2, "expected --mean and --std")
+    expect_error(["eval", model, *data[:2], "--mean", "1,2", "--std", "1"], 2, "--mean '1,2'", "3 numbers")
+    expect_error(["eval", model, *data, "--formats", "fp32,fp32"], 2, "named twice")
+    expect_error(["eval", "--checkpoint", "x.safetensors", "--mean", "0"], 2, "--mean: not with --checkpoint")
+    expect_error(["eval"], 2, "expected --checkpoint FILE, or the file")
+    expect_error(["eval", adder(place), *data], 1, "four dimensions")
+
+
+def test_bench(place):
+    model = classifier(place)
+    done = succeed("bench", model, "--formats", "fp32,flex16+5", "--batch", "1,8", "--threads", "1,2", "--seconds", "0.02")
+    lines = [row for row in rows(done.stdout) if row[0] in ("fp32", "flex16+5")]
+    check([row[:3] for row in lines] == [[f, b, t] for b in ("1", "8") for f in ("fp32", "flex16+5") for t in ("1", "2")], done.stdout)
+    check(all(0 < float(row[4]) <= float(row[3]) and int(row[6]) >= 5 for row in lines), done.stdout)
+    check(all(abs(float(row[5]) * float(row[3]) / int(row[1]) - 1000) < 1 + 0.6 / float(row[3]) for row in lines), "items a second", done.stdout)
+    open_sizes = write_model(os.path.join(place, "sizes.onnx"), [node("Relu", ["x"], ["y"])], [port("x", 1, ["N", 3, "H", "W"])], [port("y", 1, ["N", 3, "H", "W"])])
+    expect_error(["bench", open_sizes], 2, "--shape x=SIZES")
+    check(len(rows(succeed("bench", open_sizes, "--shape", "x=Nx3x4x5", "--formats", "fp16", "--seconds", "0.01").stdout)) == 3, "two batches")
+    check("there is no batch" in succeed("bench", open_sizes, "--shape", "x=2x3x4x5", "--formats", "fp16", "--seconds", "0.01").stdout, "no batch")
+    expect_error(["bench", open_sizes, "--shape", "x=Nx4x4x5"], 2, "[?, 3, ?, ?]")
+    expect_error(["bench", open_sizes, "--shape", "z=1"], 2, "name of an input")
+    expect_error(["bench", model, "--batch", "0"], 2, "--batch '0'")
+
+
+def test_info(place, source):
+    done = succeed("info", classifier(place))
+    check("30 parameters, 3 nodes" in done.stdout, done.stdout)
+    for row in (["input", "x", "float32", "[?, 3, 32, 32]"], ["Gemm", "1"], ["Flatten", "1"]):
+        check(row in rows(done.stdout), row, done.stdout)
+    strange = write_model(os.path.join(place, "strange.onnx"), [node("Strange", ["x"], ["u"]), node("Relu", ["u"], ["v"]), node("Stranger", ["v"], ["w"]), node("Strange", ["w"], ["y"])],
+                          [port("x", 1, ["N", 3])], [port("y", 1, ["N", 3])])
+    expect_error(["info", strange], 1, "2 operators", "Strange (node_u, node_y)", "Stranger (node_w)", "strange.onnx")
+    expect_error(["info", os.path.join(place, "nothing.onnx")], 1, "nothing.onnx")
+    done = run("info", os.path.join(source, "tests/fuzz/corpus/tflite/images"))
+    check("TensorFlow" in done.stderr or (done.returncode == 0 and "input" in done.stdout), done.stdout, done.stderr)
+
+
+def main():
+    source = sys.argv[2]
+    with tempfile.TemporaryDirectory() as place:
+        done = run("info", classifier(place))
+        if done.returncode and "built without" in done.stderr and "ONNX" in done.stderr:
+            print("skipped: this build reads no ONNX files:", done.stderr.strip())
+            return 77
+        test_run(place)
+        test_eval(place)
+        test_bench(place)
+        test_info(place, source)
+    return summary()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

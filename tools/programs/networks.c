@@ -1,0 +1,155 @@
+/* networks.c - programs of files as the commands see them. */
+#include "programs/networks.h"
+#include "base/input.h"
+#include "base/table.h"
+#include "base/text.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* The library's message, with the file's name before it unless it is in it. */
+static int failed(const char *path) {
+    return strstr(tensor_error(), path) ? text_failed("%s", tensor_error())
+                                        : text_failed("%s: %s", path, tensor_error());
+}
+
+int network_open(struct network *n, const char *path) {
+    const char *why;
+    FILE *const file = input_open(path, &why);
+    *n = (struct network){.path = path};
+    if (!file)
+        return text_failed("cannot read %s: %s", path, why);
+    fclose(file);
+    if (program_read(&n->p, path))
+        return failed(path);
+    n->input_count = program_input_count(n->p);
+    n->output_count = program_output_count(n->p);
+    n->inputs = text_alloc((size_t)n->input_count + 1, sizeof *n->inputs);
+    n->outputs = text_alloc((size_t)n->output_count + 1, sizeof *n->outputs);
+    for (int i = 0; i < n->input_count; i++)
+        if (program_input_at(&n->inputs[i], n->p, i))
+            return failed(path);
+    for (int i = 0; i < n->output_count; i++)
+        if (program_output_at(&n->outputs[i], n->p, i))
+            return failed(path);
+    return STATUS_OK;
+}
+
+void network_close(struct network *n) {
+    program_free(n->p);
+    free(n->inputs);
+    free(n->outputs);
+    *n = (struct network){0};
+}
+
+static void add_ports(struct table *t, const char *kind, const program_port *ports, int count) {
+    for (int i = 0; i < count; i++) {
+        table_cell(t, "%s", kind);
+        table_take(t, text_shown(ports[i].name));
+        table_cell(t, "%s", network_type_name(ports[i].type));
+        table_take(t, network_port_shape(&ports[i]));
+    }
+}
+
+void network_print_ports(const struct network *n) {
+    struct table *t = table_new("llll");
+    table_cell(t, "port");
+    table_cell(t, "name");
+    table_cell(t, "type");
+    table_cell(t, "shape");
+    add_ports(t, "input", n->inputs, n->input_count);
+    add_ports(t, "output", n->outputs, n->output_count);
+    table_print(t, stdout, 0, 0);
+    table_free(t);
+}
+
+int network_run(const struct network *n, program_array *outputs, const program_array *inputs) {
+    return program_run(n->p, outputs, inputs) ? failed(n->path) : STATUS_OK;
+}
+
+int network_freeze(const struct network *n, const program_array *inputs) {
+    return program_calibrate(n->p, inputs) || program_freeze(n->p, 0) ? failed(n->path) : STATUS_OK;
+}
+
+int network_format(const struct network *n, tensor_format format) {
+    return program_set_format(n->p, format, NULL, NULL) ? failed(n->path) : STATUS_OK;
+}
+
+/* --- formats ------------------------------------------------------------------------------------------------------ */
+
+static const char *format_name(int i) {
+    const tensor_format format = tensor_format_at(i);
+    return format ? tensor_format_name(format) : NULL;
+}
+
+static int add_format(struct format_list *list, const char *option, const char *name) {
+    tensor_format format;
+    if (tensor_format_find(&format, name))
+        return text_refuse_name(text_format("--%s '%s'", option, name), name, format_name);
+    for (int i = 0; i < list->count; i++)
+        if (list->format[i] == format)
+            return text_usage("--%s: '%s' is named twice", option, name);
+    if (list->count == MOST_FORMATS)
+        return text_usage("--%s: expected at most %d formats", option, MOST_FORMATS);
+    list->format[list->count++] = format;
+    return STATUS_OK;
+}
+
+int network_formats(struct format_list *list, const char *option, const char *text) {
+    char *copy = text_format("%s", text ? text : "fp32,fp16,bf16,flex16+5,dfp16"), *rest = copy, *name;
+    int status = STATUS_OK;
+    *list = (struct format_list){0};
+    while (status == STATUS_OK && (name = strsep(&rest, ",")))
+        status = add_format(list, option, name);
+    free(copy);
+    return status;
+}
+
+bool network_formats_shared(const struct format_list *list) {
+    bool shared = false;
+    for (int i = 0; i < list->count; i++)
+        shared |= tensor_format_is_shared(list->format[i]);
+    return shared;
+}
+
+/* --- arrays ------------------------------------------------------------------------------------------------------- */
+
+static const struct type_row {
+    const char *name;
+    size_t bytes;
+} types[] = {
+    [TENSOR_TYPE_BOOL] = {"bool", 1},   [TENSOR_TYPE_I8] = {"int8", 1},       [TENSOR_TYPE_U8] = {"uint8", 1},
+    [TENSOR_TYPE_I16] = {"int16", 2},   [TENSOR_TYPE_U16] = {"uint16", 2},    [TENSOR_TYPE_I32] = {"int32", 4},
+    [TENSOR_TYPE_U32] = {"uint32", 4},  [TENSOR_TYPE_I64] = {"int64", 8},     [TENSOR_TYPE_U64] = {"uint64", 8},
+    [TENSOR_TYPE_F16] = {"float16", 2}, [TENSOR_TYPE_BF16] = {"bfloat16", 2}, [TENSOR_TYPE_F32] = {"float32", 4},
+    [TENSOR_TYPE_F64] = {"float64", 8}};
+
+const char *network_type_name(tensor_type type) {
+    return types[type].name;
+}
+
+size_t network_type_bytes(tensor_type type) {
+    return types[type].bytes;
+}
+
+int64_t network_elements(const program_array *a) {
+    int64_t count = 1;
+    for (int d = 0; d < a->ndim; d++)
+        count *= a->shape[d];
+    return count;
+}
+
+char *network_port_shape(const program_port *port) {
+    if (port->ndim < 0)
+        return text_format("any shape");
+    char *text = text_format("[");
+    for (int d = 0; d < port->ndim; d++) {
+        char *const longer = port->shape[d] < 0
+                                 ? text_format("%s%s?", text, d ? ", " : "")
+                                 : text_format("%s%s%lld", text, d ? ", " : "", (long long)port->shape[d]);
+        free(text);
+        text = longer;
+    }
+    char *const whole = text_format("%s]", text);
+    free(text);
+    return whole;
+}

@@ -1,0 +1,48 @@
+/* networks.h - what the commands that run networks trained elsewhere share: the program of a file with its ports, lists
+ * of formats and numbers, shapes as text. */
+#ifndef FLEXLAB_NETWORKS_H
+#define FLEXLAB_NETWORKS_H
+
+#include "flexlab/program.h"
+#include <stdbool.h>
+
+struct network {
+    const char *path;
+    program *p;
+    int input_count, output_count;
+    program_port *inputs, *outputs;
+};
+
+/* Reads the file. These functions print a message on failure and return a STATUS_ code. */
+int network_open(struct network *n, const char *path);
+/* Also for one that was never opened, if zeroed. */
+void network_close(struct network *n);
+void network_print_ports(const struct network *n);
+/* Runs the program, or calibrates it and fixes its exponents; inputs and outputs as in program.h. */
+int network_run(const struct network *n, program_array *outputs, const program_array *inputs);
+int network_freeze(const struct network *n, const program_array *inputs);
+/* All nodes compute in this format from now on. */
+int network_format(const struct network *n, tensor_format format);
+
+enum { MOST_FORMATS = 16 };
+struct format_list {
+    int count;
+    tensor_format format[MOST_FORMATS];
+};
+/* Comma-separated names without repetition; NULL: the usual five. */
+int network_formats(struct format_list *list, const char *option, const char *text);
+bool network_formats_shared(const struct format_list *list);
+
+/* "float32"; "[?, 3, 32, 32]", to be freed; the number of elements of an array. */
+const char *network_type_name(tensor_type type);
+char *network_port_shape(const program_port *port);
+int64_t network_elements(const program_array *a);
+size_t network_type_bytes(tensor_type type);
+
+/* flexlab eval FILE: options.h. */
+struct settings;
+int network_eval(const struct settings *s);
+/* flexlab info FILE. */
+int network_info(const char *path);
+
+#endif

@@ -1,0 +1,353 @@
+/* run_command.c - the command `run`: a network trained elsewhere on arrays of NumPy. */
+#include "base/failure.h"
+#include "base/output.h"
+#include "base/table.h"
+#include "base/text.h"
+#include "commands/commands.h"
+#include "flexlab/data.h"
+#include "flexlab/tensor.h"
+#include "options/options.h"
+#include "programs/networks.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct run {
+    const struct settings *settings;
+    struct network network;
+    program_array *read, *inputs, *outputs; /* of each port: the file's, what the program is given, what it gives */
+    float **floats;                         /* in the place of numbers of other types; NULL: none */
+    const char **paths;                     /* where each output goes; NULL: nowhere */
+    struct output *files;
+};
+
+/* Element i as a double. */
+static double number_at(const program_array *a, int64_t i) {
+    switch (a->type) {
+    case TENSOR_TYPE_BOOL:
+    case TENSOR_TYPE_U8:
+        return ((const uint8_t *)a->data)[i];
+    case TENSOR_TYPE_I8:
+        return ((const int8_t *)a->data)[i];
+    case TENSOR_TYPE_I16:
+        return ((const int16_t *)a->data)[i];
+    case TENSOR_TYPE_U16:
+        return ((const uint16_t *)a->data)[i];
+    case TENSOR_TYPE_I32:
+        return ((const int32_t *)a->data)[i];
+    case TENSOR_TYPE_U32:
+        return ((const uint32_t *)a->data)[i];
+    case TENSOR_TYPE_I64:
+        return (double)((const int64_t *)a->data)[i];
+    case TENSOR_TYPE_U64:
+        return (double)((const uint64_t *)a->data)[i];
+    case TENSOR_TYPE_F16:
+        return (double)((const _Float16 *)a->data)[i];
+    case TENSOR_TYPE_F64:
+        return ((const double *)a->data)[i];
+    default:
+        return (double)((const float *)a->data)[i];
+    }
+}
+
+/* --- which file is which port ------------------------------------------------------------------------------------- */
+
+/* Splits "NAME=FILE", where NAME is a port; *port is -1 for a file alone. */
+static int split(const struct run *r, const char *option, const char *word, const program_port *ports, int count,
+                 int *port, const char **path) {
+    const char *const equals = strchr(word, '=');
+    *port = -1;
+    *path = word;
+    for (int i = 0; equals && i < count; i++)
+        if (strlen(ports[i].name) == (size_t)(equals - word) &&
+            !strncmp(ports[i].name, word, (size_t)(equals - word))) {
+            *port = i;
+            *path = equals + 1;
+            return **path ? STATUS_OK : text_usage("--%s '%s': expected a file after '='", option, word);
+        }
+    struct stat about;
+    if (!equals || !stat(word, &about))
+        return STATUS_OK;
+    char *names = text_format("%s", count ? ports[0].name : "none");
+    for (int i = 1; i < count; i++) {
+        char *const longer = text_format("%s, %s", names, ports[i].name);
+        free(names);
+        names = longer;
+    }
+    const int status =
+        text_usage("--%s '%s': %s has no such %s, expected one of %s", option, word, r->network.path, option, names);
+    free(names);
+    return status;
+}
+
+static bool is_archive(const char *path) {
+    const size_t length = strlen(path);
+    return length > 4 && !strcmp(path + length - 4, ".npz");
+}
+
+/* A member of an archive for a port: its name, "input:" and its name; of the only port also "input", "arr_0". */
+static int read_member(const struct run *r, int port, const char *path) {
+    const char *const name = r->network.inputs[port].name;
+    char *const prefixed = text_format("input:%s", name);
+    const char *const members[] = {name, prefixed, "input", "arr_0"};
+    const int count = r->network.input_count == 1 ? 4 : 2;
+    tensor_status status = TENSOR_E_ARGUMENT;
+    for (int i = 0; i < count && status == TENSOR_E_ARGUMENT; i++)
+        status = data_array_read(&r->read[port], path, members[i]);
+    free(prefixed);
+    if (status == TENSOR_E_ARGUMENT)
+        return text_failed("--input '%s': it has no member '%s' or 'input:%s'%s, for the input '%s'", path, name, name,
+                           count == 4 ? ", 'input', 'arr_0'" : "", name);
+    return status ? text_failed("--input '%s': %s", path, tensor_error()) : STATUS_OK;
+}
+
+static int read_input(struct run *r, const char *word) {
+    const struct network *const n = &r->network;
+    const char *path;
+    int port, status = split(r, "input", word, n->inputs, n->input_count, &port, &path);
+    if (status != STATUS_OK)
+        return status;
+    if (port >= 0 && r->read[port].type)
+        return text_usage("--input '%s': the input '%s' is given twice", word, n->inputs[port].name);
+    const bool all = port < 0 && is_archive(path);
+    for (int i = 0; i < n->input_count && port < 0; i++)
+        port = r->read[i].type ? -1 : i;
+    if (port < 0)
+        return text_usage("--input '%s': %s has no further input", word, n->path);
+    if (!is_archive(path))
+        return data_array_read(&r->read[port], path, NULL) ? text_failed("--input '%s': %s", word, tensor_error())
+                                                           : STATUS_OK;
+    status = read_member(r, port, path);
+    for (int i = port + 1; all && i < n->input_count && status == STATUS_OK; i++)
+        if (!r->read[i].type)
+            status = read_member(r, i, path);
+    return status;
+}
+
+/* The input of a port: the array as it was read; of float64 and float16 rounded to float32, which networks of floats
+ * take. */
+static void bring_to_port(struct run *r, int i) {
+    const program_array *const from = &r->read[i];
+    r->inputs[i] = *from;
+    if (r->network.inputs[i].type != TENSOR_TYPE_F32 ||
+        (from->type != TENSOR_TYPE_F64 && from->type != TENSOR_TYPE_F16))
+        return;
+    const int64_t count = network_elements(from);
+    r->floats[i] = text_alloc((size_t)count + 1, sizeof *r->floats[i]);
+    for (int64_t k = 0; k < count; k++)
+        r->floats[i][k] = (float)number_at(from, k);
+    r->inputs[i].type = TENSOR_TYPE_F32;
+    r->inputs[i].data = r->floats[i];
+}
+
+static int check_input(const struct run *r, int i) {
+    const program_port *const port = &r->network.inputs[i];
+    const program_array *const a = &r->inputs[i];
+    bool fits = port->ndim < 0 || a->ndim == port->ndim;
+    for (int d = 0; d < a->ndim && fits; d++)
+        fits = a->shape[d] > 0 && (port->ndim < 0 || port->shape[d] < 0 || port->shape[d] == a->shape[d]);
+    if (fits && a->type == port->type)
+        return STATUS_OK;
+    char *const expected = network_port_shape(port), *const given = text_shape(a->ndim, a->shape);
+    const int status = text_failed("--input: '%s' is given %s %s, expected %s %s", port->name,
+                                   network_type_name(a->type), given, network_type_name(port->type), expected);
+    free(expected);
+    free(given);
+    return status;
+}
+
+static int read_inputs(struct run *r) {
+    const struct word_list *const words = &r->settings->inputs;
+    int status = STATUS_OK;
+    for (int i = 0; i < words->count && status == STATUS_OK; i++)
+        status = read_input(r, words->word[i]);
+    for (int i = 0; i < r->network.input_count && status == STATUS_OK; i++) {
+        const program_port *const port = &r->network.inputs[i];
+        char *const shape = network_port_shape(port);
+        if (!r->read[i].type)
+            status = text_usage("the input '%s' is not given, expected --input %s=FILE with %s %s", port->name,
+                                port->name, network_type_name(port->type), shape);
+        if (status == STATUS_OK) {
+            bring_to_port(r, i);
+            status = check_input(r, i);
+        }
+        free(shape);
+    }
+    return status;
+}
+
+/* --- outputs ------------------------------------------------------------------------------------------------------ */
+
+static int place_outputs(struct run *r) {
+    const struct network *const n = &r->network;
+    for (int w = 0; w < r->settings->outputs.count; w++) {
+        const char *const word = r->settings->outputs.word[w], *path;
+        int port;
+        const int status = split(r, "output", word, n->outputs, n->output_count, &port, &path);
+        if (status != STATUS_OK)
+            return status;
+        if (port >= 0 && r->paths[port])
+            return text_usage("--output '%s': the output '%s' is given twice", word, n->outputs[port].name);
+        for (int i = 0; i < n->output_count && port < 0; i++)
+            port = r->paths[i] ? -1 : i;
+        if (port < 0)
+            return text_usage("--output '%s': %s has no further output", word, n->path);
+        struct stat found;
+        for (int i = 0; i < n->output_count; i++)
+            if (r->paths[i] && !strcmp(r->paths[i], path))
+                return text_usage("--output '%s': two outputs have this file", word);
+        if (!r->settings->force && !lstat(path, &found) && S_ISREG(found.st_mode))
+            return text_failed("--output '%s': there is such a file already; give another name, or --force to replace "
+                               "it",
+                               path);
+        r->paths[port] = path;
+        if (output_open_path(&r->files[port], path) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+/* Version 1.0 of NumPy's array file: the elements begin at a multiple of 64 bytes. */
+static void write_npy(FILE *file, const program_array *a) {
+    static const char *const descriptions[] = {
+        [TENSOR_TYPE_BOOL] = "|b1", [TENSOR_TYPE_I8] = "|i1",  [TENSOR_TYPE_U8] = "|u1",  [TENSOR_TYPE_I16] = "<i2",
+        [TENSOR_TYPE_U16] = "<u2",  [TENSOR_TYPE_I32] = "<i4", [TENSOR_TYPE_U32] = "<u4", [TENSOR_TYPE_I64] = "<i8",
+        [TENSOR_TYPE_U64] = "<u8",  [TENSOR_TYPE_F16] = "<f2", [TENSOR_TYPE_F32] = "<f4", [TENSOR_TYPE_F64] = "<f8"};
+    char *text = text_format("{'descr': '%s', 'fortran_order': False, 'shape': (", descriptions[a->type]);
+    for (int d = 0; d < a->ndim; d++) {
+        char *const longer = text_format("%s%lld%s", text, (long long)a->shape[d],
+                                         a->ndim == 1      ? ","
+                                         : d < a->ndim - 1 ? ", "
+                                                           : "");
+        free(text);
+        text = longer;
+    }
+    char *const whole = text_format("%s), }", text);
+    const size_t used = strlen(whole), room = (10 + used + 1 + 63) / 64 * 64 - 10;
+    fwrite("\x93NUMPY\x01\x00", 1, 8, file);
+    fputc((int)(room & 255), file);
+    fputc((int)(room >> 8), file);
+    fprintf(file, "%s%*s\n", whole, (int)(room - 1 - used), "");
+    fwrite(a->data, network_type_bytes(a->type), (size_t)network_elements(a), file);
+    free(whole);
+    free(text);
+}
+
+static void print_output(struct table *t, const program_port *port, const program_array *a) {
+    const int64_t count = network_elements(a);
+    double least = INFINITY, largest = -INFINITY, sum = 0;
+    bool nan = false;
+    for (int64_t i = 0; i < count; i++) {
+        const double x = number_at(a, i);
+        nan |= isnan(x);
+        least = x < least ? x : least;
+        largest = x > largest ? x : largest;
+        sum += x;
+    }
+    table_take(t, text_shown(port->name));
+    table_cell(t, "%s", network_type_name(a->type));
+    table_take(t, text_shape(a->ndim, a->shape));
+    const double numbers[] = {least, largest, sum / (double)count};
+    for (int k = 0; k < 3; k++)
+        if (!count)
+            table_cell(t, "-");
+        else if (nan)
+            table_cell(t, "NaN");
+        else
+            table_cell(t, "%.6g", numbers[k]);
+}
+
+static void print_outputs(const struct run *r) {
+    struct table *t = table_new("lllrrr");
+    const char *const heads[] = {"output", "type", "shape", "least", "largest", "mean"};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        table_cell(t, "%s", heads[i]);
+    for (int i = 0; i < r->network.output_count; i++)
+        print_output(t, &r->network.outputs[i], &r->outputs[i]);
+    table_print(t, stdout, 0, 0);
+    table_free(t);
+}
+
+/* --- the command -------------------------------------------------------------------------------------------------- */
+
+static int set_format(const struct run *r) {
+    struct format_list formats;
+    int status = network_formats(&formats, "format", r->settings->formats ? r->settings->formats : "fp32");
+    if (status == STATUS_OK && formats.count != 1)
+        status = text_usage("--format '%s': expected one format", r->settings->formats);
+    if (status == STATUS_OK && network_formats_shared(&formats))
+        status = network_freeze(&r->network, r->inputs);
+    return status == STATUS_OK ? network_format(&r->network, formats.format[0]) : status;
+}
+
+static int run_network(struct run *r) {
+    int status = place_outputs(r);
+    if (status == STATUS_OK)
+        status = read_inputs(r);
+    if (status == STATUS_OK)
+        status = set_format(r);
+    if (status == STATUS_OK)
+        status = network_run(&r->network, r->outputs, r->inputs);
+    for (int i = 0; i < r->network.output_count && status == STATUS_OK; i++)
+        if (r->files[i].file) {
+            write_npy(r->files[i].file, &r->outputs[i]);
+            status = output_commit(&r->files[i]);
+        }
+    if (status == STATUS_OK)
+        print_outputs(r);
+    return status;
+}
+
+static int open_and_run(struct run *r) {
+    struct network *const n = &r->network;
+    int status = network_open(n, r->settings->folders[0]);
+    if (status != STATUS_OK)
+        return status;
+    if (!r->settings->inputs.count && n->input_count) {
+        if (r->settings->outputs.count)
+            return text_usage("--output: expected --input for each input of %s", n->path);
+        network_print_ports(n);
+        printf("\nExpected --input NAME=FILE.npy for each input%s.\n",
+               n->input_count == 1 ? "; the name may be left out" : "");
+        return STATUS_OK;
+    }
+    r->inputs = text_alloc((size_t)n->input_count + 1, sizeof *r->inputs);
+    r->read = text_alloc((size_t)n->input_count + 1, sizeof *r->read);
+    r->floats = text_alloc((size_t)n->input_count + 1, sizeof *r->floats);
+    r->outputs = text_alloc((size_t)n->output_count + 1, sizeof *r->outputs);
+    r->paths = text_alloc((size_t)n->output_count + 1, sizeof *r->paths);
+    r->files = text_alloc((size_t)n->output_count + 1, sizeof *r->files);
+    status = run_network(r);
+    for (int i = 0; i < n->output_count; i++)
+        output_discard(&r->files[i]);
+    for (int i = 0; i < n->input_count; i++) {
+        data_array_free(&r->read[i]);
+        free(r->floats[i]);
+    }
+    return status;
+}
+
+int command_run(int argc, char **argv) {
+    struct settings settings;
+    struct run r = {.settings = &settings};
+    int status = options_parse(&settings, COMMAND_RUN, argc, argv);
+    if (status == STATUS_OK && settings.help) {
+        options_help(COMMAND_RUN, stdout);
+        return STATUS_OK;
+    }
+    if (status == STATUS_OK && !settings.folder_count)
+        status = text_usage("expected the file of a network; see --help");
+    if (status == STATUS_OK && settings.threads && tensor_set_threads((int)settings.threads))
+        status = text_usage("--threads: %s", tensor_error());
+    if (status == STATUS_OK)
+        status = open_and_run(&r);
+    free(r.read);
+    free(r.floats);
+    free(r.inputs);
+    free(r.outputs);
+    free(r.paths);
+    free(r.files);
+    network_close(&r.network);
+    return status;
+}
