@@ -9,9 +9,10 @@
  *     program_free(p);
  *
  * A program takes and gives float32 (or the integers that the network takes and gives), whatever format its nodes
- * compute in. Its answer to an input is the same whatever other inputs are in the batch, and on every instruction set,
- * device and number of threads. In fp32 it agrees with the source network within what another order of fp32 sums
- * changes. docs/programs.md is the full description. */
+ * compute in. Its answer to an input is the same whatever other inputs are in the batch, and with every instruction set
+ * and number of threads; in shared-exponent formats once program_freeze has fixed the exponents. Programs run on the
+ * processor. In fp32 a program agrees with the source network within what another order of fp32 sums changes.
+ * docs/programs.md is the full description. */
 #ifndef FLEXLAB_PROGRAM_H
 #define FLEXLAB_PROGRAM_H
 

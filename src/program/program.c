@@ -5,11 +5,14 @@
 #include "program/passes/passes.h"
 #include "program/tflite/tflite_read.h"
 #include "core/base/fail.h"
+#include "core/base/files.h"
 #include "core/base/match.h"
 #include "core/base/memory.h"
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
 
@@ -67,13 +70,15 @@ static tensor_status check_operators(const struct fl_network *n) {
 }
 
 static tensor_status read_network(struct fl_network **n, const char *path) {
-    char head[16] = {0};
-    FILE *const file = fopen(path, "rb");
-    if (!file)
-        return fl_fail(TENSOR_E_IO, "%s cannot be opened", path);
-    const size_t bytes = fread(head, 1, sizeof head, file);
-    fclose(file);
-    if (bytes >= 8 && !memcmp(head + 4, "TFL3", 4))
+    char head[8] = {0};
+    const char *kind = NULL;
+    const int file = fl_file_open(path, NULL, &kind);
+    if (file < 0)
+        return kind ? fl_fail(TENSOR_E_IO, "%s is %s, expected a file", path, kind)
+                    : fl_fail(TENSOR_E_IO, "%s: %s", path, strerror(errno));
+    const ssize_t bytes = read(file, head, sizeof head);
+    close(file);
+    if (bytes == (ssize_t)sizeof head && !memcmp(head + 4, "TFL3", 4))
         return fl_tflite_read(n, path);
     return fl_onnx_read(n, path);
 }

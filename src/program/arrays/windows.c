@@ -144,10 +144,15 @@ tensor_status fl_shape_conv(const struct fl_arrays *a) {
     TRY(fl_windows_convolution(&g, a->node, a->in[0], a->in[1], fl_operand(a, 2)));
     TRY(fl_windows_set(a->out[0], a->in[0]->type, a->node, &g, g.filters));
     const struct fl_array *const added = fl_operand(a, 3); /* passes/join.c has made it an operand */
-    if (added && a->out[0] && (added->ndim != a->out[0]->ndim || added->count != a->out[0]->count))
-        return fl_fail(TENSOR_E_UNSUPPORTED, "a convolution of %lld elements plus %lld, expected as many",
-                       (long long)a->out[0]->count, (long long)added->count);
-    return TENSOR_OK;
+    int64_t dim[FL_ARRAY_DIMS];
+    int ndim;
+    if (!added || !a->out[0])
+        return TENSOR_OK;
+    TRY(fl_broadcast_shape(&ndim, dim, a->out[0], added));
+    if (ndim != a->out[0]->ndim)
+        return fl_fail(TENSOR_E_UNSUPPORTED, "a convolution of %d dimensions plus an operand of %d", a->out[0]->ndim,
+                       added->ndim);
+    return fl_shape_set(a->out[0], a->out[0]->type, ndim, dim);
 }
 
 /* ONNX: the padding may follow from a stated output_shape, or from auto_pad. */

@@ -129,9 +129,7 @@ static int leader(const struct fl_planner *p, const struct fl_net_node *node) {
     return -1;
 }
 
-/* An operand as the library's broadcasting sees it: dimensions of size 1 where it is repeated, in the order of the
- * result's tensor. */
-static int repeated(struct fl_planner *p, const struct fl_net_node *node, int operand, const int *layout, bool *same) {
+int fl_repeated(struct fl_planner *p, const struct fl_net_node *node, int operand, const int *layout, bool *same) {
     const struct fl_known *const k = fl_plan_in(p, node, operand);
     const struct fl_array *const out = fl_plan_out(p, node, 0);
     const int missing = out->ndim - k->array.ndim;
@@ -158,8 +156,8 @@ static tensor_status plan_binary(struct fl_planner *p, const struct fl_net_node 
     const int from = leader(p, node);
     const int *const layout = from < 0 ? NULL : own_layout(p, node, from);
     bool same_a, same_b;
-    SLOT(a, repeated(p, node, 0, layout, &same_a));
-    SLOT(b, repeated(p, node, 1, layout, &same_b));
+    SLOT(a, fl_repeated(p, node, 0, layout, &same_a));
+    SLOT(b, fl_repeated(p, node, 1, layout, &same_b));
     const bool fused = plain == tensor_add && same_a && same_b && activation.kind == FL_RELU;
     if (activation.kind == FL_RELU && !fused)
         activation.kind = FL_RELU_AFTER;

@@ -14,6 +14,9 @@ fl_lower fl_lower_conv, fl_lower_conv_transpose, fl_lower_average_pool, fl_lower
 fl_lower fl_lower_matmul, fl_lower_gemm;
 /* elementwise.c */
 fl_lower fl_lower_add, fl_lower_sub, fl_lower_mul, fl_lower_map, fl_lower_leaky_relu, fl_lower_clip;
+/* An operand as the library's broadcasting sees it: in the order of the result's tensor, with dimensions of size 1
+ * where it is repeated. *same: it has as many elements as the result. -1 on failure. */
+int fl_repeated(struct fl_planner *p, const struct fl_net_node *node, int operand, const int *layout, bool *same);
 /* reductions.c */
 fl_lower fl_lower_reduce;
 /* orders.c: reshaped, transposed, joined */

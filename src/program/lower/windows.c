@@ -64,35 +64,68 @@ static tensor_status run_transposed(tensor *const *t, const void *with) {
     return tensor_conv_transpose2d_fused(t[0], t[1], t[2], &c->how, &epilogue);
 }
 
-/* y, x, filters, bias, residual; activation after that. */
+static tensor_status run_sum(tensor *const *t, const void *with) {
+    (void)with;
+    return tensor_broadcast_add(t[0], t[1], t[2]);
+}
+
+/* Whether an operand can be added to the sums before they are rounded: it has the shape of the convolution. */
+static bool joins_sums(const struct fl_planner *p, const struct fl_net_node *node, const struct fl_windows *g) {
+    const struct fl_array *const added = &fl_plan_in(p, node, 3)->array;
+    int64_t count = g->batch * g->filters;
+    for (int i = 0; i < g->spatial; i++)
+        count *= g->result[i];
+    return added->count == count && added->ndim == 2 + g->spatial && fl_plan_out(p, node, 0)->count == count;
+}
+
+/* y, x, filters, bias, residual. A residual that is repeated is added in a step after the convolution, whose result is
+ * then a tensor of the node. */
 static tensor_status plan_convolution(struct fl_planner *p, const struct fl_net_node *node, const struct fl_windows *g,
                                       const int *filter_layout, fl_step_run *run, bool residual) {
     struct convolution c;
     struct fl_activation_of activation;
     int layout[TENSOR_MAX_DIMS];
     const int ndim = 2 + g->spatial;
+    const bool apart = residual && !joins_sums(p, node, g);
     TRY(to_window(g, &c.how));
     c.how.window[0] = c.how.window[1] = 0;
     TRY(fl_activation_read(node, &activation));
+    if (apart && activation.kind == FL_RELU)
+        activation.kind = FL_RELU_AFTER;
     c.relu = activation.kind == FL_RELU;
     image_layout(node, ndim, layout);
     SLOT(x, as_image(p, fl_plan_operand(p, node, 0, layout)));
     SLOT(w, as_image(p, fl_plan_operand(p, node, 1, filter_layout)));
-    int bias = -1, added = -1;
+    int bias = -1, added = -1, sums = -1;
     if (fl_plan_in(p, node, 2)) {
         bias = fl_plan_operand(p, node, 2, NULL);
         if (bias < 0)
             return tensor_error_status();
     }
     if (residual) {
-        added = as_image(p, fl_plan_operand(p, node, 3, layout));
+        bool same;
+        added = apart ? fl_repeated(p, node, 3, layout, &same) : as_image(p, fl_plan_operand(p, node, 3, layout));
         if (added < 0)
             return tensor_error_status();
     }
+    if (apart) {
+        int64_t dim[2 + SPATIAL];
+        dim[0] = g->batch;
+        dim[ndim - 1] = g->filters;
+        for (int i = 0; i < g->spatial; i++)
+            dim[1 + i] = g->result[i];
+        sums = fl_plan_temporary(p, node, ndim, dim);
+        if (sums < 0)
+            return tensor_error_status();
+    }
     SLOT(y, fl_activation_begin(p, node, &activation, layout));
-    SLOT(image, as_image(p, y));
-    const int slots[] = {image, x, w, bias, added};
+    SLOT(image, as_image(p, apart ? sums : y));
+    const int slots[] = {image, x, w, bias, apart ? -1 : added};
     TRY(fl_plan_step(p, node, run, 1, 5, slots, &c, sizeof c));
+    if (apart) {
+        const int sum[] = {y, sums, added};
+        TRY(fl_plan_step(p, node, run_sum, 1, 3, sum, NULL, 0));
+    }
     return fl_activation_end(p, node, &activation, y, layout);
 }
 

@@ -103,7 +103,7 @@ struct fl_net_graph {
 };
 
 /* Which rounding the file's own runtime gives results of integer networks (docs/programs.md). */
-typedef enum fl_net_source { FL_NET_ONNX = 1, FL_NET_TFLITE, FL_NET_GRAPH_OF_NN, FL_NET_WEIGHTS } fl_net_source;
+typedef enum fl_net_source { FL_NET_ONNX = 1, FL_NET_TFLITE } fl_net_source;
 
 /* All of it lies in memory of its own, which fl_network_free frees at once. */
 struct fl_network {
@@ -141,7 +141,7 @@ size_t fl_type_bytes(tensor_type type);
 const char *fl_type_name(tensor_type type); /* "float32", "int64", ... */
 
 /* The attribute of a node; NULL if it is not given. The functions after it return the default for one that is not
- * given; reading it as of another kind is a mistake of the program, since readers check kinds by fl_net_check. */
+ * given, or that is of another kind. */
 const struct fl_net_attribute *fl_net_find(const struct fl_net_node *node, const char *name);
 int64_t fl_net_int(const struct fl_net_node *node, const char *name, int64_t otherwise);
 float fl_net_float(const struct fl_net_node *node, const char *name, float otherwise);

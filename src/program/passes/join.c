@@ -47,7 +47,8 @@ static tensor_status join_activation(struct fl_index *x, struct fl_net_node *nod
 static tensor_status join_residual(struct fl_index *x, struct fl_net_node *conv) {
     int operand;
     const struct fl_net_node *const next = fl_index_reader(x, conv->outputs[0], &operand);
-    if (!fl_index_is(x, conv, "Conv", 3) || !next || !fl_index_is(x, next, "Add", 2) ||
+    const struct fl_array *const w = fl_index_constant(x, conv, 1);
+    if (!w || w->ndim > 4 || !fl_index_is(x, conv, "Conv", 3) || !next || !fl_index_is(x, next, "Add", 2) ||
         fl_net_find(conv, "flexlab_activation") || fl_net_find(next, "flexlab_activation"))
         return TENSOR_OK;
     const int other = next->inputs[1 - operand];

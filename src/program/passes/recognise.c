@@ -101,12 +101,11 @@ static tensor_status layer_normalization(struct fl_index *x, struct fl_net_node 
         for (int j = 0; j < 2; j++) {
             const struct fl_array *const gamma = fl_index_constant(x, scaled, 1 - j);
             const struct fl_net_node *const div = fl_index_maker(x, scaled, j);
-            if (!gamma || gamma->ndim != 1 || gamma->count != beta->count || !fl_index_is(x, div, "Div", 2) ||
-                !read_once(x, div))
+            if (!gamma || gamma->ndim != 1 || gamma->count < 2 || gamma->count != beta->count ||
+                !fl_index_is(x, div, "Div", 2) || !read_once(x, div))
                 continue;
             const struct fl_net_node *const sub = fl_index_maker(x, div, 0), *const root = fl_index_maker(x, div, 1);
-            if (!fl_index_is(x, sub, "Sub", 2) || !fl_index_is(x, root, "Sqrt", 1) || !read_once(x, root) ||
-                x->readers[sub->outputs[0]] != 2)
+            if (!fl_index_is(x, sub, "Sub", 2) || !fl_index_is(x, root, "Sqrt", 1) || !read_once(x, root))
                 continue;
             const struct fl_net_node *const mean = fl_index_maker(x, sub, 1), *const add = fl_index_maker(x, root, 0);
             if (!is_last_mean(x, mean) || !read_once(x, mean) || mean->inputs[0] != sub->inputs[0] ||
@@ -119,7 +118,9 @@ static tensor_status layer_normalization(struct fl_index *x, struct fl_net_node 
             const struct fl_net_node *const square = fl_index_maker(x, variance, 0);
             const bool power = fl_index_is(x, square, "Pow", 2) && fl_index_number(x, square, 1, &two) && two == 2;
             const bool times = fl_index_is(x, square, "Mul", 2) && square->inputs[0] == square->inputs[1];
-            if ((!power && !times) || !read_once(x, square) || square->inputs[0] != sub->outputs[0])
+            /* The quotient and the square read the differences, a product of them twice. */
+            if ((!power && !times) || x->readers[sub->outputs[0]] != (times ? 3 : 2) || !read_once(x, square) ||
+                square->inputs[0] != sub->outputs[0])
                 continue;
             const int inputs[] = {sub->inputs[0], scaled->inputs[1 - j], last->inputs[1 - i]};
             const struct fl_net_node *const taken[] = {scaled, div, sub, root, mean, add, variance, square};
