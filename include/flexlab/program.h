@@ -96,6 +96,15 @@ FLEXLAB_API tensor_status program_calibrate(program *p, const program_array *inp
  * at least 1; 0: 1), from what program_calibrate noted. TENSOR_E_ARGUMENT if it was never called. */
 FLEXLAB_API tensor_status program_freeze(program *p, double margin);
 
+/* --- export ------------------------------------------------------------------------------------------------------- */
+
+/* Writes the program as an ONNX file that other runtimes read: nodes in fp32, fp16 and bf16 in these types, those in
+ * flex16+5 and dfp16 between QuantizeLinear and DequantizeLinear of int16 whose scales are powers of two, integer nodes
+ * between such of 8 bits (docs/programs.md). program_read of that file gives the same nodes, formats, exponents and
+ * scales, and the same bits. TENSOR_E_UNSUPPORTED names a node that ONNX cannot say, or whose exponents program_freeze
+ * has not fixed; TENSOR_E_IO: the file cannot be written. A file of that name is replaced when all is written. */
+FLEXLAB_API tensor_status program_export(const program *p, const char *path);
+
 #ifdef __cplusplus
 }
 #endif
