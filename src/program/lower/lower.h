@@ -21,6 +21,8 @@ int fl_repeated(struct fl_planner *p, const struct fl_net_node *node, int operan
 fl_lower fl_lower_reduce;
 /* orders.c: reshaped, transposed, joined */
 fl_lower fl_lower_reshape, fl_lower_transpose, fl_lower_concat;
+/* extents.c: parts, repeated, with zeros around */
+fl_lower fl_lower_slice, fl_lower_split, fl_lower_expand, fl_lower_pad;
 /* norms.c */
 fl_lower fl_lower_batch_normalization, fl_lower_layer_normalization, fl_lower_softmax;
 
