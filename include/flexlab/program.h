@@ -96,6 +96,20 @@ FLEXLAB_API tensor_status program_calibrate(program *p, const program_array *inp
  * at least 1; 0: 1), from what program_calibrate noted. TENSOR_E_ARGUMENT if it was never called. */
 FLEXLAB_API tensor_status program_freeze(program *p, double margin);
 
+/* --- quantised networks ------------------------------------------------------------------------------------------- */
+
+/* How results of 8-bit integers are rounded: "exact" (one rounding of the exact sum, ties to even), or the bits of a
+ * runtime: "onnx" (onnxruntime), "tflite" (TensorFlow Lite's reference kernels), "tflite-ruy" (its optimised ones),
+ * "tflite-xnnpack" (what it runs by default). A program has that of its file's own runtime: onnx, tflite-xnnpack.
+ * Operators with a kernel of integers have the bits of the runtime: Add, AveragePool, Concat, Conv, Gemm, MatMul,
+ * MaxPool, GlobalAveragePool, Relu, Clip, Softmax, those that only rearrange elements, QuantizeLinear and
+ * DequantizeLinear; all others compute floats, which are rounded to the integers of the result. docs/programs.md.
+ * TENSOR_E_ARGUMENT for another name; the message lists them. TENSOR_E_UNSUPPORTED, with nothing changed, where a node
+ * adds to a sum before it is rounded, which only exact does; the message names it. */
+FLEXLAB_API tensor_status program_set_rounding(program *p, const char *name);
+/* The name of the rounding in force; NULL if p is NULL. */
+FLEXLAB_API const char *program_rounding(const program *p);
+
 /* --- export ------------------------------------------------------------------------------------------------------- */
 
 /* Writes the program as an ONNX file that other runtimes read: nodes in fp32, fp16 and bf16 in these types, those in
