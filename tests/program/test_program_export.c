@@ -269,6 +269,7 @@ static void check_data(const char *data) {
         {"tiny-resnet8-fp32.tflite", "tiny-resnet8-fp32-reference"},
         {"tiny-keywords-fp32.tflite", "tiny-keywords-fp32-reference"},
         {"tiny-anomaly-fp32.tflite", "tiny-anomaly-fp32-reference"},
+        {"tiny-resnet8-int8.tflite", "tiny-resnet8-int8-reference"},
     };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         char file[PATH_MAX], record[PATH_MAX];

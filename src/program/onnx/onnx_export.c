@@ -423,7 +423,7 @@ static const char *const windows[] = {"Conv",
                                       "InstanceNormalization",
                                       NULL};
 
-/* Formats and exponents, for whoever reads the file with this library. */
+/* Formats, exponents, and attributes that ONNX does not have, for whoever reads the file with this library. */
 static tensor_status put_notes(struct exporter *e, const struct fl_net_node *node, struct fl_net_node *to) {
     char text[400] = "";
     size_t used = 0;
@@ -439,7 +439,14 @@ static tensor_status put_notes(struct exporter *e, const struct fl_net_node *nod
         if (node->inner[i].frozen)
             used += (size_t)snprintf(text + used, sizeof text - used, "%si%d=%d", used ? " " : "", i,
                                      node->inner[i].exponent);
-    return used ? fl_net_set_string(e->to, to, "flexlab.exponents", text) : TENSOR_OK;
+    if (used)
+        TRY(fl_net_set_string(e->to, to, "flexlab.exponents", text));
+    used = 0;
+    for (int i = 0; i < node->attribute_count && used < sizeof text / 2; i++)
+        if (!strncmp(node->attributes[i].name, "flexlab_", 8) && node->attributes[i].kind == FL_NET_INT)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.40s=%lld", used ? " " : "",
+                                     node->attributes[i].name, (long long)node->attributes[i].i);
+    return used ? fl_net_set_string(e->to, to, "flexlab.attributes", text) : TENSOR_OK;
 }
 
 static bool is_quantised(const struct exporter *e, int value) {

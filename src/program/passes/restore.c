@@ -7,8 +7,9 @@
  *   residual    Add: the fourth operand of the Conv before it
  *   activation  Relu or Clip: flexlab_activation of the node before it
  *
- * and other nodes have "flexlab.format", "flexlab.layout" (nhwc) and "flexlab.exponents" ("o0=12 i1=9": of results and
- * inner tensors). A part that does not fit any more, because another tool rewrote the file, stays an ordinary node. */
+ * and other nodes have "flexlab.format", "flexlab.layout" (nhwc), "flexlab.exponents" ("o0=12 i1=9": of results and
+ * inner tensors) and "flexlab.attributes". A part that does not fit any more, because another tool rewrote the file,
+ * stays an ordinary node. */
 #include "program/passes/passes.h"
 #include "program/arrays/operators.h"
 #include "core/base/fail.h"
@@ -352,8 +353,22 @@ static tensor_status set_exponents(struct restorer *r, struct fl_net_node *node)
     return TENSOR_OK;
 }
 
+/* Whole numbers that the nodes of other files have as attributes: "flexlab_depthwise=1". */
+static tensor_status set_attributes(struct restorer *r, struct fl_net_node *node) {
+    const char *text = fl_net_string(node, "flexlab.attributes", "");
+    char name[48];
+    long long number;
+    int used;
+    while (sscanf(text, " %47[a-z_]=%lld%n", name, &number, &used) == 2 && !strncmp(name, "flexlab_", 8)) {
+        TRY(fl_net_set_int(r->n, node, name, number));
+        text += used;
+    }
+    return TENSOR_OK;
+}
+
 static tensor_status restore_nodes(struct restorer *r, struct fl_net_graph *graph) {
-    static const char *const names[] = {"flexlab.format", "flexlab.part", "flexlab.layout", "flexlab.exponents"};
+    static const char *const names[] = {"flexlab.format", "flexlab.part", "flexlab.layout", "flexlab.exponents",
+                                        "flexlab.attributes"};
     for (int k = 0; k < graph->node_count; k++) {
         struct fl_net_node *const node = &graph->nodes[k];
         const char *const format = fl_net_string(node, "flexlab.format", "");
@@ -373,6 +388,7 @@ static tensor_status restore_nodes(struct restorer *r, struct fl_net_graph *grap
                 TRY(turn_filters(r, node));
         }
         TRY(set_exponents(r, node));
+        TRY(set_attributes(r, node));
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
             fl_net_drop(node, names[i]);
         for (int a = 0; a < node->attribute_count; a++)
