@@ -874,11 +874,13 @@ static tensor_status plan_outputs(struct fl_planner *p) {
                     return TENSOR_E_MEMORY;
                 SLOT(slot, fl_plan_value(p, end, value, NULL));
                 port.slot = slot;
-                use(plan, slot, plan->step_count);
             }
         }
         plan->outputs[i] = port;
     }
+    for (int i = 0; i < g->output_count; i++) /* until the end, which other outputs that were permuted have moved */
+        if (plan->outputs[i].slot >= 0)
+            use(plan, plan->outputs[i].slot, plan->step_count);
     return TENSOR_OK;
 }
 
