@@ -83,12 +83,7 @@ static tensor_status read_network(struct fl_network **n, const char *path) {
     return fl_onnx_read(n, path);
 }
 
-tensor_status program_read(program **p, const char *path) {
-    if (!p || !path)
-        return fl_fail(TENSOR_E_ARGUMENT, "program_read: %s is NULL", p ? "path" : "p");
-    *p = NULL;
-    struct fl_network *network = NULL;
-    TRY(read_network(&network, path));
+tensor_status fl_program_of(program **p, struct fl_network *network) {
     tensor_status status = check_operators(network);
     if (!status)
         status = fl_passes(network);
@@ -102,6 +97,15 @@ tensor_status program_read(program **p, const char *path) {
     made->device = tensor_device_at(0);
     *p = made;
     return TENSOR_OK;
+}
+
+tensor_status program_read(program **p, const char *path) {
+    if (!p || !path)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_read: %s is NULL", p ? "path" : "p");
+    *p = NULL;
+    struct fl_network *network = NULL;
+    TRY(read_network(&network, path));
+    return fl_program_of(p, network);
 }
 
 void fl_program_reset(struct fl_program *p) {
