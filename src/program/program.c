@@ -84,9 +84,9 @@ static tensor_status read_network(struct fl_network **n, const char *path) {
 }
 
 tensor_status fl_program_of(program **p, struct fl_network *network) {
-    tensor_status status = check_operators(network);
+    tensor_status status = fl_passes(network); /* which know operators that programs do not have */
     if (!status)
-        status = fl_passes(network);
+        status = check_operators(network);
     struct fl_program *const made = status ? NULL : fl_alloc_zero(sizeof *made);
     if (!made) {
         fl_network_free(network);
