@@ -7,6 +7,8 @@
 /* weights.c: weights that a file stores in 8 bits, for operators that compute floats, become float32, each the nearest
  * to scale (q - zero). */
 tensor_status fl_pass_weights(struct fl_network *n);
+/* The same of one constant: the value that has the floats. */
+tensor_status fl_pass_floats(struct fl_network *n, int value, int *made);
 
 /* fold.c: batch normalisation with constant statistics becomes a part of the convolution before it, if nobody else
  * reads that; so do products and sums with a constant for each channel. Computed in double, weights rounded once. */
@@ -18,6 +20,11 @@ tensor_status fl_pass_recognise(struct fl_network *n);
 /* join.c: relu, a clip and the sum with another image become a part of the convolution or product before them, which
  * then rounds once. */
 tensor_status fl_pass_join(struct fl_network *n);
+
+/* borders.c: quantised nodes without a kernel of integers compute floats, between DequantizeLinear and QuantizeLinear.
+ * Afterwards each node either has a kernel (fl_int8_takes), or is a border, or computes floats; once more changes
+ * nothing. */
+tensor_status fl_pass_borders(struct fl_network *n);
 
 /* passes.c: all of them, in their order. */
 tensor_status fl_passes(struct fl_network *n);
