@@ -175,8 +175,6 @@ static tensor_status make_constant(struct fl_planner *p, tensor **t, tensor_form
     int64_t from = 0;
     for (int64_t i = 0; i < array->count; i++) {
         numbers[i] = fl_array_number(array, from);
-        if (array->type == TENSOR_TYPE_I8 && format == FMT_U8 && numbers[i] < 0)
-            numbers[i] += 256; /* its byte */
         for (int d = array->ndim - 1; d >= 0; d--) {
             const int of = layout[d];
             from += stride[of];
@@ -187,10 +185,11 @@ static tensor_status make_constant(struct fl_planner *p, tensor **t, tensor_form
         }
     }
     *t = tensor_new_in(p->program->device, format, shape->ndim, shape->dim);
-    const tensor_status status = !*t ? TENSOR_E_MEMORY
-                                 : format == FMT_I32 || format == FMT_U8
-                                     ? tensor_load_array(*t, numbers, TENSOR_TYPE_F64, array->count)
-                                     : tensor_load_f64(*t, numbers, array->count);
+    const tensor_status status = !*t                ? TENSOR_E_MEMORY
+                                 : format == FMT_U8 ? TENSOR_OK
+                                                    : tensor_load_f64(*t, numbers, array->count);
+    for (int64_t i = 0; i < array->count && *t && format == FMT_U8; i++)
+        ((uint8_t *)fl_plan_data(*t))[i] = (uint8_t)(int)numbers[i]; /* an int8 is its byte */
     fl_free(numbers);
     if (status) {
         tensor_free(*t);
@@ -877,7 +876,7 @@ static tensor_status plan_outputs(struct fl_planner *p) {
         }
         plan->outputs[i] = port;
     }
-    for (int i = 0; i < g->output_count; i++) /* until the end, which other outputs that were permuted have moved */
+    for (int i = 0; i < g->output_count; i++) /* beyond the copies into the order of the network that others need */
         if (plan->outputs[i].slot >= 0)
             use(plan, plan->outputs[i].slot, plan->step_count);
     return TENSOR_OK;

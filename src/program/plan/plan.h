@@ -61,7 +61,7 @@ int fl_plan_value(struct fl_planner *p, const struct fl_net_node *node, int valu
  * with an exponent by its maximum. Prepared once for the program: key tells several of a node apart. */
 int fl_plan_constant(struct fl_planner *p, const struct fl_net_node *node, int key, int ndim, const int64_t *dim,
                      const double *numbers);
-/* A constant stored as numbers, FMT_F64, FMT_I32 or FMT_U8. */
+/* A constant stored as numbers of FMT_F64. */
 int fl_plan_numbers_constant(struct fl_planner *p, const struct fl_net_node *node, int key, tensor_format format,
                              int ndim, const int64_t *dim, const double *numbers);
 /* The numbers of an array as doubles, in memory of the plan; NULL without memory. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints quantised.txt: results of random quantised operators by onnxruntime (needs numpy, onnx, onnxruntime)."""
+"""Prints qdq.txt: results of random quantised operators by onnxruntime (needs numpy, onnx, onnxruntime)."""
 import itertools
 
 import numpy as np
@@ -92,7 +92,7 @@ def case(op, x_kind, w_kind, rng, seed):
           join(pads), join(strides), bias, join(s.hex() for s in w_scales), w_zero, seed, y.tobytes().hex())
 
 
-print(f"# By quantised.py, the results of onnxruntime {onnxruntime.__version__} on x86-64 with VNNI:")
+print(f"# By qdq.py, the results of onnxruntime {onnxruntime.__version__} on x86-64 with VNNI:")
 print("# OPERATOR X_TYPE W_TYPE X_SCALE X_ZERO Y_SCALE Y_ZERO X_SHAPE W_SHAPE GROUP PADS STRIDES BIAS W_SCALES W_ZERO SEED Y")
 random = np.random.default_rng(28)
 for i in range(400):
