@@ -21,6 +21,7 @@
 #include "flexlab/status.h"
 #include "flexlab/tensor_life.h"
 #include "flexlab/tensor_values.h"
+#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -69,9 +70,11 @@ FLEXLAB_API int program_output_count(const program *p);
 FLEXLAB_API tensor_status program_input_at(program_port *port, const program *p, int i);
 FLEXLAB_API tensor_status program_output_at(program_port *port, const program *p, int i);
 
-/* A node: its name, and its operator by ONNX's name ("Conv"), with domain "" or the domain that it is of. */
+/* A node: its name, and its operator by ONNX's name ("Conv"), with domain "" or the domain that it is of; and the
+ * format in which it computes, PROGRAM_INT8 for one that takes and gives 8-bit integers. */
 typedef struct program_node {
     const char *name, *op, *domain;
+    tensor_format format;
 } program_node;
 
 /* The number of nodes in the order in which they compute, and the i-th; TENSOR_E_ARGUMENT past the last. They are those
@@ -98,18 +101,55 @@ FLEXLAB_API tensor_status program_set_device(program *p, tensor_device *device);
 
 /* --- formats ------------------------------------------------------------------------------------------------------ */
 
-/* Sets the format in which nodes compute: those whose name or operator match a pattern (matched by "*", "?"; NULL:
- * all). Inputs and outputs of the program remain float32. A new program computes in fp32. *count (unless NULL) is the
- * number of nodes that match. In shared-exponent formats each tensor has the exponent that program_freeze gives it; a
- * program that was not calibrated takes exponents from each result itself, so that its answers depend on the batch. */
+/* Sets the format in which nodes compute, or PROGRAM_INT8 (below): of those whose name or operator match a pattern
+ * ("*",
+ * "?"; NULL: all). Inputs and outputs of the program remain float32. A new program computes in fp32. *count (unless
+ * NULL) is the number of nodes that match. In shared-exponent formats each tensor has the exponent that program_freeze
+ * gives it; a program that was not calibrated takes exponents from each result itself, so that its answers depend on
+ * the batch. TENSOR_E_UNSUPPORTED, with nothing changed, if a format of floats is set for a node that program_freeze
+ * has quantised; the message names it. */
 FLEXLAB_API tensor_status program_set_format(program *p, tensor_format format, const char *pattern, int *count);
 
-/* Calibration: runs the program in fp32 on representative inputs and notes the largest magnitude of each of its
- * tensors. May be called several times; the result does not depend on how inputs are divided into calls. */
+/* Calibration: runs the program in fp32 on representative inputs and notes the least and largest number of each of its
+ * tensors, and, if nodes are marked PROGRAM_INT8, how often numbers of each size occur. May be called several times;
+ * the result does not depend on the order of the inputs, nor on how they are divided into calls. */
 FLEXLAB_API tensor_status program_calibrate(program *p, const program_array *inputs);
 /* Fixes the exponent of each tensor at the largest one, at which margin times its largest magnitude still fits (margin
- * at least 1; 0: 1), from what program_calibrate noted. TENSOR_E_ARGUMENT if it was never called. */
+ * at least 1; 0: 1), from what program_calibrate noted; and quantises nodes that are marked PROGRAM_INT8.
+ * TENSOR_E_ARGUMENT if program_calibrate was never called; TENSOR_E_UNSUPPORTED, with nothing changed, if nodes are to
+ * be quantised in a network that has nodes of integers already, under another rounding than exact. */
 FLEXLAB_API tensor_status program_freeze(program *p, double margin);
+
+/* --- 8-bit integers ----------------------------------------------------------------------------------------------- */
+
+/* In place of a format of program_set_format: program_freeze makes nodes of 8-bit integers of these. Their sums are
+ * exact, and each result is rounded once, to nearest even (program_rounding becomes exact). Operators with a kernel of
+ * integers are quantised: Conv, Gemm and MatMul with constant weights; Add, Concat, AveragePool, GlobalAveragePool,
+ * MaxPool, Relu, Clip and those that only rearrange elements where an operand has integers already. All others, Softmax
+ * too, stay in fp32, between DequantizeLinear and QuantizeLinear. A quantised node cannot go back to floats. */
+#define PROGRAM_INT8 ((tensor_format)300)
+
+/* How the range that integers cover follows from calibration: from the least number to the largest; all but 100 -
+ * percentile percent of the numbers; that of the least mean of squared errors; that of the least Kullback-Leibler
+ * divergence, as TensorRT (2048 bins, 128 levels). */
+typedef enum program_range_method {
+    PROGRAM_MINMAX,
+    PROGRAM_PERCENTILE,
+    PROGRAM_MSE,
+    PROGRAM_ENTROPY
+} program_range_method;
+
+/* Activations are uint8 with a zero point, or, if symmetric, int8 without one. Weights are int8 from -127 to 127
+ * without zero point, with one scale for each filter, or for the tensor; biases int32. */
+typedef struct program_quantisation {
+    program_range_method method;
+    double percentile; /* of PROGRAM_PERCENTILE: above 50, at most 100 */
+    bool per_channel, symmetric;
+} program_quantisation;
+
+/* How program_freeze quantises; at first PROGRAM_MINMAX, per channel, not symmetric. TENSOR_E_ARGUMENT for a method or
+ * a percentile that is none. */
+FLEXLAB_API tensor_status program_set_quantisation(program *p, const program_quantisation *how);
 
 /* --- quantised networks ------------------------------------------------------------------------------------------- */
 

@@ -95,6 +95,7 @@ tensor_status fl_program_of(program **p, struct fl_network *network) {
     made->network = network;
     made->find = fl_operator_find;
     made->device = tensor_device_at(0);
+    made->how.per_channel = true;
     *p = made;
     return TENSOR_OK;
 }
@@ -122,6 +123,7 @@ void program_free(program *p) {
         return;
     fl_program_reset(p);
     fl_free(p->constants);
+    fl_network_free(p->statistics);
     fl_network_free(p->joined);
     fl_network_free(p->network);
     fl_free(p);
@@ -173,7 +175,11 @@ tensor_status program_node_at(program_node *node, const program *p, int i) {
     if (i < 0 || i >= p->network->graph.node_count)
         return fl_fail(TENSOR_E_ARGUMENT, "node %d, expected 0 to %d", i, p->network->graph.node_count - 1);
     const struct fl_net_node *const found = &p->network->graph.nodes[i];
-    *node = (program_node){found->name, found->op, found->domain};
+    const bool integers = fl_net_is_quantised(p->network, found);
+    *node = (program_node){found->name, found->op, found->domain,
+                           integers        ? PROGRAM_INT8
+                           : found->format ? found->format
+                                           : FMT_FP32};
     return TENSOR_OK;
 }
 
@@ -284,13 +290,28 @@ tensor_status program_set_device(program *p, tensor_device *device) {
 
 /* --- formats ------------------------------------------------------------------------------------------------------ */
 
+static bool matches(const struct fl_net_node *node, const char *pattern) {
+    return !pattern || fl_matches(pattern, strlen(pattern), node->name) ||
+           fl_matches(pattern, strlen(pattern), node->op);
+}
+
+/* A node that program_freeze has quantised. */
+static const struct fl_net_node *quantised_node(const struct fl_network *n, const char *pattern) {
+    for (int k = 0; k < n->graph.node_count; k++) {
+        const struct fl_net_node *const node = &n->graph.nodes[k];
+        if (node->int8 && fl_net_is_quantised(n, node) && matches(node, pattern))
+            return node;
+    }
+    return NULL;
+}
+
 static int set_formats(struct fl_net_graph *graph, tensor_format format, const char *pattern) {
     int count = 0;
     for (int k = 0; k < graph->node_count; k++) {
         struct fl_net_node *const node = &graph->nodes[k];
-        if (!pattern || fl_matches(pattern, strlen(pattern), node->name) ||
-            fl_matches(pattern, strlen(pattern), node->op)) {
-            node->format = format;
+        if (matches(node, pattern)) {
+            node->int8 = format == PROGRAM_INT8;
+            node->format = node->int8 ? FMT_FP32 : format;
             count++;
         }
         for (int a = 0; a < node->attribute_count; a++)
@@ -301,66 +322,19 @@ static int set_formats(struct fl_net_graph *graph, tensor_format format, const c
 }
 
 tensor_status program_set_format(program *p, tensor_format format, const char *pattern, int *count) {
-    if (!p || !tensor_format_name(format))
+    if (!p || (format != PROGRAM_INT8 && !tensor_format_name(format)))
         return fl_fail(TENSOR_E_ARGUMENT,
-                       p ? "program_set_format: format %d, expected one of tensor_format_at"
+                       p ? "program_set_format: format %d, expected one of tensor_format_at, or PROGRAM_INT8"
                          : "program_set_format: p is NULL, format %d",
                        (int)format);
+    const struct fl_net_node *const integers = format == PROGRAM_INT8 ? NULL : quantised_node(p->network, pattern);
+    if (integers)
+        return fl_fail(TENSOR_E_UNSUPPORTED,
+                       "node %s has been quantised, expected int8 for it: %s is for a program that is read anew",
+                       integers->name, tensor_format_name(format));
     const int matched = set_formats(&p->network->graph, format, pattern);
     if (count)
         *count = matched;
-    fl_program_reset(p);
-    return TENSOR_OK;
-}
-
-tensor_status program_calibrate(program *p, const program_array *inputs) {
-    if (!p || (!inputs && program_input_count(p)))
-        return fl_fail(TENSOR_E_ARGUMENT, "program_calibrate: %s is NULL", p ? "inputs" : "p");
-    program_array *const outputs = fl_alloc((size_t)program_output_count(p) * sizeof *outputs);
-    if (!outputs)
-        return fl_fail(TENSOR_E_MEMORY, "no memory for a list of outputs");
-    if (!p->observing)
-        fl_program_reset(p);
-    p->observing = true;
-    const tensor_status status = program_run(p, outputs, inputs);
-    fl_free(outputs);
-    return status;
-}
-
-/* The largest exponent e at which round(maximum * 2^e) is at most 32767. */
-static void freeze(struct fl_range *r, double margin) {
-    const double most = r->maximum * margin;
-    if (!(most > 0))
-        return;
-    int e = 14 - autoflex_floor_log2(most);
-    if (rint(ldexp(most, e)) > AUTOFLEX_TOP)
-        e--;
-    r->exponent = e;
-    r->frozen = true;
-}
-
-static void freeze_graph(struct fl_net_graph *graph, double margin) {
-    for (int k = 0; k < graph->node_count; k++) {
-        struct fl_net_node *const node = &graph->nodes[k];
-        for (int i = 0; node->inner && i < FL_NODE_TEMPORARIES; i++)
-            freeze(&node->inner[i], margin);
-        for (int a = 0; a < node->attribute_count; a++)
-            if (node->attributes[a].graph)
-                freeze_graph(node->attributes[a].graph, margin);
-    }
-}
-
-tensor_status program_freeze(program *p, double margin) {
-    if (!p)
-        return fl_fail(TENSOR_E_ARGUMENT, "program_freeze: p is NULL");
-    if (!p->observing)
-        return fl_fail(TENSOR_E_ARGUMENT, "program_freeze: program_calibrate was not called");
-    if (!isfinite(margin) || (margin != 0 && margin < 1))
-        return fl_fail(TENSOR_E_ARGUMENT, "program_freeze: margin %g, expected 0, or 1 and more", margin);
-    for (int i = 0; i < p->network->value_count; i++)
-        freeze(&p->network->values[i].range, margin ? margin : 1);
-    freeze_graph(&p->network->graph, margin ? margin : 1);
-    p->observing = false;
     fl_program_reset(p);
     return TENSOR_OK;
 }

@@ -38,11 +38,15 @@ struct fl_quantisation {
 };
 
 /* What calibration found of a tensor, and what follows from it: the exponent at which a shared-exponent format stores
- * it. */
+ * it, and the integers of 8 bits that stand for it. */
+struct fl_histogram;
 struct fl_range {
-    double maximum; /* the largest magnitude that was seen; 0: none yet */
+    bool seen;
+    double least, largest;          /* the numbers that were seen */
+    struct fl_histogram *histogram; /* of them; NULL: none, or freed after calibration */
     bool frozen;
     int exponent;
+    struct fl_int8_type integers; /* scale 0: none */
 };
 
 struct fl_net_value {
@@ -92,6 +96,7 @@ struct fl_net_node {
     struct fl_net_attribute *attributes;
     bool channels_last;
     tensor_format format;   /* in which it is computed; 0: fp32 */
+    bool int8;              /* to be quantised when the program is frozen; or that was done */
     struct fl_range *inner; /* of its tensors that are no values (plan.h), FL_NODE_TEMPORARIES; NULL: none yet */
 };
 

@@ -64,18 +64,18 @@ static int add_floats(struct borders *b, int value) {
     return made;
 }
 
-static int add_constant(struct borders *b, const char *name, tensor_type type, const struct fl_quantisation *q) {
+static int add_constant(struct fl_network *n, const char *name, tensor_type type, const struct fl_quantisation *q) {
     struct fl_array *a;
     const int64_t dim = q->count;
-    const int made = fl_net_add_value(b->n, name);
-    if (made < 0 || fl_net_array(b->n, &a, type, q->count > 1, &dim))
+    const int made = fl_net_add_value(n, name);
+    if (made < 0 || fl_net_array(n, &a, type, q->count > 1, &dim))
         return -1;
     for (int i = 0; i < q->count; i++)
         if (fl_type_is_float(type))
             fl_array_put_number(a, i, (double)q->scale[i]);
         else
             fl_array_put_integer(a, i, q->zero[i]);
-    struct fl_net_value *const v = &b->n->values[made];
+    struct fl_net_value *const v = &n->values[made];
     v->type = type;
     v->ndim = a->ndim;
     v->dim[0] = dim;
@@ -83,16 +83,15 @@ static int add_constant(struct borders *b, const char *name, tensor_type type, c
     return made;
 }
 
-/* A node from one value to another, with the scale and zero point of the integers among them. */
-static tensor_status add_border(struct borders *b, const char *op, int from, int to, int integers) {
-    struct fl_network *const n = b->n;
+tensor_status fl_pass_add_border(struct fl_network *n, struct fl_net_graph *graph, const char *op, int from, int to) {
+    const int integers = n->values[from].quantisation ? from : to;
     const char *const name = n->values[to].name;
     const struct fl_net_value *const v = &n->values[integers];
     const struct fl_quantisation *const q = v->quantisation;
     const tensor_type type = v->type;
-    const int scale = add_constant(b, name, TENSOR_TYPE_F32, q);
-    const int zero = scale < 0 ? -1 : add_constant(b, name, type, q);
-    struct fl_net_node *const node = zero < 0 ? NULL : fl_net_add_node(n, &b->made, op, name, 3, 1, 0);
+    const int scale = add_constant(n, name, TENSOR_TYPE_F32, q);
+    const int zero = scale < 0 ? -1 : add_constant(n, name, type, q);
+    struct fl_net_node *const node = zero < 0 ? NULL : fl_net_add_node(n, graph, op, name, 3, 1, 0);
     if (!node)
         return TENSOR_E_MEMORY;
     node->inputs[0] = from;
@@ -114,7 +113,7 @@ static tensor_status floats_of(struct borders *b, int value, int *floats) {
         *floats = add_floats(b, value);
         if (*floats < 0)
             return TENSOR_E_MEMORY;
-        TRY(add_border(b, "DequantizeLinear", value, *floats, value));
+        TRY(fl_pass_add_border(b->n, &b->made, "DequantizeLinear", value, *floats));
     }
     if (known)
         *known = *floats + 1;
@@ -148,7 +147,7 @@ static tensor_status add_in_floats(struct borders *b, const struct fl_net_node *
     *copy = node;
     for (int i = 0; i < node.output_count; i++)
         if (node.outputs[i] != from->outputs[i])
-            TRY(add_border(b, "QuantizeLinear", node.outputs[i], from->outputs[i], from->outputs[i]));
+            TRY(fl_pass_add_border(n, &b->made, "QuantizeLinear", node.outputs[i], from->outputs[i]));
     return TENSOR_OK;
 }
 

@@ -32,6 +32,13 @@ tensor_status fl_pass_quantised(struct fl_network *n);
  * Afterwards each node either has a kernel (fl_int8_takes), or is a border, or computes floats; once more changes
  * nothing. */
 tensor_status fl_pass_borders(struct fl_network *n);
+/* Adds QuantizeLinear or DequantizeLinear to a graph, from one value to another, one of which has the quantisation. */
+tensor_status fl_pass_add_border(struct fl_network *n, struct fl_net_graph *graph, const char *op, int from, int to);
+
+/* quantise.c: not one of fl_passes: nodes marked int8 for which there is a kernel compute integers, at the scales that
+ * the ranges of values have (fl_range.integers); weights have one scale for each filter, or for all. No node is marked
+ * afterwards but those that compute integers. */
+tensor_status fl_pass_quantise(struct fl_network *n, bool per_channel);
 
 /* passes.c: all of them, in their order. */
 tensor_status fl_passes(struct fl_network *n);

@@ -341,6 +341,7 @@ static int permuted(struct fl_planner *p, const struct fl_net_node *node, const 
             if (k->layout[s] == layout[d])
                 how.order[d] = s;
     struct fl_slot copy = {.kind = FL_SLOT_OWN,
+                           .copy = true,
                            .format = p->plan->slots[slot].format,
                            .range = p->plan->slots[root_of(p->plan, slot)].range};
     int64_t dim[FL_ARRAY_DIMS];
@@ -358,6 +359,7 @@ static int permuted(struct fl_planner *p, const struct fl_net_node *node, const 
 static int converted(struct fl_planner *p, const struct fl_net_node *node, int slot, tensor_format format) {
     struct fl_slot copy = p->plan->slots[slot];
     copy.kind = FL_SLOT_OWN;
+    copy.copy = true;
     copy.format = format;
     copy.range = p->plan->slots[root_of(p->plan, slot)].range;
     const int made = add_slot(p->plan, copy);

@@ -18,6 +18,7 @@ struct fl_slot {
     int first, last;        /* steps that write it first and use it last; -1: before the first step */
     size_t at, bytes;
     bool owned; /* a constant of this plan alone */
+    bool copy;  /* of a tensor in another order or format, whose range it has */
     tensor *t;
 };
 

@@ -145,19 +145,22 @@ static tensor_status run_host(struct fl_plan *plan, const struct fl_step *step) 
     return TENSOR_OK;
 }
 
-/* Notes the largest magnitude of a tensor that was written. */
+/* Notes the numbers of a tensor that was written. */
 static tensor_status observe(struct fl_plan *plan, int slot) {
     struct fl_slot *s = &plan->slots[slot];
-    double maximum;
     while (s->kind == FL_SLOT_VIEW)
         s = &plan->slots[s->base];
-    if (!s->range || !plan->program->observing)
+    if (!s->range || s->copy || !plan->program->observing)
         return TENSOR_OK;
-    TRY(tensor_max_abs(&maximum, s->t));
-    if (!isfinite(maximum))
-        return fl_fail(TENSOR_E_DATA, "a result that is not finite");
-    s->range->maximum = fmax(s->range->maximum, maximum);
-    return TENSOR_OK;
+    const int64_t count = tensor_count(s->t);
+    float *const numbers = fl_alloc((size_t)count * sizeof *numbers);
+    if (!numbers)
+        return fl_fail(TENSOR_E_MEMORY, "no memory for %lld numbers to calibrate with", (long long)count);
+    tensor_status status = tensor_store_f32(s->t, numbers, count);
+    if (!status)
+        status = fl_range_see(s->range, plan->program->statistics, numbers, count);
+    fl_free(numbers);
+    return status;
 }
 
 static tensor_status run_step(struct fl_plan *plan, const struct fl_step *step) {

@@ -27,6 +27,8 @@ struct fl_program {
     struct fl_plan *plan;            /* of the shapes that it ran with last */
     struct fl_network *joined;       /* memory of the results of several batches */
     bool observing;                  /* ranges are noted, and floats computed in fp32 */
+    struct fl_network *statistics;   /* memory of histograms while they are needed; NULL: none */
+    program_quantisation how;        /* nodes marked int8 are to be quantised */
     struct fl_program_layer *layers; /* of quantised nodes: plan_layers.c */
 };
 void fl_program_free_layers(struct fl_program *program);
@@ -43,6 +45,9 @@ void fl_plan_free(struct fl_plan *plan);
 bool fl_plan_serves(const struct fl_plan *plan, const program_array *inputs);
 /* Runs it. outputs point to memory of the plan. */
 tensor_status fl_plan_run(struct fl_plan *plan, program_array *outputs, const program_array *inputs);
+/* Notes numbers of a tensor; statistics: memory of its histogram, NULL: it needs none. TENSOR_E_DATA for one that is not
+ * finite. */
+tensor_status fl_range_see(struct fl_range *range, struct fl_network *statistics, const float *x, int64_t count);
 /* Forgets plan and constants: formats or exponents have changed. */
 void fl_program_reset(struct fl_program *program);
 
