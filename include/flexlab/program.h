@@ -51,6 +51,15 @@ typedef struct program_port {
  * is damaged, or none of the known kinds; TENSOR_E_UNSUPPORTED: it has operators that the library does not have (the
  * message lists them all), or this build lacks the reader. *p is NULL after a failure. Free with program_free. */
 FLEXLAB_API tensor_status program_read(program **p, const char *path);
+/* Writes the program with its formats, exponents and scales as a file that program_read reads: safetensors, with the
+ * network as JSON in the metadata (docs/programs.md). Constants are stored in the format in which nodes read them;
+ * those that nodes read in several formats, or compute with as they are, in float32. A program that was read from the
+ * file gives the same bits in every run as the one that was saved; in formats that are set afterwards it starts from
+ * the stored constants. The file is written beside its name and renamed when it is complete. TENSOR_E_ARGUMENT between
+ * program_calibrate and program_freeze, and for names that are no UTF-8 text; TENSOR_E_IO. */
+FLEXLAB_API tensor_status program_save(const program *p, const char *path);
+/* program_read of these files alone: TENSOR_E_DATA for others. */
+FLEXLAB_API tensor_status program_load(program **p, const char *path);
 /* Frees the program. NULL is allowed. */
 FLEXLAB_API void program_free(program *p);
 

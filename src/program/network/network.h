@@ -11,6 +11,7 @@
 #ifndef FL_NETWORK_H
 #define FL_NETWORK_H
 
+#include "int8/int8.h"
 #include "flexlab/status.h"
 #include "flexlab/tensor.h"
 #include <stdbool.h>
@@ -108,8 +109,9 @@ typedef enum fl_net_source { FL_NET_ONNX = 1, FL_NET_TFLITE } fl_net_source;
 /* All of it lies in memory of its own, which fl_network_free frees at once. */
 struct fl_network {
     fl_net_source source;
-    int opset;            /* of the file; 0 where there is none */
-    const char *producer; /* as the file says it; "" if it does not */
+    int opset;                      /* of the file; 0 where there is none */
+    const char *producer;           /* as the file says it; "" if it does not */
+    enum fl_int8_rounding rounding; /* of quantised nodes: that of the file's runtime, until somebody chooses another */
     int value_count;
     struct fl_net_value *values; /* those of nested graphs too */
     struct fl_net_graph graph;
