@@ -196,7 +196,7 @@ tensor_status program_node_at(program_node *node, const program *p, int i) {
     if (i < 0 || i >= p->network->graph.node_count)
         return fl_fail(TENSOR_E_ARGUMENT, "node %d, expected 0 to %d", i, p->network->graph.node_count - 1);
     const struct fl_net_node *const found = &p->network->graph.nodes[i];
-    *node = (program_node){found->name, found->op, found->domain};
+    *node = (program_node){found->name, found->op, found->domain, found->format ? found->format : FMT_FP32};
     return TENSOR_OK;
 }
 
@@ -324,6 +324,24 @@ tensor_status program_set_format(program *p, tensor_format format, const char *p
     const int matched = set_formats(&p->network->graph, format, pattern);
     if (count)
         *count = matched;
+    fl_program_reset(p);
+    return TENSOR_OK;
+}
+
+tensor_status program_set_node_format(program *p, int i, tensor_format format) {
+    if (!p || !tensor_format_name(format))
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       p ? "program_set_node_format: format %d, expected one of tensor_format_at"
+                         : "program_set_node_format: p is NULL, format %d",
+                       (int)format);
+    if (i < 0 || i >= p->network->graph.node_count)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_set_node_format: node %d, expected 0 to %d", i,
+                       p->network->graph.node_count - 1);
+    struct fl_net_node *const node = &p->network->graph.nodes[i];
+    node->format = format;
+    for (int a = 0; a < node->attribute_count; a++)
+        if (node->attributes[a].graph)
+            set_formats(node->attributes[a].graph, format, NULL);
     fl_program_reset(p);
     return TENSOR_OK;
 }
