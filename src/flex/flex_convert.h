@@ -1,6 +1,6 @@
 /* flex_convert.h - binary32 to mantissas under a given exponent and back, for conversions between formats.
  *
- * Gives: floats_to_elements, elements_to_floats. */
+ * Gives: floats_to_elements, doubles_to_elements, elements_to_floats. */
 #ifndef FL_FLEX_CONVERT_H
 #define FL_FLEX_CONVERT_H
 
@@ -63,6 +63,61 @@ static void floats_to_elements(const struct fl_view *out, int64_t first, int64_t
     for (int64_t i = 0; i < n; i++)
         saturated += fabsf(x[i] * unit) >= top + 0.5f;
     stats->saturated += saturated;
+}
+
+/* Sums over the numbers that doubles_to_elements has stored. */
+struct doubles_seen {
+    lanes largest; /* words of the largest magnitudes, which compare as integers */
+    lanes gamma, saturated, flushed;
+};
+
+/* The same of LANES doubles: the addition of 1.5 * 2^52 rounds to an integer, which the last bits of the sum are. */
+static inline void store_doubles(int16_t *dst, const double *x, double unit, struct doubles_seen *seen) {
+    typedef double numbers __attribute__((vector_size(LANES * 8)));
+    const double limits[2] = {FLEX_TOP + 1, 0x1.8p52};
+    const lanes sign = lanes_all(INT64_MIN), top = lanes_all(FLEX_TOP);
+    int64_t limit[2];
+    numbers v;
+    memcpy(limit, limits, sizeof limit);
+    memcpy(&v, x, sizeof v);
+    const lanes word = (lanes)v, scaled = (lanes)(v * unit);
+    const lanes inside = lanes_smallest(scaled & ~sign, lanes_all(limit[0])) | (scaled & sign);
+    const lanes m = (lanes)((numbers)inside + limits[1]) - limit[1];
+    const lanes negative = m < 0, size = (m ^ negative) - negative;
+    seen->largest = lanes_largest(seen->largest, word & ~sign);
+    seen->gamma = lanes_largest(seen->gamma, size);
+    seen->saturated -= size > top;
+    seen->flushed = lanes_count_lost(seen->flushed, m, word & ~sign, (lanes){0});
+    lanes_store(dst, lanes_largest(lanes_smallest(m, top), -top));
+}
+
+static bool doubles_to_elements(const struct fl_view *out, int64_t first, int64_t n, const double *x,
+                                struct fl_stats *stats) {
+    int16_t *const dst = element(out, first), rest[LANES];
+    const double unit = fl_power_of_two(fl_exponent(out));
+    struct doubles_seen seen = {{0}, {0}, {0}, {0}};
+    double last[LANES] = {0}, maximum;
+    int64_t i = 0, largest = 0;
+    for (; i + LANES <= n; i += LANES)
+        store_doubles(dst + i, x + i, unit, &seen);
+    if (i < n) {
+        memcpy(last, x + i, (size_t)(n - i) * sizeof *x);
+        store_doubles(rest, last, unit, &seen);
+        memcpy(dst + i, rest, (size_t)(n - i) * sizeof *rest);
+    }
+    for (int k = 0; k < LANES; k++)
+        largest = seen.largest[k] > largest ? seen.largest[k] : largest;
+    memcpy(&maximum, &largest, sizeof maximum);
+    if (!fl_is_finite(maximum))
+        return false;
+    stats->maximum = fmax(stats->maximum, maximum);
+    for (int k = 0; k < LANES; k++) {
+        const int32_t gamma = seen.gamma[k] > FLEX_TOP ? FLEX_TOP : (int32_t)seen.gamma[k];
+        stats->gamma = gamma > stats->gamma ? gamma : stats->gamma;
+        stats->saturated += seen.saturated[k];
+        stats->flushed += seen.flushed[k];
+    }
+    return true;
 }
 
 /* Exact for exponents at which binary32 holds all mantissas, -112 ... 127; multiplies by two factors that binary32

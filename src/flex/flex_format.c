@@ -2,10 +2,11 @@
  * the range of e and in how it is chosen (Koster et al. 2017; Das et al. 2018). */
 #include "core/arithmetic/philox.h"
 #include "core/tensor/element_rules.h"
+#include "core/tensor/transfer.h"
 #include "flex/flex_rows.h"
 #include <math.h>
 
-enum { TOP = 32767 };
+enum { TOP = 32767, MANY = 4 };
 
 static void decode(const struct fl_view *in, int64_t first, int64_t n, double *values) {
     const int16_t *m = (const int16_t *)in->data + first;
@@ -14,9 +15,17 @@ static void decode(const struct fl_view *in, int64_t first, int64_t n, double *v
         values[i] = m[i] * unit;
 }
 
+extern const struct fl_format fl_format_flex16_5;
+
+/* The definition; kernels of this machine give the same for many numbers at once. */
 static void encode(const struct fl_view *out, int64_t first, int64_t n, const double *values, bool op_result,
                    const struct fl_rounding *rounding, struct fl_stats *stats) {
     (void)op_result; /* exact or rounded to odd: both are first rounded here */
+    const struct fl_kernels *const set = n >= MANY && out->data && rounding->mode != TENSOR_ROUND_STOCHASTIC
+                                             ? fl_converting_set(&fl_format_flex16_5) /* dfp16 has the same */
+                                             : NULL;
+    if (set && set->from_doubles && set->from_doubles(out, first, n, values, stats))
+        return;
     int16_t *dst = out->data ? (int16_t *)out->data + first : NULL;
     const int e = fl_exponent(out);
     const bool stochastic = rounding->mode == TENSOR_ROUND_STOCHASTIC;

@@ -13,14 +13,14 @@ static int failed(const char *path) {
                                         : text_failed("%s: %s", path, tensor_error());
 }
 
-int network_open(struct network *n, const char *path) {
+int network_open(struct network *n, const char *path, const char *rounding) {
     const char *why;
     FILE *const file = input_open(path, &why);
     *n = (struct network){.path = path};
     if (!file)
         return text_failed("cannot read %s: %s", path, why);
     fclose(file);
-    if (program_read(&n->p, path))
+    if (program_read(&n->p, path) || (rounding && program_set_rounding(n->p, rounding)))
         return failed(path);
     n->input_count = program_input_count(n->p);
     n->output_count = program_output_count(n->p);

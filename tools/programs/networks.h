@@ -13,8 +13,9 @@ struct network {
     program_port *inputs, *outputs;
 };
 
-/* Reads the file. These functions print a message on failure and return a STATUS_ code. */
-int network_open(struct network *n, const char *path);
+/* Reads the file; rounding: of 8-bit integers, NULL: that of its own runtime. These functions print a message on
+ * failure and return a STATUS_ code. */
+int network_open(struct network *n, const char *path, const char *rounding);
 /* Also for one that was never opened, if zeroed. */
 void network_close(struct network *n);
 void network_print_ports(const struct network *n);

@@ -1,5 +1,6 @@
 /* extents.c - parts of arrays, and arrays repeated or continued. */
 #include "program/arrays/arrays.h"
+#include "program/arrays/extents.h"
 #include "core/base/fail.h"
 #include <string.h>
 
@@ -12,15 +13,11 @@ static tensor_status pick_all(struct fl_pick *pick, const struct fl_arrays *a, c
 
 /* --- slice -------------------------------------------------------------------------------------------------------- */
 
-struct slice {
-    int64_t start[FL_ARRAY_DIMS], step[FL_ARRAY_DIMS], count[FL_ARRAY_DIMS];
-};
-
 static int64_t within(int64_t x, int64_t low, int64_t high) {
     return x < low ? low : x > high ? high : x;
 }
 
-static tensor_status read_slice(struct slice *s, const struct fl_arrays *a) {
+tensor_status fl_slice_read(struct fl_slices *s, const struct fl_arrays *a) {
     static const char *const names[] = {"", "starts", "ends", "axes", "steps"};
     const struct fl_array *const x = a->in[0], *const axes = fl_operand(a, 3), *const steps = fl_operand(a, 4);
     const int64_t limit = (int64_t)1 << 40, count = a->in[1]->count;
@@ -59,18 +56,18 @@ static tensor_status read_slice(struct slice *s, const struct fl_arrays *a) {
 }
 
 tensor_status fl_shape_slice(const struct fl_arrays *a) {
-    struct slice s;
-    TRY(read_slice(&s, a));
+    struct fl_slices s;
+    TRY(fl_slice_read(&s, a));
     return fl_shape_set(a->out[0], a->in[0]->type, a->in[0]->ndim, s.count);
 }
 
 tensor_status fl_compute_slice(const struct fl_arrays *a) {
     int64_t stride[FL_ARRAY_DIMS];
-    struct slice s;
+    struct fl_slices s;
     struct fl_pick pick;
     if (!a->out[0])
         return TENSOR_OK;
-    TRY(read_slice(&s, a));
+    TRY(fl_slice_read(&s, a));
     TRY(fl_pick_new(&pick, a->in[0]->ndim, s.count));
     fl_strides(a->in[0], stride);
     for (int d = 0; d < a->in[0]->ndim; d++)
@@ -136,11 +133,7 @@ tensor_status fl_compute_tile(const struct fl_arrays *a) {
 
 /* --- padding ------------------------------------------------------------------------------------------------------ */
 
-struct pads {
-    int64_t begin[FL_ARRAY_DIMS], end[FL_ARRAY_DIMS];
-};
-
-static tensor_status read_pads(struct pads *p, const struct fl_arrays *a) {
+tensor_status fl_pads_read(struct fl_pads *p, const struct fl_arrays *a) {
     static const char *const modes[] = {"constant", "reflect", "edge", "wrap"};
     const struct fl_array *const x = a->in[0], *const pads = a->in[1], *const axes = fl_operand(a, 3);
     const char *const mode = fl_net_string(a->node, "mode", "constant");
@@ -173,8 +166,8 @@ static tensor_status read_pads(struct pads *p, const struct fl_arrays *a) {
 tensor_status fl_shape_pad(const struct fl_arrays *a) {
     const struct fl_array *const x = a->in[0];
     int64_t dim[FL_ARRAY_DIMS];
-    struct pads p;
-    TRY(read_pads(&p, a));
+    struct fl_pads p;
+    TRY(fl_pads_read(&p, a));
     TRY(fl_want_type(fl_operand(a, 2), x->type, "the value"));
     if (fl_operand(a, 2) && a->in[2]->count != 1)
         return fl_fail(TENSOR_E_SHAPE, "a value of %lld elements, expected 1", (long long)a->in[2]->count);
@@ -201,11 +194,11 @@ tensor_status fl_compute_pad(const struct fl_arrays *a) {
     int64_t stride[FL_ARRAY_DIMS];
     uint64_t zero = 0;
     const struct fl_array none = {.type = x->type, .count = 1, .data = &zero};
-    struct pads p;
+    struct fl_pads p;
     struct fl_pick pick;
     if (!a->out[0])
         return TENSOR_OK;
-    TRY(read_pads(&p, a));
+    TRY(fl_pads_read(&p, a));
     TRY(fl_pick_new(&pick, x->ndim, a->out[0]->dim));
     fl_strides(x, stride);
     for (int d = 0; d < x->ndim; d++)

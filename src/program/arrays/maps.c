@@ -10,6 +10,10 @@ enum { NUMBERS = 2 }; /* that a function has besides its operand */
 typedef void number_map(double *y, int n, const double *with);
 typedef void integer_map(int64_t *y, int n, const double *with);
 
+static inline double from_0_to_1(double x) {
+    return x < 0 ? 0 : x > 1 ? 1 : x; /* a NaN stays */
+}
+
 #define MAP(name, expression)                                                                                          \
     static void name(double *y, int n, const double *with) {                                                           \
         (void)with;                                                                                                    \
@@ -47,8 +51,8 @@ MAP(floor_map, floor(x))
 MAP(gelu, x - x != 0 ? (x < 0 ? -0.0 : x) : 0.5 * x * (1 + fl_erf(x * 0x1.6a09e667f3bcdp-1)))
 MAP(gelu_tanh,
     x - x != 0 ? (x < 0 ? -0.0 : x) : 0.5 * x * (1 + fl_tanh(0x1.9884533d43651p-1 * (x + 0.044715 * (x * x * x)))))
-MAP(hard_sigmoid, x != x ? x : fmax(0, fmin(1, ALPHA *x + BETA)))
-MAP(hard_swish, x != x ? x : x * fmax(0, fmin(1, x / 6 + 0.5)))
+MAP(hard_sigmoid, from_0_to_1(ALPHA *x + BETA))
+MAP(hard_swish, x *from_0_to_1(x / 6 + 0.5))
 MAP(leaky_relu, x < 0 ? ALPHA * x : x)
 MAP(logarithm, fl_log(x))
 MAP(mish, x == -(double)INFINITY ? -0.0 : x * fl_tanh(fl_softplus(x)))

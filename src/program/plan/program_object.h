@@ -24,12 +24,14 @@ struct fl_program {
     tensor_device *device;
     int constant_count, constant_room;
     struct fl_program_constant *constants;
-    struct fl_plan *plan;      /* of the shapes that it ran with last */
-    struct fl_network *joined; /* memory of the results of several batches */
-    program_watcher *watcher;  /* of all results; NULL: none */
-    void *watching;            /* its context */
-    bool observing;            /* ranges are noted, and floats computed in fp32 */
+    struct fl_plan *plan;            /* of the shapes that it ran with last */
+    struct fl_network *joined;       /* memory of the results of several batches */
+    program_watcher *watcher;        /* of all results; NULL: none */
+    void *watching;                  /* its context */
+    bool observing;                  /* ranges are noted, and floats computed in fp32 */
+    struct fl_program_layer *layers; /* of quantised nodes: plan_layers.c */
 };
+void fl_program_free_layers(struct fl_program *program);
 
 /* Plans a program for inputs of these types and shapes; integers have their numbers too. */
 tensor_status fl_plan_make(struct fl_plan **plan, struct fl_program *program, const program_array *inputs,

@@ -1,5 +1,6 @@
-/* Conversions through binary32 (from_floats and to_floats of a kernel set) give what the codec's doubles give: elements
- * and statistics, for every kernel set, exponent and odd number; and tensors convert alike however large they are. */
+/* Conversions through binary32 (from_floats and to_floats of a kernel set) and of many doubles at once give what the
+ * codec gives number by number: elements and statistics, for every kernel set, exponent and odd number; and tensors
+ * convert alike however large they are. */
 #include "check.h"
 #include "core/table/format.h"
 #include "core/base/memory.h"
@@ -74,8 +75,9 @@ static void check_row(const struct fl_format *f, enum fl_backend backend, int e,
     struct fl_stats codec = {0}, kernel = {0}, measured = {0};
     struct fl_view to = {want, NULL, &e, COUNT}, out = {got, NULL, &e, COUNT}, none = {NULL, NULL, &e, COUNT};
     /* blocks of the size that transfers use: a special number affects only its own block */
+    for (int i = 0; i < COUNT; i++)
+        f->encode(&to, i, 1, values + i, false, &rounding, &codec);
     for (int first = 0; first < COUNT; first += 500) {
-        f->encode(&to, first, 500, values + first, false, &rounding, &codec);
         set->from_floats(&out, first, 500, x + first, &rounding, &kernel);
         set->from_floats(&none, first, 500, x + first, &rounding, &measured);
     }
@@ -98,6 +100,34 @@ static void check_row(const struct fl_format *f, enum fl_backend backend, int e,
         for (int i = 0; i < COUNT; i++)
             equal &= back[i] == (float)values[i] || (back[i] != back[i] && values[i] != values[i]);
         CHECK(equal, "%s.%s e %d to binary32", f->name, name, e);
+    }
+}
+
+/* Doubles of every size, with bits that binary32 does not have, in runs of every length. */
+static void check_doubles(const struct fl_format *f, const char *backend, int e, bool op_result) {
+    enum { MOST = 130 };
+    double values[MOST];
+    char want[4 * MOST], got[4 * MOST + 4];
+    const struct fl_rounding rounding = {TENSOR_ROUND_NEAREST, 0, 0};
+    for (int n = 1; n <= MOST; n++) {
+        const bool special = check_random(&seed) % 4 == 0;
+        for (int i = 0; i < n; i++) {
+            do
+                values[i] = random_number(e) * (check_random(&seed) % 2 ? 1 : 1 + 0x1p-40);
+            while (!special && !isfinite(values[i]));
+            if (check_random(&seed) % 64 == 0)
+                values[i] = ldexp(values[i], check_random(&seed) % 2 ? 900 : -900);
+        }
+        struct fl_stats one = {0}, many = {0};
+        struct fl_view to = {want, NULL, &e, n}, out = {got, NULL, &e, n};
+        memset(got, 0x5a, sizeof got);
+        for (int i = 0; i < n; i++)
+            f->encode(&to, i, 1, values + i, op_result, &rounding, &one);
+        f->encode(&out, 0, n, values, op_result, &rounding, &many);
+        const int64_t bad = first_difference(f, want, got, n);
+        CHECK(bad < 0, "%s %s e %d, %d numbers: number %" PRId64 " from %a", f->name, backend, e, n, bad, values[bad]);
+        CHECK(same(&one, &many), "%s %s e %d: statistics of %d numbers", f->name, backend, e, n);
+        CHECK(got[(size_t)n * f->bytes] == 0x5a, "%s %s: beyond %d numbers", f->name, backend, n);
     }
 }
 
@@ -168,6 +198,15 @@ int main(void) {
                         check_row(f, (enum fl_backend)backend, e, TENSOR_ROUND_TRUNCATE, (enum kind)kind);
                 }
     }
+    for (int backend = FL_REF; backend <= (int)cap; backend++) {
+        const char *const name = fl_backend_name((enum fl_backend)backend);
+        CHECK(!tensor_set_backend(name), "%s", tensor_error());
+        for (int k = 0; fl_format_at(k); k++)
+            for (int e = fl_format_at(k)->e_min; e <= fl_format_at(k)->e_max; e += e < -120 || e > 120 ? 1 : 9)
+                for (int op_result = 0; op_result < 2; op_result++)
+                    check_doubles(fl_format_at(k), name, e, op_result);
+    }
+    CHECK(!tensor_set_backend(fl_backend_name(cap)), "%s", tensor_error());
     for (int threads = 1; threads < 3; threads++) {
         tensor_set_threads(threads);
         check_large(FMT_FP32, FMT_FLEX16_5);
