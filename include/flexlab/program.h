@@ -74,6 +74,7 @@ FLEXLAB_API tensor_status program_output_at(program_port *port, const program *p
 typedef struct program_node {
     const char *name, *op, *domain;
     tensor_format format;
+    bool quantised; /* it computes 8-bit integers, whatever the format */
 } program_node;
 
 /* The number of nodes in the order in which they compute, and the i-th; TENSOR_E_ARGUMENT past the last. They are those

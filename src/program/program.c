@@ -197,7 +197,8 @@ tensor_status program_node_at(program_node *node, const program *p, int i) {
     if (i < 0 || i >= p->network->graph.node_count)
         return fl_fail(TENSOR_E_ARGUMENT, "node %d, expected 0 to %d", i, p->network->graph.node_count - 1);
     const struct fl_net_node *const found = &p->network->graph.nodes[i];
-    *node = (program_node){found->name, found->op, found->domain, found->format ? found->format : FMT_FP32};
+    *node = (program_node){found->name, found->op, found->domain, found->format ? found->format : FMT_FP32,
+                           fl_net_is_quantised(p->network, found)};
     return TENSOR_OK;
 }
 

@@ -424,6 +424,12 @@ static void check_trained(const char *network, uint64_t *random) {
         CHECK(set_format(p, formats[f], NULL), "%s", tensor_error());
         bytes[f] = check_file(p, in, what);
     }
+    int quantised = 0;
+    for (int i = 0; i < program_node_count(p); i++) {
+        program_node node;
+        quantised += !program_node_at(&node, p, i) && node.quantised;
+    }
+    CHECK((quantised > 0) == (strstr(network, "int8") != NULL), "%s: %d nodes of 8-bit integers", network, quantised);
     for (int k = 0; k < 3 && good; k++) {
         mix(p, random);
         snprintf(what, sizeof what, "%s, mixture %d", network, k);

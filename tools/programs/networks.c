@@ -139,6 +139,34 @@ int64_t network_elements(const program_array *a) {
     return count;
 }
 
+double network_number(const program_array *a, int64_t i) {
+    switch (a->type) {
+    case TENSOR_TYPE_BOOL:
+    case TENSOR_TYPE_U8:
+        return ((const uint8_t *)a->data)[i];
+    case TENSOR_TYPE_I8:
+        return ((const int8_t *)a->data)[i];
+    case TENSOR_TYPE_I16:
+        return ((const int16_t *)a->data)[i];
+    case TENSOR_TYPE_U16:
+        return ((const uint16_t *)a->data)[i];
+    case TENSOR_TYPE_I32:
+        return ((const int32_t *)a->data)[i];
+    case TENSOR_TYPE_U32:
+        return ((const uint32_t *)a->data)[i];
+    case TENSOR_TYPE_I64:
+        return (double)((const int64_t *)a->data)[i];
+    case TENSOR_TYPE_U64:
+        return (double)((const uint64_t *)a->data)[i];
+    case TENSOR_TYPE_F16:
+        return (double)((const _Float16 *)a->data)[i];
+    case TENSOR_TYPE_F64:
+        return ((const double *)a->data)[i];
+    default:
+        return (double)((const float *)a->data)[i];
+    }
+}
+
 char *network_port_shape(const program_port *port) {
     if (port->ndim < 0)
         return text_format("any shape");

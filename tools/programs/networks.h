@@ -39,6 +39,7 @@ const char *network_type_name(tensor_type type);
 char *network_port_shape(const program_port *port);
 int64_t network_elements(const program_array *a);
 size_t network_type_bytes(tensor_type type);
+double network_number(const program_array *a, int64_t i); /* element i */
 
 bool network_is_archive(const char *path);
 /* The member of an archive for an input: its name, "input:" and its name; of the only one also "input", "arr_0". */

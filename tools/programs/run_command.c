@@ -22,35 +22,6 @@ struct run {
     struct output *files;
 };
 
-/* Element i as a double. */
-static double number_at(const program_array *a, int64_t i) {
-    switch (a->type) {
-    case TENSOR_TYPE_BOOL:
-    case TENSOR_TYPE_U8:
-        return ((const uint8_t *)a->data)[i];
-    case TENSOR_TYPE_I8:
-        return ((const int8_t *)a->data)[i];
-    case TENSOR_TYPE_I16:
-        return ((const int16_t *)a->data)[i];
-    case TENSOR_TYPE_U16:
-        return ((const uint16_t *)a->data)[i];
-    case TENSOR_TYPE_I32:
-        return ((const int32_t *)a->data)[i];
-    case TENSOR_TYPE_U32:
-        return ((const uint32_t *)a->data)[i];
-    case TENSOR_TYPE_I64:
-        return (double)((const int64_t *)a->data)[i];
-    case TENSOR_TYPE_U64:
-        return (double)((const uint64_t *)a->data)[i];
-    case TENSOR_TYPE_F16:
-        return (double)((const _Float16 *)a->data)[i];
-    case TENSOR_TYPE_F64:
-        return ((const double *)a->data)[i];
-    default:
-        return (double)((const float *)a->data)[i];
-    }
-}
-
 /* --- which file is which port ------------------------------------------------------------------------------------- */
 
 /* Splits "NAME=FILE", where NAME is a port; *port is -1 for a file alone. */
@@ -115,7 +86,7 @@ static void bring_to_port(struct run *r, int i) {
     const int64_t count = network_elements(from);
     r->floats[i] = text_alloc((size_t)count + 1, sizeof *r->floats[i]);
     for (int64_t k = 0; k < count; k++)
-        r->floats[i][k] = (float)number_at(from, k);
+        r->floats[i][k] = (float)network_number(from, k);
     r->inputs[i].type = TENSOR_TYPE_F32;
     r->inputs[i].data = r->floats[i];
 }
@@ -218,7 +189,7 @@ static void print_output(struct table *t, const program_port *port, const progra
     double least = INFINITY, largest = -INFINITY, sum = 0;
     bool nan = false;
     for (int64_t i = 0; i < count; i++) {
-        const double x = number_at(a, i);
+        const double x = network_number(a, i);
         nan |= isnan(x);
         least = x < least ? x : least;
         largest = x > largest ? x : largest;

@@ -12,7 +12,8 @@ struct settings;
 /* --- formats of nodes (transpile_rules.c) ------------------------------------------------------------------------- */
 
 /* Gives each node its format: that of --to; then by the rules of --policy and --format, of which the last that matches
- * wins; fp32 for what --exclude and --keep-op name. A pattern that matches nothing is an error. */
+ * wins; fp32 for what --exclude and --keep-op name. Nodes of 8-bit integers remain what they are. A pattern that
+ * matches nothing is an error. */
 int transpile_rules(program *p, const struct settings *s);
 
 /* --- what formats do to tensors (transpile_measure.c) ------------------------------------------------------------- */

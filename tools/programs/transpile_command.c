@@ -143,7 +143,7 @@ static int compare_on(struct transpile *t, const program_array *inputs) {
 static bool shares(const struct network *n) {
     program_node node;
     for (int i = 0; i < program_node_count(n->p); i++)
-        if (!program_node_at(&node, n->p, i) && tensor_format_is_shared(node.format))
+        if (!program_node_at(&node, n->p, i) && !node.quantised && tensor_format_is_shared(node.format))
             return true;
     return false;
 }

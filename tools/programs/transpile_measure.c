@@ -222,9 +222,22 @@ static bool make_probe(struct checksum_list *c, program_array *inputs, const str
     return true;
 }
 
-static void add_sum(struct checksum_list *c, int which, const char *value, const char *node, const float *numbers,
-                    int64_t count) {
+/* Integers count as floats. */
+static program_sum sum_of(const program_array *a) {
+    const int64_t count = network_elements(a);
+    if (a->type == TENSOR_TYPE_F32)
+        return program_checksum(a->data, count);
+    float *const numbers = text_alloc((size_t)count + 1, sizeof *numbers);
+    for (int64_t i = 0; i < count; i++)
+        numbers[i] = (float)network_number(a, i);
     const program_sum sum = program_checksum(numbers, count);
+    free(numbers);
+    return sum;
+}
+
+static void add_sum(struct checksum_list *c, int which, const char *value, const char *node,
+                    const program_array *numbers) {
+    const program_sum sum = sum_of(numbers);
     if (!which) {
         c->list = text_realloc(c->list, (size_t)c->count + 1, sizeof *c->list);
         c->list[c->count++] = (struct checksum){text_format("%s", value), text_format("%s", node), sum, {NAN, NAN}};
@@ -242,9 +255,8 @@ struct summing {
 static tensor_status see_sum(void *context, const program_tensor *shown) {
     struct summing *const s = context;
     s->sums->casts += s->which && shown->cast;
-    if (!shown->cast && shown->numbers.type == TENSOR_TYPE_F32)
-        add_sum(s->sums, s->which, shown->value, shown->node.name, shown->numbers.data,
-                network_elements(&shown->numbers));
+    if (!shown->cast)
+        add_sum(s->sums, s->which, shown->value, shown->node.name, &shown->numbers);
     return TENSOR_OK;
 }
 
@@ -254,8 +266,7 @@ static bool sum_program(struct checksum_list *c, int which, const struct network
     program_array *const outputs = text_alloc((size_t)n->output_count + 1, sizeof *outputs);
     bool good = !program_run(n->p, outputs, inputs);
     for (int i = 0; i < n->output_count && good; i++)
-        if (outputs[i].type == TENSOR_TYPE_F32)
-            add_sum(c, which, n->outputs[i].name, "", outputs[i].data, network_elements(&outputs[i]));
+        add_sum(c, which, n->outputs[i].name, "", &outputs[i]);
     if (!which)
         c->outputs = c->count;
     program_watch(n->p, see_sum, &s);

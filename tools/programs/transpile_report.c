@@ -57,19 +57,21 @@ static char *difference_text(const struct checksum *s) {
 static char *formats_text(const struct network *n) {
     char *text = text_format("%s", "");
     tensor_format format;
-    for (int f = 0; (format = tensor_format_at(f)); f++) {
+    int f = 0;
+    do {
         int count = 0;
+        format = tensor_format_at(f++); /* 0 after the last: 8-bit integers */
         for (int i = 0; i < program_node_count(n->p); i++) {
             program_node node;
-            count += !program_node_at(&node, n->p, i) && node.format == format;
+            count += !program_node_at(&node, n->p, i) && (node.quantised ? !format : node.format == format);
         }
         if (count) {
-            char *const longer =
-                text_format("%s%s%d in %s", text, *text ? ", " : "", count, tensor_format_name(format));
+            char *const longer = text_format("%s%s%d in %s", text, *text ? ", " : "", count,
+                                             format ? tensor_format_name(format) : "8-bit integers");
             free(text);
             text = longer;
         }
-    }
+    } while (format);
     return text;
 }
 

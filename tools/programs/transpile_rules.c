@@ -140,9 +140,11 @@ static int assign(struct assignment *a, const struct settings *s) {
         status = apply(a, "--keep-op", pattern, FMT_FP32, true);
         free(pattern);
     }
-    for (int i = 0; i < a->count && status == STATUS_OK; i++)
-        if (program_set_node_format(a->p, i, a->format[i]))
+    for (int i = 0; i < a->count && status == STATUS_OK; i++) {
+        program_node node;
+        if (program_node_at(&node, a->p, i) || (!node.quantised && program_set_node_format(a->p, i, a->format[i])))
             status = text_failed("%s", tensor_error());
+    }
     return status;
 }
 
