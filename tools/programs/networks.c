@@ -4,6 +4,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "flexlab/data.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,6 +140,15 @@ int64_t network_elements(const program_array *a) {
     return count;
 }
 
+/* binary16: a sign, 5 bits of exponent, 10 of the fraction. */
+static double half_number(uint16_t h) {
+    const int exponent = h >> 10 & 31, fraction = h & 0x3ff;
+    const double magnitude = exponent == 31 ? fraction ? NAN : INFINITY
+                             : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                            : ldexp(fraction, -24);
+    return h >> 15 ? -magnitude : magnitude;
+}
+
 double network_number(const program_array *a, int64_t i) {
     switch (a->type) {
     case TENSOR_TYPE_BOOL:
@@ -159,7 +169,7 @@ double network_number(const program_array *a, int64_t i) {
     case TENSOR_TYPE_U64:
         return (double)((const uint64_t *)a->data)[i];
     case TENSOR_TYPE_F16:
-        return (double)((const _Float16 *)a->data)[i];
+        return half_number(((const uint16_t *)a->data)[i]);
     case TENSOR_TYPE_F64:
         return ((const double *)a->data)[i];
     default:
