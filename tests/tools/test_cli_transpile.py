@@ -167,6 +167,10 @@ def test_calibration(place):
     images = succeed("transpile", classifier(place), "--to", "dfp16", "--calibrate", "synthetic:train=100,test=10", "--calibrate-batches", "1", "--mean", "0.5",
                      "--std", "0.25", "--out", os.path.join(place, "images.safetensors"))
     check("calibrated on 64 images of synthetic:train=100,test=10" in images.stdout, images.stdout)
+    data = ["--data", "synthetic:train=100,test=60", "--mean", "0.5", "--std", "0.25", "--formats", "dfp16", "--calibrate", "synthetic:train=100,test=10", "--calibrate-batches", "1"]
+    lines = {row[0]: row[1:6] for row in rows(succeed("eval", os.path.join(place, "images.safetensors"), *data).stdout)}
+    check(lines["the file's"] == lines["dfp16"] and lines["fp32"][1] == "-", "eval of the formats of a file", lines)
+    check("the file's" not in succeed("eval", classifier(place), *data).stdout, "a network without formats of its own")
     base = ["transpile", model, "--to", "fp16", "--out", os.path.join(place, "none"), "--calibrate"]
     expect_error([*base, put(place, "wide.npy", npy("<f8", [6, 4], draw(24, 8)))], 1, "float64, expected float32")
     expect_error([*base, put(place, "flat.npy", npy("<f4", [24], draw(24, 8)))], 1, "dimensions")

@@ -160,11 +160,11 @@ static int calibrate(struct eval *e) {
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
-static void add_row(struct table *t, const struct eval *e, tensor_format format, const struct score *s) {
+static void add_row(struct table *t, const struct eval *e, const char *name, bool is_reference, const struct score *s) {
     const double images = (double)data_count(e->images.set);
-    table_cell(t, "%s", tensor_format_name(format));
+    table_cell(t, "%s", name);
     table_cell(t, "%.2f %%", 100 * (double)s->right / images);
-    if (format == FMT_FP32) {
+    if (is_reference) {
         for (int k = 0; k < 4; k++)
             table_cell(t, "-");
     } else {
@@ -179,6 +179,29 @@ static void add_row(struct table *t, const struct eval *e, tensor_format format,
     table_cell(t, "%.0f", images / s->seconds);
 }
 
+/* A line of the table; *bad: what the first one says that gave numbers which are not finite. */
+static int evaluate_line(struct eval *e, struct table *t, const char *name, bool is_reference, char **bad) {
+    struct score s = {0};
+    const int status = evaluate(e, &s, is_reference);
+    if (status == STATUS_OK)
+        add_row(t, e, name, is_reference, &s);
+    if (status == STATUS_OK && s.nonfinite && !*bad)
+        *bad = text_format("in %s %lld of %lld images give NaN or infinite numbers", name, (long long)s.nonfinite,
+                           (long long)data_count(e->images.set));
+    return status;
+}
+
+/* A program of flexlab in the formats and with the exponents that its file has. */
+static int evaluate_own(struct eval *e, struct table *t, char **bad) {
+    struct network read = e->network;
+    int status = network_open(&e->network, read.path, e->settings->rounding);
+    if (status == STATUS_OK && network_has_formats(&e->network))
+        status = evaluate_line(e, t, "the file's", false, bad);
+    network_close(&e->network);
+    e->network = read;
+    return status;
+}
+
 static int evaluate_formats(struct eval *e) {
     static const char *const heads[] = {"format",     "accuracy", "as fp32", "largest error",
                                         "mean error", "SQNR dB",  "images/s"};
@@ -189,18 +212,14 @@ static int evaluate_formats(struct eval *e) {
     char *bad = NULL;
     for (int i = -1; i < e->formats.count && status == STATUS_OK; i++) { /* -1: fp32, before all others */
         const tensor_format format = i < 0 ? FMT_FP32 : e->formats.format[i];
-        struct score s = {0};
         if (i >= 0 && format == FMT_FP32)
             continue;
         status = network_format(&e->network, format);
         if (status == STATUS_OK)
-            status = evaluate(e, &s, i < 0);
-        if (status == STATUS_OK)
-            add_row(t, e, format, &s);
-        if (status == STATUS_OK && s.nonfinite && !bad)
-            bad = text_format("in %s %lld of %lld images give NaN or infinite numbers", tensor_format_name(format),
-                              (long long)s.nonfinite, (long long)data_count(e->images.set));
+            status = evaluate_line(e, t, tensor_format_name(format), i < 0, &bad);
     }
+    if (status == STATUS_OK)
+        status = evaluate_own(e, t, &bad);
     if (status == STATUS_OK) {
         putchar('\n');
         table_print(t, stdout, 0, 0);

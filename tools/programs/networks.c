@@ -76,6 +76,14 @@ int network_format(const struct network *n, tensor_format format) {
     return program_set_format(n->p, format, NULL, NULL) ? failed(n->path) : STATUS_OK;
 }
 
+bool network_has_formats(const struct network *n) {
+    program_node node;
+    for (int i = 0; i < program_node_count(n->p); i++)
+        if (!program_node_at(&node, n->p, i) && !node.quantised && node.format != FMT_FP32)
+            return true;
+    return false;
+}
+
 /* --- formats ------------------------------------------------------------------------------------------------------ */
 
 static const char *format_name(int i) {

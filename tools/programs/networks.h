@@ -25,6 +25,9 @@ int network_freeze(const struct network *n, const program_array *inputs);
 /* All nodes compute in this format from now on. */
 int network_format(const struct network *n, tensor_format format);
 
+/* Whether some node has another one than fp32: the file is one that flexlab has written. */
+bool network_has_formats(const struct network *n);
+
 enum { MOST_FORMATS = 16 };
 struct format_list {
     int count;
