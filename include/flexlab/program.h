@@ -61,6 +61,15 @@ FLEXLAB_API tensor_status program_read(program **p, const char *path);
  * pooling with windows of several sizes, response normalisation over an even number of channels. TENSOR_E_ARGUMENT: g
  * is NULL, or was not compiled. Free with program_free. */
 FLEXLAB_API tensor_status program_from_graph(program **p, const nn_graph *g);
+/* Writes the program with its formats, exponents and scales as a file that program_read reads: safetensors, with the
+ * network as JSON in the metadata (docs/programs.md). Constants are stored in the format in which nodes read them;
+ * those that nodes read in several formats, or compute with as they are, in float32. A program that was read from the
+ * file gives the same bits in every run as the one that was saved; in formats that are set afterwards it starts from
+ * the stored constants. The file is written beside its name and renamed when it is complete. TENSOR_E_ARGUMENT between
+ * program_calibrate and program_freeze, and for names that are no UTF-8 text; TENSOR_E_IO. */
+FLEXLAB_API tensor_status program_save(const program *p, const char *path);
+/* program_read of these files alone: TENSOR_E_DATA for others. */
+FLEXLAB_API tensor_status program_load(program **p, const char *path);
 /* Frees the program. NULL is allowed. */
 FLEXLAB_API void program_free(program *p);
 
@@ -70,11 +79,12 @@ FLEXLAB_API int program_output_count(const program *p);
 FLEXLAB_API tensor_status program_input_at(program_port *port, const program *p, int i);
 FLEXLAB_API tensor_status program_output_at(program_port *port, const program *p, int i);
 
-/* A node: its name, and its operator by ONNX's name ("Conv"), with domain "" or the domain that it is of; and the
- * format in which it computes, PROGRAM_INT8 for one that takes and gives 8-bit integers. */
+/* A node: its name, and its operator by ONNX's name ("Conv"), with domain "" or the domain that it is of, and
+ * the format in which it computes. */
 typedef struct program_node {
     const char *name, *op, *domain;
     tensor_format format;
+    bool quantised; /* it computes 8-bit integers, whatever the format */
 } program_node;
 
 /* The number of nodes in the order in which they compute, and the i-th; TENSOR_E_ARGUMENT past the last. They are those
@@ -109,6 +119,8 @@ FLEXLAB_API tensor_status program_set_device(program *p, tensor_device *device);
  * the batch. TENSOR_E_UNSUPPORTED, with nothing changed, if a format of floats is set for a node that program_freeze
  * has quantised; the message names it. */
 FLEXLAB_API tensor_status program_set_format(program *p, tensor_format format, const char *pattern, int *count);
+/* The same for the i-th node, and those of its branches. TENSOR_E_ARGUMENT past the last. */
+FLEXLAB_API tensor_status program_set_node_format(program *p, int i, tensor_format format);
 
 /* Calibration: runs the program in fp32 on representative inputs and notes the least and largest number of each of its
  * tensors, and, if nodes are marked PROGRAM_INT8, how often numbers of each size occur. May be called several times;
@@ -151,6 +163,59 @@ typedef struct program_quantisation {
  * a percentile that is none. */
 FLEXLAB_API tensor_status program_set_quantisation(program *p, const program_quantisation *how);
 
+/* --- what a program computes -------------------------------------------------------------------------------------- */
+
+/* A tensor of a program, as program_watch and program_weights show it. Everything that it points to is valid during the
+ * call alone. */
+typedef struct program_tensor {
+    const char *value;     /* the name of the tensor in the network */
+    program_node node;     /* the node that computes it; of a cast or a weight, the first one that reads it */
+    tensor_format format;  /* of its elements; 0 for integers */
+    int exponent;          /* of a shared-exponent format: elements are mantissa * 2^-exponent */
+    bool cast;             /* a copy in the format of a node that reads it */
+    int64_t saturated;     /* elements that the last write clamped to the format's largest number, or made infinite */
+    int64_t flushed;       /* elements that were not 0, and became 0 */
+    program_array numbers; /* its elements: floats as float32, integers in their type; in the network's order */
+    const float *original; /* of a weight: its numbers before they were rounded to the format; otherwise NULL */
+} program_tensor;
+/* A status other than TENSOR_OK ends the run, which returns it. */
+typedef tensor_status program_watcher(void *context, const program_tensor *t);
+
+/* From now on each run shows the watcher every result of every node, as soon as it is computed, and every cast between
+ * formats; where program_run joins batches, once for each batch. What follows from constants and shapes alone is no
+ * result, and neither is what nodes that the program joined computed in the source network. NULL: no longer. Bits do
+ * not change. TENSOR_E_ARGUMENT if p is NULL. */
+FLEXLAB_API tensor_status program_watch(program *p, program_watcher *watcher, void *context);
+
+/* Shows the watcher every constant of floats that nodes read in another format than fp32: rounded to it, as a run does,
+ * with what rounding changed. TENSOR_E_ARGUMENT if p or watcher is NULL. */
+FLEXLAB_API tensor_status program_weights(const program *p, program_watcher *watcher, void *context);
+
+/* A sum that tells results of two programs apart, whatever small errors their formats have:
+ *
+ *     sum = sqrt(3 / n) sum_i c(i) y(i),  c(i) = ((i + 1) 2654435761 mod 2^32) 2^-31 - 1,  i = 0 ... n - 1
+ *
+ * over the n elements of y in row-major order, in double, and the root mean square of y, which is the size that sums of
+ * unrelated tensors differ by; sums of tensors that differ by errors differ by the size of the errors. 0 without
+ * elements. */
+typedef struct program_sum {
+    double sum, magnitude;
+} program_sum;
+FLEXLAB_API program_sum program_checksum(const float *y, int64_t n);
+/* Fills an input with the numbers c(i) of program_checksum: floats as they are, rounded to float32; bytes as
+ * floor(128 c(i)), plus 128 for uint8; wider integers and booleans i mod 2. data has memory for the shape.
+ * TENSOR_E_ARGUMENT for another type. */
+FLEXLAB_API tensor_status program_probe(program_array *input);
+
+/* --- export ------------------------------------------------------------------------------------------------------- */
+
+/* Writes the program as an ONNX file that other runtimes read: nodes in fp32, fp16 and bf16 in these types, those in
+ * flex16+5 and dfp16 between QuantizeLinear and DequantizeLinear of int16 whose scales are powers of two, integer nodes
+ * between such of 8 bits (docs/programs.md). program_read of that file gives the same nodes, formats, exponents and
+ * scales, and the same bits. TENSOR_E_UNSUPPORTED names a node that ONNX cannot say, or whose exponents program_freeze
+ * has not fixed; TENSOR_E_IO: the file cannot be written. A file of that name is replaced when all is written. */
+FLEXLAB_API tensor_status program_export(const program *p, const char *path);
+
 /* --- quantised networks ------------------------------------------------------------------------------------------- */
 
 /* How results of 8-bit integers are rounded: "exact" (one rounding of the exact sum, ties to even), or the bits of a
@@ -164,15 +229,6 @@ FLEXLAB_API tensor_status program_set_quantisation(program *p, const program_qua
 FLEXLAB_API tensor_status program_set_rounding(program *p, const char *name);
 /* The name of the rounding in force; NULL if p is NULL. */
 FLEXLAB_API const char *program_rounding(const program *p);
-
-/* --- export ------------------------------------------------------------------------------------------------------- */
-
-/* Writes the program as an ONNX file that other runtimes read: nodes in fp32, fp16 and bf16 in these types, those in
- * flex16+5 and dfp16 between QuantizeLinear and DequantizeLinear of int16 whose scales are powers of two, integer nodes
- * between such of 8 bits (docs/programs.md). program_read of that file gives the same nodes, formats, exponents and
- * scales, and the same bits. TENSOR_E_UNSUPPORTED names a node that ONNX cannot say, or whose exponents program_freeze
- * has not fixed; TENSOR_E_IO: the file cannot be written. A file of that name is replaced when all is written. */
-FLEXLAB_API tensor_status program_export(const program *p, const char *path);
 
 #ifdef __cplusplus
 }

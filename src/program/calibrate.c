@@ -28,14 +28,19 @@ static bool any_int8(const struct fl_network *n) {
     return false;
 }
 
-static void forget(struct fl_net_graph *graph) {
+static void forget(struct fl_range *r) {
+    r->seen = false;
+    r->maximum = 0;
+}
+
+static void forget_graph(struct fl_net_graph *graph) {
     for (int k = 0; k < graph->node_count; k++) {
         struct fl_net_node *const node = &graph->nodes[k];
         for (int i = 0; node->inner && i < FL_NODE_TEMPORARIES; i++)
-            node->inner[i].seen = false;
+            forget(&node->inner[i]);
         for (int a = 0; a < node->attribute_count; a++)
             if (node->attributes[a].graph)
-                forget(node->attributes[a].graph);
+                forget_graph(node->attributes[a].graph);
     }
 }
 
@@ -50,8 +55,8 @@ static tensor_status begin(struct fl_program *p) {
     if (counts && !p->statistics)
         return TENSOR_E_MEMORY;
     for (int v = 0; v < p->network->value_count; v++)
-        p->network->values[v].range.seen = false;
-    forget(&p->network->graph);
+        forget(&p->network->values[v].range);
+    forget_graph(&p->network->graph);
     fl_program_reset(p);
     p->observing = true;
     return TENSOR_OK;
@@ -81,6 +86,7 @@ tensor_status fl_range_see(struct fl_range *r, struct fl_network *statistics, co
         return fl_fail(TENSOR_E_DATA, "a result that is not finite");
     r->least = r->seen ? fmin(r->least, (double)least) : (double)least;
     r->largest = r->seen ? fmax(r->largest, (double)largest) : (double)largest;
+    r->maximum = fmax(r->maximum, fmax(r->largest, -r->least));
     r->seen = true;
     if (statistics && !r->histogram)
         r->histogram = fl_net_memory(statistics, sizeof *r->histogram);
@@ -95,7 +101,7 @@ tensor_status fl_range_see(struct fl_range *r, struct fl_network *statistics, co
 
 /* The largest exponent e at which round(maximum * 2^e) is at most 32767. */
 static void freeze(struct fl_range *r, double margin) {
-    const double most = r->seen ? fmax(r->largest, -r->least) * margin : 0;
+    const double most = r->maximum * margin;
     r->histogram = NULL;
     if (!(most > 0))
         return;

@@ -3,6 +3,7 @@
 #include "program/onnx/onnx_read.h"
 #include "program/operators.h"
 #include "program/passes/passes.h"
+#include "program/store/store.h"
 #include "program/tflite/tflite_read.h"
 #include "core/base/fail.h"
 #include "core/base/files.h"
@@ -69,8 +70,9 @@ static tensor_status check_operators(const struct fl_network *n) {
     return TENSOR_OK;
 }
 
-static tensor_status read_network(struct fl_network **n, const char *path) {
-    char head[8] = {0};
+/* *stored: a program of this library, whose passes have been made. */
+static tensor_status read_network(struct fl_network **n, const char *path, bool *stored) {
+    char head[9] = {0};
     const char *kind = NULL;
     const int file = fl_file_open(path, NULL, &kind);
     if (file < 0)
@@ -78,13 +80,17 @@ static tensor_status read_network(struct fl_network **n, const char *path) {
                     : fl_fail(TENSOR_E_IO, "%s: %s", path, strerror(errno));
     const ssize_t bytes = read(file, head, sizeof head);
     close(file);
-    if (bytes == (ssize_t)sizeof head && !memcmp(head + 4, "TFL3", 4))
+    *stored = bytes == (ssize_t)sizeof head && fl_store_begins(head);
+    if (*stored)
+        return fl_store_read(n, path);
+    if (bytes >= 8 && !memcmp(head + 4, "TFL3", 4))
         return fl_tflite_read(n, path);
     return fl_onnx_read(n, path);
 }
 
-tensor_status fl_program_of(program **p, struct fl_network *network) {
-    tensor_status status = fl_passes(network); /* which know operators that programs do not have */
+/* The program of a network, which belongs to it from then on, also after a failure. */
+static tensor_status make_program(program **p, struct fl_network *network, bool stored) {
+    tensor_status status = stored ? TENSOR_OK : fl_passes(network); /* which know operators that programs do not have */
     if (!status)
         status = check_operators(network);
     struct fl_program *const made = status ? NULL : fl_alloc_zero(sizeof *made);
@@ -100,13 +106,35 @@ tensor_status fl_program_of(program **p, struct fl_network *network) {
     return TENSOR_OK;
 }
 
+tensor_status fl_program_of(program **p, struct fl_network *network) {
+    return make_program(p, network, false);
+}
+
 tensor_status program_read(program **p, const char *path) {
     if (!p || !path)
         return fl_fail(TENSOR_E_ARGUMENT, "program_read: %s is NULL", p ? "path" : "p");
     *p = NULL;
     struct fl_network *network = NULL;
-    TRY(read_network(&network, path));
-    return fl_program_of(p, network);
+    bool stored = false;
+    TRY(read_network(&network, path, &stored));
+    return make_program(p, network, stored);
+}
+
+tensor_status program_load(program **p, const char *path) {
+    if (!p || !path)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_load: %s is NULL", p ? "path" : "p");
+    *p = NULL;
+    struct fl_network *network = NULL;
+    TRY(fl_store_read(&network, path));
+    return make_program(p, network, true);
+}
+
+tensor_status program_save(const program *p, const char *path) {
+    if (!p || !path)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_save: %s is NULL", p ? "path" : "p");
+    if (p->observing)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_save: a calibration has begun; program_freeze ends it");
+    return fl_store_write(p->network, path);
 }
 
 void fl_program_reset(struct fl_program *p) {
@@ -175,11 +203,8 @@ tensor_status program_node_at(program_node *node, const program *p, int i) {
     if (i < 0 || i >= p->network->graph.node_count)
         return fl_fail(TENSOR_E_ARGUMENT, "node %d, expected 0 to %d", i, p->network->graph.node_count - 1);
     const struct fl_net_node *const found = &p->network->graph.nodes[i];
-    const bool integers = fl_net_is_quantised(p->network, found);
-    *node = (program_node){found->name, found->op, found->domain,
-                           integers        ? PROGRAM_INT8
-                           : found->format ? found->format
-                                           : FMT_FP32};
+    *node = (program_node){found->name, found->op, found->domain, found->format ? found->format : FMT_FP32,
+                           fl_net_is_quantised(p->network, found)};
     return TENSOR_OK;
 }
 
@@ -295,48 +320,53 @@ static bool matches(const struct fl_net_node *node, const char *pattern) {
            fl_matches(pattern, strlen(pattern), node->op);
 }
 
-/* A node that program_freeze has quantised. */
-static const struct fl_net_node *quantised_node(const struct fl_network *n, const char *pattern) {
-    for (int k = 0; k < n->graph.node_count; k++) {
-        const struct fl_net_node *const node = &n->graph.nodes[k];
-        if (node->int8 && fl_net_is_quantised(n, node) && matches(node, pattern))
-            return node;
-    }
-    return NULL;
-}
-
-static int set_formats(struct fl_net_graph *graph, tensor_format format, const char *pattern) {
+/* Sets the format of a node, and of those of its branches that match; how many do. */
+static int set_formats(struct fl_net_node *node, tensor_format format, const char *pattern) {
     int count = 0;
-    for (int k = 0; k < graph->node_count; k++) {
-        struct fl_net_node *const node = &graph->nodes[k];
-        if (matches(node, pattern)) {
-            node->int8 = format == PROGRAM_INT8;
-            node->format = node->int8 ? FMT_FP32 : format;
-            count++;
-        }
-        for (int a = 0; a < node->attribute_count; a++)
-            if (node->attributes[a].graph)
-                count += set_formats(node->attributes[a].graph, format, pattern);
+    if (matches(node, pattern)) {
+        node->int8 = format == PROGRAM_INT8;
+        node->format = node->int8 ? FMT_FP32 : format;
+        count++;
     }
+    for (int a = 0; a < node->attribute_count; a++)
+        for (int k = 0; node->attributes[a].graph && k < node->attributes[a].graph->node_count; k++)
+            count += set_formats(&node->attributes[a].graph->nodes[k], format, pattern);
     return count;
 }
 
-tensor_status program_set_format(program *p, tensor_format format, const char *pattern, int *count) {
-    if (!p || (format != PROGRAM_INT8 && !tensor_format_name(format)))
-        return fl_fail(TENSOR_E_ARGUMENT,
-                       p ? "program_set_format: format %d, expected one of tensor_format_at, or PROGRAM_INT8"
-                         : "program_set_format: p is NULL, format %d",
-                       (int)format);
-    const struct fl_net_node *const integers = format == PROGRAM_INT8 ? NULL : quantised_node(p->network, pattern);
-    if (integers)
-        return fl_fail(TENSOR_E_UNSUPPORTED,
-                       "node %s has been quantised, expected int8 for it: %s is for a program that is read anew",
-                       integers->name, tensor_format_name(format));
-    const int matched = set_formats(&p->network->graph, format, pattern);
-    if (count)
-        *count = matched;
+/* Nodes `first` ... `last` - 1 that match. */
+static tensor_status set_format(program *p, int first, int last, tensor_format format, const char *pattern,
+                                int *count) {
+    struct fl_net_node *const nodes = p->network->graph.nodes;
+    if (format != PROGRAM_INT8 && !tensor_format_name(format))
+        return fl_fail(TENSOR_E_ARGUMENT, "format %d, expected one of tensor_format_at, or PROGRAM_INT8", (int)format);
+    for (int k = first; k < last && format != PROGRAM_INT8; k++)
+        if (nodes[k].int8 && fl_net_is_quantised(p->network, &nodes[k]) && matches(&nodes[k], pattern))
+            return fl_fail(TENSOR_E_UNSUPPORTED,
+                           "node %s has been quantised, expected int8 for it; a program that is read anew takes %s",
+                           nodes[k].name, tensor_format_name(format));
+    *count = 0;
+    for (int k = first; k < last; k++)
+        *count += set_formats(&nodes[k], format, pattern);
     fl_program_reset(p);
     return TENSOR_OK;
+}
+
+tensor_status program_set_format(program *p, tensor_format format, const char *pattern, int *count) {
+    int matched;
+    if (!p)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_set_format: p is NULL, format %d", (int)format);
+    return set_format(p, 0, p->network->graph.node_count, format, pattern, count ? count : &matched);
+}
+
+tensor_status program_set_node_format(program *p, int i, tensor_format format) {
+    int matched;
+    if (!p)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_set_node_format: p is NULL, format %d", (int)format);
+    if (i < 0 || i >= p->network->graph.node_count)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_set_node_format: node %d, expected 0 to %d", i,
+                       p->network->graph.node_count - 1);
+    return set_format(p, i, i + 1, format, NULL, &matched);
 }
 
 /* --- quantised networks ------------------------------------------------------------------------------------------- */

@@ -3,6 +3,8 @@
 #include "base/input.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "flexlab/data.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +76,14 @@ int network_format(const struct network *n, tensor_format format) {
     return program_set_format(n->p, format, NULL, NULL) ? failed(n->path) : STATUS_OK;
 }
 
+bool network_has_formats(const struct network *n) {
+    program_node node;
+    for (int i = 0; i < program_node_count(n->p); i++)
+        if (!program_node_at(&node, n->p, i) && !node.quantised && node.format != FMT_FP32)
+            return true;
+    return false;
+}
+
 /* --- formats ------------------------------------------------------------------------------------------------------ */
 
 static const char *format_name(int i) {
@@ -138,6 +148,43 @@ int64_t network_elements(const program_array *a) {
     return count;
 }
 
+/* binary16: a sign, 5 bits of exponent, 10 of the fraction. */
+static double half_number(uint16_t h) {
+    const int exponent = h >> 10 & 31, fraction = h & 0x3ff;
+    const double magnitude = exponent == 31 ? fraction ? NAN : INFINITY
+                             : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                            : ldexp(fraction, -24);
+    return h >> 15 ? -magnitude : magnitude;
+}
+
+double network_number(const program_array *a, int64_t i) {
+    switch (a->type) {
+    case TENSOR_TYPE_BOOL:
+    case TENSOR_TYPE_U8:
+        return ((const uint8_t *)a->data)[i];
+    case TENSOR_TYPE_I8:
+        return ((const int8_t *)a->data)[i];
+    case TENSOR_TYPE_I16:
+        return ((const int16_t *)a->data)[i];
+    case TENSOR_TYPE_U16:
+        return ((const uint16_t *)a->data)[i];
+    case TENSOR_TYPE_I32:
+        return ((const int32_t *)a->data)[i];
+    case TENSOR_TYPE_U32:
+        return ((const uint32_t *)a->data)[i];
+    case TENSOR_TYPE_I64:
+        return (double)((const int64_t *)a->data)[i];
+    case TENSOR_TYPE_U64:
+        return (double)((const uint64_t *)a->data)[i];
+    case TENSOR_TYPE_F16:
+        return half_number(((const uint16_t *)a->data)[i]);
+    case TENSOR_TYPE_F64:
+        return ((const double *)a->data)[i];
+    default:
+        return (double)((const float *)a->data)[i];
+    }
+}
+
 char *network_port_shape(const program_port *port) {
     if (port->ndim < 0)
         return text_format("any shape");
@@ -152,4 +199,24 @@ char *network_port_shape(const program_port *port) {
     char *const whole = text_format("%s]", text);
     free(text);
     return whole;
+}
+
+bool network_is_archive(const char *path) {
+    const size_t length = strlen(path);
+    return length > 4 && !strcmp(path + length - 4, ".npz");
+}
+
+int network_read_member(program_array *a, const struct network *n, const char *option, int port, const char *path) {
+    const char *const name = n->inputs[port].name;
+    char *const prefixed = text_format("input:%s", name);
+    const char *const members[] = {name, prefixed, "input", "arr_0"};
+    const int count = n->input_count == 1 ? 4 : 2;
+    tensor_status status = TENSOR_E_ARGUMENT;
+    for (int i = 0; i < count && status == TENSOR_E_ARGUMENT; i++)
+        status = data_array_read(a, path, members[i]);
+    free(prefixed);
+    if (status == TENSOR_E_ARGUMENT)
+        return text_failed("--%s '%s': it has no member '%s' or 'input:%s'%s, for the input '%s'", option, path, name,
+                           name, count == 4 ? ", 'input', 'arr_0'" : "", name);
+    return status ? text_failed("--%s '%s': %s", option, path, tensor_error()) : STATUS_OK;
 }

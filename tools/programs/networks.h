@@ -25,6 +25,9 @@ int network_freeze(const struct network *n, const program_array *inputs);
 /* All nodes compute in this format from now on. */
 int network_format(const struct network *n, tensor_format format);
 
+/* Whether some node has another one than fp32: the file is one that flexlab has written. */
+bool network_has_formats(const struct network *n);
+
 enum { MOST_FORMATS = 16 };
 struct format_list {
     int count;
@@ -39,6 +42,11 @@ const char *network_type_name(tensor_type type);
 char *network_port_shape(const program_port *port);
 int64_t network_elements(const program_array *a);
 size_t network_type_bytes(tensor_type type);
+double network_number(const program_array *a, int64_t i); /* element i */
+
+bool network_is_archive(const char *path);
+/* The member of an archive for an input: its name, "input:" and its name; of the only one also "input", "arr_0". */
+int network_read_member(program_array *a, const struct network *n, const char *option, int port, const char *path);
 
 /* flexlab eval FILE: options.h. */
 struct settings;

@@ -284,7 +284,7 @@ SAME(avgpool_global) {
     VALUE(mean, fl_value_new(t, node, "mean"));
     EMIT(made, t, "GlobalAveragePool", part(node, "mean").text, mean, INPUTS(fl_value_in(t, node, 0)));
     made->channels_last = true;
-    t->n->values[mean].range = (struct fl_range){.seen = false};
+    t->n->values[mean].range = (struct fl_range){.maximum = 0};
     TRY(map(t, node, "Flatten", mean));
     t->n->values[mean].range = t->n->values[t->value[node->first]].range;
     return TENSOR_OK;

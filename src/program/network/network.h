@@ -41,8 +41,9 @@ struct fl_quantisation {
  * it, and the integers of 8 bits that stand for it. */
 struct fl_histogram;
 struct fl_range {
-    bool seen;
-    double least, largest;          /* the numbers that were seen */
+    double maximum;                 /* the largest magnitude that was seen; 0: none yet */
+    bool seen;                      /* by the calibration that ended last, or that has begun */
+    double least, largest;          /* the numbers that it saw */
     struct fl_histogram *histogram; /* of them; NULL: none, or freed after calibration */
     bool frozen;
     int exponent;

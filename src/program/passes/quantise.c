@@ -335,14 +335,11 @@ static tensor_status add_quantised(struct quantiser *q, const struct fl_net_node
     return add_copy(q, made);
 }
 
-static void unmark(struct fl_net_graph *graph) {
-    for (int k = 0; k < graph->node_count; k++) {
-        struct fl_net_node *const node = &graph->nodes[k];
-        node->int8 = false;
-        for (int a = 0; a < node->attribute_count; a++)
-            if (node->attributes[a].graph)
-                unmark(node->attributes[a].graph);
-    }
+static void unmark(struct fl_net_node *node) {
+    node->int8 = false;
+    for (int a = 0; a < node->attribute_count; a++)
+        for (int k = 0; node->attributes[a].graph && k < node->attributes[a].graph->node_count; k++)
+            unmark(&node->attributes[a].graph->nodes[k]);
 }
 
 static tensor_status make(struct quantiser *q, struct fl_network *n) {
@@ -375,7 +372,8 @@ tensor_status fl_pass_quantise(struct fl_network *n, bool per_channel) {
             continue;
         }
         TRY(need_operands(&q, node));
-        unmark(&(struct fl_net_graph){.node_count = 1, .nodes = node});
+        if (!fl_net_is_quantised(n, node))
+            unmark(node);
         TRY(add_copy(&q, node));
     }
     for (int i = 0; i < n->graph.output_count; i++)
