@@ -1,6 +1,7 @@
 /* int8_elements.c - sums, limits, softmax and changes of scale of quantised values; from floats, and back. */
 #include "program/lower/quantised.h"
 #include "core/base/fail.h"
+#include "core/base/memory.h"
 #include <math.h>
 #include <string.h>
 
@@ -149,14 +150,34 @@ struct border {
     struct fl_int8_type type;
 };
 
+/* Memory for floats that a device has: NULL where they are on the host. */
+static tensor_status find_floats(const tensor *t, int64_t count, float **floats, float **memory) {
+    *memory = fl_plan_on_host(t) ? NULL : fl_alloc((size_t)count * sizeof **memory);
+    *floats = *memory ? *memory : fl_plan_data(t);
+    return *memory || fl_plan_on_host(t) ? TENSOR_OK
+                                         : fl_fail(TENSOR_E_MEMORY, "no memory for %lld floats", (long long)count);
+}
+
 static tensor_status run_quantise(tensor *const *t, const void *with) {
     const struct border *const b = with;
-    return fl_int8_quantise(b->rounding, b->count, fl_plan_data(t[1]), &b->type, fl_plan_data(t[0]));
+    float *x, *memory;
+    TRY(find_floats(t[1], b->count, &x, &memory));
+    tensor_status status = memory ? tensor_store_f32(t[1], memory, b->count) : TENSOR_OK;
+    if (!status)
+        status = fl_int8_quantise(b->rounding, b->count, x, &b->type, fl_plan_data(t[0]));
+    fl_free(memory);
+    return status;
 }
 
 static tensor_status run_dequantise(tensor *const *t, const void *with) {
     const struct border *const b = with;
-    return fl_int8_dequantise(b->count, &b->type, fl_plan_data(t[1]), fl_plan_data(t[0]));
+    float *y, *memory;
+    TRY(find_floats(t[0], b->count, &y, &memory));
+    tensor_status status = fl_int8_dequantise(b->count, &b->type, fl_plan_data(t[1]), y);
+    if (!status && memory)
+        status = tensor_load_f32(t[0], memory, b->count);
+    fl_free(memory);
+    return status;
 }
 
 /* Whether the node has one known scale and zero point between floats and integers of 8 bits. */
