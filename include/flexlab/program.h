@@ -20,6 +20,7 @@
 #include "flexlab/status.h"
 #include "flexlab/tensor_life.h"
 #include "flexlab/tensor_values.h"
+#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -114,6 +115,8 @@ FLEXLAB_API tensor_status program_freeze(program *p, double margin);
 FLEXLAB_API tensor_status program_set_rounding(program *p, const char *name);
 /* The name of the rounding in force; NULL if p is NULL. */
 FLEXLAB_API const char *program_rounding(const program *p);
+/* Whether all that the program computes is computed in 8-bit integers, so that no format matters. */
+FLEXLAB_API bool program_is_quantised(const program *p);
 
 #ifdef __cplusplus
 }
