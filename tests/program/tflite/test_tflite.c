@@ -287,12 +287,12 @@ static void test_integers(void) {
 
 /* Weights of 4 bits are int8 with the same scales; nothing else has 4 bits. */
 static void test_four_bits(void) {
-    static const uint8_t halves[] = {0x8f, 0x71};
+    static const uint8_t halves[] = {0x8f, 0x71, 0};
     static const int8_t expected[] = {-1, -8, 1, 7};
     struct file_model m = integers();
     m.tensor[2].type = INT4;
     m.tensor[2].data = halves;
-    m.tensor[2].bytes = sizeof halves;
+    m.tensor[2].bytes = 2;
     struct fl_network *const n = READ(&m);
     const struct fl_net_value *const w = &n->values[2];
     CHECK(w->type == TENSOR_TYPE_I8 && w->four_bits && w->quantisation->count == 2 && w->constant->count == 4 &&
