@@ -229,6 +229,8 @@ FLEXLAB_API tensor_status program_export(const program *p, const char *path);
 FLEXLAB_API tensor_status program_set_rounding(program *p, const char *name);
 /* The name of the rounding in force; NULL if p is NULL. */
 FLEXLAB_API const char *program_rounding(const program *p);
+/* Whether all that the program computes is computed in 8-bit integers, so that no format matters. */
+FLEXLAB_API bool program_is_quantised(const program *p);
 
 #ifdef __cplusplus
 }

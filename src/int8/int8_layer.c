@@ -28,7 +28,8 @@ static int32_t bound(const struct fl_int8_type *type, float real) {
 }
 
 struct fl_int8_range fl_int8_activation(const struct fl_int8_type *type, float low, float high) {
-    return (struct fl_int8_range){bound(type, low), bound(type, high)};
+    const int32_t least = bound(type, low), most = bound(type, high);
+    return (struct fl_int8_range){least, most, .only_zero = !least && !most};
 }
 
 /* --- checks ------------------------------------------------------------------------------------------------------- */

@@ -407,3 +407,15 @@ tensor_status program_set_rounding(program *p, const char *name) {
 const char *program_rounding(const program *p) {
     return p ? fl_int8_rounding_name(p->network->rounding) : NULL;
 }
+
+bool program_is_quantised(const program *p) {
+    bool any = false;
+    for (int k = 0; p && k < p->network->graph.node_count; k++) {
+        const struct fl_net_node *const node = &p->network->graph.nodes[k];
+        const bool quantised = fl_net_is_quantised(p->network, node);
+        if (!quantised && !fl_net_is_border(node))
+            return false;
+        any |= quantised;
+    }
+    return any;
+}

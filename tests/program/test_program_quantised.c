@@ -2,7 +2,7 @@
  * naively: all scales are powers of two, so that real numbers are exact in double, and ties are frequent. Operators
  * without a kernel of integers are among them. The bits are the same in every batch, by any number of threads and by
  * every kernel set.
- * usage: test_program_quantised [first seed [number of networks]] */
+ * usage: test_program_quantised [cuda] [first seed [number of networks]] */
 #include "network_parts.h"
 #include "../int8/int8_witness.h"
 #include "flexlab/program.h"
@@ -561,6 +561,8 @@ static void run_all(program *p, const struct networks *t, const int *outputs, in
     }
 }
 
+static tensor_device *device; /* on which networks run too */
+
 static void check_network(uint64_t seed) {
     static const char *const kernels[] = {"ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
     static void (*const adders[])(struct networks *) = {add_convolution, add_convolution, add_convolution, add_product,
@@ -606,6 +608,12 @@ static void check_network(uint64_t seed) {
     }
     tensor_set_backend(NULL);
     tensor_set_threads(0);
+    if (device && good) {
+        CHECK(!program_set_device(p, device), "%s", tensor_error());
+        snprintf(what, sizeof what, "seed %llu, device", (unsigned long long)seed);
+        run_all(p, &t, outputs, IMAGES, what);
+        CHECK(!program_set_device(p, NULL), "%s", tensor_error());
+    }
     if (t.exact && good) { /* a sum that only exact has is refused by name */
         bool adds = false;
         for (int k = 0; k < t.n->graph.node_count; k++)
@@ -619,9 +627,17 @@ static void check_network(uint64_t seed) {
 }
 
 int main(int argc, char **argv) {
+    if (argc > 1 && !strncmp(argv[1], "cuda", 4)) {
+        device = tensor_device_find(argv[1]);
+        CHECK(device, "%s", tensor_error());
+        argc--;
+        argv++;
+    }
     const uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     const uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : 2000;
     for (uint64_t seed = first; seed < first + count; seed++)
         check_network(seed);
+    if (argc == 1)
+        check_network(4334); /* a clip that leaves 0 alone */
     return check_summary();
 }

@@ -97,6 +97,7 @@ static void check_network(const char *network) {
         printf("%s: %s\n", network, tensor_error());
         return;
     }
+    CHECK(program_is_quantised(p), "%s computes floats", network);
     for (int k = 0; k < ROUNDINGS; k++)
         check_rounding(p, network, k);
     CHECK(program_set_rounding(p, "tensorflow") == TENSOR_E_ARGUMENT && strstr(tensor_error(), "tflite-ruy") &&

@@ -1,6 +1,7 @@
 /* int8_elements.c - sums, limits, softmax and changes of scale of quantised values; from floats, and back. */
 #include "program/lower/quantised.h"
 #include "core/base/fail.h"
+#include "core/base/memory.h"
 #include <math.h>
 #include <string.h>
 
@@ -80,9 +81,9 @@ static tensor_status run_rescaling(tensor *const *t, const void *with) {
     return fl_int8_requantise(r->rounding, r->count, x, fl_plan_data(t[1]), y, r->types.range, fl_plan_data(t[0]));
 }
 
-static tensor_status plan_rescaling(struct fl_planner *p, const struct fl_net_node *node, float low, float high,
-                                    bool *done) {
-    struct rescaling with = {.rounding = fl_plan_network(p)->rounding, .count = fl_plan_out(p, node, 0)->count};
+static tensor_status plan_rescaling(struct fl_planner *p, const struct fl_net_node *node,
+                                    enum fl_int8_rounding rounding, float low, float high, bool *done) {
+    struct rescaling with = {.rounding = rounding, .count = fl_plan_out(p, node, 0)->count};
     const int *const layout = fl_own_layout(p, node, 0);
     TRY(fl_int8_types_of(p, node, &with.types));
     if (low > -INFINITY || high < INFINITY)
@@ -99,9 +100,13 @@ static float bound(const struct fl_planner *p, const struct fl_net_node *node, i
     return a ? (float)fl_array_number(a, 0) : otherwise;
 }
 
+/* XNNPACK has clamps at one scale alone: where it changes, its runtime takes the optimised kernel. */
 tensor_status fl_lower_int8_clip(struct fl_planner *p, const struct fl_net_node *node, bool *done) {
+    const enum fl_int8_rounding given = fl_plan_network(p)->rounding,
+                                rounding = given == FL_INT8_TFLITE_XNNPACK ? FL_INT8_TFLITE_RUY : given;
     const bool relu = !strcmp(node->op, "Relu");
-    return plan_rescaling(p, node, relu ? 0 : bound(p, node, 1, -INFINITY), bound(p, node, 2, INFINITY), done);
+    return plan_rescaling(p, node, rounding, relu ? 0 : bound(p, node, 1, -INFINITY), bound(p, node, 2, INFINITY),
+                          done);
 }
 
 /* --- softmax ------------------------------------------------------------------------------------------------------ */
@@ -145,14 +150,34 @@ struct border {
     struct fl_int8_type type;
 };
 
+/* Memory for floats that a device has: NULL where they are on the host. */
+static tensor_status find_floats(const tensor *t, int64_t count, float **floats, float **memory) {
+    *memory = fl_plan_on_host(t) ? NULL : fl_alloc((size_t)count * sizeof **memory);
+    *floats = *memory ? *memory : fl_plan_data(t);
+    return *memory || fl_plan_on_host(t) ? TENSOR_OK
+                                         : fl_fail(TENSOR_E_MEMORY, "no memory for %lld floats", (long long)count);
+}
+
 static tensor_status run_quantise(tensor *const *t, const void *with) {
     const struct border *const b = with;
-    return fl_int8_quantise(b->rounding, b->count, fl_plan_data(t[1]), &b->type, fl_plan_data(t[0]));
+    float *x, *memory;
+    TRY(find_floats(t[1], b->count, &x, &memory));
+    tensor_status status = memory ? tensor_store_f32(t[1], memory, b->count) : TENSOR_OK;
+    if (!status)
+        status = fl_int8_quantise(b->rounding, b->count, x, &b->type, fl_plan_data(t[0]));
+    fl_free(memory);
+    return status;
 }
 
 static tensor_status run_dequantise(tensor *const *t, const void *with) {
     const struct border *const b = with;
-    return fl_int8_dequantise(b->count, &b->type, fl_plan_data(t[1]), fl_plan_data(t[0]));
+    float *y, *memory;
+    TRY(find_floats(t[0], b->count, &y, &memory));
+    tensor_status status = fl_int8_dequantise(b->count, &b->type, fl_plan_data(t[1]), y);
+    if (!status && memory)
+        status = tensor_load_f32(t[0], memory, b->count);
+    fl_free(memory);
+    return status;
 }
 
 /* Whether the node has one known scale and zero point between floats and integers of 8 bits. */
@@ -173,7 +198,7 @@ static bool is_simple(const struct fl_planner *p, const struct fl_net_node *node
 tensor_status fl_lower_int8_quantise(struct fl_planner *p, const struct fl_net_node *node, bool *done) {
     struct border with;
     if (fl_net_is_quantised(fl_plan_network(p), node))
-        return plan_rescaling(p, node, -INFINITY, INFINITY, done);
+        return plan_rescaling(p, node, fl_plan_network(p)->rounding, -INFINITY, INFINITY, done);
     if (!fl_plan_is_float(p, node, 0) || !is_simple(p, node, fl_plan_out(p, node, 0), &with))
         return TENSOR_OK;
     const struct fl_net_node *const fp32 = fl_plan_in_format(p, node, FMT_FP32);

@@ -479,6 +479,16 @@ int fl_net_readers(const struct fl_network *n, int value) {
     return reads(&n->graph, value);
 }
 
+/* A byte is read before an element is written over it. */
+void fl_net_spread(struct fl_array *a, const uint8_t *from) {
+    const int flip = a->type == TENSOR_TYPE_I8 ? 8 : 0; /* the sign */
+    for (int64_t i = 0; i < a->count; i += 2) {
+        const int byte = from[i / 2], halves[] = {byte & 15, byte >> 4};
+        for (int k = 0; k < 2 && i + k < a->count; k++)
+            ((uint8_t *)a->data)[i + k] = (uint8_t)((halves[k] ^ flip) - flip);
+    }
+}
+
 /* --- quantised values and nodes ----------------------------------------------------------------------------------- */
 
 bool fl_net_is_bytes(const struct fl_network *n, int value) {

@@ -58,6 +58,7 @@ struct fl_net_value {
     const char *dim_name[FL_ARRAY_DIMS];  /* of such a dimension; NULL: none. Equal names are equal sizes */
     struct fl_array *constant;            /* NULL: computed, or an input */
     struct fl_quantisation *quantisation; /* NULL: none; only for integers */
+    bool four_bits;                       /* a constant that the file stores in 4 bits an element */
     struct fl_range range;                /* of floats */
 };
 
@@ -146,6 +147,9 @@ struct fl_net_node *fl_net_add_node(struct fl_network *n, struct fl_net_graph *g
 /* An array of that network with zeroed data. TENSOR_E_DATA for sizes that are negative or more than 2^40 bytes. */
 tensor_status fl_net_array(struct fl_network *n, struct fl_array **array, tensor_type type, int ndim,
                            const int64_t *dim);
+/* Integers of 4 bits, two to a byte, the first in its lower half, as the int8 or uint8 of an array. The bytes may lie
+ * at the end of the array's own data. */
+void fl_net_spread(struct fl_array *a, const uint8_t *from);
 /* Bytes of one number of a type; 0 for another number. */
 size_t fl_type_bytes(tensor_type type);
 const char *fl_type_name(tensor_type type); /* "float32", "int64", ... */

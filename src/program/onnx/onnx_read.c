@@ -200,7 +200,7 @@ static tensor_status read_attribute(struct fl_onnx_reader *r, struct fl_net_attr
     case A_STRING:
         return (to->s = text_of(r->n, &a->s, what)) ? TENSOR_OK : TENSOR_E_DATA;
     case A_TENSOR:
-        return fl_onnx_tensor(r, &to->array, a->t, what);
+        return fl_onnx_tensor(r, &to->array, a->t, what, NULL);
     case A_GRAPH:
         to->graph = fl_net_memory(r->n, sizeof *to->graph);
         return to->graph ? read_graph(r, to->graph, a->g, true) : TENSOR_E_MEMORY;
@@ -308,6 +308,9 @@ static tensor_status read_node(struct fl_onnx_reader *r, struct fl_net_graph *gr
         if (*node->input[i] && made->inputs[i] < 0)
             return fl_fail(TENSOR_E_DATA, "%s: input %zu is '%s', which is no input, and which no node computes",
                            what.text, i, node->input[i]);
+        if (made->inputs[i] >= 0 && r->n->values[made->inputs[i]].four_bits && !strcmp(node->op_type, "QuantizeLinear"))
+            return fl_fail(TENSOR_E_DATA, "%s: results of 4 bits, expected 8 or 16: weights alone may have 4",
+                           what.text);
     }
     TRY(read_attributes(r, graph->nodes[k].attributes, node));
     TRY(read_metadata(r->n, &graph->nodes[k], node));
@@ -327,8 +330,10 @@ static tensor_status read_initializers(struct fl_onnx_reader *r, const Onnx__Gra
         int value;
         snprintf(what.text, sizeof what.text, "initializer %.200s", or_empty(g->initializer[i]->name));
         TRY(declare(r, or_empty(g->initializer[i]->name), "an initializer", &value));
-        TRY(fl_onnx_tensor(r, &array, g->initializer[i], what.text));
+        bool four_bits;
+        TRY(fl_onnx_tensor(r, &array, g->initializer[i], what.text, &four_bits));
         fl_onnx_set_constant(r->n, value, array);
+        r->n->values[value].four_bits = four_bits;
     }
     return TENSOR_OK;
 }
@@ -550,7 +555,7 @@ tensor_status fl_onnx_read_tensor(struct fl_array **array, struct fl_network *ne
     *array = NULL;
     tensor_status status = read_message(path, &memory, &message, &onnx__tensor_proto__descriptor);
     if (!status)
-        status = fl_onnx_tensor(&r, array, (const Onnx__TensorProto *)message, "the tensor");
+        status = fl_onnx_tensor(&r, array, (const Onnx__TensorProto *)message, "the tensor", NULL);
     fl_onnx_release(&memory);
     fl_onnx_forget_files(&r);
     return status ? fl_fail(status, "%s: %s", path, tensor_error()) : TENSOR_OK;

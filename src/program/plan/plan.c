@@ -214,7 +214,8 @@ static tensor_status make_constant(struct fl_planner *p, tensor **t, tensor_form
             index[d] = 0;
         }
     }
-    *t = tensor_new_in(p->program->device, format, shape->ndim, shape->dim);
+    tensor_device *const device = format == FMT_U8 ? tensor_device_at(0) : p->program->device;
+    *t = tensor_new_in(device, format, shape->ndim, shape->dim);
     const tensor_status status = !*t                ? TENSOR_E_MEMORY
                                  : format == FMT_U8 ? TENSOR_OK
                                                     : tensor_load_f64(*t, numbers, array->count);

@@ -7,7 +7,8 @@
  * that its operand does not have. layout[d] is the dimension of the value that is dimension d of the tensor.
  *
  * Bytes. Integers of 8 bits that tensors have (quantised values, and what QuantizeLinear makes of floats) are slots of
- * FMT_U8 that hold them as they are; the type of the value says whether they are int8 or uint8.
+ * FMT_U8 that hold them as they are; the type of the value says whether they are int8 or uint8. The processor computes
+ * with them, also where the program is on another device.
  *
  * Formats. Each node computes in the format that the program gives it. A result of a shared-exponent format has a
  * frozen exponent, which the program has for its value; steps within a node that need tensors of their own
@@ -92,8 +93,10 @@ int fl_plan_shape(const struct fl_planner *p, int slot, int64_t dim[TENSOR_MAX_D
 /* The network, whose rounding quantised nodes have, and the program. */
 const struct fl_network *fl_plan_network(const struct fl_planner *p);
 struct fl_program *fl_plan_program(const struct fl_planner *p);
-/* Elements of a tensor of FMT_U8 or of FMT_FP32, in memory of the host. */
+/* Elements of a tensor of FMT_U8, which are in memory of the host whatever the device of the program is; of FMT_FP32 if
+ * fl_plan_on_host says so. */
 void *fl_plan_data(const tensor *t);
+bool fl_plan_on_host(const tensor *t);
 /* y, of FMT_U8: for each index, the byte of x at the sum of index and stride in each dimension. with: the strides. */
 struct fl_byte_strides {
     int ndim;

@@ -1,11 +1,16 @@
 /* plan_bytes.c - the elements of tensors of bytes, and copies of them in another order. */
 #include "program/plan/plan.h"
 #include "core/base/parallel.h"
+#include "core/tensor/device.h"
 #include "core/tensor/tensor_object.h"
 #include <string.h>
 
 void *fl_plan_data(const tensor *t) {
-    return t->storage->data; /* programs run on the processor, whose queue has no task left when a step returns */
+    return t->storage->data;
+}
+
+bool fl_plan_on_host(const tensor *t) {
+    return t->storage->device->host;
 }
 
 enum { PART = 1 << 14 }; /* bytes that a thread copies at a time */

@@ -51,6 +51,11 @@ static tensor_status set_exponent(tensor *t, const struct fl_range *range) {
     return tensor_declare_exponent(t, e < a->e_min ? a->e_min : e > a->e_max ? a->e_max : e);
 }
 
+/* Bytes are always in memory of the host, where quantised nodes compute: beside a device, outside of its arena. */
+static bool lies_apart(const struct fl_plan *plan, const struct fl_slot *s) {
+    return s->format == FMT_U8 && plan->program->device != tensor_device_at(0);
+}
+
 tensor_status fl_plan_place(struct fl_plan *plan) {
     const size_t room = (size_t)plan->slot_count * sizeof(struct fl_slot *);
     struct fl_slot **const own = fl_net_memory(plan->memory, room), **const busy = fl_net_memory(plan->memory, room);
@@ -59,7 +64,7 @@ tensor_status fl_plan_place(struct fl_plan *plan) {
     if (!own || !busy)
         return TENSOR_E_MEMORY;
     for (int i = 0; i < plan->slot_count; i++)
-        if (plan->slots[i].kind == FL_SLOT_OWN)
+        if (plan->slots[i].kind == FL_SLOT_OWN && !lies_apart(plan, &plan->slots[i]))
             own[count++] = &plan->slots[i];
     for (int i = 0; plan->inputs && i < plan->program->network->graph.input_count; i++)
         if (plan->inputs[i].slot >= 0)
@@ -75,9 +80,10 @@ tensor_status fl_plan_place(struct fl_plan *plan) {
         if (s->kind == FL_SLOT_CONSTANT)
             continue;
         tensor *const base = s->kind == FL_SLOT_OWN ? NULL : plan->slots[s->base].t;
-        s->t = s->kind == FL_SLOT_VIEW ? tensor_new_view(base, s->ndim, s->dim)
-               : s->kind == FL_SLOT_STRIDED
-                   ? tensor_new_strided(base, s->ndim, s->dim, s->stride, s->offset)
+        s->t = s->kind == FL_SLOT_VIEW      ? tensor_new_view(base, s->ndim, s->dim)
+               : s->kind == FL_SLOT_STRIDED ? tensor_new_strided(base, s->ndim, s->dim, s->stride, s->offset)
+               : lies_apart(plan, s)
+                   ? tensor_new_in(tensor_device_at(0), s->format, s->ndim, s->dim)
                    : tensor_new_at(device, s->format, s->ndim, s->dim, (char *)plan->arena + s->at, s->bytes);
         if (!s->t)
             return tensor_error_status();
