@@ -17,6 +17,7 @@
 #define FLEXLAB_PROGRAM_H
 
 #include "flexlab/api.h"
+#include "flexlab/nn_network.h"
 #include "flexlab/status.h"
 #include "flexlab/tensor_life.h"
 #include "flexlab/tensor_values.h"
@@ -60,6 +61,15 @@ FLEXLAB_API tensor_status program_read(program **p, const char *path);
 FLEXLAB_API tensor_status program_save(const program *p, const char *path);
 /* program_read of these files alone: TENSOR_E_DATA for others. */
 FLEXLAB_API tensor_status program_load(program **p, const char *path);
+/* A compiled network of nn.h in evaluation as a program: its layers from the input to the logits, with their names and
+ * formats and the weights that updates work on (master weights, wide parts); statistics of batch normalisation become a
+ * part of weights, dropout vanishes. The input is [batch, height, width, channels] of floats, or [batch, length] of
+ * int32 tokens. In shared-exponent formats, tensors that the training has written have the exponents that it predicts
+ * for them; program_calibrate and program_freeze fix others. In fp32 outputs are those of nn_predict within what other
+ * roundings change. The program shares nothing with g. TENSOR_E_UNSUPPORTED names a layer that programs lack: adaptive
+ * pooling with windows of several sizes, response normalisation over an even number of channels. TENSOR_E_ARGUMENT: g
+ * is NULL, or was not compiled. Free with program_free. */
+FLEXLAB_API tensor_status program_from_graph(program **p, const nn_graph *g);
 /* Frees the program. NULL is allowed. */
 FLEXLAB_API void program_free(program *p);
 

@@ -90,9 +90,9 @@ static tensor_status read_network(struct fl_network **n, const char *path, bool 
 
 /* The program of a network, which belongs to it from then on, also after a failure. */
 static tensor_status make_program(program **p, struct fl_network *network, bool stored) {
-    tensor_status status = check_operators(network);
-    if (!status && !stored)
-        status = fl_passes(network);
+    tensor_status status = stored ? TENSOR_OK : fl_passes(network); /* which know operators that programs do not have */
+    if (!status)
+        status = check_operators(network);
     struct fl_program *const made = status ? NULL : fl_alloc_zero(sizeof *made);
     if (!made) {
         fl_network_free(network);
@@ -105,12 +105,16 @@ static tensor_status make_program(program **p, struct fl_network *network, bool 
     return TENSOR_OK;
 }
 
+tensor_status fl_program_of(program **p, struct fl_network *network) {
+    return make_program(p, network, false);
+}
+
 tensor_status program_read(program **p, const char *path) {
     if (!p || !path)
         return fl_fail(TENSOR_E_ARGUMENT, "program_read: %s is NULL", p ? "path" : "p");
     *p = NULL;
     struct fl_network *network = NULL;
-    bool stored;
+    bool stored = false;
     TRY(read_network(&network, path, &stored));
     return make_program(p, network, stored);
 }

@@ -5,6 +5,7 @@
  *     test_program_export                everything
  *     test_program_export FILE RECORD    this network alone, with the inputs of that .npz file */
 #include "flexlab/autoflex.h"
+#include "flexlab/nn.h"
 #include "network_parts.h"
 #include "npz.h"
 #include "program/passes/passes.h"
@@ -76,6 +77,12 @@ static bool same_attribute(const struct fl_net_attribute *a, const struct fl_net
     }
 }
 
+/* flex16+5 has exponents from 0 to 31. */
+static bool same_exponent(const struct fl_range *a, const struct fl_range *b, tensor_format format) {
+    const int e = format != FMT_FLEX16_5 ? a->exponent : a->exponent < 0 ? 0 : a->exponent > 31 ? 31 : a->exponent;
+    return !a->frozen || (b->frozen && b->exponent == e);
+}
+
 static void check_graph(struct pair *p, const struct fl_net_graph *a, const struct fl_net_graph *b) {
     CHECK(a->node_count == b->node_count && a->input_count == b->input_count && a->output_count == b->output_count,
           "%s: %d nodes, expected %d", p->what, b->node_count, a->node_count);
@@ -101,12 +108,10 @@ static void check_graph(struct pair *p, const struct fl_net_graph *a, const stru
                 continue;
             const struct fl_range *const r = &p->a->values[m->outputs[i]].range, *const s =
                                                                                      &p->b->values[n->outputs[i]].range;
-            CHECK(!r->frozen || (s->frozen && s->exponent == r->exponent), "%s: node %s: another exponent", p->what,
-                  m->name);
+            CHECK(same_exponent(r, s, m->format), "%s: node %s: another exponent", p->what, m->name);
         }
         for (int i = 0; m->inner && i < FL_NODE_TEMPORARIES; i++)
-            CHECK(!m->inner[i].frozen ||
-                      (n->inner && n->inner[i].frozen && n->inner[i].exponent == m->inner[i].exponent),
+            CHECK(n->inner ? same_exponent(&m->inner[i], &n->inner[i], m->format) : !m->inner[i].frozen,
                   "%s: node %s: another exponent inside", p->what, m->name);
         CHECK(m->attribute_count == n->attribute_count, "%s: node %s: %d attributes, expected %d", p->what, m->name,
               n->attribute_count, m->attribute_count);
@@ -269,6 +274,7 @@ static void check_data(const char *data) {
         {"tiny-resnet8-fp32.tflite", "tiny-resnet8-fp32-reference"},
         {"tiny-keywords-fp32.tflite", "tiny-keywords-fp32-reference"},
         {"tiny-anomaly-fp32.tflite", "tiny-anomaly-fp32-reference"},
+        {"tiny-resnet8-int8.tflite", "tiny-resnet8-int8-reference"},
     };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         char file[PATH_MAX], record[PATH_MAX];
@@ -279,13 +285,109 @@ static void check_data(const char *data) {
     }
 }
 
+/* --- networks of nn.h ----------------------------------------------------------------------------------------------
+ */
+
+/* fp32, and what the network needs to be in another format. */
+static void check_graph_of(nn_graph *g, nn_node logits, const char *name, int ndim, const int64_t *shape, int tokens) {
+    static const char *const formats[] = {"fp32", "fp16", "flex16+5"};
+    int64_t count = 1;
+    for (int d = 0; d < ndim; d++)
+        count *= shape[d];
+    float *const x = malloc((size_t)count * sizeof *x);
+    int32_t *const t = malloc((size_t)count * sizeof *t);
+    uint64_t random = 5;
+    for (int64_t i = 0; i < count; i++) {
+        x[i] = (float)(check_random(&random) % 1000) / 500 - 1;
+        t[i] = tokens ? (int32_t)(check_random(&random) % (unsigned)tokens) : 0;
+    }
+    program_array in = {
+        .type = tokens ? TENSOR_TYPE_I32 : TENSOR_TYPE_F32, .ndim = ndim, .data = tokens ? (void *)t : x};
+    memcpy(in.shape, shape, (size_t)ndim * sizeof *shape);
+    const bool compiled = g && logits >= 0 && !nn_compile(g, logits);
+    CHECK(compiled, "%s: %s", name, tensor_error());
+    for (int f = 0; f < 3 && compiled; f++) {
+        char what[100];
+        program *p = NULL;
+        tensor_format format = FMT_FP32;
+        snprintf(what, sizeof what, "%s in %s", name, formats[f]);
+        tensor_status status = program_from_graph(&p, g);
+        if (!status && f == 2)
+            status = program_calibrate(p, &in) ? TENSOR_E_ARGUMENT : program_freeze(p, 1);
+        if (!status && !tensor_format_find(&format, formats[f]))
+            status = program_set_format(p, format, NULL, NULL);
+        CHECK(!status, "%s: %s", what, tensor_error());
+        if (!status)
+            check_export(p, what, &in, f == 0);
+        program_free(p);
+    }
+    nn_graph_free(g);
+    free(x);
+    free(t);
+}
+
+static nn_graph *new_graph(void) {
+    return nn_graph_new(&(nn_config){.variant = "fp32", .batch = 2, .seed = 3});
+}
+
+static void check_graphs(void) {
+    nn_graph *g = new_graph();
+    nn_node x = nn_input(g, 9, 7, 4);
+    x = nn_conv2d(g, "two", x, 6, 0,
+                  &(nn_conv2d_options){.bias = true,
+                                       .window = &(tensor_window2d){.window = {3, 2}, .stride = {1, 2}, .groups = 2}});
+    x = nn_leaky_relu(g, "leaky", nn_batchnorm(g, "norm", x, NULL), 0.125f);
+    x = nn_conv_transpose2d(g, "up", x, 4, 3, &(nn_conv2d_options){.stride = 2, .padding = 1, .groups = 2});
+    x = nn_clamp(g, "clamp", nn_maxpool2d(g, "wide", x, 3, &(nn_pool2d_options){.stride = 2, .padding = 1}), -1, 2);
+    nn_node y = nn_relu(g, "relu", nn_conv2d(g, "same", x, 4, 3, &(nn_conv2d_options){.padding = 1}));
+    x = nn_add(g, "sum", nn_conv2d(g, "last", y, 4, 3, &(nn_conv2d_options){.padding = 1}), x, true);
+    check_graph_of(g, nn_linear(g, "fc", nn_avgpool_global(g, "mean", x), 3, true), "images", 4,
+                   (const int64_t[]){2, 9, 7, 4}, 0);
+    g = new_graph();
+    x = nn_embedding(g, "embedding", nn_tokens(g, 12, 30), 8, 1);
+    x = nn_conv1d(g, "window", x, 8, &(tensor_window1d){.window = 3, .padding = {2, 0}}, true);
+    x = nn_maxpool1d(g, "half", x, &(tensor_window1d){.window = 2, .stride = 2});
+    x = nn_attention(g, "attention", x, 2, true);
+    x = nn_transformer_block(g, "block", x, &(nn_transformer){.heads = 4, .rmsnorm = true, .activation = "silu"});
+    x = nn_layernorm(g, "norm", nn_gru(g, "gru", x, 6));
+    check_graph_of(g, nn_linear(g, "head", x, 30, false), "sequences", 2, (const int64_t[]){2, 12}, 30);
+}
+
+/* --- refusals ------------------------------------------------------------------------------------------------------
+ */
+
+/* Nothing is written where something cannot be said, and a file that is there stays. */
+static void check_refusal(const char *format, const char *why) {
+    static const int64_t shape[] = {2, 3};
+    char path[PATH_MAX];
+    tensor_format f = FMT_FP32;
+    uint64_t random = 1;
+    struct fl_network *const n = fl_network_new(FL_NET_ONNX);
+    const int in = part_value(n, 2, shape), w = part_constant(n, 2, (const int64_t[]){3, 3}, &random);
+    const int y = part_node(n, "MatMul", 2, (const int[]){in, w});
+    part_ports(n, 1, &in, 1, &y);
+    program *const p = program_of(n);
+    CHECK(!tensor_format_find(&f, format) && !program_set_format(p, f, NULL, NULL), "%s", tensor_error());
+    snprintf(path, sizeof path, "%s/refused.onnx", folder);
+    const tensor_status status = program_export(p, path);
+    CHECK(status == TENSOR_E_UNSUPPORTED && strstr(tensor_error(), "node n0 (MatMul)") && strstr(tensor_error(), why),
+          "%s: %s", format, tensor_error());
+    CHECK(access(path, F_OK), "%s: a file is there", format);
+    CHECK(program_export(p, NULL) == TENSOR_E_ARGUMENT && program_export(NULL, path) == TENSOR_E_ARGUMENT, "no path");
+    program_free(p);
+}
+
 int main(int argc, char **argv) {
     const char *const data = getenv("FLEXLAB_DATA");
     CHECK(mkdtemp(folder), "no folder %s", folder);
-    if (argc > 2)
+    if (argc > 2) {
         check_file(argv[1], argv[2]);
-    else if (data)
-        check_data(data);
+    } else {
+        check_graphs();
+        check_refusal("flex16+5", "whose exponent is not fixed");
+        if (data)
+            check_data(data);
+    }
     rmdir(folder);
     return check_summary();
 }

@@ -2,6 +2,7 @@
 #include "program/onnx/onnx_export.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "flexlab/autoflex.h"
 #include "flexlab/tensor.h"
 #include "program/arrays/operators.h"
 #include "program/network/network.h"
@@ -244,6 +245,16 @@ static const struct fl_range *range_of(const struct exporter *e, int value) {
     return first->frozen ? first : own;
 }
 
+/* An exponent within those of a format, as a plan sets it. */
+static int within(tensor_format format, int exponent) {
+    tensor *const t = tensor_new(format, 1, (const int64_t[]){1});
+    const struct autoflex *const a = t ? tensor_autoflex(t) : NULL;
+    if (a)
+        exponent = exponent < a->e_min ? a->e_min : exponent > a->e_max ? a->e_max : exponent;
+    tensor_free(t);
+    return exponent;
+}
+
 /* A value as `from` has it. */
 static int plain(struct place *p, int value) {
     struct exporter *const e = p->e;
@@ -290,7 +301,7 @@ static int in_form(struct place *p, const struct fl_net_node *node, int value, e
                     node->name, node->op, name, tensor_format_name(node->format));
             return -1;
         }
-        made = put_levels(p, "operand", name, from, range->exponent, -1);
+        made = put_levels(p, "operand", name, from, within(node->format, range->exponent), -1);
     } else {
         made = put_cast(p, "operand", name, from, form == HALF ? TENSOR_TYPE_F16 : TENSOR_TYPE_BF16, -1);
     }
@@ -302,6 +313,16 @@ static bool rounds_constant(const struct fl_net_node *node, const struct fl_arra
     static const char *const ops[] = {"Conv",   "ConvTranspose",      "Gemm", "MatMul", "Add", "Sub", "Mul",
                                       "Concat", "LayerNormalization", NULL};
     return a->count > 1 && a->ndim <= 4 && is_one_of(node, ops);
+}
+
+/* Whether a node computes in float64, as ONNX sees it. */
+static bool reads_doubles(const struct exporter *e, const struct fl_net_node *node) {
+    for (int i = 0; i < node->input_count; i++) {
+        const struct fl_net_value *const v = node->inputs[i] < 0 ? NULL : &e->from->values[node->inputs[i]];
+        if (v && !v->constant && v->type == TENSOR_TYPE_F64)
+            return true;
+    }
+    return false;
 }
 
 /* Operand i of a node that computes floats. filters: turn them to [K, C, R, S]. */
@@ -324,9 +345,10 @@ static int float_operand(struct place *p, const struct fl_net_node *node, int i,
     }
     if (form == PLAIN || !rounds_constant(node, a)) {
         const int same = filters ? new_constant(e, name, "", (struct fl_array *)a) : plain(p, value);
-        return form == PLAIN || form == LEVELS || same < 0
-                   ? same
-                   : put_cast(p, "operand", name, same, form == HALF ? TENSOR_TYPE_F16 : TENSOR_TYPE_BF16, -1);
+        const bool wide = a->type == TENSOR_TYPE_F64 && !reads_doubles(e, node),
+                   as_is = form == PLAIN || form == LEVELS;
+        const tensor_type type = as_is ? TENSOR_TYPE_F32 : form == HALF ? TENSOR_TYPE_F16 : TENSOR_TYPE_BF16;
+        return same < 0 || (as_is && !wide) ? same : put_cast(p, "operand", name, same, type, -1);
     }
     if (rounded(e, a, node->format, &made, &exponent))
         return -1;
@@ -337,12 +359,12 @@ static int float_operand(struct place *p, const struct fl_net_node *node, int i,
     return scale < 0 ? -1 : put_node(p, "DequantizeLinear", "constant", name, 2, (const int[]){constant, scale}, -1);
 }
 
-/* A quantised value, or one that has another order of dimensions, as a float. */
-static int real_operand(struct place *p, const struct fl_net_node *node, int i, bool turn) {
+/* A quantised value as a float. rank: of an image to be turned; 0: none. */
+static int real_operand(struct place *p, const struct fl_net_node *node, int i, int rank) {
     struct exporter *const e = p->e;
     const int value = node->inputs[i];
     const struct fl_net_value *const v = &e->from->values[value];
-    const bool filters = v->constant && node->channels_last && i == 1 && is(node, "Conv");
+    const bool filters = v->constant && node->channels_last && i == 1 && is(node, "Conv"), turn = rank > 0;
     int from, scale, zero;
     if (!turn && !filters && find_made(e, value, REAL) >= 0)
         return find_made(e, value, REAL);
@@ -353,7 +375,7 @@ static int real_operand(struct place *p, const struct fl_net_node *node, int i, 
         from = plain(p, value);
     }
     if (from >= 0 && turn)
-        from = put_turn(p, "operand", v->name, from, v->ndim > 2 ? v->ndim : 4, false, -1);
+        from = put_turn(p, "operand", v->name, from, rank, false, -1);
     if (from < 0 || !put_quantisation(e, value, &scale, &zero))
         return -1;
     const int result =
@@ -376,7 +398,7 @@ static tensor_status copy_attributes(struct exporter *e, const struct fl_net_nod
     for (int i = 0; i < node->attribute_count; i++) {
         const struct fl_net_attribute *const a = &node->attributes[i];
         if (!strncmp(a->name, "flexlab", 7)) {
-            if (!strcmp(a->name, "flexlab_beta") || (!strcmp(a->name, "flexlab_flatten") && a->i))
+            if (!strcmp(a->name, "flexlab_flatten") && a->i)
                 return fl_fail(TENSOR_E_UNSUPPORTED, "node %s (%s): ONNX has no attribute %s", node->name, node->op,
                                a->name);
             continue;
@@ -423,7 +445,17 @@ static const char *const windows[] = {"Conv",
                                       "InstanceNormalization",
                                       NULL};
 
-/* Formats and exponents, for whoever reads the file with this library. */
+/* Dimensions of the images of such a node. */
+static int rank_of(const struct exporter *e, const struct fl_net_node *node) {
+    const struct fl_net_attribute *const window = fl_net_find(node, "kernel_shape");
+    const struct fl_array *const w = node->input_count > 1 && node->inputs[1] != -1 && strstr(node->op, "Conv")
+                                         ? e->from->values[node->inputs[1]].constant
+                                         : NULL;
+    const int stated = e->from->values[node->inputs[0]].ndim;
+    return w ? w->ndim : window && window->kind == FL_NET_INTS ? window->count + 2 : stated > 2 ? stated : 4;
+}
+
+/* Formats, exponents, and attributes that ONNX does not have, for whoever reads the file with this library. */
 static tensor_status put_notes(struct exporter *e, const struct fl_net_node *node, struct fl_net_node *to) {
     char text[400] = "";
     size_t used = 0;
@@ -434,12 +466,24 @@ static tensor_status put_notes(struct exporter *e, const struct fl_net_node *nod
     for (int i = 0; i < node->output_count && used < sizeof text - 40; i++)
         if (node->outputs[i] != -1 && e->from->values[node->outputs[i]].range.frozen)
             used += (size_t)snprintf(text + used, sizeof text - used, "%so%d=%d", used ? " " : "", i,
-                                     e->from->values[node->outputs[i]].range.exponent);
+                                     within(node->format, e->from->values[node->outputs[i]].range.exponent));
     for (int i = 0; node->inner && i < FL_NODE_TEMPORARIES && used < sizeof text - 40; i++)
         if (node->inner[i].frozen)
             used += (size_t)snprintf(text + used, sizeof text - used, "%si%d=%d", used ? " " : "", i,
-                                     node->inner[i].exponent);
-    return used ? fl_net_set_string(e->to, to, "flexlab.exponents", text) : TENSOR_OK;
+                                     within(node->format, node->inner[i].exponent));
+    if (used)
+        TRY(fl_net_set_string(e->to, to, "flexlab.exponents", text));
+    used = 0;
+    for (int i = 0; i < node->attribute_count && used < sizeof text / 2; i++) {
+        const struct fl_net_attribute *const at = &node->attributes[i];
+        if (!strncmp(at->name, "flexlab_", 8) && at->kind == FL_NET_INT)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.40s=%lld", used ? " " : "", at->name,
+                                     (long long)at->i);
+        if ((!strncmp(at->name, "flexlab_", 8) || is(node, "Swish")) && at->kind == FL_NET_FLOAT)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.40s=%a", used ? " " : "", at->name,
+                                     (double)at->f);
+    }
+    return used ? fl_net_set_string(e->to, to, "flexlab.attributes", text) : TENSOR_OK;
 }
 
 static bool is_quantised(const struct exporter *e, int value) {
@@ -499,13 +543,13 @@ static int operand(struct place *p, const struct fl_net_node *node, int i, enum 
     if (value == -1)
         return -1;
     if (integers && is_quantised(e, value))
-        return real_operand(p, node, i, image);
+        return real_operand(p, node, i, image ? rank_of(e, node) : 0);
     if (!e->is_float[value])
         return plain(p, value);
     /* Scales of a Resize are float32 whatever its image is. */
     int made = float_operand(p, node, i, is(node, "Resize") && i ? PLAIN : form);
     if (made >= 0 && image)
-        made = put_turn(p, "operand", e->from->values[value].name, made, 4, false, -1);
+        made = put_turn(p, "operand", e->from->values[value].name, made, rank_of(e, node), false, -1);
     return made;
 }
 
@@ -533,7 +577,7 @@ static tensor_status put_result(struct place *p, const struct fl_net_node *node,
     if (now >= 0 && b.activation)
         TRY(put_activation(p, node, &now, form, --left ? -1 : final));
     if (now >= 0 && b.turn && !integers)
-        now = put_turn(p, "result", name, now, 4, true, --left ? -1 : final);
+        now = put_turn(p, "result", name, now, rank_of(e, node), true, --left ? -1 : final);
     if (now >= 0 && b.levels && integers)
         now = put_quantisation(e, value, &scale, &zero)
                   ? put_node(p, "QuantizeLinear", NULL, name, 3, (const int[]){now, scale, zero}, --left ? -1 : final)
@@ -545,16 +589,62 @@ static tensor_status put_result(struct place *p, const struct fl_net_node *node,
                            "node %s (%s) computes %s in %s, whose exponent is not fixed: calibrate the program and "
                            "freeze it",
                            node->name, node->op, name, tensor_format_name(node->format));
-        now = put_levels(p, "result", name, now, range->exponent, --left ? -1 : final);
+        now = put_levels(p, "result", name, now, within(node->format, range->exponent), --left ? -1 : final);
     }
     if (now >= 0 && b.turn && integers)
-        now = put_turn(p, "result", name, now, 4, true, --left ? -1 : final);
+        now = put_turn(p, "result", name, now, rank_of(e, node), true, --left ? -1 : final);
     if (now >= 0 && b.cast) {
         note_made(p, value, form, now);
         now = put_cast(p, "result", name, now, TENSOR_TYPE_F32, final);
     }
     note_made(p, value, half && !b.cast ? form : PLAIN, final);
     return now < 0 ? TENSOR_E_MEMORY : TENSOR_OK;
+}
+
+/* The operand of a Softmax whose rows are multiplied by a number (flexlab_beta), and end at their own index
+ * (flexlab_causal). */
+static tensor_status put_softmax(struct place *p, const struct fl_net_node *node, enum form form, int *x) {
+    struct exporter *const e = p->e;
+    const tensor_type type = form == HALF ? TENSOR_TYPE_F16 : form == BFLOAT ? TENSOR_TYPE_BF16 : TENSOR_TYPE_F32;
+    const float beta = fl_net_float(node, "flexlab_beta", 1);
+    struct fl_array *one;
+    if (beta != 1) {
+        const int factor = new_number(e, node->name, "beta", type, (double)beta);
+        *x = factor < 0 ? -1 : put_node(p, "Mul", "operand", node->name, 2, (const int[]){*x, factor}, -1);
+    }
+    if (*x < 0 || !fl_net_int(node, "flexlab_causal", 0))
+        return *x < 0 ? TENSOR_E_MEMORY : TENSOR_OK;
+    const int lowest = new_number(e, node->name, "lowest", type, -INFINITY);
+    const int shape = put_node(p, "Shape", "mask", node->name, 1, x, -1);
+    const int ones = shape < 0 ? -1 : put_node(p, "ConstantOfShape", "mask", node->name, 1, &shape, -1);
+    struct fl_net_node *const made = ones < 0 ? NULL : last_node(p);
+    struct fl_net_attribute *const value = made ? fl_net_memory(e->to, 2 * sizeof *value) : NULL;
+    if (lowest < 0 || !value || fl_net_array(e->to, &one, TENSOR_TYPE_F32, 1, (const int64_t[]){1}))
+        return TENSOR_E_MEMORY;
+    fl_array_put_number(one, 0, 1);
+    value[0] = (struct fl_net_attribute){.name = "value", .kind = FL_NET_ARRAY, .array = one};
+    value[1] = made->attributes[0]; /* its part */
+    made->attributes = value;
+    made->attribute_count = 2;
+    int mask = put_node(p, "Trilu", "mask", node->name, 1, &ones, -1);
+    if (mask < 0 || fl_net_set_int(e->to, last_node(p), "upper", 0))
+        return TENSOR_E_MEMORY;
+    mask = put_cast(p, "mask", node->name, mask, TENSOR_TYPE_BOOL, -1);
+    *x = mask < 0 ? -1 : put_node(p, "Where", "operand", node->name, 3, (const int[]){mask, *x, lowest}, -1);
+    return *x < 0 ? TENSOR_E_MEMORY : TENSOR_OK;
+}
+
+/* x sigmoid(alpha x), which ONNX has from opset 24 on: a product. */
+static tensor_status put_swish(struct place *p, const struct fl_net_node *node, enum form form, int *inputs) {
+    const tensor_type type = form == HALF ? TENSOR_TYPE_F16 : form == BFLOAT ? TENSOR_TYPE_BF16 : TENSOR_TYPE_F32;
+    const float alpha = fl_net_float(node, "alpha", 1);
+    int x = inputs[0];
+    if (alpha != 1) {
+        const int factor = new_number(p->e, node->name, "alpha", type, (double)alpha);
+        x = factor < 0 ? -1 : put_node(p, "Mul", "mask", node->name, 2, (const int[]){x, factor}, -1);
+    }
+    inputs[1] = x < 0 ? -1 : put_node(p, "Sigmoid", "mask", node->name, 1, &x, -1);
+    return inputs[1] < 0 ? TENSOR_E_MEMORY : TENSOR_OK;
 }
 
 /* The name of a node, which no other has. */
@@ -573,7 +663,7 @@ static tensor_status put_operator(struct place *p, const struct fl_net_node *nod
     struct exporter *const e = p->e;
     const bool integers = computes_integers(e, node), turn = node->channels_last && is_one_of(node, windows);
     const bool residual = is(node, "Conv") && node->input_count > 3 && node->inputs[3] != -1;
-    int *const inputs = fl_net_memory(e->to, ((size_t)node->input_count + 1) * sizeof *inputs);
+    int *const inputs = fl_net_memory(e->to, ((size_t)node->input_count + 2) * sizeof *inputs);
     struct fl_net_attribute *const attributes =
         fl_net_memory(e->to, ((size_t)node->attribute_count + 1) * sizeof *attributes);
     struct fl_activation_of activation;
@@ -590,14 +680,26 @@ static tensor_status put_operator(struct place *p, const struct fl_net_node *nod
         if (inputs[i] >= 0 && !(residual && i == 3))
             given = i + 1;
     }
+    if (is(node, "Softmax"))
+        TRY(put_softmax(p, node, form, &inputs[0]));
+    const bool swish = is(node, "Swish");
+    if (swish) {
+        TRY(put_swish(p, node, form, inputs));
+        given = 2;
+    }
     TRY(copy_attributes(e, node, attributes, &attribute_count));
-    struct fl_net_node *const made = fl_net_add_node(e->to, p->graph, node->op, "", given, node->output_count, 0);
+    struct fl_net_node *const made =
+        fl_net_add_node(e->to, p->graph, swish ? "Mul" : node->op, "", given, node->output_count, 0);
     if (!made || !(made->name = node_name(e, node)))
         return TENSOR_E_MEMORY;
     made->domain = node->domain;
     memcpy(made->inputs, inputs, (size_t)given * sizeof *inputs);
     made->attributes = attributes;
     made->attribute_count = attribute_count;
+    if (swish) {
+        made->attribute_count = 0;
+        TRY(fl_net_set_string(e->to, made, "flexlab.operator", "Swish"));
+    }
     TRY(put_notes(e, node, made));
     const int at = p->graph->node_count - 1;
     for (int i = node->output_count - 1; i >= 0; i--) {
@@ -714,11 +816,25 @@ static tensor_status build(struct exporter *e) {
     return put_graph(e, &e->from->graph, &e->to->graph);
 }
 
-tensor_status fl_onnx_export(const struct fl_network *n, const char *path) {
+/* Sizes of such outputs stay open. */
+static void state_ndim(const struct exporter *e, const int *ndim) {
+    for (int i = 0; i < e->to->graph.output_count; i++) {
+        struct fl_net_value *const v = &e->to->values[e->to->graph.outputs[i]];
+        if (v->ndim >= 0)
+            continue;
+        v->ndim = ndim[i];
+        for (int d = 0; d < ndim[i]; d++)
+            v->dim[d] = -1;
+    }
+}
+
+tensor_status fl_onnx_export(const struct fl_network *n, const int *ndim, const char *path) {
     struct exporter e = {.from = n, .to = fl_network_new(FL_NET_ONNX)};
     tensor_status status = e.to ? build(&e) : TENSOR_E_MEMORY;
-    if (!status)
+    if (!status) {
+        state_ndim(&e, ndim);
         status = fl_net_check(e.to);
+    }
     fl_onnx_names_free(&e.names);
     fl_onnx_names_free(&e.node_names);
     if (status)

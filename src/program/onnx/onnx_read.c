@@ -235,7 +235,8 @@ static tensor_status read_attributes(struct fl_onnx_reader *r, struct fl_net_att
 
 /* What a file that this library wrote says of a node beside ONNX (passes/restore.c). */
 static tensor_status read_metadata(struct fl_network *n, struct fl_net_node *to, const Onnx__NodeProto *node) {
-    static const char *const keys[] = {"flexlab.format", "flexlab.part", "flexlab.layout", "flexlab.exponents"};
+    static const char *const keys[] = {"flexlab.format",    "flexlab.part",       "flexlab.layout",
+                                       "flexlab.exponents", "flexlab.attributes", "flexlab.operator"};
     for (size_t i = 0; i < node->n_metadata_props; i++)
         for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
             if (!strcmp(or_empty(node->metadata_props[i]->key), keys[k]))

@@ -6,8 +6,8 @@
  *   com.microsoft's QLinearAdd, QGemm, ...           become the first form, and then as that does.
  *
  * What has scales that are no constants, or weights that are none, stays as it is: operators on arrays of the host
- * compute it. An integer that an operator computes with as a plain number (ConvInteger, a sum of integers) has no
- * quantisation, wherever else it is read.
+ * compute it. Integers that some operator takes as plain numbers (ConvInteger, a sum of integers), or of which two
+ * nodes say different things, have no quantisation anywhere.
  *
  * Source: onnxruntime, docs/ContribOperators.md and core/optimizer/qdq_transformer. */
 #include "program/passes/index.h"
@@ -185,12 +185,25 @@ static int class_of(const struct quantiser *q, int value) {
     return value;
 }
 
+static bool is_linear(const struct fl_net_node *node) {
+    return is(node, "QLinearConv") || is(node, "QLinearMatMul");
+}
+
+/* Whether a node's scales and zero points are constants, and the weights of QLinearConv and QLinearMatMul. */
+static bool is_fixed(const struct fl_network *n, const struct fl_net_node *node) {
+    const bool linear = is_linear(node);
+    for (int i = 1; i < node->input_count; i++)
+        if (node->inputs[i] != -1 && !constant(n, node, i))
+            return false;
+    return node->input_count >= (linear ? 8 : 2) && !fl_net_int(node, "block_size", 0);
+}
+
 static void note_plain(struct quantiser *q, const struct fl_net_graph *graph, bool nested) {
-    static const char *const harmless[] = {
-        "QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "Shape", "Size", NULL};
+    static const char *const harmless[] = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", NULL};
     for (int k = 0; k < graph->node_count; k++) {
         const struct fl_net_node *const node = &graph->nodes[k];
-        const bool moves = is_one_of(node, movers), plain = nested || (!moves && !is_one_of(node, harmless));
+        const bool moves = is_one_of(node, movers), asks = is(node, "Shape") || is(node, "Size");
+        const bool plain = nested || (!moves && !asks && !(is_one_of(node, harmless) && is_fixed(q->x.n, node)));
         for (int i = 0; i < node->input_count && plain; i++)
             if (node->inputs[i] != -1)
                 q->classes[class_of(q, node->inputs[i])].plain = true;
@@ -227,19 +240,14 @@ static bool is_same(const struct fl_quantisation *a, const struct fl_quantisatio
     return a->count == 1 && b->count == 1 && a->scale[0] == b->scale[0] && a->zero[0] == b->zero[0];
 }
 
-/* Whether a value may have this quantisation: it is none of an operator that takes integers as they are, and has no
- * other one. */
-static bool may_have(const struct quantiser *q, int value, const struct fl_quantisation *as, tensor_type type) {
-    if (value >= q->x.value_count || q->x.n->values[value].constant)
-        return false;
-    const struct class *const c = &q->classes[class_of(q, value)];
-    const tensor_type stated = q->x.n->values[value].type;
-    return !c->plain && is_byte(type) && (!stated || stated == type) && (!c->type || c->type == type) &&
-           (!c->quantisation || is_same(c->quantisation, as));
-}
-
-static void have(struct quantiser *q, int value, struct fl_quantisation *as, tensor_type type) {
+/* Notes what a node says of a value. Who says something else makes the integers plain numbers. */
+static void claim(struct quantiser *q, int value, struct fl_quantisation *as, tensor_type type) {
     struct class *const c = &q->classes[class_of(q, value)];
+    const tensor_type stated = q->x.n->values[value].type;
+    if (q->x.n->values[value].constant)
+        return;
+    c->plain |= !as || !is_byte(type) || (stated && stated != type) || (c->type && c->type != type) ||
+                (c->quantisation && !is_same(c->quantisation, as));
     c->quantisation = as;
     c->type = type;
 }
@@ -275,20 +283,30 @@ static struct fl_quantisation *levels(const struct quantiser *q, const struct fl
     return made;
 }
 
-/* Notes what the nodes at the borders say of their integers. */
-static void note_borders(struct quantiser *q) {
+static void claim_levels(struct quantiser *q, const struct fl_net_node *node, int value, int scale, int zero,
+                         tensor_type type) {
+    if (value == -1)
+        return;
+    struct fl_quantisation *const as = levels(q, node, scale, zero, 1, &type);
+    claim(q, value, as, type);
+}
+
+/* Notes what nodes say of the integers that they read and give. */
+static void note_levels(struct quantiser *q) {
     for (int k = 0; k < q->x.n->graph.node_count; k++) {
         const struct fl_net_node *const node = &q->x.n->graph.nodes[k];
-        const bool quantises = is(node, "QuantizeLinear");
-        if ((!quantises && !is(node, "DequantizeLinear")) || node->input_count < 2 || node->output_count != 1 ||
-            fl_net_int(node, "block_size", 0) || node->inputs[0] == -1 || node->outputs[0] == -1)
+        if (node->output_count != 1 || !node->input_count || !is_fixed(q->x.n, node))
             continue;
-        const int value = quantises ? node->outputs[0] : node->inputs[0];
-        const int64_t stated = quantises ? fl_net_int(node, "output_dtype", 0) : 0;
-        tensor_type type = stated == 3 ? TENSOR_TYPE_I8 : !stated || stated == 2 ? TENSOR_TYPE_U8 : 0;
-        struct fl_quantisation *const as = levels(q, node, 1, 2, 1, &type);
-        if (as && may_have(q, value, as, type))
-            have(q, value, as, type);
+        const int64_t stated = fl_net_int(node, "output_dtype", 0);
+        const tensor_type type = !stated || stated == 2 ? TENSOR_TYPE_U8 : stated == 3 ? TENSOR_TYPE_I8 : 0;
+        if (is(node, "QuantizeLinear")) {
+            claim_levels(q, node, node->outputs[0], 1, 2, type);
+        } else if (is(node, "DequantizeLinear")) {
+            claim_levels(q, node, node->inputs[0], 1, 2, TENSOR_TYPE_U8);
+        } else if (is_linear(node)) {
+            claim_levels(q, node, node->inputs[0], 1, 2, 0);
+            claim_levels(q, node, node->outputs[0], 6, 7, 0);
+        }
     }
 }
 
@@ -358,33 +376,54 @@ static tensor_status set_inputs(struct quantiser *q, struct fl_net_node *node, i
 /* --- QLinearConv, QLinearMatMul ------------------------------------------------------------------------------------
  */
 
-static tensor_status join_linear(struct quantiser *q, struct fl_net_node *node) {
+/* The operands of such a node as Conv or MatMul; those of one that cannot be either are plain numbers. */
+static tensor_status linear_operands(struct quantiser *q, const struct fl_net_node *node, int **inputs) {
     struct fl_network *const n = q->x.n;
-    const bool conv = is(node, "QLinearConv");
-    tensor_type x_type = 0, w_type = 0, y_type = 0;
-    if ((!conv && !is(node, "QLinearMatMul")) || node->input_count < 8 || node->output_count != 1)
-        return TENSOR_OK;
-    for (int i = 0; i < 8; i++)
-        if (node->inputs[i] == -1)
-            return TENSOR_OK;
+    const bool conv = is(node, "QLinearConv"), biased = is_given(node, 8);
     const struct fl_array *const w = constant(n, node, 3);
-    if (!w || node->outputs[0] == -1 || (conv ? w->ndim != 3 && w->ndim != 4 : w->ndim != 2))
-        return TENSOR_OK;
     const int axis = conv ? 0 : 1;
-    struct fl_quantisation *const x = levels(q, node, 1, 2, 1, &x_type), *const y = levels(q, node, 6, 7, 1, &y_type),
-                                  *const s = levels(q, node, 4, 5, w->dim[axis], &w_type);
-    if (!x || !y || !s || w_type != w->type || !may_have(q, node->inputs[0], x, x_type) ||
-        !may_have(q, node->outputs[0], y, y_type))
+    tensor_type w_type = 0;
+    *inputs = NULL;
+    if (!is_linear(node) || node->output_count != 1 || node->outputs[0] == -1 || !is_fixed(n, node) ||
+        node->inputs[0] == -1 || !quantisation_of(q, node->inputs[0]) || !quantisation_of(q, node->outputs[0]))
         return TENSOR_OK;
-    const bool biased = is_given(node, 8);
-    const int inputs[] = {node->inputs[0], weights(q, node->inputs[3], s, axis),
-                          biased ? bias(q, node->inputs[8], x, s, NULL) : -1};
-    if (inputs[1] < 0 || (biased && inputs[2] < 0))
-        return TENSOR_OK;
-    have(q, node->inputs[0], x, x_type);
-    have(q, node->outputs[0], y, y_type);
-    node->op = conv ? "Conv" : "MatMul";
-    return set_inputs(q, node, biased ? 3 : 2, inputs);
+    int *const list = fl_net_memory(n, 3 * sizeof *list);
+    if (!list)
+        return TENSOR_E_MEMORY;
+    list[0] = node->inputs[0];
+    list[1] = list[2] = -1;
+    if (w && (conv ? w->ndim == 3 || w->ndim == 4 : w->ndim == 2)) {
+        struct fl_quantisation *const s = levels(q, node, 4, 5, w->dim[axis], &w_type);
+        if (s && w_type == w->type)
+            list[1] = weights(q, node->inputs[3], s, axis);
+        if (list[1] >= 0 && biased)
+            list[2] = bias(q, node->inputs[8], quantisation_of(q, node->inputs[0]), s, NULL);
+    }
+    if (list[1] < 0 || (biased && list[2] < 0)) {
+        q->classes[class_of(q, node->inputs[0])].plain = true;
+        q->classes[class_of(q, node->outputs[0])].plain = true;
+    } else {
+        *inputs = list;
+    }
+    return TENSOR_OK;
+}
+
+static tensor_status join_linear(struct quantiser *q) {
+    struct fl_net_graph *const graph = &q->x.n->graph;
+    int **const inputs = fl_net_memory(q->x.n, (size_t)graph->node_count * sizeof *inputs);
+    if (!inputs)
+        return TENSOR_E_MEMORY;
+    for (int k = 0; k < graph->node_count; k++)
+        TRY(linear_operands(q, &graph->nodes[k], &inputs[k]));
+    for (int k = 0; k < graph->node_count; k++) {
+        struct fl_net_node *const node = &graph->nodes[k];
+        if (!inputs[k] || !quantisation_of(q, node->inputs[0]) || !quantisation_of(q, node->outputs[0]))
+            continue;
+        node->op = is(node, "QLinearConv") ? "Conv" : "MatMul";
+        node->inputs = inputs[k];
+        node->input_count = inputs[k][2] < 0 ? 2 : 3;
+    }
+    return TENSOR_OK;
 }
 
 /* --- DequantizeLinear -> operator -> QuantizeLinear ----------------------------------------------------------------
@@ -552,7 +591,7 @@ static void set_values(const struct quantiser *q) {
     struct fl_network *const n = q->x.n;
     for (int v = 0; v < q->x.value_count; v++) {
         const struct class *const c = &q->classes[class_of(q, v)];
-        if (!c->quantisation || n->values[v].constant)
+        if (!c->quantisation || c->plain || n->values[v].constant)
             continue;
         n->values[v].quantisation = c->quantisation;
         n->values[v].type = c->type;
@@ -587,9 +626,8 @@ tensor_status fl_pass_quantised(struct fl_network *n) {
         return TENSOR_OK;
     TRY(spell_all(n));
     TRY(make(&q, n));
-    note_borders(&q);
-    for (int k = 0; k < n->graph.node_count; k++)
-        TRY(join_linear(&q, &n->graph.nodes[k]));
+    note_levels(&q);
+    TRY(join_linear(&q));
     for (int k = 0; k < n->graph.node_count; k++)
         TRY(join_borders(&q, &n->graph.nodes[k]));
     for (int k = 0; k < n->graph.node_count; k++)

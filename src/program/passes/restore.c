@@ -1,19 +1,23 @@
 /* restore.c - networks that this library exported (onnx/onnx_export.c). Nodes that the export put around another one
  * say so in "flexlab.part":
  *
- *   operand     Cast, Transpose, QuantizeLinear, DequantizeLinear: those who read its result read its operand again
+ *   operand     Cast, Transpose, QuantizeLinear, DequantizeLinear, Mul, Where: who reads its result reads its operand
+ *               again, of a Where the second one
+ *   mask        makes the condition of such a Where, or the second operand of a Mul that "flexlab.operator" calls Swish
  *   result      the same behind a node, whose result becomes that of the part
  *   constant    DequantizeLinear of 16-bit weights, which become floats
  *   residual    Add: the fourth operand of the Conv before it
  *   activation  Relu or Clip: flexlab_activation of the node before it
  *
- * and other nodes have "flexlab.format", "flexlab.layout" (nhwc) and "flexlab.exponents" ("o0=12 i1=9": of results and
- * inner tensors). A part that does not fit any more, because another tool rewrote the file, stays an ordinary node. */
+ * and other nodes have "flexlab.format", "flexlab.layout" (nhwc), "flexlab.exponents" ("o0=12 i1=9": of results and
+ * inner tensors) and "flexlab.attributes". A part that does not fit any more, because another tool rewrote the file,
+ * stays an ordinary node. */
 #include "program/passes/passes.h"
 #include "program/arrays/operators.h"
 #include "core/base/fail.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct restorer {
@@ -60,6 +64,8 @@ static int in_place_of(const struct restorer *r, int value) {
 static void note(struct restorer *r, struct fl_net_graph *graph) {
     for (int k = 0; k < graph->node_count; k++) {
         struct fl_net_node *const node = &graph->nodes[k];
+        if (is_gone(node))
+            continue;
         for (int i = 0; i < node->input_count; i++)
             if (node->inputs[i] >= 0 && node->inputs[i] < r->count)
                 r->readers[node->inputs[i]]++;
@@ -154,12 +160,14 @@ static tensor_status take_out(struct restorer *r, struct fl_net_graph *graph, st
     struct fl_network *const n = r->n;
     const bool operand = is_part(node, "operand"), result = is_part(node, "result"), from = is_part(node, "constant");
     const bool levels = is(node, "QuantizeLinear") || is(node, "DequantizeLinear");
+    const bool where = operand && is(node, "Where");
     int exponent = 0;
     if ((!operand && !result && !from) || node->input_count < 1 || node->output_count != 1 || node->inputs[0] < 0 ||
         node->outputs[0] < 0 || (levels && !exponent_of(n, node, &exponent)) ||
-        (!levels && !is_float_cast(node) && !is(node, "Transpose")))
+        (!levels && !is_float_cast(node) && !is(node, "Transpose") && !(operand && is(node, "Mul")) && !where) ||
+        (where && (node->input_count != 3 || node->inputs[1] < 0)))
         return TENSOR_OK;
-    const int in = node->inputs[0], out = node->outputs[0];
+    const int in = node->inputs[where], out = node->outputs[0];
     if (from) {
         const struct fl_array *const q = n->values[in].constant;
         struct fl_array *f;
@@ -204,6 +212,36 @@ static tensor_status take_out_all(struct restorer *r, struct fl_net_graph *graph
                 TRY(take_out_all(r, node->attributes[a].graph));
     }
     return TENSOR_OK;
+}
+
+static void rename_operators(struct fl_net_graph *graph) {
+    for (int k = 0; k < graph->node_count; k++) {
+        struct fl_net_node *const node = &graph->nodes[k];
+        for (int a = 0; a < node->attribute_count; a++)
+            if (node->attributes[a].graph)
+                rename_operators(node->attributes[a].graph);
+        if (strcmp(fl_net_string(node, "flexlab.operator", ""), "Swish") || !is(node, "Mul") || node->input_count != 2)
+            continue;
+        node->op = "Swish";
+        node->input_count = 1;
+    }
+}
+
+/* Nodes of masks that nobody reads any more, the last one first. */
+static void drop_masks(struct restorer *r, struct fl_net_graph *graph) {
+    for (int k = graph->node_count - 1; k >= 0; k--) {
+        struct fl_net_node *const node = &graph->nodes[k];
+        for (int a = 0; a < node->attribute_count; a++)
+            if (node->attributes[a].graph)
+                drop_masks(r, node->attributes[a].graph);
+        if (is_gone(node) || !is_part(node, "mask") || node->output_count != 1 || node->outputs[0] < 0 ||
+            node->outputs[0] >= r->count || r->readers[node->outputs[0]])
+            continue;
+        for (int i = 0; i < node->input_count; i++)
+            if (node->inputs[i] >= 0 && node->inputs[i] < r->count)
+                r->readers[node->inputs[i]]--;
+        node->op = "";
+    }
 }
 
 /* --- parts that belong to the node before them ----------------------------------------------------------------------
@@ -352,8 +390,25 @@ static tensor_status set_exponents(struct restorer *r, struct fl_net_node *node)
     return TENSOR_OK;
 }
 
+/* Attributes that ONNX does not have: "flexlab_depthwise=1 flexlab_beta=0x1p-3". */
+static tensor_status set_attributes(struct restorer *r, struct fl_net_node *node) {
+    const char *text = fl_net_string(node, "flexlab.attributes", "");
+    char name[48], number[48];
+    int used;
+    while (sscanf(text, " %47[a-z_]=%47[0-9a-fxp.+-]%n", name, number, &used) == 2 &&
+           (!strncmp(name, "flexlab_", 8) || !strcmp(name, "alpha"))) {
+        if (strpbrk(number, "x."))
+            TRY(fl_net_set_float(r->n, node, name, strtof(number, NULL)));
+        else
+            TRY(fl_net_set_int(r->n, node, name, strtoll(number, NULL, 10)));
+        text += used;
+    }
+    return TENSOR_OK;
+}
+
 static tensor_status restore_nodes(struct restorer *r, struct fl_net_graph *graph) {
-    static const char *const names[] = {"flexlab.format", "flexlab.part", "flexlab.layout", "flexlab.exponents"};
+    static const char *const names[] = {"flexlab.format",    "flexlab.part",       "flexlab.layout",
+                                        "flexlab.exponents", "flexlab.attributes", "flexlab.operator"};
     for (int k = 0; k < graph->node_count; k++) {
         struct fl_net_node *const node = &graph->nodes[k];
         const char *const format = fl_net_string(node, "flexlab.format", "");
@@ -373,6 +428,7 @@ static tensor_status restore_nodes(struct restorer *r, struct fl_net_graph *grap
                 TRY(turn_filters(r, node));
         }
         TRY(set_exponents(r, node));
+        TRY(set_attributes(r, node));
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
             fl_net_drop(node, names[i]);
         for (int a = 0; a < node->attribute_count; a++)
@@ -413,8 +469,10 @@ tensor_status fl_pass_restore(struct fl_network *n) {
     }
     note_all(&r);
     TRY(take_out_all(&r, &n->graph));
+    rename_operators(&n->graph);
     rename_all(&r, &n->graph);
     note_all(&r);
+    drop_masks(&r, &n->graph);
     TRY(join_parts(&r, &n->graph));
     TRY(restore_nodes(&r, &n->graph));
     drop_gone(&n->graph);
