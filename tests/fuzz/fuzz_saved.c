@@ -1,8 +1,8 @@
 /* fuzz_saved.c - files of programs: read, run on zeros, saved and read again.
  *
- * Input: a file of safetensors with a network in its metadata. Its checksum, if it has one, is of no use to this target:
- * inputs of the corpus have none. Whatever the file says, there is a program or a message that names the file; a program
- * that was read is saved as bytes that give the same bytes again. */
+ * Input: a file of safetensors with a network in its metadata. Its checksum, if it has one, is of no use to this
+ * target: inputs of the corpus have none. Whatever the file says, there is a program or a message that names the file;
+ * a program that was read is saved as bytes that give the same bytes again. */
 #define _GNU_SOURCE
 #include "flexlab/program.h"
 #include "flexlab/tensor.h"
