@@ -248,13 +248,16 @@ static int evaluate_all(const struct settings *s, const struct images *is, nn_gr
 
 /* A network of `train`, or of another program. */
 static int check_file(const struct settings *s) {
-    const char *const only = s->formats       ? "formats"
-                             : s->mean        ? "mean"
-                             : s->deviation   ? "std"
-                             : s->layout      ? "layout"
-                             : s->batch       ? "batch"
-                             : s->calibration ? "calibrate"
-                                              : NULL;
+    const char *const only = s->formats         ? "formats"
+                             : s->mean          ? "mean"
+                             : s->deviation     ? "std"
+                             : s->layout        ? "layout"
+                             : s->batch         ? "batch"
+                             : s->calibration   ? "calibrate"
+                             : s->network_model ? "model"
+                             : s->weight_layout ? "weight-layout"
+                             : s->image_size    ? "image"
+                                                : NULL;
     if (s->checkpoint && s->folder_count)
         return text_usage("unexpected argument '%s' beside --checkpoint", s->folders[0]);
     if (!s->checkpoint && !s->folder_count)

@@ -5,6 +5,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* Builds a model for 32x32 colour images and 10 classes, or for 128 bytes of text; NULL on failure. */
 static nn_graph *build(const char *model) {
@@ -39,8 +40,8 @@ int info_model(const char *model) {
     nn_graph *g = build(model);
     if (!g)
         return failure_is_usage() ? refuse(model) : text_failed("'%s': %s", model, tensor_error());
-    struct table *t = table_new("llrl");
-    const char *const heads[] = {"name", "shape", "elements", "layout"};
+    struct table *t = table_new("llrlll");
+    const char *const heads[] = {"name", "shape", "elements", "layout", "in PyTorch", "shape there"};
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
     nn_weight_info w;
@@ -53,6 +54,11 @@ int info_model(const char *model) {
         table_take(t, text_shape(w.ndim, w.dim));
         table_take(t, text_count(elements));
         table_cell(t, "%s", w.layout);
+        table_cell(t, "%s", w.torch_name);
+        char *const there = text_shape(w.ndim, w.torch_dim);
+        table_take(t, strcmp(w.layout, w.torch_layout) ? text_format("%s (%s)", there, w.torch_layout)
+                                                       : text_format("%s", there));
+        free(there);
     }
     char *parameters = text_count(nn_parameter_count(g));
     printf("%s for %s: %s parameters, %d tensors in a file of weights\n\n", model,
@@ -61,9 +67,10 @@ int info_model(const char *model) {
     free(parameters);
     table_print(t, stdout, 2, 0);
     table_free(t);
-    puts("\nElements are row-major. Other images, classes or texts change shapes, not layouts; docs/checkpoints.md "
-         "says\n"
-         "how weights of other programs are brought into them, for --weights.");
+    puts(
+        "\nElements are row-major. Other images, classes or texts change shapes, not layouts. Files with the names of\n"
+        "either column are read, by 'run', 'eval' and 'bench' with --model, and by 'train' with --weights:\n"
+        "docs/programs.md, docs/checkpoints.md.");
     nn_graph_free(g);
     return STATUS_OK;
 }

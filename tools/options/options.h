@@ -59,6 +59,7 @@ struct settings {
     int64_t calibration_batches;
     struct word_list inputs, outputs, shapes;
     const char *batches, *thread_list;
+    const char *network_model, *weight_layout, *image_size; /* of a file of weights as a program */
     double seconds;
     char **folders; /* arguments without dashes: of `report`, `eval`, `run`, `bench` */
     int folder_count;

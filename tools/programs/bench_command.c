@@ -238,7 +238,7 @@ static int run(struct bench *b) {
     if (status == STATUS_OK && s->thread_list)
         status = read_numbers(&b->threads, "threads", s->thread_list, 256);
     if (status == STATUS_OK)
-        status = network_open(&b->network, s->folders[0]);
+        status = network_open(&b->network, s->folders[0], s);
     if (status != STATUS_OK)
         return status;
     b->shapes = text_alloc((size_t)b->network.input_count + 1, sizeof *b->shapes);

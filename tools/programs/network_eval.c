@@ -351,7 +351,7 @@ static void print_head(const struct eval *e) {
 static int run(struct eval *e) {
     int status = network_formats(&e->formats, "formats", e->settings->formats);
     if (status == STATUS_OK)
-        status = network_open(&e->network, e->settings->folders[0]);
+        status = network_open(&e->network, e->settings->folders[0], e->settings);
     if (status == STATUS_OK)
         status = open_images(e);
     if (status == STATUS_OK)

@@ -45,9 +45,9 @@ static void print_operators(const struct network *n) {
     free(rows);
 }
 
-int network_info(const char *path) {
+int network_info(const char *path, const struct settings *s) {
     struct network n;
-    const int status = network_open(&n, path);
+    const int status = network_open(&n, path, s);
     if (status == STATUS_OK) {
         char *const shown = text_shown(path), *const parameters = text_count(program_parameter_count(n.p));
         printf("%s: %s parameters, %d nodes\n\n", shown, parameters, program_node_count(n.p));

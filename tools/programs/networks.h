@@ -6,6 +6,8 @@
 #include "flexlab/program.h"
 #include <stdbool.h>
 
+struct settings; /* options.h */
+
 struct network {
     const char *path;
     program *p;
@@ -13,8 +15,9 @@ struct network {
     program_port *inputs, *outputs;
 };
 
-/* Reads the file. These functions print a message on failure and return a STATUS_ code. */
-int network_open(struct network *n, const char *path);
+/* Reads the file; of weights, with the model, layout and sizes of the settings. These functions print a message on
+ * failure and return a STATUS_ code. */
+int network_open(struct network *n, const char *path, const struct settings *s);
 /* Also for one that was never opened, if zeroed. */
 void network_close(struct network *n);
 void network_print_ports(const struct network *n);
@@ -39,10 +42,9 @@ char *network_port_shape(const program_port *port);
 int64_t network_elements(const program_array *a);
 size_t network_type_bytes(tensor_type type);
 
-/* flexlab eval FILE: options.h. */
-struct settings;
+/* flexlab eval FILE. */
 int network_eval(const struct settings *s);
 /* flexlab info FILE. */
-int network_info(const char *path);
+int network_info(const char *path, const struct settings *s);
 
 #endif

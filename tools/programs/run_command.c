@@ -273,7 +273,9 @@ static void print_outputs(const struct run *r) {
 
 static int set_format(const struct run *r) {
     struct format_list formats;
-    int status = network_formats(&formats, "format", r->settings->formats ? r->settings->formats : "fp32");
+    if (!r->settings->formats) /* as the network has them: fp32, or those of a training */
+        return STATUS_OK;
+    int status = network_formats(&formats, "format", r->settings->formats);
     if (status == STATUS_OK && formats.count != 1)
         status = text_usage("--format '%s': expected one format", r->settings->formats);
     if (status == STATUS_OK && network_formats_shared(&formats))
@@ -301,7 +303,7 @@ static int run_network(struct run *r) {
 
 static int open_and_run(struct run *r) {
     struct network *const n = &r->network;
-    int status = network_open(n, r->settings->folders[0]);
+    int status = network_open(n, r->settings->folders[0], r->settings);
     if (status != STATUS_OK)
         return status;
     if (!r->settings->inputs.count && n->input_count) {
