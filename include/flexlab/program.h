@@ -21,6 +21,7 @@
 #include "flexlab/status.h"
 #include "flexlab/tensor_life.h"
 #include "flexlab/tensor_values.h"
+#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -120,6 +121,51 @@ FLEXLAB_API tensor_status program_calibrate(program *p, const program_array *inp
 /* Fixes the exponent of each tensor at the largest one, at which margin times its largest magnitude still fits (margin
  * at least 1; 0: 1), from what program_calibrate noted. TENSOR_E_ARGUMENT if it was never called. */
 FLEXLAB_API tensor_status program_freeze(program *p, double margin);
+
+/* --- what a program computes ----------------------------------------------------------------------------------------
+ */
+
+/* A tensor of a program, as program_watch and program_weights show it. Everything that it points to is valid during the
+ * call alone. */
+typedef struct program_tensor {
+    const char *value;     /* the name of the tensor in the network */
+    program_node node;     /* the node that computes it; of a cast or a weight, the first one that reads it */
+    tensor_format format;  /* of its elements; 0 for integers */
+    int exponent;          /* of a shared-exponent format: elements are mantissa * 2^-exponent */
+    bool cast;             /* a copy in the format of a node that reads it */
+    int64_t saturated;     /* elements that the last write clamped to the format's largest number, or made infinite */
+    int64_t flushed;       /* elements that were not 0, and became 0 */
+    program_array numbers; /* its elements: floats as float32, integers in their type; in the network's order */
+    const float *original; /* of a weight: its numbers before they were rounded to the format; otherwise NULL */
+} program_tensor;
+/* A status other than TENSOR_OK ends the run, which returns it. */
+typedef tensor_status program_watcher(void *context, const program_tensor *t);
+
+/* From now on each run shows the watcher every result of every node, as soon as it is computed, and every cast between
+ * formats; where program_run joins batches, once for each batch. What follows from constants and shapes alone is no
+ * result, and neither is what nodes that the program joined computed in the source network. NULL: no longer. Bits do
+ * not change. TENSOR_E_ARGUMENT if p is NULL. */
+FLEXLAB_API tensor_status program_watch(program *p, program_watcher *watcher, void *context);
+
+/* Shows the watcher every constant of floats that nodes read in another format than fp32: rounded to it, as a run does,
+ * with what rounding changed. TENSOR_E_ARGUMENT if p or watcher is NULL. */
+FLEXLAB_API tensor_status program_weights(const program *p, program_watcher *watcher, void *context);
+
+/* A sum that tells results of two programs apart, whatever small errors their formats have:
+ *
+ *     sum = sqrt(3 / n) sum_i c(i) y(i),  c(i) = ((i + 1) 2654435761 mod 2^32) 2^-31 - 1,  i = 0 ... n - 1
+ *
+ * over the n elements of y in row-major order, in double, and the root mean square of y, which is the size that sums of
+ * unrelated tensors differ by; sums of tensors that differ by errors differ by the size of the errors. 0 without
+ * elements. */
+typedef struct program_sum {
+    double sum, magnitude;
+} program_sum;
+FLEXLAB_API program_sum program_checksum(const float *y, int64_t n);
+/* Fills an input with the numbers c(i) of program_checksum: floats as they are, rounded to float32; bytes as
+ * floor(128 c(i)), plus 128 for uint8; wider integers and booleans i mod 2. data has memory for the shape.
+ * TENSOR_E_ARGUMENT for another type. */
+FLEXLAB_API tensor_status program_probe(program_array *input);
 
 #ifdef __cplusplus
 }

@@ -18,7 +18,7 @@ ALLOWED = {
     "gemm": {"core", "gemm"},
     "gpu": {"gpu", "core", "autoflex", "gemm"},
     "int8": {"int8", "core", "gemm"},
-    "program": {"program", "core", "int8"},
+    "program": {"program", "core", "int8", "safetensors"},
     "safetensors": {"safetensors", "core"},
     "nn": {"nn", "core", "safetensors", "program"},
     "data": {"data", "core"},

@@ -131,6 +131,36 @@ int fl_plan_temporary_numbers(struct fl_planner *p, const struct fl_net_node *no
     return set_shape(&slot, ndim, dim) ? add_slot(p->plan, slot) : -1;
 }
 
+/* --- marks -------------------------------------------------------------------------------------------------------- */
+
+static tensor_status add_mark(struct fl_planner *p, const struct fl_net_node *node, int value, int slot,
+                              const int *layout, int before, bool cast) {
+    struct fl_plan *const plan = p->plan;
+    struct fl_mark *const marks = grown(plan, plan->marks, plan->mark_count, &plan->mark_room, sizeof *marks);
+    if (!marks)
+        return TENSOR_E_MEMORY;
+    plan->marks = marks;
+    marks[plan->mark_count] = (struct fl_mark){.node = node,
+                                               .value = value,
+                                               .slot = slot,
+                                               .before = before,
+                                               .after = plan->step_count,
+                                               .cast = cast,
+                                               .array = p->known[value].array};
+    memcpy(marks[plan->mark_count++].layout, layout, sizeof marks->layout);
+    return TENSOR_OK;
+}
+
+/* Marks what a node has computed; results that are known before a run are none. */
+static tensor_status mark_results(struct fl_planner *p, const struct fl_net_node *node, int before) {
+    for (int i = 0; i < node->output_count; i++) {
+        const struct fl_known *const k = node->outputs[i] == -1 ? NULL : &p->known[node->outputs[i]];
+        if (k && (k->slot >= 0 || k->computed))
+            TRY(add_mark(p, node, node->outputs[i], k->slot, k->layout, before, false));
+    }
+    return TENSOR_OK;
+}
+
 /* --- constants ---------------------------------------------------------------------------------------------------- */
 
 static tensor *find_constant(const struct fl_program *of, const void *owner, int key, tensor_format format,
@@ -369,8 +399,12 @@ int fl_plan_value(struct fl_planner *p, const struct fl_net_node *node, int valu
         } else {
             slot = permuted(p, node, k, slot, layout);
         }
-        if (slot >= 0 && p->plan->slots[slot].format != format)
+        if (slot >= 0 && p->plan->slots[slot].format != format) {
+            const int before = p->plan->step_count;
             slot = converted(p, node, slot, format);
+            if (slot >= 0 && add_mark(p, node, value, slot, layout, before, true))
+                return -1;
+        }
     }
     return slot < 0 || remember(p, value, format, layout, ndim, slot) ? -1 : slot;
 }
@@ -668,7 +702,10 @@ static tensor_status plan_node(struct fl_planner *p, const struct fl_net_node *n
 
 static tensor_status plan_graph(struct fl_planner *p, const struct fl_net_graph *graph) {
     for (int i = 0; i < graph->node_count; i++) {
-        const tensor_status status = plan_node(p, &graph->nodes[i]);
+        const int before = p->plan->step_count;
+        tensor_status status = plan_node(p, &graph->nodes[i]);
+        if (!status)
+            status = mark_results(p, &graph->nodes[i], before);
         if (status)
             return fl_plan_failed(&graph->nodes[i], status);
     }
@@ -786,9 +823,12 @@ static tensor_status plan_outputs(struct fl_planner *p) {
             for (int64_t e = 0; known && e < numbers.count; e++)
                 fl_array_put_number(&port.array, e, fl_array_number(&numbers, e));
             if (!known) {
-                struct fl_net_node end = at_the_end;
-                end.format = plan->slots[k->slot].format; /* as it is */
-                SLOT(slot, fl_plan_value(p, &end, value, NULL));
+                struct fl_net_node *const end = fl_net_memory(plan->memory, sizeof *end); /* steps refer to it */
+                if (!end)
+                    return TENSOR_E_MEMORY;
+                *end = at_the_end;
+                end->format = plan->slots[k->slot].format; /* as it is */
+                SLOT(slot, fl_plan_value(p, end, value, NULL));
                 port.slot = slot;
                 use(plan, slot, plan->step_count);
             }

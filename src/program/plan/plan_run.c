@@ -196,8 +196,12 @@ tensor_status fl_plan_run(struct fl_plan *plan, program_array *outputs, const pr
         TRY(tensor_load_array(plan->slots[port->slot].t, inputs[i].data, inputs[i].type, port->array.count));
         TRY(observe(plan, port->slot));
     }
+    int next = 0;
+    TRY(fl_trace(plan, 0, &next));
     for (int i = 0; i < plan->step_count; i++) {
-        const tensor_status status = run_step(plan, &plan->steps[i]);
+        tensor_status status = run_step(plan, &plan->steps[i]);
+        if (!status)
+            status = fl_trace(plan, i + 1, &next);
         if (status)
             return fl_plan_failed(plan->steps[i].node, status);
     }

@@ -26,6 +26,8 @@ struct fl_program {
     struct fl_program_constant *constants;
     struct fl_plan *plan;      /* of the shapes that it ran with last */
     struct fl_network *joined; /* memory of the results of several batches */
+    program_watcher *watcher;  /* of all results; NULL: none */
+    void *watching;            /* its context */
     bool observing;            /* ranges are noted, and floats computed in fp32 */
 };
 
