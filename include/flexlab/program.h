@@ -63,19 +63,19 @@ FLEXLAB_API tensor_status program_read(program **p, const char *path);
 FLEXLAB_API tensor_status program_from_graph(program **p, const nn_graph *g);
 
 /* What a file of weights does not say itself. All zero: a checkpoint of `flexlab train`, or nn_checkpoint_save. */
-typedef struct program_weights {
+typedef struct program_weight_file {
     const char *model; /* a name of nn_model or nn_model_text; NULL: the checkpoint says it */
     int height, width; /* of the images; for texts width is the length. 0: 32 each (28 for images of 784 pixels); 128 */
     const char *layout; /* "oihw": filters are [out, in, height, width], matrices [out, in]: PyTorch's. "ohwi": filters
                            are [out, height, width, in], matrices [in, out]: this library's. NULL: what names and
                            metadata of the file say */
-} program_weights;
+} program_weight_file;
 /* The network of a safetensors file of weights: the state dict of a model in PyTorch, by the names that nn_weight_at
  * has as torch_name, or weights by this library's names; or a checkpoint, whose formats and exponents the program has,
  * too (program_from_graph). Channels, classes and vocabulary follow from the shapes. TENSOR_E_DATA lists all tensors
  * that are missing, superfluous or of another shape, or those that fit the layouts of both where nothing says which it
  * is. TENSOR_E_ARGUMENT: no such model, or sizes that are not given. how may be NULL. */
-FLEXLAB_API tensor_status program_read_weights(program **p, const char *path, const program_weights *how);
+FLEXLAB_API tensor_status program_read_weights(program **p, const char *path, const program_weight_file *how);
 /* Frees the program. NULL is allowed. */
 FLEXLAB_API void program_free(program *p);
 

@@ -15,7 +15,7 @@ static int failed(const char *path) {
 }
 
 /* "HxW", or a length. */
-static int read_image_size(program_weights *how, const char *text) {
+static int read_image_size(program_weight_file *how, const char *text) {
     char rest;
     if (!text)
         return STATUS_OK;
@@ -29,7 +29,7 @@ static int read_image_size(program_weights *how, const char *text) {
 
 /* Weights, or a network that says itself what it is. */
 static int read_file(struct network *n, const char *path, const struct settings *s) {
-    program_weights how = {.model = s->network_model, .layout = s->weight_layout};
+    program_weight_file how = {.model = s->network_model, .layout = s->weight_layout};
     char model[100];
     int64_t dim[8];
     int ndim;

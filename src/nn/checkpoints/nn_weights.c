@@ -145,7 +145,7 @@ static tensor_status check_names(const struct fl_naming *naming, const struct fl
                 fl_fail(TENSOR_E_DATA,
                         "weights: %.120s: neither names nor metadata say whether it has the layouts of PyTorch "
                         "([out, in, height, width]) or of this library ([out, height, width, in]), and both fit: "
-                        "%s; expected a statement: --weight-layout oihw or ohwi, program_weights.layout, or in the "
+                        "%s; expected a statement: --weight-layout oihw or ohwi, program_weight_file.layout, or in the "
                         "metadata flexlab.layouts = oihw or 1",
                         naming->s->path, m->text);
     }

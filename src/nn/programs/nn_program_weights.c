@@ -34,7 +34,7 @@ static int64_t size_in_file(const struct fl_naming *naming, const struct fl_targ
 }
 
 /* Channels times pixels of the first matrix. */
-static tensor_status take_pixels(struct sizes *s, const program_weights *how, int64_t inputs) {
+static tensor_status take_pixels(struct sizes *s, const program_weight_file *how, int64_t inputs) {
     if (!how->height && inputs == DIGITS)
         s->height = s->width = 28;
     const int64_t pixels = (int64_t)s->height * s->width;
@@ -43,11 +43,11 @@ static tensor_status take_pixels(struct sizes *s, const program_weights *how, in
                ? TENSOR_OK
                : fl_fail(TENSOR_E_ARGUMENT,
                          "weights: '%s' reads %lld numbers, expected height and width of images of 1 to %d channels "
-                         "(--image HxW, program_weights); %dx%d does not divide them",
+                         "(--image HxW, program_weight_file); %dx%d does not divide them",
                          how->model, (long long)inputs, MOST_CHANNELS, s->height, s->width);
 }
 
-static tensor_status take_sizes(struct sizes *s, const program_weights *how, const struct fl_naming *naming,
+static tensor_status take_sizes(struct sizes *s, const program_weight_file *how, const struct fl_naming *naming,
                                 const struct fl_targets *all) {
     const struct fl_target *const first = &all->list[0], *last = NULL;
     for (int i = 0; i < all->count; i++) {
@@ -68,7 +68,7 @@ static tensor_status take_sizes(struct sizes *s, const program_weights *how, con
 }
 
 /* The sizes of the tensors, by the names of a network of the usual ones. */
-static tensor_status find_sizes(struct sizes *sizes, const char *path, const program_weights *how) {
+static tensor_status find_sizes(struct sizes *sizes, const char *path, const program_weight_file *how) {
     struct fl_targets all;
     struct fl_safetensors s;
     struct fl_naming naming;
@@ -96,7 +96,7 @@ static tensor_status find_sizes(struct sizes *sizes, const char *path, const pro
     return status;
 }
 
-static tensor_status from_weights(program **p, const char *path, const program_weights *how) {
+static tensor_status from_weights(program **p, const char *path, const program_weight_file *how) {
     struct sizes sizes;
     TRY(find_sizes(&sizes, path, how));
     nn_graph *const g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1});
@@ -142,8 +142,8 @@ static tensor_status from_checkpoint(program **p, const char *path, const char *
     return status;
 }
 
-tensor_status program_read_weights(program **p, const char *path, const program_weights *how) {
-    static const program_weights nothing;
+tensor_status program_read_weights(program **p, const char *path, const program_weight_file *how) {
+    static const program_weight_file nothing;
     struct fl_safetensors s;
     struct sizes sizes = {0};
     char model[100] = "";
@@ -164,7 +164,7 @@ tensor_status program_read_weights(program **p, const char *path, const program_
         status = read_sizes(&sizes, &s, model);
     else if (!how->model)
         status = fl_fail(TENSOR_E_ARGUMENT,
-                         "weights: %s does not say its model, expected a name (--model, program_weights.model)", path);
+                         "weights: %s does not say its model, expected a name (--model, program_weight_file.model)", path);
     fl_safetensors_close(&s);
     return status ? status : sizes.classes > 0 ? from_checkpoint(p, path, model, &sizes) : from_weights(p, path, how);
 }
