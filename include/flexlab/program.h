@@ -76,6 +76,15 @@ typedef struct program_weight_file {
  * that are missing, superfluous or of another shape, or those that fit the layouts of both where nothing says which it
  * is. TENSOR_E_ARGUMENT: no such model, or sizes that are not given. how may be NULL. */
 FLEXLAB_API tensor_status program_read_weights(program **p, const char *path, const program_weight_file *how);
+/* Writes the program with its formats, exponents and scales as a file that program_read reads: safetensors, with the
+ * network as JSON in the metadata (docs/programs.md). Constants are stored in the format in which nodes read them;
+ * those that nodes read in several formats, or compute with as they are, in float32. A program that was read from the
+ * file gives the same bits in every run as the one that was saved; in formats that are set afterwards it starts from
+ * the stored constants. The file is written beside its name and renamed when it is complete. TENSOR_E_ARGUMENT between
+ * program_calibrate and program_freeze, and for names that are no UTF-8 text; TENSOR_E_IO. */
+FLEXLAB_API tensor_status program_save(const program *p, const char *path);
+/* program_read of these files alone: TENSOR_E_DATA for others. */
+FLEXLAB_API tensor_status program_load(program **p, const char *path);
 /* Frees the program. NULL is allowed. */
 FLEXLAB_API void program_free(program *p);
 
@@ -85,9 +94,11 @@ FLEXLAB_API int program_output_count(const program *p);
 FLEXLAB_API tensor_status program_input_at(program_port *port, const program *p, int i);
 FLEXLAB_API tensor_status program_output_at(program_port *port, const program *p, int i);
 
-/* A node: its name, and its operator by ONNX's name ("Conv"), with domain "" or the domain that it is of. */
+/* A node: its name, and its operator by ONNX's name ("Conv"), with domain "" or the domain that it is of, and
+ * the format in which it computes. */
 typedef struct program_node {
     const char *name, *op, *domain;
+    tensor_format format;
 } program_node;
 
 /* The number of nodes in the order in which they compute, and the i-th; TENSOR_E_ARGUMENT past the last. They are those
@@ -114,6 +125,8 @@ FLEXLAB_API tensor_status program_run(program *p, program_array *outputs, const 
  * number of nodes that match. In shared-exponent formats each tensor has the exponent that program_freeze gives it; a
  * program that was not calibrated takes exponents from each result itself, so that its answers depend on the batch. */
 FLEXLAB_API tensor_status program_set_format(program *p, tensor_format format, const char *pattern, int *count);
+/* The same for the i-th node, and those of its branches. TENSOR_E_ARGUMENT past the last. */
+FLEXLAB_API tensor_status program_set_node_format(program *p, int i, tensor_format format);
 
 /* Calibration: runs the program in fp32 on representative inputs and notes the largest magnitude of each of its
  * tensors. May be called several times; the result does not depend on how inputs are divided into calls. */
@@ -122,8 +135,7 @@ FLEXLAB_API tensor_status program_calibrate(program *p, const program_array *inp
  * at least 1; 0: 1), from what program_calibrate noted. TENSOR_E_ARGUMENT if it was never called. */
 FLEXLAB_API tensor_status program_freeze(program *p, double margin);
 
-/* --- what a program computes ----------------------------------------------------------------------------------------
- */
+/* --- what a program computes -------------------------------------------------------------------------------------- */
 
 /* A tensor of a program, as program_watch and program_weights show it. Everything that it points to is valid during the
  * call alone. */
@@ -166,6 +178,15 @@ FLEXLAB_API program_sum program_checksum(const float *y, int64_t n);
  * floor(128 c(i)), plus 128 for uint8; wider integers and booleans i mod 2. data has memory for the shape.
  * TENSOR_E_ARGUMENT for another type. */
 FLEXLAB_API tensor_status program_probe(program_array *input);
+
+/* --- export ------------------------------------------------------------------------------------------------------- */
+
+/* Writes the program as an ONNX file that other runtimes read: nodes in fp32, fp16 and bf16 in these types, those in
+ * flex16+5 and dfp16 between QuantizeLinear and DequantizeLinear of int16 whose scales are powers of two, integer nodes
+ * between such of 8 bits (docs/programs.md). program_read of that file gives the same nodes, formats, exponents and
+ * scales, and the same bits. TENSOR_E_UNSUPPORTED names a node that ONNX cannot say, or whose exponents program_freeze
+ * has not fixed; TENSOR_E_IO: the file cannot be written. A file of that name is replaced when all is written. */
+FLEXLAB_API tensor_status program_export(const program *p, const char *path);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 #include "program/onnx/onnx_read.h"
 #include "program/operators.h"
 #include "program/passes/passes.h"
+#include "program/store/store.h"
 #include "program/tflite/tflite_read.h"
 #include "core/base/fail.h"
 #include "core/base/files.h"
@@ -69,8 +70,9 @@ static tensor_status check_operators(const struct fl_network *n) {
     return TENSOR_OK;
 }
 
-static tensor_status read_network(struct fl_network **n, const char *path) {
-    char head[8] = {0};
+/* *stored: a program of this library, whose passes have been made. */
+static tensor_status read_network(struct fl_network **n, const char *path, bool *stored) {
+    char head[9] = {0};
     const char *kind = NULL;
     const int file = fl_file_open(path, NULL, &kind);
     if (file < 0)
@@ -78,14 +80,17 @@ static tensor_status read_network(struct fl_network **n, const char *path) {
                     : fl_fail(TENSOR_E_IO, "%s: %s", path, strerror(errno));
     const ssize_t bytes = read(file, head, sizeof head);
     close(file);
-    if (bytes == (ssize_t)sizeof head && !memcmp(head + 4, "TFL3", 4))
+    *stored = bytes == (ssize_t)sizeof head && fl_store_begins(head);
+    if (*stored)
+        return fl_store_read(n, path);
+    if (bytes >= 8 && !memcmp(head + 4, "TFL3", 4))
         return fl_tflite_read(n, path);
     return fl_onnx_read(n, path);
 }
 
-tensor_status fl_program_of(program **p, struct fl_network *network) {
+tensor_status fl_program_of(program **p, struct fl_network *network, bool stored) {
     tensor_status status = check_operators(network);
-    if (!status)
+    if (!status && !stored)
         status = fl_passes(network);
     struct fl_program *const made = status ? NULL : fl_alloc_zero(sizeof *made);
     if (!made) {
@@ -104,8 +109,26 @@ tensor_status program_read(program **p, const char *path) {
         return fl_fail(TENSOR_E_ARGUMENT, "program_read: %s is NULL", p ? "path" : "p");
     *p = NULL;
     struct fl_network *network = NULL;
-    TRY(read_network(&network, path));
-    return fl_program_of(p, network);
+    bool stored;
+    TRY(read_network(&network, path, &stored));
+    return fl_program_of(p, network, stored);
+}
+
+tensor_status program_load(program **p, const char *path) {
+    if (!p || !path)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_load: %s is NULL", p ? "path" : "p");
+    *p = NULL;
+    struct fl_network *network = NULL;
+    TRY(fl_store_read(&network, path));
+    return fl_program_of(p, network, true);
+}
+
+tensor_status program_save(const program *p, const char *path) {
+    if (!p || !path)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_save: %s is NULL", p ? "path" : "p");
+    if (p->observing)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_save: a calibration has begun; program_freeze ends it");
+    return fl_store_write(p->network, path);
 }
 
 void fl_program_reset(struct fl_program *p) {
@@ -172,7 +195,7 @@ tensor_status program_node_at(program_node *node, const program *p, int i) {
     if (i < 0 || i >= p->network->graph.node_count)
         return fl_fail(TENSOR_E_ARGUMENT, "node %d, expected 0 to %d", i, p->network->graph.node_count - 1);
     const struct fl_net_node *const found = &p->network->graph.nodes[i];
-    *node = (program_node){found->name, found->op, found->domain};
+    *node = (program_node){found->name, found->op, found->domain, found->format ? found->format : FMT_FP32};
     return TENSOR_OK;
 }
 
@@ -300,6 +323,24 @@ tensor_status program_set_format(program *p, tensor_format format, const char *p
     const int matched = set_formats(&p->network->graph, format, pattern);
     if (count)
         *count = matched;
+    fl_program_reset(p);
+    return TENSOR_OK;
+}
+
+tensor_status program_set_node_format(program *p, int i, tensor_format format) {
+    if (!p || !tensor_format_name(format))
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       p ? "program_set_node_format: format %d, expected one of tensor_format_at"
+                         : "program_set_node_format: p is NULL, format %d",
+                       (int)format);
+    if (i < 0 || i >= p->network->graph.node_count)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_set_node_format: node %d, expected 0 to %d", i,
+                       p->network->graph.node_count - 1);
+    struct fl_net_node *const node = &p->network->graph.nodes[i];
+    node->format = format;
+    for (int a = 0; a < node->attribute_count; a++)
+        if (node->attributes[a].graph)
+            set_formats(node->attributes[a].graph, format, NULL);
     fl_program_reset(p);
     return TENSOR_OK;
 }

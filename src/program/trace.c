@@ -70,10 +70,11 @@ static tensor_status take_numbers(const struct fl_mark *m, tensor *t, bool float
 static tensor_status show(struct fl_plan *plan, const struct fl_mark *m) {
     const struct fl_program *const p = plan->program;
     const bool floats = !m->array.type || fl_type_is_float(m->array.type);
-    program_tensor shown = {.value = p->network->values[m->value].name,
-                            .node = {m->node->name, m->node->op, m->node->domain},
-                            .cast = m->cast,
-                            .numbers = {.type = floats ? TENSOR_TYPE_F32 : m->array.type, .ndim = m->array.ndim}};
+    program_tensor shown = {
+        .value = p->network->values[m->value].name,
+        .node = {m->node->name, m->node->op, m->node->domain, m->node->format ? m->node->format : FMT_FP32},
+        .cast = m->cast,
+        .numbers = {.type = floats ? TENSOR_TYPE_F32 : m->array.type, .ndim = m->array.ndim}};
     memcpy(shown.numbers.shape, m->array.dim, sizeof m->array.dim);
     if (m->slot < 0) {
         shown.numbers.data = m->array.data;
@@ -124,7 +125,7 @@ static tensor_status show_weight(const struct fl_network *n, int value, tensor_f
     tensor_status status = fl_round(&r, a, format);
     if (!status) {
         program_tensor shown = {.value = n->values[value].name,
-                                .node = {reader->name, reader->op, reader->domain},
+                                .node = {reader->name, reader->op, reader->domain, format},
                                 .format = format,
                                 .exponent = tensor_exponent(r.t),
                                 .saturated = r.stats.saturated,

@@ -131,13 +131,16 @@ tensor_status fl_json_string(struct fl_json *r, const char **string) {
     return fl_json_expected(r, "the end of a string");
 }
 
-tensor_status fl_json_whole(struct fl_json *r, int64_t *value) {
+/* Digits, from the least or up to the largest number of 64 bits. */
+static tensor_status read_digits(struct fl_json *r, bool minus, int64_t *value) {
     fl_json_space(r);
     const size_t from = r->at;
     *value = 0;
-    for (; r->at < r->size && r->text[r->at] >= '0' && r->text[r->at] <= '9'; r->at++)
-        if (__builtin_mul_overflow(*value, 10, value) || __builtin_add_overflow(*value, r->text[r->at] - '0', value))
-            return fl_json_refuse(r, from, "a number above 2^63 - 1");
+    for (; r->at < r->size && r->text[r->at] >= '0' && r->text[r->at] <= '9'; r->at++) {
+        const int digit = minus ? '0' - r->text[r->at] : r->text[r->at] - '0';
+        if (__builtin_mul_overflow(*value, 10, value) || __builtin_add_overflow(*value, digit, value))
+            return fl_json_refuse(r, from, minus ? "a number below -2^63" : "a number above 2^63 - 1");
+    }
     if (r->at == from)
         return fl_json_expected(r, "a whole number from 0");
     if (r->text[from] == '0' && r->at - from > 1)
@@ -147,11 +150,13 @@ tensor_status fl_json_whole(struct fl_json *r, int64_t *value) {
     return TENSOR_OK;
 }
 
+tensor_status fl_json_whole(struct fl_json *r, int64_t *value) {
+    return read_digits(r, false, value);
+}
+
 tensor_status fl_json_integer(struct fl_json *r, int64_t *value) {
     const bool minus = fl_json_take(r, '-');
-    TRY(fl_json_whole(r, value));
-    *value = minus ? -*value : *value;
-    return TENSOR_OK;
+    return read_digits(r, minus, value);
 }
 
 tensor_status fl_json_real(struct fl_json *r, double *value) {

@@ -13,7 +13,8 @@ enum command {
     COMMAND_EVAL = 8,
     COMMAND_WGAN = 16,
     COMMAND_RUN = 32,
-    COMMAND_BENCH = 64
+    COMMAND_BENCH = 64,
+    COMMAND_TRANSPILE = 128
 };
 enum { MOST_WORDS = 64 };
 
@@ -58,10 +59,14 @@ struct settings {
     const char *mean, *deviation, *layout, *calibration; /* of networks as programs: `eval`, `run`, `bench` */
     int64_t calibration_batches;
     struct word_list inputs, outputs, shapes;
+    const char *to, *report, *csv; /* of `transpile` */
+    struct word_list rules, excludes, keep_ops;
+    int keep_io, all;
     const char *batches, *thread_list;
     const char *network_model, *weight_layout, *image_size; /* of a file of weights as a program */
     double seconds;
-    char **folders; /* arguments without dashes: of `report`, `eval`, `run`, `bench` */
+    char **folders; /* arguments without dashes: of `report`, `eval`, `run`, `bench`,
+                       `transpile` */
     int folder_count;
 };
 

@@ -86,7 +86,7 @@ int options_check_shadows(const struct settings *s) {
 /* A policy alone needs no format; beside it, --format names the variant from which its rules begin. */
 void options_resolve_formats(struct settings *s) {
     static const char usual[] = "fp32,fp16,bf16,flex16+5,dfp16";
-    if (s->command & (COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH)) /* each has its own */
+    if (s->command & (COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE)) /* each has its own */
         return;
     if (!s->formats && (s->command == COMMAND_COMPARE || !s->policy))
         s->formats = s->command == COMMAND_COMPARE ? usual : "flex16+5";

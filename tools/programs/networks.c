@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "flexlab/nn.h"
 #include "options/options.h"
+#include "flexlab/data.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -195,4 +196,24 @@ char *network_port_shape(const program_port *port) {
     char *const whole = text_format("%s]", text);
     free(text);
     return whole;
+}
+
+bool network_is_archive(const char *path) {
+    const size_t length = strlen(path);
+    return length > 4 && !strcmp(path + length - 4, ".npz");
+}
+
+int network_read_member(program_array *a, const struct network *n, const char *option, int port, const char *path) {
+    const char *const name = n->inputs[port].name;
+    char *const prefixed = text_format("input:%s", name);
+    const char *const members[] = {name, prefixed, "input", "arr_0"};
+    const int count = n->input_count == 1 ? 4 : 2;
+    tensor_status status = TENSOR_E_ARGUMENT;
+    for (int i = 0; i < count && status == TENSOR_E_ARGUMENT; i++)
+        status = data_array_read(a, path, members[i]);
+    free(prefixed);
+    if (status == TENSOR_E_ARGUMENT)
+        return text_failed("--%s '%s': it has no member '%s' or 'input:%s'%s, for the input '%s'", option, path, name,
+                           name, count == 4 ? ", 'input', 'arr_0'" : "", name);
+    return status ? text_failed("--%s '%s': %s", option, path, tensor_error()) : STATUS_OK;
 }

@@ -42,6 +42,10 @@ char *network_port_shape(const program_port *port);
 int64_t network_elements(const program_array *a);
 size_t network_type_bytes(tensor_type type);
 
+bool network_is_archive(const char *path);
+/* The member of an archive for an input: its name, "input:" and its name; of the only one also "input", "arr_0". */
+int network_read_member(program_array *a, const struct network *n, const char *option, int port, const char *path);
+
 /* flexlab eval FILE. */
 int network_eval(const struct settings *s);
 /* flexlab info FILE. */

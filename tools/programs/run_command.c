@@ -81,27 +81,6 @@ static int split(const struct run *r, const char *option, const char *word, cons
     return status;
 }
 
-static bool is_archive(const char *path) {
-    const size_t length = strlen(path);
-    return length > 4 && !strcmp(path + length - 4, ".npz");
-}
-
-/* A member of an archive for a port: its name, "input:" and its name; of the only port also "input", "arr_0". */
-static int read_member(const struct run *r, int port, const char *path) {
-    const char *const name = r->network.inputs[port].name;
-    char *const prefixed = text_format("input:%s", name);
-    const char *const members[] = {name, prefixed, "input", "arr_0"};
-    const int count = r->network.input_count == 1 ? 4 : 2;
-    tensor_status status = TENSOR_E_ARGUMENT;
-    for (int i = 0; i < count && status == TENSOR_E_ARGUMENT; i++)
-        status = data_array_read(&r->read[port], path, members[i]);
-    free(prefixed);
-    if (status == TENSOR_E_ARGUMENT)
-        return text_failed("--input '%s': it has no member '%s' or 'input:%s'%s, for the input '%s'", path, name, name,
-                           count == 4 ? ", 'input', 'arr_0'" : "", name);
-    return status ? text_failed("--input '%s': %s", path, tensor_error()) : STATUS_OK;
-}
-
 static int read_input(struct run *r, const char *word) {
     const struct network *const n = &r->network;
     const char *path;
@@ -110,18 +89,18 @@ static int read_input(struct run *r, const char *word) {
         return status;
     if (port >= 0 && r->read[port].type)
         return text_usage("--input '%s': the input '%s' is given twice", word, n->inputs[port].name);
-    const bool all = port < 0 && is_archive(path);
+    const bool all = port < 0 && network_is_archive(path);
     for (int i = 0; i < n->input_count && port < 0; i++)
         port = r->read[i].type ? -1 : i;
     if (port < 0)
         return text_usage("--input '%s': %s has no further input", word, n->path);
-    if (!is_archive(path))
+    if (!network_is_archive(path))
         return data_array_read(&r->read[port], path, NULL) ? text_failed("--input '%s': %s", word, tensor_error())
                                                            : STATUS_OK;
-    status = read_member(r, port, path);
+    status = network_read_member(&r->read[port], n, "input", port, path);
     for (int i = port + 1; all && i < n->input_count && status == STATUS_OK; i++)
         if (!r->read[i].type)
-            status = read_member(r, i, path);
+            status = network_read_member(&r->read[i], n, "input", i, path);
     return status;
 }
 
@@ -271,9 +250,10 @@ static void print_outputs(const struct run *r) {
 
 /* --- the command -------------------------------------------------------------------------------------------------- */
 
+/* Without --format the file's own formats: a program of flexlab has some. */
 static int set_format(const struct run *r) {
     struct format_list formats;
-    if (!r->settings->formats) /* as the network has them: fp32, or those of a training */
+    if (!r->settings->formats)
         return STATUS_OK;
     int status = network_formats(&formats, "format", r->settings->formats);
     if (status == STATUS_OK && formats.count != 1)

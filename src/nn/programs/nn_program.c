@@ -221,7 +221,7 @@ tensor_status program_from_graph(program **p, const nn_graph *g) {
         return TENSOR_E_MEMORY;
     const tensor_status status = translate_all(&t);
     if (!status)
-        return fl_program_of(p, t.n);
+        return fl_program_of(p, t.n, false);
     fl_network_free(t.n);
     return status;
 }

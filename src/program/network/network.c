@@ -88,6 +88,18 @@ int fl_net_add_value(struct fl_network *n, const char *name) {
     return n->value_count++;
 }
 
+int fl_net_add_constant(struct fl_network *n, const char *name, struct fl_array *constant) {
+    const int value = fl_net_add_value(n, name);
+    if (value < 0)
+        return -1;
+    struct fl_net_value *const v = &n->values[value];
+    v->constant = constant;
+    v->type = constant->type;
+    v->ndim = constant->ndim;
+    memcpy(v->dim, constant->dim, sizeof v->dim);
+    return value;
+}
+
 /* Room doubles when a power of two is reached, so that a graph needs no member for it. */
 struct fl_net_node *fl_net_add_node(struct fl_network *n, struct fl_net_graph *graph, const char *op, const char *name,
                                     int input_count, int output_count, int attribute_count) {
@@ -187,6 +199,14 @@ float fl_net_float(const struct fl_net_node *node, const char *name, float other
 const char *fl_net_string(const struct fl_net_node *node, const char *name, const char *otherwise) {
     const struct fl_net_attribute *const a = fl_net_find(node, name);
     return a && a->kind == FL_NET_STRING ? a->s : otherwise;
+}
+
+void fl_net_drop(struct fl_net_node *node, const char *name) {
+    int left = 0;
+    for (int i = 0; i < node->attribute_count; i++)
+        if (!node->attributes[i].name || strcmp(node->attributes[i].name, name) != 0)
+            node->attributes[left++] = node->attributes[i];
+    node->attribute_count = left;
 }
 
 /* Room for an attribute of that name: the one that is there, a free one, or one more. */

@@ -11,6 +11,7 @@
 #ifndef FL_NETWORK_H
 #define FL_NETWORK_H
 
+#include "int8/int8.h"
 #include "flexlab/status.h"
 #include "flexlab/tensor.h"
 #include <stdbool.h>
@@ -68,7 +69,7 @@ enum fl_net_kind {
 
 /* An attribute of a node; the member of its kind is set, and count for the lists. */
 struct fl_net_attribute {
-    const char *name;
+    const char *name; /* names that begin with "flexlab." are what a file says of a node beside ONNX (metadata_props) */
     enum fl_net_kind kind;
     int count;
     int64_t i;
@@ -108,8 +109,9 @@ typedef enum fl_net_source { FL_NET_ONNX = 1, FL_NET_TFLITE } fl_net_source;
 /* All of it lies in memory of its own, which fl_network_free frees at once. */
 struct fl_network {
     fl_net_source source;
-    int opset;            /* of the file; 0 where there is none */
-    const char *producer; /* as the file says it; "" if it does not */
+    int opset;                      /* of the file; 0 where there is none */
+    const char *producer;           /* as the file says it; "" if it does not */
+    enum fl_int8_rounding rounding; /* of quantised nodes: that of the file's runtime, until somebody chooses another */
     int value_count;
     struct fl_net_value *values; /* those of nested graphs too */
     struct fl_net_graph graph;
@@ -126,6 +128,8 @@ void fl_network_free(struct fl_network *n);
 void *fl_net_memory(struct fl_network *n, size_t bytes);
 const char *fl_net_text(struct fl_network *n, const char *text, size_t length);
 
+/* A constant as a new value; -1 without memory. */
+int fl_net_add_constant(struct fl_network *n, const char *name, struct fl_array *constant);
 /* Adds a value of unknown type and shape; its index, or -1 without memory. */
 int fl_net_add_value(struct fl_network *n, const char *name);
 /* Adds a node at the end of a graph, with all its lists empty and zeroed; NULL without memory. The addresses of the
@@ -146,6 +150,8 @@ const struct fl_net_attribute *fl_net_find(const struct fl_net_node *node, const
 int64_t fl_net_int(const struct fl_net_node *node, const char *name, int64_t otherwise);
 float fl_net_float(const struct fl_net_node *node, const char *name, float otherwise);
 const char *fl_net_string(const struct fl_net_node *node, const char *name, const char *otherwise);
+/* Removes an attribute, if it is there. */
+void fl_net_drop(struct fl_net_node *node, const char *name);
 /* Sets an attribute of a node that a pass makes; replaces one of that name. */
 tensor_status fl_net_set_int(struct fl_network *n, struct fl_net_node *node, const char *name, int64_t value);
 tensor_status fl_net_set_float(struct fl_network *n, struct fl_net_node *node, const char *name, float value);

@@ -233,6 +233,16 @@ static tensor_status read_attributes(struct fl_onnx_reader *r, struct fl_net_att
     return TENSOR_OK;
 }
 
+/* What a file that this library wrote says of a node beside ONNX (passes/restore.c). */
+static tensor_status read_metadata(struct fl_network *n, struct fl_net_node *to, const Onnx__NodeProto *node) {
+    static const char *const keys[] = {"flexlab.format", "flexlab.part", "flexlab.layout", "flexlab.exponents"};
+    for (size_t i = 0; i < node->n_metadata_props; i++)
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+            if (!strcmp(or_empty(node->metadata_props[i]->key), keys[k]))
+                TRY(fl_net_set_string(n, to, keys[k], or_empty(node->metadata_props[i]->value)));
+    return TENSOR_OK;
+}
+
 static bool in_own_domain(const Onnx__NodeProto *node) {
     const char *const domain = or_empty(node->domain);
     return !*domain || !strcmp(domain, "ai.onnx");
@@ -299,6 +309,7 @@ static tensor_status read_node(struct fl_onnx_reader *r, struct fl_net_graph *gr
                            what.text, i, node->input[i]);
     }
     TRY(read_attributes(r, graph->nodes[k].attributes, node));
+    TRY(read_metadata(r->n, &graph->nodes[k], node));
     return fl_onnx_translate(r, graph);
 }
 
@@ -419,6 +430,22 @@ static tensor_status read_opset(struct fl_onnx_reader *r, const Onnx__ModelProto
     return TENSOR_OK;
 }
 
+/* Integers are rounded as onnxruntime does it, unless the file says otherwise. */
+static tensor_status read_rounding(struct fl_network *n, const Onnx__ModelProto *model) {
+    n->rounding = FL_INT8_ONNX;
+    for (size_t i = 0; i < model->n_metadata_props; i++) {
+        const char *const value = or_empty(model->metadata_props[i]->value);
+        if (strcmp(or_empty(model->metadata_props[i]->key), "flexlab.rounding") != 0)
+            continue;
+        n->rounding = fl_int8_rounding_named(value);
+        if (n->rounding == FL_INT8_ROUNDINGS)
+            return fl_fail(TENSOR_E_DATA,
+                           "flexlab.rounding is '%.100s', expected exact, onnx, tflite, tflite-ruy or tflite-xnnpack",
+                           value);
+    }
+    return TENSOR_OK;
+}
+
 static tensor_status read_model(struct fl_onnx_reader *r, const Onnx__ModelProto *model) {
     const char *const name = or_empty(model->producer_name), *const version = or_empty(model->producer_version);
     if (model->ir_version < 3)
@@ -432,6 +459,7 @@ static tensor_status read_model(struct fl_onnx_reader *r, const Onnx__ModelProto
                        "inline them",
                        model->n_functions, or_empty(model->functions[0]->name));
     TRY(read_opset(r, model));
+    TRY(read_rounding(r->n, model));
     const size_t room = strlen(name) + strlen(version) + 2;
     char *const producer = fl_net_memory(r->n, room);
     if (!producer)

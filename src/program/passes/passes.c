@@ -3,6 +3,7 @@
 #include "core/base/fail.h"
 
 tensor_status fl_passes(struct fl_network *n) {
+    TRY(fl_pass_restore(n));
     TRY(fl_pass_weights(n));
     TRY(fl_pass_fold(n));
     TRY(fl_pass_recognise(n));

@@ -4,6 +4,10 @@
 
 #include "program/network/network.h"
 
+/* restore.c: what this library's own export spelt out in several ONNX nodes becomes one node again, with its format and
+ * its exponents. Networks that do not come from there stay as they are. */
+tensor_status fl_pass_restore(struct fl_network *n);
+
 /* weights.c: weights that a file stores in 8 bits, for operators that compute floats, become float32, each the nearest
  * to scale (q - zero). */
 tensor_status fl_pass_weights(struct fl_network *n);
@@ -18,6 +22,9 @@ tensor_status fl_pass_recognise(struct fl_network *n);
 /* join.c: relu, a clip and the sum with another image become a part of the convolution or product before them, which
  * then rounds once. */
 tensor_status fl_pass_join(struct fl_network *n);
+
+/* quantised.c: the ways in which ONNX writes 8-bit integers become the one of network.h. */
+tensor_status fl_pass_quantised(struct fl_network *n);
 
 /* passes.c: all of them, in their order. */
 tensor_status fl_passes(struct fl_network *n);

@@ -16,16 +16,8 @@ static tensor_status to_floats(struct fl_network *n, int value, int *made) {
         const double difference = (double)(fl_array_integer(q, i) - v.quantisation->zero[c]);
         ((float *)f->data)[i] = (float)((double)v.quantisation->scale[c] * difference);
     }
-    *made = fl_net_add_value(n, v.name);
-    if (*made < 0)
-        return TENSOR_E_MEMORY;
-    struct fl_net_value *const w = &n->values[*made];
-    w->type = TENSOR_TYPE_F32;
-    w->ndim = f->ndim;
-    for (int d = 0; d < f->ndim; d++)
-        w->dim[d] = f->dim[d];
-    w->constant = f;
-    return TENSOR_OK;
+    *made = fl_net_add_constant(n, v.name, f);
+    return *made < 0 ? TENSOR_E_MEMORY : TENSOR_OK;
 }
 
 tensor_status fl_pass_weights(struct fl_network *n) {
