@@ -74,7 +74,9 @@ typedef struct program_weight_file {
  * has as torch_name, or weights by this library's names; or a checkpoint, whose formats and exponents the program has,
  * too (program_from_graph). Channels, classes and vocabulary follow from the shapes. TENSOR_E_DATA lists all tensors
  * that are missing, superfluous or of another shape, or those that fit the layouts of both where nothing says which it
- * is. TENSOR_E_ARGUMENT: no such model, or sizes that are not given. how may be NULL. */
+ * is; a note flexlab.probe in the metadata, "HxWxC SUM SIZE" ("LENGTH SUM SIZE" for a text), is what the source network
+ * gives for program_probe of one input of those sizes (program_checksum of its output), and a program that gives
+ * something else is refused. TENSOR_E_ARGUMENT: no such model, or sizes that are not given. how may be NULL. */
 FLEXLAB_API tensor_status program_read_weights(program **p, const char *path, const program_weight_file *how);
 /* Writes the program with its formats, exponents and scales as a file that program_read reads: safetensors, with the
  * network as JSON in the metadata (docs/programs.md). Constants are stored in the format in which nodes read them;

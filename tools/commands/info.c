@@ -102,7 +102,9 @@ static void help(void) {
          "              dimensions are\n"
          "  FILE        a network in ONNX or TensorFlow Lite: inputs, outputs, operators, parameters; or what\n"
          "              programs lack to run it (docs/programs.md); with --model NAME [--weight-layout NAME]\n"
-         "              [--image HxW] the weights of a model, such as a state dict of PyTorch\n\nExamples\n"
+         "              [--image HxW] the weights of a model, such as a state dict of PyTorch\n"
+         "  --probe     behind FILE: checksums of its activations for a fixed input; behind MODEL: a script\n"
+         "              that prints them in PyTorch\n\nExamples\n"
          "  flexlab info\n"
          "  flexlab info kernels\n"
          "  flexlab info resnet20\n"
@@ -112,13 +114,18 @@ static void help(void) {
 
 /* Options of a file of weights behind the name. Returns the number of words before them, or minus the place of a word
  * that is none. */
-static int take_options(struct settings *s, int argc, char **argv) {
+static int take_options(struct settings *s, bool *probe, int argc, char **argv) {
     const struct {
         const char *name;
         const char **value;
     } options[] = {{"--model", &s->network_model}, {"--weight-layout", &s->weight_layout}, {"--image", &s->image_size}};
     for (int i = 2; i < argc; i += 2) {
         size_t k = 0;
+        if (!strcmp(argv[i], "--probe")) {
+            *probe = true;
+            i--;
+            continue;
+        }
         while (k < sizeof options / sizeof options[0] && strcmp(argv[i], options[k].name) != 0)
             k++;
         if (k == sizeof options / sizeof options[0] || i + 1 == argc)
@@ -134,7 +141,8 @@ int command_info(int argc, char **argv) {
         return STATUS_OK;
     }
     struct settings s = {.command = COMMAND_EVAL};
-    const int words = take_options(&s, argc, argv);
+    bool probe = false;
+    const int words = take_options(&s, &probe, argc, argv);
     if (words < 0 || (words > 1 && argv[1][0] == '-'))
         return text_usage("unexpected argument '%s'; info takes one name, of a table, a model or a file, or none; "
                           "beside a file of weights --model NAME, --weight-layout NAME, --image HxW",
@@ -147,6 +155,6 @@ int command_info(int argc, char **argv) {
     struct stat found;
     if (info_table(argv[1]))
         return STATUS_OK;
-    return strchr(argv[1], '/') || strchr(argv[1], '.') || !stat(argv[1], &found) ? network_info(argv[1], &s)
-                                                                                  : info_model(argv[1]);
+    return strchr(argv[1], '/') || strchr(argv[1], '.') || !stat(argv[1], &found) ? network_info(argv[1], &s, probe)
+                                                                                  : info_model(argv[1], probe);
 }

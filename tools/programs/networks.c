@@ -45,7 +45,8 @@ static int read_file(struct network *n, const char *path, const struct settings 
     if (!program_read(&n->p, path))
         return STATUS_OK;
     char *const why = text_format("%s", tensor_error());
-    const bool weights = !nn_checkpoint_shape(&ndim, dim, path, "");
+    const bool weights = !nn_checkpoint_shape(&ndim, dim, path, "") &&
+                         nn_checkpoint_note(model, sizeof model, path, "flexlab.program") == TENSOR_E_DATA;
     const int failure = weights ? text_failed("%s: a safetensors file, which is no program; weights of a model need "
                                               "--model NAME ('flexlab info models')",
                                               path)

@@ -1,11 +1,14 @@
 /* nn_program_weights.c - files of weights as programs: the network is built by its name, with the sizes that its
  * tensors have. */
 #include "core/base/fail.h"
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "flexlab/program.h"
 #include "nn/checkpoints/nn_checkpoint.h"
 #include "nn/checkpoints/nn_torch.h"
 #include <limits.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { USUAL_SIDE = 32, USUAL_LENGTH = 128, DIGITS = 784 /* 28 x 28 */, MOST_CHANNELS = 4 };
@@ -96,17 +99,118 @@ static tensor_status find_sizes(struct sizes *sizes, const char *path, const pro
     return status;
 }
 
-static tensor_status from_weights(program **p, const char *path, const program_weight_file *how) {
+/* --- the checksum of a file's own network ------------------------------------------------------------------------- */
+
+#define PROBE "flexlab.probe"
+
+/* The image or sequence that the note is about, and the checksum of what the source network gives for it. */
+struct probe {
+    int64_t dim[3];
+    int count; /* 3, 1 for a text; 0: there is no note */
+    program_sum sum;
+};
+
+/* "32x32x3 SUM SIZE", "128 SUM SIZE". */
+static bool read_probe(struct probe *probe, const char *note) {
+    char *end;
+    for (probe->count = 0; probe->count < 3;) {
+        const size_t digits = strspn(note, "0123456789");
+        if (!digits || digits > 6)
+            return false;
+        probe->dim[probe->count++] = strtol(note, &end, 10);
+        note = end;
+        if (*note != 'x')
+            break;
+        note++;
+    }
+    if ((probe->count != 1 && probe->count != 3) || *note++ != ' ')
+        return false;
+    probe->sum.sum = fl_to_real(note, &end);
+    if (end == note || *end != ' ')
+        return false;
+    note = end + 1;
+    probe->sum.magnitude = fl_to_real(note, &end);
+    return end != note && !*end && isfinite(probe->sum.sum) && probe->sum.magnitude >= 0;
+}
+
+static tensor_status find_probe(struct probe *probe, const char *path) {
+    struct fl_safetensors s;
+    *probe = (struct probe){.count = 0};
+    TRY(fl_safetensors_open(&s, path));
+    const char *const note = fl_safetensors_note(&s, PROBE);
+    const tensor_status status =
+        !note || read_probe(probe, note)
+            ? TENSOR_OK
+            : fl_fail(TENSOR_E_DATA,
+                      "weights: %s: %s is %s, expected sizes and two numbers such as \"32x32x3 -1.25 3.5\"", path,
+                      PROBE, fl_quote(note).text);
+    fl_safetensors_close(&s);
+    return status;
+}
+
+/* Sums of fp32 in two orders differ by a millionth of the size; a wrong tensor, by the size itself. */
+#define PROBE_TOLERANCE 1e-4
+
+static tensor_status run_probe(program *p, const struct probe *probe, const char *path, program_array *in) {
+    program_array out;
+    int64_t count = 1;
+    TRY(program_probe(in));
+    TRY(program_run(p, &out, in));
+    for (int d = 0; d < out.ndim; d++)
+        count *= out.shape[d];
+    const program_sum sum = program_checksum(out.data, count);
+    if (fabs(sum.sum - probe->sum.sum) <= PROBE_TOLERANCE * probe->sum.magnitude)
+        return TENSOR_OK;
+    return fl_fail(
+        TENSOR_E_DATA,
+        "weights: %s: with these tensors the output has the checksum %.6g (size %.6g), its note %s says %.6g "
+        "(size %.6g): tensors, their layouts or layers are not those of the network that it is from",
+        path, sum.sum, sum.magnitude, PROBE, probe->sum.sum, probe->sum.magnitude);
+}
+
+/* Compares the program with the note. */
+static tensor_status check_probe(program *p, const struct probe *probe, const char *path) {
+    program_port port;
+    int64_t count = 1;
+    TRY(program_input_at(&port, p, 0));
+    program_array in = {.type = port.type, .ndim = probe->count + 1, .shape = {1}};
+    for (int d = 0; d < probe->count; d++)
+        count *= in.shape[d + 1] = probe->dim[d];
+    for (int d = 0; d < probe->count; d++)
+        if (port.ndim != in.ndim || port.shape[d + 1] != in.shape[d + 1])
+            return fl_fail(TENSOR_E_DATA, "weights: %s: %s is about an input of other sizes than the network has", path,
+                           PROBE);
+    in.data = fl_alloc((size_t)count * sizeof(float));
+    const tensor_status status =
+        in.data ? run_probe(p, probe, path, &in) : fl_fail(TENSOR_E_MEMORY, "weights: no memory for an input");
+    fl_free(in.data);
+    return status;
+}
+
+static tensor_status from_weights(program **p, const char *path, const program_weight_file *given) {
     struct sizes sizes;
-    TRY(find_sizes(&sizes, path, how));
+    struct probe probe;
+    program_weight_file how = *given;
+    TRY(find_probe(&probe, path));
+    if (probe.count && !how.width) {
+        how.height = probe.count == 3 ? (int)probe.dim[0] : 0;
+        how.width = (int)probe.dim[probe.count == 3];
+    }
+    TRY(find_sizes(&sizes, path, &how));
     nn_graph *const g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1});
-    const nn_node logits = g ? build(g, how->model, &sizes) : -1;
+    const nn_node logits = g ? build(g, how.model, &sizes) : -1;
     tensor_status status = logits < 0 ? tensor_error_status() : nn_compile(g, logits);
     if (!status)
-        status = fl_weights_load(g, path, how->layout, true);
+        status = fl_weights_load(g, path, how.layout, true);
     if (!status)
         status = program_from_graph(p, g);
     nn_graph_free(g);
+    if (!status && probe.count)
+        status = check_probe(*p, &probe, path);
+    if (status) {
+        program_free(*p);
+        *p = NULL;
+    }
     return status;
 }
 
@@ -163,8 +267,9 @@ tensor_status program_read_weights(program **p, const char *path, const program_
     if (checkpoint && (!how->model || !strcmp(model, how->model)))
         status = read_sizes(&sizes, &s, model);
     else if (!how->model)
-        status = fl_fail(TENSOR_E_ARGUMENT,
-                         "weights: %s does not say its model, expected a name (--model, program_weight_file.model)", path);
+        status =
+            fl_fail(TENSOR_E_ARGUMENT,
+                    "weights: %s does not say its model, expected a name (--model, program_weight_file.model)", path);
     fl_safetensors_close(&s);
     return status ? status : sizes.classes > 0 ? from_checkpoint(p, path, model, &sizes) : from_weights(p, path, how);
 }
