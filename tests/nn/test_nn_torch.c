@@ -283,7 +283,7 @@ static void test_refusals(void) {
     write_dict(&d, "", NULL, NULL);
     accept("resnet8", NULL);
     accept("resnet8", "oihw");
-    refuse("resnet8", "ohwi", "of the network's 37 tensors 0 are missing and 8 have another shape",
+    refuse("resnet8", "ohwi", "of the network's 37 tensors 0 are missing and 7 have another shape",
            "'layer1.0.conv1.weight' has the shape [16, 16, 3, 3], that of the network [16, 3, 3, 16]");
     refuse("resnet8", "hwio", "layout 'hwio'", "expected oihw");
     refuse("resnet14", NULL, "of the network's 67 tensors 30 are missing", "no tensor 'layer3.1.bn2.running_var'");

@@ -62,8 +62,8 @@ static int refuse_foreign(const char *path) {
             path);
     return text_failed(
         "%s: not a network of 'flexlab train', but the safetensors file of another program, such as PyTorch: it has no "
-        "'training.model'. Its weights can begin a training: bring them to the names and layouts of 'flexlab info "
-        "MODEL' (docs/checkpoints.md), then 'flexlab train --model MODEL --weights FILE'",
+        "'training.model'. 'flexlab eval FILE --model MODEL --data ... --mean ... --std ...' evaluates it, 'flexlab "
+        "train --model MODEL --weights FILE' begins with its weights",
         path);
 }
 

@@ -60,7 +60,9 @@ static tensor_status take_sizes(struct sizes *s, const program_weight_file *how,
         if (t->layout == FL_LAYOUT_PLACES && !how->width && size_in_file(naming, all, t, 0))
             s->width = (int)size_in_file(naming, all, t, 0);
     }
-    const int64_t classes = last ? size_in_file(naming, all, last, 1) : 0;
+    /* A bias says the number of outputs whatever the layout is. */
+    const struct fl_target *const bias = last && last + 1 < all->list + all->count ? last + 1 : NULL;
+    const int64_t classes = bias ? size_in_file(naming, all, bias, 0) : last ? size_in_file(naming, all, last, 1) : 0;
     const int64_t inputs = size_in_file(naming, all, first, first->shape->ndim - 1);
     if (classes > 1)
         s->classes = (int)classes;
