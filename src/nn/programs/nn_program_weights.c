@@ -31,7 +31,7 @@ static int64_t size_in_file(const struct fl_naming *naming, const struct fl_targ
     if (!place.t || place.t->ndim != t->shape->ndim)
         return 0;
     const int last = t->shape->ndim - 1;
-    const bool turned = naming->torch_layout && t->layout != FL_LAYOUT_TOKENS && t->layout != FL_LAYOUT_PLACES;
+    const bool turned = naming->torch_layout && last && t->layout != FL_LAYOUT_TOKENS && t->layout != FL_LAYOUT_PLACES;
     const int at = !turned ? d : t->shape->ndim == 2 ? 1 - d : d == last ? 1 : d && last > 1 ? d + 1 : d;
     return place.t->dim[at] <= INT_MAX ? place.t->dim[at] : 0;
 }
