@@ -10,8 +10,8 @@
  *
  * A program takes and gives float32 (or the integers that the network takes and gives), whatever format its nodes
  * compute in. Its answer to an input is the same whatever other inputs are in the batch, and with every instruction set
- * and number of threads; in shared-exponent formats once program_freeze has fixed the exponents. Programs run on the
- * processor. In fp32 a program agrees with the source network within what another order of fp32 sums changes.
+ * and number of threads and on every device; in shared-exponent formats once program_freeze has fixed the exponents. In
+ * fp32 a program agrees with the source network within what another order of fp32 sums changes.
  * docs/programs.md is the full description. */
 #ifndef FLEXLAB_PROGRAM_H
 #define FLEXLAB_PROGRAM_H
@@ -119,6 +119,11 @@ FLEXLAB_API int64_t program_parameter_count(const program *p);
  * may also have the same multiple of it: the network then runs batch by batch, and the results are joined along their
  * first dimension. */
 FLEXLAB_API tensor_status program_run(program *p, program_array *outputs, const program_array *inputs);
+
+/* Where the tensors of the program live and its operations run (tensor_device_at; NULL: the processor, as at first).
+ * Inputs and outputs are arrays of the host, and so is what the library has no operation for: its operands are fetched
+ * and its results sent. */
+FLEXLAB_API tensor_status program_set_device(program *p, tensor_device *device);
 
 /* --- formats ------------------------------------------------------------------------------------------------------ */
 

@@ -296,6 +296,14 @@ tensor_status program_run(program *p, program_array *outputs, const program_arra
     return times > 1 ? run_batches(p, outputs, inputs, times) : run_once(p, outputs, inputs);
 }
 
+tensor_status program_set_device(program *p, tensor_device *device) {
+    if (!p)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_set_device: p is NULL");
+    fl_program_reset(p);
+    p->device = device ? device : tensor_device_at(0);
+    return TENSOR_OK;
+}
+
 /* --- formats ------------------------------------------------------------------------------------------------------ */
 
 static int set_formats(struct fl_net_graph *graph, tensor_format format, const char *pattern) {

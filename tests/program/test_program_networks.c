@@ -4,7 +4,9 @@
  * threads and by every kernel set.
  *
  *     test_program_networks               all of that
- *     test_program_networks NETWORK ...   for these alone */
+ *     test_program_networks NETWORK ...   for these alone
+ *     test_program_networks cuda [NETWORK ...]   a device gives the processor's answers, bit for bit, in every format
+ */
 #include "check.h"
 #include "flexlab/autoflex.h"
 #include "flexlab/program.h"
@@ -265,6 +267,33 @@ static void check_one_answer(program *p, const char *name, const struct record *
     tensor_set_backend(NULL);
 }
 
+/* The first two samples on a device, against the processor. */
+static void check_device(const struct network *n, tensor_device *device) {
+    static const char *const names[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16"};
+    char path[PATH_MAX], what[200];
+    struct record r;
+    float *want[PORTS];
+    program *p = open_program(n);
+    if (!p)
+        return;
+    snprintf(path, sizeof path, "%s/networks/%s.npz", getenv("FLEXLAB_DATA"), n->record);
+    if (read_record(&r, p, path)) {
+        const int64_t some = r.samples < 2 ? r.samples : 2, batch = largest_batch(p, &r) > 1 ? some : 1;
+        new_results(want, &r);
+        for (int f = 0; f < 5; f++) {
+            const bool good = set_format(p, &r, batch, names[f]) && run(p, &r, some, batch, want);
+            CHECK(good, "%s in %s: %s", n->file, names[f], tensor_error());
+            CHECK(!program_set_device(p, device), "%s", tensor_error());
+            snprintf(what, sizeof what, "%s in %s on %s", n->file, names[f], tensor_device_name(device));
+            run_again(p, &r, some, batch, want, what);
+            CHECK(!program_set_device(p, NULL), "%s", tensor_error());
+        }
+        free_results(want);
+    }
+    free_record(&r);
+    program_free(p);
+}
+
 static void check_network(const struct network *n) {
     char path[PATH_MAX], name[100];
     struct record r;
@@ -304,12 +333,23 @@ int main(int argc, char **argv) {
     snprintf(path, sizeof path, "%s/networks/%s", data ? data : "", networks[0].file);
     if (!data || access(path, R_OK))
         return check_skip("FLEXLAB_DATA/networks is not there");
+    tensor_device *device = NULL;
+    if (argc > 1 && !strncmp(argv[1], "cuda", 4)) {
+        device = tensor_device_find(argv[1]);
+        CHECK(device, "%s", tensor_error());
+        if (!device)
+            return check_summary();
+        argc--;
+        argv++;
+    }
     printf("%-26s %4s %9s %8s %8s %8s %8s\n", "", "", "fp32", "fp16", "bf16", "flex16+5", "dfp16");
     for (size_t i = 0; i < sizeof networks / sizeof networks[0]; i++) {
         bool wanted = argc == 1;
         for (int k = 1; k < argc; k++)
             wanted |= !strcmp(argv[k], networks[i].file);
-        if (wanted)
+        if (wanted && device)
+            check_device(&networks[i], device);
+        else if (wanted)
             check_network(&networks[i]);
     }
     return check_summary();

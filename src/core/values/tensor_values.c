@@ -359,13 +359,17 @@ tensor_status tensor_keep_wide(tensor *t) {
 
 tensor_status tensor_declare_exponent(tensor *t, int e) {
     tensor_status status = check_exponent("tensor_declare_exponent", t, e);
-    if (!status)
+    if (!status && t->storage->wide)
         status = fl_need_host("tensor_declare_exponent", t);
-    if (status)
-        return status;
-    t->storage->slot->e = t->storage->slot->autoflex.e = e;
-    fl_wide_follow(t->storage);
-    return TENSOR_OK;
+    const int32_t number = e;
+    struct fl_slot *const slot = status ? NULL : t->storage->slot;
+    if (!status)
+        status = fl_put(fl_queue_of(t->storage), &slot->autoflex.e, &number, sizeof number);
+    if (!status)
+        status = fl_put(fl_queue_of(t->storage), &slot->e, &number, sizeof number);
+    if (!status && t->storage->wide)
+        fl_wide_follow(t->storage);
+    return status;
 }
 
 tensor_status tensor_set_exponent(tensor *t, int e) {

@@ -3,6 +3,7 @@
 #include "program/arrays/arrays.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "core/values/tensor_state.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -331,9 +332,7 @@ static tensor_status run_permute(tensor *const *t, const void *with) {
 
 static tensor_status run_convert(tensor *const *t, const void *with) {
     (void)with;
-    const struct autoflex *const a = tensor_autoflex(t[0]);
-    return a && a->predictor == AUTOFLEX_FIXED ? tensor_convert_at(t[0], t[1], tensor_exponent(t[0]))
-                                               : tensor_convert(t[0], t[1]);
+    return fl_tensor_rewrite(t[0], t[1]);
 }
 
 static tensor_status remember(struct fl_planner *p, int value, tensor_format format, const int *layout, int ndim,

@@ -2,6 +2,7 @@
 #include "program/plan/plan_internal.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "core/values/tensor_state.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,9 +103,9 @@ void fl_plan_free(struct fl_plan *plan) {
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
 /* Numbers into a tensor at its exponent; without a frozen one, at that which their maximum needs. */
-static tensor_status store(struct fl_plan *plan, tensor *t, const double *numbers, int64_t count) {
-    const struct autoflex *const a = tensor_autoflex(t);
-    if (!a || a->predictor != AUTOFLEX_FIXED)
+static tensor_status store(struct fl_plan *plan, const struct fl_slot *s, const double *numbers, int64_t count) {
+    tensor *const t = s->t;
+    if (!tensor_format_is_shared(s->format) || !s->range || !s->range->frozen)
         return tensor_load_f64(t, numbers, count);
     int64_t dim[TENSOR_MAX_DIMS];
     for (int d = 0; d < tensor_ndim(t); d++)
@@ -112,7 +113,7 @@ static tensor_status store(struct fl_plan *plan, tensor *t, const double *number
     tensor *const exact = tensor_new_in(plan->program->device, FMT_F64, tensor_ndim(t), dim);
     tensor_status status = exact ? tensor_load_f64(exact, numbers, count) : tensor_error_status();
     if (!status)
-        status = tensor_convert_at(t, exact, tensor_exponent(t));
+        status = fl_tensor_rewrite(t, exact);
     tensor_free(exact);
     return status;
 }
@@ -139,7 +140,7 @@ static tensor_status run_host(struct fl_plan *plan, const struct fl_step *step) 
     TRY(fl_activation_apply(step->node, out[0]));
     for (int i = call->in_count; i < count; i++)
         if (call->operands[i].slot >= 0)
-            TRY(store(plan, plan->slots[call->operands[i].slot].t, call->operands[i].array.data,
+            TRY(store(plan, &plan->slots[call->operands[i].slot], call->operands[i].array.data,
                       call->operands[i].array.count));
     return TENSOR_OK;
 }
