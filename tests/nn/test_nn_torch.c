@@ -324,9 +324,35 @@ static void test_refusals(void) {
     refuse("mlp3x20", NULL, "'mlp3x20' reads 20 numbers", "expected height and width");
     /* Notes about what the network computes. */
     write_dict(&d, "", "flexlab.probe", "32x32x3 1.5");
-    refuse("mlp3x20", "oihw", "flexlab.probe is '32x32x3 1.5'", "expected sizes and two numbers");
+    refuse("mlp3x20", "oihw", "flexlab.probe is '32x32x3 1.5'", "expected sizes up to 512 and two numbers");
     write_dict(&d, "", "flexlab.probe", "16x64x3 1 1");
     refuse("mlp3x20", "oihw", "1 (size 1)", "layers are not those of the network that it is from");
+    clear(&d);
+}
+
+/* --- sizes that follow from the tensors --------------------------------------------------------------------------- */
+
+static void test_sizes(const char *model, const int64_t *in, int classes, const program_weight_file *how) {
+    static struct dict d;
+    program *p;
+    program_port port;
+    nn_graph *const g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1, .seed = 1});
+    const bool text = nn_model_reads_text(model);
+    const nn_node logits = text ? nn_model_text(g, model, (int)in[0], classes)
+                                : nn_model(g, model, (int)in[0], (int)in[1], (int)in[2], classes);
+    CHECK(logits >= 0 && !nn_compile(g, logits), "%s", tensor_error());
+    CHECK(!nn_checkpoint_save(g, path, NULL, 0) && !program_read_weights(&p, path, how), "%s: %s", model,
+          tensor_error()); /* by this library's names */
+    program_free(p);
+    fill(g, "", &d);
+    write_dict(&d, "", "flexlab.layouts", "oihw");
+    CHECK(!program_read_weights(&p, path, how), "%s: %s", model, tensor_error());
+    CHECK(!program_input_at(&port, p, 0) && !memcmp(port.shape + 1, in, (text ? 1 : 3) * sizeof *in), "%s: input",
+          model);
+    CHECK(!program_output_at(&port, p, 0) && port.shape[port.ndim - 1] == classes, "%s: %lld classes", model,
+          (long long)port.shape[port.ndim - 1]);
+    program_free(p);
+    nn_graph_free(g);
     clear(&d);
 }
 
@@ -339,6 +365,11 @@ int main(void) {
     test_model("mlp3x20", "");
     test_names();
     test_refusals();
+    test_sizes("resnet8", (const int64_t[]){16, 20, 1}, 37, &(program_weight_file){"resnet8", 16, 20, NULL});
+    test_sizes("mlp2", (const int64_t[]){28, 28, 1}, 26, &(program_weight_file){.model = "mlp2"});
+    test_sizes("mobilenet", (const int64_t[]){32, 32, 4}, 3, &(program_weight_file){.model = "mobilenet"});
+    test_sizes("gpt2x64", (const int64_t[]){24}, 70, &(program_weight_file){.model = "gpt2x64"});
+    test_sizes("gru-char", (const int64_t[]){128}, 70, &(program_weight_file){.model = "gru-char"});
     unlink(path);
     return check_summary();
 }

@@ -218,6 +218,22 @@ static tensor_status load(const struct fl_safetensors *s, struct fl_targets *all
     return TENSOR_OK;
 }
 
+tensor_status fl_weights_check(const nn_graph *g, const char *path, const char *layout) {
+    struct fl_targets all;
+    struct fl_safetensors s;
+    struct fl_naming naming;
+    TRY(fl_safetensors_open(&s, path));
+    tensor_status status = fl_targets_list(&all, g);
+    if (!status) {
+        status = fl_naming_of(&naming, &all, &s, layout);
+        if (!status)
+            status = check_names(&naming, &all, true);
+        fl_targets_clear(&all);
+    }
+    fl_safetensors_close(&s);
+    return status;
+}
+
 tensor_status fl_weights_load(nn_graph *g, const char *path, const char *layout, bool strict) {
     struct fl_targets all;
     struct fl_safetensors s;

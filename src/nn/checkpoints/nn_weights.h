@@ -55,5 +55,7 @@ tensor_status fl_weights_match(const struct fl_targets *all, const struct fl_nam
                                void *context);
 /* nn_weights_load; strict: superfluous tensors and those that fit both ways are refused, and all mismatches listed. */
 tensor_status fl_weights_load(nn_graph *g, const char *path, const char *layout, bool strict);
+/* Whether a strict one will fail for names or shapes; of a network that need not be compiled. */
+tensor_status fl_weights_check(const nn_graph *g, const char *path, const char *layout);
 
 #endif

@@ -13,6 +13,9 @@
 
 enum { USUAL_SIDE = 32, USUAL_LENGTH = 128, DIGITS = 784 /* 28 x 28 */, MOST_CHANNELS = 4 };
 
+/* Beside the weights, as for a checkpoint (nn_checkpoint_graph). */
+#define MOST_BYTES ((int64_t)4 << 30)
+
 /* Sizes of a model. */
 struct sizes {
     int height, width, channels, classes; /* of texts, width is the length and classes the vocabulary */
@@ -23,12 +26,13 @@ static nn_node build(nn_graph *g, const char *model, const struct sizes *s) {
                                       : nn_model(g, model, s->height, s->width, s->channels, s->classes);
 }
 
-/* Dimension d of a weight in this library's order, as the file has it; 0: it has no such tensor. */
+/* Dimension d of a weight in this library's order, as the file has it; 0: it has no such tensor. An empty tensor claims
+ * sizes without having them. */
 static int64_t size_in_file(const struct fl_naming *naming, const struct fl_targets *all, const struct fl_target *t,
                             int d) {
     struct fl_place place;
     fl_place_of(&place, naming, all, t);
-    if (!place.t || place.t->ndim != t->shape->ndim)
+    if (!place.t || place.t->ndim != t->shape->ndim || place.t->begin == place.t->end)
         return 0;
     const int last = t->shape->ndim - 1;
     const bool turned = naming->torch_layout && last && t->layout != FL_LAYOUT_TOKENS && t->layout != FL_LAYOUT_PLACES;
@@ -112,7 +116,8 @@ struct probe {
     program_sum sum;
 };
 
-/* "32x32x3 SUM SIZE", "128 SUM SIZE". */
+/* "32x32x3 SUM SIZE", "128 SUM SIZE". A note may not claim any amount of memory. */
+enum { MOST_SIDE = 512 };
 static bool read_probe(struct probe *probe, const char *note) {
     char *end;
     for (probe->count = 0; probe->count < 3;) {
@@ -120,6 +125,8 @@ static bool read_probe(struct probe *probe, const char *note) {
         if (!digits || digits > 6)
             return false;
         probe->dim[probe->count++] = strtol(note, &end, 10);
+        if (probe->dim[probe->count - 1] < 1 || probe->dim[probe->count - 1] > MOST_SIDE)
+            return false;
         note = end;
         if (*note != 'x')
             break;
@@ -144,8 +151,8 @@ static tensor_status find_probe(struct probe *probe, const char *path) {
         !note || read_probe(probe, note)
             ? TENSOR_OK
             : fl_fail(TENSOR_E_DATA,
-                      "weights: %s: %s is %s, expected sizes and two numbers such as \"32x32x3 -1.25 3.5\"", path,
-                      PROBE, fl_quote(note).text);
+                      "weights: %s: %s is %s, expected sizes up to 512 and two numbers such as \"32x32x3 -1.25 3.5\"",
+                      path, PROBE, fl_quote(note).text);
     fl_safetensors_close(&s);
     return status;
 }
@@ -201,7 +208,11 @@ static tensor_status from_weights(program **p, const char *path, const program_w
     TRY(find_sizes(&sizes, path, &how));
     nn_graph *const g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1});
     const nn_node logits = g ? build(g, how.model, &sizes) : -1;
-    tensor_status status = logits < 0 ? tensor_error_status() : nn_compile(g, logits);
+    tensor_status status = logits < 0 ? tensor_error_status() : nn_graph_limit(g, MOST_BYTES);
+    if (!status)
+        status = fl_weights_check(g, path, how.layout); /* before memory is taken for what the file may not have */
+    if (!status)
+        status = nn_compile(g, logits);
     if (!status)
         status = fl_weights_load(g, path, how.layout, true);
     if (!status)
