@@ -129,6 +129,11 @@ def test_foreign(place):
     listed = [line.split() for line in succeed("info", "cnn6").stdout.splitlines()[3:-4]]
     names = [line[0] for line in listed]
     check(len(names) == 24 and names[0] == "conv1.weight" and "out, height, width, in" in " ".join(listed[0]), listed)
+    # The same network as a program, by its own normalisation.
+    shown = succeed("eval", own, "--data", DATA[3], "--formats", "fp32,flex16+5").stdout
+    expected = succeed("eval", "--checkpoint", own, "--data", DATA[3]).stdout.split()
+    rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line.strip()}
+    check(rows["fp32"][0] == f"{100 * float(expected[-1]):.2f}" and "flex16+5" in rows, shown, expected)
     tensors, _ = read_tensors(own)
     plain = {name: tensors[name] for name in names}
     for line, name in zip(listed, names):

@@ -28,6 +28,16 @@ static int read_image_size(program_weight_file *how, const char *text) {
                : text_usage("--image '%s': expected height and width such as 32x32, or the length of a text", text);
 }
 
+/* The numbers of a note with commas between them; NULL: there is none. */
+static char *read_numbers(const char *path, const char *key) {
+    char text[200];
+    if (nn_checkpoint_note(text, sizeof text, path, key) || !*text)
+        return NULL;
+    for (char *space; (space = strchr(text, ' '));)
+        *space = ',';
+    return text_format("%s", text);
+}
+
 /* Weights, or a network that says itself what it is. */
 static int read_file(struct network *n, const char *path, const struct settings *s) {
     program_weight_file how = {.model = s->network_model, .layout = s->weight_layout};
@@ -38,6 +48,10 @@ static int read_file(struct network *n, const char *path, const struct settings 
     if (status != STATUS_OK)
         return status;
     const bool checkpoint = !nn_checkpoint_note(model, sizeof model, path, "training.model");
+    if (checkpoint && !how.model) {
+        n->mean = read_numbers(path, "training.mean");
+        n->deviation = read_numbers(path, "training.deviation");
+    }
     if (how.model || checkpoint)
         return program_read_weights(&n->p, path, &how) ? failed(path) : STATUS_OK;
     if (how.layout || how.width)
@@ -81,6 +95,8 @@ int network_open(struct network *n, const char *path, const struct settings *s) 
 
 void network_close(struct network *n) {
     program_free(n->p);
+    free(n->mean);
+    free(n->deviation);
     free(n->inputs);
     free(n->outputs);
     *n = (struct network){0};

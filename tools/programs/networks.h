@@ -13,6 +13,8 @@ struct network {
     program *p;
     int input_count, output_count;
     program_port *inputs, *outputs;
+    char *mean,
+        *deviation; /* of images, as --mean and --std, that a checkpoint was trained with; NULL: it does not say */
 };
 
 /* Reads the file; of weights, with the model, layout and sizes of the settings. These functions print a message on
