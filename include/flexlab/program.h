@@ -195,6 +195,20 @@ FLEXLAB_API tensor_status program_probe(program_array *input);
  * has not fixed; TENSOR_E_IO: the file cannot be written. A file of that name is replaced when all is written. */
 FLEXLAB_API tensor_status program_export(const program *p, const char *path);
 
+/* --- quantised networks ------------------------------------------------------------------------------------------- */
+
+/* How results of 8-bit integers are rounded: "exact" (one rounding of the exact sum, ties to even), or the bits of a
+ * runtime: "onnx" (onnxruntime), "tflite" (TensorFlow Lite's reference kernels), "tflite-ruy" (its optimised ones),
+ * "tflite-xnnpack" (what it runs by default). A program has that of its file's own runtime: onnx, tflite-xnnpack.
+ * Operators with a kernel of integers have the bits of the runtime: Add, AveragePool, Concat, Conv, Gemm, MatMul,
+ * MaxPool, GlobalAveragePool, Relu, Clip, Softmax, those that only rearrange elements, QuantizeLinear and
+ * DequantizeLinear; all others compute floats, which are rounded to the integers of the result. docs/programs.md.
+ * TENSOR_E_ARGUMENT for another name; the message lists them. TENSOR_E_UNSUPPORTED, with nothing changed, where a node
+ * adds to a sum before it is rounded, which only exact does; the message names it. */
+FLEXLAB_API tensor_status program_set_rounding(program *p, const char *name);
+/* The name of the rounding in force; NULL if p is NULL. */
+FLEXLAB_API const char *program_rounding(const program *p);
+
 #ifdef __cplusplus
 }
 #endif

@@ -137,6 +137,7 @@ void fl_program_reset(struct fl_program *p) {
     for (int i = 0; i < p->constant_count; i++)
         tensor_free(p->constants[i].t);
     p->constant_count = 0;
+    fl_program_free_layers(p);
 }
 
 void program_free(program *p) {
@@ -403,4 +404,43 @@ tensor_status program_freeze(program *p, double margin) {
     p->observing = false;
     fl_program_reset(p);
     return TENSOR_OK;
+}
+
+/* --- quantised networks ------------------------------------------------------------------------------------------- */
+
+/* A node that adds another image to its sums: only one of the roundings has such a sum. */
+static const struct fl_net_node *adding_node(const struct fl_network *n, const struct fl_net_graph *graph) {
+    for (int k = 0; k < graph->node_count; k++) {
+        const struct fl_net_node *const node = &graph->nodes[k];
+        if (!strcmp(node->op, "Conv") && node->input_count == 4 && fl_net_is_quantised(n, node))
+            return node;
+        for (int a = 0; a < node->attribute_count; a++) {
+            const struct fl_net_node *const inner =
+                node->attributes[a].graph ? adding_node(n, node->attributes[a].graph) : NULL;
+            if (inner)
+                return inner;
+        }
+    }
+    return NULL;
+}
+
+tensor_status program_set_rounding(program *p, const char *name) {
+    if (!p || !name)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_set_rounding: %s is NULL", p ? "name" : "p");
+    const enum fl_int8_rounding rounding = fl_int8_rounding_named(name);
+    if (rounding == FL_INT8_ROUNDINGS)
+        return fl_fail(TENSOR_E_ARGUMENT, "rounding \"%s\", expected exact, onnx, tflite, tflite-ruy or tflite-xnnpack",
+                       name);
+    const struct fl_net_node *const adding = adding_node(p->network, &p->network->graph);
+    if (rounding != FL_INT8_EXACT && adding)
+        return fl_fail(TENSOR_E_UNSUPPORTED,
+                       "rounding %s: node %s adds to its sums before it rounds them, expected exact", name,
+                       adding->name);
+    p->network->rounding = rounding;
+    fl_program_reset(p);
+    return TENSOR_OK;
+}
+
+const char *program_rounding(const program *p) {
+    return p ? fl_int8_rounding_name(p->network->rounding) : NULL;
 }

@@ -55,7 +55,7 @@ static tensor_status take_numbers(const struct fl_mark *m, tensor *t, bool float
     if (floats)
         TRY(tensor_store_f32(t, *numbers, a->count));
     else if (tensor_format_of(t) == FMT_U8) /* bytes of the value's type, int8 or uint8 */
-        memcpy(stored, tensor_const_data(t), (size_t)a->count * size);
+        memcpy(stored, fl_plan_data(t), (size_t)a->count * size);
     else
         TRY(tensor_store_array(t, *numbers, a->type, a->count, NULL));
     if (moved) {

@@ -466,6 +466,7 @@ static void write_replaced(const char *path, const char *bytes, size_t size, con
 static struct fl_network *small_network(void) {
     struct fl_network *const n = fl_network_new(FL_NET_ONNX);
     uint64_t random = 3;
+    n->rounding = FL_INT8_EXACT;
     const int x = part_value(n, 2, (const int64_t[]){-1, 4});
     const int w = part_constant(n, 2, (const int64_t[]){4, 3}, &random);
     const int y = part_node(n, "MatMul", 2, (const int[]){x, w});

@@ -165,6 +165,22 @@ def test_run(place):
     check(not [name for name in os.listdir(place) if name.endswith(".part")], os.listdir(place))
 
 
+def test_rounding(place):
+    """Halves to integers of 8 bits: each runtime has its own rule."""
+    zero = field(1, 1) + field(2, 2) + field(8, "zero") + field(9, b"\x0a")  # uint8, 10
+    model = write_model(os.path.join(place, "quantise.onnx"), [node("QuantizeLinear", ["x", "scale", "zero"], ["q"])],
+                        [port("x", 1, ["N"])], [port("q", 2, ["N"])], [floats("scale", [1], [0.5]), zero])
+    x, q = put(place, "halves.npy", npy("<f4", [6], [0.25, 0.75, 1.25, -0.25, -0.75, 1000])), os.path.join(place, "q.npy")
+    even, away = (10, 12, 12, 10, 8, 255), (11, 12, 13, 9, 8, 255)
+    for words, expected in (([], even), (["--rounding", "exact"], even), (["--rounding", "onnx"], even), (["--rounding", "tflite"], away),
+                            (["--rounding", "tflite-ruy"], even), (["--rounding", "tflite-xnnpack"], even)):
+        succeed("run", model, "--input", x, "--output", q, "--force", *words)
+        check(read_npy(q) == ((6,), expected), words, read_npy(q), expected)
+    expect_error(["run", model, "--input", x, "--rounding", "Exact"], 1, "Exact", "exact, onnx, tflite, tflite-ruy or tflite-xnnpack")
+    expect_error(["bench", model, "--rounding", "even"], 1, "even", "tflite-xnnpack")
+    expect_error(["eval", "--checkpoint", x, "--rounding", "exact"], 2, "--rounding: not with --checkpoint")
+
+
 def test_eval(place):
     model = classifier(place)
     data = ["--data", "synthetic:train=300,test=150", "--mean", "0.5", "--std", "0.25,0.25,0.25"]
@@ -245,6 +261,7 @@ def main():
             print("skipped: this build reads no ONNX files:", done.stderr.strip())
             return 77
         test_run(place)
+        test_rounding(place)
         test_eval(place)
         test_bench(place)
         test_info(place, source)

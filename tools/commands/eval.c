@@ -252,6 +252,7 @@ static int check_file(const struct settings *s) {
                              : s->mean          ? "mean"
                              : s->deviation     ? "std"
                              : s->layout        ? "layout"
+                             : s->rounding      ? "rounding"
                              : s->batch         ? "batch"
                              : s->calibration   ? "calibrate"
                              : s->network_model ? "model"

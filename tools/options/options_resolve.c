@@ -14,7 +14,7 @@
 void options_resolve_model(struct settings *s) {
     const bool text = nn_model_reads_text(s->model);
     s->optimiser = s->optimiser ? s->optimiser : text ? "adamw" : "sgd";
-    if (!s->batch && s->command != COMMAND_EVAL) /* which takes it of the file */
+    if (!s->batch && !(s->command & (COMMAND_EVAL | COMMAND_TRANSPILE))) /* they take it of the file */
         s->batch = text ? 32 : 128;
 }
 

@@ -59,6 +59,9 @@ static const char *decay_name(int i) {
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
+#define ROUNDING_HELP                                                                                                  \
+    "of results of 8-bit integers: exact, onnx, tflite, tflite-ruy,\ntflite-xnnpack (that of the file's own runtime)"
+
 static const struct option_row rows[] = {
 #define FIELD(name) offsetof(struct settings, name)
     {"model", "NAME", BOTH, KIND_TEXT, FIELD(model), .section = "What is trained",
@@ -242,6 +245,7 @@ static const struct option_row rows[] = {
              "255"},
     {"layout", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(layout), .names = layout_name,
      .help = "with FILE: nchw or nhwc (as the shape of the input says)"},
+    {"rounding", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(rounding), .help = ROUNDING_HELP},
     {"batch", "B", COMMAND_EVAL, KIND_WHOLE, FIELD(batch), 1, 65536,
      .help = "with FILE: images at a time (64, or as many as the network states);\nresults do not depend on it"},
     {"calibrate", "SPEC", COMMAND_EVAL, KIND_TEXT, FIELD(calibration),
@@ -270,6 +274,7 @@ static const struct option_row rows[] = {
      .help = "in which the network computes: fp32, fp16, bf16, flex16+5, dfp16 (as the\nfile says: fp32 but for "
              "programs of "
              "flexlab); shared exponents are fixed by\nthese inputs"},
+    {"rounding", "NAME", COMMAND_RUN, KIND_TEXT, FIELD(rounding), .help = ROUNDING_HELP},
     {"threads", "T", COMMAND_RUN, KIND_WHOLE, FIELD(threads), 1, 256,
      .help = "threads (all); results do not depend on it"},
     {"output", "[NAME=]FILE", COMMAND_RUN, KIND_LIST, FIELD(outputs), .section = "What is written",
@@ -277,6 +282,7 @@ static const struct option_row rows[] = {
     {"force", NULL, COMMAND_RUN, KIND_SWITCH, FIELD(force), .value = 1, .help = "replace files that are already there"},
     {"formats", "LIST", COMMAND_BENCH, KIND_TEXT, FIELD(formats), .section = "What is measured",
      .help = "comma-separated formats (fp32,fp16,bf16,flex16+5,dfp16)"},
+    {"rounding", "NAME", COMMAND_BENCH, KIND_TEXT, FIELD(rounding), .help = ROUNDING_HELP},
     {"batch", "LIST", COMMAND_BENCH, KIND_TEXT, FIELD(batches), .help = "comma-separated batches (1,64)"},
     {"threads", "LIST", COMMAND_BENCH, KIND_TEXT, FIELD(thread_list),
      .help = "comma-separated numbers of threads (all)"},

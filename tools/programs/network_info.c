@@ -48,7 +48,7 @@ static void print_operators(const struct network *n) {
 
 static int print_probe(const struct network *n) {
     struct checksum_list c = {0};
-    measure_checksums(&c, n, n);
+    measure_checksums(&c, n, n, NULL);
     struct table *t = table_new("llrr");
     table_cell(t, "result");
     table_cell(t, "node");

@@ -77,7 +77,9 @@ int network_open(struct network *n, const char *path, const struct settings *s) 
     if (!file)
         return text_failed("cannot read %s: %s", path, why);
     fclose(file);
-    const int status = read_file(n, path, s);
+    int status = read_file(n, path, s);
+    if (status == STATUS_OK && s->rounding && program_set_rounding(n->p, s->rounding))
+        status = failed(path);
     if (status != STATUS_OK)
         return status;
     n->input_count = program_input_count(n->p);

@@ -17,8 +17,8 @@ struct network {
         *deviation; /* of images, as --mean and --std, that a checkpoint was trained with; NULL: it does not say */
 };
 
-/* Reads the file; of weights, with the model, layout and sizes of the settings. These functions print a message on
- * failure and return a STATUS_ code. */
+/* Reads the file; of weights, with the model, layout and sizes of the settings; with their rounding of 8-bit integers.
+ * These functions print a message on failure and return a STATUS_ code. */
 int network_open(struct network *n, const char *path, const struct settings *s);
 /* Also for one that was never opened, if zeroed. */
 void network_close(struct network *n);

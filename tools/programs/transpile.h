@@ -72,7 +72,9 @@ void measure_free(struct tensor_list *t);
 const char *measured_kind_name(enum measured_kind kind);
 double measured_sqnr(const struct measured *m); /* decibels; INFINITY without a difference, NAN without a signal */
 
-void measure_checksums(struct checksum_list *c, const struct network *source, const struct network *n);
+/* like: inputs of the calibration data, for their shapes; NULL: none. */
+void measure_checksums(struct checksum_list *c, const struct network *source, const struct network *n,
+                       const program_array *like);
 void checksum_free(struct checksum_list *c);
 
 /* --- reports (transpile_report.c) --------------------------------------------------------------------------------- */

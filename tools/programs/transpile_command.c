@@ -236,7 +236,7 @@ static int transpile(struct transpile *t) {
         status = each_batch(t, compare_on);
     if (status != STATUS_OK)
         return status;
-    measure_checksums(&t->sums, &t->source, &t->network);
+    measure_checksums(&t->sums, &t->source, &t->network, t->arrays ? t->arrays : t->data ? &t->images.input : NULL);
     measure_sort(&t->tensors);
     status = write_network(t);
     return status == STATUS_OK ? report(t) : status;

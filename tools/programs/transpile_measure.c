@@ -193,19 +193,21 @@ void measure_sort(struct tensor_list *t) {
 
 /* --- checksums ---------------------------------------------------------------------------------------------------- */
 
-/* Inputs of program_probe. Sizes that the network leaves open are 1 if they are the first; others cannot be guessed. */
-static bool make_probe(struct checksum_list *c, program_array *inputs, const struct network *n) {
+/* Inputs of program_probe. Sizes that the network leaves open are 1 if they are the first; others are those of the
+ * calibration data, without which they cannot be guessed. */
+static bool make_probe(struct checksum_list *c, program_array *inputs, const struct network *n,
+                       const program_array *like) {
     for (int i = 0; i < n->input_count; i++) {
         const program_port *const port = &n->inputs[i];
         int64_t count = 1;
-        inputs[i] = (program_array){.type = port->type, .ndim = port->ndim};
-        for (int d = 0; d < port->ndim; d++) {
-            inputs[i].shape[d] = port->shape[d] < 0 && !d ? 1 : port->shape[d];
-            count *= inputs[i].shape[d];
+        inputs[i] = (program_array){.type = port->type, .ndim = port->ndim < 0 && like ? like[i].ndim : port->ndim};
+        for (int d = 0; d < inputs[i].ndim; d++) {
+            const bool open = port->ndim < 0 || port->shape[d] < 0;
+            const int64_t size = !open ? port->shape[d] : !d ? 1 : like ? like[i].shape[d] : 0;
+            inputs[i].shape[d] = size;
+            count = count > 0 && size > 0 && size < 1 << 28 ? count * size : 0;
         }
-        for (int d = 1; d < port->ndim; d++)
-            count = port->shape[d] < 0 ? -1 : count;
-        if (port->ndim < 0 || count < 1 || count > 1 << 28) {
+        if (inputs[i].ndim < 0 || count < 1 || count > 1 << 28) {
             char *const shape = network_port_shape(port);
             c->why = text_format("the input '%s' has %s", port->name, shape);
             free(shape);
@@ -265,9 +267,10 @@ static bool sum_program(struct checksum_list *c, int which, const struct network
     return good;
 }
 
-void measure_checksums(struct checksum_list *c, const struct network *source, const struct network *n) {
+void measure_checksums(struct checksum_list *c, const struct network *source, const struct network *n,
+                       const program_array *like) {
     program_array *const inputs = text_alloc((size_t)n->input_count + 1, sizeof *inputs);
-    if (make_probe(c, inputs, n) && sum_program(c, 0, source, inputs))
+    if (make_probe(c, inputs, n, like) && sum_program(c, 0, source, inputs))
         sum_program(c, 1, n, inputs);
     for (int i = 0; i < n->input_count; i++)
         free(inputs[i].data);

@@ -28,7 +28,7 @@ static double relative_error(const struct measured *m) {
 
 /* A name for a column: a long one without its middle. */
 static char *name_text(const char *name) {
-    enum { MOST = 48, HEAD = 22 };
+    enum { MOST = 44, HEAD = 20 };
     char *const shown = text_shown(name);
     if (text_width(shown) <= MOST)
         return shown;
@@ -247,25 +247,28 @@ void transpile_csv(FILE *out, const struct transpiled *t) {
 
 /* --- the page ----------------------------------------------------------------------------------------------------- */
 
-enum { BAR = 5, HEIGHT = 34 };
+enum { BAR = 3, HEIGHT = 22 };
 
 /* Bars on the square root of their share, so that few elements are still seen. */
-static void bars(FILE *out, const int64_t *bins, int low, int high, int64_t elements, const char *colour, bool down) {
+static void bars(FILE *out, const int64_t *bins, int low, int high, int64_t most, const char *colour, bool down) {
     for (int i = low; i < high; i++) {
-        const double tall = bins[i] ? 1 + (HEIGHT - 1) * sqrt((double)bins[i] / (double)elements) : 0;
+        const double tall = bins[i] ? 1 + (HEIGHT - 1) * sqrt((double)bins[i] / (double)most) : 0;
         if (bins[i])
             fprintf(out, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" style=\"fill:var(--%s)\"/>",
-                    (i - low) * BAR, down ? HEIGHT + 1.0 : HEIGHT - tall, BAR - 1, tall, colour);
+                    (i - low) * BAR, down ? HEIGHT + 1.0 : HEIGHT - tall, BAR, tall, colour);
     }
 }
 
 /* Above the line the sizes of the numbers, below it those of the errors, by powers of two. */
 static void histogram(FILE *out, const struct measured *m) {
     int low = BINS, high = 0;
+    int64_t most = 1;
     for (int i = 0; i < BINS; i++)
         if (m->sizes[i] || m->errors[i]) {
             low = i < low ? i : low;
             high = i + 1;
+            most = m->sizes[i] > most ? m->sizes[i] : most;
+            most = m->errors[i] > most ? m->errors[i] : most;
         }
     if (low >= high)
         return;
@@ -274,8 +277,8 @@ static void histogram(FILE *out, const struct measured *m) {
         "<svg width=\"%d\" height=\"%d\" role=\"img\"><title>numbers from 2^%d to 2^%d above the line, errors below "
         "it</title>",
         (high - low) * BAR, 2 * HEIGHT + 1, FIRST_BIN + low, FIRST_BIN + high);
-    bars(out, m->sizes, low, high, m->elements, "press", false);
-    bars(out, m->errors, low, high, m->elements, "bad", true);
+    bars(out, m->sizes, low, high, most, "press", false);
+    bars(out, m->errors, low, high, most, "bad", true);
     fprintf(out, "<rect x=\"0\" y=\"%d\" width=\"%d\" height=\"1\" style=\"fill:var(--soft)\"/></svg>", HEIGHT,
             (high - low) * BAR);
     fprintf(out, "<br><small>2^%d … 2^%d</small>", FIRST_BIN + low, FIRST_BIN + high);
@@ -288,22 +291,33 @@ static void page_cell(FILE *out, char *text) {
     free(text);
 }
 
+/* A name as on the terminal; the whole one appears under the pointer. */
+static void page_name(FILE *out, const char *name) {
+    fputs("<td title=\"", out);
+    html_text(out, name);
+    fputs("\">", out);
+    char *const shown = name_text(name);
+    html_text(out, shown);
+    fputs("</td>", out);
+    free(shown);
+}
+
 static void page_row(FILE *out, const struct measured *m) {
     fputs("<tr>", out);
-    page_cell(out, text_format("%s", m->value));
-    page_cell(out, text_format("%s of %s (%s)", measured_kind_name(m->kind), m->node, m->op));
+    page_name(out, m->value);
+    fputs("<td>", out);
+    histogram(out, m);
+    fputs("</td>", out);
+    page_cell(out, text_format("%s, %s", measured_kind_name(m->kind), m->op));
     page_cell(out, text_format("%s", tensor_format_name(m->format)));
     page_cell(out, text_count(m->elements));
     page_cell(out, text_count(m->saturated));
     page_cell(out, text_count(m->flushed));
-    page_cell(out, text_format("%.3g", m->largest));
     page_cell(out, text_format("%.3g", m->largest_error));
     page_cell(out, text_format("%.2g", relative_error(m)));
     page_cell(out, sqnr_text(m));
     page_cell(out, exponent_text(m));
-    fputs("<td>", out);
-    histogram(out, m);
-    fputs("</td></tr>\n", out);
+    fputs("</tr>\n", out);
 }
 
 static void page_sums(FILE *out, const struct checksum_list *c) {
@@ -316,8 +330,8 @@ static void page_sums(FILE *out, const struct checksum_list *c) {
     for (int i = 0; i < c->count; i++) {
         const struct checksum *const s = &c->list[i];
         fputs("<tr>", out);
-        page_cell(out, text_format("%s", s->value));
-        page_cell(out, text_format("%s", i < c->outputs ? "output" : s->node));
+        page_name(out, s->value);
+        page_name(out, i < c->outputs ? "output" : s->node);
         page_cell(out, text_format("%.6g", s->source.sum));
         page_cell(out, text_format("%.6g", s->here.sum));
         page_cell(out, difference_text(s));
@@ -345,8 +359,9 @@ void transpile_page(FILE *out, const struct transpiled *t) {
         html_text(out, t->data);
     }
     fputs(".</p>\n<h2 id=\"tensors\">Tensors</h2>\n<div class=\"card\"><div class=\"wide\"><table><thead><tr>"
-          "<th>tensor</th><th>kind</th><th>format</th><th>elements</th><th>clamped</th><th>flushed</th><th>largest</th>"
-          "<th>largest error</th><th>relative</th><th>SQNR dB</th><th>exponent</th><th>distribution</th></tr></thead>"
+          "<th>tensor</th><th>distribution</th><th>kind</th><th>format</th><th>elements</th><th>clamped</"
+          "th><th>flushed</th>"
+          "<th>largest error</th><th>relative</th><th>SQNR dB</th><th>exponent</th></tr></thead>"
           "<tbody>\n",
           out);
     for (int i = 0; i < t->tensors->count; i++)

@@ -20,6 +20,7 @@ struct fl_network *fl_network_new(fl_net_source source) {
     }
     n->source = source;
     n->producer = "";
+    n->rounding = source == FL_NET_TFLITE ? FL_INT8_TFLITE_XNNPACK : FL_INT8_ONNX;
     return n;
 }
 
@@ -476,4 +477,26 @@ static int reads(const struct fl_net_graph *graph, int value) {
 
 int fl_net_readers(const struct fl_network *n, int value) {
     return reads(&n->graph, value);
+}
+
+/* --- quantised values and nodes ----------------------------------------------------------------------------------- */
+
+bool fl_net_is_bytes(const struct fl_network *n, int value) {
+    const struct fl_net_value *const v = value < 0 ? NULL : &n->values[value];
+    return v && v->quantisation && v->quantisation->count == 1 &&
+           (v->type == TENSOR_TYPE_I8 || v->type == TENSOR_TYPE_U8);
+}
+
+struct fl_int8_type fl_net_int8_type(const struct fl_network *n, int value) {
+    const struct fl_net_value *const v = &n->values[value];
+    return (struct fl_int8_type){v->quantisation->scale[0], v->quantisation->zero[0], v->type == TENSOR_TYPE_U8};
+}
+
+bool fl_net_is_border(const struct fl_net_node *node) {
+    return !*node->domain && (!strcmp(node->op, "QuantizeLinear") || !strcmp(node->op, "DequantizeLinear"));
+}
+
+bool fl_net_is_quantised(const struct fl_network *n, const struct fl_net_node *node) {
+    return !*node->domain && node->input_count && node->output_count && fl_net_is_bytes(n, node->inputs[0]) &&
+           fl_net_is_bytes(n, node->outputs[0]);
 }

@@ -103,7 +103,7 @@ struct fl_net_graph {
     int *inputs, *outputs;
 };
 
-/* Which rounding the file's own runtime gives results of integer networks (docs/programs.md). */
+/* The kind of file, from which the rounding of quantised nodes follows: onnx, or tflite-xnnpack. */
 typedef enum fl_net_source { FL_NET_ONNX = 1, FL_NET_TFLITE } fl_net_source;
 
 /* All of it lies in memory of its own, which fl_network_free frees at once. */
@@ -165,5 +165,16 @@ tensor_status fl_net_check(struct fl_network *n);
 
 /* How many operands of nodes, those of nested graphs too, and outputs of graphs a value is. */
 int fl_net_readers(const struct fl_network *n, int value);
+
+/* Quantised networks. A quantised value is an int8 or uint8 with one scale and zero point. A quantised node has an
+ * operator by its plain name ("Conv") whose first operand and first result are quantised values; weights are integers
+ * with a quantisation, for each filter where they have several, and biases int32 at the scale s_x s_w[k]. The borders
+ * to floats are QuantizeLinear and DequantizeLinear, whose scale and zero point are constants and are those of their
+ * integer side; QuantizeLinear of a quantised value is a quantised node that changes the scale. */
+bool fl_net_is_bytes(const struct fl_network *n, int value);
+bool fl_net_is_border(const struct fl_net_node *node);
+bool fl_net_is_quantised(const struct fl_network *n, const struct fl_net_node *node);
+/* Of a quantised value. */
+struct fl_int8_type fl_net_int8_type(const struct fl_network *n, int value);
 
 #endif

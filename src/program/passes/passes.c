@@ -7,5 +7,6 @@ tensor_status fl_passes(struct fl_network *n) {
     TRY(fl_pass_weights(n));
     TRY(fl_pass_fold(n));
     TRY(fl_pass_recognise(n));
-    return fl_pass_join(n);
+    TRY(fl_pass_join(n));
+    return fl_pass_borders(n);
 }

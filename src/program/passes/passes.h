@@ -11,6 +11,8 @@ tensor_status fl_pass_restore(struct fl_network *n);
 /* weights.c: weights that a file stores in 8 bits, for operators that compute floats, become float32, each the nearest
  * to scale (q - zero). */
 tensor_status fl_pass_weights(struct fl_network *n);
+/* The same of one constant: the value that has the floats. */
+tensor_status fl_pass_floats(struct fl_network *n, int value, int *made);
 
 /* fold.c: batch normalisation with constant statistics becomes a part of the convolution before it, if nobody else
  * reads that; so do products and sums with a constant for each channel. Computed in double, weights rounded once. */
@@ -25,6 +27,11 @@ tensor_status fl_pass_join(struct fl_network *n);
 
 /* quantised.c: the ways in which ONNX writes 8-bit integers become the one of network.h. */
 tensor_status fl_pass_quantised(struct fl_network *n);
+
+/* borders.c: quantised nodes without a kernel of integers compute floats, between DequantizeLinear and QuantizeLinear.
+ * Afterwards each node either has a kernel (fl_int8_takes), or is a border, or computes floats; once more changes
+ * nothing. */
+tensor_status fl_pass_borders(struct fl_network *n);
 
 /* passes.c: all of them, in their order. */
 tensor_status fl_passes(struct fl_network *n);

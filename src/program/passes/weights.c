@@ -3,7 +3,7 @@
 #include "program/arrays/operators.h"
 #include "core/base/fail.h"
 
-static tensor_status to_floats(struct fl_network *n, int value, int *made) {
+tensor_status fl_pass_floats(struct fl_network *n, int value, int *made) {
     const struct fl_net_value v = n->values[value];
     const struct fl_array *const q = v.constant;
     struct fl_array *f;
@@ -28,7 +28,7 @@ tensor_status fl_pass_weights(struct fl_network *n) {
         for (int i = 1; i < node->input_count; i++) {
             const struct fl_net_value *const v = node->inputs[i] == -1 ? NULL : &n->values[node->inputs[i]];
             if (v && v->constant && v->quantisation && !fl_type_is_float(v->type))
-                TRY(to_floats(n, node->inputs[i], &node->inputs[i]));
+                TRY(fl_pass_floats(n, node->inputs[i], &node->inputs[i]));
         }
     }
     return TENSOR_OK;

@@ -27,6 +27,7 @@ struct fl_host_operand {
     int slot;
     size_t at;   /* in the workspace, of a slot's numbers */
     bool absent; /* not given, or read by nobody */
+    bool bytes;  /* the slot's own elements are those of the array */
 };
 struct fl_host_call {
     const struct fl_operator *of;

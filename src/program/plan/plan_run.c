@@ -126,12 +126,12 @@ static tensor_status run_host(struct fl_plan *plan, const struct fl_step *step) 
     for (int i = 0; i < count; i++) {
         struct fl_host_operand *const o = &call->operands[i];
         if (o->slot >= 0)
-            o->array.data = (char *)plan->workspace + o->at;
+            o->array.data = o->bytes ? fl_plan_data(plan->slots[o->slot].t) : (char *)plan->workspace + o->at;
         if (i < call->in_count)
             in[i] = o->absent ? NULL : &o->array;
         else
             out[i - call->in_count] = o->absent ? NULL : &o->array;
-        if (o->slot >= 0 && i < call->in_count)
+        if (o->slot >= 0 && !o->bytes && i < call->in_count)
             TRY(tensor_store_f64(plan->slots[o->slot].t, o->array.data, o->array.count));
     }
     const struct fl_arrays a = {
@@ -194,6 +194,10 @@ tensor_status fl_plan_run(struct fl_plan *plan, program_array *outputs, const pr
             fl_port_numbers(&port->array, &inputs[i]);
             continue;
         }
+        if (plan->slots[port->slot].format == FMT_U8) {
+            memcpy(fl_plan_data(plan->slots[port->slot].t), inputs[i].data, (size_t)port->array.count);
+            continue;
+        }
         TRY(tensor_load_array(plan->slots[port->slot].t, inputs[i].data, inputs[i].type, port->array.count));
         TRY(observe(plan, port->slot));
     }
@@ -208,7 +212,9 @@ tensor_status fl_plan_run(struct fl_plan *plan, program_array *outputs, const pr
     }
     for (int i = 0; i < g->output_count; i++) {
         const struct fl_port *const port = &plan->outputs[i];
-        if (port->slot >= 0)
+        if (port->slot >= 0 && plan->slots[port->slot].format == FMT_U8)
+            memcpy(port->array.data, fl_plan_data(plan->slots[port->slot].t), (size_t)port->array.count);
+        else if (port->slot >= 0)
             TRY(tensor_store_f32(plan->slots[port->slot].t, port->array.data, port->array.count));
         outputs[i] = (program_array){.type = port->array.type, .ndim = port->array.ndim, .data = port->array.data};
         memcpy(outputs[i].shape, port->array.dim, sizeof port->array.dim);

@@ -24,12 +24,14 @@ struct fl_program {
     tensor_device *device;
     int constant_count, constant_room;
     struct fl_program_constant *constants;
-    struct fl_plan *plan;      /* of the shapes that it ran with last */
-    struct fl_network *joined; /* memory of the results of several batches */
-    program_watcher *watcher;  /* of all results; NULL: none */
-    void *watching;            /* its context */
-    bool observing;            /* ranges are noted, and floats computed in fp32 */
+    struct fl_plan *plan;            /* of the shapes that it ran with last */
+    struct fl_network *joined;       /* memory of the results of several batches */
+    program_watcher *watcher;        /* of all results; NULL: none */
+    void *watching;                  /* its context */
+    bool observing;                  /* ranges are noted, and floats computed in fp32 */
+    struct fl_program_layer *layers; /* of quantised nodes: plan_layers.c */
 };
+void fl_program_free_layers(struct fl_program *program);
 
 /* The program of a network, which belongs to it from then on, also after a failure; stored: passes have run on it. */
 tensor_status fl_program_of(program **p, struct fl_network *network, bool stored);

@@ -195,8 +195,11 @@ static tensor_status widen(struct reader *r, const struct fl_stored_tensor *t, t
         return fl_json_refuse(&r->j, r->j.at, "tensor '%.80s' has the type %s, which does not store %s", t->name,
                               fl_stored_type_name(t->type), tensor_format_name(format));
     if (t->type == FL_STORED_I16) {
-        char key[600], *end;
-        snprintf(key, sizeof key, "%.500s.exponent", t->name);
+        const size_t room = strlen(t->name) + sizeof ".exponent";
+        char *const key = fl_net_memory(r->n, room), *end;
+        if (!key)
+            return TENSOR_E_MEMORY;
+        snprintf(key, room, "%s.exponent", t->name);
         const char *const text = fl_safetensors_note(&r->file, key);
         exponent = text ? strtol(text, &end, 10) : 0;
         if (!text || end == text || *end || exponent < -1000 || exponent > 1000)
