@@ -61,6 +61,23 @@ FLEXLAB_API tensor_status program_read(program **p, const char *path);
  * pooling with windows of several sizes, response normalisation over an even number of channels. TENSOR_E_ARGUMENT: g
  * is NULL, or was not compiled. Free with program_free. */
 FLEXLAB_API tensor_status program_from_graph(program **p, const nn_graph *g);
+
+/* What a file of weights does not say itself. All zero: a checkpoint of `flexlab train`, or nn_checkpoint_save. */
+typedef struct program_weight_file {
+    const char *model; /* a name of nn_model or nn_model_text; NULL: the checkpoint says it */
+    int height, width; /* of the images; for texts width is the length. 0: 32 each (28 for images of 784 pixels); 128 */
+    const char *layout; /* "oihw": filters are [out, in, height, width], matrices [out, in]: PyTorch's. "ohwi": filters
+                           are [out, height, width, in], matrices [in, out]: this library's. NULL: what names and
+                           metadata of the file say */
+} program_weight_file;
+/* The network of a safetensors file of weights: the state dict of a model in PyTorch, by the names that nn_weight_at
+ * has as torch_name, or weights by this library's names; or a checkpoint, whose formats and exponents the program has,
+ * too (program_from_graph). Channels, classes and vocabulary follow from the shapes. TENSOR_E_DATA lists all tensors
+ * that are missing, superfluous or of another shape, or those that fit the layouts of both where nothing says which it
+ * is; a note flexlab.probe in the metadata, "HxWxC SUM SIZE" ("LENGTH SUM SIZE" for a text), is what the source network
+ * gives for program_probe of one input of those sizes (program_checksum of its output), and a program that gives
+ * something else is refused. TENSOR_E_ARGUMENT: no such model, or sizes that are not given. how may be NULL. */
+FLEXLAB_API tensor_status program_read_weights(program **p, const char *path, const program_weight_file *how);
 /* Writes the program with its formats, exponents and scales as a file that program_read reads: safetensors, with the
  * network as JSON in the metadata (docs/programs.md). Constants are stored in the format in which nodes read them;
  * those that nodes read in several formats, or compute with as they are, in float32. A program that was read from the

@@ -88,8 +88,7 @@ static tensor_status read_network(struct fl_network **n, const char *path, bool 
     return fl_onnx_read(n, path);
 }
 
-/* The program of a network, which belongs to it from then on, also after a failure. */
-static tensor_status make_program(program **p, struct fl_network *network, bool stored) {
+tensor_status fl_program_of(program **p, struct fl_network *network, bool stored) {
     tensor_status status = stored ? TENSOR_OK : fl_passes(network); /* which know operators that programs do not have */
     if (!status)
         status = check_operators(network);
@@ -106,10 +105,6 @@ static tensor_status make_program(program **p, struct fl_network *network, bool 
     return TENSOR_OK;
 }
 
-tensor_status fl_program_of(program **p, struct fl_network *network) {
-    return make_program(p, network, false);
-}
-
 tensor_status program_read(program **p, const char *path) {
     if (!p || !path)
         return fl_fail(TENSOR_E_ARGUMENT, "program_read: %s is NULL", p ? "path" : "p");
@@ -117,7 +112,7 @@ tensor_status program_read(program **p, const char *path) {
     struct fl_network *network = NULL;
     bool stored = false;
     TRY(read_network(&network, path, &stored));
-    return make_program(p, network, stored);
+    return fl_program_of(p, network, stored);
 }
 
 tensor_status program_load(program **p, const char *path) {
@@ -126,7 +121,7 @@ tensor_status program_load(program **p, const char *path) {
     *p = NULL;
     struct fl_network *network = NULL;
     TRY(fl_store_read(&network, path));
-    return make_program(p, network, true);
+    return fl_program_of(p, network, true);
 }
 
 tensor_status program_save(const program *p, const char *path) {

@@ -64,6 +64,7 @@ struct settings {
     struct word_list rules, excludes, keep_ops;
     int keep_io, all;
     const char *batches, *thread_list;
+    const char *network_model, *weight_layout, *image_size; /* of a file of weights as a program */
     double seconds;
     char **folders; /* arguments without dashes: of `report`, `eval`, `run`, `bench`,
                        `transpile` */

@@ -44,6 +44,11 @@ static const char *layout_name(int i) {
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
+static const char *weight_layout_name(int i) {
+    static const char *const names[] = {"oihw", "ohwi"};
+    return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
 static const char *master_name(int i) {
     static const char *const names[] = {"default", "none"};
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
@@ -251,6 +256,17 @@ static const struct option_row rows[] = {
      .help = "what the batch that the file names may take: a file may name any (4)"},
     {"device", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},
     {"threads", "T", COMMAND_EVAL, KIND_WHOLE, FIELD(threads), 1, 256, .help = "threads (all)"},
+    {"model", "NAME", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE, KIND_TEXT, FIELD(network_model),
+     .section = "Weights of a model, as FILE",
+     .help =
+         "FILE is a state dict of PyTorch, or other weights, of this model\n('flexlab info models'), as safetensors"},
+    {"weight-layout", "NAME", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE, KIND_NAME,
+     FIELD(weight_layout), .names = weight_layout_name,
+     .help =
+         "oihw: filters are [out, in, height, width], matrices [out, in], as in\nPyTorch; ohwi: [out, height, width, "
+         "in], [in, out] (what names and metadata\nof FILE say)"},
+    {"image", "HxW", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE, KIND_TEXT, FIELD(image_size),
+     .help = "the images of the model (32x32); of a text its length, as a number (128)"},
     {"input", "[NAME=]FILE", COMMAND_RUN, KIND_LIST, FIELD(inputs), .section = "What runs",
      .help = "numbers of the input NAME, or of the next one without a name, from a file\n.npy; an archive .npz gives "
              "all inputs, by the names of its members.\nMay be given several times"},

@@ -238,7 +238,7 @@ static int run(struct bench *b) {
     if (status == STATUS_OK && s->thread_list)
         status = read_numbers(&b->threads, "threads", s->thread_list, 256);
     if (status == STATUS_OK)
-        status = network_open(&b->network, s->folders[0], s->rounding);
+        status = network_open(&b->network, s->folders[0], s);
     if (status != STATUS_OK)
         return status;
     if (program_is_quantised(b->network.p)) /* in every format the same */

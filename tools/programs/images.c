@@ -82,8 +82,10 @@ static int open_images(struct images *e, data_split split) {
                           (long long)data_count(e->set));
     if (s->test_limit && data_limit(e->set, s->test_limit))
         return text_failed("%s", tensor_error());
-    status = read_list(e->mean, "mean", s->mean, data_channels(e->set), -1e6);
-    return status == STATUS_OK ? read_list(e->deviation, "std", s->deviation, data_channels(e->set), 1e-6) : status;
+    status = read_list(e->mean, "mean", s->mean ? s->mean : e->network->mean, data_channels(e->set), -1e6);
+    return status == STATUS_OK ? read_list(e->deviation, "std", s->deviation ? s->deviation : e->network->deviation,
+                                           data_channels(e->set), 1e-6)
+                               : status;
 }
 
 /* As many images as the network states, or as the user wants. */

@@ -18,8 +18,9 @@ struct eval {
     struct format_list formats;
     struct images images;
     program_array *outputs;
-    int64_t classes;  /* numbers of an image in the first output */
-    float *reference; /* those of fp32, of all images */
+    int64_t classes;                       /* numbers of an image in the first output */
+    program_sum first_image, first_output; /* of the first image, and of what the network gives for it */
+    float *reference;                      /* those of fp32, of all images */
 };
 
 struct score {
@@ -107,6 +108,12 @@ static int evaluate(struct eval *e, struct score *s, bool is_reference) {
         if (status == STATUS_OK)
             status = network_run(&e->network, e->outputs, &e->images.input);
         s->seconds += seconds_now() - start;
+        if (is_reference && !done && status == STATUS_OK) {
+            e->first_image =
+                program_checksum(batch.images, data_height(e->images.set) * (int64_t)data_width(e->images.set) *
+                                                   data_channels(e->images.set));
+            e->first_output = program_checksum(e->outputs[0].data, e->classes);
+        }
         for (int64_t i = 0; i < batch.count && status == STATUS_OK; i++)
             count_image(e, s, (const float *)e->outputs[0].data + i * e->classes,
                         e->reference + (done + i) * e->classes, is_reference, batch.labels[i]);
@@ -221,6 +228,8 @@ static int evaluate_formats(struct eval *e) {
     if (status == STATUS_OK)
         status = evaluate_own(e, t, &bad);
     if (status == STATUS_OK) {
+        printf("first image as [height, width, channels]: checksum %.6g (size %.6g); its output in fp32: %.6g (%.6g)\n",
+               e->first_image.sum, e->first_image.magnitude, e->first_output.sum, e->first_output.magnitude);
         putchar('\n');
         table_print(t, stdout, 0, 0);
     }
@@ -246,7 +255,7 @@ static void print_head(const struct eval *e) {
 static int run(struct eval *e) {
     int status = network_formats(&e->formats, "formats", e->settings->formats);
     if (status == STATUS_OK)
-        status = network_open(&e->network, e->settings->folders[0], e->settings->rounding);
+        status = network_open(&e->network, e->settings->folders[0], e->settings);
     if (status == STATUS_OK)
         status = images_open(&e->images, strcmp(e->settings->split, "train") ? DATA_TEST : DATA_TRAIN);
     if (status != STATUS_OK)

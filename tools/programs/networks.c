@@ -3,6 +3,8 @@
 #include "base/input.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "flexlab/nn.h"
+#include "options/options.h"
 #include "flexlab/data.h"
 #include <math.h>
 #include <stdlib.h>
@@ -14,15 +16,73 @@ static int failed(const char *path) {
                                         : text_failed("%s: %s", path, tensor_error());
 }
 
-int network_open(struct network *n, const char *path, const char *rounding) {
+/* "HxW", or a length. */
+static int read_image_size(program_weight_file *how, const char *text) {
+    char rest;
+    if (!text)
+        return STATUS_OK;
+    if (sscanf(text, "%5dx%5d%c", &how->height, &how->width, &rest) == 2 && how->height > 0 && how->width > 0)
+        return STATUS_OK;
+    how->height = 0;
+    return sscanf(text, "%5d%c", &how->width, &rest) == 1 && how->width > 0
+               ? STATUS_OK
+               : text_usage("--image '%s': expected height and width such as 32x32, or the length of a text", text);
+}
+
+/* The numbers of a note with commas between them; NULL: there is none. */
+static char *read_numbers(const char *path, const char *key) {
+    char text[200];
+    if (nn_checkpoint_note(text, sizeof text, path, key) || !*text)
+        return NULL;
+    for (char *space; (space = strchr(text, ' '));)
+        *space = ',';
+    return text_format("%s", text);
+}
+
+/* Weights, or a network that says itself what it is. */
+static int read_file(struct network *n, const char *path, const struct settings *s) {
+    program_weight_file how = {.model = s->network_model, .layout = s->weight_layout};
+    char model[100];
+    int64_t dim[8];
+    int ndim;
+    const int status = read_image_size(&how, s->image_size);
+    if (status != STATUS_OK)
+        return status;
+    const bool checkpoint = !nn_checkpoint_note(model, sizeof model, path, "training.model");
+    if (checkpoint && !how.model) {
+        n->mean = read_numbers(path, "training.mean");
+        n->deviation = read_numbers(path, "training.deviation");
+    }
+    if (how.model || checkpoint)
+        return program_read_weights(&n->p, path, &how) ? failed(path) : STATUS_OK;
+    if (how.layout || how.width)
+        return text_usage("--%s: only with --model, for a file of weights", how.layout ? "weight-layout" : "image");
+    if (!program_read(&n->p, path))
+        return STATUS_OK;
+    char *const why = text_format("%s", tensor_error());
+    const bool weights = !nn_checkpoint_shape(&ndim, dim, path, "") &&
+                         nn_checkpoint_note(model, sizeof model, path, "flexlab.program") == TENSOR_E_DATA;
+    const int failure = weights ? text_failed("%s: a safetensors file, which is no program; weights of a model need "
+                                              "--model NAME ('flexlab info models')",
+                                              path)
+                        : strstr(why, path) ? text_failed("%s", why)
+                                            : text_failed("%s: %s", path, why);
+    free(why);
+    return failure;
+}
+
+int network_open(struct network *n, const char *path, const struct settings *s) {
     const char *why;
     FILE *const file = input_open(path, &why);
     *n = (struct network){.path = path};
     if (!file)
         return text_failed("cannot read %s: %s", path, why);
     fclose(file);
-    if (program_read(&n->p, path) || (rounding && program_set_rounding(n->p, rounding)))
-        return failed(path);
+    int status = read_file(n, path, s);
+    if (status == STATUS_OK && s->rounding && program_set_rounding(n->p, s->rounding))
+        status = failed(path);
+    if (status != STATUS_OK)
+        return status;
     n->input_count = program_input_count(n->p);
     n->output_count = program_output_count(n->p);
     n->inputs = text_alloc((size_t)n->input_count + 1, sizeof *n->inputs);
@@ -38,6 +98,8 @@ int network_open(struct network *n, const char *path, const char *rounding) {
 
 void network_close(struct network *n) {
     program_free(n->p);
+    free(n->mean);
+    free(n->deviation);
     free(n->inputs);
     free(n->outputs);
     *n = (struct network){0};

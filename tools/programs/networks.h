@@ -6,16 +6,20 @@
 #include "flexlab/program.h"
 #include <stdbool.h>
 
+struct settings; /* options.h */
+
 struct network {
     const char *path;
     program *p;
     int input_count, output_count;
     program_port *inputs, *outputs;
+    char *mean,
+        *deviation; /* of images, as --mean and --std, that a checkpoint was trained with; NULL: it does not say */
 };
 
-/* Reads the file; rounding: of 8-bit integers, NULL: that of its own runtime. These functions print a message on
- * failure and return a STATUS_ code. */
-int network_open(struct network *n, const char *path, const char *rounding);
+/* Reads the file; of weights, with the model, layout and sizes of the settings; with their rounding of 8-bit integers.
+ * These functions print a message on failure and return a STATUS_ code. */
+int network_open(struct network *n, const char *path, const struct settings *s);
 /* Also for one that was never opened, if zeroed. */
 void network_close(struct network *n);
 void network_print_ports(const struct network *n);
@@ -48,10 +52,9 @@ bool network_is_archive(const char *path);
 /* The member of an archive for an input: its name, "input:" and its name; of the only one also "input", "arr_0". */
 int network_read_member(program_array *a, const struct network *n, const char *option, int port, const char *path);
 
-/* flexlab eval FILE: options.h. */
-struct settings;
+/* flexlab eval FILE. */
 int network_eval(const struct settings *s);
 /* flexlab info FILE. */
-int network_info(const char *path);
+int network_info(const char *path, const struct settings *s, bool probe);
 
 #endif

@@ -254,7 +254,7 @@ static int run_network(struct run *r) {
 
 static int open_and_run(struct run *r) {
     struct network *const n = &r->network;
-    int status = network_open(n, r->settings->folders[0], r->settings->rounding);
+    int status = network_open(n, r->settings->folders[0], r->settings);
     if (status != STATUS_OK)
         return status;
     if (!r->settings->inputs.count && n->input_count) {

@@ -221,9 +221,9 @@ static int transpile(struct transpile *t) {
     if (status == STATUS_OK)
         status = may_write(s, "csv", s->csv);
     if (status == STATUS_OK)
-        status = network_open(&t->source, s->folders[0], NULL);
+        status = network_open(&t->source, s->folders[0], s);
     if (status == STATUS_OK)
-        status = network_open(&t->network, s->folders[0], NULL);
+        status = network_open(&t->network, s->folders[0], s);
     if (status == STATUS_OK)
         status = network_format(&t->source, FMT_FP32);
     if (status == STATUS_OK)

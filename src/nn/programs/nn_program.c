@@ -199,6 +199,12 @@ static tensor_status translate_all(struct fl_translation *t) {
     for (int k = 0; k < g->count; k++)
         TRY(translate(t, k));
     outputs[0] = t->value[g->logits];
+    const struct fl_shape *const s = &fl_output_of(g, g->logits)->shape;
+    struct fl_net_value *const y = &t->n->values[outputs[0]];
+    y->type = TENSOR_TYPE_F32;
+    y->ndim = s->ndim;
+    for (int d = 0; d < s->ndim; d++)
+        y->dim[d] = d ? s->dim[d] : -1;
     t->n->graph.outputs = outputs;
     t->n->graph.output_count = 1;
     return fl_net_check(t->n);
@@ -215,7 +221,7 @@ tensor_status program_from_graph(program **p, const nn_graph *g) {
         return TENSOR_E_MEMORY;
     const tensor_status status = translate_all(&t);
     if (!status)
-        return fl_program_of(p, t.n);
+        return fl_program_of(p, t.n, false);
     fl_network_free(t.n);
     return status;
 }

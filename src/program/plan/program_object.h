@@ -35,9 +35,8 @@ struct fl_program {
 };
 void fl_program_free_layers(struct fl_program *program);
 
-/* A program of a network that was read, or made otherwise: checks its operators and runs the passes. Takes the network
- * over, which is freed on failure. */
-tensor_status fl_program_of(program **p, struct fl_network *network);
+/* The program of a network, which belongs to it from then on, also after a failure; stored: passes have run on it. */
+tensor_status fl_program_of(program **p, struct fl_network *network, bool stored);
 
 /* Plans a program for inputs of these types and shapes; integers have their numbers too. */
 tensor_status fl_plan_make(struct fl_plan **plan, struct fl_program *program, const program_array *inputs,
