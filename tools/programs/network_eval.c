@@ -201,7 +201,7 @@ static int evaluate_line(struct eval *e, struct table *t, const char *name, bool
 /* A program of flexlab in the formats and with the exponents that its file has. */
 static int evaluate_own(struct eval *e, struct table *t, char **bad) {
     struct network read = e->network;
-    int status = network_open(&e->network, read.path, e->settings->rounding);
+    int status = network_open(&e->network, read.path, e->settings);
     if (status == STATUS_OK && network_has_formats(&e->network))
         status = evaluate_line(e, t, "the file's", false, bad);
     network_close(&e->network);
