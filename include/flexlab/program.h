@@ -109,8 +109,10 @@ typedef struct program_node {
  * among them. */
 FLEXLAB_API int program_node_count(const program *p);
 FLEXLAB_API tensor_status program_node_at(program_node *node, const program *p, int i);
-/* The number of constant floats and quantised integers that nodes read. */
+/* The number of constant floats and quantised integers that nodes read, and their bytes: in the formats of the nodes
+ * that read them, in float32 where these differ; integers with their scales. */
 FLEXLAB_API int64_t program_parameter_count(const program *p);
+FLEXLAB_API int64_t program_parameter_bytes(const program *p);
 
 /* Runs the program: outputs are all its outputs, inputs all its inputs, in their order. An input of floats is float32,
  * or has the type of floats that the network states; others have the type that the port states. Outputs of floats are

@@ -213,6 +213,37 @@ int64_t program_parameter_count(const program *p) {
     return count;
 }
 
+/* The format in which all nodes of a graph read a value, FMT_FP32 if they differ; 0: none does. */
+static tensor_format read_as(const struct fl_net_graph *graph, int value, tensor_format so_far) {
+    for (int k = 0; k < graph->node_count; k++) {
+        const struct fl_net_node *const node = &graph->nodes[k];
+        const tensor_format own = node->format ? node->format : FMT_FP32;
+        for (int i = 0; i < node->input_count; i++)
+            if (node->inputs[i] == value)
+                so_far = !so_far || so_far == own ? own : FMT_FP32;
+        for (int a = 0; a < node->attribute_count; a++)
+            if (node->attributes[a].graph)
+                so_far = read_as(node->attributes[a].graph, value, so_far);
+    }
+    return so_far;
+}
+
+int64_t program_parameter_bytes(const program *p) {
+    int64_t bytes = 0;
+    for (int i = 0; p && i < p->network->value_count; i++) {
+        const struct fl_net_value *const v = &p->network->values[i];
+        if (!v->constant || (!fl_type_is_float(v->constant->type) && !v->quantisation))
+            continue;
+        const tensor_format format = read_as(&p->network->graph, i, 0);
+        if (format && v->quantisation)
+            bytes += v->constant->count * (int64_t)fl_type_bytes(v->constant->type) +
+                     v->quantisation->count * (int64_t)sizeof *v->quantisation->scale;
+        else if (format)
+            bytes += v->constant->count * (int64_t)tensor_format_bytes(format);
+    }
+    return bytes;
+}
+
 /* --- runs --------------------------------------------------------------------------------------------------------- */
 
 /* Runs once, on inputs of the network's own sizes. */

@@ -57,10 +57,11 @@ struct settings {
     int64_t telemetry_every;        /* steps between two records; 0: no telemetry */
     const char *telemetry_pattern;
     const char *mean, *deviation, *layout, *calibration; /* of networks as programs: `eval`, `run`, `bench` */
-    const char *rounding; /* of 8-bit integers */
+    const char *rounding;                                /* of 8-bit integers */
     int64_t calibration_batches;
     struct word_list inputs, outputs, shapes;
     const char *to, *report, *csv; /* of `transpile` */
+    const char *method;            /* how 8-bit integers are calibrated */
     struct word_list rules, excludes, keep_ops;
     int keep_io, all;
     const char *batches, *thread_list;

@@ -229,8 +229,8 @@ static const struct option_row rows[] = {
      .help = "in the place of FILE: a network that 'flexlab train' has written: best.safetensors,\nlast.safetensors, "
              "resume.safetensors"},
     {"formats", "LIST", COMMAND_EVAL, KIND_TEXT, FIELD(formats),
-     .help = "with FILE: comma-separated formats (fp32,fp16,bf16,flex16+5,dfp16);\nfp32, to which the others are "
-             "compared, always runs"},
+     .help = "with FILE: comma-separated formats (fp32,fp16,bf16,flex16+5,dfp16), int8\nand int8:tensor among them; "
+             "fp32, to which the others are compared,\nalways runs"},
     {"data", "SPEC", COMMAND_EVAL, KIND_TEXT, FIELD(data),
      .help = "data of any kind that 'flexlab train' takes, see 'flexlab info data'\n(synthetic)"},
     {"split", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(split), .names = split_name,
@@ -252,6 +252,9 @@ static const struct option_row rows[] = {
      .help = "with FILE: data whose training part fixes shared exponents (the\nevaluated images)"},
     {"calibrate-batches", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(calibration_batches), 1, INT_MAX,
      .help = "with FILE: how many batches of them (10)"},
+    {"method", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(method),
+     .help = "with FILE: the range that int8 covers: minmax, percentile:P, mse or\nentropy (int8: minmax; int8:tensor: "
+             "mse)"},
     {"memory", "GIB", COMMAND_EVAL, KIND_WHOLE, FIELD(memory), 1, 1 << 20,
      .help = "what the batch that the file names may take: a file may name any (4)"},
     {"device", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},

@@ -231,7 +231,7 @@ static int measure_all(struct bench *b) {
 
 static int run(struct bench *b) {
     const struct settings *const s = b->settings;
-    int status = network_formats(&b->formats, "formats", s->formats);
+    int status = network_formats(&b->formats, "formats", s->formats, false);
     if (status == STATUS_OK)
         status = read_numbers(&b->batches, "batch", s->batches ? s->batches : "1,64", 65536);
     b->threads.count = 1; /* 0: as they are */

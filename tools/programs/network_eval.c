@@ -16,6 +16,10 @@ struct eval {
     const struct settings *settings;
     struct network network;
     struct format_list formats;
+    program_quantisation how; /* int8 */
+    bool method_given;        /* else minmax per channel, mse per tensor */
+    bool integers;            /* the program was quantised */
+    bool frozen;              /* its exponents are fixed */
     struct images images;
     program_array *outputs;
     int64_t classes;                       /* numbers of an image in the first output */
@@ -132,7 +136,10 @@ static int calibrate_on(struct eval *e, const data_set *set) {
     tensor_status status = loader ? data_loader_start(loader, 0) : tensor_error_status();
     while (!status && left-- && !(status = data_loader_next(&batch, loader)) && batch.count) {
         images_take(&e->images, &batch);
-        status = program_calibrate(e->network.p, &e->images.input);
+        program_array images = e->images.input;
+        if (e->network.inputs[0].shape[0] < 0) /* no image counts twice */
+            images.shape[0] = batch.count;
+        status = program_calibrate(e->network.p, &images);
     }
     if (!status)
         status = program_freeze(e->network.p, 0);
@@ -141,8 +148,16 @@ static int calibrate_on(struct eval *e, const data_set *set) {
     return result;
 }
 
-/* Shared exponents, fixed by the first batches of the data that are there for it, or of those that are evaluated. */
-static int calibrate(struct eval *e) {
+static bool has_int8(const struct eval *e) {
+    for (int i = 0; i < e->formats.count; i++)
+        if (e->formats.format[i] == PROGRAM_INT8)
+            return true;
+    return false;
+}
+
+/* Shared exponents and scales, fixed by the first batches of the data that are there for it, or of those that are
+ * evaluated. */
+static int calibrate(struct eval *e, bool tell) {
     const char *const specification = e->settings->calibration;
     data_set *other = NULL;
     int status = specification ? images_open_set(&other, "calibrate", specification, DATA_TRAIN) : STATUS_OK;
@@ -154,10 +169,10 @@ static int calibrate(struct eval *e) {
                             data_width(e->images.set), data_channels(e->images.set));
     if (status == STATUS_OK)
         status = calibrate_on(e, other ? other : e->images.set);
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK && tell) {
         const int64_t batch = e->images.input.shape[0], there = data_count(other ? other : e->images.set),
                       wanted = e->settings->calibration_batches;
-        printf("shared exponents fixed by the first %lld images of %s\n",
+        printf("%s fixed by the first %lld images of %s\n", has_int8(e) ? "exponents and scales" : "shared exponents",
                (long long)(wanted < there / batch + 1 && wanted * batch < there ? wanted * batch : there),
                other ? specification : "the evaluated ones");
     }
@@ -183,6 +198,7 @@ static void add_row(struct table *t, const struct eval *e, const char *name, boo
         else
             table_cell(t, isnan(s->noise) ? "NaN" : "exact");
     }
+    table_cell(t, "%lld", (long long)program_parameter_bytes(e->network.p));
     table_cell(t, "%.0f", images / s->seconds);
 }
 
@@ -209,21 +225,44 @@ static int evaluate_own(struct eval *e, struct table *t, char **bad) {
     return status;
 }
 
+/* The program computes in the i-th format: read anew where integers come or go, and calibrated where it has to be. */
+static int take_format(struct eval *e, int i) {
+    const tensor_format format = e->formats.format[i];
+    const bool int8 = format == PROGRAM_INT8;
+    int status = STATUS_OK;
+    if (int8 || e->integers) {
+        status = network_reopen(&e->network);
+        e->integers = e->frozen = false;
+    }
+    if (status == STATUS_OK)
+        status = network_format(&e->network, format);
+    e->how.per_channel = !e->formats.per_tensor[i];
+    if (!e->method_given)
+        e->how.method = e->how.per_channel ? PROGRAM_MINMAX : PROGRAM_MSE;
+    if (status == STATUS_OK && int8 && program_set_quantisation(e->network.p, &e->how))
+        status = text_failed("%s", tensor_error());
+    if (status == STATUS_OK && (int8 || (tensor_format_is_shared(format) && !e->frozen))) {
+        status = calibrate(e, false);
+        e->frozen = true;
+    }
+    e->integers = int8;
+    return status;
+}
+
 static int evaluate_formats(struct eval *e) {
     static const char *const heads[] = {"format",     "accuracy", "as fp32", "largest error",
-                                        "mean error", "SQNR dB",  "images/s"};
-    struct table *t = table_new("lrrrrrr");
+                                        "mean error", "SQNR dB",  "bytes",   "images/s"};
+    struct table *t = table_new("lrrrrrrr");
     int status = STATUS_OK;
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
     char *bad = NULL;
     for (int i = -1; i < e->formats.count && status == STATUS_OK; i++) { /* -1: fp32, before all others */
-        const tensor_format format = i < 0 ? FMT_FP32 : e->formats.format[i];
-        if (i >= 0 && format == FMT_FP32)
+        if (i >= 0 && e->formats.format[i] == FMT_FP32)
             continue;
-        status = network_format(&e->network, format);
+        status = i < 0 ? network_format(&e->network, FMT_FP32) : take_format(e, i);
         if (status == STATUS_OK)
-            status = evaluate_line(e, t, tensor_format_name(format), i < 0, &bad);
+            status = evaluate_line(e, t, i < 0 ? "fp32" : network_format_name(&e->formats, i), i < 0, &bad);
     }
     if (status == STATUS_OK)
         status = evaluate_own(e, t, &bad);
@@ -252,8 +291,30 @@ static void print_head(const struct eval *e) {
     free(shape);
 }
 
+/* --method NAME, or percentile:P. */
+static int read_method(struct eval *e) {
+    static const char *const names[] = {"minmax", "percentile", "mse", "entropy"};
+    const char *const text = e->settings->method;
+    e->method_given = text != NULL;
+    e->how.percentile = 99.999;
+    for (int m = 0; text && m < 4; m++) {
+        const size_t length = strlen(names[m]);
+        if (strncmp(text, names[m], length) != 0)
+            continue;
+        e->how.method = (program_range_method)m;
+        if (!text[length] || (m == PROGRAM_PERCENTILE && text[length] == ':' &&
+                              text_real(text + length + 1, 50.001, 100, &e->how.percentile)))
+            return STATUS_OK;
+    }
+    return text ? text_usage(
+                      "--method '%s': expected minmax, percentile:P with P above 50, at most 100, mse or entropy", text)
+                : STATUS_OK;
+}
+
 static int run(struct eval *e) {
-    int status = network_formats(&e->formats, "formats", e->settings->formats);
+    int status = network_formats(&e->formats, "formats", e->settings->formats, true);
+    if (status == STATUS_OK)
+        status = read_method(e);
     if (status == STATUS_OK)
         status = network_open(&e->network, e->settings->folders[0], e->settings);
     if (status == STATUS_OK)
@@ -262,8 +323,10 @@ static int run(struct eval *e) {
         return status;
     e->outputs = text_alloc((size_t)e->network.output_count + 1, sizeof *e->outputs);
     print_head(e);
-    if (network_formats_shared(&e->formats))
-        status = calibrate(e);
+    if (network_formats_shared(&e->formats) || has_int8(e)) {
+        status = calibrate(e, true);
+        e->frozen = true;
+    }
     return status == STATUS_OK ? evaluate_formats(e) : status;
 }
 

@@ -74,7 +74,7 @@ static int read_file(struct network *n, const char *path, const struct settings 
 int network_open(struct network *n, const char *path, const struct settings *s) {
     const char *why;
     FILE *const file = input_open(path, &why);
-    *n = (struct network){.path = path};
+    *n = (struct network){.path = path, .rounding = rounding};
     if (!file)
         return text_failed("cannot read %s: %s", path, why);
     fclose(file);
@@ -138,6 +138,14 @@ int network_format(const struct network *n, tensor_format format) {
     return program_set_format(n->p, format, NULL, NULL) ? failed(n->path) : STATUS_OK;
 }
 
+int network_reopen(struct network *n) {
+    program *const fresh = n->p;
+    n->p = NULL;
+    program_free(fresh);
+    return program_read(&n->p, n->path) || (n->rounding && program_set_rounding(n->p, n->rounding)) ? failed(n->path)
+                                                                                                    : STATUS_OK;
+}
+
 bool network_has_formats(const struct network *n) {
     program_node node;
     for (int i = 0; i < program_node_count(n->p); i++)
@@ -153,25 +161,33 @@ static const char *format_name(int i) {
     return format ? tensor_format_name(format) : NULL;
 }
 
-static int add_format(struct format_list *list, const char *option, const char *name) {
-    tensor_format format;
-    if (tensor_format_find(&format, name))
+static int add_format(struct format_list *list, const char *option, const char *name, bool int8) {
+    const bool per_tensor = !strcmp(name, "int8:tensor");
+    tensor_format format = PROGRAM_INT8;
+    if (!(int8 && (per_tensor || !strcmp(name, "int8"))) && tensor_format_find(&format, name))
         return text_refuse_name(text_format("--%s '%s'", option, name), name, format_name);
     for (int i = 0; i < list->count; i++)
-        if (list->format[i] == format)
+        if (list->format[i] == format && list->per_tensor[i] == per_tensor)
             return text_usage("--%s: '%s' is named twice", option, name);
     if (list->count == MOST_FORMATS)
         return text_usage("--%s: expected at most %d formats", option, MOST_FORMATS);
+    list->per_tensor[list->count] = per_tensor;
     list->format[list->count++] = format;
     return STATUS_OK;
 }
 
-int network_formats(struct format_list *list, const char *option, const char *text) {
+const char *network_format_name(const struct format_list *list, int i) {
+    return list->format[i] != PROGRAM_INT8 ? tensor_format_name(list->format[i])
+           : list->per_tensor[i]           ? "int8:tensor"
+                                           : "int8";
+}
+
+int network_formats(struct format_list *list, const char *option, const char *text, bool int8) {
     char *copy = text_format("%s", text ? text : "fp32,fp16,bf16,flex16+5,dfp16"), *rest = copy, *name;
     int status = STATUS_OK;
     *list = (struct format_list){0};
     while (status == STATUS_OK && (name = strsep(&rest, ",")))
-        status = add_format(list, option, name);
+        status = add_format(list, option, name, int8);
     free(copy);
     return status;
 }
@@ -179,7 +195,7 @@ int network_formats(struct format_list *list, const char *option, const char *te
 bool network_formats_shared(const struct format_list *list) {
     bool shared = false;
     for (int i = 0; i < list->count; i++)
-        shared |= tensor_format_is_shared(list->format[i]);
+        shared |= list->format[i] != PROGRAM_INT8 && tensor_format_is_shared(list->format[i]);
     return shared;
 }
 

@@ -9,7 +9,7 @@
 struct settings; /* options.h */
 
 struct network {
-    const char *path;
+    const char *path, *rounding;
     program *p;
     int input_count, output_count;
     program_port *inputs, *outputs;
@@ -26,8 +26,10 @@ void network_print_ports(const struct network *n);
 /* Runs the program, or calibrates it and fixes its exponents; inputs and outputs as in program.h. */
 int network_run(const struct network *n, program_array *outputs, const program_array *inputs);
 int network_freeze(const struct network *n, const program_array *inputs);
-/* All nodes compute in this format from now on. */
+/* All nodes compute in this format from now on. int8 is for a program that computes floats: network_reopen. */
 int network_format(const struct network *n, tensor_format format);
+/* The program as its file says, once more. */
+int network_reopen(struct network *n);
 
 /* Whether some node has another one than fp32: the file is one that flexlab has written. */
 bool network_has_formats(const struct network *n);
@@ -36,9 +38,13 @@ enum { MOST_FORMATS = 16 };
 struct format_list {
     int count;
     tensor_format format[MOST_FORMATS];
+    bool per_tensor[MOST_FORMATS]; /* int8:tensor */
 };
-/* Comma-separated names without repetition; NULL: the usual five. */
-int network_formats(struct format_list *list, const char *option, const char *text);
+/* Comma-separated names without repetition; NULL: the usual five. int8: whether int8 and int8:tensor may be among them.
+ */
+int network_formats(struct format_list *list, const char *option, const char *text, bool int8);
+/* "int8:tensor" */
+const char *network_format_name(const struct format_list *list, int i);
 bool network_formats_shared(const struct format_list *list);
 
 /* "float32"; "[?, 3, 32, 32]", to be freed; the number of elements of an array. */

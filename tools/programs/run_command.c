@@ -226,7 +226,7 @@ static int set_format(const struct run *r) {
     struct format_list formats;
     if (!r->settings->formats)
         return STATUS_OK;
-    int status = network_formats(&formats, "format", r->settings->formats);
+    int status = network_formats(&formats, "format", r->settings->formats, false);
     if (status == STATUS_OK && formats.count != 1)
         status = text_usage("--format '%s': expected one format", r->settings->formats);
     if (status == STATUS_OK && network_formats_shared(&formats))
