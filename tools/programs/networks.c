@@ -74,7 +74,7 @@ static int read_file(struct network *n, const char *path, const struct settings 
 int network_open(struct network *n, const char *path, const struct settings *s) {
     const char *why;
     FILE *const file = input_open(path, &why);
-    *n = (struct network){.path = path, .rounding = rounding};
+    *n = (struct network){.path = path, .rounding = s->rounding};
     if (!file)
         return text_failed("cannot read %s: %s", path, why);
     fclose(file);
