@@ -4,6 +4,7 @@
 #include "program/calibration/methods.h"
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { MANY = 20000 };
 
@@ -408,7 +409,72 @@ static void test_refusals(void) {
     program_free(p);
 }
 
+/* Writes the first file with one text of it replaced. */
+static void edit(const char *from, const char *to, const char *old, const char *fresh) {
+    static char text[20000], *at;
+    FILE *f = fopen(from, "r");
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    at = strstr(text, old);
+    CHECK(at, "no '%s' in %s", old, text);
+    f = fopen(to, "w");
+    fprintf(f, "%.*s%s%s", (int)(at - text), text, fresh, at + strlen(old));
+    fclose(f);
+}
+
+static void test_scales(void) {
+    static float x[BATCH * IMAGE], y[3][BATCH * CLASSES], sum[3][BATCH * 4 * SIDE * SIDE];
+    static const int whole[] = {BATCH};
+    static const char *const wrong[][2] = {{"name,type", "type,name"},
+                                           {"v0,uint8", "none,uint8"},
+                                           {"v0,uint8", "v0,uint16"},
+                                           {"v0,uint8,", "v0,uint8,-"},
+                                           {"v0,uint8,", "v0,uint8,nan"},
+                                           {"v0,uint8", "v0"},
+                                           {"v0,uint8", "\"v0,uint8"},
+                                           {"v0,uint8", "v0,uint8,1,0,0,0,0\nv0,uint8"},
+                                           {"v0,uint8,", "v0,uint8,1,256,0,0,0\nv0,uint8"}};
+    const program_quantisation how = {.method = PROGRAM_MSE, .per_channel = true};
+    const program_array in = batch_of(x, 0, BATCH);
+    char path[] = "/tmp/flexlab-scales-XXXXXX", other[] = "/tmp/flexlab-scales-XXXXXX";
+    close(mkstemp(path));
+    close(mkstemp(other));
+    draw_images(x, 43);
+    program *p = quantised(x, &how, whole);
+    run(p, x, y[0], sum[0]);
+    CHECK(!program_scales_write(p, path), "%s", tensor_error());
+    program_free(p);
+    p = make_program();
+    CHECK(!program_set_format(p, PROGRAM_INT8, NULL, NULL) && !program_set_quantisation(p, &how) &&
+              !program_calibrate(p, &in) && !program_scales_write(p, other),
+          "%s", tensor_error());
+    program_free(p);
+    p = make_program();
+    CHECK(!program_set_format(p, PROGRAM_INT8, NULL, NULL), "%s", tensor_error());
+    const int nodes = program_node_count(p);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        edit(path, other, wrong[i][0], wrong[i][1]);
+        CHECK(program_scales_read(p, other) == TENSOR_E_DATA && strstr(tensor_error(), ", line ") &&
+                  program_node_count(p) == nodes,
+              "'%s' was taken, or: %s", wrong[i][1], tensor_error());
+    }
+    CHECK(program_scales_read(p, "/nowhere/scales") == TENSOR_E_IO, "a file that is not there was read");
+    CHECK(!program_scales_read(p, path), "%s", tensor_error());
+    run(p, x, y[1], sum[1]);
+    CHECK(!memcmp(y[0], y[1], sizeof y[0]) && !memcmp(sum[0], sum[1], sizeof sum[0]), "other results by the file");
+    program_free(p);
+    edit(path, other, "v0,uint8,0.0", "v0,uint8,0.1");
+    p = make_program();
+    CHECK(!program_set_format(p, PROGRAM_INT8, NULL, NULL) && !program_scales_read(p, other), "%s", tensor_error());
+    run(p, x, y[2], sum[2]);
+    CHECK(memcmp(sum[0], sum[2], sizeof sum[0]) != 0, "an edited scale changes nothing");
+    program_free(p);
+    unlink(path);
+    unlink(other);
+}
+
 int main(void) {
+    test_scales();
     test_histogram();
     test_splits();
     test_types();
