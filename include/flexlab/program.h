@@ -182,6 +182,16 @@ typedef struct program_quantisation {
  * a percentile that is none. */
 FLEXLAB_API tensor_status program_set_quantisation(program *p, const program_quantisation *how);
 
+/* Writes what calibration has found and fixed as a text of comma-separated values: after the line
+ * "name,type,scale,zero_point,exponent,least,largest" one for each tensor; tensors within a node are NODE#NUMBER.
+ * Between program_calibrate and program_freeze: what freezing with a margin of 1 would fix. TENSOR_E_IO. */
+FLEXLAB_API tensor_status program_scales_write(const program *p, const char *path);
+/* In place of calibration: fixes exponents and scales as such a file says, which may have been edited, and quantises
+ * marked nodes as program_freeze does. Tensors that it does not name keep what they have. Scales of weights follow from
+ * the weights. TENSOR_E_DATA names the first line that is wrong; TENSOR_E_UNSUPPORTED as program_freeze; nothing is
+ * then changed. */
+FLEXLAB_API tensor_status program_scales_read(program *p, const char *path);
+
 /* --- what a program computes -------------------------------------------------------------------------------------- */
 
 /* A tensor of a program, as program_watch and program_weights show it. Everything that it points to is valid during the

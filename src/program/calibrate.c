@@ -99,17 +99,20 @@ tensor_status fl_range_see(struct fl_range *r, struct fl_network *statistics, co
 
 /* --- freezing ----------------------------------------------------------------------------------------------------- */
 
-/* The largest exponent e at which round(maximum * 2^e) is at most 32767. */
-static void freeze(struct fl_range *r, double margin) {
+bool fl_range_exponent(const struct fl_range *r, double margin, int *exponent) {
     const double most = r->maximum * margin;
-    r->histogram = NULL;
     if (!(most > 0))
-        return;
+        return r->frozen;
     int e = 14 - autoflex_floor_log2(most);
     if (rint(ldexp(most, e)) > AUTOFLEX_TOP)
         e--;
-    r->exponent = e;
-    r->frozen = true;
+    *exponent = e;
+    return true;
+}
+
+static void freeze(struct fl_range *r, double margin) {
+    r->histogram = NULL;
+    r->frozen = fl_range_exponent(r, margin, &r->exponent);
 }
 
 static void freeze_graph(struct fl_net_graph *graph, double margin) {
@@ -130,6 +133,27 @@ static const struct fl_net_node *other_integers(const struct fl_network *n) {
     return NULL;
 }
 
+tensor_status fl_program_may_quantise(const struct fl_program *p) {
+    const struct fl_network *const n = p->network;
+    const struct fl_net_node *const other = any_int8(n) && n->rounding != FL_INT8_EXACT ? other_integers(n) : NULL;
+    if (other)
+        return fl_fail(TENSOR_E_UNSUPPORTED,
+                       "node %s has integers already, which are rounded by %s, expected exact "
+                       "(program_set_rounding) before others are quantised",
+                       other->name, fl_int8_rounding_name(n->rounding));
+    return TENSOR_OK;
+}
+
+tensor_status fl_program_end_calibration(struct fl_program *p) {
+    for (int v = 0; v < p->network->value_count; v++)
+        p->network->values[v].range.histogram = NULL;
+    fl_network_free(p->statistics);
+    p->statistics = NULL;
+    p->observing = false;
+    fl_program_reset(p);
+    return any_int8(p->network) ? fl_pass_quantise(p->network, p->how.per_channel) : TENSOR_OK;
+}
+
 tensor_status program_freeze(program *p, double margin) {
     if (!p)
         return fl_fail(TENSOR_E_ARGUMENT, "program_freeze: p is NULL");
@@ -139,12 +163,7 @@ tensor_status program_freeze(program *p, double margin) {
     if (!isfinite(margin) || (margin != 0 && margin < 1))
         return fl_fail(TENSOR_E_ARGUMENT, "program_freeze: margin %g, expected 0, or 1 and more", margin);
     const bool quantises = any_int8(n);
-    const struct fl_net_node *const other = quantises && n->rounding != FL_INT8_EXACT ? other_integers(n) : NULL;
-    if (other)
-        return fl_fail(TENSOR_E_UNSUPPORTED,
-                       "node %s has integers already, which are rounded by %s, expected exact "
-                       "(program_set_rounding) before others are quantised",
-                       other->name, fl_int8_rounding_name(n->rounding));
+    TRY(fl_program_may_quantise(p));
     if (quantises && !p->statistics)
         return fl_fail(TENSOR_E_ARGUMENT, "program_freeze: nodes were marked int8 after program_calibrate, expected "
                                           "before");
@@ -155,9 +174,5 @@ tensor_status program_freeze(program *p, double margin) {
         freeze(r, margin ? margin : 1);
     }
     freeze_graph(&n->graph, margin ? margin : 1);
-    fl_network_free(p->statistics);
-    p->statistics = NULL;
-    p->observing = false;
-    fl_program_reset(p);
-    return quantises ? fl_pass_quantise(n, p->how.per_channel) : TENSOR_OK;
+    return fl_program_end_calibration(p);
 }
