@@ -248,7 +248,7 @@ static program *make_program(void) {
     const int y = part_node(n, "MatMul", 2, (const int[]){flat, part_constant(n, 2, matrix, &random)});
     part_ports(n, 1, &x, 2, (const int[]){y, sum});
     program *p;
-    CHECK(!fl_program_of(&p, n), "%s", tensor_error());
+    CHECK(!fl_program_of(&p, n, false), "%s", tensor_error());
     return p;
 }
 
@@ -342,7 +342,7 @@ static void test_convolution(void) {
             ((float *)n->values[w].constant->data)[i] = weights[i] *= (float)(i / 3);
         part_ports(n, 1, &in, 1, &out);
         program *p;
-        CHECK(!fl_program_of(&p, n), "%s", tensor_error());
+        CHECK(!fl_program_of(&p, n, false), "%s", tensor_error());
         const program_array images = batch_of(x, 0, BATCH);
         const program_quantisation how = {.method = PROGRAM_MINMAX, .per_channel = per_channel};
         program_array y;

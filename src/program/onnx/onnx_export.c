@@ -7,6 +7,7 @@
 #include "program/arrays/operators.h"
 #include "program/network/network.h"
 #include "program/onnx/onnx_floats.h"
+#include "program/network/onnx_types.h"
 #include "program/onnx/onnx_names.h"
 #include "program/onnx/onnx_write.h"
 #include "program/operators.h"

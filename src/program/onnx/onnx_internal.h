@@ -4,6 +4,7 @@
 #define FL_ONNX_INTERNAL_H
 
 #include "program/network/network.h"
+#include "program/network/onnx_types.h"
 #include "program/onnx/onnx_names.h"
 
 enum { FL_ONNX_OPSET_FIRST = 7, FL_ONNX_OPSET_LAST = 22 };

@@ -9,6 +9,7 @@
 #include "core/base/memory.h"
 #include "flexlab/formats.h"
 #include "program/network/network.h"
+#include "program/network/onnx_types.h"
 #include "program/onnx/onnx_names.h"
 #include <errno.h>
 #include <limits.h>

@@ -97,7 +97,7 @@ struct fl_planner {
 void fl_port_numbers(const struct fl_array *a, const program_array *input);
 
 /* Shows the watcher of the program what has become complete with the first `done` steps. *next: the first mark that was
- * not shown yet (trace.c). */
+ * not shown yet (plan_trace.c). */
 tensor_status fl_trace(struct fl_plan *plan, int done, int *next);
 
 /* Lays the slots out in one arena, and makes the tensors. */

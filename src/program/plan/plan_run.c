@@ -1,5 +1,6 @@
 /* plan_run.c - a plan's tensors in one arena, and its steps run. */
 #include "program/plan/plan_internal.h"
+#include "program/calibration/ranges.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/values/tensor_state.h"

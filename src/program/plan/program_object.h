@@ -46,12 +46,6 @@ void fl_plan_free(struct fl_plan *plan);
 bool fl_plan_serves(const struct fl_plan *plan, const program_array *inputs);
 /* Runs it. outputs point to memory of the plan. */
 tensor_status fl_plan_run(struct fl_plan *plan, program_array *outputs, const program_array *inputs);
-/* Notes numbers of a tensor; statistics: memory of its histogram, NULL: it needs none. TENSOR_E_DATA for one that is
- * not finite. */
-tensor_status fl_range_see(struct fl_range *range, struct fl_network *statistics, const float *x, int64_t count);
-/* The largest exponent e at which round(margin maximum 2^e) is at most 32767; where nothing was seen that which is
- * there. False: there is none. */
-bool fl_range_exponent(const struct fl_range *range, double margin, int *exponent);
 /* TENSOR_E_UNSUPPORTED if nodes are to be quantised beside integers that are rounded otherwise. */
 tensor_status fl_program_may_quantise(const struct fl_program *p);
 /* Ends a calibration, if one has begun, and quantises marked nodes by the ranges of values. */

@@ -1,6 +1,7 @@
 /* scales.c - what calibration has fixed, as a file that people read and edit: a line of comma-separated values for each
  * tensor (RFC 4180). */
 #include "program/calibration/methods.h"
+#include "program/calibration/ranges.h"
 #include "program/passes/passes.h"
 #include "program/plan/program_object.h"
 #include "core/base/fail.h"
