@@ -188,7 +188,7 @@ def test_eval(place):
     table = {row[0]: row[1:] for row in rows(done.stdout)}
     check("150 images" in done.stdout and "as nchw" in done.stdout and "first 150 images of the evaluated" in done.stdout, done.stdout)
     for name in ("fp32", "fp16", "bf16", "flex16+5", "dfp16"):
-        check(name in table and len(table[name]) == 6, name, "has no line:", done.stdout)
+        check(name in table and len(table[name]) == 7, name, "has no line:", done.stdout)
     number = {name: [float(word.rstrip(" %")) for word in table[name][1:5]] for name in table if name in ("fp16", "bf16", "flex16+5", "dfp16")}
     check(all(n[0] > 90 for n in number.values()), "agreement", number)
     check(number["flex16+5"][3] > number["bf16"][3] + 20 and number["fp16"][3] > number["bf16"][3] + 10, "SQNR", number)

@@ -164,7 +164,8 @@ static tensor_status spell_all(struct fl_network *n) {
 /* --- which values are quantised ------------------------------------------------------------------------------------
  */
 
-/* Values between which integers only move are of one class: the last of a chain of `same` has what is known of it. */
+/* Values between which integers only move are of one class: the last of a chain of `same` has what is known of it.
+ * Those that have a quantisation already stay as they are. */
 struct quantiser {
     struct fl_index x;
     int *same;
@@ -229,7 +230,8 @@ static tensor_status make(struct quantiser *q, struct fl_network *n) {
         const int moved = is(node, "Concat") ? node->input_count : 1;
         for (int i = 0; is_one_of(node, movers) && i < moved && i < node->input_count; i++)
             if (node->inputs[i] != -1 && node->output_count && node->outputs[0] != -1 &&
-                !n->values[node->inputs[i]].constant)
+                !n->values[node->inputs[i]].constant && !n->values[node->inputs[i]].quantisation &&
+                !n->values[node->outputs[0]].quantisation)
                 q->same[class_of(q, node->inputs[i])] = class_of(q, node->outputs[0]);
     }
     note_plain(q, &n->graph, false);
@@ -591,7 +593,7 @@ static void set_values(const struct quantiser *q) {
     struct fl_network *const n = q->x.n;
     for (int v = 0; v < q->x.value_count; v++) {
         const struct class *const c = &q->classes[class_of(q, v)];
-        if (!c->quantisation || c->plain || n->values[v].constant)
+        if (!c->quantisation || c->plain || n->values[v].constant || n->values[v].quantisation)
             continue;
         n->values[v].quantisation = c->quantisation;
         n->values[v].type = c->type;
