@@ -205,6 +205,8 @@ typedef struct program_tensor {
     int64_t saturated;     /* elements that the last write clamped to the format's largest number, or made infinite */
     int64_t flushed;       /* elements that were not 0, and became 0 */
     program_array numbers; /* its elements: floats as float32, integers in their type; in the network's order */
+    float scale;           /* of integers q that stand for scale * (q - zero); otherwise 0 */
+    int zero;
     const float *original; /* of a weight: its numbers before they were rounded to the format; otherwise NULL */
 } program_tensor;
 /* A status other than TENSOR_OK ends the run, which returns it. */

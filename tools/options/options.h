@@ -62,6 +62,7 @@ struct settings {
     struct word_list inputs, outputs, shapes;
     const char *to, *report, *csv; /* of `transpile` */
     const char *method;            /* how 8-bit integers are calibrated */
+    int per_tensor;                /* they have one scale for all filters of a layer */
     struct word_list rules, excludes, keep_ops;
     int keep_io, all;
     const char *batches, *thread_list;

@@ -252,7 +252,7 @@ static const struct option_row rows[] = {
      .help = "with FILE: data whose training part fixes shared exponents (the\nevaluated images)"},
     {"calibrate-batches", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(calibration_batches), 1, INT_MAX,
      .help = "with FILE: how many batches of them (10)"},
-    {"method", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(method),
+    {"method", "NAME", COMMAND_EVAL | COMMAND_TRANSPILE, KIND_TEXT, FIELD(method),
      .help = "with FILE: the range that int8 covers: minmax, percentile:P, mse or\nentropy (int8: minmax; int8:tensor: "
              "mse)"},
     {"memory", "GIB", COMMAND_EVAL, KIND_WHOLE, FIELD(memory), 1, 1 << 20,
@@ -303,6 +303,8 @@ static const struct option_row rows[] = {
      .help = "a file of such rules before them, PATTERN format=FORMAT a line, as for\ntraining (docs/policies.md)"},
     {"exclude", "REGEX", COMMAND_TRANSPILE, KIND_LIST, FIELD(excludes),
      .help = "nodes whose names an extended regular expression finds remain in fp32.\nMay be given several times"},
+    {"per-tensor", NULL, COMMAND_TRANSPILE, KIND_SWITCH, FIELD(per_tensor), .value = 1,
+     .help = "int8: one scale for all filters of a layer, not one for each"},
     {"nodes-to-exclude", "REGEX", COMMAND_TRANSPILE, KIND_LIST, FIELD(excludes), .help = "another name of it"},
     {"keep-op", "OP", COMMAND_TRANSPILE, KIND_LIST, FIELD(keep_ops),
      .help = "nodes of an operator remain in fp32. May be given several times"},

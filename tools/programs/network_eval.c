@@ -17,7 +17,6 @@ struct eval {
     struct network network;
     struct format_list formats;
     program_quantisation how; /* int8 */
-    bool method_given;        /* else minmax per channel, mse per tensor */
     bool integers;            /* the program was quantised */
     bool frozen;              /* its exponents are fixed */
     struct images images;
@@ -237,7 +236,7 @@ static int take_format(struct eval *e, int i) {
     if (status == STATUS_OK)
         status = network_format(&e->network, format);
     e->how.per_channel = !e->formats.per_tensor[i];
-    if (!e->method_given)
+    if (!e->settings->method)
         e->how.method = e->how.per_channel ? PROGRAM_MINMAX : PROGRAM_MSE;
     if (status == STATUS_OK && int8 && program_set_quantisation(e->network.p, &e->how))
         status = text_failed("%s", tensor_error());
@@ -291,30 +290,10 @@ static void print_head(const struct eval *e) {
     free(shape);
 }
 
-/* --method NAME, or percentile:P. */
-static int read_method(struct eval *e) {
-    static const char *const names[] = {"minmax", "percentile", "mse", "entropy"};
-    const char *const text = e->settings->method;
-    e->method_given = text != NULL;
-    e->how.percentile = 99.999;
-    for (int m = 0; text && m < 4; m++) {
-        const size_t length = strlen(names[m]);
-        if (strncmp(text, names[m], length) != 0)
-            continue;
-        e->how.method = (program_range_method)m;
-        if (!text[length] || (m == PROGRAM_PERCENTILE && text[length] == ':' &&
-                              text_real(text + length + 1, 50.001, 100, &e->how.percentile)))
-            return STATUS_OK;
-    }
-    return text ? text_usage(
-                      "--method '%s': expected minmax, percentile:P with P above 50, at most 100, mse or entropy", text)
-                : STATUS_OK;
-}
-
 static int run(struct eval *e) {
     int status = network_formats(&e->formats, "formats", e->settings->formats, true);
     if (status == STATUS_OK)
-        status = read_method(e);
+        status = network_method(&e->how, e->settings->method);
     if (status == STATUS_OK)
         status = network_open(&e->network, e->settings->folders[0], e->settings);
     if (status == STATUS_OK)

@@ -298,3 +298,20 @@ int network_read_member(program_array *a, const struct network *n, const char *o
                            name, count == 4 ? ", 'input', 'arr_0'" : "", name);
     return status ? text_failed("--%s '%s': %s", option, path, tensor_error()) : STATUS_OK;
 }
+
+int network_method(program_quantisation *how, const char *text) {
+    static const char *const names[] = {"minmax", "percentile", "mse", "entropy"};
+    how->percentile = 99.999;
+    for (int m = 0; text && m < 4; m++) {
+        const size_t length = strlen(names[m]);
+        if (strncmp(text, names[m], length) != 0)
+            continue;
+        how->method = (program_range_method)m;
+        if (!text[length] || (m == PROGRAM_PERCENTILE && text[length] == ':' &&
+                              text_real(text + length + 1, 50.001, 100, &how->percentile)))
+            return STATUS_OK;
+    }
+    return text ? text_usage(
+                      "--method '%s': expected minmax, percentile:P with P above 50, at most 100, mse or entropy", text)
+                : STATUS_OK;
+}

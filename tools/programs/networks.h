@@ -47,6 +47,9 @@ int network_formats(struct format_list *list, const char *option, const char *te
 const char *network_format_name(const struct format_list *list, int i);
 bool network_formats_shared(const struct format_list *list);
 
+/* --method NAME, or percentile:P; how 8-bit integers follow from calibration. NULL changes nothing. */
+int network_method(program_quantisation *how, const char *text);
+
 /* "float32"; "[?, 3, 32, 32]", to be freed; the number of elements of an array. */
 const char *network_type_name(tensor_type type);
 char *network_port_shape(const program_port *port);

@@ -13,8 +13,8 @@ struct settings;
 
 /* Gives each node its format: that of --to; then by the rules of --policy and --format, of which the last that matches
  * wins; fp32 for what --exclude and --keep-op name. Nodes of 8-bit integers remain what they are. A pattern that
- * matches nothing is an error. */
-int transpile_rules(program *p, const struct settings *s);
+ * matches nothing is an error. *integers: some become 8-bit integers when the program is frozen. */
+int transpile_rules(program *p, const struct settings *s, bool *integers);
 
 /* --- what formats do to tensors (transpile_measure.c) ------------------------------------------------------------- */
 

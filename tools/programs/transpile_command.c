@@ -22,6 +22,7 @@ struct transpile {
     struct images images;
     program_array *arrays, *part; /* of each input, from files of arrays: all, and a slice */
     char *data;
+    bool integers; /* nodes become 8-bit integers */
 };
 
 /* What is done with each batch of the calibration data. */
@@ -148,14 +149,23 @@ static bool shares(const struct network *n) {
     return false;
 }
 
+static int set_quantisation(struct transpile *t) {
+    program_quantisation how = {.method = t->settings->per_tensor ? PROGRAM_MSE : PROGRAM_MINMAX,
+                                .per_channel = !t->settings->per_tensor};
+    const int status = network_method(&how, t->settings->method);
+    return status == STATUS_OK && program_set_quantisation(t->network.p, &how) ? text_failed("%s", tensor_error())
+                                                                               : status;
+}
+
 static int calibrate(struct transpile *t) {
+    const bool needed = t->integers || shares(&t->network);
     if (!t->settings->calibration)
-        return shares(&t->network)
-                   ? text_usage("shared exponents need data to fix them: expected --calibrate SPEC with --mean and "
-                                "--std, or --calibrate inputs.npz")
+        return needed
+                   ? text_usage("shared exponents and 8-bit integers need data to fix them: expected --calibrate SPEC "
+                                "with --mean and --std, or --calibrate inputs.npz")
                    : STATUS_OK;
     int status = open_data(t);
-    if (status != STATUS_OK || !shares(&t->network))
+    if (status != STATUS_OK || !needed)
         return status;
     status = each_batch(t, calibrate_on);
     if (status == STATUS_OK && program_freeze(t->network.p, 0))
@@ -227,7 +237,9 @@ static int transpile(struct transpile *t) {
     if (status == STATUS_OK)
         status = network_format(&t->source, FMT_FP32);
     if (status == STATUS_OK)
-        status = transpile_rules(t->network.p, s);
+        status = transpile_rules(t->network.p, s, &t->integers);
+    if (status == STATUS_OK && t->integers)
+        status = set_quantisation(t);
     if (status == STATUS_OK)
         status = calibrate(t);
     if (status == STATUS_OK)

@@ -138,9 +138,44 @@ struct comparison {
     struct reference_list source;
 };
 
+/* The real numbers of a tensor of integers, and how many of them are at an end of the range. */
+static float *real_numbers(const program_tensor *shown, int64_t count, int64_t *saturated) {
+    float *const real = text_alloc((size_t)count + 1, sizeof *real);
+    const double least = shown->numbers.type == TENSOR_TYPE_I8 ? -128 : 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double q = network_number(&shown->numbers, i);
+        real[i] = (float)((q - shown->zero) * (double)shown->scale);
+        *saturated += (q == least && q != shown->zero) || q == least + 255;
+    }
+    return real;
+}
+
+/* A result in 8-bit integers, as the real numbers that they stand for. Its name is that of the floats and ".int8"
+ * where program_freeze has made it. */
+static void see_integers(struct comparison *c, const program_tensor *shown) {
+    const size_t length = strlen(shown->value);
+    char *const name = text_format("%s", shown->value);
+    int64_t saturated = 0;
+    if (length > 5 && !strcmp(name + length - 5, ".int8"))
+        name[length - 5] = 0;
+    const struct reference *const source = find_reference(&c->source, name);
+    free(name);
+    if (!source || source->count != network_elements(&shown->numbers))
+        return;
+    float *const real = real_numbers(shown, source->count, &saturated);
+    struct measured *const m = entry_of(c->tensors, MEASURED_RESULT, shown);
+    m->saturated += saturated;
+    add_numbers(m, source->numbers, real, source->count);
+    free(real);
+}
+
 /* A cast to fp32 loses nothing that the result of its node has not lost. */
 static tensor_status see_result(void *context, const program_tensor *shown) {
     struct comparison *const c = context;
+    if (shown->scale > 0 && network_type_bytes(shown->numbers.type) == 1) {
+        see_integers(c, shown);
+        return TENSOR_OK;
+    }
     const bool wide = shown->cast && shown->format == FMT_FP32;
     const struct reference *const source =
         shown->numbers.type == TENSOR_TYPE_F32 && !wide ? find_reference(&c->source, shown->value) : NULL;

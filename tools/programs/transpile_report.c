@@ -104,6 +104,10 @@ static char *totals_text(const struct tensor_list *t) {
     return text;
 }
 
+static const char *format_of(const struct measured *m) {
+    return m->format ? tensor_format_name(m->format) : "int8";
+}
+
 /* --- tables ------------------------------------------------------------------------------------------------------- */
 
 static const char *const heads[] = {"tensor",  "kind",          "format",   "elements", "clamped",
@@ -113,7 +117,7 @@ enum { HEADS = sizeof heads / sizeof *heads };
 static void add_row(struct table *table, const struct measured *m) {
     table_take(table, name_text(m->value));
     table_cell(table, "%s", measured_kind_name(m->kind));
-    table_cell(table, "%s", tensor_format_name(m->format));
+    table_cell(table, "%s", format_of(m));
     table_cell(table, "%lld", (long long)m->elements);
     table_cell(table, "%lld", (long long)m->saturated);
     table_cell(table, "%lld", (long long)m->flushed);
@@ -227,8 +231,8 @@ void transpile_csv(FILE *out, const struct transpiled *t) {
         text_print_csv(out, m->node);
         fputc(',', out);
         text_print_csv(out, m->op);
-        fprintf(out, ",%s,%lld,%lld,%lld,%lld", tensor_format_name(m->format), (long long)m->elements,
-                (long long)m->saturated, (long long)m->flushed, (long long)m->nonfinite);
+        fprintf(out, ",%s,%lld,%lld,%lld,%lld", format_of(m), (long long)m->elements, (long long)m->saturated,
+                (long long)m->flushed, (long long)m->nonfinite);
         csv_number(out, m->largest);
         csv_number(out, m->largest_error);
         csv_number(out, relative_error(m));
@@ -311,7 +315,7 @@ static void page_row(FILE *out, const struct measured *m) {
     histogram(out, m);
     fputs("</td>", out);
     page_cell(out, text_format("%s, %s", measured_kind_name(m->kind), m->op));
-    page_cell(out, text_format("%s", tensor_format_name(m->format)));
+    page_cell(out, text_format("%s", format_of(m)));
     page_cell(out, text_count(m->elements));
     page_cell(out, text_count(m->saturated));
     page_cell(out, text_count(m->flushed));

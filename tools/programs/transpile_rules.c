@@ -16,6 +16,10 @@ struct assignment {
 };
 
 static int read_format(tensor_format *format, const char *where, const char *name) {
+    if (!strcmp(name, "int8")) {
+        *format = PROGRAM_INT8;
+        return STATUS_OK;
+    }
     return tensor_format_find(format, name) ? text_usage("%s: %s", where, tensor_error()) : STATUS_OK;
 }
 
@@ -111,7 +115,7 @@ static int exclude(struct assignment *a, const char *expression) {
     return found ? STATUS_OK : text_usage("--exclude '%s': no name of a node matches", expression);
 }
 
-static int assign(struct assignment *a, const struct settings *s) {
+static int assign(struct assignment *a, const struct settings *s, bool *integers) {
     tensor_format format = FMT_FP32;
     int status = STATUS_OK;
     if (!s->to && !s->policy && !s->rules.count)
@@ -142,16 +146,17 @@ static int assign(struct assignment *a, const struct settings *s) {
     }
     for (int i = 0; i < a->count && status == STATUS_OK; i++) {
         program_node node;
+        *integers |= a->format[i] == PROGRAM_INT8;
         if (program_node_at(&node, a->p, i) || (!node.quantised && program_set_node_format(a->p, i, a->format[i])))
             status = text_failed("%s", tensor_error());
     }
     return status;
 }
 
-int transpile_rules(program *p, const struct settings *s) {
+int transpile_rules(program *p, const struct settings *s, bool *integers) {
     struct assignment a = {.p = p, .count = program_node_count(p)};
     a.format = text_alloc((size_t)a.count + 1, sizeof *a.format);
-    const int status = assign(&a, s);
+    const int status = assign(&a, s, integers);
     free(a.format);
     return status;
 }

@@ -64,6 +64,11 @@ static tensor_status show(struct fl_plan *plan, const struct fl_mark *m) {
                             .cast = m->cast,
                             .numbers = {.type = floats ? TENSOR_TYPE_F32 : m->array.type, .ndim = m->array.ndim}};
     memcpy(shown.numbers.shape, m->array.dim, sizeof m->array.dim);
+    const struct fl_quantisation *const q = p->network->values[m->value].quantisation;
+    if (q && q->count == 1 && !floats) {
+        shown.scale = q->scale[0];
+        shown.zero = q->zero[0];
+    }
     if (m->slot < 0) {
         shown.numbers.data = m->array.data;
         return p->watcher(p->watching, &shown);
