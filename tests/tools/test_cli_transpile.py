@@ -179,6 +179,30 @@ def test_calibration(place):
     expect_error(["transpile", adder(place), "--to", "fp16", "--out", os.path.join(place, "none"), "--calibrate", array], 2, "2 inputs", ".npz")
 
 
+def test_integers(place):
+    """8-bit integers: what has a kernel, measured in real numbers; a program that runs as it was saved, and as ONNX."""
+    model, out, figures = perceptron(place, draw(20, 3)), os.path.join(place, "int8.safetensors"), os.path.join(place, "int8.csv")
+    array, samples = put(place, "samples.npy", npy("<f4", [60, 4], draw(240, 8))), ["--method", "mse", "--per-tensor"]
+    expect_error(["transpile", model, "--to", "int8", "--out", out], 2, "8-bit integers need data", "--calibrate")
+    expect_error(["transpile", model, "--to", "int8", "--calibrate", array, "--method", "median", "--out", out], 2, "median", "entropy")
+    done = succeed("transpile", model, "--to", "int8", "--calibrate", array, "--out", out, "--csv", figures)
+    check("in 8-bit integers" in done.stdout, done.stdout)
+    measured = {key[0]: row for key, row in table(figures).items() if row["format"] == "int8"}
+    check(len(measured) >= 2 and all(20 < float(row["sqnr_db"]) < 60 and row["elements"] != "0" for row in measured.values()), measured)
+    results = []
+    for name, more in (("again8.safetensors", []), ("net8.onnx", []), ("tensor.safetensors", samples)):
+        path, y = os.path.join(place, name), os.path.join(place, name + ".npy")
+        succeed("transpile", model, "--to", "int8", "--calibrate", array, "--batch", "7", *more, "--out", path)
+        succeed("run", path, "--input", array, "--output", y)
+        results.append(y)
+    check(same_files(out, os.path.join(place, "again8.safetensors")), "another division of the samples gives another file")
+    check(same_files(results[0], results[1]), "the ONNX file gives other bits")
+    check(not same_files(results[0], results[2]), "one scale for the tensor gives the bits of one for each filter")
+    mixed = os.path.join(place, "mixed.safetensors")
+    done = succeed("transpile", model, "--to", "int8", "--keep-op", "MatMul", "--format", "head=fp16", "--calibrate", array, "--out", mixed)
+    check("8-bit" not in done.stdout and formats(mixed)["head"] == "fp16", done.stdout)
+
+
 def test_files(place):
     model, out = perceptron(place, draw(20, 3)), os.path.join(place, "kept.safetensors")
     put(place, "kept.safetensors", b"mine")
@@ -232,6 +256,7 @@ def main():
         test_half(place)
         test_exceptions(place)
         test_calibration(place)
+        test_integers(place)
         test_files(place)
         test_checksums(place)
     return summary()

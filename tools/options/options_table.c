@@ -295,7 +295,7 @@ static const struct option_row rows[] = {
     {"seconds", "S", COMMAND_BENCH, KIND_REAL, FIELD(seconds), 0.01, 600,
      .help = "how long each line of the table is measured (1)"},
     {"to", "FORMAT", COMMAND_TRANSPILE, KIND_TEXT, FIELD(to), .section = "In which format nodes compute",
-     .help = "all of them, but for exceptions: fp16, bf16, flex16+5, dfp16, fp32"},
+     .help = "all of them, but for exceptions: fp16, bf16, flex16+5, dfp16, int8,\nfp32"},
     {"format", "PATTERN=FORMAT", COMMAND_TRANSPILE, KIND_LIST, FIELD(rules),
      .help = "those whose names match, or with @ whose operators do: '@Conv=fp16'; the\nlast rule that matches wins. "
              "May be given several times"},
