@@ -68,7 +68,9 @@ FLEXLAB_API tensor_status nn_checkpoint_values(double *values, int64_t count, co
 FLEXLAB_API tensor_status nn_weight_set(nn_graph *g, const char *name, const double *values, int64_t count);
 /* Sets all weights from a safetensors file, by name: a checkpoint of the same layers in any variant (from which it
  * takes the master weight or the wide part, if there is one), or a file of another program, in any type of
- * nn_checkpoint_values. Tensors of other names are ignored. TENSOR_E_DATA names file and tensor if one is missing, has
+ * nn_checkpoint_values: with this library's names and layouts, or with those of PyTorch (nn_weight_at has both). Which
+ * it is follows from the names and the metadata; where neither tells, from the shapes, as nn_weights_match does it.
+ * Tensors of other names are ignored. TENSOR_E_DATA names file and tensor if one is missing, has
  * another shape or type, or is not finite, or if the checksum is wrong; otherwise as nn_weight_set. */
 FLEXLAB_API tensor_status nn_weights_load(nn_graph *g, const char *path);
 
@@ -78,6 +80,10 @@ typedef struct nn_weight_info {
     const char *layout; /* the meaning of the dimensions: "out, height, width, in", "in, out", "channels" */
     int ndim;
     int64_t dim[8];
+    /* The same in PyTorch: the name in a public implementation of the model (docs/programs.md), or that of `name` with
+     * PyTorch's suffixes; the layout, and the shape, which has as many dimensions. */
+    const char *torch_name, *torch_layout;
+    int64_t torch_dim[8];
 } nn_weight_info;
 /* Their number, and the i-th from 0, in the order of the layers, also before nn_compile. Out of range, and for a NULL
  * graph, name is NULL. */
@@ -90,13 +96,14 @@ typedef enum nn_weight_fit {
     NN_WEIGHT_SHAPE = 2,   /* it has another shape */
     /* It fits, and would also fit in the layout of other programs (a square matrix transposed, a 3x3 filter on 3
      * channels with the channels first), and the file does not specify its layout: it is not a checkpoint of this
-     * library and has no note flexlab.layouts with the value 1. */
+     * library, its names are not PyTorch's, and it has neither a note flexlab.layouts with the value 1 (this library's)
+     * or oihw (PyTorch's) nor, as PyTorch writes it, format with the value pt. */
     NN_WEIGHT_BOTH_WAYS = 3,
     NN_WEIGHT_SUPERFLUOUS = 4 /* the network has none of that name */
 } nn_weight_fit;
 typedef struct nn_weight_match {
     nn_weight_fit fit;
-    nn_weight_info weight; /* of the network; its name is NULL if the tensor is superfluous */
+    nn_weight_info weight; /* as the file should have it; its name is NULL if the tensor is superfluous */
     const char *found;     /* name and shape in the file; NULL if it is missing */
     int found_ndim;
     int64_t found_dim[8];

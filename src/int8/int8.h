@@ -46,9 +46,10 @@ struct fl_int8_type {
 };
 
 /* Results are clamped to low ... high, integers of the output's type after its zero point was added. Zeros in both
- * mean the whole type. */
+ * mean the whole type, unless only_zero says that 0 is the one result. */
 struct fl_int8_range {
     int32_t low, high;
+    bool only_zero;
 };
 
 /* The integers of a fused activation: relu is [0, inf), relu6 [0, 6], in real numbers; rounded as TensorFlow Lite does

@@ -138,18 +138,32 @@ struct quantise {
     int64_t count;
 };
 
+enum { BLOCK = 256 };
+
 static void quantise_part(void *context, int part, int worker) {
     const struct quantise *q = context;
     const int64_t from = (int64_t)part * PART, to = from + PART < q->count ? from + PART : q->count;
     const float low = (float)(int8_least(q->type.is_unsigned) - q->type.zero),
                 high = (float)(int8_most(q->type.is_unsigned) - q->type.zero), inverse = 1 / q->type.scale;
-    const bool away = q->rounding == FL_INT8_TFLITE,
-               multiply = q->rounding == FL_INT8_TFLITE_RUY || q->rounding == FL_INT8_TFLITE_XNNPACK;
+    const bool multiply = q->rounding == FL_INT8_TFLITE_RUY || q->rounding == FL_INT8_TFLITE_XNNPACK;
+    const float *const x = q->x;
+    uint8_t *const y = q->y;
+    float reals[BLOCK];
     (void)worker;
-    for (int64_t i = from; i < to; i++) {
-        float real = multiply ? q->x[i] * inverse : q->x[i] / q->type.scale;
-        real = isnan(real) ? 0 : real < low ? low : real > high ? high : real;
-        int8_put(q->y, i, (int32_t)(away ? roundf(real) : nearbyintf(real)) + q->type.zero);
+    for (int64_t i = from; i < to; i += BLOCK) {
+        const int n = (int)(to - i < BLOCK ? to - i : BLOCK);
+        for (int j = 0; j < n && multiply; j++)
+            reals[j] = x[i + j] * inverse;
+        for (int j = 0; j < n && !multiply; j++)
+            reals[j] = x[i + j] / q->type.scale;
+        for (int j = 0; j < n; j++) {
+            const float r = reals[j] < low ? low : reals[j] > high ? high : reals[j];
+            reals[j] = r == r ? r : 0;
+        }
+        for (int j = 0; j < n && q->rounding == FL_INT8_TFLITE; j++)
+            reals[j] = roundf(reals[j]);
+        for (int j = 0; j < n; j++) /* the nearest integer, ties to even */
+            y[i + j] = (uint8_t)((int32_t)(reals[j] + 0x1.8p23f - 0x1.8p23f) + q->type.zero);
     }
 }
 
@@ -162,14 +176,30 @@ tensor_status fl_int8_quantise(enum fl_int8_rounding rounding, int64_t count, co
     return TENSOR_OK;
 }
 
+struct dequantise {
+    struct fl_int8_type type;
+    const uint8_t *x;
+    float *y;
+    int64_t count;
+};
+
+static void dequantise_part(void *context, int part, int worker) {
+    const struct dequantise *d = context;
+    const int64_t from = (int64_t)part * PART, to = from + PART < d->count ? from + PART : d->count;
+    const int32_t flip = d->type.is_unsigned ? 0 : 128, less = d->type.zero + flip;
+    const float scale = d->type.scale;
+    const uint8_t *const x = d->x;
+    float *const y = d->y;
+    (void)worker;
+    for (int64_t i = from; i < to; i++)
+        y[i] = (float)((x[i] ^ flip) - less) * scale;
+}
+
 tensor_status fl_int8_dequantise(int64_t count, const struct fl_int8_type *x_type, const void *x, float *y) {
-    float table[256];
+    struct dequantise d = {*x_type, x, y, count};
     TRY(check_count(count));
     TRY(int8_check_type("the input", x_type));
-    for (int32_t i = int8_least(x_type->is_unsigned); i <= int8_most(x_type->is_unsigned); i++)
-        table[(uint8_t)i] = (float)(i - x_type->zero) * x_type->scale;
-    for (int64_t i = 0; i < count; i++)
-        y[i] = table[((const uint8_t *)x)[i]];
+    fl_parallel((int)((count + PART - 1) / PART), dequantise_part, &d);
     return TENSOR_OK;
 }
 

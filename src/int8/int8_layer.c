@@ -20,6 +20,18 @@ enum fl_int8_rounding fl_int8_rounding_named(const char *name) {
     return (enum fl_int8_rounding)i;
 }
 
+/* round(real / scale) in binary32, ties away from zero, as an integer of the type. */
+static int32_t bound(const struct fl_int8_type *type, float real) {
+    const double low = int8_least(type->is_unsigned), high = int8_most(type->is_unsigned),
+                 q = (double)roundf(real / type->scale) + (double)type->zero;
+    return (int32_t)(q > high ? high : q >= low ? q : low);
+}
+
+struct fl_int8_range fl_int8_activation(const struct fl_int8_type *type, float low, float high) {
+    const int32_t least = bound(type, low), most = bound(type, high);
+    return (struct fl_int8_range){least, most, .only_zero = !least && !most};
+}
+
 /* --- checks ------------------------------------------------------------------------------------------------------- */
 
 tensor_status int8_check_type(const char *name, const struct fl_int8_type *type) {

@@ -136,8 +136,8 @@ static inline int32_t int8_most(bool is_unsigned) {
 }
 
 static inline struct fl_int8_range int8_whole_range(const struct fl_int8_type *type, struct fl_int8_range range) {
-    if (!range.low && !range.high)
-        range = (struct fl_int8_range){int8_least(type->is_unsigned), int8_most(type->is_unsigned)};
+    if (!range.low && !range.high && !range.only_zero)
+        range = (struct fl_int8_range){int8_least(type->is_unsigned), int8_most(type->is_unsigned), false};
     return range;
 }
 

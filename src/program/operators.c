@@ -2,13 +2,17 @@
 #include "program/operators.h"
 #include "program/arrays/arrays.h"
 #include "program/lower/lower.h"
+#include "program/lower/quantised.h"
 #include <string.h>
 
 static const struct fl_operator operators[] = {
+#define OPERATOR_INT8(op, in_least, in_most, out_least, out_most, shape, compute, lower, lower_int8)                   \
+    {#op, in_least, in_most, out_least, out_most, shape, compute, lower, lower_int8},
 #define OPERATOR(op, in_least, in_most, out_least, out_most, shape, compute, lower)                                    \
-    {#op, in_least, in_most, out_least, out_most, shape, compute, lower},
+    OPERATOR_INT8(op, in_least, in_most, out_least, out_most, shape, compute, lower, NULL)
 #include "program/operators.def"
 #undef OPERATOR
+#undef OPERATOR_INT8
 };
 enum { COUNT = sizeof operators / sizeof operators[0] };
 

@@ -3,6 +3,7 @@
 #include "program/onnx/onnx_read.h"
 #include "program/operators.h"
 #include "program/passes/passes.h"
+#include "program/store/store.h"
 #include "program/tflite/tflite_read.h"
 #include "core/base/fail.h"
 #include "core/base/files.h"
@@ -69,8 +70,9 @@ static tensor_status check_operators(const struct fl_network *n) {
     return TENSOR_OK;
 }
 
-static tensor_status read_network(struct fl_network **n, const char *path) {
-    char head[8] = {0};
+/* *stored: a program of this library, whose passes have been made. */
+static tensor_status read_network(struct fl_network **n, const char *path, bool *stored) {
+    char head[9] = {0};
     const char *kind = NULL;
     const int file = fl_file_open(path, NULL, &kind);
     if (file < 0)
@@ -78,20 +80,18 @@ static tensor_status read_network(struct fl_network **n, const char *path) {
                     : fl_fail(TENSOR_E_IO, "%s: %s", path, strerror(errno));
     const ssize_t bytes = read(file, head, sizeof head);
     close(file);
-    if (bytes == (ssize_t)sizeof head && !memcmp(head + 4, "TFL3", 4))
+    *stored = bytes == (ssize_t)sizeof head && fl_store_begins(head);
+    if (*stored)
+        return fl_store_read(n, path);
+    if (bytes >= 8 && !memcmp(head + 4, "TFL3", 4))
         return fl_tflite_read(n, path);
     return fl_onnx_read(n, path);
 }
 
-tensor_status program_read(program **p, const char *path) {
-    if (!p || !path)
-        return fl_fail(TENSOR_E_ARGUMENT, "program_read: %s is NULL", p ? "path" : "p");
-    *p = NULL;
-    struct fl_network *network = NULL;
-    TRY(read_network(&network, path));
-    tensor_status status = check_operators(network);
+tensor_status fl_program_of(program **p, struct fl_network *network, bool stored) {
+    tensor_status status = stored ? TENSOR_OK : fl_passes(network); /* which know operators that programs do not have */
     if (!status)
-        status = fl_passes(network);
+        status = check_operators(network);
     struct fl_program *const made = status ? NULL : fl_alloc_zero(sizeof *made);
     if (!made) {
         fl_network_free(network);
@@ -100,8 +100,36 @@ tensor_status program_read(program **p, const char *path) {
     made->network = network;
     made->find = fl_operator_find;
     made->device = tensor_device_at(0);
+    made->how.per_channel = true;
     *p = made;
     return TENSOR_OK;
+}
+
+tensor_status program_read(program **p, const char *path) {
+    if (!p || !path)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_read: %s is NULL", p ? "path" : "p");
+    *p = NULL;
+    struct fl_network *network = NULL;
+    bool stored = false;
+    TRY(read_network(&network, path, &stored));
+    return fl_program_of(p, network, stored);
+}
+
+tensor_status program_load(program **p, const char *path) {
+    if (!p || !path)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_load: %s is NULL", p ? "path" : "p");
+    *p = NULL;
+    struct fl_network *network = NULL;
+    TRY(fl_store_read(&network, path));
+    return fl_program_of(p, network, true);
+}
+
+tensor_status program_save(const program *p, const char *path) {
+    if (!p || !path)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_save: %s is NULL", p ? "path" : "p");
+    if (p->observing)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_save: a calibration has begun; program_freeze ends it");
+    return fl_store_write(p->network, path);
 }
 
 void fl_program_reset(struct fl_program *p) {
@@ -110,6 +138,7 @@ void fl_program_reset(struct fl_program *p) {
     for (int i = 0; i < p->constant_count; i++)
         tensor_free(p->constants[i].t);
     p->constant_count = 0;
+    fl_program_free_layers(p);
 }
 
 void program_free(program *p) {
@@ -117,6 +146,7 @@ void program_free(program *p) {
         return;
     fl_program_reset(p);
     fl_free(p->constants);
+    fl_network_free(p->statistics);
     fl_network_free(p->joined);
     fl_network_free(p->network);
     fl_free(p);
@@ -168,7 +198,8 @@ tensor_status program_node_at(program_node *node, const program *p, int i) {
     if (i < 0 || i >= p->network->graph.node_count)
         return fl_fail(TENSOR_E_ARGUMENT, "node %d, expected 0 to %d", i, p->network->graph.node_count - 1);
     const struct fl_net_node *const found = &p->network->graph.nodes[i];
-    *node = (program_node){found->name, found->op, found->domain};
+    *node = (program_node){found->name, found->op, found->domain, found->format ? found->format : FMT_FP32,
+                           fl_net_is_quantised(p->network, found)};
     return TENSOR_OK;
 }
 
@@ -180,6 +211,37 @@ int64_t program_parameter_count(const program *p) {
             count += v->constant->count;
     }
     return count;
+}
+
+/* The format in which all nodes of a graph read a value, FMT_FP32 if they differ; 0: none does. */
+static tensor_format read_as(const struct fl_net_graph *graph, int value, tensor_format so_far) {
+    for (int k = 0; k < graph->node_count; k++) {
+        const struct fl_net_node *const node = &graph->nodes[k];
+        const tensor_format own = node->format ? node->format : FMT_FP32;
+        for (int i = 0; i < node->input_count; i++)
+            if (node->inputs[i] == value)
+                so_far = !so_far || so_far == own ? own : FMT_FP32;
+        for (int a = 0; a < node->attribute_count; a++)
+            if (node->attributes[a].graph)
+                so_far = read_as(node->attributes[a].graph, value, so_far);
+    }
+    return so_far;
+}
+
+int64_t program_parameter_bytes(const program *p) {
+    int64_t bytes = 0;
+    for (int i = 0; p && i < p->network->value_count; i++) {
+        const struct fl_net_value *const v = &p->network->values[i];
+        if (!v->constant || (!fl_type_is_float(v->constant->type) && !v->quantisation))
+            continue;
+        const tensor_format format = read_as(&p->network->graph, i, 0);
+        if (format && v->quantisation)
+            bytes += v->constant->count * (int64_t)fl_type_bytes(v->constant->type) +
+                     v->quantisation->count * (int64_t)sizeof *v->quantisation->scale;
+        else if (format)
+            bytes += v->constant->count * (int64_t)tensor_format_bytes(format);
+    }
+    return bytes;
 }
 
 /* --- runs --------------------------------------------------------------------------------------------------------- */
@@ -279,83 +341,107 @@ tensor_status program_set_device(program *p, tensor_device *device) {
 
 /* --- formats ------------------------------------------------------------------------------------------------------ */
 
-static int set_formats(struct fl_net_graph *graph, tensor_format format, const char *pattern) {
+static bool matches(const struct fl_net_node *node, const char *pattern) {
+    return !pattern || fl_matches(pattern, strlen(pattern), node->name) ||
+           fl_matches(pattern, strlen(pattern), node->op);
+}
+
+/* Sets the format of a node, and of those of its branches that match; how many do. */
+static int set_formats(struct fl_net_node *node, tensor_format format, const char *pattern) {
     int count = 0;
-    for (int k = 0; k < graph->node_count; k++) {
-        struct fl_net_node *const node = &graph->nodes[k];
-        if (!pattern || fl_matches(pattern, strlen(pattern), node->name) ||
-            fl_matches(pattern, strlen(pattern), node->op)) {
-            node->format = format;
-            count++;
-        }
-        for (int a = 0; a < node->attribute_count; a++)
-            if (node->attributes[a].graph)
-                count += set_formats(node->attributes[a].graph, format, pattern);
+    if (matches(node, pattern)) {
+        node->int8 = format == PROGRAM_INT8;
+        node->format = node->int8 ? FMT_FP32 : format;
+        count++;
     }
+    for (int a = 0; a < node->attribute_count; a++)
+        for (int k = 0; node->attributes[a].graph && k < node->attributes[a].graph->node_count; k++)
+            count += set_formats(&node->attributes[a].graph->nodes[k], format, pattern);
     return count;
 }
 
+/* Nodes `first` ... `last` - 1 that match. */
+static tensor_status set_format(program *p, int first, int last, tensor_format format, const char *pattern,
+                                int *count) {
+    struct fl_net_node *const nodes = p->network->graph.nodes;
+    if (format != PROGRAM_INT8 && !tensor_format_name(format))
+        return fl_fail(TENSOR_E_ARGUMENT, "format %d, expected one of tensor_format_at, or PROGRAM_INT8", (int)format);
+    for (int k = first; k < last && format != PROGRAM_INT8; k++)
+        if (nodes[k].int8 && fl_net_is_quantised(p->network, &nodes[k]) && matches(&nodes[k], pattern))
+            return fl_fail(TENSOR_E_UNSUPPORTED,
+                           "node %s has been quantised, expected int8 for it; a program that is read anew takes %s",
+                           nodes[k].name, tensor_format_name(format));
+    *count = 0;
+    for (int k = first; k < last; k++)
+        *count += set_formats(&nodes[k], format, pattern);
+    fl_program_reset(p);
+    return TENSOR_OK;
+}
+
 tensor_status program_set_format(program *p, tensor_format format, const char *pattern, int *count) {
-    if (!p || !tensor_format_name(format))
-        return fl_fail(TENSOR_E_ARGUMENT,
-                       p ? "program_set_format: format %d, expected one of tensor_format_at"
-                         : "program_set_format: p is NULL, format %d",
-                       (int)format);
-    const int matched = set_formats(&p->network->graph, format, pattern);
-    if (count)
-        *count = matched;
-    fl_program_reset(p);
-    return TENSOR_OK;
-}
-
-tensor_status program_calibrate(program *p, const program_array *inputs) {
-    if (!p || (!inputs && program_input_count(p)))
-        return fl_fail(TENSOR_E_ARGUMENT, "program_calibrate: %s is NULL", p ? "inputs" : "p");
-    program_array *const outputs = fl_alloc((size_t)program_output_count(p) * sizeof *outputs);
-    if (!outputs)
-        return fl_fail(TENSOR_E_MEMORY, "no memory for a list of outputs");
-    if (!p->observing)
-        fl_program_reset(p);
-    p->observing = true;
-    const tensor_status status = program_run(p, outputs, inputs);
-    fl_free(outputs);
-    return status;
-}
-
-/* The largest exponent e at which round(maximum * 2^e) is at most 32767. */
-static void freeze(struct fl_range *r, double margin) {
-    const double most = r->maximum * margin;
-    if (!(most > 0))
-        return;
-    int e = 14 - autoflex_floor_log2(most);
-    if (rint(ldexp(most, e)) > AUTOFLEX_TOP)
-        e--;
-    r->exponent = e;
-    r->frozen = true;
-}
-
-static void freeze_graph(struct fl_net_graph *graph, double margin) {
-    for (int k = 0; k < graph->node_count; k++) {
-        struct fl_net_node *const node = &graph->nodes[k];
-        for (int i = 0; node->inner && i < FL_NODE_TEMPORARIES; i++)
-            freeze(&node->inner[i], margin);
-        for (int a = 0; a < node->attribute_count; a++)
-            if (node->attributes[a].graph)
-                freeze_graph(node->attributes[a].graph, margin);
-    }
-}
-
-tensor_status program_freeze(program *p, double margin) {
+    int matched;
     if (!p)
-        return fl_fail(TENSOR_E_ARGUMENT, "program_freeze: p is NULL");
-    if (!p->observing)
-        return fl_fail(TENSOR_E_ARGUMENT, "program_freeze: program_calibrate was not called");
-    if (!isfinite(margin) || (margin != 0 && margin < 1))
-        return fl_fail(TENSOR_E_ARGUMENT, "program_freeze: margin %g, expected 0, or 1 and more", margin);
-    for (int i = 0; i < p->network->value_count; i++)
-        freeze(&p->network->values[i].range, margin ? margin : 1);
-    freeze_graph(&p->network->graph, margin ? margin : 1);
-    p->observing = false;
+        return fl_fail(TENSOR_E_ARGUMENT, "program_set_format: p is NULL, format %d", (int)format);
+    return set_format(p, 0, p->network->graph.node_count, format, pattern, count ? count : &matched);
+}
+
+tensor_status program_set_node_format(program *p, int i, tensor_format format) {
+    int matched;
+    if (!p)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_set_node_format: p is NULL, format %d", (int)format);
+    if (i < 0 || i >= p->network->graph.node_count)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_set_node_format: node %d, expected 0 to %d", i,
+                       p->network->graph.node_count - 1);
+    return set_format(p, i, i + 1, format, NULL, &matched);
+}
+
+/* --- quantised networks ------------------------------------------------------------------------------------------- */
+
+/* A node that adds another image to its sums: only one of the roundings has such a sum. */
+static const struct fl_net_node *adding_node(const struct fl_network *n, const struct fl_net_graph *graph) {
+    for (int k = 0; k < graph->node_count; k++) {
+        const struct fl_net_node *const node = &graph->nodes[k];
+        if (!strcmp(node->op, "Conv") && node->input_count == 4 && fl_net_is_quantised(n, node))
+            return node;
+        for (int a = 0; a < node->attribute_count; a++) {
+            const struct fl_net_node *const inner =
+                node->attributes[a].graph ? adding_node(n, node->attributes[a].graph) : NULL;
+            if (inner)
+                return inner;
+        }
+    }
+    return NULL;
+}
+
+tensor_status program_set_rounding(program *p, const char *name) {
+    if (!p || !name)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_set_rounding: %s is NULL", p ? "name" : "p");
+    const enum fl_int8_rounding rounding = fl_int8_rounding_named(name);
+    if (rounding == FL_INT8_ROUNDINGS)
+        return fl_fail(TENSOR_E_ARGUMENT, "rounding \"%s\", expected exact, onnx, tflite, tflite-ruy or tflite-xnnpack",
+                       name);
+    const struct fl_net_node *const adding = adding_node(p->network, &p->network->graph);
+    if (rounding != FL_INT8_EXACT && adding)
+        return fl_fail(TENSOR_E_UNSUPPORTED,
+                       "rounding %s: node %s adds to its sums before it rounds them, expected exact", name,
+                       adding->name);
+    p->network->rounding = rounding;
     fl_program_reset(p);
     return TENSOR_OK;
+}
+
+const char *program_rounding(const program *p) {
+    return p ? fl_int8_rounding_name(p->network->rounding) : NULL;
+}
+
+bool program_is_quantised(const program *p) {
+    bool any = false;
+    for (int k = 0; p && k < p->network->graph.node_count; k++) {
+        const struct fl_net_node *const node = &p->network->graph.nodes[k];
+        const bool quantised = fl_net_is_quantised(p->network, node);
+        if (!quantised && !fl_net_is_border(node))
+            return false;
+        any |= quantised;
+    }
+    return any;
 }

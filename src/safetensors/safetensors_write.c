@@ -3,10 +3,10 @@
 #include "core/base/fail.h"
 #include "core/base/files.h"
 #include "core/base/memory.h"
+#include "safetensors/json.h"
 #include "safetensors/safetensors.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,89 +144,38 @@ static tensor_status add_checksum(struct fl_safetensors_out *o) {
 /* --- the header ----------------------------------------------------------------------------------------------------
  */
 
-struct text {
-    char *at;
-    size_t used, room;
-    bool failed;
-};
-
-static void put_bytes(struct text *t, const char *bytes, size_t size) {
-    if (!t->failed && t->room - t->used < size) {
-        const size_t room = 2 * (t->used + size) + 4096;
-        char *larger = fl_alloc(room);
-        if (larger && t->used)
-            memcpy(larger, t->at, t->used);
-        t->failed = !larger;
-        if (larger) {
-            fl_free(t->at);
-            t->at = larger;
-            t->room = room;
-        }
-    }
-    if (t->failed)
-        return;
-    memcpy(t->at + t->used, bytes, size);
-    t->used += size;
-}
-
-static void put(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* Prints whole numbers and words of the format only, which no locale changes; at most 99 characters. */
-static void put(struct text *t, const char *format, ...) {
-    char piece[100];
-    va_list arguments;
-    va_start(arguments, format);
-    const int length = vsnprintf(piece, sizeof piece, format, arguments);
-    va_end(arguments);
-    put_bytes(t, piece, (size_t)length);
-}
-
-static void put_string(struct text *t, const char *string) {
-    put(t, "\"");
-    for (const char *p = string; *p; p++) {
-        const unsigned char c = (unsigned char)*p;
-        if (c == '"' || c == '\\')
-            put(t, "\\%c", *p);
-        else if (c < ' ')
-            put(t, "\\u%04x", c);
-        else
-            put_bytes(t, p, 1);
-    }
-    put(t, "\"");
-}
-
-static void put_part(struct text *t, const struct fl_stored_part *part, int64_t begin) {
-    put_string(t, part->name);
-    put(t, ":{\"dtype\":\"%s\",\"shape\":[", fl_stored_type_name(part->type));
+static void put_part(struct fl_json_out *t, const struct fl_stored_part *part, int64_t begin) {
+    fl_json_put_string(t, part->name);
+    fl_json_put(t, ":{\"dtype\":\"%s\",\"shape\":[", fl_stored_type_name(part->type));
     for (int d = 0; d < part->ndim; d++)
-        put(t, "%s%lld", d ? "," : "", (long long)part->dim[d]);
-    put(t, "],\"data_offsets\":[%lld,%lld]}", (long long)begin, (long long)(begin + part->size));
+        fl_json_put(t, "%s%lld", d ? "," : "", (long long)part->dim[d]);
+    fl_json_put(t, "],\"data_offsets\":[%lld,%lld]}", (long long)begin, (long long)(begin + part->size));
 }
 
-static void put_header(struct text *t, const struct fl_safetensors_out *o) {
-    put(t, "{\"__metadata__\":{");
+static void put_header(struct fl_json_out *t, const struct fl_safetensors_out *o) {
+    fl_json_put(t, "{\"__metadata__\":{");
     for (int i = 0; i < o->note_count; i++) {
-        put(t, i ? "," : "");
-        put_string(t, o->notes[i].key);
-        put(t, ":");
-        put_string(t, o->notes[i].value);
+        fl_json_put(t, i ? "," : "");
+        fl_json_put_string(t, o->notes[i].key);
+        fl_json_put(t, ":");
+        fl_json_put_string(t, o->notes[i].value);
     }
-    put(t, "}");
+    fl_json_put(t, "}");
     int64_t at = 0;
     for (int i = 0; i < o->count; i++) {
-        put(t, ",");
+        fl_json_put(t, ",");
         put_part(t, &o->parts[i], at);
         at += o->parts[i].size;
     }
-    put(t, "}");
+    fl_json_put(t, "}");
     while (t->used % 8 && !t->failed)
-        put(t, " ");
+        fl_json_put(t, " ");
 }
 
 /* --- the file ------------------------------------------------------------------------------------------------------
  */
 
-static bool write_contents(int file, const struct text *header, const struct fl_safetensors_out *o) {
+static bool write_contents(int file, const struct fl_json_out *header, const struct fl_safetensors_out *o) {
     unsigned char length[8];
     for (int i = 0; i < 8; i++)
         length[i] = (unsigned char)((uint64_t)header->used >> 8 * i);
@@ -236,7 +185,8 @@ static bool write_contents(int file, const struct text *header, const struct fl_
     return good;
 }
 
-static tensor_status write_part(const struct fl_safetensors_out *o, const struct text *header, const char *part) {
+static tensor_status write_part(const struct fl_safetensors_out *o, const struct fl_json_out *header,
+                                const char *part) {
     const int file = fl_file_create(part);
     if (file < 0)
         return fl_fail(TENSOR_E_IO, "safetensors: cannot make %s: %s", part, strerror(errno));
@@ -247,7 +197,7 @@ static tensor_status write_part(const struct fl_safetensors_out *o, const struct
     return fl_fail(TENSOR_E_IO, "safetensors: cannot write %s: %s", part, strerror(reason));
 }
 
-static tensor_status write_file(const struct fl_safetensors_out *o, const struct text *header, const char *part,
+static tensor_status write_file(const struct fl_safetensors_out *o, const struct fl_json_out *header, const char *part,
                                 const char *path) {
     char why[FL_FILE_WHY];
     if (!fl_file_may_take(path, why))
@@ -267,7 +217,7 @@ tensor_status fl_safetensors_write(struct fl_safetensors_out *o, const char *pat
         status = add_checksum(o);
     if (status)
         return status;
-    struct text header = {0};
+    struct fl_json_out header = {0};
     put_header(&header, o);
     char *part = fl_alloc(strlen(path) + sizeof ".part");
     if (header.failed || !part)

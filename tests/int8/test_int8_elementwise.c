@@ -137,6 +137,35 @@ static void test_quantisation(void) {
           (double)back[0], (double)back[5], (double)back[6]);
 }
 
+/* Many numbers at once, ties among them, against one at a time; and back. */
+static void test_many_numbers(void) {
+    enum { MOST = 40000 };
+    uint64_t seed = 41, *const state = &seed;
+    static float x[MOST], back[MOST];
+    static uint8_t y[MOST];
+    for (int k = 0; k < 60; k++) {
+        const struct fl_int8_type t = {
+            ldexpf((float)(check_random(state) % 4 ? check_random(state) % 1000 + 1 : 1), -9),
+            (int32_t)(check_random(state) % 256) - (k % 2 ? 0 : 128), k % 2};
+        const enum fl_int8_rounding rounding = (enum fl_int8_rounding)(k % FL_INT8_ROUNDINGS);
+        const int count = k % 10 ? (int)(check_random(state) % 700) : MOST;
+        const bool multiply = rounding == FL_INT8_TFLITE_RUY || rounding == FL_INT8_TFLITE_XNNPACK;
+        for (int i = 0; i < count; i++)
+            x[i] = (float)((int)(check_random(state) % 1200) - 600) / 2 * t.scale *
+                   (check_random(state) % 3 ? 1 : (float)(check_random(state) % 1000) / 999);
+        CHECK(!fl_int8_quantise(rounding, count, x, &t, y) && !fl_int8_dequantise(count, &t, y, back), "%s",
+              tensor_error());
+        for (int i = 0; i < count; i++) {
+            const float real = multiply ? x[i] * (1 / t.scale) : x[i] / t.scale;
+            const double q = (double)(rounding == FL_INT8_TFLITE ? roundf(real) : nearbyintf(real)) + t.zero;
+            const int want = (int)saturate((int64_t)q, &t), got = witness_element(y, t.is_unsigned, i);
+            CHECK(got == want, "rounding %d, scale %a, zero %d: %a is %d, expected %d", (int)rounding, (double)t.scale,
+                  t.zero, (double)x[i], got, want);
+            CHECK(back[i] == (float)(got - t.zero) * t.scale, "%d is %a", got, (double)back[i]);
+        }
+    }
+}
+
 /* The mean of windows that reach over the border, and the largest. */
 static void test_pools(void) {
     uint64_t state = 13;
@@ -261,6 +290,7 @@ int main(void) {
     test_additions();
     test_requantisation();
     test_quantisation();
+    test_many_numbers();
     test_pools();
     test_recorded();
     test_refusals();

@@ -127,16 +127,29 @@ static void test_match(void) {
                                          {"fc2.weight", 2, {6, 3}},
                                          {"fc2.bias", 1, {3}},
                                          {NULL, 0, {0}}};
+    static const struct foreign neither[] = {{"conv1.weight", 4, {4, 3, 3, 3}},
+                                             {"conv2.weight", 4, {1, 5, 3, 3}},
+                                             {"conv3.weight", 4, {6, 1, 1, 1}},
+                                             {"fc1.weight", 2, {6, 6}},
+                                             {"fc2.weight", 2, {3, 5}},
+                                             {"fc3.weight", 2, {6, 3}},
+                                             {"fc2.bias", 1, {3}},
+                                             {NULL, 0, {0}}};
+    /* Some shapes are those of PyTorch, none is ours alone. */
     static const struct foreign turned[] = {{"conv1.weight", 4, {4, 3, 3, 3}},
                                             {"conv2.weight", 4, {1, 4, 3, 3}},
                                             {"conv3.weight", 4, {6, 1, 1, 1}},
                                             {"fc1.weight", 2, {6, 6}},
+                                            {"fc1.bias", 1, {6}},
                                             {"fc2.weight", 2, {3, 6}},
-                                            {"fc3.weight", 2, {6, 3}},
                                             {"fc2.bias", 1, {3}},
                                             {NULL, 0, {0}}};
     nn_node logits;
     nn_graph *g = twofold(&logits);
+    write_foreign(turned, NULL);
+    CHECK(match(g).fits == 5 && match(g).both_ways == 2, "%s", match(g).text);
+    write_foreign(turned, "oihw");
+    CHECK(match(g).fits == 7, "%s", match(g).text);
     write_foreign(all, NULL);
     struct told told = match(g);
     CHECK(told.fits == 5 && told.both_ways == 2 && !strcmp(told.text, "3:conv1.weight 3:fc1.weight "), "%s", told.text);
@@ -146,13 +159,13 @@ static void test_match(void) {
     CHECK(told.fits == 7 && !*told.text, "%s", told.text);
     write_foreign(all, "2");
     CHECK(match(g).both_ways == 2, "flexlab.layouts 2 is not known");
-    write_foreign(turned, NULL);
+    write_foreign(neither, NULL);
     told = match(g);
     CHECK(told.missing == 1 && told.shapes == 2 && told.superfluous == 1 && told.both_ways == 2 && told.fits == 2 &&
               !strcmp(told.text, "3:conv1.weight 2:conv2.weight 3:fc1.weight 1:fc1.bias 2:fc2.weight 4:fc3.weight "),
           "%s", told.text);
     CHECK(nn_weights_load(g, path) == TENSOR_E_DATA &&
-              strstr(tensor_error(), "'conv2.weight' has the shape [1, 4, 3, 3], that of the network [1, 3, 3, 4] "
+              strstr(tensor_error(), "'conv2.weight' has the shape [1, 5, 3, 3], that of the network [1, 3, 3, 4] "
                                      "(out, height, width, in); of the network's 7 tensors 1 is missing and 2 have "
                                      "another shape, 1 of the file's is superfluous"),
           "%s", tensor_error());

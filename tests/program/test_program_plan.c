@@ -65,8 +65,44 @@ static void check_random_network(int which, uint64_t *random) {
     program_free(p);
 }
 
+enum { CONVOLUTIONS = 5, PIXELS = 20, CHANNELS = 3 };
+
+/* Outputs that are brought into the order of the network after the last node, one after the other: none is written over
+ * by those after it. */
+static void check_permuted_outputs(uint64_t *random) {
+    static const int64_t image[] = {1, CHANNELS, 4, 5};
+    float numbers[CHANNELS * PIXELS];
+    for (int i = 0; i < CHANNELS * PIXELS; i++)
+        numbers[i] = (float)(check_random(random) % 9) - 4;
+    struct fl_network *const n = fl_network_new(FL_NET_ONNX);
+    const int x = part_value(n, 4, image);
+    int outputs[CONVOLUTIONS], filters[CONVOLUTIONS];
+    for (int k = 0; k < CONVOLUTIONS; k++) {
+        filters[k] = part_constant(n, 4, (const int64_t[]){CHANNELS + k, CHANNELS, 1, 1}, random);
+        outputs[k] = part_node(n, "Conv", 2, (const int[]){x, filters[k]});
+    }
+    part_ports(n, 1, &x, CONVOLUTIONS, outputs);
+    program *const p = program_of(n);
+    program_array in = {.type = TENSOR_TYPE_F32, .ndim = 4, .shape = {1, CHANNELS, 4, 5}, .data = numbers},
+                  out[CONVOLUTIONS];
+    const bool good = !fl_net_check(n) && !program_run(p, out, &in);
+    CHECK(good, "%s", tensor_error());
+    for (int k = 0; k < CONVOLUTIONS && good; k++)
+        for (int f = 0; f < CHANNELS + k; f++)
+            for (int i = 0; i < PIXELS; i++) {
+                const float *const w = (const float *)n->values[filters[k]].constant->data + (size_t)f * CHANNELS;
+                double sum = 0;
+                for (int c = 0; c < CHANNELS; c++)
+                    sum += (double)w[c] * (double)numbers[c * PIXELS + i];
+                const double got = ((const float *)out[k].data)[f * PIXELS + i];
+                CHECK(got == sum, "output %d, filter %d, pixel %d: %g, want %g", k, f, i, got, sum);
+            }
+    program_free(p);
+}
+
 int main(void) {
     uint64_t random = 28;
+    check_permuted_outputs(&random);
     for (int i = 0; i < 200; i++)
         check_random_network(i, &random);
     return check_summary();

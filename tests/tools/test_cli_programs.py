@@ -165,6 +165,22 @@ def test_run(place):
     check(not [name for name in os.listdir(place) if name.endswith(".part")], os.listdir(place))
 
 
+def test_rounding(place):
+    """Halves to integers of 8 bits: each runtime has its own rule."""
+    zero = field(1, 1) + field(2, 2) + field(8, "zero") + field(9, b"\x0a")  # uint8, 10
+    model = write_model(os.path.join(place, "quantise.onnx"), [node("QuantizeLinear", ["x", "scale", "zero"], ["q"])],
+                        [port("x", 1, ["N"])], [port("q", 2, ["N"])], [floats("scale", [1], [0.5]), zero])
+    x, q = put(place, "halves.npy", npy("<f4", [6], [0.25, 0.75, 1.25, -0.25, -0.75, 1000])), os.path.join(place, "q.npy")
+    even, away = (10, 12, 12, 10, 8, 255), (11, 12, 13, 9, 8, 255)
+    for words, expected in (([], even), (["--rounding", "exact"], even), (["--rounding", "onnx"], even), (["--rounding", "tflite"], away),
+                            (["--rounding", "tflite-ruy"], even), (["--rounding", "tflite-xnnpack"], even)):
+        succeed("run", model, "--input", x, "--output", q, "--force", *words)
+        check(read_npy(q) == ((6,), expected), words, read_npy(q), expected)
+    expect_error(["run", model, "--input", x, "--rounding", "Exact"], 1, "Exact", "exact, onnx, tflite, tflite-ruy or tflite-xnnpack")
+    expect_error(["bench", model, "--rounding", "even"], 1, "even", "tflite-xnnpack")
+    expect_error(["eval", "--checkpoint", x, "--rounding", "exact"], 2, "--rounding: not with --checkpoint")
+
+
 def test_eval(place):
     model = classifier(place)
     data = ["--data", "synthetic:train=300,test=150", "--mean", "0.5", "--std", "0.25,0.25,0.25"]
@@ -172,7 +188,7 @@ def test_eval(place):
     table = {row[0]: row[1:] for row in rows(done.stdout)}
     check("150 images" in done.stdout and "as nchw" in done.stdout and "first 150 images of the evaluated" in done.stdout, done.stdout)
     for name in ("fp32", "fp16", "bf16", "flex16+5", "dfp16"):
-        check(name in table and len(table[name]) == 6, name, "has no line:", done.stdout)
+        check(name in table and len(table[name]) == 7, name, "has no line:", done.stdout)
     number = {name: [float(word.rstrip(" %")) for word in table[name][1:5]] for name in table if name in ("fp16", "bf16", "flex16+5", "dfp16")}
     check(all(n[0] > 90 for n in number.values()), "agreement", number)
     check(number["flex16+5"][3] > number["bf16"][3] + 20 and number["fp16"][3] > number["bf16"][3] + 10, "SQNR", number)
@@ -184,7 +200,7 @@ def test_eval(place):
     whole = [figures("--calibrate-batches", "150", "--batch", batch, "--threads", threads) for batch, threads in (("1", "1"), ("7", "2"), ("150", "2"))]
     check(whole[0] == whole[1] == whole[2], "batches or threads change results", whole)
     done = succeed("eval", model, *data, "--formats", "flex16+5", "--calibrate", "synthetic:train=200,test=10", "--calibrate-batches", "2", "--batch", "20")
-    check("first 40 images of synthetic:train=200,test=10" in done.stdout and len(rows(done.stdout)) == 5, done.stdout)
+    check("first 40 images of synthetic:train=200,test=10" in done.stdout and len(rows(done.stdout)) == 6, done.stdout)
     # layouts
     last = write_model(os.path.join(place, "last.onnx"), [node("Flatten", ["x"], ["flat"]), node("Gemm", ["flat", "w"], ["y"], transB=1)],
                        [port("x", 1, ["N", 32, 32, 3])], [port("y", 1, ["N", CLASSES])], [floats("w", [CLASSES, 3072], draw(30720, 3))])
@@ -245,6 +261,7 @@ def main():
             print("skipped: this build reads no ONNX files:", done.stderr.strip())
             return 77
         test_run(place)
+        test_rounding(place)
         test_eval(place)
         test_bench(place)
         test_info(place, source)

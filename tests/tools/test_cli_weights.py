@@ -126,9 +126,14 @@ def test_foreign(place):
     trained = os.path.join(place, "cnn")
     succeed("train", *cnn, "--format", "fp32", "--max-steps", "2", "--quiet", "--out", trained)
     own = os.path.join(trained, "last.safetensors")
-    listed = [line.split() for line in succeed("info", "cnn6").stdout.splitlines()[3:-3]]
+    listed = [line.split() for line in succeed("info", "cnn6").stdout.splitlines()[3:-4]]
     names = [line[0] for line in listed]
     check(len(names) == 24 and names[0] == "conv1.weight" and "out, height, width, in" in " ".join(listed[0]), listed)
+    # The same network as a program, by its own normalisation.
+    shown = succeed("eval", own, "--data", DATA[3], "--formats", "fp32,flex16+5").stdout
+    expected = succeed("eval", "--checkpoint", own, "--data", DATA[3]).stdout.split()
+    rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line.strip()}
+    check(rows["fp32"][0] == f"{100 * float(expected[-1]):.2f}" and "flex16+5" in rows, shown, expected)
     tensors, _ = read_tensors(own)
     plain = {name: tensors[name] for name in names}
     for line, name in zip(listed, names):
@@ -148,10 +153,19 @@ def test_foreign(place):
     told = succeed("train", *again, "--weights", file).stderr
     check("1 tensor of the file belongs to no tensor of cnn6 and is left out:\n  superfluous  extra.weight [2]" in told, told)
     other = {n: permuted(t, (0, 3, 1, 2)) if len(t[1]) == 4 else permuted(t, (1, 0)) if len(t[1]) == 2 else t for n, t in plain.items()}
-    write_tensors(file, other)
-    expect_misfits(["train", *again, "--weights", file], file, "0 are missing in the file and 5 have another shape; 0 of the file's",
+    kind, shape, data = permuted((other["fc1.weight"][0], [4, 4, 64, 128], plain["fc1.weight"][2]), (3, 2, 0, 1))
+    write_tensors(file, {**other, "fc1.weight": (kind, [128, 1024], data)})
+    told = succeed("train", *again, "--weights", file).stderr  # shapes that are PyTorch's alone, none that is ours alone
+    check("WARNING: the shape of conv1.weight [32, 3, 3, 3] (out, in, height, width) fits in more than one layout" in told, told)
+    check(last_epoch(out, "fp32")["test_loss"] == loss, "other weights from PyTorch's layout")
+    names = {n: n.replace(".gamma", ".weight").replace(".beta", ".bias").replace("_variance", "_var") for n in other}
+    write_tensors(file, {names[n]: t for n, t in {**other, "fc1.weight": (kind, [128, 1024], data)}.items()})
+    check(succeed("train", *again, "--weights", file).stderr == "", "PyTorch's names leave a doubt")
+    check(last_epoch(out, "fp32")["test_loss"] == loss, "other weights by PyTorch's names")
+    write_tensors(file, {**plain, "conv2.weight": other["conv2.weight"], "fc2.weight": other["fc2.weight"]})
+    expect_misfits(["train", *again, "--weights", file], file, "0 are missing in the file and 2 have another shape; 0 of the file's",
                    "  other shape  conv2.weight [32, 32, 3, 3], expected [32, 3, 3, 32] (out, height, width, in)",
-                   "  other shape  fc1.weight [128, 1024], expected [1024, 128] (in, out)")
+                   "  other shape  fc2.weight [10, 128], expected [128, 10] (in, out)")
     back = {n: permuted(t, (0, 2, 3, 1)) if len(t[1]) == 4 else permuted(t, (1, 0)) if len(t[1]) == 2 else t for n, t in other.items()}
     check(back == plain, "turned there and back")
     conv1 = {**plain, "conv1.weight": other["conv1.weight"]}
@@ -173,8 +187,10 @@ def test_real(place):
         print("the real weights are left out: FLEXLAB_DATA names no folder with resnet20-cifar10.safetensors")
         return
     out = os.path.join(place, "real")
-    expect_misfits(["train", "--model", "resnet20", *DATA[2:], "--weights", real, "--out", out], real,
-                   "of the 97 tensors of resnet20 95 are missing in the file", "superfluous  layer3.2.conv2.weight [64, 64, 3, 3]")
+    told = succeed("train", "--model", "resnet20", *DATA[2:], *STILL, "--format", "fp32", "--weights", real, "--out", out).stderr
+    check(told == "", told)
+    expect_misfits(["train", "--model", "resnet32", *DATA[2:], "--format", "fp32", "--weights", real, "--out", out + "32"], real,
+                   "of the 157 tensors of resnet32 60 are missing in the file", "missing      layer3.4.bn2.running_var [64] (channels)")
     expect_error(["eval", "--checkpoint", real, "--data", DATA[3]], 1, real, "not a network of 'flexlab train'", "PyTorch")
 
 

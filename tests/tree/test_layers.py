@@ -18,9 +18,9 @@ ALLOWED = {
     "gemm": {"core", "gemm"},
     "gpu": {"gpu", "core", "autoflex", "gemm"},
     "int8": {"int8", "core", "gemm"},
-    "program": {"program", "core", "int8"},
+    "program": {"program", "core", "int8", "safetensors"},
     "safetensors": {"safetensors", "core"},
-    "nn": {"nn", "core", "safetensors"},
+    "nn": {"nn", "core", "safetensors", "program"},
     "data": {"data", "core"},
 }
 EVERYWHERE = {"autoflex/both.h", "autoflex/write_rules.h", "autoflex/autoflex_numbers.h"}  # compiled for the processor and for devices
@@ -45,7 +45,7 @@ TREES = {
             ("queue/run.c", "ops/optimisers/optimiser_rules.h")}},  # the factors that an operation may have
     "src/nn": {
         "prefix": "nn/", "largest": 20,
-        "levels": [{"graph"}, {"layers", "step"}, {"policies"}, {"compile"}, {"models", "telemetry", "checkpoints"}, {"training"}],
+        "levels": [{"graph"}, {"layers", "step"}, {"policies"}, {"compile"}, {"models", "telemetry", "checkpoints"}, {"training", "programs"}],
         "exceptions": set()},
     "tools": {
         "prefix": "", "largest": 20, "exceptions": set(),

@@ -62,8 +62,8 @@ static int refuse_foreign(const char *path) {
             path);
     return text_failed(
         "%s: not a network of 'flexlab train', but the safetensors file of another program, such as PyTorch: it has no "
-        "'training.model'. Its weights can begin a training: bring them to the names and layouts of 'flexlab info "
-        "MODEL' (docs/checkpoints.md), then 'flexlab train --model MODEL --weights FILE'",
+        "'training.model'. 'flexlab eval FILE --model MODEL --data ... --mean ... --std ...' evaluates it, 'flexlab "
+        "train --model MODEL --weights FILE' begins with its weights",
         path);
 }
 
@@ -248,13 +248,17 @@ static int evaluate_all(const struct settings *s, const struct images *is, nn_gr
 
 /* A network of `train`, or of another program. */
 static int check_file(const struct settings *s) {
-    const char *const only = s->formats       ? "formats"
-                             : s->mean        ? "mean"
-                             : s->deviation   ? "std"
-                             : s->layout      ? "layout"
-                             : s->batch       ? "batch"
-                             : s->calibration ? "calibrate"
-                                              : NULL;
+    const char *const only = s->formats         ? "formats"
+                             : s->mean          ? "mean"
+                             : s->deviation     ? "std"
+                             : s->layout        ? "layout"
+                             : s->rounding      ? "rounding"
+                             : s->batch         ? "batch"
+                             : s->calibration   ? "calibrate"
+                             : s->network_model ? "model"
+                             : s->weight_layout ? "weight-layout"
+                             : s->image_size    ? "image"
+                                                : NULL;
     if (s->checkpoint && s->folder_count)
         return text_usage("unexpected argument '%s' beside --checkpoint", s->folders[0]);
     if (!s->checkpoint && !s->folder_count)

@@ -2,6 +2,7 @@
 #include "commands/commands.h"
 #include "commands/info.h"
 #include "flexlab/flexlab.h"
+#include "options/options.h"
 #include "programs/networks.h"
 #include "results/origin.h"
 #include "base/table.h"
@@ -100,7 +101,10 @@ static void help(void) {
     puts("  MODEL       the tensors of that model: names as in a file of weights, shapes, and what their\n"
          "              dimensions are\n"
          "  FILE        a network in ONNX or TensorFlow Lite: inputs, outputs, operators, parameters; or what\n"
-         "              programs lack to run it (docs/programs.md)\n\nExamples\n"
+         "              programs lack to run it (docs/programs.md); with --model NAME [--weight-layout NAME]\n"
+         "              [--image HxW] the weights of a model, such as a state dict of PyTorch\n"
+         "  --probe     behind FILE: checksums of its activations for a fixed input; behind MODEL: a script\n"
+         "              that prints them in PyTorch\n\nExamples\n"
          "  flexlab info\n"
          "  flexlab info kernels\n"
          "  flexlab info resnet20\n"
@@ -108,14 +112,41 @@ static void help(void) {
          "  FLEXLAB_ISA=avx2 flexlab info kernels    (what a machine without AVX-512 would run)");
 }
 
+/* Options of a file of weights behind the name. Returns the number of words before them, or minus the place of a word
+ * that is none. */
+static int take_options(struct settings *s, bool *probe, int argc, char **argv) {
+    const struct {
+        const char *name;
+        const char **value;
+    } options[] = {{"--model", &s->network_model}, {"--weight-layout", &s->weight_layout}, {"--image", &s->image_size}};
+    for (int i = 2; i < argc; i += 2) {
+        size_t k = 0;
+        if (!strcmp(argv[i], "--probe")) {
+            *probe = true;
+            i--;
+            continue;
+        }
+        while (k < sizeof options / sizeof options[0] && strcmp(argv[i], options[k].name) != 0)
+            k++;
+        if (k == sizeof options / sizeof options[0] || i + 1 == argc)
+            return -i;
+        *options[k].value = argv[i + 1];
+    }
+    return argc > 2 ? 2 : argc;
+}
+
 int command_info(int argc, char **argv) {
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
         help();
         return STATUS_OK;
     }
-    if (argc > 1 && (argc > 2 || argv[1][0] == '-'))
-        return text_usage("unexpected argument '%s'; info takes one name, of a table, a model or a file, or none",
-                          argv[argc > 2 ? 2 : 1]);
+    struct settings s = {.command = COMMAND_EVAL};
+    bool probe = false;
+    const int words = take_options(&s, &probe, argc, argv);
+    if (words < 0 || (words > 1 && argv[1][0] == '-'))
+        return text_usage("unexpected argument '%s'; info takes one name, of a table, a model or a file, or none; "
+                          "beside a file of weights --model NAME, --weight-layout NAME, --image HxW",
+                          argv[words < 0 ? -words : 1]);
     const tensor_format first = tensor_format_at(0);
     if (!first || !tensor_kernel_backend(first, "add")) /* FLEXLAB_ISA has an unknown value */
         return text_usage("%s", tensor_error());
@@ -124,6 +155,6 @@ int command_info(int argc, char **argv) {
     struct stat found;
     if (info_table(argv[1]))
         return STATUS_OK;
-    return strchr(argv[1], '/') || strchr(argv[1], '.') || !stat(argv[1], &found) ? network_info(argv[1])
-                                                                                  : info_model(argv[1]);
+    return strchr(argv[1], '/') || strchr(argv[1], '.') || !stat(argv[1], &found) ? network_info(argv[1], &s, probe)
+                                                                                  : info_model(argv[1], probe);
 }

@@ -15,7 +15,7 @@ bool info_table(const char *name);
 void info_formats(int indent);
 
 /* Prints the tensors of a model; returns a STATUS_ code. */
-int info_model(const char *model);
+int info_model(const char *model, bool probe);
 /* The number of parameters, "-" if the model cannot be built; to be freed. */
 char *info_parameters(const char *model);
 

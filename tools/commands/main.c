@@ -22,6 +22,7 @@ static const struct command_row {
     {"eval", command_eval, "accuracy of a trained network; of one trained elsewhere, in several formats"},
     {"run", command_run, "run a network trained elsewhere (ONNX, TensorFlow Lite) on arrays"},
     {"bench", command_bench, "time such a network in several formats"},
+    {"transpile", command_transpile, "write such a network in another format, and tell what that does to its tensors"},
     {"wgan", command_wgan, "train a generator of images and its critic in one number format"},
     {"report", command_report, "draw table, figures and report again from stored results"},
     {"replay", command_replay, "run exponent predictors again over the recorded maxima of trace files"},
@@ -82,8 +83,9 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, which is reported */
     if (argc < 2)
-        return text_usage("expected a command: compare, train, eval, run, bench, wgan, report, replay, facts or info; "
-                          "see flexlab --help");
+        return text_usage(
+            "expected a command: compare, train, eval, run, bench, transpile, wgan, report, replay, facts or info; "
+            "see flexlab --help");
     const char *name = argv[1];
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         help();
@@ -102,6 +104,6 @@ int main(int argc, char **argv) {
             return flushed(commands[i].run(argc - 1, argv + 1));
         }
     return text_usage(
-        "unknown %s '%s', expected compare, train, eval, run, bench, wgan, report, replay, facts or info%s",
+        "unknown %s '%s', expected compare, train, eval, run, bench, transpile, wgan, report, replay, facts or info%s",
         name[0] == '-' ? "option" : "command", name, text_did_you_mean(name, command_name));
 }

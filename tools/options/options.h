@@ -13,7 +13,8 @@ enum command {
     COMMAND_EVAL = 8,
     COMMAND_WGAN = 16,
     COMMAND_RUN = 32,
-    COMMAND_BENCH = 64
+    COMMAND_BENCH = 64,
+    COMMAND_TRANSPILE = 128
 };
 enum { MOST_WORDS = 64 };
 
@@ -56,11 +57,19 @@ struct settings {
     int64_t telemetry_every;        /* steps between two records; 0: no telemetry */
     const char *telemetry_pattern;
     const char *mean, *deviation, *layout, *calibration; /* of networks as programs: `eval`, `run`, `bench` */
+    const char *rounding;                                /* of 8-bit integers */
     int64_t calibration_batches;
     struct word_list inputs, outputs, shapes;
+    const char *to, *report, *csv; /* of `transpile` */
+    const char *method;            /* how 8-bit integers are calibrated */
+    int per_tensor;                /* they have one scale for all filters of a layer */
+    struct word_list rules, excludes, keep_ops;
+    int keep_io, all;
     const char *batches, *thread_list;
+    const char *network_model, *weight_layout, *image_size; /* of a file of weights as a program */
     double seconds;
-    char **folders; /* arguments without dashes: of `report`, `eval`, `run`, `bench` */
+    char **folders; /* arguments without dashes: of `report`, `eval`, `run`, `bench`,
+                       `transpile` */
     int folder_count;
 };
 

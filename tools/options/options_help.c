@@ -52,6 +52,19 @@ static const char *const bench_help[] = {
     "  flexlab bench network.onnx --formats fp32,flex16+5 --threads 1,2\n"
     "  flexlab bench text.onnx --shape x=Nx3x48x320 --batch 1,8\n"};
 
+static const char *const transpile_help[] = {
+    "Usage: flexlab transpile FILE --to FORMAT [OPTION]... --out FILE\n\n"
+    "Brings a trained network in ONNX or TensorFlow Lite, or a program of flexlab, into another\n"
+    "format, writes it, and tells what that does to each of its tensors (docs/programs.md).\n",
+    "\nPrints nodes by format, casts and bytes; the tensors with the lowest ratio of signal to noise, with\n"
+    "numbers that were clamped or flushed to zero; and a checksum of each output on a fixed input, beside\n"
+    "that of the source. Exit status: 0 success, 1 failure, 2 wrong usage.\n"
+    "\nExamples\n"
+    "  flexlab transpile network.onnx --to fp16 --exclude '^head/' --out half.onnx\n"
+    "  flexlab transpile resnet20.onnx --to flex16+5 --calibrate cifar10:cifar-10-batches-bin \\\n"
+    "      --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --out resnet20.safetensors --report report.html\n"
+    "  flexlab transpile text.onnx --to bf16 --format '@Softmax=fp32' --calibrate inputs.npz --out text.safetensors\n"};
+
 static const char *const wgan_help[] = {
     "Usage: flexlab wgan [OPTION]...\n\n"
     "Trains a generator of images and its critic in one number format, or under one policy\n"
@@ -85,6 +98,8 @@ void options_help(enum command command, FILE *out) {
         fputs(run_help[0], out);
     else if (command == COMMAND_BENCH)
         fputs(bench_help[0], out);
+    else if (command == COMMAND_TRANSPILE)
+        fputs(transpile_help[0], out);
     else if (command == COMMAND_WGAN)
         fputs(wgan_help[0], out);
     else
@@ -108,12 +123,13 @@ void options_help(enum command command, FILE *out) {
         }
         fputc('\n', out);
     }
-    const char *const rest = command == COMMAND_REPORT  ? report_help[1]
-                             : command == COMMAND_EVAL  ? eval_help[1]
-                             : command == COMMAND_RUN   ? run_help[1]
-                             : command == COMMAND_BENCH ? bench_help[1]
-                             : command == COMMAND_WGAN  ? wgan_help[1]
-                                                        : NULL;
+    const char *const rest = command == COMMAND_REPORT      ? report_help[1]
+                             : command == COMMAND_EVAL      ? eval_help[1]
+                             : command == COMMAND_RUN       ? run_help[1]
+                             : command == COMMAND_BENCH     ? bench_help[1]
+                             : command == COMMAND_TRANSPILE ? transpile_help[1]
+                             : command == COMMAND_WGAN      ? wgan_help[1]
+                                                            : NULL;
     if (rest) {
         fputs(rest, out);
         return;

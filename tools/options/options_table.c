@@ -44,6 +44,11 @@ static const char *layout_name(int i) {
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
+static const char *weight_layout_name(int i) {
+    static const char *const names[] = {"oihw", "ohwi"};
+    return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
 static const char *master_name(int i) {
     static const char *const names[] = {"default", "none"};
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
@@ -53,6 +58,9 @@ static const char *decay_name(int i) {
     static const char *const names[] = {"all", "weights"};
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
+
+#define ROUNDING_HELP                                                                                                  \
+    "of results of 8-bit integers: exact, onnx, tflite, tflite-ruy,\ntflite-xnnpack (that of the file's own runtime)"
 
 static const struct option_row rows[] = {
 #define FIELD(name) offsetof(struct settings, name)
@@ -221,8 +229,8 @@ static const struct option_row rows[] = {
      .help = "in the place of FILE: a network that 'flexlab train' has written: best.safetensors,\nlast.safetensors, "
              "resume.safetensors"},
     {"formats", "LIST", COMMAND_EVAL, KIND_TEXT, FIELD(formats),
-     .help = "with FILE: comma-separated formats (fp32,fp16,bf16,flex16+5,dfp16);\nfp32, to which the others are "
-             "compared, always runs"},
+     .help = "with FILE: comma-separated formats (fp32,fp16,bf16,flex16+5,dfp16), int8\nand int8:tensor among them; "
+             "fp32, to which the others are compared,\nalways runs"},
     {"data", "SPEC", COMMAND_EVAL, KIND_TEXT, FIELD(data),
      .help = "data of any kind that 'flexlab train' takes, see 'flexlab info data'\n(synthetic)"},
     {"split", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(split), .names = split_name,
@@ -237,22 +245,39 @@ static const struct option_row rows[] = {
              "255"},
     {"layout", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(layout), .names = layout_name,
      .help = "with FILE: nchw or nhwc (as the shape of the input says)"},
+    {"rounding", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(rounding), .help = ROUNDING_HELP},
     {"batch", "B", COMMAND_EVAL, KIND_WHOLE, FIELD(batch), 1, 65536,
      .help = "with FILE: images at a time (64, or as many as the network states);\nresults do not depend on it"},
     {"calibrate", "SPEC", COMMAND_EVAL, KIND_TEXT, FIELD(calibration),
      .help = "with FILE: data whose training part fixes shared exponents (the\nevaluated images)"},
     {"calibrate-batches", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(calibration_batches), 1, INT_MAX,
      .help = "with FILE: how many batches of them (10)"},
+    {"method", "NAME", COMMAND_EVAL | COMMAND_TRANSPILE, KIND_TEXT, FIELD(method),
+     .help = "with FILE: the range that int8 covers: minmax, percentile:P, mse or\nentropy (int8: minmax; int8:tensor: "
+             "mse)"},
     {"memory", "GIB", COMMAND_EVAL, KIND_WHOLE, FIELD(memory), 1, 1 << 20,
      .help = "what the batch that the file names may take: a file may name any (4)"},
     {"device", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},
     {"threads", "T", COMMAND_EVAL, KIND_WHOLE, FIELD(threads), 1, 256, .help = "threads (all)"},
+    {"model", "NAME", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE, KIND_TEXT, FIELD(network_model),
+     .section = "Weights of a model, as FILE",
+     .help =
+         "FILE is a state dict of PyTorch, or other weights, of this model\n('flexlab info models'), as safetensors"},
+    {"weight-layout", "NAME", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE, KIND_NAME,
+     FIELD(weight_layout), .names = weight_layout_name,
+     .help =
+         "oihw: filters are [out, in, height, width], matrices [out, in], as in\nPyTorch; ohwi: [out, height, width, "
+         "in], [in, out] (what names and metadata\nof FILE say)"},
+    {"image", "HxW", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE, KIND_TEXT, FIELD(image_size),
+     .help = "the images of the model (32x32); of a text its length, as a number (128)"},
     {"input", "[NAME=]FILE", COMMAND_RUN, KIND_LIST, FIELD(inputs), .section = "What runs",
      .help = "numbers of the input NAME, or of the next one without a name, from a file\n.npy; an archive .npz gives "
              "all inputs, by the names of its members.\nMay be given several times"},
     {"format", "NAME", COMMAND_RUN, KIND_TEXT, FIELD(formats),
-     .help = "in which the network computes: fp32, fp16, bf16, flex16+5, dfp16 (fp32);\nshared exponents are fixed by "
-             "these inputs"},
+     .help = "in which the network computes: fp32, fp16, bf16, flex16+5, dfp16 (as the\nfile says: fp32 but for "
+             "programs of "
+             "flexlab); shared exponents are fixed by\nthese inputs"},
+    {"rounding", "NAME", COMMAND_RUN, KIND_TEXT, FIELD(rounding), .help = ROUNDING_HELP},
     {"threads", "T", COMMAND_RUN, KIND_WHOLE, FIELD(threads), 1, 256,
      .help = "threads (all); results do not depend on it"},
     {"output", "[NAME=]FILE", COMMAND_RUN, KIND_LIST, FIELD(outputs), .section = "What is written",
@@ -260,6 +285,7 @@ static const struct option_row rows[] = {
     {"force", NULL, COMMAND_RUN, KIND_SWITCH, FIELD(force), .value = 1, .help = "replace files that are already there"},
     {"formats", "LIST", COMMAND_BENCH, KIND_TEXT, FIELD(formats), .section = "What is measured",
      .help = "comma-separated formats (fp32,fp16,bf16,flex16+5,dfp16)"},
+    {"rounding", "NAME", COMMAND_BENCH, KIND_TEXT, FIELD(rounding), .help = ROUNDING_HELP},
     {"batch", "LIST", COMMAND_BENCH, KIND_TEXT, FIELD(batches), .help = "comma-separated batches (1,64)"},
     {"threads", "LIST", COMMAND_BENCH, KIND_TEXT, FIELD(thread_list),
      .help = "comma-separated numbers of threads (all)"},
@@ -268,6 +294,46 @@ static const struct option_row rows[] = {
              "the first one open. May be given several\ntimes"},
     {"seconds", "S", COMMAND_BENCH, KIND_REAL, FIELD(seconds), 0.01, 600,
      .help = "how long each line of the table is measured (1)"},
+    {"to", "FORMAT", COMMAND_TRANSPILE, KIND_TEXT, FIELD(to), .section = "In which format nodes compute",
+     .help = "all of them, but for exceptions: fp16, bf16, flex16+5, dfp16, int8,\nfp32"},
+    {"format", "PATTERN=FORMAT", COMMAND_TRANSPILE, KIND_LIST, FIELD(rules),
+     .help = "those whose names match, or with @ whose operators do: '@Conv=fp16'; the\nlast rule that matches wins. "
+             "May be given several times"},
+    {"policy", "FILE", COMMAND_TRANSPILE, KIND_TEXT, FIELD(policy),
+     .help = "a file of such rules before them, PATTERN format=FORMAT a line, as for\ntraining (docs/policies.md)"},
+    {"exclude", "REGEX", COMMAND_TRANSPILE, KIND_LIST, FIELD(excludes),
+     .help = "nodes whose names an extended regular expression finds remain in fp32.\nMay be given several times"},
+    {"per-tensor", NULL, COMMAND_TRANSPILE, KIND_SWITCH, FIELD(per_tensor), .value = 1,
+     .help = "int8: one scale for all filters of a layer, not one for each"},
+    {"nodes-to-exclude", "REGEX", COMMAND_TRANSPILE, KIND_LIST, FIELD(excludes), .help = "another name of it"},
+    {"keep-op", "OP", COMMAND_TRANSPILE, KIND_LIST, FIELD(keep_ops),
+     .help = "nodes of an operator remain in fp32. May be given several times"},
+    {"keep-io", NULL, COMMAND_TRANSPILE, KIND_SWITCH, FIELD(keep_io), .value = 1,
+     .help = "inputs and outputs remain float32: they always do, with casts behind and\nbefore them"},
+    {"keep-io-types", NULL, COMMAND_TRANSPILE, KIND_SWITCH, FIELD(keep_io), .value = 1, .help = "another name of it"},
+    {"calibrate", "SPEC|FILE", COMMAND_TRANSPILE, KIND_TEXT, FIELD(calibration), .section = "What it is measured on",
+     .help = "images of any kind that 'flexlab train' takes, with --mean and --std, or\narrays .npy or .npz of the "
+             "inputs: they fix shared exponents, and results\nof nodes are compared on them"},
+    {"calibrate-batches", "N", COMMAND_TRANSPILE, KIND_WHOLE, FIELD(calibration_batches), 1, INT_MAX,
+     .help = "how many batches of images (10)"},
+    {"batch", "B", COMMAND_TRANSPILE, KIND_WHOLE, FIELD(batch), 1, 65536,
+     .help = "samples at a time (64, or as many as the network states)"},
+    {"mean", "LIST", COMMAND_TRANSPILE, KIND_TEXT, FIELD(mean),
+     .help = "what is subtracted from pixels / 255, a number for each channel or one\nfor all: 0.485,0.456,0.406"},
+    {"std", "LIST", COMMAND_TRANSPILE, KIND_TEXT, FIELD(deviation), .help = "what divides them then"},
+    {"layout", "NAME", COMMAND_TRANSPILE, KIND_NAME, FIELD(layout), .names = layout_name,
+     .help = "nchw or nhwc (as the shape of the input says)"},
+    {"threads", "T", COMMAND_TRANSPILE, KIND_WHOLE, FIELD(threads), 1, 256,
+     .help = "threads (all); results do not depend on it"},
+    {"out", "FILE", COMMAND_TRANSPILE, KIND_TEXT, FIELD(out), .section = "What is written",
+     .help = "the network: NAME.onnx for other runtimes, any other name as a program of\nflexlab (safetensors)"},
+    {"report", "FILE", COMMAND_TRANSPILE, KIND_TEXT, FIELD(report),
+     .help = "a page with all tensors, their histograms and checksums (NAME.html)"},
+    {"csv", "FILE", COMMAND_TRANSPILE, KIND_TEXT, FIELD(csv), .help = "all tensors as a table"},
+    {"all", NULL, COMMAND_TRANSPILE, KIND_SWITCH, FIELD(all), .value = 1,
+     .help = "print all tensors, not the ten worst"},
+    {"force", NULL, COMMAND_TRANSPILE, KIND_SWITCH, FIELD(force), .value = 1,
+     .help = "replace files that are already there"},
     {"data", "SPEC", COMMAND_WGAN, KIND_TEXT, FIELD(data), .section = "What is trained",
      .help =
          "square images whose side is a multiple of 8 up to 256, of any kind\nthat 'flexlab train' takes; their labels "
@@ -315,8 +381,8 @@ static const struct option_row rows[] = {
     {"checkpoint-every", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(checkpoint_every), 1, INT_MAX,
      .help = "steps after which both networks are stored (at the end)"},
     {"quiet", NULL, COMMAND_WGAN, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no progress"},
-    {"help", NULL, ALL | COMMAND_EVAL | COMMAND_WGAN | COMMAND_RUN | COMMAND_BENCH | GOING_ON, KIND_SWITCH, FIELD(help),
-     .value = 1, .help = "this text"},
+    {"help", NULL, ALL | COMMAND_EVAL | COMMAND_WGAN | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | GOING_ON,
+     KIND_SWITCH, FIELD(help), .value = 1, .help = "this text"},
 #undef FIELD
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };

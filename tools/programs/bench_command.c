@@ -185,7 +185,7 @@ static int add_line(struct table *t, struct bench *b, tensor_format format, int6
     if (status != STATUS_OK)
         return status;
     const double median = (b->milliseconds[(count - 1) / 2] + b->milliseconds[count / 2]) / 2;
-    table_cell(t, "%s", tensor_format_name(format));
+    table_cell(t, "%s", program_is_quantised(b->network.p) ? "int8" : tensor_format_name(format));
     if (b->batched)
         table_cell(t, "%lld", (long long)batch);
     else
@@ -231,16 +231,18 @@ static int measure_all(struct bench *b) {
 
 static int run(struct bench *b) {
     const struct settings *const s = b->settings;
-    int status = network_formats(&b->formats, "formats", s->formats);
+    int status = network_formats(&b->formats, "formats", s->formats, false);
     if (status == STATUS_OK)
         status = read_numbers(&b->batches, "batch", s->batches ? s->batches : "1,64", 65536);
     b->threads.count = 1; /* 0: as they are */
     if (status == STATUS_OK && s->thread_list)
         status = read_numbers(&b->threads, "threads", s->thread_list, 256);
     if (status == STATUS_OK)
-        status = network_open(&b->network, s->folders[0]);
+        status = network_open(&b->network, s->folders[0], s);
     if (status != STATUS_OK)
         return status;
+    if (program_is_quantised(b->network.p)) /* in every format the same */
+        b->formats = (struct format_list){.count = 1, .format = {FMT_FP32}};
     b->shapes = text_alloc((size_t)b->network.input_count + 1, sizeof *b->shapes);
     b->inputs = text_alloc((size_t)b->network.input_count + 1, sizeof *b->inputs);
     b->outputs = text_alloc((size_t)b->network.output_count + 1, sizeof *b->outputs);

@@ -2,6 +2,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "programs/networks.h"
+#include "programs/transpile.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,15 +46,41 @@ static void print_operators(const struct network *n) {
     free(rows);
 }
 
-int network_info(const char *path) {
+static int print_probe(const struct network *n) {
+    struct checksum_list c = {0};
+    measure_checksums(&c, n, n, NULL);
+    struct table *t = table_new("llrr");
+    table_cell(t, "result");
+    table_cell(t, "node");
+    table_cell(t, "checksum");
+    table_cell(t, "size");
+    for (int i = 0; i < c.count; i++) {
+        table_take(t, text_shown(c.list[i].value));
+        table_take(t, i < c.outputs ? text_format("output") : text_shown(c.list[i].node));
+        table_cell(t, "%.6g", c.list[i].source.sum);
+        table_cell(t, "%.6g", c.list[i].source.magnitude);
+    }
+    const int status = c.why ? text_failed("%s: no checksums: %s", n->path, c.why) : STATUS_OK;
+    if (status == STATUS_OK) {
+        putchar('\n');
+        table_print(t, stdout, 0, 0);
+    }
+    table_free(t);
+    checksum_free(&c);
+    return status;
+}
+
+int network_info(const char *path, const struct settings *s, bool probe) {
     struct network n;
-    const int status = network_open(&n, path);
+    int status = network_open(&n, path, s);
     if (status == STATUS_OK) {
         char *const shown = text_shown(path), *const parameters = text_count(program_parameter_count(n.p));
         printf("%s: %s parameters, %d nodes\n\n", shown, parameters, program_node_count(n.p));
         network_print_ports(&n);
         putchar('\n');
         print_operators(&n);
+        if (probe)
+            status = print_probe(&n);
         free(shown);
         free(parameters);
     }

@@ -3,6 +3,10 @@
 #include "base/input.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "flexlab/nn.h"
+#include "options/options.h"
+#include "flexlab/data.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,15 +16,73 @@ static int failed(const char *path) {
                                         : text_failed("%s: %s", path, tensor_error());
 }
 
-int network_open(struct network *n, const char *path) {
+/* "HxW", or a length. */
+static int read_image_size(program_weight_file *how, const char *text) {
+    char rest;
+    if (!text)
+        return STATUS_OK;
+    if (sscanf(text, "%5dx%5d%c", &how->height, &how->width, &rest) == 2 && how->height > 0 && how->width > 0)
+        return STATUS_OK;
+    how->height = 0;
+    return sscanf(text, "%5d%c", &how->width, &rest) == 1 && how->width > 0
+               ? STATUS_OK
+               : text_usage("--image '%s': expected height and width such as 32x32, or the length of a text", text);
+}
+
+/* The numbers of a note with commas between them; NULL: there is none. */
+static char *read_numbers(const char *path, const char *key) {
+    char text[200];
+    if (nn_checkpoint_note(text, sizeof text, path, key) || !*text)
+        return NULL;
+    for (char *space; (space = strchr(text, ' '));)
+        *space = ',';
+    return text_format("%s", text);
+}
+
+/* Weights, or a network that says itself what it is. */
+static int read_file(struct network *n, const char *path, const struct settings *s) {
+    program_weight_file how = {.model = s->network_model, .layout = s->weight_layout};
+    char model[100];
+    int64_t dim[8];
+    int ndim;
+    const int status = read_image_size(&how, s->image_size);
+    if (status != STATUS_OK)
+        return status;
+    const bool checkpoint = !nn_checkpoint_note(model, sizeof model, path, "training.model");
+    if (checkpoint && !how.model) {
+        n->mean = read_numbers(path, "training.mean");
+        n->deviation = read_numbers(path, "training.deviation");
+    }
+    if (how.model || checkpoint)
+        return program_read_weights(&n->p, path, &how) ? failed(path) : STATUS_OK;
+    if (how.layout || how.width)
+        return text_usage("--%s: only with --model, for a file of weights", how.layout ? "weight-layout" : "image");
+    if (!program_read(&n->p, path))
+        return STATUS_OK;
+    char *const why = text_format("%s", tensor_error());
+    const bool weights = !nn_checkpoint_shape(&ndim, dim, path, "") &&
+                         nn_checkpoint_note(model, sizeof model, path, "flexlab.program") == TENSOR_E_DATA;
+    const int failure = weights ? text_failed("%s: a safetensors file, which is no program; weights of a model need "
+                                              "--model NAME ('flexlab info models')",
+                                              path)
+                        : strstr(why, path) ? text_failed("%s", why)
+                                            : text_failed("%s: %s", path, why);
+    free(why);
+    return failure;
+}
+
+int network_open(struct network *n, const char *path, const struct settings *s) {
     const char *why;
     FILE *const file = input_open(path, &why);
-    *n = (struct network){.path = path};
+    *n = (struct network){.path = path, .rounding = s->rounding};
     if (!file)
         return text_failed("cannot read %s: %s", path, why);
     fclose(file);
-    if (program_read(&n->p, path))
-        return failed(path);
+    int status = read_file(n, path, s);
+    if (status == STATUS_OK && s->rounding && program_set_rounding(n->p, s->rounding))
+        status = failed(path);
+    if (status != STATUS_OK)
+        return status;
     n->input_count = program_input_count(n->p);
     n->output_count = program_output_count(n->p);
     n->inputs = text_alloc((size_t)n->input_count + 1, sizeof *n->inputs);
@@ -36,6 +98,8 @@ int network_open(struct network *n, const char *path) {
 
 void network_close(struct network *n) {
     program_free(n->p);
+    free(n->mean);
+    free(n->deviation);
     free(n->inputs);
     free(n->outputs);
     *n = (struct network){0};
@@ -74,6 +138,22 @@ int network_format(const struct network *n, tensor_format format) {
     return program_set_format(n->p, format, NULL, NULL) ? failed(n->path) : STATUS_OK;
 }
 
+int network_reopen(struct network *n) {
+    program *const fresh = n->p;
+    n->p = NULL;
+    program_free(fresh);
+    return program_read(&n->p, n->path) || (n->rounding && program_set_rounding(n->p, n->rounding)) ? failed(n->path)
+                                                                                                    : STATUS_OK;
+}
+
+bool network_has_formats(const struct network *n) {
+    program_node node;
+    for (int i = 0; i < program_node_count(n->p); i++)
+        if (!program_node_at(&node, n->p, i) && !node.quantised && node.format != FMT_FP32)
+            return true;
+    return false;
+}
+
 /* --- formats ------------------------------------------------------------------------------------------------------ */
 
 static const char *format_name(int i) {
@@ -81,25 +161,33 @@ static const char *format_name(int i) {
     return format ? tensor_format_name(format) : NULL;
 }
 
-static int add_format(struct format_list *list, const char *option, const char *name) {
-    tensor_format format;
-    if (tensor_format_find(&format, name))
+static int add_format(struct format_list *list, const char *option, const char *name, bool int8) {
+    const bool per_tensor = !strcmp(name, "int8:tensor");
+    tensor_format format = PROGRAM_INT8;
+    if (!(int8 && (per_tensor || !strcmp(name, "int8"))) && tensor_format_find(&format, name))
         return text_refuse_name(text_format("--%s '%s'", option, name), name, format_name);
     for (int i = 0; i < list->count; i++)
-        if (list->format[i] == format)
+        if (list->format[i] == format && list->per_tensor[i] == per_tensor)
             return text_usage("--%s: '%s' is named twice", option, name);
     if (list->count == MOST_FORMATS)
         return text_usage("--%s: expected at most %d formats", option, MOST_FORMATS);
+    list->per_tensor[list->count] = per_tensor;
     list->format[list->count++] = format;
     return STATUS_OK;
 }
 
-int network_formats(struct format_list *list, const char *option, const char *text) {
+const char *network_format_name(const struct format_list *list, int i) {
+    return list->format[i] != PROGRAM_INT8 ? tensor_format_name(list->format[i])
+           : list->per_tensor[i]           ? "int8:tensor"
+                                           : "int8";
+}
+
+int network_formats(struct format_list *list, const char *option, const char *text, bool int8) {
     char *copy = text_format("%s", text ? text : "fp32,fp16,bf16,flex16+5,dfp16"), *rest = copy, *name;
     int status = STATUS_OK;
     *list = (struct format_list){0};
     while (status == STATUS_OK && (name = strsep(&rest, ",")))
-        status = add_format(list, option, name);
+        status = add_format(list, option, name, int8);
     free(copy);
     return status;
 }
@@ -107,7 +195,7 @@ int network_formats(struct format_list *list, const char *option, const char *te
 bool network_formats_shared(const struct format_list *list) {
     bool shared = false;
     for (int i = 0; i < list->count; i++)
-        shared |= tensor_format_is_shared(list->format[i]);
+        shared |= list->format[i] != PROGRAM_INT8 && tensor_format_is_shared(list->format[i]);
     return shared;
 }
 
@@ -138,6 +226,43 @@ int64_t network_elements(const program_array *a) {
     return count;
 }
 
+/* binary16: a sign, 5 bits of exponent, 10 of the fraction. */
+static double half_number(uint16_t h) {
+    const int exponent = h >> 10 & 31, fraction = h & 0x3ff;
+    const double magnitude = exponent == 31 ? fraction ? NAN : INFINITY
+                             : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                            : ldexp(fraction, -24);
+    return h >> 15 ? -magnitude : magnitude;
+}
+
+double network_number(const program_array *a, int64_t i) {
+    switch (a->type) {
+    case TENSOR_TYPE_BOOL:
+    case TENSOR_TYPE_U8:
+        return ((const uint8_t *)a->data)[i];
+    case TENSOR_TYPE_I8:
+        return ((const int8_t *)a->data)[i];
+    case TENSOR_TYPE_I16:
+        return ((const int16_t *)a->data)[i];
+    case TENSOR_TYPE_U16:
+        return ((const uint16_t *)a->data)[i];
+    case TENSOR_TYPE_I32:
+        return ((const int32_t *)a->data)[i];
+    case TENSOR_TYPE_U32:
+        return ((const uint32_t *)a->data)[i];
+    case TENSOR_TYPE_I64:
+        return (double)((const int64_t *)a->data)[i];
+    case TENSOR_TYPE_U64:
+        return (double)((const uint64_t *)a->data)[i];
+    case TENSOR_TYPE_F16:
+        return half_number(((const uint16_t *)a->data)[i]);
+    case TENSOR_TYPE_F64:
+        return ((const double *)a->data)[i];
+    default:
+        return (double)((const float *)a->data)[i];
+    }
+}
+
 char *network_port_shape(const program_port *port) {
     if (port->ndim < 0)
         return text_format("any shape");
@@ -152,4 +277,41 @@ char *network_port_shape(const program_port *port) {
     char *const whole = text_format("%s]", text);
     free(text);
     return whole;
+}
+
+bool network_is_archive(const char *path) {
+    const size_t length = strlen(path);
+    return length > 4 && !strcmp(path + length - 4, ".npz");
+}
+
+int network_read_member(program_array *a, const struct network *n, const char *option, int port, const char *path) {
+    const char *const name = n->inputs[port].name;
+    char *const prefixed = text_format("input:%s", name);
+    const char *const members[] = {name, prefixed, "input", "arr_0"};
+    const int count = n->input_count == 1 ? 4 : 2;
+    tensor_status status = TENSOR_E_ARGUMENT;
+    for (int i = 0; i < count && status == TENSOR_E_ARGUMENT; i++)
+        status = data_array_read(a, path, members[i]);
+    free(prefixed);
+    if (status == TENSOR_E_ARGUMENT)
+        return text_failed("--%s '%s': it has no member '%s' or 'input:%s'%s, for the input '%s'", option, path, name,
+                           name, count == 4 ? ", 'input', 'arr_0'" : "", name);
+    return status ? text_failed("--%s '%s': %s", option, path, tensor_error()) : STATUS_OK;
+}
+
+int network_method(program_quantisation *how, const char *text) {
+    static const char *const names[] = {"minmax", "percentile", "mse", "entropy"};
+    how->percentile = 99.999;
+    for (int m = 0; text && m < 4; m++) {
+        const size_t length = strlen(names[m]);
+        if (strncmp(text, names[m], length) != 0)
+            continue;
+        how->method = (program_range_method)m;
+        if (!text[length] || (m == PROGRAM_PERCENTILE && text[length] == ':' &&
+                              text_real(text + length + 1, 50.001, 100, &how->percentile)))
+            return STATUS_OK;
+    }
+    return text ? text_usage(
+                      "--method '%s': expected minmax, percentile:P with P above 50, at most 100, mse or entropy", text)
+                : STATUS_OK;
 }

@@ -6,43 +6,64 @@
 #include "flexlab/program.h"
 #include <stdbool.h>
 
+struct settings; /* options.h */
+
 struct network {
-    const char *path;
+    const char *path, *rounding;
     program *p;
     int input_count, output_count;
     program_port *inputs, *outputs;
+    char *mean,
+        *deviation; /* of images, as --mean and --std, that a checkpoint was trained with; NULL: it does not say */
 };
 
-/* Reads the file. These functions print a message on failure and return a STATUS_ code. */
-int network_open(struct network *n, const char *path);
+/* Reads the file; of weights, with the model, layout and sizes of the settings; with their rounding of 8-bit integers.
+ * These functions print a message on failure and return a STATUS_ code. */
+int network_open(struct network *n, const char *path, const struct settings *s);
 /* Also for one that was never opened, if zeroed. */
 void network_close(struct network *n);
 void network_print_ports(const struct network *n);
 /* Runs the program, or calibrates it and fixes its exponents; inputs and outputs as in program.h. */
 int network_run(const struct network *n, program_array *outputs, const program_array *inputs);
 int network_freeze(const struct network *n, const program_array *inputs);
-/* All nodes compute in this format from now on. */
+/* All nodes compute in this format from now on. int8 is for a program that computes floats: network_reopen. */
 int network_format(const struct network *n, tensor_format format);
+/* The program as its file says, once more. */
+int network_reopen(struct network *n);
+
+/* Whether some node has another one than fp32: the file is one that flexlab has written. */
+bool network_has_formats(const struct network *n);
 
 enum { MOST_FORMATS = 16 };
 struct format_list {
     int count;
     tensor_format format[MOST_FORMATS];
+    bool per_tensor[MOST_FORMATS]; /* int8:tensor */
 };
-/* Comma-separated names without repetition; NULL: the usual five. */
-int network_formats(struct format_list *list, const char *option, const char *text);
+/* Comma-separated names without repetition; NULL: the usual five. int8: whether int8 and int8:tensor may be among them.
+ */
+int network_formats(struct format_list *list, const char *option, const char *text, bool int8);
+/* "int8:tensor" */
+const char *network_format_name(const struct format_list *list, int i);
 bool network_formats_shared(const struct format_list *list);
+
+/* --method NAME, or percentile:P; how 8-bit integers follow from calibration. NULL changes nothing. */
+int network_method(program_quantisation *how, const char *text);
 
 /* "float32"; "[?, 3, 32, 32]", to be freed; the number of elements of an array. */
 const char *network_type_name(tensor_type type);
 char *network_port_shape(const program_port *port);
 int64_t network_elements(const program_array *a);
 size_t network_type_bytes(tensor_type type);
+double network_number(const program_array *a, int64_t i); /* element i */
 
-/* flexlab eval FILE: options.h. */
-struct settings;
+bool network_is_archive(const char *path);
+/* The member of an archive for an input: its name, "input:" and its name; of the only one also "input", "arr_0". */
+int network_read_member(program_array *a, const struct network *n, const char *option, int port, const char *path);
+
+/* flexlab eval FILE. */
 int network_eval(const struct settings *s);
 /* flexlab info FILE. */
-int network_info(const char *path);
+int network_info(const char *path, const struct settings *s, bool probe);
 
 #endif

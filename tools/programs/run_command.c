@@ -22,35 +22,6 @@ struct run {
     struct output *files;
 };
 
-/* Element i as a double. */
-static double number_at(const program_array *a, int64_t i) {
-    switch (a->type) {
-    case TENSOR_TYPE_BOOL:
-    case TENSOR_TYPE_U8:
-        return ((const uint8_t *)a->data)[i];
-    case TENSOR_TYPE_I8:
-        return ((const int8_t *)a->data)[i];
-    case TENSOR_TYPE_I16:
-        return ((const int16_t *)a->data)[i];
-    case TENSOR_TYPE_U16:
-        return ((const uint16_t *)a->data)[i];
-    case TENSOR_TYPE_I32:
-        return ((const int32_t *)a->data)[i];
-    case TENSOR_TYPE_U32:
-        return ((const uint32_t *)a->data)[i];
-    case TENSOR_TYPE_I64:
-        return (double)((const int64_t *)a->data)[i];
-    case TENSOR_TYPE_U64:
-        return (double)((const uint64_t *)a->data)[i];
-    case TENSOR_TYPE_F16:
-        return (double)((const _Float16 *)a->data)[i];
-    case TENSOR_TYPE_F64:
-        return ((const double *)a->data)[i];
-    default:
-        return (double)((const float *)a->data)[i];
-    }
-}
-
 /* --- which file is which port ------------------------------------------------------------------------------------- */
 
 /* Splits "NAME=FILE", where NAME is a port; *port is -1 for a file alone. */
@@ -81,27 +52,6 @@ static int split(const struct run *r, const char *option, const char *word, cons
     return status;
 }
 
-static bool is_archive(const char *path) {
-    const size_t length = strlen(path);
-    return length > 4 && !strcmp(path + length - 4, ".npz");
-}
-
-/* A member of an archive for a port: its name, "input:" and its name; of the only port also "input", "arr_0". */
-static int read_member(const struct run *r, int port, const char *path) {
-    const char *const name = r->network.inputs[port].name;
-    char *const prefixed = text_format("input:%s", name);
-    const char *const members[] = {name, prefixed, "input", "arr_0"};
-    const int count = r->network.input_count == 1 ? 4 : 2;
-    tensor_status status = TENSOR_E_ARGUMENT;
-    for (int i = 0; i < count && status == TENSOR_E_ARGUMENT; i++)
-        status = data_array_read(&r->read[port], path, members[i]);
-    free(prefixed);
-    if (status == TENSOR_E_ARGUMENT)
-        return text_failed("--input '%s': it has no member '%s' or 'input:%s'%s, for the input '%s'", path, name, name,
-                           count == 4 ? ", 'input', 'arr_0'" : "", name);
-    return status ? text_failed("--input '%s': %s", path, tensor_error()) : STATUS_OK;
-}
-
 static int read_input(struct run *r, const char *word) {
     const struct network *const n = &r->network;
     const char *path;
@@ -110,18 +60,18 @@ static int read_input(struct run *r, const char *word) {
         return status;
     if (port >= 0 && r->read[port].type)
         return text_usage("--input '%s': the input '%s' is given twice", word, n->inputs[port].name);
-    const bool all = port < 0 && is_archive(path);
+    const bool all = port < 0 && network_is_archive(path);
     for (int i = 0; i < n->input_count && port < 0; i++)
         port = r->read[i].type ? -1 : i;
     if (port < 0)
         return text_usage("--input '%s': %s has no further input", word, n->path);
-    if (!is_archive(path))
+    if (!network_is_archive(path))
         return data_array_read(&r->read[port], path, NULL) ? text_failed("--input '%s': %s", word, tensor_error())
                                                            : STATUS_OK;
-    status = read_member(r, port, path);
+    status = network_read_member(&r->read[port], n, "input", port, path);
     for (int i = port + 1; all && i < n->input_count && status == STATUS_OK; i++)
         if (!r->read[i].type)
-            status = read_member(r, i, path);
+            status = network_read_member(&r->read[i], n, "input", i, path);
     return status;
 }
 
@@ -136,7 +86,7 @@ static void bring_to_port(struct run *r, int i) {
     const int64_t count = network_elements(from);
     r->floats[i] = text_alloc((size_t)count + 1, sizeof *r->floats[i]);
     for (int64_t k = 0; k < count; k++)
-        r->floats[i][k] = (float)number_at(from, k);
+        r->floats[i][k] = (float)network_number(from, k);
     r->inputs[i].type = TENSOR_TYPE_F32;
     r->inputs[i].data = r->floats[i];
 }
@@ -239,7 +189,7 @@ static void print_output(struct table *t, const program_port *port, const progra
     double least = INFINITY, largest = -INFINITY, sum = 0;
     bool nan = false;
     for (int64_t i = 0; i < count; i++) {
-        const double x = number_at(a, i);
+        const double x = network_number(a, i);
         nan |= isnan(x);
         least = x < least ? x : least;
         largest = x > largest ? x : largest;
@@ -271,9 +221,12 @@ static void print_outputs(const struct run *r) {
 
 /* --- the command -------------------------------------------------------------------------------------------------- */
 
+/* Without --format the file's own formats: a program of flexlab has some. */
 static int set_format(const struct run *r) {
     struct format_list formats;
-    int status = network_formats(&formats, "format", r->settings->formats ? r->settings->formats : "fp32");
+    if (!r->settings->formats)
+        return STATUS_OK;
+    int status = network_formats(&formats, "format", r->settings->formats, false);
     if (status == STATUS_OK && formats.count != 1)
         status = text_usage("--format '%s': expected one format", r->settings->formats);
     if (status == STATUS_OK && network_formats_shared(&formats))
@@ -301,7 +254,7 @@ static int run_network(struct run *r) {
 
 static int open_and_run(struct run *r) {
     struct network *const n = &r->network;
-    int status = network_open(n, r->settings->folders[0]);
+    int status = network_open(n, r->settings->folders[0], r->settings);
     if (status != STATUS_OK)
         return status;
     if (!r->settings->inputs.count && n->input_count) {

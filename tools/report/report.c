@@ -2,6 +2,7 @@
 #include "report/report.h"
 #include "base/number.h"
 #include "base/output.h"
+#include "report/page_head.h"
 #include "report/report_assets.h"
 #include "report/report_curves.h"
 #include "report/report_paired.h"
@@ -34,22 +35,6 @@ static void write_notes(FILE *out, const struct experiment *x) {
     }
 }
 
-/* 64 hexadecimal digits as the base64 that a policy names a script by. */
-static void write_digest(FILE *out, const char *hex) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (int i = 0; i < 33; i += 3) {
-        unsigned value = 0, bytes = 0;
-        for (int k = i; k < i + 3; k++) {
-            unsigned byte = 0;
-            if (k < 32 && sscanf(hex + 2 * (size_t)k, "%2x", &byte) == 1)
-                bytes++;
-            value = value << 8 | byte;
-        }
-        for (unsigned k = 0; k < 4; k++)
-            fputc(k <= bytes ? digits[value >> (18 - 6 * k) & 63] : '=', out);
-    }
-}
-
 /* A heading that links can name; `brief`: its text in the list of sections, NULL for the same. */
 static void heading(FILE *out, const char *id, const char *brief, const char *text) {
     fprintf(out, "<h2 id=\"%s\"", id);
@@ -75,24 +60,13 @@ static char *data_title(const char *specification) {
                  : text_format("%.*s", (int)kind, specification);
 }
 
-/* The content policy: the page loads nothing, and runs no script but the one of this program. */
 static void write_head(FILE *out, const struct experiment *x) {
     const struct settings *s = x->settings;
     const int diverged = experiment_diverged(x);
     char *name = data_title(s->data), *title = text_format("%s on %s", s->model, name), *verdict = report_verdict(x);
-    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-          "script-src 'sha256-",
-          out);
-    write_digest(out, report_script_sha256);
-    fputs("'; base-uri 'none'; form-action 'none'\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-          "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
-          out);
-    if (diverged)
-        fprintf(out, "%d DIVERGED: ", diverged);
-    html_text(out, title);
-    fprintf(out, " – flexlab</title>\n<style>\n%s</style></head>\n<body><main>\n<h1>", (const char *)report_style);
+    char *const page = diverged ? text_format("%d DIVERGED: %s", diverged, title) : text_format("%s", title);
+    page_begin(out, page, true);
+    free(page);
     html_text(out, title);
     fprintf(out, "</h1>\n<p class=\"soft\">%d format%s × %d seed%s, %lld steps of %lld %s each, flexlab ",
             x->series_count, x->series_count > 1 ? "s" : "", x->seed_count, x->seed_count > 1 ? "s" : "",

@@ -67,8 +67,8 @@ static void warn(const struct settings *s, const struct misfits *m) {
     if (m->both_ways)
         text_note(
             "--weights '%s': WARNING: the shape of %s fits in more than one layout, and the file does not say which "
-            "it has; the layout in brackets is taken (PyTorch's is another: docs/checkpoints.md; a note "
-            "flexlab.layouts=1 in the file's metadata says that it is this one)",
+            "it has; the layout in brackets is taken (a note in the file's metadata says it: flexlab.layouts=1 this "
+            "library's, flexlab.layouts=oihw PyTorch's; docs/checkpoints.md)",
             s->weights, m->twofold);
 }
 

@@ -1,7 +1,9 @@
 /* nn_weight_names.c - names, shapes and layouts of a network's weights, compared with the tensors of a file. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "core/base/text.h"
 #include "nn/checkpoints/nn_checkpoint.h"
+#include "nn/checkpoints/nn_torch.h"
 #include "nn/checkpoints/nn_weights.h"
 #include <stdio.h>
 #include <string.h>
@@ -22,31 +24,52 @@ static tensor_status add(struct fl_targets *all, struct fl_target target) {
     return target.name ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "weights: no memory for a name");
 }
 
-static tensor_status list_node(struct fl_targets *all, const struct fl_node *node) {
-    for (int k = 0; k < node->parameters; k++) {
+/* The image that a matrix reads, if its input is one that was flattened. */
+static void take_image(int64_t image[3], const nn_graph *g, const struct fl_node *node) {
+    const struct fl_node *from = node;
+    do
+        from = fl_node_of(g, from->input[0].x);
+    while (!strncmp(from->layer->kind, "convert", 7));
+    if (!strcmp(from->layer->kind, "flatten"))
+        memcpy(image, fl_output_of(g, from->input[0].x)->shape.dim + 1, 3 * sizeof *image);
+}
+
+/* Parameter k of a node, or from there on the numbers that it preserves; false: it has no more. Without a name. */
+static bool target_at(struct fl_target *t, const char **suffix, const nn_graph *g, const struct fl_node *node, int k) {
+    *t = (struct fl_target){.parameter = NULL};
+    if (k < node->parameters) {
         const struct fl_parameter *p = &node->parameter[k];
-        TRY(add(all, (struct fl_target){.parameter = p,
-                                        .name = fl_format_name("%s.%s", node->owner, p->suffix),
-                                        .shape = &p->shape,
-                                        .layout = p->layout}));
+        *t = (struct fl_target){.parameter = p, .shape = &p->shape, .layout = p->layout};
+        if (p->layout == FL_LAYOUT_MATRIX)
+            take_image(t->image, g, node);
+        *suffix = p->suffix;
+        return true;
     }
-    for (int k = 0; k < node->states; k++)
-        if (node->state[k].lasts)
-            TRY(add(all, (struct fl_target){.kept = node->state[k].t,
-                                            .name = fl_format_name("%s.%s", node->owner, node->state[k].suffix),
-                                            .shape = &node->state[k].shape,
-                                            .variance = node->state[k].variance}));
-    return TENSOR_OK;
+    k -= node->parameters;
+    for (int i = 0; i < node->states; i++)
+        if (node->state[i].lasts && k-- == 0) {
+            *t = (struct fl_target){
+                .kept = node->state[i].t, .shape = &node->state[i].shape, .variance = node->state[i].variance};
+            *suffix = node->state[i].suffix;
+            return true;
+        }
+    return false;
 }
 
 tensor_status fl_targets_list(struct fl_targets *all, const nn_graph *g) {
     size_t most = 1;
     for (int i = 0; i < g->count; i++)
         most += (size_t)(g->nodes[i].parameters + g->nodes[i].states);
-    *all = (struct fl_targets){.list = fl_alloc_zero(most * sizeof *all->list)};
+    *all = (struct fl_targets){.list = fl_alloc_zero(most * sizeof *all->list), .model = g->model};
     tensor_status status = all->list ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "weights: no memory for their names");
-    for (int i = 0; i < g->count && !status; i++)
-        status = list_node(all, &g->nodes[i]);
+    for (int i = 0; i < g->count && !status; i++) {
+        struct fl_target t;
+        const char *suffix;
+        for (int k = 0; !status && target_at(&t, &suffix, g, &g->nodes[i], k); k++) {
+            t.name = fl_format_name("%s.%s", g->nodes[i].owner, suffix);
+            status = add(all, t);
+        }
+    }
     if (status)
         fl_targets_clear(all);
     return status;
@@ -82,19 +105,21 @@ static nn_weight_info info_of(const char *name, enum fl_layout layout, const str
 
 nn_weight_info nn_weight_at(const nn_graph *g, int i) {
     static _Thread_local char name[3 * FL_NAME_LIMIT];
-    for (int n = 0; g && i >= 0 && n < g->count; n++) {
-        const struct fl_node *node = &g->nodes[n];
-        if (i < node->parameters) {
-            snprintf(name, sizeof name, "%s.%s", node->owner, node->parameter[i].suffix);
-            return info_of(name, node->parameter[i].layout, &node->parameter[i].shape);
-        }
-        i -= node->parameters;
-        for (int k = 0; k < node->states; k++)
-            if (node->state[k].lasts && i-- == 0) {
-                snprintf(name, sizeof name, "%s.%s", node->owner, node->state[k].suffix);
-                return info_of(name, FL_LAYOUT_CHANNELS, &node->state[k].shape);
+    static _Thread_local struct fl_torch_name torch;
+    struct fl_target t;
+    const char *suffix;
+    for (int n = 0; g && i >= 0 && n < g->count; n++)
+        for (int k = 0; target_at(&t, &suffix, g, &g->nodes[n], k); k++)
+            if (i-- == 0) {
+                struct fl_shape shape;
+                snprintf(name, sizeof name, "%s.%s", g->nodes[n].owner, suffix);
+                fl_torch_name(&torch, g->model, name);
+                nn_weight_info info = info_of(name, t.layout, t.shape);
+                info.torch_name = torch.name[0];
+                info.torch_layout = fl_torch_shape(&shape, &t, torch.third);
+                memcpy(info.torch_dim, shape.dim, sizeof shape.dim);
+                return info;
             }
-    }
     return (nn_weight_info){.name = NULL};
 }
 
@@ -111,25 +136,22 @@ int nn_weight_count(const nn_graph *g) {
 static const char *const suffixes[] = {".master", ".wide", ""};
 enum { SUFFIXES = sizeof suffixes / sizeof *suffixes };
 
-const struct fl_stored_tensor *fl_weight_find(const struct fl_safetensors *s, const char *name, char **found) {
+static const struct fl_stored_tensor *find_form(const struct fl_safetensors *s, const char *name, int form) {
+    char text[3 * FL_NAME_LIMIT + 16];
+    snprintf(text, sizeof text, "%s%s", name, suffixes[form]);
+    return fl_safetensors_find(s, text);
+}
+
+/* In our own checkpoints the form that updates work on. */
+static const struct fl_stored_tensor *find_ours(const struct fl_safetensors *s, const char *name) {
     const struct fl_stored_tensor *t = NULL;
-    *found = NULL;
-    for (int i = 0; i < SUFFIXES && !t; i++) {
-        fl_free(*found);
-        *found = fl_format_name("%s%s", name, suffixes[i]);
-        t = *found ? fl_safetensors_find(s, *found) : NULL;
-    }
+    for (int i = 0; i < SUFFIXES && !t; i++)
+        t = find_form(s, name, i);
     return t;
 }
 
 static bool is_ours(const struct fl_safetensors *s) {
     return fl_safetensors_note(s, FL_CHECKPOINT_KEY);
-}
-
-/* Whether the file states that its layouts are ours: a checkpoint does, and any program may. */
-static bool tells_layouts(const struct fl_safetensors *s) {
-    const char *recorded = fl_safetensors_note(s, "flexlab.layouts");
-    return is_ours(s) || (recorded && !strcmp(recorded, "1"));
 }
 
 static bool ends_in(const char *name, const char *end) {
@@ -153,51 +175,163 @@ static tensor_status is_beside(const struct fl_safetensors *s, const char *name,
     return TENSOR_OK;
 }
 
+/* --- names and layout of a file ----------------------------------------------------------------------------------- */
+
+/* The prefix that every name of the file has, as torch.nn.DataParallel gives. */
+static const char *prefix_of(const struct fl_safetensors *s) {
+    static const char *const prefixes[] = {"module.", "model."};
+    for (size_t k = 0; k < sizeof prefixes / sizeof prefixes[0]; k++) {
+        int with = 0;
+        for (int i = 0; i < s->count; i++)
+            with += !strncmp(s->tensors[i].name, prefixes[k], strlen(prefixes[k]));
+        if (with && with == s->count)
+            return prefixes[k];
+    }
+    return "";
+}
+
+static const struct fl_stored_tensor *find_torch(const struct fl_naming *naming, const char *name) {
+    char text[FL_TORCH_NAME + 16];
+    snprintf(text, sizeof text, "%s%s", naming->prefix, name);
+    return *name ? fl_safetensors_find(naming->s, text) : NULL;
+}
+
+/* Layers that compute one sum for each filter may have it as a matrix of all their inputs. */
+static bool is_matrix_of(const struct fl_stored_tensor *t, const struct fl_place *place) {
+    return t && t->ndim == 2 && place->shape.ndim == 4 && t->dim[0] == place->shape.dim[0] &&
+           t->dim[1] == place->shape.dim[1] * place->shape.dim[2] * place->shape.dim[3];
+}
+
+void fl_place_of(struct fl_place *place, const struct fl_naming *naming, const struct fl_targets *all,
+                 const struct fl_target *t) {
+    struct fl_torch_name torch = {.third = 0};
+    *place = (struct fl_place){.shape = *t->shape, .layout = layouts[t->layout].text};
+    if (naming->torch_names) {
+        fl_torch_name(&torch, all->model, t->name);
+        for (int k = 0; k < torch.count && !place->t; k++)
+            place->t = find_torch(naming, torch.name[k]);
+        snprintf(place->name, sizeof place->name, "%.40s%.250s", naming->prefix, torch.name[0]);
+        place->plus = find_torch(naming, torch.plus);
+        place->minus = find_torch(naming, torch.minus);
+        place->third = torch.third;
+    } else {
+        place->t = find_ours(naming->s, t->name);
+        snprintf(place->name, sizeof place->name, "%s", t->name);
+    }
+    if (naming->torch_layout)
+        place->layout = fl_torch_shape(&place->shape, t, torch.third);
+    if (naming->torch_names && naming->torch_layout && is_matrix_of(place->t, place))
+        place->shape = (struct fl_shape){2, {place->t->dim[0], place->t->dim[1]}};
+    if (place->t)
+        snprintf(place->name, sizeof place->name, "%s", place->t->name);
+}
+
+static bool fits(const struct fl_place *place) {
+    return place->t && place->t->ndim == place->shape.ndim &&
+           !memcmp(place->t->dim, place->shape.dim, (size_t)place->t->ndim * sizeof *place->t->dim);
+}
+
+/* Names that only one of the two has. */
+static void count_names(const struct fl_naming *naming, const struct fl_targets *all, int *ours, int *theirs) {
+    *ours = *theirs = 0;
+    for (int i = 0; i < all->count; i++) {
+        struct fl_torch_name torch;
+        bool same = false, found = false;
+        fl_torch_name(&torch, all->model, all->list[i].name);
+        for (int k = 0; k < torch.count; k++) {
+            same |= !strcmp(torch.name[k], all->list[i].name);
+            found |= find_torch(naming, torch.name[k]) != NULL;
+        }
+        *theirs += !same && found;
+        *ours += !same && find_ours(naming->s, all->list[i].name);
+    }
+    for (int i = 0; i < naming->s->count; i++)
+        *theirs += ends_in(naming->s->tensors[i].name, ".num_batches_tracked");
+}
+
+/* Without a word about layouts: PyTorch's if some shapes fit only that, and none only ours. */
+static bool shapes_are_torch(struct fl_naming naming, const struct fl_targets *all) {
+    int only[2] = {0, 0};
+    for (int i = 0; i < all->count; i++) {
+        bool fit[2];
+        for (int torch = 0; torch < 2; torch++) {
+            struct fl_place place;
+            naming.torch_layout = torch;
+            fl_place_of(&place, &naming, all, &all->list[i]);
+            fit[torch] = fits(&place);
+        }
+        only[0] += fit[0] && !fit[1];
+        only[1] += fit[1] && !fit[0];
+    }
+    return only[1] && !only[0];
+}
+
+tensor_status fl_naming_of(struct fl_naming *naming, const struct fl_targets *all, const struct fl_safetensors *s,
+                           const char *layout) {
+    if (layout && strcmp(layout, "oihw") != 0 && strcmp(layout, "ohwi") != 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "weights: layout %s, expected oihw (PyTorch's) or ohwi (this library's)",
+                       fl_quote(layout).text);
+    const char *const note = fl_safetensors_note(s, "flexlab.layouts"), *const format =
+                                                                            fl_safetensors_note(s, "format");
+    const bool note_ours = is_ours(s) || (note && !strcmp(note, "1")), note_torch = note && !strcmp(note, "oihw");
+    int ours, theirs;
+    *naming = (struct fl_naming){.s = s, .prefix = prefix_of(s)};
+    count_names(naming, all, &ours, &theirs);
+    naming->torch_names = !is_ours(s) && (theirs > ours || (*naming->prefix && !ours));
+    const bool names_torch = theirs > ours || (format && !strcmp(format, "pt") && !ours);
+    naming->stated = layout || note_ours || note_torch || names_torch;
+    naming->torch_layout = layout       ? !strcmp(layout, "oihw")
+                           : note_ours  ? false
+                           : note_torch ? true
+                                        : names_torch || shapes_are_torch(*naming, all);
+    return TENSOR_OK;
+}
+
+/* --- comparison --------------------------------------------------------------------------------------------------- */
+
 static void take_shape(nn_weight_match *match, const struct fl_stored_tensor *t) {
     match->found_ndim = t->ndim;
     memcpy(match->found_dim, t->dim, (size_t)t->ndim * sizeof *t->dim);
 }
 
 /* Marks every form of a weight: one is loaded, the others are not superfluous. */
-static tensor_status mark_used(const struct fl_safetensors *s, const char *name, bool *used) {
+static void mark_used(const struct fl_safetensors *s, const char *name, const struct fl_place *place, bool *used) {
     for (int i = 0; i < SUFFIXES; i++) {
-        char *form = fl_format_name("%s%s", name, suffixes[i]);
-        if (!form)
-            return fl_fail(TENSOR_E_MEMORY, "weights: no memory for a name");
-        const struct fl_stored_tensor *t = fl_safetensors_find(s, form);
-        fl_free(form);
-        if (t)
+        const struct fl_stored_tensor *const t = find_form(s, name, i);
+        if (t && (t == place->t || i < SUFFIXES - 1 || find_ours(s, name) == place->t))
             used[t - s->tensors] = true;
     }
-    return TENSOR_OK;
+    const struct fl_stored_tensor *const others[] = {place->t, place->plus, place->minus};
+    for (int i = 0; i < 3; i++)
+        if (others[i])
+            used[others[i] - s->tensors] = true;
 }
 
-static tensor_status match_one(const struct fl_safetensors *s, const struct fl_target *to, bool *used,
-                               nn_weight_match_fn report, void *context) {
-    char *name;
-    const struct fl_stored_tensor *t = fl_weight_find(s, to->name, &name);
-    if (!name)
-        return fl_fail(TENSOR_E_MEMORY, "weights: no memory for a name");
-    nn_weight_match match = {.fit = NN_WEIGHT_MISSING, .weight = info_of(to->name, to->layout, to->shape)};
-    if (t) {
-        match.found = name;
-        take_shape(&match, t);
-        match.fit = t->ndim != to->shape->ndim || memcmp(t->dim, to->shape->dim, (size_t)t->ndim * sizeof *t->dim) != 0
-                        ? NN_WEIGHT_SHAPE
-                    : fits_both_ways(to) && !tells_layouts(s) ? NN_WEIGHT_BOTH_WAYS
-                                                              : NN_WEIGHT_FITS;
+static void match_one(const struct fl_targets *all, const struct fl_naming *naming, const struct fl_target *to,
+                      bool *used, nn_weight_match_fn report, void *context) {
+    struct fl_place place;
+    fl_place_of(&place, naming, all, to);
+    nn_weight_match match = {.fit = NN_WEIGHT_MISSING,
+                             .weight = {.name = place.name, .layout = place.layout, .ndim = place.shape.ndim}};
+    memcpy(match.weight.dim, place.shape.dim, (size_t)place.shape.ndim * sizeof *place.shape.dim);
+    if (place.t) {
+        match.found = place.name;
+        take_shape(&match, place.t);
+        match.fit = !fits(&place)                           ? NN_WEIGHT_SHAPE
+                    : fits_both_ways(to) && !naming->stated ? NN_WEIGHT_BOTH_WAYS
+                                                            : NN_WEIGHT_FITS;
     }
     report(&match, context);
-    fl_free(name);
-    return mark_used(s, to->name, used);
+    mark_used(naming->s, to->name, &place, used);
 }
 
-static tensor_status match_all(const struct fl_targets *all, const struct fl_safetensors *s, bool *used,
+static tensor_status match_all(const struct fl_targets *all, const struct fl_naming *naming, bool *used,
                                nn_weight_match_fn report, void *context) {
+    const struct fl_safetensors *const s = naming->s;
     for (int i = 0; i < all->count; i++)
-        TRY(match_one(s, &all->list[i], used, report, context));
+        match_one(all, naming, &all->list[i], used, report, context);
     for (int i = 0; i < s->count; i++) {
-        bool beside = used[i];
+        bool beside = used[i] || (naming->torch_names && ends_in(s->tensors[i].name, ".num_batches_tracked"));
         if (is_ours(s) && !beside)
             TRY(is_beside(s, s->tensors[i].name, &beside));
         nn_weight_match match = {.fit = NN_WEIGHT_SUPERFLUOUS, .found = s->tensors[i].name};
@@ -208,12 +342,12 @@ static tensor_status match_all(const struct fl_targets *all, const struct fl_saf
     return TENSOR_OK;
 }
 
-tensor_status fl_weights_match(const struct fl_targets *all, const struct fl_safetensors *s, nn_weight_match_fn report,
+tensor_status fl_weights_match(const struct fl_targets *all, const struct fl_naming *naming, nn_weight_match_fn report,
                                void *context) {
-    bool *used = fl_alloc_zero((size_t)s->count + 1);
+    bool *used = fl_alloc_zero((size_t)naming->s->count + 1);
     if (!used)
-        return fl_fail(TENSOR_E_MEMORY, "weights: no memory for %d tensors of %s", s->count, s->path);
-    const tensor_status status = match_all(all, s, used, report, context);
+        return fl_fail(TENSOR_E_MEMORY, "weights: no memory for %d tensors of %s", naming->s->count, naming->s->path);
+    const tensor_status status = match_all(all, naming, used, report, context);
     fl_free(used);
     return status;
 }
@@ -229,7 +363,10 @@ tensor_status nn_weights_match(const nn_graph *g, const char *path, nn_weight_ma
     TRY(fl_safetensors_open(&s, path));
     tensor_status status = fl_targets_list(&all, g);
     if (!status) {
-        status = fl_weights_match(&all, &s, report, context);
+        struct fl_naming naming;
+        status = fl_naming_of(&naming, &all, &s, NULL);
+        if (!status)
+            status = fl_weights_match(&all, &naming, report, context);
         fl_targets_clear(&all);
     }
     fl_safetensors_close(&s);

@@ -327,6 +327,7 @@ struct fl_expected {
 };
 
 struct nn_graph {
+    char model[64]; /* the name under which nn_model has built it; "": it was built otherwise */
     const nn_variant *variant;
     struct fl_policy *policy; /* NULL: the variant throughout */
     bool shares_policy;       /* nn_share_policy: its rules may match in another network */

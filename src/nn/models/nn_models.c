@@ -140,5 +140,7 @@ nn_node nn_model(nn_graph *g, const char *name, int height, int width, int chann
     if (height < model.side || width < model.side)
         return fl_build_failed(g, fl_fail(TENSOR_E_SHAPE, "model '%s': images of %dx%d, expected at least %dx%d", name,
                                           height, width, model.side, model.side));
+    if (g)
+        snprintf(g->model, sizeof g->model, "%s", name);
     return model.build(g, nn_input(g, height, width, channels), classes, model.number);
 }

@@ -62,5 +62,7 @@ nn_node nn_model_text(nn_graph *g, const char *name, int length, int vocabulary)
     if (vocabulary < 2)
         return fl_build_failed(
             g, fl_fail(TENSOR_E_ARGUMENT, "model '%s': a vocabulary of %d, expected at least 2", name, vocabulary));
+    if (g)
+        snprintf(g->model, sizeof g->model, "%s", name);
     return family->build(g, name, nn_tokens(g, length, vocabulary), vocabulary);
 }

@@ -1,7 +1,7 @@
 /* maps.c - functions of one operand, element by element. */
 #include "program/arrays/arrays.h"
 #include "program/arrays/functions.h"
-#include "program/onnx/onnx_names.h"
+#include "program/network/onnx_types.h"
 #include "core/base/fail.h"
 #include <string.h>
 

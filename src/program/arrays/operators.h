@@ -42,6 +42,10 @@ struct fl_operator {
     /* Makes steps of the library's operations (lower/lower.h). NULL: compute() alone. Sets *done to false, with nothing
      * planned, where these operands are left to compute(). */
     tensor_status (*lower)(struct fl_planner *p, const struct fl_net_node *node, bool *done);
+    /* Makes steps of quantised nodes (lower/quantised.h), whose operands and results are bytes; of QuantizeLinear and
+     * DequantizeLinear, where floats become bytes, and back. NULL: there is no kernel of 8-bit integers. shape() sees
+     * quantised operands as float32. */
+    tensor_status (*lower_int8)(struct fl_planner *p, const struct fl_net_node *node, bool *done);
 };
 
 /* --- activations (arrays/activation.c) ---------------------------------------------------------------------------- */

@@ -30,7 +30,7 @@ static tensor_status run_map(tensor *const *t, const void *with) {
 }
 
 /* The layout in which an operand lies already: maps do not care for the order of dimensions. */
-static const int *own_layout(const struct fl_planner *p, const struct fl_net_node *node, int operand) {
+const int *fl_own_layout(const struct fl_planner *p, const struct fl_net_node *node, int operand) {
     const struct fl_known *const k = fl_plan_in(p, node, operand);
     return k->slot >= 0 ? k->layout : NULL;
 }
@@ -41,7 +41,7 @@ tensor_status fl_lower_map(struct fl_planner *p, const struct fl_net_node *node,
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++) {
         if (strcmp(maps[i].op, node->op))
             continue;
-        const int *const layout = own_layout(p, node, 0);
+        const int *const layout = fl_own_layout(p, node, 0);
         const struct map with = {maps[i].function};
         SLOT(x, fl_plan_operand(p, node, 0, layout));
         SLOT(y, fl_plan_result(p, node, 0, layout));
@@ -67,7 +67,7 @@ static tensor_status run_clamp(tensor *const *t, const void *with) {
 
 static tensor_status plan_scalars(struct fl_planner *p, const struct fl_net_node *node, fl_step_run *run,
                                   struct scalars with) {
-    const int *const layout = own_layout(p, node, 0);
+    const int *const layout = fl_own_layout(p, node, 0);
     SLOT(x, fl_plan_operand(p, node, 0, layout));
     SLOT(y, fl_plan_result(p, node, 0, layout));
     const int slots[] = {y, x};
@@ -118,7 +118,7 @@ static tensor_status run_scale(tensor *const *t, const void *with) {
 
 /* The operand from which the result takes its layout: the first of the result's shape whose tensor exists; else the
  * first tensor of as many dimensions. -1: none. */
-static int leader(const struct fl_planner *p, const struct fl_net_node *node) {
+int fl_leader(const struct fl_planner *p, const struct fl_net_node *node) {
     const struct fl_array *const out = fl_plan_out(p, node, 0);
     for (int whole = 1; whole >= 0; whole--)
         for (int i = 0; i < 2; i++) {
@@ -153,8 +153,8 @@ static tensor_status plan_binary(struct fl_planner *p, const struct fl_net_node 
     if (!fl_plan_is_float(p, node, 0) || !fl_plan_is_float(p, node, 1) || out->ndim > TENSOR_MAX_DIMS)
         return TENSOR_OK;
     TRY(fl_activation_read(node, &activation));
-    const int from = leader(p, node);
-    const int *const layout = from < 0 ? NULL : own_layout(p, node, from);
+    const int from = fl_leader(p, node);
+    const int *const layout = from < 0 ? NULL : fl_own_layout(p, node, from);
     bool same_a, same_b;
     SLOT(a, fl_repeated(p, node, 0, layout, &same_a));
     SLOT(b, fl_repeated(p, node, 1, layout, &same_b));
@@ -190,7 +190,7 @@ tensor_status fl_lower_mul(struct fl_planner *p, const struct fl_net_node *node,
         if (!is_number(p, node, i, &with.alpha) || other->array.ndim != out->ndim ||
             *fl_net_string(node, "flexlab_activation", ""))
             continue;
-        const int *const layout = own_layout(p, node, 1 - i);
+        const int *const layout = fl_own_layout(p, node, 1 - i);
         SLOT(x, fl_plan_operand(p, node, 1 - i, layout));
         SLOT(y, fl_plan_result(p, node, 0, layout));
         const int slots[] = {y, x};

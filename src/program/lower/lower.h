@@ -26,6 +26,15 @@ fl_lower fl_lower_slice, fl_lower_split, fl_lower_expand, fl_lower_pad;
 /* norms.c */
 fl_lower fl_lower_batch_normalization, fl_lower_layer_normalization, fl_lower_softmax;
 
+/* windows.c: the dimensions of an image in the order N, H, W, C; a slot of an image of 3 dimensions (a sequence) as one
+ * of height 1, any other and a failure as it is. */
+void fl_image_layout(const struct fl_net_node *node, int ndim, int *layout);
+int fl_as_image(struct fl_planner *p, int slot);
+/* elementwise.c: the layout in which an operand lies already, NULL for known numbers; the operand of several whose
+ * layout the result takes, -1: none has one. */
+const int *fl_own_layout(const struct fl_planner *p, const struct fl_net_node *node, int operand);
+int fl_leader(const struct fl_planner *p, const struct fl_net_node *node);
+
 /* Plans the clip of a result: the slot into which the operation before it writes, which is the result itself where
  * there is nothing to clip. fl_activation_end plans the step after it. */
 int fl_activation_begin(struct fl_planner *p, const struct fl_net_node *node, const struct fl_activation_of *a,

@@ -49,10 +49,12 @@ tensor_status fl_lower_batch_normalization(struct fl_planner *p, const struct fl
 
 struct softmax {
     float scale;
+    bool causal; /* position i of a row sees those up to i */
 };
 
 static tensor_status run_softmax(tensor *const *t, const void *with) {
-    return tensor_softmax(t[0], t[1], ((const struct softmax *)with)->scale, false);
+    const struct softmax *const s = with;
+    return tensor_softmax(t[0], t[1], s->scale, s->causal);
 }
 
 /* Over one dimension, which lies last. */
@@ -68,7 +70,7 @@ tensor_status fl_lower_softmax(struct fl_planner *p, const struct fl_net_node *n
     SLOT(in, fl_plan_operand(p, node, 0, layout));
     SLOT(y, fl_plan_result(p, node, 0, layout));
     const int slots[] = {y, in};
-    const struct softmax with = {fl_net_float(node, "flexlab_beta", 1)};
+    const struct softmax with = {fl_net_float(node, "flexlab_beta", 1), fl_net_int(node, "flexlab_causal", 0) != 0};
     *done = true;
     return fl_plan_step(p, node, run_softmax, 1, 2, slots, &with, sizeof with);
 }

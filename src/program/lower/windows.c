@@ -30,13 +30,13 @@ static tensor_status to_window(const struct fl_windows *g, tensor_window *how) {
 }
 
 /* The dimensions of an image in the order N, H, W, C of the library. */
-static void image_layout(const struct fl_net_node *node, int ndim, int *layout) {
+void fl_image_layout(const struct fl_net_node *node, int ndim, int *layout) {
     for (int d = 0; d < ndim; d++)
         layout[d] = node->channels_last || !d ? d : d == ndim - 1 ? 1 : d + 1;
 }
 
 /* A slot of an image or of filters of 3 dimensions as one of 4. */
-static int as_image(struct fl_planner *p, int slot) {
+int fl_as_image(struct fl_planner *p, int slot) {
     int64_t dim[TENSOR_MAX_DIMS], four[4];
     if (slot < 0 || fl_plan_shape(p, slot, dim) == 4)
         return slot;
@@ -93,9 +93,9 @@ static tensor_status plan_convolution(struct fl_planner *p, const struct fl_net_
     if (apart && activation.kind == FL_RELU)
         activation.kind = FL_RELU_AFTER;
     c.relu = activation.kind == FL_RELU;
-    image_layout(node, ndim, layout);
-    SLOT(x, as_image(p, fl_plan_operand(p, node, 0, layout)));
-    SLOT(w, as_image(p, fl_plan_operand(p, node, 1, filter_layout)));
+    fl_image_layout(node, ndim, layout);
+    SLOT(x, fl_as_image(p, fl_plan_operand(p, node, 0, layout)));
+    SLOT(w, fl_as_image(p, fl_plan_operand(p, node, 1, filter_layout)));
     int bias = -1, added = -1, sums = -1;
     if (fl_plan_in(p, node, 2)) {
         bias = fl_plan_operand(p, node, 2, NULL);
@@ -104,7 +104,7 @@ static tensor_status plan_convolution(struct fl_planner *p, const struct fl_net_
     }
     if (residual) {
         bool same;
-        added = apart ? fl_repeated(p, node, 3, layout, &same) : as_image(p, fl_plan_operand(p, node, 3, layout));
+        added = apart ? fl_repeated(p, node, 3, layout, &same) : fl_as_image(p, fl_plan_operand(p, node, 3, layout));
         if (added < 0)
             return tensor_error_status();
     }
@@ -119,7 +119,7 @@ static tensor_status plan_convolution(struct fl_planner *p, const struct fl_net_
             return tensor_error_status();
     }
     SLOT(y, fl_activation_begin(p, node, &activation, layout));
-    SLOT(image, as_image(p, apart ? sums : y));
+    SLOT(image, fl_as_image(p, apart ? sums : y));
     const int slots[] = {image, x, w, bias, apart ? -1 : added};
     TRY(fl_plan_step(p, node, run, 1, 5, slots, &c, sizeof c));
     if (apart) {
@@ -146,7 +146,7 @@ tensor_status fl_lower_conv(struct fl_planner *p, const struct fl_net_node *node
                                b ? &b->array : NULL));
     if (g.spatial > SPATIAL)
         return TENSOR_OK;
-    image_layout(node, 2 + g.spatial, layout); /* [K, C, R, S] as [K, R, S, C] */
+    fl_image_layout(node, 2 + g.spatial, layout); /* [K, C, R, S] as [K, R, S, C] */
     *done = true;
     return plan_convolution(p, node, &g, layout, run_convolution, added != NULL);
 }
@@ -187,10 +187,10 @@ static tensor_status plan_pool(struct fl_planner *p, const struct fl_net_node *n
     int layout[TENSOR_MAX_DIMS];
     TRY(to_window(g, &pool.how));
     TRY(fl_activation_read(node, &activation));
-    image_layout(node, 2 + g->spatial, layout);
-    SLOT(x, as_image(p, fl_plan_operand(p, node, 0, layout)));
+    fl_image_layout(node, 2 + g->spatial, layout);
+    SLOT(x, fl_as_image(p, fl_plan_operand(p, node, 0, layout)));
     SLOT(y, fl_activation_begin(p, node, &activation, layout));
-    SLOT(image, as_image(p, y));
+    SLOT(image, fl_as_image(p, y));
     const int slots[] = {image, x};
     TRY(fl_plan_step(p, node, run, 1, 2, slots, &pool, sizeof pool));
     return fl_activation_end(p, node, &activation, y, layout);
@@ -239,8 +239,8 @@ static tensor_status plan_global(struct fl_planner *p, const struct fl_net_node 
     int layout[TENSOR_MAX_DIMS];
     if (!fl_plan_is_float(p, node, 0) || k->array.ndim > 2 + SPATIAL)
         return TENSOR_OK;
-    image_layout(node, k->array.ndim, layout);
-    SLOT(x, as_image(p, fl_plan_operand(p, node, 0, layout)));
+    fl_image_layout(node, k->array.ndim, layout);
+    SLOT(x, fl_as_image(p, fl_plan_operand(p, node, 0, layout)));
     SLOT(y, fl_plan_result(p, node, 0, layout));
     int64_t dim[TENSOR_MAX_DIMS];
     fl_plan_shape(p, x, dim);

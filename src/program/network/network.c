@@ -20,6 +20,7 @@ struct fl_network *fl_network_new(fl_net_source source) {
     }
     n->source = source;
     n->producer = "";
+    n->rounding = source == FL_NET_TFLITE ? FL_INT8_TFLITE_XNNPACK : FL_INT8_ONNX;
     return n;
 }
 
@@ -86,6 +87,18 @@ int fl_net_add_value(struct fl_network *n, const char *name) {
     n->values = values;
     n->values[n->value_count] = (struct fl_net_value){.name = copy, .ndim = -1};
     return n->value_count++;
+}
+
+int fl_net_add_constant(struct fl_network *n, const char *name, struct fl_array *constant) {
+    const int value = fl_net_add_value(n, name);
+    if (value < 0)
+        return -1;
+    struct fl_net_value *const v = &n->values[value];
+    v->constant = constant;
+    v->type = constant->type;
+    v->ndim = constant->ndim;
+    memcpy(v->dim, constant->dim, sizeof v->dim);
+    return value;
 }
 
 /* Room doubles when a power of two is reached, so that a graph needs no member for it. */
@@ -187,6 +200,14 @@ float fl_net_float(const struct fl_net_node *node, const char *name, float other
 const char *fl_net_string(const struct fl_net_node *node, const char *name, const char *otherwise) {
     const struct fl_net_attribute *const a = fl_net_find(node, name);
     return a && a->kind == FL_NET_STRING ? a->s : otherwise;
+}
+
+void fl_net_drop(struct fl_net_node *node, const char *name) {
+    int left = 0;
+    for (int i = 0; i < node->attribute_count; i++)
+        if (!node->attributes[i].name || strcmp(node->attributes[i].name, name) != 0)
+            node->attributes[left++] = node->attributes[i];
+    node->attribute_count = left;
 }
 
 /* Room for an attribute of that name: the one that is there, a free one, or one more. */
@@ -456,4 +477,36 @@ static int reads(const struct fl_net_graph *graph, int value) {
 
 int fl_net_readers(const struct fl_network *n, int value) {
     return reads(&n->graph, value);
+}
+
+/* A byte is read before an element is written over it. */
+void fl_net_spread(struct fl_array *a, const uint8_t *from) {
+    const int flip = a->type == TENSOR_TYPE_I8 ? 8 : 0; /* the sign */
+    for (int64_t i = 0; i < a->count; i += 2) {
+        const int byte = from[i / 2], halves[] = {byte & 15, byte >> 4};
+        for (int k = 0; k < 2 && i + k < a->count; k++)
+            ((uint8_t *)a->data)[i + k] = (uint8_t)((halves[k] ^ flip) - flip);
+    }
+}
+
+/* --- quantised values and nodes ----------------------------------------------------------------------------------- */
+
+bool fl_net_is_bytes(const struct fl_network *n, int value) {
+    const struct fl_net_value *const v = value < 0 ? NULL : &n->values[value];
+    return v && v->quantisation && v->quantisation->count == 1 &&
+           (v->type == TENSOR_TYPE_I8 || v->type == TENSOR_TYPE_U8);
+}
+
+struct fl_int8_type fl_net_int8_type(const struct fl_network *n, int value) {
+    const struct fl_net_value *const v = &n->values[value];
+    return (struct fl_int8_type){v->quantisation->scale[0], v->quantisation->zero[0], v->type == TENSOR_TYPE_U8};
+}
+
+bool fl_net_is_border(const struct fl_net_node *node) {
+    return !*node->domain && (!strcmp(node->op, "QuantizeLinear") || !strcmp(node->op, "DequantizeLinear"));
+}
+
+bool fl_net_is_quantised(const struct fl_network *n, const struct fl_net_node *node) {
+    return !*node->domain && node->input_count && node->output_count && fl_net_is_bytes(n, node->inputs[0]) &&
+           fl_net_is_bytes(n, node->outputs[0]);
 }

@@ -11,6 +11,7 @@
 #ifndef FL_NETWORK_H
 #define FL_NETWORK_H
 
+#include "int8/int8.h"
 #include "flexlab/status.h"
 #include "flexlab/tensor.h"
 #include <stdbool.h>
@@ -37,11 +38,16 @@ struct fl_quantisation {
 };
 
 /* What calibration found of a tensor, and what follows from it: the exponent at which a shared-exponent format stores
- * it. */
+ * it, and the integers of 8 bits that stand for it. */
+struct fl_histogram;
 struct fl_range {
-    double maximum; /* the largest magnitude that was seen; 0: none yet */
+    double maximum;                 /* the largest magnitude that was seen; 0: none yet */
+    bool seen;                      /* by the calibration that ended last, or that has begun */
+    double least, largest;          /* the numbers that it saw */
+    struct fl_histogram *histogram; /* of them; NULL: none, or freed after calibration */
     bool frozen;
     int exponent;
+    struct fl_int8_type integers; /* scale 0: none */
 };
 
 struct fl_net_value {
@@ -52,6 +58,7 @@ struct fl_net_value {
     const char *dim_name[FL_ARRAY_DIMS];  /* of such a dimension; NULL: none. Equal names are equal sizes */
     struct fl_array *constant;            /* NULL: computed, or an input */
     struct fl_quantisation *quantisation; /* NULL: none; only for integers */
+    bool four_bits;                       /* a constant that the file stores in 4 bits an element */
     struct fl_range range;                /* of floats */
 };
 
@@ -68,7 +75,7 @@ enum fl_net_kind {
 
 /* An attribute of a node; the member of its kind is set, and count for the lists. */
 struct fl_net_attribute {
-    const char *name;
+    const char *name; /* names that begin with "flexlab." are what a file says of a node beside ONNX (metadata_props) */
     enum fl_net_kind kind;
     int count;
     int64_t i;
@@ -91,6 +98,7 @@ struct fl_net_node {
     struct fl_net_attribute *attributes;
     bool channels_last;
     tensor_format format;   /* in which it is computed; 0: fp32 */
+    bool int8;              /* to be quantised when the program is frozen; or that was done */
     struct fl_range *inner; /* of its tensors that are no values (plan.h), FL_NODE_TEMPORARIES; NULL: none yet */
 };
 
@@ -102,14 +110,15 @@ struct fl_net_graph {
     int *inputs, *outputs;
 };
 
-/* Which rounding the file's own runtime gives results of integer networks (docs/programs.md). */
+/* The kind of file, from which the rounding of quantised nodes follows: onnx, or tflite-xnnpack. */
 typedef enum fl_net_source { FL_NET_ONNX = 1, FL_NET_TFLITE } fl_net_source;
 
 /* All of it lies in memory of its own, which fl_network_free frees at once. */
 struct fl_network {
     fl_net_source source;
-    int opset;            /* of the file; 0 where there is none */
-    const char *producer; /* as the file says it; "" if it does not */
+    int opset;                      /* of the file; 0 where there is none */
+    const char *producer;           /* as the file says it; "" if it does not */
+    enum fl_int8_rounding rounding; /* of quantised nodes: that of the file's runtime, until somebody chooses another */
     int value_count;
     struct fl_net_value *values; /* those of nested graphs too */
     struct fl_net_graph graph;
@@ -126,6 +135,8 @@ void fl_network_free(struct fl_network *n);
 void *fl_net_memory(struct fl_network *n, size_t bytes);
 const char *fl_net_text(struct fl_network *n, const char *text, size_t length);
 
+/* A constant as a new value; -1 without memory. */
+int fl_net_add_constant(struct fl_network *n, const char *name, struct fl_array *constant);
 /* Adds a value of unknown type and shape; its index, or -1 without memory. */
 int fl_net_add_value(struct fl_network *n, const char *name);
 /* Adds a node at the end of a graph, with all its lists empty and zeroed; NULL without memory. The addresses of the
@@ -136,6 +147,9 @@ struct fl_net_node *fl_net_add_node(struct fl_network *n, struct fl_net_graph *g
 /* An array of that network with zeroed data. TENSOR_E_DATA for sizes that are negative or more than 2^40 bytes. */
 tensor_status fl_net_array(struct fl_network *n, struct fl_array **array, tensor_type type, int ndim,
                            const int64_t *dim);
+/* Integers of 4 bits, two to a byte, the first in its lower half, as the int8 or uint8 of an array. The bytes may lie
+ * at the end of the array's own data. */
+void fl_net_spread(struct fl_array *a, const uint8_t *from);
 /* Bytes of one number of a type; 0 for another number. */
 size_t fl_type_bytes(tensor_type type);
 const char *fl_type_name(tensor_type type); /* "float32", "int64", ... */
@@ -146,6 +160,8 @@ const struct fl_net_attribute *fl_net_find(const struct fl_net_node *node, const
 int64_t fl_net_int(const struct fl_net_node *node, const char *name, int64_t otherwise);
 float fl_net_float(const struct fl_net_node *node, const char *name, float otherwise);
 const char *fl_net_string(const struct fl_net_node *node, const char *name, const char *otherwise);
+/* Removes an attribute, if it is there. */
+void fl_net_drop(struct fl_net_node *node, const char *name);
 /* Sets an attribute of a node that a pass makes; replaces one of that name. */
 tensor_status fl_net_set_int(struct fl_network *n, struct fl_net_node *node, const char *name, int64_t value);
 tensor_status fl_net_set_float(struct fl_network *n, struct fl_net_node *node, const char *name, float value);
@@ -159,5 +175,16 @@ tensor_status fl_net_check(struct fl_network *n);
 
 /* How many operands of nodes, those of nested graphs too, and outputs of graphs a value is. */
 int fl_net_readers(const struct fl_network *n, int value);
+
+/* Quantised networks. A quantised value is an int8 or uint8 with one scale and zero point. A quantised node has an
+ * operator by its plain name ("Conv") whose first operand and first result are quantised values; weights are integers
+ * with a quantisation, for each filter where they have several, and biases int32 at the scale s_x s_w[k]. The borders
+ * to floats are QuantizeLinear and DequantizeLinear, whose scale and zero point are constants and are those of their
+ * integer side; QuantizeLinear of a quantised value is a quantised node that changes the scale. */
+bool fl_net_is_bytes(const struct fl_network *n, int value);
+bool fl_net_is_border(const struct fl_net_node *node);
+bool fl_net_is_quantised(const struct fl_network *n, const struct fl_net_node *node);
+/* Of a quantised value. */
+struct fl_int8_type fl_net_int8_type(const struct fl_network *n, int value);
 
 #endif

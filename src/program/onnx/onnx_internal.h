@@ -4,6 +4,7 @@
 #define FL_ONNX_INTERNAL_H
 
 #include "program/network/network.h"
+#include "program/network/onnx_types.h"
 #include "program/onnx/onnx_names.h"
 
 enum { FL_ONNX_OPSET_FIRST = 7, FL_ONNX_OPSET_LAST = 22 };
@@ -44,9 +45,10 @@ tensor_status fl_onnx_unpack(struct fl_onnx_memory *m, ProtobufCMessage **messag
                              const ProtobufCMessageDescriptor *kind, const uint8_t *bytes, size_t size);
 void fl_onnx_release(struct fl_onnx_memory *m);
 
-/* An array of the network from a tensor of the file. `what` begins the messages: "initializer w". */
+/* An array of the network from a tensor of the file. `what` begins the messages: "initializer w". four_bits: whether
+ * its elements are integers of 4 bits, which become int8 or uint8; NULL where such are refused. */
 tensor_status fl_onnx_tensor(struct fl_onnx_reader *r, struct fl_array **array, const Onnx__TensorProto *t,
-                             const char *what);
+                             const char *what, bool *four_bits);
 void fl_onnx_forget_files(struct fl_onnx_reader *r);
 #endif
 

@@ -24,10 +24,4 @@ tensor_status fl_onnx_names_add(struct fl_onnx_names *t, const char *name, int v
 void fl_onnx_names_leave(struct fl_onnx_names *t, size_t count);
 void fl_onnx_names_free(struct fl_onnx_names *t);
 
-/* TensorProto.DataType: 0 for a type that the library does not have. */
-tensor_type fl_onnx_type(int number);
-int fl_onnx_type_number(tensor_type type);
-/* "float32", "string", "int4", ... */
-const char *fl_onnx_type_name(int number);
-
 #endif

@@ -200,7 +200,7 @@ static tensor_status read_attribute(struct fl_onnx_reader *r, struct fl_net_attr
     case A_STRING:
         return (to->s = text_of(r->n, &a->s, what)) ? TENSOR_OK : TENSOR_E_DATA;
     case A_TENSOR:
-        return fl_onnx_tensor(r, &to->array, a->t, what);
+        return fl_onnx_tensor(r, &to->array, a->t, what, NULL);
     case A_GRAPH:
         to->graph = fl_net_memory(r->n, sizeof *to->graph);
         return to->graph ? read_graph(r, to->graph, a->g, true) : TENSOR_E_MEMORY;
@@ -230,6 +230,17 @@ static tensor_status read_attributes(struct fl_onnx_reader *r, struct fl_net_att
                 return fl_fail(TENSOR_E_DATA, "%s is there twice", what.text);
         TRY(read_attribute(r, &to[i], node->attribute[i], what.text));
     }
+    return TENSOR_OK;
+}
+
+/* What a file that this library wrote says of a node beside ONNX (passes/restore.c). */
+static tensor_status read_metadata(struct fl_network *n, struct fl_net_node *to, const Onnx__NodeProto *node) {
+    static const char *const keys[] = {"flexlab.format",    "flexlab.part",       "flexlab.layout",
+                                       "flexlab.exponents", "flexlab.attributes", "flexlab.operator"};
+    for (size_t i = 0; i < node->n_metadata_props; i++)
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+            if (!strcmp(or_empty(node->metadata_props[i]->key), keys[k]))
+                TRY(fl_net_set_string(n, to, keys[k], or_empty(node->metadata_props[i]->value)));
     return TENSOR_OK;
 }
 
@@ -297,8 +308,12 @@ static tensor_status read_node(struct fl_onnx_reader *r, struct fl_net_graph *gr
         if (*node->input[i] && made->inputs[i] < 0)
             return fl_fail(TENSOR_E_DATA, "%s: input %zu is '%s', which is no input, and which no node computes",
                            what.text, i, node->input[i]);
+        if (made->inputs[i] >= 0 && r->n->values[made->inputs[i]].four_bits && !strcmp(node->op_type, "QuantizeLinear"))
+            return fl_fail(TENSOR_E_DATA, "%s: results of 4 bits, expected 8 or 16: weights alone may have 4",
+                           what.text);
     }
     TRY(read_attributes(r, graph->nodes[k].attributes, node));
+    TRY(read_metadata(r->n, &graph->nodes[k], node));
     return fl_onnx_translate(r, graph);
 }
 
@@ -315,8 +330,10 @@ static tensor_status read_initializers(struct fl_onnx_reader *r, const Onnx__Gra
         int value;
         snprintf(what.text, sizeof what.text, "initializer %.200s", or_empty(g->initializer[i]->name));
         TRY(declare(r, or_empty(g->initializer[i]->name), "an initializer", &value));
-        TRY(fl_onnx_tensor(r, &array, g->initializer[i], what.text));
+        bool four_bits;
+        TRY(fl_onnx_tensor(r, &array, g->initializer[i], what.text, &four_bits));
         fl_onnx_set_constant(r->n, value, array);
+        r->n->values[value].four_bits = four_bits;
     }
     return TENSOR_OK;
 }
@@ -419,6 +436,22 @@ static tensor_status read_opset(struct fl_onnx_reader *r, const Onnx__ModelProto
     return TENSOR_OK;
 }
 
+/* Integers are rounded as onnxruntime does it, unless the file says otherwise. */
+static tensor_status read_rounding(struct fl_network *n, const Onnx__ModelProto *model) {
+    n->rounding = FL_INT8_ONNX;
+    for (size_t i = 0; i < model->n_metadata_props; i++) {
+        const char *const value = or_empty(model->metadata_props[i]->value);
+        if (strcmp(or_empty(model->metadata_props[i]->key), "flexlab.rounding") != 0)
+            continue;
+        n->rounding = fl_int8_rounding_named(value);
+        if (n->rounding == FL_INT8_ROUNDINGS)
+            return fl_fail(TENSOR_E_DATA,
+                           "flexlab.rounding is '%.100s', expected exact, onnx, tflite, tflite-ruy or tflite-xnnpack",
+                           value);
+    }
+    return TENSOR_OK;
+}
+
 static tensor_status read_model(struct fl_onnx_reader *r, const Onnx__ModelProto *model) {
     const char *const name = or_empty(model->producer_name), *const version = or_empty(model->producer_version);
     if (model->ir_version < 3)
@@ -432,6 +465,7 @@ static tensor_status read_model(struct fl_onnx_reader *r, const Onnx__ModelProto
                        "inline them",
                        model->n_functions, or_empty(model->functions[0]->name));
     TRY(read_opset(r, model));
+    TRY(read_rounding(r->n, model));
     const size_t room = strlen(name) + strlen(version) + 2;
     char *const producer = fl_net_memory(r->n, room);
     if (!producer)
@@ -521,7 +555,7 @@ tensor_status fl_onnx_read_tensor(struct fl_array **array, struct fl_network *ne
     *array = NULL;
     tensor_status status = read_message(path, &memory, &message, &onnx__tensor_proto__descriptor);
     if (!status)
-        status = fl_onnx_tensor(&r, array, (const Onnx__TensorProto *)message, "the tensor");
+        status = fl_onnx_tensor(&r, array, (const Onnx__TensorProto *)message, "the tensor", NULL);
     fl_onnx_release(&memory);
     fl_onnx_forget_files(&r);
     return status ? fl_fail(status, "%s: %s", path, tensor_error()) : TENSOR_OK;

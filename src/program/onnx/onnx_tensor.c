@@ -264,26 +264,39 @@ static tensor_status check_bools(const struct fl_array *a, const char *what) {
     return TENSOR_OK;
 }
 
+/* Whether elements are integers of 4 bits, two to a byte, the first in its lower half. */
+static bool has_four_bits(const Onnx__TensorProto *t) {
+    return t->data_type == 21 || t->data_type == 22; /* UINT4, INT4 */
+}
+
 static tensor_status fill(struct fl_onnx_reader *r, struct fl_array **array, const Onnx__TensorProto *t,
                           tensor_type type, const char *what, const struct place *p) {
     TRY(fl_net_array(r->n, array, type, (int)t->n_dims, t->dims));
-    struct fl_array *const a = *array;
-    const int64_t bytes = a->count * (int64_t)fl_type_bytes(type);
-    if (!a->count)
+    struct fl_array stored = **array;
+    if (!stored.count)
         return TENSOR_OK;
+    if (has_four_bits(t)) {
+        stored.type = TENSOR_TYPE_U8;
+        stored.count = (stored.count + 1) / 2;
+        stored.data = (char *)stored.data + (*array)->count - stored.count;
+    }
+    const int64_t bytes = stored.count * (int64_t)fl_type_bytes(type);
     if (p->location)
-        TRY(read_at(p->file, p->offset, a->data, bytes, what, p->location));
+        TRY(read_at(p->file, p->offset, stored.data, bytes, what, p->location));
     else if (t->has_raw_data && t->raw_data.len)
-        memcpy(a->data, t->raw_data.data, (size_t)bytes);
+        memcpy(stored.data, t->raw_data.data, (size_t)bytes);
     else
-        TRY(copy_typed(a, t, what));
-    return check_bools(a, what);
+        TRY(copy_typed(&stored, t, what));
+    if (has_four_bits(t))
+        fl_net_spread(*array, stored.data);
+    return check_bools(*array, what);
 }
 
 tensor_status fl_onnx_tensor(struct fl_onnx_reader *r, struct fl_array **array, const Onnx__TensorProto *t,
-                             const char *what) {
+                             const char *what, bool *four_bits) {
     const uint16_t one = 1;
-    const tensor_type type = fl_onnx_type(t->data_type);
+    const bool four = four_bits && has_four_bits(t);
+    const tensor_type type = !four ? fl_onnx_type(t->data_type) : t->data_type == 22 ? TENSOR_TYPE_I8 : TENSOR_TYPE_U8;
     const size_t all = t->n_float_data + t->n_int32_data + t->n_int64_data + t->n_double_data + t->n_uint64_data;
     int64_t count;
     if (!*(const unsigned char *)&one)
@@ -296,7 +309,7 @@ tensor_status fl_onnx_tensor(struct fl_onnx_reader *r, struct fl_array **array, 
     if (t->has_segment)
         return fl_fail(TENSOR_E_DATA, "%s is stored in segments, expected one tensor", what);
     TRY(count_elements(t, type, what, &count));
-    const int64_t bytes = count * (int64_t)fl_type_bytes(type);
+    const int64_t stored = four ? (count + 1) / 2 : count, bytes = stored * (int64_t)fl_type_bytes(type);
     struct place p = {.file = -1};
     tensor_status status = TENSOR_OK;
     if (t->data_location == 1)
@@ -309,11 +322,13 @@ tensor_status fl_onnx_tensor(struct fl_onnx_reader *r, struct fl_array **array, 
     else if (all != typed_count(t, type))
         status =
             fl_fail(TENSOR_E_DATA, "%s: numbers lie in a field for another type than %s", what, fl_type_name(type));
-    else if (all && all != (uint64_t)count)
-        status = fl_fail(TENSOR_E_DATA, "%s has %zu numbers, its dimensions make %lld", what, all, (long long)count);
+    else if (all && all != (uint64_t)stored)
+        status = fl_fail(TENSOR_E_DATA, "%s has %zu numbers, its dimensions make %lld", what, all, (long long)stored);
     else if (!all && t->raw_data.len != (uint64_t)bytes)
         status = fl_fail(TENSOR_E_DATA, "%s has %zu bytes, its dimensions make %lld elements of %s: %lld bytes", what,
-                         t->raw_data.len, (long long)count, fl_type_name(type), (long long)bytes);
+                         t->raw_data.len, (long long)count, four ? "4 bits" : fl_type_name(type), (long long)bytes);
+    if (four_bits)
+        *four_bits = four;
     if (!status)
         status = fill(r, array, t, type, what, &p);
     if (p.file >= 0)

@@ -57,14 +57,6 @@ static tensor_status set_input(struct fl_network *n, struct fl_net_node *node, i
     return TENSOR_OK;
 }
 
-static void drop_attribute(struct fl_net_node *node, const char *name) {
-    int kept = 0;
-    for (int i = 0; i < node->attribute_count; i++)
-        if (strcmp(node->attributes[i].name, name) != 0)
-            node->attributes[kept++] = node->attributes[i];
-    node->attribute_count = kept;
-}
-
 static tensor_status make_constant(struct fl_onnx_reader *r, const struct fl_net_node *node, const struct moved *m,
                                    const struct fl_net_attribute *a, int *value) {
     const bool real = m->form == NUMBER || m->form == NUMBERS, list = m->form == NUMBERS || m->form == WHOLES;
@@ -109,7 +101,7 @@ static tensor_status move_attributes(struct fl_onnx_reader *r, struct fl_net_nod
         int value = -1;
         TRY(make_constant(r, node, m, a, &value));
         TRY(set_input(r->n, node, m->input, value));
-        drop_attribute(node, m->attribute);
+        fl_net_drop(node, m->attribute);
     }
     return TENSOR_OK;
 }
@@ -212,7 +204,7 @@ static tensor_status old_batch_norm(struct fl_net_node *node) {
             return refuse(node, "its outputs from the second on are statistics of training, expected inference");
     if (fl_net_int(node, "spatial", 1) != 1)
         return refuse(node, "attribute spatial is 0, expected 1");
-    drop_attribute(node, "spatial");
+    fl_net_drop(node, "spatial");
     if (node->output_count > 1)
         node->output_count = 1;
     return TENSOR_OK;

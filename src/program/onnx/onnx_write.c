@@ -9,6 +9,7 @@
 #include "core/base/memory.h"
 #include "flexlab/formats.h"
 #include "program/network/network.h"
+#include "program/network/onnx_types.h"
 #include "program/onnx/onnx_names.h"
 #include <errno.h>
 #include <limits.h>
@@ -240,8 +241,21 @@ static tensor_status put_attribute(struct writer *w, const struct fl_net_attribu
     return TENSOR_OK;
 }
 
+/* StringStringEntryProto */
+static void put_entry(struct bytes *b, int field, const char *key, const char *value) {
+    enum { KEY = 1, VALUE };
+    const size_t begin = begin_message(b, field);
+    put_text(b, KEY, key);
+    put_text(b, VALUE, value);
+    end_message(b, begin);
+}
+
+static bool is_metadata(const struct fl_net_attribute *a) {
+    return !strncmp(a->name, "flexlab.", 8) && a->kind == FL_NET_STRING;
+}
+
 static tensor_status put_node(struct writer *w, const struct fl_net_node *node) {
-    enum { NODE = 1, INPUT = 1, OUTPUT, NAME, OP, DOMAIN_OF_OP = 7 };
+    enum { NODE = 1, INPUT = 1, OUTPUT, NAME, OP, DOMAIN_OF_OP = 7, METADATA = 9 };
     struct bytes *const b = &w->b;
     const size_t begin = begin_message(b, NODE);
     if (node->channels_last)
@@ -265,9 +279,13 @@ static tensor_status put_node(struct writer *w, const struct fl_net_node *node) 
     put_text(b, NAME, node->name);
     put_text(b, OP, node->op);
     for (int i = 0; i < node->attribute_count; i++)
-        TRY(put_attribute(w, &node->attributes[i]));
+        if (!is_metadata(&node->attributes[i]))
+            TRY(put_attribute(w, &node->attributes[i]));
     if (*node->domain)
         put_text(b, DOMAIN_OF_OP, node->domain);
+    for (int i = 0; i < node->attribute_count; i++)
+        if (is_metadata(&node->attributes[i]))
+            put_entry(b, METADATA, node->attributes[i].name, node->attributes[i].s);
     end_message(b, begin);
     return TENSOR_OK;
 }
@@ -341,6 +359,14 @@ static void put_opset(struct writer *w, const char *domain, int version) {
     end_message(&w->b, begin);
 }
 
+/* Most operators take bfloat16 from opset 22 on. */
+static bool has_bfloat(const struct fl_network *n) {
+    for (int v = 0; v < n->value_count; v++)
+        if (n->values[v].type == TENSOR_TYPE_BF16)
+            return true;
+    return false;
+}
+
 /* Other domains, each once. */
 static tensor_status put_domains(struct writer *w, const struct fl_net_graph *graph) {
     for (int k = 0; k < graph->node_count; k++) {
@@ -357,7 +383,7 @@ static tensor_status put_domains(struct writer *w, const struct fl_net_graph *gr
 }
 
 static tensor_status compose(struct writer *w) {
-    enum { IR_VERSION = 1, PRODUCER, GRAPH = 7 };
+    enum { IR_VERSION = 1, PRODUCER, GRAPH = 7, METADATA = 14 };
     const size_t values = (size_t)w->n->value_count, graphs = (size_t)count_graphs(&w->n->graph);
     const uint16_t one = 1;
     if (!*(const unsigned char *)&one)
@@ -373,8 +399,10 @@ static tensor_status compose(struct writer *w) {
     if (*w->n->producer)
         put_text(&w->b, PRODUCER, w->n->producer);
     TRY(put_graph(w, GRAPH, "network", &w->n->graph));
-    put_opset(w, "", WRITTEN_OPSET);
+    put_opset(w, "", w->n->opset > WRITTEN_OPSET && has_bfloat(w->n) ? WRITTEN_OPSET + 1 : WRITTEN_OPSET);
     TRY(put_domains(w, &w->n->graph));
+    if (w->n->rounding != FL_INT8_ONNX)
+        put_entry(&w->b, METADATA, "flexlab.rounding", fl_int8_rounding_name(w->n->rounding));
     if (w->b.failed)
         return fl_fail(TENSOR_E_MEMORY, "no memory for the %zu bytes of the file", w->b.used);
     if (w->b.used > INT_MAX)

@@ -69,18 +69,6 @@ static bool affine_of(const struct fl_index *x, const struct fl_net_node *node, 
     return true;
 }
 
-static int new_constant(struct fl_network *n, const char *name, struct fl_array *a) {
-    const int value = fl_net_add_value(n, name);
-    if (value < 0)
-        return -1;
-    struct fl_net_value *const v = &n->values[value];
-    v->type = a->type;
-    v->ndim = a->ndim;
-    memcpy(v->dim, a->dim, sizeof v->dim);
-    v->constant = a;
-    return value;
-}
-
 /* Filters and bias of a convolution, with the map applied. Sums of several maps stay in double: `bias` and `scale`
  * gather them, and the weights are rounded once, at the end of a chain. */
 static tensor_status apply(const struct fl_index *x, struct fl_net_node *conv, const struct affine *a,
@@ -102,8 +90,8 @@ static tensor_status apply(const struct fl_index *x, struct fl_net_node *conv, c
     }
     for (int64_t k = 0; k < a->channels; k++)
         ((float *)bias->data)[k] = (float)((b ? fl_array_number(b, k) * a->scale[k] : 0) + a->shift[k]);
-    const int filters_value = new_constant(n, n->values[conv->inputs[1]].name, filters);
-    const int bias_value = filters_value < 0 ? -1 : new_constant(n, conv->name, bias);
+    const int filters_value = fl_net_add_constant(n, n->values[conv->inputs[1]].name, filters);
+    const int bias_value = filters_value < 0 ? -1 : fl_net_add_constant(n, conv->name, bias);
     int *const inputs = fl_net_memory(n, 3 * sizeof *inputs);
     if (bias_value < 0 || !inputs)
         return TENSOR_E_MEMORY;

@@ -1,5 +1,5 @@
 /* join.c - relu, clips and residuals become a part of what is before them: the library adds and clips sums before it
- * rounds them. */
+ * rounds them. Quantised nodes stay as they are: each rounds its own result. */
 #include "program/passes/index.h"
 #include "program/passes/passes.h"
 #include "core/base/fail.h"
@@ -28,7 +28,7 @@ static tensor_status join_activation(struct fl_index *x, struct fl_net_node *nod
     char text[80];
     const struct fl_net_node *const next =
         node->output_count == 1 ? fl_index_reader(x, node->outputs[0], &operand) : NULL;
-    if (!next || operand || !takes_activation(x, node))
+    if (!next || operand || fl_net_is_quantised(x->n, node) || !takes_activation(x, node))
         return TENSOR_OK;
     if (fl_index_is(x, next, "Relu", 1)) {
         TRY(fl_net_set_string(x->n, node, "flexlab_activation", "Relu"));
@@ -43,18 +43,19 @@ static tensor_status join_activation(struct fl_index *x, struct fl_net_node *nod
     return TENSOR_OK;
 }
 
-/* The later of two nodes takes the place of the sum, so that both operands are there before it. */
+/* Nobody but the sum reads the convolution, which takes the place of it: both operands are there before it. */
 static tensor_status join_residual(struct fl_index *x, struct fl_net_node *conv) {
     int operand;
-    const struct fl_net_node *const next = fl_index_reader(x, conv->outputs[0], &operand);
+    struct fl_net_node *const next = fl_index_reader(x, conv->outputs[0], &operand);
     const struct fl_array *const w = fl_index_constant(x, conv, 1);
-    if (!w || w->ndim > 4 || !fl_index_is(x, conv, "Conv", 3) || !next || !fl_index_is(x, next, "Add", 2) ||
-        fl_net_find(conv, "flexlab_activation") || fl_net_find(next, "flexlab_activation"))
+    if (!w || w->ndim > 4 || fl_net_is_quantised(x->n, conv) || !fl_index_is(x, conv, "Conv", 3) || !next ||
+        !fl_index_is(x, next, "Add", 2) || fl_net_find(conv, "flexlab_activation") ||
+        fl_net_find(next, "flexlab_activation"))
         return TENSOR_OK;
     const int other = next->inputs[1 - operand];
     const struct fl_net_node *const maker = fl_index_maker(x, next, 1 - operand);
     int *const inputs = fl_net_memory(x->n, 4 * sizeof *inputs);
-    if (x->n->values[other].constant || other == conv->outputs[0] || !maker || maker > conv)
+    if (x->n->values[other].constant || other == conv->outputs[0] || !maker)
         return inputs ? TENSOR_OK : TENSOR_E_MEMORY;
     if (!inputs)
         return TENSOR_E_MEMORY;
@@ -62,7 +63,9 @@ static tensor_status join_residual(struct fl_index *x, struct fl_net_node *conv)
     inputs[3] = other;
     conv->inputs = inputs;
     conv->input_count = 4;
-    replace(x, conv, next);
+    conv->outputs[0] = next->outputs[0];
+    *next = *conv;
+    x->gone[conv - x->n->graph.nodes] = true;
     return TENSOR_OK;
 }
 

@@ -4,9 +4,15 @@
 
 #include "program/network/network.h"
 
+/* restore.c: what this library's own export spelt out in several ONNX nodes becomes one node again, with its format and
+ * its exponents. Networks that do not come from there stay as they are. */
+tensor_status fl_pass_restore(struct fl_network *n);
+
 /* weights.c: weights that a file stores in 8 bits, for operators that compute floats, become float32, each the nearest
  * to scale (q - zero). */
 tensor_status fl_pass_weights(struct fl_network *n);
+/* The same of one constant: the value that has the floats. */
+tensor_status fl_pass_floats(struct fl_network *n, int value, int *made);
 
 /* fold.c: batch normalisation with constant statistics becomes a part of the convolution before it, if nobody else
  * reads that; so do products and sums with a constant for each channel. Computed in double, weights rounded once. */
@@ -18,6 +24,21 @@ tensor_status fl_pass_recognise(struct fl_network *n);
 /* join.c: relu, a clip and the sum with another image become a part of the convolution or product before them, which
  * then rounds once. */
 tensor_status fl_pass_join(struct fl_network *n);
+
+/* quantised.c: the ways in which ONNX writes 8-bit integers become the one of network.h. */
+tensor_status fl_pass_quantised(struct fl_network *n);
+
+/* borders.c: quantised nodes without a kernel of integers compute floats, between DequantizeLinear and QuantizeLinear.
+ * Afterwards each node either has a kernel (fl_int8_takes), or is a border, or computes floats; once more changes
+ * nothing. */
+tensor_status fl_pass_borders(struct fl_network *n);
+/* Adds QuantizeLinear or DequantizeLinear to a graph, from one value to another, one of which has the quantisation. */
+tensor_status fl_pass_add_border(struct fl_network *n, struct fl_net_graph *graph, const char *op, int from, int to);
+
+/* quantise.c: not one of fl_passes: nodes marked int8 for which there is a kernel compute integers, at the scales that
+ * the ranges of values have (fl_range.integers); weights have one scale for each filter, or for all. No node is marked
+ * afterwards but those that compute integers. */
+tensor_status fl_pass_quantise(struct fl_network *n, bool per_channel);
 
 /* passes.c: all of them, in their order. */
 tensor_status fl_passes(struct fl_network *n);

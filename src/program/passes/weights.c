@@ -3,7 +3,7 @@
 #include "program/arrays/operators.h"
 #include "core/base/fail.h"
 
-static tensor_status to_floats(struct fl_network *n, int value, int *made) {
+tensor_status fl_pass_floats(struct fl_network *n, int value, int *made) {
     const struct fl_net_value v = n->values[value];
     const struct fl_array *const q = v.constant;
     struct fl_array *f;
@@ -16,16 +16,8 @@ static tensor_status to_floats(struct fl_network *n, int value, int *made) {
         const double difference = (double)(fl_array_integer(q, i) - v.quantisation->zero[c]);
         ((float *)f->data)[i] = (float)((double)v.quantisation->scale[c] * difference);
     }
-    *made = fl_net_add_value(n, v.name);
-    if (*made < 0)
-        return TENSOR_E_MEMORY;
-    struct fl_net_value *const w = &n->values[*made];
-    w->type = TENSOR_TYPE_F32;
-    w->ndim = f->ndim;
-    for (int d = 0; d < f->ndim; d++)
-        w->dim[d] = f->dim[d];
-    w->constant = f;
-    return TENSOR_OK;
+    *made = fl_net_add_constant(n, v.name, f);
+    return *made < 0 ? TENSOR_E_MEMORY : TENSOR_OK;
 }
 
 tensor_status fl_pass_weights(struct fl_network *n) {
@@ -36,7 +28,7 @@ tensor_status fl_pass_weights(struct fl_network *n) {
         for (int i = 1; i < node->input_count; i++) {
             const struct fl_net_value *const v = node->inputs[i] == -1 ? NULL : &n->values[node->inputs[i]];
             if (v && v->constant && v->quantisation && !fl_type_is_float(v->type))
-                TRY(to_floats(n, node->inputs[i], &node->inputs[i]));
+                TRY(fl_pass_floats(n, node->inputs[i], &node->inputs[i]));
         }
     }
     return TENSOR_OK;

@@ -132,6 +132,36 @@ int fl_plan_temporary_numbers(struct fl_planner *p, const struct fl_net_node *no
     return set_shape(&slot, ndim, dim) ? add_slot(p->plan, slot) : -1;
 }
 
+/* --- marks -------------------------------------------------------------------------------------------------------- */
+
+static tensor_status add_mark(struct fl_planner *p, const struct fl_net_node *node, int value, int slot,
+                              const int *layout, int before, bool cast) {
+    struct fl_plan *const plan = p->plan;
+    struct fl_mark *const marks = grown(plan, plan->marks, plan->mark_count, &plan->mark_room, sizeof *marks);
+    if (!marks)
+        return TENSOR_E_MEMORY;
+    plan->marks = marks;
+    marks[plan->mark_count] = (struct fl_mark){.node = node,
+                                               .value = value,
+                                               .slot = slot,
+                                               .before = before,
+                                               .after = plan->step_count,
+                                               .cast = cast,
+                                               .array = p->known[value].array};
+    memcpy(marks[plan->mark_count++].layout, layout, sizeof marks->layout);
+    return TENSOR_OK;
+}
+
+/* Marks what a node has computed; results that are known before a run are none. */
+static tensor_status mark_results(struct fl_planner *p, const struct fl_net_node *node, int before) {
+    for (int i = 0; i < node->output_count; i++) {
+        const struct fl_known *const k = node->outputs[i] == -1 ? NULL : &p->known[node->outputs[i]];
+        if (k && (k->slot >= 0 || k->computed))
+            TRY(add_mark(p, node, node->outputs[i], k->slot, k->layout, before, false));
+    }
+    return TENSOR_OK;
+}
+
 /* --- constants ---------------------------------------------------------------------------------------------------- */
 
 static tensor *find_constant(const struct fl_program *of, const void *owner, int key, tensor_format format,
@@ -184,11 +214,13 @@ static tensor_status make_constant(struct fl_planner *p, tensor **t, tensor_form
             index[d] = 0;
         }
     }
-    *t = tensor_new_in(p->program->device, format, shape->ndim, shape->dim);
-    const tensor_status status = !*t ? TENSOR_E_MEMORY
-                                 : format == FMT_I32 || format == FMT_U8
-                                     ? tensor_load_array(*t, numbers, TENSOR_TYPE_F64, array->count)
-                                     : tensor_load_f64(*t, numbers, array->count);
+    tensor_device *const device = format == FMT_U8 ? tensor_device_at(0) : p->program->device;
+    *t = tensor_new_in(device, format, shape->ndim, shape->dim);
+    const tensor_status status = !*t                ? TENSOR_E_MEMORY
+                                 : format == FMT_U8 ? TENSOR_OK
+                                                    : tensor_load_f64(*t, numbers, array->count);
+    for (int64_t i = 0; i < array->count && *t && format == FMT_U8; i++)
+        ((uint8_t *)fl_plan_data(*t))[i] = (uint8_t)(int)numbers[i]; /* an int8 is its byte */
     fl_free(numbers);
     if (status) {
         tensor_free(*t);
@@ -317,6 +349,20 @@ static tensor_status remember(struct fl_planner *p, int value, tensor_format for
     return TENSOR_OK;
 }
 
+/* The same of bytes: the strides of the source in the order of the result. */
+static struct fl_byte_strides byte_strides(const struct fl_planner *p, int slot, const int *order) {
+    struct fl_byte_strides s;
+    int64_t dim[TENSOR_MAX_DIMS], stride[TENSOR_MAX_DIMS], step = 1;
+    s.ndim = fl_plan_shape(p, slot, dim);
+    for (int d = s.ndim - 1; d >= 0; step *= dim[d--])
+        stride[d] = step;
+    for (int d = 0; d < s.ndim; d++) {
+        s.dim[d] = dim[order[d]];
+        s.stride[d] = stride[order[d]];
+    }
+    return s;
+}
+
 /* The tensor of a value in another order. */
 static int permuted(struct fl_planner *p, const struct fl_net_node *node, const struct fl_known *k, int slot,
                     const int *layout) {
@@ -326,17 +372,25 @@ static int permuted(struct fl_planner *p, const struct fl_net_node *node, const 
             if (k->layout[s] == layout[d])
                 how.order[d] = s;
     struct fl_slot copy = {.kind = FL_SLOT_OWN,
+                           .copy = true,
                            .format = p->plan->slots[slot].format,
                            .range = p->plan->slots[root_of(p->plan, slot)].range};
     int64_t dim[FL_ARRAY_DIMS];
     const int made = set_shape(&copy, ordered(&k->array, layout, dim), dim) ? add_slot(p->plan, copy) : -1;
     const int slots[] = {made, slot};
-    return made < 0 || fl_plan_step(p, node, run_permute, 1, 2, slots, &how, sizeof how) ? -1 : made;
+    if (made < 0)
+        return -1;
+    if (copy.format == FMT_U8) {
+        const struct fl_byte_strides bytes = byte_strides(p, slot, how.order);
+        return fl_plan_step(p, node, fl_plan_run_bytes, 1, 2, slots, &bytes, sizeof bytes) ? -1 : made;
+    }
+    return fl_plan_step(p, node, run_permute, 1, 2, slots, &how, sizeof how) ? -1 : made;
 }
 
 static int converted(struct fl_planner *p, const struct fl_net_node *node, int slot, tensor_format format) {
     struct fl_slot copy = p->plan->slots[slot];
     copy.kind = FL_SLOT_OWN;
+    copy.copy = true;
     copy.format = format;
     copy.range = p->plan->slots[root_of(p->plan, slot)].range;
     const int made = add_slot(p->plan, copy);
@@ -344,9 +398,33 @@ static int converted(struct fl_planner *p, const struct fl_net_node *node, int s
     return made < 0 || fl_plan_step(p, node, run_convert, 1, 2, slots, NULL, 0) ? -1 : made;
 }
 
+static bool is_bytes(tensor_type type) {
+    return type == TENSOR_TYPE_I8 || type == TENSOR_TYPE_U8;
+}
+
+static tensor_status run_upload(tensor *const *t, const void *with) {
+    const struct fl_array *const from = with;
+    memcpy(fl_plan_data(t[0]), from->data, (size_t)from->count);
+    return TENSOR_OK;
+}
+
+/* Bytes that an array of the host has when the program runs get a tensor. */
+static tensor_status upload(struct fl_planner *p, const struct fl_net_node *node, struct fl_known *k) {
+    struct fl_slot slot = {.kind = FL_SLOT_OWN, .format = FMT_U8};
+    int64_t dim[FL_ARRAY_DIMS];
+    const int made = set_shape(&slot, ordered(&k->array, in_order, dim), dim) ? add_slot(p->plan, slot) : -1;
+    TRY(fl_plan_step(p, node, run_upload, 1, 1, &made, &k->array, sizeof k->array));
+    k->slot = made;
+    k->computed = false;
+    memcpy(k->layout, in_order, sizeof in_order);
+    return TENSOR_OK;
+}
+
 int fl_plan_value(struct fl_planner *p, const struct fl_net_node *node, int value, const int *layout) {
-    const struct fl_known *const k = &p->known[value];
-    const tensor_format format = fl_plan_format(p, node);
+    struct fl_known *const k = &p->known[value];
+    const tensor_format format = is_bytes(k->array.type) ? FMT_U8 : fl_plan_format(p, node);
+    if (k->computed && k->slot < 0 && format == FMT_U8 && upload(p, node, k))
+        return -1;
     const int ndim = k->array.ndim < TENSOR_MAX_DIMS ? k->array.ndim : TENSOR_MAX_DIMS;
     layout = layout ? layout : in_order;
     for (int i = 0; i < p->prepared_count; i++)
@@ -368,10 +446,32 @@ int fl_plan_value(struct fl_planner *p, const struct fl_net_node *node, int valu
         } else {
             slot = permuted(p, node, k, slot, layout);
         }
-        if (slot >= 0 && p->plan->slots[slot].format != format)
+        if (slot >= 0 && p->plan->slots[slot].format != format) {
+            const int before = p->plan->step_count;
             slot = converted(p, node, slot, format);
+            if (slot >= 0 && add_mark(p, node, value, slot, layout, before, true))
+                return -1;
+        }
     }
     return slot < 0 || remember(p, value, format, layout, ndim, slot) ? -1 : slot;
+}
+
+const struct fl_net_node *fl_plan_in_format(struct fl_planner *p, const struct fl_net_node *node,
+                                            tensor_format format) {
+    struct fl_net_node *const other = fl_net_memory(p->plan->memory, sizeof *other);
+    if (other) {
+        *other = *node;
+        other->format = format;
+    }
+    return other;
+}
+
+const struct fl_network *fl_plan_network(const struct fl_planner *p) {
+    return p->network;
+}
+
+struct fl_program *fl_plan_program(const struct fl_planner *p) {
+    return p->program;
 }
 
 int fl_plan_operand(struct fl_planner *p, const struct fl_net_node *node, int operand, const int *layout) {
@@ -381,8 +481,10 @@ int fl_plan_operand(struct fl_planner *p, const struct fl_net_node *node, int op
 int fl_plan_result(struct fl_planner *p, const struct fl_net_node *node, int result, const int *layout) {
     const int value = node->outputs[result];
     struct fl_known *const k = &p->known[value];
-    struct fl_slot slot = {
-        .kind = FL_SLOT_OWN, .format = fl_plan_format(p, node), .range = &p->network->values[value].range};
+    const bool bytes = is_bytes(k->array.type);
+    struct fl_slot slot = {.kind = FL_SLOT_OWN,
+                           .format = bytes ? FMT_U8 : fl_plan_format(p, node),
+                           .range = bytes ? NULL : &p->network->values[value].range};
     int64_t dim[FL_ARRAY_DIMS];
     layout = layout ? layout : in_order;
     if (!set_shape(&slot, ordered(&k->array, layout, dim), dim))
@@ -453,7 +555,8 @@ tensor_status fl_plan_step(struct fl_planner *p, const struct fl_net_node *node,
 /* --- nodes on arrays of the host ---------------------------------------------------------------------------------- */
 
 /* The operands and results of a node as arrays. */
-static tensor_status gather_arrays(struct fl_planner *p, const struct fl_net_node *node, struct fl_arrays *a) {
+static tensor_status gather_arrays(struct fl_planner *p, const struct fl_net_node *node, bool quantised,
+                                   struct fl_arrays *a) {
     const struct fl_array **const in = fl_net_memory(p->plan->memory, (size_t)node->input_count * sizeof *in);
     struct fl_array **const out = fl_net_memory(p->plan->memory, (size_t)node->output_count * sizeof *out);
     if (!in || !out)
@@ -463,12 +566,15 @@ static tensor_status gather_arrays(struct fl_planner *p, const struct fl_net_nod
         if (!k)
             continue;
         in[i] = &k->array;
-        if (k->computed) { /* has memory, but no numbers yet */
+        const bool as_float = quantised && p->network->values[node->inputs[i]].quantisation;
+        if (k->computed || as_float) { /* has memory, but no numbers yet; shape() sees floats */
             struct fl_array *const shape = fl_net_memory(p->plan->memory, sizeof *shape);
             if (!shape)
                 return TENSOR_E_MEMORY;
             *shape = k->array;
             shape->data = NULL;
+            if (as_float)
+                shape->type = TENSOR_TYPE_F32;
             in[i] = shape;
         }
     }
@@ -516,7 +622,7 @@ static tensor_status plan_host(struct fl_planner *p, const struct fl_operator *o
     if (!call->in || !call->out)
         return TENSOR_E_MEMORY;
     /* A function of each element by itself takes its operand in any order of dimensions. */
-    const bool map = op->shape == fl_shape_map && p->known[node->inputs[0]].slot >= 0;
+    const bool map = op->shape == fl_shape_map && p->known[node->inputs[0]].slot >= 0 && fl_plan_is_float(p, node, 0);
     const int *const layout = map ? p->known[node->inputs[0]].layout : NULL;
     size_t at = 0;
     for (int i = 0; i < a->in_count + a->out_count; i++) {
@@ -541,7 +647,8 @@ static tensor_status plan_host(struct fl_planner *p, const struct fl_operator *o
             o->slot = slot;
         }
         o->array = k->array;
-        if (o->slot >= 0) {
+        o->bytes = o->slot >= 0 && is_bytes(k->array.type);
+        if (o->slot >= 0 && !o->bytes) {
             o->array.type = TENSOR_TYPE_F64;
             o->at = at;
             at += fl_line_bytes((size_t)k->array.count * sizeof(double));
@@ -642,21 +749,29 @@ static tensor_status plan_node(struct fl_planner *p, const struct fl_net_node *n
     if (!strcmp(node->op, "If") && !*node->domain)
         return plan_if(p, node);
     const struct fl_operator *const op = p->program->find(node->domain, node->op);
+    const bool quantised = fl_net_is_quantised(p->network, node);
     struct fl_arrays a;
     if (!op)
         return fl_fail(TENSOR_E_UNSUPPORTED, "an operator that programs do not have");
     TRY(check_counts(op, node));
-    TRY(gather_arrays(p, node, &a));
+    TRY(gather_arrays(p, node, quantised, &a));
     TRY(op->shape(&a));
+    for (int i = 0; i < a.out_count && quantised; i++)
+        if (a.out[i])
+            a.out[i]->type = p->network->values[node->outputs[i]].type;
     if (all_empty(p, &a))
         return TENSOR_OK;
-    bool known = true, done = false;
+    bool known = !quantised, done = false;
     for (int i = 0; i < node->input_count; i++)
         known &= node->inputs[i] == -1 || fl_plan_numbers(p, node, i);
     if ((known || asks_for_shape(node)) && op->compute)
         return fold(p, op, &a);
     p->temporaries = 0;
-    if (op->lower && in_tensors(&a))
+    if (op->lower_int8 && (quantised || fl_net_is_border(node)) && in_tensors(&a))
+        TRY(op->lower_int8(p, node, &done));
+    if (!done && quantised)
+        return fl_fail(TENSOR_E_UNSUPPORTED, "the library has no such operation on integers of 8 bits");
+    if (!done && op->lower && in_tensors(&a))
         TRY(op->lower(p, node, &done));
     if (done)
         return TENSOR_OK;
@@ -667,7 +782,10 @@ static tensor_status plan_node(struct fl_planner *p, const struct fl_net_node *n
 
 static tensor_status plan_graph(struct fl_planner *p, const struct fl_net_graph *graph) {
     for (int i = 0; i < graph->node_count; i++) {
-        const tensor_status status = plan_node(p, &graph->nodes[i]);
+        const int before = p->plan->step_count;
+        tensor_status status = plan_node(p, &graph->nodes[i]);
+        if (!status)
+            status = mark_results(p, &graph->nodes[i], before);
         if (status)
             return fl_plan_failed(&graph->nodes[i], status);
     }
@@ -740,12 +858,13 @@ static tensor_status plan_inputs(struct fl_planner *p, const program_array *inpu
         struct fl_array *array;
         TRY(check_input(p->network, value, &inputs[i]));
         TRY(fl_shape_set(&k->array, v->type ? v->type : TENSOR_TYPE_F32, inputs[i].ndim, inputs[i].shape));
-        if (floats && k->array.count && !(plan->specialised && inputs[i].ndim <= 1)) {
+        const bool bytes = fl_net_is_bytes(p->network, value);
+        if ((floats || bytes) && k->array.count && !(floats && plan->specialised && inputs[i].ndim <= 1)) {
             int64_t dim[FL_ARRAY_DIMS];
-            struct fl_slot slot = {.kind = FL_SLOT_OWN, .format = FMT_FP32};
+            struct fl_slot slot = {.kind = FL_SLOT_OWN, .format = bytes ? FMT_U8 : FMT_FP32};
             if (!set_shape(&slot, ordered(&k->array, in_order, dim), dim))
                 return tensor_error_status();
-            slot.range = &p->network->values[value].range;
+            slot.range = bytes ? NULL : &p->network->values[value].range;
             k->slot = add_slot(plan, slot);
             if (k->slot < 0)
                 return TENSOR_E_MEMORY;
@@ -776,24 +895,30 @@ static tensor_status plan_outputs(struct fl_planner *p) {
         struct fl_port port = {.value = value, .slot = -1, .array = k->array};
         if (!k->planned && !k->array.data)
             return fl_fail(TENSOR_E_DATA, "no node computes the output %s", p->network->values[value].name);
-        if (fl_type_is_float(k->array.type)) {
+        const bool floats = fl_type_is_float(k->array.type);
+        if (floats || k->slot >= 0) {
             const bool known = k->slot < 0;
             const struct fl_array numbers = k->array;
-            port.array.type = TENSOR_TYPE_F32;
+            if (floats)
+                port.array.type = TENSOR_TYPE_F32;
             port.array.data = NULL;
             TRY(give_memory(p, &port.array));
             for (int64_t e = 0; known && e < numbers.count; e++)
                 fl_array_put_number(&port.array, e, fl_array_number(&numbers, e));
             if (!known) {
-                struct fl_net_node end = at_the_end;
-                end.format = plan->slots[k->slot].format; /* as it is */
-                SLOT(slot, fl_plan_value(p, &end, value, NULL));
+                const struct fl_net_node *const end =
+                    fl_plan_in_format(p, &at_the_end, plan->slots[k->slot].format); /* as it is */
+                if (!end)
+                    return TENSOR_E_MEMORY;
+                SLOT(slot, fl_plan_value(p, end, value, NULL));
                 port.slot = slot;
-                use(plan, slot, plan->step_count);
             }
         }
         plan->outputs[i] = port;
     }
+    for (int i = 0; i < g->output_count; i++) /* beyond the copies into the order of the network that others need */
+        if (plan->outputs[i].slot >= 0)
+            use(plan, plan->outputs[i].slot, plan->step_count);
     return TENSOR_OK;
 }
 

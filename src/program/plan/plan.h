@@ -6,6 +6,10 @@
  * whatever the file says, a transposition only names them anew, and copies are made where an operation needs an order
  * that its operand does not have. layout[d] is the dimension of the value that is dimension d of the tensor.
  *
+ * Bytes. Integers of 8 bits that tensors have (quantised values, and what QuantizeLinear makes of floats) are slots of
+ * FMT_U8 that hold them as they are; the type of the value says whether they are int8 or uint8. The processor computes
+ * with them, also where the program is on another device.
+ *
  * Formats. Each node computes in the format that the program gives it. A result of a shared-exponent format has a
  * frozen exponent, which the program has for its value; steps within a node that need tensors of their own
  * (fl_plan_temporary) have exponents by node and number. */
@@ -48,8 +52,9 @@ bool fl_plan_is_float(const struct fl_planner *p, const struct fl_net_node *node
 
 /* --- slots: tensors of a plan ------------------------------------------------------------------------------------- */
 
-/* An operand in the format of the node and in a layout (NULL: that of the network), at its exponent; copies and
- * conversions are planned where needed, once for each value, format and layout. Returns the slot, -1 on failure. */
+/* An operand in the format of the node (integers of 8 bits: FMT_U8) and in a layout (NULL: that of the network), at its
+ * exponent; copies and conversions are planned where needed, once for each value, format and layout. Returns the slot,
+ * -1 on failure. */
 int fl_plan_operand(struct fl_planner *p, const struct fl_net_node *node, int operand, const int *layout);
 /* The same for a value that need not be an operand of the node, such as a constant that lower() has made. */
 int fl_plan_value(struct fl_planner *p, const struct fl_net_node *node, int value, const int *layout);
@@ -57,13 +62,15 @@ int fl_plan_value(struct fl_planner *p, const struct fl_net_node *node, int valu
  * with an exponent by its maximum. Prepared once for the program: key tells several of a node apart. */
 int fl_plan_constant(struct fl_planner *p, const struct fl_net_node *node, int key, int ndim, const int64_t *dim,
                      const double *numbers);
-/* A constant stored as numbers, FMT_F64, FMT_I32 or FMT_U8. */
+/* A constant stored as numbers of FMT_F64. */
 int fl_plan_numbers_constant(struct fl_planner *p, const struct fl_net_node *node, int key, tensor_format format,
                              int ndim, const int64_t *dim, const double *numbers);
 /* The numbers of an array as doubles, in memory of the plan; NULL without memory. */
 double *fl_plan_doubles(struct fl_planner *p, const struct fl_array *a);
-/* The tensor of result i, in the node's format, stored in a layout (NULL: that of the network). Its shape is that which
- * shape() has set, in that order. */
+/* The node as it is, but computed in another format: for the functions above. NULL without memory. */
+const struct fl_net_node *fl_plan_in_format(struct fl_planner *p, const struct fl_net_node *node, tensor_format format);
+/* The tensor of result i, in the node's format (integers of 8 bits: FMT_U8), stored in a layout (NULL: that of the
+ * network). Its shape is that which shape() has set, in that order. */
 int fl_plan_result(struct fl_planner *p, const struct fl_net_node *node, int result, const int *layout);
 /* Result i is the numbers of a slot in that layout, without a copy: the slot, or a view of it. */
 tensor_status fl_plan_result_is(struct fl_planner *p, const struct fl_net_node *node, int result, int slot,
@@ -80,6 +87,30 @@ int fl_plan_strided(struct fl_planner *p, int slot, int ndim, const int64_t *dim
 /* Format, dimensions of a slot. */
 tensor_format fl_plan_format(const struct fl_planner *p, const struct fl_net_node *node);
 int fl_plan_shape(const struct fl_planner *p, int slot, int64_t dim[TENSOR_MAX_DIMS]);
+
+/* --- bytes -------------------------------------------------------------------------------------------------------- */
+
+/* The network, whose rounding quantised nodes have, and the program. */
+const struct fl_network *fl_plan_network(const struct fl_planner *p);
+struct fl_program *fl_plan_program(const struct fl_planner *p);
+/* Elements of a tensor of FMT_U8, which are in memory of the host whatever the device of the program is; of FMT_FP32 if
+ * fl_plan_on_host says so. */
+void *fl_plan_data(const tensor *t);
+bool fl_plan_on_host(const tensor *t);
+/* y, of FMT_U8: for each index, the byte of x at the sum of index and stride in each dimension. with: the strides. */
+struct fl_byte_strides {
+    int ndim;
+    int64_t dim[TENSOR_MAX_DIMS], stride[TENSOR_MAX_DIMS];
+};
+tensor_status fl_plan_run_bytes(tensor *const *t, const void *with);
+
+/* A layer of int8/int8.h, packed once for the program and anew where the instruction set in force has changed. */
+struct fl_program_layer;
+/* The layer of a node, which is packed now if the program does not have it. weights_order: how to permute the weights
+ * of spec, which have these dimensions, before they are packed; NULL: not at all. */
+tensor_status fl_plan_layer(struct fl_planner *p, const struct fl_net_node *node, const struct fl_int8_layer_spec *spec,
+                            const struct fl_array *weights, const int *weights_order, struct fl_program_layer **layer);
+tensor_status fl_program_layer_get(struct fl_program_layer *layer, const struct fl_int8_layer **packed);
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 

@@ -18,6 +18,7 @@ struct fl_slot {
     int first, last;        /* steps that write it first and use it last; -1: before the first step */
     size_t at, bytes;
     bool owned; /* a constant of this plan alone */
+    bool copy;  /* of a tensor in another order or format, whose range it has */
     tensor *t;
 };
 
@@ -27,6 +28,7 @@ struct fl_host_operand {
     int slot;
     size_t at;   /* in the workspace, of a slot's numbers */
     bool absent; /* not given, or read by nobody */
+    bool bytes;  /* the slot's own elements are those of the array */
 };
 struct fl_host_call {
     const struct fl_operator *of;
@@ -51,12 +53,23 @@ struct fl_port {
     struct fl_array array; /* its numbers where no tensor has them; else what the port looks like, without data */
 };
 
+/* A tensor for program_watch: a result of a node, or a cast of one. */
+struct fl_mark {
+    const struct fl_net_node *node; /* which computes it, or reads the cast */
+    int value, slot;                /* slot -1: array has the numbers */
+    int before, after;              /* steps ahead of the node; steps after which it is complete */
+    bool cast;
+    int layout[TENSOR_MAX_DIMS];
+    struct fl_array array;
+};
+
 struct fl_plan {
     struct fl_program *program;
     bool specialised; /* integer inputs and short lists of floats are a part of the plan */
-    int slot_count, slot_room, step_count, step_room;
+    int slot_count, slot_room, step_count, step_room, mark_count, mark_room;
     struct fl_slot *slots;
     struct fl_step *steps;
+    struct fl_mark *marks; /* in the order in which they become complete */
     struct fl_port *inputs, *outputs;
     struct fl_network *memory; /* of everything that the plan points to */
     size_t arena_bytes, workspace_bytes;
@@ -82,6 +95,10 @@ struct fl_planner {
 
 /* The numbers of an input as those of an array of its shape. */
 void fl_port_numbers(const struct fl_array *a, const program_array *input);
+
+/* Shows the watcher of the program what has become complete with the first `done` steps. *next: the first mark that was
+ * not shown yet (plan_trace.c). */
+tensor_status fl_trace(struct fl_plan *plan, int done, int *next);
 
 /* Lays the slots out in one arena, and makes the tensors. */
 tensor_status fl_plan_place(struct fl_plan *plan);

@@ -1,5 +1,6 @@
 /* plan_run.c - a plan's tensors in one arena, and its steps run. */
 #include "program/plan/plan_internal.h"
+#include "program/calibration/ranges.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/values/tensor_state.h"
@@ -51,6 +52,11 @@ static tensor_status set_exponent(tensor *t, const struct fl_range *range) {
     return tensor_declare_exponent(t, e < a->e_min ? a->e_min : e > a->e_max ? a->e_max : e);
 }
 
+/* Bytes are always in memory of the host, where quantised nodes compute: beside a device, outside of its arena. */
+static bool lies_apart(const struct fl_plan *plan, const struct fl_slot *s) {
+    return s->format == FMT_U8 && plan->program->device != tensor_device_at(0);
+}
+
 tensor_status fl_plan_place(struct fl_plan *plan) {
     const size_t room = (size_t)plan->slot_count * sizeof(struct fl_slot *);
     struct fl_slot **const own = fl_net_memory(plan->memory, room), **const busy = fl_net_memory(plan->memory, room);
@@ -59,7 +65,7 @@ tensor_status fl_plan_place(struct fl_plan *plan) {
     if (!own || !busy)
         return TENSOR_E_MEMORY;
     for (int i = 0; i < plan->slot_count; i++)
-        if (plan->slots[i].kind == FL_SLOT_OWN)
+        if (plan->slots[i].kind == FL_SLOT_OWN && !lies_apart(plan, &plan->slots[i]))
             own[count++] = &plan->slots[i];
     for (int i = 0; plan->inputs && i < plan->program->network->graph.input_count; i++)
         if (plan->inputs[i].slot >= 0)
@@ -75,9 +81,10 @@ tensor_status fl_plan_place(struct fl_plan *plan) {
         if (s->kind == FL_SLOT_CONSTANT)
             continue;
         tensor *const base = s->kind == FL_SLOT_OWN ? NULL : plan->slots[s->base].t;
-        s->t = s->kind == FL_SLOT_VIEW ? tensor_new_view(base, s->ndim, s->dim)
-               : s->kind == FL_SLOT_STRIDED
-                   ? tensor_new_strided(base, s->ndim, s->dim, s->stride, s->offset)
+        s->t = s->kind == FL_SLOT_VIEW      ? tensor_new_view(base, s->ndim, s->dim)
+               : s->kind == FL_SLOT_STRIDED ? tensor_new_strided(base, s->ndim, s->dim, s->stride, s->offset)
+               : lies_apart(plan, s)
+                   ? tensor_new_in(tensor_device_at(0), s->format, s->ndim, s->dim)
                    : tensor_new_at(device, s->format, s->ndim, s->dim, (char *)plan->arena + s->at, s->bytes);
         if (!s->t)
             return tensor_error_status();
@@ -126,12 +133,12 @@ static tensor_status run_host(struct fl_plan *plan, const struct fl_step *step) 
     for (int i = 0; i < count; i++) {
         struct fl_host_operand *const o = &call->operands[i];
         if (o->slot >= 0)
-            o->array.data = (char *)plan->workspace + o->at;
+            o->array.data = o->bytes ? fl_plan_data(plan->slots[o->slot].t) : (char *)plan->workspace + o->at;
         if (i < call->in_count)
             in[i] = o->absent ? NULL : &o->array;
         else
             out[i - call->in_count] = o->absent ? NULL : &o->array;
-        if (o->slot >= 0 && i < call->in_count)
+        if (o->slot >= 0 && !o->bytes && i < call->in_count)
             TRY(tensor_store_f64(plan->slots[o->slot].t, o->array.data, o->array.count));
     }
     const struct fl_arrays a = {
@@ -145,19 +152,22 @@ static tensor_status run_host(struct fl_plan *plan, const struct fl_step *step) 
     return TENSOR_OK;
 }
 
-/* Notes the largest magnitude of a tensor that was written. */
+/* Notes the numbers of a tensor that was written. */
 static tensor_status observe(struct fl_plan *plan, int slot) {
     struct fl_slot *s = &plan->slots[slot];
-    double maximum;
     while (s->kind == FL_SLOT_VIEW)
         s = &plan->slots[s->base];
-    if (!s->range || !plan->program->observing)
+    if (!s->range || s->copy || !plan->program->observing)
         return TENSOR_OK;
-    TRY(tensor_max_abs(&maximum, s->t));
-    if (!isfinite(maximum))
-        return fl_fail(TENSOR_E_DATA, "a result that is not finite");
-    s->range->maximum = fmax(s->range->maximum, maximum);
-    return TENSOR_OK;
+    const int64_t count = tensor_count(s->t);
+    float *const numbers = fl_alloc((size_t)count * sizeof *numbers);
+    if (!numbers)
+        return fl_fail(TENSOR_E_MEMORY, "no memory for %lld numbers to calibrate with", (long long)count);
+    tensor_status status = tensor_store_f32(s->t, numbers, count);
+    if (!status)
+        status = fl_range_see(s->range, plan->program->statistics, numbers, count);
+    fl_free(numbers);
+    return status;
 }
 
 static tensor_status run_step(struct fl_plan *plan, const struct fl_step *step) {
@@ -194,17 +204,27 @@ tensor_status fl_plan_run(struct fl_plan *plan, program_array *outputs, const pr
             fl_port_numbers(&port->array, &inputs[i]);
             continue;
         }
+        if (plan->slots[port->slot].format == FMT_U8) {
+            memcpy(fl_plan_data(plan->slots[port->slot].t), inputs[i].data, (size_t)port->array.count);
+            continue;
+        }
         TRY(tensor_load_array(plan->slots[port->slot].t, inputs[i].data, inputs[i].type, port->array.count));
         TRY(observe(plan, port->slot));
     }
+    int next = 0;
+    TRY(fl_trace(plan, 0, &next));
     for (int i = 0; i < plan->step_count; i++) {
-        const tensor_status status = run_step(plan, &plan->steps[i]);
+        tensor_status status = run_step(plan, &plan->steps[i]);
+        if (!status)
+            status = fl_trace(plan, i + 1, &next);
         if (status)
             return fl_plan_failed(plan->steps[i].node, status);
     }
     for (int i = 0; i < g->output_count; i++) {
         const struct fl_port *const port = &plan->outputs[i];
-        if (port->slot >= 0)
+        if (port->slot >= 0 && plan->slots[port->slot].format == FMT_U8)
+            memcpy(port->array.data, fl_plan_data(plan->slots[port->slot].t), (size_t)port->array.count);
+        else if (port->slot >= 0)
             TRY(tensor_store_f32(plan->slots[port->slot].t, port->array.data, port->array.count));
         outputs[i] = (program_array){.type = port->array.type, .ndim = port->array.ndim, .data = port->array.data};
         memcpy(outputs[i].shape, port->array.dim, sizeof port->array.dim);

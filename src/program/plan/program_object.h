@@ -24,10 +24,19 @@ struct fl_program {
     tensor_device *device;
     int constant_count, constant_room;
     struct fl_program_constant *constants;
-    struct fl_plan *plan;      /* of the shapes that it ran with last */
-    struct fl_network *joined; /* memory of the results of several batches */
-    bool observing;            /* ranges are noted, and floats computed in fp32 */
+    struct fl_plan *plan;            /* of the shapes that it ran with last */
+    struct fl_network *joined;       /* memory of the results of several batches */
+    program_watcher *watcher;        /* of all results; NULL: none */
+    void *watching;                  /* its context */
+    bool observing;                  /* ranges are noted, and floats computed in fp32 */
+    struct fl_network *statistics;   /* memory of histograms while they are needed; NULL: none */
+    program_quantisation how;        /* nodes marked int8 are to be quantised */
+    struct fl_program_layer *layers; /* of quantised nodes: plan_layers.c */
 };
+void fl_program_free_layers(struct fl_program *program);
+
+/* The program of a network, which belongs to it from then on, also after a failure; stored: passes have run on it. */
+tensor_status fl_program_of(program **p, struct fl_network *network, bool stored);
 
 /* Plans a program for inputs of these types and shapes; integers have their numbers too. */
 tensor_status fl_plan_make(struct fl_plan **plan, struct fl_program *program, const program_array *inputs,
@@ -37,6 +46,10 @@ void fl_plan_free(struct fl_plan *plan);
 bool fl_plan_serves(const struct fl_plan *plan, const program_array *inputs);
 /* Runs it. outputs point to memory of the plan. */
 tensor_status fl_plan_run(struct fl_plan *plan, program_array *outputs, const program_array *inputs);
+/* TENSOR_E_UNSUPPORTED if nodes are to be quantised beside integers that are rounded otherwise. */
+tensor_status fl_program_may_quantise(const struct fl_program *p);
+/* Ends a calibration, if one has begun, and quantises marked nodes by the ranges of values. */
+tensor_status fl_program_end_calibration(struct fl_program *p);
 /* Forgets plan and constants: formats or exponents have changed. */
 void fl_program_reset(struct fl_program *program);
 

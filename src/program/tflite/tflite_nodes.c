@@ -206,7 +206,7 @@ static tensor_status check_bias(struct operation *o, int bias, int64_t outputs) 
     return TENSOR_OK;
 }
 
-static tensor_status add_convolution(struct operation *o, int filter, int64_t groups) {
+static tensor_status add_convolution(struct operation *o, int filter, int64_t groups, bool depthwise) {
     const int x = operand(o, 0), bias = operand(o, 2);
     const struct fl_net_value *const w = value(o, filter);
     const int64_t size[] = {w->dim[1], w->dim[2]};
@@ -216,6 +216,8 @@ static tensor_status add_convolution(struct operation *o, int filter, int64_t gr
     TRY(fl_net_set_ints(o->n, node, "kernel_shape", 2, size));
     TRY(set_pair(o, node, "dilations", o->op.options.dilation_h, o->op.options.dilation_w));
     TRY(fl_net_set_int(o->n, node, "group", groups));
+    if (depthwise) /* kernels of integers round these in their own way */
+        TRY(fl_net_set_int(o->n, node, "flexlab_depthwise", 1));
     return set_windows(o, node);
 }
 
@@ -228,7 +230,7 @@ static tensor_status translate_conv(struct operation *o) {
         return fail(o, TENSOR_E_DATA,
                     "a filter of %lld x %lld x %lld x %lld for %lld channels, expected groups of equal size",
                     (long long)w[0], (long long)w[1], (long long)w[2], (long long)w[3], (long long)channels);
-    return add_convolution(o, operand(o, 1), channels / w[3]);
+    return add_convolution(o, operand(o, 1), channels / w[3], false);
 }
 
 /* A filter [1, R, S, K] as one [K, R, S, 1]: group k of Conv has the channels that the runtime gives output k. */
@@ -278,7 +280,7 @@ static tensor_status translate_depthwise(struct operation *o) {
             "a filter of %lld x %lld x %lld x %lld for %lld channels, expected 1 and a multiple of the channels",
             (long long)w[0], (long long)w[1], (long long)w[2], (long long)w[3], (long long)channels);
     TRY(turn_filter(o, &filter));
-    return add_convolution(o, filter, channels);
+    return add_convolution(o, filter, channels, true);
 }
 
 static tensor_status translate_pool(struct operation *o) {

@@ -72,7 +72,7 @@ static tensor_type type_of(int type) {
         [0] = TENSOR_TYPE_F32,  [1] = TENSOR_TYPE_F16,  [2] = TENSOR_TYPE_I32,  [3] = TENSOR_TYPE_U8,
         [4] = TENSOR_TYPE_I64,  [6] = TENSOR_TYPE_BOOL, [7] = TENSOR_TYPE_I16,  [9] = TENSOR_TYPE_I8,
         [10] = TENSOR_TYPE_F64, [12] = TENSOR_TYPE_U64, [15] = TENSOR_TYPE_U32, [16] = TENSOR_TYPE_U16,
-        [18] = TENSOR_TYPE_BF16};
+        [17] = TENSOR_TYPE_I8,  [18] = TENSOR_TYPE_BF16};
     return type < 0 || type >= (int)(sizeof types / sizeof types[0]) ? (tensor_type)0 : types[type];
 }
 
@@ -171,6 +171,8 @@ static tensor_status find_buffer(struct fl_tflite_reader *r, uint32_t i, const u
     return TENSOR_OK;
 }
 
+enum { INT4 = 17 };
+
 /* Tensors whose buffer has bytes are constants, and those without an element that nobody computes. */
 static tensor_status read_constant(struct fl_tflite_reader *r, const struct fl_tflite_tensor *t, bool made,
                                    struct fl_net_value *v) {
@@ -185,9 +187,19 @@ static tensor_status read_constant(struct fl_tflite_reader *r, const struct fl_t
     if (!v->type)
         return TENSOR_OK; /* an error where an operator reads it */
     expected = (uint64_t)a.count * fl_type_bytes(v->type);
+    v->four_bits = t->type == INT4;
+    if (v->four_bits)
+        expected = (expected + 1) / 2;
     if (count != expected)
         return fl_fail(TENSOR_E_DATA, "buffer %u has %llu bytes, expected %llu for its shape and type", t->buffer,
                        (unsigned long long)count, (unsigned long long)expected);
+    if (v->four_bits) { /* its own copy: other tensors of the buffer may have other types */
+        TRY(fl_tflite_take(r, (uint64_t)a.count));
+        TRY(fl_net_array(r->n, &v->constant, v->type, v->ndim, v->dim));
+        if (a.count)
+            fl_net_spread(v->constant, bytes);
+        return TENSOR_OK;
+    }
     if (count && !r->copies[t->buffer]) {
         TRY(fl_tflite_take(r, count));
         r->copies[t->buffer] = fl_net_memory(r->n, count);
@@ -226,6 +238,8 @@ static tensor_status read_tensor(struct fl_tflite_reader *r, uint32_t i) {
         status = read_quantisation(r, &t, v);
     if (!status)
         status = read_constant(r, &t, r->made[i], v);
+    if (t.type == INT4 && !v->constant)
+        v->type = (tensor_type)0; /* weights alone */
     return status ? fl_fail(status, "tensor %u (%s): %s", i, v->name, tensor_error()) : TENSOR_OK;
 }
 

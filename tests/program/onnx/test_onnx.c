@@ -244,6 +244,43 @@ static void test_types(void) {
     }
 }
 
+/* Integers of 4 bits: two to a byte, the first in its lower half. */
+static void test_four_bits(void) {
+    for (int type = 21; type <= 22; type++)
+        for (int64_t count = 0; count < 6; count++)
+            for (int form = 0; form < 2; form++) {
+                static const uint8_t bytes[] = {0x8f, 0x71, 0x0d};
+                static const int halves[] = {15, 8, 1, 7, 13};
+                graph.size = 0;
+                start_tensor(&part, "w", type, 1, &count);
+                if (form)
+                    put_bytes(&part, 9, bytes, (size_t)(count + 1) / 2);
+                for (int64_t k = 0; k < (count + 1) / 2 && !form; k++)
+                    put_int(&part, 5, bytes[k]);
+                put_message(&graph, GRAPH_INITIALIZER, &part);
+                add_value(&graph, GRAPH_OUTPUT, "w", type == 21 ? 2 : 3, NULL);
+                struct fl_network *const n = read_graph(21);
+                const struct fl_array *const a = n ? n->values[n->graph.outputs[0]].constant : NULL;
+                CHECK(a && a->count == count && a->type == (type == 21 ? TENSOR_TYPE_U8 : TENSOR_TYPE_I8),
+                      "type %d, %lld elements", type, (long long)count);
+                for (int64_t k = 0; a && k < count; k++) {
+                    const int want = type == 22 && halves[k] > 7 ? halves[k] - 16 : halves[k];
+                    const int got = type == 22 ? ((int8_t *)a->data)[k] : ((uint8_t *)a->data)[k];
+                    CHECK(got == want, "type %d, element %lld of %lld: %d, expected %d", type, (long long)k,
+                          (long long)count, got, want);
+                }
+                fl_network_free(n);
+            }
+    start_one("QuantizeLinear", "x s z");
+    for (int i = 0; i < 2; i++) {
+        start_tensor(&part, i ? "z" : "s", i ? 22 : FLOAT, 1, &(int64_t){1});
+        put_bytes(&part, 9, "\0\0\0\0", i ? 1 : 4);
+        put_message(&graph, GRAPH_INITIALIZER, &part);
+    }
+    put_message(&graph, GRAPH_NODE, &node);
+    refuse_graph(21, "results of 4 bits");
+}
+
 /* A model with the tensor in part. */
 static void refuse_tensor(const char *words) {
     graph.size = 0;
@@ -254,7 +291,7 @@ static void refuse_tensor(const char *words) {
 
 static void test_wrong_tensors(void) {
     static const float numbers[3] = {1, 2, 3};
-    static const int foreign[] = {8, 14, 15, 17, 20, 21, 22, 23, 24, 99, 0};
+    static const int foreign[] = {8, 14, 15, 17, 20, 23, 24, 99, 0};
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         start_tensor(&part, "w", foreign[i], 1, &three);
         put_bytes(&part, 9, numbers, 12);
@@ -265,6 +302,13 @@ static void test_wrong_tensors(void) {
         put_bytes(&part, 9, numbers, (size_t)bytes);
         refuse_tensor("initializer w has ");
     }
+    start_tensor(&part, "w", 22, 1, &three);
+    put_bytes(&part, 9, numbers, 3);
+    refuse_tensor("initializer w has 3 bytes, its dimensions make 3 elements of 4 bits: 2 bytes");
+    start_tensor(&part, "w", 21, 1, &three);
+    put_int(&part, 5, 256);
+    put_int(&part, 5, 1);
+    refuse_tensor("element 0 is 256");
     start_tensor(&part, "w", FLOAT, 1, &three);
     put_bytes(&part, 4, numbers, 8);
     refuse_tensor("has 2 numbers, its dimensions make 3");
@@ -989,6 +1033,7 @@ int main(void) {
         return 1;
     }
     test_types();
+    test_four_bits();
     test_wrong_tensors();
     test_external();
     test_values();

@@ -285,6 +285,27 @@ static void test_integers(void) {
     fl_network_free(n);
 }
 
+/* Weights of 4 bits are int8 with the same scales; nothing else has 4 bits. */
+static void test_four_bits(void) {
+    static const uint8_t halves[] = {0x8f, 0x71, 0};
+    static const int8_t expected[] = {-1, -8, 1, 7};
+    struct file_model m = integers();
+    m.tensor[2].type = INT4;
+    m.tensor[2].data = halves;
+    m.tensor[2].bytes = 2;
+    struct fl_network *const n = READ(&m);
+    const struct fl_net_value *const w = &n->values[2];
+    CHECK(w->type == TENSOR_TYPE_I8 && w->four_bits && w->quantisation->count == 2 && w->constant->count == 4 &&
+              !memcmp(w->constant->data, expected, sizeof expected),
+          "weights of 4 bits");
+    fl_network_free(n);
+    m.tensor[2].bytes = 3;
+    FAILS(&m, TENSOR_E_DATA, "tensor 2 (w)", "expected 2");
+    m = integers();
+    m.tensor[4].type = INT4;
+    FAILS(&m, TENSOR_E_UNSUPPORTED, "tensor y has a type that is not supported");
+}
+
 static void test_operators(void) {
     struct fl_network *n;
     struct file_model m = one(PAD, 2, 8, (const int32_t[]){0, 0, 1, 2, 3, 4, 0, 0}, SHAPE(1, 5, 10, 4));
@@ -710,6 +731,7 @@ int main(int argc, char **argv) {
     fl_network_free(first);
     test_images();
     test_integers();
+    test_four_bits();
     test_operators();
     test_batch();
     test_sharing();

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { FLOAT32 = 0, FLOAT16 = 1, INT32 = 2, UINT8 = 3, STRING = 5, INT8 = 9 };
+enum { FLOAT32 = 0, FLOAT16 = 1, INT32 = 2, UINT8 = 3, STRING = 5, INT8 = 9, INT4 = 17 };
 enum {
     ADD = 0,
     AVERAGE_POOL_2D = 1,

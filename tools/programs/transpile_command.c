@@ -1,0 +1,284 @@
+/* transpile_command.c - the command `transpile`: a network trained elsewhere with its nodes in other formats, as a
+ * file, and what that does to each of its tensors. */
+#include "base/output.h"
+#include "base/text.h"
+#include "commands/commands.h"
+#include "flexlab/data.h"
+#include "flexlab/tensor.h"
+#include "options/options.h"
+#include "programs/images.h"
+#include "programs/transpile.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { USUAL_SLICE = 64 };
+
+struct transpile {
+    const struct settings *settings;
+    struct network source, network;
+    struct tensor_list tensors;
+    struct checksum_list sums;
+    struct images images;
+    program_array *arrays, *part; /* of each input, from files of arrays: all, and a slice */
+    char *data;
+    bool integers; /* nodes become 8-bit integers */
+};
+
+/* What is done with each batch of the calibration data. */
+typedef int batch_act(struct transpile *t, const program_array *inputs);
+
+/* --- calibration data --------------------------------------------------------------------------------------------- */
+
+static bool has_ending(const char *path, const char *ending) {
+    const size_t length = strlen(path), want = strlen(ending);
+    return length > want && !strcmp(path + length - want, ending);
+}
+
+static bool of_arrays(const struct settings *s) {
+    return network_is_archive(s->calibration) || (has_ending(s->calibration, ".npy") && !strchr(s->calibration, ':'));
+}
+
+static int read_arrays(struct transpile *t) {
+    const struct network *const n = &t->source;
+    const char *const path = t->settings->calibration;
+    int status = STATUS_OK;
+    t->arrays = text_alloc((size_t)n->input_count + 1, sizeof *t->arrays);
+    t->part = text_alloc((size_t)n->input_count + 1, sizeof *t->part);
+    if (!network_is_archive(path) && n->input_count != 1)
+        return text_usage("--calibrate '%s': %s has %d inputs, expected an archive .npz of them", path, n->path,
+                          n->input_count);
+    for (int i = 0; i < n->input_count && status == STATUS_OK; i++) {
+        program_array *const a = &t->arrays[i];
+        if (network_is_archive(path))
+            status = network_read_member(a, n, "calibrate", i, path);
+        else if (data_array_read(a, path, NULL))
+            status = text_failed("--calibrate '%s': %s", path, tensor_error());
+        if (status == STATUS_OK && a->type != n->inputs[i].type)
+            status = text_failed("--calibrate '%s': '%s' is given %s, expected %s", path, n->inputs[i].name,
+                                 network_type_name(a->type), network_type_name(n->inputs[i].type));
+        if (status == STATUS_OK && (!a->ndim || a->shape[0] < 1))
+            status = text_failed("--calibrate '%s': '%s' is given no samples", path, n->inputs[i].name);
+        if (status == STATUS_OK && a->shape[0] != t->arrays[0].shape[0])
+            status =
+                text_failed("--calibrate '%s': %lld samples of '%s', and %lld of '%s'", path, (long long)a->shape[0],
+                            n->inputs[i].name, (long long)t->arrays[0].shape[0], n->inputs[0].name);
+    }
+    return status;
+}
+
+/* Slices of arrays; all at once where the network states how many samples it takes. */
+static int each_slice(struct transpile *t, batch_act *act) {
+    const struct network *const n = &t->source;
+    const int64_t samples = t->arrays[0].shape[0];
+    int64_t slice = t->settings->batch ? t->settings->batch : USUAL_SLICE;
+    int status = STATUS_OK;
+    for (int i = 0; i < n->input_count; i++)
+        if (n->inputs[i].ndim > 0 && n->inputs[i].shape[0] >= 0)
+            slice = samples;
+    for (int64_t first = 0; first < samples && status == STATUS_OK; first += slice) {
+        const int64_t count = first + slice < samples ? slice : samples - first;
+        for (int i = 0; i < n->input_count; i++) {
+            t->part[i] = t->arrays[i];
+            const int64_t one = network_elements(&t->arrays[i]) / samples;
+            t->part[i].shape[0] = count;
+            t->part[i].data = (char *)t->arrays[i].data + (size_t)(first * one) * network_type_bytes(t->arrays[i].type);
+        }
+        status = act(t, t->part);
+    }
+    return status;
+}
+
+static int each_images(struct transpile *t, batch_act *act) {
+    data_loader *const loader = images_load(&t->images, t->images.set);
+    int64_t left = t->settings->calibration_batches;
+    int status = !loader || data_loader_start(loader, 0) ? text_failed("%s", tensor_error()) : STATUS_OK;
+    while (status == STATUS_OK && left--) {
+        data_batch batch;
+        if (data_loader_next(&batch, loader))
+            status = text_failed("%s", tensor_error());
+        if (status != STATUS_OK || !batch.count)
+            break;
+        images_take(&t->images, &batch);
+        status = act(t, &t->images.input);
+    }
+    data_loader_free(loader);
+    return status;
+}
+
+static int each_batch(struct transpile *t, batch_act *act) {
+    return t->arrays ? each_slice(t, act) : each_images(t, act);
+}
+
+static int open_data(struct transpile *t) {
+    const struct settings *const s = t->settings;
+    if (of_arrays(s)) {
+        const int status = read_arrays(t);
+        if (status == STATUS_OK)
+            t->data = text_format("%lld samples of %s", (long long)t->arrays[0].shape[0], s->calibration);
+        return status;
+    }
+    t->images =
+        (struct images){.settings = s, .network = &t->source, .option = "calibrate", .specification = s->calibration};
+    const int status = images_open(&t->images, DATA_TRAIN);
+    if (status == STATUS_OK) {
+        const int64_t there = data_count(t->images.set), batch = t->images.input.shape[0];
+        const bool all = s->calibration_batches > there / batch || s->calibration_batches * batch >= there;
+        t->data =
+            text_format("%lld images of %s", (long long)(all ? there : s->calibration_batches * batch), s->calibration);
+    }
+    return status;
+}
+
+static int calibrate_on(struct transpile *t, const program_array *inputs) {
+    return program_calibrate(t->network.p, inputs) ? text_failed("%s: %s", t->network.path, tensor_error()) : STATUS_OK;
+}
+
+static int compare_on(struct transpile *t, const program_array *inputs) {
+    return measure_run(&t->tensors, &t->source, &t->network, inputs);
+}
+
+/* --- the command -------------------------------------------------------------------------------------------------- */
+
+/* Whether some node has a shared exponent. */
+static bool shares(const struct network *n) {
+    program_node node;
+    for (int i = 0; i < program_node_count(n->p); i++)
+        if (!program_node_at(&node, n->p, i) && !node.quantised && tensor_format_is_shared(node.format))
+            return true;
+    return false;
+}
+
+static int set_quantisation(struct transpile *t) {
+    program_quantisation how = {.method = t->settings->per_tensor ? PROGRAM_MSE : PROGRAM_MINMAX,
+                                .per_channel = !t->settings->per_tensor};
+    const int status = network_method(&how, t->settings->method);
+    return status == STATUS_OK && program_set_quantisation(t->network.p, &how) ? text_failed("%s", tensor_error())
+                                                                               : status;
+}
+
+static int calibrate(struct transpile *t) {
+    const bool needed = t->integers || shares(&t->network);
+    if (!t->settings->calibration)
+        return needed
+                   ? text_usage("shared exponents and 8-bit integers need data to fix them: expected --calibrate SPEC "
+                                "with --mean and --std, or --calibrate inputs.npz")
+                   : STATUS_OK;
+    int status = open_data(t);
+    if (status != STATUS_OK || !needed)
+        return status;
+    status = each_batch(t, calibrate_on);
+    if (status == STATUS_OK && program_freeze(t->network.p, 0))
+        status = text_failed("%s: %s", t->network.path, tensor_error());
+    return status;
+}
+
+static int may_write(const struct settings *s, const char *option, const char *path) {
+    struct stat found;
+    return path && !s->force && !lstat(path, &found) && S_ISREG(found.st_mode)
+               ? text_failed("--%s '%s': there is such a file already; give another name, or --force to replace it",
+                             option, path)
+               : STATUS_OK;
+}
+
+static int write_network(const struct transpile *t) {
+    const char *const path = t->settings->out;
+    const tensor_status status =
+        has_ending(path, ".onnx") ? program_export(t->network.p, path) : program_save(t->network.p, path);
+    return status ? text_failed("--out '%s': %s", path, tensor_error()) : STATUS_OK;
+}
+
+static int write_report(const char *path, const struct transpiled *t,
+                        void (*write)(FILE *, const struct transpiled *)) {
+    struct output o;
+    if (!path)
+        return STATUS_OK;
+    const int status = output_open_path(&o, path);
+    if (status != STATUS_OK)
+        return status;
+    write(o.file, t);
+    return output_commit(&o);
+}
+
+static int64_t bytes_of(const char *path) {
+    struct stat about;
+    return stat(path, &about) ? 0 : (int64_t)about.st_size;
+}
+
+static int report(const struct transpile *t) {
+    const struct settings *const s = t->settings;
+    const struct transpiled all = {.settings = s,
+                                   .source = &t->source,
+                                   .network = &t->network,
+                                   .tensors = &t->tensors,
+                                   .sums = &t->sums,
+                                   .data = t->data,
+                                   .bytes_before = bytes_of(t->source.path),
+                                   .bytes_after = bytes_of(s->out)};
+    int status = write_report(s->report, &all, transpile_page);
+    if (status == STATUS_OK)
+        status = write_report(s->csv, &all, transpile_csv);
+    if (status == STATUS_OK)
+        transpile_print(&all);
+    return status;
+}
+
+static int transpile(struct transpile *t) {
+    const struct settings *const s = t->settings;
+    int status = may_write(s, "out", s->out);
+    if (status == STATUS_OK)
+        status = may_write(s, "report", s->report);
+    if (status == STATUS_OK)
+        status = may_write(s, "csv", s->csv);
+    if (status == STATUS_OK)
+        status = network_open(&t->source, s->folders[0], s);
+    if (status == STATUS_OK)
+        status = network_open(&t->network, s->folders[0], s);
+    if (status == STATUS_OK)
+        status = network_format(&t->source, FMT_FP32);
+    if (status == STATUS_OK)
+        status = transpile_rules(t->network.p, s, &t->integers);
+    if (status == STATUS_OK && t->integers)
+        status = set_quantisation(t);
+    if (status == STATUS_OK)
+        status = calibrate(t);
+    if (status == STATUS_OK)
+        status = measure_weights(&t->tensors, &t->network);
+    if (status == STATUS_OK && t->data)
+        status = each_batch(t, compare_on);
+    if (status != STATUS_OK)
+        return status;
+    measure_checksums(&t->sums, &t->source, &t->network, t->arrays ? t->arrays : t->data ? &t->images.input : NULL);
+    measure_sort(&t->tensors);
+    status = write_network(t);
+    return status == STATUS_OK ? report(t) : status;
+}
+
+int command_transpile(int argc, char **argv) {
+    struct settings settings;
+    struct transpile t = {.settings = &settings};
+    int status = options_parse(&settings, COMMAND_TRANSPILE, argc, argv);
+    if (status == STATUS_OK && settings.help) {
+        options_help(COMMAND_TRANSPILE, stdout);
+        return STATUS_OK;
+    }
+    if (status == STATUS_OK && !settings.folder_count)
+        status = text_usage("expected the file of a network; see --help");
+    if (status == STATUS_OK && !settings.out)
+        status = text_usage("expected --out FILE: NAME.safetensors, or NAME.onnx");
+    if (status == STATUS_OK && settings.threads && tensor_set_threads((int)settings.threads))
+        status = text_usage("--threads: %s", tensor_error());
+    if (status == STATUS_OK)
+        status = transpile(&t);
+    for (int i = 0; i < t.source.input_count && t.arrays; i++)
+        data_array_free(&t.arrays[i]);
+    free(t.arrays);
+    free(t.part);
+    free(t.data);
+    images_close(&t.images);
+    measure_free(&t.tensors);
+    checksum_free(&t.sums);
+    network_close(&t.source);
+    network_close(&t.network);
+    return status;
+}
