@@ -83,6 +83,12 @@ static bool same_exponent(const struct fl_range *a, const struct fl_range *b, te
     return !a->frozen || (b->frozen && b->exponent == e);
 }
 
+/* ONNX wants one node of each name: the second "fc" is "fc.2". */
+static bool same_name(const char *a, const char *b) {
+    const size_t length = strlen(a);
+    return !strncmp(a, b, length) && (!b[length] || (b[length] == '.' && strspn(b + length + 1, "0123456789") > 0));
+}
+
 static void check_graph(struct pair *p, const struct fl_net_graph *a, const struct fl_net_graph *b) {
     CHECK(a->node_count == b->node_count && a->input_count == b->input_count && a->output_count == b->output_count,
           "%s: %d nodes, expected %d", p->what, b->node_count, a->node_count);
@@ -93,7 +99,7 @@ static void check_graph(struct pair *p, const struct fl_net_graph *a, const stru
     }
     for (int k = 0; k < a->node_count && k < b->node_count; k++) {
         const struct fl_net_node *const m = &a->nodes[k], *const n = &b->nodes[k];
-        const bool same = !strcmp(m->op, n->op) && !strcmp(m->name, n->name) && m->output_count == n->output_count;
+        const bool same = !strcmp(m->op, n->op) && same_name(m->name, n->name) && m->output_count == n->output_count;
         CHECK(same, "%s: node %d is %s (%s), expected %s (%s)", p->what, k, n->name, n->op, m->name, m->op);
         if (!same)
             return;
@@ -231,9 +237,9 @@ static bool read_inputs(const program *p, const char *path, program_array *in) {
 }
 
 static void check_file(const char *file, const char *record) {
-    static const char *const formats[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16", "mixed"};
+    static const char *const formats[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16", "mixed", "int8"};
     for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++) {
-        const bool mixed = !strcmp(formats[f], "mixed");
+        const bool mixed = !strcmp(formats[f], "mixed"), int8 = !strcmp(formats[f], "int8");
         program_array in[PORTS] = {{0}};
         char what[300];
         program *p;
@@ -242,10 +248,13 @@ static void check_file(const char *file, const char *record) {
         const tensor_status status = program_read(&p, file);
         CHECK(!status, "%s", tensor_error());
         if (!status && read_inputs(p, record, in)) {
-            CHECK(!tensor_format_find(&format, mixed ? "flex16+5" : formats[f]), "%s", tensor_error());
-            if (mixed || tensor_format_is_shared(format))
+            CHECK(!tensor_format_find(&format, mixed || int8 ? "flex16+5" : formats[f]), "%s", tensor_error());
+            if (int8) /* is fixed together with the scales */
+                CHECK(!program_set_format(p, PROGRAM_INT8, NULL, NULL), "%s: %s", what, tensor_error());
+            if (mixed || int8 || tensor_format_is_shared(format))
                 CHECK(!program_calibrate(p, in) && !program_freeze(p, 1), "%s: %s", what, tensor_error());
-            CHECK(!program_set_format(p, format, NULL, NULL), "%s: %s", what, tensor_error());
+            if (!int8)
+                CHECK(!program_set_format(p, format, NULL, NULL), "%s: %s", what, tensor_error());
             if (mixed) {
                 tensor_format_find(&format, "fp16");
                 program_set_format(p, format, "Add", NULL);

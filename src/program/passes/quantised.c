@@ -471,6 +471,19 @@ static int activation(const struct quantiser *q, const struct fl_net_node *node,
     return as && is_same(as, quantisation_of(q, maker->inputs[0])) ? maker->inputs[0] : -1;
 }
 
+/* A constant of quantised numbers as a further operand; -1: it is none. */
+static int constant_activation(const struct quantiser *q, const struct fl_net_node *node, int operand) {
+    struct fl_network *const n = q->x.n;
+    const struct fl_net_node *const maker = dequantiser(q, node, operand);
+    struct fl_array *const a = maker ? n->values[maker->inputs[0]].constant : NULL;
+    tensor_type type = a ? a->type : 0;
+    struct fl_quantisation *const as = a && is_byte(type) ? levels(q, maker, 1, 2, 1, &type) : NULL;
+    const int made = as && type == a->type ? fl_net_add_constant(n, n->values[maker->inputs[0]].name, a) : -1;
+    if (made >= 0)
+        n->values[made].quantisation = as;
+    return made;
+}
+
 /* Whether an activation before QuantizeLinear changes nothing that the type does not cut off anyway. */
 static bool is_within_type(const struct quantiser *q, const struct fl_net_node *node, int result) {
     const struct class *const c = &q->classes[class_of(q, result)];
@@ -569,7 +582,8 @@ static tensor_status join_borders(struct quantiser *q, struct fl_net_node *node)
     memcpy(inputs, node->inputs, (size_t)node->input_count * sizeof *inputs);
     const int activations = f->activations ? f->activations : node->input_count;
     for (int i = 0; i < activations; i++)
-        if (i >= node->input_count || (inputs[i] = activation(q, node, i)) < 0)
+        if (i >= node->input_count || ((inputs[i] = activation(q, node, i)) < 0 &&
+                                       (!i || !is(node, "Add") || (inputs[i] = constant_activation(q, node, i)) < 0)))
             return TENSOR_OK;
     const struct fl_quantisation *const x = quantisation_of(q, inputs[0]), *const y =
                                                                                quantisation_of(q, end->outputs[0]);
