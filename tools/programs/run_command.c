@@ -4,10 +4,9 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "commands/commands.h"
-#include "flexlab/data.h"
 #include "flexlab/tensor.h"
 #include "options/options.h"
-#include "programs/networks.h"
+#include "programs/inputs.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,116 +15,11 @@
 struct run {
     const struct settings *settings;
     struct network network;
-    program_array *read, *inputs, *outputs; /* of each port: the file's, what the program is given, what it gives */
-    float **floats;                         /* in the place of numbers of other types; NULL: none */
-    const char **paths;                     /* where each output goes; NULL: nowhere */
+    struct inputs inputs;
+    program_array *outputs; /* of each port */
+    const char **paths;     /* where each output goes; NULL: nowhere */
     struct output *files;
 };
-
-/* --- which file is which port ------------------------------------------------------------------------------------- */
-
-/* Splits "NAME=FILE", where NAME is a port; *port is -1 for a file alone. */
-static int split(const struct run *r, const char *option, const char *word, const program_port *ports, int count,
-                 int *port, const char **path) {
-    const char *const equals = strchr(word, '=');
-    *port = -1;
-    *path = word;
-    for (int i = 0; equals && i < count; i++)
-        if (strlen(ports[i].name) == (size_t)(equals - word) &&
-            !strncmp(ports[i].name, word, (size_t)(equals - word))) {
-            *port = i;
-            *path = equals + 1;
-            return **path ? STATUS_OK : text_usage("--%s '%s': expected a file after '='", option, word);
-        }
-    struct stat about;
-    if (!equals || !stat(word, &about))
-        return STATUS_OK;
-    char *names = text_format("%s", count ? ports[0].name : "none");
-    for (int i = 1; i < count; i++) {
-        char *const longer = text_format("%s, %s", names, ports[i].name);
-        free(names);
-        names = longer;
-    }
-    const int status =
-        text_usage("--%s '%s': %s has no such %s, expected one of %s", option, word, r->network.path, option, names);
-    free(names);
-    return status;
-}
-
-static int read_input(struct run *r, const char *word) {
-    const struct network *const n = &r->network;
-    const char *path;
-    int port, status = split(r, "input", word, n->inputs, n->input_count, &port, &path);
-    if (status != STATUS_OK)
-        return status;
-    if (port >= 0 && r->read[port].type)
-        return text_usage("--input '%s': the input '%s' is given twice", word, n->inputs[port].name);
-    const bool all = port < 0 && network_is_archive(path);
-    for (int i = 0; i < n->input_count && port < 0; i++)
-        port = r->read[i].type ? -1 : i;
-    if (port < 0)
-        return text_usage("--input '%s': %s has no further input", word, n->path);
-    if (!network_is_archive(path))
-        return data_array_read(&r->read[port], path, NULL) ? text_failed("--input '%s': %s", word, tensor_error())
-                                                           : STATUS_OK;
-    status = network_read_member(&r->read[port], n, "input", port, path);
-    for (int i = port + 1; all && i < n->input_count && status == STATUS_OK; i++)
-        if (!r->read[i].type)
-            status = network_read_member(&r->read[i], n, "input", i, path);
-    return status;
-}
-
-/* The input of a port: the array as it was read; of float64 and float16 rounded to float32, which networks of floats
- * take. */
-static void bring_to_port(struct run *r, int i) {
-    const program_array *const from = &r->read[i];
-    r->inputs[i] = *from;
-    if (r->network.inputs[i].type != TENSOR_TYPE_F32 ||
-        (from->type != TENSOR_TYPE_F64 && from->type != TENSOR_TYPE_F16))
-        return;
-    const int64_t count = network_elements(from);
-    r->floats[i] = text_alloc((size_t)count + 1, sizeof *r->floats[i]);
-    for (int64_t k = 0; k < count; k++)
-        r->floats[i][k] = (float)network_number(from, k);
-    r->inputs[i].type = TENSOR_TYPE_F32;
-    r->inputs[i].data = r->floats[i];
-}
-
-static int check_input(const struct run *r, int i) {
-    const program_port *const port = &r->network.inputs[i];
-    const program_array *const a = &r->inputs[i];
-    bool fits = port->ndim < 0 || a->ndim == port->ndim;
-    for (int d = 0; d < a->ndim && fits; d++)
-        fits = a->shape[d] > 0 && (port->ndim < 0 || port->shape[d] < 0 || port->shape[d] == a->shape[d]);
-    if (fits && a->type == port->type)
-        return STATUS_OK;
-    char *const expected = network_port_shape(port), *const given = text_shape(a->ndim, a->shape);
-    const int status = text_failed("--input: '%s' is given %s %s, expected %s %s", port->name,
-                                   network_type_name(a->type), given, network_type_name(port->type), expected);
-    free(expected);
-    free(given);
-    return status;
-}
-
-static int read_inputs(struct run *r) {
-    const struct word_list *const words = &r->settings->inputs;
-    int status = STATUS_OK;
-    for (int i = 0; i < words->count && status == STATUS_OK; i++)
-        status = read_input(r, words->word[i]);
-    for (int i = 0; i < r->network.input_count && status == STATUS_OK; i++) {
-        const program_port *const port = &r->network.inputs[i];
-        char *const shape = network_port_shape(port);
-        if (!r->read[i].type)
-            status = text_usage("the input '%s' is not given, expected --input %s=FILE with %s %s", port->name,
-                                port->name, network_type_name(port->type), shape);
-        if (status == STATUS_OK) {
-            bring_to_port(r, i);
-            status = check_input(r, i);
-        }
-        free(shape);
-    }
-    return status;
-}
 
 /* --- outputs ------------------------------------------------------------------------------------------------------ */
 
@@ -134,7 +28,7 @@ static int place_outputs(struct run *r) {
     for (int w = 0; w < r->settings->outputs.count; w++) {
         const char *const word = r->settings->outputs.word[w], *path;
         int port;
-        const int status = split(r, "output", word, n->outputs, n->output_count, &port, &path);
+        const int status = inputs_split(n, "output", word, n->outputs, n->output_count, &port, &path);
         if (status != STATUS_OK)
             return status;
         if (port >= 0 && r->paths[port])
@@ -230,18 +124,18 @@ static int set_format(const struct run *r) {
     if (status == STATUS_OK && formats.count != 1)
         status = text_usage("--format '%s': expected one format", r->settings->formats);
     if (status == STATUS_OK && network_formats_shared(&formats))
-        status = network_freeze(&r->network, r->inputs);
+        status = network_freeze(&r->network, r->inputs.array);
     return status == STATUS_OK ? network_format(&r->network, formats.format[0]) : status;
 }
 
 static int run_network(struct run *r) {
     int status = place_outputs(r);
     if (status == STATUS_OK)
-        status = read_inputs(r);
+        status = inputs_read(&r->inputs, &r->network, &r->settings->inputs);
     if (status == STATUS_OK)
         status = set_format(r);
     if (status == STATUS_OK)
-        status = network_run(&r->network, r->outputs, r->inputs);
+        status = network_run(&r->network, r->outputs, r->inputs.array);
     for (int i = 0; i < r->network.output_count && status == STATUS_OK; i++)
         if (r->files[i].file) {
             write_npy(r->files[i].file, &r->outputs[i]);
@@ -265,19 +159,12 @@ static int open_and_run(struct run *r) {
                n->input_count == 1 ? "; the name may be left out" : "");
         return STATUS_OK;
     }
-    r->inputs = text_alloc((size_t)n->input_count + 1, sizeof *r->inputs);
-    r->read = text_alloc((size_t)n->input_count + 1, sizeof *r->read);
-    r->floats = text_alloc((size_t)n->input_count + 1, sizeof *r->floats);
     r->outputs = text_alloc((size_t)n->output_count + 1, sizeof *r->outputs);
     r->paths = text_alloc((size_t)n->output_count + 1, sizeof *r->paths);
     r->files = text_alloc((size_t)n->output_count + 1, sizeof *r->files);
     status = run_network(r);
     for (int i = 0; i < n->output_count; i++)
         output_discard(&r->files[i]);
-    for (int i = 0; i < n->input_count; i++) {
-        data_array_free(&r->read[i]);
-        free(r->floats[i]);
-    }
     return status;
 }
 
@@ -295,9 +182,7 @@ int command_run(int argc, char **argv) {
         status = text_usage("--threads: %s", tensor_error());
     if (status == STATUS_OK)
         status = open_and_run(&r);
-    free(r.read);
-    free(r.floats);
-    free(r.inputs);
+    inputs_free(&r.inputs);
     free(r.outputs);
     free(r.paths);
     free(r.files);
