@@ -109,6 +109,25 @@ typedef struct program_node {
  * among them. */
 FLEXLAB_API int program_node_count(const program *p);
 FLEXLAB_API tensor_status program_node_at(program_node *node, const program *p, int i);
+/* What reading made of the nodes of the file. */
+typedef enum program_change_kind {
+    PROGRAM_FOLDED = 1, /* BatchNormalization, or a product, quotient, sum or difference with constants for each
+                           channel, became a part of weights and bias: computed in double, rounded once */
+    PROGRAM_JOINED,     /* Relu, Clip or Add is computed before the result of another node is rounded */
+    PROGRAM_RECOGNISED, /* one of several nodes that spelt out an operator, which is now one node */
+    PROGRAM_QUANTISED,  /* a node between DequantizeLinear and QuantizeLinear, or by a name of its own (QLinearConv),
+                           became one of 8-bit integers */
+    PROGRAM_IN_FLOATS   /* a node of integers for which there is no kernel computes floats between such */
+} program_change_kind;
+typedef struct program_change {
+    program_change_kind kind;
+    const char *node, *op;      /* of the file: its name and operator */
+    const char *into, *into_op; /* the node that has its place at that point; itself where it only changes */
+} program_change;
+/* The number of changes in the order in which they were made, and the i-th; TENSOR_E_ARGUMENT past the last. A program
+ * that program_save has written has none: they were made before. */
+FLEXLAB_API int program_change_count(const program *p);
+FLEXLAB_API tensor_status program_change_at(program_change *change, const program *p, int i);
 /* The number of constant floats and quantised integers that nodes read, and their bytes: in the formats of the nodes
  * that read them, in float32 where these differ; integers with their scales. */
 FLEXLAB_API int64_t program_parameter_count(const program *p);

@@ -203,6 +203,20 @@ tensor_status program_node_at(program_node *node, const program *p, int i) {
     return TENSOR_OK;
 }
 
+int program_change_count(const program *p) {
+    return p ? p->network->change_count : 0;
+}
+
+tensor_status program_change_at(program_change *change, const program *p, int i) {
+    if (!change || !p)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_change_at: %s is NULL", change ? "p" : "change");
+    if (i < 0 || i >= p->network->change_count)
+        return fl_fail(TENSOR_E_ARGUMENT, "change %d, expected 0 to %d", i, p->network->change_count - 1);
+    const struct fl_net_change *const found = &p->network->changes[i];
+    *change = (program_change){(program_change_kind)found->kind, found->node, found->op, found->into, found->into_op};
+    return TENSOR_OK;
+}
+
 int64_t program_parameter_count(const program *p) {
     int64_t count = 0;
     for (int i = 0; p && i < p->network->value_count; i++) {

@@ -103,6 +103,7 @@ static void help(void) {
          "  FILE        a network in ONNX or TensorFlow Lite: inputs, outputs, operators, parameters; or what\n"
          "              programs lack to run it (docs/programs.md); with --model NAME [--weight-layout NAME]\n"
          "              [--image HxW] the weights of a model, such as a state dict of PyTorch\n"
+         "  --verbose   behind FILE: each node that reading has folded into another, or replaced\n"
          "  --probe     behind FILE: checksums of its activations for a fixed input; behind MODEL: a script\n"
          "              that prints them in PyTorch\n\nExamples\n"
          "  flexlab info\n"
@@ -114,15 +115,15 @@ static void help(void) {
 
 /* Options of a file of weights behind the name. Returns the number of words before them, or minus the place of a word
  * that is none. */
-static int take_options(struct settings *s, bool *probe, int argc, char **argv) {
+static int take_options(struct settings *s, bool *verbose, bool *probe, int argc, char **argv) {
     const struct {
         const char *name;
         const char **value;
     } options[] = {{"--model", &s->network_model}, {"--weight-layout", &s->weight_layout}, {"--image", &s->image_size}};
     for (int i = 2; i < argc; i += 2) {
         size_t k = 0;
-        if (!strcmp(argv[i], "--probe")) {
-            *probe = true;
+        if (!strcmp(argv[i], "--probe") || !strcmp(argv[i], "--verbose")) {
+            *(argv[i][2] == 'p' ? probe : verbose) = true;
             i--;
             continue;
         }
@@ -141,8 +142,8 @@ int command_info(int argc, char **argv) {
         return STATUS_OK;
     }
     struct settings s = {.command = COMMAND_EVAL};
-    bool probe = false;
-    const int words = take_options(&s, &probe, argc, argv);
+    bool verbose = false, probe = false;
+    const int words = take_options(&s, &verbose, &probe, argc, argv);
     if (words < 0 || (words > 1 && argv[1][0] == '-'))
         return text_usage("unexpected argument '%s'; info takes one name, of a table, a model or a file, or none; "
                           "beside a file of weights --model NAME, --weight-layout NAME, --image HxW",
@@ -155,6 +156,7 @@ int command_info(int argc, char **argv) {
     struct stat found;
     if (info_table(argv[1]))
         return STATUS_OK;
-    return strchr(argv[1], '/') || strchr(argv[1], '.') || !stat(argv[1], &found) ? network_info(argv[1], &s, probe)
-                                                                                  : info_model(argv[1], probe);
+    return strchr(argv[1], '/') || strchr(argv[1], '.') || !stat(argv[1], &found)
+               ? network_info(argv[1], &s, verbose, probe)
+               : info_model(argv[1], probe);
 }

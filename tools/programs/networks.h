@@ -64,6 +64,6 @@ int network_read_member(program_array *a, const struct network *n, const char *o
 /* flexlab eval FILE. */
 int network_eval(const struct settings *s);
 /* flexlab info FILE. */
-int network_info(const char *path, const struct settings *s, bool probe);
+int network_info(const char *path, const struct settings *s, bool verbose, bool probe);
 
 #endif

@@ -113,6 +113,12 @@ struct fl_net_graph {
 /* The kind of file, from which the rounding of quantised nodes follows: onnx, or tflite-xnnpack. */
 typedef enum fl_net_source { FL_NET_ONNX = 1, FL_NET_TFLITE } fl_net_source;
 
+/* What a pass made of a node of the file (program_change in program.h). */
+struct fl_net_change {
+    int kind; /* program_change_kind */
+    const char *node, *op, *into, *into_op;
+};
+
 /* All of it lies in memory of its own, which fl_network_free frees at once. */
 struct fl_network {
     fl_net_source source;
@@ -122,6 +128,8 @@ struct fl_network {
     int value_count;
     struct fl_net_value *values; /* those of nested graphs too */
     struct fl_net_graph graph;
+    int change_count, change_room;
+    struct fl_net_change *changes;
     struct fl_net_block *blocks;
     int value_room;
 };
@@ -143,6 +151,9 @@ int fl_net_add_value(struct fl_network *n, const char *name);
  * graph's earlier nodes may change. */
 struct fl_net_node *fl_net_add_node(struct fl_network *n, struct fl_net_graph *graph, const char *op, const char *name,
                                     int input_count, int output_count, int attribute_count);
+
+/* Notes what a pass has done; the texts are of the network's own memory. */
+tensor_status fl_net_add_change(struct fl_network *n, struct fl_net_change change);
 
 /* An array of that network with zeroed data. TENSOR_E_DATA for sizes that are negative or more than 2^40 bytes. */
 tensor_status fl_net_array(struct fl_network *n, struct fl_array **array, tensor_type type, int ndim,

@@ -3,6 +3,7 @@
 #define FL_PROGRAM_PASSES_H
 
 #include "program/network/network.h"
+#include "flexlab/program.h"
 
 /* restore.c: what this library's own export spelt out in several ONNX nodes becomes one node again, with its format and
  * its exponents. Networks that do not come from there stay as they are. */
@@ -39,6 +40,10 @@ tensor_status fl_pass_add_border(struct fl_network *n, struct fl_net_graph *grap
  * the ranges of values have (fl_range.integers); weights have one scale for each filter, or for all. No node is marked
  * afterwards but those that compute integers. */
 tensor_status fl_pass_quantise(struct fl_network *n, bool per_channel);
+
+/* passes.c: notes for the caller what became of a node, before the two change. */
+tensor_status fl_pass_note(struct fl_network *n, program_change_kind kind, const struct fl_net_node *node,
+                           const struct fl_net_node *into);
 
 /* passes.c: all of them, in their order. */
 tensor_status fl_passes(struct fl_network *n);
