@@ -268,11 +268,11 @@ static tensor_status run_once(program *p, program_array *outputs, const program_
         for (int i = 0; i < p->network->graph.input_count; i++)
             lists |= inputs[i].ndim <= 1 || !fl_type_is_float(p->network->values[p->network->graph.inputs[i]].type);
         /* Shapes may follow from integer inputs and from lists: then these numbers are a part of the plan. */
+        fl_fail_hold();
         tensor_status status = fl_plan_make(&plan, p, inputs, false);
         if (status == TENSOR_E_UNSUPPORTED && lists)
             status = fl_plan_make(&plan, p, inputs, true);
-        if (status)
-            return status;
+        TRY(fl_fail_release(status));
         fl_plan_free(p->plan);
         p->plan = plan;
     }
