@@ -46,6 +46,8 @@ typedef struct program_port {
     tensor_type type;
     int ndim;
     int64_t shape[PROGRAM_MAX_DIMS];
+    float scale; /* of integers q that stand for scale * (q - zero); otherwise 0 */
+    int zero;
 } program_port;
 
 /* Reads a network; what kind of file it is follows from its content. TENSOR_E_IO: it cannot be read; TENSOR_E_DATA: it
@@ -102,6 +104,7 @@ typedef struct program_node {
     const char *name, *op, *domain;
     tensor_format format;
     bool quantised; /* it computes 8-bit integers, whatever the format */
+    bool border;    /* QuantizeLinear or DequantizeLinear between integers and floats */
 } program_node;
 
 /* The number of nodes in the order in which they compute, and the i-th; TENSOR_E_ARGUMENT past the last. They are those

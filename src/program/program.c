@@ -173,6 +173,10 @@ static tensor_status port_at(program_port *port, const struct fl_network *n, con
     *port = (program_port){.name = v->name, .type = floats ? TENSOR_TYPE_F32 : v->type, .ndim = v->ndim};
     for (int d = 0; d < v->ndim; d++)
         port->shape[d] = v->dim[d];
+    if (fl_net_is_bytes(n, list[i])) {
+        port->scale = fl_net_int8_type(n, list[i]).scale;
+        port->zero = fl_net_int8_type(n, list[i]).zero;
+    }
     return TENSOR_OK;
 }
 
@@ -197,9 +201,7 @@ tensor_status program_node_at(program_node *node, const program *p, int i) {
         return fl_fail(TENSOR_E_ARGUMENT, "program_node_at: %s is NULL", node ? "p" : "node");
     if (i < 0 || i >= p->network->graph.node_count)
         return fl_fail(TENSOR_E_ARGUMENT, "node %d, expected 0 to %d", i, p->network->graph.node_count - 1);
-    const struct fl_net_node *const found = &p->network->graph.nodes[i];
-    *node = (program_node){found->name, found->op, found->domain, found->format ? found->format : FMT_FP32,
-                           fl_net_is_quantised(p->network, found)};
+    *node = fl_program_node(p->network, &p->network->graph.nodes[i]);
     return TENSOR_OK;
 }
 

@@ -30,7 +30,7 @@ static tensor_status show_weight(const struct fl_network *n, int value, tensor_f
     tensor_status status = fl_round(&r, a, format);
     if (!status) {
         program_tensor shown = {.value = n->values[value].name,
-                                .node = {reader->name, reader->op, reader->domain, format, false},
+                                .node = fl_program_node(n, reader),
                                 .format = format,
                                 .exponent = tensor_exponent(r.t),
                                 .saturated = r.stats.saturated,

@@ -165,6 +165,10 @@ int network_info(const char *path, const struct settings *s, bool verbose, bool 
         network_print_ports(&n);
         putchar('\n');
         print_operators(&n);
+        char *const integers = network_integers(&n);
+        if (integers)
+            printf("\n%s, rounded as %s\n", integers, program_rounding(n.p));
+        free(integers);
         print_changes(&n);
         if (verbose)
             list_changes(&n);

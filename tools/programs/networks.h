@@ -31,6 +31,16 @@ int network_format(const struct network *n, tensor_format format);
 /* The program as its file says, once more. */
 int network_reopen(struct network *n);
 
+/* Nodes that compute 8-bit integers, floats, and those that convert between them; the operators of those in floats,
+ * such as "Softmax, 2 Resize", to be freed. */
+struct network_census {
+    int integers, floats, conversions;
+    char *operators;
+};
+void network_take_census(struct network_census *c, const struct network *n);
+/* "12 nodes in 8-bit integers, 1 in floats (Softmax), 2 conversions between them"; NULL: none computes integers. */
+char *network_integers(const struct network *n);
+
 /* Whether some node has another one than fp32: the file is one that flexlab has written. */
 bool network_has_formats(const struct network *n);
 
@@ -56,6 +66,11 @@ char *network_port_shape(const program_port *port);
 int64_t network_elements(const program_array *a);
 size_t network_type_bytes(tensor_type type);
 double network_number(const program_array *a, int64_t i); /* element i */
+/* Real numbers at a port of floats, or of 8-bit integers with a scale: the nearest integers, ties to even, within the
+ * type. Arrays have the port's type. */
+bool network_takes_reals(const program_port *port);
+void network_reals(float *to, const program_array *from, const program_port *port);
+void network_from_reals(program_array *to, const float *from, const program_port *port);
 
 bool network_is_archive(const char *path);
 /* The member of an archive for an input: its name, "input:" and its name; of the only one also "input", "arr_0". */
