@@ -230,6 +230,7 @@ typedef struct program_tensor {
     float scale;           /* of integers q that stand for scale * (q - zero); otherwise 0 */
     int zero;
     const float *original; /* of a weight: its numbers before they were rounded to the format; otherwise NULL */
+    tensor_type integers;  /* of a weight of integers, whose numbers are those that they stand for: their type */
 } program_tensor;
 /* A status other than TENSOR_OK ends the run, which returns it. */
 typedef tensor_status program_watcher(void *context, const program_tensor *t);
@@ -241,7 +242,8 @@ typedef tensor_status program_watcher(void *context, const program_tensor *t);
 FLEXLAB_API tensor_status program_watch(program *p, program_watcher *watcher, void *context);
 
 /* Shows the watcher every constant of floats that nodes read in another format than fp32: rounded to it, as a run does,
- * with what rounding changed. TENSOR_E_ARGUMENT if p or watcher is NULL. */
+ * with what rounding changed; and those that program_freeze has made integers. A file does not say what integers were
+ * before. TENSOR_E_ARGUMENT if p or watcher is NULL. */
 FLEXLAB_API tensor_status program_weights(const program *p, program_watcher *watcher, void *context);
 
 /* A sum that tells results of two programs apart, whatever small errors their formats have:

@@ -189,6 +189,8 @@ def test_integers(place):
     check("in 8-bit integers" in done.stdout, done.stdout)
     measured = {key[0]: row for key, row in table(figures).items() if row["format"] == "int8"}
     check(len(measured) >= 2 and all(20 < float(row["sqnr_db"]) < 60 and row["elements"] != "0" for row in measured.values()), measured)
+    weights = {key: row for key, row in table(figures).items() if row["kind"] == "weight"}
+    check({row["format"] for row in weights.values()} == {"int8"} and all(0 < float(row["relative_error"]) <= 0.004 for row in weights.values()), weights)
     results = []
     for name, more in (("again8.safetensors", []), ("net8.onnx", []), ("tensor.safetensors", samples)):
         path, y = os.path.join(place, name), os.path.join(place, name + ".npy")

@@ -115,7 +115,7 @@ static char *totals_text(const struct tensor_list *t) {
 }
 
 static const char *format_of(const struct measured *m) {
-    return m->format ? tensor_format_name(m->format) : "int8";
+    return m->format ? tensor_format_name(m->format) : network_type_name(m->integers);
 }
 
 /* --- tables ------------------------------------------------------------------------------------------------------- */

@@ -58,6 +58,7 @@ struct fl_net_value {
     const char *dim_name[FL_ARRAY_DIMS];  /* of such a dimension; NULL: none. Equal names are equal sizes */
     struct fl_array *constant;            /* NULL: computed, or an input */
     struct fl_quantisation *quantisation; /* NULL: none; only for integers */
+    const struct fl_array *exact;         /* the floats that such a constant was rounded from; NULL: not known */
     bool four_bits;                       /* a constant that the file stores in 4 bits an element */
     struct fl_range range;                /* of floats */
 };

@@ -12,6 +12,8 @@ tensor_status fl_pass_restore(struct fl_network *n);
 /* weights.c: weights that a file stores in 8 bits, for operators that compute floats, become float32, each the nearest
  * to scale (q - zero). */
 tensor_status fl_pass_weights(struct fl_network *n);
+/* The real numbers that the integers of a constant stand for, each rounded once. */
+void fl_pass_reals(float *to, const struct fl_net_value *v);
 /* The same of one constant: the value that has the floats. */
 tensor_status fl_pass_floats(struct fl_network *n, int value, int *made);
 
