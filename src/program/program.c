@@ -80,6 +80,8 @@ static tensor_status read_network(struct fl_network **n, const char *path, bool 
                     : fl_fail(TENSOR_E_IO, "%s: %s", path, strerror(errno));
     const ssize_t bytes = read(file, head, sizeof head);
     close(file);
+    if (!bytes)
+        return fl_fail(TENSOR_E_DATA, "%s is empty, expected a network", path);
     *stored = bytes == (ssize_t)sizeof head && fl_store_begins(head);
     if (*stored)
         return fl_store_read(n, path);

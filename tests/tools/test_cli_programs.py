@@ -160,6 +160,10 @@ def test_run(place):
     expect_error(["run", first, "--input", first], 1, "a.npy")
     expect_error(["run", os.path.join(place, "missing.onnx")], 1, "cannot read", "missing.onnx")
     expect_error(["run"], 2, "expected the file")
+    expect_error(["run", put(place, "nothing", b"")], 1, "is empty, expected a network")
+    expect_error(["run", model, *both, "--format", "int8"], 2, "--format 'int8'", "flexlab transpile FILE --to int8")
+    expect_error(["bench", model, "--formats", "int8"], 2, "--formats 'int8'", "flexlab transpile FILE --to int8")
+    expect_error(["run", model, *both, "--output", "sum=" + os.path.join(place, "none", "y.npy")], 1, "its folder cannot be opened")
     with open(total, "rb") as file:
         check(file.read() == before, "a refused run has changed", total)
     check(not [name for name in os.listdir(place) if name.endswith(".part")], os.listdir(place))
@@ -219,6 +223,8 @@ def test_eval(place):
     expect_error(["eval", model, *data[:2]], 2, "expected --mean and --std")
     expect_error(["eval", model, *data[:2], "--mean", "1,2", "--std", "1"], 2, "--mean '1,2'", "3 numbers")
     expect_error(["eval", model, *data, "--formats", "fp32,fp32"], 2, "named twice")
+    expect_error(["eval", model, *data, "--formats", "int9"], 2, "dfp16, int8, int8:tensor", "did you mean 'int8'")
+    expect_error(["eval", model, *data[:2], "--mean", "1", "--std", "0"], 2, "1e-06 to 1000000")
     expect_error(["eval", "--checkpoint", "x.safetensors", "--mean", "0"], 2, "--mean: not with --checkpoint")
     expect_error(["eval"], 2, "expected --checkpoint FILE, or the file")
     expect_error(["eval", adder(place), *data], 1, "four dimensions")
@@ -328,6 +334,11 @@ def test_info(place, source):
     for row in (["node_n", "BatchNormalization", "folded into Conv", "node_c"], ["node_y", "BatchNormalization", "folded into Conv", "node_d"],
                 ["node_r", "Relu", "joined to Conv", "node_c"]):
         check(row in listed, row, listed)
+    expect_error(["info", "kernels", "--probe"], 2, "'kernels' is a table")
+    for words in (["kernels", "--verbose"], ["resnet20", "--verbose"]):
+        expect_error(["info", *words], 2, "--verbose: only behind the file", words[0])
+    expect_error(["info", "resnet20", "--image", "8x8"], 2, "only behind the file", "resnet20")
+    expect_error(["info", folded, "--model"], 2, "--model: expected a value")
     check("changed by reading" not in succeed("info", classifier(place), "--verbose").stdout, "nothing was changed")
     done = run("info", os.path.join(source, "tests/fuzz/corpus/tflite/images"))
     check("TensorFlow" in done.stderr or (done.returncode == 0 and "input" in done.stdout), done.stdout, done.stderr)

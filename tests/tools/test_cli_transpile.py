@@ -212,6 +212,18 @@ def test_files(place):
     expect_error(["transpile", model, "--to", "fp16", "--out", os.path.join(place, "new"), "--report", out], 1, "--report", "--force")
     check(open(out, "rb").read() == b"mine" and not os.path.exists(os.path.join(place, "new")), "a file was replaced")
     expect_error(["transpile", model, "--to", "fp16"], 2, "expected --out FILE")
+    # the network itself, under another name of it too; one file for two; a kind that is not written; options without integers
+    before, fresh = open(model, "rb").read(), os.path.join(place, "fresh.safetensors")
+    other = os.path.join(place, "link.onnx")
+    os.link(model, other)
+    for path in (model, other):
+        expect_error(["transpile", model, "--to", "fp16", "--out", path, "--force"], 2, "that is the network itself")
+        expect_error(["transpile", model, "--to", "fp16", "--out", fresh, "--csv", path, "--force"], 2, "--csv", "that is the network itself")
+    expect_error(["transpile", model, "--to", "fp16", "--out", fresh, "--report", fresh], 2, "--out and --report are both", "different files")
+    expect_error(["transpile", model, "--to", "fp16", "--out", os.path.join(place, "a.tflite")], 2, "not written in TensorFlow Lite")
+    expect_error(["transpile", model, "--to", "fp16", "--method", "mse", "--out", fresh], 2, "--method: only where", "--to int8")
+    expect_error(["transpile", model, "--to", "fp16", "--per-tensor", "--out", fresh], 2, "--per-tensor: only where")
+    check(open(model, "rb").read() == before and not os.path.exists(fresh), "a refused call has written")
     expect_error(["transpile", "--to", "fp16", "--out", out], 2, "expected the file of a network")
     expect_error(["transpile", model, "--to", "fp16", "--out", os.path.join(place, "no", "folder")], 1, "--out")
     expect_error(["transpile", put(place, "broken.safetensors", b"\x10" + bytes(7) + b"{" + bytes(50)), "--to", "fp16", "--out", out, "--force"], 1, "broken.safetensors")

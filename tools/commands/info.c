@@ -114,8 +114,8 @@ static void help(void) {
 }
 
 /* Options of a file of weights behind the name. Returns the number of words before them, or minus the place of a word
- * that is none. */
-static int take_options(struct settings *s, bool *verbose, bool *probe, int argc, char **argv) {
+ * that is none, or whose value is missing. */
+static int take_options(struct settings *s, bool *verbose, bool *probe, bool *missing, int argc, char **argv) {
     const struct {
         const char *name;
         const char **value;
@@ -129,11 +129,20 @@ static int take_options(struct settings *s, bool *verbose, bool *probe, int argc
         }
         while (k < sizeof options / sizeof options[0] && strcmp(argv[i], options[k].name) != 0)
             k++;
-        if (k == sizeof options / sizeof options[0] || i + 1 == argc)
+        if (k == sizeof options / sizeof options[0] || i + 1 == argc) {
+            *missing = k < sizeof options / sizeof options[0];
             return -i;
+        }
         *options[k].value = argv[i + 1];
     }
     return argc > 2 ? 2 : argc;
+}
+
+static bool is_table(const char *name) {
+    for (int i = 0; info_table_name(i); i++)
+        if (!strcmp(info_table_name(i), name))
+            return true;
+    return false;
 }
 
 int command_info(int argc, char **argv) {
@@ -142,11 +151,14 @@ int command_info(int argc, char **argv) {
         return STATUS_OK;
     }
     struct settings s = {.command = COMMAND_EVAL};
-    bool verbose = false, probe = false;
-    const int words = take_options(&s, &verbose, &probe, argc, argv);
+    bool verbose = false, probe = false, missing = false;
+    const int words = take_options(&s, &verbose, &probe, &missing, argc, argv);
+    if (missing)
+        return text_usage("%s: expected a value behind it", argv[-words]);
     if (words < 0 || (words > 1 && argv[1][0] == '-'))
         return text_usage("unexpected argument '%s'; info takes one name, of a table, a model or a file, or none; "
-                          "beside a file of weights --model NAME, --weight-layout NAME, --image HxW",
+                          "beside a file --verbose, --probe and, for weights, --model NAME, --weight-layout NAME, "
+                          "--image HxW",
                           argv[words < 0 ? -words : 1]);
     const tensor_format first = tensor_format_at(0);
     if (!first || !tensor_kernel_backend(first, "add")) /* FLEXLAB_ISA has an unknown value */
@@ -154,9 +166,17 @@ int command_info(int argc, char **argv) {
     if (argc == 1)
         return print_overview();
     struct stat found;
+    const bool file = strchr(argv[1], '/') || strchr(argv[1], '.') || !stat(argv[1], &found);
+    const bool weights = s.network_model || s.weight_layout || s.image_size;
+    if (!file && (verbose || weights))
+        return text_usage("%s: only behind the file of a network; '%s' is none",
+                          verbose ? "--verbose"
+                                  : "--model, "
+                                    "--weight-layout, --image",
+                          argv[1]);
+    if (probe && is_table(argv[1]))
+        return text_usage("--probe: only behind the file of a network or a model; '%s' is a table", argv[1]);
     if (info_table(argv[1]))
         return STATUS_OK;
-    return strchr(argv[1], '/') || strchr(argv[1], '.') || !stat(argv[1], &found)
-               ? network_info(argv[1], &s, verbose, probe)
-               : info_model(argv[1], probe);
+    return file ? network_info(argv[1], &s, verbose, probe) : info_model(argv[1], probe);
 }

@@ -239,6 +239,8 @@ static int run(struct bench *b) {
         status = read_numbers(&b->threads, "threads", s->thread_list, 256);
     if (status == STATUS_OK)
         status = network_open(&b->network, s->folders[0], s);
+    if (status == STATUS_OK)
+        status = network_refuse_formats(&b->network, s->formats);
     if (status != STATUS_OK)
         return status;
     if (program_is_quantised(b->network.p)) /* in every format the same */

@@ -20,8 +20,8 @@ static int read_list(double values[MOST_CHANNELS], const char *option, const cha
         good = count < MOST_CHANNELS && text_real(word, low, 1e6, &values[count++]);
     free(copy);
     if (!good || (count != 1 && count != channels))
-        return text_usage("--%s '%s': expected %d numbers from %g to 1e6 with commas between them, or one", option,
-                          text, channels, low);
+        return text_usage("--%s '%s': expected %d numbers from %.7g to 1000000 with commas between them, or one",
+                          option, text, channels, low);
     for (int c = 1; c < channels && count == 1; c++)
         values[c] = values[0];
     return STATUS_OK;

@@ -313,6 +313,8 @@ static int run(struct eval *e) {
     if (status == STATUS_OK)
         status = network_open(&e->network, e->settings->folders[0], e->settings);
     if (status == STATUS_OK)
+        status = network_refuse_formats(&e->network, e->settings->formats);
+    if (status == STATUS_OK)
         status = images_open(&e->images, strcmp(e->settings->split, "train") ? DATA_TEST : DATA_TRAIN);
     if (status != STATUS_OK)
         return status;

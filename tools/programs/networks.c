@@ -235,11 +235,25 @@ static const char *format_name(int i) {
     return format ? tensor_format_name(format) : NULL;
 }
 
+/* The same with int8 and int8:tensor behind them. */
+static const char *format_or_int8(int i) {
+    int count = 0;
+    while (tensor_format_at(count))
+        count++;
+    return i < count ? format_name(i) : i == count ? "int8" : i == count + 1 ? "int8:tensor" : NULL;
+}
+
 static int add_format(struct format_list *list, const char *option, const char *name, bool int8) {
     const bool per_tensor = !strcmp(name, "int8:tensor");
     tensor_format format = PROGRAM_INT8;
-    if (!(int8 && (per_tensor || !strcmp(name, "int8"))) && tensor_format_find(&format, name))
-        return text_refuse_name(text_format("--%s '%s'", option, name), name, format_name);
+    const bool integers = per_tensor || !strcmp(name, "int8");
+    if (integers && !int8)
+        return text_usage(
+            "--%s '%s': 8-bit integers need calibration: 'flexlab transpile FILE --to int8' writes a file "
+            "that computes them",
+            option, name);
+    if (!integers && tensor_format_find(&format, name))
+        return text_refuse_name(text_format("--%s '%s'", option, name), name, int8 ? format_or_int8 : format_name);
     for (int i = 0; i < list->count; i++)
         if (list->format[i] == format && list->per_tensor[i] == per_tensor)
             return text_usage("--%s: '%s' is named twice", option, name);
@@ -264,6 +278,13 @@ int network_formats(struct format_list *list, const char *option, const char *te
         status = add_format(list, option, name, int8);
     free(copy);
     return status;
+}
+
+int network_refuse_formats(const struct network *n, const char *formats) {
+    return formats && program_is_quantised(n->p)
+               ? text_usage("--formats '%s': all nodes of %s compute 8-bit integers, which no format changes", formats,
+                            n->path)
+               : STATUS_OK;
 }
 
 bool network_formats_shared(const struct format_list *list) {

@@ -53,6 +53,8 @@ struct format_list {
 /* Comma-separated names without repetition; NULL: the usual five. int8: whether int8 and int8:tensor may be among them.
  */
 int network_formats(struct format_list *list, const char *option, const char *text, bool int8);
+/* --formats (NULL: not given) for a network that computes integers alone is an error. */
+int network_refuse_formats(const struct network *n, const char *formats);
 /* "int8:tensor" */
 const char *network_format_name(const struct format_list *list, int i);
 bool network_formats_shared(const struct format_list *list);
