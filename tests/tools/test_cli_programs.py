@@ -290,6 +290,10 @@ def test_eval_tiny(place):
                            "--mean", f"{(128 + zero) / 255:.12g}", "--std", f"{1 / (255 * scale):.12g}")
             row = [r for r in rows(done.stdout) if r[0] == "int8"][0]
             check(row[1] == "100.00 %" and f"{count} images" in done.stdout and "all " in done.stdout, name, rounding, done.stdout)
+    model = os.path.join(folder, "tiny-resnet8-int8.tflite")
+    check([row[0] for row in rows(succeed("bench", model, "--batch", "2", "--seconds", "0.01").stdout)] == ["format", "int8"], "bench of integers alone")
+    for command in (["bench", model], ["eval", model, "--data", "synthetic", "--mean", "0", "--std", "1"]):
+        expect_error([*command, "--formats", "fp16"], 2, "--formats 'fp16'", "compute 8-bit integers, which no format changes")
     expect_error(["eval", os.path.join(folder, "tiny-anomaly-int8.tflite"), "--data", f"npy:{place}/images.npy,{place}/labels.npy", "--split", "train", "--mean", "0", "--std", "1"],
                  1, "four dimensions", "int8 [?, 640]")
 

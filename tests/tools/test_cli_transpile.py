@@ -169,8 +169,13 @@ def test_calibration(place):
     check("calibrated on 64 images of synthetic:train=100,test=10" in images.stdout, images.stdout)
     data = ["--data", "synthetic:train=100,test=60", "--mean", "0.5", "--std", "0.25", "--formats", "dfp16", "--calibrate", "synthetic:train=100,test=10", "--calibrate-batches", "1"]
     lines = {row[0]: row[1:6] for row in rows(succeed("eval", os.path.join(place, "images.safetensors"), *data).stdout)}
-    check(lines["the file's"] == lines["dfp16"] and lines["fp32"][1] == "-", "eval of the formats of a file", lines)
-    check("the file's" not in succeed("eval", classifier(place), *data).stdout, "a network without formats of its own")
+    check(lines["as saved"] == lines["dfp16"] and lines["fp32"][1] == "-", "eval of the formats of a file", lines)
+    timed = ["--batch", "2", "--seconds", "0.01", "--threads", "1"]
+    for more, names in (([], ["as saved"]), (["--formats", "fp16,dfp16"], ["as saved", "fp16", "dfp16"])):
+        done = succeed("bench", os.path.join(place, "images.safetensors"), *timed, *more)
+        check([row[0] for row in rows(done.stdout)[1:]] == names, "bench of the formats of a file", done.stdout)
+    check("as saved" not in succeed("bench", classifier(place), *timed).stdout, "bench of a network without formats of its own")
+    check("as saved" not in succeed("eval", classifier(place), *data).stdout, "a network without formats of its own")
     base = ["transpile", model, "--to", "fp16", "--out", os.path.join(place, "none"), "--calibrate"]
     expect_error([*base, put(place, "wide.npy", npy("<f8", [6, 4], draw(24, 8)))], 1, "float64, expected float32")
     expect_error([*base, put(place, "flat.npy", npy("<f4", [24], draw(24, 8)))], 1, "dimensions")
@@ -191,6 +196,8 @@ def test_integers(place):
     check(len(measured) >= 2 and all(20 < float(row["sqnr_db"]) < 60 and row["elements"] != "0" for row in measured.values()), measured)
     weights = {key: row for key, row in table(figures).items() if row["kind"] == "weight"}
     check({row["format"] for row in weights.values()} == {"int8"} and all(0 < float(row["relative_error"]) <= 0.004 for row in weights.values()), weights)
+    done = succeed("bench", out, "--seconds", "0.01", "--threads", "1")
+    check({row[0] for row in rows(done.stdout)[1:]} <= {"as saved", "int8"}, "bench of integers", done.stdout)
     results = []
     for name, more in (("again8.safetensors", []), ("net8.onnx", []), ("tensor.safetensors", samples)):
         path, y = os.path.join(place, name), os.path.join(place, name + ".npy")

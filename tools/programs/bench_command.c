@@ -19,7 +19,7 @@ struct number_list {
 
 struct bench {
     const struct settings *settings;
-    struct network network;
+    struct network network, saved; /* saved: as the file says; not opened where that is fp32 alone */
     struct format_list formats;
     struct number_list batches, threads;
     program_array *shapes;           /* of each input; BATCH for a size that is the batch */
@@ -185,7 +185,7 @@ static int add_line(struct table *t, struct bench *b, tensor_format format, int6
     if (status != STATUS_OK)
         return status;
     const double median = (b->milliseconds[(count - 1) / 2] + b->milliseconds[count / 2]) / 2;
-    table_cell(t, "%s", program_is_quantised(b->network.p) ? "int8" : tensor_format_name(format));
+    table_cell(t, "%s", program_is_quantised(b->network.p) ? "int8" : format ? tensor_format_name(format) : "as saved");
     if (b->batched)
         table_cell(t, "%lld", (long long)batch);
     else
@@ -198,6 +198,24 @@ static int add_line(struct table *t, struct bench *b, tensor_format format, int6
     return STATUS_OK;
 }
 
+/* f: the place in the list of formats; -1: the program as it was saved. */
+static int add_lines(struct table *t, struct bench *b, int f, int64_t batch) {
+    const struct network read = b->network;
+    int status = STATUS_OK;
+    if (f < 0)
+        b->network = b->saved;
+    for (int k = 0; k < b->threads.count && status == STATUS_OK; k++) {
+        if (b->threads.number[k] && tensor_set_threads((int)b->threads.number[k]))
+            status = text_usage("--threads: %s", tensor_error());
+        if (status == STATUS_OK && f >= 0)
+            status = network_format(&b->network, b->formats.format[f]);
+        if (status == STATUS_OK)
+            status = add_line(t, b, f < 0 ? (tensor_format)0 : b->formats.format[f], batch);
+    }
+    b->network = read;
+    return status;
+}
+
 static int measure_all(struct bench *b) {
     static const char *const heads[] = {"format", "batch", "threads", "median ms", "least ms", "items/s", "runs"};
     struct table *t = table_new("lrrrrrr");
@@ -208,15 +226,8 @@ static int measure_all(struct bench *b) {
         make_inputs(b, b->batches.number[n]);
         if (network_formats_shared(&b->formats))
             status = network_freeze(&b->network, b->inputs);
-        for (int f = 0; f < b->formats.count && status == STATUS_OK; f++)
-            for (int k = 0; k < b->threads.count && status == STATUS_OK; k++) {
-                if (b->threads.number[k] && tensor_set_threads((int)b->threads.number[k]))
-                    status = text_usage("--threads: %s", tensor_error());
-                if (status == STATUS_OK)
-                    status = network_format(&b->network, b->formats.format[f]);
-                if (status == STATUS_OK)
-                    status = add_line(t, b, b->formats.format[f], b->batches.number[n]);
-            }
+        for (int f = b->saved.p ? -1 : 0; f < b->formats.count && status == STATUS_OK; f++)
+            status = add_lines(t, b, f, b->batches.number[n]);
     }
     if (status == STATUS_OK) {
         table_print(t, stdout, 0, 0);
@@ -243,8 +254,13 @@ static int run(struct bench *b) {
         status = network_refuse_formats(&b->network, s->formats);
     if (status != STATUS_OK)
         return status;
-    if (program_is_quantised(b->network.p)) /* in every format the same */
-        b->formats = (struct format_list){.count = 1, .format = {FMT_FP32}};
+    if (network_is_own(&b->network)) {
+        if (!s->formats)
+            b->formats.count = 0;
+        status = network_open(&b->saved, s->folders[0], s);
+        if (status != STATUS_OK)
+            return status;
+    }
     b->shapes = text_alloc((size_t)b->network.input_count + 1, sizeof *b->shapes);
     b->inputs = text_alloc((size_t)b->network.input_count + 1, sizeof *b->inputs);
     b->outputs = text_alloc((size_t)b->network.output_count + 1, sizeof *b->outputs);
@@ -267,6 +283,7 @@ int command_bench(int argc, char **argv) {
     free(b->inputs);
     free(b->outputs);
     network_close(&b->network);
+    network_close(&b->saved);
     free(b);
     return status;
 }

@@ -226,7 +226,7 @@ static int evaluate_own(struct eval *e, struct table *t, char **bad) {
     struct network read = e->network;
     int status = network_open(&e->network, read.path, e->settings);
     if (status == STATUS_OK && network_has_formats(&e->network))
-        status = evaluate_line(e, t, "the file's", false, bad);
+        status = evaluate_line(e, t, "as saved", false, bad);
     network_close(&e->network);
     e->network = read;
     return status;

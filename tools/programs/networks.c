@@ -228,6 +228,13 @@ char *network_integers(const struct network *n) {
     return text;
 }
 
+bool network_is_own(const struct network *n) {
+    struct network_census c;
+    network_take_census(&c, n);
+    free(c.operators);
+    return c.integers || network_has_formats(n);
+}
+
 /* --- formats ------------------------------------------------------------------------------------------------------ */
 
 static const char *format_name(int i) {

@@ -43,6 +43,8 @@ char *network_integers(const struct network *n);
 
 /* Whether some node has another one than fp32: the file is one that flexlab has written. */
 bool network_has_formats(const struct network *n);
+/* Whether the file says more than fp32: other formats, or 8-bit integers. */
+bool network_is_own(const struct network *n);
 
 enum { MOST_FORMATS = 16 };
 struct format_list {
