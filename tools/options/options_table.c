@@ -284,7 +284,8 @@ static const struct option_row rows[] = {
      .help = "the output NAME, or the next one, as a file .npy. May be given several\ntimes"},
     {"force", NULL, COMMAND_RUN, KIND_SWITCH, FIELD(force), .value = 1, .help = "replace files that are already there"},
     {"formats", "LIST", COMMAND_BENCH, KIND_TEXT, FIELD(formats), .section = "What is measured",
-     .help = "comma-separated formats (fp32,fp16,bf16,flex16+5,dfp16)"},
+     .help = "comma-separated formats (fp32,fp16,bf16,flex16+5,dfp16; for a file\nthat has formats of its own or 8-bit "
+             "integers: as saved)"},
     {"rounding", "NAME", COMMAND_BENCH, KIND_TEXT, FIELD(rounding), .help = ROUNDING_HELP},
     {"batch", "LIST", COMMAND_BENCH, KIND_TEXT, FIELD(batches), .help = "comma-separated batches (1,64)"},
     {"threads", "LIST", COMMAND_BENCH, KIND_TEXT, FIELD(thread_list),

@@ -21,6 +21,8 @@ struct eval {
     bool frozen;              /* its exponents are fixed */
     struct images images;
     program_array *outputs;
+    float *logits;                         /* of a batch */
+    char *nodes;                           /* which nodes compute integers, where some do; NULL: none so far */
     int64_t classes;                       /* numbers of an image in the first output */
     program_sum first_image, first_output; /* of the first image, and of what the network gives for it */
     float *reference;                      /* those of fp32, of all images */
@@ -51,11 +53,11 @@ static int64_t largest_of(const float *logits, int64_t count) {
 static int check_output(struct eval *e) {
     const program_array *const out = &e->outputs[0];
     const int64_t batch = e->images.input.shape[0], elements = network_elements(out);
-    if (out->type != TENSOR_TYPE_F32 || out->ndim < 2 || out->shape[0] != batch) {
+    if (!network_takes_reals(&e->network.outputs[0]) || out->ndim < 2 || out->shape[0] != batch) {
         char *const shape = text_shape(out->ndim, out->shape);
-        const int status =
-            text_failed("%s: output '%s' is %s %s, expected float32 [%lld, classes]", e->network.path,
-                        e->network.outputs[0].name, network_type_name(out->type), shape, (long long)batch);
+        const int status = text_failed(
+            "%s: output '%s' is %s %s, expected [%lld, classes] of float32 or of 8-bit integers with a scale",
+            e->network.path, e->network.outputs[0].name, network_type_name(out->type), shape, (long long)batch);
         free(shape);
         return status;
     }
@@ -104,22 +106,26 @@ static int evaluate(struct eval *e, struct score *s, bool is_reference) {
             status = network_run(&e->network, e->outputs, &e->images.input);
         if (status == STATUS_OK && !e->reference) {
             status = check_output(e);
-            if (status == STATUS_OK)
+            if (status == STATUS_OK) {
+                e->logits = text_alloc((size_t)network_elements(&e->outputs[0]), sizeof *e->logits);
                 e->reference = text_alloc((size_t)(data_count(e->images.set) * e->classes), sizeof *e->reference);
+            }
         }
         const double start = seconds_now();
         if (status == STATUS_OK)
             status = network_run(&e->network, e->outputs, &e->images.input);
         s->seconds += seconds_now() - start;
+        if (status == STATUS_OK)
+            network_reals(e->logits, &e->outputs[0], &e->network.outputs[0]);
         if (is_reference && !done && status == STATUS_OK) {
             e->first_image =
                 program_checksum(batch.images, data_height(e->images.set) * (int64_t)data_width(e->images.set) *
                                                    data_channels(e->images.set));
-            e->first_output = program_checksum(e->outputs[0].data, e->classes);
+            e->first_output = program_checksum(e->logits, e->classes);
         }
         for (int64_t i = 0; i < batch.count && status == STATUS_OK; i++)
-            count_image(e, s, (const float *)e->outputs[0].data + i * e->classes,
-                        e->reference + (done + i) * e->classes, is_reference, batch.labels[i]);
+            count_image(e, s, e->logits + i * e->classes, e->reference + (done + i) * e->classes, is_reference,
+                        batch.labels[i]);
         done += batch.count;
     }
     data_loader_free(loader);
@@ -207,6 +213,8 @@ static int evaluate_line(struct eval *e, struct table *t, const char *name, bool
     const int status = evaluate(e, &s, is_reference);
     if (status == STATUS_OK)
         add_row(t, e, name, is_reference, &s);
+    if (!e->nodes)
+        e->nodes = network_integers(&e->network);
     if (status == STATUS_OK && s.nonfinite && !*bad)
         *bad = text_format("in %s %lld of %lld images give NaN or infinite numbers", name, (long long)s.nonfinite,
                            (long long)data_count(e->images.set));
@@ -218,7 +226,7 @@ static int evaluate_own(struct eval *e, struct table *t, char **bad) {
     struct network read = e->network;
     int status = network_open(&e->network, read.path, e->settings);
     if (status == STATUS_OK && network_has_formats(&e->network))
-        status = evaluate_line(e, t, "the file's", false, bad);
+        status = evaluate_line(e, t, "as saved", false, bad);
     network_close(&e->network);
     e->network = read;
     return status;
@@ -256,20 +264,28 @@ static int evaluate_formats(struct eval *e) {
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
     char *bad = NULL;
-    for (int i = -1; i < e->formats.count && status == STATUS_OK; i++) { /* -1: fp32, before all others */
+    const bool whole = program_is_quantised(e->network.p);                             /* in every format the same */
+    for (int i = -1; i < (whole ? 0 : e->formats.count) && status == STATUS_OK; i++) { /* -1: fp32, before all others */
         if (i >= 0 && e->formats.format[i] == FMT_FP32)
             continue;
         status = i < 0 ? network_format(&e->network, FMT_FP32) : take_format(e, i);
         if (status == STATUS_OK)
-            status = evaluate_line(e, t, i < 0 ? "fp32" : network_format_name(&e->formats, i), i < 0, &bad);
+            status = evaluate_line(e, t,
+                                   i >= 0  ? network_format_name(&e->formats, i)
+                                   : whole ? "int8"
+                                           : "fp32",
+                                   i < 0, &bad);
     }
     if (status == STATUS_OK)
         status = evaluate_own(e, t, &bad);
     if (status == STATUS_OK) {
-        printf("first image as [height, width, channels]: checksum %.6g (size %.6g); its output in fp32: %.6g (%.6g)\n",
-               e->first_image.sum, e->first_image.magnitude, e->first_output.sum, e->first_output.magnitude);
+        printf("first image as [height, width, channels]: checksum %.6g (size %.6g); its output%s: %.6g (%.6g)\n",
+               e->first_image.sum, e->first_image.magnitude, whole ? "" : " in fp32", e->first_output.sum,
+               e->first_output.magnitude);
         putchar('\n');
         table_print(t, stdout, 0, 0);
+        if (e->nodes)
+            printf("int8: %s\n", e->nodes);
     }
     if (bad)
         status = text_failed("%s: %s", e->network.path, bad);
@@ -280,9 +296,9 @@ static int evaluate_formats(struct eval *e) {
 
 static void print_head(const struct eval *e) {
     char *const shown = text_shown(e->network.path), *const shape = network_port_shape(&e->network.inputs[0]);
-    printf("%s: %lld images of %s, input '%s' %s as %s, batches of %lld", shown, (long long)data_count(e->images.set),
-           e->settings->data, e->network.inputs[0].name, shape, e->images.channels_first ? "nchw" : "nhwc",
-           (long long)e->images.input.shape[0]);
+    printf("%s: %lld images of %s, input '%s' %s%s as %s, batches of %lld", shown, (long long)data_count(e->images.set),
+           e->settings->data, e->network.inputs[0].name, e->network.inputs[0].scale > 0 ? "of 8-bit integers " : "",
+           shape, e->images.channels_first ? "nchw" : "nhwc", (long long)e->images.input.shape[0]);
     if (e->network.output_count > 1)
         printf(", output '%s', the first of %d", e->network.outputs[0].name, e->network.output_count);
     putchar('\n');
@@ -297,12 +313,14 @@ static int run(struct eval *e) {
     if (status == STATUS_OK)
         status = network_open(&e->network, e->settings->folders[0], e->settings);
     if (status == STATUS_OK)
+        status = network_refuse_formats(&e->network, e->settings->formats);
+    if (status == STATUS_OK)
         status = images_open(&e->images, strcmp(e->settings->split, "train") ? DATA_TEST : DATA_TRAIN);
     if (status != STATUS_OK)
         return status;
     e->outputs = text_alloc((size_t)e->network.output_count + 1, sizeof *e->outputs);
     print_head(e);
-    if (network_formats_shared(&e->formats) || has_int8(e)) {
+    if (!program_is_quantised(e->network.p) && (network_formats_shared(&e->formats) || has_int8(e))) {
         status = calibrate(e, true);
         e->frozen = true;
     }
@@ -315,6 +333,8 @@ int network_eval(const struct settings *s) {
     const int status = run(&e);
     free(e.outputs);
     free(e.reference);
+    free(e.logits);
+    free(e.nodes);
     images_close(&e.images);
     network_close(&e.network);
     return status;

@@ -31,8 +31,20 @@ int network_format(const struct network *n, tensor_format format);
 /* The program as its file says, once more. */
 int network_reopen(struct network *n);
 
+/* Nodes that compute 8-bit integers, floats, and those that convert between them; the operators of those in floats,
+ * such as "Softmax, 2 Resize", to be freed. */
+struct network_census {
+    int integers, floats, conversions;
+    char *operators;
+};
+void network_take_census(struct network_census *c, const struct network *n);
+/* "12 nodes in 8-bit integers, 1 in floats (Softmax), 2 conversions between them"; NULL: none computes integers. */
+char *network_integers(const struct network *n);
+
 /* Whether some node has another one than fp32: the file is one that flexlab has written. */
 bool network_has_formats(const struct network *n);
+/* Whether the file says more than fp32: other formats, or 8-bit integers. */
+bool network_is_own(const struct network *n);
 
 enum { MOST_FORMATS = 16 };
 struct format_list {
@@ -43,6 +55,8 @@ struct format_list {
 /* Comma-separated names without repetition; NULL: the usual five. int8: whether int8 and int8:tensor may be among them.
  */
 int network_formats(struct format_list *list, const char *option, const char *text, bool int8);
+/* --formats (NULL: not given) for a network that computes integers alone is an error. */
+int network_refuse_formats(const struct network *n, const char *formats);
 /* "int8:tensor" */
 const char *network_format_name(const struct format_list *list, int i);
 bool network_formats_shared(const struct format_list *list);
@@ -56,6 +70,11 @@ char *network_port_shape(const program_port *port);
 int64_t network_elements(const program_array *a);
 size_t network_type_bytes(tensor_type type);
 double network_number(const program_array *a, int64_t i); /* element i */
+/* Real numbers at a port of floats, or of 8-bit integers with a scale: the nearest integers, ties to even, within the
+ * type. Arrays have the port's type. */
+bool network_takes_reals(const program_port *port);
+void network_reals(float *to, const program_array *from, const program_port *port);
+void network_from_reals(program_array *to, const float *from, const program_port *port);
 
 bool network_is_archive(const char *path);
 /* The member of an archive for an input: its name, "input:" and its name; of the only one also "input", "arr_0". */
@@ -64,6 +83,6 @@ int network_read_member(program_array *a, const struct network *n, const char *o
 /* flexlab eval FILE. */
 int network_eval(const struct settings *s);
 /* flexlab info FILE. */
-int network_info(const char *path, const struct settings *s, bool probe);
+int network_info(const char *path, const struct settings *s, bool verbose, bool probe);
 
 #endif

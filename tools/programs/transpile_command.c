@@ -173,11 +173,36 @@ static int calibrate(struct transpile *t) {
     return status;
 }
 
+static bool is_same_file(const char *a, const char *b) {
+    struct stat one, other;
+    if (stat(a, &one) || stat(b, &other))
+        return !strcmp(a, b);
+    return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
 static int may_write(const struct settings *s, const char *option, const char *path) {
     struct stat found;
     return path && !s->force && !lstat(path, &found) && S_ISREG(found.st_mode)
                ? text_failed("--%s '%s': there is such a file already; give another name, or --force to replace it",
                              option, path)
+               : STATUS_OK;
+}
+
+/* Every file that is written has a name of its own, and none is the file that is read. */
+static int check_names(const struct settings *s) {
+    const char *const options[] = {"out", "report", "csv"}, *const paths[] = {s->out, s->report, s->csv};
+    for (int i = 0; i < 3; i++) {
+        if (paths[i] && is_same_file(paths[i], s->folders[0]))
+            return text_usage("--%s '%s': that is the network itself, expected another name", options[i], paths[i]);
+        for (int k = 0; k < i; k++)
+            if (paths[i] && paths[k] && is_same_file(paths[i], paths[k]))
+                return text_usage("--%s and --%s are both '%s', expected different files", options[k], options[i],
+                                  paths[i]);
+    }
+    return has_ending(s->out, ".tflite")
+               ? text_usage("--out '%s': programs are not written in TensorFlow Lite, expected NAME.safetensors, or "
+                            "NAME.onnx",
+                            s->out)
                : STATUS_OK;
 }
 
@@ -225,7 +250,9 @@ static int report(const struct transpile *t) {
 
 static int transpile(struct transpile *t) {
     const struct settings *const s = t->settings;
-    int status = may_write(s, "out", s->out);
+    int status = check_names(s);
+    if (status == STATUS_OK)
+        status = may_write(s, "out", s->out);
     if (status == STATUS_OK)
         status = may_write(s, "report", s->report);
     if (status == STATUS_OK)
@@ -240,6 +267,9 @@ static int transpile(struct transpile *t) {
         status = transpile_rules(t->network.p, s, &t->integers);
     if (status == STATUS_OK && t->integers)
         status = set_quantisation(t);
+    else if (status == STATUS_OK && (s->method || s->per_tensor))
+        status = text_usage("--%s: only where nodes become 8-bit integers, expected --to int8 or such a rule beside it",
+                            s->method ? "method" : "per-tensor");
     if (status == STATUS_OK)
         status = calibrate(t);
     if (status == STATUS_OK)
