@@ -14,7 +14,8 @@ enum command {
     COMMAND_WGAN = 16,
     COMMAND_RUN = 32,
     COMMAND_BENCH = 64,
-    COMMAND_TRANSPILE = 128
+    COMMAND_TRANSPILE = 128,
+    COMMAND_DIFF = 256
 };
 enum { MOST_WORDS = 64 };
 
@@ -67,7 +68,7 @@ struct settings {
     int keep_io, all;
     const char *batches, *thread_list;
     const char *network_model, *weight_layout, *image_size; /* of a file of weights as a program */
-    double seconds;
+    double seconds, tolerance;
     char **folders; /* arguments without dashes: of `report`, `eval`, `run`, `bench`,
                        `transpile` */
     int folder_count;

@@ -252,24 +252,24 @@ static const struct option_row rows[] = {
      .help = "with FILE: data whose training part fixes shared exponents (the\nevaluated images)"},
     {"calibrate-batches", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(calibration_batches), 1, INT_MAX,
      .help = "with FILE: how many batches of them (10)"},
-    {"method", "NAME", COMMAND_EVAL | COMMAND_TRANSPILE, KIND_TEXT, FIELD(method),
+    {"method", "NAME", COMMAND_EVAL | COMMAND_TRANSPILE | COMMAND_DIFF, KIND_TEXT, FIELD(method),
      .help = "with FILE: the range that int8 covers: minmax, percentile:P, mse or\nentropy (int8: minmax; int8:tensor: "
              "mse)"},
     {"memory", "GIB", COMMAND_EVAL, KIND_WHOLE, FIELD(memory), 1, 1 << 20,
      .help = "what the batch that the file names may take: a file may name any (4)"},
     {"device", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},
     {"threads", "T", COMMAND_EVAL, KIND_WHOLE, FIELD(threads), 1, 256, .help = "threads (all)"},
-    {"model", "NAME", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE, KIND_TEXT, FIELD(network_model),
-     .section = "Weights of a model, as FILE",
+    {"model", "NAME", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | COMMAND_DIFF, KIND_TEXT,
+     FIELD(network_model), .section = "Weights of a model, as FILE",
      .help =
          "FILE is a state dict of PyTorch, or other weights, of this model\n('flexlab info models'), as safetensors"},
-    {"weight-layout", "NAME", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE, KIND_NAME,
+    {"weight-layout", "NAME", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | COMMAND_DIFF, KIND_NAME,
      FIELD(weight_layout), .names = weight_layout_name,
      .help =
          "oihw: filters are [out, in, height, width], matrices [out, in], as in\nPyTorch; ohwi: [out, height, width, "
          "in], [in, out] (what names and metadata\nof FILE say)"},
-    {"image", "HxW", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE, KIND_TEXT, FIELD(image_size),
-     .help = "the images of the model (32x32); of a text its length, as a number (128)"},
+    {"image", "HxW", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | COMMAND_DIFF, KIND_TEXT,
+     FIELD(image_size), .help = "the images of the model (32x32); of a text its length, as a number (128)"},
     {"input", "[NAME=]FILE", COMMAND_RUN, KIND_LIST, FIELD(inputs), .section = "What runs",
      .help = "numbers of the input NAME, or of the next one without a name, from a file\n.npy; an archive .npz gives "
              "all inputs, by the names of its members.\nMay be given several times"},
@@ -283,6 +283,28 @@ static const struct option_row rows[] = {
     {"output", "[NAME=]FILE", COMMAND_RUN, KIND_LIST, FIELD(outputs), .section = "What is written",
      .help = "the output NAME, or the next one, as a file .npy. May be given several\ntimes"},
     {"force", NULL, COMMAND_RUN, KIND_SWITCH, FIELD(force), .value = 1, .help = "replace files that are already there"},
+    {"input", "[NAME=]FILE", COMMAND_DIFF, KIND_LIST, FIELD(inputs), .section = "What is compared",
+     .help = "numbers of an input, as for 'flexlab run' (the inputs that are recorded in\nB, or random numbers, the "
+             "same each time)"},
+    {"shape", "NAME=SIZES", COMMAND_DIFF, KIND_LIST, FIELD(shapes),
+     .help = "of random numbers: the sizes of an input that the network leaves open,\nsuch as Nx3x48x320"},
+    {"batch", "B", COMMAND_DIFF, KIND_WHOLE, FIELD(batch), 1, 65536, .help = "of random numbers: N (2)"},
+    {"formats", "A,B", COMMAND_DIFF, KIND_TEXT, FIELD(formats),
+     .help = "the formats of both programs, or one for both: fp32, fp16, bf16,\nflex16+5, dfp16, int8, int8:tensor (as "
+             "the files say); the inputs fix shared\nexponents and scales"},
+    {"rounding", "A,B", COMMAND_DIFF, KIND_TEXT, FIELD(rounding),
+     .help = "how both round 8-bit integers, or one name for both: exact, onnx, tflite,\ntflite-ruy, tflite-xnnpack "
+             "(that of the files)"},
+    {"tolerance", "T", COMMAND_DIFF, KIND_REAL, FIELD(tolerance), 0, 1,
+     .help = "tensors part where a number differs by more than T times the largest\nmagnitude in A (0: where a bit "
+             "differs)"},
+    {"threads", "T", COMMAND_DIFF, KIND_WHOLE, FIELD(threads), 1, 256,
+     .help = "threads (all); results do not depend on it"},
+    {"all", NULL, COMMAND_DIFF, KIND_SWITCH, FIELD(all), .value = 1, .section = "What is shown",
+     .help = "every tensor, not only the first ones that differ"},
+    {"csv", "FILE", COMMAND_DIFF, KIND_TEXT, FIELD(csv), .help = "all tensors as a table"},
+    {"force", NULL, COMMAND_DIFF, KIND_SWITCH, FIELD(force), .value = 1,
+     .help = "replace a file that is already there"},
     {"formats", "LIST", COMMAND_BENCH, KIND_TEXT, FIELD(formats), .section = "What is measured",
      .help = "comma-separated formats (fp32,fp16,bf16,flex16+5,dfp16; for a file\nthat has formats of its own or 8-bit "
              "integers: as saved)"},
@@ -382,7 +404,8 @@ static const struct option_row rows[] = {
     {"checkpoint-every", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(checkpoint_every), 1, INT_MAX,
      .help = "steps after which both networks are stored (at the end)"},
     {"quiet", NULL, COMMAND_WGAN, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no progress"},
-    {"help", NULL, ALL | COMMAND_EVAL | COMMAND_WGAN | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | GOING_ON,
+    {"help", NULL,
+     ALL | COMMAND_EVAL | COMMAND_WGAN | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | COMMAND_DIFF | GOING_ON,
      KIND_SWITCH, FIELD(help), .value = 1, .help = "this text"},
 #undef FIELD
 };

@@ -43,7 +43,7 @@ tensor_status fl_pass_add_border(struct fl_network *n, struct fl_net_graph *grap
  * afterwards but those that compute integers. */
 tensor_status fl_pass_quantise(struct fl_network *n, bool per_channel);
 
-/* passes.c: notes for the caller what became of a node, before the two change. */
+/* notes.c: notes for the caller what became of a node, before the two change. */
 tensor_status fl_pass_note(struct fl_network *n, program_change_kind kind, const struct fl_net_node *node,
                            const struct fl_net_node *into);
 
