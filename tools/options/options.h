@@ -15,7 +15,8 @@ enum command {
     COMMAND_RUN = 32,
     COMMAND_BENCH = 64,
     COMMAND_TRANSPILE = 128,
-    COMMAND_DIFF = 256
+    COMMAND_DIFF = 256,
+    COMMAND_CALIBRATE = 512
 };
 enum { MOST_WORDS = 64 };
 
@@ -62,7 +63,8 @@ struct settings {
     int64_t calibration_batches;
     struct word_list inputs, outputs, shapes;
     const char *to, *report, *csv; /* of `transpile` */
-    const char *method;            /* how 8-bit integers are calibrated */
+    const char *method, *methods;  /* how 8-bit integers are calibrated */
+    const char *scales;            /* a file of exponents and scales in place of calibration */
     int per_tensor;                /* they have one scale for all filters of a layer */
     struct word_list rules, excludes, keep_ops;
     int keep_io, all;

@@ -52,6 +52,19 @@ static const char *const bench_help[] = {
     "  flexlab bench network.onnx --formats fp32,flex16+5 --threads 1,2\n"
     "  flexlab bench text.onnx --shape x=Nx3x48x320 --batch 1,8\n"};
 
+static const char *const calibrate_help[] = {
+    "Usage: flexlab calibrate FILE --data SPEC --mean LIST --std LIST [OPTION]...\n\n"
+    "Calibrates a trained network for 8-bit integers with several numbers of batches, and shows for\n"
+    "each, and each method, how accurate the integers are, with one scale for all filters of a layer\n"
+    "and with one for each (docs/programs.md).\n",
+    "\nAfter fp32 a line for each number of batches, method and format, in the columns of 'flexlab eval'.\n"
+    "Exit status: 0 success, 1 failure, 2 wrong usage.\n"
+    "\nExamples\n"
+    "  flexlab calibrate resnet20.onnx --data cifar10:cifar-10-batches-bin \\\n"
+    "      --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225\n"
+    "  flexlab calibrate resnet20.onnx --data cifar10:cifar-10-batches-bin --mean 0.485,0.456,0.406 \\\n"
+    "      --std 0.229,0.224,0.225 --methods mse --batches 50 --out scales.csv\n"};
+
 static const char *const diff_help[] = {
     "Usage: flexlab diff A B [OPTION]...\n"
     "       flexlab diff A --formats X,Y [OPTION]...\n\n"
@@ -113,6 +126,8 @@ void options_help(enum command command, FILE *out) {
         fputs(bench_help[0], out);
     else if (command == COMMAND_TRANSPILE)
         fputs(transpile_help[0], out);
+    else if (command == COMMAND_CALIBRATE)
+        fputs(calibrate_help[0], out);
     else if (command == COMMAND_DIFF)
         fputs(diff_help[0], out);
     else if (command == COMMAND_WGAN)
@@ -144,6 +159,7 @@ void options_help(enum command command, FILE *out) {
                              : command == COMMAND_BENCH     ? bench_help[1]
                              : command == COMMAND_TRANSPILE ? transpile_help[1]
                              : command == COMMAND_DIFF      ? diff_help[1]
+                             : command == COMMAND_CALIBRATE ? calibrate_help[1]
                              : command == COMMAND_WGAN      ? wgan_help[1]
                                                             : NULL;
     if (rest) {

@@ -235,15 +235,15 @@ static const struct option_row rows[] = {
      .help = "data of any kind that 'flexlab train' takes, see 'flexlab info data'\n(synthetic)"},
     {"split", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(split), .names = split_name,
      .help = "test or train: which part of it (test)"},
-    {"test-limit", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
+    {"test-limit", "N", COMMAND_EVAL | COMMAND_CALIBRATE, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
      .help = "use only the first N of them"},
-    {"mean", "LIST", COMMAND_EVAL, KIND_TEXT, FIELD(mean),
+    {"mean", "LIST", COMMAND_EVAL | COMMAND_CALIBRATE, KIND_TEXT, FIELD(mean),
      .help = "with FILE: what is subtracted from pixels / 255, a number for each\nchannel or one for all: "
              "0.485,0.456,0.406"},
-    {"std", "LIST", COMMAND_EVAL, KIND_TEXT, FIELD(deviation),
+    {"std", "LIST", COMMAND_EVAL | COMMAND_CALIBRATE, KIND_TEXT, FIELD(deviation),
      .help = "with FILE: what divides them then; --mean 0 --std 0.00392156862745098\ngives a network pixels of 0 to "
              "255"},
-    {"layout", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(layout), .names = layout_name,
+    {"layout", "NAME", COMMAND_EVAL | COMMAND_CALIBRATE, KIND_NAME, FIELD(layout), .names = layout_name,
      .help = "with FILE: nchw or nhwc (as the shape of the input says)"},
     {"rounding", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(rounding), .help = ROUNDING_HELP},
     {"batch", "B", COMMAND_EVAL, KIND_WHOLE, FIELD(batch), 1, 65536,
@@ -255,21 +255,25 @@ static const struct option_row rows[] = {
     {"method", "NAME", COMMAND_EVAL | COMMAND_TRANSPILE | COMMAND_DIFF, KIND_TEXT, FIELD(method),
      .help = "with FILE: the range that int8 covers: minmax, percentile:P, mse or\nentropy (int8: minmax; int8:tensor: "
              "mse)"},
+    {"scales", "FILE", COMMAND_EVAL | COMMAND_TRANSPILE, KIND_TEXT, FIELD(scales),
+     .help = "exponents and scales in place of calibration, as 'flexlab calibrate --out'\nwrites them; the file may be "
+             "edited"},
     {"memory", "GIB", COMMAND_EVAL, KIND_WHOLE, FIELD(memory), 1, 1 << 20,
      .help = "what the batch that the file names may take: a file may name any (4)"},
     {"device", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},
     {"threads", "T", COMMAND_EVAL, KIND_WHOLE, FIELD(threads), 1, 256, .help = "threads (all)"},
-    {"model", "NAME", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | COMMAND_DIFF, KIND_TEXT,
-     FIELD(network_model), .section = "Weights of a model, as FILE",
+    {"model", "NAME", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | COMMAND_DIFF | COMMAND_CALIBRATE,
+     KIND_TEXT, FIELD(network_model), .section = "Weights of a model, as FILE",
      .help =
          "FILE is a state dict of PyTorch, or other weights, of this model\n('flexlab info models'), as safetensors"},
-    {"weight-layout", "NAME", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | COMMAND_DIFF, KIND_NAME,
+    {"weight-layout", "NAME",
+     COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | COMMAND_DIFF | COMMAND_CALIBRATE, KIND_NAME,
      FIELD(weight_layout), .names = weight_layout_name,
      .help =
          "oihw: filters are [out, in, height, width], matrices [out, in], as in\nPyTorch; ohwi: [out, height, width, "
          "in], [in, out] (what names and metadata\nof FILE say)"},
-    {"image", "HxW", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | COMMAND_DIFF, KIND_TEXT,
-     FIELD(image_size), .help = "the images of the model (32x32); of a text its length, as a number (128)"},
+    {"image", "HxW", COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | COMMAND_DIFF | COMMAND_CALIBRATE,
+     KIND_TEXT, FIELD(image_size), .help = "the images of the model (32x32); of a text its length, as a number (128)"},
     {"input", "[NAME=]FILE", COMMAND_RUN, KIND_LIST, FIELD(inputs), .section = "What runs",
      .help = "numbers of the input NAME, or of the next one without a name, from a file\n.npy; an archive .npz gives "
              "all inputs, by the names of its members.\nMay be given several times"},
@@ -283,6 +287,27 @@ static const struct option_row rows[] = {
     {"output", "[NAME=]FILE", COMMAND_RUN, KIND_LIST, FIELD(outputs), .section = "What is written",
      .help = "the output NAME, or the next one, as a file .npy. May be given several\ntimes"},
     {"force", NULL, COMMAND_RUN, KIND_SWITCH, FIELD(force), .value = 1, .help = "replace files that are already there"},
+    {"data", "SPEC", COMMAND_CALIBRATE, KIND_TEXT, FIELD(data), .section = "What is measured",
+     .help = "images of any kind that 'flexlab train' takes, see 'flexlab info data':\nits training part calibrates, "
+             "its test part is evaluated (synthetic)"},
+    {"calibrate", "SPEC", COMMAND_CALIBRATE, KIND_TEXT, FIELD(calibration),
+     .help = "other data whose training part calibrates"},
+    {"batches", "LIST", COMMAND_CALIBRATE, KIND_TEXT, FIELD(batches),
+     .help = "how many batches calibrate, comma-separated and increasing (5,10,50)"},
+    {"batch", "B", COMMAND_CALIBRATE, KIND_WHOLE, FIELD(batch), 1, 65536,
+     .help = "images at a time (64, or as many as the network states): scales depend on\nthe images alone, not on how "
+             "they are divided into batches"},
+    {"methods", "LIST", COMMAND_CALIBRATE, KIND_TEXT, FIELD(methods),
+     .help = "minmax, percentile:P (99.999), mse, entropy, comma-separated (all)"},
+    {"formats", "LIST", COMMAND_CALIBRATE, KIND_TEXT, FIELD(formats),
+     .help = "int8: weights have a scale for each filter; int8:tensor: one for all\n(both)"},
+    {"threads", "T", COMMAND_CALIBRATE, KIND_WHOLE, FIELD(threads), 1, 256,
+     .help = "threads (all); results do not depend on it"},
+    {"out", "FILE", COMMAND_CALIBRATE, KIND_TEXT, FIELD(out), .section = "What is written",
+     .help = "the scales of one method and number of batches, for --scales of 'eval' and\n'transpile'"},
+    {"csv", "FILE", COMMAND_CALIBRATE, KIND_TEXT, FIELD(csv), .help = "the table"},
+    {"force", NULL, COMMAND_CALIBRATE, KIND_SWITCH, FIELD(force), .value = 1,
+     .help = "replace files that are already there"},
     {"input", "[NAME=]FILE", COMMAND_DIFF, KIND_LIST, FIELD(inputs), .section = "What is compared",
      .help = "numbers of an input, as for 'flexlab run' (the inputs that are recorded in\nB, or random numbers, the "
              "same each time)"},
@@ -405,7 +430,8 @@ static const struct option_row rows[] = {
      .help = "steps after which both networks are stored (at the end)"},
     {"quiet", NULL, COMMAND_WGAN, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no progress"},
     {"help", NULL,
-     ALL | COMMAND_EVAL | COMMAND_WGAN | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | COMMAND_DIFF | GOING_ON,
+     ALL | COMMAND_EVAL | COMMAND_WGAN | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | COMMAND_DIFF |
+         COMMAND_CALIBRATE | GOING_ON,
      KIND_SWITCH, FIELD(help), .value = 1, .help = "this text"},
 #undef FIELD
 };

@@ -9,12 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_NUMBERS = 16, MOST_RUNS_OF_A_LINE = 10000, LEAST_RUNS = 5, WARM_UP = 2 };
-
-struct number_list {
-    int count;
-    int64_t number[MOST_NUMBERS];
-};
+enum { MOST_RUNS_OF_A_LINE = 10000, LEAST_RUNS = 5, WARM_UP = 2 };
 
 struct bench {
     const struct settings *settings;
@@ -25,18 +20,6 @@ struct bench {
     program_array *outputs; /* of a line */
     double milliseconds[MOST_RUNS_OF_A_LINE];
 };
-
-static int read_numbers(struct number_list *list, const char *option, const char *text, int64_t high) {
-    char *copy = text_format("%s", text), *rest = copy, *word;
-    bool good = true;
-    *list = (struct number_list){0};
-    while (good && (word = strsep(&rest, ",")))
-        good = list->count < MOST_NUMBERS && text_whole(word, 1, high, &list->number[list->count++]);
-    free(copy);
-    return good ? STATUS_OK
-                : text_usage("--%s '%s': expected up to %d whole numbers from 1 to %lld with commas between them",
-                             option, text, MOST_NUMBERS, (long long)high);
-}
 
 /* --- lines -------------------------------------------------------------------------------------------------------- */
 
@@ -134,10 +117,10 @@ static int run(struct bench *b) {
     const struct settings *const s = b->settings;
     int status = network_formats(&b->formats, "formats", s->formats, false);
     if (status == STATUS_OK)
-        status = read_numbers(&b->batches, "batch", s->batches ? s->batches : "1,64", 65536);
+        status = network_numbers(&b->batches, "batch", s->batches ? s->batches : "1,64", 65536);
     b->threads.count = 1; /* 0: as they are */
     if (status == STATUS_OK && s->thread_list)
-        status = read_numbers(&b->threads, "threads", s->thread_list, 256);
+        status = network_numbers(&b->threads, "threads", s->thread_list, 256);
     if (status == STATUS_OK)
         status = network_open(&b->network, s->folders[0], s);
     if (status == STATUS_OK)

@@ -15,6 +15,7 @@
 struct side {
     struct settings settings; /* of this side alone: its rounding; --model only for a file of weights */
     struct network network;
+    char *rounding;
     const char *path, *format; /* of the list of formats; NULL: as its file says */
     program_array *outputs;
 };
@@ -69,13 +70,11 @@ static int open_side(struct diff *d, int i) {
     char *rounding;
     int status = element(&rounding, "rounding", d->settings->rounding, i);
     side->settings = *d->settings;
-    side->settings.rounding = rounding;
+    side->settings.rounding = side->rounding = rounding;
     if (has_ending(side->path, ".onnx") || has_ending(side->path, ".tflite"))
         side->settings.network_model = side->settings.weight_layout = side->settings.image_size = NULL;
     if (status == STATUS_OK)
         status = network_open(&side->network, side->path, &side->settings);
-    side->network.rounding = NULL;
-    free(rounding);
     side->outputs = text_alloc((size_t)side->network.output_count + 1, sizeof *side->outputs);
     return status;
 }
@@ -91,7 +90,7 @@ static int set_format(struct diff *d, int i) {
     program_quantisation how = {.method = d->formats.per_tensor[f] ? PROGRAM_MSE : PROGRAM_MINMAX,
                                 .per_channel = !d->formats.per_tensor[f]};
     d->side[i].format = network_format_name(&d->formats, f);
-    int status = network_method(&how, d->settings->method);
+    int status = network_method(&how, "method", d->settings->method);
     if (status == STATUS_OK && int8 && program_set_quantisation(n->p, &how))
         status = text_failed("%s: %s", n->path, tensor_error());
     if (status == STATUS_OK && int8)
@@ -300,6 +299,7 @@ int command_diff(int argc, char **argv) {
     parted_free(&d.list);
     for (int i = 0; i < 2; i++) {
         free(d.side[i].outputs);
+        free(d.side[i].rounding);
         network_close(&d.side[i].network);
     }
     return status;

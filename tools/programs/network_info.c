@@ -2,7 +2,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "programs/networks.h"
-#include "programs/transpile.h"
+#include "transpile/transpile.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* The library's message, with the file's name before it unless it is in it. */
 static int failed(const char *path) {
@@ -71,29 +72,41 @@ static int read_file(struct network *n, const char *path, const struct settings 
     return failure;
 }
 
-int network_open(struct network *n, const char *path, const struct settings *s) {
-    const char *why;
-    FILE *const file = input_open(path, &why);
-    *n = (struct network){.path = path, .rounding = s->rounding};
-    if (!file)
-        return text_failed("cannot read %s: %s", path, why);
-    fclose(file);
-    int status = read_file(n, path, s);
-    if (status == STATUS_OK && s->rounding && program_set_rounding(n->p, s->rounding))
-        status = failed(path);
-    if (status != STATUS_OK)
-        return status;
+static int read_rounded(struct network *n) {
+    const int status = read_file(n, n->path, n->settings);
+    return status == STATUS_OK && n->settings->rounding && program_set_rounding(n->p, n->settings->rounding)
+               ? failed(n->path)
+               : status;
+}
+
+/* Of the program, to which their names belong. */
+static int read_ports(struct network *n) {
     n->input_count = program_input_count(n->p);
     n->output_count = program_output_count(n->p);
+    free(n->inputs);
+    free(n->outputs);
     n->inputs = text_alloc((size_t)n->input_count + 1, sizeof *n->inputs);
     n->outputs = text_alloc((size_t)n->output_count + 1, sizeof *n->outputs);
     for (int i = 0; i < n->input_count; i++)
         if (program_input_at(&n->inputs[i], n->p, i))
-            return failed(path);
+            return failed(n->path);
     for (int i = 0; i < n->output_count; i++)
         if (program_output_at(&n->outputs[i], n->p, i))
-            return failed(path);
+            return failed(n->path);
     return STATUS_OK;
+}
+
+int network_open(struct network *n, const char *path, const struct settings *s) {
+    const char *why;
+    FILE *const file = input_open(path, &why);
+    *n = (struct network){.path = path, .settings = s};
+    if (!file)
+        return text_failed("cannot read %s: %s", path, why);
+    fclose(file);
+    const int status = read_rounded(n);
+    if (status != STATUS_OK)
+        return status;
+    return read_ports(n);
 }
 
 void network_close(struct network *n) {
@@ -159,11 +172,17 @@ int network_format(const struct network *n, tensor_format format) {
 }
 
 int network_reopen(struct network *n) {
-    program *const fresh = n->p;
+    program_free(n->p);
+    free(n->mean);
+    free(n->deviation);
+    n->mean = n->deviation = NULL;
     n->p = NULL;
-    program_free(fresh);
-    return program_read(&n->p, n->path) || (n->rounding && program_set_rounding(n->p, n->rounding)) ? failed(n->path)
-                                                                                                    : STATUS_OK;
+    const int status = read_rounded(n);
+    return status == STATUS_OK ? read_ports(n) : status;
+}
+
+int network_scales(const struct network *n, const char *path) {
+    return program_scales_read(n->p, path) ? text_failed("--scales '%s': %s", path, tensor_error()) : STATUS_OK;
 }
 
 bool network_has_formats(const struct network *n) {
@@ -424,19 +443,31 @@ int network_read_member(program_array *a, const struct network *n, const char *o
     return status ? text_failed("--%s '%s': %s", option, path, tensor_error()) : STATUS_OK;
 }
 
-int network_method(program_quantisation *how, const char *text) {
+int network_method(program_quantisation *how, const char *option, const char *text) {
     static const char *const names[] = {"minmax", "percentile", "mse", "entropy"};
     how->percentile = 99.999;
     for (int m = 0; text && m < 4; m++) {
         const size_t length = strlen(names[m]);
-        if (strncmp(text, names[m], length) != 0)
+        if (strncasecmp(text, names[m], length) != 0)
             continue;
         how->method = (program_range_method)m;
         if (!text[length] || (m == PROGRAM_PERCENTILE && text[length] == ':' &&
                               text_real(text + length + 1, 50.001, 100, &how->percentile)))
             return STATUS_OK;
     }
-    return text ? text_usage(
-                      "--method '%s': expected minmax, percentile:P with P above 50, at most 100, mse or entropy", text)
+    return text ? text_usage("--%s '%s': expected minmax, percentile:P with P above 50, at most 100, mse or entropy",
+                             option, text)
                 : STATUS_OK;
+}
+
+int network_numbers(struct number_list *list, const char *option, const char *text, int64_t high) {
+    char *copy = text_format("%s", text), *rest = copy, *word;
+    bool good = true;
+    *list = (struct number_list){0};
+    while (good && (word = strsep(&rest, ",")))
+        good = list->count < MOST_NUMBERS && text_whole(word, 1, high, &list->number[list->count++]);
+    free(copy);
+    return good ? STATUS_OK
+                : text_usage("--%s '%s': expected up to %d whole numbers from 1 to %lld with commas between them",
+                             option, text, MOST_NUMBERS, (long long)high);
 }

@@ -9,7 +9,8 @@
 struct settings; /* options.h */
 
 struct network {
-    const char *path, *rounding;
+    const char *path;
+    const struct settings *settings; /* with which it was opened */
     program *p;
     int input_count, output_count;
     program_port *inputs, *outputs;
@@ -28,6 +29,8 @@ int network_run(const struct network *n, program_array *outputs, const program_a
 int network_freeze(const struct network *n, const program_array *inputs);
 /* All nodes compute in this format from now on. int8 is for a program that computes floats: network_reopen. */
 int network_format(const struct network *n, tensor_format format);
+/* Exponents and scales of a file in place of calibration; nodes that are marked int8 are quantised. */
+int network_scales(const struct network *n, const char *path);
 /* The program as its file says, once more. */
 int network_reopen(struct network *n);
 
@@ -61,8 +64,16 @@ int network_refuse_formats(const struct network *n, const char *formats);
 const char *network_format_name(const struct format_list *list, int i);
 bool network_formats_shared(const struct format_list *list);
 
-/* --method NAME, or percentile:P; how 8-bit integers follow from calibration. NULL changes nothing. */
-int network_method(program_quantisation *how, const char *text);
+enum { MOST_NUMBERS = 16 };
+struct number_list {
+    int count;
+    int64_t number[MOST_NUMBERS];
+};
+/* Comma-separated whole numbers from 1 to high. */
+int network_numbers(struct number_list *list, const char *option, const char *text, int64_t high);
+
+/* --OPTION NAME in any case, or percentile:P; how 8-bit integers follow from calibration. NULL changes nothing. */
+int network_method(program_quantisation *how, const char *option, const char *text);
 
 /* "float32"; "[?, 3, 32, 32]", to be freed; the number of elements of an array. */
 const char *network_type_name(tensor_type type);

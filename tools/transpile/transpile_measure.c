@@ -2,7 +2,7 @@
  * result against that of the program in fp32 on the same inputs. */
 #include "base/text.h"
 #include "flexlab/tensor.h"
-#include "programs/transpile.h"
+#include "transpile/transpile.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

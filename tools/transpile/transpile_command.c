@@ -7,7 +7,7 @@
 #include "flexlab/tensor.h"
 #include "options/options.h"
 #include "programs/images.h"
-#include "programs/transpile.h"
+#include "transpile/transpile.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -152,20 +152,26 @@ static bool shares(const struct network *n) {
 static int set_quantisation(struct transpile *t) {
     program_quantisation how = {.method = t->settings->per_tensor ? PROGRAM_MSE : PROGRAM_MINMAX,
                                 .per_channel = !t->settings->per_tensor};
-    const int status = network_method(&how, t->settings->method);
+    const int status = network_method(&how, "method", t->settings->method);
     return status == STATUS_OK && program_set_quantisation(t->network.p, &how) ? text_failed("%s", tensor_error())
                                                                                : status;
 }
 
 static int calibrate(struct transpile *t) {
     const bool needed = t->integers || shares(&t->network);
+    const char *const scales = t->settings->scales;
+    if (scales && !needed)
+        return text_usage("--scales: no node has a shared exponent or computes 8-bit integers");
+    int status = scales ? network_scales(&t->network, scales) : STATUS_OK;
+    if (status != STATUS_OK)
+        return status;
     if (!t->settings->calibration)
-        return needed
+        return needed && !scales
                    ? text_usage("shared exponents and 8-bit integers need data to fix them: expected --calibrate SPEC "
-                                "with --mean and --std, or --calibrate inputs.npz")
+                                "with --mean and --std, --calibrate inputs.npz, or --scales FILE")
                    : STATUS_OK;
-    int status = open_data(t);
-    if (status != STATUS_OK || !needed)
+    status = open_data(t);
+    if (status != STATUS_OK || !needed || scales)
         return status;
     status = each_batch(t, calibrate_on);
     if (status == STATUS_OK && program_freeze(t->network.p, 0))

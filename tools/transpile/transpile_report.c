@@ -3,7 +3,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "options/options.h"
-#include "programs/transpile.h"
+#include "transpile/transpile.h"
 #include "report/page_head.h"
 #include "flexlab/tensor.h"
 #include <math.h>
