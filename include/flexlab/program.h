@@ -168,9 +168,10 @@ FLEXLAB_API tensor_status program_set_node_format(program *p, int i, tensor_form
  * the result does not depend on the order of the inputs, nor on how they are divided into calls. */
 FLEXLAB_API tensor_status program_calibrate(program *p, const program_array *inputs);
 /* Fixes the exponent of each tensor at the largest one, at which margin times its largest magnitude still fits (margin
- * at least 1; 0: 1), from what program_calibrate noted; and quantises nodes that are marked PROGRAM_INT8.
- * TENSOR_E_ARGUMENT if program_calibrate was never called; TENSOR_E_UNSUPPORTED, with nothing changed, if nodes are to
- * be quantised in a network that has nodes of integers already, under another rounding than exact. */
+ * at least 1; 0: 1), from what program_calibrate noted (14, where it saw zeros alone); and quantises nodes that are
+ * marked PROGRAM_INT8. TENSOR_E_ARGUMENT if program_calibrate was never called; TENSOR_E_UNSUPPORTED, with nothing
+ * changed, if nodes are to be quantised in a network that has nodes of integers already, under another rounding than
+ * exact. */
 FLEXLAB_API tensor_status program_freeze(program *p, double margin);
 
 /* --- 8-bit integers ----------------------------------------------------------------------------------------------- */
