@@ -120,6 +120,9 @@ static void add_path(const char *path) {
 /* --- mutations
  * --------------------------------------------------------------------------------------------------------- */
 
+/* libFuzzer's name of a target's own mutation; absent in most. Its result is the new size, or 0. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) __attribute__((weak));
+
 static size_t below(uint64_t *seed, size_t limit) {
     return (size_t)(next_random(seed) % limit);
 }
@@ -161,6 +164,16 @@ static void cross(uint64_t *seed) {
 }
 
 static void mutate(uint64_t *seed) {
+    if (LLVMFuzzerCustomMutator && below(seed, 4)) {
+        uint8_t copy[LONGEST];
+        memcpy(copy, current, current_size);
+        const size_t size = LLVMFuzzerCustomMutator(current, current_size, LONGEST, (unsigned)next_random(seed));
+        if (size)
+            current_size = size;
+        else
+            memcpy(current, copy, current_size);
+        return;
+    }
     static const uint8_t edges[] = {0, 1, 0x7f, 0x80, 0xff, ',', '\n', ':', '-', '0'};
     switch (below(seed, 8)) {
     case 0:

@@ -1,11 +1,15 @@
-/* fuzz_program.c - programs from ONNX files: planned and run on zeros.
+/* fuzz_program.c - programs from files of networks: read, rewritten by the passes, planned, run, brought into formats,
+ * saved, exported.
  *
  * Input: a byte of choices (bits 0 and 1: the size of dimensions that the network leaves open, 0 to 3; bits 2 to 4: a
- * format, with calibration where its exponents are shared), then the bytes of the model. Whatever the file says, there
- * is a result or a message; blocks of memory above a limit are refused. */
+ * format; bit 5: it is calibrated; bit 6: it is 8-bit integers, as bits 2 and 3 say; bit 7: the program is saved and
+ * loaded, exported and read), then the bytes of the file, of any kind. Whatever the file says, there is a result or a
+ * message; blocks of memory above a limit are refused. A program that was saved gives the same bits when it is loaded.
+ * Mutations keep the form of the file (mutate_network.h). */
 #define _GNU_SOURCE
 #include "flexlab/program.h"
 #include "flexlab/tensor.h"
+#include "mutate_network.h"
 #include "scratch.h"
 
 enum { PORTS = 8, NUMBERS = 1 << 16 };
@@ -56,7 +60,84 @@ static void run_once(program *p, program_array *out, const program_array *in) {
         check_outputs(p, out);
 }
 
+/* What a call may refuse for what the network says, or because this target refuses memory. */
+static bool succeeds(const char *call, tensor_status status) {
+    if (status)
+        must_tell_status(call, status);
+    tensor_set_error_hook(NULL, NULL);
+    return !status;
+}
+
+static void must_equal(const program *p, const program_array *one, const program_array *two) {
+    for (int i = 0; i < program_output_count(p); i++) {
+        const program_array *const a = &one[i], *const b = &two[i];
+        int64_t count = 1;
+        MUST(a->ndim == b->ndim && a->type == b->type, "output %d: %d dimensions and %d", i, a->ndim, b->ndim);
+        for (int d = 0; d < a->ndim; d++) {
+            MUST(a->shape[d] == b->shape[d], "output %d: %lld and %lld", i, (long long)a->shape[d],
+                 (long long)b->shape[d]);
+            count *= a->shape[d];
+        }
+        const size_t bytes = a->type == TENSOR_TYPE_F64 || a->type == TENSOR_TYPE_I64   ? 8
+                             : a->type == TENSOR_TYPE_F32 || a->type == TENSOR_TYPE_I32 ? 4
+                                                                                        : 1;
+        MUST(!count || !memcmp(a->data, b->data, (size_t)count * bytes), "output %d: other bits", i);
+    }
+}
+
+/* A program read from a file that this one was written to gives the same bits, where it gives some. ONNX cannot say all
+ * that a file may claim, such as integers that Transpose passes on at another scale: there is then a conversion more,
+ * and the numbers are not compared. */
+static void check_file(program *p, const char *name, bool onnx, const program_array *in) {
+    program_array one[PORTS], two[PORTS];
+    program *again;
+    watch_failures();
+    if (!succeeds("program_read", program_read(&again, scratch_path(name)))) {
+        MUST(failure_status == TENSOR_E_MEMORY, "%s: %s", name, failure_text);
+        return;
+    }
+    MUST(program_input_count(p) == program_input_count(again) && program_output_count(p) == program_output_count(again),
+         "%s: %d inputs, %d outputs", name, program_input_count(again), program_output_count(again));
+    const bool same = program_node_count(p) == program_node_count(again);
+    MUST(same || onnx, "%s: %d nodes of %d", name, program_node_count(again), program_node_count(p));
+    if (!same) {
+        program_free(again);
+        return;
+    }
+    const bool ran = !program_run(p, one, in);
+    const bool ran_again = !program_run(again, two, in);
+    MUST(ran == ran_again || onnx, "%s: %s", name, tensor_error());
+    if (ran && ran_again)
+        must_equal(p, one, two);
+    program_free(again);
+}
+
+static void write_and_read(program *p, const program_array *in) {
+    watch_failures();
+    if (succeeds("program_save", program_save(p, scratch_path("saved"))))
+        check_file(p, "saved", false, in);
+    watch_failures();
+    if (succeeds("program_export", program_export(p, scratch_path("exported"))))
+        check_file(p, "exported", true, in);
+}
+
+static void quantise(program *p, const program_array *in, unsigned choices) {
+    const program_quantisation how = {(program_range_method)(choices >> 2 & 3), 99.9, choices & 16, choices & 32};
+    MUST(!program_set_quantisation(p, &how), "%s", tensor_error());
+    watch_failures();
+    program_set_rounding(p, "exact"); /* or what the network says */
+    tensor_set_error_hook(NULL, NULL);
+    MUST(!program_set_format(p, PROGRAM_INT8, NULL, NULL), "%s", tensor_error());
+    watch_failures();
+    const tensor_status status = program_calibrate(p, in);
+    if (status)
+        must_tell_status("program_calibrate", status);
+    watch_failures();
+    succeeds("program_freeze", program_freeze(p, 1));
+}
+
 static void run(program *p, unsigned choices) {
+    static float numbers[PORTS][NUMBERS * 2];
     program_array in[PORTS], out[PORTS];
     program_port port;
     const tensor_format format = tensor_format_at((int)(choices >> 2 & 7));
@@ -69,12 +150,23 @@ static void run(program *p, unsigned choices) {
     }
     run_once(p, out, in);
     run_once(p, out, in); /* by the plan of the first, if there is one */
-    if (!tensor_format_name(format))
-        return;
-    if (choices & 32 && !program_calibrate(p, in))
-        MUST(!program_freeze(p, 1), "%s", tensor_error());
-    MUST(!program_set_format(p, format, NULL, NULL), "%s", tensor_error());
+    for (int i = 0; i < program_input_count(p); i++) {
+        in[i].data = numbers[i];
+        if (program_probe(&in[i]))
+            memset(numbers[i], 0, sizeof numbers[i]);
+    }
+    if (choices & 64) {
+        quantise(p, in, choices);
+    } else if (tensor_format_name(format)) {
+        watch_failures();
+        if (choices & 32 && succeeds("program_calibrate", program_calibrate(p, in)))
+            MUST(!program_freeze(p, 1), "%s", tensor_error());
+        tensor_set_error_hook(NULL, NULL);
+        MUST(!program_set_format(p, format, NULL, NULL), "%s", tensor_error());
+    }
     run_once(p, out, in);
+    if (choices & 128)
+        write_and_read(p, in);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -92,4 +184,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         run(p, choices);
     program_free(p);
     return 0;
+}
+
+/* libFuzzer's names: its own mutation, which driver.c lacks, and this target's. */
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most) __attribute__((weak));
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) {
+    uint64_t state = seed;
+    if (LLVMFuzzerMutate && next_random(&state) % 8 == 0)
+        return LLVMFuzzerMutate(data, size, most);
+    if (!size)
+        return 0;
+    if (next_random(&state) % 8 == 0) {
+        data[0] = (uint8_t)next_random(&state);
+        return size;
+    }
+    const size_t changed = mutate_network(data + 1, size - 1, most - 1, &state);
+    return changed ? changed + 1 : 0;
 }

@@ -30,8 +30,12 @@ tensor_status fl_windows_image(struct fl_windows *g, const struct fl_net_node *n
     g->spatial = x->ndim - 2;
     g->batch = x->dim[0];
     g->channels = x->dim[node->channels_last ? x->ndim - 1 : 1];
-    for (int i = 0; i < g->spatial; i++)
+    for (int i = 0; i < g->spatial; i++) {
         g->size[i] = x->dim[first + i];
+        if (g->size[i] > INT32_MAX) /* of an image without elements */
+            return fl_fail(TENSOR_E_UNSUPPORTED, "an image of size %lld, expected less than 2^31",
+                           (long long)g->size[i]);
+    }
     return TENSOR_OK;
 }
 

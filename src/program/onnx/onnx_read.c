@@ -262,6 +262,9 @@ static tensor_status read_constant(struct fl_onnx_reader *r, const Onnx__NodePro
     if (node->n_output != 1 || node->n_input || node->n_attribute != 1)
         return fl_fail(TENSOR_E_DATA, "%s has %zu inputs, %zu outputs and %zu attributes, expected 0, 1 and 1",
                        what.text, node->n_input, node->n_output, node->n_attribute);
+    const int value = fl_onnx_names_find(&r->names, or_empty(node->output[0]));
+    if (value < 0)
+        return fl_fail(TENSOR_E_DATA, "%s has an output without a name", what.text);
     size_t k = 0;
     while (k < 5 && strcmp(names[k], or_empty(node->attribute[0]->name)) != 0)
         k++;
@@ -284,7 +287,7 @@ static tensor_status read_constant(struct fl_onnx_reader *r, const Onnx__NodePro
         if (count)
             memcpy(a.array->data, from, (size_t)count * fl_type_bytes(a.array->type));
     }
-    fl_onnx_set_constant(r->n, fl_onnx_names_find(&r->names, node->output[0]), a.array);
+    fl_onnx_set_constant(r->n, value, a.array);
     return TENSOR_OK;
 }
 
