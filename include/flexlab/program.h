@@ -46,6 +46,8 @@ typedef struct program_port {
     tensor_type type;
     int ndim;
     int64_t shape[PROGRAM_MAX_DIMS];
+    float scale; /* of integers q that stand for scale * (q - zero); otherwise 0 */
+    int zero;
 } program_port;
 
 /* Reads a network; what kind of file it is follows from its content. TENSOR_E_IO: it cannot be read; TENSOR_E_DATA: it
@@ -102,6 +104,7 @@ typedef struct program_node {
     const char *name, *op, *domain;
     tensor_format format;
     bool quantised; /* it computes 8-bit integers, whatever the format */
+    bool border;    /* QuantizeLinear or DequantizeLinear between integers and floats */
 } program_node;
 
 /* The number of nodes in the order in which they compute, and the i-th; TENSOR_E_ARGUMENT past the last. They are those
@@ -109,6 +112,25 @@ typedef struct program_node {
  * among them. */
 FLEXLAB_API int program_node_count(const program *p);
 FLEXLAB_API tensor_status program_node_at(program_node *node, const program *p, int i);
+/* What reading made of the nodes of the file. */
+typedef enum program_change_kind {
+    PROGRAM_FOLDED = 1, /* BatchNormalization, or a product, quotient, sum or difference with constants for each
+                           channel, became a part of weights and bias: computed in double, rounded once */
+    PROGRAM_JOINED,     /* Relu, Clip or Add is computed before the result of another node is rounded */
+    PROGRAM_RECOGNISED, /* one of several nodes that spelt out an operator, which is now one node */
+    PROGRAM_QUANTISED,  /* a node between DequantizeLinear and QuantizeLinear, or by a name of its own (QLinearConv),
+                           became one of 8-bit integers */
+    PROGRAM_IN_FLOATS   /* a node of integers for which there is no kernel computes floats between such */
+} program_change_kind;
+typedef struct program_change {
+    program_change_kind kind;
+    const char *node, *op;      /* of the file: its name and operator */
+    const char *into, *into_op; /* the node that has its place at that point; itself where it only changes */
+} program_change;
+/* The number of changes in the order in which they were made, and the i-th; TENSOR_E_ARGUMENT past the last. A program
+ * that program_save has written has none: they were made before. */
+FLEXLAB_API int program_change_count(const program *p);
+FLEXLAB_API tensor_status program_change_at(program_change *change, const program *p, int i);
 /* The number of constant floats and quantised integers that nodes read, and their bytes: in the formats of the nodes
  * that read them, in float32 where these differ; integers with their scales. */
 FLEXLAB_API int64_t program_parameter_count(const program *p);
@@ -146,9 +168,10 @@ FLEXLAB_API tensor_status program_set_node_format(program *p, int i, tensor_form
  * the result does not depend on the order of the inputs, nor on how they are divided into calls. */
 FLEXLAB_API tensor_status program_calibrate(program *p, const program_array *inputs);
 /* Fixes the exponent of each tensor at the largest one, at which margin times its largest magnitude still fits (margin
- * at least 1; 0: 1), from what program_calibrate noted; and quantises nodes that are marked PROGRAM_INT8.
- * TENSOR_E_ARGUMENT if program_calibrate was never called; TENSOR_E_UNSUPPORTED, with nothing changed, if nodes are to
- * be quantised in a network that has nodes of integers already, under another rounding than exact. */
+ * at least 1; 0: 1), from what program_calibrate noted (14, where it saw zeros alone); and quantises nodes that are
+ * marked PROGRAM_INT8. TENSOR_E_ARGUMENT if program_calibrate was never called; TENSOR_E_UNSUPPORTED, with nothing
+ * changed, if nodes are to be quantised in a network that has nodes of integers already, under another rounding than
+ * exact. */
 FLEXLAB_API tensor_status program_freeze(program *p, double margin);
 
 /* --- 8-bit integers ----------------------------------------------------------------------------------------------- */
@@ -208,6 +231,7 @@ typedef struct program_tensor {
     float scale;           /* of integers q that stand for scale * (q - zero); otherwise 0 */
     int zero;
     const float *original; /* of a weight: its numbers before they were rounded to the format; otherwise NULL */
+    tensor_type integers;  /* of a weight of integers, whose numbers are those that they stand for: their type */
 } program_tensor;
 /* A status other than TENSOR_OK ends the run, which returns it. */
 typedef tensor_status program_watcher(void *context, const program_tensor *t);
@@ -219,7 +243,8 @@ typedef tensor_status program_watcher(void *context, const program_tensor *t);
 FLEXLAB_API tensor_status program_watch(program *p, program_watcher *watcher, void *context);
 
 /* Shows the watcher every constant of floats that nodes read in another format than fp32: rounded to it, as a run does,
- * with what rounding changed. TENSOR_E_ARGUMENT if p or watcher is NULL. */
+ * with what rounding changed; and those that program_freeze has made integers. A file does not say what integers were
+ * before. TENSOR_E_ARGUMENT if p or watcher is NULL. */
 FLEXLAB_API tensor_status program_weights(const program *p, program_watcher *watcher, void *context);
 
 /* A sum that tells results of two programs apart, whatever small errors their formats have:

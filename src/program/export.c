@@ -41,8 +41,10 @@ static void find_ndim(const program *p, struct fl_network *memory, int *ndim) {
         ndim[i] = p->network->values[p->network->graph.outputs[i]].ndim;
         found &= ndim[i] >= 0;
     }
+    fl_fail_hold();
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0] && !found; s++)
         found = plan_outputs(&trial, memory, sizes[s], ndim);
+    fl_fail_release(TENSOR_OK);
     fl_program_reset(&trial);
     fl_free(trial.constants);
 }

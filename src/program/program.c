@@ -80,6 +80,8 @@ static tensor_status read_network(struct fl_network **n, const char *path, bool 
                     : fl_fail(TENSOR_E_IO, "%s: %s", path, strerror(errno));
     const ssize_t bytes = read(file, head, sizeof head);
     close(file);
+    if (!bytes)
+        return fl_fail(TENSOR_E_DATA, "%s is empty, expected a network", path);
     *stored = bytes == (ssize_t)sizeof head && fl_store_begins(head);
     if (*stored)
         return fl_store_read(n, path);
@@ -173,6 +175,10 @@ static tensor_status port_at(program_port *port, const struct fl_network *n, con
     *port = (program_port){.name = v->name, .type = floats ? TENSOR_TYPE_F32 : v->type, .ndim = v->ndim};
     for (int d = 0; d < v->ndim; d++)
         port->shape[d] = v->dim[d];
+    if (fl_net_is_bytes(n, list[i])) {
+        port->scale = fl_net_int8_type(n, list[i]).scale;
+        port->zero = fl_net_int8_type(n, list[i]).zero;
+    }
     return TENSOR_OK;
 }
 
@@ -197,9 +203,21 @@ tensor_status program_node_at(program_node *node, const program *p, int i) {
         return fl_fail(TENSOR_E_ARGUMENT, "program_node_at: %s is NULL", node ? "p" : "node");
     if (i < 0 || i >= p->network->graph.node_count)
         return fl_fail(TENSOR_E_ARGUMENT, "node %d, expected 0 to %d", i, p->network->graph.node_count - 1);
-    const struct fl_net_node *const found = &p->network->graph.nodes[i];
-    *node = (program_node){found->name, found->op, found->domain, found->format ? found->format : FMT_FP32,
-                           fl_net_is_quantised(p->network, found)};
+    *node = fl_program_node(p->network, &p->network->graph.nodes[i]);
+    return TENSOR_OK;
+}
+
+int program_change_count(const program *p) {
+    return p ? p->network->change_count : 0;
+}
+
+tensor_status program_change_at(program_change *change, const program *p, int i) {
+    if (!change || !p)
+        return fl_fail(TENSOR_E_ARGUMENT, "program_change_at: %s is NULL", change ? "p" : "change");
+    if (i < 0 || i >= p->network->change_count)
+        return fl_fail(TENSOR_E_ARGUMENT, "change %d, expected 0 to %d", i, p->network->change_count - 1);
+    const struct fl_net_change *const found = &p->network->changes[i];
+    *change = (program_change){(program_change_kind)found->kind, found->node, found->op, found->into, found->into_op};
     return TENSOR_OK;
 }
 
@@ -254,11 +272,11 @@ static tensor_status run_once(program *p, program_array *outputs, const program_
         for (int i = 0; i < p->network->graph.input_count; i++)
             lists |= inputs[i].ndim <= 1 || !fl_type_is_float(p->network->values[p->network->graph.inputs[i]].type);
         /* Shapes may follow from integer inputs and from lists: then these numbers are a part of the plan. */
+        fl_fail_hold();
         tensor_status status = fl_plan_make(&plan, p, inputs, false);
         if (status == TENSOR_E_UNSUPPORTED && lists)
             status = fl_plan_make(&plan, p, inputs, true);
-        if (status)
-            return status;
+        TRY(fl_fail_release(status));
         fl_plan_free(p->plan);
         p->plan = plan;
     }

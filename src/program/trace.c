@@ -1,11 +1,13 @@
 /* trace.c - what a program computes, shown to whoever compares it with another: results as they arise
  * (plan/plan_trace.c), constants as they are rounded, and checksums of them. */
 #include "program/arrays/operators.h"
+#include "program/passes/passes.h"
 #include "program/plan/program_object.h"
 #include "program/store/rounded.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 tensor_status program_watch(program *p, program_watcher *watcher, void *context) {
@@ -30,7 +32,7 @@ static tensor_status show_weight(const struct fl_network *n, int value, tensor_f
     tensor_status status = fl_round(&r, a, format);
     if (!status) {
         program_tensor shown = {.value = n->values[value].name,
-                                .node = {reader->name, reader->op, reader->domain, format, false},
+                                .node = fl_program_node(n, reader),
                                 .format = format,
                                 .exponent = tensor_exponent(r.t),
                                 .saturated = r.stats.saturated,
@@ -45,6 +47,42 @@ static tensor_status show_weight(const struct fl_network *n, int value, tensor_f
     return status;
 }
 
+/* The first node that reads a value; NULL: none does. */
+static const struct fl_net_node *reader_of(const struct fl_net_graph *graph, int value) {
+    for (int k = 0; k < graph->node_count; k++)
+        for (int i = 0; i < graph->nodes[k].input_count; i++)
+            if (graph->nodes[k].inputs[i] == value)
+                return &graph->nodes[k];
+    return NULL;
+}
+
+static tensor_status show_integers(const struct fl_network *n, int value, const struct fl_net_node *reader,
+                                   program_watcher *watcher, void *context) {
+    const struct fl_net_value *const v = &n->values[value];
+    const struct fl_array *const q = v->constant;
+    float *const reals = fl_alloc(2 * (size_t)q->count * sizeof *reals), *const original = reals + q->count;
+    if (!reals)
+        return fl_fail(TENSOR_E_MEMORY, "no memory to show %lld numbers", (long long)q->count);
+    program_tensor shown = {.value = v->name,
+                            .node = fl_program_node(n, reader),
+                            .numbers = {.type = TENSOR_TYPE_F32, .ndim = q->ndim, .data = reals},
+                            .original = original,
+                            .integers = q->type};
+    memcpy(shown.numbers.shape, q->dim, sizeof q->dim);
+    fl_pass_reals(reals, v);
+    const int64_t most = q->type == TENSOR_TYPE_I8 ? 127 : INT32_MAX;
+    for (int64_t i = 0; i < q->count; i++) {
+        original[i] = (float)fl_array_number(v->exact, i);
+        const int64_t integer = fl_array_integer(q, i);
+        const double size = fabs((double)original[i]);
+        shown.flushed += size > 0 && fabs((double)reals[i]) == 0;
+        shown.saturated += llabs(integer) >= most && size > fabs((double)reals[i]) * (1 + 0.5 / (double)most);
+    }
+    const tensor_status status = watcher(context, &shown);
+    fl_free(reals);
+    return status;
+}
+
 tensor_status program_weights(const program *p, program_watcher *watcher, void *context) {
     if (!p || !watcher)
         return fl_fail(TENSOR_E_ARGUMENT, "program_weights: %s is NULL", p ? "watcher" : "p");
@@ -55,6 +93,11 @@ tensor_status program_weights(const program *p, program_watcher *watcher, void *
         for (int i = 0; i < uses[v].count && !status; i++)
             status = show_weight(n, v, uses[v].format[i], uses[v].node[i], watcher, context);
     fl_free(uses);
+    for (int v = 0; v < n->value_count && !status; v++) {
+        const struct fl_net_node *const reader = n->values[v].exact ? reader_of(&n->graph, v) : NULL;
+        if (reader && n->values[v].constant->count)
+            status = show_integers(n, v, reader, watcher, context);
+    }
     return status;
 }
 

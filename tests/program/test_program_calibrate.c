@@ -245,7 +245,8 @@ static program *make_program(void) {
     const int smooth = part_node(n, "Tanh", 1, &sum);
     const int mean = part_node(n, "GlobalAveragePool", 1, &smooth);
     const int flat = part_node(n, "Flatten", 1, &mean);
-    const int y = part_node(n, "MatMul", 2, (const int[]){flat, part_constant(n, 2, matrix, &random)});
+    const int w = part_constant(n, 2, matrix, &random), y = part_node(n, "MatMul", 2, (const int[]){flat, w});
+    ((float *)n->values[w].constant->data)[3] = 1e-3f; /* 0 in integers */
     part_ports(n, 1, &x, 2, (const int[]){y, sum});
     program *p;
     CHECK(!fl_program_of(&p, n, false), "%s", tensor_error());
@@ -292,6 +293,51 @@ static int count_nodes(const program *p, const char *op, bool integers) {
     return count;
 }
 
+/* Weights of 8-bit integers as program_weights shows them: scales by the largest magnitude, numbers rounded to steps of
+ * them, and how many of those that were not 0 became 0. */
+struct weights_seen {
+    bool per_channel;
+    int bytes, biases;
+};
+
+static tensor_status see_weight(void *context, const program_tensor *t) {
+    struct weights_seen *const seen = context;
+    const float *const shown = t->numbers.data;
+    const bool filters = t->numbers.ndim == 4; /* [4, C, 1, 1]; else [4, CLASSES] */
+    const int64_t count = t->numbers.shape[0] * t->numbers.shape[1];
+    int64_t flushed = 0;
+    CHECK(t->node.quantised && !t->format && !t->saturated && t->original, "%s", t->value);
+    if (t->integers != TENSOR_TYPE_I8) {
+        CHECK(t->integers == TENSOR_TYPE_I32 && t->numbers.ndim == 1 && t->numbers.shape[0] == 4, "%s", t->value);
+        for (int i = 0; i < 4; i++)
+            CHECK(fabsf(shown[i] - t->original[i]) < 1e-3f, "%s[%d] = %g, was %g", t->value, i, (double)shown[i],
+                  (double)t->original[i]);
+        seen->biases++;
+        return TENSOR_OK;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        double largest = 0;
+        const int64_t own = filters ? i / t->numbers.shape[1] : i % CLASSES;
+        for (int64_t j = 0; j < count; j++)
+            if (!seen->per_channel || (filters ? j / t->numbers.shape[1] : j % CLASSES) == own)
+                largest = fmax(largest, fabs((double)t->original[j]));
+        const double step = (double)(float)(largest / 127), integer = rint((double)t->original[i] / step);
+        CHECK(shown[i] == (float)(step * integer), "%s[%lld] = %.9g, expected %g steps of %.9g", t->value, (long long)i,
+              (double)shown[i], integer, step);
+        flushed += t->original[i] != 0 && integer == 0;
+    }
+    CHECK(t->flushed == flushed, "%s: %lld flushed, expected %lld", t->value, (long long)t->flushed,
+          (long long)flushed);
+    seen->bytes++;
+    return TENSOR_OK;
+}
+
+static void check_weights(const program *p, bool per_channel) {
+    struct weights_seen seen = {.per_channel = per_channel};
+    CHECK(!program_weights(p, see_weight, &seen), "%s", tensor_error());
+    CHECK(seen.bytes == 3 && seen.biases == 2, "%d weights and %d biases, expected 3 and 2", seen.bytes, seen.biases);
+}
+
 static void test_networks(void) {
     static float x[BATCH * IMAGE], y[3][BATCH * CLASSES], sum[3][BATCH * 4 * SIDE * SIDE];
     static const int whole[] = {BATCH}, parts[] = {1, 5, 2, 4};
@@ -308,6 +354,7 @@ static void test_networks(void) {
                   count_nodes(p, "QuantizeLinear", false) == 2 && count_nodes(p, "DequantizeLinear", false) == 2,
               "case %d: the quantised network has %d nodes", k, program_node_count(p));
         CHECK(!strcmp(program_rounding(p), "exact"), "rounding %s", program_rounding(p));
+        check_weights(p, how.per_channel);
         run(p, x, y[1], sum[1]);
         program_free(p);
         p = quantised(x, &how, parts);

@@ -362,6 +362,86 @@ static void check_graphs(void) {
     check_graph_of(g, nn_linear(g, "head", x, 30, false), "sequences", 2, (const int64_t[]){2, 12}, 30);
 }
 
+/* --- random chains -------------------------------------------------------------------------------------------------
+ */
+
+/* Numbers that no format has exactly. */
+static int chain_constant(struct fl_network *n, int ndim, const int64_t *dim, uint64_t *random) {
+    const int value = part_constant(n, ndim, dim, random);
+    for (int64_t i = 0; i < n->values[value].constant->count; i++)
+        ((float *)n->values[value].constant->data)[i] *= 0.3337f;
+    return value;
+}
+
+static int no_padding(struct fl_network *n) {
+    const int value = part_value(n, 1, (const int64_t[]){8});
+    n->values[value].type = TENSOR_TYPE_I64;
+    CHECK(!fl_net_array(n, &n->values[value].constant, TENSOR_TYPE_I64, 1, (const int64_t[]){8}), "%s", tensor_error());
+    memset(n->values[value].constant->data, 0, 8 * sizeof(int64_t));
+    return value;
+}
+
+/* A node on the last value: with a constant for each channel on either side, with the value itself, which gives zeros,
+ * or with an earlier one; one that only passes numbers on; a convolution. */
+static int chain_node(struct fl_network *n, const int *values, int count, uint64_t *random) {
+    static const int64_t channels[] = {1, 3, 1, 1}, filters[] = {3, 3, 1, 1};
+    static const char *const two[] = {"Add", "Sub", "Mul", "Max"}, *const one[] = {"Relu", "Sigmoid", "Neg", "Softmax"};
+    const int last = values[count - 1], way = (int)(check_random(random) % 8), which = (int)(check_random(random) % 4);
+    const int c = way < 2 ? chain_constant(n, 4, channels, random) : -1;
+    switch (way) {
+    case 0:
+        return part_node(n, two[which], 2, (const int[]){last, c});
+    case 1:
+        return part_node(n, two[which], 2, (const int[]){c, last});
+    case 2:
+        return part_node(n, two[which], 2, (const int[]){last, values[check_random(random) % (unsigned)count]});
+    case 3:
+        return part_node(n, "Sub", 2, (const int[]){last, last});
+    case 4:
+        return part_node(n, "Pad", 2, (const int[]){last, no_padding(n)});
+    case 5:
+        return part_node(n, "Conv", 2, (const int[]){last, chain_constant(n, 4, filters, random)});
+    default:
+        return part_node(n, one[which], 1, (const int[]){last});
+    }
+}
+
+static void check_chain(unsigned seed, const char *format) {
+    enum { LONGEST = 8 };
+    static const int64_t shape[] = {2, 3, 5, 4};
+    float x[2 * 3 * 5 * 4];
+    char what[100];
+    uint64_t random = seed;
+    struct fl_network *const n = fl_network_new(FL_NET_ONNX);
+    int values[LONGEST + 1] = {part_value(n, 4, shape)}, count = 1;
+    const int length = 2 + (int)(check_random(&random) % (LONGEST - 1));
+    while (count <= length) {
+        values[count] = chain_node(n, values, count, &random);
+        count++;
+    }
+    part_ports(n, 1, values, 2,
+               (const int[]){values[count - 1], values[1 + check_random(&random) % (unsigned)(count - 2)]});
+    CHECK(!fl_passes(n), "%s", tensor_error());
+    for (int i = 0; i < 120; i++)
+        x[i] = (float)(check_random(&random) % 1000) / 333 - 1.5f;
+    const program_array in = {.type = TENSOR_TYPE_F32, .ndim = 4, .shape = {2, 3, 5, 4}, .data = x};
+    program *const p = program_of(n);
+    tensor_format f = PROGRAM_INT8;
+    snprintf(what, sizeof what, "chain %u in %s", seed, format);
+    CHECK(!strcmp(format, "int8") || !tensor_format_find(&f, format), "%s", tensor_error());
+    CHECK(!program_set_format(p, f, NULL, NULL) && !program_calibrate(p, &in) && !program_freeze(p, 1), "%s: %s", what,
+          tensor_error());
+    check_export(p, what, &in, false);
+    program_free(p);
+}
+
+static void check_chains(void) {
+    static const char *const formats[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16", "int8"};
+    for (unsigned seed = 1; seed <= 30; seed++)
+        for (int f = 0; f < 6; f++)
+            check_chain(seed, formats[f]);
+}
+
 /* --- refusals ------------------------------------------------------------------------------------------------------
  */
 
@@ -393,6 +473,7 @@ int main(int argc, char **argv) {
         check_file(argv[1], argv[2]);
     } else {
         check_graphs();
+        check_chains();
         check_refusal("flex16+5", "whose exponent is not fixed");
         if (data)
             check_data(data);

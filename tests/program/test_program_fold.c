@@ -47,10 +47,11 @@ static const float *numbers_of(const struct fl_network *n, int value) {
     return n->values[value].constant->data;
 }
 
+static const char *const names[] = {"BatchNormalization", "Mul", "Add", "Sub", "Div"};
+
 /* One more node, with constants of its own, and what it does to the witness. */
 static int follow(struct fl_network *n, const struct kind *k, int op, int value, double *y, int64_t count, int64_t size,
                   uint64_t *random) {
-    static const char *const names[] = {"BatchNormalization", "Mul", "Add", "Sub", "Div"};
     const int64_t image[] = {FILTERS, 1, 1}, last[] = {FILTERS}, one[] = {FILTERS};
     int in[5] = {value, 0, 0, 0, 0};
     for (int i = 1; i < (op ? 2 : 5); i++)
@@ -71,6 +72,22 @@ static int follow(struct fl_network *n, const struct kind *k, int op, int value,
     const int made = part_node(n, names[op], op ? 2 : 5, in);
     n->graph.nodes[n->graph.node_count - 1].channels_last = k->last;
     return made;
+}
+
+/* Reading tells of each node of the chain that it was folded into the convolution. */
+static void check_changes(const program *p, const char *conv, const int *ops, int length) {
+    program_change c;
+    CHECK(program_change_count(p) == length, "%d changes of %d nodes", program_change_count(p), length);
+    for (int i = 0; i < length && i < program_change_count(p); i++) {
+        char name[20];
+        snprintf(name, sizeof name, "n%d", 1 + i);
+        const bool good = !program_change_at(&c, p, i) && c.kind == PROGRAM_FOLDED && !strcmp(c.node, name) &&
+                          !strcmp(c.op, names[ops[i]]) && !strcmp(c.into, "n0") && !strcmp(c.into_op, conv);
+        CHECK(good, "change %d: kind %d, %s (%s) into %s (%s)", i, c.kind, c.node, c.op, c.into, c.into_op);
+    }
+    CHECK(program_change_at(&c, p, length) == TENSOR_E_ARGUMENT && program_change_at(&c, p, -1) == TENSOR_E_ARGUMENT &&
+              program_change_at(NULL, p, 0) == TENSOR_E_ARGUMENT && program_change_count(NULL) == 0,
+          "changes that are none, after %d", length);
 }
 
 static void check_chain(const struct kind *k, const int *ops, int length, uint64_t *random) {
@@ -101,6 +118,7 @@ static void check_chain(const struct kind *k, const int *ops, int length, uint64
     const bool good = !fl_net_check(n) && !fl_pass_fold(n) && !program_run(p, &out, &in);
     CHECK(good, "%s", tensor_error());
     CHECK(n->graph.node_count == 1, "%d nodes are left of %d", n->graph.node_count, 1 + length);
+    check_changes(p, k->transposed ? "ConvTranspose" : "Conv", ops, length);
     for (int64_t i = 0; i < count; i++)
         most = fmax(most, fabs(y[i]));
     for (int64_t i = 0; i < count && good; i++)

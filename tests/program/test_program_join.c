@@ -101,6 +101,14 @@ static void test_sums(void) {
             struct fl_network *const passed = sum_network(s, first, after);
             CHECK(!fl_net_check(passed) && !fl_pass_join(passed), "%s", tensor_error());
             CHECK(passed->graph.node_count == 2, "sum %zu: %d nodes, expected 2", which, passed->graph.node_count);
+            CHECK(passed->change_count == (after ? 2 : 1), "sum %zu: %d changes", which, passed->change_count);
+            for (int i = 0; i < passed->change_count; i++)
+                CHECK(passed->changes[i].kind == PROGRAM_JOINED && !strcmp(passed->changes[i].into, "n1") &&
+                          !strcmp(passed->changes[i].op, !i           ? "Add"
+                                                         : after == 1 ? "Relu"
+                                                                      : "Clip"),
+                      "sum %zu: %s (%s) joined to %s", which, passed->changes[i].node, passed->changes[i].op,
+                      passed->changes[i].into);
             fill(&inputs[0], x, 4, image, &random);
             fill(&inputs[1], z, s->ndim, s->dim, &random);
             compare(sum_network(s, first, after), passed, inputs, form < 6 ? FMT_FP32 : FMT_FLEX16_5,
@@ -151,6 +159,20 @@ static struct fl_network *norm_network(int form, int64_t width) {
     return n;
 }
 
+/* All nodes, once each, are noted as what the one that is left is. */
+static void check_recognised(const struct fl_network *n, const char *op, int count) {
+    CHECK(n->change_count == count, "%s: %d changes, expected %d", op, n->change_count, count);
+    for (int i = 0; i < n->change_count; i++) {
+        const struct fl_net_change *const c = &n->changes[i];
+        bool twice = false;
+        for (int j = 0; j < i; j++)
+            twice |= !strcmp(c->node, n->changes[j].node);
+        CHECK(c->kind == PROGRAM_RECOGNISED && !twice && strcmp(c->op, op) != 0 && !strcmp(c->into_op, op) &&
+                  !strcmp(c->into, n->graph.nodes[0].name),
+              "%s: change %d of kind %d: %s (%s) is %s (%s)", op, i, c->kind, c->node, c->op, c->into, c->into_op);
+    }
+}
+
 static void test_recognised(void) {
     static float x[MOST];
     const int64_t pair[] = {BATCH, FILTERS}, rows[] = {BATCH, FILTERS, SIDE};
@@ -164,6 +186,7 @@ static void test_recognised(void) {
             CHECK(passed->graph.node_count == (wrong ? 4 : 1), "swish %d, %d: %d nodes", form, wrong,
                   passed->graph.node_count);
             fill(&input, x, 2, pair, &random);
+            check_recognised(passed, "HardSwish", wrong ? 0 : 4);
             compare(swish_network(form, three, six), passed, &input, FMT_FP32, 1e-6, "a swish");
         }
         for (int64_t width = 1; width <= SIDE; width += SIDE - 1) {
@@ -172,6 +195,7 @@ static void test_recognised(void) {
             CHECK(passed->graph.node_count == (width == 1 ? 9 : 1), "norm %d of %lld: %d nodes", form, (long long)width,
                   passed->graph.node_count);
             fill(&input, x, 3, rows, &random);
+            check_recognised(passed, "LayerNormalization", width == 1 ? 0 : 9);
             compare(norm_network(form, width), passed, &input, FMT_FP32, 1e-5, "a norm");
         }
     }

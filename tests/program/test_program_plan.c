@@ -1,5 +1,6 @@
 /* Plans of random networks: tensors that live at the same time never share memory, and all lie in the arena. The
- * results, sums of small integers, are those of a witness that has memory for every value. */
+ * results, sums of small integers, are those of a witness that has memory for every value. Runs that fail call the
+ * error hook once, with a message that names the input or the node. */
 #include "network_parts.h"
 #include "program/plan/plan_internal.h"
 
@@ -100,10 +101,206 @@ static void check_permuted_outputs(uint64_t *random) {
     program_free(p);
 }
 
+/* --- runs that fail ----------------------------------------------------------------------------------------------- */
+
+static struct told {
+    int count;
+    tensor_status status;
+    char message[500];
+} told;
+
+static void note_failure(tensor_status status, const char *message, void *context) {
+    (void)context;
+    told.count++;
+    told.status = status;
+    snprintf(told.message, sizeof told.message, "%s", message);
+}
+
+/* A run calls the hook once if it fails, with what it returns and a message that has these texts, and not at all if it
+ * succeeds; the same once more, since no plan is left of the failure. */
+static void check_told(program *p, const program_array *in, tensor_status expected, const char *first,
+                       const char *second) {
+    program_array out[OUTPUTS];
+    for (int again = 0; again < 2; again++) {
+        told = (struct told){.count = 0};
+        tensor_set_error_hook(note_failure, NULL);
+        const tensor_status status = program_run(p, out, in);
+        tensor_set_error_hook(NULL, NULL);
+        CHECK(status == expected && told.count == (expected != TENSOR_OK) && told.status == expected,
+              "%s: status %d, expected %d; the hook was called %d times, with %d (%s)", first, (int)status,
+              (int)expected, told.count, (int)told.status, told.message);
+        CHECK(!expected || (!strcmp(told.message, tensor_error()) && strstr(told.message, first) &&
+                            strstr(told.message, second)),
+              "the message is \"%s\", expected \"%s\" and \"%s\"", told.message, first, second);
+    }
+}
+
+static program *checked(struct fl_network *n) {
+    CHECK(!fl_net_check(n), "%s", tensor_error());
+    return program_of(n);
+}
+
+/* Inputs that do not suit the ports, and one that does after them. */
+static void check_inputs_told(void) {
+    static const int64_t open[] = {-1, 3, 4};
+    static float numbers[2][COUNT];
+    struct fl_network *const n = fl_network_new(FL_NET_ONNX);
+    const int x = part_value(n, 3, open), z = part_value(n, 3, open), y = part_node(n, "Add", 2, (const int[]){x, z});
+    n->values[x].dim_name[0] = n->values[z].dim_name[0] = "batch";
+    part_ports(n, 2, (const int[]){x, z}, 1, &y);
+    program *const p = checked(n);
+    const program_array good = {.type = TENSOR_TYPE_F32, .ndim = 3, .shape = {2, 3, 4}, .data = numbers[0]};
+    program_array in[2] = {good, good};
+    in[1].type = TENSOR_TYPE_I32;
+    check_told(p, in, TENSOR_E_ARGUMENT, "input v1", "int32, expected float32");
+    in[1] = good;
+    in[1].ndim = 2;
+    check_told(p, in, TENSOR_E_SHAPE, "input v1", "2 dimensions, expected 3");
+    in[1].ndim = PROGRAM_MAX_DIMS + 1;
+    check_told(p, in, TENSOR_E_SHAPE, "input v1", "9 dimensions");
+    in[1] = good;
+    in[1].shape[2] = 5;
+    check_told(p, in, TENSOR_E_SHAPE, "dimension 2 of input v1", "5, expected 4");
+    in[1] = good;
+    in[1].shape[0] = -2;
+    check_told(p, in, TENSOR_E_SHAPE, "dimension 0 of input v1", "-2");
+    in[1] = good;
+    in[1].data = NULL;
+    check_told(p, in, TENSOR_E_ARGUMENT, "input v1", "no data");
+    in[1] = good;
+    in[1].shape[0] = 1;
+    check_told(p, in, TENSOR_E_SHAPE, "\"batch\"", "1 and 2");
+    in[1] = good;
+    check_told(p, in, TENSOR_OK, "", "");
+    program_free(p);
+}
+
+/* Nodes that have no result: shapes that do not go together, an operator or a combination of types that the library
+ * lacks, too few operands. */
+static void check_nodes_told(void) {
+    static const struct {
+        const char *op;
+        int count;
+        tensor_status status;
+        const char *message;
+    } nodes[] = {{"Add", 2, TENSOR_E_SHAPE, "node n1 (Add): "},
+                 {"MatMul", 2, TENSOR_E_SHAPE, "node n1 (MatMul): "},
+                 {"Strange", 2, TENSOR_E_UNSUPPORTED, "node n1 (Strange): "},
+                 {"Add", 1, TENSOR_E_DATA, "node n1 (Add): "},
+                 {"If", 1, TENSOR_E_UNSUPPORTED, "node n1 (If): "}};
+    static const int64_t open[] = {-1, -1};
+    static float numbers[2][COUNT];
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
+        struct fl_network *const n = fl_network_new(FL_NET_ONNX);
+        const int x[] = {part_value(n, 2, open), part_value(n, 2, open)}, neg = part_node(n, "Neg", 1, x);
+        const int y = part_node(n, nodes[i].op, nodes[i].count, (const int[]){neg, x[1]});
+        part_ports(n, 2, x, 1, &y);
+        program *const p = checked(n);
+        program_array in[2];
+        for (int k = 0; k < 2; k++)
+            in[k] = (program_array){.type = TENSOR_TYPE_F32, .ndim = 2, .shape = {2, 3 + k}, .data = numbers[k]};
+        check_told(p, in, nodes[i].status, nodes[i].message, "");
+        program_free(p);
+    }
+}
+
+/* A shape that is an input: the plan without its numbers cannot be made, the one with them can, and is all that the
+ * caller hears of. */
+static void check_lists_told(void) {
+    static const int64_t image[] = {2, 3, 4}, list[] = {2};
+    static float numbers[COUNT];
+    int64_t to[] = {4, 6};
+    struct fl_network *const n = fl_network_new(FL_NET_ONNX);
+    const int x[] = {part_value(n, 3, image), part_value(n, 1, list)}, y = part_node(n, "Reshape", 2, x);
+    n->values[x[1]].type = TENSOR_TYPE_I64;
+    part_ports(n, 2, x, 1, &y);
+    program *const p = checked(n);
+    program_array in[] = {{.type = TENSOR_TYPE_F32, .ndim = 3, .shape = {2, 3, 4}, .data = numbers},
+                          {.type = TENSOR_TYPE_I64, .ndim = 1, .shape = {2}, .data = to}};
+    check_told(p, in, TENSOR_OK, "", "");
+    to[1] = 5;
+    check_told(p, in, TENSOR_E_SHAPE, "node n0 (Reshape): ", "");
+    to[1] = 6;
+    check_told(p, in, TENSOR_OK, "", "");
+    program_free(p);
+}
+
+/* A step that fails in a run: a list of indices, which is known only then. In a batch of two, too. */
+static void check_steps_told(void) {
+    static const int64_t image[] = {1, 3, 4}, list[] = {1, 2};
+    static float numbers[2 * COUNT];
+    int64_t index[] = {0, 2, 1, 0};
+    struct fl_network *const n = fl_network_new(FL_NET_ONNX);
+    const int x[] = {part_value(n, 3, image), part_value(n, 2, list)};
+    const int gathered = part_node(n, "Gather", 2, x);
+    CHECK(!fl_net_set_int(n, &n->graph.nodes[0], "axis", 1), "%s", tensor_error());
+    n->values[x[1]].type = TENSOR_TYPE_I64;
+    part_ports(n, 2, x, 1, &gathered);
+    program *const p = checked(n);
+    for (int batch = 1; batch <= 2; batch++) {
+        program_array in[] = {{.type = TENSOR_TYPE_F32, .ndim = 3, .shape = {batch, 3, 4}, .data = numbers},
+                              {.type = TENSOR_TYPE_I64, .ndim = 2, .shape = {batch, 2}, .data = index}};
+        index[2 * batch - 1] = 2;
+        check_told(p, in, TENSOR_OK, "", "");
+        index[2 * batch - 1] = 3;
+        check_told(p, in, TENSOR_E_DATA, "node n0 (Gather): ", "3");
+        index[2 * batch - 1] = 2;
+        check_told(p, in, TENSOR_OK, "", "");
+    }
+    program_free(p);
+}
+
+static long allocations_left;
+
+static void *failing_allocate(unsigned long size, unsigned long alignment) {
+    return --allocations_left < 0 ? NULL : aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+}
+
+/* Every allocation of a first run fails once. */
+static void check_memory_told(void) {
+    static const int64_t image[] = {1, 2, 4, 4}, filters[] = {3, 2, 2, 2};
+    static float numbers[32];
+    const program_array in = {.type = TENSOR_TYPE_F32, .ndim = 4, .shape = {1, 2, 4, 4}, .data = numbers};
+    program_array out;
+    tensor_status status = TENSOR_E_MEMORY;
+    long which = 0;
+    tensor_set_threads(1);
+    allocations_left = 1L << 40;
+    tensor_set_allocator(failing_allocate, free);
+    for (; status && which < 1000; which++) {
+        uint64_t random = 3;
+        allocations_left = 1L << 40;
+        struct fl_network *const n = fl_network_new(FL_NET_ONNX);
+        const int x = part_value(n, 4, image), w = part_constant(n, 4, filters, &random);
+        int y = part_node(n, "Conv", 2, (const int[]){x, w});
+        y = part_node(n, "Erf", 1, &y);
+        part_ports(n, 1, &x, 1, &y);
+        program *const p = checked(n);
+        told = (struct told){.count = 0};
+        tensor_set_error_hook(note_failure, NULL);
+        allocations_left = which;
+        status = program_run(p, &out, &in);
+        allocations_left = 1L << 40;
+        tensor_set_error_hook(NULL, NULL);
+        CHECK(status == told.status && told.count == (status != TENSOR_OK) &&
+                  (!status || (status == TENSOR_E_MEMORY && !strcmp(told.message, tensor_error()))),
+              "allocation %ld: status %d, the hook was called %d times, with %d (%s)", which, (int)status, told.count,
+              (int)told.status, told.message);
+        CHECK(!program_run(p, &out, &in), "after allocation %ld: %s", which, tensor_error());
+        program_free(p);
+    }
+    CHECK(!status && which > 5, "%ld allocations", which);
+}
+
 int main(void) {
     uint64_t random = 28;
+    check_inputs_told();
+    check_nodes_told();
+    check_lists_told();
+    check_steps_told();
     check_permuted_outputs(&random);
     for (int i = 0; i < 200; i++)
         check_random_network(i, &random);
+    check_memory_told();
     return check_summary();
 }

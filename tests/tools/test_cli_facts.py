@@ -41,9 +41,6 @@ check("lost-update" in one and "fp16-numbers" in one and "ranges" not in one, on
 expect_error(["facts", "lost-updates"], 2, "'lost-updates'", "did you mean 'lost-update'?")
 expect_error(["facts", "ranges", "--all"], 2, "--all")
 expect_error(["facts", "--quick"], 2, "--quick")
-for option in ("--network", "--data"):
-    expect_error(["facts", "ranges", option, "synthetic"], 2, option, "int8")
-    expect_error(["facts", option, "synthetic"], 2, option, "int8")
 check("Usage: flexlab facts" in succeed("facts", "--help").stdout, "facts --help")
 
 

@@ -160,6 +160,10 @@ def test_run(place):
     expect_error(["run", first, "--input", first], 1, "a.npy")
     expect_error(["run", os.path.join(place, "missing.onnx")], 1, "cannot read", "missing.onnx")
     expect_error(["run"], 2, "expected the file")
+    expect_error(["run", put(place, "nothing", b"")], 1, "is empty, expected a network")
+    expect_error(["run", model, *both, "--format", "int8"], 2, "--format 'int8'", "flexlab transpile FILE --to int8")
+    expect_error(["bench", model, "--formats", "int8"], 2, "--formats 'int8'", "flexlab transpile FILE --to int8")
+    expect_error(["run", model, *both, "--output", "sum=" + os.path.join(place, "none", "y.npy")], 1, "its folder cannot be opened")
     with open(total, "rb") as file:
         check(file.read() == before, "a refused run has changed", total)
     check(not [name for name in os.listdir(place) if name.endswith(".part")], os.listdir(place))
@@ -219,9 +223,79 @@ def test_eval(place):
     expect_error(["eval", model, *data[:2]], 2, "expected --mean and --std")
     expect_error(["eval", model, *data[:2], "--mean", "1,2", "--std", "1"], 2, "--mean '1,2'", "3 numbers")
     expect_error(["eval", model, *data, "--formats", "fp32,fp32"], 2, "named twice")
+    expect_error(["eval", model, *data, "--formats", "int9"], 2, "dfp16, int8, int8:tensor", "did you mean 'int8'")
+    expect_error(["eval", model, *data[:2], "--mean", "1", "--std", "0"], 2, "1e-06 to 1000000")
     expect_error(["eval", "--checkpoint", "x.safetensors", "--mean", "0"], 2, "--mean: not with --checkpoint")
     expect_error(["eval"], 2, "expected --checkpoint FILE, or the file")
     expect_error(["eval", adder(place), *data], 1, "four dimensions")
+
+
+def test_eval_integers(place):
+    """Ports of 8-bit integers: images are quantised by the scale of the input, and logits brought back by that of the output."""
+    data = ["--data", "synthetic:train=20,test=150", "--mean", "0", "--std", "1"]
+    pooled = [node("GlobalAveragePool", ["x"], ["pooled"]), node("Flatten", ["pooled"], ["flat"]), node("Gemm", ["flat", "w"], ["logits"], transB=1)]
+    zero = field(1, 1) + field(2, 3) + field(8, "zero") + field(9, b"\x80")  # int8, -128
+    middle = field(1, 1) + field(2, 3) + field(8, "middle") + field(9, b"\x05")  # int8, 5
+    quantised = write_model(
+        os.path.join(place, "integers.onnx"),
+        [node("DequantizeLinear", ["q", "scale", "zero"], ["x"]), *pooled, node("QuantizeLinear", ["logits", "step", "middle"], ["y"])],
+        [port("q", 3, ["N", 3, 32, 32])], [port("y", 3, ["N", CLASSES])],
+        [floats("w", [CLASSES, 3], WEIGHTS), floats("scale", [1], [1 / 255]), floats("step", [1], [2**-6]), zero, middle])
+    shown = succeed("info", quantised).stdout
+    for line in (["input", "q", "int8", "[?, 3, 32, 32]", "0.00392156886", "-128"], ["output", "y", "int8", f"[?, {CLASSES}]", "0.015625", "5"]):
+        check(line in rows(shown), line, shown)
+    for batch in ("7", "150"):
+        lines = {}
+        for name, model in (("floats", classifier(place)), ("integers", quantised)):
+            done = succeed("eval", model, *data, "--batch", batch, "--formats", "fp16")
+            lines[name] = {row[0]: row for row in rows(done.stdout)}
+            sums = re.search(r"checksum (\S+) \(size (\S+)\); its output in fp32: (\S+) \((\S+)\)", done.stdout)
+            lines[name]["sums"] = [float(number) for number in sums.groups()]
+        one, other = lines["floats"], lines["integers"]
+        check(all(abs(x - y) < 0.02 for x, y in zip(one["sums"], other["sums"])), "the first image", lines)
+        check(abs(float(one["fp32"][1].rstrip(" %")) - float(other["fp32"][1].rstrip(" %"))) < 8, "accuracy", lines)
+    # numbers that the integers do not reach, and an output without a scale
+    cut = succeed("eval", quantised, *data[:2], "--mean", "0.5", "--std", "0.001", "--formats", "fp16")
+    check("150 images" in cut.stdout and "inf" not in cut.stdout.lower(), cut.stdout)
+    bare = write_model(os.path.join(place, "bare.onnx"), [node("Relu", ["x"], ["y"])], [port("x", 3, ["N", 3, 32, 32])], [port("y", 3, ["N", 3, 32, 32])])
+    expect_error(["eval", bare, *data], 1, "'x', int8", "8-bit integers with a scale")
+
+
+def npz_member(path, name):
+    with zipfile.ZipFile(path) as archive:
+        data = archive.read(name + ".npy")
+    head = eval(data[10:10 + struct.unpack("<H", data[8:10])[0]], {})
+    return head["shape"], data[-math.prod(head["shape"]):]
+
+
+def test_eval_tiny(place):
+    """Networks of TensorFlow Lite in 8-bit integers: labels are the answers of its runtimes, so that eval finds all of them right."""
+    folder = os.path.join(os.environ.get("FLEXLAB_DATA", ""), "networks")
+    if not os.path.exists(os.path.join(folder, "tiny-resnet8-int8.tflite")) or "built without" in run("info", os.path.join(folder, "tiny-resnet8-int8.tflite")).stderr:
+        print("skipped: networks of FLEXLAB_DATA")
+        return
+    for name, scale, zero in (("tiny-resnet8", 1, -128), ("tiny-keywords", None, None)):
+        model = os.path.join(folder, name + "-int8.tflite")
+        line = [row for row in rows(succeed("info", model).stdout) if row[0] == "input"][0]
+        scale, zero = scale or float(line[4]), zero or int(line[5])
+        check([float(line[4]), int(line[5])] == [scale, zero], line)
+        for rounding, answers in (("tflite-xnnpack", "xnnpack"), ("tflite", "reference")):
+            shape, inputs = npz_member(os.path.join(folder, f"{name}-int8-{answers}.npz"), "input")
+            (count, classes), outputs = npz_member(os.path.join(folder, f"{name}-int8-{answers}.npz"), "output")
+            signed = [byte - 256 if byte > 127 else byte for byte in outputs]
+            labels = [max(range(classes), key=lambda k: signed[i * classes + k]) for i in range(count)]
+            put(place, "images.npy", npy("|u1", shape, [byte ^ 128 for byte in inputs]))  # q + 128
+            put(place, "labels.npy", npy("|u1", [count], labels))
+            done = succeed("eval", model, "--data", f"npy:{place}/images.npy,{place}/labels.npy", "--split", "train", "--rounding", rounding,
+                           "--mean", f"{(128 + zero) / 255:.12g}", "--std", f"{1 / (255 * scale):.12g}")
+            row = [r for r in rows(done.stdout) if r[0] == "int8"][0]
+            check(row[1] == "100.00 %" and f"{count} images" in done.stdout and "all " in done.stdout, name, rounding, done.stdout)
+    model = os.path.join(folder, "tiny-resnet8-int8.tflite")
+    check([row[0] for row in rows(succeed("bench", model, "--batch", "2", "--seconds", "0.01").stdout)] == ["format", "int8"], "bench of integers alone")
+    for command in (["bench", model], ["eval", model, "--data", "synthetic", "--mean", "0", "--std", "1"]):
+        expect_error([*command, "--formats", "fp16"], 2, "--formats 'fp16'", "compute 8-bit integers, which no format changes")
+    expect_error(["eval", os.path.join(folder, "tiny-anomaly-int8.tflite"), "--data", f"npy:{place}/images.npy,{place}/labels.npy", "--split", "train", "--mean", "0", "--std", "1"],
+                 1, "four dimensions", "int8 [?, 640]")
 
 
 def test_bench(place):
@@ -249,6 +323,27 @@ def test_info(place, source):
                           [port("x", 1, ["N", 3])], [port("y", 1, ["N", 3])])
     expect_error(["info", strange], 1, "2 operators", "Strange (node_u, node_y)", "Stranger (node_w)", "strange.onnx")
     expect_error(["info", os.path.join(place, "nothing.onnx")], 1, "nothing.onnx")
+    # what reading changed
+    normal = [floats(name, [2], [1 + i, 2]) for i, name in enumerate(("g", "b", "m", "v"))]
+    folded = write_model(
+        os.path.join(place, "folded.onnx"),
+        [node("Conv", ["x", "w"], ["c"]), node("BatchNormalization", ["c", "g", "b", "m", "v"], ["n"]), node("Relu", ["n"], ["r"]),
+         node("Conv", ["r", "w2"], ["d"]), node("BatchNormalization", ["d", "g", "b", "m", "v"], ["y"])],
+        [port("x", 1, ["N", 3, 4, 4])], [port("y", 1, ["N", 2, 4, 4])], [floats("w", [2, 3, 1, 1], draw(6, 1)), floats("w2", [2, 2, 1, 1], draw(4, 1)), *normal])
+    done = succeed("info", folded)
+    for row in (["BatchNormalization folded into the weights of Conv", "2"], ["Relu joined to Conv, before it rounds", "1"], ["Conv", "2"]):
+        check(row in rows(done.stdout), row, done.stdout)
+    check("node_n" not in done.stdout, done.stdout)
+    listed = rows(succeed("info", folded, "--verbose").stdout)
+    for row in (["node_n", "BatchNormalization", "folded into Conv", "node_c"], ["node_y", "BatchNormalization", "folded into Conv", "node_d"],
+                ["node_r", "Relu", "joined to Conv", "node_c"]):
+        check(row in listed, row, listed)
+    expect_error(["info", "kernels", "--probe"], 2, "'kernels' is a table")
+    for words in (["kernels", "--verbose"], ["resnet20", "--verbose"]):
+        expect_error(["info", *words], 2, "--verbose: only behind the file", words[0])
+    expect_error(["info", "resnet20", "--image", "8x8"], 2, "only behind the file", "resnet20")
+    expect_error(["info", folded, "--model"], 2, "--model: expected a value")
+    check("changed by reading" not in succeed("info", classifier(place), "--verbose").stdout, "nothing was changed")
     done = run("info", os.path.join(source, "tests/fuzz/corpus/tflite/images"))
     check("TensorFlow" in done.stderr or (done.returncode == 0 and "input" in done.stdout), done.stdout, done.stderr)
 
@@ -263,6 +358,8 @@ def main():
         test_run(place)
         test_rounding(place)
         test_eval(place)
+        test_eval_integers(place)
+        test_eval_tiny(place)
         test_bench(place)
         test_info(place, source)
     return summary()

@@ -169,8 +169,13 @@ def test_calibration(place):
     check("calibrated on 64 images of synthetic:train=100,test=10" in images.stdout, images.stdout)
     data = ["--data", "synthetic:train=100,test=60", "--mean", "0.5", "--std", "0.25", "--formats", "dfp16", "--calibrate", "synthetic:train=100,test=10", "--calibrate-batches", "1"]
     lines = {row[0]: row[1:6] for row in rows(succeed("eval", os.path.join(place, "images.safetensors"), *data).stdout)}
-    check(lines["the file's"] == lines["dfp16"] and lines["fp32"][1] == "-", "eval of the formats of a file", lines)
-    check("the file's" not in succeed("eval", classifier(place), *data).stdout, "a network without formats of its own")
+    check(lines["as saved"] == lines["dfp16"] and lines["fp32"][1] == "-", "eval of the formats of a file", lines)
+    timed = ["--batch", "2", "--seconds", "0.01", "--threads", "1"]
+    for more, names in (([], ["as saved"]), (["--formats", "fp16,dfp16"], ["as saved", "fp16", "dfp16"])):
+        done = succeed("bench", os.path.join(place, "images.safetensors"), *timed, *more)
+        check([row[0] for row in rows(done.stdout)[1:]] == names, "bench of the formats of a file", done.stdout)
+    check("as saved" not in succeed("bench", classifier(place), *timed).stdout, "bench of a network without formats of its own")
+    check("as saved" not in succeed("eval", classifier(place), *data).stdout, "a network without formats of its own")
     base = ["transpile", model, "--to", "fp16", "--out", os.path.join(place, "none"), "--calibrate"]
     expect_error([*base, put(place, "wide.npy", npy("<f8", [6, 4], draw(24, 8)))], 1, "float64, expected float32")
     expect_error([*base, put(place, "flat.npy", npy("<f4", [24], draw(24, 8)))], 1, "dimensions")
@@ -189,6 +194,10 @@ def test_integers(place):
     check("in 8-bit integers" in done.stdout, done.stdout)
     measured = {key[0]: row for key, row in table(figures).items() if row["format"] == "int8"}
     check(len(measured) >= 2 and all(20 < float(row["sqnr_db"]) < 60 and row["elements"] != "0" for row in measured.values()), measured)
+    weights = {key: row for key, row in table(figures).items() if row["kind"] == "weight"}
+    check({row["format"] for row in weights.values()} == {"int8"} and all(0 < float(row["relative_error"]) <= 0.004 for row in weights.values()), weights)
+    done = succeed("bench", out, "--seconds", "0.01", "--threads", "1")
+    check({row[0] for row in rows(done.stdout)[1:]} <= {"as saved", "int8"}, "bench of integers", done.stdout)
     results = []
     for name, more in (("again8.safetensors", []), ("net8.onnx", []), ("tensor.safetensors", samples)):
         path, y = os.path.join(place, name), os.path.join(place, name + ".npy")
@@ -210,6 +219,18 @@ def test_files(place):
     expect_error(["transpile", model, "--to", "fp16", "--out", os.path.join(place, "new"), "--report", out], 1, "--report", "--force")
     check(open(out, "rb").read() == b"mine" and not os.path.exists(os.path.join(place, "new")), "a file was replaced")
     expect_error(["transpile", model, "--to", "fp16"], 2, "expected --out FILE")
+    # the network itself, under another name of it too; one file for two; a kind that is not written; options without integers
+    before, fresh = open(model, "rb").read(), os.path.join(place, "fresh.safetensors")
+    other = os.path.join(place, "link.onnx")
+    os.link(model, other)
+    for path in (model, other):
+        expect_error(["transpile", model, "--to", "fp16", "--out", path, "--force"], 2, "that is the network itself")
+        expect_error(["transpile", model, "--to", "fp16", "--out", fresh, "--csv", path, "--force"], 2, "--csv", "that is the network itself")
+    expect_error(["transpile", model, "--to", "fp16", "--out", fresh, "--report", fresh], 2, "--out and --report are both", "different files")
+    expect_error(["transpile", model, "--to", "fp16", "--out", os.path.join(place, "a.tflite")], 2, "not written in TensorFlow Lite")
+    expect_error(["transpile", model, "--to", "fp16", "--method", "mse", "--out", fresh], 2, "--method: only where", "--to int8")
+    expect_error(["transpile", model, "--to", "fp16", "--per-tensor", "--out", fresh], 2, "--per-tensor: only where")
+    check(open(model, "rb").read() == before and not os.path.exists(fresh), "a refused call has written")
     expect_error(["transpile", "--to", "fp16", "--out", out], 2, "expected the file of a network")
     expect_error(["transpile", model, "--to", "fp16", "--out", os.path.join(place, "no", "folder")], 1, "--out")
     expect_error(["transpile", put(place, "broken.safetensors", b"\x10" + bytes(7) + b"{" + bytes(50)), "--to", "fp16", "--out", out, "--force"], 1, "broken.safetensors")

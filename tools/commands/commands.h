@@ -8,6 +8,8 @@ int command_eval(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_transpile(int argc, char **argv);
+int command_diff(int argc, char **argv);
+int command_calibrate(int argc, char **argv);
 int command_wgan(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_replay(int argc, char **argv);

@@ -103,6 +103,7 @@ static void help(void) {
          "  FILE        a network in ONNX or TensorFlow Lite: inputs, outputs, operators, parameters; or what\n"
          "              programs lack to run it (docs/programs.md); with --model NAME [--weight-layout NAME]\n"
          "              [--image HxW] the weights of a model, such as a state dict of PyTorch\n"
+         "  --verbose   behind FILE: each node that reading has folded into another, or replaced\n"
          "  --probe     behind FILE: checksums of its activations for a fixed input; behind MODEL: a script\n"
          "              that prints them in PyTorch\n\nExamples\n"
          "  flexlab info\n"
@@ -113,26 +114,35 @@ static void help(void) {
 }
 
 /* Options of a file of weights behind the name. Returns the number of words before them, or minus the place of a word
- * that is none. */
-static int take_options(struct settings *s, bool *probe, int argc, char **argv) {
+ * that is none, or whose value is missing. */
+static int take_options(struct settings *s, bool *verbose, bool *probe, bool *missing, int argc, char **argv) {
     const struct {
         const char *name;
         const char **value;
     } options[] = {{"--model", &s->network_model}, {"--weight-layout", &s->weight_layout}, {"--image", &s->image_size}};
     for (int i = 2; i < argc; i += 2) {
         size_t k = 0;
-        if (!strcmp(argv[i], "--probe")) {
-            *probe = true;
+        if (!strcmp(argv[i], "--probe") || !strcmp(argv[i], "--verbose")) {
+            *(argv[i][2] == 'p' ? probe : verbose) = true;
             i--;
             continue;
         }
         while (k < sizeof options / sizeof options[0] && strcmp(argv[i], options[k].name) != 0)
             k++;
-        if (k == sizeof options / sizeof options[0] || i + 1 == argc)
+        if (k == sizeof options / sizeof options[0] || i + 1 == argc) {
+            *missing = k < sizeof options / sizeof options[0];
             return -i;
+        }
         *options[k].value = argv[i + 1];
     }
     return argc > 2 ? 2 : argc;
+}
+
+static bool is_table(const char *name) {
+    for (int i = 0; info_table_name(i); i++)
+        if (!strcmp(info_table_name(i), name))
+            return true;
+    return false;
 }
 
 int command_info(int argc, char **argv) {
@@ -141,11 +151,14 @@ int command_info(int argc, char **argv) {
         return STATUS_OK;
     }
     struct settings s = {.command = COMMAND_EVAL};
-    bool probe = false;
-    const int words = take_options(&s, &probe, argc, argv);
+    bool verbose = false, probe = false, missing = false;
+    const int words = take_options(&s, &verbose, &probe, &missing, argc, argv);
+    if (missing)
+        return text_usage("%s: expected a value behind it", argv[-words]);
     if (words < 0 || (words > 1 && argv[1][0] == '-'))
         return text_usage("unexpected argument '%s'; info takes one name, of a table, a model or a file, or none; "
-                          "beside a file of weights --model NAME, --weight-layout NAME, --image HxW",
+                          "beside a file --verbose, --probe and, for weights, --model NAME, --weight-layout NAME, "
+                          "--image HxW",
                           argv[words < 0 ? -words : 1]);
     const tensor_format first = tensor_format_at(0);
     if (!first || !tensor_kernel_backend(first, "add")) /* FLEXLAB_ISA has an unknown value */
@@ -153,8 +166,17 @@ int command_info(int argc, char **argv) {
     if (argc == 1)
         return print_overview();
     struct stat found;
+    const bool file = strchr(argv[1], '/') || strchr(argv[1], '.') || !stat(argv[1], &found);
+    const bool weights = s.network_model || s.weight_layout || s.image_size;
+    if (!file && (verbose || weights))
+        return text_usage("%s: only behind the file of a network; '%s' is none",
+                          verbose ? "--verbose"
+                                  : "--model, "
+                                    "--weight-layout, --image",
+                          argv[1]);
+    if (probe && is_table(argv[1]))
+        return text_usage("--probe: only behind the file of a network or a model; '%s' is a table", argv[1]);
     if (info_table(argv[1]))
         return STATUS_OK;
-    return strchr(argv[1], '/') || strchr(argv[1], '.') || !stat(argv[1], &found) ? network_info(argv[1], &s, probe)
-                                                                                  : info_model(argv[1], probe);
+    return file ? network_info(argv[1], &s, verbose, probe) : info_model(argv[1], probe);
 }

@@ -23,6 +23,8 @@ static const struct command_row {
     {"run", command_run, "run a network trained elsewhere (ONNX, TensorFlow Lite) on arrays"},
     {"bench", command_bench, "time such a network in several formats"},
     {"transpile", command_transpile, "write such a network in another format, and tell what that does to its tensors"},
+    {"calibrate", command_calibrate, "what 8-bit integers cost such a network, by method and number of batches"},
+    {"diff", command_diff, "the first tensor at which two such networks part on the same inputs"},
     {"wgan", command_wgan, "train a generator of images and its critic in one number format"},
     {"report", command_report, "draw table, figures and report again from stored results"},
     {"replay", command_replay, "run exponent predictors again over the recorded maxima of trace files"},
@@ -83,9 +85,9 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, which is reported */
     if (argc < 2)
-        return text_usage(
-            "expected a command: compare, train, eval, run, bench, transpile, wgan, report, replay, facts or info; "
-            "see flexlab --help");
+        return text_usage("expected a command: compare, train, eval, run, bench, transpile, calibrate, diff, wgan, "
+                          "report, replay, facts or info; "
+                          "see flexlab --help");
     const char *name = argv[1];
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         help();
@@ -103,7 +105,7 @@ int main(int argc, char **argv) {
                 return status;
             return flushed(commands[i].run(argc - 1, argv + 1));
         }
-    return text_usage(
-        "unknown %s '%s', expected compare, train, eval, run, bench, transpile, wgan, report, replay, facts or info%s",
-        name[0] == '-' ? "option" : "command", name, text_did_you_mean(name, command_name));
+    return text_usage("unknown %s '%s', expected compare, train, eval, run, bench, transpile, calibrate, diff, wgan, "
+                      "report, replay, facts or info%s",
+                      name[0] == '-' ? "option" : "command", name, text_did_you_mean(name, command_name));
 }

@@ -12,25 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct fact *const facts[] = {&fact_fp16_numbers, &fact_lost_update,  &fact_ranges,     &fact_round_trip,
-                                           &fact_functions,    &fact_update_stall, &fact_loss_scale, &fact_perceptron,
-                                           &fact_unchanged,    &fact_int8};
+static const struct fact *const facts[] = {&fact_fp16_numbers, &fact_lost_update, &fact_ranges,
+                                           &fact_round_trip,   &fact_functions,   &fact_update_stall,
+                                           &fact_loss_scale,   &fact_perceptron,  &fact_unchanged};
 enum { FACTS = sizeof facts / sizeof *facts };
 
 struct fact_lines {
     const struct fact *fact;
-    struct table *table;        /* NULL: as Markdown */
-    int lines, failed, refused; /* refused: a STATUS_ code */
-    const char *network, *data;
+    struct table *table; /* NULL: as Markdown */
+    int lines, failed;
 };
-
-const char *fact_network(const struct fact_lines *lines) {
-    return lines->network;
-}
-
-const char *fact_data(const struct fact_lines *lines) {
-    return lines->data;
-}
 
 static const char *fact_name(int i) {
     return i < FACTS ? facts[i]->name : NULL;
@@ -65,11 +56,6 @@ void fact_broke(struct fact_lines *lines, const char *what) {
     fact_line(lines, false, what, text_format("a result"), text_format("%s", tensor_error()));
 }
 
-void fact_refused(struct fact_lines *lines, bool usage, const char *option, const char *value, const char *why) {
-    lines->refused =
-        usage ? text_usage("%s '%s': %s", option, value, why) : text_failed("%s '%s': %s", option, value, why);
-}
-
 static void list(void) {
     struct table *t = table_new("llll");
     const char *const heads[] = {"name", "takes", "source", "what it shows"};
@@ -94,10 +80,6 @@ static void help(void) {
          "  --list      names, sources, and what each shows\n"
          "  --all       those that take long, too: trainings of a minute or more\n"
          "  --markdown  in the form of docs/precision.md\n"
-         "  --network FILE  int8: a trained resnetD in fp32, from `flexlab train --model resnet20 --format fp32`\n"
-         "              (safetensors), or of akamaster's pytorch_resnet_cifar10; else it trains a resnet8\n"
-         "  --data SPEC int8: calibrates with its training images, measures on its test images (at most 2,000);\n"
-         "              else the CIFAR-10 in the folder FLEXLAB_DATA, else synthetic\n"
          "  --help      this text\n"
          "\n"
          "Examples\n"
@@ -108,7 +90,6 @@ static void help(void) {
 struct request {
     bool list, all, markdown, help, chosen[FACTS];
     int count; /* of the chosen */
-    const char *network, *data;
 };
 
 static int choose(struct request *q, const char *name) {
@@ -126,18 +107,16 @@ static int choose(struct request *q, const char *name) {
 }
 
 static int parse(struct request *q, int argc, char **argv) {
-    enum { LIST = 1, ALL, MARKDOWN, NETWORK, DATA, HELP };
+    enum { LIST = 1, ALL, MARKDOWN, HELP };
     static const struct option known[] = {{"list", no_argument, NULL, LIST},
                                           {"all", no_argument, NULL, ALL},
                                           {"markdown", no_argument, NULL, MARKDOWN},
-                                          {"network", required_argument, NULL, NETWORK},
-                                          {"data", required_argument, NULL, DATA},
                                           {"help", no_argument, NULL, HELP},
                                           {NULL, 0, NULL, 0}};
     int c, which = 0;
     opterr = 0;
     optind = 0;
-    while ((c = getopt_long(argc, argv, ":h", known, &which)) != -1)
+    while ((c = getopt_long(argc, argv, "h", known, &which)) != -1)
         if (c >= LIST && c <= HELP && options_shortened(&known[which], argv))
             return text_usage("option '%s' is not a whole name, expected --%s", options_shortened(&known[which], argv),
                               known[which].name);
@@ -147,14 +126,8 @@ static int parse(struct request *q, int argc, char **argv) {
             q->all = true;
         else if (c == MARKDOWN)
             q->markdown = true;
-        else if (c == NETWORK)
-            q->network = optarg;
-        else if (c == DATA)
-            q->data = optarg;
         else if (c == HELP || c == 'h')
             q->help = true;
-        else if (c == ':')
-            return text_usage("%s: expected a value", argv[optind - 1]);
         else
             return text_usage("unknown option '%s'; see --help", argv[optind - 1]);
     int status = STATUS_OK;
@@ -162,15 +135,8 @@ static int parse(struct request *q, int argc, char **argv) {
         status = choose(q, argv[i]);
     if (status == STATUS_OK && q->count && q->all)
         status = text_usage("--all: not with names of facts");
-    bool takes_them = false;
-    for (int i = 0; i < FACTS; i++) {
-        if (!q->count)
-            q->chosen[i] = q->all || !facts[i]->takes_long;
-        takes_them |= q->chosen[i] && facts[i] == &fact_int8;
-    }
-    if (status == STATUS_OK && (q->network || q->data) && !takes_them && !q->list && !q->help)
-        status = text_usage("%s: only the fact int8 takes it, and int8 is not among those asked for",
-                            q->network ? "--network" : "--data");
+    for (int i = 0; i < FACTS && !q->count; i++)
+        q->chosen[i] = q->all || !facts[i]->takes_long;
     return status;
 }
 
@@ -210,7 +176,7 @@ int command_facts(int argc, char **argv) {
             list();
         return STATUS_OK;
     }
-    struct fact_lines lines = {.table = q.markdown ? NULL : table_new("lllll"), .network = q.network, .data = q.data};
+    struct fact_lines lines = {.table = q.markdown ? NULL : table_new("lllll")};
     static const char *const heads[] = {"fact", "", "expected", "observed", ""};
     for (int i = 0; i < 5 && lines.table; i++)
         table_cell(lines.table, "%s", heads[i]);
@@ -226,7 +192,5 @@ int command_facts(int argc, char **argv) {
     }
     if (lines.table)
         table_free(lines.table);
-    if (lines.refused)
-        return lines.refused;
     return lines.failed ? text_failed("%d of %d are not as said", lines.failed, lines.lines) : STATUS_OK;
 }

@@ -13,12 +13,6 @@ struct fact_lines;
 void fact_line(struct fact_lines *lines, bool agrees, const char *what, char *expected, char *observed);
 /* A call of the library failed, which tensor_error() describes: the fact fails. */
 void fact_broke(struct fact_lines *lines, const char *what);
-/* Reports at once that the value of an option cannot be used, without a line of the fact. usage: the user gave a wrong
- * value. */
-void fact_refused(struct fact_lines *lines, bool usage, const char *option, const char *value, const char *why);
-/* The values of --network and --data; NULL: not given. */
-const char *fact_network(const struct fact_lines *lines);
-const char *fact_data(const struct fact_lines *lines);
 
 struct fact {
     const char *name, *source, *summary;
@@ -32,6 +26,6 @@ char *fact_number(double x, int digits);
 extern const struct fact fact_fp16_numbers, fact_ranges, fact_round_trip;
 extern const struct fact fact_functions;
 extern const struct fact fact_lost_update, fact_update_stall;
-extern const struct fact fact_loss_scale, fact_perceptron, fact_unchanged, fact_int8;
+extern const struct fact fact_loss_scale, fact_perceptron, fact_unchanged;
 
 #endif

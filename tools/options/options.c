@@ -196,8 +196,11 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
     settings->folder_count = argc - optind;
     if (command == COMMAND_REPORT)
         return STATUS_OK;
-    if (command &
-        (COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE)) /* they take the file of a network */
+    if (command == COMMAND_DIFF)
+        return optind + 2 < argc ? text_usage("unexpected argument '%s', expected two files", argv[optind + 2])
+                                 : STATUS_OK;
+    if (command & (COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE |
+                   COMMAND_CALIBRATE)) /* they take the file of a network */
         return optind + 1 < argc ? text_usage("unexpected argument '%s', expected one file", argv[optind + 1])
                                  : STATUS_OK;
     if (optind < argc)

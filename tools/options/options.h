@@ -14,7 +14,9 @@ enum command {
     COMMAND_WGAN = 16,
     COMMAND_RUN = 32,
     COMMAND_BENCH = 64,
-    COMMAND_TRANSPILE = 128
+    COMMAND_TRANSPILE = 128,
+    COMMAND_DIFF = 256,
+    COMMAND_CALIBRATE = 512
 };
 enum { MOST_WORDS = 64 };
 
@@ -61,13 +63,14 @@ struct settings {
     int64_t calibration_batches;
     struct word_list inputs, outputs, shapes;
     const char *to, *report, *csv; /* of `transpile` */
-    const char *method;            /* how 8-bit integers are calibrated */
+    const char *method, *methods;  /* how 8-bit integers are calibrated */
+    const char *scales;            /* a file of exponents and scales in place of calibration */
     int per_tensor;                /* they have one scale for all filters of a layer */
     struct word_list rules, excludes, keep_ops;
     int keep_io, all;
     const char *batches, *thread_list;
     const char *network_model, *weight_layout, *image_size; /* of a file of weights as a program */
-    double seconds;
+    double seconds, tolerance;
     char **folders; /* arguments without dashes: of `report`, `eval`, `run`, `bench`,
                        `transpile` */
     int folder_count;

@@ -52,6 +52,32 @@ static const char *const bench_help[] = {
     "  flexlab bench network.onnx --formats fp32,flex16+5 --threads 1,2\n"
     "  flexlab bench text.onnx --shape x=Nx3x48x320 --batch 1,8\n"};
 
+static const char *const calibrate_help[] = {
+    "Usage: flexlab calibrate FILE --data SPEC --mean LIST --std LIST [OPTION]...\n\n"
+    "Calibrates a trained network for 8-bit integers with several numbers of batches, and shows for\n"
+    "each, and each method, how accurate the integers are, with one scale for all filters of a layer\n"
+    "and with one for each (docs/programs.md).\n",
+    "\nAfter fp32 a line for each number of batches, method and format, in the columns of 'flexlab eval'.\n"
+    "Exit status: 0 success, 1 failure, 2 wrong usage.\n"
+    "\nExamples\n"
+    "  flexlab calibrate resnet20.onnx --data cifar10:cifar-10-batches-bin \\\n"
+    "      --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225\n"
+    "  flexlab calibrate resnet20.onnx --data cifar10:cifar-10-batches-bin --mean 0.485,0.456,0.406 \\\n"
+    "      --std 0.229,0.224,0.225 --methods mse --batches 50 --out scales.csv\n"};
+
+static const char *const diff_help[] = {
+    "Usage: flexlab diff A B [OPTION]...\n"
+    "       flexlab diff A --formats X,Y [OPTION]...\n\n"
+    "Runs two networks, or one in two formats, on the same inputs, and names the first tensor, in the\n"
+    "order in which A computes them, at which they part. B may be an archive of NumPy (.npz) with\n"
+    "recorded numbers: members named as tensors, or output:NAME (docs/programs.md).\n",
+    "\nTensors are compared by their names, outputs without such a name by their places.\n"
+    "Exit status: 0 no difference, 1 a difference, 2 they could not be compared.\n"
+    "\nExamples\n"
+    "  flexlab diff network.onnx network.safetensors\n"
+    "  flexlab diff network.onnx recorded.npz --tolerance 1e-4\n"
+    "  flexlab diff network.onnx --formats fp32,flex16+5 --input images.npy --tolerance 0.01 --all\n"};
+
 static const char *const transpile_help[] = {
     "Usage: flexlab transpile FILE --to FORMAT [OPTION]... --out FILE\n\n"
     "Brings a trained network in ONNX or TensorFlow Lite, or a program of flexlab, into another\n"
@@ -100,6 +126,10 @@ void options_help(enum command command, FILE *out) {
         fputs(bench_help[0], out);
     else if (command == COMMAND_TRANSPILE)
         fputs(transpile_help[0], out);
+    else if (command == COMMAND_CALIBRATE)
+        fputs(calibrate_help[0], out);
+    else if (command == COMMAND_DIFF)
+        fputs(diff_help[0], out);
     else if (command == COMMAND_WGAN)
         fputs(wgan_help[0], out);
     else
@@ -128,6 +158,8 @@ void options_help(enum command command, FILE *out) {
                              : command == COMMAND_RUN       ? run_help[1]
                              : command == COMMAND_BENCH     ? bench_help[1]
                              : command == COMMAND_TRANSPILE ? transpile_help[1]
+                             : command == COMMAND_DIFF      ? diff_help[1]
+                             : command == COMMAND_CALIBRATE ? calibrate_help[1]
                              : command == COMMAND_WGAN      ? wgan_help[1]
                                                             : NULL;
     if (rest) {

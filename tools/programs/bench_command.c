@@ -9,34 +9,17 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_NUMBERS = 16, MOST_RUNS_OF_A_LINE = 10000, LEAST_RUNS = 5, WARM_UP = 2 };
-
-struct number_list {
-    int count;
-    int64_t number[MOST_NUMBERS];
-};
+enum { MOST_RUNS_OF_A_LINE = 10000, LEAST_RUNS = 5, WARM_UP = 2 };
 
 struct bench {
     const struct settings *settings;
-    struct network network;
+    struct network network, saved; /* saved: as the file says; not opened where that is fp32 alone */
     struct format_list formats;
     struct number_list batches, threads;
     struct inputs inputs;
     program_array *outputs; /* of a line */
     double milliseconds[MOST_RUNS_OF_A_LINE];
 };
-
-static int read_numbers(struct number_list *list, const char *option, const char *text, int64_t high) {
-    char *copy = text_format("%s", text), *rest = copy, *word;
-    bool good = true;
-    *list = (struct number_list){0};
-    while (good && (word = strsep(&rest, ",")))
-        good = list->count < MOST_NUMBERS && text_whole(word, 1, high, &list->number[list->count++]);
-    free(copy);
-    return good ? STATUS_OK
-                : text_usage("--%s '%s': expected up to %d whole numbers from 1 to %lld with commas between them",
-                             option, text, MOST_NUMBERS, (long long)high);
-}
 
 /* --- lines -------------------------------------------------------------------------------------------------------- */
 
@@ -75,7 +58,7 @@ static int add_line(struct table *t, struct bench *b, tensor_format format, int6
     if (status != STATUS_OK)
         return status;
     const double median = (b->milliseconds[(count - 1) / 2] + b->milliseconds[count / 2]) / 2;
-    table_cell(t, "%s", program_is_quantised(b->network.p) ? "int8" : tensor_format_name(format));
+    table_cell(t, "%s", program_is_quantised(b->network.p) ? "int8" : format ? tensor_format_name(format) : "as saved");
     if (b->inputs.batched)
         table_cell(t, "%lld", (long long)batch);
     else
@@ -88,6 +71,24 @@ static int add_line(struct table *t, struct bench *b, tensor_format format, int6
     return STATUS_OK;
 }
 
+/* f: the place in the list of formats; -1: the program as it was saved. */
+static int add_lines(struct table *t, struct bench *b, int f, int64_t batch) {
+    const struct network read = b->network;
+    int status = STATUS_OK;
+    if (f < 0)
+        b->network = b->saved;
+    for (int k = 0; k < b->threads.count && status == STATUS_OK; k++) {
+        if (b->threads.number[k] && tensor_set_threads((int)b->threads.number[k]))
+            status = text_usage("--threads: %s", tensor_error());
+        if (status == STATUS_OK && f >= 0)
+            status = network_format(&b->network, b->formats.format[f]);
+        if (status == STATUS_OK)
+            status = add_line(t, b, f < 0 ? (tensor_format)0 : b->formats.format[f], batch);
+    }
+    b->network = read;
+    return status;
+}
+
 static int measure_all(struct bench *b) {
     static const char *const heads[] = {"format", "batch", "threads", "median ms", "least ms", "items/s", "runs"};
     struct table *t = table_new("lrrrrrr");
@@ -98,15 +99,8 @@ static int measure_all(struct bench *b) {
         inputs_random(&b->inputs, &b->network, b->batches.number[n]);
         if (network_formats_shared(&b->formats))
             status = network_freeze(&b->network, b->inputs.array);
-        for (int f = 0; f < b->formats.count && status == STATUS_OK; f++)
-            for (int k = 0; k < b->threads.count && status == STATUS_OK; k++) {
-                if (b->threads.number[k] && tensor_set_threads((int)b->threads.number[k]))
-                    status = text_usage("--threads: %s", tensor_error());
-                if (status == STATUS_OK)
-                    status = network_format(&b->network, b->formats.format[f]);
-                if (status == STATUS_OK)
-                    status = add_line(t, b, b->formats.format[f], b->batches.number[n]);
-            }
+        for (int f = b->saved.p ? -1 : 0; f < b->formats.count && status == STATUS_OK; f++)
+            status = add_lines(t, b, f, b->batches.number[n]);
     }
     if (status == STATUS_OK) {
         table_print(t, stdout, 0, 0);
@@ -123,16 +117,23 @@ static int run(struct bench *b) {
     const struct settings *const s = b->settings;
     int status = network_formats(&b->formats, "formats", s->formats, false);
     if (status == STATUS_OK)
-        status = read_numbers(&b->batches, "batch", s->batches ? s->batches : "1,64", 65536);
+        status = network_numbers(&b->batches, "batch", s->batches ? s->batches : "1,64", 65536);
     b->threads.count = 1; /* 0: as they are */
     if (status == STATUS_OK && s->thread_list)
-        status = read_numbers(&b->threads, "threads", s->thread_list, 256);
+        status = network_numbers(&b->threads, "threads", s->thread_list, 256);
     if (status == STATUS_OK)
         status = network_open(&b->network, s->folders[0], s);
+    if (status == STATUS_OK)
+        status = network_refuse_formats(&b->network, s->formats);
     if (status != STATUS_OK)
         return status;
-    if (program_is_quantised(b->network.p)) /* in every format the same */
-        b->formats = (struct format_list){.count = 1, .format = {FMT_FP32}};
+    if (network_is_own(&b->network)) {
+        if (!s->formats)
+            b->formats.count = 0;
+        status = network_open(&b->saved, s->folders[0], s);
+        if (status != STATUS_OK)
+            return status;
+    }
     b->outputs = text_alloc((size_t)b->network.output_count + 1, sizeof *b->outputs);
     status = inputs_shapes(&b->inputs, &b->network, &s->shapes);
     return status == STATUS_OK ? measure_all(b) : status;
@@ -150,6 +151,7 @@ int command_bench(int argc, char **argv) {
     inputs_free(&b->inputs);
     free(b->outputs);
     network_close(&b->network);
+    network_close(&b->saved);
     free(b);
     return status;
 }

@@ -20,8 +20,8 @@ static int read_list(double values[MOST_CHANNELS], const char *option, const cha
         good = count < MOST_CHANNELS && text_real(word, low, 1e6, &values[count++]);
     free(copy);
     if (!good || (count != 1 && count != channels))
-        return text_usage("--%s '%s': expected %d numbers from %g to 1e6 with commas between them, or one", option,
-                          text, channels, low);
+        return text_usage("--%s '%s': expected %d numbers from %.7g to 1000000 with commas between them, or one",
+                          option, text, channels, low);
     for (int c = 1; c < channels && count == 1; c++)
         values[c] = values[0];
     return STATUS_OK;
@@ -43,9 +43,9 @@ static int find_layout(struct images *e) {
     const char *const layout = e->settings->layout;
     char *const shape = network_port_shape(port);
     int status = STATUS_OK;
-    if (e->network->input_count != 1 || port->type != TENSOR_TYPE_F32 || port->ndim != 4) {
-        status = text_failed("%s: expected one input of float32 images with four dimensions; it has %d, the first is "
-                             "'%s', %s %s: 'flexlab run' runs any network",
+    if (e->network->input_count != 1 || !network_takes_reals(port) || port->ndim != 4) {
+        status = text_failed("%s: expected one input of images with four dimensions, in float32 or in 8-bit integers "
+                             "with a scale; it has %d, the first is '%s', %s %s: 'flexlab run' runs any network",
                              e->network->path, e->network->input_count, e->network->input_count ? port->name : "",
                              e->network->input_count ? network_type_name(port->type) : "", shape);
     } else {
@@ -97,12 +97,13 @@ static int make_input(struct images *e) {
         return text_usage("--batch %lld: the input '%s' takes %lld at a time", (long long)wanted, port->name,
                           (long long)port->shape[0]);
     const int64_t batch = port->shape[0] >= 0 ? port->shape[0] : wanted ? wanted : USUAL_BATCH;
-    e->input = (program_array){TENSOR_TYPE_F32, 4, {batch, h, w, c}, NULL};
+    e->input = (program_array){port->type, 4, {batch, h, w, c}, NULL};
     if (e->channels_first)
-        e->input = (program_array){TENSOR_TYPE_F32, 4, {batch, c, h, w}, NULL};
+        e->input = (program_array){port->type, 4, {batch, c, h, w}, NULL};
     if (batch < 1 || batch > 65536)
         return text_failed("%s: a batch of %lld, expected 1 to 65536", e->network->path, (long long)batch);
-    e->input.data = text_alloc((size_t)network_elements(&e->input), sizeof(float));
+    e->floats = text_alloc((size_t)network_elements(&e->input), sizeof *e->floats);
+    e->input.data = text_alloc((size_t)network_elements(&e->input), network_type_bytes(port->type));
     return STATUS_OK;
 }
 
@@ -110,13 +111,14 @@ void images_take(struct images *e, const data_batch *batch) {
     const int64_t pixels = (int64_t)data_height(e->set) * data_width(e->set), channels = data_channels(e->set);
     for (int64_t n = 0; n < e->input.shape[0]; n++) {
         const float *const from = batch->images + (n < batch->count ? n : 0) * pixels * channels;
-        float *const to = (float *)e->input.data + n * pixels * channels;
+        float *const to = e->floats + n * pixels * channels;
         if (!e->channels_first)
             memcpy(to, from, (size_t)(pixels * channels) * sizeof *to);
         for (int64_t i = 0; i < pixels && e->channels_first; i++)
             for (int64_t c = 0; c < channels; c++)
                 to[c * pixels + i] = from[i * channels + c];
     }
+    network_from_reals(&e->input, e->floats, &e->network->inputs[0]);
 }
 
 data_loader *images_load(const struct images *e, const data_set *set) {
@@ -133,7 +135,9 @@ int images_open(struct images *e, data_split split) {
 
 void images_close(struct images *e) {
     free(e->input.data);
+    free(e->floats);
     data_free(e->set);
+    e->floats = NULL;
     e->input.data = NULL;
     e->set = NULL;
 }

@@ -18,6 +18,7 @@ struct images {
     double mean[MOST_CHANNELS], deviation[MOST_CHANNELS];
     bool channels_first;
     program_array input; /* a batch */
+    float *floats;       /* its numbers, before they become integers where the network takes such */
 };
 
 /* Opens the data, finds the layout and allocates a batch. Prints a message on failure and returns a STATUS_ code. */

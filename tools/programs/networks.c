@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* The library's message, with the file's name before it unless it is in it. */
 static int failed(const char *path) {
@@ -71,29 +72,41 @@ static int read_file(struct network *n, const char *path, const struct settings 
     return failure;
 }
 
-int network_open(struct network *n, const char *path, const struct settings *s) {
-    const char *why;
-    FILE *const file = input_open(path, &why);
-    *n = (struct network){.path = path, .rounding = s->rounding};
-    if (!file)
-        return text_failed("cannot read %s: %s", path, why);
-    fclose(file);
-    int status = read_file(n, path, s);
-    if (status == STATUS_OK && s->rounding && program_set_rounding(n->p, s->rounding))
-        status = failed(path);
-    if (status != STATUS_OK)
-        return status;
+static int read_rounded(struct network *n) {
+    const int status = read_file(n, n->path, n->settings);
+    return status == STATUS_OK && n->settings->rounding && program_set_rounding(n->p, n->settings->rounding)
+               ? failed(n->path)
+               : status;
+}
+
+/* Of the program, to which their names belong. */
+static int read_ports(struct network *n) {
     n->input_count = program_input_count(n->p);
     n->output_count = program_output_count(n->p);
+    free(n->inputs);
+    free(n->outputs);
     n->inputs = text_alloc((size_t)n->input_count + 1, sizeof *n->inputs);
     n->outputs = text_alloc((size_t)n->output_count + 1, sizeof *n->outputs);
     for (int i = 0; i < n->input_count; i++)
         if (program_input_at(&n->inputs[i], n->p, i))
-            return failed(path);
+            return failed(n->path);
     for (int i = 0; i < n->output_count; i++)
         if (program_output_at(&n->outputs[i], n->p, i))
-            return failed(path);
+            return failed(n->path);
     return STATUS_OK;
+}
+
+int network_open(struct network *n, const char *path, const struct settings *s) {
+    const char *why;
+    FILE *const file = input_open(path, &why);
+    *n = (struct network){.path = path, .settings = s};
+    if (!file)
+        return text_failed("cannot read %s: %s", path, why);
+    fclose(file);
+    const int status = read_rounded(n);
+    if (status != STATUS_OK)
+        return status;
+    return read_ports(n);
 }
 
 void network_close(struct network *n) {
@@ -105,23 +118,43 @@ void network_close(struct network *n) {
     *n = (struct network){0};
 }
 
-static void add_ports(struct table *t, const char *kind, const program_port *ports, int count) {
+/* Whether 8-bit integers of some port stand for real numbers. */
+static bool any_scale(const program_port *ports, int count) {
+    for (int i = 0; i < count; i++)
+        if (ports[i].scale > 0)
+            return true;
+    return false;
+}
+
+static void add_ports(struct table *t, const char *kind, const program_port *ports, int count, bool scales) {
     for (int i = 0; i < count; i++) {
         table_cell(t, "%s", kind);
         table_take(t, text_shown(ports[i].name));
         table_cell(t, "%s", network_type_name(ports[i].type));
         table_take(t, network_port_shape(&ports[i]));
+        if (scales && ports[i].scale > 0) {
+            table_cell(t, "%.9g", (double)ports[i].scale);
+            table_cell(t, "%d", ports[i].zero);
+        } else if (scales) {
+            table_cell(t, "-");
+            table_cell(t, "-");
+        }
     }
 }
 
 void network_print_ports(const struct network *n) {
-    struct table *t = table_new("llll");
+    const bool scales = any_scale(n->inputs, n->input_count) || any_scale(n->outputs, n->output_count);
+    struct table *t = table_new(scales ? "llllrr" : "llll");
     table_cell(t, "port");
     table_cell(t, "name");
     table_cell(t, "type");
     table_cell(t, "shape");
-    add_ports(t, "input", n->inputs, n->input_count);
-    add_ports(t, "output", n->outputs, n->output_count);
+    if (scales) {
+        table_cell(t, "scale");
+        table_cell(t, "zero point");
+    }
+    add_ports(t, "input", n->inputs, n->input_count, scales);
+    add_ports(t, "output", n->outputs, n->output_count, scales);
     table_print(t, stdout, 0, 0);
     table_free(t);
 }
@@ -139,11 +172,17 @@ int network_format(const struct network *n, tensor_format format) {
 }
 
 int network_reopen(struct network *n) {
-    program *const fresh = n->p;
+    program_free(n->p);
+    free(n->mean);
+    free(n->deviation);
+    n->mean = n->deviation = NULL;
     n->p = NULL;
-    program_free(fresh);
-    return program_read(&n->p, n->path) || (n->rounding && program_set_rounding(n->p, n->rounding)) ? failed(n->path)
-                                                                                                    : STATUS_OK;
+    const int status = read_rounded(n);
+    return status == STATUS_OK ? read_ports(n) : status;
+}
+
+int network_scales(const struct network *n, const char *path) {
+    return program_scales_read(n->p, path) ? text_failed("--scales '%s': %s", path, tensor_error()) : STATUS_OK;
 }
 
 bool network_has_formats(const struct network *n) {
@@ -154,6 +193,67 @@ bool network_has_formats(const struct network *n) {
     return false;
 }
 
+static bool is_operator(const program_node *a, const program_node *b) {
+    return !strcmp(a->op, b->op) && !strcmp(a->domain, b->domain);
+}
+
+/* "Softmax, 2 Resize" */
+static char *float_operators(const struct network *n) {
+    char *text = text_format("%s", "");
+    for (int i = 0; i < program_node_count(n->p); i++) {
+        program_node node, other;
+        int count = 0;
+        bool first = !program_node_at(&node, n->p, i) && !node.quantised && !node.border;
+        for (int k = 0; first && k < program_node_count(n->p); k++)
+            if (!program_node_at(&other, n->p, k) && !other.quantised && is_operator(&node, &other)) {
+                first = k >= i;
+                count++;
+            }
+        if (!first)
+            continue;
+        char *const number = count > 1 ? text_format("%d ", count) : text_format("%s", "");
+        char *const longer =
+            text_format("%s%s%s%s%s%s", text, *text ? ", " : "", number, node.domain, *node.domain ? "." : "", node.op);
+        free(number);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+void network_take_census(struct network_census *c, const struct network *n) {
+    *c = (struct network_census){.operators = float_operators(n)};
+    for (int i = 0; i < program_node_count(n->p); i++) {
+        program_node node;
+        if (program_node_at(&node, n->p, i))
+            continue;
+        c->integers += node.quantised;
+        c->conversions += node.border;
+        c->floats += !node.quantised && !node.border;
+    }
+}
+
+char *network_integers(const struct network *n) {
+    struct network_census c;
+    network_take_census(&c, n);
+    char *const text = !c.integers ? NULL
+                       : c.floats + c.conversions
+                           ? text_format("%d node%s in 8-bit integers, %d in floats%s%s%s, %d conversion%s "
+                                         "between them",
+                                         c.integers, c.integers == 1 ? "" : "s", c.floats, c.floats ? " (" : "",
+                                         c.operators, c.floats ? ")" : "", c.conversions, c.conversions == 1 ? "" : "s")
+                           : text_format("all %d nodes in 8-bit integers", c.integers);
+    free(c.operators);
+    return text;
+}
+
+bool network_is_own(const struct network *n) {
+    struct network_census c;
+    network_take_census(&c, n);
+    free(c.operators);
+    return c.integers || network_has_formats(n);
+}
+
 /* --- formats ------------------------------------------------------------------------------------------------------ */
 
 static const char *format_name(int i) {
@@ -161,11 +261,25 @@ static const char *format_name(int i) {
     return format ? tensor_format_name(format) : NULL;
 }
 
+/* The same with int8 and int8:tensor behind them. */
+static const char *format_or_int8(int i) {
+    int count = 0;
+    while (tensor_format_at(count))
+        count++;
+    return i < count ? format_name(i) : i == count ? "int8" : i == count + 1 ? "int8:tensor" : NULL;
+}
+
 static int add_format(struct format_list *list, const char *option, const char *name, bool int8) {
     const bool per_tensor = !strcmp(name, "int8:tensor");
     tensor_format format = PROGRAM_INT8;
-    if (!(int8 && (per_tensor || !strcmp(name, "int8"))) && tensor_format_find(&format, name))
-        return text_refuse_name(text_format("--%s '%s'", option, name), name, format_name);
+    const bool integers = per_tensor || !strcmp(name, "int8");
+    if (integers && !int8)
+        return text_usage(
+            "--%s '%s': 8-bit integers need calibration: 'flexlab transpile FILE --to int8' writes a file "
+            "that computes them",
+            option, name);
+    if (!integers && tensor_format_find(&format, name))
+        return text_refuse_name(text_format("--%s '%s'", option, name), name, int8 ? format_or_int8 : format_name);
     for (int i = 0; i < list->count; i++)
         if (list->format[i] == format && list->per_tensor[i] == per_tensor)
             return text_usage("--%s: '%s' is named twice", option, name);
@@ -190,6 +304,13 @@ int network_formats(struct format_list *list, const char *option, const char *te
         status = add_format(list, option, name, int8);
     free(copy);
     return status;
+}
+
+int network_refuse_formats(const struct network *n, const char *formats) {
+    return formats && program_is_quantised(n->p)
+               ? text_usage("--formats '%s': all nodes of %s compute 8-bit integers, which no format changes", formats,
+                            n->path)
+               : STATUS_OK;
 }
 
 bool network_formats_shared(const struct format_list *list) {
@@ -263,6 +384,29 @@ double network_number(const program_array *a, int64_t i) {
     }
 }
 
+void network_reals(float *to, const program_array *from, const program_port *port) {
+    for (int64_t i = 0; i < network_elements(from); i++) {
+        const double number = network_number(from, i);
+        to[i] = (float)(port->scale > 0 ? (double)port->scale * (number - port->zero) : number);
+    }
+}
+
+bool network_takes_reals(const program_port *port) {
+    return port->type == TENSOR_TYPE_F32 || port->scale > 0;
+}
+
+void network_from_reals(program_array *to, const float *from, const program_port *port) {
+    const int least = port->type == TENSOR_TYPE_I8 ? -128 : 0, most = least + 255;
+    for (int64_t i = 0; i < network_elements(to); i++) {
+        if (port->type == TENSOR_TYPE_F32) {
+            ((float *)to->data)[i] = from[i];
+            continue;
+        }
+        const double q = nearbyint((double)from[i] / (double)port->scale) + port->zero;
+        ((uint8_t *)to->data)[i] = (uint8_t)(int)(q > most ? most : q > least ? q : least); /* an int8 is its byte */
+    }
+}
+
 char *network_port_shape(const program_port *port) {
     if (port->ndim < 0)
         return text_format("any shape");
@@ -299,19 +443,31 @@ int network_read_member(program_array *a, const struct network *n, const char *o
     return status ? text_failed("--%s '%s': %s", option, path, tensor_error()) : STATUS_OK;
 }
 
-int network_method(program_quantisation *how, const char *text) {
+int network_method(program_quantisation *how, const char *option, const char *text) {
     static const char *const names[] = {"minmax", "percentile", "mse", "entropy"};
     how->percentile = 99.999;
     for (int m = 0; text && m < 4; m++) {
         const size_t length = strlen(names[m]);
-        if (strncmp(text, names[m], length) != 0)
+        if (strncasecmp(text, names[m], length) != 0)
             continue;
         how->method = (program_range_method)m;
         if (!text[length] || (m == PROGRAM_PERCENTILE && text[length] == ':' &&
                               text_real(text + length + 1, 50.001, 100, &how->percentile)))
             return STATUS_OK;
     }
-    return text ? text_usage(
-                      "--method '%s': expected minmax, percentile:P with P above 50, at most 100, mse or entropy", text)
+    return text ? text_usage("--%s '%s': expected minmax, percentile:P with P above 50, at most 100, mse or entropy",
+                             option, text)
                 : STATUS_OK;
+}
+
+int network_numbers(struct number_list *list, const char *option, const char *text, int64_t high) {
+    char *copy = text_format("%s", text), *rest = copy, *word;
+    bool good = true;
+    *list = (struct number_list){0};
+    while (good && (word = strsep(&rest, ",")))
+        good = list->count < MOST_NUMBERS && text_whole(word, 1, high, &list->number[list->count++]);
+    free(copy);
+    return good ? STATUS_OK
+                : text_usage("--%s '%s': expected up to %d whole numbers from 1 to %lld with commas between them",
+                             option, text, MOST_NUMBERS, (long long)high);
 }

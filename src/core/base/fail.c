@@ -10,6 +10,7 @@
 enum { LONGEST = 16384 }; /* a message may list what a file has and the library does not know */
 static _Thread_local char message[LONGEST];
 static _Thread_local tensor_status last;
+static _Thread_local int held; /* calls of fl_fail_hold that have not ended */
 
 /* Hook and context are one setting, changed and read together; without a hook nothing is locked. */
 static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -30,7 +31,7 @@ static void watch_forks(void) {
 }
 
 static void call_hook(tensor_status status) {
-    if (!hook)
+    if (!hook || held)
         return;
     pthread_mutex_lock(&hook_lock);
     const tensor_error_hook call = hook;
@@ -70,6 +71,17 @@ tensor_status fl_fail(tensor_status status, const char *format, ...) {
     keep_message(text);
     last = status;
     call_hook(status);
+    return status;
+}
+
+void fl_fail_hold(void) {
+    held++;
+}
+
+tensor_status fl_fail_release(tensor_status status) {
+    held--;
+    if (status)
+        call_hook(status);
     return status;
 }
 

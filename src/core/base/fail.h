@@ -6,6 +6,12 @@
 
 tensor_status fl_fail(tensor_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Until the call of fl_fail_release, failures of this thread set the message and the hook is not called: for attempts
+ * that may fail, and failures that get a better message. Pairs may be nested. */
+void fl_fail_hold(void);
+/* Calls the hook with the last message if status is a failure, and returns it. */
+tensor_status fl_fail_release(tensor_status status);
+
 /* Passes a failure on. */
 #define TRY(call)                                                                                                      \
     do {                                                                                                               \

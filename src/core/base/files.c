@@ -119,8 +119,7 @@ static int open_place(const char *path, char why[FL_FILE_WHY]) {
     }
     const int folder = open_folder(path);
     if (folder < 0)
-        snprintf(why, FL_FILE_WHY, "cannot write %s: its folder cannot be opened, to synchronise it: %s", path,
-                 strerror(errno));
+        snprintf(why, FL_FILE_WHY, "cannot write %s: its folder cannot be opened: %s", path, strerror(errno));
     return folder;
 }
 

@@ -29,8 +29,12 @@ tensor_status fl_range_see(struct fl_range *r, struct fl_network *statistics, co
 
 bool fl_range_exponent(const struct fl_range *r, double margin, int *exponent) {
     const double most = r->maximum * margin;
-    if (!(most > 0))
+    if (!(most > 0) && !r->seen)
         return r->frozen;
+    if (!(most > 0)) { /* zeros alone: room for numbers up to 1 */
+        *exponent = 14;
+        return true;
+    }
     int e = 14 - autoflex_floor_log2(most);
     if (rint(ldexp(most, e)) > AUTOFLEX_TOP)
         e--;

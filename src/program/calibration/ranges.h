@@ -8,7 +8,7 @@
  * not finite. */
 tensor_status fl_range_see(struct fl_range *range, struct fl_network *statistics, const float *x, int64_t count);
 /* The largest exponent e at which round(margin maximum 2^e) is at most 32767; where nothing was seen that which is
- * there. False: there is none. */
+ * there; 14, at which 1 fits, where zeros alone were seen. False: there is none. */
 bool fl_range_exponent(const struct fl_range *range, double margin, int *exponent);
 
 #endif

@@ -127,6 +127,15 @@ struct fl_net_node *fl_net_add_node(struct fl_network *n, struct fl_net_graph *g
     return &nodes[used];
 }
 
+tensor_status fl_net_add_change(struct fl_network *n, struct fl_net_change change) {
+    struct fl_net_change *const changes = grow(n, n->changes, n->change_count, &n->change_room, sizeof *changes);
+    if (!changes)
+        return TENSOR_E_MEMORY;
+    n->changes = changes;
+    changes[n->change_count++] = change;
+    return TENSOR_OK;
+}
+
 /* --- arrays ------------------------------------------------------------------------------------------------------- */
 
 static const struct {

@@ -58,6 +58,7 @@ struct fl_net_value {
     const char *dim_name[FL_ARRAY_DIMS];  /* of such a dimension; NULL: none. Equal names are equal sizes */
     struct fl_array *constant;            /* NULL: computed, or an input */
     struct fl_quantisation *quantisation; /* NULL: none; only for integers */
+    const struct fl_array *exact;         /* the floats that such a constant was rounded from; NULL: not known */
     bool four_bits;                       /* a constant that the file stores in 4 bits an element */
     struct fl_range range;                /* of floats */
 };
@@ -113,6 +114,12 @@ struct fl_net_graph {
 /* The kind of file, from which the rounding of quantised nodes follows: onnx, or tflite-xnnpack. */
 typedef enum fl_net_source { FL_NET_ONNX = 1, FL_NET_TFLITE } fl_net_source;
 
+/* What a pass made of a node of the file (program_change in program.h). */
+struct fl_net_change {
+    int kind; /* program_change_kind */
+    const char *node, *op, *into, *into_op;
+};
+
 /* All of it lies in memory of its own, which fl_network_free frees at once. */
 struct fl_network {
     fl_net_source source;
@@ -122,6 +129,8 @@ struct fl_network {
     int value_count;
     struct fl_net_value *values; /* those of nested graphs too */
     struct fl_net_graph graph;
+    int change_count, change_room;
+    struct fl_net_change *changes;
     struct fl_net_block *blocks;
     int value_room;
 };
@@ -143,6 +152,9 @@ int fl_net_add_value(struct fl_network *n, const char *name);
  * graph's earlier nodes may change. */
 struct fl_net_node *fl_net_add_node(struct fl_network *n, struct fl_net_graph *graph, const char *op, const char *name,
                                     int input_count, int output_count, int attribute_count);
+
+/* Notes what a pass has done; the texts are of the network's own memory. */
+tensor_status fl_net_add_change(struct fl_network *n, struct fl_net_change change);
 
 /* An array of that network with zeroed data. TENSOR_E_DATA for sizes that are negative or more than 2^40 bytes. */
 tensor_status fl_net_array(struct fl_network *n, struct fl_array **array, tensor_type type, int ndim,

@@ -233,12 +233,14 @@ static bool put_quantisation(struct exporter *e, int value, int *scale, int *zer
 /* Operators whose result is a view of their operand's tensor, with its exponent. */
 static const char *const views[] = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Transpose", NULL};
 
-/* The exponent at which nodes of a shared-exponent format read a value. */
+/* The exponent at which nodes of a shared-exponent format read a value: where it has none of its own, that of the
+ * tensor which it is, such as the operand of a Pad that adds nothing. */
 static const struct fl_range *range_of(const struct exporter *e, int value) {
     const struct fl_range *own = &e->from->values[value].range;
     for (int steps = 0; steps < e->from->value_count; steps++) {
         const struct fl_net_node *const maker = e->maker[value];
-        if (!maker || !is_one_of(maker, views) || maker->inputs[0] == -1)
+        const bool own_tensor = e->from->values[value].range.frozen && maker && !is_one_of(maker, views);
+        if (!maker || own_tensor || maker->inputs[0] == -1)
             break;
         value = maker->inputs[0];
     }
@@ -309,9 +311,10 @@ static int in_form(struct place *p, const struct fl_net_node *node, int value, e
     return made < 0 ? -1 : note_made(p, value, form, made);
 }
 
-/* Operators that read constants as tensors of their own format; all others read the numbers. */
+/* Operators that read constants as tensors of their own format; all others read the numbers, and so does Sub unless the
+ * constant has the shape of the result, when rounding is as well left to whoever reads the file. */
 static bool rounds_constant(const struct fl_net_node *node, const struct fl_array *a) {
-    static const char *const ops[] = {"Conv",   "ConvTranspose",      "Gemm", "MatMul", "Add", "Sub", "Mul",
+    static const char *const ops[] = {"Conv",   "ConvTranspose",      "Gemm", "MatMul", "Add", "Mul",
                                       "Concat", "LayerNormalization", NULL};
     return a->count > 1 && a->ndim <= 4 && is_one_of(node, ops);
 }
@@ -464,10 +467,14 @@ static tensor_status put_notes(struct exporter *e, const struct fl_net_node *nod
         TRY(fl_net_set_string(e->to, to, "flexlab.format", tensor_format_name(node->format)));
     if (node->channels_last)
         TRY(fl_net_set_string(e->to, to, "flexlab.layout", "nhwc"));
-    for (int i = 0; i < node->output_count && used < sizeof text - 40; i++)
-        if (node->outputs[i] != -1 && e->from->values[node->outputs[i]].range.frozen)
+    for (int i = 0; i < node->output_count && used < sizeof text - 40; i++) {
+        const struct fl_range *range = node->outputs[i] == -1 ? NULL : &e->from->values[node->outputs[i]].range;
+        if (range && !range->frozen && tensor_format_is_shared(node->format))
+            range = range_of(e, node->outputs[i]);
+        if (range && range->frozen)
             used += (size_t)snprintf(text + used, sizeof text - used, "%so%d=%d", used ? " " : "", i,
-                                     within(node->format, e->from->values[node->outputs[i]].range.exponent));
+                                     within(node->format, range->exponent));
+    }
     for (int i = 0; node->inner && i < FL_NODE_TEMPORARIES && used < sizeof text - 40; i++)
         if (node->inner[i].frozen)
             used += (size_t)snprintf(text + used, sizeof text - used, "%si%d=%d", used ? " " : "", i,
@@ -584,7 +591,7 @@ static tensor_status put_result(struct place *p, const struct fl_net_node *node,
                   ? put_node(p, "QuantizeLinear", NULL, name, 3, (const int[]){now, scale, zero}, --left ? -1 : final)
                   : -1;
     if (now >= 0 && b.levels && !integers) {
-        const struct fl_range *const range = &e->from->values[value].range;
+        const struct fl_range *const range = range_of(e, value);
         if (!range->frozen)
             return fl_fail(TENSOR_E_UNSUPPORTED,
                            "node %s (%s) computes %s in %s, whose exponent is not fixed: calibrate the program and "

@@ -503,7 +503,7 @@ static tensor_status read_file(const char *path, uint8_t **bytes, size_t *size) 
     tensor_status status = TENSOR_OK;
     *size = (size_t)about.st_size;
     if (about.st_size == 0 || about.st_size > INT_MAX)
-        status = fl_fail(TENSOR_E_DATA, "it has %lld bytes, expected 1 to %d: larger weights lie in files beside it",
+        status = fl_fail(TENSOR_E_DATA, "it has %lld bytes, expected 1 to %d, with larger weights in files beside it",
                          (long long)about.st_size, INT_MAX);
     else if (!(*bytes = fl_alloc(*size)))
         status = fl_fail(TENSOR_E_MEMORY, "no memory for its %zu bytes", *size);

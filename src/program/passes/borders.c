@@ -145,6 +145,7 @@ static tensor_status add_in_floats(struct borders *b, const struct fl_net_node *
     if (!copy)
         return TENSOR_E_MEMORY;
     *copy = node;
+    TRY(fl_pass_note(n, PROGRAM_IN_FLOATS, from, from));
     for (int i = 0; i < node.output_count; i++)
         if (node.outputs[i] != from->outputs[i])
             TRY(fl_pass_add_border(n, &b->made, "QuantizeLinear", node.outputs[i], from->outputs[i]));

@@ -132,14 +132,17 @@ static tensor_status fold_one(struct fl_index *x, struct fl_net_node *conv) {
         all.shift[c] = 0;
     }
     bool any = false;
+    tensor_status status = TENSOR_OK;
     int last = conv->outputs[0], operand;
     for (struct fl_net_node *next;
-         (next = fl_index_reader(x, last, &operand)) && affine_of(x, next, conv, operand, w->ndim, &one);) {
+         !status && (next = fl_index_reader(x, last, &operand)) && affine_of(x, next, conv, operand, w->ndim, &one);) {
         follow(&all, &one);
+        status = fl_pass_note(x->n, PROGRAM_FOLDED, next, conv);
         last = next->outputs[0];
         x->gone[next - x->n->graph.nodes] = any = true;
     }
-    const tensor_status status = any ? apply(x, conv, &all, transposed) : TENSOR_OK;
+    if (any && !status)
+        status = apply(x, conv, &all, transposed);
     conv->outputs[0] = last;
     fl_free(numbers);
     return status;

@@ -39,6 +39,7 @@ static tensor_status join_activation(struct fl_index *x, struct fl_net_node *nod
     } else {
         return TENSOR_OK;
     }
+    TRY(fl_pass_note(x->n, PROGRAM_JOINED, next, node));
     replace(x, node, next);
     return TENSOR_OK;
 }
@@ -59,6 +60,7 @@ static tensor_status join_residual(struct fl_index *x, struct fl_net_node *conv)
         return inputs ? TENSOR_OK : TENSOR_E_MEMORY;
     if (!inputs)
         return TENSOR_E_MEMORY;
+    TRY(fl_pass_note(x->n, PROGRAM_JOINED, next, conv));
     memcpy(inputs, conv->inputs, 3 * sizeof *inputs);
     inputs[3] = other;
     conv->inputs = inputs;

@@ -3,6 +3,7 @@
 #define FL_PROGRAM_PASSES_H
 
 #include "program/network/network.h"
+#include "flexlab/program.h"
 
 /* restore.c: what this library's own export spelt out in several ONNX nodes becomes one node again, with its format and
  * its exponents. Networks that do not come from there stay as they are. */
@@ -11,6 +12,8 @@ tensor_status fl_pass_restore(struct fl_network *n);
 /* weights.c: weights that a file stores in 8 bits, for operators that compute floats, become float32, each the nearest
  * to scale (q - zero). */
 tensor_status fl_pass_weights(struct fl_network *n);
+/* The real numbers that the integers of a constant stand for, each rounded once. */
+void fl_pass_reals(float *to, const struct fl_net_value *v);
 /* The same of one constant: the value that has the floats. */
 tensor_status fl_pass_floats(struct fl_network *n, int value, int *made);
 
@@ -39,6 +42,10 @@ tensor_status fl_pass_add_border(struct fl_network *n, struct fl_net_graph *grap
  * the ranges of values have (fl_range.integers); weights have one scale for each filter, or for all. No node is marked
  * afterwards but those that compute integers. */
 tensor_status fl_pass_quantise(struct fl_network *n, bool per_channel);
+
+/* notes.c: notes for the caller what became of a node, before the two change. */
+tensor_status fl_pass_note(struct fl_network *n, program_change_kind kind, const struct fl_net_node *node,
+                           const struct fl_net_node *into);
 
 /* passes.c: all of them, in their order. */
 tensor_status fl_passes(struct fl_network *n);

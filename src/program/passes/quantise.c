@@ -148,6 +148,7 @@ static int constant_integers(struct quantiser *q, int value) {
     for (int64_t i = 0; i < from->count; i++)
         fl_array_put_integer(a, i, (int64_t)rint(fl_array_number(from, i) / (double)type.scale));
     n->values[made].constant = a;
+    n->values[made].exact = from;
     return made;
 }
 
@@ -190,12 +191,14 @@ static tensor_status add_weights(struct quantiser *q, struct fl_net_node *node, 
     if (node->inputs[1] < 0)
         return TENSOR_E_MEMORY;
     n->values[node->inputs[1]].quantisation = of_w;
+    n->values[node->inputs[1]].exact = w;
     if (!bias)
         return TENSOR_OK;
     node->inputs[2] = fl_net_add_constant(n, n->values[node->inputs[2]].name, bias);
     if (node->inputs[2] < 0)
         return TENSOR_E_MEMORY;
     n->values[node->inputs[2]].quantisation = of_b;
+    n->values[node->inputs[2]].exact = b->count == filters ? b : NULL;
     return TENSOR_OK;
 }
 

@@ -421,7 +421,10 @@ static tensor_status join_linear(struct quantiser *q) {
         struct fl_net_node *const node = &graph->nodes[k];
         if (!inputs[k] || !quantisation_of(q, node->inputs[0]) || !quantisation_of(q, node->outputs[0]))
             continue;
-        node->op = is(node, "QLinearConv") ? "Conv" : "MatMul";
+        struct fl_net_node as = *node;
+        as.op = is(node, "QLinearConv") ? "Conv" : "MatMul";
+        TRY(fl_pass_note(q->x.n, PROGRAM_QUANTISED, node, &as));
+        node->op = as.op;
         node->inputs = inputs[k];
         node->input_count = inputs[k][2] < 0 ? 2 : 3;
     }
@@ -593,6 +596,7 @@ static tensor_status join_borders(struct quantiser *q, struct fl_net_node *node)
         (f->weighted && !weights_and_bias(q, node, x, inputs)))
         return TENSOR_OK;
     TRY(set_inputs(q, node, node->input_count, inputs));
+    TRY(fl_pass_note(n, PROGRAM_QUANTISED, node, node));
     quantiser_of(q, node, true);
     node->outputs[0] = end->outputs[0];
     q->x.maker[end->outputs[0]] = (int)(node - n->graph.nodes);

@@ -13,10 +13,6 @@ static bool read_once(const struct fl_index *x, const struct fl_net_node *node) 
     return value < x->value_count && x->readers[value] == 1;
 }
 
-static void take(struct fl_index *x, const struct fl_net_node *node) {
-    x->gone[node - x->n->graph.nodes] = true;
-}
-
 /* Operand i of a node is a constant number; the other one is not looked at. */
 static bool has_number(const struct fl_index *x, const struct fl_net_node *node, double wanted, int *other) {
     for (int i = 0; i < 2; i++) {
@@ -29,14 +25,23 @@ static bool has_number(const struct fl_index *x, const struct fl_net_node *node,
     return false;
 }
 
-/* Makes another operator of a node: its name, and its operands. Attributes that the old one had are dropped. */
-static tensor_status become(struct fl_network *n, struct fl_net_node *node, const char *op, int count,
-                            const int *inputs) {
+/* Makes another operator of a node, in place of itself and of others: its name, and its operands. Attributes that the
+ * old one had are dropped. */
+static tensor_status become(struct fl_index *x, struct fl_net_node *node, const char *op, int count, const int *inputs,
+                            int taken_count, const struct fl_net_node *const *taken) {
+    struct fl_network *const n = x->n;
     int *const list = fl_net_memory(n, (size_t)count * sizeof *list);
     const char *const name = fl_net_text(n, op, strlen(op));
     if (!list || !name)
         return TENSOR_E_MEMORY;
     memcpy(list, inputs, (size_t)count * sizeof *list);
+    struct fl_net_node as = *node;
+    as.op = name;
+    TRY(fl_pass_note(n, PROGRAM_RECOGNISED, node, &as));
+    for (int i = 0; i < taken_count; i++) {
+        TRY(fl_pass_note(n, PROGRAM_RECOGNISED, taken[i], &as));
+        x->gone[taken[i] - n->graph.nodes] = true;
+    }
     node->op = name;
     node->inputs = list;
     node->input_count = count;
@@ -65,10 +70,7 @@ static tensor_status hard_swish(struct fl_index *x, struct fl_net_node *last) {
             add->inputs[at] != product->inputs[1 - i])
             continue;
         const int operand = add->inputs[at];
-        take(x, product);
-        take(x, clip);
-        take(x, add);
-        return become(x->n, last, "HardSwish", 1, &operand);
+        return become(x, last, "HardSwish", 1, &operand, 3, (const struct fl_net_node *const[]){product, clip, add});
     }
     return TENSOR_OK;
 }
@@ -124,9 +126,7 @@ static tensor_status layer_normalization(struct fl_index *x, struct fl_net_node 
                 continue;
             const int inputs[] = {sub->inputs[0], scaled->inputs[1 - j], last->inputs[1 - i]};
             const struct fl_net_node *const taken[] = {scaled, div, sub, root, mean, add, variance, square};
-            for (size_t t = 0; t < sizeof taken / sizeof taken[0]; t++)
-                take(x, taken[t]);
-            TRY(become(x->n, last, "LayerNormalization", 3, inputs));
+            TRY(become(x, last, "LayerNormalization", 3, inputs, sizeof taken / sizeof taken[0], taken));
             TRY(fl_net_set_int(x->n, last, "axis", -1));
             return fl_net_set_float(x->n, last, "epsilon", (float)epsilon);
         }

@@ -3,19 +3,24 @@
 #include "program/arrays/operators.h"
 #include "core/base/fail.h"
 
+void fl_pass_reals(float *to, const struct fl_net_value *v) {
+    const struct fl_array *const q = v->constant;
+    const struct fl_quantisation *const as = v->quantisation;
+    int64_t inner = 1;
+    for (int d = as->axis + 1; d < q->ndim; d++)
+        inner *= q->dim[d];
+    for (int64_t i = 0; i < q->count; i++) {
+        const int c = as->count == 1 ? 0 : (int)(i / inner % as->count);
+        to[i] = (float)((double)as->scale[c] * (double)(fl_array_integer(q, i) - as->zero[c]));
+    }
+}
+
 tensor_status fl_pass_floats(struct fl_network *n, int value, int *made) {
     const struct fl_net_value v = n->values[value];
     const struct fl_array *const q = v.constant;
     struct fl_array *f;
-    int64_t inner = 1;
     TRY(fl_net_array(n, &f, TENSOR_TYPE_F32, q->ndim, q->dim));
-    for (int d = v.quantisation->axis + 1; d < q->ndim; d++)
-        inner *= q->dim[d];
-    for (int64_t i = 0; i < q->count; i++) {
-        const int c = v.quantisation->count == 1 ? 0 : (int)(i / inner % v.quantisation->count);
-        const double difference = (double)(fl_array_integer(q, i) - v.quantisation->zero[c]);
-        ((float *)f->data)[i] = (float)((double)v.quantisation->scale[c] * difference);
-    }
+    fl_pass_reals(f->data, &v);
     *made = fl_net_add_constant(n, v.name, f);
     return *made < 0 ? TENSOR_E_MEMORY : TENSOR_OK;
 }

@@ -214,7 +214,9 @@ tensor_status fl_plan_run(struct fl_plan *plan, program_array *outputs, const pr
     int next = 0;
     TRY(fl_trace(plan, 0, &next));
     for (int i = 0; i < plan->step_count; i++) {
+        fl_fail_hold();
         tensor_status status = run_step(plan, &plan->steps[i]);
+        fl_fail_release(TENSOR_OK); /* fl_plan_failed says which node it is */
         if (!status)
             status = fl_trace(plan, i + 1, &next);
         if (status)

@@ -53,14 +53,22 @@ static tensor_status take_numbers(const struct fl_mark *m, tensor *t, bool float
     return TENSOR_OK;
 }
 
+program_node fl_program_node(const struct fl_network *n, const struct fl_net_node *node) {
+    const bool quantised = fl_net_is_quantised(n, node);
+    return (program_node){.name = node->name,
+                          .op = node->op,
+                          .domain = node->domain,
+                          .format = node->format ? node->format : FMT_FP32,
+                          .quantised = quantised,
+                          .border = !quantised && fl_net_is_border(node)};
+}
+
 /* Shows one mark. What a view has was written, and counted, where its base was. */
 static tensor_status show(struct fl_plan *plan, const struct fl_mark *m) {
     const struct fl_program *const p = plan->program;
     const bool floats = !m->array.type || fl_type_is_float(m->array.type);
     program_tensor shown = {.value = p->network->values[m->value].name,
-                            .node = {m->node->name, m->node->op, m->node->domain,
-                                     m->node->format ? m->node->format : FMT_FP32,
-                                     fl_net_is_quantised(p->network, m->node)},
+                            .node = fl_program_node(p->network, m->node),
                             .cast = m->cast,
                             .numbers = {.type = floats ? TENSOR_TYPE_F32 : m->array.type, .ndim = m->array.ndim}};
     memcpy(shown.numbers.shape, m->array.dim, sizeof m->array.dim);

@@ -38,6 +38,9 @@ void fl_program_free_layers(struct fl_program *program);
 /* The program of a network, which belongs to it from then on, also after a failure; stored: passes have run on it. */
 tensor_status fl_program_of(program **p, struct fl_network *network, bool stored);
 
+/* A node as callers see it. */
+program_node fl_program_node(const struct fl_network *n, const struct fl_net_node *node);
+
 /* Plans a program for inputs of these types and shapes; integers have their numbers too. */
 tensor_status fl_plan_make(struct fl_plan **plan, struct fl_program *program, const program_array *inputs,
                            bool specialised);

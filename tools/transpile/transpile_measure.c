@@ -2,7 +2,7 @@
  * result against that of the program in fp32 on the same inputs. */
 #include "base/text.h"
 #include "flexlab/tensor.h"
-#include "programs/transpile.h"
+#include "transpile/transpile.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,9 +44,13 @@ static void add_numbers(struct measured *m, const float *x, const float *y, int6
 
 /* The entry of a tensor, which runs show in one order; a new one if there is none. */
 static struct measured *entry_of(struct tensor_list *t, enum measured_kind kind, const program_tensor *shown) {
+    const tensor_type integers = shown->integers    ? shown->integers
+                                 : shown->scale > 0 ? shown->numbers.type
+                                                    : (tensor_type)0;
     for (int i = 0; i < t->count; i++) {
         struct measured *const m = &t->list[(t->next + i) % t->count];
-        if (m->kind == kind && m->format == shown->format && !strcmp(m->value, shown->value)) {
+        if (m->kind == kind && m->format == shown->format && m->integers == integers &&
+            !strcmp(m->value, shown->value)) {
             t->next = (int)(m - t->list) + 1;
             return m;
         }
@@ -61,6 +65,7 @@ static struct measured *entry_of(struct tensor_list *t, enum measured_kind kind,
                            .node = text_format("%s", shown->node.name),
                            .op = text_format("%s", shown->node.op),
                            .format = shown->format,
+                           .integers = integers,
                            .shared = tensor_format_is_shared(shown->format)};
     t->next = t->count;
     return m;

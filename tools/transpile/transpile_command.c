@@ -7,7 +7,7 @@
 #include "flexlab/tensor.h"
 #include "options/options.h"
 #include "programs/images.h"
-#include "programs/transpile.h"
+#include "transpile/transpile.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -152,20 +152,26 @@ static bool shares(const struct network *n) {
 static int set_quantisation(struct transpile *t) {
     program_quantisation how = {.method = t->settings->per_tensor ? PROGRAM_MSE : PROGRAM_MINMAX,
                                 .per_channel = !t->settings->per_tensor};
-    const int status = network_method(&how, t->settings->method);
+    const int status = network_method(&how, "method", t->settings->method);
     return status == STATUS_OK && program_set_quantisation(t->network.p, &how) ? text_failed("%s", tensor_error())
                                                                                : status;
 }
 
 static int calibrate(struct transpile *t) {
     const bool needed = t->integers || shares(&t->network);
+    const char *const scales = t->settings->scales;
+    if (scales && !needed)
+        return text_usage("--scales: no node has a shared exponent or computes 8-bit integers");
+    int status = scales ? network_scales(&t->network, scales) : STATUS_OK;
+    if (status != STATUS_OK)
+        return status;
     if (!t->settings->calibration)
-        return needed
+        return needed && !scales
                    ? text_usage("shared exponents and 8-bit integers need data to fix them: expected --calibrate SPEC "
-                                "with --mean and --std, or --calibrate inputs.npz")
+                                "with --mean and --std, --calibrate inputs.npz, or --scales FILE")
                    : STATUS_OK;
-    int status = open_data(t);
-    if (status != STATUS_OK || !needed)
+    status = open_data(t);
+    if (status != STATUS_OK || !needed || scales)
         return status;
     status = each_batch(t, calibrate_on);
     if (status == STATUS_OK && program_freeze(t->network.p, 0))
@@ -173,11 +179,36 @@ static int calibrate(struct transpile *t) {
     return status;
 }
 
+static bool is_same_file(const char *a, const char *b) {
+    struct stat one, other;
+    if (stat(a, &one) || stat(b, &other))
+        return !strcmp(a, b);
+    return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
 static int may_write(const struct settings *s, const char *option, const char *path) {
     struct stat found;
     return path && !s->force && !lstat(path, &found) && S_ISREG(found.st_mode)
                ? text_failed("--%s '%s': there is such a file already; give another name, or --force to replace it",
                              option, path)
+               : STATUS_OK;
+}
+
+/* Every file that is written has a name of its own, and none is the file that is read. */
+static int check_names(const struct settings *s) {
+    const char *const options[] = {"out", "report", "csv"}, *const paths[] = {s->out, s->report, s->csv};
+    for (int i = 0; i < 3; i++) {
+        if (paths[i] && is_same_file(paths[i], s->folders[0]))
+            return text_usage("--%s '%s': that is the network itself, expected another name", options[i], paths[i]);
+        for (int k = 0; k < i; k++)
+            if (paths[i] && paths[k] && is_same_file(paths[i], paths[k]))
+                return text_usage("--%s and --%s are both '%s', expected different files", options[k], options[i],
+                                  paths[i]);
+    }
+    return has_ending(s->out, ".tflite")
+               ? text_usage("--out '%s': programs are not written in TensorFlow Lite, expected NAME.safetensors, or "
+                            "NAME.onnx",
+                            s->out)
                : STATUS_OK;
 }
 
@@ -225,7 +256,9 @@ static int report(const struct transpile *t) {
 
 static int transpile(struct transpile *t) {
     const struct settings *const s = t->settings;
-    int status = may_write(s, "out", s->out);
+    int status = check_names(s);
+    if (status == STATUS_OK)
+        status = may_write(s, "out", s->out);
     if (status == STATUS_OK)
         status = may_write(s, "report", s->report);
     if (status == STATUS_OK)
@@ -240,6 +273,9 @@ static int transpile(struct transpile *t) {
         status = transpile_rules(t->network.p, s, &t->integers);
     if (status == STATUS_OK && t->integers)
         status = set_quantisation(t);
+    else if (status == STATUS_OK && (s->method || s->per_tensor))
+        status = text_usage("--%s: only where nodes become 8-bit integers, expected --to int8 or such a rule beside it",
+                            s->method ? "method" : "per-tensor");
     if (status == STATUS_OK)
         status = calibrate(t);
     if (status == STATUS_OK)

@@ -2,7 +2,7 @@
  * expressions, operators. */
 #include "base/text.h"
 #include "options/options.h"
-#include "programs/transpile.h"
+#include "transpile/transpile.h"
 #include "base/input.h"
 #include <fnmatch.h>
 #include <regex.h>

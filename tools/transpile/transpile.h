@@ -26,7 +26,8 @@ enum { FIRST_BIN = -40, BINS = 64 };
 struct measured {
     enum measured_kind kind;
     char *value, *node, *op;
-    tensor_format format;
+    tensor_format format; /* 0: integers */
+    tensor_type integers;
     int exponent;
     bool shared;
     int64_t elements, saturated, flushed, nonfinite;

@@ -3,7 +3,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "options/options.h"
-#include "programs/transpile.h"
+#include "transpile/transpile.h"
 #include "report/page_head.h"
 #include "flexlab/tensor.h"
 #include <math.h>
@@ -53,7 +53,7 @@ static char *difference_text(const struct checksum *s) {
                                                : text_format("none");
 }
 
-/* "9 in fp16, 2 in fp32". */
+/* "9 in fp16, 2 in fp32", or "1 in fp32, 9 in 8-bit integers, 2 conversions between them; in floats: Softmax". */
 static char *formats_text(const struct network *n) {
     char *text = text_format("%s", "");
     tensor_format format;
@@ -63,7 +63,8 @@ static char *formats_text(const struct network *n) {
         format = tensor_format_at(f++); /* 0 after the last: 8-bit integers */
         for (int i = 0; i < program_node_count(n->p); i++) {
             program_node node;
-            count += !program_node_at(&node, n->p, i) && (node.quantised ? !format : node.format == format);
+            count +=
+                !program_node_at(&node, n->p, i) && !node.border && (node.quantised ? !format : node.format == format);
         }
         if (count) {
             char *const longer = text_format("%s%s%d in %s", text, *text ? ", " : "", count,
@@ -72,6 +73,15 @@ static char *formats_text(const struct network *n) {
             text = longer;
         }
     } while (format);
+    struct network_census c;
+    network_take_census(&c, n);
+    if (c.integers && c.floats + c.conversions) {
+        char *const longer = text_format("%s, %d conversion%s between them%s%s", text, c.conversions,
+                                         c.conversions == 1 ? "" : "s", c.floats ? "; in floats: " : "", c.operators);
+        free(text);
+        text = longer;
+    }
+    free(c.operators);
     return text;
 }
 
@@ -105,7 +115,7 @@ static char *totals_text(const struct tensor_list *t) {
 }
 
 static const char *format_of(const struct measured *m) {
-    return m->format ? tensor_format_name(m->format) : "int8";
+    return m->format ? tensor_format_name(m->format) : network_type_name(m->integers);
 }
 
 /* --- tables ------------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""flexlab diff: where two networks part, on small networks that are written here and whose numbers are computed here.
+
+    test_cli_diff.py PATH-OF-FLEXLAB SOURCE"""
+import csv
+import math
+import os
+import struct
+import sys
+import tempfile
+import zipfile
+
+from cli_harness import check, expect_error, run, succeed, summary
+from test_cli_programs import floats, node, npy, port, write_model
+
+
+def single(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def model(path, factor=2.0, name="y", shift=1.0, size=4):
+    """y = 4 (factor x + shift), by three nodes."""
+    return write_model(path, [node("Mul", ["x", "f"], ["scaled"]), node("Add", ["scaled", "s"], ["moved"]), node("Mul", ["moved", "four"], [name])],
+                       [port("x", 1, ["N", size])], [port(name, 1, ["N", size])], [floats("f", [1], [factor]), floats("s", [1], [shift]), floats("four", [1], [4.0])])
+
+
+def archive(path, **arrays):
+    with zipfile.ZipFile(path, "w") as z:
+        for name, (shape, values) in arrays.items():
+            z.writestr(name + ".npy", npy("<f4", shape, values))
+    return path
+
+
+def differ(*arguments):
+    done = run("diff", *arguments)
+    check(done.returncode == 1 and not done.stderr, "diff", arguments, "gave", done.returncode, done.stderr)
+    return done.stdout
+
+
+def main():
+    with tempfile.TemporaryDirectory() as place:
+        at = lambda name: os.path.join(place, name)
+        a, b = model(at("a.onnx")), model(at("b.onnx"), shift=1.25)
+        x = [0.5, -3.0, 2.0, 0.25, -0.5, 1.0, 0.0, -1.0]
+        open(at("x.npy"), "wb").write(npy("<f4", (2, 4), x))
+
+        # the same file, the same numbers
+        done = succeed("diff", a, a, "--formats", "fp32")
+        check("Every bit is the same." in done.stdout and "3 tensors compared" in done.stdout, "one file twice")
+
+        # the sum is the first tensor that differs; products before it do not
+        out = differ(a, b, "--input", at("x.npy"), "--all", "--csv", at("d.csv"))
+        check("part at tensor 'moved' [2, 4]" in out and "(Add)" in out, "the first tensor", out)
+        check("first at [0, 0]: 2 in A, 2.25 in B" in out and "8 of 8 elements differ" in out, "the first element", out)
+        rows = {r["tensor"]: r for r in csv.DictReader(open(at("d.csv")))}
+        check(list(rows) == ["scaled", "moved", "y"] and rows["scaled"]["differing"] == "0", "rows in the order of A")
+        moved = [single(2 * v) + 1 for v in x]
+        check(float(rows["moved"]["difference"]) == 0.25 and float(rows["moved"]["largest"]) == max(map(abs, moved)), "the size of the difference")
+        check(abs(float(rows["moved"]["relative"]) - 0.25 / max(map(abs, moved))) < 1e-9, "relative to the largest magnitude")
+        signal, noise = sum(v * v for v in moved), 8 * 0.25 ** 2
+        check(abs(float(rows["moved"]["sqnr_db"]) - 10 * math.log10(signal / noise)) < 1e-3, "SQNR")
+        expect_error(["diff", a, b, "--csv", at("d.csv")], 2, "d.csv", "--force")
+
+        # within a tolerance they are the same
+        check("more than 0.06" in succeed("diff", a, b, "--input", at("x.npy"), "--tolerance", "0.06").stdout, "tolerance above")
+        differ(a, b, "--input", at("x.npy"), "--tolerance", "0.04")
+
+        # a sign of zero is a bit
+        minus = model(at("minus.onnx"), factor=-2.0, shift=0.0)
+        plus = model(at("plus.onnx"), factor=2.0, shift=0.0)
+        open(at("zero.npy"), "wb").write(npy("<f4", (1, 4), [0.0] * 4))
+        out = differ(plus, minus, "--input", at("zero.npy"))
+        check("tensor 'scaled'" in out and "0 in A, -0 in B" in out, "zero of the other sign", out)
+        succeed("diff", plus, minus, "--input", at("zero.npy"), "--tolerance", "1e-9")
+
+        # NaN is like NaN, and unlike a number
+        open(at("nan.npy"), "wb").write(npy("<f4", (1, 4), [math.nan, 1, 2, 3]))
+        succeed("diff", a, a, "--formats", "fp32", "--input", at("nan.npy"))
+
+        # recorded numbers: the output, a tensor within, inputs
+        y = [4 * v for v in moved]
+        succeed("diff", a, archive(at("good.npz"), **{"input:x": ((2, 4), x), "output:y": ((2, 4), y), "moved": ((2, 4), moved)}))
+        wrong = list(moved)
+        wrong[5] += 0.5
+        out = differ(a, archive(at("bad.npz"), **{"input": ((2, 4), x), "output": ((2, 4), y), "moved": ((2, 4), wrong)}))
+        check("tensor 'moved'" in out and "first at [1, 1]: 3 in A, 3.5 in B" in out and "1 of 8 elements" in out, "recorded numbers", out)
+        out = differ(a, archive(at("long.npz"), **{"input": ((2, 4), x), "output": ((2, 3), y[:6])}))
+        check("shape [2, 4] in A, [2, 3] in B" in out, "recorded shape", out)
+        expect_error(["diff", a, archive(at("none.npz"), **{"input": ((2, 4), x)})], 2, "nothing was compared")
+        expect_error(["diff", a, archive(at("alone.npz"), **{"output": ((2, 4), y)})], 2, "has no inputs", "--input")
+
+        # formats, of one file and of two; outputs of other names by their places
+        random = differ(a, "--formats", "fp32,bf16")
+        check("in fp32" in random and "in bf16" in random and random == differ(a, "--formats", "fp32,bf16"), "random inputs, the same each time")
+        check(random == differ(a, "--formats", "fp32,bf16", "--threads", "1"), "threads")
+        differ(a, "--formats", "fp32,flex16+5", "--batch", "7")
+        named = model(at("named.onnx"), name="z", shift=1.25)
+        out = differ(a, named, "--input", at("x.npy"), "--all")
+        check("3 tensors compared" in out and "of B are not in A" in out, "outputs by place", out)
+
+        # what cannot be compared
+        expect_error(["diff"], 2, "two networks")
+        expect_error(["diff", a], 2, "second file", a)
+        expect_error(["diff", a, a, a], 2, "two files")
+        expect_error(["diff", a, at("missing.onnx")], 2, "missing.onnx")
+        expect_error(["diff", a, model(at("wide.onnx"), size=5)], 2, "[?, 5]", "[2, 4]")
+        expect_error(["diff", a, b, "--formats", "fp32,fp16,bf16"], 2, "fp32,fp16,bf16")
+        expect_error(["diff", a, b, "--formats", "fp33"], 2, "fp33")
+        expect_error(["diff", a, b, "--tolerance", "-1"], 2, "--tolerance '-1'")
+        expect_error(["diff", a, b, "--shape", "x=Nx4", "--input", at("x.npy")], 2, "--shape")
+        expect_error(["diff", a, b, "--rounding", "even"], 2, "even")
+        check(not os.path.exists(at("e.csv")), "nothing is written")
+        expect_error(["diff", a, at("missing.npz"), "--csv", at("e.csv")], 2, "missing.npz")
+        check(not os.path.exists(at("e.csv")), "nothing is written after a failure")
+    summary()
+
+
+if __name__ == "__main__":
+    main()
