@@ -78,10 +78,12 @@ static void must_equal(const program *p, const program_array *one, const program
                  (long long)b->shape[d]);
             count *= a->shape[d];
         }
-        const size_t bytes = a->type == TENSOR_TYPE_F64 || a->type == TENSOR_TYPE_I64   ? 8
-                             : a->type == TENSOR_TYPE_F32 || a->type == TENSOR_TYPE_I32 ? 4
-                                                                                        : 1;
-        MUST(!count || !memcmp(a->data, b->data, (size_t)count * bytes), "output %d: other bits", i);
+        if (a->type != TENSOR_TYPE_F32)
+            continue;
+        const float *const x = a->data, *const y = b->data;
+        for (int64_t k = 0; k < count; k++)
+            MUST(!memcmp(&x[k], &y[k], sizeof *x) || (x[k] != x[k] && y[k] != y[k]), "output %d: %a and %a", i,
+                 (double)x[k], (double)y[k]);
     }
 }
 
@@ -96,10 +98,9 @@ static void check_file(program *p, const char *name, const program_array *in) {
     }
     MUST(program_input_count(p) == program_input_count(again) && program_output_count(p) == program_output_count(again),
          "%s: %d inputs, %d outputs", name, program_input_count(again), program_output_count(again));
-    MUST(program_node_count(p) == program_node_count(again), "%s: %d nodes of %d", name, program_node_count(again),
-         program_node_count(p));
-    const bool ran = !program_run(p, one, in);
-    const bool ran_again = !program_run(again, two, in);
+    MUST(strcmp(name, "saved") != 0 || program_node_count(p) == program_node_count(again), "%s: %d nodes of %d", name,
+         program_node_count(again), program_node_count(p));
+    const bool ran = !program_run(p, one, in), ran_again = !program_run(again, two, in);
     MUST(ran == ran_again, "%s: %s", name, tensor_error());
     if (ran)
         must_equal(p, one, two);
@@ -115,6 +116,14 @@ static void write_and_read(program *p, const program_array *in) {
         check_file(p, "exported", in);
 }
 
+/* Freezing ends a calibration that failed, too. */
+static void calibrate(program *p, const program_array *in) {
+    watch_failures();
+    succeeds("program_calibrate", program_calibrate(p, in));
+    watch_failures();
+    succeeds("program_freeze", program_freeze(p, 1));
+}
+
 static void quantise(program *p, const program_array *in, unsigned choices) {
     const program_quantisation how = {(program_range_method)(choices >> 2 & 3), 99.9, choices & 16, choices & 32};
     MUST(!program_set_quantisation(p, &how), "%s", tensor_error());
@@ -122,12 +131,7 @@ static void quantise(program *p, const program_array *in, unsigned choices) {
     program_set_rounding(p, "exact"); /* or what the network says */
     tensor_set_error_hook(NULL, NULL);
     MUST(!program_set_format(p, PROGRAM_INT8, NULL, NULL), "%s", tensor_error());
-    watch_failures();
-    const tensor_status status = program_calibrate(p, in);
-    if (status)
-        must_tell_status("program_calibrate", status);
-    watch_failures();
-    succeeds("program_freeze", program_freeze(p, 1));
+    calibrate(p, in);
 }
 
 static void run(program *p, unsigned choices) {
@@ -153,8 +157,8 @@ static void run(program *p, unsigned choices) {
         quantise(p, in, choices);
     } else if (tensor_format_name(format)) {
         watch_failures();
-        if (choices & 32 && succeeds("program_calibrate", program_calibrate(p, in)))
-            MUST(!program_freeze(p, 1), "%s", tensor_error());
+        if (choices & 32)
+            calibrate(p, in);
         tensor_set_error_hook(NULL, NULL);
         MUST(!program_set_format(p, format, NULL, NULL), "%s", tensor_error());
     }

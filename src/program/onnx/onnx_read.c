@@ -284,7 +284,10 @@ static tensor_status read_constant(struct fl_onnx_reader *r, const Onnx__NodePro
         if (count)
             memcpy(a.array->data, from, (size_t)count * fl_type_bytes(a.array->type));
     }
-    fl_onnx_set_constant(r->n, fl_onnx_names_find(&r->names, node->output[0]), a.array);
+    const int value = fl_onnx_names_find(&r->names, node->output[0]);
+    if (value < 0)
+        return fl_fail(TENSOR_E_DATA, "%s: its output has no name", about_node(node, NULL).text);
+    fl_onnx_set_constant(r->n, value, a.array);
     return TENSOR_OK;
 }
 

@@ -52,8 +52,8 @@ static bool carries(const struct fl_network *n, const struct fl_net_node *node) 
 /* --- scales of values --------------------------------------------------------------------------------------------- */
 
 static bool has_floats(const struct quantiser *q, int value) {
-    const tensor_type type = q->n->values[value].type;
-    return value < q->value_count && (!type || fl_type_is_float(type));
+    return value >= 0 && value < q->value_count &&
+           (!q->n->values[value].type || fl_type_is_float(q->n->values[value].type));
 }
 
 /* The integers of a value of floats: those that it has; those that its numbers had before they were moved; those of its

@@ -5,6 +5,7 @@
 #ifdef FL_HAVE_TFLITE
 #include "core/base/files.h"
 #include "core/base/memory.h"
+#include "core/base/shown.h"
 #include "program/tflite/tflite_reader.h"
 #include <errno.h>
 #include <limits.h>
@@ -223,6 +224,11 @@ static tensor_status read_tensor(struct fl_tflite_reader *r, uint32_t i) {
     char number[32];
     fl_tflite_get_tensor(&r->model, i, &t);
     snprintf(number, sizeof number, "tensor %u", i);
+    for (uint32_t k = 0, length; k < t.name.length; k += length) { /* a text ends at its first zero in C */
+        length = (uint32_t)fl_utf8_length((const unsigned char *)t.name.at + k, t.name.length - k);
+        if (!length || !t.name.at[k])
+            return fl_fail(TENSOR_E_DATA, "tensor %u: its name is not UTF-8, or has a zero byte (byte %u)", i, k);
+    }
     TRY(fl_tflite_take(r, t.name.length));
     const int value = fl_net_add_value(r->n, t.name.length ? t.name.at : number);
     if (value < 0)
