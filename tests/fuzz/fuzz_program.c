@@ -78,10 +78,12 @@ static void must_equal(const program *p, const program_array *one, const program
                  (long long)b->shape[d]);
             count *= a->shape[d];
         }
-        const size_t bytes = a->type == TENSOR_TYPE_F64 || a->type == TENSOR_TYPE_I64   ? 8
-                             : a->type == TENSOR_TYPE_F32 || a->type == TENSOR_TYPE_I32 ? 4
-                                                                                        : 1;
-        MUST(!count || !memcmp(a->data, b->data, (size_t)count * bytes), "output %d: other bits", i);
+        if (a->type != TENSOR_TYPE_F32)
+            continue;
+        const float *const x = a->data, *const y = b->data;
+        for (int64_t k = 0; k < count; k++)
+            MUST(!memcmp(&x[k], &y[k], sizeof *x) || (x[k] != x[k] && y[k] != y[k]), "output %d: %a and %a", i,
+                 (double)x[k], (double)y[k]);
     }
 }
 
@@ -121,6 +123,14 @@ static void write_and_read(program *p, const program_array *in) {
         check_file(p, "exported", true, in);
 }
 
+/* Freezing ends a calibration that failed, too. */
+static void calibrate(program *p, const program_array *in) {
+    watch_failures();
+    succeeds("program_calibrate", program_calibrate(p, in));
+    watch_failures();
+    succeeds("program_freeze", program_freeze(p, 1));
+}
+
 static void quantise(program *p, const program_array *in, unsigned choices) {
     const program_quantisation how = {(program_range_method)(choices >> 2 & 3), 99.9, choices & 16, choices & 32};
     MUST(!program_set_quantisation(p, &how), "%s", tensor_error());
@@ -128,12 +138,7 @@ static void quantise(program *p, const program_array *in, unsigned choices) {
     program_set_rounding(p, "exact"); /* or what the network says */
     tensor_set_error_hook(NULL, NULL);
     MUST(!program_set_format(p, PROGRAM_INT8, NULL, NULL), "%s", tensor_error());
-    watch_failures();
-    const tensor_status status = program_calibrate(p, in);
-    if (status)
-        must_tell_status("program_calibrate", status);
-    watch_failures();
-    succeeds("program_freeze", program_freeze(p, 1));
+    calibrate(p, in);
 }
 
 static void run(program *p, unsigned choices) {
@@ -159,8 +164,8 @@ static void run(program *p, unsigned choices) {
         quantise(p, in, choices);
     } else if (tensor_format_name(format)) {
         watch_failures();
-        if (choices & 32 && succeeds("program_calibrate", program_calibrate(p, in)))
-            MUST(!program_freeze(p, 1), "%s", tensor_error());
+        if (choices & 32)
+            calibrate(p, in);
         tensor_set_error_hook(NULL, NULL);
         MUST(!program_set_format(p, format, NULL, NULL), "%s", tensor_error());
     }

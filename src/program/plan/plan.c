@@ -148,7 +148,9 @@ static tensor_status add_mark(struct fl_planner *p, const struct fl_net_node *no
                                                .after = plan->step_count,
                                                .cast = cast,
                                                .array = p->known[value].array};
-    memcpy(marks[plan->mark_count++].layout, layout, sizeof marks->layout);
+    for (int d = 0; d < p->known[value].array.ndim && d < TENSOR_MAX_DIMS; d++) /* a layout has no more */
+        marks[plan->mark_count].layout[d] = layout[d];
+    plan->mark_count++;
     return TENSOR_OK;
 }
 

@@ -219,22 +219,17 @@ static tensor_status read_constant(struct fl_tflite_reader *r, const struct fl_t
     return TENSOR_OK;
 }
 
-/* Names are texts, as those of ONNX: what the network is written to wants UTF-8. */
-static tensor_status check_name(const struct fl_tflite_text *name, uint32_t i) {
-    size_t length;
-    for (size_t k = 0; k < name->length; k += length)
-        if (!name->at[k] || !(length = fl_utf8_length((const unsigned char *)name->at + k, name->length - k)))
-            return fl_fail(TENSOR_E_DATA, "the name of tensor %u is not UTF-8, or has a zero byte", i);
-    return TENSOR_OK;
-}
-
 static tensor_status read_tensor(struct fl_tflite_reader *r, uint32_t i) {
     struct fl_tflite_tensor t;
     char number[32];
     fl_tflite_get_tensor(&r->model, i, &t);
     snprintf(number, sizeof number, "tensor %u", i);
+    for (uint32_t k = 0, length; k < t.name.length; k += length) { /* a text ends at its first zero in C */
+        length = (uint32_t)fl_utf8_length((const unsigned char *)t.name.at + k, t.name.length - k);
+        if (!length || !t.name.at[k])
+            return fl_fail(TENSOR_E_DATA, "tensor %u: its name is not UTF-8, or has a zero byte (byte %u)", i, k);
+    }
     TRY(fl_tflite_take(r, t.name.length));
-    TRY(check_name(&t.name, i));
     const int value = fl_net_add_value(r->n, t.name.length ? t.name.at : number);
     if (value < 0)
         return TENSOR_E_MEMORY;
