@@ -114,9 +114,12 @@ static tensor_status read_filters(struct fl_windows *g, const struct fl_net_node
     const bool last = node->channels_last && !transposed;
     const int64_t inner = w->dim[last ? w->ndim - 1 : 1];
     g->group = fl_net_int(node, "group", 1);
-    if (g->group < 1 || g->channels % g->group || w->dim[0] % g->group)
+    if (g->group < 1 || g->group > INT32_MAX || g->channels % g->group || w->dim[0] % g->group)
         return fl_fail(TENSOR_E_DATA, "group is %lld, expected a divisor of %lld channels and of %lld filters",
                        (long long)g->group, (long long)g->channels, (long long)w->dim[0]);
+    for (int i = 0; i < w->ndim; i++)
+        if (w->dim[i] > INT32_MAX) /* of filters without elements */
+            return fl_fail(TENSOR_E_UNSUPPORTED, "filters of size %lld, expected less than 2^31", (long long)w->dim[i]);
     for (int i = 0; i < g->spatial; i++)
         g->window[i] = w->dim[(last ? 1 : 2) + i];
     g->filters = transposed ? inner * g->group : w->dim[0];

@@ -219,16 +219,22 @@ static tensor_status read_constant(struct fl_tflite_reader *r, const struct fl_t
     return TENSOR_OK;
 }
 
+/* A text ends at its first zero in C, and files that the network is written to want UTF-8. */
+static bool is_text(const struct fl_tflite_text *text) {
+    size_t length;
+    for (size_t i = 0; i < text->length; i += length)
+        if (!text->at[i] || !(length = fl_utf8_length((const unsigned char *)text->at + i, text->length - i)))
+            return false;
+    return true;
+}
+
 static tensor_status read_tensor(struct fl_tflite_reader *r, uint32_t i) {
     struct fl_tflite_tensor t;
     char number[32];
     fl_tflite_get_tensor(&r->model, i, &t);
     snprintf(number, sizeof number, "tensor %u", i);
-    for (uint32_t k = 0, length; k < t.name.length; k += length) { /* a text ends at its first zero in C */
-        length = (uint32_t)fl_utf8_length((const unsigned char *)t.name.at + k, t.name.length - k);
-        if (!length || !t.name.at[k])
-            return fl_fail(TENSOR_E_DATA, "tensor %u: its name is not UTF-8, or has a zero byte (byte %u)", i, k);
-    }
+    if (!is_text(&t.name))
+        return fl_fail(TENSOR_E_DATA, "the name of tensor %u is not UTF-8, or has a zero byte", i);
     TRY(fl_tflite_take(r, t.name.length));
     const int value = fl_net_add_value(r->n, t.name.length ? t.name.at : number);
     if (value < 0)
@@ -319,6 +325,8 @@ static tensor_status read_model(struct fl_tflite_reader *r) {
                        r->model.graphs);
     if (!r->model.tensors || r->model.tensors > INT_MAX / 8)
         return fl_fail(TENSOR_E_DATA, "%u tensors, expected 1 to %d", r->model.tensors, INT_MAX / 8);
+    if (!is_text(&r->model.description))
+        return fl_fail(TENSOR_E_DATA, "the description of the model is not UTF-8, or has a zero byte");
     r->copies = fl_net_memory(n, r->model.buffers * sizeof *r->copies);
     r->made = fl_net_memory(n, r->model.tensors * sizeof *r->made);
     r->depthwise = fl_net_memory(n, r->model.tensors * sizeof *r->depthwise);
