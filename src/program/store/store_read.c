@@ -353,7 +353,7 @@ static tensor_status value_quantisation(struct reader *r, void *to) {
         return fl_json_refuse(&r->j, at, "%d scales and %d zero points, expected as many of both", e.scales, e.zeros);
     for (int i = 0; i < e.scales; i++)
         if (!isfinite(e.q->scale[i]) || e.q->scale[i] < 0 || /* that of a sum may be too small for a float */
-            (e.q->scale[i] == 0 && v->v->type != TENSOR_TYPE_I32))
+            (e.q->scale[i] == 0 && v->v->type != TENSOR_TYPE_I32 && v->v->type != TENSOR_TYPE_I64))
             return fl_json_refuse(&r->j, at, "the scale %g, expected a positive number", (double)e.q->scale[i]);
     e.q->count = e.scales;
     v->v->quantisation = e.q;
