@@ -443,7 +443,7 @@ static void closed_folder(void) {
     CHECK(!chmod(closed, 0333) && (user || (!chown(closed, 65534, (gid_t)-1) && !seteuid(65534))), "%s",
           strerror(errno)); /* root may read everything */
     CHECK(!fl_safetensors_add_note(&o, "which", "second") && fl_safetensors_write(&o, path) == TENSOR_E_IO &&
-              strstr(tensor_error(), "to synchronise it: Permission denied"),
+              strstr(tensor_error(), "its folder cannot be opened: Permission denied"),
           "%s", tensor_error());
     fl_safetensors_end(&o);
     CHECK(user || !seteuid(user), "%s", strerror(errno));
