@@ -3,6 +3,7 @@
  * error hook once, with a message that names the input or the node. */
 #include "network_parts.h"
 #include "program/plan/plan_internal.h"
+#include <math.h>
 
 enum { NODES = 40, COUNT = 24, OUTPUTS = 3 };
 static const int64_t shape[] = {2, 3, 4};
@@ -98,6 +99,41 @@ static void check_permuted_outputs(uint64_t *random) {
                 const double got = ((const float *)out[k].data)[f * PIXELS + i];
                 CHECK(got == sum, "output %d, filter %d, pixel %d: %g, want %g", k, f, i, got, sum);
             }
+    program_free(p);
+}
+
+/* Statistics that are inputs: they are a part of the plan, and a run on others has those. */
+static void check_statistics(uint64_t *random) {
+    static const int64_t image[] = {2, 3, 2, 2};
+    enum { ALL = 2 * 3 * 2 * 2, RUNS = 3 };
+    struct fl_network *const n = fl_network_new(FL_NET_ONNX);
+    int made[5] = {part_value(n, 4, image)};
+    for (int i = 1; i < 5; i++)
+        made[i] = part_value(n, 1, &image[1]);
+    const int y = part_node(n, "BatchNormalization", 5, made);
+    part_ports(n, 5, made, 1, &y);
+    program *const p = program_of(n);
+    for (int run = 0; run < RUNS; run++) {
+        float numbers[5][ALL];
+        program_array in[5], out;
+        for (int i = 0; i < 5; i++) {
+            for (int k = 0; k < ALL; k++)
+                numbers[i][k] = (float)(1 + check_random(random) % 9) / 4;
+            in[i] = (program_array){.type = TENSOR_TYPE_F32, .ndim = 1, .shape = {3}, .data = numbers[i]};
+        }
+        in[0].ndim = 4;
+        memcpy(in[0].shape, image, sizeof image);
+        const bool good = !program_run(p, &out, in);
+        CHECK(good, "run %d: %s", run, tensor_error());
+        for (int k = 0; k < ALL && good; k++) {
+            const int c = k / 4 % 3;
+            const double want = ((double)numbers[0][k] - (double)numbers[3][c]) / sqrt((double)numbers[4][c] + 1e-5) *
+                                    (double)numbers[1][c] +
+                                (double)numbers[2][c];
+            const double got = ((const float *)out.data)[k];
+            CHECK(fabs(got - want) < 1e-5, "run %d, number %d: %g, want %g", run, k, got, want);
+        }
+    }
     program_free(p);
 }
 
@@ -299,6 +335,7 @@ int main(void) {
     check_lists_told();
     check_steps_told();
     check_permuted_outputs(&random);
+    check_statistics(&random);
     for (int i = 0; i < 200; i++)
         check_random_network(i, &random);
     check_memory_told();

@@ -273,16 +273,25 @@ static struct fl_array of_doubles(int ndim, const int64_t *dim, const double *nu
     return a;
 }
 
+/* Who shares a constant of a node's own: all plans, by the node, where it follows from constants of the network; nobody
+ * (NULL) where other operands are known to this plan alone, from its inputs or their shapes. */
+static const void *owner_of(const struct fl_planner *p, const struct fl_net_node *node) {
+    for (int i = 1; i < node->input_count; i++)
+        if (node->inputs[i] != -1 && !p->network->values[node->inputs[i]].constant)
+            return NULL;
+    return node;
+}
+
 int fl_plan_constant(struct fl_planner *p, const struct fl_net_node *node, int key, int ndim, const int64_t *dim,
                      const double *numbers) {
     const struct fl_array a = of_doubles(ndim, dim, numbers);
-    return constant_slot(p, node, key, fl_plan_format(p, node), &a, in_order);
+    return constant_slot(p, owner_of(p, node), key, fl_plan_format(p, node), &a, in_order);
 }
 
 int fl_plan_numbers_constant(struct fl_planner *p, const struct fl_net_node *node, int key, tensor_format format,
                              int ndim, const int64_t *dim, const double *numbers) {
     const struct fl_array a = of_doubles(ndim, dim, numbers);
-    return constant_slot(p, node, key, format, &a, in_order);
+    return constant_slot(p, owner_of(p, node), key, format, &a, in_order);
 }
 
 double *fl_plan_doubles(struct fl_planner *p, const struct fl_array *a) {
