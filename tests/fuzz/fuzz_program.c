@@ -91,9 +91,18 @@ static void must_equal(const program *p, const program_array *one, const program
     }
 }
 
+static bool has_borders(const program *p) {
+    program_node node;
+    for (int i = 0; i < program_node_count(p); i++)
+        if (!program_node_at(&node, p, i) &&
+            (node.quantised || !strcmp(node.op, "QuantizeLinear") || !strcmp(node.op, "DequantizeLinear")))
+            return true;
+    return false;
+}
+
 /* A program read from a file that this one was written to gives the same bits, where it gives some. ONNX cannot say all
- * that a file may claim, such as integers that Transpose passes on at another scale: there is then a conversion more,
- * and the numbers are not compared. */
+ * that a file may claim, such as integers that Transpose passes on at another scale: numbers of quantised networks are
+ * not compared. */
 static void check_file(program *p, const char *name, bool onnx, const program_array *in) {
     program_array one[PORTS], two[PORTS];
     program *again;
@@ -113,7 +122,7 @@ static void check_file(program *p, const char *name, bool onnx, const program_ar
     const bool ran = !program_run(p, one, in);
     const bool ran_again = !program_run(again, two, in);
     MUST(ran == ran_again || onnx, "%s: %s", name, tensor_error());
-    if (ran && ran_again)
+    if (ran && ran_again && !(onnx && (has_borders(p) || has_borders(again))))
         must_equal(p, one, two);
     program_free(again);
 }

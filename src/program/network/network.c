@@ -349,6 +349,8 @@ static tensor_status mark_made(struct check *c, const struct fl_net_graph *graph
     }
     for (int k = 0; k < graph->node_count; k++) {
         const struct fl_net_node *const node = &graph->nodes[k];
+        if (!node->output_count) /* passes look at the first */
+            return fl_fail(TENSOR_E_DATA, "node %s (%s) has no result", node->name, node->op);
         for (int i = 0; i < node->output_count; i++) {
             const int value = node->outputs[i];
             if (value == -1)
