@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int check_place(const char *path) {
@@ -53,6 +54,14 @@ int output_write(const char *directory, const char *name, const void *bytes, siz
 
 /* --- composed in memory --------------------------------------------------------------------------------------------
  */
+
+int output_may_replace(const char *option, const char *path, bool force) {
+    struct stat found;
+    return path && !force && !lstat(path, &found) && S_ISREG(found.st_mode)
+               ? text_failed("--%s '%s': there is such a file already; give another name, or --force to replace it",
+                             option, path)
+               : STATUS_OK;
+}
 
 int output_open(struct output *o, const char *directory, const char *name) {
     *o = (struct output){.path = text_format("%s/%s", directory, name)};

@@ -15,6 +15,10 @@ struct output {
     char *path;
 };
 
+/* Whether a file that --OPTION names may be written: there is none, or it may be replaced (force). NULL: none is named.
+ */
+int output_may_replace(const char *option, const char *path, bool force);
+
 /* Opens DIRECTORY/NAME, or a path. All of these functions print a message on failure and return a STATUS_ code. */
 int output_open(struct output *o, const char *directory, const char *name);
 int output_open_path(struct output *o, const char *path);

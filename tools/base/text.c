@@ -116,6 +116,11 @@ char *text_format(const char *format, ...) {
     return checked(length < 0 ? NULL : text);
 }
 
+bool text_ends(const char *text, const char *ending) {
+    const size_t length = strlen(text), tail = strlen(ending);
+    return length > tail && !strcmp(text + length - tail, ending);
+}
+
 bool text_whole(const char *text, int64_t low, int64_t high, int64_t *value) {
     size_t sign = text[0] == '-';
     if (!text[sign] || strspn(text + sign, "0123456789") != strlen(text + sign))

@@ -31,6 +31,9 @@ char *text_shown(const char *text);
 /* A word quoted for a shell. Bytes that are no text, and control characters, become \ooo in $'...'. To be freed. */
 char *text_quoted(const char *word);
 
+/* Whether `text` is more than this ending, which it has: "a.onnx" has ".onnx". */
+bool text_ends(const char *text, const char *ending);
+
 /* The whole of `text` as a number within the limits, else false. No blanks, no sign "+", no hexadecimal. */
 bool text_whole(const char *text, int64_t low, int64_t high, int64_t *value);
 bool text_real(const char *text, double low, double high, double *value);

@@ -11,7 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST_METHODS = 16 };
@@ -53,7 +52,6 @@ static int read_methods(struct calibrating *c) {
 
 static int read_settings(struct calibrating *c) {
     const struct settings *const s = c->settings;
-    struct stat found;
     int status = network_numbers(&c->batches, "batches", s->batches ? s->batches : "5,10,50", 1000000);
     for (int i = 1; i < c->batches.count && status == STATUS_OK; i++)
         if (c->batches.number[i] <= c->batches.number[i - 1])
@@ -68,11 +66,10 @@ static int read_settings(struct calibrating *c) {
     if (status == STATUS_OK && s->out && (c->method_count != 1 || c->batches.count != 1))
         status = text_usage("--out: scales follow from one method and one number of batches, expected --methods NAME "
                             "and --batches N beside it");
-    const char *const options[] = {"out", "csv"}, *const paths[] = {s->out, s->csv};
-    for (int i = 0; i < 2 && status == STATUS_OK; i++)
-        if (paths[i] && !s->force && !lstat(paths[i], &found) && S_ISREG(found.st_mode))
-            status = text_failed("--%s '%s': there is such a file already; give another name, or --force to replace it",
-                                 options[i], paths[i]);
+    if (status == STATUS_OK)
+        status = output_may_replace("out", s->out, s->force);
+    if (status == STATUS_OK)
+        status = output_may_replace("csv", s->csv, s->force);
     if (status == STATUS_OK && s->out && s->csv && !strcmp(s->out, s->csv))
         status = text_usage("--out and --csv are both '%s', expected different files", s->out);
     return status;

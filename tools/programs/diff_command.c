@@ -1,6 +1,6 @@
 /* diff_command.c - the command `diff`: the first tensor at which two programs part on the same inputs, or a program and
  * recorded numbers. */
-#include "base/table.h"
+#include "base/output.h"
 #include "base/text.h"
 #include "commands/commands.h"
 #include "flexlab/data.h"
@@ -10,7 +10,6 @@
 #include "programs/inputs.h"
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct side {
     struct settings settings; /* of this side alone: its rounding; --model only for a file of weights */
@@ -60,18 +59,13 @@ static int element(char **text, const char *option, const char *list, int i) {
     return STATUS_OK;
 }
 
-static bool has_ending(const char *path, const char *ending) {
-    const size_t length = strlen(path), tail = strlen(ending);
-    return length > tail && !strcmp(path + length - tail, ending);
-}
-
 static int open_side(struct diff *d, int i) {
     struct side *const side = &d->side[i];
     char *rounding;
     int status = element(&rounding, "rounding", d->settings->rounding, i);
     side->settings = *d->settings;
     side->settings.rounding = side->rounding = rounding;
-    if (has_ending(side->path, ".onnx") || has_ending(side->path, ".tflite"))
+    if (text_ends(side->path, ".onnx") || text_ends(side->path, ".tflite"))
         side->settings.network_model = side->settings.weight_layout = side->settings.image_size = NULL;
     if (status == STATUS_OK)
         status = network_open(&side->network, side->path, &side->settings);
@@ -211,12 +205,10 @@ static int check_second(const struct diff *d) {
 /* --- the command -------------------------------------------------------------------------------------------------- */
 
 static int compare(struct diff *d) {
-    struct stat found;
     const struct settings *const s = d->settings;
-    if (s->csv && !s->force && !lstat(s->csv, &found) && S_ISREG(found.st_mode))
-        return text_failed("--csv '%s': there is such a file already; give another name, or --force to replace it",
-                           s->csv);
-    int status = s->formats ? network_formats(&d->formats, "formats", s->formats, true) : STATUS_OK;
+    int status = output_may_replace("csv", s->csv, s->force);
+    if (status == STATUS_OK && s->formats)
+        status = network_formats(&d->formats, "formats", s->formats, true);
     if (status == STATUS_OK && d->formats.count > 2)
         status = text_usage("--formats '%s': expected one format for both, or two", s->formats);
     for (int i = 0; i < (d->recorded ? 1 : 2) && status == STATUS_OK; i++)

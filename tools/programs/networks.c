@@ -424,8 +424,7 @@ char *network_port_shape(const program_port *port) {
 }
 
 bool network_is_archive(const char *path) {
-    const size_t length = strlen(path);
-    return length > 4 && !strcmp(path + length - 4, ".npz");
+    return text_ends(path, ".npz");
 }
 
 int network_read_member(program_array *a, const struct network *n, const char *option, int port, const char *path) {

@@ -10,7 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct run {
     const struct settings *settings;
@@ -37,14 +36,11 @@ static int place_outputs(struct run *r) {
             port = r->paths[i] ? -1 : i;
         if (port < 0)
             return text_usage("--output '%s': %s has no further output", word, n->path);
-        struct stat found;
         for (int i = 0; i < n->output_count; i++)
             if (r->paths[i] && !strcmp(r->paths[i], path))
                 return text_usage("--output '%s': two outputs have this file", word);
-        if (!r->settings->force && !lstat(path, &found) && S_ISREG(found.st_mode))
-            return text_failed("--output '%s': there is such a file already; give another name, or --force to replace "
-                               "it",
-                               path);
+        if (output_may_replace("output", path, r->settings->force) != STATUS_OK)
+            return STATUS_FAILED;
         r->paths[port] = path;
         if (output_open_path(&r->files[port], path) != STATUS_OK)
             return STATUS_FAILED;

@@ -442,15 +442,10 @@ static bool is_same_file(const char *a, const char *b) {
 
 /* With --force the table replaces an older file of its name, but never one of its inputs. */
 static int check_csv(const struct request *q) {
-    struct stat found;
     for (int i = 0; q->csv && i < q->trace_count; i++)
         if (is_same_file(q->csv, q->traces[i]))
             return text_usage("--csv '%s': is the trace %s, expected another file", q->csv, q->traces[i]);
-    if (q->csv && !q->force && !lstat(q->csv, &found) &&
-        S_ISREG(found.st_mode)) /* output_open refuses anything but a file */
-        return text_failed("--csv '%s': there is such a file already; give another name, or --force to replace it",
-                           q->csv);
-    return STATUS_OK;
+    return output_may_replace("csv", q->csv, q->force); /* output_open refuses anything but a file */
 }
 
 static int run(struct replay *r) {

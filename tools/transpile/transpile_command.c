@@ -30,13 +30,8 @@ typedef int batch_act(struct transpile *t, const program_array *inputs);
 
 /* --- calibration data --------------------------------------------------------------------------------------------- */
 
-static bool has_ending(const char *path, const char *ending) {
-    const size_t length = strlen(path), want = strlen(ending);
-    return length > want && !strcmp(path + length - want, ending);
-}
-
 static bool of_arrays(const struct settings *s) {
-    return network_is_archive(s->calibration) || (has_ending(s->calibration, ".npy") && !strchr(s->calibration, ':'));
+    return network_is_archive(s->calibration) || (text_ends(s->calibration, ".npy") && !strchr(s->calibration, ':'));
 }
 
 static int read_arrays(struct transpile *t) {
@@ -186,14 +181,6 @@ static bool is_same_file(const char *a, const char *b) {
     return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
-static int may_write(const struct settings *s, const char *option, const char *path) {
-    struct stat found;
-    return path && !s->force && !lstat(path, &found) && S_ISREG(found.st_mode)
-               ? text_failed("--%s '%s': there is such a file already; give another name, or --force to replace it",
-                             option, path)
-               : STATUS_OK;
-}
-
 /* Every file that is written has a name of its own, and none is the file that is read. */
 static int check_names(const struct settings *s) {
     const char *const options[] = {"out", "report", "csv"}, *const paths[] = {s->out, s->report, s->csv};
@@ -205,7 +192,7 @@ static int check_names(const struct settings *s) {
                 return text_usage("--%s and --%s are both '%s', expected different files", options[k], options[i],
                                   paths[i]);
     }
-    return has_ending(s->out, ".tflite")
+    return text_ends(s->out, ".tflite")
                ? text_usage("--out '%s': programs are not written in TensorFlow Lite, expected NAME.safetensors, or "
                             "NAME.onnx",
                             s->out)
@@ -215,7 +202,7 @@ static int check_names(const struct settings *s) {
 static int write_network(const struct transpile *t) {
     const char *const path = t->settings->out;
     const tensor_status status =
-        has_ending(path, ".onnx") ? program_export(t->network.p, path) : program_save(t->network.p, path);
+        text_ends(path, ".onnx") ? program_export(t->network.p, path) : program_save(t->network.p, path);
     return status ? text_failed("--out '%s': %s", path, tensor_error()) : STATUS_OK;
 }
 
@@ -258,11 +245,11 @@ static int transpile(struct transpile *t) {
     const struct settings *const s = t->settings;
     int status = check_names(s);
     if (status == STATUS_OK)
-        status = may_write(s, "out", s->out);
+        status = output_may_replace("out", s->out, s->force);
     if (status == STATUS_OK)
-        status = may_write(s, "report", s->report);
+        status = output_may_replace("report", s->report, s->force);
     if (status == STATUS_OK)
-        status = may_write(s, "csv", s->csv);
+        status = output_may_replace("csv", s->csv, s->force);
     if (status == STATUS_OK)
         status = network_open(&t->source, s->folders[0], s);
     if (status == STATUS_OK)
