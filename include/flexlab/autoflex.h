@@ -8,8 +8,10 @@
  *     autoflex_record(&a, gamma, maximum);     after the write
  *
  * A mantissa m under exponent e has the value m * 2^-e. Gamma is the largest |mantissa| of one write, after rounding
- * and saturation; phi = gamma * 2^-e. N = 16 mantissa bits, top = 32767. Gamma and maxima are those of finite results;
- * the functions below ignore a maximum that is not finite, and leave the state as it is.
+ * and saturation; phi = gamma * 2^-e. N = 16 mantissa bits and top = 32767, unless autoflex_set_bits says otherwise:
+ * what is said below of 14, 15 and 32767 then holds of N - 2, N - 1 and 2^(N-1) - 1, and the margin of "paper" and
+ * "ngraph", 100 units of 2^-e, is one of 100 * 2^(N-16) units. Gamma and maxima are those of finite results; the
+ * functions below ignore a maximum that is not finite, and leave the state as it is.
  *
  * Source: Koster et al., "Flexpoint", NIPS 2017 (arXiv 1711.02213), sections 3.2 to 3.7. */
 #ifndef FLEXLAB_AUTOFLEX_H
@@ -25,6 +27,7 @@ extern "C" {
 #endif
 
 enum { AUTOFLEX_BITS = 16, AUTOFLEX_TOP = 32767, AUTOFLEX_WINDOW = 16, AUTOFLEX_START = 8, AUTOFLEX_RANGE = 1100 };
+enum { AUTOFLEX_LEAST_BITS = 4 };
 
 /* Predictors by number: stable, never reused; part of a saved state. */
 typedef int32_t autoflex_predictor;
@@ -65,7 +68,9 @@ struct autoflex {
     int32_t initialised;             /* 1: a non-zero write or load has settled e */
     int16_t written;                 /* 1: written since e was last set, so that the next write adjusts */
     int16_t block;                   /* "amax": writes in the newest block */
-    int32_t count, next;             /* entries in the history; index of the next entry */
+    int32_t count;                   /* entries in the history */
+    int16_t next;                    /* index of the next entry */
+    int16_t bits;                    /* mantissa bits; 0: AUTOFLEX_BITS */
     double history[AUTOFLEX_WINDOW]; /* phi of the last writes */
     double predicted;                /* the maximum for which the last adjust chose e; 0 before the first */
     uint64_t overflows;              /* writes with gamma >= top */
@@ -109,6 +114,8 @@ FLEXLAB_API bool autoflex_needs_maximum(autoflex_predictor predictor);
 /* Sets an empty state: e = 8 (clamped to the range), nothing recorded. TENSOR_E_ARGUMENT, with *a unchanged, for a
  * number that is no predictor's, e_min above e_max, and exponents beyond +-AUTOFLEX_RANGE, which no double needs. */
 FLEXLAB_API tensor_status autoflex_reset(struct autoflex *a, autoflex_predictor predictor, int e_min, int e_max);
+/* Sets the number of mantissa bits of an empty state. TENSOR_E_ARGUMENT outside AUTOFLEX_LEAST_BITS ... 16. */
+FLEXLAB_API tensor_status autoflex_set_bits(struct autoflex *a, int bits);
 
 /* Call it after a load of host values: e = 14 - floor(log2 maximum), the history starts anew, and the load is recorded
  * as the first write. A maximum of 0 leaves the tensor uninitialised, at e = 8 as a new one (a predictor that never

@@ -43,17 +43,24 @@ template <class... T> constexpr sizes<int(sizeof...(T))> shape(T... size) {
 
 /* --- formats -----------------------------------------------------------------------------------------------------
  * formats.h (generated from the format folders) defines `tensor_format`: FMT_FP32, FMT_FP16, FMT_BF16, FMT_FLEX16_5,
- * FMT_DFP16 and those of added folders. Ids are stable. */
+ * FMT_DFP16 and those of added folders; tensor_format_find makes others. Ids are stable. */
 
 /* "fp32", "fp16", "bf16", "flex16+5", "dfp16", ...; NULL for an unknown format. */
 FLEXLAB_API const char *tensor_format_name(tensor_format format);
-/* Finds a format by its name; for an unknown name TENSOR_E_ARGUMENT, with the name and the known ones in the
- * message. */
+/* Finds a format by its name, or makes it from its parameters:
+ *     flexN+E    mantissas of N bits (4 to 16) under a shared exponent of E bits (1 to 7), predicted by Autoflex
+ *     dfpN       mantissas of N bits under an exponent within -128 ... 127 from the exact maximum of each result
+ * as in "flex12+5" or "dfp8". Operations, rules and errors are those of flex16+5 and dfp16, with +-(2^(N-1) - 1) in
+ * place of +-32767; elements are stored in words of 16 bits. Such formats compute on the host. The id says the
+ * parameters: it is the same in every process. For any other text TENSOR_E_ARGUMENT, with the name and the known ones,
+ * or with the position of the first character that fits no such text and what was expected there. */
 FLEXLAB_API tensor_status tensor_format_find(tensor_format *format, const char *name);
-/* The i-th format in id order, 0 (FMT_NONE) past the last. */
+/* The i-th format of the build in id order, without those that tensor_format_find makes; 0 (FMT_NONE) past the last. */
 FLEXLAB_API tensor_format tensor_format_at(int i);
 /* Bytes of one element; 0 for an unknown format. */
 FLEXLAB_API size_t tensor_format_bytes(tensor_format format);
+/* Bits of one element, which may be stored in a wider word: 12 of flex12+5; 0 for an unknown format. */
+FLEXLAB_API int tensor_format_bits(tensor_format format);
 /* True for formats whose tensors are integer mantissas under one exponent. */
 FLEXLAB_API bool tensor_format_is_shared(tensor_format format);
 

@@ -20,6 +20,16 @@ tensor_status autoflex_reset(struct autoflex *a, autoflex_predictor predictor, i
     return TENSOR_OK;
 }
 
+tensor_status autoflex_set_bits(struct autoflex *a, int bits) {
+    if (!a)
+        return fl_fail(TENSOR_E_ARGUMENT, "autoflex_set_bits: the state is NULL");
+    if (bits < AUTOFLEX_LEAST_BITS || bits > AUTOFLEX_BITS)
+        return fl_fail(TENSOR_E_ARGUMENT, "autoflex_set_bits: %d, expected %d to %d", bits, AUTOFLEX_LEAST_BITS,
+                       AUTOFLEX_BITS);
+    a->bits = (int16_t)bits;
+    return TENSOR_OK;
+}
+
 void autoflex_load(struct autoflex *a, double maximum) {
     fl_autoflex_load(a, maximum);
 }

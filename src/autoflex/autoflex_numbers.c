@@ -46,7 +46,7 @@ bool fl_autoflex_from_numbers(struct autoflex *a, const int64_t whole[FL_AUTOFLE
     a->written = (int16_t)(whole[4] % 2);
     a->block = (int16_t)(whole[4] / 2);
     a->count = (int32_t)whole[5];
-    a->next = (int32_t)whole[6];
+    a->next = (int16_t)whole[6];
     a->overflows = (uint64_t)whole[7];
     a->clamped_low = (uint64_t)whole[8];
     a->clamped_high = (uint64_t)whole[9];

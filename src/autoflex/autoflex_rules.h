@@ -147,6 +147,14 @@ FL_BOTH double fl_role_factor(int role) {
     }
 }
 
+/* Mantissa bits, and the largest mantissa. */
+FL_BOTH int fl_mantissa_bits(const struct autoflex *a) {
+    return a->bits ? a->bits : (int)AUTOFLEX_BITS;
+}
+FL_BOTH int fl_largest_mantissa(const struct autoflex *a) {
+    return (1 << (fl_mantissa_bits(a) - 1)) - 1;
+}
+
 /* The maximum to prepare for, given a history that is not empty; 0: e remains. */
 FL_BOTH double fl_predict(const struct autoflex *a) {
     switch (a->predictor) {
@@ -168,14 +176,16 @@ FL_BOTH double fl_predict(const struct autoflex *a) {
         return fl_autoflex_foreign(a);
 #endif
     }
-    const double room = fl_history_maximum(a) + 3.0 * fl_history_deviation(a) + 100.0 * fl_scale2(1.0, -a->e);
+    /* 100 units of 16 bits; in fewer bits the same part of the range, of which 100 units would be more than all */
+    const double margin = fl_scale2(100.0, fl_mantissa_bits(a) - AUTOFLEX_BITS - a->e);
+    const double room = fl_history_maximum(a) + 3.0 * fl_history_deviation(a) + margin;
     return a->predictor == AUTOFLEX_PAPER ? 2.0 * room : room;
 }
 
 /* The exponent for that maximum (above zero). */
 FL_BOTH int fl_exponent_for(const struct autoflex *a, double maximum) {
-    return a->predictor == AUTOFLEX_PAPER ? AUTOFLEX_BITS - 1 - fl_ceil_log2(maximum)
-                                          : AUTOFLEX_BITS - 2 - fl_floor_log2(maximum);
+    return a->predictor == AUTOFLEX_PAPER ? fl_mantissa_bits(a) - 1 - fl_ceil_log2(maximum)
+                                          : fl_mantissa_bits(a) - 2 - fl_floor_log2(maximum);
 }
 
 /* --- the life of an exponent: autoflex.h explains each function ------------------------------------------- */
@@ -199,7 +209,7 @@ FL_BOTH int fl_autoflex_clamp(struct autoflex *a, int e) {
 
 FL_BOTH void fl_autoflex_push(struct autoflex *a, double phi) {
     a->history[a->next] = phi;
-    a->next = (a->next + 1) % AUTOFLEX_WINDOW;
+    a->next = (int16_t)((a->next + 1) % AUTOFLEX_WINDOW);
     if (a->count < AUTOFLEX_WINDOW)
         a->count++;
     a->initialised = true;
@@ -210,14 +220,14 @@ FL_BOTH int fl_autoflex_start(const struct autoflex *a) {
     return AUTOFLEX_START < a->e_min ? a->e_min : AUTOFLEX_START > a->e_max ? a->e_max : AUTOFLEX_START;
 }
 
-FL_BOTH int fl_gamma_at(double maximum, int e) {
+FL_BOTH int fl_gamma_at(const struct autoflex *a, double maximum, int e) {
     const double g = fl_scale2(maximum, e);
-    return g < AUTOFLEX_TOP ? (int)fl_nearest_integer(g) : AUTOFLEX_TOP;
+    return g < fl_largest_mantissa(a) ? (int)fl_nearest_integer(g) : fl_largest_mantissa(a);
 }
 
 FL_BOTH int fl_autoflex_load_exponent(struct autoflex *a, double maximum) {
     if (maximum > 0)
-        return fl_autoflex_clamp(a, AUTOFLEX_BITS - 2 - fl_floor_log2(maximum));
+        return fl_autoflex_clamp(a, fl_mantissa_bits(a) - 2 - fl_floor_log2(maximum));
     return fl_predicts(a->predictor) ? fl_autoflex_start(a) : a->e; /* the start of the initialisation loop */
 }
 
@@ -237,24 +247,24 @@ FL_BOTH int fl_autoflex_initialise(struct autoflex *a, double maximum) {
     if (!fl_says_something(maximum) || a->predictor == AUTOFLEX_FIXED)
         return a->e;
     for (;;) {
-        const int gamma = fl_gamma_at(maximum, a->e);
-        if (gamma >= AUTOFLEX_TOP) {
+        const int gamma = fl_gamma_at(a, maximum, a->e);
+        if (gamma >= fl_largest_mantissa(a)) {
             if (a->e == a->e_min) {
                 a->clamped_low++;
                 break;
             }
-            const int e = a->e - (AUTOFLEX_BITS - 1) / 2;
+            const int e = a->e - (fl_mantissa_bits(a) - 1) / 2;
             a->e = e < a->e_min ? a->e_min : e;
-        } else if (gamma < 1 << (AUTOFLEX_BITS - 2)) {
-            const int e = a->e + (AUTOFLEX_BITS - 2) - fl_ceil_log2(gamma > 1 ? gamma : 1);
+        } else if (gamma < 1 << (fl_mantissa_bits(a) - 2)) {
+            const int e = a->e + (fl_mantissa_bits(a) - 2) - fl_ceil_log2(gamma > 1 ? gamma : 1);
             if (e == a->e)
-                break; /* gamma just below 2^14: e is already the target */
+                break; /* gamma just below 2^(bits - 2): e is already the target */
             if (e > a->e_max && a->e == a->e_max) {
                 a->clamped_high++;
                 break;
             }
             a->e = e > a->e_max ? a->e_max : e; /* at the end of the range gamma shows whether e should leave it */
-            if (e <= a->e_max && gamma > 1 << ((AUTOFLEX_BITS - 1) / 2 - 2))
+            if (e <= a->e_max && gamma > 1 << (fl_mantissa_bits(a) > 6 ? (fl_mantissa_bits(a) - 1) / 2 - 2 : 0))
                 break;
         } else {
             break;
@@ -268,9 +278,9 @@ FL_BOTH int fl_autoflex_fit(struct autoflex *a, double maximum) {
     if (!fl_says_something(maximum))
         return a->e;
     a->predicted = maximum;
-    int e = AUTOFLEX_BITS - 2 - fl_floor_log2(maximum);
-    if (fl_nearest_integer(fl_scale2(maximum, e)) > AUTOFLEX_TOP)
-        e--; /* just below a power of two: rounds up to 32768 */
+    int e = fl_mantissa_bits(a) - 2 - fl_floor_log2(maximum);
+    if (fl_nearest_integer(fl_scale2(maximum, e)) > fl_largest_mantissa(a))
+        e--; /* just below a power of two: rounds up to top + 1 */
     a->e = fl_autoflex_clamp(a, e);
     a->initialised = true;
     return a->e;
@@ -278,7 +288,7 @@ FL_BOTH int fl_autoflex_fit(struct autoflex *a, double maximum) {
 
 FL_BOTH bool fl_autoflex_fits(const struct autoflex *a, double maximum) {
     const double m = fl_scale2(maximum, a->e);
-    return m < AUTOFLEX_TOP + 0.5; /* 32767.5 is a tie that goes to 32768 */
+    return m < fl_largest_mantissa(a) + 0.5; /* top is odd: the tie goes to top + 1 */
 }
 
 FL_BOTH bool fl_autoflex_repeat(struct autoflex *a, double maximum) {
@@ -308,7 +318,7 @@ FL_BOTH void fl_autoflex_record(struct autoflex *a, int gamma, double maximum) {
     }
     if (!fl_says_something(maximum))
         return;
-    const bool full = gamma >= AUTOFLEX_TOP;
+    const bool full = gamma >= fl_largest_mantissa(a);
     a->overflows += full;
     if (fl_is_amax(a->predictor)) {
         if (a->predictor == AUTOFLEX_AMAX)
@@ -334,7 +344,7 @@ FL_BOTH void fl_autoflex_load(struct autoflex *a, double maximum) {
         a->initialised = false;
         return;
     }
-    fl_autoflex_record(a, fl_gamma_at(maximum, a->e), maximum);
+    fl_autoflex_record(a, fl_gamma_at(a, maximum, a->e), maximum);
 }
 
 #endif

@@ -3,6 +3,7 @@
 #include "program/plan/plan_internal.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "core/base/text.h"
 
 /* Plans the program for one size of all dimensions that it leaves open, and notes how many dimensions each output then
  * has. False: there is no plan for that size. */
@@ -49,9 +50,24 @@ static void find_ndim(const program *p, struct fl_network *memory, int *ndim) {
     fl_free(trial.constants);
 }
 
+/* The integers of ONNX saturate at the ends of their words, not where mantissas of fewer bits do. */
+static tensor_status check_formats(const struct fl_net_graph *g) {
+    for (int k = 0; k < g->node_count; k++) {
+        const tensor_format format = g->nodes[k].format;
+        if (format && tensor_format_is_shared(format) && tensor_format_bits(format) != 16)
+            return fl_fail(
+                TENSOR_E_UNSUPPORTED,
+                "program_export: node %s computes in %s, which ONNX cannot say: expected mantissas of 16 bits",
+                fl_quote(g->nodes[k].name).text, tensor_format_name(format));
+    }
+    return TENSOR_OK;
+}
+
 tensor_status program_export(const program *p, const char *path) {
     if (!p || !path)
         return fl_fail(TENSOR_E_ARGUMENT, "program_export: %s is NULL", p ? "path" : "p");
+    if (check_formats(&p->network->graph))
+        return TENSOR_E_UNSUPPORTED;
     struct fl_network *const memory = fl_network_new(FL_NET_ONNX);
     int *const ndim = memory ? fl_net_memory(memory, (size_t)p->network->graph.output_count * sizeof *ndim) : NULL;
     tensor_status status = ndim ? TENSOR_OK : TENSOR_E_MEMORY;

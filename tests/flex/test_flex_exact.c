@@ -410,10 +410,10 @@ static void check_codec(const struct fl_format *format, int64_t count) {
     struct fl_stats stats = {0}, measured = {0};
     struct fl_view out = {.data = got, .e = exponent_at(e), .count = count};
     const int64_t half = random_below(count + 1);
-    format->encode(&out, 0, half, values, false, &args.rounding, &stats);
-    format->encode(&out, half, count - half, values + half, true, &args.rounding, &stats);
+    format->encode(format, &out, 0, half, values, false, &args.rounding, &stats);
+    format->encode(format, &out, half, count - half, values + half, true, &args.rounding, &stats);
     out.data = NULL;
-    format->encode(&out, 0, count, values, true, &args.rounding, &measured);
+    format->encode(format, &out, 0, count, values, true, &args.rounding, &measured);
     int64_t bad = -1;
     for (int64_t i = 0; i < count; i++)
         if (got[i] != want.data[i])
@@ -424,7 +424,7 @@ static void check_codec(const struct fl_format *format, int64_t count) {
     CHECK(measured.maximum == want.stats.maximum, "encode measured %a, want %a", measured.maximum, want.stats.maximum);
     out.data = got;
     double *back = allocate((size_t)count * sizeof *back);
-    format->decode(&out, half, count - half, back);
+    format->decode(format, &out, half, count - half, back);
     bad = -1;
     for (int64_t i = half; i < count; i++)
         if (back[i - half] != ldexp(got[i], -e))
@@ -440,7 +440,7 @@ static void check_nonfinite(const struct fl_format *format) {
     for (int mode = 0; mode < 2; mode++) {
         const struct fl_rounding rounding = {mode ? TENSOR_ROUND_STOCHASTIC : TENSOR_ROUND_NEAREST, 1, 2};
         struct fl_stats stats = {0};
-        format->encode(&out, 0, 4, values, false, &rounding, &stats);
+        format->encode(format, &out, 0, 4, values, false, &rounding, &stats);
         CHECK(got[0] == 0 && got[1] == 32767 && got[2] == -32767 && got[3] == 8, "%d %d %d %d", got[0], got[1], got[2],
               got[3]);
         CHECK(stats.nonfinite == 3 && stats.saturated == 2 && stats.flushed == 0 && stats.maximum == 1,

@@ -153,7 +153,7 @@ static void check_codec(const struct layout *f, enum place place) {
     for (int i = 0; i < ALL; i++)
         values[i] = between(f, (uint16_t)i, place, witness_draw(how.key, how.write, i));
     const struct fl_view out = {.data = got, .count = ALL};
-    format->encode(&out, 0, ALL, values, true, &how, &stats);
+    format->encode(format, &out, 0, ALL, values, true, &how, &stats);
     int bad = -1;
     double expected = 0;
     for (int i = 0; i < ALL; i++) {

@@ -101,8 +101,8 @@ static inline int64_t different_element(const tensor *t, const void *a, const vo
         double x, y;
         const struct fl_view va = {(void *)(uintptr_t)a, NULL, 0, t->count},
                              vb = {(void *)(uintptr_t)b, NULL, 0, t->count};
-        t->format->decode(&va, i, 1, &x);
-        t->format->decode(&vb, i, 1, &y);
+        t->format->decode(t->format, &va, i, 1, &x);
+        t->format->decode(t->format, &vb, i, 1, &y);
         const size_t size = (size_t)t->format->bytes;
         if (exact ? memcmp((const char *)a + size * (size_t)i, (const char *)b + size * (size_t)i, size)
                   : !same_double(x, y))

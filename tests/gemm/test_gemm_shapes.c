@@ -109,10 +109,10 @@ static struct operand operand_new(const struct fl_format *f, int64_t count, int 
             ((int16_t *)o.view.data)[i] = mantissa(data, operand, i, number, seed);
         } else {
             const double x = number_of(f, data, operand, number, seed);
-            f->encode(&o.view, i, 1, &x, false, &nearest, &ignored);
+            f->encode(f, &o.view, i, 1, &x, false, &nearest, &ignored);
         }
     }
-    f->decode(&o.view, 0, count, o.values);
+    f->decode(f, &o.view, 0, count, o.values);
     return o;
 }
 
@@ -282,7 +282,7 @@ static void compute_want(struct test_case *t) {
         const struct fl_view out = {t->want, NULL, 0, count};
         for (int64_t i = 0; i < count; i++) {
             const double x = float_result(&t->x, t->a.values, t->b.values, i / t->x.n, i % t->x.n);
-            f->encode(&out, i, 1, &x, true, &t->args.rounding, &t->want_stats);
+            f->encode(f, &out, i, 1, &x, true, &t->args.rounding, &t->want_stats);
         }
         return;
     }
@@ -310,8 +310,8 @@ static int64_t first_difference(const struct fl_format *f, const void *want, con
         if (!memcmp((const char *)want + at, (const char *)got + at, (size_t)f->bytes))
             continue;
         double x, y;
-        f->decode(&(struct fl_view){(void *)(uintptr_t)want, NULL, 0, count}, i, 1, &x);
-        f->decode(&(struct fl_view){(void *)(uintptr_t)got, NULL, 0, count}, i, 1, &y);
+        f->decode(f, &(struct fl_view){(void *)(uintptr_t)want, NULL, 0, count}, i, 1, &x);
+        f->decode(f, &(struct fl_view){(void *)(uintptr_t)got, NULL, 0, count}, i, 1, &y);
         if (x == x || y == y)
             return i;
     }
@@ -337,8 +337,8 @@ static void run_kernel(const struct test_case *t, enum fl_backend backend, fl_ke
     const int64_t at = first_difference(f, t->want, args.out.data, count);
     double x = 0, y = 0;
     if (at >= 0) {
-        f->decode(&(struct fl_view){t->want, NULL, 0, count}, at, 1, &x);
-        f->decode(&(struct fl_view){args.out.data, NULL, 0, count}, at, 1, &y);
+        f->decode(f, &(struct fl_view){t->want, NULL, 0, count}, at, 1, &x);
+        f->decode(f, &(struct fl_view){args.out.data, NULL, 0, count}, at, 1, &y);
     }
     CHECK(at < 0, "%s %s %d threads: element %lld got %a want %a", t->label, backend_name, threads, (long long)at, y,
           x);

@@ -192,8 +192,8 @@ static bool same_elements(const tensor *want, const tensor *got, char *line, siz
     const struct fl_view va = fl_view_of(want), vb = fl_view_of(got);
     for (int64_t i = 0; i < want->count; i++) {
         double x, y;
-        f->decode(&va, i, 1, &x);
-        f->decode(&vb, i, 1, &y);
+        f->decode(f, &va, i, 1, &x);
+        f->decode(f, &vb, i, 1, &y);
         const size_t at = (size_t)i * (size_t)f->bytes;
         if (memcmp((char *)want->storage->data + at, (char *)got->storage->data + at, (size_t)f->bytes) &&
             !(x != x && y != y)) {

@@ -74,7 +74,7 @@ static void fill(const struct fl_format *f, struct block *b, enum style style, u
                 v *= f->id == FMT_FP16 ? 65504 : 0x1.fep127;
             values[i] = v;
         }
-        f->encode(&b->view, first, n, values, false, &nearest, &ignored);
+        f->encode(f, &b->view, first, n, values, false, &nearest, &ignored);
     }
 }
 
@@ -83,7 +83,7 @@ static void add_wide(const struct fl_format *f, struct block *b, uint64_t *seed)
         return;
     b->view.wide = fl_alloc((size_t)b->view.count * (size_t)f->wide_bytes);
     double *values = fl_alloc((size_t)b->view.count * sizeof *values);
-    f->decode(&b->view, 0, b->view.count, values);
+    f->decode(f, &b->view, 0, b->view.count, values);
     for (int64_t i = 0; i < b->view.count; i++) {
         if (f->arithmetic == FL_ARITHMETIC_SHARED)
             ((int32_t *)b->view.wide)[i] = (int32_t)(ldexp(values[i], fl_exponent(&b->view)) * 65536) +

@@ -134,6 +134,21 @@ static const char *option_of_formats(const struct settings *settings) {
     return settings->command == COMMAND_COMPARE ? "formats" : "format";
 }
 
+bool policy_names_shared(const char *policy) {
+    static const char delimiters[] = " \t\n;=:";
+    for (const char *at = policy; *at; at += strspn(at, delimiters)) {
+        const size_t length = strcspn(at, delimiters);
+        char *word = text_format("%.*s", (int)length, at);
+        tensor_format format;
+        const bool shared = tensor_format_find(&format, word) == TENSOR_OK && tensor_format_is_shared(format);
+        free(word);
+        if (shared)
+            return true;
+        at += length;
+    }
+    return false;
+}
+
 /* Reads the policy and stores its text, because the file may change while runs continue. If variant is NULL, the policy
  * names its own. */
 static int take_policy(const struct settings *s, struct series *series, const char *policy, const char *variant) {
@@ -165,11 +180,7 @@ static int take_policy(const struct settings *s, struct series *series, const ch
     char *name = text_format("%.*s", (int)strcspn(series->policy, ";") - 8, series->policy + 8); /* "variant NAME;" */
     series->variant = nn_variant_find(name);
     free(name);
-    for (int i = 0; tensor_format_at(i); i++) {
-        const tensor_format format = tensor_format_at(i);
-        series->shared =
-            series->shared || (tensor_format_is_shared(format) && strstr(series->policy, tensor_format_name(format)));
-    }
+    series->shared = series->shared || policy_names_shared(series->policy);
     return STATUS_OK;
 }
 
@@ -221,6 +232,8 @@ static int parse_series(const struct settings *settings, struct series *series, 
     }
     char *rest = item, *name = strsep(&rest, ":");
     series->variant = nn_variant_find(name);
+    if (!series->variant && (strpbrk(name, "+0123456789") && strstr(tensor_error(), "character")))
+        return text_usage("--%s: %s", option, tensor_error());
     if (!series->variant)
         return text_refuse_name(text_format("--%s: unknown format '%s', and no file of that name", option, name), name,
                                 policy_name);

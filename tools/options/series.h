@@ -37,6 +37,8 @@ struct series {
     bool shared;
 };
 
+/* Whether a policy names a format with a shared exponent, so that its run may have a trace. */
+bool policy_names_shared(const char *policy);
 /* Reads the formats and policies of the settings, to be freed with series_free; returns a STATUS_ code, the message is
  * printed. */
 int series_read(const struct settings *settings, struct series **series, int *count);

@@ -25,6 +25,7 @@ void replay_begin(struct replay_life *life, autoflex_predictor predictor, const 
                   const struct replay_options *how) {
     memset(life, 0, sizeof *life);
     autoflex_reset(&life->a, predictor, how->e_min, how->e_max);
+    autoflex_set_bits(&life->a, how->bits);
     life->a.role = (int16_t)autoflex_find_role(role);
 }
 
@@ -76,8 +77,9 @@ void replay_write(struct replay_life *life, const struct trace_row *row, double 
     choose_exponent(life, row, maximum);
     const bool recorded = a->e == row->e && a->e == row->maximum_e && factor == 1;
     const double m = nearbyint(ldexp(maximum, a->e));
-    const bool saturated = recorded ? row->saturated > 0 : m > AUTOFLEX_TOP;
-    const int gamma = recorded ? (int)row->gamma : m > AUTOFLEX_TOP ? AUTOFLEX_TOP : (int)m;
+    const int top = (1 << (how->bits - 1)) - 1;
+    const bool saturated = recorded ? row->saturated > 0 : m > top;
+    const int gamma = recorded ? (int)row->gamma : m > top ? top : (int)m;
     autoflex_record(a, gamma, maximum);
     note_outlier(life, outlier, gamma >= KEEPS_11_BITS && !saturated);
     c->changes += a->e != life->e && c->writes;
@@ -88,6 +90,6 @@ void replay_write(struct replay_life *life, const struct trace_row *row, double 
     c->same += a->e == row->e;
     if (gamma > 0) {
         c->kept++;
-        c->unused += AUTOFLEX_BITS - 1 - log2(gamma);
+        c->unused += how->bits - 1 - log2(gamma);
     }
 }

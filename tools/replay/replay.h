@@ -24,7 +24,7 @@ void replay_add(struct replay_counts *to, const struct replay_counts *counts);
 
 struct replay_options {
     int64_t warm_up; /* steps */
-    int e_min, e_max;
+    int e_min, e_max, bits;
     double outlier; /* factor of every 100th maximum of a tensor; 0: as recorded */
 };
 

@@ -199,6 +199,10 @@ static tensor_format format_of(const struct request *q, const char *path) {
             longest = length;
         }
     }
+    char made[24]; /* "trace-flex12+5.csv" */
+    snprintf(made, sizeof made, "%.*s", (int)strcspn(name + 6 * !strncmp(name, "trace-", 6), ".-@"), name + 6);
+    if (!longest && !strncmp(name, "trace-", 6) && tensor_format_find(&format, made) == TENSOR_OK)
+        found = format;
     return found;
 }
 
@@ -222,6 +226,7 @@ static int find_range(const struct request *q, const char *path, struct replay_o
         return text_failed("%s", tensor_error());
     how->e_min = tensor_autoflex(one)->e_min;
     how->e_max = tensor_autoflex(one)->e_max;
+    how->bits = tensor_format_bits(format);
     tensor_free(one);
     return STATUS_OK;
 }

@@ -148,14 +148,6 @@ static void check_label(struct reader *r, const struct series *s) {
     free(with_predictor);
 }
 
-/* Whether a policy has a format with a shared exponent, so that its run may have a trace. */
-static bool names_shared(const char *policy) {
-    for (int i = 0; tensor_format_at(i); i++)
-        if (tensor_format_is_shared(tensor_format_at(i)) && strstr(policy, tensor_format_name(tensor_format_at(i))))
-            return true;
-    return false;
-}
-
 static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     const char *variant = read_text(r, item, "variant"), *predictor = read_text_or_null(r, item, "predictor");
     s->label = copy_text(r, item, "name");
@@ -178,7 +170,7 @@ static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     s->plain = !policy || (!strcmp(policy, own) && strncmp(s->label, "policy:", 7) != 0); /* older results have null */
     s->policy = text_format("%s", policy ? policy : own);
     free(own);
-    s->shared = s->shared || names_shared(s->policy);
+    s->shared = s->shared || policy_names_shared(s->policy);
     if (s->plain && s->shared != (s->predictor != NULL))
         refuse(
             r,

@@ -4,6 +4,7 @@
 #include "core/ops/optimisers/optimiser_rules.h"
 #include "core/queue/queue.h"
 #include "core/queue/sampled.h"
+#include "core/tensor/narrow.h"
 #include "core/tensor/wide.h"
 #include <math.h>
 #include <string.h>
@@ -40,8 +41,10 @@ static tensor_status run_part(const struct fl_call *call) {
         return TENSOR_OK;
     call->args->out = fl_output_view(&call->out);
     tensor_status status = attempt(call, false, &stats);
-    if (!status)
+    if (!status) {
+        fl_clamp(call->out.format, &call->args->out, 0, call->args->out.count, &stats);
         fl_stats_merge(&call->sequence.state->tensor[call->sequence.tensor].stats, &stats);
+    }
     return status;
 }
 
@@ -64,6 +67,7 @@ static tensor_status run_write(const struct fl_call *call) {
         }
         fl_write_attempted(&w, a, stats.maximum);
     }
+    fl_clamp(out->format, &call->args->out, 0, out->count, &stats);
     fl_write_end(&w, a, stats.gamma, stats.maximum);
     fl_written(out, &stats, call->args->out.wide);
     fl_sample_call(call);

@@ -57,7 +57,7 @@ static struct operand operand_of(const struct fl_format *format, const struct fl
 
 static double decoded(const struct operand *x, int64_t i) {
     double value = 0;
-    x->format->decode(x->view, i, 1, &value);
+    x->format->decode(x->format, x->view, i, 1, &value);
     return value;
 }
 

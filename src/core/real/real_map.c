@@ -54,9 +54,9 @@ static void evaluate(const struct job *job, int64_t first, int64_t n, double *va
     const bool all = args->rounding.mode == TENSOR_ROUND_STOCHASTIC;
     double (*const function)(double, double, double, double) = all ? job->functions.odd : job->functions.near;
     double b[BLOCK] = {0};
-    args->format->decode(&args->in[0], first, n, values);
+    args->format->decode(args->format, &args->in[0], first, n, values);
     if (args->in[1].data)
-        args->format->decode(&args->in[1], first, n, b);
+        args->format->decode(args->format, &args->in[1], first, n, b);
     for (int64_t i = 0; i < n; i++)
         values[i] = function(values[i], b[i], beta, alpha);
 }
@@ -81,7 +81,7 @@ static void compute_part(void *context, int part, int worker) {
         const int64_t n = smaller(BLOCK, end - i);
         struct fl_stats stats = {0};
         evaluate(job, i, n, values);
-        args->format->encode(&args->out, i, n, values, false, &args->rounding, &stats);
+        args->format->encode(args->format, &args->out, i, n, values, false, &args->rounding, &stats);
         observe(is_shared(args), n, values, &stats);
         fl_stats_merge(&job->stats[worker], &stats);
     }
@@ -103,9 +103,9 @@ bool fl_real_floats_hold(const struct fl_args *args) {
 static double near_of(const struct job *job, int64_t i) {
     const struct fl_args *args = job->args;
     double a, b = 0;
-    args->format->decode(&args->in[0], i, 1, &a);
+    args->format->decode(args->format, &args->in[0], i, 1, &a);
     if (args->in[1].data)
-        args->format->decode(&args->in[1], i, 1, &b);
+        args->format->decode(args->format, &args->in[1], i, 1, &b);
     return job->functions.near(a, b, (double)args->p.map.beta, (double)args->p.map.alpha);
 }
 
@@ -282,7 +282,7 @@ static double size_of(const struct job *job, int32_t entry) {
     double x;
     uint16_t word = job->table->example[(entry >> 16) + 32768];
     const struct fl_view one = {.data = &word, .e = job->args->in[0].e, .count = 1};
-    job->args->format->decode(&one, 0, 1, &x);
+    job->args->format->decode(job->args->format, &one, 0, 1, &x);
     const double size = fabs(job->functions.near(x, 0, (double)job->args->p.map.beta, (double)job->args->p.map.alpha));
     return size == size ? size : 0;
 }

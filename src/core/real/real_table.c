@@ -85,13 +85,13 @@ static void evaluate_part(void *context, int part, int worker) {
         words[i] = (uint16_t)(first + i);
     const struct fl_view in = {.data = words, .e = args->in[0].e, .count = PART},
                          out = {.data = results, .e = args->out.e, .count = PART};
-    f->decode(&in, 0, PART, values);
+    f->decode(f, &in, 0, PART, values);
     fl_real_near(args, making->lanes, PART, values, values);
     for (int i = 0; i < PART; i++) {
         struct fl_stats stats = {0};
         const double near = values[i], size = fabs(near);
         uint64_t bits;
-        f->encode(&out, i, 1, &near, false, &args->rounding, &stats);
+        f->encode(f, &out, i, 1, &near, false, &args->rounding, &stats);
         memcpy(&bits, &size, sizeof bits);
         memory->magnitude[first + i] = near != near ? 0 : (bits >> HIDDEN_BITS) + 1;
         memory->class[first + i] = near != near      ? IS_NAN
@@ -223,7 +223,7 @@ static void slopes_part(void *context, int part, int worker) {
     const struct fl_view x = {.data = words, .e = args->in[1].e, .count = PART};
     for (int i = 0; i < PART; i++)
         words[i] = (uint16_t)(part * PART + i);
-    args->format->decode(&x, 0, PART, values);
+    args->format->decode(args->format, &x, 0, PART, values);
     fl_real_slope_entries(args, making->lanes, PART, values, making->slopes->at + part * PART);
 }
 

@@ -36,7 +36,7 @@ tensor_status fl_ref_begin_with(struct ref_work *w, const struct fl_args *args, 
             continue;
         w->in[i] = memory;
         memory += args->in[i].count;
-        fl_operand_format(args, i)->decode(&args->in[i], 0, args->in[i].count, w->in[i]);
+        fl_operand_format(args, i)->decode(fl_operand_format(args, i), &args->in[i], 0, args->in[i].count, w->in[i]);
     }
     if (w->count) {
         w->value = memory;
@@ -55,7 +55,7 @@ void fl_ref_end(const struct ref_work *w) {
     }
     struct fl_stats stats = {0};
     const bool real = fl_op_is_real(args->op), shared = fl_ref_shared(args);
-    args->format->encode(&args->out, 0, w->count, w->value, !real, &args->rounding, &stats);
+    args->format->encode(args->format, &args->out, 0, w->count, w->value, !real, &args->rounding, &stats);
     if (shared || real) {
         stats.maximum = 0;
         for (int64_t i = 0; i < w->count; i++) {

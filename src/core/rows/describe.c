@@ -55,7 +55,7 @@ static const float *floats_of(const struct elements *x, int64_t first, int64_t n
         x->row->to_floats(&x->view, first, n, block, false);
         return block;
     }
-    x->format->decode(&x->view, first, n, values);
+    x->format->decode(x->format, &x->view, first, n, values);
     for (int64_t i = 0; i < n; i++)
         block[i] = (float)values[i];
     return block;
@@ -65,7 +65,7 @@ static const int16_t *mantissas_of(const struct elements *x, int64_t first, int6
     double values[BLOCK];
     if (x->format->bytes == 2)
         return (const int16_t *)x->view.data + first;
-    x->format->decode(&x->view, first, n, values);
+    x->format->decode(x->format, &x->view, first, n, values);
     for (int64_t i = 0; i < n; i++)
         block[i] = (int16_t)values[i];
     return block;
@@ -239,8 +239,8 @@ static double stored(const struct fl_format *format, double value) {
     const struct fl_view view = {.data = &element, .count = 1};
     const struct fl_rounding nearest = {0};
     struct fl_stats ignored = {0};
-    format->encode(&view, 0, 1, &value, false, &nearest, &ignored);
-    format->decode(&view, 0, 1, &value);
+    format->encode(format, &view, 0, 1, &value, false, &nearest, &ignored);
+    format->decode(format, &view, 0, 1, &value);
     return value;
 }
 
@@ -401,9 +401,9 @@ static int64_t measure_doubles(struct measurement *m, int part, int64_t first, i
     _Alignas(64) char buffer[BLOCK * sizeof(double)];
     const struct fl_view there = {buffer, NULL, &m->e, n};
     int64_t finite = 0;
-    m->x.format->decode(&m->x.view, first, n, x);
-    m->format->encode(&there, 0, n, x, false, &to_nearest, &m->stats[part]);
-    m->format->decode(&there, 0, n, after);
+    m->x.format->decode(m->x.format, &m->x.view, first, n, x);
+    m->format->encode(m->format, &there, 0, n, x, false, &to_nearest, &m->stats[part]);
+    m->format->decode(m->format, &there, 0, n, after);
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(x[i]) || !isfinite(after[i]))
             continue;

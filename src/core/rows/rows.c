@@ -62,7 +62,7 @@ void fl_rows_run(const struct fl_rows *rows, char *memory) {
 void fl_rows_store(const struct fl_args *args, int64_t first, int64_t n, const double *value, double largest,
                    struct fl_stats *stats) {
     struct fl_stats mine = {0};
-    args->format->encode(&args->out, first, n, value, true, &args->rounding, &mine);
+    args->format->encode(args->format, &args->out, first, n, value, true, &args->rounding, &mine);
     if (fl_ref_shared(args))
         mine.maximum = largest;
     fl_stats_merge(stats, &mine);
@@ -76,7 +76,7 @@ double fl_rows_largest(const double *value, int64_t n) {
 }
 
 void fl_rows_fetch(const struct fl_args *args, int in, int64_t first, int64_t n, double *to) {
-    args->format->decode(&args->in[in], first, n, to);
+    args->format->decode(args->format, &args->in[in], first, n, to);
     if (!fl_ref_shared(args))
         return;
     const double unit = fl_scale2(1, fl_exponent(&args->in[in]));
@@ -124,7 +124,7 @@ static void read_floats(const struct fl_rows *rows, const struct fl_view *view, 
         return;
     }
     if (!k) {
-        rows->args->format->decode(view, first, n, to);
+        rows->args->format->decode(rows->args->format, view, first, n, to);
         for (int64_t i = n; i < fl_row_room(n); i++)
             to[i] = 0;
         return;
@@ -243,7 +243,7 @@ bool fl_rows_write_estimates(const struct fl_rows *rows, int64_t first, int64_t 
 static void place_decoded(const struct fl_rows *rows, int in, int64_t first, int64_t n, const void *raw, double *own,
                           struct fl_stats *stats) {
     const struct fl_view copy = {.data = (void *)(uintptr_t)raw, .e = rows->args->in[in].e, .count = n};
-    rows->args->format->decode(&copy, 0, n, own);
+    rows->args->format->decode(rows->args->format, &copy, 0, n, own);
     fl_rows_store(rows->args, first, n, own, fl_rows_largest(own, n), stats);
 }
 
@@ -257,7 +257,7 @@ static bool place_floats(const struct fl_rows *rows, int64_t n, const void *raw,
     uint16_t half = (uint16_t)word;
     const struct fl_view view = {.data = f->bytes == 4 ? (void *)&word : (void *)&half, .count = 1};
     double largest;
-    f->decode(&view, 0, 1, &largest);
+    f->decode(f, &view, 0, 1, &largest);
     if (!fl_is_finite(largest))
         return false;
     stats->maximum = largest > stats->maximum ? largest : stats->maximum;

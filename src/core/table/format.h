@@ -28,7 +28,8 @@ struct fl_format {
     int wide_bytes; /* of one element of a wide part, for elements of 16 bits; 0: the format has none */
     /* shared-exponent formats: the range of e, the largest mantissa, the default predictor */
     int e_min, e_max;
-    int top;
+    int top;  /* 2^(bits - 1) - 1 */
+    int bits; /* of one element, which may be stored in a wider word */
     const char *predictor;
     bool truncates; /* offers TENSOR_ROUND_TRUNCATE */
     bool draws;     /* offers TENSOR_ROUND_STOCHASTIC */
@@ -37,9 +38,9 @@ struct fl_format {
      * by `rounding` into the view at its exponent; out.data NULL measures only. Both serve any alignment of first.
      * stats accumulates. `op_result`: the doubles are results of an operation, exact or rounded to odd; float formats
      * then round to binary32 first, as their kernels do, but only to nearest and by truncation. */
-    void (*decode)(const struct fl_view *in, int64_t first, int64_t n, double *values);
-    void (*encode)(const struct fl_view *out, int64_t first, int64_t n, const double *values, bool op_result,
-                   const struct fl_rounding *rounding, struct fl_stats *stats);
+    void (*decode)(const struct fl_format *f, const struct fl_view *in, int64_t first, int64_t n, double *values);
+    void (*encode)(const struct fl_format *f, const struct fl_view *out, int64_t first, int64_t n, const double *values,
+                   bool op_result, const struct fl_rounding *rounding, struct fl_stats *stats);
 
     /* Kernels by backend. sets[FL_REF] is NULL: the reference kernels (core/reference/ref_*.c) serve every format
      * through its codec. */
@@ -80,6 +81,11 @@ const struct fl_format *fl_format_named(const char *name);
 const struct fl_format *fl_format_at(int i);
 /* The index of a format in that order; the number of formats if it is not in the list. */
 int fl_format_index(const struct fl_format *format);
+/* A format made from its parameters (made.c), by the id that says them; NULL: there is none such. */
+const struct fl_format *fl_made_format(tensor_format id);
+/* The id of the format that the text describes, as "flex12+5" does. TENSOR_E_ARGUMENT if it begins like such a text and
+ * is none: the message names the position. TENSOR_OK with FMT_NONE for any other text. */
+tensor_status fl_made_format_find(tensor_format *id, const char *text);
 /* f64, f32, i32 or u8. fl_format_of finds them too; fl_format_named and fl_format_at do not. */
 const struct fl_format *fl_numbers_of(tensor_format id);
 

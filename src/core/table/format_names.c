@@ -18,6 +18,11 @@ size_t tensor_format_bytes(tensor_format format) {
     return f ? (size_t)f->bytes : 0;
 }
 
+int tensor_format_bits(tensor_format format) {
+    const struct fl_format *f = fl_format_of(format);
+    return !f ? 0 : f->bits ? f->bits : 8 * f->bytes;
+}
+
 bool tensor_format_is_shared(tensor_format format) {
     const struct fl_format *f = fl_format_of(format);
     return f && f->arithmetic == FL_ARITHMETIC_SHARED;
@@ -32,9 +37,17 @@ tensor_status tensor_format_find(tensor_format *format, const char *name) {
     const struct fl_format *f = fl_format_named(name);
     if (!format)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_format_find: result is NULL");
-    if (!f)
-        return fl_fail(TENSOR_E_ARGUMENT, "unknown format %s: expected one of %s", fl_quote(name).text,
-                       fl_list_names(name_at).text);
-    *format = f->id;
+    if (f) {
+        *format = f->id;
+        return TENSOR_OK;
+    }
+    tensor_format made;
+    const tensor_status status = fl_made_format_find(&made, name);
+    if (status)
+        return status;
+    if (!made)
+        return fl_fail(TENSOR_E_ARGUMENT, "unknown format %s: expected one of %s, or flexN+E or dfpN with N bits",
+                       fl_quote(name).text, fl_list_names(name_at).text);
+    *format = made;
     return TENSOR_OK;
 }

@@ -15,7 +15,8 @@ const struct fl_format *fl_format_of(tensor_format id) {
     for (int i = 0; i < COUNT; i++)
         if (format_table[i]->id == id)
             return format_table[i];
-    return fl_numbers_of(id);
+    const struct fl_format *const numbers = fl_numbers_of(id);
+    return numbers ? numbers : fl_made_format(id);
 }
 
 const struct fl_format *fl_format_named(const char *name) {

@@ -25,7 +25,7 @@ void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const
                      struct fl_stats *stats) {
     struct fl_stats mine = {0};
     const bool shared = is_shared(args->format), exact = fl_sums_exactly(args);
-    args->format->encode(&args->out, first, n, value, !exact && !shared, &args->rounding, &mine);
+    args->format->encode(args->format, &args->out, first, n, value, !exact && !shared, &args->rounding, &mine);
     if (exact || shared) { /* the maximum is that of the result itself; shared exponents have no infinity */
         mine.maximum = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -40,7 +40,7 @@ void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const
         mine.saturated = mine.flushed = 0;
         for (int64_t i = 0; i < n; i++) {
             double stored;
-            args->format->decode(&args->out, first + i, 1, &stored);
+            args->format->decode(args->format, &args->out, first + i, 1, &stored);
             mine.saturated += isfinite(value[i]) && isinf(stored) != 0;
             mine.flushed += value[i] != 0 && stored == 0;
         }

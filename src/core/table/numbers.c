@@ -3,7 +3,9 @@
 #include "core/table/format.h"
 
 #define DECODE(type)                                                                                                   \
-    static void decode_##type(const struct fl_view *in, int64_t first, int64_t n, double *values) {                    \
+    static void decode_##type(const struct fl_format *f, const struct fl_view *in, int64_t first, int64_t n,           \
+                              double *values) {                                                                        \
+        (void)f;                                                                                                       \
         for (int64_t i = 0; i < n; i++)                                                                                \
             values[i] = ((const type *)in->data)[first + i];                                                           \
     }

@@ -203,7 +203,7 @@ static void encode(struct pixels *p, const struct fl_transfer *t, int c, int fir
     for (int i = 0; i < n; i++)
         values[i] = value(p, c, first + i);
     const struct fl_view view = {keeps ? p->elements : NULL, NULL, t->out.e, CHANNELS * BYTES};
-    t->format->encode(&view, c * BYTES + first, n, values, false, &t->rounding, stats);
+    t->format->encode(t->format, &view, c * BYTES + first, n, values, false, &t->rounding, stats);
 }
 
 /* Rounds the table, and computes the statistics of all numbers. */

@@ -31,7 +31,7 @@ static void search_part(void *context, int part, int worker) {
         const int64_t n = end - i < BLOCK ? end - i : BLOCK;
         if (!s->marks && atomic_load_explicit(&s->found, memory_order_relaxed))
             return;
-        s->format->decode(&s->view, i, n, values);
+        s->format->decode(s->format, &s->view, i, n, values);
         bool any = false;
         for (int64_t j = 0; j < n; j++) {
             const double x = values[j], size = fabs(x);

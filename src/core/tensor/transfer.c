@@ -4,6 +4,7 @@
  * are the same. Outputs far larger than the caches are written around them: a plain store would first read the lines
  * that it overwrites, a third of the traffic. */
 #include "core/tensor/transfer.h"
+#include "core/tensor/narrow.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
@@ -44,12 +45,12 @@ void fl_source_fetch(const struct fl_source *s, int64_t first, int64_t n, double
     else if (s->d)
         memcpy(block, s->d + first, (size_t)n * sizeof *block);
     else
-        s->format->decode(&s->view, first, n, block);
+        s->format->decode(s->format, &s->view, first, n, block);
 }
 
 const struct fl_kernels *fl_converting_set(const struct fl_format *format) {
     enum fl_backend cap;
-    if (fl_backend_cap(&cap))
+    if (fl_is_narrow(format) || fl_backend_cap(&cap))
         return NULL;
     for (int backend = cap; backend > FL_REF; backend--)
         if (format->sets[backend] && format->sets[backend]->from_floats && format->sets[backend]->to_floats)
@@ -128,7 +129,7 @@ static void transfer_doubles(const struct job *job, int64_t first, int64_t n, st
             rounded[i] = (float)block[i];
         job->to->from_floats(&t->out, first, n, rounded, &t->rounding, &r->stats);
     } else if (t->format)
-        t->format->encode(&t->out, first, n, block, t->op_result, &t->rounding, &r->stats);
+        t->format->encode(t->format, &t->out, first, n, block, t->op_result, &t->rounding, &r->stats);
     else
         look_at(block, first, n, r);
 }

@@ -38,7 +38,7 @@ struct fl_transfer_result {
     int64_t nonfinite;     /* looking only: position of the first NaN or Inf, -1 */
 };
 
-/* The best kernel set of a format with conversions under the cap in force; NULL: none. */
+/* The best kernel set of a format with conversions under the cap in force; NULL: none, as for narrow mantissas. */
 const struct fl_kernels *fl_converting_set(const struct fl_format *format);
 
 /* It allocates nothing, so that it cannot fail after it has written a part. */

@@ -5,6 +5,7 @@
 #include "core/tensor/wide.h"
 #include "core/base/parallel.h"
 #include "core/tensor/element_rules.h"
+#include "core/tensor/narrow.h"
 #include <math.h>
 #include <string.h>
 
@@ -57,7 +58,7 @@ static void to_floats(const struct pass *p, const struct fl_view *view, int64_t 
         return;
     }
     double block[FL_BLOCK];
-    p->t->format->decode(view, first, n, block);
+    p->t->format->decode(p->t->format, view, first, n, block);
     for (int64_t i = 0; i < n; i++)
         values[i] = (float)block[i];
 }
@@ -72,7 +73,7 @@ static void from_floats(const struct pass *p, const struct fl_view *view, int64_
     double block[FL_BLOCK];
     for (int64_t i = 0; i < n; i++)
         block[i] = values[i];
-    p->t->format->encode(view, first, n, block, false, &rounding, stats);
+    p->t->format->encode(p->t->format, view, first, n, block, false, &rounding, stats);
 }
 
 /* --- the wide part follows the elements --------------------------------------------------------------------------- */
@@ -171,4 +172,6 @@ void fl_wide_load(const struct fl_storage *t, const struct fl_source *source, st
     run(&p);
     for (int i = 0; i < PARTS; i++)
         fl_stats_merge(stats, &p.stats[i]);
+    const struct fl_view view = {.data = t->data, .wide = t->wide};
+    fl_clamp(t->format, &view, 0, t->count, stats);
 }

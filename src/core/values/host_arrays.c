@@ -12,7 +12,9 @@
 /* --- integers as sources of loads --------------------------------------------------------------------------------- */
 
 #define DECODE(name, type, value)                                                                                      \
-    static void decode_##name(const struct fl_view *in, int64_t first, int64_t n, double *values) {                    \
+    static void decode_##name(const struct fl_format *f, const struct fl_view *in, int64_t first, int64_t n,           \
+                              double *values) {                                                                        \
+        (void)f;                                                                                                       \
         for (int64_t i = 0; i < n; i++) {                                                                              \
             type x;                                                                                                    \
             memcpy(&x, (const char *)in->data + (size_t)(first + i) * sizeof x, sizeof x);                             \
@@ -87,7 +89,7 @@ tensor_status tensor_load_array(tensor *t, const void *values, tensor_type type,
     double *doubles = fl_alloc((size_t)count * sizeof *doubles);
     if (!doubles)
         return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %lld doubles", what, (long long)count);
-    codec->decode(&view, 0, count, doubles);
+    codec->decode(codec, &view, 0, count, doubles);
     status = fl_load_through(what, t, doubles, sizeof *doubles, true);
     fl_free(doubles);
     return status;
@@ -162,7 +164,7 @@ static int64_t find_outside(const struct fl_seen *seen, const struct fl_format *
     double block[FL_BLOCK];
     for (int64_t first = 0; type != TENSOR_TYPE_BOOL && first < count; first += FL_BLOCK) {
         const int64_t n = count - first < FL_BLOCK ? count - first : FL_BLOCK;
-        format->decode(&seen->view, first, n, block);
+        format->decode(format, &seen->view, first, n, block);
         for (int64_t i = 0; i < n; i++) {
             *value = rint(block[i]);
             if (!(*value >= types[type].least && *value < types[type].beyond)) {
@@ -179,7 +181,7 @@ static int64_t store_block(const double *block, void *values, tensor_type type, 
         const struct fl_view out = {values, NULL, NULL, first + n};
         const struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0, 0};
         struct fl_stats ignored = {0};
-        codec_of(type)->encode(&out, first, n, block, false, &nearest, &ignored);
+        codec_of(type)->encode(codec_of(type), &out, first, n, block, false, &nearest, &ignored);
         return 0;
     }
     int64_t outside = 0;
@@ -213,7 +215,7 @@ tensor_status tensor_store_array(const tensor *t, void *values, tensor_type type
     int64_t sum = 0;
     for (int64_t first = 0; !status && first < count; first += FL_BLOCK) {
         const int64_t n = count - first < FL_BLOCK ? count - first : FL_BLOCK;
-        t->format->decode(&seen.view, first, n, block);
+        t->format->decode(t->format, &seen.view, first, n, block);
         sum += store_block(block, values, type, first, n);
     }
     if (!status && saturated)

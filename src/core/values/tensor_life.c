@@ -1,4 +1,5 @@
 /* tensor_life.c - creating, freeing and examining tensors. */
+#include "core/tensor/narrow.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
@@ -47,7 +48,8 @@ static struct fl_slot *new_slot(struct tensor_device *device, const struct fl_fo
     struct fl_slot fresh;
     memset(&fresh, 0, sizeof fresh);
     if (format->arithmetic == FL_ARITHMETIC_SHARED &&
-        autoflex_reset(&fresh.autoflex, autoflex_find(format->predictor), format->e_min, format->e_max))
+        (autoflex_reset(&fresh.autoflex, autoflex_find(format->predictor), format->e_min, format->e_max) ||
+         autoflex_set_bits(&fresh.autoflex, format->bits)))
         return NULL;
     fresh.e = fresh.autoflex.e;
     struct fl_slot *slot = fl_slot_new(device);
@@ -108,6 +110,11 @@ static tensor *make_with_storage(const char *what, struct tensor_device *device,
     char fault[200];
     if (fl_format_fault(format, fault, sizeof fault)) {
         fl_fail(TENSOR_E_FORMAT, "%s: %s has %s", what, format->name, fault);
+        return NULL;
+    }
+    if (fl_is_narrow(format) && !device->host) {
+        fl_fail(TENSOR_E_UNSUPPORTED, "%s: %s, which the device '%s' does not compute: expected cpu", what,
+                format->name, device->name);
         return NULL;
     }
     int64_t count;

@@ -5,6 +5,7 @@
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
 #include "core/tensor/element_rules.h"
+#include "core/tensor/narrow.h"
 #include "core/tensor/wide.h"
 #include <math.h>
 #include <string.h>
@@ -37,9 +38,10 @@ tensor_status fl_state_get(const tensor *t, bool elements, void *bytes) {
 }
 
 /* Whether mantissas are the rounding of the wide part. */
-static bool mantissas_agree(const int16_t *m, const int32_t *wide, int64_t count) {
+static bool mantissas_agree(const struct fl_format *format, const int16_t *m, const int32_t *wide, int64_t count) {
+    const int32_t limit = fl_wide_limit(format);
     for (int64_t i = 0; i < count; i++) {
-        if (wide[i] > FL_WIDE_LIMIT || wide[i] < -FL_WIDE_LIMIT)
+        if (wide[i] > limit || wide[i] < -limit)
             return false;
         if (fl_narrow(wide[i]) != m[i])
             return false;
@@ -55,10 +57,11 @@ static bool words_agree(const tensor *t, const unsigned char *elements, const fl
     for (int64_t i = 0; i < t->count; i++) {
         uint64_t rounded = 0, stored = 0; /* each holds an element of any format, aligned */
         const double value = wide[i];
-        t->format->encode(&(struct fl_view){.data = &rounded, .count = 1}, 0, 1, &value, false, &rounding, &ignored);
+        t->format->encode(t->format, &(struct fl_view){.data = &rounded, .count = 1}, 0, 1, &value, false, &rounding,
+                          &ignored);
         memcpy(&stored, elements + size * (size_t)i, size);
         double back;
-        t->format->decode(&(struct fl_view){.data = &stored, .count = 1}, 0, 1, &back);
+        t->format->decode(t->format, &(struct fl_view){.data = &stored, .count = 1}, 0, 1, &back);
         if (memcmp(&rounded, &stored, size) != 0 && !(back != back && value != value))
             return false;
     }
@@ -74,12 +77,24 @@ static tensor_status check_wide(const tensor *t, const unsigned char *elements) 
     memcpy(wide, elements + element_bytes(t), bytes);
     memcpy(copy, elements, element_bytes(t));
     const bool good = t->format->arithmetic == FL_ARITHMETIC_SHARED
-                          ? mantissas_agree((const int16_t *)copy, wide, t->count)
+                          ? mantissas_agree(t->format, (const int16_t *)copy, wide, t->count)
                           : words_agree(t, copy, wide);
     fl_free(wide);
     return good ? TENSOR_OK
                 : fl_fail(TENSOR_E_DATA, "state: elements of a %s tensor are not the rounding of their wide part",
                           t->format->name);
+}
+
+static tensor_status check_narrow(const tensor *t, const unsigned char *elements) {
+    const int top = t->format->top;
+    for (int64_t i = 0; i < t->count; i++) {
+        int16_t m;
+        memcpy(&m, elements + (size_t)i * sizeof m, sizeof m);
+        if (m > top || m < -top)
+            return fl_fail(TENSOR_E_DATA, "state: element %lld is %d, expected %d to %d in %s", (long long)i, (int)m,
+                           -top, top, t->format->name);
+    }
+    return TENSOR_OK;
 }
 
 tensor_status fl_state_check(const tensor *t, bool elements, const void *bytes) {
@@ -96,6 +111,8 @@ tensor_status fl_state_check(const tensor *t, bool elements, const void *bytes) 
             "%g: no state of a %s tensor",
             slot.autoflex.e, slot.e, slot.autoflex.e_min, slot.autoflex.e_max, slot.autoflex.count, slot.autoflex.next,
             slot.autoflex.predicted, t->format->name);
+    if (elements && fl_is_narrow(t->format) && check_narrow(t, (const unsigned char *)bytes + sizeof slot))
+        return TENSOR_E_DATA;
     return elements && t->storage->wide ? check_wide(t, (const unsigned char *)bytes + sizeof slot) : TENSOR_OK;
 }
 
@@ -120,7 +137,7 @@ tensor_status fl_state_check_sign(const tensor *t, const void *bytes) {
     for (int64_t i = 0; i < t->count; i++) {
         double element, value;
         memcpy(&element, elements + (size_t)i * each, each); /* copied to an aligned variable */
-        t->format->decode(&(struct fl_view){.data = &element, .count = 1, .e = &slot.e}, 0, 1, &value);
+        t->format->decode(t->format, &(struct fl_view){.data = &element, .count = 1, .e = &slot.e}, 0, 1, &value);
         const double low = size.wide ? fmin(value, wide_at(t, wide, i)) : value;
         if (low < 0)
             return fl_fail(TENSOR_E_DATA, "state: element %lld is below 0, expected at least 0", (long long)i);
@@ -139,6 +156,7 @@ tensor_status fl_state_set(tensor *t, bool elements, const void *bytes) {
         return tensor_error_status();
     slot.autoflex.predictor = own->autoflex.predictor; /* its number may differ between processes */
     slot.autoflex.role = own->autoflex.role;
+    slot.autoflex.bits = own->autoflex.bits;
     at += sizeof slot;
     tensor_status status = fl_put(queue, s->slot, &slot, sizeof slot);
     if (!status && elements)

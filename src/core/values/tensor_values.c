@@ -155,7 +155,7 @@ tensor_status tensor_store_f64(const tensor *t, double *values, int64_t count) {
         status = fl_see(&seen, "tensor_store_f64", t);
     if (status)
         return status;
-    t->format->decode(&seen.view, 0, count, values);
+    t->format->decode(t->format, &seen.view, 0, count, values);
     fl_free(seen.copy);
     return TENSOR_OK;
 }
@@ -385,8 +385,8 @@ tensor_status tensor_set_exponent(tensor *t, int e) {
     double block[FL_BLOCK];
     for (int64_t first = 0; first < t->count; first += FL_BLOCK) {
         int64_t n = t->count - first < FL_BLOCK ? t->count - first : FL_BLOCK;
-        t->format->decode(&in, first, n, block);
-        t->format->encode(&out, first, n, block, true, &nearest, &stats);
+        t->format->decode(t->format, &in, first, n, block);
+        t->format->encode(t->format, &out, first, n, block, true, &nearest, &stats);
     }
     fl_written(t->storage, &stats, false);
     return TENSOR_OK;
@@ -413,6 +413,7 @@ tensor_status tensor_set_predictor(tensor *t, const char *name) {
     const tensor_status status = autoflex_reset(&fresh, predictor, t->format->e_min, t->format->e_max);
     if (status)
         return status;
+    fresh.bits = slot->autoflex.bits;
     fresh.e = slot->e;
     fresh.role = slot->autoflex.role;
     return fl_put(fl_queue_of(t->storage), &t->storage->slot->autoflex, &fresh, sizeof fresh);

@@ -82,10 +82,16 @@ static tensor_status read_type(const char *where, enum fl_role role, char *word,
     if (predictor)
         *predictor++ = 0;
     const int format = find(format_name, word);
-    if (format < 0)
+    if (format < 0 && tensor_format_find(&type->format, word) && strncmp(tensor_error(), "unknown", 7) != 0) {
+        char reason[300];
+        snprintf(reason, sizeof reason, "%s", tensor_error());
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s: %s", where, roles[role], reason);
+    }
+    if (format < 0 && !type->format)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s: format '%.40s', expected one of %s%s", where, roles[role], word,
                        has_auto ? "auto, " : "", fl_list_names(format_name).text);
-    type->format = tensor_format_at(format);
+    if (format >= 0)
+        type->format = tensor_format_at(format);
     if (!predictor)
         return TENSOR_OK;
     if (role == FL_ROLE_STATE)

@@ -1,5 +1,6 @@
 /* nn_variant.c - the variants by name: a format and how its weights are written. */
 #include "core/base/fail.h"
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "flexlab/nn.h"
 #include <pthread.h>
@@ -57,11 +58,65 @@ static const char *name_of(int i) {
     return v ? v->name : NULL;
 }
 
+/* --- formats made from their parameters --------------------------------------------------------------------------- */
+
+/* The variants of such formats that were asked for; they live as long as the process. */
+struct made {
+    nn_variant variant;
+    char name[24];
+    struct made *next;
+};
+static struct made *made;
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+
+static struct made *make(const char *name, tensor_format format, bool stochastic) {
+    struct made *const m = fl_alloc_zero(sizeof *m);
+    if (!m)
+        return NULL;
+    snprintf(m->name, sizeof m->name, "%s", name);
+    m->variant = (nn_variant){m->name,
+                              format,
+                              NULL,
+                              !stochastic,
+                              stochastic,
+                              stochastic ? "a format made from its parameters, weights written by stochastic rounding"
+                                         : "a format made from its parameters, wide weights"};
+    m->next = made;
+    return made = m;
+}
+
+/* "flex12+5", or "flex12+5-sr"; NULL if the format is none that can be made. */
+static const nn_variant *find_made(const char *name) {
+    static const char ending[] = "-sr";
+    char text[sizeof made->name];
+    const size_t length = strlen(name), end = sizeof ending - 1;
+    if (length >= sizeof text)
+        return NULL;
+    const bool stochastic = length > end && !strcmp(name + length - end, ending);
+    snprintf(text, sizeof text, "%.*s", (int)(length - (stochastic ? end : 0)), name);
+    tensor_format format;
+    if (tensor_format_find(&format, text) || format < FMT_MADE)
+        return NULL;
+    pthread_mutex_lock(&making);
+    struct made *m = made;
+    while (m && strcmp(m->name, name) != 0)
+        m = m->next;
+    if (!m)
+        m = make(name, format, stochastic);
+    pthread_mutex_unlock(&making);
+    return m ? &m->variant : NULL;
+}
+
 const nn_variant *nn_variant_find(const char *name) {
     const nn_variant *v;
     for (int i = 0; name && (v = nn_variant_at(i)); i++)
         if (!strcmp(v->name, name))
             return v;
+    v = name ? find_made(name) : NULL;
+    if (v)
+        return v;
+    if (name && (!strncmp(name, "flex", 4) || !strncmp(name, "dfp", 3)) && strncmp(tensor_error(), "unknown", 7) != 0)
+        return NULL; /* with the position in such a text */
     fl_fail(TENSOR_E_ARGUMENT, "variant %s: expected one of %s", fl_quote(name).text, fl_list_names(name_of).text);
     return NULL;
 }

@@ -105,7 +105,7 @@ static void write(struct autoflex *a, int kind, double maximum) {
     while (w.next != FL_WRITE_DONE)
         fl_write_attempted(&w, a, maximum);
     const double m = mantissa(maximum, a->e);
-    fl_write_end(&w, a, m < AUTOFLEX_TOP ? (int)m : AUTOFLEX_TOP, maximum);
+    fl_write_end(&w, a, m < fl_largest_mantissa(a) ? (int)m : fl_largest_mantissa(a), maximum);
 }
 
 tensor_status fl_shadows_begin(nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *x, const char *role) {
@@ -137,7 +137,7 @@ void fl_shadows_see(const nn_telemetry *t, struct fl_seen_tensor *seen, double m
         const bool known = s->a.initialised;
         write(&s->a, seen->loaded ? FL_WRITE_LOAD : FL_WRITE_ONCE, maximum);
         s->e_moves += known && s->a.e != before;
-        s->saturated_writes += mantissa(maximum, s->a.e) > AUTOFLEX_TOP;
+        s->saturated_writes += mantissa(maximum, s->a.e) > fl_largest_mantissa(&s->a);
     }
 }
 

@@ -48,7 +48,8 @@ static tensor_status set_exponent(tensor *t, const struct fl_range *range) {
         return tensor_set_predictor(t, "current");
     TRY(tensor_set_predictor(t, "fixed"));
     const struct autoflex *const a = tensor_autoflex(t);
-    const int e = range->exponent;
+    /* that of 16 bits, or one that gives the same numbers the same place in fewer */
+    const int e = range->exponent + tensor_format_bits(tensor_format_of(t)) - 16;
     return tensor_declare_exponent(t, e < a->e_min ? a->e_min : e > a->e_max ? a->e_max : e);
 }
 

@@ -146,6 +146,17 @@ static const char *format_name(int i) {
     return format ? tensor_format_name(format) : NULL;
 }
 
+static tensor_status read_format(struct reader *r, tensor_format *format) {
+    const char *text;
+    fl_json_space(&r->j);
+    const size_t at = r->j.at;
+    TRY(fl_json_string(&r->j, &text));
+    if (!tensor_format_find(format, text))
+        return TENSOR_OK;
+    return fl_json_refuse(&r->j, at, "the format '%.40s', expected one of %s, or one with parameters", text,
+                          fl_list_names(format_name).text);
+}
+
 static const char *source_name(int i) {
     return i == 0 ? "onnx" : i == 1 ? "tflite" : NULL;
 }
@@ -292,10 +303,7 @@ static tensor_status value_tensor(struct reader *r, void *to) {
 }
 
 static tensor_status value_stored(struct reader *r, void *to) {
-    int format;
-    TRY(read_choice(r, "the format", format_name, &format));
-    ((struct value_entry *)to)->stored = tensor_format_at(format);
-    return TENSOR_OK;
+    return read_format(r, &((struct value_entry *)to)->stored);
 }
 
 /* Numbers of the network, or the name of a tensor that has them. */
@@ -547,10 +555,7 @@ static tensor_status node_channels_last(struct reader *r, void *to) {
 }
 
 static tensor_status node_format(struct reader *r, void *to) {
-    int format;
-    TRY(read_choice(r, "the format", format_name, &format));
-    ((struct fl_net_node *)to)->format = tensor_format_at(format);
-    return TENSOR_OK;
+    return read_format(r, &((struct fl_net_node *)to)->format);
 }
 
 static tensor_status node_inner(struct reader *r, void *to) {

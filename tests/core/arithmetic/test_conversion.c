@@ -10,7 +10,7 @@ static uint16_t from_double(const struct small_format *f, double x, bool op_resu
     uint16_t word = 0xdead;
     const struct fl_view out = {&word, NULL, 0, 1};
     const struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0};
-    fl_format_of(f->id)->encode(&out, 0, 1, &x, op_result, &nearest, stats);
+    fl_format_of(f->id)->encode(fl_format_of(f->id), &out, 0, 1, &x, op_result, &nearest, stats);
     return word;
 }
 
@@ -24,7 +24,7 @@ static void round_trips(const struct small_format *f) {
         words[w] = (uint16_t)w;
     const struct fl_view view = {words, NULL, 0, WORDS}, out = {back, NULL, 0, WORDS};
     const uint16_t quiet = (uint16_t)(1u << (f->precision - 2));
-    format->decode(&view, 0, WORDS, values);
+    format->decode(format, &view, 0, WORDS, values);
     for (int w = 0; w < WORDS; w++) {
         if (is_nan_word(f, words[w])) {
             CHECK(values[w] != values[w], "%s 0x%04x is NaN, decoded %a", format->name, w, values[w]);

@@ -6,9 +6,10 @@
 #include <string.h>
 
 /* A codec of 12 bits beside an identity of 16. */
-static void encode_12(const struct fl_view *out, int64_t first, int64_t n, const double *values, bool op_result,
-                      const struct fl_rounding *rounding, struct fl_stats *stats) {
-    (void)out, (void)first, (void)n, (void)values, (void)op_result, (void)rounding;
+static void encode_12(const struct fl_format *f, const struct fl_view *out, int64_t first, int64_t n,
+                      const double *values, bool op_result, const struct fl_rounding *rounding,
+                      struct fl_stats *stats) {
+    (void)f, (void)out, (void)first, (void)n, (void)values, (void)op_result, (void)rounding;
     stats->gamma = 2047;
 }
 
@@ -24,7 +25,10 @@ int main(void) {
         CHECK(!fl_format_fault(f, text, sizeof text), "%s: %s", f->name, text);
     struct fl_format changed = *dfp16;
     changed.top = 2047;
-    refuses(&changed, "a largest mantissa of 2047, expected 32767");
+    refuses(&changed, "a largest mantissa of 2047, expected 32767 for 16 bits");
+    changed = *dfp16;
+    changed.bits = 3;
+    refuses(&changed, "mantissas of 3 bits, expected 4 to 16");
     changed = *dfp16;
     changed.encode = encode_12;
     refuses(&changed, "a codec whose largest mantissa is 2047, expected 32767");

@@ -98,7 +98,7 @@ static void set(const struct call *c, int operand, int64_t i, int manner, bool f
     if (c->format->bytes == 2 && (shared || manner == 1))
         ((uint16_t *)c->operand[operand])[i] = word;
     else
-        c->format->encode(&c->args.in[operand], i, 1, &x, false, &nearest, &stats);
+        c->format->encode(c->format, &c->args.in[operand], i, 1, &x, false, &nearest, &stats);
 }
 
 static tensor_status run(const struct call *c, fl_kernel kernel, void *out, int in_place, struct fl_stats *stats) {
@@ -116,7 +116,7 @@ static tensor_status run(const struct call *c, fl_kernel kernel, void *out, int 
 static double decoded(const struct call *c, const void *data, const int32_t *e, int64_t i) {
     const struct fl_view view = {.data = (void *)(uintptr_t)data, .e = e, .count = c->count};
     double x;
-    c->format->decode(&view, i, 1, &x);
+    c->format->decode(c->format, &view, i, 1, &x);
     return x;
 }
 

@@ -56,8 +56,8 @@ static bool same_element(const struct call *c, uint16_t a, uint16_t b) {
                          vb = {.data = &b, .e = c->args.out.e, .count = 1};
     if (a == b)
         return true;
-    c->format->decode(&va, 0, 1, &x);
-    c->format->decode(&vb, 0, 1, &y);
+    c->format->decode(c->format, &va, 0, 1, &x);
+    c->format->decode(c->format, &vb, 0, 1, &y);
     return x != x && y != y;
 }
 

@@ -75,7 +75,7 @@ static void make(struct operand *o, const struct fl_format *f, int64_t count, en
         if (shared)
             ((int16_t *)o->view.data)[i] = mantissa(style, i, one);
         else
-            f->encode(&o->view, i, 1, &x, false, &(struct fl_rounding){TENSOR_ROUND_NEAREST, 0, 0, 0}, &stats);
+            f->encode(f, &o->view, i, 1, &x, false, &(struct fl_rounding){TENSOR_ROUND_NEAREST, 0, 0, 0}, &stats);
     }
 }
 
@@ -238,8 +238,8 @@ static bool same(const struct fl_format *f, const struct operand *a, const struc
         double x, y;
         if (!memcmp((char *)a->view.data + i * f->bytes, (char *)b->view.data + i * f->bytes, (size_t)f->bytes))
             continue;
-        f->decode(&a->view, i, 1, &x);
-        f->decode(&b->view, i, 1, &y);
+        f->decode(f, &a->view, i, 1, &x);
+        f->decode(f, &b->view, i, 1, &y);
         *at = i;
         if (x == x || y == y)
             return false;

@@ -25,9 +25,6 @@ static int64_t draw_size(int64_t most) {
 }
 
 static void draw_episode(void) {
-    int formats = 0;
-    while (fl_format_at(formats))
-        formats++;
     static const struct {
         int share; /* of 1000 episodes, including those above */
         int64_t images, side, channels, rows, columns, inner, length, work;
@@ -39,7 +36,7 @@ static void draw_episode(void) {
     int i = 0;
     while (drawn >= scales[i].share)
         i++;
-    sizes.format = fl_format_at(below(formats));
+    sizes.format = draw_any_format();
     const int64_t n = draw_size(scales[i].images), h = draw_size(scales[i].side), w = draw_size(scales[i].side),
                   c = draw_size(scales[i].channels), k = chance(30) ? c * between(1, 2) : draw_size(scales[i].channels),
                   rows = draw_size(scales[i].rows), columns = draw_size(scales[i].columns),
@@ -80,7 +77,7 @@ static bool plan_function(struct call *c) {
         } else if (o->strided) {
             want(c, 1, &o->held);
         } else if (f->operands[i].class != FL_CLASS_CALL && chance(12)) {
-            want_format(c, fl_format_at(below(5)), o->ndim, o->shape);
+            want_format(c, draw_any_format(), o->ndim, o->shape);
         } else {
             want(c, o->ndim, o->shape);
         }
@@ -166,7 +163,7 @@ static bool plan_convert(struct call *c) {
     if (!plan_1(c))
         return false;
     c->number = between(-2, 33);
-    want_format(c, fl_format_at(below(5)), c->operand[0].ndim, c->operand[0].shape);
+    want_format(c, draw_any_format(), c->operand[0].ndim, c->operand[0].shape);
     if (chance(50)) { /* the other way */
         const int slot = c->operand[0].slot;
         c->operand[0].slot = c->operand[1].slot;

@@ -38,7 +38,7 @@ static void mix_result(uint64_t *hash, const struct call *call, const struct res
     for (int64_t first = 0; first < call->shape.out; first += 256) {
         double values[256];
         const int64_t n = call->shape.out - first < 256 ? call->shape.out - first : 256;
-        f->decode(&r->out.view, first, n, values);
+        f->decode(f, &r->out.view, first, n, values);
         for (int64_t i = 0; i < n; i++) {
             uint64_t bits = 0;
             memcpy(&bits, r->out.memory + (first + i) * f->bytes, (size_t)f->bytes);

@@ -34,8 +34,8 @@ static bool same_elements(const struct fl_format *f, const struct block *a, cons
         double x, y;
         if (!memcmp(a->memory + i * f->bytes, b->memory + i * f->bytes, (size_t)f->bytes))
             continue;
-        f->decode(&a->view, i, 1, &x);
-        f->decode(&b->view, i, 1, &y);
+        f->decode(f, &a->view, i, 1, &x);
+        f->decode(f, &b->view, i, 1, &y);
         if (x == x || y == y) {
             *at = i;
             return false;
@@ -80,8 +80,8 @@ static void compare(const struct call *call, const char *label, const struct res
     double x = 0, y = 0;
     bool same = same_elements(f, &want->out, &got->out, &at);
     if (!same) {
-        f->decode(&got->out.view, at, 1, &x);
-        f->decode(&want->out.view, at, 1, &y);
+        f->decode(f, &got->out.view, at, 1, &x);
+        f->decode(f, &want->out.view, at, 1, &y);
     }
     CHECK(same, "%s i=%lld got %a want %a", label, (long long)at, x, y);
     if (want->wide)

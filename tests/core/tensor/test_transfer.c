@@ -50,8 +50,8 @@ static bool same(const struct fl_stats *a, const struct fl_stats *b) {
 static int64_t first_difference(const struct fl_format *f, const void *a, const void *b, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         double x, y;
-        f->decode(&(struct fl_view){(void *)(uintptr_t)a, NULL, 0, n}, i, 1, &x);
-        f->decode(&(struct fl_view){(void *)(uintptr_t)b, NULL, 0, n}, i, 1, &y);
+        f->decode(f, &(struct fl_view){(void *)(uintptr_t)a, NULL, 0, n}, i, 1, &x);
+        f->decode(f, &(struct fl_view){(void *)(uintptr_t)b, NULL, 0, n}, i, 1, &y);
         if (x == x ? memcmp((const char *)a + i * f->bytes, (const char *)b + i * f->bytes, (size_t)f->bytes) : y == y)
             return i;
     }
@@ -76,7 +76,7 @@ static void check_row(const struct fl_format *f, enum fl_backend backend, int e,
     struct fl_view to = {want, NULL, &e, COUNT}, out = {got, NULL, &e, COUNT}, none = {NULL, NULL, &e, COUNT};
     /* blocks of the size that transfers use: a special number affects only its own block */
     for (int i = 0; i < COUNT; i++)
-        f->encode(&to, i, 1, values + i, false, &rounding, &codec);
+        f->encode(f, &to, i, 1, values + i, false, &rounding, &codec);
     for (int first = 0; first < COUNT; first += 500) {
         set->from_floats(&out, first, 500, x + first, &rounding, &kernel);
         set->from_floats(&none, first, 500, x + first, &rounding, &measured);
@@ -93,7 +93,7 @@ static void check_row(const struct fl_format *f, enum fl_backend backend, int e,
           codec.maximum);
     if (e < -112)
         return; /* beyond binary32 */
-    f->decode(&to, 0, COUNT, values);
+    f->decode(f, &to, 0, COUNT, values);
     for (int stream = 0; stream < 2; stream++) {
         set->to_floats(&to, 0, COUNT, back, stream);
         bool equal = true;
@@ -122,8 +122,8 @@ static void check_doubles(const struct fl_format *f, const char *backend, int e,
         struct fl_view to = {want, NULL, &e, n}, out = {got, NULL, &e, n};
         memset(got, 0x5a, sizeof got);
         for (int i = 0; i < n; i++)
-            f->encode(&to, i, 1, values + i, op_result, &rounding, &one);
-        f->encode(&out, 0, n, values, op_result, &rounding, &many);
+            f->encode(f, &to, i, 1, values + i, op_result, &rounding, &one);
+        f->encode(f, &out, 0, n, values, op_result, &rounding, &many);
         const int64_t bad = first_difference(f, want, got, n);
         CHECK(bad < 0, "%s %s e %d, %d numbers: number %" PRId64 " from %a", f->name, backend, e, n, bad, values[bad]);
         CHECK(same(&one, &many), "%s %s e %d: statistics of %d numbers", f->name, backend, e, n);

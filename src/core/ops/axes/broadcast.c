@@ -45,17 +45,17 @@ static void decode_scattered(const struct fl_args *args, int in, int64_t at, int
         for (int64_t j = 0; j < count; j++)
             memcpy(together + (size_t)j * bytes, from + j * stride * (int64_t)bytes, bytes);
         const struct fl_view view = {together, NULL, args->in[in].e, count};
-        args->format->decode(&view, 0, count, to + i);
+        args->format->decode(args->format, &view, 0, count, to + i);
     }
 }
 
 void fl_axes_decode(const struct fl_args *args, int in, int64_t at, int64_t stride, int64_t n, double *to) {
     if (stride == 1 || n == 1) {
-        args->format->decode(&args->in[in], at, n, to);
+        args->format->decode(args->format, &args->in[in], at, n, to);
     } else if (stride) {
         decode_scattered(args, in, at, stride, n, to);
     } else {
-        args->format->decode(&args->in[in], at, 1, to);
+        args->format->decode(args->format, &args->in[in], at, 1, to);
         for (int64_t i = 1; i < n; i++)
             to[i] = to[0];
     }

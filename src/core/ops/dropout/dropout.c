@@ -32,7 +32,7 @@ static void drop_block(const struct fl_rows *rows, int64_t block, double *own, s
     const uint64_t counter = fl_dropout_counter(args->p.dropout.step), key = key_of(args);
     const uint32_t threshold = fl_dropout_threshold(args->p.dropout.p);
     const double scale = (double)args->p.dropout.scale;
-    args->format->decode(&args->in[0], first, n, own);
+    args->format->decode(args->format, &args->in[0], first, n, own);
     for (int64_t i = 0; i < n; i += 4) { /* a block begins with the first word of a draw */
         const struct fl_philox drawn = fl_philox(key, counter, (uint64_t)(first + i) >> 2);
         for (int64_t j = i; j < i + 4 && j < n; j++)

@@ -118,7 +118,7 @@ static void decode(const struct fl_args *args, int in, int64_t first, int64_t n,
         for (int64_t i = 0; i < n; i++)
             to[i] = floats[first + i];
     else
-        args->format->decode(&args->in[in], first, n, to);
+        args->format->decode(args->format, &args->in[in], first, n, to);
 }
 
 static void run_part(void *context, int part, int worker) {

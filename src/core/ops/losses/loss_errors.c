@@ -21,7 +21,7 @@ static void decode_targets(const struct fl_args *args, int64_t first, int64_t n,
     const double *doubles = args->p.loss.targets_f64;
     const float *floats = args->p.loss.targets_f32.data;
     if (!doubles && !floats) {
-        args->format->decode(&args->in[1], first, n, to);
+        args->format->decode(args->format, &args->in[1], first, n, to);
         return;
     }
     for (int64_t i = 0; i < n; i++)
@@ -34,7 +34,7 @@ static void run_block(const struct job *job, int64_t first, int64_t n, double *c
     const struct fl_args *args = job->args;
     double d[BLOCK], targets[BLOCK], *gradient = args->p.loss.gradient;
     const double delta = args->p.loss.delta;
-    args->format->decode(&args->in[0], first, n, d);
+    args->format->decode(args->format, &args->in[0], first, n, d);
     decode_targets(args, first, n, targets);
     for (int64_t i = 0; i < n; i++)
         d[i] -= targets[i];
@@ -90,7 +90,7 @@ static void sum_rows(const struct fl_args *args, int64_t i, int64_t exact[2], do
     const double unit = shared ? fl_scale2(1, fl_exponent(&args->in[0])) : 1;
     for (int64_t done = 0; done < args->p.loss.n; done += BLOCK) {
         const int64_t n = args->p.loss.n - done < BLOCK ? args->p.loss.n - done : BLOCK;
-        args->format->decode(&args->in[0], i * args->p.loss.n + done, n, x);
+        args->format->decode(args->format, &args->in[0], i * args->p.loss.n + done, n, x);
         for (int64_t k = 0; k < n; k++)
             if (shared)
                 exact[label] += (int64_t)(x[k] * unit);

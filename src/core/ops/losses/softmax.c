@@ -46,7 +46,7 @@ static void run_part(void *context, int part, int worker) {
     const struct job *job = context;
     const int64_t first = part * job->rows_per_part, classes = job->softmax.classes;
     const int64_t end = first + job->rows_per_part < job->rows ? first + job->rows_per_part : job->rows;
-    job->args->format->decode(&job->args->in[0], first * classes, (end - first) * classes,
+    job->args->format->decode(job->args->format, &job->args->in[0], first * classes, (end - first) * classes,
                               job->softmax.z + first * classes);
     job->run(&job->softmax, first, end);
 }

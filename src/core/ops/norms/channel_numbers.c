@@ -6,7 +6,7 @@
 
 static double vector_at(const struct fl_args *args, const struct fl_view *vector, int64_t c) {
     double value;
-    args->format->decode(vector, c, 1, &value);
+    args->format->decode(args->format, vector, c, 1, &value);
     return value;
 }
 

@@ -42,7 +42,7 @@ static void chunk(void *context, int number, int worker) {
     const int64_t first = (int64_t)number * FL_SQUARES_CHUNK;
     const int64_t n = x->count - first < FL_SQUARES_CHUNK ? x->count - first : FL_SQUARES_CHUNK;
     double values[FL_SQUARES_CHUNK];
-    s->args->format->decode(x, first, n, values);
+    s->args->format->decode(s->args->format, x, first, n, values);
     if (fl_ref_shared(s->args))
         s->chunks[number].exact = exact_squares(values, n, ldexp(1, fl_exponent(x)));
     else

@@ -39,7 +39,7 @@ static inline void dot_end(const struct dot *d, struct ref_work *w, int64_t i) {
 static double element_of(const struct fl_format *format, const struct fl_view *view, int64_t i) {
     double x = 0;
     if (view->data)
-        format->decode(view, i, 1, &x);
+        format->decode(format, view, i, 1, &x);
     return x;
 }
 

@@ -35,7 +35,7 @@ static const double *gates_of(struct row *r, const struct fl_view *view, int gat
     if (!view->data)
         return NULL;
     double *to = take(r, count);
-    r->args->format->decode(view, (r->row * gates + first) * r->n, count * r->n, to);
+    r->args->format->decode(r->args->format, view, (r->row * gates + first) * r->n, count * r->n, to);
     return to;
 }
 

@@ -59,8 +59,8 @@ static void check_case(const struct fl_format *f, enum fl_op op, struct fl_windo
             int64_t wrong = -1;
             for (int64_t i = 0; i < call.shape.out && wrong < 0; i++) {
                 double a, b;
-                f->decode(&r.out.view, i, 1, &a);
-                f->decode(&expected.out.view, i, 1, &b);
+                f->decode(f, &r.out.view, i, 1, &a);
+                f->decode(f, &expected.out.view, i, 1, &b);
                 if (memcmp(r.out.memory + i * f->bytes, expected.out.memory + i * f->bytes, (size_t)f->bytes) != 0 &&
                     (a == a || b == b))
                     wrong = i;
