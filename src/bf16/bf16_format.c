@@ -11,6 +11,7 @@ const struct fl_format fl_format_bf16 = {
     .summary = "bfloat16: 1 sign, 8 exponent, 7 fraction bits; the upper half of binary32",
     .arithmetic = FL_ARITHMETIC_FLOAT,
     .bytes = sizeof(fl_element),
+    .operand = FL_OPERAND_BF16,
     .wide_bytes = sizeof(float),
     .truncates = true,
     .draws = true,

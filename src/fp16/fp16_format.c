@@ -10,6 +10,7 @@ const struct fl_format fl_format_fp16 = {
     .summary = "IEEE binary16: 1 sign, 5 exponent, 10 fraction bits; 2^-24 to 65504",
     .arithmetic = FL_ARITHMETIC_FLOAT,
     .bytes = sizeof(fl_element),
+    .operand = FL_OPERAND_FP16,
     .wide_bytes = sizeof(float),
     .draws = true,
     .decode = decode,

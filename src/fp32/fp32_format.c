@@ -10,6 +10,7 @@ const struct fl_format fl_format_fp32 = {
     .summary = "IEEE binary32: the baseline",
     .arithmetic = FL_ARITHMETIC_FLOAT,
     .bytes = sizeof(fl_element),
+    .operand = FL_OPERAND_TF32,
     .decode = decode,
     .encode = encode,
     .sets = {[FL_PORTABLE] = &fl_fp32_portable,
