@@ -51,7 +51,7 @@ struct fl_tc_tile {
     const struct fl_tc_rows *a;
     const struct fl_tc_panel *b;
     int rows, columns, groups;
-    float *sums;     /* rows FL_TC_COLUMNS apart */
+    float *sums;     /* rows FL_TC_COLUMNS apart: 0, those of earlier chunks, or of 2^-90 and more */
     uint64_t *doubt; /* of each row: bits are set for columns whose sums the vectors cannot tell, for good */
 };
 
