@@ -217,7 +217,7 @@ static void divide(struct product *t, int workers) {
 
 tensor_status fl_tensorcore_product(const struct fl_tc_kernels *kernels, const struct gemm_stores *any,
                                     const struct fl_args *args) {
-    const tensor_class class = args->p.product.class;
+    const tensor_class class = args->p.product.exactness;
     const int workers = workers_of(args);
     char *memory = fl_workspace(args, fl_tensorcore_need(args));
     if (!memory)

@@ -5,7 +5,7 @@
 #include "gemm/gemm.h"
 #include "tensorcore/tensorcore.h"
 
-/* All products of float operands, of one format or of several, in the class of args->p.product.class; the sums are
+/* All products of float operands, of one format or of several, in the class of args->p.product.exactness; the sums are
  * stored by `any`, with the epilogue. TENSOR_E_MEMORY without workspace; no other failure. */
 tensor_status fl_tensorcore_product(const struct fl_tc_kernels *kernels, const struct gemm_stores *any,
                                     const struct fl_args *args);

@@ -218,7 +218,8 @@ static void check_tile(const char *name, const struct fl_tc_kernels *kernels, co
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < FL_TC_COLUMNS; j++) {
             const float c = draw(4) ? draw_operand(kind, spread) * (1 + ldexpf((float)draw(1 << 24), -24)) : 0;
-            sums[i][j] = before[i][j] = isfinite(c) && fabsf(c) > 0x1p-90f ? float_of(bits_of(c) & (how->result == 13 ? ~0x3ffu : ~0u)) : 1;
+            sums[i][j] = before[i][j] =
+                isfinite(c) && fabsf(c) > 0x1p-90f ? float_of(bits_of(c) & (how->result == 13 ? ~0x3ffu : ~0u)) : 1;
         }
     memset(doubt, 0, sizeof doubt);
     kernels->pack_rows(how, shape_of[kind].least, row[0], rows, groups, &a);

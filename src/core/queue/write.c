@@ -25,7 +25,7 @@ static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *
         struct fl_args known = *args;
         known.format = format;
         if (fl_task_accumulates(&known, class)) {
-            args->p.product.class = class;
+            args->p.product.exactness = class;
             return queue->device->host
                        ? fl_dispatch_accumulating(&known, class, !queue->measuring, choice)
                        : fl_fail(TENSOR_E_UNSUPPORTED,

@@ -32,11 +32,11 @@ struct fl_accumulation {
 };
 
 /* Whether it is a class accumulate=GPU. */
-bool fl_accumulates(tensor_class class);
-const struct fl_accumulation *fl_accumulation_of(tensor_class class, enum fl_operand_kind kind);
+bool fl_accumulates(tensor_class c);
+const struct fl_accumulation *fl_accumulation_of(tensor_class c, enum fl_operand_kind kind);
 /* Products after which the sum is added to one of binary32; 0: never. A multiple of every group. */
-int64_t fl_accumulation_promotes(tensor_class class);
+int64_t fl_accumulation_promotes(tensor_class c);
 /* The kinds that the GPU of a class multiplies, as "fp16, bf16 and tf32". */
-const char *fl_accumulation_kinds(tensor_class class, char *text, int size);
+const char *fl_accumulation_kinds(tensor_class c, char *text, int size);
 
 #endif

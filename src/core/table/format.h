@@ -25,8 +25,8 @@ struct fl_format {
     const char *name;
     const char *summary;
     enum fl_arithmetic arithmetic;
-    int bytes;      /* of one element */
-    int wide_bytes; /* of one element of a wide part, for elements of 16 bits; 0: the format has none */
+    int bytes;                    /* of one element */
+    int wide_bytes;               /* of one element of a wide part, for elements of 16 bits; 0: the format has none */
     enum fl_operand_kind operand; /* what its elements are to tensor cores */
     /* shared-exponent formats: the range of e, the largest mantissa, the default predictor */
     int e_min, e_max;
