@@ -9,7 +9,8 @@
  *     peak ISA PRODUCTS                         chains of fused multiply-adds, this many products on each thread
  *     memcpy BYTES
  *
- * A FORMAT followed by :fast (bf16:fast) is that format in class fast, by whichever kernels it chooses here.
+ * A FORMAT followed by :fast (bf16:fast) is that format in class fast, by whichever kernels it chooses here, one
+ * followed by :accumulate=GPU that of class accumulate=GPU.
  *
  * ours memory WHAT FORMAT BATCH prints the bytes of that step, WHAT stored or planned, and ends.
  *
@@ -51,11 +52,13 @@ static const char *failure(void) {
     return worker_skip("%s", tensor_error());
 }
 
-/* The format's name without ":fast", which sets the class of this thread: the one that prepares and runs all work. */
+/* The format's name without ":fast" or another class, which sets the class of this thread: the one that prepares and
+ * runs all work. */
 static const char *without_class(const char *name) {
     static char kept[32];
     const char *class = strchr(name, ':');
-    if (!class || strcmp(class, ":fast") || tensor_set_class(TENSOR_FAST))
+    tensor_class wanted;
+    if (!class || tensor_class_find(&wanted, class + 1) || tensor_set_class(wanted))
         return name;
     snprintf(kept, sizeof kept, "%.*s", (int)(class - name), name);
     return kept;

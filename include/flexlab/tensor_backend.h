@@ -25,13 +25,26 @@ FLEXLAB_API tensor_status tensor_set_backend(const char *name);
  * start. */
 typedef enum tensor_class {
     TENSOR_EXACT = 0, /* the bits of docs/semantics.md, everywhere */
-    TENSOR_FAST = 1   /* kernels may use instructions whose sums have no defined order: results may differ between
+    TENSOR_FAST = 1,  /* kernels may use instructions whose sums have no defined order: results may differ between
                          processors, not between thread counts. An operation without such a kernel on this processor, or
                          under this cap, gives the exact bits. So far: bf16 matmul and convolution on AMX tiles (backend
                          "avx512_amx_fast"), matmul by AVX512_BF16 ("avx512_fast"): docs/semantics.md. */
+    TENSOR_CLASS_LARGEST = 0x7fffffff /* room for the classes of tensor_class_find, which have no constants */
 } tensor_class;
 #define FLEXLAB_HAS_FAST_BF16 1
-/* Sets the class of the calling thread. TENSOR_E_ARGUMENT for any other value. */
+/* Finds a class by name: "exact", "fast", or "accumulate=GPU", in which matmuls and convolutions of floats have the
+ * bits that the tensor cores of that GPU would give, on any processor. GPU is a name of tensor_accumulator_at, with
+ * ":promote=N" after it if the sum of each N products is added to one of binary32 (DeepSeek-V3's remedy for Hopper's
+ * short FP8 sums). Operands are fp16, bf16, or fp32, which is rounded to tf32 (to nearest even) first; a product of
+ * other floats, or of those that the GPU does not multiply, is TENSOR_E_UNSUPPORTED, and so is one on a device other
+ * than the host. Formats with shared exponents, and all other operations, have their exact bits: docs/semantics.md has
+ * the model, its source, and what is not known. TENSOR_E_ARGUMENT names the position of what is wrong in `text`. */
+FLEXLAB_API tensor_status tensor_class_find(tensor_class *c, const char *text);
+/* The name that tensor_class_find reads, valid until the next call on this thread; NULL if there is no such class. */
+FLEXLAB_API const char *tensor_class_name(tensor_class c);
+/* The GPUs of classes "accumulate=GPU" by index, "v100", "a100", ...; NULL past the last. */
+FLEXLAB_API const char *tensor_accumulator_at(int i);
+/* Sets the class of the calling thread. TENSOR_E_ARGUMENT for a value that is no class. */
 FLEXLAB_API tensor_status tensor_set_class(tensor_class c);
 /* The class of the calling thread. */
 FLEXLAB_API tensor_class tensor_result_class(void);

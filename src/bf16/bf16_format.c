@@ -12,6 +12,7 @@ const struct fl_format fl_format_bf16 = {
     .arithmetic = FL_ARITHMETIC_FLOAT,
     .bytes = sizeof(fl_element),
     .bits = 16,
+    .operand = FL_OPERAND_BF16,
     .wide_bytes = sizeof(float),
     .truncates = true,
     .draws = true,

@@ -4,8 +4,8 @@
  *
  * Expects: a codec (float_block.h); FL_KIND, the name of the format, and FL_ISA, the instruction set, which symbols
  * begin and end with.
- * Gives: gemm_any, gemm_mixed, FL_STORES. The first two are the kernels of all these operations, of one format and of
- * several, the third the struct gemm_stores of the format. */
+ * Gives: gemm_any, gemm_mixed, gemm_accumulate, FL_STORES. The first three are the kernels of all these operations, of
+ * one format, of several, and in classes accumulate=GPU; the last the struct gemm_stores of the format. */
 #ifndef FL_FLOAT_GEMM_H
 #define FL_FLOAT_GEMM_H
 
@@ -14,6 +14,7 @@
 #include "gemm/gemm_epilogue.h"
 #include "gemm/gemm_float.h"
 #include "gemm/gemm_mixed.h"
+#include "tensorcore/tensorcore_product.h"
 #include <math.h>
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
@@ -249,6 +250,10 @@ static tensor_status gemm_mixed(const struct fl_args *args) {
 
 static size_t gemm_mixed_need(const struct fl_args *args) {
     return fl_gemm_mixed_need(&family, &FL_FOR_ISA(fl_gemm_mixed_float), args);
+}
+
+static tensor_status gemm_accumulate(const struct fl_args *args) {
+    return fl_tensorcore_product(&FL_FOR_ISA(fl_tensorcore), &FL_FOR_ISA(fl_gemm_mixed_float), args);
 }
 
 #endif

@@ -11,6 +11,7 @@ const struct fl_format fl_format_fp16 = {
     .arithmetic = FL_ARITHMETIC_FLOAT,
     .bytes = sizeof(fl_element),
     .bits = 16,
+    .operand = FL_OPERAND_FP16,
     .wide_bytes = sizeof(float),
     .draws = true,
     .decode = decode,

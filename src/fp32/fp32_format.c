@@ -11,6 +11,7 @@ const struct fl_format fl_format_fp32 = {
     .arithmetic = FL_ARITHMETIC_FLOAT,
     .bytes = sizeof(fl_element),
     .bits = 32,
+    .operand = FL_OPERAND_TF32,
     .decode = decode,
     .encode = encode,
     .sets = {[FL_PORTABLE] = &fl_fp32_portable,

@@ -141,6 +141,11 @@ static void devices(void) {
     refused(nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f), TENSOR_E_UNSUPPORTED,
             "fp16.softmax_cross_entropy: the device toy has no kernel for it");
     toy_lacks_softmax = false;
+    tensor_class class;
+    CHECK(!tensor_class_find(&class, "accumulate=h100") && !tensor_set_class(class), "%s", tensor_error());
+    refused(nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f), TENSOR_E_UNSUPPORTED,
+            "class accumulate=h100 is computed on cpu alone, and the tensors lie on toy");
+    tensor_set_class(TENSOR_EXACT);
     labels[2] = CLASSES;
     refused(nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f), TENSOR_E_ARGUMENT,
             "label 2 is 5, expected 0 to 4");

@@ -20,6 +20,24 @@ def roles(place, label):
     return {line["name"]: line for line in read_lines(place) if line["type"] == "roles" and line["format"] == label}
 
 
+def accumulates(folder):
+    """The accumulators of a GPU: by option and as a line of a policy, stored and resumed; what no GPU has is refused."""
+    option, line = folder / "option", folder / "line"
+    succeed("compare", *MODEL, "--quiet", "--formats", "fp16,flex16+5", "--accumulate", "h100:promote=32", "--out", str(option))
+    succeed("compare", *MODEL, "--quiet", "--formats", "fp16,variant fp16; accumulate h100:promote=32;", "--out", str(line))
+    formats = read_lines(option)[0]["formats"]
+    check([f["name"] for f in formats] == ["fp16:h100:promote=32", "flex16+5:h100:promote=32"], formats)
+    check(formats[0]["policy"] == "variant fp16; accumulate h100:promote=32;", formats)
+    mine, other = ({r["format"]: r for r in read_lines(p) if r["type"] == "run"} for p in (option, line))
+    check(without_time(mine["fp16:h100:promote=32"], "format") == without_time(other["policy:text"], "format"), mine, other)
+    check(mine["fp16:h100:promote=32"]["last_loss"] != other["fp16"]["last_loss"], "the accumulators changed nothing")
+    expect_error(["train", *MODEL, "--format", "fp16", "--accumulate", "h10", "--out", str(folder / "none")], 2,
+                 "--accumulate: class 'accumulate=h10': GPU 'h10' at character 12, expected one of v100")
+    told = subprocess.run([PROGRAM, "train", *MODEL, "--format", "fp16", "--accumulate", "a100", "--out", str(folder / "told")],
+                          capture_output=True, text=True, env={**os.environ, "FLEXLAB_VERBOSE": "1"})
+    check("accumulate=a100, operands fp16, result fp16" in told.stderr, told.stderr)
+
+
 def compares(folder):
     mine = folder / "mine.policy"
     mine.write_text("# a comment\npreset O1:bf16\nfc2 format=fp32   # the last layer\n*.weight weights=bf16 master=wide\n")
@@ -273,6 +291,7 @@ def main():
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
         compares(folder)
+        accumulates(folder)
         scales(folder)
         spells(folder)
         of_layers(folder)

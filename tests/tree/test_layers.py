@@ -14,7 +14,8 @@ failures = []
 ALLOWED = {
     "core": {"core", "autoflex"},
     "autoflex": {"autoflex"},
-    "float": {"core", "gemm", "float"},
+    "float": {"core", "gemm", "tensorcore", "float"},
+    "tensorcore": {"core", "gemm", "tensorcore"},
     "gemm": {"core", "gemm"},
     "gpu": {"gpu", "core", "autoflex", "gemm"},
     "int8": {"int8", "core", "gemm"},

@@ -135,6 +135,9 @@ static const struct option_row rows[] = {
      .help = "each element of a gradient counts as at most C (as it is)"},
     {"clip-norm", "C", BOTH, KIND_REAL, FIELD(clip_norm), 1e-30, 1e30,
      .help = "all gradients together are scaled down to the norm C (as they are)"},
+    {"accumulate", "GPU", BOTH, KIND_TEXT, FIELD(accumulate),
+     .help = "products of floats as the tensor cores of that GPU sum them: v100, a100,\na2, ada, l40s, h100, h200, "
+             "b200, with :promote=N for a binary32 sum of each\nN products; a line of every policy (exact products)"},
     {"loss-scale", "SCALE", BOTH, KIND_TEXT, FIELD(loss_scale),
      .help =
          "none; dynamic, which halves and skips the step where gradients overflow\nand doubles after a window of "

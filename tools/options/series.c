@@ -149,6 +149,22 @@ bool policy_names_shared(const char *policy) {
     return false;
 }
 
+/* Appends the line of --accumulate to the policy; a resumed one has it. */
+static int add_accumulator(const struct settings *s, struct series *series) {
+    if (!s->accumulate || series->resumed)
+        return STATUS_OK;
+    char *text = text_format("accumulate=%s", s->accumulate), *policy = series->policy;
+    tensor_class class;
+    failure_forget();
+    const bool bad = tensor_class_find(&class, text);
+    free(text);
+    if (bad)
+        return text_usage("--accumulate: %s", tensor_error());
+    series->policy = text_format("%s accumulate %s;", policy, s->accumulate);
+    free(policy);
+    return STATUS_OK;
+}
+
 /* Reads the policy and stores its text, because the file may change while runs continue. If variant is NULL, the policy
  * names its own. */
 static int take_policy(const struct settings *s, struct series *series, const char *policy, const char *variant) {
@@ -177,6 +193,9 @@ static int take_policy(const struct settings *s, struct series *series, const ch
     if (scale)
         series->loss_scale = text_format("%s", scale); /* --loss-scale may change it */
     nn_graph_free(g);
+    const int accumulates = add_accumulator(s, series);
+    if (accumulates)
+        return accumulates;
     char *name = text_format("%.*s", (int)strcspn(series->policy, ";") - 8, series->policy + 8); /* "variant NAME;" */
     series->variant = nn_variant_find(name);
     free(name);
@@ -201,7 +220,10 @@ static int parse_policy(const struct settings *settings, struct series *series, 
         series->predictor = series->shared && settings->predictor ? settings->predictor : NULL;
         series->no_master = !strcmp(settings->master, "none");
         note_backend(series);
-        series->label = policy_label(policy, series->no_scale);
+        char *label = policy_label(policy, series->no_scale);
+        series->label = text_format("%s%s%s", label, settings->accumulate ? ":" : "",
+                                    settings->accumulate ? settings->accumulate : "");
+        free(label);
         status = choose_loss_scale(settings, series);
     }
     free(policy);
@@ -261,17 +283,21 @@ static int parse_series(const struct settings *settings, struct series *series, 
         }
     }
     const bool shared = series->shared;
-    if (settings->layer_format) {
-        const int taken = take_policy(settings, series, NULL, series->variant->name);
+    if (settings->layer_format || settings->accumulate) {
+        const char *variant = series->variant->name;
+        char *lines = settings->layer_format ? NULL : text_format("variant %s;", variant);
+        const int taken = take_policy(settings, series, lines, lines ? NULL : variant);
+        free(lines);
         if (taken)
             return taken;
     }
     series->shared = series->shared || shared;
-    series->label =
-        text_format("%s%s%s%s%s%s%s%s", name, series->no_master ? ":nomaster" : "", series->no_scale ? ":noscale" : "",
-                    has_predictor ? ":" : "", has_predictor ? series->predictor : "",
-                    settings->layer_format ? SERIES_LAYERS : "", at ? "@" : "", at ? series->device : "");
-    series->plain = !settings->layer_format;
+    series->label = text_format("%s%s%s%s%s%s%s%s%s%s", name, series->no_master ? ":nomaster" : "",
+                                series->no_scale ? ":noscale" : "", has_predictor ? ":" : "",
+                                has_predictor ? series->predictor : "", settings->layer_format ? SERIES_LAYERS : "",
+                                settings->accumulate ? ":" : "", settings->accumulate ? settings->accumulate : "",
+                                at ? "@" : "", at ? series->device : "");
+    series->plain = !settings->layer_format && !settings->accumulate;
     if (series->plain)
         series->policy = series_plain_policy(series);
     else { /* its rules may give masters and shared exponents to a format without them */
@@ -324,7 +350,7 @@ nn_config series_network(const struct settings *s, const struct series *series) 
 
 nn_config series_asked(const struct settings *s, const struct series *series) {
     nn_config config = series_network(s, series);
-    if (series->plain || series->resumed)
+    if (series->plain || series->resumed || s->accumulate)
         return config;
     config.policy = series->asked_policy;
     config.variant = series->asked_variant;

@@ -374,7 +374,7 @@ static char *scaling_note(const struct experiment *x) {
 }
 
 static bool has_layers(const struct series *s) {
-    return !s->plain && strncmp(s->label, "policy:", 7) != 0;
+    return !s->plain && strstr(s->label, SERIES_LAYERS) && strncmp(s->label, "policy:", 7) != 0;
 }
 
 /* Names formats with layers in other formats (--layer-format); a single format is compared with nothing. */

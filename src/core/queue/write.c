@@ -18,8 +18,21 @@ static tensor_status choose(struct fl_queue *queue, const struct fl_format *form
 }
 
 /* The same for a task whose result has that format. */
-static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *format, const struct fl_args *args,
+static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *format, struct fl_args *args,
                                 struct fl_choice *choice) {
+    const tensor_class class = tensor_result_class();
+    if (fl_accumulates(class)) { /* of this thread, whatever the device */
+        struct fl_args known = *args;
+        known.format = format;
+        if (fl_task_accumulates(&known, class)) {
+            args->p.product.exactness = class;
+            return queue->device->host
+                       ? fl_dispatch_accumulating(&known, class, !queue->measuring, choice)
+                       : fl_fail(TENSOR_E_UNSUPPORTED,
+                                 "%s.%s: class %s is computed on cpu alone, and the tensors lie on %s", format->name,
+                                 fl_op_name(args->op), tensor_class_name(class), queue->device->name);
+        }
+    }
     if (!fl_is_mixed(args))
         return choose(queue, format, args->op, choice);
     if (queue->device->host) {
@@ -109,9 +122,12 @@ const struct fl_slot *fl_slot_of(const tensor *t) {
 const char *tensor_kernel_backend(tensor_format format, const char *op) {
     const struct fl_format *f = fl_format_of(format);
     const enum fl_op number = fl_op_named(op);
+    const struct fl_args task = {.op = number, .format = f};
+    const tensor_class class = tensor_result_class();
     struct fl_choice choice;
-    return !f || f->arithmetic == FL_ARITHMETIC_NUMBERS || number == FL_OP_NONE ||
-                   fl_select(f, number, tensor_result_class(), &choice)
+    if (f && number != FL_OP_NONE && fl_task_accumulates(&task, class))
+        return fl_dispatch_accumulating(&task, class, false, &choice) ? NULL : fl_backend_name(choice.backend);
+    return !f || f->arithmetic == FL_ARITHMETIC_NUMBERS || number == FL_OP_NONE || fl_select(f, number, class, &choice)
                ? NULL
                : fl_backend_name(choice.backend);
 }

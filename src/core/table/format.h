@@ -9,6 +9,7 @@
 #ifndef FL_FORMAT_H
 #define FL_FORMAT_H
 
+#include "core/table/accumulator.h"
 #include "core/table/kernel.h"
 
 /* How results are accumulated and rounded; the reference kernels follow it. */
@@ -24,8 +25,9 @@ struct fl_format {
     const char *name;
     const char *summary;
     enum fl_arithmetic arithmetic;
-    int bytes;      /* of one element */
-    int wide_bytes; /* of one element of a wide part, for elements of 16 bits; 0: the format has none */
+    int bytes;                    /* of one element */
+    int wide_bytes;               /* of one element of a wide part, for elements of 16 bits; 0: the format has none */
+    enum fl_operand_kind operand; /* what its elements are to tensor cores */
     /* shared-exponent formats: the range of e, the largest mantissa, the default predictor */
     int e_min, e_max;
     int top;  /* 2^(bits - 1) - 1 */

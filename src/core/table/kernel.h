@@ -143,6 +143,9 @@ struct fl_kernels {
      * format (mixed.h); NULL: the reference kernel computes them. */
     fl_kernel mixed;
     fl_need mixed_need;
+    /* The same, with one or several matrices and float operands, in a class accumulate=GPU (accumulator.h). */
+    fl_kernel accumulate;
+    fl_need accumulate_need;
 };
 
 #endif

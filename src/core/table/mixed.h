@@ -41,5 +41,11 @@ void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const
 /* The kernel of a mixed task under the cap in force. runs: it is about to run, and FLEXLAB_VERBOSE=1 names it the first
  * time; otherwise only its workspace is wanted. args->format must be set. */
 tensor_status fl_dispatch_mixed(const struct fl_args *args, bool runs, struct fl_choice *choice);
+/* Whether a class accumulate=GPU computes the task: a product of floats. args->format must be set. */
+bool fl_task_accumulates(const struct fl_args *args, tensor_class exactness);
+/* The kernel of such a task, mixed or not. TENSOR_E_UNSUPPORTED names the class and operands that the GPU does not
+ * multiply. */
+tensor_status fl_dispatch_accumulating(const struct fl_args *args, tensor_class exactness, bool runs,
+                                       struct fl_choice *choice);
 
 #endif

@@ -280,3 +280,55 @@ tensor_status fl_dispatch_mixed(const struct fl_args *args, bool runs, struct fl
         tell_mixed(args, choice->backend);
     return status;
 }
+
+/* --- class accumulate --------------------------------------------------------------------------------------------- */
+
+bool fl_task_accumulates(const struct fl_args *args, tensor_class class) {
+    return fl_accumulates(class) && fl_is_product(args->op) &&
+           fl_operand_format(args, 0)->arithmetic == FL_ARITHMETIC_FLOAT;
+}
+
+/* Once for an operation, its first operand's format and a class; the classes of a process are few. */
+static void tell_accumulating(const struct fl_args *args, tensor_class class, enum fl_backend chosen) {
+    static unsigned char reported[FL_FORMAT_LIMIT + 1][FL_OP_LIMIT];
+    static int last = TENSOR_EXACT;
+    const struct fl_format *a = fl_operand_format(args, 0);
+    if (__atomic_exchange_n(&last, (int)class, __ATOMIC_RELAXED) != (int)class)
+        memset(reported, 0, sizeof reported);
+    if (__atomic_exchange_n(&reported[fl_format_index(a)][args->op], 1, __ATOMIC_RELAXED))
+        return;
+    fprintf(stderr, "flexlab: %s.%s.%s: %s, operands %s, result %s\n", a->name, fl_op_name(args->op),
+            backends[chosen].name, tensor_class_name(class), fl_operand_kind_name(a->operand), args->format->name);
+}
+
+static tensor_status check_operands(const struct fl_args *args, tensor_class class) {
+    const struct fl_format *a = fl_operand_format(args, 0), *b = fl_operand_format(args, 1);
+    char kinds[64];
+    if (a->operand == b->operand && fl_accumulation_of(class, a->operand))
+        return TENSOR_OK;
+    return fl_fail(TENSOR_E_UNSUPPORTED,
+                   "%s: class %s has no products of %s%s%s, expected operands of one kind of %s%s",
+                   fl_op_name(args->op), tensor_class_name(class), a->name, a == b ? "" : " by ", a == b ? "" : b->name,
+                   fl_accumulation_kinds(class, kinds, sizeof kinds),
+                   fl_accumulation_of(class, FL_OPERAND_TF32) ? " (tf32: fp32)" : "");
+}
+
+tensor_status fl_dispatch_accumulating(const struct fl_args *args, tensor_class class, bool runs,
+                                       struct fl_choice *choice) {
+    const struct fl_format *a = fl_operand_format(args, 0);
+    enum fl_backend cap = FL_REF;
+    tensor_status status = check_operands(args, class);
+    status = status ? status : fl_backend_cap(&cap);
+    if (status)
+        return status;
+    int backend = cap;
+    while (backend > FL_PORTABLE &&
+           !(a->sets[backend] && a->sets[backend]->accumulate && may_run((enum fl_backend)backend)))
+        backend--;
+    const struct fl_kernels *set = a->sets[FL_PORTABLE > backend ? FL_PORTABLE : backend]; /* ref: the same model */
+    *choice = (struct fl_choice){set->accumulate, set->accumulate_need, (enum fl_backend)backend};
+    status = fl_check_verbose();
+    if (!status && runs && fl_verbose())
+        tell_accumulating(args, class, choice->backend);
+    return status;
+}

@@ -53,6 +53,7 @@ nn_graph *nn_graph_new(const nn_config *given) {
     }
     g->variant = variant;
     g->policy = policy;
+    g->class = policy ? policy->class : TENSOR_EXACT;
     g->asked = config->predictor != NULL;
     g->device = device;
     /* the table's own string: the caller's may not live as long */

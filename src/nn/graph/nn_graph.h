@@ -330,6 +330,7 @@ struct nn_graph {
     char model[64]; /* the name under which nn_model has built it; "": it was built otherwise */
     const nn_variant *variant;
     struct fl_policy *policy; /* NULL: the variant throughout */
+    tensor_class class;       /* of its operations, accumulate=GPU; TENSOR_EXACT: that of the calling thread */
     bool shares_policy;       /* nn_share_policy: its rules may match in another network */
     struct fl_type loss_as;   /* the format that the loss reads, and that of its gradient */
     tensor_device *device;

@@ -239,7 +239,17 @@ static tensor_status read_loss_scale(struct reader *r, const char *where, const 
     return keep_text(r->policy, line);
 }
 
-/* variant NAME, preset NAME, loss-scale WHAT: the first two before all else. */
+/* The GPU whose accumulators products have, as in the class "accumulate=GPU". */
+static tensor_status read_accumulate(struct reader *r, const char *where, const char *word) {
+    char line[LINE_LIMIT + sizeof "accumulate "];
+    snprintf(line, sizeof line, "accumulate=%s", word);
+    if (tensor_class_find(&r->policy->class, line))
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s", where, tensor_error());
+    snprintf(line, sizeof line, "accumulate %s", word);
+    return keep_text(r->policy, line);
+}
+
+/* variant NAME, preset NAME, loss-scale WHAT, accumulate GPU: the first two before all else. */
 static tensor_status read_setting(struct reader *r, const char *where, const char *what, char *rest) {
     struct fl_policy *policy = r->policy;
     const char *word = next_word(&rest);
@@ -247,6 +257,8 @@ static tensor_status read_setting(struct reader *r, const char *where, const cha
         return fl_fail(TENSOR_E_ARGUMENT, "%s: '%s', expected one word after it", where, what);
     if (!strcmp(what, "loss-scale"))
         return read_loss_scale(r, where, word);
+    if (!strcmp(what, "accumulate"))
+        return read_accumulate(r, where, word);
     if (policy->variant || policy->count || policy->loss_scale)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: '%s %.40s', expected once and before loss-scale and all rules", where,
                        what, word);
@@ -274,9 +286,10 @@ static tensor_status read_rule(struct reader *r, const char *where, char *rest) 
     if (!word)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: a pattern and ROLE=VALUE, expected after if-any", where);
     if (strlen(word) > WORD_LIMIT || strchr(word, '='))
-        return fl_fail(TENSOR_E_ARGUMENT,
-                       "%s: '%.40s', expected a pattern of layers (or variant, preset, loss-scale), then ROLE=VALUE",
-                       where, word);
+        return fl_fail(
+            TENSOR_E_ARGUMENT,
+            "%s: '%.40s', expected a pattern of layers (or variant, preset, loss-scale, accumulate), then ROLE=VALUE",
+            where, word);
     rule->pattern = fl_strdup(word);
     if (!rule->pattern)
         return no_memory();
@@ -319,7 +332,8 @@ static tensor_status read_line(struct reader *r, const char *begin, size_t lengt
     memcpy(line, kept, used + 1);
     rest = line;
     char *word = next_word(&rest);
-    if (!strcmp(word, "variant") || !strcmp(word, "preset") || !strcmp(word, "loss-scale"))
+    if (!strcmp(word, "variant") || !strcmp(word, "preset") || !strcmp(word, "loss-scale") ||
+        !strcmp(word, "accumulate"))
         return read_setting(r, where, word, rest);
     memcpy(line, kept, used + 1);
     TRY(read_rule(r, where, line));

@@ -47,6 +47,7 @@ struct fl_policy {
     char *name;                /* a preset's, a path, or "policy" */
     char *text;                /* all of it in one line, which reads back as the same policy */
     char *loss_scale;          /* as in nn_config; NULL: not set */
+    tensor_class class;        /* accumulate=GPU; TENSOR_EXACT: that of the calling thread */
     struct fl_rule *rules;
     int count, capacity;
 };

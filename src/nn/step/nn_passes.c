@@ -14,13 +14,20 @@ static bool is_dry_run(const nn_graph *g) {
     return !g->compiled;
 }
 
+/* The class of the thread around the operations of a position. */
+static _Thread_local tensor_class class_of_caller;
+
 void fl_begin_calls(const nn_graph *g, int position, bool training) {
+    class_of_caller = tensor_result_class();
+    if (g->class != TENSOR_EXACT)
+        tensor_set_class(g->class);
     if (!is_dry_run(g))
         fl_set_call_memory(g->device, g->positions[position].calls);
     fl_sample_writes(training && !is_dry_run(g) ? g->sampling : NULL, position % FL_SAMPLED_TURNS);
 }
 
 void fl_end_calls(const nn_graph *g, int position) {
+    tensor_set_class(class_of_caller);
     fl_sample_writes(NULL, 0);
     if (is_dry_run(g))
         fl_measured(g->device, g->positions[position].need);

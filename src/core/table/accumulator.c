@@ -1,0 +1,163 @@
+/* accumulator.c - the classes of results by name, and the table of GPUs whose accumulators are known.
+ *
+ * Source: Khattak and Mikaitis, "Accurate models of NVIDIA tensor cores", 2025, and the products that they recorded. */
+#include "core/table/accumulator.h"
+#include "core/base/fail.h"
+#include "core/base/text.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int least_exponent;
+} kinds[FL_OPERAND_KINDS] = {[FL_OPERAND_FP16] = {"fp16", -14},
+                             [FL_OPERAND_BF16] = {"bf16", -126},
+                             [FL_OPERAND_TF32] = {"tf32", -126},
+                             [FL_OPERAND_E4M3] = {"e4m3", -6},
+                             [FL_OPERAND_E5M2] = {"e5m2", -14}};
+
+#define ALL_FP8(...) [FL_OPERAND_E4M3] = __VA_ARGS__, [FL_OPERAND_E5M2] = __VA_ARGS__
+#define AMPERE                                                                                                         \
+    [FL_OPERAND_FP16] = {8, 24, 23, false}, [FL_OPERAND_BF16] = {8, 24, 23, false},                                    \
+    [FL_OPERAND_TF32] = {4, 24, 23, false}
+#define HOPPER                                                                                                         \
+    [FL_OPERAND_FP16] = {16, 25, 23, false}, [FL_OPERAND_BF16] = {16, 25, 23, false},                                  \
+    [FL_OPERAND_TF32] = {4, 25, 23, false}
+static const struct {
+    const char *name;
+    struct fl_accumulation of[FL_OPERAND_KINDS];
+} gpus[] = {{"v100", {[FL_OPERAND_FP16] = {4, 23, 23, false}}},
+            {"a100", {AMPERE}},
+            {"a2", {AMPERE}},
+            {"ada", {AMPERE, ALL_FP8({16, 13, 13, false})}},
+            {"l40s", {AMPERE, ALL_FP8({16, 13, 13, false})}},
+            {"h100", {HOPPER, ALL_FP8({32, 13, 13, false})}},
+            {"h200", {HOPPER, ALL_FP8({32, 13, 13, false})}},
+            {"b200", {HOPPER, ALL_FP8({32, 25, 23, true})}}};
+enum { GPUS = sizeof gpus / sizeof gpus[0] };
+
+/* A class accumulate=GPU is FIRST + the GPU's place in the table + the promotion in the bits above. */
+enum { FIRST = 16, PROMOTION_SHIFT = 8, PROMOTION_MOST = 1 << 20 };
+
+static int gpu_of(tensor_class class) {
+    const int gpu = ((int)class & ((1 << PROMOTION_SHIFT) - 1)) - FIRST;
+    return gpu < GPUS ? gpu : -1;
+}
+
+/* The products of the largest group that the GPU sums. */
+static int64_t largest_group(int gpu) {
+    int largest = 0;
+    for (int i = 0; i < FL_OPERAND_KINDS; i++)
+        largest = gpus[gpu].of[i].k > largest ? gpus[gpu].of[i].k : largest;
+    return largest;
+}
+
+bool fl_accumulates(tensor_class class) {
+    const int gpu = gpu_of(class);
+    const int64_t n = fl_accumulation_promotes(class);
+    return (int)class >= 0 && gpu >= 0 && n <= PROMOTION_MOST && n % largest_group(gpu) == 0;
+}
+
+int64_t fl_accumulation_promotes(tensor_class class) {
+    return (int64_t) class >> PROMOTION_SHIFT;
+}
+
+const struct fl_accumulation *fl_accumulation_of(tensor_class class, enum fl_operand_kind kind) {
+    const struct fl_accumulation *how = fl_accumulates(class) ? &gpus[gpu_of(class)].of[kind] : NULL;
+    return how && how->k ? how : NULL;
+}
+
+const char *fl_operand_kind_name(enum fl_operand_kind kind) {
+    return kinds[kind].name;
+}
+
+int fl_operand_least_exponent(enum fl_operand_kind kind) {
+    return kinds[kind].least_exponent;
+}
+
+const char *fl_accumulation_kinds(tensor_class class, char *text, int size) {
+    int length = 0, left = 0;
+    for (int i = 0; i < FL_OPERAND_KINDS; i++)
+        left += fl_accumulation_of(class, (enum fl_operand_kind)i) != NULL;
+    text[0] = 0;
+    for (int i = 0; i < FL_OPERAND_KINDS && length < size; i++)
+        if (fl_accumulation_of(class, (enum fl_operand_kind)i))
+            length += snprintf(text + length, (size_t)(size - length), "%s%s", kinds[i].name,
+                               --left > 1  ? ", "
+                               : left == 1 ? " and "
+                                           : "");
+    return text;
+}
+
+/* --- names -------------------------------------------------------------------------------------------------------- */
+
+#define ACCUMULATE "accumulate="
+#define PROMOTE ":promote="
+
+static tensor_status find_promotion(const char *text, const char *number, int gpu, int64_t *n) {
+    char *end = NULL;
+    const long long value = isdigit((unsigned char)*number) ? strtoll(number, &end, 10) : 0;
+    const int64_t unit = largest_group(gpu);
+    if (!end || *end || value < unit || value > PROMOTION_MOST || value % unit)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "class %s: promote=%.40s at character %d, expected a multiple of %lld (products that %s adds at "
+                       "once) of at most %d",
+                       fl_quote(text).text, number, (int)(number - text) + 1, (long long)unit, gpus[gpu].name,
+                       PROMOTION_MOST);
+    *n = value;
+    return TENSOR_OK;
+}
+
+static tensor_status find_gpu(tensor_class *class, const char *text, const char *name) {
+    const char *colon = strchr(name, ':');
+    const size_t length = colon ? (size_t)(colon - name) : strlen(name);
+    int gpu = 0;
+    while (gpu < GPUS && !(strlen(gpus[gpu].name) == length && !strncmp(gpus[gpu].name, name, length)))
+        gpu++;
+    if (gpu == GPUS)
+        return fl_fail(TENSOR_E_ARGUMENT, "class %s: GPU '%.*s' at character %d, expected one of %s",
+                       fl_quote(text).text, (int)(length < 40 ? length : 40), name, (int)(name - text) + 1,
+                       fl_list_names(tensor_accumulator_at).text);
+    int64_t n = 0;
+    if (colon) {
+        if (strncmp(colon, PROMOTE, strlen(PROMOTE)) != 0)
+            return fl_fail(TENSOR_E_ARGUMENT, "class %s: '%.40s' at character %d, expected :promote=N or the end",
+                           fl_quote(text).text, colon, (int)(colon - text) + 1);
+        const tensor_status status = find_promotion(text, colon + strlen(PROMOTE), gpu, &n);
+        if (status)
+            return status;
+    }
+    *class = (tensor_class)(FIRST + gpu + (int)(n << PROMOTION_SHIFT));
+    return TENSOR_OK;
+}
+
+tensor_status tensor_class_find(tensor_class *class, const char *text) {
+    if (!class || !text)
+        return fl_fail(TENSOR_E_ARGUMENT, "class_find: %s is NULL", class ? "text" : "class");
+    if (!strcmp(text, "exact") || !strcmp(text, "fast")) {
+        *class = text[0] == 'f' ? TENSOR_FAST : TENSOR_EXACT;
+        return TENSOR_OK;
+    }
+    if (!strncmp(text, ACCUMULATE, strlen(ACCUMULATE)))
+        return find_gpu(class, text, text + strlen(ACCUMULATE));
+    return fl_fail(TENSOR_E_ARGUMENT, "class %s, expected exact, fast or " ACCUMULATE "GPU", fl_quote(text).text);
+}
+
+const char *tensor_class_name(tensor_class class) {
+    static _Thread_local char name[48];
+    if (class == TENSOR_EXACT || class == TENSOR_FAST)
+        return class == TENSOR_FAST ? "fast" : "exact";
+    if (!fl_accumulates(class))
+        return NULL;
+    const int64_t n = fl_accumulation_promotes(class);
+    const int length = snprintf(name, sizeof name, ACCUMULATE "%s", gpus[gpu_of(class)].name);
+    if (n)
+        snprintf(name + length, sizeof name - (size_t)length, PROMOTE "%lld", (long long)n);
+    return name;
+}
+
+const char *tensor_accumulator_at(int i) {
+    return i >= 0 && i < GPUS ? gpus[i].name : NULL;
+}
