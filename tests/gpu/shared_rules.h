@@ -165,7 +165,7 @@ FL_BOTH void shared_autoflex(struct shared_case *c) {
             shared_keep(c, 4 * a->e + w.next);
             fl_write_attempted(&w, a, fl_scale2(part.maximum, attempts % 2));
         }
-        part.gamma = fl_gamma_at(part.maximum, a->e);
+        part.gamma = fl_gamma_at(a, part.maximum, a->e);
         fl_stats_merge(&stats, &part);
         fl_write_end(&w, a, stats.gamma, stats.maximum);
         fl_slot_written(&slot, &stats, 100);

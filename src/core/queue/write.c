@@ -2,6 +2,7 @@
 #include "core/base/fail.h"
 #include "core/table/mixed.h"
 #include "core/queue/queue.h"
+#include "core/tensor/narrow.h"
 #include "core/tensor/wide.h"
 #include <string.h>
 
@@ -70,7 +71,7 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
         status = choose_for(queue, out->format, args, &choice);
     if (status)
         return status;
-    args->format = out->format;
+    args->format = fl_written_format(out->format);
     args->out = fl_output_view(s);
     if (args->in[0].wide == s->wide) /* an operation that reads the wide part of its output writes it */
         args->out.wide = args->in[0].wide;

@@ -36,9 +36,7 @@ void fl_clamp(const struct fl_format *format, const struct fl_view *out, int64_t
     const int32_t top = format->top;
     if (!fl_is_narrow(format))
         return;
-    /* An infinite result is +-32767, and not in gamma. Reference kernels saturate elements themselves, but not wide
-     * parts. */
-    const bool fits = stats->gamma <= top && !stats->nonfinite && !(out->wide && stats->saturated);
+    const bool fits = stats->gamma <= top && !stats->nonfinite; /* an infinite result is +-32767, and not in gamma */
     stats->gamma = stats->gamma < top ? stats->gamma : top;
     if (fits || !out->data)
         return;
@@ -57,5 +55,5 @@ void fl_clamp(const struct fl_format *format, const struct fl_view *out, int64_t
     int64_t saturated = 0;
     for (int i = 0; i < parts; i++)
         saturated += c.saturated[i];
-    stats->saturated = saturated > stats->saturated ? saturated : stats->saturated; /* 0 of what was in range already */
+    stats->saturated = saturated;
 }

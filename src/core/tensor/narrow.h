@@ -18,6 +18,11 @@ static inline int32_t fl_wide_limit(const struct fl_format *format) {
     return format->top << 16 | 0x7fff;
 }
 
+/* The format that kernels are told to write: its codec saturates as they do, so that fl_clamp counts all. */
+static inline const struct fl_format *fl_written_format(const struct fl_format *format) {
+    return fl_is_narrow(format) ? fl_format_of(FMT_FLEX16_5) : format;
+}
+
 /* Clamps elements first ... first + n - 1 of the view, and its wide part if it has one, to the range of the format, and
  * corrects `stats`, which must be those of the write of exactly these elements. Does nothing for other formats. */
 void fl_clamp(const struct fl_format *format, const struct fl_view *out, int64_t first, int64_t n,
