@@ -199,11 +199,11 @@ static tensor_format format_of(const struct request *q, const char *path) {
             longest = length;
         }
     }
-    char made[24]; /* "trace-flex12+5.csv" */
-    snprintf(made, sizeof made, "%.*s", (int)strcspn(name + 6 * !strncmp(name, "trace-", 6), ".-@"), name + 6);
-    if (!longest && !strncmp(name, "trace-", 6) && tensor_format_find(&format, made) == TENSOR_OK)
-        found = format;
-    return found;
+    char made[24]; /* "trace-flex12+5-seed1.csv" */
+    if (longest || strncmp(name, "trace-", 6) != 0)
+        return found;
+    snprintf(made, sizeof made, "%.*s", (int)strcspn(name + 6, ".-@"), name + 6);
+    return tensor_format_find(&format, made) == TENSOR_OK ? format : found;
 }
 
 static bool names_policy(const char *path) {

@@ -1,7 +1,6 @@
 /* ref_fold.c - reference kernels: sums over rows, per-channel affine maps, stochastic gradient descent. */
 #include "core/arithmetic/exact.h"
 #include "core/reference/ref.h"
-#include "core/tensor/narrow.h"
 #include <math.h>
 
 /* --- sums over the rows of [m, n] --------------------------------------------------------------------------------- */
@@ -193,8 +192,7 @@ tensor_status fl_ref_sgd(const struct fl_args *args) {
             w.value[i] = fl_wide_odd(sum);
             w.near[i] = fl_wide_abs(sum);
             if (wide && shared) {
-                int64_t m = fl_wide_round(sum, fl_exponent(&args->out) + 16, fl_wide_limit(args->format), NULL,
-                                          &wide_saturated);
+                int64_t m = fl_wide_round(sum, fl_exponent(&args->out) + 16, FL_WIDE_LIMIT, NULL, &wide_saturated);
                 if (args->out.data)
                     ((int32_t *)args->out.wide)[i] = (int32_t)m;
                 w.value[i] = ldexp(

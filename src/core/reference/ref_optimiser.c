@@ -3,7 +3,6 @@
 #include "core/ops/optimisers/optimiser_rules.h"
 #include "core/tensor/element_rules.h"
 #include "core/reference/ref.h"
-#include "core/tensor/narrow.h"
 #include <math.h>
 
 /* Element i of an operand, or of its wide part if it has one. */
@@ -27,11 +26,10 @@ static void keep_wide(struct ref_work *w, int64_t i, int64_t *saturated, int64_t
         return;
     }
     const int e = fl_exponent(&args->out) + 16;
-    const int32_t limit = fl_wide_limit(w->args->format);
-    double m = fl_nearest_units(fl_scale2(w->value[i], e), limit);
-    if (m > limit || m < -limit) {
+    double m = fl_nearest_units(fl_scale2(w->value[i], e), FL_WIDE_LIMIT);
+    if (m > FL_WIDE_LIMIT || m < -FL_WIDE_LIMIT) {
         ++*saturated;
-        m = m < 0 ? -limit : limit;
+        m = m < 0 ? -FL_WIDE_LIMIT : FL_WIDE_LIMIT;
     }
     if (args->out.data)
         ((int32_t *)args->out.wide)[i] = (int32_t)m;

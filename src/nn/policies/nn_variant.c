@@ -90,12 +90,10 @@ static const nn_variant *find_made(const char *name) {
     static const char ending[] = "-sr";
     char text[sizeof made->name];
     const size_t length = strlen(name), end = sizeof ending - 1;
-    if (length >= sizeof text)
-        return NULL;
     const bool stochastic = length > end && !strcmp(name + length - end, ending);
     snprintf(text, sizeof text, "%.*s", (int)(length - (stochastic ? end : 0)), name);
     tensor_format format;
-    if (tensor_format_find(&format, text) || format < FMT_MADE)
+    if (tensor_format_find(&format, length < sizeof text ? text : name) || format < FMT_MADE)
         return NULL;
     pthread_mutex_lock(&making);
     struct made *m = made;

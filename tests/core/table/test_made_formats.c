@@ -215,6 +215,8 @@ static void check_variants(void) {
     CHECK(v == nn_variant_find("flex12+5"), "another one");
     CHECK(!nn_variant_find("flex12+9") && strstr(tensor_error(), "character 8"), "%s", tensor_error());
     CHECK(!nn_variant_find("flex12") && strstr(tensor_error(), "character 7"), "%s", tensor_error());
+    CHECK(!nn_variant_find("flex12+5 and a text of more than 24 characters") && strstr(tensor_error(), "character 9"),
+          "%s", tensor_error());
     CHECK(!nn_variant_find("fp12") && strstr(tensor_error(), "expected one of"), "%s", tensor_error());
 }
 

@@ -5,7 +5,7 @@
 
 int main(int argc, char **argv) {
     const uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
-    const uint64_t calls = argc > 2 ? strtoull(argv[2], NULL, 0) : 26000; /* about 10 s */
+    const uint64_t calls = argc > 2 ? strtoull(argv[2], NULL, 0) : 26000; /* about 20 s */
     const uint64_t first = argc > 3 ? strtoull(argv[3], NULL, 0) : 0;
     find_worlds();
     run_calls(argv[0], seed, calls, first);
