@@ -51,9 +51,9 @@ FLEXLAB_API const char *tensor_format_name(tensor_format format);
  *     flexN+E    mantissas of N bits (4 to 16) under a shared exponent of E bits (1 to 7), predicted by Autoflex
  *     dfpN       mantissas of N bits under an exponent within -128 ... 127 from the exact maximum of each result
  * as in "flex12+5" or "dfp8". Operations, rules and errors are those of flex16+5 and dfp16, with +-(2^(N-1) - 1) in
- * place of +-32767; elements are stored in words of 16 bits. Such formats compute on the host. The id says the
- * parameters: it is the same in every process. For any other text TENSOR_E_ARGUMENT, with the name and the known ones,
- * or with the position of the first character that fits no such text and what was expected there. */
+ * place of +-32767; elements are stored in words of 16 bits. The id says the parameters: it is the same in every
+ * process. For any other text TENSOR_E_ARGUMENT, with the name and the known ones, or with the position of the first
+ * character that fits no such text and what was expected there. */
 FLEXLAB_API tensor_status tensor_format_find(tensor_format *format, const char *name);
 /* The i-th format of the build in id order, without those that tensor_format_find makes; 0 (FMT_NONE) past the last. */
 FLEXLAB_API tensor_format tensor_format_at(int i);

@@ -8,6 +8,7 @@
 
 #include "autoflex/write_rules.h"
 #include "core/tensor/fill.h"
+#include "core/tensor/narrow.h"
 #include "gpu/device.h"
 #include "gpu/gpu_plugin.h"
 
@@ -58,6 +59,10 @@ cudaError_t gpu_running_statistics(const struct gpu_call *call, cudaStream_t str
 cudaError_t gpu_step_numbers(const struct gpu_call *call, cudaStream_t stream);
 /* The kernels of a format; NULL: none. */
 const struct gpu_kernels *gpu_kernels_of(tensor_format format);
+/* Those that write and read a format: narrow mantissas are those of 16 bits, clamped afterwards (narrow.h). */
+static inline const struct gpu_kernels *gpu_kernels_for(const struct fl_format *format) {
+    return gpu_kernels_of(fl_is_narrow(format) ? FMT_FLEX16_5 : format->id);
+}
 
 /* --- in kernels --------------------------------------------------------------------------------------------------- */
 

@@ -98,6 +98,47 @@ __global__ void end_part(const struct gpu_control *control, const struct fl_sequ
         fl_stats_merge(&part.state->tensor[part.tensor].stats, &control->stats);
 }
 
+// --- narrow formats: what the kernels of 16 bits wrote is clamped as fl_clamp does (narrow.h) --------------------
+
+struct narrow_range {
+    int32_t top, wide_top;
+};
+
+__device__ static bool exceeds(const struct fl_stats &stats, int32_t top) {
+    return stats.gamma > top || stats.nonfinite;
+}
+
+// Saturated elements are counted again below.
+__global__ void begin_clamp(struct gpu_control *control, const struct narrow_range range) {
+    if (!control->failure.finding && exceeds(control->stats, range.top))
+        control->stats.saturated = 0;
+}
+
+__device__ static int32_t clamped(int32_t m, int32_t top) {
+    return m > top ? top : m < -top ? -top : m;
+}
+
+__global__ void clamp_elements(struct gpu_control *control, const struct fl_view out, const struct narrow_range range) {
+    if (control->failure.finding || !exceeds(control->stats, range.top))
+        return;
+    struct fl_stats mine = {};
+    int16_t *const elements = (int16_t *)out.data;
+    int32_t *const wide = (int32_t *)out.wide;
+    for (int64_t i = gpu_first(); i < out.count; i += gpu_stride()) {
+        const int32_t m = elements[i], w = wide ? wide[i] : 0;
+        mine.saturated += wide ? clamped(w, range.wide_top) != w : clamped(m, range.top) != m;
+        elements[i] = (int16_t)clamped(m, range.top);
+        if (wide)
+            wide[i] = clamped(w, range.wide_top);
+    }
+    gpu_report(control, mine);
+}
+
+__global__ void end_clamp(struct gpu_control *control, const struct narrow_range range) {
+    if (!control->failure.finding && control->stats.gamma > range.top)
+        control->stats.gamma = range.top;
+}
+
 // --- sources ---------------------------------------------------------------------------------------------------------
 
 // Finds the largest finite |x|, and the first number that is not finite.
@@ -164,19 +205,31 @@ static void describe_output(struct gpu_call *c, const struct fl_storage *out) {
     c->seed = out->seed;
 }
 
+// After the last attempt, whose statistics it corrects. The kernels that clamp read what the one before them left.
+static cudaError_t clamp(const struct gpu_call *c, const struct fl_call *call, void *wide, cudaStream_t stream) {
+    if (!fl_is_narrow(call->out.format))
+        return cudaSuccess;
+    const struct narrow_range range = {call->out.format->top, fl_wide_limit(call->out.format)};
+    const struct fl_view view = {call->out.data, wide, NULL, c->args.out.count};
+    TRY_CUDA(gpu_launch(begin_clamp, 1, 1, 0, stream, c->control, range));
+    TRY_CUDA(gpu_launch(clamp_elements, gpu_blocks(view.count), GPU_THREADS, 0, stream, c->control, view, range));
+    return gpu_launch(end_clamp, 1, 1, 0, stream, c->control, range);
+}
+
 static cudaError_t end(const struct gpu_call *c, const struct fl_call *call, bool with_wide_part, cudaStream_t stream) {
     TRY_CUDA(gpu_launch(end_write, 1, 1, 0, stream, *c));
     if (!call->out.wide || with_wide_part)
         return cudaSuccess;
     const struct fl_view view = {call->out.data, NULL, &call->out.slot->e, call->out.count};
-    return gpu_kernels_of(call->out.format->id)->follow(c->control, &view, call->out.wide, stream);
+    return gpu_kernels_for(call->out.format)->follow(c->control, &view, call->out.wide, stream);
 }
 
 static cudaError_t write_part(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
     struct gpu_call c = describe(call, control);
     describe_output(&c, &call->out);
     TRY_CUDA(gpu_launch(begin_part, 1, 1, 0, stream, control, call->sequence));
-    TRY_CUDA(gpu_kernels_of(call->out.format->id)->op[call->args->op](&c, stream));
+    TRY_CUDA(gpu_kernels_for(call->out.format)->op[call->args->op](&c, stream));
+    TRY_CUDA(clamp(&c, call, c.args.out.wide, stream));
     return gpu_launch(end_part, 1, 1, 0, stream, control, call->sequence);
 }
 
@@ -187,7 +240,7 @@ static cudaError_t open(const struct fl_call *call, struct gpu_control *control,
 }
 
 static cudaError_t write(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
-    const gpu_operation run = gpu_kernels_of(call->out.format->id)->op[call->args->op];
+    const gpu_operation run = gpu_kernels_for(call->out.format)->op[call->args->op];
     const bool shared = is_shared(call->out.format);
     struct gpu_call c = describe(call, control);
     describe_output(&c, &call->out);
@@ -199,13 +252,14 @@ static cudaError_t write(const struct fl_call *call, struct gpu_control *control
         c.attempt = 1;
         TRY_CUDA(run(&c, stream));
     }
+    TRY_CUDA(clamp(&c, call, c.args.out.wide, stream));
     return end(&c, call, c.args.out.wide != NULL, stream);
 }
 
 static cudaError_t run(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
     const struct gpu_call c = describe(call, control);
     TRY_CUDA(gpu_launch(begin_attempts, 1, 1, 0, stream, c, false, FL_WRITE_FREE));
-    return gpu_kernels_of(call->args->format->id)->op[call->args->op](&c, stream);
+    return gpu_kernels_for(call->args->format)->op[call->args->op](&c, stream);
 }
 
 // The numbers of the source: those in place, or the elements of a tensor as doubles in *memory, which the caller frees
@@ -224,7 +278,7 @@ static cudaError_t fetch(const struct fl_call *call, struct gpu_numbers *numbers
 
 static cudaError_t transfer(const struct fl_call *call, struct gpu_control *control, const struct gpu_numbers *numbers,
                             bool load, cudaStream_t stream) {
-    const struct gpu_kernels *kernels = gpu_kernels_of(call->out.format->id);
+    const struct gpu_kernels *kernels = gpu_kernels_for(call->out.format);
     struct gpu_call c = describe(call, control);
     describe_output(&c, &call->out);
     memset(&c.args.late, 0, sizeof c.args.late);
@@ -239,9 +293,11 @@ static cudaError_t transfer(const struct fl_call *call, struct gpu_control *cont
         c.mode = call->out.rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST;
     if (load && call->out.wide) {
         TRY_CUDA(kernels->load_wide(&c, call->out.wide, numbers, stream));
+        TRY_CUDA(clamp(&c, call, call->out.wide, stream));
         return end(&c, call, true, stream);
     }
     TRY_CUDA(kernels->from_numbers(&c, numbers, !load, stream));
+    TRY_CUDA(clamp(&c, call, NULL, stream));
     return end(&c, call, false, stream);
 }
 
@@ -270,7 +326,7 @@ cudaError_t gpu_submit(const struct fl_call *call, struct gpu_control *control, 
         return run(call, control, stream);
     case FL_CALL_FOLLOW: {
         const struct fl_view view = {call->out.data, NULL, &call->out.slot->e, call->out.count};
-        return gpu_kernels_of(call->out.format->id)->follow(control, &view, call->out.wide, stream);
+        return gpu_kernels_for(call->out.format)->follow(control, &view, call->out.wide, stream);
     }
     case FL_CALL_GATHER:
         return gpu_gather(&call->gather, control, stream);

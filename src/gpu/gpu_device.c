@@ -2,6 +2,7 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
+#include "core/tensor/narrow.h"
 #include "gpu/gpu_device.h"
 #include "gpu/gpu_load.h"
 #include <math.h>
@@ -238,7 +239,7 @@ static bool gpu_find(struct tensor_device *device, const struct fl_format *forma
                      struct fl_choice *choice) {
     const struct gpu *g = gpu_of(device);
     *choice = (struct fl_choice){.kernel = runs_elsewhere, .need = g->plugin->need, .backend = FL_PORTABLE};
-    return g->plugin->has(format->id, op);
+    return g->plugin->has(fl_written_format(format)->id, op);
 }
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */

@@ -19,7 +19,7 @@ cudaError_t gpu_numbers_to_doubles(const struct fl_source *source, int64_t count
     case FMT_U8:
         return gpu_launch(numbers_to_doubles<uint8_t>, blocks, GPU_THREADS, 0, stream, source->view, values);
     default:
-        return gpu_kernels_of(source->format->id)->to_doubles(&source->view, values, stream);
+        return gpu_kernels_for(source->format)->to_doubles(&source->view, values, stream);
     }
 }
 

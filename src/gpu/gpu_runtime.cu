@@ -246,7 +246,7 @@ static bool has(tensor_format format, enum fl_op op) {
 }
 
 static size_t need(const struct fl_args *args) {
-    const struct gpu_kernels *kernels = gpu_kernels_of(args->format->id);
+    const struct gpu_kernels *kernels = gpu_kernels_for(args->format);
     return kernels && kernels->need[args->op] ? kernels->need[args->op](args) : 0;
 }
 

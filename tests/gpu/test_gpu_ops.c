@@ -442,6 +442,19 @@ static void run_function(const struct fl_function *function, const struct fl_for
     }
 }
 
+/* Those of the build, then some that are made from their parameters, whose mantissas are clamped; NULL past the last.
+ */
+static const struct fl_format *format_at(int i) {
+    static const char *const made[] = {"flex8+5", "dfp12", "flex5+5"};
+    int built = 0;
+    while (tensor_format_at(built))
+        built++;
+    tensor_format id = tensor_format_at(i);
+    if (i >= built && i < built + (int)(sizeof made / sizeof made[0]))
+        CHECK(!tensor_format_find(&id, made[i - built]), "%s", tensor_error());
+    return id ? fl_format_of(id) : NULL;
+}
+
 /* Copies, loads, conversions and settings of tensors on the device. */
 static void transfers(const struct fl_format *f) {
     enum { N = 301 };
@@ -673,8 +686,8 @@ int main(int argc, char **argv) {
     CHECK(!tensor_device_describe(gpu, text, sizeof text), "%s", tensor_error());
     printf("%s: %s, seed %" PRIu64 "\n", tensor_device_name(gpu), text, first_seed);
     CHECK(!tensor_set_backend("ref"), "%s", tensor_error());
-    for (int f = 0; tensor_format_at(f); f++) {
-        const struct fl_format *format = fl_format_at(f);
+    const struct fl_format *format;
+    for (int f = 0; (format = format_at(f)); f++) {
         if (only_format && strcmp(format->name, only_format))
             continue;
         const struct fl_function *function;
@@ -687,9 +700,8 @@ int main(int argc, char **argv) {
             late_failures(format);
     }
     for (int i = 0; tensor_op_at(i); i++)
-        for (int f = 0; tensor_format_at(f); f++) {
+        for (int f = 0; (format = format_at(f)); f++) {
             struct fl_choice choice;
-            const struct fl_format *format = fl_format_at(f);
             const char *op = tensor_op_at(i);
             if (fl_op_named(op) != FL_OP_MAX_ABS && !only_function &&
                 !gpu->find(gpu, format, fl_op_named(op), &choice)) {

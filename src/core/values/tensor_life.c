@@ -1,5 +1,4 @@
 /* tensor_life.c - creating, freeing and examining tensors. */
-#include "core/tensor/narrow.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
@@ -110,11 +109,6 @@ static tensor *make_with_storage(const char *what, struct tensor_device *device,
     char fault[200];
     if (fl_format_fault(format, fault, sizeof fault)) {
         fl_fail(TENSOR_E_FORMAT, "%s: %s has %s", what, format->name, fault);
-        return NULL;
-    }
-    if (fl_is_narrow(format) && !device->host) {
-        fl_fail(TENSOR_E_UNSUPPORTED, "%s: %s, which the device '%s' does not compute: expected cpu", what,
-                format->name, device->name);
         return NULL;
     }
     int64_t count;
