@@ -17,6 +17,7 @@ ALLOWED = {
     "float": {"core", "gemm", "tensorcore", "float"},
     "tensorcore": {"core", "gemm", "tensorcore"},
     "gemm": {"core", "gemm"},
+    "blocks": {"core", "gemm", "blocks"},
     "gpu": {"gpu", "core", "autoflex", "gemm"},
     "int8": {"int8", "core", "gemm"},
     "program": {"program", "core", "int8", "safetensors"},
