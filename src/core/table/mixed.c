@@ -1,6 +1,7 @@
 /* mixed.c - operands and results of different formats: which kernels compute the products of a task, and how its
  * results are rounded. */
 #include "core/table/mixed.h"
+#include "core/table/operands.h"
 #include <math.h>
 
 static bool is_shared(const struct fl_format *f) {
@@ -24,7 +25,8 @@ const struct fl_format *fl_product_format(const struct fl_args *args) {
 void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const double *value, const double *near,
                      struct fl_stats *stats) {
     struct fl_stats mine = {0};
-    const bool shared = is_shared(args->format), exact = fl_sums_exactly(args);
+    const bool shared = is_shared(args->format),
+               exact = fl_sums_exactly(args) || fl_has_operands(args->p.product.exactness);
     args->format->encode(args->format, &args->out, first, n, value, !exact && !shared, &args->rounding, &mine);
     if (exact || shared) { /* the maximum is that of the result itself; shared exponents have no infinity */
         mine.maximum = 0;

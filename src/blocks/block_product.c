@@ -1,0 +1,435 @@
+/* block_product.c - products of blocks: the memory of a task, its operands, and the tiles that workers compute.
+ *
+ * A tile is a few dozen rows by as many columns of one problem. Its sums are those of the first kernel that holds them
+ * by proof: doubles on one grid, two doubles on two grids, and exact sums in digits for each result. */
+#include "blocks/block_product.h"
+#include "blocks/block_geometry.h"
+#include "blocks/block_sum.h"
+#include "blocks/block_values.h"
+#include "core/arithmetic/exact.h"
+#include "core/base/memory.h"
+#include "core/base/parallel.h"
+#include "core/table/operands.h"
+#include "gemm/gemm_mixed.h"
+#include <math.h>
+#include <string.h>
+
+enum { CONVERTED_PART = 32768 /* elements */, BOUND_PART = 1024 /* rows */, PARTS_FOR_THREAD = 4 };
+
+/* Of an instruction set. */
+struct block_kernels {
+    const struct fl_block_values *values;
+    gemm_store_pairs store;
+};
+
+struct operand {
+    struct fl_block_rows rows;
+    struct fl_block_bound *bounds; /* of each row */
+};
+
+/* The memory of a worker. */
+struct work {
+    struct fl_values_tile tile;
+    int64_t rows[FL_VALUES_ROWS], columns[FL_VALUES_COLUMNS];
+    double line[FL_VALUES_STEPS];
+    struct fl_stats stats;
+};
+
+struct product {
+    struct fl_block_matrices matrices;
+    struct block_kernels kernels;
+    struct operand in[2];
+    double terms;         /* of a result, zeros included */
+    double scale;         /* the product of the tensor scales */
+    int64_t tile_rows;
+    int64_t lines, panels; /* tiles of a problem, down and across */
+    char *work;
+};
+
+static int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t parts_of(int64_t count, int64_t size) {
+    return (count + size - 1) / size;
+}
+
+static struct block_kernels kernels_of(void) {
+    enum fl_backend cap = FL_PORTABLE;
+    if (fl_backend_cap(&cap))
+        cap = FL_PORTABLE;
+#ifdef FL_HAVE_AVX512
+    if (cap >= FL_AVX512BW)
+        return (struct block_kernels){&fl_block_values_avx512bw, fl_gemm_store_pairs_avx512bw};
+#endif
+#ifdef FL_HAVE_AVX2
+    if (cap >= FL_AVX2)
+        return (struct block_kernels){&fl_block_values_avx2, fl_gemm_store_pairs_avx2};
+#endif
+    return (struct block_kernels){&fl_block_values_portable, fl_gemm_store_pairs_portable};
+}
+
+/* --- operands ------------------------------------------------------------------------------------------------------ */
+
+static bool is_converted(const struct fl_args *args, int i) {
+    return fl_operand_format(args, i)->id != FMT_FP32;
+}
+
+static size_t converted_bytes(const struct fl_args *args, int i) {
+    return is_converted(args, i) ? fl_line_bytes((size_t)args->in[i].count * sizeof(float)) : 0;
+}
+
+struct conversion {
+    const struct fl_view *from;
+    const struct fl_format *format;
+    const struct fl_kernels *set; /* NULL: by the codec */
+    float *to;
+};
+
+static void convert_part(void *context, int part, int worker) {
+    (void)worker;
+    const struct conversion *c = context;
+    const int64_t first = (int64_t)part * CONVERTED_PART, n = smaller(c->from->count - first, CONVERTED_PART);
+    if (c->set) {
+        c->set->to_floats(c->from, first, n, c->to + first, false);
+        return;
+    }
+    double exactly[256];
+    for (int64_t i = first; i < first + n; i += 256) {
+        const int64_t some = smaller(256, first + n - i);
+        c->format->decode(c->format, c->from, i, some, exactly);
+        for (int64_t j = 0; j < some; j++)
+            c->to[i + j] = (float)exactly[j];
+    }
+}
+
+/* Under a smaller shared exponent the conversions of a kernel set leave the range of binary32. */
+enum { LEAST_EXPONENT = -112 };
+
+static const struct fl_kernels *conversions_of(const struct fl_format *format, const struct fl_view *from) {
+    enum fl_backend cap = FL_PORTABLE;
+    if (fl_backend_cap(&cap) || (format->arithmetic == FL_ARITHMETIC_SHARED && fl_exponent(from) < LEAST_EXPONENT))
+        return NULL;
+    for (int i = cap < FL_AVX512BW ? cap : FL_AVX512BW; i >= FL_PORTABLE; i--)
+        if (format->sets[i] && format->sets[i]->to_floats)
+            return format->sets[i];
+    return NULL;
+}
+
+static size_t rows_bytes(const struct fl_args *args, const struct fl_block_source *s, int i) {
+    struct fl_block_rows rows;
+    return fl_block_place(&rows, fl_class_operands(args->p.product.exactness, i), s->outer, s->k, s->inner, NULL);
+}
+
+static size_t bounds_bytes(const struct fl_block_source *s) {
+    return fl_line_bytes((size_t)(s->outer * s->inner) * sizeof(struct fl_block_bound));
+}
+
+struct bounding {
+    const struct fl_block_values *kernels;
+    struct operand *of;
+};
+
+static void bound_part(void *context, int part, int worker) {
+    (void)worker;
+    const struct bounding *b = context;
+    const int64_t first = (int64_t)part * BOUND_PART, end = smaller(b->of->rows.rows, first + BOUND_PART);
+    for (int64_t i = first; i < end; i++)
+        b->kernels->bound(&b->of->rows, i, &b->of->bounds[i]);
+}
+
+/* Decodes and quantises operand i into memory, of which it returns the rest. */
+static char *take_operand(struct product *t, int i, int workers, char *memory) {
+    const struct fl_args *args = t->matrices.args;
+    const struct fl_block_source *s = &t->matrices.source[i];
+    const struct fl_block_format *format = fl_class_operands(args->p.product.exactness, i);
+    const float *x = args->in[i].data;
+    if (is_converted(args, i)) {
+        const struct fl_format *from = fl_operand_format(args, i);
+        struct conversion c = {&args->in[i], from, conversions_of(from, &args->in[i]), (float *)(void *)memory};
+        fl_parallel_within(workers, (int)parts_of(c.from->count, CONVERTED_PART), convert_part, &c);
+        x = c.to;
+        memory += converted_bytes(args, i);
+    }
+    const struct fl_block_how how = {.key = fl_operand_key(args, i),
+                                     .write = args->rounding.write,
+                                     .signs = fl_signs_key(args),
+                                     .square_length = s->square_length,
+                                     .square_step = s->square_step};
+    memory += fl_block_place(&t->in[i].rows, format, s->outer, s->k, s->inner, memory);
+    fl_block_quantise(format, x, s->outer, s->k, s->inner, &how, &t->in[i].rows);
+    t->in[i].bounds = (struct fl_block_bound *)(void *)memory;
+    struct bounding b = {t->kernels.values, &t->in[i]};
+    fl_parallel_within(workers, (int)parts_of(t->in[i].rows.rows, BOUND_PART), bound_part, &b);
+    return memory + bounds_bytes(s);
+}
+
+/* --- a tile -------------------------------------------------------------------------------------------------------- */
+
+struct place {
+    int64_t problem, row, column;
+    int rows, columns;
+};
+
+static struct place place_of(const struct product *t, int64_t part) {
+    const struct fl_block_matrices *m = &t->matrices;
+    const int64_t panel = part % t->panels, line = part / t->panels % t->lines;
+    struct place at = {part / t->panels / t->lines, line * t->tile_rows, panel * FL_VALUES_COLUMNS, 0, 0};
+    at.rows = (int)smaller(t->tile_rows, m->m - at.row);
+    at.columns = (int)smaller(FL_VALUES_COLUMNS, m->n - at.column);
+    return at;
+}
+
+static void find_rows(const struct product *t, struct work *w, const struct place *at, int64_t piece) {
+    fl_block_rows_of_a(&t->matrices, at->problem, at->row, at->rows, piece, w->rows);
+    fl_block_rows_of_b(&t->matrices, at->problem, at->column, at->columns, piece, w->columns);
+}
+
+/* Adds the bounds of rows at a piece. */
+static void add_bounds(const struct operand *from, const int64_t *rows, int count, double *squares, int *unit) {
+    for (int i = 0; i < count; i++)
+        if (rows[i] >= 0) {
+            const struct fl_block_bound *b = &from->bounds[rows[i]];
+            squares[i] += b->squares;
+            *unit = b->unit < *unit ? b->unit : *unit;
+        }
+}
+
+static double largest(const double *x, int n) {
+    double most = 0;
+    for (int i = 0; i < n; i++)
+        most = x[i] > most ? x[i] : most;
+    return most;
+}
+
+/* Chooses sigma: 0 where 53 bits hold all sums of the tile; else that of two grids. False: neither holds them. */
+static bool choose_grids(const struct product *t, struct work *w, const struct place *at, double *sigma) {
+    double a[FL_VALUES_ROWS] = {0}, b[FL_VALUES_COLUMNS] = {0};
+    int unit_a = FL_NO_UNIT, unit_b = FL_NO_UNIT;
+    for (int64_t piece = 0; piece < t->matrices.pieces; piece++) {
+        find_rows(t, w, at, piece);
+        add_bounds(&t->in[0], w->rows, at->rows, a, &unit_a);
+        add_bounds(&t->in[1], w->columns, at->columns, b, &unit_b);
+    }
+    *sigma = 0;
+    if (unit_a == FL_NO_UNIT || unit_b == FL_NO_UNIT)
+        return true; /* all products are 0 or NaN */
+    /* |sum| <= the product of two Euclidean norms (Cauchy and Schwarz), with room for its rounding */
+    const double bound = sqrt(largest(a, at->rows)) * sqrt(largest(b, at->columns)) * (1 + 0x1p-20);
+    const int unit = unit_a + unit_b;
+    int bits, count;
+    (void)frexp(bound, &bits); /* bound < 2^bits */
+    if (bits - unit <= 53)
+        return true;
+    /* Each product leaves at most 2^(grid - 1) to the low sum, which 53 bits hold above the unit; the high sums, those
+     * that sigma itself takes part in too, stay below 2^(grid + 51). */
+    (void)frexp(t->terms, &count);
+    const int grid = unit + 54 - count;
+    *sigma = ldexp(1.5, grid + 52);
+    return bits - grid <= 50;
+}
+
+/* Elements of a row of both operands, zeros included: their blocks may differ. */
+static int64_t length_of(const struct product *t) {
+    const struct fl_block_rows *a = &t->in[0].rows, *b = &t->in[1].rows;
+    return a->blocks * a->width > b->blocks * b->width ? a->blocks * a->width : b->blocks * b->width;
+}
+
+static void copy_line(const struct product *t, int i, int64_t row, int64_t first, int64_t n, double *to) {
+    const struct fl_block_rows *from = &t->in[i].rows;
+    const int64_t there = row < 0 ? 0 : smaller(n, from->blocks * from->width - first), some = there > 0 ? there : 0;
+    if (some)
+        t->kernels.values->copy(from, row, first, some, to);
+    memset(to + some, 0, (size_t)(n - some) * sizeof *to);
+}
+
+/* Elements first ... first + n - 1 of all rows that the tile reads at a piece; lines that read no row are 0. */
+static void gather(const struct product *t, struct work *w, const struct place *at, int64_t first, int64_t n) {
+    struct fl_values_tile *tile = &w->tile;
+    for (int i = 0; i < at->rows; i++)
+        copy_line(t, 0, w->rows[i], first, n, &tile->a[i][tile->steps]);
+    for (int j = 0; j < at->columns; j++) {
+        copy_line(t, 1, w->columns[j], first, n, w->line);
+        for (int64_t i = 0; i < n; i++)
+            tile->b[tile->steps + i][j] = w->line[i];
+    }
+}
+
+static void add_values(const struct product *t, struct work *w, const struct place *at) {
+    struct fl_values_tile *tile = &w->tile;
+    const int64_t length = length_of(t);
+    tile->rows = at->rows;
+    tile->columns = at->columns;
+    tile->steps = 0;
+    if (at->columns < FL_VALUES_COLUMNS)
+        memset(tile->b, 0, sizeof tile->b);
+    for (int64_t piece = 0; piece < t->matrices.pieces; piece++) {
+        find_rows(t, w, at, piece);
+        for (int64_t first = 0, some; first < length; first += some) {
+            some = smaller(length - first, FL_VALUES_STEPS - tile->steps);
+            gather(t, w, at, first, some);
+            tile->steps += (int)some;
+            if (tile->steps == FL_VALUES_STEPS) {
+                t->kernels.values->add(tile);
+                tile->steps = 0;
+            }
+        }
+    }
+    if (tile->steps)
+        t->kernels.values->add(tile);
+}
+
+/* --- sums in digits ------------------------------------------------------------------------------------------------ */
+
+/* Element i of a row as an integer, and the exponent of its unit. False: it is NaN. */
+static bool element_of(const struct fl_block_rows *rows, int64_t row, int64_t i, struct fl_term *x) {
+    *x = (struct fl_term){0, 0};
+    if (row < 0 || i >= rows->blocks * rows->width)
+        return true;
+    const int64_t at = row * rows->blocks + i / rows->width;
+    const int significand = rows->significands ? rows->significands[at] : 1, exponent = rows->exponents[at];
+    if (exponent == FL_BLOCK_ZERO || exponent == FL_BLOCK_NAN)
+        return exponent == FL_BLOCK_ZERO;
+    if (rows->bytes)
+        *x = (struct fl_term){rows->bytes[row * rows->blocks * rows->width + i], -rows->format->element.unit};
+    else
+        *x = fl_term_of(rows->floats[row * rows->blocks * rows->width + i]);
+    x->m *= significand;
+    x->e -= exponent;
+    return true;
+}
+
+/* Adds the products of two rows. False: one of them is NaN. */
+static bool add_products(const struct product *t, struct fl_block_sum *sum, int64_t row, int64_t column) {
+    const int64_t length = length_of(t);
+    for (int64_t i = 0; i < length; i++) {
+        struct fl_term x, y;
+        if (!element_of(&t->in[0].rows, row, i, &x) || !element_of(&t->in[1].rows, column, i, &y))
+            return false;
+        if (x.m && y.m)
+            fl_block_sum_add(sum, x.m * y.m, -x.e - y.e);
+    }
+    return true;
+}
+
+static void sum_digits(const struct product *t, struct work *w, const struct place *at) {
+    struct fl_values_tile *tile = &w->tile;
+    for (int i = 0; i < at->rows; i++)
+        for (int j = 0; j < at->columns; j++) {
+            struct fl_block_sum sum = {{0}, 0};
+            bool finite = true;
+            for (int64_t piece = 0; finite && piece < t->matrices.pieces; piece++) {
+                fl_block_rows_of_a(&t->matrices, at->problem, at->row + i, 1, piece, w->rows);
+                fl_block_rows_of_b(&t->matrices, at->problem, at->column + j, 1, piece, w->columns);
+                finite = add_products(t, &sum, w->rows[0], w->columns[0]);
+            }
+            fl_block_sum_end(&sum, &tile->high[i][j], &tile->low[i][j]);
+            if (!finite)
+                tile->high[i][j] = (double)NAN;
+        }
+}
+
+/* --- results ------------------------------------------------------------------------------------------------------- */
+
+/* Multiplies a sum by the tensor scales, exactly. */
+static void scale_pair(const struct product *t, double *high, double *low) {
+    const double product = *high * t->scale;
+    if (*low == 0 || product - product != 0) {
+        *low = product - product == 0 ? fma(*high, t->scale, -product) : 0;
+        *high = product;
+        return;
+    }
+    struct fl_block_sum sum = {{0}, 0};
+    for (int i = 0; i < 2; i++) {
+        int exponent;
+        const double x = i ? *low : *high, m = frexp(x, &exponent);
+        fl_block_sum_add(&sum, (int64_t)ldexp(m, 53), exponent - 53);
+    }
+    fl_block_sum_scale(&sum, t->in[0].rows.tensor_scale);
+    fl_block_sum_scale(&sum, t->in[1].rows.tensor_scale);
+    fl_block_sum_end(&sum, high, low);
+}
+
+static void store(const struct product *t, struct work *w, const struct place *at, bool wide) {
+    struct fl_values_tile *tile = &w->tile;
+    const bool scaled = t->scale != 1;
+    const int64_t first =
+        fl_block_first_result(&t->matrices, at->problem) + at->row * t->matrices.pitch + at->column;
+    for (int i = 0; i < at->rows; i++) {
+        for (int j = 0; scaled && j < at->columns; j++) {
+            if (!wide)
+                tile->low[i][j] = 0;
+            scale_pair(t, &tile->high[i][j], &tile->low[i][j]);
+        }
+        t->kernels.store(t->matrices.args, first + i * t->matrices.pitch, at->columns, tile->high[i],
+                         scaled || wide ? tile->low[i] : NULL, &w->stats);
+    }
+}
+
+static struct work *work_of(const struct product *t, int worker) {
+    return (struct work *)(void *)(t->work + (size_t)worker * fl_line_bytes(sizeof(struct work)));
+}
+
+static void run_part(void *context, int part, int worker) {
+    const struct product *t = context;
+    struct work *w = work_of(t, worker);
+    const struct place at = place_of(t, part);
+    const bool holds = choose_grids(t, w, &at, &w->tile.sigma), wide = !holds || w->tile.sigma != 0;
+    if (holds) {
+        memset(w->tile.high, 0, (size_t)at.rows * sizeof w->tile.high[0]);
+        memset(w->tile.low, 0, (size_t)at.rows * sizeof w->tile.low[0]);
+        add_values(t, w, &at);
+    } else {
+        sum_digits(t, w, &at);
+    }
+    store(t, w, &at, wide);
+}
+
+/* --- a task -------------------------------------------------------------------------------------------------------- */
+
+static int workers_of(const struct fl_args *args) {
+    return args->workers ? args->workers : fl_threads();
+}
+
+size_t fl_block_product_need(const struct fl_args *args) {
+    const struct fl_block_matrices m = fl_block_matrices_of(args);
+    size_t bytes = (size_t)workers_of(args) * fl_line_bytes(sizeof(struct work));
+    for (int i = 0; i < 2; i++)
+        bytes += converted_bytes(args, i) + rows_bytes(args, &m.source[i], i) + bounds_bytes(&m.source[i]);
+    return bytes;
+}
+
+/* Tiles small enough that all threads have work: results do not depend on them. */
+static void divide(struct product *t, int workers) {
+    const struct fl_block_matrices *m = &t->matrices;
+    t->panels = parts_of(m->n, FL_VALUES_COLUMNS);
+    t->tile_rows = FL_VALUES_ROWS;
+    while (t->tile_rows > 8 && workers > 1 &&
+           parts_of(m->m, t->tile_rows) * t->panels * m->problems < PARTS_FOR_THREAD * workers)
+        t->tile_rows /= 2;
+    t->lines = parts_of(m->m, t->tile_rows);
+}
+
+tensor_status fl_block_product(const struct fl_args *args) {
+    const int workers = workers_of(args);
+    char *memory = fl_workspace(args, fl_block_product_need(args));
+    if (!memory)
+        return TENSOR_E_MEMORY;
+    struct product t = {.matrices = fl_block_matrices_of(args), .kernels = kernels_of(), .work = memory};
+    memory += (size_t)workers * fl_line_bytes(sizeof(struct work));
+    for (int i = 0; i < 2; i++)
+        memory = take_operand(&t, i, workers, memory);
+    t.scale = (double)t.in[0].rows.tensor_scale * (double)t.in[1].rows.tensor_scale;
+    t.terms = (double)(t.matrices.pieces * length_of(&t));
+    divide(&t, workers);
+    for (int i = 0; i < workers; i++)
+        work_of(&t, i)->stats = (struct fl_stats){0};
+    fl_parallel_within(workers, (int)(t.matrices.problems * t.lines * t.panels), run_part, &t);
+    for (int i = 0; i < workers; i++)
+        fl_stats_merge(args->stats, &work_of(&t, i)->stats);
+    return TENSOR_OK;
+}
+
+struct fl_any_kernels fl_block_kernels(void) {
+    return (struct fl_any_kernels){fl_block_product, fl_block_product_need};
+}

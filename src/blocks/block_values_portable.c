@@ -1,0 +1,3 @@
+/* block_values_portable.c - sums of doubles. */
+#define FL_ISA portable
+#include "blocks/block_values.inc"
