@@ -429,7 +429,3 @@ tensor_status fl_block_product(const struct fl_args *args) {
         fl_stats_merge(args->stats, &work_of(&t, i)->stats);
     return TENSOR_OK;
 }
-
-struct fl_any_kernels fl_block_kernels(void) {
-    return (struct fl_any_kernels){fl_block_product, fl_block_product_need};
-}
