@@ -4,7 +4,7 @@
 #include "core/base/files.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
-#include "core/table/operands.h"
+#include "core/table/block_classes.h"
 #include "safetensors/safetensors.h"
 #include <ctype.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "nn/policies/nn_types.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
-#include "core/table/operands.h"
+#include "core/table/block_classes.h"
 #include <stdio.h>
 #include <string.h>
 

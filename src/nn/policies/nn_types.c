@@ -7,7 +7,7 @@
 #include "nn/policies/nn_types.h"
 #include "core/base/match.h"
 #include "core/base/memory.h"
-#include "core/table/operands.h"
+#include "core/table/block_classes.h"
 #include "core/values/tensor_state.h"
 #include "nn/layers/nn_layer.h"
 #include "nn/policies/nn_policy.h"
