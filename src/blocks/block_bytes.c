@@ -56,9 +56,13 @@ static size_t panel_scales(const struct fl_block_rows *b) {
 
 size_t fl_block_bytes_need(const struct fl_block_matrices *m, const struct fl_block_rows *a,
                            const struct fl_block_rows *b) {
-    const size_t panels = (size_t)panels_of(m, b) + 1, blocks = (size_t)(a->rows * a->blocks + a->blocks);
+    const size_t panels = (size_t)panels_of(m, b) + 1, blocks = (size_t)((a->rows + 1) * a->blocks);
     return panels * (fl_line_bytes(panel_elements(b)) + panel_scales(b) * sizeof(double)) +
-           fl_line_bytes(blocks * sizeof(struct fl_bytes_block)) + fl_line_bytes((size_t)(a->blocks * a->width));
+           fl_line_bytes(blocks * sizeof(struct fl_bytes_block));
+}
+
+size_t fl_block_bytes_before(const struct fl_block_rows *a) {
+    return fl_line_bytes((size_t)(a->blocks * a->width));
 }
 
 static void pack_part(void *context, int part, int worker) {
@@ -87,18 +91,13 @@ static void pack_part(void *context, int part, int worker) {
 static void begin_part(void *context, int part, int worker) {
     (void)worker;
     const struct fl_block_task *t = context;
-    const int64_t parts_of_a = parts_of(t->in[0].rows.rows, BEGIN_PART);
-    const int i = part >= parts_of_a;
-    const struct fl_block_operand *o = &t->in[i];
-    const int64_t first = (part - (i ? parts_of_a : 0)) * BEGIN_PART, end = smaller(o->rows.rows, first + BEGIN_PART);
-    for (int64_t row = first; row < end; row++)
-        t->kernels.bytes->begin(&o->rows, row, i ? NULL : t->panels.blocks + row * o->rows.blocks, &o->bounds[row]);
+    const int64_t first = (int64_t)part * BEGIN_PART, rows = t->in[0].rows.rows;
+    t->kernels.bytes->begin(&t->in[0].rows, first, smaller(BEGIN_PART, rows - first), t->panels.blocks);
 }
 
 void fl_block_bytes_begin(struct fl_block_task *t, int workers, char *memory) {
     const struct fl_block_rows *a = &t->in[0].rows, *b = &t->in[1].rows;
-    const size_t panels = (size_t)panels_of(&t->matrices, b), length = (size_t)(a->blocks * a->width),
-                 blocks = (size_t)(a->rows * a->blocks);
+    const size_t panels = (size_t)panels_of(&t->matrices, b), length = (size_t)(a->blocks * a->width);
     struct fl_block_panels *p = &t->panels;
     p->used = true;
     p->panel_elements = fl_line_bytes(panel_elements(b));
@@ -107,17 +106,14 @@ void fl_block_bytes_begin(struct fl_block_task *t, int workers, char *memory) {
     memory += (panels + 1) * p->panel_elements;
     p->scales = (double *)(void *)memory;
     memory += (panels + 1) * p->panel_scales * sizeof(double);
-    p->blocks = (struct fl_bytes_block *)(void *)memory;
-    memory += fl_line_bytes((blocks + (size_t)a->blocks) * sizeof *p->blocks);
+    p->blocks = (struct fl_bytes_block *)(void *)memory + a->blocks; /* a row of zeros lies before them */
     memset(p->elements + panels * p->panel_elements, 128, p->panel_elements);
     memset(p->scales + panels * p->panel_scales, 0, p->panel_scales * sizeof(double));
-    memset(p->blocks + blocks, 0, (size_t)a->blocks * sizeof *p->blocks);
-    memset(memory, 0, length);
+    memset(p->blocks - a->blocks, 0, (size_t)a->blocks * sizeof *p->blocks);
+    memset(a->bytes - length, 0, length);
     p->zero_panel = (struct fl_bytes_panel){p->elements + panels * p->panel_elements,
                                             p->scales + panels * p->panel_scales};
-    p->zero_block = p->blocks + blocks;
-    p->zero_row = (const int8_t *)memory;
-    fl_parallel_within(workers, (int)(parts_of(a->rows, BEGIN_PART) + parts_of(b->rows, BEGIN_PART)), begin_part, t);
+    fl_parallel_within(workers, (int)parts_of(a->rows, BEGIN_PART), begin_part, t);
     fl_parallel_within(workers, (int)parts_of((int64_t)panels, PANELS_PART), pack_part, t);
 }
 
@@ -127,9 +123,11 @@ static void find_places(const struct fl_block_task *t, struct fl_block_work *w, 
                         int64_t first, int64_t pieces) {
     for (int64_t i = 0; i < pieces; i++) {
         fl_block_rows_of_a(&t->matrices, at->problem, at->row, at->rows, first + i, w->places[i]);
+        for (int j = at->rows; j < FL_VALUES_ROWS && j % 8; j++)
+            w->places[i][j] = -1;
         for (int v = 0; v * FL_BYTES_LANES < at->columns; v++) {
             const int64_t panel = panel_at(&t->matrices, at->problem, at->column + v * FL_BYTES_LANES, first + i);
-            w->panel[v / FL_BYTES_PANELS][i][v % FL_BYTES_PANELS] =
+            w->panel[i][v] =
                 panel < 0 ? t->panels.zero_panel
                           : (struct fl_bytes_panel){t->panels.elements + (size_t)panel * t->panels.panel_elements,
                                                     t->panels.scales + (size_t)panel * t->panels.panel_scales};
@@ -137,56 +135,26 @@ static void find_places(const struct fl_block_task *t, struct fl_block_work *w, 
     }
 }
 
-/* Rows row ... row + 7 of the tile, from a block on. */
-static void point_at_rows(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at,
-                          int row, int64_t pieces, int64_t block) {
-    const struct fl_block_rows *a = &t->in[0].rows;
-    for (int64_t i = 0; i < pieces; i++)
-        for (int j = 0; j < FL_BYTES_ROWS; j++) {
-            const int64_t from = row + j < at->rows ? w->places[i][row + j] : -1;
-            w->row[i][j] = from < 0 ? t->panels.zero_row : a->bytes + (from * a->blocks + block) * a->width;
-            w->block[i][j] = from < 0 ? t->panels.zero_block : t->panels.blocks + from * a->blocks + block;
-        }
-}
-
-static void move_panels(const struct fl_block_task *t, struct fl_block_work *w, int vectors, int64_t pieces,
-                        int64_t blocks) {
-    for (int v = 0; v < vectors; v++)
-        for (int64_t i = 0; i < pieces; i++) {
-            struct fl_bytes_panel *p = &w->panel[v / FL_BYTES_PANELS][i][v % FL_BYTES_PANELS];
-            p->elements += blocks * t->in[1].rows.width * FL_BYTES_LANES;
-            p->scales += blocks * FL_BYTES_LANES;
-        }
-}
-
 void fl_block_bytes_add(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at) {
     const struct fl_block_rows *a = &t->in[0].rows;
-    const int vectors = (int)parts_of(at->columns, FL_BYTES_LANES);
-    for (int64_t first = 0, pieces; first < t->matrices.pieces; first += pieces) {
-        pieces = smaller(FL_BYTES_PIECES, t->matrices.pieces - first);
-        const int64_t fitting = STEPS / (pieces * a->width), most = fitting > 0 ? fitting : 1;
-        find_places(t, w, at, first, pieces);
-        for (int64_t block = 0, blocks; block < a->blocks; block += blocks) {
-            blocks = smaller(most, a->blocks - block);
-            for (int row = 0; row < at->rows; row += FL_BYTES_ROWS) {
-                point_at_rows(t, w, at, row, pieces, block);
-                for (int v = 0; v < vectors; v += FL_BYTES_PANELS) {
-                    const struct fl_bytes_tile tile = {
-                        .rows = at->rows - row > FL_BYTES_ROWS / 2 ? FL_BYTES_ROWS : FL_BYTES_ROWS / 2,
-                        .panels = vectors - v < FL_BYTES_PANELS ? 1 : FL_BYTES_PANELS,
-                        .width = a->width,
-                        .pieces = pieces,
-                        .blocks = blocks,
-                        .row = w->row,
-                        .block = w->block,
-                        .panel = w->panel[v / FL_BYTES_PANELS],
-                        .high = (double(*)[FL_VALUES_COLUMNS])(void *)&w->tile.high[row][v * FL_BYTES_LANES],
-                        .low = (double(*)[FL_VALUES_COLUMNS])(void *)&w->tile.low[row][v * FL_BYTES_LANES],
-                        .sigma = w->tile.sigma};
-                    t->kernels.bytes->add(&tile);
-                }
-            }
-            move_panels(t, w, vectors, pieces, blocks);
+    struct fl_bytes_tile tile = {.rows = at->rows,
+                                 .panels = (int)parts_of(at->columns, FL_BYTES_LANES),
+                                 .width = a->width,
+                                 .row_blocks = a->blocks,
+                                 .elements = a->bytes,
+                                 .starts = t->panels.blocks,
+                                 .places = w->places,
+                                 .panel = w->panel,
+                                 .high = w->tile.high,
+                                 .low = w->tile.low,
+                                 .sigma = w->tile.sigma};
+    for (int64_t first = 0; first < t->matrices.pieces; first += tile.pieces) {
+        tile.pieces = smaller(FL_BYTES_PIECES, t->matrices.pieces - first);
+        const int64_t fitting = STEPS / (tile.pieces * a->width), most = fitting > 0 ? fitting : 1;
+        find_places(t, w, at, first, tile.pieces);
+        for (tile.first = 0; tile.first < a->blocks; tile.first += tile.blocks) {
+            tile.blocks = smaller(most, a->blocks - tile.first);
+            t->kernels.bytes->add(&tile);
         }
     }
 }

@@ -10,8 +10,7 @@
 
 enum {
     FL_BYTES_LANES = 16, /* columns of a panel */
-    FL_BYTES_ROWS = 8,   /* rows of a micro-tile */
-    FL_BYTES_PANELS = 2, /* panels of a micro-tile */
+    FL_BYTES_PANELS = 4, /* of a tile */
     FL_BYTES_PIECES = 16 /* pieces at a time */
 };
 
@@ -28,22 +27,25 @@ struct fl_bytes_panel {
     const double *scales;
 };
 
-/* Sums of 8 (or 4) rows by one or two panels; row[piece][i] and block[piece][i] are the first elements and the first
- * block of row i at that piece. */
+/* Sums of eight rows by one panel, or of four by two: those of B that two panels give the same tile. Row i reads at
+ * piece p elements + places[p][i] * length, and its blocks likewise; what lies before the first row is a row of zeros,
+ * of place -1. */
 struct fl_bytes_tile {
-    int rows, panels; /* 4 or 8; 1 or 2 */
+    int rows, panels; /* of the tile: any */
     int width;        /* a multiple of 4 */
-    int64_t pieces, blocks;
-    const int8_t *(*row)[FL_BYTES_ROWS];
-    const struct fl_bytes_block *(*block)[FL_BYTES_ROWS];
+    int64_t pieces, first, blocks; /* blocks first ... first + blocks - 1 of each row */
+    int64_t row_blocks;
+    const int8_t *elements;
+    const struct fl_bytes_block *starts;
+    int64_t (*places)[FL_VALUES_ROWS];
     struct fl_bytes_panel (*panel)[FL_BYTES_PANELS];
     double (*high)[FL_VALUES_COLUMNS], (*low)[FL_VALUES_COLUMNS];
     double sigma; /* as in struct fl_values_tile */
 };
 
 struct fl_block_bytes {
-    void (*begin)(const struct fl_block_rows *from, int64_t row, struct fl_bytes_block *blocks,
-                  struct fl_block_bound *bound);
+    /* Of rows first ... first + n - 1, at blocks + first * from->blocks. */
+    void (*begin)(const struct fl_block_rows *from, int64_t first, int64_t n, struct fl_bytes_block *blocks);
     /* Packs up to 16 rows; a row below zero is 0. */
     void (*pack)(const struct fl_block_rows *from, const int64_t *rows, int count, uint8_t *elements, double *scales);
     void (*add)(const struct fl_bytes_tile *tile);

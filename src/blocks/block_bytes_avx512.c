@@ -1,7 +1,7 @@
 /* block_bytes_avx512.c - dot products of bytes by VNNI. */
 #include "blocks/block_bytes.h"
-#include "core/arithmetic/exact.h"
 #include <immintrin.h>
+#include <math.h>
 #include <string.h>
 
 enum { OFFSET = 128, LANES = 8 };
@@ -18,43 +18,50 @@ static inline double scale_of(const struct fl_block_rows *from, int64_t at) {
 
 /* --- rows of A ------------------------------------------------------------------------------------------------------ */
 
-/* The sum of the elements of a block, that of their squares, and the union of their bits. */
-static inline void measure(const int8_t *x, int width, int32_t *sum, int32_t *squares, uint32_t *any) {
-    __m512i sums = _mm512_setzero_si512(), products = sums, bits = sums;
-    for (int i = 0; i < width; i += 64) {
-        const __mmask64 mask = width - i >= 64 ? ~0ull : (1ull << (width - i)) - 1;
-        const __m512i v = _mm512_maskz_loadu_epi8(mask, x + i), size = _mm512_abs_epi8(v);
-        sums = _mm512_dpbusd_epi32(sums, _mm512_set1_epi8(1), v);
-        products = _mm512_dpbusd_epi32(products, size, size);
-        bits = _mm512_or_si512(bits, v);
+/* Sums of the elements of n blocks of any width. */
+static void sum_any(const int8_t *x, int64_t n, int width, struct fl_bytes_block *to) {
+    for (int64_t b = 0; b < n; b++) {
+        __m512i sums = _mm512_setzero_si512();
+        for (int i = 0; i < width; i += 64) {
+            const __mmask64 mask = width - i >= 64 ? ~0ull : (1ull << (width - i)) - 1;
+            sums = _mm512_dpbusd_epi32(sums, _mm512_set1_epi8(1), _mm512_maskz_loadu_epi8(mask, x + b * width + i));
+        }
+        to[b].start = -OFFSET * _mm512_reduce_add_epi32(sums);
     }
-    const uint32_t together = (uint32_t)_mm512_reduce_or_epi32(bits);
-    *sum = _mm512_reduce_add_epi32(sums);
-    *squares = _mm512_reduce_add_epi32(products);
-    *any = (together | together >> 8 | together >> 16 | together >> 24) & 255;
 }
 
-static void begin(const struct fl_block_rows *from, int64_t row, struct fl_bytes_block *blocks,
-                  struct fl_block_bound *bound) {
-    double squares = 0;
-    int unit = FL_NO_UNIT;
-    for (int64_t b = 0; b < from->blocks; b++) {
-        const int64_t at = row * from->blocks + b;
-        int32_t sum, product;
-        uint32_t any;
-        measure(from->bytes + at * from->width, from->width, &sum, &product, &any);
-        const double scale = scale_of(from, at);
-        if (blocks)
-            blocks[b] = (struct fl_bytes_block){scale, -OFFSET * sum, 0};
-        if (!any)
-            continue;
-        squares += product * scale * scale;
-        const int significand = from->significands ? from->significands[at] : 1,
-                  lowest = fl_trailing_zeros(any) + fl_trailing_zeros((uint64_t)significand) + from->exponents[at] +
-                           from->format->element.unit;
-        unit = lowest < unit ? lowest : unit;
+/* Those of blocks of 16 or 32, some in a vector. */
+static inline __attribute__((always_inline)) void sum_some(const int8_t *x, int64_t n, const int width,
+                                                           struct fl_bytes_block *to) {
+    const int per = 64 / width, step = width / 16;
+    int64_t b = 0;
+    for (; b + per <= n; b += per) {
+        __m512i sums =
+            _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), _mm512_loadu_si512(x + b * width));
+        sums = _mm512_add_epi32(sums, _mm512_shuffle_epi32(sums, 0x4e));
+        sums = _mm512_add_epi32(sums, _mm512_shuffle_epi32(sums, 0xb1));
+        if (width == 32)
+            sums = _mm512_add_epi32(sums, _mm512_shuffle_i64x2(sums, sums, 0xb1));
+        sums = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sums, 7));
+        _Alignas(64) int32_t each[16];
+        _mm512_store_si512(each, sums);
+        for (int i = 0; i < per; i++)
+            to[b + i].start = each[4 * step * i];
     }
-    *bound = (struct fl_block_bound){squares, unit};
+    sum_any(x + b * width, n - b, width, to + b);
+}
+
+static void begin(const struct fl_block_rows *from, int64_t first, int64_t n, struct fl_bytes_block *blocks) {
+    const int64_t at = first * from->blocks, count = n * from->blocks;
+    const int8_t *x = from->bytes + at * from->width;
+    if (from->width == 16)
+        sum_some(x, count, 16, blocks + at);
+    else if (from->width == 32)
+        sum_some(x, count, 32, blocks + at);
+    else
+        sum_any(x, count, from->width, blocks + at);
+    for (int64_t b = at; b < at + count; b++)
+        blocks[b].scale = scale_of(from, b);
 }
 
 /* --- panels of B ---------------------------------------------------------------------------------------------------- */
@@ -105,50 +112,43 @@ static void pack(const struct fl_block_rows *from, const int64_t *rows, int coun
 
 /* --- sums ----------------------------------------------------------------------------------------------------------- */
 
-static inline __m512d join(__m256i dot, __m512d scale, __m512d sum) {
-    return _mm512_fmadd_pd(_mm512_cvtepi32_pd(dot), scale, sum);
-}
-
-/* Adds the dot products of a row with one panel. */
-static inline __attribute__((always_inline)) void join_whole(__m512i dots, double scale, const __m512d scales[2],
-                                                             double *high) {
-    const __m512d a = _mm512_set1_pd(scale);
-    _mm512_storeu_pd(high, join(_mm512_castsi512_si256(dots), _mm512_mul_pd(a, scales[0]), _mm512_loadu_pd(high)));
-    _mm512_storeu_pd(high + LANES, join(_mm512_extracti64x4_epi64(dots, 1), _mm512_mul_pd(a, scales[1]),
-                                        _mm512_loadu_pd(high + LANES)));
-}
-
-static inline __attribute__((always_inline)) void join_split(__m512i dots, double scale, const __m512d scales[2],
-                                                             double sigma, double *high, double *low) {
-    for (int i = 0; i < 2; i++) {
-        const __m256i half = i ? _mm512_extracti64x4_epi64(dots, 1) : _mm512_castsi512_si256(dots);
-        const __m512d term =
-                          _mm512_mul_pd(_mm512_cvtepi32_pd(half), _mm512_mul_pd(_mm512_set1_pd(scale), scales[i])),
-                      grid = _mm512_set1_pd(sigma), coarse = _mm512_sub_pd(_mm512_add_pd(term, grid), grid);
-        _mm512_storeu_pd(high + i * LANES, _mm512_add_pd(_mm512_loadu_pd(high + i * LANES), coarse));
-        _mm512_storeu_pd(low + i * LANES,
-                         _mm512_add_pd(_mm512_loadu_pd(low + i * LANES), _mm512_sub_pd(term, coarse)));
-    }
-}
-
-static inline __attribute__((always_inline)) void add_tile(const struct fl_bytes_tile *t, const int R, const int V,
-                                                           const int quads, const bool split) {
-    const int64_t width = quads * 4;
+/* R rows by V panels, whose sums remain in registers; R V is 8. */
+static inline __attribute__((always_inline)) void add_whole(const struct fl_bytes_tile *t, int row, int panel,
+                                                            const int R, const int V, const int quads) {
+    const int64_t width = quads * 4, length = t->row_blocks * width;
+    __m512d sum[8][2][2];
+#pragma GCC unroll 8
+    for (int i = 0; i < R; i++)
+#pragma GCC unroll 2
+        for (int v = 0; v < V; v++)
+#pragma GCC unroll 2
+            for (int h = 0; h < 2; h++)
+                sum[i][v][h] = _mm512_loadu_pd(&t->high[row + i][(panel + v) * FL_BYTES_LANES + h * LANES]);
     for (int64_t piece = 0; piece < t->pieces; piece++) {
-        const int8_t *const *rows = t->row[piece];
-        const struct fl_bytes_block *const *blocks = t->block[piece];
-        const struct fl_bytes_panel *panels = t->panel[piece];
+        const int64_t *places = &t->places[piece][row];
+        const struct fl_bytes_panel *panels = &t->panel[piece][panel];
+        const int8_t *rows[8];
+        const struct fl_bytes_block *starts[8];
+#pragma GCC unroll 8
+        for (int i = 0; i < R; i++) {
+            rows[i] = t->elements + places[i] * length + t->first * width;
+            starts[i] = t->starts + places[i] * t->row_blocks + t->first;
+        }
         for (int64_t b = 0; b < t->blocks; b++) {
-            __m512i dots[FL_BYTES_ROWS][FL_BYTES_PANELS];
-            const uint8_t *elements[FL_BYTES_PANELS];
+            __m512i dots[8][2];
+            const uint8_t *elements[2];
 #pragma GCC unroll 8
             for (int i = 0; i < R; i++)
+#pragma GCC unroll 2
                 for (int v = 0; v < V; v++)
-                    dots[i][v] = _mm512_set1_epi32(blocks[i][b].start);
+                    dots[i][v] = _mm512_set1_epi32(starts[i][b].start);
+#pragma GCC unroll 2
             for (int v = 0; v < V; v++)
-                elements[v] = panels[v].elements + b * width * FL_BYTES_LANES;
+                elements[v] = panels[v].elements + (t->first + b) * width * FL_BYTES_LANES;
+#pragma GCC unroll 4
             for (int q = 0; q < quads; q++) {
-                __m512i column[FL_BYTES_PANELS];
+                __m512i column[2];
+#pragma GCC unroll 2
                 for (int v = 0; v < V; v++)
                     column[v] = _mm512_loadu_si512(elements[v] + q * 64);
 #pragma GCC unroll 8
@@ -156,46 +156,101 @@ static inline __attribute__((always_inline)) void add_tile(const struct fl_bytes
                     int32_t quad;
                     memcpy(&quad, rows[i] + b * width + q * 4, sizeof quad);
                     const __m512i spread = _mm512_set1_epi32(quad);
+#pragma GCC unroll 2
                     for (int v = 0; v < V; v++)
                         dots[i][v] = _mm512_dpbusd_epi32(dots[i][v], column[v], spread);
                 }
             }
-            __m512d scales[FL_BYTES_PANELS][2];
-            for (int v = 0; v < V; v++)
-                for (int h = 0; h < 2; h++)
-                    scales[v][h] = _mm512_loadu_pd(panels[v].scales + b * FL_BYTES_LANES + h * LANES);
+#pragma GCC unroll 2
+            for (int v = 0; v < V; v++) {
+                const double *scales = panels[v].scales + (t->first + b) * FL_BYTES_LANES;
+                const __m512d low = _mm512_loadu_pd(scales), high = _mm512_loadu_pd(scales + LANES);
 #pragma GCC unroll 8
-            for (int i = 0; i < R; i++)
-                for (int v = 0; v < V; v++)
-                    if (split)
-                        join_split(dots[i][v], blocks[i][b].scale, scales[v], t->sigma,
-                                   t->high[i] + v * FL_BYTES_LANES, t->low[i] + v * FL_BYTES_LANES);
-                    else
-                        join_whole(dots[i][v], blocks[i][b].scale, scales[v], t->high[i] + v * FL_BYTES_LANES);
+                for (int i = 0; i < R; i++) {
+                    const __m512d a = _mm512_set1_pd(starts[i][b].scale);
+                    sum[i][v][0] = _mm512_fmadd_pd(_mm512_cvtepi32_pd(_mm512_castsi512_si256(dots[i][v])),
+                                                   _mm512_mul_pd(a, low), sum[i][v][0]);
+                    sum[i][v][1] = _mm512_fmadd_pd(_mm512_cvtepi32_pd(_mm512_extracti64x4_epi64(dots[i][v], 1)),
+                                                   _mm512_mul_pd(a, high), sum[i][v][1]);
+                }
+            }
         }
     }
+#pragma GCC unroll 8
+    for (int i = 0; i < R; i++)
+#pragma GCC unroll 2
+        for (int v = 0; v < V; v++)
+#pragma GCC unroll 2
+            for (int h = 0; h < 2; h++)
+                _mm512_storeu_pd(&t->high[row + i][(panel + v) * FL_BYTES_LANES + h * LANES], sum[i][v][h]);
 }
 
-static inline __attribute__((always_inline)) void add_wide(const struct fl_bytes_tile *t, const int R, const int V) {
-    if (t->sigma != 0)
-        add_tile(t, R, V, t->width / 4, true);
-    else if (t->width == 32)
-        add_tile(t, R, V, 8, false);
-    else if (t->width == 16)
-        add_tile(t, R, V, 4, false);
-    else
-        add_tile(t, R, V, t->width / 4, false);
+/* Half of a panel's dot products with one row, on two grids. */
+static inline void split(__m256i dots, __m512d scale, double sigma, double *high, double *low) {
+    const __m512d term = _mm512_mul_pd(_mm512_cvtepi32_pd(dots), scale), grid = _mm512_set1_pd(sigma),
+                  coarse = _mm512_sub_pd(_mm512_add_pd(term, grid), grid);
+    _mm512_storeu_pd(high, _mm512_add_pd(_mm512_loadu_pd(high), coarse));
+    _mm512_storeu_pd(low, _mm512_add_pd(_mm512_loadu_pd(low), _mm512_sub_pd(term, coarse)));
+}
+
+/* Eight rows by one panel on two grids. */
+static void add_split(const struct fl_bytes_tile *t, int row, int panel) {
+    const int64_t width = t->width, length = t->row_blocks * width;
+    for (int64_t piece = 0; piece < t->pieces; piece++)
+        for (int64_t b = t->first; b < t->first + t->blocks; b++) {
+            const struct fl_bytes_panel *from = &t->panel[piece][panel];
+            const double *scales = from->scales + b * FL_BYTES_LANES;
+            __m512i dots[8];
+#pragma GCC unroll 8
+            for (int i = 0; i < 8; i++)
+                dots[i] = _mm512_set1_epi32(t->starts[t->places[piece][row + i] * t->row_blocks + b].start);
+            for (int64_t q = 0; q < width; q += 4) {
+                const __m512i column = _mm512_loadu_si512(from->elements + (b * width + q) * FL_BYTES_LANES);
+#pragma GCC unroll 8
+                for (int i = 0; i < 8; i++) {
+                    int32_t quad;
+                    memcpy(&quad, t->elements + t->places[piece][row + i] * length + b * width + q, sizeof quad);
+                    dots[i] = _mm512_dpbusd_epi32(dots[i], column, _mm512_set1_epi32(quad));
+                }
+            }
+#pragma GCC unroll 8
+            for (int i = 0; i < 8; i++) {
+                const __m512d a = _mm512_set1_pd(t->starts[t->places[piece][row + i] * t->row_blocks + b].scale);
+                double *high = &t->high[row + i][panel * FL_BYTES_LANES], *low = &t->low[row + i][panel * FL_BYTES_LANES];
+                split(_mm512_castsi512_si256(dots[i]), _mm512_mul_pd(a, _mm512_loadu_pd(scales)), t->sigma, high, low);
+                split(_mm512_extracti64x4_epi64(dots[i], 1), _mm512_mul_pd(a, _mm512_loadu_pd(scales + LANES)), t->sigma,
+                      high + LANES, low + LANES);
+            }
+        }
+}
+
+static inline __attribute__((always_inline)) void add_wide(const struct fl_bytes_tile *t, const int quads) {
+    int panel = 0;
+    for (; panel + 2 <= t->panels; panel += 2)
+        for (int row = 0; row < t->rows; row += 4)
+            add_whole(t, row, panel, 4, 2, quads);
+    if (panel < t->panels)
+        for (int row = 0; row < t->rows; row += 8)
+            add_whole(t, row, panel, 8, 1, quads);
+}
+
+static void add_16(const struct fl_bytes_tile *t) {
+    add_wide(t, 4);
+}
+static void add_32(const struct fl_bytes_tile *t) {
+    add_wide(t, 8);
+}
+static void add_any(const struct fl_bytes_tile *t) {
+    add_wide(t, t->width / 4);
 }
 
 static void add(const struct fl_bytes_tile *t) {
-    if (t->rows > 4 && t->panels > 1)
-        add_wide(t, 8, 2);
-    else if (t->rows > 4)
-        add_wide(t, 8, 1);
-    else if (t->panels > 1)
-        add_wide(t, 4, 2);
+    if (t->sigma != 0)
+        for (int panel = 0; panel < t->panels; panel++)
+            for (int row = 0; row < t->rows; row += 8)
+                add_split(t, row, panel);
     else
-        add_wide(t, 4, 1);
+        (t->width == 16 ? add_16 : t->width == 32 ? add_32 : add_any)(t);
 }
 
 const struct fl_block_bytes fl_block_bytes_avx512 = {begin, pack, add};

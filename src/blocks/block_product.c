@@ -125,6 +125,8 @@ static char *take_operand(struct fl_block_task *t, int i, int workers, char *mem
                                      .signs = fl_signs_key(args),
                                      .square_length = s->square_length,
                                      .square_step = s->square_step};
+    (void)fl_block_place(&t->in[i].rows, format, s->outer, s->k, s->inner, NULL);
+    memory += i == 0 ? fl_block_bytes_before(&t->in[i].rows) : 0;
     memory += fl_block_place(&t->in[i].rows, format, s->outer, s->k, s->inner, memory);
     fl_block_quantise(format, x, s->outer, s->k, s->inner, &how, &t->in[i].rows);
     t->in[i].bounds = (struct fl_block_bound *)(void *)memory;
@@ -203,6 +205,20 @@ static bool choose_grids(const struct fl_block_task *t, struct fl_block_work *w,
     }
     return grids_for(t, (struct fl_block_bound){largest(a, at->rows), unit_a},
                      (struct fl_block_bound){largest(b, at->columns), unit_b}, sigma);
+}
+
+/* What the exponents of all blocks and the format say of every row: much more than the elements do, and at no cost. */
+static struct fl_block_bound surely(const struct fl_block_task *t, const struct fl_block_rows *rows) {
+    const struct fl_element *e = &rows->format->element;
+    if (rows->least_exponent > rows->most_exponent)
+        return (struct fl_block_bound){0, FL_NO_UNIT};
+    const double most = ldexp(e->largest, rows->most_exponent) * (rows->significands ? 15 : 1);
+    return (struct fl_block_bound){most * most * t->terms, e->unit + rows->least_exponent};
+}
+
+static bool fits_surely(const struct fl_block_task *t) {
+    double sigma;
+    return grids_for(t, surely(t, &t->in[0].rows), surely(t, &t->in[1].rows), &sigma) && sigma == 0;
 }
 
 /* Whether one grid holds every sum, as the largest row of each operand at every piece would have it. */
@@ -341,24 +357,44 @@ static void scale_pair(const struct fl_block_task *t, double *high, double *low)
     fl_block_sum_end(&sum, high, low);
 }
 
+/* Brings rows of sums together, so that results that are neighbours are stored at once. */
+static void close_up(double (*sums)[FL_VALUES_COLUMNS], int rows, int columns) {
+    for (int i = 1; i < rows && columns < FL_VALUES_COLUMNS; i++)
+        memmove(sums[0] + i * columns, sums[i], (size_t)columns * sizeof(double));
+}
+
 static void store(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at, bool wide) {
     struct fl_values_tile *tile = &w->tile;
-    const bool scaled = t->scale != 1;
-    const int64_t first =
-        fl_block_first_result(&t->matrices, at->problem) + at->row * t->matrices.pitch + at->column;
-    for (int i = 0; i < at->rows; i++) {
-        for (int j = 0; scaled && j < at->columns; j++) {
+    const bool scaled = t->scale != 1, low = scaled || wide;
+    const int64_t pitch = t->matrices.pitch,
+                  first = fl_block_first_result(&t->matrices, at->problem) + at->row * pitch + at->column;
+    for (int i = 0; scaled && i < at->rows; i++)
+        for (int j = 0; j < at->columns; j++) {
             if (!wide)
                 tile->low[i][j] = 0;
             scale_pair(t, &tile->high[i][j], &tile->low[i][j]);
         }
-        t->kernels.store(t->matrices.args, first + i * t->matrices.pitch, at->columns, tile->high[i],
-                         scaled || wide ? tile->low[i] : NULL, &w->stats);
+    if (at->columns == pitch) {
+        close_up(tile->high, at->rows, at->columns);
+        if (low)
+            close_up(tile->low, at->rows, at->columns);
+        t->kernels.store(t->matrices.args, first, at->rows * pitch, tile->high[0], low ? tile->low[0] : NULL, &w->stats);
+        return;
     }
+    for (int i = 0; i < at->rows; i++)
+        t->kernels.store(t->matrices.args, first + i * pitch, at->columns, tile->high[i], low ? tile->low[i] : NULL,
+                         &w->stats);
 }
 
 static struct fl_block_work *work_of(const struct fl_block_task *t, int worker) {
     return (struct fl_block_work *)(void *)(t->work + (size_t)worker * fl_line_bytes(sizeof(struct fl_block_work)));
+}
+
+/* Whole vectors of columns, and eight rows. */
+static void clear(double (*sums)[FL_VALUES_COLUMNS], int rows, int columns) {
+    const int whole = (columns + FL_BYTES_LANES - 1) / FL_BYTES_LANES * FL_BYTES_LANES;
+    for (int i = 0; i < (rows + 7) / 8 * 8; i++)
+        memset(sums[i], 0, (size_t)whole * sizeof sums[i][0]);
 }
 
 static void run_part(void *context, int part, int worker) {
@@ -367,8 +403,9 @@ static void run_part(void *context, int part, int worker) {
     const struct fl_block_tile at = place_of(t, part);
     const bool holds = choose_grids(t, w, &at, &w->tile.sigma), wide = !holds || w->tile.sigma != 0;
     if (holds) {
-        memset(w->tile.high, 0, sizeof w->tile.high);
-        memset(w->tile.low, 0, sizeof w->tile.low);
+        clear(w->tile.high, at.rows, at.columns);
+        if (wide)
+            clear(w->tile.low, at.rows, at.columns);
         if (t->panels.used)
             fl_block_bytes_add(t, w, &at);
         else
@@ -391,7 +428,7 @@ size_t fl_block_product_need(const struct fl_args *args) {
     size_t bytes = (size_t)workers_of(args) * fl_line_bytes(sizeof(struct fl_block_work));
     for (int i = 0; i < 2; i++)
         bytes += converted_bytes(args, i) + place_rows(args, &m.source[i], i, &rows[i]) + bounds_bytes(&m.source[i]);
-    return bytes + (fl_block_bytes_serve(&m, &rows[0], &rows[1]) ? fl_block_bytes_need(&m, &rows[0], &rows[1]) : 0);
+    return bytes + fl_block_bytes_before(&rows[0]) + (fl_block_bytes_serve(&m, &rows[0], &rows[1]) ? fl_block_bytes_need(&m, &rows[0], &rows[1]) : 0);
 }
 
 /* Tiles small enough that all threads have work: results do not depend on them. */
@@ -414,14 +451,15 @@ tensor_status fl_block_product(const struct fl_args *args) {
     memory += (size_t)workers * fl_line_bytes(sizeof(struct fl_block_work));
     for (int i = 0; i < 2; i++)
         memory = take_operand(&t, i, workers, memory);
-    if (t.kernels.bytes && fl_block_bytes_serve(&t.matrices, &t.in[0].rows, &t.in[1].rows)) {
+    t.terms = (double)(t.matrices.pieces * length_of(&t));
+    if (t.kernels.bytes && fl_block_bytes_serve(&t.matrices, &t.in[0].rows, &t.in[1].rows))
         fl_block_bytes_begin(&t, workers, memory);
-    } else {
+    t.one_grid = fits_surely(&t);
+    if (!t.one_grid) {
         find_bounds(&t, 0, workers);
         find_bounds(&t, 1, workers);
+        t.one_grid = holds_all(&t);
     }
-    t.terms = (double)(t.matrices.pieces * length_of(&t));
-    t.one_grid = holds_all(&t);
     t.scale = (double)t.in[0].rows.tensor_scale * (double)t.in[1].rows.tensor_scale;
     divide(&t, workers);
     for (int i = 0; i < workers; i++)

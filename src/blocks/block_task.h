@@ -26,9 +26,7 @@ struct fl_block_panels {
     uint8_t *elements;             /* of B, a panel after the other */
     double *scales;
     size_t panel_elements, panel_scales; /* of one panel */
-    const int8_t *zero_row;              /* what is read outside of an image */
-    const struct fl_bytes_block *zero_block;
-    struct fl_bytes_panel zero_panel;
+    struct fl_bytes_panel zero_panel;    /* what is read outside of an image */
 };
 
 /* The memory of a worker. */
@@ -37,9 +35,7 @@ struct fl_block_work {
     int64_t rows[FL_VALUES_ROWS], columns[FL_VALUES_COLUMNS];
     double line[FL_VALUES_STEPS];
     int64_t places[FL_BYTES_PIECES][FL_VALUES_ROWS];
-    const int8_t *row[FL_BYTES_PIECES][FL_BYTES_ROWS];
-    const struct fl_bytes_block *block[FL_BYTES_PIECES][FL_BYTES_ROWS];
-    struct fl_bytes_panel panel[FL_VALUES_COLUMNS / FL_BYTES_LANES / FL_BYTES_PANELS][FL_BYTES_PIECES][FL_BYTES_PANELS];
+    struct fl_bytes_panel panel[FL_BYTES_PIECES][FL_BYTES_PANELS];
     struct fl_stats stats;
 };
 
@@ -66,7 +62,9 @@ bool fl_block_bytes_serve(const struct fl_block_matrices *m, const struct fl_blo
                           const struct fl_block_rows *b);
 size_t fl_block_bytes_need(const struct fl_block_matrices *m, const struct fl_block_rows *a,
                            const struct fl_block_rows *b);
-/* Packs B into memory, and begins the blocks and bounds of A. */
+/* Bytes before the rows of A, which are then a row of zeros. */
+size_t fl_block_bytes_before(const struct fl_block_rows *a);
+/* Packs B into memory, and begins the blocks of A. */
 void fl_block_bytes_begin(struct fl_block_task *t, int workers, char *memory);
 /* Adds all products of a tile to its sums. */
 void fl_block_bytes_add(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at);
