@@ -57,7 +57,7 @@ static size_t panel_scales(const struct fl_block_rows *b) {
 size_t fl_block_bytes_need(const struct fl_block_matrices *m, const struct fl_block_rows *a,
                            const struct fl_block_rows *b) {
     const size_t panels = (size_t)panels_of(m, b) + 1, blocks = (size_t)((a->rows + 1) * a->blocks);
-    return panels * (fl_line_bytes(panel_elements(b)) + panel_scales(b) * sizeof(double)) +
+    return panels * (fl_line_bytes(panel_elements(b)) + panel_scales(b) * (sizeof(double) + sizeof(int32_t))) +
            fl_line_bytes(blocks * sizeof(struct fl_bytes_block));
 }
 
@@ -84,7 +84,8 @@ static void pack_part(void *context, int part, int worker) {
             fl_block_rows_of_b(m, i / m->pieces / across, column, count, i % m->pieces, rows);
         }
         t->kernels.bytes->pack(b, rows, count, t->panels.elements + (size_t)i * t->panels.panel_elements,
-                               t->panels.scales + (size_t)i * t->panels.panel_scales);
+                               t->panels.scales + (size_t)i * t->panels.panel_scales,
+                               t->panels.shifts + (size_t)i * t->panels.panel_scales);
     }
 }
 
@@ -106,13 +107,17 @@ void fl_block_bytes_begin(struct fl_block_task *t, int workers, char *memory) {
     memory += (panels + 1) * p->panel_elements;
     p->scales = (double *)(void *)memory;
     memory += (panels + 1) * p->panel_scales * sizeof(double);
+    p->shifts = (int32_t *)(void *)memory;
+    memory += (panels + 1) * p->panel_scales * sizeof(int32_t);
     p->blocks = (struct fl_bytes_block *)(void *)memory + a->blocks; /* a row of zeros lies before them */
     memset(p->elements + panels * p->panel_elements, 128, p->panel_elements);
     memset(p->scales + panels * p->panel_scales, 0, p->panel_scales * sizeof(double));
+    memset(p->shifts + panels * p->panel_scales, 0, p->panel_scales * sizeof(int32_t));
     memset(p->blocks - a->blocks, 0, (size_t)a->blocks * sizeof *p->blocks);
     memset(a->bytes - length, 0, length);
     p->zero_panel = (struct fl_bytes_panel){p->elements + panels * p->panel_elements,
-                                            p->scales + panels * p->panel_scales};
+                                            p->scales + panels * p->panel_scales,
+                                            p->shifts + panels * p->panel_scales};
     fl_parallel_within(workers, (int)parts_of(a->rows, BEGIN_PART), begin_part, t);
     fl_parallel_within(workers, (int)parts_of((int64_t)panels, PANELS_PART), pack_part, t);
 }
@@ -130,7 +135,8 @@ static void find_places(const struct fl_block_task *t, struct fl_block_work *w, 
             w->panel[i][v] =
                 panel < 0 ? t->panels.zero_panel
                           : (struct fl_bytes_panel){t->panels.elements + (size_t)panel * t->panels.panel_elements,
-                                                    t->panels.scales + (size_t)panel * t->panels.panel_scales};
+                                                    t->panels.scales + (size_t)panel * t->panels.panel_scales,
+                                                    t->panels.shifts + (size_t)panel * t->panels.panel_scales};
         }
     }
 }
@@ -147,7 +153,8 @@ void fl_block_bytes_add(const struct fl_block_task *t, struct fl_block_work *w, 
                                  .panel = w->panel,
                                  .high = w->tile.high,
                                  .low = w->tile.low,
-                                 .sigma = w->tile.sigma};
+                                 .sigma = w->tile.sigma,
+                                 .unit = t->panels.unit};
     for (int64_t first = 0; first < t->matrices.pieces; first += tile.pieces) {
         tile.pieces = smaller(FL_BYTES_PIECES, t->matrices.pieces - first);
         const int64_t fitting = STEPS / (tile.pieces * a->width), most = fitting > 0 ? fitting : 1;

@@ -17,7 +17,8 @@ enum {
 /* Of a block of A: where its dot products start, and its scale with the unit of elements. */
 struct fl_bytes_block {
     double scale;
-    int32_t start, unused;
+    int32_t start;
+    int32_t shift; /* its exponent above the least of A; 0 in a block of zeros */
 };
 
 /* A panel: of each block `width` by 16 bytes, four neighbours of k for each column together, and 16 scales. Rows that
@@ -25,6 +26,7 @@ struct fl_bytes_block {
 struct fl_bytes_panel {
     const uint8_t *elements;
     const double *scales;
+    const int32_t *shifts; /* 16 of each block: exponents above the least of B */
 };
 
 /* Sums of eight rows by one panel, or of four by two: those of B that two panels give the same tile. Row i reads at
@@ -41,13 +43,15 @@ struct fl_bytes_tile {
     struct fl_bytes_panel (*panel)[FL_BYTES_PANELS];
     double (*high)[FL_VALUES_COLUMNS], (*low)[FL_VALUES_COLUMNS];
     double sigma; /* as in struct fl_values_tile */
+    double unit;  /* not 0: 31 bits hold all sums in units of it, the product of the least scales */
 };
 
 struct fl_block_bytes {
     /* Of rows first ... first + n - 1, at blocks + first * from->blocks. */
     void (*begin)(const struct fl_block_rows *from, int64_t first, int64_t n, struct fl_bytes_block *blocks);
     /* Packs up to 16 rows; a row below zero is 0. */
-    void (*pack)(const struct fl_block_rows *from, const int64_t *rows, int count, uint8_t *elements, double *scales);
+    void (*pack)(const struct fl_block_rows *from, const int64_t *rows, int count, uint8_t *elements, double *scales,
+                 int32_t *shifts);
     void (*add)(const struct fl_bytes_tile *tile);
 };
 extern const struct fl_block_bytes fl_block_bytes_avx512;

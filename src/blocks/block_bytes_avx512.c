@@ -16,6 +16,11 @@ static inline double scale_of(const struct fl_block_rows *from, int64_t at) {
     return from->significands ? scale * from->significands[at] : scale;
 }
 
+static inline int32_t shift_of(const struct fl_block_rows *from, int64_t at) {
+    const int exponent = from->exponents[at];
+    return exponent == FL_BLOCK_ZERO || exponent == FL_BLOCK_NAN ? 0 : exponent - from->least_exponent;
+}
+
 /* --- rows of A ------------------------------------------------------------------------------------------------------ */
 
 /* Sums of the elements of n blocks of any width. */
@@ -60,8 +65,10 @@ static void begin(const struct fl_block_rows *from, int64_t first, int64_t n, st
         sum_some(x, count, 32, blocks + at);
     else
         sum_any(x, count, from->width, blocks + at);
-    for (int64_t b = at; b < at + count; b++)
+    for (int64_t b = at; b < at + count; b++) {
         blocks[b].scale = scale_of(from, b);
+        blocks[b].shift = shift_of(from, b);
+    }
 }
 
 /* --- panels of B ---------------------------------------------------------------------------------------------------- */
@@ -90,7 +97,8 @@ static inline __attribute__((always_inline)) void transpose(__m512i v[16]) {
     }
 }
 
-static void pack(const struct fl_block_rows *from, const int64_t *rows, int count, uint8_t *elements, double *scales) {
+static void pack(const struct fl_block_rows *from, const int64_t *rows, int count, uint8_t *elements, double *scales,
+                 int32_t *shifts) {
     const int64_t length = from->blocks * from->width;
     for (int64_t first = 0; first < length; first += 64) {
         const int64_t left = length - first;
@@ -106,24 +114,31 @@ static void pack(const struct fl_block_rows *from, const int64_t *rows, int coun
                                 _mm512_xor_si512(v[i], _mm512_set1_epi8((char)OFFSET)));
     }
     for (int64_t b = 0; b < from->blocks; b++)
-        for (int j = 0; j < FL_BYTES_LANES; j++)
-            scales[b * FL_BYTES_LANES + j] = j < count && rows[j] >= 0 ? scale_of(from, rows[j] * from->blocks + b) : 0;
+        for (int j = 0; j < FL_BYTES_LANES; j++) {
+            const bool given = j < count && rows[j] >= 0;
+            scales[b * FL_BYTES_LANES + j] = given ? scale_of(from, rows[j] * from->blocks + b) : 0;
+            shifts[b * FL_BYTES_LANES + j] = given ? shift_of(from, rows[j] * from->blocks + b) : 0;
+        }
 }
 
 /* --- sums ----------------------------------------------------------------------------------------------------------- */
 
 /* R rows by V panels, whose sums remain in registers; R V is 8. */
 static inline __attribute__((always_inline)) void add_whole(const struct fl_bytes_tile *t, int row, int panel,
-                                                            const int R, const int V, const int quads) {
+                                                            const int R, const int V, const int quads,
+                                                            const bool integers) {
     const int64_t width = quads * 4, length = t->row_blocks * width;
+    __m512i total[8][2];
     __m512d sum[8][2][2];
 #pragma GCC unroll 8
     for (int i = 0; i < R; i++)
 #pragma GCC unroll 2
-        for (int v = 0; v < V; v++)
-#pragma GCC unroll 2
-            for (int h = 0; h < 2; h++)
-                sum[i][v][h] = _mm512_loadu_pd(&t->high[row + i][(panel + v) * FL_BYTES_LANES + h * LANES]);
+        for (int v = 0; v < V; v++) {
+            const double *high = &t->high[row + i][(panel + v) * FL_BYTES_LANES];
+            total[i][v] = _mm512_setzero_si512();
+            sum[i][v][0] = _mm512_loadu_pd(high);
+            sum[i][v][1] = _mm512_loadu_pd(high + LANES);
+        }
     for (int64_t piece = 0; piece < t->pieces; piece++) {
         const int64_t *places = &t->places[piece][row];
         const struct fl_bytes_panel *panels = &t->panel[piece][panel];
@@ -163,6 +178,16 @@ static inline __attribute__((always_inline)) void add_whole(const struct fl_byte
             }
 #pragma GCC unroll 2
             for (int v = 0; v < V; v++) {
+                if (integers) {
+                    const __m512i shift = _mm512_loadu_si512(panels[v].shifts + (t->first + b) * FL_BYTES_LANES);
+#pragma GCC unroll 8
+                    for (int i = 0; i < R; i++)
+                        total[i][v] = _mm512_add_epi32(
+                            total[i][v],
+                            _mm512_sllv_epi32(dots[i][v],
+                                              _mm512_add_epi32(shift, _mm512_set1_epi32(starts[i][b].shift))));
+                    continue;
+                }
                 const double *scales = panels[v].scales + (t->first + b) * FL_BYTES_LANES;
                 const __m512d low = _mm512_loadu_pd(scales), high = _mm512_loadu_pd(scales + LANES);
 #pragma GCC unroll 8
@@ -176,13 +201,21 @@ static inline __attribute__((always_inline)) void add_whole(const struct fl_byte
             }
         }
     }
+    const __m512d unit = _mm512_set1_pd(t->unit);
 #pragma GCC unroll 8
     for (int i = 0; i < R; i++)
 #pragma GCC unroll 2
-        for (int v = 0; v < V; v++)
-#pragma GCC unroll 2
-            for (int h = 0; h < 2; h++)
-                _mm512_storeu_pd(&t->high[row + i][(panel + v) * FL_BYTES_LANES + h * LANES], sum[i][v][h]);
+        for (int v = 0; v < V; v++) {
+            double *high = &t->high[row + i][(panel + v) * FL_BYTES_LANES];
+            if (integers) {
+                sum[i][v][0] = _mm512_fmadd_pd(_mm512_cvtepi32_pd(_mm512_castsi512_si256(total[i][v])), unit,
+                                               _mm512_loadu_pd(high));
+                sum[i][v][1] = _mm512_fmadd_pd(_mm512_cvtepi32_pd(_mm512_extracti64x4_epi64(total[i][v], 1)), unit,
+                                               _mm512_loadu_pd(high + LANES));
+            }
+            _mm512_storeu_pd(high, sum[i][v][0]);
+            _mm512_storeu_pd(high + LANES, sum[i][v][1]);
+        }
 }
 
 /* Half of a panel's dot products with one row, on two grids. */
@@ -224,31 +257,37 @@ static void add_split(const struct fl_bytes_tile *t, int row, int panel) {
         }
 }
 
-static inline __attribute__((always_inline)) void add_wide(const struct fl_bytes_tile *t, const int quads) {
+static inline __attribute__((always_inline)) void add_wide(const struct fl_bytes_tile *t, const int quads,
+                                                           const bool integers) {
     int panel = 0;
     for (; panel + 2 <= t->panels; panel += 2)
         for (int row = 0; row < t->rows; row += 4)
-            add_whole(t, row, panel, 4, 2, quads);
+            add_whole(t, row, panel, 4, 2, quads, integers);
     if (panel < t->panels)
         for (int row = 0; row < t->rows; row += 8)
-            add_whole(t, row, panel, 8, 1, quads);
+            add_whole(t, row, panel, 8, 1, quads, integers);
 }
 
-static void add_16(const struct fl_bytes_tile *t) {
-    add_wide(t, 4);
-}
-static void add_32(const struct fl_bytes_tile *t) {
-    add_wide(t, 8);
-}
-static void add_any(const struct fl_bytes_tile *t) {
-    add_wide(t, t->width / 4);
-}
+#define ADD(name, quads)                                                                                               \
+    static void add_##name(const struct fl_bytes_tile *t) {                                                            \
+        add_wide(t, quads, false);                                                                                     \
+    }                                                                                                                  \
+    static void add_##name##_integers(const struct fl_bytes_tile *t) {                                                 \
+        add_wide(t, quads, true);                                                                                      \
+    }
+ADD(16, 4)
+ADD(32, 8)
+ADD(any, t->width / 4)
 
 static void add(const struct fl_bytes_tile *t) {
     if (t->sigma != 0)
         for (int panel = 0; panel < t->panels; panel++)
             for (int row = 0; row < t->rows; row += 8)
                 add_split(t, row, panel);
+    else if (t->unit != 0)
+        (t->width == 16   ? add_16_integers
+         : t->width == 32 ? add_32_integers
+                          : add_any_integers)(t);
     else
         (t->width == 16 ? add_16 : t->width == 32 ? add_32 : add_any)(t);
 }

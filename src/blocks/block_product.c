@@ -221,6 +221,15 @@ static bool fits_surely(const struct fl_block_task *t) {
     return grids_for(t, surely(t, &t->in[0].rows), surely(t, &t->in[1].rows), &sigma) && sigma == 0;
 }
 
+/* The unit of sums that fit integers of 32 bits; 0: they may not, or some are NaN. */
+static double unit_of_integers(const struct fl_block_task *t) {
+    const struct fl_block_bound a = surely(t, &t->in[0].rows), b = surely(t, &t->in[1].rows);
+    if (t->in[0].rows.significands || t->in[1].rows.significands || t->in[0].rows.has_nan || t->in[1].rows.has_nan || a.unit == FL_NO_UNIT || b.unit == FL_NO_UNIT)
+        return 0;
+    const double unit = ldexp(1, a.unit + b.unit);
+    return sqrt(a.squares) * sqrt(b.squares) * (1 + 0x1p-20) < 0x1p31 * unit ? unit : 0;
+}
+
 /* Whether one grid holds every sum, as the largest row of each operand at every piece would have it. */
 static bool holds_all(struct fl_block_task *t) {
     double sigma;
@@ -451,16 +460,17 @@ tensor_status fl_block_product(const struct fl_args *args) {
     memory += (size_t)workers * fl_line_bytes(sizeof(struct fl_block_work));
     for (int i = 0; i < 2; i++)
         memory = take_operand(&t, i, workers, memory);
+    t.scale = (double)t.in[0].rows.tensor_scale * (double)t.in[1].rows.tensor_scale;
     t.terms = (double)(t.matrices.pieces * length_of(&t));
     if (t.kernels.bytes && fl_block_bytes_serve(&t.matrices, &t.in[0].rows, &t.in[1].rows))
         fl_block_bytes_begin(&t, workers, memory);
+    t.panels.unit = unit_of_integers(&t);
     t.one_grid = fits_surely(&t);
     if (!t.one_grid) {
         find_bounds(&t, 0, workers);
         find_bounds(&t, 1, workers);
         t.one_grid = holds_all(&t);
     }
-    t.scale = (double)t.in[0].rows.tensor_scale * (double)t.in[1].rows.tensor_scale;
     divide(&t, workers);
     for (int i = 0; i < workers; i++)
         work_of(&t, i)->stats = (struct fl_stats){0};

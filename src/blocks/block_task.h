@@ -25,7 +25,9 @@ struct fl_block_panels {
     struct fl_bytes_block *blocks; /* of A, like its scales */
     uint8_t *elements;             /* of B, a panel after the other */
     double *scales;
-    size_t panel_elements, panel_scales; /* of one panel */
+    int32_t *shifts;
+    double unit; /* struct fl_bytes_tile */
+    size_t panel_elements, panel_scales; /* of one panel; as many shifts as scales */
     struct fl_bytes_panel zero_panel;    /* what is read outside of an image */
 };
 
