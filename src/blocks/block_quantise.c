@@ -24,8 +24,10 @@ int fl_block_exponent(const struct fl_block_format *f, uint32_t maximum) {
         exponent = 31 - zeros - 149;
         fraction = maximum << (zeros - 8) & FRACTION;
     }
-    /* largest = 1.fraction * 2^top_exponent, with few bits */
-    const uint32_t largest = (uint32_t)ldexp(f->element.largest, 23 - f->top_exponent) & FRACTION;
+    const float most = (float)f->element.largest; /* 1.fraction * 2^top_exponent, with few bits */
+    uint32_t largest;
+    memcpy(&largest, &most, sizeof largest);
+    largest &= FRACTION;
     bool up = false;
     switch (f->rule) {
     case FL_SCALE_FLOOR:
@@ -44,22 +46,26 @@ int fl_block_exponent(const struct fl_block_format *f, uint32_t maximum) {
 }
 
 /* Source: arXiv 2509.25149, appendix C. The quotient in binary64 is nearest to a number of E4M3, or to a tie of two,
- * only where the exact one is: a tie times 6 tensor_scale has 31 bits. */
+ * only where the exact one is: a tie times 6 tensor_scale has 31 bits. Adding 2^(unit + 52) rounds to multiples of
+ * 2^unit. */
 int fl_block_e4m3_scale(float maximum, float tensor_scale, int *exponent) {
     enum { LEAST = -9, MOST = 5, LARGEST = 14 }; /* 14 * 2^5 = 448 */
     const double quotient = maximum / (6.0 * tensor_scale);
-    int digits;
-    (void)frexp(quotient, &digits);
-    int unit = digits - 4 > LEAST ? digits - 4 : LEAST;
+    uint64_t bits;
+    memcpy(&bits, &quotient, sizeof bits);
+    const int fine = (int)(bits >> 52) - 1023 - 3, unit = fine > LEAST ? fine : LEAST;
     if (unit > MOST)
         return *exponent = MOST, LARGEST;
-    int significand = (int)nearbyint(ldexp(quotient, -unit));
-    if (significand == 16)
-        significand = 8, unit++;
-    if (unit > MOST || (unit == MOST && significand > LARGEST))
+    bits = (uint64_t)(unit + 52 + 1023) << 52;
+    double magic;
+    memcpy(&magic, &bits, sizeof magic);
+    const double sum = quotient + magic;
+    memcpy(&bits, &sum, sizeof bits);
+    const int significand = (int)(bits & 31); /* 16: the next power of two */
+    if (unit == MOST && significand > LARGEST)
         return *exponent = MOST, LARGEST;
-    *exponent = unit;
-    return significand;
+    *exponent = significand == 16 ? unit + 1 : unit;
+    return significand == 16 ? 8 : significand;
 }
 
 /* The tensor scale of a tensor with this maximum: nearest to maximum / (6 * 448), so that the largest block scale is
