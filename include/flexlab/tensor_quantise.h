@@ -13,7 +13,8 @@ extern "C" {
 
 /* What quantising did to the values. */
 typedef struct tensor_quantised {
-    int64_t saturated; /* values that their rounding left beyond the largest of the format, which they became */
+    int64_t saturated; /* values that their rounding left beyond the largest of the format, which they became, or Inf
+                          or NaN in an element without saturation; Inf that became the largest */
     int64_t flushed;   /* values that were not 0 and became 0; with the option hadamard, transformed ones */
     int64_t nonfinite; /* NaN and Inf among the results */
     int64_t blocks;    /* blocks, each with its scale; 0 for formats without blocks */

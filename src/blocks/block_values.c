@@ -83,16 +83,22 @@ static tensor_status quantise_tensor(float *y, const float *x, int64_t count, te
     return status;
 }
 
+/* Whether the rounding of a finite x lies beyond the largest of the element: x is beyond the middle between that and
+ * where the next step would be, or on it and rounds up. */
+static bool is_beyond(const struct fl_element *e, double x) {
+    const bool is_float = e->kind == FL_ELEMENT_FLOAT;
+    const double step = ldexp(1, is_float ? ilogb(e->largest) - e->fraction_bits : e->unit);
+    const double twice = 2 * (fabs(x) - e->largest);
+    return isfinite(x) && (twice > step || (twice == step && (e->largest_code & 1 || (is_float && !e->fraction_bits))));
+}
+
 static void quantise_elements(float *y, const float *x, int64_t count, const struct fl_element *e,
                               tensor_quantised *counts) {
     counts->bits = e->bits;
     for (int64_t i = 0; i < count; i++) {
         const double value = fl_element_decode(e, fl_element_encode(e, x[i], NULL));
-        /* the largest may be the nearest of a value above it, or what the next step would be, which it became */
-        const double beyond = fabs((double)x[i]) - e->largest;
         counts->flushed += x[i] != 0 && value == 0 && !isnan(x[i]);
-        counts->saturated += fabs(value) >= e->largest && beyond > 0 &&
-                             (isinf(value) || 2 * beyond >= ldexp(1, ilogb(e->largest) - e->fraction_bits));
+        counts->saturated += is_beyond(e, x[i]) || (isinf(x[i]) && isfinite(value));
         y[i] = (float)value;
     }
 }
