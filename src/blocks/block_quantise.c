@@ -48,7 +48,7 @@ size_t fl_block_place(struct fl_block_rows *out, const struct fl_block_format *f
     out->exponents = place(memory, &bytes, scales, sizeof *out->exponents);
     if (f->e4m3_scales)
         out->significands = place(memory, &bytes, scales, sizeof *out->significands);
-    if (f->square)
+    if (f->square || f->e4m3_scales)
         out->maxima = place(memory, &bytes, scales, sizeof *out->maxima);
     return bytes;
 }
