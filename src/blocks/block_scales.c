@@ -37,21 +37,17 @@ int fl_block_exponent(const struct fl_block_format *f, uint32_t maximum) {
  * only where the exact one is: a tie times 6 tensor_scale has 31 bits. Adding 2^(unit + 52) rounds to multiples of
  * 2^unit. */
 int fl_block_e4m3_scale(float maximum, float tensor_scale, int *exponent) {
-    enum { LEAST = -9, MOST = 5, LARGEST = 14 }; /* 14 * 2^5 = 448 */
+    enum { LEAST = -9 };
     const double quotient = maximum / (6.0 * tensor_scale);
     uint64_t bits;
     memcpy(&bits, &quotient, sizeof bits);
     const int fine = (int)(bits >> 52) - 1023 - 3, unit = fine > LEAST ? fine : LEAST;
-    if (unit > MOST)
-        return *exponent = MOST, LARGEST;
     bits = (uint64_t)(unit + 52 + 1023) << 52;
     double magic;
     memcpy(&magic, &bits, sizeof magic);
     const double sum = quotient + magic;
     memcpy(&bits, &sum, sizeof bits);
     const int significand = (int)(bits & 31); /* 16: the next power of two */
-    if (unit == MOST && significand > LARGEST)
-        return *exponent = MOST, LARGEST;
     *exponent = significand == 16 ? unit + 1 : unit;
     return significand == 16 ? 8 : significand;
 }

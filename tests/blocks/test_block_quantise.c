@@ -157,14 +157,19 @@ static float draw_value(enum spread spread, int near) {
     }
 }
 
-static void fill(float *x, int64_t outer, int64_t k, int64_t inner, enum spread spread) {
+/* one_scale: with TIES, all rows have similar values, and a maximum that gives nvfp4 a power of two for its tensor
+ * scale, so that values may be ties of elements. */
+static void fill(float *x, int64_t outer, int64_t k, int64_t inner, enum spread spread, bool one_scale) {
+    const int common = (int)draw(200) - 100;
     for (int64_t i = 0; i < outer * inner; i++) {
-        const int near = spread == SIMILAR ? 0 : (int)draw(240) - 120;
+        const int near = spread == SIMILAR ? 0 : one_scale && spread == TIES ? common : (int)draw(240) - 120;
         const bool zero = !draw(50);
         for (int64_t j = 0; j < k; j++)
             x[i / inner * k * inner + j * inner + i % inner] = zero && draw(10) ? 0 : draw_value(spread, near);
     }
-    if (!draw(4))
+    if (one_scale && spread == TIES)
+        x[draw((uint32_t)(outer * k * inner))] = ldexpf(2688, common - 2);
+    else if (!draw(4))
         x[draw((uint32_t)(outer * k * inner))] = float_of(draw(2) ? 0x7f800000 : 0xffc00001);
 }
 
@@ -334,7 +339,7 @@ static void check_tensor(const char *text, const char *rule, int64_t outer, int6
     const int64_t count = outer * k * inner, rows = outer * inner;
     float *x = malloc((size_t)count * sizeof *x);
     p.rows = calloc((size_t)(rows * p.padded), sizeof *p.rows);
-    fill(x, outer, k, inner, spread);
+    fill(x, outer, k, inner, spread, p.format->e4m3_scales && draw(2));
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t j = 0; j < k; j++)
             p.rows[r * p.padded + j] = x[(r / inner * k + j) * inner + r % inner];
