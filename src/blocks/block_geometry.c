@@ -76,6 +76,15 @@ static inline int64_t place_of(int64_t to, int64_t position, int stride, int pad
     return from < 0 || from >= size ? -1 : from;
 }
 
+/* The rows of pixels first, first + step, ... of a line, those outside of it -1. */
+static void across_line(int64_t *rows, int64_t count, int64_t first, int64_t step, int64_t width, int64_t line,
+                        int64_t pixel) {
+    for (int64_t j = 0; j < count; j++) {
+        const int64_t x = first + j * step, row = line + x * pixel;
+        rows[j] = (uint64_t)x < (uint64_t)width ? row : -1;
+    }
+}
+
 /* Pixels `first` ... of the result, at a filter position. */
 static void pixels_of(const struct fl_block_matrices *t, int64_t group, int64_t first, int64_t count, int64_t piece,
                       int64_t *rows) {
@@ -87,11 +96,20 @@ static void pixels_of(const struct fl_block_matrices *t, int64_t group, int64_t 
     for (int64_t i = 0; i < count;) {
         const int64_t down = place_of(y, r, g->stride[0], g->padding[0], g->dilation[0], from_height, gradient),
                       line = (n * from_height + down) * from_width;
-        for (; x < width && i < count; x++, i++) {
-            const int64_t across =
-                down < 0 ? -1 : place_of(x, s, g->stride[1], g->padding[1], g->dilation[1], from_width, gradient);
-            rows[i] = across < 0 ? -1 : (line + across) * g->groups + group;
-        }
+        const int64_t some = count - i < width - x ? count - i : width - x;
+        if (down < 0)
+            for (int64_t j = 0; j < some; j++)
+                rows[i + j] = -1;
+        else if (gradient && g->stride[1] > 1)
+            for (int64_t j = 0; j < some; j++) {
+                const int64_t across = place_of(x + j, s, g->stride[1], g->padding[1], g->dilation[1], from_width, true);
+                rows[i + j] = across < 0 ? -1 : (line + across) * g->groups + group;
+            }
+        else
+            across_line(&rows[i], some, gradient ? x + g->padding[1] - s * g->dilation[1]
+                                                 : x * g->stride[1] + s * g->dilation[1] - g->padding[1],
+                        g->stride[1], from_width, line * g->groups + group, g->groups);
+        i += some;
         x = 0;
         if (++y == height) {
             y = 0;

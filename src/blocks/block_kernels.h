@@ -48,8 +48,8 @@ extern const struct fl_block_kernels fl_block_portable, fl_block_avx2, fl_block_
 
 /* What the scale of a block with this maximum is, a word that is finite and not 0: its exponent. */
 int fl_block_exponent(const struct fl_block_format *format, uint32_t maximum);
-/* The E4M3 scale of a block of nvfp4: nearest to maximum / (6 tensor_scale), 448 at most, as significand * 2^exponent;
- * 0 has significand 0. */
+/* The E4M3 scale of a block of nvfp4: nearest to maximum / (6 tensor_scale), as significand * 2^exponent; 0 has
+ * significand 0. It is 448 at most, because tensor_scale is nearest to the maximum of the tensor by 2688, or larger. */
 int fl_block_e4m3_scale(float maximum, float tensor_scale, int *exponent);
 /* The 16 signs of a key, a bit each: set where the value is negated. */
 uint32_t fl_block_signs(uint64_t key);

@@ -13,55 +13,6 @@ static int64_t ceil_to(int64_t n, int64_t multiple) {
     return (n + multiple - 1) / multiple * multiple;
 }
 
-/* --- scales ------------------------------------------------------------------------------------------------------- */
-
-int fl_block_exponent(const struct fl_block_format *f, uint32_t maximum) {
-    enum { FRACTION = (1 << 23) - 1 };
-    int exponent = (int)(maximum >> 23) - 127;
-    uint32_t fraction = maximum & FRACTION;
-    if (maximum <= FRACTION) { /* subnormal */
-        const int zeros = __builtin_clz(maximum);
-        exponent = 31 - zeros - 149;
-        fraction = maximum << (zeros - 8) & FRACTION;
-    }
-    /* largest = 1.fraction * 2^top_exponent, with few bits */
-    const uint32_t largest = (uint32_t)ldexp(f->element.largest, 23 - f->top_exponent) & FRACTION;
-    bool up = false;
-    switch (f->rule) {
-    case FL_SCALE_FLOOR:
-        break;
-    case FL_SCALE_CEIL:
-        up = fraction != 0;
-        break;
-    case FL_SCALE_EVEN: /* amax is nearer to the next power of two than to the number below it; a tie is odd */
-        up = fraction + (1u << (22 - f->fraction_bits)) > FRACTION;
-        break;
-    case FL_SCALE_RCEIL:
-        up = fraction > largest;
-    }
-    exponent += (up ? 1 : 0) - f->top_exponent;
-    return exponent < FL_SCALE_LEAST ? FL_SCALE_LEAST : exponent > FL_SCALE_MOST ? FL_SCALE_MOST : exponent;
-}
-
-/* Source: arXiv 2509.25149, appendix C. The quotient in binary64 is nearest to a number of E4M3, or to a tie of two,
- * only where the exact one is: a tie times 6 tensor_scale has 31 bits. */
-int fl_block_e4m3_scale(float maximum, float tensor_scale, int *exponent) {
-    enum { LEAST = -9, MOST = 5, LARGEST = 14 }; /* 14 * 2^5 = 448 */
-    const double quotient = maximum / (6.0 * tensor_scale);
-    int digits;
-    (void)frexp(quotient, &digits);
-    int unit = digits - 4 > LEAST ? digits - 4 : LEAST;
-    if (unit > MOST)
-        return *exponent = MOST, LARGEST;
-    int significand = (int)nearbyint(ldexp(quotient, -unit));
-    if (significand == 16)
-        significand = 8, unit++;
-    if (unit > MOST || (unit == MOST && significand > LARGEST))
-        return *exponent = MOST, LARGEST;
-    *exponent = unit;
-    return significand;
-}
-
 /* The tensor scale of a tensor with this maximum: nearest to maximum / (6 * 448), so that the largest block scale is
  * 448; not subnormal, because it would then have fewer bits. */
 static float tensor_scale_of(uint32_t maximum) {
@@ -69,10 +20,6 @@ static float tensor_scale_of(uint32_t maximum) {
     memcpy(&x, &maximum, sizeof x);
     const float scale = (float)(x / 2688.0);
     return !maximum ? 1 : scale < 0x1p-126f ? 0x1p-126f : scale;
-}
-
-uint32_t fl_block_signs(uint64_t key) {
-    return fl_philox(key, UINT64_MAX, UINT64_MAX).word[0] & ((1u << FL_HADAMARD) - 1); /* no write has this number */
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -101,7 +48,7 @@ size_t fl_block_place(struct fl_block_rows *out, const struct fl_block_format *f
     out->exponents = place(memory, &bytes, scales, sizeof *out->exponents);
     if (f->e4m3_scales)
         out->significands = place(memory, &bytes, scales, sizeof *out->significands);
-    if (f->square)
+    if (f->square || f->e4m3_scales)
         out->maxima = place(memory, &bytes, scales, sizeof *out->maxima);
     return bytes;
 }
@@ -301,11 +248,12 @@ static struct fl_block_found run_pass(struct pass *p, bool measures) {
     return all;
 }
 
-/* Every block of a square takes the largest maximum of the square's. */
-static void join_squares(struct fl_block_rows *out, const struct fl_block_how *how) {
+/* Every block of a square takes the largest maximum of the square's. Returns the largest finite one of all. */
+static uint32_t join_squares(struct fl_block_rows *out, const struct fl_block_how *how) {
     const int64_t side = out->format->block, blocks = out->blocks;
     const int64_t step = how->square_step ? how->square_step : 1;
     const int64_t length = how->square_length ? how->square_length : out->rows / step;
+    uint32_t maximum = 0;
     for (int64_t h = 0; h < out->rows / (length * step); h++)
         for (int64_t i = 0; i < length; i += side)
             for (int64_t l = 0; l < step; l++) {
@@ -317,8 +265,10 @@ static void join_squares(struct fl_block_rows *out, const struct fl_block_how *h
                         most = first[r * pitch + b] > most ? first[r * pitch + b] : most;
                     for (int64_t r = 0; r < count; r++)
                         first[r * pitch + b] = most;
+                    maximum = most < 0x7f800000 && most > maximum ? most : maximum;
                 }
             }
+    return maximum;
 }
 
 static const struct fl_block_kernels *choose_kernels(void) {
@@ -355,9 +305,8 @@ void fl_block_quantise(const struct fl_block_format *format, const float *x, int
                      .out = out};
     if (format->square || format->e4m3_scales) {
         const struct fl_block_found found = run_pass(&p, true);
-        out->tensor_scale = format->e4m3_scales ? tensor_scale_of(found.maximum) : 1;
-        if (format->square)
-            join_squares(out, how);
+        const uint32_t maximum = format->square ? join_squares(out, how) : found.maximum;
+        out->tensor_scale = format->e4m3_scales ? tensor_scale_of(maximum) : 1;
     }
     const struct fl_block_found found = run_pass(&p, false);
     out->least_exponent = found.least;

@@ -35,8 +35,7 @@ struct fl_block_rows {
     int64_t saturated;                 /* elements that their rounding left beyond the largest one, which they became */
     int64_t flushed;                   /* elements that were not 0, after the Hadamard transform if there is one, and
                                           are */
-    /* Memory of fl_block_quantise */
-    uint32_t *maxima;
+    uint32_t *maxima;                  /* memory of fl_block_quantise where it goes over the tensor twice; else NULL */
 };
 
 /* How a tensor is quantised where the format leaves a choice. All zero is allowed. */

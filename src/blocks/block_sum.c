@@ -26,13 +26,23 @@ void fl_block_sum_add(struct fl_block_sum *sum, int64_t m, int e) {
         take_carries(sum);
 }
 
-void fl_block_sum_scale(struct fl_block_sum *sum, float x) {
-    const struct fl_term factor = fl_term_of(x); /* below 2^24, so products of digits are below 2^57 */
-    struct fl_block_sum product = {{0}, 0};
+/* Makes the sum its magnitude, whose digits are all below 2^32; whether it was negative. */
+static bool take_sign(struct fl_block_sum *sum) {
     take_carries(sum);
+    const bool negative = sum->digit[FL_SUM_DIGITS - 1] < 0;
+    for (int i = 0; negative && i < FL_SUM_DIGITS; i++)
+        sum->digit[i] = -sum->digit[i];
+    take_carries(sum);
+    return negative;
+}
+
+void fl_block_sum_scale(struct fl_block_sum *sum, float x) {
+    const struct fl_term factor = fl_term_of(x); /* below 2^24, so products of digits are below 2^56 */
+    const int64_t m = take_sign(sum) ? -factor.m : factor.m;
+    struct fl_block_sum product = {{0}, 0};
     for (int i = 0; i < FL_SUM_DIGITS; i++)
         if (sum->digit[i])
-            fl_block_sum_add(&product, sum->digit[i] * factor.m, DIGIT * i + FL_SUM_LEAST - factor.e);
+            fl_block_sum_add(&product, sum->digit[i] * m, DIGIT * i + FL_SUM_LEAST - factor.e);
     *sum = product;
 }
 
@@ -63,13 +73,7 @@ static double take_leading(int64_t *digit, bool last) {
 }
 
 void fl_block_sum_end(struct fl_block_sum *sum, double *high, double *low) {
-    take_carries(sum);
-    const bool negative = sum->digit[FL_SUM_DIGITS - 1] < 0;
-    if (negative) {
-        for (int i = 0; i < FL_SUM_DIGITS; i++)
-            sum->digit[i] = -sum->digit[i];
-        take_carries(sum);
-    }
+    const bool negative = take_sign(sum);
     *high = take_leading(sum->digit, false);
     *low = take_leading(sum->digit, true);
     if (negative) {
