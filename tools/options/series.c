@@ -158,9 +158,10 @@ static int add_class(const struct settings *s, struct series *series) {
     if (!has_class(s) || series->resumed)
         return STATUS_OK;
     if (s->accumulate && s->operands)
-        return text_usage("--operands '%s': the sums of blocks are exact, and --accumulate '%s' has others; expected one "
-                          "of them",
-                          s->operands, s->accumulate);
+        return text_usage(
+            "--operands '%s': the sums of blocks are exact, and --accumulate '%s' has others; expected one "
+            "of them",
+            s->operands, s->accumulate);
     const char *option = s->operands ? "operands" : "accumulate", *value = s->operands ? s->operands : s->accumulate;
     char *text = text_format("%s=%s", option, value), *policy = series->policy;
     tensor_class class;
