@@ -26,7 +26,7 @@ static void make_data(void) {
 }
 
 static bool is_text(const char *model) {
-    return !strncmp(model, "gpt", 3);
+    return nn_model_reads_text(model);
 }
 
 static nn_batch batch_of(const char *model) {
@@ -54,12 +54,21 @@ static double step(nn_graph *g, const char *model) {
     return loss;
 }
 
-/* All that the next step depends on. */
-static void *state_of(const nn_graph *g, size_t *bytes) {
-    *bytes = nn_state_bytes(g);
-    void *state = malloc(*bytes);
-    CHECK(state && !nn_state_save(state, *bytes, g), "%s", tensor_error());
-    return state;
+/* All elements of the weights and momenta, one after the other. */
+static double *weights_of(const nn_graph *g, int64_t *count) {
+    double *all = NULL;
+    *count = 0;
+    for (int i = 0; i < nn_tensor_count(g); i++) {
+        const nn_tensor_info info = nn_tensor_at(g, i);
+        const bool kept = !strcmp(info.role, "weight") || !strcmp(info.role, "momentum");
+        const int64_t n = kept ? tensor_count(info.t) : 0;
+        if (!n)
+            continue;
+        all = realloc(all, (size_t)(*count + n) * sizeof *all);
+        CHECK(all && !tensor_store_f64(info.t, all + *count, n), "%s: %s", info.name, tensor_error());
+        *count += n;
+    }
+    return all;
 }
 
 /* --- trainings ---------------------------------------------------------------------------------------------------- */
@@ -69,7 +78,7 @@ static void *state_of(const nn_graph *g, size_t *bytes) {
 static void check_training(const char *model, const char *policy) {
     double loss[STEPS], evaluated, again;
     const nn_batch batch = batch_of(model);
-    size_t bytes, other_bytes;
+    int64_t count, other_count;
     tensor_set_threads(1);
     nn_graph *g = network(model, policy);
     CHECK(g, "%s: %s", policy, tensor_error());
@@ -78,7 +87,7 @@ static void check_training(const char *model, const char *policy) {
     for (int i = 0; i < STEPS; i++)
         loss[i] = step(g, model);
     CHECK(loss[STEPS - 1] < loss[0], "%s of %s: loss %g after %g", policy, model, loss[STEPS - 1], loss[0]);
-    void *whole = state_of(g, &bytes);
+    double *whole = weights_of(g, &count);
     CHECK(!nn_evaluate(&evaluated, NULL, g, &batch), "%s", tensor_error());
     nn_graph_free(g);
     static const char *const caps[] = {NULL, "portable", "avx2"};
@@ -99,9 +108,9 @@ static void check_training(const char *model, const char *policy) {
             CHECK(!nn_checkpoint_load(g, "blocks.safetensors"), "%s: %s", policy, tensor_error());
         }
         CHECK(again == evaluated, "%s of %s: evaluation %.17g, not %.17g", policy, model, again, evaluated);
-        void *pieces = state_of(g, &other_bytes);
-        CHECK(bytes == other_bytes && !memcmp(whole, pieces, bytes), "%s of %s: another state with %d threads", policy,
-              model, threads);
+        double *pieces = weights_of(g, &other_count);
+        CHECK(count == other_count && !memcmp(whole, pieces, (size_t)count * sizeof *whole),
+              "%s of %s: other weights with %d threads", policy, model, threads);
         free(pieces);
         nn_graph_free(g);
     }
@@ -125,62 +134,92 @@ static void in_class(const char *name) {
     CHECK(!tensor_class_find(&class, name) && !tensor_set_class(class), "%s: %s", name, tensor_error());
 }
 
-static const tensor *tensor_named(const nn_graph *g, const char *name) {
-    for (int i = 0; i < nn_tensor_count(g); i++)
-        if (!strcmp(nn_tensor_at(g, i).name, name))
-            return nn_tensor_at(g, i).t;
-    CHECK(false, "no tensor %s", name);
-    return NULL;
+/* The values of a step by name, as an observer sees them. */
+struct seen {
+    char name[40];
+    double *values;
+    int64_t count;
+};
+struct all_seen {
+    struct seen of[64];
+    int count;
+};
+
+static void see(const nn_tensor_info *info, void *context) {
+    struct all_seen *all = context;
+    if (all->count == 64)
+        return;
+    struct seen *s = &all->of[all->count++];
+    snprintf(s->name, sizeof s->name, "%s", info->name);
+    s->count = tensor_count(info->t);
+    s->values = malloc((size_t)s->count * sizeof *s->values);
+    CHECK(!tensor_store_f64(info->t, s->values, s->count), "%s: %s", info->name, tensor_error());
 }
 
-static void check_values(const nn_graph *g, const char *name, const tensor *expected) {
-    const tensor *t = tensor_named(g, name);
-    const int64_t count = tensor_count(expected);
-    if (!t)
-        return;
-    double *got = malloc((size_t)count * sizeof *got), *want = malloc((size_t)count * sizeof *want);
-    CHECK(tensor_count(t) == count && !tensor_store_f64(t, got, count) && !tensor_store_f64(expected, want, count),
-          "%s: %s", name, tensor_error());
-    CHECK(!memcmp(got, want, (size_t)count * sizeof *got), "%s has other values", name);
-    free(got);
+static const struct seen *seen_as(const struct all_seen *all, const char *name) {
+    for (int i = 0; i < all->count; i++)
+        if (!strcmp(all->of[i].name, name))
+            return &all->of[i];
+    CHECK(false, "no value %s", name);
+    exit(check_summary());
+}
+
+static void check_values(const struct all_seen *all, const char *name, const tensor *expected) {
+    const struct seen *s = seen_as(all, name);
+    double *want = malloc((size_t)s->count * sizeof *want);
+    CHECK(tensor_count(expected) == s->count && !tensor_store_f64(expected, want, s->count), "%s", tensor_error());
+    CHECK(!memcmp(s->values, want, (size_t)s->count * sizeof *want), "%s has other values", name);
     free(want);
 }
 
-/* mlp2's first layer: [8, 192] by [192, n]. Values, weights and gradients have three formats. */
-static void check_by_hand(void) {
-    static const char policy[] = "variant fp32; fc2 operands=mx:int8,mx:e3m2/16 gradient-operands=mx:e5m2:rceil;";
-    nn_graph *g = network("mlp2", policy), *plain = network("mlp2", "variant fp32;");
-    CHECK(g && plain, "%s", tensor_error());
-    if (!g || !plain)
-        return;
+/* One step of a network from its first weights. */
+static void watch_step(struct all_seen *all, const char *policy) {
     const nn_batch batch = batch_of("mlp2");
-    CHECK(!nn_forward(g, &batch) && !nn_forward(plain, &batch), "%s", tensor_error());
-    const tensor *hidden = tensor_named(plain, "fc1"), *w = tensor_named(plain, "fc2.weight");
-    check_values(g, "fc1", hidden); /* the layer before has its bits */
-    const int64_t k = tensor_dim(w, 0), n = tensor_dim(w, 1);
-    tensor *y = made(NULL, BATCH, n), *dw = made(NULL, k, n), *dx = made(NULL, BATCH, k);
+    nn_graph *g = network("mlp2", policy);
+    CHECK(g, "%s: %s", policy, tensor_error());
+    if (!g)
+        exit(check_summary());
+    nn_watch(g, see, all);
+    CHECK(!nn_forward(g, &batch) && !nn_backward(g), "%s", tensor_error());
+    for (int i = 0; i < nn_tensor_count(g); i++) /* weights before the update */
+        if (!strcmp(nn_tensor_at(g, i).role, "weight")) {
+            const nn_tensor_info info = nn_tensor_at(g, i);
+            see(&info, all);
+        }
+    nn_graph_free(g);
+}
+
+static void forget(struct all_seen *all) {
+    for (int i = 0; i < all->count; i++)
+        free(all->of[i].values);
+}
+
+/* The last layer of mlp2: values, weights and gradients have three formats, and those of the first layer none. */
+static void check_by_hand(void) {
+    static struct all_seen blocks, plain;
+    watch_step(&blocks, "variant fp32; fc2 operands=mx:int8,mx:e3m2/16 gradient-operands=mx:e5m2:rceil;");
+    watch_step(&plain, "variant fp32;");
+    const struct seen *hidden = seen_as(&plain, "fc1"), *w = seen_as(&plain, "fc2.weight"),
+                      *gradient = seen_as(&blocks, "fc2.grad");
+    const int64_t k = hidden->count / BATCH, n = w->count / k;
+    tensor *x = made(hidden->values, BATCH, k), *weight = made(w->values, k, n), *dy = made(gradient->values, BATCH, n),
+           *y = made(NULL, BATCH, n), *dw = made(NULL, k, n), *dx = made(NULL, BATCH, k);
+    check_values(&blocks, "fc1", x); /* the layer before has its own bits */
     in_class("operands=mx:int8,mx:e3m2/16");
-    CHECK(!tensor_matmul(y, hidden, w), "%s", tensor_error());
-    tensor_set_class(TENSOR_EXACT);
-    check_values(g, "fc2.product", y);
-    double *values = malloc((size_t)(BATCH * n) * sizeof *values), *weights = malloc((size_t)(k * n) * sizeof *weights);
-    CHECK(!tensor_store_f64(w, weights, k * n), "%s", tensor_error());
-    CHECK(!nn_backward(g), "%s", tensor_error());
-    CHECK(!tensor_store_f64(tensor_named(g, "fc2.grad"), values, BATCH * n), "%s", tensor_error());
-    tensor *dy = made(values, BATCH, n);
+    CHECK(!tensor_matmul(y, x, weight), "%s", tensor_error());
+    check_values(&blocks, "fc2.product", y);
     in_class("operands=mx:int8,mx:e5m2:rceil");
-    CHECK(!tensor_matmul_tn(dw, hidden, dy), "%s", tensor_error());
+    CHECK(!tensor_matmul_tn(dw, x, dy), "%s", tensor_error());
+    check_values(&blocks, "fc2.weight.grad", dw);
     in_class("operands=mx:e5m2:rceil,mx:e3m2/16");
-    CHECK(!tensor_matmul_nt(dx, dy, w), "%s", tensor_error());
+    CHECK(!tensor_matmul_nt(dx, dy, weight), "%s", tensor_error());
+    check_values(&blocks, "fc1.grad", dx);
     tensor_set_class(TENSOR_EXACT);
-    check_values(g, "fc2.weight.grad", dw);
-    free(values);
-    free(weights);
-    tensor *all[] = {y, dw, dx, dy};
+    tensor *all[] = {x, weight, dy, y, dw, dx};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_free(all[i]);
-    nn_graph_free(g);
-    nn_graph_free(plain);
+    forget(&blocks);
+    forget(&plain);
 }
 
 /* --- roles and messages ------------------------------------------------------------------------------------------- */
@@ -219,7 +258,7 @@ static void check_refusals(void) {
         {"variant fp32; @product operands=fp16 gradient-operands=dfp16;", "expected two formats of one kind"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         refused("resnet8", cases[i][0], cases[i][1]);
-    refused("lstm", "variant fp32; @recurrent operands=mx:int8;", "which only products (@product) have");
+    refused("lstm-char", "variant fp32; @recurrent operands=mx:int8;", "which only products (@product) have");
 }
 
 /* --- classes ------------------------------------------------------------------------------------------------------ */
