@@ -32,7 +32,7 @@ def operands(folder):
     check(of[option]["fp32:mx:int8"] == of[line]["policy:mxint8"] == of[option]["policy:mxint8:mx:int8"], of)
     check(of[line]["fp32"]["last_loss"] != of[line]["policy:mxint8"]["last_loss"], "blocks changed nothing")
     listed = roles(line, "policy:mxint8")
-    check(any(r.get("operands") == "mx:int8" and r.get("gradient-operands") == "mx:int8" for r in listed.values()), listed)
+    check(any(r.get("operands") == "mx:int8" and r.get("gradient_operands") == "mx:int8" for r in listed.values()), listed)
     expect_error(["train", *MODEL, "--format", "fp32", "--operands", "mx:int99", "--out", str(rest)], 2, "--operands: class 'operands=mx:int99'")
     expect_error(["train", *MODEL, "--format", "fp16", "--operands", "mx:int8", "--accumulate", "h100", "--out", str(rest)], 2,
                  "--operands 'mx:int8': the sums of blocks are exact, and --accumulate 'h100' has others")

@@ -141,7 +141,7 @@ static const struct option_row rows[] = {
     {"operands", "BLOCKS", BOTH, KIND_TEXT, FIELD(operands),
      .help =
          "all products with operands in blocks of mx:int8, mx:e4m3fn:rceil, nvfp4,\nhbfp:int8/64, ... ('flexlab info "
-         "blocks'); a line of every policy (none)"},
+         "formats'); a line of every policy (none)"},
     {"loss-scale", "SCALE", BOTH, KIND_TEXT, FIELD(loss_scale),
      .help =
          "none; dynamic, which halves and skips the step where gradients overflow\nand doubles after a window of "

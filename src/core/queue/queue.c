@@ -2,7 +2,8 @@
 #include "core/queue/queue.h"
 #include "core/base/fail.h"
 #include "core/base/parallel.h"
-#include "core/table/operands.h"
+#include "core/table/accumulator.h"
+#include "core/table/block_classes.h"
 #include <string.h>
 
 /* --- the class of results ----------------------------------------------------------------------------------------- */

@@ -22,4 +22,9 @@ tensor_status fl_operands_class(tensor_class *c, const struct fl_block_format *a
 tensor_status fl_block_format_with(const struct fl_block_format **format, const struct fl_block_format *base,
                                    bool stochastic, bool hadamard, bool square);
 
+/* Of the class's own name (classes.c): the text after "operands=", and back. The latter is valid until the next call on
+ * this thread. */
+tensor_status fl_operands_find(tensor_class *c, const char *text, const char *formats);
+const char *fl_operands_name(tensor_class c);
+
 #endif

@@ -1,7 +1,8 @@
 /* classes.c - the classes of results by name: accumulator.h and operands.h have those that are families. */
 #include "core/base/fail.h"
 #include "core/base/text.h"
-#include "core/table/operands.h"
+#include "core/table/accumulator.h"
+#include "core/table/block_classes.h"
 #include <string.h>
 
 #define ACCUMULATE "accumulate="

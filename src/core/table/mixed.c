@@ -1,7 +1,7 @@
 /* mixed.c - operands and results of different formats: which kernels compute the products of a task, and how its
  * results are rounded. */
 #include "core/table/mixed.h"
-#include "core/table/operands.h"
+#include "core/table/block_classes.h"
 #include <math.h>
 
 static bool is_shared(const struct fl_format *f) {

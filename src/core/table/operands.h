@@ -1,14 +1,9 @@
-/* operands.h - tasks in a class operands=A,B (block_classes.h): the class by name, the keys of draws, the kernel. */
+/* operands.h - tasks in a class operands=A,B (block_classes.h): the keys of draws, the kernel. */
 #ifndef FL_OPERANDS_H
 #define FL_OPERANDS_H
 
 #include "core/table/block_classes.h"
 #include "core/table/format.h"
-
-/* Of the class's own name (classes.c): the text after "operands=", and back. The latter is valid until the next call on
- * this thread. */
-tensor_status fl_operands_find(tensor_class *c, const char *text, const char *formats);
-const char *fl_operands_name(tensor_class c);
 
 /* The keys of draws and signs for operand 0 or 1 of a task. They follow from the seed and the number of writes of its
  * output, whatever that rounds by: the same for every number of threads, and after a network was resumed. */
