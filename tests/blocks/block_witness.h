@@ -223,7 +223,7 @@ static void run_call(const struct call *c, void *out, struct fl_stats *stats) {
 }
 
 /* Compares a call with the definition; `some` results at most, spread over all. */
-static void check_call(const struct call *c, const char *what, int64_t some) {
+static inline void check_call(const struct call *c, const char *what, int64_t some) {
     static const char *const backends[] = {"portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
     const struct shape *v = &c->shape;
     const int64_t count = results_of(v), longest = is_convolution(v) ? count_of(v, 0) + count_of(v, 1) : v->k;
@@ -283,7 +283,7 @@ static void check_call(const struct call *c, const char *what, int64_t some) {
 }
 
 /* Fills x: `spread` binary orders below one, some zeros, and special: a few NaN and Inf. */
-static float *random_floats(int64_t n, int spread, bool special) {
+static inline float *random_floats(int64_t n, int spread, bool special) {
     float *x = fl_alloc((size_t)n * sizeof *x);
     must_have(x);
     for (int64_t i = 0; i < n; i++) {
@@ -296,7 +296,7 @@ static float *random_floats(int64_t n, int spread, bool special) {
     return x;
 }
 
-static void free_call(struct call *c) {
+static inline void free_call(struct call *c) {
     fl_free(c->in[0]);
     fl_free(c->in[1]);
     fl_free(c->bias);

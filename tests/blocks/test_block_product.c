@@ -37,7 +37,8 @@ static struct shape random_windows(void) {
                            .images = random_between(1, random_between(0, 2) ? 3 : 40),
                            .h = random_between(1, 6),
                            .w = random_between(1, 7),
-                           .c = groups * random_between(1, random_between(0, 3) ? 9 : 40),
+                           .c = groups * (random_between(0, 3) ? random_between(1, random_between(0, 3) ? 9 : 40)
+                                                               : 16 * random_between(1, 3)),
                            .f = groups * random_between(1, random_between(0, 3) ? 9 : 40),
                            .r = random_between(1, 3),
                            .s = random_between(1, 3),
@@ -106,13 +107,13 @@ static void check_extremes(const char *name, int64_t k, float a, float b) {
 }
 
 int main(int argc, char **argv) {
-    const long calls = argc > 1 ? atol(argv[1]) : 400;
+    const long calls = argc > 1 ? atol(argv[1]) : 2000;
     for (int i = 0; i < NAMES; i++) {
         check_extremes(names[i], 700, 0x1.fcp100f, 0x1.fcp-100f);
         check_extremes(names[i], 65, -0x1.fffffep127f, 0x1.fffffep127f);
         check_extremes(names[i], 65, 0x1p-149f, -0x1p-140f);
         check_extremes(names[i], 33, 0, 1);
-        check_long(names[i], calls > 400 ? 100000 : 20000, i % 3 * 20);
+        check_long(names[i], calls > 2000 ? 100000 : 20000, i % 3 * 20);
     }
     for (long i = 0; i < calls; i++) {
         seed = 1000 + (uint64_t)i;
