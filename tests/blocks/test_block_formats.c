@@ -1,6 +1,7 @@
 /* test_block_formats.c - products of blocks by the public functions: operands and results of every 16-bit format and
  * binary32, with bias, residual and ReLU, to nearest and stochastically; bits, exponents and statistics against
- * arithmetic by hand, on every instruction set and with 1, 2 and 3 threads. usage: test_block_formats [SEED [ROUNDS]] */
+ * arithmetic by hand, on every instruction set and with 1, 2 and 3 threads. usage: test_block_formats [SEED [ROUNDS]]
+ */
 #include "block_witness.h"
 #include "flexlab/tensor_blocks.h"
 
@@ -58,7 +59,8 @@ static int dimensions(const struct shape *v, int64_t shape[3][4]) {
     const int64_t image[] = {v->images, v->h, v->w, v->c}, result[] = {v->images, v->p, v->q, v->f},
                   filters[] = {v->f, v->r, v->s, v->groups ? v->c / v->groups : 0};
     const bool tn = v->op == FL_OP_MATMUL_TN, nt = v->op == FL_OP_MATMUL_NT;
-    const int64_t matrices[3][4] = {{tn ? v->k : v->m, tn ? v->m : v->k}, {nt ? v->n : v->k, nt ? v->k : v->n}, {v->m, v->n}};
+    const int64_t matrices[3][4] = {
+        {tn ? v->k : v->m, tn ? v->m : v->k}, {nt ? v->n : v->k, nt ? v->k : v->n}, {v->m, v->n}};
     if (!v->groups) {
         memcpy(shape, matrices, sizeof matrices);
         return 2;
@@ -158,8 +160,8 @@ static void check_product(enum fl_op op, tensor_format fa, tensor_format fb, ten
 }
 
 int main(int argc, char **argv) {
-    static const enum fl_op ops[] = {FL_OP_CONV2D,    FL_OP_CONV2D_INPUT_GRAD, FL_OP_CONV2D_WEIGHT_GRAD,
-                                     FL_OP_MATMUL,    FL_OP_MATMUL_NT,         FL_OP_MATMUL_TN};
+    static const enum fl_op ops[] = {FL_OP_CONV2D, FL_OP_CONV2D_INPUT_GRAD, FL_OP_CONV2D_WEIGHT_GRAD,
+                                     FL_OP_MATMUL, FL_OP_MATMUL_NT,         FL_OP_MATMUL_TN};
     static const char *const blocks[] = {"mx:int8", "mx:e2m1", "mx:e4m3fn", "mx:e5m2", "nvfp4", "hbfp:int8/64"};
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20180206;
     for (int round = argc > 2 ? atoi(argv[2]) : 1; round > 0; round--)
