@@ -33,7 +33,7 @@ int fl_block_exponent(const struct fl_block_format *f, uint32_t maximum) {
     return exponent < FL_SCALE_LEAST ? FL_SCALE_LEAST : exponent > FL_SCALE_MOST ? FL_SCALE_MOST : exponent;
 }
 
-/* Source: arXiv 2509.25149, appendix C. The quotient in binary64 is nearest to a number of E4M3, or to a tie of two,
+/* Source: arXiv 2509.25149. The quotient in binary64 is nearest to a number of E4M3, or to a tie of two,
  * only where the exact one is: a tie times 6 tensor_scale has 31 bits. Adding 2^(unit + 52) rounds to multiples of
  * 2^unit. */
 int fl_block_e4m3_scale(float maximum, float tensor_scale, int *exponent) {

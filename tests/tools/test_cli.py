@@ -42,7 +42,7 @@ def test_help():
     check(re.fullmatch(r"flexlab \d+\.\d+\.\d+\n", run("--version").stdout), "flexlab --version", run("--version").stdout)
 
 
-TABLES = ["formats", "variants", "policies", "predictors", "models", "data", "devices", "operations", "kernels"]
+TABLES = ["formats", "variants", "policies", "blocks", "predictors", "models", "data", "devices", "operations", "kernels"]
 
 
 def test_info():

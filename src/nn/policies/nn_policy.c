@@ -79,6 +79,13 @@ static tensor_status unknown(const char *where, const char *what, const char *wo
                    fl_list_names(name).text);
 }
 
+/* BLOCKS or BLOCKS,BLOCKS. */
+static bool begins_blocks(const char *word) {
+    char first[WORD_LIMIT];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(word, ","), word);
+    return fl_block_format_begins(first);
+}
+
 /* Reads BLOCKS, or of operands BLOCKS,BLOCKS. */
 static tensor_status read_blocks(const char *where, enum fl_role role, const char *word, struct fl_choice *choice) {
     char text[WORD_LIMIT * 2];
@@ -192,7 +199,7 @@ static tensor_status read_choice(struct fl_rule *rule, char *word) {
     choice->given = true;
     rule->explicit_roles |= 1u << role;
     choice->blocks[0] = choice->blocks[1] = NULL;
-    if (fl_block_format_begins(value) && role < FL_ROLE_MASTER)
+    if (begins_blocks(value) && role < FL_ROLE_MASTER)
         return read_blocks(rule->where, (enum fl_role)role, value, choice);
     if (role < FL_ROLE_MASTER)
         return read_type(rule->where, (enum fl_role)role, value, &choice->type);

@@ -25,8 +25,7 @@
     O2("bf16")                                                                                                         \
     "if-any @product operands=" operands "\n" WITHOUT_BLOCKS("@scores") WITHOUT_BLOCKS("@mixture")                     \
         WITHOUT_BLOCKS("head") WITHOUT_BLOCKS("head.*")
-#define FIRST_AND_LAST                                                                                                 \
-    WITHOUT_BLOCKS("conv1") WITHOUT_BLOCKS("conv1.*") WITHOUT_BLOCKS("fc") WITHOUT_BLOCKS("fc.*")
+#define FIRST_AND_LAST WITHOUT_BLOCKS("conv1") WITHOUT_BLOCKS("conv1.*") WITHOUT_BLOCKS("fc") WITHOUT_BLOCKS("fc.*")
 
 static const struct preset {
     const char *name, *text, *summary;
