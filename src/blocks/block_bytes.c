@@ -30,11 +30,11 @@ bool fl_block_bytes_serve(const struct fl_block_matrices *m, const struct fl_blo
     return a->format->bytes && b->format->bytes && a->width == b->width && a->blocks == b->blocks && a->width % 4 == 0;
 }
 
-/* --- panels --------------------------------------------------------------------------------------------------------- */
+/* --- panels ---------------------------------------------------------------------------------------------------------
+ */
 
 static int64_t panels_of(const struct fl_block_matrices *m, const struct fl_block_rows *b) {
-    return is_weight_gradient(m) ? b->rows / FL_BYTES_LANES
-                                 : m->problems * parts_of(m->n, FL_BYTES_LANES) * m->pieces;
+    return is_weight_gradient(m) ? b->rows / FL_BYTES_LANES : m->problems * parts_of(m->n, FL_BYTES_LANES) * m->pieces;
 }
 
 /* The panel of the 16 columns from `column` on; -1: zeros. */
@@ -116,13 +116,13 @@ void fl_block_bytes_begin(struct fl_block_task *t, int workers, char *memory) {
     memset(p->blocks - a->blocks, 0, (size_t)a->blocks * sizeof *p->blocks);
     memset(a->bytes - length, 0, length);
     p->zero_panel = (struct fl_bytes_panel){p->elements + panels * p->panel_elements,
-                                            p->scales + panels * p->panel_scales,
-                                            p->shifts + panels * p->panel_scales};
+                                            p->scales + panels * p->panel_scales, p->shifts + panels * p->panel_scales};
     fl_parallel_within(workers, (int)parts_of(a->rows, BEGIN_PART), begin_part, t);
     fl_parallel_within(workers, (int)parts_of((int64_t)panels, PANELS_PART), pack_part, t);
 }
 
-/* --- tiles ---------------------------------------------------------------------------------------------------------- */
+/* --- tiles ----------------------------------------------------------------------------------------------------------
+ */
 
 static void find_places(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at,
                         int64_t first, int64_t pieces) {

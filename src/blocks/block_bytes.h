@@ -1,8 +1,8 @@
 /* block_bytes.h - products of blocks whose elements are small integers: dot products of bytes, a block at a time, which
  * join sums of doubles at the product of the two scales.
  *
- * Rows of A are read as the quantiser left them. Those of B are packed in panels of 16, as unsigned bytes element + 128:
- * a dot product starts from -128 times the sum of A's elements in the block. */
+ * Rows of A are read as the quantiser left them. Those of B are packed in panels of 16, as unsigned bytes element +
+ * 128: a dot product starts from -128 times the sum of A's elements in the block. */
 #ifndef FL_BLOCK_BYTES_H
 #define FL_BLOCK_BYTES_H
 
@@ -33,8 +33,8 @@ struct fl_bytes_panel {
  * piece p elements + places[p][i] * length, and its blocks likewise; what lies before the first row is a row of zeros,
  * of place -1. */
 struct fl_bytes_tile {
-    int rows, panels; /* of the tile: any */
-    int width;        /* a multiple of 4 */
+    int rows, panels;              /* of the tile: any */
+    int width;                     /* a multiple of 4 */
     int64_t pieces, first, blocks; /* blocks first ... first + blocks - 1 of each row */
     int64_t row_blocks;
     const int8_t *elements;

@@ -21,7 +21,8 @@ static inline int32_t shift_of(const struct fl_block_rows *from, int64_t at) {
     return exponent == FL_BLOCK_ZERO || exponent == FL_BLOCK_NAN ? 0 : exponent - from->least_exponent;
 }
 
-/* --- rows of A ------------------------------------------------------------------------------------------------------ */
+/* --- rows of A ------------------------------------------------------------------------------------------------------
+ */
 
 /* Sums of the elements of n blocks of any width. */
 static void sum_any(const int8_t *x, int64_t n, int width, struct fl_bytes_block *to) {
@@ -71,7 +72,8 @@ static void begin(const struct fl_block_rows *from, int64_t first, int64_t n, st
     }
 }
 
-/* --- panels of B ---------------------------------------------------------------------------------------------------- */
+/* --- panels of B ----------------------------------------------------------------------------------------------------
+ */
 
 /* 16 vectors of 16 words, transposed. */
 static inline __attribute__((always_inline)) void transpose(__m512i v[16]) {
@@ -121,7 +123,8 @@ static void pack(const struct fl_block_rows *from, const int64_t *rows, int coun
         }
 }
 
-/* --- sums ----------------------------------------------------------------------------------------------------------- */
+/* --- sums -----------------------------------------------------------------------------------------------------------
+ */
 
 /* R rows by V panels, whose sums remain in registers; R V is 8. */
 static inline __attribute__((always_inline)) void add_whole(const struct fl_bytes_tile *t, int row, int panel,
@@ -249,10 +252,11 @@ static void add_split(const struct fl_bytes_tile *t, int row, int panel) {
 #pragma GCC unroll 8
             for (int i = 0; i < 8; i++) {
                 const __m512d a = _mm512_set1_pd(t->starts[t->places[piece][row + i] * t->row_blocks + b].scale);
-                double *high = &t->high[row + i][panel * FL_BYTES_LANES], *low = &t->low[row + i][panel * FL_BYTES_LANES];
+                double *high = &t->high[row + i][panel * FL_BYTES_LANES],
+                       *low = &t->low[row + i][panel * FL_BYTES_LANES];
                 split(_mm512_castsi512_si256(dots[i]), _mm512_mul_pd(a, _mm512_loadu_pd(scales)), t->sigma, high, low);
-                split(_mm512_extracti64x4_epi64(dots[i], 1), _mm512_mul_pd(a, _mm512_loadu_pd(scales + LANES)), t->sigma,
-                      high + LANES, low + LANES);
+                split(_mm512_extracti64x4_epi64(dots[i], 1), _mm512_mul_pd(a, _mm512_loadu_pd(scales + LANES)),
+                      t->sigma, high + LANES, low + LANES);
             }
         }
 }
@@ -285,9 +289,7 @@ static void add(const struct fl_bytes_tile *t) {
             for (int row = 0; row < t->rows; row += 8)
                 add_split(t, row, panel);
     else if (t->unit != 0)
-        (t->width == 16   ? add_16_integers
-         : t->width == 32 ? add_32_integers
-                          : add_any_integers)(t);
+        (t->width == 16 ? add_16_integers : t->width == 32 ? add_32_integers : add_any_integers)(t);
     else
         (t->width == 16 ? add_16 : t->width == 32 ? add_32 : add_any)(t);
 }

@@ -56,7 +56,8 @@ int64_t fl_block_first_result(const struct fl_block_matrices *t, int64_t problem
     return op == FL_OP_CONV2D || op == FL_OP_CONV2D_INPUT_GRAD ? problem * t->n : problem * t->m * t->n;
 }
 
-/* --- rows ---------------------------------------------------------------------------------------------------------- */
+/* --- rows ----------------------------------------------------------------------------------------------------------
+ */
 
 static void neighbours(int64_t first, int64_t step, int64_t count, int64_t *rows) {
     for (int64_t i = 0; i < count; i++)
@@ -102,12 +103,14 @@ static void pixels_of(const struct fl_block_matrices *t, int64_t group, int64_t 
                 rows[i + j] = -1;
         else if (gradient && g->stride[1] > 1)
             for (int64_t j = 0; j < some; j++) {
-                const int64_t across = place_of(x + j, s, g->stride[1], g->padding[1], g->dilation[1], from_width, true);
+                const int64_t across =
+                    place_of(x + j, s, g->stride[1], g->padding[1], g->dilation[1], from_width, true);
                 rows[i + j] = across < 0 ? -1 : (line + across) * g->groups + group;
             }
         else
-            across_line(&rows[i], some, gradient ? x + g->padding[1] - s * g->dilation[1]
-                                                 : x * g->stride[1] + s * g->dilation[1] - g->padding[1],
+            across_line(&rows[i], some,
+                        gradient ? x + g->padding[1] - s * g->dilation[1]
+                                 : x * g->stride[1] + s * g->dilation[1] - g->padding[1],
                         g->stride[1], from_width, line * g->groups + group, g->groups);
         i += some;
         x = 0;

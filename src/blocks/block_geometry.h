@@ -32,8 +32,8 @@ struct fl_block_matrices {
 struct fl_block_matrices fl_block_matrices_of(const struct fl_args *args);
 /* The first result of a problem. */
 int64_t fl_block_first_result(const struct fl_block_matrices *t, int64_t problem);
-/* The rows that `count` rows of the product, or columns, from `first` on read at a piece; -1: zeros, outside of an image
- * or between the pixels of a stride. */
+/* The rows that `count` rows of the product, or columns, from `first` on read at a piece; -1: zeros, outside of an
+ * image or between the pixels of a stride. */
 void fl_block_rows_of_a(const struct fl_block_matrices *t, int64_t problem, int64_t first, int64_t count, int64_t piece,
                         int64_t *rows);
 void fl_block_rows_of_b(const struct fl_block_matrices *t, int64_t problem, int64_t first, int64_t count, int64_t piece,

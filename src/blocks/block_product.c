@@ -38,7 +38,8 @@ static struct fl_block_set kernels_of(void) {
     return (struct fl_block_set){&fl_block_values_portable, NULL, fl_gemm_store_pairs_portable};
 }
 
-/* --- operands ------------------------------------------------------------------------------------------------------ */
+/* --- operands ------------------------------------------------------------------------------------------------------
+ */
 
 static bool is_converted(const struct fl_args *args, int i) {
     return fl_operand_format(args, i)->id != FMT_FP32;
@@ -138,7 +139,8 @@ static void find_bounds(struct fl_block_task *t, int i, int workers) {
     fl_parallel_within(workers, (int)parts_of(t->in[i].rows.rows, BOUND_PART), bound_part, &b);
 }
 
-/* --- a tile -------------------------------------------------------------------------------------------------------- */
+/* --- a tile --------------------------------------------------------------------------------------------------------
+ */
 
 static struct fl_block_tile place_of(const struct fl_block_task *t, int64_t part) {
     const struct fl_block_matrices *m = &t->matrices;
@@ -149,13 +151,15 @@ static struct fl_block_tile place_of(const struct fl_block_task *t, int64_t part
     return at;
 }
 
-static void find_rows(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at, int64_t piece) {
+static void find_rows(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at,
+                      int64_t piece) {
     fl_block_rows_of_a(&t->matrices, at->problem, at->row, at->rows, piece, w->rows);
     fl_block_rows_of_b(&t->matrices, at->problem, at->column, at->columns, piece, w->columns);
 }
 
 /* Adds the bounds of rows at a piece. */
-static void add_bounds(const struct fl_block_operand *from, const int64_t *rows, int count, double *squares, int *unit) {
+static void add_bounds(const struct fl_block_operand *from, const int64_t *rows, int count, double *squares,
+                       int *unit) {
     for (int i = 0; i < count; i++)
         if (rows[i] >= 0) {
             const struct fl_block_bound *b = &from->bounds[rows[i]];
@@ -224,7 +228,8 @@ static bool fits_surely(const struct fl_block_task *t) {
 /* The unit of sums that fit integers of 32 bits; 0: they may not, or some are NaN. */
 static double unit_of_integers(const struct fl_block_task *t) {
     const struct fl_block_bound a = surely(t, &t->in[0].rows), b = surely(t, &t->in[1].rows);
-    if (t->in[0].rows.significands || t->in[1].rows.significands || t->in[0].rows.has_nan || t->in[1].rows.has_nan || a.unit == FL_NO_UNIT || b.unit == FL_NO_UNIT)
+    if (t->in[0].rows.significands || t->in[1].rows.significands || t->in[0].rows.has_nan || t->in[1].rows.has_nan ||
+        a.unit == FL_NO_UNIT || b.unit == FL_NO_UNIT)
         return 0;
     const double unit = ldexp(1, a.unit + b.unit);
     return sqrt(a.squares) * sqrt(b.squares) * (1 + 0x1p-20) < 0x1p31 * unit ? unit : 0;
@@ -260,7 +265,8 @@ static void copy_line(const struct fl_block_task *t, int i, int64_t row, int64_t
 }
 
 /* Elements first ... first + n - 1 of all rows that the tile reads at a piece; lines that read no row are 0. */
-static void gather(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at, int64_t first, int64_t n) {
+static void gather(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at,
+                   int64_t first, int64_t n) {
     struct fl_values_tile *tile = &w->tile;
     for (int i = 0; i < at->rows; i++)
         copy_line(t, 0, w->rows[i], first, n, &tile->a[i][tile->steps]);
@@ -295,7 +301,8 @@ static void add_values(const struct fl_block_task *t, struct fl_block_work *w, c
         t->kernels.values->add(tile);
 }
 
-/* --- sums in digits ------------------------------------------------------------------------------------------------ */
+/* --- sums in digits ------------------------------------------------------------------------------------------------
+ */
 
 /* Element i of a row as an integer, and the exponent of its unit. False: it is NaN. */
 static bool element_of(const struct fl_block_rows *rows, int64_t row, int64_t i, struct fl_term *x) {
@@ -345,7 +352,8 @@ static void sum_digits(const struct fl_block_task *t, struct fl_block_work *w, c
         }
 }
 
-/* --- results ------------------------------------------------------------------------------------------------------- */
+/* --- results -------------------------------------------------------------------------------------------------------
+ */
 
 /* Multiplies a sum by the tensor scales, exactly. */
 static void scale_pair(const struct fl_block_task *t, double *high, double *low) {
@@ -387,7 +395,8 @@ static void store(const struct fl_block_task *t, struct fl_block_work *w, const 
         close_up(tile->high, at->rows, at->columns);
         if (low)
             close_up(tile->low, at->rows, at->columns);
-        t->kernels.store(t->matrices.args, first, at->rows * pitch, tile->high[0], low ? tile->low[0] : NULL, &w->stats);
+        t->kernels.store(t->matrices.args, first, at->rows * pitch, tile->high[0], low ? tile->low[0] : NULL,
+                         &w->stats);
         return;
     }
     for (int i = 0; i < at->rows; i++)
@@ -425,7 +434,8 @@ static void run_part(void *context, int part, int worker) {
     store(t, w, &at, wide);
 }
 
-/* --- a task -------------------------------------------------------------------------------------------------------- */
+/* --- a task --------------------------------------------------------------------------------------------------------
+ */
 
 static int workers_of(const struct fl_args *args) {
     return args->workers ? args->workers : fl_threads();
@@ -437,7 +447,8 @@ size_t fl_block_product_need(const struct fl_args *args) {
     size_t bytes = (size_t)workers_of(args) * fl_line_bytes(sizeof(struct fl_block_work));
     for (int i = 0; i < 2; i++)
         bytes += converted_bytes(args, i) + place_rows(args, &m.source[i], i, &rows[i]) + bounds_bytes(&m.source[i]);
-    return bytes + fl_block_bytes_before(&rows[0]) + (fl_block_bytes_serve(&m, &rows[0], &rows[1]) ? fl_block_bytes_need(&m, &rows[0], &rows[1]) : 0);
+    return bytes + fl_block_bytes_before(&rows[0]) +
+           (fl_block_bytes_serve(&m, &rows[0], &rows[1]) ? fl_block_bytes_need(&m, &rows[0], &rows[1]) : 0);
 }
 
 /* Tiles small enough that all threads have work: results do not depend on them. */

@@ -2,8 +2,9 @@
  * decoded to binary32, quantised once along the dimension that the product sums over (block_geometry.h), and each
  * result is the exact sum of all products, with bias, residual and ReLU, rounded once.
  *
- * Any kernel that is exact gives these bits, so the choice is made by proof: bounds computed from the quantised rows say
- * how many bits a sum takes, and a tile goes to the fastest kernel that holds them (docs/decisions/0034-blocks.md). */
+ * Any kernel that is exact gives these bits, so the choice is made by proof: bounds computed from the quantised rows
+ * say how many bits a sum takes, and a tile goes to the fastest kernel that holds them (docs/decisions/0034-blocks.md).
+ */
 #ifndef FL_BLOCK_PRODUCT_H
 #define FL_BLOCK_PRODUCT_H
 

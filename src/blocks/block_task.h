@@ -26,7 +26,7 @@ struct fl_block_panels {
     uint8_t *elements;             /* of B, a panel after the other */
     double *scales;
     int32_t *shifts;
-    double unit; /* struct fl_bytes_tile */
+    double unit;                         /* struct fl_bytes_tile */
     size_t panel_elements, panel_scales; /* of one panel; as many shifts as scales */
     struct fl_bytes_panel zero_panel;    /* what is read outside of an image */
 };

@@ -13,7 +13,7 @@
 /* A product: matrices, or a convolution. */
 struct shape {
     enum fl_op op;
-    int64_t batch, m, n, k;            /* batch 0: one matrix */
+    int64_t batch, m, n, k;                 /* batch 0: one matrix */
     int64_t images, h, w, c, f, r, s, p, q; /* f: filters */
     int stride[2], padding[2], dilation[2], groups;
 };
@@ -197,25 +197,35 @@ static double stored_value(tensor_format f, const void *data, int64_t i) {
 static void run_call(const struct call *c, void *out, struct fl_stats *stats) {
     const struct shape *v = &c->shape;
     const struct fl_format *fp32 = fl_format_of(FMT_FP32), *result = fl_format_of(c->result);
-    struct fl_args args = {.op = v->op,
-                           .format = result,
-                           .out = {.data = out, .count = results_of(v)},
-                           .in = {{.data = c->in[0], .count = count_of(v, 0)}, {.data = c->in[1], .count = count_of(v, 1)}},
-                           .rounding = {.mode = TENSOR_ROUND_NEAREST},
-                           .stats = stats};
+    struct fl_args args = {
+        .op = v->op,
+        .format = result,
+        .out = {.data = out, .count = results_of(v)},
+        .in = {{.data = c->in[0], .count = count_of(v, 0)}, {.data = c->in[1], .count = count_of(v, 1)}},
+        .rounding = {.mode = TENSOR_ROUND_NEAREST},
+        .stats = stats};
     tensor_class class = TENSOR_EXACT;
     CHECK(!fl_operands_class(&class, c->blocks[0], c->blocks[1]), "no class");
-    args.p.product = (struct fl_product){
-        .epilogue = {.bias = {.data = c->bias, .count = c->columns},
-                     .residual = {.data = c->residual, .count = args.out.count},
-                     .relu = c->relu},
-        .exactness = class};
+    args.p.product = (struct fl_product){.epilogue = {.bias = {.data = c->bias, .count = c->columns},
+                                                      .residual = {.data = c->residual, .count = args.out.count},
+                                                      .relu = c->relu},
+                                         .exactness = class};
     if (result != fp32)
         args.p.product.formats = (struct fl_formats){{fp32, fp32}, fp32, fp32};
     if (is_convolution(v))
-        args.p.product.windows = (struct fl_windows){v->images, v->h, v->w, v->c, v->p, v->q, v->f, v->r, v->s,
-                                                     {v->stride[0], v->stride[1]}, {v->padding[0], v->padding[1]},
-                                                     {v->dilation[0], v->dilation[1]}, v->groups};
+        args.p.product.windows = (struct fl_windows){v->images,
+                                                     v->h,
+                                                     v->w,
+                                                     v->c,
+                                                     v->p,
+                                                     v->q,
+                                                     v->f,
+                                                     v->r,
+                                                     v->s,
+                                                     {v->stride[0], v->stride[1]},
+                                                     {v->padding[0], v->padding[1]},
+                                                     {v->dilation[0], v->dilation[1]},
+                                                     v->groups};
     else
         args.p.product.matrices = (struct fl_matrices){v->m, v->n, v->k, v->batch};
     *stats = (struct fl_stats){0};
@@ -223,7 +233,7 @@ static void run_call(const struct call *c, void *out, struct fl_stats *stats) {
 }
 
 /* Compares a call with the definition; `some` results at most, spread over all. */
-static void check_call(const struct call *c, const char *what, int64_t some) {
+static inline void check_call(const struct call *c, const char *what, int64_t some) {
     static const char *const backends[] = {"portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
     const struct shape *v = &c->shape;
     const int64_t count = results_of(v), longest = is_convolution(v) ? count_of(v, 0) + count_of(v, 1) : v->k;
@@ -283,7 +293,7 @@ static void check_call(const struct call *c, const char *what, int64_t some) {
 }
 
 /* Fills x: `spread` binary orders below one, some zeros, and special: a few NaN and Inf. */
-static float *random_floats(int64_t n, int spread, bool special) {
+static inline float *random_floats(int64_t n, int spread, bool special) {
     float *x = fl_alloc((size_t)n * sizeof *x);
     must_have(x);
     for (int64_t i = 0; i < n; i++) {
@@ -296,7 +306,7 @@ static float *random_floats(int64_t n, int spread, bool special) {
     return x;
 }
 
-static void free_call(struct call *c) {
+static inline void free_call(struct call *c) {
     fl_free(c->in[0]);
     fl_free(c->in[1]);
     fl_free(c->bias);
