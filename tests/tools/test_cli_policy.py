@@ -36,6 +36,7 @@ def operands(folder):
     expect_error(["train", *MODEL, "--format", "fp32", "--operands", "mx:int99", "--out", str(rest)], 2, "--operands: class 'operands=mx:int99'")
     expect_error(["train", *MODEL, "--format", "fp16", "--operands", "mx:int8", "--accumulate", "h100", "--out", str(rest)], 2,
                  "--operands 'mx:int8': the sums of blocks are exact, and --accumulate 'h100' has others")
+    expect_error(["train", *MODEL, "--format", "mx:int8", "--out", str(rest)], 2, "'mx:int8' is a block format, which operands of products have")
     expect_error(["train", *MODEL, "--policy", "variant fp32; * weights=mx:int8;", "--out", str(rest)], 2, "'mx:int8' is a block format")
     told = subprocess.run([PROGRAM, "train", *MODEL, "--format", "bf16", "--operands", "mx:int8,mx:e2m1", "--out", str(rest)],
                           capture_output=True, text=True, env={**os.environ, "FLEXLAB_VERBOSE": "1"})

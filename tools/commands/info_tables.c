@@ -97,7 +97,8 @@ static void print_blocks(void) {
 static void print_formats(void) {
     puts("Formats");
     info_formats(2);
-    puts("  and flexN+E, dfpN: N (4 to 16) bits in place of 16, E (1 to 7) bits of exponent: flex12+5, flex8+5, dfp8\n");
+    puts(
+        "  and flexN+E, dfpN: N (4 to 16) bits in place of 16, E (1 to 7) bits of exponent: flex12+5, flex8+5, dfp8\n");
     print_blocks();
 }
 

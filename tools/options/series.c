@@ -268,6 +268,12 @@ static int parse_series(const struct settings *settings, struct series *series, 
         }
         return taken;
     }
+    double bits;
+    if (!tensor_block_format_bits(&bits, item))
+        return text_usage(
+            "--%s: '%s' is a block format, which operands of products have: expected --operands %s beside "
+            "a format, or a preset such as mxint8",
+            option, item, item);
     char *rest = item, *name = strsep(&rest, ":");
     series->variant = nn_variant_find(name);
     if (!series->variant && (strpbrk(name, "+0123456789") && strstr(tensor_error(), "character")))
