@@ -128,7 +128,7 @@ static void find_places(const struct fl_block_task *t, struct fl_block_work *w, 
                         int64_t first, int64_t pieces) {
     for (int64_t i = 0; i < pieces; i++) {
         fl_block_rows_of_a(&t->matrices, at->problem, at->row, at->rows, first + i, w->places[i]);
-        for (int j = at->rows; j < FL_VALUES_ROWS && j % 8; j++)
+        for (int j = at->rows; j < FL_DOUBLES_ROWS && j % 8; j++)
             w->places[i][j] = -1;
         for (int v = 0; v * FL_BYTES_LANES < at->columns; v++) {
             const int64_t panel = panel_at(&t->matrices, at->problem, at->column + v * FL_BYTES_LANES, first + i);

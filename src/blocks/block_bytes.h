@@ -6,7 +6,7 @@
 #ifndef FL_BLOCK_BYTES_H
 #define FL_BLOCK_BYTES_H
 
-#include "blocks/block_values.h"
+#include "blocks/block_doubles.h"
 
 enum {
     FL_BYTES_LANES = 16, /* columns of a panel */
@@ -39,10 +39,10 @@ struct fl_bytes_tile {
     int64_t row_blocks;
     const int8_t *elements;
     const struct fl_bytes_block *starts;
-    int64_t (*places)[FL_VALUES_ROWS];
+    int64_t (*places)[FL_DOUBLES_ROWS];
     struct fl_bytes_panel (*panel)[FL_BYTES_PANELS];
-    double (*high)[FL_VALUES_COLUMNS], (*low)[FL_VALUES_COLUMNS];
-    double sigma; /* as in struct fl_values_tile */
+    double (*high)[FL_DOUBLES_COLUMNS], (*low)[FL_DOUBLES_COLUMNS];
+    double sigma; /* as in struct fl_doubles_tile */
     double unit;  /* not 0: 31 bits hold all sums in units of it, the product of the least scales */
 };
 

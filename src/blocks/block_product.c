@@ -28,14 +28,14 @@ static struct fl_block_set kernels_of(void) {
         cap = FL_PORTABLE;
 #ifdef FL_HAVE_AVX512
     if (cap >= FL_AVX512BW)
-        return (struct fl_block_set){&fl_block_values_avx512bw, cap >= FL_AVX512 ? &fl_block_bytes_avx512 : NULL,
+        return (struct fl_block_set){&fl_block_doubles_avx512bw, cap >= FL_AVX512 ? &fl_block_bytes_avx512 : NULL,
                                      fl_gemm_store_pairs_avx512bw};
 #endif
 #ifdef FL_HAVE_AVX2
     if (cap >= FL_AVX2)
-        return (struct fl_block_set){&fl_block_values_avx2, NULL, fl_gemm_store_pairs_avx2};
+        return (struct fl_block_set){&fl_block_doubles_avx2, NULL, fl_gemm_store_pairs_avx2};
 #endif
-    return (struct fl_block_set){&fl_block_values_portable, NULL, fl_gemm_store_pairs_portable};
+    return (struct fl_block_set){&fl_block_doubles_portable, NULL, fl_gemm_store_pairs_portable};
 }
 
 /* --- operands ------------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ static size_t bounds_bytes(const struct fl_block_source *s) {
 }
 
 struct bounding {
-    const struct fl_block_values *kernels;
+    const struct fl_block_doubles *kernels;
     struct fl_block_operand *of;
 };
 
@@ -145,9 +145,9 @@ static void find_bounds(struct fl_block_task *t, int i, int workers) {
 static struct fl_block_tile place_of(const struct fl_block_task *t, int64_t part) {
     const struct fl_block_matrices *m = &t->matrices;
     const int64_t panel = part % t->columns, line = part / t->columns % t->lines;
-    struct fl_block_tile at = {part / t->columns / t->lines, line * t->tile_rows, panel * FL_VALUES_COLUMNS, 0, 0};
+    struct fl_block_tile at = {part / t->columns / t->lines, line * t->tile_rows, panel * FL_DOUBLES_COLUMNS, 0, 0};
     at.rows = (int)smaller(t->tile_rows, m->m - at.row);
-    at.columns = (int)smaller(FL_VALUES_COLUMNS, m->n - at.column);
+    at.columns = (int)smaller(FL_DOUBLES_COLUMNS, m->n - at.column);
     return at;
 }
 
@@ -197,7 +197,7 @@ static bool grids_for(const struct fl_block_task *t, struct fl_block_bound a, st
 
 static bool choose_grids(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at,
                          double *sigma) {
-    double a[FL_VALUES_ROWS] = {0}, b[FL_VALUES_COLUMNS] = {0};
+    double a[FL_DOUBLES_ROWS] = {0}, b[FL_DOUBLES_COLUMNS] = {0};
     int unit_a = FL_NO_UNIT, unit_b = FL_NO_UNIT;
     *sigma = 0;
     if (t->one_grid)
@@ -267,7 +267,7 @@ static void copy_line(const struct fl_block_task *t, int i, int64_t row, int64_t
 /* Elements first ... first + n - 1 of all rows that the tile reads at a piece; lines that read no row are 0. */
 static void gather(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at,
                    int64_t first, int64_t n) {
-    struct fl_values_tile *tile = &w->tile;
+    struct fl_doubles_tile *tile = &w->tile;
     for (int i = 0; i < at->rows; i++)
         copy_line(t, 0, w->rows[i], first, n, &tile->a[i][tile->steps]);
     for (int j = 0; j < at->columns; j++) {
@@ -278,20 +278,20 @@ static void gather(const struct fl_block_task *t, struct fl_block_work *w, const
 }
 
 static void add_values(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at) {
-    struct fl_values_tile *tile = &w->tile;
+    struct fl_doubles_tile *tile = &w->tile;
     const int64_t length = length_of(t);
     tile->rows = at->rows;
     tile->columns = at->columns;
     tile->steps = 0;
-    if (at->columns < FL_VALUES_COLUMNS)
+    if (at->columns < FL_DOUBLES_COLUMNS)
         memset(tile->b, 0, sizeof tile->b);
     for (int64_t piece = 0; piece < t->matrices.pieces; piece++) {
         find_rows(t, w, at, piece);
         for (int64_t first = 0, some; first < length; first += some) {
-            some = smaller(length - first, FL_VALUES_STEPS - tile->steps);
+            some = smaller(length - first, FL_DOUBLES_STEPS - tile->steps);
             gather(t, w, at, first, some);
             tile->steps += (int)some;
-            if (tile->steps == FL_VALUES_STEPS) {
+            if (tile->steps == FL_DOUBLES_STEPS) {
                 t->kernels.values->add(tile);
                 tile->steps = 0;
             }
@@ -336,7 +336,7 @@ static bool add_products(const struct fl_block_task *t, struct fl_block_sum *sum
 }
 
 static void sum_digits(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at) {
-    struct fl_values_tile *tile = &w->tile;
+    struct fl_doubles_tile *tile = &w->tile;
     for (int i = 0; i < at->rows; i++)
         for (int j = 0; j < at->columns; j++) {
             struct fl_block_sum sum = {{0}, 0};
@@ -375,13 +375,13 @@ static void scale_pair(const struct fl_block_task *t, double *high, double *low)
 }
 
 /* Brings rows of sums together, so that results that are neighbours are stored at once. */
-static void close_up(double (*sums)[FL_VALUES_COLUMNS], int rows, int columns) {
-    for (int i = 1; i < rows && columns < FL_VALUES_COLUMNS; i++)
+static void close_up(double (*sums)[FL_DOUBLES_COLUMNS], int rows, int columns) {
+    for (int i = 1; i < rows && columns < FL_DOUBLES_COLUMNS; i++)
         memmove(sums[0] + i * columns, sums[i], (size_t)columns * sizeof(double));
 }
 
 static void store(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at, bool wide) {
-    struct fl_values_tile *tile = &w->tile;
+    struct fl_doubles_tile *tile = &w->tile;
     const bool scaled = t->scale != 1, low = scaled || wide;
     const int64_t pitch = t->matrices.pitch,
                   first = fl_block_first_result(&t->matrices, at->problem) + at->row * pitch + at->column;
@@ -409,7 +409,7 @@ static struct fl_block_work *work_of(const struct fl_block_task *t, int worker) 
 }
 
 /* Whole vectors of columns, and eight rows. */
-static void clear(double (*sums)[FL_VALUES_COLUMNS], int rows, int columns) {
+static void clear(double (*sums)[FL_DOUBLES_COLUMNS], int rows, int columns) {
     const int whole = (columns + FL_BYTES_LANES - 1) / FL_BYTES_LANES * FL_BYTES_LANES;
     for (int i = 0; i < (rows + 7) / 8 * 8; i++)
         memset(sums[i], 0, (size_t)whole * sizeof sums[i][0]);
@@ -454,8 +454,8 @@ size_t fl_block_product_need(const struct fl_args *args) {
 /* Tiles small enough that all threads have work: results do not depend on them. */
 static void divide(struct fl_block_task *t, int workers) {
     const struct fl_block_matrices *m = &t->matrices;
-    t->columns = parts_of(m->n, FL_VALUES_COLUMNS);
-    t->tile_rows = FL_VALUES_ROWS;
+    t->columns = parts_of(m->n, FL_DOUBLES_COLUMNS);
+    t->tile_rows = FL_DOUBLES_ROWS;
     while (t->tile_rows > 8 && workers > 1 &&
            parts_of(m->m, t->tile_rows) * t->columns * m->problems < PARTS_FOR_THREAD * workers)
         t->tile_rows /= 2;

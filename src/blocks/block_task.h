@@ -8,7 +8,7 @@
 
 /* Of an instruction set. */
 struct fl_block_set {
-    const struct fl_block_values *values;
+    const struct fl_block_doubles *values;
     const struct fl_block_bytes *bytes; /* NULL: none */
     gemm_store_pairs store;
 };
@@ -33,10 +33,10 @@ struct fl_block_panels {
 
 /* The memory of a worker. */
 struct fl_block_work {
-    struct fl_values_tile tile;
-    int64_t rows[FL_VALUES_ROWS], columns[FL_VALUES_COLUMNS];
-    double line[FL_VALUES_STEPS];
-    int64_t places[FL_BYTES_PIECES][FL_VALUES_ROWS];
+    struct fl_doubles_tile tile;
+    int64_t rows[FL_DOUBLES_ROWS], columns[FL_DOUBLES_COLUMNS];
+    double line[FL_DOUBLES_STEPS];
+    int64_t places[FL_BYTES_PIECES][FL_DOUBLES_ROWS];
     struct fl_bytes_panel panel[FL_BYTES_PIECES][FL_BYTES_PANELS];
     struct fl_stats stats;
 };

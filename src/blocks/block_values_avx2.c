@@ -1,3 +1,0 @@
-/* block_values_avx2.c - sums of doubles. */
-#define FL_ISA avx2
-#include "blocks/block_values.inc"

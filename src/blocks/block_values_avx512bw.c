@@ -1,3 +1,0 @@
-/* block_values_avx512bw.c - sums of doubles. */
-#define FL_ISA avx512bw
-#include "blocks/block_values.inc"

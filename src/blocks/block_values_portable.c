@@ -1,3 +1,0 @@
-/* block_values_portable.c - sums of doubles. */
-#define FL_ISA portable
-#include "blocks/block_values.inc"
