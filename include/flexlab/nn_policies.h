@@ -28,11 +28,11 @@ typedef struct nn_role_row {
 FLEXLAB_API int nn_role_row_count(nn_graph *g);
 /* The i-th entry; its names are NULL past the last, and stay valid until the next call of this thread. */
 FLEXLAB_API nn_role_row nn_role_row_at(const nn_graph *g, int i);
-/* The roles: "operands", "result", "activations", "gradients"; "weights", "weight-gradients", "state", "master",
- * "rounding"; NULL past the last. */
+/* The roles: "operands", "gradient-operands", "result", "activations", "gradients"; "weights", "weight-gradients",
+ * "state", "master", "rounding"; NULL past the last. */
 FLEXLAB_API int nn_role_name_count(void);
 FLEXLAB_API const char *nn_role_name_at(int i);
-/* The format of entry i in that role, "fp16" or "flex16+5:paper"; NULL if it has no such role. Valid until the next
+/* The format of entry i in that role, "fp16", "flex16+5:paper" or "mx:int8"; NULL if it has no such role. Valid until the next
  * call of this thread. */
 FLEXLAB_API const char *nn_role(const nn_graph *g, int i, const char *role);
 /* The whole policy in one line, which nn_config.policy accepts; NULL if the variant applies throughout. */

@@ -50,6 +50,7 @@
 /* The headers by subject; each can also be included by itself. */
 #include "flexlab/tensor_life.h"        /* formats, devices; creating, viewing and freeing tensors */
 #include "flexlab/tensor_values.h"      /* loads, stores, conversion, exponents, rounding, wide parts */
+#include "flexlab/tensor_quantise.h"    /* what values become in block formats, and in others */
 #include "flexlab/tensor_statistics.h"  /* statistics of writes; descriptions of elements */
 #include "flexlab/tensor_elementwise.h" /* elementwise operations (listed in ops.def); dropout */
 #include "flexlab/tensor_products.h"    /* bias, matmul */

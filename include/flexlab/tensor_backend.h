@@ -38,12 +38,28 @@ typedef enum tensor_class {
  * short FP8 sums). Operands are fp16, bf16, or fp32, which is rounded to tf32 (to nearest even) first; a product of
  * other floats, or of those that the GPU does not multiply, is TENSOR_E_UNSUPPORTED, and so is one on a device other
  * than the host. Formats with shared exponents, and all other operations, have their exact bits: docs/semantics.md has
- * the model, its source, and what is not known. TENSOR_E_ARGUMENT names the position of what is wrong in `text`. */
+ * the model, its source, and what is not known.
+ *
+ * Or "operands=A,B": matmuls and convolutions of any formats take their first operand in blocks of the format A and
+ * the second in blocks of B ("operands=A": both in A) along the dimension that they sum over. Each element is rounded
+ * once from the operand's exact value; the products are summed exactly, and the sum is rounded once to the result:
+ * docs/semantics.md. A and B are block formats: "mx:int8", "mx:e4m3fn:rceil", "nvfp4:stochastic", ...
+ * (docs/block-formats.md). Stochastic rounding of operands and the signs of Hadamard transforms are drawn by the seed
+ * of the result (tensor_set_rounding, whatever its rounding) and the number of its writes. Other operations, the
+ * products within tensor_lstm and tensor_gru included, have their exact bits; devices other than the host refuse.
+ *
+ * A class is a number that means the same as long as the process lives; what is to last is its name.
+ * TENSOR_E_ARGUMENT names the position of what is wrong in `text`. */
 FLEXLAB_API tensor_status tensor_class_find(tensor_class *c, const char *text);
 /* The name that tensor_class_find reads, valid until the next call on this thread; NULL if there is no such class. */
 FLEXLAB_API const char *tensor_class_name(tensor_class c);
 /* The GPUs of classes "accumulate=GPU" by index, "v100", "a100", ...; NULL past the last. */
 FLEXLAB_API const char *tensor_accumulator_at(int i);
+/* The usual block formats by index, "mx:int8", "mx:e4m3fn", ...; NULL past the last. Others follow from the grammar. */
+FLEXLAB_API const char *tensor_block_format_at(int i);
+/* Bits that an element takes in that block format, with its share of the scale: 8.25 for "mx:int8". TENSOR_E_ARGUMENT
+ * names the position of what is wrong in `text`. */
+FLEXLAB_API tensor_status tensor_block_format_bits(double *bits, const char *text);
 /* Sets the class of the calling thread. TENSOR_E_ARGUMENT for a value that is no class. */
 FLEXLAB_API tensor_status tensor_set_class(tensor_class c);
 /* The class of the calling thread. */

@@ -11,6 +11,17 @@
 extern const struct gemm_stores fl_gemm_mixed_exact_portable, fl_gemm_mixed_exact_avx2, fl_gemm_mixed_exact_avx512bw;
 extern const struct gemm_stores fl_gemm_mixed_float_portable, fl_gemm_mixed_float_avx2, fl_gemm_mixed_float_avx512bw;
 
+/* Stores results first ... first + n - 1 of a product whose sums are exactly high[i] + low[i], or low is rounded to odd
+ * where it has more than 53 bits: with the epilogue, rounded once. low NULL: all are 0. */
+typedef void (*gemm_store_pairs)(const struct fl_args *args, int64_t first, int64_t n, const double *high,
+                                 const double *low, struct fl_stats *stats);
+void fl_gemm_store_pairs_portable(const struct fl_args *args, int64_t first, int64_t n, const double *high,
+                                  const double *low, struct fl_stats *stats);
+void fl_gemm_store_pairs_avx2(const struct fl_args *args, int64_t first, int64_t n, const double *high,
+                              const double *low, struct fl_stats *stats);
+void fl_gemm_store_pairs_avx512bw(const struct fl_args *args, int64_t first, int64_t n, const double *high,
+                                  const double *low, struct fl_stats *stats);
+
 /* Stores that also take sums from matrix tiles. */
 struct gemm_stores fl_gemm_mixed_exact_avx512_amx(void);
 

@@ -281,7 +281,7 @@ static void check_names(void) {
     check_refused("accumulate=h100:promote=-32", "expected a multiple of 32");
     check_refused("accumulate=h100:promote=9999999999999999999999", "expected a multiple of 32");
     check_refused("accumulate=h100:128", "':128' at character 16, expected :promote=N or the end");
-    check_refused("slow", "class 'slow', expected exact, fast or accumulate=GPU");
+    check_refused("slow", "class 'slow', expected exact, fast, accumulate=GPU or operands=BLOCKS");
 }
 
 int main(int argc, char **argv) {

@@ -20,6 +20,29 @@ def roles(place, label):
     return {line["name"]: line for line in read_lines(place) if line["type"] == "roles" and line["format"] == label}
 
 
+def operands(folder):
+    """Block formats of operands: presets, the option and the line of a policy, stored and resumed; what is refused."""
+    option, line, rest = folder / "blocks", folder / "blocks-line", folder / "blocks-rest"
+    succeed("compare", *MODEL, "--quiet", "--formats", "fp32,mxint8", "--operands", "mx:int8", "--out", str(option))
+    succeed("compare", *MODEL, "--quiet", "--formats", "fp32,mxint8", "--out", str(line))
+    formats = read_lines(option)[0]["formats"]
+    check([f["name"] for f in formats] == ["fp32:mx:int8", "policy:mxint8:mx:int8"], formats)
+    check(formats[0]["policy"] == "variant fp32; if-any @product operands=mx:int8;", formats)
+    of = {place: {r["format"]: without_time(r, "format") for r in read_lines(place) if r["type"] == "run"} for place in (option, line)}
+    check(of[option]["fp32:mx:int8"] == of[line]["policy:mxint8"] == of[option]["policy:mxint8:mx:int8"], of)
+    check(of[line]["fp32"]["last_loss"] != of[line]["policy:mxint8"]["last_loss"], "blocks changed nothing")
+    listed = roles(line, "policy:mxint8")
+    check(any(r.get("operands") == "mx:int8" and r.get("gradient_operands") == "mx:int8" for r in listed.values()), listed)
+    expect_error(["train", *MODEL, "--format", "fp32", "--operands", "mx:int99", "--out", str(rest)], 2, "--operands: class 'operands=mx:int99'")
+    expect_error(["train", *MODEL, "--format", "fp16", "--operands", "mx:int8", "--accumulate", "h100", "--out", str(rest)], 2,
+                 "--operands 'mx:int8': the sums of blocks are exact, and --accumulate 'h100' has others")
+    expect_error(["train", *MODEL, "--format", "mx:int8", "--out", str(rest)], 2, "'mx:int8' is a block format, which operands of products have")
+    expect_error(["train", *MODEL, "--policy", "variant fp32; * weights=mx:int8;", "--out", str(rest)], 2, "'mx:int8' is a block format")
+    told = subprocess.run([PROGRAM, "train", *MODEL, "--format", "bf16", "--operands", "mx:int8,mx:e2m1", "--out", str(rest)],
+                          capture_output=True, text=True, env={**os.environ, "FLEXLAB_VERBOSE": "1"})
+    check("operands=mx:int8,mx:e2m1, result bf16" in told.stderr, told.stderr)
+
+
 def accumulates(folder):
     """The accumulators of a GPU: by option and as a line of a policy, stored and resumed; what no GPU has is refused."""
     option, line = folder / "option", folder / "line"
@@ -292,6 +315,7 @@ def main():
         folder = pathlib.Path(place)
         compares(folder)
         accumulates(folder)
+        operands(folder)
         scales(folder)
         spells(folder)
         of_layers(folder)

@@ -75,10 +75,31 @@ void info_formats(int indent) {
     table_free(t);
 }
 
+static void print_blocks(void) {
+    struct table *t = table_new("lr");
+    table_cell(t, "name");
+    table_cell(t, "bits an element");
+    for (int i = 0; tensor_block_format_at(i); i++) {
+        double bits = 0;
+        table_cell(t, "%s", tensor_block_format_at(i));
+        const bool known = !tensor_block_format_bits(&bits, tensor_block_format_at(i));
+        table_cell(t, known ? "%.5g" : "-", bits);
+    }
+    puts(
+        "Block formats of the operands of products (--operands, the roles operands and gradient-operands of a policy)");
+    table_print(t, stdout, 2, 0);
+    table_free(t);
+    puts("  and mx:ELEMENT[/BLOCK], hbfp:intN[/BLOCK], each with :floor, :ceil, :even or :rceil, :stochastic, "
+         ":hadamard,\n"
+         "  :square after it (docs/block-formats.md)");
+}
+
 static void print_formats(void) {
     puts("Formats");
     info_formats(2);
-    puts("  and flexN+E, dfpN: N (4 to 16) bits in place of 16, E (1 to 7) bits of exponent: flex12+5, flex8+5, dfp8");
+    puts(
+        "  and flexN+E, dfpN: N (4 to 16) bits in place of 16, E (1 to 7) bits of exponent: flex12+5, flex8+5, dfp8\n");
+    print_blocks();
 }
 
 static void print_variants(void) {
@@ -253,7 +274,7 @@ static const struct info_table {
     const char *name, *summary;
     void (*print)(void);
 } tables[] = {
-    {"formats", "number formats: bytes, ranges, shared exponents", print_formats},
+    {"formats", "number formats: bytes, ranges, shared exponents; blocks", print_formats},
     {"variants", "the policies of one line: fp32, fp16, flex16+5-sr, ...", print_variants},
     {"policies", "what --formats takes: the variants, and presets such as O1, O2:bf16", print_policies},
     {"predictors", "rules that choose a shared exponent (--predictor)", print_predictors},

@@ -43,6 +43,7 @@ struct settings {
     const char *optimiser, *decay;
     const char *policy, *layer_format; /* NULL: not given */
     const char *accumulate;            /* the GPU whose accumulators products have; NULL: none */
+    const char *operands;              /* block formats of the operands of products; NULL: none */
     char *const *resumed_policies;     /* one for each format as it began, which replaces both; NULL: to be read */
     int resumed_count;
     const char *loss_scale;                                               /* NULL: by the format */

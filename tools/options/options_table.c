@@ -138,6 +138,10 @@ static const struct option_row rows[] = {
     {"accumulate", "GPU", BOTH, KIND_TEXT, FIELD(accumulate),
      .help = "products of floats as the tensor cores of that GPU sum them: v100, a100,\na2, ada, l40s, h100, h200, "
              "b200, with :promote=N for a binary32 sum of each\nN products; a line of every policy (exact products)"},
+    {"operands", "BLOCKS", BOTH, KIND_TEXT, FIELD(operands),
+     .help =
+         "all products with operands in blocks of mx:int8, mx:e4m3fn:rceil, nvfp4,\nhbfp:int8/64, ... ('flexlab info "
+         "formats'); a line of every policy (none)"},
     {"loss-scale", "SCALE", BOTH, KIND_TEXT, FIELD(loss_scale),
      .help =
          "none; dynamic, which halves and skips the step where gradients overflow\nand doubles after a window of "

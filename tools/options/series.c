@@ -149,20 +149,36 @@ bool policy_names_shared(const char *policy) {
     return false;
 }
 
-/* Appends the line of --accumulate to the policy; a resumed one has it. */
-static int add_accumulator(const struct settings *s, struct series *series) {
-    if (!s->accumulate || series->resumed)
+static bool has_class(const struct settings *s) {
+    return s->accumulate || s->operands;
+}
+
+/* Appends the line of --accumulate or --operands to the policy; a resumed one has it. */
+static int add_class(const struct settings *s, struct series *series) {
+    if (!has_class(s) || series->resumed)
         return STATUS_OK;
-    char *text = text_format("accumulate=%s", s->accumulate), *policy = series->policy;
+    if (s->accumulate && s->operands)
+        return text_usage(
+            "--operands '%s': the sums of blocks are exact, and --accumulate '%s' has others; expected one "
+            "of them",
+            s->operands, s->accumulate);
+    const char *option = s->operands ? "operands" : "accumulate", *value = s->operands ? s->operands : s->accumulate;
+    char *text = text_format("%s=%s", option, value), *policy = series->policy;
     tensor_class class;
     failure_forget();
     const bool bad = tensor_class_find(&class, text);
     free(text);
     if (bad)
-        return text_usage("--accumulate: %s", tensor_error());
-    series->policy = text_format("%s accumulate %s;", policy, s->accumulate);
+        return text_usage("--%s: %s", option, tensor_error());
+    series->policy = s->operands ? text_format("%s if-any @product operands=%s;", policy, value)
+                                 : text_format("%s accumulate %s;", policy, value);
     free(policy);
     return STATUS_OK;
+}
+
+/* ":h100" or ":mx:int8" after the name of a format, or "". */
+static char *class_label(const struct settings *s) {
+    return text_format("%s%s", has_class(s) ? ":" : "", s->operands ? s->operands : s->accumulate ? s->accumulate : "");
 }
 
 /* Reads the policy and stores its text, because the file may change while runs continue. If variant is NULL, the policy
@@ -193,9 +209,9 @@ static int take_policy(const struct settings *s, struct series *series, const ch
     if (scale)
         series->loss_scale = text_format("%s", scale); /* --loss-scale may change it */
     nn_graph_free(g);
-    const int accumulates = add_accumulator(s, series);
-    if (accumulates)
-        return accumulates;
+    const int added = add_class(s, series);
+    if (added)
+        return added;
     char *name = text_format("%.*s", (int)strcspn(series->policy, ";") - 8, series->policy + 8); /* "variant NAME;" */
     series->variant = nn_variant_find(name);
     free(name);
@@ -220,10 +236,10 @@ static int parse_policy(const struct settings *settings, struct series *series, 
         series->predictor = series->shared && settings->predictor ? settings->predictor : NULL;
         series->no_master = !strcmp(settings->master, "none");
         note_backend(series);
-        char *label = policy_label(policy, series->no_scale);
-        series->label = text_format("%s%s%s", label, settings->accumulate ? ":" : "",
-                                    settings->accumulate ? settings->accumulate : "");
+        char *label = policy_label(policy, series->no_scale), *class = class_label(settings);
+        series->label = text_format("%s%s", label, class);
         free(label);
+        free(class);
         status = choose_loss_scale(settings, series);
     }
     free(policy);
@@ -252,6 +268,12 @@ static int parse_series(const struct settings *settings, struct series *series, 
         }
         return taken;
     }
+    double bits;
+    if (!tensor_block_format_bits(&bits, item))
+        return text_usage(
+            "--%s: '%s' is a block format, which operands of products have: expected --operands %s beside "
+            "a format, or a preset such as mxint8",
+            option, item, item);
     char *rest = item, *name = strsep(&rest, ":");
     series->variant = nn_variant_find(name);
     if (!series->variant && (strpbrk(name, "+0123456789") && strstr(tensor_error(), "character")))
@@ -283,7 +305,7 @@ static int parse_series(const struct settings *settings, struct series *series, 
         }
     }
     const bool shared = series->shared;
-    if (settings->layer_format || settings->accumulate) {
+    if (settings->layer_format || has_class(settings)) {
         const char *variant = series->variant->name;
         char *lines = settings->layer_format ? NULL : text_format("variant %s;", variant);
         const int taken = take_policy(settings, series, lines, lines ? NULL : variant);
@@ -292,12 +314,13 @@ static int parse_series(const struct settings *settings, struct series *series, 
             return taken;
     }
     series->shared = series->shared || shared;
-    series->label = text_format("%s%s%s%s%s%s%s%s%s%s", name, series->no_master ? ":nomaster" : "",
+    char *class = class_label(settings);
+    series->label = text_format("%s%s%s%s%s%s%s%s%s", name, series->no_master ? ":nomaster" : "",
                                 series->no_scale ? ":noscale" : "", has_predictor ? ":" : "",
                                 has_predictor ? series->predictor : "", settings->layer_format ? SERIES_LAYERS : "",
-                                settings->accumulate ? ":" : "", settings->accumulate ? settings->accumulate : "",
-                                at ? "@" : "", at ? series->device : "");
-    series->plain = !settings->layer_format && !settings->accumulate;
+                                class, at ? "@" : "", at ? series->device : "");
+    free(class);
+    series->plain = !settings->layer_format && !has_class(settings);
     if (series->plain)
         series->policy = series_plain_policy(series);
     else { /* its rules may give masters and shared exponents to a format without them */
@@ -350,7 +373,7 @@ nn_config series_network(const struct settings *s, const struct series *series) 
 
 nn_config series_asked(const struct settings *s, const struct series *series) {
     nn_config config = series_network(s, series);
-    if (series->plain || series->resumed || s->accumulate)
+    if (series->plain || series->resumed || has_class(s))
         return config;
     config.policy = series->asked_policy;
     config.variant = series->asked_variant;

@@ -74,6 +74,11 @@ tensor_status fl_fail(tensor_status status, const char *format, ...) {
     return status;
 }
 
+tensor_status fl_unexpected(const char *what, const char *text, const char *at, const char *expected) {
+    return fl_fail(TENSOR_E_ARGUMENT, "%s %s: character %d is %s, expected %s", what, fl_quote(text).text,
+                   (int)(at - text) + 1, *at ? fl_quote(at).text : "the end", expected);
+}
+
 void fl_fail_hold(void) {
     held++;
 }

@@ -73,3 +73,10 @@ struct fl_quoted fl_quote(const char *given) {
         snprintf(quoted.text, sizeof quoted.text, "'%.597s'", given);
     return quoted;
 }
+
+int fl_read_number(const char **at) {
+    int number = 0;
+    for (int digits = 0; digits < 2 && **at >= (digits ? '0' : '1') && **at <= '9'; digits++)
+        number = 10 * number + (*(*at)++ - '0');
+    return number;
+}

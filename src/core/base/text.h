@@ -20,6 +20,8 @@ struct fl_quoted {
     char text[600];
 };
 struct fl_quoted fl_quote(const char *given);
+/* Reads a number of at most two digits without a leading zero, and the place behind it; 0: there is none. */
+int fl_read_number(const char **at);
 int fl_print(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,5 +1,6 @@
 /* objects.c - the objects of ops.def: operations by number, functions by name. */
 #include "core/ops/operation.h"
+#include "core/table/operands.h"
 #include <string.h>
 
 #define FL_MAP1(id, CONSTANT, name, expr) extern const struct fl_function fl_function_##name;
@@ -70,6 +71,13 @@ static struct fl_any_kernels any_format(const struct fl_format *format, enum fl_
     if (operation->shared16 && format->arithmetic == FL_ARITHMETIC_SHARED && format->bytes != 2)
         return none;
     return operation->any ? operation->any[backend] : none;
+}
+
+tensor_status fl_block_product(const struct fl_args *args);
+size_t fl_block_product_need(const struct fl_args *args);
+
+struct fl_any_kernels fl_block_kernels(void) {
+    return (struct fl_any_kernels){fl_block_product, fl_block_product_need};
 }
 
 fl_kernel fl_any_format_kernel(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {

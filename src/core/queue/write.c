@@ -1,6 +1,7 @@
 /* write.c - how operations become tasks: which kernel runs, on which device, and which tensor it writes. */
 #include "core/base/fail.h"
 #include "core/table/mixed.h"
+#include "core/table/operands.h"
 #include "core/queue/queue.h"
 #include "core/tensor/narrow.h"
 #include "core/tensor/wide.h"
@@ -21,26 +22,24 @@ static tensor_status choose(struct fl_queue *queue, const struct fl_format *form
 /* The same for a task whose result has that format. */
 static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *format, struct fl_args *args,
                                 struct fl_choice *choice) {
-    const tensor_class class = tensor_result_class();
-    if (fl_accumulates(class)) { /* of this thread, whatever the device */
-        struct fl_args known = *args;
-        known.format = format;
-        if (fl_task_accumulates(&known, class)) {
-            args->p.product.exactness = class;
-            return queue->device->host
-                       ? fl_dispatch_accumulating(&known, class, !queue->measuring, choice)
-                       : fl_fail(TENSOR_E_UNSUPPORTED,
-                                 "%s.%s: class %s is computed on cpu alone, and the tensors lie on %s", format->name,
-                                 fl_op_name(args->op), tensor_class_name(class), queue->device->name);
-        }
+    const tensor_class class = tensor_result_class(); /* of this thread, whatever the device */
+    if (!fl_is_mixed(args) && !(fl_is_product(args->op) && class > TENSOR_FAST))
+        return choose(queue, format, args->op, choice);
+    struct fl_args known = *args;
+    known.format = format;
+    const bool accumulates = fl_task_accumulates(&known, class);
+    if (accumulates || fl_task_has_operands(&known, class)) {
+        args->p.product.exactness = class;
+        if (!queue->device->host)
+            return fl_fail(TENSOR_E_UNSUPPORTED, "%s.%s: class %s is computed on cpu alone, and the tensors lie on %s",
+                           format->name, fl_op_name(args->op), tensor_class_name(class), queue->device->name);
+        return accumulates ? fl_dispatch_accumulating(&known, class, !queue->measuring, choice)
+                           : fl_dispatch_operands(&known, class, !queue->measuring, choice);
     }
     if (!fl_is_mixed(args))
         return choose(queue, format, args->op, choice);
-    if (queue->device->host) {
-        struct fl_args known = *args;
-        known.format = format;
+    if (queue->device->host)
         return fl_dispatch_mixed(&known, !queue->measuring, choice);
-    }
     return fl_fail(TENSOR_E_UNSUPPORTED,
                    "%s: %s by %s to %s: the device %s has no kernel for operands and result of different formats",
                    fl_op_name(args->op), fl_operand_format(args, 0)->name, fl_operand_format(args, 1)->name,
@@ -126,6 +125,8 @@ const char *tensor_kernel_backend(tensor_format format, const char *op) {
     const struct fl_args task = {.op = number, .format = f};
     const tensor_class class = tensor_result_class();
     struct fl_choice choice;
+    if (f && number != FL_OP_NONE && fl_task_has_operands(&task, class))
+        return fl_dispatch_operands(&task, class, false, &choice) ? NULL : fl_backend_name(choice.backend);
     if (f && number != FL_OP_NONE && fl_task_accumulates(&task, class))
         return fl_dispatch_accumulating(&task, class, false, &choice) ? NULL : fl_backend_name(choice.backend);
     return !f || f->arithmetic == FL_ARITHMETIC_NUMBERS || number == FL_OP_NONE || fl_select(f, number, class, &choice)

@@ -1,4 +1,4 @@
-/* accumulator.c - the classes of results by name, and the table of GPUs whose accumulators are known.
+/* accumulator.c - the table of GPUs whose accumulators are known, and the names of their classes.
  *
  * Source: Khattak and Mikaitis, "Accurate models of NVIDIA tensor cores", 2025, and the products that they recorded. */
 #include "core/table/accumulator.h"
@@ -93,7 +93,6 @@ const char *fl_accumulation_kinds(tensor_class class, char *text, int size) {
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-#define ACCUMULATE "accumulate="
 #define PROMOTE ":promote="
 
 static tensor_status find_promotion(const char *text, const char *number, int gpu, int64_t *n) {
@@ -110,7 +109,7 @@ static tensor_status find_promotion(const char *text, const char *number, int gp
     return TENSOR_OK;
 }
 
-static tensor_status find_gpu(tensor_class *class, const char *text, const char *name) {
+tensor_status fl_accumulation_find(tensor_class *class, const char *text, const char *name) {
     const char *colon = strchr(name, ':');
     const size_t length = colon ? (size_t)(colon - name) : strlen(name);
     int gpu = 0;
@@ -133,26 +132,12 @@ static tensor_status find_gpu(tensor_class *class, const char *text, const char 
     return TENSOR_OK;
 }
 
-tensor_status tensor_class_find(tensor_class *class, const char *text) {
-    if (!class || !text)
-        return fl_fail(TENSOR_E_ARGUMENT, "class_find: %s is NULL", class ? "text" : "class");
-    if (!strcmp(text, "exact") || !strcmp(text, "fast")) {
-        *class = text[0] == 'f' ? TENSOR_FAST : TENSOR_EXACT;
-        return TENSOR_OK;
-    }
-    if (!strncmp(text, ACCUMULATE, strlen(ACCUMULATE)))
-        return find_gpu(class, text, text + strlen(ACCUMULATE));
-    return fl_fail(TENSOR_E_ARGUMENT, "class %s, expected exact, fast or " ACCUMULATE "GPU", fl_quote(text).text);
-}
-
-const char *tensor_class_name(tensor_class class) {
+const char *fl_accumulation_name(tensor_class class) {
     static _Thread_local char name[48];
-    if (class == TENSOR_EXACT || class == TENSOR_FAST)
-        return class == TENSOR_FAST ? "fast" : "exact";
     if (!fl_accumulates(class))
         return NULL;
     const int64_t n = fl_accumulation_promotes(class);
-    const int length = snprintf(name, sizeof name, ACCUMULATE "%s", gpus[gpu_of(class)].name);
+    const int length = snprintf(name, sizeof name, "accumulate=%s", gpus[gpu_of(class)].name);
     if (n)
         snprintf(name + length, sizeof name - (size_t)length, PROMOTE "%lld", (long long)n);
     return name;

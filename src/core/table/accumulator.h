@@ -38,5 +38,9 @@ const struct fl_accumulation *fl_accumulation_of(tensor_class c, enum fl_operand
 int64_t fl_accumulation_promotes(tensor_class c);
 /* The kinds that the GPU of a class multiplies, as "fp16, bf16 and tf32". */
 const char *fl_accumulation_kinds(tensor_class c, char *text, int size);
+/* The class of a GPU; name: the part of `text` after "accumulate=", which ends it. The name of a class is valid until
+ * the next call on this thread; NULL: it is no such class. */
+tensor_status fl_accumulation_find(tensor_class *c, const char *text, const char *name);
+const char *fl_accumulation_name(tensor_class c);
 
 #endif

@@ -91,35 +91,22 @@ const struct fl_format *fl_made_format(tensor_format id) {
 
 /* --- their texts -------------------------------------------------------------------------------------------------- */
 
-/* Reads a number of at most two digits without a leading zero; 0: there is none. */
-static int read_number(const char **at) {
-    int number = 0;
-    for (int digits = 0; digits < 2 && **at >= (digits ? '0' : '1') && **at <= '9'; digits++)
-        number = 10 * number + (*(*at)++ - '0');
-    return number;
-}
-
-static tensor_status refuse(const char *text, const char *at, const char *expected) {
-    return fl_fail(TENSOR_E_ARGUMENT, "format %s: character %d is %s, expected %s", fl_quote(text).text,
-                   (int)(at - text) + 1, *at ? fl_quote(at).text : "the end", expected);
-}
-
 static tensor_status find(tensor_format *id, const char *text, enum family family, const char *at) {
     const char *number = at;
-    const int bits = read_number(&at);
+    const int bits = fl_read_number(&at);
     if (bits < LEAST_BITS || bits > MOST_BITS)
-        return refuse(text, number, "a number of mantissa bits from 4 to 16");
+        return fl_unexpected("format", text, number, "a number of mantissa bits from 4 to 16");
     int exponent_bits = 0;
     if (family == FLEX) {
         if (*at != '+')
-            return refuse(text, at, "'+' and a number of exponent bits");
+            return fl_unexpected("format", text, at, "'+' and a number of exponent bits");
         number = ++at;
-        exponent_bits = read_number(&at);
+        exponent_bits = fl_read_number(&at);
         if (exponent_bits < LEAST_EXPONENT_BITS || exponent_bits > MOST_EXPONENT_BITS)
-            return refuse(text, number, "a number of exponent bits from 1 to 7");
+            return fl_unexpected("format", text, number, "a number of exponent bits from 1 to 7");
     }
     if (*at)
-        return refuse(text, at, "the end");
+        return fl_unexpected("format", text, at, "the end");
     *id = id_of(family, bits, exponent_bits);
     return fl_made_format(*id) ? TENSOR_OK : TENSOR_E_MEMORY;
 }

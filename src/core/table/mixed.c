@@ -21,10 +21,10 @@ const struct fl_format *fl_product_format(const struct fl_args *args) {
     return is_shared(a) ? NULL : fl_format_of(FMT_FP32);
 }
 
-void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const double *value, const double *near,
-                     struct fl_stats *stats) {
+static void encode(const struct fl_args *args, bool exact, int64_t first, int64_t n, const double *value,
+                   const double *near, struct fl_stats *stats) {
     struct fl_stats mine = {0};
-    const bool shared = is_shared(args->format), exact = fl_sums_exactly(args);
+    const bool shared = is_shared(args->format);
     args->format->encode(args->format, &args->out, first, n, value, !exact && !shared, &args->rounding, &mine);
     if (exact || shared) { /* the maximum is that of the result itself; shared exponents have no infinity */
         mine.maximum = 0;
@@ -46,4 +46,14 @@ void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const
         }
     }
     fl_stats_merge(stats, &mine);
+}
+
+void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const double *value, const double *near,
+                     struct fl_stats *stats) {
+    encode(args, fl_sums_exactly(args), first, n, value, near, stats);
+}
+
+void fl_encode_exact(const struct fl_args *args, int64_t first, int64_t n, const double *value, const double *near,
+                     struct fl_stats *stats) {
+    encode(args, true, first, n, value, near, stats);
 }

@@ -37,6 +37,9 @@ const struct fl_format *fl_product_format(const struct fl_args *args);
  * (binary32 if the operands are floats) and is rounded once; `near`, the same to nearest, gives the maximum. */
 void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const double *value, const double *near,
                      struct fl_stats *stats);
+/* The same of results that are no binary32, whatever the operands are. */
+void fl_encode_exact(const struct fl_args *args, int64_t first, int64_t n, const double *value, const double *near,
+                     struct fl_stats *stats);
 
 /* The kernel of a mixed task under the cap in force. runs: it is about to run, and FLEXLAB_VERBOSE=1 names it the first
  * time; otherwise only its workspace is wanted. args->format must be set. */

@@ -123,6 +123,10 @@ static tensor_status make_value(nn_graph *g, int i, size_t *at) {
     v->info = g->info_count;
     fl_tensor_hide(v->t, true); /* until a step writes it */
     TRY(fl_set_predictor(v->t, v->type.predictor));
+    if (g->draws_operands) /* of the operands of a product that gives it */
+        TRY(tensor_set_rounding(v->t, TENSOR_ROUND_NEAREST, fl_name_key(g->seed, v->name)));
+    if (g->draws_operands && activation)
+        TRY(tensor_set_rounding(v->evaluate, TENSOR_ROUND_NEAREST, fl_name_key(g->seed, v->name)));
     if (activation)
         TRY(fl_set_predictor(v->evaluate, "current"));
     return fl_list_tensor(g, fl_format_name("%s", v->name), v->role, v->t, TENSOR_OK);
@@ -160,6 +164,9 @@ static tensor_status make_numbers_of_step(nn_graph *g) {
 
 static tensor_status make_values(nn_graph *g) {
     size_t at = 0;
+    g->draws_operands = false;
+    for (int i = 0; i < g->count; i++)
+        g->draws_operands = g->draws_operands || g->nodes[i].blocks.draws;
     for (int i = 0; i < g->value_count; i++)
         TRY(make_value(g, i, &at));
     return TENSOR_OK;

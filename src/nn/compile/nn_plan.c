@@ -182,15 +182,15 @@ static bool is_product(const struct fl_node *node) {
 
 /* If backward of a node reads a value in another format, that becomes a value of its own, written before the node
  * computes. */
-static tensor_status in_format_of_backward(nn_graph *g, const struct fl_node *node, int value, const char *again,
-                                           int *own, int position) {
+static tensor_status in_format_of_backward(nn_graph *g, const struct fl_node *node, int value, struct fl_type type,
+                                           const char *again, int *own, int position) {
     const struct fl_value *v = &g->values[value];
-    if (v->tokens || fl_same_format(v->type, node->as.back))
+    if (v->tokens || fl_same_format(v->type, type))
         return TENSOR_OK;
     const char *name = v->name ? v->name : g->values[v->base].name;
     const struct fl_shape shape = v->shape;
-    *own = new_value(g, fl_format_name("%s.%s.%s%s", name, node->name, tensor_format_name(node->as.back.format), again),
-                     "gradient", &shape, node->as.back, -1, position);
+    *own = new_value(g, fl_format_name("%s.%s.%s%s", name, node->name, tensor_format_name(type.format), again),
+                     "gradient", &shape, type, -1, position);
     return *own < 0 ? TENSOR_E_MEMORY : TENSOR_OK;
 }
 
@@ -203,10 +203,10 @@ static tensor_status plan_node(nn_graph *g, struct fl_node *node, struct use *us
             use(g, output->dy, position);
         if (k < layer->saves_y || (k < layer->relu && output->dy >= 0 && !output->gated)) {
             use(g, output->y, position);
-            TRY(in_format_of_backward(g, node, output->y, "", &output->saved, position));
+            TRY(in_format_of_backward(g, node, output->y, node->as.back, "", &output->saved, position));
         }
         if (output->dy >= 0 && is_product(node))
-            TRY(in_format_of_backward(g, node, output->dy, "", &output->operand, position));
+            TRY(in_format_of_backward(g, node, output->dy, node->as.operand, "", &output->operand, position));
     }
     for (int k = 0; k < node->works; k++) {
         struct fl_work *work = &node->work[k];
@@ -219,8 +219,8 @@ static tensor_status plan_node(nn_graph *g, struct fl_node *node, struct use *us
         struct fl_input *input = &node->input[k];
         if (k < layer->saves_x) {
             use(g, fl_output_of(g, input->x)->y, position);
-            TRY(in_format_of_backward(g, node, fl_output_of(g, input->x)->y, repeat_of(node, k).text, &input->saved,
-                                      position));
+            TRY(in_format_of_backward(g, node, fl_output_of(g, input->x)->y, node->as.back, repeat_of(node, k).text,
+                                      &input->saved, position));
         }
         if (!gives(g, node, k, uses))
             continue;

@@ -198,14 +198,33 @@ struct fl_output {
 
 /* Formats of a node: of its inputs, but for a second one that is added to y; of its outputs; of their gradients; of
  * those that it gives its inputs, which only a conversion has in another format. Backward computes in `back`: what it
- * reads of the forward pass is of that, and operands of products. */
+ * reads of the forward pass is of that; the gradient that products read is of `operand`. */
 struct fl_node_types {
-    struct fl_type x, y, dy, dx, back;
+    struct fl_type x, y, dy, dx, back, operand;
+};
+
+/* The products of a node, by the order of their operands: values or weights, and the gradient. */
+enum fl_product_part {
+    FL_PRODUCT_FORWARD,      /* value by value or weight */
+    FL_PRODUCT_EVALUATION,   /* the same outside of training, where nothing is drawn anew */
+    FL_PRODUCT_INPUT,        /* gradient of a value: gradient by value or weight */
+    FL_PRODUCT_INPUT_TURNED, /* value by gradient */
+    FL_PRODUCT_WEIGHT,       /* gradient of a weight: value by gradient */
+    FL_PRODUCT_WEIGHT_TURNED,
+    FL_PRODUCT_PARTS
+};
+struct fl_block_format;
+/* The operands of a node's products in blocks. */
+struct fl_node_blocks {
+    const struct fl_block_format *x, *w, *dy; /* as the policy has them; NULL: no blocks */
+    tensor_class class[FL_PRODUCT_PARTS];
+    bool draws; /* of its results: the seed keys the draws of operands */
 };
 
 struct fl_node {
     const struct fl_layer *layer;
     struct fl_node_types as;
+    struct fl_node_blocks blocks;
     char *name;  /* of the node; its outputs have names that begin so */
     char *owner; /* the layer's name, as given by the caller: in messages, and before the names of parameters */
     struct fl_options how;
@@ -331,6 +350,7 @@ struct nn_graph {
     const nn_variant *variant;
     struct fl_policy *policy; /* NULL: the variant throughout */
     tensor_class class;       /* of its operations, accumulate=GPU; TENSOR_EXACT: that of the calling thread */
+    bool draws_operands;      /* of some products, in blocks: stochastically rounded or transformed by random signs */
     bool shares_policy;       /* nn_share_policy: its rules may match in another network */
     struct fl_type loss_as;   /* the format that the loss reads, and that of its gradient */
     tensor_device *device;

@@ -62,12 +62,12 @@ static tensor_status heads_backward(struct fl_node *node, const struct fl_pass *
 }
 
 static tensor_status scores_forward(struct fl_node *node, const struct fl_pass *pass) {
-    (void)node;
+    fl_begin_forward_product(node, pass);
     return tensor_matmul_batched_nt(pass->y[0], pass->x[0], pass->x[1]);
 }
 
 static tensor_status scores_backward(struct fl_node *node, const struct fl_pass *pass) {
-    (void)node;
+    fl_begin_product(node, FL_PRODUCT_INPUT);
     if (pass->dx[0])
         TRY(tensor_matmul_batched(pass->dx[0], pass->operand[0], pass->x[1]));
     return pass->dx[1] ? tensor_matmul_batched_tn(pass->dx[1], pass->operand[0], pass->x[0]) : TENSOR_OK;
@@ -87,14 +87,15 @@ static tensor_status weights_backward(struct fl_node *node, const struct fl_pass
 }
 
 static tensor_status mixture_forward(struct fl_node *node, const struct fl_pass *pass) {
-    (void)node;
+    fl_begin_forward_product(node, pass);
     return tensor_matmul_batched(pass->y[0], pass->x[0], pass->x[1]);
 }
 
 static tensor_status mixture_backward(struct fl_node *node, const struct fl_pass *pass) {
-    (void)node;
+    fl_begin_product(node, FL_PRODUCT_INPUT);
     if (pass->dx[0])
         TRY(tensor_matmul_batched_nt(pass->dx[0], pass->operand[0], pass->x[1]));
+    fl_begin_product(node, FL_PRODUCT_INPUT_TURNED);
     return pass->dx[1] ? tensor_matmul_batched_tn(pass->dx[1], pass->x[0], pass->operand[0]) : TENSOR_OK;
 }
 

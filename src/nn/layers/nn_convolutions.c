@@ -119,6 +119,7 @@ static tensor_status pool_shape(struct fl_node *node, const struct fl_shape *x) 
 static tensor_status convolution_forward(struct fl_node *node, const struct fl_pass *pass) {
     tensor *const y = pass->y[0], *const x = pass->x[0], *const w = pass->w[0];
     const tensor_epilogue with = {.bias = node->how.bias ? pass->w[1] : NULL};
+    fl_begin_forward_product(node, pass);
     switch (kind_of(node)) {
     case CONV2D:
         return tensor_conv2d_fused(y, x, w, &node->how.around, &with);
@@ -158,9 +159,11 @@ static tensor_status input_gradient(const struct fl_node *node, tensor *dx, cons
 }
 
 static tensor_status convolution_backward(struct fl_node *node, const struct fl_pass *pass) {
+    fl_begin_product(node, is_transposed(node) ? FL_PRODUCT_WEIGHT : FL_PRODUCT_WEIGHT_TURNED);
     TRY(weight_gradient(node, pass->g[0], pass->operand[0], pass->x[0]));
     if (node->how.bias)
         TRY(tensor_sum_rows(pass->g[1], pass->dy[0]));
+    fl_begin_product(node, FL_PRODUCT_INPUT);
     return pass->dx[0] ? input_gradient(node, pass->dx[0], pass->operand[0], pass->w[0]) : TENSOR_OK;
 }
 

@@ -48,4 +48,11 @@ static inline bool fl_is_gated(const struct fl_node *node) {
     return node->output[0].gated;
 }
 
+/* Sets the class of the thread for products of that part of a node, if their operands are in blocks. The position that
+ * the node's pass is in ends it. */
+void fl_begin_product(const struct fl_node *node, enum fl_product_part part);
+static inline void fl_begin_forward_product(const struct fl_node *node, const struct fl_pass *pass) {
+    fl_begin_product(node, pass->training ? FL_PRODUCT_FORWARD : FL_PRODUCT_EVALUATION);
+}
+
 #endif

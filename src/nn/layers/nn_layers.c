@@ -48,14 +48,20 @@ static tensor_status bias_shape(struct fl_node *node, const struct fl_shape *x) 
 
 /* --- forward and backward ----------------------------------------------------------------------------------------- */
 
+void fl_begin_product(const struct fl_node *node, enum fl_product_part part) {
+    if (node->blocks.x)
+        tensor_set_class(node->blocks.class[part]);
+}
+
 static tensor_status matmul_forward(struct fl_node *node, const struct fl_pass *pass) {
-    (void)node;
+    fl_begin_forward_product(node, pass);
     return tensor_matmul(pass->y[0], pass->x[0], pass->w[0]);
 }
 
 static tensor_status matmul_backward(struct fl_node *node, const struct fl_pass *pass) {
-    (void)node;
+    fl_begin_product(node, FL_PRODUCT_WEIGHT);
     TRY(tensor_matmul_tn(pass->g[0], pass->x[0], pass->operand[0]));
+    fl_begin_product(node, FL_PRODUCT_INPUT);
     return pass->dx[0] ? tensor_matmul_nt(pass->dx[0], pass->operand[0], pass->w[0]) : TENSOR_OK;
 }
 

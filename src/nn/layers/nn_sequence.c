@@ -95,19 +95,21 @@ static tensor_status positions_backward(struct fl_node *node, const struct fl_pa
 }
 
 static tensor_status product_forward(struct fl_node *node, const struct fl_pass *pass) {
-    (void)node;
+    fl_begin_forward_product(node, pass);
     return tensor_matmul(pass->y[0], pass->x[0], pass->w[0]);
 }
 
 static tensor_status product_backward(struct fl_node *node, const struct fl_pass *pass) {
-    (void)node;
+    fl_begin_product(node, FL_PRODUCT_WEIGHT);
     TRY(tensor_matmul_tn(pass->g[0], pass->x[0], pass->operand[0]));
+    fl_begin_product(node, FL_PRODUCT_INPUT);
     return pass->dx[0] ? tensor_matmul_nt(pass->dx[0], pass->operand[0], pass->w[0]) : TENSOR_OK;
 }
 
 /* With or without something that is added, whose gradient is that of the sum. */
 static tensor_status linear_forward(struct fl_node *node, const struct fl_pass *pass) {
     const tensor_epilogue with = {.bias = pass->w[1], .residual = node->inputs > 1 ? pass->x[1] : NULL};
+    fl_begin_forward_product(node, pass);
     return tensor_matmul_fused(pass->y[0], pass->x[0], pass->w[0], &with);
 }
 

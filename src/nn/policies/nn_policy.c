@@ -4,6 +4,7 @@
 #include "core/base/files.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
+#include "core/table/block_classes.h"
 #include "safetensors/safetensors.h"
 #include <ctype.h>
 #include <errno.h>
@@ -17,10 +18,16 @@ enum { TEXT_LIMIT = 1 << 16, WORD_LIMIT = 160, LINE_LIMIT = 1000 };
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-static const char *const roles[FL_ROLES] = {
-    [FL_ROLE_OPERANDS] = "operands",   [FL_ROLE_RESULT] = "result",   [FL_ROLE_ACTIVATIONS] = "activations",
-    [FL_ROLE_GRADIENTS] = "gradients", [FL_ROLE_WEIGHTS] = "weights", [FL_ROLE_WEIGHT_GRADIENTS] = "weight-gradients",
-    [FL_ROLE_STATE] = "state",         [FL_ROLE_MASTER] = "master",   [FL_ROLE_ROUNDING] = "rounding"};
+static const char *const roles[FL_ROLES] = {[FL_ROLE_OPERANDS] = "operands",
+                                            [FL_ROLE_GRADIENT_OPERANDS] = "gradient-operands",
+                                            [FL_ROLE_RESULT] = "result",
+                                            [FL_ROLE_ACTIVATIONS] = "activations",
+                                            [FL_ROLE_GRADIENTS] = "gradients",
+                                            [FL_ROLE_WEIGHTS] = "weights",
+                                            [FL_ROLE_WEIGHT_GRADIENTS] = "weight-gradients",
+                                            [FL_ROLE_STATE] = "state",
+                                            [FL_ROLE_MASTER] = "master",
+                                            [FL_ROLE_ROUNDING] = "rounding"};
 static const char *const masters[] = {"none", "wide", "fp32"};
 static const char *const roundings[] = {"nearest", "stochastic"};
 
@@ -70,6 +77,49 @@ const char *fl_usual_predictor(tensor_format format) {
 static tensor_status unknown(const char *where, const char *what, const char *word, const char *(*name)(int i)) {
     return fl_fail(TENSOR_E_ARGUMENT, "%s: %s '%.40s', expected one of %s", where, what, word,
                    fl_list_names(name).text);
+}
+
+/* BLOCKS or BLOCKS,BLOCKS. */
+static bool begins_blocks(const char *word) {
+    char first[WORD_LIMIT];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(word, ","), word);
+    return fl_block_format_begins(first);
+}
+
+/* Reads BLOCKS, or of operands BLOCKS,BLOCKS. */
+static tensor_status read_blocks(const char *where, enum fl_role role, const char *word, struct fl_choice *choice) {
+    char text[WORD_LIMIT * 2];
+    tensor_class class;
+    choice->type = (struct fl_type){FMT_NONE, NULL};
+    if (role > FL_ROLE_GRADIENT_OPERANDS)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "%s: %s: '%.40s' is a block format, which tensors do not have: expected a format here, and "
+                       "blocks in operands or gradient-operands",
+                       where, roles[role], word);
+    if (role == FL_ROLE_GRADIENT_OPERANDS && strchr(word, ','))
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s=%.60s, expected one block format", where, roles[role], word);
+    if (strlen(word) > WORD_LIMIT)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s=%.40s, expected at most %d characters", where, roles[role], word,
+                       WORD_LIMIT);
+    snprintf(text, sizeof text, "operands=%s", word);
+    fl_fail_hold();
+    const tensor_status status = tensor_class_find(&class, text);
+    snprintf(text, sizeof text, "%.300s", status ? tensor_error() : "");
+    fl_fail_release(TENSOR_OK);
+    if (status)
+        return fl_fail(status, "%s: %s: %s", where, roles[role], text);
+    for (int i = 0; i < 2; i++)
+        choice->blocks[i] = fl_class_operands(class, i);
+    const struct fl_block_format *x = choice->blocks[0], *w = choice->blocks[1];
+    if (x->square)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "%s: %s=%.60s: square, which only weights have: expected operands=VALUES,WEIGHTS with square "
+                       "in the second, as in nvfp4,nvfp4:square",
+                       where, roles[role], word);
+    if (role == FL_ROLE_OPERANDS && x->hadamard != w->hadamard)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s=%.60s: hadamard, expected in both operands or in neither", where,
+                       roles[role], word);
+    return TENSOR_OK;
 }
 
 /* Reads FORMAT, FORMAT:PREDICTOR, or "auto" for roles that have it. */
@@ -148,6 +198,9 @@ static tensor_status read_choice(struct fl_rule *rule, char *word) {
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s=%.40s, expected each role once in a line", rule->where, word, value);
     choice->given = true;
     rule->explicit_roles |= 1u << role;
+    choice->blocks[0] = choice->blocks[1] = NULL;
+    if (begins_blocks(value) && role < FL_ROLE_MASTER)
+        return read_blocks(rule->where, (enum fl_role)role, value, choice);
     if (role < FL_ROLE_MASTER)
         return read_type(rule->where, (enum fl_role)role, value, &choice->type);
     const char *(*name)(int) = role == FL_ROLE_MASTER ? fl_master_name : rounding_name;
@@ -471,6 +524,10 @@ tensor_status fl_policy_new(struct fl_policy **policy, const char *asked, const 
         status = no_memory();
     if (!status && layer_formats)
         status = read_layer_formats(*policy, layer_formats);
+    if (!status && (*policy)->class != TENSOR_EXACT && fl_policy_has_blocks(*policy))
+        status = fl_fail(TENSOR_E_ARGUMENT,
+                         "policy '%.60s': %s and operands in blocks, whose sums are exact; expected one of them",
+                         (*policy)->name, tensor_class_name((*policy)->class));
     if (!status)
         status = settle_variant(*policy, variant);
     if (status) {
@@ -503,6 +560,13 @@ tensor_status fl_policy_without_masters(struct fl_policy *policy) {
         master->word = FL_MASTER_NONE; /* of format=, which takes what a variant has */
     }
     return TENSOR_OK;
+}
+
+bool fl_policy_has_blocks(const struct fl_policy *policy) {
+    for (int i = 0; i < policy->count; i++)
+        if (policy->rules[i].choice[FL_ROLE_OPERANDS].blocks[0])
+            return true;
+    return false;
 }
 
 bool fl_policy_shares(const struct fl_policy *policy) {

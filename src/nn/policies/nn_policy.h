@@ -5,9 +5,10 @@
 
 #include "nn/graph/nn_graph.h"
 
-/* The roles that a rule can set. Those up to FL_ROLE_ACTIVATIONS belong to layers, the others to parameters. */
+/* The roles that a rule can set. Those up to FL_ROLE_GRADIENTS belong to layers, the others to parameters. */
 enum fl_role {
     FL_ROLE_OPERANDS,
+    FL_ROLE_GRADIENT_OPERANDS,
     FL_ROLE_RESULT,
     FL_ROLE_ACTIVATIONS,
     FL_ROLE_GRADIENTS,
@@ -28,6 +29,8 @@ const char *fl_master_name(int i);
 struct fl_choice {
     bool given;
     struct fl_type type;
+    /* Block formats, with type "auto": of operands those of values and of weights, of gradient-operands the first */
+    const struct fl_block_format *blocks[2];
     int word;
 };
 
@@ -62,6 +65,8 @@ bool fl_policy_shares(const struct fl_policy *policy);
 tensor_status fl_policy_without_masters(struct fl_policy *policy);
 /* The formats of a variant for every role. */
 void fl_variant_choices(const nn_variant *variant, struct fl_choice choice[FL_ROLES]);
+/* Whether a rule may give operands block formats. */
+bool fl_policy_has_blocks(const struct fl_policy *policy);
 /* The predictor that the variants of a format have. */
 const char *fl_predictor_name(int i); /* NULL past the last */
 const char *fl_usual_predictor(tensor_format format);

@@ -17,6 +17,15 @@
     "variant " format "\n"                                                                                             \
     "* master=none\n"
 #define DYNAMIC "loss-scale dynamic\n"
+/* Products in blocks, everything else as it is without them. */
+#define BLOCKS(operands) "variant fp32\nif-any @product operands=" operands "\n"
+/* bf16 beside fp32 masters, normalisation and loss; the products of attention and the last layer stay so. */
+#define WITHOUT_BLOCKS(pattern) "if-any " pattern " operands=auto gradient-operands=auto\n"
+#define LINEAR_BLOCKS(operands)                                                                                        \
+    O2("bf16")                                                                                                         \
+    "if-any @product operands=" operands "\n" WITHOUT_BLOCKS("@scores") WITHOUT_BLOCKS("@mixture")                     \
+        WITHOUT_BLOCKS("head") WITHOUT_BLOCKS("head.*")
+#define FIRST_AND_LAST WITHOUT_BLOCKS("conv1") WITHOUT_BLOCKS("conv1.*") WITHOUT_BLOCKS("fc") WITHOUT_BLOCKS("fc.*")
 
 static const struct preset {
     const char *name, *text, *summary;
@@ -33,6 +42,17 @@ static const struct preset {
     {"flex16+5-paper", "variant flex16+5-paper\n", "flex16+5, rounded to nearest everywhere"},
     {"dfp16", "variant fp32\nif-any @product operands=dfp16 result=fp32\n",
      "dfp16 matmul and convolution by exact maxima, everything else fp32 (Das et al. 2018)"},
+    {"mxint8", BLOCKS("mx:int8"), "MXINT8 operands of all products, everything else fp32 (Rouhani et al. 2023)"},
+    {"mxfp6", BLOCKS("mx:e3m2"), "MXFP6 operands (E3M2) of all products, everything else fp32 (Rouhani et al. 2023)"},
+    {"mxfp4", BLOCKS("mx:e3m2,mx:e2m1 gradient-operands=mx:e3m2"),
+     "MXFP4 weights, MXFP6 values and gradients in all products, everything else fp32 (Rouhani et al. 2023)"},
+    {"mxfp8", LINEAR_BLOCKS("mx:e4m3fn:rceil"),
+     "MXFP8 operands (E4M3, scales rounded up) of layers, everything else bf16 or fp32 (Mishra et al. 2025)"},
+    {"mxfp8-floor", LINEAR_BLOCKS("mx:e4m3fn"), "mxfp8 with the scales of the MX specification"},
+    {"nvfp4", LINEAR_BLOCKS("nvfp4,nvfp4:square gradient-operands=nvfp4:stochastic:hadamard") FIRST_AND_LAST,
+     "NVFP4 operands of layers but the first and the last, everything else bf16 or fp32 (NVIDIA 2025)"},
+    {"hbfp8", BLOCKS("hbfp:int8/64"),
+     "int8 under one exponent for 64 in all products, everything else fp32 (Drumond et al. 2018)"},
     {"dfp16-all", "variant dfp16\n", "the variant dfp16: dfp16 throughout, wide weights"},
 };
 enum { PRESETS = sizeof presets / sizeof presets[0] };

@@ -3,6 +3,7 @@
 #include "nn/policies/nn_types.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
+#include "core/table/block_classes.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -93,11 +94,21 @@ static const char *of_parameter(const nn_graph *g, const struct fl_parameter_typ
     }
 }
 
+/* "nvfp4,nvfp4:square": as in a rule. */
+static const char *blocks_text(const struct fl_node *node) {
+    static _Thread_local char text[2 * 120];
+    const char *x = node->blocks.x->name, *w = node->blocks.w->name;
+    snprintf(text, sizeof text, "%s%s%s", x, x == w ? "" : ",", x == w ? "" : w);
+    return text;
+}
+
 static const char *of_node(const struct fl_node *node, enum fl_role role) {
     const bool product = node->layer->group && !strcmp(node->layer->group, "product");
     switch (role) {
     case FL_ROLE_OPERANDS:
-        return product ? type_text(node->as.x) : NULL;
+        return !product ? NULL : node->blocks.x ? blocks_text(node) : type_text(node->as.x);
+    case FL_ROLE_GRADIENT_OPERANDS:
+        return !product ? NULL : node->blocks.x ? node->blocks.dy->name : type_text(node->as.operand);
     case FL_ROLE_RESULT:
         return product ? type_text(node->as.y) : NULL;
     case FL_ROLE_ACTIVATIONS:

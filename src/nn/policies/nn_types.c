@@ -7,6 +7,7 @@
 #include "nn/policies/nn_types.h"
 #include "core/base/match.h"
 #include "core/base/memory.h"
+#include "core/table/block_classes.h"
 #include "core/values/tensor_state.h"
 #include "nn/layers/nn_layer.h"
 #include "nn/policies/nn_policy.h"
@@ -17,7 +18,7 @@
 
 enum {
     LAYER_ROLES = 1u << FL_ROLE_ACTIVATIONS | 1u << FL_ROLE_GRADIENTS,
-    PRODUCT_ROLES = 1u << FL_ROLE_OPERANDS | 1u << FL_ROLE_RESULT,
+    PRODUCT_ROLES = 1u << FL_ROLE_OPERANDS | 1u << FL_ROLE_GRADIENT_OPERANDS | 1u << FL_ROLE_RESULT,
     PARAMETER_ROLES = 1u << FL_ROLE_WEIGHTS | 1u << FL_ROLE_WEIGHT_GRADIENTS | 1u << FL_ROLE_STATE |
                       1u << FL_ROLE_MASTER | 1u << FL_ROLE_ROUNDING
 };
@@ -108,10 +109,58 @@ static struct fl_type or_else(const nn_graph *g, const struct fl_choice *choice,
 /* A product reads two operands forward, and two in each half of backward: values or weights, and gradients. */
 static tensor_status check_operands(const nn_graph *g, const struct fl_node *node) {
     const struct fl_node_types *as = &node->as;
-    const bool mixed = !fl_same_format(as->x, as->y) || !fl_same_format(as->back, as->dy);
+    const bool mixed =
+        !fl_same_format(as->x, as->y) || !fl_same_format(as->back, as->dy) || !fl_same_format(as->back, as->operand);
+    if (tensor_format_is_shared(as->back.format) != tensor_format_is_shared(as->operand.format))
+        return fl_fail(TENSOR_E_FORMAT,
+                       "%s: gradient-operands in %s beside operands in %s, but a product has no shared exponent by a "
+                       "float; expected two formats of one kind",
+                       node->owner, tensor_format_name(as->operand.format), tensor_format_name(as->back.format));
+    if (node->blocks.x && g->device != tensor_device_at(0))
+        return fl_fail(TENSOR_E_UNSUPPORTED, "%s: operands in %s, which only the device 'cpu' has", node->owner,
+                       node->blocks.x->name);
     if (mixed && g->device != tensor_device_at(0))
         return fl_fail(TENSOR_E_UNSUPPORTED, "%s: operands in %s and a result in %s, which only the device 'cpu' has",
                        node->owner, tensor_format_name(as->x.format), tensor_format_name(as->y.format));
+    return TENSOR_OK;
+}
+
+/* The classes of the products of a node. Where there are no weights, the second operand is a value as the first is.
+ * What is hadamard in operands is so forward, in gradient-operands where the gradient of a weight is computed: the
+ * other operand is transformed too. */
+static tensor_status resolve_blocks(struct fl_node *node, const struct fl_choice own[FL_ROLES]) {
+    const struct fl_choice *operands = &own[FL_ROLE_OPERANDS], *gradient = &own[FL_ROLE_GRADIENT_OPERANDS];
+    struct fl_node_blocks *blocks = &node->blocks;
+    *blocks = (struct fl_node_blocks){.x = operands->blocks[0]};
+    if (!blocks->x && !gradient->blocks[0])
+        return TENSOR_OK;
+    if (!blocks->x)
+        return fl_fail(TENSOR_E_FORMAT,
+                       "%s: gradient-operands=%s, but operands are in no blocks; expected both in blocks or none "
+                       "(operands=auto gradient-operands=auto)",
+                       node->owner, gradient->blocks[0]->name);
+    if (gradient->type.format)
+        return fl_fail(TENSOR_E_FORMAT,
+                       "%s: gradient-operands=%s, but operands are in %s; expected both in blocks or none", node->owner,
+                       tensor_format_name(gradient->type.format), blocks->x->name);
+    blocks->w = node->parameters ? operands->blocks[1] : blocks->x;
+    blocks->dy = gradient->blocks[0] ? gradient->blocks[0] : blocks->x;
+    const struct fl_block_format *x = blocks->x, *w = blocks->w, *dy = blocks->dy, *backward[3], *turned[2], *still[2];
+    const bool learns = node->parameters > 0 && dy->hadamard;
+    TRY(fl_block_format_with(&backward[0], x, x->stochastic, false, false));
+    TRY(fl_block_format_with(&backward[1], w, w->stochastic, false, w->square));
+    TRY(fl_block_format_with(&backward[2], dy, dy->stochastic, false, false));
+    TRY(fl_block_format_with(&turned[0], x, x->stochastic, learns, false));
+    TRY(fl_block_format_with(&turned[1], dy, dy->stochastic, learns, false));
+    TRY(fl_block_format_with(&still[0], x, false, x->hadamard, false));
+    TRY(fl_block_format_with(&still[1], w, false, w->hadamard, w->square));
+    TRY(fl_operands_class(&blocks->class[FL_PRODUCT_FORWARD], x, w));
+    TRY(fl_operands_class(&blocks->class[FL_PRODUCT_EVALUATION], still[0], still[1]));
+    TRY(fl_operands_class(&blocks->class[FL_PRODUCT_INPUT], backward[2], backward[1]));
+    TRY(fl_operands_class(&blocks->class[FL_PRODUCT_INPUT_TURNED], backward[0], backward[2]));
+    TRY(fl_operands_class(&blocks->class[FL_PRODUCT_WEIGHT], turned[0], turned[1]));
+    TRY(fl_operands_class(&blocks->class[FL_PRODUCT_WEIGHT_TURNED], turned[1], turned[0]));
+    blocks->draws = x->stochastic || w->stochastic || dy->stochastic || x->hadamard || dy->hadamard;
     return TENSOR_OK;
 }
 
@@ -121,7 +170,8 @@ static tensor_status resolve_node(nn_graph *g, struct fl_node *node) {
     const struct fl_type activations = settled(g, own[FL_ROLE_ACTIVATIONS].type),
                          gradients = settled(g, own[FL_ROLE_GRADIENTS].type);
     struct fl_node_types *as = &node->as;
-    *as = (struct fl_node_types){activations, activations, gradients, gradients, gradients};
+    *as = (struct fl_node_types){activations, activations, gradients, gradients, gradients, gradients};
+    node->blocks = (struct fl_node_blocks){.x = NULL};
     if (is_group(node, "recurrent") && !fl_same_format(activations, gradients))
         return fl_fail(TENSOR_E_FORMAT, "%s: activations in %s and gradients in %s, expected one format of a %s",
                        node->owner, tensor_format_name(activations.format), tensor_format_name(gradients.format),
@@ -130,10 +180,13 @@ static tensor_status resolve_node(nn_graph *g, struct fl_node *node) {
         return TENSOR_OK;
     if (own[FL_ROLE_OPERANDS].type.format) {
         const struct fl_type operands = settled(g, own[FL_ROLE_OPERANDS].type);
-        *as = (struct fl_node_types){operands, operands, operands, operands, operands};
+        *as = (struct fl_node_types){operands, operands, operands, operands, operands, operands};
     }
     if (own[FL_ROLE_RESULT].type.format)
         as->y = as->dy = as->dx = settled(g, own[FL_ROLE_RESULT].type);
+    if (own[FL_ROLE_GRADIENT_OPERANDS].type.format)
+        as->operand = settled(g, own[FL_ROLE_GRADIENT_OPERANDS].type);
+    TRY(resolve_blocks(node, own));
     return check_operands(g, node);
 }
 
@@ -429,7 +482,7 @@ static nn_node make(nn_graph *g, nn_node x, struct fl_node_types to) {
     fl_free(owner);
     if (y >= 0)
         fl_node_of(g, y)->as =
-            (struct fl_node_types){.x = from.y, .y = to.x, .dy = to.dy, .dx = from.dy, .back = to.dy};
+            (struct fl_node_types){.x = from.y, .y = to.x, .dy = to.dy, .dx = from.dy, .back = to.dy, .operand = to.dy};
     return y;
 }
 
@@ -451,7 +504,8 @@ static bool need_conversions(const nn_graph *g) {
     for (int i = 0; i < g->count; i++) {
         const struct fl_node_types *as = &g->nodes[i].as;
         differ = differ || !fl_same_format(as->x, first->x) || !fl_same_format(as->y, first->x) ||
-                 !fl_same_format(as->dy, first->x) || !fl_same_format(as->back, first->x);
+                 !fl_same_format(as->dy, first->x) || !fl_same_format(as->back, first->x) ||
+                 !fl_same_format(as->operand, first->x);
     }
     return differ;
 }

@@ -155,6 +155,22 @@ static tensor_status weight_grad(tensor *du, const tensor *h, const tensor *dgat
     return tensor_matmul_tn(du, rows_of(&before, h, s, 1, 0, s->t - 1), rows_of(&d, dgates, s, gates, 1, s->t - 1));
 }
 
+/* A whole sequence is one operation, which has no other classes than its own: none of accumulators or blocks, which are
+ * of products. */
+static tensor_status run_exactly(tensor_status (*run)(const struct fl_invocation *call, struct fl_args *args),
+                                 const struct fl_invocation *call, struct fl_args *args) {
+    const tensor_class class = tensor_result_class();
+    if (class > TENSOR_FAST)
+        tensor_set_class(TENSOR_EXACT);
+    const tensor_status status = run(call, args);
+    tensor_set_class(class);
+    return status;
+}
+#define RUN_EXACTLY(name)                                                                                              \
+    static tensor_status run_exact_##name(const struct fl_invocation *call, struct fl_args *args) {                    \
+        return run_exactly(run_##name, call, args);                                                                    \
+    }
+
 #define WRITES(...)                                                                                                    \
     { __VA_ARGS__ }
 
@@ -194,8 +210,9 @@ static tensor_status run_lstm(const struct fl_invocation *call, struct fl_args *
 
 static const struct fl_operand lstm_operands[] = {{"h", "TNh"}, {"c", "TNh"}, {"gates", "TN4h"}, {"x", "TN4h"},
                                                   {"u", "h4h"}, {"h0", "Nh"}, {"c0", "Nh"}};
+RUN_EXACTLY(lstm)
 const struct fl_function fl_function_lstm = {
-    .name = "lstm", .outputs = 3, FL_OPERANDS_OF(lstm_operands), .run = run_lstm};
+    .name = "lstm", .outputs = 3, FL_OPERANDS_OF(lstm_operands), .run = run_exact_lstm};
 
 tensor_status tensor_lstm(tensor *h, tensor *c, tensor *gates, const tensor *x, const tensor *u, const tensor *h0,
                           const tensor *c0) {
@@ -241,8 +258,9 @@ static tensor_status run_lstm_grad(const struct fl_invocation *call, struct fl_a
 static const struct fl_operand lstm_grad_operands[] = {{"dx", "TN4h"}, {"du", "h4h"}, {"dh", "Nh"}, {"dc", "Nh"},
                                                        {"dy", "TNh"},  {"h", "TNh"},  {"c", "TNh"}, {"gates", "TN4h"},
                                                        {"u", "h4h"},   {"zero", "Nh"}};
+RUN_EXACTLY(lstm_grad)
 const struct fl_function fl_function_lstm_grad = {
-    .name = "lstm_grad", .outputs = 4, FL_OPERANDS_OF(lstm_grad_operands), .run = run_lstm_grad};
+    .name = "lstm_grad", .outputs = 4, FL_OPERANDS_OF(lstm_grad_operands), .run = run_exact_lstm_grad};
 
 tensor_status tensor_lstm_grad(tensor *dx, tensor *du, tensor *dh, tensor *dc, const tensor *dy, const tensor *h,
                                const tensor *c, const tensor *gates, const tensor *u, const tensor *zero) {
@@ -281,7 +299,9 @@ static tensor_status run_gru(const struct fl_invocation *call, struct fl_args *a
 
 static const struct fl_operand gru_operands[] = {{"h", "TNh"}, {"h_gates", "TN3h"}, {"x", "TN3h"},
                                                  {"u", "h3h"}, {"bias", "3h"},      {"h0", "Nh"}};
-const struct fl_function fl_function_gru = {.name = "gru", .outputs = 2, FL_OPERANDS_OF(gru_operands), .run = run_gru};
+RUN_EXACTLY(gru)
+const struct fl_function fl_function_gru = {
+    .name = "gru", .outputs = 2, FL_OPERANDS_OF(gru_operands), .run = run_exact_gru};
 
 tensor_status tensor_gru(tensor *h, tensor *h_gates, const tensor *x, const tensor *u, const tensor *bias,
                          const tensor *h0) {
@@ -330,8 +350,9 @@ static tensor_status run_gru_grad(const struct fl_invocation *call, struct fl_ar
 static const struct fl_operand gru_grad_operands[] = {
     {"dx", "TN3h"}, {"dh_gates", "TN3h"}, {"du", "h3h"},       {"dbias", "3h"}, {"dh", "Nh"}, {"ds", "Nh"},
     {"dy", "TNh"},  {"h", "TNh"},         {"h_gates", "TN3h"}, {"x", "TN3h"},   {"u", "h3h"}, {"zero", "Nh"}};
+RUN_EXACTLY(gru_grad)
 const struct fl_function fl_function_gru_grad = {
-    .name = "gru_grad", .outputs = 6, FL_OPERANDS_OF(gru_grad_operands), .run = run_gru_grad};
+    .name = "gru_grad", .outputs = 6, FL_OPERANDS_OF(gru_grad_operands), .run = run_exact_gru_grad};
 
 tensor_status tensor_gru_grad(tensor *dx, tensor *dh_gates, tensor *du, tensor *dbias, tensor *dh, tensor *ds,
                               const tensor *dy, const tensor *h, const tensor *h_gates, const tensor *x,

@@ -84,7 +84,7 @@ struct addends {
     bool relu;
 };
 
-static struct result exact_result(const tensor *a, const tensor *b, const struct pair *pairs, int64_t terms,
+static inline struct result exact_result(const tensor *a, const tensor *b, const struct pair *pairs, int64_t terms,
                                   const struct addends *with, int64_t i) {
     const int16_t *ma = tensor_const_data(a), *mb = tensor_const_data(b);
     int64_t sum = 0;
@@ -105,7 +105,7 @@ static struct result exact_result(const tensor *a, const tensor *b, const struct
     return with->relu && r.x.negative ? result_of(0) : r;
 }
 
-static struct result float_result(const tensor *a, const tensor *b, const struct pair *pairs, int64_t terms,
+static inline struct result float_result(const tensor *a, const tensor *b, const struct pair *pairs, int64_t terms,
                                   const struct addends *with, int64_t i) {
     float total = 0, chain = 0;
     for (int64_t j = 0; j < terms; j++) {
@@ -215,7 +215,7 @@ static uint32_t random_float_word(int low, int high, int digits) {
 enum fill { FILL_USUAL, FILL_FAR, FILL_SPECIAL, FILLS };
 
 /* Half of all operands of shared exponents are at an end of the range, or near it. */
-static tensor *random_tensor(tensor_format f, int ndim, const int64_t *shape, enum fill fill) {
+static inline tensor *random_tensor(tensor_format f, int ndim, const int64_t *shape, enum fill fill) {
     tensor *t = tensor_new(f, ndim, shape);
     if (!t) {
         printf("no memory for the test\n");
@@ -263,7 +263,7 @@ static bool same_value(double x, double y) {
 }
 
 /* Compares y with the expected write, `before` being the earlier state of the exponent. */
-static void check_write(const char *what, const tensor *y, const struct result *results, const struct autoflex *before,
+static inline void check_write(const char *what, const tensor *y, const struct result *results, const struct autoflex *before,
                         const struct rounding *how) {
     const tensor_format f = tensor_format_of(y);
     const int64_t count = tensor_count(y);
