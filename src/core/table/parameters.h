@@ -65,6 +65,7 @@ struct fl_product {
     struct fl_windows windows;   /* of a convolution; a matmul leaves them 0 */
     struct fl_epilogue epilogue;
     struct fl_formats formats;
+    bool bytes;             /* the mantissas of both factors have at most 8 bits */
     tensor_class exactness; /* accumulate=GPU, of kernels for it */
 };
 
