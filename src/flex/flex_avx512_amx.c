@@ -5,6 +5,7 @@
 #include "gemm/gemm_driver.h"
 #include "gemm/gemm_epilogue.h"
 #include "gemm/gemm_int16.h"
+#include "gemm/gemm_int8.h"
 #include "gemm/gemm_mixed.h"
 #if defined(__AVX512BW__)
 #include <immintrin.h>
@@ -319,6 +320,17 @@ static const struct gemm_family family = {.kernels = &fl_gemm_int16_avx512_amx,
                                           .stores = &stores,
                                           .matrix = &fl_gemm_int16_matrix_avx512_amx};
 
+/* Of factors of at most 8 bits; their sums leave the tiles as limbs. */
+static const struct gemm_family family_of_bytes = {.kernels = &fl_gemm_int8_avx512_amx,
+                                                   .packing = &fl_gemm_int8_packing_avx512_amx,
+                                                   .depthwise = &BASE(fl_gemm_int16_depthwise),
+                                                   .stores = &BASE(fl_flex_stores),
+                                                   .matrix = &fl_gemm_int8_matrix_avx512_amx};
+
+static const struct gemm_family *family_for(const struct fl_args *args) {
+    return args->p.product.bytes ? &family_of_bytes : &family;
+}
+
 static bool is_for_vectors(const struct fl_args *args) {
 #ifdef FL_AMX_EMULATED /* for tests: everything on tiles */
     (void)args;
@@ -329,21 +341,29 @@ static bool is_for_vectors(const struct fl_args *args) {
 }
 
 static tensor_status flex_gemm_avx512_amx(const struct fl_args *args) {
-    return is_for_vectors(args) ? fl_flex_avx512.op[args->op](args) : fl_gemm(&family, args);
+    return is_for_vectors(args) ? fl_flex_avx512.op[args->op](args) : fl_gemm(family_for(args), args);
 }
 
 static size_t flex_gemm_need_avx512_amx(const struct fl_args *args) {
-    return is_for_vectors(args) ? fl_flex_avx512.need[args->op](args) : fl_gemm_need(&family, args);
+    return is_for_vectors(args) ? fl_flex_avx512.need[args->op](args) : fl_gemm_need(family_for(args), args);
+}
+
+/* They read sums of int16 products from tiles; those of bytes leave the tiles as limbs. */
+static struct gemm_stores mixed_stores(const struct fl_args *args) {
+    struct gemm_stores any = fl_gemm_mixed_exact_avx512_amx();
+    if (args->p.product.bytes)
+        any.takes_matrix = NULL;
+    return any;
 }
 
 static tensor_status flex_mixed_avx512_amx(const struct fl_args *args) {
-    const struct gemm_stores any = fl_gemm_mixed_exact_avx512_amx();
-    return is_for_vectors(args) ? fl_flex_avx512.mixed(args) : fl_gemm_mixed(&family, &any, args);
+    const struct gemm_stores any = mixed_stores(args);
+    return is_for_vectors(args) ? fl_flex_avx512.mixed(args) : fl_gemm_mixed(family_for(args), &any, args);
 }
 
 static size_t flex_mixed_need_avx512_amx(const struct fl_args *args) {
-    const struct gemm_stores any = fl_gemm_mixed_exact_avx512_amx();
-    return is_for_vectors(args) ? fl_flex_avx512.mixed_need(args) : fl_gemm_mixed_need(&family, &any, args);
+    const struct gemm_stores any = mixed_stores(args);
+    return is_for_vectors(args) ? fl_flex_avx512.mixed_need(args) : fl_gemm_mixed_need(family_for(args), &any, args);
 }
 
 const struct fl_kernels fl_flex_avx512_amx = {.mixed = flex_mixed_avx512_amx,
