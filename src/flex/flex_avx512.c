@@ -16,7 +16,7 @@ static const struct gemm_family family_of_bytes = {.kernels = &fl_gemm_int8_avx5
                                                    .stores = &fl_flex_stores_avx512bw};
 
 static const struct gemm_family *family_for(const struct fl_args *args) {
-    return args->p.product.bytes ? &family_of_bytes : &family;
+    return fl_gemm_takes_bytes(args) ? &family_of_bytes : &family;
 }
 
 static tensor_status flex_gemm_avx512(const struct fl_args *args) {
@@ -24,7 +24,7 @@ static tensor_status flex_gemm_avx512(const struct fl_args *args) {
 }
 
 static size_t flex_gemm_need_avx512(const struct fl_args *args) {
-    return fl_gemm_need(family_for(args), args);
+    return fl_gemm_need_of_either(args, fl_gemm_need(&family_of_bytes, args), fl_gemm_need(&family, args));
 }
 
 static tensor_status flex_mixed_avx512(const struct fl_args *args) {
@@ -32,7 +32,8 @@ static tensor_status flex_mixed_avx512(const struct fl_args *args) {
 }
 
 static size_t flex_mixed_need_avx512(const struct fl_args *args) {
-    return fl_gemm_mixed_need(family_for(args), &fl_gemm_mixed_exact_avx512bw, args);
+    return fl_gemm_need_of_either(args, fl_gemm_mixed_need(&family_of_bytes, &fl_gemm_mixed_exact_avx512bw, args),
+                                  fl_gemm_mixed_need(&family, &fl_gemm_mixed_exact_avx512bw, args));
 }
 
 const struct fl_kernels fl_flex_avx512 = {.mixed = flex_mixed_avx512,

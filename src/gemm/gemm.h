@@ -428,6 +428,12 @@ struct gemm_workspace {
  * other failure, and nothing is written then. */
 tensor_status fl_gemm(const struct gemm_family *family, const struct fl_args *args);
 
+/* Whether the factors' mantissas are bytes: by their formats, and where the caller may have written others, by a look
+ * at all of them. */
+bool fl_gemm_takes_bytes(const struct fl_args *args);
+/* The workspace of a task that `bytes` or `others` compute, which only fl_gemm_takes_bytes decides. */
+size_t fl_gemm_need_of_either(const struct fl_args *args, size_t bytes, size_t others);
+
 /* The workspace that fl_gemm takes for a task. */
 size_t fl_gemm_need(const struct gemm_family *family, const struct fl_args *args);
 

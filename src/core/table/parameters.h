@@ -65,7 +65,8 @@ struct fl_product {
     struct fl_windows windows;   /* of a convolution; a matmul leaves them 0 */
     struct fl_epilogue epilogue;
     struct fl_formats formats;
-    bool bytes;             /* the mantissas of both factors have at most 8 bits */
+    bool bytes;             /* both factors are of formats of at most 8 bits ... */
+    bool by_hand;           /* ... but the caller may have written others into their memory */
     tensor_class exactness; /* accumulate=GPU, of kernels for it */
 };
 
