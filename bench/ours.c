@@ -71,8 +71,13 @@ enum { MANTISSA_EXPONENT = 14 };
 static bool load_matrix(tensor *t, const char *data, uint64_t seed) {
     if (!tensor_format_is_shared(tensor_format_of(t)))
         return load_normal(t, seed);
-    return worker_mantissas(tensor_data(t), tensor_count(t), data, seed) &&
-           !tensor_declare_exponent(t, MANTISSA_EXPONENT);
+    const int narrower = 16 - tensor_format_bits(tensor_format_of(t));
+    int16_t *m = tensor_data(t);
+    if (!worker_mantissas(m, tensor_count(t), data, seed))
+        return false;
+    for (int64_t i = 0; narrower && i < tensor_count(t); i++)
+        m[i] = (int16_t)(m[i] / (1 << narrower));
+    return !tensor_declare_exponent(t, MANTISSA_EXPONENT - narrower);
 }
 
 static const char *prepare_matmul(tensor_format format, char **argv) {

@@ -5,6 +5,7 @@
 #include "gemm/gemm_driver.h"
 #include "gemm/gemm_epilogue.h"
 #include "gemm/gemm_int16.h"
+#include "gemm/gemm_int8.h"
 #include "gemm/gemm_mixed.h"
 #if defined(__AVX512BW__)
 #include <immintrin.h>
@@ -319,6 +320,13 @@ static const struct gemm_family family = {.kernels = &fl_gemm_int16_avx512_amx,
                                           .stores = &stores,
                                           .matrix = &fl_gemm_int16_matrix_avx512_amx};
 
+/* Of factors of at most 8 bits; their sums leave the tiles as limbs. */
+static const struct gemm_family family_of_bytes = {.kernels = &fl_gemm_int8_avx512_amx,
+                                                   .packing = &fl_gemm_int8_packing_avx512_amx,
+                                                   .depthwise = &BASE(fl_gemm_int16_depthwise),
+                                                   .stores = &BASE(fl_flex_stores),
+                                                   .matrix = &fl_gemm_int8_matrix_avx512_amx};
+
 static bool is_for_vectors(const struct fl_args *args) {
 #ifdef FL_AMX_EMULATED /* for tests: everything on tiles */
     (void)args;
@@ -329,21 +337,38 @@ static bool is_for_vectors(const struct fl_args *args) {
 }
 
 static tensor_status flex_gemm_avx512_amx(const struct fl_args *args) {
-    return is_for_vectors(args) ? fl_flex_avx512.op[args->op](args) : fl_gemm(&family, args);
+    if (is_for_vectors(args))
+        return fl_flex_avx512.op[args->op](args);
+    return fl_gemm(fl_gemm_takes_bytes(args) ? &family_of_bytes : &family, args);
 }
 
 static size_t flex_gemm_need_avx512_amx(const struct fl_args *args) {
-    return is_for_vectors(args) ? fl_flex_avx512.need[args->op](args) : fl_gemm_need(&family, args);
+    if (is_for_vectors(args))
+        return fl_flex_avx512.need[args->op](args);
+    return fl_gemm_need_of_either(args, fl_gemm_need(&family_of_bytes, args), fl_gemm_need(&family, args));
+}
+
+/* Mixed stores read the sums of int16 products from tiles; those of bytes leave the tiles as limbs. */
+static struct gemm_stores stores_of_bytes(void) {
+    struct gemm_stores any = fl_gemm_mixed_exact_avx512_amx();
+    any.takes_matrix = NULL;
+    return any;
 }
 
 static tensor_status flex_mixed_avx512_amx(const struct fl_args *args) {
-    const struct gemm_stores any = fl_gemm_mixed_exact_avx512_amx();
-    return is_for_vectors(args) ? fl_flex_avx512.mixed(args) : fl_gemm_mixed(&family, &any, args);
+    const struct gemm_stores any = fl_gemm_mixed_exact_avx512_amx(), of_bytes = stores_of_bytes();
+    if (is_for_vectors(args))
+        return fl_flex_avx512.mixed(args);
+    return fl_gemm_takes_bytes(args) ? fl_gemm_mixed(&family_of_bytes, &of_bytes, args)
+                                     : fl_gemm_mixed(&family, &any, args);
 }
 
 static size_t flex_mixed_need_avx512_amx(const struct fl_args *args) {
-    const struct gemm_stores any = fl_gemm_mixed_exact_avx512_amx();
-    return is_for_vectors(args) ? fl_flex_avx512.mixed_need(args) : fl_gemm_mixed_need(&family, &any, args);
+    const struct gemm_stores any = fl_gemm_mixed_exact_avx512_amx(), of_bytes = stores_of_bytes();
+    if (is_for_vectors(args))
+        return fl_flex_avx512.mixed_need(args);
+    return fl_gemm_need_of_either(args, fl_gemm_mixed_need(&family_of_bytes, &of_bytes, args),
+                                  fl_gemm_mixed_need(&family, &any, args));
 }
 
 const struct fl_kernels fl_flex_avx512_amx = {.mixed = flex_mixed_avx512_amx,

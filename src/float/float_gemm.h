@@ -48,8 +48,8 @@ static inline packed_vector packed_along(const element *src, int64_t count) {
     memcpy(&v, x, sizeof v);
     return v;
 }
-static inline packed_vector packed_across(const element *src, int64_t next, int64_t count, bool partner) {
-    (void)next, (void)partner;
+static inline packed_vector packed_across(const element *src, int64_t next, int64_t count, int64_t there) {
+    (void)next, (void)there;
     return packed_along(src, count);
 }
 static inline void packed_across_two(const element *src, int64_t next, packed_vector *x) {

@@ -5,7 +5,9 @@
  * Operands are packed: a packed element is what one SIMD lane multiplies at a time, 32 bits: a binary32, or a k-pair,
  * two 16-bit elements that are neighbours along k. A step of k is one packed element of each row and column. A sum of
  * products is an accumulator of 32 bits: a binary32, or two limbs of int32, of which a carry split moves all but 15
- * bits of the low one to the high one. */
+ * bits of the low one to the high one.
+ *
+ * Mantissas of at most 8 bits are packed as k-quads, four bytes that are neighbours along k (gemm_int8_avx512.c). */
 #ifndef FL_GEMM_H
 #define FL_GEMM_H
 
@@ -76,7 +78,10 @@ struct gemm_tile {
     int64_t count;
     int64_t splits; /* segments that end in a carry split */
     const gemm_packed *a, *b;
-    int64_t a_row, a_step; /* of A, from row to row and from step to step */
+    const int32_t
+        *start; /* of the accumulators, if the kernels have `starts`: of each column, or row if A is transposed */
+    int64_t a_row, a_step; /* of A, from row to row and from step to step; one of them is 1 */
+    bool turned;           /* that from row to row: the tile is one of a weight gradient, or A is transposed */
     int64_t b_step;        /* of B; columns are neighbours */
     struct gemm_sums out;
     int rows; /* whole units of rows are computed: memory beyond the last row must be readable */
@@ -142,6 +147,7 @@ struct gemm_panel_pair {
     const gemm_packed *b; /* panel_columns columns a step */
     int64_t height, rows, steps;
     struct gemm_prefetch next;
+    const int32_t *start;            /* of the accumulators of each column, if the kernels have `starts` */
     int32_t *sum, *high;             /* rows of panel_columns accumulators (binary32 for floats) and their high limbs */
     int64_t stride;                  /* of sum and high, from row to row */
     bool add;                        /* matrix tiles: sum holds those of the blocks before, as they left the tiles */
@@ -182,6 +188,13 @@ struct gemm_kernels {
     const gemm_panel_kernel *bytes;
     gemm_finish finish_bytes;
 
+    /* Kernels of k-quads add 128 to the elements of the operand that packs by `pixels` or `image_line`, or is A of a
+     * matmul; their accumulators start at what corrects this: for each of `width` lines of the other operand, which
+     * lie `step` packed elements from step to step, -128 times the sum of its elements in these segments (of A or B).
+     * Whole vectors are read and stored. NULL: nothing to correct, and accumulators need carry splits. */
+    void (*starts)(const gemm_packed *from, const struct gemm_segment *segments, int64_t count, bool of_a, int64_t step,
+                   int64_t width, int32_t *start);
+
     /* Adds n whole sums (int64, binary32). */
     void (*add)(void *total, const void *sums, int64_t n);
 };
@@ -200,10 +213,16 @@ struct gemm_operand {
     int64_t panel_size; /* packed elements from panel to panel; a little more than the panel itself, for overruns */
 };
 
-/* Bounds of a panel over one block of k: the largest magnitude, and the largest Euclidean norm of a line over the bound
- * windows of 1, 2 and 4 times GEMM_WINDOW steps, wherever they begin, and over the whole block. */
+/* What is known of a panel over one block of k. Bounds: the largest magnitude, and the largest Euclidean norm of a line
+ * over the bound windows of 1, 2 and 4 times GEMM_WINDOW steps, wherever they begin, and over the whole block. Or, of
+ * B, the starts of accumulators. */
 struct gemm_bound {
-    double largest, window[GEMM_WINDOWS], whole;
+    union {
+        struct {
+            double largest, window[GEMM_WINDOWS], whole;
+        };
+        int32_t start[GEMM_PANEL_COLUMNS_MAX];
+    };
 };
 
 /* A stretch of an image line that a weight gradient packs, position by position. */
@@ -220,7 +239,8 @@ struct gemm_image_line {
 /* How the elements of a format are packed. */
 struct gemm_packing {
     int element_bytes; /* of the operands */
-    int per_step;      /* k in a packed element: 1 or 2 */
+    int per_step;      /* k in a packed element: 1, 2 or 4 */
+    int zero_byte;     /* of packed zeros of an image */
     bool plain;        /* packed elements are the unchanged elements */
 
     /* Packs steps first_step ... first_step + steps - 1 of `panels` panels from the first on; packed is the place of
@@ -407,6 +427,12 @@ struct gemm_workspace {
 /* matmul, matmul_nt, matmul_tn, conv2d, conv2d_input_grad, conv2d_weight_grad. TENSOR_E_MEMORY without workspace; no
  * other failure, and nothing is written then. */
 tensor_status fl_gemm(const struct gemm_family *family, const struct fl_args *args);
+
+/* Whether the factors' mantissas are bytes: by their formats, and where the caller may have written others, by a look
+ * at all of them. */
+bool fl_gemm_takes_bytes(const struct fl_args *args);
+/* The workspace of a task that `bytes` or `others` compute, which only fl_gemm_takes_bytes decides. */
+size_t fl_gemm_need_of_either(const struct fl_args *args, size_t bytes, size_t others);
 
 /* The workspace that fl_gemm takes for a task. */
 size_t fl_gemm_need(const struct gemm_family *family, const struct fl_args *args);

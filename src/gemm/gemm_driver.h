@@ -9,6 +9,7 @@
 enum {
     GEMM_PACKED = sizeof(gemm_packed),
     GEMM_PARTS_FEW = 16,     /* parts of the work, below which it is cut further */
+    GEMM_BLOCK_STEPS = 1024, /* steps of a block of exact sums of a convolution */
     GEMM_STORE_BLOCK = 4096, /* results of a weight gradient stored by one part */
     GEMM_SUM_BYTES =
         64 * 1024, /* of the sums of a rectangle of pixels, which remain in the cache until they are stored */
@@ -182,7 +183,8 @@ struct gemm_segments {
 
 /* What is known of a stretch: window[i] bounds the sum of squares over steps i * GEMM_WINDOW ... of a column of one
  * operand; of the other, any n windows that follow each other in the stretch sum to at most stretch + n each. By Cauchy
- * and Schwarz a sum of |a b| is at most the root of the product of both. Of no meaning in ordered sums. */
+ * and Schwarz a sum of |a b| is at most the root of the product of both. Of no meaning in ordered sums; window NULL: no
+ * sum over a block needs a proof. */
 struct gemm_proof {
     const float *window;
     double stretch, each;

@@ -1,7 +1,8 @@
 /* gemm_float_vector.h - vectors of binary32 accumulators for the micro-kernels. An accumulator is one chain of fused
  * multiply-adds from +0.
  *
- * Gives: LANES, GEMM_EXACT, vector, vector_start, vector_load, vector_put, vector_broadcast, multiply_add. */
+ * Gives: LANES, GEMM_EXACT, GEMM_SPLITS, vector, vector_start, vector_load, vector_put, vector_broadcast, multiply_add.
+ */
 #ifndef FL_GEMM_FLOAT_VECTOR_H
 #define FL_GEMM_FLOAT_VECTOR_H
 
@@ -21,6 +22,7 @@ enum { LANES = 8 };
 enum { LANES = 4 };
 #endif
 #define GEMM_EXACT 0
+#define GEMM_SPLITS 0
 
 typedef float vector __attribute__((vector_size(LANES * 4)));
 

@@ -167,23 +167,23 @@ static int64_t rect_size(const struct forward *t) {
     return (down * across + GEMM_ROWS_MAX * (t->v.gradient ? 1 : t->v.x.stride)) * t->pixel;
 }
 
-static void pack_zeros(gemm_packed *to, int64_t count) {
-    memset(to, 0, (size_t)count * GEMM_PACKED);
+static void pack_zeros(const struct forward *t, gemm_packed *to, int64_t count) {
+    memset(to, t->c->packing->zero_byte, (size_t)count * GEMM_PACKED);
 }
 
 /* Pixels [x0, x1) of an image row (NULL: padding) of in_w pixels. */
 static void pack_line(const struct forward *t, gemm_packed *to, const void *row, int64_t x0, int64_t x1) {
     if (!row) {
-        pack_zeros(to, (x1 - x0) * t->pixel);
+        pack_zeros(t, to, (x1 - x0) * t->pixel);
         return;
     }
     const int64_t from = gemm_min(gemm_max(x0, 0), x1), end = gemm_max(gemm_min(x1, t->v.x.in), from);
-    pack_zeros(to, (from - x0) * t->pixel);
+    pack_zeros(t, to, (from - x0) * t->pixel);
     to += (from - x0) * t->pixel;
     t->c->packing->pixels(to, t->pixel, gemm_element(t->c, row, from * t->v.in_pixel), t->v.in_pixel, end - from,
                           t->v.depth);
     to += (end - from) * t->pixel;
-    pack_zeros(to, (x1 - end) * t->pixel);
+    pack_zeros(t, to, (x1 - end) * t->pixel);
 }
 
 /* The input row that output row y sees through filter row r, or one of padding. */
@@ -215,7 +215,8 @@ static void list_segments(const struct forward *t, const struct rect *q, int64_t
                           struct gemm_segments *list) {
     const int64_t phases_y = phases_of(t, &t->v.y), phases_x = phases_of(t, &t->v.x);
     const bool ordered = is_ordered(t);
-    const struct gemm_proof proof = {t->proof, 0, q->squares}; /* any window of the copy, wherever it begins */
+    const struct gemm_proof proof = {t->c->packing->bound_windows ? t->proof : NULL, 0,
+                                     q->squares}; /* any window of the copy, wherever it begins */
     fl_gemm_segments_clear(list, ordered, 1, t->width);
     for (int64_t i = 0; i < t->pieces; i++) {
         const struct piece *p = &t->piece[i];
@@ -260,8 +261,26 @@ static void row_tiles(const struct forward *t, const struct rect *q, const gemm_
     }
 }
 
+/* The starts of a panel, of all blocks. */
+static int64_t starts_size(const struct forward *t) {
+    return (t->steps / GEMM_BLOCK_STEPS + 1) * t->width;
+}
+
+/* The starts of the panels of a group. */
+static void find_starts(const struct forward *t, const struct gemm_segments *list, int64_t group, int32_t *starts) {
+    const int64_t first = group * t->panels_per_group, end = gemm_min(first + t->panels_per_group, t->panels);
+    for (int64_t panel = first; panel < end; panel++, starts += starts_size(t)) {
+        struct gemm_tile tile;
+        for (int64_t block = 0; block < list->blocks; block++) {
+            gemm_tile_block(&tile, list, block);
+            t->c->kernels->starts(t->packed + panel * t->panel_steps * t->width, tile.segments, tile.count, false,
+                                  t->width, t->width, starts + block * t->width);
+        }
+    }
+}
+
 static void phase_tiles(const struct forward *t, const struct rect *q, const gemm_packed *a,
-                        const struct gemm_segments *list, int64_t y0, int64_t x0, int64_t group,
+                        const struct gemm_segments *list, const int32_t *starts, int64_t y0, int64_t x0, int64_t group,
                         const struct gemm_sums *out) {
     const int64_t phases = phases_of(t, &t->v.y), first = group * t->panels_per_group,
                   end = gemm_min(first + t->panels_per_group, t->panels);
@@ -275,6 +294,7 @@ static void phase_tiles(const struct forward *t, const struct rect *q, const gem
         for (int64_t block = 0; block < list->blocks; block++) {
             gemm_tile_block(&tile, list, block);
             tile.add = block > 0;
+            tile.start = starts + (panel - first) * starts_size(t) + block * t->width;
             for (int64_t y = y0; y < q->band_y1; y += phases)
                 row_tiles(t, q, a, y, x0, &tile, vectors, columns, out, (panel - first) * t->width);
         }
@@ -325,6 +345,7 @@ struct forward_worker {
     gemm_packed *a;
     struct gemm_sums sums; /* of a band by the columns of a group */
     struct gemm_segments list;
+    int32_t *starts; /* of the panels of a group: [panel][block][column] */
 };
 
 static struct forward_worker lay_out_worker(const struct forward *t, struct gemm_arena *arena) {
@@ -341,19 +362,23 @@ static struct forward_worker lay_out_worker(const struct forward *t, struct gemm
     }
     w.list.segment = gemm_take(arena, segments, sizeof *w.list.segment);
     w.list.block = gemm_take(arena, segments + 2, sizeof *w.list.block);
+    w.starts = gemm_take(arena, t->c->kernels->starts ? t->panels_per_group * starts_size(t) : 0, sizeof *w.starts);
     return w;
 }
 
-/* The sums of a band; list: the segments of its only phase are not listed yet. */
-static void band_tiles(const struct forward *t, const struct rect *q, int64_t group, bool list,
+/* The sums of a band; list: the segments of its only phase are not listed yet; begins: it is the first of its group. */
+static void band_tiles(const struct forward *t, const struct rect *q, int64_t group, bool list, bool begins,
                        struct forward_worker *w) {
     const int64_t phases_y = phases_of(t, &t->v.y), phases_x = phases_of(t, &t->v.x);
     for (int64_t y = q->band_y0; y < gemm_min(q->band_y0 + phases_y, q->band_y1); y++)
         for (int64_t x = q->x0; x < gemm_min(q->x0 + phases_x, q->x1); x++) {
-            if (list || phases_y * phases_x > 1)
+            const bool lists = list || phases_y * phases_x > 1;
+            if (lists)
                 list_segments(t, q, (y + t->v.y.padding) % phases_y, (x + t->v.x.padding) % phases_x, &w->list);
+            if (t->c->kernels->starts && (lists || begins))
+                find_starts(t, &w->list, group, w->starts);
             if (w->list.blocks)
-                phase_tiles(t, q, w->a, &w->list, y, x, group, &w->sums);
+                phase_tiles(t, q, w->a, &w->list, w->starts, y, x, group, &w->sums);
             else
                 phase_zeros(t, q, y, x, &w->sums);
         }
@@ -372,7 +397,7 @@ static void forward_part(void *context, int part, int worker) {
         w.sums.stride = gemm_min(t->v.filters - group * t->panels_per_group * t->width, t->panels_per_group * t->width);
         for (q.band_y0 = q.y0; q.band_y0 < q.y1; q.band_y0 = q.band_y1) {
             q.band_y1 = gemm_min(q.band_y0 + t->band_h, q.y1);
-            band_tiles(t, &q, group, !listed, &w);
+            band_tiles(t, &q, group, !listed, q.band_y0 == q.y0, &w);
             store_band(t, &q, group, &w.sums, stats);
             listed = true;
         }

@@ -10,7 +10,7 @@
  * after every step is always right, and splits can be as rare as the operands allow: accumulators are right while the
  * sum of |a b| since the last split is at most GEMM_SPLIT_LIMIT.
  *
- * Gives: LANES, GEMM_EXACT, vector, vector_start, vector_load, vector_put, vector_broadcast, multiply_add,
+ * Gives: LANES, GEMM_EXACT, GEMM_SPLITS, vector, vector_start, vector_load, vector_put, vector_broadcast, multiply_add,
  * product_add, split_register, split_memory, limbs_put. */
 #ifndef FL_GEMM_INT16_VECTOR_H
 #define FL_GEMM_INT16_VECTOR_H
@@ -32,6 +32,9 @@ enum { LANES = 8 };
 enum { LANES = 4 };
 #endif
 #define GEMM_EXACT 1
+#ifndef GEMM_SPLITS /* accumulators have carry splits */
+#define GEMM_SPLITS 1
+#endif
 
 typedef int32_t vector __attribute__((vector_size(LANES * 4)));
 typedef uint32_t uvector __attribute__((vector_size(LANES * 4)));

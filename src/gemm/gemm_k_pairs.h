@@ -23,11 +23,11 @@ static inline packed_vector packed_along(const element *src, int64_t k) {
     return k >= 32 ? _mm512_loadu_si512(src) : _mm512_maskz_loadu_epi16((__mmask32)((1u << k) - 1), src);
 }
 
-/* Lanes 0, 1, ...: src[lane] with its partner src[lane + next], or zero if the partner is missing. */
-static inline packed_vector packed_across(const element *src, int64_t next, int64_t count, bool partner) {
+/* Lanes 0, 1, ...: src[lane] with its partner src[lane + next], or zero if fewer than two are there. */
+static inline packed_vector packed_across(const element *src, int64_t next, int64_t count, int64_t there) {
     const __mmask16 mask = count >= 16 ? 0xffff : (__mmask16)((1u << count) - 1);
     const __m512i first = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, src));
-    if (!partner)
+    if (there < 2)
         return first;
     const __m512i second = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, src + next));
     return _mm512_or_si512(first, _mm512_slli_epi32(second, 16));
@@ -63,9 +63,9 @@ static inline __m256i widened_elements(const element *src, int64_t count) {
     return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)some));
 }
 
-static inline packed_vector packed_across(const element *src, int64_t next, int64_t count, bool partner) {
+static inline packed_vector packed_across(const element *src, int64_t next, int64_t count, int64_t there) {
     const __m256i first = widened_elements(src, count);
-    return partner ? _mm256_or_si256(first, _mm256_slli_epi32(widened_elements(src + next, count), 16)) : first;
+    return there > 1 ? _mm256_or_si256(first, _mm256_slli_epi32(widened_elements(src + next, count), 16)) : first;
 }
 
 static inline void packed_across_two(const element *src, int64_t next, packed_vector *x) {
@@ -88,17 +88,17 @@ static inline packed_vector packed_along(const element *src, int64_t k) {
     memcpy(&x, src, (size_t)(k < 2 * LANES ? k : 2 * LANES) * sizeof *src);
     return x;
 }
-static inline packed_vector packed_across(const element *src, int64_t next, int64_t count, bool partner) {
+static inline packed_vector packed_across(const element *src, int64_t next, int64_t count, int64_t there) {
     packed_vector x = {{{{0}}}};
     for (int64_t i = 0; i < LANES && i < count; i++) {
         x.of[i].k[0] = src[i];
-        x.of[i].k[1] = partner ? src[i + next] : (element)0;
+        x.of[i].k[1] = there > 1 ? src[i + next] : (element)0;
     }
     return x;
 }
 static inline void packed_across_two(const element *src, int64_t next, packed_vector *x) {
-    x[0] = packed_across(src, next, LANES, true);
-    x[1] = packed_across(src + LANES, next, LANES, true);
+    x[0] = packed_across(src, next, LANES, PER_STEP);
+    x[1] = packed_across(src + LANES, next, LANES, PER_STEP);
 }
 #endif
 

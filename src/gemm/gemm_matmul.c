@@ -35,6 +35,11 @@ struct matmul {
     bool *bytes_made;
 };
 
+/* Whether panels have bounds or starts. */
+static bool has_bounds(const struct matmul *t) {
+    return t->c->packing->bound_panel || t->c->kernels->starts;
+}
+
 static const struct gemm_operand *common_operand(const struct matmul *t) {
     return t->common_a ? &t->a : &t->b;
 }
@@ -64,6 +69,9 @@ static void matmul_pack_block(const struct matmul *t, const struct gemm_operand 
             packing->panels(s, first + p, together, step, steps, at + p * s->panel_size);
         if (packing->bound_panel)
             packing->bound_panel(at + p * s->panel_size, s->width, steps, &bounds[p * t->blocks + block]);
+        if (t->c->kernels->starts && s->columns)
+            t->c->kernels->starts(at + p * s->panel_size, &(const struct gemm_segment){.steps = steps}, 1, false,
+                                  s->width, s->width, bounds[p * t->blocks + block].start);
     }
 }
 
@@ -116,7 +124,7 @@ static int64_t band_panels(const struct matmul *t) {
 static struct matmul_worker lay_out_worker(const struct matmul *t, struct gemm_arena *arena) {
     const struct gemm_family *family = t->c->family;
     const struct gemm_kernels *k = t->c->kernels;
-    const int64_t columns = part_column_panels(t), steps = block_steps(t), bounds = t->c->packing->bound_panel != NULL;
+    const int64_t columns = part_column_panels(t), steps = block_steps(t), bounds = has_bounds(t);
     struct matmul_worker w = {.sums = {.stride = columns * t->b.width}};
     w.packed = gemm_take(arena, t->panels * cut_operand(t)->panel_size, GEMM_PACKED);
     w.bounds = gemm_take(arena, bounds * t->panels * t->blocks, sizeof *w.bounds);
@@ -361,8 +369,7 @@ static void matmul_plan(struct matmul *t) {
 
 static struct gemm_workspace lay_out(struct matmul *t, char *block) {
     const struct gemm_operand *common = common_operand(t);
-    const int64_t blocks = common->panels * t->blocks, bounds = t->c->packing->bound_panel != NULL,
-                  check = t->c->kernels->bytes != NULL;
+    const int64_t blocks = common->panels * t->blocks, bounds = has_bounds(t), check = t->c->kernels->bytes != NULL;
     struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
     t->packed = gemm_take(&arena, common->panels * common->panel_size, GEMM_PACKED);
     t->bounds = gemm_take(&arena, bounds * blocks, sizeof *t->bounds);

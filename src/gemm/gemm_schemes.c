@@ -106,6 +106,12 @@ static void exact_sums(const struct gemm_family *family, struct gemm_panel_pair 
     p->sum = at->sum;
     p->high = at->high;
     p->stride = k->panel_columns;
+    if (k->starts) { /* products of bytes: those of a block fit */
+        p->start = b->start;
+        k->whole[p->rows](p);
+        k->finish(p->sum, NULL, p->stride, p->rows, k->panel_columns, 0, add, out);
+        return;
+    }
     switch (choose(a, b, p->steps, family->packing->per_step)) {
     case WHOLE:
         k->whole[p->rows](p);

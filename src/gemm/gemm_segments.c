@@ -2,8 +2,6 @@
  * accumulators need a carry split. */
 #include "gemm/gemm_driver.h"
 
-enum { BLOCK_STEPS = 1024 }; /* steps of a block of exact sums */
-
 static void restart(struct gemm_segments *list, double stretch) {
     list->squares[0] = 0;
     list->squares[1] = stretch;
@@ -64,11 +62,20 @@ void fl_gemm_segments_add(struct gemm_segments *list, int64_t a, int64_t b, int6
         append(list, a, b, steps, false);
         return;
     }
+    if (!proof.window) {
+        for (int64_t take; steps > 0; steps -= take, a += take * list->a_step, b += take * list->b_step) {
+            if (list->steps >= GEMM_BLOCK_STEPS)
+                fl_gemm_segments_new_block(list);
+            take = gemm_min(steps, GEMM_BLOCK_STEPS - list->steps);
+            append(list, a, b, take, false);
+        }
+        return;
+    }
     list->squares[1] += proof.stretch;
     while (steps > 0) {
         int64_t take = gemm_min(steps, GEMM_WINDOW - step % GEMM_WINDOW);
         const double more = proof.window[step / GEMM_WINDOW];
-        if (list->steps >= BLOCK_STEPS) {
+        if (list->steps >= GEMM_BLOCK_STEPS) {
             fl_gemm_segments_new_block(list);
             restart(list, proof.stretch);
         }

@@ -14,6 +14,7 @@ struct unpacked {
     const float *a, *b;
     int64_t m, n, k;
     int64_t a_row, a_step;
+    bool turned;
 };
 
 bool fl_gemm_takes_unpacked(const struct gemm_call *c) {
@@ -31,8 +32,13 @@ static struct gemm_sums lay_out_worker(const struct unpacked *t, struct gemm_are
 static void add_block(const struct unpacked *t, int64_t row, int64_t rows, int64_t k, const struct gemm_sums *sums) {
     const struct gemm_kernels *kernels = t->c->kernels;
     const struct gemm_segment whole = {.steps = gemm_min(FL_K_CHUNK, t->k - k)};
-    struct gemm_tile tile = {
-        .segments = &whole, .count = 1, .a_row = t->a_row, .a_step = t->a_step, .b_step = t->n, .add = k > 0};
+    struct gemm_tile tile = {.segments = &whole,
+                             .count = 1,
+                             .a_row = t->a_row,
+                             .a_step = t->a_step,
+                             .turned = t->turned,
+                             .b_step = t->n,
+                             .add = k > 0};
     const int64_t vectors = t->n / kernels->lanes, most = vectors % kernels->vectors ? 2 : kernels->vectors;
     for (int64_t first = 0; first < vectors; first += most) {
         const int some = (int)gemm_min(most, vectors - first), height = gemm_tile_rows(kernels, some, rows);
@@ -66,7 +72,8 @@ tensor_status fl_gemm_unpacked(struct gemm_call *c, struct gemm_workspace *needs
                          .n = g->n,
                          .k = g->k,
                          .a_row = tn ? 1 : g->k,
-                         .a_step = tn ? g->m : 1};
+                         .a_step = tn ? g->m : 1,
+                         .turned = tn};
     const int64_t parts = gemm_parts(t.m, BAND_ROWS);
     struct gemm_arena common = {NULL, 0}, worker = gemm_worker_arena(c, 0);
     char *block;

@@ -7,7 +7,7 @@
  * channels of a position), and from pixel to pixel the micro-kernel advances by a stride.
  *
  * Exact sums multiply two pixels at a time, so the copies hold k-pairs: dy of two neighbours, and each image element
- * with the one that the neighbour reads instead.
+ * with the one that the neighbour reads instead. Products of bytes multiply four, as k-quads.
  *
  * Long sums with few results are divided along k among the threads. Then each slice has its sums (for ordered sums a
  * slice is a chunk), which are added in order. */
@@ -19,7 +19,7 @@
 enum {
     ROWS_BLOCK = 96,                /* filters packed at a time */
     CHANNELS_BLOCK = 128,           /* channels packed at a time: whole tiles of two vectors */
-    CHUNK_LONGEST = 2 * FL_K_CHUNK, /* pixels, for exact sums; FL_K_CHUNK for ordered ones */
+    CHUNK_STEPS = FL_K_CHUNK,       /* of the longest chunk of exact sums; ordered ones have FL_K_CHUNK pixels */
     CHUNK_BYTES = 640 * 1024,       /* of the copies of a chunk longer than FL_K_CHUNK */
     CHUNKS_PER_WORKER = 4,          /* at least, for such chunks */
     SLICE_BYTES = 32 * 1024 * 1024, /* of the slices stored at a time */
@@ -67,6 +67,7 @@ struct gradient_worker {
     float *windows; /* bounds of dy */
     float *squares; /* of packed lines: the largest sum of a channel in a segment */
     struct gemm_segments list;
+    int32_t *starts; /* of the rows: [block][row] */
 };
 
 static bool is_ordered(const struct gradient *t) {
@@ -93,6 +94,11 @@ static int64_t pixels_under(const struct gradient *t, int64_t count) {
     return (count - 1) * t->v.x.stride + gemm_reach(&t->v.x);
 }
 
+/* The starts of a block: whole vectors, and those of whole tiles. */
+static int64_t starts_row(const struct gradient *t) {
+    return t->rows_block + 2 * GEMM_ROWS_MAX;
+}
+
 static struct gradient_worker lay_out_worker(const struct gradient *t, struct gemm_arena *arena) {
     struct gradient_worker w = {0};
     const int64_t spans = spans_most(t), steps = t->chunk / t->c->packing->per_step + spans, exact = !is_ordered(t);
@@ -104,6 +110,8 @@ static struct gradient_worker lay_out_worker(const struct gradient *t, struct ge
     w.squares = gemm_take(arena, t->lines_most, sizeof *w.squares);
     w.list.segment = gemm_take(arena, steps, sizeof *w.list.segment);
     w.list.block = gemm_take(arena, steps + 2, sizeof *w.list.block);
+    w.starts =
+        gemm_take(arena, t->c->kernels->starts ? (steps / GEMM_BLOCK_STEPS + 1) * starts_row(t) : 0, sizeof *w.starts);
     return w;
 }
 
@@ -183,11 +191,16 @@ static void list_segments(const struct gradient *t, int64_t rows, int64_t channe
         float squares = 0; /* of all lines under the span, since a tile reads any one of them */
         for (int64_t r = 0; r < t->v.y.positions && !ordered; r++)
             squares = fmaxf(squares, w->squares[span->line + r * t->filter_step]);
-        const struct gemm_proof proof = {w->windows, squares, 0};
+        const struct gemm_proof proof = {t->c->packing->bound_windows ? w->windows : NULL, squares, 0};
         fl_gemm_segments_add(&w->list, span->step * rows, (span->line * t->positions + position) * channels, span->step,
                              gemm_parts(span->x1 - span->x0, per_step), proof);
     }
     fl_gemm_segments_end(&w->list);
+    struct gemm_tile tile;
+    for (int64_t block = 0; t->c->kernels->starts && block < w->list.blocks; block++) {
+        gemm_tile_block(&tile, &w->list, block);
+        t->c->kernels->starts(w->a, tile.segments, tile.count, true, rows, rows, w->starts + block * starts_row(t));
+    }
 }
 
 /* Computes `columns` neighbouring columns from packed element b of the lines on, for all rows. */
@@ -196,7 +209,7 @@ static void column_tiles(const struct gradient *t, const struct gradient_worker 
     const struct gemm_kernels *k = t->c->kernels;
     const int64_t vectors = gemm_parts(columns, k->lanes);
     const int64_t most = vectors <= k->vectors || vectors % k->vectors == 0 ? k->vectors : 2;
-    struct gemm_tile tile = {.a_row = 1, .a_step = w->list.a_step, .b_step = w->list.b_step};
+    struct gemm_tile tile = {.a_row = 1, .turned = true, .a_step = w->list.a_step, .b_step = w->list.b_step};
     for (int64_t j = 0; j < columns; j += most * k->lanes) {
         const int64_t width = gemm_min(columns - j, most * k->lanes);
         const int tile_vectors = (int)gemm_parts(width, k->lanes), tile_rows = gemm_tile_rows(k, tile_vectors, rows);
@@ -208,6 +221,7 @@ static void column_tiles(const struct gradient *t, const struct gradient_worker 
             for (int64_t block = 0; block < w->list.blocks; block++) {
                 gemm_tile_block(&tile, &w->list, block);
                 tile.add = add || block > 0;
+                tile.start = w->starts + block * starts_row(t) + i;
                 k->tile(&tile, tile_vectors, width);
             }
         }
@@ -303,7 +317,7 @@ static void gradient_plan(struct gradient *t) {
     t->channels_block = t->v.depth <= CHANNELS_BLOCK * 3 / 2 ? t->v.depth : CHANNELS_BLOCK;
     t->position_step =
         t->v.x.positions == 1 && t->v.batch * t->v.y.out == 1 ? t->c->packing->per_step * t->v.x.stride : 1;
-    for (t->chunk = is_ordered(t) ? FL_K_CHUNK : CHUNK_LONGEST; !plan_chunk(t); t->chunk /= 2)
+    for (t->chunk = is_ordered(t) ? FL_K_CHUNK : CHUNK_STEPS * t->c->packing->per_step; !plan_chunk(t); t->chunk /= 2)
         ;
     t->store_parts = gemm_parts(t->v.filters * t->n, GEMM_STORE_BLOCK);
 

@@ -66,6 +66,8 @@ struct fl_product {
     struct fl_epilogue epilogue;
     struct fl_formats formats;
     tensor_class exactness; /* accumulate=GPU or operands=A,B, of kernels for it */
+    bool bytes;             /* both factors are of formats of at most 8 bits ... */
+    bool by_hand;           /* ... but the caller may have written others into their memory */
 };
 
 /* --- images: maxpool2d*, avgpool*, shortcut_a* -------------------------------------------------------------------- */

@@ -80,6 +80,9 @@ void fl_note_formats(const tensor *y, const tensor *const factors[2], const tens
                      struct fl_args *args) {
     const tensor *all[] = {factors[0], factors[1], bias, residual};
     bool alike = true;
+    args->p.product.bytes = is_shared(factors[0]) && is_shared(factors[1]) && factors[0]->format->bits <= 8 &&
+                            factors[1]->format->bits <= 8;
+    args->p.product.by_hand = factors[0]->storage->by_hand || factors[1]->storage->by_hand;
     for (int k = 0; k < 4; k++)
         alike &= !all[k] || all[k]->format == y->format || (is_shared(y) && fl_same_kernels(all[k]->format, y->format));
     if (!alike)
