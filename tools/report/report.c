@@ -65,7 +65,7 @@ static void write_head(FILE *out, const struct experiment *x) {
     const int diverged = experiment_diverged(x);
     char *name = data_title(s->data), *title = text_format("%s on %s", s->model, name), *verdict = report_verdict(x);
     char *const page = diverged ? text_format("%d DIVERGED: %s", diverged, title) : text_format("%s", title);
-    page_begin(out, page, true);
+    page_begin(out, page, report_script_sha256);
     free(page);
     html_text(out, title);
     fprintf(out, "</h1>\n<p class=\"soft\">%d format%s × %d seed%s, %lld steps of %lld %s each, flexlab ",
