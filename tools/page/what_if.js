@@ -17,7 +17,7 @@ function element(tag, attributes, ...children) {
 
 const key = (row, i) => {
     const {value} = row.cells[i].dataset;
-    return value === undefined ? row.cells[i].textContent : value === "" ? Infinity : Number(value);
+    return value === undefined ? row.cells[i].firstChild.textContent : value === "" ? Infinity : Number(value);
 };
 const compare = (a, b) => typeof a === "string" ? a.localeCompare(b, "en", {numeric: true}) : a - b || (a === b ? 0 : 1);
 
@@ -51,7 +51,7 @@ const shown = element("span", {role: "status"});
 function show() {
     let count = 0;
     for (const row of rows) {
-        const fits = (!role.value || row.dataset.role === role.value) && row.cells[0].textContent.includes(name.value.trim());
+        const fits = (!role.value || row.dataset.role === role.value) && row.cells[0].firstChild.textContent.includes(name.value.trim());
         row.hidden = !fits;
         count += fits;
     }

@@ -38,12 +38,13 @@ static char *overflow_text(const struct what_if *w, const struct seen *t, const 
     return text;
 }
 
-static char *flushed_text(const struct seen *t, const struct effect *e, bool shared) {
+static char *flushed_text(const struct what_if *w, const struct seen *t, const struct effect *e, bool shared) {
     char *const share = share_text(effect_flushed(t, e)), *const bits = bits_text(t);
     char *const text =
         shared ? text_format("%s become 0: one exponent for %.0f octaves; %s", share, ceil(seen_octaves(t)), bits)
         : t->role_number >= 2
-            ? text_format("%s become 0, below its range: a larger loss scale, or more exponent bits", share)
+            ? text_format("%s become 0, below its range: a %sloss scale, or more exponent bits", share,
+                          w->loss_scale > 1 ? "larger " : "")
             : text_format("%s become 0, below its range: more exponent bits, or a scale of its own", share);
     free(share);
     free(bits);
@@ -66,7 +67,7 @@ char *what_if_advice(const struct what_if *w, const struct seen *t, int format) 
         return text_format("%.1f dB: %d bits are enough, but its exponents end before these numbers (2^%d)", snr, bits,
                            ilogb(t->largest));
     if (flushes)
-        return flushed_text(t, e, f->shared);
+        return flushed_text(w, t, e, f->shared);
     if (!f->shared)
         return text_format("%.1f dB: %.0f more fraction bits for %.0f dB", snr,
                            ceil((ENOUGH_DB - snr) / decibels_a_bit), ENOUGH_DB);

@@ -252,7 +252,7 @@ static void tensor_row(FILE *out, const struct what_if *w, const struct seen *t,
     html_text(out, t->format);
     fputs("\">", out);
     html_text(out, t->name);
-    fprintf(out, "</td><td>%s</td>", t->role);
+    fprintf(out, "<small>%s</small></td>", t->role);
     cell_number(out, (double)t->elements, text_count(t->elements));
     const double zero = 100 * (double)t->zeros / (double)t->elements;
     cell_number(out, zero, text_format("%.1f %%", zero));
@@ -278,7 +278,7 @@ static void tensors(FILE *out, const struct what_if *w) {
     const struct axis a = axis_of(w);
     fputs("<h2 id=\"tensors\">Tensors</h2>\n<div class=\"card\"><div class=\"controls\" id=\"controls\"></div><div "
           "class=\"wide\"><table class=\"tensors\" id=\"tensors-table\"><thead><tr><th data-sort=\"up\">tensor</th>"
-          "<th data-sort=\"up\">role</th><th class=\"r\" data-sort=\"down\">elements</th><th class=\"r\" "
+          "<th class=\"r\" data-sort=\"down\">elements</th><th class=\"r\" "
           "data-sort=\"down\">zero</th><th>exponents",
           out);
     if (a.low < a.high)

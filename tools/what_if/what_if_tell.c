@@ -197,7 +197,7 @@ static void json_role(FILE *out, const struct what_if *w, int role) {
     fputs("\"formats\":[", out);
     for (int f = 0; f < w->formats.count; f++) {
         const struct role_effect e = what_if_role_effect(w, role, f);
-        fputs(f ? ",\n{" : "\n{", out);
+        fputs(f ? ",{" : "{", out);
         member_text(out, "format", w->formats.list[f].name);
         member_count(out, "measured", e.tensors);
         member_number(out, "median_db", e.median);
@@ -269,12 +269,13 @@ static void json_tensor(FILE *out, const struct what_if *w, const struct seen *t
     json_bins(out, t);
     fputs("\"formats\":[", out);
     for (int f = 0; f < w->formats.count; f++) {
-        fputs(f ? ",\n" : "\n", out);
+        fputs(f ? "," : "", out);
         json_effect(out, w, t, f);
     }
     fputs("]}", out);
 }
 
+/* One line, as readers/what_if_roles.h reads it. */
 void what_if_json(FILE *out, const struct what_if *w) {
     fputs("{\"schema\":1,", out);
     member_text(out, "network", w->path);
@@ -289,14 +290,14 @@ void what_if_json(FILE *out, const struct what_if *w) {
     member_number(out, "loss_scale", w->loss_scale);
     member_number(out, "enough_db", ENOUGH_DB);
     member_number(out, "enough_flushed", ENOUGH_FLUSHED);
-    fputs("\n\"roles\":[", out);
+    fputs("\"roles\":[", out);
     for (int i = 0; i < WHAT_IF_ROLES; i++) {
-        fputs(i ? ",\n" : "\n", out);
+        fputs(i ? "," : "", out);
         json_role(out, w, i);
     }
-    fputs("],\n\"tensors\":[", out);
+    fputs("],\"tensors\":[", out);
     for (int i = 0; i < w->count; i++) {
-        fputs(i ? ",\n" : "\n", out);
+        fputs(i ? "," : "", out);
         json_tensor(out, w, &w->tensors[i]);
     }
     fputs("]}\n", out);
