@@ -75,8 +75,8 @@ struct settings {
     double seconds, tolerance;
     const char *of, *sort; /* of `what-if` */
     int64_t batch_count;   /* how many batches it takes */
-    char **folders; /* arguments without dashes: of `report`, `eval`, `run`, `bench`,
-                       `transpile`, `what-if` */
+    char **folders;        /* arguments without dashes: of `report`, `eval`, `run`, `bench`,
+                              `transpile`, `what-if` */
     int folder_count;
 };
 
