@@ -51,7 +51,7 @@ TREES = {
         "exceptions": set()},
     "tools": {
         "prefix": "", "largest": 20, "exceptions": set(),
-        "levels": [{"base"}, {"options", "readers"}, {"results"}, {"runs", "figures", "report"}, {"commands", "facts", "programs", "replay", "transpile"}],
+        "levels": [{"base"}, {"options", "readers"}, {"results"}, {"runs", "figures", "report"}, {"commands", "facts", "programs", "replay", "transpile", "what_if"}],
         "page": "page"},  # the sources of the report's page
 }
 folders = {p.name for p in (source / "src").iterdir() if p.is_dir()}

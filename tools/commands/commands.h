@@ -10,6 +10,7 @@ int command_bench(int argc, char **argv);
 int command_transpile(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_calibrate(int argc, char **argv);
+int command_what_if(int argc, char **argv);
 int command_wgan(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_replay(int argc, char **argv);

@@ -25,6 +25,7 @@ static const struct command_row {
     {"transpile", command_transpile, "write such a network in another format, and tell what that does to its tensors"},
     {"calibrate", command_calibrate, "what 8-bit integers cost such a network, by method and number of batches"},
     {"diff", command_diff, "the first tensor at which two such networks part on the same inputs"},
+    {"what-if", command_what_if, "what other number formats would do to each tensor of a trained network"},
     {"wgan", command_wgan, "train a generator of images and its critic in one number format"},
     {"report", command_report, "draw table, figures and report again from stored results"},
     {"replay", command_replay, "run exponent predictors again over the recorded maxima of trace files"},
@@ -85,8 +86,8 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, which is reported */
     if (argc < 2)
-        return text_usage("expected a command: compare, train, eval, run, bench, transpile, calibrate, diff, wgan, "
-                          "report, replay, facts or info; "
+        return text_usage("expected a command: compare, train, eval, run, bench, transpile, calibrate, diff, "
+                          "what-if, wgan, report, replay, facts or info; "
                           "see flexlab --help");
     const char *name = argv[1];
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
@@ -105,7 +106,7 @@ int main(int argc, char **argv) {
                 return status;
             return flushed(commands[i].run(argc - 1, argv + 1));
         }
-    return text_usage("unknown %s '%s', expected compare, train, eval, run, bench, transpile, calibrate, diff, wgan, "
-                      "report, replay, facts or info%s",
+    return text_usage("unknown %s '%s', expected compare, train, eval, run, bench, transpile, calibrate, diff, "
+                      "what-if, wgan, report, replay, facts or info%s",
                       name[0] == '-' ? "option" : "command", name, text_did_you_mean(name, command_name));
 }

@@ -153,10 +153,12 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
                                   .critic_steps = 5,
                                   .samples = 64,
                                   .clip = 0.01,
-                                  .memory = command == COMMAND_EVAL ? USUAL_MEMORY : 0,
+                                  .memory = command & (COMMAND_EVAL | COMMAND_WHAT_IF) ? USUAL_MEMORY : 0,
+                                  .batch_count = 4,
+                                  .sort = "error",
                                   .rate = command == COMMAND_WGAN ? 5e-5 : 0,
                                   .seeds = 1,
-                                  .seed_base = 1,
+                                  .seed_base = command == COMMAND_WHAT_IF ? UNSET : 1,
                                   .average_last = 100,
                                   .momentum = UNSET,
                                   .weight_decay = UNSET,
@@ -187,7 +189,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
         if (settings->help)
             return STATUS_OK;
     }
-    if (!settings->data && !settings->resume) /* a resumed training has its own */
+    if (!settings->data && !settings->resume && command != COMMAND_WHAT_IF) /* these have their own */
         settings->data = "synthetic";
     options_resolve_model(settings);
     options_resolve_optimiser(settings);
@@ -198,6 +200,9 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
         return STATUS_OK;
     if (command == COMMAND_DIFF)
         return optind + 2 < argc ? text_usage("unexpected argument '%s', expected two files", argv[optind + 2])
+                                 : STATUS_OK;
+    if (command == COMMAND_WHAT_IF)
+        return optind + 1 < argc ? text_usage("unexpected argument '%s', expected one network", argv[optind + 1])
                                  : STATUS_OK;
     if (command & (COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE |
                    COMMAND_CALIBRATE)) /* they take the file of a network */

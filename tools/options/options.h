@@ -16,7 +16,8 @@ enum command {
     COMMAND_BENCH = 64,
     COMMAND_TRANSPILE = 128,
     COMMAND_DIFF = 256,
-    COMMAND_CALIBRATE = 512
+    COMMAND_CALIBRATE = 512,
+    COMMAND_WHAT_IF = 1024
 };
 enum { MOST_WORDS = 64 };
 
@@ -52,7 +53,7 @@ struct settings {
     int64_t gan_steps, latent, filters, critic_steps, samples, sample_every; /* of `wgan` */
     double clip;
     bool data_anew;           /* --data beside --resume */
-    int64_t memory;           /* GiB, of `eval` and beside --resume; 0: not given, or no limit */
+    int64_t memory;           /* GiB, of `eval`, `what-if` and beside --resume; 0: not given, or no limit */
     char optimiser_text[200]; /* name and options: "adamw beta1=0.95 clip-norm=1" */
     int augment;              /* SWITCH_UNSET: by the data */
     int one_by_one;           /* --one-by-one: formats do not take turns */
@@ -73,8 +74,10 @@ struct settings {
     const char *batches, *thread_list;
     const char *network_model, *weight_layout, *image_size; /* of a file of weights as a program */
     double seconds, tolerance;
-    char **folders; /* arguments without dashes: of `report`, `eval`, `run`, `bench`,
-                       `transpile` */
+    const char *of, *sort; /* of `what-if` */
+    int64_t batch_count;   /* how many batches it takes */
+    char **folders;        /* arguments without dashes: of `report`, `eval`, `run`, `bench`,
+                              `transpile`, `what-if` */
     int folder_count;
 };
 

@@ -91,6 +91,21 @@ static const char *const transpile_help[] = {
     "      --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --out resnet20.safetensors --report report.html\n"
     "  flexlab transpile text.onnx --to bf16 --format '@Softmax=fp32' --calibrate inputs.npz --out text.safetensors\n"};
 
+static const char *const what_if_help[] = {
+    "Usage: flexlab what-if RUN [OPTION]...\n"
+    "       flexlab what-if CHECKPOINT --data SPEC [OPTION]...\n\n"
+    "Computes forward and backward passes of a trained network in its own formats, and shows what\n"
+    "other number formats would do to the values of each weight, activation and gradient: relative\n"
+    "error, numbers lost to zero or saturated, and how many bits are enough (docs/what-if.md).\n"
+    "RUN is the folder of results of 'flexlab train', or of a comparison that is not over;\n"
+    "CHECKPOINT one of its files such as best.safetensors.\n",
+    "\nPrints signal-to-noise ratios by role and format, then of the worst tensors, and what would help\n"
+    "them. Exit status: 0 success, 1 failure, 2 wrong usage.\n"
+    "\nExamples\n"
+    "  flexlab what-if quick\n"
+    "  flexlab what-if quick --formats flex12+5,flex8+5 --tensors 'conv*.weight,fc*' --all\n"
+    "  flexlab what-if r20/last.safetensors --data cifar10:cifar-10-batches-bin --out r20-what-if\n"};
+
 static const char *const wgan_help[] = {
     "Usage: flexlab wgan [OPTION]...\n\n"
     "Trains a generator of images and its critic in one number format, or under one policy\n"
@@ -130,6 +145,8 @@ void options_help(enum command command, FILE *out) {
         fputs(calibrate_help[0], out);
     else if (command == COMMAND_DIFF)
         fputs(diff_help[0], out);
+    else if (command == COMMAND_WHAT_IF)
+        fputs(what_if_help[0], out);
     else if (command == COMMAND_WGAN)
         fputs(wgan_help[0], out);
     else
@@ -160,6 +177,7 @@ void options_help(enum command command, FILE *out) {
                              : command == COMMAND_TRANSPILE ? transpile_help[1]
                              : command == COMMAND_DIFF      ? diff_help[1]
                              : command == COMMAND_CALIBRATE ? calibrate_help[1]
+                             : command == COMMAND_WHAT_IF   ? what_if_help[1]
                              : command == COMMAND_WGAN      ? wgan_help[1]
                                                             : NULL;
     if (rest) {

@@ -14,8 +14,8 @@
 void options_resolve_model(struct settings *s) {
     const bool text = nn_model_reads_text(s->model);
     s->optimiser = s->optimiser ? s->optimiser : text ? "adamw" : "sgd";
-    if (!s->batch && !(s->command & (COMMAND_EVAL | COMMAND_TRANSPILE | COMMAND_DIFF |
-                                     COMMAND_CALIBRATE))) /* they take it of the file */
+    if (!s->batch && !(s->command & (COMMAND_EVAL | COMMAND_TRANSPILE | COMMAND_DIFF | COMMAND_CALIBRATE |
+                                     COMMAND_WHAT_IF))) /* they take it of the file */
         s->batch = text ? 32 : 128;
 }
 
@@ -88,7 +88,7 @@ int options_check_shadows(const struct settings *s) {
 void options_resolve_formats(struct settings *s) {
     static const char usual[] = "fp32,fp16,bf16,flex16+5,dfp16";
     if (s->command & (COMMAND_EVAL | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | COMMAND_DIFF |
-                      COMMAND_CALIBRATE)) /* each has its own */
+                      COMMAND_CALIBRATE | COMMAND_WHAT_IF)) /* each has its own */
         return;
     if (!s->formats && (s->command == COMMAND_COMPARE || !s->policy))
         s->formats = s->command == COMMAND_COMPARE ? usual : "flex16+5";

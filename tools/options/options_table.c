@@ -39,6 +39,11 @@ static const char *split_name(int i) {
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
+static const char *sort_name(int i) {
+    static const char *const names[] = {"error", "name", "role"};
+    return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
 static const char *layout_name(int i) {
     static const char *const names[] = {"nchw", "nhwc"};
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
@@ -59,6 +64,7 @@ static const char *decay_name(int i) {
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
+#define WHAT_IF_FORMATS "flex16+5,flex12+5,flex8+5,dfp8,fp16,bf16"
 #define ROUNDING_HELP                                                                                                  \
     "of results of 8-bit integers: exact, onnx, tflite, tflite-ruy,\ntflite-xnnpack (that of the file's own runtime)"
 
@@ -389,6 +395,34 @@ static const struct option_row rows[] = {
      .help = "print all tensors, not the ten worst"},
     {"force", NULL, COMMAND_TRANSPILE, KIND_SWITCH, FIELD(force), .value = 1,
      .help = "replace files that are already there"},
+    {"formats", "LIST", COMMAND_WHAT_IF, KIND_TEXT, FIELD(formats), .section = "What is measured",
+     .help = "comma-separated number formats (" WHAT_IF_FORMATS ")"},
+    {"of", "FORMAT", COMMAND_WHAT_IF, KIND_TEXT, FIELD(of),
+     .help = "the run of RUN whose network is taken, by its format (fp32, or else the\nfirst)"},
+    {"data", "SPEC", COMMAND_WHAT_IF, KIND_TEXT, FIELD(data),
+     .help = "data of any kind that 'flexlab train' takes, of which the training part\nis used (of RUN: those of its "
+             "training)"},
+    {"batches", "N", COMMAND_WHAT_IF, KIND_WHOLE, FIELD(batch_count), 1, 1000000,
+     .help = "how many batches go forward and backward, from the same weights (4)"},
+    {"batch", "B", COMMAND_WHAT_IF, KIND_WHOLE, FIELD(batch), 1, 65536,
+     .help = "images or sequences of a batch (as the network was trained with)"},
+    {"seed", "K", COMMAND_WHAT_IF, KIND_WHOLE, FIELD(seed_base), 0, 1e15,
+     .help = "of the order of the data and their augmentation (that of the training:\nthe batches are the first of its "
+             "first epoch)"},
+    {"tensors", "GLOBS", COMMAND_WHAT_IF, KIND_TEXT, FIELD(trace_tensors),
+     .help = "tensors whose names match, comma-separated patterns such as\n'conv1*,*.weight' (all)"},
+    {"memory", "GIB", COMMAND_WHAT_IF, KIND_WHOLE, FIELD(memory), 1, 1 << 20,
+     .help = "what a step may take beside the weights (4)"},
+    {"threads", "T", COMMAND_WHAT_IF, KIND_WHOLE, FIELD(threads), 1, 256,
+     .help = "threads (all); results do not depend on it"},
+    {"sort", "NAME", COMMAND_WHAT_IF, KIND_NAME, FIELD(sort), .names = sort_name, .section = "What is shown",
+     .help = "the tensors by their error in the worst format, by name, or by role\n(error)"},
+    {"all", NULL, COMMAND_WHAT_IF, KIND_SWITCH, FIELD(all), .value = 1, .help = "print all tensors, not the ten first"},
+    {"csv", "FILE", COMMAND_WHAT_IF, KIND_TEXT, FIELD(csv), .help = "every tensor in every format as a table"},
+    {"out", "DIR", COMMAND_WHAT_IF, KIND_TEXT, FIELD(out),
+     .help = "folder of what-if.html, what-if.csv and what-if.json, made if missing"},
+    {"force", NULL, COMMAND_WHAT_IF, KIND_SWITCH, FIELD(force), .value = 1,
+     .help = "replace files that are already there"},
     {"data", "SPEC", COMMAND_WGAN, KIND_TEXT, FIELD(data), .section = "What is trained",
      .help =
          "square images whose side is a multiple of 8 up to 256, of any kind\nthat 'flexlab train' takes; their labels "
@@ -438,7 +472,7 @@ static const struct option_row rows[] = {
     {"quiet", NULL, COMMAND_WGAN, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no progress"},
     {"help", NULL,
      ALL | COMMAND_EVAL | COMMAND_WGAN | COMMAND_RUN | COMMAND_BENCH | COMMAND_TRANSPILE | COMMAND_DIFF |
-         COMMAND_CALIBRATE | GOING_ON,
+         COMMAND_CALIBRATE | COMMAND_WHAT_IF | GOING_ON,
      KIND_SWITCH, FIELD(help), .value = 1, .help = "this text"},
 #undef FIELD
 };

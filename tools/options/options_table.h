@@ -8,9 +8,9 @@
 
 enum option_kind { KIND_TEXT, KIND_NAME, KIND_WHOLE, KIND_REAL, KIND_SWITCH, KIND_LIST };
 /* An option of `train` that may stand beside --resume: it is no property of the training. */
-enum { GOING_ON = 1 << 8 };
+enum { GOING_ON = 1 << 28 }; /* beyond every enum command */
 /* Such an option that has its earlier value if it is not given anew. */
-enum { KEPT = 1 << 9 };
+enum { KEPT = 1 << 29 };
 
 /* An entry with a section begins a new heading of the help text. */
 struct option_row {

@@ -6,6 +6,7 @@ const columnOrder = {
               ["agree %", "× fp32", "ms/step", "test loss", "train loss", "weights", "activations"]],
     differences: [["format", "minus fp32", "mean", "p"], ["95 % interval of the mean", "pairs"]],
     arithmetic: [["format", "saturated", "flushed to zero", "NaN or Inf"], ["flushed share", "saturated share", "e at maximum", "e at minimum", "elements written"]],
+    "what-if": [["role"], []],
     runs: [["format", "seed", "last loss", "test acc. %", "divergence"], ["test loss", "agree %", "train loss"]],
 };
 

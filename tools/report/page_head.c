@@ -19,13 +19,13 @@ static void write_digest(FILE *out, const char *hex) {
     }
 }
 
-void page_begin(FILE *out, const char *title, bool script) {
+void page_begin(FILE *out, const char *title, const char *script) {
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; ",
           out);
     if (script) {
         fputs("script-src 'sha256-", out);
-        write_digest(out, report_script_sha256);
+        write_digest(out, script);
         fputs("'; ", out);
     }
     fputs("base-uri 'none'; form-action 'none'\">\n"

@@ -11,6 +11,7 @@
 #include "report/report_traces.h"
 #include "report/report_verdict.h"
 #include "base/text.h"
+#include "readers/what_if_roles.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,7 @@ static void write_head(FILE *out, const struct experiment *x) {
     const int diverged = experiment_diverged(x);
     char *name = data_title(s->data), *title = text_format("%s on %s", s->model, name), *verdict = report_verdict(x);
     char *const page = diverged ? text_format("%d DIVERGED: %s", diverged, title) : text_format("%s", title);
-    page_begin(out, page, true);
+    page_begin(out, page, report_script_sha256);
     free(page);
     html_text(out, title);
     fprintf(out, "</h1>\n<p class=\"soft\">%d format%s × %d seed%s, %lld steps of %lld %s each, flexlab ",
@@ -175,6 +176,64 @@ static void write_arithmetic(FILE *out, const struct experiment *x) {
           "the predictor wanted an exponent below or above the format's range.</p>\n</div>\n",
           out);
     table_free(t);
+}
+
+/* "55.7 (52.8)": the median tensor and the worst. */
+static char *what_if_text(const cJSON *effect) {
+    const double median = what_if_roles_number(effect, "median_db"), worst = what_if_roles_number(effect, "worst_db");
+    char *const one = isnan(median) ? text_format("–") : text_format("%.1f", median);
+    char *const text = isnan(worst) ? text_format("%s", one) : text_format("%s (%.1f)", one, worst);
+    free(one);
+    return text;
+}
+
+static void write_what_if_table(FILE *out, const struct what_if_roles *w) {
+    const cJSON *const first = cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(w->roles, 0), "formats");
+    const int count = cJSON_GetArraySize(first);
+    char *const alignment = text_alloc((size_t)count + 2, 1);
+    memset(alignment, 'r', (size_t)count + 1);
+    alignment[0] = 'l';
+    struct table *const t = table_new(alignment);
+    const cJSON *role, *effect;
+    table_cell(t, "role");
+    cJSON_ArrayForEach(effect, first)
+        table_cell(t, "%s", cJSON_GetObjectItemCaseSensitive(effect, "format")->valuestring);
+    cJSON_ArrayForEach(role, w->roles) {
+        table_cell(t, "%s", cJSON_GetObjectItemCaseSensitive(role, "role")->valuestring);
+        cJSON_ArrayForEach(effect, cJSON_GetObjectItemCaseSensitive(role, "formats"))
+            table_take(t, what_if_text(effect));
+    }
+    table_print_html(t, out);
+    table_free(t);
+    free(alignment);
+}
+
+/* What other formats would do, from the folders in which `flexlab what-if` has found it out. */
+static int write_what_if(FILE *out, const struct experiment *x) {
+    int status = STATUS_OK;
+    bool any = false;
+    for (int i = 0; i < x->origin_count && status == STATUS_OK; i++) {
+        struct what_if_roles w;
+        bool found;
+        status = what_if_roles_read(&w, x->origins[i].folder ? x->origins[i].folder : x->folder, &found);
+        if (found && status == STATUS_OK) {
+            if (!any)
+                heading(out, "what-if", NULL, "What if");
+            fputs("<div class=\"card\">\n", out);
+            write_what_if_table(out, &w);
+            fputs("<p class=\"soft\">What these formats would do to the tensors of ", out);
+            html_text(out, w.network);
+            fputs(" on ", out);
+            html_text(out, w.data);
+            fputs(": signal-to-noise ratio in dB of the median tensor of each role, in brackets of the worst one; – "
+                  "where "
+                  "nothing changes or a number becomes Inf. what-if.html in the folder has every tensor.</p>\n</div>\n",
+                  out);
+            any = true;
+        }
+        what_if_roles_clear(&w);
+    }
+    return status;
 }
 
 static void write_runs(FILE *out, const struct experiment *x) {
@@ -335,9 +394,11 @@ int report_write(const struct experiment *x, const struct figures *figures) {
     write_paired(o.file, x);
     write_arithmetic(o.file, x);
     write_runs(o.file, x);
+    status = write_what_if(o.file, x);
     write_configuration(o.file, x);
     fputs("</main>\n", o.file);
-    status = write_data(o.file, x);
+    if (status == STATUS_OK)
+        status = write_data(o.file, x);
     fprintf(o.file, "<script>%s</script>\n</body></html>\n", (const char *)report_script);
     if (status == STATUS_OK)
         return output_commit(&o);

@@ -362,7 +362,7 @@ static void page_sums(FILE *out, const struct checksum_list *c) {
 void transpile_page(FILE *out, const struct transpiled *t) {
     char *const name = text_valid(t->source->path), *const title = text_format("%s transpiled", name);
     char *const summary = summary_text(t), *const bytes = bytes_text(t), *const totals = totals_text(t->tensors);
-    page_begin(out, title, false);
+    page_begin(out, title, NULL);
     html_text(out, title);
     fputs("</h1>\n<p class=\"soft\">", out);
     html_text(out, summary);
