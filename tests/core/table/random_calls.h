@@ -45,7 +45,8 @@ static void start_draws(uint64_t seed, uint64_t what) {
 
 /* Any format of the table, or one made from its parameters. */
 static const struct fl_format *draw_any_format(void) {
-    static const char *const made[] = {"flex12+5", "flex8+5", "dfp8", "dfp13", "flex16+3", "flex5+4"};
+    static const char *const made[] = {"flex12+5", "flex8+5", "dfp8", "dfp13", "flex16+3",
+                                       "flex5+4",  "e4m3fn",  "e5m2", "e2m1",  "e6m5"};
     enum { MADE = sizeof made / sizeof made[0] };
     int formats = 0;
     while (fl_format_at(formats))
