@@ -63,6 +63,10 @@ static struct fl_view *view_at(struct fl_args *args, const struct fl_operand *o)
     return is_tensor ? (struct fl_view *)(void *)((char *)args + o->at) : NULL;
 }
 
+static bool same_numbers(const struct fl_view *a, const struct fl_view *b) {
+    return a->data == b->data && a->wide == b->wide && a->count == b->count;
+}
+
 static size_t bytes_of(int64_t count) {
     return fl_line_bytes((size_t)count * sizeof(float));
 }
@@ -101,7 +105,8 @@ size_t fl_minifloat_need(const struct fl_args *args, enum fl_backend backend) {
 }
 
 /* Gives each operand its binary32 numbers: those of a wide part in place, others in `memory`, whose end is returned.
- * Operands with the same elements have the same numbers. */
+ * Operands that are the same have the same numbers; one that counts as its elements is not the same as its wide part.
+ */
 static char *decode_operands(const struct fl_args *args, struct fl_args *inner,
                              const struct fl_minifloat_conversions *c, int workers, char *memory) {
     const struct fl_operand *operands;
@@ -116,7 +121,7 @@ static char *decode_operands(const struct fl_args *args, struct fl_args *inner,
         converted[i] = view_at(inner, &operands[i]);
         *converted[i] = (struct fl_view){.data = views[i]->wide, .count = views[i]->count};
         for (int j = 0; j < i && !converted[i]->data; j++)
-            if (converted[j] && views[j]->data == views[i]->data && views[j]->count == views[i]->count)
+            if (converted[j] && same_numbers(views[j], views[i]))
                 *converted[i] = *converted[j];
         if (!converted[i]->data) {
             struct conversion job = {.c = c, .format = args->format, .view = views[i], .floats = (void *)memory};
@@ -124,7 +129,7 @@ static char *decode_operands(const struct fl_args *args, struct fl_args *inner,
             converted[i]->data = memory;
             memory += bytes_of(views[i]->count);
         }
-        if (views[i]->data == args->out.data && views[i]->count == args->out.count && !inner->out.data)
+        if (!inner->out.data && same_numbers(views[i], &args->out))
             inner->out.data = converted[i]->data;
     }
     if (!inner->out.data && args->out.data) {
