@@ -9,7 +9,9 @@
 #ifndef FL_FORMAT_H
 #define FL_FORMAT_H
 
+#ifndef __cplusplus
 #include "core/arithmetic/element.h"
+#endif
 #include "core/table/accumulator.h"
 #include "core/table/kernel.h"
 
@@ -29,8 +31,13 @@ struct fl_format {
     int bytes;                    /* of one element */
     int wide_bytes;               /* of one element of a wide part, for elements of 16 bits; 0: the format has none */
     enum fl_operand_kind operand; /* what its elements are to tensor cores */
-    const struct fl_element *element; /* of a float made from its parameters (made.c), in the low bits of a byte or of
-                                         two; NULL: none */
+    /* Of a float made from its parameters (made.c), in the low bits of a byte or of two; NULL: none. CUDA sources,
+     * where codecs use the name for another type, do not read it. */
+#ifdef __cplusplus
+    const void *element;
+#else
+    const struct fl_element *element;
+#endif
     /* shared-exponent formats: the range of e, the largest mantissa, the default predictor */
     int e_min, e_max;
     int top;  /* 2^(bits - 1) - 1 */
