@@ -50,10 +50,17 @@ FLEXLAB_API const char *tensor_format_name(tensor_format format);
 /* Finds a format by its name, or makes it from its parameters:
  *     flexN+E    mantissas of N bits (4 to 16) under a shared exponent of E bits (1 to 7), predicted by Autoflex
  *     dfpN       mantissas of N bits under an exponent within -128 ... 127 from the exact maximum of each result
- * as in "flex12+5" or "dfp8". Operations, rules and errors are those of flex16+5 and dfp16, with +-(2^(N-1) - 1) in
- * place of +-32767; elements are stored in words of 16 bits. The id says the parameters: it is the same in every
- * process. For any other text TENSOR_E_ARGUMENT, with the name and the known ones, or with the position of the first
- * character that fits no such text and what was expected there. */
+ *     eXmY       floats of X (1 to 8) exponent and Y fraction bits, of at most 16 bits in all, with subnormals. The
+ *                largest exponent is Inf and NaN as in IEEE 754; with the suffix fn the code of ones alone is NaN, and
+ *                there is no Inf; elements of 6 bits or fewer have neither. The suffix sat: what is too large becomes
+ *                the largest number, not Inf or NaN
+ * as in "flex12+5", "dfp8", "e4m3fn", "e5m2", "e4m3fnsat" or "e2m1" (the floats of the OCP standards) or "e6m5".
+ * Operations, rules and errors of flexN+E and dfpN are those of flex16+5 and dfp16, with +-(2^(N-1) - 1) in place of
+ * +-32767; elements are stored in words of 16 bits. Those of eXmY are the ones of fp16 and bf16; elements of at most 8
+ * bits are bytes, others words of 16 bits. "e5m10" is fp16, "e8m7" bf16, "e8m23" fp32. TENSOR_E_UNSUPPORTED for floats
+ * beyond the range of binary32, in which they compute (e8mYfn). eXmY computes on the host. The id says the parameters:
+ * it is the same in every process. For any other text TENSOR_E_ARGUMENT, with the name and the known ones, or with the
+ * position of the first character that fits no such text and what was expected there. */
 FLEXLAB_API tensor_status tensor_format_find(tensor_format *format, const char *name);
 /* The i-th format of the build in id order, without those that tensor_format_find makes; 0 (FMT_NONE) past the last. */
 FLEXLAB_API tensor_format tensor_format_at(int i);

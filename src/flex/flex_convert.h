@@ -20,8 +20,9 @@ static void convert_unusual(int16_t *dst, int64_t n, const float *x, int e, stru
 
 /* Rounds to nearest even in one pass. The addition of 1.5 * 2^23 rounds to an integer, which the last bits of the sum
  * are. Saturation and the largest mantissa follow from the largest number. */
-static void floats_to_elements(const struct fl_view *out, int64_t first, int64_t n, const float *x,
-                               const struct fl_rounding *rounding, struct fl_stats *stats) {
+static void floats_to_elements(const struct fl_format *format, const struct fl_view *out, int64_t first, int64_t n,
+                               const float *x, const struct fl_rounding *rounding, struct fl_stats *stats) {
+    (void)format;
     (void)rounding;
     int16_t *dst = element(out, first);
     const int e = fl_exponent(out);
@@ -122,7 +123,9 @@ static bool doubles_to_elements(const struct fl_view *out, int64_t first, int64_
 
 /* Exact for exponents at which binary32 holds all mantissas, -112 ... 127; multiplies by two factors that binary32
  * holds. */
-static uint32_t elements_to_floats(const struct fl_view *in, int64_t first, int64_t n, float *x, bool stream) {
+static uint32_t elements_to_floats(const struct fl_format *format, const struct fl_view *in, int64_t first, int64_t n,
+                                   float *x, bool stream) {
+    (void)format;
     const int16_t *m = element(in, first);
     const int e = fl_exponent(in);
     float units[2];

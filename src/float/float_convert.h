@@ -8,8 +8,9 @@
 #include "core/base/stream.h"
 #include "float/float_block.h"
 
-static void floats_to_elements(const struct fl_view *out, int64_t first, int64_t n, const float *x,
-                               const struct fl_rounding *rounding, struct fl_stats *stats) {
+static void floats_to_elements(const struct fl_format *format, const struct fl_view *out, int64_t first, int64_t n,
+                               const float *x, const struct fl_rounding *rounding, struct fl_stats *stats) {
+    (void)format;
     fl_element *dst = element_at(out->data, first);
     for (int64_t i = 0; i < n; i += FLOAT_BLOCK)
         store_floats(element_at(dst, i), float_min(FLOAT_BLOCK, n - i), x + i, rounding, stats);
@@ -20,7 +21,9 @@ static void floats_to_elements(const struct fl_view *out, int64_t first, int64_t
 #endif
 }
 
-static uint32_t elements_to_floats(const struct fl_view *in, int64_t first, int64_t n, float *x, bool stream) {
+static uint32_t elements_to_floats(const struct fl_format *format, const struct fl_view *in, int64_t first, int64_t n,
+                                   float *x, bool stream) {
+    (void)format;
     const fl_element *src = (const fl_element *)in->data + first;
     _Alignas(64) float buffer[FLOAT_BLOCK];
     uint32_t largest = 0;

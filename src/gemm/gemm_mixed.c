@@ -23,13 +23,14 @@ struct conversion {
     const struct fl_view *from;
     const struct fl_kernels *row;
     float *to;
+    const struct fl_format *format;
 };
 
 static void convert_part(void *context, int part, int worker) {
     (void)worker;
     const struct conversion *c = context;
     const int64_t first = (int64_t)part * CONVERTED_PART, left = c->from->count - first;
-    c->row->to_floats(c->from, first, left < CONVERTED_PART ? left : CONVERTED_PART, c->to + first, false);
+    c->row->to_floats(c->format, c->from, first, left < CONVERTED_PART ? left : CONVERTED_PART, c->to + first, false);
 }
 
 static struct gemm_family with_stores(const struct gemm_family *family, const struct gemm_stores *stores) {
@@ -59,7 +60,8 @@ tensor_status fl_gemm_mixed(const struct gemm_family *family, const struct gemm_
     for (int i = 0; i < 2; i++) {
         if (!is_converted(args, i))
             continue;
-        struct conversion c = {&args->in[i], fl_operand_format(args, i)->sets[FL_PORTABLE], (float *)(void *)memory};
+        struct conversion c = {&args->in[i], fl_operand_format(args, i)->sets[FL_PORTABLE], (float *)(void *)memory,
+                               fl_operand_format(args, i)};
         fl_parallel((int)((c.from->count + CONVERTED_PART - 1) / CONVERTED_PART), convert_part, &c);
         floats.in[i].data = memory;
         memory += fl_line_bytes((size_t)c.from->count * sizeof(float));

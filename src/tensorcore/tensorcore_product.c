@@ -59,7 +59,7 @@ static void convert_part(void *context, int part, int worker) {
     (void)worker;
     const struct conversion *c = context;
     const int64_t first = (int64_t)part * CONVERTED_PART;
-    c->format->sets[FL_PORTABLE]->to_floats(c->from, first, smaller(c->from->count - first, CONVERTED_PART),
+    c->format->sets[FL_PORTABLE]->to_floats(c->format, c->from, first, smaller(c->from->count - first, CONVERTED_PART),
                                             c->to + first, false);
 }
 

@@ -675,6 +675,9 @@ int main(int argc, char **argv) {
         killed(atoi(argv[2]));
     } else {
         const bool toy_is_there = toy_begin((size_t)1 << 30);
+        goes_on("e4m3fn", "cpu", "cpu"); /* bytes, and words of 16 bits */
+        goes_on("e6m5", "cpu", "cpu");
+        goes_on("e5m2-sr", "cpu", "cpu");
         for (int i = 0; i < VARIANTS; i++) {
             goes_on(variants[i], "cpu", "cpu");
             if (toy_is_there)

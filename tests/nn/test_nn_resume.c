@@ -194,8 +194,8 @@ static void compare(const data_set *train, const data_set *test, const struct sh
     struct told whole = {0}, pieces = {0};
     nn_train_result expected, got;
     const data_set *tested = shape->no_test ? NULL : test;
-    const bool floats =
-        strstr(shape->variant, "fp") == shape->variant || strstr(shape->variant, "bf") == shape->variant;
+    const bool floats = strstr(shape->variant, "fp") == shape->variant ||
+                        strstr(shape->variant, "bf") == shape->variant || strstr(shape->variant, "e") == shape->variant;
     char what[200];
     snprintf(what, sizeof what, "seed %llu: %s, %s on %s, every %lld, at most %lld%s", (unsigned long long)seed,
              shape->variant, shape->optimiser ? shape->optimiser : "sgd", shape->device, (long long)shape->every,
@@ -550,6 +550,8 @@ int main(int argc, char **argv) {
             compare(train, test,
                     &(struct shape){variants[(3 + i) % 7], toy_is_there && i % 3 == 1 ? "toy" : "cpu",
                                     nn_optimiser_at(i), 3, 0, false, false});
+    compare(train, test, &(struct shape){"e4m3fn", "cpu", NULL, 3, 0, false, false});
+    compare(train, test, &(struct shape){"e5m2", "cpu", "adamw", 0, 13, false, true});
     CHECK(measured_later >= 7, "%d trainings measured errors after they went on", measured_later);
     refusals(train, test);
     best(train, test);

@@ -58,7 +58,7 @@ static float model(tensor_class class, enum fl_operand_kind kind, const float *a
 }
 
 static enum fl_operand_kind kind_of(tensor_format format) {
-    return format == FMT_FP16 ? FL_OPERAND_FP16 : format == FMT_BF16 ? FL_OPERAND_BF16 : FL_OPERAND_TF32;
+    return fl_format_of(format)->operand;
 }
 
 /* --- matmul ------------------------------------------------------------------------------------------------------- */
@@ -255,6 +255,10 @@ int main(void) {
     static const char *const classes[] = {"accumulate=v100", "accumulate=a100", "accumulate=h100",
                                           "accumulate=h100:promote=64", "accumulate=b200"};
     static const tensor_format formats[] = {FMT_FP16, FMT_BF16, FMT_FP32};
+    tensor_format made[2];
+    CHECK(!tensor_format_find(&made[0], "e4m3fn") && !tensor_format_find(&made[1], "e5m2") &&
+              kind_of(made[0]) == FL_OPERAND_E4M3 && kind_of(made[1]) == FL_OPERAND_E5M2,
+          "%s", tensor_error());
     printf("seed %llu\n", (unsigned long long)state);
     for (int i = 0; i < 5; i++) {
         const tensor_class class = class_named(classes[i]);
@@ -264,6 +268,9 @@ int main(void) {
                 check_matmul(class, formats[f], way, 5, 3, 7);
                 check_matmul(class, formats[f], way, 9, 70, 150);
             }
+        for (int f = 0; f < 2; f++)
+            for (int way = 0; way < 3 && fl_accumulation_of(class, kind_of(made[f])); way++)
+                check_matmul(class, made[f], way, 9, 70, 150);
         check_batched(class);
         if (i) {
             check_convolution(class, &(struct shape){2, 7, 6, 3, 5, 3, 3, 1, 1, 1, 1});
@@ -273,6 +280,8 @@ int main(void) {
     }
     check_refused("accumulate=v100", FMT_BF16, FMT_BF16,
                   "class accumulate=v100 has no products of bf16, expected operands of one kind of fp16");
+    check_refused("accumulate=a100", made[0], made[0], "class accumulate=a100 has no products of e4m3fn");
+    check_refused("accumulate=h100", made[0], made[1], "has no products of e4m3fn by e5m2");
     check_refused("accumulate=v100", FMT_FP32, FMT_FP32, "accumulate=v100 has no products of fp32");
     check_refused("accumulate=h100", FMT_FP16, FMT_BF16,
                   "no products of fp16 by bf16, expected operands of one kind of fp16, bf16, tf32");

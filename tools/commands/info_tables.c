@@ -97,8 +97,10 @@ static void print_blocks(void) {
 static void print_formats(void) {
     puts("Formats");
     info_formats(2);
-    puts(
-        "  and flexN+E, dfpN: N (4 to 16) bits in place of 16, E (1 to 7) bits of exponent: flex12+5, flex8+5, dfp8\n");
+    puts("  and flexN+E, dfpN: N (4 to 16) bits in place of 16, E (1 to 7) bits of exponent: flex12+5, flex8+5, dfp8");
+    puts("  and floats eXmY: X (1 to 8) bits of exponent, Y of fraction, 16 in all at most: e4m3fn, e5m2, e3m4, e2m1;");
+    puts("  suffix fn: NaN but no Inf; suffix sat: what is too large becomes the largest number");
+    puts("");
     print_blocks();
 }
 

@@ -102,11 +102,16 @@ static const struct fl_function *const same_name[FL_OP_LIMIT] = {
 #include "flexlab/ops.def"
 };
 
+int fl_operands_of(enum fl_op op, const struct fl_operand **operands) {
+    const struct fl_operation *operation = operations[op];
+    const struct fl_function *f = same_name[op];
+    *operands = operation->operands ? operation->operands : f->operands;
+    return operation->operands ? operation->operand_count : f->operand_count;
+}
+
 bool fl_is_parameter(const struct fl_args *args, const void *data) {
-    const struct fl_operation *operation = operations[args->op];
-    const struct fl_function *f = same_name[args->op];
-    const struct fl_operand *o = operation->operands ? operation->operands : f->operands;
-    const int count = operation->operands ? operation->operand_count : f->operand_count;
+    const struct fl_operand *o;
+    const int count = fl_operands_of(args->op, &o);
     for (int i = 0; i < count; i++)
         if (o[i].at >= FL_AT(p) && o[i].flags & FL_IN_PLACE && o[i].class < FL_CLASS_F64 &&
             ((const struct fl_view *)(const void *)((const char *)args + o[i].at))->data == data)

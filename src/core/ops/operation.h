@@ -183,5 +183,7 @@ tensor_status fl_invoke(const struct fl_function *function, const tensor *const 
 const struct fl_function *fl_function_named(const char *name);
 const struct fl_function *fl_function_at(int i);
 const struct fl_operation *fl_operation_of(enum fl_op op);
+/* The operands of an operation in struct fl_args; returns their number. */
+int fl_operands_of(enum fl_op op, const struct fl_operand **operands);
 
 #endif

@@ -42,7 +42,8 @@ static bool is_shared(const struct fl_args *args) {
 }
 
 bool fl_real_has_table(const struct fl_args *args) {
-    return args->format->bytes == 2 && !args->in[1].data && args->rounding.mode != TENSOR_ROUND_STOCHASTIC;
+    return args->format->bytes == 2 && !args->format->element && !args->in[1].data &&
+           args->rounding.mode != TENSOR_ROUND_STOCHASTIC;
 }
 
 /* --- one by one --------------------------------------------------------------------------------------------------- */
@@ -124,7 +125,7 @@ static float odd_float(double x) {
 /* Computes the elements whose rounding is open, one by one, and removes them from the block. */
 static void settle(const struct job *job, int64_t first, int open, struct fl_real_block *block,
                    struct fl_stats *stats) {
-    const bool shared = is_shared(job->args), narrow = job->args->format->bytes == 2;
+    const bool shared = is_shared(job->args), narrow = job->args->format->bytes < 4;
     for (int k = 0; k < open; k++) {
         const int i = block->open[k];
         const double near = near_of(job, first + i), size = fabs(near);
@@ -177,7 +178,7 @@ static void write_block(const struct job *job, int64_t first, int64_t n, struct 
                         struct fl_stats *stats) {
     const struct fl_args *args = job->args;
     const struct fl_real_lanes *lanes = job->way->lanes;
-    const bool narrow = args->format->bytes == 2;
+    const bool narrow = args->format->bytes < 4;
     struct fl_stats written = {0};
     const int open = narrow ? lanes->to_odd((int)n, block) : lanes->to_nearest((int)n, block);
     settle(job, first, open, block, stats);
@@ -187,7 +188,7 @@ static void write_block(const struct job *job, int64_t first, int64_t n, struct 
         stats->saturated += block->saturated;
     }
     if (args->out.data || !narrow)
-        job->set->from_floats(&args->out, first, n, block->y, &args->rounding, &written);
+        job->set->from_floats(args->format, &args->out, first, n, block->y, &args->rounding, &written);
     stats->gamma = written.gamma > stats->gamma ? written.gamma : stats->gamma;
     stats->flushed += written.flushed;
     stats->saturated += written.saturated;
@@ -195,7 +196,7 @@ static void write_block(const struct job *job, int64_t first, int64_t n, struct 
 }
 
 static void load_floats(const struct job *job, int operand, int64_t first, int64_t n, float *x) {
-    job->set->to_floats(&job->args->in[operand], first, n, x, false);
+    job->set->to_floats(job->args->format, &job->args->in[operand], first, n, x, false);
     for (; n < FL_REAL_BLOCK; n++)
         x[n] = 0;
 }

@@ -3,7 +3,7 @@
 #include "core/real/real_rules.h"
 
 bool fl_real_has_slopes(const struct fl_args *args) {
-    if (args->format->bytes != 2)
+    if (args->format->bytes != 2 || args->format->element)
         return false;
     switch ((int)args->op) {
 #define SLOPE(CONSTANT, name, slope, below, above) case FL_OP_##CONSTANT:

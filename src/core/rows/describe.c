@@ -52,7 +52,7 @@ static const float *floats_of(const struct elements *x, int64_t first, int64_t n
     if (x->format->id == FMT_FP32)
         return (const float *)x->view.data + first;
     if (x->row) {
-        x->row->to_floats(&x->view, first, n, block, false);
+        x->row->to_floats(x->format, &x->view, first, n, block, false);
         return block;
     }
     x->format->decode(x->format, &x->view, first, n, values);
@@ -388,8 +388,8 @@ static int64_t measure_floats(struct measurement *m, int part, int64_t first, in
     const struct fl_view there = {buffer, NULL, &m->e, n};
     const float *x = floats_of(&m->x, first, n, block);
     int64_t finite = 0;
-    m->row->from_floats(&there, 0, n, x, &to_nearest, &m->stats[part]);
-    m->row->to_floats(&there, 0, n, after, false);
+    m->row->from_floats(m->format, &there, 0, n, x, &to_nearest, &m->stats[part]);
+    m->row->to_floats(m->format, &there, 0, n, after, false);
     m->x.vectors->add_errors(x, after, n, sum);
     for (int64_t i = 0; i < n; i++)
         finite += (x[i] - x[i] == 0) & (after[i] - after[i] == 0);

@@ -132,7 +132,7 @@ static void read_floats(const struct fl_rows *rows, const struct fl_view *view, 
     _Alignas(64) float block[FLOATS];
     for (int64_t i = 0; i < n; i += FLOATS) {
         const int64_t length = n - i < FLOATS ? n - i : FLOATS;
-        k->to_floats(view, first + i, length, block, false);
+        k->to_floats(rows->args->format, view, first + i, length, block, false);
         rows->vectors->widen_floats(to + i, block, length);
     }
 }
@@ -160,7 +160,7 @@ bool fl_rows_convert(const struct fl_rows *rows) {
 void fl_rows_write_floats(const struct fl_rows *rows, int64_t first, int64_t n, const float *value,
                           struct fl_stats *stats) {
     struct fl_stats mine = {0};
-    conversions(rows)->from_floats(&rows->args->out, first, n, value, &rows->args->rounding, &mine);
+    conversions(rows)->from_floats(rows->args->format, &rows->args->out, first, n, value, &rows->args->rounding, &mine);
     fl_stats_merge(stats, &mine);
 }
 
@@ -251,7 +251,7 @@ static void place_decoded(const struct fl_rows *rows, int in, int64_t first, int
  * counted. */
 static bool place_floats(const struct fl_rows *rows, int64_t n, const void *raw, struct fl_stats *stats) {
     const struct fl_format *f = rows->args->format;
-    if (f->bytes != 2 && f->bytes != 4)
+    if (f->element || (f->bytes != 2 && f->bytes != 4))
         return false;
     uint32_t word = f->bytes == 4 ? rows->vectors->largest_word32(raw, n) : rows->vectors->largest_word16(raw, n);
     uint16_t half = (uint16_t)word;

@@ -9,6 +9,9 @@
 #ifndef FL_FORMAT_H
 #define FL_FORMAT_H
 
+#ifndef __cplusplus
+#include "core/arithmetic/element.h"
+#endif
 #include "core/table/accumulator.h"
 #include "core/table/kernel.h"
 
@@ -28,6 +31,13 @@ struct fl_format {
     int bytes;                    /* of one element */
     int wide_bytes;               /* of one element of a wide part, for elements of 16 bits; 0: the format has none */
     enum fl_operand_kind operand; /* what its elements are to tensor cores */
+    /* Of a float made from its parameters (made.c), in the low bits of a byte or of two; NULL: none. CUDA sources,
+     * where codecs use the name for another type, do not read it. */
+#ifdef __cplusplus
+    const void *element;
+#else
+    const struct fl_element *element;
+#endif
     /* shared-exponent formats: the range of e, the largest mantissa, the default predictor */
     int e_min, e_max;
     int top;  /* 2^(bits - 1) - 1 */
@@ -88,6 +98,8 @@ const struct fl_format *fl_made_format(tensor_format id);
 /* The id of the format that the text describes, as "flex12+5" does. TENSOR_E_ARGUMENT if it begins like such a text and
  * is none: the message names the position. TENSOR_OK with FMT_NONE for any other text. */
 tensor_status fl_made_format_find(tensor_format *id, const char *text);
+/* What all floats made from their parameters have in common: codec and kernel sets. */
+const struct fl_format *fl_made_float(void);
 /* f64, f32, i32 or u8. fl_format_of finds them too; fl_format_named and fl_format_at do not. */
 const struct fl_format *fl_numbers_of(tensor_format id);
 

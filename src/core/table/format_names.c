@@ -46,7 +46,8 @@ tensor_status tensor_format_find(tensor_format *format, const char *name) {
     if (status)
         return status;
     if (!made)
-        return fl_fail(TENSOR_E_ARGUMENT, "unknown format %s: expected one of %s, or flexN+E or dfpN with N bits",
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "unknown format %s: expected one of %s, or flexN+E or dfpN with N bits, or a float eXmY",
                        fl_quote(name).text, fl_list_names(name_at).text);
     *format = made;
     return TENSOR_OK;

@@ -26,6 +26,12 @@ const struct fl_format *fl_format_named(const char *name) {
     return NULL;
 }
 
+extern const struct fl_format fl_format_minifloat;
+
+const struct fl_format *fl_made_float(void) {
+    return &fl_format_minifloat;
+}
+
 int fl_format_index(const struct fl_format *format) {
     int i = 0;
     while (i < COUNT && format_table[i] != format)

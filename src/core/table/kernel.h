@@ -133,10 +133,11 @@ struct fl_kernels {
      * only. to_floats: exact; returns the largest magnitude as the word of a binary32; stream: writes around the
      * caches. from_doubles: to nearest; false where one of them is not finite: nothing is counted then, and the codec
      * writes them again. */
-    void (*from_floats)(const struct fl_view *out, int64_t first, int64_t n, const float *x,
-                        const struct fl_rounding *rounding, struct fl_stats *stats);
+    void (*from_floats)(const struct fl_format *format, const struct fl_view *out, int64_t first, int64_t n,
+                        const float *x, const struct fl_rounding *rounding, struct fl_stats *stats);
     bool (*from_doubles)(const struct fl_view *out, int64_t first, int64_t n, const double *x, struct fl_stats *stats);
-    uint32_t (*to_floats)(const struct fl_view *in, int64_t first, int64_t n, float *x, bool stream);
+    uint32_t (*to_floats)(const struct fl_format *format, const struct fl_view *in, int64_t first, int64_t n, float *x,
+                          bool stream);
     fl_kernel op[FL_OP_LIMIT];
     fl_need need[FL_OP_LIMIT]; /* NULL: no workspace */
     /* Matmul of one matrix and convolution with the products of this kernel set and a result, or an addend, of another

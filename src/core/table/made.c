@@ -1,4 +1,5 @@
-/* made.c - formats made at run time from their parameters: mantissas of 4 to 16 bits under a shared exponent.
+/* made.c - formats made at run time from their parameters: mantissas of 4 to 16 bits under a shared exponent, and
+ * floats of at most 16 bits.
  *
  * The id of such a format says its parameters, so that it is the same in every process, and a format needs no
  * registration: the first who asks for an id makes its identity, which lives as long as the process. */
@@ -6,25 +7,29 @@
 #include "core/base/memory.h"
 #include "core/base/text.h"
 #include "core/table/format.h"
+#include <float.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { LEAST_BITS = 4, MOST_BITS = 16, LEAST_EXPONENT_BITS = 1, MOST_EXPONENT_BITS = 7 };
-enum { LIMIT = MOST_BITS * (MOST_EXPONENT_BITS + 1) + MOST_BITS }; /* more than there are */
+enum { LIMIT = 1024 }; /* more than there are */
 
-/* An id: FMT_MADE, the family, mantissa bits, exponent bits; a byte each. */
-enum family { FLEX = 1, DFP = 2 };
+/* An id: FMT_MADE, the family and two parameters; a byte each. flexN+E: N, E; dfpN: N, 0; eXmY: X and, above its four
+ * bits, the suffixes; Y. */
+enum family { FLEX = 1, DFP = 2, FLOAT = 3 };
+enum { SUFFIX_FN = 0x10, SUFFIX_SAT = 0x20 };
 
-static tensor_format id_of(enum family family, int bits, int exponent_bits) {
-    return (tensor_format)(FMT_MADE | (int)family << 16 | bits << 8 | exponent_bits);
+static tensor_format id_of(enum family family, int first, int second) {
+    return (tensor_format)(FMT_MADE | (int)family << 16 | first << 8 | second);
 }
 
 /* --- making them -------------------------------------------------------------------------------------------------- */
 
 struct made {
     struct fl_format format;
-    char name[16], summary[80];
+    struct fl_element element; /* of a float */
+    char name[16], summary[96];
 };
 
 static struct made *made[LIMIT];
@@ -39,7 +44,7 @@ static const struct fl_format *find_made(tensor_format id) {
     return NULL;
 }
 
-/* Whether these are parameters of a format that no folder has. */
+/* Whether these are parameters of mantissas that no folder has. */
 static bool is_possible(enum family family, int bits, int exponent_bits) {
     const bool exponent = exponent_bits >= LEAST_EXPONENT_BITS && exponent_bits <= MOST_EXPONENT_BITS;
     const bool full = bits == MOST_BITS && (family == DFP || exponent_bits == 5); /* flex16+5, dfp16 */
@@ -47,17 +52,12 @@ static bool is_possible(enum family family, int bits, int exponent_bits) {
            (family == FLEX ? exponent : family == DFP && exponent_bits == 0);
 }
 
-static struct made *make(tensor_format id, enum family family, int bits, int exponent_bits) {
-    const struct fl_format *const base = fl_format_of(family == FLEX ? FMT_FLEX16_5 : FMT_DFP16);
-    struct made *const m = fl_alloc_zero(sizeof *m);
-    if (!m)
-        return NULL;
-    m->format = *base;
-    m->format.id = id;
+static bool make_mantissas(struct made *m, enum family family, int bits, int exponent_bits) {
+    if (!is_possible(family, bits, exponent_bits))
+        return false;
+    m->format = *fl_format_of(family == FLEX ? FMT_FLEX16_5 : FMT_DFP16);
     m->format.bits = bits;
     m->format.top = (1 << (bits - 1)) - 1;
-    m->format.name = m->name;
-    m->format.summary = m->summary;
     if (family == FLEX) {
         m->format.e_max = (1 << exponent_bits) - 1;
         snprintf(m->name, sizeof m->name, "flex%d+%d", bits, exponent_bits);
@@ -68,18 +68,72 @@ static struct made *make(tensor_format id, enum family family, int bits, int exp
         snprintf(m->summary, sizeof m->summary, "%d-bit mantissas, an 8-bit shared exponent from the exact maximum",
                  bits);
     }
-    return m;
+    return true;
+}
+
+/* The id of an element as a format of tensors: of a format of a folder where that is the same. */
+static tensor_format id_of_element(const struct fl_element *e) {
+    const bool plain = e->has_infinity && !e->saturates;
+    if (plain && e->fraction_bits == 10 && e->exponent_bits == 5)
+        return FMT_FP16;
+    if (plain && e->fraction_bits == 7 && e->exponent_bits == 8)
+        return FMT_BF16;
+    const bool finite = !e->has_nan; /* suffixes mean nothing */
+    const int suffixes = (e->has_nan && !e->has_infinity ? SUFFIX_FN : 0) | (e->saturates && !finite ? SUFFIX_SAT : 0);
+    return id_of(FLOAT, e->exponent_bits | suffixes, e->fraction_bits);
+}
+
+static enum fl_operand_kind operand_of(const struct fl_element *e) {
+    const bool e4m3fn = e->exponent_bits == 4 && e->fraction_bits == 3 && e->has_nan && !e->has_infinity,
+               e5m2 = e->exponent_bits == 5 && e->fraction_bits == 2 && e->has_infinity;
+    return e4m3fn ? FL_OPERAND_E4M3 : e5m2 ? FL_OPERAND_E5M2 : FL_OPERAND_NONE;
+}
+
+static bool make_float(struct made *m, tensor_format id, int exponent, int fraction_bits) {
+    char text[32];
+    const char *end;
+    snprintf(text, sizeof text, "e%dm%d%s%s", exponent & 15, fraction_bits, exponent & SUFFIX_FN ? "fn" : "",
+             exponent & SUFFIX_SAT ? "sat" : "");
+    fl_fail_hold();
+    const bool found = !fl_element_find(&m->element, text, text, &end);
+    (void)fl_fail_release(TENSOR_OK);
+    const struct fl_element *const e = &m->element;
+    if (!found || *end || id_of_element(e) != id || e->largest > FLT_MAX)
+        return false;
+    m->format = *fl_made_float();
+    m->format.element = e;
+    m->format.bits = e->bits;
+    m->format.bytes = e->bits <= 8 ? 1 : 2;
+    m->format.operand = operand_of(e);
+    snprintf(m->name, sizeof m->name, "%s", e->name);
+    char numbers[40];
+    snprintf(numbers, sizeof numbers, "2^%d to %g", e->unit, e->largest);
+    snprintf(m->summary, sizeof m->summary, "1 sign, %d exponent, %d fraction bits; %s", e->exponent_bits,
+             e->fraction_bits, numbers);
+    return true;
+}
+
+static struct made *make(tensor_format id) {
+    const int parameters = (int)id & 0xffffff, first = parameters >> 8 & 0xff, second = parameters & 0xff;
+    const enum family family = (enum family)(parameters >> 16);
+    struct made *const m = fl_alloc_zero(sizeof *m);
+    if (m && (family == FLOAT ? make_float(m, id, first, second) : make_mantissas(m, family, first, second))) {
+        m->format.id = id;
+        m->format.name = m->name;
+        m->format.summary = m->summary;
+        return m;
+    }
+    fl_free(m);
+    return NULL;
 }
 
 const struct fl_format *fl_made_format(tensor_format id) {
-    const int parameters = (int)id & 0xffffff, bits = parameters >> 8 & 0xff, exponent_bits = parameters & 0xff;
-    const enum family family = (enum family)(parameters >> 16);
     const struct fl_format *found = find_made(id);
-    if (found || ((int)id & ~0xffffff) != FMT_MADE || !is_possible(family, bits, exponent_bits))
+    if (found || ((int)id & ~0xffffff) != FMT_MADE)
         return found;
     pthread_mutex_lock(&making);
     found = find_made(id); /* another thread may have made it */
-    struct made *const m = found ? NULL : make(id, family, bits, exponent_bits);
+    struct made *const m = found ? NULL : make(id);
     if (m) {
         made[made_count] = m;
         __atomic_store_n(&made_count, made_count + 1, __ATOMIC_RELEASE);
@@ -91,7 +145,7 @@ const struct fl_format *fl_made_format(tensor_format id) {
 
 /* --- their texts -------------------------------------------------------------------------------------------------- */
 
-static tensor_status find(tensor_format *id, const char *text, enum family family, const char *at) {
+static tensor_status find_mantissas(tensor_format *id, const char *text, enum family family, const char *at) {
     const char *number = at;
     const int bits = fl_read_number(&at);
     if (bits < LEAST_BITS || bits > MOST_BITS)
@@ -111,14 +165,38 @@ static tensor_status find(tensor_format *id, const char *text, enum family famil
     return fl_made_format(*id) ? TENSOR_OK : TENSOR_E_MEMORY;
 }
 
+static tensor_status find_float(tensor_format *id, const char *text) {
+    struct fl_element e;
+    const char *end;
+    if (!strcmp(text, "e8m23")) {
+        *id = FMT_FP32;
+        return TENSOR_OK;
+    }
+    TRY(fl_element_find(&e, text, text, &end));
+    if (*end)
+        return fl_unexpected("format", text, end, "the end, or the suffix fn, sat or fnsat");
+    if (e.largest > FLT_MAX)
+        return fl_fail(
+            TENSOR_E_UNSUPPORTED,
+            "format %s: numbers up to %g, expected a format whose numbers binary32 has, in which it computes",
+            fl_quote(text).text, e.largest);
+    const tensor_format found = id_of_element(&e);
+    if (!fl_format_of(found))
+        return TENSOR_E_MEMORY;
+    *id = found;
+    return TENSOR_OK;
+}
+
 tensor_status fl_made_format_find(tensor_format *id, const char *text) {
     static const struct {
         const char *prefix;
         enum family family;
     } families[] = {{"flex", FLEX}, {"dfp", DFP}};
     *id = FMT_NONE;
+    if (text && text[0] == 'e' && text[1] >= '0' && text[1] <= '9')
+        return find_float(id, text);
     for (size_t i = 0; text && i < sizeof families / sizeof families[0]; i++)
         if (!strncmp(text, families[i].prefix, strlen(families[i].prefix)))
-            return find(id, text, families[i].family, text + strlen(families[i].prefix));
+            return find_mantissas(id, text, families[i].family, text + strlen(families[i].prefix));
     return TENSOR_OK;
 }

@@ -11,12 +11,12 @@ bool fl_same_kernels(const struct fl_format *f, const struct fl_format *g) {
     for (int i = 0; i < FL_KERNEL_SETS; i++)
         if (f->sets[i] != g->sets[i])
             return false;
-    return f->decode == g->decode && f->encode == g->encode && f->bytes == g->bytes;
+    return f->decode == g->decode && f->encode == g->encode && f->bytes == g->bytes && f->element == g->element;
 }
 
 const struct fl_format *fl_product_format(const struct fl_args *args) {
     const struct fl_format *a = fl_operand_format(args, 0), *b = fl_operand_format(args, 1);
-    if (a == b || fl_same_kernels(a, b))
+    if (!a->element && (a == b || fl_same_kernels(a, b)))
         return a;
     return is_shared(a) ? NULL : fl_format_of(FMT_FP32);
 }

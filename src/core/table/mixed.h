@@ -30,7 +30,8 @@ static inline bool fl_sums_exactly(const struct fl_args *args) {
 bool fl_same_kernels(const struct fl_format *f, const struct fl_format *g);
 
 /* The format whose kernels compute the products: that of both operands, or one with the same kernels as both; binary32
- * for different float formats. NULL: only the reference kernel computes them. */
+ * for different float formats, and for floats made from their parameters. NULL: only the reference kernel computes
+ * them. */
 const struct fl_format *fl_product_format(const struct fl_args *args);
 
 /* Stores results first ... first + n - 1 of a mixed task as the reference does. `value` is exact or rounded to odd

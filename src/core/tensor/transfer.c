@@ -75,14 +75,14 @@ static const float *fetch_floats(const struct fl_source *s, const struct fl_kern
     }
     if (s->format->id == FMT_FP32)
         return (const float *)s->view.data + first;
-    set->to_floats(&s->view, first, n, block, false);
+    set->to_floats(s->format, &s->view, first, n, block, false);
     return block;
 }
 
 void fl_store_floats(const struct fl_source *s, int64_t count, float *values) {
     const struct fl_kernels *set = s->format && holds_floats(s) ? fl_converting_set(s->format) : NULL;
     if (set) {
-        set->to_floats(&s->view, 0, count, values, false);
+        set->to_floats(s->format, &s->view, 0, count, values, false);
         return;
     }
     double block[FL_BLOCK];
@@ -127,7 +127,7 @@ static void transfer_doubles(const struct job *job, int64_t first, int64_t n, st
         float rounded[FL_BLOCK]; /* results of an operation are binary32 before they are stored */
         for (int64_t i = 0; i < n; i++)
             rounded[i] = (float)block[i];
-        job->to->from_floats(&t->out, first, n, rounded, &t->rounding, &r->stats);
+        job->to->from_floats(t->format, &t->out, first, n, rounded, &t->rounding, &r->stats);
     } else if (t->format)
         t->format->encode(t->format, &t->out, first, n, block, t->op_result, &t->rounding, &r->stats);
     else
@@ -138,9 +138,9 @@ static void transfer_doubles(const struct job *job, int64_t first, int64_t n, st
 static void expand(const struct job *job, int64_t first, int64_t n, struct fl_stats *stats) {
     const struct fl_transfer *t = job->transfer;
     float *dst = (float *)t->out.data + first;
-    const uint32_t largest = job->from->to_floats(&t->source.view, first, n, dst, job->stream);
+    const uint32_t largest = job->from->to_floats(t->source.format, &t->source.view, first, n, dst, job->stream);
     if (largest >= 0x7f800000u) {
-        job->to->from_floats(&t->out, first, n, dst, &t->rounding, stats);
+        job->to->from_floats(t->format, &t->out, first, n, dst, &t->rounding, stats);
         return;
     }
     float maximum;
@@ -168,17 +168,17 @@ static void transfer_floats(const struct job *job, int64_t first, int64_t n, str
         prefetch_block(x + n);
     if (!t->format) {
         struct fl_stats seen = {0};
-        job->to->from_floats(&(struct fl_view){0}, 0, n, x, &t->rounding, &seen);
+        job->to->from_floats(fl_format_of(FMT_FP32), &(struct fl_view){0}, 0, n, x, &t->rounding, &seen);
         if (seen.nonfinite)
             transfer_doubles(job, first, n, r);
         else if (seen.maximum > r->maximum)
             r->maximum = seen.maximum;
     } else if (job->stream) {
         const struct fl_view out = {buffer, NULL, t->out.e, n};
-        job->to->from_floats(&out, 0, n, x, &t->rounding, &r->stats);
+        job->to->from_floats(t->format, &out, 0, n, x, &t->rounding, &r->stats);
         fl_stream((char *)t->out.data + first * t->format->bytes, buffer, (size_t)(n * t->format->bytes));
     } else {
-        job->to->from_floats(&t->out, first, n, x, &t->rounding, &r->stats);
+        job->to->from_floats(t->format, &t->out, first, n, x, &t->rounding, &r->stats);
     }
 }
 

@@ -54,7 +54,7 @@ static bool is_shared(const struct pass *p) {
 /* n elements from index `first` of the view. */
 static void to_floats(const struct pass *p, const struct fl_view *view, int64_t first, int64_t n, float *values) {
     if (p->row) {
-        p->row->to_floats(view, first, n, values, false);
+        p->row->to_floats(p->t->format, view, first, n, values, false);
         return;
     }
     double block[FL_BLOCK];
@@ -67,7 +67,7 @@ static void from_floats(const struct pass *p, const struct fl_view *view, int64_
                         tensor_rounding mode, struct fl_stats *stats) {
     const struct fl_rounding rounding = {mode, 0, 0};
     if (p->row) {
-        p->row->from_floats(view, first, n, values, &rounding, stats);
+        p->row->from_floats(p->t->format, view, first, n, values, &rounding, stats);
         return;
     }
     double block[FL_BLOCK];

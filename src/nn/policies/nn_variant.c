@@ -85,7 +85,7 @@ static struct made *make(const char *name, tensor_format format, bool stochastic
     return made = m;
 }
 
-/* "flex12+5", or "flex12+5-sr"; NULL if the format is none that can be made. */
+/* "flex12+5", or "flex12+5-sr"; NULL if the format is none that can be made. "e5m10" is "fp16". */
 static const nn_variant *find_made(const char *name) {
     static const char ending[] = "-sr";
     char text[sizeof made->name];
@@ -93,8 +93,16 @@ static const nn_variant *find_made(const char *name) {
     const bool stochastic = length > end && !strcmp(name + length - end, ending);
     snprintf(text, sizeof text, "%.*s", (int)(length - (stochastic ? end : 0)), name);
     tensor_format format;
-    if (tensor_format_find(&format, length < sizeof text ? text : name) || format < FMT_MADE)
+    if (tensor_format_find(&format, length < sizeof text ? text : name))
         return NULL;
+    if (format < FMT_MADE) { /* another text for a format of a folder */
+        snprintf(text, sizeof text, "%s%s", tensor_format_name(format), stochastic ? ending : "");
+        const nn_variant *v;
+        for (int i = 0; (v = nn_variant_at(i)); i++)
+            if (!strcmp(v->name, text))
+                return v;
+        return NULL;
+    }
     pthread_mutex_lock(&making);
     struct made *m = made;
     while (m && strcmp(m->name, name) != 0)
@@ -113,7 +121,9 @@ const nn_variant *nn_variant_find(const char *name) {
     v = name ? find_made(name) : NULL;
     if (v)
         return v;
-    if (name && (!strncmp(name, "flex", 4) || !strncmp(name, "dfp", 3)) && strncmp(tensor_error(), "unknown", 7) != 0)
+    const bool is_float = name && name[0] == 'e' && name[1] >= '0' && name[1] <= '9';
+    if (name && (is_float || !strncmp(name, "flex", 4) || !strncmp(name, "dfp", 3)) &&
+        strncmp(tensor_error(), "unknown", 7) != 0)
         return NULL; /* with the position in such a text */
     fl_fail(TENSOR_E_ARGUMENT, "variant %s: expected one of %s", fl_quote(name).text, fl_list_names(name_of).text);
     return NULL;

@@ -169,13 +169,13 @@ int main(void) {
     find("e2m1:floor", "e2m1", ":floor");
     find("int8/64", "int8", "/64");
     find("e4m3fnx", "e4m3fn", "x");
-    refused("e9m3", "character 2 is \"9m3\"", "exponent bits from 1 to 8");
-    refused("e0m3", "character 2 is \"0m3\"", "exponent bits from 1 to 8");
-    refused("e4m20", "character 4 is \"20\"", "fraction bits from 0 to 11");
+    refused("e9m3", "character 2 is '9m3'", "exponent bits from 1 to 8");
+    refused("e0m3", "character 2 is '0m3'", "exponent bits from 1 to 8");
+    refused("e4m20", "character 4 is '20'", "fraction bits from 0 to 11");
     refused("e4m", "character 4 is the end", "fraction bits");
     refused("e4", "character 3 is the end", "'m'");
-    refused("int1", "character 4 is \"1\"", "bits from 2 to 16");
-    refused("int17", "character 4 is \"17\"", "bits from 2 to 16");
-    refused("x", "character 1 is \"x\"", "an element");
+    refused("int1", "character 4 is '1'", "bits from 2 to 16");
+    refused("int17", "character 4 is '17'", "bits from 2 to 16");
+    refused("x", "character 1 is 'x'", "an element");
     return check_summary();
 }

@@ -45,7 +45,8 @@ static void start_draws(uint64_t seed, uint64_t what) {
 
 /* Any format of the table, or one made from its parameters. */
 static const struct fl_format *draw_any_format(void) {
-    static const char *const made[] = {"flex12+5", "flex8+5", "dfp8", "dfp13", "flex16+3", "flex5+4"};
+    static const char *const made[] = {"flex12+5", "flex8+5", "dfp8", "dfp13", "flex16+3",
+                                       "flex5+4",  "e4m3fn",  "e5m2", "e2m1",  "e6m5"};
     enum { MADE = sizeof made / sizeof made[0] };
     int formats = 0;
     while (fl_format_at(formats))
@@ -533,12 +534,17 @@ static const struct precision *precision_of(const struct fl_format *f) {
 static double round_to_element(const tensor *t, double x) {
     if (t->format->arithmetic == FL_ARITHMETIC_SHARED)
         return round_to_place(x, tensor_exponent(t), false);
-    if (!isfinite(x) || x == 0)
+    const struct fl_element *e = t->format->element;
+    const double beyond = !e || e->has_infinity ? INFINITY : NAN;
+    if (x == 0 || (!isfinite(x) && !e))
         return x;
+    if (x != x)
+        return e->has_nan ? x : 0;
     const bool truncate = t->storage->view_rounding == TENSOR_ROUND_TRUNCATE;
     const struct precision *p = precision_of(t->format);
-    const double y = round_to_place(x, p->fraction - (ilogb(x) < p->least ? p->least : ilogb(x)), truncate);
-    return fabs(y) <= p->largest ? y : truncate ? copysign(p->largest, x) : copysign(INFINITY, x);
+    const double y =
+        isinf(x) ? x : round_to_place(x, p->fraction - (ilogb(x) < p->least ? p->least : ilogb(x)), truncate);
+    return fabs(y) <= p->largest ? y : copysign(truncate || (e && e->saturates) ? p->largest : beyond, x);
 }
 
 /* exact: the wide part is the value of the elements. */

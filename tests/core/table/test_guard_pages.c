@@ -174,11 +174,11 @@ static void try_conversions(const struct fl_format *f, int backend, const struct
                          fl_backend_name((enum fl_backend)backend), (long long)n, (long long)first);
                 for (int64_t k = 0; k < n; k++)
                     ((float *)(void *)x.data)[k] = (float)k * 0.01f;
-                row->from_floats(&view, first, n, (float *)(void *)x.data, &nearest, &stats);
-                row->from_floats(&(struct fl_view){.e = exponent_at(10), .count = n}, 0, n, (float *)(void *)x.data,
+                row->from_floats(f, &view, first, n, (float *)(void *)x.data, &nearest, &stats);
+                row->from_floats(f, &(struct fl_view){.e = exponent_at(10), .count = n}, 0, n, (float *)(void *)x.data,
                                  &nearest, &stats);
                 for (int stream = 0; stream < 2; stream++)
-                    row->to_floats(&view, first, n, (float *)(void *)x.data, stream);
+                    row->to_floats(f, &view, first, n, (float *)(void *)x.data, stream);
                 const bool kept = guarded_free(&x);
                 CHECK(guarded_free(&t) && kept, "%s wrote beyond its memory", now);
             }

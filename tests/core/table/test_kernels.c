@@ -4,7 +4,10 @@
  * It knows no format by name. Inputs for each format: ordinary values, all extreme, tiny, zeros mixed in, and for float
  * formats one with NaN and Inf; outputs have canaries; each kernel runs with 1, 2, 3 and 7 threads and once in place if
  * that is allowed. A failure line names <format>.<op>.<backend>, the case and the seed. FLEXLAB_TEST_FILTER=substring
- * selects. */
+ * selects.
+ *
+ * usage: test_kernels [FORMAT...]: those formats instead of all of the table; of a name that is another for one of
+ * them, as e5m10 for fp16, the kernels of floats made from their parameters against those of that format. */
 #include "flexlab/tensor.h"
 #include "number_cases.h"
 
@@ -178,40 +181,93 @@ static int rows_of(const struct fl_format *f, enum fl_op op, const char *filter,
     return count;
 }
 
-int main(void) {
+/* All operations of a format. */
+static void check_format(const struct fl_format *f, const char *filter, uint64_t seed) {
+    for (int op = 1; op < FL_OP_LIMIT; op++) {
+        if (!fl_op_name((enum fl_op)op))
+            continue;
+        CHECK(fl_ref_kernel((enum fl_op)op) != NULL, "%s has no reference kernel", fl_op_name((enum fl_op)op));
+        struct shape first;
+        CHECK(is_number_op((enum fl_op)op) || shape_of((enum fl_op)op, 0, &first), "%s has no test inputs",
+              fl_op_name((enum fl_op)op));
+        struct row rows[FL_BACKENDS];
+        const int count = rows_of(f, (enum fl_op)op, filter, rows);
+        if (is_number_op((enum fl_op)op)) {
+            for (int k = 0; k < count; k++)
+                compare_numbers(f, (enum fl_op)op, rows[k].backend, rows[k].kernel);
+            continue;
+        }
+        /* NaN and Inf are not values of a shared exponent: its special inputs would repeat the ordinary ones. */
+        const int styles = f->arithmetic == FL_ARITHMETIC_SHARED ? SPECIAL : STYLES;
+        bool more = count > 0;
+        for (int index = 0; more; index++)
+            for (int style = 0; style < styles && more; style++) {
+                tensor_rounding mode;
+                for (int r = 0; more && rounding_at(f, r, &mode); r++)
+                    more = run_case(f, (enum fl_op)op, rows, count, index, (enum style)style, mode,
+                                    seed + (uint64_t)(r > 0));
+            }
+        for (int k = 0; k < count; k++)
+            printf("%-40s %s\n", rows[k].name, rows[k].failures ? "FAILED" : "ok");
+    }
+}
+
+/* The kernels that serve every float made from its parameters, with the parameters of a format that has kernels of its
+ * own: both give the same elements, wide parts and statistics. */
+static void check_twin(const struct fl_format *native, const char *text, uint64_t seed) {
+    struct fl_element element;
+    const char *end;
+    CHECK(!fl_element_find(&element, text, text, &end), "%s", tensor_error());
+    struct fl_format twin = *fl_made_float();
+    twin.id = native->id;
+    twin.name = text;
+    twin.bytes = native->bytes;
+    twin.bits = native->bits;
+    twin.element = &element;
+    for (int op = 1; op < FL_OP_LIMIT; op++) {
+        if (!fl_op_name((enum fl_op)op) || is_number_op((enum fl_op)op))
+            continue;
+        struct row rows[FL_BACKENDS];
+        const int count = rows_of(&twin, (enum fl_op)op, NULL, rows);
+        bool more = count > 0;
+        for (int index = 0; more; index++)
+            for (int style = 0; style < STYLES && more; style++)
+                for (int r = 0; r < 2 && more; r++) {
+                    static struct call call;
+                    const tensor_rounding mode = r ? TENSOR_ROUND_STOCHASTIC : TENSOR_ROUND_NEAREST;
+                    const fl_kernel of_native = fl_kernel_select(native, (enum fl_op)op, FL_BACKENDS - 1, NULL);
+                    more = call_make(&call, native, (enum fl_op)op, index, (enum style)style, mode, seed, of_native);
+                    if (!more)
+                        continue;
+                    struct result want;
+                    CHECK(!run(&call, of_native, false, false, &want), "%s.%s", native->name, fl_op_name(op));
+                    char which[128];
+                    snprintf(which, sizeof which, "as %s, case %d %s rounding %d seed %llu", native->name, index,
+                             style_names[style], (int)mode, (unsigned long long)seed);
+                    call.format = call.args.format = &twin;
+                    for (int i = 0; i < count; i++)
+                        run_row(&call, &rows[i], &want, which);
+                    result_free(&want);
+                    call_free(&call);
+                }
+    }
+}
+
+int main(int count, char **names) {
     const char *filter = getenv("FLEXLAB_TEST_FILTER");
     const char *text = getenv("FLEXLAB_TEST_SEED");
     const uint64_t seed = text ? strtoull(text, NULL, 0) : 20170711;
     printf("seed %llu\n", (unsigned long long)seed);
-    for (int i = 0; fl_format_at(i); i++) {
-        const struct fl_format *f = fl_format_at(i);
-        for (int op = 1; op < FL_OP_LIMIT; op++) {
-            if (!fl_op_name((enum fl_op)op))
-                continue;
-            CHECK(fl_ref_kernel((enum fl_op)op) != NULL, "%s has no reference kernel", fl_op_name((enum fl_op)op));
-            struct shape first;
-            CHECK(is_number_op((enum fl_op)op) || shape_of((enum fl_op)op, 0, &first), "%s has no test inputs",
-                  fl_op_name((enum fl_op)op));
-            struct row rows[FL_BACKENDS];
-            const int count = rows_of(f, (enum fl_op)op, filter, rows);
-            if (is_number_op((enum fl_op)op)) {
-                for (int k = 0; k < count; k++)
-                    compare_numbers(f, (enum fl_op)op, rows[k].backend, rows[k].kernel);
-                continue;
-            }
-            /* NaN and Inf are not values of a shared exponent: its special inputs would repeat the ordinary ones. */
-            const int styles = f->arithmetic == FL_ARITHMETIC_SHARED ? SPECIAL : STYLES;
-            bool more = count > 0;
-            for (int index = 0; more; index++)
-                for (int style = 0; style < styles && more; style++) {
-                    tensor_rounding mode;
-                    for (int r = 0; more && rounding_at(f, r, &mode); r++)
-                        more = run_case(f, (enum fl_op)op, rows, count, index, (enum style)style, mode,
-                                        seed + (uint64_t)(r > 0));
-                }
-            for (int k = 0; k < count; k++)
-                printf("%-40s %s\n", rows[k].name, rows[k].failures ? "FAILED" : "ok");
-        }
+    for (int i = 0; count < 2 && fl_format_at(i); i++)
+        check_format(fl_format_at(i), filter, seed);
+    for (int i = 1; i < count; i++) {
+        tensor_format id = FMT_NONE;
+        CHECK(!tensor_format_find(&id, names[i]), "%s: %s", names[i], tensor_error());
+        const struct fl_format *f = fl_format_of(id);
+        if (f && strcmp(f->name, names[i]))
+            check_twin(f, names[i], seed);
+        else if (f)
+            check_format(f, filter, seed);
     }
     return check_summary();
 }

@@ -1,6 +1,6 @@
-/* test_made_formats.c - formats made from their parameters: their texts and
- * ids, every mantissa both ways, and sums of products against exact integers
- * rounded and saturated once. */
+/* test_made_formats.c - formats made from their parameters: their texts and ids, every mantissa both ways, and sums of
+ * products against exact integers rounded and saturated once. Of floats the texts, ids and statistics: test_element has
+ * their codes, kernels_floats their operations. */
 #include "check.h"
 #include "flexlab/flexlab.h"
 #include <math.h>
@@ -55,6 +55,42 @@ static void check_names(void) {
     tensor_free(t);
 }
 
+/* Floats: those that are others have their ids, and a text has one canonical name. */
+static void check_floats(void) {
+    static const struct {
+        const char *text, *name;
+        int bytes, bits;
+    } known[] = {{"e5m10", "fp16", 2, 16},         {"e8m7", "bf16", 2, 16},       {"e8m23", "fp32", 4, 32},
+                 {"e4m3fn", "e4m3fn", 1, 8},       {"e5m2", "e5m2", 1, 8},        {"e4m3", "e4m3", 1, 8},
+                 {"e4m3fnsat", "e4m3fnsat", 1, 8}, {"e5m2sat", "e5m2sat", 1, 8},  {"e2m1", "e2m1", 1, 4},
+                 {"e2m1fn", "e2m1", 1, 4},         {"e3m2sat", "e3m2", 1, 6},     {"e6m5", "e6m5", 2, 12},
+                 {"e5m10sat", "e5m10sat", 2, 16},  {"e5m10fn", "e5m10fn", 2, 16}, {"e6m0", "e6m0fn", 1, 7}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const tensor_format f = find(known[i].text), again = find(known[i].name);
+        CHECK(f == again && !strcmp(tensor_format_name(f), known[i].name) && !tensor_format_is_shared(f) &&
+                  (int)tensor_format_bytes(f) == known[i].bytes && tensor_format_bits(f) == known[i].bits,
+              "%s is %s, %d bits", known[i].text, tensor_format_name(f), tensor_format_bits(f));
+    }
+    tensor *t = tensor_new((tensor_format)0x1031403, TENSOR_SHAPE(3)); /* an id alone, never looked up */
+    const double x[3] = {447, 465, -0x1p-10};
+    double y[3];
+    tensor_stats last;
+    CHECK(t && !strcmp(tensor_format_name(tensor_format_of(t)), "e4m3fn") && !tensor_load_f64(t, x, 3) &&
+              !tensor_store_f64(t, y, 3) && !tensor_statistics(&last, NULL, t),
+          "%s", tensor_error());
+    CHECK(y[0] == 448 && isnan(y[1]) && y[2] == 0 && signbit(y[2]), "e4m3fn: %g %g %g", y[0], y[1], y[2]);
+    CHECK(last.saturated == 1 && last.nonfinite == 1 && last.flushed == 1 && last.maximum == 465, "statistics");
+    tensor_free(t);
+    t = tensor_new(find("e4m3fnsat"), TENSOR_SHAPE(3));
+    const double z[3] = {1e30, -INFINITY, NAN};
+    CHECK(t && !tensor_load_f64(t, z, 3) && !tensor_store_f64(t, y, 3) && !tensor_statistics(&last, NULL, t), "%s",
+          tensor_error());
+    CHECK(y[0] == 448 && y[1] == -448 && isnan(y[2]), "e4m3fnsat: %g %g %g", y[0], y[1], y[2]);
+    CHECK(last.saturated == 2 && last.nonfinite == 2, "statistics of e4m3fnsat: %lld saturated, %lld not finite",
+          (long long)last.saturated, (long long)last.nonfinite);
+    tensor_free(t);
+}
+
 static void check_refusals(void) {
     static const struct {
         const char *text, *part;
@@ -72,10 +108,16 @@ static void check_refusals(void) {
                  {"flex8+5 ", "character 8 is ' ', expected the end"},
                  {"dfp", "character 4 is the end"},
                  {"dfp8+8", "character 5 is '+8', expected the end"},
+                 {"e9m3", "character 2 is '9m3', expected a number of exponent bits from 1 to 8"},
+                 {"e0m3", "character 2 is '0m3'"},
+                 {"e4m20", "character 4 is '20', expected a number of fraction bits from 0 to 11"},
+                 {"e4m3fnx", "character 7 is 'x', expected the end, or the suffix"},
+                 {"e4m3satfn", "character 8 is 'fn'"},
+                 {"e4m", "character 4 is the end"},
                  {"int12", "unknown format 'int12'"},
                  {"", "unknown format ''"}};
-    static const int no_ids[] = {0x1010311, 0x1011105, 0x1010808, 0x1010800,
-                                 0x1020801, 0x1030805, 0x2010805, 0x1011005};
+    static const int no_ids[] = {0x1010311, 0x1011105, 0x1010808, 0x1010800, 0x1020801, 0x1070805, 0x2010805,
+                                 0x1011005, 0x103050a, 0x1030807, 0x1031201, 0x1031807, 0x1030907, 0x1030410};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         tensor_format format = FMT_FP32;
         CHECK(tensor_format_find(&format, wrong[i].text) == TENSOR_E_ARGUMENT, "%s", wrong[i].text);
@@ -225,6 +267,10 @@ int main(void) {
     static const char *const names[] = {"flex4+4", "flex5+5", "flex8+5", "flex9+3",  "flex12+5", "flex15+5",
                                         "dfp4",    "dfp8",    "dfp10",   "flex16+4", "flex16+5", "dfp15"};
     check_names();
+    check_floats();
+    tensor_format format = FMT_FP32;
+    CHECK(tensor_format_find(&format, "e8m3fn") == TENSOR_E_UNSUPPORTED && strstr(tensor_error(), "binary32"), "%s",
+          tensor_error());
     check_refusals();
     check_prediction();
     check_variants();

@@ -78,8 +78,8 @@ static void check_row(const struct fl_format *f, enum fl_backend backend, int e,
     for (int i = 0; i < COUNT; i++)
         f->encode(f, &to, i, 1, values + i, false, &rounding, &codec);
     for (int first = 0; first < COUNT; first += 500) {
-        set->from_floats(&out, first, 500, x + first, &rounding, &kernel);
-        set->from_floats(&none, first, 500, x + first, &rounding, &measured);
+        set->from_floats(f, &out, first, 500, x + first, &rounding, &kernel);
+        set->from_floats(f, &none, first, 500, x + first, &rounding, &measured);
     }
     const char *name = fl_backend_name(backend);
     const int64_t bad = first_difference(f, want, got, COUNT);
@@ -95,7 +95,7 @@ static void check_row(const struct fl_format *f, enum fl_backend backend, int e,
         return; /* beyond binary32 */
     f->decode(f, &to, 0, COUNT, values);
     for (int stream = 0; stream < 2; stream++) {
-        set->to_floats(&to, 0, COUNT, back, stream);
+        set->to_floats(f, &to, 0, COUNT, back, stream);
         bool equal = true;
         for (int i = 0; i < COUNT; i++)
             equal &= back[i] == (float)values[i] || (back[i] != back[i] && values[i] != values[i]);
