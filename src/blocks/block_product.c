@@ -38,8 +38,7 @@ static struct fl_block_set kernels_of(void) {
     return (struct fl_block_set){&fl_block_doubles_portable, NULL, fl_gemm_store_pairs_portable};
 }
 
-/* --- operands ------------------------------------------------------------------------------------------------------
- */
+/* --- operands ---------------------------------------------------------------------------------------------------- */
 
 static bool is_converted(const struct fl_args *args, int i) {
     return fl_operand_format(args, i)->id != FMT_FP32;
@@ -61,7 +60,7 @@ static void convert_part(void *context, int part, int worker) {
     const struct conversion *c = context;
     const int64_t first = (int64_t)part * CONVERTED_PART, n = smaller(c->from->count - first, CONVERTED_PART);
     if (c->set) {
-        c->set->to_floats(c->from, first, n, c->to + first, false);
+        c->set->to_floats(c->format, c->from, first, n, c->to + first, false);
         return;
     }
     double exactly[256];
