@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Experiment 12, docs/experiments/scaling.md.
 
-scaling.py FLEXLAB DATA TEXT FOLDER [int]   trains what FOLDER lacks (int: only formats of integers) and collects; DATA is cifar10:DIR
-scaling.py FOLDER                           collects what FOLDER has into data/scaling-*.csv
-scaling.py                                  prints the tables of the page from these files
+scaling.py FLEXLAB DATA TEXT FOLDER   trains what FOLDER lacks and collects; DATA is cifar10:DIR, TEXT tinyshakespeare.txt
+scaling.py FOLDER                     collects what FOLDER has into data/scaling-runs.csv
+scaling.py                            prints the tables of the page from this file
 """
 import math, os, sys
 import lab
 
-FORMATS = {'flex16+5': 32767, 'flex8+5': 127, 'tensor:e4m3fn': 448}  # the operands of products, and the largest element
+FORMATS = {'flex16+5': 32767, 'flex8+5': 127}  # the operands of products, and the largest element
 PREDICTORS = ['paper', 'amax', 'amax-recent', 'current']
 WORKS = {  # model, peak rate
     ('resnet8', '0.02'): ['--batch', '32', '--train-limit', '25600', '--test-limit', '5000', '--warmup', '0.05'],
@@ -18,25 +18,21 @@ WORKS = {  # model, peak rate
 STEPS, SEEDS, EARLY = 800, [1, 2, 3], 50
 
 
-def predictors(format):
-    return [p for p in PREDICTORS if p != 'paper' or not format.startswith('tensor:')]
-
-
 def file_of(format, predictor):
-    return f'{format.replace(":", "-").replace("+", "-")}-{predictor}.policy'
+    return f'{format.replace("+", "-")}-{predictor}.policy'
 
 
 def place(folder, model, rate, group):
-    return os.path.join(folder, f'{model}.{rate}.{group.replace(":", "-").replace("+", "-")}')
+    return os.path.join(folder, f'{model}.{rate}.{group.replace("+", "-")}')
 
 
-def train(flexlab, data, text, folder, wanted):
+def train(flexlab, data, text, folder):
     os.makedirs(folder, exist_ok=True)
     for (model, rate), options in WORKS.items():
         source = f'text:{text}' if model.startswith('gpt') else data
-        for format in wanted:
+        for format in FORMATS:
             policies = []
-            for predictor in predictors(format):
+            for predictor in PREDICTORS:
                 policies.append(os.path.join(folder, file_of(format, predictor)))
                 with open(policies[-1], 'w', encoding='utf-8') as f:
                     f.write(f'variant fp32\nif-any @product operands={format}:{predictor} result=fp32\n')
@@ -74,7 +70,7 @@ def collect(folder):
                 base = {'model': model, 'operands': format, 'predictor': 'fp32'}
                 counts = {'writes': '', 'saturated_early': '', 'saturated_late': '', 'unused_bits': ''}
                 if r['format'] != 'fp32':
-                    base['predictor'] = next(p for p in predictors(format) if r['format'].endswith(file_of(format, p)))
+                    base['predictor'] = next(p for p in PREDICTORS if r['format'].endswith(file_of(format, p)))
                     counts = count(out, r['format'], r['seed'], largest)
                 rows.append(base | {k: r[k] for k in ('seed', 'diverged', 'last_loss', 'test_loss', 'test_accuracy', 'saturated', 'flushed',
                                                       'elements')} | counts)
@@ -88,7 +84,7 @@ def tables():
     for model, rate in WORKS:
         body = []
         for format in FORMATS:
-            for name in predictors(format):
+            for name in PREDICTORS:
                 if (model, format, name, SEEDS[0]) not in of:
                     continue
                 runs = [of[model, format, name, s] for s in SEEDS]
@@ -106,8 +102,8 @@ def tables():
 
 
 if __name__ == '__main__':
-    if len(sys.argv) in (5, 6):
-        train(*sys.argv[1:5], [f for f in FORMATS if len(sys.argv) == 5 or not f.startswith('tensor:')])
+    if len(sys.argv) == 5:
+        train(*sys.argv[1:])
         collect(sys.argv[4])
     elif len(sys.argv) == 2:
         collect(sys.argv[1])

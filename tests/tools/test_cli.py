@@ -80,7 +80,7 @@ def test_info():
 
 def test_usage(place):
     out = ["--out", os.path.join(place, "usage")]
-    expect_error([], 2, "compare, train, eval, run, bench, transpile, calibrate, diff, wgan, report, replay, facts or info")
+    expect_error([], 2, "compare, train, eval, run, bench, transpile, calibrate, diff, what-if, wgan, report, replay, facts or info")
     expect_error(["comprae"], 2, "unknown command 'comprae'", "did you mean 'compare'?")
     expect_error(["--verison"], 2, "unknown option '--verison'")
     expect_error(["info", "now"], 2, "'now'")

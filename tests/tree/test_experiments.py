@@ -89,4 +89,18 @@ for bad, told in ((("nonsense:",), "nonsense"), ((small, 1, 10, 0), "EVERY '0'")
     done = program("flushed_gradients", *bad)
     check(done.returncode == 1 and "flushed_gradients: " in done.stderr and told in done.stderr and not done.stdout, bad, done)
 
+# Accumulators: sums of 13 fraction bits lose what those of 25 keep, more with every product, and promotion mends it.
+done = program("accumulators", 1, 2048)
+error = {(row["format"], row["data"], row["class"].removeprefix("accumulate="), int(row["k"])): float(row["error"])
+         for row in csv.DictReader(done.stdout.splitlines())}
+check(done.returncode == 0 and len(error) == 4 * 2 * (5 + 3 + 6), done.stdout, done.stderr)
+for data in ("normal", "positive"):
+    eight = lambda name, k: error.get(("e4m3fn", data, name, k), 0)
+    check(eight("h100", 2048) > 4 * eight("h100", 128) > 0, data, "the error does not grow with k")
+    check(eight("h100", 2048) > 1000 * eight("exact", 2048) and eight("h100", 2048) > 50 * eight("b200", 2048), data, error)
+    check(eight("h100:promote=128", 2048) < eight("h100", 2048) / 2, data, "promotion mends nothing")
+for bad, told in (((-1,), "SEED '-1'"), ((1, 31), "LARGEST_K '31'"), ((1, "4x"), "LARGEST_K '4x'")):
+    done = program("accumulators", *bad)
+    check(done.returncode == 1 and "accumulators: " in done.stderr and told in done.stderr and not done.stdout, bad, done)
+
 sys.exit(failures > 0)
