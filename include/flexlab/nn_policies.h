@@ -32,8 +32,8 @@ FLEXLAB_API nn_role_row nn_role_row_at(const nn_graph *g, int i);
  * "state", "master", "rounding"; NULL past the last. */
 FLEXLAB_API int nn_role_name_count(void);
 FLEXLAB_API const char *nn_role_name_at(int i);
-/* The format of entry i in that role, "fp16", "flex16+5:paper" or "mx:int8"; NULL if it has no such role. Valid until the next
- * call of this thread. */
+/* The format of entry i in that role, "fp16", "flex16+5:paper" or "mx:int8"; NULL if it has no such role. Valid until
+ * the next call of this thread. */
 FLEXLAB_API const char *nn_role(const nn_graph *g, int i, const char *role);
 /* The whole policy in one line, which nn_config.policy accepts; NULL if the variant applies throughout. */
 FLEXLAB_API const char *nn_graph_policy(const nn_graph *g);

@@ -43,10 +43,11 @@ typedef enum tensor_class {
  * Or "operands=A,B": matmuls and convolutions of any formats take their first operand in blocks of the format A and
  * the second in blocks of B ("operands=A": both in A) along the dimension that they sum over. Each element is rounded
  * once from the operand's exact value; the products are summed exactly, and the sum is rounded once to the result:
- * docs/semantics.md. A and B are block formats: "mx:int8", "mx:e4m3fn:rceil", "nvfp4:stochastic", ...
- * (docs/block-formats.md). Stochastic rounding of operands and the signs of Hadamard transforms are drawn by the seed
- * of the result (tensor_set_rounding, whatever its rounding) and the number of its writes. Other operations, the
- * products within tensor_lstm and tensor_gru included, have their exact bits; devices other than the host refuse.
+ * docs/semantics.md. A and B are block formats: "mx:int8", "mx:e4m3fn:rceil", "nvfp4:stochastic", ... (docs/block-
+ * formats.md); hadamard is an option of both or of neither. Stochastic rounding of operands and the signs of
+ * Hadamard transforms are drawn by the seed of the result (tensor_set_rounding, whatever its rounding) and the
+ * number of its writes. Other operations, the products within tensor_lstm and tensor_gru included, have their exact
+ * bits; devices other than the host refuse.
  *
  * A class is a number that means the same as long as the process lives; what is to last is its name.
  * TENSOR_E_ARGUMENT names the position of what is wrong in `text`. */

@@ -33,7 +33,7 @@ typedef struct tensor_quantised {
  *  - a format of tensors (tensor_format_find): the values that tensor_load_f32 gives a tensor. One with a shared
  *    exponent takes that of the exact maximum.
  *  - an element, eXmY, eXmYfn, eXmYsat, intN of at most 16 bits: each value by itself, rounded to nearest even, without
- *    a scale (intN: steps of 2^(2-N), +-(2 - 2^(2-N)) at most).
+ *    a scale (intN: steps of 2^(2-N), +-(2 - 2^(2-N)) at most). NaN is refused where the element has none.
  * key: of stochastic rounding (option stochastic) and of the random signs of hadamard: equal keys, equal results.
  * counts may be NULL. TENSOR_E_ARGUMENT names the position of what is wrong in `format`, or the size, dimension or
  * value that is refused; y is as it was then. */

@@ -131,13 +131,20 @@ tensor_status tensor_quantise_f32(float *y, const float *x, int ndim, const int6
         const char *end;
         fl_fail_hold();
         const tensor_status tensors = tensor_format_find(&id, format);
-        const bool is_element = tensors && !fl_element_find(&element, format, format, &end) && !*end;
+        const bool is_element =
+            tensors == TENSOR_E_ARGUMENT && !fl_element_find(&element, format, format, &end) && !*end;
         (void)fl_fail_release(TENSOR_OK);
+        if (tensors && tensors != TENSOR_E_ARGUMENT)
+            return tensor_format_find(&id, format); /* with its own message */
         if (tensors && !is_element)
             return fl_fail(TENSOR_E_ARGUMENT,
                            "quantise_f32: format %s, expected a block format (mx:ELEMENT, nvfp4, hbfp:intN), a format "
                            "of tensors or an element (eXmY, intN)",
                            fl_quote(format).text);
+        for (int64_t i = 0; is_element && !element.has_nan && i < count; i++)
+            if (isnan(x[i]))
+                return fl_fail(TENSOR_E_ARGUMENT, "quantise_f32: value %lld is nan, which %s has no code for",
+                               (long long)i, element.name);
         if (tensors)
             quantise_elements(y, x, count, &element, &found);
         else

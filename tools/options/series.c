@@ -276,7 +276,8 @@ static int parse_series(const struct settings *settings, struct series *series, 
             option, item, item);
     char *rest = item, *name = strsep(&rest, ":");
     series->variant = nn_variant_find(name);
-    if (!series->variant && (strpbrk(name, "+0123456789") && strstr(tensor_error(), "character")))
+    if (!series->variant && ((strpbrk(name, "+0123456789") && strstr(tensor_error(), "character")) ||
+                             tensor_error_status() == TENSOR_E_UNSUPPORTED))
         return text_usage("--%s: %s", option, tensor_error());
     if (!series->variant)
         return text_refuse_name(text_format("--%s: unknown format '%s', and no file of that name", option, name), name,

@@ -97,6 +97,9 @@ tensor_status fl_operands_find(tensor_class *class, const char *text, const char
     b = a;
     if (!status && formats[first])
         status = find_one(&b, text, formats + first + 1, strlen(formats + first + 1));
+    if (!status && a->hadamard != b->hadamard)
+        return fl_fail(TENSOR_E_ARGUMENT, "class %s: hadamard, expected in both operands or in neither",
+                       fl_quote(text).text);
     return status ? status : fl_operands_class(class, a, b);
 }
 

@@ -92,9 +92,9 @@ tensor_status fl_need_elements(const char *what, const tensor *t);
 tensor_status fl_need_contiguous(const char *what, const tensor *t);
 /* TENSOR_OK on the host; else TENSOR_E_UNSUPPORTED with the names. */
 tensor_status fl_need_host(const char *what, const tensor *t);
-/* Sets args->p.product.bytes and .by_hand, and .formats if an operand has another format than the result, unless the kernels of that format
- * serve the task anyway. Factors both have a shared exponent, or both are floats; NULL for a missing addend.
- */
+/* Sets args->p.product.bytes and .by_hand, and .formats if an operand has another format than the result, unless the
+ * kernels of that format serve the task anyway. Factors both have a shared exponent, or both are floats; NULL for a
+ * missing addend. */
 void fl_note_formats(const tensor *y, const tensor *const factors[2], const tensor *bias, const tensor *residual,
                      struct fl_args *args);
 

@@ -110,15 +110,11 @@ static tensor_status read_blocks(const char *where, enum fl_role role, const cha
         return fl_fail(status, "%s: %s: %s", where, roles[role], text);
     for (int i = 0; i < 2; i++)
         choice->blocks[i] = fl_class_operands(class, i);
-    const struct fl_block_format *x = choice->blocks[0], *w = choice->blocks[1];
-    if (x->square)
+    if (choice->blocks[0]->square)
         return fl_fail(TENSOR_E_ARGUMENT,
                        "%s: %s=%.60s: square, which only weights have: expected operands=VALUES,WEIGHTS with square "
                        "in the second, as in nvfp4,nvfp4:square",
                        where, roles[role], word);
-    if (role == FL_ROLE_OPERANDS && x->hadamard != w->hadamard)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s=%.60s: hadamard, expected in both operands or in neither", where,
-                       roles[role], word);
     return TENSOR_OK;
 }
 
@@ -182,10 +178,10 @@ static tensor_status read_choice(struct fl_rule *rule, char *word) {
             if (rule->choice[i].given)
                 return fl_fail(TENSOR_E_ARGUMENT, "%s: format=%.40s, expected once and before all roles of its line",
                                rule->where, value);
-        const int variant = find(variant_name, value);
-        if (variant < 0)
+        const nn_variant *variant = nn_variant_find(value);
+        if (!variant)
             return unknown(rule->where, "format", value, variant_name);
-        fl_variant_choices(nn_variant_at(variant), rule->choice);
+        fl_variant_choices(variant, rule->choice);
         rule->explicit_roles = 0;
         return TENSOR_OK;
     }
@@ -271,10 +267,10 @@ static void tell_place(const struct reader *r, char where[80]) {
 }
 
 static tensor_status name_variant(struct reader *r, const char *where, const char *word) {
-    const int variant = find(variant_name, word);
-    if (variant < 0)
+    const nn_variant *variant = nn_variant_find(word);
+    if (!variant)
         return unknown(where, "variant", word, variant_name);
-    r->policy->variant = nn_variant_at(variant);
+    r->policy->variant = variant;
     return TENSOR_OK;
 }
 
