@@ -64,7 +64,7 @@ static const char *decay_name(int i) {
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
-#define WHAT_IF_FORMATS "flex16+5,flex12+5,flex8+5,dfp8,fp16,bf16"
+#define WHAT_IF_FORMATS "flex16+5,flex12+5,flex8+5,dfp8,fp16,bf16,e4m3fn,mx:int8,mx:e4m3fn,nvfp4"
 #define ROUNDING_HELP                                                                                                  \
     "of results of 8-bit integers: exact, onnx, tflite, tflite-ruy,\ntflite-xnnpack (that of the file's own runtime)"
 
