@@ -282,10 +282,10 @@ def test_advice(place, folder):
 def test_blocks(place, folder):
     """Every kind of format; options with draws and signs give the same in every run; elements beyond the range; what helps."""
     blocks = ["mx:e2m1", "mx:e4m3fn", "mx:e4m3fn:rceil", "nvfp4", "nvfp4:stochastic:hadamard", "hbfp:int8/64", "mx:int8"]
-    options = ["--formats", ",".join([*blocks, "e5m2", "e4m3fn", "e4m3fnsat", "int6"])]
+    options = ["--formats", ",".join([*blocks, "e5m2", "e2m4fn", "e2m4fnsat", "int6"])]
     found, printed, _ = what_if(place, folder, *options)
     check(what_if(place, folder, *options)[1] == printed and "the inputs of weights and of their gradients" in printed, printed)
-    beyond = 0
+    beyond = overflowed = 0
     for t in by_name(found).values():
         if not t["largest"]:
             continue
@@ -293,12 +293,21 @@ def test_blocks(place, folder):
         for name in blocks:
             advice = f[name]["advice"] or ""
             check("octaves" not in advice and "range" not in advice and f[name]["overflowed"] == 0, t["tensor"], name, advice)
+        floor = f["mx:e4m3fn"]
+        if floor["snr_db"] is not None and floor["snr_db"] < 40 and floor["flushed"] <= 0.001 * sum(t["bins"]):
+            check(("saturate" in floor["advice"]) == (floor["saturated"] > 0.02 * sum(t["bins"])), t["tensor"], floor)
         check(f["mx:e4m3fn:rceil"]["saturated"] == 0 and f["mx:int8"]["relative"] < f["mx:e2m1"]["relative"], t["tensor"], f)
-        check(f["e4m3fn"]["overflowed"] == f["e4m3fn"]["saturated"] == f["e4m3fnsat"]["saturated"], t["tensor"], f["e4m3fn"])
+        nan, most = f["e2m4fn"], f["e2m4fnsat"]  # at most 7.5; the next code is NaN
+        check(nan["overflowed"] == nan["saturated"] == most["saturated"] and most["overflowed"] == 0, t["tensor"], nan, most)
+        check((nan["overflowed"] > 0) == (t["largest"] > 7.625), t["tensor"], t["largest"], nan)
+        if nan["overflowed"]:
+            check(nan["relative"] is None and nan["snr_db"] is None and nan["worst_to"] is None, t["tensor"], nan)
+            check("become NaN" in nan["advice"] or "becomes NaN" in nan["advice"], t["tensor"], nan)
+            overflowed += 1
         beyond += f["int6"]["saturated"] > 0
         if f["int6"]["saturated"] and f["int6"]["snr_db"] < 40:
             check("beyond its range" in f["int6"]["advice"], t["tensor"], f["int6"])
-    check(beyond > 3, "tensors with numbers beyond +-1.94:", beyond)
+    check(beyond > 3 and overflowed > 0, "tensors with numbers beyond +-1.94:", beyond, "and beyond 7.625:", overflowed)
 
 
 def test_sources(place, folder):

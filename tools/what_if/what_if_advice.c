@@ -86,9 +86,14 @@ char *what_if_advice(const struct what_if *w, const struct seen *t, int format) 
         return overflow_text(w, t, e);
     if (flushes)
         return flushed_text(w, t, e, f);
-    if (f->blocks && saturates(t, e, f))
-        return text_format("%.1f dB: %.2g %% saturate: a scale that rounds up (option rceil), or more bits an element",
-                           snr, 100 * (double)e->saturated / (double)seen_nonzero(t));
+    if (f->blocks && saturates(t, e, f)) {
+        char *const share = share_text((double)e->saturated / (double)seen_nonzero(t));
+        char *const text = text_format("%.1f dB: %s saturate: a scale that rounds up (option rceil), or more bits an "
+                                       "element",
+                                       snr, share);
+        free(share);
+        return text;
+    }
     if (!f->shared) {
         const double more = ceil((ENOUGH_DB - snr) / decibels_a_bit);
         const char *const plural = more > 1 ? "s" : "";
