@@ -68,9 +68,9 @@ def under_exponent(values, bits, fits=False):
     return [max(-top, min(top, m)) * unit for m in wanted], sum(abs(m) > top for m in wanted)
 
 
-def as_float(values, exponent_bits, fraction_bits, top):
+def as_float(values, exponent_bits, fraction_bits, top, least=None):
     """IEEE 754 numbers with subnormal ones; None beyond the largest."""
-    least = 2 - 2 ** (exponent_bits - 1)
+    least = 2 - 2 ** (exponent_bits - 1) if least is None else least
     rounded = []
     for x in values:
         unit = Fraction(2) ** (max(exponent(x) if x else least, least) - fraction_bits)
@@ -79,7 +79,43 @@ def as_float(values, exponent_bits, fraction_bits, top):
     return rounded, sum(y is None for y in rounded)
 
 
-def in_format(values, name):
+def element(x, name):
+    """An element of `name` in exact arithmetic, saturated: (rounded, whether it did not fit). int8: multiples of 2^-6 up to 127."""
+    if name == "int8":
+        unit, top = Fraction(1, 64), Fraction(127, 64)
+    else:
+        unit, top = Fraction(2) ** (max(exponent(float(x)), -6) - 3), Fraction(448)
+    y = round(x / unit) * unit
+    return max(-top, min(top, y)), abs(y) > top
+
+
+def in_blocks(values, name, block, shape, dim):
+    """Values and saturated numbers under the scale rule floor: 2^(floor(log2(amax)) - E), in rows along the dimension `dim`."""
+    rounded, saturated = [None] * len(values), 0
+    step, size = math.prod(shape[dim + 1:]), shape[dim]
+    for outer in range(math.prod(shape[:dim])):
+        for inner in range(step):
+            row = [outer * size * step + i * step + inner for i in range(size)]
+            for at in range(0, size, block):
+                places = row[at:at + block]
+                largest = max(abs(values[i]) for i in places)
+                scale = Fraction(2) ** (exponent(largest) - (0 if name == "int8" else 8)) if largest else Fraction(1)
+                for i in places:
+                    y, beyond = element(Fraction(values[i]) / scale, name)
+                    rounded[i], saturated = y * scale, saturated + beyond
+    return rounded, saturated
+
+
+def inputs(name, shape):
+    """The dimension of a weight of ResNet-8 that a forward product sums over: filters end with it, matrices begin with it."""
+    return 0 if name == "fc.weight" else len(shape) - 1
+
+
+def in_format(values, name, weight, shape):
+    if found := re.fullmatch(r"mx:(int8|e4m3fn)(?:/(\d+))?", name):
+        return in_blocks(values, found[1], int(found[2] or 32), shape, inputs(weight, shape))
+    if name == "e4m3fn":  # the code after 448 is NaN
+        return as_float(values, 4, 3, 448, least=-6)
     if name == "fp16":
         return as_float(values, 5, 10, 65504)
     if name == "bf16":
@@ -107,7 +143,7 @@ def enough(values):
 
 # --- tests -----------------------------------------------------------------------------------------------------------
 
-FORMATS = ["flex16+5", "flex12+5", "flex8+5", "dfp8", "dfp5", "fp16", "bf16"]
+FORMATS = ["flex16+5", "flex12+5", "flex8+5", "dfp8", "dfp5", "fp16", "bf16", "e4m3fn", "mx:int8", "mx:e4m3fn", "mx:int8/5", "mx:e4m3fn/3"]
 
 
 def test_weights(place, folder):
@@ -133,7 +169,7 @@ def test_weights(place, folder):
         checked += 1
         check(t["bits"] == enough(x), name, "bits", t["bits"], enough(x))
         for fmt, e in t["formats"].items():
-            y, saturated = in_format(x, fmt)
+            y, saturated = in_format(x, fmt, name, [int(n) for n in re.findall(r"\d+", t["shape"])])
             check(near(e["relative"], relative(x, y)), name, fmt, e["relative"], relative(x, y))
             check(e["snr_db"] is None if e["relative"] == 0 else near(e["snr_db"], -20 * math.log10(relative(x, y))), name, fmt, e)
             check((e["saturated"], e["flushed"], e["overflowed"]) == (saturated, sum(b == 0 and a != 0 for a, b in zip(x, y)), 0), name, fmt, e)
@@ -243,6 +279,37 @@ def test_advice(place, folder):
     check("first batch" not in printed and "there is no history here" in printed, printed)
 
 
+def test_blocks(place, folder):
+    """Every kind of format; options with draws and signs give the same in every run; elements beyond the range; what helps."""
+    blocks = ["mx:e2m1", "mx:e4m3fn", "mx:e4m3fn:rceil", "nvfp4", "nvfp4:stochastic:hadamard", "hbfp:int8/64", "mx:int8"]
+    options = ["--formats", ",".join([*blocks, "e5m2", "e2m4fn", "e2m4fnsat", "int6"])]
+    found, printed, _ = what_if(place, folder, *options)
+    check(what_if(place, folder, *options)[1] == printed and "the inputs of weights and of their gradients" in printed, printed)
+    beyond = overflowed = 0
+    for t in by_name(found).values():
+        if not t["largest"]:
+            continue
+        f = t["formats"]
+        for name in blocks:
+            advice = f[name]["advice"] or ""
+            check("octaves" not in advice and "range" not in advice and f[name]["overflowed"] == 0, t["tensor"], name, advice)
+        floor = f["mx:e4m3fn"]
+        if floor["snr_db"] is not None and floor["snr_db"] < 40 and floor["flushed"] <= 0.001 * sum(t["bins"]):
+            check(("saturate" in floor["advice"]) == (floor["saturated"] > 0.02 * sum(t["bins"])), t["tensor"], floor)
+        check(f["mx:e4m3fn:rceil"]["saturated"] == 0 and f["mx:int8"]["relative"] < f["mx:e2m1"]["relative"], t["tensor"], f)
+        nan, most = f["e2m4fn"], f["e2m4fnsat"]  # at most 7.5; the next code is NaN
+        check(nan["overflowed"] == nan["saturated"] == most["saturated"] and most["overflowed"] == 0, t["tensor"], nan, most)
+        check((nan["overflowed"] > 0) == (t["largest"] > 7.625), t["tensor"], t["largest"], nan)
+        if nan["overflowed"]:
+            check(nan["relative"] is None and nan["snr_db"] is None and nan["worst_to"] is None, t["tensor"], nan)
+            check("become NaN" in nan["advice"] or "becomes NaN" in nan["advice"], t["tensor"], nan)
+            overflowed += 1
+        beyond += f["int6"]["saturated"] > 0
+        if f["int6"]["saturated"] and f["int6"]["snr_db"] < 40:
+            check("beyond its range" in f["int6"]["advice"], t["tensor"], f["int6"])
+    check(beyond > 3 and overflowed > 0, "tensors with numbers beyond +-1.94:", beyond, "and beyond 7.625:", overflowed)
+
+
 def test_sources(place, folder):
     """Other formats, policies, texts, files, runs that are not over, folders of strangers."""
     best = os.path.join(folder, "best.safetensors")
@@ -287,6 +354,11 @@ def test_bad_input(place, folder):
     expect_error(["what-if", folder, best], 2, "unexpected argument")
     expect_error(["what-if", folder, "--formats", "fp16,flex8+5,flox"], 2, "'flox' at position 14", "unknown format")
     expect_error(["what-if", folder, "--formats", "flex40+5"], 2, "'flex40+5' at position 1", "4 to 16")
+    expect_error(["what-if", folder, "--formats", "fp16,mx:e4m3fn:rcel"], 2, "'mx:e4m3fn:rcel' at position 6", "character 11 is 'rcel'", "rceil")
+    expect_error(["what-if", folder, "--formats", "mx:int8,mx:e4m9"], 2, "'mx:e4m9' at position 9", "character 4 is 'e4m9'")
+    expect_error(["what-if", folder, "--formats", "hbfp:int8/1"], 2, "'hbfp:int8/1' at position 1", "2 to 1024")
+    expect_error(["what-if", folder, "--formats", "nvfp4:floor"], 2, "'nvfp4:floor' at position 1", "character 7 is 'floor'")
+    expect_error(["what-if", folder, "--formats", "int17"], 2, "'int17' at position 1", "or a block format: mx:ELEMENT")
     expect_error(["what-if", folder, "--formats", "fp16,,bf16"], 2, "nothing at position 6")
     expect_error(["what-if", folder, "--formats", "fp16,fp16"], 2, "'fp16' at position 6 is there twice")
     expect_error(["what-if", folder, "--formats", ",".join(f"flex{n}+{e}" for n in range(4, 17) for e in (3, 4, 5))], 2, "more than 32 formats")
@@ -417,6 +489,7 @@ def main():
         test_sums(place, folder)
         test_bits(place, folder)
         test_advice(place, folder)
+        test_blocks(place, folder)
         test_sources(place, folder)
         test_bad_input(place, folder)
         test_files(place, folder)

@@ -64,7 +64,7 @@ static const char *decay_name(int i) {
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
-#define WHAT_IF_FORMATS "flex16+5,flex12+5,flex8+5,dfp8,fp16,bf16"
+#define WHAT_IF_FORMATS "flex16+5,flex12+5,flex8+5,dfp8,fp16,bf16,\ne4m3fn,mx:int8,mx:e4m3fn,nvfp4"
 #define ROUNDING_HELP                                                                                                  \
     "of results of 8-bit integers: exact, onnx, tflite, tflite-ruy,\ntflite-xnnpack (that of the file's own runtime)"
 
@@ -396,7 +396,7 @@ static const struct option_row rows[] = {
     {"force", NULL, COMMAND_TRANSPILE, KIND_SWITCH, FIELD(force), .value = 1,
      .help = "replace files that are already there"},
     {"formats", "LIST", COMMAND_WHAT_IF, KIND_TEXT, FIELD(formats), .section = "What is measured",
-     .help = "comma-separated number formats (" WHAT_IF_FORMATS ")"},
+     .help = "comma-separated number formats, those of blocks included\n(" WHAT_IF_FORMATS ")"},
     {"of", "FORMAT", COMMAND_WHAT_IF, KIND_TEXT, FIELD(of),
      .help = "the run of RUN whose network is taken, by its format (fp32, or else the\nfirst)"},
     {"data", "SPEC", COMMAND_WHAT_IF, KIND_TEXT, FIELD(data),

@@ -14,34 +14,33 @@ enum { MOST_WHAT_IFS = 32 };
 
 struct what_if_format {
     char *name;
-    tensor_format format;
-    bool shared;
+    bool shared, blocks; /* one exponent for a tensor; a scale for each block */
+    double bits;         /* of an element, with its share of the scale of its block */
 };
 struct what_if_formats {
     int count;
     struct what_if_format list[MOST_WHAT_IFS];
 };
 
-/* Reads a list of names with commas between; refuses one that is unknown or named twice, with its position. */
+/* Reads a list of names with commas between, of formats of tensors, blocks and elements as tensor_quantise_f32 takes
+ * them; refuses one that is unknown or named twice, with its position. */
 int what_if_formats_read(struct what_if_formats *f, const char *list);
 void what_if_formats_clear(struct what_if_formats *f);
 
-/* What a format did to an array. */
-struct what_if_counts {
-    int64_t saturated; /* did not fit, and became the largest number or Inf */
-};
-/* y = the `count` numbers x, finite values of binary32, as the format stores them, each rounded once to nearest. A
- * shared exponent is that of the exact maximum, as a load chooses it. */
-tensor_status what_if_values(float *y, const float *x, int64_t count, const struct what_if_format *format,
-                             struct what_if_counts *counts);
+/* y = the numbers x, finite values of binary32, as the format stores them; saturated: those that did not fit, and
+ * became the largest number, Inf or NaN. A shared exponent is that of the exact maximum, as a load chooses it; blocks
+ * lie along dimension `dim`. Draws and signs of the options stochastic and hadamard have the key 0: equal in every run.
+ */
+tensor_status what_if_values(float *y, const float *x, int ndim, const int64_t *shape, int dim,
+                             const struct what_if_format *format, int64_t *saturated);
 
 /* --- measurements (what_if_measure.c) ----------------------------------------------------------------------------- */
 
 /* A tensor in a format, over all batches. */
 struct effect {
-    double error2; /* sum of (y - x)^2; infinite if a number became Inf */
-    int64_t saturated, flushed, infinite;
-    double worst, worst_from, worst_to; /* the element with the largest |y - x| */
+    double error2;                        /* sum of (y - x)^2; infinite if a number became Inf or NaN */
+    int64_t saturated, flushed, infinite; /* infinite: became Inf or NaN */
+    double worst, worst_from, worst_to;   /* the element with the largest |y - x| */
 };
 
 /* Mantissas of N bits under one exponent, N from LEAST_BITS to MOST_BITS. */
@@ -54,6 +53,8 @@ struct seen {
     const char *name, *role, *format; /* as nn_tensor_at has them; the format in which the network stores it */
     int role_number;
     char *shape;
+    int ndim, summed; /* dimensions; the one that the forward product sums over, along which blocks lie */
+    int64_t dim[TENSOR_MAX_DIMS];
     int64_t arrays; /* measured: one a batch; a weight once */
     int64_t elements, zeros, infinite, nan;
     double smallest, largest; /* |x|: the smallest above 0; 0 without one */

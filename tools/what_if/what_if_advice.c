@@ -12,6 +12,7 @@ char *snr_text(double snr) {
     return isnan(snr)              ? text_format("-")
            : snr > 0 && isinf(snr) ? text_format("exact")
            : isinf(snr)            ? text_format("Inf")
+           : fabs(snr) < 0.05      ? text_format("0.0") /* not -0.0, where everything became 0 */
                                    : text_format("%.1f", snr);
 }
 
@@ -27,21 +28,29 @@ static char *bits_text(const struct seen *t) {
     return bits ? text_format("%d bits are enough", bits) : text_format("even %d bits are not enough", MOST_BITS);
 }
 
+/* Of a format without blocks: numbers became Inf or NaN, or the largest number where the format saturates. */
 static char *overflow_text(const struct what_if *w, const struct seen *t, const struct effect *e) {
-    char *const count = text_count(e->infinite);
+    const int64_t beyond = e->infinite ? e->infinite : e->saturated;
+    char *const count = text_count(beyond);
     const bool scaled = t->role_number >= 2 && w->loss_scale > 1;
-    char *const text = text_format("%s number%s beyond its range become%s Inf: %s", count, e->infinite == 1 ? "" : "s",
-                                   e->infinite == 1 ? "s" : "",
-                                   scaled ? "a smaller loss scale, or more exponent bits"
-                                          : "more exponent bits, or a scale of its own");
+    char *const text = text_format(
+        "%s number%s beyond its range become%s %s: %s", count, beyond == 1 ? "" : "s", beyond == 1 ? "s" : "",
+        !e->infinite         ? "its largest number"
+        : isnan(e->worst_to) ? "NaN"
+                             : "Inf",
+        scaled ? "a smaller loss scale, or more exponent bits" : "more exponent bits, or a scale of its own");
     free(count);
     return text;
 }
 
-static char *flushed_text(const struct what_if *w, const struct seen *t, const struct effect *e, bool shared) {
+static char *flushed_text(const struct what_if *w, const struct seen *t, const struct effect *e,
+                          const struct what_if_format *f) {
     char *const share = share_text(effect_flushed(t, e)), *const bits = bits_text(t);
     char *const text =
-        shared ? text_format("%s become 0: one exponent for %.0f octaves; %s", share, ceil(seen_octaves(t)), bits)
+        f->shared ? text_format("%s become 0: one exponent for %.0f octaves; %s", share, ceil(seen_octaves(t)), bits)
+        : f->blocks
+            ? text_format("%s become 0, far below the largest of their blocks: more bits an element, or smaller blocks",
+                          share)
         : t->role_number >= 2
             ? text_format("%s become 0, below its range: a %sloss scale, or more exponent bits", share,
                           w->loss_scale > 1 ? "larger " : "")
@@ -49,6 +58,13 @@ static char *flushed_text(const struct what_if *w, const struct seen *t, const s
     free(share);
     free(bits);
     return text;
+}
+
+/* Whether the scale rule of an MX format may be what costs most: one number in fifty did not fit. HBFP and NVFP4 have
+ * no choice of rules. */
+static bool saturates(const struct seen *t, const struct effect *e, const struct what_if_format *f) {
+    return !strncmp(f->name, "mx:", 3) && !strstr(f->name, ":rceil") &&
+           (double)e->saturated > 0.02 * (double)seen_nonzero(t);
 }
 
 char *what_if_advice(const struct what_if *w, const struct seen *t, int format) {
@@ -63,14 +79,27 @@ char *what_if_advice(const struct what_if *w, const struct seen *t, int format) 
     const bool flushes = effect_flushed(t, e) > ENOUGH_FLUSHED;
     if (!flushes && snr >= ENOUGH_DB)
         return NULL;
-    if (f->shared && bits && bits <= tensor_format_bits(f->format))
+    if (f->shared && bits && bits <= f->bits)
         return text_format("%.1f dB: %d bits are enough, but its exponents end before these numbers (2^%d)", snr, bits,
                            ilogb(t->largest));
+    if (!f->shared && !f->blocks && e->saturated)
+        return overflow_text(w, t, e);
     if (flushes)
-        return flushed_text(w, t, e, f->shared);
-    if (!f->shared)
-        return text_format("%.1f dB: %.0f more fraction bits for %.0f dB", snr,
-                           ceil((ENOUGH_DB - snr) / decibels_a_bit), ENOUGH_DB);
+        return flushed_text(w, t, e, f);
+    if (f->blocks && saturates(t, e, f)) {
+        char *const share = share_text((double)e->saturated / (double)seen_nonzero(t));
+        char *const text = text_format("%.1f dB: %s saturate: a scale that rounds up (option rceil), or more bits an "
+                                       "element",
+                                       snr, share);
+        free(share);
+        return text;
+    }
+    if (!f->shared) {
+        const double more = ceil((ENOUGH_DB - snr) / decibels_a_bit);
+        const char *const plural = more > 1 ? "s" : "";
+        return f->blocks ? text_format("%.1f dB: %.0f more bit%s an element for %.0f dB", snr, more, plural, ENOUGH_DB)
+                         : text_format("%.1f dB: %.0f more fraction bit%s for %.0f dB", snr, more, plural, ENOUGH_DB);
+    }
     char *const enough = bits_text(t);
     char *const text = text_format("%.1f dB: %s", snr, enough);
     free(enough);
@@ -109,16 +138,22 @@ char *what_if_subject(const struct what_if *w) {
 }
 
 char *what_if_note(const struct what_if *w, int i) {
-    bool shared = false;
+    bool shared = false, blocks = false;
     int64_t nonfinite = 0;
-    for (int f = 0; f < w->formats.count; f++)
+    for (int f = 0; f < w->formats.count; f++) {
         shared = shared || w->formats.list[f].shared;
+        blocks = blocks || w->formats.list[f].blocks;
+    }
     for (int k = 0; k < w->count; k++)
         nonfinite += w->tensors[k].infinite + w->tensors[k].nan;
     if (shared && i-- == 0)
         return text_format("Shared exponents are those of the exact maximum of each tensor in each batch, as a load "
                            "chooses them: there is no history here from which a predictor could choose. What "
                            "prediction costs, telemetry shows (--shadow of train and compare).");
+    if (blocks && i-- == 0)
+        return text_format("Blocks lie along the dimension that the forward product sums over: the inputs of weights "
+                           "and of their gradients, the last dimension of activations and gradients. Backward "
+                           "products sum over others, and their blocks are others.");
     if (strcmp(w->trained.format, "fp32") != 0 && i-- == 0)
         return text_format("The network computes in %s: what its own formats lose is lost before, and not in these "
                            "errors.",

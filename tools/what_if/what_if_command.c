@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char usual_formats[] = "flex16+5,flex12+5,flex8+5,dfp8,fp16,bf16";
+static const char usual_formats[] = "flex16+5,flex12+5,flex8+5,dfp8,fp16,bf16,e4m3fn,mx:int8,mx:e4m3fn,nvfp4";
 
 /* --- order -------------------------------------------------------------------------------------------------------- */
 

@@ -56,10 +56,10 @@ static void take_bits(struct seen *t, int bits, const float *x, int64_t count, d
 static void take_effect(struct effect *e, const float *x, const float *y, int64_t count) {
     double sum = 0;
     for (int64_t i = 0; i < count; i++) {
-        const double d = (double)y[i] - (double)x[i];
+        const double d = isfinite(y[i]) ? (double)y[i] - (double)x[i] : INFINITY;
         sum += d * d;
         e->flushed += y[i] == 0 && x[i] != 0;
-        e->infinite += isinf(y[i]) != 0;
+        e->infinite += !isfinite(y[i]);
         if (fabs(d) > e->worst) {
             e->worst = fabs(d);
             e->worst_from = x[i];
@@ -109,11 +109,11 @@ static tensor_status take(const struct what_if *w, struct seen *t, struct scratc
     if (status || !(largest > 0))
         return status;
     for (int i = 0; i < w->formats.count && !status; i++) {
-        struct what_if_counts counts = {0};
-        status = what_if_values(s->y, s->x, count, &w->formats.list[i], &counts);
+        int64_t saturated;
+        status = what_if_values(s->y, s->x, t->ndim, t->dim, t->summed, &w->formats.list[i], &saturated);
         if (!status)
             take_effect(&t->effects[i], s->x, s->y, count);
-        t->effects[i].saturated += counts.saturated;
+        t->effects[i].saturated += saturated;
     }
     for (int bits = LEAST_BITS; bits <= MOST_BITS && !status; bits++)
         take_bits(t, bits, s->x, count, largest, zeros);
@@ -141,6 +141,33 @@ static int role_number(const char *role) {
     return -1; /* the state of an optimiser, which no pass computes */
 }
 
+/* The dimension "in" of a layout such as "out, height, width, in"; -1: it has none. */
+static int inputs(const char *layout) {
+    for (int dim = 0;; dim++) {
+        const size_t length = strcspn(layout, ",");
+        if (length == 2 && !strncmp(layout, "in", 2))
+            return dim;
+        if (!layout[length])
+            return -1;
+        layout += length + 1 + strspn(layout + length + 1, " ");
+    }
+}
+
+/* The dimension that the forward product sums over: the inputs of a weight, and the channels of what it multiplies,
+ * the last one. A weight's gradient, "fc.weight.grad", has blocks as its weight has them. */
+static int summed(const nn_graph *g, const nn_tensor_info *info, int ndim) {
+    const bool is_weight = !strcmp(info->role, what_if_role(0)) || !strcmp(info->role, what_if_role(3));
+    for (int i = 0; is_weight && i < nn_weight_count(g); i++) {
+        const nn_weight_info weight = nn_weight_at(g, i);
+        const size_t length = strlen(weight.name);
+        if (!strncmp(info->name, weight.name, length) && (!info->name[length] || info->name[length] == '.')) {
+            const int dim = inputs(weight.layout);
+            return weight.ndim == ndim && dim >= 0 ? dim : ndim - 1;
+        }
+    }
+    return ndim - 1;
+}
+
 /* The watch function of the network has what belongs to the step at hand. */
 struct watched {
     struct what_if *w;
@@ -164,15 +191,15 @@ static int begin_tensors(struct watched *all, struct what_if *w) {
             continue;
         all->place[i] = w->count;
         struct seen *const t = &w->tensors[w->count++];
-        const int ndim = tensor_ndim(info.t);
-        int64_t dim[TENSOR_MAX_DIMS];
-        for (int k = 0; k < ndim; k++)
-            dim[k] = tensor_dim(info.t, k);
+        t->ndim = tensor_ndim(info.t);
+        for (int k = 0; k < t->ndim; k++)
+            t->dim[k] = tensor_dim(info.t, k);
+        t->summed = summed(w->g, &info, t->ndim);
         t->name = info.name;
         t->role = info.role;
         t->role_number = role;
         t->format = tensor_format_name(tensor_format_of(info.t));
-        t->shape = text_shape(ndim, dim);
+        t->shape = text_shape(t->ndim, t->dim);
         t->effects = text_alloc((size_t)w->formats.count, sizeof *t->effects);
         largest = tensor_count(info.t) > largest ? tensor_count(info.t) : largest;
     }
