@@ -1,21 +1,19 @@
 #!/usr/bin/env python3
 """Experiment 11, docs/experiments/accumulators.md.
 
-accumulators.py FLEXLAB EXAMPLE TEXT FOLDER [fp16]   EXAMPLE is example_accumulators; trains what FOLDER lacks (fp16: without
-                                                     FP8) and collects
-accumulators.py                                      prints the tables of the page from data/accumulators-*.csv
+accumulators.py FLEXLAB EXAMPLE TEXT FOLDER   EXAMPLE is example_accumulators; trains what FOLDER lacks and collects
+accumulators.py                               prints the tables of the page from data/accumulators-*.csv
 """
 import csv, os, subprocess, sys
 import lab
 
 SEEDS, STEPS, RATE = [1, 2, 3], 400, '0.0005'
+FP8 = 'variant fp32\nif-any @product operands=e4m3fn result=fp32\nloss-scale 2^10'
 GROUPS = {  # a name, and the lines of its policy
     'fp16': {'fp16': 'preset O2', 'fp16 v100': 'preset O2\naccumulate v100', 'fp16 a100': 'preset O2\naccumulate a100',
              'fp16 h100': 'preset O2\naccumulate h100'},
-    'fp8': {'fp8': 'preset fp8-current', 'fp8 ada': 'preset fp8-current\naccumulate ada',
-            'fp8 h100': 'preset fp8-current\naccumulate h100',
-            'fp8 h100 promote 128': 'preset fp8-current\naccumulate h100:promote=128',
-            'fp8 b200': 'preset fp8-current\naccumulate b200'},
+    'fp8': {'fp8': FP8, 'fp8 ada': FP8 + '\naccumulate ada', 'fp8 h100': FP8 + '\naccumulate h100',
+            'fp8 h100 promote 128': FP8 + '\naccumulate h100:promote=128', 'fp8 b200': FP8 + '\naccumulate b200'},
 }
 
 
@@ -23,12 +21,12 @@ def file_of(name):
     return name.replace(' ', '-') + '.policy'
 
 
-def train(flexlab, example, text, folder, wanted):
+def train(flexlab, example, text, folder):
     os.makedirs(folder, exist_ok=True)
     sums = [row for seed in SEEDS for row in sums_of(example, seed)]
     lab.write('accumulators-sums.csv', sums)
     rows = []
-    for group in wanted:
+    for group in GROUPS:
         out = os.path.join(folder, group)
         for name, lines in GROUPS[group].items():
             with open(os.path.join(folder, file_of(name)), 'w', encoding='utf-8') as f:
@@ -53,7 +51,7 @@ def sums_of(example, seed):
 def number(x):
     """1.2e-05 as 1.2·10⁻⁵."""
     digits, exponent = f'{x:.1e}'.split('e')
-    return digits + '·10' + str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))
+    return '0' if x == 0 else digits + '·10' + str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))
 
 
 def tables():
@@ -85,8 +83,8 @@ def tables():
 
 
 if __name__ == '__main__':
-    if len(sys.argv) in (5, 6):
-        train(*sys.argv[1:5], ['fp16'] if len(sys.argv) == 6 else list(GROUPS))
+    if len(sys.argv) == 5:
+        train(*sys.argv[1:])
     elif len(sys.argv) == 1:
         tables()
     else:
