@@ -85,7 +85,7 @@ struct addends {
 };
 
 static inline struct result exact_result(const tensor *a, const tensor *b, const struct pair *pairs, int64_t terms,
-                                  const struct addends *with, int64_t i) {
+                                         const struct addends *with, int64_t i) {
     const int16_t *ma = tensor_const_data(a), *mb = tensor_const_data(b);
     int64_t sum = 0;
     for (int64_t j = 0; j < terms; j++)
@@ -106,7 +106,7 @@ static inline struct result exact_result(const tensor *a, const tensor *b, const
 }
 
 static inline struct result float_result(const tensor *a, const tensor *b, const struct pair *pairs, int64_t terms,
-                                  const struct addends *with, int64_t i) {
+                                         const struct addends *with, int64_t i) {
     float total = 0, chain = 0;
     for (int64_t j = 0; j < terms; j++) {
         chain = fmaf(pairs[j].a < 0 ? 0.0f : (float)value_at(a, pairs[j].a),
@@ -263,8 +263,8 @@ static bool same_value(double x, double y) {
 }
 
 /* Compares y with the expected write, `before` being the earlier state of the exponent. */
-static inline void check_write(const char *what, const tensor *y, const struct result *results, const struct autoflex *before,
-                        const struct rounding *how) {
+static inline void check_write(const char *what, const tensor *y, const struct result *results,
+                               const struct autoflex *before, const struct rounding *how) {
     const tensor_format f = tensor_format_of(y);
     const int64_t count = tensor_count(y);
     tensor_stats told, want = {.elements = count, .writes = 1};

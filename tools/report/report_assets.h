@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-/* The plotting library, then our own files; and the script of the page of `what-if`. Each ends in a zero beyond its size; the digest, 64 hexadecimal digits, is
- * that of `size` bytes. */
+/* The plotting library, then our own files; and the script of the page of `what-if`. Each ends in a zero beyond its
+ * size; the digest, 64 hexadecimal digits, is that of `size` bytes. */
 extern const unsigned char report_script[], report_style[], what_if_script[];
 extern const size_t report_script_size, report_style_size, what_if_script_size;
 extern const char report_script_sha256[], report_style_sha256[], what_if_script_sha256[];
