@@ -1,5 +1,5 @@
 /* A network whose policy names a GPU trains with the sums of its tensor cores: other bits than without, the same bits
- * for every number of threads, and the class of the calling thread is as before. */
+ * for every number of threads, and the class of the calling thread is as before. FP8 policies mix E4M3 and E5M2. */
 #include "check.h"
 #include "flexlab/nn.h"
 #include "flexlab/tensor.h"

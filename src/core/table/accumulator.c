@@ -73,9 +73,9 @@ static bool is_fp8(enum fl_operand_kind kind) {
     return kind == FL_OPERAND_E4M3 || kind == FL_OPERAND_E5M2;
 }
 
-const struct fl_accumulation *fl_accumulation_of_kinds(tensor_class class, struct fl_operand_kinds kinds) {
-    const bool meet = kinds.a == kinds.b || (is_fp8(kinds.a) && is_fp8(kinds.b));
-    return meet ? fl_accumulation_of(class, kinds.a) : NULL;
+const struct fl_accumulation *fl_accumulation_of_kinds(tensor_class class, struct fl_operand_kinds pair) {
+    const bool meet = pair.a == pair.b || (is_fp8(pair.a) && is_fp8(pair.b));
+    return meet ? fl_accumulation_of(class, pair.a) : NULL;
 }
 
 const char *fl_operand_kind_name(enum fl_operand_kind kind) {

@@ -40,7 +40,7 @@ struct fl_accumulation {
 bool fl_accumulates(tensor_class c);
 const struct fl_accumulation *fl_accumulation_of(tensor_class c, enum fl_operand_kind kind);
 /* The same for a product of two kinds; NULL unless they are one kind, or both FP8: E4M3 by E5M2, in either order. */
-const struct fl_accumulation *fl_accumulation_of_kinds(tensor_class c, struct fl_operand_kinds kinds);
+const struct fl_accumulation *fl_accumulation_of_kinds(tensor_class c, struct fl_operand_kinds pair);
 /* Products after which the sum is added to one of binary32; 0: never. A multiple of every group. */
 int64_t fl_accumulation_promotes(tensor_class c);
 /* The kinds that the GPU of a class multiplies, each by itself, as "fp16, bf16 and tf32". */
