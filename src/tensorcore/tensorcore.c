@@ -23,6 +23,8 @@ static struct number number_of(float x, int least) {
 /* Integer multiples of 2^unit, truncated towards zero. */
 static int64_t aligned(int64_t integer, int at, int unit) {
     const int shift = at - unit;
+    if (!integer) /* its exponent, which took no part in the largest, may be any */
+        return 0;
     if (shift >= 0)
         return integer * ((int64_t)1 << shift);
     return shift > -63 ? integer / ((int64_t)1 << -shift) : 0;
