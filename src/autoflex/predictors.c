@@ -1,9 +1,12 @@
 /* predictors.c - the exponent predictors by name and number: those of the library, whose rules are in autoflex_rules.h,
  * and those that a program adds. */
 #include "autoflex/autoflex_rules.h"
+#include "autoflex/delayed.h"
+#include "core/base/fail.h"
+#include "core/base/text.h"
 #include <pthread.h>
 
-enum { BUILT_IN = 8, ADDED_LIMIT = 64, NAME_LIMIT = 31 };
+enum { BUILT_IN = 9, ADDED_LIMIT = 64, NAME_LIMIT = 31 };
 
 static const struct {
     const char *name, *summary;
@@ -16,6 +19,8 @@ static const struct {
     {"amax", "the maximum of the last 1,000 writes (delayed scaling)"},
     {"amax-recent", "the maximum of the last write (delayed scaling)"},
     {"repeat", "1.125 times the second largest of the history; a result that does not fit is computed again"},
+    {"delayed", "the maximum of the last 1,024 writes, or :history=N :margin=N :algo=max|most_recent "
+                "(TransformerEngine)"},
 };
 
 /* Entries are complete before their number is published, and are never removed. */
@@ -77,7 +82,23 @@ autoflex_predictor autoflex_find(const char *name) {
     for (int i = 0; name && (predictor = autoflex_at(i)); i++)
         if (!strcmp(name, autoflex_name(predictor)))
             return predictor;
-    return AUTOFLEX_NONE;
+    return name && fl_delayed_begins(name) && !fl_delayed_find(&predictor, name) ? predictor : AUTOFLEX_NONE;
+}
+
+static const char *name_at(int i) {
+    const autoflex_predictor predictor = autoflex_at(i);
+    return predictor ? autoflex_name(predictor) : NULL;
+}
+
+tensor_status autoflex_parse(autoflex_predictor *predictor, const char *name) {
+    if (!predictor)
+        return fl_fail(TENSOR_E_ARGUMENT, "autoflex_parse: result is NULL");
+    if (name && fl_delayed_begins(name))
+        return fl_delayed_find(predictor, name);
+    *predictor = autoflex_find(name);
+    return *predictor ? TENSOR_OK
+                      : fl_fail(TENSOR_E_ARGUMENT, "unknown predictor %s, expected one of %s", fl_quote(name).text,
+                                fl_list_names(name_at).text);
 }
 
 static bool is_built_in(autoflex_predictor predictor) {
@@ -86,13 +107,15 @@ static bool is_built_in(autoflex_predictor predictor) {
 
 const char *autoflex_name(autoflex_predictor predictor) {
     const struct added *other = added_row(predictor);
-    return is_built_in(predictor) ? built_in[predictor - AUTOFLEX_PAPER].name : other ? other->name : NULL;
+    return is_built_in(predictor) ? built_in[predictor - AUTOFLEX_PAPER].name
+           : other                ? other->name
+                                  : fl_delayed_name(predictor);
 }
 
 const char *autoflex_summary(autoflex_predictor predictor) {
     return is_built_in(predictor) ? built_in[predictor - AUTOFLEX_PAPER].summary
            : added_row(predictor) ? "added by the program"
-                                  : NULL;
+                                  : autoflex_summary(fl_delayed_name(predictor) ? AUTOFLEX_DELAYED : AUTOFLEX_NONE);
 }
 
 autoflex_role autoflex_find_role(const char *name) {
