@@ -25,8 +25,8 @@ struct fl_minifloat {
     double least_normal, largest_value;
 };
 
-/* Of an element under exponent e of its tensor, or under none (e 0): an element times 2^-e is that of a float with
- * another bias, so that conversions round once whatever e is. */
+/* Of an element under exponent e of its tensor, which formats without one ignore: an element times 2^-e is that of a
+ * float with another bias, so that conversions round once whatever e is. */
 struct fl_minifloat fl_minifloat_of(const struct fl_format *format, int e);
 
 /* The conversions of n numbers for one instruction set; bytes: 1 or 2 of an element. decode returns the largest

@@ -13,8 +13,9 @@ static uint32_t word_of(double x) {
     return bits;
 }
 
-struct fl_minifloat fl_minifloat_of(const struct fl_format *format, int exponent) {
+struct fl_minifloat fl_minifloat_of(const struct fl_format *format, int given) {
     const struct fl_element *const e = format->element;
+    const int exponent = fl_has_exponent(format) ? given : 0;
     int digits;
     (void)frexp(e->largest, &digits);
     const int last = digits - 1 - e->fraction_bits > e->unit ? digits - 1 - e->fraction_bits : e->unit;

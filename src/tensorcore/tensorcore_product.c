@@ -50,6 +50,10 @@ static size_t converted_bytes(const struct fl_args *args, int i) {
     return is_converted(args, i) ? fl_line_bytes((size_t)args->in[i].count * sizeof(float)) : 0;
 }
 
+static int exponent_of(const struct fl_args *args, int i) {
+    return fl_has_exponent(fl_operand_format(args, i)) ? fl_exponent(&args->in[i]) : 0;
+}
+
 struct conversion {
     const struct fl_view *from;
     const struct fl_format *format;
@@ -234,7 +238,7 @@ tensor_status fl_tensorcore_product(const struct fl_tc_kernels *kernels, const s
                         .stores = *any,
                         .kind = fl_operand_format(args, 0)->operand,
                         .promotes = fl_accumulation_promotes(class),
-                        .exponent = fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]),
+                        .exponent = exponent_of(args, 0) + exponent_of(args, 1),
                         .memory = memory};
     t.how = fl_accumulation_of(class, t.kind);
     t.stores.element_bytes = args->format->bytes;
