@@ -113,9 +113,10 @@ const char *autoflex_name(autoflex_predictor predictor) {
 }
 
 const char *autoflex_summary(autoflex_predictor predictor) {
-    return is_built_in(predictor) ? built_in[predictor - AUTOFLEX_PAPER].summary
-           : added_row(predictor) ? "added by the program"
-                                  : autoflex_summary(fl_delayed_name(predictor) ? AUTOFLEX_DELAYED : AUTOFLEX_NONE);
+    return is_built_in(predictor)       ? built_in[predictor - AUTOFLEX_PAPER].summary
+           : added_row(predictor)       ? "added by the program"
+           : fl_delayed_name(predictor) ? autoflex_summary(AUTOFLEX_DELAYED)
+                                        : NULL;
 }
 
 autoflex_role autoflex_find_role(const char *name) {
