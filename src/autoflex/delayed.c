@@ -1,12 +1,11 @@
 /* delayed.c - the parameters of the predictor "delayed": their text, their number, their place in a state. */
 #include "autoflex/delayed.h"
 #include "core/base/fail.h"
-#include "core/base/memory.h"
-#include "core/base/text.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+enum { LIMIT = 256 /* names of a process */ };
 enum { RECENT_SHIFT = 23, MARGIN_SHIFT = 16, MARGIN_MASK = 0x7f, LENGTH_MASK = 0xffff };
 
 static const char name_alone[] = "delayed";
@@ -105,36 +104,35 @@ tensor_status fl_delayed_find(autoflex_predictor *predictor, const char *name) {
         TRY(read_parameter(&p, name, &at, &given));
     }
     if (!fl_delayed_name(number_of(&p)))
-        return fl_fail(TENSOR_E_MEMORY, "predictor %s: no memory for its name", fl_quote(name).text);
+        return fl_fail(TENSOR_E_MEMORY, "predictor '%.100s': the process has named %d others already", name, LIMIT);
     *predictor = number_of(&p);
     return TENSOR_OK;
 }
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-/* Those that were asked for; they live as long as the process. */
-struct named {
+/* Those that were asked for, complete before they are counted; they live as long as the process. */
+static struct named {
     autoflex_predictor predictor;
     char name[64];
-    struct named *next;
-};
-static struct named *first;
+} named[LIMIT];
+static int named_count;
 static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
 
 static const struct named *find(autoflex_predictor predictor) {
-    const struct named *n = __atomic_load_n(&first, __ATOMIC_ACQUIRE);
-    while (n && n->predictor != predictor)
-        n = n->next;
-    return n;
+    const int count = __atomic_load_n(&named_count, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < count; i++)
+        if (named[i].predictor == predictor)
+            return &named[i];
+    return NULL;
 }
 
 static const struct named *make(autoflex_predictor predictor) {
     const struct parameters p = parameters_of(predictor);
-    struct named *const n = fl_alloc_zero(sizeof *n);
-    if (!n)
+    if (named_count == LIMIT)
         return NULL;
+    struct named *const n = &named[named_count];
     n->predictor = predictor;
-    n->next = first;
     int used = snprintf(n->name, sizeof n->name, "%s", name_alone);
     if (p.length != AUTOFLEX_HISTORY)
         used += snprintf(n->name + used, sizeof n->name - (size_t)used, ":history=%d", p.length);
@@ -142,7 +140,7 @@ static const struct named *make(autoflex_predictor predictor) {
         used += snprintf(n->name + used, sizeof n->name - (size_t)used, ":margin=%d", p.margin);
     if (p.most_recent)
         snprintf(n->name + used, sizeof n->name - (size_t)used, ":algo=most_recent");
-    __atomic_store_n(&first, n, __ATOMIC_RELEASE);
+    __atomic_store_n(&named_count, named_count + 1, __ATOMIC_RELEASE);
     return n;
 }
 

@@ -3,7 +3,6 @@
 #include "autoflex/autoflex_rules.h"
 #include "autoflex/delayed.h"
 #include "core/base/fail.h"
-#include "core/base/text.h"
 #include <pthread.h>
 
 enum { BUILT_IN = 9, ADDED_LIMIT = 64, NAME_LIMIT = 31 };
@@ -82,23 +81,10 @@ autoflex_predictor autoflex_find(const char *name) {
     for (int i = 0; name && (predictor = autoflex_at(i)); i++)
         if (!strcmp(name, autoflex_name(predictor)))
             return predictor;
-    return name && fl_delayed_begins(name) && !fl_delayed_find(&predictor, name) ? predictor : AUTOFLEX_NONE;
-}
-
-static const char *name_at(int i) {
-    const autoflex_predictor predictor = autoflex_at(i);
-    return predictor ? autoflex_name(predictor) : NULL;
-}
-
-tensor_status autoflex_parse(autoflex_predictor *predictor, const char *name) {
-    if (!predictor)
-        return fl_fail(TENSOR_E_ARGUMENT, "autoflex_parse: result is NULL");
-    if (name && fl_delayed_begins(name))
-        return fl_delayed_find(predictor, name);
-    *predictor = autoflex_find(name);
-    return *predictor ? TENSOR_OK
-                      : fl_fail(TENSOR_E_ARGUMENT, "unknown predictor %s, expected one of %s", fl_quote(name).text,
-                                fl_list_names(name_at).text);
+    fl_fail_hold(); /* autoflex_parse reports */
+    const bool found = name && fl_delayed_begins(name) && !fl_delayed_find(&predictor, name);
+    (void)fl_fail_release(TENSOR_OK);
+    return found ? predictor : AUTOFLEX_NONE;
 }
 
 static bool is_built_in(autoflex_predictor predictor) {
