@@ -40,7 +40,7 @@ static int64_t length_of(const struct conversion *job, int part) {
 static void decode_part(void *context, int part, int worker) {
     (void)worker;
     struct conversion *job = context;
-    const struct fl_minifloat f = fl_minifloat_of(job->format->element);
+    const struct fl_minifloat f = fl_minifloat_of(job->format, fl_exponent(job->view));
     const int64_t first = (int64_t)part * PART;
     job->c->decode(&f, job->format->bytes, (const char *)job->view->data + first * job->format->bytes,
                    length_of(job, part), job->floats + first);
@@ -106,6 +106,11 @@ static size_t need_at_once(const struct fl_args *args, enum fl_backend backend) 
     return operand_bytes(args) + (need ? fl_line_bytes(need(&inner)) : 0);
 }
 
+/* Whether the binary32 results have a place of their own, which is no operand's, until the write ends. */
+static bool has_staying_results(const struct fl_args *args) {
+    return fl_has_exponent(args->format) && args->out.count > 0;
+}
+
 /* Gives each operand its binary32 numbers: those of a wide part in place, others in `memory`, whose end is returned.
  * Operands that are the same have the same numbers; one that counts as its elements is not the same as its wide part.
  */
@@ -115,7 +120,9 @@ static char *decode_operands(const struct fl_args *args, struct fl_args *inner,
     const int count = fl_operands_of(args->op, &operands);
     struct fl_args given = *args;
     struct fl_view *views[FL_OPERANDS] = {NULL}, *converted[FL_OPERANDS] = {NULL};
-    inner->out = (struct fl_view){.data = args->out.wide, .count = args->out.count};
+    const bool stays = has_staying_results(args);
+    inner->out = (struct fl_view){.data = stays ? inner->out.data : args->out.wide, .count = args->out.count};
+    memory += stays && !args->out.wide ? bytes_of(args->out.count) : 0;
     for (int i = 0; i < count; i++) {
         views[i] = view_at(&given, &operands[i]);
         if (!views[i] || !views[i]->data)
@@ -151,13 +158,38 @@ static bool is_drawn(const struct fl_args *args) {
     return args->rounding.mode == TENSOR_ROUND_STOCHASTIC && !args->out.wide;
 }
 
-/* In a workspace of need_at_once. */
+/* Rounds the results, or counts them if nothing is stored. */
+static void encode_results(const struct fl_args *args, const struct fl_minifloat_conversions *c, float *results) {
+    const int workers = workers_of(args);
+    const struct fl_rounding nearest = {0};
+    struct fl_stats stats[FL_MAX_THREADS];
+    struct conversion job = {.c = c,
+                             .format = args->format,
+                             .rounding = is_drawn(args) ? &args->rounding : &nearest,
+                             .view = &args->out,
+                             .floats = results,
+                             .stats = stats};
+    memset(stats, 0, (size_t)workers * sizeof *stats);
+    convert(&job, encode_part, workers);
+    for (int i = 0; i < workers; i++)
+        fl_stats_merge(args->stats, &stats[i]);
+}
+
+/* In a workspace of need_at_once. Results under an exponent do not depend on it before they are rounded. So an attempt
+ * computes them, in the wide part or at the beginning of the workspace, even if it only measures, and another attempt
+ * rounds the same numbers. */
 static tensor_status run_at_once(const struct fl_args *args, enum fl_backend backend,
                                  const struct fl_minifloat_conversions *c, char *memory, size_t bytes) {
-    const int workers = workers_of(args);
+    const bool stays = has_staying_results(args);
     struct fl_args inner = inner_of(args);
-    struct fl_stats floats = {0}, stats[FL_MAX_THREADS];
-    char *const rest = decode_operands(args, &inner, c, workers, memory);
+    struct fl_stats floats = {0};
+    if (stays)
+        inner.out.data = args->out.wide ? args->out.wide : memory;
+    if (stays && args->again) {
+        encode_results(args, c, inner.out.data);
+        return TENSOR_OK;
+    }
+    char *const rest = decode_operands(args, &inner, c, workers_of(args), memory);
     inner.workspace = rest;
     inner.workspace_bytes = bytes - (size_t)(rest - memory);
     inner.rounding = (struct fl_rounding){0};
@@ -166,21 +198,10 @@ static tensor_status run_at_once(const struct fl_args *args, enum fl_backend bac
     const tensor_status status = fl_kernel_select(inner.format, args->op, backend, NULL)(&inner);
     if (status || !args->out.count)
         return status;
-    if (!args->out.data) {
+    if (!args->out.data && !stays)
         fl_stats_merge(args->stats, &floats);
-        return TENSOR_OK;
-    }
-    const struct fl_rounding nearest = {0};
-    struct conversion job = {.c = c,
-                             .format = args->format,
-                             .rounding = is_drawn(args) ? &args->rounding : &nearest,
-                             .view = &args->out,
-                             .floats = inner.out.data,
-                             .stats = stats};
-    memset(stats, 0, (size_t)workers * sizeof *stats);
-    convert(&job, encode_part, workers);
-    for (int i = 0; i < workers; i++)
-        fl_stats_merge(args->stats, &stats[i]);
+    else
+        encode_results(args, c, inner.out.data);
     return TENSOR_OK;
 }
 
@@ -211,6 +232,8 @@ static int64_t row_of(const struct fl_args *args) {
 
 /* The elements of a part, whole rows; 0: the task is computed at once. */
 static int64_t part_length(const struct fl_args *args) {
+    if (has_staying_results(args))
+        return 0;
     const int64_t row = row_of(args), length = row > 0 && row < PART ? PART / row * row : row;
     return args->out.count > length ? length : 0;
 }

@@ -27,6 +27,7 @@ struct product {
     const struct fl_accumulation *how;
     struct fl_operand_kinds kinds;
     int64_t promotes;
+    int exponent;                       /* the factors are those of their codes times 2^-exponent */
     int64_t block_rows, blocks, panels; /* rows of a block; blocks and panels of a problem */
     char *memory;
 };
@@ -49,17 +50,23 @@ static size_t converted_bytes(const struct fl_args *args, int i) {
     return is_converted(args, i) ? fl_line_bytes((size_t)args->in[i].count * sizeof(float)) : 0;
 }
 
+static int exponent_of(const struct fl_args *args, int i) {
+    return fl_has_exponent(fl_operand_format(args, i)) ? fl_exponent(&args->in[i]) : 0;
+}
+
 struct conversion {
     const struct fl_view *from;
     const struct fl_format *format;
     float *to;
 };
 
+/* Elements under an exponent enter the sums as they are; store scales the results. */
 static void convert_part(void *context, int part, int worker) {
     (void)worker;
     const struct conversion *c = context;
+    const struct fl_view codes = {.data = c->from->data, .count = c->from->count};
     const int64_t first = (int64_t)part * CONVERTED_PART;
-    c->format->sets[FL_PORTABLE]->to_floats(c->format, c->from, first, smaller(c->from->count - first, CONVERTED_PART),
+    c->format->sets[FL_PORTABLE]->to_floats(c->format, &codes, first, smaller(c->from->count - first, CONVERTED_PART),
                                             c->to + first, false);
 }
 
@@ -169,6 +176,10 @@ static struct place place_of(const struct product *t, int64_t part) {
 
 static void store(const struct product *t, struct block *w, const struct place *at) {
     float *results = t->promotes ? w->totals[0] : w->sums[0];
+    const double scale = fl_power_of_two(-t->exponent);
+    for (int i = 0; i < at->rows && t->exponent; i++)
+        for (int j = 0; j < at->columns; j++)
+            results[i * FL_TC_COLUMNS + j] = (float)((double)results[i * FL_TC_COLUMNS + j] * scale);
     const struct gemm_sums sums = {.low = (int32_t *)(void *)results, .stride = FL_TC_COLUMNS};
     t->stores.rows(t->matrices.args,
                    fl_tc_first_result(&t->matrices, at->problem) + at->row * t->matrices.pitch + at->column,
@@ -226,6 +237,7 @@ tensor_status fl_tensorcore_product(const struct fl_tc_kernels *kernels, const s
                         .stores = *any,
                         .kinds = {fl_operand_format(args, 0)->operand, fl_operand_format(args, 1)->operand},
                         .promotes = fl_accumulation_promotes(class),
+                        .exponent = exponent_of(args, 0) + exponent_of(args, 1),
                         .memory = memory};
     t.how = fl_accumulation_of_kinds(class, t.kinds);
     t.stores.element_bytes = args->format->bytes;

@@ -257,6 +257,48 @@ static void check_exact(tensor_format format, bool whole) {
     tensor_free(a), tensor_free(b), tensor_free(y[0]), tensor_free(y[1]);
 }
 
+/* Elements under an exponent enter the sums as they are, and the power of two multiplies these: the product of the same
+ * codes without exponents, shifted, plus the bias. `own`: the result is under an exponent too. */
+static void check_scaled(tensor_format plain, const char *name, bool own) {
+    enum { M = 9, K = 150, N = 70 };
+    static float x[M * N], y[M * N], shift[N];
+    tensor_format scaled, result = FMT_FP32;
+    CHECK(!tensor_format_find(&scaled, name), "%s", tensor_error());
+    result = own ? scaled : result;
+    tensor *a = tensor_new(plain, TENSOR_SHAPE(M, K)), *b = tensor_new(plain, TENSOR_SHAPE(K, N)),
+           *u = tensor_new(scaled, TENSOR_SHAPE(M, K)), *v = tensor_new(scaled, TENSOR_SHAPE(K, N)),
+           *c = tensor_new(FMT_FP32, TENSOR_SHAPE(M, N)), *d = tensor_new(result, TENSOR_SHAPE(M, N)),
+           *bias = tensor_new(FMT_FP32, TENSOR_SHAPE(N)), *wanted = tensor_new(result, TENSOR_SHAPE(M, N));
+    const int e[2] = {(int)(check_random(&state) % 40) - 20, (int)(check_random(&state) % 40) - 20};
+    tensor *const codes[2] = {a, b}, *const same[2] = {u, v};
+    for (int i = 0; i < 2; i++) {
+        const int64_t n = tensor_count(codes[i]);
+        for (int64_t k = 0; k < n; k++) /* no Inf and no NaN */
+            ((uint8_t *)tensor_data(codes[i]))[k] =
+                (uint8_t)(check_random(&state) % 0x78 | (check_random(&state) & 0x80));
+        memcpy(tensor_data(same[i]), tensor_data(codes[i]), (size_t)n);
+        CHECK(!tensor_declare_exponent(same[i], e[i]), "%s", tensor_error());
+    }
+    for (int i = 0; i < N; i++)
+        shift[i] = ldexpf((float)(check_random(&state) % 2000) - 1000, -e[0] - e[1]);
+    CHECK(!tensor_load_f32(bias, shift, N) && !tensor_matmul(c, a, b) && !tensor_store_f32(c, x, M * N), "%s",
+          tensor_error());
+    for (int i = 0; i < M * N; i++)
+        x[i] = ldexpf(x[i], -e[0] - e[1]) + (own ? 0 : shift[i % N]);
+    CHECK(!(own ? tensor_matmul(d, u, v) : tensor_matmul_fused(d, u, v, &(tensor_epilogue){.bias = bias})), "%s",
+          tensor_error());
+    CHECK(!tensor_load_f32(wanted, x, M * N) && tensor_exponent(wanted) == tensor_exponent(d), "%s: %d, expected %d",
+          name, tensor_exponent(d), tensor_exponent(wanted));
+    CHECK(!tensor_store_f32(wanted, x, M * N) && !tensor_store_f32(d, y, M * N), "%s", tensor_error());
+    int wrong = 0;
+    for (int i = 0; i < M * N; i++)
+        wrong += x[i] != y[i];
+    CHECK(!wrong, "%s at %d and %d: %d of %d differ", name, e[0], e[1], wrong, M * N);
+    tensor *const all[] = {a, b, u, v, c, d, bias, wanted};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        tensor_free(all[i]);
+}
+
 int main(void) {
     static const char *const classes[] = {"accumulate=v100", "accumulate=a100", "accumulate=h100",
                                           "accumulate=h100:promote=64", "accumulate=b200"};
@@ -278,6 +320,10 @@ int main(void) {
         for (int f = 0; f < 4 && fp8; f++) /* all mixes of the two */
             for (int way = 0; way < 3; way++)
                 check_matmul(class, made[f / 2], made[f % 2], way, 9, 70, 150);
+        for (int k = 0; k < 4 && fp8; k++) {
+            check_scaled(made[0], "tensor:e4m3fn", k % 2);
+            check_scaled(made[1], "tensor:e5m2", k % 2);
+        }
         check_batched(class);
         if (i) {
             check_convolution(class, FMT_BF16, FMT_BF16, FMT_BF16, &(struct shape){2, 7, 6, 3, 5, 3, 3, 1, 1, 1, 1});

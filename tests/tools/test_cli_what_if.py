@@ -100,6 +100,8 @@ def in_blocks(values, name, block, shape, dim):
                 places = row[at:at + block]
                 largest = max(abs(values[i]) for i in places)
                 scale = Fraction(2) ** (exponent(largest) - (0 if name == "int8" else 8)) if largest else Fraction(1)
+                if name == "scaled" and Fraction(largest) / scale > 448:
+                    scale *= 2
                 for i in places:
                     y, beyond = element(Fraction(values[i]) / scale, name)
                     rounded[i], saturated = y * scale, saturated + beyond
@@ -114,6 +116,8 @@ def inputs(name, shape):
 def in_format(values, name, weight, shape):
     if found := re.fullmatch(r"mx:(int8|e4m3fn)(?:/(\d+))?", name):
         return in_blocks(values, found[1], int(found[2] or 32), shape, inputs(weight, shape))
+    if name == "tensor:e4m3fn":  # under the largest exponent at which the largest fits
+        return in_blocks(values, "scaled", len(values), [len(values)], 0)
     if name == "e4m3fn":  # the code after 448 is NaN
         return as_float(values, 4, 3, 448, least=-6)
     if name == "fp16":
@@ -143,7 +147,7 @@ def enough(values):
 
 # --- tests -----------------------------------------------------------------------------------------------------------
 
-FORMATS = ["flex16+5", "flex12+5", "flex8+5", "dfp8", "dfp5", "fp16", "bf16", "e4m3fn", "mx:int8", "mx:e4m3fn", "mx:int8/5", "mx:e4m3fn/3"]
+FORMATS = ["flex16+5", "flex12+5", "flex8+5", "dfp8", "dfp5", "fp16", "bf16", "e4m3fn", "tensor:e4m3fn", "mx:int8", "mx:e4m3fn", "mx:int8/5", "mx:e4m3fn/3"]
 
 
 def test_weights(place, folder):
