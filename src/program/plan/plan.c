@@ -3,11 +3,8 @@
 #include "program/arrays/arrays.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/values/tensor_state.h"
 #include <stdio.h>
 #include <string.h>
-
-static const int in_order[TENSOR_MAX_DIMS] = {0, 1, 2, 3, 4, 5};
 
 tensor_status fl_plan_failed(const struct fl_net_node *node, tensor_status status) {
     char why[400];
@@ -15,518 +12,11 @@ tensor_status fl_plan_failed(const struct fl_net_node *node, tensor_status statu
     return fl_fail(status, "node %s (%s): %s", node->name, node->op, why);
 }
 
-/* A list of the plan's memory that gets one more element. */
-static void *grown(struct fl_plan *plan, void *list, int used, int *room, size_t size) {
-    if (used < *room)
-        return list;
-    const int more = *room ? 2 * *room : 64;
-    void *const copy = fl_net_memory(plan->memory, (size_t)more * size);
-    if (copy && used)
-        memcpy(copy, list, (size_t)used * size);
-    if (copy)
-        *room = more;
-    return copy;
-}
-
-/* --- slots -------------------------------------------------------------------------------------------------------- */
-
-static int add_slot(struct fl_plan *plan, struct fl_slot slot) {
-    struct fl_slot *const slots = grown(plan, plan->slots, plan->slot_count, &plan->slot_room, sizeof *slots);
-    if (!slots)
-        return -1;
-    int64_t count = 1;
-    for (int d = 0; d < slot.ndim; d++)
-        count *= slot.dim[d];
-    if (count < 1) {
-        fl_fail(TENSOR_E_UNSUPPORTED, "a tensor without elements");
-        return -1;
-    }
-    slot.bytes = (size_t)count * tensor_format_bytes(slot.format);
-    slot.first = slot.last = -1;
-    plan->slots = slots;
-    slots[plan->slot_count] = slot;
-    return plan->slot_count++;
-}
-
-/* Dimensions of a value's tensor in an order. One with more than tensors have is a line of numbers in the order of the
- * network; only compute() takes it (plan_node). */
-static int ordered(const struct fl_array *a, const int *layout, int64_t *dim) {
-    if (a->ndim > TENSOR_MAX_DIMS) {
-        dim[0] = a->count;
-        return 1;
-    }
-    for (int d = 0; d < a->ndim; d++)
-        dim[d] = a->dim[layout[d]];
-    return a->ndim;
-}
-
-static int root_of(const struct fl_plan *plan, int slot) {
-    while (plan->slots[slot].kind == FL_SLOT_VIEW || plan->slots[slot].kind == FL_SLOT_STRIDED)
-        slot = plan->slots[slot].base;
-    return slot;
-}
-
-/* Sets the shape of a slot; a scalar is one element in one dimension. False with tensor_error() if it has too many. */
-static bool set_shape(struct fl_slot *slot, int ndim, const int64_t *dim) {
-    if (ndim > TENSOR_MAX_DIMS) {
-        fl_fail(TENSOR_E_UNSUPPORTED, "a tensor of %d dimensions, expected at most %d", ndim, TENSOR_MAX_DIMS);
-        return false;
-    }
-    slot->ndim = ndim ? ndim : 1;
-    slot->dim[0] = 1;
-    for (int d = 0; d < ndim; d++)
-        slot->dim[d] = dim[d];
-    return true;
-}
-
-int fl_plan_shape(const struct fl_planner *p, int slot, int64_t dim[TENSOR_MAX_DIMS]) {
-    const struct fl_slot *const s = &p->plan->slots[slot];
-    memcpy(dim, s->dim, sizeof s->dim);
-    return s->ndim;
-}
-
-tensor_format fl_plan_format(const struct fl_planner *p, const struct fl_net_node *node) {
-    return p->program->observing || !node->format ? FMT_FP32 : node->format;
-}
-
-int fl_plan_view(struct fl_planner *p, int slot, int ndim, const int64_t *dim) {
-    const struct fl_slot *const base = &p->plan->slots[slot];
-    if (base->ndim == ndim && !memcmp(base->dim, dim, (size_t)ndim * sizeof *dim))
-        return slot;
-    struct fl_slot view = {.kind = FL_SLOT_VIEW, .format = base->format, .base = slot};
-    return set_shape(&view, ndim, dim) ? add_slot(p->plan, view) : -1;
-}
-
-int fl_plan_strided(struct fl_planner *p, int slot, int ndim, const int64_t *dim, const int64_t *stride,
-                    int64_t offset) {
-    struct fl_slot view = {
-        .kind = FL_SLOT_STRIDED, .format = p->plan->slots[slot].format, .base = slot, .offset = offset};
-    if (!set_shape(&view, ndim, dim))
-        return -1;
-    if (ndim)
-        memcpy(view.stride, stride, (size_t)ndim * sizeof *stride);
-    return add_slot(p->plan, view);
-}
-
-/* The range of a tensor of the node that is no value. */
-static struct fl_range *inner_range(struct fl_planner *p, const struct fl_net_node *node) {
-    struct fl_net_node *const owner = (struct fl_net_node *)node; /* ranges are the one thing that a plan changes */
-    if (p->temporaries == FL_NODE_TEMPORARIES) {
-        fl_fail(TENSOR_E_UNSUPPORTED, "more than %d tensors within a node", FL_NODE_TEMPORARIES);
-        return NULL;
-    }
-    if (!owner->inner)
-        owner->inner = fl_net_memory(p->network, FL_NODE_TEMPORARIES * sizeof *owner->inner);
-    return owner->inner ? &owner->inner[p->temporaries++] : NULL;
-}
-
-int fl_plan_temporary(struct fl_planner *p, const struct fl_net_node *node, int ndim, const int64_t *dim) {
-    struct fl_slot slot = {.kind = FL_SLOT_OWN, .format = fl_plan_format(p, node), .range = inner_range(p, node)};
-    return slot.range && set_shape(&slot, ndim, dim) ? add_slot(p->plan, slot) : -1;
-}
-
-int fl_plan_temporary_numbers(struct fl_planner *p, const struct fl_net_node *node, tensor_format format, int ndim,
-                              const int64_t *dim) {
-    (void)node;
-    struct fl_slot slot = {.kind = FL_SLOT_OWN, .format = format};
-    return set_shape(&slot, ndim, dim) ? add_slot(p->plan, slot) : -1;
-}
-
-/* --- marks -------------------------------------------------------------------------------------------------------- */
-
-static tensor_status add_mark(struct fl_planner *p, const struct fl_net_node *node, int value, int slot,
-                              const int *layout, int before, bool cast) {
-    struct fl_plan *const plan = p->plan;
-    struct fl_mark *const marks = grown(plan, plan->marks, plan->mark_count, &plan->mark_room, sizeof *marks);
-    if (!marks)
-        return TENSOR_E_MEMORY;
-    plan->marks = marks;
-    marks[plan->mark_count] = (struct fl_mark){.node = node,
-                                               .value = value,
-                                               .slot = slot,
-                                               .before = before,
-                                               .after = plan->step_count,
-                                               .cast = cast,
-                                               .array = p->known[value].array};
-    for (int d = 0; d < p->known[value].array.ndim && d < TENSOR_MAX_DIMS; d++) /* a layout has no more */
-        marks[plan->mark_count].layout[d] = layout[d];
-    plan->mark_count++;
-    return TENSOR_OK;
-}
-
-/* Marks what a node has computed; results that are known before a run are none. */
-static tensor_status mark_results(struct fl_planner *p, const struct fl_net_node *node, int before) {
-    for (int i = 0; i < node->output_count; i++) {
-        const struct fl_known *const k = node->outputs[i] == -1 ? NULL : &p->known[node->outputs[i]];
-        if (k && (k->slot >= 0 || k->computed))
-            TRY(add_mark(p, node, node->outputs[i], k->slot, k->layout, before, false));
-    }
-    return TENSOR_OK;
-}
-
-/* --- constants ---------------------------------------------------------------------------------------------------- */
-
-static tensor *find_constant(const struct fl_program *of, const void *owner, int key, tensor_format format,
-                             const int *layout) {
-    for (int i = 0; i < of->constant_count; i++) {
-        const struct fl_program_constant *const c = &of->constants[i];
-        if (c->owner == owner && c->key == key && c->format == format && !memcmp(c->layout, layout, sizeof c->layout))
-            return c->t;
-    }
-    return NULL;
-}
-
-static tensor_status keep_constant(struct fl_program *of, struct fl_program_constant c) {
-    if (of->constant_count == of->constant_room) {
-        const int room = of->constant_room ? 2 * of->constant_room : 64;
-        struct fl_program_constant *const more = fl_alloc((size_t)room * sizeof *more);
-        if (!more)
-            return fl_fail(TENSOR_E_MEMORY, "no memory for a list of constants");
-        if (of->constant_count)
-            memcpy(more, of->constants, (size_t)of->constant_count * sizeof *more);
-        fl_free(of->constants);
-        of->constants = more;
-        of->constant_room = room;
-    }
-    of->constants[of->constant_count++] = c;
-    return TENSOR_OK;
-}
-
-/* Makes the tensor of a constant: elements of an array in another order of dimensions. Where the constant is not the
- * program's (the planner has computed it), the plan has it. */
-static tensor_status make_constant(struct fl_planner *p, tensor **t, tensor_format format, const struct fl_slot *shape,
-                                   const struct fl_array *array, const int *layout) {
-    int64_t stride[FL_ARRAY_DIMS], index[FL_ARRAY_DIMS] = {0}, step = 1;
-    for (int d = array->ndim - 1; d >= 0; d--) {
-        stride[d] = step;
-        step *= array->dim[d];
-    }
-    double *const numbers = fl_alloc((size_t)array->count * sizeof *numbers);
-    if (!numbers)
-        return fl_fail(TENSOR_E_MEMORY, "no memory for a constant of %lld numbers", (long long)array->count);
-    int64_t from = 0;
-    for (int64_t i = 0; i < array->count; i++) {
-        numbers[i] = fl_array_number(array, from);
-        for (int d = array->ndim - 1; d >= 0; d--) {
-            const int of = layout[d];
-            from += stride[of];
-            if (++index[d] < array->dim[of])
-                break;
-            from -= stride[of] * array->dim[of];
-            index[d] = 0;
-        }
-    }
-    tensor_device *const device = format == FMT_U8 ? tensor_device_at(0) : p->program->device;
-    *t = tensor_new_in(device, format, shape->ndim, shape->dim);
-    const tensor_status status = !*t                ? TENSOR_E_MEMORY
-                                 : format == FMT_U8 ? TENSOR_OK
-                                                    : tensor_load_f64(*t, numbers, array->count);
-    for (int64_t i = 0; i < array->count && *t && format == FMT_U8; i++)
-        ((uint8_t *)fl_plan_data(*t))[i] = (uint8_t)(int)numbers[i]; /* an int8 is its byte */
-    fl_free(numbers);
-    if (status) {
-        tensor_free(*t);
-        *t = NULL;
-    }
-    return status;
-}
-
-/* A slot for a constant: found, or made. Without an owner it is the plan's. */
-static int constant_slot(struct fl_planner *p, const void *owner, int key, tensor_format format,
-                         const struct fl_array *array, const int *layout) {
-    struct fl_slot slot = {.kind = FL_SLOT_CONSTANT, .format = format};
-    int64_t dim[FL_ARRAY_DIMS];
-    int where[TENSOR_MAX_DIMS] = {0};
-    struct fl_array line = {.type = array->type, .ndim = 1, .dim = {array->count}, .count = array->count};
-    line.data = array->data;
-    if (array->ndim > TENSOR_MAX_DIMS)
-        array = &line;
-    for (int d = 0; d < array->ndim; d++)
-        where[d] = layout[d];
-    if (!set_shape(&slot, ordered(array, layout, dim), dim))
-        return -1;
-    slot.t = owner ? find_constant(p->program, owner, key, format, where) : NULL;
-    if (!slot.t) {
-        struct fl_program_constant c = {.owner = owner, .key = key, .format = format};
-        memcpy(c.layout, where, sizeof where);
-        if (make_constant(p, &c.t, format, &slot, array, layout))
-            return -1;
-        slot.t = c.t;
-        slot.owned = !owner;
-        if (owner && keep_constant(p->program, c)) {
-            tensor_free(c.t);
-            return -1;
-        }
-    }
-    const int made = add_slot(p->plan, slot);
-    if (made < 0 && slot.owned)
-        tensor_free(slot.t);
-    return made;
-}
-
-static struct fl_array of_doubles(int ndim, const int64_t *dim, const double *numbers) {
-    struct fl_array a = {.type = TENSOR_TYPE_F64, .ndim = ndim, .count = 1, .data = (void *)numbers};
-    for (int d = 0; d < ndim; d++) {
-        a.dim[d] = dim[d];
-        a.count *= dim[d];
-    }
-    return a;
-}
-
-/* Who shares a constant of a node's own: all plans, by the node, where it follows from constants of the network; nobody
- * (NULL) where other operands are known to this plan alone, from its inputs or their shapes. */
-static const void *owner_of(const struct fl_planner *p, const struct fl_net_node *node) {
-    for (int i = 1; i < node->input_count; i++)
-        if (node->inputs[i] != -1 && !p->network->values[node->inputs[i]].constant)
-            return NULL;
-    return node;
-}
-
-int fl_plan_constant(struct fl_planner *p, const struct fl_net_node *node, int key, int ndim, const int64_t *dim,
-                     const double *numbers) {
-    const struct fl_array a = of_doubles(ndim, dim, numbers);
-    return constant_slot(p, owner_of(p, node), key, fl_plan_format(p, node), &a, in_order);
-}
-
-int fl_plan_numbers_constant(struct fl_planner *p, const struct fl_net_node *node, int key, tensor_format format,
-                             int ndim, const int64_t *dim, const double *numbers) {
-    const struct fl_array a = of_doubles(ndim, dim, numbers);
-    return constant_slot(p, owner_of(p, node), key, format, &a, in_order);
-}
-
-double *fl_plan_doubles(struct fl_planner *p, const struct fl_array *a) {
-    double *const numbers = fl_net_memory(p->plan->memory, (size_t)a->count * sizeof *numbers);
-    for (int64_t i = 0; numbers && i < a->count; i++)
-        numbers[i] = fl_array_number(a, i);
-    return numbers;
-}
-
-/* --- values ------------------------------------------------------------------------------------------------------- */
-
-const struct fl_known *fl_plan_in(const struct fl_planner *p, const struct fl_net_node *node, int operand) {
-    return operand < node->input_count && node->inputs[operand] != -1 ? &p->known[node->inputs[operand]] : NULL;
-}
-
-const struct fl_array *fl_plan_out(const struct fl_planner *p, const struct fl_net_node *node, int result) {
-    return result < node->output_count && node->outputs[result] != -1 ? &p->known[node->outputs[result]].array : NULL;
-}
-
-const struct fl_array *fl_plan_numbers(const struct fl_planner *p, const struct fl_net_node *node, int operand) {
-    const struct fl_known *const k = fl_plan_in(p, node, operand);
-    return k && !k->computed && k->slot < 0 && (k->array.data || !k->array.count) ? &k->array : NULL;
-}
-
-bool fl_plan_is_float(const struct fl_planner *p, const struct fl_net_node *node, int operand) {
-    const struct fl_known *const k = fl_plan_in(p, node, operand);
-    return k && fl_type_is_float(k->array.type);
-}
-
-/* Whether two orders of the dimensions of a value place its elements alike: dimensions of size 1 may stand anywhere. */
-static bool same_order(const struct fl_array *a, const int *first, const int *second) {
-    int j = 0;
-    for (int i = 0; i < a->ndim && a->ndim <= TENSOR_MAX_DIMS; i++) {
-        if (a->dim[first[i]] == 1)
-            continue;
-        while (a->dim[second[j]] == 1)
-            j++;
-        if (first[i] != second[j++])
-            return false;
-    }
-    return true;
-}
-
-struct permutation {
-    int order[TENSOR_MAX_DIMS];
-};
-
-static tensor_status run_permute(tensor *const *t, const void *with) {
-    return tensor_permute(t[0], t[1], ((const struct permutation *)with)->order);
-}
-
-static tensor_status run_convert(tensor *const *t, const void *with) {
-    (void)with;
-    return fl_tensor_rewrite(t[0], t[1]);
-}
-
-static tensor_status remember(struct fl_planner *p, int value, tensor_format format, const int *layout, int ndim,
-                              int slot) {
-    struct fl_prepared *const list = grown(p->plan, p->prepared, p->prepared_count, &p->prepared_room, sizeof *list);
-    if (!list)
-        return TENSOR_E_MEMORY;
-    p->prepared = list;
-    list[p->prepared_count] = (struct fl_prepared){.value = value, .slot = slot, .format = format};
-    memcpy(list[p->prepared_count].layout, layout, (size_t)ndim * sizeof *layout);
-    p->prepared_count++;
-    return TENSOR_OK;
-}
-
-/* The same of bytes: the strides of the source in the order of the result. */
-static struct fl_byte_strides byte_strides(const struct fl_planner *p, int slot, const int *order) {
-    struct fl_byte_strides s;
-    int64_t dim[TENSOR_MAX_DIMS], stride[TENSOR_MAX_DIMS], step = 1;
-    s.ndim = fl_plan_shape(p, slot, dim);
-    for (int d = s.ndim - 1; d >= 0; step *= dim[d--])
-        stride[d] = step;
-    for (int d = 0; d < s.ndim; d++) {
-        s.dim[d] = dim[order[d]];
-        s.stride[d] = stride[order[d]];
-    }
-    return s;
-}
-
-/* The tensor of a value in another order. */
-static int permuted(struct fl_planner *p, const struct fl_net_node *node, const struct fl_known *k, int slot,
-                    const int *layout) {
-    struct permutation how = {{0}};
-    for (int d = 0; d < k->array.ndim; d++)
-        for (int s = 0; s < k->array.ndim; s++)
-            if (k->layout[s] == layout[d])
-                how.order[d] = s;
-    struct fl_slot copy = {.kind = FL_SLOT_OWN,
-                           .copy = true,
-                           .format = p->plan->slots[slot].format,
-                           .range = p->plan->slots[root_of(p->plan, slot)].range};
-    int64_t dim[FL_ARRAY_DIMS];
-    const int made = set_shape(&copy, ordered(&k->array, layout, dim), dim) ? add_slot(p->plan, copy) : -1;
-    const int slots[] = {made, slot};
-    if (made < 0)
-        return -1;
-    if (copy.format == FMT_U8) {
-        const struct fl_byte_strides bytes = byte_strides(p, slot, how.order);
-        return fl_plan_step(p, node, fl_plan_run_bytes, 1, 2, slots, &bytes, sizeof bytes) ? -1 : made;
-    }
-    return fl_plan_step(p, node, run_permute, 1, 2, slots, &how, sizeof how) ? -1 : made;
-}
-
-static int converted(struct fl_planner *p, const struct fl_net_node *node, int slot, tensor_format format) {
-    struct fl_slot copy = p->plan->slots[slot];
-    copy.kind = FL_SLOT_OWN;
-    copy.copy = true;
-    copy.format = format;
-    copy.range = p->plan->slots[root_of(p->plan, slot)].range;
-    const int made = add_slot(p->plan, copy);
-    const int slots[] = {made, slot};
-    return made < 0 || fl_plan_step(p, node, run_convert, 1, 2, slots, NULL, 0) ? -1 : made;
-}
-
-static bool is_bytes(tensor_type type) {
-    return type == TENSOR_TYPE_I8 || type == TENSOR_TYPE_U8;
-}
-
-static tensor_status run_upload(tensor *const *t, const void *with) {
-    const struct fl_array *const from = with;
-    memcpy(fl_plan_data(t[0]), from->data, (size_t)from->count);
-    return TENSOR_OK;
-}
-
-/* Bytes that an array of the host has when the program runs get a tensor. */
-static tensor_status upload(struct fl_planner *p, const struct fl_net_node *node, struct fl_known *k) {
-    struct fl_slot slot = {.kind = FL_SLOT_OWN, .format = FMT_U8};
-    int64_t dim[FL_ARRAY_DIMS];
-    const int made = set_shape(&slot, ordered(&k->array, in_order, dim), dim) ? add_slot(p->plan, slot) : -1;
-    TRY(fl_plan_step(p, node, run_upload, 1, 1, &made, &k->array, sizeof k->array));
-    k->slot = made;
-    k->computed = false;
-    memcpy(k->layout, in_order, sizeof in_order);
-    return TENSOR_OK;
-}
-
-int fl_plan_value(struct fl_planner *p, const struct fl_net_node *node, int value, const int *layout) {
-    struct fl_known *const k = &p->known[value];
-    const tensor_format format = is_bytes(k->array.type) ? FMT_U8 : fl_plan_format(p, node);
-    if (k->computed && k->slot < 0 && format == FMT_U8 && upload(p, node, k))
-        return -1;
-    const int ndim = k->array.ndim < TENSOR_MAX_DIMS ? k->array.ndim : TENSOR_MAX_DIMS;
-    layout = layout ? layout : in_order;
-    for (int i = 0; i < p->prepared_count; i++)
-        if (p->prepared[i].value == value && p->prepared[i].format == format &&
-            !memcmp(p->prepared[i].layout, layout, (size_t)ndim * sizeof *layout))
-            return p->prepared[i].slot;
-    int slot = k->slot;
-    if (slot < 0) {
-        if (k->computed || !k->array.data) {
-            fl_fail(TENSOR_E_UNSUPPORTED, "%s is no number", p->network->values[value].name);
-            return -1;
-        }
-        slot = constant_slot(p, p->network->values[value].constant, -1, format, &k->array, layout);
-    } else {
-        int64_t dim[FL_ARRAY_DIMS];
-        if (same_order(&k->array, k->layout, layout)) {
-            const int count = ordered(&k->array, layout, dim);
-            slot = fl_plan_view(p, slot, count ? count : 1, count ? dim : (const int64_t[]){1});
-        } else {
-            slot = permuted(p, node, k, slot, layout);
-        }
-        if (slot >= 0 && p->plan->slots[slot].format != format) {
-            const int before = p->plan->step_count;
-            slot = converted(p, node, slot, format);
-            if (slot >= 0 && add_mark(p, node, value, slot, layout, before, true))
-                return -1;
-        }
-    }
-    return slot < 0 || remember(p, value, format, layout, ndim, slot) ? -1 : slot;
-}
-
-const struct fl_net_node *fl_plan_in_format(struct fl_planner *p, const struct fl_net_node *node,
-                                            tensor_format format) {
-    struct fl_net_node *const other = fl_net_memory(p->plan->memory, sizeof *other);
-    if (other) {
-        *other = *node;
-        other->format = format;
-    }
-    return other;
-}
-
-const struct fl_network *fl_plan_network(const struct fl_planner *p) {
-    return p->network;
-}
-
-struct fl_program *fl_plan_program(const struct fl_planner *p) {
-    return p->program;
-}
-
-int fl_plan_operand(struct fl_planner *p, const struct fl_net_node *node, int operand, const int *layout) {
-    return fl_plan_value(p, node, node->inputs[operand], layout);
-}
-
-int fl_plan_result(struct fl_planner *p, const struct fl_net_node *node, int result, const int *layout) {
-    const int value = node->outputs[result];
-    struct fl_known *const k = &p->known[value];
-    const bool bytes = is_bytes(k->array.type);
-    struct fl_slot slot = {.kind = FL_SLOT_OWN,
-                           .format = bytes ? FMT_U8 : fl_plan_format(p, node),
-                           .range = bytes ? NULL : &p->network->values[value].range};
-    int64_t dim[FL_ARRAY_DIMS];
-    layout = layout ? layout : in_order;
-    if (!set_shape(&slot, ordered(&k->array, layout, dim), dim))
-        return -1;
-    k->slot = add_slot(p->plan, slot);
-    k->planned = true;
-    memcpy(k->layout, layout, sizeof k->layout);
-    return k->slot;
-}
-
-tensor_status fl_plan_result_is(struct fl_planner *p, const struct fl_net_node *node, int result, int slot,
-                                const int *layout) {
-    struct fl_known *const k = &p->known[node->outputs[result]];
-    int64_t dim[FL_ARRAY_DIMS];
-    layout = layout ? layout : in_order;
-    const int ndim = ordered(&k->array, layout, dim);
-    if (slot >= 0)
-        slot = fl_plan_view(p, slot, ndim ? ndim : 1, ndim ? dim : (const int64_t[]){1});
-    if (slot < 0)
-        return TENSOR_E_MEMORY;
-    k->slot = slot;
-    k->planned = true;
-    memcpy(k->layout, layout, sizeof k->layout);
-    return TENSOR_OK;
-}
-
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
 static struct fl_step *add_step(struct fl_planner *p, const struct fl_net_node *node) {
     struct fl_plan *const plan = p->plan;
-    struct fl_step *const steps = grown(plan, plan->steps, plan->step_count, &plan->step_room, sizeof *steps);
+    struct fl_step *const steps = fl_plan_grown(plan, plan->steps, plan->step_count, &plan->step_room, sizeof *steps);
     if (!steps)
         return NULL;
     plan->steps = steps;
@@ -535,7 +25,7 @@ static struct fl_step *add_step(struct fl_planner *p, const struct fl_net_node *
 }
 
 static void use(struct fl_plan *plan, int slot, int step) {
-    struct fl_slot *const root = &plan->slots[root_of(plan, slot)];
+    struct fl_slot *const root = &plan->slots[fl_plan_root_of(plan, slot)];
     if (root->first < 0 && root->last < 0)
         root->first = step;
     root->last = step;
@@ -658,7 +148,7 @@ static tensor_status plan_host(struct fl_planner *p, const struct fl_operator *o
             o->slot = slot;
         }
         o->array = k->array;
-        o->bytes = o->slot >= 0 && is_bytes(k->array.type);
+        o->bytes = o->slot >= 0 && fl_plan_is_bytes(k->array.type);
         if (o->slot >= 0 && !o->bytes) {
             o->array.type = TENSOR_TYPE_F64;
             o->at = at;
@@ -796,7 +286,7 @@ static tensor_status plan_graph(struct fl_planner *p, const struct fl_net_graph 
         const int before = p->plan->step_count;
         tensor_status status = plan_node(p, &graph->nodes[i]);
         if (!status)
-            status = mark_results(p, &graph->nodes[i], before);
+            status = fl_plan_mark_results(p, &graph->nodes[i], before);
         if (status)
             return fl_plan_failed(&graph->nodes[i], status);
     }
@@ -873,13 +363,13 @@ static tensor_status plan_inputs(struct fl_planner *p, const program_array *inpu
         if ((floats || bytes) && k->array.count && !(floats && plan->specialised && inputs[i].ndim <= 1)) {
             int64_t dim[FL_ARRAY_DIMS];
             struct fl_slot slot = {.kind = FL_SLOT_OWN, .format = bytes ? FMT_U8 : FMT_FP32};
-            if (!set_shape(&slot, ordered(&k->array, in_order, dim), dim))
+            if (!fl_plan_set_shape(&slot, fl_plan_ordered(&k->array, fl_plan_in_order, dim), dim))
                 return tensor_error_status();
             slot.range = bytes ? NULL : &p->network->values[value].range;
-            k->slot = add_slot(plan, slot);
+            k->slot = fl_plan_add_slot(plan, slot);
             if (k->slot < 0)
                 return TENSOR_E_MEMORY;
-            memcpy(k->layout, in_order, sizeof in_order);
+            memcpy(k->layout, fl_plan_in_order, sizeof fl_plan_in_order);
         } else if (k->array.count) {
             TRY(fl_net_array(plan->memory, &array, k->array.type, inputs[i].ndim, inputs[i].shape));
             fl_port_numbers(array, &inputs[i]);

@@ -1,4 +1,4 @@
-/* plan_internal.h - the members of a plan and of its planner, for plan.c, plan_memory.c and plan_run.c. */
+/* plan_internal.h - the members of a plan and of its planner, and what its files share. */
 #ifndef FL_PROGRAM_PLAN_INTERNAL_H
 #define FL_PROGRAM_PLAN_INTERNAL_H
 
@@ -93,12 +93,45 @@ struct fl_planner {
     int temporaries; /* that the node at hand has */
 };
 
+/* --- slots (plan_slots.c) ----------------------------------------------------------------------------------------- */
+
+extern const int fl_plan_in_order[TENSOR_MAX_DIMS]; /* the layout of the network */
+
+/* A list of the plan's memory that gets one more element. */
+void *fl_plan_grown(struct fl_plan *plan, void *list, int used, int *room, size_t size);
+/* The number of a new slot; -1 with tensor_error(). */
+int fl_plan_add_slot(struct fl_plan *plan, struct fl_slot slot);
+/* Dimensions of a value's tensor in an order. One with more than tensors have is a line of numbers in the order of the
+ * network; only compute() takes it (plan.c). */
+int fl_plan_ordered(const struct fl_array *a, const int *layout, int64_t *dim);
+/* The slot that a view is of, or the slot itself. */
+int fl_plan_root_of(const struct fl_plan *plan, int slot);
+/* Sets the shape of a slot; a scalar is one element in one dimension. False with tensor_error() if it has too many. */
+bool fl_plan_set_shape(struct fl_slot *slot, int ndim, const int64_t *dim);
+/* A slot for a constant: found, or made. Without an owner it is the plan's. */
+int fl_plan_constant_slot(struct fl_planner *p, const void *owner, int key, tensor_format format,
+                          const struct fl_array *array, const int *layout);
+
+/* --- marks, which program_watch sees (plan_trace.c) --------------------------------------------------------------- */
+
+/* Marks a value whose tensor is the slot, complete after the steps that there are now; before: steps ahead of the node.
+ */
+tensor_status fl_plan_add_mark(struct fl_planner *p, const struct fl_net_node *node, int value, int slot,
+                               const int *layout, int before, bool cast);
+/* Marks what a node has computed; results that are known before a run are none. */
+tensor_status fl_plan_mark_results(struct fl_planner *p, const struct fl_net_node *node, int before);
+/* Shows the watcher of the program what has become complete with the first `done` steps. *next: the first mark that was
+ * not shown yet. */
+tensor_status fl_trace(struct fl_plan *plan, int done, int *next);
+
+/* --- the whole ---------------------------------------------------------------------------------------------------- */
+
+static inline bool fl_plan_is_bytes(tensor_type type) {
+    return type == TENSOR_TYPE_I8 || type == TENSOR_TYPE_U8;
+}
+
 /* The numbers of an input as those of an array of its shape. */
 void fl_port_numbers(const struct fl_array *a, const program_array *input);
-
-/* Shows the watcher of the program what has become complete with the first `done` steps. *next: the first mark that was
- * not shown yet (plan_trace.c). */
-tensor_status fl_trace(struct fl_plan *plan, int done, int *next);
 
 /* Lays the slots out in one arena, and makes the tensors. */
 tensor_status fl_plan_place(struct fl_plan *plan);

@@ -1,8 +1,41 @@
-/* plan_trace.c - results of a plan, shown to the watcher of the program as they arise. */
+/* plan_trace.c - results of a plan: marked while it is made, shown to the watcher of the program as they arise. */
 #include "program/plan/plan_internal.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include <string.h>
+
+/* --- marks -------------------------------------------------------------------------------------------------------- */
+
+tensor_status fl_plan_add_mark(struct fl_planner *p, const struct fl_net_node *node, int value, int slot,
+                               const int *layout, int before, bool cast) {
+    struct fl_plan *const plan = p->plan;
+    struct fl_mark *const marks = fl_plan_grown(plan, plan->marks, plan->mark_count, &plan->mark_room, sizeof *marks);
+    if (!marks)
+        return TENSOR_E_MEMORY;
+    plan->marks = marks;
+    marks[plan->mark_count] = (struct fl_mark){.node = node,
+                                               .value = value,
+                                               .slot = slot,
+                                               .before = before,
+                                               .after = plan->step_count,
+                                               .cast = cast,
+                                               .array = p->known[value].array};
+    for (int d = 0; d < p->known[value].array.ndim && d < TENSOR_MAX_DIMS; d++) /* a layout has no more */
+        marks[plan->mark_count].layout[d] = layout[d];
+    plan->mark_count++;
+    return TENSOR_OK;
+}
+
+tensor_status fl_plan_mark_results(struct fl_planner *p, const struct fl_net_node *node, int before) {
+    for (int i = 0; i < node->output_count; i++) {
+        const struct fl_known *const k = node->outputs[i] == -1 ? NULL : &p->known[node->outputs[i]];
+        if (k && (k->slot >= 0 || k->computed))
+            TRY(fl_plan_add_mark(p, node, node->outputs[i], k->slot, k->layout, before, false));
+    }
+    return TENSOR_OK;
+}
+
+/* --- shown -------------------------------------------------------------------------------------------------------- */
 
 /* Elements of a tensor that stores the dimensions of an array in another order, in the array's order. */
 static void reorder(char *to, const char *from, size_t size, const struct fl_array *a, const int *layout) {

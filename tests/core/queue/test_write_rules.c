@@ -333,7 +333,7 @@ int main(void) {
                   seen[predictors[i]][FL_WRITE_LOAD],
               "predictor %d was not asked for every kind of write", predictors[i]);
     CHECK(
-        count == 9 && twice && measured_first && saturated && kept_room && left_room,
+        count == 10 && twice && measured_first && saturated && kept_room && left_room,
         "%d predictors; %d writes stored twice, %d measured first, %d saturated; of sequences %d kept room, %d left it",
         count, twice, measured_first, saturated, kept_room, left_room);
     for (int i = 0; i <= FL_SEQUENCE_ATTEMPTS; i++)
