@@ -124,7 +124,9 @@ static char *take_operand(struct fl_block_task *t, int i, int workers, char *mem
                                      .write = args->rounding.write,
                                      .signs = fl_signs_key(args),
                                      .square_length = s->square_length,
-                                     .square_step = s->square_step};
+                                     .square_step = s->square_step,
+                                     .channel_length = s->channel_length,
+                                     .channel_step = s->channel_step};
     (void)fl_block_place(&t->in[i].rows, format, s->outer, s->k, s->inner, NULL);
     memory += i == 0 ? fl_block_bytes_before(&t->in[i].rows) : 0;
     memory += fl_block_place(&t->in[i].rows, format, s->outer, s->k, s->inner, memory);
@@ -219,8 +221,23 @@ static struct fl_block_bound surely(const struct fl_block_task *t, const struct 
     return (struct fl_block_bound){most * most * t->terms, e->unit + rows->least_exponent};
 }
 
+/* A sum of channels is one of elements, times two scales. */
+static bool elements_fit(const struct fl_block_task *t) {
+    struct fl_block_bound of[2];
+    double sigma;
+    for (int i = 0; i < 2; i++) {
+        const struct fl_element *e = &t->in[i].rows.format->element;
+        if (t->in[i].rows.format->block)
+            return false;
+        of[i] = (struct fl_block_bound){e->largest * e->largest * t->terms, e->unit};
+    }
+    return grids_for(t, of[0], of[1], &sigma) && sigma == 0;
+}
+
 static bool fits_surely(const struct fl_block_task *t) {
     double sigma;
+    if (elements_fit(t))
+        return true;
     return grids_for(t, surely(t, &t->in[0].rows), surely(t, &t->in[1].rows), &sigma) && sigma == 0;
 }
 

@@ -22,9 +22,11 @@ static bool is_convolution(const struct shape *v) {
     return v->groups > 0;
 }
 
-/* How an operand is quantised: [outer, k, inner]. */
+/* How an operand is quantised: [outer, k, inner]; and which rows share the scale of the format channel: those numbered
+ * (h * length + i) * step + l with the same h and l. */
 struct cut {
     int64_t outer, k, inner;
+    int64_t length, step;
 };
 
 static struct cut cut_of(const struct shape *v, int i) {
@@ -32,21 +34,22 @@ static struct cut cut_of(const struct shape *v, int i) {
                   per_group = is_convolution(v) ? v->f / v->groups : 0;
     switch ((int)v->op) {
     case FL_OP_CONV2D:
-        return i ? (struct cut){v->f * v->r * v->s, depth, 1}
-                 : (struct cut){v->images * v->h * v->w * v->groups, depth, 1};
+        return i ? (struct cut){v->f * v->r * v->s, depth, 1, v->r * v->s, 1}                           /* a filter */
+                 : (struct cut){v->images * v->h * v->w * v->groups, depth, 1, v->h * v->w, v->groups}; /* an image */
     case FL_OP_CONV2D_INPUT_GRAD:
-        return i ? (struct cut){v->groups, per_group, v->r * v->s * depth}
-                 : (struct cut){v->images * v->p * v->q * v->groups, per_group, 1};
+        return i ? (struct cut){v->groups, per_group, v->r * v->s * depth, v->r * v->s, depth}
+                 : (struct cut){v->images * v->p * v->q * v->groups, per_group, 1, v->p * v->q, v->groups};
     case FL_OP_CONV2D_WEIGHT_GRAD:
-        return i ? (struct cut){1, v->images, v->h * v->w * v->c} : (struct cut){1, v->images, v->p * v->q * v->f};
+        return i ? (struct cut){1, v->images, v->h * v->w * v->c, v->h * v->w, v->c}
+                 : (struct cut){1, v->images, v->p * v->q * v->f, v->p * v->q, v->f};
     case FL_OP_MATMUL_TN:
     case FL_OP_MATMUL_BATCHED_TN:
-        return i ? (struct cut){batch, v->k, v->n} : (struct cut){batch, v->k, v->m};
+        return i ? (struct cut){batch, v->k, v->n, 1, 1} : (struct cut){batch, v->k, v->m, 1, 1};
     case FL_OP_MATMUL_NT:
     case FL_OP_MATMUL_BATCHED_NT:
-        return i ? (struct cut){batch * v->n, v->k, 1} : (struct cut){batch * v->m, v->k, 1};
+        return i ? (struct cut){batch * v->n, v->k, 1, 1, 1} : (struct cut){batch * v->m, v->k, 1, 1, 1};
     default:
-        return i ? (struct cut){batch, v->k, v->n} : (struct cut){batch * v->m, v->k, 1};
+        return i ? (struct cut){batch, v->k, v->n, 1, 1} : (struct cut){batch * v->m, v->k, 1, 1, 1};
     }
 }
 
@@ -148,7 +151,8 @@ static double *values_in_blocks(const struct fl_block_format *format, const floa
     for (int64_t i = 0; i < rows * c.k; i++)
         together[(i / c.inner / c.k * c.inner + i % c.inner) * c.k + i / c.inner % c.k] = x[i];
     fl_block_place(&out, format, rows, c.k, 1, memory);
-    fl_block_quantise(format, together, rows, c.k, 1, NULL, &out);
+    const struct fl_block_how how = {.channel_length = c.length, .channel_step = c.step};
+    fl_block_quantise(format, together, rows, c.k, 1, &how, &out);
     for (int64_t i = 0; i < rows * c.k; i++)
         values[i] = fl_block_value(&out, i / c.inner / c.k * c.inner + i % c.inner, i / c.inner % c.k);
     free(together);

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char other_formats[] = "; or a block format: mx:ELEMENT, nvfp4, hbfp:intN; or an element: eXmY, intN";
+static const char other_formats[] =
+    "; or a block format: mx:ELEMENT, nvfp4, hbfp:intN, channel:ELEMENT; or an element: eXmY, intN";
 
 /* As the families of block formats do, which have options after a colon, or none. */
 static bool begins_block(const char *name) {
