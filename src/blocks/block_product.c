@@ -272,40 +272,19 @@ static int64_t length_of(const struct fl_block_task *t) {
     return a->blocks * a->width > b->blocks * b->width ? a->blocks * a->width : b->blocks * b->width;
 }
 
-static void copy_line(const struct fl_block_task *t, int i, int64_t row, int64_t first, int64_t n, double *to) {
-    const struct fl_block_rows *from = &t->in[i].rows;
-    const int64_t there = row < 0 ? 0 : smaller(n, from->blocks * from->width - first), some = there > 0 ? there : 0;
-    if (some)
-        t->kernels.values->copy(from, row, first, some, to);
-    memset(to + some, 0, (size_t)(n - some) * sizeof *to);
-}
-
-/* Elements first ... first + n - 1 of all rows that the tile reads at a piece; lines that read no row are 0. */
-static void gather(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at,
-                   int64_t first, int64_t n) {
-    struct fl_doubles_tile *tile = &w->tile;
-    for (int i = 0; i < at->rows; i++)
-        copy_line(t, 0, w->rows[i], first, n, &tile->a[i][tile->steps]);
-    for (int j = 0; j < at->columns; j++) {
-        copy_line(t, 1, w->columns[j], first, n, w->line);
-        for (int64_t i = 0; i < n; i++)
-            tile->b[tile->steps + i][j] = w->line[i];
-    }
-}
-
 static void add_values(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at) {
     struct fl_doubles_tile *tile = &w->tile;
     const int64_t length = length_of(t);
     tile->rows = at->rows;
     tile->columns = at->columns;
     tile->steps = 0;
-    if (at->columns < FL_DOUBLES_COLUMNS)
-        memset(tile->b, 0, sizeof tile->b);
     for (int64_t piece = 0; piece < t->matrices.pieces; piece++) {
         find_rows(t, w, at, piece);
         for (int64_t first = 0, some; first < length; first += some) {
             some = smaller(length - first, FL_DOUBLES_STEPS - tile->steps);
-            gather(t, w, at, first, some);
+            t->kernels.values->rows(&t->in[0].rows, w->rows, at->rows, first, some, &tile->a[0][tile->steps],
+                                    FL_DOUBLES_STEPS);
+            t->kernels.values->columns(&t->in[1].rows, w->columns, at->columns, first, some, &tile->b[tile->steps]);
             tile->steps += (int)some;
             if (tile->steps == FL_DOUBLES_STEPS) {
                 t->kernels.values->add(tile);

@@ -35,7 +35,6 @@ struct fl_block_panels {
 struct fl_block_work {
     struct fl_doubles_tile tile;
     int64_t rows[FL_DOUBLES_ROWS], columns[FL_DOUBLES_COLUMNS];
-    double line[FL_DOUBLES_STEPS];
     int64_t places[FL_BYTES_PIECES][FL_DOUBLES_ROWS];
     struct fl_bytes_panel panel[FL_BYTES_PIECES][FL_BYTES_PANELS];
     struct fl_stats stats;
