@@ -5,7 +5,7 @@
 
 #include "blocks/block_quantise.h"
 
-enum { FL_DOUBLES_ROWS = 64, FL_DOUBLES_COLUMNS = 64, FL_DOUBLES_STEPS = 128 };
+enum { FL_DOUBLES_ROWS = 128, FL_DOUBLES_COLUMNS = 64, FL_DOUBLES_STEPS = 128 };
 
 /* What the sums of a row are bounded by: |sum of products of two rows| <= sqrt(squares of one * squares of the other),
  * in whole multiples of 2^(unit of one + unit of the other). */
