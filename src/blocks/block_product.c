@@ -28,14 +28,16 @@ static struct fl_block_set kernels_of(void) {
         cap = FL_PORTABLE;
 #ifdef FL_HAVE_AVX512
     if (cap >= FL_AVX512BW)
-        return (struct fl_block_set){&fl_block_doubles_avx512bw, cap >= FL_AVX512 ? &fl_block_bytes_avx512 : NULL,
-                                     fl_gemm_store_pairs_avx512bw};
+        return cap >= FL_AVX512 ? (struct fl_block_set){&fl_block_doubles_avx512bw, &fl_block_bytes_avx512,
+                                                        &fl_block_words_avx512, fl_gemm_store_pairs_avx512bw}
+                                : (struct fl_block_set){&fl_block_doubles_avx512bw, NULL, &fl_block_words_avx512bw,
+                                                        fl_gemm_store_pairs_avx512bw};
 #endif
 #ifdef FL_HAVE_AVX2
     if (cap >= FL_AVX2)
-        return (struct fl_block_set){&fl_block_doubles_avx2, NULL, fl_gemm_store_pairs_avx2};
+        return (struct fl_block_set){&fl_block_doubles_avx2, NULL, &fl_block_words_avx2, fl_gemm_store_pairs_avx2};
 #endif
-    return (struct fl_block_set){&fl_block_doubles_portable, NULL, fl_gemm_store_pairs_portable};
+    return (struct fl_block_set){&fl_block_doubles_portable, NULL, NULL, fl_gemm_store_pairs_portable};
 }
 
 /* --- operands ---------------------------------------------------------------------------------------------------- */
@@ -419,7 +421,7 @@ static void run_part(void *context, int part, int worker) {
         clear(w->tile.high, at.rows, at.columns);
         if (wide)
             clear(w->tile.low, at.rows, at.columns);
-        if (t->panels.used)
+        if (t->panels.dots)
             fl_block_bytes_add(t, w, &at);
         else
             add_values(t, w, &at);
@@ -442,8 +444,9 @@ size_t fl_block_product_need(const struct fl_args *args) {
     size_t bytes = (size_t)workers_of(args) * fl_line_bytes(sizeof(struct fl_block_work));
     for (int i = 0; i < 2; i++)
         bytes += converted_bytes(args, i) + place_rows(args, &m.source[i], i, &rows[i]) + bounds_bytes(&m.source[i]);
-    return bytes + fl_block_bytes_before(&rows[0]) +
-           (fl_block_bytes_serve(&m, &rows[0], &rows[1]) ? fl_block_bytes_need(&m, &rows[0], &rows[1]) : 0);
+    const struct fl_block_set set = kernels_of();
+    const struct fl_block_bytes *dots = fl_block_bytes_for(&set, &m, &rows[0], &rows[1]);
+    return bytes + fl_block_bytes_before(&rows[0]) + (dots ? fl_block_bytes_need(dots, &m, &rows[0], &rows[1]) : 0);
 }
 
 /* Tiles small enough that all threads have work: results do not depend on them. */
@@ -468,7 +471,8 @@ tensor_status fl_block_product(const struct fl_args *args) {
         memory = take_operand(&t, i, workers, memory);
     t.scale = (double)t.in[0].rows.tensor_scale * (double)t.in[1].rows.tensor_scale;
     t.terms = (double)(t.matrices.pieces * length_of(&t));
-    if (t.kernels.bytes && fl_block_bytes_serve(&t.matrices, &t.in[0].rows, &t.in[1].rows))
+    t.panels.dots = fl_block_bytes_for(&t.kernels, &t.matrices, &t.in[0].rows, &t.in[1].rows);
+    if (t.panels.dots)
         fl_block_bytes_begin(&t, workers, memory);
     t.panels.unit = unit_of_integers(&t);
     t.one_grid = fits_surely(&t);
