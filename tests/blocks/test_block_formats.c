@@ -93,7 +93,7 @@ static void check_product(enum fl_op op, tensor_format fa, tensor_format fb, ten
     const struct fl_block_format *format = NULL;
     tensor_class class = TENSOR_EXACT;
     CHECK(!fl_block_format_find(&format, blocks) && !fl_operands_class(&class, format, format), "%s", tensor_error());
-    double *in[2];
+    struct value *in[2];
     for (int i = 0; i < 2; i++) {
         float *x = floats_of(i ? b : a);
         in[i] = values_in_blocks(format, x, cut_of(&v, i));
