@@ -8,11 +8,12 @@
 #include "core/arithmetic/exact.h"
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
+#include "core/table/operand_floats.h"
 #include "core/table/operands.h"
 #include <math.h>
 #include <string.h>
 
-enum { CONVERTED_PART = 32768 /* elements */, BOUND_PART = 1024 /* rows */, PARTS_FOR_THREAD = 4 };
+enum { BOUND_PART = 1024 /* rows */, PARTS_FOR_THREAD = 4 };
 
 static int64_t smaller(int64_t a, int64_t b) {
     return a < b ? a : b;
@@ -42,51 +43,6 @@ static struct fl_block_set kernels_of(void) {
 
 /* --- operands ---------------------------------------------------------------------------------------------------- */
 
-static bool is_converted(const struct fl_args *args, int i) {
-    return fl_operand_format(args, i)->id != FMT_FP32;
-}
-
-static size_t converted_bytes(const struct fl_args *args, int i) {
-    return is_converted(args, i) ? fl_line_bytes((size_t)args->in[i].count * sizeof(float)) : 0;
-}
-
-struct conversion {
-    const struct fl_view *from;
-    const struct fl_format *format;
-    const struct fl_kernels *set; /* NULL: by the codec */
-    float *to;
-};
-
-static void convert_part(void *context, int part, int worker) {
-    (void)worker;
-    const struct conversion *c = context;
-    const int64_t first = (int64_t)part * CONVERTED_PART, n = smaller(c->from->count - first, CONVERTED_PART);
-    if (c->set) {
-        c->set->to_floats(c->format, c->from, first, n, c->to + first, false);
-        return;
-    }
-    double exactly[256];
-    for (int64_t i = first; i < first + n; i += 256) {
-        const int64_t some = smaller(256, first + n - i);
-        c->format->decode(c->format, c->from, i, some, exactly);
-        for (int64_t j = 0; j < some; j++)
-            c->to[i + j] = (float)exactly[j];
-    }
-}
-
-/* Under a smaller shared exponent the conversions of a kernel set leave the range of binary32. */
-enum { LEAST_EXPONENT = -112 };
-
-static const struct fl_kernels *conversions_of(const struct fl_format *format, const struct fl_view *from) {
-    enum fl_backend cap = FL_PORTABLE;
-    if (fl_backend_cap(&cap) || (format->arithmetic == FL_ARITHMETIC_SHARED && fl_exponent(from) < LEAST_EXPONENT))
-        return NULL;
-    for (int i = cap < FL_AVX512BW ? cap : FL_AVX512BW; i >= FL_PORTABLE; i--)
-        if (format->sets[i] && format->sets[i]->to_floats)
-            return format->sets[i];
-    return NULL;
-}
-
 static size_t place_rows(const struct fl_args *args, const struct fl_block_source *s, int i,
                          struct fl_block_rows *rows) {
     return fl_block_place(rows, fl_class_operands(args->p.product.exactness, i), s->outer, s->k, s->inner, NULL);
@@ -114,14 +70,8 @@ static char *take_operand(struct fl_block_task *t, int i, int workers, char *mem
     const struct fl_args *args = t->matrices.args;
     const struct fl_block_source *s = &t->matrices.source[i];
     const struct fl_block_format *format = fl_class_operands(args->p.product.exactness, i);
-    const float *x = args->in[i].data;
-    if (is_converted(args, i)) {
-        const struct fl_format *from = fl_operand_format(args, i);
-        struct conversion c = {&args->in[i], from, conversions_of(from, &args->in[i]), (float *)(void *)memory};
-        fl_parallel_within(workers, (int)parts_of(c.from->count, CONVERTED_PART), convert_part, &c);
-        x = c.to;
-        memory += converted_bytes(args, i);
-    }
+    const float *const x = fl_operand_floats(args, i, workers, memory);
+    memory += fl_operand_floats_bytes(args, i);
     const struct fl_block_how how = {.key = fl_operand_key(args, i),
                                      .write = args->rounding.write,
                                      .signs = fl_signs_key(args),
@@ -443,7 +393,8 @@ size_t fl_block_product_need(const struct fl_args *args) {
     struct fl_block_rows rows[2];
     size_t bytes = (size_t)workers_of(args) * fl_line_bytes(sizeof(struct fl_block_work));
     for (int i = 0; i < 2; i++)
-        bytes += converted_bytes(args, i) + place_rows(args, &m.source[i], i, &rows[i]) + bounds_bytes(&m.source[i]);
+        bytes +=
+            fl_operand_floats_bytes(args, i) + place_rows(args, &m.source[i], i, &rows[i]) + bounds_bytes(&m.source[i]);
     const struct fl_block_set set = kernels_of();
     const struct fl_block_bytes *dots = fl_block_bytes_for(&set, &m, &rows[0], &rows[1]);
     return bytes + fl_block_bytes_before(&rows[0]) + (dots ? fl_block_bytes_need(dots, &m, &rows[0], &rows[1]) : 0);

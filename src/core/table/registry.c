@@ -288,8 +288,7 @@ bool fl_task_accumulates(const struct fl_args *args, tensor_class class) {
            fl_operand_format(args, 0)->arithmetic == FL_ARITHMETIC_FLOAT;
 }
 
-/* Once for an operation, its first operand's format and a class; the classes of a process are few. */
-static void tell_accumulating(const struct fl_args *args, tensor_class class, enum fl_backend chosen) {
+void fl_tell_class(const struct fl_args *args, tensor_class class, enum fl_backend chosen, const char *operands) {
     static unsigned char reported[FL_FORMAT_LIMIT + 1][FL_OP_LIMIT];
     static int last = TENSOR_EXACT;
     const struct fl_format *a = fl_operand_format(args, 0);
@@ -297,8 +296,9 @@ static void tell_accumulating(const struct fl_args *args, tensor_class class, en
         memset(reported, 0, sizeof reported);
     if (__atomic_exchange_n(&reported[fl_format_index(a)][args->op], 1, __ATOMIC_RELAXED))
         return;
-    fprintf(stderr, "flexlab: %s.%s.%s: %s, operands %s, result %s\n", a->name, fl_op_name(args->op),
-            backends[chosen].name, tensor_class_name(class), fl_operand_kind_name(a->operand), args->format->name);
+    fprintf(stderr, "flexlab: %s.%s.%s: %s, %s%s%sresult %s\n", a->name, fl_op_name(args->op), backends[chosen].name,
+            tensor_class_name(class), operands ? "operands " : "", operands ? operands : "", operands ? ", " : "",
+            args->format->name);
 }
 
 static tensor_status check_operands(const struct fl_args *args, tensor_class class) {
@@ -329,6 +329,6 @@ tensor_status fl_dispatch_accumulating(const struct fl_args *args, tensor_class 
     *choice = (struct fl_choice){set->accumulate, set->accumulate_need, (enum fl_backend)backend};
     status = fl_check_verbose();
     if (!status && runs && fl_verbose())
-        tell_accumulating(args, class, choice->backend);
+        fl_tell_class(args, class, choice->backend, fl_operand_kind_name(fl_operand_format(args, 0)->operand));
     return status;
 }
