@@ -24,7 +24,8 @@ typedef struct tensor_quantised {
 /* y = the values that the floats x represent in a format; y == x is allowed. x has `ndim` (1 to TENSOR_MAX_DIMS)
  * dimensions of the sizes `shape`; blocks lie along dimension `dim`, 0 ... ndim - 1, the one that a product would sum
  * over, and the last block of a row has what is left. format:
- *  - a block format: mx:ELEMENT[/BLOCK][:OPTION...], nvfp4[:OPTION...], hbfp:intN[/BLOCK][:OPTION...]
+ *  - a block format: mx:ELEMENT[/BLOCK][:OPTION...], nvfp4[:OPTION...], hbfp:intN[/BLOCK][:OPTION...],
+ *    channel:ELEMENT[:OPTION...], whose block is a whole line along `dim`
  *    (docs/block-formats.md). A block with a NaN or an Inf becomes NaN as a whole, as the scale NaN of the OCP MX
  *    specification has it. With the option hadamard values are transformed, quantised and transformed back, which
  *    rounds each result once to binary32; without it results are exact, but those beyond binary32 become Inf and those

@@ -1,15 +1,8 @@
 /* block_bytes_avx512.c - dot products of bytes by VNNI. */
 #include "blocks/block_bytes.h"
 #include <immintrin.h>
-#include <math.h>
-#include <string.h>
 
 enum { OFFSET = 128, LANES = 8 };
-
-static inline int32_t shift_of(const struct fl_block_rows *from, int64_t at) {
-    const int exponent = from->exponents[at];
-    return exponent == FL_BLOCK_ZERO || exponent == FL_BLOCK_NAN ? 0 : exponent - from->least_exponent;
-}
 
 /* --- rows of A ------------------------------------------------------------------------------------------------------
  */
@@ -47,7 +40,9 @@ static inline __attribute__((always_inline)) void sum_some(const int8_t *x, int6
     sum_any(x + b * width, n - b, width, to + b);
 }
 
-static void begin(const struct fl_block_rows *from, int64_t first, int64_t n, struct fl_bytes_block *blocks) {
+static void begin(const struct fl_block_rows *from, int64_t first, int64_t n, struct fl_bytes_block *blocks,
+                  void *elements) {
+    (void)elements;
     const int64_t at = first * from->blocks, count = n * from->blocks;
     const int8_t *x = from->bytes + at * from->width;
     if (from->width == 16)
@@ -57,8 +52,8 @@ static void begin(const struct fl_block_rows *from, int64_t first, int64_t n, st
     else
         sum_any(x, count, from->width, blocks + at);
     for (int64_t b = at; b < at + count; b++) {
-        blocks[b].scale = fl_block_scale(from, b);
-        blocks[b].shift = shift_of(from, b);
+        blocks[b].scale = fl_bytes_scale(from, b);
+        blocks[b].shift = fl_bytes_shift(from, b);
     }
 }
 
@@ -89,7 +84,7 @@ static inline __attribute__((always_inline)) void transpose(__m512i v[16]) {
     }
 }
 
-static void pack(const struct fl_block_rows *from, const int64_t *rows, int count, uint8_t *elements, double *scales,
+static void pack(const struct fl_block_rows *from, const int64_t *rows, int count, void *elements, double *scales,
                  int32_t *shifts) {
     const int64_t length = from->blocks * from->width;
     for (int64_t first = 0; first < length; first += 64) {
@@ -102,15 +97,10 @@ static void pack(const struct fl_block_rows *from, const int64_t *rows, int coun
                                              : _mm512_setzero_si512();
         transpose(v);
         for (int i = 0; i < 16 && i * 4 < left; i++)
-            _mm512_storeu_si512(elements + (first + i * 4) * FL_BYTES_LANES,
+            _mm512_storeu_si512((uint8_t *)elements + (first + i * 4) * FL_BYTES_LANES,
                                 _mm512_xor_si512(v[i], _mm512_set1_epi8((char)OFFSET)));
     }
-    for (int64_t b = 0; b < from->blocks; b++)
-        for (int j = 0; j < FL_BYTES_LANES; j++) {
-            const bool given = j < count && rows[j] >= 0;
-            scales[b * FL_BYTES_LANES + j] = given ? fl_block_scale(from, rows[j] * from->blocks + b) : 0;
-            shifts[b * FL_BYTES_LANES + j] = given ? shift_of(from, rows[j] * from->blocks + b) : 0;
-        }
+    fl_bytes_scales(from, rows, count, scales, shifts);
 }
 
 /* --- sums -----------------------------------------------------------------------------------------------------------
@@ -139,12 +129,12 @@ static inline __attribute__((always_inline)) void add_whole(const struct fl_byte
         const struct fl_bytes_block *starts[8];
 #pragma GCC unroll 8
         for (int i = 0; i < R; i++) {
-            rows[i] = t->elements + places[i] * length + t->first * width;
+            rows[i] = (const int8_t *)t->elements + places[i] * length + t->first * width;
             starts[i] = t->starts + places[i] * t->row_blocks + t->first;
         }
         for (int64_t b = 0; b < t->blocks; b++) {
             __m512i dots[8][2];
-            const uint8_t *elements[2];
+            const char *elements[2];
 #pragma GCC unroll 8
             for (int i = 0; i < R; i++)
 #pragma GCC unroll 2
@@ -235,7 +225,8 @@ static void add_split(const struct fl_bytes_tile *t, int row, int panel) {
 #pragma GCC unroll 8
                 for (int i = 0; i < 8; i++) {
                     int32_t quad;
-                    memcpy(&quad, t->elements + t->places[piece][row + i] * length + b * width + q, sizeof quad);
+                    memcpy(&quad, (const int8_t *)t->elements + t->places[piece][row + i] * length + b * width + q,
+                           sizeof quad);
                     dots[i] = _mm512_dpbusd_epi32(dots[i], column, _mm512_set1_epi32(quad));
                 }
             }
@@ -284,4 +275,4 @@ static void add(const struct fl_bytes_tile *t) {
         (t->width == 16 ? add_16 : t->width == 32 ? add_32 : add_any)(t);
 }
 
-const struct fl_block_bytes fl_block_bytes_avx512 = {begin, pack, add};
+const struct fl_block_bytes fl_block_bytes_avx512 = {sizeof(int8_t), begin, pack, add};

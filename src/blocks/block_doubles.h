@@ -5,7 +5,7 @@
 
 #include "blocks/block_quantise.h"
 
-enum { FL_DOUBLES_ROWS = 64, FL_DOUBLES_COLUMNS = 64, FL_DOUBLES_STEPS = 128 };
+enum { FL_DOUBLES_ROWS = 128, FL_DOUBLES_COLUMNS = 64, FL_DOUBLES_STEPS = 128 };
 
 /* What the sums of a row are bounded by: |sum of products of two rows| <= sqrt(squares of one * squares of the other),
  * in whole multiples of 2^(unit of one + unit of the other). */
@@ -26,8 +26,13 @@ struct fl_doubles_tile {
 
 struct fl_block_doubles {
     void (*bound)(const struct fl_block_rows *from, int64_t row, struct fl_block_bound *bound);
-    /* Elements first ... first + n - 1 of a row as doubles, with their scales but for that of the tensor. */
-    void (*copy)(const struct fl_block_rows *from, int64_t row, int64_t first, int64_t n, double *to);
+    /* Elements first ... first + n - 1 of `count` rows as doubles, with their scales but for that of the tensor; 0 for
+     * a row below zero and behind the end of one. To rows `pitch` apart, or to columns, of which whole vectors are
+     * written. */
+    void (*rows)(const struct fl_block_rows *from, const int64_t *rows, int count, int64_t first, int64_t n, double *to,
+                 int64_t pitch);
+    void (*columns)(const struct fl_block_rows *from, const int64_t *rows, int count, int64_t first, int64_t n,
+                    double (*to)[FL_DOUBLES_COLUMNS]);
     void (*add)(struct fl_doubles_tile *tile);
 };
 extern const struct fl_block_doubles fl_block_doubles_portable, fl_block_doubles_avx2, fl_block_doubles_avx512bw;

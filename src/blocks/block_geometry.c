@@ -6,7 +6,13 @@ static struct fl_block_source lines(int64_t outer, int64_t k, int64_t inner) {
 }
 
 static struct fl_block_source squares(int64_t outer, int64_t k, int64_t inner, int64_t length, int64_t step) {
-    return (struct fl_block_source){outer, k, inner, length, step};
+    return (struct fl_block_source){
+        .outer = outer, .k = k, .inner = inner, .square_length = length, .square_step = step};
+}
+
+static struct fl_block_source in_channels(struct fl_block_source s, int64_t length, int64_t step) {
+    s.channel_length = length, s.channel_step = step;
+    return s;
 }
 
 static struct fl_block_matrices matmul_of(const struct fl_args *args) {
@@ -35,18 +41,18 @@ struct fl_block_matrices fl_block_matrices_of(const struct fl_args *args) {
     switch ((int)args->op) {
     case FL_OP_CONV2D:
         t.m = w->batch * y_pixels, t.n = filters, t.pitch = w->filters;
-        t.source[0] = lines(w->batch * x_pixels * w->groups, depth, 1);
-        t.source[1] = squares(w->filters * positions, depth, 1, w->filters, positions);
+        t.source[0] = in_channels(lines(w->batch * x_pixels * w->groups, depth, 1), x_pixels, w->groups);
+        t.source[1] = in_channels(squares(w->filters * positions, depth, 1, w->filters, positions), positions, 1);
         break;
     case FL_OP_CONV2D_INPUT_GRAD:
         t.m = w->batch * x_pixels, t.n = depth, t.pitch = w->c;
-        t.source[0] = lines(w->batch * y_pixels * w->groups, filters, 1);
-        t.source[1] = squares(w->groups, filters, positions * depth, depth, 1);
+        t.source[0] = in_channels(lines(w->batch * y_pixels * w->groups, filters, 1), y_pixels, w->groups);
+        t.source[1] = in_channels(squares(w->groups, filters, positions * depth, depth, 1), positions, depth);
         break;
     default:
         t.m = filters, t.n = positions * depth, t.pieces = y_pixels, t.pitch = t.n;
-        t.source[0] = squares(1, w->batch, y_pixels * w->filters, w->filters, 1);
-        t.source[1] = squares(1, w->batch, x_pixels * w->c, w->c, 1);
+        t.source[0] = in_channels(squares(1, w->batch, y_pixels * w->filters, w->filters, 1), y_pixels, w->filters);
+        t.source[1] = in_channels(squares(1, w->batch, x_pixels * w->c, w->c, 1), x_pixels, w->c);
     }
     return t;
 }

@@ -7,6 +7,9 @@
  *     its input grad.  filter positions  pixels of dy, in groups       positions and channels       filters
  *     its weight grad. pixels of y       pixels and filters of dy      pixels and channels of x     images
  *
+ * One scale of the format channel serves a row of a matrix; all filter positions of the weights; all pixels of an image
+ * in the others, and in weight gradients all pixels of all images at a channel or filter.
+ *
  * Channels, filters: of a group. So blocks do not cross filter positions, and those of a weight gradient lie along the
  * batch at one pixel. A tensor is quantised once for a product, however many windows read a pixel. */
 #ifndef FL_BLOCK_GEOMETRY_H
@@ -19,6 +22,7 @@
 struct fl_block_source {
     int64_t outer, k, inner;
     int64_t square_length, square_step; /* struct fl_block_how */
+    int64_t channel_length, channel_step;
 };
 
 /* A task as `problems` products of m rows by n columns: the matrices of a batch, the groups of a convolution. */

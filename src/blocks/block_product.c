@@ -8,11 +8,12 @@
 #include "core/arithmetic/exact.h"
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
+#include "core/table/operand_floats.h"
 #include "core/table/operands.h"
 #include <math.h>
 #include <string.h>
 
-enum { CONVERTED_PART = 32768 /* elements */, BOUND_PART = 1024 /* rows */, PARTS_FOR_THREAD = 4 };
+enum { BOUND_PART = 1024 /* rows */, PARTS_FOR_THREAD = 4 };
 
 static int64_t smaller(int64_t a, int64_t b) {
     return a < b ? a : b;
@@ -28,62 +29,19 @@ static struct fl_block_set kernels_of(void) {
         cap = FL_PORTABLE;
 #ifdef FL_HAVE_AVX512
     if (cap >= FL_AVX512BW)
-        return (struct fl_block_set){&fl_block_doubles_avx512bw, cap >= FL_AVX512 ? &fl_block_bytes_avx512 : NULL,
-                                     fl_gemm_store_pairs_avx512bw};
+        return cap >= FL_AVX512 ? (struct fl_block_set){&fl_block_doubles_avx512bw, &fl_block_bytes_avx512,
+                                                        &fl_block_words_avx512, fl_gemm_store_pairs_avx512bw}
+                                : (struct fl_block_set){&fl_block_doubles_avx512bw, NULL, &fl_block_words_avx512bw,
+                                                        fl_gemm_store_pairs_avx512bw};
 #endif
 #ifdef FL_HAVE_AVX2
     if (cap >= FL_AVX2)
-        return (struct fl_block_set){&fl_block_doubles_avx2, NULL, fl_gemm_store_pairs_avx2};
+        return (struct fl_block_set){&fl_block_doubles_avx2, NULL, &fl_block_words_avx2, fl_gemm_store_pairs_avx2};
 #endif
-    return (struct fl_block_set){&fl_block_doubles_portable, NULL, fl_gemm_store_pairs_portable};
+    return (struct fl_block_set){&fl_block_doubles_portable, NULL, NULL, fl_gemm_store_pairs_portable};
 }
 
 /* --- operands ---------------------------------------------------------------------------------------------------- */
-
-static bool is_converted(const struct fl_args *args, int i) {
-    return fl_operand_format(args, i)->id != FMT_FP32;
-}
-
-static size_t converted_bytes(const struct fl_args *args, int i) {
-    return is_converted(args, i) ? fl_line_bytes((size_t)args->in[i].count * sizeof(float)) : 0;
-}
-
-struct conversion {
-    const struct fl_view *from;
-    const struct fl_format *format;
-    const struct fl_kernels *set; /* NULL: by the codec */
-    float *to;
-};
-
-static void convert_part(void *context, int part, int worker) {
-    (void)worker;
-    const struct conversion *c = context;
-    const int64_t first = (int64_t)part * CONVERTED_PART, n = smaller(c->from->count - first, CONVERTED_PART);
-    if (c->set) {
-        c->set->to_floats(c->format, c->from, first, n, c->to + first, false);
-        return;
-    }
-    double exactly[256];
-    for (int64_t i = first; i < first + n; i += 256) {
-        const int64_t some = smaller(256, first + n - i);
-        c->format->decode(c->format, c->from, i, some, exactly);
-        for (int64_t j = 0; j < some; j++)
-            c->to[i + j] = (float)exactly[j];
-    }
-}
-
-/* Under a smaller shared exponent the conversions of a kernel set leave the range of binary32. */
-enum { LEAST_EXPONENT = -112 };
-
-static const struct fl_kernels *conversions_of(const struct fl_format *format, const struct fl_view *from) {
-    enum fl_backend cap = FL_PORTABLE;
-    if (fl_backend_cap(&cap) || (format->arithmetic == FL_ARITHMETIC_SHARED && fl_exponent(from) < LEAST_EXPONENT))
-        return NULL;
-    for (int i = cap < FL_AVX512BW ? cap : FL_AVX512BW; i >= FL_PORTABLE; i--)
-        if (format->sets[i] && format->sets[i]->to_floats)
-            return format->sets[i];
-    return NULL;
-}
 
 static size_t place_rows(const struct fl_args *args, const struct fl_block_source *s, int i,
                          struct fl_block_rows *rows) {
@@ -112,19 +70,15 @@ static char *take_operand(struct fl_block_task *t, int i, int workers, char *mem
     const struct fl_args *args = t->matrices.args;
     const struct fl_block_source *s = &t->matrices.source[i];
     const struct fl_block_format *format = fl_class_operands(args->p.product.exactness, i);
-    const float *x = args->in[i].data;
-    if (is_converted(args, i)) {
-        const struct fl_format *from = fl_operand_format(args, i);
-        struct conversion c = {&args->in[i], from, conversions_of(from, &args->in[i]), (float *)(void *)memory};
-        fl_parallel_within(workers, (int)parts_of(c.from->count, CONVERTED_PART), convert_part, &c);
-        x = c.to;
-        memory += converted_bytes(args, i);
-    }
+    const float *const x = fl_operand_floats(args, i, true, workers, memory);
+    memory += fl_operand_floats_bytes(args, i);
     const struct fl_block_how how = {.key = fl_operand_key(args, i),
                                      .write = args->rounding.write,
                                      .signs = fl_signs_key(args),
                                      .square_length = s->square_length,
-                                     .square_step = s->square_step};
+                                     .square_step = s->square_step,
+                                     .channel_length = s->channel_length,
+                                     .channel_step = s->channel_step};
     (void)fl_block_place(&t->in[i].rows, format, s->outer, s->k, s->inner, NULL);
     memory += i == 0 ? fl_block_bytes_before(&t->in[i].rows) : 0;
     memory += fl_block_place(&t->in[i].rows, format, s->outer, s->k, s->inner, memory);
@@ -219,8 +173,23 @@ static struct fl_block_bound surely(const struct fl_block_task *t, const struct 
     return (struct fl_block_bound){most * most * t->terms, e->unit + rows->least_exponent};
 }
 
+/* A sum of channels is one of elements, times two scales. */
+static bool elements_fit(const struct fl_block_task *t) {
+    struct fl_block_bound of[2];
+    double sigma;
+    for (int i = 0; i < 2; i++) {
+        const struct fl_element *e = &t->in[i].rows.format->element;
+        if (t->in[i].rows.format->block)
+            return false;
+        of[i] = (struct fl_block_bound){e->largest * e->largest * t->terms, e->unit};
+    }
+    return grids_for(t, of[0], of[1], &sigma) && sigma == 0;
+}
+
 static bool fits_surely(const struct fl_block_task *t) {
     double sigma;
+    if (elements_fit(t))
+        return true;
     return grids_for(t, surely(t, &t->in[0].rows), surely(t, &t->in[1].rows), &sigma) && sigma == 0;
 }
 
@@ -255,40 +224,19 @@ static int64_t length_of(const struct fl_block_task *t) {
     return a->blocks * a->width > b->blocks * b->width ? a->blocks * a->width : b->blocks * b->width;
 }
 
-static void copy_line(const struct fl_block_task *t, int i, int64_t row, int64_t first, int64_t n, double *to) {
-    const struct fl_block_rows *from = &t->in[i].rows;
-    const int64_t there = row < 0 ? 0 : smaller(n, from->blocks * from->width - first), some = there > 0 ? there : 0;
-    if (some)
-        t->kernels.values->copy(from, row, first, some, to);
-    memset(to + some, 0, (size_t)(n - some) * sizeof *to);
-}
-
-/* Elements first ... first + n - 1 of all rows that the tile reads at a piece; lines that read no row are 0. */
-static void gather(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at,
-                   int64_t first, int64_t n) {
-    struct fl_doubles_tile *tile = &w->tile;
-    for (int i = 0; i < at->rows; i++)
-        copy_line(t, 0, w->rows[i], first, n, &tile->a[i][tile->steps]);
-    for (int j = 0; j < at->columns; j++) {
-        copy_line(t, 1, w->columns[j], first, n, w->line);
-        for (int64_t i = 0; i < n; i++)
-            tile->b[tile->steps + i][j] = w->line[i];
-    }
-}
-
 static void add_values(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at) {
     struct fl_doubles_tile *tile = &w->tile;
     const int64_t length = length_of(t);
     tile->rows = at->rows;
     tile->columns = at->columns;
     tile->steps = 0;
-    if (at->columns < FL_DOUBLES_COLUMNS)
-        memset(tile->b, 0, sizeof tile->b);
     for (int64_t piece = 0; piece < t->matrices.pieces; piece++) {
         find_rows(t, w, at, piece);
         for (int64_t first = 0, some; first < length; first += some) {
             some = smaller(length - first, FL_DOUBLES_STEPS - tile->steps);
-            gather(t, w, at, first, some);
+            t->kernels.values->rows(&t->in[0].rows, w->rows, at->rows, first, some, &tile->a[0][tile->steps],
+                                    FL_DOUBLES_STEPS);
+            t->kernels.values->columns(&t->in[1].rows, w->columns, at->columns, first, some, &tile->b[tile->steps]);
             tile->steps += (int)some;
             if (tile->steps == FL_DOUBLES_STEPS) {
                 t->kernels.values->add(tile);
@@ -423,7 +371,7 @@ static void run_part(void *context, int part, int worker) {
         clear(w->tile.high, at.rows, at.columns);
         if (wide)
             clear(w->tile.low, at.rows, at.columns);
-        if (t->panels.used)
+        if (t->panels.dots)
             fl_block_bytes_add(t, w, &at);
         else
             add_values(t, w, &at);
@@ -445,9 +393,11 @@ size_t fl_block_product_need(const struct fl_args *args) {
     struct fl_block_rows rows[2];
     size_t bytes = (size_t)workers_of(args) * fl_line_bytes(sizeof(struct fl_block_work));
     for (int i = 0; i < 2; i++)
-        bytes += converted_bytes(args, i) + place_rows(args, &m.source[i], i, &rows[i]) + bounds_bytes(&m.source[i]);
-    return bytes + fl_block_bytes_before(&rows[0]) +
-           (fl_block_bytes_serve(&m, &rows[0], &rows[1]) ? fl_block_bytes_need(&m, &rows[0], &rows[1]) : 0);
+        bytes +=
+            fl_operand_floats_bytes(args, i) + place_rows(args, &m.source[i], i, &rows[i]) + bounds_bytes(&m.source[i]);
+    const struct fl_block_set set = kernels_of();
+    const struct fl_block_bytes *dots = fl_block_bytes_for(&set, &m, &rows[0], &rows[1]);
+    return bytes + fl_block_bytes_before(&rows[0]) + (dots ? fl_block_bytes_need(dots, &m, &rows[0], &rows[1]) : 0);
 }
 
 /* Tiles small enough that all threads have work: results do not depend on them. */
@@ -472,7 +422,8 @@ tensor_status fl_block_product(const struct fl_args *args) {
         memory = take_operand(&t, i, workers, memory);
     t.scale = (double)t.in[0].rows.tensor_scale * (double)t.in[1].rows.tensor_scale;
     t.terms = (double)(t.matrices.pieces * length_of(&t));
-    if (t.kernels.bytes && fl_block_bytes_serve(&t.matrices, &t.in[0].rows, &t.in[1].rows))
+    t.panels.dots = fl_block_bytes_for(&t.kernels, &t.matrices, &t.in[0].rows, &t.in[1].rows);
+    if (t.panels.dots)
         fl_block_bytes_begin(&t, workers, memory);
     t.panels.unit = unit_of_integers(&t);
     t.one_grid = fits_surely(&t);

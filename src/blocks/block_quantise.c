@@ -30,13 +30,24 @@ static void *place(void *memory, size_t *bytes, int64_t count, size_t size) {
     return at;
 }
 
+/* Elements of a stored block. A channel is several of them with one scale, as long as the cache and the integers that
+ * dot products add in allow. */
+static int64_t block_of(const struct fl_block_format *f, int64_t k) {
+    enum { CHANNEL_MOST = 512 };
+    if (f->block)
+        return f->block;
+    const int64_t parts = k > 0 ? (k + CHANNEL_MOST - 1) / CHANNEL_MOST : 1, part = ceil_to((k + parts - 1) / parts, 4);
+    return part > 4 ? part : 4;
+}
+
 size_t fl_block_place(struct fl_block_rows *out, const struct fl_block_format *f, int64_t outer, int64_t k,
                       int64_t inner, void *memory) {
-    const int64_t short_width = ceil_to(k, f->hadamard ? FL_HADAMARD : 4);
+    const int64_t short_width = ceil_to(k, f->hadamard ? FL_HADAMARD : 4), block = block_of(f, k);
     *out = (struct fl_block_rows){.rows = outer * inner,
                                   .k = k,
-                                  .blocks = (k + f->block - 1) / f->block,
-                                  .width = (int)(k < f->block && short_width < f->block ? short_width : f->block),
+                                  .block = (int)block,
+                                  .blocks = (k + block - 1) / block,
+                                  .width = (int)(k < block && short_width < block ? short_width : block),
                                   .format = f,
                                   .tensor_scale = 1};
     const int64_t scales = out->rows * out->blocks, elements = scales * out->width;
@@ -48,7 +59,7 @@ size_t fl_block_place(struct fl_block_rows *out, const struct fl_block_format *f
     out->exponents = place(memory, &bytes, scales, sizeof *out->exponents);
     if (f->e4m3_scales)
         out->significands = place(memory, &bytes, scales, sizeof *out->significands);
-    if (f->square || f->e4m3_scales)
+    if (f->square || f->e4m3_scales || !f->block)
         out->maxima = place(memory, &bytes, scales, sizeof *out->maxima);
     return bytes;
 }
@@ -120,7 +131,7 @@ static void run_kernel(const struct pass *p, struct fl_block_run *run, int64_t r
  * `pitch` apart. draws: with the pitch of x, or NULL. Blocks that are neighbours in memory are one run. */
 static void run_rows(const struct pass *p, const float *x, const uint32_t *draws, int64_t pitch, int64_t row,
                      int64_t rows, int64_t first, int64_t n, struct fl_block_found *found) {
-    const int64_t block = p->format->block, blocks = p->out->blocks, whole = n / block;
+    const int64_t block = p->out->block, blocks = p->out->blocks, whole = n / block;
     int64_t done = 0;
     if (whole && (rows == 1 || (n == pitch && n == blocks * block))) {
         struct fl_block_run run = {
@@ -157,7 +168,7 @@ static void transform(const struct pass *p, struct gathered *g, int64_t pitch, i
 static void run_contiguous(const struct pass *p, int64_t row, int64_t rows, int64_t first, int64_t n,
                            struct fl_block_found *found) {
     struct gathered g;
-    const int64_t k = p->k, offset = first * p->format->block;
+    const int64_t k = p->k, offset = first * p->out->block;
     const int64_t padded = p->format->hadamard ? ceil_to(n, FL_HADAMARD) : n;
     const bool gathers = p->format->hadamard || draws_for(p);
     const int64_t step = gathers ? SCRATCH / padded : rows; /* a range is at most SCRATCH */
@@ -190,7 +201,7 @@ static void run_strided(const struct pass *p, int64_t o, int64_t column, int64_t
                         struct fl_block_found *found) {
     struct gathered g;
     uint32_t drawn[COLUMNS];
-    const int64_t block = p->format->block, pitch = p->out->width + PITCH_MORE;
+    const int64_t block = p->out->block, pitch = p->out->width + PITCH_MORE;
     for (int64_t b = first; b < end; b++) {
         const int64_t n = smaller(block, p->k - b * block), at = (o * p->k + b * block) * p->inner + column;
         const int64_t padded = p->format->hadamard ? ceil_to(n, FL_HADAMARD) : n;
@@ -210,7 +221,7 @@ static void run_strided(const struct pass *p, int64_t o, int64_t column, int64_t
 static void run_part(void *context, int part, int worker) {
     struct pass *p = context;
     const int64_t first = part % p->ranges * p->range, end = smaller(first + p->range, p->out->blocks);
-    const int64_t chunk = part / p->ranges, block = p->format->block;
+    const int64_t chunk = part / p->ranges, block = p->out->block;
     struct fl_block_found found = nothing;
     if (p->inner == 1) {
         const int64_t row = chunk * p->chunk, n = smaller(end * block, p->k) - first * block;
@@ -224,7 +235,7 @@ static void run_part(void *context, int part, int worker) {
 
 /* Runs all parts, whatever the number of threads the same ones. */
 static struct fl_block_found run_pass(struct pass *p, bool measures) {
-    const int64_t block = p->format->block, blocks = p->out->blocks;
+    const int64_t block = p->out->block, blocks = p->out->blocks;
     p->measures = measures;
     for (int i = 0; i < FL_MAX_THREADS; i++)
         p->found[i] = nothing;
@@ -271,6 +282,23 @@ static uint32_t join_squares(struct fl_block_rows *out, const struct fl_block_ho
     return maximum;
 }
 
+/* Every block of a channel takes the largest maximum of the channel's. */
+static void join_channels(struct fl_block_rows *out, const struct fl_block_how *how) {
+    const int64_t blocks = out->blocks, length = how->channel_length ? how->channel_length : 1,
+                  step = how->channel_step ? how->channel_step : 1;
+    for (int64_t h = 0; h < out->rows / (length * step); h++)
+        for (int64_t l = 0; l < step; l++) {
+            uint32_t *const first = out->maxima + (h * length * step + l) * blocks;
+            uint32_t most = 0;
+            for (int64_t i = 0; i < length; i++)
+                for (int64_t b = 0; b < blocks; b++)
+                    most = first[i * step * blocks + b] > most ? first[i * step * blocks + b] : most;
+            for (int64_t i = 0; i < length; i++)
+                for (int64_t b = 0; b < blocks; b++)
+                    first[i * step * blocks + b] = most;
+        }
+}
+
 static const struct fl_block_kernels *choose_kernels(void) {
     enum fl_backend cap;
     if (fl_backend_cap(&cap))
@@ -303,9 +331,11 @@ void fl_block_quantise(const struct fl_block_format *format, const float *x, int
                      .rounding = {.mode = TENSOR_ROUND_STOCHASTIC, .key = how->key, .write = how->write},
                      .signs = format->hadamard ? fl_block_signs(how->signs) : 0,
                      .out = out};
-    if (format->square || format->e4m3_scales) {
+    if (out->maxima) {
         const struct fl_block_found found = run_pass(&p, true);
         const uint32_t maximum = format->square ? join_squares(out, how) : found.maximum;
+        if (!format->block)
+            join_channels(out, how);
         out->tensor_scale = format->e4m3_scales ? tensor_scale_of(maximum) : 1;
     }
     const struct fl_block_found found = run_pass(&p, false);
@@ -317,7 +347,7 @@ void fl_block_quantise(const struct fl_block_format *format, const float *x, int
 }
 
 double fl_block_value(const struct fl_block_rows *rows, int64_t r, int64_t j) {
-    const int64_t block = rows->format->block, at = r * rows->blocks + j / block, i = at * rows->width + j % block;
+    const int64_t block = rows->block, at = r * rows->blocks + j / block, i = at * rows->width + j % block;
     const double element = rows->bytes ? (double)rows->bytes[i] : (double)rows->floats[i];
     return element * fl_block_scale(rows, at) * (rows->significands ? rows->tensor_scale : 1);
 }

@@ -21,6 +21,8 @@ enum { FL_BLOCK_ZERO = -1024, FL_BLOCK_NAN = 4096 };
  * with scale = 2^exponent, and of nvfp4 significand * 2^exponent * tensor_scale. */
 struct fl_block_rows {
     int64_t rows, k, blocks; /* blocks of a row = ceil(k / block) */
+    int block;               /* elements under a stored scale: those of the format; a part of a channel, whose parts all
+                                have the same scale */
     int width;               /* stored elements of a block: block, or where k is less k rounded up to 4 (with the option
                                 hadamard: to 16); those beyond k are 0 (they may be others with hadamard) */
     const struct fl_block_format *format;
@@ -49,6 +51,8 @@ struct fl_block_how {
      * [K, R, S, C] in blocks along C: length K, step R * S; along K (inner = R S C): length C, step 1; matrices of a
      * batch: length n, step 1. rows must be a multiple of length * step. */
     int64_t square_length, square_step;
+    /* channel: rows with the same h and l, numbered likewise, have one scale. 0: a row has its own. */
+    int64_t channel_length, channel_step;
 };
 
 /* Sets the members of out but for what fl_block_quantise finds out and the pointers, places the pointers in `memory`

@@ -9,7 +9,7 @@
 /* Of an instruction set. */
 struct fl_block_set {
     const struct fl_block_doubles *values;
-    const struct fl_block_bytes *bytes; /* NULL: none */
+    const struct fl_block_bytes *bytes, *words; /* NULL: none */
     gemm_store_pairs store;
 };
 
@@ -21,21 +21,21 @@ struct fl_block_operand {
 
 /* What dot products of bytes need beside the operands. */
 struct fl_block_panels {
-    bool used;
-    struct fl_bytes_block *blocks; /* of A, like its scales */
-    uint8_t *elements;             /* of B, a panel after the other */
+    const struct fl_block_bytes *dots; /* NULL: sums of doubles instead */
+    const void *rows;                  /* of A, a row of zeros before them */
+    struct fl_bytes_block *blocks;     /* of A, like its scales */
+    char *elements;                    /* of B, a panel after the other */
     double *scales;
     int32_t *shifts;
-    double unit;                         /* struct fl_bytes_tile */
-    size_t panel_elements, panel_scales; /* of one panel; as many shifts as scales */
-    struct fl_bytes_panel zero_panel;    /* what is read outside of an image */
+    double unit;                      /* struct fl_bytes_tile */
+    size_t panel_bytes, panel_scales; /* of the elements of one panel; as many shifts as scales */
+    struct fl_bytes_panel zero_panel; /* what is read outside of an image */
 };
 
 /* The memory of a worker. */
 struct fl_block_work {
     struct fl_doubles_tile tile;
     int64_t rows[FL_DOUBLES_ROWS], columns[FL_DOUBLES_COLUMNS];
-    double line[FL_DOUBLES_STEPS];
     int64_t places[FL_BYTES_PIECES][FL_DOUBLES_ROWS];
     struct fl_bytes_panel panel[FL_BYTES_PIECES][FL_BYTES_PANELS];
     struct fl_stats stats;
@@ -59,14 +59,14 @@ struct fl_block_tile {
     int rows, columns;
 };
 
-/* Whether dot products of bytes can serve two operands that are placed so, with the instructions for them. */
-bool fl_block_bytes_serve(const struct fl_block_matrices *m, const struct fl_block_rows *a,
-                          const struct fl_block_rows *b);
-size_t fl_block_bytes_need(const struct fl_block_matrices *m, const struct fl_block_rows *a,
-                           const struct fl_block_rows *b);
+/* The dot products that serve two operands that are placed so; NULL: none. */
+const struct fl_block_bytes *fl_block_bytes_for(const struct fl_block_set *set, const struct fl_block_matrices *m,
+                                                const struct fl_block_rows *a, const struct fl_block_rows *b);
+size_t fl_block_bytes_need(const struct fl_block_bytes *dots, const struct fl_block_matrices *m,
+                           const struct fl_block_rows *a, const struct fl_block_rows *b);
 /* Bytes before the rows of A, which are then a row of zeros. */
 size_t fl_block_bytes_before(const struct fl_block_rows *a);
-/* Packs B into memory, and begins the blocks of A. */
+/* With t->panels.dots: packs B into memory, and begins the blocks of A. */
 void fl_block_bytes_begin(struct fl_block_task *t, int workers, char *memory);
 /* Adds all products of a tile to its sums. */
 void fl_block_bytes_add(const struct fl_block_task *t, struct fl_block_work *w, const struct fl_block_tile *at);

@@ -56,7 +56,7 @@ static tensor_status quantise_blocks(float *y, const float *x, const int64_t *si
     fl_free(memory);
     counts->saturated = rows.saturated;
     counts->flushed = rows.flushed;
-    counts->blocks = rows.rows * rows.blocks;
+    counts->blocks = format->block ? rows.rows * rows.blocks : rows.rows;
     if (format->square) { /* of squares */
         const int64_t side = format->block;
         counts->blocks = (rows.rows + side - 1) / side * rows.blocks;
@@ -138,7 +138,8 @@ tensor_status tensor_quantise_f32(float *y, const float *x, int ndim, const int6
             return tensor_format_find(&id, format); /* with its own message */
         if (tensors && !is_element)
             return fl_fail(TENSOR_E_ARGUMENT,
-                           "quantise_f32: format %s, expected a block format (mx:ELEMENT, nvfp4, hbfp:intN), a format "
+                           "quantise_f32: format %s, expected a block format (mx:ELEMENT, nvfp4, hbfp:intN, "
+                           "channel:ELEMENT), a format "
                            "of tensors or an element (eXmY, intN)",
                            fl_quote(format).text);
         for (int64_t i = 0; is_element && !element.has_nan && i < count; i++)

@@ -4,10 +4,11 @@
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
 #include "core/table/mixed.h"
+#include "core/table/operand_floats.h"
 #include "tensorcore/tensorcore_gather.h"
 #include <string.h>
 
-enum { PARTS_FOR_THREAD = 4, CONVERTED_PART = 32768 /* elements */ };
+enum { PARTS_FOR_THREAD = 4 };
 
 /* The memory of a worker. */
 struct block {
@@ -42,32 +43,8 @@ static int64_t parts_of(int64_t count, int64_t size) {
 
 /* --- operands ----------------------------------------------------------------------------------------------------- */
 
-static bool is_converted(const struct fl_args *args, int i) {
-    return fl_operand_format(args, i)->id != FMT_FP32;
-}
-
-static size_t converted_bytes(const struct fl_args *args, int i) {
-    return is_converted(args, i) ? fl_line_bytes((size_t)args->in[i].count * sizeof(float)) : 0;
-}
-
 static int exponent_of(const struct fl_args *args, int i) {
     return fl_has_exponent(fl_operand_format(args, i)) ? fl_exponent(&args->in[i]) : 0;
-}
-
-struct conversion {
-    const struct fl_view *from;
-    const struct fl_format *format;
-    float *to;
-};
-
-/* Elements under an exponent enter the sums as they are; store scales the results. */
-static void convert_part(void *context, int part, int worker) {
-    (void)worker;
-    const struct conversion *c = context;
-    const struct fl_view codes = {.data = c->from->data, .count = c->from->count};
-    const int64_t first = (int64_t)part * CONVERTED_PART;
-    c->format->sets[FL_PORTABLE]->to_floats(c->format, &codes, first, smaller(c->from->count - first, CONVERTED_PART),
-                                            c->to + first, false);
 }
 
 /* Binary32 to the nearest tf32, ties to even. */
@@ -212,7 +189,7 @@ static size_t blocks_bytes(const struct fl_args *args) {
 }
 
 size_t fl_tensorcore_need(const struct fl_args *args) {
-    return blocks_bytes(args) + converted_bytes(args, 0) + converted_bytes(args, 1);
+    return blocks_bytes(args) + fl_operand_floats_bytes(args, 0) + fl_operand_floats_bytes(args, 1);
 }
 
 /* Blocks of rows small enough that all threads have work: results do not depend on them. */
@@ -243,13 +220,8 @@ tensor_status fl_tensorcore_product(const struct fl_tc_kernels *kernels, const s
     t.stores.element_bytes = args->format->bytes;
     memory += blocks_bytes(args);
     for (int i = 0; i < 2; i++) {
-        t.matrices.in[i] = args->in[i].data;
-        if (!is_converted(args, i))
-            continue;
-        struct conversion c = {&args->in[i], fl_operand_format(args, i), (float *)(void *)memory};
-        fl_parallel_within(workers, (int)parts_of(c.from->count, CONVERTED_PART), convert_part, &c);
-        t.matrices.in[i] = c.to;
-        memory += converted_bytes(args, i);
+        t.matrices.in[i] = fl_operand_floats(args, i, false, workers, memory); /* store scales the results */
+        memory += fl_operand_floats_bytes(args, i);
     }
     divide(&t, workers);
     for (int i = 0; i < workers; i++)

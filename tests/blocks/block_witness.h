@@ -22,9 +22,11 @@ static bool is_convolution(const struct shape *v) {
     return v->groups > 0;
 }
 
-/* How an operand is quantised: [outer, k, inner]. */
+/* How an operand is quantised: [outer, k, inner]; and which rows share the scale of the format channel: those numbered
+ * (h * length + i) * step + l with the same h and l. */
 struct cut {
     int64_t outer, k, inner;
+    int64_t length, step;
 };
 
 static struct cut cut_of(const struct shape *v, int i) {
@@ -32,21 +34,22 @@ static struct cut cut_of(const struct shape *v, int i) {
                   per_group = is_convolution(v) ? v->f / v->groups : 0;
     switch ((int)v->op) {
     case FL_OP_CONV2D:
-        return i ? (struct cut){v->f * v->r * v->s, depth, 1}
-                 : (struct cut){v->images * v->h * v->w * v->groups, depth, 1};
+        return i ? (struct cut){v->f * v->r * v->s, depth, 1, v->r * v->s, 1}                           /* a filter */
+                 : (struct cut){v->images * v->h * v->w * v->groups, depth, 1, v->h * v->w, v->groups}; /* an image */
     case FL_OP_CONV2D_INPUT_GRAD:
-        return i ? (struct cut){v->groups, per_group, v->r * v->s * depth}
-                 : (struct cut){v->images * v->p * v->q * v->groups, per_group, 1};
+        return i ? (struct cut){v->groups, per_group, v->r * v->s * depth, v->r * v->s, depth}
+                 : (struct cut){v->images * v->p * v->q * v->groups, per_group, 1, v->p * v->q, v->groups};
     case FL_OP_CONV2D_WEIGHT_GRAD:
-        return i ? (struct cut){1, v->images, v->h * v->w * v->c} : (struct cut){1, v->images, v->p * v->q * v->f};
+        return i ? (struct cut){1, v->images, v->h * v->w * v->c, v->h * v->w, v->c}
+                 : (struct cut){1, v->images, v->p * v->q * v->f, v->p * v->q, v->f};
     case FL_OP_MATMUL_TN:
     case FL_OP_MATMUL_BATCHED_TN:
-        return i ? (struct cut){batch, v->k, v->n} : (struct cut){batch, v->k, v->m};
+        return i ? (struct cut){batch, v->k, v->n, 1, 1} : (struct cut){batch, v->k, v->m, 1, 1};
     case FL_OP_MATMUL_NT:
     case FL_OP_MATMUL_BATCHED_NT:
-        return i ? (struct cut){batch * v->n, v->k, 1} : (struct cut){batch * v->m, v->k, 1};
+        return i ? (struct cut){batch * v->n, v->k, 1, 1, 1} : (struct cut){batch * v->m, v->k, 1, 1, 1};
     default:
-        return i ? (struct cut){batch, v->k, v->n} : (struct cut){batch * v->m, v->k, 1};
+        return i ? (struct cut){batch, v->k, v->n, 1, 1} : (struct cut){batch * v->m, v->k, 1, 1, 1};
     }
 }
 
@@ -135,11 +138,30 @@ static void must_have(const void *memory) {
     }
 }
 
+/* m * 2^e, |m| < 2^36; or NaN. */
+struct value {
+    int64_t m;
+    int e;
+    bool is_nan;
+};
+
+static struct value value_of(double x) {
+    if (x != x)
+        return (struct value){.is_nan = true};
+    if (x == 0)
+        return (struct value){0};
+    int e;
+    const int64_t m = (int64_t)ldexp(frexp(x, &e), 36);
+    if (ldexp((double)m, e - 36) != x)
+        CHECK(false, "%a has more than 36 bits", x);
+    return (struct value){m, e - 36, false};
+}
+
 /* The values that the elements of a tensor have in its blocks, in the order of the tensor. */
-static double *values_in_blocks(const struct fl_block_format *format, const float *x, struct cut c) {
+static struct value *values_in_blocks(const struct fl_block_format *format, const float *x, struct cut c) {
     const int64_t rows = c.outer * c.inner;
     float *together = malloc((size_t)(rows * c.k) * sizeof *together);
-    double *values = malloc((size_t)(rows * c.k) * sizeof *values);
+    struct value *values = malloc((size_t)(rows * c.k) * sizeof *values);
     struct fl_block_rows out;
     void *memory = fl_alloc(fl_block_place(&out, format, rows, c.k, 1, NULL));
     must_have(together);
@@ -148,30 +170,51 @@ static double *values_in_blocks(const struct fl_block_format *format, const floa
     for (int64_t i = 0; i < rows * c.k; i++)
         together[(i / c.inner / c.k * c.inner + i % c.inner) * c.k + i / c.inner % c.k] = x[i];
     fl_block_place(&out, format, rows, c.k, 1, memory);
-    fl_block_quantise(format, together, rows, c.k, 1, NULL, &out);
+    const struct fl_block_how how = {.channel_length = c.length, .channel_step = c.step};
+    fl_block_quantise(format, together, rows, c.k, 1, &how, &out);
     for (int64_t i = 0; i < rows * c.k; i++)
-        values[i] = fl_block_value(&out, i / c.inner / c.k * c.inner + i % c.inner, i / c.inner % c.k);
+        values[i] = value_of(fl_block_value(&out, i / c.inner / c.k * c.inner + i % c.inner, i / c.inner % c.k));
     free(together);
     fl_free(memory);
     return values;
 }
 
-/* a * b as a number: each has at most 36 bits. */
-static struct number exact_product(double a, double b) {
-    int ea, eb;
-    const int64_t ma = (int64_t)ldexp(frexp(a, &ea), 36), mb = (int64_t)ldexp(frexp(b, &eb), 36);
-    const int64_t low = mb % (1 << 18), high = mb / (1 << 18);
-    return number_add(number_of(ma * high, 72 - 18 - ea - eb), number_of(ma * low, 72 - ea - eb));
+/* The sum of terms one after the other, as numbers. */
+static inline struct number slow_sum(const struct value *a, const struct value *b, const struct pair *pairs,
+                                     int64_t terms) {
+    struct number sum = number_of(0, 0);
+    for (int64_t j = 0; j < terms; j++)
+        if (pairs[j].a >= 0 && pairs[j].b >= 0) {
+            const struct value *x = &a[pairs[j].a], *y = &b[pairs[j].b];
+            const int64_t low = y->m % (1 << 18), high = y->m / (1 << 18);
+            sum = number_add(
+                sum, number_add(number_of(x->m * high, -18 - x->e - y->e), number_of(x->m * low, -x->e - y->e)));
+        }
+    return sum;
 }
 
-static struct result exact_sum(const double *a, const double *b, const struct pair *pairs, int64_t terms) {
+/* The same with an integer of 128 bits for each limb that a number has: products of 72 bits, wherever they begin in
+ * their limb, leave 24 bits for the number of terms. */
+static struct result exact_sum(const struct value *a, const struct value *b, const struct pair *pairs, int64_t terms) {
     struct result r = {.special = 0};
+    __extension__ __int128 sums[NUMBER_LIMBS] = {0};
     for (int64_t j = 0; j < terms; j++) {
-        const double x = pairs[j].a < 0 ? 0 : a[pairs[j].a], y = pairs[j].b < 0 ? 0 : b[pairs[j].b];
-        if (x != x || y != y)
+        const struct value *x = pairs[j].a < 0 ? NULL : &a[pairs[j].a], *y = pairs[j].b < 0 ? NULL : &b[pairs[j].b];
+        if ((x && x->is_nan) || (y && y->is_nan))
             r.special = (double)NAN;
-        else if (x != 0 && y != 0)
-            r.x = number_add(r.x, exact_product(x, y));
+        if (!x || !y || !x->m || !y->m)
+            continue;
+        const int place = NUMBER_UNIT + x->e + y->e;
+        sums[place / 32] += (__extension__(__int128) x->m) * y->m * ((int64_t)1 << place % 32);
+    }
+    for (int i = 0; i < NUMBER_LIMBS; i++) {
+        for (int part = 0; part < 3 && sums[i]; part++) { /* 48 bits at a time */
+            const int64_t some = (int64_t)(sums[i] % ((int64_t)1 << 48));
+            r.x = number_add(r.x, number_of(some, NUMBER_UNIT - 32 * i - 48 * part));
+            sums[i] /= (int64_t)1 << 48;
+        }
+        if (sums[i] != 0)
+            CHECK(false, "limb %d: a sum of more than 128 bits", i);
     }
     return r;
 }
@@ -237,7 +280,8 @@ static inline void check_call(const struct call *c, const char *what, int64_t so
     static const char *const backends[] = {"portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
     const struct shape *v = &c->shape;
     const int64_t count = results_of(v), longest = is_convolution(v) ? count_of(v, 0) + count_of(v, 1) : v->k;
-    double *in[2], *want = malloc((size_t)count * sizeof *want);
+    struct value *in[2];
+    double *want = malloc((size_t)count * sizeof *want);
     struct pair *pairs = malloc((size_t)longest * sizeof *pairs);
     void *out = fl_alloc((size_t)count * sizeof(float)), *before = fl_alloc((size_t)count * sizeof(float));
     must_have(want);
@@ -249,7 +293,13 @@ static inline void check_call(const struct call *c, const char *what, int64_t so
     const int64_t step = count > some ? count / some : 1;
     tensor_stats expects = {0};
     for (int64_t i = 0; i < count; i += step) {
-        struct result r = exact_sum(in[0], in[1], pairs, terms_of(v, i, pairs));
+        const int64_t terms = terms_of(v, i, pairs);
+        struct result r = exact_sum(in[0], in[1], pairs, terms);
+        if (i == 0 && r.special == 0) { /* the witness's own witness */
+            const struct number slow = slow_sum(in[0], in[1], pairs, terms);
+            CHECK(slow.negative == r.x.negative && !number_compare_magnitude(&slow, &r.x), "%s: the two sums differ",
+                  what);
+        }
         if (c->bias)
             r.x = number_add(r.x, number_of_double((double)c->bias[i % c->columns]));
         if (c->residual)

@@ -93,7 +93,7 @@ static void check_product(enum fl_op op, tensor_format fa, tensor_format fb, ten
     const struct fl_block_format *format = NULL;
     tensor_class class = TENSOR_EXACT;
     CHECK(!fl_block_format_find(&format, blocks) && !fl_operands_class(&class, format, format), "%s", tensor_error());
-    double *in[2];
+    struct value *in[2];
     for (int i = 0; i < 2; i++) {
         float *x = floats_of(i ? b : a);
         in[i] = values_in_blocks(format, x, cut_of(&v, i));
@@ -162,7 +162,8 @@ static void check_product(enum fl_op op, tensor_format fa, tensor_format fb, ten
 int main(int argc, char **argv) {
     static const enum fl_op ops[] = {FL_OP_CONV2D, FL_OP_CONV2D_INPUT_GRAD, FL_OP_CONV2D_WEIGHT_GRAD,
                                      FL_OP_MATMUL, FL_OP_MATMUL_NT,         FL_OP_MATMUL_TN};
-    static const char *const blocks[] = {"mx:int8", "mx:e2m1", "mx:e4m3fn", "mx:e5m2", "nvfp4", "hbfp:int8/64"};
+    static const char *const blocks[] = {"mx:int8", "mx:e2m1",      "mx:e4m3fn",   "mx:e5m2",
+                                         "nvfp4",   "hbfp:int8/64", "channel:int8"};
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20180206;
     for (int round = argc > 2 ? atoi(argv[2]) : 1; round > 0; round--)
         for (int i = 0; i < FORMATS; i++)
@@ -170,6 +171,6 @@ int main(int argc, char **argv) {
                 for (int k = 0; k < FORMATS; k++)
                     for (int o = 0; o < 6 && is_shared(all_formats[i]) == is_shared(all_formats[j]); o++)
                         check_product(ops[o], all_formats[i], all_formats[j], all_formats[k],
-                                      blocks[random_between(0, 5)]);
+                                      blocks[random_between(0, 6)]);
     return check_summary();
 }

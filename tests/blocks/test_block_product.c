@@ -3,9 +3,10 @@
  * sums. usage: test_block_product [CALLS] */
 #include "block_witness.h"
 
-static const char *const names[] = {"mx:int8",    "mx:e2m1",   "mx:e2m3",      "mx:e3m2",      "mx:e4m3fn",
-                                    "mx:e5m2",    "nvfp4",     "hbfp:int8/64", "mx:int4/16",   "hbfp:int5/40",
-                                    "mx:int8/16", "mx:int8/2", "mx:e4m3fn/6",  "mx:e2m1:rceil"};
+static const char *const names[] = {
+    "mx:int8",     "mx:e2m1",       "mx:e2m3",      "mx:e3m2",        "mx:e4m3fn",    "mx:e5m2",
+    "nvfp4",       "hbfp:int8/64",  "mx:int4/16",   "hbfp:int5/40",   "mx:int8/16",   "mx:int8/2",
+    "mx:e4m3fn/6", "mx:e2m1:rceil", "channel:int8", "channel:e4m3fn", "channel:e3m2", "channel:e2m1:floor"};
 enum { NAMES = sizeof names / sizeof *names };
 
 static const struct fl_block_format *format_named(const char *name) {

@@ -197,6 +197,12 @@ struct problem {
 /* Which values share the scale of block b of row r: rows first, first + step, ... */
 static void group_of(const struct problem *p, int64_t r, int64_t *first, int64_t *step, int64_t *count) {
     *first = r, *step = 1, *count = 1;
+    if (!p->format->block) {
+        *step = p->how.channel_step ? p->how.channel_step : 1;
+        *count = p->how.channel_length ? p->how.channel_length : 1;
+        *first = r - r / *step % *count * *step;
+        return;
+    }
     if (!p->format->square)
         return;
     const int64_t apart = p->how.square_step ? p->how.square_step : 1,
@@ -210,10 +216,11 @@ static void group_of(const struct problem *p, int64_t r, int64_t *first, int64_t
 static double group_maximum(const struct problem *p, int64_t r, int64_t b, bool *is_nan) {
     int64_t first, step, count;
     double most = 0;
+    const int64_t block = p->format->block, begin = b * block, end = block ? begin + block : p->padded;
     group_of(p, r, &first, &step, &count);
     *is_nan = false;
     for (int64_t i = 0; i < count; i++)
-        for (int64_t j = b * p->format->block; j < (b + 1) * p->format->block && j < p->padded; j++) {
+        for (int64_t j = begin; j < end && j < p->padded; j++) {
             const double x = fabs((double)p->rows[(first + i * step) * p->padded + j]);
             *is_nan |= !(x <= 0x1.fffffep127);
             most = x > most ? x : most;
@@ -288,7 +295,7 @@ static void check_rows(const struct problem *p, const struct fl_block_rows *out)
                 most = exponent > most ? exponent : most;
             }
             for (int64_t j = 0; j < out->width; j++) {
-                const int64_t i = at * out->width + j, column = b * f->block + j;
+                const int64_t i = at * out->width + j, column = b * out->block + j;
                 const double got = out->bytes ? ldexp(out->bytes[i], f->element.unit) : (double)out->floats[i];
                 const float x = column < p->padded ? p->rows[r * p->padded + column] : 0;
                 struct element want = {0, false};
@@ -335,7 +342,9 @@ static void check_tensor(const char *text, const char *rule, int64_t outer, int6
                                   .write = draw(100),
                                   .signs = check_random(&state),
                                   .square_length = square_length,
-                                  .square_step = square_step};
+                                  .square_step = square_step,
+                                  .channel_length = square_length,
+                                  .channel_step = square_step};
     const int64_t count = outer * k * inner, rows = outer * inner;
     float *x = malloc((size_t)count * sizeof *x);
     p.rows = calloc((size_t)(rows * p.padded), sizeof *p.rows);
@@ -384,7 +393,7 @@ static int64_t divisor(int64_t n) {
 
 /* Random shapes, of about `values` values in all. */
 static void check_format(const char *text, const char *rule, int64_t values) {
-    const bool square = strstr(text, "square") != NULL;
+    const bool square = strstr(text, "square") || strstr(text, "channel");
     for (int64_t done = 0; done < values;) {
         int64_t outer = 1 + draw(6), k = 1 + draw(draw(4) ? 100 : 1500), inner = draw(2) ? 1 : 1 + draw(150);
         if (inner == 1)
@@ -442,6 +451,14 @@ int main(int argc, char **argv) {
                                          "mx:e5m2/16:stochastic",
                                          "mx:e2m1/16:square",
                                          "nvfp4:stochastic:hadamard:square"};
+    static const struct {
+        const char *text, *rule;
+    } channels[] = {{"channel:int8", "rceil"},
+                    {"channel:e4m3fn", "rceil"},
+                    {"channel:e2m1:floor", "floor"},
+                    {"channel:e5m2:even:stochastic", "even"},
+                    {"channel:int8:stochastic", "rceil"},
+                    {"channel:e3m2:ceil", "ceil"}};
     check_transform();
     for (int i = 0; i < 6; i++)
         for (int r = 0; r < 4; r++) {
@@ -451,5 +468,7 @@ int main(int argc, char **argv) {
         }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         check_format(others[i], "floor", values / 2);
+    for (size_t i = 0; i < sizeof channels / sizeof channels[0]; i++)
+        check_format(channels[i].text, channels[i].rule, values / 2);
     return check_summary();
 }

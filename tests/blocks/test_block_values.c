@@ -113,9 +113,10 @@ static void check_refused(int ndim, int64_t size, int dim, const char *format, c
 }
 
 int main(void) {
-    static const char *const texts[] = {"mx:int8",      "mx:e4m3fn:rceil", "mx:e2m1/8:stochastic", "nvfp4",
-                                        "nvfp4:square", "hbfp:int8/1024",  "mx:int8:hadamard"};
-    for (int i = 0; i < 7; i++)
+    static const char *const texts[] = {
+        "mx:int8",          "mx:e4m3fn:rceil", "mx:e2m1/8:stochastic",     "nvfp4", "nvfp4:square", "hbfp:int8/1024",
+        "mx:int8:hadamard", "channel:int8",    "channel:e4m3fn:stochastic"};
+    for (int i = 0; i < 9; i++)
         for (int dim = 0; dim < 3; dim++)
             check_layout(texts[i], dim);
     check_transform();

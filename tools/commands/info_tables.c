@@ -91,7 +91,7 @@ static void print_blocks(void) {
     table_free(t);
     puts("  and mx:ELEMENT[/BLOCK], hbfp:intN[/BLOCK], each with :floor, :ceil, :even or :rceil, :stochastic, "
          ":hadamard,\n"
-         "  :square after it (docs/block-formats.md)");
+         "  :square after it, and channel:ELEMENT (docs/block-formats.md)");
 }
 
 static void print_formats(void) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char other_formats[] =
-    "; or a block format: mx:ELEMENT, nvfp4, hbfp:intN; or an element: eXmY, intN, or tensor:eXmY";
+    "; or a block format: mx:ELEMENT, nvfp4, hbfp:intN, channel:ELEMENT; or an element: eXmY, intN, or tensor:eXmY";
 
 /* As the families of block formats do, which have options after a colon, or none. */
 static bool begins_block(const char *name) {

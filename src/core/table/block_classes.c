@@ -114,8 +114,8 @@ const char *fl_operands_name(tensor_class class) {
 
 /* The usual ones; any text of the grammar names one. */
 const char *tensor_block_format_at(int i) {
-    static const char *const usual[] = {"mx:int8", "mx:e4m3fn", "mx:e5m2", "mx:e3m2",
-                                        "mx:e2m3", "mx:e2m1",   "nvfp4",   "hbfp:int8/64"};
+    static const char *const usual[] = {"mx:int8", "mx:e4m3fn", "mx:e5m2",      "mx:e3m2",      "mx:e2m3",
+                                        "mx:e2m1", "nvfp4",     "hbfp:int8/64", "channel:int8", "channel:e4m3fn"};
     return i >= 0 && i < (int)(sizeof usual / sizeof usual[0]) ? usual[i] : NULL;
 }
 

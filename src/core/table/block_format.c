@@ -12,8 +12,10 @@ enum { USUAL_BLOCK = 32, ELEMENT_BITS = 8 };
 static const struct {
     const char *prefix;
     bool alone; /* no element follows: the text ends, or options do */
-} families[] = {
-    [FL_BLOCKS_MX] = {"mx:", false}, [FL_BLOCKS_NVFP4] = {"nvfp4", true}, [FL_BLOCKS_HBFP] = {"hbfp:", false}};
+} families[] = {[FL_BLOCKS_MX] = {"mx:", false},
+                [FL_BLOCKS_NVFP4] = {"nvfp4", true},
+                [FL_BLOCKS_HBFP] = {"hbfp:", false},
+                [FL_BLOCKS_CHANNEL] = {"channel:", false}};
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
 static const char *const rule_names[] = {
@@ -38,15 +40,20 @@ static const struct fl_block_format *find_made(const char *name) {
     return NULL;
 }
 
+/* What a text without a rule means. Scales of channels are few, and nothing saturates under them. */
+static enum fl_scale_rule usual_rule(enum fl_block_family family) {
+    return family == FL_BLOCKS_CHANNEL ? FL_SCALE_RCEIL : FL_SCALE_FLOOR;
+}
+
 static void write_name(const struct fl_block_format *f, char *name, size_t size) {
     int length = snprintf(name, size, "%s", families[f->family].prefix);
 #define ADD(...) (length += snprintf(name + length, size - (size_t)length, __VA_ARGS__))
     if (!families[f->family].alone) {
         ADD("%s", f->element.name);
-        if (f->block != USUAL_BLOCK)
+        if (f->block && f->block != USUAL_BLOCK)
             ADD("/%d", f->block);
     }
-    if (f->rule != FL_SCALE_FLOOR)
+    if (f->rule != usual_rule(f->family))
         ADD(":%s", rule_names[f->rule]);
     if (f->stochastic)
         ADD(":stochastic");
@@ -115,9 +122,11 @@ static tensor_status read_element(struct fl_block_format *f, const char *text, c
 }
 
 static tensor_status read_block(struct fl_block_format *f, const char *text, const char **at) {
-    f->block = USUAL_BLOCK;
+    f->block = f->family == FL_BLOCKS_CHANNEL ? 0 : USUAL_BLOCK;
     if (ends(*at))
         return TENSOR_OK;
+    if (f->family == FL_BLOCKS_CHANNEL)
+        return refuse(text, *at, "':' and an option, or the end: a scale of channel is that of all summed elements");
     if (!skip(at, "/"))
         return refuse(text, *at, "'/' and a number of elements, ':' and an option, or the end");
     const char *const number = *at;
@@ -130,6 +139,20 @@ static tensor_status read_block(struct fl_block_format *f, const char *text, con
         return refuse(text, *at, "':' and an option, or the end");
     f->block = n;
     return TENSOR_OK;
+}
+
+static const char *options_of(const struct fl_block_format *f) {
+    switch (f->family) {
+    case FL_BLOCKS_NVFP4:
+        return "stochastic, hadamard or square";
+    case FL_BLOCKS_HBFP:
+        return "floor, stochastic, hadamard or square";
+    case FL_BLOCKS_CHANNEL:
+        return "floor, ceil, even, rceil or stochastic";
+    case FL_BLOCKS_MX:
+        break;
+    }
+    return "floor, ceil, even, rceil, stochastic, hadamard or square";
 }
 
 static tensor_status refuse_rule(const struct fl_block_format *f, const char *text, const char *at) {
@@ -156,7 +179,7 @@ static tensor_status read_option(struct fl_block_format *f, bool *has_rule, cons
         if (skip(at, rule_names[i])) {
             if (!ends(*at))
                 break;
-            if (f->family != FL_BLOCKS_MX && !(f->family == FL_BLOCKS_HBFP && i == FL_SCALE_FLOOR))
+            if (f->family == FL_BLOCKS_NVFP4 || (f->family == FL_BLOCKS_HBFP && i != FL_SCALE_FLOOR))
                 return refuse_rule(f, text, first);
             if (*has_rule)
                 return refuse(text, first, "one scale rule at most");
@@ -164,16 +187,14 @@ static tensor_status read_option(struct fl_block_format *f, bool *has_rule, cons
             f->rule = (enum fl_scale_rule)i;
             return TENSOR_OK;
         }
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    const size_t count = f->family == FL_BLOCKS_CHANNEL ? 1 : sizeof others / sizeof others[0];
+    for (size_t i = 0; i < count; i++) {
         *at = first;
         if (skip(at, others[i].name) && ends(*at))
             return set_once(others[i].option, text, first);
     }
     *at = first;
-    return refuse(text, first,
-                  f->family == FL_BLOCKS_NVFP4  ? "stochastic, hadamard or square"
-                  : f->family == FL_BLOCKS_HBFP ? "floor, stochastic, hadamard or square"
-                                                : "floor, ceil, even, rceil, stochastic, hadamard or square");
+    return refuse(text, first, options_of(f));
 }
 
 /* --- parameters that follow --------------------------------------------------------------------------------------- */
@@ -207,8 +228,9 @@ tensor_status fl_block_format_find(const struct fl_block_format **format, const 
     while (family < FAMILIES && !skip(&at, families[family].prefix))
         family++;
     if (family == FAMILIES)
-        return refuse(text, text, "mx:ELEMENT, nvfp4 or hbfp:intN");
+        return refuse(text, text, "mx:ELEMENT, nvfp4, hbfp:intN or channel:ELEMENT");
     f.family = (enum fl_block_family)family;
+    f.rule = usual_rule(f.family);
     if (families[family].alone) {
         if (!ends(at))
             return refuse(text, at, "':' and an option, or the end");
@@ -232,5 +254,5 @@ tensor_status fl_block_format_find(const struct fl_block_format **format, const 
 }
 
 double fl_block_format_bits(const struct fl_block_format *f) {
-    return f->element.bits + 8.0 / f->block / (f->square ? f->block : 1);
+    return f->element.bits + (f->block ? 8.0 / f->block / (f->square ? f->block : 1) : 0);
 }

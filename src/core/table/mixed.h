@@ -51,5 +51,9 @@ bool fl_task_accumulates(const struct fl_args *args, tensor_class exactness);
  * multiply. */
 tensor_status fl_dispatch_accumulating(const struct fl_args *args, tensor_class exactness, bool runs,
                                        struct fl_choice *choice);
+/* FLEXLAB_VERBOSE=1: says on stderr which set runs a task in such a class or in one operands=A,B, once for an
+ * operation, its first operand's format and a class; the classes of a process are few. operands: their kind, or NULL.
+ */
+void fl_tell_class(const struct fl_args *args, tensor_class exactness, enum fl_backend chosen, const char *operands);
 
 #endif

@@ -3,8 +3,6 @@
 #include "core/arithmetic/philox.h"
 #include "core/base/verbose.h"
 #include "core/table/mixed.h"
-#include <stdio.h>
-#include <string.h>
 
 /* --- draws -------------------------------------------------------------------------------------------------------- */
 
@@ -28,19 +26,6 @@ bool fl_task_has_operands(const struct fl_args *args, tensor_class class) {
     return fl_has_operands(class) && fl_is_product(args->op);
 }
 
-/* Once for an operation, its first operand's format and a class; the classes of a process are few. */
-static void tell(const struct fl_args *args, tensor_class class, enum fl_backend chosen) {
-    static unsigned char reported[FL_FORMAT_LIMIT + 1][FL_OP_LIMIT];
-    static int last = TENSOR_EXACT;
-    const struct fl_format *a = fl_operand_format(args, 0);
-    if (__atomic_exchange_n(&last, (int)class, __ATOMIC_RELAXED) != (int)class)
-        memset(reported, 0, sizeof reported);
-    if (__atomic_exchange_n(&reported[fl_format_index(a)][args->op], 1, __ATOMIC_RELAXED))
-        return;
-    fprintf(stderr, "flexlab: %s.%s.%s: %s, result %s\n", a->name, fl_op_name(args->op), fl_backend_name(chosen),
-            tensor_class_name(class), args->format->name);
-}
-
 tensor_status fl_dispatch_operands(const struct fl_args *args, tensor_class class, bool runs,
                                    struct fl_choice *choice) {
     const struct fl_any_kernels product = fl_block_kernels();
@@ -52,6 +37,6 @@ tensor_status fl_dispatch_operands(const struct fl_args *args, tensor_class clas
         return status;
     *choice = (struct fl_choice){product.kernel, product.need, cap}; /* the kernel asks for the cap itself */
     if (runs && fl_verbose())
-        tell(args, class, cap);
+        fl_tell_class(args, class, cap, NULL);
     return TENSOR_OK;
 }

@@ -292,8 +292,7 @@ static struct fl_operand_kinds kinds_of(const struct fl_args *args) {
     return (struct fl_operand_kinds){fl_operand_format(args, 0)->operand, fl_operand_format(args, 1)->operand};
 }
 
-/* Once for an operation, its first operand's format and a class; the classes of a process are few. */
-static void tell_accumulating(const struct fl_args *args, tensor_class class, enum fl_backend chosen) {
+void fl_tell_class(const struct fl_args *args, tensor_class class, enum fl_backend chosen, const char *operands) {
     static unsigned char reported[FL_FORMAT_LIMIT + 1][FL_OP_LIMIT];
     static int last = TENSOR_EXACT;
     const struct fl_format *a = fl_operand_format(args, 0);
@@ -301,11 +300,9 @@ static void tell_accumulating(const struct fl_args *args, tensor_class class, en
         memset(reported, 0, sizeof reported);
     if (__atomic_exchange_n(&reported[fl_format_index(a)][args->op], 1, __ATOMIC_RELAXED))
         return;
-    const struct fl_operand_kinds kinds = kinds_of(args);
-    const bool one = kinds.a == kinds.b;
-    fprintf(stderr, "flexlab: %s.%s.%s: %s, operands %s%s%s, result %s\n", a->name, fl_op_name(args->op),
-            backends[chosen].name, tensor_class_name(class), fl_operand_kind_name(kinds.a), one ? "" : " by ",
-            one ? "" : fl_operand_kind_name(kinds.b), args->format->name);
+    fprintf(stderr, "flexlab: %s.%s.%s: %s, %s%s%sresult %s\n", a->name, fl_op_name(args->op), backends[chosen].name,
+            tensor_class_name(class), operands ? "operands " : "", operands ? operands : "", operands ? ", " : "",
+            args->format->name);
 }
 
 static tensor_status check_operands(const struct fl_args *args, tensor_class class) {
@@ -336,7 +333,13 @@ tensor_status fl_dispatch_accumulating(const struct fl_args *args, tensor_class 
     const struct fl_kernels *set = a->sets[FL_PORTABLE > backend ? FL_PORTABLE : backend]; /* ref: the same model */
     *choice = (struct fl_choice){set->accumulate, set->accumulate_need, (enum fl_backend)backend};
     status = fl_check_verbose();
-    if (!status && runs && fl_verbose())
-        tell_accumulating(args, class, choice->backend);
+    if (!status && runs && fl_verbose()) {
+        const struct fl_operand_kinds kinds = kinds_of(args);
+        const bool one = kinds.a == kinds.b;
+        char text[64];
+        snprintf(text, sizeof text, "%s%s%s", fl_operand_kind_name(kinds.a), one ? "" : " by ",
+                 one ? "" : fl_operand_kind_name(kinds.b));
+        fl_tell_class(args, class, choice->backend, text);
+    }
     return status;
 }

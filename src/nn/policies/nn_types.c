@@ -147,7 +147,7 @@ static tensor_status resolve_blocks(struct fl_node *node, const struct fl_choice
     blocks->dy = gradient->blocks[0] ? gradient->blocks[0] : blocks->x;
     const struct fl_block_format *x = blocks->x, *w = blocks->w, *dy = blocks->dy, *backward[3], *turned[2], *still[2];
     const bool learns = node->parameters > 0 && dy->hadamard;
-    if (learns && x->block % FL_HADAMARD != 0)
+    if (learns && (!x->block || x->block % FL_HADAMARD != 0))
         return fl_fail(
             TENSOR_E_FORMAT,
             "%s: operands=%s, but gradient-operands=%s transforms both factors of weight gradients; expected "

@@ -80,10 +80,13 @@ int main(void) {
     check_name("nvfp4:square:hadamard:stochastic", "nvfp4:stochastic:hadamard:square", 16, 4 + 8 / 256.0);
     check_name("hbfp:int8/64", "hbfp:int8/64", 64, 8.125);
     check_name("hbfp:int4:floor", "hbfp:int4", 32, 4.25);
+    check_name("channel:int8", "channel:int8", 0, 8);
+    check_name("channel:e4m3fnsat:rceil", "channel:e4m3fn", 0, 8);
+    check_name("channel:int4:stochastic:floor", "channel:int4:floor:stochastic", 0, 4);
     check_elements();
 
-    check_refused("", 1, "mx:ELEMENT, nvfp4 or hbfp:intN");
-    check_refused("mxfp8", 1, "mx:ELEMENT, nvfp4 or hbfp:intN");
+    check_refused("", 1, "mx:ELEMENT, nvfp4, hbfp:intN or channel:ELEMENT");
+    check_refused("mxfp8", 1, "mx:ELEMENT, nvfp4, hbfp:intN or channel:ELEMENT");
     check_refused("mx:", 4, "eXmY");
     check_refused("mx:int9", 4, "at most 8 bits");
     check_refused("mx:int1", 7, "bits");
@@ -107,6 +110,13 @@ int main(void) {
     check_refused("nvfp4:big", 7, "stochastic, hadamard or square");
     check_refused("hbfp:e4m3", 6, "intN");
     check_refused("hbfp:int8:rceil", 11, "hbfp has the rule floor");
+    check_refused("channel:", 9, "eXmY");
+    check_refused("channel:int9", 9, "at most 8 bits");
+    check_refused("channel:int8/32", 13, "all summed elements");
+    check_refused("channel:int8:square", 14, "floor, ceil, even, rceil or stochastic");
+    check_refused("channel:int8:hadamard", 14, "floor, ceil, even, rceil or stochastic");
+    check_refused("channel:int8:ceil:rceil", 19, "one scale rule");
+    check_refused("channel", 1, "channel:ELEMENT");
     const struct fl_block_format *f;
     CHECK(fl_block_format_find(&f, NULL) == TENSOR_E_ARGUMENT, "NULL");
     CHECK(fl_block_format_find(NULL, "nvfp4") == TENSOR_E_ARGUMENT, "NULL");
