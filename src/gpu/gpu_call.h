@@ -22,7 +22,8 @@ struct gpu_control {
 struct gpu_call {
     struct fl_args args;
     struct gpu_control *control;
-    struct fl_slot *slot; /* of the output; NULL: the results are numbers */
+    struct fl_slot *slot;     /* of the output; NULL: the results are numbers */
+    struct fl_minifloat made; /* the format of the output, if it was made from its parameters */
     uint64_t seed;
     int32_t mode;    /* of rounding */
     int32_t attempt; /* 0 or 1; the host chooses kernels by it */
@@ -59,9 +60,11 @@ cudaError_t gpu_running_statistics(const struct gpu_call *call, cudaStream_t str
 cudaError_t gpu_step_numbers(const struct gpu_call *call, cudaStream_t stream);
 /* The kernels of a format; NULL: none. */
 const struct gpu_kernels *gpu_kernels_of(tensor_format format);
+/* Those of floats made from their parameters: elements are binary32 numbers, in the workspace. */
+const struct gpu_kernels *gpu_kernels_minifloat(void);
 /* Those that write and read a format: narrow mantissas are those of 16 bits, clamped afterwards (narrow.h). */
 static inline const struct gpu_kernels *gpu_kernels_for(const struct fl_format *format) {
-    return gpu_kernels_of(fl_is_narrow(format) ? FMT_FLEX16_5 : format->id);
+    return format->element ? gpu_kernels_minifloat() : gpu_kernels_of(fl_is_narrow(format) ? FMT_FLEX16_5 : format->id);
 }
 
 /* --- in kernels --------------------------------------------------------------------------------------------------- */
@@ -78,6 +81,7 @@ __device__ static inline double gpu_number(const struct gpu_numbers &n, int64_t 
 struct gpu_now {
     void *out; /* NULL: measure */
     struct fl_rounding rounding;
+    struct fl_minifloat made;
 };
 
 /* Sets *now at the start of a kernel. False: the kernel has nothing to do. */
@@ -90,6 +94,7 @@ __device__ static inline bool gpu_begin(const struct gpu_call &call, struct gpu_
     now->rounding.mode = (tensor_rounding)call.mode;
     now->rounding.key = call.seed;
     now->rounding.write = call.slot ? call.slot->writes : 0;
+    now->made = call.made;
     return true;
 }
 

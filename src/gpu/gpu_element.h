@@ -69,6 +69,10 @@ __device__ static inline void gpu_store(const struct gpu_now &now, int e, int64_
         ((fl_element *)now.out)[i] = (fl_element)m;
 }
 #else
+#ifndef FL_COUNT_FLOAT
+#define FL_COUNT_FLOAT fl_count_float
+#endif
+
 /* Stores a binary32 as element i, rounded to nearest or truncated. */
 __device__ static inline void gpu_store_float(const struct gpu_now &now, int64_t i, float x, struct fl_stats *stats) {
     const uint32_t size = fl_float_magnitude(x);
@@ -81,7 +85,7 @@ __device__ static inline void gpu_store_float(const struct gpu_now &now, int64_t
         element = FL_ENCODE_TRUNCATED(x);
     }
 #endif
-    fl_count_float(x, size >= overflow, stats);
+    FL_COUNT_FLOAT(x, size >= overflow, stats);
     stats->flushed += size - 1u < flush; /* zero wraps around */
     if (now.out)
         ((fl_element *)now.out)[i] = element;
@@ -93,7 +97,7 @@ __device__ static inline void gpu_store_drawn(const struct gpu_now &now, int64_t
     const uint32_t draw = fl_philox_draw(now.rounding.key, now.rounding.write, i);
     const float before = (float)x, rounded = (float)fl_round_by_draw(x, draw, FL_DIGITS, FL_LEAST_NORMAL);
     const uint32_t stored = fl_float_magnitude(rounded);
-    fl_count_float(before, stored >= FL_BEYOND, stats);
+    FL_COUNT_FLOAT(before, stored >= FL_BEYOND, stats);
     stats->flushed += stored == 0 && fl_float_magnitude(before) != 0;
     if (now.out)
         ((fl_element *)now.out)[i] = FL_ENCODE(rounded);

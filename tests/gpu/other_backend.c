@@ -9,7 +9,8 @@ const struct fl_gpu_plugin *flexlab_gpu_plugin(void);
 const struct fl_gpu_plugin *flexlab_gpu_plugin(void) {
     static struct fl_gpu_plugin plugin = {.version = FL_GPU_VERSION,
                                           .flexlab = FLEXLAB_VERSION_STRING,
-                                          .call_bytes = sizeof(struct fl_call) + sizeof(struct fl_args),
+                                          .call_bytes = sizeof(struct fl_call) + sizeof(struct fl_args) +
+                                                        sizeof(struct fl_gpu_floats),
                                           .slot_bytes = sizeof(struct fl_slot)};
     const char *wrong = getenv("OTHER_BACKEND");
     if (!wrong || !strcmp(wrong, "none"))

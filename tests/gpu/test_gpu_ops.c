@@ -46,7 +46,13 @@ enum { STYLES = 9 };
 
 static void draw_values(const struct fl_format *f, double *v, int64_t n, int style) {
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED, half = f->id == FMT_FP16;
-    const double top = half ? 65504 : f->id == FMT_BF16 ? 0x1.fep127 : 0x1.fffffep127;
+    const struct fl_element *e = f->element;
+    const double top = e ? e->largest : half ? 65504 : f->id == FMT_BF16 ? 0x1.fep127 : 0x1.fffffep127;
+    int low = half ? -16 : -128, high = half ? 14 : 125; /* binary orders of the ends */
+    if (e) {
+        low = e->least_exponent - 2;
+        high = ilogb(e->largest) - 1;
+    }
     for (int64_t i = 0; i < n; i++) {
         const double x = unit() + unit() + unit();
         switch (style) {
@@ -60,10 +66,10 @@ static void draw_values(const struct fl_format *f, double *v, int64_t n, int sty
             v[i] = between(-3, 3);
             break;
         case 3: /* subnormals */
-            v[i] = ldexp(x, half ? -16 : -128);
+            v[i] = ldexp(x, low);
             break;
         case 4: /* sums overflow */
-            v[i] = shared ? ldexp(x, 9) : chance(30) ? copysign(top, x) : ldexp(x, half ? 14 : 125);
+            v[i] = shared ? ldexp(x, 9) : chance(30) ? copysign(top, x) : ldexp(x, high);
             break;
         case 5: /* Inf and NaN */
             v[i] = shared ? x : chance(4) ? NAN : chance(6) ? copysign(INFINITY, x) : x;
@@ -72,7 +78,7 @@ static void draw_values(const struct fl_format *f, double *v, int64_t n, int sty
             v[i] = chance(85) ? 0 : x;
             break;
         case 7: /* many binary orders side by side */
-            v[i] = ldexp(x, between(-20, half ? 8 : 30));
+            v[i] = ldexp(x, between(low > -20 ? low : -20, high < 30 ? high : 30));
             break;
         default: /* ties when rounded */
             v[i] = ldexp(2 * between(-512, 512) + 1, -6);
@@ -445,7 +451,7 @@ static void run_function(const struct fl_function *function, const struct fl_for
 /* Those of the build, then some that are made from their parameters, whose mantissas are clamped; NULL past the last.
  */
 static const struct fl_format *format_at(int i) {
-    static const char *const made[] = {"flex8+5", "dfp12", "flex5+5"};
+    static const char *const made[] = {"flex8+5", "dfp12", "flex5+5", "e4m3fn", "e5m2", "e6m5"};
     int built = 0;
     while (tensor_format_at(built))
         built++;
@@ -671,7 +677,7 @@ static void ask_stand_in(void) {
 int main(int argc, char **argv) {
     first_seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
     const int series = argc > 2 ? atoi(argv[2]) : 24;
-    only_function = argc > 3 ? argv[3] : NULL;
+    only_function = argc > 3 && *argv[3] ? argv[3] : NULL; /* empty: all */
     only_format = argc > 4 ? argv[4] : NULL;
     gpu = tensor_device_find("cuda");
     if (!gpu) {
@@ -693,7 +699,8 @@ int main(int argc, char **argv) {
         const struct fl_function *function;
         for (int i = 0; (function = fl_function_at(i)); i++)
             if (!is_of_host(function) && (!only_function || !strcmp(function->name, only_function)))
-                run_function(function, format, draw_weight(function) < 10 ? (series + 3) / 4 : series);
+                run_function(function, format,
+                             draw_weight(function) < 10 || format->element ? (series + 3) / 4 : series);
         if (!only_function || !strcmp("transfers", only_function))
             transfers(format);
         if (!only_function || !strcmp("failures", only_function))

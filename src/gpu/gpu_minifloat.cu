@@ -1,0 +1,16 @@
+// gpu_minifloat.cu - all operations on floats made from their parameters: the kernels of a codec whose elements are
+// binary32 numbers in the workspace of the task. They are counted by the rules of the format, which comes with the
+// task, and encoded after it (gpu_conversions.cu), which rounds to nearest what they did not round stochastically.
+#include "core/tensor/element_rules.h"
+
+typedef float fl_element;
+#define FL_DECODE(x) (x)
+#define FL_ENCODE(x) (x)
+#define FL_DIGITS now.made.digits
+#define FL_LEAST_NORMAL now.made.least_normal
+#define FL_BEYOND (now.made.largest + 1)
+#define FL_OVERFLOW now.made.overflow
+#define FL_FLUSH now.made.flush
+#define FL_COUNT_FLOAT(x, beyond, stats) fl_minifloat_count(&now.made, x, beyond, stats)
+#define GPU_KERNELS gpu_kernels_minifloat
+#include "gpu/gpu_kernels.inc"
