@@ -40,18 +40,25 @@ struct gpu_numbers {
     struct fl_fill fill;
 };
 
+/* Exact sums of products, high + low, where low is rounded to odd, and what is added to them. */
+struct gpu_pairs {
+    const double *high, *low, *bias, *residual; /* bias, residual: NULL where there is none */
+};
+
 /* Operations of the formats of a folder. */
 typedef cudaError_t (*gpu_operation)(const struct gpu_call *call, cudaStream_t stream);
 struct gpu_kernels {
     gpu_operation op[FL_OP_LIMIT];
     fl_need need[FL_OP_LIMIT]; /* NULL: no workspace */
     /* Converts n elements of a view to doubles; stores numbers as elements (`result`: as results of an operation);
-     * stores both parts of a tensor with a wide part; sets the wide part from the elements. */
+     * stores both parts of a tensor with a wide part; stores sums of a product with its epilogue; sets the wide part
+     * from the elements. */
     cudaError_t (*to_doubles)(const struct fl_view *view, double *values, cudaStream_t stream);
     cudaError_t (*from_numbers)(const struct gpu_call *call, const struct gpu_numbers *numbers, bool result,
                                 cudaStream_t stream);
     cudaError_t (*load_wide)(const struct gpu_call *call, void *wide, const struct gpu_numbers *numbers,
                              cudaStream_t stream);
+    cudaError_t (*store_pairs)(const struct gpu_call *call, const struct gpu_pairs *pairs, cudaStream_t stream);
     cudaError_t (*follow)(const struct gpu_control *control, const struct fl_view *view, void *wide,
                           cudaStream_t stream);
 };

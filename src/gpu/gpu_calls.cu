@@ -1,5 +1,6 @@
 // gpu_calls.cu - a task as a sequence of kernels, as run.c runs it on a processor, but without the host between them.
 #include "gpu/gpu_calls.h"
+#include "gpu/gpu_blocks.h"
 #include "autoflex/write_rules.h"
 #include "core/ops/optimisers/optimiser_rules.h"
 
@@ -208,16 +209,26 @@ static void describe_output(struct gpu_call *c, const struct fl_gpu_floats *floa
     c->seed = out->seed;
 }
 
+// The sums of a product in blocks are the same for both attempts to store them.
+static cudaError_t multiply_blocks(const struct gpu_call *c, const struct fl_gpu_blocks *blocks, cudaStream_t stream) {
+    const struct gpu_pairs pairs = {blocks->high, blocks->low,
+                                    blocks->addend[0].view.data ? blocks->addend[0].to : NULL,
+                                    blocks->addend[1].view.data ? blocks->addend[1].to : NULL};
+    if (!c->attempt)
+        TRY_CUDA(gpu_sum_blocks(c, blocks, stream));
+    return gpu_kernels_for(c->args.format)->store_pairs(c, &pairs, stream);
+}
+
 // The kernels of the task, between conversions where they compute floats made from their parameters.
-static cudaError_t compute(const struct gpu_call *c, const struct fl_gpu_floats *floats, void *elements,
-                           cudaStream_t stream) {
+static cudaError_t compute(const struct gpu_call *c, const struct fl_gpu_floats *floats,
+                           const struct fl_gpu_blocks *blocks, void *elements, cudaStream_t stream) {
     const gpu_operation run = gpu_kernels_for(c->args.format)->op[c->args.op];
     for (int i = 0; floats && i < floats->operands.count; i++) {
         const struct fl_view *view = &floats->operands.view[i];
         TRY_CUDA(gpu_decode_floats(c->control, &floats->format, view->data, view->count, floats->operands.floats[i],
                                    stream));
     }
-    TRY_CUDA(run(c, stream));
+    TRY_CUDA(blocks ? multiply_blocks(c, blocks, stream) : run(c, stream));
     return floats && elements ? gpu_encode(c, elements, stream) : cudaSuccess;
 }
 
@@ -248,11 +259,11 @@ static cudaError_t end(const struct gpu_call *c, const struct fl_call *call, con
 }
 
 static cudaError_t write_part(const struct fl_call *call, const struct fl_gpu_floats *floats,
-                              struct gpu_control *control, cudaStream_t stream) {
+                              const struct fl_gpu_blocks *blocks, struct gpu_control *control, cudaStream_t stream) {
     struct gpu_call c = describe(call, floats, control);
     describe_output(&c, floats, &call->out);
     TRY_CUDA(gpu_launch(begin_part, 1, 1, 0, stream, control, call->sequence));
-    TRY_CUDA(compute(&c, floats, call->out.data, stream));
+    TRY_CUDA(compute(&c, floats, blocks, call->out.data, stream));
     TRY_CUDA(clamp(&c, call, c.args.out.wide, stream));
     return gpu_launch(end_part, 1, 1, 0, stream, control, call->sequence);
 }
@@ -264,18 +275,18 @@ static cudaError_t open(const struct fl_call *call, const struct fl_gpu_floats *
     return gpu_launch(open_sequence, 1, 1, 0, stream, c, call->sequence, is_shared(call->out.format));
 }
 
-static cudaError_t write(const struct fl_call *call, const struct fl_gpu_floats *floats, struct gpu_control *control,
-                         cudaStream_t stream) {
+static cudaError_t write(const struct fl_call *call, const struct fl_gpu_floats *floats,
+                         const struct fl_gpu_blocks *blocks, struct gpu_control *control, cudaStream_t stream) {
     const bool shared = is_shared(call->out.format);
     struct gpu_call c = describe(call, floats, control);
     describe_output(&c, floats, &call->out);
     TRY_CUDA(
         gpu_launch(begin_attempts, 1, 1, 0, stream, c, shared, call->measures_first ? FL_WRITE_ONCE : FL_WRITE_FREE));
-    TRY_CUDA(compute(&c, floats, call->out.data, stream));
+    TRY_CUDA(compute(&c, floats, blocks, call->out.data, stream));
     if (shared) {
         TRY_CUDA(gpu_launch(between_attempts, 1, 1, 0, stream, c));
         c.attempt = 1;
-        TRY_CUDA(compute(&c, floats, call->out.data, stream));
+        TRY_CUDA(compute(&c, floats, blocks, call->out.data, stream));
     }
     TRY_CUDA(clamp(&c, call, c.args.out.wide, stream));
     return end(&c, call, floats, c.args.out.wide != NULL, stream);
@@ -285,7 +296,7 @@ static cudaError_t run(const struct fl_call *call, const struct fl_gpu_floats *f
                        cudaStream_t stream) {
     const struct gpu_call c = describe(call, floats, control);
     TRY_CUDA(gpu_launch(begin_attempts, 1, 1, 0, stream, c, false, FL_WRITE_FREE));
-    return compute(&c, floats, NULL, stream);
+    return compute(&c, floats, NULL, NULL, stream);
 }
 
 // The numbers of the source: those in place, or the elements of a tensor as doubles in *memory, which the caller frees
@@ -299,7 +310,8 @@ static cudaError_t fetch(const struct fl_call *call, const struct fl_gpu_floats 
         return cudaSuccess;
     TRY_CUDA(cudaMallocAsync((void **)memory, (size_t)call->out.count * sizeof **memory, stream));
     numbers->d = *memory;
-    return gpu_numbers_to_doubles(s, floats, call->out.count, *memory, stream);
+    return gpu_numbers_to_doubles(s, floats && floats->reads ? &floats->source : NULL, call->out.count, *memory,
+                                  stream);
 }
 
 // floats: with the memory of the output's numbers.
@@ -349,11 +361,12 @@ static cudaError_t load_or_round(const struct fl_call *call, const struct fl_gpu
     return give_back(out, give_back(memory, error, stream), stream);
 }
 
-cudaError_t gpu_submit(const struct fl_call *call, const struct fl_gpu_floats *floats, struct gpu_control *control,
-                       cudaStream_t stream) {
+cudaError_t gpu_submit(const struct fl_call *call, const struct fl_gpu_floats *floats,
+                       const struct fl_gpu_blocks *blocks, struct gpu_control *control, cudaStream_t stream) {
     switch (call->kind) {
     case FL_CALL_WRITE:
-        return call->sequence.state ? write_part(call, floats, control, stream) : write(call, floats, control, stream);
+        return call->sequence.state ? write_part(call, floats, blocks, control, stream)
+                                    : write(call, floats, blocks, control, stream);
     case FL_CALL_OPEN:
         return open(call, floats, control, stream);
     case FL_CALL_CLOSE:

@@ -5,7 +5,7 @@
 #include "core/tensor/narrow.h"
 #include "gpu/gpu_device.h"
 #include "gpu/gpu_load.h"
-#include "minifloat/minifloat.h"
+#include "gpu/gpu_task.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -112,58 +112,16 @@ static void call_text(const struct fl_call *call, char *text, size_t bytes) {
                                                                              : "load");
 }
 
-/* Whether the task has to do with floats made from their parameters; if so, what it needs to know of them. */
-static bool find_floats(const struct fl_call *call, struct fl_gpu_floats *floats) {
-    const bool runs = call->kind == FL_CALL_RUN, transfers = call->kind == FL_CALL_LOAD || call->kind == FL_CALL_ROUND;
-    const struct fl_format *format = call->kind == FL_CALL_GATHER || call->kind == FL_CALL_CLOSE ? NULL
-                                     : runs                                                      ? call->args->format
-                                                                                                 : call->out.format,
-                           *source = transfers ? call->source.format : NULL;
-    floats->writes = format && format->element;
-    floats->reads = source && source->element;
-    if (floats->writes)
-        floats->format = fl_minifloat_of(format->element);
-    if (floats->reads)
-        floats->source = fl_minifloat_of(source->element);
-    floats->operands.count = 0;
-    floats->out = NULL;
-    return floats->writes || floats->reads;
-}
-
-static char *after_lines(void *memory, size_t bytes) {
-    return (char *)memory + fl_line_bytes(bytes);
-}
-
-/* The task on binary32 numbers in its workspace, behind that of the kernel. Where a wide part is written, its element
- * is another number. */
-static void place_floats(const struct fl_call *call, struct fl_args *inner, struct fl_gpu_floats *floats) {
-    struct fl_args given = *call->args;
-    if (call->kind == FL_CALL_WRITE)
-        given.out = (struct fl_view){.data = call->out.data, .wide = given.out.wide, .count = call->out.count};
-    *inner = given;
-    const size_t bytes = given.workspace_bytes - fl_minifloat_bytes(&given);
-    char *const rest = fl_minifloat_place(&given, inner, &floats->operands, after_lines(given.workspace, bytes));
-    floats->out = given.out.wide ? (void *)rest : inner->out.data;
-    inner->out = given.out;
-    inner->workspace_bytes = bytes;
-}
-
 static tensor_status gpu_submit(struct fl_queue *queue, const struct fl_call *call) {
     struct gpu *g = gpu_of(queue->device);
     char what[80];
-    struct fl_gpu_floats floats;
-    struct fl_args inner;
-    struct fl_call made;
-    const bool has_floats = find_floats(call, &floats);
+    struct gpu_task task;
+    gpu_task_of(call, &task);
     call_text(call, what, sizeof what);
-    if (floats.writes && (call->kind == FL_CALL_RUN || call->kind == FL_CALL_WRITE)) {
-        place_floats(call, &inner, &floats);
-        made = *call;
-        made.args = &inner;
-        call = &made;
-    }
     pthread_mutex_lock(&g->lock);
-    const tensor_status status = faulted(g, g->plugin->submit(g->backend, call, has_floats ? &floats : NULL, what));
+    const tensor_status status =
+        faulted(g, g->plugin->submit(g->backend, &task.call, task.has_floats ? &task.floats : NULL,
+                                     task.has_blocks ? &task.blocks : NULL, what));
     pthread_mutex_unlock(&g->lock);
     return status;
 }
@@ -285,8 +243,7 @@ static tensor_status runs_elsewhere(const struct fl_args *args) {
 static const struct fl_gpu_plugin *plugin_in_use; /* one for all devices */
 
 static size_t gpu_need(const struct fl_args *args) {
-    const size_t bytes = plugin_in_use->need(args);
-    return args->format->element ? fl_line_bytes(bytes) + fl_minifloat_bytes(args) : bytes;
+    return gpu_task_need(args, plugin_in_use->need(args));
 }
 
 static bool gpu_find(struct tensor_device *device, const struct fl_format *format, enum fl_op op,
@@ -326,7 +283,8 @@ static bool open_gpu(const struct fl_gpu_plugin *plugin, int number, char *why, 
                                        .replay = gpu_replay,
                                        .forget = gpu_forget,
                                        .describe = gpu_describe,
-                                       .queue = &g->queue};
+                                       .queue = &g->queue,
+                                       .takes_blocks = true};
     g->queue.device = &g->device;
     if (fl_device_add(&g->device))
         return true;

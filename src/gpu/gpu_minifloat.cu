@@ -12,5 +12,6 @@ typedef float fl_element;
 #define FL_OVERFLOW now.made.overflow
 #define FL_FLUSH now.made.flush
 #define FL_COUNT_FLOAT(x, beyond, stats) fl_minifloat_count(&now.made, x, beyond, stats)
+#define FL_STORED(x) fl_minifloat_decode(&now.made, fl_minifloat_encode(&now.made, x))
 #define GPU_KERNELS gpu_kernels_minifloat
 #include "gpu/gpu_kernels.inc"

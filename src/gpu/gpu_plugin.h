@@ -53,10 +53,12 @@ struct fl_gpu_floats {
     float *out; /* where the kernels write; NULL: numbers beside the formats, or a source */
 };
 
+struct fl_gpu_blocks; /* a product whose operands are taken in blocks: gpu_blocks.h */
+
 struct fl_gpu_plugin {
     int version;                                               /* FL_GPU_VERSION */
     const char *flexlab;                                       /* version of the library that it was built with */
-    size_t call_bytes, slot_bytes, failure_bytes, facts_bytes; /* call_bytes: of a call, its args and floats */
+    size_t call_bytes, slot_bytes, failure_bytes, facts_bytes; /* call_bytes: of a call, its args, floats and blocks */
     uint64_t operations; /* fl_gpu_operations of the sources that it was built from */
 
     /* The number of devices; 0 with the reason in `why`. */
@@ -86,9 +88,9 @@ struct fl_gpu_plugin {
     /* Whether the backend has an operation for the elements of a format, and its workspace. */
     bool (*has)(const struct fl_format *format, enum fl_op op);
     size_t (*need)(const struct fl_args *args);
-    /* floats: NULL where the task has nothing to do with such. what: the name of the task in messages. */
+    /* floats, blocks: NULL where the task has nothing to do with such. what: the name of the task in messages. */
     const char *(*submit)(struct fl_gpu_device *device, const struct fl_call *call, const struct fl_gpu_floats *floats,
-                          const char *what);
+                          const struct fl_gpu_blocks *blocks, const char *what);
 
     /* Tasks and copies within the device between record and recorded do not run: they become a recording, which replay
      * runs any number of times. recorded sets *recording to NULL if it fails; recording NULL: discards it. Meanwhile

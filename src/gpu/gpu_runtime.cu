@@ -1,5 +1,6 @@
 // gpu_runtime.cu - devices, memory, copies and errors: the functions of gpu_plugin.h.
 #include "flexlab/version.h"
+#include "gpu/gpu_blocks.h"
 #include "gpu/gpu_calls.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -251,9 +252,9 @@ static size_t need(const struct fl_args *args) {
 }
 
 static const char *submit(struct fl_gpu_device *d, const struct fl_call *call, const struct fl_gpu_floats *floats,
-                          const char *what) {
+                          const struct fl_gpu_blocks *blocks, const char *what) {
     const char *text = enter(d, what, false);
-    return text ? text : failed(d, gpu_submit(call, floats, d->control, d->stream), what);
+    return text ? text : failed(d, gpu_submit(call, floats, blocks, d->control, d->stream), what);
 }
 
 // --- recordings: CUDA graphs -----------------------------------------------------------------------------------------
@@ -304,7 +305,7 @@ const struct fl_gpu_plugin *flexlab_gpu_plugin(void) {
     static const struct fl_gpu_plugin plugin = {FL_GPU_VERSION,
                                                 FLEXLAB_VERSION_STRING,
                                                 sizeof(struct fl_call) + sizeof(struct fl_args) +
-                                                    sizeof(struct fl_gpu_floats),
+                                                    sizeof(struct fl_gpu_floats) + sizeof(struct fl_gpu_blocks),
                                                 sizeof(struct fl_slot),
                                                 sizeof(struct fl_gpu_failure),
                                                 sizeof(struct fl_gpu_facts),

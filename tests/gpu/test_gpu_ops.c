@@ -391,12 +391,40 @@ static bool run_once(struct call *c, int write, struct tally *tally) {
 }
 
 /* A series of writes on fresh tensors. */
-static void run_series(const struct fl_function *function, const struct fl_format *f, uint64_t seed,
+/* Classes of products in blocks: all kinds of elements and scales, widths that words of four bytes do not fill, and two
+ * formats whose blocks do not end together. */
+static const char *const classes[] = {"mx:int8",
+                                      "mx:e4m3fn:rceil",
+                                      "mx:e5m2:ceil",
+                                      "mx:e2m1:even",
+                                      "nvfp4",
+                                      "nvfp4:stochastic:hadamard",
+                                      "nvfp4:stochastic,nvfp4:square",
+                                      "mx:int8/16:stochastic:hadamard",
+                                      "mx:e3m2/6:stochastic",
+                                      "hbfp:int8/64",
+                                      "mx:int4/2,mx:int8/6:square",
+                                      "mx:e2m3:hadamard,mx:e4m3fn:hadamard",
+                                      "mx:e6m1",
+                                      "mx:e4m3fn/6,mx:int8/16:square",
+                                      "nvfp4,mx:e5m2/4"};
+
+static tensor_class draw_class(void) {
+    char text[80];
+    tensor_class class = TENSOR_EXACT;
+    snprintf(text, sizeof text, "operands=%s", classes[draw() % (sizeof classes / sizeof classes[0])]);
+    CHECK(!tensor_class_find(&class, text), "%s", tensor_error());
+    return class;
+}
+
+static void run_series(const struct fl_function *function, const struct fl_format *f, uint64_t seed, bool blocks,
                        struct tally *tally) {
     static const char *const predictors[] = {"paper", "ngraph", "current", "fixed", "repeat", "amax"};
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
     draws = seed;
     struct call c = {.format = f};
+    const tensor_class class = blocks ? draw_class() : TENSOR_EXACT;
+    CHECK(!tensor_set_class(class), "%s", tensor_error());
     const int styles[] = {0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8};
     const int style = styles[draw() % (sizeof styles / sizeof styles[0])];
     plain = (struct settings){.style = style, .exponent = INT32_MIN};
@@ -416,9 +444,9 @@ static void run_series(const struct fl_function *function, const struct fl_forma
         free_operands(&c);    /* of a call that both devices refused */
         if (i > ATTEMPTS / 2) /* writes of sequences do not round stochastically */
             output.rounding = TENSOR_ROUND_NEAREST;
-        snprintf(c.settings, sizeof c.settings, "seed 0x%" PRIx64 " (style %d, %s, rounding %d%s)", seed, style,
-                 output.predictor ? output.predictor : "the format's predictor", (int)output.rounding,
-                 output.wide ? ", wide" : "");
+        snprintf(c.settings, sizeof c.settings, "seed 0x%" PRIx64 " (style %d, %s, rounding %d%s, class %s)", seed,
+                 style, output.predictor ? output.predictor : "the format's predictor", (int)output.rounding,
+                 output.wide ? ", wide" : "", tensor_class_name(class));
         CHECK(draw_operands(&c, function), "%s: no operands were found", function->name);
         continues = run_once(&c, 1, tally);
     }
@@ -428,6 +456,7 @@ static void run_series(const struct fl_function *function, const struct fl_forma
     }
     (void)tensor_device_wait(gpu); /* an unexpected failure belongs to this series */
     free_operands(&c);
+    CHECK(!tensor_set_class(TENSOR_EXACT), "%s", tensor_error());
 }
 
 static int missing;
@@ -438,7 +467,10 @@ static void run_function(const struct fl_function *function, const struct fl_for
         uint64_t seed = first_seed * 1000003 + (uint64_t)i;
         for (const char *p = function->name; *p; p++)
             seed = seed * 31 + (unsigned char)*p;
-        run_series(function, f, seed * 8 + f->id, &tally);
+        run_series(function, f, seed * 8 + f->id, false, &tally);
+        if (fl_is_product(fl_op_named(function->name)))
+            for (int j = 0; j < 2; j++)
+                run_series(function, f, seed * 8 + f->id + (uint64_t)j * 101, true, &tally);
     }
     CHECK(tally.lacks || tally.worked > 0, "%s.%s never worked", f->name, function->name);
     CHECK(!tally.differences, "%d of %d calls differ; the first: %s", tally.differences, tally.runs, tally.first);

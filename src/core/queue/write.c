@@ -30,6 +30,8 @@ static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *
     const bool accumulates = fl_task_accumulates(&known, class);
     if (accumulates || fl_task_has_operands(&known, class)) {
         args->p.product.exactness = class;
+        if (!accumulates && queue->device->takes_blocks)
+            return choose(queue, format, args->op, choice);
         if (!queue->device->host)
             return fl_fail(TENSOR_E_UNSUPPORTED, "%s.%s: class %s is computed on cpu alone, and the tensors lie on %s",
                            format->name, fl_op_name(args->op), tensor_class_name(class), queue->device->name);
