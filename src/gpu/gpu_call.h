@@ -23,7 +23,8 @@ struct gpu_call {
     struct fl_args args;
     struct gpu_control *control;
     struct fl_slot *slot;     /* of the output; NULL: the results are numbers */
-    struct fl_minifloat made; /* the format of the output, if it was made from its parameters */
+    struct fl_minifloat made; /* the format of the output, if it was made from its parameters ... */
+    int32_t code_bytes;       /* ... and bytes of its elements if kernels store these; 0: they store binary32 */
     uint64_t seed;
     int32_t mode;    /* of rounding */
     int32_t attempt; /* 0 or 1; the host chooses kernels by it */
@@ -89,6 +90,7 @@ struct gpu_now {
     void *out; /* NULL: measure */
     struct fl_rounding rounding;
     struct fl_minifloat made;
+    int32_t code_bytes;
 };
 
 /* Sets *now at the start of a kernel. False: the kernel has nothing to do. */
@@ -102,6 +104,7 @@ __device__ static inline bool gpu_begin(const struct gpu_call &call, struct gpu_
     now->rounding.key = call.seed;
     now->rounding.write = call.slot ? call.slot->writes : 0;
     now->made = call.made;
+    now->code_bytes = call.code_bytes;
     return true;
 }
 

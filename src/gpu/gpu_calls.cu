@@ -314,12 +314,12 @@ static cudaError_t fetch(const struct fl_call *call, const struct fl_gpu_floats 
                                   stream);
 }
 
-// floats: with the memory of the output's numbers.
 static cudaError_t transfer(const struct fl_call *call, const struct fl_gpu_floats *floats, struct gpu_control *control,
                             const struct gpu_numbers *numbers, bool load, cudaStream_t stream) {
     const struct gpu_kernels *kernels = gpu_kernels_for(call->out.format);
     struct gpu_call c = describe(call, floats, control);
-    describe_output(&c, floats, &call->out);
+    describe_output(&c, NULL, &call->out);
+    c.code_bytes = call->out.format->bytes;
     memset(&c.args.late, 0, sizeof c.args.late);
     const bool shared = is_shared(call->out.format), both = load && call->out.wide;
     TRY_CUDA(gpu_launch(begin_attempts, 1, 1, 0, stream, c, shared, load ? FL_WRITE_LOAD : FL_WRITE_ONCE));
@@ -332,33 +332,22 @@ static cudaError_t transfer(const struct fl_call *call, const struct fl_gpu_floa
         c.mode = call->out.rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST;
     TRY_CUDA(both ? kernels->load_wide(&c, call->out.wide, numbers, stream)
                   : kernels->from_numbers(&c, numbers, !load, stream));
-    if (floats)
-        TRY_CUDA(gpu_encode(&c, call->out.data, stream));
     TRY_CUDA(clamp(&c, call, both ? call->out.wide : NULL, stream));
-    return end(&c, call, floats, both, stream);
-}
-
-static cudaError_t give_back(void *memory, cudaError_t error, cudaStream_t stream) {
-    const cudaError_t freed = memory ? cudaFreeAsync(memory, stream) : cudaSuccess;
-    return error != cudaSuccess ? error : freed;
+    return end(&c, call, floats && floats->writes ? floats : NULL, both, stream);
 }
 
 static cudaError_t load_or_round(const struct fl_call *call, const struct fl_gpu_floats *floats,
                                  struct gpu_control *control, cudaStream_t stream) {
-    const bool load = call->kind == FL_CALL_LOAD;
     struct gpu_numbers numbers;
     double *memory = NULL;
     cudaError_t error = fetch(call, floats, &numbers, &memory, stream);
-    struct fl_gpu_floats made;
-    float *out = NULL;
-    if (floats && floats->writes && error == cudaSuccess) {
-        made = *floats;
-        error = cudaMallocAsync((void **)&out, (size_t)call->out.count * sizeof *out, stream);
-        made.out = out;
-    }
     if (error == cudaSuccess)
-        error = transfer(call, out ? &made : NULL, control, &numbers, load, stream);
-    return give_back(out, give_back(memory, error, stream), stream);
+        error = transfer(call, floats, control, &numbers, call->kind == FL_CALL_LOAD, stream);
+    if (memory) {
+        const cudaError_t freed = cudaFreeAsync(memory, stream);
+        error = error != cudaSuccess ? error : freed;
+    }
+    return error;
 }
 
 cudaError_t gpu_submit(const struct fl_call *call, const struct fl_gpu_floats *floats,

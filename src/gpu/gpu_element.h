@@ -72,6 +72,9 @@ __device__ static inline void gpu_store(const struct gpu_now &now, int e, int64_
 #ifndef FL_COUNT_FLOAT
 #define FL_COUNT_FLOAT fl_count_float
 #endif
+#ifndef FL_PUT
+#define FL_PUT(now, i, element) (void)(((fl_element *)(now).out)[i] = (element))
+#endif
 
 /* Stores a binary32 as element i, rounded to nearest or truncated. */
 __device__ static inline void gpu_store_float(const struct gpu_now &now, int64_t i, float x, struct fl_stats *stats) {
@@ -88,7 +91,7 @@ __device__ static inline void gpu_store_float(const struct gpu_now &now, int64_t
     FL_COUNT_FLOAT(x, size >= overflow, stats);
     stats->flushed += size - 1u < flush; /* zero wraps around */
     if (now.out)
-        ((fl_element *)now.out)[i] = element;
+        FL_PUT(now, i, element);
 }
 
 #ifdef FL_DIGITS
@@ -100,7 +103,7 @@ __device__ static inline float gpu_store_drawn(const struct gpu_now &now, int64_
     FL_COUNT_FLOAT(before, stored >= FL_BEYOND, stats);
     stats->flushed += stored == 0 && fl_float_magnitude(before) != 0;
     if (now.out)
-        ((fl_element *)now.out)[i] = FL_ENCODE(rounded);
+        FL_PUT(now, i, FL_ENCODE(rounded));
     return rounded;
 }
 #ifndef FL_STORED

@@ -50,7 +50,7 @@ struct fl_gpu_floats {
     bool writes, reads; /* `format` is that of the output, or of operands; `source` is that of the source */
     struct fl_minifloat format, source;
     struct fl_minifloat_operands operands;
-    float *out; /* where the kernels write; NULL: numbers beside the formats, or a source */
+    float *out; /* where kernels write numbers of the output; NULL: nowhere */
 };
 
 struct fl_gpu_blocks; /* a product whose operands are taken in blocks: gpu_blocks.h */

@@ -116,10 +116,10 @@ static tensor_status check_operands(const nn_graph *g, const struct fl_node *nod
                        "%s: gradient-operands in %s beside operands in %s, but a product has no shared exponent by a "
                        "float; expected two formats of one kind",
                        node->owner, tensor_format_name(as->operand.format), tensor_format_name(as->back.format));
-    if (node->blocks.x && g->device != tensor_device_at(0))
-        return fl_fail(TENSOR_E_UNSUPPORTED, "%s: operands in %s, which only the device 'cpu' has", node->owner,
-                       node->blocks.x->name);
-    if (mixed && g->device != tensor_device_at(0))
+    if (node->blocks.x && !fl_device_takes_blocks(g->device))
+        return fl_fail(TENSOR_E_UNSUPPORTED, "%s: operands in %s, which the device '%s' does not take", node->owner,
+                       node->blocks.x->name, tensor_device_name(g->device));
+    if (mixed && !node->blocks.x && g->device != tensor_device_at(0))
         return fl_fail(TENSOR_E_UNSUPPORTED, "%s: operands in %s and a result in %s, which only the device 'cpu' has",
                        node->owner, tensor_format_name(as->x.format), tensor_format_name(as->y.format));
     return TENSOR_OK;
