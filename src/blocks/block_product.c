@@ -286,8 +286,9 @@ static void sum_digits(const struct fl_block_task *t, struct fl_block_work *w, c
     struct fl_doubles_tile *tile = &w->tile;
     for (int i = 0; i < at->rows; i++)
         for (int j = 0; j < at->columns; j++) {
-            struct fl_block_sum sum = {{0}, 0};
+            struct fl_block_sum sum;
             bool finite = true;
+            fl_block_sum_begin(&sum);
             for (int64_t piece = 0; finite && piece < t->matrices.pieces; piece++) {
                 fl_block_rows_of_a(&t->matrices, at->problem, at->row + i, 1, piece, w->rows);
                 fl_block_rows_of_b(&t->matrices, at->problem, at->column + j, 1, piece, w->columns);
@@ -310,7 +311,8 @@ static void scale_pair(const struct fl_block_task *t, double *high, double *low)
         *high = product;
         return;
     }
-    struct fl_block_sum sum = {{0}, 0};
+    struct fl_block_sum sum;
+    fl_block_sum_begin(&sum);
     for (int i = 0; i < 2; i++) {
         int exponent;
         const double x = i ? *low : *high, m = frexp(x, &exponent);

@@ -13,15 +13,6 @@ static int64_t ceil_to(int64_t n, int64_t multiple) {
     return (n + multiple - 1) / multiple * multiple;
 }
 
-/* The tensor scale of a tensor with this maximum: nearest to maximum / (6 * 448), so that the largest block scale is
- * 448; not subnormal, because it would then have fewer bits. */
-static float tensor_scale_of(uint32_t maximum) {
-    float x;
-    memcpy(&x, &maximum, sizeof x);
-    const float scale = (float)(x / 2688.0);
-    return !maximum ? 1 : scale < 0x1p-126f ? 0x1p-126f : scale;
-}
-
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
 static void *place(void *memory, size_t *bytes, int64_t count, size_t size) {
@@ -336,7 +327,7 @@ void fl_block_quantise(const struct fl_block_format *format, const float *x, int
         const uint32_t maximum = format->square ? join_squares(out, how) : found.maximum;
         if (!format->block)
             join_channels(out, how);
-        out->tensor_scale = format->e4m3_scales ? tensor_scale_of(maximum) : 1;
+        out->tensor_scale = format->e4m3_scales ? fl_block_tensor_scale(maximum) : 1;
     }
     const struct fl_block_found found = run_pass(&p, false);
     out->least_exponent = found.least;

@@ -22,7 +22,9 @@ struct gpu_control {
 struct gpu_call {
     struct fl_args args;
     struct gpu_control *control;
-    struct fl_slot *slot; /* of the output; NULL: the results are numbers */
+    struct fl_slot *slot;     /* of the output; NULL: the results are numbers */
+    struct fl_minifloat made; /* the format of the output, if it was made from its parameters ... */
+    int32_t code_bytes;       /* ... and bytes of its elements if kernels store these; 0: they store binary32 */
     uint64_t seed;
     int32_t mode;    /* of rounding */
     int32_t attempt; /* 0 or 1; the host chooses kernels by it */
@@ -39,18 +41,25 @@ struct gpu_numbers {
     struct fl_fill fill;
 };
 
+/* Exact sums of products, high + low, where low is rounded to odd, and what is added to them. */
+struct gpu_pairs {
+    const double *high, *low, *bias, *residual; /* bias, residual: NULL where there is none */
+};
+
 /* Operations of the formats of a folder. */
 typedef cudaError_t (*gpu_operation)(const struct gpu_call *call, cudaStream_t stream);
 struct gpu_kernels {
     gpu_operation op[FL_OP_LIMIT];
     fl_need need[FL_OP_LIMIT]; /* NULL: no workspace */
     /* Converts n elements of a view to doubles; stores numbers as elements (`result`: as results of an operation);
-     * stores both parts of a tensor with a wide part; sets the wide part from the elements. */
+     * stores both parts of a tensor with a wide part; stores sums of a product with its epilogue; sets the wide part
+     * from the elements. */
     cudaError_t (*to_doubles)(const struct fl_view *view, double *values, cudaStream_t stream);
     cudaError_t (*from_numbers)(const struct gpu_call *call, const struct gpu_numbers *numbers, bool result,
                                 cudaStream_t stream);
     cudaError_t (*load_wide)(const struct gpu_call *call, void *wide, const struct gpu_numbers *numbers,
                              cudaStream_t stream);
+    cudaError_t (*store_pairs)(const struct gpu_call *call, const struct gpu_pairs *pairs, cudaStream_t stream);
     cudaError_t (*follow)(const struct gpu_control *control, const struct fl_view *view, void *wide,
                           cudaStream_t stream);
 };
@@ -59,9 +68,11 @@ cudaError_t gpu_running_statistics(const struct gpu_call *call, cudaStream_t str
 cudaError_t gpu_step_numbers(const struct gpu_call *call, cudaStream_t stream);
 /* The kernels of a format; NULL: none. */
 const struct gpu_kernels *gpu_kernels_of(tensor_format format);
+/* Those of floats made from their parameters: elements are binary32 numbers, in the workspace. */
+const struct gpu_kernels *gpu_kernels_minifloat(void);
 /* Those that write and read a format: narrow mantissas are those of 16 bits, clamped afterwards (narrow.h). */
 static inline const struct gpu_kernels *gpu_kernels_for(const struct fl_format *format) {
-    return gpu_kernels_of(fl_is_narrow(format) ? FMT_FLEX16_5 : format->id);
+    return format->element ? gpu_kernels_minifloat() : gpu_kernels_of(fl_is_narrow(format) ? FMT_FLEX16_5 : format->id);
 }
 
 /* --- in kernels --------------------------------------------------------------------------------------------------- */
@@ -78,6 +89,8 @@ __device__ static inline double gpu_number(const struct gpu_numbers &n, int64_t 
 struct gpu_now {
     void *out; /* NULL: measure */
     struct fl_rounding rounding;
+    struct fl_minifloat made;
+    int32_t code_bytes;
 };
 
 /* Sets *now at the start of a kernel. False: the kernel has nothing to do. */
@@ -90,6 +103,8 @@ __device__ static inline bool gpu_begin(const struct gpu_call &call, struct gpu_
     now->rounding.mode = (tensor_rounding)call.mode;
     now->rounding.key = call.seed;
     now->rounding.write = call.slot ? call.slot->writes : 0;
+    now->made = call.made;
+    now->code_bytes = call.code_bytes;
     return true;
 }
 

@@ -1,5 +1,6 @@
 // gpu_calls.cu - a task as a sequence of kernels, as run.c runs it on a processor, but without the host between them.
 #include "gpu/gpu_calls.h"
+#include "gpu/gpu_blocks.h"
 #include "autoflex/write_rules.h"
 #include "core/ops/optimisers/optimiser_rules.h"
 
@@ -185,24 +186,50 @@ static bool is_shared(const struct fl_format *format) {
     return format->arithmetic == FL_ARITHMETIC_SHARED;
 }
 
-static struct gpu_call describe(const struct fl_call *call, struct gpu_control *control) {
+static struct gpu_call describe(const struct fl_call *call, const struct fl_gpu_floats *floats,
+                                struct gpu_control *control) {
     struct gpu_call c;
     memset(&c, 0, sizeof c);
     if (call->args)
         c.args = *call->args;
+    if (floats)
+        c.made = floats->format;
     c.control = control;
     c.mode = TENSOR_ROUND_NEAREST;
     return c;
 }
 
-static void describe_output(struct gpu_call *c, const struct fl_storage *out) {
+static void describe_output(struct gpu_call *c, const struct fl_gpu_floats *floats, const struct fl_storage *out) {
     c->args.format = out->format;
-    c->args.out.data = out->data;
+    c->args.out.data = floats ? floats->out : out->data;
     c->args.out.e = &out->slot->autoflex.e;
     c->args.out.count = out->count;
     c->slot = out->slot;
     c->mode = out->rounding;
     c->seed = out->seed;
+}
+
+// The sums of a product in blocks are the same for both attempts to store them.
+static cudaError_t multiply_blocks(const struct gpu_call *c, const struct fl_gpu_blocks *blocks, cudaStream_t stream) {
+    const struct gpu_pairs pairs = {blocks->high, blocks->low,
+                                    blocks->addend[0].view.data ? blocks->addend[0].to : NULL,
+                                    blocks->addend[1].view.data ? blocks->addend[1].to : NULL};
+    if (!c->attempt)
+        TRY_CUDA(gpu_sum_blocks(c, blocks, stream));
+    return gpu_kernels_for(c->args.format)->store_pairs(c, &pairs, stream);
+}
+
+// The kernels of the task, between conversions where they compute floats made from their parameters.
+static cudaError_t compute(const struct gpu_call *c, const struct fl_gpu_floats *floats,
+                           const struct fl_gpu_blocks *blocks, void *elements, cudaStream_t stream) {
+    const gpu_operation run = gpu_kernels_for(c->args.format)->op[c->args.op];
+    for (int i = 0; floats && i < floats->operands.count; i++) {
+        const struct fl_view *view = &floats->operands.view[i];
+        TRY_CUDA(gpu_decode_floats(c->control, &floats->format, view->data, view->count, floats->operands.floats[i],
+                                   stream));
+    }
+    TRY_CUDA(blocks ? multiply_blocks(c, blocks, stream) : run(c, stream));
+    return floats && elements ? gpu_encode(c, elements, stream) : cudaSuccess;
 }
 
 // After the last attempt, whose statistics it corrects. The kernels that clamp read what the one before them left.
@@ -216,56 +243,66 @@ static cudaError_t clamp(const struct gpu_call *c, const struct fl_call *call, v
     return gpu_launch(end_clamp, 1, 1, 0, stream, c->control, range);
 }
 
-static cudaError_t end(const struct gpu_call *c, const struct fl_call *call, bool with_wide_part, cudaStream_t stream) {
+static cudaError_t follow(const struct fl_call *call, const struct fl_gpu_floats *floats, struct gpu_control *control,
+                          cudaStream_t stream) {
+    const struct fl_view view = {call->out.data, NULL, &call->out.slot->e, call->out.count};
+    return floats ? gpu_decode_floats(control, &floats->format, view.data, view.count, (float *)call->out.wide, stream)
+                  : gpu_kernels_for(call->out.format)->follow(control, &view, call->out.wide, stream);
+}
+
+static cudaError_t end(const struct gpu_call *c, const struct fl_call *call, const struct fl_gpu_floats *floats,
+                       bool with_wide_part, cudaStream_t stream) {
     TRY_CUDA(gpu_launch(end_write, 1, 1, 0, stream, *c));
     if (!call->out.wide || with_wide_part)
         return cudaSuccess;
-    const struct fl_view view = {call->out.data, NULL, &call->out.slot->e, call->out.count};
-    return gpu_kernels_for(call->out.format)->follow(c->control, &view, call->out.wide, stream);
+    return follow(call, floats, c->control, stream);
 }
 
-static cudaError_t write_part(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
-    struct gpu_call c = describe(call, control);
-    describe_output(&c, &call->out);
+static cudaError_t write_part(const struct fl_call *call, const struct fl_gpu_floats *floats,
+                              const struct fl_gpu_blocks *blocks, struct gpu_control *control, cudaStream_t stream) {
+    struct gpu_call c = describe(call, floats, control);
+    describe_output(&c, floats, &call->out);
     TRY_CUDA(gpu_launch(begin_part, 1, 1, 0, stream, control, call->sequence));
-    TRY_CUDA(gpu_kernels_for(call->out.format)->op[call->args->op](&c, stream));
+    TRY_CUDA(compute(&c, floats, blocks, call->out.data, stream));
     TRY_CUDA(clamp(&c, call, c.args.out.wide, stream));
     return gpu_launch(end_part, 1, 1, 0, stream, control, call->sequence);
 }
 
-static cudaError_t open(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
-    struct gpu_call c = describe(call, control);
-    describe_output(&c, &call->out);
+static cudaError_t open(const struct fl_call *call, const struct fl_gpu_floats *floats, struct gpu_control *control,
+                        cudaStream_t stream) {
+    struct gpu_call c = describe(call, floats, control);
+    describe_output(&c, floats, &call->out);
     return gpu_launch(open_sequence, 1, 1, 0, stream, c, call->sequence, is_shared(call->out.format));
 }
 
-static cudaError_t write(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
-    const gpu_operation run = gpu_kernels_for(call->out.format)->op[call->args->op];
+static cudaError_t write(const struct fl_call *call, const struct fl_gpu_floats *floats,
+                         const struct fl_gpu_blocks *blocks, struct gpu_control *control, cudaStream_t stream) {
     const bool shared = is_shared(call->out.format);
-    struct gpu_call c = describe(call, control);
-    describe_output(&c, &call->out);
+    struct gpu_call c = describe(call, floats, control);
+    describe_output(&c, floats, &call->out);
     TRY_CUDA(
         gpu_launch(begin_attempts, 1, 1, 0, stream, c, shared, call->measures_first ? FL_WRITE_ONCE : FL_WRITE_FREE));
-    TRY_CUDA(run(&c, stream));
+    TRY_CUDA(compute(&c, floats, blocks, call->out.data, stream));
     if (shared) {
         TRY_CUDA(gpu_launch(between_attempts, 1, 1, 0, stream, c));
         c.attempt = 1;
-        TRY_CUDA(run(&c, stream));
+        TRY_CUDA(compute(&c, floats, blocks, call->out.data, stream));
     }
     TRY_CUDA(clamp(&c, call, c.args.out.wide, stream));
-    return end(&c, call, c.args.out.wide != NULL, stream);
+    return end(&c, call, floats, c.args.out.wide != NULL, stream);
 }
 
-static cudaError_t run(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
-    const struct gpu_call c = describe(call, control);
+static cudaError_t run(const struct fl_call *call, const struct fl_gpu_floats *floats, struct gpu_control *control,
+                       cudaStream_t stream) {
+    const struct gpu_call c = describe(call, floats, control);
     TRY_CUDA(gpu_launch(begin_attempts, 1, 1, 0, stream, c, false, FL_WRITE_FREE));
-    return gpu_kernels_for(call->args->format)->op[call->args->op](&c, stream);
+    return compute(&c, floats, NULL, NULL, stream);
 }
 
 // The numbers of the source: those in place, or the elements of a tensor as doubles in *memory, which the caller frees
 // after the kernels that read it.
-static cudaError_t fetch(const struct fl_call *call, struct gpu_numbers *numbers, double **memory,
-                         cudaStream_t stream) {
+static cudaError_t fetch(const struct fl_call *call, const struct fl_gpu_floats *floats, struct gpu_numbers *numbers,
+                         double **memory, cudaStream_t stream) {
     const struct fl_source *s = &call->source;
     const struct gpu_numbers there = {s->d, s->f, s->pixels, s->values, s->channels, s->fill};
     *numbers = there;
@@ -273,16 +310,18 @@ static cudaError_t fetch(const struct fl_call *call, struct gpu_numbers *numbers
         return cudaSuccess;
     TRY_CUDA(cudaMallocAsync((void **)memory, (size_t)call->out.count * sizeof **memory, stream));
     numbers->d = *memory;
-    return gpu_numbers_to_doubles(s, call->out.count, *memory, stream);
+    return gpu_numbers_to_doubles(s, floats && floats->reads ? &floats->source : NULL, call->out.count, *memory,
+                                  stream);
 }
 
-static cudaError_t transfer(const struct fl_call *call, struct gpu_control *control, const struct gpu_numbers *numbers,
-                            bool load, cudaStream_t stream) {
+static cudaError_t transfer(const struct fl_call *call, const struct fl_gpu_floats *floats, struct gpu_control *control,
+                            const struct gpu_numbers *numbers, bool load, cudaStream_t stream) {
     const struct gpu_kernels *kernels = gpu_kernels_for(call->out.format);
-    struct gpu_call c = describe(call, control);
-    describe_output(&c, &call->out);
+    struct gpu_call c = describe(call, floats, control);
+    describe_output(&c, NULL, &call->out);
+    c.code_bytes = call->out.format->bytes;
     memset(&c.args.late, 0, sizeof c.args.late);
-    const bool shared = is_shared(call->out.format);
+    const bool shared = is_shared(call->out.format), both = load && call->out.wide;
     TRY_CUDA(gpu_launch(begin_attempts, 1, 1, 0, stream, c, shared, load ? FL_WRITE_LOAD : FL_WRITE_ONCE));
     if (shared) {
         TRY_CUDA(gpu_launch(look_at, gpu_blocks(call->out.count), GPU_THREADS, 0, stream, control, *numbers,
@@ -291,22 +330,19 @@ static cudaError_t transfer(const struct fl_call *call, struct gpu_control *cont
     }
     if (load) /* never stochastic */
         c.mode = call->out.rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST;
-    if (load && call->out.wide) {
-        TRY_CUDA(kernels->load_wide(&c, call->out.wide, numbers, stream));
-        TRY_CUDA(clamp(&c, call, call->out.wide, stream));
-        return end(&c, call, true, stream);
-    }
-    TRY_CUDA(kernels->from_numbers(&c, numbers, !load, stream));
-    TRY_CUDA(clamp(&c, call, NULL, stream));
-    return end(&c, call, false, stream);
+    TRY_CUDA(both ? kernels->load_wide(&c, call->out.wide, numbers, stream)
+                  : kernels->from_numbers(&c, numbers, !load, stream));
+    TRY_CUDA(clamp(&c, call, both ? call->out.wide : NULL, stream));
+    return end(&c, call, floats && floats->writes ? floats : NULL, both, stream);
 }
 
-static cudaError_t load_or_round(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
+static cudaError_t load_or_round(const struct fl_call *call, const struct fl_gpu_floats *floats,
+                                 struct gpu_control *control, cudaStream_t stream) {
     struct gpu_numbers numbers;
     double *memory = NULL;
-    cudaError_t error = fetch(call, &numbers, &memory, stream);
+    cudaError_t error = fetch(call, floats, &numbers, &memory, stream);
     if (error == cudaSuccess)
-        error = transfer(call, control, &numbers, call->kind == FL_CALL_LOAD, stream);
+        error = transfer(call, floats, control, &numbers, call->kind == FL_CALL_LOAD, stream);
     if (memory) {
         const cudaError_t freed = cudaFreeAsync(memory, stream);
         error = error != cudaSuccess ? error : freed;
@@ -314,23 +350,23 @@ static cudaError_t load_or_round(const struct fl_call *call, struct gpu_control 
     return error;
 }
 
-cudaError_t gpu_submit(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
+cudaError_t gpu_submit(const struct fl_call *call, const struct fl_gpu_floats *floats,
+                       const struct fl_gpu_blocks *blocks, struct gpu_control *control, cudaStream_t stream) {
     switch (call->kind) {
     case FL_CALL_WRITE:
-        return call->sequence.state ? write_part(call, control, stream) : write(call, control, stream);
+        return call->sequence.state ? write_part(call, floats, blocks, control, stream)
+                                    : write(call, floats, blocks, control, stream);
     case FL_CALL_OPEN:
-        return open(call, control, stream);
+        return open(call, floats, control, stream);
     case FL_CALL_CLOSE:
         return gpu_launch(close_sequence, 1, 1, 0, stream, control, call->sequence);
     case FL_CALL_RUN:
-        return run(call, control, stream);
-    case FL_CALL_FOLLOW: {
-        const struct fl_view view = {call->out.data, NULL, &call->out.slot->e, call->out.count};
-        return gpu_kernels_for(call->out.format)->follow(control, &view, call->out.wide, stream);
-    }
+        return run(call, floats, control, stream);
+    case FL_CALL_FOLLOW:
+        return follow(call, floats, control, stream);
     case FL_CALL_GATHER:
         return gpu_gather(&call->gather, control, stream);
     default:
-        return load_or_round(call, control, stream);
+        return load_or_round(call, floats, control, stream);
     }
 }

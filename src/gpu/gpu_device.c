@@ -5,6 +5,7 @@
 #include "core/tensor/narrow.h"
 #include "gpu/gpu_device.h"
 #include "gpu/gpu_load.h"
+#include "gpu/gpu_task.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -114,9 +115,13 @@ static void call_text(const struct fl_call *call, char *text, size_t bytes) {
 static tensor_status gpu_submit(struct fl_queue *queue, const struct fl_call *call) {
     struct gpu *g = gpu_of(queue->device);
     char what[80];
+    struct gpu_task task;
+    gpu_task_of(call, &task);
     call_text(call, what, sizeof what);
     pthread_mutex_lock(&g->lock);
-    const tensor_status status = faulted(g, g->plugin->submit(g->backend, call, what));
+    const tensor_status status =
+        faulted(g, g->plugin->submit(g->backend, &task.call, task.has_floats ? &task.floats : NULL,
+                                     task.has_blocks ? &task.blocks : NULL, what));
     pthread_mutex_unlock(&g->lock);
     return status;
 }
@@ -235,11 +240,17 @@ static tensor_status runs_elsewhere(const struct fl_args *args) {
     return fl_fail(TENSOR_E_DEVICE, "%s: a kernel of a GPU was called on the host", fl_op_name(args->op));
 }
 
+static const struct fl_gpu_plugin *plugin_in_use; /* one for all devices */
+
+static size_t gpu_need(const struct fl_args *args) {
+    return gpu_task_need(args, plugin_in_use->need(args));
+}
+
 static bool gpu_find(struct tensor_device *device, const struct fl_format *format, enum fl_op op,
                      struct fl_choice *choice) {
     const struct gpu *g = gpu_of(device);
-    *choice = (struct fl_choice){.kernel = runs_elsewhere, .need = g->plugin->need, .backend = FL_PORTABLE};
-    return g->plugin->has(fl_written_format(format)->id, op);
+    *choice = (struct fl_choice){.kernel = runs_elsewhere, .need = gpu_need, .backend = FL_PORTABLE};
+    return g->plugin->has(fl_written_format(format), op);
 }
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
@@ -251,7 +262,7 @@ static bool open_gpu(const struct fl_gpu_plugin *plugin, int number, char *why, 
     g->backend = plugin->open(number, &g->facts, why, bytes);
     if (!g->backend)
         return false;
-    g->plugin = plugin;
+    g->plugin = plugin_in_use = plugin;
     snprintf(g->name, sizeof g->name, "cuda:%d", number);
     pthread_mutex_init(&g->lock, NULL);
     g->device = (struct tensor_device){.name = g->name,
@@ -272,7 +283,8 @@ static bool open_gpu(const struct fl_gpu_plugin *plugin, int number, char *why, 
                                        .replay = gpu_replay,
                                        .forget = gpu_forget,
                                        .describe = gpu_describe,
-                                       .queue = &g->queue};
+                                       .queue = &g->queue,
+                                       .takes_blocks = true};
     g->queue.device = &g->device;
     if (fl_device_add(&g->device))
         return true;

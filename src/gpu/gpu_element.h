@@ -69,6 +69,13 @@ __device__ static inline void gpu_store(const struct gpu_now &now, int e, int64_
         ((fl_element *)now.out)[i] = (fl_element)m;
 }
 #else
+#ifndef FL_COUNT_FLOAT
+#define FL_COUNT_FLOAT fl_count_float
+#endif
+#ifndef FL_PUT
+#define FL_PUT(now, i, element) (void)(((fl_element *)(now).out)[i] = (element))
+#endif
+
 /* Stores a binary32 as element i, rounded to nearest or truncated. */
 __device__ static inline void gpu_store_float(const struct gpu_now &now, int64_t i, float x, struct fl_stats *stats) {
     const uint32_t size = fl_float_magnitude(x);
@@ -81,23 +88,27 @@ __device__ static inline void gpu_store_float(const struct gpu_now &now, int64_t
         element = FL_ENCODE_TRUNCATED(x);
     }
 #endif
-    fl_count_float(x, size >= overflow, stats);
+    FL_COUNT_FLOAT(x, size >= overflow, stats);
     stats->flushed += size - 1u < flush; /* zero wraps around */
     if (now.out)
-        ((fl_element *)now.out)[i] = element;
+        FL_PUT(now, i, element);
 }
 
 #ifdef FL_DIGITS
-/* Stores x, exact, rounded to odd, or a binary32, as element i, rounded stochastically. */
-__device__ static inline void gpu_store_drawn(const struct gpu_now &now, int64_t i, double x, struct fl_stats *stats) {
+/* Stores x, exact, rounded to odd, or a binary32, as element i, rounded stochastically; returns the rounded number. */
+__device__ static inline float gpu_store_drawn(const struct gpu_now &now, int64_t i, double x, struct fl_stats *stats) {
     const uint32_t draw = fl_philox_draw(now.rounding.key, now.rounding.write, i);
     const float before = (float)x, rounded = (float)fl_round_by_draw(x, draw, FL_DIGITS, FL_LEAST_NORMAL);
     const uint32_t stored = fl_float_magnitude(rounded);
-    fl_count_float(before, stored >= FL_BEYOND, stats);
+    FL_COUNT_FLOAT(before, stored >= FL_BEYOND, stats);
     stats->flushed += stored == 0 && fl_float_magnitude(before) != 0;
     if (now.out)
-        ((fl_element *)now.out)[i] = FL_ENCODE(rounded);
+        FL_PUT(now, i, FL_ENCODE(rounded));
+    return rounded;
 }
+#ifndef FL_STORED
+#define FL_STORED(x) FL_DECODE(FL_ENCODE(x)) /* the number of the element */
+#endif
 #endif
 
 /* Stores a result of an operation: it is rounded to binary32 first, unless the write rounds stochastically. */
@@ -129,6 +140,28 @@ __device__ static inline void gpu_store_number(const struct gpu_now &now, int64_
     fl_stats_merge(stats, &one);
 }
 #endif
+
+/* Stores the exact sum of a product as element i, rounded once: x, exact or rounded to odd; near, the same to nearest,
+ * for the maximum. Counts of a stochastic rounding are those of the element (fl_encode_exact). */
+__device__ static inline void gpu_store_sum(const struct gpu_now &now, int e, int64_t i, double x, double near,
+                                            struct fl_stats *stats) {
+#ifdef FL_SHARED_EXPONENT
+    gpu_store(now, e, i, x, near, stats);
+#else
+    struct fl_stats one = {};
+    (void)e;
+#ifdef FL_DIGITS
+    if (now.rounding.mode == TENSOR_ROUND_STOCHASTIC) {
+        const float rounded = gpu_store_drawn(now, i, x, &one), stored = FL_STORED(rounded);
+        one.saturated = fl_is_finite(x) && fl_float_magnitude(stored) == 0x7f800000u;
+        one.flushed = x != 0 && stored == 0;
+    } else
+#endif
+        gpu_store_number(now, i, x, &one);
+    one.maximum = near == near ? (near < 0 ? -near : near) : 0;
+    fl_stats_merge(stats, &one);
+#endif
+}
 
 /* Stores x, a real number rounded to odd, as element i, rounded once. */
 __device__ static inline void gpu_store_real(const struct gpu_now &now, int e, int64_t i, double x,

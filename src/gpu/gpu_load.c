@@ -1,4 +1,5 @@
 /* gpu_load.c - opening the CUDA backend. */
+#include "gpu/gpu_blocks.h"
 #include "gpu/gpu_load.h"
 #include "core/base/files.h"
 #include "flexlab/version.h"
@@ -100,11 +101,14 @@ static const struct fl_gpu_plugin *plugin_of(void *library, char *why, size_t by
         snprintf(why, bytes, "the CUDA backend belongs to flexlab %s, interface %d, expected %s, interface %d",
                  plugin->version < 1000 ? plugin->flexlab : "?", plugin->version, FLEXLAB_VERSION_STRING,
                  FL_GPU_VERSION);
-    else if (plugin->call_bytes != sizeof(struct fl_call) + sizeof(struct fl_args) ||
+    else if (plugin->call_bytes != sizeof(struct fl_call) + sizeof(struct fl_args) + sizeof(struct fl_gpu_floats) +
+                                       sizeof(struct fl_gpu_blocks) ||
              plugin->slot_bytes != sizeof(struct fl_slot) || plugin->failure_bytes != sizeof(struct fl_gpu_failure) ||
              plugin->facts_bytes != sizeof(struct fl_gpu_facts) || plugin->operations != fl_gpu_operations())
         snprintf(why, bytes, "the CUDA backend was built from other sources: calls of %zu bytes, expected %zu",
-                 plugin->call_bytes, sizeof(struct fl_call) + sizeof(struct fl_args));
+                 plugin->call_bytes,
+                 sizeof(struct fl_call) + sizeof(struct fl_args) + sizeof(struct fl_gpu_floats) +
+                     sizeof(struct fl_gpu_blocks));
     else
         return plugin;
     return NULL;

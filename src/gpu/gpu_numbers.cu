@@ -7,7 +7,10 @@ template <class Number> __global__ void numbers_to_doubles(const struct fl_view 
         values[i] = ((const Number *)view.data)[i];
 }
 
-cudaError_t gpu_numbers_to_doubles(const struct fl_source *source, int64_t count, double *values, cudaStream_t stream) {
+cudaError_t gpu_numbers_to_doubles(const struct fl_source *source, const struct fl_minifloat *made, int64_t count,
+                                   double *values, cudaStream_t stream) {
+    if (made)
+        return gpu_decode_doubles(made, source->view.data, count, values, stream);
     const unsigned blocks = gpu_blocks(count);
     switch ((int)source->format->id) {
     case FMT_F64:

@@ -7,12 +7,13 @@
 #define FL_GPU_PLUGIN_H
 
 #include "core/queue/call.h"
+#include "minifloat/minifloat_rules.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { FL_GPU_VERSION = 2 };
+enum { FL_GPU_VERSION = 3 };
 
 struct fl_gpu_device; /* in the backend: a stream, memory, failures */
 struct fl_gpu_fetch;  /* in the backend: a copy to the host that has begun */
@@ -43,10 +44,21 @@ struct fl_gpu_failure {
     const struct fl_format *format; /* of the output; memory of the host */
 };
 
+/* What a task needs to know of floats made from their parameters. Kernels compute them as binary32 numbers: operands
+ * are decoded into the workspace before the task, and what it wrote there is encoded afterwards. */
+struct fl_gpu_floats {
+    bool writes, reads; /* `format` is that of the output, or of operands; `source` is that of the source */
+    struct fl_minifloat format, source;
+    struct fl_minifloat_operands operands;
+    float *out; /* where kernels write numbers of the output; NULL: nowhere */
+};
+
+struct fl_gpu_blocks; /* a product whose operands are taken in blocks: gpu_blocks.h */
+
 struct fl_gpu_plugin {
     int version;                                               /* FL_GPU_VERSION */
     const char *flexlab;                                       /* version of the library that it was built with */
-    size_t call_bytes, slot_bytes, failure_bytes, facts_bytes; /* call_bytes: of a call and its args */
+    size_t call_bytes, slot_bytes, failure_bytes, facts_bytes; /* call_bytes: of a call, its args, floats and blocks */
     uint64_t operations; /* fl_gpu_operations of the sources that it was built from */
 
     /* The number of devices; 0 with the reason in `why`. */
@@ -74,10 +86,11 @@ struct fl_gpu_plugin {
     const char *(*wait)(struct fl_gpu_device *device, struct fl_gpu_failure *failure);
 
     /* Whether the backend has an operation for the elements of a format, and its workspace. */
-    bool (*has)(tensor_format format, enum fl_op op);
+    bool (*has)(const struct fl_format *format, enum fl_op op);
     size_t (*need)(const struct fl_args *args);
-    /* what: the name of the task in messages. */
-    const char *(*submit)(struct fl_gpu_device *device, const struct fl_call *call, const char *what);
+    /* floats, blocks: NULL where the task has nothing to do with such. what: the name of the task in messages. */
+    const char *(*submit)(struct fl_gpu_device *device, const struct fl_call *call, const struct fl_gpu_floats *floats,
+                          const struct fl_gpu_blocks *blocks, const char *what);
 
     /* Tasks and copies within the device between record and recorded do not run: they become a recording, which replay
      * runs any number of times. recorded sets *recording to NULL if it fails; recording NULL: discards it. Meanwhile

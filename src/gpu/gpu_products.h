@@ -304,9 +304,55 @@ template <class Product> static cudaError_t run_product(const struct gpu_call *c
     return gpu_launch(product_elements<Product>, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
 }
 
+/* --- exact sums of any exponents, from products in blocks --------------------------------------------------------- */
+
+/* A finite double exactly, with the smallest |m|. */
+__device__ static struct fl_term term_of_double(double x) {
+    struct fl_term term = {0, 0};
+    if (x == 0 || !fl_is_finite(x))
+        return term;
+    uint64_t fraction;
+    const int exponent = fl_split(x < 0 ? -x : x, &fraction);
+    fraction |= (uint64_t)1 << 52;
+    const int zeros = fl_trailing_zeros(fraction);
+    const int64_t m = (int64_t)(fraction >> zeros);
+    term.m = x < 0 ? -m : m;
+    term.e = 52 - exponent - zeros;
+    return term;
+}
+
+__global__ void pairs_to_elements(const struct gpu_call call, const struct gpu_pairs pairs) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_epilogue &how = call.args.p.product.epilogue;
+    const int e = fl_exponent(&call.args.out);
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
+        const double high = pairs.high[i], bias = pairs.bias ? pairs.bias[i % how.bias.count] : 0,
+                     residual = pairs.residual ? pairs.residual[i] : 0;
+        const struct fl_term terms[] = {term_of_double(high), term_of_double(pairs.low[i]), term_of_double(bias),
+                                        term_of_double(residual)};
+        struct fl_wide_sum all = fl_terms_sum(terms, 4);
+        if (how.relu && all.m < 0)
+            all.m = 0;
+        double value = fl_terms_odd(all), near = fl_terms_abs(all);
+        const double special = (fl_is_finite(high) ? 0 : high) + (bias + residual);
+        if (!fl_is_finite(special)) /* Inf and NaN are added as in IEEE 754 */
+            value = near = !how.relu || special > 0 || special != special ? special : 0;
+        gpu_store_sum(now, e, i, value, near, &stats);
+    }
+    gpu_report(call.control, stats);
+}
+
+static cudaError_t store_pairs(const struct gpu_call *call, const struct gpu_pairs *pairs, cudaStream_t stream) {
+    return gpu_launch(pairs_to_elements, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call, *pairs);
+}
+
 } // namespace
 
 static void add_products(struct gpu_kernels *to) {
+    to->store_pairs = store_pairs;
     to->op[FL_OP_MATMUL] = run_product<product_matmul<false, false>>;
     to->op[FL_OP_MATMUL_NT] = run_product<product_matmul<false, true>>;
     to->op[FL_OP_MATMUL_TN] = run_product<product_matmul<true, false>>;

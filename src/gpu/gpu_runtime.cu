@@ -1,5 +1,6 @@
 // gpu_runtime.cu - devices, memory, copies and errors: the functions of gpu_plugin.h.
 #include "flexlab/version.h"
+#include "gpu/gpu_blocks.h"
 #include "gpu/gpu_calls.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,8 +241,8 @@ static const char *wait_for(struct fl_gpu_device *d, struct fl_gpu_failure *fail
     return failed(d, cudaMemsetAsync(&d->control->failure, 0, sizeof d->control->failure, d->stream), "wait");
 }
 
-static bool has(tensor_format format, enum fl_op op) {
-    const struct gpu_kernels *kernels = gpu_kernels_of(format);
+static bool has(const struct fl_format *format, enum fl_op op) {
+    const struct gpu_kernels *kernels = gpu_kernels_for(format);
     return kernels && kernels->op[op];
 }
 
@@ -250,9 +251,10 @@ static size_t need(const struct fl_args *args) {
     return kernels && kernels->need[args->op] ? kernels->need[args->op](args) : 0;
 }
 
-static const char *submit(struct fl_gpu_device *d, const struct fl_call *call, const char *what) {
+static const char *submit(struct fl_gpu_device *d, const struct fl_call *call, const struct fl_gpu_floats *floats,
+                          const struct fl_gpu_blocks *blocks, const char *what) {
     const char *text = enter(d, what, false);
-    return text ? text : failed(d, gpu_submit(call, d->control, d->stream), what);
+    return text ? text : failed(d, gpu_submit(call, floats, blocks, d->control, d->stream), what);
 }
 
 // --- recordings: CUDA graphs -----------------------------------------------------------------------------------------
@@ -299,9 +301,11 @@ extern "C" __attribute__((visibility("default"))) const struct fl_gpu_plugin *fl
 const struct fl_gpu_plugin *flexlab_gpu_plugin(void) {
     for (int format = 1; format < 256; format++)
         (void)gpu_kernels_of((tensor_format)format); // the first call fills the table: here, in one thread
+    (void)gpu_kernels_minifloat();
     static const struct fl_gpu_plugin plugin = {FL_GPU_VERSION,
                                                 FLEXLAB_VERSION_STRING,
-                                                sizeof(struct fl_call) + sizeof(struct fl_args),
+                                                sizeof(struct fl_call) + sizeof(struct fl_args) +
+                                                    sizeof(struct fl_gpu_floats) + sizeof(struct fl_gpu_blocks),
                                                 sizeof(struct fl_slot),
                                                 sizeof(struct fl_gpu_failure),
                                                 sizeof(struct fl_gpu_facts),

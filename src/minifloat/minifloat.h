@@ -3,27 +3,8 @@
 #ifndef FL_MINIFLOAT_H
 #define FL_MINIFLOAT_H
 
-#include "core/table/format.h"
-#include "core/tensor/element_rules.h"
-
-/* What conversions need to know of an element, in words of binary32. */
-struct fl_minifloat {
-    uint32_t shift;           /* places of the fraction that the element lacks */
-    uint32_t rebias;          /* what exponents of normal numbers differ by */
-    uint32_t odd;             /* 1 without fraction bits: the last place of every normal number is then odd */
-    uint32_t least;           /* the smallest normal number */
-    uint32_t magic;           /* the power of two whose last place is that of subnormal numbers */
-    float unit;               /* their last place */
-    uint32_t overflow, flush; /* the smallest magnitude that is too large, and the largest that becomes zero */
-    uint32_t largest;         /* the largest number, and as codes that, Inf and NaN; the latter 0 where there is none */
-    uint32_t largest_code, too_large, infinity, nan;
-    uint32_t signed_nan; /* the sign, or 0 if NaN becomes 0 */
-    uint32_t sign;       /* places from the sign of binary32 to that of the element */
-    bool saturates;
-    bool scaled; /* it is under an exponent: Inf is no maximum that one could be chosen for */
-    int digits;  /* of a normal number */
-    double least_normal, largest_value;
-};
+#include "core/ops/operation.h"
+#include "minifloat/minifloat_rules.h"
 
 /* Of an element under exponent e of its tensor, which formats without one ignore: an element times 2^-e is that of a
  * float with another bias, so that conversions round once whatever e is. */
@@ -38,25 +19,18 @@ struct fl_minifloat_conversions {
 };
 extern const struct fl_minifloat_conversions fl_minifloat_portable, fl_minifloat_avx2, fl_minifloat_avx512bw;
 
-/* Counts x; beyond: it is too large. What a format cannot represent counts as under a shared exponent: NaN and Inf are
- * nonfinite, Inf is saturated besides. */
-static inline void fl_minifloat_count(const struct fl_minifloat *f, float x, bool beyond, struct fl_stats *stats) {
-    if (!f->saturates) {
-        fl_count_float(x, beyond, stats);
-        return;
-    }
-    const bool finite = x - x == 0;
-    if (finite || !f->scaled)
-        fl_count_float(x, false, stats);
-    stats->nonfinite += !finite;
-    stats->saturated += beyond && x == x;
-}
-
 /* Stores n numbers rounded once by `rounding`, from element `first` of the view on. x: binary32; with a stochastic
  * rounding `exact`, not NULL, is rounded instead, and x is the same to nearest. */
 void fl_minifloat_store(const struct fl_minifloat_conversions *c, const struct fl_format *format,
                         const struct fl_view *out, int64_t first, int64_t n, const float *x, const double *exact,
                         const struct fl_rounding *rounding, struct fl_stats *stats);
+
+/* Gives each operand of a task its binary32 numbers: those of a wide part in place, others in `memory`, at most
+ * fl_minifloat_bytes, whose end is returned. inner: the task of binary32, a copy of args; its output is the wide part,
+ * or an operand that is also the output, or memory of its own. to: what has to be decoded before it runs. */
+char *fl_minifloat_place(const struct fl_args *args, struct fl_args *inner, struct fl_minifloat_operands *to,
+                         char *memory);
+size_t fl_minifloat_bytes(const struct fl_args *args);
 
 /* A kernel of binary32 of that backend, between conversions of its operands; its workspace. */
 tensor_status fl_minifloat_run(const struct fl_args *args, enum fl_backend backend,

@@ -60,6 +60,8 @@ static void convert(struct conversion *job, fl_part work, int workers) {
 /* --- operands ----------------------------------------------------------------------------------------------------- */
 
 static struct fl_view *view_at(struct fl_args *args, const struct fl_operand *o) {
+    if (o->class == FL_CLASS_TARGETS)
+        return &args->in[1]; /* where they have the format of the task */
     const bool is_tensor =
         o->class < FL_CLASS_TARGETS && o->at && o->at != FL_AT(out) && !(o->flags & (FL_LATE_VALUE | FL_SHAPE_ONLY));
     return is_tensor ? (struct fl_view *)(void *)((char *)args + o->at) : NULL;
@@ -87,8 +89,7 @@ static fl_need need_of_floats(enum fl_op op, enum fl_backend backend) {
     return fl_need_of(fl_format_of(FMT_FP32), op, chosen);
 }
 
-/* Bytes of the operands, without those that share memory. */
-static size_t operand_bytes(const struct fl_args *args) {
+size_t fl_minifloat_bytes(const struct fl_args *args) {
     struct fl_args copy = *args;
     const struct fl_operand *operands;
     const int count = fl_operands_of(args->op, &operands);
@@ -103,19 +104,20 @@ static size_t operand_bytes(const struct fl_args *args) {
 static size_t need_at_once(const struct fl_args *args, enum fl_backend backend) {
     const struct fl_args inner = inner_of(args);
     const fl_need need = need_of_floats(args->op, backend);
-    return operand_bytes(args) + (need ? fl_line_bytes(need(&inner)) : 0);
+    return fl_minifloat_bytes(args) + (need ? fl_line_bytes(need(&inner)) : 0);
 }
+
+_Static_assert((int)FL_MINIFLOAT_OPERANDS == (int)FL_OPERANDS, "as many as an operation has");
 
 /* Whether the binary32 results have a place of their own, which is no operand's, until the write ends. */
 static bool has_staying_results(const struct fl_args *args) {
     return fl_has_exponent(args->format) && args->out.count > 0;
 }
 
-/* Gives each operand its binary32 numbers: those of a wide part in place, others in `memory`, whose end is returned.
- * Operands that are the same have the same numbers; one that counts as its elements is not the same as its wide part.
+/* Operands that are the same have the same numbers; one that counts as its elements is not the same as its wide part.
  */
-static char *decode_operands(const struct fl_args *args, struct fl_args *inner,
-                             const struct fl_minifloat_conversions *c, int workers, char *memory) {
+char *fl_minifloat_place(const struct fl_args *args, struct fl_args *inner, struct fl_minifloat_operands *to,
+                         char *memory) {
     const struct fl_operand *operands;
     const int count = fl_operands_of(args->op, &operands);
     struct fl_args given = *args;
@@ -123,6 +125,7 @@ static char *decode_operands(const struct fl_args *args, struct fl_args *inner,
     const bool stays = has_staying_results(args);
     inner->out = (struct fl_view){.data = stays ? inner->out.data : args->out.wide, .count = args->out.count};
     memory += stays && !args->out.wide ? bytes_of(args->out.count) : 0;
+    to->count = 0;
     for (int i = 0; i < count; i++) {
         views[i] = view_at(&given, &operands[i]);
         if (!views[i] || !views[i]->data)
@@ -133,9 +136,8 @@ static char *decode_operands(const struct fl_args *args, struct fl_args *inner,
             if (converted[j] && same_numbers(views[j], views[i]))
                 *converted[i] = *converted[j];
         if (!converted[i]->data) {
-            struct conversion job = {.c = c, .format = args->format, .view = views[i], .floats = (void *)memory};
-            convert(&job, decode_part, workers);
-            converted[i]->data = memory;
+            to->view[to->count] = *views[i];
+            to->floats[to->count++] = converted[i]->data = memory;
             memory += bytes_of(views[i]->count);
         }
         if (!inner->out.data && same_numbers(views[i], &args->out))
@@ -183,13 +185,20 @@ static tensor_status run_at_once(const struct fl_args *args, enum fl_backend bac
     const bool stays = has_staying_results(args);
     struct fl_args inner = inner_of(args);
     struct fl_stats floats = {0};
+    struct fl_minifloat_operands operands;
+    const int workers = workers_of(args);
     if (stays)
         inner.out.data = args->out.wide ? args->out.wide : memory;
     if (stays && args->again) {
         encode_results(args, c, inner.out.data);
         return TENSOR_OK;
     }
-    char *const rest = decode_operands(args, &inner, c, workers_of(args), memory);
+    char *const rest = fl_minifloat_place(args, &inner, &operands, memory);
+    for (int i = 0; i < operands.count; i++) {
+        struct conversion job = {
+            .c = c, .format = args->format, .view = &operands.view[i], .floats = operands.floats[i]};
+        convert(&job, decode_part, workers);
+    }
     inner.workspace = rest;
     inner.workspace_bytes = bytes - (size_t)(rest - memory);
     inner.rounding = (struct fl_rounding){0};

@@ -12,6 +12,7 @@
 #include "flex/flex_mean_plan.h"
 #include "flex/flex_sgd_plan.h"
 #include "gemm/gemm_epilogue_plan.h"
+#include "minifloat/minifloat_rules.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -352,9 +353,26 @@ FL_BOTH void shared_convert(struct shared_case *c) {
     shared_keep_double(c, units[1]);
 }
 
-enum { SHARED_RULES = 10 };
+enum { SHARED_RULES = 11 };
 
 /* The hash of the results of rule `rule` for the numbers of this seed. */
+/* e4m3fn and e5m2sat as fl_minifloat_of describes them, and numbers around their range. */
+FL_BOTH void shared_minifloat(struct shared_case *c) {
+    const struct fl_minifloat formats[] = {{20, 120u << 23, 0, 0x3c800000, 0x46800000, 0x1p-9f, 0x43e80001, 0x3a800000,
+                                            0x43e00000, 0x7e, 0x7f, 0, 0x7f, 0x80, 24, false, 4, 0x1p-6, 448},
+                                           {21, 112u << 23, 0, 0x38800000, 0x43000000, 0x1p-16f, 0x47700000, 0x37000000,
+                                            0x47600000, 0x7b, 0x7b, 0x7c, 0x7e, 0x80, 24, true, 3, 0x1p-14, 57344}};
+    const struct fl_minifloat *f = &formats[shared_from(c, 0, 1)];
+    struct fl_stats stats = {0, 0, 0, 0, 0, 0};
+    const float x = shared_float(c), code = fl_minifloat_decode(f, (uint32_t)shared_bits(c) & 0xff);
+    shared_keep_double(c, (double)code);
+    shared_keep(c, fl_minifloat_encode(f, x));
+    shared_keep(c, fl_minifloat_encode(f, code));
+    fl_minifloat_count(f, x, fl_float_magnitude(x) >= f->overflow, &stats);
+    shared_keep_double(c, stats.maximum);
+    shared_keep(c, stats.saturated * 2 + stats.nonfinite);
+}
+
 FL_BOTH uint64_t shared_hash(int rule, uint64_t seed) {
     struct shared_case c;
     c.seed = seed * 0x2545f4914f6cdd1du + (uint64_t)rule;
@@ -387,6 +405,9 @@ FL_BOTH uint64_t shared_hash(int rule, uint64_t seed) {
     case 8:
         shared_terms(&c);
         break;
+    case 9:
+        shared_minifloat(&c);
+        break;
     default:
         shared_convert(&c);
         break;
@@ -394,8 +415,8 @@ FL_BOTH uint64_t shared_hash(int rule, uint64_t seed) {
     return c.hash;
 }
 
-static const char *const shared_names[SHARED_RULES] = {"exact", "autoflex", "channel", "affine", "linear",
-                                                       "sgd",   "epilogue", "mean",    "terms",  "convert"};
+static const char *const shared_names[SHARED_RULES] = {"exact",    "autoflex", "channel", "affine",    "linear", "sgd",
+                                                       "epilogue", "mean",     "terms",   "minifloat", "convert"};
 
 /* Computes the hashes of cases first ... first + count - 1 of a rule. */
 typedef void (*shared_compute)(int rule, uint64_t first, int count, uint64_t *hashes);

@@ -46,7 +46,13 @@ enum { STYLES = 9 };
 
 static void draw_values(const struct fl_format *f, double *v, int64_t n, int style) {
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED, half = f->id == FMT_FP16;
-    const double top = half ? 65504 : f->id == FMT_BF16 ? 0x1.fep127 : 0x1.fffffep127;
+    const struct fl_element *e = f->element;
+    const double top = e ? e->largest : half ? 65504 : f->id == FMT_BF16 ? 0x1.fep127 : 0x1.fffffep127;
+    int low = half ? -16 : -128, high = half ? 14 : 125; /* binary orders of the ends */
+    if (e) {
+        low = e->least_exponent - 2;
+        high = ilogb(e->largest) - 1;
+    }
     for (int64_t i = 0; i < n; i++) {
         const double x = unit() + unit() + unit();
         switch (style) {
@@ -60,10 +66,10 @@ static void draw_values(const struct fl_format *f, double *v, int64_t n, int sty
             v[i] = between(-3, 3);
             break;
         case 3: /* subnormals */
-            v[i] = ldexp(x, half ? -16 : -128);
+            v[i] = ldexp(x, low);
             break;
         case 4: /* sums overflow */
-            v[i] = shared ? ldexp(x, 9) : chance(30) ? copysign(top, x) : ldexp(x, half ? 14 : 125);
+            v[i] = shared ? ldexp(x, 9) : chance(30) ? copysign(top, x) : ldexp(x, high);
             break;
         case 5: /* Inf and NaN */
             v[i] = shared ? x : chance(4) ? NAN : chance(6) ? copysign(INFINITY, x) : x;
@@ -72,7 +78,7 @@ static void draw_values(const struct fl_format *f, double *v, int64_t n, int sty
             v[i] = chance(85) ? 0 : x;
             break;
         case 7: /* many binary orders side by side */
-            v[i] = ldexp(x, between(-20, half ? 8 : 30));
+            v[i] = ldexp(x, between(low > -20 ? low : -20, high < 30 ? high : 30));
             break;
         default: /* ties when rounded */
             v[i] = ldexp(2 * between(-512, 512) + 1, -6);
@@ -385,12 +391,40 @@ static bool run_once(struct call *c, int write, struct tally *tally) {
 }
 
 /* A series of writes on fresh tensors. */
-static void run_series(const struct fl_function *function, const struct fl_format *f, uint64_t seed,
+/* Classes of products in blocks: all kinds of elements and scales, widths that words of four bytes do not fill, and two
+ * formats whose blocks do not end together. */
+static const char *const classes[] = {"mx:int8",
+                                      "mx:e4m3fn:rceil",
+                                      "mx:e5m2:ceil",
+                                      "mx:e2m1:even",
+                                      "nvfp4",
+                                      "nvfp4:stochastic:hadamard",
+                                      "nvfp4:stochastic,nvfp4:square",
+                                      "mx:int8/16:stochastic:hadamard",
+                                      "mx:e3m2/6:stochastic",
+                                      "hbfp:int8/64",
+                                      "mx:int4/2,mx:int8/6:square",
+                                      "mx:e2m3:hadamard,mx:e4m3fn:hadamard",
+                                      "mx:e6m1",
+                                      "mx:e4m3fn/6,mx:int8/16:square",
+                                      "nvfp4,mx:e5m2/4"};
+
+static tensor_class draw_class(void) {
+    char text[80];
+    tensor_class class = TENSOR_EXACT;
+    snprintf(text, sizeof text, "operands=%s", classes[draw() % (sizeof classes / sizeof classes[0])]);
+    CHECK(!tensor_class_find(&class, text), "%s", tensor_error());
+    return class;
+}
+
+static void run_series(const struct fl_function *function, const struct fl_format *f, uint64_t seed, bool blocks,
                        struct tally *tally) {
     static const char *const predictors[] = {"paper", "ngraph", "current", "fixed", "repeat", "amax"};
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
     draws = seed;
     struct call c = {.format = f};
+    const tensor_class class = blocks ? draw_class() : TENSOR_EXACT;
+    CHECK(!tensor_set_class(class), "%s", tensor_error());
     const int styles[] = {0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8};
     const int style = styles[draw() % (sizeof styles / sizeof styles[0])];
     plain = (struct settings){.style = style, .exponent = INT32_MIN};
@@ -410,9 +444,9 @@ static void run_series(const struct fl_function *function, const struct fl_forma
         free_operands(&c);    /* of a call that both devices refused */
         if (i > ATTEMPTS / 2) /* writes of sequences do not round stochastically */
             output.rounding = TENSOR_ROUND_NEAREST;
-        snprintf(c.settings, sizeof c.settings, "seed 0x%" PRIx64 " (style %d, %s, rounding %d%s)", seed, style,
-                 output.predictor ? output.predictor : "the format's predictor", (int)output.rounding,
-                 output.wide ? ", wide" : "");
+        snprintf(c.settings, sizeof c.settings, "seed 0x%" PRIx64 " (style %d, %s, rounding %d%s, class %s)", seed,
+                 style, output.predictor ? output.predictor : "the format's predictor", (int)output.rounding,
+                 output.wide ? ", wide" : "", tensor_class_name(class));
         CHECK(draw_operands(&c, function), "%s: no operands were found", function->name);
         continues = run_once(&c, 1, tally);
     }
@@ -422,6 +456,7 @@ static void run_series(const struct fl_function *function, const struct fl_forma
     }
     (void)tensor_device_wait(gpu); /* an unexpected failure belongs to this series */
     free_operands(&c);
+    CHECK(!tensor_set_class(TENSOR_EXACT), "%s", tensor_error());
 }
 
 static int missing;
@@ -432,7 +467,10 @@ static void run_function(const struct fl_function *function, const struct fl_for
         uint64_t seed = first_seed * 1000003 + (uint64_t)i;
         for (const char *p = function->name; *p; p++)
             seed = seed * 31 + (unsigned char)*p;
-        run_series(function, f, seed * 8 + f->id, &tally);
+        run_series(function, f, seed * 8 + f->id, false, &tally);
+        if (fl_is_product(fl_op_named(function->name)))
+            for (int j = 0; j < 2; j++)
+                run_series(function, f, seed * 8 + f->id + (uint64_t)j * 101, true, &tally);
     }
     CHECK(tally.lacks || tally.worked > 0, "%s.%s never worked", f->name, function->name);
     CHECK(!tally.differences, "%d of %d calls differ; the first: %s", tally.differences, tally.runs, tally.first);
@@ -445,7 +483,7 @@ static void run_function(const struct fl_function *function, const struct fl_for
 /* Those of the build, then some that are made from their parameters, whose mantissas are clamped; NULL past the last.
  */
 static const struct fl_format *format_at(int i) {
-    static const char *const made[] = {"flex8+5", "dfp12", "flex5+5"};
+    static const char *const made[] = {"flex8+5", "dfp12", "flex5+5", "e4m3fn", "e5m2", "e6m5"};
     int built = 0;
     while (tensor_format_at(built))
         built++;
@@ -671,7 +709,7 @@ static void ask_stand_in(void) {
 int main(int argc, char **argv) {
     first_seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
     const int series = argc > 2 ? atoi(argv[2]) : 24;
-    only_function = argc > 3 ? argv[3] : NULL;
+    only_function = argc > 3 && *argv[3] ? argv[3] : NULL; /* empty: all */
     only_format = argc > 4 ? argv[4] : NULL;
     gpu = tensor_device_find("cuda");
     if (!gpu) {
@@ -693,7 +731,8 @@ int main(int argc, char **argv) {
         const struct fl_function *function;
         for (int i = 0; (function = fl_function_at(i)); i++)
             if (!is_of_host(function) && (!only_function || !strcmp(function->name, only_function)))
-                run_function(function, format, draw_weight(function) < 10 ? (series + 3) / 4 : series);
+                run_function(function, format,
+                             draw_weight(function) < 10 || format->element ? (series + 3) / 4 : series);
         if (!only_function || !strcmp("transfers", only_function))
             transfers(format);
         if (!only_function || !strcmp("failures", only_function))

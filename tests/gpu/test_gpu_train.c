@@ -4,8 +4,8 @@
  * Then nn_train as a whole, from sets on the device: the same losses in the same order, the same trace to the byte, the
  * same result, and the host waits only as often as its reports require.
  *
- *     test_gpu_train [SIZE [STEPS [FORMAT|all [MODEL]]]]        images of SIZE x SIZE pixels, 8; resnet8, then other
- * layers
+ *     test_gpu_train [SIZE [STEPS [FORMAT|POLICY|all [MODEL]]]]        images of SIZE x SIZE pixels, 8; resnet8, then
+ * other layers; of a format by its parameters, and of a policy (a text with a semicolon), resnet8 alone
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
@@ -19,7 +19,7 @@
 enum { BATCH = 8, CLASSES = 10, CHANNELS = 3 };
 
 static int size = 8, steps = 5;
-static const char *model = "resnet8";
+static const char *model = "resnet8", *policy;
 static nn_config optimiser = {.momentum = 0.9f, .weight_decay = 1e-4f}; /* and all else of it */
 static long (*count)(const char *what);                                 /* of the emulation; NULL on a GPU */
 
@@ -70,6 +70,7 @@ static nn_node windows(nn_graph *g) {
 static nn_graph *network(const char *variant, const char *device) {
     nn_config how = optimiser;
     how.variant = variant;
+    how.policy = policy;
     how.batch = BATCH;
     how.seed = 7;
     how.device = device;
@@ -111,7 +112,7 @@ static void step(nn_graph *const *g, int number, uint64_t *draws) {
         CHECK(!nn_forward(g[device], &(nn_batch){.pixels = images, .labels = labels}) && !nn_backward(g[device]) &&
                   !nn_update(g[device], 0.05f),
               "%s", tensor_error());
-        if (count && device && number > 1) {
+        if (count && device && number > 1 && !policy) { /* steps with a policy are not recorded */
             CHECK(count("waits") == waits, "step %d: %ld waits", number, count("waits") - waits);
             CHECK(count("allocations") == allocations, "step %d: %ld allocations", number,
                   count("allocations") - allocations);
@@ -137,18 +138,18 @@ static void train(const char *variant) {
     uint64_t draws = 11;
     for (int i = 1; i <= steps; i++) {
         step(g, i, &draws);
-        compare(g, variant, i);
+        compare(g, variant ? variant : policy, i);
     }
     /* settings of a recording change: it is made again */
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < nn_tensor_count(g[device]); i++)
-            if (!strcmp(nn_tensor_at(g[device], i).role, "weight") &&
+            if (!strcmp(nn_tensor_at(g[device], i).role, "weight") && variant &&
                 tensor_format_is_shared(nn_variant_find(variant)->format))
                 CHECK(!tensor_set_rounding(nn_tensor_at(g[device], i).t, TENSOR_ROUND_STOCHASTIC, (uint64_t)i), "%s",
                       tensor_error());
     step(g, 1, &draws);
     step(g, 1, &draws);
-    compare(g, variant, steps + 2);
+    compare(g, variant ? variant : policy, steps + 2);
     nn_graph_free(g[0]);
     nn_graph_free(g[1]);
 }
@@ -395,6 +396,13 @@ static void set_without_room(void) {
     data_free(set);
 }
 
+static bool is_among(const char *const *names, int count_of_names, const char *name) {
+    for (int i = 0; i < count_of_names; i++)
+        if (!strcmp(names[i], name))
+            return true;
+    return false;
+}
+
 int main(int argc, char **argv) {
     size = argc > 1 ? atoi(argv[1]) : size;
     steps = argc > 2 ? atoi(argv[2]) : steps;
@@ -413,6 +421,14 @@ int main(int argc, char **argv) {
             train(variants[i]);
             loop(variants[i], i % 2 == 1, i == 3 ? 7 : 0, i != 1);
         }
+    const bool is_other = argc > 3 && strcmp(argv[3], "all") && !is_among(variants, 5, argv[3]);
+    if (is_other) { /* a format by its parameters, or a policy */
+        policy = strchr(argv[3], ';') ? argv[3] : NULL;
+        train(policy ? NULL : argv[3]);
+        if (!policy)
+            loop(argv[3], true, 0, true);
+        return check_summary();
+    }
     static const char *const own[] = {"layers", "windows"};
     for (int k = 0; k < 2; k++) {
         model = own[k];

@@ -29,7 +29,8 @@ enum fl_class {
     FL_CLASS_FACTOR,  /* a factor of products: any format of arithmetic; all factors have shared exponents, or none has
                        */
     FL_CLASS_ANY,     /* any format of arithmetic: an addend or the result of products of mixed formats */
-    FL_CLASS_TARGETS, /* the format of the first operand, f64 or f32; `run` passes it to the kernel */
+    FL_CLASS_TARGETS, /* the format of the first operand, f64 or f32; `run` passes it to the kernel: of that
+                       * format in in[1] */
     FL_CLASS_F64,     /* from here on: numbers beside the formats */
     FL_CLASS_F32,
     FL_CLASS_I32,

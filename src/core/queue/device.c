@@ -3,6 +3,7 @@
 #include "core/base/memory.h"
 #include "core/base/text.h"
 #include "core/queue/queue.h"
+#include "core/table/block_classes.h"
 #include "core/table/device_kinds.h"
 #include <stdio.h>
 #include <string.h>
@@ -64,6 +65,11 @@ tensor_device *tensor_device_find(const char *name) {
     fl_fail(TENSOR_E_ARGUMENT, "unknown device %s: expected one of %s, or cuda, cuda:1, ...", fl_quote(name).text,
             known);
     return NULL;
+}
+
+bool fl_device_takes_blocks(const struct tensor_device *device, const struct fl_block_format *a,
+                            const struct fl_block_format *b) {
+    return device->host || (device->takes_blocks && a->block && b->block);
 }
 
 const char *tensor_device_name(const tensor_device *device) {

@@ -1,5 +1,6 @@
 /* write.c - how operations become tasks: which kernel runs, on which device, and which tensor it writes. */
 #include "core/base/fail.h"
+#include "core/table/block_classes.h"
 #include "core/table/mixed.h"
 #include "core/table/operands.h"
 #include "core/queue/queue.h"
@@ -30,6 +31,9 @@ static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *
     const bool accumulates = fl_task_accumulates(&known, class);
     if (accumulates || fl_task_has_operands(&known, class)) {
         args->p.product.exactness = class;
+        if (!accumulates && !queue->device->host &&
+            fl_device_takes_blocks(queue->device, fl_class_operands(class, 0), fl_class_operands(class, 1)))
+            return choose(queue, format, args->op, choice);
         if (!queue->device->host)
             return fl_fail(TENSOR_E_UNSUPPORTED, "%s.%s: class %s is computed on cpu alone, and the tensors lie on %s",
                            format->name, fl_op_name(args->op), tensor_class_name(class), queue->device->name);

@@ -15,6 +15,10 @@ enum { FL_OPERAND_CLASSES = 4096 }; /* pairs of a process, at most */
 bool fl_has_operands(tensor_class c);
 /* The block format of operand 0 or 1 of products in that class; NULL in any other class. */
 const struct fl_block_format *fl_class_operands(tensor_class c, int i);
+/* Whether products of tensors there may take operands in these formats: the host, or a device that computes blocks, for
+ * formats with blocks of a fixed length (not channel). */
+bool fl_device_takes_blocks(const struct tensor_device *device, const struct fl_block_format *a,
+                            const struct fl_block_format *b);
 /* The class of a pair. */
 tensor_status fl_operands_class(tensor_class *c, const struct fl_block_format *a, const struct fl_block_format *b);
 

@@ -112,7 +112,7 @@ static tensor *make_with_storage(const char *what, struct tensor_device *device,
         fl_fail(TENSOR_E_FORMAT, "%s: %s has %s", what, format->name, fault);
         return NULL;
     }
-    if (format->element && !device->host) {
+    if (format->element && fl_has_exponent(format) && !device->host) {
         fl_fail(TENSOR_E_UNSUPPORTED, "%s: %s, which the device '%s' does not compute: expected cpu", what,
                 format->name, device->name);
         return NULL;

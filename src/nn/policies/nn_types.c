@@ -116,10 +116,12 @@ static tensor_status check_operands(const nn_graph *g, const struct fl_node *nod
                        "%s: gradient-operands in %s beside operands in %s, but a product has no mantissas under a "
                        "shared exponent by floats; expected two formats of one kind",
                        node->owner, tensor_format_name(as->operand.format), tensor_format_name(as->back.format));
-    if (node->blocks.x && g->device != tensor_device_at(0))
-        return fl_fail(TENSOR_E_UNSUPPORTED, "%s: operands in %s, which only the device 'cpu' has", node->owner,
-                       node->blocks.x->name);
-    if (mixed && g->device != tensor_device_at(0))
+    const struct fl_node_blocks *const blocks = &node->blocks;
+    if (blocks->x && !(fl_device_takes_blocks(g->device, blocks->x, blocks->w ? blocks->w : blocks->x) &&
+                       fl_device_takes_blocks(g->device, blocks->dy ? blocks->dy : blocks->x, blocks->x)))
+        return fl_fail(TENSOR_E_UNSUPPORTED, "%s: operands in %s, which the device '%s' does not take", node->owner,
+                       node->blocks.x->name, tensor_device_name(g->device));
+    if (mixed && !node->blocks.x && g->device != tensor_device_at(0))
         return fl_fail(TENSOR_E_UNSUPPORTED, "%s: operands in %s and a result in %s, which only the device 'cpu' has",
                        node->owner, tensor_format_name(as->x.format), tensor_format_name(as->y.format));
     return TENSOR_OK;

@@ -1,0 +1,44 @@
+/* gpu_blocks.h - products whose operands are taken in blocks, on the device: what the host says of such a task. */
+#ifndef FL_GPU_BLOCKS_H
+#define FL_GPU_BLOCKS_H
+
+#include "blocks/block_geometry.h"
+#include "gpu/gpu_plugin.h"
+
+enum { FL_GPU_ADDENDS = 2 }; /* bias, residual */
+
+/* A tensor as doubles in the workspace. view.data NULL: there is none. */
+struct fl_gpu_doubles {
+    const struct fl_format *format;
+    struct fl_view view;
+    bool is_made; /* from its parameters, which are */
+    struct fl_minifloat made;
+    double *to;
+};
+
+/* The exponents of a row that are neither zero nor NaN; least > most: there are none. */
+struct fl_gpu_row {
+    int16_t least, most;
+    bool has_nan;
+};
+
+struct fl_gpu_block_operand {
+    struct fl_gpu_doubles from;
+    struct fl_block_format format;
+    struct fl_block_source source;
+    struct fl_block_rows out;
+    struct fl_gpu_row *rows;
+    uint32_t *maximum; /* the word of the largest finite magnitude, where the tensor has a scale */
+    uint64_t key;      /* of draws */
+};
+
+struct fl_gpu_blocks {
+    struct fl_gpu_block_operand in[2];
+    struct fl_gpu_doubles addend[FL_GPU_ADDENDS];
+    struct fl_block_matrices matrices;
+    uint32_t signs; /* of Hadamard transforms */
+    int64_t count;  /* of results */
+    double *high, *low;
+};
+
+#endif

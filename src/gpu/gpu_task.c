@@ -1,0 +1,126 @@
+/* gpu_task.c - tasks of a GPU, and their workspace: of the kernel, then that of blocks or of binary32 numbers. */
+#include "gpu/gpu_task.h"
+#include "blocks/block_rules.h"
+#include "core/base/memory.h"
+#include "core/table/mixed.h"
+#include "core/table/operands.h"
+#include "minifloat/minifloat.h"
+
+static void *take(char **memory, size_t bytes) {
+    void *const at = *memory;
+    *memory += fl_line_bytes(bytes);
+    return at;
+}
+
+/* --- products in blocks ------------------------------------------------------------------------------------------- */
+
+static bool takes_blocks(const struct fl_args *args) {
+    return fl_is_product(args->op) && fl_has_operands(args->p.product.exactness);
+}
+
+static struct fl_gpu_doubles doubles_of(const struct fl_format *format, const struct fl_view *view, char **memory) {
+    struct fl_gpu_doubles d = {.format = format, .view = *view, .is_made = format && format->element};
+    if (d.is_made)
+        d.made = fl_minifloat_of(format, 0);
+    if (view->data)
+        d.to = take(memory, (size_t)view->count * sizeof *d.to);
+    return d;
+}
+
+static void place_operand(const struct fl_args *args, const struct fl_block_matrices *m, int i,
+                          struct fl_gpu_block_operand *o, char **memory) {
+    const struct fl_block_format *format = fl_class_operands(args->p.product.exactness, i);
+    const struct fl_block_source *s = &m->source[i];
+    *o = (struct fl_gpu_block_operand){.from = doubles_of(fl_operand_format(args, i), &args->in[i], memory),
+                                       .format = *format,
+                                       .source = *s,
+                                       .key = fl_operand_key(args, i)};
+    *memory += fl_block_place(&o->out, format, s->outer, s->k, s->inner, *memory);
+    o->rows = take(memory, (size_t)o->out.rows * sizeof *o->rows);
+    o->maximum = take(memory, sizeof *o->maximum);
+}
+
+/* Places everything from `memory` on, and returns the end. */
+static char *place_blocks(const struct fl_args *args, struct fl_gpu_blocks *b, char *memory) {
+    const struct fl_epilogue *e = &args->p.product.epilogue;
+    *b = (struct fl_gpu_blocks){
+        .matrices = fl_block_matrices_of(args), .signs = fl_block_signs(fl_signs_key(args)), .count = args->out.count};
+    for (int i = 0; i < 2; i++)
+        place_operand(args, &b->matrices, i, &b->in[i], &memory);
+    b->addend[0] = doubles_of(fl_bias_format(args), &e->bias, &memory);
+    b->addend[1] = doubles_of(fl_residual_format(args), &e->residual, &memory);
+    b->high = take(&memory, (size_t)b->count * sizeof *b->high);
+    b->low = take(&memory, (size_t)b->count * sizeof *b->low);
+    return memory;
+}
+
+/* More than operands in the workspace take: in a dry run they have no memory yet. */
+static size_t blocks_need(const struct fl_args *args) {
+    struct fl_gpu_blocks b;
+    struct fl_args all = *args;
+    char *const from = (char *)(uintptr_t)FL_ALIGNMENT; /* an address that nothing reads */
+    struct fl_view *const views[] = {&all.in[0], &all.in[1], &all.p.product.epilogue.bias,
+                                     &all.p.product.epilogue.residual};
+    for (int i = 0; i < 4; i++)
+        if (views[i]->count)
+            views[i]->data = from;
+    return (size_t)(place_blocks(&all, &b, from) - from);
+}
+
+/* --- floats made from their parameters ---------------------------------------------------------------------------- */
+
+/* Whether the task has to do with them; if so, what it needs to know of them. */
+static bool find_floats(const struct fl_call *call, struct fl_gpu_floats *floats) {
+    const bool runs = call->kind == FL_CALL_RUN, transfers = call->kind == FL_CALL_LOAD || call->kind == FL_CALL_ROUND;
+    const bool nothing = call->kind == FL_CALL_GATHER || call->kind == FL_CALL_CLOSE;
+    const struct fl_format *format = nothing ? NULL
+                                     : runs  ? call->args->format
+                                             : call->out.format,
+                           *source = transfers ? call->source.format : NULL;
+    floats->writes = format && format->element;
+    floats->reads = source && source->element;
+    if (floats->writes)
+        floats->format = fl_minifloat_of(format, 0);
+    if (floats->reads)
+        floats->source = fl_minifloat_of(source, 0);
+    floats->operands.count = 0;
+    floats->out = NULL;
+    return floats->writes || floats->reads;
+}
+
+/* The task on binary32 numbers. Where a wide part is written, its element is another number. */
+static void place_floats(struct gpu_task *task, char *memory) {
+    const struct fl_args given = task->args;
+    char *const rest = fl_minifloat_place(&given, &task->args, &task->floats.operands, memory);
+    task->floats.out = given.out.wide ? (void *)rest : task->args.out.data;
+    task->args.out = given.out;
+}
+
+/* --- a task ------------------------------------------------------------------------------------------------------- */
+
+size_t gpu_task_need(const struct fl_args *args, size_t bytes) {
+    if (takes_blocks(args))
+        return blocks_need(args) + fl_line_bytes((size_t)args->out.count * sizeof(float));
+    return args->format->element ? fl_line_bytes(bytes) + fl_minifloat_bytes(args) : bytes;
+}
+
+void gpu_task_of(const struct fl_call *call, struct gpu_task *task) {
+    const bool writes = call->kind == FL_CALL_WRITE, computes = writes || call->kind == FL_CALL_RUN;
+    task->call = *call;
+    task->has_floats = find_floats(call, &task->floats);
+    task->has_blocks = writes && takes_blocks(call->args);
+    if (!computes)
+        return;
+    struct fl_args *args = &task->args;
+    *args = *call->args;
+    task->call.args = args;
+    if (writes)
+        args->out = (struct fl_view){.data = call->out.data, .wide = args->out.wide, .count = call->out.count};
+    if (task->has_blocks) {
+        args->rounding.key = call->out.seed;
+        task->floats.out = (void *)place_blocks(args, &task->blocks, args->workspace);
+    } else if (task->floats.writes) {
+        args->workspace_bytes -= fl_minifloat_bytes(args);
+        place_floats(task, (char *)args->workspace + args->workspace_bytes);
+    }
+}

@@ -1,0 +1,20 @@
+/* gpu_task.h - what the host adds to a task of a GPU: the conversions of floats made from their parameters, and
+ * products in blocks, with the places of both in its workspace. */
+#ifndef FL_GPU_TASK_H
+#define FL_GPU_TASK_H
+
+#include "gpu/gpu_blocks.h"
+
+struct gpu_task {
+    struct fl_call call; /* its args are `args` if there are any */
+    struct fl_args args;
+    bool has_floats, has_blocks;
+    struct fl_gpu_floats floats;
+    struct fl_gpu_blocks blocks;
+};
+
+void gpu_task_of(const struct fl_call *call, struct gpu_task *task);
+/* The workspace of a task whose kernel takes so many bytes. */
+size_t gpu_task_need(const struct fl_args *args, size_t bytes);
+
+#endif
