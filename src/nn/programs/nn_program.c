@@ -14,7 +14,7 @@ static void take_exponent(const struct fl_translation *t, const struct fl_output
     const tensor *const y = output->y < 0 ? NULL : t->g->values[output->y].t;
     tensor_stats all;
     if (y && tensor_format_is_shared(tensor_format_of(y)) && !tensor_statistics(NULL, &all, y) && all.writes > 0)
-        *range = (struct fl_range){.frozen = true, .exponent = tensor_exponent(y)};
+        *range = (struct fl_range){.frozen = true, .exponent = tensor_exponent(y) - fl_exponent_shift(y)};
 }
 
 int fl_value_new(struct fl_translation *t, const struct fl_node *node, const char *part) {
