@@ -47,7 +47,7 @@ typedef enum tensor_class {
  * formats.md); hadamard is an option of both or of neither. Stochastic rounding of operands and the signs of
  * Hadamard transforms are drawn by the seed of the result (tensor_set_rounding, whatever its rounding) and the
  * number of its writes. Other operations, the products within tensor_lstm and tensor_gru included, have their exact
- * bits; devices other than the host refuse.
+ * bits. GPUs give the same bits as the host.
  *
  * A class is a number that means the same as long as the process lives; what is to last is its name.
  * TENSOR_E_ARGUMENT names the position of what is wrong in `text`. */
