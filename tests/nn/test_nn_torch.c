@@ -334,7 +334,7 @@ static void test_refusals(void) {
 
 static void test_sizes(const char *model, const int64_t *in, int classes, const program_weight_file *how) {
     static struct dict d;
-    program *p;
+    program *p = NULL;
     program_port port;
     nn_graph *const g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1, .seed = 1});
     const bool text = nn_model_reads_text(model);
