@@ -77,6 +77,19 @@ def exponents(folder, data):
             check(float(line.split()[-1]) > 99, line)
 
 
+def evaluated(folder):
+    """A network as it was saved, and one of fp32 brought into FP8, are close to their fp32."""
+    for label, formats in (("tensor:e4m3fn", []), ("fp32", ["--formats", "fp32,tensor:e4m3fn,tensor:e3m4"])):
+        out = folder / f"saved-{label.replace(':', '-')}"
+        succeed("train", *RESNET, "--format", label, "--out", str(out))
+        shown = succeed("eval", str(out / "last.safetensors"), "--data", RESNET[3], *formats).stdout
+        rows = {line.split("  ")[0]: line.split() for line in shown.splitlines() if "%" in line}
+        for name in ["as saved"] if not formats else ["tensor:e4m3fn", "tensor:e3m4"]:
+            check(name in rows and float(rows[name][-3]) > 15, label, name, rows.get(name))
+        if formats:
+            check(float(rows["tensor:e3m4"][-3]) > float(rows["tensor:e4m3fn"][-3]), rows)
+
+
 def resumed(folder, data):
     for number, label in enumerate(FORMATS[:3]):
         whole, pieces = folder / f"whole{number}", folder / f"pieces{number}"
@@ -119,6 +132,7 @@ def main():
         data = write_book(folder)
         train_all(folder, data)
         exponents(folder, data)
+        evaluated(folder)
         resumed(folder, data)
         refused(folder, data)
     return summary()
