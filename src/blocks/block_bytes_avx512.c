@@ -6,16 +6,6 @@
 
 enum { OFFSET = 128, LANES = 8 };
 
-static inline double scale_of(const struct fl_block_rows *from, int64_t at) {
-    const int exponent = from->exponents[at];
-    if (exponent == FL_BLOCK_ZERO || exponent == FL_BLOCK_NAN)
-        return exponent == FL_BLOCK_ZERO ? 0 : (double)NAN;
-    const uint64_t bits = (uint64_t)(1023 + exponent + from->format->element.unit) << 52;
-    double scale;
-    memcpy(&scale, &bits, sizeof scale);
-    return from->significands ? scale * from->significands[at] : scale;
-}
-
 static inline int32_t shift_of(const struct fl_block_rows *from, int64_t at) {
     const int exponent = from->exponents[at];
     return exponent == FL_BLOCK_ZERO || exponent == FL_BLOCK_NAN ? 0 : exponent - from->least_exponent;
@@ -67,7 +57,7 @@ static void begin(const struct fl_block_rows *from, int64_t first, int64_t n, st
     else
         sum_any(x, count, from->width, blocks + at);
     for (int64_t b = at; b < at + count; b++) {
-        blocks[b].scale = scale_of(from, b);
+        blocks[b].scale = fl_block_scale(from, b);
         blocks[b].shift = shift_of(from, b);
     }
 }
@@ -118,7 +108,7 @@ static void pack(const struct fl_block_rows *from, const int64_t *rows, int coun
     for (int64_t b = 0; b < from->blocks; b++)
         for (int j = 0; j < FL_BYTES_LANES; j++) {
             const bool given = j < count && rows[j] >= 0;
-            scales[b * FL_BYTES_LANES + j] = given ? scale_of(from, rows[j] * from->blocks + b) : 0;
+            scales[b * FL_BYTES_LANES + j] = given ? fl_block_scale(from, rows[j] * from->blocks + b) : 0;
             shifts[b * FL_BYTES_LANES + j] = given ? shift_of(from, rows[j] * from->blocks + b) : 0;
         }
 }

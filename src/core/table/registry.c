@@ -288,6 +288,10 @@ bool fl_task_accumulates(const struct fl_args *args, tensor_class class) {
            fl_operand_format(args, 0)->arithmetic == FL_ARITHMETIC_FLOAT;
 }
 
+static struct fl_operand_kinds kinds_of(const struct fl_args *args) {
+    return (struct fl_operand_kinds){fl_operand_format(args, 0)->operand, fl_operand_format(args, 1)->operand};
+}
+
 /* Once for an operation, its first operand's format and a class; the classes of a process are few. */
 static void tell_accumulating(const struct fl_args *args, tensor_class class, enum fl_backend chosen) {
     static unsigned char reported[FL_FORMAT_LIMIT + 1][FL_OP_LIMIT];
@@ -297,20 +301,24 @@ static void tell_accumulating(const struct fl_args *args, tensor_class class, en
         memset(reported, 0, sizeof reported);
     if (__atomic_exchange_n(&reported[fl_format_index(a)][args->op], 1, __ATOMIC_RELAXED))
         return;
-    fprintf(stderr, "flexlab: %s.%s.%s: %s, operands %s, result %s\n", a->name, fl_op_name(args->op),
-            backends[chosen].name, tensor_class_name(class), fl_operand_kind_name(a->operand), args->format->name);
+    const struct fl_operand_kinds kinds = kinds_of(args);
+    const bool one = kinds.a == kinds.b;
+    fprintf(stderr, "flexlab: %s.%s.%s: %s, operands %s%s%s, result %s\n", a->name, fl_op_name(args->op),
+            backends[chosen].name, tensor_class_name(class), fl_operand_kind_name(kinds.a), one ? "" : " by ",
+            one ? "" : fl_operand_kind_name(kinds.b), args->format->name);
 }
 
 static tensor_status check_operands(const struct fl_args *args, tensor_class class) {
     const struct fl_format *a = fl_operand_format(args, 0), *b = fl_operand_format(args, 1);
     char kinds[64];
-    if (a->operand == b->operand && fl_accumulation_of(class, a->operand))
+    if (fl_accumulation_of_kinds(class, kinds_of(args)))
         return TENSOR_OK;
     return fl_fail(TENSOR_E_UNSUPPORTED,
-                   "%s: class %s has no products of %s%s%s, expected operands of one kind of %s%s",
+                   "%s: class %s has no products of %s%s%s, expected operands of one kind of %s%s%s",
                    fl_op_name(args->op), tensor_class_name(class), a->name, a == b ? "" : " by ", a == b ? "" : b->name,
                    fl_accumulation_kinds(class, kinds, sizeof kinds),
-                   fl_accumulation_of(class, FL_OPERAND_TF32) ? " (tf32: fp32)" : "");
+                   fl_accumulation_of(class, FL_OPERAND_TF32) ? " (tf32: fp32)" : "",
+                   fl_accumulation_of(class, FL_OPERAND_E4M3) ? ", or e4m3 by e5m2" : "");
 }
 
 tensor_status fl_dispatch_accumulating(const struct fl_args *args, tensor_class class, bool runs,
