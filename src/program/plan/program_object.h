@@ -56,8 +56,8 @@ tensor_status fl_program_end_calibration(struct fl_program *p);
 /* Forgets plan and constants: formats or exponents have changed. */
 void fl_program_reset(struct fl_program *program);
 
-/* Exponents of ranges are those of 16-bit mantissas. What is to be added for a tensor, so that the same numbers have the
- * same place below the largest mantissa, or below the largest power of two of floats. */
+/* Exponents of ranges are those of 16-bit mantissas. What is to be added for a tensor, so that the same numbers have
+ * the same place below the largest mantissa, or below the largest power of two of floats. */
 static inline int fl_exponent_shift(const tensor *t) {
     const struct autoflex *const a = tensor_autoflex(t);
     const int places = a->largest > 0 ? autoflex_floor_log2(a->largest) : tensor_format_bits(tensor_format_of(t)) - 1;
