@@ -289,8 +289,22 @@ static void take_view(struct call *c, const struct drawn_operand *d) {
     }
 }
 
+/* The format of an operand of a product in blocks, which need not be that of its result: factors are of one kind. */
+static const struct fl_format *draw_operand_format(const struct fl_operand *rule, const struct fl_format *factor) {
+    static const char *const names[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16", "flex8+5", "e4m3fn", "e6m5"};
+    const struct fl_format *other;
+    do {
+        tensor_format id;
+        CHECK(!tensor_format_find(&id, names[draw() % (sizeof names / sizeof names[0])]), "%s", tensor_error());
+        other = fl_format_of(id);
+    } while (rule->class == FL_CLASS_FACTOR && factor && other->arithmetic != factor->arithmetic);
+    return other;
+}
+
 static bool draw_operands(struct call *c, const struct fl_function *f) {
     static double values[MOST];
+    const struct fl_format *const result = c->format, *factor = NULL;
+    const bool mixes = tensor_result_class() != TENSOR_EXACT && chance(40);
     limits.work = chance(80) ? 3000 : chance(70) ? 20000 : 200000;
     if (!draw_call(&c->drawn, f, &limits))
         return false;
@@ -311,7 +325,13 @@ static bool draw_operands(struct call *c, const struct fl_function *f) {
             add(c, &s, 1, &o->held);
             take_view(c, o);
         } else {
+            if (mixes && i >= f->outputs && (rule->class == FL_CLASS_FACTOR || rule->class == FL_CLASS_ANY)) {
+                c->format = draw_operand_format(rule, factor);
+                factor = rule->class == FL_CLASS_FACTOR ? c->format : factor;
+                s.exponent = c->format == result ? s.exponent : INT32_MIN;
+            }
             add(c, &s, o->ndim, o->shape);
+            c->format = result;
         }
     }
     return true;
