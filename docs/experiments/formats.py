@@ -14,6 +14,7 @@ GROUPS = {
     'narrow': ['flex12+5', 'flex8+5', 'dfp8'],
     'bytes': ['mxint8', 'hbfp8'],
     'floats': ['mxfp8', 'mxfp8-floor', 'nvfp4', 'fp8'],
+    'scaled': ['fp8-delayed', 'fp8-current'],
 }
 POLICIES = {  # those that have no name of their own: FP8 without scales but that of the loss
     'fp8': 'variant fp32\nif-any @product operands=e4m3fn gradient-operands=e5m2 result=fp32\nloss-scale dynamic\n',
@@ -24,10 +25,11 @@ WORKS = {  # model, peak rate
     ('gpt2x64', '0.002'): ['--context', '64', '--batch', '16', '--train-limit', str(800 * 16 * 64), '--test-limit', '20000',
                            '--warmup', '0.05'],
 }
-SLOW = {('resnet20', 'bytes'), ('resnet20', 'floats')}  # not trained
+SLOW = {('resnet20', 'bytes'), ('resnet20', 'floats'), ('resnet20', 'scaled')}  # not trained
 STEPS = {'resnet20': 781, 'resnet8': 400, 'gpt2x64': 800}
 SEEDS = [1, 2, 3]
-PAIRS = [('mxint8', 'mxfp8'), ('mxint8', 'mxfp8-floor'), ('mxfp8', 'mxfp8-floor'), ('mxint8', 'hbfp8'), ('dfp8', 'mxint8')]
+PAIRS = [('mxint8', 'mxfp8'), ('mxint8', 'mxfp8-floor'), ('mxfp8', 'mxfp8-floor'), ('mxint8', 'hbfp8'), ('dfp8', 'mxint8'),
+         ('fp8-delayed', 'fp8-current'), ('fp8-delayed', 'mxfp8')]
 
 
 def place(folder, model, rate, group):
