@@ -12,12 +12,10 @@ that called it returns. Functions are found when they are first used, so that im
 import ctypes
 import functools
 import os
-import pathlib
 
 from . import _core, _errors
 from ._declarations import ALIASES, CALLBACKS, CONSTANTS, ENUMS, FUNCTIONS, OPAQUE, STRUCTS
 
-folder = pathlib.Path(__file__).parent
 SCALARS = {
     "int": ctypes.c_int, "unsigned": ctypes.c_uint, "bool": ctypes.c_bool, "float": ctypes.c_float, "double": ctypes.c_double,
     "int8_t": ctypes.c_int8, "uint8_t": ctypes.c_uint8, "int16_t": ctypes.c_int16, "uint16_t": ctypes.c_uint16,
@@ -27,13 +25,8 @@ SCALARS = {
 pending = []  # what callbacks have raised and their caller has yet to see
 
 
-def load():
-    """The library beside this file, or the one that FLEXLAB_LIBRARY names."""
-    name = os.environ.get("FLEXLAB_LIBRARY")
-    return ctypes.CDLL(name if name else str(next(folder.glob("libflexlab.so*"))))
-
-
-library = load()
+# The library that the extension is linked with: the loader looks for a symbol in what a module needs, too.
+library = ctypes.CDLL(_core.__file__)
 library.flexlab_tensor_error.restype = ctypes.c_char_p
 
 

@@ -433,6 +433,8 @@ static PyMethodDef functions[] = {{"begin", core_begin, METH_VARARGS, NULL},
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_core", "Tensors and operations of flexlab.", -1, functions, NULL, NULL, NULL, NULL};
 
+PyMODINIT_FUNC PyInit__core(void);
+
 PyMODINIT_FUNC PyInit__core(void) {
     PyObject *module = PyModule_Create(&definition);
     core_tensor_type = (PyTypeObject *)PyType_FromSpec(&tensor_spec);
