@@ -1,6 +1,7 @@
 """Stubs for editors and type checkers: of the package, which re-exports what its modules have, and of flexlab.c, every
 function, struct and constant of the C library. (Those of the operations are in write.py.)"""
 import ast
+import keyword
 import re
 
 NUMBERS = {"float": "float", "double": "float", "bool": "bool"}
@@ -56,13 +57,15 @@ def write_library(path, found):
         lines.append(quoted(comment or f"struct {name}"))
         lines.append("    def __init__(self, **members: Any) -> None: ...")
         for kind, member, length, _ in members:
-            lines.append(f"    {member}: {'Any' if length else given_type(found, kind)}")
+            if not keyword.iskeyword(member):  # those are for getattr and setattr
+                lines.append(f"    {member}: {'Any' if length else given_type(found, kind)}")
         lines.append("")
     for name in found["callbacks"]:
         lines.append(f"{name}: Any")
     lines.append("")
     for name, (result, taken, comment, header) in found["functions"].items():
-        words = [f"{parameter or f'argument{i}'}: {taken_type(found, kind)}" for i, (kind, parameter) in enumerate(taken)]
+        words = [f"{f'{parameter}_' if keyword.iskeyword(parameter) else parameter or f'argument{i}'}: {taken_type(found, kind)}"
+                 for i, (kind, parameter) in enumerate(taken)]
         lines.append(f"def {name}({', '.join(words)}{', /' if words else ''}) -> {given_type(found, result)}:")
         lines.append(quoted(f"{comment}\n\nflexlab/{header}"))
         lines.append("")

@@ -60,8 +60,6 @@ static void dealloc(PyObject *self) {
     PyObject *kind = NULL, *value = NULL, *trace = NULL;
     PyErr_Fetch(&kind, &value, &trace);
     tensor_free(o->t);
-    if (o->buffer)
-        PyMem_Free(o->buffer);
     Py_XDECREF(o->owner);
     PyErr_Restore(kind, value, trace);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
@@ -151,8 +149,12 @@ static PyObject *core_view(PyObject *module, PyObject *args) {
     if (count != ndim)
         return PyErr_Format(PyExc_ValueError, "%d strides, expected one for each of %d dimensions", count, ndim);
     PyObject *result = core_wrap(tensor_new_strided(o->t, ndim, sizes, steps, offset), base);
-    if (result)
-        ((tensor_object *)result)->strided = true;
+    if (result) {
+        tensor_object *const view = (tensor_object *)result;
+        view->strided = true;
+        memcpy(view->strides, steps, sizeof steps);
+        view->offset = offset;
+    }
     return result;
 }
 
@@ -212,6 +214,20 @@ GETTER(exponent,
 GETTER(address, PyLong_FromVoidPtr((void *)t))
 GETTER(owner, Py_NewRef(o->owner ? o->owner : Py_None))
 GETTER(strided, PyBool_FromLong(o->strided))
+
+/* (strides, offset) of a view with strides, in elements of its base; None for others. */
+static PyObject *get_strides(PyObject *self, void *closure) {
+    const tensor_object *o = (tensor_object *)self;
+    const tensor *t = tensor_of(self);
+    (void)closure;
+    if (!t || !o->strided)
+        return t ? Py_NewRef(Py_None) : NULL;
+    const int ndim = tensor_ndim(t);
+    PyObject *strides = PyTuple_New(ndim);
+    for (int i = 0; strides && i < ndim; i++)
+        PyTuple_SetItem(strides, i, PyLong_FromLongLong(o->strides[i]));
+    return strides ? Py_BuildValue("NL", strides, (long long)o->offset) : NULL;
+}
 GETTER(device, PyUnicode_FromString(tensor_device_name(tensor_device_of(t))))
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
@@ -396,6 +412,7 @@ static PyGetSetDef tensor_getset[] = {
     {"_address", get_address, NULL, NULL, NULL},
     {"base", get_owner, NULL, "What its memory belongs to; None: itself.", NULL},
     {"_strided", get_strided, NULL, NULL, NULL},
+    {"_strides", get_strides, NULL, NULL, NULL},
     {NULL}};
 
 static PyType_Slot tensor_slots[] = {

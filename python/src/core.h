@@ -16,8 +16,8 @@ typedef struct {
     PyObject_HEAD tensor *t;
     PyObject *owner; /* what its memory belongs to: another tensor, or an array; NULL: itself */
     bool busy;       /* a call that has released the GIL uses it */
-    bool strided;
-    void *buffer; /* memory that was allocated for a tensor of the caller's memory; NULL: none */
+    bool strided; /* a view with strides; then its element (i, ...) is element offset + i strides[0] + ... of owner */
+    int64_t strides[TENSOR_MAX_DIMS], offset;
 } tensor_object;
 
 /* The class of new tensors, which Python derives from the one of this module; what it needs to raise an error, and to
