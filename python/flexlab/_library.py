@@ -12,6 +12,8 @@ that called it returns. Functions are found when they are first used, so that im
 import ctypes
 import functools
 import os
+import re
+import weakref
 
 from . import _core, _errors
 from ._declarations import ALIASES, CALLBACKS, CONSTANTS, ENUMS, FUNCTIONS, OPAQUE, STRUCTS
@@ -37,20 +39,32 @@ def message():
 def check(status, *_):
     """Raises what a callback raised, or the error of a status."""
     if pending:
+        _core.note(0)
         raise pending.pop(0)
     if status:
         _errors.fail(status, message())
 
 
-class Handle:
-    """A pointer to an object of the library, which `free` frees when nobody refers to it."""
-    __slots__ = ("_pointer", "_free", "__weakref__")
+def remember(error):
+    """Keeps the first exception of a callback for the function that called it."""
+    if not pending:
+        pending.append(error)
+        _core.note(1)
 
-    def __init__(self, pointer, free=None):
+
+class Handle:
+    """A pointer to an object of the library, which `free` frees when nobody refers to it; what must be freed before its
+    parent is freed with it."""
+    __slots__ = ("_pointer", "_free", "_children", "__weakref__")
+
+    def __init__(self, pointer, free=None, parent=None):
         if not pointer:
             check(library.flexlab_tensor_error_status())
             raise _errors.Error(message() or "the library returned no object")
-        self._pointer, self._free = pointer, free
+        self._pointer, self._free, self._children = pointer, free, []
+        if parent is not None:
+            parent._children[:] = [one for one in parent._children if one() is not None]
+            parent._children.append(weakref.ref(self))
 
     @property
     def pointer(self):
@@ -60,6 +74,9 @@ class Handle:
 
     def free(self):
         """Frees the object now; every later use is a ValueError."""
+        for child in self._children:
+            if (one := child()) is not None:
+                one.free()
         pointer, self._pointer = self._pointer, None
         if pointer and self._free:
             self._free(pointer)
@@ -76,7 +93,7 @@ class TensorPointer(ctypes.c_void_p):
     def from_param(cls, value):
         if value is None:
             return None
-        if isinstance(value, _core.Tensor):
+        if isinstance(value, _core.Tensor) or hasattr(value, "_address"):  # a tensor, or one that a network lends
             return ctypes.c_void_p(value._address)
         raise TypeError(f"{type(value).__name__}, expected a flexlab.Tensor")
 
@@ -248,7 +265,7 @@ def wrapped(kind, function):
         try:
             return function(*arguments)
         except BaseException as error:  # KeyboardInterrupt too
-            pending.append(error)
+            remember(error)
             return 1 if kind._restype_ not in (None, ctypes.c_void_p) else None
     return kind(guarded)
 
@@ -322,8 +339,18 @@ def function(name):
         found.restype = None
     else:
         found.restype = field_type(result)
-    found.__name__, found.__doc__ = name, f"{result} {name}({', '.join(' '.join(one) for one in taken)})\n\n{comment}\n\nflexlab/{header}"
-    return found
+
+    def call(*arguments):
+        try:
+            return found(*arguments)
+        except ctypes.ArgumentError as error:  # what from_param raised
+            number, kind, text = re.fullmatch(r"argument (\d+): (?:<class ')?(\w+)[^:]*: (.*)", str(error), re.S).groups()
+            parameter = taken[int(number) - 1][1]
+            raise {"ValueError": ValueError}.get(kind, TypeError)(f"{name}: {parameter}: {text}") from None
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"{result} {name}({', '.join(' '.join(one) for one in taken)})\n\n{comment}\n\nflexlab/{header}"
+    return call
 
 
 def check_call(status, function, arguments):

@@ -465,4 +465,9 @@ def infer(name, operands, keywords):
     return empty(made[1], made[0], device=device)
 
 
-_core.begin(Tensor, _errors.fail, infer)
+def fail(status, message):
+    _library.check(0)  # what a callback raised comes first
+    _errors.fail(status, message)
+
+
+_core.begin(Tensor, fail, infer)

@@ -309,9 +309,9 @@ static PyObject *call(const struct operation *f, PyObject *const *args, Py_ssize
     tensor_status status;
     Py_BEGIN_ALLOW_THREADS status = f->run(a.value);
     Py_END_ALLOW_THREADS for (int i = 0; i < a.tensors; i++) a.tensor[i]->busy = false;
-    if (status || PyErr_Occurred()) {
+    if (status || core_pending) {
         Py_XDECREF(out);
-        return status && !PyErr_Occurred() ? core_fail(status) : NULL;
+        return core_fail(status);
     }
     return out ? out : Py_NewRef(Py_None);
 }

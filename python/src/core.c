@@ -4,6 +4,7 @@
 
 PyTypeObject *core_tensor_type;
 PyObject *core_tensor_class, *core_raise, *core_infer;
+int core_pending;
 
 /* --- errors ------------------------------------------------------------------------------------------------------- */
 
@@ -428,6 +429,12 @@ static PyType_Slot elements_slots[] = {{Py_tp_dealloc, dealloc_elements},
 static PyType_Spec elements_spec = {"flexlab._core.Elements", sizeof(elements_object), 0,
                                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, elements_slots};
 
+/* note(whether): a callback has raised something that waits for the function that called it. */
+static PyObject *core_note(PyObject *module, PyObject *args) {
+    (void)module;
+    return PyArg_ParseTuple(args, "p", &core_pending) ? Py_NewRef(Py_None) : NULL;
+}
+
 /* begin(class of tensors, function that raises, function that makes results) */
 static PyObject *core_begin(PyObject *module, PyObject *args) {
     PyObject *class, *raise, *infer;
@@ -441,6 +448,7 @@ static PyObject *core_begin(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {{"begin", core_begin, METH_VARARGS, NULL},
+                                  {"note", core_note, METH_VARARGS, NULL},
                                   {"empty", core_empty, METH_VARARGS, NULL},
                                   {"on", core_on, METH_VARARGS, NULL},
                                   {"view", core_view, METH_VARARGS, NULL},

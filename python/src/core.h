@@ -24,6 +24,7 @@ typedef struct {
  * make the results of operations whose shapes no C code knows. */
 extern PyTypeObject *core_tensor_type;
 extern PyObject *core_tensor_class, *core_raise, *core_infer;
+extern int core_pending; /* a callback, such as a predictor of Python's, has raised an exception */
 
 /* The tensor of an object, or NULL with TypeError set. */
 tensor_object *core_tensor(PyObject *object, const char *function, const char *parameter);
