@@ -101,6 +101,12 @@ class Tensor(_core.Tensor):
     def __float__(self):
         return self.item()
 
+    def __dlpack_device__(self):
+        """The host, as DLPack calls it. BufferError for a tensor on another device."""
+        if self.device != "cpu":
+            raise BufferError(f"a tensor on {self.device}: export x.to(x.format, 'cpu')")
+        return 1, 0
+
     def tolist(self):
         return self.numpy("float64").tolist()
 
@@ -180,10 +186,7 @@ class Tensor(_core.Tensor):
             host = empty(self.base.shape, self.format)
             _library.tensor_copy(host, self.base)
             return _core.view(host, self.shape, *self._strides).contiguous().to(self.format, self.device)
-        strides, offset = self._strides
-        stored = np.asarray(memoryview(_core.elements(self.base))).reshape(-1)
-        steps = [stride * stored.itemsize for stride in strides]
-        return restore(np.lib.stride_tricks.as_strided(stored[offset:], self.shape, steps), self.format, self.exponent)
+        return restore(np.array(memoryview(_core.elements(self))), self.format, self.exponent)
 
     def copy(self):
         """A bit-exact copy: elements, exponent, history, wide part."""
@@ -466,8 +469,9 @@ def infer(name, operands, keywords):
 
 
 def fail(status, message):
-    _library.check(0)  # what a callback raised comes first
-    _errors.fail(status, message)
+    _library.check(0)  # what a callback of this thread raised comes first
+    if status:
+        _errors.fail(status, message)
 
 
 _core.begin(Tensor, fail, infer)
