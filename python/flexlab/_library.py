@@ -12,30 +12,24 @@ that called it returns. Functions are found when they are first used, so that im
 import ctypes
 import functools
 import os
-import pathlib
 import re
+import threading
 import weakref
 
 from . import _core, _errors
 from ._declarations import ALIASES, CALLBACKS, CONSTANTS, ENUMS, FUNCTIONS, OPAQUE, STRUCTS
 
-folder = pathlib.Path(__file__).parent
 SCALARS = {
     "int": ctypes.c_int, "unsigned": ctypes.c_uint, "bool": ctypes.c_bool, "float": ctypes.c_float, "double": ctypes.c_double,
     "int8_t": ctypes.c_int8, "uint8_t": ctypes.c_uint8, "int16_t": ctypes.c_int16, "uint16_t": ctypes.c_uint16,
     "int32_t": ctypes.c_int32, "uint32_t": ctypes.c_uint32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
     "size_t": ctypes.c_size_t, "unsigned long": ctypes.c_ulong, "char": ctypes.c_char, "unsigned char": ctypes.c_ubyte,
 }
-pending = []  # what callbacks have raised and their caller has yet to see
+pending = {}  # by thread, what its callbacks have raised and the function that called them has yet to raise
 
 
-def load():
-    """The library beside this file, or the one that FLEXLAB_LIBRARY names."""
-    name = os.environ.get("FLEXLAB_LIBRARY")
-    return ctypes.CDLL(name if name else str(next(folder.glob("libflexlab.so*"))))
-
-
-library = load()
+# The library that the extension is linked with: the loader looks for a symbol in what a module needs, too.
+library = ctypes.CDLL(_core.__file__)
 library.flexlab_tensor_error.restype = ctypes.c_char_p
 
 
@@ -45,18 +39,17 @@ def message():
 
 def check(status, *_):
     """Raises what a callback raised, or the error of a status."""
-    if pending:
-        _core.note(0)
-        raise pending.pop(0)
+    if pending and (error := pending.pop(threading.get_ident(), None)) is not None:
+        _core.note(len(pending))
+        raise error
     if status:
         _errors.fail(status, message())
 
 
 def remember(error):
     """Keeps the first exception of a callback for the function that called it."""
-    if not pending:
-        pending.append(error)
-        _core.note(1)
+    pending.setdefault(threading.get_ident(), error)
+    _core.note(len(pending))
 
 
 class Handle:
@@ -134,9 +127,19 @@ class Text(ctypes.c_char_p):
         return ctypes.c_char_p(value)
 
 
+def address_of(value, written):
+    """The memory of an array, which the function may write."""
+    address, read_only = value.__array_interface__["data"]
+    if written and read_only:
+        raise ValueError("a read-only array, expected one that the function can write")
+    if not value.flags.c_contiguous:
+        raise ValueError("an array with strides, expected a contiguous one")
+    return ctypes.c_void_p(address)
+
+
 @functools.cache
-def numbers(kind):
-    """A pointer to numbers: an array of NumPy or another writable buffer of that type, or something of ctypes."""
+def numbers(kind, written):
+    """A pointer to numbers: an array of NumPy of that type, or something of ctypes."""
     scalar = SCALARS[kind]
     size = ctypes.sizeof(scalar)
 
@@ -156,27 +159,31 @@ def numbers(kind):
             letters = "f" if kind in ("float", "double") else "b" if kind == "bool" else "iuV"
             if given[1] not in letters or int(given[2:]) != size or given[0] == ">":
                 raise TypeError(f"an array of {value.dtype}, expected one of {kind}")
-            if not value.flags.c_contiguous:
-                raise ValueError("an array with strides, expected a contiguous one")
-            return ctypes.c_void_p(interface["data"][0])
+            return address_of(value, written)
 
     return Numbers
 
 
 class Bytes(ctypes.c_void_p):
-    """void *: bytes of any kind."""
+    """const void *: bytes of any kind."""
+    written = False
+
     @classmethod
     def from_param(cls, value):
         if value is None or isinstance(value, (int, ctypes.c_void_p)):
             return value if value is None or isinstance(value, ctypes.c_void_p) else ctypes.c_void_p(value)
-        if isinstance(value, bytes):
+        if isinstance(value, bytes) and not cls.written:
             return ctypes.cast(ctypes.c_char_p(value), ctypes.c_void_p)
         if isinstance(value, (ctypes.Array, ctypes.Structure)):
             return ctypes.byref(value)
-        interface = getattr(value, "__array_interface__", None)
-        if interface is None or not value.flags.c_contiguous:
+        if not hasattr(value, "__array_interface__"):
             raise TypeError(f"{type(value).__name__}, expected bytes or a contiguous array")
-        return ctypes.c_void_p(interface["data"][0])
+        return address_of(value, cls.written)
+
+
+class WritableBytes(Bytes):
+    """void *: memory that the function may write."""
+    written = True
 
 
 def base(kind):
@@ -267,7 +274,7 @@ def wrapped(kind, function):
     """A callback whose exceptions wait until the function that calls it returns; it then asks to stop."""
     @functools.wraps(function)
     def guarded(*arguments):
-        if pending:
+        if threading.get_ident() in pending:
             return 1 if kind._restype_ not in (None, ctypes.c_void_p) else None
         try:
             return function(*arguments)
@@ -293,10 +300,10 @@ def argument_type(kind):
     if name == "char":
         return Text if kind.startswith("const") else ctypes.c_char_p
     if name == "void":
-        return Bytes
-    if name in ENUMS:
-        return numbers("int")
-    return numbers(name) if name in SCALARS else struct_pointer(name)
+        return Bytes if "const" in kind else WritableBytes
+    if name in ENUMS or name in SCALARS:
+        return numbers(name if name in SCALARS else "int", "const" not in kind)
+    return struct_pointer(name)
 
 
 @functools.cache
