@@ -15,7 +15,7 @@ from ._results import Results
 
 def program():
     """The path of the command-line program."""
-    path = os.environ.get("FLEXLAB_PROGRAM") or pathlib.Path(__file__).parent / "bin" / "flexlab"
+    path = os.environ.get("FLEXLAB_PROGRAM") or pathlib.Path(__file__).with_name("flexlab")
     if not os.path.exists(path):
         raise _errors.FileError(f"{path}: there is no such program (FLEXLAB_PROGRAM names another)")
     return os.fspath(path)
