@@ -132,8 +132,12 @@ PyObject *core_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
     int major = 0, minor, type = DL_CPU, id = 0;
     tensor_object *const o = (tensor_object *)self;
     struct dl_tensor t = {.device = {DL_CPU, 0}};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &version, &device, &copy) ||
-        (version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) ||
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &version, &device, &copy))
+        return NULL;
+    if ((version != Py_None && !PyTuple_Check(version)) || (device != Py_None && !PyTuple_Check(device)))
+        return PyErr_Format(PyExc_TypeError, "__dlpack__: max_version %R and dl_device %R, expected None or two integers",
+                            version, device);
+    if ((version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) ||
         (device != Py_None && !PyArg_ParseTuple(device, "ii", &type, &id)))
         return NULL;
     if (!o->t || !type_of(o->t, &t))
