@@ -35,11 +35,12 @@ def quantize(x, format, rounding="nearest", *, axis=-1, seed=0, counts=False):
 
 def stochastic(x, format, seed, counts):
     """Stochastic rounding in a format of tensors: a write of the values by the draws of (seed, element)."""
+    from . import _core
     from ._tensor import empty, tensor
     source = tensor(np.asarray(x.detach().cpu() if hasattr(x, "detach") else x, np.float32), "fp32")
-    y = empty(source.shape, format)
+    y = empty((source.size, 1), format)
     y.set_rounding("stochastic", seed)
-    c.tensor_convert(y, source)
+    _core.matmul(source.reshape(-1, 1), tensor([[1.0]], "fp32"), out=y)  # loads and conversions round to nearest
     total = y.statistics["last"]
     told = Counts(total["saturated"], total["flushed"], total["nonfinite"], 0, float(c.tensor_format_bits(y._id)))
     values = y.numpy().reshape(np.shape(x))

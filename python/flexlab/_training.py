@@ -15,7 +15,7 @@ from ._results import Results
 
 def program():
     """The path of the command-line program."""
-    path = os.environ.get("FLEXLAB_PROGRAM") or pathlib.Path(__file__).parent / "bin" / "flexlab"
+    path = os.environ.get("FLEXLAB_PROGRAM") or pathlib.Path(__file__).with_name("flexlab")
     if not os.path.exists(path):
         raise _errors.FileError(f"{path}: there is no such program (FLEXLAB_PROGRAM names another)")
     return os.fspath(path)
@@ -48,11 +48,21 @@ def run(command, data, out, progress, options):
     arguments = [program(), command, "--data", os.fspath(data), "--out", out]
     for name, value in options.items():
         arguments += argument(name, value)
+    before = written(out)
     lines = follow(arguments, progress)
-    if not os.path.exists(os.path.join(out, "metrics.jsonl")):
+    if written(out) in (None, before):
         text = "\n".join(line for line in lines if line.startswith("flexlab")) or "\n".join(lines[-3:])
         raise _errors.ArgumentError(text.replace(f"flexlab {command}: ", "") or "the program ended without results")
     return Results(out, keep)
+
+
+def written(out):
+    """Which file of results the folder has."""
+    try:
+        status = os.stat(os.path.join(out, "metrics.jsonl"))
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def argument(name, value):

@@ -70,7 +70,10 @@ class Borrowed:
         return {name: np.array(getattr(d, name)) if name == "bins" else getattr(d, name) for name, *_ in d._fields_}
 
     def __repr__(self):
-        return f"<{self.role} {self.name} {self.shape} {self.format}>"
+        try:
+            return f"<{self.role} {self.name} {self.shape} {self.format}>"
+        except ValueError:
+            return f"<{self.role} {self.name}, which has ended>"
 
 
 class Node(int):
