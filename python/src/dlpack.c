@@ -45,7 +45,7 @@ struct exported {
 
 static void let_go(struct exported *e) {
     if (!Py_IsInitialized())
-        return; /* the process ends, and with it the memory */
+        return;                                         /* the process ends, and with it the memory */
     const PyGILState_STATE state = PyGILState_Ensure(); /* the other library may be without it */
     Py_DECREF(e->of);
     PyGILState_Release(state);
@@ -135,8 +135,9 @@ PyObject *core_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &version, &device, &copy))
         return NULL;
     if ((version != Py_None && !PyTuple_Check(version)) || (device != Py_None && !PyTuple_Check(device)))
-        return PyErr_Format(PyExc_TypeError, "__dlpack__: max_version %R and dl_device %R, expected None or two integers",
-                            version, device);
+        return PyErr_Format(PyExc_TypeError,
+                            "__dlpack__: max_version %R and dl_device %R, expected None or two integers", version,
+                            device);
     if ((version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) ||
         (device != Py_None && !PyArg_ParseTuple(device, "ii", &type, &id)))
         return NULL;

@@ -10,7 +10,7 @@ import weakref
 
 import numpy as np
 
-from checks import LONG, check, fl, optional, raises, run
+from checks import LONG, SANITIZED, check, fl, optional, raises, run, skip
 
 OBJECTS = 1_000_000 if LONG else 60_000
 ml_dtypes = optional("ml_dtypes")
@@ -39,6 +39,8 @@ def level(what, make, count=OBJECTS):
 
 
 def objects():
+    if SANITIZED:
+        return skip("levels of memory, under a sanitizer")
     x = fl.tensor(np.arange(12.0).reshape(3, 4), "flex16+5")
     y, n = fl.empty((3, 4), "flex16+5"), np.zeros((3, 4), "f4")
     level("empty", lambda: fl.empty((3, 4), "bf16"))
