@@ -1,0 +1,253 @@
+"""Torch tensors that carry flexlab's values.
+
+A torch tensor of float32 holds the values of a result; float32 has every value of formats of 16 bits and of fp32. What the
+operations compute with are tensors of flexlab:
+
+- fp32: the torch tensor's own memory, without a copy;
+- other formats: tensors in slots. A slot belongs to a State, which a module owns, and has a role ("y", "dx", "weight") and a
+  shape; it lasts from step to step, and so does the history from which its exponent is predicted, as in a network of the C
+  library. A function without a module has a new slot each time, whose exponent is that of the largest value.
+
+The table of carriers knows which slot holds the values of a torch tensor, so that the next operation takes the mantissas
+themselves. An entry counts as long as the storage is the same object (a weak reference to it keeps its address from being
+used again), its version counter stands where it stood, and nothing has been written to the slot since. Otherwise the values
+are loaded from the torch tensor: they are exact there, so results are the same, and only time is lost. Writes that torch
+does not count (through .data, or an array of NumPy in the same memory) are not noticed in results of operations; weights,
+where such code is usual, are compared value by value each time.
+
+Operations run one at a time (LOCK): a slot is never read while another thread writes it. Each uses flexlab's threads."""
+import collections
+import functools
+import itertools
+import threading
+import weakref
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from .. import _core, _errors, _library
+from .._tensor import format_id
+
+LOCK = threading.RLock()
+SHAPES = 8  # of one role in a state: the oldest beyond them is dropped with its history
+F32 = 12    # tensor_type
+ROLES = {"weight": 1, "dweight": 4, "dbias": 4, "velocity": 5, "moment": 5, "root": 5, "dx": 3, "dy": 3, "da": 3, "db": 3,
+         "dresidual": 3}
+states = weakref.WeakValueDictionary()
+handles = itertools.count(1)
+
+
+@functools.cache
+def split(format):
+    """(format, predictor or None) of a text such as "flex16+5" or "flex16+5:ngraph"."""
+    if not isinstance(format, str):
+        raise TypeError(f"a format is a text such as 'flex16+5', not {format!r}")
+    name, _, predictor = format.partition(":")
+    number = format_id(name)
+    if number >= 240:
+        raise _errors.FormatError(f"format {name!r}: expected one that operations compute in, such as 'flex16+5' or 'fp32'")
+    if predictor and not _library.tensor_format_is_shared(number):
+        raise _errors.FormatError(f"format {format!r}: {name} has no shared exponent that could be predicted")
+    return name, predictor or None
+
+
+class Slot:
+    """A flexlab tensor that operations write, and how often they have."""
+    __slots__ = ("tensor", "stamp", "state", "role")
+
+    def __init__(self, tensor, state=None, role=None):
+        self.tensor, self.stamp, self.state, self.role = tensor, 0, state, role
+
+
+def new_tensor(format, shape, role, exact):
+    name, predictor = split(format)
+    t = _core.empty(format_id(name), shape, 0)
+    if _library.tensor_format_is_shared(t._id):
+        if exact or predictor:
+            t.predictor = "current" if exact else predictor
+        _library.tensor_set_role(t, ROLES.get(role, 2))
+    return t
+
+
+class State:
+    """The slots of one module: tensors that last from step to step, with the histories of their exponents. Operations name
+    it by its handle, a number; it is released with its module. `exact`: exponents are those of the largest value, as in
+    evaluation. A copy of a module begins with new histories."""
+
+    def __init__(self, exact=False):
+        self.exact, self.slots, self.handle = exact, {}, next(handles)
+        states[self.handle] = self
+
+    def slot(self, role, format, shape):
+        shapes = self.slots.setdefault((role, format), collections.OrderedDict())
+        slot = shapes.get(shape)
+        if slot is None:
+            while len(shapes) >= SHAPES:
+                shapes.popitem(last=False)
+            slot = shapes[shape] = Slot(new_tensor(format, shape, role, self.exact), self.handle, role)
+        else:
+            shapes.move_to_end(shape)
+        return slot
+
+    def exponents(self):
+        """{(role, format, shape): exponent} of the slots of formats with a shared exponent."""
+        return {(role, format, shape): slot.tensor.exponent for (role, format), shapes in self.slots.items()
+                for shape, slot in shapes.items() if slot.tensor.exponent is not None}
+
+    def __deepcopy__(self, memo):
+        return State(self.exact)
+
+    def __reduce__(self):
+        return State, (self.exact,)
+
+
+def state_of(handle):
+    """The state of a handle; None for 0, a function without a module."""
+    if handle == 0:
+        return None
+    state = states.get(handle)
+    if state is None:
+        raise ValueError(f"handle {handle}: its module is gone, expected that of a module that is alive, or 0")
+    return state
+
+
+def slot_of(state, role, format, shape):
+    return Slot(new_tensor(format, shape, role, True)) if state is None else state.slot(role, format, tuple(shape))
+
+
+# --- layouts ------------------------------------------------------------------------------------------------------------
+
+
+def is_image(t):
+    """Whether the memory of a tensor [N,C,H,W] is that of flexlab's [N,H,W,C] (torch's channels_last) and not row-major."""
+    return t.dim() == 4 and not t.is_contiguous() and t.permute(0, 2, 3, 1).is_contiguous()
+
+
+def stored(t, layout):
+    """The tensor in the order of its memory: layout "image" is [N,H,W,C], "rows" row-major, "any" what it has."""
+    image = layout == "image" or layout == "any" and is_image(t)
+    return t.permute(0, 2, 3, 1) if image else t
+
+
+def shown(t, image):
+    """The inverse, as torch sees it."""
+    return t.permute(0, 3, 1, 2) if image else t
+
+
+# --- the table ----------------------------------------------------------------------------------------------------------
+
+
+class Entry:
+    __slots__ = ("storage", "pointer", "version", "slot", "stamp", "snapshot")
+
+
+table = {}
+purge_at = 256
+
+
+def attach(t, slot, snapshot=False):
+    """Notes that the memory of a torch tensor holds the values of a slot. snapshot: compare them at each use."""
+    global purge_at
+    entry = Entry()
+    storage = t.untyped_storage()
+    entry.storage, entry.pointer, entry.version = StorageWeakRef(storage), t.data_ptr(), t._version
+    entry.slot, entry.stamp = slot, slot.stamp
+    entry.snapshot = t.detach().reshape(-1).clone() if snapshot else None
+    table[entry.storage.cdata] = entry
+    if len(table) >= purge_at:
+        purge()
+        purge_at = 2 * len(table) + 256
+
+
+def purge():
+    """Drops the entries of tensors that are gone."""
+    with LOCK:
+        for key in [key for key, entry in table.items() if entry.storage.expired() or entry.stamp != entry.slot.stamp]:
+            del table[key]
+
+
+def lookup(t, name, state, writes):
+    """The flexlab tensor with the values of a contiguous torch tensor, in a format; None: not known."""
+    entry = table.get(t.untyped_storage()._cdata)
+    if entry is None or entry.version != t._version or entry.pointer != t.data_ptr() or entry.stamp != entry.slot.stamp:
+        return None
+    slot, found = entry.slot, entry.slot.tensor
+    if found.format != name or found.size != t.numel():
+        return None
+    if entry.snapshot is not None and not torch.equal(t.detach().reshape(-1), entry.snapshot):
+        return None
+    if state is not None and slot.state == state.handle and slot.role in writes:
+        found = found.copy()  # the module's own result is its input: it will be written
+    shape = tuple(t.shape) or (1,)
+    return found if found.shape == shape else _core.view(found, shape)
+
+
+# --- in and out ---------------------------------------------------------------------------------------------------------
+
+
+def check(t, name):
+    if not isinstance(t, torch.Tensor):
+        raise TypeError(f"{name} is a {type(t).__name__}, expected a torch.Tensor")
+    if t.device.type != "cpu":
+        raise ValueError(f"{name} is on the device {t.device}, expected cpu: move it by .cpu()")
+    if t.dtype != torch.float32:
+        raise TypeError(f"{name} has the dtype {t.dtype}, expected torch.float32: its values are those of the format")
+    if t.layout != torch.strided:
+        raise TypeError(f"{name} has the layout {t.layout}, expected torch.strided")
+
+
+def on(t, format="fp32"):
+    """A flexlab tensor in the memory of a contiguous torch tensor, which must have the type of the format."""
+    t = t.detach()
+    if t.data_ptr() % 64:
+        t = t.clone()
+    return _core.on(format_id(format), tuple(t.shape) or (1,), t.numpy())
+
+
+def bring(t, name, format, state, role, layout="any", writes=(), snapshot=False):
+    """The flexlab tensor of an operand."""
+    check(t, name)
+    given, t = t, stored(t, layout)
+    if not t.numel():
+        raise _errors.ShapeError(f"{name} has the shape {tuple(given.shape)}, expected at least one element")
+    t = t.contiguous()  # a copy only where torch's order differs
+    short, _ = split(format)
+    if short == "fp32":
+        return on(t)
+    found = lookup(t, short, state, writes)
+    if found is not None:
+        return found
+    shape = tuple(t.shape) or (1,)
+    slot = slot_of(state, role, format, shape)
+    slot.stamp += 1
+    slot.tensor._load(t.detach().numpy().reshape(shape), F32)
+    if t.untyped_storage()._cdata == given.untyped_storage()._cdata:
+        attach(t, slot, snapshot)
+    return slot.tensor
+
+
+class Result:
+    """A result: `tensor` is what the operation writes, torch() what torch sees of it."""
+
+    def __init__(self, format, state, role, shape, image=False):
+        self.memory, self.image = torch.empty(shape), image
+        if split(format)[0] == "fp32":
+            self.slot, self.tensor = None, on(self.memory)
+        else:
+            self.slot = slot_of(state, role, format, tuple(shape))
+            self.tensor = self.slot.tensor
+            self.slot.stamp += 1
+
+    def torch(self):
+        if self.slot is not None:
+            self.tensor._store(self.memory.numpy(), F32)
+            attach(self.memory, self.slot)
+        return shown(self.memory, self.image)
+
+
+def locked(function):
+    @functools.wraps(function)
+    def guarded(*args, **kwargs):
+        with LOCK:
+            return function(*args, **kwargs)
+    return guarded
