@@ -22,11 +22,12 @@ import itertools
 import threading
 import weakref
 
+import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from .. import _core, _errors, _library
-from .._tensor import format_id
+from .._tensor import NUMBERS, format_id
 
 LOCK = threading.RLock()
 SHAPES = 8  # of one role in a state: the oldest beyond them is dropped with its history
@@ -44,7 +45,7 @@ def split(format):
         raise TypeError(f"a format is a text such as 'flex16+5', not {format!r}")
     name, _, predictor = format.partition(":")
     number = format_id(name)
-    if number >= 240:
+    if name in NUMBERS:
         raise _errors.FormatError(f"format {name!r}: expected one that operations compute in, such as 'flex16+5' or 'fp32'")
     if predictor and not _library.tensor_format_is_shared(number):
         raise _errors.FormatError(f"format {format!r}: {name} has no shared exponent that could be predicted")
@@ -53,10 +54,18 @@ def split(format):
 
 class Slot:
     """A flexlab tensor that operations write, and how often they have."""
-    __slots__ = ("tensor", "stamp", "state", "role")
+    __slots__ = ("tensor", "stamp", "state", "role", "box")
 
     def __init__(self, tensor, state=None, role=None):
-        self.tensor, self.stamp, self.state, self.role = tensor, 0, state, role
+        self.tensor, self.stamp, self.state, self.role, self.box = tensor, 0, state, role, None
+
+    def begin(self):
+        """Before a write: a torch tensor whose values are here alone takes them."""
+        box = self.box and self.box()
+        if box is not None:
+            box.plain()
+        self.box = None
+        self.stamp += 1
 
 
 def new_tensor(format, shape, role, exact):
@@ -72,11 +81,15 @@ def new_tensor(format, shape, role, exact):
 class State:
     """The slots of one module: tensors that last from step to step, with the histories of their exponents. Operations name
     it by its handle, a number; it is released with its module. `exact`: exponents are those of the largest value, as in
-    evaluation. A copy of a module begins with new histories."""
+    evaluation. A copy of a module begins with new histories.
 
-    def __init__(self, exact=False):
-        self.exact, self.slots, self.handle = exact, {}, next(handles)
-        states[self.handle] = self
+    By the handle of `held`, -handle, results are Held (below): for modules whose results only modules of flexlab read."""
+
+    def __init__(self, exact=False, of=None):
+        self.exact, self.is_held = exact, of is not None
+        self.slots, self.handle = ({}, next(handles)) if of is None else (of.slots, of.handle)
+        self.held = State(exact, self) if of is None else None
+        states[-self.handle if self.is_held else self.handle] = self
 
     def slot(self, role, format, shape):
         shapes = self.slots.setdefault((role, format), collections.OrderedDict())
@@ -120,6 +133,8 @@ def slot_of(state, role, format, shape):
 
 def is_image(t):
     """Whether the memory of a tensor [N,C,H,W] is that of flexlab's [N,H,W,C] (torch's channels_last) and not row-major."""
+    if isinstance(t, Held):
+        return t.box.image
     return t.dim() == 4 and not t.is_contiguous() and t.permute(0, 2, 3, 1).is_contiguous()
 
 
@@ -129,9 +144,101 @@ def stored(t, layout):
     return t.permute(0, 2, 3, 1) if image else t
 
 
+def stored_shape(t, layout):
+    """The shape of stored(t, layout)."""
+    shape = tuple(t.shape)
+    image = layout == "image" or layout == "any" and is_image(t)
+    return (shape[0], shape[2], shape[3], shape[1]) if image else shape
+
+
 def shown(t, image):
     """The inverse, as torch sees it."""
     return t.permute(0, 3, 1, 2) if image else t
+
+
+# --- values that only a slot has ----------------------------------------------------------------------------------------
+
+
+class Box:
+    """What the Held of one result share."""
+    __slots__ = ("slot", "stamp", "shape", "image", "values", "__weakref__")
+
+    def __init__(self, slot, shape, image):
+        self.slot, self.stamp, self.shape, self.image, self.values = slot, slot.stamp, shape, image, None
+        slot.box = weakref.ref(self)
+
+    def plain(self):
+        """A torch tensor with the values, made when it is first wanted."""
+        with LOCK:
+            if self.values is None:
+                memory = torch.empty(self.shape)
+                self.slot.tensor._store(memory.numpy(), F32)
+                self.values = shown(memory, self.image)
+                attach(memory, self.values, self.slot)
+            return self.values
+
+    def tensor(self, name):
+        """The flexlab tensor, if it still has the values, and in this format; else None."""
+        slot = self.slot
+        return slot if slot is not None and slot.stamp == self.stamp and slot.tensor.format == name else None
+
+
+class Held(torch.Tensor):
+    """A torch tensor whose values lie in a slot alone: what passes between modules of flexlab in a converted model, forward
+    and backward. Whatever else touches it (a hook, a function of torch) gets a tensor with the values, which is made then; so
+    does the Held itself before the slot is written again."""
+
+    @staticmethod
+    def __new__(cls, box):
+        n, *rest = box.shape
+        size, strides = box.shape, []
+        step = 1
+        for one in reversed(size):
+            strides.insert(0, step)
+            step *= one
+        if box.image:
+            size, strides = (n, rest[2], rest[0], rest[1]), (strides[0], strides[3], strides[1], strides[2])
+        t = torch.Tensor._make_wrapper_subclass(cls, size, strides=strides, dtype=torch.float32, device="cpu")
+        t.box = box
+        return t
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, operation, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        own = RAW.get(operation)
+        if own is not None:
+            return own(*args, **kwargs)
+        if operation in SAME or operation is torch.ops.aten.view.default and tuple(args[1]) == tuple(args[0].shape):
+            return Held(args[0].box)
+        plain = torch.utils._pytree.tree_map(lambda one: one.box.plain() if isinstance(one, Held) else one, (args, kwargs))
+        result = operation(*plain[0], **plain[1])
+        for argument, value in zip(operation._schema.arguments, args):
+            if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, Held):
+                value.box.slot = None  # it was written: only its values count
+                if result is value.box.values:
+                    result = value
+        return result
+
+    def numpy(self, **how):
+        return self.box.plain().numpy(**how)
+
+    def tolist(self):
+        return self.box.plain().tolist()
+
+    def __repr__(self, **how):
+        return self.box.plain().__repr__(**how)
+
+    def __reduce_ex__(self, protocol):
+        return self.box.plain().__reduce_ex__(protocol)
+
+    def __deepcopy__(self, memo):
+        return self.box.plain().clone()
+
+
+RAW = {}  # the operations of flexlab, by what torch calls them: implementations
+SAME = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
 
 
 # --- the table ----------------------------------------------------------------------------------------------------------
@@ -145,14 +252,21 @@ table = {}
 purge_at = 256
 
 
-def attach(t, slot, snapshot=False):
-    """Notes that the memory of a torch tensor holds the values of a slot. snapshot: compare them at each use."""
+def words(t):
+    """The bits of a contiguous tensor. By NumPy: for arrays of this size torch's threads cost more than they save."""
+    return t.detach().numpy().reshape(-1).view(np.int32)
+
+
+def attach(t, given, slot, snapshot=False):
+    """Notes that the memory of a torch tensor holds the values of a slot. t: in the order of that memory; given: as torch knows
+    it, whose version counts (views that are made inside of an operation have counters of their own). snapshot: compare the
+    values at each use."""
     global purge_at
     entry = Entry()
     storage = t.untyped_storage()
-    entry.storage, entry.pointer, entry.version = StorageWeakRef(storage), t.data_ptr(), t._version
+    entry.storage, entry.pointer, entry.version = StorageWeakRef(storage), t.data_ptr(), given._version
     entry.slot, entry.stamp = slot, slot.stamp
-    entry.snapshot = t.detach().reshape(-1).clone() if snapshot else None
+    entry.snapshot = words(t).copy() if snapshot else None
     table[entry.storage.cdata] = entry
     if len(table) >= purge_at:
         purge()
@@ -166,15 +280,15 @@ def purge():
             del table[key]
 
 
-def lookup(t, name, state, writes):
-    """The flexlab tensor with the values of a contiguous torch tensor, in a format; None: not known."""
+def lookup(t, given, name, state=None, writes=()):
+    """The flexlab tensor with the values of a contiguous torch tensor, in a format; None: not known. t, given: as in attach."""
     entry = table.get(t.untyped_storage()._cdata)
-    if entry is None or entry.version != t._version or entry.pointer != t.data_ptr() or entry.stamp != entry.slot.stamp:
+    if entry is None or entry.version != given._version or entry.pointer != t.data_ptr() or entry.stamp != entry.slot.stamp:
         return None
     slot, found = entry.slot, entry.slot.tensor
     if found.format != name or found.size != t.numel():
         return None
-    if entry.snapshot is not None and not torch.equal(t.detach().reshape(-1), entry.snapshot):
+    if entry.snapshot is not None and not np.array_equal(words(t), entry.snapshot):
         return None
     if state is not None and slot.state == state.handle and slot.role in writes:
         found = found.copy()  # the module's own result is its input: it will be written
@@ -205,44 +319,59 @@ def on(t, format="fp32"):
 
 
 def bring(t, name, format, state, role, layout="any", writes=(), snapshot=False):
-    """The flexlab tensor of an operand."""
+    """The flexlab tensor of an operand. layout "matrix": all dimensions but the last as one."""
     check(t, name)
-    given, t = t, stored(t, layout)
+    if layout == "matrix" and t.dim() == 2:
+        layout = "rows"
+    if isinstance(t, Held):
+        slot = t.box.tensor(split(format)[0])
+        shape = None if layout == "matrix" else stored_shape(t, layout)
+        if slot is not None and shape == t.box.shape:
+            owned = state is not None and slot.state == state.handle and slot.role in writes
+            return slot.tensor.copy() if owned else slot.tensor
+        t = t.box.plain()
+    given, t = t, t.reshape(-1, t.shape[-1]) if layout == "matrix" else stored(t, layout)
     if not t.numel():
         raise _errors.ShapeError(f"{name} has the shape {tuple(given.shape)}, expected at least one element")
     t = t.contiguous()  # a copy only where torch's order differs
     short, _ = split(format)
     if short == "fp32":
         return on(t)
-    found = lookup(t, short, state, writes)
+    found = lookup(t, given, short, state, writes)
     if found is not None:
         return found
     shape = tuple(t.shape) or (1,)
     slot = slot_of(state, role, format, shape)
-    slot.stamp += 1
+    slot.begin()
     slot.tensor._load(t.detach().numpy().reshape(shape), F32)
     if t.untyped_storage()._cdata == given.untyped_storage()._cdata:
-        attach(t, slot, snapshot)
+        attach(t, given, slot, snapshot)
     return slot.tensor
 
 
 class Result:
-    """A result: `tensor` is what the operation writes, torch() what torch sees of it."""
+    """A result: `tensor` is what the operation writes, torch() what torch sees of it: a Held if `held`."""
 
-    def __init__(self, format, state, role, shape, image=False):
-        self.memory, self.image = torch.empty(shape), image
+    def __init__(self, format, state, role, shape, image=False, held=False):
+        self.shape, self.image = tuple(shape), image
         if split(format)[0] == "fp32":
-            self.slot, self.tensor = None, on(self.memory)
+            self.slot, self.held, self.memory = None, False, torch.empty(self.shape)
+            self.tensor = on(self.memory)
         else:
-            self.slot = slot_of(state, role, format, tuple(shape))
+            self.slot, self.held = slot_of(state, role, format, self.shape), held and state is not None
             self.tensor = self.slot.tensor
-            self.slot.stamp += 1
+            self.slot.begin()
 
     def torch(self):
+        if self.held:
+            return Held(Box(self.slot, self.shape, self.image))
         if self.slot is not None:
+            self.memory = torch.empty(self.shape)
             self.tensor._store(self.memory.numpy(), F32)
-            attach(self.memory, self.slot)
-        return shown(self.memory, self.image)
+        result = shown(self.memory, self.image)
+        if self.slot is not None:
+            attach(self.memory, result, self.slot)
+        return result
 
 
 def locked(function):

@@ -135,6 +135,7 @@ class Rewriter:
         self.fuse()
         self.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output", "call_module") or node.op == "call_method")
         self.fork()
+        self.hold()
         self.graph.lint()
         return fx.GraphModule(self.model, self.graph, type(self.model).__name__)
 
@@ -308,6 +309,22 @@ class Rewriter:
                 with self.graph.inserting_before(user):
                     one = self.graph.call_function(operator.getitem, (fork, i))
                 user.replace_input_with(node, one)
+
+
+    # --- values that no other code sees
+
+    def hold(self):
+        """Results that only modules of flexlab read remain flexlab's tensors."""
+        for node in self.graph.nodes:
+            module = self.module_of(node)
+            if isinstance(module, M.FormatModule):
+                module.holds = all(self.reads(user) for user in node.users) and self.once(node)
+
+    def reads(self, node):
+        if node.op == "call_function" and node.target is operator.getitem and isinstance(self.module_of(node.args[0]), M.Fork):
+            return all(self.reads(user) for user in node.users)
+        return isinstance(self.module_of(node), M.FormatModule) and (
+            not isinstance(self.module_of(node), M.Fork) or all(self.reads(user) for user in node.users))
 
 
 def stride_of(node):

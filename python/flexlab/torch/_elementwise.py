@@ -1,5 +1,5 @@
 """Operations on elements, pooling, shortcuts, embeddings, cross-entropy: as _operations.py."""
-from typing import List, Optional, Tuple
+from typing import List, Tuple
 
 import torch
 from torch import Tensor
@@ -7,8 +7,8 @@ from torch.library import custom_op
 
 from .. import _core
 from .._tensor import format_id
-from ._carriers import Result, bring, is_image, locked, on, state_of, stored
-from ._operations import (NONE, as_operand, four, gradient_like, image_like, nothing, operand, places, saved, weight)
+from ._carriers import Held, Result, bring, is_image, locked, on, state_of, stored_shape
+from ._operations import as_operand, four, gradient_like, image_like, is_held, operand, places, saved, weight
 
 
 # --- relu and sums ------------------------------------------------------------------------------------------------------
@@ -19,7 +19,7 @@ from ._operations import (NONE, as_operand, four, gradient_like, image_like, not
 def relu(x: Tensor, format: str, handle: int) -> Tensor:
     state = state_of(handle)
     a = operand(x, "x", format, state)
-    result = Result(format, state, "y", a.shape, is_image(x))
+    result = Result(format, state, "y", a.shape, is_image(x), held=is_held(state))
     _core.relu(a, out=result.tensor)
     return result.torch().view(x.shape) if not x.dim() else result.torch()
 
@@ -30,7 +30,7 @@ def relu_backward(dy: Tensor, y: Tensor, format: str, handle: int) -> Tensor:
     """dy where the result y is above 0, else 0."""
     state, layout = state_of(handle), "image" if is_image(y) else "rows"
     d, mask = operand(dy, "dy", format, state, layout), bring(y, "y", format, state, "result", layout)
-    result = Result(format, state, "dx", mask.shape, layout == "image")
+    result = Result(format, state, "dx", mask.shape, layout == "image", isinstance(y, Held))
     _core.relu_grad(d, mask, out=result.tensor)
     return result.torch().view(y.shape) if not y.dim() else result.torch()
 
@@ -52,7 +52,7 @@ def add(a: Tensor, b: Tensor, relu: bool, format: str, handle: int) -> Tensor:
         raise ValueError(f"add of {tuple(a.shape)} and {tuple(b.shape)}, expected the same shapes")
     state, layout = state_of(handle), "image" if is_image(a) else "rows"
     x, y = operand(a, "a", format, state, layout), operand(b, "b", format, state, layout)
-    result = Result(format, state, "y", x.shape, layout == "image")
+    result = Result(format, state, "y", x.shape, layout == "image", held=is_held(state))
     (_core.add_relu if relu else _core.add)(x, y, out=result.tensor)
     return result.torch().view(a.shape) if not a.dim() else result.torch()
 
@@ -77,6 +77,7 @@ class Fork(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, uses, format, handle):
+        handle = -abs(handle) if isinstance(x, Held) else handle
         ctx.format, ctx.handle, ctx.state = format, handle, state_of(handle)
         ctx.set_materialize_grads(False)
         return tuple(x.view_as(x) for _ in range(uses))
@@ -104,7 +105,7 @@ def avg_pool2d(x: Tensor, kernel: List[int], stride: List[int], padding: List[in
     four(x, "x")
     a = operand(x, "x", format, state, "image")
     p, q = places(x, kernel, stride, padding, (1, 1))
-    result = Result(format, state, "y", (x.shape[0], max(p, 1), max(q, 1), x.shape[1]), True)
+    result = Result(format, state, "y", (x.shape[0], max(p, 1), max(q, 1), x.shape[1]), True, held=is_held(state))
     if whole(x, kernel, padding):
         _core.avgpool_global(a, out=_core.view(result.tensor, (x.shape[0], x.shape[1])))
     else:
@@ -123,7 +124,7 @@ def avg_pool2d_backward(dy: Tensor, x: Tensor, kernel: List[int], stride: List[i
     """x gives the shape only."""
     state = state_of(handle)
     d = operand(dy, "dy", format, state, "image")
-    result = Result(format, state, "dx", tuple(stored(x, "image").shape), True)
+    result = Result(format, state, "dx", stored_shape(x, "image"), True, isinstance(x, Held))
     if whole(x, kernel, padding):
         _core.avgpool_global_grad(result.tensor, _core.view(d, (x.shape[0], x.shape[1])))
     else:
@@ -153,7 +154,7 @@ as_operand("avg_pool2d_backward", lambda dy, x, kernel, stride, padding, counts,
 def adaptive_avg_pool2d(x: Tensor, size: List[int], format: str, handle: int) -> Tensor:
     state = state_of(handle)
     four(x, "x")
-    result = Result(format, state, "y", (x.shape[0], *size, x.shape[1]), True)
+    result = Result(format, state, "y", (x.shape[0], *size, x.shape[1]), True, held=is_held(state))
     a = operand(x, "x", format, state, "image")
     if list(size) == [1, 1]:
         _core.avgpool_global(a, out=_core.view(result.tensor, (x.shape[0], x.shape[1])))
@@ -167,7 +168,7 @@ def adaptive_avg_pool2d(x: Tensor, size: List[int], format: str, handle: int) ->
 def adaptive_avg_pool2d_backward(dy: Tensor, x: Tensor, format: str, handle: int) -> Tensor:
     state = state_of(handle)
     d = operand(dy, "dy", format, state, "image")
-    result = Result(format, state, "dx", tuple(stored(x, "image").shape), True)
+    result = Result(format, state, "dx", stored_shape(x, "image"), True, isinstance(x, Held))
     if tuple(dy.shape[2:]) == (1, 1):
         _core.avgpool_global_grad(result.tensor, _core.view(d, (x.shape[0], x.shape[1])))
     else:
@@ -189,7 +190,7 @@ def max_pool2d(x: Tensor, kernel: List[int], stride: List[int], padding: List[in
     state = state_of(handle)
     four(x, "x")
     p, q = places(x, kernel, stride, padding, dilation)
-    result = Result(format, state, "y", (x.shape[0], max(p, 1), max(q, 1), x.shape[1]), True)
+    result = Result(format, state, "y", (x.shape[0], max(p, 1), max(q, 1), x.shape[1]), True, held=is_held(state))
     _core.maxpool2d(operand(x, "x", format, state, "image"), out=result.tensor, **pooling(kernel, stride, padding, dilation))
     return result.torch()
 
@@ -200,7 +201,7 @@ def max_pool2d_backward(dy: Tensor, x: Tensor, kernel: List[int], stride: List[i
                         format: str, handle: int) -> Tensor:
     state = state_of(handle)
     d, a = operand(dy, "dy", format, state, "image"), operand(x, "x", format, state, "image")
-    result = Result(format, state, "dx", a.shape, True)
+    result = Result(format, state, "dx", a.shape, True, isinstance(x, Held))
     _core.maxpool2d_grad(result.tensor, d, a, **pooling(kernel, stride, padding, dilation))
     return result.torch()
 
@@ -225,7 +226,7 @@ def shortcut_a(x: Tensor, channels: int, stride: int, format: str, handle: int) 
     n, c, h, w = x.shape
     if channels < c or (channels - c) % 2:
         raise ValueError(f"shortcut of {c} channels to {channels}, expected an even number more, or none")
-    result = Result(format, state, "y", (n, -(-h // stride), -(-w // stride), channels), True)
+    result = Result(format, state, "y", (n, -(-h // stride), -(-w // stride), channels), True, held=is_held(state))
     _core.shortcut_a(result.tensor, operand(x, "x", format, state, "image"), stride)
     return result.torch()
 
@@ -234,7 +235,7 @@ def shortcut_a(x: Tensor, channels: int, stride: int, format: str, handle: int) 
 @locked
 def shortcut_a_backward(dy: Tensor, x: Tensor, stride: int, format: str, handle: int) -> Tensor:
     state = state_of(handle)
-    result = Result(format, state, "dx", tuple(stored(x, "image").shape), True)
+    result = Result(format, state, "dx", stored_shape(x, "image"), True, isinstance(x, Held))
     _core.shortcut_a_grad(result.tensor, operand(dy, "dy", format, state, "image"), stride)
     return result.torch()
 
@@ -275,7 +276,7 @@ def embedding(weight_: Tensor, indices: Tensor, format: str, handle: int) -> Ten
     state = state_of(handle)
     table = weight(weight_, "weight", format, state, "rows")
     chosen = integers(indices, "indices")
-    result = Result(format, state, "y", (chosen.size, table.shape[1]))
+    result = Result(format, state, "y", (chosen.size, table.shape[1]), held=is_held(state))
     _core.embedding(table, chosen, out=result.tensor)
     return result.torch().view(*indices.shape, table.shape[1])
 
@@ -285,7 +286,7 @@ def embedding(weight_: Tensor, indices: Tensor, format: str, handle: int) -> Ten
 def embedding_backward(dy: Tensor, weight_: Tensor, indices: Tensor, format: str, handle: int) -> Tensor:
     """weight_ gives the shape only."""
     state = state_of(handle)
-    d = operand(dy.reshape(-1, dy.shape[-1]), "dy", format, state, "rows")
+    d = operand(dy, "dy", format, state, "matrix")
     result = Result(format, state, "dweight", tuple(weight_.shape))
     _core.embedding_grad(result.tensor, d, integers(indices, "indices"))
     return result.torch()

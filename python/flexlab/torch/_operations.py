@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.library import custom_op
 
 from .. import _core
-from ._carriers import Result, bring, check, is_image, locked, on, shown, slot_of, state_of, stored
+from ._carriers import RAW, Held, Result, bring, is_image, locked, on, shown, state_of, stored, stored_shape
 
 WRITES = ("y", "product", "dx", "dweight", "dbias", "da", "db", "dresidual")
 NONE = 0  # elements of a result that is not wanted
@@ -23,16 +23,30 @@ def weight(t, name, format, state, layout="any"):
     return bring(t, name, format, state, name, layout, WRITES, snapshot=True)
 
 
+def is_held(state):
+    return state is not None and state.is_held
+
+
 def nothing():
     return torch.empty(NONE)
 
 
 def as_operand(name, fake, setup=None, backward=None):
     """Registers what an operation needs beside its implementation."""
+    def given(ctx, *gradients):
+        """Gradients of what modules of flexlab have not made are plain tensors."""
+        made = backward(ctx, *gradients)
+        return tuple(one.box.plain() if isinstance(one, Held) and not held else one for one, held in zip(made, ctx.held))
+
+    def prepared(ctx, inputs, output):
+        ctx.held = [isinstance(one, Held) for one in inputs]
+        setup(ctx, inputs, output)
+
     def register(operation):
+        RAW[getattr(torch.ops.flexlab, name).default] = operation._init_fn
         operation.register_fake(fake)
         if backward:
-            operation.register_autograd(backward, setup_context=setup)
+            operation.register_autograd(given, setup_context=prepared)
         try:
             operation.register_autocast("cpu", torch.float32)
         except AttributeError:  # before torch 2.5
@@ -73,7 +87,7 @@ def matmul(a: Tensor, b: Tensor, format: str, handle: int) -> Tensor:
     if a.dim() != b.dim() or a.dim() < 2:
         raise ValueError(f"matmul of {tuple(a.shape)} and {tuple(b.shape)}, expected matrices, or batches of them with the same "
                          "leading dimensions")
-    result = Result(format, state, "y", a.shape[:-1] + b.shape[-1:])
+    result = Result(format, state, "y", a.shape[:-1] + b.shape[-1:], held=is_held(state))
     (_core.matmul if a.dim() == 2 else _core.matmul_batched)(x, y, out=result.tensor)
     return result.torch()
 
@@ -87,11 +101,11 @@ def matmul_backward(dy: Tensor, a: Tensor, b: Tensor, wants_a: bool, wants_b: bo
     flat = a.dim() == 2
     results = [nothing(), nothing()]
     if wants_a:
-        da = Result(format, state, "da", a.shape)
+        da = Result(format, state, "da", a.shape, held=isinstance(a, Held))
         (_core.matmul_nt if flat else _core.matmul_batched_nt)(d, y, out=da.tensor)
         results[0] = da.torch()
     if wants_b:
-        db = Result(format, state, "db", b.shape)
+        db = Result(format, state, "db", b.shape, held=isinstance(b, Held))
         (_core.matmul_tn if flat else _core.matmul_batched_tn)(x, d, out=db.tensor)
         results[1] = db.torch()
     return tuple(results)
@@ -113,21 +127,17 @@ as_operand("matmul_backward", lambda dy, a, b, wants_a, wants_b, format, handle:
     a.new_empty(a.shape if wants_a else NONE), b.new_empty(b.shape if wants_b else NONE)))(matmul_backward)
 
 
-def rows(t):
-    return t.reshape(-1, t.shape[-1])
-
-
 @custom_op("flexlab::linear", mutates_args=())
 @locked
 def linear(x: Tensor, weight_: Tensor, bias: Optional[Tensor], format: str, handle: int) -> Tensor:
     """The product is a tensor of its own, which the bias is added to: as in the C library's nn_linear."""
     state = state_of(handle)
-    a, w = operand(rows(x), "x", format, state, "rows"), weight(weight_, "weight", format, state, "rows")
+    a, w = operand(x, "x", format, state, "matrix"), weight(weight_, "weight", format, state, "rows")
     shape = (a.shape[0], w.shape[0])
-    product = Result(format, state, "y" if bias is None else "product", shape)
+    product = Result(format, state, "y" if bias is None else "product", shape, held=is_held(state) and x.dim() == 2)
     _core.matmul_nt(a, w, out=product.tensor)
     if bias is not None:
-        result = Result(format, state, "y", shape)
+        result = Result(format, state, "y", shape, held=is_held(state) and x.dim() == 2)
         _core.bias(product.tensor, weight(bias, "bias", format, state), out=result.tensor)
         product = result
     return product.torch().view(x.shape[:-1] + w.shape[:1])
@@ -138,18 +148,18 @@ def linear(x: Tensor, weight_: Tensor, bias: Optional[Tensor], format: str, hand
 def linear_backward(dy: Tensor, x: Tensor, weight_: Tensor, wants_x: bool, wants_weight: bool, wants_bias: bool, format: str,
                     handle: int) -> Tuple[Tensor, Tensor, Tensor]:
     state = state_of(handle)
-    d = operand(rows(dy), "dy", format, state, "rows")
+    d = operand(dy, "dy", format, state, "matrix")
     results = [nothing(), nothing(), nothing()]
     if wants_weight:
         dw = Result(format, state, "dweight", tuple(weight_.shape))
-        _core.matmul_tn(d, operand(rows(x), "x", format, state, "rows"), out=dw.tensor)
+        _core.matmul_tn(d, operand(x, "x", format, state, "matrix"), out=dw.tensor)
         results[1] = dw.torch()
     if wants_bias:
         db = Result(format, state, "dbias", (d.shape[1],))
         _core.sum_rows(d, out=db.tensor)
         results[2] = db.torch()
     if wants_x:
-        dx = Result(format, state, "dx", (d.shape[0], x.shape[-1]))
+        dx = Result(format, state, "dx", (d.shape[0], x.shape[-1]), held=isinstance(x, Held) and x.dim() == 2)
         _core.matmul(d, weight(weight_, "weight", format, state, "rows"), out=dx.tensor)
         results[0] = dx.torch().view(x.shape)
     return tuple(results)
@@ -199,7 +209,7 @@ def conv2d(x: Tensor, weight_: Tensor, bias: Optional[Tensor], stride: List[int]
     four(x, "x"), four(weight_, "weight")
     a, w = operand(x, "x", format, state, "image"), weight(weight_, "weight", format, state, "image")
     p, q = places(x, weight_.shape[2:], stride, padding, dilation)
-    result = Result(format, state, "y", (x.shape[0], max(p, 1), max(q, 1), weight_.shape[0]), True)
+    result = Result(format, state, "y", (x.shape[0], max(p, 1), max(q, 1), weight_.shape[0]), True, held=is_held(state))
     _core.conv2d_fused(a, w, bias=None if bias is None else weight(bias, "bias", format, state), out=result.tensor,
                        **window(stride, padding, dilation, groups))
     return result.torch()
@@ -215,7 +225,7 @@ def conv2d_backward(dy: Tensor, x: Tensor, weight_: Tensor, stride: List[int], p
     d = operand(dy, "dy", format, state, "image")
     results = [nothing(), nothing(), nothing()]
     if wants_weight:
-        dw = Result(format, state, "dweight", tuple(stored(weight_, "image").shape), True)
+        dw = Result(format, state, "dweight", stored_shape(weight_, "image"), True)
         _core.conv2d_weight_grad(dw.tensor, d, operand(x, "x", format, state, "image"), **how)
         results[1] = dw.torch()
     if wants_bias:
@@ -223,7 +233,7 @@ def conv2d_backward(dy: Tensor, x: Tensor, weight_: Tensor, stride: List[int], p
         _core.sum_rows(d, out=db.tensor)
         results[2] = db.torch()
     if wants_x:
-        dx = Result(format, state, "dx", tuple(stored(x, "image").shape), True)
+        dx = Result(format, state, "dx", stored_shape(x, "image"), True, isinstance(x, Held))
         _core.conv2d_input_grad(dx.tensor, d, weight(weight_, "weight", format, state, "image"), **how)
         results[0] = dx.torch()
     return tuple(results)
@@ -265,7 +275,7 @@ def normalised(x, residual, weight_, bias, mean, variance, eps, relu, format, st
     layout = channels_last(x)
     a = operand(x, "x", format, state, layout)
     r = None if residual is None else operand(residual, "residual", format, state, layout)
-    result = Result(format, state, "y", a.shape, layout == "image")
+    result = Result(format, state, "y", a.shape, layout == "image", held=is_held(state))
     if mean is None:
         mean, variance = (torch.empty(a.shape[-1], dtype=torch.float64) for _ in range(2))
         _core.moments(a, out=(on(mean, "f64"), on(variance, "f64")))
@@ -300,12 +310,12 @@ def batch_norm_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weight_: Ten
     mask = None if y is None else bring(y, "y", format, state, "result", layout)
     residual = nothing()
     if wants_residual and mask is not None:
-        sum_ = Result(format, state, "dresidual", a.shape, layout == "image")
+        sum_ = Result(format, state, "dresidual", a.shape, layout == "image", isinstance(y, Held))
         _core.relu_grad(d, mask, out=sum_.tensor)
         residual, d, mask = sum_.torch(), sum_.tensor, None
     elif wants_residual:
         residual = dy.clone()
-    dx = Result(format, state, "dx", a.shape, layout == "image")
+    dx = Result(format, state, "dx", a.shape, layout == "image", isinstance(x, Held))
     dw, db = Result(format, state, "dweight", a.shape[-1:]), Result(format, state, "dbias", a.shape[-1:])
     _core.batchnorm_grad(d, a, mask, weight(weight_, "weight", format, state), on(mean, "f64"), on(variance, "f64"), eps,
                          out=(dx.tensor, dw.tensor, db.tensor))
@@ -355,7 +365,7 @@ def layer_norm(x: Tensor, weight_: Tensor, bias: Optional[Tensor], eps: float, f
     """Over the last dimension."""
     state = state_of(handle)
     a = operand(x, "x", format, state, "rows")
-    result = Result(format, state, "y", a.shape)
+    result = Result(format, state, "y", a.shape, held=is_held(state))
     _core.layernorm(a, weight(weight_, "weight", format, state), None if bias is None else weight(bias, "bias", format, state),
                     eps, out=result.tensor)
     return result.torch()
@@ -367,7 +377,7 @@ def layer_norm_backward(dy: Tensor, x: Tensor, weight_: Tensor, has_bias: bool, 
                         handle: int) -> Tuple[Tensor, Tensor, Tensor]:
     state = state_of(handle)
     d, a = operand(dy, "dy", format, state, "rows"), operand(x, "x", format, state, "rows")
-    dx, dw = Result(format, state, "dx", a.shape), Result(format, state, "dweight", a.shape[-1:])
+    dx, dw = Result(format, state, "dx", a.shape, held=isinstance(x, Held)), Result(format, state, "dweight", a.shape[-1:])
     db = Result(format, state, "dbias", a.shape[-1:]) if has_bias else None
     _core.layernorm_grad(d, a, weight(weight_, "weight", format, state), eps, out=(dx.tensor, dw.tensor, db and db.tensor))
     return dx.torch(), dw.torch(), db.torch() if db else nothing()

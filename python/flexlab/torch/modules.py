@@ -18,6 +18,7 @@ class FormatModule:
     `wide` and `stochastic` say how optimisers of flexlab.torch.optim keep the weights: with a wide part, or written by
     stochastic rounding."""
     kind = None
+    holds = False  # whether only modules of flexlab read the results: set by convert
 
     def begin(self, format, wide=True, stochastic=False):
         split(format)  # refuses what is none
@@ -28,7 +29,8 @@ class FormatModule:
 
     @property
     def how(self):
-        return {"format": self.format, "handle": (self.state if self.training else self.evaluation).handle}
+        handle = (self.state if self.training else self.evaluation).handle
+        return {"format": self.format, "handle": -handle if self.holds and not torch.compiler.is_compiling() else handle}
 
     def __setstate__(self, state):
         super().__setstate__(state)

@@ -48,7 +48,7 @@ class Weights:
             if self.stochastic:
                 self.weight.set_rounding("stochastic", self.number)
             self.slot = Slot(self.weight)
-        elif lookup(t, split(self.format)[0], None, ()) is not None:
+        elif lookup(t, p, split(self.format)[0]) is not None:
             return self.weight
         self.slot.stamp += 1
         self.weight._load(t.numpy().reshape(self.shape), F32)
@@ -62,7 +62,7 @@ class Weights:
         g = (g.permute(0, 2, 3, 1) if self.image else g).detach().contiguous()
         if self.plain:
             return on(g)
-        found = lookup(g, split(self.format)[0], None, ())
+        found = lookup(g, p.grad, split(self.format)[0])
         if found is not None:
             return found if found.shape == self.shape else _core.view(found, self.shape)
         t = self.kept("gradient", False)
@@ -81,7 +81,7 @@ class Weights:
         memory = stored(p.detach(), "any")
         self.weight._store(memory.numpy().reshape(self.shape), F32)
         torch.autograd.graph.increment_version(p)
-        attach(memory, self.slot, snapshot=True)
+        attach(memory, p, self.slot, snapshot=True)
 
 
 class Optimizer(torch.optim.Optimizer):
