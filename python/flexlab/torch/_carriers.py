@@ -174,7 +174,7 @@ class Box:
                 memory = torch.empty(self.shape)
                 self.slot.tensor._store(memory.numpy(), F32)
                 self.values = shown(memory, self.image)
-                attach(memory, self.values, self.slot)
+                attach(self.values, self.slot)
             return self.values
 
     def tensor(self, name):
@@ -245,7 +245,7 @@ SAME = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
 
 
 class Entry:
-    __slots__ = ("storage", "pointer", "version", "slot", "stamp", "snapshot")
+    __slots__ = ("storage", "pointer", "version", "slot", "stamp", "snapshot", "turned")
 
 
 table = {}
@@ -257,16 +257,14 @@ def words(t):
     return t.detach().numpy().reshape(-1).view(np.int32)
 
 
-def attach(t, given, slot, snapshot=False):
-    """Notes that the memory of a torch tensor holds the values of a slot. t: in the order of that memory; given: as torch knows
-    it, whose version counts (views that are made inside of an operation have counters of their own). snapshot: compare the
-    values at each use."""
+def attach(given, slot, snapshot=None, turned=False):
+    """Notes that the memory of a torch tensor holds the values of a slot, in the order of that memory, or turned: those of
+    [N,H,W,C] where the memory is [N,C,H,W]. given: the tensor as its user knows it, whose version counts (views that are made
+    inside of an operation have counters of their own). snapshot: bits to compare at each use."""
     global purge_at
     entry = Entry()
-    storage = t.untyped_storage()
-    entry.storage, entry.pointer, entry.version = StorageWeakRef(storage), t.data_ptr(), given._version
-    entry.slot, entry.stamp = slot, slot.stamp
-    entry.snapshot = words(t).copy() if snapshot else None
+    entry.storage, entry.pointer, entry.version = StorageWeakRef(given.untyped_storage()), given.data_ptr(), given._version
+    entry.slot, entry.stamp, entry.snapshot, entry.turned = slot, slot.stamp, snapshot, turned
     table[entry.storage.cdata] = entry
     if len(table) >= purge_at:
         purge()
@@ -280,19 +278,20 @@ def purge():
             del table[key]
 
 
-def lookup(t, given, name, state=None, writes=()):
-    """The flexlab tensor with the values of a contiguous torch tensor, in a format; None: not known. t, given: as in attach."""
-    entry = table.get(t.untyped_storage()._cdata)
-    if entry is None or entry.version != given._version or entry.pointer != t.data_ptr() or entry.stamp != entry.slot.stamp:
+def lookup(t, given, name, state=None, writes=(), turned=False):
+    """The flexlab tensor with the values of a torch tensor, in a format; None: not known. given, turned: as in attach. t: the
+    same in the order in which it is wanted."""
+    entry = table.get(given.untyped_storage()._cdata)
+    if entry is None or entry.version != given._version or entry.pointer != given.data_ptr() or \
+            entry.stamp != entry.slot.stamp or entry.turned != turned:
         return None
-    slot, found = entry.slot, entry.slot.tensor
-    if found.format != name or found.size != t.numel():
+    slot, found, shape = entry.slot, entry.slot.tensor, tuple(t.shape) or (1,)
+    if found.format != name or found.size != t.numel() or turned and found.shape != shape:
         return None
     if entry.snapshot is not None and not np.array_equal(words(t), entry.snapshot):
         return None
     if state is not None and slot.state == state.handle and slot.role in writes:
         found = found.copy()  # the module's own result is its input: it will be written
-    shape = tuple(t.shape) or (1,)
     return found if found.shape == shape else _core.view(found, shape)
 
 
@@ -333,19 +332,20 @@ def bring(t, name, format, state, role, layout="any", writes=(), snapshot=False)
     given, t = t, t.reshape(-1, t.shape[-1]) if layout == "matrix" else stored(t, layout)
     if not t.numel():
         raise _errors.ShapeError(f"{name} has the shape {tuple(given.shape)}, expected at least one element")
-    t = t.contiguous()  # a copy only where torch's order differs
+    turned = not t.is_contiguous()
+    known = not turned or layout == "image" and given.is_contiguous()
     short, _ = split(format)
     if short == "fp32":
-        return on(t)
-    found = lookup(t, given, short, state, writes)
+        return on(t.contiguous())
+    found = lookup(t, given, short, state, writes, turned) if known else None
     if found is not None:
         return found
     shape = tuple(t.shape) or (1,)
     slot = slot_of(state, role, format, shape)
     slot.begin()
-    slot.tensor._load(t.detach().numpy().reshape(shape), F32)
-    if t.untyped_storage()._cdata == given.untyped_storage()._cdata:
-        attach(t, given, slot, snapshot)
+    slot.tensor._load(np.ascontiguousarray(t.detach().numpy()).reshape(shape), F32)
+    if known and t.untyped_storage()._cdata == given.untyped_storage()._cdata:
+        attach(given, slot, words(t).copy() if snapshot and not turned else None, turned)
     return slot.tensor
 
 
@@ -370,7 +370,7 @@ class Result:
             self.tensor._store(self.memory.numpy(), F32)
         result = shown(self.memory, self.image)
         if self.slot is not None:
-            attach(self.memory, result, self.slot)
+            attach(result, self.slot)
         return result
 
 

@@ -302,7 +302,9 @@ class Rewriter:
             uses = [user for user in node.users if not self.is_a(user, SHAPES)]
             if not isinstance(module, M.FormatModule) or isinstance(module, M.Fork) or len(uses) < 2:
                 continue
-            name = self.put(self.name(node, "fork"), M.Fork(len(uses), format=module.format))
+            gated = isinstance(module, M.ReLU) or isinstance(module, (M.BatchNorm, M.Add)) and module.relu
+            module.gated = gated = gated and self.once(node)
+            name = self.put(self.name(node, "fork"), M.Fork(len(uses), gated, format=module.format))
             with self.graph.inserting_after(node):
                 fork = self.graph.call_module(name, (node,))
             for i, user in enumerate(uses):

@@ -16,7 +16,8 @@ from ._operations import as_operand, four, gradient_like, image_like, is_held, o
 
 @custom_op("flexlab::relu", mutates_args=())
 @locked
-def relu(x: Tensor, format: str, handle: int) -> Tensor:
+def relu(x: Tensor, gated: bool, format: str, handle: int) -> Tensor:
+    """max(0, x). gated: as for batch_norm."""
     state = state_of(handle)
     a = operand(x, "x", format, state)
     result = Result(format, state, "y", a.shape, is_image(x), held=is_held(state))
@@ -36,18 +37,22 @@ def relu_backward(dy: Tensor, y: Tensor, format: str, handle: int) -> Tensor:
 
 
 def relu_setup(ctx, inputs, output):
-    saved(ctx, inputs, (output,))
+    ctx.gated = inputs[1]
+    saved(ctx, inputs, () if ctx.gated else (output,))
 
 
-as_operand("relu", lambda x, format, handle: gradient_like(x, "any"), relu_setup,
-           lambda ctx, dy: (relu_backward(dy, *ctx.saved_tensors, ctx.format, ctx.handle), None, None))(relu)
+def relu_gradient(ctx, dy):
+    return dy if ctx.gated else relu_backward(dy, *ctx.saved_tensors, ctx.format, ctx.handle), None, None, None
+
+
+as_operand("relu", lambda x, gated, format, handle: gradient_like(x, "any"), relu_setup, relu_gradient)(relu)
 as_operand("relu_backward", lambda dy, y, format, handle: gradient_like(y, "any"))(relu_backward)
 
 
 @custom_op("flexlab::add", mutates_args=())
 @locked
-def add(a: Tensor, b: Tensor, relu: bool, format: str, handle: int) -> Tensor:
-    """a + b, and max(0, .) if relu, rounded once. The shapes must agree."""
+def add(a: Tensor, b: Tensor, relu: bool, gated: bool, format: str, handle: int) -> Tensor:
+    """a + b, and max(0, .) if relu, rounded once. The shapes must agree. gated: as for batch_norm."""
     if a.shape != b.shape:
         raise ValueError(f"add of {tuple(a.shape)} and {tuple(b.shape)}, expected the same shapes")
     state, layout = state_of(handle), "image" if is_image(a) else "rows"
@@ -58,36 +63,57 @@ def add(a: Tensor, b: Tensor, relu: bool, format: str, handle: int) -> Tensor:
 
 
 def add_setup(ctx, inputs, output):
-    ctx.relu = inputs[2]
-    saved(ctx, inputs, (output,) if inputs[2] else ())
+    ctx.masks = inputs[2] and not inputs[3]
+    saved(ctx, inputs, (output,) if ctx.masks else ())
 
 
 def add_gradient(ctx, dy):
-    if ctx.relu:
+    if ctx.masks:
         dy = relu_backward(dy, *ctx.saved_tensors, ctx.format, ctx.handle)
-    return dy, dy, None, None, None
+    return dy, dy, None, None, None, None
 
 
-as_operand("add", lambda a, b, relu, format, handle: gradient_like(a, "any"), add_setup, add_gradient)(add)
+as_operand("add", lambda a, b, relu, gated, format, handle: gradient_like(a, "any"), add_setup, add_gradient)(add)
+
+
+@custom_op("flexlab::add_gated", mutates_args=())
+@locked
+def add_gated(a: Tensor, b: Tensor, y: Tensor, format: str, handle: int) -> Tensor:
+    """a + b where y is above 0, else 0."""
+    state, layout = state_of(handle), "image" if is_image(y) else "rows"
+    d, e, mask = (operand(t, name, format, state, layout) for t, name in ((a, "a"), (b, "b"), (y, "result")))
+    result = Result(format, state, "y", mask.shape, layout == "image", held=is_held(state))
+    _core.add_relu_grad(d, e, mask, out=result.tensor)
+    return result.torch().view(y.shape) if not y.dim() else result.torch()
+
+
+as_operand("add_gated", lambda a, b, y, format, handle: gradient_like(y, "any"))(add_gated)
 
 
 class Fork(torch.autograd.Function):
     """A value that several operations use: their gradients are added in the format, rounded once a sum, as in a network of
-    the C library, where torch would add them in float32."""
+    the C library, where torch would add them in float32. gated: the value is a result of relu, whose zeros mask the gradient
+    here, in the rounding of the last sum, and not in the backward pass of that operation."""
 
     @staticmethod
-    def forward(ctx, x, uses, format, handle):
+    def forward(ctx, x, uses, gated, format, handle):
         handle = -abs(handle) if isinstance(x, Held) else handle
-        ctx.format, ctx.handle, ctx.state = format, handle, state_of(handle)
+        ctx.format, ctx.handle, ctx.state, ctx.gated = format, handle, state_of(handle), gated
+        ctx.save_for_backward(x if gated else None)
         ctx.set_materialize_grads(False)
         return tuple(x.view_as(x) for _ in range(uses))
 
     @staticmethod
     def backward(ctx, *gradients):
-        total = None
-        for one in reversed([one for one in gradients if one is not None]):  # the last use comes first
-            total = one if total is None else add(total, one, False, ctx.format, ctx.handle)
-        return total, None, None, None
+        y, = ctx.saved_tensors
+        given = [one for one in reversed(gradients) if one is not None]  # the last use comes first
+        total = given[0]
+        for i, one in enumerate(given[1:], 2):
+            total = add_gated(total, one, y, ctx.format, ctx.handle) if ctx.gated and i == len(given) else \
+                add(total, one, False, False, ctx.format, ctx.handle)
+        if ctx.gated and len(given) == 1:
+            total = relu_backward(total, y, ctx.format, ctx.handle)
+        return total, None, None, None, None
 
 
 # --- pooling ------------------------------------------------------------------------------------------------------------

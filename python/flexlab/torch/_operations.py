@@ -286,9 +286,10 @@ def normalised(x, residual, weight_, bias, mean, variance, eps, relu, format, st
 
 @custom_op("flexlab::batch_norm", mutates_args=())
 @locked
-def batch_norm(x: Tensor, residual: Optional[Tensor], weight_: Tensor, bias: Tensor, eps: float, relu: bool, format: str,
-               handle: int) -> Tuple[Tensor, Tensor, Tensor]:
-    """With the moments of the batch, which are the second and third result, in float64."""
+def batch_norm(x: Tensor, residual: Optional[Tensor], weight_: Tensor, bias: Tensor, eps: float, relu: bool, gated: bool,
+               format: str, handle: int) -> Tuple[Tensor, Tensor, Tensor]:
+    """With the moments of the batch, which are the second and third result, in float64. gated: the gradient is 0 already
+    where relu left 0 (a gated Fork)."""
     return normalised(x, residual, weight_, bias, None, None, eps, relu, format, state_of(handle))
 
 
@@ -304,17 +305,16 @@ def batch_norm_running(x: Tensor, residual: Optional[Tensor], weight_: Tensor, b
 @locked
 def batch_norm_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weight_: Tensor, mean: Tensor, variance: Tensor, eps: float,
                         wants_residual: bool, format: str, handle: int) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    """y: the result if relu was applied to it. The gradient of a residual is that of the sum, and the rest begins there."""
+    """y: the result if relu was applied to it. The gradient of a residual is then that of the sum, and the rest begins
+    there."""
     state, layout = state_of(handle), channels_last(x)
     d, a = operand(dy, "dy", format, state, layout), operand(x, "x", format, state, layout)
     mask = None if y is None else bring(y, "y", format, state, "result", layout)
     residual = nothing()
-    if wants_residual and mask is not None:
+    if wants_residual:
         sum_ = Result(format, state, "dresidual", a.shape, layout == "image", isinstance(y, Held))
         _core.relu_grad(d, mask, out=sum_.tensor)
         residual, d, mask = sum_.torch(), sum_.tensor, None
-    elif wants_residual:
-        residual = dy.clone()
     dx = Result(format, state, "dx", a.shape, layout == "image", isinstance(x, Held))
     dw, db = Result(format, state, "dweight", a.shape[-1:]), Result(format, state, "dbias", a.shape[-1:])
     _core.batchnorm_grad(d, a, mask, weight(weight_, "weight", format, state), on(mean, "f64"), on(variance, "f64"), eps,
@@ -323,8 +323,8 @@ def batch_norm_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weight_: Ten
 
 
 def batch_norm_setup(ctx, inputs, output):
-    x, residual, weight_, _, eps, relu = inputs[:6]
-    saved(ctx, inputs, (x, output[0] if relu else None, weight_, output[1], output[2]))
+    x, residual, weight_, _, eps, relu, gated = inputs[:7]
+    saved(ctx, inputs, (x, output[0] if relu and not gated else None, weight_, output[1], output[2]))
     ctx.eps = eps
     ctx.residual = residual is not None
     ctx.mark_non_differentiable(output[1], output[2])
@@ -333,8 +333,9 @@ def batch_norm_setup(ctx, inputs, output):
 def batch_norm_gradient(ctx, dy, *_):
     x, y, weight_, mean, variance = ctx.saved_tensors
     wants = ctx.residual and ctx.needs_input_grad[1]
-    dx, dw, db, dr = batch_norm_backward(dy, x, y, weight_, mean, variance, ctx.eps, wants, ctx.format, ctx.handle)
-    return dx, dr if wants else None, dw, db, None, None, None, None
+    dx, dw, db, dr = batch_norm_backward(dy, x, y, weight_, mean, variance, ctx.eps, wants and y is not None, ctx.format,
+                                         ctx.handle)
+    return dx, (dr if y is not None else dy) if wants else None, dw, db, None, None, None, None, None
 
 
 def moments_fake(x):
@@ -346,14 +347,13 @@ def no_gradient(ctx, *_):
                               "train(), or torch.no_grad() where none is wanted")
 
 
-as_operand("batch_norm", lambda x, residual, weight_, bias, eps, relu, format, handle: (
+as_operand("batch_norm", lambda x, residual, weight_, bias, eps, relu, gated, format, handle: (
     gradient_like(x, channels_last(x)), moments_fake(x), moments_fake(x)), batch_norm_setup, batch_norm_gradient)(batch_norm)
 as_operand("batch_norm_running", lambda x, residual, weight_, bias, mean, variance, eps, relu, format, handle:
            gradient_like(x, channels_last(x)), lambda ctx, inputs, output: None, no_gradient)(batch_norm_running)
 as_operand("batch_norm_backward", lambda dy, x, y, weight_, mean, variance, eps, wants_residual, format, handle: (
     gradient_like(x, channels_last(x)), x.new_empty(x.shape[1]), x.new_empty(x.shape[1]),
-    (gradient_like(x, channels_last(x)) if y is not None else torch.empty_like(dy)) if wants_residual else x.new_empty(NONE)))(
-    batch_norm_backward)
+    gradient_like(x, channels_last(x)) if wants_residual else x.new_empty(NONE)))(batch_norm_backward)
 
 
 # --- layer normalisation ------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, f
 
 
 def batch_norm(x, running_mean, running_var, weight, bias, training=False, momentum=0.1, eps=1e-5, *, format, residual=None,
-               relu=False, handle=0):
+               relu=False, gated=False, handle=0):
     """As torch.nn.functional.batch_norm, for [N,C] and [N,C,H,W]; `residual` is added before `relu`, in the same rounding.
     Running statistics are computed in double and are best kept so. Without training there is no gradient."""
     if weight is None or bias is None:
@@ -63,7 +63,7 @@ def batch_norm(x, running_mean, running_var, weight, bias, training=False, momen
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm without training needs running_mean and running_var")
         return _operations.batch_norm_running(x, residual, weight, bias, running_mean, running_var, eps, relu, format, handle)
-    y, mean, variance = _operations.batch_norm(x, residual, weight, bias, eps, relu, format, handle)
+    y, mean, variance = _operations.batch_norm(x, residual, weight, bias, eps, relu, gated, format, handle)
     if running_mean is not None:
         rows = x.numel() // x.shape[1]
         with torch.no_grad():
@@ -92,18 +92,20 @@ def layer_norm(x, normalized_shape, weight, bias=None, eps=1e-5, *, format, hand
                                   handle).reshape(x.shape)
 
 
-def relu(x, format, *, handle=0):
-    return _elementwise.relu(x, format, handle)
+def relu(x, format, *, gated=False, handle=0):
+    """max(0, x). gated, here and in others: a gated fork is the only use of the result, and masks its gradient."""
+    return _elementwise.relu(x, gated, format, handle)
 
 
-def add(a, b, format, *, relu=False, handle=0):
+def add(a, b, format, *, relu=False, gated=False, handle=0):
     """a + b of the same shapes, and max(0, .) with `relu`, rounded once."""
-    return _elementwise.add(a, b, relu, format, handle)
+    return _elementwise.add(a, b, relu, gated, format, handle)
 
 
-def fork(x, uses, format, *, handle=0):
-    """`uses` times the same value, whose gradients are added in the format."""
-    return Fork.apply(x, uses, format, handle) if torch.is_grad_enabled() and x.requires_grad else (x,) * uses
+def fork(x, uses, format, *, gated=False, handle=0):
+    """`uses` times the same value, whose gradients are added in the format. gated: x is a result of relu, whose zeros mask the
+    gradient."""
+    return Fork.apply(x, uses, gated, format, handle) if torch.is_grad_enabled() and x.requires_grad else (x,) * uses
 
 
 def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, *,

@@ -19,6 +19,7 @@ class FormatModule:
     stochastic rounding."""
     kind = None
     holds = False  # whether only modules of flexlab read the results: set by convert
+    gated = False  # whether a gated Fork masks the gradient: set by convert
 
     def begin(self, format, wide=True, stochastic=False):
         split(format)  # refuses what is none
@@ -116,7 +117,7 @@ class BatchNorm(FormatModule):
             if momentum is None:
                 momentum = 1 / float(self.num_batches_tracked)
         return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training, momentum, self.eps,
-                            residual=residual, relu=self.relu, **self.how)
+                            residual=residual, relu=self.relu, gated=self.gated, **self.how)
 
 
 class BatchNorm2d(BatchNorm, nn.BatchNorm2d):
@@ -184,7 +185,7 @@ class ReLU(FormatModule, nn.ReLU):
         pass
 
     def forward(self, x):
-        return F.relu(x, **self.how)
+        return F.relu(x, gated=self.gated, **self.how)
 
 
 class Add(FormatModule, nn.Module):
@@ -197,20 +198,21 @@ class Add(FormatModule, nn.Module):
         self.begin(format)
 
     def forward(self, a, b):
-        return F.add(a, b, relu=self.relu, **self.how)
+        return F.add(a, b, relu=self.relu, gated=self.gated, **self.how)
 
 
 class Fork(FormatModule, nn.Module):
-    """A value for several uses, whose gradients are added in the format."""
+    """A value for several uses, whose gradients are added in the format, and masked by it if it is a result of relu and
+    `gated`."""
     kind = "fork"
 
-    def __init__(self, uses, *, format):
+    def __init__(self, uses, gated=False, *, format):
         nn.Module.__init__(self)
-        self.uses = uses
+        self.uses, self.gated = uses, gated
         self.begin(format)
 
     def forward(self, x):
-        return F.fork(x, self.uses, **self.how)
+        return F.fork(x, self.uses, gated=self.gated, **self.how)
 
 
 class AvgPool2d(FormatModule, nn.AvgPool2d):

@@ -9,7 +9,7 @@ import torch
 from .. import _core, _errors, _library
 from .._tensor import format_id
 from . import modules
-from ._carriers import LOCK, Slot, attach, check, is_image, lookup, new_tensor, on, split, stored
+from ._carriers import LOCK, Slot, attach, check, is_image, lookup, new_tensor, on, split, stored, words
 
 F32 = 12
 
@@ -81,7 +81,7 @@ class Weights:
         memory = stored(p.detach(), "any")
         self.weight._store(memory.numpy().reshape(self.shape), F32)
         torch.autograd.graph.increment_version(p)
-        attach(memory, p, self.slot, snapshot=True)
+        attach(p, self.slot, words(memory).copy())
 
 
 class Optimizer(torch.optim.Optimizer):
