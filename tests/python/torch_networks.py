@@ -105,6 +105,26 @@ class Graph:
             values = np.ascontiguousarray(value.numpy()).reshape(-1)
             c.nn_weight_set(self.g, info.name.decode(), values, values.size)
 
+    def weights(self):
+        """{torch's name: values in torch's layout} of all weights and running statistics, as stored."""
+        found = {}
+        for i in range(c.nn_tensor_count(self.g)):
+            info = c.nn_tensor_at(self.g, i)
+            if info.role == b"weight":
+                found[info.name.decode()] = info.t
+        result = {}
+        for i in range(c.nn_weight_count(self.g)):
+            info = c.nn_weight_at(self.g, i)
+            name, torch_name = info.name.decode(), info.torch_name.decode()
+            if name not in found:
+                continue
+            values = np.empty(int(np.prod(info.dim[:info.ndim])))
+            c.library.flexlab_tensor_store_f64(ctypes.c_void_p(found[name]), ctypes.c_void_p(values.ctypes.data),
+                                               ctypes.c_int64(values.size))
+            values = values.reshape(info.dim[:info.ndim])
+            result[torch_name] = values.transpose(0, 3, 1, 2) if values.ndim == 4 else values.T
+        return result
+
     def images(self, x, labels=None):
         pixels = np.ascontiguousarray(x.permute(0, 2, 3, 1).numpy()).reshape(-1)
         labels = np.zeros(len(x), np.int32) if labels is None else labels.numpy().astype(np.int32)

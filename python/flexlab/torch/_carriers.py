@@ -174,8 +174,12 @@ class Box:
                 memory = torch.empty(self.shape)
                 self.slot.tensor._store(memory.numpy(), F32)
                 self.values = shown(memory, self.image)
-                attach(self.values, self.slot)
             return self.values
+
+    def shared(self):
+        """The values, for somebody who may write them: they alone count from here on."""
+        values, self.slot = self.plain(), None
+        return values
 
     def tensor(self, name):
         """The flexlab tensor, if it still has the values, and in this format; else None."""
@@ -215,14 +219,14 @@ class Held(torch.Tensor):
         plain = torch.utils._pytree.tree_map(lambda one: one.box.plain() if isinstance(one, Held) else one, (args, kwargs))
         result = operation(*plain[0], **plain[1])
         for argument, value in zip(operation._schema.arguments, args):
-            if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, Held):
-                value.box.slot = None  # it was written: only its values count
+            if argument.alias_info is not None and isinstance(value, Held):
+                value.box.shared()  # it was written, or the result is a view of it
                 if result is value.box.values:
                     result = value
         return result
 
     def numpy(self, **how):
-        return self.box.plain().numpy(**how)
+        return self.box.shared().numpy(**how)
 
     def tolist(self):
         return self.box.plain().tolist()

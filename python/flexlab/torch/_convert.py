@@ -146,8 +146,10 @@ class Rewriter:
 
     def scope(self, node):
         """The name of the module whose forward a node comes from."""
-        stack = node.meta.get("nn_module_stack")
-        return list(stack.values())[-1][0] if stack else ""
+        stack = [name for name, _ in (node.meta.get("nn_module_stack") or {}).values()]
+        if node.op == "call_module" and stack and stack[-1] == node.target:
+            stack.pop()
+        return stack[-1] if stack else ""
 
     def name(self, node, kind):
         scope = self.scope(node)
