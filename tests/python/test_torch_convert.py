@@ -55,6 +55,7 @@ def test_training():
             expected = graph.step(x, labels, 0.05)
             assert loss.item() == np.float32(expected), (variant, step, loss.item(), expected)
         weights = graph.weights()
+        assert set(weights) == {name for name, _ in model.named_parameters()}
         state = converted.state_dict()
         for name, value in weights.items():
             ours = state[name].double().numpy()
@@ -68,7 +69,8 @@ def test_trained_weights():
         return skip("FLEXLAB_DATA names no folder with resnet20-cifar10.safetensors")
     from safetensors.torch import load_file
     model = resnet(20).eval()
-    model.load_state_dict(load_file(path), strict=False)
+    found = model.load_state_dict(load_file(path), strict=False)
+    assert not found.unexpected_keys and all("num_batches" in name for name in found.missing_keys)
     graph = Graph(20, "flex16+5", 16)
     fl.c.nn_weights_load(graph.g, path)
     x = images(16)

@@ -83,8 +83,9 @@ def structure(name, **members):
 class Graph:
     """The network of nn_model in the C library."""
 
-    def __init__(self, depth, variant, batch, momentum=0.0, weight_decay=0.0):
-        config = structure("nn_config", variant=variant, batch=batch, seed=1, momentum=momentum, weight_decay=weight_decay)
+    def __init__(self, depth, variant, batch, momentum=0.0, weight_decay=0.0, **settings):
+        config = structure("nn_config", variant=variant, batch=batch, seed=1, momentum=momentum, weight_decay=weight_decay,
+                           **settings)
         self.g = c.nn_graph_new(config)
         assert self.g, c.message()
         logits = c.nn_model(self.g, f"resnet{depth}", 32, 32, 3, 10)
