@@ -12,28 +12,24 @@ that called it returns. Functions are found when they are first used, so that im
 import ctypes
 import functools
 import os
-import pathlib
+import re
+import threading
+import weakref
 
 from . import _core, _errors
 from ._declarations import ALIASES, CALLBACKS, CONSTANTS, ENUMS, FUNCTIONS, OPAQUE, STRUCTS
 
-folder = pathlib.Path(__file__).parent
 SCALARS = {
     "int": ctypes.c_int, "unsigned": ctypes.c_uint, "bool": ctypes.c_bool, "float": ctypes.c_float, "double": ctypes.c_double,
     "int8_t": ctypes.c_int8, "uint8_t": ctypes.c_uint8, "int16_t": ctypes.c_int16, "uint16_t": ctypes.c_uint16,
     "int32_t": ctypes.c_int32, "uint32_t": ctypes.c_uint32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
     "size_t": ctypes.c_size_t, "unsigned long": ctypes.c_ulong, "char": ctypes.c_char, "unsigned char": ctypes.c_ubyte,
 }
-pending = []  # what callbacks have raised and their caller has yet to see
+pending = {}  # by thread, what its callbacks have raised and the function that called them has yet to raise
 
 
-def load():
-    """The library beside this file, or the one that FLEXLAB_LIBRARY names."""
-    name = os.environ.get("FLEXLAB_LIBRARY")
-    return ctypes.CDLL(name if name else str(next(folder.glob("libflexlab.so*"))))
-
-
-library = load()
+# The library that the extension is linked with: the loader looks for a symbol in what a module needs, too.
+library = ctypes.CDLL(_core.__file__)
 library.flexlab_tensor_error.restype = ctypes.c_char_p
 
 
@@ -43,21 +39,32 @@ def message():
 
 def check(status, *_):
     """Raises what a callback raised, or the error of a status."""
-    if pending:
-        raise pending.pop(0)
+    if pending and (error := pending.pop(threading.get_ident(), None)) is not None:
+        _core.note(len(pending))
+        raise error
     if status:
         _errors.fail(status, message())
 
 
-class Handle:
-    """A pointer to an object of the library, which `free` frees when nobody refers to it."""
-    __slots__ = ("_pointer", "_free", "__weakref__")
+def remember(error):
+    """Keeps the first exception of a callback for the function that called it."""
+    pending.setdefault(threading.get_ident(), error)
+    _core.note(len(pending))
 
-    def __init__(self, pointer, free=None):
+
+class Handle:
+    """A pointer to an object of the library, which `free` frees when nobody refers to it; what must be freed before its
+    parent is freed with it."""
+    __slots__ = ("_pointer", "_free", "_children", "__weakref__")
+
+    def __init__(self, pointer, free=None, parent=None):
         if not pointer:
             check(library.flexlab_tensor_error_status())
             raise _errors.Error(message() or "the library returned no object")
-        self._pointer, self._free = pointer, free
+        self._pointer, self._free, self._children = pointer, free, []
+        if parent is not None:
+            parent._children[:] = [one for one in parent._children if one() is not None]
+            parent._children.append(weakref.ref(self))
 
     @property
     def pointer(self):
@@ -67,6 +74,9 @@ class Handle:
 
     def free(self):
         """Frees the object now; every later use is a ValueError."""
+        for child in self._children:
+            if (one := child()) is not None:
+                one.free()
         pointer, self._pointer = self._pointer, None
         if pointer and self._free:
             self._free(pointer)
@@ -83,7 +93,7 @@ class TensorPointer(ctypes.c_void_p):
     def from_param(cls, value):
         if value is None:
             return None
-        if isinstance(value, _core.Tensor):
+        if isinstance(value, _core.Tensor) or hasattr(value, "_address"):  # a tensor, or one that a network lends
             return ctypes.c_void_p(value._address)
         raise TypeError(f"{type(value).__name__}, expected a flexlab.Tensor")
 
@@ -117,9 +127,19 @@ class Text(ctypes.c_char_p):
         return ctypes.c_char_p(value)
 
 
+def address_of(value, written):
+    """The memory of an array, which the function may write."""
+    address, read_only = value.__array_interface__["data"]
+    if written and read_only:
+        raise ValueError("a read-only array, expected one that the function can write")
+    if not value.flags.c_contiguous:
+        raise ValueError("an array with strides, expected a contiguous one")
+    return ctypes.c_void_p(address)
+
+
 @functools.cache
-def numbers(kind):
-    """A pointer to numbers: an array of NumPy or another writable buffer of that type, or something of ctypes."""
+def numbers(kind, written):
+    """A pointer to numbers: an array of NumPy of that type, or something of ctypes."""
     scalar = SCALARS[kind]
     size = ctypes.sizeof(scalar)
 
@@ -139,27 +159,31 @@ def numbers(kind):
             letters = "f" if kind in ("float", "double") else "b" if kind == "bool" else "iuV"
             if given[1] not in letters or int(given[2:]) != size or given[0] == ">":
                 raise TypeError(f"an array of {value.dtype}, expected one of {kind}")
-            if not value.flags.c_contiguous:
-                raise ValueError("an array with strides, expected a contiguous one")
-            return ctypes.c_void_p(interface["data"][0])
+            return address_of(value, written)
 
     return Numbers
 
 
 class Bytes(ctypes.c_void_p):
-    """void *: bytes of any kind."""
+    """const void *: bytes of any kind."""
+    written = False
+
     @classmethod
     def from_param(cls, value):
         if value is None or isinstance(value, (int, ctypes.c_void_p)):
             return value if value is None or isinstance(value, ctypes.c_void_p) else ctypes.c_void_p(value)
-        if isinstance(value, bytes):
+        if isinstance(value, bytes) and not cls.written:
             return ctypes.cast(ctypes.c_char_p(value), ctypes.c_void_p)
         if isinstance(value, (ctypes.Array, ctypes.Structure)):
             return ctypes.byref(value)
-        interface = getattr(value, "__array_interface__", None)
-        if interface is None or not value.flags.c_contiguous:
+        if not hasattr(value, "__array_interface__"):
             raise TypeError(f"{type(value).__name__}, expected bytes or a contiguous array")
-        return ctypes.c_void_p(interface["data"][0])
+        return address_of(value, cls.written)
+
+
+class WritableBytes(Bytes):
+    """void *: memory that the function may write."""
+    written = True
 
 
 def base(kind):
@@ -250,12 +274,12 @@ def wrapped(kind, function):
     """A callback whose exceptions wait until the function that calls it returns; it then asks to stop."""
     @functools.wraps(function)
     def guarded(*arguments):
-        if pending:
+        if threading.get_ident() in pending:
             return 1 if kind._restype_ not in (None, ctypes.c_void_p) else None
         try:
             return function(*arguments)
         except BaseException as error:  # KeyboardInterrupt too
-            pending.append(error)
+            remember(error)
             return 1 if kind._restype_ not in (None, ctypes.c_void_p) else None
     return kind(guarded)
 
@@ -276,10 +300,10 @@ def argument_type(kind):
     if name == "char":
         return Text if kind.startswith("const") else ctypes.c_char_p
     if name == "void":
-        return Bytes
-    if name in ENUMS:
-        return numbers("int")
-    return numbers(name) if name in SCALARS else struct_pointer(name)
+        return Bytes if "const" in kind else WritableBytes
+    if name in ENUMS or name in SCALARS:
+        return numbers(name if name in SCALARS else "int", "const" not in kind)
+    return struct_pointer(name)
 
 
 @functools.cache
@@ -329,8 +353,18 @@ def function(name):
         found.restype = None
     else:
         found.restype = field_type(result)
-    found.__name__, found.__doc__ = name, f"{result} {name}({', '.join(' '.join(one) for one in taken)})\n\n{comment}\n\nflexlab/{header}"
-    return found
+
+    def call(*arguments):
+        try:
+            return found(*arguments)
+        except ctypes.ArgumentError as error:  # what from_param raised
+            number, kind, text = re.fullmatch(r"argument (\d+): (?:<class ')?(\w+)[^:]*: (.*)", str(error), re.S).groups()
+            parameter = taken[int(number) - 1][1]
+            raise {"ValueError": ValueError}.get(kind, TypeError)(f"{name}: {parameter}: {text}") from None
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"{result} {name}({', '.join(' '.join(one) for one in taken)})\n\n{comment}\n\nflexlab/{header}"
+    return call
 
 
 def check_call(status, function, arguments):

@@ -8,6 +8,7 @@ from . import _core, _errors, _library, _shapes
 
 TYPES = {"bool": 1, "int8": 2, "uint8": 3, "int16": 4, "uint16": 5, "int32": 6, "uint32": 7, "int64": 8, "uint64": 9,
          "float16": 10, "bfloat16": 11, "float32": 12, "float64": 13}
+NUMBER_TYPES = {"f64": "float64", "i32": "int32", "u8": "uint8", "f32": "float32"}
 NUMBERS = {"f64": 240, "i32": 241, "u8": 242, "f32": 243}  # beside the formats: losses, labels, images
 
 
@@ -59,11 +60,11 @@ class Tensor(_core.Tensor):
     def __array__(self, dtype=None, copy=None):
         if copy is False:
             raise ValueError("the values of a tensor are computed: they cannot be had without a copy (x.mantissa, x.raw are)")
-        return self.numpy(dtype or {"i32": "int32", "u8": "uint8", "f64": "float64"}.get(self.format, "float32"))
+        return self.numpy(dtype or NUMBER_TYPES.get(self.format, "float32"))
 
     def load(self, values):
         """Loads values: one rounding each; a shared exponent becomes that of the largest. Returns the tensor."""
-        array, kind = contiguous_array(values)
+        array, kind = contiguous_array(values, self.format)
         if array.shape != self.shape:
             raise _errors.ShapeError(f"values of shape {array.shape}, expected {self.shape}")
         self._load(array, kind)
@@ -99,6 +100,12 @@ class Tensor(_core.Tensor):
 
     def __float__(self):
         return self.item()
+
+    def __dlpack_device__(self):
+        """The host, as DLPack calls it. BufferError for a tensor on another device."""
+        if self.device != "cpu":
+            raise BufferError(f"a tensor on {self.device}: export x.to(x.format, 'cpu')")
+        return 1, 0
 
     def tolist(self):
         return self.numpy("float64").tolist()
@@ -172,11 +179,14 @@ class Tensor(_core.Tensor):
         return _core.view(self, shape)
 
     def contiguous(self):
-        """Itself, or a copy of a view with strides."""
+        """Itself, or a bit-exact copy of a view with strides."""
         if not self._strided:
             return self
-        y = empty(self.shape, self.format, device=self.device)
-        return _core.contiguous(self, out=y)
+        if self.device != "cpu":
+            host = empty(self.base.shape, self.format)
+            _library.tensor_copy(host, self.base)
+            return _core.view(host, self.shape, *self._strides).contiguous().to(self.format, self.device)
+        return restore(np.array(memoryview(_core.elements(self))), self.format, self.exponent)
 
     def copy(self):
         """A bit-exact copy: elements, exponent, history, wide part."""
@@ -210,19 +220,20 @@ class Tensor(_core.Tensor):
         order = tuple(order) or tuple(reversed(range(self.ndim)))
         if sorted(axis % self.ndim for axis in order) != list(range(self.ndim)):
             raise _errors.ShapeError(f"order {order}, expected each of 0 ... {self.ndim - 1} once")
-        steps = self._steps()
-        return _core.view(self, [self.shape[i] for i in order], [steps[i] for i in order], 0)
+        base, steps, offset = self._steps()
+        return _core.view(base, [self.shape[i] for i in order], [steps[i] for i in order], offset)
 
     T = property(transpose, doc="The dimensions reversed, as a view.")
 
     def _steps(self):
+        """The tensor that has the elements, their strides in it, and the first of them."""
         if self._strided:
-            raise _errors.ArgumentError("a view with strides cannot be viewed again: use contiguous() first")
+            return self.base, *self._strides
         steps, step = [], 1
         for size in reversed(self.shape):
             steps.insert(0, step)
             step *= size
-        return steps
+        return self, steps, 0
 
     def __getitem__(self, key):
         """Integers, slices with any step, and ...: a view."""
@@ -232,8 +243,9 @@ class Tensor(_core.Tensor):
             key = key[:at] + (slice(None),) * (self.ndim - len(key) + 1) + key[at + 1:]
         if len(key) > self.ndim:
             raise IndexError(f"{len(key)} indices for {self.ndim} dimensions")
-        offset, sizes, strides = 0, [], []
-        for i, (size, step) in enumerate(zip(self.shape, self._steps())):
+        base, steps, offset = self._steps()
+        sizes, strides = [], []
+        for i, (size, step) in enumerate(zip(self.shape, steps)):
             one = key[i] if i < len(key) else slice(None)
             if isinstance(one, slice):
                 first, last, every = one.indices(size)
@@ -249,7 +261,7 @@ class Tensor(_core.Tensor):
                 offset += (one % size) * step
             else:
                 raise TypeError(f"an index is an int or a slice, not {type(one).__name__}")
-        return _core.view(self, sizes or [1], strides or [1], offset)
+        return _core.view(base, sizes or [1], strides or [1], offset)
 
     # --- operators
     def _operand(self, other):
@@ -274,7 +286,7 @@ class Tensor(_core.Tensor):
         return self._binary(other, _core.add, _core.broadcast_add)
 
     def __sub__(self, other):
-        return self._binary(other, _core.sub, lambda a, b: _core.broadcast_add(a, -b.contiguous()))
+        return self._binary(other, _core.sub, lambda a, b: _core.broadcast_add(a, b._negated()))
 
     def __mul__(self, other):
         if isinstance(other, (int, float)) and not self._strided:
@@ -299,6 +311,15 @@ class Tensor(_core.Tensor):
             return NotImplemented
         a, b = self.contiguous(), other.contiguous()
         return _core.matmul(a, b) if a.ndim == 2 else _core.matmul_batched(a, b)
+
+    def _negated(self):
+        """-self, exactly: what a difference rounds once."""
+        x = self.contiguous()
+        if x.exponent is None:
+            return _core.neg(x)
+        host = x if x.device == "cpu" else x.to(x.format, "cpu")
+        y = restore(-host.mantissa, x.format, x.exponent)
+        return y if x.device == "cpu" else y.to(x.format, x.device)
 
     def __neg__(self):
         return _core.neg(self.contiguous())
@@ -369,14 +390,23 @@ def restore(raw, format, exponent):
     return t
 
 
-def contiguous_array(values):
-    """An array that C reads, and the number of its type. Strided input is copied once."""
+def contiguous_array(values, format):
+    """An array that C reads, and the number of its type. Strided input is copied once. Numbers (i32, u8, f64, f32) have the
+    type of their name; an integer type takes only values that it holds exactly."""
     array = values.numpy("float64") if isinstance(values, Tensor) else np.asarray(values)
+    wanted = NUMBER_TYPES.get(format)
+    if wanted and array.dtype.name in TYPES and array.dtype.name != wanted:
+        with np.errstate(invalid="ignore", over="ignore"):
+            numbers = array.astype(wanted)
+        if numbers.dtype.kind != "f" and not np.array_equal(numbers, array):
+            at = int(np.argmax(np.ravel(numbers != array)))
+            raise _errors.ArgumentError(f"element {at} is {np.ravel(array)[at]}, which {format} does not hold")
+        array = numbers
     kind = TYPES.get(array.dtype.name)
-    if kind is None or array.dtype.byteorder == ">":
-        if array.dtype.kind not in "f" or array.dtype.name in ("float128", "longdouble"):
-            raise TypeError(f"values of type {array.dtype}, expected one of {', '.join(TYPES)}")
-        array, kind = array.astype(array.dtype.newbyteorder("=")), TYPES[array.dtype.newbyteorder("=").name]
+    if kind is None:
+        raise TypeError(f"values of type {array.dtype}, expected one of {', '.join(TYPES)}")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     array = np.ascontiguousarray(array).reshape(array.shape or (1,))
     return (array.view(np.uint16) if array.dtype.name == "bfloat16" else array), kind
 
@@ -397,7 +427,7 @@ def tensor(values, format="fp32", *, device="cpu", predictor=None):
     how later writes choose it. Strided input is copied once."""
     if not isinstance(values, (Tensor, np.ndarray)) and hasattr(values, "detach"):
         values = values.detach().cpu().float().numpy() if str(values.dtype) == "torch.bfloat16" else values.detach().cpu().numpy()
-    array, kind = contiguous_array(values)
+    array, kind = contiguous_array(values, format)
     t = empty(array.shape, format, device=device)
     if predictor is not None:
         t.predictor = predictor
@@ -438,4 +468,10 @@ def infer(name, operands, keywords):
     return empty(made[1], made[0], device=device)
 
 
-_core.begin(Tensor, _errors.fail, infer)
+def fail(status, message):
+    _library.check(0)  # what a callback of this thread raised comes first
+    if status:
+        _errors.fail(status, message)
+
+
+_core.begin(Tensor, fail, infer)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes what the package takes from the public headers: calls.inc (the operations, for C), _declarations.py (every
-function, struct and constant, for ctypes) and _operations.pyi (the operations, for editors and type checkers).
+function, struct and constant, for ctypes), and stubs for editors and type checkers: _operations.pyi (the operations),
+_library.pyi (flexlab.c) and __init__.pyi (the package).
 usage: write.py OUTPUT_FOLDER PACKAGE_FOLDER INCLUDE_FOLDER..."""
 import importlib.util
 import pathlib
@@ -9,6 +10,7 @@ import re
 import sys
 
 import declarations
+import stubs
 
 KINDS = {"float": "FLOAT", "double": "DOUBLE", "int": "INT", "unsigned": "UNSIGNED", "int64_t": "INT64", "uint64_t": "UINT64",
          "int32_t": "INT32", "bool": "BOOL", "const int *": "INTS", "tensor *": "TENSOR", "const tensor *": "TENSOR"}
@@ -168,6 +170,8 @@ def main():
     write_calls(output / "calls.inc", found, made)
     write_declarations(output / "_declarations.py", found)
     write_stubs(output / "_operations.pyi", found, made)
+    stubs.write_library(output / "_library.pyi", found)
+    stubs.write_package(output / "__init__.pyi", package)
 
 
 main()

@@ -1,6 +1,8 @@
 /* calls.c - the operations as functions of Python: arguments to C, results back, the GIL released between. */
 #include "calls.h"
+#include <float.h>
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 
 static PyObject *call(const struct operation *f, PyObject *const *args, Py_ssize_t count, PyObject *names);
@@ -79,7 +81,7 @@ static int read_axes(struct arguments *a, PyObject *object, unsigned *axes) {
 }
 
 static int read_ints(const struct operation *f, const char *name, PyObject *object, int *to, int length, bool repeat) {
-    long long value;
+    long long value = 0;
     if (PyIndex_Check(object) && repeat) {
         if (read_integer(f, name, object, INT_MIN, INT_MAX, "an int of 32 bits", &value))
             return -1;
@@ -128,9 +130,13 @@ static int read_value(struct arguments *a, enum kind kind, const char *name, int
     case KIND_DOUBLE:
         number = PyFloat_AsDouble(object);
         if (number == -1 && PyErr_Occurred()) {
+            if (!PyErr_ExceptionMatches(PyExc_TypeError))
+                return -1;
             PyErr_Clear();
             return wrong(f, name, object, "a number");
         }
+        if (kind == KIND_FLOAT && isfinite(number) && fabs(number) > FLT_MAX)
+            return out_of_range(f, name, object, "a number of binary32");
         if (kind == KIND_FLOAT)
             *(float *)to = (float)number;
         else
@@ -266,10 +272,11 @@ static PyObject *results_of(struct arguments *a, PyObject *const *args, Py_ssize
     PyObject *tuple = PyTuple_New(count), *keywords = PyDict_New();
     for (Py_ssize_t i = 0; tuple && i < count; i++)
         PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
-    for (Py_ssize_t i = 0; keywords && names && i < PyTuple_Size(names); i++)
+    int status = tuple && keywords ? 0 : -1;
+    for (Py_ssize_t i = 0; !status && names && i < PyTuple_Size(names); i++)
         if (PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, i), "out"))
-            PyDict_SetItem(keywords, PyTuple_GetItem(names, i), args[count + i]);
-    PyObject *result = tuple && keywords ? PyObject_CallFunction(core_infer, "sOO", f->name, tuple, keywords) : NULL;
+            status = PyDict_SetItem(keywords, PyTuple_GetItem(names, i), args[count + i]);
+    PyObject *result = !status ? PyObject_CallFunction(core_infer, "sOO", f->name, tuple, keywords) : NULL;
     Py_XDECREF(tuple);
     Py_XDECREF(keywords);
     return result;
@@ -298,20 +305,31 @@ static PyObject *call(const struct operation *f, PyObject *const *args, Py_ssize
         Py_XDECREF(out);
         return NULL;
     }
-    for (int i = 0; i < a.tensors; i++)
-        if (a.tensor[i]->busy) {
-            PyErr_Format(PyExc_RuntimeError, "%s: another thread uses one of these tensors", f->name);
+    /* Those that the call names twice are used once. */
+    int used = 0;
+    for (int i = 0; i < a.tensors; i++) {
+        bool again = false;
+        for (int j = 0; j < used && !again; j++)
+            again = core_same_memory(a.tensor[j], a.tensor[i]);
+        if (!again && !core_use(a.tensor[i], f->name)) {
+            while (used > 0)
+                core_leave(a.tensor[--used]);
             Py_XDECREF(out);
             return NULL;
         }
-    for (int i = 0; i < a.tensors; i++)
-        a.tensor[i]->busy = true;
+        if (!again)
+            a.tensor[used++] = a.tensor[i];
+    }
     tensor_status status;
     Py_BEGIN_ALLOW_THREADS status = f->run(a.value);
-    Py_END_ALLOW_THREADS for (int i = 0; i < a.tensors; i++) a.tensor[i]->busy = false;
-    if (status || PyErr_Occurred()) {
-        Py_XDECREF(out);
-        return status && !PyErr_Occurred() ? core_fail(status) : NULL;
+    Py_END_ALLOW_THREADS while (used > 0) core_leave(a.tensor[--used]);
+    if (status || core_pending) {
+        PyObject *nothing = PyObject_CallFunction(core_raise, "is", (int)status, status ? tensor_error() : "");
+        if (!nothing) {
+            Py_XDECREF(out);
+            return NULL;
+        }
+        Py_DECREF(nothing); /* what waits is another thread's */
     }
     return out ? out : Py_NewRef(Py_None);
 }

@@ -4,6 +4,7 @@
 
 PyTypeObject *core_tensor_type;
 PyObject *core_tensor_class, *core_raise, *core_infer;
+int core_pending;
 
 /* --- errors ------------------------------------------------------------------------------------------------------- */
 
@@ -35,6 +36,30 @@ tensor_object *core_tensor(PyObject *object, const char *function, const char *p
     return NULL;
 }
 
+/* The tensor that a view, or a view of a view, is one of. */
+static tensor_object *root_of(tensor_object *o) {
+    while (o->owner && PyObject_TypeCheck(o->owner, core_tensor_type))
+        o = (tensor_object *)o->owner;
+    return o;
+}
+
+bool core_use(tensor_object *o, const char *function) {
+    o = root_of(o);
+    if (o->busy)
+        PyErr_Format(PyExc_RuntimeError, "%s: another thread uses this tensor, expected one thread at a time", function);
+    else
+        o->busy = true;
+    return !PyErr_Occurred();
+}
+
+void core_leave(tensor_object *o) {
+    root_of(o)->busy = false;
+}
+
+bool core_same_memory(tensor_object *a, tensor_object *b) {
+    return root_of(a) == root_of(b);
+}
+
 PyObject *core_wrap(tensor *t, PyObject *owner) {
     if (!t)
         return core_fail(tensor_error_status());
@@ -60,8 +85,6 @@ static void dealloc(PyObject *self) {
     PyObject *kind = NULL, *value = NULL, *trace = NULL;
     PyErr_Fetch(&kind, &value, &trace);
     tensor_free(o->t);
-    if (o->buffer)
-        PyMem_Free(o->buffer);
     Py_XDECREF(o->owner);
     PyErr_Restore(kind, value, trace);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
@@ -151,8 +174,12 @@ static PyObject *core_view(PyObject *module, PyObject *args) {
     if (count != ndim)
         return PyErr_Format(PyExc_ValueError, "%d strides, expected one for each of %d dimensions", count, ndim);
     PyObject *result = core_wrap(tensor_new_strided(o->t, ndim, sizes, steps, offset), base);
-    if (result)
-        ((tensor_object *)result)->strided = true;
+    if (result) {
+        tensor_object *const view = (tensor_object *)result;
+        view->strided = true;
+        memcpy(view->strides, steps, sizeof steps);
+        view->offset = offset;
+    }
     return result;
 }
 
@@ -165,16 +192,29 @@ static tensor *tensor_of(PyObject *self) {
     return t;
 }
 
+static PyObject *tuple_of(const int64_t *sizes, int ndim) {
+    PyObject *tuple = PyTuple_New(ndim);
+    for (int i = 0; tuple && i < ndim; i++) {
+        PyObject *size = PyLong_FromLongLong(sizes[i]);
+        if (!size) {
+            Py_DECREF(tuple);
+            return NULL;
+        }
+        PyTuple_SetItem(tuple, i, size);
+    }
+    return tuple;
+}
+
 static PyObject *get_shape(PyObject *self, void *closure) {
     const tensor *t = tensor_of(self);
     (void)closure;
     if (!t)
         return NULL;
     const int ndim = tensor_ndim(t);
-    PyObject *shape = PyTuple_New(ndim);
-    for (int i = 0; shape && i < ndim; i++)
-        PyTuple_SetItem(shape, i, PyLong_FromLongLong(tensor_dim(t, i)));
-    return shape;
+    int64_t sizes[TENSOR_MAX_DIMS];
+    for (int i = 0; i < ndim; i++)
+        sizes[i] = tensor_dim(t, i);
+    return tuple_of(sizes, ndim);
 }
 
 static PyObject *get_format(PyObject *self, void *closure) {
@@ -209,67 +249,89 @@ GETTER(size, PyLong_FromLongLong(tensor_count(t)))
 GETTER(nbytes, PyLong_FromSize_t(tensor_bytes(t)))
 GETTER(exponent,
        tensor_format_is_shared(tensor_format_of(t)) ? PyLong_FromLong(tensor_exponent(t)) : Py_NewRef(Py_None))
-GETTER(address, PyLong_FromVoidPtr((void *)t))
 GETTER(owner, Py_NewRef(o->owner ? o->owner : Py_None))
 GETTER(strided, PyBool_FromLong(o->strided))
+
+/* Where the tensor lies, for a call over ctypes; RuntimeError while another thread uses it. */
+static PyObject *get_address(PyObject *self, void *closure) {
+    tensor *t = tensor_of(self);
+    (void)closure;
+    if (!t || !core_use((tensor_object *)self, "a call"))
+        return NULL;
+    core_leave((tensor_object *)self);
+    return PyLong_FromVoidPtr(t);
+}
+
+/* (strides, offset) of a view with strides, in elements of its base; None for others. */
+static PyObject *get_strides(PyObject *self, void *closure) {
+    const tensor_object *o = (tensor_object *)self;
+    const tensor *t = tensor_of(self);
+    (void)closure;
+    if (!t || !o->strided)
+        return t ? Py_NewRef(Py_None) : NULL;
+    PyObject *strides = tuple_of(o->strides, tensor_ndim(t));
+    return strides ? Py_BuildValue("NL", strides, (long long)o->offset) : NULL;
+}
 GETTER(device, PyUnicode_FromString(tensor_device_name(tensor_device_of(t))))
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
+/* What load and store have in common: the buffer of an array, whose items have the size of its type. */
+static tensor *begin_copy(PyObject *self, PyObject *args, const char *function, int flags, Py_buffer *view, int *type) {
+    static const Py_ssize_t bytes[] = {0, 1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8}; /* by tensor_type */
+    PyObject *object;
+    tensor *t = tensor_of(self);
+    if (!t || !PyArg_ParseTuple(args, "Oi", &object, type) || PyObject_GetBuffer(object, view, flags))
+        return NULL;
+    if (*type < TENSOR_TYPE_BOOL || *type > TENSOR_TYPE_F64 || view->itemsize != bytes[*type])
+        PyErr_Format(PyExc_ValueError, "%s: type %d with items of %zd bytes", function, *type, view->itemsize);
+    else if (core_use((tensor_object *)self, function))
+        return t;
+    PyBuffer_Release(view);
+    return NULL;
+}
+
+static PyObject *end_copy(PyObject *self, Py_buffer *view, tensor_status status) {
+    core_leave((tensor_object *)self);
+    PyBuffer_Release(view);
+    return result_of(status);
+}
+
 /* _load(buffer, type): the numbers of a contiguous array. */
 static PyObject *load(PyObject *self, PyObject *args) {
-    PyObject *object;
     int type;
     Py_buffer view;
-    tensor *t = tensor_of(self);
-    tensor_object *o = (tensor_object *)self;
-    if (!t || !PyArg_ParseTuple(args, "Oi", &object, &type) || PyObject_GetBuffer(object, &view, PyBUF_C_CONTIGUOUS))
+    tensor *const t = begin_copy(self, args, "load", PyBUF_C_CONTIGUOUS, &view, &type);
+    if (!t)
         return NULL;
-    if (o->busy) {
-        PyBuffer_Release(&view);
-        return PyErr_Format(PyExc_RuntimeError, "load: another thread uses this tensor");
-    }
-    const int64_t count = view.itemsize ? view.len / view.itemsize : 0;
+    const int64_t count = view.len / view.itemsize;
     const tensor_format format = tensor_format_of(t);
     tensor_status status;
-    o->busy = true;
     Py_BEGIN_ALLOW_THREADS status = format == FMT_I32 && type == TENSOR_TYPE_I32   ? tensor_load_i32(t, view.buf, count)
                                     : format == FMT_U8 && type == TENSOR_TYPE_U8   ? tensor_load_u8(t, view.buf, count)
                                     : format == FMT_F64 && type == TENSOR_TYPE_F64 ? tensor_load_f64(t, view.buf, count)
                                     : format == FMT_F32 && type == TENSOR_TYPE_F32
                                         ? tensor_load_f32(t, view.buf, count)
                                         : tensor_load_array(t, view.buf, (tensor_type)type, count);
-    Py_END_ALLOW_THREADS o->busy = false;
-    PyBuffer_Release(&view);
-    return result_of(status);
+    Py_END_ALLOW_THREADS return end_copy(self, &view, status);
 }
 
 /* _store(buffer, type): the values, into a contiguous array. */
 static PyObject *store(PyObject *self, PyObject *args) {
-    PyObject *object;
     int type;
     Py_buffer view;
-    tensor *t = tensor_of(self);
-    tensor_object *o = (tensor_object *)self;
-    if (!t || !PyArg_ParseTuple(args, "Oi", &object, &type) ||
-        PyObject_GetBuffer(object, &view, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE))
+    const tensor *const t = begin_copy(self, args, "store", PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE, &view, &type);
+    if (!t)
         return NULL;
-    if (o->busy) {
-        PyBuffer_Release(&view);
-        return PyErr_Format(PyExc_RuntimeError, "store: another thread uses this tensor");
-    }
-    const int64_t count = view.itemsize ? view.len / view.itemsize : 0;
+    const int64_t count = view.len / view.itemsize;
     const tensor_format format = tensor_format_of(t);
     tensor_status status;
-    o->busy = true;
     Py_BEGIN_ALLOW_THREADS status = format == FMT_I32 && type == TENSOR_TYPE_I32 ? tensor_store_i32(t, view.buf, count)
                                     : type == TENSOR_TYPE_F64                    ? tensor_store_f64(t, view.buf, count)
                                     : type == TENSOR_TYPE_F32
                                         ? tensor_store_f32(t, view.buf, count)
                                         : tensor_store_array(t, view.buf, (tensor_type)type, count, NULL);
-    Py_END_ALLOW_THREADS o->busy = false;
-    PyBuffer_Release(&view);
-    return result_of(status);
+    Py_END_ALLOW_THREADS return end_copy(self, &view, status);
 }
 
 /* --- buffers: the elements as stored, without a copy -------------------------------------------------------------- */
@@ -301,19 +363,26 @@ static int fill_buffer(PyObject *self, tensor_object *o, Py_buffer *view, int fl
     }
     const tensor_format format = tensor_format_of(o->t);
     const char *character = character_of(format, stored);
-    if (!character || o->strided) {
-        PyErr_Format(PyExc_BufferError,
-                     o->strided ? "a view with strides has no buffer: use contiguous() or numpy()"
-                                : "the elements of %s are no values by themselves: use numpy(), mantissa or raw",
-                     tensor_format_name(format));
+    const bool contiguous = (flags & PyBUF_STRIDES) != PyBUF_STRIDES ||
+                            flags & (PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS) & ~PyBUF_STRIDES;
+    if (!character || (o->strided && contiguous)) {
+        if (!character)
+            PyErr_Format(PyExc_BufferError, "the elements of %s are no values by themselves: use numpy(), mantissa or raw",
+                         tensor_format_name(format));
+        else
+            PyErr_SetString(PyExc_BufferError, "a view with strides is not contiguous: use contiguous() or numpy()");
         return -1;
     }
-    void *data = tensor_data(o->t);
+    const int ndim = tensor_ndim(o->t);
+    if (ndim > 1 && flags & PyBUF_F_CONTIGUOUS & ~PyBUF_STRIDES) {
+        PyErr_SetString(PyExc_BufferError, "the elements of a tensor are in the order of C, not of Fortran");
+        return -1;
+    }
+    char *data = tensor_data(o->strided ? ((tensor_object *)o->owner)->t : o->t);
     if (!data) {
         PyErr_Format(PyExc_BufferError, "%s", tensor_error());
         return -1;
     }
-    const int ndim = tensor_ndim(o->t);
     const Py_ssize_t item = character[0] == 'd' ? 8 : character[0] == 'B' ? 1 : strchr("fi", character[0]) ? 4 : 2;
     Py_ssize_t *sizes = PyMem_Malloc(2 * (size_t)ndim * sizeof *sizes);
     if (!sizes) {
@@ -323,9 +392,9 @@ static int fill_buffer(PyObject *self, tensor_object *o, Py_buffer *view, int fl
     Py_ssize_t step = item;
     for (int i = ndim; i-- > 0; step *= sizes[i]) {
         sizes[i] = (Py_ssize_t)tensor_dim(o->t, i);
-        sizes[ndim + i] = step;
+        sizes[ndim + i] = o->strided ? (Py_ssize_t)o->strides[i] * item : step;
     }
-    *view = (Py_buffer){.buf = data,
+    *view = (Py_buffer){.buf = o->strided ? data + o->offset * item : data,
                         .obj = Py_NewRef(self),
                         .len = step,
                         .itemsize = item,
@@ -396,6 +465,7 @@ static PyGetSetDef tensor_getset[] = {
     {"_address", get_address, NULL, NULL, NULL},
     {"base", get_owner, NULL, "What its memory belongs to; None: itself.", NULL},
     {"_strided", get_strided, NULL, NULL, NULL},
+    {"_strides", get_strides, NULL, NULL, NULL},
     {NULL}};
 
 static PyType_Slot tensor_slots[] = {
@@ -411,6 +481,12 @@ static PyType_Slot elements_slots[] = {{Py_tp_dealloc, dealloc_elements},
 static PyType_Spec elements_spec = {"flexlab._core.Elements", sizeof(elements_object), 0,
                                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, elements_slots};
 
+/* note(count): so many callbacks have raised what waits for the functions that called them. */
+static PyObject *core_note(PyObject *module, PyObject *args) {
+    (void)module;
+    return PyArg_ParseTuple(args, "i", &core_pending) ? Py_NewRef(Py_None) : NULL;
+}
+
 /* begin(class of tensors, function that raises, function that makes results) */
 static PyObject *core_begin(PyObject *module, PyObject *args) {
     PyObject *class, *raise, *infer;
@@ -424,6 +500,7 @@ static PyObject *core_begin(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {{"begin", core_begin, METH_VARARGS, NULL},
+                                  {"note", core_note, METH_VARARGS, NULL},
                                   {"empty", core_empty, METH_VARARGS, NULL},
                                   {"on", core_on, METH_VARARGS, NULL},
                                   {"view", core_view, METH_VARARGS, NULL},
@@ -432,6 +509,8 @@ static PyMethodDef functions[] = {{"begin", core_begin, METH_VARARGS, NULL},
                                   {NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_core", "Tensors and operations of flexlab.", -1, functions, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__core(void);
 
 PyMODINIT_FUNC PyInit__core(void) {
     PyObject *module = PyModule_Create(&definition);

@@ -44,6 +44,8 @@ struct exported {
 };
 
 static void let_go(struct exported *e) {
+    if (!Py_IsInitialized())
+        return; /* the process ends, and with it the memory */
     const PyGILState_STATE state = PyGILState_Ensure(); /* the other library may be without it */
     Py_DECREF(e->of);
     PyGILState_Release(state);
@@ -98,6 +100,32 @@ static bool type_of(const tensor *t, struct dl_tensor *to) {
     }
 }
 
+static PyObject *export_of(tensor_object *o, struct dl_tensor t, int major, uint64_t flags) {
+    t.data = tensor_data(o->strided ? ((tensor_object *)o->owner)->t : o->t);
+    if (!t.data)
+        return PyErr_Format(PyExc_BufferError, "%s", tensor_error());
+    struct exported *e = calloc(1, sizeof *e);
+    if (!e)
+        return PyErr_NoMemory();
+    t.byte_offset = o->strided ? (uint64_t)o->offset * t.dtype.bits / 8 : 0;
+    t.ndim = tensor_ndim(o->t);
+    t.shape = e->sizes;
+    t.strides = e->sizes + TENSOR_MAX_DIMS;
+    int64_t step = 1;
+    for (int i = t.ndim; i-- > 0; step *= t.shape[i]) {
+        t.shape[i] = tensor_dim(o->t, i);
+        t.strides[i] = o->strided ? o->strides[i] : step;
+    }
+    e->of = Py_NewRef((PyObject *)o);
+    e->old = (struct managed){t, e, delete_old};
+    e->now = (struct managed_versioned){{MAJOR, MINOR}, e, delete_now, flags, t};
+    PyObject *capsule =
+        major >= 1 ? PyCapsule_New(&e->now, "dltensor_versioned", drop) : PyCapsule_New(&e->old, "dltensor", drop);
+    if (!capsule)
+        let_go(e);
+    return capsule;
+}
+
 PyObject *core_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
     static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
     PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None;
@@ -112,49 +140,29 @@ PyObject *core_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
         return PyErr_Format(PyExc_BufferError,
                             "DLPack has no type for %s: export x.mantissa or x.raw, or x.numpy() for the values",
                             o->t ? tensor_format_name(tensor_format_of(o->t)) : "a tensor that was never made");
-    if (o->strided || copy == Py_True || type != DL_CPU)
-        return PyErr_Format(PyExc_BufferError,
-                            o->strided        ? "a view with strides: export x.contiguous()"
-                            : copy == Py_True ? "a copy was asked for: export x.copy()"
-                                              : "device type %d, expected 1, the host",
-                            type);
-    t.data = tensor_data(o->t);
-    if (!t.data)
-        return PyErr_Format(PyExc_BufferError, "%s", tensor_error());
-    struct exported *e = calloc(1, sizeof *e);
-    if (!e)
-        return PyErr_NoMemory();
-    t.ndim = tensor_ndim(o->t);
-    t.shape = e->sizes;
-    t.strides = e->sizes + TENSOR_MAX_DIMS;
-    int64_t step = 1;
-    for (int i = t.ndim; i-- > 0; step *= t.shape[i]) {
-        t.shape[i] = tensor_dim(o->t, i);
-        t.strides[i] = step;
-    }
-    e->of = Py_NewRef(self);
-    e->old = (struct managed){t, e, delete_old};
-    e->now = (struct managed_versioned){{MAJOR, MINOR}, e, delete_now, 0, t};
-    PyObject *capsule =
-        major >= 1 ? PyCapsule_New(&e->now, "dltensor_versioned", drop) : PyCapsule_New(&e->old, "dltensor", drop);
-    if (!capsule)
-        let_go(e);
+    if (type != DL_CPU)
+        return PyErr_Format(PyExc_BufferError, "device type %d, expected 1, the host", type);
+    const int copied = copy == Py_None ? 0 : PyObject_IsTrue(copy);
+    if (copied < 0)
+        return NULL;
+    PyObject *of = copied ? PyObject_CallMethod(self, "copy", NULL) : Py_NewRef(self);
+    PyObject *capsule = of ? export_of((tensor_object *)of, t, major, copied ? COPIED : 0) : NULL;
+    Py_XDECREF(of);
     return capsule;
 }
 
 /* --- from others -------------------------------------------------------------------------------------------------- */
 
 static void release_consumed(PyObject *capsule) {
-    struct managed *old = PyCapsule_GetPointer(capsule, "used_dltensor");
-    if (old) {
+    if (PyCapsule_IsValid(capsule, "used_dltensor")) {
+        struct managed *old = PyCapsule_GetPointer(capsule, "used_dltensor");
         if (old->deleter)
             old->deleter(old);
-        return;
+    } else if (PyCapsule_IsValid(capsule, "used_dltensor_versioned")) {
+        struct managed_versioned *now = PyCapsule_GetPointer(capsule, "used_dltensor_versioned");
+        if (now->deleter)
+            now->deleter(now);
     }
-    PyErr_Clear();
-    struct managed_versioned *now = PyCapsule_GetPointer(capsule, "used_dltensor_versioned");
-    if (now && now->deleter)
-        now->deleter(now);
 }
 
 static tensor_format format_for(const struct dl_tensor *t) {
