@@ -113,9 +113,10 @@ def test_bad_input():
     raises(ValueError, "'up'", ft.quantize, x, "fp16", "up")
     raises(ValueError, "e9m", ft.quantize, x, "e9m9")
     raises(TypeError, "a format is a text", ft.quantize, x, 7)
+    raises(ValueError, "f64", ft.quantize, x, "f64")
     raises(ValueError, "exp is 9", ft.FloatingPoint, 9, 3)
     raises(ValueError, "wl is 30", ft.BlockFloatingPoint, 30)
-    raises(IndexError, "dim is 3", ft.quantize, x, "mx:int8", dim=3)
+    raises(ValueError, "axis 3", ft.quantize, x, "mx:int8", dim=3)
     raises(ValueError, "NaN", ft.quantize, torch.tensor([float("nan")]), "dfp8", "stochastic")
     assert ft.quantize(torch.empty(0), "fp16").shape == (0,)
 

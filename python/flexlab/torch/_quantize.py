@@ -2,12 +2,11 @@
 
 Products of quantised values are torch's, in float32: this simulates a format's storage, not its arithmetic, which the modules
 of flexlab.torch have."""
-import numpy as np
 import torch
 
-from .. import _core, _errors, _library
-from .._tensor import NUMBERS, format_id
-from ._carriers import LOCK, check, on
+from .._quantize import quantize as quantize_values
+from .._tensor import format_id
+from ._carriers import LOCK, check
 
 
 def draw():
@@ -15,49 +14,17 @@ def draw():
     return int(torch.randint(0, 2**31, (2,)).prod())
 
 
-def is_block(format):
-    return format.startswith(("mx:", "hbfp:", "nvfp4"))
-
-
 def rounded(x, format, rounding, dim, key):
-    """A new tensor with the values of x in a format."""
+    """A new tensor with the values of x in a format: those of flexlab.quantize."""
     check(x, "x")
-    if rounding not in ("nearest", "stochastic"):
-        raise ValueError(f"rounding is {rounding!r}, expected 'nearest' or 'stochastic'")
-    if not x.numel():
-        return x.clone()
-    source = x.detach().contiguous()
-    stochastic = rounding == "stochastic"
-    if stochastic and not is_block(format):
-        return written(source, format, draw() if key is None else key)
-    if stochastic and ":stochastic" not in format:
-        format += ":stochastic"
-    result = torch.empty(source.shape)
-    shape = tuple(source.shape) or (1,)
-    key = key if key is not None else draw() if is_block(format) and ("stochastic" in format or "hadamard" in format) else 0
-    if not -len(shape) <= dim < len(shape):
-        raise IndexError(f"dim is {dim}, expected a dimension of {tuple(x.shape)}")
+    if not isinstance(format, str):
+        raise TypeError(f"a format is a text such as 'e4m3fn', or a FloatingPoint, FixedPoint or BlockFloatingPoint, not {format!r}")
+    draws = rounding == "stochastic" or ":stochastic" in format or ":hadamard" in format
+    if rounding == "stochastic" and not bool(torch.isfinite(x).all()):
+        raise ValueError("x has NaN or Inf, expected finite values, for stochastic rounding")
     with LOCK:
-        _library.tensor_quantise_f32(result.numpy().reshape(shape), source.numpy().reshape(shape), len(shape),
-                                     np.array(shape, np.int64), dim % len(shape), format, key, None)
-    return result
-
-
-def written(source, format, key):
-    """By stochastic rounding of a write: the product of a column and the number 1, which is exact, rounded once."""
-    number = format_id(format)
-    if format in NUMBERS or format == "fp32":
-        raise _errors.FormatError(f"format {format!r}: expected one of at most 16 bits")
-    column = source.reshape(-1, 1)
-    with LOCK:
-        y = _core.empty(number, tuple(column.shape), 0)
-        if _library.tensor_format_is_shared(number):
-            y.predictor = "current"
-            if not bool(torch.isfinite(column).all()):
-                raise ValueError(f"x has NaN or Inf, expected finite values: {format} has neither")
-        y.set_rounding("stochastic", key)
-        _core.matmul(on(column), on(torch.ones(1, 1)), out=y)
-        return torch.from_numpy(y.numpy()).reshape(source.shape)
+        made = quantize_values(x, format, rounding, axis=dim, seed=key if key is not None else draw() if draws else 0)
+    return torch.from_numpy(made)
 
 
 class Quantized(torch.autograd.Function):
@@ -74,8 +41,6 @@ class Quantized(torch.autograd.Function):
 def rule(format, rounding, dim, key):
     if isinstance(format, (FloatingPoint, FixedPoint, BlockFloatingPoint)):
         return lambda x: format.apply(x, rounding, key)
-    if not isinstance(format, str):
-        raise TypeError(f"a format is a text such as 'e4m3fn', or a FloatingPoint, FixedPoint or BlockFloatingPoint, not {format!r}")
     return lambda x: rounded(x, format, rounding, dim, key)
 
 
