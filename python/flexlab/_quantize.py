@@ -1,0 +1,59 @@
+"""What values become in a format, as a pure function."""
+import collections
+
+import numpy as np
+
+from . import _library as c
+
+Counts = collections.namedtuple("Counts", "saturated flushed nonfinite blocks bits")
+
+
+def quantize(x, format, rounding="nearest", *, axis=-1, seed=0, counts=False):
+    """The values that x has in a format: float32, of the same shape.
+
+    format: a format of tensors ("flex16+5", "fp16", "flex8+5", ...: a shared exponent is that of the exact maximum), an
+    element ("e4m3fn", "e2m1", "int8": each value by itself), or blocks along `axis` ("mx:int8", "mx:e4m3fn:rceil",
+    "nvfp4", ...). rounding: "nearest" (ties to even), or for blocks "stochastic", whose draws follow from `seed`. With
+    counts=True also (saturated, flushed, nonfinite, blocks, bits). x is not changed; what float32 cannot hold is rounded to it first."""
+    if rounding not in ("nearest", "stochastic"):
+        raise ValueError(f"rounding {rounding!r}, expected 'nearest' or 'stochastic'")
+    if rounding == "stochastic":
+        if ":" not in format and not format.startswith("nvfp4"):
+            return stochastic(x, format, seed, counts)
+        format += ":stochastic"
+    array = np.array(x.detach().cpu() if hasattr(x, "detach") else x, np.float32, order="C")
+    shape = array.shape or (1,)
+    if not array.size:
+        return (array, Counts(0, 0, 0, 0, 0.0)) if counts else array
+    if not -len(shape) <= axis < len(shape):
+        raise ValueError(f"axis {axis}, expected one of {len(shape)} dimensions")
+    told = c.tensor_quantised()
+    flat = array.reshape(-1)
+    c.tensor_quantise_f32(flat, flat, len(shape), np.array(shape, np.int64), axis % len(shape), format, seed, told)
+    return (array, Counts(*(getattr(told, name) for name in Counts._fields))) if counts else array
+
+
+def stochastic(x, format, seed, counts):
+    """Stochastic rounding in a format of tensors: a write of the values by the draws of (seed, element)."""
+    from . import _core
+    from ._tensor import empty, tensor
+    source = tensor(np.asarray(x.detach().cpu() if hasattr(x, "detach") else x, np.float32), "fp32")
+    y = empty((source.size, 1), format)
+    y.set_rounding("stochastic", seed)
+    _core.matmul(source.reshape(-1, 1), tensor([[1.0]], "fp32"), out=y)  # loads and conversions round to nearest
+    total = y.statistics["last"]
+    told = Counts(total["saturated"], total["flushed"], total["nonfinite"], 0, float(c.tensor_format_bits(y._id)))
+    values = y.numpy().reshape(np.shape(x))
+    return (values, told) if counts else values
+
+
+quantise = quantize
+
+
+def formats():
+    """The formats of this build by name, with their bits. Others follow from their parameters (flexN+E, dfpN, eXmY)."""
+    result, i = {}, 0
+    while found := c.tensor_format_at(i):
+        result[c.tensor_format_name(found)] = c.tensor_format_bits(found)
+        i += 1
+    return result
