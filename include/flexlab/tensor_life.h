@@ -78,7 +78,7 @@ FLEXLAB_API bool tensor_format_is_shared(tensor_format format);
  * no mantissas beside floats. */
 FLEXLAB_API bool tensor_format_has_mantissas(tensor_format format);
 /* The number of characters of a format at the beginning of FORMAT:WORD..., as in lists and policies: those before the
- * first ':', after that of "tensor:". */
+ * first ':', after that of "tensor:"; 0 of NULL. */
 FLEXLAB_API size_t tensor_format_extent(const char *text);
 
 /* --- life ---------------------------------------------------------------------------------------------------------

@@ -8,8 +8,6 @@
 #define FL_BLOCK_BYTES_H
 
 #include "blocks/block_doubles.h"
-#include <math.h>
-#include <string.h>
 
 enum {
     FL_BYTES_LANES = 16, /* columns of a panel */
@@ -65,13 +63,7 @@ extern const struct fl_block_bytes fl_block_bytes_avx512, fl_block_words_avx2, f
 
 /* The scale of a block with the unit of its elements, and its exponent above the least of the operand. */
 static inline double fl_bytes_scale(const struct fl_block_rows *from, int64_t at) {
-    const int exponent = from->exponents[at];
-    if (exponent == FL_BLOCK_ZERO || exponent == FL_BLOCK_NAN)
-        return exponent == FL_BLOCK_ZERO ? 0 : (double)NAN;
-    const uint64_t bits = (uint64_t)(1023 + exponent + from->format->element.unit) << 52;
-    double scale;
-    memcpy(&scale, &bits, sizeof scale);
-    return from->significands ? scale * from->significands[at] : scale;
+    return fl_block_scale_by(from, at, from->format->element.unit);
 }
 
 static inline int32_t fl_bytes_shift(const struct fl_block_rows *from, int64_t at) {
