@@ -8,8 +8,9 @@ scaling.py                            prints the tables of the page from this fi
 import math, os, sys
 import lab
 
-FORMATS = {'flex16+5': 32767, 'flex8+5': 127}  # the operands of products, and the largest element
-PREDICTORS = ['paper', 'amax', 'amax-recent', 'current']
+FORMATS = {'flex16+5': 32767, 'flex8+5': 127, 'tensor:e4m3fn': 448}  # the operands of products, and the largest element
+OF_MANTISSAS, OF_FLOATS = ['paper', 'amax', 'amax-recent', 'current'], ['ngraph', 'paper', 'delayed', 'current', 'repeat']
+PREDICTORS = {'flex16+5': OF_MANTISSAS, 'flex8+5': OF_MANTISSAS, 'tensor:e4m3fn': OF_FLOATS}
 WORKS = {  # model, peak rate
     ('resnet8', '0.02'): ['--batch', '32', '--train-limit', '25600', '--test-limit', '5000', '--warmup', '0.05'],
     ('gpt2x64', '0.002'): ['--context', '64', '--batch', '16', '--train-limit', str(800 * 16 * 64), '--test-limit', '20000',
@@ -18,12 +19,16 @@ WORKS = {  # model, peak rate
 STEPS, SEEDS, EARLY = 800, [1, 2, 3], 50
 
 
+def plain(name):
+    return name.replace('+', '-').replace(':', '-')
+
+
 def file_of(format, predictor):
-    return f'{format.replace("+", "-")}-{predictor}.policy'
+    return f'{plain(format)}-{predictor}.policy'
 
 
 def place(folder, model, rate, group):
-    return os.path.join(folder, f'{model}.{rate}.{group.replace("+", "-")}')
+    return os.path.join(folder, f'{model}.{rate}.{plain(group)}')
 
 
 def train(flexlab, data, text, folder):
@@ -32,7 +37,7 @@ def train(flexlab, data, text, folder):
         source = f'text:{text}' if model.startswith('gpt') else data
         for format in FORMATS:
             policies = []
-            for predictor in PREDICTORS:
+            for predictor in PREDICTORS[format]:
                 policies.append(os.path.join(folder, file_of(format, predictor)))
                 with open(policies[-1], 'w', encoding='utf-8') as f:
                     f.write(f'variant fp32\nif-any @product operands={format}:{predictor} result=fp32\n')
@@ -70,7 +75,7 @@ def collect(folder):
                 base = {'model': model, 'operands': format, 'predictor': 'fp32'}
                 counts = {'writes': '', 'saturated_early': '', 'saturated_late': '', 'unused_bits': ''}
                 if r['format'] != 'fp32':
-                    base['predictor'] = next(p for p in PREDICTORS if r['format'].endswith(file_of(format, p)))
+                    base['predictor'] = next(p for p in PREDICTORS[format] if r['format'].endswith(file_of(format, p)))
                     counts = count(out, r['format'], r['seed'], largest)
                 rows.append(base | {k: r[k] for k in ('seed', 'diverged', 'last_loss', 'test_loss', 'test_accuracy', 'saturated', 'flushed',
                                                       'elements')} | counts)
@@ -84,7 +89,7 @@ def tables():
     for model, rate in WORKS:
         body = []
         for format in FORMATS:
-            for name in PREDICTORS:
+            for name in PREDICTORS[format]:
                 if (model, format, name, SEEDS[0]) not in of:
                     continue
                 runs = [of[model, format, name, s] for s in SEEDS]

@@ -13,6 +13,9 @@
  * "ngraph", 100 units of 2^-e, is one of 100 * 2^(N-16) units. Gamma and maxima are those of finite results; the
  * functions below ignore a maximum that is not finite, and leave the state as it is.
  *
+ * Elements that are floats (autoflex_set_largest) have no mantissa: the exact maximum takes the place of phi, gamma is
+ * not read, and every rule chooses the largest e at which its maximum, times 2^e, is at most the largest element.
+ *
  * Source: Koster et al., "Flexpoint", NIPS 2017 (arXiv 1711.02213), sections 3.2 to 3.7. */
 #ifndef FLEXLAB_AUTOFLEX_H
 #define FLEXLAB_AUTOFLEX_H
@@ -41,7 +44,9 @@ enum {
     AUTOFLEX_AMAX = 6,        /* the maximum of some 1,000 writes: delayed scaling */
     AUTOFLEX_AMAX_RECENT = 7, /* the maximum of the last write */
     AUTOFLEX_REPEAT = 8,      /* small margin over the history; a result that does not fit is computed again */
-    AUTOFLEX_ADDED = 64       /* the first that a program adds */
+    AUTOFLEX_DELAYED = 9,     /* delayed scaling as TransformerEngine has it; with other parameters than its own: */
+    AUTOFLEX_ADDED = 64,      /* the first that a program adds */
+    AUTOFLEX_DELAYED_WITH = 0x1000000 /* and above: "delayed:history=N:margin=N:algo=ALGO", from its parameters */
 };
 
 /* The role of a tensor in training, for predictors that use it; 0 if it is not set. Stable, as predictors are. */
@@ -56,8 +61,9 @@ enum {
     AUTOFLEX_ROLE_LAST = 5
 };
 
-/* "amax" stores the maxima of 16 blocks, each of this many writes. */
-enum { AUTOFLEX_BLOCK = 64 };
+/* "amax" stores the maxima of 16 blocks, each of this many writes; "delayed" those of 16 blocks of 1/16 of its history,
+ * of at most AUTOFLEX_WINDOW writes each of them. */
+enum { AUTOFLEX_BLOCK = 64, AUTOFLEX_HISTORY = 1024, AUTOFLEX_LONGEST_HISTORY = 16384, AUTOFLEX_LARGEST_MARGIN = 32 };
 
 /* The state of one tensor. Plain data of one layout in C and CUDA: copy it to save it, it is part of a checkpoint. */
 struct autoflex {
@@ -67,22 +73,37 @@ struct autoflex {
     int32_t e_min, e_max;            /* the format's range of e */
     int32_t initialised;             /* 1: a non-zero write or load has settled e */
     int16_t written;                 /* 1: written since e was last set, so that the next write adjusts */
-    int16_t block;                   /* "amax": writes in the newest block */
+    int16_t block;                   /* "amax", "delayed": writes in the newest block */
     int32_t count;                   /* entries in the history */
     int16_t next;                    /* index of the next entry */
     int16_t bits;                    /* mantissa bits; 0: AUTOFLEX_BITS */
     double history[AUTOFLEX_WINDOW]; /* phi of the last writes */
     double predicted;                /* the maximum for which the last adjust chose e; 0 before the first */
-    uint64_t overflows;              /* writes with gamma >= top */
+    uint64_t overflows;              /* writes with gamma >= top, or a maximum above the largest element */
     uint64_t clamped_low;            /* times that the wanted exponent was below the range (values too large) */
     uint64_t clamped_high;           /* ... above it (values too small) */
     uint64_t zero_writes;            /* writes whose true maximum was 0: they record nothing */
+    double largest;                  /* of elements that are floats; 0: mantissas */
+    int16_t length;                  /* "delayed": writes of its history */
+    int16_t margin;                  /* "delayed": powers of two between maximum and range */
+    int16_t most_recent;             /* "delayed": 1 for algo=most_recent */
+    int16_t unused;
 };
 
-/* Looks up "paper", "ngraph", "current", "fixed", "per-class", "amax", "amax-recent", "repeat" or an added one;
- * AUTOFLEX_NONE for any other name. */
+/* Looks up "paper", "ngraph", "current", "fixed", "per-class", "amax", "amax-recent", "repeat", "delayed" or an added
+ * one; AUTOFLEX_NONE for any other name.
+ *
+ * "delayed" may have parameters, in any order: "delayed:history=16:margin=1:algo=most_recent". history, 1024 if it is
+ * not given: the writes whose largest maximum must fit, 1 to 16 or a multiple of 16 up to 16384; margin, else 0: the
+ * maximum is taken 2^margin times as large, 0 to 32; algo, else max: most_recent takes the maximum of the last write
+ * alone. */
 FLEXLAB_API autoflex_predictor autoflex_find(const char *name);
-/* The number of predictors, and the i-th; AUTOFLEX_NONE past the last. For lists in help texts and tests. */
+/* The same, with TENSOR_E_ARGUMENT and a message that names what was expected and, in parameters, where. */
+FLEXLAB_API tensor_status autoflex_parse(autoflex_predictor *predictor, const char *name);
+/* The predictor of a state, with its parameters; a->predictor is AUTOFLEX_DELAYED whatever these are. */
+FLEXLAB_API autoflex_predictor autoflex_predictor_of(const struct autoflex *a);
+/* The number of predictors, and the i-th; AUTOFLEX_NONE past the last. For lists in help texts and tests; parameters of
+ * "delayed" make no entry. */
 FLEXLAB_API int autoflex_count(void);
 FLEXLAB_API autoflex_predictor autoflex_at(int i);
 /* The name of a predictor, and a summary of it; NULL for any other number. */
@@ -91,7 +112,8 @@ FLEXLAB_API const char *autoflex_summary(autoflex_predictor predictor);
 
 /* Adds a predictor of the program's own. The library calls predict before a write, with a history that is not empty, on
  * the thread that runs the write; predict returns the maximum that must fit, and must return the same for the same
- * state: e becomes the largest exponent at which it fits, 14 - floor(log2 maximum). If it returns 0 or less, e does not
+ * state: e becomes the largest exponent at which it fits, 14 - floor(log2 maximum) of mantissas. If it returns 0 or
+ * less, e does not
  * change. name: 1 to 31 letters, digits and characters of "_-.+", copied. Returns the predictor's number, valid for the
  * rest of the process; AUTOFLEX_NONE, with TENSOR_E_ARGUMENT and its message (status.h), if the name is taken or
  * malformed, predict is NULL, or 64 predictors were added already. Only tensors on the host can use it. */
@@ -116,6 +138,9 @@ FLEXLAB_API bool autoflex_needs_maximum(autoflex_predictor predictor);
 FLEXLAB_API tensor_status autoflex_reset(struct autoflex *a, autoflex_predictor predictor, int e_min, int e_max);
 /* Sets the number of mantissa bits of an empty state. TENSOR_E_ARGUMENT outside AUTOFLEX_LEAST_BITS ... 16. */
 FLEXLAB_API tensor_status autoflex_set_bits(struct autoflex *a, int bits);
+/* Sets the largest element of an empty state whose elements are floats: 448 of e4m3fn. TENSOR_E_ARGUMENT unless it is
+ * finite and above 0. */
+FLEXLAB_API tensor_status autoflex_set_largest(struct autoflex *a, double largest);
 
 /* Call it after a load of host values: e = 14 - floor(log2 maximum), the history starts anew, and the load is recorded
  * as the first write. A maximum of 0 leaves the tensor uninitialised, at e = 8 as a new one (a predictor that never
@@ -128,11 +153,12 @@ FLEXLAB_API int autoflex_load_exponent(struct autoflex *a, double maximum);
 FLEXLAB_API int autoflex_adjust(struct autoflex *a);
 
 /* The first write of an uninitialised tensor, given the exact maximum of the result: runs the initialisation loop of
- * Flexpoint on that number. Returns e. A maximum of 0 leaves the tensor uninitialised; "fixed" preserves its e. */
+ * Flexpoint on that number; for elements that are floats e is that of autoflex_fit. Returns e. A maximum of 0 leaves
+ * the tensor uninitialised; "fixed" preserves its e. */
 FLEXLAB_API int autoflex_initialise(struct autoflex *a, double maximum);
 
-/* "current": sets e to the largest exponent in range for which round(maximum * 2^e) <= 32767. A maximum of 0 does not
- * change e. Returns e. */
+/* "current": sets e to the largest exponent in range for which round(maximum * 2^e) <= 32767, or maximum * 2^e at most
+ * the largest float. A maximum of 0 does not change e. Returns e. */
 FLEXLAB_API int autoflex_fit(struct autoflex *a, double maximum);
 
 /* "repeat", after an attempt at a->e: returns true if the write must be made again because its exact maximum does not

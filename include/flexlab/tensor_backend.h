@@ -35,10 +35,10 @@ typedef enum tensor_class {
 /* Finds a class by name: "exact", "fast", or "accumulate=GPU", in which matmuls and convolutions of floats have the
  * bits that the tensor cores of that GPU would give, on any processor. GPU is a name of tensor_accumulator_at, with
  * ":promote=N" after it if the sum of each N products is added to one of binary32 (DeepSeek-V3's remedy for Hopper's
- * short FP8 sums). Operands are fp16, bf16, or fp32, which is rounded to tf32 (to nearest even) first; a product of
- * other floats, or of those that the GPU does not multiply, is TENSOR_E_UNSUPPORTED, and so is one on a device other
- * than the host. Formats with shared exponents, and all other operations, have their exact bits: docs/semantics.md has
- * the model, its source, and what is not known.
+ * short FP8 sums). Operands are fp16, bf16, e4m3fn, e5m2, or fp32, which is rounded to tf32 (to nearest even) first;
+ * both are of one format, or one is e4m3fn and the other e5m2. A product of other floats, or of those that the GPU does
+ * not multiply, is TENSOR_E_UNSUPPORTED, and so is one on a device other than the host. Formats with shared exponents,
+ * and all other operations, have their exact bits: docs/semantics.md has the model, its source, and what is not known.
  *
  * Or "operands=A,B": matmuls and convolutions of any formats take their first operand in blocks of the format A and
  * the second in blocks of B ("operands=A": both in A) along the dimension that they sum over. Each element is rounded

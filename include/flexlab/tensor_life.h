@@ -54,13 +54,17 @@ FLEXLAB_API const char *tensor_format_name(tensor_format format);
  *                largest exponent is Inf and NaN as in IEEE 754; with the suffix fn the code of ones alone is NaN, and
  *                there is no Inf; elements of 6 bits or fewer have neither. The suffix sat: what is too large becomes
  *                the largest number, not Inf or NaN
+ *     tensor:eXmY floats eXmY or eXmYfn under one exponent a tensor: element * 2^-e, X at most 7; tensor:intN is dfpN
  * as in "flex12+5", "dfp8", "e4m3fn", "e5m2", "e4m3fnsat" or "e2m1" (the floats of the OCP standards) or "e6m5".
  * Operations, rules and errors of flexN+E and dfpN are those of flex16+5 and dfp16, with +-(2^(N-1) - 1) in place of
  * +-32767; elements are stored in words of 16 bits. Those of eXmY are the ones of fp16 and bf16; elements of at most 8
  * bits are bytes, others words of 16 bits. "e5m10" is fp16, "e8m7" bf16, "e8m23" fp32. TENSOR_E_UNSUPPORTED for floats
- * beyond the range of binary32, in which they compute (e8mYfn). eXmY computes on the host. The id says the parameters:
- * it is the same in every process. For any other text TENSOR_E_ARGUMENT, with the name and the known ones, or with the
- * position of the first character that fits no such text and what was expected there. */
+ * beyond the range of binary32, in which they compute (e8mYfn). Those of tensor:eXmY are the same, with an exponent
+ * that is loaded, predicted, recorded and set as in flex16+5; what is too large, Inf included, becomes the largest
+ * number, NaN stays NaN where the element has one. The range of e is such that all numbers are binary32
+ * (docs/semantics.md). eXmY and tensor:eXmY compute on the host. The id says the parameters: it is the same in every
+ * process. For any other text TENSOR_E_ARGUMENT, with the name and the known ones, or with the position of the first
+ * character that fits no such text and what was expected there. */
 FLEXLAB_API tensor_status tensor_format_find(tensor_format *format, const char *name);
 /* The i-th format of the build in id order, without those that tensor_format_find makes; 0 (FMT_NONE) past the last. */
 FLEXLAB_API tensor_format tensor_format_at(int i);
@@ -68,8 +72,14 @@ FLEXLAB_API tensor_format tensor_format_at(int i);
 FLEXLAB_API size_t tensor_format_bytes(tensor_format format);
 /* Bits of one element, which may be stored in a wider word: 12 of flex12+5; 0 for an unknown format. */
 FLEXLAB_API int tensor_format_bits(tensor_format format);
-/* True for formats whose tensors are integer mantissas under one exponent. */
+/* True for formats whose tensors have one exponent, which Autoflex chooses: the elements are mantissas, or floats. */
 FLEXLAB_API bool tensor_format_is_shared(tensor_format format);
+/* True for those of them whose elements are integer mantissas: sums of their products are exact, and one product takes
+ * no mantissas beside floats. */
+FLEXLAB_API bool tensor_format_has_mantissas(tensor_format format);
+/* The number of characters of a format at the beginning of FORMAT:WORD..., as in lists and policies: those before the
+ * first ':', after that of "tensor:". */
+FLEXLAB_API size_t tensor_format_extent(const char *text);
 
 /* --- life ---------------------------------------------------------------------------------------------------------
  * A new tensor holds zeros. 1 to TENSOR_MAX_DIMS dimensions, each at least 1, at most 2^40 bytes in all. */

@@ -1,5 +1,6 @@
 /* autoflex.c - the public functions over the rules of autoflex_rules.h. */
 #include "autoflex/autoflex_rules.h"
+#include "autoflex/delayed.h"
 #include "core/base/fail.h"
 
 tensor_status autoflex_reset(struct autoflex *a, autoflex_predictor predictor, int e_min, int e_max) {
@@ -13,7 +14,7 @@ tensor_status autoflex_reset(struct autoflex *a, autoflex_predictor predictor, i
         return fl_fail(TENSOR_E_ARGUMENT, "%s: exponents %d ... %d, expected a range in this order within +-%d", what,
                        e_min, e_max, AUTOFLEX_RANGE);
     memset(a, 0, sizeof *a);
-    a->predictor = (int16_t)predictor;
+    fl_autoflex_set_predictor(a, predictor);
     a->e_min = e_min;
     a->e_max = e_max;
     a->e = fl_autoflex_start(a);
@@ -27,6 +28,15 @@ tensor_status autoflex_set_bits(struct autoflex *a, int bits) {
         return fl_fail(TENSOR_E_ARGUMENT, "autoflex_set_bits: %d, expected %d to %d", bits, AUTOFLEX_LEAST_BITS,
                        AUTOFLEX_BITS);
     a->bits = (int16_t)bits;
+    return TENSOR_OK;
+}
+
+tensor_status autoflex_set_largest(struct autoflex *a, double largest) {
+    if (!a)
+        return fl_fail(TENSOR_E_ARGUMENT, "autoflex_set_largest: the state is NULL");
+    if (!(largest > 0) || !fl_is_finite(largest))
+        return fl_fail(TENSOR_E_ARGUMENT, "autoflex_set_largest: %g, expected a finite number above 0", largest);
+    a->largest = largest;
     return TENSOR_OK;
 }
 

@@ -60,7 +60,8 @@ bool fl_autoflex_is_possible(const struct autoflex *a, int e_min, int e_max) {
     bool good = a->e >= e_min && a->e <= e_max && a->e_min == e_min && a->e_max == e_max && a->count >= 0 &&
                 a->count <= AUTOFLEX_WINDOW && a->next >= 0 && a->next < AUTOFLEX_WINDOW &&
                 (a->next == a->count || a->count == AUTOFLEX_WINDOW) && a->initialised >> 1 == 0 &&
-                a->written >> 1 == 0 && a->block >= 0 && a->block <= AUTOFLEX_BLOCK && a->predicted >= 0;
+                a->written >> 1 == 0 && a->block >= 0 && a->block <= AUTOFLEX_LONGEST_HISTORY / AUTOFLEX_WINDOW &&
+                a->predicted >= 0;
     for (int i = 0; i < a->count && good; i++)
         good = a->history[i] > 0;
     return good;

@@ -10,6 +10,7 @@
  *   per-class: the maximum of the history times a factor of the tensor's role.
  *   amax, amax-recent: delayed scaling as it is practised with 8-bit floats: the largest of some 1,000 exact maxima, or
  *           the last one, in little memory: 16 entries hold the maxima of 16 blocks of 64 writes.
+ *   delayed: the same with the parameters of NVIDIA's TransformerEngine, history, margin and algo.
  *   repeat: 1.125 times the second largest of the last 16 maxima, so that one outlier changes nothing; a result that
  *           does not fit is computed again at its exact maximum.
  * Predictors that a program adds (autoflex_add) are functions of the host: fl_autoflex_foreign finds them. */
@@ -92,7 +93,16 @@ FL_BOTH bool fl_repeats(int predictor) { /* writes whose results do not fit */
 }
 
 FL_BOTH bool fl_is_amax(int predictor) { /* stores exact maxima, also of writes that saturated */
-    return predictor == AUTOFLEX_AMAX || predictor == AUTOFLEX_AMAX_RECENT;
+    return predictor == AUTOFLEX_AMAX || predictor == AUTOFLEX_AMAX_RECENT || predictor == AUTOFLEX_DELAYED;
+}
+
+/* The writes whose maximum is one entry of its history. */
+FL_BOTH int fl_block_writes(const struct autoflex *a) {
+    if (a->predictor == AUTOFLEX_AMAX)
+        return AUTOFLEX_BLOCK;
+    return a->predictor == AUTOFLEX_DELAYED && !a->most_recent && a->length > AUTOFLEX_WINDOW
+               ? a->length / AUTOFLEX_WINDOW
+               : 1;
 }
 
 FL_BOTH double fl_history_maximum(const struct autoflex *a) {
@@ -132,6 +142,17 @@ FL_BOTH double fl_history_second(const struct autoflex *a) {
     return a->count > 1 ? second : largest;
 }
 
+/* The largest of the newest entries that "delayed" looks at, with its margin. */
+FL_BOTH double fl_delayed_maximum(const struct autoflex *a) {
+    const int entries = a->most_recent ? 1 : a->length < AUTOFLEX_WINDOW ? a->length : (int)AUTOFLEX_WINDOW;
+    double largest = 0;
+    for (int i = 0; i < entries && i < a->count; i++) {
+        const double phi = a->history[(a->next + AUTOFLEX_WINDOW - 1 - i) % AUTOFLEX_WINDOW];
+        largest = phi > largest ? phi : largest;
+    }
+    return fl_scale2(largest, a->margin);
+}
+
 /* Gradients of weights change most suddenly, weights hardly. */
 FL_BOTH double fl_role_factor(int role) {
     switch (role) {
@@ -155,6 +176,18 @@ FL_BOTH int fl_largest_mantissa(const struct autoflex *a) {
     return (1 << (fl_mantissa_bits(a) - 1)) - 1;
 }
 
+/* Whether the elements are floats: none of the mantissas below is theirs. */
+FL_BOTH bool fl_scales_floats(const struct autoflex *a) {
+    return a->largest > 0;
+}
+
+/* The largest e at which maximum * 2^e is at most the largest element, whatever the bits of either are. */
+FL_BOTH int fl_exponent_within(const struct autoflex *a, double maximum) {
+    uint64_t largest, fraction;
+    const int e = fl_split(fl_scales_floats(a) ? a->largest : fl_largest_mantissa(a), &largest);
+    return e - fl_split(maximum, &fraction) - (fraction > largest);
+}
+
 /* The maximum to prepare for, given a history that is not empty; 0: e remains. */
 FL_BOTH double fl_predict(const struct autoflex *a) {
     switch (a->predictor) {
@@ -167,6 +200,8 @@ FL_BOTH double fl_predict(const struct autoflex *a) {
         return fl_history_maximum(a);
     case AUTOFLEX_AMAX_RECENT:
         return a->history[(a->next + AUTOFLEX_WINDOW - 1) % AUTOFLEX_WINDOW];
+    case AUTOFLEX_DELAYED:
+        return fl_delayed_maximum(a);
     case AUTOFLEX_REPEAT:
         return 1.125 * fl_history_second(a);
     default:
@@ -176,14 +211,18 @@ FL_BOTH double fl_predict(const struct autoflex *a) {
         return fl_autoflex_foreign(a);
 #endif
     }
-    /* 100 units of 16 bits; in fewer bits the same part of the range, of which 100 units would be more than all */
-    const double margin = fl_scale2(100.0, fl_mantissa_bits(a) - AUTOFLEX_BITS - a->e);
+    /* 100 units of 16 bits; in fewer bits, and of floats, the same part of the range, of which 100 units would be more
+     * than all */
+    const double margin = fl_scales_floats(a) ? fl_scale2(100.0 * a->largest, 1 - AUTOFLEX_BITS - a->e)
+                                              : fl_scale2(100.0, fl_mantissa_bits(a) - AUTOFLEX_BITS - a->e);
     const double room = fl_history_maximum(a) + 3.0 * fl_history_deviation(a) + margin;
     return a->predictor == AUTOFLEX_PAPER ? 2.0 * room : room;
 }
 
 /* The exponent for that maximum (above zero). */
 FL_BOTH int fl_exponent_for(const struct autoflex *a, double maximum) {
+    if (fl_scales_floats(a) || a->predictor == AUTOFLEX_DELAYED)
+        return fl_exponent_within(a, maximum);
     return a->predictor == AUTOFLEX_PAPER ? fl_mantissa_bits(a) - 1 - fl_ceil_log2(maximum)
                                           : fl_mantissa_bits(a) - 2 - fl_floor_log2(maximum);
 }
@@ -227,7 +266,8 @@ FL_BOTH int fl_gamma_at(const struct autoflex *a, double maximum, int e) {
 
 FL_BOTH int fl_autoflex_load_exponent(struct autoflex *a, double maximum) {
     if (maximum > 0)
-        return fl_autoflex_clamp(a, fl_mantissa_bits(a) - 2 - fl_floor_log2(maximum));
+        return fl_autoflex_clamp(a, fl_scales_floats(a) ? fl_exponent_within(a, maximum)
+                                                        : fl_mantissa_bits(a) - 2 - fl_floor_log2(maximum));
     return fl_predicts(a->predictor) ? fl_autoflex_start(a) : a->e; /* the start of the initialisation loop */
 }
 
@@ -246,6 +286,11 @@ FL_BOTH int fl_autoflex_adjust(struct autoflex *a) {
 FL_BOTH int fl_autoflex_initialise(struct autoflex *a, double maximum) {
     if (!fl_says_something(maximum) || a->predictor == AUTOFLEX_FIXED)
         return a->e;
+    if (fl_scales_floats(a)) {
+        a->e = fl_autoflex_clamp(a, fl_exponent_within(a, maximum));
+        a->initialised = true;
+        return a->e;
+    }
     for (;;) {
         const int gamma = fl_gamma_at(a, maximum, a->e);
         if (gamma >= fl_largest_mantissa(a)) {
@@ -278,8 +323,8 @@ FL_BOTH int fl_autoflex_fit(struct autoflex *a, double maximum) {
     if (!fl_says_something(maximum))
         return a->e;
     a->predicted = maximum;
-    int e = fl_mantissa_bits(a) - 2 - fl_floor_log2(maximum);
-    if (fl_nearest_integer(fl_scale2(maximum, e)) > fl_largest_mantissa(a))
+    int e = fl_scales_floats(a) ? fl_exponent_within(a, maximum) : fl_mantissa_bits(a) - 2 - fl_floor_log2(maximum);
+    if (!fl_scales_floats(a) && fl_nearest_integer(fl_scale2(maximum, e)) > fl_largest_mantissa(a))
         e--; /* just below a power of two: rounds up to top + 1 */
     a->e = fl_autoflex_clamp(a, e);
     a->initialised = true;
@@ -288,6 +333,8 @@ FL_BOTH int fl_autoflex_fit(struct autoflex *a, double maximum) {
 
 FL_BOTH bool fl_autoflex_fits(const struct autoflex *a, double maximum) {
     const double m = fl_scale2(maximum, a->e);
+    if (fl_scales_floats(a))
+        return m <= a->largest;
     return m < fl_largest_mantissa(a) + 0.5; /* top is odd: the tie goes to top + 1 */
 }
 
@@ -301,7 +348,7 @@ FL_BOTH bool fl_autoflex_repeat(struct autoflex *a, double maximum) {
 /* Adds to the newest block, until it has its number of writes. */
 FL_BOTH void fl_autoflex_push_block(struct autoflex *a, double maximum) {
     const int newest = (a->next + AUTOFLEX_WINDOW - 1) % AUTOFLEX_WINDOW;
-    if (a->count == 0 || a->block >= AUTOFLEX_BLOCK) {
+    if (a->count == 0 || a->block >= fl_block_writes(a)) {
         a->block = 0;
         fl_autoflex_push(a, maximum);
     } else if (maximum > a->history[newest]) {
@@ -318,13 +365,17 @@ FL_BOTH void fl_autoflex_record(struct autoflex *a, int gamma, double maximum) {
     }
     if (!fl_says_something(maximum))
         return;
-    const bool full = gamma >= fl_largest_mantissa(a);
+    const bool full = fl_scales_floats(a) ? !fl_autoflex_fits(a, maximum) : gamma >= fl_largest_mantissa(a);
     a->overflows += full;
     if (fl_is_amax(a->predictor)) {
-        if (a->predictor == AUTOFLEX_AMAX)
+        if (fl_block_writes(a) > 1)
             fl_autoflex_push_block(a, maximum);
         else
             fl_autoflex_push(a, maximum);
+    } else if (fl_scales_floats(a)) {
+        a->count = full ? 0 : a->count;
+        a->next = full ? 0 : a->next;
+        fl_autoflex_push(a, full ? fl_scale2(2.0 * a->largest, -a->e) : maximum);
     } else if (full && !(fl_repeats(a->predictor) && fl_autoflex_fits(a, maximum))) {
         a->count = a->next = 0;
         fl_autoflex_push(a, fl_scale2(2.0 * gamma, -a->e));
@@ -344,7 +395,7 @@ FL_BOTH void fl_autoflex_load(struct autoflex *a, double maximum) {
         a->initialised = false;
         return;
     }
-    fl_autoflex_record(a, fl_gamma_at(a, maximum, a->e), maximum);
+    fl_autoflex_record(a, fl_scales_floats(a) ? 0 : fl_gamma_at(a, maximum, a->e), maximum);
 }
 
 #endif

@@ -1,9 +1,11 @@
 /* predictors.c - the exponent predictors by name and number: those of the library, whose rules are in autoflex_rules.h,
  * and those that a program adds. */
 #include "autoflex/autoflex_rules.h"
+#include "autoflex/delayed.h"
+#include "core/base/fail.h"
 #include <pthread.h>
 
-enum { BUILT_IN = 8, ADDED_LIMIT = 64, NAME_LIMIT = 31 };
+enum { BUILT_IN = 9, ADDED_LIMIT = 64, NAME_LIMIT = 31 };
 
 static const struct {
     const char *name, *summary;
@@ -16,6 +18,8 @@ static const struct {
     {"amax", "the maximum of the last 1,000 writes (delayed scaling)"},
     {"amax-recent", "the maximum of the last write (delayed scaling)"},
     {"repeat", "1.125 times the second largest of the history; a result that does not fit is computed again"},
+    {"delayed", "the maximum of the last 1,024 writes, or :history=N :margin=N :algo=max|most_recent "
+                "(TransformerEngine)"},
 };
 
 /* Entries are complete before their number is published, and are never removed. */
@@ -77,7 +81,10 @@ autoflex_predictor autoflex_find(const char *name) {
     for (int i = 0; name && (predictor = autoflex_at(i)); i++)
         if (!strcmp(name, autoflex_name(predictor)))
             return predictor;
-    return AUTOFLEX_NONE;
+    fl_fail_hold(); /* autoflex_parse reports */
+    const bool found = name && fl_delayed_begins(name) && !fl_delayed_find(&predictor, name);
+    (void)fl_fail_release(TENSOR_OK);
+    return found ? predictor : AUTOFLEX_NONE;
 }
 
 static bool is_built_in(autoflex_predictor predictor) {
@@ -86,13 +93,16 @@ static bool is_built_in(autoflex_predictor predictor) {
 
 const char *autoflex_name(autoflex_predictor predictor) {
     const struct added *other = added_row(predictor);
-    return is_built_in(predictor) ? built_in[predictor - AUTOFLEX_PAPER].name : other ? other->name : NULL;
+    return is_built_in(predictor) ? built_in[predictor - AUTOFLEX_PAPER].name
+           : other                ? other->name
+                                  : fl_delayed_name(predictor);
 }
 
 const char *autoflex_summary(autoflex_predictor predictor) {
-    return is_built_in(predictor) ? built_in[predictor - AUTOFLEX_PAPER].summary
-           : added_row(predictor) ? "added by the program"
-                                  : NULL;
+    return is_built_in(predictor)       ? built_in[predictor - AUTOFLEX_PAPER].summary
+           : added_row(predictor)       ? "added by the program"
+           : fl_delayed_name(predictor) ? autoflex_summary(AUTOFLEX_DELAYED)
+                                        : NULL;
 }
 
 autoflex_role autoflex_find_role(const char *name) {

@@ -70,7 +70,7 @@ static char *take_operand(struct fl_block_task *t, int i, int workers, char *mem
     const struct fl_args *args = t->matrices.args;
     const struct fl_block_source *s = &t->matrices.source[i];
     const struct fl_block_format *format = fl_class_operands(args->p.product.exactness, i);
-    const float *const x = fl_operand_floats(args, i, workers, memory);
+    const float *const x = fl_operand_floats(args, i, false, workers, memory);
     memory += fl_operand_floats_bytes(args, i);
     const struct fl_block_how how = {.key = fl_operand_key(args, i),
                                      .write = args->rounding.write,

@@ -348,9 +348,6 @@ void fl_block_quantise(const struct fl_block_format *format, const float *x, int
 
 double fl_block_value(const struct fl_block_rows *rows, int64_t r, int64_t j) {
     const int64_t block = rows->block, at = r * rows->blocks + j / block, i = at * rows->width + j % block;
-    if (rows->exponents[at] == FL_BLOCK_NAN)
-        return NAN;
-    const double element = rows->bytes ? ldexp(rows->bytes[i], rows->format->element.unit) : (double)rows->floats[i];
-    const double value = ldexp(element, rows->exponents[at] == FL_BLOCK_ZERO ? 0 : rows->exponents[at]);
-    return rows->significands ? value * rows->significands[at] * rows->tensor_scale : value;
+    const double element = rows->bytes ? (double)rows->bytes[i] : (double)rows->floats[i];
+    return element * fl_block_scale(rows, at) * (rows->significands ? rows->tensor_scale : 1);
 }

@@ -6,8 +6,10 @@
 #define FL_BLOCK_QUANTISE_H
 
 #include "core/table/block_format.h"
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Exponents of blocks that are no powers of two. They are far enough apart for the sum of two exponents to tell: above
  * FL_BLOCK_NAN / 2 the product of the blocks is NaN, else below FL_BLOCK_ZERO / 2 it is 0, else it is an exponent. */
@@ -63,6 +65,17 @@ size_t fl_block_place(struct fl_block_rows *out, const struct fl_block_format *f
  * fail. */
 void fl_block_quantise(const struct fl_block_format *format, const float *x, int64_t outer, int64_t k, int64_t inner,
                        const struct fl_block_how *how, struct fl_block_rows *out);
+
+/* The scale of block `at`, with the unit of elements that are bytes, without the scale of the tensor: exact. */
+static inline double fl_block_scale(const struct fl_block_rows *rows, int64_t at) {
+    const int exponent = rows->exponents[at];
+    if (exponent == FL_BLOCK_ZERO || exponent == FL_BLOCK_NAN)
+        return exponent == FL_BLOCK_ZERO ? 0 : (double)NAN;
+    const uint64_t bits = (uint64_t)(1023 + exponent + (rows->bytes ? rows->format->element.unit : 0)) << 52;
+    double power;
+    memcpy(&power, &bits, sizeof power);
+    return rows->significands ? power * rows->significands[at] : power;
+}
 
 /* The value of element j of row r as a double: exact but for nvfp4, whose product of three factors is exact too (33
  * bits). NaN in a block of NaN. It is in the transformed basis with hadamard. */

@@ -20,11 +20,14 @@ struct fl_minifloat {
     uint32_t signed_nan; /* the sign, or 0 if NaN becomes 0 */
     uint32_t sign;       /* places from the sign of binary32 to that of the element */
     bool saturates;
-    int digits; /* of a normal number */
+    bool scaled; /* it is under an exponent: Inf is no maximum that one could be chosen for */
+    int digits;  /* of a normal number */
     double least_normal, largest_value;
 };
 
-struct fl_minifloat fl_minifloat_of(const struct fl_element *element);
+/* Of an element under exponent e of its tensor, which formats without one ignore: an element times 2^-e is that of a
+ * float with another bias, so that conversions round once whatever e is. */
+struct fl_minifloat fl_minifloat_of(const struct fl_format *format, int e);
 
 /* The conversions of n numbers for one instruction set; bytes: 1 or 2 of an element. decode returns the largest
  * magnitude as a word of binary32. count adds the statistics of encoding x. */
@@ -43,7 +46,8 @@ static inline void fl_minifloat_count(const struct fl_minifloat *f, float x, boo
         return;
     }
     const bool finite = x - x == 0;
-    fl_count_float(x, false, stats);
+    if (finite || !f->scaled)
+        fl_count_float(x, false, stats);
     stats->nonfinite += !finite;
     stats->saturated += beyond && x == x;
 }

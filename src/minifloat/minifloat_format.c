@@ -5,7 +5,7 @@
 enum { BLOCK = 1024 };
 
 static void decode(const struct fl_format *f, const struct fl_view *in, int64_t first, int64_t n, double *values) {
-    const struct fl_minifloat m = fl_minifloat_of(f->element);
+    const struct fl_minifloat m = fl_minifloat_of(f, fl_exponent(in));
     float block[BLOCK];
     for (int64_t i = 0; i < n; i += BLOCK) {
         const int64_t length = n - i < BLOCK ? n - i : BLOCK;
@@ -31,7 +31,8 @@ static void encode(const struct fl_format *f, const struct fl_view *out, int64_t
             for (int64_t j = 0; j < length; j++) {
                 block[j] = fl_odd_float(v[j]);
                 fl_count_lost(v[j], block[j], &mine);
-                maximum = fabs(v[j]) > maximum ? fabs(v[j]) : maximum;
+                if (fabs(v[j]) > maximum && !(fl_has_exponent(f) && isinf(v[j])))
+                    maximum = fabs(v[j]);
             }
         }
         fl_minifloat_store(&fl_minifloat_portable, f, out, first + i, length, block, drawn ? v : NULL, rounding, &mine);

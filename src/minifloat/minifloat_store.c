@@ -13,22 +13,26 @@ static uint32_t word_of(double x) {
     return bits;
 }
 
-struct fl_minifloat fl_minifloat_of(const struct fl_element *e) {
+struct fl_minifloat fl_minifloat_of(const struct fl_format *format, int given) {
+    const struct fl_element *const e = format->element;
+    const int exponent = fl_has_exponent(format) ? given : 0;
     int digits;
     (void)frexp(e->largest, &digits);
     const int last = digits - 1 - e->fraction_bits > e->unit ? digits - 1 - e->fraction_bits : e->unit;
-    const uint32_t middle = word_of(e->largest + ldexp(0.5, last)); /* exact */
-    const bool up = e->fraction_bits == 0 || e->largest_code & 1;   /* of the middle */
+    const int unit = e->unit - exponent, least = e->least_exponent - exponent;
+    const double largest = ldexp(e->largest, -exponent);
+    const uint32_t middle = word_of(largest + ldexp(0.5, last - exponent)); /* exact */
+    const bool up = e->fraction_bits == 0 || e->largest_code & 1;           /* of the middle */
     return (struct fl_minifloat){
         .shift = 23 - (uint32_t)e->fraction_bits,
-        .rebias = (uint32_t)(127 - e->bias) << 23,
+        .rebias = (uint32_t)(127 - e->bias - exponent) << 23,
         .odd = e->fraction_bits == 0,
-        .least = word_of(ldexp(1, e->least_exponent)),
-        .magic = word_of(ldexp(1, e->unit + 23)),
-        .unit = (float)ldexp(1, e->unit),
+        .least = word_of(ldexp(1, least)),
+        .magic = word_of(ldexp(1, unit + 23)),
+        .unit = (float)ldexp(1, unit),
         .overflow = up ? middle : middle + 1,
-        .flush = word_of(ldexp(1, e->unit - 1)),
-        .largest = word_of(e->largest),
+        .flush = word_of(ldexp(1, unit - 1)),
+        .largest = word_of(largest),
         .largest_code = e->largest_code,
         .too_large = e->saturates      ? e->largest_code
                      : e->has_infinity ? e->infinity_code
@@ -38,9 +42,10 @@ struct fl_minifloat fl_minifloat_of(const struct fl_element *e) {
         .signed_nan = e->has_nan ? 1u << (e->bits - 1) : 0,
         .sign = 32 - (uint32_t)e->bits,
         .saturates = e->saturates,
+        .scaled = fl_has_exponent(format),
         .digits = e->fraction_bits + 1,
-        .least_normal = ldexp(1, e->least_exponent),
-        .largest_value = e->largest,
+        .least_normal = ldexp(1, least),
+        .largest_value = largest,
     };
 }
 
@@ -65,7 +70,7 @@ static void store_drawn(const struct fl_minifloat_conversions *c, const struct f
 void fl_minifloat_store(const struct fl_minifloat_conversions *c, const struct fl_format *format,
                         const struct fl_view *out, int64_t first, int64_t n, const float *x, const double *exact,
                         const struct fl_rounding *rounding, struct fl_stats *stats) {
-    const struct fl_minifloat f = fl_minifloat_of(format->element);
+    const struct fl_minifloat f = fl_minifloat_of(format, fl_exponent(out));
     const bool drawn = rounding->mode == TENSOR_ROUND_STOCHASTIC;
     const int64_t step = drawn ? DRAWN : BLOCK;
     for (int64_t i = 0; i < n; i += step) {

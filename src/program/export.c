@@ -54,7 +54,8 @@ static void find_ndim(const program *p, struct fl_network *memory, int *ndim) {
 static tensor_status check_formats(const struct fl_net_graph *g) {
     for (int k = 0; k < g->node_count; k++) {
         const tensor_format format = g->nodes[k].format;
-        if (format && tensor_format_is_shared(format) && tensor_format_bits(format) != 16)
+        if (format && tensor_format_is_shared(format) &&
+            (!tensor_format_has_mantissas(format) || tensor_format_bits(format) != 16))
             return fl_fail(
                 TENSOR_E_UNSUPPORTED,
                 "program_export: node %s computes in %s, which ONNX cannot say: expected mantissas of 16 bits",

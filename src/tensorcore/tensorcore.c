@@ -23,6 +23,8 @@ static struct number number_of(float x, int least) {
 /* Integer multiples of 2^unit, truncated towards zero. */
 static int64_t aligned(int64_t integer, int at, int unit) {
     const int shift = at - unit;
+    if (!integer) /* its exponent, which took no part in the largest, may be any */
+        return 0;
     if (shift >= 0)
         return integer * ((int64_t)1 << shift);
     return shift > -63 ? integer / ((int64_t)1 << -shift) : 0;
@@ -34,12 +36,13 @@ struct sum {
 };
 
 /* The terms of a group, aligned and added; c = 0 takes no part. */
-static struct sum add_terms(const struct fl_accumulation *how, int least, const float *a, const float *b, int n,
-                            float c) {
+static struct sum add_terms(const struct fl_accumulation *how, struct fl_operand_kinds kinds, const float *a,
+                            const float *b, int n, float c) {
+    const int least_a = fl_operand_least_exponent(kinds.a), least_b = fl_operand_least_exponent(kinds.b);
     const struct number addend = number_of(c, LEAST);
     int largest = addend.integer ? addend.exponent : INT_MIN;
     for (int i = 0; i < n; i++) {
-        const struct number x = number_of(a[i], least), y = number_of(b[i], least);
+        const struct number x = number_of(a[i], least_a), y = number_of(b[i], least_b);
         if (x.integer && y.integer && x.exponent + y.exponent > largest)
             largest = x.exponent + y.exponent;
     }
@@ -49,7 +52,7 @@ static struct sum add_terms(const struct fl_accumulation *how, int least, const 
     if (addend.integer)
         s.integer = aligned(addend.integer, addend.at, s.unit);
     for (int i = 0; i < n; i++) {
-        const struct number x = number_of(a[i], least), y = number_of(b[i], least);
+        const struct number x = number_of(a[i], least_a), y = number_of(b[i], least_b);
         s.integer += aligned(x.integer * y.integer, x.at + y.at, s.unit);
     }
     return s;
@@ -86,34 +89,34 @@ static bool is_special(const float *a, const float *b, int n, float c, float *re
     return special;
 }
 
-float fl_tensorcore_group(const struct fl_accumulation *how, enum fl_operand_kind kind, const float *a, const float *b,
-                          int n, float c) {
+float fl_tensorcore_group(const struct fl_accumulation *how, struct fl_operand_kinds kinds, const float *a,
+                          const float *b, int n, float c) {
     float special;
     if (is_special(a, b, n, c, &special))
         return special;
-    const struct sum s = add_terms(how, fl_operand_least_exponent(kind), a, b, n, how->apart ? 0 : c);
+    const struct sum s = add_terms(how, kinds, a, b, n, how->apart ? 0 : c);
     const float sum = rounded(s, how->result, LEAST, false);
     return how->apart ? c + sum : sum;
 }
 
-float fl_tensorcore_group_half(const struct fl_accumulation *how, enum fl_operand_kind kind, const float *a,
+float fl_tensorcore_group_half(const struct fl_accumulation *how, struct fl_operand_kinds kinds, const float *a,
                                const float *b, int n, float c) {
     float special;
     if (is_special(a, b, n, c, &special))
         return special;
-    const struct sum s = add_terms(how, fl_operand_least_exponent(kind), a, b, n, c);
+    const struct sum s = add_terms(how, kinds, a, b, n, c);
     const float sum = rounded(s, HALF_FRACTION, HALF_LEAST, true);
     return fabsf(sum) >= ldexpf(1, HALF_MOST + 1) ? copysignf(INFINITY, sum) : sum;
 }
 
-float fl_tensorcore_sum(const struct fl_accumulation *how, enum fl_operand_kind kind, const float *a, const float *b,
-                        int64_t b_step, int64_t n, float c) {
+float fl_tensorcore_sum(const struct fl_accumulation *how, struct fl_operand_kinds kinds, const float *a,
+                        const float *b, int64_t b_step, int64_t n, float c) {
     float group[FL_GROUP_MOST];
     for (int64_t i = 0; i < n; i += how->k) {
         const int count = n - i < how->k ? (int)(n - i) : how->k;
         for (int j = 0; j < count; j++)
             group[j] = b[(i + j) * b_step];
-        c = fl_tensorcore_group(how, kind, a + i, group, count, c);
+        c = fl_tensorcore_group(how, kinds, a + i, group, count, c);
     }
     return c;
 }

@@ -8,18 +8,18 @@
 
 #include "core/table/accumulator.h"
 
-/* c + the sum of n <= k products a[i] b[i], which are one group. Operands have values of `kind`. A zero product takes
+/* c + the sum of n <= k products a[i] b[i], which are one group. Operands have values of `kinds`. A zero product takes
  * no part; a subnormal operand has the exponent of the smallest normal one. A sum of zero is +0. Results beyond the
  * largest binary32 are Inf; a NaN, Inf times 0 and Inf - Inf give a NaN, another Inf gives that Inf (of the hardware
  * this is not known). */
-float fl_tensorcore_group(const struct fl_accumulation *how, enum fl_operand_kind kind, const float *a, const float *b,
-                          int n, float c);
+float fl_tensorcore_group(const struct fl_accumulation *how, struct fl_operand_kinds kinds, const float *a,
+                          const float *b, int n, float c);
 /* The same of a GPU that keeps its sums in fp16: c is one, and the sum is rounded to nearest even. */
-float fl_tensorcore_group_half(const struct fl_accumulation *how, enum fl_operand_kind kind, const float *a,
+float fl_tensorcore_group_half(const struct fl_accumulation *how, struct fl_operand_kinds kinds, const float *a,
                                const float *b, int n, float c);
 /* c + the sum of any number of products, in groups of ascending i; the elements of b are b_step apart. */
-float fl_tensorcore_sum(const struct fl_accumulation *how, enum fl_operand_kind kind, const float *a, const float *b,
-                        int64_t b_step, int64_t n, float c);
+float fl_tensorcore_sum(const struct fl_accumulation *how, struct fl_operand_kinds kinds, const float *a,
+                        const float *b, int64_t b_step, int64_t n, float c);
 
 /* --- vectors ------------------------------------------------------------------------------------------------------ */
 

@@ -26,8 +26,9 @@ struct product {
     const struct fl_tc_kernels *kernels;
     struct gemm_stores stores;
     const struct fl_accumulation *how;
-    enum fl_operand_kind kind;
+    struct fl_operand_kinds kinds;
     int64_t promotes;
+    int exponent;                       /* the factors are those of their codes times 2^-exponent */
     int64_t block_rows, blocks, panels; /* rows of a block; blocks and panels of a problem */
     char *memory;
 };
@@ -41,6 +42,10 @@ static int64_t parts_of(int64_t count, int64_t size) {
 }
 
 /* --- operands ----------------------------------------------------------------------------------------------------- */
+
+static int exponent_of(const struct fl_args *args, int i) {
+    return fl_has_exponent(fl_operand_format(args, i)) ? fl_exponent(&args->in[i]) : 0;
+}
 
 /* Binary32 to the nearest tf32, ties to even. */
 static void round_to_tf32(float *x, int64_t count) {
@@ -73,7 +78,7 @@ static int gather(const struct product *t, struct block *w, const struct place *
         memset(w->columns, 0, (size_t)whole * sizeof w->columns[0]);
     fl_tc_gather_columns(&t->matrices, at->problem, at->column, at->columns, first, steps, w->columns[0],
                          FL_TC_COLUMNS);
-    if (t->kind == FL_OPERAND_TF32) {
+    if (t->kinds.a == FL_OPERAND_TF32) {
         for (int i = 0; i < at->rows; i++)
             round_to_tf32(w->rows[i], steps);
         round_to_tf32(w->columns[0], steps * FL_TC_COLUMNS);
@@ -82,10 +87,9 @@ static int gather(const struct product *t, struct block *w, const struct place *
 }
 
 static void add_vectors(const struct product *t, struct block *w, const struct place *at, int64_t steps, int groups) {
-    const int least = fl_operand_least_exponent(t->kind);
     (void)steps;
-    t->kernels->pack_rows(t->how, least, w->rows[0], at->rows, groups, &w->a);
-    t->kernels->pack_columns(t->how, least, w->columns[0], groups, &w->b);
+    t->kernels->pack_rows(t->how, fl_operand_least_exponent(t->kinds.a), w->rows[0], at->rows, groups, &w->a);
+    t->kernels->pack_columns(t->how, fl_operand_least_exponent(t->kinds.b), w->columns[0], groups, &w->b);
     t->kernels->add(&(struct fl_tc_tile){t->how, &w->a, &w->b, at->rows, at->columns, groups, w->sums[0], w->doubt});
 }
 
@@ -95,7 +99,7 @@ static void add_by_model(const struct product *t, struct block *w, const struct 
     for (int i = 0; i < at->rows; i++)
         for (int j = 0; j < at->columns; j++)
             if (w->doubt[i] >> j & 1)
-                w->sums[i][j] = fl_tensorcore_sum(t->how, t->kind, w->rows[i], &w->columns[0][j], FL_TC_COLUMNS, steps,
+                w->sums[i][j] = fl_tensorcore_sum(t->how, t->kinds, w->rows[i], &w->columns[0][j], FL_TC_COLUMNS, steps,
                                                   w->sums[i][j]);
 }
 
@@ -149,6 +153,10 @@ static struct place place_of(const struct product *t, int64_t part) {
 
 static void store(const struct product *t, struct block *w, const struct place *at) {
     float *results = t->promotes ? w->totals[0] : w->sums[0];
+    const double scale = fl_power_of_two(-t->exponent);
+    for (int i = 0; i < at->rows && t->exponent; i++)
+        for (int j = 0; j < at->columns; j++)
+            results[i * FL_TC_COLUMNS + j] = (float)((double)results[i * FL_TC_COLUMNS + j] * scale);
     const struct gemm_sums sums = {.low = (int32_t *)(void *)results, .stride = FL_TC_COLUMNS};
     t->stores.rows(t->matrices.args,
                    fl_tc_first_result(&t->matrices, at->problem) + at->row * t->matrices.pitch + at->column,
@@ -204,14 +212,15 @@ tensor_status fl_tensorcore_product(const struct fl_tc_kernels *kernels, const s
     struct product t = {.matrices = fl_tc_matrices_of(args),
                         .kernels = kernels,
                         .stores = *any,
-                        .kind = fl_operand_format(args, 0)->operand,
+                        .kinds = {fl_operand_format(args, 0)->operand, fl_operand_format(args, 1)->operand},
                         .promotes = fl_accumulation_promotes(class),
+                        .exponent = exponent_of(args, 0) + exponent_of(args, 1),
                         .memory = memory};
-    t.how = fl_accumulation_of(class, t.kind);
+    t.how = fl_accumulation_of_kinds(class, t.kinds);
     t.stores.element_bytes = args->format->bytes;
     memory += blocks_bytes(args);
     for (int i = 0; i < 2; i++) {
-        t.matrices.in[i] = fl_operand_floats(args, i, workers, memory);
+        t.matrices.in[i] = fl_operand_floats(args, i, true, workers, memory); /* store scales the results */
         memory += fl_operand_floats_bytes(args, i);
     }
     divide(&t, workers);

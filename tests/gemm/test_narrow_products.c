@@ -1,7 +1,8 @@
 /* test_narrow_products.c - products of factors of 4 to 8 bits against exact integers, rounded once by quotient and
  * remainder: all layouts of matmul, batched and not, convolutions with their gradients, every kernel set that this
  * machine runs, several numbers of threads. k reaches beyond the sums that 32 bits hold, with all mantissas at the ends
- * of their range; results are of a narrow format, of 16 bits, and of fp32, whose tasks have kernels of their own. */
+ * of their range; results are of a narrow format, of 16 bits, and of fp32, whose tasks have kernels of their own. Some
+ * factors have mantissas that no byte holds, written by hand. */
 #include "check.h"
 #include "flexlab/tensor.h"
 #include "flexlab/tensor_blocks.h"
@@ -28,8 +29,23 @@ static tensor_format format_of(const char *family, int bits) {
     return format;
 }
 
-enum pattern { ANY, TOP, OPPOSED, ALTERNATING, SPARSE, PATTERNS };
-static const char *const pattern_names[] = {"any", "all at the top", "opposed", "alternating", "sparse"};
+enum pattern { ANY, TOP, OPPOSED, ALTERNATING, SPARSE, PATTERNS, BEYOND_FIRST = PATTERNS, BEYOND_SECOND, BEYOND_LAST };
+static const char *const pattern_names[] = {"any",
+                                            "all at the top",
+                                            "opposed",
+                                            "alternating",
+                                            "sparse",
+                                            "first factor beyond bytes",
+                                            "second beyond bytes",
+                                            "one element beyond bytes"};
+
+/* Mantissas of 16 bits in a factor of fewer: a few all over it, or the last alone. */
+static void write_beyond(int16_t *m, int64_t count, bool last_alone) {
+    static const int16_t beyond[] = {128, -129, 32767, -32767, 1000, -300};
+    for (int64_t i = last_alone ? count - 1 : 0; i < count; i++)
+        if (i == count - 1 || !(check_random(&state) >> 60))
+            m[i] = beyond[check_random(&state) % 6];
+}
 
 /* A factor's mantissas; `second`: it is the second one. */
 static tensor *factor(tensor_format format, int ndim, const int64_t *shape, enum pattern p, bool second) {
@@ -40,13 +56,15 @@ static tensor *factor(tensor_format format, int ndim, const int64_t *shape, enum
     for (int64_t i = 0; i < tensor_count(t); i++) {
         const uint64_t r = check_random(&state);
         const int any = (int)(r % (uint64_t)(2 * top + 1)) - top;
-        m[i] = (int16_t)(p == ANY           ? any
-                         : p == TOP         ? top
-                         : p == OPPOSED     ? (second ? -top : top)
-                         : p == ALTERNATING ? (i & 1 ? -top : top)
-                         : r >> 32 & 7      ? 0
-                                            : any);
+        m[i] = (int16_t)(p == ANY || p >= PATTERNS ? any
+                         : p == TOP                ? top
+                         : p == OPPOSED            ? (second ? -top : top)
+                         : p == ALTERNATING        ? (i & 1 ? -top : top)
+                         : r >> 32 & 7             ? 0
+                                                   : any);
     }
+    if (p == (second ? BEYOND_SECOND : BEYOND_FIRST) || (p == BEYOND_LAST && second))
+        write_beyond(m, tensor_count(t), p == BEYOND_LAST);
     return t;
 }
 
@@ -152,6 +170,11 @@ static void check_matmuls(void) {
                 check_matmul(f, f, bits == 8 ? ANY : p, layout, 0, of[0], of[1], of[2]);
                 check_matmul(f, g, p, layout, s < 4 ? 1 + (int64_t)s * 4 : 0, of[0], of[1], of[2]);
             }
+    for (int p = BEYOND_FIRST; p <= BEYOND_LAST; p++)
+        for (int layout = 0; layout < 3; layout++)
+            for (int s = 1; s < 6; s++)
+                check_matmul(format_of("flex", 8), format_of("dfp", 4 + s % 5), (enum pattern)p, layout, s == 3 ? 4 : 0,
+                             shapes[s][0], shapes[s][1], shapes[s][2]);
     /* 2^31 / 127^2 = 133,145 products fit an int32 */
     static const int64_t long_k[] = {133144, 133160, 200000};
     for (size_t i = 0; i < sizeof long_k / sizeof long_k[0]; i++)
@@ -249,6 +272,9 @@ static void check_convolutions(void) {
                               : j == 1   ? FMT_FLEX16_5
                                          : format_of("flex", bits));
         }
+    for (size_t i = 1; i < 14; i++)
+        check_convolution(cases[i], 4 + (int)i % 5, (enum pattern)(BEYOND_FIRST + i % 3),
+                          i % 2 ? FMT_FLEX16_5 : format_of("flex", 8));
 }
 
 int main(void) {

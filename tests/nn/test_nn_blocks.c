@@ -348,6 +348,12 @@ int main(void) {
     check_role("gpt1x32", "nvfp4", "block1.attention.scores", "operands", "bf16");
     check_role("gpt1x32", "mxint8", "block1.attention.scores", "operands", "mx:int8");
     check_role("gpt1x32", "mxfp8", "head", "operands", "bf16");
+    check_role("gpt1x32", "fp8-delayed", "head", "operands", "bf16");
+    check_role("gpt1x32", "fp8-delayed", "block1.attention.mixture", "gradient-operands", "bf16");
+    check_role("gpt1x32", "fp8-delayed", "block1.expand", "operands", "tensor:e4m3fn:delayed");
+    check_role("gpt1x32", "fp8-delayed", "block1.expand", "gradient-operands", "tensor:e5m2:delayed");
+    check_role("gpt1x32", "fp8-delayed", "block1.expand", "result", "bf16");
+    check_role("resnet8", "fp8-current", "fc.product", "operands", "tensor:e4m3fn:current");
     static const char *const presets[] = {"mxint8", "mxfp8", "mxfp8-floor", "mxfp6", "mxfp4", "nvfp4", "hbfp8"};
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
         check_training("resnet8", presets[i]);

@@ -38,9 +38,9 @@ static void *failing(unsigned long size, unsigned long alignment) {
 
 static nn_config config_of(const char *variant) {
     static char name[40];
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(variant, ":"), variant);
+    snprintf(name, sizeof name, "%.*s", (int)tensor_format_extent(variant), variant);
     return (nn_config){.variant = name,
-                       .no_master = strchr(variant, ':') != NULL,
+                       .no_master = variant[tensor_format_extent(variant)] == ':',
                        .batch = BATCH,
                        .seed = 7,
                        .momentum = 0.9f,
@@ -678,6 +678,8 @@ int main(int argc, char **argv) {
         goes_on("e4m3fn", "cpu", "cpu"); /* bytes, and words of 16 bits */
         goes_on("e6m5", "cpu", "cpu");
         goes_on("e5m2-sr", "cpu", "cpu");
+        goes_on("tensor:e4m3fn", "cpu", "cpu"); /* with exponents and their history */
+        goes_on("tensor:e3m8-sr", "cpu", "cpu");
         for (int i = 0; i < VARIANTS; i++) {
             goes_on(variants[i], "cpu", "cpu");
             if (toy_is_there)

@@ -103,7 +103,7 @@ static nn_train_config config_of(const char *variant, const char *folder) {
         .telemetry_path = own[2],
         .telemetry_csv = own[3],
         .telemetry_pattern = "conv*,fc*,*.grad",
-        .telemetry_shadows = "fp16,flex16+5:ngraph,dfp16:amax"};
+        .telemetry_shadows = "fp16,flex16+5:ngraph,dfp16:amax,tensor:e4m3fn:delayed:history=32:margin=1"};
 }
 
 static void use(nn_train_config *config, const char *optimiser) {
@@ -551,6 +551,7 @@ int main(int argc, char **argv) {
                     &(struct shape){variants[(3 + i) % 7], toy_is_there && i % 3 == 1 ? "toy" : "cpu",
                                     nn_optimiser_at(i), 3, 0, false, false});
     compare(train, test, &(struct shape){"e4m3fn", "cpu", NULL, 3, 0, false, false});
+    compare(train, test, &(struct shape){"tensor:e4m3fn", "cpu", NULL, 3, 0, false, false});
     compare(train, test, &(struct shape){"e5m2", "cpu", "adamw", 0, 13, false, true});
     CHECK(measured_later >= 7, "%d trainings measured errors after they went on", measured_later);
     refusals(train, test);

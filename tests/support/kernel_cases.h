@@ -41,14 +41,16 @@ static double uniform(uint64_t *seed) {
 
 /* Draws a value of a style, in units of the format. */
 static double value_of(const struct fl_format *f, enum style style, uint64_t *seed) {
-    const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
+    const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED, scaled = fl_has_exponent(f) && !shared;
     double v = (uniform(seed) + uniform(seed) + uniform(seed) + uniform(seed) - 2) * 0.7; /* near Gaussian */
     uint64_t pick = check_random(seed);
     switch (style) {
     case EXTREME:
         return pick & 1 ? 1 : -1;
     case TINY:
-        return shared ? v * 0x1p-12 : v * (f->id == FMT_FP16 ? 0x1p-20 : 0x1p-130); /* subnormals */
+        return scaled   ? v * ldexp(8 / f->element->largest, f->element->unit)
+               : shared ? v * 0x1p-12
+                        : v * (f->id == FMT_FP16 ? 0x1p-20 : 0x1p-130); /* subnormals */
     case SPARSE:
         return pick % 3 ? 0 : v;
     case SPECIAL:
@@ -60,7 +62,7 @@ static double value_of(const struct fl_format *f, enum style style, uint64_t *se
 
 static void fill(const struct fl_format *f, struct block *b, enum style style, uint64_t *seed) {
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
-    const double unit = shared ? ldexp(1, -fl_exponent(&b->view)) : 1;
+    const double unit = fl_has_exponent(f) ? ldexp(1, -fl_exponent(&b->view)) : 1;
     struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0};
     struct fl_stats ignored = {0};
     double values[256];
@@ -70,6 +72,8 @@ static void fill(const struct fl_format *f, struct block *b, enum style style, u
             double v = value_of(f, style, seed);
             if (shared)
                 v = fmin(fmax(v, -1), 1) * f->top * unit;
+            else if (fl_has_exponent(f))
+                v *= f->element->largest * unit;
             else if (style == EXTREME)
                 v *= f->id == FMT_FP16 ? 65504 : 0x1.fep127;
             values[i] = v;
@@ -536,7 +540,7 @@ static void make_addends(struct call *call, enum style style, uint64_t *seed) {
         e = e < f->e_min ? f->e_min : e > f->e_max ? f->e_max : e;
         if (!call->shape.addend[i].count)
             continue;
-        call->addend[i] = block_new(f, call->shape.addend[i].count, f->arithmetic == FL_ARITHMETIC_SHARED ? e : 0);
+        call->addend[i] = block_new(f, call->shape.addend[i].count, fl_has_exponent(f) ? e : 0);
         fill(f, &call->addend[i], style, seed);
         *view_at(&call->args, call->shape.addend[i].at) = call->addend[i].view;
     }
@@ -640,8 +644,10 @@ static inline bool call_make(struct call *call, const struct fl_format *f, enum 
     *call = (struct call){.format = f, .op = op};
     if (!shape_of(op, index, &call->shape))
         return false;
-    const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
+    const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED, scaled = fl_has_exponent(f) && !shared;
     int exponents[3] = {0};
+    for (int i = 0; i < 3 && scaled; i++)
+        exponents[i] = (int)(check_random(&seed) % (style == EXTREME ? 40 : 14)) - (style == EXTREME ? 20 : 7);
     for (int i = 0; i < 3 && shared; i++)
         exponents[i] = f->e_min + (f->e_max - f->e_min) / 3 + (int)(check_random(&seed) % (style == EXTREME ? 20 : 7));
     if (shared && op == FL_OP_SGD_UPDATE)
@@ -667,14 +673,17 @@ static inline bool call_make(struct call *call, const struct fl_format *f, enum 
     set_parameters(call, index, drawn);
     if (op == FL_OP_CLIP_WEIGHT) /* a limit: 0, a little, about half of the values, all of them */
         call->args.p.clip_weight.limit =
-            index % 7 == 6 ? 0 : fabsf(drawn) * (shared ? ldexpf(32767, -exponents[0]) : 1);
+            index % 7 == 6 ? 0
+                           : fabsf(drawn) * (shared   ? ldexpf(32767, -exponents[0])
+                                             : scaled ? ldexpf((float)f->element->largest, -exponents[0])
+                                                      : 1);
     call->args.rounding = (struct fl_rounding){mode, 0x1234567 + seed0, (uint64_t)index};
     if (op == FL_OP_CHANNEL_AFFINE || op == FL_OP_CHANNEL_AFFINE_GRAD)
         make_coefficients(call, &seed);
     if (op == FL_OP_COMBINE || op == FL_OP_ROOT_MEAN || op == FL_OP_ADD_RATIO)
         make_factors(call, index, &seed);
     make_addends(call, style, &seed);
-    if (shared) {
+    if (shared || scaled) {
         /* an exponent that fits the results, changed by a few steps in either direction: saturation and flush occur,
          * too */
         struct result measured;
@@ -683,7 +692,10 @@ static inline bool call_make(struct call *call, const struct fl_format *f, enum 
         const double maximum = measured.stats.maximum;
         result_free(&measured);
         if (maximum > 0 && op != FL_OP_CHANNEL_AFFINE && op != FL_OP_CHANNEL_AFFINE_GRAD)
-            call->e_out = 14 - ilogb(maximum) + (index % 4 == 3 ? 2 : index % 4 == 2 ? -12 : 0);
+            call->e_out = (shared ? 14 : ilogb(f->element->largest)) - ilogb(maximum) +
+                          (index % 4 == 3   ? 2
+                           : index % 4 == 2 ? -12
+                                            : 0);
         call->e_out = call->e_out < f->e_min ? f->e_min : call->e_out > f->e_max ? f->e_max : call->e_out;
     }
     return true;

@@ -101,7 +101,7 @@ static int number_run(const struct fl_format *f, enum fl_op op, fl_kernel kernel
         return 0;
     const int64_t c = channels[index % 6], m = rows[index / 6];
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
-    const int e = f->e_min + (f->e_max - f->e_min) / 3;
+    const int e = shared ? f->e_min + (f->e_max - f->e_min) / 3 : 0;
     memset(&n, 0, sizeof n);
     n.x = block_new(f, m * c, e + index % 5);
     n.other = block_new(f, m * c, e - index % 3);

@@ -1,7 +1,7 @@
 /* The sums of tensor cores: the model against exact integers of this test's own, and the vectors against the model.
  *
- *     test_tensorcore          20,000 groups for each GPU and kind, 100,000 sums of vectors
- *     test_tensorcore SUMS     as many sums of vectors for each GPU and kind
+ *     test_tensorcore          20,000 groups for each GPU and pair of kinds, 100,000 sums of vectors
+ *     test_tensorcore SUMS     as many sums of vectors for each GPU and pair of kinds
  */
 #include "check.h"
 #include "core/base/cpu.h"
@@ -115,12 +115,14 @@ static int exponent(float x, int least) {
 }
 
 /* The sum by the words of docs/semantics.md, for finite operands. */
-static float exact_group(const struct fl_accumulation *how, int least, const float *a, const float *b, int n, float c) {
+static float exact_group(const struct fl_accumulation *how, struct fl_operand_kinds kinds, const float *a,
+                         const float *b, int n, float c) {
+    const int least_a = shape_of[kinds.a].least, least_b = shape_of[kinds.b].least;
     struct wide sum = {{0}};
     int top = -1000, at[2];
     for (int i = 0; i < n; i++)
-        if (a[i] != 0 && b[i] != 0 && exponent(a[i], least) + exponent(b[i], least) > top)
-            top = exponent(a[i], least) + exponent(b[i], least);
+        if (a[i] != 0 && b[i] != 0 && exponent(a[i], least_a) + exponent(b[i], least_b) > top)
+            top = exponent(a[i], least_a) + exponent(b[i], least_b);
     if (c != 0 && !how->apart && exponent(c, -126) > top)
         top = exponent(c, -126);
     if (top == -1000)
@@ -159,19 +161,24 @@ static float exact_group(const struct fl_accumulation *how, int least, const flo
 
 /* --- the model ---------------------------------------------------------------------------------------------------- */
 
+static const char *name_of(struct fl_operand_kinds kinds) {
+    static char name[32];
+    snprintf(name, sizeof name, "%s by %s", fl_operand_kind_name(kinds.a), fl_operand_kind_name(kinds.b));
+    return name;
+}
+
 static bool same(float x, float y) {
     return x == y || (x != x && y != y);
 }
 
-static void check_model(const char *gpu, const struct fl_accumulation *how, enum fl_operand_kind kind) {
+static void check_model(const char *gpu, const struct fl_accumulation *how, struct fl_operand_kinds kinds) {
     float a[FL_GROUP_MOST], b[FL_GROUP_MOST];
-    const int least = shape_of[kind].least;
     for (int round = 0; round < 20000; round++) {
         const enum spread spread = (enum spread)(round % SPECIAL);
         const int n = 1 + (int)draw((uint32_t)how->k);
         for (int i = 0; i < n; i++) {
-            a[i] = draw_operand(kind, spread);
-            b[i] = draw_operand(kind, spread);
+            a[i] = draw_operand(kinds.a, spread);
+            b[i] = draw_operand(kinds.b, spread);
             if (i && !draw(4)) /* cancellation */
                 a[i] = -a[i - 1], b[i] = b[i - 1];
         }
@@ -179,29 +186,29 @@ static void check_model(const char *gpu, const struct fl_accumulation *how, enum
         c = isfinite(c) ? draw(2) ? -c : c : 1;
         if (how->result == 13)
             c = float_of(bits_of(c) & ~0x3ffu);
-        const float got = fl_tensorcore_group(how, kind, a, b, n, c), expected = exact_group(how, least, a, b, n, c);
-        CHECK(same(got, expected), "%s %s round %d: %a, expected %a", gpu, fl_operand_kind_name(kind), round,
-              (double)got, (double)expected);
+        const float got = fl_tensorcore_group(how, kinds, a, b, n, c), expected = exact_group(how, kinds, a, b, n, c);
+        CHECK(same(got, expected), "%s %s round %d: %a, expected %a", gpu, name_of(kinds), round, (double)got,
+              (double)expected);
     }
 }
 
-static void check_special(const struct fl_accumulation *how, enum fl_operand_kind kind) {
+static void check_special(const struct fl_accumulation *how, struct fl_operand_kinds kinds) {
     const float inf[] = {1, INFINITY}, less[] = {1, -INFINITY}, zero[] = {1, 0}, one[] = {1, 1}, nan[] = {1, NAN};
     const float both[] = {INFINITY, -INFINITY};
-    CHECK(fl_tensorcore_group(how, kind, inf, one, 2, 3) == INFINITY, "Inf times 1");
-    CHECK(fl_tensorcore_group(how, kind, less, one, 2, 3) == -INFINITY, "-Inf times 1");
-    CHECK(isnan(fl_tensorcore_group(how, kind, inf, zero, 2, 3)), "Inf times 0");
-    CHECK(isnan(fl_tensorcore_group(how, kind, nan, zero, 2, 3)), "NaN times 0");
-    CHECK(isnan(fl_tensorcore_group(how, kind, both, one, 2, 3)), "Inf - Inf");
-    CHECK(isnan(fl_tensorcore_group(how, kind, less, one, 2, INFINITY)), "c - Inf");
-    CHECK(fl_tensorcore_group(how, kind, one, one, 2, INFINITY) == INFINITY, "Inf + 2");
-    CHECK(bits_of(fl_tensorcore_group(how, kind, (float[]){1, -1}, one, 2, 0)) == 0, "1 - 1 is not +0");
+    CHECK(fl_tensorcore_group(how, kinds, inf, one, 2, 3) == INFINITY, "Inf times 1");
+    CHECK(fl_tensorcore_group(how, kinds, less, one, 2, 3) == -INFINITY, "-Inf times 1");
+    CHECK(isnan(fl_tensorcore_group(how, kinds, inf, zero, 2, 3)), "Inf times 0");
+    CHECK(isnan(fl_tensorcore_group(how, kinds, nan, zero, 2, 3)), "NaN times 0");
+    CHECK(isnan(fl_tensorcore_group(how, kinds, both, one, 2, 3)), "Inf - Inf");
+    CHECK(isnan(fl_tensorcore_group(how, kinds, less, one, 2, INFINITY)), "c - Inf");
+    CHECK(fl_tensorcore_group(how, kinds, one, one, 2, INFINITY) == INFINITY, "Inf + 2");
+    CHECK(bits_of(fl_tensorcore_group(how, kinds, (float[]){1, -1}, one, 2, 0)) == 0, "1 - 1 is not +0");
 }
 
 /* --- vectors ------------------------------------------------------------------------------------------------------ */
 
 static void check_tile(const char *name, const struct fl_tc_kernels *kernels, const struct fl_accumulation *how,
-                       enum fl_operand_kind kind, int rows, int columns, int64_t *doubts) {
+                       struct fl_operand_kinds kinds, int rows, int columns, int64_t *doubts) {
     static struct fl_tc_rows a;
     static struct fl_tc_panel b;
     static float row[FL_TC_ROWS][FL_TC_CHUNK], column[FL_TC_CHUNK][FL_TC_COLUMNS], sums[FL_TC_ROWS][FL_TC_COLUMNS],
@@ -211,19 +218,19 @@ static void check_tile(const char *name, const struct fl_tc_kernels *kernels, co
     const int groups = 1 + (int)draw((uint32_t)(FL_TC_CHUNK / how->k)), k = groups * how->k;
     for (int i = 0; i < rows; i++)
         for (int l = 0; l < k; l++)
-            row[i][l] = draw_operand(kind, spread);
+            row[i][l] = draw_operand(kinds.a, spread);
     for (int l = 0; l < k; l++)
         for (int j = 0; j < FL_TC_COLUMNS; j++)
-            column[l][j] = j < columns ? draw_operand(kind, spread) : 0;
+            column[l][j] = j < columns ? draw_operand(kinds.b, spread) : 0;
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < FL_TC_COLUMNS; j++) {
-            const float c = draw(4) ? draw_operand(kind, spread) * (1 + ldexpf((float)draw(1 << 24), -24)) : 0;
+            const float c = draw(4) ? draw_operand(kinds.a, spread) * (1 + ldexpf((float)draw(1 << 24), -24)) : 0;
             sums[i][j] = before[i][j] =
                 isfinite(c) && fabsf(c) > 0x1p-90f ? float_of(bits_of(c) & (how->result == 13 ? ~0x3ffu : ~0u)) : 1;
         }
     memset(doubt, 0, sizeof doubt);
-    kernels->pack_rows(how, shape_of[kind].least, row[0], rows, groups, &a);
-    kernels->pack_columns(how, shape_of[kind].least, column[0], groups, &b);
+    kernels->pack_rows(how, shape_of[kinds.a].least, row[0], rows, groups, &a);
+    kernels->pack_columns(how, shape_of[kinds.b].least, column[0], groups, &b);
     kernels->add(&(struct fl_tc_tile){how, &a, &b, rows, columns, groups, sums[0], doubt});
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < columns; j++) {
@@ -231,26 +238,26 @@ static void check_tile(const char *name, const struct fl_tc_kernels *kernels, co
                 doubts[spread]++;
                 continue;
             }
-            const float expected = fl_tensorcore_sum(how, kind, row[i], &column[0][j], FL_TC_COLUMNS, k, before[i][j]);
-            CHECK(sums[i][j] == expected, "%s %s spread %d: %a, expected %a", name, fl_operand_kind_name(kind), spread,
+            const float expected = fl_tensorcore_sum(how, kinds, row[i], &column[0][j], FL_TC_COLUMNS, k, before[i][j]);
+            CHECK(sums[i][j] == expected, "%s %s spread %d: %a, expected %a", name, name_of(kinds), spread,
                   (double)sums[i][j], (double)expected);
         }
 }
 
 static void check_vectors(const char *gpu, const char *isa, const struct fl_tc_kernels *kernels,
-                          const struct fl_accumulation *how, enum fl_operand_kind kind, int64_t sums) {
+                          const struct fl_accumulation *how, struct fl_operand_kinds kinds, int64_t sums) {
     char name[64];
     int64_t doubts[SPREADS] = {0};
     snprintf(name, sizeof name, "%s %s", gpu, isa);
     for (int64_t done = 0; done < sums;) {
         const int rows = 1 + (int)draw(24), columns = 1 + (int)draw(FL_TC_COLUMNS);
-        check_tile(name, kernels, how, kind, rows, columns, doubts);
+        check_tile(name, kernels, how, kinds, rows, columns, doubts);
         done += rows * columns;
     }
-    CHECK(!doubts[NARROW], "%s %s: %lld usual sums were left to the model", name, fl_operand_kind_name(kind),
+    CHECK(!doubts[NARROW], "%s %s: %lld usual sums were left to the model", name, name_of(kinds),
           (long long)doubts[NARROW]);
-    if (kind == FL_OPERAND_FP16 || kind >= FL_OPERAND_E4M3)
-        CHECK(doubts[WIDE] * 100 < sums, "%s %s: %lld sums were left to the model", name, fl_operand_kind_name(kind),
+    if (kinds.a == FL_OPERAND_FP16 || kinds.a >= FL_OPERAND_E4M3)
+        CHECK(doubts[WIDE] * 100 < sums, "%s %s: %lld sums were left to the model", name, name_of(kinds),
               (long long)doubts[WIDE]);
 }
 
@@ -284,31 +291,38 @@ static void check_names(void) {
     check_refused("slow", "class 'slow', expected exact, fast, accumulate=GPU or operands=BLOCKS");
 }
 
+static void check_pair(const char *gpu, tensor_class class, struct fl_operand_kinds kinds, int64_t sums) {
+    const bool fp8 = kinds.a >= FL_OPERAND_E4M3 && kinds.b >= FL_OPERAND_E4M3;
+    const struct fl_accumulation *how = fl_accumulation_of_kinds(class, kinds);
+    CHECK(!how == !(fl_accumulation_of(class, kinds.a) && (fp8 || kinds.a == kinds.b)), "%s %s", gpu, name_of(kinds));
+    if (!how)
+        return;
+    check_model(gpu, how, kinds);
+    check_special(how, kinds);
+#ifdef FL_HAVE_AVX2
+    if (fl_cpu_has(FL_CPU_AVX2))
+        check_vectors(gpu, "avx2", &fl_tensorcore_avx2, how, kinds, sums);
+#endif
+#ifdef FL_HAVE_AVX512
+    if (fl_cpu_has(FL_CPU_AVX512F | FL_CPU_AVX512BW | FL_CPU_AVX512VL | FL_CPU_AVX512DQ))
+        check_vectors(gpu, "avx512bw", &fl_tensorcore_avx512bw, how, kinds, sums);
+#endif
+}
+
 int main(int argc, char **argv) {
     const int64_t sums = argc > 1 ? atoll(argv[1]) : 100000;
     printf("seed %llu\n", (unsigned long long)state);
     check_names();
-    for (int g = 0; tensor_accumulator_at(g); g++)
-        for (int i = 1; i < FL_OPERAND_KINDS; i++) {
-            const enum fl_operand_kind kind = (enum fl_operand_kind)i;
-            const char *gpu = tensor_accumulator_at(g);
-            char text[32];
-            tensor_class class;
-            snprintf(text, sizeof text, "accumulate=%s", gpu);
-            CHECK(!tensor_class_find(&class, text), "%s", tensor_error());
-            const struct fl_accumulation *how = fl_accumulation_of(class, kind);
-            if (!how)
-                continue;
-            check_model(gpu, how, kind);
-            check_special(how, kind);
-#ifdef FL_HAVE_AVX2
-            if (fl_cpu_has(FL_CPU_AVX2))
-                check_vectors(gpu, "avx2", &fl_tensorcore_avx2, how, kind, sums);
-#endif
-#ifdef FL_HAVE_AVX512
-            if (fl_cpu_has(FL_CPU_AVX512F | FL_CPU_AVX512BW | FL_CPU_AVX512VL | FL_CPU_AVX512DQ))
-                check_vectors(gpu, "avx512bw", &fl_tensorcore_avx512bw, how, kind, sums);
-#endif
-        }
+    for (int g = 0; tensor_accumulator_at(g); g++) {
+        const char *gpu = tensor_accumulator_at(g);
+        char text[32];
+        tensor_class class = TENSOR_EXACT;
+        snprintf(text, sizeof text, "accumulate=%s", gpu);
+        CHECK(!tensor_class_find(&class, text), "%s", tensor_error());
+        for (int a = FL_OPERAND_NONE; a < FL_OPERAND_KINDS; a++)
+            for (int b = FL_OPERAND_NONE; b < FL_OPERAND_KINDS; b++)
+                check_pair(gpu, class, (struct fl_operand_kinds){(enum fl_operand_kind)a, (enum fl_operand_kind)b},
+                           sums);
+    }
     return check_summary();
 }

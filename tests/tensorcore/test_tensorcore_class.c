@@ -46,19 +46,23 @@ static tensor_class class_named(const char *name) {
 }
 
 /* A sum of k products of the class, with its promotion. */
-static float model(tensor_class class, enum fl_operand_kind kind, const float *a, const float *b, int64_t k) {
-    const struct fl_accumulation *how = fl_accumulation_of(class, kind);
+static float model(tensor_class class, struct fl_operand_kinds kinds, const float *a, const float *b, int64_t k) {
+    const struct fl_accumulation *how = fl_accumulation_of_kinds(class, kinds);
     const int64_t n = fl_accumulation_promotes(class);
     float total = 0;
     if (!n)
-        return fl_tensorcore_sum(how, kind, a, b, 1, k, 0);
+        return fl_tensorcore_sum(how, kinds, a, b, 1, k, 0);
     for (int64_t i = 0; i < k; i += n)
-        total += fl_tensorcore_sum(how, kind, a + i, b + i, 1, k - i < n ? k - i : n, 0);
+        total += fl_tensorcore_sum(how, kinds, a + i, b + i, 1, k - i < n ? k - i : n, 0);
     return total;
 }
 
 static enum fl_operand_kind kind_of(tensor_format format) {
     return fl_format_of(format)->operand;
+}
+
+static struct fl_operand_kinds kinds_of(tensor_format a, tensor_format b) {
+    return (struct fl_operand_kinds){kind_of(a), kind_of(b)};
 }
 
 /* --- matmul ------------------------------------------------------------------------------------------------------- */
@@ -67,10 +71,11 @@ static tensor_status multiply(int way, tensor *y, const tensor *a, const tensor 
     return way == 0 ? tensor_matmul(y, a, b) : way == 1 ? tensor_matmul_nt(y, a, b) : tensor_matmul_tn(y, a, b);
 }
 
-static void check_matmul(tensor_class class, tensor_format format, int way, int64_t m, int64_t n, int64_t k) {
+static void check_matmul(tensor_class class, tensor_format a_format, tensor_format b_format, int way, int64_t m,
+                         int64_t n, int64_t k) {
     static const char *const backends[] = {"ref", "portable", "avx2", "avx512bw", NULL};
-    tensor *a = drawn(format, 2, way == 2 ? (int64_t[]){k, m} : (int64_t[]){m, k}, 4),
-           *b = drawn(format, 2, way == 1 ? (int64_t[]){n, k} : (int64_t[]){k, n}, 4),
+    tensor *a = drawn(a_format, 2, way == 2 ? (int64_t[]){k, m} : (int64_t[]){m, k}, 4),
+           *b = drawn(b_format, 2, way == 1 ? (int64_t[]){n, k} : (int64_t[]){k, n}, 4),
            *y = tensor_new(FMT_FP32, TENSOR_SHAPE(m, n)), *bias = drawn(FMT_FP32, 1, (int64_t[]){n}, 2);
     float *x = values(a), *z = values(b), *row = malloc((size_t)k * sizeof *row),
           *column = malloc((size_t)k * sizeof *row);
@@ -80,10 +85,10 @@ static void check_matmul(tensor_class class, tensor_format format, int way, int6
             for (int64_t l = 0; l < k; l++) {
                 row[l] = way == 2 ? x[l * m + i] : x[i * k + l];
                 column[l] = way == 1 ? z[j * k + l] : z[l * n + j];
-                if (format == FMT_FP32)
+                if (a_format == FMT_FP32)
                     row[l] = as_tf32(row[l]), column[l] = as_tf32(column[l]);
             }
-            expected[i * n + j] = model(class, kind_of(format), row, column, k);
+            expected[i * n + j] = model(class, kinds_of(a_format, b_format), row, column, k);
         }
     for (int i = 0; i < 5; i++)
         for (int threads = 1; threads <= 3; threads++) {
@@ -93,10 +98,10 @@ static void check_matmul(tensor_class class, tensor_format format, int way, int6
             float *got = values(y);
             for (int64_t j = 0; j < m * n; j++)
                 CHECK(got[j] == expected[j],
-                      "%s %s way %d %lldx%lldx%lld %s, %d threads: element %lld is %a, expected %a",
-                      tensor_class_name(class), tensor_format_name(format), way, (long long)m, (long long)n,
-                      (long long)k, backends[i] ? backends[i] : "all", threads, (long long)j, (double)got[j],
-                      (double)expected[j]);
+                      "%s %s by %s way %d %lldx%lldx%lld %s, %d threads: element %lld is %a, expected %a",
+                      tensor_class_name(class), tensor_format_name(a_format), tensor_format_name(b_format), way,
+                      (long long)m, (long long)n, (long long)k, backends[i] ? backends[i] : "all", threads,
+                      (long long)j, (double)got[j], (double)expected[j]);
             free(got);
         }
     if (way < 2) { /* the epilogue follows, in binary32 */
@@ -137,7 +142,8 @@ struct shape {
 };
 
 /* Sums over (r, s, c), (r, s, filter) and (image, pixel), written down once more. */
-static void check_convolution(tensor_class class, const struct shape *g) {
+static void check_convolution(tensor_class class, tensor_format values_format, tensor_format filter_format,
+                              tensor_format gradient_format, const struct shape *g) {
     const int64_t depth = g->c / g->groups, per_group = g->filters / g->groups,
                   p = (g->h + 2 * g->padding - (g->r - 1) * g->dilation - 1) / g->stride + 1,
                   q = (g->w + 2 * g->padding - (g->s - 1) * g->dilation - 1) / g->stride + 1;
@@ -145,9 +151,9 @@ static void check_convolution(tensor_class class, const struct shape *g) {
                          .padding = {g->padding, g->padding, g->padding, g->padding},
                          .dilation = {g->dilation, g->dilation},
                          .groups = g->groups};
-    tensor *x = drawn(FMT_BF16, 4, (int64_t[]){g->batch, g->h, g->w, g->c}, 4),
-           *f = drawn(FMT_BF16, 4, (int64_t[]){g->filters, g->r, g->s, depth}, 4),
-           *dy = drawn(FMT_BF16, 4, (int64_t[]){g->batch, p, q, g->filters}, 4),
+    tensor *x = drawn(values_format, 4, (int64_t[]){g->batch, g->h, g->w, g->c}, 4),
+           *f = drawn(filter_format, 4, (int64_t[]){g->filters, g->r, g->s, depth}, 4),
+           *dy = drawn(gradient_format, 4, (int64_t[]){g->batch, p, q, g->filters}, 4),
            *y = tensor_new(FMT_FP32, 4, (int64_t[]){g->batch, p, q, g->filters}),
            *dx = tensor_new(FMT_FP32, 4, (int64_t[]){g->batch, g->h, g->w, g->c}),
            *df = tensor_new(FMT_FP32, 4, (int64_t[]){g->filters, g->r, g->s, depth});
@@ -172,7 +178,7 @@ static void check_convolution(tensor_class class, const struct shape *g) {
                                              j * g->stride + s * g->dilation - g->padding, k / per_group * depth + c);
                                 b[count] = of_f[((k * g->r + r) * g->s + s) * depth + c];
                             }
-                    const float e = model(class, FL_OPERAND_BF16, a, b, count),
+                    const float e = model(class, kinds_of(values_format, filter_format), a, b, count),
                                 got = of_y[((n * p + i) * q + j) * g->filters + k];
                     CHECK(got == e, "forward: %a, expected %a", (double)got, (double)e);
                 }
@@ -192,7 +198,7 @@ static void check_convolution(tensor_class class, const struct shape *g) {
                                     meets ? of_dy[((n * p + u / g->stride) * q + v / g->stride) * g->filters + k] : 0;
                                 b[count] = of_f[((k * g->r + r) * g->s + s) * depth + c % depth];
                             }
-                    const float e = model(class, FL_OPERAND_BF16, a, b, count),
+                    const float e = model(class, kinds_of(gradient_format, filter_format), a, b, count),
                                 got = of_dx[((n * g->h + i) * g->w + j) * g->c + c];
                     CHECK(got == e, "input gradient: %a, expected %a", (double)got, (double)e);
                 }
@@ -208,7 +214,7 @@ static void check_convolution(tensor_class class, const struct shape *g) {
                                 b[count] = X(n, i * g->stride + r * g->dilation - g->padding,
                                              j * g->stride + s * g->dilation - g->padding, k / per_group * depth + c);
                             }
-                    const float e = model(class, FL_OPERAND_BF16, a, b, count),
+                    const float e = model(class, kinds_of(gradient_format, values_format), a, b, count),
                                 got = of_df[((k * g->r + r) * g->s + s) * depth + c];
                     CHECK(got == e, "weight gradient: %a, expected %a", (double)got, (double)e);
                 }
@@ -251,6 +257,48 @@ static void check_exact(tensor_format format, bool whole) {
     tensor_free(a), tensor_free(b), tensor_free(y[0]), tensor_free(y[1]);
 }
 
+/* Elements under an exponent enter the sums as they are, and the power of two multiplies these: the product of the same
+ * codes without exponents, shifted, plus the bias. `own`: the result is under an exponent too. */
+static void check_scaled(tensor_format plain, const char *name, bool own) {
+    enum { M = 9, K = 150, N = 70 };
+    static float x[M * N], y[M * N], shift[N];
+    tensor_format scaled, result = FMT_FP32;
+    CHECK(!tensor_format_find(&scaled, name), "%s", tensor_error());
+    result = own ? scaled : result;
+    tensor *a = tensor_new(plain, TENSOR_SHAPE(M, K)), *b = tensor_new(plain, TENSOR_SHAPE(K, N)),
+           *u = tensor_new(scaled, TENSOR_SHAPE(M, K)), *v = tensor_new(scaled, TENSOR_SHAPE(K, N)),
+           *c = tensor_new(FMT_FP32, TENSOR_SHAPE(M, N)), *d = tensor_new(result, TENSOR_SHAPE(M, N)),
+           *bias = tensor_new(FMT_FP32, TENSOR_SHAPE(N)), *wanted = tensor_new(result, TENSOR_SHAPE(M, N));
+    const int e[2] = {(int)(check_random(&state) % 40) - 20, (int)(check_random(&state) % 40) - 20};
+    tensor *const codes[2] = {a, b}, *const same[2] = {u, v};
+    for (int i = 0; i < 2; i++) {
+        const int64_t n = tensor_count(codes[i]);
+        for (int64_t k = 0; k < n; k++) /* no Inf and no NaN */
+            ((uint8_t *)tensor_data(codes[i]))[k] =
+                (uint8_t)(check_random(&state) % 0x78 | (check_random(&state) & 0x80));
+        memcpy(tensor_data(same[i]), tensor_data(codes[i]), (size_t)n);
+        CHECK(!tensor_declare_exponent(same[i], e[i]), "%s", tensor_error());
+    }
+    for (int i = 0; i < N; i++)
+        shift[i] = ldexpf((float)(check_random(&state) % 2000) - 1000, -e[0] - e[1]);
+    CHECK(!tensor_load_f32(bias, shift, N) && !tensor_matmul(c, a, b) && !tensor_store_f32(c, x, M * N), "%s",
+          tensor_error());
+    for (int i = 0; i < M * N; i++)
+        x[i] = ldexpf(x[i], -e[0] - e[1]) + (own ? 0 : shift[i % N]);
+    CHECK(!(own ? tensor_matmul(d, u, v) : tensor_matmul_fused(d, u, v, &(tensor_epilogue){.bias = bias})), "%s",
+          tensor_error());
+    CHECK(!tensor_load_f32(wanted, x, M * N) && tensor_exponent(wanted) == tensor_exponent(d), "%s: %d, expected %d",
+          name, tensor_exponent(d), tensor_exponent(wanted));
+    CHECK(!tensor_store_f32(wanted, x, M * N) && !tensor_store_f32(d, y, M * N), "%s", tensor_error());
+    int wrong = 0;
+    for (int i = 0; i < M * N; i++)
+        wrong += x[i] != y[i];
+    CHECK(!wrong, "%s at %d and %d: %d of %d differ", name, e[0], e[1], wrong, M * N);
+    tensor *const all[] = {a, b, u, v, c, d, bias, wanted};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        tensor_free(all[i]);
+}
+
 int main(void) {
     static const char *const classes[] = {"accumulate=v100", "accumulate=a100", "accumulate=h100",
                                           "accumulate=h100:promote=64", "accumulate=b200"};
@@ -265,23 +313,36 @@ int main(void) {
         tensor_set_class(class);
         for (int f = 0; f < (i ? 3 : 1); f++)
             for (int way = 0; way < 3; way++) {
-                check_matmul(class, formats[f], way, 5, 3, 7);
-                check_matmul(class, formats[f], way, 9, 70, 150);
+                check_matmul(class, formats[f], formats[f], way, 5, 3, 7);
+                check_matmul(class, formats[f], formats[f], way, 9, 70, 150);
             }
-        for (int f = 0; f < 2; f++)
-            for (int way = 0; way < 3 && fl_accumulation_of(class, kind_of(made[f])); way++)
-                check_matmul(class, made[f], way, 9, 70, 150);
+        const bool fp8 = fl_accumulation_of(class, FL_OPERAND_E4M3) != NULL;
+        for (int f = 0; f < 4 && fp8; f++) /* all mixes of the two */
+            for (int way = 0; way < 3; way++)
+                check_matmul(class, made[f / 2], made[f % 2], way, 9, 70, 150);
+        for (int k = 0; k < 4 && fp8; k++) {
+            check_scaled(made[0], "tensor:e4m3fn", k % 2);
+            check_scaled(made[1], "tensor:e5m2", k % 2);
+        }
         check_batched(class);
         if (i) {
-            check_convolution(class, &(struct shape){2, 7, 6, 3, 5, 3, 3, 1, 1, 1, 1});
-            check_convolution(class, &(struct shape){1, 9, 8, 8, 6, 3, 2, 2, 1, 2, 2});
+            check_convolution(class, FMT_BF16, FMT_BF16, FMT_BF16, &(struct shape){2, 7, 6, 3, 5, 3, 3, 1, 1, 1, 1});
+            check_convolution(class, FMT_BF16, FMT_BF16, FMT_BF16, &(struct shape){1, 9, 8, 8, 6, 3, 2, 2, 1, 2, 2});
         }
+        for (int f = 1; f < 7 && fp8; f++) /* x, filter and dy in all mixes; trainings have the first */
+            check_convolution(class, made[f >> 2 & 1], made[f >> 1 & 1], made[f & 1],
+                              &(struct shape){2, 7, 6, 6, 4, 3, 2, f % 2 + 1, 1, 1, 2});
         tensor_set_class(TENSOR_EXACT);
     }
     check_refused("accumulate=v100", FMT_BF16, FMT_BF16,
                   "class accumulate=v100 has no products of bf16, expected operands of one kind of fp16");
     check_refused("accumulate=a100", made[0], made[0], "class accumulate=a100 has no products of e4m3fn");
-    check_refused("accumulate=h100", made[0], made[1], "has no products of e4m3fn by e5m2");
+    check_refused("accumulate=a100", made[0], made[1],
+                  "has no products of e4m3fn by e5m2, expected operands of one kind");
+    check_refused("accumulate=h100", made[1], FMT_FP16,
+                  "has no products of e5m2 by fp16, expected operands of one kind of fp16, bf16, tf32, e4m3 and e5m2 "
+                  "(tf32: fp32), or e4m3 by e5m2");
+    check_refused("accumulate=h100", FMT_BF16, made[0], "has no products of bf16 by e4m3fn");
     check_refused("accumulate=v100", FMT_FP32, FMT_FP32, "accumulate=v100 has no products of fp32");
     check_refused("accumulate=h100", FMT_FP16, FMT_BF16,
                   "no products of fp16 by bf16, expected operands of one kind of fp16, bf16, tf32");

@@ -55,9 +55,10 @@ static void check_line(char *line, int number) {
     CHECK(how, "line %d: %s has no %s", number, text, in);
     if (!how)
         return;
+    const struct fl_operand_kinds kinds = {kind, kind};
     const bool half = !strcmp(out, "fp16");
     const float got =
-        half ? fl_tensorcore_group_half(how, kind, a, b, k, to_half(c)) : fl_tensorcore_sum(how, kind, a, b, 1, k, c);
+        half ? fl_tensorcore_group_half(how, kinds, a, b, k, to_half(c)) : fl_tensorcore_sum(how, kinds, a, b, 1, k, c);
     CHECK(got == d, "line %d: %s %s %s: got %a, the GPU gave %a", number, gpu, in, out, (double)got, (double)d);
 }
 

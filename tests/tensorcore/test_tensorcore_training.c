@@ -1,5 +1,5 @@
 /* A network whose policy names a GPU trains with the sums of its tensor cores: other bits than without, the same bits
- * for every number of threads, and the class of the calling thread is as before. */
+ * for every number of threads, and the class of the calling thread is as before. FP8 policies mix E4M3 and E5M2. */
 #include "check.h"
 #include "flexlab/nn.h"
 #include "flexlab/tensor.h"
@@ -45,6 +45,14 @@ int main(void) {
     train("variant flex16+5;", 1, plain);
     train("variant flex16+5; accumulate h100;", 1, one);
     CHECK(!memcmp(plain, one, sizeof plain), "the class changed shared exponents");
+    /* FP8: values and weights in E4M3, gradients in E5M2, so that both halves of backward mix them */
+    train("variant fp32; if-any @product operands=e4m3fn gradient-operands=e5m2 result=fp32;", 1, plain);
+    train("variant fp32; if-any @product operands=e4m3fn gradient-operands=e5m2 result=fp32; accumulate h100;", 1, one);
+    train("variant fp32; if-any @product operands=e4m3fn gradient-operands=e5m2 result=fp32; accumulate h100;", 3,
+          more);
+    CHECK(memcmp(plain, one, sizeof plain), "the class changed nothing in FP8");
+    CHECK(!memcmp(one, more, sizeof one), "FP8, 3 threads");
+    CHECK(one[0] > 1 && one[STEPS - 1] < one[0], "FP8: losses %g ... %g", one[0], one[STEPS - 1]);
     const nn_config bad = {.policy = "variant fp16; accumulate h1000;", .batch = 1};
     CHECK(!nn_graph_new(&bad) && strstr(tensor_error(), "GPU 'h1000' at character 12"), "%s", tensor_error());
     return check_summary();

@@ -100,6 +100,8 @@ def in_blocks(values, name, block, shape, dim):
                 places = row[at:at + block]
                 largest = max(abs(values[i]) for i in places)
                 scale = Fraction(2) ** (exponent(largest) - (0 if name == "int8" else 8)) if largest else Fraction(1)
+                if name == "scaled" and Fraction(largest) / scale > 448:
+                    scale *= 2
                 for i in places:
                     y, beyond = element(Fraction(values[i]) / scale, name)
                     rounded[i], saturated = y * scale, saturated + beyond
@@ -114,6 +116,8 @@ def inputs(name, shape):
 def in_format(values, name, weight, shape):
     if found := re.fullmatch(r"mx:(int8|e4m3fn)(?:/(\d+))?", name):
         return in_blocks(values, found[1], int(found[2] or 32), shape, inputs(weight, shape))
+    if name == "tensor:e4m3fn":  # under the largest exponent at which the largest fits
+        return in_blocks(values, "scaled", len(values), [len(values)], 0)
     if name == "e4m3fn":  # the code after 448 is NaN
         return as_float(values, 4, 3, 448, least=-6)
     if name == "fp16":
@@ -143,12 +147,12 @@ def enough(values):
 
 # --- tests -----------------------------------------------------------------------------------------------------------
 
-FORMATS = ["flex16+5", "flex12+5", "flex8+5", "dfp8", "dfp5", "fp16", "bf16", "e4m3fn", "mx:int8", "mx:e4m3fn", "mx:int8/5", "mx:e4m3fn/3"]
+FORMATS = ["flex16+5", "flex12+5", "flex8+5", "dfp8", "dfp5", "fp16", "bf16", "e4m3fn", "tensor:e4m3fn", "mx:int8", "mx:e4m3fn", "mx:int8/5", "mx:e4m3fn/3"]
 
 
 def test_weights(place, folder):
     """All that is said of weights follows from the numbers in the file."""
-    found, _, _ = what_if(place, folder, "--formats", ",".join(FORMATS))
+    found, _, _ = what_if(place, folder, "--batches", "1", "--formats", ",".join(FORMATS))
     values, tensors, checked = stored(os.path.join(folder, "best.safetensors")), by_name(found), 0
     for (name, role), t in tensors.items():
         if role != "weight":
@@ -233,15 +237,17 @@ def test_sums(place, folder):
         check(row["bits"] == ("" if t["bits"] is None else str(t["bits"])), row)
     order = [min([e["snr_db"] for e in t["formats"] if e["snr_db"] is not None], default=math.inf) for t in found["tensors"]]
     check(order == sorted(order), "worst first")
-    names = [t["tensor"] for t in what_if(place, folder, "--sort", "name")[0]["tensors"]]
+    quick = ["--batches", "1", "--formats", "bf16,mx:int8"]
+    names = [t["tensor"] for t in what_if(place, folder, "--sort", "name", *quick)[0]["tensors"]]
     check(names == sorted(names), "by name")
-    roles = [ROLES.index(t["role"]) for t in what_if(place, folder, "--sort", "role")[0]["tensors"]]
+    roles = [ROLES.index(t["role"]) for t in what_if(place, folder, "--sort", "role", *quick)[0]["tensors"]]
     check(roles == sorted(roles), "by role")
-    one = by_name(what_if(place, folder, "--batches", "1")[0])
+    one = by_name(what_if(place, folder, *quick)[0])
     check(all(4 * one[k]["elements"] == t["elements"] for k, t in tensors.items() if k[1] != "weight"), "elements of four batches")
-    small = by_name(what_if(place, folder, "--batch", "8", "--batches", "8")[0])
+    small = by_name(what_if(place, folder, "--batch", "8", "--batches", "8", "--formats", "fp16,flex8+5")[0])
     check(all(small[k]["elements"] == (2 if k[1] == "weight gradient" else 1) * t["elements"] for k, t in tensors.items()), "eight batches of eight")
-    check(all(small[k]["formats"] == t["formats"] for k, t in tensors.items() if k[1] == "weight"), "the same weights")
+    check(all(small[k]["formats"] == {name: t["formats"][name] for name in ("fp16", "flex8+5")} for k, t in tensors.items() if k[1] == "weight"),
+          "the same weights")
     few = what_if(place, folder, "--tensors", "conv1*,fc.bias")[0]
     check({t["tensor"] for t in few["tensors"]} == {n for n, _ in tensors if n.startswith("conv1") or n == "fc.bias"}, few)
 
@@ -249,7 +255,7 @@ def test_sums(place, folder):
 def test_bits(place, folder):
     """The bits that are enough are the least with which dfpN has 40 dB and loses one number in a thousand."""
     widths = range(4, 17)
-    found = by_name(what_if(place, folder, "--formats", ",".join(f"dfp{n}" for n in widths))[0])
+    found = by_name(what_if(place, folder, "--formats", ",".join(f"dfp{n}" for n in widths), "--batches", "2")[0])
     short = 0
     for key, t in found.items():
         nonzero = sum(t["bins"])
@@ -264,7 +270,7 @@ def test_bits(place, folder):
 
 
 def test_advice(place, folder):
-    found, printed, _ = what_if(place, folder, "--formats", "flex8+5,bf16,fp16")
+    found, printed, _ = what_if(place, folder, "--formats", "flex8+5,bf16,fp16", "--batches", "2")
     text = [line for line in printed.split("What they lose most\n")[1].split("\n\n")[0].split("\n") if line]
     check(sum(line.startswith("  flex8+5: ") for line in text) == 3 and "  bf16: nothing: at least 40 dB" in printed, text)
     for t in by_name(found).values():
@@ -282,7 +288,7 @@ def test_advice(place, folder):
 def test_blocks(place, folder):
     """Every kind of format; options with draws and signs give the same in every run; elements beyond the range; what helps."""
     blocks = ["mx:e2m1", "mx:e4m3fn", "mx:e4m3fn:rceil", "nvfp4", "nvfp4:stochastic:hadamard", "hbfp:int8/64", "mx:int8"]
-    options = ["--formats", ",".join([*blocks, "e5m2", "e2m4fn", "e2m4fnsat", "int6"])]
+    options = ["--formats", ",".join([*blocks, "e5m2", "e2m4fn", "e2m4fnsat", "int6"]), "--batches", "1"]
     found, printed, _ = what_if(place, folder, *options)
     check(what_if(place, folder, *options)[1] == printed and "the inputs of weights and of their gradients" in printed, printed)
     beyond = overflowed = 0
@@ -313,8 +319,8 @@ def test_blocks(place, folder):
 def test_sources(place, folder):
     """Other formats, policies, texts, files, runs that are not over, folders of strangers."""
     best = os.path.join(folder, "best.safetensors")
-    found, printed, _ = what_if(place, best, "--data", DATA)
-    check(found["tensors"] == what_if(place, folder)[0]["tensors"] and f"{best}: resnet8 in fp32" in printed, printed)
+    found, printed, _ = what_if(place, best, "--data", DATA, "--batches", "1")
+    check(found["tensors"] == what_if(place, folder, "--batches", "1")[0]["tensors"] and f"{best}: resnet8 in fp32" in printed, printed)
     flex = train(os.path.join(place, "flex"), model="mlp2", rate="0.01", fmt="flex16+5")
     found, printed, _ = what_if(place, flex, "--formats", "flex16+5,flex8+5")
     check("The network computes in flex16+5" in printed, printed)
@@ -337,7 +343,7 @@ def test_sources(place, folder):
     shutil.copy(os.path.join(flex, "last.safetensors"), os.path.join(several, "run-flex16+5_ngraph-seed1", "resume.safetensors"))
     with open(os.path.join(several, "options"), "w") as file:
         file.write(f"compare --data={DATA}\n- -\n")
-    check(what_if(place, os.path.dirname(several))[0]["computed_in"] == "fp32", "fp32 unless another is chosen")
+    check(what_if(place, os.path.dirname(several), "--batches", "1", "--formats", "bf16")[0]["computed_in"] == "fp32", "fp32 unless another is chosen")
     check(what_if(place, os.path.dirname(several), "--of", "flex16+5:ngraph")[0]["computed_in"] == "flex16+5", "--of")
     expect_error(["what-if", os.path.dirname(several), "--of", "fp16"], 2, "--of 'fp16': no run of this format")
     if os.geteuid() == 0:
@@ -421,7 +427,7 @@ def test_documents(place, folder, source):
 
 def test_page(place, folder):
     """The tables without the script; sorted and filtered in a browser, which fetches nothing."""
-    found, _, out = what_if(place, folder)
+    found, _, out = what_if(place, folder, "--batches", "1")
     path = os.path.join(out, "what-if.html")
     with open(path) as file:
         page = file.read()
@@ -461,7 +467,7 @@ def test_page(place, folder):
 def test_report(place, folder):
     """report.html of a folder that has what-if.json shows the roles; a file of another kind is refused, and nothing changes."""
     own = shutil.copytree(folder, os.path.join(place, "own"))
-    found, _, out = what_if(place, own)
+    found, _, out = what_if(place, own, "--batches", "1")
     plain = {"PATH": "/nonexistent"}
     new = os.path.join(place, "drawn")
     succeed("report", own, "--out", new, "--quiet", env=plain)

@@ -68,7 +68,7 @@ void info_formats(int indent) {
             table_cell(t, "e in %d ... %d", a->e_min, a->e_max);
         else
             table_cell(t, "-");
-        table_cell(t, "%s", a ? autoflex_name(a->predictor) : "-");
+        table_cell(t, "%s", a ? autoflex_name(autoflex_predictor_of(a)) : "-");
         tensor_free(one);
     }
     table_print(t, stdout, indent, 0);
@@ -100,6 +100,8 @@ static void print_formats(void) {
     puts("  and flexN+E, dfpN: N (4 to 16) bits in place of 16, E (1 to 7) bits of exponent: flex12+5, flex8+5, dfp8");
     puts("  and floats eXmY: X (1 to 8) bits of exponent, Y of fraction, 16 in all at most: e4m3fn, e5m2, e3m4, e2m1;");
     puts("  suffix fn: NaN but no Inf; suffix sat: what is too large becomes the largest number");
+    puts("  and tensor:eXmY: such floats under one exponent a tensor, element * 2^-e, predictor delayed:\n"
+         "  tensor:e4m3fn, tensor:e5m2; tensor:intN is dfpN");
     puts("");
     print_blocks();
 }

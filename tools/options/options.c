@@ -3,6 +3,7 @@
 #include "options/options_resolve.h"
 #include "options/options_table.h"
 #include "base/text.h"
+#include "flexlab/autoflex.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,13 @@ static int store(struct settings *settings, const struct option_row *row, const 
             } else if (strcmp(name, text) != 0) {
                 continue;
             }
+            *(const char **)field = text;
+            return STATUS_OK;
+        }
+        if (row->names == options_predictor_name && strchr(text, ':')) {
+            autoflex_predictor predictor; /* with parameters */
+            if (autoflex_parse(&predictor, text))
+                return text_usage("--%s: %s", row->name, tensor_error());
             *(const char **)field = text;
             return STATUS_OK;
         }

@@ -66,16 +66,17 @@ int options_resolve_telemetry(struct settings *s) {
 /* Refuses unknown formats and predictors of shadows here, because only the first run would find them. */
 int options_check_shadows(const struct settings *s) {
     for (const char *at = s->shadow; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        char *one = text_format("%.*s", (int)strcspn(at, ","), at), *colon = strchr(one, ':');
+        char *one = text_format("%.*s", (int)strcspn(at, ","), at), *end = one + tensor_format_extent(one);
+        const char *predictor = *end ? end + 1 : NULL;
         tensor_format format;
-        if (colon)
-            *colon = 0;
+        autoflex_predictor found;
+        *end = 0;
         const int status =
             tensor_format_find(&format, one) ? text_usage("--shadow '%s': %s", s->shadow, tensor_error())
-            : colon && (!tensor_format_is_shared(format) || !autoflex_find(colon + 1))
-                ? text_usage("--shadow '%s': '%s' %s", s->shadow, colon + 1,
-                             tensor_format_is_shared(format) ? "is no predictor of exponents"
-                                                             : "follows a format without a shared exponent")
+            : predictor && !tensor_format_is_shared(format)
+                ? text_usage("--shadow '%s': '%s' follows a format without a shared exponent", s->shadow, predictor)
+            : predictor && autoflex_parse(&found, predictor)
+                ? text_usage("--shadow '%s': %s", s->shadow, tensor_error())
                 : STATUS_OK;
         free(one);
         if (status)

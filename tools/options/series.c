@@ -109,7 +109,7 @@ static bool names_policy(const char *name) {
 
 /* Whether an item begins with a variant, such as "fp16" or "fp16:nomaster". */
 static bool starts_with_variant(const char *item) {
-    char *name = text_format("%.*s", (int)strcspn(item, ":"), item);
+    char *name = text_format("%.*s", (int)tensor_format_extent(item), item);
     const bool found = nn_variant_find(name) != NULL;
     free(name);
     return found;
@@ -135,10 +135,11 @@ static const char *option_of_formats(const struct settings *settings) {
 }
 
 bool policy_names_shared(const char *policy) {
-    static const char delimiters[] = " \t\n;=:";
+    static const char delimiters[] = " \t\n;=";
     for (const char *at = policy; *at; at += strspn(at, delimiters)) {
         const size_t length = strcspn(at, delimiters);
         char *word = text_format("%.*s", (int)length, at);
+        word[tensor_format_extent(word)] = 0;
         tensor_format format;
         const bool shared = tensor_format_find(&format, word) == TENSOR_OK && tensor_format_is_shared(format);
         free(word);
@@ -247,6 +248,16 @@ static int parse_policy(const struct settings *settings, struct series *series, 
     return status;
 }
 
+/* The suffix at *rest, with the parameters NAME=VALUE of a predictor that follow it, and what is left. */
+static char *next_suffix(char **rest) {
+    char *const suffix = strsep(rest, ":");
+    while (suffix && *rest && memchr(*rest, '=', strcspn(*rest, ":"))) {
+        (*rest)[-1] = ':';
+        (void)strsep(rest, ":");
+    }
+    return suffix;
+}
+
 /* One item of the list, "VARIANT[:nomaster][:noscale][:PREDICTOR][@DEVICE]" or "[policy:]POLICY[:noscale][@DEVICE]",
  * where a POLICY is a preset, a file or a text. */
 static int parse_series(const struct settings *settings, struct series *series, char *item) {
@@ -274,9 +285,10 @@ static int parse_series(const struct settings *settings, struct series *series, 
             "--%s: '%s' is a block format, which operands of products have: expected --operands %s beside "
             "a format, or a preset such as mxint8",
             option, item, item);
-    char *rest = item, *name = strsep(&rest, ":");
+    char *const end = item + tensor_format_extent(item), *name = item, *rest = *end ? end + 1 : NULL;
+    *end = 0;
     series->variant = nn_variant_find(name);
-    if (!series->variant && ((strpbrk(name, "+0123456789") && strstr(tensor_error(), "character")) ||
+    if (!series->variant && ((strpbrk(name, "+:0123456789") && strstr(tensor_error(), "character")) ||
                              tensor_error_status() == TENSOR_E_UNSUPPORTED))
         return text_usage("--%s: %s", option, tensor_error());
     if (!series->variant)
@@ -286,7 +298,7 @@ static int parse_series(const struct settings *settings, struct series *series, 
     series->predictor = series->shared && settings->predictor ? settings->predictor : series->variant->predictor;
     series->no_master = series->variant->wide && !strcmp(settings->master, "none");
     bool has_predictor = false;
-    for (char *suffix; (suffix = strsep(&rest, ":"));) {
+    for (char *suffix; (suffix = next_suffix(&rest));) {
         if (!strcmp(suffix, "nomaster")) {
             if (!series->variant->wide)
                 return text_usage("--%s: '%s:nomaster': %s has no wide copy of its weights anyway", option, name, name);
@@ -300,6 +312,10 @@ static int parse_series(const struct settings *settings, struct series *series, 
                 return text_usage("--%s: '%s:%s': %s has no shared exponent to predict", option, name, suffix, name);
             series->predictor = autoflex_name(autoflex_find(suffix));
             has_predictor = true;
+        } else if (strchr(suffix, '=')) {
+            autoflex_predictor ignored;
+            (void)autoflex_parse(&ignored, suffix);
+            return text_usage("--%s: %s", option, tensor_error());
         } else {
             return text_refuse_name(text_format("--%s: unknown suffix '%s' of '%s'", option, suffix, name), suffix,
                                     suffix_name);

@@ -25,7 +25,10 @@ void replay_begin(struct replay_life *life, autoflex_predictor predictor, const 
                   const struct replay_options *how) {
     memset(life, 0, sizeof *life);
     autoflex_reset(&life->a, predictor, how->e_min, how->e_max);
-    autoflex_set_bits(&life->a, how->bits);
+    if (how->largest > 0)
+        autoflex_set_largest(&life->a, how->largest);
+    else
+        autoflex_set_bits(&life->a, how->bits);
     life->a.role = (int16_t)autoflex_find_role(role);
 }
 
@@ -76,12 +79,14 @@ void replay_write(struct replay_life *life, const struct trace_row *row, double 
     }
     choose_exponent(life, row, maximum);
     const bool recorded = a->e == row->e && a->e == row->maximum_e && factor == 1;
-    const double m = nearbyint(ldexp(maximum, a->e));
-    const int top = (1 << (how->bits - 1)) - 1;
+    const bool floats = how->largest > 0;
+    const double m = floats ? ldexp(maximum, a->e) : nearbyint(ldexp(maximum, a->e));
+    const double top = floats ? how->largest : (1 << (how->bits - 1)) - 1;
     const bool saturated = recorded ? row->saturated > 0 : m > top;
-    const int gamma = recorded ? (int)row->gamma : m > top ? top : (int)m;
-    autoflex_record(a, gamma, maximum);
-    note_outlier(life, outlier, gamma >= KEEPS_11_BITS && !saturated);
+    const double gamma = recorded && !floats ? (double)row->gamma : m > top ? top : m;
+    autoflex_record(a, floats ? 0 : (int)gamma, maximum);
+    /* a float has its digits wherever it lies: it has recovered within the range that 11 of 16 bits span */
+    note_outlier(life, outlier, gamma >= (floats ? top / 32 : KEEPS_11_BITS) && !saturated);
     c->changes += a->e != life->e && c->writes;
     life->e = a->e;
     c->writes++;
@@ -90,6 +95,6 @@ void replay_write(struct replay_life *life, const struct trace_row *row, double 
     c->same += a->e == row->e;
     if (gamma > 0) {
         c->kept++;
-        c->unused += how->bits - 1 - log2(gamma);
+        c->unused += floats ? log2(top / gamma) : how->bits - 1 - log2(gamma);
     }
 }

@@ -15,7 +15,7 @@ struct replay_counts {
     int64_t repeated;  /* computed again, because they did not fit ("repeat"), or fitted otherwise ("current") */
     int64_t same;      /* at the exponent that was recorded */
     int64_t kept;      /* with a mantissa that is not zero: those that unused counts */
-    double unused;     /* sum of 15 - log2(gamma) over them */
+    double unused;     /* sum of 15 - log2(gamma) over them, or of the powers of two up to the largest float */
     int64_t outliers, recovered;
     int64_t recovery, slowest; /* writes from an outlier to the first with at least 11 bits: sum, maximum */
 };
@@ -25,6 +25,7 @@ void replay_add(struct replay_counts *to, const struct replay_counts *counts);
 struct replay_options {
     int64_t warm_up; /* steps */
     int e_min, e_max, bits;
+    double largest; /* of elements that are floats; 0: mantissas */
     double outlier; /* factor of every 100th maximum of a tensor; 0: as recorded */
 };
 

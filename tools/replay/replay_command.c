@@ -68,7 +68,10 @@ static int parse_predictors(struct request *q, const char *list) {
     while (status == STATUS_OK && (name = strsep(&rest, ","))) {
         const autoflex_predictor p = autoflex_find(name);
         char *known = text_names(options_predictor_name);
-        if (!p)
+        autoflex_predictor ignored;
+        if (!p && strchr(name, ':') && autoflex_parse(&ignored, name))
+            status = text_usage("--predictors: %s", tensor_error());
+        else if (!p)
             status = text_usage("--predictors: unknown predictor '%s', expected some of %s%s", name, known,
                                 text_did_you_mean(name, options_predictor_name));
         for (int i = 0; i < q->predictor_count && status == STATUS_OK; i++)
@@ -199,10 +202,13 @@ static tensor_format format_of(const struct request *q, const char *path) {
             longest = length;
         }
     }
-    char made[24]; /* "trace-flex12+5-seed1.csv" */
+    char made[24]; /* "trace-flex12+5-seed1.csv", "trace-tensor_e4m3fn_current-seed1.csv" */
     if (longest || strncmp(name, "trace-", 6) != 0)
         return found;
-    snprintf(made, sizeof made, "%.*s", (int)strcspn(name + 6, ".-@"), name + 6);
+    name += strlen("trace-");
+    const char *scaled = !strncmp(name, "tensor_", 7) ? "tensor:" : "";
+    name += strlen(scaled);
+    snprintf(made, sizeof made, "%s%.*s", scaled, (int)strcspn(name, ".-@_"), name);
     return tensor_format_find(&format, made) == TENSOR_OK ? format : found;
 }
 
@@ -227,6 +233,7 @@ static int find_range(const struct request *q, const char *path, struct replay_o
     how->e_min = tensor_autoflex(one)->e_min;
     how->e_max = tensor_autoflex(one)->e_max;
     how->bits = tensor_format_bits(format);
+    how->largest = tensor_autoflex(one)->largest;
     tensor_free(one);
     return STATUS_OK;
 }

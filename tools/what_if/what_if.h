@@ -14,7 +14,8 @@ enum { MOST_WHAT_IFS = 32 };
 
 struct what_if_format {
     char *name;
-    bool shared, blocks; /* one exponent for a tensor; a scale for each block */
+    bool shared, blocks; /* mantissas under one exponent for a tensor; a scale for each block */
+    bool scaled;         /* floats under one exponent for a tensor */
     double bits;         /* of an element, with its share of the scale of its block */
 };
 struct what_if_formats {

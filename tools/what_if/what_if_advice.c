@@ -51,6 +51,8 @@ static char *flushed_text(const struct what_if *w, const struct seen *t, const s
         : f->blocks
             ? text_format("%s become 0, far below the largest of their blocks: more bits an element, or smaller blocks",
                           share)
+        : f->scaled
+            ? text_format("%s become 0, below the range that one scale leaves: more exponent bits, or blocks", share)
         : t->role_number >= 2
             ? text_format("%s become 0, below its range: a %sloss scale, or more exponent bits", share,
                           w->loss_scale > 1 ? "larger " : "")
@@ -141,7 +143,7 @@ char *what_if_note(const struct what_if *w, int i) {
     bool shared = false, blocks = false;
     int64_t nonfinite = 0;
     for (int f = 0; f < w->formats.count; f++) {
-        shared = shared || w->formats.list[f].shared;
+        shared = shared || w->formats.list[f].shared || w->formats.list[f].scaled;
         blocks = blocks || w->formats.list[f].blocks;
     }
     for (int k = 0; k < w->count; k++)

@@ -19,54 +19,71 @@ const char *what_if_roles(int i) {
 
 /* --- one array ---------------------------------------------------------------------------------------------------- */
 
-/* Sums have four parts, each in the order of the elements, so that a compiler may add four at a time and every
- * machine gets the same bits. */
-enum { LANES = 4 };
+/* Sums have four parts, each in the order of the elements, in pairs of two, which every machine adds at a time: all get
+ * the same bits. */
+enum { LANES = 4, PAIRS = 2 };
 
 struct scratch {
     float *x, *y;
     int64_t room;
 };
 
-/* |x| below 2^51 to the nearest integer, ties to even: at 2^52 the unit in the last place of a double is 1. */
-static inline double nearest(double x) {
-    const double shift = 0x1.8p52;
-    return (x + shift) - shift;
+typedef double pair __attribute__((vector_size(16)));
+typedef int64_t masks __attribute__((vector_size(16))); /* of a lane all bits, or none */
+
+static inline pair both(double x) {
+    return (pair){x, x};
 }
 
-/* The numbers under one exponent, that of the largest magnitude, in mantissas of `bits` bits. */
+static inline pair choose(masks where, pair a, pair b) {
+    return (pair)(((masks)a & where) | ((masks)b & ~where));
+}
+
+/* The numbers under one exponent, that of the largest magnitude, in mantissas of `bits` bits. Adding and subtracting
+ * 1.5 * 2^52, where the last place of a double is 1, rounds |x| below 2^51 to the nearest integer, ties to even. */
 static void take_bits(struct seen *t, int bits, const float *x, int64_t count, double largest, int64_t zeros) {
     const int e = bits - 2 - ilogb(largest);
-    const double scale = ldexp(1, e), unit = ldexp(1, -e), top = ldexp(1, bits - 1) - 1;
-    double sum[LANES] = {0}, zero[LANES] = {0};
+    const pair scale = both(ldexp(1, e)), unit = both(ldexp(1, -e)), top = both(ldexp(1, bits - 1) - 1),
+               shift = both(0x1.8p52);
+    pair sum[PAIRS] = {{0}};
+    masks zero[PAIRS] = {{0}};
     for (int64_t i = 0; i < count; i += LANES) /* the array is padded with zeros */
-        for (int k = 0; k < LANES; k++) {
-            double m = nearest(x[i + k] * scale);
-            m = m > top ? top : m;
-            m = m < -top ? -top : m;
-            const double d = m * unit - x[i + k];
+        for (int k = 0; k < PAIRS; k++) {
+            const pair value = {x[i + 2 * k], x[i + 2 * k + 1]};
+            pair m = value * scale + shift - shift;
+            m = choose(m > top, top, m);
+            m = choose(m < -top, -top, m);
+            const pair d = m * unit - value;
             sum[k] += d * d;
-            zero[k] += m == 0 ? 1.0 : 0.0;
+            zero[k] -= m == 0; /* true: -1 */
         }
     const int64_t padding = (LANES - count % LANES) % LANES;
-    t->bits_error2[bits - LEAST_BITS] += (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    t->bits_flushed[bits - LEAST_BITS] += (int64_t)(zero[0] + zero[1] + zero[2] + zero[3]) - padding - zeros;
+    t->bits_error2[bits - LEAST_BITS] += (sum[0][0] + sum[0][1]) + (sum[1][0] + sum[1][1]);
+    t->bits_flushed[bits - LEAST_BITS] += zero[0][0] + zero[0][1] + zero[1][0] + zero[1][1] - padding - zeros;
 }
 
 static void take_effect(struct effect *e, const float *x, const float *y, int64_t count) {
-    double sum = 0;
+    double sum = 0, worst = e->worst;
+    int64_t flushed = 0, infinite = 0, at = -1;
     for (int64_t i = 0; i < count; i++) {
-        const double d = isfinite(y[i]) ? (double)y[i] - (double)x[i] : INFINITY;
+        const bool finite = isfinite(y[i]);
+        const double d = finite ? fabs((double)y[i] - (double)x[i]) : INFINITY;
         sum += d * d;
-        e->flushed += y[i] == 0 && x[i] != 0;
-        e->infinite += !isfinite(y[i]);
-        if (fabs(d) > e->worst) {
-            e->worst = fabs(d);
-            e->worst_from = x[i];
-            e->worst_to = y[i];
+        flushed += (y[i] == 0) & (x[i] != 0);
+        infinite += !finite;
+        if (d > worst) {
+            worst = d;
+            at = i;
         }
     }
     e->error2 += sum;
+    e->flushed += flushed;
+    e->infinite += infinite;
+    if (at >= 0) {
+        e->worst = worst;
+        e->worst_from = x[at];
+        e->worst_to = y[at];
+    }
 }
 
 /* Reads the elements as binary32. NaN and Inf, which no format can make better, count and then become 0. */

@@ -6,11 +6,11 @@
 #include <string.h>
 
 static const char other_formats[] =
-    "; or a block format: mx:ELEMENT, nvfp4, hbfp:intN, channel:ELEMENT; or an element: eXmY, intN";
+    "; or a block format: mx:ELEMENT, nvfp4, hbfp:intN, channel:ELEMENT; or an element: eXmY, intN, or tensor:eXmY";
 
 /* As the families of block formats do, which have options after a colon, or none. */
 static bool begins_block(const char *name) {
-    return strchr(name, ':') || !strncmp(name, "nvfp4", 5);
+    return (strchr(name, ':') && strncmp(name, "tensor:", 7) != 0) || !strncmp(name, "nvfp4", 5);
 }
 
 static int add(struct what_if_formats *f, const char *list, const char *at, size_t length) {
@@ -39,7 +39,8 @@ static int add(struct what_if_formats *f, const char *list, const char *at, size
                          begins_block(one->name) ? refused : tensor_error(),
                          begins_block(one->name) ? "" : other_formats);
     free(refused);
-    one->shared = is_tensor && tensor_format_is_shared(format);
+    one->shared = is_tensor && tensor_format_has_mantissas(format);
+    one->scaled = is_tensor && tensor_format_is_shared(format) && !one->shared;
     one->blocks = q.blocks > 0;
     one->bits = q.bits;
     return status ? STATUS_USAGE : STATUS_OK;

@@ -15,8 +15,8 @@ void fl_written(const struct fl_storage *s, const struct fl_stats *stats, bool w
         fl_wide_follow(s);
 }
 
-static bool is_shared(const struct fl_storage *s) {
-    return s->format->arithmetic == FL_ARITHMETIC_SHARED;
+static bool has_exponent(const struct fl_storage *s) {
+    return fl_has_exponent(s->format);
 }
 
 static struct fl_rounding rounding_of(const struct fl_storage *s) {
@@ -25,10 +25,12 @@ static struct fl_rounding rounding_of(const struct fl_storage *s) {
 
 /* --- WRITE -------------------------------------------------------------------------------------------------------- */
 
-static tensor_status attempt(const struct fl_call *call, bool measure, struct fl_stats *stats) {
+/* again: the attempt before was the same call of the kernel, with its workspace, but for the exponent of the output. */
+static tensor_status attempt(const struct fl_call *call, bool measure, bool again, struct fl_stats *stats) {
     struct fl_args *args = call->args;
     *stats = (struct fl_stats){0};
     args->stats = stats;
+    args->again = again;
     args->rounding = rounding_of(&call->out);
     args->out.data = measure ? NULL : call->out.data;
     return call->kernel(args);
@@ -40,7 +42,7 @@ static tensor_status run_part(const struct fl_call *call) {
     if (call->sequence.state->settled)
         return TENSOR_OK;
     call->args->out = fl_output_view(&call->out);
-    tensor_status status = attempt(call, false, &stats);
+    tensor_status status = attempt(call, false, false, &stats);
     if (!status) {
         fl_clamp(call->out.format, &call->args->out, 0, call->args->out.count, &stats);
         fl_stats_merge(&call->sequence.state->tensor[call->sequence.tensor].stats, &stats);
@@ -55,13 +57,13 @@ static tensor_status run_write(const struct fl_call *call) {
     struct autoflex *a = &out->slot->autoflex, before;
     struct fl_stats stats;
     struct fl_write_state w;
-    if (is_shared(out))
+    if (has_exponent(out))
         before = *a;
-    fl_write_begin(&w, a, is_shared(out), call->measures_first ? FL_WRITE_ONCE : FL_WRITE_FREE);
+    fl_write_begin(&w, a, has_exponent(out), call->measures_first ? FL_WRITE_ONCE : FL_WRITE_FREE);
     while (w.next != FL_WRITE_DONE) {
-        const tensor_status status = attempt(call, w.next == FL_WRITE_MEASURE, &stats);
+        const tensor_status status = attempt(call, w.next == FL_WRITE_MEASURE, w.attempt > 0, &stats);
         if (status) {
-            if (is_shared(out))
+            if (has_exponent(out))
                 *a = before;
             return status;
         }
@@ -78,7 +80,7 @@ static tensor_status run_write(const struct fl_call *call) {
 
 static tensor_status run_open(const struct fl_call *call) {
     const struct fl_sequence_part *p = &call->sequence;
-    fl_sequence_open(p->state, p->tensor, p->attempt, call->out.slot, p->count, is_shared(&call->out));
+    fl_sequence_open(p->state, p->tensor, p->attempt, call->out.slot, p->count, has_exponent(&call->out));
     return TENSOR_OK;
 }
 
@@ -110,7 +112,7 @@ static tensor_status run_round(const struct fl_call *call) {
     struct autoflex *a = &out->slot->autoflex;
     struct fl_transfer_result seen;
     struct fl_write_state w;
-    fl_write_begin(&w, a, is_shared(out), FL_WRITE_ONCE);
+    fl_write_begin(&w, a, has_exponent(out), FL_WRITE_ONCE);
     if (measure(call, &w, &seen))
         fl_write_attempted(&w, a, seen.maximum);
     store(call, &w,
@@ -118,7 +120,7 @@ static tensor_status run_round(const struct fl_call *call) {
                                 .format = out->format,
                                 .out = fl_output_view(out),
                                 .rounding = rounding_of(out),
-                                .op_result = !is_shared(out), /* formats with mantissas ignore it */
+                                .op_result = out->format->arithmetic == FL_ARITHMETIC_FLOAT,
                                 .count = out->count});
     return TENSOR_OK;
 }
@@ -134,7 +136,7 @@ static tensor_status run_load(const struct fl_call *call) {
     struct autoflex *a = &out->slot->autoflex;
     struct fl_transfer_result seen;
     struct fl_write_state w;
-    fl_write_begin(&w, a, is_shared(out), FL_WRITE_LOAD);
+    fl_write_begin(&w, a, has_exponent(out), FL_WRITE_LOAD);
     const bool measured = measure(call, &w, &seen);
     if (measured && seen.nonfinite >= 0)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: value %lld is %g, %s holds finite numbers only", call->what,

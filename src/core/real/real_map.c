@@ -63,11 +63,11 @@ static void evaluate(const struct job *job, int64_t first, int64_t n, double *va
 }
 
 /* The maximum of a block, as defined in ref_map.c. */
-static void observe(bool shared, int64_t n, const double *values, struct fl_stats *stats) {
+static void observe(bool exponent, int64_t n, const double *values, struct fl_stats *stats) {
     stats->maximum = 0;
     for (int64_t i = 0; i < n; i++) {
         const double size = fabs(values[i]);
-        if (size > stats->maximum && !(shared && isinf(size)))
+        if (size > stats->maximum && !(exponent && isinf(size)))
             stats->maximum = size;
     }
     stats->maximum = fl_coarse(stats->maximum);
@@ -83,7 +83,7 @@ static void compute_part(void *context, int part, int worker) {
         struct fl_stats stats = {0};
         evaluate(job, i, n, values);
         args->format->encode(args->format, &args->out, i, n, values, false, &args->rounding, &stats);
-        observe(is_shared(args), n, values, &stats);
+        observe(fl_has_exponent(args->format), n, values, &stats);
         fl_stats_merge(&job->stats[worker], &stats);
     }
 }
@@ -125,7 +125,7 @@ static float odd_float(double x) {
 /* Computes the elements whose rounding is open, one by one, and removes them from the block. */
 static void settle(const struct job *job, int64_t first, int open, struct fl_real_block *block,
                    struct fl_stats *stats) {
-    const bool shared = is_shared(job->args), narrow = job->args->format->bytes < 4;
+    const bool exponent = fl_has_exponent(job->args->format), narrow = job->args->format->bytes < 4;
     for (int k = 0; k < open; k++) {
         const int i = block->open[k];
         const double near = near_of(job, first + i), size = fabs(near);
@@ -134,7 +134,7 @@ static void settle(const struct job *job, int64_t first, int open, struct fl_rea
             stats->flushed += near != 0 && block->y[i] == 0;
             stats->saturated += isfinite(near) && isinf(block->y[i]);
         }
-        if (fl_coarse(size) > stats->maximum && !(shared && isinf(size)))
+        if (fl_coarse(size) > stats->maximum && !(exponent && isinf(size)))
             stats->maximum = fl_coarse(size);
         block->v[i] = block->e[i] = 0;
     }

@@ -60,7 +60,8 @@ void fl_ref_end(const struct ref_work *w) {
         stats.maximum = 0;
         for (int64_t i = 0; i < w->count; i++) {
             const double size = fabs(w->near[i]);
-            if (size > stats.maximum && !(shared && isinf(size))) /* no exponent can represent a pole */
+            if (size > stats.maximum &&
+                !(fl_has_exponent(args->format) && isinf(size))) /* no exponent can represent a pole */
                 stats.maximum = size;
         }
     }

@@ -234,9 +234,9 @@ static double first_finite(const struct elements *x) {
 
 /* --- units -------------------------------------------------------------------------------------------------------- */
 
-static double stored(const struct fl_format *format, double value) {
+static double stored(const struct fl_format *format, const int32_t *e, double value) {
     uint64_t element = 0;
-    const struct fl_view view = {.data = &element, .count = 1};
+    const struct fl_view view = {.data = &element, .e = e, .count = 1};
     const struct fl_rounding nearest = {0};
     struct fl_stats ignored = {0};
     format->encode(format, &view, 0, 1, &value, false, &nearest, &ignored);
@@ -244,14 +244,17 @@ static double stored(const struct fl_format *format, double value) {
     return value;
 }
 
-/* The units in the last place of a float format, found by its codec: digits after the leading one, and the unit of the
- * smallest numbers. */
-static void find_units(const struct fl_format *format, int *digits, int *least) {
+/* The units in the last place of a float format at exponent *e, found by its codec: digits after the leading one, and
+ * the unit of the smallest numbers. */
+static void find_units(const struct fl_format *format, const int32_t *e, int *digits, int *least) {
+    const int one = -fl_exponent(&(struct fl_view){.e = e});
+    const double unit = fl_power_of_two(one);
     *digits = 0;
-    while (*digits < 52 && stored(format, 1 + fl_power_of_two(-*digits - 1)) == 1 + fl_power_of_two(-*digits - 1))
+    while (*digits < 52 && stored(format, e, unit + unit * fl_power_of_two(-*digits - 1)) ==
+                               unit + unit * fl_power_of_two(-*digits - 1))
         (*digits)++;
-    *least = 0;
-    while (*least > LEAST_BINADE && stored(format, fl_power_of_two(*least - 1)) == fl_power_of_two(*least - 1))
+    *least = one;
+    while (*least > LEAST_BINADE && stored(format, e, fl_power_of_two(*least - 1)) == fl_power_of_two(*least - 1))
         (*least)--;
 }
 
@@ -261,7 +264,7 @@ static double rounding_of(const struct description *d, const tensor_description 
     double sum = 0;
     if (d->shared)
         return fl_scale2(sqrt(1.0 / 12), -fl_exponent(&d->x.view));
-    find_units(d->x.format, &digits, &least);
+    find_units(d->x.format, d->x.view.e, &digits, &least);
     for (int i = 0; i < TENSOR_BINS; i++) {
         const int unit = i + TENSOR_FIRST_BIN - digits;
         const double u = fl_power_of_two(unit > least ? unit : least);
@@ -448,8 +451,8 @@ static tensor_status check_format(const char *what, tensor_format id, int e) {
     const struct fl_format *format = fl_format_of(id);
     if (!format || format->arithmetic == FL_ARITHMETIC_NUMBERS)
         return fl_fail(TENSOR_E_FORMAT, "%s: %d is not a format", what, (int)id);
-    const bool shared = format->arithmetic == FL_ARITHMETIC_SHARED;
-    const int low = shared ? format->e_min : 0, high = shared ? format->e_max : 0;
+    const bool exponent = fl_has_exponent(format);
+    const int low = exponent ? format->e_min : 0, high = exponent ? format->e_max : 0;
     return e < low || e > high ? fl_fail(TENSOR_E_ARGUMENT, "%s: exponent %d, expected %d to %d for %s", what, e, low,
                                          high, format->name)
                                : TENSOR_OK;

@@ -69,6 +69,15 @@ const struct fl_accumulation *fl_accumulation_of(tensor_class class, enum fl_ope
     return how && how->k ? how : NULL;
 }
 
+static bool is_fp8(enum fl_operand_kind kind) {
+    return kind == FL_OPERAND_E4M3 || kind == FL_OPERAND_E5M2;
+}
+
+const struct fl_accumulation *fl_accumulation_of_kinds(tensor_class class, struct fl_operand_kinds pair) {
+    const bool meet = pair.a == pair.b || (is_fp8(pair.a) && is_fp8(pair.b));
+    return meet ? fl_accumulation_of(class, pair.a) : NULL;
+}
+
 const char *fl_operand_kind_name(enum fl_operand_kind kind) {
     return kinds[kind].name;
 }

@@ -31,14 +31,15 @@ struct fl_format {
     int bytes;                    /* of one element */
     int wide_bytes;               /* of one element of a wide part, for elements of 16 bits; 0: the format has none */
     enum fl_operand_kind operand; /* what its elements are to tensor cores */
-    /* Of a float made from its parameters (made.c), in the low bits of a byte or of two; NULL: none. CUDA sources,
-     * where codecs use the name for another type, do not read it. */
+    /* Of a float made from its parameters (made.c), in the low bits of a byte or of two; NULL: none. Under an exponent
+     * its values are those of the codes times 2^-e. CUDA sources, where codecs use the name for another type, do not
+     * read it. */
 #ifdef __cplusplus
     const void *element;
 #else
     const struct fl_element *element;
 #endif
-    /* shared-exponent formats: the range of e, the largest mantissa, the default predictor */
+    /* formats with an exponent for the tensor: the range of e and the default predictor; of mantissas, the largest */
     int e_min, e_max;
     int top;  /* 2^(bits - 1) - 1 */
     int bits; /* of one element, which may be stored in a wider word */
@@ -58,6 +59,12 @@ struct fl_format {
      * through its codec. */
     const struct fl_kernels *sets[FL_KERNEL_SETS];
 };
+
+/* Whether tensors of the format have an exponent, which Autoflex chooses. The elements under it are mantissas, whose
+ * sums are exact integers (FL_ARITHMETIC_SHARED), or floats (FL_ARITHMETIC_FLOAT). */
+static inline bool fl_has_exponent(const struct fl_format *format) {
+    return format->predictor != 0;
+}
 
 #ifdef FL_HAVE_AVX2
 #define FL_SET_AVX2(set) &set

@@ -2,6 +2,7 @@
 #include "core/base/fail.h"
 #include "core/base/text.h"
 #include "core/table/format.h"
+#include <string.h>
 
 const char *tensor_format_name(tensor_format format) {
     const struct fl_format *f = fl_format_of(format);
@@ -25,7 +26,18 @@ int tensor_format_bits(tensor_format format) {
 
 bool tensor_format_is_shared(tensor_format format) {
     const struct fl_format *f = fl_format_of(format);
+    return f && fl_has_exponent(f);
+}
+
+bool tensor_format_has_mantissas(tensor_format format) {
+    const struct fl_format *f = fl_format_of(format);
     return f && f->arithmetic == FL_ARITHMETIC_SHARED;
+}
+
+size_t tensor_format_extent(const char *text) {
+    static const char scaled[] = "tensor:";
+    const size_t scale = !strncmp(text, scaled, strlen(scaled)) ? strlen(scaled) : 0;
+    return scale + strcspn(text + scale, ":");
 }
 
 static const char *name_at(int i) {
@@ -46,9 +58,10 @@ tensor_status tensor_format_find(tensor_format *format, const char *name) {
     if (status)
         return status;
     if (!made)
-        return fl_fail(TENSOR_E_ARGUMENT,
-                       "unknown format %s: expected one of %s, or flexN+E or dfpN with N bits, or a float eXmY",
-                       fl_quote(name).text, fl_list_names(name_at).text);
+        return fl_fail(
+            TENSOR_E_ARGUMENT,
+            "unknown format %s: expected one of %s, or flexN+E or dfpN with N bits, a float eXmY, or tensor:eXmY",
+            fl_quote(name).text, fl_list_names(name_at).text);
     *format = made;
     return TENSOR_OK;
 }

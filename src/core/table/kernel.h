@@ -63,6 +63,7 @@ struct fl_args {
     union fl_parameters p;
     struct fl_late late;
     struct fl_rounding rounding;
+    bool again; /* the call before on this workspace was the same but for out.data and the exponent of the output */
     struct fl_stats *stats;
     /* At least the bytes that the fl_need of the kernel returns, 64-byte aligned, contents undefined. Kernels take it
      * by fl_workspace. */

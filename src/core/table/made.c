@@ -1,5 +1,5 @@
 /* made.c - formats made at run time from their parameters: mantissas of 4 to 16 bits under a shared exponent, and
- * floats of at most 16 bits.
+ * floats of at most 16 bits, alone or under an exponent.
  *
  * The id of such a format says its parameters, so that it is the same in every process, and a format needs no
  * registration: the first who asks for an id makes its identity, which lives as long as the process. */
@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "core/table/format.h"
 #include <float.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +17,8 @@ enum { LEAST_BITS = 4, MOST_BITS = 16, LEAST_EXPONENT_BITS = 1, MOST_EXPONENT_BI
 enum { LIMIT = 1024 }; /* more than there are */
 
 /* An id: FMT_MADE, the family and two parameters; a byte each. flexN+E: N, E; dfpN: N, 0; eXmY: X and, above its four
- * bits, the suffixes; Y. */
-enum family { FLEX = 1, DFP = 2, FLOAT = 3 };
+ * bits, the suffixes; Y. tensor:eXmY: as eXmY, without the suffix sat. */
+enum family { FLEX = 1, DFP = 2, FLOAT = 3, SCALED = 4 };
 enum { SUFFIX_FN = 0x10, SUFFIX_SAT = 0x20 };
 
 static tensor_format id_of(enum family family, int first, int second) {
@@ -29,7 +30,7 @@ static tensor_format id_of(enum family family, int first, int second) {
 struct made {
     struct fl_format format;
     struct fl_element element; /* of a float */
-    char name[16], summary[96];
+    char name[24], summary[96];
 };
 
 static struct made *made[LIMIT];
@@ -113,11 +114,59 @@ static bool make_float(struct made *m, tensor_format id, int exponent, int fract
     return true;
 }
 
+/* --- floats under an exponent ------------------------------------------------------------------------------------- */
+
+enum { MOST_SCALED_EXPONENT_BITS = 7 }; /* with 8, binary32 has no exponents left to scale by */
+
+/* The id of tensor:ELEMENT; conversions saturate whether or not the element says so. */
+static tensor_format id_of_scaled(const struct fl_element *e) {
+    return id_of(SCALED, e->exponent_bits | (e->has_nan && !e->has_infinity ? SUFFIX_FN : 0), e->fraction_bits);
+}
+
+/* The exponents at which every number, and what conversions compute with, are binary32: its smallest normal number
+ * stays a normal one, its largest below 2^128, and below 2^127 the power of two whose last place is its unit. */
+static void set_exponents(struct fl_format *f, const struct fl_element *e) {
+    int digits;
+    (void)frexp(e->largest, &digits);
+    f->e_max = e->least_exponent - FLT_MIN_EXP + 1;
+    f->e_min = digits - FLT_MAX_EXP;
+    if (f->e_min < e->unit + FLT_MANT_DIG - FLT_MAX_EXP)
+        f->e_min = e->unit + FLT_MANT_DIG - FLT_MAX_EXP;
+}
+
+static bool make_scaled(struct made *m, tensor_format id, int exponent, int fraction_bits) {
+    char text[32];
+    const char *end;
+    snprintf(text, sizeof text, "e%dm%d%ssat", exponent & 15, fraction_bits, exponent & SUFFIX_FN ? "fn" : "");
+    fl_fail_hold();
+    const bool found = !fl_element_find(&m->element, text, text, &end);
+    (void)fl_fail_release(TENSOR_OK);
+    struct fl_element *const e = &m->element;
+    if (!found || *end || id_of_scaled(e) != id || e->exponent_bits > MOST_SCALED_EXPONENT_BITS)
+        return false;
+    m->format = *fl_made_float();
+    m->format.element = e;
+    m->format.bits = e->bits;
+    m->format.bytes = e->bits <= 8 ? 1 : 2;
+    m->format.operand = operand_of(e);
+    m->format.predictor = "delayed";
+    set_exponents(&m->format, e);
+    char *const suffix = strstr(e->name, "sat");
+    snprintf(m->name, sizeof m->name, "tensor:%.*s", (int)(suffix ? suffix - e->name : (int)strlen(e->name)), e->name);
+    snprintf(m->summary, sizeof m->summary, "1 sign, %d exponent, %d fraction bits, up to %g times a power of two",
+             e->exponent_bits, e->fraction_bits, e->largest);
+    return true;
+}
+
+/* --- of any family ------------------------------------------------------------------------------------------------ */
+
 static struct made *make(tensor_format id) {
     const int parameters = (int)id & 0xffffff, first = parameters >> 8 & 0xff, second = parameters & 0xff;
     const enum family family = (enum family)(parameters >> 16);
     struct made *const m = fl_alloc_zero(sizeof *m);
-    if (m && (family == FLOAT ? make_float(m, id, first, second) : make_mantissas(m, family, first, second))) {
+    if (m && (family == FLOAT    ? make_float(m, id, first, second)
+              : family == SCALED ? make_scaled(m, id, first, second)
+                                 : make_mantissas(m, family, first, second))) {
         m->format.id = id;
         m->format.name = m->name;
         m->format.summary = m->summary;
@@ -161,8 +210,8 @@ static tensor_status find_mantissas(tensor_format *id, const char *text, enum fa
     }
     if (*at)
         return fl_unexpected("format", text, at, "the end");
-    *id = id_of(family, bits, exponent_bits);
-    return fl_made_format(*id) ? TENSOR_OK : TENSOR_E_MEMORY;
+    *id = bits == MOST_BITS && family == DFP ? FMT_DFP16 : id_of(family, bits, exponent_bits);
+    return fl_format_of(*id) ? TENSOR_OK : TENSOR_E_MEMORY;
 }
 
 static tensor_status find_float(tensor_format *id, const char *text) {
@@ -187,14 +236,34 @@ static tensor_status find_float(tensor_format *id, const char *text) {
     return TENSOR_OK;
 }
 
+/* tensor:ELEMENT, where tensor:intN is dfpN. */
+static tensor_status find_scaled(tensor_format *id, const char *text, const char *at) {
+    struct fl_element e;
+    const char *end;
+    TRY(fl_element_find(&e, text, at, &end));
+    if (*end)
+        return fl_unexpected("format", text, end,
+                             e.kind == FL_ELEMENT_INTEGER ? "the end" : "the end, or the suffix fn");
+    if (e.kind == FL_ELEMENT_INTEGER)
+        return find_mantissas(id, text, DFP, at + strlen("int"));
+    if (e.exponent_bits > MOST_SCALED_EXPONENT_BITS)
+        return fl_unexpected("format", text, at + 1,
+                             "at most 7 exponent bits under a scale, with which numbers remain those of binary32");
+    *id = id_of_scaled(&e);
+    return fl_made_format(*id) ? TENSOR_OK : TENSOR_E_MEMORY;
+}
+
 tensor_status fl_made_format_find(tensor_format *id, const char *text) {
     static const struct {
         const char *prefix;
         enum family family;
     } families[] = {{"flex", FLEX}, {"dfp", DFP}};
+    static const char scaled[] = "tensor:";
     *id = FMT_NONE;
     if (text && text[0] == 'e' && text[1] >= '0' && text[1] <= '9')
         return find_float(id, text);
+    if (text && !strncmp(text, scaled, strlen(scaled)))
+        return find_scaled(id, text, text + strlen(scaled));
     for (size_t i = 0; text && i < sizeof families / sizeof families[0]; i++)
         if (!strncmp(text, families[i].prefix, strlen(families[i].prefix)))
             return find_mantissas(id, text, families[i].family, text + strlen(families[i].prefix));

@@ -30,18 +30,22 @@ static void encode(const struct fl_args *args, bool exact, int64_t first, int64_
         mine.maximum = 0;
         for (int64_t i = 0; i < n; i++) {
             const double size = fabs(near[i]);
-            if (size > mine.maximum && !(shared && isinf(size)))
+            if (size > mine.maximum && !(fl_has_exponent(args->format) && isinf(size)))
                 mine.maximum = size;
         }
     }
     if (exact && !shared && args->rounding.mode == TENSOR_ROUND_STOCHASTIC && args->out.data) {
         /* the codec counts results as binary32, which cannot hold all of them: these counts come from the elements
          */
-        mine.saturated = mine.flushed = 0;
+        const bool saturates = args->format->element && args->format->element->saturates;
+        mine.saturated = saturates ? mine.saturated : 0;
+        mine.nonfinite = saturates ? 0 : mine.nonfinite;
+        mine.flushed = 0;
         for (int64_t i = 0; i < n; i++) {
             double stored;
             args->format->decode(args->format, &args->out, first + i, 1, &stored);
             mine.saturated += isfinite(value[i]) && isinf(stored) != 0;
+            mine.nonfinite += saturates && !isfinite(value[i]);
             mine.flushed += value[i] != 0 && stored == 0;
         }
     }

@@ -40,7 +40,7 @@ enum { LEAST_EXPONENT = -112 };
 
 static const struct fl_kernels *conversions_of(const struct fl_format *format, const struct fl_view *from) {
     enum fl_backend cap = FL_PORTABLE;
-    if (fl_backend_cap(&cap) || (format->arithmetic == FL_ARITHMETIC_SHARED && fl_exponent(from) < LEAST_EXPONENT))
+    if (fl_backend_cap(&cap) || (fl_has_exponent(format) && fl_exponent(from) < LEAST_EXPONENT))
         return NULL;
     for (int i = cap < FL_AVX512BW ? cap : FL_AVX512BW; i >= FL_PORTABLE; i--)
         if (format->sets[i] && format->sets[i]->to_floats)
@@ -48,11 +48,15 @@ static const struct fl_kernels *conversions_of(const struct fl_format *format, c
     return NULL;
 }
 
-const float *fl_operand_floats(const struct fl_args *args, int i, int workers, void *memory) {
+const float *fl_operand_floats(const struct fl_args *args, int i, bool without_exponent, int workers, void *memory) {
     const struct fl_format *from = fl_operand_format(args, i);
     if (from->id == FMT_FP32)
         return args->in[i].data;
-    struct conversion c = {&args->in[i], from, conversions_of(from, &args->in[i]), memory};
+    const struct fl_view codes = {.data = args->in[i].data, .count = args->in[i].count}, *const view =
+                                                                                             without_exponent
+                                                                                                 ? &codes
+                                                                                                 : &args->in[i];
+    struct conversion c = {view, from, conversions_of(from, view), memory};
     fl_parallel_within(workers, (int)((c.from->count + PART - 1) / PART), convert_part, &c);
     return c.to;
 }

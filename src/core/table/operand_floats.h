@@ -6,8 +6,8 @@
 
 /* Bytes that the binary32 copy of operand 0 or 1 takes, whole cache lines; 0 where it has that format. */
 size_t fl_operand_floats_bytes(const struct fl_args *args, int i);
-/* Operand 0 or 1 as binary32, in memory of that size where it has another format. Exact but for numbers of shared
- * exponents that binary32 cannot hold. */
-const float *fl_operand_floats(const struct fl_args *args, int i, int workers, void *memory);
+/* Operand 0 or 1 as binary32, in memory of that size where it has another format. Exact but for numbers under exponents
+ * that binary32 cannot hold. without_exponent: elements under an exponent are those of their codes. */
+const float *fl_operand_floats(const struct fl_args *args, int i, bool without_exponent, int workers, void *memory);
 
 #endif

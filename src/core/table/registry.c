@@ -288,6 +288,10 @@ bool fl_task_accumulates(const struct fl_args *args, tensor_class class) {
            fl_operand_format(args, 0)->arithmetic == FL_ARITHMETIC_FLOAT;
 }
 
+static struct fl_operand_kinds kinds_of(const struct fl_args *args) {
+    return (struct fl_operand_kinds){fl_operand_format(args, 0)->operand, fl_operand_format(args, 1)->operand};
+}
+
 void fl_tell_class(const struct fl_args *args, tensor_class class, enum fl_backend chosen, const char *operands) {
     static unsigned char reported[FL_FORMAT_LIMIT + 1][FL_OP_LIMIT];
     static int last = TENSOR_EXACT;
@@ -304,13 +308,14 @@ void fl_tell_class(const struct fl_args *args, tensor_class class, enum fl_backe
 static tensor_status check_operands(const struct fl_args *args, tensor_class class) {
     const struct fl_format *a = fl_operand_format(args, 0), *b = fl_operand_format(args, 1);
     char kinds[64];
-    if (a->operand == b->operand && fl_accumulation_of(class, a->operand))
+    if (fl_accumulation_of_kinds(class, kinds_of(args)))
         return TENSOR_OK;
     return fl_fail(TENSOR_E_UNSUPPORTED,
-                   "%s: class %s has no products of %s%s%s, expected operands of one kind of %s%s",
+                   "%s: class %s has no products of %s%s%s, expected operands of one kind of %s%s%s",
                    fl_op_name(args->op), tensor_class_name(class), a->name, a == b ? "" : " by ", a == b ? "" : b->name,
                    fl_accumulation_kinds(class, kinds, sizeof kinds),
-                   fl_accumulation_of(class, FL_OPERAND_TF32) ? " (tf32: fp32)" : "");
+                   fl_accumulation_of(class, FL_OPERAND_TF32) ? " (tf32: fp32)" : "",
+                   fl_accumulation_of(class, FL_OPERAND_E4M3) ? ", or e4m3 by e5m2" : "");
 }
 
 tensor_status fl_dispatch_accumulating(const struct fl_args *args, tensor_class class, bool runs,
@@ -328,7 +333,12 @@ tensor_status fl_dispatch_accumulating(const struct fl_args *args, tensor_class 
     const struct fl_kernels *set = a->sets[FL_PORTABLE > backend ? FL_PORTABLE : backend]; /* ref: the same model */
     *choice = (struct fl_choice){set->accumulate, set->accumulate_need, (enum fl_backend)backend};
     status = fl_check_verbose();
-    if (!status && runs && fl_verbose())
-        fl_tell_class(args, class, choice->backend, fl_operand_kind_name(fl_operand_format(args, 0)->operand));
+    if (!status && runs && fl_verbose()) {
+        const struct fl_operand_kinds kinds = kinds_of(args);
+        char text[64];
+        snprintf(text, sizeof text, "%s%s%s", fl_operand_kind_name(kinds.a), kinds.a == kinds.b ? "" : " by ",
+                 kinds.a == kinds.b ? "" : fl_operand_kind_name(kinds.b));
+        fl_tell_class(args, class, choice->backend, text);
+    }
     return status;
 }

@@ -210,7 +210,7 @@ void fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total) 
     const int parts = (int)((t->count + job.per_part - 1) / job.per_part);
     job.from = t->source.format ? fl_converting_set(t->source.format) : NULL;
     job.to = fl_converting_set(t->format ? t->format : fl_format_of(FMT_FP32)); /* looking only: measures */
-    job.floats = holds_floats(&t->source) && (job.from || !t->source.format) && job.to && !t->op_result &&
+    job.floats = holds_floats(&t->source) && (job.from || !t->source.format) && job.to &&
                  t->rounding.mode != TENSOR_ROUND_STOCHASTIC;
     job.stream = job.floats && t->format && t->out.data && t->count * t->format->bytes >= STREAM_BYTES &&
                  (uintptr_t)t->out.data % 64 == 0;

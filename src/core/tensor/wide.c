@@ -115,7 +115,7 @@ static void settle(struct pass *p, int64_t first, int64_t n, struct fl_stats *st
     float *wide = (float *)p->t->wide + first;
     const size_t size = (size_t)p->t->format->bytes;
     _Alignas(64) char rounded[FL_BLOCK * ELEMENT_BYTES];
-    from_floats(p, &(struct fl_view){.data = rounded, .count = n}, 0, n, wide, p->t->view_rounding, stats);
+    from_floats(p, &(struct fl_view){.data = rounded, .e = view.e, .count = n}, 0, n, wide, p->t->view_rounding, stats);
     const char *elements = (const char *)view.data + (size_t)first * size;
     if (!memcmp(rounded, elements, (size_t)n * size))
         return;
@@ -160,7 +160,7 @@ static void load(struct pass *p, int64_t first, int64_t n, struct fl_stats *stat
         lost.maximum = fabs(block[i]) > lost.maximum ? fabs(block[i]) : lost.maximum;
         fl_count_lost(block[i], wide[i], &lost);
     }
-    const struct fl_view view = fl_stored_view(p->t);
+    const struct fl_view view = fl_output_view(p->t);
     from_floats(p, &view, first, n, wide, fl_view_rounding(p->t), &stored);
     stored.maximum = 0; /* of the binary32 numbers */
     fl_stats_merge(stats, &lost);

@@ -46,9 +46,10 @@ static tensor *make(const char *what, const struct fl_format *format, int ndim, 
 static struct fl_slot *new_slot(struct tensor_device *device, const struct fl_format *format) {
     struct fl_slot fresh;
     memset(&fresh, 0, sizeof fresh);
-    if (format->arithmetic == FL_ARITHMETIC_SHARED &&
+    if (fl_has_exponent(format) &&
         (autoflex_reset(&fresh.autoflex, autoflex_find(format->predictor), format->e_min, format->e_max) ||
-         autoflex_set_bits(&fresh.autoflex, format->bits)))
+         (format->element ? autoflex_set_largest(&fresh.autoflex, format->element->largest)
+                          : autoflex_set_bits(&fresh.autoflex, format->bits))))
         return NULL;
     fresh.e = fresh.autoflex.e;
     struct fl_slot *slot = fl_slot_new(device);
@@ -276,7 +277,7 @@ int tensor_exponent(const tensor *t) {
 }
 
 const struct autoflex *tensor_autoflex(const tensor *t) {
-    const struct fl_slot *slot = t && t->format->arithmetic == FL_ARITHMETIC_SHARED ? fl_slot_of(t) : NULL;
+    const struct fl_slot *slot = t && fl_has_exponent(t->format) ? fl_slot_of(t) : NULL;
     return slot ? &slot->autoflex : NULL;
 }
 

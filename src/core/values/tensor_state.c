@@ -50,25 +50,25 @@ static bool mantissas_agree(const struct fl_format *format, const int16_t *m, co
 }
 
 /* The same for floats, for which all NaN are equal. */
-static bool words_agree(const tensor *t, const unsigned char *elements, const float *wide) {
+static bool words_agree(const tensor *t, const int32_t *e, const unsigned char *elements, const float *wide) {
     const struct fl_rounding rounding = {fl_view_rounding(t->storage), 0, 0};
     const size_t size = (size_t)t->format->bytes;
     struct fl_stats ignored = {0};
     for (int64_t i = 0; i < t->count; i++) {
         uint64_t rounded = 0, stored = 0; /* each holds an element of any format, aligned */
         const double value = wide[i];
-        t->format->encode(t->format, &(struct fl_view){.data = &rounded, .count = 1}, 0, 1, &value, false, &rounding,
-                          &ignored);
+        t->format->encode(t->format, &(struct fl_view){.data = &rounded, .e = e, .count = 1}, 0, 1, &value, false,
+                          &rounding, &ignored);
         memcpy(&stored, elements + size * (size_t)i, size);
         double back;
-        t->format->decode(t->format, &(struct fl_view){.data = &stored, .count = 1}, 0, 1, &back);
+        t->format->decode(t->format, &(struct fl_view){.data = &stored, .e = e, .count = 1}, 0, 1, &back);
         if (memcmp(&rounded, &stored, size) != 0 && !(back != back && value != value))
             return false;
     }
     return true;
 }
 
-static tensor_status check_wide(const tensor *t, const unsigned char *elements) {
+static tensor_status check_wide(const tensor *t, const int32_t *e, const unsigned char *elements) {
     const size_t bytes = wide_bytes(t);
     void *wide = fl_alloc(bytes + element_bytes(t)); /* aligned as in a tensor */
     if (!wide)
@@ -78,7 +78,7 @@ static tensor_status check_wide(const tensor *t, const unsigned char *elements) 
     memcpy(copy, elements, element_bytes(t));
     const bool good = t->format->arithmetic == FL_ARITHMETIC_SHARED
                           ? mantissas_agree(t->format, (const int16_t *)copy, wide, t->count)
-                          : words_agree(t, copy, wide);
+                          : words_agree(t, e, copy, wide);
     fl_free(wide);
     return good ? TENSOR_OK
                 : fl_fail(TENSOR_E_DATA, "state: elements of a %s tensor are not the rounding of their wide part",
@@ -100,10 +100,10 @@ static tensor_status check_narrow(const tensor *t, const unsigned char *elements
 tensor_status fl_state_check(const tensor *t, bool elements, const void *bytes) {
     struct fl_slot slot;
     memcpy(&slot, bytes, sizeof slot);
-    const bool shared = t->format->arithmetic == FL_ARITHMETIC_SHARED;
-    const bool good = shared ? fl_autoflex_is_possible(&slot.autoflex, t->format->e_min, t->format->e_max) &&
-                                   slot.e == slot.autoflex.e
-                             : slot.e == 0 && slot.autoflex.e == 0 && slot.autoflex.count == 0;
+    const bool good =
+        fl_has_exponent(t->format)
+            ? fl_autoflex_is_possible(&slot.autoflex, t->format->e_min, t->format->e_max) && slot.e == slot.autoflex.e
+            : slot.e == 0 && slot.autoflex.e == 0 && slot.autoflex.count == 0;
     if (!good)
         return fl_fail(
             TENSOR_E_DATA,
@@ -113,7 +113,8 @@ tensor_status fl_state_check(const tensor *t, bool elements, const void *bytes) 
             slot.autoflex.predicted, t->format->name);
     if (elements && fl_is_narrow(t->format) && check_narrow(t, (const unsigned char *)bytes + sizeof slot))
         return TENSOR_E_DATA;
-    return elements && t->storage->wide ? check_wide(t, (const unsigned char *)bytes + sizeof slot) : TENSOR_OK;
+    return elements && t->storage->wide ? check_wide(t, &slot.e, (const unsigned char *)bytes + sizeof slot)
+                                        : TENSOR_OK;
 }
 
 /* Element i of the wide part; its sign is that of the number. */
@@ -157,6 +158,10 @@ tensor_status fl_state_set(tensor *t, bool elements, const void *bytes) {
     slot.autoflex.predictor = own->autoflex.predictor; /* its number may differ between processes */
     slot.autoflex.role = own->autoflex.role;
     slot.autoflex.bits = own->autoflex.bits;
+    slot.autoflex.largest = own->autoflex.largest;
+    slot.autoflex.length = own->autoflex.length;
+    slot.autoflex.margin = own->autoflex.margin;
+    slot.autoflex.most_recent = own->autoflex.most_recent;
     at += sizeof slot;
     tensor_status status = fl_put(queue, s->slot, &slot, sizeof slot);
     if (!status && elements)

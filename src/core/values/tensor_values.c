@@ -7,6 +7,7 @@
 #include "core/values/values.h"
 #include "core/tensor/wide.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* --- loads -------------------------------------------------------------------------------------------------------- */
@@ -220,7 +221,7 @@ static tensor_status check_exponent(const char *what, const tensor *t, int e) {
         return fl_fail(TENSOR_E_ARGUMENT, "%s: tensor is NULL", what);
     if (fl_need_contiguous(what, t))
         return tensor_error_status();
-    if (t->format->arithmetic != FL_ARITHMETIC_SHARED)
+    if (!fl_has_exponent(t->format))
         return fl_fail(TENSOR_E_FORMAT, "%s: %s has no shared exponent", what, t->format->name);
     if (e < t->format->e_min || e > t->format->e_max)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: exponent %d, expected %d to %d for %s", what, e, t->format->e_min,
@@ -392,17 +393,26 @@ tensor_status tensor_set_exponent(tensor *t, int e) {
     return TENSOR_OK;
 }
 
+static bool is_added(autoflex_predictor predictor) {
+    return predictor >= AUTOFLEX_ADDED && predictor < AUTOFLEX_DELAYED_WITH;
+}
+
 tensor_status tensor_set_predictor(tensor *t, const char *name) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_predictor: tensor is NULL");
     if (fl_need_contiguous("tensor_set_predictor", t))
         return tensor_error_status();
-    if (t->format->arithmetic != FL_ARITHMETIC_SHARED)
+    if (!fl_has_exponent(t->format))
         return fl_fail(TENSOR_E_FORMAT, "tensor_set_predictor: %s has no shared exponent", t->format->name);
-    const autoflex_predictor predictor = autoflex_find(name);
-    if (!predictor)
-        return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_predictor: unknown predictor %s", fl_quote(name).text);
-    if (predictor >= AUTOFLEX_ADDED && !t->storage->device->host)
+    autoflex_predictor predictor;
+    fl_fail_hold();
+    tensor_status status = autoflex_parse(&predictor, name);
+    char reason[600];
+    snprintf(reason, sizeof reason, "%s", status ? tensor_error() : "");
+    (void)fl_fail_release(TENSOR_OK);
+    if (status)
+        return fl_fail(status, "tensor_set_predictor: %s", reason);
+    if (is_added(predictor) && !t->storage->device->host)
         return fl_fail(TENSOR_E_UNSUPPORTED,
                        "tensor_set_predictor: '%s' is a function of the host, the tensor lies on %s", name,
                        t->storage->device->name);
@@ -410,10 +420,11 @@ tensor_status tensor_set_predictor(tensor *t, const char *name) {
     if (!slot)
         return tensor_error_status();
     struct autoflex fresh;
-    const tensor_status status = autoflex_reset(&fresh, predictor, t->format->e_min, t->format->e_max);
+    status = autoflex_reset(&fresh, predictor, t->format->e_min, t->format->e_max);
     if (status)
         return status;
     fresh.bits = slot->autoflex.bits;
+    fresh.largest = slot->autoflex.largest;
     fresh.e = slot->e;
     fresh.role = slot->autoflex.role;
     return fl_put(fl_queue_of(t->storage), &t->storage->slot->autoflex, &fresh, sizeof fresh);
@@ -426,7 +437,7 @@ tensor_status tensor_set_role(tensor *t, autoflex_role role) {
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_role: role %d, expected 0 to %d", (int)role, AUTOFLEX_ROLE_LAST);
     if (fl_need_contiguous("tensor_set_role", t))
         return tensor_error_status();
-    if (t->format->arithmetic != FL_ARITHMETIC_SHARED)
+    if (!fl_has_exponent(t->format))
         return fl_fail(TENSOR_E_FORMAT, "tensor_set_role: %s has no shared exponent", t->format->name);
     const int16_t number = (int16_t)role;
     return fl_put(fl_queue_of(t->storage), &t->storage->slot->autoflex.role, &number, sizeof number);

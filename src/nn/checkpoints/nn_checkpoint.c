@@ -111,14 +111,14 @@ static enum fl_stored_type type_of(tensor_format format) {
     case FMT_I32:
         return FL_STORED_I32;
     default:
-        if (tensor_format_is_shared(format))
+        if (tensor_format_has_mantissas(format))
             return FL_STORED_I16;
         return bytes == 1 ? FL_STORED_U8 : bytes == 2 ? FL_STORED_U16 : FL_STORED_U32; /* an added format's own words */
     }
 }
 
 static enum fl_stored_type wide_type_of(const tensor *t) {
-    return tensor_format_is_shared(tensor_format_of(t)) ? FL_STORED_I32 : FL_STORED_F32;
+    return tensor_format_has_mantissas(tensor_format_of(t)) ? FL_STORED_I32 : FL_STORED_F32;
 }
 
 /* NAME and a suffix; false if the text is too long, which it never is for names that a graph accepts. */
@@ -246,7 +246,7 @@ static tensor_status put_entry(struct fl_safetensors_out *o, struct entries *e, 
         TRY(note(o, suffixed(name, entry->name, ".exponent"), "%d", exponent));
     if (entry->size.wide)
         TRY(put_tensor(o, suffixed(name, entry->name, ".wide"), wide_type_of(entry->t), entry->t, wide));
-    if (entry->size.wide && shared)
+    if (entry->size.wide && tensor_format_has_mantissas(tensor_format_of(entry->t)))
         TRY(note(o, suffixed(name, entry->name, ".wide.exponent"), "%d", exponent + 16));
     return TENSOR_OK;
 }
@@ -436,7 +436,8 @@ static tensor_status read_entry(const struct fl_safetensors *s, struct entries *
     struct numbers *n = &e->numbers[i];
     char *state = e->states + entry->at, name[NAME_ROOM];
     const int64_t whole = FL_SLOT_WHOLE, real = FL_SLOT_REAL;
-    const bool shared = tensor_format_is_shared(tensor_format_of(entry->t));
+    const bool shared = tensor_format_is_shared(tensor_format_of(entry->t)),
+               mantissas = tensor_format_has_mantissas(tensor_format_of(entry->t));
     TRY(read_tensor(s, suffixed(name, entry->name, ".slot"), FL_STORED_I64, 1, &whole, n->whole));
     TRY(read_tensor(s, suffixed(name, entry->name, ".history"), FL_STORED_F64, 1, &real, n->real));
     TRY(fl_slot_from_numbers(state, n->whole, n->real));
@@ -446,11 +447,11 @@ static tensor_status read_entry(const struct fl_safetensors *s, struct entries *
         TRY(read_elements(s, entry, entry->name, type_of(tensor_format_of(entry->t)), elements));
         if (shared)
             TRY(check_exponent(s, suffixed(name, entry->name, ".exponent"), n->whole[0]));
-        if (shared)
+        if (mantissas)
             TRY(check_mantissas(s, entry, elements));
         if (entry->size.wide)
             TRY(read_elements(s, entry, suffixed(name, entry->name, ".wide"), wide_type_of(entry->t), wide));
-        if (entry->size.wide && shared)
+        if (entry->size.wide && mantissas)
             TRY(check_exponent(s, suffixed(name, entry->name, ".wide.exponent"), n->whole[0] + 16));
         *used += entry->size.wide ? 2 : 1;
     }

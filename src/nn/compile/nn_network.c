@@ -20,10 +20,8 @@ static tensor_status check_config(const nn_config *config, const nn_variant *var
     if (policy ? !fl_policy_shares(policy) : !tensor_format_is_shared(variant->format))
         return fl_fail(TENSOR_E_ARGUMENT, "predictor '%s': variant %s has no shared exponent", config->predictor,
                        variant->name);
-    if (!autoflex_find(config->predictor))
-        return fl_fail(TENSOR_E_ARGUMENT, "predictor '%.100s': expected one of %s", config->predictor,
-                       fl_list_names(fl_predictor_name).text);
-    return TENSOR_OK;
+    autoflex_predictor predictor;
+    return autoflex_parse(&predictor, config->predictor);
 }
 
 nn_graph *nn_graph_new(const nn_config *given) {

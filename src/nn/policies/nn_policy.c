@@ -121,7 +121,7 @@ static tensor_status read_blocks(const char *where, enum fl_role role, const cha
 /* Reads FORMAT, FORMAT:PREDICTOR, or "auto" for roles that have it. */
 static tensor_status read_type(const char *where, enum fl_role role, char *word, struct fl_type *type) {
     const bool has_auto = role != FL_ROLE_ACTIVATIONS && role != FL_ROLE_GRADIENTS && role != FL_ROLE_WEIGHTS;
-    char *predictor = strchr(word, ':');
+    char *const end = word + tensor_format_extent(word), *predictor = *end ? end : NULL;
     *type = (struct fl_type){FMT_NONE, NULL};
     if (has_auto && !strcmp(word, "auto"))
         return TENSOR_OK;
@@ -148,10 +148,15 @@ static tensor_status read_type(const char *where, enum fl_role role, char *word,
     if (!tensor_format_is_shared(type->format))
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s: predictor '%.40s', but %s has no shared exponent", where,
                        roles[role], predictor, word);
-    const int number = find(fl_predictor_name, predictor);
-    if (number < 0)
-        return unknown(where, "predictor", predictor, fl_predictor_name);
-    type->predictor = fl_predictor_name(number); /* the table's own string */
+    autoflex_predictor number;
+    fl_fail_hold();
+    const tensor_status status = autoflex_parse(&number, predictor);
+    char reason[500];
+    snprintf(reason, sizeof reason, "%s", status ? tensor_error() : "");
+    (void)fl_fail_release(TENSOR_OK);
+    if (status)
+        return fl_fail(status, "%s: %s: %s", where, roles[role], reason);
+    type->predictor = autoflex_name(number); /* the table's own string */
     return TENSOR_OK;
 }
 

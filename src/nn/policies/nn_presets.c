@@ -25,6 +25,13 @@
     O2("bf16")                                                                                                         \
     "if-any @product operands=" operands "\n" WITHOUT_BLOCKS("@scores") WITHOUT_BLOCKS("@mixture")                     \
         WITHOUT_BLOCKS("head") WITHOUT_BLOCKS("head.*")
+#define WITHOUT_SCALES(pattern) "if-any " pattern " operands=auto gradient-operands=auto result=auto\n"
+/* The recipe HYBRID of TransformerEngine: E4M3 forward, E5M2 for gradients, a scale for each tensor. */
+#define LINEAR_FP8(predictor)                                                                                          \
+    O2("bf16")                                                                                                         \
+    "if-any @product operands=tensor:e4m3fn:" predictor " gradient-operands=tensor:e5m2:" predictor                    \
+    " result=bf16\n" WITHOUT_SCALES("@scores") WITHOUT_SCALES("@mixture") WITHOUT_SCALES("head")                       \
+        WITHOUT_SCALES("head.*")
 #define FIRST_AND_LAST WITHOUT_BLOCKS("conv1") WITHOUT_BLOCKS("conv1.*") WITHOUT_BLOCKS("fc") WITHOUT_BLOCKS("fc.*")
 
 static const struct preset {
@@ -49,6 +56,10 @@ static const struct preset {
     {"mxfp8", LINEAR_BLOCKS("mx:e4m3fn:rceil"),
      "MXFP8 operands (E4M3, scales rounded up) of layers, everything else bf16 or fp32 (Mishra et al. 2025)"},
     {"mxfp8-floor", LINEAR_BLOCKS("mx:e4m3fn"), "mxfp8 with the scales of the MX specification"},
+    {"fp8-delayed", LINEAR_FP8("delayed"),
+     "E4M3 and E5M2 operands of layers under a scale from earlier maxima, everything else bf16 or fp32"},
+    {"fp8-current", LINEAR_FP8("current"),
+     "E4M3 and E5M2 operands of layers under a scale from their own maximum, everything else bf16 or fp32"},
     {"nvfp4", LINEAR_BLOCKS("nvfp4,nvfp4:square gradient-operands=nvfp4:stochastic:hadamard") FIRST_AND_LAST,
      "NVFP4 operands of layers but the first and the last, everything else bf16 or fp32 (NVIDIA 2025)"},
     {"hbfp8", BLOCKS("hbfp:int8/64"),

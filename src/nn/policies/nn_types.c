@@ -111,10 +111,10 @@ static tensor_status check_operands(const nn_graph *g, const struct fl_node *nod
     const struct fl_node_types *as = &node->as;
     const bool mixed =
         !fl_same_format(as->x, as->y) || !fl_same_format(as->back, as->dy) || !fl_same_format(as->back, as->operand);
-    if (tensor_format_is_shared(as->back.format) != tensor_format_is_shared(as->operand.format))
+    if (tensor_format_has_mantissas(as->back.format) != tensor_format_has_mantissas(as->operand.format))
         return fl_fail(TENSOR_E_FORMAT,
-                       "%s: gradient-operands in %s beside operands in %s, but a product has no shared exponent by a "
-                       "float; expected two formats of one kind",
+                       "%s: gradient-operands in %s beside operands in %s, but a product has no mantissas under a "
+                       "shared exponent by floats; expected two formats of one kind",
                        node->owner, tensor_format_name(as->operand.format), tensor_format_name(as->back.format));
     if (node->blocks.x && g->device != tensor_device_at(0))
         return fl_fail(TENSOR_E_UNSUPPORTED, "%s: operands in %s, which only the device 'cpu' has", node->owner,
@@ -227,7 +227,7 @@ static tensor_status resolve_parameter(nn_graph *g, const struct fl_node *node, 
     choose(g, node, p, own);
     struct fl_parameter_types *as = &p->as;
     const struct fl_type w = settled(g, own[FL_ROLE_WEIGHTS].type);
-    const bool narrow = tensor_format_bytes(w.format) == 2;
+    const bool narrow = tensor_format_bytes(w.format) <= 2;
     note_used_by(g, node, p, narrow);
     const int master = own[FL_ROLE_MASTER].word;
     const bool stochastic = own[FL_ROLE_ROUNDING].word == TENSOR_ROUND_STOCHASTIC;
@@ -364,7 +364,7 @@ static tensor_status check_narrow(const nn_graph *g) {
     bool narrows = !g->optimiser.narrow || !g->policy;
     for (int i = 0; i < g->count; i++)
         for (int k = 0; k < g->nodes[i].parameters; k++)
-            narrows = narrows || tensor_format_is_shared(g->nodes[i].parameter[k].as.update.format);
+            narrows = narrows || tensor_format_has_mantissas(g->nodes[i].parameter[k].as.update.format);
     return narrows ? TENSOR_OK
                    : fl_fail(TENSOR_E_ARGUMENT,
                              "narrow_state: the policy updates no parameter in a format with a shared exponent");

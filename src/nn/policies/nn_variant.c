@@ -63,7 +63,7 @@ static const char *name_of(int i) {
 /* The variants of such formats that were asked for; they live as long as the process. */
 struct made {
     nn_variant variant;
-    char name[24];
+    char name[32];
     struct made *next;
 };
 static struct made *made;
@@ -121,7 +121,8 @@ const nn_variant *nn_variant_find(const char *name) {
     v = name ? find_made(name) : NULL;
     if (v)
         return v;
-    const bool is_float = name && name[0] == 'e' && name[1] >= '0' && name[1] <= '9';
+    const bool is_float =
+        name && ((name[0] == 'e' && name[1] >= '0' && name[1] <= '9') || !strncmp(name, "tensor:", 7));
     if (name && (is_float || !strncmp(name, "flex", 4) || !strncmp(name, "dfp", 3)) &&
         strncmp(tensor_error(), "unknown", 7) != 0)
         return NULL; /* with the position in such a text */

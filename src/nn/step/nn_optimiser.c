@@ -83,9 +83,9 @@ static tensor_status check_switches(const nn_config *c, const struct kind *k, co
                        (double)c->momentum);
     if (c->narrow_state && !k->root)
         return fl_fail(TENSOR_E_ARGUMENT, "narrow_state: optimiser %s, expected one with a mean square", k->name);
-    if (c->narrow_state && !c->policy && !c->layer_formats && !tensor_format_is_shared(variant->format))
-        return fl_fail(TENSOR_E_ARGUMENT, "narrow_state: variant %s, expected one with a shared exponent",
-                       variant->name);
+    if (c->narrow_state && !c->policy && !c->layer_formats && !tensor_format_has_mantissas(variant->format))
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "narrow_state: variant %s, expected one with mantissas under a shared exponent", variant->name);
     return TENSOR_OK;
 }
 
@@ -169,7 +169,7 @@ static tensor_status new_like(const nn_graph *g, const struct fl_parameter *p, c
 /* A moment or a root: with a wide part if the format has one, or in 16 bits with stochastic rounding. */
 static tensor_status new_state(const nn_graph *g, const struct fl_parameter *p, const char *name, tensor **t) {
     TRY(new_like(g, p, fl_optimiser_type(g, &p->as).predictor, t));
-    if (g->optimiser.narrow && tensor_format_is_shared(p->as.update.format))
+    if (g->optimiser.narrow && tensor_format_has_mantissas(p->as.update.format))
         return tensor_set_rounding(*t, TENSOR_ROUND_STOCHASTIC, fl_name_key(g->seed, name));
     return tensor_keep_wide(*t);
 }

@@ -71,10 +71,9 @@ static tensor_status add_shadow(nn_telemetry *t, const char *name, size_t length
         if (!strcmp(t->shadows[i].name, s->name))
             return fl_fail(TENSOR_E_ARGUMENT, "shadows: '%s' twice", s->name);
     strcpy(format, s->name);
-    char *colon = strchr(format, ':');
-    if (colon)
-        *colon = 0;
-    return take_format(s, format, colon ? colon + 1 : NULL);
+    char *const end = format + tensor_format_extent(format), *const predictor = *end ? end + 1 : NULL;
+    *end = 0;
+    return take_format(s, format, predictor);
 }
 
 tensor_status fl_shadows_parse(nn_telemetry *t, const char *list) {
@@ -137,7 +136,7 @@ void fl_shadows_see(const nn_telemetry *t, struct fl_seen_tensor *seen, double m
         const bool known = s->a.initialised;
         write(&s->a, seen->loaded ? FL_WRITE_LOAD : FL_WRITE_ONCE, maximum);
         s->e_moves += known && s->a.e != before;
-        s->saturated_writes += mantissa(maximum, s->a.e) > fl_largest_mantissa(&s->a);
+        s->saturated_writes += !fl_autoflex_fits(&s->a, maximum);
     }
 }
 

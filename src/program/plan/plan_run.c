@@ -46,6 +46,10 @@ static tensor_status set_exponent(tensor *t, const struct fl_range *range) {
         return TENSOR_OK;
     if (!range || !range->frozen)
         return tensor_set_predictor(t, "current");
+    if (!tensor_format_has_mantissas(tensor_format_of(t)))
+        return fl_fail(TENSOR_E_UNSUPPORTED,
+                       "program: a fixed exponent for %s, expected a format of mantissas or one without an exponent",
+                       tensor_format_name(tensor_format_of(t)));
     TRY(tensor_set_predictor(t, "fixed"));
     const struct autoflex *const a = tensor_autoflex(t);
     /* that of 16 bits, or one that gives the same numbers the same place in fewer */

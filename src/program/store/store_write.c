@@ -45,10 +45,10 @@ tensor_type fl_store_type_back(enum fl_stored_type type) {
 }
 
 enum fl_stored_type fl_store_format(tensor_format format) {
-    return format == FMT_FP16                                                    ? FL_STORED_F16
-           : format == FMT_BF16                                                  ? FL_STORED_BF16
-           : tensor_format_is_shared(format) && tensor_format_bytes(format) == 2 ? FL_STORED_I16
-                                                                                 : FL_STORED_TYPES;
+    return format == FMT_FP16                                                        ? FL_STORED_F16
+           : format == FMT_BF16                                                      ? FL_STORED_BF16
+           : tensor_format_has_mantissas(format) && tensor_format_bytes(format) == 2 ? FL_STORED_I16
+                                                                                     : FL_STORED_TYPES;
 }
 
 /* --- words -------------------------------------------------------------------------------------------------------- */

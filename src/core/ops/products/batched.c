@@ -48,6 +48,7 @@ static struct fl_args matrix_call(const struct fl_args *args, int64_t i, int wor
     one.out.count = sizes[2];
     one.rounding.first = args->rounding.first + i * sizes[2];
     one.workers = workers;
+    one.again = false; /* the workspace is that of the last matrix */
     one.workspace = NULL;
     one.workspace_bytes = 0;
     return one;
