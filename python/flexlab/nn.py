@@ -125,15 +125,19 @@ def layer(network, name, arguments, keywords):
 
 
 class Network:
-    """A network. `variant` is a format for all of it ("flex16+5", "fp16", ...), `policy` formats by layer and role; other
+    """A network. `variant` is a format for all of it ("flex16+5", "fp16", ...; "fp32"), `policy` formats by layer and role; other
     keywords are the members of nn_config: optimiser, momentum, weight_decay, loss, loss_scale, clip_norm, ..."""
 
-    def __init__(self, variant="fp32", batch=128, seed=1, **settings):
+    def __init__(self, variant=None, batch=128, seed=1, **settings):
         known = {name for _, name, *_ in c.STRUCTS["nn_config"][0]}
         unknown = set(settings) - known
         if unknown:
             raise TypeError(f"Network: no setting '{unknown.pop()}': {', '.join(sorted(known))}")
-        self._config = c.struct("nn_config")(variant=variant, batch=batch, seed=seed, **settings)
+        if variant is None and settings.get("policy") is None:
+            variant = "fp32"
+        if variant is not None:
+            settings["variant"] = variant
+        self._config = c.struct("nn_config")(batch=batch, seed=seed, **settings)
         self._begin(c.nn_graph_new(self._config))
 
     def _begin(self, pointer):

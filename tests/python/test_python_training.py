@@ -15,7 +15,6 @@ import time
 import numpy as np
 
 from checks import check, fl, optional, raises, run, skip
-from flexlab import _predictors, _training
 
 random = np.random.default_rng(11)
 SMALL = {"model": "mlp2", "data": "synthetic:train=640,test=100", "epochs": 2, "threads": 1}
@@ -129,7 +128,7 @@ def predictors():
     @fl.predictor("test-fails")
     def fails(history):
         raise KeyError("of the test")
-    check("test-largest" in _predictors.predictors(), _predictors.predictors())
+    check("test-largest" in fl.predictors(), fl.predictors())
     x = fl.tensor([1.0, -3.0], "flex16+5", predictor="test-largest")
     check(x.predictor == "test-largest", x.predictor)
     y = fl.empty((2,), "flex16+5")
@@ -162,13 +161,13 @@ def replays():
             fl.scale(one, maximum, out=t)
             exponents.append(t.exponent)
             saturated.append(t.statistics["last"]["saturated"] > 0)
-        played = _predictors.replay(maxima, name)
+        played = fl.replay(maxima, name)
         check(np.array_equal(played["e"], exponents), f"{name}: tensors have other exponents from write "
               f"{np.argmax(np.array(played['e']) != exponents)} on")
         check(np.array_equal(played["saturated"], saturated), f"{name}: saturated")
         check(played["wasted"].min() >= 0, f"{name}: wasted bits")
-    raises(fl.ArgumentError, _predictors.replay, [1.0], "none-such", says="none-such")
-    raises(ValueError, _predictors.replay, [1.0, -1.0])
+    raises(fl.ArgumentError, fl.replay, [1.0], "none-such", says="none-such")
+    raises(ValueError, fl.replay, [1.0, -1.0])
 
 
 run(results, arrays, stopping, quantizing, predictors, replays)

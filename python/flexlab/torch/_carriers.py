@@ -1,0 +1,386 @@
+"""Torch tensors that carry flexlab's values.
+
+A torch tensor of float32 holds the values of a result; float32 has every value of formats of 16 bits and of fp32. What the
+operations compute with are tensors of flexlab:
+
+- fp32: the torch tensor's own memory, without a copy;
+- other formats: tensors in slots. A slot belongs to a State, which a module owns, and has a role ("y", "dx", "weight") and a
+  shape; it lasts from step to step, and so does the history from which its exponent is predicted, as in a network of the C
+  library. A function without a module has a new slot each time, whose exponent is that of the largest value.
+
+The table of carriers knows which slot holds the values of a torch tensor, so that the next operation takes the mantissas
+themselves. An entry counts as long as the storage is the same object (a weak reference to it keeps its address from being
+used again), its version counter stands where it stood, and nothing has been written to the slot since. Otherwise the values
+are loaded from the torch tensor: they are exact there, so results are the same, and only time is lost. Writes that torch
+does not count (through .data, or an array of NumPy in the same memory) are not noticed in results of operations; weights,
+where such code is usual, are compared value by value each time.
+
+Operations run one at a time (LOCK): a slot is never read while another thread writes it. Each uses flexlab's threads."""
+import collections
+import functools
+import itertools
+import threading
+import weakref
+
+import numpy as np
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from .. import _core, _errors, _library
+from .._tensor import NUMBERS, format_id
+
+LOCK = threading.RLock()
+SHAPES = 8  # of one role in a state: the oldest beyond them is dropped with its history
+F32 = 12    # tensor_type
+ROLES = {"weight": 1, "dweight": 4, "dbias": 4, "velocity": 5, "moment": 5, "root": 5, "dx": 3, "dy": 3, "da": 3, "db": 3,
+         "dresidual": 3}
+states = weakref.WeakValueDictionary()
+handles = itertools.count(1)
+
+
+@functools.cache
+def split(format):
+    """(format, predictor or None) of a text such as "flex16+5" or "flex16+5:ngraph"."""
+    if not isinstance(format, str):
+        raise TypeError(f"a format is a text such as 'flex16+5', not {format!r}")
+    name, _, predictor = format.partition(":")
+    number = format_id(name)
+    if name in NUMBERS:
+        raise _errors.FormatError(f"format {name!r}: expected one that operations compute in, such as 'flex16+5' or 'fp32'")
+    if predictor and not _library.tensor_format_is_shared(number):
+        raise _errors.FormatError(f"format {format!r}: {name} has no shared exponent that could be predicted")
+    return name, predictor or None
+
+
+class Slot:
+    """A flexlab tensor that operations write, and how often they have."""
+    __slots__ = ("tensor", "stamp", "state", "role", "box")
+
+    def __init__(self, tensor, state=None, role=None):
+        self.tensor, self.stamp, self.state, self.role, self.box = tensor, 0, state, role, None
+
+    def begin(self):
+        """Before a write: a torch tensor whose values are here alone takes them."""
+        box = self.box and self.box()
+        if box is not None:
+            box.plain()
+        self.box = None
+        self.stamp += 1
+
+
+def new_tensor(format, shape, role, exact):
+    name, predictor = split(format)
+    t = _core.empty(format_id(name), shape, 0)
+    if _library.tensor_format_is_shared(t._id):
+        if exact or predictor:
+            t.predictor = "current" if exact else predictor
+        _library.tensor_set_role(t, ROLES.get(role, 2))
+    return t
+
+
+class State:
+    """The slots of one module: tensors that last from step to step, with the histories of their exponents. Operations name
+    it by its handle, a number; it is released with its module. `exact`: exponents are those of the largest value, as in
+    evaluation. A copy of a module begins with new histories.
+
+    By the handle of `held`, -handle, results are Held (below): for modules whose results only modules of flexlab read."""
+
+    def __init__(self, exact=False, of=None):
+        self.exact, self.is_held = exact, of is not None
+        self.slots, self.handle = ({}, next(handles)) if of is None else (of.slots, of.handle)
+        self.held = State(exact, self) if of is None else None
+        states[-self.handle if self.is_held else self.handle] = self
+
+    def slot(self, role, format, shape):
+        shapes = self.slots.setdefault((role, format), collections.OrderedDict())
+        slot = shapes.get(shape)
+        if slot is None:
+            while len(shapes) >= SHAPES:
+                shapes.popitem(last=False)
+            slot = shapes[shape] = Slot(new_tensor(format, shape, role, self.exact), self.handle, role)
+        else:
+            shapes.move_to_end(shape)
+        return slot
+
+    def exponents(self):
+        """{(role, format, shape): exponent} of the slots of formats with a shared exponent."""
+        return {(role, format, shape): slot.tensor.exponent for (role, format), shapes in self.slots.items()
+                for shape, slot in shapes.items() if slot.tensor.exponent is not None}
+
+    def __deepcopy__(self, memo):
+        return State(self.exact)
+
+    def __reduce__(self):
+        return State, (self.exact,)
+
+
+def state_of(handle):
+    """The state of a handle; None for 0, a function without a module."""
+    if handle == 0:
+        return None
+    state = states.get(handle)
+    if state is None:
+        raise ValueError(f"handle {handle}: its module is gone, expected that of a module that is alive, or 0")
+    return state
+
+
+def slot_of(state, role, format, shape):
+    return Slot(new_tensor(format, shape, role, True)) if state is None else state.slot(role, format, tuple(shape))
+
+
+# --- layouts ------------------------------------------------------------------------------------------------------------
+
+
+def is_image(t):
+    """Whether the memory of a tensor [N,C,H,W] is that of flexlab's [N,H,W,C] (torch's channels_last) and not row-major."""
+    if isinstance(t, Held):
+        return t.box.image
+    return t.dim() == 4 and not t.is_contiguous() and t.permute(0, 2, 3, 1).is_contiguous()
+
+
+def stored(t, layout):
+    """The tensor in the order of its memory: layout "image" is [N,H,W,C], "rows" row-major, "any" what it has."""
+    image = layout == "image" or layout == "any" and is_image(t)
+    return t.permute(0, 2, 3, 1) if image else t
+
+
+def stored_shape(t, layout):
+    """The shape of stored(t, layout)."""
+    shape = tuple(t.shape)
+    image = layout == "image" or layout == "any" and is_image(t)
+    return (shape[0], shape[2], shape[3], shape[1]) if image else shape
+
+
+def shown(t, image):
+    """The inverse, as torch sees it."""
+    return t.permute(0, 3, 1, 2) if image else t
+
+
+# --- values that only a slot has ----------------------------------------------------------------------------------------
+
+
+class Box:
+    """What the Held of one result share."""
+    __slots__ = ("slot", "stamp", "shape", "image", "values", "__weakref__")
+
+    def __init__(self, slot, shape, image):
+        self.slot, self.stamp, self.shape, self.image, self.values = slot, slot.stamp, shape, image, None
+        slot.box = weakref.ref(self)
+
+    def plain(self):
+        """A torch tensor with the values, made when it is first wanted."""
+        with LOCK:
+            if self.values is None:
+                memory = torch.empty(self.shape)
+                self.slot.tensor._store(memory.numpy(), F32)
+                self.values = shown(memory, self.image)
+            return self.values
+
+    def shared(self):
+        """The values, for somebody who may write them: they alone count from here on."""
+        values, self.slot = self.plain(), None
+        return values
+
+    def tensor(self, name):
+        """The flexlab tensor, if it still has the values, and in this format; else None."""
+        slot = self.slot
+        return slot if slot is not None and slot.stamp == self.stamp and slot.tensor.format == name else None
+
+
+class Held(torch.Tensor):
+    """A torch tensor whose values lie in a slot alone: what passes between modules of flexlab in a converted model, forward
+    and backward. Whatever else touches it (a hook, a function of torch) gets a tensor with the values, which is made then; so
+    does the Held itself before the slot is written again."""
+
+    @staticmethod
+    def __new__(cls, box):
+        n, *rest = box.shape
+        size, strides = box.shape, []
+        step = 1
+        for one in reversed(size):
+            strides.insert(0, step)
+            step *= one
+        if box.image:
+            size, strides = (n, rest[2], rest[0], rest[1]), (strides[0], strides[3], strides[1], strides[2])
+        t = torch.Tensor._make_wrapper_subclass(cls, size, strides=strides, dtype=torch.float32, device="cpu")
+        t.box = box
+        return t
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, operation, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        own = RAW.get(operation)
+        if own is not None:
+            return own(*args, **kwargs)
+        if operation in SAME or operation is torch.ops.aten.view.default and tuple(args[1]) == tuple(args[0].shape):
+            return Held(args[0].box)
+        plain = torch.utils._pytree.tree_map(lambda one: one.box.plain() if isinstance(one, Held) else one, (args, kwargs))
+        result = operation(*plain[0], **plain[1])
+        for argument, value in zip(operation._schema.arguments, args):
+            if argument.alias_info is not None and isinstance(value, Held):
+                value.box.shared()  # it was written, or the result is a view of it
+                if result is value.box.values:
+                    result = value
+        return result
+
+    def numpy(self, **how):
+        return self.box.shared().numpy(**how)
+
+    def tolist(self):
+        return self.box.plain().tolist()
+
+    def __repr__(self, **how):
+        return self.box.plain().__repr__(**how)
+
+    def __reduce_ex__(self, protocol):
+        return self.box.plain().__reduce_ex__(protocol)
+
+    def __deepcopy__(self, memo):
+        return self.box.plain().clone()
+
+
+RAW = {}  # the operations of flexlab, by what torch calls them: implementations
+SAME = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
+
+
+# --- the table ----------------------------------------------------------------------------------------------------------
+
+
+class Entry:
+    __slots__ = ("storage", "pointer", "version", "slot", "stamp", "snapshot", "turned")
+
+
+table = {}
+purge_at = 256
+
+
+def words(t):
+    """The bits of a contiguous tensor. By NumPy: for arrays of this size torch's threads cost more than they save."""
+    return t.detach().numpy().reshape(-1).view(np.int32)
+
+
+def attach(given, slot, snapshot=None, turned=False):
+    """Notes that the memory of a torch tensor holds the values of a slot, in the order of that memory, or turned: those of
+    [N,H,W,C] where the memory is [N,C,H,W]. given: the tensor as its user knows it, whose version counts (views that are made
+    inside of an operation have counters of their own). snapshot: bits to compare at each use."""
+    global purge_at
+    entry = Entry()
+    entry.storage, entry.pointer, entry.version = StorageWeakRef(given.untyped_storage()), given.data_ptr(), given._version
+    entry.slot, entry.stamp, entry.snapshot, entry.turned = slot, slot.stamp, snapshot, turned
+    table[entry.storage.cdata] = entry
+    if len(table) >= purge_at:
+        purge()
+        purge_at = 2 * len(table) + 256
+
+
+def purge():
+    """Drops the entries of tensors that are gone."""
+    with LOCK:
+        for key in [key for key, entry in table.items() if entry.storage.expired() or entry.stamp != entry.slot.stamp]:
+            del table[key]
+
+
+def lookup(t, given, name, state=None, writes=(), turned=False):
+    """The flexlab tensor with the values of a torch tensor, in a format; None: not known. given, turned: as in attach. t: the
+    same in the order in which it is wanted."""
+    entry = table.get(given.untyped_storage()._cdata)
+    if entry is None or entry.version != given._version or entry.pointer != given.data_ptr() or \
+            entry.stamp != entry.slot.stamp or entry.turned != turned:
+        return None
+    slot, found, shape = entry.slot, entry.slot.tensor, tuple(t.shape) or (1,)
+    if found.format != name or found.size != t.numel() or turned and found.shape != shape:
+        return None
+    if entry.snapshot is not None and not np.array_equal(words(t), entry.snapshot):
+        return None
+    if state is not None and slot.state == state.handle and slot.role in writes:
+        found = found.copy()  # the module's own result is its input: it will be written
+    return found if found.shape == shape else _core.view(found, shape)
+
+
+# --- in and out ---------------------------------------------------------------------------------------------------------
+
+
+def check(t, name):
+    if not isinstance(t, torch.Tensor):
+        raise TypeError(f"{name} is a {type(t).__name__}, expected a torch.Tensor")
+    if t.device.type != "cpu":
+        raise ValueError(f"{name} is on the device {t.device}, expected cpu: move it by .cpu()")
+    if t.dtype != torch.float32:
+        raise TypeError(f"{name} has the dtype {t.dtype}, expected torch.float32: its values are those of the format")
+    if t.layout != torch.strided:
+        raise TypeError(f"{name} has the layout {t.layout}, expected torch.strided")
+
+
+def on(t, format="fp32"):
+    """A flexlab tensor in the memory of a contiguous torch tensor, which must have the type of the format."""
+    t = t.detach()
+    if t.data_ptr() % 64:
+        t = t.clone()
+    return _core.on(format_id(format), tuple(t.shape) or (1,), t.numpy())
+
+
+def bring(t, name, format, state, role, layout="any", writes=(), snapshot=False):
+    """The flexlab tensor of an operand. layout "matrix": all dimensions but the last as one."""
+    check(t, name)
+    if layout == "matrix" and t.dim() == 2:
+        layout = "rows"
+    if isinstance(t, Held):
+        slot = t.box.tensor(split(format)[0])
+        shape = None if layout == "matrix" else stored_shape(t, layout)
+        if slot is not None and shape == t.box.shape:
+            owned = state is not None and slot.state == state.handle and slot.role in writes
+            return slot.tensor.copy() if owned else slot.tensor
+        t = t.box.plain()
+    given, t = t, t.reshape(-1, t.shape[-1]) if layout == "matrix" else stored(t, layout)
+    if not t.numel():
+        raise _errors.ShapeError(f"{name} has the shape {tuple(given.shape)}, expected at least one element")
+    turned = not t.is_contiguous()
+    known = not turned or layout == "image" and given.is_contiguous()
+    short, _ = split(format)
+    if short == "fp32":
+        return on(t.contiguous())
+    found = lookup(t, given, short, state, writes, turned) if known else None
+    if found is not None:
+        return found
+    shape = tuple(t.shape) or (1,)
+    slot = slot_of(state, role, format, shape)
+    slot.begin()
+    slot.tensor._load(np.ascontiguousarray(t.detach().numpy()).reshape(shape), F32)
+    if known and t.untyped_storage()._cdata == given.untyped_storage()._cdata:
+        attach(given, slot, words(t).copy() if snapshot and not turned else None, turned)
+    return slot.tensor
+
+
+class Result:
+    """A result: `tensor` is what the operation writes, torch() what torch sees of it: a Held if `held`."""
+
+    def __init__(self, format, state, role, shape, image=False, held=False):
+        self.shape, self.image = tuple(shape), image
+        if split(format)[0] == "fp32":
+            self.slot, self.held, self.memory = None, False, torch.empty(self.shape)
+            self.tensor = on(self.memory)
+        else:
+            self.slot, self.held = slot_of(state, role, format, self.shape), held and state is not None
+            self.tensor = self.slot.tensor
+            self.slot.begin()
+
+    def torch(self):
+        if self.held:
+            return Held(Box(self.slot, self.shape, self.image))
+        if self.slot is not None:
+            self.memory = torch.empty(self.shape)
+            self.tensor._store(self.memory.numpy(), F32)
+        result = shown(self.memory, self.image)
+        if self.slot is not None:
+            attach(result, self.slot)
+        return result
+
+
+def locked(function):
+    @functools.wraps(function)
+    def guarded(*args, **kwargs):
+        with LOCK:
+            return function(*args, **kwargs)
+    return guarded

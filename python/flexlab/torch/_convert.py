@@ -1,0 +1,342 @@
+"""convert(model, policy): a model of torch whose modules, and functions where it can be traced, compute in formats."""
+import copy
+import operator
+
+import torch
+from torch import fx, nn
+
+from . import modules as M
+from ._policies import Policy
+
+RELU = {torch.relu, torch.nn.functional.relu, torch.relu_, "relu", "relu_"}
+ADD = {operator.add, operator.iadd, torch.add, "add", "add_"}
+POOL = {torch.nn.functional.avg_pool2d: M.PooledMean, torch.nn.functional.adaptive_avg_pool2d: M.AdaptivePooledMean,
+        torch.nn.functional.max_pool2d: M.PooledMaximum, torch.max_pool2d: M.PooledMaximum}
+# They read nothing but shapes, or see the same elements.
+SHAPES = {"size", "dim", "numel", getattr}
+VIEWS = {"view", "reshape", "flatten", torch.flatten, torch.reshape, operator.getitem}
+NEUTRAL = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.Identity, nn.Flatten, nn.Dropout)
+
+
+class Report:
+    """What convert did: rows of (name, what it was, what became of it)."""
+
+    def __init__(self, policy):
+        self.policy, self.replaced, self.left, self.notes = policy, [], [], []
+
+    def __str__(self):
+        count = {}
+        for _, was, _ in self.replaced:
+            count[was] = count.get(was, 0) + 1
+        lines = [f"policy {self.policy}: {len(self.replaced)} replaced ({', '.join(f'{n} {k}' for k, n in sorted(count.items()))})"]
+        lines += [f"left: {name} ({was}): {why}" for name, was, why in self.left] or ["left: nothing"]
+        return "\n".join(lines + self.notes)
+
+
+def convert(model, policy, *, inplace=False, verbose=True):
+    """Replaces what a model consists of by modules that compute in the formats of a policy.
+
+    policy: a variant ("flex16+5"), or lines as in _policies: "variant flex16+5; fc* format=fp32". The result is another model
+    with copies of the parameters (inplace=True: of the same Parameters, for optimisers that have them already), under their
+    names. Modules of torch.nn that flexlab has are replaced by name. If torch.fx can trace the model, and its graph is the
+    same in training and evaluation, functions are replaced too, each with exponents of its own: relu, + and add, the poolings,
+    the shortcut of option A written as F.pad of a slice; a batch normalisation with the sum and the relu that follow it
+    becomes one operation with one rounding; gradients of a value that is used more than once are added in the format.
+    result.flexlab_report says what was replaced and what was left to torch; verbose prints it."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{type(model).__name__}, expected a torch.nn.Module")
+    rules, report = Policy(policy), Report(policy)
+    model = model if inplace else copy.deepcopy(model)
+    model = replace_modules(model, rules, report)
+    graph = trace(model, report)
+    if graph is not None:
+        model = Rewriter(model, graph, rules, report).run()
+    rules.check_used()
+    model.flexlab_report = report
+    if verbose:
+        print(report)
+    return model
+
+
+def replacement(name, module, rules, report):
+    cls = M.REPLACED.get(type(module))
+    if cls is None:
+        return None
+    variant = rules.variant(name, cls.kind)
+    how = variant.how if hasattr(module, "weight") else {"format": variant.format}
+    try:
+        made = M.taken(module, cls, **how)
+    except ValueError as error:
+        report.left.append((name, type(module).__name__, str(error)))
+        return None
+    report.replaced.append((name, type(module).__name__, variant.format))
+    return made
+
+
+def replace_modules(model, rules, report):
+    made = replacement("", model, rules, report)
+    if made is not None:
+        return made
+    done = {}
+    for name, module in list(model.named_modules(remove_duplicate=False)):
+        if isinstance(module, M.FormatModule) or not name:
+            continue
+        made = done.get(id(module)) or replacement(name, module, rules, report)
+        if made is None:
+            own = any(True for _ in module.parameters(recurse=False))
+            if (own or type(module).__module__.startswith("torch.nn")) and not isinstance(module, NEUTRAL):
+                if not any(row[0] == name for row in report.left):
+                    report.left.append((name, type(module).__name__, "flexlab.torch has no such module"))
+            continue
+        done[id(module)] = made
+        parent, _, leaf = name.rpartition(".")
+        setattr(model.get_submodule(parent), leaf, made)
+    return model
+
+
+class Tracer(fx.Tracer):
+    def is_leaf_module(self, module, name):
+        return isinstance(module, M.FormatModule) or super().is_leaf_module(module, name)
+
+
+def trace(model, report):
+    """The graph of a model; None, with a note, where there is none that holds in training and evaluation."""
+    if isinstance(model, M.FormatModule):
+        return None
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        texts = []
+        for training in (False, True):
+            for module, _ in modes:
+                module.training = training
+            graph = Tracer().trace(model)
+            texts.append(str(graph))
+    except Exception as error:  # whatever the model's code raises about a proxy
+        report.notes.append(f"not traced, functions are torch's own ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})")
+        return None
+    finally:
+        for module, training in modes:
+            module.training = training
+    if texts[0] != texts[1]:
+        report.notes.append("its graph differs in training and evaluation, functions are torch's own")
+        return None
+    return graph
+
+
+class Rewriter:
+    def __init__(self, model, graph, rules, report):
+        self.model, self.graph, self.rules, self.report = model, graph, rules, report
+        self.numbers = {}
+
+    def run(self):
+        self.separate_modules()
+        for node in list(self.graph.nodes):
+            self.rewrite(node)
+        self.fuse()
+        self.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output", "call_module") or node.op == "call_method")
+        self.fork()
+        self.hold()
+        self.graph.lint()
+        return fx.GraphModule(self.model, self.graph, type(self.model).__name__)
+
+    # --- places
+
+    def module_of(self, node):
+        return self.model.get_submodule(node.target) if node.op == "call_module" else None
+
+    def scope(self, node):
+        """The name of the module whose forward a node comes from."""
+        stack = [name for name, _ in (node.meta.get("nn_module_stack") or {}).values()]
+        if node.op == "call_module" and stack and stack[-1] == node.target:
+            stack.pop()
+        return stack[-1] if stack else ""
+
+    def name(self, node, kind):
+        scope = self.scope(node)
+        prefix = f"{scope}." if scope else ""
+        number = self.numbers[prefix + kind] = self.numbers.get(prefix + kind, 0) + 1
+        return f"{prefix}{kind}{number}"
+
+    def put(self, name, module):
+        while True:
+            try:
+                self.model.get_submodule(name)
+            except AttributeError:
+                break
+            name += "_"
+        module.train(self.model.training)
+        parent, _, leaf = name.rpartition(".")
+        self.model.get_submodule(parent).add_module(leaf, module)
+        return name
+
+    def call(self, node, name, args, kwargs=None):
+        """A call of a module instead of a node."""
+        with self.graph.inserting_before(node):
+            new = self.graph.call_module(name, tuple(args), kwargs or {})
+        new.meta = dict(node.meta)
+        node.replace_all_uses_with(new)
+        self.graph.erase_node(node)
+        return new
+
+    def separate_modules(self):
+        """A module without parameters that is called twice, such as self.relu, becomes two, each with its own exponents."""
+        seen = set()
+        for node in self.graph.nodes:
+            module = self.module_of(node)
+            if isinstance(module, M.FormatModule) and not any(True for _ in module.parameters()):
+                if node.target in seen:
+                    parent, _, leaf = node.target.rpartition(".")
+                    node.target = self.put(f"{parent}.{leaf}_again" if parent else f"{leaf}_again", copy.deepcopy(module))
+                seen.add(node.target)
+
+    # --- functions
+
+    def is_a(self, node, targets, operations=("call_function", "call_method")):
+        return node.op in operations and node.target in targets
+
+    def new(self, node, cls, was, args, kwargs=None, *settings, **how):
+        name = self.name(node, cls.kind)
+        variant = self.rules.variant(name, cls.kind)
+        name = self.put(name, cls(*settings, **how, format=variant.format))
+        self.report.replaced.append((name, was, variant.format))
+        return self.call(node, name, args, kwargs)
+
+    def leave(self, node, why):
+        self.report.left.append((self.scope(node) or "model", str(node), why))
+
+    def rewrite(self, node):
+        if self.is_a(node, RELU):
+            self.new(node, M.ReLU, "relu", node.args[:1] or [node.kwargs["input"]])
+        elif self.is_a(node, ADD):
+            self.rewrite_add(node)
+        elif node.op == "call_function" and node.target in POOL:
+            self.rewrite_pool(node)
+        elif node.op == "call_function" and node.target in (torch.nn.functional.pad,):
+            self.rewrite_pad(node)
+        elif node.op == "call_method" and node.target == "view":
+            node.target = "reshape"  # the same values, of memory in torch.channels_last too
+        elif node.op == "call_function" and node.target not in VIEWS | SHAPES or \
+                node.op == "call_method" and node.target not in VIEWS | SHAPES | {"reshape"}:
+            if not self.of_numbers(node):
+                self.leave(node, "flexlab.torch has no such function")
+
+    def of_numbers(self, node):
+        """Whether a node computes with sizes, not with tensors."""
+        inputs = node.all_input_nodes
+        return bool(inputs) and all(self.is_a(one, SHAPES) or one.op == "call_function" and one.target is operator.getitem and
+                                    self.of_numbers(one) or self.is_a(one, {operator.floordiv, operator.mul, operator.sub})
+                                    for one in inputs)
+
+    def rewrite_add(self, node):
+        operands = [one for one in node.args if isinstance(one, fx.Node)]
+        if self.of_numbers(node):
+            return
+        if len(operands) != 2 or len(node.args) != 2 or node.kwargs:
+            self.leave(node, "a sum with a number, alpha or out, expected two tensors of the same shape")
+            return
+        self.new(node, M.Add, "add", operands)
+
+    def rewrite_pool(self, node):
+        how = dict(node.kwargs)
+        if how.pop("ceil_mode", False) or how.pop("return_indices", False) or how.get("divisor_override") is not None:
+            self.leave(node, "ceil_mode, return_indices or divisor_override, expected none of them")
+            return
+        how.pop("divisor_override", None)
+        x = [how.pop("input")] if "input" in how else []
+        self.new(node, POOL[node.target], "pooling", [*x, *node.args], how)
+
+    def rewrite_pad(self, node):
+        """F.pad(x[:, :, ::s, ::s], (0, 0, 0, 0, c, c)): the shortcut of option A."""
+        pad, mode, value = (*node.args[1:], *([None] * 3))[:3]
+        pad, mode, value = node.kwargs.get("pad", pad), node.kwargs.get("mode", mode), node.kwargs.get("value", value)
+        source = node.args[0] if node.args else node.kwargs["input"]
+        stride = stride_of(source)
+        if (mode or "constant") != "constant" or value not in (None, 0, 0.0) or stride is None or len(pad) != 6 or any(pad[:4]) or \
+                pad[4] != pad[5] or not isinstance(pad[4], int) or pad[4] < 0:
+            self.leave(node, "a padding other than that of the shortcut of option A, F.pad(x[:, :, ::s, ::s], (0, 0, 0, 0, c, c))")
+            return
+        self.new(node, M.ShortcutA, "shortcut", source.args[:1], None, pad[4], stride)
+
+    # --- several in one
+
+    def fuse(self):
+        """relu(batchnorm(x) + r), relu(batchnorm(x)) and relu(a + b) become one operation."""
+        for node in list(self.graph.nodes):
+            if not isinstance(self.module_of(node), M.ReLU):
+                continue
+            before = node.args[0]
+            module = self.module_of(before) if len(before.users) == 1 else None
+            if isinstance(module, M.Add):
+                self.fuse_sum(node, before, module)
+            elif isinstance(module, M.BatchNorm) and self.same(node, before) and self.once(before):
+                module.relu = True
+                self.call(node, before.target, before.args)
+                self.graph.erase_node(before)
+
+    def same(self, *nodes):
+        return len({self.module_of(node).format for node in nodes}) == 1
+
+    def once(self, node):
+        return sum(other.op == "call_module" and other.target == node.target for other in self.graph.nodes) == 1
+
+    def fuse_sum(self, node, sum_, module):
+        if not self.same(node, sum_):
+            return
+        a, b = sum_.args
+        for normalised, residual in ((a, b), (b, a)):
+            norm = self.module_of(normalised)
+            if isinstance(norm, M.BatchNorm) and len(normalised.users) == 1 and len(normalised.args) == 1 and not norm.relu and \
+                    a is not b and self.same(node, normalised) and self.once(normalised):
+                norm.relu = True
+                self.call(node, normalised.target, (*normalised.args, residual))
+                self.graph.erase_node(sum_)
+                self.graph.erase_node(normalised)
+                return
+        module.relu = True
+        self.call(node, sum_.target, sum_.args)
+        self.graph.erase_node(sum_)
+
+    # --- gradients of values that are used more than once
+
+    def fork(self):
+        for node in list(self.graph.nodes):
+            module = self.module_of(node)
+            uses = [user for user in node.users if not self.is_a(user, SHAPES)]
+            if not isinstance(module, M.FormatModule) or isinstance(module, M.Fork) or len(uses) < 2:
+                continue
+            gated = isinstance(module, M.ReLU) or isinstance(module, (M.BatchNorm, M.Add)) and module.relu
+            module.gated = gated = gated and self.once(node)
+            name = self.put(self.name(node, "fork"), M.Fork(len(uses), gated, format=module.format))
+            with self.graph.inserting_after(node):
+                fork = self.graph.call_module(name, (node,))
+            for i, user in enumerate(uses):
+                with self.graph.inserting_before(user):
+                    one = self.graph.call_function(operator.getitem, (fork, i))
+                user.replace_input_with(node, one)
+
+
+    # --- values that no other code sees
+
+    def hold(self):
+        """Results that only modules of flexlab read remain flexlab's tensors."""
+        for node in self.graph.nodes:
+            module = self.module_of(node)
+            if isinstance(module, M.FormatModule):
+                module.holds = all(self.reads(user) for user in node.users) and self.once(node)
+
+    def reads(self, node):
+        if node.op == "call_function" and node.target is operator.getitem and isinstance(self.module_of(node.args[0]), M.Fork):
+            return all(self.reads(user) for user in node.users)
+        return isinstance(self.module_of(node), M.FormatModule) and (
+            not isinstance(self.module_of(node), M.Fork) or all(self.reads(user) for user in node.users))
+
+
+def stride_of(node):
+    """s of x[:, :, ::s, ::s]; None for anything else."""
+    if not isinstance(node, fx.Node) or node.target is not operator.getitem or not isinstance(node.args[1], tuple):
+        return None
+    key = node.args[1]
+    if len(key) != 4 or not all(isinstance(one, slice) and one.start in (None, 0) and one.stop is None for one in key):
+        return None
+    steps = [1 if one.step is None else one.step for one in key]
+    return steps[2] if steps[:2] == [1, 1] and steps[2] == steps[3] and isinstance(steps[2], int) and steps[2] > 0 else None

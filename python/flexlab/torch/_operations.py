@@ -1,0 +1,399 @@
+"""The operations as torch.library.custom_op: real implementations, fake ones (shapes), gradients.
+
+`format` is a text, "flex16+5" or "flex16+5:ngraph"; `handle` names the State whose slots the results have (_carriers.py), 0:
+none. Gradients are operations too, without gradients of their own. They keep the state alive until the graph is gone."""
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor
+from torch.library import custom_op
+
+from .. import _core
+from ._carriers import RAW, Held, Result, bring, is_image, locked, on, shown, state_of, stored, stored_shape
+
+WRITES = ("y", "product", "dx", "dweight", "dbias", "da", "db", "dresidual")
+NONE = 0  # elements of a result that is not wanted
+
+
+def operand(t, name, format, state, layout="any", role=None):
+    return bring(t, name, format, state, role or name, layout, WRITES)
+
+
+def weight(t, name, format, state, layout="any"):
+    return bring(t, name, format, state, name, layout, WRITES, snapshot=True)
+
+
+def is_held(state):
+    return state is not None and state.is_held
+
+
+def nothing():
+    return torch.empty(NONE)
+
+
+def as_operand(name, fake, setup=None, backward=None):
+    """Registers what an operation needs beside its implementation."""
+    def given(ctx, *gradients):
+        """Gradients of what modules of flexlab have not made are plain tensors."""
+        made = backward(ctx, *gradients)
+        return tuple(one.box.plain() if isinstance(one, Held) and not held else one for one, held in zip(made, ctx.held))
+
+    def prepared(ctx, inputs, output):
+        ctx.held = [isinstance(one, Held) for one in inputs]
+        setup(ctx, inputs, output)
+
+    def register(operation):
+        RAW[getattr(torch.ops.flexlab, name).default] = operation._init_fn
+        operation.register_fake(fake)
+        if backward:
+            operation.register_autograd(given, setup_context=prepared)
+        try:
+            operation.register_autocast("cpu", torch.float32)
+        except AttributeError:  # before torch 2.5
+            pass
+        return operation
+    return register
+
+
+def saved(ctx, inputs, tensors):
+    """Saves tensors, and what the gradient needs of the last two inputs: format and handle."""
+    ctx.save_for_backward(*tensors)
+    ctx.format, ctx.handle = inputs[-2], inputs[-1]
+    ctx.state = state_of(inputs[-1])
+
+
+def like(t):
+    return torch.empty_like(t)
+
+
+def image_like(n, h, w, c, x):
+    return shown(x.new_empty((n, h, w, c)), True)
+
+
+def gradient_like(t, layout):
+    """An empty tensor in the layout of a gradient."""
+    s = stored(t, layout)
+    return shown(t.new_empty(s.shape), layout == "image" or layout == "any" and is_image(t))
+
+
+# --- matmul and linear --------------------------------------------------------------------------------------------------
+
+
+@custom_op("flexlab::matmul", mutates_args=())
+@locked
+def matmul(a: Tensor, b: Tensor, format: str, handle: int) -> Tensor:
+    state = state_of(handle)
+    x, y = operand(a, "a", format, state, "rows"), operand(b, "b", format, state, "rows")
+    if a.dim() != b.dim() or a.dim() < 2:
+        raise ValueError(f"matmul of {tuple(a.shape)} and {tuple(b.shape)}, expected matrices, or batches of them with the same "
+                         "leading dimensions")
+    result = Result(format, state, "y", a.shape[:-1] + b.shape[-1:], held=is_held(state))
+    (_core.matmul if a.dim() == 2 else _core.matmul_batched)(x, y, out=result.tensor)
+    return result.torch()
+
+
+@custom_op("flexlab::matmul_backward", mutates_args=())
+@locked
+def matmul_backward(dy: Tensor, a: Tensor, b: Tensor, wants_a: bool, wants_b: bool, format: str,
+                    handle: int) -> Tuple[Tensor, Tensor]:
+    state = state_of(handle)
+    x, y, d = (operand(t, name, format, state, "rows") for t, name in ((a, "a"), (b, "b"), (dy, "dy")))
+    flat = a.dim() == 2
+    results = [nothing(), nothing()]
+    if wants_a:
+        da = Result(format, state, "da", a.shape, held=isinstance(a, Held))
+        (_core.matmul_nt if flat else _core.matmul_batched_nt)(d, y, out=da.tensor)
+        results[0] = da.torch()
+    if wants_b:
+        db = Result(format, state, "db", b.shape, held=isinstance(b, Held))
+        (_core.matmul_tn if flat else _core.matmul_batched_tn)(x, d, out=db.tensor)
+        results[1] = db.torch()
+    return tuple(results)
+
+
+def matmul_setup(ctx, inputs, output):
+    saved(ctx, inputs, inputs[:2])
+
+
+def matmul_gradient(ctx, dy):
+    a, b = ctx.saved_tensors
+    wants = ctx.needs_input_grad
+    da, db = matmul_backward(dy, a, b, wants[0], wants[1], ctx.format, ctx.handle)
+    return da if wants[0] else None, db if wants[1] else None, None, None
+
+
+as_operand("matmul", lambda a, b, format, handle: a.new_empty(a.shape[:-1] + b.shape[-1:]), matmul_setup, matmul_gradient)(matmul)
+as_operand("matmul_backward", lambda dy, a, b, wants_a, wants_b, format, handle: (
+    a.new_empty(a.shape if wants_a else NONE), b.new_empty(b.shape if wants_b else NONE)))(matmul_backward)
+
+
+@custom_op("flexlab::linear", mutates_args=())
+@locked
+def linear(x: Tensor, weight_: Tensor, bias: Optional[Tensor], format: str, handle: int) -> Tensor:
+    """The product is a tensor of its own, which the bias is added to: as in the C library's nn_linear."""
+    state = state_of(handle)
+    a, w = operand(x, "x", format, state, "matrix"), weight(weight_, "weight", format, state, "rows")
+    shape = (a.shape[0], w.shape[0])
+    product = Result(format, state, "y" if bias is None else "product", shape, held=is_held(state) and x.dim() == 2)
+    _core.matmul_nt(a, w, out=product.tensor)
+    if bias is not None:
+        result = Result(format, state, "y", shape, held=is_held(state) and x.dim() == 2)
+        _core.bias(product.tensor, weight(bias, "bias", format, state), out=result.tensor)
+        product = result
+    return product.torch().view(x.shape[:-1] + w.shape[:1])
+
+
+@custom_op("flexlab::linear_backward", mutates_args=())
+@locked
+def linear_backward(dy: Tensor, x: Tensor, weight_: Tensor, wants_x: bool, wants_weight: bool, wants_bias: bool, format: str,
+                    handle: int) -> Tuple[Tensor, Tensor, Tensor]:
+    state = state_of(handle)
+    d = operand(dy, "dy", format, state, "matrix")
+    results = [nothing(), nothing(), nothing()]
+    if wants_weight:
+        dw = Result(format, state, "dweight", tuple(weight_.shape))
+        _core.matmul_tn(d, operand(x, "x", format, state, "matrix"), out=dw.tensor)
+        results[1] = dw.torch()
+    if wants_bias:
+        db = Result(format, state, "dbias", (d.shape[1],))
+        _core.sum_rows(d, out=db.tensor)
+        results[2] = db.torch()
+    if wants_x:
+        dx = Result(format, state, "dx", (d.shape[0], x.shape[-1]), held=isinstance(x, Held) and x.dim() == 2)
+        _core.matmul(d, weight(weight_, "weight", format, state, "rows"), out=dx.tensor)
+        results[0] = dx.torch().view(x.shape)
+    return tuple(results)
+
+
+def linear_setup(ctx, inputs, output):
+    saved(ctx, inputs, inputs[:2])
+
+
+def linear_gradient(ctx, dy):
+    x, w = ctx.saved_tensors
+    wants = ctx.needs_input_grad[:3]
+    made = linear_backward(dy, x, w, *wants, ctx.format, ctx.handle)
+    return *(d if want else None for d, want in zip(made, wants)), None, None
+
+
+as_operand("linear", lambda x, weight_, bias, format, handle: x.new_empty(x.shape[:-1] + weight_.shape[:1]),
+           linear_setup, linear_gradient)(linear)
+as_operand("linear_backward", lambda dy, x, weight_, wants_x, wants_weight, wants_bias, format, handle: (
+    x.new_empty(x.shape if wants_x else NONE), x.new_empty(weight_.shape if wants_weight else NONE),
+    x.new_empty(dy.shape[-1] if wants_bias else NONE)))(linear_backward)
+
+
+# --- convolution --------------------------------------------------------------------------------------------------------
+
+
+def window(stride, padding, dilation, groups):
+    return {"stride": tuple(stride), "padding": tuple(padding), "dilation": tuple(dilation), "groups": groups}
+
+
+def places(x, kernel, stride, padding, dilation):
+    return [(x.shape[2 + i] + padding[2 * i] + padding[2 * i + 1] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1
+            for i in range(2)]
+
+
+def four(t, name):
+    if t.dim() != 4:
+        raise ValueError(f"{name} has the shape {tuple(t.shape)}, expected 4 dimensions")
+
+
+@custom_op("flexlab::conv2d", mutates_args=())
+@locked
+def conv2d(x: Tensor, weight_: Tensor, bias: Optional[Tensor], stride: List[int], padding: List[int], dilation: List[int],
+           groups: int, format: str, handle: int) -> Tensor:
+    """padding: top, bottom, left, right. The bias is added before the one rounding."""
+    state = state_of(handle)
+    four(x, "x"), four(weight_, "weight")
+    a, w = operand(x, "x", format, state, "image"), weight(weight_, "weight", format, state, "image")
+    p, q = places(x, weight_.shape[2:], stride, padding, dilation)
+    result = Result(format, state, "y", (x.shape[0], max(p, 1), max(q, 1), weight_.shape[0]), True, held=is_held(state))
+    _core.conv2d_fused(a, w, bias=None if bias is None else weight(bias, "bias", format, state), out=result.tensor,
+                       **window(stride, padding, dilation, groups))
+    return result.torch()
+
+
+@custom_op("flexlab::conv2d_backward", mutates_args=())
+@locked
+def conv2d_backward(dy: Tensor, x: Tensor, weight_: Tensor, stride: List[int], padding: List[int], dilation: List[int],
+                    groups: int, wants_x: bool, wants_weight: bool, wants_bias: bool, format: str,
+                    handle: int) -> Tuple[Tensor, Tensor, Tensor]:
+    state = state_of(handle)
+    how = window(stride, padding, dilation, groups)
+    d = operand(dy, "dy", format, state, "image")
+    results = [nothing(), nothing(), nothing()]
+    if wants_weight:
+        dw = Result(format, state, "dweight", stored_shape(weight_, "image"), True)
+        _core.conv2d_weight_grad(dw.tensor, d, operand(x, "x", format, state, "image"), **how)
+        results[1] = dw.torch()
+    if wants_bias:
+        db = Result(format, state, "dbias", (d.shape[3],))
+        _core.sum_rows(d, out=db.tensor)
+        results[2] = db.torch()
+    if wants_x:
+        dx = Result(format, state, "dx", stored_shape(x, "image"), True, isinstance(x, Held))
+        _core.conv2d_input_grad(dx.tensor, d, weight(weight_, "weight", format, state, "image"), **how)
+        results[0] = dx.torch()
+    return tuple(results)
+
+
+def conv2d_setup(ctx, inputs, output):
+    saved(ctx, inputs, inputs[:2])
+    ctx.how = inputs[3:7]
+
+
+def conv2d_gradient(ctx, dy):
+    x, w = ctx.saved_tensors
+    wants = ctx.needs_input_grad[:3]
+    made = conv2d_backward(dy, x, w, *ctx.how, *wants, ctx.format, ctx.handle)
+    return *(d if want else None for d, want in zip(made, wants)), None, None, None, None, None, None
+
+
+def conv2d_fake(x, weight_, bias, stride, padding, dilation, groups, format, handle):
+    p, q = places(x, weight_.shape[2:], stride, padding, dilation)
+    return image_like(x.shape[0], p, q, weight_.shape[0], x)
+
+
+as_operand("conv2d", conv2d_fake, conv2d_setup, conv2d_gradient)(conv2d)
+as_operand("conv2d_backward", lambda dy, x, weight_, stride, padding, dilation, groups, wants_x, wants_weight, wants_bias,
+           format, handle: (gradient_like(x, "image") if wants_x else x.new_empty(NONE),
+                            gradient_like(weight_, "image") if wants_weight else x.new_empty(NONE),
+                            x.new_empty(weight_.shape[0] if wants_bias else NONE)))(conv2d_backward)
+
+
+# --- batch normalisation ------------------------------------------------------------------------------------------------
+
+
+def channels_last(t):
+    """The layout in which channels are the last dimension."""
+    return "image" if t.dim() == 4 else "rows"
+
+
+def normalised(x, residual, weight_, bias, mean, variance, eps, relu, format, state):
+    layout = channels_last(x)
+    a = operand(x, "x", format, state, layout)
+    r = None if residual is None else operand(residual, "residual", format, state, layout)
+    result = Result(format, state, "y", a.shape, layout == "image", held=is_held(state))
+    if mean is None:
+        mean, variance = (torch.empty(a.shape[-1], dtype=torch.float64) for _ in range(2))
+        _core.moments(a, out=(on(mean, "f64"), on(variance, "f64")))
+    _core.batchnorm(a, r, weight(weight_, "weight", format, state), weight(bias, "bias", format, state), on(mean, "f64"),
+                    on(variance, "f64"), eps, relu, out=result.tensor)
+    return result.torch(), mean, variance
+
+
+@custom_op("flexlab::batch_norm", mutates_args=())
+@locked
+def batch_norm(x: Tensor, residual: Optional[Tensor], weight_: Tensor, bias: Tensor, eps: float, relu: bool, gated: bool,
+               format: str, handle: int) -> Tuple[Tensor, Tensor, Tensor]:
+    """With the moments of the batch, which are the second and third result, in float64. gated: the gradient is 0 already
+    where relu left 0 (a gated Fork)."""
+    return normalised(x, residual, weight_, bias, None, None, eps, relu, format, state_of(handle))
+
+
+@custom_op("flexlab::batch_norm_running", mutates_args=())
+@locked
+def batch_norm_running(x: Tensor, residual: Optional[Tensor], weight_: Tensor, bias: Tensor, mean: Tensor, variance: Tensor,
+                       eps: float, relu: bool, format: str, handle: int) -> Tensor:
+    """With given moments, as in evaluation. It has no gradient."""
+    return normalised(x, residual, weight_, bias, mean.double(), variance.double(), eps, relu, format, state_of(handle))[0]
+
+
+@custom_op("flexlab::batch_norm_backward", mutates_args=())
+@locked
+def batch_norm_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weight_: Tensor, mean: Tensor, variance: Tensor, eps: float,
+                        wants_residual: bool, format: str, handle: int) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    """y: the result if relu was applied to it. The gradient of a residual is then that of the sum, and the rest begins
+    there."""
+    state, layout = state_of(handle), channels_last(x)
+    d, a = operand(dy, "dy", format, state, layout), operand(x, "x", format, state, layout)
+    mask = None if y is None else bring(y, "y", format, state, "result", layout)
+    residual = nothing()
+    if wants_residual:
+        sum_ = Result(format, state, "dresidual", a.shape, layout == "image", isinstance(y, Held))
+        _core.relu_grad(d, mask, out=sum_.tensor)
+        residual, d, mask = sum_.torch(), sum_.tensor, None
+    dx = Result(format, state, "dx", a.shape, layout == "image", isinstance(x, Held))
+    dw, db = Result(format, state, "dweight", a.shape[-1:]), Result(format, state, "dbias", a.shape[-1:])
+    _core.batchnorm_grad(d, a, mask, weight(weight_, "weight", format, state), on(mean, "f64"), on(variance, "f64"), eps,
+                         out=(dx.tensor, dw.tensor, db.tensor))
+    return dx.torch(), dw.torch(), db.torch(), residual
+
+
+def batch_norm_setup(ctx, inputs, output):
+    x, residual, weight_, _, eps, relu, gated = inputs[:7]
+    saved(ctx, inputs, (x, output[0] if relu and not gated else None, weight_, output[1], output[2]))
+    ctx.eps = eps
+    ctx.residual = residual is not None
+    ctx.mark_non_differentiable(output[1], output[2])
+
+
+def batch_norm_gradient(ctx, dy, *_):
+    x, y, weight_, mean, variance = ctx.saved_tensors
+    wants = ctx.residual and ctx.needs_input_grad[1]
+    dx, dw, db, dr = batch_norm_backward(dy, x, y, weight_, mean, variance, ctx.eps, wants and y is not None, ctx.format,
+                                         ctx.handle)
+    return dx, (dr if y is not None else dy) if wants else None, dw, db, None, None, None, None, None
+
+
+def moments_fake(x):
+    return x.new_empty(x.shape[1], dtype=torch.float64)
+
+
+def no_gradient(ctx, *_):
+    raise NotImplementedError("flexlab: batch normalisation with running statistics (eval mode) has no gradient: use "
+                              "train(), or torch.no_grad() where none is wanted")
+
+
+as_operand("batch_norm", lambda x, residual, weight_, bias, eps, relu, gated, format, handle: (
+    gradient_like(x, channels_last(x)), moments_fake(x), moments_fake(x)), batch_norm_setup, batch_norm_gradient)(batch_norm)
+as_operand("batch_norm_running", lambda x, residual, weight_, bias, mean, variance, eps, relu, format, handle:
+           gradient_like(x, channels_last(x)), lambda ctx, inputs, output: None, no_gradient)(batch_norm_running)
+as_operand("batch_norm_backward", lambda dy, x, y, weight_, mean, variance, eps, wants_residual, format, handle: (
+    gradient_like(x, channels_last(x)), x.new_empty(x.shape[1]), x.new_empty(x.shape[1]),
+    gradient_like(x, channels_last(x)) if wants_residual else x.new_empty(NONE)))(batch_norm_backward)
+
+
+# --- layer normalisation ------------------------------------------------------------------------------------------------
+
+
+@custom_op("flexlab::layer_norm", mutates_args=())
+@locked
+def layer_norm(x: Tensor, weight_: Tensor, bias: Optional[Tensor], eps: float, format: str, handle: int) -> Tensor:
+    """Over the last dimension."""
+    state = state_of(handle)
+    a = operand(x, "x", format, state, "rows")
+    result = Result(format, state, "y", a.shape, held=is_held(state))
+    _core.layernorm(a, weight(weight_, "weight", format, state), None if bias is None else weight(bias, "bias", format, state),
+                    eps, out=result.tensor)
+    return result.torch()
+
+
+@custom_op("flexlab::layer_norm_backward", mutates_args=())
+@locked
+def layer_norm_backward(dy: Tensor, x: Tensor, weight_: Tensor, has_bias: bool, eps: float, format: str,
+                        handle: int) -> Tuple[Tensor, Tensor, Tensor]:
+    state = state_of(handle)
+    d, a = operand(dy, "dy", format, state, "rows"), operand(x, "x", format, state, "rows")
+    dx, dw = Result(format, state, "dx", a.shape, held=isinstance(x, Held)), Result(format, state, "dweight", a.shape[-1:])
+    db = Result(format, state, "dbias", a.shape[-1:]) if has_bias else None
+    _core.layernorm_grad(d, a, weight(weight_, "weight", format, state), eps, out=(dx.tensor, dw.tensor, db and db.tensor))
+    return dx.torch(), dw.torch(), db.torch() if db else nothing()
+
+
+def layer_norm_setup(ctx, inputs, output):
+    saved(ctx, inputs, inputs[:2])
+    ctx.has_bias, ctx.eps = inputs[2] is not None, inputs[3]
+
+
+def layer_norm_gradient(ctx, dy):
+    dx, dw, db = layer_norm_backward(dy, *ctx.saved_tensors, ctx.has_bias, ctx.eps, ctx.format, ctx.handle)
+    return dx, dw, db if ctx.has_bias else None, None, None, None
+
+
+as_operand("layer_norm", lambda x, weight_, bias, eps, format, handle: x.new_empty(x.shape), layer_norm_setup,
+           layer_norm_gradient)(layer_norm)
+as_operand("layer_norm_backward", lambda dy, x, weight_, has_bias, eps, format, handle: (
+    x.new_empty(x.shape), x.new_empty(x.shape[-1]), x.new_empty(x.shape[-1] if has_bias else NONE)))(layer_norm_backward)

@@ -1,0 +1,320 @@
+"""Modules of torch.nn that compute in a format of flexlab. Parameters are torch's, in float32, with torch's names and shapes;
+weights of convolutions lie in memory as torch.channels_last has them."""
+import weakref
+
+import torch
+from torch import nn
+
+from . import functional as F
+from ._carriers import State, split
+
+alive = weakref.WeakSet()
+
+
+class FormatModule:
+    """What the modules share: the format, and the states of training and of evaluation. Exponents of training are predicted
+    from the steps before; those of evaluation are those of the largest values, and leave training as it is.
+
+    `wide` and `stochastic` say how optimisers of flexlab.torch.optim keep the weights: with a wide part, or written by
+    stochastic rounding."""
+    kind = None
+    holds = False  # whether only modules of flexlab read the results: set by convert
+    gated = False  # whether a gated Fork masks the gradient: set by convert
+
+    def begin(self, format, wide=True, stochastic=False):
+        split(format)  # refuses what is none
+        self.format, self.wide, self.stochastic = format, wide, stochastic
+        self.state, self.evaluation = State(), State(exact=True)
+        alive.add(self)
+        return self
+
+    @property
+    def how(self):
+        handle = (self.state if self.training else self.evaluation).handle
+        return {"format": self.format, "handle": -handle if self.holds and not torch.compiler.is_compiling() else handle}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        alive.add(self)
+
+    def exponents(self):
+        """{(role, format, shape): exponent} of the tensors of training."""
+        return self.state.exponents()
+
+    def extra_repr(self):
+        base = super().extra_repr()
+        return f"{base}, format={self.format!r}" if base else f"format={self.format!r}"
+
+
+def taken(module, cls, format, **how):
+    """A module of class cls with the parameters, buffers and settings of a module of torch.nn: the same Parameter objects."""
+    made = cls.__new__(cls)
+    nn.Module.__init__(made)
+    for name, value in module.__dict__.items():
+        if name not in ("_parameters", "_buffers", "_modules"):
+            made.__dict__[name] = value
+    made._parameters.update(module._parameters)
+    made._buffers.update(module._buffers)
+    made._modules.update(module._modules)
+    made.begin(format, **how)
+    made.check()
+    return made
+
+
+def channels_last(parameter):
+    with torch.no_grad():
+        parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+
+
+class Linear(FormatModule, nn.Linear):
+    """torch.nn.Linear in a format. The product is rounded, then the sum with the bias."""
+    kind = "matmul"
+
+    def __init__(self, in_features, out_features, bias=True, *, format, **how):
+        nn.Linear.__init__(self, in_features, out_features, bias)
+        self.begin(format, **how)
+
+    def check(self):
+        pass
+
+    def forward(self, x):
+        return F.linear(x, self.weight, self.bias, **self.how)
+
+
+class Conv2d(FormatModule, nn.Conv2d):
+    """torch.nn.Conv2d in a format: padding of zeros, any stride, dilation and groups."""
+    kind = "conv2d"
+
+    def __init__(self, *args, format, wide=True, stochastic=False, **settings):
+        nn.Conv2d.__init__(self, *args, **settings)
+        self.begin(format, wide, stochastic)
+        self.check()
+
+    def check(self):
+        if self.padding_mode != "zeros":
+            raise ValueError(f"padding_mode is {self.padding_mode!r}, expected 'zeros'")
+        channels_last(self.weight)
+
+    def forward(self, x):
+        return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups, **self.how)
+
+
+class BatchNorm(FormatModule):
+    kind = "batchnorm"
+    relu = False
+
+    def check(self):
+        if not self.affine:
+            raise ValueError("affine is False, expected True")
+        if not self.track_running_stats:
+            raise ValueError("track_running_stats is False, expected True")
+        self.running_mean, self.running_var = self.running_mean.double(), self.running_var.double()
+
+    def forward(self, x, residual=None):
+        momentum = self.momentum
+        if self.training:
+            self.num_batches_tracked.add_(1)
+            if momentum is None:
+                momentum = 1 / float(self.num_batches_tracked)
+        return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training, momentum, self.eps,
+                            residual=residual, relu=self.relu, gated=self.gated, **self.how)
+
+
+class BatchNorm2d(BatchNorm, nn.BatchNorm2d):
+    """torch.nn.BatchNorm2d in a format; with `relu`, and a residual as the second argument, in the same rounding. Running
+    statistics are float64."""
+
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, *, format, relu=False, **how):
+        nn.BatchNorm2d.__init__(self, num_features, eps, momentum)
+        self.relu = relu
+        self.begin(format, **how)
+        self.check()
+
+
+class BatchNorm1d(BatchNorm, nn.BatchNorm1d):
+    """torch.nn.BatchNorm1d in a format, for [N,C]."""
+
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, *, format, relu=False, **how):
+        nn.BatchNorm1d.__init__(self, num_features, eps, momentum)
+        self.relu = relu
+        self.begin(format, **how)
+        self.check()
+
+
+class LayerNorm(FormatModule, nn.LayerNorm):
+    """torch.nn.LayerNorm in a format."""
+    kind = "layernorm"
+
+    def __init__(self, normalized_shape, eps=1e-5, *, bias=True, format, **how):
+        nn.LayerNorm.__init__(self, normalized_shape, eps, bias=bias)
+        self.begin(format, **how)
+
+    def check(self):
+        if not self.elementwise_affine:
+            raise ValueError("elementwise_affine is False, expected True")
+
+    def forward(self, x):
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps, **self.how)
+
+
+class Embedding(FormatModule, nn.Embedding):
+    """torch.nn.Embedding in a format."""
+    kind = "embedding"
+
+    def __init__(self, num_embeddings, embedding_dim, *, format, **how):
+        nn.Embedding.__init__(self, num_embeddings, embedding_dim)
+        self.begin(format, **how)
+
+    def check(self):
+        for name, expected in (("padding_idx", None), ("max_norm", None), ("scale_grad_by_freq", False), ("sparse", False)):
+            if getattr(self, name) != expected:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected {expected}")
+
+    def forward(self, indices):
+        return F.embedding(indices, self.weight, **self.how)
+
+
+class ReLU(FormatModule, nn.ReLU):
+    kind = "relu"
+
+    def __init__(self, *, format):
+        nn.ReLU.__init__(self)
+        self.begin(format)
+
+    def check(self):
+        pass
+
+    def forward(self, x):
+        return F.relu(x, gated=self.gated, **self.how)
+
+
+class Add(FormatModule, nn.Module):
+    """a + b, with `relu` max(0, a + b), rounded once."""
+    kind = "add"
+
+    def __init__(self, relu=False, *, format):
+        nn.Module.__init__(self)
+        self.relu = relu
+        self.begin(format)
+
+    def forward(self, a, b):
+        return F.add(a, b, relu=self.relu, gated=self.gated, **self.how)
+
+
+class Fork(FormatModule, nn.Module):
+    """A value for several uses, whose gradients are added in the format, and masked by it if it is a result of relu and
+    `gated`."""
+    kind = "fork"
+
+    def __init__(self, uses, gated=False, *, format):
+        nn.Module.__init__(self)
+        self.uses, self.gated = uses, gated
+        self.begin(format)
+
+    def forward(self, x):
+        return F.fork(x, self.uses, gated=self.gated, **self.how)
+
+
+class AvgPool2d(FormatModule, nn.AvgPool2d):
+    kind = "avgpool2d"
+
+    def __init__(self, *args, format, **settings):
+        nn.AvgPool2d.__init__(self, *args, **settings)
+        self.begin(format)
+        self.check()
+
+    def check(self):
+        if self.ceil_mode or self.divisor_override is not None:
+            raise ValueError(f"ceil_mode is {self.ceil_mode}, divisor_override {self.divisor_override}, expected neither")
+
+    def forward(self, x):
+        return F.avg_pool2d(x, self.kernel_size, self.stride, self.padding, False, self.count_include_pad, **self.how)
+
+
+class AdaptiveAvgPool2d(FormatModule, nn.AdaptiveAvgPool2d):
+    kind = "avgpool_adaptive"
+
+    def __init__(self, output_size, *, format):
+        nn.AdaptiveAvgPool2d.__init__(self, output_size)
+        self.begin(format)
+
+    def check(self):
+        pass
+
+    def forward(self, x):
+        return F.adaptive_avg_pool2d(x, self.output_size, **self.how)
+
+
+class MaxPool2d(FormatModule, nn.MaxPool2d):
+    kind = "maxpool2d"
+
+    def __init__(self, *args, format, **settings):
+        nn.MaxPool2d.__init__(self, *args, **settings)
+        self.begin(format)
+        self.check()
+
+    def check(self):
+        if self.ceil_mode or self.return_indices:
+            raise ValueError(f"ceil_mode is {self.ceil_mode}, return_indices {self.return_indices}, expected neither")
+
+    def forward(self, x):
+        return F.max_pool2d(x, self.kernel_size, self.stride, self.padding, self.dilation, **self.how)
+
+
+class ShortcutA(FormatModule, nn.Module):
+    """The shortcut of option A: every stride-th pixel, `more` channels of zeros before and behind."""
+    kind = "shortcut_a"
+
+    def __init__(self, more, stride, *, format):
+        nn.Module.__init__(self)
+        self.more, self.stride = more, stride
+        self.begin(format)
+
+    def forward(self, x):
+        return F.shortcut_a(x, x.shape[1] + 2 * self.more, self.stride, **self.how)
+
+    def extra_repr(self):
+        return f"more={self.more}, stride={self.stride}, format={self.format!r}"
+
+
+class PooledMean(FormatModule, nn.Module):
+    """avg_pool2d whose settings are arguments, as in functions of torch."""
+    kind = "avgpool2d"
+
+    def __init__(self, *, format):
+        nn.Module.__init__(self)
+        self.begin(format)
+
+    def forward(self, x, *args, **settings):
+        return F.avg_pool2d(x, *args, **settings, **self.how)
+
+
+class AdaptivePooledMean(PooledMean):
+    kind = "avgpool_adaptive"
+
+    def forward(self, x, output_size):
+        return F.adaptive_avg_pool2d(x, output_size, **self.how)
+
+
+class PooledMaximum(PooledMean):
+    kind = "maxpool2d"
+
+    def forward(self, x, *args, **settings):
+        return F.max_pool2d(x, *args, **settings, **self.how)
+
+
+class CrossEntropyLoss(FormatModule, nn.Module):
+    """The mean cross-entropy, whose gradient is rounded to the format."""
+    kind = "loss"
+
+    def __init__(self, *, format):
+        nn.Module.__init__(self)
+        self.begin(format)
+
+    def forward(self, x, labels):
+        return F.cross_entropy(x, labels, **self.how)
+
+
+REPLACED = {nn.Linear: Linear, nn.Conv2d: Conv2d, nn.BatchNorm2d: BatchNorm2d, nn.BatchNorm1d: BatchNorm1d,
+            nn.LayerNorm: LayerNorm, nn.Embedding: Embedding, nn.ReLU: ReLU, nn.AvgPool2d: AvgPool2d,
+            nn.AdaptiveAvgPool2d: AdaptiveAvgPool2d, nn.MaxPool2d: MaxPool2d}
