@@ -240,6 +240,8 @@ class Struct(ctypes.Structure):
         elif isinstance(value, Struct) and isinstance(declared, type) and issubclass(declared, ctypes._Pointer):
             value = ctypes.pointer(value)
         elif isinstance(value, (tuple, list)) and issubclass(declared, ctypes.Array):
+            if len(value) > declared._length_:
+                raise ValueError(f"{name} has {len(value)} entries, expected at most {declared._length_}")
             value = declared(*value)
         elif hasattr(value, "__array_interface__"):
             value = ctypes.cast(value.ctypes.data, declared)
@@ -272,15 +274,18 @@ def callback_type(name):
 
 def wrapped(kind, function):
     """A callback whose exceptions wait until the function that calls it returns; it then asks to stop."""
+    # A status other than 0 ends what calls it; 0 from a predictor leaves the exponent as it is.
+    stop = None if kind._restype_ in (None, ctypes.c_void_p) else 0 if kind._restype_ is ctypes.c_double else 1
+
     @functools.wraps(function)
     def guarded(*arguments):
         if threading.get_ident() in pending:
-            return 1 if kind._restype_ not in (None, ctypes.c_void_p) else None
+            return stop
         try:
             return function(*arguments)
         except BaseException as error:  # KeyboardInterrupt too
             remember(error)
-            return 1 if kind._restype_ not in (None, ctypes.c_void_p) else None
+            return stop
     return kind(guarded)
 
 
@@ -360,7 +365,7 @@ def function(name):
         except ctypes.ArgumentError as error:  # what from_param raised
             number, kind, text = re.fullmatch(r"argument (\d+): (?:<class ')?(\w+)[^:]*: (.*)", str(error), re.S).groups()
             parameter = taken[int(number) - 1][1]
-            raise {"ValueError": ValueError}.get(kind, TypeError)(f"{name}: {parameter}: {text}") from None
+            raise {"ValueError": ValueError, "RuntimeError": RuntimeError}.get(kind, TypeError)(f"{name}: {parameter}: {text}") from None
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"{result} {name}({', '.join(' '.join(one) for one in taken)})\n\n{comment}\n\nflexlab/{header}"

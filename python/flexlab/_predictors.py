@@ -35,7 +35,7 @@ def predictor(name):
         x.predictor = "twice-the-last"
 
     The name then stands wherever predictors do: x.predictor, "flex16+5:twice-the-last", Network(predictor=...). Each write
-    of a tensor calls it once, with the GIL: some 5 microseconds, beside which a step of small tensors shows it and one of
+    of a tensor calls it once, with the GIL: some 10 microseconds, beside which a step of small tensors shows it and one of
     large tensors does not. An exception leaves the exponent as it is, and the call that wrote raises it. Names last as
     long as the process."""
     if not isinstance(name, str):

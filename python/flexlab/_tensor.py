@@ -463,9 +463,10 @@ def infer(name, operands, keywords):
     rule = _shapes.RULES.get(name)
     made = rule(*operands, **keywords) if rule else (operands[0].format, operands[0].shape)
     device = next((one.device for one in operands if isinstance(one, Tensor)), "cpu")
-    if isinstance(made, list):
-        return tuple(empty(shape, format, device=device) for format, shape in made)
-    return empty(made[1], made[0], device=device)
+    # Where sizes leave nothing, the operation says why.
+    results = tuple(empty([max(1, size) for size in shape], format, device=device)
+                    for format, shape in (made if isinstance(made, list) else [made]))
+    return results if isinstance(made, list) else results[0]
 
 
 def fail(status, message):

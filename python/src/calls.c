@@ -72,8 +72,10 @@ static int read_axes(struct arguments *a, PyObject *object, unsigned *axes) {
     }
     if (PyIndex_Check(object))
         return read_axis(a->f, object, ndim, axes);
-    PyObject *tuple = PySequence_Tuple(object);
-    int status = tuple ? 0 : -1;
+    PyObject *tuple = PySequence_Check(object) && !PyUnicode_Check(object) ? PySequence_Tuple(object) : NULL;
+    if (!tuple)
+        return PyErr_Occurred() ? -1 : wrong(a->f, "axes", object, "a dimension, several, or None for all");
+    int status = 0;
     for (Py_ssize_t i = 0; !status && i < PyTuple_Size(tuple); i++)
         status = read_axis(a->f, PyTuple_GetItem(tuple, i), ndim, axes);
     Py_XDECREF(tuple);
@@ -89,10 +91,12 @@ static int read_ints(const struct operation *f, const char *name, PyObject *obje
             to[i] = (int)value;
         return 0;
     }
-    PyObject *tuple = PySequence_Tuple(object);
-    const Py_ssize_t count = tuple ? PyTuple_Size(tuple) : -1;
-    int status = tuple ? 0 : -1;
-    if (tuple && (repeat ? count != length : count > length)) {
+    PyObject *tuple = PySequence_Check(object) && !PyUnicode_Check(object) ? PySequence_Tuple(object) : NULL;
+    if (!tuple)
+        return PyErr_Occurred() ? -1 : wrong(f, name, object, repeat ? "an integer or several" : "integers");
+    const Py_ssize_t count = PyTuple_Size(tuple);
+    int status = 0;
+    if ((repeat ? count != length : count > length)) {
         PyErr_Format(PyExc_ValueError, "%s: %s has %zd entries, expected %s%d", f->name, name, count,
                      repeat ? "one, or " : "at most ", length);
         status = -1;

@@ -46,7 +46,8 @@ static tensor_object *root_of(tensor_object *o) {
 bool core_use(tensor_object *o, const char *function) {
     o = root_of(o);
     if (o->busy)
-        PyErr_Format(PyExc_RuntimeError, "%s: another thread uses this tensor, expected one thread at a time", function);
+        PyErr_Format(PyExc_RuntimeError, "%s: another thread uses this tensor, expected one thread at a time",
+                     function);
     else
         o->busy = true;
     return !PyErr_Occurred();
@@ -367,7 +368,8 @@ static int fill_buffer(PyObject *self, tensor_object *o, Py_buffer *view, int fl
                             flags & (PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS) & ~PyBUF_STRIDES;
     if (!character || (o->strided && contiguous)) {
         if (!character)
-            PyErr_Format(PyExc_BufferError, "the elements of %s are no values by themselves: use numpy(), mantissa or raw",
+            PyErr_Format(PyExc_BufferError,
+                         "the elements of %s are no values by themselves: use numpy(), mantissa or raw",
                          tensor_format_name(format));
         else
             PyErr_SetString(PyExc_BufferError, "a view with strides is not contiguous: use contiguous() or numpy()");

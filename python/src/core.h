@@ -28,8 +28,8 @@ extern int core_pending; /* callbacks, such as predictors of Python's, whose exc
 
 /* The tensor of an object, or NULL with TypeError set. */
 tensor_object *core_tensor(PyObject *object, const char *function, const char *parameter);
-/* Begins the use of a tensor in a call without the GIL: its memory, exponent and history, which it has in common with its
- * views, then belong to the thread. False, with RuntimeError set, if another thread uses them. */
+/* Begins the use of a tensor in a call without the GIL: its memory, exponent and history, which it has in common with
+ * its views, then belong to the thread. False, with RuntimeError set, if another thread uses them. */
 bool core_use(tensor_object *o, const char *function);
 void core_leave(tensor_object *o);
 /* Whether both are one tensor, or views of one. */

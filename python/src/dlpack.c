@@ -45,7 +45,7 @@ struct exported {
 
 static void let_go(struct exported *e) {
     if (!Py_IsInitialized())
-        return; /* the process ends, and with it the memory */
+        return;                                         /* the process ends, and with it the memory */
     const PyGILState_STATE state = PyGILState_Ensure(); /* the other library may be without it */
     Py_DECREF(e->of);
     PyGILState_Release(state);
@@ -132,8 +132,13 @@ PyObject *core_to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
     int major = 0, minor, type = DL_CPU, id = 0;
     tensor_object *const o = (tensor_object *)self;
     struct dl_tensor t = {.device = {DL_CPU, 0}};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &version, &device, &copy) ||
-        (version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) ||
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &version, &device, &copy))
+        return NULL;
+    if ((version != Py_None && !PyTuple_Check(version)) || (device != Py_None && !PyTuple_Check(device)))
+        return PyErr_Format(PyExc_TypeError,
+                            "__dlpack__: max_version %R and dl_device %R, expected None or two integers", version,
+                            device);
+    if ((version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) ||
         (device != Py_None && !PyArg_ParseTuple(device, "ii", &type, &id)))
         return NULL;
     if (!o->t || !type_of(o->t, &t))

@@ -1,6 +1,7 @@
 """What the tests of the Python package share: checks that count, expected exceptions, the C library called without the
 package, exact rounding."""
 import ctypes
+import os
 import sys
 import traceback
 
@@ -9,6 +10,7 @@ import flexlab as fl
 checks = failures = 0
 skipped = []
 LONG = "long" in sys.argv[1:]
+SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")  # whose allocator keeps what is freed
 ids = {"fp32": 1, "fp16": 2, "bf16": 3, "flex16+5": 4, "dfp16": 5, "f64": 240, "i32": 241, "u8": 242, "f32": 243}
 
 

@@ -81,7 +81,7 @@ class Machine:
 
     def dev(self, *command, **environment):
         return subprocess.run([self.tree / "dev", *command], capture_output=True, text=True, timeout=120,
-                              env={**os.environ, "PATH": f"{self.programs}:{self.others.name}", **environment})
+                              env={**os.environ, "FLEXLAB_PYTHON": "python3", "PATH": f"{self.programs}:{self.others.name}", **environment})
 
 
 def fails(times, words, name):
