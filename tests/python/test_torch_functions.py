@@ -208,6 +208,20 @@ def test_modified_tensors_are_seen():
     assert torch.equal(F.linear(some(2, 5), w, format="flex16+5") * 2, first)
 
 
+def test_results_may_be_written():
+    """As in `out = bn(x); out += shortcut`: a result is no view, and its gradient goes on."""
+    for name in CASES:
+        if "relu" in name or name == "batch_norm_rows":  # they save their result, as torch's do
+            continue
+        for format in ("fp32", "flex16+5"):
+            ours, others = inputs_of(name, format), inputs_of(name, format)
+            y = CASES[name][0](*ours, format)
+            y *= 2
+            y.sum().backward()
+            (CASES[name][0](*others, format) * 2).sum().backward()
+            assert all(torch.equal(a.grad, b.grad) for a, b in zip(ours, others)), name
+
+
 def test_module_in_itself():
     """A module that is applied to its own result, and twice in one graph."""
     layer, other = ft.Linear(8, 8, format="flex16+5"), ft.Linear(8, 8, format="flex16+5")
