@@ -128,7 +128,7 @@ def test_opcheck():
     """Schema, autograd registration, fake tensors, and tracing ahead of time, of every operation with every case."""
     seen = set()
     for name, (function, *_) in CASES.items():
-        for format in ("fp32", "flex16+5"):
+        for format in ("fp32",) if "pool" in name or "_" not in name else ("flex16+5",):
             calls = []
             mode = recorder(calls)
             ours = inputs_of(name, format)
@@ -287,6 +287,11 @@ def test_released():
         ft.ReLU(format="flex16+5")(some(8))
     gc.collect()
     assert len(carriers.states) <= before + 8 and len(carriers.table) < 1200
+    x = torch.ones(1 << 20)
+    for i in range(400):  # 2 MB each, as mantissas
+        F.relu(x, "flex16+5")
+    kept = sum(entry.slot.tensor.nbytes for entry in carriers.table.values())
+    assert kept < 200e6, kept
 
 
 def test_bad_input():

@@ -263,7 +263,7 @@ class Entry:
 
 
 table = {}
-purge_at = 256
+count_limit, bytes_limit, new_bytes = 256, 1 << 26, 0  # when to look for entries of dead tensors; bytes of slots since then
 
 
 def words(t):
@@ -275,14 +275,17 @@ def attach(given, slot, snapshot=None, turned=False):
     """Notes that the memory of a torch tensor holds the values of a slot, in the order of that memory, or turned: those of
     [N,H,W,C] where the memory is [N,C,H,W]. given: the tensor as its user knows it, whose version counts (views that are made
     inside of an operation have counters of their own). snapshot: bits to compare at each use."""
-    global purge_at
+    global count_limit, bytes_limit, new_bytes
     entry = Entry()
     entry.storage, entry.pointer, entry.version = StorageWeakRef(given.untyped_storage()), given.data_ptr(), given._version
     entry.slot, entry.stamp, entry.snapshot, entry.turned = slot, slot.stamp, snapshot, turned
     table[entry.storage.cdata] = entry
-    if len(table) >= purge_at:
+    if slot.state is None:
+        new_bytes += slot.tensor.nbytes  # only this entry keeps it
+    if len(table) >= count_limit or new_bytes >= bytes_limit:
         purge()
-        purge_at = 2 * len(table) + 256
+        count_limit, new_bytes = 2 * len(table) + 256, 0
+        bytes_limit = (1 << 26) + sum(one.slot.tensor.nbytes for one in table.values() if one.slot.state is None)
 
 
 def purge():
