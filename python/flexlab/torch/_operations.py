@@ -6,6 +6,7 @@ from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.library import custom_op
 
 from .. import _core
@@ -31,6 +32,18 @@ def nothing():
     return torch.empty(NONE)
 
 
+DIRECT = {}  # what an operation does in eager mode, without the dispatcher
+
+
+def call(operation, *inputs):
+    """An operation, or in eager mode, where nothing traces or transforms it, the same without torch's dispatcher, which costs
+    more than small operations do."""
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or torch.is_autocast_enabled("cpu") or \
+            torch._C._functorch.peek_interpreter_stack() is not None:
+        return operation(*inputs)
+    return DIRECT[operation](*inputs)
+
+
 def as_operand(name, fake, setup=None, backward=None):
     """Registers what an operation needs beside its implementation."""
     def given(ctx, *gradients):
@@ -43,10 +56,18 @@ def as_operand(name, fake, setup=None, backward=None):
         setup(ctx, inputs, output)
 
     def register(operation):
-        RAW[getattr(torch.ops.flexlab, name).default] = operation._init_fn
+        raw = RAW[getattr(torch.ops.flexlab, name).default] = operation._init_fn
         operation.register_fake(fake)
         if backward:
             operation.register_autograd(given, setup_context=prepared)
+
+            def forward(ctx, *inputs):
+                output = raw(*inputs)
+                prepared(ctx, inputs, output)
+                return output
+            direct = type(f"flexlab_{name}", (torch.autograd.Function,),
+                          {"forward": staticmethod(forward), "backward": staticmethod(once_differentiable(given))}).apply
+        DIRECT[operation] = direct if backward else raw
         try:
             operation.register_autocast("cpu", torch.float32)
         except AttributeError:  # before torch 2.5
@@ -118,7 +139,7 @@ def matmul_setup(ctx, inputs, output):
 def matmul_gradient(ctx, dy):
     a, b = ctx.saved_tensors
     wants = ctx.needs_input_grad
-    da, db = matmul_backward(dy, a, b, wants[0], wants[1], ctx.format, ctx.handle)
+    da, db = call(matmul_backward, dy, a, b, wants[0], wants[1], ctx.format, ctx.handle)
     return da if wants[0] else None, db if wants[1] else None, None, None
 
 
@@ -134,13 +155,14 @@ def linear(x: Tensor, weight_: Tensor, bias: Optional[Tensor], format: str, hand
     state = state_of(handle)
     a, w = operand(x, "x", format, state, "matrix"), weight(weight_, "weight", format, state, "rows")
     shape = (a.shape[0], w.shape[0])
-    product = Result(format, state, "y" if bias is None else "product", shape, held=is_held(state) and x.dim() == 2)
+    how = {"held": is_held(state) and x.dim() == 2, "as_seen": x.shape[:-1] + w.shape[:1]}
+    product = Result(format, state, "y" if bias is None else "product", shape, **how)
     _core.matmul_nt(a, w, out=product.tensor)
     if bias is not None:
-        result = Result(format, state, "y", shape, held=is_held(state) and x.dim() == 2)
+        result = Result(format, state, "y", shape, **how)
         _core.bias(product.tensor, weight(bias, "bias", format, state), out=result.tensor)
         product = result
-    return product.torch().view(x.shape[:-1] + w.shape[:1])
+    return product.torch()
 
 
 @custom_op("flexlab::linear_backward", mutates_args=())
@@ -159,9 +181,10 @@ def linear_backward(dy: Tensor, x: Tensor, weight_: Tensor, wants_x: bool, wants
         _core.sum_rows(d, out=db.tensor)
         results[2] = db.torch()
     if wants_x:
-        dx = Result(format, state, "dx", (d.shape[0], x.shape[-1]), held=isinstance(x, Held) and x.dim() == 2)
+        dx = Result(format, state, "dx", (d.shape[0], x.shape[-1]), held=isinstance(x, Held) and x.dim() == 2,
+                    as_seen=x.shape)
         _core.matmul(d, weight(weight_, "weight", format, state, "rows"), out=dx.tensor)
-        results[0] = dx.torch().view(x.shape)
+        results[0] = dx.torch()
     return tuple(results)
 
 
@@ -172,7 +195,7 @@ def linear_setup(ctx, inputs, output):
 def linear_gradient(ctx, dy):
     x, w = ctx.saved_tensors
     wants = ctx.needs_input_grad[:3]
-    made = linear_backward(dy, x, w, *wants, ctx.format, ctx.handle)
+    made = call(linear_backward, dy, x, w, *wants, ctx.format, ctx.handle)
     return *(d if want else None for d, want in zip(made, wants)), None, None
 
 
@@ -247,7 +270,7 @@ def conv2d_setup(ctx, inputs, output):
 def conv2d_gradient(ctx, dy):
     x, w = ctx.saved_tensors
     wants = ctx.needs_input_grad[:3]
-    made = conv2d_backward(dy, x, w, *ctx.how, *wants, ctx.format, ctx.handle)
+    made = call(conv2d_backward, dy, x, w, *ctx.how, *wants, ctx.format, ctx.handle)
     return *(d if want else None for d, want in zip(made, wants)), None, None, None, None, None, None
 
 
@@ -333,7 +356,7 @@ def batch_norm_setup(ctx, inputs, output):
 def batch_norm_gradient(ctx, dy, *_):
     x, y, weight_, mean, variance = ctx.saved_tensors
     wants = ctx.residual and ctx.needs_input_grad[1]
-    dx, dw, db, dr = batch_norm_backward(dy, x, y, weight_, mean, variance, ctx.eps, wants and y is not None, ctx.format,
+    dx, dw, db, dr = call(batch_norm_backward, dy, x, y, weight_, mean, variance, ctx.eps, wants and y is not None, ctx.format,
                                          ctx.handle)
     return dx, (dr if y is not None else dy) if wants else None, dw, db, None, None, None, None, None
 
@@ -389,7 +412,7 @@ def layer_norm_setup(ctx, inputs, output):
 
 
 def layer_norm_gradient(ctx, dy):
-    dx, dw, db = layer_norm_backward(dy, *ctx.saved_tensors, ctx.has_bias, ctx.eps, ctx.format, ctx.handle)
+    dx, dw, db = call(layer_norm_backward, dy, *ctx.saved_tensors, ctx.has_bias, ctx.eps, ctx.format, ctx.handle)
     return dx, dw, db if ctx.has_bias else None, None, None, None
 
 
