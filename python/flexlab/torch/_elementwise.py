@@ -98,7 +98,9 @@ class Fork(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, uses, gated, format, handle):
         handle = -abs(handle) if isinstance(x, Held) else handle
-        ctx.format, ctx.handle, ctx.state, ctx.gated = format, handle, state_of(handle), gated
+        ctx.format, ctx.handle, ctx.gated = format, handle, gated
+        if not torch.compiler.is_compiling():
+            ctx.state = state_of(handle)
         ctx.save_for_backward(x if gated else None)
         ctx.set_materialize_grads(False)
         return tuple(x.view_as(x) for _ in range(uses))

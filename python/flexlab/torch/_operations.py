@@ -4,13 +4,16 @@
 none. Gradients are operations too, without gradients of their own. They keep the state alive until the graph is gone."""
 from typing import List, Optional, Tuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.library import custom_op
 
 from .. import _core
-from ._carriers import RAW, Held, Result, bring, is_image, locked, on, shown, state_of, stored, stored_shape
+from .._tensor import format_id
+from ._carriers import (F32, RAW, Held, Result, bring, is_image, locked, on, shown, split, state_of, stored,
+                        stored_shape)
 
 WRITES = ("y", "product", "dx", "dweight", "dbias", "da", "db", "dresidual")
 NONE = 0  # elements of a result that is not wanted
@@ -320,7 +323,7 @@ def batch_norm(x: Tensor, residual: Optional[Tensor], weight_: Tensor, bias: Ten
 @locked
 def batch_norm_running(x: Tensor, residual: Optional[Tensor], weight_: Tensor, bias: Tensor, mean: Tensor, variance: Tensor,
                        eps: float, relu: bool, format: str, handle: int) -> Tensor:
-    """With given moments, as in evaluation. It has no gradient."""
+    """With given moments, as in evaluation."""
     return normalised(x, residual, weight_, bias, mean.double(), variance.double(), eps, relu, format, state_of(handle))[0]
 
 
@@ -365,15 +368,64 @@ def moments_fake(x):
     return x.new_empty(x.shape[1], dtype=torch.float64)
 
 
-def no_gradient(ctx, *_):
-    raise NotImplementedError("flexlab: batch normalisation with running statistics (eval mode) has no gradient: use "
-                              "train(), or torch.no_grad() where none is wanted")
+def constant(value, channels, format):
+    made = _core.empty(format_id(split(format)[0]), (channels,), 0)
+    made._load(np.full(channels, value, np.float32), F32)
+    return made
+
+
+@custom_op("flexlab::batch_norm_running_backward", mutates_args=())
+@locked
+def batch_norm_running_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weight_: Tensor, mean: Tensor, variance: Tensor,
+                                eps: float, wants_weight: bool, wants_residual: bool, format: str,
+                                handle: int) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As batch_norm_backward, for given moments. dx is dy normalised with a mean and a bias of 0; the gradient of the weight is
+    the sum of dy times the normalised x, each rounded before."""
+    state, layout = state_of(handle), channels_last(x)
+    image, d, a = layout == "image", operand(dy, "dy", format, state, layout), operand(x, "x", format, state, layout)
+    mean, variance, channels = on(mean.double(), "f64"), on(variance.double(), "f64"), x.shape[1]
+    one, zero = constant(1, channels, format), constant(0, channels, format)
+    residual, dw = nothing(), nothing()
+    if y is not None:
+        sum_ = Result(format, state, "dresidual", a.shape, image, isinstance(y, Held) and wants_residual)
+        _core.relu_grad(d, bring(y, "y", format, state, "result", layout), out=sum_.tensor)
+        residual, d = sum_.torch() if wants_residual else residual, sum_.tensor
+    if wants_weight:
+        x_hat, product = (Result(format, state, role, a.shape, image) for role in ("x_hat", "product"))
+        _core.batchnorm(a, None, one, zero, mean, variance, eps, False, out=x_hat.tensor)
+        _core.mul(d, x_hat.tensor, out=product.tensor)
+        sum_ = Result(format, state, "dweight", (channels,))
+        _core.sum_rows(product.tensor, out=sum_.tensor)
+        dw = sum_.torch()
+    db = Result(format, state, "dbias", (channels,))
+    _core.sum_rows(d, out=db.tensor)
+    dx = Result(format, state, "dx", a.shape, image, isinstance(x, Held))
+    _core.batchnorm(d, None, weight(weight_, "weight", format, state), zero, on(torch.zeros(channels, dtype=torch.float64), "f64"),
+                    variance, eps, False, out=dx.tensor)
+    return dx.torch(), dw, db.torch(), residual
+
+
+def batch_norm_running_setup(ctx, inputs, output):
+    x, residual, weight_, _, mean, variance, eps, relu = inputs[:8]
+    saved(ctx, inputs, (x, output if relu else None, weight_, mean, variance))
+    ctx.eps, ctx.residual = eps, residual is not None
+
+
+def batch_norm_running_gradient(ctx, dy):
+    x, y, weight_, mean, variance = ctx.saved_tensors
+    wants = ctx.residual and ctx.needs_input_grad[1]
+    dx, dw, db, dr = call(batch_norm_running_backward, dy, x, y, weight_, mean, variance, ctx.eps, ctx.needs_input_grad[2],
+                          wants and y is not None, ctx.format, ctx.handle)
+    return dx, (dr if y is not None else dy) if wants else None, dw if ctx.needs_input_grad[2] else None, db, *[None] * 6
 
 
 as_operand("batch_norm", lambda x, residual, weight_, bias, eps, relu, gated, format, handle: (
     gradient_like(x, channels_last(x)), moments_fake(x), moments_fake(x)), batch_norm_setup, batch_norm_gradient)(batch_norm)
 as_operand("batch_norm_running", lambda x, residual, weight_, bias, mean, variance, eps, relu, format, handle:
-           gradient_like(x, channels_last(x)), lambda ctx, inputs, output: None, no_gradient)(batch_norm_running)
+           gradient_like(x, channels_last(x)), batch_norm_running_setup, batch_norm_running_gradient)(batch_norm_running)
+as_operand("batch_norm_running_backward", lambda dy, x, y, weight_, mean, variance, eps, wants_weight, wants_residual, format,
+           handle: (gradient_like(x, channels_last(x)), x.new_empty(x.shape[1] if wants_weight else NONE), x.new_empty(x.shape[1]),
+                    gradient_like(x, channels_last(x)) if wants_residual else x.new_empty(NONE)))(batch_norm_running_backward)
 as_operand("batch_norm_backward", lambda dy, x, y, weight_, mean, variance, eps, wants_residual, format, handle: (
     gradient_like(x, channels_last(x)), x.new_empty(x.shape[1]), x.new_empty(x.shape[1]),
     gradient_like(x, channels_last(x)) if wants_residual else x.new_empty(NONE)))(batch_norm_backward)

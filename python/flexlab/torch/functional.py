@@ -55,7 +55,7 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, f
 def batch_norm(x, running_mean, running_var, weight, bias, training=False, momentum=0.1, eps=1e-5, *, format, residual=None,
                relu=False, gated=False, handle=0):
     """As torch.nn.functional.batch_norm, for [N,C] and [N,C,H,W]; `residual` is added before `relu`, in the same rounding.
-    Running statistics are computed in double and are best kept so. Without training there is no gradient."""
+    Running statistics are computed in double and are best kept so."""
     if weight is None or bias is None:
         raise ValueError("batch_norm without weight and bias, expected both (affine=True)")
     if x.dim() not in (2, 4):
