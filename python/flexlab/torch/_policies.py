@@ -20,7 +20,8 @@ class Variant:
     """The format of a variant, and how its weights are kept."""
 
     def __init__(self, text):
-        name, _, predictor = text.partition(":")
+        end = _library.tensor_format_extent(text)
+        name, predictor = text[:end], text[end + 1:]
         if predictor in ("nomaster", "noscale"):
             raise _errors.ArgumentError(f"variant {text!r}: {SUPPORTED}")
         found = _library.nn_variant_find(name)
