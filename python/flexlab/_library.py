@@ -361,11 +361,11 @@ def function(name):
 
     def call(*arguments):
         try:
-            return found(*arguments)
+            return _core.call(found, arguments)
         except ctypes.ArgumentError as error:  # what from_param raised
             number, kind, text = re.fullmatch(r"argument (\d+): (?:<class ')?(\w+)[^:]*: (.*)", str(error), re.S).groups()
             parameter = taken[int(number) - 1][1]
-            raise {"ValueError": ValueError, "RuntimeError": RuntimeError}.get(kind, TypeError)(f"{name}: {parameter}: {text}") from None
+            raise {"ValueError": ValueError}.get(kind, TypeError)(f"{name}: {parameter}: {text}") from None
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"{result} {name}({', '.join(' '.join(one) for one in taken)})\n\n{comment}\n\nflexlab/{header}"
