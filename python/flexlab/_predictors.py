@@ -42,6 +42,8 @@ def predictor(name):
         raise TypeError(f"a predictor has a name: @fl.predictor('name'), not {name!r}")
 
     def add(function):
+        if not callable(function):
+            raise TypeError(f"a predictor is a function, not {function!r}")
         kind = c.callback_type("autoflex_predict_fn")
 
         def predict(state, context):
@@ -55,7 +57,10 @@ def predictor(name):
         if not number:
             c.check(c.tensor_error_status())
         added[name] = callback
-        function.number = number
+        try:
+            function.number = number
+        except AttributeError:  # a method, an object without attributes
+            pass
         return function
     return add
 
@@ -70,6 +75,8 @@ def replay(maxima, predictor="paper", format="flex16+5"):
     t = empty((1,), format, device="cpu")
     bits = c.tensor_format_bits(format_id(format))
     state = c.autoflex()
+    if t.exponent is None:
+        raise c._errors.FormatError(f"{format} has no shared exponent to predict")
     initial = c.tensor_autoflex(t).contents
     found = c.autoflex_find(predictor)
     if not found:
@@ -87,7 +94,8 @@ def replay(maxima, predictor="paper", format="flex16+5"):
             c.autoflex_repeat(state, maximum)
         else:
             c.autoflex_initialise(state, maximum)
-        scaled = np.rint(np.ldexp(maximum, state.e))
+        with np.errstate(over="ignore"):
+            scaled = np.rint(np.ldexp(maximum, state.e))
         exponents[i], saturated[i] = state.e, scaled > top
         c.autoflex_record(state, int(min(scaled, top)), maximum)
     with np.errstate(divide="ignore"):

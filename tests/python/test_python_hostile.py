@@ -47,6 +47,40 @@ def numbers():
     check(fl.c.tensor_window(stride=np.array([3, 2])).stride[:] == [3, 2], "an array as a member")
 
 
+def arrays():
+    """Arrays of NumPy beside tensors, indices and dimensions: what is not meant is an error, and not another value."""
+    v, f = fl.tensor([1.0, 2.0, 3.0]), fl.tensor([[1.0, 2.0], [3.0, 4.0]])
+    for dtype in (">f4", ">f8", ">i2", "<f4"):
+        check(np.array_equal(v.numpy(dtype), [1, 2, 3]) and v.numpy(dtype).dtype == dtype, "byte order", dtype)
+    array = np.array([1.0, 2.0, 3.0], "f4")
+    for operation in (lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, lambda a, b: a @ b):
+        raises(TypeError, operation, v, array, says="expected two tensors")
+        raises(TypeError, operation, array, v, says="expected two tensors")
+    for two in (2, 2.0, np.float64(2), np.float32(2), np.int64(2), np.float16(2)):
+        for product in (two * v, v * two):
+            check(type(product) is fl.Tensor and np.array_equal(product.numpy(), [2, 4, 6]), "a product with", type(two))
+    x = fl.tensor(np.random.default_rng(1).standard_normal((40, 30)), "bf16")
+    for third in (0.3, np.float32(0.3), np.float64(0.3)):
+        check(np.array_equal((x * third).numpy().T, (x.T * third).numpy()), "a view is scaled as a tensor is")
+        check(np.array_equal((x * third).numpy(), fl.scale(x, 0.3).numpy()), "a number is not rounded to the format first")
+    raises(TypeError, lambda: f[True], says="bool")
+    for order in ((2, 3), (-3, 0), (0,), (0, 0)):
+        raises(fl.ShapeError, f.transpose, *order)
+    for function in (f.transpose, f.reshape, fl.empty):
+        raises(OverflowError, function, 2 ** 70, says=str(2 ** 70))
+        raises(TypeError, function, 1.5, says="expected integers")
+        raises(TypeError, function, None, says="expected integers")
+    check(f.reshape(np.int64(4)).shape == (4,) and fl.empty(np.int64(4)).shape == (4,), "sizes of NumPy's")
+    check(3 in v and 5 not in v, "in")
+    v.keep_wide()
+    check(np.array_equal(copy.copy(v).numpy(), v.numpy()), "copy.copy of a tensor with a wide part")
+    for a, b in ((v, v), (v, f), (f, v)):
+        raises(fl.ShapeError, lambda: a @ b)
+    raises(fl.ShapeError, fl.conv2d, v, v, says="conv2d")
+    raises(fl.ShapeError, fl.broadcast_add, v, f, says="broadcast_add")
+    raises(TypeError, fl.from_dlpack, 3, says="int")
+
+
 def sizes():
     """Inputs, labels and targets of other sizes than C reads."""
     net = network()
@@ -129,6 +163,26 @@ def lives():
     check(True, "freed beside a step")
 
 
+def values():
+    """What is no number has no value in a format, and nothing is left out silently."""
+    for wrong in (None, "1.5", [1.0, None], [1j], np.array([1 + 2j]), object(), np.array(["1"])):
+        raises(TypeError, fl.quantize, wrong, "fp16", says="expected numbers")
+        raises(TypeError, fl.quantize, wrong, "fp16", "stochastic", says="expected numbers")
+    for wrong in (None, 3, b"fp16"):
+        for rounding in ("nearest", "stochastic"):
+            raises(TypeError, fl.quantize, [1.0], wrong, rounding, says="a format is a text")
+    for wrong in (None, 1, 1.0, "0", 2 ** 70):
+        raises(ValueError, fl.quantize, [1.0, 2.0], "mx:int8", axis=wrong, says="axis")
+    for shape in ((0,), (0, 3), (3, 0)):
+        for rounding in ("nearest", "stochastic"):
+            quantised, counts = fl.quantize(np.zeros(shape), "flex16+5", rounding, counts=True)
+            check(quantised.shape == shape and counts[:4] == (0, 0, 0, 0), "no values", shape, rounding)
+    raises(fl.FormatError, fl.replay, [1.0], "paper", "fp16", says="no shared exponent")
+    raises(TypeError, fl.predictor("no-function"), 3, says="function")
+    for name in dir(fl):
+        check(name == "torch" or hasattr(fl, name), "flexlab has what dir names:", name)
+
+
 def functions():
     """What C calls later lives until then."""
     net, seen = network(), []
@@ -140,4 +194,4 @@ def functions():
     raises(TypeError, fl.c.nn_watch, net, 3, None, says="expected a function")
 
 
-run(numbers, sizes, lives, functions)
+run(numbers, arrays, sizes, values, lives, functions)
