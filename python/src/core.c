@@ -444,7 +444,7 @@ static PyMethodDef tensor_methods[] = {
     {"_store", store, METH_VARARGS, NULL},
     {"__dlpack__", (PyCFunction)(void (*)(void))core_to_dlpack, METH_VARARGS | METH_KEYWORDS,
      "The elements for another library, without a copy (DLPack 1.1). BufferError for a format that it cannot express."},
-    {NULL}};
+    {0}};
 
 static PyGetSetDef tensor_getset[] = {
     {"shape", get_shape, NULL, "The sizes, row-major.", NULL},
@@ -459,7 +459,7 @@ static PyGetSetDef tensor_getset[] = {
     {"base", get_owner, NULL, "What its memory belongs to; None: itself.", NULL},
     {"_strided", get_strided, NULL, NULL, NULL},
     {"_strides", get_strides, NULL, NULL, NULL},
-    {NULL}};
+    {0}};
 
 static PyType_Slot tensor_slots[] = {
     {Py_tp_dealloc, dealloc},      {Py_tp_methods, tensor_methods},       {Py_tp_getset, tensor_getset},
@@ -524,7 +524,7 @@ static PyMethodDef functions[] = {{"begin", core_begin, METH_VARARGS, NULL},
                                   {"view", core_view, METH_VARARGS, NULL},
                                   {"elements", core_elements, METH_O, NULL},
                                   {"from_dlpack", core_from_dlpack, METH_VARARGS, NULL},
-                                  {NULL}};
+                                  {0}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_core", "Tensors and operations of flexlab.", -1, functions, NULL, NULL, NULL, NULL};
 

@@ -63,15 +63,11 @@ struct fl_block_bytes {
 extern const struct fl_block_bytes fl_block_bytes_avx512, fl_block_words_avx2, fl_block_words_avx512bw,
     fl_block_words_avx512;
 
-/* The scale of a block with the unit of its elements, and its exponent above the least of the operand. */
+/* The scale of a block with the unit of its elements, which are integers here whatever the rows have, and its exponent
+ * above the least of the operand. */
 static inline double fl_bytes_scale(const struct fl_block_rows *from, int64_t at) {
-    const int exponent = from->exponents[at];
-    if (exponent == FL_BLOCK_ZERO || exponent == FL_BLOCK_NAN)
-        return exponent == FL_BLOCK_ZERO ? 0 : (double)NAN;
-    const uint64_t bits = (uint64_t)(1023 + exponent + from->format->element.unit) << 52;
-    double scale;
-    memcpy(&scale, &bits, sizeof scale);
-    return from->significands ? scale * from->significands[at] : scale;
+    const double scale = fl_block_scale(from, at);
+    return from->bytes ? scale : ldexp(scale, from->format->element.unit);
 }
 
 static inline int32_t fl_bytes_shift(const struct fl_block_rows *from, int64_t at) {

@@ -7,6 +7,7 @@ import _thread
 import ctypes
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -325,6 +326,7 @@ def fork():
 
 def interrupted():
     x = x34()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started this in the background, without it
     timer = threading.Timer(0.05, _thread.interrupt_main)
     try:
         timer.start()

@@ -47,7 +47,7 @@ class Weights:
                 self.weight.keep_wide()
             if self.stochastic:
                 self.weight.set_rounding("stochastic", self.number)
-            self.slot = Slot(self.weight)
+            self.slot = Slot(self.weight, "optimiser")
         elif np.array_equal(words(t), self.given):
             return self.weight
         self.slot.stamp += 1
