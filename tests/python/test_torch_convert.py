@@ -30,6 +30,7 @@ def test_logits_of_evaluation():
         assert not converted.flexlab_report.left and not converted.flexlab_report.notes
         with torch.no_grad():
             ours = converted(x)
+        assert type(ours) is torch.Tensor
         graph = Graph(8, variant, 5)
         graph.load(model)
         assert np.array_equal(ours.double().numpy(), graph.predict(x)), variant

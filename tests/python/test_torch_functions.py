@@ -107,7 +107,7 @@ def compare(name, format, layout):
     y, z = function(*ours, format), reference(*exact)
     assert y.shape == z.shape and y.dtype == torch.float32, name
     # Float formats sum in binary32: as many roundings of that as a sum is long, of the sum of magnitudes.
-    chain = 0 if format.startswith("flex") else 64 * 2.0 ** -24 * float(z.abs().max() + 4)
+    chain = 0 if format.startswith("flex") else 64 * 2.0 ** -24 * float(z.detach().abs().max() + 4)
     limit = roundings * half_step(z.detach(), format) * (1 + 1e-3) + chain + (2.0 ** -24 * 4 if not z.dim() else 0)
     assert bool(((y.double() - z).abs() <= limit).all()), (name, format, float(((y.double() - z).abs() / limit).max()))
     dy = values_in(some(*z.shape, seed=9), format) if z.dim() else torch.tensor(1.0)
@@ -234,11 +234,31 @@ def test_module_in_itself():
     x = some(3, 8)
     y = layer(layer(x))
     assert torch.equal(y, other(other(x).clone()))
+    for make in (lambda: ft.Linear(8, 8, bias=False, format="flex16+5"), lambda: ft.LayerNorm(8, format="flex16+5"),
+                 lambda: ft.Conv2d(8, 8, 3, padding=1, bias=False, format="fp16")):
+        layer = make()
+        other = copy.deepcopy(layer)
+        layer.eval(), other.eval()
+        z = some(2, 8, 4, 4) if isinstance(layer, ft.Conv2d) else x
+        assert torch.equal(layer(layer(layer(z))), other(other(other(z).clone()).clone()))
     relu = ft.ReLU(format="flex16+5")
     relu.eval()
     a = relu(x)
     b = relu(a - 1)
     assert torch.equal(a, F.relu(x, "flex16+5")) and torch.equal(b, F.relu(a - 1, "flex16+5"))
+
+
+def test_fork():
+    """Gradients of several uses are added in the format, and masked by a result of relu, whichever of them there are."""
+    for uses in ((0, 1, 2), (0, 2), (1,)):
+        x = some(4, 5).requires_grad_()
+        h = F.relu(x, "flex16+5", gated=True)
+        parts = F.fork(h, 3, "flex16+5", gated=True)
+        factors = [ft.quantize(some(4, 5, seed=i), "flex16+5") for i in range(3)]
+        sum((parts[i] * factors[i]).sum() for i in uses).backward()
+        expected = sum(factors[i].double() for i in uses) * (x > 0)
+        assert bool(((x.grad.double() - expected).abs() <= 2 * len(uses) * half_step(expected, "flex16+5")).all())
+        assert bool(x.grad.any()) and not x.grad[x <= 0].any()
 
 
 def test_graphs_alive_together():
