@@ -1,6 +1,7 @@
 """Tensors as Python has them: construction, values, views, operators."""
 import functools
 import math
+import operator
 
 import numpy as np
 
@@ -51,11 +52,10 @@ class Tensor(_core.Tensor):
         dtype = np.dtype(dtype)
         if dtype.name not in TYPES:
             raise TypeError(f"{dtype}, expected one of {', '.join(TYPES)}")
-        result = np.empty(self.shape, dtype)
-        if result.size:
-            source = self.contiguous() if self._strided else self
-            source._store(result.view(np.uint16) if dtype.name == "bfloat16" else result, TYPES[dtype.name])
-        return result
+        result = np.empty(self.shape, dtype.newbyteorder("="))
+        source = self.contiguous() if self._strided else self
+        source._store(result.view(np.uint16) if dtype.name == "bfloat16" else result, TYPES[dtype.name])
+        return result.astype(dtype, copy=False)
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         if copy is False:
@@ -171,8 +171,7 @@ class Tensor(_core.Tensor):
     # --- the same elements otherwise
     def reshape(self, *shape) -> "Tensor":
         """The same elements in another shape, without a copy; one size may be -1."""
-        shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        shape = list(shape)
+        shape = list(integers(shape, "reshape"))
         if shape.count(-1) == 1:
             known = math.prod(size for size in shape if size != -1)
             shape[shape.index(-1)] = self.size // known if known and self.size % known == 0 else -1
@@ -216,9 +215,8 @@ class Tensor(_core.Tensor):
     def transpose(self, *order) -> "Tensor":
         """The dimensions in another order (reversed by default), as a view: reductions, broadcast operands, contiguous and
         numpy read it."""
-        order = order[0] if len(order) == 1 and not isinstance(order[0], int) else order
-        order = tuple(order) or tuple(reversed(range(self.ndim)))
-        if sorted(axis % self.ndim for axis in order) != list(range(self.ndim)):
+        order = integers(order, "transpose") or tuple(reversed(range(self.ndim)))
+        if sorted(axis + self.ndim if axis < 0 else axis for axis in order) != list(range(self.ndim)):
             raise _errors.ShapeError(f"order {order}, expected each of 0 ... {self.ndim - 1} once")
         base, steps, offset = self._steps()
         return _core.view(base, [self.shape[i] for i in order], [steps[i] for i in order], offset)
@@ -255,7 +253,7 @@ class Tensor(_core.Tensor):
                 offset += first * step
                 sizes.append(count)
                 strides.append(every * step)
-            elif isinstance(one, (int, np.integer)):
+            elif isinstance(one, (int, np.integer)) and not isinstance(one, bool):
                 if not -size <= one < size:
                     raise IndexError(f"index {one} is out of range for dimension {i} of {size}")
                 offset += (one % size) * step
@@ -264,11 +262,15 @@ class Tensor(_core.Tensor):
         return _core.view(base, sizes or [1], strides or [1], offset)
 
     # --- operators
+    __array_priority__ = 1000  # array + x and np.float64(2) * x are asked here, and not computed by NumPy
+
     def _operand(self, other):
         if isinstance(other, Tensor):
             return other
         if isinstance(other, (int, float, np.floating, np.integer)):
             return empty((1,) * self.ndim, self.format, device=self.device).load(np.full((1,) * self.ndim, other))
+        if isinstance(other, np.ndarray):
+            raise TypeError(f"an array of {other.dtype} beside a tensor of {self.format}, expected two tensors: flexlab.tensor(array, format)")
         return None
 
     def _binary(self, other, same, broadcast):
@@ -289,8 +291,8 @@ class Tensor(_core.Tensor):
         return self._binary(other, _core.sub, lambda a, b: _core.broadcast_add(a, b._negated()))
 
     def __mul__(self, other) -> "Tensor":
-        if isinstance(other, (int, float)) and not self._strided:
-            return _core.scale(self, other)
+        if isinstance(other, (int, float, np.floating, np.integer)):
+            return _core.scale(self.contiguous(), other)
         return self._binary(other, _core.mul, _core.broadcast_mul)
 
     __radd__, __rmul__ = __add__, __mul__
@@ -308,8 +310,10 @@ class Tensor(_core.Tensor):
 
     def __matmul__(self, other) -> "Tensor":
         if not isinstance(other, Tensor):
-            return NotImplemented
+            return self._operand(other) if isinstance(other, np.ndarray) else NotImplemented
         a, b = self.contiguous(), other.contiguous()
+        if a.ndim < 2 or b.ndim < 2:
+            raise _errors.ShapeError(f"shapes {a.shape} and {b.shape}, expected two matrices or batches of them")
         return _core.matmul(a, b) if a.ndim == 2 else _core.matmul_batched(a, b)
 
     def _negated(self):
@@ -320,6 +324,9 @@ class Tensor(_core.Tensor):
         host = x if x.device == "cpu" else x.to(x.format, "cpu")
         y = restore(-host.mantissa, x.format, x.exponent)
         return y if x.device == "cpu" else y.to(x.format, x.device)
+
+    def __rmatmul__(self, other):
+        return self.__matmul__(other)
 
     def __neg__(self) -> "Tensor":
         return _core.neg(self.contiguous())
@@ -337,6 +344,10 @@ class Tensor(_core.Tensor):
         if self.size != 1:
             raise ValueError("the truth of a tensor of several elements is not defined")
         return self.item() != 0
+
+    def __contains__(self, value):
+        """Whether an element has this value."""
+        return bool(np.any(self.numpy("float64") == value))
 
     __hash__ = object.__hash__
 
@@ -371,6 +382,9 @@ class Tensor(_core.Tensor):
         raw = np.array(np.asarray(memoryview(_core.elements(source))))
         return restore, (raw, self.format, self.exponent)
 
+    def __copy__(self):
+        return self.copy()
+
     def __deepcopy__(self, memo):
         return self.copy()
 
@@ -379,6 +393,26 @@ class Tensor(_core.Tensor):
         e = "" if self.exponent is None else f", exponent={self.exponent}"
         values = np.array2string(self.numpy("float64"), threshold=64, prefix="tensor(", separator=", ")
         return f"tensor({values}, format='{self.format}'{e}{where})"
+
+
+def on_host(values):
+    """The values of a tensor of PyTorch as an array of NumPy, which has no bfloat16; anything else as it is."""
+    if isinstance(values, (Tensor, np.ndarray)) or not hasattr(values, "detach"):
+        return values
+    values = values.detach().cpu()
+    return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
+
+
+def integers(given, function):
+    """Sizes or dimensions, given one by one or as a sequence."""
+    given = given[0] if len(given) == 1 and not hasattr(given[0], "__index__") else given
+    try:
+        numbers = tuple(map(operator.index, given))
+    except TypeError:
+        raise TypeError(f"{function}: {given!r}, expected integers") from None
+    if any(abs(one) >= 2 ** 63 for one in numbers):
+        raise OverflowError(f"{function}: {numbers}, expected integers of 64 bits")
+    return numbers
 
 
 def restore(raw, format, exponent):
@@ -413,7 +447,8 @@ def contiguous_array(values, format):
 
 def empty(shape, format="fp32", *, device="cpu") -> "Tensor":
     """A tensor of zeros (memory that an operation is to write; the library never leaves it undefined)."""
-    return _core.empty(format_id(format), shape, device_index(device))
+    number = format_id(format)
+    return _core.empty(number, integers((shape,), "empty"), device_index(device))
 
 
 def zeros(shape, format="fp32", *, device="cpu") -> "Tensor":
@@ -425,9 +460,7 @@ def tensor(values, format="fp32", *, device="cpu", predictor=None) -> "Tensor":
     """A tensor of a format with these values, each rounded once. values: an array of NumPy or what it makes one of, a
     tensor, anything with __dlpack__ or __array__. A shared exponent becomes that of the largest value; `predictor` names
     how later writes choose it. Strided input is copied once."""
-    if not isinstance(values, (Tensor, np.ndarray)) and hasattr(values, "detach"):
-        values = values.detach().cpu().float().numpy() if str(values.dtype) == "torch.bfloat16" else values.detach().cpu().numpy()
-    array, kind = contiguous_array(values, format)
+    array, kind = contiguous_array(on_host(values), format)
     t = empty(array.shape, format, device=device)
     if predictor is not None:
         t.predictor = predictor
@@ -438,6 +471,8 @@ def tensor(values, format="fp32", *, device="cpu", predictor=None) -> "Tensor":
 def from_dlpack(source, *, copy=None) -> "Tensor":
     """A tensor in the memory of another library's array: float32 (fp32), float16, bfloat16, float64 (f64), int32, uint8, FP8.
     It needs contiguous memory of the host aligned to 64 bytes; if it is not, BufferError, or with copy=None a copy."""
+    if not hasattr(source, "__dlpack__"):
+        raise TypeError(f"from_dlpack: a {type(source).__name__} has no __dlpack__: use tensor(x, format)")
     if copy is not True:
         try:
             return _core.from_dlpack(capsule_of(source))
@@ -461,8 +496,13 @@ def capsule_of(source):
 def infer(name, operands, keywords):
     """The results of an operation, by the rules of _shapes: called from C where out= is not given."""
     rule = _shapes.RULES.get(name)
-    made = rule(*operands, **keywords) if rule else (operands[0].format, operands[0].shape)
-    device = next((one.device for one in operands if isinstance(one, Tensor)), "cpu")
+    try:
+        made = rule(*operands, **keywords) if rule else (operands[0].format, operands[0].shape)
+    except (AttributeError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
+        given = [*operands, *keywords.values()]
+        shapes = ", ".join(str(one.shape) for one in given if isinstance(one, Tensor))
+        raise _errors.ShapeError(f"{name}: operands {shapes} do not suit it: {error} (see help(flexlab.{name}))") from None
+    device = next((one.device for one in [*operands, *keywords.values()] if isinstance(one, Tensor)), "cpu")
     # Where sizes leave nothing, the operation says why.
     results = tuple(empty([max(1, size) for size in shape], format, device=device)
                     for format, shape in (made if isinstance(made, list) else [made]))
