@@ -15,7 +15,7 @@ OPERATIONS = tuple(_core.OPERATIONS)
 globals().update({name: getattr(_core, name) for name in OPERATIONS})
 __version__ = c.flexlab_version()
 LAZY = {"nn": "nn", "quantize": "_quantize", "quantise": "_quantize", "predictor": "_predictors", "predictors": "_predictors", "replay": "_predictors", "train": "_training",
-        "compare": "_training", "read": "_results", "data": "data", "torch": "torch", "formats": "_quantize"}
+        "compare": "_training", "read": "_results", "torch": "torch", "formats": "_quantize"}
 
 
 def __getattr__(name):

@@ -1,7 +1,10 @@
 """The extension module: what flexlab.Tensor inherits. Its operations are in _operations.pyi."""
 from typing import Any
+from ._operations import *
 
 OPERATIONS: list[str]
+
+def __getattr__(name: str) -> Any: ...
 
 class Tensor:
     @property

@@ -11,6 +11,8 @@ where a length is a parameter. A failure raises flexlab.Error. What a callback r
 that called it returns. Functions are found when they are first used, so that importing this costs little."""
 import ctypes
 import functools
+import math
+import operator
 import os
 import re
 import threading
@@ -25,6 +27,9 @@ SCALARS = {
     "int32_t": ctypes.c_int32, "uint32_t": ctypes.c_uint32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
     "size_t": ctypes.c_size_t, "unsigned long": ctypes.c_ulong, "char": ctypes.c_char, "unsigned char": ctypes.c_ubyte,
 }
+RANGES = {kind: (-2 ** (8 * ctypes.sizeof(kind) - 1), 2 ** (8 * ctypes.sizeof(kind) - 1) - 1) if kind(-1).value < 0 else
+          (0, 2 ** (8 * ctypes.sizeof(kind)) - 1) for name, kind in SCALARS.items() if name not in ("bool", "float", "double", "char")}
+called = {}  # the functions that were given as callbacks, as C calls them
 pending = {}  # by thread, what its callbacks have raised and the function that called them has yet to raise
 
 
@@ -52,40 +57,85 @@ def remember(error):
     _core.note(len(pending))
 
 
+def whole(value, kind):
+    """The int of a value, which an integer type of C must hold: ctypes would drop the bits above it."""
+    least, most = RANGES[kind]
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{type(value).__name__}, expected an int") from None
+    if not least <= number <= most:
+        raise ValueError(f"{number}, expected {least} to {most}")
+    return number
+
+
+def real(value, kind):
+    """The float of a value, which is infinite in C only if it is infinite here."""
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+        raise TypeError(f"{type(value).__name__}, expected a number")
+    number = float(value)
+    if kind is ctypes.c_float and math.isfinite(number) and math.isinf(kind(number).value):
+        raise ValueError(f"{number}, expected a number of binary32")
+    return number
+
+
+@functools.cache
+def number_argument(kind):
+    """An argument that is one number."""
+    read = whole if kind in RANGES else real
+
+    class Number:
+        @classmethod
+        def from_param(cls, value):
+            return kind(read(value, kind))
+
+    return Number
+
+
 class Handle:
     """A pointer to an object of the library, which `free` frees when nobody refers to it; what must be freed before its
     parent is freed with it."""
-    __slots__ = ("_pointer", "_free", "_children", "__weakref__")
+    __slots__ = ("_cell", "_free", "_children", "__weakref__")
 
     def __init__(self, pointer, free=None, parent=None):
         if not pointer:
             check(library.flexlab_tensor_error_status())
             raise _errors.Error(message() or "the library returned no object")
-        self._pointer, self._free, self._children = pointer, free, []
-        if parent is not None:
-            parent._children[:] = [one for one in parent._children if one() is not None]
-            parent._children.append(weakref.ref(self))
+        self._cell, self._free, self._children = [pointer], free, []
+        if parent is not None:  # which knows the cell, and not the object: the collector of cycles takes them in any order
+            parent._children[:] = [one for one in parent._children if one[0][0]]
+            parent._children.append((self._cell, free, self._children))
+
+    @property
+    def _pointer(self):
+        return self._cell[0]
 
     @property
     def pointer(self):
-        if not self._pointer:
+        if not self._cell[0]:
             raise ValueError("this object has been freed")
-        return self._pointer
+        return self._cell[0]
 
     def free(self):
         """Frees the object now; every later use is a ValueError."""
-        for child in self._children:
-            if (one := child()) is not None:
-                one.free()
-        pointer, self._pointer = self._pointer, None
-        if pointer and self._free:
-            self._free(pointer)
+        release(self._cell, self._free, self._children)
+
+    def __reduce__(self):
+        raise TypeError("an object of the library cannot be copied or pickled")
 
     def __del__(self):
         try:
             self.free()
         except Exception:  # at the end of the process
             pass
+
+
+def release(cell, free, children):
+    for child in children:
+        release(*child)
+    pointer, cell[0] = cell[0], None
+    if pointer and free:
+        free(pointer)
 
 
 class TensorPointer(ctypes.c_void_p):
@@ -96,6 +146,17 @@ class TensorPointer(ctypes.c_void_p):
         if isinstance(value, _core.Tensor) or hasattr(value, "_address"):  # a tensor, or one that a network lends
             return ctypes.c_void_p(value._address)
         raise TypeError(f"{type(value).__name__}, expected a flexlab.Tensor")
+
+
+class FreedPointer(ctypes.c_void_p):
+    """What tensor_free takes: a pointer of tensor_new, but no tensor that Python frees."""
+    @classmethod
+    def from_param(cls, value):
+        if value is None or isinstance(value, ctypes.c_void_p):
+            return value
+        if isinstance(value, int):
+            return ctypes.c_void_p(value)
+        raise TypeError(f"{type(value).__name__}, expected a pointer of tensor_new: a flexlab.Tensor is freed when nobody refers to it")
 
 
 class ObjectPointer(ctypes.c_void_p):
@@ -229,26 +290,47 @@ class Struct(ctypes.Structure):
         declared = self._kinds.get(name)
         if declared is None:
             raise AttributeError(f"{type(self).__name__} has no member '{name}': {', '.join(self._kinds)}")
-        kept = self.__dict__.setdefault("_kept", {})
-        kept[name] = value  # what it points to lives as long as the struct
-        if isinstance(value, (str, os.PathLike)):
-            value = os.fsencode(value)
-        elif isinstance(value, _core.Tensor):
-            value = value._address
-        elif callable(value) and not isinstance(value, (int, ctypes._CFuncPtr)):
-            value = kept[name] = wrapped(declared, value)
-        elif isinstance(value, Struct) and isinstance(declared, type) and issubclass(declared, ctypes._Pointer):
-            value = ctypes.pointer(value)
-        elif isinstance(value, (tuple, list)) and issubclass(declared, ctypes.Array):
-            if len(value) > declared._length_:
-                raise ValueError(f"{name} has {len(value)} entries, expected at most {declared._length_}")
-            value = declared(*value)
-        elif hasattr(value, "__array_interface__"):
-            value = ctypes.cast(value.ctypes.data, declared)
-        super().__setattr__(name, value)
+        try:
+            made, kept = member(declared, value)
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{type(self).__name__}: {name}: {error}") from None
+        super().__setattr__(name, made)
+        self.__dict__.setdefault("_kept", {})[name] = kept  # what it points to lives as long as the struct
 
     def __repr__(self):
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name, *_ in self._fields_)})"
+
+
+def member(declared, value):
+    """What a member of a struct is set to, and what must live as long."""
+    if declared in RANGES:
+        return whole(value, declared), None
+    if declared in (ctypes.c_float, ctypes.c_double):
+        return real(value, declared), None
+    if declared is ctypes.c_char_p:
+        text = Text.from_param(value)
+        return text and text.value, text
+    if isinstance(value, _core.Tensor):
+        return value._address, value
+    if callable(value) and not isinstance(value, (type, ctypes._CFuncPtr)) and issubclass(declared, ctypes._CFuncPtr):
+        made = wrapped(declared, value)
+        return made, made
+    if issubclass(declared, ctypes.Array):
+        if isinstance(value, (tuple, list)) or hasattr(value, "__array_interface__"):
+            if len(value) > declared._length_:
+                raise ValueError(f"{len(value)} entries, expected at most {declared._length_}")
+            of = declared._type_
+            return declared(*(whole(one, of) if of in RANGES else one for one in value)), None
+    elif issubclass(declared, ctypes._Pointer) and isinstance(value, Struct):
+        return ctypes.pointer(value), value
+    elif hasattr(value, "__array_interface__"):
+        kind = next((name for name, one in SCALARS.items() if one is getattr(declared, "_type_", None)), None)
+        address = numbers(kind, False).from_param(value) if kind else address_of(value, False)
+        return ctypes.cast(address, declared), value
+    elif declared is ctypes.c_void_p and isinstance(handle := getattr(value, "_handle", value), Handle):
+        return handle.pointer, handle
+    return value, value
 
 
 @functools.cache
@@ -293,7 +375,10 @@ def wrapped(kind, function):
 def argument_type(kind):
     name, stars = resolved(base(kind)), kind.count("*")
     if stars == 0:
-        return callback_argument(name) if name in CALLBACKS else field_type(kind)
+        if name in CALLBACKS:
+            return callback_argument(name)
+        made = field_type(kind)
+        return number_argument(made) if made in RANGES or made in (ctypes.c_float, ctypes.c_double) else made
     if name in CALLBACKS:
         return callback_argument(name)
     if stars > 1:
@@ -340,7 +425,12 @@ def callback_argument(name):
         def from_param(cls, value):
             if value is None:
                 return kind()
-            return value if isinstance(value, kind) else wrapped(kind, value)
+            if isinstance(value, kind):
+                return value
+            if not callable(value):
+                raise TypeError(f"{type(value).__name__}, expected a function")
+            # The library may keep it, so it lives as long as the process: once for each function.
+            return called.setdefault((name, id(value)), (wrapped(kind, value), value))[0]
 
     return Callback
 
@@ -349,7 +439,8 @@ def callback_argument(name):
 def function(name):
     result, taken, comment, header = FUNCTIONS[name]
     found = getattr(library, name if name.startswith("flexlab_") else f"flexlab_{name}")
-    found.argtypes = [argument_type(kind) for kind, _ in taken]
+    found.argtypes = [argument_type(kind) for kind, _ in taken] if name != "tensor_free" else [FreedPointer]
+    frees = name.endswith("_free")
     if result == "tensor_status" and name != "tensor_error_status":
         found.restype, found.errcheck = ctypes.c_int, check_call
     elif result == "const char *":
@@ -360,12 +451,14 @@ def function(name):
         found.restype = field_type(result)
 
     def call(*arguments):
+        if frees and len(arguments) == 1 and isinstance(getattr(arguments[0], "_handle", arguments[0]), Handle):
+            return (arguments[0] if hasattr(arguments[0], "free") else arguments[0]._handle).free()  # once, and Python knows
         try:
-            return found(*arguments)
+            return _core.call(found, arguments)
         except ctypes.ArgumentError as error:  # what from_param raised
             number, kind, text = re.fullmatch(r"argument (\d+): (?:<class ')?(\w+)[^:]*: (.*)", str(error), re.S).groups()
             parameter = taken[int(number) - 1][1]
-            raise {"ValueError": ValueError, "RuntimeError": RuntimeError}.get(kind, TypeError)(f"{name}: {parameter}: {text}") from None
+            raise {"ValueError": ValueError}.get(kind, TypeError)(f"{name}: {parameter}: {text}") from None
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"{result} {name}({', '.join(' '.join(one) for one in taken)})\n\n{comment}\n\nflexlab/{header}"

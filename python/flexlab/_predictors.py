@@ -42,6 +42,8 @@ def predictor(name):
         raise TypeError(f"a predictor has a name: @fl.predictor('name'), not {name!r}")
 
     def add(function):
+        if not callable(function):
+            raise TypeError(f"a predictor is a function, not {function!r}")
         kind = c.callback_type("autoflex_predict_fn")
 
         def predict(state, context):
@@ -55,7 +57,10 @@ def predictor(name):
         if not number:
             c.check(c.tensor_error_status())
         added[name] = callback
-        function.number = number
+        try:
+            function.number = number
+        except AttributeError:  # a method, an object without attributes
+            pass
         return function
     return add
 
@@ -71,6 +76,8 @@ def replay(maxima, predictor="paper", format="flex16+5"):
     t = empty((1,), format, device="cpu")
     bits = c.tensor_format_bits(format_id(format))
     state = c.autoflex()
+    if t.exponent is None:
+        raise c._errors.FormatError(f"{format} has no shared exponent to predict")
     initial = c.tensor_autoflex(t).contents
     found = ctypes.c_int()
     c.autoflex_parse(found, predictor)
@@ -92,7 +99,9 @@ def replay(maxima, predictor="paper", format="flex16+5"):
             c.autoflex_repeat(state, maximum)
         else:
             c.autoflex_initialise(state, maximum)
-        scaled = np.ldexp(maximum, state.e) if floats else np.rint(np.ldexp(maximum, state.e))
+        with np.errstate(over="ignore"):
+            scaled = np.ldexp(maximum, state.e)
+        scaled = scaled if floats else np.rint(scaled)
         exponents[i], saturated[i] = state.e, scaled > top
         c.autoflex_record(state, 0 if floats else int(min(scaled, top)), maximum)
     sizes = np.maximum(maxima, 1e-300)

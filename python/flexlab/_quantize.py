@@ -1,9 +1,11 @@
 """What values become in a format, as a pure function."""
 import collections
+import operator
 
 import numpy as np
 
-from . import _library as c
+from . import _core, _library as c
+from ._tensor import empty, format_id, on_host, tensor
 
 Counts = collections.namedtuple("Counts", "saturated flushed nonfinite blocks bits")
 
@@ -15,35 +17,48 @@ def quantize(x, format, rounding="nearest", *, axis=-1, seed=0, counts=False):
     element ("e4m3fn", "e2m1", "int8": each value by itself), or blocks along `axis` ("mx:int8", "mx:e4m3fn:rceil",
     "nvfp4", ...). rounding: "nearest" (ties to even), or for blocks "stochastic", whose draws follow from `seed`. With
     counts=True also (saturated, flushed, nonfinite, blocks, bits). x is not changed; what float32 cannot hold is rounded to it first."""
+    if not isinstance(format, str):
+        raise TypeError(f"a format is a text such as 'flex16+5', not {format!r}")
     if rounding not in ("nearest", "stochastic"):
         raise ValueError(f"rounding {rounding!r}, expected 'nearest' or 'stochastic'")
     if rounding == "stochastic":
         if ":" not in format and not format.startswith("nvfp4"):
             return stochastic(x, format, seed, counts)
         format += ":stochastic"
-    array = np.array(x.detach().cpu() if hasattr(x, "detach") else x, np.float32, order="C")
+    array = floats(x)
     shape = array.shape or (1,)
     if not array.size:
         return (array, Counts(0, 0, 0, 0, 0.0)) if counts else array
-    if not -len(shape) <= axis < len(shape):
-        raise ValueError(f"axis {axis}, expected one of {len(shape)} dimensions")
+    if not hasattr(axis, "__index__") or not -len(shape) <= operator.index(axis) < len(shape):
+        raise ValueError(f"axis {axis!r}, expected one of {len(shape)} dimensions")
     told = c.tensor_quantised()
     flat = array.reshape(-1)
-    c.tensor_quantise_f32(flat, flat, len(shape), np.array(shape, np.int64), axis % len(shape), format, seed, told)
+    c.tensor_quantise_f32(flat, flat, len(shape), np.array(shape, np.int64), operator.index(axis) % len(shape), format, seed, told)
     return (array, Counts(*(getattr(told, name) for name in Counts._fields))) if counts else array
+
+
+def floats(x):
+    """A copy of the values as float32. Numbers alone are values: of a text, or of None, NumPy would make some."""
+    array = np.asarray(on_host(x))
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        raise TypeError(f"values of type {array.dtype}, expected numbers")
+    with np.errstate(over="ignore"):
+        return np.array(array, np.float32, order="C")
 
 
 def stochastic(x, format, seed, counts):
     """Stochastic rounding in a format of tensors: a write of the values by the draws of (seed, element)."""
-    from . import _core
-    from ._tensor import empty, tensor
-    source = tensor(np.asarray(x.detach().cpu() if hasattr(x, "detach") else x, np.float32), "fp32")
+    array = floats(x)
+    if not array.size:
+        format_id(format)
+        return (array, Counts(0, 0, 0, 0, 0.0)) if counts else array
+    source = tensor(array, "fp32")
     y = empty((source.size, 1), format)
     y.set_rounding("stochastic", seed)
     _core.matmul(source.reshape(-1, 1), tensor([[1.0]], "fp32"), out=y)  # loads and conversions round to nearest
     total = y.statistics["last"]
     told = Counts(total["saturated"], total["flushed"], total["nonfinite"], 0, float(c.tensor_format_bits(y._id)))
-    values = y.numpy().reshape(np.shape(x))
+    values = y.numpy().reshape(array.shape)
     return (values, told) if counts else values
 
 

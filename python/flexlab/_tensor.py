@@ -1,6 +1,7 @@
 """Tensors as Python has them: construction, values, views, operators."""
 import functools
 import math
+import operator
 
 import numpy as np
 
@@ -44,25 +45,24 @@ class Tensor(_core.Tensor):
     __slots__ = ()
 
     # --- values
-    def numpy(self, dtype="float32"):
+    def numpy(self, dtype="float32") -> np.ndarray:
         """The values as an array of NumPy (a copy). float32 has every value of formats of 16 bits and of fp32; values of dfp16
         far outside its range need float64. Any type of NumPy's floats, integers and bool: TypeError for others, and
         flexlab.ArgumentError with the position for a value that an integer type cannot hold."""
         dtype = np.dtype(dtype)
         if dtype.name not in TYPES:
             raise TypeError(f"{dtype}, expected one of {', '.join(TYPES)}")
-        result = np.empty(self.shape, dtype)
-        if result.size:
-            source = self.contiguous() if self._strided else self
-            source._store(result.view(np.uint16) if dtype.name == "bfloat16" else result, TYPES[dtype.name])
-        return result
+        result = np.empty(self.shape, dtype.newbyteorder("="))
+        source = self.contiguous() if self._strided else self
+        source._store(result.view(np.uint16) if dtype.name == "bfloat16" else result, TYPES[dtype.name])
+        return result.astype(dtype, copy=False)
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
         if copy is False:
             raise ValueError("the values of a tensor are computed: they cannot be had without a copy (x.mantissa, x.raw are)")
         return self.numpy(dtype or NUMBER_TYPES.get(self.format, "float32"))
 
-    def load(self, values):
+    def load(self, values) -> "Tensor":
         """Loads values: one rounding each; a shared exponent becomes that of the largest. Returns the tensor."""
         array, kind = contiguous_array(values, self.format)
         if array.shape != self.shape:
@@ -71,7 +71,7 @@ class Tensor(_core.Tensor):
         return self
 
     @property
-    def mantissa(self):
+    def mantissa(self) -> np.ndarray:
         """The integer mantissas as stored: int16, the tensor's own memory. Writing them is allowed (a wide part then takes
         exactly their values). FormatError for floats."""
         if not _library.tensor_format_has_mantissas(self._id):
@@ -79,7 +79,7 @@ class Tensor(_core.Tensor):
         return np.asarray(memoryview(_core.elements(self)))
 
     @property
-    def raw(self):
+    def raw(self) -> np.ndarray:
         """The elements as stored, in the tensor's own memory: float32, float16, mantissas; bfloat16 and floats of 8 bits in
         the types of ml_dtypes where that is installed, otherwise words and bytes."""
         stored = np.asarray(memoryview(_core.elements(self)))
@@ -92,13 +92,13 @@ class Tensor(_core.Tensor):
             return stored.view(getattr(ml_dtypes, name[self.format]))
         return stored
 
-    def item(self):
+    def item(self) -> float:
         """The value of the only element, as a float."""
         if self.size != 1:
             raise ValueError(f"{self.size} elements, expected 1")
         return float(self.numpy("float64").reshape(()))
 
-    def __float__(self):
+    def __float__(self) -> float:
         return self.item()
 
     def __dlpack_device__(self):
@@ -107,19 +107,19 @@ class Tensor(_core.Tensor):
             raise BufferError(f"a tensor on {self.device}: export x.to(x.format, 'cpu')")
         return 1, 0
 
-    def tolist(self):
+    def tolist(self) -> list:
         return self.numpy("float64").tolist()
 
     # --- how it is written
     @property
-    def statistics(self):
+    def statistics(self) -> dict:
         """The statistics of the last write and of all: {"last": {...}, "total": {...}}."""
         last, total = _library.tensor_stats(), _library.tensor_stats()
         _library.tensor_statistics(last, total, self)
         return {name: {field: getattr(one, field) for field, *_ in one._fields_} for name, one in (("last", last), ("total", total))}
 
     @property
-    def history(self):
+    def history(self) -> dict | None:
         """The state of the exponent predictor: its name, e, the maxima of the last writes, oldest first, and the counts of
         what went wrong. None for a format without a shared exponent."""
         state = _library.tensor_autoflex(self)
@@ -143,42 +143,41 @@ class Tensor(_core.Tensor):
     def predictor(self, name):
         _library.tensor_set_predictor(self, name)
 
-    def set_exponent(self, e):
+    def set_exponent(self, e) -> None:
         """Rounds the elements to another exponent: once, saturated, counted."""
         _library.tensor_set_exponent(self, e)
 
-    def declare_exponent(self, e):
+    def declare_exponent(self, e) -> None:
         """States the exponent of the elements as they are, after writing them."""
         _library.tensor_declare_exponent(self, e)
 
-    def set_rounding(self, rounding, seed=0):
+    def set_rounding(self, rounding, seed=0) -> None:
         """How results are rounded when they are written: "nearest", "stochastic" or "truncate"."""
         kinds = {"nearest": 0, "stochastic": 1, "truncate": 2}
         if rounding not in kinds:
             raise _errors.ArgumentError(f"rounding {rounding!r}, expected one of {', '.join(kinds)}")
         _library.tensor_set_rounding(self, kinds[rounding], seed)
 
-    def keep_wide(self):
+    def keep_wide(self) -> None:
         """Adds a wide part, on which optimisers work: the elements are its rounding."""
         _library.tensor_keep_wide(self)
 
-    def wide(self):
+    def wide(self) -> np.ndarray:
         """The wide part as float64; the values where there is none."""
         result = np.empty(self.shape)
         _library.tensor_store_wide_f64(self, result.reshape(-1), result.size)
         return result
 
     # --- the same elements otherwise
-    def reshape(self, *shape):
+    def reshape(self, *shape) -> "Tensor":
         """The same elements in another shape, without a copy; one size may be -1."""
-        shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        shape = list(shape)
+        shape = list(integers(shape, "reshape"))
         if shape.count(-1) == 1:
             known = math.prod(size for size in shape if size != -1)
             shape[shape.index(-1)] = self.size // known if known and self.size % known == 0 else -1
         return _core.view(self, shape)
 
-    def contiguous(self):
+    def contiguous(self) -> "Tensor":
         """Itself, or a bit-exact copy of a view with strides."""
         if not self._strided:
             return self
@@ -188,7 +187,7 @@ class Tensor(_core.Tensor):
             return _core.view(host, self.shape, *self._strides).contiguous().to(self.format, self.device)
         return restore(np.array(memoryview(_core.elements(self))), self.format, self.exponent)
 
-    def copy(self):
+    def copy(self) -> "Tensor":
         """A bit-exact copy: elements, exponent, history, wide part."""
         if self._strided:
             return self.contiguous()
@@ -203,7 +202,7 @@ class Tensor(_core.Tensor):
         y.keep_wide()
         _library.tensor_copy(y, self)
 
-    def to(self, format, device=None):
+    def to(self, format, device=None) -> "Tensor":
         """The values in another format, each rounded once; a shared exponent is that of the largest."""
         source = self.contiguous()
         y = empty(self.shape, format, device=device or self.device)
@@ -213,12 +212,11 @@ class Tensor(_core.Tensor):
             _library.tensor_convert(y, source)
         return y
 
-    def transpose(self, *order):
+    def transpose(self, *order) -> "Tensor":
         """The dimensions in another order (reversed by default), as a view: reductions, broadcast operands, contiguous and
         numpy read it."""
-        order = order[0] if len(order) == 1 and not isinstance(order[0], int) else order
-        order = tuple(order) or tuple(reversed(range(self.ndim)))
-        if sorted(axis % self.ndim for axis in order) != list(range(self.ndim)):
+        order = integers(order, "transpose") or tuple(reversed(range(self.ndim)))
+        if sorted(axis + self.ndim if axis < 0 else axis for axis in order) != list(range(self.ndim)):
             raise _errors.ShapeError(f"order {order}, expected each of 0 ... {self.ndim - 1} once")
         base, steps, offset = self._steps()
         return _core.view(base, [self.shape[i] for i in order], [steps[i] for i in order], offset)
@@ -235,7 +233,7 @@ class Tensor(_core.Tensor):
             step *= size
         return self, steps, 0
 
-    def __getitem__(self, key):
+    def __getitem__(self, key) -> "Tensor":
         """Integers, slices with any step, and ...: a view."""
         key = key if isinstance(key, tuple) else (key,)
         if key.count(Ellipsis) if all(not isinstance(one, np.ndarray) for one in key) else False:
@@ -255,7 +253,7 @@ class Tensor(_core.Tensor):
                 offset += first * step
                 sizes.append(count)
                 strides.append(every * step)
-            elif isinstance(one, (int, np.integer)):
+            elif isinstance(one, (int, np.integer)) and not isinstance(one, bool):
                 if not -size <= one < size:
                     raise IndexError(f"index {one} is out of range for dimension {i} of {size}")
                 offset += (one % size) * step
@@ -264,11 +262,15 @@ class Tensor(_core.Tensor):
         return _core.view(base, sizes or [1], strides or [1], offset)
 
     # --- operators
+    __array_priority__ = 1000  # array + x and np.float64(2) * x are asked here, and not computed by NumPy
+
     def _operand(self, other):
         if isinstance(other, Tensor):
             return other
         if isinstance(other, (int, float, np.floating, np.integer)):
             return empty((1,) * self.ndim, self.format, device=self.device).load(np.full((1,) * self.ndim, other))
+        if isinstance(other, np.ndarray):
+            raise TypeError(f"an array of {other.dtype} beside a tensor of {self.format}, expected two tensors: flexlab.tensor(array, format)")
         return None
 
     def _binary(self, other, same, broadcast):
@@ -282,34 +284,36 @@ class Tensor(_core.Tensor):
             raise _errors.ShapeError(f"shapes {self.shape} and {other.shape}, expected the same (there is no broadcasting here)")
         return broadcast(self, other)
 
-    def __add__(self, other):
+    def __add__(self, other) -> "Tensor":
         return self._binary(other, _core.add, _core.broadcast_add)
 
-    def __sub__(self, other):
+    def __sub__(self, other) -> "Tensor":
         return self._binary(other, _core.sub, lambda a, b: _core.broadcast_add(a, b._negated()))
 
-    def __mul__(self, other):
-        if isinstance(other, (int, float)) and not self._strided:
-            return _core.scale(self, other)
+    def __mul__(self, other) -> "Tensor":
+        if isinstance(other, (int, float, np.floating, np.integer)):
+            return _core.scale(self.contiguous(), other)
         return self._binary(other, _core.mul, _core.broadcast_mul)
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __rsub__(self, other):
+    def __rsub__(self, other) -> "Tensor":
         operand = self._operand(other)
         return NotImplemented if operand is None else operand - self
 
-    def __truediv__(self, other):
+    def __truediv__(self, other) -> "Tensor":
         if isinstance(other, (int, float)):
             fraction, _ = math.frexp(other)
             if abs(fraction) == 0.5:
                 return _core.scale(self, 1 / other)  # exact
         raise TypeError("there is no division that rounds once: multiply by flexlab.reciprocal(x), or by a number with scale()")
 
-    def __matmul__(self, other):
+    def __matmul__(self, other) -> "Tensor":
         if not isinstance(other, Tensor):
-            return NotImplemented
+            return self._operand(other) if isinstance(other, np.ndarray) else NotImplemented
         a, b = self.contiguous(), other.contiguous()
+        if a.ndim < 2 or b.ndim < 2:
+            raise _errors.ShapeError(f"shapes {a.shape} and {b.shape}, expected two matrices or batches of them")
         return _core.matmul(a, b) if a.ndim == 2 else _core.matmul_batched(a, b)
 
     def _negated(self):
@@ -321,22 +325,29 @@ class Tensor(_core.Tensor):
         y = restore(-host.mantissa, x.format, x.exponent)
         return y if x.device == "cpu" else y.to(x.format, x.device)
 
-    def __neg__(self):
+    def __rmatmul__(self, other):
+        return self.__matmul__(other)
+
+    def __neg__(self) -> "Tensor":
         return _core.neg(self.contiguous())
 
-    def __abs__(self):
+    def __abs__(self) -> "Tensor":
         return _core.abs(self.contiguous())
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.shape[0]
 
     def __iter__(self):
         return (self[i] for i in range(len(self)))
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         if self.size != 1:
             raise ValueError("the truth of a tensor of several elements is not defined")
         return self.item() != 0
+
+    def __contains__(self, value):
+        """Whether an element has this value."""
+        return bool(np.any(self.numpy("float64") == value))
 
     __hash__ = object.__hash__
 
@@ -344,20 +355,20 @@ class Tensor(_core.Tensor):
         """Whether it is the same object: compare values by numpy()."""
         return self is other
 
-    def sum(self, axis=None):
+    def sum(self, axis=None) -> "Tensor":
         """The sum over an axis, several, or all, rounded once: a tensor."""
         return _core.reduce_sum(self, axis)
 
-    def mean(self, axis=None):
+    def mean(self, axis=None) -> "Tensor":
         return _core.reduce_mean(self, axis)
 
-    def max(self, axis=None):
+    def max(self, axis=None) -> "Tensor":
         return _core.reduce_max(self, axis)
 
-    def min(self, axis=None):
+    def min(self, axis=None) -> "Tensor":
         return _core.reduce_min(self, axis)
 
-    def describe(self):
+    def describe(self) -> dict:
         """A description of the elements: moments, extremes, and counts by binade (bins)."""
         d = _library.tensor_description()
         _library.tensor_describe(d, self.contiguous())
@@ -371,14 +382,37 @@ class Tensor(_core.Tensor):
         raw = np.array(np.asarray(memoryview(_core.elements(source))))
         return restore, (raw, self.format, self.exponent)
 
+    def __copy__(self):
+        return self.copy()
+
     def __deepcopy__(self, memo):
         return self.copy()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         where = "" if self.device == "cpu" else f", device='{self.device}'"
         e = "" if self.exponent is None else f", exponent={self.exponent}"
         values = np.array2string(self.numpy("float64"), threshold=64, prefix="tensor(", separator=", ")
         return f"tensor({values}, format='{self.format}'{e}{where})"
+
+
+def on_host(values):
+    """The values of a tensor of PyTorch as an array of NumPy, which has no bfloat16; anything else as it is."""
+    if isinstance(values, (Tensor, np.ndarray)) or not hasattr(values, "detach"):
+        return values
+    values = values.detach().cpu()
+    return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
+
+
+def integers(given, function):
+    """Sizes or dimensions, given one by one or as a sequence."""
+    given = given[0] if len(given) == 1 and not hasattr(given[0], "__index__") else given
+    try:
+        numbers = tuple(map(operator.index, given))
+    except TypeError:
+        raise TypeError(f"{function}: {given!r}, expected integers") from None
+    if any(abs(one) >= 2 ** 63 for one in numbers):
+        raise OverflowError(f"{function}: {numbers}, expected integers of 64 bits")
+    return numbers
 
 
 def restore(raw, format, exponent):
@@ -411,23 +445,22 @@ def contiguous_array(values, format):
     return (array.view(np.uint16) if array.dtype.name == "bfloat16" else array), kind
 
 
-def empty(shape, format="fp32", *, device="cpu"):
+def empty(shape, format="fp32", *, device="cpu") -> "Tensor":
     """A tensor of zeros (memory that an operation is to write; the library never leaves it undefined)."""
-    return _core.empty(format_id(format), shape, device_index(device))
+    number = format_id(format)
+    return _core.empty(number, integers((shape,), "empty"), device_index(device))
 
 
-def zeros(shape, format="fp32", *, device="cpu"):
+def zeros(shape, format="fp32", *, device="cpu") -> "Tensor":
     """A tensor of zeros."""
     return empty(shape, format, device=device)
 
 
-def tensor(values, format="fp32", *, device="cpu", predictor=None):
+def tensor(values, format="fp32", *, device="cpu", predictor=None) -> "Tensor":
     """A tensor of a format with these values, each rounded once. values: an array of NumPy or what it makes one of, a
     tensor, anything with __dlpack__ or __array__. A shared exponent becomes that of the largest value; `predictor` names
     how later writes choose it. Strided input is copied once."""
-    if not isinstance(values, (Tensor, np.ndarray)) and hasattr(values, "detach"):
-        values = values.detach().cpu().float().numpy() if str(values.dtype) == "torch.bfloat16" else values.detach().cpu().numpy()
-    array, kind = contiguous_array(values, format)
+    array, kind = contiguous_array(on_host(values), format)
     t = empty(array.shape, format, device=device)
     if predictor is not None:
         t.predictor = predictor
@@ -435,9 +468,11 @@ def tensor(values, format="fp32", *, device="cpu", predictor=None):
     return t
 
 
-def from_dlpack(source, *, copy=None):
+def from_dlpack(source, *, copy=None) -> "Tensor":
     """A tensor in the memory of another library's array: float32 (fp32), float16, bfloat16, float64 (f64), int32, uint8, FP8.
     It needs contiguous memory of the host aligned to 64 bytes; if it is not, BufferError, or with copy=None a copy."""
+    if not hasattr(source, "__dlpack__"):
+        raise TypeError(f"from_dlpack: a {type(source).__name__} has no __dlpack__: use tensor(x, format)")
     if copy is not True:
         try:
             return _core.from_dlpack(capsule_of(source))
@@ -461,8 +496,13 @@ def capsule_of(source):
 def infer(name, operands, keywords):
     """The results of an operation, by the rules of _shapes: called from C where out= is not given."""
     rule = _shapes.RULES.get(name)
-    made = rule(*operands, **keywords) if rule else (operands[0].format, operands[0].shape)
-    device = next((one.device for one in operands if isinstance(one, Tensor)), "cpu")
+    try:
+        made = rule(*operands, **keywords) if rule else (operands[0].format, operands[0].shape)
+    except (AttributeError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
+        given = [*operands, *keywords.values()]
+        shapes = ", ".join(str(one.shape) for one in given if isinstance(one, Tensor))
+        raise _errors.ShapeError(f"{name}: operands {shapes} do not suit it: {error} (see help(flexlab.{name}))") from None
+    device = next((one.device for one in [*operands, *keywords.values()] if isinstance(one, Tensor)), "cpu")
     # Where sizes leave nothing, the operation says why.
     results = tuple(empty([max(1, size) for size in shape], format, device=device)
                     for format, shape in (made if isinstance(made, list) else [made]))

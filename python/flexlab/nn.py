@@ -144,7 +144,7 @@ class Network:
         self._handle = c.Handle(pointer, c.function("nn_graph_free"))
         self._compiled, self._kept, self._lock = False, None, threading.Lock()
         self.batch = self._config.batch if self._config is not None else None
-        self._input = None
+        self._sizes = None
 
     @classmethod
     def from_checkpoint(cls, path, model=None, device=None):
@@ -169,7 +169,12 @@ class Network:
 
     def free(self):
         """Frees the network now; every later use is a ValueError."""
-        self._handle.free()
+        if self._handle._pointer:
+            with self._own():
+                self._handle.free()
+
+    def __reduce__(self):
+        raise TypeError("a network cannot be copied or pickled: save(path) writes a checkpoint, state() gives its bytes")
 
     def _check(self):
         c.check(c.tensor_error_status())
@@ -188,12 +193,10 @@ class Network:
 
     def input(self, height, width, channels):
         """Images [batch, height, width, channels]: the first layer."""
-        self._input = (height, width, channels)
         return layer(self, "input", (height, width, channels), {})
 
     def model(self, name, height=32, width=32, channels=3, classes=10):
         """A whole network by name ("resnet20", "mlp2", ...), compiled: returns the network."""
-        self._input = (height, width, channels)
         logits = c.nn_model(self, name, height, width, channels, classes)
         if logits < 0:
             self._check()
@@ -216,6 +219,17 @@ class Network:
         self._compiled = True
         return self
 
+    def _shape(self):
+        """The shape of one input: what C reads, however much it is given. Learns the batch of a network from a checkpoint."""
+        self._handle.pointer  # ValueError after free()
+        if self._sizes is None:
+            first = next((t for t in self.tensors() if t.role == "activation"), None)
+            if first is None:
+                raise _errors.ArgumentError("the network is not compiled: compile(logits) ends building")
+            shape = first.shape
+            self.batch, self._sizes = shape[0], shape[1:] if first.name == "input" and len(shape) == 4 else shape[1:2]
+        return self._sizes
+
     # --- steps
     def _batch(self, inputs, labels=None, targets=None, training=False):
         inputs = np.asarray(inputs)
@@ -224,36 +238,35 @@ class Network:
         if inputs.dtype.kind not in names or (inputs.dtype.kind == "u" and inputs.dtype != np.uint8):
             raise TypeError(f"inputs of type {inputs.dtype}, expected floats (images), uint8 (pixels) or int32 (tokens)")
         name, kind = names[inputs.dtype.kind]
-        if inputs.dtype.kind == "i" and inputs.dtype != np.int32 and inputs.size and abs(inputs).max() > 2**31 - 1:
-            raise ValueError("a token beyond 32 bits")
-        if name != "tokens" and self._input is not None and inputs.shape[1:] != self._input:
-            raise _errors.ShapeError(f"images of shape {inputs.shape}, expected (batch, {', '.join(map(str, self._input))})")
-        setattr(batch, name, np.ascontiguousarray(inputs, kind))
+        shape = self._shape()
+        if inputs.shape[1:] != shape or not inputs.ndim:
+            raise _errors.ShapeError(f"{name} of shape {inputs.shape}, expected (batch, {', '.join(map(str, shape))})")
+        if training and len(inputs) != self.batch or not 0 < len(inputs) <= self.batch:
+            raise _errors.ShapeError(f"a batch of {len(inputs)}, expected {'' if training else '1 to '}{self.batch}")
+        setattr(batch, name, whole_numbers(inputs, "token") if name == "tokens" else np.ascontiguousarray(inputs, kind))
         batch.count = 0 if training else len(inputs)
         expected = c.nn_label_count(self)
-        if training and self.batch is not None and len(inputs) != self.batch:
-            raise _errors.ShapeError(f"a batch of {len(inputs)}, expected {self.batch}")
-        rows = expected if training or self.batch is None else expected // self.batch * len(inputs)
+        rows = expected // self.batch * len(inputs)
         if labels is not None:
             labels = np.asarray(labels)
             if labels.dtype.kind not in "iu":
                 raise TypeError(f"labels of type {labels.dtype}, expected integers")
-            labels = np.ascontiguousarray(labels, np.int32).reshape(-1)
+            labels = whole_numbers(labels, "label").reshape(-1)
             if len(labels) != rows:
                 raise _errors.ShapeError(f"{len(labels)} labels, expected {rows}")
             batch.labels = labels
         if targets is not None:
             targets = np.ascontiguousarray(targets, np.float32).reshape(-1)
-            if len(targets) % max(rows, 1):
-                raise _errors.ShapeError(f"{len(targets)} targets, expected a multiple of {rows}")
+            if len(targets) != rows * self._classes():
+                raise _errors.ShapeError(f"{len(targets)} targets, expected {rows * self._classes()}, one for each element of the output")
             batch.targets = targets
         return batch, rows
 
     def pixel_values(self, values):
         """The value of each byte of an image, [channels, 256]: then images may be uint8."""
         values = np.ascontiguousarray(values, np.float32)
-        if self._input is not None and values.shape != (self._input[2], 256):
-            raise _errors.ShapeError(f"values of shape {values.shape}, expected ({self._input[2]}, 256)")
+        if values.shape != (self._shape()[-1], 256):
+            raise _errors.ShapeError(f"values of shape {values.shape}, expected ({self._shape()[-1]}, 256)")
         c.nn_set_pixel_values(self, values)
 
     def step(self, inputs, labels=None, rate=0.1, targets=None):
@@ -331,9 +344,12 @@ class Network:
         """Calls function(tensor) with each tensor of a step as soon as it is written, while its values exist. None ends it.
         An exception in it is raised by the step, which is then complete; the function is not called again before that."""
         if function is None:
-            c.nn_watch(self, None, None)
-            self._watching = None
+            with self._own():
+                c.nn_watch(self, None, None)
+                self._watching = None
             return
+        if not callable(function):
+            raise TypeError(f"watch: {function!r}, expected a function or None")
 
         def seen(info, context):
             one = info.contents
@@ -342,8 +358,10 @@ class Network:
                 function(shown)
             finally:
                 shown._pointer = None
-        self._watching = c.wrapped(c.callback_type("nn_watch_fn"), seen)
-        c.nn_watch(self, self._watching, None)
+        with self._own():  # what C calls now cannot be dropped now
+            watching = c.wrapped(c.callback_type("nn_watch_fn"), seen)
+            c.nn_watch(self, watching, None)
+            self._watching = watching
 
     def nonfinite(self):
         """The first NaN or Inf of the step so far, as a dict; None: all is finite."""
@@ -402,8 +420,9 @@ class Network:
                 raise _errors.ShapeError(f"{name}: shape {values.shape}, expected {expected[name]['shape']}")
             if not np.isfinite(values).all():
                 raise _errors.ArgumentError(f"{name}: a value that is not finite")
-        for name, values in arrays.items():
-            c.nn_weight_set(self, name, values.reshape(-1), values.size)
+        with self._own():
+            for name, values in arrays.items():
+                c.nn_weight_set(self, name, values.reshape(-1), values.size)
 
     def load_torch(self, state):
         """Sets the weights from a state_dict of PyTorch: names and layouts are permuted and checked. Returns the names that the
@@ -453,6 +472,14 @@ class Network:
             name = c.nn_role_row_at(self, i).name.decode()
             result[name] = {role: value for role in names if (value := c.nn_role(self, i, role)) is not None}
         return result
+
+
+def whole_numbers(values, what):
+    """Integers as int32; one that is none is named, rather than another number."""
+    found = np.ascontiguousarray(values, np.int32)
+    if not np.array_equal(found, values):
+        raise _errors.ArgumentError(f"{what} {values[found != values].reshape(-1)[0]}, expected an int of 32 bits")
+    return found
 
 
 def layers():

@@ -114,7 +114,7 @@ def write_calls(path, found, made):
         for kind, member, length, _ in found["structs"][struct][0]:
             count = f"(int)(sizeof((({struct} *)0)->{member}) / sizeof((({struct} *)0)->{member}[0]))" if length else "0"
             lines.append(f'    {{"{member}", KIND_{option_kind(found, kind)}, offsetof({struct}, {member}), {count}}},')
-        lines.append(f"    {{NULL}}}};\nstatic const struct options options_{struct} = {{sizeof({struct}), members_of_{struct}}};")
+        lines.append(f"    {{0}}}};\nstatic const struct options options_{struct} = {{sizeof({struct}), members_of_{struct}}};")
     for name, (parameters, results, like) in made.items():
         lines.append(f"static const struct parameter parameters_of_{name}[] = {{")
         arguments = []
@@ -134,7 +134,7 @@ def write_calls(path, found, made):
     for name, (parameters, results, _) in made.items():
         text = f"{name}({signature(name, parameters, results, found)})\n--\n\n" + docstring(found, name, results, parameters)
         lines.append(f'    {{"{name}", (PyCFunction)(void (*)(void))call_{name}, METH_FASTCALL | METH_KEYWORDS,\n     {c_text(text)}}},')
-    lines.append("    {NULL}};")
+    lines.append("    {0}};")
     path.write_text("\n".join(lines) + "\n")
 
 

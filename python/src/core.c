@@ -250,18 +250,9 @@ GETTER(size, PyLong_FromLongLong(tensor_count(t)))
 GETTER(nbytes, PyLong_FromSize_t(tensor_bytes(t)))
 GETTER(exponent,
        tensor_format_is_shared(tensor_format_of(t)) ? PyLong_FromLong(tensor_exponent(t)) : Py_NewRef(Py_None))
+GETTER(address, PyLong_FromVoidPtr((void *)t))
 GETTER(owner, Py_NewRef(o->owner ? o->owner : Py_None))
 GETTER(strided, PyBool_FromLong(o->strided))
-
-/* Where the tensor lies, for a call over ctypes; RuntimeError while another thread uses it. */
-static PyObject *get_address(PyObject *self, void *closure) {
-    tensor *t = tensor_of(self);
-    (void)closure;
-    if (!t || !core_use((tensor_object *)self, "a call"))
-        return NULL;
-    core_leave((tensor_object *)self);
-    return PyLong_FromVoidPtr(t);
-}
 
 /* (strides, offset) of a view with strides, in elements of its base; None for others. */
 static PyObject *get_strides(PyObject *self, void *closure) {
@@ -453,7 +444,7 @@ static PyMethodDef tensor_methods[] = {
     {"_store", store, METH_VARARGS, NULL},
     {"__dlpack__", (PyCFunction)(void (*)(void))core_to_dlpack, METH_VARARGS | METH_KEYWORDS,
      "The elements for another library, without a copy (DLPack 1.1). BufferError for a format that it cannot express."},
-    {NULL}};
+    {0}};
 
 static PyGetSetDef tensor_getset[] = {
     {"shape", get_shape, NULL, "The sizes, row-major.", NULL},
@@ -468,7 +459,7 @@ static PyGetSetDef tensor_getset[] = {
     {"base", get_owner, NULL, "What its memory belongs to; None: itself.", NULL},
     {"_strided", get_strided, NULL, NULL, NULL},
     {"_strides", get_strides, NULL, NULL, NULL},
-    {NULL}};
+    {0}};
 
 static PyType_Slot tensor_slots[] = {
     {Py_tp_dealloc, dealloc},      {Py_tp_methods, tensor_methods},       {Py_tp_getset, tensor_getset},
@@ -482,6 +473,30 @@ static PyType_Slot elements_slots[] = {{Py_tp_dealloc, dealloc_elements},
                                        {0, NULL}};
 static PyType_Spec elements_spec = {"flexlab._core.Elements", sizeof(elements_object), 0,
                                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, elements_slots};
+
+/* call(function, arguments): a call over ctypes, which releases the GIL; the tensors among the arguments are in use. */
+static PyObject *core_call(PyObject *module, PyObject *args) {
+    tensor_object *used[16];
+    int count = 0;
+    PyObject *function, *arguments;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO!", &function, &PyTuple_Type, &arguments))
+        return NULL;
+    bool free_to_use = true;
+    for (Py_ssize_t i = 0; free_to_use && i < PyTuple_Size(arguments) && count < 16; i++) {
+        PyObject *one = PyTuple_GetItem(arguments, i);
+        bool again = !PyObject_TypeCheck(one, core_tensor_type);
+        for (int j = 0; j < count && !again; j++)
+            again = core_same_memory(used[j], (tensor_object *)one);
+        free_to_use = again || core_use((tensor_object *)one, "a call");
+        if (!again && free_to_use)
+            used[count++] = (tensor_object *)one;
+    }
+    PyObject *result = free_to_use ? PyObject_CallObject(function, arguments) : NULL;
+    while (count > 0)
+        core_leave(used[--count]);
+    return result;
+}
 
 /* note(count): so many callbacks have raised what waits for the functions that called them. */
 static PyObject *core_note(PyObject *module, PyObject *args) {
@@ -502,13 +517,14 @@ static PyObject *core_begin(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {{"begin", core_begin, METH_VARARGS, NULL},
+                                  {"call", core_call, METH_VARARGS, NULL},
                                   {"note", core_note, METH_VARARGS, NULL},
                                   {"empty", core_empty, METH_VARARGS, NULL},
                                   {"on", core_on, METH_VARARGS, NULL},
                                   {"view", core_view, METH_VARARGS, NULL},
                                   {"elements", core_elements, METH_O, NULL},
                                   {"from_dlpack", core_from_dlpack, METH_VARARGS, NULL},
-                                  {NULL}};
+                                  {0}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_core", "Tensors and operations of flexlab.", -1, functions, NULL, NULL, NULL, NULL};
 

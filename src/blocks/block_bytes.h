@@ -61,7 +61,8 @@ struct fl_block_bytes {
 extern const struct fl_block_bytes fl_block_bytes_avx512, fl_block_words_avx2, fl_block_words_avx512bw,
     fl_block_words_avx512;
 
-/* The scale of a block with the unit of its elements, and its exponent above the least of the operand. */
+/* The scale of a block with the unit of its elements, which are integers here whatever the rows have, and its exponent
+ * above the least of the operand. */
 static inline double fl_bytes_scale(const struct fl_block_rows *from, int64_t at) {
     return fl_block_scale_by(from, at, from->format->element.unit);
 }

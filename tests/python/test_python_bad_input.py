@@ -7,6 +7,7 @@ import _thread
 import ctypes
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -234,51 +235,48 @@ def gil_is_released():
     big = fl.empty(values.shape, "flex16+5")
     for name, work in (("matmul", lambda: fl.matmul(a, a, out=y)), ("load", lambda: big.load(values)), ("numpy", lambda: big.numpy()),
                        ("tensor_matmul", lambda: fl.c.tensor_matmul(y, a, a))):
-        span, ticks = [], []
+        for attempt in range(6):  # other programs may take the processors
+            span, ticks = [], []
 
-        def timed():
-            span.append(time.perf_counter())
-            work()
-            span.append(time.perf_counter())
+            def timed():
+                span.append(time.perf_counter())
+                work()
+                span.append(time.perf_counter())
 
-        thread = threading.Thread(target=timed)
-        thread.start()
-        while thread.is_alive():
-            ticks.append(time.perf_counter())
-            time.sleep(0.0002)
-        thread.join()
-        inside = sum(span[0] + 0.1 * (span[1] - span[0]) < tick < span[1] - 0.1 * (span[1] - span[0]) for tick in ticks)
-        check(inside >= 3, f"{name} took {1e3 * (span[1] - span[0]):.1f} ms, in which another thread ran {inside} times")
+            thread = threading.Thread(target=timed)
+            thread.start()
+            while thread.is_alive():
+                ticks.append(time.perf_counter())
+                time.sleep(0.0002)
+            thread.join()
+            length = span[1] - span[0]
+            inside = sum(span[0] + 0.1 * length < tick < span[1] - 0.1 * length for tick in ticks)
+            if inside >= 3:
+                break
+        check(inside >= 3, f"{name} took {1e3 * length:.1f} ms, in which another thread ran {inside} times")
     fl.set_threads(0)
 
 
 def one_thread_at_a_time():
     n = 1024
     a, y = fl.tensor(np.random.default_rng(1).normal(size=(n, n)), "fp32"), fl.empty((n, n), "fp32")
-    view, started = y[0], threading.Event()
-
-    def work():
-        started.set()
-        for _ in range(3):
-            fl.matmul(a, a, out=y)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    started.wait()
-    seen = {}
+    view = y[0]
     uses = {"out": lambda: fl.add(fl.zeros((n, n)), fl.zeros((n, n)), out=y), "operand": lambda: fl.neg(a), "numpy": lambda: y.numpy(),
             "of a view": lambda: view.max(), "over ctypes": lambda: fl.c.tensor_set_rounding(y, 0, 0)}
-    while thread.is_alive() and len(seen) < len(uses):
-        for name, use in uses.items():
-            try:
-                use()
-            except RuntimeError as error:
-                seen[name] = str(error)
-    thread.join()
-    for name in uses:
-        check("another thread" in seen.get(name, ""), f"{name}: {seen.get(name)}")
-    for use in uses.values():
-        use()  # afterwards all is as before
+    for what, function in (("matmul", lambda: fl.matmul(a, a, out=y)), ("c.tensor_matmul", lambda: fl.c.tensor_matmul(y, a, a))):
+        thread, seen = threading.Thread(target=lambda: [function() for _ in range(4)]), {}
+        thread.start()
+        while thread.is_alive() and len(seen) < len(uses):
+            for name, use in uses.items():
+                try:
+                    use()
+                except RuntimeError as error:
+                    seen[name] = str(error)
+        thread.join()
+        for name in uses:
+            check("another thread" in seen.get(name, ""), f"{name}, in {what}: {seen.get(name)}")
+        for use in uses.values():
+            use()  # afterwards all is as before
 
     shared, wrong = [x34() for _ in range(3)], []
 
@@ -328,6 +326,7 @@ def fork():
 
 def interrupted():
     x = x34()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started this in the background, without it
     timer = threading.Timer(0.05, _thread.interrupt_main)
     try:
         timer.start()

@@ -30,6 +30,7 @@ def test_logits_of_evaluation():
         assert not converted.flexlab_report.left and not converted.flexlab_report.notes
         with torch.no_grad():
             ours = converted(x)
+        assert type(ours) is torch.Tensor
         graph = Graph(8, variant, 5)
         graph.load(model)
         assert np.array_equal(ours.double().numpy(), graph.predict(x)), variant
@@ -244,6 +245,22 @@ def test_policies():
     ft.convert(model, "variant fp16; if-any noconv format=fp32", verbose=False)
     raises(TypeError, "policy", ft.convert, model, None)
     raises(TypeError, "torch.nn.Module", ft.convert, 3, "fp16")
+
+
+def test_compiled():
+    """torch.compile of a converted model, training and evaluation: the same bits."""
+    plain, other = (ft.convert(resnet(8), "flex16+5", verbose=False) for _ in range(2))
+    compiled = torch.compile(other, backend="aot_eager", fullgraph=True)
+    for step, training in enumerate((True, True, False)):
+        plain.train(training), other.train(training)
+        x = images(2, step)
+        results = [(model, model(x)) for model in (plain, compiled)]
+        assert torch.equal(results[0][1], results[1][1])
+        for model, y in results:
+            model.zero_grad()
+            y.square().sum().backward()
+        for (name, p), q in zip(plain.named_parameters(), other.parameters()):
+            assert torch.equal(p.grad, q.grad), (step, name)
 
 
 def test_loss_of_autograd():

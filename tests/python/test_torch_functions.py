@@ -28,6 +28,7 @@ def some(*shape, seed=0, scale=1.0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape))) * scale
 
 
+MEAN, VARIANCE = torch.tensor([0.5, -0.25, 0.0]), torch.tensor([0.7, 1.5, 2.0])
 LABELS = torch.tensor([3, 0, 6, 2, 2])
 INDICES = torch.tensor([[1, 4, 1], [0, 4, 4]])
 # name: (function of inputs and format, the same in torch, shapes of the inputs, roundings of the result, of gradients)
@@ -46,6 +47,9 @@ CASES = {
                                                                      handle=h),
                             lambda x, r, w, b: TF.relu(TF.batch_norm(x, None, None, w, b, True) + r),
                             [(4, 3, 5, 6), (4, 3, 5, 6), (3,), (3,)], 3, 6),
+    "batch_norm_running": (lambda x, r, w, b, f, h=0: F.batch_norm(x, MEAN, VARIANCE, w, b, residual=r, relu=True, format=f, handle=h),
+                           lambda x, r, w, b: TF.relu(TF.batch_norm(x, MEAN.to(x.dtype), VARIANCE.to(x.dtype), w, b) + r),
+                           [(4, 3, 5, 6), (4, 3, 5, 6), (3,), (3,)], 3, 6),
     "batch_norm_rows": (lambda x, w, b, f, h=0: F.batch_norm(x, None, None, w, b, True, relu=True, format=f, handle=h),
                         lambda x, w, b: TF.relu(TF.batch_norm(x, None, None, w, b, True)), [(40, 3), (3,), (3,)], 3, 6),
     "layer_norm": (lambda x, w, b, f, h=0: F.layer_norm(x, 12, w, b, format=f, handle=h),
@@ -103,13 +107,15 @@ def compare(name, format, layout):
     y, z = function(*ours, format), reference(*exact)
     assert y.shape == z.shape and y.dtype == torch.float32, name
     # Float formats sum in binary32: as many roundings of that as a sum is long, of the sum of magnitudes.
-    chain = 0 if format.startswith("flex") else 64 * 2.0 ** -24 * float(z.abs().max() + 4)
+    chain = 0 if format.startswith("flex") else 64 * 2.0 ** -24 * float(z.detach().abs().max() + 4)
     limit = roundings * half_step(z.detach(), format) * (1 + 1e-3) + chain + (2.0 ** -24 * 4 if not z.dim() else 0)
     assert bool(((y.double() - z).abs() <= limit).all()), (name, format, float(((y.double() - z).abs() / limit).max()))
     dy = values_in(some(*z.shape, seed=9), format) if z.dim() else torch.tensor(1.0)
     got, expected = torch.autograd.grad(y, ours, dy), torch.autograd.grad(z, exact, dy.double())
     for i, (a, b) in enumerate(zip(got, expected)):
         chain = 0 if format.startswith("flex") else 512 * 2.0 ** -24 * float(b.abs().max() + 4)
+        if name == "batch_norm_running" and i == 2:  # a sum of products that were rounded
+            chain += 120 * float(half_step(dy.double() * 3, format).max())
         if format == "fp16" and ("norm" in name):
             chain += 2.0 ** -10 * float(b.abs().max())
         limit = backward_roundings * half_step(b, format) * (1 + 1e-3) + chain
@@ -128,7 +134,7 @@ def test_opcheck():
     """Schema, autograd registration, fake tensors, and tracing ahead of time, of every operation with every case."""
     seen = set()
     for name, (function, *_) in CASES.items():
-        for format in ("fp32", "flex16+5"):
+        for format in ("fp32",) if "pool" in name or "_" not in name else ("flex16+5",):
             calls = []
             mode = recorder(calls)
             ours = inputs_of(name, format)
@@ -140,11 +146,9 @@ def test_opcheck():
                 seen.add(operation._schema.name)
     every = {operation._qualname for module in (_operations, _elementwise) for operation in vars(module).values()
              if isinstance(operation, torch.library.CustomOpDef)}
-    left = every - seen - {"flexlab::batch_norm_running", "flexlab::add_gated", "flexlab::relu_backward"}
+    left = every - seen - {"flexlab::add_gated", "flexlab::relu_backward"}
     assert not left, left
-    x, w = some(2, 3, 4, 4), some(3).abs() + 0.5
-    mean, variance = torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
-    opcheck(_operations.batch_norm_running, (x, None, w, w, mean, variance, 1e-5, True, "flex16+5", 0))
+    x = some(2, 3, 4, 4)
     opcheck(_elementwise.add_gated, (x, x.clone(), x.relu(), "flex16+5", 0))
     opcheck(_elementwise.relu_backward, (x, x.relu(), "flex16+5", 0))
 
@@ -208,6 +212,20 @@ def test_modified_tensors_are_seen():
     assert torch.equal(F.linear(some(2, 5), w, format="flex16+5") * 2, first)
 
 
+def test_results_may_be_written():
+    """As in `out = bn(x); out += shortcut`: a result is no view, and its gradient goes on."""
+    for name in CASES:
+        if "relu" in name or name in ("batch_norm_rows", "batch_norm_running"):  # they save their result, as torch's do
+            continue
+        for format in ("fp32", "flex16+5"):
+            ours, others = inputs_of(name, format), inputs_of(name, format)
+            y = CASES[name][0](*ours, format)
+            y *= 2
+            y.sum().backward()
+            (CASES[name][0](*others, format) * 2).sum().backward()
+            assert all(torch.equal(a.grad, b.grad) for a, b in zip(ours, others)), name
+
+
 def test_module_in_itself():
     """A module that is applied to its own result, and twice in one graph."""
     layer, other = ft.Linear(8, 8, format="flex16+5"), ft.Linear(8, 8, format="flex16+5")
@@ -216,11 +234,31 @@ def test_module_in_itself():
     x = some(3, 8)
     y = layer(layer(x))
     assert torch.equal(y, other(other(x).clone()))
+    for make in (lambda: ft.Linear(8, 8, bias=False, format="flex16+5"), lambda: ft.LayerNorm(8, format="flex16+5"),
+                 lambda: ft.Conv2d(8, 8, 3, padding=1, bias=False, format="fp16")):
+        layer = make()
+        other = copy.deepcopy(layer)
+        layer.eval(), other.eval()
+        z = some(2, 8, 4, 4) if isinstance(layer, ft.Conv2d) else x
+        assert torch.equal(layer(layer(layer(z))), other(other(other(z).clone()).clone()))
     relu = ft.ReLU(format="flex16+5")
     relu.eval()
     a = relu(x)
     b = relu(a - 1)
     assert torch.equal(a, F.relu(x, "flex16+5")) and torch.equal(b, F.relu(a - 1, "flex16+5"))
+
+
+def test_fork():
+    """Gradients of several uses are added in the format, and masked by a result of relu, whichever of them there are."""
+    for uses in ((0, 1, 2), (0, 2), (1,)):
+        x = some(4, 5).requires_grad_()
+        h = F.relu(x, "flex16+5", gated=True)
+        parts = F.fork(h, 3, "flex16+5", gated=True)
+        factors = [ft.quantize(some(4, 5, seed=i), "flex16+5") for i in range(3)]
+        sum((parts[i] * factors[i]).sum() for i in uses).backward()
+        expected = sum(factors[i].double() for i in uses) * (x > 0)
+        assert bool(((x.grad.double() - expected).abs() <= 2 * len(uses) * half_step(expected, "flex16+5")).all())
+        assert bool(x.grad.any()) and not x.grad[x <= 0].any()
 
 
 def test_graphs_alive_together():
@@ -273,6 +311,11 @@ def test_released():
         ft.ReLU(format="flex16+5")(some(8))
     gc.collect()
     assert len(carriers.states) <= before + 8 and len(carriers.table) < 1200
+    x = torch.ones(1 << 20)
+    for i in range(400):  # 2 MB each, as mantissas
+        F.relu(x, "flex16+5")
+    kept = sum(entry.slot.tensor.nbytes for entry in carriers.table.values())
+    assert kept < 200e6, kept
 
 
 def test_bad_input():
@@ -293,8 +336,6 @@ def test_bad_input():
     raises(ValueError, "'circular'", lambda: ft.Conv2d(3, 4, 3, padding_mode="circular", format="fp32"))
     raises(ValueError, "no shared exponent", F.relu, x, "fp16:ngraph")
     raises(ValueError, "finite", F.relu, torch.tensor([float("nan")]), "flex16+5")
-    norm = ft.BatchNorm2d(3, format="flex16+5").eval()
-    raises(NotImplementedError, "eval mode", lambda: norm(x.clone().requires_grad_()).sum().backward())
 
     class Elsewhere:  # a tensor of another device, where this machine may have none
         device, dtype, layout = torch.device("cuda:0"), torch.float32, torch.strided

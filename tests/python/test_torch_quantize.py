@@ -21,7 +21,7 @@ def some(*shape, seed=0, spread=6):
 def float_neighbours(x, exp, man):
     """The greatest number not above |x| and the least above it, of floats that saturate; as Fractions."""
     size, bias = abs(Fraction(x)), 2 ** (exp - 1) - 1
-    most = Fraction(2 ** (man + 1) - 1, 2 ** man) * Fraction(2) ** bias
+    most = Fraction(2 ** (man + 1) - 1, 2 ** man) * Fraction(2) ** (bias + (exp < 8))
     if size >= most:
         return most, most
     power = max(1 - bias, math.frexp(float(size))[1] - 1 if size else 1 - bias)
@@ -32,8 +32,8 @@ def float_neighbours(x, exp, man):
 
 def test_floats():
     """Every value to its nearest, ties to even, saturated, subnormals included."""
-    for exp, man in ((4, 3), (5, 2), (5, 10), (6, 5), (3, 4), (8, 7)):
-        x = torch.cat([some(400, seed=exp), torch.tensor([0.0, 1e-9, -3e38, 2.0 ** -14, 1.0625, 448.0, 480.0])])
+    for exp, man in ((4, 3), (5, 2), (5, 10), (6, 5), (3, 4), (8, 7), (2, 5), (2, 3), (3, 2)):
+        x = torch.cat([some(400, seed=exp), torch.tensor([0.0, 1e-9, -3e38, 2.0 ** -14, 1.0625, 448.0, 480.0, 500.0, 1.984375, 3.96875])])
         y = ft.float_quantize(x, exp, man, rounding="nearest")
         for a, b in zip(x.tolist(), y.tolist()):
             low, high = float_neighbours(a, exp, man)
@@ -73,6 +73,8 @@ def test_fixed_point():
 def test_blocks():
     """One exponent for all, or one for each index of a dimension: that of the largest magnitude."""
     x = some(3, 5, 7)
+    x[0, 2, 3] = 127.9
+    x[:, 4, 0] = 15.9
     for dim, parts in ((-1, [x]), (1, x.unbind(1)), (0, x.unbind(0))):
         y = ft.block_quantize(x, 6, dim, rounding="nearest")
         for given, got in zip(parts, [y] if dim == -1 else y.unbind(dim)):

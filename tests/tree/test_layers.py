@@ -111,7 +111,7 @@ for tree, rule in TREES.items():
                 elif level.get(other, 0) > level[folder]:
                     failures.append(f"{tree}/{name} includes {rule['prefix']}{include}: {other} is of a higher level than {folder}")
     failures += [f"{tree}/{name} no longer includes {include}: remove the exception" for name, include in sorted(rule["exceptions"] - used)]
-for folder in ("tools", "examples"):
+for folder in ("tools", "examples", "python"):
     for path in sorted((source / folder).rglob("*.[ch]")):
         for include in re.findall(r'#\s*include\s+"([^"]+)"', path.read_text()):
             if include.split("/")[0] in folders and (include not in COMPILED_TWICE or folder != "tools"):

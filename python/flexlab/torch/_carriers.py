@@ -157,6 +157,17 @@ def shown(t, image):
     return t.permute(0, 3, 1, 2) if image else t
 
 
+def new_memory(shape, image, as_seen=None):
+    """(a tensor, the same in the order of its memory, of that shape). The first is no view: torch forbids to write in place
+    into views that a function returns."""
+    if image:
+        n, h, w, c = shape
+        made = torch.empty((n, c, h, w), memory_format=torch.channels_last)
+        return made, made.permute(0, 2, 3, 1)
+    made = torch.empty(shape if as_seen is None else as_seen)
+    return made, made.view(shape)
+
+
 # --- values that only a slot has ----------------------------------------------------------------------------------------
 
 
@@ -172,9 +183,8 @@ class Box:
         """A torch tensor with the values, made when it is first wanted."""
         with LOCK:
             if self.values is None:
-                memory = torch.empty(self.shape)
+                self.values, memory = new_memory(self.shape, self.image)
                 self.slot.tensor._store(memory.numpy(), F32)
-                self.values = shown(memory, self.image)
             return self.values
 
     def shared(self):
@@ -254,7 +264,7 @@ class Entry:
 
 
 table = {}
-purge_at = 256
+count_limit, bytes_limit, new_bytes = 256, 1 << 26, 0  # when to look for entries of dead tensors; bytes of slots since then
 
 
 def words(t):
@@ -266,14 +276,17 @@ def attach(given, slot, snapshot=None, turned=False):
     """Notes that the memory of a torch tensor holds the values of a slot, in the order of that memory, or turned: those of
     [N,H,W,C] where the memory is [N,C,H,W]. given: the tensor as its user knows it, whose version counts (views that are made
     inside of an operation have counters of their own). snapshot: bits to compare at each use."""
-    global purge_at
+    global count_limit, bytes_limit, new_bytes
     entry = Entry()
     entry.storage, entry.pointer, entry.version = StorageWeakRef(given.untyped_storage()), given.data_ptr(), given._version
     entry.slot, entry.stamp, entry.snapshot, entry.turned = slot, slot.stamp, snapshot, turned
     table[entry.storage.cdata] = entry
-    if len(table) >= purge_at:
+    if slot.state is None:
+        new_bytes += slot.tensor.nbytes  # only this entry keeps it
+    if len(table) >= count_limit or new_bytes >= bytes_limit:
         purge()
-        purge_at = 2 * len(table) + 256
+        count_limit, new_bytes = 2 * len(table) + 256, 0
+        bytes_limit = (1 << 26) + sum(one.slot.tensor.nbytes for one in table.values() if one.slot.state is None)
 
 
 def purge():
@@ -355,15 +368,16 @@ def bring(t, name, format, state, role, layout="any", writes=(), snapshot=False)
 
 
 class Result:
-    """A result: `tensor` is what the operation writes, torch() what torch sees of it: a Held if `held`."""
+    """A result: `tensor` is what the operation writes, torch() what torch sees of it: a Held if `held`. as_seen: the shape
+    that torch sees, if it is another one."""
 
-    def __init__(self, format, state, role, shape, image=False, held=False):
-        self.shape, self.image = tuple(shape), image
+    def __init__(self, format, state, role, shape, image=False, held=False, as_seen=None):
+        self.shape, self.image, self.as_seen = tuple(shape), image, as_seen
         if split(format)[0] == "fp32":
-            self.slot, self.held, self.memory = None, False, torch.empty(self.shape)
-            self.tensor = on(self.memory)
+            self.made, memory = new_memory(self.shape, image, as_seen)
+            self.slot, self.held, self.tensor = None, False, on(memory)
         else:
-            self.slot, self.held = slot_of(state, role, format, self.shape), held and state is not None
+            self.slot, self.held = slot_of(state, role, format, self.shape or (1,)), held and state is not None
             self.tensor = self.slot.tensor
             self.slot.begin()
 
@@ -371,12 +385,10 @@ class Result:
         if self.held:
             return Held(Box(self.slot, self.shape, self.image))
         if self.slot is not None:
-            self.memory = torch.empty(self.shape)
-            self.tensor._store(self.memory.numpy(), F32)
-        result = shown(self.memory, self.image)
-        if self.slot is not None:
-            attach(result, self.slot)
-        return result
+            self.made, memory = new_memory(self.shape, self.image, self.as_seen)
+            self.tensor._store(memory.numpy(), F32)
+            attach(self.made, self.slot)
+        return self.made
 
 
 def locked(function):

@@ -8,7 +8,7 @@ from torch.library import custom_op
 from .. import _core
 from .._tensor import format_id
 from ._carriers import Held, Result, bring, is_image, locked, on, state_of, stored_shape
-from ._operations import as_operand, four, gradient_like, image_like, is_held, operand, places, saved, weight
+from ._operations import as_operand, call, four, gradient_like, image_like, is_held, operand, places, saved, weight
 
 
 # --- relu and sums ------------------------------------------------------------------------------------------------------
@@ -20,9 +20,9 @@ def relu(x: Tensor, gated: bool, format: str, handle: int) -> Tensor:
     """max(0, x). gated: as for batch_norm."""
     state = state_of(handle)
     a = operand(x, "x", format, state)
-    result = Result(format, state, "y", a.shape, is_image(x), held=is_held(state))
+    result = Result(format, state, "y", a.shape, is_image(x), is_held(state), x.shape)
     _core.relu(a, out=result.tensor)
-    return result.torch().view(x.shape) if not x.dim() else result.torch()
+    return result.torch()
 
 
 @custom_op("flexlab::relu_backward", mutates_args=())
@@ -31,9 +31,9 @@ def relu_backward(dy: Tensor, y: Tensor, format: str, handle: int) -> Tensor:
     """dy where the result y is above 0, else 0."""
     state, layout = state_of(handle), "image" if is_image(y) else "rows"
     d, mask = operand(dy, "dy", format, state, layout), bring(y, "y", format, state, "result", layout)
-    result = Result(format, state, "dx", mask.shape, layout == "image", isinstance(y, Held))
+    result = Result(format, state, "dx", mask.shape, layout == "image", isinstance(y, Held), y.shape)
     _core.relu_grad(d, mask, out=result.tensor)
-    return result.torch().view(y.shape) if not y.dim() else result.torch()
+    return result.torch()
 
 
 def relu_setup(ctx, inputs, output):
@@ -42,7 +42,7 @@ def relu_setup(ctx, inputs, output):
 
 
 def relu_gradient(ctx, dy):
-    return dy if ctx.gated else relu_backward(dy, *ctx.saved_tensors, ctx.format, ctx.handle), None, None, None
+    return dy if ctx.gated else call(relu_backward, dy, *ctx.saved_tensors, ctx.format, ctx.handle), None, None, None
 
 
 as_operand("relu", lambda x, gated, format, handle: gradient_like(x, "any"), relu_setup, relu_gradient)(relu)
@@ -57,9 +57,9 @@ def add(a: Tensor, b: Tensor, relu: bool, gated: bool, format: str, handle: int)
         raise ValueError(f"add of {tuple(a.shape)} and {tuple(b.shape)}, expected the same shapes")
     state, layout = state_of(handle), "image" if is_image(a) else "rows"
     x, y = operand(a, "a", format, state, layout), operand(b, "b", format, state, layout)
-    result = Result(format, state, "y", x.shape, layout == "image", held=is_held(state))
+    result = Result(format, state, "y", x.shape, layout == "image", is_held(state), a.shape)
     (_core.add_relu if relu else _core.add)(x, y, out=result.tensor)
-    return result.torch().view(a.shape) if not a.dim() else result.torch()
+    return result.torch()
 
 
 def add_setup(ctx, inputs, output):
@@ -69,7 +69,7 @@ def add_setup(ctx, inputs, output):
 
 def add_gradient(ctx, dy):
     if ctx.masks:
-        dy = relu_backward(dy, *ctx.saved_tensors, ctx.format, ctx.handle)
+        dy = call(relu_backward, dy, *ctx.saved_tensors, ctx.format, ctx.handle)
     return dy, dy, None, None, None, None
 
 
@@ -82,9 +82,9 @@ def add_gated(a: Tensor, b: Tensor, y: Tensor, format: str, handle: int) -> Tens
     """a + b where y is above 0, else 0."""
     state, layout = state_of(handle), "image" if is_image(y) else "rows"
     d, e, mask = (operand(t, name, format, state, layout) for t, name in ((a, "a"), (b, "b"), (y, "result")))
-    result = Result(format, state, "y", mask.shape, layout == "image", held=is_held(state))
+    result = Result(format, state, "y", mask.shape, layout == "image", is_held(state), y.shape)
     _core.add_relu_grad(d, e, mask, out=result.tensor)
-    return result.torch().view(y.shape) if not y.dim() else result.torch()
+    return result.torch()
 
 
 as_operand("add_gated", lambda a, b, y, format, handle: gradient_like(y, "any"))(add_gated)
@@ -98,7 +98,9 @@ class Fork(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, uses, gated, format, handle):
         handle = -abs(handle) if isinstance(x, Held) else handle
-        ctx.format, ctx.handle, ctx.state, ctx.gated = format, handle, state_of(handle), gated
+        ctx.format, ctx.handle, ctx.gated = format, handle, gated
+        if not torch.compiler.is_compiling():
+            ctx.state = state_of(handle)
         ctx.save_for_backward(x if gated else None)
         ctx.set_materialize_grads(False)
         return tuple(x.view_as(x) for _ in range(uses))
@@ -109,10 +111,10 @@ class Fork(torch.autograd.Function):
         given = [one for one in reversed(gradients) if one is not None]  # the last use comes first
         total = given[0]
         for i, one in enumerate(given[1:], 2):
-            total = add_gated(total, one, y, ctx.format, ctx.handle) if ctx.gated and i == len(given) else \
-                add(total, one, False, False, ctx.format, ctx.handle)
+            total = call(add_gated, total, one, y, ctx.format, ctx.handle) if ctx.gated and i == len(given) else \
+                call(add, total, one, False, False, ctx.format, ctx.handle)
         if ctx.gated and len(given) == 1:
-            total = relu_backward(total, y, ctx.format, ctx.handle)
+            total = call(relu_backward, total, y, ctx.format, ctx.handle)
         return total, None, None, None, None
 
 
@@ -169,7 +171,7 @@ def pool_fake(x, kernel, stride, padding, dilation):
 
 
 as_operand("avg_pool2d", lambda x, kernel, stride, padding, counts, format, handle: pool_fake(x, kernel, stride, padding, (1, 1)),
-           avg_setup, lambda ctx, dy: (avg_pool2d_backward(dy, *ctx.saved_tensors, *ctx.how, ctx.format, ctx.handle),
+           avg_setup, lambda ctx, dy: (call(avg_pool2d_backward, dy, *ctx.saved_tensors, *ctx.how, ctx.format, ctx.handle),
                                        None, None, None, None, None, None))(avg_pool2d)
 as_operand("avg_pool2d_backward", lambda dy, x, kernel, stride, padding, counts, format, handle: gradient_like(x, "image"))(
     avg_pool2d_backward)
@@ -204,7 +206,7 @@ def adaptive_avg_pool2d_backward(dy: Tensor, x: Tensor, format: str, handle: int
 
 as_operand("adaptive_avg_pool2d", lambda x, size, format, handle: image_like(x.shape[0], *size, x.shape[1], x),
            lambda ctx, inputs, output: saved(ctx, inputs, inputs[:1]),
-           lambda ctx, dy: (adaptive_avg_pool2d_backward(dy, *ctx.saved_tensors, ctx.format, ctx.handle), None, None, None))(
+           lambda ctx, dy: (call(adaptive_avg_pool2d_backward, dy, *ctx.saved_tensors, ctx.format, ctx.handle), None, None, None))(
     adaptive_avg_pool2d)
 as_operand("adaptive_avg_pool2d_backward", lambda dy, x, format, handle: gradient_like(x, "image"))(adaptive_avg_pool2d_backward)
 
@@ -234,7 +236,7 @@ def max_pool2d_backward(dy: Tensor, x: Tensor, kernel: List[int], stride: List[i
 
 as_operand("max_pool2d", lambda x, kernel, stride, padding, dilation, format, handle:
            pool_fake(x, kernel, stride, padding, dilation), avg_setup,
-           lambda ctx, dy: (max_pool2d_backward(dy, *ctx.saved_tensors, *ctx.how, ctx.format, ctx.handle),
+           lambda ctx, dy: (call(max_pool2d_backward, dy, *ctx.saved_tensors, *ctx.how, ctx.format, ctx.handle),
                             None, None, None, None, None, None))(max_pool2d)
 as_operand("max_pool2d_backward", lambda dy, x, kernel, stride, padding, dilation, format, handle: gradient_like(x, "image"))(
     max_pool2d_backward)
@@ -273,7 +275,7 @@ def shortcut_setup(ctx, inputs, output):
 
 as_operand("shortcut_a", lambda x, channels, stride, format, handle: image_like(
     x.shape[0], -(-x.shape[2] // stride), -(-x.shape[3] // stride), channels, x), shortcut_setup,
-    lambda ctx, dy: (shortcut_a_backward(dy, *ctx.saved_tensors, ctx.stride, ctx.format, ctx.handle), None, None, None, None))(
+    lambda ctx, dy: (call(shortcut_a_backward, dy, *ctx.saved_tensors, ctx.stride, ctx.format, ctx.handle), None, None, None, None))(
     shortcut_a)
 as_operand("shortcut_a_backward", lambda dy, x, stride, format, handle: gradient_like(x, "image"))(shortcut_a_backward)
 
@@ -302,9 +304,9 @@ def embedding(weight_: Tensor, indices: Tensor, format: str, handle: int) -> Ten
     state = state_of(handle)
     table = weight(weight_, "weight", format, state, "rows")
     chosen = integers(indices, "indices")
-    result = Result(format, state, "y", (chosen.size, table.shape[1]), held=is_held(state))
+    result = Result(format, state, "y", (chosen.size, table.shape[1]), as_seen=(*indices.shape, table.shape[1]))
     _core.embedding(table, chosen, out=result.tensor)
-    return result.torch().view(*indices.shape, table.shape[1])
+    return result.torch()
 
 
 @custom_op("flexlab::embedding_backward", mutates_args=())
@@ -320,7 +322,7 @@ def embedding_backward(dy: Tensor, weight_: Tensor, indices: Tensor, format: str
 
 as_operand("embedding", lambda weight_, indices, format, handle: weight_.new_empty((*indices.shape, weight_.shape[1])),
            lambda ctx, inputs, output: saved(ctx, inputs, inputs[:2]),
-           lambda ctx, dy: (embedding_backward(dy, *ctx.saved_tensors, ctx.format, ctx.handle), None, None, None))(embedding)
+           lambda ctx, dy: (call(embedding_backward, dy, *ctx.saved_tensors, ctx.format, ctx.handle), None, None, None))(embedding)
 as_operand("embedding_backward", lambda dy, weight_, indices, format, handle: weight_.new_empty(weight_.shape))(embedding_backward)
 
 
@@ -335,10 +337,10 @@ def cross_entropy(x: Tensor, labels: Tensor, format: str, handle: int) -> Tuple[
         raise ValueError(f"logits {tuple(x.shape)} and labels {tuple(labels.shape)}, expected [N, classes] and [N]")
     state = state_of(handle)
     result = Result(format, state, "dx", tuple(x.shape))
-    loss = torch.empty(1, dtype=torch.float64)
+    loss = torch.empty((), dtype=torch.float64)
     _core.cross_entropy(operand(x, "x", format, state, "rows"), integers(labels, "labels"),
                         out=(on(loss, "f64"), result.tensor, None, None))
-    return loss.float().view(()), result.torch()
+    return loss.float(), result.torch()
 
 
 @custom_op("flexlab::scale_gradient", mutates_args=())
@@ -358,5 +360,5 @@ def cross_entropy_setup(ctx, inputs, output):
 
 
 as_operand("cross_entropy", lambda x, labels, format, handle: (x.new_empty(()), x.new_empty(x.shape)), cross_entropy_setup,
-           lambda ctx, dloss, _: (scale_gradient(*ctx.saved_tensors, dloss, ctx.format, ctx.handle), None, None, None))(cross_entropy)
+           lambda ctx, dloss, _: (call(scale_gradient, *ctx.saved_tensors, dloss, ctx.format, ctx.handle), None, None, None))(cross_entropy)
 as_operand("scale_gradient", lambda dx, factor, format, handle: dx.new_empty(dx.shape))(scale_gradient)

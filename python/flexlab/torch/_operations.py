@@ -4,12 +4,16 @@
 none. Gradients are operations too, without gradients of their own. They keep the state alive until the graph is gone."""
 from typing import List, Optional, Tuple
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.library import custom_op
 
 from .. import _core
-from ._carriers import RAW, Held, Result, bring, is_image, locked, on, shown, state_of, stored, stored_shape
+from .._tensor import format_id
+from ._carriers import (F32, RAW, Held, Result, bring, is_image, locked, on, shown, split, state_of, stored,
+                        stored_shape)
 
 WRITES = ("y", "product", "dx", "dweight", "dbias", "da", "db", "dresidual")
 NONE = 0  # elements of a result that is not wanted
@@ -31,6 +35,18 @@ def nothing():
     return torch.empty(NONE)
 
 
+DIRECT = {}  # what an operation does in eager mode, without the dispatcher
+
+
+def call(operation, *inputs):
+    """An operation, or in eager mode, where nothing traces or transforms it, the same without torch's dispatcher, which costs
+    more than small operations do."""
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or torch.is_autocast_enabled("cpu") or \
+            torch._C._functorch.peek_interpreter_stack() is not None:
+        return operation(*inputs)
+    return DIRECT[operation](*inputs)
+
+
 def as_operand(name, fake, setup=None, backward=None):
     """Registers what an operation needs beside its implementation."""
     def given(ctx, *gradients):
@@ -43,10 +59,18 @@ def as_operand(name, fake, setup=None, backward=None):
         setup(ctx, inputs, output)
 
     def register(operation):
-        RAW[getattr(torch.ops.flexlab, name).default] = operation._init_fn
+        raw = RAW[getattr(torch.ops.flexlab, name).default] = operation._init_fn
         operation.register_fake(fake)
         if backward:
             operation.register_autograd(given, setup_context=prepared)
+
+            def forward(ctx, *inputs):
+                output = raw(*inputs)
+                prepared(ctx, inputs, output)
+                return output
+            direct = type(f"flexlab_{name}", (torch.autograd.Function,),
+                          {"forward": staticmethod(forward), "backward": staticmethod(once_differentiable(given))}).apply
+        DIRECT[operation] = direct if backward else raw
         try:
             operation.register_autocast("cpu", torch.float32)
         except AttributeError:  # before torch 2.5
@@ -85,8 +109,8 @@ def matmul(a: Tensor, b: Tensor, format: str, handle: int) -> Tensor:
     state = state_of(handle)
     x, y = operand(a, "a", format, state, "rows"), operand(b, "b", format, state, "rows")
     if a.dim() != b.dim() or a.dim() < 2:
-        raise ValueError(f"matmul of {tuple(a.shape)} and {tuple(b.shape)}, expected matrices, or batches of them with the same "
-                         "leading dimensions")
+        raise ValueError(f"matmul of {tuple(a.shape)} and {tuple(b.shape)}, expected matrices, or batches of them with the "
+                         "same leading dimensions")
     result = Result(format, state, "y", a.shape[:-1] + b.shape[-1:], held=is_held(state))
     (_core.matmul if a.dim() == 2 else _core.matmul_batched)(x, y, out=result.tensor)
     return result.torch()
@@ -118,11 +142,12 @@ def matmul_setup(ctx, inputs, output):
 def matmul_gradient(ctx, dy):
     a, b = ctx.saved_tensors
     wants = ctx.needs_input_grad
-    da, db = matmul_backward(dy, a, b, wants[0], wants[1], ctx.format, ctx.handle)
+    da, db = call(matmul_backward, dy, a, b, wants[0], wants[1], ctx.format, ctx.handle)
     return da if wants[0] else None, db if wants[1] else None, None, None
 
 
-as_operand("matmul", lambda a, b, format, handle: a.new_empty(a.shape[:-1] + b.shape[-1:]), matmul_setup, matmul_gradient)(matmul)
+as_operand("matmul", lambda a, b, format, handle: a.new_empty(a.shape[:-1] + b.shape[-1:]), matmul_setup,
+           matmul_gradient)(matmul)
 as_operand("matmul_backward", lambda dy, a, b, wants_a, wants_b, format, handle: (
     a.new_empty(a.shape if wants_a else NONE), b.new_empty(b.shape if wants_b else NONE)))(matmul_backward)
 
@@ -134,13 +159,14 @@ def linear(x: Tensor, weight_: Tensor, bias: Optional[Tensor], format: str, hand
     state = state_of(handle)
     a, w = operand(x, "x", format, state, "matrix"), weight(weight_, "weight", format, state, "rows")
     shape = (a.shape[0], w.shape[0])
-    product = Result(format, state, "y" if bias is None else "product", shape, held=is_held(state) and x.dim() == 2)
+    how = {"held": is_held(state) and x.dim() == 2, "as_seen": x.shape[:-1] + w.shape[:1]}
+    product = Result(format, state, "y" if bias is None else "product", shape, **how)
     _core.matmul_nt(a, w, out=product.tensor)
     if bias is not None:
-        result = Result(format, state, "y", shape, held=is_held(state) and x.dim() == 2)
+        result = Result(format, state, "y", shape, **how)
         _core.bias(product.tensor, weight(bias, "bias", format, state), out=result.tensor)
         product = result
-    return product.torch().view(x.shape[:-1] + w.shape[:1])
+    return product.torch()
 
 
 @custom_op("flexlab::linear_backward", mutates_args=())
@@ -159,9 +185,10 @@ def linear_backward(dy: Tensor, x: Tensor, weight_: Tensor, wants_x: bool, wants
         _core.sum_rows(d, out=db.tensor)
         results[2] = db.torch()
     if wants_x:
-        dx = Result(format, state, "dx", (d.shape[0], x.shape[-1]), held=isinstance(x, Held) and x.dim() == 2)
+        dx = Result(format, state, "dx", (d.shape[0], x.shape[-1]), held=isinstance(x, Held) and x.dim() == 2,
+                    as_seen=x.shape)
         _core.matmul(d, weight(weight_, "weight", format, state, "rows"), out=dx.tensor)
-        results[0] = dx.torch().view(x.shape)
+        results[0] = dx.torch()
     return tuple(results)
 
 
@@ -172,7 +199,7 @@ def linear_setup(ctx, inputs, output):
 def linear_gradient(ctx, dy):
     x, w = ctx.saved_tensors
     wants = ctx.needs_input_grad[:3]
-    made = linear_backward(dy, x, w, *wants, ctx.format, ctx.handle)
+    made = call(linear_backward, dy, x, w, *wants, ctx.format, ctx.handle)
     return *(d if want else None for d, want in zip(made, wants)), None, None
 
 
@@ -247,7 +274,7 @@ def conv2d_setup(ctx, inputs, output):
 def conv2d_gradient(ctx, dy):
     x, w = ctx.saved_tensors
     wants = ctx.needs_input_grad[:3]
-    made = conv2d_backward(dy, x, w, *ctx.how, *wants, ctx.format, ctx.handle)
+    made = call(conv2d_backward, dy, x, w, *ctx.how, *wants, ctx.format, ctx.handle)
     return *(d if want else None for d, want in zip(made, wants)), None, None, None, None, None, None
 
 
@@ -297,7 +324,7 @@ def batch_norm(x: Tensor, residual: Optional[Tensor], weight_: Tensor, bias: Ten
 @locked
 def batch_norm_running(x: Tensor, residual: Optional[Tensor], weight_: Tensor, bias: Tensor, mean: Tensor, variance: Tensor,
                        eps: float, relu: bool, format: str, handle: int) -> Tensor:
-    """With given moments, as in evaluation. It has no gradient."""
+    """With given moments, as in evaluation."""
     return normalised(x, residual, weight_, bias, mean.double(), variance.double(), eps, relu, format, state_of(handle))[0]
 
 
@@ -333,7 +360,7 @@ def batch_norm_setup(ctx, inputs, output):
 def batch_norm_gradient(ctx, dy, *_):
     x, y, weight_, mean, variance = ctx.saved_tensors
     wants = ctx.residual and ctx.needs_input_grad[1]
-    dx, dw, db, dr = batch_norm_backward(dy, x, y, weight_, mean, variance, ctx.eps, wants and y is not None, ctx.format,
+    dx, dw, db, dr = call(batch_norm_backward, dy, x, y, weight_, mean, variance, ctx.eps, wants and y is not None, ctx.format,
                                          ctx.handle)
     return dx, (dr if y is not None else dy) if wants else None, dw, db, None, None, None, None, None
 
@@ -342,15 +369,64 @@ def moments_fake(x):
     return x.new_empty(x.shape[1], dtype=torch.float64)
 
 
-def no_gradient(ctx, *_):
-    raise NotImplementedError("flexlab: batch normalisation with running statistics (eval mode) has no gradient: use "
-                              "train(), or torch.no_grad() where none is wanted")
+def constant(value, channels, format):
+    made = _core.empty(format_id(split(format)[0]), (channels,), 0)
+    made._load(np.full(channels, value, np.float32), F32)
+    return made
+
+
+@custom_op("flexlab::batch_norm_running_backward", mutates_args=())
+@locked
+def batch_norm_running_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weight_: Tensor, mean: Tensor, variance: Tensor,
+                                eps: float, wants_weight: bool, wants_residual: bool, format: str,
+                                handle: int) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As batch_norm_backward, for given moments. dx is dy normalised with a mean and a bias of 0; the gradient of the weight is
+    the sum of dy times the normalised x, each rounded before."""
+    state, layout = state_of(handle), channels_last(x)
+    image, d, a = layout == "image", operand(dy, "dy", format, state, layout), operand(x, "x", format, state, layout)
+    mean, variance, channels = on(mean.double(), "f64"), on(variance.double(), "f64"), x.shape[1]
+    one, zero = constant(1, channels, format), constant(0, channels, format)
+    residual, dw = nothing(), nothing()
+    if y is not None:
+        sum_ = Result(format, state, "dresidual", a.shape, image, isinstance(y, Held) and wants_residual)
+        _core.relu_grad(d, bring(y, "y", format, state, "result", layout), out=sum_.tensor)
+        residual, d = sum_.torch() if wants_residual else residual, sum_.tensor
+    if wants_weight:
+        x_hat, product = (Result(format, state, role, a.shape, image) for role in ("x_hat", "product"))
+        _core.batchnorm(a, None, one, zero, mean, variance, eps, False, out=x_hat.tensor)
+        _core.mul(d, x_hat.tensor, out=product.tensor)
+        sum_ = Result(format, state, "dweight", (channels,))
+        _core.sum_rows(product.tensor, out=sum_.tensor)
+        dw = sum_.torch()
+    db = Result(format, state, "dbias", (channels,))
+    _core.sum_rows(d, out=db.tensor)
+    dx = Result(format, state, "dx", a.shape, image, isinstance(x, Held))
+    no_mean = on(torch.zeros(channels, dtype=torch.float64), "f64")
+    _core.batchnorm(d, None, weight(weight_, "weight", format, state), zero, no_mean, variance, eps, False, out=dx.tensor)
+    return dx.torch(), dw, db.torch(), residual
+
+
+def batch_norm_running_setup(ctx, inputs, output):
+    x, residual, weight_, _, mean, variance, eps, relu = inputs[:8]
+    saved(ctx, inputs, (x, output if relu else None, weight_, mean, variance))
+    ctx.eps, ctx.residual = eps, residual is not None
+
+
+def batch_norm_running_gradient(ctx, dy):
+    x, y, weight_, mean, variance = ctx.saved_tensors
+    wants = ctx.residual and ctx.needs_input_grad[1]
+    dx, dw, db, dr = call(batch_norm_running_backward, dy, x, y, weight_, mean, variance, ctx.eps, ctx.needs_input_grad[2],
+                          wants and y is not None, ctx.format, ctx.handle)
+    return dx, (dr if y is not None else dy) if wants else None, dw if ctx.needs_input_grad[2] else None, db, *[None] * 6
 
 
 as_operand("batch_norm", lambda x, residual, weight_, bias, eps, relu, gated, format, handle: (
     gradient_like(x, channels_last(x)), moments_fake(x), moments_fake(x)), batch_norm_setup, batch_norm_gradient)(batch_norm)
 as_operand("batch_norm_running", lambda x, residual, weight_, bias, mean, variance, eps, relu, format, handle:
-           gradient_like(x, channels_last(x)), lambda ctx, inputs, output: None, no_gradient)(batch_norm_running)
+           gradient_like(x, channels_last(x)), batch_norm_running_setup, batch_norm_running_gradient)(batch_norm_running)
+as_operand("batch_norm_running_backward", lambda dy, x, y, weight_, mean, variance, eps, wants_weight, wants_residual, format,
+           handle: (gradient_like(x, channels_last(x)), x.new_empty(x.shape[1] if wants_weight else NONE),
+                    x.new_empty(x.shape[1]), gradient_like(x, channels_last(x)) if wants_residual else x.new_empty(NONE)))(batch_norm_running_backward)
 as_operand("batch_norm_backward", lambda dy, x, y, weight_, mean, variance, eps, wants_residual, format, handle: (
     gradient_like(x, channels_last(x)), x.new_empty(x.shape[1]), x.new_empty(x.shape[1]),
     gradient_like(x, channels_last(x)) if wants_residual else x.new_empty(NONE)))(batch_norm_backward)
@@ -389,7 +465,7 @@ def layer_norm_setup(ctx, inputs, output):
 
 
 def layer_norm_gradient(ctx, dy):
-    dx, dw, db = layer_norm_backward(dy, *ctx.saved_tensors, ctx.has_bias, ctx.eps, ctx.format, ctx.handle)
+    dx, dw, db = call(layer_norm_backward, dy, *ctx.saved_tensors, ctx.has_bias, ctx.eps, ctx.format, ctx.handle)
     return dx, dw, db if ctx.has_bias else None, None, None, None
 
 

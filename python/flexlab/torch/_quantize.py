@@ -2,6 +2,8 @@
 
 Products of quantised values are torch's, in float32: this simulates a format's storage, not its arithmetic, which the modules
 of flexlab.torch have."""
+import math
+
 import torch
 
 from .._quantize import quantize as quantize_values
@@ -18,7 +20,8 @@ def rounded(x, format, rounding, dim, key):
     """A new tensor with the values of x in a format: those of flexlab.quantize."""
     check(x, "x")
     if not isinstance(format, str):
-        raise TypeError(f"a format is a text such as 'e4m3fn', or a FloatingPoint, FixedPoint or BlockFloatingPoint, not {format!r}")
+        raise TypeError(f"a format is a text such as 'e4m3fn', or a FloatingPoint, FixedPoint or BlockFloatingPoint, not "
+                        f"{format!r}")
     draws = rounding == "stochastic" or ":stochastic" in format or ":hadamard" in format
     if rounding == "stochastic" and not bool(torch.isfinite(x).all()):
         raise ValueError("x has NaN or Inf, expected finite values, for stochastic rounding")
@@ -51,7 +54,8 @@ def quantize(x, format, rounding="nearest", *, dim=-1, key=None, backward=None, 
     format: one of tensors ("flex16+5", "dfp8": one exponent for all of x, from its largest value), an element ("e4m3fn",
     "int8"), blocks along `dim` ("mx:e4m3fn", "hbfp:int8/64"), or a FloatingPoint, FixedPoint, BlockFloatingPoint. rounding:
     "nearest", ties to even, or "stochastic", with draws from `key`, or from torch's generator if there is none."""
-    return Quantized.apply(x, rule(format, rounding, dim, key), None if backward is None else rule(backward, backward_rounding, dim, key))
+    back = None if backward is None else rule(backward, backward_rounding, dim, key)
+    return Quantized.apply(x, rule(format, rounding, dim, key), back)
 
 
 def quantizer(forward_number=None, backward_number=None, forward_rounding="stochastic", backward_rounding="stochastic", *,
@@ -65,7 +69,8 @@ def quantizer(forward_number=None, backward_number=None, forward_rounding="stoch
 class Quantizer(torch.nn.Module):
     """quantizer as a module."""
 
-    def __init__(self, forward_number=None, backward_number=None, forward_rounding="stochastic", backward_rounding="stochastic"):
+    def __init__(self, forward_number=None, backward_number=None, forward_rounding="stochastic",
+                 backward_rounding="stochastic"):
         super().__init__()
         self.rule = quantizer(forward_number, backward_number, forward_rounding, backward_rounding)
 
@@ -79,15 +84,21 @@ def whole(name, value, least, most):
 
 
 class FloatingPoint:
-    """A float of `exp` exponent and `man` fraction bits: flexlab's eXmYsat, which saturates and has subnormals."""
+    """A float of `exp` exponent and `man` fraction bits with subnormals, which saturates; as in QPyTorch, no code is kept for
+    Inf and NaN, so that numbers reach 2^(2^(exp - 1) + 1), except for 8 exponent bits, whose range is that of float32."""
 
     def __init__(self, exp, man):
-        whole("exp", exp, 1, 8), whole("man", man, 0, 15)
+        whole("exp", exp, 2, 8), whole("man", man, 1, 15)
         self.exp, self.man, self.format = exp, man, f"e{exp}m{man}sat"
         format_id(self.format)
+        self.doubled = 1 + exp + man > 6 and exp < 8  # elements of at most 6 bits have no Inf and NaN anyway
 
     def apply(self, x, rounding, key=None):
-        return rounded(x, self.format, rounding, -1, key)
+        """The grid of eXmY repeats from binade to binade: halves of large values have one binade more."""
+        check(x, "x")
+        large = x.detach().abs() >= 2
+        y = rounded(torch.where(large, x.detach() / 2, x.detach()) if self.doubled else x, self.format, rounding, -1, key)
+        return torch.where(large, 2 * y, y) if self.doubled else y
 
     def __repr__(self):
         return f"FloatingPoint(exp={self.exp}, man={self.man})"
@@ -122,18 +133,28 @@ class FixedPoint:
 
 
 class BlockFloatingPoint:
-    """Mantissas of `wl` bits, with the sign, under one exponent: dim -1, of the whole tensor; else of each index of it.
-    flexlab's dfpN."""
+    """Mantissas of `wl` bits, with the sign, under one exponent, that of the largest magnitude, which saturates where it would
+    be rounded up to 2^(wl - 1) steps. dim -1: one exponent for the tensor; else one for each index of that dimension."""
 
     def __init__(self, wl, dim=-1):
         whole("wl", wl, 4, 16)
         self.wl, self.dim = wl, dim
 
     def apply(self, x, rounding, key=None):
+        check(x, "x")
+        x = x.detach()
         if self.dim == -1:
-            return rounded(x, f"dfp{self.wl}", rounding, -1, key)
+            return self.one(x, rounding, key)
         keys = [None if key is None else key + i for i in range(x.shape[self.dim])]
-        return torch.stack([rounded(one, f"dfp{self.wl}", rounding, -1, k) for one, k in zip(x.unbind(self.dim), keys)], self.dim)
+        return torch.stack([self.one(one, rounding, k) for one, k in zip(x.unbind(self.dim), keys)], self.dim)
+
+    def one(self, x, rounding, key):
+        """By dfpN, whose exponent is that of the largest value after rounding: the clamp keeps it to that before."""
+        most = float(x.abs().max()) if x.numel() else 0.0
+        if most and math.isfinite(most):
+            limit = math.ldexp(2 ** (self.wl - 1) - 1, math.frexp(most)[1] - self.wl + 1)
+            x = x.clamp(-limit, limit)
+        return rounded(x, f"dfp{self.wl}", rounding, -1, key)
 
     def __repr__(self):
         return f"BlockFloatingPoint(wl={self.wl}, dim={self.dim})"

@@ -8,6 +8,7 @@ import torch
 
 from . import _elementwise, _operations
 from ._elementwise import Fork
+from ._operations import call
 
 
 def pair(value, name):
@@ -34,12 +35,12 @@ def around(padding, kernel, dilation):
 
 def matmul(a, b, format, *, handle=0):
     """The product of matrices [M,K] [K,N], or of batches of them with the same leading dimensions."""
-    return _operations.matmul(a, b, format, handle)
+    return call(_operations.matmul, a, b, format, handle)
 
 
 def linear(x, weight, bias=None, *, format, handle=0):
     """x weight^T + bias: the product is rounded, then the sum."""
-    return _operations.linear(x, weight, bias, format, handle)
+    return call(_operations.linear, x, weight, bias, format, handle)
 
 
 def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, format, handle=0):
@@ -48,13 +49,14 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, f
     stride = pair(stride, "stride")
     if padding == "same" and stride != [1, 1]:
         raise ValueError(f"padding is 'same' and stride {stride}, expected stride 1")
-    return _operations.conv2d(x, weight, bias, stride, around(padding, weight.shape[2:], dilation), dilation, groups, format, handle)
+    padding = around(padding, weight.shape[2:], dilation)
+    return call(_operations.conv2d, x, weight, bias, stride, padding, dilation, groups, format, handle)
 
 
 def batch_norm(x, running_mean, running_var, weight, bias, training=False, momentum=0.1, eps=1e-5, *, format, residual=None,
                relu=False, gated=False, handle=0):
     """As torch.nn.functional.batch_norm, for [N,C] and [N,C,H,W]; `residual` is added before `relu`, in the same rounding.
-    Running statistics are computed in double and are best kept so. Without training there is no gradient."""
+    Running statistics are computed in double and are best kept so."""
     if weight is None or bias is None:
         raise ValueError("batch_norm without weight and bias, expected both (affine=True)")
     if x.dim() not in (2, 4):
@@ -62,8 +64,9 @@ def batch_norm(x, running_mean, running_var, weight, bias, training=False, momen
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm without training needs running_mean and running_var")
-        return _operations.batch_norm_running(x, residual, weight, bias, running_mean, running_var, eps, relu, format, handle)
-    y, mean, variance = _operations.batch_norm(x, residual, weight, bias, eps, relu, gated, format, handle)
+        return call(_operations.batch_norm_running, x, residual, weight, bias, running_mean, running_var, eps, relu, format,
+                    handle)
+    y, mean, variance = call(_operations.batch_norm, x, residual, weight, bias, eps, relu, gated, format, handle)
     if running_mean is not None:
         rows = x.numel() // x.shape[1]
         with torch.no_grad():
@@ -86,20 +89,20 @@ def layer_norm(x, normalized_shape, weight, bias=None, eps=1e-5, *, format, hand
     if not shape or list(x.shape[-len(shape):]) != shape:
         raise ValueError(f"layer_norm over {shape} of {tuple(x.shape)}, expected its last dimensions")
     if len(shape) == 1:
-        return _operations.layer_norm(x, weight, bias, eps, format, handle)
+        return call(_operations.layer_norm, x, weight, bias, eps, format, handle)
     flat = x.reshape(*x.shape[:-len(shape)], -1)
-    return _operations.layer_norm(flat, weight.reshape(-1), None if bias is None else bias.reshape(-1), eps, format,
+    return call(_operations.layer_norm, flat, weight.reshape(-1), None if bias is None else bias.reshape(-1), eps, format,
                                   handle).reshape(x.shape)
 
 
 def relu(x, format, *, gated=False, handle=0):
     """max(0, x). gated, here and in others: a gated fork is the only use of the result, and masks its gradient."""
-    return _elementwise.relu(x, gated, format, handle)
+    return call(_elementwise.relu, x, gated, format, handle)
 
 
 def add(a, b, format, *, relu=False, gated=False, handle=0):
     """a + b of the same shapes, and max(0, .) with `relu`, rounded once."""
-    return _elementwise.add(a, b, relu, gated, format, handle)
+    return call(_elementwise.add, a, b, relu, gated, format, handle)
 
 
 def fork(x, uses, format, *, gated=False, handle=0):
@@ -115,14 +118,14 @@ def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_in
         raise ValueError(f"avg_pool2d with ceil_mode={ceil_mode}, divisor_override={divisor_override}, expected neither")
     kernel = pair(kernel_size, "kernel_size")
     stride = kernel if stride is None else pair(stride, "stride")
-    return _elementwise.avg_pool2d(x, kernel, stride, around(padding, kernel, [1, 1]), count_include_pad, format, handle)
+    return call(_elementwise.avg_pool2d, x, kernel, stride, around(padding, kernel, [1, 1]), count_include_pad, format, handle)
 
 
 def adaptive_avg_pool2d(x, output_size, *, format, handle=0):
     """As torch.nn.functional.adaptive_avg_pool2d."""
     sizes = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
     sizes = [int(x.shape[2 + i] if one is None else one) for i, one in enumerate(sizes)]
-    return _elementwise.adaptive_avg_pool2d(x, sizes, format, handle)
+    return call(_elementwise.adaptive_avg_pool2d, x, sizes, format, handle)
 
 
 def max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False, *, format, handle=0):
@@ -131,12 +134,12 @@ def max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=Fal
         raise ValueError(f"max_pool2d with ceil_mode={ceil_mode}, return_indices={return_indices}, expected neither")
     kernel, dilation = pair(kernel_size, "kernel_size"), pair(dilation, "dilation")
     stride = kernel if stride is None else pair(stride, "stride")
-    return _elementwise.max_pool2d(x, kernel, stride, around(padding, kernel, dilation), dilation, format, handle)
+    return call(_elementwise.max_pool2d, x, kernel, stride, around(padding, kernel, dilation), dilation, format, handle)
 
 
 def shortcut_a(x, channels, stride=1, *, format, handle=0):
     """The shortcut of option A (He et al. 2015): every stride-th pixel, with channels of zeros before and behind."""
-    return _elementwise.shortcut_a(x, channels, stride, format, handle)
+    return call(_elementwise.shortcut_a, x, channels, stride, format, handle)
 
 
 def flatten(x, start_dim=1, end_dim=-1):
@@ -146,9 +149,9 @@ def flatten(x, start_dim=1, end_dim=-1):
 
 def embedding(indices, weight, *, format, handle=0):
     """Rows of weight."""
-    return _elementwise.embedding(weight, indices, format, handle)
+    return call(_elementwise.embedding, weight, indices, format, handle)
 
 
 def cross_entropy(x, labels, *, format, handle=0):
     """The mean cross-entropy of logits [N, classes] and labels [N]."""
-    return _elementwise.cross_entropy(x, labels, format, handle)[0]
+    return call(_elementwise.cross_entropy, x, labels, format, handle)[0]
