@@ -358,10 +358,11 @@ enum { SHARED_RULES = 11 };
 /* The hash of the results of rule `rule` for the numbers of this seed. */
 /* e4m3fn and e5m2sat as fl_minifloat_of describes them, and numbers around their range. */
 FL_BOTH void shared_minifloat(struct shared_case *c) {
-    const struct fl_minifloat formats[] = {{20, 120u << 23, 0, 0x3c800000, 0x46800000, 0x1p-9f, 0x43e80001, 0x3a800000,
-                                            0x43e00000, 0x7e, 0x7f, 0, 0x7f, 0x80, 24, false, 4, 0x1p-6, 448},
-                                           {21, 112u << 23, 0, 0x38800000, 0x43000000, 0x1p-16f, 0x47700000, 0x37000000,
-                                            0x47600000, 0x7b, 0x7b, 0x7c, 0x7e, 0x80, 24, true, 3, 0x1p-14, 57344}};
+    const struct fl_minifloat formats[] = {
+        {20,   120u << 23, 0,    0x3c800000, 0x46800000, 0x1p-9f, 0x43e80001, 0x3a800000, 0x43e00000, 0x7e,
+         0x7f, 0,          0x7f, 0x80,       24,         false,   false,      4,          0x1p-6,     448},
+        {21,   112u << 23, 0,    0x38800000, 0x43000000, 0x1p-16f, 0x47700000, 0x37000000, 0x47600000, 0x7b,
+         0x7b, 0x7c,       0x7e, 0x80,       24,         true,     false,      3,          0x1p-14,    57344}};
     const struct fl_minifloat *f = &formats[shared_from(c, 0, 1)];
     struct fl_stats stats = {0, 0, 0, 0, 0, 0};
     const float x = shared_float(c), code = fl_minifloat_decode(f, (uint32_t)shared_bits(c) & 0xff);

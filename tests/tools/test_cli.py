@@ -117,7 +117,7 @@ def test_usage(place):
         expect_error([command, "--data", "cifar10:/nowhere", *out], 1, "/nowhere")
         expect_error([command, *TINY, "--train-limit", "97", *out], 2, "--train-limit 97", "96 images")
         expect_error([command, *TINY, "--batch", "97", *out], 2, "--batch 97", "96 images")
-    expect_error(["train", "--format", "fp16", "--optimizer", "lamb", "--narrow-state", *out], 2, "variant fp16, expected one with a shared exponent")
+    expect_error(["train", "--format", "fp16", "--optimizer", "lamb", "--narrow-state", *out], 2, "variant fp16, expected one with mantissas under a shared exponent")
     done = run("train", "--data", "idx", *out)  # a correct name is not suggested
     check(done.returncode == 2 and "did you mean" not in done.stderr, done.shown, done.returncode, done.stderr)
     expect_error(["compare", "--formats", "fp32,fp17", *out], 2, "'fp17'", "did you mean 'fp1", "flex16+5")
