@@ -277,6 +277,8 @@ def attach(given, slot, snapshot=None, turned=False):
     [N,H,W,C] where the memory is [N,C,H,W]. given: the tensor as its user knows it, whose version counts (views that are made
     inside of an operation have counters of their own). snapshot: bits to compare at each use."""
     global count_limit, bytes_limit, new_bytes
+    if given.is_inference():  # its writes are not counted
+        return
     entry = Entry()
     entry.storage, entry.pointer, entry.version = StorageWeakRef(given.untyped_storage()), given.data_ptr(), given._version
     entry.slot, entry.stamp, entry.snapshot, entry.turned = slot, slot.stamp, snapshot, turned
@@ -300,7 +302,7 @@ def lookup(t, given, name, state=None, writes=(), turned=False):
     """The flexlab tensor with the values of a torch tensor, in a format; None: not known. given, turned: as in attach. t: the
     same in the order in which it is wanted."""
     entry = table.get(given.untyped_storage()._cdata)
-    if entry is None or entry.version != given._version or entry.pointer != given.data_ptr() or \
+    if entry is None or given.is_inference() or entry.version != given._version or entry.pointer != given.data_ptr() or \
             entry.stamp != entry.slot.stamp or entry.turned != turned:
         return None
     slot, found, shape = entry.slot, entry.slot.tensor, tuple(t.shape) or (1,)

@@ -15,6 +15,11 @@ POOL = {torch.nn.functional.avg_pool2d: M.PooledMean, torch.nn.functional.adapti
 # They read nothing but shapes, or see the same elements.
 SHAPES = {"size", "dim", "numel", getattr}
 VIEWS = {"view", "reshape", "flatten", torch.flatten, torch.reshape, operator.getitem}
+VIEW_METHODS = {"view", "reshape", "flatten", "getitem", "transpose", "permute", "unsqueeze", "squeeze", "expand", "narrow", "select",
+                "chunk", "split", "unbind", "t", "swapaxes", "movedim", "expand_as", "view_as", "unflatten", "diagonal", "detach"}
+IN_PLACE = {f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "pow")} | {"iadd", "isub", "imul", "itruediv", "ipow"}
+ARITHMETIC = {operator.getitem, operator.add, operator.sub, operator.mul, operator.floordiv, operator.iadd, operator.isub, operator.imul}
+PLAIN = {operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul, operator.itruediv: operator.truediv}
 NEUTRAL = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.Identity, nn.Flatten, nn.Dropout)
 
 
@@ -95,7 +100,19 @@ def replace_modules(model, rules, report):
     return model
 
 
+class Proxy(fx.Proxy):
+    """x += y is in place, for those too who know x by another name: fx would make x = x + y of it."""
+
+
+for _name in ("iadd", "isub", "imul", "itruediv"):
+    setattr(Proxy, f"__{_name}__", lambda self, other, _target=getattr(operator, _name): self.tracer.create_proxy(
+        "call_function", _target, (self, other), {}))
+
+
 class Tracer(fx.Tracer):
+    def proxy(self, node):
+        return Proxy(node, self)
+
     def is_leaf_module(self, module, name):
         return isinstance(module, M.FormatModule) or super().is_leaf_module(module, name)
 
@@ -122,7 +139,29 @@ def trace(model, report):
     if texts[0] != texts[1]:
         report.notes.append("its graph differs in training and evaluation, functions are torch's own")
         return None
+    for node in graph.nodes:
+        if writes(node, model) and (views(node.args[0] if node.args else None) or any(map(views, node.args[0].users))):
+            report.notes.append(f"not rewritten, functions are torch's own ({node} writes a view, or what has views, in place)")
+            return None
     return graph
+
+
+def views(node):
+    """Whether a node may have the memory of its operand."""
+    return isinstance(node, fx.Node) and (node.op == "call_method" and node.target in VIEW_METHODS or
+                                          node.op == "call_function" and getattr(node.target, "__name__", "") in VIEW_METHODS)
+
+
+def writes(node, model):
+    """Whether a node writes its first operand in place, which is its result."""
+    if not node.args or not isinstance(node.args[0], fx.Node):
+        return False
+    if node.op == "call_module":
+        return bool(getattr(model.get_submodule(node.target), "inplace", False))
+    if node.kwargs.get("inplace") or node.target is torch.nn.functional.relu and node.args[1:2] == (True,):
+        return True
+    name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "") if node.op == "call_function" else ""
+    return name in IN_PLACE or name.endswith("_") and not name.endswith("__")
 
 
 class Rewriter:
@@ -131,6 +170,7 @@ class Rewriter:
         self.numbers = {}
 
     def run(self):
+        self.in_place()
         self.separate_modules()
         for node in list(self.graph.nodes):
             self.rewrite(node)
@@ -140,6 +180,21 @@ class Rewriter:
         self.hold()
         self.graph.lint()
         return fx.GraphModule(self.model, self.graph, type(self.model).__name__)
+
+    def in_place(self):
+        """What is written in place is read later as the result: here the result is another tensor, which takes its place."""
+        order = {node: i for i, node in enumerate(self.graph.nodes)}
+        for node in self.graph.nodes:
+            if node.target in PLAIN and self.of_numbers(node):
+                node.target = PLAIN[node.target]  # numbers are not written in place
+        written = [node for node in self.graph.nodes if writes(node, self.model)]
+        for node in written:
+            for user in list(node.args[0].users):
+                if order[user] > order[node]:
+                    user.replace_input_with(node.args[0], node)
+        for node in written:
+            if isinstance(self.module_of(node), M.ReLU):
+                self.module_of(node).inplace = False
 
     # --- places
 
@@ -224,15 +279,19 @@ class Rewriter:
 
     def of_numbers(self, node):
         """Whether a node computes with sizes, not with tensors."""
-        inputs = node.all_input_nodes
-        return bool(inputs) and all(self.is_a(one, SHAPES) or one.op == "call_function" and one.target is operator.getitem and
-                                    self.of_numbers(one) or self.is_a(one, {operator.floordiv, operator.mul, operator.sub})
-                                    for one in inputs)
+        return bool(node.all_input_nodes) and all(map(self.is_number, node.all_input_nodes))
+
+    def is_number(self, node):
+        if node.target is getattr:
+            return node.args[1] in ("shape", "ndim", "dtype", "device")
+        return self.is_a(node, SHAPES) or self.is_a(node, ARITHMETIC) and self.of_numbers(node)
 
     def rewrite_add(self, node):
         operands = [one for one in node.args if isinstance(one, fx.Node)]
         if self.of_numbers(node):
             return
+        if any(map(self.is_number, operands)):
+            operands = []
         if len(operands) != 2 or len(node.args) != 2 or node.kwargs:
             self.leave(node, "a sum with a number, alpha or out, expected two tensors of the same shape")
             return

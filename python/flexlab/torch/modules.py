@@ -185,11 +185,12 @@ class ReLU(FormatModule, nn.ReLU):
         pass
 
     def forward(self, x):
-        return F.relu(x, gated=self.gated, **self.how)
+        y = F.relu(x, gated=self.gated, **self.how)
+        return x.copy_(y) if self.inplace else y  # convert clears it where the model can be traced
 
 
 class Add(FormatModule, nn.Module):
-    """a + b, with `relu` max(0, a + b), rounded once."""
+    """a + b, with `relu` max(0, a + b), rounded once. Shapes are broadcast as torch does, which then sums the gradients."""
     kind = "add"
 
     def __init__(self, relu=False, *, format):
@@ -198,6 +199,8 @@ class Add(FormatModule, nn.Module):
         self.begin(format)
 
     def forward(self, a, b):
+        if a.shape != b.shape:
+            a, b = torch.broadcast_tensors(a, b)
         return F.add(a, b, relu=self.relu, gated=self.gated, **self.how)
 
 
