@@ -113,10 +113,10 @@ FLEXLAB_API const char *autoflex_summary(autoflex_predictor predictor);
 /* Adds a predictor of the program's own. The library calls predict before a write, with a history that is not empty, on
  * the thread that runs the write; predict returns the maximum that must fit, and must return the same for the same
  * state: e becomes the largest exponent at which it fits, 14 - floor(log2 maximum) of mantissas. If it returns 0 or
- * less, e does not
- * change. name: 1 to 31 letters, digits and characters of "_-.+", copied. Returns the predictor's number, valid for the
- * rest of the process; AUTOFLEX_NONE, with TENSOR_E_ARGUMENT and its message (status.h), if the name is taken or
- * malformed, predict is NULL, or 64 predictors were added already. Only tensors on the host can use it. */
+ * less, e does not change. name: 1 to 31 letters, digits and characters of "_-.+", copied. Returns the predictor's
+ * number, valid for the rest of the process; AUTOFLEX_NONE, with TENSOR_E_ARGUMENT and its message (status.h), if the
+ * name is taken or malformed, predict is NULL, or 64 predictors were added already. Only tensors on the host can use
+ * it. */
 typedef double (*autoflex_predict_fn)(const struct autoflex *a, void *context);
 FLEXLAB_API autoflex_predictor autoflex_add(const char *name, autoflex_predict_fn predict, void *context);
 

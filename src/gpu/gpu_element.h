@@ -153,8 +153,11 @@ __device__ static inline void gpu_store_sum(const struct gpu_now &now, int e, in
 #ifdef FL_DIGITS
     if (now.rounding.mode == TENSOR_ROUND_STOCHASTIC) {
         const float rounded = gpu_store_drawn(now, i, x, &one), stored = FL_STORED(rounded);
-        one.saturated = fl_is_finite(x) && fl_float_magnitude(stored) == 0x7f800000u;
-        one.flushed = x != 0 && stored == 0;
+        if (now.made.saturates)
+            one.nonfinite = !fl_is_finite(x);
+        else
+            one.saturated = fl_is_finite(x) && !fl_is_finite(stored);
+        one.flushed = fl_is_finite(x) && x != 0 && stored == 0;
     } else
 #endif
         gpu_store_number(now, i, x, &one);

@@ -503,7 +503,7 @@ static void run_function(const struct fl_function *function, const struct fl_for
 /* Those of the build, then some that are made from their parameters, whose mantissas are clamped; NULL past the last.
  */
 static const struct fl_format *format_at(int i) {
-    static const char *const made[] = {"flex8+5", "dfp12", "flex5+5", "e4m3fn", "e5m2", "e6m5"};
+    static const char *const made[] = {"flex8+5", "dfp12", "flex5+5", "e4m3fn", "e5m2", "e6m5", "e4m3fnsat", "e2m1"};
     int built = 0;
     while (tensor_format_at(built))
         built++;

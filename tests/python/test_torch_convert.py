@@ -15,7 +15,7 @@ import flexlab as fl
 import flexlab.torch as ft
 from torch_networks import Graph, resnet
 
-VARIANTS = ("flex16+5", "fp32", "fp16", "bf16", "dfp16", "flex12+5", "e5m6")
+VARIANTS = ("flex16+5", "fp32", "fp16", "bf16", "dfp16", "flex12+5", "e5m6", "tensor:e4m3fn")
 
 
 def images(count, seed=0):
@@ -233,6 +233,9 @@ def test_policies():
                                verbose=False))
     assert found["conv1"] == "flex16+5:ngraph" and found["bn1"] == "bf16" and found["linear"] == "fp32"
     assert found["layer3.0.conv1"] == found["layer3.0.bn1"] == "dfp16:current" and found["layer2.0.bn1"] == "bf16"
+    scaled = "tensor:e4m3fn:delayed:history=16"
+    found = formats(ft.convert(model, f"variant {scaled}; @norm format=tensor:e5m2", verbose=False))
+    assert found["conv1"] == scaled and found["bn1"].startswith("tensor:e5m2")
     mixed = ft.convert(model, "variant flex16+5; @norm format=bf16", verbose=False)
     loss = mixed(images(3)).square().sum()
     loss.backward()

@@ -44,9 +44,9 @@ static void encode(const struct fl_args *args, bool exact, int64_t first, int64_
         for (int64_t i = 0; i < n; i++) {
             double stored;
             args->format->decode(args->format, &args->out, first + i, 1, &stored);
-            mine.saturated += isfinite(value[i]) && isinf(stored) != 0;
+            mine.saturated += isfinite(value[i]) && !isfinite(stored);
             mine.nonfinite += saturates && !isfinite(value[i]);
-            mine.flushed += value[i] != 0 && stored == 0;
+            mine.flushed += isfinite(value[i]) && value[i] != 0 && stored == 0;
         }
     }
     fl_stats_merge(stats, &mine);
