@@ -4,6 +4,7 @@ import copy
 import gc
 import pickle
 import threading
+import time
 
 import numpy as np
 
@@ -141,6 +142,28 @@ def lives():
         net.watch(None)
         net.step(images, labels)
     raises(TypeError, net.watch, 3)
+    # a hook may read its network, another thread may not
+    read = []
+    net.watch(lambda t: read.append(net["fc.bias"].numpy().size))
+    net.step(images, labels)
+    net.watch(None)
+    check(read and set(read) == {10}, "a hook reads")
+    weight, before, after, said = net["fc.weight"], threading.Event(), threading.Event(), []
+
+    def wait(t):
+        before.set()
+        after.wait(20)
+
+    net.watch(wait)
+    stepping = threading.Thread(target=net.step, args=(images, labels))
+    stepping.start()
+    before.wait(20)
+    for reading in (weight.numpy, weight.wide, weight.describe, lambda: net.loss, net.nonfinite):
+        raises(RuntimeError, reading, says="another thread")
+    after.set()
+    stepping.join()
+    net.watch(None)
+    check(weight.numpy().shape == (4, 10), "read after the step")
     running, refused, over = threading.Event(), [], []
 
     def work():
@@ -148,6 +171,7 @@ def lives():
             while True:
                 net.step(images, labels)
                 running.set()
+                time.sleep(1e-4)  # the other thread gets its turn
         except (ValueError, RuntimeError) as error:
             over.append(error)
 
