@@ -89,7 +89,8 @@ def main():
             if i > 1:
                 times[name].append((time.perf_counter() - wall, time.process_time() - cpu))
     base = {k: statistics.median(one[k] for one in times["torch fp32, channels_last"]) for k in (0, 1)}
-    print(f"{'batch ' + str(how.batch) + ', threads ' + str(how.threads):32}{'wall ms':>9}{'least':>9}{'CPU ms':>9}{'least':>9}   to torch's channels_last")
+    heads = "".join(f"{head:>9}" for head in ("wall ms", "least", "CPU ms", "least"))
+    print(f"{f'batch {how.batch}, threads {how.threads}':32}{heads}   to torch's channels_last")
     for name, measured in times.items():
         columns = [[one[k] for one in measured] for k in (0, 1)]
         medians = [statistics.median(column) for column in columns]

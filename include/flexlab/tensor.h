@@ -12,8 +12,9 @@
  *
  * A tensor has a format, a shape and elements. A float format (fp32, fp16, bf16) stores each element as a float; a
  * shared-exponent format (flex16+5, dfp16) stores int16 mantissas under one exponent e, where a mantissa m stands for
- * m * 2^-e, and a predictor chooses e for each write (autoflex.h). Operations write into tensors that the caller has
- * made.
+ * m * 2^-e, and a predictor chooses e for each write (autoflex.h). Floats may be under such an exponent too
+ * (tensor:e4m3fn): what is said of exponents holds for them, but their arithmetic is that of float formats. Operations
+ * write into tensors that the caller has made.
  *
  * Conventions that hold for every function
  *  - Arguments: the results of an operation come first.

@@ -37,8 +37,9 @@ typedef enum tensor_class {
  * ":promote=N" after it if the sum of each N products is added to one of binary32 (DeepSeek-V3's remedy for Hopper's
  * short FP8 sums). Operands are fp16, bf16, e4m3fn, e5m2, or fp32, which is rounded to tf32 (to nearest even) first;
  * both are of one format, or one is e4m3fn and the other e5m2. A product of other floats, or of those that the GPU does
- * not multiply, is TENSOR_E_UNSUPPORTED, and so is one on a device other than the host. Formats with shared exponents,
- * and all other operations, have their exact bits: docs/semantics.md has the model, its source, and what is not known.
+ * not multiply, is TENSOR_E_UNSUPPORTED, and so is one on a device other than the host. Mantissas under a shared
+ * exponent, and all other operations, have their exact bits: docs/semantics.md has the model, its source, and what is
+ * not known.
  *
  * Or "operands=A,B": matmuls and convolutions of any formats take their first operand in blocks of the format A and
  * the second in blocks of B ("operands=A": both in A) along the dimension that they sum over. Each element is rounded
@@ -47,7 +48,7 @@ typedef enum tensor_class {
  * formats.md); hadamard is an option of both or of neither. Stochastic rounding of operands and the signs of
  * Hadamard transforms are drawn by the seed of the result (tensor_set_rounding, whatever its rounding) and the
  * number of its writes. Other operations, the products within tensor_lstm and tensor_gru included, have their exact
- * bits. GPUs give the same bits as the host.
+ * bits. GPUs give the same bits as the host, and refuse channel:ELEMENT (TENSOR_E_UNSUPPORTED).
  *
  * A class is a number that means the same as long as the process lives; what is to last is its name.
  * TENSOR_E_ARGUMENT names the position of what is wrong in `text`. */

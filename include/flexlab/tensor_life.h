@@ -62,7 +62,7 @@ FLEXLAB_API const char *tensor_format_name(tensor_format format);
  * beyond the range of binary32, in which they compute (e8mYfn). Those of tensor:eXmY are the same, with an exponent
  * that is loaded, predicted, recorded and set as in flex16+5; what is too large, Inf included, becomes the largest
  * number, NaN stays NaN where the element has one. The range of e is such that all numbers are binary32
- * (docs/semantics.md). eXmY and tensor:eXmY compute on the host. The id says the parameters: it is the same in every
+ * (docs/semantics.md). tensor:eXmY computes on the host alone. The id says the parameters: it is the same in every
  * process. For any other text TENSOR_E_ARGUMENT, with the name and the known ones, or with the position of the first
  * character that fits no such text and what was expected there. */
 FLEXLAB_API tensor_status tensor_format_find(tensor_format *format, const char *name);
@@ -78,7 +78,7 @@ FLEXLAB_API bool tensor_format_is_shared(tensor_format format);
  * no mantissas beside floats. */
 FLEXLAB_API bool tensor_format_has_mantissas(tensor_format format);
 /* The number of characters of a format at the beginning of FORMAT:WORD..., as in lists and policies: those before the
- * first ':', after that of "tensor:". */
+ * first ':', after that of "tensor:"; 0 of NULL. */
 FLEXLAB_API size_t tensor_format_extent(const char *text);
 
 /* --- life ---------------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ typedef struct tensor_stats {
     double maximum;    /* largest |x| before rounding and saturation. Float formats: Inf if the write produced an Inf.
                           Shared-exponent formats: of finite results only, as gamma */
     int32_t gamma;     /* largest |mantissa| after rounding and saturation; 0 for float formats */
-    int64_t saturated; /* elements stored as +-32767 because they did not fit, or as Inf although the binary32 result
-                          was finite (fp16, bf16) */
+    int64_t saturated; /* elements stored as the largest because they did not fit, or as Inf (NaN where the format has
+                          no Inf) although the binary32 result was finite */
     int64_t flushed;   /* elements that were not zero before the last rounding (float formats: in binary32) and are zero
                           after it */
     int64_t nonfinite; /* NaN and Inf among the stored elements. Shared-exponent formats: among the results; they store

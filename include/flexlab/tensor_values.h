@@ -14,9 +14,10 @@ extern "C" {
 /* --- values in and out -------------------------------------------------------------------------------------------- */
 
 /* Load count values, each rounded once (to nearest, ties to even); count must be tensor_count(t). A tensor of a
- * shared-exponent format first takes e = 14 - floor(log2 max|x|) and starts its history anew; it refuses NaN and Inf
- * (TENSOR_E_ARGUMENT with the position). If t has a wide part, each value is rounded once to the width of the wide
- * part, and the element is the rounding of that. The values must not lie in t's own memory. */
+ * shared-exponent format first takes e = 14 - floor(log2 max|x|), floats the largest e at which the maximum fits, and
+ * starts its history anew; it refuses NaN and Inf (TENSOR_E_ARGUMENT with the position). If t has a wide part, each
+ * value is rounded once to the width of the wide part, and the element is the rounding of that. The values must not lie
+ * in t's own memory. */
 FLEXLAB_API tensor_status tensor_load_f32(tensor *t, const float *values, int64_t count);
 FLEXLAB_API tensor_status tensor_load_f64(tensor *t, const double *values, int64_t count);
 /* Load and store the numbers of FMT_I32 and FMT_U8 unchanged; tensor_load_f64 and tensor_load_f32 load those of FMT_F64
@@ -85,8 +86,9 @@ FLEXLAB_API tensor_status tensor_store_array(const tensor *t, void *values, tens
  * fit. */
 FLEXLAB_API tensor_status tensor_convert(tensor *y, const tensor *x);
 /* The same for a shared-exponent y at a given exponent: one pass over x, counted as an ordinary write. NaN becomes zero
- * and Inf the largest mantissa; tensor_statistics counts them, and the history ignores them. TENSOR_E_ARGUMENT for an
- * exponent outside the format's range; TENSOR_E_FORMAT if y has no shared exponent, or has a wide part. */
+ * (or stays, in floats that have it) and Inf the largest element; tensor_statistics counts them, and the history
+ * ignores them. TENSOR_E_ARGUMENT for an exponent outside the format's range; TENSOR_E_FORMAT if y has no shared
+ * exponent, or has a wide part. */
 FLEXLAB_API tensor_status tensor_convert_at(tensor *y, const tensor *x, int e);
 /* A bit-exact copy: elements, exponent, history, wide part. Format and shape must agree; TENSOR_E_FORMAT if only one of
  * the two has a wide part. The two may lie on different devices, one of which must be the host. */

@@ -63,7 +63,8 @@ def predictor(name):
 
 def replay(maxima, predictor="paper", format="flex16+5"):
     """Runs a predictor over recorded maxima of one tensor, one for each write: the exponents that it would have chosen, and
-    whether each write would have saturated: {"e": int array, "saturated": bool array, "wasted": bits above the maximum}."""
+    whether each write would have saturated: {"e": int array, "saturated": bool array, "wasted": bits above the maximum, or of
+    floats the powers of two up to the largest}."""
     from ._tensor import empty, format_id
     maxima = np.asarray(maxima, np.float64)
     if maxima.ndim != 1 or not np.isfinite(maxima).all() or (maxima < 0).any():
@@ -74,12 +75,16 @@ def replay(maxima, predictor="paper", format="flex16+5"):
     if t.exponent is None:
         raise c._errors.FormatError(f"{format} has no shared exponent to predict")
     initial = c.tensor_autoflex(t).contents
-    found = c.autoflex_find(predictor)
-    if not found:
-        raise c._errors.ArgumentError(f"predictor {predictor!r}, expected one of {', '.join(predictors())}")
+    found = ctypes.c_int()
+    c.autoflex_parse(found, predictor)
+    found = found.value
     c.autoflex_reset(state, found, initial.e_min, initial.e_max)
-    c.autoflex_set_bits(state, bits)
-    top = 2.0 ** (bits - 1) - 1
+    floats = initial.largest > 0
+    if floats:
+        c.autoflex_set_largest(state, initial.largest)
+    else:
+        c.autoflex_set_bits(state, bits)
+    top = initial.largest if floats else 2.0 ** (bits - 1) - 1
     exponents, saturated = np.zeros(len(maxima), np.int32), np.zeros(len(maxima), bool)
     measures = c.autoflex_needs_maximum(found)
     for i, maximum in enumerate(maxima):
@@ -91,11 +96,13 @@ def replay(maxima, predictor="paper", format="flex16+5"):
         else:
             c.autoflex_initialise(state, maximum)
         with np.errstate(over="ignore"):
-            scaled = np.rint(np.ldexp(maximum, state.e))
+            scaled = np.ldexp(maximum, state.e)
+        scaled = scaled if floats else np.rint(scaled)
         exponents[i], saturated[i] = state.e, scaled > top
-        c.autoflex_record(state, int(min(scaled, top)), maximum)
-    with np.errstate(divide="ignore"):
-        wasted = np.where(maxima > 0, (bits - 1) - exponents - np.floor(np.log2(np.maximum(maxima, 1e-300))) - 1, 0)
+        c.autoflex_record(state, 0 if floats else int(min(scaled, top)), maximum)
+    sizes = np.maximum(maxima, 1e-300)
+    unused = np.log2(top / np.ldexp(sizes, exponents)) if floats else (bits - 1) - exponents - np.floor(np.log2(sizes)) - 1
+    wasted = np.where(maxima > 0, np.floor(unused), 0)
     return {"e": exponents, "saturated": saturated, "wasted": np.maximum(wasted, 0)}
 
 

@@ -74,7 +74,7 @@ class Tensor(_core.Tensor):
     def mantissa(self) -> np.ndarray:
         """The integer mantissas as stored: int16, the tensor's own memory. Writing them is allowed (a wide part then takes
         exactly their values). FormatError for floats."""
-        if not _library.tensor_format_is_shared(self._id):
+        if not _library.tensor_format_has_mantissas(self._id):
             raise _errors.FormatError(f"{self.format} has no mantissas under a shared exponent: x.raw has the elements as stored")
         return np.asarray(memoryview(_core.elements(self)))
 
@@ -129,7 +129,7 @@ class Tensor(_core.Tensor):
         length = len(a.history)
         count = min(a.count, length)
         maxima = [a.history[(a.next - count + i) % length] for i in range(count)]
-        return {"predictor": _library.autoflex_name(a.predictor), "e": a.e, "range": (a.e_min, a.e_max), "maxima": maxima,
+        return {"predictor": _library.autoflex_name(_library.autoflex_predictor_of(state)), "e": a.e, "range": (a.e_min, a.e_max), "maxima": maxima,
                 "predicted": a.predicted, "initialised": bool(a.initialised), "overflows": a.overflows,
                 "clamped_low": a.clamped_low, "clamped_high": a.clamped_high, "zero_writes": a.zero_writes}
 
@@ -137,18 +137,18 @@ class Tensor(_core.Tensor):
     def predictor(self):
         """The name of the exponent predictor; settable. None without a shared exponent."""
         state = _library.tensor_autoflex(self)
-        return _library.autoflex_name(state.contents.predictor) if state else None
+        return _library.autoflex_name(_library.autoflex_predictor_of(state)) if state else None
 
     @predictor.setter
     def predictor(self, name):
         _library.tensor_set_predictor(self, name)
 
     def set_exponent(self, e) -> None:
-        """Shifts the mantissas to another exponent: rounded once, saturated, counted."""
+        """Rounds the elements to another exponent: once, saturated, counted."""
         _library.tensor_set_exponent(self, e)
 
     def declare_exponent(self, e) -> None:
-        """States the exponent of the mantissas as they are, after writing them."""
+        """States the exponent of the elements as they are, after writing them."""
         _library.tensor_declare_exponent(self, e)
 
     def set_rounding(self, rounding, seed=0) -> None:
@@ -319,7 +319,7 @@ class Tensor(_core.Tensor):
     def _negated(self):
         """-self, exactly: what a difference rounds once."""
         x = self.contiguous()
-        if x.exponent is None:
+        if not _library.tensor_format_has_mantissas(x._id):  # every float has its negative at the exponent of the largest
             return _core.neg(x)
         host = x if x.device == "cpu" else x.to(x.format, "cpu")
         y = restore(-host.mantissa, x.format, x.exponent)

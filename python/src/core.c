@@ -343,7 +343,7 @@ static const char *character_of(tensor_format format, bool stored) {
     case FMT_U8:
         return "B";
     default:
-        return !stored ? NULL : tensor_format_is_shared(format) ? "h" : tensor_format_bytes(format) == 1 ? "B" : "H";
+        return !stored ? NULL : tensor_format_has_mantissas(format) ? "h" : tensor_format_bytes(format) == 1 ? "B" : "H";
     }
 }
 
@@ -453,7 +453,7 @@ static PyGetSetDef tensor_getset[] = {
     {"ndim", get_ndim, NULL, "The number of dimensions.", NULL},
     {"size", get_size, NULL, "The number of elements.", NULL},
     {"nbytes", get_nbytes, NULL, "Bytes of the elements, and of the wide part where there is one.", NULL},
-    {"exponent", get_exponent, NULL, "The shared exponent e: a mantissa m is m * 2**-e. None without one.", NULL},
+    {"exponent", get_exponent, NULL, "The shared exponent e: an element m is m * 2**-e. None without one.", NULL},
     {"device", get_device, NULL, "The device that it lies on.", NULL},
     {"_address", get_address, NULL, NULL, NULL},
     {"base", get_owner, NULL, "What its memory belongs to; None: itself.", NULL},

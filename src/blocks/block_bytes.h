@@ -8,8 +8,6 @@
 #define FL_BLOCK_BYTES_H
 
 #include "blocks/block_doubles.h"
-#include <math.h>
-#include <string.h>
 
 enum {
     FL_BYTES_LANES = 16, /* columns of a panel */
@@ -66,8 +64,7 @@ extern const struct fl_block_bytes fl_block_bytes_avx512, fl_block_words_avx2, f
 /* The scale of a block with the unit of its elements, which are integers here whatever the rows have, and its exponent
  * above the least of the operand. */
 static inline double fl_bytes_scale(const struct fl_block_rows *from, int64_t at) {
-    const double scale = fl_block_scale(from, at);
-    return from->bytes ? scale : ldexp(scale, from->format->element.unit);
+    return fl_block_scale_by(from, at, from->format->element.unit);
 }
 
 static inline int32_t fl_bytes_shift(const struct fl_block_rows *from, int64_t at) {

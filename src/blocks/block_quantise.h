@@ -66,15 +66,20 @@ size_t fl_block_place(struct fl_block_rows *out, const struct fl_block_format *f
 void fl_block_quantise(const struct fl_block_format *format, const float *x, int64_t outer, int64_t k, int64_t inner,
                        const struct fl_block_how *how, struct fl_block_rows *out);
 
-/* The scale of block `at`, with the unit of elements that are bytes, without the scale of the tensor: exact. */
-static inline double fl_block_scale(const struct fl_block_rows *rows, int64_t at) {
+/* The scale of block `at` times 2^unit, without the scale of the tensor: exact. */
+static inline double fl_block_scale_by(const struct fl_block_rows *rows, int64_t at, int unit) {
     const int exponent = rows->exponents[at];
     if (exponent == FL_BLOCK_ZERO || exponent == FL_BLOCK_NAN)
         return exponent == FL_BLOCK_ZERO ? 0 : (double)NAN;
-    const uint64_t bits = (uint64_t)(1023 + exponent + (rows->bytes ? rows->format->element.unit : 0)) << 52;
+    const uint64_t bits = (uint64_t)(1023 + exponent + unit) << 52;
     double power;
     memcpy(&power, &bits, sizeof power);
     return rows->significands ? power * rows->significands[at] : power;
+}
+
+/* The scale of the elements as they are stored: with their unit where they are bytes. */
+static inline double fl_block_scale(const struct fl_block_rows *rows, int64_t at) {
+    return fl_block_scale_by(rows, at, rows->bytes ? rows->format->element.unit : 0);
 }
 
 /* The value of element j of row r as a double: exact but for nvfp4, whose product of three factors is exact too (33

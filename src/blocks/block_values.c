@@ -134,13 +134,14 @@ tensor_status tensor_quantise_f32(float *y, const float *x, int ndim, const int6
         const bool is_element =
             tensors == TENSOR_E_ARGUMENT && !fl_element_find(&element, format, format, &end) && !*end;
         (void)fl_fail_release(TENSOR_OK);
-        if (tensors && tensors != TENSOR_E_ARGUMENT)
+        const bool scaled = tensor_format_extent(format) > strcspn(format, ":"); /* tensor:ELEMENT */
+        if (tensors && (tensors != TENSOR_E_ARGUMENT || scaled))
             return tensor_format_find(&id, format); /* with its own message */
         if (tensors && !is_element)
             return fl_fail(TENSOR_E_ARGUMENT,
                            "quantise_f32: format %s, expected a block format (mx:ELEMENT, nvfp4, hbfp:intN, "
-                           "channel:ELEMENT), a format "
-                           "of tensors or an element (eXmY, intN)",
+                           "channel:ELEMENT), a format of tensors (flexN+E, tensor:eXmY, ...) or an element (eXmY, "
+                           "intN)",
                            fl_quote(format).text);
         for (int64_t i = 0; is_element && !element.has_nan && i < count; i++)
             if (isnan(x[i]))

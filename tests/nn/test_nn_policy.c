@@ -444,8 +444,9 @@ static const struct refused {
     {"variant fp32\nconv1 gradients=bf16\nconv1 operands=fp16", {"line 2: gradients of 'conv1'", "line 3"}},
     {"variant fp32\nconv1 operands=fp16 activations=bf16", {"line 2: activations of 'conv1'", "line 2)"}},
     {"variant fp32\n* operands=fp16\n@product activations=bf16", {"line 3: activations of '@product'", "line 2)"}},
-    {"variant fp32;\n* master=wide", {"line 2: nothing that '*' matches has master=wide", "16-bit weights"}},
-    {"variant fp32;\n* rounding=stochastic", {"line 2", "'*' matches has rounding=stochastic", "16-bit weights"}},
+    {"variant fp32;\n* master=wide", {"line 2: nothing that '*' matches has master=wide", "weights of 16 or 8 bits"}},
+    {"variant fp32;\n* rounding=stochastic",
+     {"line 2", "'*' matches has rounding=stochastic", "weights of 16 or 8 bits"}},
     {"variant fp16; fc weights=fp32\nfc.weight master=wide", {"line 2: nothing that 'fc.weight'", "master=wide"}},
     {"variant fp32;\nif-any \xff\xfe format=fp16", {"line 2: byte 8 is 0xff", "UTF-8"}},
 };

@@ -14,7 +14,8 @@ from checks import C, LONG, bits_of, c, check, do, fl, format_id, optional, rais
 seed = next((int(a[5:]) for a in sys.argv if a.startswith("seed=")), 20261125)
 draw, numbers = random.Random(seed), np.random.default_rng(seed)
 ml_dtypes = optional("ml_dtypes")
-FORMATS = ["fp32", "fp16", "bf16", "flex16+5", "dfp16", "flex12+5", "dfp8", "e4m3fn", "e5m2", "e3m4"]
+FORMATS = ["fp32", "fp16", "bf16", "flex16+5", "dfp16", "flex12+5", "dfp8", "e4m3fn", "e5m2", "e3m4", "tensor:e4m3fn", "tensor:e5m2",
+           "tensor:e5m10"]
 LETTERS = ["f8", "f4", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
 TYPES = {"bool": 1, "int8": 2, "uint8": 3, "int16": 4, "uint16": 5, "int32": 6, "uint32": 7, "int64": 8, "uint64": 9,
          "float16": 10, "bfloat16": 11, "float32": 12, "float64": 13}

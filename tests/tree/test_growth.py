@@ -29,7 +29,7 @@ def run(*command, **options):
 
 shutil.rmtree(tree, ignore_errors=True)
 tree.mkdir(parents=True)
-for name in ("include", "src", "cmake", "tests", "CMakeLists.txt", "CMakePresets.json"):
+for name in ("include", "src", "cmake", "tests", "python", "CMakeLists.txt", "CMakePresets.json"):
     (shutil.copytree if (source / name).is_dir() else shutil.copy)(source / name, tree / name)
 
 # One element of a tensor with a wide part is written through tensor_data: only its wide part follows.

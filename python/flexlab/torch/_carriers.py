@@ -43,10 +43,11 @@ handles = itertools.count(1)
 
 @functools.cache
 def split(format):
-    """(format, predictor or None) of a text such as "flex16+5" or "flex16+5:ngraph"."""
+    """(format, predictor or None) of a text such as "flex16+5", "flex16+5:ngraph" or "tensor:e4m3fn:delayed"."""
     if not isinstance(format, str):
         raise TypeError(f"a format is a text such as 'flex16+5', not {format!r}")
-    name, _, predictor = format.partition(":")
+    end = _library.tensor_format_extent(format)
+    name, predictor = format[:end], format[end + 1:]
     number = format_id(name)
     if name in NUMBERS:
         raise _errors.FormatError(f"format {name!r}: expected one that operations compute in, such as 'flex16+5' or 'fp32'")

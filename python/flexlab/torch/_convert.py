@@ -33,7 +33,8 @@ class Report:
         count = {}
         for _, was, _ in self.replaced:
             count[was] = count.get(was, 0) + 1
-        lines = [f"policy {self.policy}: {len(self.replaced)} replaced ({', '.join(f'{n} {k}' for k, n in sorted(count.items()))})"]
+        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(count.items()))
+        lines = [f"policy {self.policy}: {len(self.replaced)} replaced ({kinds})"]
         lines += [f"left: {name} ({was}): {why}" for name, was, why in self.left] or ["left: nothing"]
         return "\n".join(lines + self.notes)
 
@@ -129,7 +130,8 @@ def trace(model, report):
             graph = Tracer().trace(model)
             texts.append(str(graph))
     except Exception as error:  # whatever the model's code raises about a proxy
-        report.notes.append(f"not traced, functions are torch's own ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})")
+        why = (str(error).splitlines() or [""])[0]
+        report.notes.append(f"not traced, functions are torch's own ({type(error).__name__}: {why})")
         return None
     finally:
         for module, training in modes:
@@ -173,7 +175,7 @@ class Rewriter:
         for node in list(self.graph.nodes):
             self.rewrite(node)
         self.fuse()
-        self.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output", "call_module") or node.op == "call_method")
+        self.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output", "call_module", "call_method"))
         self.fork()
         self.hold()
         self.graph.lint()
@@ -310,9 +312,10 @@ class Rewriter:
         pad, mode, value = node.kwargs.get("pad", pad), node.kwargs.get("mode", mode), node.kwargs.get("value", value)
         source = node.args[0] if node.args else node.kwargs["input"]
         stride = stride_of(source)
-        if (mode or "constant") != "constant" or value not in (None, 0, 0.0) or stride is None or len(pad) != 6 or any(pad[:4]) or \
-                pad[4] != pad[5] or not isinstance(pad[4], int) or pad[4] < 0:
-            self.leave(node, "a padding other than that of the shortcut of option A, F.pad(x[:, :, ::s, ::s], (0, 0, 0, 0, c, c))")
+        zeros = (mode or "constant") == "constant" and value in (None, 0, 0.0)
+        channels = len(pad) == 6 and not any(pad[:4]) and pad[4] == pad[5] and isinstance(pad[4], int) and pad[4] >= 0
+        if stride is None or not zeros or not channels:
+            self.leave(node, "a padding other than the shortcut of option A, F.pad(x[:, :, ::s, ::s], (0, 0, 0, 0, c, c))")
             return
         self.new(node, M.ShortcutA, "shortcut", source.args[:1], None, pad[4], stride)
 
@@ -344,8 +347,8 @@ class Rewriter:
         a, b = sum_.args
         for normalised, residual in ((a, b), (b, a)):
             norm = self.module_of(normalised)
-            if isinstance(norm, M.BatchNorm) and len(normalised.users) == 1 and len(normalised.args) == 1 and not norm.relu and \
-                    a is not b and self.same(node, normalised) and self.once(normalised):
+            alone = isinstance(norm, M.BatchNorm) and len(normalised.users) == len(normalised.args) == 1 and a is not b
+            if alone and not norm.relu and self.same(node, normalised) and self.once(normalised):
                 norm.relu = True
                 self.call(node, normalised.target, (*normalised.args, residual))
                 self.graph.erase_node(sum_)

@@ -109,8 +109,8 @@ def matmul(a: Tensor, b: Tensor, format: str, handle: int) -> Tensor:
     state = state_of(handle)
     x, y = operand(a, "a", format, state, "rows"), operand(b, "b", format, state, "rows")
     if a.dim() != b.dim() or a.dim() < 2:
-        raise ValueError(f"matmul of {tuple(a.shape)} and {tuple(b.shape)}, expected matrices, or batches of them with the same "
-                         "leading dimensions")
+        raise ValueError(f"matmul of {tuple(a.shape)} and {tuple(b.shape)}, expected matrices, or batches of them with the "
+                         "same leading dimensions")
     result = Result(format, state, "y", a.shape[:-1] + b.shape[-1:], held=is_held(state))
     (_core.matmul if a.dim() == 2 else _core.matmul_batched)(x, y, out=result.tensor)
     return result.torch()
@@ -146,7 +146,8 @@ def matmul_gradient(ctx, dy):
     return da if wants[0] else None, db if wants[1] else None, None, None
 
 
-as_operand("matmul", lambda a, b, format, handle: a.new_empty(a.shape[:-1] + b.shape[-1:]), matmul_setup, matmul_gradient)(matmul)
+as_operand("matmul", lambda a, b, format, handle: a.new_empty(a.shape[:-1] + b.shape[-1:]), matmul_setup,
+           matmul_gradient)(matmul)
 as_operand("matmul_backward", lambda dy, a, b, wants_a, wants_b, format, handle: (
     a.new_empty(a.shape if wants_a else NONE), b.new_empty(b.shape if wants_b else NONE)))(matmul_backward)
 
@@ -400,8 +401,8 @@ def batch_norm_running_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weig
     db = Result(format, state, "dbias", (channels,))
     _core.sum_rows(d, out=db.tensor)
     dx = Result(format, state, "dx", a.shape, image, isinstance(x, Held))
-    _core.batchnorm(d, None, weight(weight_, "weight", format, state), zero, on(torch.zeros(channels, dtype=torch.float64), "f64"),
-                    variance, eps, False, out=dx.tensor)
+    no_mean = on(torch.zeros(channels, dtype=torch.float64), "f64")
+    _core.batchnorm(d, None, weight(weight_, "weight", format, state), zero, no_mean, variance, eps, False, out=dx.tensor)
     return dx.torch(), dw, db.torch(), residual
 
 
@@ -424,8 +425,8 @@ as_operand("batch_norm", lambda x, residual, weight_, bias, eps, relu, gated, fo
 as_operand("batch_norm_running", lambda x, residual, weight_, bias, mean, variance, eps, relu, format, handle:
            gradient_like(x, channels_last(x)), batch_norm_running_setup, batch_norm_running_gradient)(batch_norm_running)
 as_operand("batch_norm_running_backward", lambda dy, x, y, weight_, mean, variance, eps, wants_weight, wants_residual, format,
-           handle: (gradient_like(x, channels_last(x)), x.new_empty(x.shape[1] if wants_weight else NONE), x.new_empty(x.shape[1]),
-                    gradient_like(x, channels_last(x)) if wants_residual else x.new_empty(NONE)))(batch_norm_running_backward)
+           handle: (gradient_like(x, channels_last(x)), x.new_empty(x.shape[1] if wants_weight else NONE),
+                    x.new_empty(x.shape[1]), gradient_like(x, channels_last(x)) if wants_residual else x.new_empty(NONE)))(batch_norm_running_backward)
 as_operand("batch_norm_backward", lambda dy, x, y, weight_, mean, variance, eps, wants_residual, format, handle: (
     gradient_like(x, channels_last(x)), x.new_empty(x.shape[1]), x.new_empty(x.shape[1]),
     gradient_like(x, channels_last(x)) if wants_residual else x.new_empty(NONE)))(batch_norm_backward)

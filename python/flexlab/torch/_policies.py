@@ -9,7 +9,8 @@ import fnmatch
 
 from .. import _errors, _library
 
-GROUPS = {"product": ("matmul", "conv2d"), "norm": ("batchnorm", "layernorm"), "pool": ("avgpool2d", "avgpool_adaptive", "maxpool2d")}
+GROUPS = {"product": ("matmul", "conv2d"), "norm": ("batchnorm", "layernorm"),
+          "pool": ("avgpool2d", "avgpool_adaptive", "maxpool2d")}
 KINDS = ("matmul", "conv2d", "batchnorm", "layernorm", "embedding", "relu", "add", "avgpool2d", "avgpool_adaptive", "maxpool2d",
          "shortcut_a", "loss")
 SUPPORTED = "flexlab.torch takes 'variant NAME', and rules 'PATTERN format=VARIANT'"
@@ -19,7 +20,8 @@ class Variant:
     """The format of a variant, and how its weights are kept."""
 
     def __init__(self, text):
-        name, _, predictor = text.partition(":")
+        end = _library.tensor_format_extent(text)
+        name, predictor = text[:end], text[end + 1:]
         if predictor in ("nomaster", "noscale"):
             raise _errors.ArgumentError(f"variant {text!r}: {SUPPORTED}")
         found = _library.nn_variant_find(name)
@@ -61,8 +63,8 @@ class Policy:
         words = words[any_:]
         roles = [word.partition("=") for word in words[1:]]
         if not roles or len(roles) > 1 or roles[0][0] != "format" or not roles[0][2]:
-            raise _errors.UnsupportedError(f"line {number} of the policy, {line!r}: {SUPPORTED}; roles other than format, presets, "
-                                           "loss scales and accumulators are those of networks (flexlab.nn)")
+            raise _errors.UnsupportedError(f"line {number} of the policy, {line!r}: {SUPPORTED}; roles other than format, "
+                                           "presets, loss scales and accumulators are those of networks (flexlab.nn)")
         pattern = words[0]
         if pattern.startswith("@") and not any(fnmatch.fnmatchcase(kind, pattern[1:]) for kind in (*KINDS, *GROUPS)):
             raise _errors.ArgumentError(f"line {number} of the policy: no kind is called {pattern!r}, expected one of "

@@ -20,7 +20,8 @@ def rounded(x, format, rounding, dim, key):
     """A new tensor with the values of x in a format: those of flexlab.quantize."""
     check(x, "x")
     if not isinstance(format, str):
-        raise TypeError(f"a format is a text such as 'e4m3fn', or a FloatingPoint, FixedPoint or BlockFloatingPoint, not {format!r}")
+        raise TypeError(f"a format is a text such as 'e4m3fn', or a FloatingPoint, FixedPoint or BlockFloatingPoint, not "
+                        f"{format!r}")
     draws = rounding == "stochastic" or ":stochastic" in format or ":hadamard" in format
     if rounding == "stochastic" and not bool(torch.isfinite(x).all()):
         raise ValueError("x has NaN or Inf, expected finite values, for stochastic rounding")
@@ -53,7 +54,8 @@ def quantize(x, format, rounding="nearest", *, dim=-1, key=None, backward=None, 
     format: one of tensors ("flex16+5", "dfp8": one exponent for all of x, from its largest value), an element ("e4m3fn",
     "int8"), blocks along `dim` ("mx:e4m3fn", "hbfp:int8/64"), or a FloatingPoint, FixedPoint, BlockFloatingPoint. rounding:
     "nearest", ties to even, or "stochastic", with draws from `key`, or from torch's generator if there is none."""
-    return Quantized.apply(x, rule(format, rounding, dim, key), None if backward is None else rule(backward, backward_rounding, dim, key))
+    back = None if backward is None else rule(backward, backward_rounding, dim, key)
+    return Quantized.apply(x, rule(format, rounding, dim, key), back)
 
 
 def quantizer(forward_number=None, backward_number=None, forward_rounding="stochastic", backward_rounding="stochastic", *,
@@ -67,7 +69,8 @@ def quantizer(forward_number=None, backward_number=None, forward_rounding="stoch
 class Quantizer(torch.nn.Module):
     """quantizer as a module."""
 
-    def __init__(self, forward_number=None, backward_number=None, forward_rounding="stochastic", backward_rounding="stochastic"):
+    def __init__(self, forward_number=None, backward_number=None, forward_rounding="stochastic",
+                 backward_rounding="stochastic"):
         super().__init__()
         self.rule = quantizer(forward_number, backward_number, forward_rounding, backward_rounding)
 

@@ -49,7 +49,8 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, f
     stride = pair(stride, "stride")
     if padding == "same" and stride != [1, 1]:
         raise ValueError(f"padding is 'same' and stride {stride}, expected stride 1")
-    return call(_operations.conv2d, x, weight, bias, stride, around(padding, weight.shape[2:], dilation), dilation, groups, format, handle)
+    padding = around(padding, weight.shape[2:], dilation)
+    return call(_operations.conv2d, x, weight, bias, stride, padding, dilation, groups, format, handle)
 
 
 def batch_norm(x, running_mean, running_var, weight, bias, training=False, momentum=0.1, eps=1e-5, *, format, residual=None,
@@ -63,7 +64,8 @@ def batch_norm(x, running_mean, running_var, weight, bias, training=False, momen
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm without training needs running_mean and running_var")
-        return call(_operations.batch_norm_running, x, residual, weight, bias, running_mean, running_var, eps, relu, format, handle)
+        return call(_operations.batch_norm_running, x, residual, weight, bias, running_mean, running_var, eps, relu, format,
+                    handle)
     y, mean, variance = call(_operations.batch_norm, x, residual, weight, bias, eps, relu, gated, format, handle)
     if running_mean is not None:
         rows = x.numel() // x.shape[1]

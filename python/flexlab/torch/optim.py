@@ -38,8 +38,8 @@ class Weights:
         t = stored(p.detach(), "any" if is_image(p) == self.image else "rows").contiguous()
         if self.plain:
             if t.data_ptr() % 64 or t.data_ptr() != p.data_ptr():
-                raise _errors.ArgumentError("a parameter in fp32 whose memory is not aligned to 64 bytes, or has strides, expected "
-                                            "one of its own memory: p.data = p.data.clone()")
+                raise _errors.ArgumentError("a parameter in fp32 whose memory is not aligned to 64 bytes, or has strides, "
+                                            "expected one of its own memory: p.data = p.data.clone()")
             return on(t)
         if self.weight is None:
             self.weight = new_tensor(self.format, self.shape, "weight", False)
@@ -192,8 +192,9 @@ class Adam(Optimizer):
         """The numbers of the steps: docs/training.md."""
         if "numbers" not in weights.state:
             made = _core.empty(format_id("f64"), (_library.TENSOR_STEP_ROWS, 4), 0)
-            how = _library.tensor_optimiser(kind=self.kind, beta1=group["betas"][0], beta2=group["betas"][1], epsilon=group["eps"],
-                                            weight_decay=group["weight_decay"], clip_norm=0, momentum=0)
+            beta1, beta2 = group["betas"]
+            how = _library.tensor_optimiser(kind=self.kind, beta1=beta1, beta2=beta2, epsilon=group["eps"],
+                                            weight_decay=group["weight_decay"])
             _library.tensor_optimiser_begin(made, how)
             weights.state["numbers"] = made
         return weights.state["numbers"]

@@ -36,8 +36,8 @@ bool tensor_format_has_mantissas(tensor_format format) {
 
 size_t tensor_format_extent(const char *text) {
     static const char scaled[] = "tensor:";
-    const size_t scale = !strncmp(text, scaled, strlen(scaled)) ? strlen(scaled) : 0;
-    return scale + strcspn(text + scale, ":");
+    const size_t scale = text && !strncmp(text, scaled, strlen(scaled)) ? strlen(scaled) : 0;
+    return text ? scale + strcspn(text + scale, ":") : 0;
 }
 
 static const char *name_at(int i) {

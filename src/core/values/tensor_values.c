@@ -7,7 +7,6 @@
 #include "core/values/values.h"
 #include "core/tensor/wide.h"
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* --- loads -------------------------------------------------------------------------------------------------------- */
@@ -407,11 +406,9 @@ tensor_status tensor_set_predictor(tensor *t, const char *name) {
     autoflex_predictor predictor;
     fl_fail_hold();
     tensor_status status = autoflex_parse(&predictor, name);
-    char reason[600];
-    snprintf(reason, sizeof reason, "%s", status ? tensor_error() : "");
     (void)fl_fail_release(TENSOR_OK);
     if (status)
-        return fl_fail(status, "tensor_set_predictor: %s", reason);
+        return fl_fail(status, "tensor_set_predictor: %s", tensor_error());
     if (is_added(predictor) && !t->storage->device->host)
         return fl_fail(TENSOR_E_UNSUPPORTED,
                        "tensor_set_predictor: '%s' is a function of the host, the tensor lies on %s", name,

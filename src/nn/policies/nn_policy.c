@@ -151,11 +151,9 @@ static tensor_status read_type(const char *where, enum fl_role role, char *word,
     autoflex_predictor number;
     fl_fail_hold();
     const tensor_status status = autoflex_parse(&number, predictor);
-    char reason[500];
-    snprintf(reason, sizeof reason, "%s", status ? tensor_error() : "");
     (void)fl_fail_release(TENSOR_OK);
     if (status)
-        return fl_fail(status, "%s: %s: %s", where, roles[role], reason);
+        return fl_fail(status, "%s: %s: %s", where, roles[role], tensor_error());
     type->predictor = autoflex_name(number); /* the table's own string */
     return TENSOR_OK;
 }

@@ -198,7 +198,7 @@ static tensor_status resolve_node(nn_graph *g, struct fl_node *node) {
     return check_operands(g, node);
 }
 
-/* Whether a rule sets something that only weights of 16 bits have. */
+/* Whether a rule sets something that only weights of 16 or 8 bits have. */
 static bool asks_of_narrow(const struct fl_rule *rule, enum fl_role role) {
     const struct fl_choice *choice = &rule->choice[role];
     return choice->given &&
@@ -335,10 +335,11 @@ static tensor_status check_rule(nn_graph *const graphs[], int count, const struc
         if (without >> i & 1)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: nothing that '%.60s' matches has %s%s", rule->where, rule->pattern,
                            fl_role_name(i),
-                           1u << i & PRODUCT_ROLES                          ? ", which only products (@product) have"
-                           : i == FL_ROLE_MASTER && asks_of_narrow(rule, i) ? "=wide, which only 16-bit weights have"
+                           1u << i & PRODUCT_ROLES ? ", which only products (@product) have"
+                           : i == FL_ROLE_MASTER && asks_of_narrow(rule, i)
+                               ? "=wide, which only weights of 16 or 8 bits have"
                            : i == FL_ROLE_ROUNDING && asks_of_narrow(rule, i)
-                               ? "=stochastic, which only 16-bit weights have"
+                               ? "=stochastic, which only weights of 16 or 8 bits have"
                                : "");
     return TENSOR_OK;
 }
@@ -361,7 +362,7 @@ static tensor_status check_rules(nn_graph *const graphs[], int count) {
 
 /* --- a network ---------------------------------------------------------------------------------------------------- */
 
-/* Moments and roots of 16 bits are for parameters whose updates have a shared exponent. */
+/* Moments and roots of 16 bits are for parameters that are updated in mantissas. */
 static tensor_status check_narrow(const nn_graph *g) {
     bool narrows = !g->optimiser.narrow || !g->policy;
     for (int i = 0; i < g->count; i++)
@@ -369,7 +370,7 @@ static tensor_status check_narrow(const nn_graph *g) {
             narrows = narrows || tensor_format_has_mantissas(g->nodes[i].parameter[k].as.update.format);
     return narrows ? TENSOR_OK
                    : fl_fail(TENSOR_E_ARGUMENT,
-                             "narrow_state: the policy updates no parameter in a format with a shared exponent");
+                             "narrow_state: the policy updates no parameter in mantissas under a shared exponent");
 }
 
 static tensor_status resolve(nn_graph *g) {
