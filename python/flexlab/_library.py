@@ -359,16 +359,13 @@ def wrapped(kind, function):
     # A status other than 0 ends what calls it; 0 from a predictor leaves the exponent as it is.
     stop = None if kind._restype_ in (None, ctypes.c_void_p) else 0 if kind._restype_ is ctypes.c_double else 1
 
-    @functools.wraps(function)
-    def guarded(*arguments):
+    convert = {ctypes.c_double: float, ctypes.c_int: lambda value: operator.index(value or 0)}.get(kind._restype_, lambda value: value)
+
+    def run(*arguments):
         if threading.get_ident() in pending:
             return stop
-        try:
-            return function(*arguments)
-        except BaseException as error:  # KeyboardInterrupt too
-            remember(error)
-            return stop
-    return kind(guarded)
+        return convert(function(*arguments))
+    return kind(_core.guard(run, remember, stop))
 
 
 @functools.cache

@@ -47,12 +47,8 @@ def predictor(name):
         kind = c.callback_type("autoflex_predict_fn")
 
         def predict(state, context):
-            try:
-                return float(function(History(state.contents)))
-            except BaseException as error:
-                c.remember(error)
-                return 0.0
-        callback = kind(predict)
+            return float(function(History(state.contents)))
+        callback = c.wrapped(kind, predict)
         number = c.autoflex_add(name, callback, None)
         if not number:
             c.check(c.tensor_error_status())

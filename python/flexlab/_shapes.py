@@ -21,13 +21,13 @@ def broadcast(*shapes):
 
 
 def reduced(x, axes=None, keep=False):
-    axes = range(x.ndim) if axes is None else (axes,) if not isinstance(axes, (tuple, list)) else axes
+    axes = range(x.ndim) if axes is None else (axes,) if hasattr(axes, "__index__") else axes
     axes = {axis % x.ndim if -x.ndim <= axis < x.ndim else axis for axis in axes}
     return x.format, tuple(size for i, size in enumerate(x.shape) if i not in axes) or (1,)
 
 
 def pair(value, length=2):
-    return (value,) * length if not isinstance(value, (tuple, list)) else tuple(value)
+    return (value,) * length if hasattr(value, "__index__") else tuple(value)
 
 
 def windows(size, window, stride, before, after, dilation):

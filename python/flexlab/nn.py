@@ -35,6 +35,10 @@ class Borrowed:
             raise ValueError(f"tensor {self.name!r}: its network, or the call that showed it, has ended")
         return self._pointer
 
+    def _reading(self):
+        """While no other thread is in a step of the network."""
+        return contextlib.nullcontext() if self._network is None else self._network._reading()
+
     @property
     def shape(self):
         return tuple(c.tensor_dim(self, i) for i in range(c.tensor_ndim(self)))
@@ -50,13 +54,15 @@ class Borrowed:
     def numpy(self, dtype="float32"):
         """The values (a copy)."""
         values = np.empty(self.shape, "float64")
-        c.tensor_store_f64(self, values.reshape(-1), values.size)
+        with self._reading():
+            c.tensor_store_f64(self, values.reshape(-1), values.size)
         return values.astype(dtype, copy=False)
 
     def wide(self):
         """What updates work on: the wide part, or the values where there is none."""
         values = np.empty(self.shape, "float64")
-        c.tensor_store_wide_f64(self, values.reshape(-1), values.size)
+        with self._reading():
+            c.tensor_store_wide_f64(self, values.reshape(-1), values.size)
         return values
 
     statistics = Tensor.statistics
@@ -66,7 +72,8 @@ class Borrowed:
     def describe(self):
         """A description of the elements: moments, extremes, and counts by binade (bins)."""
         d = c.tensor_description()
-        c.tensor_describe(d, self)
+        with self._reading():
+            c.tensor_describe(d, self)
         return {name: np.array(getattr(d, name)) if name == "bins" else getattr(d, name) for name, *_ in d._fields_}
 
     def __repr__(self):
@@ -142,7 +149,7 @@ class Network:
 
     def _begin(self, pointer):
         self._handle = c.Handle(pointer, c.function("nn_graph_free"))
-        self._compiled, self._kept, self._lock = False, None, threading.Lock()
+        self._compiled, self._kept, self._lock, self._owner = False, None, threading.Lock(), None
         self.batch = self._config.batch if self._config is not None else None
         self._sizes = None
 
@@ -186,10 +193,16 @@ class Network:
         self._handle.pointer  # ValueError after free()
         if not self._lock.acquire(blocking=False):
             raise RuntimeError("another thread, or a hook of this network, uses it")
+        self._owner = threading.get_ident()
         try:
             yield
         finally:
+            self._owner = None
             self._lock.release()
+
+    def _reading(self):
+        """The same for what hooks may do as well."""
+        return contextlib.nullcontext() if self._owner == threading.get_ident() else self._own()
 
     def input(self, height, width, channels):
         """Images [batch, height, width, channels]: the first layer."""
@@ -297,7 +310,8 @@ class Network:
     def loss(self):
         """The mean loss, and the number of correct predictions, of the last forward phase."""
         loss, correct = ctypes.c_double(), ctypes.c_int()
-        c.nn_loss(ctypes.byref(loss), ctypes.byref(correct), self)
+        with self._reading():
+            c.nn_loss(ctypes.byref(loss), ctypes.byref(correct), self)
         return loss.value, correct.value
 
     @property
@@ -366,7 +380,8 @@ class Network:
     def nonfinite(self):
         """The first NaN or Inf of the step so far, as a dict; None: all is finite."""
         found = ctypes.POINTER(c.nn_nonfinite)()
-        c.nn_find_nonfinite(ctypes.byref(found), self)
+        with self._reading():
+            c.nn_find_nonfinite(ctypes.byref(found), self)
         return record(found.contents) if found else None
 
     def telemetry(self, every=10, pattern=None, shadows=None, path=None, csv=None):
@@ -528,7 +543,8 @@ class Telemetry:
 
     def step(self):
         """Call it after every step."""
-        c.nn_telemetry_step(self)
+        with self._network._own():
+            c.nn_telemetry_step(self)
 
     def finish(self):
         """Writes the rest, and ends."""

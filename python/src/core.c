@@ -498,6 +498,37 @@ static PyObject *core_call(PyObject *module, PyObject *args) {
     return result;
 }
 
+/* What guard() returns: it calls the function, and gives an exception to `remember` and returns `stop` instead. This is
+ * C because KeyboardInterrupt, when C calls Python, is raised before the first line of a function, and its `try`. */
+static PyObject *guarded_call(PyObject *self, PyObject *args) {
+    PyObject *result = PyObject_Call(PyTuple_GetItem(self, 0), args, NULL);
+    for (int tries = 0; !result && tries < 3; tries++) { /* remember, too, can be interrupted */
+        PyObject *kind, *value, *trace;
+        PyErr_Fetch(&kind, &value, &trace);
+        PyErr_NormalizeException(&kind, &value, &trace);
+        if (value && trace)
+            PyException_SetTraceback(value, trace);
+        PyObject *done =
+            value ? PyObject_CallFunctionObjArgs(PyTuple_GetItem(self, 1), value, NULL) : Py_NewRef(Py_None);
+        Py_XDECREF(kind);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+        if (done)
+            result = Py_NewRef(PyTuple_GetItem(self, 2));
+        Py_XDECREF(done);
+    }
+    return result;
+}
+
+static PyMethodDef guarded_method = {"callback", guarded_call, METH_VARARGS, NULL};
+
+/* guard(function, remember, stop): the function as C may call it. */
+static PyObject *core_guard(PyObject *module, PyObject *args) {
+    PyObject *function, *remember, *stop;
+    (void)module;
+    return PyArg_ParseTuple(args, "OOO", &function, &remember, &stop) ? PyCFunction_New(&guarded_method, args) : NULL;
+}
+
 /* note(count): so many callbacks have raised what waits for the functions that called them. */
 static PyObject *core_note(PyObject *module, PyObject *args) {
     (void)module;
@@ -518,6 +549,7 @@ static PyObject *core_begin(PyObject *module, PyObject *args) {
 
 static PyMethodDef functions[] = {{"begin", core_begin, METH_VARARGS, NULL},
                                   {"call", core_call, METH_VARARGS, NULL},
+                                  {"guard", core_guard, METH_VARARGS, NULL},
                                   {"note", core_note, METH_VARARGS, NULL},
                                   {"empty", core_empty, METH_VARARGS, NULL},
                                   {"on", core_on, METH_VARARGS, NULL},

@@ -2,8 +2,12 @@
 while they work, functions that C calls later. Each is an error, and the next call works."""
 import copy
 import gc
+import os
 import pickle
+import signal
+import sys
 import threading
+import time
 
 import numpy as np
 
@@ -141,6 +145,28 @@ def lives():
         net.watch(None)
         net.step(images, labels)
     raises(TypeError, net.watch, 3)
+    # a hook may read its network, another thread may not
+    read = []
+    net.watch(lambda t: read.append(net["fc.bias"].numpy().size))
+    net.step(images, labels)
+    net.watch(None)
+    check(read and set(read) == {10}, "a hook reads")
+    weight, before, after, said = net["fc.weight"], threading.Event(), threading.Event(), []
+
+    def wait(t):
+        before.set()
+        after.wait(20)
+
+    net.watch(wait)
+    stepping = threading.Thread(target=net.step, args=(images, labels))
+    stepping.start()
+    before.wait(20)
+    for reading in (weight.numpy, weight.wide, weight.describe, lambda: net.loss, net.nonfinite):
+        raises(RuntimeError, reading, says="another thread")
+    after.set()
+    stepping.join()
+    net.watch(None)
+    check(weight.numpy().shape == (4, 10), "read after the step")
     running, refused, over = threading.Event(), [], []
 
     def work():
@@ -148,6 +174,7 @@ def lives():
             while True:
                 net.step(images, labels)
                 running.set()
+                time.sleep(1e-4)  # the other thread gets its turn
         except (ValueError, RuntimeError) as error:
             over.append(error)
 
@@ -183,6 +210,36 @@ def values():
         check(name == "torch" or hasattr(fl, name), "flexlab has what dir names:", name)
 
 
+def interrupts():
+    """Ctrl-C that arrives in C is raised by the function that called C, even where a callback is the first to see it."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    net = network()
+    net.watch(lambda t: None)
+    noticed = []
+    sys.unraisablehook, hook = noticed.append, sys.unraisablehook
+    try:
+        for _ in range(10):
+            timer = threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGINT))
+            timer.start()
+            try:
+                until = time.monotonic() + 10
+                while time.monotonic() < until:
+                    net.step(images, labels)
+                check(False, "Ctrl-C was lost")
+            except KeyboardInterrupt:
+                check(True)
+            timer.join()
+    finally:
+        sys.unraisablehook = hook
+        signal.signal(signal.SIGINT, before)
+    check(not noticed, "exceptions that nobody gets:", noticed[:1])
+    net.watch(None)
+    net.step(images, labels)
+    check(np.array_equal(fl.reduce_sum(fl.zeros((2, 2)), axes=range(2)).numpy(), [0]), "a range of axes")
+
+
 def functions():
     """What C calls later lives until then."""
     net, seen = network(), []
@@ -194,4 +251,4 @@ def functions():
     raises(TypeError, fl.c.nn_watch, net, 3, None, says="expected a function")
 
 
-run(numbers, arrays, sizes, values, lives, functions)
+run(numbers, arrays, sizes, values, lives, interrupts, functions)

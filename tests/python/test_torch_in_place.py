@@ -1,5 +1,9 @@
 """Models that write in place, that broadcast, and that mix tensors with sizes: converted to fp32 they compute what torch does,
-forward and backward, in training, evaluation and inference mode."""
+forward and backward, in training, evaluation and inference mode. And a child of fork() computes."""
+import os
+import signal
+import threading
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -129,6 +133,30 @@ def test_inference_mode():
             second = model(made)
         assert torch.equal(model(torch.ones(2, 4)), first) and torch.equal(model(torch.full((2, 4), 2.0)), second)
         model.train()(x).sum().backward()
+
+
+def test_fork():
+    """A child of fork() computes, whatever another thread was computing."""
+    over = threading.Event()
+
+    def work():
+        x = torch.randn(150, 150)
+        while not over.is_set():
+            ft.matmul(x, x, "flex16+5")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)  # a hang ends
+                ft.relu(torch.ones(3, 3), "flex16+5")
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0, "the child of fork() hung"
+    finally:
+        over.set()
+        thread.join()
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ Operations run one at a time (LOCK): a slot is never read while another thread w
 import collections
 import functools
 import itertools
+import os
 import threading
 import weakref
 
@@ -30,6 +31,8 @@ from .. import _core, _errors, _library
 from .._tensor import NUMBERS, format_id
 
 LOCK = threading.RLock()
+# A child of fork() has no thread that would release it: it is taken before, when no operation runs.
+os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 SHAPES = 8  # of one role in a state: the oldest beyond them is dropped with its history
 F32 = 12    # tensor_type
 ROLES = {"weight": 1, "dweight": 4, "dbias": 4, "velocity": 5, "moment": 5, "root": 5, "dx": 3, "dy": 3, "da": 3, "db": 3,
