@@ -343,7 +343,10 @@ static const char *character_of(tensor_format format, bool stored) {
     case FMT_U8:
         return "B";
     default:
-        return !stored ? NULL : tensor_format_has_mantissas(format) ? "h" : tensor_format_bytes(format) == 1 ? "B" : "H";
+        return !stored                               ? NULL
+               : tensor_format_has_mantissas(format) ? "h"
+               : tensor_format_bytes(format) == 1    ? "B"
+                                                     : "H";
     }
 }
 

@@ -94,7 +94,8 @@ def two_products(m, x):
 
 
 def test_values_and_gradients():
-    for code in (method, alias, positional, module, untraced, sum_known_twice, products, of_a_view, sizes, parameter, broadcast, two_products):
+    for code in (method, alias, positional, module, untraced, sum_known_twice, products, of_a_view, sizes, parameter, broadcast,
+                 two_products):
         torch.manual_seed(5)
         model = Model(code)
         converted = ft.convert(model, "fp32", verbose=False)
