@@ -108,6 +108,7 @@ class Tensor(_core.Tensor):
         return 1, 0
 
     def tolist(self) -> list:
+        """The values as nested lists of floats."""
         return self.numpy("float64").tolist()
 
     # --- how it is written
@@ -360,12 +361,15 @@ class Tensor(_core.Tensor):
         return _core.reduce_sum(self, axis)
 
     def mean(self, axis=None) -> "Tensor":
+        """The mean over an axis, several, or all: a tensor."""
         return _core.reduce_mean(self, axis)
 
     def max(self, axis=None) -> "Tensor":
+        """The largest value over an axis, several, or all: a tensor."""
         return _core.reduce_max(self, axis)
 
     def min(self, axis=None) -> "Tensor":
+        """The least value over an axis, several, or all: a tensor."""
         return _core.reduce_min(self, axis)
 
     def describe(self) -> dict:

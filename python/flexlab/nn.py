@@ -180,6 +180,13 @@ class Network:
             with self._own():
                 self._handle.free()
 
+    def __repr__(self):
+        if not self._handle._pointer:
+            return "<a network that has been freed>"
+        if not c.nn_tensor_count(self):
+            return "<a network that is not compiled>"
+        return f"<network of {self.parameters} weights, inputs {self._shape()}, batch {self.batch}>"
+
     def __reduce__(self):
         raise TypeError("a network cannot be copied or pickled: save(path) writes a checkpoint, state() gives its bytes")
 
@@ -316,6 +323,7 @@ class Network:
 
     @property
     def steps(self):
+        """The number of training steps so far."""
         return c.nn_steps(self)
 
     def evaluate(self, inputs, labels=None, targets=None):
@@ -468,6 +476,7 @@ class Network:
             return buffer.tobytes()
 
     def restore(self, state):
+        """Resumes from what state() returned, with the same bits."""
         with self._own():
             buffer = np.frombuffer(state, np.uint8)
             c.nn_state_restore(self, buffer, buffer.size)
