@@ -4,12 +4,15 @@ import os
 import signal
 import threading
 
+from torch_tests import main, need_torch
+
+need_torch()
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import flexlab.torch as ft
-from torch_tests import main
 
 
 class Model(nn.Module):
