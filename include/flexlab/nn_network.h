@@ -43,6 +43,8 @@ typedef struct nn_config {
     bool no_master; /* omit the wide part of the weights ("--master none"); not with a policy that asks for master
                        weights */
     int batch;      /* images, or sequences, per step */
+    int shards;     /* a step's batch is computed in that many parts, one after the other in the memory of one, whose
+                       gradients are added: docs/training.md. 1 to 1024, a divisor of batch; 0: 1 */
     uint64_t seed;  /* initial weights, stochastic rounding; the same for every variant */
     float momentum; /* used by nn_train_step as given (0: none); for sgd and rmsprop only */
     float weight_decay;

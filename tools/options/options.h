@@ -38,7 +38,7 @@ struct settings {
     enum command command; /* given to options_parse */
     const char *model, *data, *formats, *schedule, *predictor, *master, *out, *trace_tensors, *device, *resume,
         *checkpoint, *split, *weights;
-    int64_t epochs, batch, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads, trace_every,
+    int64_t epochs, batch, shards, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads, trace_every,
         checkpoint_every, context;               /* context 0: images, or the default for a text */
     double rate, warmup, momentum, weight_decay; /* below zero: by the optimiser */
     const char *optimiser, *decay;

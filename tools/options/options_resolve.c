@@ -17,6 +17,7 @@ void options_resolve_model(struct settings *s) {
     if (!s->batch && !(s->command & (COMMAND_EVAL | COMMAND_TRANSPILE | COMMAND_DIFF | COMMAND_CALIBRATE |
                                      COMMAND_WHAT_IF))) /* they take it of the file */
         s->batch = text ? 32 : 128;
+    s->shards = s->shards ? s->shards : 1;
 }
 
 /* Completes the numbers that follow from the optimiser, and describes all of it as a text. */

@@ -111,6 +111,9 @@ static const struct option_row rows[] = {
     {"epochs", "N", BOTH, KIND_WHOLE, FIELD(epochs), 1, MOST_EPOCHS, .section = "How it is trained",
      .help = "passes over the training set (10)"},
     {"batch", "B", BOTH, KIND_WHOLE, FIELD(batch), 1, 65536, .help = "images a step (128), or sequences (32)"},
+    {"shards", "S", BOTH, KIND_WHOLE, FIELD(shards), 1, 1024,
+     .help = "compute the batch in S parts, one after the other in the memory of\none, and add their gradients "
+             "(1); S divides B"},
     {"seeds", "S", BOTH, KIND_WHOLE, FIELD(seeds), 1, MOST_SEEDS,
      .help = "runs of each format, with seeds 1 ... S (1); runs with one seed\nshare initial weights, batches and "
              "augmentation"},

@@ -373,6 +373,7 @@ nn_config series_network(const struct settings *s, const struct series *series) 
                        .no_master = series->no_master,
                        .device = series->device,
                        .batch = (int)s->batch,
+                       .shards = (int)s->shards,
                        .momentum = (float)s->momentum,
                        .weight_decay = (float)s->weight_decay,
                        .optimiser = s->optimiser,

@@ -327,9 +327,12 @@ static void write_configuration(FILE *out, const struct experiment *x) {
                                        x->data.height, x->data.width, x->data.channels, x->data.classes));
     fact(out, "Formats", format_list(x));
     fact(out, "Seeds", seed_list(x));
+    char shards[40] = "";
+    if (s->shards > 1)
+        snprintf(shards, sizeof shards, " in %lld shards", (long long)s->shards);
     fact(out, "Length",
-         text_format("%lld epochs of %lld steps, batch %lld%s", (long long)s->epochs, (long long)x->steps_per_epoch,
-                     (long long)s->batch, s->max_steps ? ", cut short by --max-steps" : ""));
+         text_format("%lld epochs of %lld steps, batch %lld%s%s", (long long)s->epochs, (long long)x->steps_per_epoch,
+                     (long long)s->batch, shards, s->max_steps ? ", cut short by --max-steps" : ""));
     fact(out, "Learning rate",
          text_format("%g, %s%s", x->rate, s->schedule, !strcmp(s->schedule, "linear") ? " to zero" : ""));
     if (s->warmup > 0)

@@ -243,6 +243,7 @@ static void read_settings(struct reader *r, const cJSON *line) {
     s->weights = cJSON_GetObjectItemCaseSensitive(line, "weights") ? read_text_or_null(r, line, "weights") : NULL;
     s->epochs = read_whole(r, line, "epochs", 1, MOST_EPOCHS);
     s->batch = read_whole(r, line, "batch", 1, INT_MAX);
+    s->shards = cJSON_GetObjectItemCaseSensitive(line, "shards") ? read_whole(r, line, "shards", 1, INT_MAX) : 1;
     s->max_steps = read_whole(r, line, "max_steps", 0, INT64_MAX);
     s->schedule = read_text(r, line, "schedule");
     s->warmup = read_number(r, line, "warmup_epochs");

@@ -41,6 +41,7 @@ static int check_same_training(const struct stored *a, const struct stored *b) {
                    {"context", x->data.context, y->data.context},
                    {"epochs", (double)s->epochs, (double)t->epochs},
                    {"batch", (double)s->batch, (double)t->batch},
+                   {"shards", (double)s->shards, (double)t->shards},
                    {"steps", (double)x->steps, (double)y->steps},
                    {"steps of an epoch", (double)x->steps_per_epoch, (double)y->steps_per_epoch},
                    {"lr", x->rate, y->rate},

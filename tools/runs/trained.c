@@ -38,6 +38,20 @@ static int read_text(struct trained *is, const char *path) {
     return status == STATUS_OK && !is->context ? text_failed("%s: 'training.context' is 0", path) : status;
 }
 
+/* Of a network in shards, which evaluates as many samples as a shard has. */
+static int read_shards(struct trained *is, const char *path) {
+    char text[TRAINED_NOTE];
+    int64_t shards = 1;
+    if (nn_checkpoint_note(text, sizeof text, path, "network.shards"))
+        return STATUS_OK;
+    const int status = read_whole(path, "network.shards", 1024, &shards);
+    if (status == STATUS_OK && (shards < 1 || is->batch % shards))
+        return text_failed("%s: 'network.shards' is %lld, expected a divisor of 'network.batch', %lld", path,
+                           (long long)shards, (long long)is->batch);
+    is->batch /= status == STATUS_OK ? shards : 1;
+    return status;
+}
+
 /* Refuses a file without the notes of `train`, with a message about its possible uses. */
 static int refuse_foreign(const char *path) {
     char text[TRAINED_NOTE];
@@ -75,6 +89,8 @@ int trained_read(struct trained *is, const char *path) {
     for (size_t i = 0; i < sizeof wholes / sizeof *wholes && status == STATUS_OK; i++)
         status = read_whole(path, wholes[i].key, wholes[i].high, wholes[i].value);
     is->augment = augment != 0;
+    if (status == STATUS_OK)
+        status = read_shards(is, path);
     is->text = nn_model_reads_text(is->model);
     if (status == STATUS_OK && is->text)
         return read_text(is, path);

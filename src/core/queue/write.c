@@ -116,6 +116,20 @@ tensor_status fl_write_values(tensor *out, const double *values) {
     return fl_submit(fl_queue_of(out->storage), &call);
 }
 
+tensor_status fl_write_sum(tensor *out, const tensor *const *terms, int count) {
+    struct fl_view views[FL_MOST_TERMS];
+    for (int i = 0; i < count; i++)
+        views[i] = fl_view_of(terms[i]);
+    const struct fl_sum sum = {terms[0]->format, views, count};
+    const tensor_status status = fl_need_contiguous("sum", out);
+    if (status)
+        return status;
+    if (!out->storage->device->host)
+        return fl_fail(TENSOR_E_UNSUPPORTED, "sum: of tensors on %s, expected on cpu", out->storage->device->name);
+    struct fl_call call = {.kind = FL_CALL_ROUND, .out = *out->storage, .source = {.sum = &sum}};
+    return fl_submit(fl_queue_of(out->storage), &call);
+}
+
 const struct fl_slot *fl_slot_of(const tensor *t) {
     struct fl_storage *s = t->storage;
     if (s->device->host)

@@ -37,6 +37,8 @@ void fl_source_fetch(const struct fl_source *s, int64_t first, int64_t n, double
     if (s->fill.kind)
         for (int64_t i = 0; i < n; i++)
             block[i] = fl_fill_value(&s->fill, first + i);
+    else if (s->sum)
+        fl_sum_fetch(s->sum, first, n, block);
     else if (s->pixels)
         fetch_pixels(s, first, n, block);
     else if (s->f)
@@ -210,7 +212,7 @@ void fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total) 
     const int parts = (int)((t->count + job.per_part - 1) / job.per_part);
     job.from = t->source.format ? fl_converting_set(t->source.format) : NULL;
     job.to = fl_converting_set(t->format ? t->format : fl_format_of(FMT_FP32)); /* looking only: measures */
-    job.floats = holds_floats(&t->source) && (job.from || !t->source.format) && job.to &&
+    job.floats = !t->source.sum && holds_floats(&t->source) && (job.from || !t->source.format) && job.to &&
                  t->rounding.mode != TENSOR_ROUND_STOCHASTIC;
     job.stream = job.floats && t->format && t->out.data && t->count * t->format->bytes >= STREAM_BYTES &&
                  (uintptr_t)t->out.data % 64 == 0;

@@ -3,11 +3,12 @@
 #define FL_TRANSFER_H
 
 #include "core/tensor/fill.h"
+#include "core/tensor/sums.h"
 #include "core/tensor/tensor_object.h"
 
 enum { FL_BLOCK = 1024 }; /* numbers of one block */
 
-/* The source of numbers: one of these five. */
+/* The source of numbers: one of these six. */
 struct fl_source {
     const float *f;
     const double *d;
@@ -17,6 +18,7 @@ struct fl_source {
     const struct fl_format *format; /* a tensor of this format */
     struct fl_view view;
     struct fl_fill fill; /* numbers computed as they are read */
+    const struct fl_sum *sum; /* likewise; on a processor only */
 };
 
 void fl_source_fetch(const struct fl_source *source, int64_t first, int64_t n, double *block);

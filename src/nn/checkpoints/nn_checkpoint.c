@@ -3,6 +3,7 @@
 #include "nn/checkpoints/nn_checkpoint.h"
 #include "nn/checkpoints/nn_state.h"
 #include "nn/policies/nn_policy.h"
+#include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -196,6 +197,8 @@ static tensor_status put_scaling_state(struct fl_safetensors_out *o, const nn_gr
                       (long long)now->skipped, (long long)now->in_a_row, (long long)now->longest);
 }
 
+static const char shards_key[] = "network.shards";
+
 /* The properties that a network must share with the file that it is loaded from, as text. */
 static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *g) {
     TRY(note(o, "network.variant", "%s", g->variant->name));
@@ -205,7 +208,9 @@ static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *
     if (g->policy) /* longer than a note has room for */
         TRY(fl_safetensors_add_note(o, objective_keys[POLICY], nn_graph_policy(g)));
     TRY(note(o, "network.master", "%s", g->no_master && (g->policy || g->variant->wide) ? "none" : "default"));
-    TRY(note(o, "network.batch", "%d", g->batch));
+    TRY(note(o, "network.batch", "%d", fl_whole_batch(g)));
+    if (g->shards > 1)
+        TRY(note(o, shards_key, "%d", g->shards));
     TRY(note(o, "network.seed", "%llu", (unsigned long long)g->seed));
     const struct fl_optimiser *p = &g->optimiser;
     TRY(note(o, "network.optimiser", "%s", nn_optimiser_at((int)p->how.kind)));
@@ -346,8 +351,26 @@ static tensor_status check_preset(const struct fl_safetensors *s, const nn_graph
 }
 
 /* Compares both ways: the network must have the settings of the file's loss, and no others. */
+/* A file of one shard does not say so. */
+static tensor_status read_shards(const struct fl_safetensors *s, int64_t *shards) {
+    *shards = 1;
+    return fl_safetensors_note(s, shards_key) ? fl_checkpoint_whole(s, shards_key, 1, FL_MOST_SHARDS, shards)
+                                              : TENSOR_OK;
+}
+
+static tensor_status check_shards(const struct fl_safetensors *s, const nn_graph *g) {
+    int64_t shards;
+    TRY(read_shards(s, &shards));
+    return shards == g->shards
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_DATA,
+                         "checkpoint: %s: its steps have %lld shards, those of the network %d, which computes others",
+                         s->path, (long long)shards, g->shards);
+}
+
 tensor_status fl_checkpoint_settings(const struct fl_safetensors *s, const nn_graph *g) {
     struct fl_safetensors_out own = {0};
+    TRY(check_shards(s, g));
     tensor_status status = put_settings(&own, g);
     for (int i = 0; i < own.note_count && !status; i++) {
         const char *found;
@@ -684,6 +707,8 @@ static tensor_status read_config(const struct fl_safetensors *s, nn_config *conf
     if (!strcmp(config->predictor, "none"))
         config->predictor = NULL;
     config->batch = (int)batch;
+    TRY(read_shards(s, &batch));
+    config->shards = (int)batch;
     return read_objective(s, config);
 }
 

@@ -61,7 +61,7 @@ static tensor_status check_batch(const struct fl_safetensors *s, const nn_graph 
     if (first == g->value_count)
         return TENSOR_OK;
     const struct fl_value *v = &g->values[first];
-    char *name = fl_format_name("%s.slot", v->name);
+    char *name = g->shards > 1 ? fl_format_name("%s.shard0.slot", v->name) : fl_format_name("%s.slot", v->name);
     int64_t whole[FL_SLOT_WHOLE];
     const struct fl_stored_tensor *t = name ? fl_safetensors_find(s, name) : NULL;
     tensor_status status = TENSOR_OK;
@@ -76,7 +76,7 @@ static tensor_status check_batch(const struct fl_safetensors *s, const nn_graph 
         status = fl_fail(
             TENSOR_E_DATA,
             "checkpoint: %s: '%.150s' has %lld elements with 'network.batch' %d, but '%.150s' tells of %lld", s->path,
-            v->name, (long long)fl_shape_count(&v->shape), g->batch, name, (long long)whole[FL_SLOT_ELEMENTS]);
+            v->name, (long long)fl_shape_count(&v->shape), fl_whole_batch(g), name, (long long)whole[FL_SLOT_ELEMENTS]);
     fl_free(name);
     return status;
 }

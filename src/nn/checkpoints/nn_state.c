@@ -1,6 +1,7 @@
 /* nn_state.c - the state of a network as bytes: a header that identifies the network, then its tensors one after the
  * other. */
 #include "nn/checkpoints/nn_state.h"
+#include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/values/tensor_state.h"
@@ -61,10 +62,14 @@ static tensor_status visit_all(const nn_graph *g, visit_fn visit, void *context)
     for (int i = 0; i < g->value_count; i++) {
         if (!fl_is_stored(g, i))
             continue;
-        TRY(visit(g->values[i].t, false, context));
+        for (int s = 0; s < g->shards; s++)
+            TRY(visit(fl_shard_value(g, s, i), false, context));
         if (g->values[i].evaluate)
             TRY(visit(g->values[i].evaluate, false, context));
     }
+    for (int s = 0; g->of && s < g->shards; s++)
+        for (int i = 0; i < fl_shard_gradients(g); i++)
+            TRY(visit(fl_shard_gradient(g, s, i), false, context));
     return TENSOR_OK;
 }
 
@@ -186,7 +191,7 @@ uint64_t fl_state_layout(const nn_graph *g) {
         uint64_t seed;
         float momentum, weight_decay;
         int32_t batch, wide;
-    } how = {g->seed, g->optimiser.how.momentum, g->optimiser.how.weight_decay, g->batch, g->wide};
+    } how = {g->seed, g->optimiser.how.momentum, g->optimiser.how.weight_decay, fl_whole_batch(g), g->wide};
     hash = mix_objective(mix_optimiser(mix(hash, &how, sizeof how), &g->optimiser), &g->objective);
     const char *policy = nn_graph_policy(g); /* a network of one variant has the hash of older versions */
     return mix_scaling(policy ? mix(hash, policy, strlen(policy)) : hash, g);
@@ -307,6 +312,7 @@ tensor_status fl_put_state(nn_graph *g, const char *at, uint64_t steps, const nn
     TRY(fl_loss_scale_put(g, scaling));
     g->steps = steps;
     g->phase = FL_PHASE_IDLE;
+    g->passed = 0;
     g->has_loss = false;
     fl_writes_forget(g);
     return TENSOR_OK;

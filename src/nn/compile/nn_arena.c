@@ -4,6 +4,7 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/values/tensor_state.h"
+#include "nn/shards/nn_shards.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -107,6 +108,15 @@ static int list_calls(const nn_graph *g, struct fl_block *blocks) {
     return count;
 }
 
+/* Every shard has the same places. */
+static tensor_status place_values(nn_graph *g, void *context) {
+    (void)context;
+    for (int i = 0; i < g->value_count; i++)
+        if (fl_is_stored(g, i))
+            fl_tensor_place(g->values[i].t, (char *)g->arena + g->values[i].offset);
+    return TENSOR_OK;
+}
+
 /* Visits the blocks again, and assigns their places. */
 static void take_places(nn_graph *g, const struct fl_block *blocks) {
     char *const arena = g->arena;
@@ -115,10 +125,10 @@ static void take_places(nn_graph *g, const struct fl_block *blocks) {
         if (!fl_is_stored(g, i))
             continue;
         v->offset = (blocks++)->offset;
-        fl_tensor_place(v->t, arena + v->offset);
         if (v->evaluate)
             fl_tensor_place(v->evaluate, arena + v->offset);
     }
+    (void)fl_each_shard(g, place_values, NULL); /* which cannot fail */
     for (int k = 0; k < FL_CALL_MEMORIES; k++) {
         if (!most_of_calls(g, k))
             continue;

@@ -3,6 +3,7 @@
 #include "nn/compile/nn_compile.h"
 #include "nn/layers/nn_sequence.h"
 #include "nn/policies/nn_types.h"
+#include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -81,16 +82,26 @@ static tensor_status make_state(const nn_graph *g, const struct fl_node *node, s
 
 static tensor_status make_node(nn_graph *g, struct fl_node *node) {
     for (int k = 0; k < node->states; k++)
-        TRY(make_state(g, node, &node->state[k]));
+        if (node->state[k].lasts)
+            TRY(make_state(g, node, &node->state[k]));
     for (int k = 0; k < node->parameters; k++)
         TRY(fl_make_parameter(g, node, &node->parameter[k]));
     for (int k = 0; k < node->parameters && node->layer->vectors; k++) {
         struct fl_parameter *p = &node->parameter[k];
         const struct fl_shape vector = {1, {fl_shape_count(&p->shape)}};
-        if (!(p->w_vector = new_view(p->w_forward ? p->w_forward : p->w, &vector)) ||
-            !(p->g_vector = new_view(p->g, &vector)))
+        if (!(p->w_vector = new_view(p->w_forward ? p->w_forward : p->w, &vector)))
             return tensor_error_status();
     }
+    return TENSOR_OK;
+}
+
+/* What a node has for the shard in place. */
+static tensor_status make_node_of_shard(nn_graph *g, struct fl_node *node) {
+    for (int k = 0; k < node->states; k++)
+        if (!node->state[k].lasts)
+            TRY(make_state(g, node, &node->state[k]));
+    for (int k = 0; k < node->parameters; k++)
+        TRY(fl_make_gradient(g, node, &node->parameter[k]));
     return TENSOR_OK;
 }
 
@@ -110,12 +121,13 @@ static tensor_status make_value(nn_graph *g, int i, size_t *at) {
         return TENSOR_OK;
     }
     const struct fl_value *base = v->base == i ? NULL : &g->values[v->base];
-    bool activation = !strcmp(v->role, "activation");
+    /* evaluation has one set of tensors, whatever the number of shards */
+    const bool evaluated = !strcmp(v->role, "activation") && !v->evaluate;
     v->t = new_value_tensor(g, v, base ? base->t : NULL, *at);
-    if (activation)
+    if (evaluated)
         v->evaluate = new_value_tensor(g, v, base ? base->evaluate : NULL, *at);
     *at += base ? 0 : fl_line_bytes(v->bytes);
-    if (!v->t || (activation && !v->evaluate))
+    if (!v->t || (evaluated && !v->evaluate))
         return tensor_error_status();
     v->info = -1;
     if (base)
@@ -123,13 +135,12 @@ static tensor_status make_value(nn_graph *g, int i, size_t *at) {
     v->info = g->info_count;
     fl_tensor_hide(v->t, true); /* until a step writes it */
     TRY(fl_set_predictor(v->t, v->type.predictor));
+    TRY(fl_list_tensor(g, fl_shard_name(g, v->name), v->role, v->t, TENSOR_OK));
     if (g->draws_operands) /* of the operands of a product that gives it */
-        TRY(tensor_set_rounding(v->t, TENSOR_ROUND_NEAREST, fl_name_key(g->seed, v->name)));
-    if (g->draws_operands && activation)
+        TRY(tensor_set_rounding(v->t, TENSOR_ROUND_NEAREST, fl_name_key(g->seed, g->infos[v->info].name)));
+    if (g->draws_operands && evaluated)
         TRY(tensor_set_rounding(v->evaluate, TENSOR_ROUND_NEAREST, fl_name_key(g->seed, v->name)));
-    if (activation)
-        TRY(fl_set_predictor(v->evaluate, "current"));
-    return fl_list_tensor(g, fl_format_name("%s", v->name), v->role, v->t, TENSOR_OK);
+    return evaluated ? fl_set_predictor(v->evaluate, "current") : TENSOR_OK;
 }
 
 /* The inputs of a step: tokens; images as floats, if those of the caller cannot be used. */
@@ -157,9 +168,9 @@ static tensor_status make_numbers_of_step(nn_graph *g) {
     TRY(fl_optimiser_numbers_of_step(g));
     TRY(fl_loss_scale_numbers(g));
     TRY(fl_objective_numbers(g, fl_output_of(g, g->logits)));
-    TRY(new_numbers(g, &g->loss, FMT_F64, 1));
-    TRY(new_numbers(g, &g->predicted, FMT_I32, g->rows));
-    return new_numbers(g, &g->correct, FMT_I32, 1);
+    if (g->shards > 1)
+        TRY(new_numbers(g, &g->share, FMT_F64, 1));
+    return new_numbers(g, &g->predicted, FMT_I32, g->rows);
 }
 
 static tensor_status make_values(nn_graph *g) {
@@ -238,7 +249,7 @@ static tensor_status wire_passes(const nn_graph *g, struct fl_node *node) {
         const struct fl_parameter *p = &node->parameter[k];
         w[k] = p->w_vector ? p->w_vector : p->w_forward ? p->w_forward : p->w;
         back_w[k] = p->w_backward ? p->w_backward : p->w;
-        gradient[k] = p->g_vector ? p->g_vector : p->g;
+        gradient[k] = p->g_vector ? p->g_vector : p->g_pass;
     }
     node->tensors = x;
     TRY(see_otherwise(node));
@@ -254,6 +265,18 @@ static tensor_status wire_passes(const nn_graph *g, struct fl_node *node) {
                                   .training = true,
                                   .step = g->step};
     node->evaluate = (struct fl_pass){.x = evaluate_x, .y = evaluate_y, .w = w};
+    return TENSOR_OK;
+}
+
+/* All that exists for each shard. */
+static tensor_status make_shard(nn_graph *g) {
+    for (int i = 0; i < g->count; i++)
+        TRY(make_node_of_shard(g, &g->nodes[i]));
+    TRY(new_numbers(g, &g->loss, FMT_F64, 1));
+    TRY(new_numbers(g, &g->correct, FMT_I32, 1));
+    TRY(make_values(g));
+    for (int i = 0; i < g->count; i++)
+        TRY(wire_passes(g, &g->nodes[i]));
     return TENSOR_OK;
 }
 
@@ -283,10 +306,12 @@ static tensor_status compile(nn_graph *g, nn_node logits) {
             return fl_node_failed(&g->nodes[i], status);
     }
     TRY(make_numbers_of_step(g));
-    TRY(make_values(g));
     TRY(fl_list_positions(g));
-    for (int i = 0; i < g->count; i++)
-        TRY(wire_passes(g, &g->nodes[i]));
+    TRY(fl_shards_begin(g));
+    for (int s = 0; s < g->shards; s++) {
+        TRY(make_shard(g));
+        TRY(fl_shard_keep(g));
+    }
     TRY(fl_measure_step(g));
     TRY(fl_make_arena(g));
     for (int i = 0; i < g->info_count; i++) /* counters start with training, not with the initial load */

@@ -7,6 +7,8 @@
 /* nn_make_parameter.c */
 /* Makes the tensors of a parameter, with initial values. */
 tensor_status fl_make_parameter(nn_graph *g, const struct fl_node *node, struct fl_parameter *p);
+/* Makes what a parameter has for the shard in place. */
+tensor_status fl_make_gradient(nn_graph *g, const struct fl_node *node, struct fl_parameter *p);
 
 /* nn_plan.c: values and their lives. The logits are an output of the last node. */
 tensor_status fl_plan(nn_graph *g);

@@ -2,6 +2,7 @@
 #include "nn/compile/nn_compile.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 
 static tensor_status add(nn_graph *g, const struct fl_parameter *p, char *name, const char *role, struct fl_type type,
@@ -62,4 +63,28 @@ tensor_status fl_make_parameter(nn_graph *g, const struct fl_node *node, struct 
     if (node->blocks.draws) /* of the operands of the product that gives it */
         TRY(tensor_set_rounding(p->g, TENSOR_ROUND_NEAREST, fl_name_key(g->seed, gradient)));
     return load_initial(p, name, key);
+}
+
+/* The gradient of a shard, or of the only one. */
+static tensor_status make_gradient(nn_graph *g, const struct fl_node *node, struct fl_parameter *p) {
+    p->g_pass = p->g;
+    p->g_info = p->info + 1;
+    if (g->shards == 1)
+        return TENSOR_OK;
+    p->g_pass = NULL;
+    p->g_info = g->info_count;
+    TRY(fl_new_tensor(g, &p->g_pass, p->as.g, &p->shape));
+    TRY(fl_list_tensor(g, fl_shard_name(g, g->infos[p->info + 1].name), "weight gradient", p->g_pass, TENSOR_OK));
+    return node->blocks.draws ? tensor_set_rounding(p->g_pass, TENSOR_ROUND_NEAREST,
+                                                    fl_name_key(g->seed, g->infos[p->g_info].name))
+                              : TENSOR_OK;
+}
+
+tensor_status fl_make_gradient(nn_graph *g, const struct fl_node *node, struct fl_parameter *p) {
+    const struct fl_shape vector = {1, {fl_shape_count(&p->shape)}};
+    TRY(make_gradient(g, node, p));
+    if (!node->layer->vectors)
+        return TENSOR_OK;
+    p->g_vector = tensor_new_view(p->g_pass, vector.ndim, vector.dim);
+    return p->g_vector ? TENSOR_OK : tensor_error_status();
 }

@@ -3,6 +3,7 @@
 #include "core/base/memory.h"
 #include "core/base/text.h"
 #include "nn/policies/nn_policy.h"
+#include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 #include <math.h>
 
@@ -13,6 +14,7 @@ static tensor_status check_config(const nn_config *config, const nn_variant *var
         return fl_fail(TENSOR_E_ARGUMENT, "momentum: %g, expected 0 or more and below 1", (double)config->momentum);
     if (!(config->weight_decay >= 0 && isfinite(config->weight_decay)))
         return fl_fail(TENSOR_E_ARGUMENT, "weight decay: %g, expected 0 or more", (double)config->weight_decay);
+    TRY(fl_shards_check(config));
     if (fl_optimiser_check(config, variant) || fl_objective_check(config) || fl_loss_scale_check(config))
         return TENSOR_E_ARGUMENT;
     if (!config->predictor)
@@ -58,7 +60,8 @@ nn_graph *nn_graph_new(const nn_config *given) {
     g->predictor = config->predictor ? autoflex_name(autoflex_find(config->predictor)) : variant->predictor;
     g->wide = variant->wide && !config->no_master;
     g->no_master = config->no_master;
-    g->batch = config->batch;
+    g->shards = config->shards ? config->shards : 1;
+    g->batch = config->batch / g->shards;
     g->seed = config->seed;
     fl_loss_scale_take(g, config);
     fl_optimiser_take(g, config);
@@ -72,16 +75,13 @@ void nn_graph_free(nn_graph *g) {
     fl_expected_forget(g);
     if (g->device)
         (void)tensor_device_wait(g->device); /* failures of its tasks are not reported to others */
-    fl_recording_forget(g->device, &g->forward);
-    fl_recording_forget(g->device, &g->backward);
     fl_recording_forget(g->device, &g->update);
+    fl_shards_free(g);
     for (int i = 0; i < g->count; i++)
         fl_node_clear(&g->nodes[i]);
     for (int i = g->value_count - 1; i >= 0; i--) { /* views are freed before their bases */
-        if (!g->values[i].tokens) {
-            tensor_free(g->values[i].t);
+        if (!g->values[i].tokens)
             tensor_free(g->values[i].evaluate);
-        }
         fl_free(g->values[i].name);
     }
     for (int i = 0; i < g->info_count; i++)
@@ -107,9 +107,8 @@ void nn_graph_free(nn_graph *g) {
     tensor_free(g->labels);
     tensor_free(g->rate);
     tensor_free(g->step);
-    tensor_free(g->loss);
+    tensor_free(g->share);
     tensor_free(g->predicted);
-    tensor_free(g->correct);
     tensor_device_release(g->device, g->arena);
     fl_free(g);
 }

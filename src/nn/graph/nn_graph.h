@@ -70,7 +70,10 @@ struct fl_parameter {
     enum fl_init init;
     double scale;                /* normal: standard deviation; uniform: half the width */
     tensor *w, *g;               /* the weight as it is stored, the gradient as backward writes it */
-    tensor *w_vector, *g_vector; /* the same in one dimension; NULL unless the layer asks for them */
+    /* The gradient that backward of the shard in place writes: g, if there is one shard. Those of several are added to g
+     * (nn_reduce.c). */
+    tensor *g_pass;
+    tensor *w_vector, *g_vector; /* w and g_pass in one dimension; NULL unless the layer asks for them */
     /* Set if a policy requires them, else NULL (nn_parameter.c): the weight that the optimiser updates, of which w is
      * the rounding; w as the passes read it; the gradient as stored, and as the optimiser reads it. */
     tensor *master, *w_forward, *w_backward, *g_kept, *g_taken;
@@ -81,6 +84,7 @@ struct fl_parameter {
     bool widens; /* the velocity of descent has a wide part */
     int number;  /* of all parameters */
     int info;    /* the place of w in nn_tensor_at; g and those of the optimiser follow */
+    int g_info;  /* that of g_pass */
     int infos;   /* how many there are */
 };
 
@@ -112,6 +116,7 @@ struct fl_state {
     struct fl_shape shape;
     double initial; /* of every element */
     bool lasts;     /* a later step reads it: the state of the network contains it */
+    bool averaged;  /* f64, of one pass: `settle` reads the exact mean over the shards of the step */
     bool variance;  /* never below 0 */
     tensor *t;
 };
@@ -176,6 +181,9 @@ struct fl_layer {
     tensor_status (*forward)(struct fl_node *node, const struct fl_pass *pass); /* NULL: nothing to compute */
     /* NULL: likewise. Called if at least one output has a gradient. */
     tensor_status (*backward)(struct fl_node *node, const struct fl_pass *pass);
+    /* What remains to be done for states that last, after the last pass of a step of several shards. NULL: nothing; a
+     * kind that has it does the same in forward if the node has one shard. */
+    tensor_status (*settle)(struct fl_node *node, const struct fl_pass *pass);
 };
 
 /* Values of the step are indices into graph.values, -1: none. */
@@ -228,7 +236,8 @@ struct fl_node {
     char *name;  /* of the node; its outputs have names that begin so */
     char *owner; /* the layer's name, as given by the caller: in messages, and before the names of parameters */
     struct fl_options how;
-    int64_t batch;
+    int64_t batch; /* of a pass */
+    int shards;    /* of a step */
     uint64_t seed; /* of the graph */
     struct fl_input *input;
     struct fl_output *output;
@@ -357,7 +366,13 @@ struct nn_graph {
     const char *predictor; /* requested for all shared exponents, or the variant's; NULL: the format's own */
     bool asked;            /* the predictor was */
     bool wide, no_master;  /* weights of the variant have a wide part; the config allows none */
-    int batch;
+    int batch;  /* of a pass: of a shard */
+    int shards; /* of a step (nn_shards.h) */
+    int shard;  /* the one in place */
+    int passed; /* shards of the step under way that have passed forward and backward */
+    struct fl_shard *of; /* what exists for each shard; NULL: there is one */
+    tensor *share;       /* f64 [1]: what the gradient of a shard's loss is multiplied by; NULL with one shard */
+    double *moments;     /* of all shards of a state that is averaged; NULL: there is none */
     uint64_t seed;
     struct fl_optimiser optimiser;
     struct fl_objective objective;
@@ -429,7 +444,11 @@ static inline void fl_expected_forget(nn_graph *g) {
 static inline bool fl_is_stored(const nn_graph *g, int i) {
     return g->values[i].base == i && !g->values[i].tokens;
 }
-/* The number of positions of a step. */
+/* The samples of a step. */
+static inline int fl_whole_batch(const nn_graph *g) {
+    return g->batch * g->shards;
+}
+/* The number of positions of a pass. */
 static inline int fl_positions(const nn_graph *g) {
     return 2 * g->count + 2;
 }

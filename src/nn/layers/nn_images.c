@@ -24,6 +24,7 @@ static tensor_status add_moments(struct fl_node *node, enum moments which, const
                                                 .shape = channels,
                                                 .initial = initial,
                                                 .lasts = which >= RUNNING_MEAN,
+                                                .averaged = which < RUNNING_MEAN,
                                                 .variance = which == RUNNING_VARIANCE});
 }
 
@@ -90,14 +91,20 @@ static tensor_status apply_normalisation(const struct fl_node *node, const struc
                             relu);
 }
 
+/* Of several shards, the moments of a batch are the means of theirs. */
+static tensor_status settle_statistics(struct fl_node *node, const struct fl_pass *pass) {
+    const struct fl_state *state = node->state;
+    return tensor_running_statistics(state[RUNNING_MEAN].t, state[RUNNING_VARIANCE].t, state[BATCH_MEAN].t,
+                                     state[BATCH_VARIANCE].t, pass->x[0], momentum_of(node));
+}
+
 static tensor_status normalise(struct fl_node *node, const struct fl_pass *pass, bool relu) {
     if (!pass->training)
         return apply_normalisation(node, pass, relu);
     const struct fl_state *state = node->state;
     TRY(tensor_moments(state[BATCH_MEAN].t, state[BATCH_VARIANCE].t, pass->x[0]));
     TRY(apply_normalisation(node, pass, relu));
-    return tensor_running_statistics(state[RUNNING_MEAN].t, state[RUNNING_VARIANCE].t, state[BATCH_MEAN].t,
-                                     state[BATCH_VARIANCE].t, pass->x[0], momentum_of(node));
+    return node->shards == 1 ? settle_statistics(node, pass) : TENSOR_OK;
 }
 
 static tensor_status batchnorm_forward(struct fl_node *node, const struct fl_pass *pass) {
@@ -153,13 +160,13 @@ static tensor_status shortcut_backward(struct fl_node *node, const struct fl_pas
 enum kind { BATCHNORM, BATCHNORM_RELU, BATCHNORM_ADD_RELU, AVGPOOL_GLOBAL, SHORTCUT_A };
 
 static const struct fl_layer layers[] = {
-    [BATCHNORM] = {"batchnorm", 1, .group = "norm", .saves_x = 1, .always_dx = true, .shape = batchnorm_shape,
+    [BATCHNORM] = {"batchnorm", 1, .group = "norm", .saves_x = 1, .always_dx = true, .settle = settle_statistics, .shape = batchnorm_shape,
                    .forward = batchnorm_forward, .backward = batchnorm_backward},
     [BATCHNORM_RELU] = {"batchnorm", 1, .group = "norm", .saves_x = 1, .relu = 1, .always_dx = true,
-                        .shape = batchnorm_shape, .forward = batchnorm_relu_forward,
+                        .settle = settle_statistics, .shape = batchnorm_shape, .forward = batchnorm_relu_forward,
                         .backward = batchnorm_relu_backward},
     [BATCHNORM_ADD_RELU] = {"batchnorm_add", 2, .group = "norm", .saves_x = 1, .relu = 1, .always_dx = true,
-                            .when_gated = GRADIENTS(OWN, SAME), .shape = batchnorm_add_shape,
+                            .when_gated = GRADIENTS(OWN, SAME), .settle = settle_statistics, .shape = batchnorm_add_shape,
                             .forward = batchnorm_relu_forward, .backward = batchnorm_add_relu_backward},
     [AVGPOOL_GLOBAL] = {"avgpool_global", 1, .shape = avgpool_shape, .forward = avgpool_forward,
                         .backward = avgpool_backward},

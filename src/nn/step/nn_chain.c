@@ -23,12 +23,7 @@ tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) {
         return fl_fail(TENSOR_E_FORMAT, "backward: the gradient is %s, expected %s",
                        tensor_format_name(tensor_format_of(gradient)), tensor_format_name(own));
     TRY(fl_begin_gradient(g, gradient));
-    g->phase = FL_PHASE_IDLE;
-    TRY(fl_backward(g));
-    fl_writes_done(g, FL_PART_BACKWARD);
-    g->phase = FL_PHASE_BACKWARD;
-    g->objective.has_input_gradient = g->objective.input_gradient;
-    return TENSOR_OK;
+    return fl_finish_pass(g);
 }
 
 const tensor *nn_output(const nn_graph *g) {

@@ -4,6 +4,7 @@
 #include "core/base/fail.h"
 #include "core/values/slot_copies.h"
 #include "core/base/text.h"
+#include "nn/shards/nn_shards.h"
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -222,6 +223,8 @@ void fl_loss_scale_borrow(nn_graph *to, const nn_graph *from) {
 }
 
 const tensor *fl_loss_scale_of(const nn_graph *g) {
+    if (g->share) /* which has the scale as a factor */
+        return g->share;
     return g->scaling.borrowed ? g->scaling.borrowed : g->scaling.scale;
 }
 
@@ -240,53 +243,61 @@ static tensor_status find_slot(const struct fl_slot_copies *slots, const tensor 
 
 /* Checks the gradient of an activation: with a shared exponent an overflow ends there, as the largest number or 0, and
  * need not reach the gradient of a parameter; in float formats an Inf does. index -1: there is none. */
-static tensor_status look_at_value(const nn_graph *g, const struct fl_slot_copies *slots, int index, bool *found) {
+static tensor_status look_at_value(const nn_graph *g, int shard, const struct fl_slot_copies *slots, int index,
+                                   bool *found) {
     const struct fl_slot *slot;
     if (index < 0 || !tensor_format_is_shared(g->values[index].type.format))
         return TENSOR_OK;
-    TRY(find_slot(slots, g->values[g->values[index].base].t, &slot));
+    TRY(find_slot(slots, fl_shard_value(g, shard, g->values[index].base), &slot));
     *found = *found || overflowed(slot, true);
     return TENSOR_OK;
 }
 
 /* Looks at every gradient that a node read or wrote in this step. */
-static tensor_status look_at_values(const nn_graph *g, const struct fl_slot_copies *slots, const struct fl_node *node,
-                                    bool *found) {
+static tensor_status look_at_values(const nn_graph *g, int shard, const struct fl_slot_copies *slots,
+                                    const struct fl_node *node, bool *found) {
     for (int k = 0; k < node->outputs; k++) {
-        TRY(look_at_value(g, slots, node->output[k].dy, found));
-        TRY(look_at_value(g, slots, node->output[k].operand, found));
+        TRY(look_at_value(g, shard, slots, node->output[k].dy, found));
+        TRY(look_at_value(g, shard, slots, node->output[k].operand, found));
     }
     for (int k = 0; k < node->inputs; k++) {
-        TRY(look_at_value(g, slots, node->input[k].dx, found));
-        TRY(look_at_value(g, slots, node->input[k].sum, found));
+        TRY(look_at_value(g, shard, slots, node->input[k].dx, found));
+        TRY(look_at_value(g, shard, slots, node->input[k].sum, found));
     }
+    return TENSOR_OK;
+}
+
+static tensor_status look_at_gradient(const struct fl_slot_copies *slots, const tensor *gradient, bool *found) {
+    const struct fl_slot *slot;
+    if (!gradient)
+        return TENSOR_OK;
+    TRY(find_slot(slots, gradient, &slot));
+    *found = *found || overflowed(slot, tensor_format_is_shared(tensor_format_of(gradient)));
     return TENSOR_OK;
 }
 
 /* Looks at a gradient as written, as stored and as read by the update: each format may have a smaller range. */
 static tensor_status look_at_parameter(const struct fl_slot_copies *slots, const struct fl_parameter *p, bool *found) {
-    const tensor *const gradients[] = {p->g, p->g_kept, p->g_taken};
-    for (size_t i = 0; i < sizeof gradients / sizeof *gradients; i++) {
-        const struct fl_slot *slot;
-        if (!gradients[i])
-            continue;
-        TRY(find_slot(slots, gradients[i], &slot));
-        *found = *found || overflowed(slot, tensor_format_is_shared(tensor_format_of(gradients[i])));
-    }
-    return TENSOR_OK;
+    TRY(look_at_gradient(slots, p->g, found));
+    TRY(look_at_gradient(slots, p->g_kept, found));
+    return look_at_gradient(slots, p->g_taken, found);
 }
 
 static tensor_status look_at_parameters(const nn_graph *g, const struct fl_slot_copies *slots, bool *found) {
     for (int i = 0; i < g->count; i++)
         for (int k = 0; k < g->nodes[i].parameters; k++)
             TRY(look_at_parameter(slots, &g->nodes[i].parameter[k], found));
+    for (int s = 0; g->of && s < g->shards; s++)
+        for (int i = 0; i < fl_shard_gradients(g); i++)
+            TRY(look_at_gradient(slots, fl_shard_gradient(g, s, i), found));
     return TENSOR_OK;
 }
 
 static tensor_status look_at_activations(const nn_graph *g, const struct fl_slot_copies *slots, bool *found) {
-    for (int i = 0; i < g->count; i++)
-        if (g->nodes[i].learns)
-            TRY(look_at_values(g, slots, &g->nodes[i], found));
+    for (int s = 0; s < g->shards; s++)
+        for (int i = 0; i < g->count; i++)
+            if (g->nodes[i].learns)
+                TRY(look_at_values(g, s, slots, &g->nodes[i], found));
     return TENSOR_OK;
 }
 

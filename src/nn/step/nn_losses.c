@@ -5,6 +5,7 @@
 #include "core/base/fail.h"
 #include "core/queue/fetch.h"
 #include "core/base/memory.h"
+#include "nn/shards/nn_shards.h"
 #include <string.h>
 
 struct fl_losses {
@@ -145,6 +146,17 @@ static tensor_status send(nn_graph *g) {
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
+/* The loss of several shards is a sum, which the host computes at once. */
+static tensor_status note_shards(nn_graph *g, struct fl_losses *l) {
+    double loss;
+    int correct;
+    TRY(make_room(l, 1));
+    TRY(fl_shards_loss(g, &loss, &correct));
+    l->loss[l->first + l->count] = loss;
+    l->right[l->first + l->count++] = correct;
+    return TENSOR_OK;
+}
+
 tensor_status nn_note_loss(nn_graph *g) {
     TRY(fl_check_ready(g));
     if (!g->has_loss)
@@ -152,6 +164,8 @@ tensor_status nn_note_loss(nn_graph *g) {
     if (!g->losses)
         TRY(nn_note_every(g, 1));
     struct fl_losses *l = g->losses;
+    if (g->of)
+        return note_shards(g, l);
     if (l->noted == l->every) /* it was complete when there was no memory to receive the one before */
         TRY(send(g));
     char *group = l->halves + (size_t)l->half * group_bytes(l);
@@ -198,7 +212,11 @@ tensor_status nn_loss(double *loss, int *correct, const nn_graph *g) {
     TRY(fl_check_ready(g));
     int32_t right = 0;
     if (!g->has_loss)
-        return fl_fail(TENSOR_E_ARGUMENT, "loss: no forward pass before it");
+        return g->of ? fl_fail(TENSOR_E_ARGUMENT, "loss: %d of %d shards have passed forward, expected all",
+                               g->phase == FL_PHASE_FORWARD ? g->passed + 1 : g->passed, g->shards)
+                     : fl_fail(TENSOR_E_ARGUMENT, "loss: no forward pass before it");
+    if (g->of)
+        return fl_shards_loss(g, loss, correct);
     if (loss)
         TRY(fl_taken(g, tensor_store_f64(g->loss, loss, 1)));
     if (correct)

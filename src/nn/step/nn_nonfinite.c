@@ -5,6 +5,7 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
+#include "nn/shards/nn_shards.h"
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -48,14 +49,15 @@ void fl_list_write(void *graph, const struct fl_slot *slot) {
 /* Images are loaded, not computed. */
 tensor_status fl_list_input(nn_graph *g) {
     const struct fl_output *input = fl_output_of(g, 0);
-    return input->tokens ? TENSOR_OK : insert(g, 0, g->values[input->y].info, FL_PART_INPUT);
+    return input->tokens ? TENSOR_OK : insert(g, g->writes.count, g->values[input->y].info, FL_PART_INPUT);
 }
 
 static int find_value(const nn_graph *g, int info) {
-    int i = 0;
-    while (i < g->value_count && (g->values[i].info != info || !fl_is_stored(g, i)))
-        i++;
-    return i < g->value_count ? i : -1;
+    for (int s = 0; s < g->shards; s++)
+        for (int i = 0; i < g->value_count; i++)
+            if (fl_shard_info(g, s, i) == info && fl_is_stored(g, i))
+                return i;
+    return -1;
 }
 
 /* The caller gives the gradient of the output of a network without a loss. Other tensors that no operation wrote are

@@ -7,6 +7,7 @@
 #include "nn/step/nn_step.h"
 #include "core/queue/sampled.h"
 #include "core/values/tensor_state.h"
+#include "nn/shards/nn_shards.h"
 
 /* --- around a position -------------------------------------------------------------------------------------------- */
 
@@ -134,7 +135,7 @@ static tensor_status forward_and_loss(nn_graph *g) {
 
 /* Stores the number of the step where the recorded tasks that draw read it. */
 static tensor_status load_step(const nn_graph *g) {
-    const double step = (double)g->steps;
+    const double step = (double)g->steps * g->shards + g->shard; /* a number of its own for each shard */
     return g->step ? tensor_load_f64(g->step, &step, 1) : TENSOR_OK;
 }
 
@@ -220,7 +221,7 @@ static tensor_status backward(nn_graph *g) {
         if (status)
             return fl_node_failed(node, status);
         for (int k = 0; k < node->parameters; k++)
-            show(g, node->parameter[k].info + 1);
+            show(g, node->parameter[k].g_info);
         end_position(g, position);
     }
     return TENSOR_OK;
@@ -284,12 +285,19 @@ tensor_status fl_update(nn_graph *g, float rate) {
 
 /* --- dry run ------------------------------------------------------------------------------------------------------ */
 
-static tensor_status dry_run(nn_graph *g) {
+static tensor_status dry_pass(nn_graph *g, void *context) {
+    (void)context;
+    TRY(fl_list_input(g));
     g->writes.part = FL_PART_FORWARD;
     TRY(fl_forward(g, NULL, true));
     g->writes.part = FL_PART_BACKWARD;
     TRY(loss(g));
-    TRY(backward(g));
+    return backward(g);
+}
+
+static tensor_status dry_run(nn_graph *g) {
+    TRY(fl_each_shard(g, dry_pass, NULL));
+    TRY(fl_shards_reduce(g));
     g->writes.part = FL_PART_TAKEN;
     TRY(fl_take_gradients(g));
     g->writes.part = FL_PART_UPDATE;
@@ -298,7 +306,6 @@ static tensor_status dry_run(nn_graph *g) {
 }
 
 tensor_status fl_measure_step(nn_graph *g) {
-    TRY(fl_list_input(g));
     fl_measure_begin(g->device, fl_list_write, g);
     tensor_status status = dry_run(g);
     fl_measure_end(g->device);

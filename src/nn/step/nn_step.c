@@ -2,6 +2,7 @@
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "nn/shards/nn_shards.h"
 #include <math.h>
 #include <string.h>
 
@@ -14,38 +15,55 @@ tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) {
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-/* images NULL: those of g->bytes, or the tokens of g->tokens. */
-static tensor_status forward_step(nn_graph *g, const float *images) {
+/* images NULL: those of g->bytes, or the tokens of g->tokens. share: of the shard, in the loss. */
+static tensor_status forward_step(nn_graph *g, const float *images, double share) {
     fl_lose_values(g);
     g->phase = FL_PHASE_IDLE;
-    fl_writes_begin(g);
+    if (g->passed == g->shards)
+        g->passed = 0;
+    if (!g->passed) {
+        fl_writes_begin(g);
+        g->has_loss = false;
+    }
+    fl_shard_select(g, g->passed);
+    TRY(fl_shard_begin_pass(g, share));
     TRY(fl_forward_to_loss(g, images));
-    fl_writes_done(g, FL_PART_FORWARD);
     g->phase = FL_PHASE_FORWARD;
+    if (g->passed + 1 < g->shards)
+        return TENSOR_OK;
+    fl_writes_done(g, FL_PART_FORWARD);
     g->has_loss = g->objective.kind != FL_LOSS_NONE;
     return TENSOR_OK;
 }
 
-static tensor_status forward(nn_graph *g, const char *what, const nn_batch *batch) {
+static tensor_status forward(nn_graph *g, const char *what, const nn_batch *batch, double share) {
     struct fl_loaded loaded;
     int count;
     TRY(fl_batch_check(g, what, batch, FL_USE_TRAINING, &count));
     TRY(fl_batch_load(g, what, batch, count, &loaded));
     TRY(fl_batch_load_expected(g, batch));
-    return forward_step(g, loaded.images);
+    return forward_step(g, loaded.images, share);
 }
 
+/* A shard has its share of the loss by the labels that count, which are known of the whole batch alone. */
 tensor_status nn_forward(nn_graph *g, const nn_batch *batch) {
-    return forward(g, "forward", batch);
+    TRY(fl_check_ready(g));
+    if (g->shards > 1 && g->objective.ignores)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "forward: one of %d shards, but labels are ignored: nn_train_step counts those of all", g->shards);
+    return forward(g, "forward", batch, 1.0 / g->shards);
 }
 
 tensor_status nn_forward_scaled_by(nn_graph *g, const nn_batch *batch, const nn_graph *scaled_by) {
     TRY(fl_check_ready(g));
     TRY(fl_check_ready(scaled_by));
+    if (g->shards > 1)
+        return fl_fail(TENSOR_E_ARGUMENT, "forward: by the loss scale of another network in %d shards, expected 1",
+                       g->shards);
     if (scaled_by->device != g->device)
         return fl_fail(TENSOR_E_ARGUMENT, "forward: the loss scale is of a network on another device");
     fl_loss_scale_borrow(g, scaled_by);
-    const tensor_status status = forward(g, "forward", batch);
+    const tensor_status status = forward(g, "forward", batch, 1);
     fl_loss_scale_borrow(g, NULL);
     return status;
 }
@@ -76,8 +94,15 @@ tensor_status nn_backward(nn_graph *g) {
                        "backward: the network has no loss, its gradient is given (nn_backward_from)");
     if (g->phase != FL_PHASE_FORWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations still exist");
+    return fl_finish_pass(g);
+}
+
+tensor_status fl_finish_pass(nn_graph *g) {
     g->phase = FL_PHASE_IDLE;
     TRY(fl_backward(g));
+    if (++g->passed < g->shards)
+        return TENSOR_OK;
+    TRY(fl_shards_reduce(g));
     fl_writes_done(g, FL_PART_BACKWARD);
     g->phase = FL_PHASE_BACKWARD;
     g->objective.has_input_gradient = g->objective.input_gradient;
@@ -94,7 +119,11 @@ tensor_status nn_update_through(nn_graph *g, float rate, const nn_graph *next) {
     TRY(fl_check_ready(g));
     TRY(check_rate(rate));
     if (g->phase != FL_PHASE_BACKWARD)
-        return fl_fail(TENSOR_E_ARGUMENT, "update: no backward pass before it whose gradients were not used yet");
+        return g->passed && g->passed < g->shards
+                   ? fl_fail(TENSOR_E_ARGUMENT, "update: %d of %d shards have passed forward and backward, expected all",
+                             g->passed, g->shards)
+                   : fl_fail(TENSOR_E_ARGUMENT,
+                             "update: no backward pass before it whose gradients were not used yet");
     g->phase = FL_PHASE_IDLE;
     bool skip;
     TRY(fl_take_gradients(g)); /* an overflow there counts too */
@@ -112,13 +141,70 @@ tensor_status nn_update(nn_graph *g, float rate) {
     return nn_update_through(g, rate, NULL);
 }
 
+/* The part of a batch that is a shard. */
+static nn_batch part_of(const nn_graph *g, const nn_batch *batch, int shard) {
+    const int64_t first = (int64_t)shard * g->batch, rows = (int64_t)shard * g->rows,
+                  sample = fl_shape_count(&fl_output_of(g, 0)->shape) / g->batch;
+    nn_batch part = *batch;
+    part.images = batch->images ? batch->images + first * sample : NULL;
+    part.pixels = batch->pixels ? batch->pixels + first * sample : NULL;
+    part.tokens = batch->tokens ? batch->tokens + first * sample : NULL;
+    part.indices = batch->indices ? batch->indices + first : NULL;
+    part.labels = batch->labels ? batch->labels + rows : NULL;
+    part.targets = batch->targets ? batch->targets + rows * g->classes : NULL;
+    part.count = g->batch;
+    return part;
+}
+
+/* The labels of a shard that count. */
+static int64_t counted(nn_graph *g, const nn_batch *part) {
+    const struct fl_objective *o = &g->objective;
+    const int32_t *labels =
+        part->indices ? fl_data_labels(g, part->data, part->indices, part->count) : part->labels;
+    int64_t count = 0;
+    for (int64_t i = 0; labels && o->ignores && i < g->rows; i++)
+        count += labels[i] != o->ignored;
+    return labels && o->ignores ? count : g->rows;
+}
+
+static tensor_status check_parts(nn_graph *g, const char *what, const nn_batch *batch, int64_t *all) {
+    if (batch->count && batch->count != fl_whole_batch(g))
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %d samples, expected a whole batch of %d", what, batch->count,
+                       fl_whole_batch(g));
+    *all = 0;
+    for (int s = 0; s < g->shards; s++) {
+        const nn_batch part = part_of(g, batch, s);
+        int count;
+        TRY(fl_batch_check(g, what, &part, FL_USE_TRAINING, &count));
+        *all += counted(g, &part);
+    }
+    return TENSOR_OK;
+}
+
+tensor_status fl_run_passes(nn_graph *g, const char *what, const nn_batch *batch) {
+    int64_t all = 0;
+    if (g->shards == 1) {
+        TRY(forward(g, what, batch, 1));
+        return nn_backward(g);
+    }
+    if (!batch)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: the batch is NULL", what);
+    TRY(check_parts(g, what, batch, &all));
+    g->passed = 0;
+    for (int s = 0; s < g->shards; s++) {
+        const nn_batch part = part_of(g, batch, s);
+        TRY(forward(g, what, &part, all ? (double)counted(g, &part) / (double)all : 0));
+        TRY(nn_backward(g));
+    }
+    return TENSOR_OK;
+}
+
 tensor_status nn_train_step(double *loss, int *correct, nn_graph *g, const nn_batch *batch, float rate) {
     TRY(fl_check_ready(g));
     TRY(check_rate(rate));
     if (g->objective.kind == FL_LOSS_NONE)
         return fl_fail(TENSOR_E_ARGUMENT, "train step: the network has no loss (nn_forward, nn_backward_from)");
-    TRY(forward(g, "train step", batch));
-    TRY(nn_backward(g));
+    TRY(fl_run_passes(g, "train step", batch));
     TRY(nn_update(g, rate));
     return loss || correct ? nn_loss(loss, correct, g) : TENSOR_OK;
 }

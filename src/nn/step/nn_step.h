@@ -25,6 +25,13 @@ void fl_end_calls(const nn_graph *g, int position);
 /* Measures the memory of each position by a dry run. */
 tensor_status fl_measure_step(nn_graph *g);
 
+/* nn_step.c */
+/* Forward and backward of a whole batch, shard by shard; `what` begins messages. */
+tensor_status fl_run_passes(nn_graph *g, const char *what, const nn_batch *batch);
+/* Backward of the pass whose gradient of the output is written. After that of the last shard, the gradients of all are
+ * added. */
+tensor_status fl_finish_pass(nn_graph *g);
+
 /* nn_ready.c */
 /* Checks that the graph is compiled and nothing has failed; the second also that its input is images. */
 tensor_status fl_check_ready(const nn_graph *g);
@@ -64,7 +71,7 @@ const int32_t *fl_data_labels(nn_graph *g, const nn_data *data, const int64_t *i
 void fl_writes_clear(struct fl_writes *w);
 /* A fl_written_fn whose context is the graph: in a dry run, part by part (g->writes.part). */
 void fl_list_write(void *graph, const struct fl_slot *slot);
-/* Called before and after the dry run: list tensors that no operation of it writes. */
+/* Called at the beginning of the dry run of each shard, and after all: list tensors that no operation of it writes. */
 tensor_status fl_list_input(nn_graph *g);
 tensor_status fl_list_others(nn_graph *g);
 /* Note that a step begins, that parts of it were written, and that the state was set to that after some step. */

@@ -2,6 +2,7 @@
  * records; the statistics of its writes after every step, so that nothing between two records is missed; and the first
  * NaN or Inf. */
 #include "nn/telemetry/nn_telemetry.h"
+#include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/match.h"
@@ -27,10 +28,13 @@ static bool is_chosen(const char *patterns, const char *name) {
 
 /* --- beginning ---------------------------------------------------------------------------------------------------- */
 
-/* The index of the input, which a load writes; -1 for tokens. */
-static int input_of(const nn_graph *g) {
+/* Whether tensor i is the input, which a load writes; tokens are none. */
+static bool is_input(const nn_graph *g, int i) {
     const struct fl_output *first = fl_output_of(g, 0);
-    return first->tokens ? -1 : g->values[first->y].info;
+    for (int s = 0; s < g->shards && !first->tokens; s++)
+        if (fl_shard_info(g, s, first->y) == i)
+            return true;
+    return false;
 }
 
 static tensor_status begin_chosen(nn_telemetry *t, struct fl_seen_tensor *seen, const nn_tensor_info *info) {
@@ -66,7 +70,7 @@ static tensor_status begin_tensors(nn_telemetry *t) {
     for (int i = 0; i < t->count; i++) {
         const nn_tensor_info info = nn_tensor_at(t->g, i);
         struct fl_seen_tensor *seen = &t->tensors[i];
-        seen->loaded = i == input_of(t->g);
+        seen->loaded = is_input(t->g, i);
         if (!is_chosen(t->pattern, info.name))
             continue;
         TRY(begin_chosen(t, seen, &info));

@@ -116,6 +116,7 @@ static tensor_status open_text_loaders(struct run *run, const data_set *train, c
     if (!(run->train = data_loader_new(train, &how)))
         return tensor_error_status();
     how.shuffle = how.augment = how.drop_last = false;
+    how.batch = run->g->batch; /* an evaluation takes as much memory as a shard */
     return !test || (run->test = data_loader_new(test, &how)) ? TENSOR_OK : tensor_error_status();
 }
 
@@ -136,6 +137,7 @@ static tensor_status open_loaders(struct run *run, const data_set *train, const 
     if (!(run->train = data_loader_new(train, &how)))
         return tensor_error_status();
     how.shuffle = how.augment = how.drop_last = false;
+    how.batch = run->g->batch; /* an evaluation takes as much memory as a shard */
     how.indices_only = run->test_there != NULL;
     how.mean = how.indices_only ? NULL : run->mean;
     how.deviation = how.indices_only ? NULL : run->deviation;
@@ -308,15 +310,15 @@ static tensor_status evaluate(struct run *run) {
     return TENSOR_OK;
 }
 
-static tensor_status forward(struct run *run, const data_batch *batch, int epoch) {
+static tensor_status passes(struct run *run, const data_batch *batch, int epoch) {
     const tensor_augmentation how = {run->config->network.seed, (uint64_t)epoch - 1};
-    if (run->train_there)
-        return nn_forward(run->g, &(nn_batch){.indices = batch->indices,
-                                              .data = run->train_there,
-                                              .augmentation = run->config->augment ? &how : NULL});
-    return nn_forward(run->g, &(nn_batch){.pixels = batch->pixels,
-                                          .tokens = batch->tokens,
-                                          .labels = run->context ? batch->targets : batch->labels});
+    const nn_batch there = {.indices = batch->indices,
+                            .data = run->train_there,
+                            .augmentation = run->config->augment ? &how : NULL},
+                   here = {.pixels = batch->pixels,
+                           .tokens = batch->tokens,
+                           .labels = run->context ? batch->targets : batch->labels};
+    return fl_run_passes(run->g, "forward", run->train_there ? &there : &here);
 }
 
 static float rate_of(const struct run *run, int64_t step) {
@@ -329,8 +331,7 @@ static tensor_status begin_step(struct run *run, int epoch) {
     if (run->begun + 1 == run->last_step)
         nn_telemetry_want(run->telemetry);
     TRY(data_loader_next(&batch, run->train));
-    TRY(forward(run, &batch, epoch));
-    TRY(nn_backward(run->g));
+    TRY(passes(run, &batch, epoch));
     TRY(nn_update(run->g, rate_of(run, run->begun)));
     TRY(nn_note_loss(run->g)); /* a wait for it waits for the whole step */
     run->begun++;
@@ -445,7 +446,7 @@ static tensor_status end_epoch(struct run *run) {
     result->train_loss = report->train_loss;
     if (result->stopped)
         return fl_training_keep(run, &run->at);
-    report->train_accuracy = (double)run->correct / (double)(steps * run->g->rows);
+    report->train_accuracy = (double)run->correct / (double)(steps * run->g->rows * run->g->shards);
     TRY(evaluate(run));
     TRY(fl_training_keep_best(run, report->epoch));
     report->test_loss = result->test_loss;
