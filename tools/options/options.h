@@ -38,8 +38,8 @@ struct settings {
     enum command command; /* given to options_parse */
     const char *model, *data, *formats, *schedule, *predictor, *master, *out, *trace_tensors, *device, *resume,
         *checkpoint, *split, *weights;
-    int64_t epochs, batch, shards, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads, trace_every,
-        checkpoint_every, context;               /* context 0: images, or the default for a text */
+    int64_t epochs, batch, shards, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads,
+        trace_every, checkpoint_every, context;  /* context 0: images, or the default for a text */
     double rate, warmup, momentum, weight_decay; /* below zero: by the optimiser */
     const char *optimiser, *decay;
     const char *policy, *layer_format; /* NULL: not given */

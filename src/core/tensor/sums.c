@@ -5,8 +5,8 @@
 
 /* --- exact sums of doubles ---------------------------------------------------------------------------------------- */
 
-/* A fixed-point number in two's complement that holds any sum of 2^20 doubles exactly (Kulisch 1971), in units of 2^-1138:
- * 64 bits below the smallest double, which a division fills. */
+/* A fixed-point number in two's complement that holds any sum of 2^20 doubles exactly (Kulisch 1971), in units of
+ * 2^-1138: 64 bits below the smallest double, which a division fills. */
 enum { LIMBS = 36, BELOW = 1138 };
 struct fixed {
     uint64_t limb[LIMBS]; /* the lowest first */

@@ -17,7 +17,7 @@ struct fl_source {
     int64_t channels;
     const struct fl_format *format; /* a tensor of this format */
     struct fl_view view;
-    struct fl_fill fill; /* numbers computed as they are read */
+    struct fl_fill fill;      /* numbers computed as they are read */
     const struct fl_sum *sum; /* likewise; on a processor only */
 };
 

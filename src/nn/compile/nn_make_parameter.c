@@ -75,9 +75,9 @@ static tensor_status make_gradient(nn_graph *g, const struct fl_node *node, stru
     p->g_info = g->info_count;
     TRY(fl_new_tensor(g, &p->g_pass, p->as.g, &p->shape));
     TRY(fl_list_tensor(g, fl_shard_name(g, g->infos[p->info + 1].name), "weight gradient", p->g_pass, TENSOR_OK));
-    return node->blocks.draws ? tensor_set_rounding(p->g_pass, TENSOR_ROUND_NEAREST,
-                                                    fl_name_key(g->seed, g->infos[p->g_info].name))
-                              : TENSOR_OK;
+    return node->blocks.draws
+               ? tensor_set_rounding(p->g_pass, TENSOR_ROUND_NEAREST, fl_name_key(g->seed, g->infos[p->g_info].name))
+               : TENSOR_OK;
 }
 
 tensor_status fl_make_gradient(nn_graph *g, const struct fl_node *node, struct fl_parameter *p) {

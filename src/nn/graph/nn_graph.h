@@ -68,10 +68,10 @@ struct fl_parameter {
     struct fl_shape shape;
     enum fl_layout layout;
     enum fl_init init;
-    double scale;                /* normal: standard deviation; uniform: half the width */
-    tensor *w, *g;               /* the weight as it is stored, the gradient as backward writes it */
-    /* The gradient that backward of the shard in place writes: g, if there is one shard. Those of several are added to g
-     * (nn_reduce.c). */
+    double scale;  /* normal: standard deviation; uniform: half the width */
+    tensor *w, *g; /* the weight as it is stored, the gradient as backward writes it */
+    /* The gradient that backward of the shard in place writes: g, if there is one shard. Those of several are added to
+     * g (nn_reduce.c). */
     tensor *g_pass;
     tensor *w_vector, *g_vector; /* w and g_pass in one dimension; NULL unless the layer asks for them */
     /* Set if a policy requires them, else NULL (nn_parameter.c): the weight that the optimiser updates, of which w is
@@ -366,13 +366,13 @@ struct nn_graph {
     const char *predictor; /* requested for all shared exponents, or the variant's; NULL: the format's own */
     bool asked;            /* the predictor was */
     bool wide, no_master;  /* weights of the variant have a wide part; the config allows none */
-    int batch;  /* of a pass: of a shard */
-    int shards; /* of a step (nn_shards.h) */
-    int shard;  /* the one in place */
-    int passed; /* shards of the step under way that have passed forward and backward */
-    struct fl_shard *of; /* what exists for each shard; NULL: there is one */
-    tensor *share;       /* f64 [1]: what the gradient of a shard's loss is multiplied by; NULL with one shard */
-    double *moments;     /* of all shards of a state that is averaged; NULL: there is none */
+    int batch;             /* of a pass: of a shard */
+    int shards;            /* of a step (nn_shards.h) */
+    int shard;             /* the one in place */
+    int passed;            /* shards of the step under way that have passed forward and backward */
+    struct fl_shard *of;   /* what exists for each shard; NULL: there is one */
+    tensor *share;         /* f64 [1]: what the gradient of a shard's loss is multiplied by; NULL with one shard */
+    double *moments;       /* of all shards of a state that is averaged; NULL: there is none */
     uint64_t seed;
     struct fl_optimiser optimiser;
     struct fl_objective objective;

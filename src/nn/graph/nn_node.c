@@ -190,7 +190,8 @@ nn_node fl_add_converter(nn_graph *g, const struct fl_layer *layer, const char *
     if (fl_grow((void **)&g->nodes, g->count, &g->node_capacity, sizeof *g->nodes))
         return -1;
     struct fl_node *node = &g->nodes[g->count];
-    *node = (struct fl_node){.layer = layer, .batch = g->batch, .shards = g->shards, .seed = g->seed, .first = g->handle_count};
+    *node = (struct fl_node){
+        .layer = layer, .batch = g->batch, .shards = g->shards, .seed = g->seed, .first = g->handle_count};
     if (make_node(g, node, name, owner, &x, 1)) {
         fl_node_clear(node);
         return -1;
@@ -216,7 +217,8 @@ nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name,
         return fl_build_failed(g, status);
 
     struct fl_node *node = &g->nodes[g->count];
-    *node = (struct fl_node){.layer = layer, .how = *how, .batch = g->batch, .shards = g->shards, .seed = g->seed, .first = g->handle_count};
+    *node = (struct fl_node){
+        .layer = layer, .how = *how, .batch = g->batch, .shards = g->shards, .seed = g->seed, .first = g->handle_count};
     status = make_node(g, node, name, owner, inputs, input_count);
     if (status) {
         fl_node_clear(node);

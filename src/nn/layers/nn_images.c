@@ -160,14 +160,15 @@ static tensor_status shortcut_backward(struct fl_node *node, const struct fl_pas
 enum kind { BATCHNORM, BATCHNORM_RELU, BATCHNORM_ADD_RELU, AVGPOOL_GLOBAL, SHORTCUT_A };
 
 static const struct fl_layer layers[] = {
-    [BATCHNORM] = {"batchnorm", 1, .group = "norm", .saves_x = 1, .always_dx = true, .settle = settle_statistics, .shape = batchnorm_shape,
-                   .forward = batchnorm_forward, .backward = batchnorm_backward},
+    [BATCHNORM] = {"batchnorm", 1, .group = "norm", .saves_x = 1, .always_dx = true, .settle = settle_statistics,
+                   .shape = batchnorm_shape, .forward = batchnorm_forward, .backward = batchnorm_backward},
     [BATCHNORM_RELU] = {"batchnorm", 1, .group = "norm", .saves_x = 1, .relu = 1, .always_dx = true,
                         .settle = settle_statistics, .shape = batchnorm_shape, .forward = batchnorm_relu_forward,
                         .backward = batchnorm_relu_backward},
     [BATCHNORM_ADD_RELU] = {"batchnorm_add", 2, .group = "norm", .saves_x = 1, .relu = 1, .always_dx = true,
-                            .when_gated = GRADIENTS(OWN, SAME), .settle = settle_statistics, .shape = batchnorm_add_shape,
-                            .forward = batchnorm_relu_forward, .backward = batchnorm_add_relu_backward},
+                            .when_gated = GRADIENTS(OWN, SAME), .settle = settle_statistics,
+                            .shape = batchnorm_add_shape, .forward = batchnorm_relu_forward,
+                            .backward = batchnorm_add_relu_backward},
     [AVGPOOL_GLOBAL] = {"avgpool_global", 1, .shape = avgpool_shape, .forward = avgpool_forward,
                         .backward = avgpool_backward},
     [SHORTCUT_A] = {"shortcut_a", 1, .shape = shortcut_shape, .forward = shortcut_forward,

@@ -50,7 +50,8 @@ tensor_status nn_forward(nn_graph *g, const nn_batch *batch) {
     TRY(fl_check_ready(g));
     if (g->shards > 1 && g->objective.ignores)
         return fl_fail(TENSOR_E_ARGUMENT,
-                       "forward: one of %d shards, but labels are ignored: nn_train_step counts those of all", g->shards);
+                       "forward: one of %d shards, but labels are ignored: nn_train_step counts those of all",
+                       g->shards);
     return forward(g, "forward", batch, 1.0 / g->shards);
 }
 
@@ -120,10 +121,10 @@ tensor_status nn_update_through(nn_graph *g, float rate, const nn_graph *next) {
     TRY(check_rate(rate));
     if (g->phase != FL_PHASE_BACKWARD)
         return g->passed && g->passed < g->shards
-                   ? fl_fail(TENSOR_E_ARGUMENT, "update: %d of %d shards have passed forward and backward, expected all",
-                             g->passed, g->shards)
-                   : fl_fail(TENSOR_E_ARGUMENT,
-                             "update: no backward pass before it whose gradients were not used yet");
+                   ? fl_fail(TENSOR_E_ARGUMENT,
+                             "update: %d of %d shards have passed forward and backward, expected all", g->passed,
+                             g->shards)
+                   : fl_fail(TENSOR_E_ARGUMENT, "update: no backward pass before it whose gradients were not used yet");
     g->phase = FL_PHASE_IDLE;
     bool skip;
     TRY(fl_take_gradients(g)); /* an overflow there counts too */
@@ -159,8 +160,7 @@ static nn_batch part_of(const nn_graph *g, const nn_batch *batch, int shard) {
 /* The labels of a shard that count. */
 static int64_t counted(nn_graph *g, const nn_batch *part) {
     const struct fl_objective *o = &g->objective;
-    const int32_t *labels =
-        part->indices ? fl_data_labels(g, part->data, part->indices, part->count) : part->labels;
+    const int32_t *labels = part->indices ? fl_data_labels(g, part->data, part->indices, part->count) : part->labels;
     int64_t count = 0;
     for (int64_t i = 0; labels && o->ignores && i < g->rows; i++)
         count += labels[i] != o->ignored;
