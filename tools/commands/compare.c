@@ -85,9 +85,6 @@ static int check_windows(struct experiment *x) {
 
 static int open_data(struct experiment *x) {
     const struct settings *s = x->settings;
-    if (s->batch % s->shards)
-        return text_usage("--shards %lld: expected a divisor of --batch %lld", (long long)s->shards,
-                          (long long)s->batch);
     int status = open_split(s, DATA_TRAIN, s->train_limit, &x->train);
     if (status == STATUS_OK)
         status = open_split(s, DATA_TEST, s->test_limit, &x->test);

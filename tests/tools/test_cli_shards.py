@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Trainings in shards on the command line: --shards 1 is the training without it; several shards have the same bits on
+every number of threads and instruction set, in text and images, with every kind of optimiser state; a killed training
+goes on; networks are evaluated and their report names the shards; what is refused. usage: test_cli_shards.py
+PATH-OF-FLEXLAB"""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from cli_harness import PROGRAM, check, expect_error, read_csv, read_lines, succeed, summary  # noqa: E402
+from resumed import lines, read, same_results  # noqa: E402
+
+RESNET = ["--model", "resnet8", "--data", "synthetic:train=96,test=20", "--batch", "24", "--epochs", "1"]
+GPT = ["--model", "gpt1x32", "--context", "16", "--batch", "12", "--epochs", "1", "--max-steps", "12"]
+LSTM = ["--model", "lstm-char", "--context", "8", "--batch", "6", "--epochs", "1", "--max-steps", "6"]
+
+
+def write_book(folder):
+    words = ["the", "sum", "of", "all", "shards", "is", "rounded", "once", "and", "no", "order", "matters"]
+    text = " ".join(words[(7 * i * i + 3 * i) % len(words)] for i in range(900))
+    (folder / "book.txt").write_text(text)
+    return f"text:{folder / 'book.txt'}"
+
+
+def one_shard(folder):
+    for name, more in (("plain", []), ("one", ["--shards", "1"])):
+        succeed("train", *RESNET, "--format", "flex16+5", *more, "--out", str(folder / name))
+    check(lines(folder / "plain") == lines(folder / "one"), "--shards 1 changes results")
+    check("shards" not in read_lines(folder / "one")[0], "--shards 1 in metrics.jsonl")
+
+
+def same_bits(folder, data):
+    works = [("resnet", RESNET, "flex16+5,bf16,fp16", ["--shards", "4", "--trace-every", "1"]),
+             ("gpt", [*GPT, "--data", data], "flex16+5,dfp16", ["--shards", "3", "--optimizer", "adamw", "--clip-norm", "1"]),
+             ("lstm", [*LSTM, "--data", data], "fp32,flex16+5-sr", ["--shards", "6", "--optimizer", "lamb"])]
+    for name, model, formats, more in works:
+        ways = [("1", {"FLEXLAB_ISA": "avx2"}), ("2", {})]
+        for threads, env in ways:
+            succeed("compare", *model, *more, "--formats", formats, "--threads", threads, "--out", str(folder / f"{name}{threads}"),
+                    env=env)
+        a, b = (folder / f"{name}{threads}" for threads, _ in ways)
+        found = [{k: v for k, v in line.items() if not k.endswith("backend") and k not in ("threads", "isa")} for line in lines(a)]
+        other = [{k: v for k, v in line.items() if not k.endswith("backend") and k not in ("threads", "isa")} for line in lines(b)]
+        check(found == other and len(found) > 3, name, "differs between threads or instructions")
+        for file in os.listdir(a):
+            if file.startswith(("trace-", "telemetry-")):
+                check(read(a, file) == read(b, file), name, file, "differs")
+        check(read_lines(a)[0]["shards"] == int(more[1]), name, "does not name its shards")
+    names = {row["tensor"] for file in os.listdir(folder / "resnet1") if file.startswith("trace-")
+             for row in read_csv(str(folder / "resnet1"), file)}
+    check({"conv1.shard0", "conv1.shard3", "conv1.weight.grad", "conv1.weight.grad.shard2"} <= names, sorted(names)[:20])
+    check("in 4 shards" in (folder / "resnet1" / "report.html").read_text(), "the report does not name the shards")
+
+
+def goes_on(folder):
+    whole, pieces = folder / "whole", folder / "pieces"
+    common = ["train", *RESNET, "--epochs", "3", "--format", "flex16+5", "--shards", "4"]
+    succeed(*common, "--out", str(whole))
+    child = subprocess.Popen([PROGRAM, *common, "--checkpoint-every", "1", "--out", str(pieces)], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+    for _ in range(3000):
+        if (pieces / "resume.safetensors").exists() or child.poll() is not None:
+            break
+        time.sleep(0.002)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    if child.returncode == -signal.SIGKILL:
+        succeed("train", "--resume", "--out", str(pieces))
+    same_results(str(whole), str(pieces), "resumed")
+    shown = succeed("eval", str(whole / "last.safetensors"), "--data", RESNET[3]).stdout
+    check("as saved" in shown, "evaluated:", shown)
+
+
+def refused(folder):
+    out = ["--out", str(folder / "refused")]
+    expect_error(["train", *RESNET, "--shards", "5", *out], 2, "shards: 5 do not divide the batch of 24")
+    expect_error(["train", *RESNET, "--shards", "0", *out], 2, "--shards", "1 to 1024")
+    check(not (folder / "refused").exists(), "a refused training left a folder")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        one_shard(folder)
+        same_bits(folder, write_book(folder))
+        goes_on(folder)
+        refused(folder)
+    sys.exit(summary())
+
+
+main()
