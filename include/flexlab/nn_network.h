@@ -43,8 +43,6 @@ typedef struct nn_config {
     bool no_master; /* omit the wide part of the weights ("--master none"); not with a policy that asks for master
                        weights */
     int batch;      /* images, or sequences, per step */
-    int shards;     /* a step's batch is computed in that many parts, one after the other in the memory of one, whose
-                       gradients are added: docs/training.md. 1 to 1024, a divisor of batch; 0: 1 */
     uint64_t seed;  /* initial weights, stochastic rounding; the same for every variant */
     float momentum; /* used by nn_train_step as given (0: none); for sgd and rmsprop only */
     float weight_decay;
@@ -75,6 +73,9 @@ typedef struct nn_config {
      * or "dynamic:init=65536,window=2000,factor=2,min=0.03125,max=16777216" with any of these, each once; if min or max
      * excludes 65536 and init is not given, init is the nearer of them. */
     const char *loss_scale;
+    /* The parts in which a step computes its batch, one after the other in the memory of one, adding their gradients:
+     * docs/training.md. 1 to 1024, a divisor of batch; 0: 1. */
+    int shards;
 } nn_config;
 
 /* Writes a loss scale in its full form, with the defaults filled in; NULL is "none". TENSOR_E_ARGUMENT for a text that
