@@ -14,6 +14,7 @@ endif()
 
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*.c ${PROJECT_SOURCE_DIR}/src/*/*/*.c
      ${PROJECT_SOURCE_DIR}/src/*/*/*/*.c)
+list(FILTER sources EXCLUDE REGEX "/group/group_mpi\\.c$") # by cmake/mpi.cmake
 set(all_sources ${sources})
 list(FILTER sources EXCLUDE REGEX "_(avx2|avx512|avx512bw|avx512_fast|avx512_amx|avx512_amx_fast)\\.c$")
 set(definitions "")
@@ -39,12 +40,12 @@ list(REMOVE_DUPLICATES definitions)
 
 add_library(flexlab_objects OBJECT ${sources} ${FLEXLAB_ONNX_SOURCES})
 target_compile_definitions(flexlab_objects PRIVATE ${definitions})
-# An installed program finds the CUDA backend in the folder of libraries by its own place (src/gpu/gpu_load.c), not by an
+# An installed program finds backends and engines in the folder of libraries by its own place (src/core/base/plugin.c), not by an
 # entry in RUNPATH: CMake would fill the build tree's up with empty ones, which stand for the current folder.
 include(GNUInstallDirs)
 file(RELATIVE_PATH programs ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_BINDIR})
 file(RELATIVE_PATH libraries ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/gpu/gpu_load.c PROPERTIES COMPILE_DEFINITIONS
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/core/base/plugin.c PROPERTIES COMPILE_DEFINITIONS
                             "FL_PROGRAMS=\"${programs}\";FL_LIBRARIES=\"${libraries}\"")
 target_include_directories(flexlab_objects PUBLIC
     ${PROJECT_SOURCE_DIR}/include ${FLEXLAB_GENERATED}/include PRIVATE ${PROJECT_SOURCE_DIR}/src ${FLEXLAB_GENERATED})

@@ -44,6 +44,7 @@
 
 /* The headers by subject; each can also be included by itself. */
 #include "flexlab/nn_network.h"     /* variants and settings of a network, the graph */
+#include "flexlab/nn_group.h"       /* ranks: processes that share a training */
 #include "flexlab/nn_layers.h"      /* inputs and layers */
 #include "flexlab/nn_models.h"      /* whole networks by name */
 #include "flexlab/nn_steps.h"       /* compilation, a training step, evaluation, prediction */

@@ -5,6 +5,7 @@
 #define FLEXLAB_NN_NETWORK_H
 
 #include "flexlab/api.h"
+#include "flexlab/nn_group.h"
 #include "flexlab/tensor_life.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,6 +77,10 @@ typedef struct nn_config {
     /* The parts in which a step computes its batch, one after the other in the memory of one, adding their gradients:
      * docs/training.md. 1 to 1024, a divisor of batch; 0: 1. */
     int shards;
+    /* The ranks that compute the shards, whose number divides that of shards; it must outlive the network. All ranks
+     * make the same calls on networks of the same settings, and with the same batches; each computes its part of a step
+     * and has the same weights. NULL: one rank. */
+    nn_group *group;
 } nn_config;
 
 /* Writes a loss scale in its full form, with the defaults filled in; NULL is "none". TENSOR_E_ARGUMENT for a text that

@@ -2,6 +2,7 @@
 #include "autoflex/write_rules.h"
 #include "core/base/fail.h"
 #include "core/ops/optimisers/optimiser_rules.h"
+#include "core/queue/part_write.h"
 #include "core/queue/queue.h"
 #include "core/queue/sampled.h"
 #include "core/tensor/narrow.h"
@@ -124,6 +125,46 @@ static tensor_status run_round(const struct fl_call *call) {
                                 .count = out->count});
     return TENSOR_OK;
 }
+
+/* --- parts of a write --------------------------------------------------------------------------------------------- */
+
+void fl_part_measure(struct fl_part_write *w) {
+    const struct fl_storage *out = w->out->storage;
+    struct fl_transfer_result seen = {.maximum = 0};
+    fl_write_begin(&w->state, &out->slot->autoflex, has_exponent(out), FL_WRITE_ONCE);
+    if (w->state.next == FL_WRITE_MEASURE && w->count)
+        fl_transfer(&(struct fl_transfer){.source = {.sum = &w->sum}, .count = w->count}, &seen);
+    w->maximum = seen.maximum;
+}
+
+void fl_part_store(struct fl_part_write *w) {
+    const struct fl_storage *out = w->out->storage;
+    struct fl_transfer_result result = {.maximum = 0};
+    struct fl_view view = fl_output_view(out);
+    struct fl_rounding rounding = rounding_of(out);
+    if (w->state.next == FL_WRITE_MEASURE)
+        fl_write_attempted(&w->state, &out->slot->autoflex, w->maximum);
+    view.data = (char *)view.data + w->first * out->format->bytes;
+    view.count = w->count;
+    rounding.first = w->first;
+    if (w->count)
+        fl_transfer(&(struct fl_transfer){.source = {.sum = &w->sum},
+                                          .format = out->format,
+                                          .out = view,
+                                          .rounding = rounding,
+                                          .op_result = out->format->arithmetic == FL_ARITHMETIC_FLOAT,
+                                          .count = w->count},
+                    &result);
+    w->stats = result.stats;
+}
+
+void fl_part_end(struct fl_part_write *w) {
+    const struct fl_storage *out = w->out->storage;
+    fl_write_end(&w->state, &out->slot->autoflex, w->stats.gamma, w->stats.maximum);
+    fl_written(out, &w->stats, false);
+}
+
+/* --- LOAD --------------------------------------------------------------------------------------------------------- */
 
 static double source_value(const struct fl_source *s, int64_t i) {
     double v;

@@ -3,6 +3,8 @@
 #include "nn/checkpoints/nn_checkpoint.h"
 #include "nn/checkpoints/nn_state.h"
 #include "nn/policies/nn_policy.h"
+#include "group/group.h"
+#include "nn/shards/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
@@ -279,6 +281,9 @@ static tensor_status put_all(struct fl_safetensors_out *o, struct entries *e) {
 
 tensor_status fl_checkpoint_write(const nn_graph *g, const char *path, const nn_note *notes, int note_count,
                                   const struct fl_extra *extras, int extra_count) {
+    TRY(fl_ranks_bring(g));
+    if (nn_group_rank(g->group)) /* rank 0 writes */
+        return fl_group_all(g->group, "checkpoint", TENSOR_OK);
     struct fl_safetensors_out o = {0};
     struct entries e;
     tensor_status status = begin(&e, g);
@@ -292,7 +297,7 @@ tensor_status fl_checkpoint_write(const nn_graph *g, const char *path, const nn_
         status = fl_safetensors_write(&o, path);
     fl_safetensors_end(&o);
     end(&e);
-    return status;
+    return fl_group_all(g->group, "checkpoint", status);
 }
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */

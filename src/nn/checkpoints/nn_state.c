@@ -1,6 +1,7 @@
 /* nn_state.c - the state of a network as bytes: a header that identifies the network, then its tensors one after the
  * other. */
 #include "nn/checkpoints/nn_state.h"
+#include "nn/shards/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
@@ -299,6 +300,7 @@ static tensor_status check_call(const nn_graph *g, const void *state, size_t byt
 
 tensor_status nn_state_save(void *state, size_t bytes, const nn_graph *g) {
     TRY(check_call(g, state, bytes));
+    TRY(fl_ranks_bring(g));
     const struct head head = head_of(g);
     memcpy(state, &head, sizeof head);
     char *at = (char *)state + sizeof head;
@@ -313,6 +315,7 @@ tensor_status fl_put_state(nn_graph *g, const char *at, uint64_t steps, const nn
     g->steps = steps;
     g->phase = FL_PHASE_IDLE;
     g->passed = 0;
+    fl_ranks_forget(g);
     g->has_loss = false;
     fl_writes_forget(g);
     return TENSOR_OK;

@@ -3,6 +3,8 @@
 #include "nn/compile/nn_compile.h"
 #include "nn/layers/nn_sequence.h"
 #include "nn/policies/nn_types.h"
+#include "group/group.h"
+#include "nn/shards/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
@@ -317,7 +319,7 @@ static tensor_status compile(nn_graph *g, nn_node logits) {
     for (int i = 0; i < g->info_count; i++) /* counters start with training, not with the initial load */
         tensor_reset_statistics(g->infos[i].t);
     g->compiled = true;
-    return TENSOR_OK;
+    return fl_ranks_begin(g);
 }
 
 tensor_status nn_compile(nn_graph *g, nn_node logits) {
@@ -326,7 +328,7 @@ tensor_status nn_compile(nn_graph *g, nn_node logits) {
     if (g->status)
         return fl_fail(g->status, "%s", g->message);
     bool was_compiled = g->compiled;
-    tensor_status status = compile(g, logits);
+    tensor_status status = fl_group_all(g->group, "compile", compile(g, logits));
     fl_expected_forget(g);
     if (status && !was_compiled)
         fl_build_failed(g, status); /* half built: it can only be freed */

@@ -3,6 +3,7 @@
 #include "core/base/memory.h"
 #include "core/base/text.h"
 #include "nn/policies/nn_policy.h"
+#include "nn/shards/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 #include <math.h>
@@ -15,6 +16,7 @@ static tensor_status check_config(const nn_config *config, const nn_variant *var
     if (!(config->weight_decay >= 0 && isfinite(config->weight_decay)))
         return fl_fail(TENSOR_E_ARGUMENT, "weight decay: %g, expected 0 or more", (double)config->weight_decay);
     TRY(fl_shards_check(config));
+    TRY(fl_ranks_check(config));
     if (fl_optimiser_check(config, variant) || fl_objective_check(config) || fl_loss_scale_check(config))
         return TENSOR_E_ARGUMENT;
     if (!config->predictor)
@@ -62,6 +64,7 @@ nn_graph *nn_graph_new(const nn_config *given) {
     g->no_master = config->no_master;
     g->shards = config->shards ? config->shards : 1;
     g->batch = config->batch / g->shards;
+    g->group = config->group;
     g->seed = config->seed;
     fl_loss_scale_take(g, config);
     fl_optimiser_take(g, config);
@@ -77,6 +80,7 @@ void nn_graph_free(nn_graph *g) {
         (void)tensor_device_wait(g->device); /* failures of its tasks are not reported to others */
     fl_recording_forget(g->device, &g->update);
     fl_shards_free(g);
+    fl_ranks_free(g);
     for (int i = 0; i < g->count; i++)
         fl_node_clear(&g->nodes[i]);
     for (int i = g->value_count - 1; i >= 0; i--) { /* views are freed before their bases */

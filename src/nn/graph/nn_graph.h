@@ -363,16 +363,18 @@ struct nn_graph {
     bool shares_policy;       /* nn_share_policy: its rules may match in another network */
     struct fl_type loss_as;   /* the format that the loss reads, and that of its gradient */
     tensor_device *device;
-    const char *predictor; /* requested for all shared exponents, or the variant's; NULL: the format's own */
-    bool asked;            /* the predictor was */
-    bool wide, no_master;  /* weights of the variant have a wide part; the config allows none */
-    int batch;             /* of a pass: of a shard */
-    int shards;            /* of a step (nn_shards.h) */
-    int shard;             /* the one in place */
-    int passed;            /* shards of the step under way that have passed forward and backward */
-    struct fl_shard *of;   /* what exists for each shard; NULL: there is one */
-    tensor *share;         /* f64 [1]: what the gradient of a shard's loss is multiplied by; NULL with one shard */
-    double *moments;       /* of all shards of a state that is averaged; NULL: there is none */
+    const char *predictor;  /* requested for all shared exponents, or the variant's; NULL: the format's own */
+    bool asked;             /* the predictor was */
+    bool wide, no_master;   /* weights of the variant have a wide part; the config allows none */
+    int batch;              /* of a pass: of a shard */
+    int shards;             /* of a step (nn_shards.h) */
+    int shard;              /* the one in place */
+    int passed;             /* shards of the step under way that have passed forward and backward */
+    struct fl_shard *of;    /* what exists for each shard; NULL: there is one */
+    tensor *share;          /* f64 [1]: what the gradient of a shard's loss is multiplied by; NULL with one shard */
+    nn_group *group;        /* NULL: one rank */
+    struct fl_ranks *ranks; /* nn_ranks.h; NULL: one rank */
+    double *moments;        /* of all shards of a state that is averaged; NULL: there is none */
     uint64_t seed;
     struct fl_optimiser optimiser;
     struct fl_objective objective;

@@ -3,6 +3,7 @@
 #include "core/base/fail.h"
 #include "core/tensor/sums.h"
 #include "core/tensor/tensor_object.h"
+#include "nn/shards/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 
@@ -21,7 +22,7 @@ static tensor_status reduce_gradients(nn_graph *g) {
     for (int i = 0; i < g->count; i++)
         for (int k = 0; k < g->nodes[i].parameters; k++) {
             struct fl_parameter *p = &g->nodes[i].parameter[k];
-            const tensor_status status = reduce_parameter(g, p, number++);
+            const tensor_status status = g->ranks ? TENSOR_OK : reduce_parameter(g, p, number++);
             if (status)
                 return fl_node_failed(&g->nodes[i], status);
             if (g->watch)
@@ -67,6 +68,8 @@ tensor_status fl_shards_reduce(nn_graph *g) {
     if (!g->of)
         return TENSOR_OK;
     const int position = fl_positions(g) - 1;
+    if (g->ranks)
+        TRY(fl_ranks_reduce(g));
     fl_begin_calls(g, position, true);
     tensor_status status = reduce_gradients(g);
     if (!status)

@@ -1,5 +1,6 @@
 /* nn_shards.c - the tensors that exist once for each shard, and which of them are in place. */
 #include "nn/shards/nn_shards.h"
+#include "nn/shards/nn_ranks.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/tensor/sums.h"
@@ -232,22 +233,31 @@ tensor_status fl_shard_begin_pass(nn_graph *g, double share) {
     return tensor_load_f64(g->share, &scale, 1);
 }
 
+tensor_status fl_shard_loss(const nn_graph *g, int shard, double *loss, int *correct) {
+    const struct fl_shard *of = &g->of[shard];
+    int32_t right = 0;
+    if (!fl_is_own_shard(g, shard)) {
+        fl_ranks_loss(g, shard, loss, correct);
+        return TENSOR_OK;
+    }
+    TRY(fl_taken(g, tensor_store_f64(of->loss, loss, 1)));
+    TRY(fl_taken(g, tensor_store_i32(of->correct, &right, 1)));
+    *loss = of->share > 0 ? *loss * of->share : 0;
+    *correct = right;
+    return TENSOR_OK;
+}
+
 tensor_status fl_shards_loss(const nn_graph *g, double *loss, int *correct) {
     double each[FL_MOST_SHARDS];
-    int32_t right = 0;
-    if (correct)
-        *correct = 0;
-    for (int s = 0; s < g->shards && loss; s++) {
-        const struct fl_shard *of = &g->of[s];
-        TRY(fl_taken(g, tensor_store_f64(s == g->shard ? g->loss : of->loss, &each[s], 1)));
-        each[s] = of->share > 0 ? each[s] * of->share : 0;
-    }
-    for (int s = 0; s < g->shards && correct; s++) {
-        TRY(fl_taken(g, tensor_store_i32(s == g->shard ? g->correct : g->of[s].correct, &right, 1)));
-        *correct += right;
+    int right = 0, all = 0;
+    for (int s = 0; s < g->shards; s++) {
+        TRY(fl_shard_loss(g, s, &each[s], &right));
+        all += right;
     }
     if (loss)
         *loss = fl_tree_sum(each, g->shards);
+    if (correct)
+        *correct = all;
     return TENSOR_OK;
 }
 

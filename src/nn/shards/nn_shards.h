@@ -38,6 +38,8 @@ void fl_shards_free(nn_graph *g);
 /* Begins the pass of the shard in place. share: its part of the loss, the labels that count in it of those of the whole
  * batch. */
 tensor_status fl_shard_begin_pass(nn_graph *g, double share);
+/* The part of a shard in the loss, and its correct predictions. Waits for a device. */
+tensor_status fl_shard_loss(const nn_graph *g, int shard, double *loss, int *correct);
 /* The mean loss and number of correct predictions of a step of several shards. Waits for a device. */
 tensor_status fl_shards_loss(const nn_graph *g, double *loss, int *correct);
 

@@ -5,6 +5,7 @@
 #include "core/base/fail.h"
 #include "core/queue/fetch.h"
 #include "core/base/memory.h"
+#include "nn/shards/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include <string.h>
 
@@ -213,7 +214,7 @@ tensor_status nn_loss(double *loss, int *correct, const nn_graph *g) {
     int32_t right = 0;
     if (!g->has_loss)
         return g->of ? fl_fail(TENSOR_E_ARGUMENT, "loss: %d of %d shards have passed forward, expected all",
-                               g->phase == FL_PHASE_FORWARD ? g->passed + 1 : g->passed, g->shards)
+                               g->phase == FL_PHASE_FORWARD ? g->passed + 1 : g->passed, fl_ranks_own(g))
                      : fl_fail(TENSOR_E_ARGUMENT, "loss: no forward pass before it");
     if (g->of)
         return fl_shards_loss(g, loss, correct);

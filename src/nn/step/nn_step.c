@@ -2,6 +2,7 @@
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "nn/shards/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include <math.h>
 #include <string.h>
@@ -19,17 +20,17 @@ tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) {
 static tensor_status forward_step(nn_graph *g, const float *images, double share) {
     fl_lose_values(g);
     g->phase = FL_PHASE_IDLE;
-    if (g->passed == g->shards)
+    if (g->passed == fl_ranks_own(g))
         g->passed = 0;
     if (!g->passed) {
         fl_writes_begin(g);
         g->has_loss = false;
     }
-    fl_shard_select(g, g->passed);
+    fl_shard_select(g, fl_ranks_first(g) + g->passed);
     TRY(fl_shard_begin_pass(g, share));
     TRY(fl_forward_to_loss(g, images));
     g->phase = FL_PHASE_FORWARD;
-    if (g->passed + 1 < g->shards)
+    if (g->passed + 1 < fl_ranks_own(g))
         return TENSOR_OK;
     fl_writes_done(g, FL_PART_FORWARD);
     g->has_loss = g->objective.kind != FL_LOSS_NONE;
@@ -101,7 +102,7 @@ tensor_status nn_backward(nn_graph *g) {
 tensor_status fl_finish_pass(nn_graph *g) {
     g->phase = FL_PHASE_IDLE;
     TRY(fl_backward(g));
-    if (++g->passed < g->shards)
+    if (++g->passed < fl_ranks_own(g))
         return TENSOR_OK;
     TRY(fl_shards_reduce(g));
     fl_writes_done(g, FL_PART_BACKWARD);
@@ -120,10 +121,10 @@ tensor_status nn_update_through(nn_graph *g, float rate, const nn_graph *next) {
     TRY(fl_check_ready(g));
     TRY(check_rate(rate));
     if (g->phase != FL_PHASE_BACKWARD)
-        return g->passed && g->passed < g->shards
+        return g->passed && g->passed < fl_ranks_own(g)
                    ? fl_fail(TENSOR_E_ARGUMENT,
                              "update: %d of %d shards have passed forward and backward, expected all", g->passed,
-                             g->shards)
+                             fl_ranks_own(g))
                    : fl_fail(TENSOR_E_ARGUMENT, "update: no backward pass before it whose gradients were not used yet");
     g->phase = FL_PHASE_IDLE;
     bool skip;
@@ -193,6 +194,8 @@ tensor_status fl_run_passes(nn_graph *g, const char *what, const nn_batch *batch
     g->passed = 0;
     for (int s = 0; s < g->shards; s++) {
         const nn_batch part = part_of(g, batch, s);
+        if (!fl_is_own_shard(g, s))
+            continue;
         TRY(forward(g, what, &part, all ? (double)counted(g, &part) / (double)all : 0));
         TRY(nn_backward(g));
     }

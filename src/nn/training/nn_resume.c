@@ -7,6 +7,7 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
+#include "group/group.h"
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -264,7 +265,7 @@ static tensor_status set_position(struct run *run, const struct fl_safetensors *
     const int64_t epoch = whole[0], batch = whole[1], done = whole[2], steps = whole[4];
     const int64_t tested = run->test_labels;
     const bool good = epoch >= 1 && epoch <= run->config->epochs + 1 && batch >= 0 && batch <= run->epoch_steps &&
-                      done >> 1 == 0 && whole[3] >= 0 && whole[3] <= batch * run->g->rows && steps >= 0 &&
+                      done >> 1 == 0 && whole[3] >= 0 && whole[3] <= batch * run->g->rows * run->g->shards && steps >= 0 &&
                       (uint64_t)steps == nn_steps(run->g) && steps <= run->last_step &&
                       (done ? steps == run->last_step : steps == (epoch - 1) * run->epoch_steps + batch) &&
                       whole[5] == steps * run->config->network.batch && whole[6] >= 0 && whole[6] <= epoch &&
@@ -432,7 +433,7 @@ static tensor_status bring_best(struct run *run) {
             run->best = (struct fl_best){0};
     }
     tensor_status status = TENSOR_OK;
-    if (there && run->best.epoch)
+    if (there && run->best.epoch && !nn_group_rank(run->g->group))
         status = copy_file(there, here);
     else if (!there && access(here, F_OK))
         status = fl_fail(TENSOR_E_MEMORY, "train: no memory for the path of a checkpoint");
@@ -477,5 +478,5 @@ tensor_status fl_training_resume(struct run *run) {
     if (!status)
         status = give_caller(run, &s);
     fl_safetensors_close(&s);
-    return status ? status : bring_best(run);
+    return fl_group_all(run->g->group, "resume", status ? status : bring_best(run));
 }

@@ -4,8 +4,11 @@
 #include "nn/telemetry/nn_trace.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "group/group.h"
+#include "nn/shards/nn_ranks.h"
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -220,6 +223,29 @@ static tensor_status begin_telemetry(struct run *run) {
     return run->telemetry ? TENSOR_OK : tensor_error_status();
 }
 
+/* All ranks train the same network on the same data in the same way. */
+static tensor_status agree(const struct run *run) {
+    const nn_train_config *c = run->config;
+    char text[600];
+    if (nn_group_size(c->network.group) == 1)
+        return TENSOR_OK;
+    if (c->telemetry_every)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "train: telemetry every %lld steps of %d ranks, expected 0: it reads values that "
+                       "lie on other ranks",
+                       (long long)c->telemetry_every, nn_group_size(c->network.group));
+    snprintf(
+        text, sizeof text,
+        "data-%016llx test-data-%016llx epochs-%d rate-%.17g schedule-%.40s warm-up-%.17g augment-%d most-steps-%lld "
+        "average-%d report-every-%lld checkpoint-%d,%lld trace-%d,%lld resume-%d weights-%d",
+        (unsigned long long)data_hash(run->train_set, true),
+        run->test_set ? (unsigned long long)data_hash(run->test_set, true) : 0, c->epochs, c->rate,
+        c->schedule ? c->schedule : "", c->warmup_epochs, c->augment, (long long)c->max_steps, c->average_last,
+        (long long)c->report_every, c->checkpoint != NULL, (long long)c->checkpoint_every, c->trace_path != NULL,
+        (long long)c->trace_every, c->resume != NULL, c->weights != NULL);
+    return fl_group_agree(c->network.group, "the training", text);
+}
+
 static tensor_status begin(struct run *run, const data_set *train, const data_set *test) {
     const nn_train_config *config = run->config;
     run->train_set = train;
@@ -235,7 +261,9 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     if (config->weights && !config->resume)
         TRY(nn_weights_load(run->g, config->weights));
     TRY(open_loaders(run, train, test));
-    TRY(fl_trace_open(&run->trace, config->trace_path, config->trace_every));
+    TRY(agree(run));
+    TRY(fl_trace_open(&run->trace, nn_group_rank(config->network.group) ? NULL : config->trace_path,
+                      config->trace_every)); /* rank 0 writes */
     TRY(begin_telemetry(run));
     const bool host = run->g->device == tensor_device_at(0);
     TRY(nn_note_every(run->g, config->report_every ? (int)config->report_every : host ? 1 : 16));
@@ -338,6 +366,8 @@ static tensor_status begin_step(struct run *run, int epoch) {
     run->scaled[run->begun % run->scaled_size] =
         (struct fl_scaled_step){run->g->scaling.used, run->g->scaling.now.in_a_row, NULL, false};
     TRY(fl_training_look(run));
+    if (run->config->trace_path)
+        TRY(fl_ranks_bring(run->g));
     return fl_trace_step(run->trace, run->g, run->begun);
 }
 

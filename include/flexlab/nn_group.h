@@ -1,0 +1,51 @@
+/* nn_group.h - the ranks of one training: processes on one machine or on several, each of which computes some shards of
+ * every step (nn_config.shards). The results do not depend on how many there are: docs/several-machines.md. Part of
+ * nn.h, whose conventions hold. */
+#ifndef FLEXLAB_NN_GROUP_H
+#define FLEXLAB_NN_GROUP_H
+
+#include "flexlab/api.h"
+#include "flexlab/status.h"
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A group of ranks. Every rank makes the same calls in the same order; a call that concerns all ranks waits for them.
+ * One thread uses a group at a time. */
+typedef struct nn_group nn_group;
+
+/* Joins the group that an engine has started: "none" is a group of one rank; "mpi" has the ranks of mpirun, and needs
+ * libflexlab_mpi.so beside the library, or the file that the environment variable FLEXLAB_MPI_LIBRARY names by its
+ * absolute path. The engine initialises MPI unless the program has done so, and works on a communicator of its own.
+ * NULL on failure: TENSOR_E_ARGUMENT for an unknown engine, TENSOR_E_UNSUPPORTED without its library, or if MPI offers
+ * no threads (MPI_THREAD_FUNNELED), TENSOR_E_DEVICE for a failure of MPI. One group of an engine exists at a time. */
+FLEXLAB_API nn_group *nn_group_new(const char *engine);
+/* Leaves the group, after the last network that uses it was freed; finalises MPI if nn_group_new has initialised it.
+ * All ranks do so. NULL is allowed. */
+FLEXLAB_API void nn_group_free(nn_group *group);
+/* The number of this rank, from 0, and of all ranks. 0 and 1 for NULL. */
+FLEXLAB_API int nn_group_rank(const nn_group *group);
+FLEXLAB_API int nn_group_size(const nn_group *group);
+/* The seconds that a call waits for other ranks before it fails with TENSOR_E_DEVICE and the names of those that did
+ * not arrive: 30, or what the environment variable FLEXLAB_GROUP_TIMEOUT says. TENSOR_E_ARGUMENT for a number that is
+ * not above 0 and at most 10^6. */
+FLEXLAB_API tensor_status nn_group_set_timeout(nn_group *group, double seconds);
+/* Ends all ranks, whatever they do: prints the message with this rank's number, and does not return. For a failure of
+ * one rank that the others cannot know. */
+FLEXLAB_API void nn_group_abort(nn_group *group, const char *message);
+
+/* Since the group was made. */
+typedef struct nn_group_statistics {
+    int64_t sent, received; /* bytes between ranks, by this one */
+    int64_t calls;          /* exchanges between ranks */
+    double waited;          /* seconds in them */
+} nn_group_statistics;
+/* TENSOR_E_ARGUMENT for NULL. */
+FLEXLAB_API tensor_status nn_group_statistics_of(nn_group_statistics *now, const nn_group *group);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

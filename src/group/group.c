@@ -1,0 +1,236 @@
+/* group.c - groups of ranks: the engines, and what is built on their one operation. */
+#include "group/group.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/base/plugin.h"
+#include "core/base/text.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct nn_group {
+    const struct fl_group_engine *engine; /* NULL: "none" */
+    void *joined;
+    int rank, size;
+    double timeout;
+    bool failed; /* a move failed: the engine cannot end in good order */
+    nn_group_statistics statistics;
+    struct fl_piece *to, *from; /* room for a piece of each rank */
+};
+
+static const struct fl_plugin mpi = {"libflexlab_mpi.so", "FLEXLAB_MPI_LIBRARY", "engine for MPI", true};
+enum { USUAL_TIMEOUT = 30, MOST_TIMEOUT = 1000000 };
+
+/* --- life --------------------------------------------------------------------------------------------------------- */
+
+static const struct fl_group_engine *find_engine(char *why, size_t bytes) {
+    void *library = fl_plugin_open(&mpi, why, bytes);
+    fl_group_engine_function function;
+    void *symbol = library ? dlsym(library, FL_GROUP_ENGINE_SYMBOL) : NULL;
+    memcpy(&function, &symbol, sizeof function);
+    const struct fl_group_engine *engine = function ? function() : NULL;
+    if (library && (!engine || engine->version != FL_GROUP_ENGINE))
+        snprintf(why, bytes, "the engine for MPI is of another version: interface %d, expected %d",
+                 engine ? engine->version : 0, FL_GROUP_ENGINE);
+    return engine && engine->version == FL_GROUP_ENGINE ? engine : NULL;
+}
+
+static tensor_status take_timeout(double *timeout) {
+    const char *text = getenv("FLEXLAB_GROUP_TIMEOUT");
+    char *rest;
+    *timeout = USUAL_TIMEOUT;
+    if (!text || !*text)
+        return TENSOR_OK;
+    *timeout = fl_to_real(text, &rest);
+    return rest != text && !*rest && *timeout > 0 && *timeout <= MOST_TIMEOUT
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_ARGUMENT, "FLEXLAB_GROUP_TIMEOUT: '%.40s', expected seconds, above 0 and at most %d",
+                         text, MOST_TIMEOUT);
+}
+
+static tensor_status join(nn_group *g, const char *name) {
+    char why[FL_GROUP_WHY];
+    bool unsupported = false;
+    g->size = 1;
+    TRY(take_timeout(&g->timeout));
+    if (strcmp(name, "none") != 0) {
+        if (!(g->engine = find_engine(why, sizeof why)))
+            return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
+        if (!(g->joined = g->engine->join(&g->rank, &g->size, &unsupported, why)))
+            return fl_fail(unsupported ? TENSOR_E_UNSUPPORTED : TENSOR_E_DEVICE, "group: %s", why);
+    }
+    g->to = fl_alloc_zero((size_t)g->size * sizeof *g->to);
+    g->from = fl_alloc_zero((size_t)g->size * sizeof *g->from);
+    return g->to && g->from ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "group: no memory for %d ranks", g->size);
+}
+
+nn_group *nn_group_new(const char *engine) {
+    if (!engine || (strcmp(engine, "none") != 0 && strcmp(engine, "mpi") != 0)) {
+        fl_fail(TENSOR_E_ARGUMENT, "group: engine '%.40s', expected none or mpi", engine ? engine : "NULL");
+        return NULL;
+    }
+    nn_group *g = fl_alloc_zero(sizeof *g);
+    if (!g) {
+        fl_fail(TENSOR_E_MEMORY, "group: no memory");
+        return NULL;
+    }
+    if (!join(g, engine))
+        return g;
+    nn_group_free(g);
+    return NULL;
+}
+
+void nn_group_free(nn_group *g) {
+    if (!g)
+        return;
+    if (g->joined)
+        g->engine->leave(g->joined, g->failed);
+    fl_free(g->to);
+    fl_free(g->from);
+    fl_free(g);
+}
+
+int nn_group_rank(const nn_group *g) {
+    return g ? g->rank : 0;
+}
+
+int nn_group_size(const nn_group *g) {
+    return g ? g->size : 1;
+}
+
+tensor_status nn_group_set_timeout(nn_group *g, double seconds) {
+    if (!g || !(seconds > 0 && seconds <= MOST_TIMEOUT))
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       g ? "group: a timeout of %g, expected seconds, above 0 and at most %d"
+                         : "group: the group is NULL",
+                       seconds, MOST_TIMEOUT);
+    g->timeout = seconds;
+    return TENSOR_OK;
+}
+
+void nn_group_abort(nn_group *g, const char *message) {
+    fprintf(stderr, "flexlab: rank %d of %d: %s\n", nn_group_rank(g), nn_group_size(g), message ? message : "aborted");
+    fflush(stderr);
+    if (g && g->joined)
+        g->engine->abort(g->joined);
+    _Exit(1);
+}
+
+tensor_status nn_group_statistics_of(nn_group_statistics *now, const nn_group *g) {
+    if (!now || !g)
+        return fl_fail(TENSOR_E_ARGUMENT, "group: %s is NULL", g ? "now" : "the group");
+    *now = g->statistics;
+    return TENSOR_OK;
+}
+
+/* --- moving bytes ------------------------------------------------------------------------------------------------- */
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+tensor_status fl_group_move(nn_group *g, const char *what, const struct fl_piece *to, const struct fl_piece *from) {
+    char why[FL_GROUP_WHY];
+    const int own = nn_group_rank(g);
+    if (to[own].bytes && to[own].data != from[own].data)
+        memcpy(from[own].data, to[own].data, (size_t)to[own].bytes);
+    if (nn_group_size(g) == 1)
+        return TENSOR_OK;
+    const double start = now();
+    const bool moved = g->engine->move(g->joined, to, from, g->timeout, why);
+    g->statistics.waited += now() - start;
+    g->statistics.calls++;
+    if (!moved) {
+        g->failed = true;
+        return fl_fail(TENSOR_E_DEVICE, "rank %d of %d, %s: %s", own, g->size, what, why);
+    }
+    for (int r = 0; r < g->size; r++) {
+        g->statistics.sent += r != own ? to[r].bytes : 0;
+        g->statistics.received += r != own ? from[r].bytes : 0;
+    }
+    return TENSOR_OK;
+}
+
+tensor_status fl_group_gather(nn_group *g, const char *what, const struct fl_piece *part) {
+    for (int r = 0; r < nn_group_size(g) && g; r++)
+        g->to[r] = part[g->rank];
+    return g ? fl_group_move(g, what, g->to, part) : TENSOR_OK;
+}
+
+tensor_status fl_group_share(nn_group *g, const char *what, void *all, int64_t bytes) {
+    for (int r = 0; r < nn_group_size(g) && g; r++)
+        g->from[r] = (struct fl_piece){(char *)all + r * bytes, bytes};
+    return g ? fl_group_gather(g, what, g->from) : TENSOR_OK;
+}
+
+/* --- what all ranks must agree on --------------------------------------------------------------------------------- */
+
+enum { SHOWN = 300 };
+struct side {
+    uint64_t hash, bytes;
+    char text[SHOWN];
+};
+
+static uint64_t hash_of(const char *text) { /* FNV-1a */
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return hash;
+}
+
+tensor_status fl_group_agree(nn_group *g, const char *what, const char *text) {
+    const int size = nn_group_size(g);
+    if (size == 1)
+        return TENSOR_OK;
+    struct side *sides = fl_alloc_zero((size_t)size * sizeof *sides);
+    if (!sides)
+        return fl_fail(TENSOR_E_MEMORY, "group: no memory for %d ranks", size);
+    struct side *own = &sides[g->rank];
+    own->hash = hash_of(text);
+    own->bytes = strlen(text);
+    snprintf(own->text, sizeof own->text, "%s", text);
+    tensor_status status = fl_group_share(g, what, sides, sizeof *sides);
+    for (int r = 1; r < size && !status; r++)
+        if (sides[r].hash != sides[0].hash || sides[r].bytes != sides[0].bytes) {
+            size_t at = 0; /* the texts from the word in which they begin to differ */
+            while (sides[0].text[at] && sides[0].text[at] == sides[r].text[at])
+                at++;
+            while (at && sides[0].text[at - 1] != ' ')
+                at--;
+            status = fl_fail(TENSOR_E_ARGUMENT, "ranks differ in %s: rank 0 has '%.100s', rank %d '%.100s'", what,
+                             sides[0].text + at, r, sides[r].text + at);
+        }
+    fl_free(sides);
+    return status;
+}
+
+struct outcome {
+    int32_t status;
+    char message[SHOWN];
+};
+
+tensor_status fl_group_all(nn_group *g, const char *what, tensor_status status) {
+    const int size = nn_group_size(g);
+    if (size == 1 || g->failed)
+        return status;
+    struct outcome *all = fl_alloc_zero((size_t)size * sizeof *all);
+    if (!all)
+        nn_group_abort(g, "no memory for the outcomes of the ranks");
+    all[g->rank].status = status;
+    snprintf(all[g->rank].message, SHOWN, "%s", status ? tensor_error() : "");
+    const tensor_status shared = fl_group_share(g, what, all, sizeof *all);
+    int first = 0;
+    while (!shared && first < size && !all[first].status)
+        first++;
+    const tensor_status found =
+        shared          ? shared
+        : first == size ? TENSOR_OK
+        : status        ? status
+                        : fl_fail((tensor_status)all[first].status, "rank %d: %s", first, all[first].message);
+    fl_free(all);
+    return found;
+}

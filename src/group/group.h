@@ -1,0 +1,24 @@
+/* group.h - what the training step asks of its group. Only bytes cross between ranks; every rank computes what follows
+ * from them itself, in the order of ranks. All ranks make the same calls in the same order. */
+#ifndef FL_GROUP_H
+#define FL_GROUP_H
+
+#include "flexlab/nn_group.h"
+#include "group/group_engine.h"
+#include <stdbool.h>
+
+/* Sends to[r] to rank r and receives from[r] of it; both have a piece for each rank. The piece of the rank itself is
+ * copied; their lengths must agree. what: in messages, "gradients of step 12". */
+tensor_status fl_group_move(nn_group *group, const char *what, const struct fl_piece *to, const struct fl_piece *from);
+/* Every rank has its own bytes in place, at all + rank * bytes; afterwards all have those of all ranks. */
+tensor_status fl_group_share(nn_group *group, const char *what, void *all, int64_t bytes);
+/* The same with parts of different lengths: rank r has part[r]. */
+tensor_status fl_group_gather(nn_group *group, const char *what, const struct fl_piece *part);
+/* TENSOR_E_ARGUMENT on all ranks if they have different texts: names what differs, one rank of each side and its text,
+ * shortened. */
+tensor_status fl_group_agree(nn_group *group, const char *what, const char *text);
+/* If one rank has failed, all return a failure: the first failing rank's own, and on the others one with its number and
+ * message. `status` is that of this rank, with tensor_error() set. */
+tensor_status fl_group_all(nn_group *group, const char *what, tensor_status status);
+
+#endif

@@ -1,0 +1,196 @@
+/* group_mpi.c - the engine for MPI (3.1 or later), compiled by the compiler wrapper of an implementation into
+ * libflexlab_mpi.so. Messages go from rank to rank, not by collectives: then it is known which rank did not arrive. */
+#include "group/group_engine.h"
+#include <limits.h>
+#include <mpi.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { PIECE = 1 << 30 /* bytes of a message at most: counts of MPI are ints */, TAG = 17 };
+
+/* One message under way. */
+struct message {
+    int peer;
+    bool receives;
+};
+
+struct joined {
+    MPI_Comm comm;
+    int rank, size;
+    bool initialised; /* by this engine */
+    MPI_Request *requests;
+    struct message *messages;
+    int count, capacity;
+};
+
+static void say(char *why, const char *call, int code) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length;
+    MPI_Error_string(code, text, &length);
+    snprintf(why, FL_GROUP_WHY, "%s: %.400s", call, text);
+}
+
+static void *join(int *rank, int *size, bool *unsupported, char why[FL_GROUP_WHY]) {
+    int there, provided, code;
+    struct joined *j = calloc(1, sizeof *j);
+    *unsupported = false;
+    if (!j) {
+        snprintf(why, FL_GROUP_WHY, "no memory");
+        return NULL;
+    }
+    MPI_Initialized(&there);
+    if (!there) {
+        if ((code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided)) != MPI_SUCCESS) {
+            say(why, "MPI_Init_thread", code);
+            free(j);
+            return NULL;
+        }
+        j->initialised = true;
+    } else {
+        MPI_Query_thread(&provided);
+    }
+    if (provided < MPI_THREAD_FUNNELED) {
+        snprintf(why, FL_GROUP_WHY, "MPI offers no threads (level %d), expected MPI_THREAD_FUNNELED (%d) or more",
+                 provided, MPI_THREAD_FUNNELED);
+        *unsupported = true;
+        free(j);
+        return NULL;
+    }
+    if ((code = MPI_Comm_dup(MPI_COMM_WORLD, &j->comm)) != MPI_SUCCESS) {
+        say(why, "MPI_Comm_dup", code);
+        free(j);
+        return NULL;
+    }
+    MPI_Comm_set_errhandler(j->comm, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(j->comm, &j->rank);
+    MPI_Comm_size(j->comm, &j->size);
+    *rank = j->rank;
+    *size = j->size;
+    return j;
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool make_room(struct joined *j, char *why) {
+    if (j->count < j->capacity)
+        return true;
+    const int capacity = 2 * j->capacity + 16;
+    MPI_Request *requests = realloc(j->requests, (size_t)capacity * sizeof *requests);
+    if (requests)
+        j->requests = requests;
+    struct message *messages = requests ? realloc(j->messages, (size_t)capacity * sizeof *messages) : NULL;
+    if (!messages) {
+        snprintf(why, FL_GROUP_WHY, "no memory for %d messages", capacity);
+        return false;
+    }
+    j->messages = messages;
+    j->capacity = capacity;
+    return true;
+}
+
+/* Begins the messages of a piece. */
+static bool begin(struct joined *j, const struct fl_piece *piece, int peer, bool receives, char *why) {
+    for (int64_t at = 0; at < piece->bytes; at += PIECE) {
+        const int bytes = piece->bytes - at < PIECE ? (int)(piece->bytes - at) : PIECE;
+        char *data = (char *)piece->data + at;
+        if (!make_room(j, why))
+            return false;
+        MPI_Request *request = &j->requests[j->count];
+        const int code = receives ? MPI_Irecv(data, bytes, MPI_BYTE, peer, TAG, j->comm, request)
+                                  : MPI_Isend(data, bytes, MPI_BYTE, peer, TAG, j->comm, request);
+        if (code != MPI_SUCCESS) {
+            say(why, receives ? "MPI_Irecv" : "MPI_Isend", code);
+            return false;
+        }
+        j->messages[j->count++] = (struct message){peer, receives};
+    }
+    return true;
+}
+
+/* Names the ranks whose messages are missing. */
+static void name_missing(const struct joined *j, double seconds, char *why) {
+    size_t used = (size_t)snprintf(why, FL_GROUP_WHY, "after %g seconds nothing from rank", seconds);
+    int last = -1;
+    for (int pass = 1; pass >= 0 && last < 0; pass--) /* those that did not receive, if all have sent */
+        for (int i = 0; i < j->count; i++) {
+            const struct message *m = &j->messages[i];
+            if (j->requests[i] == MPI_REQUEST_NULL || m->receives != pass || m->peer == last ||
+                used > FL_GROUP_WHY - 20)
+                continue;
+            used += (size_t)snprintf(why + used, FL_GROUP_WHY - used, "%s %d", last < 0 ? "" : ",", m->peer);
+            last = m->peer;
+        }
+}
+
+/* Waits by asking: a rank that waits leaves its processor to others after a while, since ranks may outnumber them. */
+static bool finish(struct joined *j, double seconds, char *why) {
+    const double start = now();
+    for (int turn = 0, done = 0; !done; turn++) {
+        const int code = MPI_Testall(j->count, j->requests, &done, MPI_STATUSES_IGNORE);
+        if (code != MPI_SUCCESS) {
+            say(why, "MPI_Testall", code);
+            return false;
+        }
+        if (!done && turn % 64 == 63) {
+            if (now() - start > seconds) {
+                for (int i = 0, one; i < j->count; i++) /* marks those that are complete */
+                    if (j->requests[i] != MPI_REQUEST_NULL)
+                        MPI_Test(&j->requests[i], &one, MPI_STATUS_IGNORE);
+                name_missing(j, seconds, why);
+                return false;
+            }
+            sched_yield();
+        }
+    }
+    return true;
+}
+
+static bool move(void *joined, const struct fl_piece *to, const struct fl_piece *from, double seconds,
+                 char why[FL_GROUP_WHY]) {
+    struct joined *j = joined;
+    j->count = 0;
+    for (int k = 1; k < j->size; k++)
+        if (!begin(j, &from[(j->rank + k) % j->size], (j->rank + k) % j->size, true, why))
+            return false;
+    for (int k = 1; k < j->size; k++)
+        if (!begin(j, &to[(j->rank + k) % j->size], (j->rank + k) % j->size, false, why))
+            return false;
+    return finish(j, seconds, why);
+}
+
+static void end_all(void *joined) {
+    struct joined *j = joined;
+    MPI_Abort(j->comm, 1);
+    _Exit(1);
+}
+
+/* After a failure other ranks may not come to the end, and finalising would wait for them. */
+static void leave(void *joined, bool failed) {
+    struct joined *j = joined;
+    int over;
+    MPI_Finalized(&over);
+    if (!over && failed)
+        end_all(joined);
+    if (!over) {
+        MPI_Comm_free(&j->comm);
+        if (j->initialised)
+            MPI_Finalize();
+    }
+    free(j->requests);
+    free(j->messages);
+    free(j);
+}
+
+static const struct fl_group_engine engine = {FL_GROUP_ENGINE, join, move, end_all, leave};
+
+__attribute__((visibility("default"))) const struct fl_group_engine *fl_group_engine_v1(void);
+const struct fl_group_engine *fl_group_engine_v1(void) {
+    return &engine;
+}

@@ -1,0 +1,32 @@
+/* nn_ranks.h - the shards of a step on several ranks (nn_group.h). Rank r of R computes shards r S / R ... (r + 1) S /
+ * R - 1 one after the other; then the ranks exchange what a step needs of the shards of others, and make the same
+ * update. What a rank has of the shards of others beside that (exponents, histories, statistics) it receives when
+ * somebody reads it: fl_ranks_bring. */
+#ifndef FL_NN_RANKS_H
+#define FL_NN_RANKS_H
+
+#include "nn/graph/nn_graph.h"
+
+/* Whether the settings can be computed by the ranks of the group. */
+tensor_status fl_ranks_check(const nn_config *config);
+/* At the end of compilation: all ranks have the same network, and room for what they exchange. */
+tensor_status fl_ranks_begin(nn_graph *g);
+void fl_ranks_free(nn_graph *g);
+/* The first shard of this rank, and how many it has. */
+int fl_ranks_first(const nn_graph *g);
+int fl_ranks_own(const nn_graph *g);
+static inline bool fl_is_own_shard(const nn_graph *g, int shard) {
+    return shard >= fl_ranks_first(g) && shard < fl_ranks_first(g) + fl_ranks_own(g);
+}
+
+/* After the last pass of this rank: losses, moments and exponents of all shards; then the gradients are added, each
+ * rank a part, and all have them. */
+tensor_status fl_ranks_reduce(nn_graph *g);
+/* Of a shard of another rank: its part of the loss, and its correct predictions. */
+void fl_ranks_loss(const nn_graph *g, int shard, double *loss, int *correct);
+/* Brings the slots of all shards to all ranks, which all call it; nothing to do for one rank. */
+tensor_status fl_ranks_bring(const nn_graph *g);
+/* The state was set: slots of other ranks are those of the file. */
+void fl_ranks_forget(nn_graph *g);
+
+#endif
