@@ -36,6 +36,10 @@ FLEXLAB_API tensor_status nn_group_set_timeout(nn_group *group, double seconds);
  * one rank that the others cannot know. */
 FLEXLAB_API void nn_group_abort(nn_group *group, const char *message);
 
+/* Every rank gives a number; all learn that of rank 0 and the largest: of statuses, whether a rank has failed.
+ * TENSOR_E_ARGUMENT for NULL; TENSOR_E_DEVICE if a rank does not arrive. */
+FLEXLAB_API tensor_status nn_group_worst(nn_group *group, int32_t own, int32_t *first, int32_t *largest);
+
 /* Since the group was made. */
 typedef struct nn_group_statistics {
     int64_t sent, received; /* bytes between ranks, by this one */

@@ -167,6 +167,22 @@ tensor_status fl_group_share(nn_group *g, const char *what, void *all, int64_t b
     return g ? fl_group_gather(g, what, g->from) : TENSOR_OK;
 }
 
+tensor_status nn_group_worst(nn_group *g, int32_t own, int32_t *first, int32_t *largest) {
+    if (!g || !first || !largest)
+        return fl_fail(TENSOR_E_ARGUMENT, "group: %s is NULL", g ? "a result" : "the group");
+    int32_t *all = fl_alloc_zero((size_t)g->size * sizeof *all);
+    if (!all)
+        return fl_fail(TENSOR_E_MEMORY, "group: no memory for %d ranks", g->size);
+    all[g->rank] = own;
+    const tensor_status status = fl_group_share(g, "the numbers of all ranks", all, sizeof *all);
+    *first = status ? own : all[0];
+    *largest = own;
+    for (int r = 0; r < g->size && !status; r++)
+        *largest = all[r] > *largest ? all[r] : *largest;
+    fl_free(all);
+    return status;
+}
+
 /* --- what all ranks must agree on --------------------------------------------------------------------------------- */
 
 enum { SHOWN = 300 };

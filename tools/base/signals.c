@@ -1,6 +1,7 @@
 /* signals.c - SIGINT, SIGTERM and SIGHUP. */
 #include "base/signals.h"
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <time.h>
 
@@ -13,6 +14,8 @@ enum { CAUGHT = sizeof caught / sizeof caught[0] };
 static const double repeat_seconds = 0.2;
 
 static volatile sig_atomic_t received, child_group;
+static bool agrees;
+static int agreed;
 static struct timespec received_at; /* written only by the handler, which blocks itself */
 
 /* Ends the program as the signal does by default, and the process group of the child with it. */
@@ -55,7 +58,16 @@ void signals_end_child(void) {
 }
 
 int signals_received(void) {
+    return agrees ? agreed : received;
+}
+
+int signals_caught(void) {
     return received;
+}
+
+void signals_agree(int number) {
+    agrees = true;
+    agreed = number;
 }
 
 const char *signals_name(int number) {

@@ -10,8 +10,11 @@
 void signals_catch(void);
 /* Instead, from now on a signal that ends the program also ends the process group of signals_take_along. */
 void signals_end_child(void);
-/* The signal that came, 0 without one. */
+/* The signal that came, 0 without one. Of several ranks: the one that all have agreed on. */
 int signals_received(void);
+/* The signal that this process has caught; and the one that is received from now on, 0: none, for all ranks alike. */
+int signals_caught(void);
+void signals_agree(int number);
 /* "SIGINT" and its like; "" for 0. */
 const char *signals_name(int number);
 /* The leader of a process group that a signal which ends the program kills too; 0: none. */

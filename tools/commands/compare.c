@@ -12,6 +12,7 @@
 #include "report/report.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "runs/ranks.h"
 #include "runs/turns.h"
 #include "runs/weights.h"
 #include <stdlib.h>
@@ -261,7 +262,10 @@ static int publish(struct experiment *x, struct folder *folder, struct output_li
     experiment_choose_shown(x);
     summary_agreement(x);
     status = worse(status, metrics_close(metrics, x));
-    status = worse(status, write_results(x, &drawn));
+    if (ranks_writes())
+        status = worse(status, write_results(x, &drawn));
+    else
+        drawn = "";
     summary_print(x);
     bool complete = status == STATUS_OK && !x->stopped;
     int published = folder_publish(folder, complete);
@@ -284,8 +288,10 @@ static int run_all(struct experiment *x, struct folder *folder) {
     if (!x->settings->quiet)
         policy_print(x);
     progress_begin(&progress, x);
+    ranks_train(true);
     for (int i = 0; i < x->seed_count && status == STATUS_OK && !signals_received(); i++)
         status = turns_train(x, i, folder, &metrics, &progress);
+    ranks_train(false);
     x->stopped = experiment_finished(x) < x->run_count;
     if (x->stopped)
         tell_resume(x, folder);
@@ -327,6 +333,8 @@ static int run_command(enum command command, int argc, char **argv) {
         options_help(command, stdout);
         return STATUS_OK;
     }
+    if ((status = ranks_move_out(&settings)))
+        return status;
     struct experiment x = {.settings = &settings, .command = command};
     char **words = NULL;
     if (settings.resume)
@@ -359,10 +367,15 @@ static int run_command(enum command command, int argc, char **argv) {
     return status;
 }
 
+static int run_as_rank(enum command command, int argc, char **argv) {
+    const int status = ranks_begin();
+    return status ? status : ranks_end(run_command(command, argc, argv));
+}
+
 int command_compare(int argc, char **argv) {
-    return run_command(COMMAND_COMPARE, argc, argv);
+    return run_as_rank(COMMAND_COMPARE, argc, argv);
 }
 
 int command_train(int argc, char **argv) {
-    return run_command(COMMAND_TRAIN, argc, argv);
+    return run_as_rank(COMMAND_TRAIN, argc, argv);
 }

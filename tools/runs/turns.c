@@ -3,6 +3,7 @@
  * nevertheless those of one run after the other: a run that is not first in that order holds its lines back. */
 #include "runs/turns.h"
 #include "runs/kept.h"
+#include "runs/ranks.h"
 #include "results/metrics.h"
 #include "base/failure.h"
 #include "base/signals.h"
@@ -18,6 +19,8 @@ const char turns_arguments_key[] = "flexlab.arguments";
 static const double slice_seconds = 0.5;
 /* Steps of a run that are not timed, because they touch memory and make tables for the first time. At most a tenth. */
 enum { WARM_UP = 10, MOST_SLICE = 1000 };
+/* All ranks make the same steps before they ask each other for signals and failures. */
+enum { SLICE_OF_RANKS = 8 };
 
 /* A run in progress: the data that its callbacks share. */
 struct running {
@@ -75,7 +78,7 @@ static void time_slice(struct running *r, int64_t first, double from) {
         kept_time(&r->kept, (r->seconds - from) / (double)steps);
     if (steps > 0) {
         const double each = (r->seconds - from) / (double)steps;
-        const double next = each > 0 ? slice_seconds / each : MOST_SLICE;
+        const double next = ranks_group() ? SLICE_OF_RANKS : each > 0 ? slice_seconds / each : MOST_SLICE;
         r->slice = next < 1 ? 1 : next > MOST_SLICE ? MOST_SLICE : (int64_t)next;
     }
 }
@@ -134,7 +137,7 @@ static int on_step(void *context, const nn_step_report *report) {
         *window = kept_window(k, report->step, report->rate);
         r->status = r->status ? r->status : metrics_window(r->metrics, r->experiment, run, window);
     }
-    return signals_received() || r->status;
+    return signals_received() || (r->status && !ranks_group());
 }
 
 /* Reports a checkpoint that was changed by hand. */
@@ -153,7 +156,7 @@ static int on_epoch(void *context, const nn_epoch_report *report) {
     else
         run->epochs[run->epoch_count++] = *report;
     r->status = r->status ? r->status : metrics_epoch(r->metrics, r->experiment, run, report);
-    return signals_received() || r->status;
+    return signals_received() || (r->status && !ranks_group());
 }
 
 static void on_starved(void *context, const nn_step_report *report) {
@@ -336,6 +339,7 @@ static int begin_run(struct running *r, bool others, bool *later) {
     const struct settings *s = x->settings;
     nn_config network = series_network(s, &x->series[r->run->series]);
     network.seed = r->run->seed;
+    network.group = ranks_group();
     if (!r->trace)
         r->trace = trace_of(x, r->run);
     name_telemetry(r);
@@ -456,6 +460,8 @@ static int take_turn(struct running *r) {
     }
     take_time(r);
     time_slice(r, first, seconds);
+    if ((r->status = ranks_agree(r->status)))
+        return r->status;
     return over ? finish_run(r) : STATUS_OK;
 }
 

@@ -1,0 +1,25 @@
+/* ranks.h - the program as several ranks that mpirun has started. Rank 0 reads and writes as the program alone does. The
+ * others compute their shards and are silent: what they would write goes to a folder of their own that is removed, and
+ * what they would say is only said if rank 0 has not failed too. */
+#ifndef FLEXLAB_RANKS_H
+#define FLEXLAB_RANKS_H
+
+#include "options/options.h"
+#include "flexlab/nn_group.h"
+
+/* Joins the ranks, if mpirun has started several: before options are parsed. A STATUS_ code. */
+int ranks_begin(void);
+/* Leaves them with the status of the command; returns the worst of all ranks. If this rank alone has failed, all end. */
+int ranks_end(int status);
+/* The group during trainings (ranks_train(true) ... ranks_train(false)), NULL otherwise and for one rank. */
+nn_group *ranks_group(void);
+void ranks_train(bool on);
+/* Whether this rank writes results: rank 0, and the program alone. */
+bool ranks_writes(void);
+/* Directs a rank that does not write to its own folder; for --resume of a folder, with a copy of what it resumes from.
+ * All ranks call it, before anything is written. */
+int ranks_move_out(struct settings *s);
+/* Shares signals and failures: all ranks call it at the same step. Returns the worst status of all. */
+int ranks_agree(int status);
+
+#endif
