@@ -5,7 +5,7 @@
  *
  * Keys: engine, model, variant, policy, optimiser, scale, shards, batch, clip, steps, resume, keep (steps between
  * checkpoints), differ (the rank whose learning rate differs), stop, kill and fail (RANK:STEP: a rank that stops
- * answering, dies or reports a failure after that step), ignored (a label). */
+ * answering, dies or reports a failure after that step), trace=no (none). */
 #include "flexlab/nn.h"
 #include <signal.h>
 #include <stdio.h>
@@ -95,7 +95,7 @@ static int train(const char *folder) {
                                     .max_steps = number("steps", 8),
                                     .average_last = 4,
                                     .trace_every = 1,
-                                    .trace_path = trace,
+                                    .trace_path = value("trace", NULL) ? NULL : trace,
                                     .checkpoint = folder,
                                     .checkpoint_every = number("keep", 0),
                                     .resume = value("resume", NULL),

@@ -180,6 +180,9 @@ int ranks_move_out(struct settings *s) {
     if (!group)
         return STATUS_OK;
     int status = STATUS_OK;
+    if (!s->resume && s->shards % nn_group_size(group))
+        return text_usage("--shards %lld: expected a multiple of the %d ranks that mpirun has started",
+                          (long long)s->shards, nn_group_size(group));
     if (!ranks_writes()) {
         s->quiet = true;
         status = make_own(s);

@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""Ranks of a training under mpirun. The files of 1, 2, 3, 4 and 6 ranks at 12 shards are equal, byte for byte: for
+images, text and recurrence, in several formats, with every kind of optimiser state, clipping and a dynamic loss scale,
+on ranks with different instruction sets; also when ranks were killed and others in number went on. Messages of ranks that
+differ, stop, die or fail. The program under mpirun. usage: test_ranks.py TRAIN_RANKS FLEXLAB [long] MPIRUN=ENGINE..."""
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import safetensors_witness as witness  # noqa: E402
+
+TRAIN, FLEXLAB = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+LONG = "long" in sys.argv[3:]
+ENGINES = [word.split("=") for word in sys.argv[3:] if "=" in word]
+checks = failures = 0
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+               "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+               "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none", "HYDRA_IFACE": "lo",
+               "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+
+
+def check(condition, *what):
+    global checks, failures
+    checks += 1
+    if not condition:
+        failures += 1
+        print("FAILED:", *what)
+
+
+def mpirun(engine, ranks, command, isa=None, **more):
+    """Starts ranks; isa: the instruction set of each, which may differ."""
+    program, library = engine
+    words = [program]
+    for r in range(len(isa) if isa else 1):
+        words += ([":"] if r else []) + ["-n", str(1 if isa else ranks)]
+        words += ["env", f"FLEXLAB_ISA={isa[r]}"] if isa else []
+        words += command
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                            env={**ENVIRONMENT, "FLEXLAB_MPI_LIBRARY": library, **more})
+
+
+def ended(child, seconds):
+    """The output of ranks that end by themselves; everything is killed after that time."""
+    try:
+        out, err = child.communicate(timeout=seconds)
+        return child.returncode, out, err
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        return None, "", "did not end"
+
+
+def train(engine, ranks, folder, *keys, isa=None, seconds=120, **more):
+    os.makedirs(folder, exist_ok=True)
+    return ended(mpirun(engine, ranks, [TRAIN, folder, *keys], isa, **more), seconds)
+
+
+def read(*path):
+    with open(os.path.join(*path), "rb") as file:
+        return file.read()
+
+
+def position(folder):
+    """What resume.safetensors holds, without sums, among which are seconds."""
+    tensors, notes = witness.read(os.path.join(folder, "resume.safetensors"))
+    notes.pop("flexlab.crc32")
+    return {name: value for name, value in tensors.items() if name != "training.sums"}, notes
+
+
+def same(a, b, *what):
+    for name in ("last.safetensors", "best.safetensors", "losses.txt"):
+        check(read(a, name) == read(b, name), *what, name, "differs")
+    check(os.path.exists(os.path.join(a, "trace.csv")) == os.path.exists(os.path.join(b, "trace.csv")), *what, "traces")
+    if os.path.exists(os.path.join(a, "trace.csv")):
+        check(read(a, "trace.csv") == read(b, "trace.csv"), *what, "trace.csv differs")
+
+
+# --- the same bytes of any number of ranks --------------------------------------------------------------------------
+
+def works():
+    images, text, lstm = ["model=resnet8"], ["model=gpt1x32"], ["model=lstm-char"]
+    cases = [images + ["variant=flex16+5"], images + ["variant=fp16", "optimiser=adamw", "scale=dynamic:init=16777216"],
+             text + ["variant=dfp16", "optimiser=lamb", "clip=1"], lstm + ["variant=bf16", "optimiser=adam"]]
+    if LONG:
+        variants = ["fp32", "fp16", "bf16", "flex16+5", "dfp16", "fp16-sr", "bf16-sr", "flex16+5-sr", "flex16+5-paper"]
+        for number, variant in enumerate(variants):
+            for model in (images, text, lstm):
+                optimiser = [None, "adam", "adamw", "rmsprop", "adagrad", "lamb"][(number + len(model[0])) % 6]
+                cases.append(model + [f"variant={variant}"] + ([f"optimiser={optimiser}"] if optimiser else [])
+                             + (["scale=dynamic"] if number % 2 else []))
+        cases += [images + ["variant=fp32", "policy=O1", "scale=dynamic"], images + ["variant=fp32", "policy=mxint8"],
+                  images + ["variant=flex8+5"]]
+    return cases
+
+
+def same_bytes(engine, place):
+    for number, keys in enumerate(works()):
+        counts = [1, 2, 3, 4, 6] if LONG or number == 0 else [1, 3 if number % 2 else 2]
+        for ranks in counts:
+            folder = os.path.join(place, f"{number}-{ranks}")
+            status, out, err = train(engine, ranks, folder, *keys, "steps=6")
+            check(status == 0, keys, ranks, status, err)
+            if status == 0 and ranks > 1:
+                same(os.path.join(place, f"{number}-1"), folder, *keys, ranks)
+    mixed = os.path.join(place, "mixed")
+    status, out, err = train(engine, 3, mixed, *works()[0], "steps=6", isa=["portable", "avx2", "avx512"])
+    check(status == 0, "ranks of different instruction sets:", err)
+    same(os.path.join(place, "0-1"), mixed, "different instruction sets")
+    skipped = [line.split()[3] for line in read(place, "1-1", "losses.txt").decode().splitlines()]
+    check("1" in skipped, "no step of the dynamic loss scale was skipped", skipped)
+
+
+def bytes_sent(engine, place):
+    """Of one shard a rank: 2 bytes a parameter go out for the sums, and 2 with the results; 4 and 4 in fp32."""
+    for variant, most in (("flex16+5", 4.1), ("fp32", 8.2)):
+        for ranks in (2, 4):
+            sent = []
+            for steps in (4, 8):  # the difference of two trainings is that of steps alone
+                status, out, err = train(engine, ranks, os.path.join(place, "sent"), f"variant={variant}", f"shards={ranks}",
+                                         f"steps={steps}", "batch=24", "trace=no")
+                found = re.search(r"sent (\d+) parameters (\d+)", out)
+                check(status == 0 and found, variant, ranks, err)
+                if found:
+                    sent.append(int(found[1]) / int(found[2]))
+            if len(sent) == 2:
+                each = (sent[1] - sent[0]) / 4
+                check(0 < each <= most * (ranks - 1) / ranks + 0.2, variant, ranks, "ranks: bytes a parameter and step:", each)
+                print(f"{variant}, {ranks} ranks: {each:.3f} bytes a parameter, rank and step")
+
+
+# --- killed and resumed -----------------------------------------------------------------------------------------------
+
+def killed(engine, place, count):
+    draw = random.Random(11 if not LONG else time.time_ns())
+    keys = ["model=resnet8", "variant=flex16+5", "steps=18", "keep=2"]
+    whole = os.path.join(place, "whole")
+    status, out, err = train(engine, 1, whole, *keys)
+    check(status == 0, err)
+    for number in range(count):
+        folder, resumed = os.path.join(place, f"killed{number}"), False
+        for turn in range(30):
+            ranks, wanted = draw.choice([1, 2, 3, 4, 6]), keys + ([f"resume={folder}/resume.safetensors"] if resumed else [])
+            if turn < 3:
+                wanted.append(f"kill={draw.randrange(ranks)}:{draw.randrange(18)}")
+            began = time.time()
+            status, out, err = train(engine, ranks, folder, *wanted, seconds=60, FLEXLAB_GROUP_TIMEOUT="5")
+            check(status is not None and time.time() - began < 45, "ranks hang after a kill:", wanted)
+            resumed = os.path.exists(os.path.join(folder, "resume.safetensors"))
+            if status == 0:
+                break
+        check(status == 0, "a resumed training fails:", err)
+        check(read(whole, "last.safetensors") == read(folder, "last.safetensors"), "resumed under other ranks: last.safetensors")
+        check(position(whole) == position(folder), "resumed under other ranks: resume.safetensors")
+        shutil.rmtree(folder)
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+def messages(engine, place):
+    folder = os.path.join(place, "messages")
+    status, out, err = train(engine, 3, folder, "differ=2", "steps=2")
+    check(status and "ranks differ in the training: rank 0 has 'rate-0.01" in err and "rank 2 'rate-0.02" in err, "differ:", err)
+    status, out, err = train(engine, 2, folder, "shards=3", "batch=24", "steps=2")
+    check(status and "shards: 3, expected a multiple of the 2 ranks" in err, "shards:", err)
+    began = time.time()
+    status, out, err = train(engine, 3, folder, "stop=1:2", "steps=6", seconds=60, FLEXLAB_GROUP_TIMEOUT="3")
+    check(status and re.search(r"rank [02] of 3, gradients of step 3: after 3 seconds nothing from rank 1", err), "stopped:", err)
+    check(time.time() - began < 30, "a stopped rank:", time.time() - began)
+    status, out, err = train(engine, 3, folder, "fail=2:2", "steps=6", seconds=60)
+    check(status and "rank 2 of 3: the disk is full" in err, "failed:", err)
+    status, out, err = train(engine, 2, folder, "steps=2", FLEXLAB_GROUP_TIMEOUT="soon")
+    check(status and "FLEXLAB_GROUP_TIMEOUT: 'soon', expected seconds" in err, "timeout:", err)
+    status, out, err = train(engine, 1, folder, "steps=2", "engine=nccl")
+    check(status and "engine 'nccl', expected none or mpi" in err, "engine:", err)
+    status, out, err = train((engine[0], "/nowhere/libflexlab_mpi.so"), 1, folder, "steps=2")
+    check(status and "FLEXLAB_MPI_LIBRARY" in err and "/nowhere/libflexlab_mpi.so" in err, "library:", err)
+    for _ in range(100):  # what mpirun ends, the system removes a little later
+        leftovers = subprocess.run(["pgrep", "-f", place], capture_output=True, text=True).stdout.split()
+        if not leftovers:
+            break
+        time.sleep(0.1)
+    check(not leftovers, "processes are left:", leftovers)
+
+
+# --- the program --------------------------------------------------------------------------------------------------------
+
+TIMES = {"seconds", "images_per_second", "speed_ratio", "started", "command_line", "step_seconds", "step_seconds_low",
+         "step_seconds_high", "wall_seconds", "timed"}
+
+
+def lines(folder):
+    def plain(value):
+        if isinstance(value, dict):
+            return {k: plain(v) for k, v in value.items() if k not in TIMES}
+        return [plain(v) for v in value] if isinstance(value, list) else value
+    return [plain(json.loads(line)) for line in read(folder, "metrics.jsonl").splitlines()]
+
+
+def program(engine, place):
+    words = ["--model", "resnet8", "--data", "synthetic:train=96,test=20", "--batch", "24", "--shards", "4", "--epochs", "2"]
+    folders = []
+    for ranks in (1, 2, 4):
+        folder = os.path.join(place, f"compare{ranks}")
+        status, out, err = ended(mpirun(engine, ranks, [FLEXLAB, "compare", *words, "--formats", "fp32,flex16+5,fp16", "--seeds",
+                                                        "2", "--out", folder]), 120)
+        check(status == 0 and out.count("Written to") == 1, ranks, status, out[-300:], err)
+        folders.append(folder)
+    for folder in folders[1:]:
+        check(lines(folders[0]) == lines(folder), folder, "metrics.jsonl differs")
+        check(sorted(os.listdir(folders[0])) == sorted(os.listdir(folder)), folder, os.listdir(folder))
+        for name in os.listdir(folder):
+            if name.startswith("trace-"):
+                check(read(folders[0], name) == read(folder, name), folder, name, "differs")
+    whole, pieces = os.path.join(place, "train-whole"), os.path.join(place, "train-pieces")
+    options = [FLEXLAB, "train", *words, "--format", "flex16+5", "--epochs", "6", "--checkpoint-every", "2", "--quiet"]
+    status, out, err = ended(mpirun(engine, 1, [*options, "--out", whole]), 120)
+    check(status == 0, err)
+    child = mpirun(engine, 2, [*options, "--out", pieces])
+    for _ in range(4000):
+        if os.path.exists(os.path.join(pieces, "flexlab.resume", "resume.safetensors")) or child.poll() is not None:
+            break
+        time.sleep(0.002)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.communicate()
+    subprocess.run(["pkill", "-9", "-f", pieces])
+    if os.path.exists(os.path.join(pieces, "flexlab.resume")):
+        status, out, err = ended(mpirun(engine, 4, [FLEXLAB, "train", "--resume", pieces, "--quiet"]), 120)
+        check(status == 0, "resumed by 4 ranks:", err)
+    check(read(whole, "last.safetensors") == read(pieces, "last.safetensors"), "resumed by other ranks: last.safetensors")
+    for arguments, expected in ((["--shards", "3"], "expected a multiple of the 2 ranks"), (["--shards", "0"], "--shards"),
+                                (["--no-such-option"], "unknown option")):
+        status, out, err = ended(mpirun(engine, 2, [FLEXLAB, "train", *words, "--format", "fp32", *arguments, "--out",
+                                                    os.path.join(place, "refused")]), 60)
+        told = [line for line in err.splitlines() if line.startswith("flexlab train:")]
+        check(status and len(told) == 1 and expected in told[0], arguments, status, err)
+    check(not os.path.exists(os.path.join(place, "refused")), "a refused training left a folder")
+
+
+def main():
+    found = [engine for engine in ENGINES if shutil.which(engine[0])]
+    if not found:
+        print("skipped: mpirun is not there (apt-get install openmpi-bin libopenmpi-dev)")
+        sys.exit(77)
+    for engine in found:
+        with tempfile.TemporaryDirectory() as place:
+            same_bytes(engine, place)
+            bytes_sent(engine, place)
+            killed(engine, place, 40 if LONG else 1)
+            messages(engine, place)
+            program(engine, place)
+        print(engine[0], "done")
+    print(f"{checks} checks, {failures} failures")
+    sys.exit(failures > 0 or not checks)
+
+
+main()
