@@ -4,8 +4,7 @@
  * integers, rounded once at its exponent, or as a recursive tree of floats. Then the loss, moments of normalisations,
  * ignored labels, random draws, phases, states, and what is refused. */
 #include "check.h"
-#include "core/tensor/sums.h"
-#include "core/tensor/tensor_object.h"
+#include "core/queue/part_write.h"
 #include "flexlab/autoflex.h"
 #include "flexlab/nn.h"
 #include <math.h>

@@ -1,6 +1,6 @@
-/* ranks.h - the program as several ranks that mpirun has started. Rank 0 reads and writes as the program alone does. The
- * others compute their shards and are silent: what they would write goes to a folder of their own that is removed, and
- * what they would say is only said if rank 0 has not failed too. */
+/* ranks.h - the program as several ranks that mpirun has started. Rank 0 reads and writes as the program alone does.
+ * The others compute their shards and are silent: what they would write goes to a folder of their own that is removed,
+ * and what they would say is only said if rank 0 has not failed too. */
 #ifndef FLEXLAB_RANKS_H
 #define FLEXLAB_RANKS_H
 
@@ -9,7 +9,8 @@
 
 /* Joins the ranks, if mpirun has started several: before options are parsed. A STATUS_ code. */
 int ranks_begin(void);
-/* Leaves them with the status of the command; returns the worst of all ranks. If this rank alone has failed, all end. */
+/* Leaves them with the status of the command; returns the worst of all ranks. If this rank alone has failed, all end.
+ */
 int ranks_end(int status);
 /* The group during trainings (ranks_train(true) ... ranks_train(false)), NULL otherwise and for one rank. */
 nn_group *ranks_group(void);

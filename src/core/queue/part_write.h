@@ -1,5 +1,5 @@
-/* part_write.h - a write of a sum of tensors of which each rank computes a part: the same rules as for any write, with
- * maximum and statistics of all parts between their phases. On the host.
+/* part_write.h - writes of sums of tensors, on the host: as a whole, or a part on each rank. The rules are those of any
+ * write; for parts they are opened up between their phases, for the maximum and the statistics of all:
  *
  *     fl_part_measure(&w);     w.maximum is that of this part; 0 if the rules need none
  *     ... w.maximum becomes the largest of all parts ...
@@ -22,6 +22,11 @@ struct fl_part_write {
     struct fl_stats stats;
 };
 
+/* Writes the sum of `count` tensors of one format and of out's shape. */
+tensor_status fl_write_sum(tensor *out, const tensor *const *terms, int count);
+
+/* The part of `out` of w->count elements from w->first on, as the sum of so many terms, which begin there. */
+void fl_part_begin(struct fl_part_write *w, const tensor *out, const struct fl_view *terms, int count);
 void fl_part_measure(struct fl_part_write *w);
 void fl_part_store(struct fl_part_write *w);
 void fl_part_end(struct fl_part_write *w);

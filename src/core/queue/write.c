@@ -3,6 +3,7 @@
 #include "core/table/block_classes.h"
 #include "core/table/mixed.h"
 #include "core/table/operands.h"
+#include "core/queue/part_write.h"
 #include "core/queue/queue.h"
 #include "core/tensor/narrow.h"
 #include "core/tensor/wide.h"

@@ -78,8 +78,6 @@ tensor_status fl_write(tensor *out, struct fl_args *args);
 tensor_status fl_run(const tensor *on, struct fl_args *args);
 /* Submits the rounding of `out`'s count of doubles, exact results of an operation. */
 tensor_status fl_write_values(tensor *out, const double *values);
-/* The same for the sum of `count` tensors of one format and of out's shape (sums.h), on the host alone. */
-tensor_status fl_write_sum(tensor *out, const tensor *const *terms, int count);
 
 /* Every write ends here: it records statistics and totals, and a wide part that was not written with the elements
  * becomes exactly their value. */

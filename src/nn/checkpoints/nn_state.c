@@ -1,7 +1,7 @@
 /* nn_state.c - the state of a network as bytes: a header that identifies the network, then its tensors one after the
  * other. */
 #include "nn/checkpoints/nn_state.h"
-#include "nn/shards/nn_ranks.h"
+#include "nn/step/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"

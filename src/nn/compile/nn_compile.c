@@ -4,7 +4,7 @@
 #include "nn/layers/nn_sequence.h"
 #include "nn/policies/nn_types.h"
 #include "group/group.h"
-#include "nn/shards/nn_ranks.h"
+#include "nn/step/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"

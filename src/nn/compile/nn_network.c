@@ -3,7 +3,7 @@
 #include "core/base/memory.h"
 #include "core/base/text.h"
 #include "nn/policies/nn_policy.h"
-#include "nn/shards/nn_ranks.h"
+#include "nn/step/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 #include <math.h>

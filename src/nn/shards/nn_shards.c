@@ -1,10 +1,8 @@
 /* nn_shards.c - the tensors that exist once for each shard, and which of them are in place. */
 #include "nn/shards/nn_shards.h"
-#include "nn/shards/nn_ranks.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/tensor/sums.h"
-#include "nn/step/nn_step.h"
+#include "core/values/tensor_state.h"
 
 /* What a node has for each shard. */
 struct node_of_shard {
@@ -26,6 +24,7 @@ struct fl_shard {
     struct fl_recording forward, backward;
     tensor *loss, *correct;
     double share;
+    struct fl_told told; /* of a shard of another rank */
 };
 
 /* --- settings ----------------------------------------------------------------------------------------------------- */
@@ -193,7 +192,9 @@ tensor_status fl_shard_keep(nn_graph *g) {
 void fl_shard_select(nn_graph *g, int shard) {
     if (!g->of || shard == g->shard)
         return;
-    fl_hide_values(g);
+    for (int i = 0; i < g->value_count; i++)
+        if (fl_is_stored(g, i))
+            fl_tensor_hide(g->values[i].t, true);
     exchange(g, &g->of[g->shard], true); /* recordings change */
     g->shard = shard;
     exchange(g, &g->of[shard], false);
@@ -233,32 +234,13 @@ tensor_status fl_shard_begin_pass(nn_graph *g, double share) {
     return tensor_load_f64(g->share, &scale, 1);
 }
 
-tensor_status fl_shard_loss(const nn_graph *g, int shard, double *loss, int *correct) {
-    const struct fl_shard *of = &g->of[shard];
-    int32_t right = 0;
-    if (!fl_is_own_shard(g, shard)) {
-        fl_ranks_loss(g, shard, loss, correct);
-        return TENSOR_OK;
-    }
-    TRY(fl_taken(g, tensor_store_f64(of->loss, loss, 1)));
-    TRY(fl_taken(g, tensor_store_i32(of->correct, &right, 1)));
-    *loss = of->share > 0 ? *loss * of->share : 0;
-    *correct = right;
-    return TENSOR_OK;
+void fl_shard_tell(nn_graph *g, int shard, double loss, int correct) {
+    g->of[shard].told = (struct fl_told){NULL, NULL, 1, loss, correct};
 }
 
-tensor_status fl_shards_loss(const nn_graph *g, double *loss, int *correct) {
-    double each[FL_MOST_SHARDS];
-    int right = 0, all = 0;
-    for (int s = 0; s < g->shards; s++) {
-        TRY(fl_shard_loss(g, s, &each[s], &right));
-        all += right;
-    }
-    if (loss)
-        *loss = fl_tree_sum(each, g->shards);
-    if (correct)
-        *correct = all;
-    return TENSOR_OK;
+struct fl_told fl_shard_told(const nn_graph *g, int shard) {
+    const struct fl_shard *of = &g->of[shard];
+    return fl_is_own_shard(g, shard) ? (struct fl_told){of->loss, of->correct, of->share, 0, 0} : of->told;
 }
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */

@@ -38,15 +38,25 @@ void fl_shards_free(nn_graph *g);
 /* Begins the pass of the shard in place. share: its part of the loss, the labels that count in it of those of the whole
  * batch. */
 tensor_status fl_shard_begin_pass(nn_graph *g, double share);
-/* The part of a shard in the loss, and its correct predictions. Waits for a device. */
-tensor_status fl_shard_loss(const nn_graph *g, int shard, double *loss, int *correct);
-/* The mean loss and number of correct predictions of a step of several shards. Waits for a device. */
-tensor_status fl_shards_loss(const nn_graph *g, double *loss, int *correct);
+/* What is known of the loss of a shard: the tensors that its pass has written, and its share; or, of a shard of another
+ * rank, the numbers that it has told: its part of the loss and its correct predictions. */
+struct fl_told {
+    const tensor *loss, *correct; /* NULL: told */
+    double share, told_loss;
+    int told_correct;
+};
+struct fl_told fl_shard_told(const nn_graph *g, int shard);
+void fl_shard_tell(nn_graph *g, int shard, double loss, int correct);
 
-/* nn_reduce.c: after the last pass of a step */
-/* Adds the gradients of all shards, parameter by parameter: under a shared exponent the exact sum, rounded once by a
- * write as any other; in float formats the tree in binary32, rounded once. Then averages the moments of normalisations.
- */
-tensor_status fl_shards_reduce(nn_graph *g);
+/* The first shard of this rank, and how many it has: all, of one rank. */
+static inline int fl_ranks_own(const nn_graph *g) {
+    return g->shards / nn_group_size(g->group);
+}
+static inline int fl_ranks_first(const nn_graph *g) {
+    return nn_group_rank(g->group) * fl_ranks_own(g);
+}
+static inline bool fl_is_own_shard(const nn_graph *g, int shard) {
+    return shard >= fl_ranks_first(g) && shard < fl_ranks_first(g) + fl_ranks_own(g);
+}
 
 #endif

@@ -5,7 +5,7 @@
 #include "core/base/fail.h"
 #include "core/queue/fetch.h"
 #include "core/base/memory.h"
-#include "nn/shards/nn_ranks.h"
+#include "core/tensor/sums.h"
 #include "nn/shards/nn_shards.h"
 #include <string.h>
 
@@ -147,12 +147,41 @@ static tensor_status send(nn_graph *g) {
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
+tensor_status fl_shard_loss(const nn_graph *g, int shard, double *loss, int *correct) {
+    const struct fl_told told = fl_shard_told(g, shard);
+    int32_t right = 0;
+    *loss = told.told_loss;
+    *correct = told.told_correct;
+    if (!told.loss)
+        return TENSOR_OK;
+    TRY(fl_taken(g, tensor_store_f64(told.loss, loss, 1)));
+    TRY(fl_taken(g, tensor_store_i32(told.correct, &right, 1)));
+    *loss = told.share > 0 ? *loss * told.share : 0;
+    *correct = right;
+    return TENSOR_OK;
+}
+
+/* The mean loss and number of correct predictions of a step of several shards. */
+static tensor_status loss_of_shards(const nn_graph *g, double *loss, int *correct) {
+    double each[FL_MOST_SHARDS];
+    int right = 0, all = 0;
+    for (int s = 0; s < g->shards; s++) {
+        TRY(fl_shard_loss(g, s, &each[s], &right));
+        all += right;
+    }
+    if (loss)
+        *loss = fl_tree_sum(each, g->shards);
+    if (correct)
+        *correct = all;
+    return TENSOR_OK;
+}
+
 /* The loss of several shards is a sum, which the host computes at once. */
 static tensor_status note_shards(nn_graph *g, struct fl_losses *l) {
     double loss;
     int correct;
     TRY(make_room(l, 1));
-    TRY(fl_shards_loss(g, &loss, &correct));
+    TRY(loss_of_shards(g, &loss, &correct));
     l->loss[l->first + l->count] = loss;
     l->right[l->first + l->count++] = correct;
     return TENSOR_OK;
@@ -217,7 +246,7 @@ tensor_status nn_loss(double *loss, int *correct, const nn_graph *g) {
                                g->phase == FL_PHASE_FORWARD ? g->passed + 1 : g->passed, fl_ranks_own(g))
                      : fl_fail(TENSOR_E_ARGUMENT, "loss: no forward pass before it");
     if (g->of)
-        return fl_shards_loss(g, loss, correct);
+        return loss_of_shards(g, loss, correct);
     if (loss)
         TRY(fl_taken(g, tensor_store_f64(g->loss, loss, 1)));
     if (correct)

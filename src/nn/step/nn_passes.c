@@ -8,6 +8,7 @@
 #include "core/queue/sampled.h"
 #include "core/values/tensor_state.h"
 #include "nn/shards/nn_shards.h"
+#include "nn/step/nn_ranks.h"
 
 /* --- around a position -------------------------------------------------------------------------------------------- */
 
@@ -231,6 +232,20 @@ tensor_status fl_backward(nn_graph *g) {
     return by_recording(g, &g->backward, g->count + 1, 2 * g->count, backward);
 }
 
+/* --- several shards ----------------------------------------------------------------------------------------------- */
+
+tensor_status fl_reduce_passes(nn_graph *g) {
+    const int position = fl_positions(g) - 1;
+    if (!g->of)
+        return TENSOR_OK;
+    if (g->ranks)
+        TRY(fl_ranks_reduce(g));
+    fl_begin_calls(g, position, true);
+    const tensor_status status = fl_reduce(g);
+    fl_end_calls(g, position);
+    return status;
+}
+
 /* --- update ------------------------------------------------------------------------------------------------------- */
 
 static tensor_status update_parameter(const nn_graph *g, const struct fl_parameter *p) {
@@ -297,7 +312,7 @@ static tensor_status dry_pass(nn_graph *g, void *context) {
 
 static tensor_status dry_run(nn_graph *g) {
     TRY(fl_each_shard(g, dry_pass, NULL));
-    TRY(fl_shards_reduce(g));
+    TRY(fl_reduce_passes(g));
     g->writes.part = FL_PART_TAKEN;
     TRY(fl_take_gradients(g));
     g->writes.part = FL_PART_UPDATE;

@@ -2,7 +2,7 @@
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "nn/shards/nn_ranks.h"
+#include "nn/step/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include <math.h>
 #include <string.h>
@@ -104,7 +104,7 @@ tensor_status fl_finish_pass(nn_graph *g) {
     TRY(fl_backward(g));
     if (++g->passed < fl_ranks_own(g))
         return TENSOR_OK;
-    TRY(fl_shards_reduce(g));
+    TRY(fl_reduce_passes(g));
     fl_writes_done(g, FL_PART_BACKWARD);
     g->phase = FL_PHASE_BACKWARD;
     g->objective.has_input_gradient = g->objective.input_gradient;

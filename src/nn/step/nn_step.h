@@ -25,6 +25,14 @@ void fl_end_calls(const nn_graph *g, int position);
 /* Measures the memory of each position by a dry run. */
 tensor_status fl_measure_step(nn_graph *g);
 
+/* Adds the gradients of all shards after the last pass of a step. */
+tensor_status fl_reduce_passes(nn_graph *g);
+
+/* nn_reduce.c: within that. The gradients are added parameter by parameter: under a shared exponent the exact sum,
+ * rounded once by a write as any other; in float formats the tree in binary32, rounded once (of several ranks,
+ * nn_ranks.h does so). Then the moments of normalisations are averaged. */
+tensor_status fl_reduce(nn_graph *g);
+
 /* nn_step.c */
 /* Forward and backward of a whole batch, shard by shard; `what` begins messages. */
 tensor_status fl_run_passes(nn_graph *g, const char *what, const nn_batch *batch);
@@ -111,6 +119,8 @@ tensor_status fl_tell_first(nn_graph *g, const struct fl_slot_copies *slots, con
                             nn_nonfinite *found);
 
 /* nn_losses.c */
+/* The part of a shard in the loss, and its correct predictions. Waits for a device. */
+tensor_status fl_shard_loss(const nn_graph *g, int shard, double *loss, int *correct);
 enum { FL_MOST_NOTED = 4096 };
 void fl_losses_free(nn_graph *g);
 /* Takes the status of a read. If the read failed, waits for the device, which clears the failure of a task, and drops

@@ -5,7 +5,7 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "group/group.h"
-#include "nn/shards/nn_ranks.h"
+#include "nn/step/nn_ranks.h"
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>

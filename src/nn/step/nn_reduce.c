@@ -1,9 +1,8 @@
 /* nn_reduce.c - what follows the last pass of a step of several shards: their gradients are added, and the moments of
  * normalisations averaged. */
 #include "core/base/fail.h"
-#include "core/tensor/sums.h"
-#include "core/tensor/tensor_object.h"
-#include "nn/shards/nn_ranks.h"
+#include "core/queue/part_write.h"
+#include "nn/step/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 
@@ -64,16 +63,7 @@ static tensor_status settle(nn_graph *g) {
     return TENSOR_OK;
 }
 
-tensor_status fl_shards_reduce(nn_graph *g) {
-    if (!g->of)
-        return TENSOR_OK;
-    const int position = fl_positions(g) - 1;
-    if (g->ranks)
-        TRY(fl_ranks_reduce(g));
-    fl_begin_calls(g, position, true);
-    tensor_status status = reduce_gradients(g);
-    if (!status)
-        status = settle(g);
-    fl_end_calls(g, position);
-    return status;
+tensor_status fl_reduce(nn_graph *g) {
+    TRY(reduce_gradients(g));
+    return settle(g);
 }

@@ -12,18 +12,9 @@ tensor_status fl_ranks_check(const nn_config *config);
 /* At the end of compilation: all ranks have the same network, and room for what they exchange. */
 tensor_status fl_ranks_begin(nn_graph *g);
 void fl_ranks_free(nn_graph *g);
-/* The first shard of this rank, and how many it has. */
-int fl_ranks_first(const nn_graph *g);
-int fl_ranks_own(const nn_graph *g);
-static inline bool fl_is_own_shard(const nn_graph *g, int shard) {
-    return shard >= fl_ranks_first(g) && shard < fl_ranks_first(g) + fl_ranks_own(g);
-}
-
 /* After the last pass of this rank: losses, moments and exponents of all shards; then the gradients are added, each
  * rank a part, and all have them. */
 tensor_status fl_ranks_reduce(nn_graph *g);
-/* Of a shard of another rank: its part of the loss, and its correct predictions. */
-void fl_ranks_loss(const nn_graph *g, int shard, double *loss, int *correct);
 /* Brings the slots of all shards to all ranks, which all call it; nothing to do for one rank. */
 tensor_status fl_ranks_bring(const nn_graph *g);
 /* The state was set: slots of other ranks are those of the file. */

@@ -1,12 +1,11 @@
 /* nn_ranks.c - what the ranks of a training exchange in a step. */
-#include "nn/shards/nn_ranks.h"
+#include "nn/step/nn_ranks.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/queue/part_write.h"
 #include "core/values/tensor_state.h"
 #include "flexlab/version.h"
 #include "group/group.h"
-#include "nn/checkpoints/nn_state.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 #include <stdio.h>
@@ -54,14 +53,6 @@ tensor_status fl_ranks_check(const nn_config *c) {
     return shards % size == 0
                ? TENSOR_OK
                : fl_fail(TENSOR_E_ARGUMENT, "shards: %d, expected a multiple of the %d ranks", shards, size);
-}
-
-int fl_ranks_first(const nn_graph *g) {
-    return g->ranks ? g->ranks->first : 0;
-}
-
-int fl_ranks_own(const nn_graph *g) {
-    return g->ranks ? g->ranks->own : g->shards;
 }
 
 /* --- ranges ------------------------------------------------------------------------------------------------------- */
@@ -137,12 +128,42 @@ static tensor_status add_slot(tensor *t, void *bytes) {
     return TENSOR_OK;
 }
 
+static uint64_t mix(uint64_t hash, const void *bytes, size_t n) { /* FNV-1a */
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+    return hash;
+}
+
+/* All tensors by name, format and shape. */
+static uint64_t hash_of_tensors(const nn_graph *g) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < g->info_count; i++) {
+        const nn_tensor_info *info = &g->infos[i];
+        const char *format = tensor_format_name(tensor_format_of(info->t));
+        hash = mix(mix(hash, info->name, strlen(info->name) + 1), format, strlen(format) + 1);
+        for (int d = 0; d < tensor_ndim(info->t); d++) {
+            const int64_t size = tensor_dim(info->t, d);
+            hash = mix(hash, &size, sizeof size);
+        }
+    }
+    return hash;
+}
+
 static tensor_status agree(const nn_graph *g) {
-    char text[200];
+    char text[700], scale[FL_SCALE_TEXT];
     const uint16_t order = 1;
-    snprintf(text, sizeof text, "flexlab-%s %s-endian format-%s batch-%d shards-%d layers-and-settings-%016llx",
-             FLEXLAB_VERSION_STRING, *(const unsigned char *)&order ? "little" : "big", g->variant->name,
-             fl_whole_batch(g), g->shards, (unsigned long long)fl_state_layout(g));
+    const struct fl_optimiser *o = &g->optimiser;
+    fl_loss_scale_text(g, scale);
+    snprintf(text, sizeof text,
+             "flexlab-%s %s-endian batch-%d shards-%d seed-%llu format-%s tensors-%016llx optimiser-%d momentum-%.9g "
+             "betas-%.9g,%.9g epsilon-%.9g decay-%.9g,%d clip-%.9g,%.9g nesterov-%d narrow-%d loss-%d,%.9g,%.9g,%d "
+             "scale-%s",
+             FLEXLAB_VERSION_STRING, *(const unsigned char *)&order ? "little" : "big", fl_whole_batch(g), g->shards,
+             (unsigned long long)g->seed, g->variant->name, (unsigned long long)hash_of_tensors(g), (int)o->how.kind,
+             (double)o->how.momentum, (double)o->how.beta1, (double)o->how.beta2, (double)o->how.epsilon,
+             (double)o->how.weight_decay, o->decays_all, (double)o->clip_value, (double)o->how.clip_norm, o->nesterov,
+             o->narrow, (int)g->objective.kind, (double)g->objective.smoothing, (double)g->objective.delta,
+             g->objective.ignores ? g->objective.ignored : -1, scale);
     return fl_group_agree(g->group, "the network", text);
 }
 
@@ -297,17 +318,14 @@ static tensor_status share_told(nn_graph *g, const char *what) {
     TRY(fl_group_share(g->group, what, k->block, k->block_bytes * k->own));
     for (int s = 0; s < k->shards; s++) {
         flagged = flagged || told_by(k, s)->flagged;
-        if (!fl_is_own_shard(g, s))
-            TRY(move_moments(g, s, false));
+        if (fl_is_own_shard(g, s))
+            continue;
+        fl_shard_tell(g, s, told_by(k, s)->loss, told_by(k, s)->correct);
+        TRY(move_moments(g, s, false));
     }
     const bool before = k->flagged;
     k->flagged = flagged;
     return flagged || before ? fl_ranks_bring(g) : TENSOR_OK;
-}
-
-void fl_ranks_loss(const nn_graph *g, int shard, double *loss, int *correct) {
-    *loss = told_by(g->ranks, shard)->loss;
-    *correct = told_by(g->ranks, shard)->correct;
 }
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
@@ -344,7 +362,7 @@ static void find_terms(const nn_graph *g, int i, char *const *received) {
     struct fl_part_write *w = &k->writes[i];
     struct fl_view *terms = &k->terms[(int64_t)i * k->shards];
     int32_t *e = &k->exponents[(int64_t)i * k->shards];
-    *w = (struct fl_part_write){.out = range->parameter->g};
+    *w = (struct fl_part_write){.first = 0};
     w->count = part_of(k, range, k->rank, &w->first);
     for (int s = 0; s < k->shards; s++) {
         const int r = s / k->own;
@@ -353,7 +371,7 @@ static void find_terms(const nn_graph *g, int i, char *const *received) {
         e[s] = exponents_of(k, s)[i];
         terms[s] = (struct fl_view){.data = data, .e = &e[s], .count = w->count};
     }
-    w->sum = (struct fl_sum){w->out->format, terms, k->shards};
+    fl_part_begin(w, range->parameter->g, terms, k->shards);
 }
 
 static void find_all_terms(const nn_graph *g) {
