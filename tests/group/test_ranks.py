@@ -193,7 +193,8 @@ def messages(engine, place):
 # --- the program --------------------------------------------------------------------------------------------------------
 
 TIMES = {"seconds", "images_per_second", "speed_ratio", "started", "command_line", "step_seconds", "step_seconds_low",
-         "step_seconds_high", "wall_seconds", "timed"}
+         "step_seconds_high", "wall_seconds", "timed", "ranks", "rank_steps", "rank_sent",
+         "rank_waited", "rank_seconds"}
 
 
 def lines(folder):
@@ -213,6 +214,12 @@ def program(engine, place):
                                                         "2", "--out", folder]), 120)
         check(status == 0 and out.count("Written to") == 1, ranks, status, out[-300:], err)
         folders.append(folder)
+    told = [json.loads(line) for line in read(folders[1], "metrics.jsonl").splitlines()]
+    told = [line for line in told if line["type"] == "run"]
+    check(all(line["ranks"] == 2 and line["rank_steps"] == 8 and line["rank_sent"] > 8 * line["parameters"] for line in told), told)
+    check(">Ranks<" in read(folders[1], "report.html").decode(), "the report has no table of ranks")
+    shown = subprocess.run([FLEXLAB, "report", folders[1], "--out", os.path.join(place, "again")], capture_output=True, text=True)
+    check(shown.returncode == 0 and ">Ranks<" in read(place, "again", "report.html").decode(), shown.stderr)
     for folder in folders[1:]:
         check(lines(folders[0]) == lines(folder), folder, "metrics.jsonl differs")
         check(sorted(os.listdir(folders[0])) == sorted(os.listdir(folder)), folder, os.listdir(folder))

@@ -268,6 +268,38 @@ static void write_runs(FILE *out, const struct experiment *x) {
     table_free(t);
 }
 
+/* What ranks have exchanged, for each run of several. */
+static void write_exchanges(FILE *out, const struct experiment *x) {
+    struct table *t = table_new("lrrrrr");
+    static const char *const heads[] = {"format",           "seed",         "ranks", "MB sent a step",
+                                        "ms waited a step", "of the step %"};
+    bool any = false;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        table_cell(t, "%s", heads[i]);
+    for (int i = 0; i < x->run_count; i++) {
+        const struct exchange *e = &x->runs[i].exchange;
+        if (!e->ranks || !e->steps)
+            continue;
+        any = true;
+        table_cell(t, "%s", x->series[x->runs[i].series].label);
+        table_cell(t, "%llu", (unsigned long long)x->runs[i].seed);
+        table_cell(t, "%d", e->ranks);
+        table_take(t, number_text((double)e->sent / (double)e->steps / 1e6, 3));
+        table_take(t, number_text(1000 * e->waited / (double)e->steps, 2));
+        table_take(t, number_text(100 * e->waited / e->seconds, 1));
+    }
+    if (any) {
+        heading(out, "ranks", NULL, "Ranks");
+        fputs("<div class=\"card\">\n", out);
+        table_print_html(t, out);
+        fputs(
+            "<p class=\"note\">By rank 0, in training steps; waiting includes the time for which other ranks computed "
+            "longer.</p></div>\n",
+            out);
+    }
+    table_free(t);
+}
+
 static char *format_list(const struct experiment *x) {
     char *list = text_format("%s", "");
     for (int i = 0; i < x->series_count; i++) {
@@ -397,6 +429,7 @@ int report_write(const struct experiment *x, const struct figures *figures) {
     write_paired(o.file, x);
     write_arithmetic(o.file, x);
     write_runs(o.file, x);
+    write_exchanges(o.file, x);
     status = write_what_if(o.file, x);
     write_configuration(o.file, x);
     fputs("</main>\n", o.file);

@@ -35,6 +35,15 @@ struct timing {
     double wall;              /* of the whole run, with evaluation */
 };
 
+/* What rank 0 of several exchanged with the others in the training steps that this process has made. */
+struct exchange {
+    int ranks;    /* 0: there was one */
+    int64_t sent; /* bytes */
+    double waited;
+    int64_t steps; /* in which that was, and their seconds */
+    double seconds;
+};
+
 struct run {
     int series; /* index of its format */
     int origin; /* index of the origin of its numbers */
@@ -52,6 +61,7 @@ struct run {
     struct scale_change *scales; /* of a scaled loss: the first step, then each change */
     int64_t scale_count, scale_room;
     struct timing timing;
+    struct exchange exchange;
     double first_loss;      /* of step 1, with the initial weights */
     int64_t nonfinite_step; /* the first step with a loss of NaN or Inf, 0 without */
     double nonfinite_loss;  /* that loss; 0 without */

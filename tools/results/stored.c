@@ -397,6 +397,14 @@ static void read_scaling_and_timing(struct reader *r, const cJSON *line, struct 
                                   .wall = read_number(r, line, "wall_seconds")};
 }
 
+static void read_exchange(struct reader *r, const cJSON *line, struct run *run) {
+    run->exchange = (struct exchange){.ranks = (int)read_whole(r, line, "ranks", 1, INT_MAX),
+                                      .sent = read_whole(r, line, "rank_sent", 0, INT64_MAX),
+                                      .waited = read_number(r, line, "rank_waited"),
+                                      .steps = read_whole(r, line, "rank_steps", 0, INT64_MAX),
+                                      .seconds = read_number(r, line, "rank_seconds")};
+}
+
 static void read_scale(struct reader *r, const cJSON *line, struct run *run) {
     const int64_t before = run->scale_count ? run->scales[run->scale_count - 1].step : 0;
     const int64_t step = read_whole(r, line, "step", before + 1, INT64_MAX);
@@ -437,6 +445,8 @@ static void read_run(struct reader *r, const cJSON *line, struct run *run) {
     result->loss_scale = 1;
     if (cJSON_GetObjectItemCaseSensitive(line, "step_seconds")) /* older results have none of these */
         read_scaling_and_timing(r, line, run);
+    if (cJSON_GetObjectItemCaseSensitive(line, "ranks"))
+        read_exchange(r, line, run);
     if (!strcmp(read_text(r, line, "test_loss_state"), "none") == is_tested(run))
         refuse(r, text_format("the fields 'test_loss' and 'test_accuracy' do not agree"));
 }

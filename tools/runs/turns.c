@@ -446,13 +446,31 @@ static int finish_run(struct running *r) {
     return r->status ? r->status : metrics_run(r->metrics, x, run);
 }
 
+static void take_exchange(struct running *r, const nn_group_statistics *before, const nn_group_statistics *after,
+                          int64_t steps, double seconds) {
+    struct exchange *e = &r->run->exchange;
+    e->ranks = nn_group_size(ranks_group());
+    e->sent += after->sent - before->sent;
+    e->waited += after->waited - before->waited;
+    e->steps += steps;
+    e->seconds += seconds;
+}
+
 static int take_turn(struct running *r) {
     const double seconds = r->seconds;
     const int64_t first = r->steps;
     bool over = false;
     show(r);
     r->turn = now();
+    const double turn_began = now();
+    nn_group_statistics before = {0}, after = {0};
+    if (ranks_group())
+        (void)nn_group_statistics_of(&before, ranks_group());
     const tensor_status failed = nn_trainer_advance(&over, r->trainer, r->slice);
+    if (ranks_group()) {
+        (void)nn_group_statistics_of(&after, ranks_group());
+        take_exchange(r, &before, &after, r->steps - first, now() - turn_began);
+    }
     if (failed) {
         nn_trainer_free(r->trainer);
         r->trainer = NULL;
