@@ -7,6 +7,7 @@
 #include "core/queue/part_write.h"
 #include "flexlab/autoflex.h"
 #include "flexlab/nn.h"
+#include "nn/step/nn_partial.h"
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -432,6 +433,66 @@ static void check_ties(void) {
     tensor_free(y);
 }
 
+/* --- sums that ranks send ----------------------------------------------------------------------------------------- */
+
+/* Sums of groups of shards, as bytes and back, add up to the sum of all; `own` shards of each of three ranks. */
+static int check_sent(const char *name, int own, int spread) {
+    enum { COUNT = 300, RANKS = 3 };
+    tensor_format id;
+    uint64_t random = (uint64_t)(own * 100 + spread);
+    CHECK(!tensor_format_find(&id, name), "%s", tensor_error());
+    const struct fl_format *format = fl_format_of(id);
+    tensor *x[RANKS * MOST];
+    struct fl_view views[RANKS * MOST], sums[RANKS];
+    int32_t e[RANKS * MOST], of_sums[RANKS];
+    double expected[COUNT], found[COUNT], doubles[RANKS][COUNT];
+    char bytes[COUNT * 8 + 8];
+    for (int s = 0; s < RANKS * own; s++) {
+        double values[COUNT];
+        const int shift = (int)(check_random(&random) % (unsigned)(spread + 1));
+        for (int i = 0; i < COUNT; i++) /* the largest mantissas among them */
+            values[i] = ldexp(i % 7   ? (double)(int64_t)(check_random(&random) % 65535) - 32767
+                              : i % 2 ? 32767
+                                      : -32767,
+                              -shift);
+        x[s] = tensor_new(id, TENSOR_SHAPE(COUNT));
+        CHECK(!tensor_load_f64(x[s], values, COUNT), "%s", tensor_error());
+        e[s] = tensor_format_is_shared(id) ? tensor_exponent(x[s]) : 0;
+        views[s] = (struct fl_view){.data = tensor_data(x[s]), .e = &e[s], .count = COUNT};
+    }
+    const struct fl_partial p = fl_partial_plan(format, e, RANKS * own, own);
+    fl_sum_fetch(&(struct fl_sum){.format = format, .terms = views, .count = RANKS * own}, 0, COUNT, expected);
+    for (int r = 0; r < RANKS && p.bytes; r++) {
+        of_sums[r] = fl_partial_exponent(e + r * own, own);
+        fl_partial_pack(p, format, views + r * own, own, of_sums[r], COUNT, bytes);
+        fl_partial_unpack(p, format, bytes, of_sums[r], COUNT, doubles[r]);
+        sums[r] = (struct fl_view){.data = doubles[r], .e = &of_sums[r], .count = COUNT};
+    }
+    if (p.bytes)
+        fl_sum_fetch(&(struct fl_sum){format, sums, RANKS, p.bits ? p.bits : 24}, 0, COUNT, found);
+    for (int i = 0; i < COUNT && p.bytes; i++)
+        CHECK(found[i] == expected[i], "%s: %d bytes, %d shards a rank: %.17g, expected %.17g", name, p.bytes, own,
+              found[i], expected[i]);
+    CHECK(!p.bytes || p.bytes < own * (int)tensor_format_bytes(id), "%s: %d bytes for %d shards", name, p.bytes, own);
+    for (int s = 0; s < RANKS * own; s++)
+        tensor_free(x[s]);
+    return p.bytes;
+}
+
+static void check_all_sent(void) {
+    static const char *const formats[] = {"flex16+5", "dfp16", "fp32", "fp16", "bf16", "flex8+5"};
+    int sent[8] = {0};
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
+        for (int own = 1; own <= MOST; own++)
+            for (int spread = 0; spread < 40; spread += 3)
+                sent[check_sent(formats[f], own, spread)]++;
+    CHECK(sent[0] && sent[3] && sent[4] && sent[5] && sent[6], "lengths %d %d %d %d %d", sent[0], sent[3], sent[4],
+          sent[5], sent[6]);
+    CHECK(check_sent("flex16+5", 2, 0) == 3 && check_sent("fp32", 2, 0) == 4 && check_sent("fp16", 2, 0) == 0 &&
+              check_sent("fp32", 3, 0) == 0,
+          "usual lengths");
+}
+
 /* --- ignored labels ----------------------------------------------------------------------------------------------- */
 
 /* The mean is over the labels that count in the whole batch, however they lie in shards. */
@@ -578,6 +639,7 @@ int main(void) {
     for (int spread = 0; spread <= 160; spread += 20)
         check_far(spread);
     check_ties();
+    check_all_sent();
     for (int v = 0; v < nn_variant_count(); v++) {
         const char *variant = nn_variant_at(v)->name;
         run_case(&(struct job){"mlp2", variant, NULL, optimisers[v % 6], NULL, 8, v % 2 ? 4 : 8, 3});

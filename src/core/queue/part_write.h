@@ -25,8 +25,10 @@ struct fl_part_write {
 /* Writes the sum of `count` tensors of one format and of out's shape. */
 tensor_status fl_write_sum(tensor *out, const tensor *const *terms, int count);
 
-/* The part of `out` of w->count elements from w->first on, as the sum of so many terms, which begin there. */
-void fl_part_begin(struct fl_part_write *w, const tensor *out, const struct fl_view *terms, int count);
+/* The part of `out` of w->count elements from w->first on, as the sum of so many terms, which begin there:
+ * fl_sum.bits_of_doubles. */
+void fl_part_begin(struct fl_part_write *w, const tensor *out, const struct fl_view *terms, int count,
+                   int bits_of_doubles);
 void fl_part_measure(struct fl_part_write *w);
 void fl_part_store(struct fl_part_write *w);
 void fl_part_end(struct fl_part_write *w);

@@ -121,7 +121,7 @@ tensor_status fl_write_sum(tensor *out, const tensor *const *terms, int count) {
     struct fl_view views[FL_MOST_TERMS];
     for (int i = 0; i < count; i++)
         views[i] = fl_view_of(terms[i]);
-    const struct fl_sum sum = {terms[0]->format, views, count};
+    const struct fl_sum sum = {.format = terms[0]->format, .terms = views, .count = count};
     const tensor_status status = fl_need_contiguous("sum", out);
     if (status)
         return status;

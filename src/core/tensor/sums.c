@@ -150,11 +150,18 @@ static void add_nodes(float *left, const float *right, int64_t n) {
         left[i] += right[i];
 }
 
+static void fetch_term(const struct fl_sum *s, int t, int64_t first, int64_t n, double *values) {
+    if (s->bits_of_doubles)
+        memcpy(values, (const double *)s->terms[t].data + first, (size_t)n * sizeof *values);
+    else
+        s->format->decode(s->format, &s->terms[t], first, n, values);
+}
+
 static void fetch_tree(const struct fl_sum *s, int64_t first, int64_t n, double *values) {
     float node[TREE][RUN];
     int depth = 0;
     for (int t = 0; t < s->count; t++) {
-        s->format->decode(s->format, &s->terms[t], first, n, values);
+        fetch_term(s, t, first, n, values);
         for (int64_t i = 0; i < n; i++)
             node[depth][i] = (float)values[i];
         depth++;
@@ -172,7 +179,8 @@ static void fetch_tree(const struct fl_sum *s, int64_t first, int64_t n, double 
 /* Whether doubles hold every sum of some of the terms exactly: all are multiples of one unit, and their sum is below
  * 2^53 of it. */
 static bool fits_doubles(const struct fl_sum *s) {
-    int least = fl_exponent(&s->terms[0]), most = least, bits = s->format->bits - 1;
+    int least = fl_exponent(&s->terms[0]), most = least,
+        bits = s->bits_of_doubles ? s->bits_of_doubles : s->format->bits - 1;
     for (int t = 1; t < s->count; t++) {
         const int e = fl_exponent(&s->terms[t]);
         least = e < least ? e : least;
@@ -185,9 +193,9 @@ static bool fits_doubles(const struct fl_sum *s) {
 
 static void fetch_exact(const struct fl_sum *s, int64_t first, int64_t n, double *values) {
     double term[RUN];
-    s->format->decode(s->format, &s->terms[0], first, n, values);
+    fetch_term(s, 0, first, n, values);
     for (int t = 1; t < s->count; t++) {
-        s->format->decode(s->format, &s->terms[t], first, n, term);
+        fetch_term(s, t, first, n, term);
         for (int64_t i = 0; i < n; i++)
             values[i] += term[i];
     }
@@ -197,7 +205,7 @@ static void fetch_exact(const struct fl_sum *s, int64_t first, int64_t n, double
 static void fetch_fixed(const struct fl_sum *s, int64_t first, double *value) {
     double terms[FL_MOST_TERMS] = {0};
     for (int t = 0; t < s->count; t++)
-        s->format->decode(s->format, &s->terms[t], first, 1, &terms[t]);
+        fetch_term(s, t, first, 1, &terms[t]);
     *value = fl_exact_sum_odd(terms, s->count);
 }
 

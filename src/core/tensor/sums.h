@@ -11,6 +11,9 @@ struct fl_sum {
     const struct fl_format *format;
     const struct fl_view *terms;
     int count;
+    /* Of terms that are sums already, as doubles in the place of elements, under their exponents: the bits of their
+     * magnitudes; binary32 numbers in float formats. 0: elements of the format. */
+    int bits_of_doubles;
 };
 enum { FL_MOST_TERMS = 1024 };
 

@@ -7,6 +7,7 @@
 #include "flexlab/version.h"
 #include "group/group.h"
 #include "nn/shards/nn_shards.h"
+#include "nn/step/nn_partial.h"
 #include "nn/step/nn_step.h"
 #include <stdio.h>
 
@@ -28,9 +29,12 @@ struct fl_ranks {
     char *send, *receive, *result; /* gradients of own shards for others; of theirs; the sums, packed */
     struct fl_piece *to, *from;
     struct fl_part_write *writes;
-    struct fl_view *terms; /* of a parameter, shard by shard */
-    int32_t *exponents;
-    struct part *parts; /* of all ranks and parameters: what they tell of their parts of a write */
+    struct fl_view *terms;      /* of a parameter, shard by shard */
+    int32_t *exponents;         /* of all shards of a parameter */
+    int32_t *sum_exponents;     /* of the sums of all ranks */
+    struct fl_partial *partial; /* how each parameter is sent */
+    double *doubles;            /* the sums of all ranks in this one's part */
+    struct part *parts;         /* of all ranks and parameters: what they tell of their parts of a write */
     char *slots;
     int64_t slot_bytes; /* of a shard */
     bool flagged;       /* the slots brought last have an overflow, a NaN or Inf */
@@ -91,6 +95,14 @@ static int64_t bytes_of(const struct fl_ranks *k, int r) {
     for (int i = 0; i < k->count; i++)
         bytes += room_of(bytes_of_part(k, &k->ranges[i], r, &first));
     return bytes;
+}
+
+/* The elements of this rank's parts. */
+static int64_t elements_of_rank(const struct fl_ranks *k) {
+    int64_t elements = 0, first;
+    for (int i = 0; i < k->count; i++)
+        elements += part_of(k, &k->ranges[i], k->rank, &first);
+    return elements;
 }
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
@@ -197,10 +209,13 @@ tensor_status fl_ranks_begin(nn_graph *g) {
     k->writes = fl_alloc_zero((size_t)k->count * sizeof *k->writes);
     k->terms = fl_alloc_zero((size_t)k->count * (size_t)k->shards * sizeof *k->terms);
     k->exponents = fl_alloc_zero((size_t)k->count * (size_t)k->shards * sizeof *k->exponents);
+    k->sum_exponents = fl_alloc_zero((size_t)k->count * (size_t)size * sizeof *k->sum_exponents);
+    k->partial = fl_alloc_zero((size_t)k->count * sizeof *k->partial);
+    k->doubles = fl_alloc((size_t)(elements_of_rank(k) * size + 1) * sizeof *k->doubles);
     k->parts = fl_alloc_zero((size_t)k->count * (size_t)size * sizeof *k->parts);
     k->slots = fl_alloc_zero((size_t)(k->slot_bytes * k->shards));
     return k->block && k->send && k->receive && k->result && k->to && k->from && k->writes && k->terms &&
-                   k->exponents && k->parts && k->slots
+                   k->exponents && k->sum_exponents && k->partial && k->doubles && k->parts && k->slots
                ? TENSOR_OK
                : fl_fail(TENSOR_E_MEMORY, "graph: no memory for what %d ranks exchange", size);
 }
@@ -209,8 +224,9 @@ void fl_ranks_free(nn_graph *g) {
     struct fl_ranks *k = g->ranks;
     if (!k)
         return;
-    void *const all[] = {k->ranges, k->block,  k->send,  k->receive,   k->result, k->to,
-                         k->from,   k->writes, k->terms, k->exponents, k->parts,  k->slots};
+    void *const all[] = {k->sum_exponents, k->partial, k->doubles,   k->ranges, k->block,
+                         k->send,          k->receive, k->result,    k->to,     k->from,
+                         k->writes,        k->terms,   k->exponents, k->parts,  k->slots};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         fl_free(all[i]);
     fl_free(k);
@@ -334,57 +350,126 @@ static char *elements_of(const nn_graph *g, int shard, int parameter) {
     return tensor_data(fl_shard_gradient(g, shard, parameter));
 }
 
-/* Packs the parts of other ranks of this rank's gradients, rank by rank, parameter by parameter, shard by shard. */
-static void pack(const nn_graph *g) {
+/* The exponents of all shards of a parameter, and how its gradients are sent. */
+static void plan_exchange(const nn_graph *g) {
     struct fl_ranks *k = g->ranks;
-    char *at = k->send;
-    for (int r = 0; r < k->size; r++) {
-        k->to[r] = (struct fl_piece){at, 0};
-        for (int i = 0; i < k->count && r != k->rank; i++) {
-            int64_t first;
-            const int64_t bytes = bytes_of_part(k, &k->ranges[i], r, &first);
-            for (int s = k->first; s < k->first + k->own && bytes; s++, at += room_of(bytes))
-                memcpy(at, elements_of(g, s, i) + first * k->ranges[i].bytes, (size_t)bytes);
-        }
-        k->to[r].bytes = at - (char *)k->to[r].data;
-    }
-    at = k->receive;
-    for (int r = 0; r < k->size; r++) {
-        k->from[r] = (struct fl_piece){at, r == k->rank ? 0 : bytes_of(k, k->rank) * k->own};
-        at += k->from[r].bytes;
+    for (int i = 0; i < k->count; i++) {
+        int32_t *e = &k->exponents[(int64_t)i * k->shards];
+        for (int s = 0; s < k->shards; s++)
+            e[s] = exponents_of(k, s)[i];
+        k->partial[i] =
+            fl_partial_plan(fl_format_of(tensor_format_of(k->ranges[i].parameter->g)), e, k->shards, k->own);
     }
 }
 
-/* The terms of this rank's part of a parameter: of own shards in place, of others where they were received. */
-static void find_terms(const nn_graph *g, int i, char *const *received) {
+/* The bytes that a rank sends of n elements of a parameter, of all of its shards. */
+static int64_t sent_of(const struct fl_ranks *k, int i, int64_t n) {
+    const int bytes = k->partial[i].bytes;
+    return bytes ? room_of(n * bytes) : k->own * room_of(n * k->ranges[i].bytes);
+}
+
+/* The elements of own shards from `first` on. */
+static void view_own(const nn_graph *g, int i, int64_t first, int64_t n, struct fl_view *views) {
     struct fl_ranks *k = g->ranks;
-    const struct range *range = &k->ranges[i];
+    for (int s = 0; s < k->own; s++)
+        views[s] = (struct fl_view){.data = elements_of(g, k->first + s, i) + first * k->ranges[i].bytes,
+                                    .e = &k->exponents[(int64_t)i * k->shards + k->first + s],
+                                    .count = n};
+}
+
+static const struct fl_format *format_of(const struct fl_ranks *k, int i) {
+    return fl_format_of(tensor_format_of(k->ranges[i].parameter->g));
+}
+
+/* The exponent of the sum of a rank's shards. */
+static int32_t exponent_of(const struct fl_ranks *k, int i, int r) {
+    return fl_partial_exponent(&k->exponents[(int64_t)i * k->shards + r * k->own], k->own);
+}
+
+static void pack_parameter(const nn_graph *g, int i, int r, char *to) {
+    struct fl_ranks *k = g->ranks;
+    struct fl_view views[FL_MOST_SHARDS];
+    int64_t first;
+    const int64_t n = part_of(k, &k->ranges[i], r, &first), bytes = n * k->ranges[i].bytes;
+    if (!n)
+        return;
+    view_own(g, i, first, n, views);
+    if (k->partial[i].bytes)
+        fl_partial_pack(k->partial[i], format_of(k, i), views, k->own, exponent_of(k, i, k->rank), n, to);
+    for (int s = 0; s < k->own && !k->partial[i].bytes; s++)
+        memcpy(to + s * room_of(bytes), views[s].data, (size_t)bytes);
+}
+
+/* Packs the parts of other ranks of this rank's gradients, rank by rank, parameter by parameter. */
+static void pack(const nn_graph *g) {
+    struct fl_ranks *k = g->ranks;
+    char *send = k->send, *receive = k->receive;
+    int64_t first;
+    for (int r = 0; r < k->size; r++) {
+        k->to[r] = (struct fl_piece){send, 0};
+        k->from[r] = (struct fl_piece){receive, 0};
+        for (int i = 0; i < k->count && r != k->rank; i++) {
+            pack_parameter(g, i, r, send);
+            send += sent_of(k, i, part_of(k, &k->ranges[i], r, &first));
+            receive += sent_of(k, i, part_of(k, &k->ranges[i], k->rank, &first));
+        }
+        k->to[r].bytes = send - (char *)k->to[r].data;
+        k->from[r].bytes = receive - (char *)k->from[r].data;
+    }
+}
+
+/* The terms of this rank's part of a parameter: shards, of others where they were received. */
+static void find_shards(const nn_graph *g, int i, char *const *received) {
+    struct fl_ranks *k = g->ranks;
     struct fl_part_write *w = &k->writes[i];
     struct fl_view *terms = &k->terms[(int64_t)i * k->shards];
-    int32_t *e = &k->exponents[(int64_t)i * k->shards];
-    *w = (struct fl_part_write){.first = 0};
-    w->count = part_of(k, range, k->rank, &w->first);
+    const int bytes = k->ranges[i].bytes;
     for (int s = 0; s < k->shards; s++) {
         const int r = s / k->own;
-        char *data = r == k->rank ? elements_of(g, s, i) + w->first * range->bytes
-                                  : received[r] + (s - r * k->own) * room_of(w->count * range->bytes);
-        e[s] = exponents_of(k, s)[i];
-        terms[s] = (struct fl_view){.data = data, .e = &e[s], .count = w->count};
+        char *data = r == k->rank ? elements_of(g, s, i) + w->first * bytes
+                                  : received[r] + (s - r * k->own) * room_of(w->count * bytes);
+        terms[s] = (struct fl_view){data, NULL, &k->exponents[(int64_t)i * k->shards + s], w->count};
     }
-    fl_part_begin(w, range->parameter->g, terms, k->shards);
+    fl_part_begin(w, k->ranges[i].parameter->g, terms, k->shards, 0);
+}
+
+/* The same: sums of ranks, as doubles at `doubles`. */
+static void find_sums(const nn_graph *g, int i, char *const *received, double *doubles) {
+    struct fl_ranks *k = g->ranks;
+    struct fl_part_write *w = &k->writes[i];
+    struct fl_view own[FL_MOST_SHARDS], *terms = &k->terms[(int64_t)i * k->shards];
+    const struct fl_format *format = format_of(k, i);
+    for (int r = 0; r < k->size; r++, doubles += w->count) {
+        int32_t *e = &k->sum_exponents[(int64_t)i * k->size + r];
+        *e = exponent_of(k, i, r);
+        if (r != k->rank) {
+            fl_partial_unpack(k->partial[i], format, received[r], *e, w->count, doubles);
+        } else {
+            view_own(g, i, w->first, w->count, own);
+            fl_sum_fetch(&(struct fl_sum){.format = format, .terms = own, .count = k->own}, 0, w->count, doubles);
+        }
+        terms[r] = (struct fl_view){doubles, NULL, e, w->count};
+    }
+    fl_part_begin(w, k->ranges[i].parameter->g, terms, k->size, k->partial[i].bits ? k->partial[i].bits : 24);
 }
 
 static void find_all_terms(const nn_graph *g) {
     struct fl_ranks *k = g->ranks;
     char *received[FL_MOST_SHARDS];
-    int64_t first;
+    double *doubles = k->doubles;
     for (int r = 0; r < k->size; r++)
         received[r] = k->from[r].data;
     for (int i = 0; i < k->count; i++) {
-        find_terms(g, i, received);
-        const int64_t bytes = room_of(bytes_of_part(k, &k->ranges[i], k->rank, &first)) * k->own;
+        struct fl_part_write *w = &k->writes[i];
+        *w = (struct fl_part_write){.first = 0};
+        w->count = part_of(k, &k->ranges[i], k->rank, &w->first);
+        if (k->partial[i].bytes)
+            find_sums(g, i, received, doubles);
+        else
+            find_shards(g, i, received);
+        doubles += k->partial[i].bytes ? w->count * k->size : 0;
         for (int r = 0; r < k->size; r++)
-            received[r] += r == k->rank ? 0 : bytes;
+            received[r] += r == k->rank ? 0 : sent_of(k, i, w->count);
     }
 }
 
@@ -452,6 +537,7 @@ tensor_status fl_ranks_reduce(nn_graph *g) {
     char what[60];
     snprintf(what, sizeof what, "gradients of step %llu", (unsigned long long)g->steps + 1);
     TRY(share_told(g, what));
+    plan_exchange(g);
     pack(g);
     TRY(fl_group_move(g->group, what, g->ranks->to, g->ranks->from));
     find_all_terms(g);
