@@ -27,7 +27,7 @@ class Borrowed:
     __slots__ = ("name", "role", "_pointer", "_network")
 
     def __init__(self, name, role, pointer, network):
-        self.name, self.role, self._pointer, self._network = name, role, pointer, network
+        self.name, self.role, self._pointer, self._network = name, role, pointer.value, network
 
     @property
     def _address(self):
