@@ -565,7 +565,8 @@ def function(name):
     else:
         found.restype = Memory if result.endswith("void *") else field_type(result)
         if issubclass(found.restype, Pointer):
-            found.errcheck = functools.partial(returned, not name.endswith("_allocate") if found.restype is Memory else result.startswith("const "))
+            lent = not name.endswith("_allocate") if found.restype is Memory else result.startswith("const ")
+            found.errcheck = functools.partial(returned, lent)
 
     def call(*arguments):
         if frees and arguments:

@@ -286,7 +286,8 @@ class Tensor(_core.Tensor):
         try:
             seen[key] = values
         except ValueError as error:
-            raise _errors.ShapeError(f"values of shape {values.shape}, expected {seen[key].shape} or what broadcasts to it: {error}") from None
+            expected = f"expected {seen[key].shape} or what broadcasts to it"
+            raise _errors.ShapeError(f"values of shape {values.shape}, {expected}: {error}") from None
         base.load(host)
 
     # --- operators

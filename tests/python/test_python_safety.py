@@ -36,8 +36,8 @@ class Pools:
     def __init__(self, folder):
         c = self.c = fl.c
         self.kept, self.folder = [], folder
-        self.tensors = [fl.tensor(np.ones((2, 3)), "fp32"), fl.tensor(np.ones((2, 3)), "flex16+5"), fl.tensor(np.ones((2, 4, 4, 3)), "bf16"),
-                        fl.empty((2,), "i32"), fl.tensor(np.ones((2, 3)), "fp32").T]
+        self.tensors = [fl.tensor(np.ones((2, 3)), "fp32"), fl.tensor(np.ones((2, 3)), "flex16+5"),
+                        fl.tensor(np.ones((2, 4, 4, 3)), "bf16"), fl.empty((2,), "i32"), fl.tensor(np.ones((2, 3)), "fp32").T]
         net = fl.nn.Network("flex16+5", batch=2)
         net.compile(net.linear("fc", net.avgpool_global("pool", net.input(4, 4, 3)), 2))
         ended = fl.nn.Network("fp32", batch=2).model("mlp2", 4, 4, 3, 2)
@@ -85,7 +85,8 @@ class Pools:
             return [np.ones(ELEMENTS, numbers), np.zeros(ELEMENTS, numbers)] + wrong
         if name in ("float", "double"):
             return [1.0, 0.0, -1.0, float("nan"), float("inf"), 1e30, None, "x"]
-        long = any("*" in one and not one.startswith("const char") and c.base(one) in (*NUMBER_TYPES, "void", "char") for one, _ in c.FUNCTIONS[function][1])
+        long = any("*" in one and not one.startswith("const char") and c.base(one) in (*NUMBER_TYPES, "void", "char")
+                   for one, _ in c.FUNCTIONS[function][1])
         return [1, 2, 0, 3, -1, 7] + ([] if long else [2 ** 31 - 1, -2 ** 31, 240]) + [None, "x", 1.5, 2 ** 70]
 
 
@@ -136,7 +137,8 @@ def walk():
                 with open(pathlib.Path(folder) / "said", "w+") as said:
                     died = "lasts too long"
                     try:
-                        status = subprocess.run(command, cwd=folder, stdout=said, stderr=said, timeout=SECONDS * (4 if SANITIZED else 1), env=environment).returncode
+                        status = subprocess.run(command, cwd=folder, stdout=said, stderr=said, env=environment,
+                                                timeout=SECONDS * (4 if SANITIZED else 1)).returncode
                         died = f"ends the process with {status}"
                     except subprocess.TimeoutExpired:
                         pass
