@@ -35,11 +35,14 @@ pending = {}  # by thread, what its callbacks have raised and the function that 
 
 # The library that the extension is linked with: the loader looks for a symbol in what a module needs, too.
 library = ctypes.CDLL(_core.__file__)
-library.flexlab_tensor_error.restype = ctypes.c_char_p
+last_error = library["flexlab_tensor_error"]  # not the one of flexlab.c, which returns a str
+last_error.restype = ctypes.c_char_p
+# Functions without a status, by which C would refuse NULL, and every function of an autoflex.
+NEEDED = {"data_pixel_values", "program_checksum"}
 
 
 def message():
-    return library.flexlab_tensor_error().decode(errors="replace")
+    return last_error().decode(errors="replace")
 
 
 def check(status, *_):
@@ -101,6 +104,8 @@ class Handle:
         if not pointer:
             check(library.flexlab_tensor_error_status())
             raise _errors.Error(message() or "the library returned no object")
+        if not isinstance(pointer, Pointer):
+            raise TypeError(f"{type(pointer).__name__}, expected a pointer that a function of flexlab.c has returned")
         self._cell, self._free, self._children = [pointer], free, []
         if parent is not None:  # which knows the cell, and not the object: the collector of cycles takes them in any order
             parent._children[:] = [one for one in parent._children if one[0][0]]
@@ -114,7 +119,7 @@ class Handle:
     def pointer(self):
         if not self._cell[0]:
             raise ValueError("this object has been freed")
-        return self._cell[0]
+        return self._cell[0].value
 
     def free(self):
         """Frees the object now; every later use is a ValueError."""
@@ -138,38 +143,104 @@ def release(cell, free, children):
         free(pointer)
 
 
+class Pointer(ctypes.c_void_p):
+    """A pointer to an object of the library, as its functions return it: flexlab.c.nn_graph, flexlab.c.program, ... An int is
+    none. One that was freed is refused afterwards; one that the library owns, and lends, is not freed at all."""
+    kind, lent = "object", False
+
+    def __eq__(self, other):
+        return isinstance(other, Pointer) and self.value == other.value
+
+    def __hash__(self):
+        return hash(self.value)
+
+    def __repr__(self):
+        return f"<{self.kind} at {self.value:#x}>" if self.value else f"<no {self.kind}>"
+
+    def __reduce__(self):
+        raise TypeError("an object of the library cannot be copied or pickled")
+
+
+@functools.cache
+def pointer_type(name):
+    return type(name, (Pointer,), {"kind": name, "__doc__": f"A pointer to a {name}: of functions, and for those that make one."})
+
+
+def object_of(value, kind):
+    """The pointer of a declared kind in an argument; NULL for None."""
+    if value is None:
+        return None
+    value = getattr(value, "_handle", value)
+    if isinstance(value, Handle):
+        value.pointer  # ValueError after free()
+        value = value._cell[0]
+    if not isinstance(value, Pointer):
+        raise TypeError(f"{type(value).__name__}, expected a {kind} of the library")
+    if value.kind != kind:
+        raise TypeError(f"a {value.kind}, expected a {kind}")
+    if not value:
+        raise ValueError(f"a {kind} that has been freed, or was never made")
+    return ctypes.c_void_p(value.value)
+
+
 class TensorPointer(ctypes.c_void_p):
     @classmethod
     def from_param(cls, value):
-        if value is None:
-            return None
         if isinstance(value, _core.Tensor) or hasattr(value, "_address"):  # a tensor, or one that a network lends
             return ctypes.c_void_p(value._address)
-        raise TypeError(f"{type(value).__name__}, expected a flexlab.Tensor")
+        if value is not None and not isinstance(value, (Pointer, Handle)):
+            raise TypeError(f"{type(value).__name__}, expected a flexlab.Tensor")
+        return object_of(value, "tensor")
 
 
 class FreedPointer(ctypes.c_void_p):
     """What tensor_free takes: a pointer of tensor_new, but no tensor that Python frees."""
     @classmethod
     def from_param(cls, value):
-        if value is None or isinstance(value, ctypes.c_void_p):
-            return value
-        if isinstance(value, int):
-            return ctypes.c_void_p(value)
-        raise TypeError(f"{type(value).__name__}, expected a pointer of tensor_new: a flexlab.Tensor is freed when nobody refers to it")
+        if value is not None and not isinstance(value, Pointer):
+            raise TypeError(f"{type(value).__name__}, expected a pointer of tensor_new: a flexlab.Tensor is freed when nobody refers to it")
+        return object_of(value, "tensor")
 
 
-class ObjectPointer(ctypes.c_void_p):
+@functools.cache
+def object_pointer(name):
+    class ObjectPointer(ctypes.c_void_p):
+        @classmethod
+        def from_param(cls, value):
+            return object_of(value, name)
+
+    return ObjectPointer
+
+
+@functools.cache
+def place(name):
+    """Where a function leaves a pointer: flexlab.c.program() or a pointer of ctypes to a struct, itself or by byref."""
+    made = pointer_type(name) if name in OPAQUE else ctypes.POINTER(struct(name))
+
+    class Place(ctypes.c_void_p):
+        @classmethod
+        def from_param(cls, value):
+            if value is None:
+                return None
+            of = getattr(value, "_obj", value)  # of byref
+            if not isinstance(of, made):
+                raise TypeError(f"{type(of).__name__}, expected flexlab.c.{name}() for the result" if name in OPAQUE else
+                                f"{type(of).__name__}, expected ctypes.POINTER(flexlab.c.{name})() for the result")
+            return ctypes.byref(of)
+
+    return Place
+
+
+class TextBuffer(ctypes.c_void_p):
+    """char *: where the function writes a text."""
     @classmethod
     def from_param(cls, value):
         if value is None:
             return None
-        handle = getattr(value, "_handle", value)
-        if isinstance(handle, Handle):
-            return ctypes.c_void_p(handle.pointer)
-        if isinstance(value, int) or isinstance(value, ctypes.c_void_p):
-            return ctypes.c_void_p(value) if isinstance(value, int) else value
-        raise TypeError(f"{type(value).__name__}, expected an object of the library")
+        of = getattr(value, "_obj", value)
+        if not isinstance(of, ctypes.Array) or of._type_ is not ctypes.c_char:
+            raise TypeError(f"{type(of).__name__}, expected ctypes.create_string_buffer(size)")
+        return ctypes.byref(of)
 
 
 class Text(ctypes.c_char_p):
@@ -209,10 +280,9 @@ def numbers(kind, written):
         def from_param(cls, value):
             if value is None:
                 return None
-            if isinstance(value, (ctypes.Array, ctypes.Structure, scalar)):
-                return ctypes.byref(value)
-            if type(value).__name__ == "CArgObject":
-                return value
+            of = getattr(value, "_obj", value)  # of byref
+            if isinstance(of, scalar) or isinstance(of, ctypes.Array) and of._type_ is scalar:
+                return ctypes.byref(of)
             interface = getattr(value, "__array_interface__", None)
             if interface is None:
                 raise TypeError(f"{type(value).__name__}, expected an array of {kind}")
@@ -231,8 +301,10 @@ class Bytes(ctypes.c_void_p):
 
     @classmethod
     def from_param(cls, value):
-        if value is None or isinstance(value, (int, ctypes.c_void_p)):
-            return value if value is None or isinstance(value, ctypes.c_void_p) else ctypes.c_void_p(value)
+        if value is None:
+            return None
+        if isinstance(value, Memory):
+            return object_of(value, "memory")
         if isinstance(value, bytes) and not cls.written:
             return ctypes.cast(ctypes.c_char_p(value), ctypes.c_void_p)
         if isinstance(value, (ctypes.Array, ctypes.Structure)):
@@ -240,6 +312,25 @@ class Bytes(ctypes.c_void_p):
         if not hasattr(value, "__array_interface__"):
             raise TypeError(f"{type(value).__name__}, expected bytes or a contiguous array")
         return address_of(value, cls.written)
+
+
+class Memory(Pointer):
+    """Memory of a device, or elements of a tensor."""
+    kind = "memory"
+
+
+class Released(ctypes.c_void_p):
+    """What tensor_device_release takes."""
+    @classmethod
+    def from_param(cls, value):
+        return object_of(value, "memory")
+
+
+class Context(ctypes.c_void_p):
+    """What a callback is given again: None or a number."""
+    @classmethod
+    def from_param(cls, value):
+        return value if value is None or isinstance(value, ctypes.c_void_p) else ctypes.c_void_p(operator.index(value))
 
 
 class WritableBytes(Bytes):
@@ -276,7 +367,7 @@ def field_type(kind, length=""):
         return ctypes.POINTER(struct(name))
     if name in SCALARS and stars == 1 and name != "char":
         return ctypes.POINTER(SCALARS[name])
-    return ctypes.c_void_p
+    return pointer_type(name) if name in OPAQUE and stars == 1 else ctypes.c_void_p
 
 
 class Struct(ctypes.Structure):
@@ -291,7 +382,7 @@ class Struct(ctypes.Structure):
         if declared is None:
             raise AttributeError(f"{type(self).__name__} has no member '{name}': {', '.join(self._kinds)}")
         try:
-            made, kept = member(declared, value)
+            made, kept = member(declared, value, name)
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"{type(self).__name__}: {name}: {error}") from None
@@ -302,7 +393,7 @@ class Struct(ctypes.Structure):
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name, *_ in self._fields_)})"
 
 
-def member(declared, value):
+def member(declared, value, name):
     """What a member of a struct is set to, and what must live as long."""
     if declared in RANGES:
         return whole(value, declared), None
@@ -311,8 +402,14 @@ def member(declared, value):
     if declared is ctypes.c_char_p:
         text = Text.from_param(value)
         return text and text.value, text
-    if isinstance(value, _core.Tensor):
-        return value._address, value
+    if declared is pointer_type("tensor"):
+        address = TensorPointer.from_param(value)
+        return address and address.value, value
+    if issubclass(declared, Pointer):
+        address = object_of(value, declared.kind)
+        return address and address.value, value
+    if declared is ctypes.c_void_p and isinstance(value, int) and not name.endswith("context"):
+        raise TypeError("int, expected an array or None")
     if callable(value) and not isinstance(value, (type, ctypes._CFuncPtr)) and issubclass(declared, ctypes._CFuncPtr):
         made = wrapped(declared, value)
         return made, made
@@ -328,8 +425,6 @@ def member(declared, value):
         kind = next((name for name, one in SCALARS.items() if one is getattr(declared, "_type_", None)), None)
         address = numbers(kind, False).from_param(value) if kind else address_of(value, False)
         return ctypes.cast(address, declared), value
-    elif declared is ctypes.c_void_p and isinstance(handle := getattr(value, "_handle", value), Handle):
-        return handle.pointer, handle
     return value, value
 
 
@@ -345,6 +440,8 @@ def struct(name):
 
 def function_type(result, taken):
     returned = None if result == "void" else field_type(result)
+    if returned is not None and issubclass(returned, Pointer):
+        returned = ctypes.c_void_p
     return ctypes.CFUNCTYPE(returned, *(field_type(kind) for kind, _ in taken))
 
 
@@ -379,13 +476,13 @@ def argument_type(kind):
     if name in CALLBACKS:
         return callback_argument(name)
     if stars > 1:
-        return ctypes.c_void_p
+        return place(name)
     if name == "tensor":
         return TensorPointer
     if name in OPAQUE:
-        return ObjectPointer
+        return object_pointer(name)
     if name == "char":
-        return Text if kind.startswith("const") else ctypes.c_char_p
+        return Text if kind.startswith("const") else TextBuffer
     if name == "void":
         return Bytes if "const" in kind else WritableBytes
     if name in ENUMS or name in SCALARS:
@@ -414,6 +511,19 @@ def struct_pointer(name):
 
 
 @functools.cache
+def needed(made, kind):
+    """A pointer that must not be NULL."""
+    class Needed(ctypes.c_void_p):
+        @classmethod
+        def from_param(cls, value):
+            if value is None:
+                raise TypeError(f"None, expected {'an array of ' if base(kind) in SCALARS else ''}{base(kind)}")
+            return made.from_param(value)
+
+    return Needed
+
+
+@functools.cache
 def callback_argument(name):
     kind = callback_type(name)
 
@@ -436,8 +546,16 @@ def callback_argument(name):
 def function(name):
     result, taken, comment, header = FUNCTIONS[name]
     found = getattr(library, name if name.startswith("flexlab_") else f"flexlab_{name}")
-    found.argtypes = [argument_type(kind) for kind, _ in taken] if name != "tensor_free" else [FreedPointer]
-    frees = name.endswith("_free")
+    found.argtypes = [Context if kind == "void *" and parameter == "context" else argument_type(kind) for kind, parameter in taken]
+    found.argtypes = [needed(made, kind) if "*" in kind and (name in NEEDED or base(kind) == "autoflex") else made
+                      for made, (kind, _) in zip(found.argtypes, taken)]
+    frees = name.endswith(("_free", "_clear")) or name == "tensor_device_release"
+    if name == "tensor_free":
+        found.argtypes = [FreedPointer]
+    elif name == "nn_telemetry_watch":
+        found.argtypes = [found.argtypes[0], needed(object_pointer("nn_telemetry"), "nn_telemetry *")]
+    elif name == "tensor_device_release":
+        found.argtypes = [object_pointer("tensor_device"), Released]
     if result == "tensor_status" and name != "tensor_error_status":
         found.restype, found.errcheck = ctypes.c_int, check_call
     elif result == "const char *":
@@ -445,21 +563,43 @@ def function(name):
     elif result == "void":
         found.restype = None
     else:
-        found.restype = field_type(result)
+        found.restype = Memory if result.endswith("void *") else field_type(result)
+        if issubclass(found.restype, Pointer):
+            lent = not name.endswith("_allocate") if found.restype is Memory else result.startswith("const ")
+            found.errcheck = functools.partial(returned, lent)
 
     def call(*arguments):
-        if frees and len(arguments) == 1 and isinstance(getattr(arguments[0], "_handle", arguments[0]), Handle):
-            return (arguments[0] if hasattr(arguments[0], "free") else arguments[0]._handle).free()  # once, and Python knows
+        if frees and arguments:
+            last = arguments[-1]
+            if len(arguments) == 1 and isinstance(getattr(last, "_handle", last), Handle):
+                return (last if hasattr(last, "free") else last._handle).free()  # once, and Python knows
+            refuse_lent(name, last)
         try:
-            return _core.call(found, arguments)
+            made = _core.call(found, arguments)
         except ctypes.ArgumentError as error:  # what from_param raised
             number, kind, text = re.fullmatch(r"argument (\d+): (?:<class ')?(\w+)[^:]*: (.*)", str(error), re.S).groups()
             parameter = taken[int(number) - 1][1]
             raise {"ValueError": ValueError}.get(kind, TypeError)(f"{name}: {parameter}: {text}") from None
+        if frees and isinstance(arguments[-1], Pointer):
+            arguments[-1].value = None
+        return made
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"{result} {name}({', '.join(' '.join(one) for one in taken)})\n\n{comment}\n\nflexlab/{header}"
     return call
+
+
+def returned(lent, value, function, arguments):
+    """A pointer that a function returned; None for NULL."""
+    value.lent = lent
+    return value or None
+
+
+def refuse_lent(name, value):
+    """An object that is not the caller's is not freed: what a network or a tensor lends, and what Python has put into a struct."""
+    if isinstance(value, Pointer) and value.lent or isinstance(value, Struct) and any(
+            kept is not None for kept in value.__dict__.get("_kept", {}).values()):
+        raise ValueError(f"{name}: {value!r} is not the caller's to free")
 
 
 def check_call(status, function, arguments):
@@ -471,6 +611,8 @@ def __getattr__(name):
         value = function(name)
     elif name in STRUCTS:
         value = struct(name)
+    elif name in OPAQUE:
+        value = pointer_type(name)
     elif name in CONSTANTS:
         value = CONSTANTS[name]
     elif name in CALLBACKS:
@@ -482,4 +624,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return [*FUNCTIONS, *STRUCTS, *CONSTANTS, *CALLBACKS]
+    return [*FUNCTIONS, *STRUCTS, *OPAQUE, *CONSTANTS, *CALLBACKS]

@@ -42,7 +42,7 @@ class Tensor(_core.Tensor):
 
     Made by flexlab.tensor, empty, zeros and from_dlpack, and by operations. Operators compute in the real arithmetic of
     the format and round once; both operands have one format (`x.to(format)` converts). `a + b` and `a * b` broadcast."""
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
 
     # --- values
     def numpy(self, dtype="float32") -> np.ndarray:
@@ -213,6 +213,13 @@ class Tensor(_core.Tensor):
             _library.tensor_convert(y, source)
         return y
 
+    def astype(self, format) -> "Tensor":
+        """The values in another format: to(format), by the name of NumPy's method. It takes formats, not types of NumPy."""
+        if isinstance(format, (type, np.dtype)):
+            raise TypeError(f"astype: {np.dtype(format)} is a type of NumPy, expected a format such as 'bf16': "
+                            "x.numpy(dtype) gives the values as an array")
+        return self.to(format)
+
     def transpose(self, *order) -> "Tensor":
         """The dimensions in another order (reversed by default), as a view: reductions, broadcast operands, contiguous and
         numpy read it."""
@@ -261,6 +268,27 @@ class Tensor(_core.Tensor):
             else:
                 raise TypeError(f"an index is an int or a slice, not {type(one).__name__}")
         return _core.view(base, sizes or [1], strides or [1], offset)
+
+    def __setitem__(self, key, values) -> None:
+        """Values for some elements, or by x[...] = values for all; the index is any that NumPy has. It is load() of all the
+        values with these among them: each of the new ones is rounded once, a shared exponent becomes that of the largest of
+        all, and the history begins anew. A wide part keeps what the others have in it. The whole tensor is written, so that
+        a loop over its elements is slow."""
+        base, steps, offset = self._steps()
+        host = base.wide() if base._has_wide() else base.numpy("float64")
+        flat = host.reshape(-1)
+        seen = np.lib.stride_tricks.as_strided(flat[offset:], self.shape, [step * flat.itemsize for step in steps])
+        values = values.numpy("float64") if isinstance(values, Tensor) else np.asarray(on_host(values))
+        if values.dtype.name not in TYPES:
+            raise TypeError(f"values of type {values.dtype}, expected one of {', '.join(TYPES)}")
+        if key is not Ellipsis and not np.size(seen[key]):
+            raise IndexError(f"{key} selects no element of a tensor of shape {self.shape}")
+        try:
+            seen[key] = values
+        except ValueError as error:
+            expected = f"expected {seen[key].shape} or what broadcasts to it"
+            raise _errors.ShapeError(f"values of shape {values.shape}, {expected}: {error}") from None
+        base.load(host)
 
     # --- operators
     __array_priority__ = 1000  # array + x and np.float64(2) * x are asked here, and not computed by NumPy
@@ -371,6 +399,20 @@ class Tensor(_core.Tensor):
     def min(self, axis=None) -> "Tensor":
         """The least value over an axis, several, or all: a tensor."""
         return _core.reduce_min(self, axis)
+
+    def argmax(self, axis=None):
+        """Where the largest values along an axis are, the first of equal ones: an i32 tensor, as flexlab.argmax gives it. Without
+        an axis: the position in the tensor as one row, an int."""
+        if axis is None:
+            return int(np.argmax(self.numpy("float64")))
+        axis, = integers((axis,), "argmax")
+        return _core.argmax(self, axis + self.ndim if -self.ndim <= axis < 0 else axis)
+
+    def argmin(self, axis=None):
+        """Where the least values are, as argmax has it. The library has no such operation: this one compares the values in NumPy,
+        and with an axis returns an array."""
+        found = np.argmin(self.numpy("float64"), axis)
+        return int(found) if axis is None else found
 
     def describe(self) -> dict:
         """A description of the elements: moments, extremes, and counts by binade (bins)."""

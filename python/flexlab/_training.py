@@ -41,6 +41,7 @@ def train(format="flex16+5", *, data="synthetic", out=None, progress=True, **opt
 
 
 def run(command, data, out, progress, options):
+    refuse_own_predictors(options)
     keep = tempfile.TemporaryDirectory(prefix="flexlab-") if out is None or not isinstance(data, (str, os.PathLike)) else None
     out = os.path.join(keep.name, "results") if out is None else os.fspath(out)
     if not isinstance(data, (str, os.PathLike)):
@@ -54,6 +55,19 @@ def run(command, data, out, progress, options):
         text = "\n".join(line for line in lines if line.startswith("flexlab")) or "\n".join(lines[-3:])
         raise _errors.ArgumentError(text.replace(f"flexlab {command}: ", "") or "the program ended without results")
     return Results(out, keep)
+
+
+def refuse_own_predictors(options):
+    """A predictor written in Python lives in this process, and the program is another."""
+    if not (predictors := sys.modules.get("flexlab._predictors")):
+        return
+    for option, value in options.items():
+        for text in value if isinstance(value, (list, tuple)) else (value,):
+            for word in re.findall(r"[\w.-]+", text) if isinstance(text, str) else ():
+                if word in predictors.added:
+                    raise _errors.UnsupportedError(
+                        f"{option}: {word!r} is a predictor written in Python, which the program does not know: train in a loop of "
+                        f"your own, fl.nn.Network(..., predictor={word!r}) and net.step(), or write it in C (docs/autoflex.md)")
 
 
 def written(out):

@@ -27,7 +27,7 @@ class Borrowed:
     __slots__ = ("name", "role", "_pointer", "_network")
 
     def __init__(self, name, role, pointer, network):
-        self.name, self.role, self._pointer, self._network = name, role, pointer, network
+        self.name, self.role, self._pointer, self._network = name, role, pointer.value, network
 
     @property
     def _address(self):
@@ -396,6 +396,11 @@ class Network:
         """Telemetry of the steps that follow: call its step() after each step, iterate over it, finish() at the end."""
         return Telemetry(self, every, pattern, shadows, path, csv)
 
+    def trace(self, every=1, pattern="*"):
+        """The trace of the steps that follow, as `flexlab train` writes it, of tensors with a shared exponent: call its step()
+        after each step, iterate over it, finish() at the end. pattern: names of tensors, '*' and '?'."""
+        return Trace(self, every, pattern)
+
     # --- state
     @property
     def parameters(self):
@@ -531,7 +536,78 @@ def record(struct):
     return result
 
 
-class Telemetry:
+class Rows:
+    """What is recorded of the steps of a network: rows of dicts."""
+
+    def __iter__(self):
+        """The rows that no iteration has seen yet."""
+        while self._read < len(self.rows):
+            self._read += 1
+            yield self.rows[self._read - 1]
+
+
+class Trace(Rows):
+    """Exponents, maxima and counts of every tensor with a shared exponent: the columns of trace-FORMAT-seedN.csv. A row covers
+    the steps since the row before. It begins where it is made; before the first step, what initialised the weights counts."""
+
+    def __init__(self, network, every, pattern):
+        import fnmatch
+        if every < 1:
+            raise _errors.ArgumentError(f"trace: every {every} steps, expected at least 1")
+        self.rows, self._read, self._network, self._every, self._over = [], 0, network, every, False
+        self._begun = self._step = self._written = network.steps
+        self._tensors = [t for t in network.tensors() if t.exponent is not None and fnmatch.fnmatchcase(t.name, pattern)]
+        if not self._tensors:
+            raise _errors.ArgumentError(f"trace: no tensor with a shared exponent matches {pattern!r}")
+        self._since = [self._counts(t) if self._begun else {"writes": 0} for t in self._tensors]
+        self._largest = [(0, 0.0, 0)] * len(self._tensors)  # gamma, maximum, and the exponent with it
+
+    @staticmethod
+    def _counts(t):
+        total, a = c.tensor_stats(), c.tensor_autoflex(t).contents
+        c.tensor_statistics(None, total, t)
+        return {"writes": total.writes, "saturated": total.saturated, "flushed": total.flushed, "nonfinite": total.nonfinite,
+                "clamped_low": a.clamped_low, "clamped_high": a.clamped_high}
+
+    def step(self):
+        """Call it after every step."""
+        with self._network._reading():
+            if self._over:
+                raise _errors.ArgumentError("trace: a step after finish()")
+            self._step, last = self._network.steps, c.tensor_stats()
+            for i, t in enumerate(self._tensors):
+                c.tensor_statistics(last, None, t)
+                gamma, maximum, e = self._largest[i]
+                writes = self._counts(t)["writes"]
+                if writes != self._since[i]["writes"]:
+                    self._since[i]["writes"] = writes
+                    self._largest[i] = (max(gamma, last.gamma), *((last.maximum, t.exponent) if last.maximum >= maximum else (maximum, e)))
+            if (self._step - 1 - self._begun) % self._every == 0:
+                self._write()
+
+    def _write(self):
+        for i, t in enumerate(self._tensors):
+            counts, (gamma, maximum, e) = self._counts(t), self._largest[i]
+            since = {name: counts[name] - self._since[i].get(name, 0) for name in counts if name != "writes"}
+            self.rows.append({"step": self._step, "tensor": t.name, "role": t.role, "e": t.exponent, "gamma": gamma,
+                              "predicted_maximum": c.tensor_autoflex(t).contents.predicted, "maximum": maximum, **since, "maximum_e": e})
+            self._since[i], self._largest[i] = counts, (0, 0.0, e)
+        self._written = self._step
+
+    def finish(self):
+        """Adds the rows of the last step, if it had none."""
+        with self._network._reading():
+            if not self._over and self._step != self._written:
+                self._write()
+            self._over = True
+
+    def frame(self):
+        """All rows so far as a DataFrame of pandas."""
+        import pandas
+        return pandas.DataFrame(self.rows)
+
+
+class Telemetry(Rows):
     """What every tensor of a step holds, and what other formats (shadows) would make of it: rows of dicts."""
 
     def __init__(self, network, every, pattern, shadows, path, csv):
@@ -558,12 +634,6 @@ class Telemetry:
     def finish(self):
         """Writes the rest, and ends."""
         c.nn_telemetry_finish(self)
-
-    def __iter__(self):
-        """The rows that no iteration has seen yet."""
-        while self._read < len(self.rows):
-            self._read += 1
-            yield self.rows[self._read - 1]
 
     def frame(self):
         """All rows so far as a DataFrame of pandas; the figures of elements are columns of their own."""

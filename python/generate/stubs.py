@@ -49,6 +49,9 @@ def write_library(path, found):
              "from ._tensor import Tensor", "",
              "class Handle:", "    def __init__(self, pointer: Any, free: Callable[[Any], Any] | None = None) -> None: ...",
              "    @property", "    def pointer(self) -> int: ...", "    def free(self) -> None: ...", ""]
+    for name in found["opaque"]:
+        lines += [f"class {name}:", quoted(f"A pointer to a {name}, as functions return it; {name}() where one leaves it."),
+                  "    def __bool__(self) -> bool: ...", ""]
     for name, value in found["constants"].items():
         lines.append(f"{name}: int  # {value}")
     lines.append("")

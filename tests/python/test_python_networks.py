@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Networks from Python: their bits are those of the program's trainings; state, hooks, telemetry, losses; misuse."""
+import csv
 import ctypes
 import gc
 import json
@@ -39,7 +40,7 @@ def as_the_program():
         return skip(str(error))
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([path, "train", "--model", "mlp2", "--format", "flex16+5", "--data", "synthetic:train=320,test=64", "--epochs", "2",
-                        "--batch", "32", "--schedule", "constant", "--lr", "0.02", "--weight-decay", "0", "--out", f"{folder}/r", "--quiet"],
+                        "--batch", "32", "--schedule", "constant", "--lr", "0.02", "--weight-decay", "0", "--out", f"{folder}/r", "--quiet", "--trace-every", "3"],
                        check=True, capture_output=True)
         written = next(pathlib.Path(f"{folder}/r").rglob("last.safetensors"))
         data = fl.c.Handle(fl.c.data_open("synthetic:train=320,test=64", 0), fl.c.function("data_free"))
@@ -48,6 +49,7 @@ def as_the_program():
         config = fl.c.data_loader_config(batch=32, seed=1, shuffle=True, drop_last=True, mean=mean, deviation=deviation)
         loader = fl.c.Handle(fl.c.data_loader_new(data, config), fl.c.function("data_loader_free"), data)
         net = nn.Network("flex16+5", batch=32, momentum=0.9).model("mlp2")
+        trace = net.trace(every=3)
         for epoch in range(2):
             fl.c.data_loader_start(loader, epoch)
             while True:
@@ -57,6 +59,15 @@ def as_the_program():
                     break
                 values = np.ctypeslib.as_array(batch.images, (batch.count, 32, 32, 3))
                 net.step(values, np.ctypeslib.as_array(batch.labels, (batch.count,)), 0.02)
+                trace.step()
+        trace.finish()
+        with open(next(pathlib.Path(f"{folder}/r").rglob("trace-*.csv")), newline="") as file:
+            expected = list(csv.DictReader(file))
+        check(len(trace.rows) == len(expected) > 100, f"a trace of {len(trace.rows)} rows, {len(expected)} of the program")
+        for row, line in zip(trace, expected):
+            made = {name: f"{value:.9g}" if isinstance(value, float) else str(value) for name, value in row.items()}
+            check(made == line, f"a row of the trace is {made}, the program's {line}")
+        check(not list(trace), "rows are iterated over once")
         other = nn.Network("flex16+5", batch=32, momentum=0.9).model("mlp2")
         other.load_weights(written)
         ours, theirs = net.state_dict(), other.state_dict()
@@ -197,11 +208,23 @@ def telemetry():
                 bins = row["elements"]["bins"][first + 152:last + 152]
                 check(list(bins) == line["bins"] and row["elements"]["bins"].sum() == sum(line["bins"]), f"bins of {line['tensor']}")
         check({s["name"] for s in t.rows[0]["shadows"]} == {"fp16", "e4m3fn"}, t.rows[0]["shadows"])
+    raises(fl.ArgumentError, t.step, says="finish")
+    raises(fl.ArgumentError, net.trace, 0, says="at least 1")
+    raises(fl.ArgumentError, net.trace, 1, "nothing", says="nothing")
+    raises(fl.ArgumentError, nn.Network("fp32", batch=2).model("mlp2").trace, says="shared exponent")
+    later = net.trace(every=10, pattern="conv1.weight")
+    for _ in range(3):
+        net.step(x, labels)
+        later.step()
+    later.finish()
+    raises(fl.ArgumentError, later.step, says="finish")
+    check([(row["step"], row["tensor"]) for row in later] == [(5, "conv1.weight"), (7, "conv1.weight")], later.rows)
     try:
         import pandas
     except ImportError:
         return skip("telemetry as a DataFrame: pandas is not installed")
     check(isinstance(t.frame(), pandas.DataFrame) and len(t.frame()) == len(t.rows), "frame")
+    check(list(later.frame()["step"]) == [5, 7], "a trace as a DataFrame")
 
 
 def losses():

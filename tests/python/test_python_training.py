@@ -144,6 +144,22 @@ def predictors():
     net = fl.nn.Network("flex16+5", batch=8, predictor="test-largest").model("mlp2")
     net.step(random.standard_normal((8, 32, 32, 3)).astype("f"), random.integers(0, 10, 8))
     check(net["fc1.weight"].predictor == "test-largest", net["fc1.weight"].history)
+    for where in ({"format": "flex16+5:test-largest"}, {"predictor": "test-largest"}, {"policy": "* flex16+5:test-largest"}):
+        raises(fl.UnsupportedError, fl.train, **where, says="loop of your own")
+    raises(fl.UnsupportedError, fl.compare, ["fp32", "flex16+5:test-largest"], says="test-largest")
+    # every tensor of a step
+    seen = set()
+
+    @fl.predictor("test-seen")
+    def note(history):
+        seen.add(history.role)
+        return 2 * history.maxima[-1]
+    net = fl.nn.Network("flex16+5", batch=8, momentum=0.9, predictor="test-seen")
+    net.model("mlp2")
+    images, labels = np.random.default_rng(2).standard_normal((8, 32, 32, 3)).astype("f4"), np.arange(8)
+    for _ in range(3):
+        net.step(images, labels, 0.01)
+    check(seen == {"weight", "activation", "gradient", "weight gradient", "momentum"}, seen)
     raises(fl.ArgumentError, fl.predictor("paper"), lambda h: 1.0, says="paper")
     raises(fl.ArgumentError, fl.predictor("a name"), lambda h: 1.0, says="a name")
     raises(TypeError, fl.predictor, len)

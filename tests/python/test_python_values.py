@@ -416,4 +416,55 @@ def enough():
     print(f"{calls} random calls, seed {seed}")
 
 
-run(conversions, rounding_by_numpy, exponents, pickles, views, operators, elementwise, others, numbers_as_they_are, bad, enough)
+def assignments():
+    """x[index] = values, as NumPy has it: then the tensor is one of the changed values; those that are wrong change nothing."""
+    import gc
+    import weakref
+    rng = np.random.default_rng(11)
+    indices = [..., 0, -1, (1, 2), slice(None, None, -2), (slice(1), 0), (slice(None), -1), (..., 1), np.array([0, 2]),
+               (rng.random((3, 4)) < 0.5), ([0, 1], [3, 0])]
+    for format in ("fp32", "bf16", "fp16", "flex16+5", "dfp16", "flex12+5", "e4m3fn", "i32", "f64"):
+        for index in indices:
+            values = rng.integers(-9, 9, (3, 4)).astype(float) if format == "i32" else rng.standard_normal((3, 4))
+            x = fl.tensor(values, format)
+            expected = x.numpy("float64")
+            new = rng.integers(-99, 99, expected[index].shape) * (1 if format == "i32" else 1.5)
+            x[index] = new
+            expected[index] = new
+            same = fl.tensor(expected, format)
+            check(np.array_equal(x.raw, same.raw) and x.exponent == same.exponent, format, index, x, same)
+    for view, same in ((lambda x: x.T, lambda a: a.T), (lambda x: x[1:, ::-2], lambda a: a[1:, ::-2]), (lambda x: x[2], lambda a: a[2])):
+        x = fl.tensor(rng.standard_normal((3, 4)), "flex16+5")
+        expected = x.numpy("float64")
+        view(x)[0], same(expected)[0] = 3.25, 3.25
+        check(np.array_equal(x.numpy("float64"), fl.tensor(expected, "flex16+5").numpy("float64")), "through a view", x)
+    wide = fl.tensor([1, 2, 1 / 3], "flex16+5")
+    wide.keep_wide()
+    wide[2] = 1 / 3  # now with the bits that 16 have not
+    before = wide.wide()
+    check(abs(before[2] - 1 / 3) < 1e-9, "a wide part takes what is assigned", before)
+    wide[0] = 1.25
+    check(np.array_equal(wide.wide()[1:], before[1:]) and wide.wide()[0] == 1.25, "a wide part keeps the others", wide.wide())
+    x = fl.tensor([[1.0, 5.0], [7.0, -2.0]], "bf16")
+    before = x.raw.copy()
+    for kind, index, value in ((fl.ShapeError, 0, [1, 2, 3]), (IndexError, 2, 1), (IndexError, slice(0, 0), 1), (TypeError, 0, "a"),
+                               (TypeError, 0, None), (TypeError, 0, 1j), (IndexError, (0, 0, 0), 1)):
+        raises(kind, x.__setitem__, index, value)
+        check(np.array_equal(x.raw, before), "a wrong assignment changes nothing")
+    i32 = fl.tensor([1, 2], "i32")
+    raises(fl.ArgumentError, i32.__setitem__, 1, 2.5, says="2.5")
+    flex = fl.tensor([1.0], "flex16+5")
+    raises(fl.ArgumentError, flex.__setitem__, 0, np.nan, says="nan")
+    check(x.argmax() == 2 and x.argmin() == 3 and np.array_equal(x.argmax(-1).numpy(), [1, 0]) and list(x.argmin(0)) == [0, 1], "argmax")
+    raises(fl.ArgumentError, x.argmax, 2, says="2")
+    check(x.astype("fp16").format == "fp16" and np.array_equal(x.astype("fp16").numpy(), x.numpy()), "astype")
+    for wrong in (np.float32, np.dtype("f4"), float):
+        raises(TypeError, x.astype, wrong, says="x.numpy(dtype)")
+    reference = weakref.ref(x)
+    check(reference() is x, "a weak reference")
+    del x
+    gc.collect()
+    check(reference() is None, "a weak reference to what has ended")
+
+
+run(conversions, rounding_by_numpy, exponents, pickles, assignments, views, operators, elementwise, others, numbers_as_they_are, bad, enough)

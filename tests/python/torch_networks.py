@@ -120,7 +120,7 @@ class Graph:
             if name not in found:
                 continue
             values = np.empty(int(np.prod(info.dim[:info.ndim])))
-            c.library.flexlab_tensor_store_f64(ctypes.c_void_p(found[name]), ctypes.c_void_p(values.ctypes.data),
+            c.library.flexlab_tensor_store_f64(found[name], ctypes.c_void_p(values.ctypes.data),
                                                ctypes.c_int64(values.size))
             values = values.reshape(info.dim[:info.ndim])
             result[torch_name] = values.transpose(0, 3, 1, 2) if values.ndim == 4 else values.T

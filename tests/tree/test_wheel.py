@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The wheel of the Python package: ./dev wheel builds it for every Python from 3.11 on; in a new virtual environment, with
 nothing but that environment in PATH, the lines of the README work, and the program as `flexlab` and `python -m flexlab`.
-Everything in it finds what it needs beside itself or in the C library, and brings no OpenMP runtime.
+Everything in it finds what it needs beside itself or in the C library, and brings no OpenMP runtime. Creating the
+environment, installing the wheel with its extra [report], the README's lines and the first notebook, which needs
+FLEXLAB_DATA, take less than five minutes.
 usage: test_wheel.py SOURCE COMPILER_LAUNCHER"""
 import os
 import pathlib
@@ -58,13 +60,22 @@ with tempfile.TemporaryDirectory() as folder:
     run(sys.executable, "-m", "venv", folder / "clean", check=True)
     clean = folder / "clean/bin"
     environment = {"PATH": str(clean), "HOME": str(folder)}
-    installed = run(clean / "pip", "install", "-q", wheels[0], env={**os.environ, **environment})
+    installed = run(clean / "pip", "install", "-q", f"{wheels[0]}[report]", env={**os.environ, **environment})
     check(installed.returncode == 0, installed.stderr)
     text = (source / "README.md").read_text()
     lines, said = re.search(r"^## From Python\n.*?```python\n(.*?)```\nprints `(.*?)`", text, re.M | re.S).groups()
     done = run(clean / "python", "-c", lines, env=environment, cwd=folder)
     check(done.stdout.strip() == said, "the README's lines:", done)
     print(f"installed and ran the README's lines in {time.monotonic() - start:.1f} s")
+    page = source / "docs/notebooks/five-formats.md"
+    done = run(clean / "python", source / "docs/notebooks/execute.py", page, cwd=folder,
+               env=environment | {name: os.environ[name] for name in ("FLEXLAB_DATA",) if name in os.environ})
+    if done.returncode == 77:
+        print("skipped, the first notebook:", done.stdout.strip())
+    elif check(done.returncode == 0, page.name, done.stdout[-2000:], done.stderr[-2000:]):
+        seconds = time.monotonic() - start
+        print(f"a new environment, the wheel, the README's lines and the first notebook: {seconds:.0f} s")
+        check(seconds < 300, f"{seconds:.0f} s, expected less than five minutes")
     for command in ((clean / "flexlab", "info"), (clean / "python", "-m", "flexlab", "info")):
         done = run(*command, env=environment, cwd=folder)
         check(done.returncode == 0 and done.stdout.startswith("flexlab "), command, done)
