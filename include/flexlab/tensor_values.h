@@ -90,6 +90,9 @@ FLEXLAB_API tensor_status tensor_convert(tensor *y, const tensor *x);
  * ignores them. TENSOR_E_ARGUMENT for an exponent outside the format's range; TENSOR_E_FORMAT if y has no shared
  * exponent, or has a wide part. */
 FLEXLAB_API tensor_status tensor_convert_at(tensor *y, const tensor *x, int e);
+/* The same, written as by an operation: a shared exponent follows predictor and history, NaN becomes 0 and Inf the
+ * largest element, and both are counted. For formats without a shared exponent it is tensor_convert. */
+FLEXLAB_API tensor_status tensor_rewrite(tensor *y, const tensor *x);
 /* A bit-exact copy: elements, exponent, history, wide part. Format and shape must agree; TENSOR_E_FORMAT if only one of
  * the two has a wide part. The two may lie on different devices, one of which must be the host. */
 FLEXLAB_API tensor_status tensor_copy(tensor *y, const tensor *x);

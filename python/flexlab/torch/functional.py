@@ -7,7 +7,7 @@ two) it has a place of its own, and its exponent is predicted from what was writ
 import torch
 
 from . import _elementwise, _operations
-from ._elementwise import Fork
+from ._elementwise import Conversion, Fork
 from ._operations import call
 
 
@@ -39,8 +39,13 @@ def matmul(a, b, format, *, handle=0):
 
 
 def linear(x, weight, bias=None, *, format, handle=0):
-    """x weight^T + bias: the product is rounded, then the sum."""
+    """x weight^T + bias: of a matrix the product is rounded, then the sum; of sequences the sum, once."""
     return call(_operations.linear, x, weight, bias, format, handle)
+
+
+def bias(x, bias, *, format, handle=0):
+    """x[..., c] + bias[c]."""
+    return call(_operations.bias, x, bias, format, handle)
 
 
 def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, format, handle=0):
@@ -111,6 +116,11 @@ def fork(x, uses, format, *, gated=False, handle=0):
     return Fork.apply(x, uses, gated, format, handle) if torch.is_grad_enabled() and x.requires_grad else (x,) * uses
 
 
+def convert(x, source, target, *, handle=0):
+    """x, which has values of the format `source`, in the format `target`; its gradient is converted the other way."""
+    return Conversion.apply(x, source, target, handle)
+
+
 def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, *,
                format, handle=0):
     """As torch.nn.functional.avg_pool2d, without ceil_mode and divisor_override."""
@@ -154,4 +164,4 @@ def embedding(indices, weight, *, format, handle=0):
 
 def cross_entropy(x, labels, *, format, handle=0):
     """The mean cross-entropy of logits [N, classes] and labels [N]."""
-    return call(_elementwise.cross_entropy, x, labels, format, handle)[0]
+    return call(_elementwise.cross_entropy, x, labels, format, handle)

@@ -5,36 +5,96 @@ import weakref
 import torch
 from torch import nn
 
+from .. import _library
 from . import functional as F
 from ._carriers import State, split
+from ._roles import roles
 
 alive = weakref.WeakSet()
 
 
-class FormatModule:
-    """What the modules share: the format, and the states of training and of evaluation. Exponents of training are predicted
-    from the steps before; those of evaluation are those of the largest values, and leave training as it is.
+class Formats:
+    """The formats of an operation, and its states of training and of evaluation. Exponents of training are predicted from the
+    steps before; those of evaluation are those of the largest values, and leave training as it is. keys: of draws
+    (_carriers.py)."""
+    keys = None
+
+    def begin_states(self):
+        self.state = State(keys=self.keys)
+        self.evaluation = State(exact=True, weights=self.state)
+
+    def given(self, training, holds):
+        handle = (self.state if training else self.evaluation).handle
+        return {"format": self.format, "handle": -handle if holds and not torch.compiler.is_compiling() else handle}
+
+
+class Part(Formats):
+    """An operation of a module beside its first."""
+
+    def __init__(self, format, keys=None):
+        self.format, self.keys = format, keys
+        self.begin_states()
+
+    def __reduce__(self):
+        return Part, (self.format, self.keys)
+
+
+class FormatModule(Formats):
+    """What the modules share: the format, or formats by role (_roles.py).
 
     `wide` and `stochastic` say how optimisers of flexlab.torch.optim keep the weights: with a wide part, or written by
-    stochastic rounding."""
+    stochastic rounding; `parameter_roles`, by parameter, what a policy says instead."""
     kind = None
     holds = False  # whether only modules of flexlab read the results: set by convert
     gated = False  # whether a gated Fork masks the gradient: set by convert
+    parameter_roles = {}
+    seed, name = None, ""  # of the draws of weights and of dropout: set by convert
 
     def begin(self, format, wide=True, stochastic=False):
-        split(format)  # refuses what is none
+        roles(format)  # refuses what is none
         self.format, self.wide, self.stochastic = format, wide, stochastic
-        self.state, self.evaluation = State(), State(exact=True)
+        self.begin_states()
         alive.add(self)
         return self
 
     @property
     def how(self):
-        handle = (self.state if self.training else self.evaluation).handle
-        return {"format": self.format, "handle": -handle if self.holds and not torch.compiler.is_compiling() else handle}
+        return self.given(self.training, self.holds)
+
+    def reads(self):
+        """(format of the values it reads, of the gradients it gives)."""
+        r = roles(self.format)
+        return r.x, r.dy
+
+    def writes(self):
+        """(format of the values it writes, of the gradient it gets)."""
+        r = roles(self.format)
+        return r.y, r.dy
+
+    def kept_as(self, name):
+        """How an optimiser keeps a parameter: (format of the update, wide, stochastic, format of the gradient, as stored)."""
+        r = roles(self.format_of(name))
+        (stored, master), gradient = r.parameter(name), r.dy
+        given = self.parameter_roles.get(name)
+        if given is None:
+            return "fp32" if master else stored, self.wide and not master, self.stochastic, gradient, gradient
+        return "fp32" if master else stored, given["master"] == "wide", given["rounding"] == "stochastic", gradient, \
+            given["weight-gradients"]
+
+    def format_of(self, name):
+        """The formats of the operation that reads a parameter."""
+        return self.format
+
+    def key_of(self, name):
+        """The key of the draws of a parameter's writes, as in a network of the C library; None: convert has not made this."""
+        if self.seed is None:
+            return None
+        suffix = {"weight": "gamma", "bias": "beta"}.get(name) if self.kind in ("batchnorm", "layernorm", "groupnorm") else None
+        return _library.nn_name_key(self.seed, f"{self.name}.{suffix or name}")
 
     def __setstate__(self, state):
         super().__setstate__(state)
+        self.begin_states()
         alive.add(self)
 
     def exponents(self):
@@ -67,8 +127,12 @@ def channels_last(parameter):
 
 
 class Linear(FormatModule, nn.Linear):
-    """torch.nn.Linear in a format. The product is rounded, then the sum with the bias."""
+    """torch.nn.Linear in a format. Of a matrix the product is rounded, then the sum with the bias; of sequences the sum, once.
+
+    added: formats of the sum with the bias, where they differ from those of the product; sequences: those of the operation on
+    sequences, where they do."""
     kind = "matmul"
+    added = sequences = None
 
     def __init__(self, in_features, out_features, bias=True, *, format, **how):
         nn.Linear.__init__(self, in_features, out_features, bias)
@@ -77,8 +141,25 @@ class Linear(FormatModule, nn.Linear):
     def check(self):
         pass
 
+    def reads(self):
+        r = roles((self.sequences or self).format)
+        return r.x, r.dy
+
+    def writes(self):
+        r = roles((self.sequences or self.added or self).format)
+        return r.y, r.dy
+
+    def format_of(self, name):
+        return (self.sequences or name == "bias" and self.added or self).format
+
     def forward(self, x):
-        return F.linear(x, self.weight, self.bias, **self.how)
+        if x.dim() > 2 and self.sequences is not None:
+            return F.linear(x, self.weight, self.bias, **self.sequences.given(self.training, self.holds))
+        if self.added is None or self.bias is None:
+            return F.linear(x, self.weight, self.bias, **self.how)
+        product = F.linear(x, self.weight, **self.given(self.training, True))
+        sum_ = self.added.given(self.training, self.holds)
+        return F.bias(F.convert(product, self.format, sum_["format"], handle=sum_["handle"]), self.bias, **sum_)
 
 
 class Conv2d(FormatModule, nn.Conv2d):
@@ -101,7 +182,7 @@ class Conv2d(FormatModule, nn.Conv2d):
 
 class BatchNorm(FormatModule):
     kind = "batchnorm"
-    relu = False
+    relu = adds = False  # adds: convert has taken in a sum
 
     def check(self):
         if not self.affine:
@@ -218,6 +299,24 @@ class Fork(FormatModule, nn.Module):
         return F.fork(x, self.uses, gated=self.gated, **self.how)
 
 
+class Convert(FormatModule, nn.Module):
+    """A value in the formats of those who read it: `source` and `format` are of what writes and of what reads it."""
+    kind = "convert"
+
+    def __init__(self, source, *, format):
+        nn.Module.__init__(self)
+        roles(source)
+        self.source = source
+        self.begin(format)
+
+    def forward(self, x):
+        how = self.how
+        return F.convert(x, self.source, how["format"], handle=how["handle"])
+
+    def extra_repr(self):
+        return f"source={self.source!r}, format={self.format!r}"
+
+
 class AvgPool2d(FormatModule, nn.AvgPool2d):
     kind = "avgpool2d"
 
@@ -307,15 +406,28 @@ class PooledMaximum(PooledMean):
 
 
 class CrossEntropyLoss(FormatModule, nn.Module):
-    """The mean cross-entropy, whose gradient is rounded to the format."""
+    """The mean cross-entropy, whose gradient is rounded to the format, multiplied by that of the loss before. source: the formats
+    of the module that writes its input, if they are others."""
     kind = "loss"
 
-    def __init__(self, *, format):
+    def __init__(self, *, format, source=None):
         nn.Module.__init__(self)
+        self.source = source
         self.begin(format)
 
+    @classmethod
+    def of(cls, model):
+        """The loss of a converted model, in the format that its policy gives it."""
+        report = getattr(model, "flexlab_report", None)
+        if report is None:
+            raise TypeError(f"{type(model).__name__}, expected a model that convert has made")
+        return cls(format=report.loss, source=report.output)
+
     def forward(self, x, labels):
-        return F.cross_entropy(x, labels, **self.how)
+        how = self.how
+        if self.source is not None:
+            x = F.convert(x, self.source, how["format"], handle=how["handle"])
+        return F.cross_entropy(x, labels, **how)
 
 
 REPLACED = {nn.Linear: Linear, nn.Conv2d: Conv2d, nn.BatchNorm2d: BatchNorm2d, nn.BatchNorm1d: BatchNorm1d,

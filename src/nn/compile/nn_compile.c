@@ -124,9 +124,9 @@ static tensor_status make_value(nn_graph *g, int i, size_t *at) {
     fl_tensor_hide(v->t, true); /* until a step writes it */
     TRY(fl_set_predictor(v->t, v->type.predictor));
     if (g->draws_operands) /* of the operands of a product that gives it */
-        TRY(tensor_set_rounding(v->t, TENSOR_ROUND_NEAREST, fl_name_key(g->seed, v->name)));
+        TRY(tensor_set_rounding(v->t, TENSOR_ROUND_NEAREST, nn_name_key(g->seed, v->name)));
     if (g->draws_operands && activation)
-        TRY(tensor_set_rounding(v->evaluate, TENSOR_ROUND_NEAREST, fl_name_key(g->seed, v->name)));
+        TRY(tensor_set_rounding(v->evaluate, TENSOR_ROUND_NEAREST, nn_name_key(g->seed, v->name)));
     if (activation)
         TRY(fl_set_predictor(v->evaluate, "current"));
     return fl_list_tensor(g, fl_format_name("%s", v->name), v->role, v->t, TENSOR_OK);

@@ -56,10 +56,10 @@ tensor_status fl_make_parameter(nn_graph *g, const struct fl_node *node, struct 
     p->infos = g->info_count - p->info;
     if (p->as.wide)
         TRY(tensor_keep_wide(p->w));
-    const uint64_t key = fl_name_key(g->seed, name);
+    const uint64_t key = nn_name_key(g->seed, name);
     if (p->as.stochastic)
         TRY(tensor_set_rounding(p->w, TENSOR_ROUND_STOCHASTIC, key));
     if (node->blocks.draws) /* of the operands of the product that gives it */
-        TRY(tensor_set_rounding(p->g, TENSOR_ROUND_NEAREST, fl_name_key(g->seed, gradient)));
+        TRY(tensor_set_rounding(p->g, TENSOR_ROUND_NEAREST, nn_name_key(g->seed, gradient)));
     return load_initial(p, name, key);
 }
