@@ -38,7 +38,8 @@ F32 = 12    # tensor_type
 ROLES = {"weight": 1, "dweight": 4, "dbias": 4, "velocity": 5, "moment": 5, "root": 5, "dx": 3, "dy": 3, "da": 3, "db": 3,
          "dresidual": 3}
 states = weakref.WeakValueDictionary()
-handles = itertools.count(1)
+PARTS = 16
+handles = itertools.count(PARTS, PARTS)  # those between belong to State.part
 
 
 @functools.cache
@@ -93,12 +94,19 @@ class State:
     weights: the state that has copies of weights in other formats, written when a weight has changed; evaluation reads those
     of training. keys: {role: key} of the draws of products that write there."""
 
-    def __init__(self, exact=False, of=None, weights=None, keys=None):
-        self.exact, self.is_held = exact, of is not None
+    def __init__(self, exact=False, of=None, weights=None, keys=None, handle=None):
+        self.exact, self.is_held, self.parts = exact, of is not None, {}
         self.weights, self.keys = weights or self, keys or {}
-        self.slots, self.handle = ({}, next(handles)) if of is None else (of.slots, of.handle)
+        self.slots, self.handle = ({}, handle or next(handles)) if of is None else (of.slots, of.handle)
         self.held = State(exact, self, weights, keys) if of is None else None
         states[-self.handle if self.is_held else self.handle] = self
+
+    def part(self, i):
+        """The i-th state beside this one, of the handle that is larger by i (0 < i < PARTS): for sums of gradients, each of which has
+        a history of its own."""
+        if i not in self.parts:
+            self.parts[i] = State(self.exact, handle=abs(self.handle) + i)
+        return self.parts[i].held if self.is_held else self.parts[i]
 
     def slot(self, role, format, shape):
         shapes = self.slots.setdefault((role, format), collections.OrderedDict())
@@ -125,11 +133,20 @@ class State:
         return State, (self.exact,)
 
 
+def beside(handle, i):
+    """The handle of State.part(i); that of a function without a module stays 0, and i = 0 is the state itself."""
+    return handle + i if handle > 0 else handle - i if handle else 0
+
+
 def state_of(handle):
     """The state of a handle; None for 0, a function without a module."""
     if handle == 0:
         return None
     state = states.get(handle)
+    if state is None and abs(handle) % PARTS:
+        own = abs(handle) % PARTS
+        state = states.get(handle - own if handle > 0 else handle + own)
+        state = state and state.part(own)
     if state is None:
         raise ValueError(f"handle {handle}: its module is gone, expected that of a module that is alive, or 0")
     return state

@@ -7,7 +7,7 @@ from torch.library import custom_op
 
 from .. import _core
 from .._tensor import format_id
-from ._carriers import Held, Result, bring, is_image, locked, on, rewritten, split, state_of, stored_shape
+from ._carriers import PARTS, Held, Result, beside, bring, is_image, locked, on, rewritten, split, state_of, stored_shape
 from ._operations import as_operand, call, four, gradient_like, image_like, in_backward, is_held, operand, places, saved, weight
 from ._roles import roles
 
@@ -112,8 +112,9 @@ class Fork(torch.autograd.Function):
         given = [one for one in reversed(gradients) if one is not None]  # the last use comes first
         total = given[0]
         for i, one in enumerate(given[1:], 2):
-            total = call(add_gated, total, one, y, ctx.format, ctx.handle) if ctx.gated and i == len(given) else \
-                call(add, total, one, False, False, ctx.format, ctx.handle)
+            handle = beside(ctx.handle, min(i - 2, PARTS - 1))  # each sum has a history of its own
+            total = call(add_gated, total, one, y, ctx.format, handle) if ctx.gated and i == len(given) else \
+                call(add, total, one, False, False, ctx.format, handle)
         if ctx.gated and len(given) == 1:
             total = call(relu_backward, total, y, ctx.format, ctx.handle)
         return total, None, None, None, None

@@ -187,11 +187,14 @@ def linear(x: Tensor, weight_: Tensor, bias: Optional[Tensor], format: str, hand
     if bias is not None and x.dim() > 2:
         result = Result(r.y, state, "y", shape, **how)
         with r.product("forward", state):
-            _core.matmul_fused(a, w.T, bias=weight(bias, "bias", r, state, use="y"), out=result.tensor)
+            _core.matmul_fused(a, w.T.contiguous(), bias=weight(bias, "bias", r, state, use="y"), out=result.tensor)
         return result.torch()
     product = Result(r.y, state, "y" if bias is None else "product", shape, **how)
     with r.product("forward", state):
-        _core.matmul_nt(a, w, out=product.tensor)
+        if r.draws:  # which follow the order of elements: that of the C library
+            _core.matmul(a, w.T.contiguous(), out=product.tensor)
+        else:
+            _core.matmul_nt(a, w, out=product.tensor)
     if bias is not None:
         result = Result(r.y, state, "y", shape, **how)
         _core.bias(product.tensor, weight(bias, "bias", r, state, use="y"), out=result.tensor)
@@ -207,7 +210,12 @@ def linear_backward(dy: Tensor, x: Tensor, weight_: Tensor, wants_x: bool, wants
     d = operand(dy, "dy", r.dy, state, "matrix")
     factor = rewritten(d, r.operand, state, "dy operand") if wants_x or wants_weight else None
     results = [nothing(), nothing(), nothing()]
-    if wants_weight:
+    if wants_weight and r.draws:
+        dw = Result(r.dy, state, "dweight", tuple(reversed(weight_.shape)))
+        with r.product("weight"):
+            _core.matmul_tn(in_backward(x, "x", r, state, "matrix"), factor, out=dw.tensor)
+        results[1] = dw.torch().t().contiguous()
+    elif wants_weight:
         dw = Result(r.dy, state, "dweight", tuple(weight_.shape))
         with r.product("weight_turned"):
             _core.matmul_tn(factor, in_backward(x, "x", r, state, "matrix"), out=dw.tensor)
@@ -221,7 +229,10 @@ def linear_backward(dy: Tensor, x: Tensor, weight_: Tensor, wants_x: bool, wants
                     as_seen=x.shape)
         w = weight(weight_, "weight", r, state, "rows", "back")
         with r.product("input"):
-            _core.matmul(factor, w, out=dx.tensor)
+            if r.draws:
+                _core.matmul_nt(factor, w.T.contiguous(), out=dx.tensor)
+            else:
+                _core.matmul(factor, w, out=dx.tensor)
         results[0] = dx.torch()
     return tuple(results)
 

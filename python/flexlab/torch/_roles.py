@@ -111,7 +111,7 @@ class Roles:
     def classes(self):
         """The numbers of the classes of products, by part."""
         if self.accumulate:
-            return dict.fromkeys(("forward", "evaluation", "input", "input_turned", "weight_turned"),
+            return dict.fromkeys(("forward", "evaluation", "input", "input_turned", "weight", "weight_turned"),
                                  class_number(f"accumulate={self.accumulate}"))
         if not self.blocks:
             return {}
@@ -120,10 +120,10 @@ class Roles:
         back = [flagged(name, stochastic=has(name, "stochastic"), square=has(name, "square") and name is w) for name in (x, w, dy)]
         turned = [flagged(name, stochastic=has(name, "stochastic"), hadamard=has(dy, "hadamard")) for name in (x, dy)]
         pairs = {"forward": (x, w), "evaluation": still, "input": (back[2], back[1]), "input_turned": (back[0], back[2]),
-                 "weight_turned": (turned[1], turned[0])}
+                 "weight": turned, "weight_turned": (turned[1], turned[0])}
         return {part: class_number(f"operands={a},{b}") for part, (a, b) in pairs.items()}
 
-    @property
+    @functools.cached_property
     def draws(self):
         return self.blocks is not None and any(flag in name.split(":") for name in self.blocks for flag in FLAGS[:2])
 

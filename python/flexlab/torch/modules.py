@@ -7,7 +7,7 @@ from torch import nn
 
 from .. import _library
 from . import functional as F
-from ._carriers import State, split
+from ._carriers import State, beside
 from ._roles import roles
 
 alive = weakref.WeakSet()
@@ -159,7 +159,7 @@ class Linear(FormatModule, nn.Linear):
             return F.linear(x, self.weight, self.bias, **self.how)
         product = F.linear(x, self.weight, **self.given(self.training, True))
         sum_ = self.added.given(self.training, self.holds)
-        return F.bias(F.convert(product, self.format, sum_["format"], handle=sum_["handle"]), self.bias, **sum_)
+        return F.bias(F.convert(product, self.format, sum_["format"], handle=beside(sum_["handle"], 1)), self.bias, **sum_)
 
 
 class Conv2d(FormatModule, nn.Conv2d):
@@ -426,7 +426,7 @@ class CrossEntropyLoss(FormatModule, nn.Module):
     def forward(self, x, labels):
         how = self.how
         if self.source is not None:
-            x = F.convert(x, self.source, how["format"], handle=how["handle"])
+            x = F.convert(x, self.source, how["format"], handle=beside(how["handle"], 1))
         return F.cross_entropy(x, labels, **how)
 
 
