@@ -454,13 +454,21 @@ class Result:
 
     def __init__(self, format, state, role, shape, image=False, held=False, as_seen=None):
         self.shape, self.image, self.as_seen = tuple(shape), image, as_seen
-        if split(format)[0] == "fp32":
+        keyed = state is not None and role in state.keys  # of draws, which count the writes of one tensor
+        if split(format)[0] == "fp32" and not keyed:
             self.made, memory = new_memory(self.shape, image, as_seen)
             self.slot, self.held, self.tensor = None, False, on(memory)
         else:
             self.slot, self.held = slot_of(state, role, format, self.shape or (1,)), held and state is not None
+            self.held = self.held and split(format)[0] != "fp32"
             self.tensor = self.slot.tensor
             self.slot.begin()
+
+    def draws(self, state, role):
+        """For a product whose operands draw: without keys of convert by torch's generator."""
+        if state is None or role not in state.keys:
+            self.tensor.set_rounding("nearest", int(torch.randint(2**62, ())))
+        return self
 
     def torch(self):
         if self.held:

@@ -46,6 +46,13 @@ def in_backward(t, name, r, state, layout="any"):
     return rewritten(operand(t, name, r.x, state, layout), r.back, state, f"{name} back")
 
 
+def product_of(r, part, result, role, state):
+    """The context of a product, whose draws are those of its result."""
+    if r.draws:
+        result.draws(state, role)
+    return r.product(part, state)
+
+
 def is_held(state):
     return state is not None and state.is_held
 
@@ -131,7 +138,7 @@ def matmul(a: Tensor, b: Tensor, format: str, handle: int) -> Tensor:
         raise ValueError(f"matmul of {tuple(a.shape)} and {tuple(b.shape)}, expected matrices, or batches of them with the "
                          "same leading dimensions")
     result = Result(r.y, state, "y", a.shape[:-1] + b.shape[-1:], held=is_held(state))
-    with r.product("forward", state):
+    with product_of(r, "forward", result, "y", state):
         (_core.matmul if a.dim() == 2 else _core.matmul_batched)(x, y, out=result.tensor)
     return result.torch()
 
@@ -147,12 +154,12 @@ def matmul_backward(dy: Tensor, a: Tensor, b: Tensor, wants_a: bool, wants_b: bo
     results = [nothing(), nothing()]
     if wants_a:
         da = Result(r.dy, state, "da", a.shape, held=isinstance(a, Held))
-        with r.product("input"):
+        with product_of(r, "input", da, "da", state):
             (_core.matmul_nt if flat else _core.matmul_batched_nt)(d, y, out=da.tensor)
         results[0] = da.torch()
     if wants_b:
         db = Result(r.dy, state, "db", b.shape, held=isinstance(b, Held))
-        with r.product("input_turned"):
+        with product_of(r, "input_turned", db, "db", state):
             (_core.matmul_tn if flat else _core.matmul_batched_tn)(x, d, out=db.tensor)
         results[1] = db.torch()
     return tuple(results)
@@ -186,11 +193,11 @@ def linear(x: Tensor, weight_: Tensor, bias: Optional[Tensor], format: str, hand
     how = {"held": is_held(state) and x.dim() == 2, "as_seen": x.shape[:-1] + w.shape[:1]}
     if bias is not None and x.dim() > 2:
         result = Result(r.y, state, "y", shape, **how)
-        with r.product("forward", state):
+        with product_of(r, "forward", result, "y", state):
             _core.matmul_fused(a, w.T.contiguous(), bias=weight(bias, "bias", r, state, use="y"), out=result.tensor)
         return result.torch()
     product = Result(r.y, state, "y" if bias is None else "product", shape, **how)
-    with r.product("forward", state):
+    with product_of(r, "forward", product, "y" if bias is None else "product", state):
         if r.draws:  # which follow the order of elements: that of the C library
             _core.matmul(a, w.T.contiguous(), out=product.tensor)
         else:
@@ -212,12 +219,12 @@ def linear_backward(dy: Tensor, x: Tensor, weight_: Tensor, wants_x: bool, wants
     results = [nothing(), nothing(), nothing()]
     if wants_weight and r.draws:
         dw = Result(r.dy, state, "dweight", tuple(reversed(weight_.shape)))
-        with r.product("weight"):
+        with product_of(r, "weight", dw, "dweight", state):
             _core.matmul_tn(in_backward(x, "x", r, state, "matrix"), factor, out=dw.tensor)
         results[1] = dw.torch().t().contiguous()
     elif wants_weight:
         dw = Result(r.dy, state, "dweight", tuple(weight_.shape))
-        with r.product("weight_turned"):
+        with product_of(r, "weight_turned", dw, "dweight", state):
             _core.matmul_tn(factor, in_backward(x, "x", r, state, "matrix"), out=dw.tensor)
         results[1] = dw.torch()
     if wants_bias:
@@ -228,7 +235,7 @@ def linear_backward(dy: Tensor, x: Tensor, weight_: Tensor, wants_x: bool, wants
         dx = Result(r.dy, state, "dx", (d.shape[0], x.shape[-1]), held=isinstance(x, Held) and x.dim() == 2,
                     as_seen=x.shape)
         w = weight(weight_, "weight", r, state, "rows", "back")
-        with r.product("input"):
+        with product_of(r, "input", dx, "dx", state):
             if r.draws:
                 _core.matmul_nt(factor, w.T.contiguous(), out=dx.tensor)
             else:
@@ -313,7 +320,7 @@ def conv2d(x: Tensor, weight_: Tensor, bias: Optional[Tensor], stride: List[int]
     b = None if bias is None else weight(bias, "bias", r, state, use="y")
     p, q = places(x, weight_.shape[2:], stride, padding, dilation)
     result = Result(r.y, state, "y", (x.shape[0], max(p, 1), max(q, 1), weight_.shape[0]), True, held=is_held(state))
-    with r.product("forward", state):
+    with product_of(r, "forward", result, "y", state):
         _core.conv2d_fused(a, w, bias=b, out=result.tensor, **window(stride, padding, dilation, groups))
     return result.torch()
 
@@ -330,7 +337,7 @@ def conv2d_backward(dy: Tensor, x: Tensor, weight_: Tensor, stride: List[int], p
     results = [nothing(), nothing(), nothing()]
     if wants_weight:
         dw = Result(r.dy, state, "dweight", stored_shape(weight_, "image"), True)
-        with r.product("weight_turned"):
+        with product_of(r, "weight_turned", dw, "dweight", state):
             _core.conv2d_weight_grad(dw.tensor, factor, in_backward(x, "x", r, state, "image"), **how)
         results[1] = dw.torch()
     if wants_bias:
@@ -340,7 +347,7 @@ def conv2d_backward(dy: Tensor, x: Tensor, weight_: Tensor, stride: List[int], p
     if wants_x:
         dx = Result(r.dy, state, "dx", stored_shape(x, "image"), True, isinstance(x, Held))
         w = weight(weight_, "weight", r, state, "image", "back")
-        with r.product("input"):
+        with product_of(r, "input", dx, "dx", state):
             _core.conv2d_input_grad(dx.tensor, factor, w, **how)
         results[0] = dx.torch()
     return tuple(results)

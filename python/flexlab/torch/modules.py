@@ -21,7 +21,7 @@ class Formats:
 
     def begin_states(self):
         self.state = State(keys=self.keys)
-        self.evaluation = State(exact=True, weights=self.state)
+        self.evaluation = State(exact=True, weights=self.state, keys=self.keys)
 
     def given(self, training, holds):
         handle = (self.state if training else self.evaluation).handle
