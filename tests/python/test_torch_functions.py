@@ -36,6 +36,8 @@ CASES = {
     "matmul": (lambda a, b, f, h=0: F.matmul(a, b, f, handle=h), torch.matmul, [(7, 5), (5, 3)], 1, 1),
     "matmul_batched": (lambda a, b, f, h=0: F.matmul(a, b, f, handle=h), torch.matmul, [(2, 3, 7, 5), (2, 3, 5, 4)], 1, 1),
     "linear": (lambda x, w, b, f, h=0: F.linear(x, w, b, format=f, handle=h), TF.linear, [(6, 9), (4, 9), (4,)], 3, 1),
+    "bias": (lambda x, b, f, h=0: F.bias(x, b, format=f, handle=h), lambda x, b: x + b, [(6, 9), (9,)], 1, 1),
+    "linear_sequence_bias": (lambda x, w, b, f, h=0: F.linear(x, w, b, format=f, handle=h), TF.linear, [(2, 5, 9), (4, 9), (4,)], 1, 1),
     "linear_sequence": (lambda x, w, f, h=0: F.linear(x, w, format=f, handle=h), TF.linear, [(2, 5, 9), (4, 9)], 1, 1),
     "conv2d": (lambda x, w, b, f, h=0: F.conv2d(x, w, b, 2, 1, format=f, handle=h),
                lambda x, w, b: TF.conv2d(x, w, b, 2, 1), [(2, 3, 9, 8), (5, 3, 3, 3), (5,)], 1, 1),
@@ -146,11 +148,13 @@ def test_opcheck():
                 seen.add(operation._schema.name)
     every = {operation._qualname for module in (_operations, _elementwise) for operation in vars(module).values()
              if isinstance(operation, torch.library.CustomOpDef)}
-    left = every - seen - {"flexlab::add_gated", "flexlab::relu_backward"}
+    left = every - seen - {"flexlab::add_gated", "flexlab::relu_backward", "flexlab::rewrite"}
     assert not left, left
     x = some(2, 3, 4, 4)
     opcheck(_elementwise.add_gated, (x, x.clone(), x.relu(), "flex16+5", 0))
     opcheck(_elementwise.relu_backward, (x, x.relu(), "flex16+5", 0))
+    for format in ("bf16", "fp32"):
+        opcheck(_elementwise.rewrite, (x.bfloat16().float(), "fp32", format, "y", 0))
 
 
 def recorder(calls):

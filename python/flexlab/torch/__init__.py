@@ -14,6 +14,7 @@ from ._carriers import State
 from ._convert import convert
 from ._quantize import (BlockFloatingPoint, FixedPoint, FloatingPoint, Quantizer, block_quantize, fixed_point_quantize,
                         float_quantize, quantize, quantizer)
+from ._scaler import GradScaler
 from .functional import (adaptive_avg_pool2d, add, avg_pool2d, batch_norm, conv2d, cross_entropy, embedding, flatten,
                          layer_norm, linear, matmul, max_pool2d, relu, shortcut_a)
 from .modules import (Add, AdaptiveAvgPool2d, AvgPool2d, BatchNorm1d, BatchNorm2d, Conv2d, CrossEntropyLoss, Embedding,

@@ -103,18 +103,20 @@ def resolve(model, rewriter, policy, report, seed):
             found[name or type(module).__name__.lower()] = module
     resolved = Resolved(policy, found)
     for name, module in found.items():
+        module.seed, module.name = seed, name
         apply(resolved, name, module)
     output = rewriter and rewriter.output()
     report.loss_scale = resolved.loss_scale
-    report.loss = resolved.loss or (output.writes()[1] if output else resolved.input["gradients"])
+    last = resolved.input["gradients"] if output is None else output.writes()[1]
+    if output is not None and output.name in resolved.sequences:
+        last = resolved.layers[output.name][""]["gradients"]  # logits of sequences count as a matrix, a layer without a product
+    report.loss = resolved.loss or last
     report.output = None if output is None else formats_of(*output.writes())
     report.replaced = [(name, was, (rewriter.absorbed.get(name, name) if rewriter else name, module)) for name, was, module in report.replaced]
     report.replaced = [(name, was, found[by].format if by in found else module.format) for name, was, (by, module) in report.replaced]
     if rewriter is not None:
         rewriter.input_formats = formats_of(resolved.input["activations"], resolved.input["gradients"])
         rewriter.seed = seed
-    for name, module in found.items():
-        module.seed, module.name = seed, name
 
 
 def formats_of(y, dy):
@@ -460,7 +462,9 @@ class Rewriter:
 
     def name_draws(self):
         """Draws have the keys that they have in a network whose layers have the names of the modules."""
-        if not any(isinstance(module, M.FormatModule) and roles(module.format).draws for module in self.model.modules()):
+        parts = [one for module in self.model.modules() if isinstance(module, M.FormatModule)
+                 for one in (module, getattr(module, "sequences", None)) if one is not None]
+        if not any(roles(one.format).draws for one in parts):
             return
         key = lambda text: c.nn_name_key(self.seed, text)
         for node in self.graph.nodes:

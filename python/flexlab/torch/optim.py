@@ -12,6 +12,13 @@ from . import modules
 from ._carriers import F32, LOCK, Slot, attach, check, is_image, lookup, new_tensor, note_update, on, split, stored, words
 
 
+def holds(found, t):
+    """Whether a flexlab tensor has the values of a torch tensor."""
+    values = np.empty(found.shape, np.float32)
+    found._store(values, F32)
+    return np.array_equal(values.reshape(-1).view(np.int32), words(t))
+
+
 class Weights:
     """The flexlab tensors of one parameter. how: what FormatModule.kept_as returns: the formats of the update, of the gradient as
     made and as stored, and how the weight is written. key: of stochastic rounding."""
@@ -72,6 +79,8 @@ class Weights:
         check(g, "a gradient")
         g = (g.permute(0, 2, 3, 1) if self.image else g).detach().contiguous()
         found = lookup(g, p.grad, split(self.made)[0])
+        if found is not None and not holds(found, g):  # torch.amp.GradScaler divides without counting the write
+            found = None
         if found is None and split(self.made)[0] != split(self.format)[0]:
             found = on(g)
         if found is not None:
