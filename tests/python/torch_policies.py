@@ -4,7 +4,9 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import flexlab.torch as ft
 from flexlab.nn import Network
+from flexlab.torch._policies import text_of
 
 
 class Block(nn.Module):
@@ -113,3 +115,68 @@ def batch_of(model, count, seed):
 def as_given(x):
     """As the library takes them."""
     return x.numpy().astype(np.int32) if x.dtype == torch.int64 else np.ascontiguousarray(x.permute(0, 2, 3, 1).numpy())
+
+
+RATE = 0.05
+
+
+class Pair:
+    """A converted model and the network of the library, with the same weights, policy and optimiser."""
+
+    def __init__(self, kind, policy, loss_scale="none", adam=False, **how):
+        torch.manual_seed(0)
+        model = kind().train()
+        self.model = ft.convert(model, policy, verbose=False)
+        report = self.model.flexlab_report
+        assert not report.left and not report.notes, str(report)
+        self.optimiser = ft.optim.Adam(self.model.parameters(), lr=RATE) if adam else \
+            ft.optim.SGD(self.model.parameters(), lr=RATE, **how)
+        self.scaler = ft.GradScaler(loss_scale, self.model)
+        self.loss_of = ft.CrossEntropyLoss.of(self.model)
+        self.network = network_of(model, text_of(policy), 4, loss_scale=loss_scale, **({"optimiser": "adam"} if adam else how))
+
+    def updated(self, p):
+        """What the optimiser works on; None before its first step."""
+        weights = self.optimiser.of(p)
+        if weights.plain:
+            return p.detach().double().numpy()
+        if weights.weight is None:
+            return None
+        value = weights.weight.wide()
+        return value.transpose(0, 3, 1, 2) if weights.image else value
+
+    def step(self, seed, where):
+        x, labels = batch_of(self.model_kind, 4, seed)
+        self.optimiser.zero_grad()
+        y = self.model(x)
+        loss = self.loss_of(y.reshape(-1, y.shape[-1]), labels.reshape(-1))
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+        expected, _ = self.network.step(as_given(x), labels.numpy(), RATE)
+        assert loss.item() == np.float32(expected), (where, loss.item(), expected)
+        weights = in_torch(self.network)
+        for name, p in self.model.named_parameters():
+            ours = self.updated(p)
+            assert ours is None or np.array_equal(ours, weights[name]), (where, name, np.abs(ours - weights[name]).max())
+        for name, buffer in self.model.named_buffers():
+            if name in weights:
+                assert np.array_equal(buffer.numpy(), weights[name]), (where, name)
+
+    @property
+    def model_kind(self):
+        return Text() if hasattr(self.model, "table") else Images()
+
+    def evaluate(self, where):
+        x, _ = batch_of(self.model_kind, 4, 99)
+        with torch.no_grad():
+            y = self.model.eval()(x)
+        assert np.array_equal(y.double().numpy().reshape(-1, y.shape[-1]), self.network.predict(as_given(x))), where
+
+
+def compare(kind, policy, steps=3, evaluates=True, **how):
+    pair = Pair(kind, policy, momentum=0.9, weight_decay=1e-3, **how)
+    for step in range(steps):
+        pair.step(step, (kind.__name__, policy, step))
+    if evaluates:
+        pair.evaluate((kind.__name__, policy))

@@ -384,22 +384,27 @@ def rewrite(x: Tensor, source: str, format: str, role: str, handle: int) -> Tens
 as_operand("rewrite", lambda x, source, format, role, handle: gradient_like(x, "any"))(rewrite)
 
 
+@torch.compiler.assume_constant_result
+def between(source, target):
+    """What Conversion takes: the formats of the value before and after, then those of the gradient; two empty texts where these are
+    the same."""
+    a, b = roles(source), roles(target)
+    return tuple(text for pair in ((a.y, b.x), (b.dy, a.dy)) for text in (pair if split(pair[0])[0] != split(pair[1])[0] else ("", "")))
+
+
 class Conversion(torch.autograd.Function):
     """Between a value and those who read it in another format, or give it gradients in another: in networks of the C library
     nodes of their own."""
 
     @staticmethod
-    def forward(ctx, x, source, target, handle):
+    def forward(ctx, x, before, after, given, wanted, handle):
         handle = -abs(handle) if isinstance(x, Held) else abs(handle)
-        ctx.formats, ctx.handle = (source, target), handle
+        ctx.given, ctx.wanted, ctx.handle = given, wanted, handle
         if not torch.compiler.is_compiling():
             ctx.state = state_of(handle)
-        source, target = roles(source).y, roles(target).x
-        return x.view_as(x) if split(source)[0] == split(target)[0] else call(rewrite, x, source, target, "y", handle)
+        return call(rewrite, x, before, after, "y", handle) if after else x.view_as(x)
 
     @staticmethod
     def backward(ctx, dy):
-        source, target = (roles(one).dy for one in ctx.formats)
-        if split(source)[0] != split(target)[0]:
-            dy = call(rewrite, dy, target, source, "dx", ctx.handle)
-        return dy, None, None, None
+        dy = call(rewrite, dy, ctx.given, ctx.wanted, "dx", ctx.handle) if ctx.wanted else dy
+        return dy, None, None, None, None, None

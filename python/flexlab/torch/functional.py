@@ -7,7 +7,7 @@ two) it has a place of its own, and its exponent is predicted from what was writ
 import torch
 
 from . import _elementwise, _operations
-from ._elementwise import Conversion, Fork
+from ._elementwise import Conversion, Fork, between
 from ._operations import call
 
 
@@ -118,7 +118,7 @@ def fork(x, uses, format, *, gated=False, handle=0):
 
 def convert(x, source, target, *, handle=0):
     """x, which has values of the format `source`, in the format `target`; its gradient is converted the other way."""
-    return Conversion.apply(x, source, target, handle)
+    return Conversion.apply(x, *between(source, target), handle)
 
 
 def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, *,
