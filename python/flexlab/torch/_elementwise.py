@@ -353,10 +353,8 @@ def cross_entropy_backward(factor: Tensor, x: Tensor, labels: Tensor, format: st
     """factor times the gradient of the loss, rounded once: as a scaled loss wants it."""
     state, r = state_of(handle), roles(format)
     result = Result(r.dy, state, "dx", tuple(x.shape))
-    scale = float(factor)
-    if not 0 < scale < float("inf"):
-        raise ValueError(f"cross_entropy: a gradient of {scale} for the loss, expected a finite number above 0")
-    _core.cross_entropy(in_backward(x, "x", r, state, "rows"), integers(labels, "labels"), gradient_scale=scale,
+    scale = on(factor.detach().double().reshape(1), "f64")
+    _core.cross_entropy(in_backward(x, "x", r, state, "rows"), integers(labels, "labels"), gradient_scale_tensor=scale,
                         out=(on(torch.empty((), dtype=torch.float64), "f64"), result.tensor, None, None))
     return result.torch()
 
