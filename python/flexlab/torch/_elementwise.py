@@ -8,7 +8,7 @@ from torch.library import custom_op
 from .. import _core
 from .._tensor import format_id
 from ._carriers import PARTS, Held, Result, beside, bring, is_image, locked, on, rewritten, split, state_of, stored_shape
-from ._operations import as_operand, call, four, gradient_like, image_like, in_backward, is_held, operand, places, saved, weight
+from ._operations import as_operand, call, four, gradient_like, image_like, in_backward, is_held, once, operand, places, saved, weight
 from ._roles import roles
 
 
@@ -107,6 +107,7 @@ class Fork(torch.autograd.Function):
         return tuple(x.view_as(x) for _ in range(uses))
 
     @staticmethod
+    @once
     def backward(ctx, *gradients):
         y, = ctx.saved_tensors
         given = [one for one in reversed(gradients) if one is not None]  # the last use comes first
@@ -403,6 +404,7 @@ class Conversion(torch.autograd.Function):
         return call(rewrite, x, before, after, "y", handle) if after else x.view_as(x)
 
     @staticmethod
+    @once
     def backward(ctx, dy):
         dy = call(rewrite, dy, ctx.given, ctx.wanted, "dx", ctx.handle) if ctx.wanted else dy
         return dy, None, None, None, None, None

@@ -2,12 +2,12 @@
 
 `format` is a text, "flex16+5" or formats by role (_roles.py); `handle` names the State whose slots the results have (_carriers.py), 0:
 none. Gradients are operations too, without gradients of their own. They keep the state alive until the graph is gone."""
+import functools
 from typing import List, Optional, Tuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.library import custom_op
 
 from .. import _core
@@ -73,6 +73,33 @@ def call(operation, *inputs):
     return DIRECT[operation](*inputs)
 
 
+class Refused(torch.autograd.Function):
+    """A gradient that has none: what would go back through it is an error, not 0."""
+
+    @staticmethod
+    def forward(ctx, gradient, *anchors):
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise RuntimeError("a gradient of a gradient, which operations of flexlab.torch do not have; expected first gradients "
+                           "alone, or .detach() of those that create_graph=True gave")
+
+
+def once(backward):
+    """A backward pass whose results have no gradients, and say so when one is asked for."""
+    @functools.wraps(backward)
+    def guarded(ctx, *gradients):
+        if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+            return backward(ctx, *gradients)
+        with torch.no_grad():
+            made = backward(ctx, *gradients)
+        anchors = [one for one in (*gradients, *ctx.saved_tensors) if isinstance(one, Tensor) and one.requires_grad]
+        anchors.append(torch.zeros((), requires_grad=True))
+        return tuple(Refused.apply(one, *anchors) if isinstance(one, Tensor) else one for one in (made if isinstance(made, tuple) else (made,)))
+    return guarded
+
+
 def as_operand(name, fake, setup=None, backward=None):
     """Registers what an operation needs beside its implementation."""
     def given(ctx, *gradients):
@@ -88,14 +115,14 @@ def as_operand(name, fake, setup=None, backward=None):
         raw = RAW[getattr(torch.ops.flexlab, name).default] = operation._init_fn
         operation.register_fake(fake)
         if backward:
-            operation.register_autograd(given, setup_context=prepared)
+            operation.register_autograd(once(given), setup_context=prepared)
 
             def forward(ctx, *inputs):
                 output = raw(*inputs)
                 prepared(ctx, inputs, output)
                 return output
             direct = type(f"flexlab_{name}", (torch.autograd.Function,),
-                          {"forward": staticmethod(forward), "backward": staticmethod(once_differentiable(given))}).apply
+                          {"forward": staticmethod(forward), "backward": staticmethod(once(given))}).apply
         DIRECT[operation] = direct if backward else raw
         try:
             operation.register_autocast("cpu", torch.float32)
