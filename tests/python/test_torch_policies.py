@@ -8,7 +8,7 @@ import torch
 
 import flexlab.torch as ft
 from flexlab import c
-from torch_policies import Images, Text, batch_of, compare
+from torch_policies import Groups, Images, Text, batch_of, compare
 
 
 def test_presets():
@@ -43,6 +43,12 @@ def test_roles():
     compare(Text, "variant fp32; @linear operands=nvfp4,nvfp4:square gradient-operands=nvfp4:stochastic:hadamard; table format=bf16")
     compare(Text, "variant flex16+5; @linear result=fp32; @norm gradients=bf16; relu* format=dfp16; head.bias weights=flex16+5 master=none",
             evaluates=False)  # the network's logits are in the format of the loss
+
+
+def test_groups_and_dropout():
+    """Draws of dropout are those of the network: by seed, name, step and element."""
+    for policy in ("flex16+5", "fp32", "O1", "variant fp16; norm gradients=bf16; @dropout format=flex16+5"):
+        compare(Groups, policy)
 
 
 def test_compiled():

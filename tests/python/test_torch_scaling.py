@@ -1,5 +1,6 @@
-"""What surrounds policies in flexlab.torch: optimisers and loss scales, which have the bits of the C library's networks; products in
-blocks against sums in NumPy; spellings; what is refused."""
+"""What surrounds policies in flexlab.torch: optimisers and loss scales, which have the bits of the C library's networks; trainings that
+go on; products in blocks against sums in NumPy; spellings; what is refused."""
+import io
 import os
 import tempfile
 
@@ -16,7 +17,7 @@ import flexlab.torch as ft
 from flexlab import c
 from flexlab.torch._policies import text_of
 from flexlab.torch._roles import roles
-from torch_policies import RATE, Images, Pair, Text, batch_of, compare
+from torch_policies import RATE, Groups, Images, Pair, Text, batch_of, compare
 
 
 def test_optimisers():
@@ -81,6 +82,46 @@ def test_scalers_and_optimisers_of_torch():
             assert torch.equal(a, b), (i, (a - b).abs().max())
     for a, b in zip(results[0], results[1]):
         assert torch.allclose(a, b, rtol=0, atol=2.0 ** -24)
+
+
+def test_going_on():
+    """A training that is saved and goes on elsewhere has the bits of one that was not interrupted: state_dicts, histories, scaler."""
+    def made(kind, policy, scale):
+        torch.manual_seed(0)
+        model = ft.convert(kind().train(), policy, verbose=False)
+        return model, ft.optim.SGD(model.parameters(), lr=RATE, momentum=0.9), ft.GradScaler(scale, model)
+
+    def step(model, optimiser, scaler, kind, seed):
+        x, labels = batch_of(kind(), 4, seed)
+        optimiser.zero_grad()
+        loss = ft.CrossEntropyLoss(format="fp32")(model(x).reshape(len(labels.reshape(-1)), -1), labels.reshape(-1))
+        scaler.scale(loss).backward()
+        scaler.step(optimiser)
+        scaler.update()
+        return loss.item()
+    for kind, policy, scale in ((Images, "flex16+5", "none"), (Text, "fp8-delayed", "none"), (Images, "nvfp4", "none"),
+                                (Images, "fp16", "dynamic:init=131072,window=2"), (Groups, "flex16+5:ngraph", "none")):
+        whole = made(kind, policy, scale)
+        for i in range(3):
+            step(*whole, kind, i)
+        file = io.BytesIO()
+        torch.save([one.state_dict() for one in whole] + [ft.histories(whole[0])], file)
+        file.seek(0)
+        *saved, histories = torch.load(file)
+        other = made(kind, policy, scale)
+        step(*other, kind, 77)
+        for one, state in zip(other, saved):
+            one.load_state_dict(state)
+        ft.load_histories(other[0], histories)
+        for i in range(3, 6):
+            assert step(*whole, kind, i) == step(*other, kind, i), (policy, i)
+        for (name, p), q in zip(whole[0].named_parameters(), other[0].parameters()):
+            assert torch.equal(p, q), (policy, name)
+    key = next(iter(histories))
+    raises(fl.Error, "has no module 'nothing'", ft.load_histories, other[0], {"nothing|passes": torch.zeros(1)})
+    raises(fl.Error, "which module", ft.load_histories, other[0], {"fc|sequences 0|y|fp16|1": histories[key]})
+    raises(fl.Error, "3 bytes, expected", ft.load_histories, other[0], {key: histories[key][:3]})
+    raises(fl.Error, "no state of a", ft.load_histories, other[0], {key: torch.full_like(histories[key], 0x55)})
 
 
 def test_products_in_blocks():
@@ -152,6 +193,16 @@ def test_refused():
     raises(fl.Error, "expected ROLE=VALUE", ft.Linear, 2, 2, format="activations=fp32 speed=fast")
     raises(TypeError, "that convert has made", ft.CrossEntropyLoss.of, nn.Linear(2, 2))
     raises(TypeError, "that convert has made", ft.GradScaler.of, nn.Linear(2, 2))
+
+
+def test_second_derivatives():
+    """A penalty on gradients is an error, not one without effect."""
+    model = ft.convert(nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 1)), "fp16", verbose=False)
+    x = torch.randn(3, 5).requires_grad_()
+    y = model(x).sum()
+    gradient, = torch.autograd.grad(y, x, create_graph=True)
+    raises(RuntimeError, "a gradient of a gradient", (y + gradient.square().sum()).backward)
+    assert bool(gradient.detach().isfinite().all())
 
 
 def test_models_that_are_not_traced():

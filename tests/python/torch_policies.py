@@ -57,6 +57,31 @@ class Images(nn.Module):
         return g.compile(g.linear("fc", g.avgpool_global("pool", x), 5))
 
 
+class Groups(nn.Module):
+    """Group normalisation and dropout, of images and of rows."""
+    shape = (3, 8, 8)
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 16, 3, 1, 1)
+        self.norm = nn.GroupNorm(4, 16)
+        self.drop = nn.Dropout(0.25, inplace=True)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.hidden, self.last = nn.Linear(16, 32), nn.Dropout(0.5)
+        self.fc = nn.Linear(32, 5)
+
+    def forward(self, x):
+        x = self.pool(self.drop(F.relu(self.norm(self.conv(x)))))
+        return self.fc(self.last(self.hidden(torch.flatten(x, 1))))
+
+    @staticmethod
+    def network(**settings):
+        g = Network(**settings)
+        x = g.relu("relu1", g.groupnorm("norm", g.conv2d("conv", g.input(8, 8, 3), 16, 3, padding=1, bias=True), 4))
+        x = g.linear("hidden", g.avgpool_global("pool", g.dropout("drop", x, 0.25)), 32)
+        return g.compile(g.linear("fc", g.dropout("last", x, 0.5), 5))
+
+
 class Text(nn.Module):
     """The layers of a GPT that are modules, without attention: tokens [N,6] of 16 to logits of 16 for each."""
 
@@ -125,7 +150,7 @@ class Pair:
 
     def __init__(self, kind, policy, loss_scale="none", adam=False, **how):
         torch.manual_seed(0)
-        model = kind().train()
+        self.given = model = kind().train()
         self.model = ft.convert(model, policy, verbose=False)
         report = self.model.flexlab_report
         assert not report.left and not report.notes, str(report)
@@ -146,7 +171,7 @@ class Pair:
         return value.transpose(0, 3, 1, 2) if weights.image else value
 
     def step(self, seed, where):
-        x, labels = batch_of(self.model_kind, 4, seed)
+        x, labels = batch_of(self.given, 4, seed)
         self.optimiser.zero_grad()
         y = self.model(x)
         loss = self.loss_of(y.reshape(-1, y.shape[-1]), labels.reshape(-1))
@@ -163,12 +188,9 @@ class Pair:
             if name in weights:
                 assert np.array_equal(buffer.numpy(), weights[name]), (where, name)
 
-    @property
-    def model_kind(self):
-        return Text() if hasattr(self.model, "table") else Images()
 
     def evaluate(self, where):
-        x, _ = batch_of(self.model_kind, 4, 99)
+        x, _ = batch_of(self.given, 4, 99)
         with torch.no_grad():
             y = self.model.eval()(x)
         assert np.array_equal(y.double().numpy().reshape(-1, y.shape[-1]), self.network.predict(as_given(x))), where

@@ -22,7 +22,7 @@ VIEW_METHODS = {"view", "reshape", "flatten", "getitem", "transpose", "permute",
 IN_PLACE = {f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "pow")} | {"iadd", "isub", "imul", "itruediv", "ipow"}
 ARITHMETIC = {operator.getitem, operator.add, operator.sub, operator.mul, operator.floordiv, operator.iadd, operator.isub, operator.imul}
 PLAIN = {operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul, operator.itruediv: operator.truediv}
-NEUTRAL = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.Identity, nn.Flatten, nn.Dropout)
+NEUTRAL = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.Identity, nn.Flatten)
 
 
 PROVISIONAL = "fp32"  # until the policy is resolved
@@ -256,7 +256,7 @@ class Rewriter:
                 if order[user] > order[node]:
                     user.replace_input_with(node.args[0], node)
         for node in written:
-            if isinstance(self.module_of(node), M.ReLU):
+            if isinstance(self.module_of(node), (M.ReLU, M.Dropout)):
                 self.module_of(node).inplace = False
 
     # --- places

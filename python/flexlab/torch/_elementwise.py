@@ -121,6 +121,42 @@ class Fork(torch.autograd.Function):
         return total, None, None, None, None
 
 
+# --- dropout ------------------------------------------------------------------------------------------------------------
+
+
+@custom_op("flexlab::dropout", mutates_args=())
+@locked
+def dropout(x: Tensor, p: float, key: int, step: Tensor, format: str, handle: int) -> Tensor:
+    """0 with probability p, else x / (1 - p): by key, step (float64 [1]) and element, in the order of memory."""
+    state, r, layout = state_of(handle), roles(format), "image" if x.dim() == 4 else "rows"
+    a = operand(x, "x", r.x, state, layout)
+    result = Result(r.y, state, "y", a.shape, layout == "image", is_held(state))
+    _core.dropout(a, p, key % 2**64, on(step, "f64"), out=result.tensor)
+    return result.torch()
+
+
+@custom_op("flexlab::dropout_backward", mutates_args=())
+@locked
+def dropout_backward(dy: Tensor, step: Tensor, p: float, key: int, format: str, handle: int) -> Tensor:
+    """The same elements of the gradient."""
+    state, r, layout = state_of(handle), roles(format), "image" if dy.dim() == 4 else "rows"
+    d = operand(dy, "dy", r.dy, state, layout)
+    result = Result(r.dy, state, "dx", d.shape, layout == "image", isinstance(dy, Held))
+    _core.dropout(d, p, key % 2**64, on(step, "f64"), out=result.tensor)
+    return result.torch()
+
+
+def dropout_setup(ctx, inputs, output):
+    saved(ctx, inputs, inputs[3:4])
+    ctx.p, ctx.key = inputs[1:3]
+
+
+as_operand("dropout", lambda x, p, key, step, format, handle: gradient_like(x, "image" if x.dim() == 4 else "rows"), dropout_setup,
+           lambda ctx, dy: (call(dropout_backward, dy, *ctx.saved_tensors, ctx.p, ctx.key, ctx.format, ctx.handle), *[None] * 5))(dropout)
+as_operand("dropout_backward", lambda dy, step, p, key, format, handle: gradient_like(dy, "image" if dy.dim() == 4 else "rows"))(
+    dropout_backward)
+
+
 # --- pooling ------------------------------------------------------------------------------------------------------------
 
 

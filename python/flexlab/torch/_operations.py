@@ -587,3 +587,45 @@ as_operand("layer_norm", lambda x, weight_, bias, eps, format, handle: x.new_emp
            layer_norm_gradient)(layer_norm)
 as_operand("layer_norm_backward", lambda dy, x, weight_, has_bias, eps, format, handle: (
     x.new_empty(x.shape), x.new_empty(x.shape[-1]), x.new_empty(x.shape[-1] if has_bias else NONE)))(layer_norm_backward)
+
+
+# --- group normalisation ------------------------------------------------------------------------------------------------
+
+
+@custom_op("flexlab::group_norm", mutates_args=())
+@locked
+def group_norm(x: Tensor, weight_: Tensor, bias: Tensor, groups: int, eps: float, format: str, handle: int) -> Tensor:
+    state, r, layout = state_of(handle), roles(format), channels_last(x)
+    a = operand(x, "x", r.x, state, layout)
+    result = Result(r.y, state, "y", a.shape, layout == "image", held=is_held(state))
+    _core.groupnorm(a, weight(weight_, "weight", r, state), weight(bias, "bias", r, state), groups=groups, epsilon=eps,
+                    out=result.tensor)
+    return result.torch()
+
+
+@custom_op("flexlab::group_norm_backward", mutates_args=())
+@locked
+def group_norm_backward(dy: Tensor, x: Tensor, weight_: Tensor, groups: int, eps: float, format: str,
+                        handle: int) -> Tuple[Tensor, Tensor, Tensor]:
+    state, r, layout = state_of(handle), roles(format), channels_last(x)
+    d, a = operand(dy, "dy", r.dy, state, layout), in_backward(x, "x", r, state, layout)
+    dx = Result(r.dy, state, "dx", a.shape, layout == "image", isinstance(x, Held))
+    dw, db = Result(r.dy, state, "dweight", a.shape[-1:]), Result(r.dy, state, "dbias", a.shape[-1:])
+    _core.groupnorm_grad(d, a, weight(weight_, "weight", r, state, use="back"), groups=groups, epsilon=eps,
+                         out=(dx.tensor, dw.tensor, db.tensor))
+    return dx.torch(), dw.torch(), db.torch()
+
+
+def group_norm_setup(ctx, inputs, output):
+    saved(ctx, inputs, inputs[:2])
+    ctx.groups, ctx.eps = inputs[3:5]
+
+
+def group_norm_gradient(ctx, dy):
+    return *call(group_norm_backward, dy, *ctx.saved_tensors, ctx.groups, ctx.eps, ctx.format, ctx.handle), None, None, None, None
+
+
+as_operand("group_norm", lambda x, weight_, bias, groups, eps, format, handle: gradient_like(x, channels_last(x)), group_norm_setup,
+           group_norm_gradient)(group_norm)
+as_operand("group_norm_backward", lambda dy, x, weight_, groups, eps, format, handle: (
+    gradient_like(x, channels_last(x)), x.new_empty(x.shape[1]), x.new_empty(x.shape[1])))(group_norm_backward)

@@ -100,6 +100,22 @@ def layer_norm(x, normalized_shape, weight, bias=None, eps=1e-5, *, format, hand
                                   handle).reshape(x.shape)
 
 
+def group_norm(x, num_groups, weight, bias, eps=1e-5, *, format, handle=0):
+    """As torch.nn.functional.group_norm, for [N,C] and [N,C,H,W], with weight and bias."""
+    if weight is None or bias is None:
+        raise ValueError("group_norm without weight and bias, expected both (affine=True)")
+    if x.dim() not in (2, 4):
+        raise ValueError(f"group_norm of {tuple(x.shape)}, expected [N,C] or [N,C,H,W]")
+    return call(_operations.group_norm, x, weight, bias, num_groups, eps, format, handle)
+
+
+def dropout(x, p, key, step, *, format, handle=0):
+    """0 with probability p, else x / (1 - p). The draws follow from key, a number, and step, float64 [1]."""
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout with p={p}, expected 0 or more and below 1")
+    return call(_elementwise.dropout, x, p, key - 2**64 if key >= 2**63 else key, step, format, handle)
+
+
 def relu(x, format, *, gated=False, handle=0):
     """max(0, x). gated, here and in others: a gated fork is the only use of the result, and masks its gradient."""
     return call(_elementwise.relu, x, gated, format, handle)

@@ -13,6 +13,11 @@ from ._roles import roles
 alive = weakref.WeakSet()
 
 
+@torch.compiler.assume_constant_result
+def key_of(seed, name):
+    return _library.nn_name_key(seed, name)
+
+
 class Formats:
     """The formats of an operation, and its states of training and of evaluation. Exponents of training are predicted from the
     steps before; those of evaluation are those of the largest values, and leave training as it is. keys: of draws
@@ -238,6 +243,51 @@ class LayerNorm(FormatModule, nn.LayerNorm):
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps, **self.how)
 
 
+class GroupNorm(FormatModule, nn.GroupNorm):
+    """torch.nn.GroupNorm in a format, for [N,C] and [N,C,H,W]."""
+    kind = "groupnorm"
+
+    def __init__(self, num_groups, num_channels, eps=1e-5, *, format, **how):
+        nn.GroupNorm.__init__(self, num_groups, num_channels, eps)
+        self.begin(format, **how)
+
+    def check(self):
+        if not self.affine:
+            raise ValueError("affine is False, expected True")
+
+    def forward(self, x):
+        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps, **self.how)
+
+
+class Dropout(FormatModule, nn.Dropout):
+    """torch.nn.Dropout in a format. Draws follow from `seed` (None: one of torch's generator), the name that convert found, the number of forward passes in training
+    and the element, as in networks of the library, and not from torch's generator. Evaluation passes x on."""
+    kind = "dropout"
+
+    def __init__(self, p=0.5, *, format, seed=None):
+        nn.Dropout.__init__(self, p)
+        self.seed = int(torch.randint(2**62, ())) if seed is None else seed
+        self.begin(format)
+        self.check()
+
+    def check(self):
+        if not 0 <= self.p < 1:
+            raise ValueError(f"p is {self.p}, expected 0 or more and below 1")
+        self.register_buffer("passes", torch.zeros(1, dtype=torch.float64), persistent=False)
+
+    @property
+    def key(self):
+        return key_of(1 if self.seed is None else self.seed, self.name)
+
+    def forward(self, x):
+        if not self.training:
+            return x
+        step = self.passes.clone()
+        self.passes.add_(1)
+        y = F.dropout(x, self.p, self.key, step, **self.how)
+        return x.copy_(y) if self.inplace else y  # convert clears it where the model can be traced
+
+
 class Embedding(FormatModule, nn.Embedding):
     """torch.nn.Embedding in a format."""
     kind = "embedding"
@@ -431,5 +481,5 @@ class CrossEntropyLoss(FormatModule, nn.Module):
 
 
 REPLACED = {nn.Linear: Linear, nn.Conv2d: Conv2d, nn.BatchNorm2d: BatchNorm2d, nn.BatchNorm1d: BatchNorm1d,
-            nn.LayerNorm: LayerNorm, nn.Embedding: Embedding, nn.ReLU: ReLU, nn.AvgPool2d: AvgPool2d,
+            nn.LayerNorm: LayerNorm, nn.GroupNorm: GroupNorm, nn.Dropout: Dropout, nn.Embedding: Embedding, nn.ReLU: ReLU, nn.AvgPool2d: AvgPool2d,
             nn.AdaptiveAvgPool2d: AdaptiveAvgPool2d, nn.MaxPool2d: MaxPool2d}

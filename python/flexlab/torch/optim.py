@@ -9,6 +9,7 @@ import torch
 from .. import _core, _errors, _library
 from .._tensor import format_id
 from . import modules
+from ._histories import load_bytes, state_bytes
 from ._carriers import F32, LOCK, Slot, attach, check, is_image, lookup, new_tensor, note_update, on, split, stored, words
 
 
@@ -190,13 +191,15 @@ class Optimizer(torch.optim.Optimizer):
 
     def state_dict(self):
         """The settings, and for each parameter its number, the values of its weight as it is updated and of the state, in
-        float64. Histories of exponents are not in it: they begin anew."""
+        float64; and `bytes`, these tensors as they are, with the histories of their exponents, which the same version of flexlab
+        reads. Without them histories begin anew."""
         numbers = {id(p): i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
         result = super().state_dict()
         result["state"] = {numbers[id(p)]: {
             "weight": None if w.weight is None else torch.from_numpy(w.weight.wide()),
             **{name: torch.from_numpy(t.wide() if name != "numbers" else t.numpy("float64")) for name, t in w.state.items()
-               if not name.startswith("gradient")}} for p, w in self.kept.items()}
+               if not name.startswith("gradient")},
+            "bytes": {name: state_bytes(t, True) for name, t in [("weight", w.weight), *w.state.items()] if t is not None}} for p, w in self.kept.items()}
         return result
 
     def load_state_dict(self, saved):
@@ -207,7 +210,10 @@ class Optimizer(torch.optim.Optimizer):
             self.kept = {}
             for i, values in state.items():
                 w = self.of(params[int(i)])
+                kept = values.get("bytes", {})
                 for name, value in values.items():
+                    if name == "bytes":
+                        continue
                     if name == "weight":
                         if value is not None:
                             w.take(params[int(i)])
@@ -215,6 +221,15 @@ class Optimizer(torch.optim.Optimizer):
                             w.give(params[int(i)])
                     else:
                         self.restore(w, name, value.numpy())
+                for name, value in kept.items():
+                    if name.startswith("gradient"):
+                        w.kept(name, name != "gradient", format=w.stored if name == "gradient stored" else None)
+                    t = w.weight if name == "weight" else w.state[name]
+                    if name in ("velocity", "direction") and _library.tensor_state_bytes(t, True) != value.numel():
+                        t.keep_wide()  # of a scaled loss
+                    load_bytes(t, True, value, f"parameter {i}, {name}")
+                if "weight" in kept:
+                    w.give(params[int(i)])
 
 
 def restore_numbers(weights, values):
