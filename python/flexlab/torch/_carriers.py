@@ -102,8 +102,8 @@ class State:
         states[-self.handle if self.is_held else self.handle] = self
 
     def part(self, i):
-        """The i-th state beside this one, of the handle that is larger by i (0 < i < PARTS): for sums of gradients, each of which has
-        a history of its own."""
+        """The i-th state beside this one, of the handle that is larger by i (0 < i < PARTS): for sums of gradients, each of
+        which has a history of its own."""
         if i not in self.parts:
             self.parts[i] = State(self.exact, handle=abs(self.handle) + i)
         return self.parts[i].held if self.is_held else self.parts[i]

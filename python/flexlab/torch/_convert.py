@@ -112,8 +112,8 @@ def resolve(model, rewriter, policy, report, seed):
         last = resolved.layers[output.name][""]["gradients"]  # logits of sequences count as a matrix, a layer without a product
     report.loss = resolved.loss or last
     report.output = None if output is None else formats_of(*output.writes())
-    report.replaced = [(name, was, (rewriter.absorbed.get(name, name) if rewriter else name, module)) for name, was, module in report.replaced]
-    report.replaced = [(name, was, found[by].format if by in found else module.format) for name, was, (by, module) in report.replaced]
+    by = {} if rewriter is None else rewriter.absorbed
+    report.replaced = [(name, was, found.get(by.get(name, name), module).format) for name, was, module in report.replaced]
     if rewriter is not None:
         rewriter.input_formats = formats_of(resolved.input["activations"], resolved.input["gradients"])
         rewriter.seed = seed
@@ -454,7 +454,7 @@ class Rewriter:
                 if written is None or all(split(a)[0] == split(b)[0] for a, b in zip(written, read)):
                     continue
                 if (x, read) not in made:
-                    name = self.put(f"{self.name(node, 'convert')}", M.Convert(formats_of(*written), format=formats_of(*read)))
+                    name = self.put(self.name(node, "convert"), M.Convert(formats_of(*written), format=formats_of(*read)))
                     with self.graph.inserting_before(node):
                         made[x, read] = self.graph.call_module(name, (x,))
                     self.module_of(made[x, read]).seed = self.seed

@@ -8,7 +8,8 @@ from torch.library import custom_op
 from .. import _core
 from .._tensor import format_id
 from ._carriers import PARTS, Held, Result, beside, bring, is_image, locked, on, rewritten, split, state_of, stored_shape
-from ._operations import as_operand, call, four, gradient_like, image_like, in_backward, is_held, once, operand, places, saved, weight
+from ._operations import (as_operand, call, four, gradient_like, image_like, in_backward, is_held, once, operand, places, saved,
+                          weight)
 from ._roles import roles
 
 
@@ -31,7 +32,8 @@ def relu(x: Tensor, gated: bool, format: str, handle: int) -> Tensor:
 def relu_backward(dy: Tensor, y: Tensor, format: str, handle: int) -> Tensor:
     """dy where the result y is above 0, else 0."""
     state, r, layout = state_of(handle), roles(format), "image" if is_image(y) else "rows"
-    d, mask = operand(dy, "dy", r.dy, state, layout), rewritten(bring(y, "y", r.y, state, "result", layout), r.back, state, "y back")
+    d = operand(dy, "dy", r.dy, state, layout)
+    mask = rewritten(bring(y, "y", r.y, state, "result", layout), r.back, state, "y back")
     result = Result(r.dy, state, "dx", mask.shape, layout == "image", isinstance(y, Held), y.shape)
     _core.relu_grad(d, mask, out=result.tensor)
     return result.torch()
@@ -152,7 +154,8 @@ def dropout_setup(ctx, inputs, output):
 
 
 as_operand("dropout", lambda x, p, key, step, format, handle: gradient_like(x, "image" if x.dim() == 4 else "rows"), dropout_setup,
-           lambda ctx, dy: (call(dropout_backward, dy, *ctx.saved_tensors, ctx.p, ctx.key, ctx.format, ctx.handle), *[None] * 5))(dropout)
+           lambda ctx, dy: (call(dropout_backward, dy, *ctx.saved_tensors, ctx.p, ctx.key, ctx.format, ctx.handle),
+                            *[None] * 5))(dropout)
 as_operand("dropout_backward", lambda dy, step, p, key, format, handle: gradient_like(dy, "image" if dy.dim() == 4 else "rows"))(
     dropout_backward)
 
@@ -396,7 +399,8 @@ def cross_entropy_backward(factor: Tensor, x: Tensor, labels: Tensor, format: st
     return result.torch()
 
 
-as_operand("cross_entropy", lambda x, labels, format, handle: x.new_empty(()), lambda ctx, inputs, output: saved(ctx, inputs, inputs[:2]),
+as_operand("cross_entropy", lambda x, labels, format, handle: x.new_empty(()),
+           lambda ctx, inputs, output: saved(ctx, inputs, inputs[:2]),
            lambda ctx, dloss: (call(cross_entropy_backward, dloss, *ctx.saved_tensors, ctx.format, ctx.handle), None, None, None))(
     cross_entropy)
 as_operand("cross_entropy_backward", lambda factor, x, labels, format, handle: x.new_empty(x.shape))(cross_entropy_backward)
