@@ -5,8 +5,9 @@ import torch
 
 from .. import _errors, _library
 from . import modules
-from ._carriers import LOCK, stored, words
+from ._carriers import LOCK, is_update, note_update, stored, words
 
+CURRENT, UPDATED = 1, 2  # of a copy of a weight: it has its present values; these are those of an optimiser of flexlab
 PARTS = ("state", "added", "sequences")
 
 
@@ -50,6 +51,10 @@ def histories(model):
                     for shape, slot in shapes.items():
                         key = "|".join((name, part, role, format, " ".join(map(str, shape))))
                         found[key] = state_bytes(slot.tensor, has_elements(role))
+                        if has_elements(role):
+                            p = module._parameters[role.split()[0]]
+                            flags = CURRENT * (slot.version == p._version) + UPDATED * is_update(p)
+                            found[key] = torch.cat([torch.tensor([flags], dtype=torch.uint8), found[key]])
             if hasattr(module, "passes"):
                 found[f"{name}|passes"] = module.passes.clone()
     return found
@@ -75,7 +80,10 @@ def load_histories(model, saved):
             state = owner.state.part(int(number)) if int(number) else owner.state
             slot = state.slot(role, format, tuple(int(one) for one in shape.split()))
             slot.begin()
-            load_bytes(slot.tensor, has_elements(role), value, key)
+            load_bytes(slot.tensor, has_elements(role), value[has_elements(role):], key)
             if has_elements(role):
                 p = module._parameters[role.split()[0]]
-                slot.version, slot.bits = p._version, words(stored(p, "any").contiguous()).copy()
+                slot.version = p._version if value[0] & CURRENT else -1
+                slot.bits = words(stored(p, "any").contiguous()).copy()
+                if value[0] & UPDATED:
+                    note_update(p)
