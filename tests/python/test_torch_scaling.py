@@ -178,6 +178,21 @@ def test_spellings():
         assert ft.convert(Images(), path + ":noscale", verbose=False).flexlab_report.loss_scale == "none"
 
 
+def test_names():
+    """Modules with the names that inputs of networks have, one module alone, and patterns with dots."""
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.input, self.tokens = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.tokens(self.input(x))
+    model = ft.convert(Named(), "variant fp16; input_ format=bf16; tokens_.product activations=fp32", verbose=False)
+    assert model.input.format == "bf16" and roles(model.tokens.format).y == "fp32" and model.tokens.added.format == "fp16"
+    assert model(torch.ones(2, 4)).shape == (2, 4)
+    assert ft.convert(nn.Linear(2, 2), "variant fp16; linear format=bf16", verbose=False).format == "bf16"
+
+
 def test_refused():
     """Messages are the library's, with the line; what convert cannot do has one of its own."""
     for policy, text in (("flex17+9", "flex17+9"), ("nonsense", "nonsense"), ("nonsense", "mxfp8"),

@@ -7,7 +7,7 @@ from torch import fx, nn
 
 from .. import _library as c
 from . import modules as M
-from ._policies import Resolved, text_of_roles
+from ._policies import Resolved, layer_name, text_of_roles
 from ._roles import roles, split
 
 RELU = {torch.relu, torch.nn.functional.relu, torch.relu_, "relu", "relu_"}
@@ -100,7 +100,7 @@ def resolve(model, rewriter, policy, report, seed):
     used = None if rewriter is None else {node.target for node in rewriter.graph.nodes if node.op == "call_module"}
     for name, module in model.named_modules():
         if isinstance(module, M.FormatModule) and (used is None or name in used):
-            found[name or type(module).__name__.lower()] = module
+            found[layer_name(name or type(module).__name__.lower())] = module
     resolved = Resolved(policy, found)
     for name, module in found.items():
         module.seed, module.name = seed, name

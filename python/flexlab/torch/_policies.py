@@ -96,6 +96,11 @@ LAYER = ("activations", "gradients", "operands", "gradient-operands", "forward",
 PARAMETER = ("weights", "weight-gradients", "master", "rounding")
 
 
+def layer_name(module):
+    """The name of a module's layer: the inputs of networks have names of their own."""
+    return f"{module}_" if module in ("input", "tokens") else module
+
+
 class Resolved:
     """layers: {name: {node: {role: format}}}, where node is "" or, of a linear layer, "product"; parameters: {name: {parameter:
     {role: format}}}; sequences: the layers of linear modules on sequences, {name: {role: format}}."""
