@@ -39,7 +39,7 @@ def test_roles():
     """Rules for every role: operands and their gradients, results, weights, masters, stored gradients, blocks with Hadamard
     transforms and stochastic rounding, accumulators."""
     for rule in RULES:
-        compare(Images, rule)
+        compare(Images, rule, steps=2)
     compare(Text, "variant fp32; @linear operands=nvfp4,nvfp4:square gradient-operands=nvfp4:stochastic:hadamard; table format=bf16")
     compare(Text, "variant flex16+5; @linear result=fp32; @norm gradients=bf16; relu* format=dfp16; head.bias weights=flex16+5 master=none",
             evaluates=False)  # the network's logits are in the format of the loss

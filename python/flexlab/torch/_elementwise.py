@@ -1,5 +1,5 @@
 """Operations on elements, pooling, shortcuts, embeddings, cross-entropy: as _operations.py."""
-from typing import List, Tuple
+from typing import List
 
 import torch
 from torch import Tensor
