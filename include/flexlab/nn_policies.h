@@ -5,6 +5,7 @@
 
 #include "flexlab/api.h"
 #include "flexlab/nn_network.h"
+#include "flexlab/tensor_backend.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,12 +34,21 @@ FLEXLAB_API nn_role_row nn_role_row_at(const nn_graph *g, int i);
 FLEXLAB_API int nn_role_name_count(void);
 FLEXLAB_API const char *nn_role_name_at(int i);
 /* The format of entry i in that role, "fp16", "flex16+5:paper" or "mx:int8"; NULL if it has no such role. Valid until
- * the next call of this thread. */
+ * the next call of this thread. "forward" and "backward" are answered too: the formats in which
+ * a layer reads its inputs, and in which its backward pass reads values and weights. */
 FLEXLAB_API const char *nn_role(const nn_graph *g, int i, const char *role);
 /* The whole policy in one line, which nn_config.policy accepts; NULL if the variant applies throughout. */
 FLEXLAB_API const char *nn_graph_policy(const nn_graph *g);
 /* The loss scale that the policy sets, in the form of nn_config.loss_scale; NULL if it sets none. */
 FLEXLAB_API const char *nn_policy_loss_scale(const nn_graph *g);
+/* What a line "accumulate" of the policy sets; TENSOR_EXACT: there is none. */
+FLEXLAB_API tensor_class nn_policy_class(const nn_graph *g);
+/* The format of the loss by rules "@loss", as of nn_role_row_count; NULL: that of the output. As nn_role. */
+FLEXLAB_API const char *nn_policy_loss_format(const nn_graph *g);
+
+/* The key of the draws of one named tensor or layer of a network with that seed, as tensor_set_rounding and
+ * tensor_dropout take it. */
+FLEXLAB_API uint64_t nn_name_key(uint64_t seed, const char *name);
 
 #ifdef __cplusplus
 }

@@ -90,6 +90,16 @@ FLEXLAB_API tensor_status tensor_convert(tensor *y, const tensor *x);
  * ignores them. TENSOR_E_ARGUMENT for an exponent outside the format's range; TENSOR_E_FORMAT if y has no shared
  * exponent, or has a wide part. */
 FLEXLAB_API tensor_status tensor_convert_at(tensor *y, const tensor *x, int e);
+/* The same, written as by an operation: a shared exponent follows predictor and history, NaN becomes 0 and Inf the
+ * largest element, and both are counted. For formats without a shared exponent it is tensor_convert. */
+FLEXLAB_API tensor_status tensor_rewrite(tensor *y, const tensor *x);
+/* The state of t as bytes: exponent and its history, statistics, number of writes; with `elements`, elements and wide
+ * part too. Their layout is that of this machine's memory and of this version. tensor_state_bytes: how many, 0 for
+ * NULL. size must be that: TENSOR_E_ARGUMENT for another. tensor_state_load keeps the predictor and the role of t, and
+ * refuses with TENSOR_E_DATA bytes that cannot be a state of such a tensor; t is then as before. */
+FLEXLAB_API size_t tensor_state_bytes(const tensor *t, bool elements);
+FLEXLAB_API tensor_status tensor_state_store(const tensor *t, bool elements, void *bytes, size_t size);
+FLEXLAB_API tensor_status tensor_state_load(tensor *t, bool elements, const void *bytes, size_t size);
 /* A bit-exact copy: elements, exponent, history, wide part. Format and shape must agree; TENSOR_E_FORMAT if only one of
  * the two has a wide part. The two may lie on different devices, one of which must be the host. */
 FLEXLAB_API tensor_status tensor_copy(tensor *y, const tensor *x);

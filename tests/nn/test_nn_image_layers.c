@@ -70,7 +70,7 @@ static bool dropped(uint64_t steps, int64_t i, float p) {
     const double counter = (double)steps;
     uint64_t bits;
     memcpy(&bits, &counter, sizeof bits);
-    return (double)witness_draw(fl_name_key(11, "drop"), bits, i) < floor((double)p * 0x1p32);
+    return (double)witness_draw(nn_name_key(11, "drop"), bits, i) < floor((double)p * 0x1p32);
 }
 
 static void check_dropout(const char *variant) {

@@ -12,7 +12,7 @@ static double values[N];
 /* Moments of n draws; each bound is 5 standard errors of that moment. */
 static void normal(uint64_t seed) {
     double scale = 0.25, sum[5] = {0}, largest = 0;
-    fl_init_values(values, N, FL_INIT_NORMAL, scale, fl_name_key(seed, "conv1.weight"));
+    fl_init_values(values, N, FL_INIT_NORMAL, scale, nn_name_key(seed, "conv1.weight"));
     for (int i = 0; i < N; i++) {
         double x = values[i] / scale, power = 1;
         for (int k = 1; k < 5; k++)
@@ -37,7 +37,7 @@ static void normal(uint64_t seed) {
 
 static void uniform(void) {
     double mean = 0, square = 0;
-    fl_init_values(values, N, FL_INIT_UNIFORM, 2, fl_name_key(3, "fc.weight"));
+    fl_init_values(values, N, FL_INIT_UNIFORM, 2, nn_name_key(3, "fc.weight"));
     for (int i = 0; i < N; i++) {
         mean += values[i] / N;
         square += values[i] * values[i] / N;
@@ -50,12 +50,12 @@ static void uniform(void) {
 /* An element depends on its index, the name and the seed, on nothing else. */
 static void keys(void) {
     double few[10];
-    fl_init_values(values, N, FL_INIT_NORMAL, 1, fl_name_key(1, "a"));
-    fl_init_values(few, 10, FL_INIT_NORMAL, 1, fl_name_key(1, "a"));
+    fl_init_values(values, N, FL_INIT_NORMAL, 1, nn_name_key(1, "a"));
+    fl_init_values(few, 10, FL_INIT_NORMAL, 1, nn_name_key(1, "a"));
     CHECK(!memcmp(few, values, sizeof few), "the number of elements matters");
-    fl_init_values(few, 10, FL_INIT_NORMAL, 1, fl_name_key(1, "b"));
+    fl_init_values(few, 10, FL_INIT_NORMAL, 1, nn_name_key(1, "b"));
     CHECK(few[0] != values[0], "the name does not matter");
-    fl_init_values(few, 10, FL_INIT_NORMAL, 1, fl_name_key(2, "a"));
+    fl_init_values(few, 10, FL_INIT_NORMAL, 1, nn_name_key(2, "a"));
     CHECK(few[0] != values[0], "the seed does not matter");
 }
 
@@ -63,7 +63,7 @@ static void keys(void) {
 static void same_in_all_variants(void) {
     enum { COUNT = 16 * 3 * 3 * 3 };
     double want[COUNT], got[COUNT];
-    fl_init_values(want, COUNT, FL_INIT_NORMAL, sqrt(2.0 / (16 * 9)), fl_name_key(11, "conv1.weight"));
+    fl_init_values(want, COUNT, FL_INIT_NORMAL, sqrt(2.0 / (16 * 9)), nn_name_key(11, "conv1.weight"));
     for (int i = 0; nn_variant_at(i); i++) {
         nn_graph *g = nn_graph_new(&(nn_config){.variant = nn_variant_at(i)->name, .batch = 1, .seed = 11});
         CHECK(!nn_compile(g, nn_model(g, "resnet8", 32, 32, 3, 10)), "%s", tensor_error());
@@ -112,9 +112,9 @@ static void schedules(void) {
 /* Numbers from a Python program written after the definition in nn_init.c. The bits must not move, or seeds that people
  * have published lose their meaning. */
 static void golden(void) {
-    CHECK(fl_name_key(1, "conv1.weight") == 0x1e4abc3399ee236eu, "key %llx",
-          (unsigned long long)fl_name_key(1, "conv1.weight"));
-    fl_init_values(values, 3, FL_INIT_NORMAL, 1, fl_name_key(1, "conv1.weight"));
+    CHECK(nn_name_key(1, "conv1.weight") == 0x1e4abc3399ee236eu, "key %llx",
+          (unsigned long long)nn_name_key(1, "conv1.weight"));
+    fl_init_values(values, 3, FL_INIT_NORMAL, 1, nn_name_key(1, "conv1.weight"));
     static const double want[] = {-0x1.c512b721fe8acp-4, -0x1.39ab2dd6dab9ap-1, 0x1.6c64d99bb7f7ap+0};
     for (int i = 0; i < 3; i++)
         CHECK(values[i] == want[i], "element %d: %a, want %a", i, values[i], want[i]);

@@ -36,6 +36,8 @@ CASES = {
     "matmul": (lambda a, b, f, h=0: F.matmul(a, b, f, handle=h), torch.matmul, [(7, 5), (5, 3)], 1, 1),
     "matmul_batched": (lambda a, b, f, h=0: F.matmul(a, b, f, handle=h), torch.matmul, [(2, 3, 7, 5), (2, 3, 5, 4)], 1, 1),
     "linear": (lambda x, w, b, f, h=0: F.linear(x, w, b, format=f, handle=h), TF.linear, [(6, 9), (4, 9), (4,)], 3, 1),
+    "bias": (lambda x, b, f, h=0: F.bias(x, b, format=f, handle=h), lambda x, b: x + b, [(6, 9), (9,)], 1, 1),
+    "linear_sequence_bias": (lambda x, w, b, f, h=0: F.linear(x, w, b, format=f, handle=h), TF.linear, [(2, 5, 9), (4, 9), (4,)], 1, 1),
     "linear_sequence": (lambda x, w, f, h=0: F.linear(x, w, format=f, handle=h), TF.linear, [(2, 5, 9), (4, 9)], 1, 1),
     "conv2d": (lambda x, w, b, f, h=0: F.conv2d(x, w, b, 2, 1, format=f, handle=h),
                lambda x, w, b: TF.conv2d(x, w, b, 2, 1), [(2, 3, 9, 8), (5, 3, 3, 3), (5,)], 1, 1),
@@ -52,6 +54,8 @@ CASES = {
                            [(4, 3, 5, 6), (4, 3, 5, 6), (3,), (3,)], 3, 6),
     "batch_norm_rows": (lambda x, w, b, f, h=0: F.batch_norm(x, None, None, w, b, True, relu=True, format=f, handle=h),
                         lambda x, w, b: TF.relu(TF.batch_norm(x, None, None, w, b, True)), [(40, 3), (3,), (3,)], 3, 6),
+    "group_norm": (lambda x, w, b, f, h=0: F.group_norm(x, 3, w, b, format=f, handle=h), lambda x, w, b: TF.group_norm(x, 3, w, b),
+                   [(3, 6, 5, 4), (6,), (6,)], 4, 40),
     "layer_norm": (lambda x, w, b, f, h=0: F.layer_norm(x, 12, w, b, format=f, handle=h),
                    lambda x, w, b: TF.layer_norm(x, (12,), w, b), [(3, 5, 12), (12,), (12,)], 3, 6),
     "layer_norm_two": (lambda x, w, f, h=0: F.layer_norm(x, (3, 4), w, format=f, handle=h),
@@ -146,11 +150,17 @@ def test_opcheck():
                 seen.add(operation._schema.name)
     every = {operation._qualname for module in (_operations, _elementwise) for operation in vars(module).values()
              if isinstance(operation, torch.library.CustomOpDef)}
-    left = every - seen - {"flexlab::add_gated", "flexlab::relu_backward"}
+    left = every - seen - {"flexlab::add_gated", "flexlab::relu_backward", "flexlab::rewrite", "flexlab::dropout",
+                           "flexlab::dropout_backward"}
     assert not left, left
     x = some(2, 3, 4, 4)
     opcheck(_elementwise.add_gated, (x, x.clone(), x.relu(), "flex16+5", 0))
     opcheck(_elementwise.relu_backward, (x, x.relu(), "flex16+5", 0))
+    step = torch.zeros(1, dtype=torch.float64)
+    opcheck(_elementwise.dropout, (x.clone().requires_grad_(), 0.25, 7, step, "fp32", 0))
+    opcheck(_elementwise.dropout_backward, (x, step, 0.25, 7, "flex16+5", 0))
+    for format in ("bf16", "fp32"):
+        opcheck(_elementwise.rewrite, (x.bfloat16().float(), "fp32", format, "y", 0))
 
 
 def recorder(calls):

@@ -23,7 +23,7 @@ for whole, parts in (("tensor", "tensor_*"), ("nn", "nn_*"), ("tensor_blocks", "
             failures.append(f"{whole}.h does not include its part {part.name}")
 # Functions that compute tensors from tensors have a signature: an entry of ops.def. Others copy or read values.
 rows = set(re.findall(r"^FL_(?:MAP|REAL|OBJECT|COMPOSED)\w*\((?:\d+, \w+, )?(\w+)", (source / "include/flexlab/ops.def").read_text(), re.M))
-VALUES = {"convert", "convert_at", "copy", "load_pixels", "isnan", "isinf"}
+VALUES = {"convert", "convert_at", "rewrite", "copy", "load_pixels", "isnan", "isinf"}
 COMPUTES = re.compile(r"tensor_status\s+tensor_(\w+)\((?:tensor \*\w+,\s+)+const tensor \*")
 for header in sorted(source.glob("include/flexlab/*.h")):
     for name in COMPUTES.findall(header.read_text()):

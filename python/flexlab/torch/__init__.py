@@ -12,9 +12,11 @@ except ImportError as error:
 from . import functional, modules, optim
 from ._carriers import State
 from ._convert import convert
+from ._histories import histories, load_histories
 from ._quantize import (BlockFloatingPoint, FixedPoint, FloatingPoint, Quantizer, block_quantize, fixed_point_quantize,
                         float_quantize, quantize, quantizer)
-from .functional import (adaptive_avg_pool2d, add, avg_pool2d, batch_norm, conv2d, cross_entropy, embedding, flatten,
-                         layer_norm, linear, matmul, max_pool2d, relu, shortcut_a)
-from .modules import (Add, AdaptiveAvgPool2d, AvgPool2d, BatchNorm1d, BatchNorm2d, Conv2d, CrossEntropyLoss, Embedding,
-                      LayerNorm, Linear, MaxPool2d, ReLU, ShortcutA)
+from ._scaler import GradScaler
+from .functional import (adaptive_avg_pool2d, add, avg_pool2d, batch_norm, conv2d, cross_entropy, dropout, embedding, flatten,
+                         group_norm, layer_norm, linear, matmul, max_pool2d, relu, shortcut_a)
+from .modules import (Add, AdaptiveAvgPool2d, AvgPool2d, BatchNorm1d, BatchNorm2d, Conv2d, CrossEntropyLoss, Dropout, Embedding,
+                      GroupNorm, LayerNorm, Linear, MaxPool2d, ReLU, ShortcutA)

@@ -38,7 +38,8 @@ F32 = 12    # tensor_type
 ROLES = {"weight": 1, "dweight": 4, "dbias": 4, "velocity": 5, "moment": 5, "root": 5, "dx": 3, "dy": 3, "da": 3, "db": 3,
          "dresidual": 3}
 states = weakref.WeakValueDictionary()
-handles = itertools.count(1)
+PARTS = 16
+handles = itertools.count(PARTS, PARTS)  # those between belong to State.part
 
 
 @functools.cache
@@ -58,10 +59,11 @@ def split(format):
 
 class Slot:
     """A flexlab tensor that operations write, and how often they have."""
-    __slots__ = ("tensor", "stamp", "state", "role", "box")
+    __slots__ = ("tensor", "stamp", "state", "role", "box", "version", "bits")
 
     def __init__(self, tensor, state=None, role=None):
         self.tensor, self.stamp, self.state, self.role, self.box = tensor, 0, state, role, None
+        self.version = self.bits = None  # of the parameter that it is a copy of
 
     def begin(self):
         """Before a write: a torch tensor whose values are here alone takes them."""
@@ -87,13 +89,24 @@ class State:
     it by its handle, a number; it is released with its module. `exact`: exponents are those of the largest value, as in
     evaluation. A copy of a module begins with new histories.
 
-    By the handle of `held`, -handle, results are Held (below): for modules whose results only modules of flexlab read."""
+    By the handle of `held`, -handle, results are Held (below): for modules whose results only modules of flexlab read.
 
-    def __init__(self, exact=False, of=None):
-        self.exact, self.is_held = exact, of is not None
-        self.slots, self.handle = ({}, next(handles)) if of is None else (of.slots, of.handle)
-        self.held = State(exact, self) if of is None else None
+    weights: the state that has copies of weights in other formats, written when a weight has changed; evaluation reads those
+    of training. keys: {role: key} of the draws of products that write there."""
+
+    def __init__(self, exact=False, of=None, weights=None, keys=None, handle=None):
+        self.exact, self.is_held, self.parts = exact, of is not None, {}
+        self.weights, self.keys = weights or self, keys or {}
+        self.slots, self.handle = ({}, handle or next(handles)) if of is None else (of.slots, of.handle)
+        self.held = State(exact, self, weights, keys) if of is None else None
         states[-self.handle if self.is_held else self.handle] = self
+
+    def part(self, i):
+        """The i-th state beside this one, of the handle that is larger by i (0 < i < PARTS): for sums of gradients, each of
+        which has a history of its own."""
+        if i not in self.parts:
+            self.parts[i] = State(self.exact, handle=abs(self.handle) + i)
+        return self.parts[i].held if self.is_held else self.parts[i]
 
     def slot(self, role, format, shape):
         shapes = self.slots.setdefault((role, format), collections.OrderedDict())
@@ -102,6 +115,8 @@ class State:
             while len(shapes) >= SHAPES:
                 shapes.popitem(last=False)
             slot = shapes[shape] = Slot(new_tensor(format, shape, role, self.exact), self.handle, role)
+            if role in self.keys:
+                slot.tensor.set_rounding("nearest", self.keys[role])
         else:
             shapes.move_to_end(shape)
         return slot
@@ -118,11 +133,20 @@ class State:
         return State, (self.exact,)
 
 
+def beside(handle, i):
+    """The handle of State.part(i); that of a function without a module stays 0, and i = 0 is the state itself."""
+    return handle + i if handle > 0 else handle - i if handle else 0
+
+
 def state_of(handle):
     """The state of a handle; None for 0, a function without a module."""
     if handle == 0:
         return None
     state = states.get(handle)
+    if state is None and abs(handle) % PARTS:
+        own = abs(handle) % PARTS
+        state = states.get(handle - own if handle > 0 else handle + own)
+        state = state and state.part(own)
     if state is None:
         raise ValueError(f"handle {handle}: its module is gone, expected that of a module that is alive, or 0")
     return state
@@ -263,7 +287,7 @@ SAME = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
 
 
 class Entry:
-    __slots__ = ("storage", "pointer", "version", "slot", "stamp", "snapshot", "turned")
+    __slots__ = ("storage", "pointer", "version", "slot", "stamp", "snapshot", "turned", "exact")
 
 
 table = {}
@@ -275,16 +299,17 @@ def words(t):
     return t.detach().numpy().reshape(-1).view(np.int32)
 
 
-def attach(given, slot, snapshot=None, turned=False):
+def attach(given, slot, snapshot=None, turned=False, exact=False):
     """Notes that the memory of a torch tensor holds the values of a slot, in the order of that memory, or turned: those of
     [N,H,W,C] where the memory is [N,C,H,W]. given: the tensor as its user knows it, whose version counts (views that are made
-    inside of an operation have counters of their own). snapshot: bits to compare at each use."""
+    inside of an operation have counters of their own). snapshot: bits to compare at each use. exact: the values of the slot are
+    those of the torch tensor itself, not rounded to the format."""
     global count_limit, bytes_limit, new_bytes
     if given.is_inference():  # its writes are not counted
         return
     entry = Entry()
     entry.storage, entry.pointer, entry.version = StorageWeakRef(given.untyped_storage()), given.data_ptr(), given._version
-    entry.slot, entry.stamp, entry.snapshot, entry.turned = slot, slot.stamp, snapshot, turned
+    entry.slot, entry.stamp, entry.snapshot, entry.turned, entry.exact = slot, slot.stamp, snapshot, turned, exact
     table[entry.storage.cdata] = entry
     if slot.state is None:
         new_bytes += slot.tensor.nbytes  # only this entry keeps it
@@ -302,14 +327,15 @@ def purge():
 
 
 def lookup(t, given, name, state=None, writes=(), turned=False):
-    """The flexlab tensor with the values of a torch tensor, in a format; None: not known. given, turned: as in attach. t: the
+    """The flexlab tensor with the values of a torch tensor, in a format (None: in whatever format it was
+    written); None: not known. given, turned: as in attach. t: the
     same in the order in which it is wanted."""
     entry = table.get(given.untyped_storage()._cdata)
     if entry is None or given.is_inference() or entry.version != given._version or entry.pointer != given.data_ptr() or \
             entry.stamp != entry.slot.stamp or entry.turned != turned:
         return None
     slot, found, shape = entry.slot, entry.slot.tensor, tuple(t.shape) or (1,)
-    if found.format != name or found.size != t.numel() or turned and found.shape != shape:
+    if name != found.format and (name is not None or not entry.exact) or found.size != t.numel() or turned and found.shape != shape:
         return None
     if entry.snapshot is not None and not np.array_equal(words(t), entry.snapshot):
         return None
@@ -351,6 +377,9 @@ def bring(t, name, format, state, role, layout="any", writes=(), snapshot=False)
         if slot is not None and shape == t.box.shape:
             owned = state is not None and slot.state == state.handle and slot.role in writes
             return slot.tensor.copy() if owned else slot.tensor
+        slot = t.box.slot
+        if slot is not None and slot.stamp == t.box.stamp and shape == t.box.shape and split(format)[0] != "fp32":
+            return rewritten(slot.tensor, format, state, role)
         t = t.box.plain()
     given, t = t, t.reshape(-1, t.shape[-1]) if layout == "matrix" else stored(t, layout)
     if not t.numel():
@@ -363,6 +392,9 @@ def bring(t, name, format, state, role, layout="any", writes=(), snapshot=False)
     found = lookup(t, given, short, state, writes, turned) if known else None
     if found is not None:
         return found
+    found = lookup(t, given, None, state, writes, turned) if known and not snapshot else None
+    if found is not None:
+        return rewritten(found, format, state, role)
     shape = tuple(t.shape) or (1,)
     slot = slot_of(state, role, format, shape)
     slot.begin()
@@ -372,19 +404,71 @@ def bring(t, name, format, state, role, layout="any", writes=(), snapshot=False)
     return slot.tensor
 
 
+def rewritten(x, format, state, role):
+    """x in another format, in a slot of its own, whose exponent is predicted as that of any result."""
+    if x.format == split(format)[0]:
+        return x
+    if split(format)[0] == "fp32":
+        made = _core.empty(format_id("fp32"), x.shape, 0)
+        _core.rewrite(made, x)
+        return made
+    slot = slot_of(state, role, format, x.shape)
+    slot.begin()
+    _core.rewrite(slot.tensor, x)
+    return slot.tensor
+
+
+updates = {}  # {storage: (reference, version)} of parameters as the optimisers of flexlab left them
+
+
+def note_update(p):
+    storage = StorageWeakRef(p.untyped_storage())
+    updates[storage.cdata] = storage, p._version
+    if len(updates) > 4096:
+        for key in [key for key, (one, _) in updates.items() if one.expired()]:
+            del updates[key]
+
+
+def is_update(p):
+    """Whether a parameter has the values that an optimiser of flexlab gave it."""
+    found = updates.get(p.untyped_storage()._cdata)
+    return found is not None and not found[0].expired() and found[1] == p._version
+
+
+def copied_weight(t, source, format, state, name, layout):
+    """A copy of a weight in another format, written when the weight has changed: as a result after an update, as a load (at the
+    exponent of the largest element, with an empty history) where its values are from elsewhere."""
+    state = None if state is None else state.weights
+    slot = slot_of(state, f"{name} copy", format, source.shape)
+    bits = words(stored(t, layout).contiguous())
+    if slot.version is None or slot.version != t._version or not np.array_equal(bits, slot.bits):
+        slot.begin()
+        (_core.rewrite if slot.version is not None and is_update(t) else _core.convert)(slot.tensor, source)
+        slot.version, slot.bits = t._version, bits.copy()
+    return slot.tensor
+
+
 class Result:
     """A result: `tensor` is what the operation writes, torch() what torch sees of it: a Held if `held`. as_seen: the shape
     that torch sees, if it is another one."""
 
     def __init__(self, format, state, role, shape, image=False, held=False, as_seen=None):
         self.shape, self.image, self.as_seen = tuple(shape), image, as_seen
-        if split(format)[0] == "fp32":
+        keyed = state is not None and role in state.keys  # of draws, which count the writes of one tensor
+        if split(format)[0] == "fp32" and not keyed:
             self.made, memory = new_memory(self.shape, image, as_seen)
             self.slot, self.held, self.tensor = None, False, on(memory)
         else:
             self.slot, self.held = slot_of(state, role, format, self.shape or (1,)), held and state is not None
+            self.held = self.held and split(format)[0] != "fp32"
             self.tensor = self.slot.tensor
             self.slot.begin()
+
+    def draws(self, state, role):
+        """For a product whose operands draw: without keys of convert by torch's generator."""
+        if state is None or role not in state.keys:
+            self.tensor.set_rounding("nearest", int(torch.randint(2**62, ())))
+        return self
 
     def torch(self):
         if self.held:
@@ -392,7 +476,7 @@ class Result:
         if self.slot is not None:
             self.made, memory = new_memory(self.shape, self.image, self.as_seen)
             self.tensor._store(memory.numpy(), F32)
-            attach(self.made, self.slot)
+            attach(self.made, self.slot, exact=True)
         return self.made
 
 

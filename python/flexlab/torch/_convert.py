@@ -5,8 +5,10 @@ import operator
 import torch
 from torch import fx, nn
 
+from .. import _library as c
 from . import modules as M
-from ._policies import Policy
+from ._policies import Resolved, layer_name, text_of_roles
+from ._roles import roles, split
 
 RELU = {torch.relu, torch.nn.functional.relu, torch.relu_, "relu", "relu_"}
 ADD = {operator.add, operator.iadd, torch.add, "add", "add_"}
@@ -20,14 +22,19 @@ VIEW_METHODS = {"view", "reshape", "flatten", "getitem", "transpose", "permute",
 IN_PLACE = {f"__i{name}__" for name in ("add", "sub", "mul", "truediv", "pow")} | {"iadd", "isub", "imul", "itruediv", "ipow"}
 ARITHMETIC = {operator.getitem, operator.add, operator.sub, operator.mul, operator.floordiv, operator.iadd, operator.isub, operator.imul}
 PLAIN = {operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul, operator.itruediv: operator.truediv}
-NEUTRAL = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.Identity, nn.Flatten, nn.Dropout)
+NEUTRAL = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.Identity, nn.Flatten)
+
+
+PROVISIONAL = "fp32"  # until the policy is resolved
 
 
 class Report:
-    """What convert did: rows of (name, what it was, what became of it)."""
+    """What convert did: rows of (name, what it was, what became of it). loss: the format of the loss by the policy; output: those
+    of the model's output; loss_scale: what the policy asks for, "none" or the argument of flexlab.torch.GradScaler."""
 
     def __init__(self, policy):
         self.policy, self.replaced, self.left, self.notes = policy, [], [], []
+        self.loss, self.output, self.loss_scale = None, None, "none"
 
     def __str__(self):
         count = {}
@@ -36,58 +43,111 @@ class Report:
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(count.items()))
         lines = [f"policy {self.policy}: {len(self.replaced)} replaced ({kinds})"]
         lines += [f"left: {name} ({was}): {why}" for name, was, why in self.left] or ["left: nothing"]
+        if self.loss_scale != "none":
+            lines.append(f"loss scale: {self.loss_scale}, by flexlab.torch.GradScaler({self.loss_scale!r})")
         return "\n".join(lines + self.notes)
 
 
-def convert(model, policy, *, inplace=False, verbose=True):
+def convert(model, policy, *, inplace=False, verbose=True, seed=1):
     """Replaces what a model consists of by modules that compute in the formats of a policy.
 
-    policy: a variant ("flex16+5"), or lines as in _policies: "variant flex16+5; fc* format=fp32". The result is another model
-    with copies of the parameters (inplace=True: of the same Parameters, for optimisers that have them already), under their
-    names. Modules of torch.nn that flexlab has are replaced by name. If torch.fx can trace the model, and its graph is the
-    same in training and evaluation, functions are replaced too, each with exponents of its own: relu, + and add, the poolings,
-    the shortcut of option A written as F.pad of a slice; a batch normalisation with the sum and the relu that follow it
-    becomes one operation with one rounding; gradients of a value that is used more than once are added in the format.
+    policy: as on the command line, a variant ("flex16+5"), a preset ("O2", "mxfp8", "nvfp4"), a file, or rules
+    ("variant flex16+5; fc* format=fp32"), whose patterns are for the names of modules. The result is another model with copies of
+    the parameters (inplace=True: of the same Parameters, for optimisers that have them already), under their names. Modules of
+    torch.nn that flexlab has are replaced by name. If torch.fx can trace the model, and its graph is the same in training and
+    evaluation, functions are replaced too, each with exponents of its own: relu, + and add, the poolings, the shortcut of
+    option A written as F.pad of a slice; a batch normalisation with the sum and the relu that follow it becomes one operation with
+    one rounding; gradients of a value that is used more than once are added in the format. seed: of what formats and dropout draw.
     result.flexlab_report says what was replaced and what was left to torch; verbose prints it."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"{type(model).__name__}, expected a torch.nn.Module")
-    rules, report = Policy(policy), Report(policy)
+    report = Report(policy)
     model = model if inplace else copy.deepcopy(model)
-    model = replace_modules(model, rules, report)
-    graph = trace(model, report)
-    if graph is not None:
-        model = Rewriter(model, graph, rules, report).run()
-    rules.check_used()
+    rewriter, single = None, replacement("", model, report)
+    if single is not None:
+        model = single
+    else:
+        replace_modules(model, report)
+        graph = trace(model, report)
+        if graph is not None:
+            rewriter = Rewriter(model, graph, report)
+            rewriter.run()
+    resolve(model, rewriter, policy, report, seed)
+    if rewriter is not None:
+        model = rewriter.finish()
     model.flexlab_report = report
     if verbose:
         print(report)
     return model
 
 
-def replacement(name, module, rules, report):
+def replacement(name, module, report):
     cls = M.REPLACED.get(type(module))
     if cls is None:
         return None
-    variant = rules.variant(name, cls.kind)
-    how = variant.how if hasattr(module, "weight") else {"format": variant.format}
     try:
-        made = M.taken(module, cls, **how)
+        made = M.taken(module, cls, PROVISIONAL)
     except ValueError as error:
         report.left.append((name, type(module).__name__, str(error)))
         return None
-    report.replaced.append((name, type(module).__name__, variant.format))
+    report.replaced.append((name, type(module).__name__, made))
     return made
 
 
-def replace_modules(model, rules, report):
-    made = replacement("", model, rules, report)
-    if made is not None:
-        return made
+def resolve(model, rewriter, policy, report, seed):
+    """Gives the modules the formats that the policy has for them."""
+    found = {}
+    used = None if rewriter is None else {node.target for node in rewriter.graph.nodes if node.op == "call_module"}
+    for name, module in model.named_modules():
+        if isinstance(module, M.FormatModule) and (used is None or name in used):
+            found[layer_name(name or type(module).__name__.lower())] = module
+    resolved = Resolved(policy, found)
+    for name, module in found.items():
+        module.seed, module.name = seed, name
+        apply(resolved, name, module)
+    output = rewriter and rewriter.output()
+    report.loss_scale = resolved.loss_scale
+    last = resolved.input["gradients"] if output is None else output.writes()[1]
+    if output is not None and output.name in resolved.sequences:
+        last = resolved.layers[output.name][""]["gradients"]  # logits of sequences count as a matrix, a layer without a product
+    report.loss = resolved.loss or last
+    report.output = None if output is None else formats_of(*output.writes())
+    by = {} if rewriter is None else rewriter.absorbed
+    report.replaced = [(name, was, found.get(by.get(name, name), module).format) for name, was, module in report.replaced]
+    if rewriter is not None:
+        rewriter.input_formats = formats_of(resolved.input["activations"], resolved.input["gradients"])
+        rewriter.seed = seed
+
+
+def formats_of(y, dy):
+    return y if y == dy else f"activations={y} gradients={dy}"
+
+
+def apply(resolved, name, module):
+    layer, parameters = resolved.layers[name], resolved.parameters.get(name, {})
+    own = {one: parameters[one] for one in parameters if module._parameters.get(one) is not None}
+    module.parameter_roles = own
+    if module.kind != "matmul":
+        module.format = text_of_roles(layer[""], own, resolved.accumulate)
+        return
+    weight, bias = ({one: own[one]} if one in own else {} for one in ("weight", "bias"))
+    sum_ = text_of_roles(layer[""], bias, None)
+    alone = text_of_roles(layer["product"], weight, resolved.accumulate)
+    module.format, module.added, module.sequences = alone, None, None
+    if module.bias is not None and (alone != sum_ or roles(alone).draws):
+        module.added = M.Part(sum_)
+    if name in resolved.sequences:
+        text = text_of_roles(resolved.sequences[name], own, resolved.accumulate)
+        if text != alone or module.added is not None:
+            module.sequences = M.Part(text)
+
+
+def replace_modules(model, report):
     done = {}
     for name, module in list(model.named_modules(remove_duplicate=False)):
         if isinstance(module, M.FormatModule) or not name:
             continue
-        made = done.get(id(module)) or replacement(name, module, rules, report)
+        made = done.get(id(module)) or replacement(name, module, report)
         if made is None:
             own = any(True for _ in module.parameters(recurse=False))
             if (own or type(module).__module__.startswith("torch.nn")) and not isinstance(module, NEUTRAL):
@@ -97,7 +157,6 @@ def replace_modules(model, rules, report):
         done[id(module)] = made
         parent, _, leaf = name.rpartition(".")
         setattr(model.get_submodule(parent), leaf, made)
-    return model
 
 
 class Proxy(fx.Proxy):
@@ -119,8 +178,6 @@ class Tracer(fx.Tracer):
 
 def trace(model, report):
     """The graph of a model; None, with a note, where there is none that holds in training and evaluation."""
-    if isinstance(model, M.FormatModule):
-        return None
     modes = [(module, module.training) for module in model.modules()]
     try:
         texts = []
@@ -165,9 +222,10 @@ def writes(node, model):
 
 
 class Rewriter:
-    def __init__(self, model, graph, rules, report):
-        self.model, self.graph, self.rules, self.report = model, graph, rules, report
-        self.numbers = {}
+    def __init__(self, model, graph, report):
+        self.model, self.graph, self.report = model, graph, report
+        self.numbers, self.absorbed = {}, {}
+        self.input_formats = self.seed = None
 
     def run(self):
         self.in_place()
@@ -176,6 +234,11 @@ class Rewriter:
             self.rewrite(node)
         self.fuse()
         self.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output", "call_module", "call_method"))
+
+    def finish(self):
+        """When the modules have their formats."""
+        self.convert()
+        self.name_draws()
         self.fork()
         self.hold()
         self.graph.lint()
@@ -193,7 +256,7 @@ class Rewriter:
                 if order[user] > order[node]:
                     user.replace_input_with(node.args[0], node)
         for node in written:
-            if isinstance(self.module_of(node), M.ReLU):
+            if isinstance(self.module_of(node), (M.ReLU, M.Dropout)):
                 self.module_of(node).inplace = False
 
     # --- places
@@ -252,10 +315,8 @@ class Rewriter:
         return node.op in operations and node.target in targets
 
     def new(self, node, cls, was, args, kwargs=None, *settings, **how):
-        name = self.name(node, cls.kind)
-        variant = self.rules.variant(name, cls.kind)
-        name = self.put(name, cls(*settings, **how, format=variant.format))
-        self.report.replaced.append((name, was, variant.format))
+        name = self.put(self.name(node, cls.kind), cls(*settings, **how, format=PROVISIONAL))
+        self.report.replaced.append((name, was, self.model.get_submodule(name)))
         return self.call(node, name, args, kwargs)
 
     def leave(self, node, why):
@@ -330,45 +391,115 @@ class Rewriter:
             module = self.module_of(before) if len(before.users) == 1 else None
             if isinstance(module, M.Add):
                 self.fuse_sum(node, before, module)
-            elif isinstance(module, M.BatchNorm) and self.same(node, before) and self.once(before):
+            elif isinstance(module, M.BatchNorm) and self.once(before):
                 module.relu = True
+                self.absorbed[node.target] = before.target
                 self.call(node, before.target, before.args)
                 self.graph.erase_node(before)
-
-    def same(self, *nodes):
-        return len({self.module_of(node).format for node in nodes}) == 1
 
     def once(self, node):
         return sum(other.op == "call_module" and other.target == node.target for other in self.graph.nodes) == 1
 
     def fuse_sum(self, node, sum_, module):
-        if not self.same(node, sum_):
-            return
         a, b = sum_.args
         for normalised, residual in ((a, b), (b, a)):
             norm = self.module_of(normalised)
             alone = isinstance(norm, M.BatchNorm) and len(normalised.users) == len(normalised.args) == 1 and a is not b
-            if alone and not norm.relu and self.same(node, normalised) and self.once(normalised):
-                norm.relu = True
+            if alone and not norm.relu and self.once(normalised):
+                norm.relu = norm.adds = True
+                self.absorbed[node.target] = self.absorbed[sum_.target] = normalised.target
                 self.call(node, normalised.target, (*normalised.args, residual))
                 self.graph.erase_node(sum_)
                 self.graph.erase_node(normalised)
                 return
         module.relu = True
+        self.absorbed[node.target] = sum_.target
         self.call(node, sum_.target, sum_.args)
         self.graph.erase_node(sum_)
+
+    # --- between formats
+
+    def source(self, node):
+        """What writes the value that a node passes on: a module of flexlab, a placeholder, or something of torch."""
+        while self.is_a(node, VIEWS | {"reshape"}) and isinstance(node.args[0], fx.Node):
+            node = node.args[0]
+        return node
+
+    def output(self):
+        """The module that writes the model's output; None: torch does."""
+        value = next(node for node in self.graph.nodes if node.op == "output").args[0]
+        source = self.source(value) if isinstance(value, fx.Node) else None
+        module = self.module_of(source) if source is not None else None
+        return module if isinstance(module, M.FormatModule) else None
+
+    def formats(self, node):
+        """(format of the value, of its gradient) of what flexlab writes, or the model is given."""
+        source = self.source(node)
+        if source.op == "placeholder":
+            r = roles(self.input_formats)
+            return r.y, r.dy
+        module = self.module_of(source)
+        return module.writes() if isinstance(module, M.FormatModule) else None
+
+    def convert(self):
+        """Where a module reads another format, or gives its gradient in another, the value is converted, once for all that read it
+        so: as in networks of the C library."""
+        made = {}
+        for node in list(self.graph.nodes):
+            module = self.module_of(node)
+            if not isinstance(module, M.FormatModule) or module.kind == "embedding":
+                continue
+            for x in dict.fromkeys(one for one in node.args if isinstance(one, fx.Node)):
+                written, read = self.formats(x), module.reads()
+                if written is None or all(split(a)[0] == split(b)[0] for a, b in zip(written, read)):
+                    continue
+                if (x, read) not in made:
+                    name = self.put(self.name(node, "convert"), M.Convert(formats_of(*written), format=formats_of(*read)))
+                    with self.graph.inserting_before(node):
+                        made[x, read] = self.graph.call_module(name, (x,))
+                    self.module_of(made[x, read]).seed = self.seed
+                node.replace_input_with(x, made[x, read])
+
+    def name_draws(self):
+        """Draws have the keys that they have in a network whose layers have the names of the modules."""
+        parts = [one for module in self.model.modules() if isinstance(module, M.FormatModule)
+                 for one in (module, getattr(module, "sequences", None)) if one is not None]
+        if not any(roles(one.format).draws for one in parts):
+            return
+        key = lambda text: c.nn_name_key(self.seed, text)
+        for node in self.graph.nodes:
+            module = self.module_of(node)
+            if not isinstance(module, M.FormatModule) or module.kind not in ("matmul", "conv2d"):
+                continue
+            part = module.sequences if module.kind == "matmul" and module.sequences is not None else module
+            own = node.target if module.kind == "conv2d" or part is not module else f"{node.target}.product"
+            before = self.value_name(node.args[0])
+            alone = sum(isinstance(self.module_of(user), M.FormatModule) for user in node.args[0].users) <= 1
+            part.keys = {"y": key(own), "dweight": key(f"{node.target}.weight.grad"),
+                         "dx": key(f"{before}.grad" if alone else f"{before}.grad.{own}")}
+            part.begin_states()
+
+    def value_name(self, node):
+        source = self.source(node)
+        module = self.module_of(source)
+        if not isinstance(module, M.Convert):
+            return "input" if source.op == "placeholder" else str(source.target)
+        read, gradient = (split(one)[0] for one in module.writes())
+        return f"{self.value_name(source.args[0])}.{read}" + ("" if read == gradient else f"-{gradient}")
 
     # --- gradients of values that are used more than once
 
     def fork(self):
+        order = {node: i for i, node in enumerate(self.graph.nodes)}
         for node in list(self.graph.nodes):
             module = self.module_of(node)
-            uses = [user for user in node.users if not self.is_a(user, SHAPES)]
+            uses = sorted((user for user in node.users if not self.is_a(user, SHAPES)), key=order.get)
             if not isinstance(module, M.FormatModule) or isinstance(module, M.Fork) or len(uses) < 2:
                 continue
+            y, dy = module.writes()
             gated = isinstance(module, M.ReLU) or isinstance(module, (M.BatchNorm, M.Add)) and module.relu
-            module.gated = gated = gated and self.once(node)
-            name = self.put(self.name(node, "fork"), M.Fork(len(uses), gated, format=module.format))
+            module.gated = gated = gated and self.once(node) and split(y)[0] == split(dy)[0]
+            name = self.put(self.name(node, "fork"), M.Fork(len(uses), gated, format=dy))
             with self.graph.inserting_after(node):
                 fork = self.graph.call_module(name, (node,))
             for i, user in enumerate(uses):

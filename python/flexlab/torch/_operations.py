@@ -1,19 +1,20 @@
 """The operations as torch.library.custom_op: real implementations, fake ones (shapes), gradients.
 
-`format` is a text, "flex16+5" or "flex16+5:ngraph"; `handle` names the State whose slots the results have (_carriers.py), 0:
+`format` is a text, "flex16+5" or formats by role (_roles.py); `handle` names the State whose slots the results have (_carriers.py), 0:
 none. Gradients are operations too, without gradients of their own. They keep the state alive until the graph is gone."""
+import functools
 from typing import List, Optional, Tuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.library import custom_op
 
 from .. import _core
 from .._tensor import format_id
-from ._carriers import (F32, RAW, Held, Result, bring, is_image, locked, on, shown, split, state_of, stored,
-                        stored_shape)
+from ._carriers import (F32, RAW, Held, Result, bring, copied_weight, is_image, locked, on, rewritten, shown, split, state_of,
+                        stored, stored_shape)
+from ._roles import roles
 
 WRITES = ("y", "product", "dx", "dweight", "dbias", "da", "db", "dresidual")
 NONE = 0  # elements of a result that is not wanted
@@ -23,8 +24,33 @@ def operand(t, name, format, state, layout="any", role=None):
     return bring(t, name, format, state, role or name, layout, WRITES)
 
 
-def weight(t, name, format, state, layout="any"):
-    return bring(t, name, format, state, name, layout, WRITES, snapshot=True)
+def weight(t, name, r, state, layout="any", use="x"):
+    """A weight in the format of a use: of what the operation reads (x), of what it writes (y), of its backward pass (back)."""
+    if r.uniform:
+        return bring(t, name, r.x, state, name, layout, WRITES, snapshot=True)
+    stored_in, master = r.parameter(name)
+    wanted = getattr(r, use)
+    if use == "back" and split(wanted)[0] == split(r.x)[0]:
+        wanted = r.x  # one copy serves both
+    if master:
+        source = bring(t, name, "fp32", state, name, layout, WRITES)
+        if split(stored_in)[0] != "fp32":
+            source = copied_weight(t, source, stored_in, state, name, layout)
+    else:
+        source = bring(t, name, stored_in, state, name, layout, WRITES, snapshot=True)
+    return source if source.format == split(wanted)[0] else copied_weight(t, source, wanted, state, name, layout)
+
+
+def in_backward(t, name, r, state, layout="any"):
+    """A value of the forward pass as the backward pass reads it."""
+    return rewritten(operand(t, name, r.x, state, layout), r.back, state, f"{name} back")
+
+
+def product_of(r, part, result, role, state):
+    """The context of a product, whose draws are those of its result."""
+    if r.draws:
+        result.draws(state, role)
+    return r.product(part, state)
 
 
 def is_held(state):
@@ -47,6 +73,33 @@ def call(operation, *inputs):
     return DIRECT[operation](*inputs)
 
 
+class Refused(torch.autograd.Function):
+    """A gradient that has none: what would go back through it is an error, not 0."""
+
+    @staticmethod
+    def forward(ctx, gradient, *anchors):
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise RuntimeError("a gradient of a gradient, which operations of flexlab.torch do not have; expected first gradients "
+                           "alone, or .detach() of those that create_graph=True gave")
+
+
+def once(backward):
+    """A backward pass whose results have no gradients, and say so when one is asked for."""
+    @functools.wraps(backward)
+    def guarded(ctx, *gradients):
+        if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+            return backward(ctx, *gradients)
+        with torch.no_grad():
+            made = backward(ctx, *gradients)
+        anchors = [one for one in (*gradients, *ctx.saved_tensors) if isinstance(one, Tensor) and one.requires_grad]
+        anchors.append(torch.zeros((), requires_grad=True))
+        return tuple(Refused.apply(one, *anchors) if isinstance(one, Tensor) else one for one in (made if isinstance(made, tuple) else (made,)))
+    return guarded
+
+
 def as_operand(name, fake, setup=None, backward=None):
     """Registers what an operation needs beside its implementation."""
     def given(ctx, *gradients):
@@ -62,14 +115,14 @@ def as_operand(name, fake, setup=None, backward=None):
         raw = RAW[getattr(torch.ops.flexlab, name).default] = operation._init_fn
         operation.register_fake(fake)
         if backward:
-            operation.register_autograd(given, setup_context=prepared)
+            operation.register_autograd(once(given), setup_context=prepared)
 
             def forward(ctx, *inputs):
                 output = raw(*inputs)
                 prepared(ctx, inputs, output)
                 return output
             direct = type(f"flexlab_{name}", (torch.autograd.Function,),
-                          {"forward": staticmethod(forward), "backward": staticmethod(once_differentiable(given))}).apply
+                          {"forward": staticmethod(forward), "backward": staticmethod(once(given))}).apply
         DIRECT[operation] = direct if backward else raw
         try:
             operation.register_autocast("cpu", torch.float32)
@@ -106,13 +159,14 @@ def gradient_like(t, layout):
 @custom_op("flexlab::matmul", mutates_args=())
 @locked
 def matmul(a: Tensor, b: Tensor, format: str, handle: int) -> Tensor:
-    state = state_of(handle)
-    x, y = operand(a, "a", format, state, "rows"), operand(b, "b", format, state, "rows")
+    state, r = state_of(handle), roles(format)
+    x, y = operand(a, "a", r.x, state, "rows"), operand(b, "b", r.x, state, "rows")
     if a.dim() != b.dim() or a.dim() < 2:
         raise ValueError(f"matmul of {tuple(a.shape)} and {tuple(b.shape)}, expected matrices, or batches of them with the "
                          "same leading dimensions")
-    result = Result(format, state, "y", a.shape[:-1] + b.shape[-1:], held=is_held(state))
-    (_core.matmul if a.dim() == 2 else _core.matmul_batched)(x, y, out=result.tensor)
+    result = Result(r.y, state, "y", a.shape[:-1] + b.shape[-1:], held=is_held(state))
+    with product_of(r, "forward", result, "y", state):
+        (_core.matmul if a.dim() == 2 else _core.matmul_batched)(x, y, out=result.tensor)
     return result.torch()
 
 
@@ -120,17 +174,20 @@ def matmul(a: Tensor, b: Tensor, format: str, handle: int) -> Tensor:
 @locked
 def matmul_backward(dy: Tensor, a: Tensor, b: Tensor, wants_a: bool, wants_b: bool, format: str,
                     handle: int) -> Tuple[Tensor, Tensor]:
-    state = state_of(handle)
-    x, y, d = (operand(t, name, format, state, "rows") for t, name in ((a, "a"), (b, "b"), (dy, "dy")))
+    state, r = state_of(handle), roles(format)
+    x, y = (in_backward(t, name, r, state, "rows") for t, name in ((a, "a"), (b, "b")))
+    d = rewritten(operand(dy, "dy", r.dy, state, "rows"), r.operand, state, "dy operand")
     flat = a.dim() == 2
     results = [nothing(), nothing()]
     if wants_a:
-        da = Result(format, state, "da", a.shape, held=isinstance(a, Held))
-        (_core.matmul_nt if flat else _core.matmul_batched_nt)(d, y, out=da.tensor)
+        da = Result(r.dy, state, "da", a.shape, held=isinstance(a, Held))
+        with product_of(r, "input", da, "da", state):
+            (_core.matmul_nt if flat else _core.matmul_batched_nt)(d, y, out=da.tensor)
         results[0] = da.torch()
     if wants_b:
-        db = Result(format, state, "db", b.shape, held=isinstance(b, Held))
-        (_core.matmul_tn if flat else _core.matmul_batched_tn)(x, d, out=db.tensor)
+        db = Result(r.dy, state, "db", b.shape, held=isinstance(b, Held))
+        with product_of(r, "input_turned", db, "db", state):
+            (_core.matmul_tn if flat else _core.matmul_batched_tn)(x, d, out=db.tensor)
         results[1] = db.torch()
     return tuple(results)
 
@@ -155,16 +212,26 @@ as_operand("matmul_backward", lambda dy, a, b, wants_a, wants_b, format, handle:
 @custom_op("flexlab::linear", mutates_args=())
 @locked
 def linear(x: Tensor, weight_: Tensor, bias: Optional[Tensor], format: str, handle: int) -> Tensor:
-    """The product is a tensor of its own, which the bias is added to: as in the C library's nn_linear."""
-    state = state_of(handle)
-    a, w = operand(x, "x", format, state, "matrix"), weight(weight_, "weight", format, state, "rows")
+    """As the C library's nn_linear: of a matrix the product is a tensor of its own, which the bias is added to; of sequences
+    the sum is rounded once."""
+    state, r = state_of(handle), roles(format)
+    a, w = operand(x, "x", r.x, state, "matrix"), weight(weight_, "weight", r, state, "rows")
     shape = (a.shape[0], w.shape[0])
     how = {"held": is_held(state) and x.dim() == 2, "as_seen": x.shape[:-1] + w.shape[:1]}
-    product = Result(format, state, "y" if bias is None else "product", shape, **how)
-    _core.matmul_nt(a, w, out=product.tensor)
+    if bias is not None and x.dim() > 2:
+        result = Result(r.y, state, "y", shape, **how)
+        with product_of(r, "forward", result, "y", state):
+            _core.matmul_fused(a, w.T.contiguous(), bias=weight(bias, "bias", r, state, use="y"), out=result.tensor)
+        return result.torch()
+    product = Result(r.y, state, "y" if bias is None else "product", shape, **how)
+    with product_of(r, "forward", product, "y" if bias is None else "product", state):
+        if r.draws:  # which follow the order of elements: that of the C library
+            _core.matmul(a, w.T.contiguous(), out=product.tensor)
+        else:
+            _core.matmul_nt(a, w, out=product.tensor)
     if bias is not None:
-        result = Result(format, state, "y", shape, **how)
-        _core.bias(product.tensor, weight(bias, "bias", format, state), out=result.tensor)
+        result = Result(r.y, state, "y", shape, **how)
+        _core.bias(product.tensor, weight(bias, "bias", r, state, use="y"), out=result.tensor)
         product = result
     return product.torch()
 
@@ -173,21 +240,33 @@ def linear(x: Tensor, weight_: Tensor, bias: Optional[Tensor], format: str, hand
 @locked
 def linear_backward(dy: Tensor, x: Tensor, weight_: Tensor, wants_x: bool, wants_weight: bool, wants_bias: bool, format: str,
                     handle: int) -> Tuple[Tensor, Tensor, Tensor]:
-    state = state_of(handle)
-    d = operand(dy, "dy", format, state, "matrix")
+    state, r = state_of(handle), roles(format)
+    d = operand(dy, "dy", r.dy, state, "matrix")
+    factor = rewritten(d, r.operand, state, "dy operand") if wants_x or wants_weight else None
     results = [nothing(), nothing(), nothing()]
-    if wants_weight:
-        dw = Result(format, state, "dweight", tuple(weight_.shape))
-        _core.matmul_tn(d, operand(x, "x", format, state, "matrix"), out=dw.tensor)
+    if wants_weight and r.draws:
+        dw = Result(r.dy, state, "dweight", tuple(reversed(weight_.shape)))
+        with product_of(r, "weight", dw, "dweight", state):
+            _core.matmul_tn(in_backward(x, "x", r, state, "matrix"), factor, out=dw.tensor)
+        results[1] = dw.torch().t().contiguous()
+    elif wants_weight:
+        dw = Result(r.dy, state, "dweight", tuple(weight_.shape))
+        with product_of(r, "weight_turned", dw, "dweight", state):
+            _core.matmul_tn(factor, in_backward(x, "x", r, state, "matrix"), out=dw.tensor)
         results[1] = dw.torch()
     if wants_bias:
-        db = Result(format, state, "dbias", (d.shape[1],))
+        db = Result(r.dy, state, "dbias", (d.shape[1],))
         _core.sum_rows(d, out=db.tensor)
         results[2] = db.torch()
     if wants_x:
-        dx = Result(format, state, "dx", (d.shape[0], x.shape[-1]), held=isinstance(x, Held) and x.dim() == 2,
+        dx = Result(r.dy, state, "dx", (d.shape[0], x.shape[-1]), held=isinstance(x, Held) and x.dim() == 2,
                     as_seen=x.shape)
-        _core.matmul(d, weight(weight_, "weight", format, state, "rows"), out=dx.tensor)
+        w = weight(weight_, "weight", r, state, "rows", "back")
+        with product_of(r, "input", dx, "dx", state):
+            if r.draws:
+                _core.matmul_nt(factor, w.T.contiguous(), out=dx.tensor)
+            else:
+                _core.matmul(factor, w, out=dx.tensor)
         results[0] = dx.torch()
     return tuple(results)
 
@@ -208,6 +287,36 @@ as_operand("linear", lambda x, weight_, bias, format, handle: x.new_empty(x.shap
 as_operand("linear_backward", lambda dy, x, weight_, wants_x, wants_weight, wants_bias, format, handle: (
     x.new_empty(x.shape if wants_x else NONE), x.new_empty(weight_.shape if wants_weight else NONE),
     x.new_empty(dy.shape[-1] if wants_bias else NONE)))(linear_backward)
+
+
+@custom_op("flexlab::bias", mutates_args=())
+@locked
+def bias(x: Tensor, bias: Tensor, format: str, handle: int) -> Tensor:
+    """x[..., c] + bias[c], a layer of its own where its formats differ from those of the product before it."""
+    state, r = state_of(handle), roles(format)
+    a = operand(x, "x", r.x, state, "matrix")
+    result = Result(r.y, state, "y", a.shape, held=is_held(state) and x.dim() == 2, as_seen=x.shape)
+    _core.bias(a, weight(bias, "bias", r, state, use="y"), out=result.tensor)
+    return result.torch()
+
+
+@custom_op("flexlab::bias_backward", mutates_args=())
+@locked
+def bias_backward(dy: Tensor, format: str, handle: int) -> Tensor:
+    state, r = state_of(handle), roles(format)
+    d = operand(dy, "dy", r.dy, state, "matrix")
+    db = Result(r.dy, state, "dbias", (d.shape[1],))
+    _core.sum_rows(d, out=db.tensor)
+    return db.torch()
+
+
+def bias_gradient(ctx, dy):
+    return dy, call(bias_backward, dy, ctx.format, ctx.handle) if ctx.needs_input_grad[1] else None, None, None
+
+
+as_operand("bias", lambda x, bias, format, handle: x.new_empty(x.shape), lambda ctx, inputs, output: saved(ctx, inputs, ()),
+           bias_gradient)(bias)
+as_operand("bias_backward", lambda dy, format, handle: dy.new_empty(dy.shape[-1]))(bias_backward)
 
 
 # --- convolution --------------------------------------------------------------------------------------------------------
@@ -232,13 +341,14 @@ def four(t, name):
 def conv2d(x: Tensor, weight_: Tensor, bias: Optional[Tensor], stride: List[int], padding: List[int], dilation: List[int],
            groups: int, format: str, handle: int) -> Tensor:
     """padding: top, bottom, left, right. The bias is added before the one rounding."""
-    state = state_of(handle)
+    state, r = state_of(handle), roles(format)
     four(x, "x"), four(weight_, "weight")
-    a, w = operand(x, "x", format, state, "image"), weight(weight_, "weight", format, state, "image")
+    a, w = operand(x, "x", r.x, state, "image"), weight(weight_, "weight", r, state, "image")
+    b = None if bias is None else weight(bias, "bias", r, state, use="y")
     p, q = places(x, weight_.shape[2:], stride, padding, dilation)
-    result = Result(format, state, "y", (x.shape[0], max(p, 1), max(q, 1), weight_.shape[0]), True, held=is_held(state))
-    _core.conv2d_fused(a, w, bias=None if bias is None else weight(bias, "bias", format, state), out=result.tensor,
-                       **window(stride, padding, dilation, groups))
+    result = Result(r.y, state, "y", (x.shape[0], max(p, 1), max(q, 1), weight_.shape[0]), True, held=is_held(state))
+    with product_of(r, "forward", result, "y", state):
+        _core.conv2d_fused(a, w, bias=b, out=result.tensor, **window(stride, padding, dilation, groups))
     return result.torch()
 
 
@@ -247,21 +357,25 @@ def conv2d(x: Tensor, weight_: Tensor, bias: Optional[Tensor], stride: List[int]
 def conv2d_backward(dy: Tensor, x: Tensor, weight_: Tensor, stride: List[int], padding: List[int], dilation: List[int],
                     groups: int, wants_x: bool, wants_weight: bool, wants_bias: bool, format: str,
                     handle: int) -> Tuple[Tensor, Tensor, Tensor]:
-    state = state_of(handle)
+    state, r = state_of(handle), roles(format)
     how = window(stride, padding, dilation, groups)
-    d = operand(dy, "dy", format, state, "image")
+    d = operand(dy, "dy", r.dy, state, "image")
+    factor = rewritten(d, r.operand, state, "dy operand") if wants_x or wants_weight else None
     results = [nothing(), nothing(), nothing()]
     if wants_weight:
-        dw = Result(format, state, "dweight", stored_shape(weight_, "image"), True)
-        _core.conv2d_weight_grad(dw.tensor, d, operand(x, "x", format, state, "image"), **how)
+        dw = Result(r.dy, state, "dweight", stored_shape(weight_, "image"), True)
+        with product_of(r, "weight_turned", dw, "dweight", state):
+            _core.conv2d_weight_grad(dw.tensor, factor, in_backward(x, "x", r, state, "image"), **how)
         results[1] = dw.torch()
     if wants_bias:
-        db = Result(format, state, "dbias", (d.shape[3],))
+        db = Result(r.dy, state, "dbias", (d.shape[3],))
         _core.sum_rows(d, out=db.tensor)
         results[2] = db.torch()
     if wants_x:
-        dx = Result(format, state, "dx", stored_shape(x, "image"), True, isinstance(x, Held))
-        _core.conv2d_input_grad(dx.tensor, d, weight(weight_, "weight", format, state, "image"), **how)
+        dx = Result(r.dy, state, "dx", stored_shape(x, "image"), True, isinstance(x, Held))
+        w = weight(weight_, "weight", r, state, "image", "back")
+        with product_of(r, "input", dx, "dx", state):
+            _core.conv2d_input_grad(dx.tensor, factor, w, **how)
         results[0] = dx.torch()
     return tuple(results)
 
@@ -299,14 +413,14 @@ def channels_last(t):
 
 
 def normalised(x, residual, weight_, bias, mean, variance, eps, relu, format, state):
-    layout = channels_last(x)
-    a = operand(x, "x", format, state, layout)
-    r = None if residual is None else operand(residual, "residual", format, state, layout)
-    result = Result(format, state, "y", a.shape, layout == "image", held=is_held(state))
+    layout, r = channels_last(x), roles(format)
+    a = operand(x, "x", r.x, state, layout)
+    other = None if residual is None else operand(residual, "residual", r.x, state, layout)
+    result = Result(r.y, state, "y", a.shape, layout == "image", held=is_held(state))
     if mean is None:
         mean, variance = (torch.empty(a.shape[-1], dtype=torch.float64) for _ in range(2))
         _core.moments(a, out=(on(mean, "f64"), on(variance, "f64")))
-    _core.batchnorm(a, r, weight(weight_, "weight", format, state), weight(bias, "bias", format, state), on(mean, "f64"),
+    _core.batchnorm(a, other, weight(weight_, "weight", r, state), weight(bias, "bias", r, state), on(mean, "f64"),
                     on(variance, "f64"), eps, relu, out=result.tensor)
     return result.torch(), mean, variance
 
@@ -334,17 +448,17 @@ def batch_norm_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weight_: Ten
                         wants_residual: bool, format: str, handle: int) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     """y: the result if relu was applied to it. The gradient of a residual is then that of the sum, and the rest begins
     there."""
-    state, layout = state_of(handle), channels_last(x)
-    d, a = operand(dy, "dy", format, state, layout), operand(x, "x", format, state, layout)
-    mask = None if y is None else bring(y, "y", format, state, "result", layout)
+    state, layout, r = state_of(handle), channels_last(x), roles(format)
+    d, a = operand(dy, "dy", r.dy, state, layout), in_backward(x, "x", r, state, layout)
+    mask = None if y is None else rewritten(bring(y, "y", r.y, state, "result", layout), r.back, state, "y back")
     residual = nothing()
     if wants_residual:
-        sum_ = Result(format, state, "dresidual", a.shape, layout == "image", isinstance(y, Held))
+        sum_ = Result(r.dy, state, "dresidual", a.shape, layout == "image", isinstance(y, Held))
         _core.relu_grad(d, mask, out=sum_.tensor)
         residual, d, mask = sum_.torch(), sum_.tensor, None
-    dx = Result(format, state, "dx", a.shape, layout == "image", isinstance(x, Held))
-    dw, db = Result(format, state, "dweight", a.shape[-1:]), Result(format, state, "dbias", a.shape[-1:])
-    _core.batchnorm_grad(d, a, mask, weight(weight_, "weight", format, state), on(mean, "f64"), on(variance, "f64"), eps,
+    dx = Result(r.dy, state, "dx", a.shape, layout == "image", isinstance(x, Held))
+    dw, db = Result(r.dy, state, "dweight", a.shape[-1:]), Result(r.dy, state, "dbias", a.shape[-1:])
+    _core.batchnorm_grad(d, a, mask, weight(weight_, "weight", r, state, use="back"), on(mean, "f64"), on(variance, "f64"), eps,
                          out=(dx.tensor, dw.tensor, db.tensor))
     return dx.torch(), dw.torch(), db.torch(), residual
 
@@ -382,27 +496,27 @@ def batch_norm_running_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weig
                                 handle: int) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     """As batch_norm_backward, for given moments. dx is dy normalised with a mean and a bias of 0; the gradient of the weight is
     the sum of dy times the normalised x, each rounded before."""
-    state, layout = state_of(handle), channels_last(x)
-    image, d, a = layout == "image", operand(dy, "dy", format, state, layout), operand(x, "x", format, state, layout)
+    state, layout, r = state_of(handle), channels_last(x), roles(format)
+    image, d, a = layout == "image", operand(dy, "dy", r.dy, state, layout), in_backward(x, "x", r, state, layout)
     mean, variance, channels = on(mean.double(), "f64"), on(variance.double(), "f64"), x.shape[1]
-    one, zero = constant(1, channels, format), constant(0, channels, format)
+    one, zero = constant(1, channels, r.back), constant(0, channels, r.back)
     residual, dw = nothing(), nothing()
     if y is not None:
-        sum_ = Result(format, state, "dresidual", a.shape, image, isinstance(y, Held) and wants_residual)
-        _core.relu_grad(d, bring(y, "y", format, state, "result", layout), out=sum_.tensor)
+        sum_ = Result(r.dy, state, "dresidual", a.shape, image, isinstance(y, Held) and wants_residual)
+        _core.relu_grad(d, rewritten(bring(y, "y", r.y, state, "result", layout), r.back, state, "y back"), out=sum_.tensor)
         residual, d = sum_.torch() if wants_residual else residual, sum_.tensor
     if wants_weight:
-        x_hat, product = (Result(format, state, role, a.shape, image) for role in ("x_hat", "product"))
+        x_hat, product = (Result(r.dy, state, role, a.shape, image) for role in ("x_hat", "product"))
         _core.batchnorm(a, None, one, zero, mean, variance, eps, False, out=x_hat.tensor)
         _core.mul(d, x_hat.tensor, out=product.tensor)
-        sum_ = Result(format, state, "dweight", (channels,))
+        sum_ = Result(r.dy, state, "dweight", (channels,))
         _core.sum_rows(product.tensor, out=sum_.tensor)
         dw = sum_.torch()
-    db = Result(format, state, "dbias", (channels,))
+    db = Result(r.dy, state, "dbias", (channels,))
     _core.sum_rows(d, out=db.tensor)
-    dx = Result(format, state, "dx", a.shape, image, isinstance(x, Held))
+    dx = Result(r.dy, state, "dx", a.shape, image, isinstance(x, Held))
     no_mean = on(torch.zeros(channels, dtype=torch.float64), "f64")
-    _core.batchnorm(d, None, weight(weight_, "weight", format, state), zero, no_mean, variance, eps, False, out=dx.tensor)
+    _core.batchnorm(d, None, weight(weight_, "weight", r, state, use="back"), zero, no_mean, variance, eps, False, out=dx.tensor)
     return dx.torch(), dw, db.torch(), residual
 
 
@@ -439,11 +553,11 @@ as_operand("batch_norm_backward", lambda dy, x, y, weight_, mean, variance, eps,
 @locked
 def layer_norm(x: Tensor, weight_: Tensor, bias: Optional[Tensor], eps: float, format: str, handle: int) -> Tensor:
     """Over the last dimension."""
-    state = state_of(handle)
-    a = operand(x, "x", format, state, "rows")
-    result = Result(format, state, "y", a.shape, held=is_held(state))
-    _core.layernorm(a, weight(weight_, "weight", format, state), None if bias is None else weight(bias, "bias", format, state),
-                    eps, out=result.tensor)
+    state, r = state_of(handle), roles(format)
+    a = operand(x, "x", r.x, state, "rows")
+    result = Result(r.y, state, "y", a.shape, held=is_held(state))
+    _core.layernorm(a, weight(weight_, "weight", r, state), None if bias is None else weight(bias, "bias", r, state), eps,
+                    out=result.tensor)
     return result.torch()
 
 
@@ -451,11 +565,11 @@ def layer_norm(x: Tensor, weight_: Tensor, bias: Optional[Tensor], eps: float, f
 @locked
 def layer_norm_backward(dy: Tensor, x: Tensor, weight_: Tensor, has_bias: bool, eps: float, format: str,
                         handle: int) -> Tuple[Tensor, Tensor, Tensor]:
-    state = state_of(handle)
-    d, a = operand(dy, "dy", format, state, "rows"), operand(x, "x", format, state, "rows")
-    dx, dw = Result(format, state, "dx", a.shape, held=isinstance(x, Held)), Result(format, state, "dweight", a.shape[-1:])
-    db = Result(format, state, "dbias", a.shape[-1:]) if has_bias else None
-    _core.layernorm_grad(d, a, weight(weight_, "weight", format, state), eps, out=(dx.tensor, dw.tensor, db and db.tensor))
+    state, r = state_of(handle), roles(format)
+    d, a = operand(dy, "dy", r.dy, state, "rows"), in_backward(x, "x", r, state, "rows")
+    dx, dw = Result(r.dy, state, "dx", a.shape, held=isinstance(x, Held)), Result(r.dy, state, "dweight", a.shape[-1:])
+    db = Result(r.dy, state, "dbias", a.shape[-1:]) if has_bias else None
+    _core.layernorm_grad(d, a, weight(weight_, "weight", r, state, use="back"), eps, out=(dx.tensor, dw.tensor, db and db.tensor))
     return dx.torch(), dw.torch(), db.torch() if db else nothing()
 
 
@@ -473,3 +587,45 @@ as_operand("layer_norm", lambda x, weight_, bias, eps, format, handle: x.new_emp
            layer_norm_gradient)(layer_norm)
 as_operand("layer_norm_backward", lambda dy, x, weight_, has_bias, eps, format, handle: (
     x.new_empty(x.shape), x.new_empty(x.shape[-1]), x.new_empty(x.shape[-1] if has_bias else NONE)))(layer_norm_backward)
+
+
+# --- group normalisation ------------------------------------------------------------------------------------------------
+
+
+@custom_op("flexlab::group_norm", mutates_args=())
+@locked
+def group_norm(x: Tensor, weight_: Tensor, bias: Tensor, groups: int, eps: float, format: str, handle: int) -> Tensor:
+    state, r, layout = state_of(handle), roles(format), channels_last(x)
+    a = operand(x, "x", r.x, state, layout)
+    result = Result(r.y, state, "y", a.shape, layout == "image", held=is_held(state))
+    _core.groupnorm(a, weight(weight_, "weight", r, state), weight(bias, "bias", r, state), groups=groups, epsilon=eps,
+                    out=result.tensor)
+    return result.torch()
+
+
+@custom_op("flexlab::group_norm_backward", mutates_args=())
+@locked
+def group_norm_backward(dy: Tensor, x: Tensor, weight_: Tensor, groups: int, eps: float, format: str,
+                        handle: int) -> Tuple[Tensor, Tensor, Tensor]:
+    state, r, layout = state_of(handle), roles(format), channels_last(x)
+    d, a = operand(dy, "dy", r.dy, state, layout), in_backward(x, "x", r, state, layout)
+    dx = Result(r.dy, state, "dx", a.shape, layout == "image", isinstance(x, Held))
+    dw, db = Result(r.dy, state, "dweight", a.shape[-1:]), Result(r.dy, state, "dbias", a.shape[-1:])
+    _core.groupnorm_grad(d, a, weight(weight_, "weight", r, state, use="back"), groups=groups, epsilon=eps,
+                         out=(dx.tensor, dw.tensor, db.tensor))
+    return dx.torch(), dw.torch(), db.torch()
+
+
+def group_norm_setup(ctx, inputs, output):
+    saved(ctx, inputs, inputs[:2])
+    ctx.groups, ctx.eps = inputs[3:5]
+
+
+def group_norm_gradient(ctx, dy):
+    return *call(group_norm_backward, dy, *ctx.saved_tensors, ctx.groups, ctx.eps, ctx.format, ctx.handle), None, None, None, None
+
+
+as_operand("group_norm", lambda x, weight_, bias, groups, eps, format, handle: gradient_like(x, channels_last(x)), group_norm_setup,
+           group_norm_gradient)(group_norm)
+as_operand("group_norm_backward", lambda dy, x, weight_, groups, eps, format, handle: (
+    gradient_like(x, channels_last(x)), x.new_empty(x.shape[1]), x.new_empty(x.shape[1])))(group_norm_backward)

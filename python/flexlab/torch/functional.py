@@ -7,7 +7,7 @@ two) it has a place of its own, and its exponent is predicted from what was writ
 import torch
 
 from . import _elementwise, _operations
-from ._elementwise import Fork
+from ._elementwise import Conversion, Fork, between
 from ._operations import call
 
 
@@ -39,8 +39,13 @@ def matmul(a, b, format, *, handle=0):
 
 
 def linear(x, weight, bias=None, *, format, handle=0):
-    """x weight^T + bias: the product is rounded, then the sum."""
+    """x weight^T + bias: of a matrix the product is rounded, then the sum; of sequences the sum, once."""
     return call(_operations.linear, x, weight, bias, format, handle)
+
+
+def bias(x, bias, *, format, handle=0):
+    """x[..., c] + bias[c]."""
+    return call(_operations.bias, x, bias, format, handle)
 
 
 def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, format, handle=0):
@@ -95,6 +100,22 @@ def layer_norm(x, normalized_shape, weight, bias=None, eps=1e-5, *, format, hand
                                   handle).reshape(x.shape)
 
 
+def group_norm(x, num_groups, weight, bias, eps=1e-5, *, format, handle=0):
+    """As torch.nn.functional.group_norm, for [N,C] and [N,C,H,W], with weight and bias."""
+    if weight is None or bias is None:
+        raise ValueError("group_norm without weight and bias, expected both (affine=True)")
+    if x.dim() not in (2, 4):
+        raise ValueError(f"group_norm of {tuple(x.shape)}, expected [N,C] or [N,C,H,W]")
+    return call(_operations.group_norm, x, weight, bias, num_groups, eps, format, handle)
+
+
+def dropout(x, p, key, step, *, format, handle=0):
+    """0 with probability p, else x / (1 - p). The draws follow from key, a number, and step, float64 [1]."""
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout with p={p}, expected 0 or more and below 1")
+    return call(_elementwise.dropout, x, p, key - 2**64 if key >= 2**63 else key, step, format, handle)
+
+
 def relu(x, format, *, gated=False, handle=0):
     """max(0, x). gated, here and in others: a gated fork is the only use of the result, and masks its gradient."""
     return call(_elementwise.relu, x, gated, format, handle)
@@ -109,6 +130,11 @@ def fork(x, uses, format, *, gated=False, handle=0):
     """`uses` times the same value, whose gradients are added in the format. gated: x is a result of relu, whose zeros mask the
     gradient."""
     return Fork.apply(x, uses, gated, format, handle) if torch.is_grad_enabled() and x.requires_grad else (x,) * uses
+
+
+def convert(x, source, target, *, handle=0):
+    """x, which has values of the format `source`, in the format `target`; its gradient is converted the other way."""
+    return Conversion.apply(x, *between(source, target), handle)
 
 
 def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, *,
@@ -154,4 +180,4 @@ def embedding(indices, weight, *, format, handle=0):
 
 def cross_entropy(x, labels, *, format, handle=0):
     """The mean cross-entropy of logits [N, classes] and labels [N]."""
-    return call(_elementwise.cross_entropy, x, labels, format, handle)[0]
+    return call(_elementwise.cross_entropy, x, labels, format, handle)

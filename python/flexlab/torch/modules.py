@@ -5,36 +5,101 @@ import weakref
 import torch
 from torch import nn
 
+from .. import _library
 from . import functional as F
-from ._carriers import State, split
+from ._carriers import State, beside
+from ._roles import roles
 
 alive = weakref.WeakSet()
 
 
-class FormatModule:
-    """What the modules share: the format, and the states of training and of evaluation. Exponents of training are predicted
-    from the steps before; those of evaluation are those of the largest values, and leave training as it is.
+@torch.compiler.assume_constant_result
+def key_of(seed, name):
+    return _library.nn_name_key(seed, name)
+
+
+class Formats:
+    """The formats of an operation, and its states of training and of evaluation. Exponents of training are predicted from the
+    steps before; those of evaluation are those of the largest values, and leave training as it is. keys: of draws
+    (_carriers.py)."""
+    keys = None
+
+    def begin_states(self):
+        self.state = State(keys=self.keys)
+        self.evaluation = State(exact=True, weights=self.state, keys=self.keys)
+
+    def given(self, training, holds):
+        handle = (self.state if training else self.evaluation).handle
+        return {"format": self.format, "handle": -handle if holds and not torch.compiler.is_compiling() else handle}
+
+
+class Part(Formats):
+    """An operation of a module beside its first."""
+
+    def __init__(self, format, keys=None):
+        self.format, self.keys = format, keys
+        self.begin_states()
+
+    def __reduce__(self):
+        return Part, (self.format, self.keys)
+
+
+class FormatModule(Formats):
+    """What the modules share: the format, or formats by role (_roles.py).
 
     `wide` and `stochastic` say how optimisers of flexlab.torch.optim keep the weights: with a wide part, or written by
-    stochastic rounding."""
+    stochastic rounding; `parameter_roles`, by parameter, what a policy says instead."""
     kind = None
     holds = False  # whether only modules of flexlab read the results: set by convert
     gated = False  # whether a gated Fork masks the gradient: set by convert
+    parameter_roles = {}
+    seed, name = None, ""  # of the draws of weights and of dropout: set by convert
 
     def begin(self, format, wide=True, stochastic=False):
-        split(format)  # refuses what is none
+        roles(format)  # refuses what is none
         self.format, self.wide, self.stochastic = format, wide, stochastic
-        self.state, self.evaluation = State(), State(exact=True)
+        self.begin_states()
         alive.add(self)
         return self
 
     @property
     def how(self):
-        handle = (self.state if self.training else self.evaluation).handle
-        return {"format": self.format, "handle": -handle if self.holds and not torch.compiler.is_compiling() else handle}
+        return self.given(self.training, self.holds)
+
+    def reads(self):
+        """(format of the values it reads, of the gradients it gives)."""
+        r = roles(self.format)
+        return r.x, r.dy
+
+    def writes(self):
+        """(format of the values it writes, of the gradient it gets)."""
+        r = roles(self.format)
+        return r.y, r.dy
+
+    def kept_as(self, name):
+        """How an optimiser keeps a parameter: (format of the update, wide, stochastic, format of the gradient, as stored)."""
+        r = roles(self.format_of(name))
+        (stored, master), gradient = r.parameter(name), r.dy
+        given = self.parameter_roles.get(name)
+        if given is None:
+            return "fp32" if master else stored, self.wide and not master, self.stochastic, gradient, gradient
+        return "fp32" if master else stored, given["master"] == "wide", given["rounding"] == "stochastic", gradient, \
+            given["weight-gradients"]
+
+    def format_of(self, name):
+        """The formats of the operation that reads a parameter."""
+        return self.format
+
+    def key_of(self, name):
+        """The key of the draws of a parameter's writes, as in a network of the C library; None: convert has not made this."""
+        if self.seed is None:
+            return None
+        suffix = {"weight": "gamma", "bias": "beta"}.get(name) if self.kind in ("batchnorm", "layernorm", "groupnorm") else None
+        return _library.nn_name_key(self.seed, f"{self.name}.{suffix or name}")
 
     def __setstate__(self, state):
         super().__setstate__(state)
+        self.begin_states()
         alive.add(self)
 
     def exponents(self):
@@ -67,8 +132,12 @@ def channels_last(parameter):
 
 
 class Linear(FormatModule, nn.Linear):
-    """torch.nn.Linear in a format. The product is rounded, then the sum with the bias."""
+    """torch.nn.Linear in a format. Of a matrix the product is rounded, then the sum with the bias; of sequences the sum, once.
+
+    added: formats of the sum with the bias, where they differ from those of the product; sequences: those of the operation on
+    sequences, where they do."""
     kind = "matmul"
+    added = sequences = None
 
     def __init__(self, in_features, out_features, bias=True, *, format, **how):
         nn.Linear.__init__(self, in_features, out_features, bias)
@@ -77,8 +146,25 @@ class Linear(FormatModule, nn.Linear):
     def check(self):
         pass
 
+    def reads(self):
+        r = roles((self.sequences or self).format)
+        return r.x, r.dy
+
+    def writes(self):
+        r = roles((self.sequences or self.added or self).format)
+        return r.y, r.dy
+
+    def format_of(self, name):
+        return (self.sequences or name == "bias" and self.added or self).format
+
     def forward(self, x):
-        return F.linear(x, self.weight, self.bias, **self.how)
+        if x.dim() > 2 and self.sequences is not None:
+            return F.linear(x, self.weight, self.bias, **self.sequences.given(self.training, self.holds))
+        if self.added is None or self.bias is None:
+            return F.linear(x, self.weight, self.bias, **self.how)
+        product = F.linear(x, self.weight, **self.given(self.training, True))
+        sum_ = self.added.given(self.training, self.holds)
+        return F.bias(F.convert(product, self.format, sum_["format"], handle=beside(sum_["handle"], 1)), self.bias, **sum_)
 
 
 class Conv2d(FormatModule, nn.Conv2d):
@@ -101,7 +187,7 @@ class Conv2d(FormatModule, nn.Conv2d):
 
 class BatchNorm(FormatModule):
     kind = "batchnorm"
-    relu = False
+    relu = adds = False  # adds: convert has taken in a sum
 
     def check(self):
         if not self.affine:
@@ -155,6 +241,51 @@ class LayerNorm(FormatModule, nn.LayerNorm):
 
     def forward(self, x):
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps, **self.how)
+
+
+class GroupNorm(FormatModule, nn.GroupNorm):
+    """torch.nn.GroupNorm in a format, for [N,C] and [N,C,H,W]."""
+    kind = "groupnorm"
+
+    def __init__(self, num_groups, num_channels, eps=1e-5, *, format, **how):
+        nn.GroupNorm.__init__(self, num_groups, num_channels, eps)
+        self.begin(format, **how)
+
+    def check(self):
+        if not self.affine:
+            raise ValueError("affine is False, expected True")
+
+    def forward(self, x):
+        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps, **self.how)
+
+
+class Dropout(FormatModule, nn.Dropout):
+    """torch.nn.Dropout in a format. Draws follow from `seed` (None: one of torch's generator), the name that convert found, the number of forward passes in training
+    and the element, as in networks of the library, and not from torch's generator. Evaluation passes x on."""
+    kind = "dropout"
+
+    def __init__(self, p=0.5, *, format, seed=None):
+        nn.Dropout.__init__(self, p)
+        self.seed = int(torch.randint(2**62, ())) if seed is None else seed
+        self.begin(format)
+        self.check()
+
+    def check(self):
+        if not 0 <= self.p < 1:
+            raise ValueError(f"p is {self.p}, expected 0 or more and below 1")
+        self.register_buffer("passes", torch.zeros(1, dtype=torch.float64), persistent=False)
+
+    @property
+    def key(self):
+        return key_of(1 if self.seed is None else self.seed, self.name)
+
+    def forward(self, x):
+        if not self.training:
+            return x
+        step = self.passes.clone()
+        self.passes.add_(1)
+        y = F.dropout(x, self.p, self.key, step, **self.how)
+        return x.copy_(y) if self.inplace else y  # convert clears it where the model can be traced
 
 
 class Embedding(FormatModule, nn.Embedding):
@@ -216,6 +347,24 @@ class Fork(FormatModule, nn.Module):
 
     def forward(self, x):
         return F.fork(x, self.uses, gated=self.gated, **self.how)
+
+
+class Convert(FormatModule, nn.Module):
+    """A value in the formats of those who read it: `source` and `format` are of what writes and of what reads it."""
+    kind = "convert"
+
+    def __init__(self, source, *, format):
+        nn.Module.__init__(self)
+        roles(source)
+        self.source = source
+        self.begin(format)
+
+    def forward(self, x):
+        how = self.how
+        return F.convert(x, self.source, how["format"], handle=how["handle"])
+
+    def extra_repr(self):
+        return f"source={self.source!r}, format={self.format!r}"
 
 
 class AvgPool2d(FormatModule, nn.AvgPool2d):
@@ -307,17 +456,30 @@ class PooledMaximum(PooledMean):
 
 
 class CrossEntropyLoss(FormatModule, nn.Module):
-    """The mean cross-entropy, whose gradient is rounded to the format."""
+    """The mean cross-entropy, whose gradient is rounded to the format, multiplied by that of the loss before. source: the formats
+    of the module that writes its input, if they are others."""
     kind = "loss"
 
-    def __init__(self, *, format):
+    def __init__(self, *, format, source=None):
         nn.Module.__init__(self)
+        self.source = source
         self.begin(format)
 
+    @classmethod
+    def of(cls, model):
+        """The loss of a converted model, in the format that its policy gives it."""
+        report = getattr(model, "flexlab_report", None)
+        if report is None:
+            raise TypeError(f"{type(model).__name__}, expected a model that convert has made")
+        return cls(format=report.loss, source=report.output)
+
     def forward(self, x, labels):
-        return F.cross_entropy(x, labels, **self.how)
+        how = self.how
+        if self.source is not None:
+            x = F.convert(x, self.source, how["format"], handle=beside(how["handle"], 1))
+        return F.cross_entropy(x, labels, **how)
 
 
 REPLACED = {nn.Linear: Linear, nn.Conv2d: Conv2d, nn.BatchNorm2d: BatchNorm2d, nn.BatchNorm1d: BatchNorm1d,
-            nn.LayerNorm: LayerNorm, nn.Embedding: Embedding, nn.ReLU: ReLU, nn.AvgPool2d: AvgPool2d,
+            nn.LayerNorm: LayerNorm, nn.GroupNorm: GroupNorm, nn.Dropout: Dropout, nn.Embedding: Embedding, nn.ReLU: ReLU, nn.AvgPool2d: AvgPool2d,
             nn.AdaptiveAvgPool2d: AdaptiveAvgPool2d, nn.MaxPool2d: MaxPool2d}

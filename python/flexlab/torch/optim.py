@@ -9,28 +9,44 @@ import torch
 from .. import _core, _errors, _library
 from .._tensor import format_id
 from . import modules
-from ._carriers import F32, LOCK, Slot, attach, check, is_image, lookup, new_tensor, on, split, stored, words
+from ._histories import load_bytes, state_bytes
+from ._carriers import F32, LOCK, Slot, attach, check, is_image, lookup, new_tensor, note_update, on, split, stored, words
+
+
+def holds(found, t):
+    """Whether a flexlab tensor has the values of a torch tensor."""
+    values = np.empty(found.shape, np.float32)
+    found._store(values, F32)
+    return np.array_equal(values.reshape(-1).view(np.int32), words(t))
 
 
 class Weights:
-    """The flexlab tensors of one parameter."""
+    """The flexlab tensors of one parameter. how: what FormatModule.kept_as returns: the formats of the update, of the gradient as
+    made and as stored, and how the weight is written. key: of stochastic rounding."""
 
-    def __init__(self, p, format, wide, stochastic, number):
-        self.format, self.image = format, is_image(p)
+    def __init__(self, p, how, key):
+        self.format, self.wide, self.stochastic, self.made, self.stored = how
+        self.image = is_image(p)
         self.shape = tuple(stored(p, "any").shape) or (1,)
-        self.plain = split(format)[0] == "fp32"
-        self.weight = self.slot = self.given = None  # given: the bits that the parameter got
+        self.plain = split(self.format)[0] == "fp32"
+        self.weight = self.slot = self.given = self.taken = None  # given: the bits that the parameter got
         self.state = {}
-        self.wide, self.stochastic, self.number = wide, stochastic, number
+        self.key = key
 
-    def kept(self, name, predicted, wide=False):
+    def kept(self, name, predicted, wide=False, format=None):
         """A tensor of the optimiser's state."""
         if name not in self.state:
-            t = new_tensor(self.format, self.shape, name, not predicted)
-            if wide and not self.plain:
+            t = new_tensor(format or self.format, self.shape, name, not predicted)
+            if wide and t.format != "fp32":
                 t.keep_wide()
             self.state[name] = t
         return self.state[name]
+
+    @property
+    def narrow(self):
+        """Whether gradients as small as they are without a loss scale have no place in the format: velocities are wide then."""
+        t = _core.empty(format_id(split(self.format)[0]), (1,), 0)
+        return not _library.tensor_format_is_shared(t._id) and not t.load(np.array([2.0 ** -60])).numpy("float64")[0]
 
     def take(self, p):
         """The weight as a flexlab tensor: the one of the last step, unless somebody has written the parameter."""
@@ -46,7 +62,7 @@ class Weights:
             if self.wide and not self.stochastic:
                 self.weight.keep_wide()
             if self.stochastic:
-                self.weight.set_rounding("stochastic", self.number)
+                self.weight.set_rounding("stochastic", self.key)
             self.slot = Slot(self.weight, "optimiser")
         elif np.array_equal(words(t), self.given):
             return self.weight
@@ -56,16 +72,27 @@ class Weights:
         return self.weight
 
     def gradient(self, p):
+        """The gradient as the update reads it: as it was made, then as stored, then in the format of the update, where these are
+        different formats each in a tensor of its own, whose exponent is predicted."""
         g = p.grad
         if g.is_sparse:
             raise TypeError("a sparse gradient, expected a dense one")
         check(g, "a gradient")
         g = (g.permute(0, 2, 3, 1) if self.image else g).detach().contiguous()
+        found = lookup(g, p.grad, split(self.made)[0])
+        if found is not None and not holds(found, g):  # torch.amp.GradScaler divides without counting the write
+            found = None
+        if found is None and split(self.made)[0] != split(self.format)[0]:
+            found = on(g)
+        if found is not None:
+            found = found if found.shape == self.shape else _core.view(found, self.shape)
+            for name, format in (("gradient stored", self.stored), ("gradient taken", self.format)):
+                if found.format != split(format)[0]:
+                    found, source = self.kept(name, True, format=format), found
+                    _core.rewrite(found, source)
+            return found
         if self.plain:
             return on(g)
-        found = lookup(g, p.grad, split(self.format)[0])
-        if found is not None:
-            return found if found.shape == self.shape else _core.view(found, self.shape)
         t = self.kept("gradient", False)
         t._load(g.numpy().reshape(self.shape), F32)
         return t
@@ -74,6 +101,7 @@ class Weights:
         """Writes the values of the weight into the parameter."""
         if self.plain:
             torch.autograd.graph.increment_version(p)
+            note_update(p)
             return
         self.slot.stamp += 1
         memory = stored(p.detach(), "any")
@@ -81,6 +109,7 @@ class Weights:
         torch.autograd.graph.increment_version(p)
         self.given = words(memory).copy()
         attach(p, self.slot, self.given)
+        note_update(p)
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -88,6 +117,7 @@ class Optimizer(torch.optim.Optimizer):
         if format is not None:
             split(format)
         self.format, self.kept = format, {}
+        self.loss_scale = None  # of the gradients, while a GradScaler makes a step
         super().__init__(params, defaults)
         if not 0 <= defaults["lr"] < float("inf"):
             raise ValueError(f"lr is {defaults['lr']}, expected a finite number, 0 or more")
@@ -95,18 +125,53 @@ class Optimizer(torch.optim.Optimizer):
     def of(self, p):
         found = self.kept.get(p)
         if found is None:
-            how = self.find(p)
-            found = self.kept[p] = Weights(p, *how, len(self.kept))
+            how, key = self.find(p)
+            found = self.kept[p] = Weights(p, how, len(self.kept) if key is None else key)
         return found
 
     def find(self, p):
         if self.format is not None:
-            return self.format, True, False
+            return (self.format, True, False, self.format, self.format), None
         for module in list(modules.alive):
-            if any(one is p for one in module._parameters.values()):
-                return module.format, module.wide, module.stochastic
+            for name, one in module._parameters.items():
+                if one is p:
+                    return module.kept_as(name), module.key_of(name)
         raise ValueError(f"a parameter of shape {tuple(p.shape)} belongs to no module of flexlab.torch: give the optimiser a "
                          "format=, or that parameter to an optimiser of torch")
+
+    @torch.no_grad()
+    def take(self):
+        """Brings the gradients into the formats of the update, and returns them, for a GradScaler to look at."""
+        with LOCK:
+            taken = []
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        weights = self.of(p)
+                        weights.taken = weights.gradient(p)
+                        taken += [weights.taken, *(t for name, t in weights.state.items() if name == "gradient stored")]
+            return taken
+
+    def numbers(self, weights, how, rate):
+        """The numbers of this step: docs/training.md."""
+        if "numbers" not in weights.state:
+            made = _core.empty(format_id("f64"), (_library.TENSOR_STEP_ROWS, 4), 0)
+            _library.tensor_optimiser_begin(made, _library.tensor_optimiser(**how))
+            weights.state["numbers"] = made
+        numbers = weights.state["numbers"]
+        if self.loss_scale is None:
+            _library.tensor_optimiser_step(numbers, rate, None)
+        else:
+            scale = _core.empty(format_id("f64"), (1,), 0)
+            scale.load(np.array([self.loss_scale]))
+            _library.tensor_optimiser_step_scaled(numbers, rate, None, scale)
+        return numbers
+
+    @staticmethod
+    def rate(group):
+        rate = _core.empty(format_id("f32"), (1,), 0)
+        rate._load(np.array([group["lr"]], np.float32), F32)
+        return rate
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -118,18 +183,23 @@ class Optimizer(torch.optim.Optimizer):
             for group in self.param_groups:
                 for p in group["params"]:
                     if p.grad is not None:
-                        self.update(self.of(p), p, group)
+                        weights = self.of(p)
+                        gradient = weights.gradient(p) if weights.taken is None else weights.taken
+                        weights.taken = None
+                        self.update(weights, p, gradient, group)
         return loss
 
     def state_dict(self):
         """The settings, and for each parameter its number, the values of its weight as it is updated and of the state, in
-        float64. Histories of exponents are not in it: they begin anew."""
+        float64; and `bytes`, these tensors as they are, with the histories of their exponents, which the same version of flexlab
+        reads. Without them histories begin anew."""
         numbers = {id(p): i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
         result = super().state_dict()
         result["state"] = {numbers[id(p)]: {
             "weight": None if w.weight is None else torch.from_numpy(w.weight.wide()),
             **{name: torch.from_numpy(t.wide() if name != "numbers" else t.numpy("float64")) for name, t in w.state.items()
-               if name != "gradient"}} for p, w in self.kept.items()}
+               if not name.startswith("gradient")},
+            "bytes": {name: state_bytes(t, True) for name, t in [("weight", w.weight), *w.state.items()] if t is not None}} for p, w in self.kept.items()}
         return result
 
     def load_state_dict(self, saved):
@@ -140,7 +210,10 @@ class Optimizer(torch.optim.Optimizer):
             self.kept = {}
             for i, values in state.items():
                 w = self.of(params[int(i)])
+                kept = values.get("bytes", {})
                 for name, value in values.items():
+                    if name == "bytes":
+                        continue
                     if name == "weight":
                         if value is not None:
                             w.take(params[int(i)])
@@ -148,6 +221,20 @@ class Optimizer(torch.optim.Optimizer):
                             w.give(params[int(i)])
                     else:
                         self.restore(w, name, value.numpy())
+                for name, value in kept.items():
+                    if name.startswith("gradient"):
+                        w.kept(name, name != "gradient", format=w.stored if name == "gradient stored" else None)
+                    t = w.weight if name == "weight" else w.state[name]
+                    if name in ("velocity", "direction") and _library.tensor_state_bytes(t, True) != value.numel():
+                        t.keep_wide()  # of a scaled loss
+                    load_bytes(t, True, value, f"parameter {i}, {name}")
+                if "weight" in kept:
+                    w.give(params[int(i)])
+
+
+def restore_numbers(weights, values):
+    made = weights.state["numbers"] = _core.empty(format_id("f64"), (_library.TENSOR_STEP_ROWS, 4), 0)
+    made.load(values)
 
 
 def check_betas(*betas):
@@ -158,22 +245,50 @@ def check_betas(*betas):
 
 class SGD(Optimizer):
     """Gradient descent with momentum and weight decay: v = momentum v + g + weight_decay w and w = w - lr v, each one exact
-    result rounded once, the weight in its wide part. The first step of torch.optim.SGD is the same."""
+    result rounded once, the weight in its wide part; with nesterov, w = w - lr (momentum v + g + weight_decay w). The first step
+    of torch.optim.SGD is the same."""
 
-    def __init__(self, params, lr, momentum=0.0, weight_decay=0.0, *, format=None):
+    def __init__(self, params, lr, momentum=0.0, weight_decay=0.0, nesterov=False, *, format=None):
         check_betas(momentum)
         if not weight_decay >= 0:
             raise ValueError(f"weight_decay is {weight_decay}, expected 0 or more")
-        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}, format)
+        if nesterov and not momentum:
+            raise ValueError("nesterov with momentum 0, expected a momentum above 0")
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov}, format)
 
-    def update(self, weights, p, group):
-        w, g, v = weights.take(p), weights.gradient(p), weights.kept("velocity", True)
-        _core.sgd_momentum(v, g, w, group["momentum"], group["weight_decay"])
-        _core.sgd_update(w, v, group["lr"])
+    def update(self, weights, p, g, group):
+        momentum, decay, nesterov = group["momentum"], group["weight_decay"], group.get("nesterov", False)
+        w = weights.take(p)
+        if not nesterov and self.loss_scale is None:
+            v = weights.kept("velocity", True)
+            _core.sgd_momentum(v, g, w, momentum, decay)
+            _core.sgd_update(w, v, group["lr"])
+        else:
+            self.descend(weights, w, g, decay, nesterov, self.rate(group), {"kind": 0, "momentum": momentum, "weight_decay": decay})
         weights.give(p)
 
+    def descend(self, weights, w, g, decay, nesterov, rate, how):
+        """By the numbers of the step: with Nesterov's direction, or gradients of a scaled loss."""
+        numbers, wide = self.numbers(weights, how, rate), self.loss_scale is not None and weights.narrow
+        v, row = weights.kept("velocity", True, wide), _library.TENSOR_STEP_DIRECTION if decay else _library.TENSOR_STEP_DIRECTION_UNDECAYED
+        _core.combine(v, v, g, w, numbers, row)
+        d = weights.kept("direction", False, wide) if nesterov else v
+        if not wide:
+            if nesterov:
+                _core.combine(d, v, g, w, numbers, row)
+            _library.tensor_sgd_update_by(w, d, rate)
+            return
+        if nesterov:
+            _core.combine(d, d, g, v, numbers, _library.TENSOR_STEP_MOMENT)
+            if decay:
+                _core.combine(d, d, g, w, numbers, _library.TENSOR_STEP_ROOT)
+        _core.combine(w, w, g, d, numbers, _library.TENSOR_STEP_WEIGHT)
+
     def restore(self, weights, name, values):
-        weights.kept(name, True).load(values)
+        if name == "numbers":
+            restore_numbers(weights, values)
+        else:
+            weights.kept(name, name == "velocity").load(values)
 
 
 class Adam(Optimizer):
@@ -188,22 +303,10 @@ class Adam(Optimizer):
             raise ValueError(f"eps is {eps} and weight_decay {weight_decay}, expected 0 or more")
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}, format)
 
-    def numbers(self, weights, group):
-        """The numbers of the steps: docs/training.md."""
-        if "numbers" not in weights.state:
-            made = _core.empty(format_id("f64"), (_library.TENSOR_STEP_ROWS, 4), 0)
-            beta1, beta2 = group["betas"]
-            how = _library.tensor_optimiser(kind=self.kind, beta1=beta1, beta2=beta2, epsilon=group["eps"],
-                                            weight_decay=group["weight_decay"])
-            _library.tensor_optimiser_begin(made, how)
-            weights.state["numbers"] = made
-        return weights.state["numbers"]
-
-    def update(self, weights, p, group):
-        w, g, numbers = weights.take(p), weights.gradient(p), self.numbers(weights, group)
-        rate = _core.empty(format_id("f32"), (1,), 0)
-        rate._load(np.array([group["lr"]], np.float32), F32)
-        _library.tensor_optimiser_step(numbers, rate, None)
+    def update(self, weights, p, g, group):
+        w, (beta1, beta2) = weights.take(p), group["betas"]
+        numbers = self.numbers(weights, {"kind": self.kind, "beta1": beta1, "beta2": beta2, "epsilon": group["eps"],
+                                         "weight_decay": group["weight_decay"]}, self.rate(group))
         v, r = weights.kept("moment", False, True), weights.kept("root", False, True)
         if group["weight_decay"] and not self.decoupled:
             d = weights.kept("direction", False)
@@ -216,8 +319,7 @@ class Adam(Optimizer):
 
     def restore(self, weights, name, values):
         if name == "numbers":
-            made = weights.state[name] = _core.empty(format_id("f64"), (_library.TENSOR_STEP_ROWS, 4), 0)
-            made.load(values)
+            restore_numbers(weights, values)
         else:
             weights.kept(name, False, name in ("moment", "root")).load(values)
 

@@ -247,6 +247,30 @@ tensor_status fl_slot_from_numbers(void *bytes, const int64_t whole[FL_SLOT_WHOL
     return TENSOR_OK;
 }
 
+size_t tensor_state_bytes(const tensor *t, bool elements) {
+    return t ? fl_state_bytes(t, elements) : 0;
+}
+
+static tensor_status check_bytes(const char *what, const tensor *t, bool elements, const void *bytes, size_t size) {
+    if (!t || !bytes)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", what, t ? "bytes" : "tensor");
+    TRY(fl_need_contiguous(what, t));
+    const size_t expected = fl_state_bytes(t, elements);
+    return size == expected ? TENSOR_OK
+                            : fl_fail(TENSOR_E_ARGUMENT, "%s: %zu bytes, expected %zu", what, size, expected);
+}
+
+tensor_status tensor_state_store(const tensor *t, bool elements, void *bytes, size_t size) {
+    TRY(check_bytes("tensor_state_store", t, elements, bytes, size));
+    return fl_state_get(t, elements, bytes);
+}
+
+tensor_status tensor_state_load(tensor *t, bool elements, const void *bytes, size_t size) {
+    TRY(check_bytes("tensor_state_load", t, elements, bytes, size));
+    TRY(fl_state_check(t, elements, bytes));
+    return fl_state_set(t, elements, bytes);
+}
+
 void fl_tensor_place(tensor *t, void *memory) {
     t->storage->data = memory;
 }

@@ -28,10 +28,6 @@ void fl_slot_to_numbers(const void *slot, int64_t whole[FL_SLOT_WHOLE], double r
 /* TENSOR_E_DATA for a number that no slot can have; fl_state_check then compares the slot with its tensor. */
 tensor_status fl_slot_from_numbers(void *slot, const int64_t whole[FL_SLOT_WHOLE], const double real[FL_SLOT_REAL]);
 
-/* y = x in y's format, written as by an operation: a shared exponent follows predictor and history, NaN becomes 0 and
- * Inf the largest mantissa, and both are counted. Otherwise as tensor_convert. */
-tensor_status fl_tensor_rewrite(tensor *y, const tensor *x);
-
 /* Moves a tensor in memory of its caller, with its views, to other memory of the same size and alignment, on the same
  * device. It copies nothing. */
 void fl_tensor_place(tensor *t, void *memory);

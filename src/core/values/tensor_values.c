@@ -241,14 +241,14 @@ tensor_status tensor_convert(tensor *y, const tensor *x) {
     return fl_submit_load(what, y, x->format->id == FMT_F32 ? &floats : &other);
 }
 
-tensor_status fl_tensor_rewrite(tensor *y, const tensor *x) {
-    static const char what[] = "conversion";
+tensor_status tensor_rewrite(tensor *y, const tensor *x) {
+    static const char what[] = "tensor_rewrite";
     if (!tensor_format_is_shared(tensor_format_of(y)))
         return tensor_convert(y, x);
     tensor_status status = check_same_shape(what, y, x);
     if (!status)
         status = fl_check_apart(what, "y", y, "x", x);
-    if (status)
+    if (status || y->storage == x->storage)
         return status;
     struct fl_call call = {.kind = FL_CALL_ROUND,
                            .out = *y->storage,

@@ -139,9 +139,9 @@ static tensor_status make_value(nn_graph *g, int i, size_t *at) {
     TRY(fl_set_predictor(v->t, v->type.predictor));
     TRY(fl_list_tensor(g, fl_shard_name(g, v->name), v->role, v->t, TENSOR_OK));
     if (g->draws_operands) /* of the operands of a product that gives it */
-        TRY(tensor_set_rounding(v->t, TENSOR_ROUND_NEAREST, fl_name_key(g->seed, g->infos[v->info].name)));
+        TRY(tensor_set_rounding(v->t, TENSOR_ROUND_NEAREST, nn_name_key(g->seed, g->infos[v->info].name)));
     if (g->draws_operands && evaluated)
-        TRY(tensor_set_rounding(v->evaluate, TENSOR_ROUND_NEAREST, fl_name_key(g->seed, v->name)));
+        TRY(tensor_set_rounding(v->evaluate, TENSOR_ROUND_NEAREST, nn_name_key(g->seed, v->name)));
     return evaluated ? fl_set_predictor(v->evaluate, "current") : TENSOR_OK;
 }
 

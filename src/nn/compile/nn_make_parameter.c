@@ -57,11 +57,11 @@ tensor_status fl_make_parameter(nn_graph *g, const struct fl_node *node, struct 
     p->infos = g->info_count - p->info;
     if (p->as.wide)
         TRY(tensor_keep_wide(p->w));
-    const uint64_t key = fl_name_key(g->seed, name);
+    const uint64_t key = nn_name_key(g->seed, name);
     if (p->as.stochastic)
         TRY(tensor_set_rounding(p->w, TENSOR_ROUND_STOCHASTIC, key));
     if (node->blocks.draws) /* of the operands of the product that gives it */
-        TRY(tensor_set_rounding(p->g, TENSOR_ROUND_NEAREST, fl_name_key(g->seed, gradient)));
+        TRY(tensor_set_rounding(p->g, TENSOR_ROUND_NEAREST, nn_name_key(g->seed, gradient)));
     return load_initial(p, name, key);
 }
 
@@ -76,7 +76,7 @@ static tensor_status make_gradient(nn_graph *g, const struct fl_node *node, stru
     TRY(fl_new_tensor(g, &p->g_pass, p->as.g, &p->shape));
     TRY(fl_list_tensor(g, fl_shard_name(g, g->infos[p->info + 1].name), "weight gradient", p->g_pass, TENSOR_OK));
     return node->blocks.draws
-               ? tensor_set_rounding(p->g_pass, TENSOR_ROUND_NEAREST, fl_name_key(g->seed, g->infos[p->g_info].name))
+               ? tensor_set_rounding(p->g_pass, TENSOR_ROUND_NEAREST, nn_name_key(g->seed, g->infos[p->g_info].name))
                : TENSOR_OK;
 }
 

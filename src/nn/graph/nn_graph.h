@@ -507,8 +507,6 @@ tensor_status fl_set_predictor(tensor *t, const char *predictor);
 tensor_status fl_new_tensor(const nn_graph *g, tensor **t, struct fl_type type, const struct fl_shape *shape);
 
 /* nn_init.c */
-/* The key of the random numbers of one named thing under a seed. */
-uint64_t fl_name_key(uint64_t seed, const char *name);
 /* Fills values of a parameter: the same numbers for the same seed and name, whatever the format. */
 void fl_init_values(double *values, int64_t count, enum fl_init init, double scale, uint64_t key);
 

@@ -9,9 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-uint64_t fl_name_key(uint64_t seed, const char *name) {
+uint64_t nn_name_key(uint64_t seed, const char *name) {
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-    for (; *name; name++)
+    for (; name && *name; name++)
         hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
     struct fl_philox r = fl_philox(seed, 0, hash); /* mixes similar results of FNV */
     return (uint64_t)r.word[0] << 32 | r.word[1];
@@ -80,6 +80,6 @@ tensor_status nn_normal_numbers(double *values, int64_t count, uint64_t seed, co
                        !values ? "values is NULL"
                        : !name ? "the name is NULL"
                                : "a count below 0");
-    fl_init_values(values, count, FL_INIT_NORMAL, 1, fl_name_key(seed, name));
+    fl_init_values(values, count, FL_INIT_NORMAL, 1, nn_name_key(seed, name));
     return TENSOR_OK;
 }

@@ -26,7 +26,7 @@ int64_t fl_parameter_bytes(const struct fl_parameter *p) {
 }
 
 static tensor_status convert(tensor *y, const tensor *x) {
-    return y ? fl_tensor_rewrite(y, x) : TENSOR_OK;
+    return y ? tensor_rewrite(y, x) : TENSOR_OK;
 }
 
 tensor_status fl_take_gradient(const struct fl_parameter *p) {
@@ -36,7 +36,7 @@ tensor_status fl_take_gradient(const struct fl_parameter *p) {
 
 tensor_status fl_refresh_weight(const struct fl_parameter *p) {
     if (p->master)
-        TRY(fl_tensor_rewrite(p->w, p->master));
+        TRY(tensor_rewrite(p->w, p->master));
     TRY(convert(p->w_forward, p->w));
     return p->w_backward == p->w_forward ? TENSOR_OK : convert(p->w_backward, p->w);
 }

@@ -139,7 +139,7 @@ static tensor_status dropout_shape(struct fl_node *node, const struct fl_shape *
 
 /* Drops elements of x, or of the gradient by the same draws: by seed, name, step and element. */
 static tensor_status drop(const struct fl_node *node, const struct fl_pass *pass, tensor *y, const tensor *x) {
-    return tensor_dropout(y, x, (float)node->how.real[0], fl_name_key(node->seed, node->name), pass->step);
+    return tensor_dropout(y, x, (float)node->how.real[0], nn_name_key(node->seed, node->name), pass->step);
 }
 
 static tensor_status dropout_forward(struct fl_node *node, const struct fl_pass *pass) {

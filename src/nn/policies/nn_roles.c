@@ -76,6 +76,14 @@ static const char *type_text(struct fl_type type) {
     return text;
 }
 
+tensor_class nn_policy_class(const nn_graph *g) {
+    return g && g->policy ? g->policy->class : TENSOR_EXACT;
+}
+
+const char *nn_policy_loss_format(const nn_graph *g) {
+    return g && g->loss_as.format ? type_text(g->loss_as) : NULL;
+}
+
 static const char *of_parameter(const nn_graph *g, const struct fl_parameter_types *as, enum fl_role role) {
     const bool own = fl_same_format(as->w, as->update);
     switch (role) {
@@ -123,6 +131,8 @@ static const char *of_node(const struct fl_node *node, enum fl_role role) {
 const char *nn_role(const nn_graph *g, int i, const char *role) {
     const struct fl_parameter *p;
     const struct fl_node *node = find(g, i, &p);
+    if (node && !p && role && (!strcmp(role, "forward") || !strcmp(role, "backward")))
+        return type_text(*role == 'f' ? node->as.x : node->as.back);
     for (int r = 0; node && role && r < FL_ROLES; r++)
         if (!strcmp(fl_role_name(r), role))
             return p ? of_parameter(g, &p->as, (enum fl_role)r) : of_node(node, (enum fl_role)r);

@@ -413,12 +413,12 @@ tensor_status nn_share_policy(nn_graph *a, nn_graph *b) {
 
 static tensor_status convert_forward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
-    return fl_tensor_rewrite(pass->y[0], pass->x[0]);
+    return tensor_rewrite(pass->y[0], pass->x[0]);
 }
 
 static tensor_status convert_backward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
-    return pass->dx[0] ? fl_tensor_rewrite(pass->dx[0], pass->dy[0]) : TENSOR_OK;
+    return pass->dx[0] ? tensor_rewrite(pass->dx[0], pass->dy[0]) : TENSOR_OK;
 }
 
 /* In both passes; only forward, if the gradient has one format on both sides; only backward, if the value has. */

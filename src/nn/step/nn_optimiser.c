@@ -170,7 +170,7 @@ static tensor_status new_like(const nn_graph *g, const struct fl_parameter *p, c
 static tensor_status new_state(const nn_graph *g, const struct fl_parameter *p, const char *name, tensor **t) {
     TRY(new_like(g, p, fl_optimiser_type(g, &p->as).predictor, t));
     if (g->optimiser.narrow && tensor_format_has_mantissas(p->as.update.format))
-        return tensor_set_rounding(*t, TENSOR_ROUND_STOCHASTIC, fl_name_key(g->seed, name));
+        return tensor_set_rounding(*t, TENSOR_ROUND_STOCHASTIC, nn_name_key(g->seed, name));
     return tensor_keep_wide(*t);
 }
 

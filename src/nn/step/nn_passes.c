@@ -167,7 +167,7 @@ static tensor_status write_gradient(nn_graph *g, int value, const tensor *gradie
     if (tensor_format_of(gradient) == tensor_format_of(dx))
         return tensor_slice(dx, gradient, 0, 0);
     TRY(keep_given(g, &g->values[value].shape, gradient));
-    return fl_tensor_rewrite(dx, g->objective.given);
+    return tensor_rewrite(dx, g->objective.given);
 }
 
 tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient) {
@@ -184,7 +184,7 @@ static tensor_status add_gradients(tensor *sum, const tensor *a, const tensor *b
 }
 
 static tensor_status convert_value(const nn_graph *g, int to, int from) {
-    return to < 0 ? TENSOR_OK : fl_tensor_rewrite(g->values[to].t, g->values[from].t);
+    return to < 0 ? TENSOR_OK : tensor_rewrite(g->values[to].t, g->values[from].t);
 }
 
 /* Converts the operands of backward to other formats. */

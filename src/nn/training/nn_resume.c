@@ -114,7 +114,7 @@ static void list_settings(struct settings *s, const struct run *run) {
     ADD(s, test_data_key, "%016llx", (unsigned long long)run->test_hash);
     if (c->telemetry_every)
         ADD(s, "training.telemetry", "%lld %016llx", (long long)c->telemetry_every,
-            (unsigned long long)fl_name_key(fl_name_key(0, c->telemetry_pattern ? c->telemetry_pattern : "*"),
+            (unsigned long long)nn_name_key(nn_name_key(0, c->telemetry_pattern ? c->telemetry_pattern : "*"),
                                             c->telemetry_shadows ? c->telemetry_shadows : ""));
     if (!run->context)
         return;

@@ -120,7 +120,7 @@ static tensor_status store(struct fl_plan *plan, const struct fl_slot *s, const 
     tensor *const exact = tensor_new_in(plan->program->device, FMT_F64, tensor_ndim(t), dim);
     tensor_status status = exact ? tensor_load_f64(exact, numbers, count) : tensor_error_status();
     if (!status)
-        status = fl_tensor_rewrite(t, exact);
+        status = tensor_rewrite(t, exact);
     tensor_free(exact);
     return status;
 }

@@ -47,7 +47,7 @@ static tensor_status run_permute(tensor *const *t, const void *with) {
 
 static tensor_status run_convert(tensor *const *t, const void *with) {
     (void)with;
-    return fl_tensor_rewrite(t[0], t[1]);
+    return tensor_rewrite(t[0], t[1]);
 }
 
 static tensor_status remember(struct fl_planner *p, int value, tensor_format format, const int *layout, int ndim,

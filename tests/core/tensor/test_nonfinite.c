@@ -65,14 +65,14 @@ static void set_numbers(const double *v, const enum kind *kind, int n) {
 static void convert(tensor *y, const double *v, const enum kind *kind, int n) {
     set_numbers(v, kind, n);
     tensor *x = loaded(FMT_FP32, n, 1, numbers);
-    CHECK(!fl_tensor_rewrite(y, x), "%s", tensor_error());
+    CHECK(!tensor_rewrite(y, x), "%s", tensor_error());
     tensor_free(x);
 }
 
 static void convert_halves(tensor *y, const double *v, const enum kind *kind, int n) {
     set_numbers(v, kind, n);
     tensor *x = loaded(FMT_FP16, n, 1, numbers);
-    CHECK(!fl_tensor_rewrite(y, x), "%s", tensor_error());
+    CHECK(!tensor_rewrite(y, x), "%s", tensor_error());
     tensor_free(x);
 }
 
@@ -444,7 +444,7 @@ static void stays_awake(void) {
           "%s", tensor_error());
     for (int i = 0; i < 5; i++) {
         tensor_stats last;
-        CHECK(i == 3 ? !tensor_convert_at(y, inf, 14) : !fl_tensor_rewrite(y, x), "%s", tensor_error());
+        CHECK(i == 3 ? !tensor_convert_at(y, inf, 14) : !tensor_rewrite(y, x), "%s", tensor_error());
         CHECK(!tensor_statistics(&last, NULL, y) && last.saturated == (i == 3) && last.nonfinite == (i == 3),
               "write %d", i);
         const int16_t *m = tensor_const_data(y);
