@@ -145,8 +145,7 @@ int metrics_open(struct output_lines *o, const struct experiment *x) {
     }
     add_whole(line, "epochs", s->epochs);
     add_whole(line, "batch", s->batch);
-    if (s->shards > 1)
-        add_whole(line, "shards", s->shards);
+    add_whole(line, "shards", s->shards);
     add_whole(line, "steps_per_epoch", x->steps_per_epoch);
     add_whole(line, "steps", x->steps);
     add_whole(line, "max_steps", s->max_steps);
@@ -281,13 +280,11 @@ int metrics_run(struct output_lines *o, const struct experiment *x, const struct
     add_real(line, "seconds", r->seconds);
     add_real(line, "images_per_second", (double)r->images / r->seconds);
     add_timing(line, &run->timing);
-    if (run->exchange.ranks) {
-        add_whole(line, "ranks", run->exchange.ranks);
-        add_whole(line, "rank_steps", run->exchange.steps);
-        add_whole(line, "rank_sent", run->exchange.sent);
-        add_real(line, "rank_waited", run->exchange.waited);
-        add_real(line, "rank_seconds", run->exchange.seconds);
-    }
+    add_whole(line, "ranks", run->exchange.ranks ? run->exchange.ranks : 1);
+    add_whole(line, "rank_steps", run->exchange.steps);
+    add_whole(line, "rank_sent", run->exchange.sent);
+    add_real(line, "rank_waited", run->exchange.waited);
+    add_real(line, "rank_seconds", run->exchange.seconds);
     int status = write_line(o, line);
     return status || !tested ? status : write_predictions(o, x, run);
 }

@@ -397,8 +397,10 @@ static void read_scaling_and_timing(struct reader *r, const cJSON *line, struct 
                                   .wall = read_number(r, line, "wall_seconds")};
 }
 
+/* Older results have none of these. */
 static void read_exchange(struct reader *r, const cJSON *line, struct run *run) {
-    run->exchange = (struct exchange){.ranks = (int)read_whole(r, line, "ranks", 1, INT_MAX),
+    const int ranks = (int)read_whole(r, line, "ranks", 1, INT_MAX);
+    run->exchange = (struct exchange){.ranks = ranks > 1 ? ranks : 0,
                                       .sent = read_whole(r, line, "rank_sent", 0, INT64_MAX),
                                       .waited = read_number(r, line, "rank_waited"),
                                       .steps = read_whole(r, line, "rank_steps", 0, INT64_MAX),
