@@ -182,12 +182,12 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-enum { SMALLEST = 8, LARGEST = 1 << 23, TIMES = 200, FEWEST = 20 };
+enum { SMALLEST = 8, LARGEST = 1 << 23, TIMES = 60, FEWEST = 12 };
 
-/* Of as many repetitions as move 512 MiB, at most TIMES: the median. */
+/* Of as many repetitions as move 128 MiB, at most TIMES: the median. */
 static double median_of_moves(int64_t bytes, struct fl_piece *to, struct fl_piece *from) {
     double seconds[TIMES];
-    const int64_t wanted = ((int64_t)1 << 29) / bytes;
+    const int64_t wanted = ((int64_t)1 << 27) / bytes;
     const int count = wanted > TIMES ? TIMES : wanted < FEWEST ? FEWEST : (int)wanted;
     for (int r = 0; r < nn_group_size(group); r++)
         to[r].bytes = from[r].bytes = r == nn_group_rank(group) ? 0 : bytes;

@@ -24,8 +24,8 @@ INTERCONNECTS = [  # the bandwidths by definition, the rest assumed
 EXCHANGES = ["told", "parts", "marks", "marks", "sums"]
 SMALL = {"told", "marks"}  # vectors whose length does not depend on the number of parameters' elements
 
-# parameters: elements; width: bytes of an element of a gradient; shard: seconds of a shard; once: seconds; told: bytes a
-# shard; marks: bytes a rank
+# parameters: elements; width: bytes of an element of a gradient; shard, once: seconds; told: bytes of a shard; marks:
+# bytes of a rank
 Network = collections.namedtuple("Network", "name parameters width shard once told marks")
 
 
@@ -61,9 +61,8 @@ class Step:
         own = shards // ranks
         self.shards = network.shard * own / faster
         self.once = network.once / faster
-        seconds = {
-            e: exchange_seconds(net, ranks, message_bytes(network, e, ranks, own), tree and e in SMALL) for e in EXCHANGES
-        }
+        sizes = {e: message_bytes(network, e, ranks, own) for e in EXCHANGES}
+        seconds = {e: exchange_seconds(net, ranks, size, tree and e in SMALL) for e, size in sizes.items()}
         self.small = seconds["told"] + 2 * seconds["marks"]
         self.gradients = max(0.0, seconds["parts"] - overlap * self.shards) + seconds["sums"]
         self.messages = 0 if ranks == 1 else 2 * ((ranks - 1) * net.overhead + net.latency)  # of those of gradients

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The engine for MPI under every implementation that is there, with 1 to 4 ranks: every byte of random calls, of messages
-longer than a count of MPI where LONG, and what is said when ranks disagree, stop, die or come from another mpirun. usage:
-test_engines.py ENGINE_RANKS [long] MPIRUN=ENGINE..."""
+"""The engine for MPI under every implementation that is there, with 1 to 4 ranks: every byte of random calls, and of a
+message longer than the engine sends at once (long); what is said when ranks disagree, stop, die or were started by
+another mpirun. usage: test_engines.py ENGINE_RANKS [long] MPIRUN=ENGINE..."""
 import os
 import re
 import shutil
