@@ -28,9 +28,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 USUAL = ROOT / "bench/results/scaling.json"
 WORKS = {"resnet20": (32, 8), "gpt": (2, 5), "vgg16": (8, 4)}  # images or sequences of a shard; steps of a run
 VARIANTS = {"flex16+5": 2, "fp32": 4}  # bytes of an element
-RUNS = [(1, 2), (1, 4), (1, 8), (2, 2), (2, 4), (4, 4)]  # ranks, shards
-ROUNDS = 3
-TRIES, DISTURBED = 2, 0.3  # processors that other programs use during a run, beyond which it is run again
+RUNS = {  # ranks, shards
+    "flex16+5": [(1, 2), (1, 4), (1, 8), (2, 2), (2, 4), (4, 4)],
+    "fp32": [(1, 2), (1, 8), (2, 2), (4, 4)],
+}
+ROUNDS = 2
+TRIES, DISTURBED = 1, 0.3  # processors that other programs use during a run, beyond which it is run again
 FEW = 0.1  # of the steps of a run: those that other programs delayed least
 
 
@@ -83,24 +86,38 @@ def low(values):
 
 
 def summarise(raw):
-    """Of all rounds of a run. Steps are those of rank 0; what is computed is that of the rank that takes longest."""
+    """Of all rounds of a run. What is computed: processor seconds of the rank that takes longest. Exchanged: in each
+    exchange the rank that arrives last waits for bytes alone; the others wait for it, too. Both are those of a machine
+    without other programs; `seconds`, by the clock, are not."""
     by_rank = [[s for r in raw for s in r["steps"][k]] for k in range(raw[0]["ranks"])]
-    computed = [[s["busy"] - s["inside"] for s in steps] for steps in by_rank]
-    slowest = max(computed, key=low)
-    middle = statistics.median(slowest)
-    first = by_rank[0]
+    slowest = max(([s["busy"] - s["inside"] for s in steps] for steps in by_rank), key=low)
+    calls = by_rank[0][-1]["calls"]
+    ordinary = [steps for steps in zip(*by_rank) if all(len(s["calls"]) == len(calls) for s in steps)]
+    last = [[min(s["calls"][i][2] for s in steps) for steps in ordinary] for i in range(len(calls))]
     return {
         "parameters": raw[0]["parameters"],
-        "seconds": low([s["seconds"] for s in first]),
-        "median_seconds": statistics.median(s["seconds"] for s in first),
-        "computed": low(slowest),
-        "spread": [round(x / middle, 4) for x in sorted(slowest)],
-        "inside": low([sum(c[2] for c in s["calls"]) for s in first]),
-        "median_inside": statistics.median(sum(c[2] for c in s["calls"]) for s in first),
-        "calls": [[kind, size] for kind, size, _ in first[-1]["calls"]],
+        "seconds": low([s["seconds"] for s in by_rank[0]]),
         "others": round(statistics.median(r["others"] for r in raw), 2),
+        "computed": low(slowest),
+        "spread": [round(x / statistics.median(slowest), 4) for x in sorted(slowest)],
+        "exchanged": sum(low(times) for times in last),
+        "calls": [[kind, size] for kind, size, _ in calls],
         "sent": max(statistics.median(sum(c[1] for c in s["calls"]) for s in steps) for steps in by_rank),
     }
+
+
+def measure_network(a, name):
+    size, steps = WORKS[name]
+    raw = {}
+    for _ in range(ROUNDS):  # all runs in turn
+        for variant in VARIANTS:
+            for ranks, shards in RUNS[variant]:
+                one = bench_ranks(a, ranks, "step", name, variant, size * shards, shards, steps)
+                raw.setdefault((variant, ranks, shards), []).append(one)
+    return [
+        {"network": name, "variant": variant, "ranks": ranks, "shards": shards, "shard": size} | summarise(rows)
+        for (variant, ranks, shards), rows in raw.items()
+    ]
 
 
 def measure(a):
@@ -110,25 +127,16 @@ def measure(a):
         found["moves"][str(ranks)] = [
             [row[0][0], min(seconds for _, seconds in row)] for row in zip(*(r["moves"] for r in raw))
         ]
-    for name, (size, steps) in WORKS.items():
-        raw = {}
-        for _ in range(ROUNDS):  # all runs in turn
-            for variant in VARIANTS:
-                for ranks, shards in RUNS:
-                    one = bench_ranks(a, ranks, "step", name, variant, size * shards, shards, steps)
-                    raw.setdefault((variant, ranks, shards), []).append(one)
-        for (variant, ranks, shards), rows in raw.items():
-            row = {"network": name, "variant": variant, "ranks": ranks, "shards": shards, "shard": size}
-            found["runs"].append(row | summarise(rows))
-            seconds = found["runs"][-1]["seconds"]
-            print(f"{name} {variant}, {ranks} ranks, {shards} shards: {1e3 * seconds:.1f} ms", file=sys.stderr)
-    pathlib.Path(a.file).write_text(one_line_a_run(found))
+    for name in WORKS:
+        found["runs"] += measure_network(a, name)
+        pathlib.Path(a.file).write_text(one_line_a_run(found))
+        print(f"{name}: done", file=sys.stderr)
 
 
 def mpirun_version(a):
     done = subprocess.run([shlex.split(a.mpirun)[0], "--version"], capture_output=True, text=True)
-    lines = [l.strip() for l in done.stdout.splitlines()]
-    return " ".join(l for l in lines[:2] if "Report" not in l)
+    lines = [l.strip() for l in done.stdout.splitlines() if l.strip()]
+    return lines[0] if lines else a.mpirun
 
 
 def one_line_a_run(found):
@@ -144,6 +152,10 @@ def read(path):
     if not pathlib.Path(path).exists():
         sys.exit(f"scaling: there is no {path}: scaling.py measure makes it")
     return json.loads(pathlib.Path(path).read_text())
+
+
+def networks(found):
+    return [name for name in WORKS if any(r["network"] == name for r in found["runs"])]
 
 
 def pick(found, name, variant, ranks=None, shards=None):
@@ -179,11 +191,10 @@ def ms(*seconds):
 
 def check(a):
     found = read(a.file)
-    processors = int(found["machine"].split()[-2])
     print(f"{found['machine']}, {found['mpirun']}, load {found['load']:.1f}\n")
     table("network", "variant", "ranks", "shards", "bytes a parameter: model", "measured", "computing, ms: model",
-          "measured", "step, ms: model", "measured", "measured over model")
-    for name in WORKS:
+          "measured", "exchanges, ms: model", "measured", "both, measured over model", "by the clock, ms", "others")
+    for name in networks(found):
         for variant in VARIANTS:
             network = network_of(found, name, variant)
             for row in pick(found, name, variant):
@@ -191,10 +202,11 @@ def check(a):
                 own = shards // ranks
                 computed = network.once + network.shard * own
                 exchanged = by_measured_moves(found, network, ranks, own) if ranks > 1 else 0.0
-                seconds = computed * max(1.0, ranks / processors) + exchanged
+                seconds, measured = computed + exchanged, row["computed"] + row["exchanged"]
                 sent = model.bytes_sent(network, ranks, own) / network.parameters
                 row_of(name, variant, ranks, shards, f"{sent:.2f}", f"{row['sent'] / row['parameters']:.2f}",
-                       *ms(computed, row["computed"], seconds, row["seconds"]), f"{row['seconds'] / seconds:.2f}")
+                       *ms(computed, row["computed"], exchanged, row["exchanged"]), f"{measured / seconds:.2f}",
+                       *ms(row["seconds"]), row["others"])
 
 
 def both(found, name):
@@ -208,7 +220,7 @@ def extrapolate(a):
     print(f"One shard a rank; a rank computes {a.faster:g} times as fast as measured; overlap {a.overlap:g}.\n")
     table("network", "interconnect", "16 ranks: int16", "fp32", "128: int16", "fp32", "1,024: int16", "fp32",
           "1,024, small vectors by a tree: int16", "fp32")
-    for name in WORKS:
+    for name in networks(found):
         for net in model.INTERCONNECTS:
             cells = [(ranks, False, n) for ranks in (16, 128, 1024) for n in both(found, name)]
             cells += [(1024, True, n) for n in both(found, name)]
@@ -217,7 +229,7 @@ def extrapolate(a):
     print()
     table("network", "interconnect", "step of 1,024 ranks, ms", "shard", "once", "small vectors", "gradients, int16",
           "fp32", "of each, messages")
-    for name in WORKS:
+    for name in networks(found):
         for net in model.INTERCONNECTS:
             step, other = (model.Step(n, net, 1024, 1024, **how) for n in both(found, name))
             parts = [step.shards, step.once, step.small, step.gradients, other.gradients, step.messages]
@@ -227,7 +239,7 @@ def extrapolate(a):
 def simulate(a):
     found = read(a.file)
     table("network", "interconnect", "1,024 ranks, ms: formula", "simulated", "simulated, shards as uneven as measured")
-    for name in WORKS:
+    for name in networks(found):
         network = network_of(found, name, "flex16+5")
         spread = pick(found, name, "flex16+5", 1, 2)[0]["spread"]
         for net in model.INTERCONNECTS:

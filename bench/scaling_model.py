@@ -77,11 +77,6 @@ def weak_efficiency(network, net, ranks, **how):
     return Step(network, net, 1, 1, **how).seconds / Step(network, net, ranks, ranks, **how).seconds
 
 
-def strong_speed(network, net, ranks, shards, **how):
-    """The same step by more ranks: how many times as fast."""
-    return Step(network, net, 1, shards, **how).seconds / Step(network, net, ranks, shards, **how).seconds
-
-
 def simulate_exchange(net, ready, size):
     """Each rank sends to the next ones in turn. A sender and a receiver take a message at a time, each as long as its
     bytes take; messages are received in the order in which they arrive. When each rank has sent and received all."""
@@ -110,13 +105,6 @@ def simulate(network, net, ranks, own=1, faster=1.0, spread=(1.0,), steps=1, see
         for e in EXCHANGES:
             at = simulate_exchange(net, at, message_bytes(network, e, ranks, own)) if ranks > 1 else at
     return max(at) / steps
-
-
-def straggler(spread, ranks):
-    """The expected largest of so many random ones of the factors, over their mean."""
-    ordered, n = sorted(spread), len(spread)
-    expected = sum(x * (((i + 1) / n) ** ranks - (i / n) ** ranks) for i, x in enumerate(ordered))
-    return expected / (sum(ordered) / n)
 
 
 def line_through(points):
