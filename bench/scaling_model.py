@@ -5,7 +5,7 @@ A step is: S / R shards forward and backward, each with its addition to the sums
 every rank computes for all parameters); and five exchanges, each of a message from every rank to every other:
 
     told    what a shard tells: loss, exponents of its gradients, moments of normalisations
-    parts   of gradients: to each rank the elements of which it forms the sums, shard by shard
+    parts   of gradients: to each rank the elements of which it forms the sums
     marks   maxima and counts of those sums, twice
     sums    rounded, from each rank to all
 """
@@ -29,11 +29,18 @@ SMALL = {"told", "marks"}  # vectors whose length does not depend on the number 
 Network = collections.namedtuple("Network", "name parameters width shard once told marks")
 
 
+def sum_width(width, own):
+    """Bytes of an element of the gradients of a rank's shards: one by one, or their exact sum where it is shorter, 3 bytes
+    of integers, a binary32 of floats if the shards are a node of their tree."""
+    is_node = own & (own - 1) == 0
+    return min(width * own, 3) if width == 2 else 4 if is_node else 4 * own
+
+
 def message_bytes(network, exchange, ranks, own):
     """From one rank to one other; own: shards of a rank."""
     return {
         "told": network.told * own,
-        "parts": network.parameters * network.width * own / ranks,
+        "parts": network.parameters * sum_width(network.width, own) / ranks,
         "marks": network.marks,
         "sums": network.parameters * network.width / ranks,
     }[exchange]

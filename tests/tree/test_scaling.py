@@ -11,6 +11,7 @@ import sys
 
 source = pathlib.Path(sys.argv[1])
 sys.path.insert(0, str(source / "bench"))
+import scaling
 import scaling_model as model
 
 draw = random.Random(20261125)
@@ -73,6 +74,11 @@ def figures():
     table = [[8, 1.0], [32, 2.0], [128, 8.0]]
     for size, seconds in ((1, 1.0), (8, 1.0), (20, 1.5), (80, 5.0), (256, 16.0)):
         check(near(model.interpolate(table, size), seconds), "interpolation", size)
+    found = scaling.read(scaling.USUAL)
+    for row in found["runs"]:  # the engine counted what it sent
+        network = scaling.network_of(found, row["network"], row["variant"])
+        sent = model.bytes_sent(network, row["ranks"], row["shards"] // row["ranks"])
+        check(abs(sent - row["sent"]) <= 0.02 * row["parameters"], "bytes sent", row["network"], sent, row["sent"])
 
 
 def page():
