@@ -34,40 +34,85 @@ static void say(char *why, const char *call, int code) {
     snprintf(why, FL_GROUP_WHY, "%s: %.400s", call, text);
 }
 
+/* The number of processes that mpirun says it has started: Open MPI; MPICH, Intel MPI and others. 1 without mpirun. */
+static int started(void) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv(names[i]);
+        if (text && atoi(text) > 1)
+            return atoi(text);
+    }
+    return 1;
+}
+
+/* Under the mpirun of another implementation each process is alone, and all would do the same and write one file. */
+static bool is_of_mpirun(int size, char *why) {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length;
+    if (size > 1 || started() == 1)
+        return true;
+    MPI_Get_library_version(version, &length);
+    version[strcspn(version, ",\n")] = '\0'; /* details follow */
+    for (char *at = version; (at = strchr(at, '\t'));)
+        *at = ' ';
+    snprintf(why, FL_GROUP_WHY,
+             "mpirun has started %d processes, but the engine's MPI finds this one alone. It is of another "
+             "implementation, expected that of mpirun: %.100s",
+             started(), version);
+    return false;
+}
+
+/* False: `why` says what failed. */
+static bool start(struct joined *j, bool *unsupported, char *why) {
+    int there, over, provided, code;
+    MPI_Finalized(&over);
+    if (over) {
+        snprintf(why, FL_GROUP_WHY, "MPI has ended in this process, and cannot begin again");
+        return false;
+    }
+    MPI_Initialized(&there);
+    code = there ? MPI_Query_thread(&provided) : MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    if (code != MPI_SUCCESS) {
+        say(why, there ? "MPI_Query_thread" : "MPI_Init_thread", code);
+        return false;
+    }
+    j->initialised = !there;
+    if (provided < MPI_THREAD_FUNNELED) {
+        snprintf(why, FL_GROUP_WHY, "MPI offers no threads (level %d), expected MPI_THREAD_FUNNELED (%d) or more",
+                 provided, MPI_THREAD_FUNNELED);
+        *unsupported = true;
+        return false;
+    }
+    MPI_Comm_size(MPI_COMM_WORLD, &j->size);
+    *unsupported = !is_of_mpirun(j->size, why);
+    if (*unsupported)
+        return false;
+    if ((code = MPI_Comm_dup(MPI_COMM_WORLD, &j->comm)) != MPI_SUCCESS) {
+        say(why, "MPI_Comm_dup", code);
+        return false;
+    }
+    MPI_Comm_set_errhandler(j->comm, MPI_ERRORS_RETURN);
+    if (j->initialised) { /* errors of several requests go to these handlers, by version of the standard */
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    }
+    MPI_Comm_rank(j->comm, &j->rank);
+    return true;
+}
+
 static void *join(int *rank, int *size, bool *unsupported, char why[FL_GROUP_WHY]) {
-    int there, provided, code;
     struct joined *j = calloc(1, sizeof *j);
     *unsupported = false;
     if (!j) {
         snprintf(why, FL_GROUP_WHY, "no memory");
         return NULL;
     }
-    MPI_Initialized(&there);
-    if (!there) {
-        if ((code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided)) != MPI_SUCCESS) {
-            say(why, "MPI_Init_thread", code);
-            free(j);
-            return NULL;
-        }
-        j->initialised = true;
-    } else {
-        MPI_Query_thread(&provided);
-    }
-    if (provided < MPI_THREAD_FUNNELED) {
-        snprintf(why, FL_GROUP_WHY, "MPI offers no threads (level %d), expected MPI_THREAD_FUNNELED (%d) or more",
-                 provided, MPI_THREAD_FUNNELED);
-        *unsupported = true;
+    if (!start(j, unsupported, why)) {
+        if (*unsupported && j->initialised) /* on all ranks alike */
+            MPI_Finalize();
         free(j);
         return NULL;
     }
-    if ((code = MPI_Comm_dup(MPI_COMM_WORLD, &j->comm)) != MPI_SUCCESS) {
-        say(why, "MPI_Comm_dup", code);
-        free(j);
-        return NULL;
-    }
-    MPI_Comm_set_errhandler(j->comm, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(j->comm, &j->rank);
-    MPI_Comm_size(j->comm, &j->size);
     *rank = j->rank;
     *size = j->size;
     return j;
@@ -149,13 +194,35 @@ static bool check_lengths(const struct joined *j, char *why) {
     return true;
 }
 
+/* Says which rank's message failed, and how. */
+static void say_failed(const struct joined *j, int code, char *why) {
+    int of = MPI_SUCCESS;
+    MPI_Error_class(code, &of);
+    for (int i = 0; i < j->count && of == MPI_ERR_IN_STATUS; i++) {
+        const int error = j->statuses[i].MPI_ERROR;
+        int found = MPI_SUCCESS;
+        if (error == MPI_SUCCESS || error == MPI_ERR_PENDING)
+            continue;
+        char call[80];
+        MPI_Error_class(error, &found);
+        snprintf(call, sizeof call, "a message %s rank %d", j->messages[i].receives ? "from" : "to",
+                 j->messages[i].peer);
+        say(why, call, error);
+        if (found == MPI_ERR_TRUNCATE)
+            snprintf(why, FL_GROUP_WHY, "rank %d sent more than %d bytes: it does something else", j->messages[i].peer,
+                     j->messages[i].bytes);
+        return;
+    }
+    say(why, "MPI_Testall", code);
+}
+
 /* Waits by asking: a rank that waits leaves its processor to others after a while, since ranks may outnumber them. */
 static bool finish(struct joined *j, double seconds, char *why) {
     const double start = now();
     for (int turn = 0, done = 0; !done; turn++) {
         const int code = MPI_Testall(j->count, j->requests, &done, j->statuses);
         if (code != MPI_SUCCESS) {
-            say(why, "MPI_Testall", code);
+            say_failed(j, code, why);
             return false;
         }
         if (!done && turn % 64 == 63) {
