@@ -19,6 +19,7 @@ Operations run one at a time (LOCK): a slot is never read while another thread w
 import collections
 import functools
 import itertools
+import math
 import os
 import threading
 import weakref
@@ -56,25 +57,91 @@ def split(format):
     return name, predictor or None
 
 
+# --- memory ---------------------------------------------------------------------------------------------------------------
+#
+# What only a Held shows is needed until that is gone: an activation until its backward pass, a gradient until the operation
+# before has read it. Then others have its memory, the last that became free first, as long as caches have it.
+
+SHARED_BYTES = 1 << 16  # smaller results have memory of their own
+free = {}               # bytes: weak references to blocks of that many, the last that became free at the end
+
+
+class Block:
+    """Memory that has one result at a time. It lives as long as tensors lie in it."""
+    __slots__ = ("memory", "bytes", "taken", "listed", "__weakref__")
+
+    def __init__(self, bytes):
+        self.memory = _core.elements(_core.empty(format_id("i32"), (bytes // 4,), 0))
+        self.bytes, self.taken, self.listed = bytes, False, False
+
+
+class Lease:
+    """A block is taken as long as this lives."""
+    __slots__ = ("block",)
+
+    def __init__(self, block):
+        self.block, block.taken = block, True
+
+    def __del__(self):
+        block = self.block
+        block.taken = False
+        if not block.listed:
+            block.listed = True
+            free.setdefault(block.bytes, []).append(weakref.ref(block))
+
+
+def free_block(bytes):
+    blocks = free.get(bytes, ())
+    while blocks:
+        block = blocks.pop()()
+        if block is not None:
+            block.listed = False
+            if not block.taken:
+                return block
+    return Block(bytes)
+
+
 class Slot:
-    """A flexlab tensor that operations write, and how often they have."""
-    __slots__ = ("tensor", "stamp", "state", "role", "box")
+    """A flexlab tensor that operations write, and how often they have. made: the arguments of new_tensor, for one that is made
+    before the first write."""
+    __slots__ = ("tensor", "stamp", "state", "role", "box", "made", "block")
 
-    def __init__(self, tensor, state=None, role=None):
-        self.tensor, self.stamp, self.state, self.role, self.box = tensor, 0, state, role, None
+    def __init__(self, tensor, state=None, role=None, made=None):
+        self.tensor, self.stamp, self.state, self.role, self.made = tensor, 0, state, role, made
+        self.box = self.block = None
 
-    def begin(self):
-        """Before a write: a torch tensor whose values are here alone takes them."""
+    def begin(self, held=False):
+        """Before a write: a torch tensor whose values are here alone takes them. held: the values will be here alone. Returns
+        the lease of the tensor's memory, or None for memory of its own, which a tensor keeps once it has it."""
         box = self.box and self.box()
         if box is not None:
             box.plain()
+            box.lease = None
         self.box = None
         self.stamp += 1
+        block = self.block
+        if block is None and self.tensor is not None:
+            return None
+        if block is None or block.taken or not held:
+            bytes = shared_bytes(*self.made[:2]) if held else 0
+            block = free_block(bytes) if bytes else None
+            moved = new_tensor(*self.made, block)
+            if self.tensor is not None:
+                _library.tensor_copy(moved, self.tensor)  # the history
+            self.tensor, self.block = moved, block
+        return block and Lease(block)
 
 
-def new_tensor(format, shape, role, exact):
+def shared_bytes(format, shape):
+    """Of the block of a tensor; 0: it has memory of its own."""
+    bytes = 2 * math.prod(shape)
+    words = _library.tensor_format_bytes(format_id(split(format)[0])) == 2
+    return -(-bytes // 64) * 64 if words and bytes >= SHARED_BYTES else 0
+
+
+def new_tensor(format, shape, role, exact, block=None):
     name, predictor = split(format)
-    t = _core.empty(format_id(name), shape, 0)
+    t = _core.on(format_id(name), shape, block.memory) if block else _core.empty(format_id(name), shape, 0)
     if _library.tensor_format_is_shared(t._id):
         if exact or predictor:
             t.predictor = "current" if exact else predictor
@@ -101,7 +168,7 @@ class State:
         if slot is None:
             while len(shapes) >= SHAPES:
                 shapes.popitem(last=False)
-            slot = shapes[shape] = Slot(new_tensor(format, shape, role, self.exact), self.handle, role)
+            slot = shapes[shape] = Slot(None, self.handle, role, (format, shape, role, self.exact))
         else:
             shapes.move_to_end(shape)
         return slot
@@ -109,7 +176,7 @@ class State:
     def exponents(self):
         """{(role, format, shape): exponent} of the slots of formats with a shared exponent."""
         return {(role, format, shape): slot.tensor.exponent for (role, format), shapes in self.slots.items()
-                for shape, slot in shapes.items() if slot.tensor.exponent is not None}
+                for shape, slot in shapes.items() if getattr(slot.tensor, "exponent", None) is not None}
 
     def __deepcopy__(self, memo):
         return State(self.exact)
@@ -176,10 +243,10 @@ def new_memory(shape, image, as_seen=None):
 
 class Box:
     """What the Held of one result share."""
-    __slots__ = ("slot", "stamp", "shape", "image", "values", "__weakref__")
+    __slots__ = ("slot", "stamp", "shape", "image", "lease", "values", "__weakref__")
 
-    def __init__(self, slot, shape, image):
-        self.slot, self.stamp, self.shape, self.image, self.values = slot, slot.stamp, shape, image, None
+    def __init__(self, slot, shape, image, lease):
+        self.slot, self.stamp, self.shape, self.image, self.lease, self.values = slot, slot.stamp, shape, image, lease, None
         slot.box = weakref.ref(self)
 
     def plain(self):
@@ -192,7 +259,8 @@ class Box:
 
     def shared(self):
         """The values, for somebody who may write them: they alone count from here on."""
-        values, self.slot = self.plain(), None
+        values = self.plain()
+        self.slot = self.lease = None
         return values
 
     def tensor(self, name):
@@ -383,12 +451,12 @@ class Result:
             self.slot, self.held, self.tensor = None, False, on(memory)
         else:
             self.slot, self.held = slot_of(state, role, format, self.shape or (1,)), held and state is not None
+            self.lease = self.slot.begin(self.held)
             self.tensor = self.slot.tensor
-            self.slot.begin()
 
     def torch(self):
         if self.held:
-            return Held(Box(self.slot, self.shape, self.image))
+            return Held(Box(self.slot, self.shape, self.image, self.lease))
         if self.slot is not None:
             self.made, memory = new_memory(self.shape, self.image, self.as_seen)
             self.tensor._store(memory.numpy(), F32)
