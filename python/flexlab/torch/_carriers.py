@@ -17,6 +17,7 @@ where such code is usual, are compared value by value each time.
 
 Operations run one at a time (LOCK): a slot is never read while another thread writes it. Each uses flexlab's threads."""
 import collections
+import ctypes
 import functools
 import itertools
 import math
@@ -38,7 +39,7 @@ SHAPES = 8  # of one role in a state: the oldest beyond them is dropped with its
 F32 = 12    # tensor_type
 ROLES = {"weight": 1, "dweight": 4, "dbias": 4, "velocity": 5, "moment": 5, "root": 5, "dx": 3, "dy": 3, "da": 3, "db": 3,
          "dresidual": 3}
-states = weakref.WeakValueDictionary()
+states = {}  # handle: a weak reference to its state
 handles = itertools.count(1)
 
 
@@ -160,7 +161,8 @@ class State:
         self.exact, self.is_held = exact, of is not None
         self.slots, self.handle = ({}, next(handles)) if of is None else (of.slots, of.handle)
         self.held = State(exact, self) if of is None else None
-        states[-self.handle if self.is_held else self.handle] = self
+        handle = -self.handle if self.is_held else self.handle
+        states[handle] = weakref.ref(self, lambda _: states.pop(handle, None))
 
     def slot(self, role, format, shape):
         shapes = self.slots.setdefault((role, format), collections.OrderedDict())
@@ -190,6 +192,7 @@ def state_of(handle):
     if handle == 0:
         return None
     state = states.get(handle)
+    state = state and state()
     if state is None:
         raise ValueError(f"handle {handle}: its module is gone, expected that of a module that is alive, or 0")
     return state
@@ -206,7 +209,7 @@ def is_image(t):
     """Whether the memory of a tensor [N,C,H,W] is that of flexlab's [N,H,W,C] (torch's channels_last) and not row-major."""
     if isinstance(t, Held):
         return t.box.image
-    return t.dim() == 4 and not t.is_contiguous() and t.permute(0, 2, 3, 1).is_contiguous()
+    return t.dim() == 4 and not t.is_contiguous() and t.is_contiguous(memory_format=torch.channels_last)
 
 
 def stored(t, layout):
@@ -266,7 +269,17 @@ class Box:
     def tensor(self, name):
         """The flexlab tensor, if it still has the values, and in this format; else None."""
         slot = self.slot
-        return slot if slot is not None and slot.stamp == self.stamp and slot.tensor.format == name else None
+        if slot is None or slot.stamp != self.stamp or slot.tensor.format != name:
+            return None
+        return slot.tensor
+
+
+@functools.lru_cache(maxsize=1024)
+def seen(shape, image):
+    """The size and the strides that torch sees of memory of a shape."""
+    strides = tuple(math.prod(shape[i + 1:]) for i in range(len(shape)))
+    order = (0, 3, 1, 2) if image else range(len(shape))
+    return tuple(shape[i] for i in order), tuple(strides[i] for i in order)
 
 
 class Held(torch.Tensor):
@@ -276,14 +289,7 @@ class Held(torch.Tensor):
 
     @staticmethod
     def __new__(cls, box):
-        n, *rest = box.shape
-        size, strides = box.shape, []
-        step = 1
-        for one in reversed(size):
-            strides.insert(0, step)
-            step *= one
-        if box.image:
-            size, strides = (n, rest[2], rest[0], rest[1]), (strides[0], strides[3], strides[1], strides[2])
+        size, strides = seen(box.shape, box.image)
         t = torch.Tensor._make_wrapper_subclass(cls, size, strides=strides, dtype=torch.float32, device="cpu")
         t.box = box
         return t
@@ -331,29 +337,50 @@ SAME = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
 
 
 class Entry:
-    __slots__ = ("storage", "pointer", "version", "slot", "stamp", "snapshot", "turned")
+    __slots__ = ("storage", "pointer", "version", "slot", "stamp", "snapshot", "turned", "found")
 
 
 table = {}
 count_limit, bytes_limit, new_bytes = 256, 1 << 26, 0  # when to look for entries of dead tensors; bytes of slots since then
 
+# By PyDLL, which keeps the GIL, and by addresses: views in NumPy cost more than the comparison.
+compare = ctypes.PyDLL(None).memcmp
+compare.argtypes, compare.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t), ctypes.c_int
 
-def words(t):
-    """The bits of a contiguous tensor. By NumPy: for arrays of this size torch's threads cost more than they save."""
-    return t.detach().numpy().reshape(-1).view(np.int32)
+
+class Bits:
+    """A copy of the bits of float32 tensors without gaps."""
+    __slots__ = ("copy", "address", "bytes")
+
+    def __init__(self, t):
+        self.bytes = 4 * t.numel()
+        self.copy = ctypes.create_string_buffer(self.bytes)
+        self.address = ctypes.addressof(self.copy)
+        self.take(t)
+
+    def take(self, t):
+        ctypes.memmove(self.address, t.data_ptr(), self.bytes)
+
+    def same(self, t):
+        return 4 * t.numel() == self.bytes and not compare(self.address, t.data_ptr(), self.bytes)
 
 
 def attach(given, slot, snapshot=None, turned=False):
     """Notes that the memory of a torch tensor holds the values of a slot, in the order of that memory, or turned: those of
     [N,H,W,C] where the memory is [N,C,H,W]. given: the tensor as its user knows it, whose version counts (views that are made
-    inside of an operation have counters of their own). snapshot: bits to compare at each use."""
+    inside of an operation have counters of their own). snapshot: Bits to compare at each use."""
     global count_limit, bytes_limit, new_bytes
     if given.is_inference():  # its writes are not counted
         return
-    entry = Entry()
-    entry.storage, entry.pointer, entry.version = StorageWeakRef(given.untyped_storage()), given.data_ptr(), given._version
+    storage = given.untyped_storage()
+    entry = table.get(storage._cdata)
+    if entry is None:
+        entry = table[storage._cdata] = Entry()
+        entry.storage, entry.slot = StorageWeakRef(storage), None
+    if entry.slot is not slot:
+        entry.found = None
+    entry.pointer, entry.version = given.data_ptr(), given._version
     entry.slot, entry.stamp, entry.snapshot, entry.turned = slot, slot.stamp, snapshot, turned
-    table[entry.storage.cdata] = entry
     if slot.state is None:
         new_bytes += slot.tensor.nbytes  # only this entry keeps it
     if len(table) >= count_limit or new_bytes >= bytes_limit:
@@ -369,21 +396,33 @@ def purge():
             del table[key]
 
 
-def lookup(t, given, name, state=None, writes=(), turned=False):
-    """The flexlab tensor with the values of a torch tensor, in a format; None: not known. given, turned: as in attach. t: the
-    same in the order in which it is wanted."""
+def entry_of(given):
+    """The entry of a torch tensor, if it counts."""
     entry = table.get(given.untyped_storage()._cdata)
-    if entry is None or given.is_inference() or entry.version != given._version or entry.pointer != given.data_ptr() or \
-            entry.stamp != entry.slot.stamp or entry.turned != turned:
+    if entry is None or entry.version != given._version or entry.pointer != given.data_ptr() or \
+            entry.stamp != entry.slot.stamp or given.is_inference():
+        return None
+    return entry
+
+
+def lookup(entry, t, name, state=None, writes=(), turned=False):
+    """The flexlab tensor with the values of a torch tensor, whose entry this is, in a format; None: not known. turned: as in
+    attach. t: the tensor in the order in which it is wanted."""
+    if entry is None or entry.turned != turned:
         return None
     slot, found, shape = entry.slot, entry.slot.tensor, tuple(t.shape) or (1,)
     if found.format != name or found.size != t.numel() or turned and found.shape != shape:
         return None
-    if entry.snapshot is not None and not np.array_equal(words(t), entry.snapshot):
+    if entry.snapshot is not None and not entry.snapshot.same(t):
         return None
-    if state is not None and slot.state == state.handle and slot.role in writes:
-        found = found.copy()  # the module's own result is its input: it will be written
+    if is_written(slot, state, writes):
+        found = found.copy()  # the module's own result is its input
     return found if found.shape == shape else _core.view(found, shape)
+
+
+def is_written(slot, state, writes):
+    """Whether an operation of a state, which writes results of these roles, may write a slot."""
+    return state is not None and slot.state == state.handle and slot.role in writes
 
 
 # --- in and out ---------------------------------------------------------------------------------------------------------
@@ -402,41 +441,54 @@ def check(t, name):
 
 def on(t, format="fp32"):
     """A flexlab tensor in the memory of a contiguous torch tensor, which must have the type of the format."""
-    t = t.detach()
+    if t.requires_grad:
+        t = t.detach()
     if t.data_ptr() % 64:
         t = t.clone()
     return _core.on(format_id(format), tuple(t.shape) or (1,), t.numpy())
 
 
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
 def bring(t, name, format, state, role, layout="any", writes=(), snapshot=False):
     """The flexlab tensor of an operand. layout "matrix": all dimensions but the last as one."""
-    check(t, name)
-    if layout == "matrix" and t.dim() == 2:
+    short = split(format)[0]
+    if layout == "matrix" and isinstance(t, torch.Tensor) and t.dim() == 2:
         layout = "rows"
-    if isinstance(t, Held):
-        slot = t.box.tensor(split(format)[0])
-        shape = None if layout == "matrix" else stored_shape(t, layout)
-        if slot is not None and shape == t.box.shape:
-            owned = state is not None and slot.state == state.handle and slot.role in writes
-            return slot.tensor.copy() if owned else slot.tensor
+    if type(t) is Held:
+        tensor = t.box.tensor(short)
+        if tensor is not None and (layout == "any" or layout != "matrix" and (layout == "image") == t.box.image):
+            return tensor.copy() if is_written(t.box.slot, state, writes) else tensor
         t = t.box.plain()
+    elif type(t) not in PLAIN or not t.is_cpu or t.dtype is not torch.float32 or t.layout is not torch.strided:
+        check(t, name)
+    entry = None
+    if short != "fp32":
+        entry = entry_of(t)
+        if entry is not None and entry.found is not None:
+            how, tensor = entry.found
+            if how == (layout, short, t.data_ptr(), t.shape, t.stride()) and not is_written(entry.slot, state, writes) and \
+                    (entry.snapshot is None or entry.snapshot.same(t)):
+                return tensor
     given, t = t, t.reshape(-1, t.shape[-1]) if layout == "matrix" else stored(t, layout)
     if not t.numel():
         raise _errors.ShapeError(f"{name} has the shape {tuple(given.shape)}, expected at least one element")
     turned = not t.is_contiguous()
     known = not turned or layout == "image" and given.is_contiguous()
-    short, _ = split(format)
     if short == "fp32":
         return on(t.contiguous())
-    found = lookup(t, given, short, state, writes, turned) if known else None
+    found = lookup(entry, t, short, state, writes, turned) if known else None
     if found is not None:
+        if not is_written(entry.slot, state, writes):
+            entry.found = (layout, short, given.data_ptr(), given.shape, given.stride()), found
         return found
     shape = tuple(t.shape) or (1,)
     slot = slot_of(state, role, format, shape)
     slot.begin()
     slot.tensor._load(np.ascontiguousarray(t.detach().numpy()).reshape(shape), F32)
     if known and t.untyped_storage()._cdata == given.untyped_storage()._cdata:
-        attach(given, slot, words(t).copy() if snapshot and not turned else None, turned)
+        attach(given, slot, Bits(t) if snapshot and not turned else None, turned)
     return slot.tensor
 
 
@@ -464,9 +516,20 @@ class Result:
         return self.made
 
 
+def nothing():
+    return torch.empty(0)
+
+
 def locked(function):
+    """An operation; `bare` returns None for results that are not wanted, which operations of torch may not."""
+    def bare(*args):
+        with LOCK:
+            return function(*args)
+
     @functools.wraps(function)
     def guarded(*args, **kwargs):
         with LOCK:
-            return function(*args, **kwargs)
+            made = function(*args, **kwargs)
+        return tuple(nothing() if one is None else one for one in made) if type(made) is tuple else made
+    guarded.bare = bare
     return guarded

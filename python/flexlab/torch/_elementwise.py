@@ -103,7 +103,7 @@ class Fork(torch.autograd.Function):
             ctx.state = state_of(handle)
         ctx.save_for_backward(x if gated else None)
         ctx.set_materialize_grads(False)
-        return tuple(x.view_as(x) for _ in range(uses))
+        return tuple(Held(x.box) if isinstance(x, Held) else x.view_as(x) for _ in range(uses))
 
     @staticmethod
     def backward(ctx, *gradients):

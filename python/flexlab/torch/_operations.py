@@ -12,7 +12,7 @@ from torch.library import custom_op
 
 from .. import _core
 from .._tensor import format_id
-from ._carriers import (F32, RAW, Held, Result, bring, is_image, locked, on, shown, split, state_of, stored,
+from ._carriers import (F32, LOCK, RAW, Held, Result, bring, is_image, locked, on, shown, split, state_of, stored,
                         stored_shape)
 
 WRITES = ("y", "product", "dx", "dweight", "dbias", "da", "db", "dresidual")
@@ -31,20 +31,19 @@ def is_held(state):
     return state is not None and state.is_held
 
 
-def nothing():
-    return torch.empty(NONE)
-
-
 DIRECT = {}  # what an operation does in eager mode, without the dispatcher
 
 
+def is_eager():
+    """Whether nothing traces or transforms operations."""
+    return not (torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or
+                torch._C._functorch.peek_interpreter_stack() is not None)
+
+
 def call(operation, *inputs):
-    """An operation, or in eager mode, where nothing traces or transforms it, the same without torch's dispatcher, which costs
-    more than small operations do."""
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or torch.is_autocast_enabled("cpu") or \
-            torch._C._functorch.peek_interpreter_stack() is not None:
-        return operation(*inputs)
-    return DIRECT[operation](*inputs)
+    """An operation, or in eager mode the same without torch's dispatcher, which costs more than small operations do. Results
+    that are not wanted may be None."""
+    return DIRECT[operation](*inputs) if is_eager() and not torch.is_autocast_enabled("cpu") else operation(*inputs)
 
 
 def as_operand(name, fake, setup=None, backward=None):
@@ -60,17 +59,22 @@ def as_operand(name, fake, setup=None, backward=None):
 
     def register(operation):
         raw = RAW[getattr(torch.ops.flexlab, name).default] = operation._init_fn
+        bare = raw.bare
         operation.register_fake(fake)
         if backward:
             operation.register_autograd(given, setup_context=prepared)
 
             def forward(ctx, *inputs):
-                output = raw(*inputs)
+                output = bare(*inputs)
                 prepared(ctx, inputs, output)
                 return output
+
+            def once(ctx, *gradients):
+                return differentiable(ctx, *gradients) if torch.is_grad_enabled() else given(ctx, *gradients)
+            differentiable = once_differentiable(given)
             direct = type(f"flexlab_{name}", (torch.autograd.Function,),
-                          {"forward": staticmethod(forward), "backward": staticmethod(once_differentiable(given))}).apply
-        DIRECT[operation] = direct if backward else raw
+                          {"forward": staticmethod(forward), "backward": staticmethod(once)}).apply
+        DIRECT[operation] = direct if backward else bare
         try:
             operation.register_autocast("cpu", torch.float32)
         except AttributeError:  # before torch 2.5
@@ -123,7 +127,7 @@ def matmul_backward(dy: Tensor, a: Tensor, b: Tensor, wants_a: bool, wants_b: bo
     state = state_of(handle)
     x, y, d = (operand(t, name, format, state, "rows") for t, name in ((a, "a"), (b, "b"), (dy, "dy")))
     flat = a.dim() == 2
-    results = [nothing(), nothing()]
+    results = [None, None]
     if wants_a:
         da = Result(format, state, "da", a.shape, held=isinstance(a, Held))
         (_core.matmul_nt if flat else _core.matmul_batched_nt)(d, y, out=da.tensor)
@@ -175,7 +179,7 @@ def linear_backward(dy: Tensor, x: Tensor, weight_: Tensor, wants_x: bool, wants
                     handle: int) -> Tuple[Tensor, Tensor, Tensor]:
     state = state_of(handle)
     d = operand(dy, "dy", format, state, "matrix")
-    results = [nothing(), nothing(), nothing()]
+    results = [None, None, None]
     if wants_weight:
         dw = Result(format, state, "dweight", tuple(weight_.shape))
         _core.matmul_tn(d, operand(x, "x", format, state, "matrix"), out=dw.tensor)
@@ -250,7 +254,7 @@ def conv2d_backward(dy: Tensor, x: Tensor, weight_: Tensor, stride: List[int], p
     state = state_of(handle)
     how = window(stride, padding, dilation, groups)
     d = operand(dy, "dy", format, state, "image")
-    results = [nothing(), nothing(), nothing()]
+    results = [None, None, None]
     if wants_weight:
         dw = Result(format, state, "dweight", stored_shape(weight_, "image"), True)
         _core.conv2d_weight_grad(dw.tensor, d, operand(x, "x", format, state, "image"), **how)
@@ -337,7 +341,7 @@ def batch_norm_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weight_: Ten
     state, layout = state_of(handle), channels_last(x)
     d, a = operand(dy, "dy", format, state, layout), operand(x, "x", format, state, layout)
     mask = None if y is None else bring(y, "y", format, state, "result", layout)
-    residual = nothing()
+    residual = None
     if wants_residual:
         sum_ = Result(format, state, "dresidual", a.shape, layout == "image", isinstance(y, Held))
         _core.relu_grad(d, mask, out=sum_.tensor)
@@ -386,7 +390,7 @@ def batch_norm_running_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weig
     image, d, a = layout == "image", operand(dy, "dy", format, state, layout), operand(x, "x", format, state, layout)
     mean, variance, channels = on(mean.double(), "f64"), on(variance.double(), "f64"), x.shape[1]
     one, zero = constant(1, channels, format), constant(0, channels, format)
-    residual, dw = nothing(), nothing()
+    residual = dw = None
     if y is not None:
         sum_ = Result(format, state, "dresidual", a.shape, image, isinstance(y, Held) and wants_residual)
         _core.relu_grad(d, bring(y, "y", format, state, "result", layout), out=sum_.tensor)
@@ -456,7 +460,7 @@ def layer_norm_backward(dy: Tensor, x: Tensor, weight_: Tensor, has_bias: bool, 
     dx, dw = Result(format, state, "dx", a.shape, held=isinstance(x, Held)), Result(format, state, "dweight", a.shape[-1:])
     db = Result(format, state, "dbias", a.shape[-1:]) if has_bias else None
     _core.layernorm_grad(d, a, weight(weight_, "weight", format, state), eps, out=(dx.tensor, dw.tensor, db and db.tensor))
-    return dx.torch(), dw.torch(), db.torch() if db else nothing()
+    return dx.torch(), dw.torch(), db.torch() if db else None
 
 
 def layer_norm_setup(ctx, inputs, output):
