@@ -208,34 +208,18 @@ static void pack_rect(const struct forward *t, struct rect *q, gemm_packed *to) 
         q->squares = t->c->packing->bound_neighbours(to, lines * q->line);
 }
 
-/* The input of the rectangle that this worker will probably compute next, which comes to the cache while this one is
- * computed: copying it would wait for each line. */
-struct ahead {
-    const char *line;
-    int64_t bytes, stride, lines; /* of a line, from line to line; lines that are left */
-    int64_t each;                 /* lines for each line of this rectangle */
-};
-
-static struct ahead ahead_of(const struct forward *t, const struct rect *q, int64_t unit) {
-    struct ahead a = {.lines = 0};
-    if (unit >= t->v.batch * t->rects_y * t->rects_x || t->lines_apart)
-        return a;
+/* The input of a unit, for the lines of rectangle q to look ahead to; nothing if it is no whole stretch of memory. */
+static struct gemm_ahead ahead_of(const struct forward *t, const struct rect *q, int64_t unit) {
+    struct gemm_ahead ahead = {.each = 0};
+    if (unit >= t->v.batch * t->rects_y * t->rects_x || t->lines_apart || t->rects_x > 1 || t->v.groups > 1)
+        return ahead;
     const struct rect next = rect_of(t, unit);
-    const int64_t y0 = gemm_max(next.in_y0, 0), y1 = gemm_min(next.in_y1, t->v.y.in), x0 = gemm_max(next.in_x0, 0),
-                  x1 = gemm_min(next.in_x1, t->v.x.in);
-    const int64_t pixel = t->v.in_pixel * t->c->packing->element_bytes;
-    a.line = gemm_element(t->c, t->image, ((next.image * t->v.y.in + y0) * t->v.x.in + x0) * t->v.in_pixel);
-    a.bytes = (x1 - x0) * pixel;
-    a.stride = t->v.x.in * pixel;
-    a.lines = x1 > x0 ? y1 - y0 : 0;
-    a.each = gemm_parts(a.lines, q->y1 - q->y0);
-    return a;
-}
-
-static void look_ahead(struct ahead *a) {
-    for (int64_t i = 0; i < a->each && a->lines > 0; i++, a->lines--, a->line += a->stride)
-        for (int64_t at = 0; at < a->bytes; at += FL_ALIGNMENT)
-            __builtin_prefetch(a->line + at, 0, 2);
+    const int64_t first = gemm_max(next.in_y0, 0), end = gemm_min(next.in_y1, t->v.y.in),
+                  line = t->v.x.in * t->v.in_pixel;
+    ahead.at = gemm_element(t->c, t->image, (next.image * t->v.y.in + first) * line);
+    ahead.end = ahead.at + (end - first) * line * t->c->packing->element_bytes;
+    ahead.each = gemm_parts(gemm_parts(ahead.end - ahead.at, GEMM_CACHE_LINE), q->y1 - q->y0);
+    return ahead;
 }
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
@@ -304,12 +288,11 @@ static void find_starts(const struct forward *t, const struct gemm_segments *lis
 /* All tiles of a phase in a band, whose first pixel is (y0, x0). out: the band's sums. */
 static void phase_tiles(const struct forward *t, const struct rect *q, const gemm_packed *a,
                         const struct gemm_segments *list, const int32_t *starts, int64_t y0, int64_t x0, int64_t group,
-                        const struct gemm_sums *out, struct ahead *ahead) {
-    const int64_t phases = phases_of(t, &t->v.y), across = phases_of(t, &t->v.x),
-                  first = group * t->panels_per_group, end = gemm_min(first + t->panels_per_group, t->panels);
+                        const struct gemm_sums *out, struct gemm_ahead *ahead) {
+    const int64_t phases = phases_of(t, &t->v.y), across = phases_of(t, &t->v.x), first = group * t->panels_per_group,
+                  end = gemm_min(first + t->panels_per_group, t->panels);
     const int64_t pixels = q->x1 - q->x0, count = gemm_parts(q->x1 - x0, across);
-    const int64_t line =
-        t->lines_apart ? (y0 - q->y0) * t->v.y.positions : place_of(t, &t->v.y, y0) - q->in_y0;
+    const int64_t line = t->lines_apart ? (y0 - q->y0) * t->v.y.positions : place_of(t, &t->v.y, y0) - q->in_y0;
     const int64_t lines = t->lines_apart  ? phases * t->v.y.positions
                           : t->v.gradient ? 1
                                           : t->v.y.stride; /* from row to row of the phase */
@@ -336,7 +319,7 @@ static void phase_tiles(const struct forward *t, const struct rect *q, const gem
                 row_tiles(t->c->kernels, &tile, count, rows, vectors, columns);
                 row += lines * q->line;
                 gemm_sums_move(&to, phases * pixels * out->stride);
-                look_ahead(ahead);
+                gemm_look_ahead(ahead);
             }
         }
     }
@@ -387,7 +370,7 @@ struct forward_worker {
     struct gemm_sums sums; /* of a band by the columns of a group */
     struct gemm_segments list;
     int32_t *starts; /* of the panels of a group: [panel][block][column] */
-    struct ahead ahead;
+    struct gemm_ahead ahead;
 };
 
 static struct forward_worker lay_out_worker(const struct forward *t, struct gemm_arena *arena) {
