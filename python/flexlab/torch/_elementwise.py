@@ -8,7 +8,7 @@ from torch.library import custom_op
 from .. import _core
 from .._tensor import format_id
 from ._carriers import Held, Result, bring, is_image, locked, on, state_of, stored_shape
-from ._operations import as_operand, call, four, gradient_like, image_like, is_held, operand, places, saved, weight
+from ._operations import as_operand, call, four, gradient_like, image_like, is_held, kept, operand, places, saved, weight
 
 
 # --- relu and sums ------------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ def relu_backward(dy: Tensor, y: Tensor, format: str, handle: int) -> Tensor:
 
 def relu_setup(ctx, inputs, output):
     ctx.gated = inputs[1]
-    saved(ctx, inputs, () if ctx.gated else (output,))
+    saved(ctx, inputs, () if ctx.gated else (kept(output),))
 
 
 def relu_gradient(ctx, dy):
@@ -64,7 +64,7 @@ def add(a: Tensor, b: Tensor, relu: bool, gated: bool, format: str, handle: int)
 
 def add_setup(ctx, inputs, output):
     ctx.masks = inputs[2] and not inputs[3]
-    saved(ctx, inputs, (output,) if ctx.masks else ())
+    saved(ctx, inputs, (kept(output),) if ctx.masks else ())
 
 
 def add_gradient(ctx, dy):
@@ -103,7 +103,7 @@ class Fork(torch.autograd.Function):
             ctx.state = state_of(handle)
         ctx.save_for_backward(x if gated else None)
         ctx.set_materialize_grads(False)
-        return tuple(Held(x.box) if isinstance(x, Held) else x.view_as(x) for _ in range(uses))
+        return tuple(x.view_as(x) for _ in range(uses))
 
     @staticmethod
     def backward(ctx, *gradients):

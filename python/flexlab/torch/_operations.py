@@ -90,6 +90,12 @@ def saved(ctx, inputs, tensors):
     ctx.state = state_of(inputs[-1])
 
 
+def kept(output):
+    """A result, to be saved for the backward pass: an alias with its version, since autograd saves and returns copies of a
+    result itself, each of which is made by Held."""
+    return output.detach() if type(output) is Held else output
+
+
 def like(t):
     return torch.empty_like(t)
 
@@ -355,7 +361,7 @@ def batch_norm_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weight_: Ten
 
 def batch_norm_setup(ctx, inputs, output):
     x, residual, weight_, _, eps, relu, gated = inputs[:7]
-    saved(ctx, inputs, (x, output[0] if relu and not gated else None, weight_, output[1], output[2]))
+    saved(ctx, inputs, (x, kept(output[0]) if relu and not gated else None, weight_, output[1], output[2]))
     ctx.eps = eps
     ctx.residual = residual is not None
     ctx.mark_non_differentiable(output[1], output[2])
@@ -412,7 +418,7 @@ def batch_norm_running_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weig
 
 def batch_norm_running_setup(ctx, inputs, output):
     x, residual, weight_, _, mean, variance, eps, relu = inputs[:8]
-    saved(ctx, inputs, (x, output if relu else None, weight_, mean, variance))
+    saved(ctx, inputs, (x, kept(output) if relu else None, weight_, mean, variance))
     ctx.eps, ctx.residual = eps, residual is not None
 
 
