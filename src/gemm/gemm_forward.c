@@ -214,8 +214,8 @@ static struct gemm_ahead ahead_of(const struct forward *t, const struct rect *q,
     if (unit >= t->v.batch * t->rects_y * t->rects_x || t->lines_apart || t->rects_x > 1 || t->v.groups > 1)
         return ahead;
     const struct rect next = rect_of(t, unit);
-    const int64_t first = gemm_max(next.in_y0, 0), end = gemm_min(next.in_y1, t->v.y.in),
-                  line = t->v.x.in * t->v.in_pixel;
+    const int64_t first = gemm_min(gemm_max(next.in_y0, 0), t->v.y.in),
+                  end = gemm_max(gemm_min(next.in_y1, t->v.y.in), first), line = t->v.x.in * t->v.in_pixel;
     ahead.at = gemm_element(t->c, t->image, (next.image * t->v.y.in + first) * line);
     ahead.end = ahead.at + (end - first) * line * t->c->packing->element_bytes;
     ahead.each = gemm_parts(gemm_parts(ahead.end - ahead.at, GEMM_CACHE_LINE), q->y1 - q->y0);

@@ -214,7 +214,7 @@ static struct gemm_ahead ahead_of(const struct gradient *t, int64_t chunk) {
     const int64_t image = first / t->v.x.out / t->v.y.out, y = first / t->v.x.out % t->v.y.out,
                   last_image = last / t->v.x.out / t->v.y.out, last_y = last / t->v.x.out % t->v.y.out;
     const int64_t line = t->v.x.in * t->v.in_pixel,
-                  top = image * t->v.y.in + gemm_max(y * t->v.y.stride - t->v.y.padding, 0),
+                  top = image * t->v.y.in + gemm_min(gemm_max(y * t->v.y.stride - t->v.y.padding, 0), t->v.y.in),
                   bottom = last_image * t->v.y.in +
                            gemm_min(last_y * t->v.y.stride - t->v.y.padding + gemm_reach(&t->v.y), t->v.y.in);
     ahead.at = gemm_element(t->c, t->dy, first * t->v.out_pixel);
