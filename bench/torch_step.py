@@ -3,8 +3,8 @@
 library's network, and QPyTorch's simulation where qtorch can be imported, alternating in one process.
 
 usage: torch_step.py [--threads N] [--rounds N] [--format NAME] [--batch N]
-Wall time and CPU time of the process, median and least of the rounds. On a machine with other work, threads of OpenMP wait for
-each other: compare CPU times of one thread then."""
+Each step has images in memory of its own, as a new batch has. Wall time and CPU time of the process, median and least of
+the rounds. On a machine with other work, threads of OpenMP wait for each other: compare CPU times of one thread then."""
 import argparse
 import os
 import statistics
@@ -23,11 +23,12 @@ MOMENTUM, DECAY, RATE = 0.9, 1e-4, 0.1
 
 
 def stepper(model, optimiser, loss_of, x, labels):
-    def step():
+    """A step of given images, and the images."""
+    def step(x):
         optimiser.zero_grad()
         loss_of(model(x), labels).backward()
         optimiser.step()
-    return step
+    return step, x
 
 
 def of_torch(x, labels, last):
@@ -46,7 +47,7 @@ def of_flexlab(x, labels, format):
 
 def of_c(x, labels, format):
     graph = Graph(20, format, len(x), MOMENTUM, DECAY)
-    return lambda: graph.step(x, labels, RATE)
+    return lambda x: graph.step(x, labels, RATE), x
 
 
 def of_qpytorch(x, labels):
@@ -83,9 +84,10 @@ def main():
         print(f"without QPyTorch: {error}")
     times = {name: [] for name in steps}
     for i in range(how.rounds + 2):
-        for name, step in steps.items():
+        for name, (step, images) in steps.items():
+            batch = images.clone()
             wall, cpu = time.perf_counter(), time.process_time()
-            step()
+            step(batch)
             if i > 1:
                 times[name].append((time.perf_counter() - wall, time.process_time() - cpu))
     base = {k: statistics.median(one[k] for one in times["torch fp32, channels_last"]) for k in (0, 1)}

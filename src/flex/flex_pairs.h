@@ -118,9 +118,12 @@ static inline void mantissas_keep(int16_t *p, mantissas x) {
     _mm512_storeu_si512(p, x);
 }
 
-/* 0 if the gate is not above zero */
+/* 0 if the gate is not above zero. No masked load, which would begin when the gate has come from memory, and not with it.
+ */
 static inline mantissas mantissas_gated(const int16_t *p, const int16_t *gate) {
-    return _mm512_maskz_loadu_epi16(_mm512_cmpgt_epi16_mask(mantissas_at(gate), _mm512_setzero_si512()), p);
+    mantissas x = mantissas_at(p);
+    __asm__("" : "+v"(x)); /* else the compiler makes it one */
+    return _mm512_maskz_mov_epi16(_mm512_cmpgt_epi16_mask(mantissas_at(gate), _mm512_setzero_si512()), x);
 }
 
 /* Clears the last bit of m if x & mask is zero. */

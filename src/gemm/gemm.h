@@ -23,6 +23,7 @@ enum {
     GEMM_WINDOW = 4,         /* steps of the shortest bound window */
     GEMM_WINDOWS = 3,        /* lengths of windows: 1, 2 and 4 of the shortest */
     GEMM_STAGGER = 16,       /* steps between two carry splits of an accumulator in the staggered micro-kernel */
+    GEMM_CACHE_LINE = 64,    /* bytes */
     GEMM_PREFETCH_STEPS = 4, /* steps of a panel kernel from one prefetch to the next */
     GEMM_VECTORS_MAX = 3,    /* of columns in a tile of a convolution */
     GEMM_ROWS_MAX = 16,      /* of such a tile */
@@ -71,6 +72,26 @@ struct gemm_segment {
     bool hole;  /* A is zero, whatever a says (ordered sums) */
 };
 
+/* What a worker will probably read next, from `at` on and then from `then` on: it comes to the cache while tiles are
+ * computed, since packing it would wait for each line. */
+struct gemm_ahead {
+    const char *at, *end, *then, *then_end;
+    int64_t each; /* lines of the cache at a time */
+};
+
+static inline void gemm_look_ahead(struct gemm_ahead *ahead) {
+    for (int64_t i = 0; i < ahead->each; i++, ahead->at += GEMM_CACHE_LINE) {
+        if (ahead->at >= ahead->end) {
+            ahead->at = ahead->then;
+            ahead->end = ahead->then_end;
+            ahead->then = ahead->then_end;
+        }
+        if (ahead->at >= ahead->end)
+            return;
+        __builtin_prefetch(ahead->at, 0, 2);
+    }
+}
+
 /* One tile of a convolution: out[i][j] (=, or += if add) sum over the segments of A[i][k] B[k][j]. Strides are in
  * packed elements. */
 struct gemm_tile {
@@ -80,9 +101,10 @@ struct gemm_tile {
     const gemm_packed *a, *b;
     const int32_t
         *start; /* of the accumulators, if the kernels have `starts`: of each column, or row if A is transposed */
-    int64_t a_row, a_step; /* of A, from row to row and from step to step; one of them is 1 */
-    bool turned;           /* that from row to row: the tile is one of a weight gradient, or A is transposed */
-    int64_t b_step;        /* of B; columns are neighbours */
+    int64_t a_row, a_step;    /* of A, from row to row and from step to step; one of them is 1 */
+    bool turned;              /* that from row to row: the tile is one of a weight gradient, or A is transposed */
+    int64_t b_step;           /* of B; columns are neighbours */
+    struct gemm_ahead *ahead; /* if it is turned: looked at for each segment; NULL: nothing */
     struct gemm_sums out;
     int rows; /* whole units of rows are computed: memory beyond the last row must be readable */
     bool add;

@@ -208,6 +208,20 @@ static void pack_rect(const struct forward *t, struct rect *q, gemm_packed *to) 
         q->squares = t->c->packing->bound_neighbours(to, lines * q->line);
 }
 
+/* The input of a unit, for the lines of rectangle q to look ahead to; nothing if it is no whole stretch of memory. */
+static struct gemm_ahead ahead_of(const struct forward *t, const struct rect *q, int64_t unit) {
+    struct gemm_ahead ahead = {.each = 0};
+    if (unit >= t->v.batch * t->rects_y * t->rects_x || t->lines_apart || t->rects_x > 1 || t->v.groups > 1)
+        return ahead;
+    const struct rect next = rect_of(t, unit);
+    const int64_t first = gemm_min(gemm_max(next.in_y0, 0), t->v.y.in),
+                  end = gemm_max(gemm_min(next.in_y1, t->v.y.in), first), line = t->v.x.in * t->v.in_pixel;
+    ahead.at = gemm_element(t->c, t->image, (next.image * t->v.y.in + first) * line);
+    ahead.end = ahead.at + (end - first) * line * t->c->packing->element_bytes;
+    ahead.each = gemm_parts(gemm_parts(ahead.end - ahead.at, GEMM_CACHE_LINE), q->y1 - q->y0);
+    return ahead;
+}
+
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
 /* The segments of all pixels of a phase. */
@@ -242,20 +256,12 @@ static int64_t place_of(const struct forward *t, const struct gemm_side *side, i
     return t->v.gradient ? (at + side->padding) / side->stride : at * side->stride - side->padding;
 }
 
-/* The pixels of one phase in one output row, times one panel, one block of k. out: the band's sums. */
-static void row_tiles(const struct forward *t, const struct rect *q, const gemm_packed *a, int64_t y, int64_t x0,
-                      struct gemm_tile *tile, int vectors, int64_t columns, const struct gemm_sums *out,
-                      int64_t first) {
-    const int64_t phases = phases_of(t, &t->v.x), count = gemm_parts(q->x1 - x0, phases);
-    const int rows = gemm_tile_rows(t->c->kernels, vectors, count);
-    const int64_t in_y = place_of(t, &t->v.y, y), in_x = place_of(t, &t->v.x, x0);
-    const int64_t line = t->lines_apart ? (y - q->y0) * t->v.y.positions : in_y - q->in_y0;
-    tile->a = a + line * q->line + (in_x - q->in_x0) * t->pixel;
-    tile->out = gemm_sums_at(out, (y - q->band_y0) * (q->x1 - q->x0) + x0 - q->x0, first);
-    tile->out.stride = phases * out->stride;
+/* The `count` pixels of one phase in one output row, times one panel, one block of k, in tiles of `rows` pixels. */
+static inline void row_tiles(const struct gemm_kernels *kernels, struct gemm_tile *tile, int64_t count, int rows,
+                             int vectors, int64_t columns) {
     for (int64_t i = 0; i < count; i += rows) {
         tile->rows = (int)gemm_min(rows, count - i);
-        t->c->kernels->tile(tile, vectors, columns);
+        kernels->tile(tile, vectors, columns);
         tile->a += rows * tile->a_row;
         gemm_sums_move(&tile->out, rows * tile->out.stride);
     }
@@ -279,14 +285,22 @@ static void find_starts(const struct forward *t, const struct gemm_segments *lis
     }
 }
 
+/* All tiles of a phase in a band, whose first pixel is (y0, x0). out: the band's sums. */
 static void phase_tiles(const struct forward *t, const struct rect *q, const gemm_packed *a,
                         const struct gemm_segments *list, const int32_t *starts, int64_t y0, int64_t x0, int64_t group,
-                        const struct gemm_sums *out) {
-    const int64_t phases = phases_of(t, &t->v.y), first = group * t->panels_per_group,
+                        const struct gemm_sums *out, struct gemm_ahead *ahead) {
+    const int64_t phases = phases_of(t, &t->v.y), across = phases_of(t, &t->v.x), first = group * t->panels_per_group,
                   end = gemm_min(first + t->panels_per_group, t->panels);
+    const int64_t pixels = q->x1 - q->x0, count = gemm_parts(q->x1 - x0, across);
+    const int64_t line = t->lines_apart ? (y0 - q->y0) * t->v.y.positions : place_of(t, &t->v.y, y0) - q->in_y0;
+    const int64_t lines = t->lines_apart  ? phases * t->v.y.positions
+                          : t->v.gradient ? 1
+                                          : t->v.y.stride; /* from row to row of the phase */
+    const int64_t from = line * q->line + (place_of(t, &t->v.x, x0) - q->in_x0) * t->pixel;
     for (int64_t panel = first; panel < end; panel++) {
         const int64_t columns = gemm_min(t->width, t->v.filters - panel * t->width);
-        const int vectors = (int)gemm_parts(columns, t->c->kernels->lanes);
+        const int vectors = (int)gemm_parts(columns, t->c->kernels->lanes),
+                  rows = gemm_tile_rows(t->c->kernels, vectors, count);
         struct gemm_tile tile = {.b = t->packed + panel * t->panel_steps * t->width,
                                  .a_row = (t->v.gradient ? 1 : t->v.x.stride) * t->pixel,
                                  .a_step = 1,
@@ -295,8 +309,18 @@ static void phase_tiles(const struct forward *t, const struct rect *q, const gem
             gemm_tile_block(&tile, list, block);
             tile.add = block > 0;
             tile.start = starts + (panel - first) * starts_size(t) + block * t->width;
-            for (int64_t y = y0; y < q->band_y1; y += phases)
-                row_tiles(t, q, a, y, x0, &tile, vectors, columns, out, (panel - first) * t->width);
+            const gemm_packed *row = a + from;
+            struct gemm_sums to =
+                gemm_sums_at(out, (y0 - q->band_y0) * pixels + x0 - q->x0, (panel - first) * t->width);
+            to.stride = across * out->stride;
+            for (int64_t y = y0; y < q->band_y1; y += phases) {
+                tile.a = row;
+                tile.out = to;
+                row_tiles(t->c->kernels, &tile, count, rows, vectors, columns);
+                row += lines * q->line;
+                gemm_sums_move(&to, phases * pixels * out->stride);
+                gemm_look_ahead(ahead);
+            }
         }
     }
 }
@@ -346,6 +370,7 @@ struct forward_worker {
     struct gemm_sums sums; /* of a band by the columns of a group */
     struct gemm_segments list;
     int32_t *starts; /* of the panels of a group: [panel][block][column] */
+    struct gemm_ahead ahead;
 };
 
 static struct forward_worker lay_out_worker(const struct forward *t, struct gemm_arena *arena) {
@@ -378,7 +403,7 @@ static void band_tiles(const struct forward *t, const struct rect *q, int64_t gr
             if (t->c->kernels->starts && (lists || begins))
                 find_starts(t, &w->list, group, w->starts);
             if (w->list.blocks)
-                phase_tiles(t, q, w->a, &w->list, w->starts, y, x, group, &w->sums);
+                phase_tiles(t, q, w->a, &w->list, w->starts, y, x, group, &w->sums, &w->ahead);
             else
                 phase_zeros(t, q, y, x, &w->sums);
         }
@@ -389,10 +414,12 @@ static void forward_part(void *context, int part, int worker) {
     struct gemm_arena arena = gemm_worker_arena(t->c, worker);
     struct forward_worker w = lay_out_worker(t, &arena);
     void *stats = gemm_worker_stats(t->c, worker);
-    struct rect q = rect_of(t, t->group_per_part ? part / t->groups : part);
+    const int64_t unit = t->group_per_part ? part / t->groups : part;
+    struct rect q = rect_of(t, unit);
     const int64_t first = t->group_per_part ? part % t->groups : 0, end = t->group_per_part ? first + 1 : t->groups;
     bool listed = false;
     pack_rect(t, &q, w.a);
+    w.ahead = ahead_of(t, &q, unit + (t->group_per_part ? 1 : t->c->workers));
     for (int64_t group = first; group < end; group++) {
         w.sums.stride = gemm_min(t->v.filters - group * t->panels_per_group * t->width, t->panels_per_group * t->width);
         for (q.band_y0 = q.y0; q.band_y0 < q.y1; q.band_y0 = q.band_y1) {

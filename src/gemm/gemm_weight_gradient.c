@@ -68,6 +68,7 @@ struct gradient_worker {
     float *squares; /* of packed lines: the largest sum of a channel in a segment */
     struct gemm_segments list;
     int32_t *starts; /* of the rows: [block][row] */
+    struct gemm_ahead ahead;
 };
 
 static bool is_ordered(const struct gradient *t) {
@@ -203,13 +204,43 @@ static void list_segments(const struct gradient *t, int64_t rows, int64_t channe
     }
 }
 
+/* The operands of a chunk; nothing if they are no whole stretches of memory. */
+static struct gemm_ahead ahead_of(const struct gradient *t, int64_t chunk) {
+    struct gemm_ahead ahead = {.each = 0};
+    if (chunk >= t->chunks || t->row_blocks > 1 || t->v.groups > 1)
+        return ahead;
+    const int64_t first = chunk * t->chunk, last = gemm_min(first + t->chunk, t->k) - 1,
+                  bytes = t->c->packing->element_bytes;
+    const int64_t image = first / t->v.x.out / t->v.y.out, y = first / t->v.x.out % t->v.y.out,
+                  last_image = last / t->v.x.out / t->v.y.out, last_y = last / t->v.x.out % t->v.y.out;
+    const int64_t line = t->v.x.in * t->v.in_pixel,
+                  top = image * t->v.y.in + gemm_min(gemm_max(y * t->v.y.stride - t->v.y.padding, 0), t->v.y.in),
+                  bottom = last_image * t->v.y.in +
+                           gemm_min(last_y * t->v.y.stride - t->v.y.padding + gemm_reach(&t->v.y), t->v.y.in);
+    ahead.at = gemm_element(t->c, t->dy, first * t->v.out_pixel);
+    ahead.end = ahead.at + (last + 1 - first) * t->v.out_pixel * bytes;
+    ahead.then = gemm_element(t->c, t->image, top * line);
+    ahead.then_end = ahead.then + gemm_max(bottom - top, 0) * line * bytes;
+    return ahead;
+}
+
+/* Shares what is ahead among the segments of all tiles of some columns. */
+static void share_ahead(const struct gradient *t, int64_t rows, int64_t channels, struct gradient_worker *w) {
+    const struct gemm_kernels *k = t->c->kernels;
+    const int64_t lines = (w->ahead.end - w->ahead.at + w->ahead.then_end - w->ahead.then) / GEMM_CACHE_LINE,
+                  columns = t->v.y.positions * t->v.x.positions * channels,
+                  tiles = gemm_parts(columns, k->vectors * k->lanes) * gemm_parts(rows, k->rows[k->vectors]);
+    w->ahead.each = gemm_parts(lines, gemm_max(tiles * w->list.count, 1));
+}
+
 /* Computes `columns` neighbouring columns from packed element b of the lines on, for all rows. */
-static void column_tiles(const struct gradient *t, const struct gradient_worker *w, int64_t rows, const gemm_packed *b,
+static void column_tiles(const struct gradient *t, struct gradient_worker *w, int64_t rows, const gemm_packed *b,
                          int64_t columns, void *out, bool add) {
     const struct gemm_kernels *k = t->c->kernels;
     const int64_t vectors = gemm_parts(columns, k->lanes);
     const int64_t most = vectors <= k->vectors || vectors % k->vectors == 0 ? k->vectors : 2;
-    struct gemm_tile tile = {.a_row = 1, .turned = true, .a_step = w->list.a_step, .b_step = w->list.b_step};
+    struct gemm_tile tile = {
+        .a_row = 1, .turned = true, .a_step = w->list.a_step, .b_step = w->list.b_step, .ahead = &w->ahead};
     for (int64_t j = 0; j < columns; j += most * k->lanes) {
         const int64_t width = gemm_min(columns - j, most * k->lanes);
         const int tile_vectors = (int)gemm_parts(width, k->lanes), tile_rows = gemm_tile_rows(k, tile_vectors, rows);
@@ -228,18 +259,21 @@ static void column_tiles(const struct gradient *t, const struct gradient_worker 
     }
 }
 
-/* Multiplies one chunk by one block of rows into sums [m][n]. */
-static void add_chunk(const struct gradient *t, int64_t chunk, int64_t row, struct gradient_worker *w, void *sums,
-                      bool add) {
+/* Multiplies one chunk by one block of rows into sums [m][n]. next: the chunk that this worker will probably take then.
+ */
+static void add_chunk(const struct gradient *t, int64_t chunk, int64_t next, int64_t row, struct gradient_worker *w,
+                      void *sums, bool add) {
     const int64_t first = chunk * t->chunk, rows = gemm_min(t->rows_block, t->v.filters - row);
     list_spans(t, first, gemm_min(first + t->chunk, t->k), w);
     pack_dy(t, row, rows, w);
+    w->ahead = ahead_of(t, next);
     for (int64_t channel = 0; channel < t->v.depth; channel += t->channels_block) {
         const int64_t channels = gemm_min(t->channels_block, t->v.depth - channel);
         /* with all channels packed, the positions s are neighbours in the result too */
         const int64_t together = channels == t->v.depth && t->v.x.dilation == 1 ? t->v.x.positions : 1;
         pack_image(t, channel, channels, w);
         list_segments(t, rows, channels, w);
+        share_ahead(t, rows, channels, w);
         for (int64_t r = 0; r < t->v.y.positions; r++)
             for (int64_t s = 0; s < t->v.x.positions; s += together)
                 column_tiles(t, w, rows, w->b + (r * t->filter_step * t->positions + s * t->v.x.dilation) * channels,
@@ -256,7 +290,8 @@ static void gradient_part(void *context, int part, int worker) {
     const int64_t first = (t->wave * t->slices + slice) * t->chunks_per_slice,
                   end = gemm_min(first + t->chunks_per_slice, t->chunks);
     for (int64_t chunk = first; chunk < end; chunk++)
-        add_chunk(t, chunk, row, &w, sum_at(t, t->sums, slice * t->v.filters * t->n), chunk > first);
+        add_chunk(t, chunk, chunk + 1 < end ? chunk + 1 : chunk + 1 + (t->c->workers - 1) * t->chunks_per_slice, row,
+                  &w, sum_at(t, t->sums, slice * t->v.filters * t->n), chunk > first);
 }
 
 /* Adds the slices of a wave to the total in order; after the last wave the total is stored. */

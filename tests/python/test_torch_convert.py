@@ -13,6 +13,7 @@ import torch.nn.functional as TF
 
 import flexlab as fl
 import flexlab.torch as ft
+from flexlab.torch import _carriers as carriers
 from torch_networks import Graph, resnet
 
 VARIANTS = ("flex16+5", "fp32", "fp16", "bf16", "dfp16", "flex12+5", "e5m6", "tensor:e4m3fn")
@@ -97,6 +98,68 @@ def test_names_and_copies():
     assert torch.equal(converted.linear.weight, model.linear.weight) and not torch.equal(other.linear.weight, model.linear.weight)
     parameters = list(model.parameters())
     assert all(a is b for a, b in zip(ft.convert(model, "fp32", inplace=True, verbose=False).parameters(), parameters))
+
+
+def test_shared_memory():
+    """Results have the memory of others that are gone. Whatever is kept, and in whatever order passes run, values and
+    exponents are those of memory of their own."""
+    def run(least):
+        usual, carriers.SHARED_BYTES = carriers.SHARED_BYTES, least
+        model = ft.convert(resnet(8).train(), "flex16+5", verbose=False)
+        kept, seen, random = [], [], np.random.default_rng(1)
+
+        def keep(module, args, y):
+            if random.random() < 0.3:
+                kept.append(y)
+            if random.random() < 0.1:
+                seen.append(kept.pop(random.integers(len(kept))).detach().clone() if kept else y.sum())
+            if random.random() < 0.1:
+                kept.clear()
+        for module in model.modules():
+            if isinstance(module, (ft.Conv2d, ft.BatchNorm2d)):
+                module.register_forward_hook(keep)
+        optimiser = ft.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        for step in range(12):
+            optimiser.zero_grad()
+            passes = [model(images(4, 10 * step + i)) for i in range(random.integers(1, 3))]
+            with torch.no_grad():
+                seen.append(model.eval()(images(4)))
+            model.train()
+            for y in passes[::random.choice((1, -1))]:
+                y.square().mean().backward(retain_graph=bool(random.random() < 0.3))
+            optimiser.step()
+        seen += [one.detach().clone() for one in kept] + list(model.state_dict().values())
+        exponents = [module.exponents() for module in model.modules() if isinstance(module, ft.modules.FormatModule)]
+        slots = [slot for module in model.modules() if isinstance(module, ft.modules.FormatModule)
+                 for shapes in module.state.slots.values() for slot in shapes.values()]
+        carriers.SHARED_BYTES = usual
+        return seen, exponents, sum(slot.block is not None for slot in slots), len({id(slot.block) for slot in slots})
+    shared, own = run(1 << 16), run(1 << 40)
+    assert shared[2] > 20 and own[2] == 0
+    assert len(shared[0]) == len(own[0]) and all(torch.equal(a, b) for a, b in zip(shared[0], own[0]))
+    assert shared[1] == own[1]
+
+
+def test_memory_of_evaluation():
+    """A chain of layers needs memory for one result and its operand."""
+    model = nn.Sequential(*(nn.Conv2d(8, 8, 3, padding=1) for _ in range(8))).eval()
+    model = ft.convert(model, "flex16+5", verbose=False)
+    with torch.no_grad():
+        model(torch.randn(4, 8, 32, 32))
+    slots = [slot for module in model.modules() if isinstance(module, ft.Conv2d)
+             for shapes in module.evaluation.slots.values() for slot in shapes.values() if slot.role == "y"]
+    assert len(slots) == 8 and slots[-1].block is None  # torch reads the last
+    assert len({id(slot.block) for slot in slots[:-1]}) == 2
+
+
+def test_layouts_of_equal_sizes():
+    """[N,C,H,W] with C = H = W: a layer that wants rows of W does not take those of C for them."""
+    model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1, bias=False), nn.LayerNorm(6)).eval()
+    x = torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    for variant in ("flex16+5", "bf16"):
+        with torch.no_grad():
+            ours, exact = ft.convert(model, variant, verbose=False)(x), model(x)
+        assert float((ours - exact).abs().max()) < (0.1 if variant == "bf16" else 0.01), variant
 
 
 def test_hooks_see_values():

@@ -17,8 +17,10 @@ where such code is usual, are compared value by value each time.
 
 Operations run one at a time (LOCK): a slot is never read while another thread writes it. Each uses flexlab's threads."""
 import collections
+import ctypes
 import functools
 import itertools
+import math
 import os
 import threading
 import weakref
@@ -37,7 +39,7 @@ SHAPES = 8  # of one role in a state: the oldest beyond them is dropped with its
 F32 = 12    # tensor_type
 ROLES = {"weight": 1, "dweight": 4, "dbias": 4, "velocity": 5, "moment": 5, "root": 5, "dx": 3, "dy": 3, "da": 3, "db": 3,
          "dresidual": 3}
-states = weakref.WeakValueDictionary()
+states = {}  # handle: a weak reference to its state
 PARTS = 16
 handles = itertools.count(PARTS, PARTS)  # those between belong to State.part
 
@@ -57,26 +59,92 @@ def split(format):
     return name, predictor or None
 
 
-class Slot:
-    """A flexlab tensor that operations write, and how often they have."""
-    __slots__ = ("tensor", "stamp", "state", "role", "box", "version", "bits")
+# --- memory ---------------------------------------------------------------------------------------------------------------
+#
+# What only a Held shows is needed until that is gone: an activation until its backward pass, a gradient until the operation
+# before has read it. Then others have its memory, the last that became free first, as long as caches have it.
 
-    def __init__(self, tensor, state=None, role=None):
-        self.tensor, self.stamp, self.state, self.role, self.box = tensor, 0, state, role, None
+SHARED_BYTES = 1 << 16  # smaller results have memory of their own
+free = {}               # bytes: weak references to blocks of that many, the last that became free at the end
+
+
+class Block:
+    """Memory that has one result at a time. It lives as long as tensors lie in it."""
+    __slots__ = ("memory", "bytes", "taken", "listed", "__weakref__")
+
+    def __init__(self, bytes):
+        self.memory = _core.elements(_core.empty(format_id("i32"), (bytes // 4,), 0))
+        self.bytes, self.taken, self.listed = bytes, False, False
+
+
+class Lease:
+    """A block is taken as long as this lives."""
+    __slots__ = ("block",)
+
+    def __init__(self, block):
+        self.block, block.taken = block, True
+
+    def __del__(self):
+        block = self.block
+        block.taken = False
+        if not block.listed:
+            block.listed = True
+            free.setdefault(block.bytes, []).append(weakref.ref(block))
+
+
+def free_block(bytes):
+    blocks = free.get(bytes, ())
+    while blocks:
+        block = blocks.pop()()
+        if block is not None:
+            block.listed = False
+            if not block.taken:
+                return block
+    return Block(bytes)
+
+
+class Slot:
+    """A flexlab tensor that operations write, and how often they have. made: the arguments of new_tensor, for one that is made
+    before the first write."""
+    __slots__ = ("tensor", "stamp", "state", "role", "box", "made", "block", "version", "bits")
+
+    def __init__(self, tensor, state=None, role=None, made=None):
+        self.tensor, self.stamp, self.state, self.role, self.made = tensor, 0, state, role, made
+        self.box = self.block = None
         self.version = self.bits = None  # of the parameter that it is a copy of
 
-    def begin(self):
-        """Before a write: a torch tensor whose values are here alone takes them."""
+    def begin(self, held=False):
+        """Before a write: a torch tensor whose values are here alone takes them. held: the values will be here alone. Returns
+        the lease of the tensor's memory, or None for memory of its own, which a tensor keeps once it has it."""
         box = self.box and self.box()
         if box is not None:
             box.plain()
+            box.lease = None
         self.box = None
         self.stamp += 1
+        block = self.block
+        if block is None and self.tensor is not None:
+            return None
+        if block is None or block.taken or not held:
+            bytes = shared_bytes(*self.made[:2]) if held else 0
+            block = free_block(bytes) if bytes else None
+            moved = new_tensor(*self.made, block)
+            if self.tensor is not None:
+                _library.tensor_copy(moved, self.tensor)  # the history
+            self.tensor, self.block = moved, block
+        return block and Lease(block)
 
 
-def new_tensor(format, shape, role, exact):
+def shared_bytes(format, shape):
+    """Of the block of a tensor; 0: it has memory of its own."""
+    bytes = 2 * math.prod(shape)
+    words = _library.tensor_format_bytes(format_id(split(format)[0])) == 2
+    return -(-bytes // 64) * 64 if words and bytes >= SHARED_BYTES else 0
+
+
+def new_tensor(format, shape, role, exact, block=None):
     name, predictor = split(format)
-    t = _core.empty(format_id(name), shape, 0)
+    t = _core.on(format_id(name), shape, block.memory) if block else _core.empty(format_id(name), shape, 0)
     if _library.tensor_format_is_shared(t._id):
         if exact or predictor:
             t.predictor = "current" if exact else predictor
@@ -91,15 +159,17 @@ class State:
 
     By the handle of `held`, -handle, results are Held (below): for modules whose results only modules of flexlab read.
 
+
     weights: the state that has copies of weights in other formats, written when a weight has changed; evaluation reads those
     of training. keys: {role: key} of the draws of products that write there."""
 
     def __init__(self, exact=False, of=None, weights=None, keys=None, handle=None):
-        self.exact, self.is_held, self.parts = exact, of is not None, {}
+        self.exact, self.is_held = exact, of is not None
         self.weights, self.keys = weights or self, keys or {}
-        self.slots, self.handle = ({}, handle or next(handles)) if of is None else (of.slots, of.handle)
+        self.slots, self.parts, self.handle = ({}, {}, handle or next(handles)) if of is None else (of.slots, of.parts, of.handle)
         self.held = State(exact, self, weights, keys) if of is None else None
-        states[-self.handle if self.is_held else self.handle] = self
+        handle = -self.handle if self.is_held else self.handle
+        states[handle] = weakref.ref(self, lambda _: states.pop(handle, None))
 
     def part(self, i):
         """The i-th state beside this one, of the handle that is larger by i (0 < i < PARTS): for sums of gradients, each of
@@ -114,8 +184,9 @@ class State:
         if slot is None:
             while len(shapes) >= SHAPES:
                 shapes.popitem(last=False)
-            slot = shapes[shape] = Slot(new_tensor(format, shape, role, self.exact), self.handle, role)
-            if role in self.keys:
+            slot = shapes[shape] = Slot(None, self.handle, role, (format, shape, role, self.exact))
+            if role in self.keys:  # draws count the writes of one tensor
+                slot.tensor = new_tensor(*slot.made)
                 slot.tensor.set_rounding("nearest", self.keys[role])
         else:
             shapes.move_to_end(shape)
@@ -124,7 +195,7 @@ class State:
     def exponents(self):
         """{(role, format, shape): exponent} of the slots of formats with a shared exponent."""
         return {(role, format, shape): slot.tensor.exponent for (role, format), shapes in self.slots.items()
-                for shape, slot in shapes.items() if slot.tensor.exponent is not None}
+                for shape, slot in shapes.items() if getattr(slot.tensor, "exponent", None) is not None}
 
     def __deepcopy__(self, memo):
         return State(self.exact)
@@ -143,9 +214,11 @@ def state_of(handle):
     if handle == 0:
         return None
     state = states.get(handle)
+    state = state and state()
     if state is None and abs(handle) % PARTS:
         own = abs(handle) % PARTS
         state = states.get(handle - own if handle > 0 else handle + own)
+        state = state and state()
         state = state and state.part(own)
     if state is None:
         raise ValueError(f"handle {handle}: its module is gone, expected that of a module that is alive, or 0")
@@ -163,7 +236,7 @@ def is_image(t):
     """Whether the memory of a tensor [N,C,H,W] is that of flexlab's [N,H,W,C] (torch's channels_last) and not row-major."""
     if isinstance(t, Held):
         return t.box.image
-    return t.dim() == 4 and not t.is_contiguous() and t.permute(0, 2, 3, 1).is_contiguous()
+    return t.dim() == 4 and not t.is_contiguous() and t.is_contiguous(memory_format=torch.channels_last)
 
 
 def stored(t, layout):
@@ -200,10 +273,10 @@ def new_memory(shape, image, as_seen=None):
 
 class Box:
     """What the Held of one result share."""
-    __slots__ = ("slot", "stamp", "shape", "image", "values", "__weakref__")
+    __slots__ = ("slot", "stamp", "shape", "image", "lease", "values", "__weakref__")
 
-    def __init__(self, slot, shape, image):
-        self.slot, self.stamp, self.shape, self.image, self.values = slot, slot.stamp, shape, image, None
+    def __init__(self, slot, shape, image, lease):
+        self.slot, self.stamp, self.shape, self.image, self.lease, self.values = slot, slot.stamp, shape, image, lease, None
         slot.box = weakref.ref(self)
 
     def plain(self):
@@ -216,13 +289,24 @@ class Box:
 
     def shared(self):
         """The values, for somebody who may write them: they alone count from here on."""
-        values, self.slot = self.plain(), None
+        values = self.plain()
+        self.slot = self.lease = None
         return values
 
     def tensor(self, name):
         """The flexlab tensor, if it still has the values, and in this format; else None."""
         slot = self.slot
-        return slot if slot is not None and slot.stamp == self.stamp and slot.tensor.format == name else None
+        if slot is None or slot.stamp != self.stamp or slot.tensor.format != name:
+            return None
+        return slot.tensor
+
+
+@functools.lru_cache(maxsize=1024)
+def seen(shape, image):
+    """The size and the strides that torch sees of memory of a shape."""
+    strides = tuple(math.prod(shape[i + 1:]) for i in range(len(shape)))
+    order = (0, 3, 1, 2) if image else range(len(shape))
+    return tuple(shape[i] for i in order), tuple(strides[i] for i in order)
 
 
 class Held(torch.Tensor):
@@ -232,14 +316,7 @@ class Held(torch.Tensor):
 
     @staticmethod
     def __new__(cls, box):
-        n, *rest = box.shape
-        size, strides = box.shape, []
-        step = 1
-        for one in reversed(size):
-            strides.insert(0, step)
-            step *= one
-        if box.image:
-            size, strides = (n, rest[2], rest[0], rest[1]), (strides[0], strides[3], strides[1], strides[2])
+        size, strides = seen(box.shape, box.image)
         t = torch.Tensor._make_wrapper_subclass(cls, size, strides=strides, dtype=torch.float32, device="cpu")
         t.box = box
         return t
@@ -287,30 +364,64 @@ SAME = {torch.ops.aten.detach.default, torch.ops.aten.alias.default}
 
 
 class Entry:
-    __slots__ = ("storage", "pointer", "version", "slot", "stamp", "snapshot", "turned", "exact")
+    __slots__ = ("storage", "pointer", "version", "slot", "stamp", "snapshot", "turned", "exact", "found")
 
 
 table = {}
 count_limit, bytes_limit, new_bytes = 256, 1 << 26, 0  # when to look for entries of dead tensors; bytes of slots since then
 
+# By PyDLL, which keeps the GIL, and by addresses: views in NumPy cost more than the comparison.
+compare = ctypes.PyDLL(None).memcmp
+compare.argtypes, compare.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t), ctypes.c_int
 
-def words(t):
-    """The bits of a contiguous tensor. By NumPy: for arrays of this size torch's threads cost more than they save."""
-    return t.detach().numpy().reshape(-1).view(np.int32)
+
+class Bits:
+    """A copy of the bits of float32 tensors without gaps."""
+    __slots__ = ("copy", "address", "bytes")
+
+    def __init__(self, t):
+        self.bytes = 4 * t.numel()
+        self.copy = ctypes.create_string_buffer(self.bytes)
+        self.address = ctypes.addressof(self.copy)
+        self.take(t)
+
+    def take(self, t):
+        ctypes.memmove(self.address, t.data_ptr(), self.bytes)
+
+    def same(self, t):
+        return 4 * t.numel() == self.bytes and not compare(self.address, t.data_ptr(), self.bytes)
+
+
+scratch = np.empty(0, np.float32)
+
+
+def same_values(found, t):
+    """Whether a flexlab tensor has the values of a float32 tensor without gaps."""
+    global scratch
+    n = t.numel()
+    if scratch.size < n:
+        scratch = np.empty(n, np.float32)
+    found._store(scratch[:n].reshape(found.shape), F32)
+    return not compare(scratch.ctypes.data, t.data_ptr(), 4 * n)
 
 
 def attach(given, slot, snapshot=None, turned=False, exact=False):
     """Notes that the memory of a torch tensor holds the values of a slot, in the order of that memory, or turned: those of
     [N,H,W,C] where the memory is [N,C,H,W]. given: the tensor as its user knows it, whose version counts (views that are made
-    inside of an operation have counters of their own). snapshot: bits to compare at each use. exact: the values of the slot are
+    inside of an operation have counters of their own). snapshot: Bits to compare at each use. exact: the values of the slot are
     those of the torch tensor itself, not rounded to the format."""
     global count_limit, bytes_limit, new_bytes
     if given.is_inference():  # its writes are not counted
         return
-    entry = Entry()
-    entry.storage, entry.pointer, entry.version = StorageWeakRef(given.untyped_storage()), given.data_ptr(), given._version
+    storage = given.untyped_storage()
+    entry = table.get(storage._cdata)
+    if entry is None:
+        entry = table[storage._cdata] = Entry()
+        entry.storage, entry.slot = StorageWeakRef(storage), None
+    if entry.slot is not slot:
+        entry.found = None
+    entry.pointer, entry.version = given.data_ptr(), given._version
     entry.slot, entry.stamp, entry.snapshot, entry.turned, entry.exact = slot, slot.stamp, snapshot, turned, exact
-    table[entry.storage.cdata] = entry
     if slot.state is None:
         new_bytes += slot.tensor.nbytes  # only this entry keeps it
     if len(table) >= count_limit or new_bytes >= bytes_limit:
@@ -326,22 +437,33 @@ def purge():
             del table[key]
 
 
-def lookup(t, given, name, state=None, writes=(), turned=False):
-    """The flexlab tensor with the values of a torch tensor, in a format (None: in whatever format it was
-    written); None: not known. given, turned: as in attach. t: the
-    same in the order in which it is wanted."""
+def entry_of(given):
+    """The entry of a torch tensor, if it counts."""
     entry = table.get(given.untyped_storage()._cdata)
-    if entry is None or given.is_inference() or entry.version != given._version or entry.pointer != given.data_ptr() or \
-            entry.stamp != entry.slot.stamp or entry.turned != turned:
+    if entry is None or entry.version != given._version or entry.pointer != given.data_ptr() or \
+            entry.stamp != entry.slot.stamp or given.is_inference():
+        return None
+    return entry
+
+
+def lookup(entry, t, name, state=None, writes=(), turned=False):
+    """The flexlab tensor with the values of a torch tensor, whose entry this is, in a format; None: not known. turned: as in
+    attach. t: the tensor in the order in which it is wanted."""
+    if entry is None or entry.turned != turned:
         return None
     slot, found, shape = entry.slot, entry.slot.tensor, tuple(t.shape) or (1,)
     if name != found.format and (name is not None or not entry.exact) or found.size != t.numel() or turned and found.shape != shape:
         return None
-    if entry.snapshot is not None and not np.array_equal(words(t), entry.snapshot):
+    if entry.snapshot is not None and not entry.snapshot.same(t):
         return None
-    if state is not None and slot.state == state.handle and slot.role in writes:
-        found = found.copy()  # the module's own result is its input: it will be written
+    if is_written(slot, state, writes):
+        found = found.copy()  # the module's own result is its input
     return found if found.shape == shape else _core.view(found, shape)
+
+
+def is_written(slot, state, writes):
+    """Whether an operation of a state, which writes results of these roles, may write a slot."""
+    return state is not None and slot.state == state.handle and slot.role in writes
 
 
 # --- in and out ---------------------------------------------------------------------------------------------------------
@@ -360,39 +482,54 @@ def check(t, name):
 
 def on(t, format="fp32"):
     """A flexlab tensor in the memory of a contiguous torch tensor, which must have the type of the format."""
-    t = t.detach()
+    if t.requires_grad:
+        t = t.detach()
     if t.data_ptr() % 64:
         t = t.clone()
     return _core.on(format_id(format), tuple(t.shape) or (1,), t.numpy())
 
 
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
 def bring(t, name, format, state, role, layout="any", writes=(), snapshot=False):
     """The flexlab tensor of an operand. layout "matrix": all dimensions but the last as one."""
-    check(t, name)
-    if layout == "matrix" and t.dim() == 2:
+    short = split(format)[0]
+    if layout == "matrix" and isinstance(t, torch.Tensor) and t.dim() == 2:
         layout = "rows"
-    if isinstance(t, Held):
-        slot = t.box.tensor(split(format)[0])
-        shape = None if layout == "matrix" else stored_shape(t, layout)
-        if slot is not None and shape == t.box.shape:
-            owned = state is not None and slot.state == state.handle and slot.role in writes
-            return slot.tensor.copy() if owned else slot.tensor
-        slot = t.box.slot
-        if slot is not None and slot.stamp == t.box.stamp and shape == t.box.shape and split(format)[0] != "fp32":
-            return rewritten(slot.tensor, format, state, role)
+    if type(t) is Held:
+        box = t.box
+        slot = box.slot
+        if slot is not None and slot.stamp == box.stamp and \
+                (layout == "any" or layout != "matrix" and (layout == "image") == box.image):
+            if slot.tensor.format == short:
+                return slot.tensor.copy() if is_written(slot, state, writes) else slot.tensor
+            if short != "fp32":
+                return rewritten(slot.tensor, format, state, role)
         t = t.box.plain()
+    elif type(t) not in PLAIN or not t.is_cpu or t.dtype is not torch.float32 or t.layout is not torch.strided:
+        check(t, name)
+    entry = None
+    if short != "fp32":
+        entry = entry_of(t)
+        if entry is not None and entry.found is not None:
+            how, tensor = entry.found
+            if how == (layout, short, t.data_ptr(), t.shape, t.stride()) and not is_written(entry.slot, state, writes) and \
+                    (entry.snapshot is None or entry.snapshot.same(t)):
+                return tensor
     given, t = t, t.reshape(-1, t.shape[-1]) if layout == "matrix" else stored(t, layout)
     if not t.numel():
         raise _errors.ShapeError(f"{name} has the shape {tuple(given.shape)}, expected at least one element")
     turned = not t.is_contiguous()
     known = not turned or layout == "image" and given.is_contiguous()
-    short, _ = split(format)
     if short == "fp32":
         return on(t.contiguous())
-    found = lookup(t, given, short, state, writes, turned) if known else None
+    found = lookup(entry, t, short, state, writes, turned) if known else None
     if found is not None:
+        if not is_written(entry.slot, state, writes):
+            entry.found = (layout, short, given.data_ptr(), given.shape, given.stride()), found
         return found
-    found = lookup(t, given, None, state, writes, turned) if known and not snapshot else None
+    found = lookup(entry, t, None, state, writes, turned) if known and not snapshot else None
     if found is not None:
         return rewritten(found, format, state, role)
     shape = tuple(t.shape) or (1,)
@@ -400,7 +537,7 @@ def bring(t, name, format, state, role, layout="any", writes=(), snapshot=False)
     slot.begin()
     slot.tensor._load(np.ascontiguousarray(t.detach().numpy()).reshape(shape), F32)
     if known and t.untyped_storage()._cdata == given.untyped_storage()._cdata:
-        attach(given, slot, words(t).copy() if snapshot and not turned else None, turned)
+        attach(given, slot, Bits(t) if snapshot and not turned else None, turned)
     return slot.tensor
 
 
@@ -440,11 +577,11 @@ def copied_weight(t, source, format, state, name, layout):
     exponent of the largest element, with an empty history) where its values are from elsewhere."""
     state = None if state is None else state.weights
     slot = slot_of(state, f"{name} copy", format, source.shape)
-    bits = words(stored(t, layout).contiguous())
-    if slot.version is None or slot.version != t._version or not np.array_equal(bits, slot.bits):
+    memory = stored(t, layout).contiguous()
+    if slot.version is None or slot.version != t._version or not slot.bits.same(memory):
         slot.begin()
         (_core.rewrite if slot.version is not None and is_update(t) else _core.convert)(slot.tensor, source)
-        slot.version, slot.bits = t._version, bits.copy()
+        slot.version, slot.bits = t._version, Bits(memory)
     return slot.tensor
 
 
@@ -461,8 +598,8 @@ class Result:
         else:
             self.slot, self.held = slot_of(state, role, format, self.shape or (1,)), held and state is not None
             self.held = self.held and split(format)[0] != "fp32"
+            self.lease = self.slot.begin(self.held)
             self.tensor = self.slot.tensor
-            self.slot.begin()
 
     def draws(self, state, role):
         """For a product whose operands draw: without keys of convert by torch's generator."""
@@ -472,7 +609,7 @@ class Result:
 
     def torch(self):
         if self.held:
-            return Held(Box(self.slot, self.shape, self.image))
+            return Held(Box(self.slot, self.shape, self.image, self.lease))
         if self.slot is not None:
             self.made, memory = new_memory(self.shape, self.image, self.as_seen)
             self.tensor._store(memory.numpy(), F32)
@@ -480,9 +617,20 @@ class Result:
         return self.made
 
 
+def nothing():
+    return torch.empty(0)
+
+
 def locked(function):
+    """An operation; `bare` returns None for results that are not wanted, which operations of torch may not."""
+    def bare(*args):
+        with LOCK:
+            return function(*args)
+
     @functools.wraps(function)
     def guarded(*args, **kwargs):
         with LOCK:
-            return function(*args, **kwargs)
+            made = function(*args, **kwargs)
+        return tuple(nothing() if one is None else one for one in made) if type(made) is tuple else made
+    guarded.bare = bare
     return guarded

@@ -515,7 +515,7 @@ class Rewriter:
         for node in self.graph.nodes:
             module = self.module_of(node)
             if isinstance(module, M.FormatModule):
-                module.holds = all(self.reads(user) for user in node.users) and self.once(node)
+                module.holds = all(self.reads(user) or self.is_a(user, SHAPES) for user in node.users) and self.once(node)
 
     def reads(self, node):
         if node.op == "call_function" and node.target is operator.getitem and isinstance(self.module_of(node.args[0]), M.Fork):

@@ -8,8 +8,8 @@ from torch.library import custom_op
 from .. import _core
 from .._tensor import format_id
 from ._carriers import PARTS, Held, Result, beside, bring, is_image, locked, on, rewritten, split, state_of, stored_shape
-from ._operations import (as_operand, call, four, gradient_like, image_like, in_backward, is_held, once, operand, places, saved,
-                          weight)
+from ._operations import (as_operand, call, four, gradient_like, image_like, in_backward, is_held, kept, once, operand, places,
+                          saved, weight)
 from ._roles import roles
 
 
@@ -41,7 +41,7 @@ def relu_backward(dy: Tensor, y: Tensor, format: str, handle: int) -> Tensor:
 
 def relu_setup(ctx, inputs, output):
     ctx.gated = inputs[1]
-    saved(ctx, inputs, () if ctx.gated else (output,))
+    saved(ctx, inputs, () if ctx.gated else (kept(output),))
 
 
 def relu_gradient(ctx, dy):
@@ -67,7 +67,7 @@ def add(a: Tensor, b: Tensor, relu: bool, gated: bool, format: str, handle: int)
 
 def add_setup(ctx, inputs, output):
     ctx.masks = inputs[2] and not inputs[3]
-    saved(ctx, inputs, (output,) if ctx.masks else ())
+    saved(ctx, inputs, (kept(output),) if ctx.masks else ())
 
 
 def add_gradient(ctx, dy):

@@ -5,7 +5,7 @@ import torch
 
 from .. import _errors, _library
 from . import modules
-from ._carriers import LOCK, is_update, note_update, stored, words
+from ._carriers import LOCK, Bits, is_update, note_update, stored
 
 CURRENT, UPDATED = 1, 2  # of a copy of a weight: it has its present values; these are those of an optimiser of flexlab
 PARTS = ("state", "added", "sequences")
@@ -49,6 +49,8 @@ def histories(model):
             for part, state in states(module):
                 for (role, format), shapes in state.slots.items():
                     for shape, slot in shapes.items():
+                        if slot.tensor is None:  # nothing has been written there
+                            continue
                         key = "|".join((name, part, role, format, " ".join(map(str, shape))))
                         found[key] = state_bytes(slot.tensor, has_elements(role))
                         if has_elements(role):
@@ -79,11 +81,11 @@ def load_histories(model, saved):
                 raise _errors.DataError(f"histories: {key!r}, which module {name!r} does not have, expected those of a model converted as this one")
             state = owner.state.part(int(number)) if int(number) else owner.state
             slot = state.slot(role, format, tuple(int(one) for one in shape.split()))
-            slot.begin()
+            slot.begin(held=not has_elements(role))
             load_bytes(slot.tensor, has_elements(role), value[has_elements(role):], key)
             if has_elements(role):
                 p = module._parameters[role.split()[0]]
                 slot.version = p._version if value[0] & CURRENT else -1
-                slot.bits = words(stored(p, "any").contiguous()).copy()
+                slot.bits = Bits(stored(p, "image" if p.dim() == 4 else "rows").contiguous())
                 if value[0] & UPDATED:
                     note_update(p)

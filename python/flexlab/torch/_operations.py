@@ -14,7 +14,7 @@ from .. import _core
 from .._tensor import format_id
 from ._carriers import (F32, RAW, Held, Result, bring, copied_weight, is_image, locked, on, rewritten, shown, split, state_of,
                         stored, stored_shape)
-from ._roles import roles
+from ._roles import UNCHANGED, roles
 
 WRITES = ("y", "product", "dx", "dweight", "dbias", "da", "db", "dresidual")
 NONE = 0  # elements of a result that is not wanted
@@ -43,11 +43,14 @@ def weight(t, name, r, state, layout="any", use="x"):
 
 def in_backward(t, name, r, state, layout="any"):
     """A value of the forward pass as the backward pass reads it."""
-    return rewritten(operand(t, name, r.x, state, layout), r.back, state, f"{name} back")
+    value = operand(t, name, r.x, state, layout)
+    return value if r.uniform else rewritten(value, r.back, state, f"{name} back")
 
 
 def product_of(r, part, result, role, state):
     """The context of a product, whose draws are those of its result."""
+    if r.uniform:
+        return UNCHANGED
     if r.draws:
         result.draws(state, role)
     return r.product(part, state)
@@ -57,20 +60,19 @@ def is_held(state):
     return state is not None and state.is_held
 
 
-def nothing():
-    return torch.empty(NONE)
-
-
 DIRECT = {}  # what an operation does in eager mode, without the dispatcher
 
 
+def is_eager():
+    """Whether nothing traces or transforms operations."""
+    return not (torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or
+                torch._C._functorch.peek_interpreter_stack() is not None)
+
+
 def call(operation, *inputs):
-    """An operation, or in eager mode, where nothing traces or transforms it, the same without torch's dispatcher, which costs
-    more than small operations do."""
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or torch.is_autocast_enabled("cpu") or \
-            torch._C._functorch.peek_interpreter_stack() is not None:
-        return operation(*inputs)
-    return DIRECT[operation](*inputs)
+    """An operation, or in eager mode the same without torch's dispatcher, which costs more than small operations do. Results
+    that are not wanted may be None."""
+    return DIRECT[operation](*inputs) if is_eager() and not torch.is_autocast_enabled("cpu") else operation(*inputs)
 
 
 class Refused(torch.autograd.Function):
@@ -90,7 +92,7 @@ def once(backward):
     """A backward pass whose results have no gradients, and say so when one is asked for."""
     @functools.wraps(backward)
     def guarded(ctx, *gradients):
-        if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return backward(ctx, *gradients)
         with torch.no_grad():
             made = backward(ctx, *gradients)
@@ -113,17 +115,19 @@ def as_operand(name, fake, setup=None, backward=None):
 
     def register(operation):
         raw = RAW[getattr(torch.ops.flexlab, name).default] = operation._init_fn
+        bare = raw.bare
         operation.register_fake(fake)
         if backward:
             operation.register_autograd(once(given), setup_context=prepared)
 
             def forward(ctx, *inputs):
-                output = raw(*inputs)
+                output = bare(*inputs)
                 prepared(ctx, inputs, output)
                 return output
+
             direct = type(f"flexlab_{name}", (torch.autograd.Function,),
                           {"forward": staticmethod(forward), "backward": staticmethod(once(given))}).apply
-        DIRECT[operation] = direct if backward else raw
+        DIRECT[operation] = direct if backward else bare
         try:
             operation.register_autocast("cpu", torch.float32)
         except AttributeError:  # before torch 2.5
@@ -137,6 +141,12 @@ def saved(ctx, inputs, tensors):
     ctx.save_for_backward(*tensors)
     ctx.format, ctx.handle = inputs[-2], inputs[-1]
     ctx.state = state_of(inputs[-1])
+
+
+def kept(output):
+    """A result, to be saved for the backward pass: an alias with its version, since autograd saves and returns copies of a
+    result itself, each of which is made by Held."""
+    return output.detach() if type(output) is Held else output
 
 
 def like(t):
@@ -178,7 +188,7 @@ def matmul_backward(dy: Tensor, a: Tensor, b: Tensor, wants_a: bool, wants_b: bo
     x, y = (in_backward(t, name, r, state, "rows") for t, name in ((a, "a"), (b, "b")))
     d = rewritten(operand(dy, "dy", r.dy, state, "rows"), r.operand, state, "dy operand")
     flat = a.dim() == 2
-    results = [nothing(), nothing()]
+    results = [None, None]
     if wants_a:
         da = Result(r.dy, state, "da", a.shape, held=isinstance(a, Held))
         with product_of(r, "input", da, "da", state):
@@ -243,7 +253,7 @@ def linear_backward(dy: Tensor, x: Tensor, weight_: Tensor, wants_x: bool, wants
     state, r = state_of(handle), roles(format)
     d = operand(dy, "dy", r.dy, state, "matrix")
     factor = rewritten(d, r.operand, state, "dy operand") if wants_x or wants_weight else None
-    results = [nothing(), nothing(), nothing()]
+    results = [None, None, None]
     if wants_weight and r.draws:
         dw = Result(r.dy, state, "dweight", tuple(reversed(weight_.shape)))
         with product_of(r, "weight", dw, "dweight", state):
@@ -361,7 +371,7 @@ def conv2d_backward(dy: Tensor, x: Tensor, weight_: Tensor, stride: List[int], p
     how = window(stride, padding, dilation, groups)
     d = operand(dy, "dy", r.dy, state, "image")
     factor = rewritten(d, r.operand, state, "dy operand") if wants_x or wants_weight else None
-    results = [nothing(), nothing(), nothing()]
+    results = [None, None, None]
     if wants_weight:
         dw = Result(r.dy, state, "dweight", stored_shape(weight_, "image"), True)
         with product_of(r, "weight_turned", dw, "dweight", state):
@@ -451,7 +461,7 @@ def batch_norm_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weight_: Ten
     state, layout, r = state_of(handle), channels_last(x), roles(format)
     d, a = operand(dy, "dy", r.dy, state, layout), in_backward(x, "x", r, state, layout)
     mask = None if y is None else rewritten(bring(y, "y", r.y, state, "result", layout), r.back, state, "y back")
-    residual = nothing()
+    residual = None
     if wants_residual:
         sum_ = Result(r.dy, state, "dresidual", a.shape, layout == "image", isinstance(y, Held))
         _core.relu_grad(d, mask, out=sum_.tensor)
@@ -465,7 +475,7 @@ def batch_norm_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weight_: Ten
 
 def batch_norm_setup(ctx, inputs, output):
     x, residual, weight_, _, eps, relu, gated = inputs[:7]
-    saved(ctx, inputs, (x, output[0] if relu and not gated else None, weight_, output[1], output[2]))
+    saved(ctx, inputs, (x, kept(output[0]) if relu and not gated else None, weight_, output[1], output[2]))
     ctx.eps = eps
     ctx.residual = residual is not None
     ctx.mark_non_differentiable(output[1], output[2])
@@ -500,7 +510,7 @@ def batch_norm_running_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weig
     image, d, a = layout == "image", operand(dy, "dy", r.dy, state, layout), in_backward(x, "x", r, state, layout)
     mean, variance, channels = on(mean.double(), "f64"), on(variance.double(), "f64"), x.shape[1]
     one, zero = constant(1, channels, r.back), constant(0, channels, r.back)
-    residual, dw = nothing(), nothing()
+    residual = dw = None
     if y is not None:
         sum_ = Result(r.dy, state, "dresidual", a.shape, image, isinstance(y, Held) and wants_residual)
         _core.relu_grad(d, rewritten(bring(y, "y", r.y, state, "result", layout), r.back, state, "y back"), out=sum_.tensor)
@@ -522,7 +532,7 @@ def batch_norm_running_backward(dy: Tensor, x: Tensor, y: Optional[Tensor], weig
 
 def batch_norm_running_setup(ctx, inputs, output):
     x, residual, weight_, _, mean, variance, eps, relu = inputs[:8]
-    saved(ctx, inputs, (x, output if relu else None, weight_, mean, variance))
+    saved(ctx, inputs, (x, kept(output) if relu else None, weight_, mean, variance))
     ctx.eps, ctx.residual = eps, residual is not None
 
 
@@ -570,7 +580,7 @@ def layer_norm_backward(dy: Tensor, x: Tensor, weight_: Tensor, has_bias: bool, 
     dx, dw = Result(r.dy, state, "dx", a.shape, held=isinstance(x, Held)), Result(r.dy, state, "dweight", a.shape[-1:])
     db = Result(r.dy, state, "dbias", a.shape[-1:]) if has_bias else None
     _core.layernorm_grad(d, a, weight(weight_, "weight", r, state, use="back"), eps, out=(dx.tensor, dw.tensor, db and db.tensor))
-    return dx.torch(), dw.torch(), db.torch() if db else nothing()
+    return dx.torch(), dw.torch(), db.torch() if db else None
 
 
 def layer_norm_setup(ctx, inputs, output):

@@ -59,6 +59,9 @@ class Class:
             _library.tensor_set_class(self.before)
 
 
+UNCHANGED = Class(None)
+
+
 class Roles:
     """The formats of an operation: of the values that it reads (x) and writes (y), of the gradient that it gets and of those
     that it gives (dy), of what its backward pass reads (back), of the gradient as an operand of products (operand)."""

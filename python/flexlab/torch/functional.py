@@ -8,7 +8,7 @@ import torch
 
 from . import _elementwise, _operations
 from ._elementwise import Conversion, Fork, between
-from ._operations import call
+from ._operations import call, is_eager
 
 
 def pair(value, name):
@@ -82,6 +82,11 @@ def batch_norm(x, running_mean, running_var, weight, bias, training=False, momen
 
 def follow(running, batch, factor, momentum):
     """running += momentum (factor batch - running), in double."""
+    if running.dtype is torch.float64 and type(running) is type(batch) is torch.Tensor and is_eager():
+        now = running.numpy()  # what torch computes, with less around it
+        now += momentum * (batch.numpy() * factor - now)
+        torch.autograd.graph.increment_version(running)
+        return
     now = running.double()
     running.copy_(now + momentum * (batch * factor - now))
 

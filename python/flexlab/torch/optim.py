@@ -10,14 +10,8 @@ from .. import _core, _errors, _library
 from .._tensor import format_id
 from . import modules
 from ._histories import load_bytes, state_bytes
-from ._carriers import F32, LOCK, Slot, attach, check, is_image, lookup, new_tensor, note_update, on, split, stored, words
-
-
-def holds(found, t):
-    """Whether a flexlab tensor has the values of a torch tensor."""
-    values = np.empty(found.shape, np.float32)
-    found._store(values, F32)
-    return np.array_equal(values.reshape(-1).view(np.int32), words(t))
+from ._carriers import (F32, LOCK, Bits, Slot, attach, check, entry_of, is_image, lookup, new_tensor, note_update, on,
+                        same_values, split, stored)
 
 
 class Weights:
@@ -30,6 +24,7 @@ class Weights:
         self.shape = tuple(stored(p, "any").shape) or (1,)
         self.plain = split(self.format)[0] == "fp32"
         self.weight = self.slot = self.given = self.taken = None  # given: the bits that the parameter got
+        self.at = self.memory = None  # of the parameter, when it got them
         self.state = {}
         self.key = key
 
@@ -50,6 +45,8 @@ class Weights:
 
     def take(self, p):
         """The weight as a flexlab tensor: the one of the last step, unless somebody has written the parameter."""
+        if self.at == (p.data_ptr(), p.stride()) and self.given.same(p):
+            return self.weight
         check(p, "a parameter")
         t = stored(p.detach(), "any" if is_image(p) == self.image else "rows").contiguous()
         if self.plain:
@@ -64,10 +61,10 @@ class Weights:
             if self.stochastic:
                 self.weight.set_rounding("stochastic", self.key)
             self.slot = Slot(self.weight, "optimiser")
-        elif np.array_equal(words(t), self.given):
+        elif self.given.same(t):
             return self.weight
         self.slot.stamp += 1
-        self.given = words(t).copy()
+        self.given = Bits(t)
         self.weight._load(t.numpy().reshape(self.shape), F32)
         return self.weight
 
@@ -79,8 +76,8 @@ class Weights:
             raise TypeError("a sparse gradient, expected a dense one")
         check(g, "a gradient")
         g = (g.permute(0, 2, 3, 1) if self.image else g).detach().contiguous()
-        found = lookup(g, p.grad, split(self.made)[0])
-        if found is not None and not holds(found, g):  # torch.amp.GradScaler divides without counting the write
+        found = lookup(entry_of(p.grad), g, split(self.made)[0])
+        if found is not None and not same_values(found, g):  # torch.amp.GradScaler divides without counting the write
             found = None
         if found is None and split(self.made)[0] != split(self.format)[0]:
             found = on(g)
@@ -104,10 +101,12 @@ class Weights:
             note_update(p)
             return
         self.slot.stamp += 1
-        memory = stored(p.detach(), "any")
-        self.weight._store(memory.numpy().reshape(self.shape), F32)
+        at = p.data_ptr(), p.stride()
+        if self.at != at:
+            self.at, self.memory = at, stored(p.detach(), "any").numpy().reshape(self.shape)
+        self.weight._store(self.memory, F32)
         torch.autograd.graph.increment_version(p)
-        self.given = words(memory).copy()
+        self.given.take(p)
         attach(p, self.slot, self.given)
         note_update(p)
 
