@@ -33,7 +33,8 @@ typedef struct nn_note {
 /* Writes PATH.part, and renames it when it is on the disk: at any moment path is either the file before or the new one,
  * complete. A link, a FIFO, a device or a folder of that name remains, and is TENSOR_E_IO. notes: strings of the
  * caller's under keys of their own ("author"); may be NULL for a count of 0. The file omits the elements of gradients,
- * which the next step writes anew. Waits for a device. */
+ * which the next step writes anew. Waits for a device. Of several ranks all call it, and rank 0 writes; all call
+ * nn_state_save too. */
 FLEXLAB_API tensor_status nn_checkpoint_save(const nn_graph *g, const char *path, const nn_note *notes, int count);
 /* Sets the state of a compiled network. The whole file is checked first, including a checksum: TENSOR_E_DATA names
  * file, tensor or setting, the value found and the expected one, and then nothing has changed. */

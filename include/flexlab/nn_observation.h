@@ -17,7 +17,9 @@ extern "C" {
  * TENSOR_E_ARGUMENT. nn_watch shows them in time. */
 typedef struct nn_tensor_info {
     const char *name;
-    /* "weight", "activation", "gradient", "weight gradient", "momentum"; of other optimisers "root", "direction" */
+    /* "weight", "activation", "gradient", "weight gradient", "momentum"; of other optimisers "root", "direction". Of
+     * several shards each has tensors of its own, NAME.shard0, ..., among them the gradients of weights, whose sum is
+     * NAME; those of shards that other ranks compute have the exponents and statistics of the last checkpoint. */
     const char *role;
     tensor *t;
 } nn_tensor_info;

@@ -21,8 +21,8 @@ extern "C" {
  * activations, gradients and the workspace of operations, by lifetime) and initialises the weights. An operation that
  * the device does not offer is TENSOR_E_UNSUPPORTED here, not in a step. */
 FLEXLAB_API tensor_status nn_compile(nn_graph *g, nn_node logits);
-/* The number of labels in a step: one for each row of the logits, in their order; a multiple of config.batch. 0 before
- * nn_compile. */
+/* The number of labels in a forward pass: one for each row of the logits, in their order; a multiple of config.batch,
+ * of several shards of config.batch / config.shards. 0 before nn_compile. */
 FLEXLAB_API int64_t nn_label_count(const nn_graph *g);
 
 /* --- batches ------------------------------------------------------------------------------------------------------ */
@@ -44,7 +44,8 @@ typedef struct nn_batch {
     const int32_t *labels; /* one for each row of the logits: cross_entropy, wasserstein */
     const float *targets;  /* as many numbers as the output has elements: squared_error, huber */
     int count; /* images or sequences; 0: config.batch, which every training step has. Evaluation and prediction also
-                  take fewer */
+                  take fewer. Of several shards nn_train_step alone takes config.batch: all others, and 0 there, mean
+                  config.batch / config.shards */
 } nn_batch;
 
 /* One training step on a whole batch: forward, backward, update of the weights. It allocates nothing from the third
@@ -62,9 +63,12 @@ FLEXLAB_API tensor_status nn_predict(double *logits, nn_graph *g, const nn_batch
 /* --- a step in its phases ----------------------------------------------------------------------------------------- */
 
 /* The forward phase: the loss and the gradient of the logits. A step calls each phase once, in this order;
- * TENSOR_E_ARGUMENT out of order. Between phases a loop may read or change the gradients of the parameters
- * (nn_tensor_at: role "weight gradient"). A phase that fails for another reason than its arguments (memory, a device)
- * may have written some of its tensors; nn_state_restore with an earlier state makes the network consistent again. */
+ * TENSOR_E_ARGUMENT out of order. In S shards (nn_config) it calls forward and backward S times, each with the next
+ * config.batch / S samples, then update; on R ranks each calls them S / R times, with the samples of its own shards,
+ * and the loss is known after the last backward phase. Between phases a loop may read or change the gradients of the
+ * parameters (nn_tensor_at: role "weight gradient"). A phase that fails for another reason than its arguments (memory,
+ * a device) may have written some of its tensors; nn_state_restore with an earlier state makes the network consistent
+ * again. */
 FLEXLAB_API tensor_status nn_forward(nn_graph *g, const nn_batch *batch);
 /* The backward phase: the gradients of the parameters. It needs the activations of a forward phase whose memory nothing
  * has used since. */

@@ -86,10 +86,11 @@ typedef struct nn_step_report {
     const char *nonfinite;    /* the pass of its first NaN or Inf: nn_nonfinite.pass; NULL: none, or not known */
 } nn_step_report;
 
-/* Callbacks may be NULL. A non-zero return stops the training after this step or epoch: nn_train returns TENSOR_OK with
- * result->stopped set, the trace is complete up to that step, and the result covers the steps so far. If reports come
- * late (report_every above 1), up to twice as many steps have begun by then: they are completed and reported one by
- * one, whatever the callback returns, and belong to trace and result. */
+/* Callbacks may be NULL. A non-zero return, which must be the same on all ranks of a group, stops the training after
+ * this step or epoch: nn_train returns TENSOR_OK with result->stopped set, the trace is complete up to that step, and
+ * the result covers the steps so far. If reports come late (report_every above 1), up to twice as many steps have begun
+ * by then: they are completed and reported one by one, whatever the callback returns, and belong to trace and result.
+ */
 typedef struct nn_train_events {
     int (*step)(void *context, const nn_step_report *report);
     int (*epoch)(void *context, const nn_epoch_report *report);

@@ -15,7 +15,9 @@ struct nn_group {
     void *joined;
     int rank, size;
     double timeout;
-    bool failed; /* a move failed: the engine cannot end in good order */
+    bool knows;  /* all ranks know of a failure (fl_group_all) */
+    bool failed; /* a move failed: the ranks are out of step, and the engine cannot end in good order */
+    char cause[FL_GROUP_WHY];
     nn_group_statistics statistics;
     struct fl_piece *to, *from; /* room for a piece of each rank */
 };
@@ -140,13 +142,16 @@ tensor_status fl_group_move(nn_group *g, const char *what, const struct fl_piece
         memcpy(from[own].data, to[own].data, (size_t)to[own].bytes);
     if (nn_group_size(g) == 1)
         return TENSOR_OK;
+    if (g->failed)
+        return fl_fail(TENSOR_E_DEVICE, "%s", g->cause);
     const double start = now();
-    const bool moved = g->engine->move(g->joined, to, from, g->timeout, why);
+    const bool moved = g->engine->move(g->joined, (uint64_t)g->statistics.calls, to, from, g->timeout, why);
     g->statistics.waited += now() - start;
     g->statistics.calls++;
     if (!moved) {
         g->failed = true;
-        return fl_fail(TENSOR_E_DEVICE, "rank %d of %d, %s: %s", own, g->size, what, why);
+        snprintf(g->cause, sizeof g->cause, "rank %d of %d, %s: %.400s", own, g->size, what, why);
+        return fl_fail(TENSOR_E_DEVICE, "%s", g->cause);
     }
     for (int r = 0; r < g->size; r++) {
         g->statistics.sent += r != own ? to[r].bytes : 0;
@@ -185,7 +190,7 @@ tensor_status nn_group_worst(nn_group *g, int32_t own, int32_t *first, int32_t *
 
 /* --- what all ranks must agree on --------------------------------------------------------------------------------- */
 
-enum { SHOWN = 300 };
+enum { SHOWN = 900 };
 struct side {
     uint64_t hash, bytes;
     char text[SHOWN];
@@ -229,9 +234,14 @@ struct outcome {
     char message[SHOWN];
 };
 
+void fl_group_fresh(nn_group *g) {
+    if (g)
+        g->knows = false;
+}
+
 tensor_status fl_group_all(nn_group *g, const char *what, tensor_status status) {
     const int size = nn_group_size(g);
-    if (size == 1 || g->failed)
+    if (size == 1 || g->failed || (g->knows && status))
         return status;
     struct outcome *all = fl_alloc_zero((size_t)size * sizeof *all);
     if (!all)
@@ -248,5 +258,6 @@ tensor_status fl_group_all(nn_group *g, const char *what, tensor_status status) 
         : status        ? status
                         : fl_fail((tensor_status)all[first].status, "rank %d: %s", first, all[first].message);
     fl_free(all);
+    g->knows = found != TENSOR_OK;
     return found;
 }

@@ -17,8 +17,11 @@ tensor_status fl_group_gather(nn_group *group, const char *what, const struct fl
 /* TENSOR_E_ARGUMENT on all ranks if they have different texts: names what differs, one rank of each side and its text,
  * shortened. */
 tensor_status fl_group_agree(nn_group *group, const char *what, const char *text);
+/* Begins what fl_group_all ends on all ranks. */
+void fl_group_fresh(nn_group *group);
 /* If one rank has failed, all return a failure: the first failing rank's own, and on the others one with its number and
- * message. `status` is that of this rank, with tensor_error() set. */
+ * message. `status` is that of this rank, with tensor_error() set. Calls may be nested: a rank that
+ * has learned of a failure in an inner one does not ask again in the outer one, where the failing rank has told it. */
 tensor_status fl_group_all(nn_group *group, const char *what, tensor_status status);
 
 #endif

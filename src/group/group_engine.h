@@ -22,7 +22,8 @@ struct fl_group_engine {
     /* Sends and receives a piece from and to each rank at once, of any lengths, also 0; the engine leaves out its own.
      * False after `seconds`, or if MPI fails: `why` names the ranks that did not arrive. The group can then only be
      * aborted or left. */
-    bool (*move)(void *joined, const struct fl_piece *to, const struct fl_piece *from, double seconds,
+    /* number: of this call, the same on all ranks; messages of other calls are not taken for those of this one. */
+    bool (*move)(void *joined, uint64_t number, const struct fl_piece *to, const struct fl_piece *from, double seconds,
                  char why[FL_GROUP_WHY]);
     void (*abort)(void *joined); /* ends all ranks; does not return */
     void (*leave)(void *joined, bool failed);

@@ -9,7 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { PIECE = 1 << 30 /* bytes of a message at most: counts of MPI are ints */, TAG = 17 };
+enum {
+    PIECE = 1 << 30 /* bytes of a message at most: counts of MPI are ints */,
+    TAGS = 16384 /* of calls one after the other: MPI allows at least 32767 */
+};
 
 /* One message under way. */
 struct message {
@@ -145,15 +148,15 @@ static bool make_room(struct joined *j, char *why) {
 }
 
 /* Begins the messages of a piece. */
-static bool begin(struct joined *j, const struct fl_piece *piece, int peer, bool receives, char *why) {
+static bool begin(struct joined *j, int tag, const struct fl_piece *piece, int peer, bool receives, char *why) {
     for (int64_t at = 0; at < piece->bytes; at += PIECE) {
         const int bytes = piece->bytes - at < PIECE ? (int)(piece->bytes - at) : PIECE;
         char *data = (char *)piece->data + at;
         if (!make_room(j, why))
             return false;
         MPI_Request *request = &j->requests[j->count];
-        const int code = receives ? MPI_Irecv(data, bytes, MPI_BYTE, peer, TAG, j->comm, request)
-                                  : MPI_Isend(data, bytes, MPI_BYTE, peer, TAG, j->comm, request);
+        const int code = receives ? MPI_Irecv(data, bytes, MPI_BYTE, peer, tag, j->comm, request)
+                                  : MPI_Isend(data, bytes, MPI_BYTE, peer, tag, j->comm, request);
         if (code != MPI_SUCCESS) {
             say(why, receives ? "MPI_Irecv" : "MPI_Isend", code);
             return false;
@@ -239,17 +242,31 @@ static bool finish(struct joined *j, double seconds, char *why) {
     return check_lengths(j, why);
 }
 
-static bool move(void *joined, const struct fl_piece *to, const struct fl_piece *from, double seconds,
-                 char why[FL_GROUP_WHY]) {
-    struct joined *j = joined;
+static bool begin_all(struct joined *j, int tag, const struct fl_piece *to, const struct fl_piece *from, char *why) {
     j->count = 0;
     for (int k = 1; k < j->size; k++)
-        if (!begin(j, &from[(j->rank + k) % j->size], (j->rank + k) % j->size, true, why))
+        if (!begin(j, tag, &from[(j->rank + k) % j->size], (j->rank + k) % j->size, true, why))
             return false;
     for (int k = 1; k < j->size; k++)
-        if (!begin(j, &to[(j->rank + k) % j->size], (j->rank + k) % j->size, false, why))
+        if (!begin(j, tag, &to[(j->rank + k) % j->size], (j->rank + k) % j->size, false, why))
             return false;
-    return finish(j, seconds, why);
+    return true;
+}
+
+/* After a failure nothing may arrive any more: the caller frees the memory. */
+static void cancel_receives(struct joined *j) {
+    for (int i = 0; i < j->count; i++)
+        if (j->messages[i].receives && j->requests[i] != MPI_REQUEST_NULL && !MPI_Cancel(&j->requests[i]))
+            MPI_Wait(&j->requests[i], MPI_STATUS_IGNORE);
+}
+
+static bool move(void *joined, uint64_t number, const struct fl_piece *to, const struct fl_piece *from, double seconds,
+                 char why[FL_GROUP_WHY]) {
+    struct joined *j = joined;
+    const bool moved = begin_all(j, (int)(number % TAGS), to, from, why) && finish(j, seconds, why);
+    if (!moved)
+        cancel_receives(j);
+    return moved;
 }
 
 static void end_all(void *joined) {

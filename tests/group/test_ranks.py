@@ -226,6 +226,24 @@ def program(engine, place):
         for name in os.listdir(folder):
             if name.startswith("trace-"):
                 check(read(folders[0], name) == read(folder, name), folder, name, "differs")
+    bare = []
+    for ranks in (1, 2):  # without anything for which ranks tell each other of all tensors
+        bare.append(os.path.join(place, f"bare{ranks}"))
+        status, out, err = ended(mpirun(engine, ranks, [FLEXLAB, "compare", *words, "--formats", "flex16+5,fp16", "--no-trace",
+                                                        "--no-checkpoint", "--out", bare[-1]]), 120)
+        check(status == 0, ranks, err)
+    check(lines(bare[0]) == lines(bare[1]), "without traces and checkpoints metrics.jsonl differs")
+    for more, expected in ((["--predictor", "current"], "ranks differ in the training"),
+                           (["--weights", os.path.join(place, "train", "last.safetensors")], "ranks differ in")):
+        if more[0] == "--weights":
+            status, out, err = ended(mpirun(engine, 1, [FLEXLAB, "train", *words, "--format", "flex16+5", "--out",
+                                                        os.path.join(place, "train")]), 60)
+        both = [FLEXLAB, "train", *words, "--format", "flex16+5", "--out", os.path.join(place, "differ")]
+        child = subprocess.Popen([engine[0], "-n", "1", *both, ":", "-n", "1", *both, *more], stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True, start_new_session=True,
+                                 env={**ENVIRONMENT, "FLEXLAB_MPI_LIBRARY": engine[1], "FLEXLAB_GROUP_TIMEOUT": "10"})
+        status, out, err = ended(child, 60)
+        check(status and expected in err, more, status, err)
     whole, pieces = os.path.join(place, "train-whole"), os.path.join(place, "train-pieces")
     options = [FLEXLAB, "train", *words, "--format", "flex16+5", "--epochs", "6", "--checkpoint-every", "2", "--quiet"]
     status, out, err = ended(mpirun(engine, 1, [*options, "--out", whole]), 120)

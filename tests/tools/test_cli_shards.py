@@ -59,18 +59,18 @@ def same_bits(folder, data):
 
 def goes_on(folder):
     whole, pieces = folder / "whole", folder / "pieces"
-    common = ["train", *RESNET, "--epochs", "3", "--format", "flex16+5", "--shards", "4"]
+    common = ["train", *RESNET, "--epochs", "30", "--format", "flex16+5", "--shards", "4"]
     succeed(*common, "--out", str(whole))
     child = subprocess.Popen([PROGRAM, *common, "--checkpoint-every", "1", "--out", str(pieces)], stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL)
     for _ in range(3000):
-        if (pieces / "resume.safetensors").exists() or child.poll() is not None:
+        if (pieces / "flexlab.resume" / "resume.safetensors").exists() or child.poll() is not None:
             break
         time.sleep(0.002)
     child.send_signal(signal.SIGKILL)
     child.wait()
-    if child.returncode == -signal.SIGKILL:
-        succeed("train", "--resume", "--out", str(pieces))
+    check(child.returncode == -signal.SIGKILL, "the training was over before it was killed")
+    succeed("train", "--resume", str(pieces))
     same_results(str(whole), str(pieces), "resumed")
     shown = succeed("eval", str(whole / "last.safetensors"), "--data", RESNET[3]).stdout
     check("as saved" in shown, "evaluated:", shown)

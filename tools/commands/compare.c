@@ -288,10 +288,10 @@ static int run_all(struct experiment *x, struct folder *folder) {
     if (!x->settings->quiet)
         policy_print(x);
     progress_begin(&progress, x);
-    ranks_train(true);
+    ranks_train();
     for (int i = 0; i < x->seed_count && status == STATUS_OK && !signals_received(); i++)
         status = turns_train(x, i, folder, &metrics, &progress);
-    ranks_train(false);
+    status = ranks_leave(status);
     x->stopped = experiment_finished(x) < x->run_count;
     if (x->stopped)
         tell_resume(x, folder);

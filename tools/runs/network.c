@@ -4,7 +4,8 @@
 nn_graph *network_layers(const struct experiment *x, nn_config config, nn_node *logits) {
     const struct dimensions *d = &x->data;
     const char *model = x->settings->model;
-    config.batch = 1;
+    config.batch = config.shards = 1;
+    config.group = NULL;
     nn_graph *g = nn_graph_new(&config);
     *logits = -1;
     if (g && d->context)

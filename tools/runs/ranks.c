@@ -15,15 +15,15 @@
 #include <unistd.h>
 
 static nn_group *group;
-static bool training;
-static char *own_folder; /* of a rank that does not write */
-static int heard = -1;   /* where messages of such a rank go; its standard error */
+static bool training, silent, left; /* silent: this rank does not write; left: the group, in agreement */
+static char *own_folder;            /* of a rank that does not write */
+static int heard = -1;              /* where messages of such a rank go; its standard error */
 static int stderr_of_all = -1;
 static const double end_seconds = 3; /* for others to fail too */
 
 /* --- beginning and end -------------------------------------------------------------------------------------------- */
 
-/* What mpirun tells the processes that it starts: Open MPI; MPICH, Intel MPI and others by PMI; Slurm's srun. */
+/* What mpirun tells the processes that it starts: Open MPI; MPICH, Intel MPI and others by PMI. */
 static int started(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -32,6 +32,15 @@ static int started(void) {
             return atoi(text);
     }
     return 1;
+}
+
+/* Whether this process is the first of those, before there is a group. */
+static bool is_first(void) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i]) && strcmp(getenv(names[i]), "0") != 0)
+            return false;
+    return true;
 }
 
 /* Keeps what this rank says in memory. */
@@ -55,20 +64,26 @@ static void speak(void) {
     fflush(stderr);
     if (heard < 0)
         return;
-    dup2(stderr_of_all, STDERR_FILENO);
+    dup2(stderr_of_all, STDERR_FILENO); /* from now on */
     for (off_t at = 0; (bytes = pread(heard, part, sizeof part, at)) > 0; at += bytes)
         if (write(STDERR_FILENO, part, (size_t)bytes) != bytes)
-            return;
+            break;
+    close(heard);
+    heard = -1;
 }
 
 int ranks_begin(void) {
     if (started() == 1)
         return STATUS_OK;
     group = nn_group_new("mpi");
-    if (!group)
+    if (!group && is_first())
         return text_failed("mpirun has started %d ranks: %s", started(), tensor_error());
-    if (nn_group_rank(group))
+    if (!group)
+        return STATUS_FAILED; /* which the first one tells */
+    if (nn_group_rank(group)) {
+        silent = true;
         fall_silent();
+    }
     return STATUS_OK;
 }
 
@@ -79,37 +94,50 @@ static int remove_entry(const char *path, const struct stat *about, int kind, st
     return remove(path);
 }
 
+/* All ranks leave, or this one ends all because it alone has failed. */
+static int leave(int status) {
+    int32_t first = status, worst = status;
+    training = false;
+    if (status != STATUS_OK)
+        (void)nn_group_set_timeout(group, end_seconds);
+    const bool agreed = !nn_group_worst(group, status, &first, &worst);
+    if (!agreed || (status != STATUS_OK && first == STATUS_OK)) {
+        speak();
+        nn_group_abort(group, agreed ? "this rank alone has failed" : tensor_error());
+    }
+    nn_group_free(group);
+    group = NULL;
+    left = true;
+    return worst;
+}
+
+int ranks_leave(int status) {
+    if (!group)
+        return status;
+    const int worst = leave(status);
+    return worst != STATUS_OK && status == STATUS_OK ? text_failed("another rank has failed") : worst;
+}
+
 int ranks_end(int status) {
     if (own_folder)
         (void)nftw(own_folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     free(own_folder);
     own_folder = NULL;
-    if (!group)
-        return status;
-    training = true;
-    if (status != STATUS_OK)
-        (void)nn_group_set_timeout(group, end_seconds);
-    int32_t all[2] = {0, status}; /* of rank 0; the worst */
-    const bool agreed = !nn_group_worst(group, status, &all[0], &all[1]);
-    if (!agreed || (status != STATUS_OK && all[0] == STATUS_OK)) {
-        speak();
-        nn_group_abort(group, status == STATUS_OK ? "another rank has failed" : "this rank has failed");
-    }
-    nn_group_free(group);
-    group = NULL;
-    return all[1];
+    if (group)
+        status = leave(status);
+    return left && silent ? STATUS_OK : status; /* rank 0 has the status of all: mpirun ends it if another has one */
 }
 
 nn_group *ranks_group(void) {
     return training ? group : NULL;
 }
 
-void ranks_train(bool on) {
-    training = on;
+void ranks_train(void) {
+    training = true;
 }
 
 bool ranks_writes(void) {
-    return !nn_group_rank(group);
+    return !silent;
 }
 
 /* --- a folder of its own ------------------------------------------------------------------------------------------ */
@@ -191,12 +219,13 @@ int ranks_move_out(struct settings *s) {
 }
 
 int ranks_agree(int status) {
-    int32_t of_first = status, worst = status, ignored;
-    int32_t signal = signals_caught();
+    int32_t of_first = status, worst = status, ignored, signal = signals_caught();
     if (!group)
         return status;
     if (nn_group_worst(group, status, &of_first, &worst) || nn_group_worst(group, signal, &ignored, &signal))
         return text_failed("%s", tensor_error());
     signals_agree(signal);
+    if (status != STATUS_OK && of_first == STATUS_OK)
+        speak(); /* rank 0 does not know why */
     return worst != STATUS_OK && status == STATUS_OK ? text_failed("another rank has failed") : worst;
 }

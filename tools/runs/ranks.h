@@ -9,12 +9,14 @@
 
 /* Joins the ranks, if mpirun has started several: before options are parsed. A STATUS_ code. */
 int ranks_begin(void);
-/* Leaves them with the status of the command; returns the worst of all ranks. If this rank alone has failed, all end.
- */
+/* After the trainings, before anything is published, which takes rank 0 as long as it takes: leaves the others. Returns
+ * the worst status of all ranks; if this one alone has failed, all end. */
+int ranks_leave(int status);
+/* The status of the process; leaves the others if they are still there. */
 int ranks_end(int status);
-/* The group during trainings (ranks_train(true) ... ranks_train(false)), NULL otherwise and for one rank. */
+/* The group from ranks_train to ranks_leave, NULL otherwise and for one rank. */
 nn_group *ranks_group(void);
-void ranks_train(bool on);
+void ranks_train(void);
 /* Whether this rank writes results: rank 0, and the program alone. */
 bool ranks_writes(void);
 /* Directs a rank that does not write to its own folder; for --resume of a folder, with a copy of what it resumes from.

@@ -41,14 +41,14 @@ static int read_text(struct trained *is, const char *path) {
 /* Of a network in shards, which evaluates as many samples as a shard has. */
 static int read_shards(struct trained *is, const char *path) {
     char text[TRAINED_NOTE];
-    int64_t shards = 1;
+    is->shards = 1;
     if (nn_checkpoint_note(text, sizeof text, path, "network.shards"))
         return STATUS_OK;
-    const int status = read_whole(path, "network.shards", 1024, &shards);
-    if (status == STATUS_OK && (shards < 1 || is->batch % shards))
+    const int status = read_whole(path, "network.shards", 1024, &is->shards);
+    if (status == STATUS_OK && (is->shards < 1 || is->batch % is->shards))
         return text_failed("%s: 'network.shards' is %lld, expected a divisor of 'network.batch', %lld", path,
-                           (long long)shards, (long long)is->batch);
-    is->batch /= status == STATUS_OK ? shards : 1;
+                           (long long)is->shards, (long long)is->batch);
+    is->batch /= status == STATUS_OK ? is->shards : 1;
     return status;
 }
 

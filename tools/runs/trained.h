@@ -12,7 +12,7 @@ enum { TRAINED_CHANNELS = 4, TRAINED_NOTE = 200 };
 struct trained {
     char model[TRAINED_NOTE], format[TRAINED_NOTE], vocabulary[TRAINED_NOTE];
     bool text, augment;
-    int64_t height, width, channels, classes, batch, steps, context;
+    int64_t height, width, channels, classes, batch, steps, context, shards; /* batch: of a shard */
     double mean[TRAINED_CHANNELS], deviation[TRAINED_CHANNELS];
 };
 

@@ -245,7 +245,7 @@ static void make_room(const struct experiment *x, struct run *run) {
  * runs, which continue. Memory and files are common to all, and the comparison can be resumed from its checkpoints. */
 static bool is_its_own(tensor_status status) {
     return status == TENSOR_E_ARGUMENT || status == TENSOR_E_SHAPE || status == TENSOR_E_FORMAT ||
-           status == TENSOR_E_UNSUPPORTED || status == TENSOR_E_DEVICE;
+           status == TENSOR_E_UNSUPPORTED || (status == TENSOR_E_DEVICE && !ranks_group());
 }
 
 static void tell_run(struct running *r, const char *why) {

@@ -125,6 +125,9 @@ static int what_if(struct what_if *w, struct settings *s) {
         status = network_place_find(&place, s);
     if (status == STATUS_OK)
         status = trained_read(&w->trained, s->checkpoint);
+    if (status == STATUS_OK && w->trained.shards > 1)
+        status = text_usage("%s: the network was trained in %lld shards, expected 1", s->checkpoint,
+                            (long long)w->trained.shards);
     if (status == STATUS_OK)
         status = trained_data(&set, s, &w->trained);
     if (status == STATUS_OK)

@@ -78,8 +78,8 @@ static double as_double(uint64_t bits, int scale, bool odd) {
     int shift = 11; /* leaves 53 bits */
     if (scale + shift < -1074)
         shift = -1074 - scale;
-    if (shift > 63)
-        return 0;
+    if (shift > 63) /* at most half of the smallest double, or just above */
+        return odd || (shift == 64 && bits > (uint64_t)1 << 63) ? 0x1p-1074 : 0;
     const uint64_t low = bits & (((uint64_t)1 << shift) - 1), half = (uint64_t)1 << (shift - 1);
     uint64_t kept = bits >> shift;
     if (odd)

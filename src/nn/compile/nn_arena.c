@@ -144,11 +144,23 @@ static tensor_status check_limit(const nn_graph *g, size_t bytes) {
                ? TENSOR_OK
                : fl_fail(TENSOR_E_MEMORY,
                          "graph: a step of batch %d takes %zu bytes or more beside the weights, expected at most %lld",
-                         g->batch, bytes, (long long)g->most_of_steps);
+                         fl_whole_batch(g), bytes, (long long)g->most_of_steps);
+}
+
+/* The gradients of several shards. */
+static size_t gradients_of_shards(const nn_graph *g) {
+    size_t bytes = 0;
+    for (int i = 0; i < g->count; i++)
+        for (int k = 0; k < g->nodes[i].parameters && g->shards > 1; k++) {
+            const struct fl_parameter *p = &g->nodes[i].parameter[k];
+            bytes += (size_t)fl_shape_count(&p->shape) * tensor_format_bytes(p->as.g.format);
+        }
+    return bytes * (size_t)g->shards;
 }
 
 tensor_status fl_check_values(const nn_graph *g) {
-    const size_t most = (size_t)g->value_count + 1, rows = 2 * sizeof(int32_t) * (size_t)g->rows;
+    const size_t most = (size_t)g->value_count + 1,
+                 rows = 2 * sizeof(int32_t) * (size_t)g->rows + gradients_of_shards(g);
     size_t bytes = 0;
     if (!g->most_of_steps)
         return TENSOR_OK;

@@ -319,7 +319,7 @@ static tensor_status compile(nn_graph *g, nn_node logits) {
     for (int i = 0; i < g->info_count; i++) /* counters start with training, not with the initial load */
         tensor_reset_statistics(g->infos[i].t);
     g->compiled = true;
-    return fl_ranks_begin(g);
+    return TENSOR_OK;
 }
 
 tensor_status nn_compile(nn_graph *g, nn_node logits) {
@@ -328,7 +328,10 @@ tensor_status nn_compile(nn_graph *g, nn_node logits) {
     if (g->status)
         return fl_fail(g->status, "%s", g->message);
     bool was_compiled = g->compiled;
+    fl_group_fresh(g->group);
     tensor_status status = fl_group_all(g->group, "compile", compile(g, logits));
+    if (!status)
+        status = fl_group_all(g->group, "compile", fl_ranks_begin(g));
     fl_expected_forget(g);
     if (status && !was_compiled)
         fl_build_failed(g, status); /* half built: it can only be freed */

@@ -61,7 +61,11 @@ static tensor_status check_count(const nn_graph *g, const char *what, const nn_b
     const char *samples = g->tokens ? "sequences" : "images";
     *count = b->count ? b->count : g->batch;
     if (use == FL_USE_TRAINING && *count != g->batch)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %d %s, expected a whole batch of %d", what, *count, samples, g->batch);
+        return g->shards > 1
+                   ? fl_fail(TENSOR_E_ARGUMENT, "%s: %d %s, expected the %d of a shard (%d shards of a batch of %d)",
+                             what, *count, samples, g->batch, g->shards, fl_whole_batch(g))
+                   : fl_fail(TENSOR_E_ARGUMENT, "%s: %d %s, expected a whole batch of %d", what, *count, samples,
+                             g->batch);
     return *count >= 1 && *count <= g->batch
                ? TENSOR_OK
                : fl_fail(TENSOR_E_ARGUMENT, "%s: %d %s, expected 1 ... %d", what, *count, samples, g->batch);

@@ -8,7 +8,6 @@
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
-/* The gradients of all parameters, shard by shard. */
 static tensor_status reduce_parameter(const nn_graph *g, struct fl_parameter *p, int number) {
     const tensor *terms[FL_MOST_SHARDS];
     for (int s = 0; s < g->shards; s++)

@@ -33,7 +33,7 @@ static tensor_status forward_step(nn_graph *g, const float *images, double share
     if (g->passed + 1 < fl_ranks_own(g))
         return TENSOR_OK;
     fl_writes_done(g, FL_PART_FORWARD);
-    g->has_loss = g->objective.kind != FL_LOSS_NONE;
+    g->has_loss = g->objective.kind != FL_LOSS_NONE && !g->ranks; /* else the other ranks tell theirs after backward */
     return TENSOR_OK;
 }
 
@@ -105,6 +105,7 @@ tensor_status fl_finish_pass(nn_graph *g) {
     if (++g->passed < fl_ranks_own(g))
         return TENSOR_OK;
     TRY(fl_reduce_passes(g));
+    g->has_loss = g->objective.kind != FL_LOSS_NONE;
     fl_writes_done(g, FL_PART_BACKWARD);
     g->phase = FL_PHASE_BACKWARD;
     g->objective.has_input_gradient = g->objective.input_gradient;

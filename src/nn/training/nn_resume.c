@@ -7,7 +7,6 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
-#include "group/group.h"
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -478,5 +477,5 @@ tensor_status fl_training_resume(struct run *run) {
     if (!status)
         status = give_caller(run, &s);
     fl_safetensors_close(&s);
-    return fl_group_all(run->g->group, "resume", status ? status : bring_best(run));
+    return status ? status : bring_best(run);
 }

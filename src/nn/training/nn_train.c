@@ -1,5 +1,6 @@
 /* nn_train.c - the training loop: batches, schedule, evaluation after each epoch, totals. */
 #include "nn/training/nn_training.h"
+#include "nn/checkpoints/nn_state.h"
 #include "nn/step/nn_step.h"
 #include "nn/telemetry/nn_trace.h"
 #include "core/base/fail.h"
@@ -237,16 +238,18 @@ static tensor_status agree(const struct run *run) {
     snprintf(
         text, sizeof text,
         "data-%016llx test-data-%016llx epochs-%d rate-%.17g schedule-%.40s warm-up-%.17g augment-%d most-steps-%lld "
-        "average-%d report-every-%lld checkpoint-%d,%lld trace-%d,%lld resume-%d weights-%d",
+        "average-%d report-every-%lld checkpoint-%d,%lld trace-%d,%lld resume-%d weights-%d stop-%d layers-%016llx",
         (unsigned long long)data_hash(run->train_set, true),
         run->test_set ? (unsigned long long)data_hash(run->test_set, true) : 0, c->epochs, c->rate,
         c->schedule ? c->schedule : "", c->warmup_epochs, c->augment, (long long)c->max_steps, c->average_last,
         (long long)c->report_every, c->checkpoint != NULL, (long long)c->checkpoint_every, c->trace_path != NULL,
-        (long long)c->trace_every, c->resume != NULL, c->weights != NULL);
+        (long long)c->trace_every, c->resume != NULL, c->weights != NULL, c->stop_on_nonfinite,
+        (unsigned long long)fl_state_layout(run->g));
     return fl_group_agree(c->network.group, "the training", text);
 }
 
-static tensor_status begin(struct run *run, const data_set *train, const data_set *test) {
+/* What can fail on one rank alone, before all compare what they do. */
+static tensor_status prepare(struct run *run, const data_set *train, const data_set *test) {
     const nn_train_config *config = run->config;
     run->train_set = train;
     run->test_set = test;
@@ -260,8 +263,11 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     TRY(build_network(run, train)); /* checks the batch before the loaders use it */
     if (config->weights && !config->resume)
         TRY(nn_weights_load(run->g, config->weights));
-    TRY(open_loaders(run, train, test));
-    TRY(agree(run));
+    return open_loaders(run, train, test);
+}
+
+static tensor_status set_up(struct run *run) {
+    const nn_train_config *config = run->config;
     TRY(fl_trace_open(&run->trace, nn_group_rank(config->network.group) ? NULL : config->trace_path,
                       config->trace_every)); /* rank 0 writes */
     TRY(begin_telemetry(run));
@@ -282,9 +288,37 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     if ((!run->recent && !config->resume) || !run->scaled)
         return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld losses", (long long)run->recent_size);
     run->result->test_loss = run->result->test_accuracy = NAN;
-    if (test && !(run->result->predicted = fl_alloc_zero((size_t)run->test_labels * sizeof(int32_t))))
+    if (run->test_set && !(run->result->predicted = fl_alloc_zero((size_t)run->test_labels * sizeof(int32_t))))
         return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld predictions", (long long)run->test_labels);
     return config->resume ? fl_training_resume(run) : TENSOR_OK;
+}
+
+/* All ranks begin with the same weights, exponents and position. */
+static tensor_status agree_on_state(const struct run *run) {
+    char text[160];
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    if (nn_group_size(run->config->network.group) == 1)
+        return TENSOR_OK;
+    const size_t bytes = nn_state_bytes(run->g);
+    unsigned char *state = fl_alloc(bytes);
+    TRY(fl_group_all(run->config->network.group, "the beginning",
+                     state ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "train: no memory for %zu bytes", bytes)));
+    tensor_status status = nn_state_save(state, bytes, run->g);
+    for (size_t i = 0; i < bytes && !status; i++)
+        hash = (hash ^ state[i]) * 0x100000001b3u;
+    fl_free(state);
+    snprintf(text, sizeof text, "steps-%lld best-epoch-%d weights-and-exponents-%016llx", (long long)run->result->steps,
+             run->best.epoch, (unsigned long long)hash);
+    return status ? status : fl_group_agree(run->config->network.group, "where they begin", text);
+}
+
+static tensor_status begin(struct run *run, const data_set *train, const data_set *test) {
+    nn_group *const group = run->config->network.group;
+    fl_group_fresh(group);
+    TRY(fl_group_all(group, "the beginning", prepare(run, train, test)));
+    TRY(agree(run));
+    TRY(fl_group_all(group, "the beginning", set_up(run)));
+    return agree_on_state(run);
 }
 
 static void end(struct run *run) {
@@ -545,6 +579,7 @@ static tensor_status finish(struct run *run) {
     int64_t recent = result->steps < run->recent_size ? result->steps : run->recent_size;
     for (int64_t i = 0; i < recent; i++)
         result->last_loss += run->recent[i] / (double)recent;
+    TRY(fl_ranks_bring(run->g));
     TRY(add_totals(run->g, result));
     TRY(nn_telemetry_finish(run->telemetry));
     const nn_loss_scale *scaling = &run->g->scaling.now;
