@@ -65,6 +65,14 @@ tensor_status fl_make_parameter(nn_graph *g, const struct fl_node *node, struct 
     return load_initial(p, name, key);
 }
 
+/* A gradient that another rank computes: exponent and statistics, and no memory of its own. */
+static tensor_status make_others(const nn_graph *g, struct fl_parameter *p) {
+    const struct fl_shape *shape = &p->shape;
+    p->g_pass =
+        tensor_new_at(g->device, p->as.g.format, shape->ndim, shape->dim, tensor_data(p->g), tensor_bytes(p->g));
+    return p->g_pass ? fl_set_predictor(p->g_pass, p->as.g.predictor) : tensor_error_status();
+}
+
 /* The gradient of a shard, or of the only one. */
 static tensor_status make_gradient(nn_graph *g, const struct fl_node *node, struct fl_parameter *p) {
     p->g_pass = p->g;
@@ -73,7 +81,7 @@ static tensor_status make_gradient(nn_graph *g, const struct fl_node *node, stru
         return TENSOR_OK;
     p->g_pass = NULL;
     p->g_info = g->info_count;
-    TRY(fl_new_tensor(g, &p->g_pass, p->as.g, &p->shape));
+    TRY(fl_is_own_shard(g, g->shard) ? fl_new_tensor(g, &p->g_pass, p->as.g, &p->shape) : make_others(g, p));
     TRY(fl_list_tensor(g, fl_shard_name(g, g->infos[p->info + 1].name), "weight gradient", p->g_pass, TENSOR_OK));
     return node->blocks.draws
                ? tensor_set_rounding(p->g_pass, TENSOR_ROUND_NEAREST, nn_name_key(g->seed, g->infos[p->g_info].name))

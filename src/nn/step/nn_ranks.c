@@ -211,7 +211,7 @@ tensor_status fl_ranks_begin(nn_graph *g) {
     k->exponents = fl_alloc_zero((size_t)k->count * (size_t)k->shards * sizeof *k->exponents);
     k->sum_exponents = fl_alloc_zero((size_t)k->count * (size_t)size * sizeof *k->sum_exponents);
     k->partial = fl_alloc_zero((size_t)k->count * sizeof *k->partial);
-    k->doubles = fl_alloc((size_t)(elements_of_rank(k) * size + 1) * sizeof *k->doubles);
+    k->doubles = fl_alloc(k->own > 1 ? (size_t)(elements_of_rank(k) * size + 1) * sizeof *k->doubles : 1);
     k->parts = fl_alloc_zero((size_t)k->count * (size_t)size * sizeof *k->parts);
     k->slots = fl_alloc_zero((size_t)(k->slot_bytes * k->shards));
     return k->block && k->send && k->receive && k->result && k->to && k->from && k->writes && k->terms &&
