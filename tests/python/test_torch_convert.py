@@ -103,9 +103,9 @@ def test_names_and_copies():
 def test_shared_memory():
     """Results have the memory of others that are gone. Whatever is kept, and in whatever order passes run, values and
     exponents are those of memory of their own."""
-    def run(least):
+    def run(least, policy):
         usual, carriers.SHARED_BYTES = carriers.SHARED_BYTES, least
-        model = ft.convert(resnet(8).train(), "flex16+5", verbose=False)
+        model = ft.convert(resnet(8).train(), policy, verbose=False)
         kept, seen, random = [], [], np.random.default_rng(1)
 
         def keep(module, args, y):
@@ -134,10 +134,11 @@ def test_shared_memory():
                  for shapes in module.state.slots.values() for slot in shapes.values()]
         carriers.SHARED_BYTES = usual
         return seen, exponents, sum(slot.block is not None for slot in slots), len({id(slot.block) for slot in slots})
-    shared, own = run(1 << 16), run(1 << 40)
-    assert shared[2] > 20 and own[2] == 0
-    assert len(shared[0]) == len(own[0]) and all(torch.equal(a, b) for a, b in zip(shared[0], own[0]))
-    assert shared[1] == own[1]
+    for policy in ("flex16+5", "variant flex16+5; conv* gradients=fp16; bn* activations=bf16"):
+        shared, own = run(1 << 16, policy), run(1 << 40, policy)
+        assert shared[2] > 20 and own[2] == 0, policy
+        assert len(shared[0]) == len(own[0]) and all(torch.equal(a, b) for a, b in zip(shared[0], own[0])), policy
+        assert shared[1] == own[1], policy
 
 
 def test_memory_of_evaluation():

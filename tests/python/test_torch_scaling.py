@@ -84,6 +84,19 @@ def test_scalers_and_optimisers_of_torch():
         assert torch.allclose(a, b, rtol=0, atol=2.0 ** -24)
 
 
+class Uses(Images):
+    """One value for four convolutions: three sums of gradients, each with a history."""
+
+    def __init__(self):
+        super().__init__()
+        self.uses = nn.ModuleList(nn.Conv2d(32, 64, 3, 1, 1, bias=False) for _ in range(4))
+
+    def forward(self, x):
+        x = torch.relu(self.bn1(self.conv1(x)))
+        a, b, c, d = (conv(x) for conv in self.uses)
+        return self.fc(self.pool((a + b) + (c + d)).flatten(1))
+
+
 def test_going_on():
     """A training that is saved and goes on elsewhere has the bits of one that was not interrupted: state_dicts, histories, scaler."""
     def made(kind, policy, scale):
@@ -100,7 +113,8 @@ def test_going_on():
         scaler.update()
         return loss.item()
     for kind, policy, scale in ((Images, "flex16+5", "none"), (Text, "fp8-delayed", "none"), (Images, "nvfp4", "none"),
-                                (Images, "fp16", "dynamic:init=131072,window=2"), (Groups, "flex16+5:ngraph", "none")):
+                                (Images, "fp16", "dynamic:init=131072,window=2"), (Groups, "flex16+5:ngraph", "none"),
+                                (Uses, "flex16+5", "none")):
         whole = made(kind, policy, scale)
         for i in range(3):
             step(*whole, kind, i)
@@ -117,6 +131,7 @@ def test_going_on():
             assert step(*whole, kind, i) == step(*other, kind, i), (policy, i)
         for (name, p), q in zip(whole[0].named_parameters(), other[0].parameters()):
             assert torch.equal(p, q), (policy, name)
+    assert all(any(f"|state {i}|" in key for key in histories) for i in range(3))
     key = next(iter(histories))
     raises(fl.Error, "has no module 'nothing'", ft.load_histories, other[0], {"nothing|passes": torch.zeros(1)})
     raises(fl.Error, "which module", ft.load_histories, other[0], {"fc|sequences 0|y|fp16|1": histories[key]})

@@ -392,17 +392,16 @@ class Bits:
         return 4 * t.numel() == self.bytes and not compare(self.address, t.data_ptr(), self.bytes)
 
 
-scratch = np.empty(0, np.float32)
+scratch = Bits(torch.empty(0))
 
 
 def same_values(found, t):
     """Whether a flexlab tensor has the values of a float32 tensor without gaps."""
     global scratch
-    n = t.numel()
-    if scratch.size < n:
-        scratch = np.empty(n, np.float32)
-    found._store(scratch[:n].reshape(found.shape), F32)
-    return not compare(scratch.ctypes.data, t.data_ptr(), 4 * n)
+    if scratch.bytes < 4 * t.numel():
+        scratch = Bits(t)
+    found._store(np.ndarray(found.shape, np.float32, scratch.copy), F32)
+    return not compare(scratch.address, t.data_ptr(), 4 * t.numel())
 
 
 def attach(given, slot, snapshot=None, turned=False, exact=False):
@@ -555,12 +554,16 @@ def rewritten(x, format, state, role):
     return slot.tensor
 
 
-updates = {}  # {storage: (reference, version)} of parameters as the optimisers of flexlab left them
+updates = {}  # {storage: [reference, version]} of parameters as the optimisers of flexlab left them
 
 
 def note_update(p):
-    storage = StorageWeakRef(p.untyped_storage())
-    updates[storage.cdata] = storage, p._version
+    storage = p.untyped_storage()
+    found = updates.get(storage._cdata)
+    if found is not None:  # the reference keeps the address from being used again
+        found[1] = p._version
+        return
+    updates[storage._cdata] = [StorageWeakRef(storage), p._version]
     if len(updates) > 4096:
         for key in [key for key, (one, _) in updates.items() if one.expired()]:
             del updates[key]

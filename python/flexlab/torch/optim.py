@@ -22,7 +22,8 @@ class Weights:
         self.format, self.wide, self.stochastic, self.made, self.stored = how
         self.image = is_image(p)
         self.shape = tuple(stored(p, "any").shape) or (1,)
-        self.plain = split(self.format)[0] == "fp32"
+        name, self.made_name, kept = (split(one)[0] for one in (self.format, self.made, self.stored))
+        self.plain, self.one_format = name == "fp32", name == self.made_name == kept
         self.weight = self.slot = self.given = self.taken = None  # given: the bits that the parameter got
         self.at = self.memory = None  # of the parameter, when it got them
         self.state = {}
@@ -76,13 +77,15 @@ class Weights:
             raise TypeError("a sparse gradient, expected a dense one")
         check(g, "a gradient")
         g = (g.permute(0, 2, 3, 1) if self.image else g).detach().contiguous()
-        found = lookup(entry_of(p.grad), g, split(self.made)[0])
+        found = lookup(entry_of(p.grad), g, self.made_name)
         if found is not None and not same_values(found, g):  # torch.amp.GradScaler divides without counting the write
             found = None
-        if found is None and split(self.made)[0] != split(self.format)[0]:
+        if found is None and self.made_name != split(self.format)[0]:
             found = on(g)
         if found is not None:
             found = found if found.shape == self.shape else _core.view(found, self.shape)
+            if self.one_format:
+                return found
             for name, format in (("gradient stored", self.stored), ("gradient taken", self.format)):
                 if found.format != split(format)[0]:
                     found, source = self.kept(name, True, format=format), found
