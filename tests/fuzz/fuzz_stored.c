@@ -127,6 +127,7 @@ static void take_experiment(struct input *in, struct settings *s, struct experim
                            .schedule = take_name(in),
                            .epochs = take_up_to(in, 1, MOST_EPOCHS),
                            .batch = take_up_to(in, 1, INT_MAX),
+                           .shards = 1,
                            .max_steps = take_up_to(in, 0, (int64_t)MOST),
                            .average_last = take_up_to(in, 1, (int64_t)MOST),
                            .warmup = take_real(in),
@@ -430,15 +431,20 @@ static void same_experiment(const struct experiment *x, const struct experiment 
     same_real("momentum", s->momentum, t->momentum);
     same_real("weight_decay", s->weight_decay, t->weight_decay);
     same_real("rate", x->rate, y->rate);
-    const int64_t ones[] = {s->epochs,       s->batch,      s->max_steps,       s->average_last, x->augment,
-                            x->data.train,   x->data.test,  x->data.height,     x->data.width,   x->data.channels,
-                            x->data.classes, x->window,     x->steps_per_epoch, x->steps,        x->trace_every,
-                            x->series_count, x->seed_count, x->run_count,       x->baseline,     x->origins[0].threads},
-                  others[] = {t->epochs,          t->batch,         t->max_steps,    t->average_last,
-                              y->augment,         y->data.train,    y->data.test,    y->data.height,
-                              y->data.width,      y->data.channels, y->data.classes, y->window,
-                              y->steps_per_epoch, y->steps,         y->trace_every,  y->series_count,
-                              y->seed_count,      y->run_count,     y->baseline,     y->origins[0].threads};
+    const int64_t ones[] = {s->epochs,      s->batch,           s->shards,
+                            s->max_steps,   s->average_last,    x->augment,
+                            x->data.train,  x->data.test,       x->data.height,
+                            x->data.width,  x->data.channels,   x->data.classes,
+                            x->window,      x->steps_per_epoch, x->steps,
+                            x->trace_every, x->series_count,    x->seed_count,
+                            x->run_count,   x->baseline,        x->origins[0].threads},
+                  others[] = {t->epochs,      t->batch,           t->shards,
+                              t->max_steps,   t->average_last,    y->augment,
+                              y->data.train,  y->data.test,       y->data.height,
+                              y->data.width,  y->data.channels,   y->data.classes,
+                              y->window,      y->steps_per_epoch, y->steps,
+                              y->trace_every, y->series_count,    y->seed_count,
+                              y->run_count,   y->baseline,        y->origins[0].threads};
     for (size_t i = 0; i < sizeof ones / sizeof *ones; i++)
         same_whole("a setting", ones[i], others[i]);
     const struct origin *o = &x->origins[0], *p = &y->origins[0];

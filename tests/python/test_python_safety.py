@@ -49,7 +49,7 @@ class Pools:
         data = c.data_open("synthetic:train=8,test=8,size=4", 0) or c.data_open("synthetic:train=8,test=8", 0)
         made = {"nn_graph": [net, fl.nn.Network("fp16", batch=2)], "data_set": [data], "nn_telemetry": [net.telemetry(every=1)],
                 "data_loader": [c.data_loader_new(data, c.data_loader_config(batch=2))], "tensor_device": [c.tensor_device_at(0)],
-                "nn_data": [], "nn_trainer": [], "program": [c.program()]}
+                "nn_data": [], "nn_trainer": [], "nn_group": [], "program": [c.program()]}
         given = c.program()
         try:
             c.program_from_graph(given, net)
@@ -124,7 +124,7 @@ def child(names, first, rounds, progress):
 
 
 def walk():
-    names = sorted(fl.c.FUNCTIONS)
+    names = sorted(set(fl.c.FUNCTIONS) - {"nn_group_abort"})  # which ends the process by its promise
     check(len(names) > 450, len(names), "functions, expected more than 450")
     rounds, dead = 2 if SANITIZED else ROUNDS * (4 if LONG else 1), set()
     environment = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(os.path.abspath(fl.__file__)))}
