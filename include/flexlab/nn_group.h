@@ -22,6 +22,9 @@ typedef struct nn_group nn_group;
  * NULL on failure: TENSOR_E_ARGUMENT for an unknown engine, TENSOR_E_UNSUPPORTED without its library, or if MPI offers
  * no threads (MPI_THREAD_FUNNELED), TENSOR_E_DEVICE for a failure of MPI. One group of an engine exists at a time. */
 FLEXLAB_API nn_group *nn_group_new(const char *engine);
+/* The number of processes that mpirun says it has started, this one among them; 1 without mpirun. It initialises
+ * nothing: a program that joins a group only where there are others asks it first. */
+FLEXLAB_API int nn_group_started(void);
 /* Leaves the group, after the last network that uses it was freed; finalises MPI if nn_group_new has initialised it.
  * All ranks do so. NULL is allowed. */
 FLEXLAB_API void nn_group_free(nn_group *group);

@@ -118,8 +118,7 @@ static inline void mantissas_keep(int16_t *p, mantissas x) {
     _mm512_storeu_si512(p, x);
 }
 
-/* 0 if the gate is not above zero. No masked load, which would begin when the gate has come from memory, and not with it.
- */
+/* 0 if the gate is not above zero. A masked load would wait for the gate to come from memory. */
 static inline mantissas mantissas_gated(const int16_t *p, const int16_t *gate) {
     mantissas x = mantissas_at(p);
     __asm__("" : "+v"(x)); /* else the compiler makes it one */

@@ -52,6 +52,16 @@ static tensor_status take_timeout(double *timeout) {
                          text, MOST_TIMEOUT);
 }
 
+int nn_group_started(void) { /* by Open MPI; by MPICH, Intel MPI and others */
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv(names[i]);
+        if (text && atoi(text) > 1)
+            return atoi(text);
+    }
+    return 1;
+}
+
 static tensor_status join(nn_group *g, const char *name) {
     char why[FL_GROUP_WHY];
     bool unsupported = false;
@@ -60,7 +70,7 @@ static tensor_status join(nn_group *g, const char *name) {
     if (strcmp(name, "none") != 0) {
         if (!(g->engine = find_engine(why, sizeof why)))
             return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
-        if (!(g->joined = g->engine->join(&g->rank, &g->size, &unsupported, why)))
+        if (!(g->joined = g->engine->join(nn_group_started(), &g->rank, &g->size, &unsupported, why)))
             return fl_fail(unsupported ? TENSOR_E_UNSUPPORTED : TENSOR_E_DEVICE, "group: %s", why);
     }
     g->to = fl_alloc_zero((size_t)g->size * sizeof *g->to);

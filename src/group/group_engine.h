@@ -17,8 +17,9 @@ enum { FL_GROUP_WHY = 600 };
 
 struct fl_group_engine {
     int version; /* FL_GROUP_ENGINE */
-    /* Joins; NULL: `why` says what failed, *unsupported whether the engine cannot run here at all. */
-    void *(*join)(int *rank, int *size, bool *unsupported, char why[FL_GROUP_WHY]);
+    /* Joins. started: the number of processes that mpirun has started, 1 without it. NULL: `why` says what failed,
+     * *unsupported whether the engine cannot run here at all. */
+    void *(*join)(int started, int *rank, int *size, bool *unsupported, char why[FL_GROUP_WHY]);
     /* Sends and receives a piece from and to each rank at once, of any lengths, also 0; the engine leaves out its own.
      * False after `seconds`, or if MPI fails: `why` names the ranks that did not arrive. The group can then only be
      * aborted or left. */

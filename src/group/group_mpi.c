@@ -37,22 +37,11 @@ static void say(char *why, const char *call, int code) {
     snprintf(why, FL_GROUP_WHY, "%s: %.400s", call, text);
 }
 
-/* The number of processes that mpirun says it has started: Open MPI; MPICH, Intel MPI and others. 1 without mpirun. */
-static int started(void) {
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *text = getenv(names[i]);
-        if (text && atoi(text) > 1)
-            return atoi(text);
-    }
-    return 1;
-}
-
 /* Under the mpirun of another implementation each process is alone, and all would do the same and write one file. */
-static bool is_of_mpirun(int size, char *why) {
+static bool is_of_mpirun(int started, int size, char *why) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length;
-    if (size > 1 || started() == 1)
+    if (size > 1 || started == 1)
         return true;
     MPI_Get_library_version(version, &length);
     version[strcspn(version, ",\n")] = '\0'; /* details follow */
@@ -61,12 +50,12 @@ static bool is_of_mpirun(int size, char *why) {
     snprintf(why, FL_GROUP_WHY,
              "mpirun has started %d processes, but the engine's MPI finds this one alone. It is of another "
              "implementation, expected that of mpirun: %.100s",
-             started(), version);
+             started, version);
     return false;
 }
 
 /* False: `why` says what failed. */
-static bool start(struct joined *j, bool *unsupported, char *why) {
+static bool start(struct joined *j, int started, bool *unsupported, char *why) {
     int there, over, provided, code;
     MPI_Finalized(&over);
     if (over) {
@@ -87,7 +76,7 @@ static bool start(struct joined *j, bool *unsupported, char *why) {
         return false;
     }
     MPI_Comm_size(MPI_COMM_WORLD, &j->size);
-    *unsupported = !is_of_mpirun(j->size, why);
+    *unsupported = !is_of_mpirun(started, j->size, why);
     if (*unsupported)
         return false;
     if ((code = MPI_Comm_dup(MPI_COMM_WORLD, &j->comm)) != MPI_SUCCESS) {
@@ -103,14 +92,14 @@ static bool start(struct joined *j, bool *unsupported, char *why) {
     return true;
 }
 
-static void *join(int *rank, int *size, bool *unsupported, char why[FL_GROUP_WHY]) {
+static void *join(int started, int *rank, int *size, bool *unsupported, char why[FL_GROUP_WHY]) {
     struct joined *j = calloc(1, sizeof *j);
     *unsupported = false;
     if (!j) {
         snprintf(why, FL_GROUP_WHY, "no memory");
         return NULL;
     }
-    if (!start(j, unsupported, why)) {
+    if (!start(j, started, unsupported, why)) {
         if (*unsupported && j->initialised) /* on all ranks alike */
             MPI_Finalize();
         free(j);

@@ -23,17 +23,6 @@ static const double end_seconds = 3; /* for others to fail too */
 
 /* --- beginning and end -------------------------------------------------------------------------------------------- */
 
-/* What mpirun tells the processes that it starts: Open MPI; MPICH, Intel MPI and others by PMI. */
-static int started(void) {
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *text = getenv(names[i]);
-        if (text && atoi(text) > 1)
-            return atoi(text);
-    }
-    return 1;
-}
-
 /* Whether this process is the first of those, before there is a group. */
 static bool is_first(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
@@ -73,11 +62,11 @@ static void speak(void) {
 }
 
 int ranks_begin(void) {
-    if (started() == 1)
+    if (nn_group_started() == 1)
         return STATUS_OK;
     group = nn_group_new("mpi");
     if (!group && is_first())
-        return text_failed("mpirun has started %d ranks: %s", started(), tensor_error());
+        return text_failed("mpirun has started %d ranks: %s", nn_group_started(), tensor_error());
     if (!group)
         return STATUS_FAILED; /* which the first one tells */
     if (nn_group_rank(group)) {

@@ -355,7 +355,6 @@ static tensor_status check_preset(const struct fl_safetensors *s, const nn_graph
                           objective_keys[POLICY], name, nn_graph_policy(g));
 }
 
-/* Compares both ways: the network must have the settings of the file's loss, and no others. */
 /* A file of one shard does not say so. */
 static tensor_status read_shards(const struct fl_safetensors *s, int64_t *shards) {
     *shards = 1;
@@ -373,6 +372,7 @@ static tensor_status check_shards(const struct fl_safetensors *s, const nn_graph
                          s->path, (long long)shards, g->shards);
 }
 
+/* Compares both ways: the network must have the settings of the file's loss, and no others. */
 tensor_status fl_checkpoint_settings(const struct fl_safetensors *s, const nn_graph *g) {
     struct fl_safetensors_out own = {0};
     TRY(check_shards(s, g));

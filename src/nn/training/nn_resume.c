@@ -264,8 +264,8 @@ static tensor_status set_position(struct run *run, const struct fl_safetensors *
     const int64_t epoch = whole[0], batch = whole[1], done = whole[2], steps = whole[4];
     const int64_t tested = run->test_labels;
     const bool good = epoch >= 1 && epoch <= run->config->epochs + 1 && batch >= 0 && batch <= run->epoch_steps &&
-                      done >> 1 == 0 && whole[3] >= 0 && whole[3] <= batch * run->g->rows * run->g->shards && steps >= 0 &&
-                      (uint64_t)steps == nn_steps(run->g) && steps <= run->last_step &&
+                      done >> 1 == 0 && whole[3] >= 0 && whole[3] <= batch * run->g->rows * run->g->shards &&
+                      steps >= 0 && (uint64_t)steps == nn_steps(run->g) && steps <= run->last_step &&
                       (done ? steps == run->last_step : steps == (epoch - 1) * run->epoch_steps + batch) &&
                       whole[5] == steps * run->config->network.batch && whole[6] >= 0 && whole[6] <= epoch &&
                       (whole[7] == 0 || whole[7] == tested);
