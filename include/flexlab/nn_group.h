@@ -47,7 +47,8 @@ FLEXLAB_API tensor_status nn_group_worst(nn_group *group, int32_t own, int32_t *
 typedef struct nn_group_statistics {
     int64_t sent, received; /* bytes between ranks, by this one */
     int64_t calls;          /* exchanges between ranks */
-    double waited;          /* seconds in them */
+    double waited;          /* seconds in which this rank did nothing else but exchange */
+    double overlapped;      /* seconds in which bytes were under way while it computed */
 } nn_group_statistics;
 /* TENSOR_E_ARGUMENT for NULL. */
 FLEXLAB_API tensor_status nn_group_statistics_of(nn_group_statistics *now, const nn_group *group);

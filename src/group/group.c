@@ -19,6 +19,9 @@ struct nn_group {
     bool failed; /* a move failed: the ranks are out of step, and the engine cannot end in good order */
     char cause[FL_GROUP_WHY];
     nn_group_statistics statistics;
+    uint64_t moves;             /* one after the other: they give each its tag */
+    int flights;                /* exchanges under way beside them */
+    double flying_since;        /* without a break */
     struct fl_piece *to, *from; /* room for a piece of each rank */
 };
 
@@ -145,29 +148,112 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-tensor_status fl_group_move(nn_group *g, const char *what, const struct fl_piece *to, const struct fl_piece *from) {
+/* The first cause stays. */
+static void mark_failed(nn_group *g, const char *what, const char *why) {
+    if (!g->failed)
+        snprintf(g->cause, sizeof g->cause, "rank %d of %d, %s: %.400s", g->rank, g->size, what, why);
+    g->failed = true;
+}
+
+static tensor_status lose(nn_group *g, const char *what, const char *why) {
+    mark_failed(g, what, why);
+    return fl_fail(TENSOR_E_DEVICE, "%s", g->cause);
+}
+
+/* Time in which bytes are under way counts as overlapped, less what is waited for them. */
+static void count_flights(nn_group *g, int more) {
+    if (!g->flights)
+        g->flying_since = now();
+    g->flights += more;
+    if (!g->flights)
+        g->statistics.overlapped += now() - g->flying_since;
+}
+
+static tensor_status begin(nn_group *g, struct fl_flight *f, const char *what, int tag, const struct fl_piece *to,
+                           const struct fl_piece *from) {
     char why[FL_GROUP_WHY];
     const int own = nn_group_rank(g);
+    *f = (struct fl_flight){.of_engine = NULL};
     if (to[own].bytes && to[own].data != from[own].data)
         memcpy(from[own].data, to[own].data, (size_t)to[own].bytes);
     if (nn_group_size(g) == 1)
         return TENSOR_OK;
     if (g->failed)
         return fl_fail(TENSOR_E_DEVICE, "%s", g->cause);
-    const double start = now();
-    const bool moved = g->engine->move(g->joined, (uint64_t)g->statistics.calls, to, from, g->timeout, why);
-    g->statistics.waited += now() - start;
-    g->statistics.calls++;
-    if (!moved) {
-        g->failed = true;
-        snprintf(g->cause, sizeof g->cause, "rank %d of %d, %s: %.400s", own, g->size, what, why);
-        return fl_fail(TENSOR_E_DEVICE, "%s", g->cause);
-    }
+    snprintf(f->what, sizeof f->what, "%s", what);
+    if (!(f->of_engine = g->engine->begin(g->joined, tag, to, from, why)))
+        return lose(g, what, why);
     for (int r = 0; r < g->size; r++) {
-        g->statistics.sent += r != own ? to[r].bytes : 0;
-        g->statistics.received += r != own ? from[r].bytes : 0;
+        f->sent += r != own ? to[r].bytes : 0;
+        f->received += r != own ? from[r].bytes : 0;
     }
+    g->statistics.calls++;
     return TENSOR_OK;
+}
+
+static tensor_status end(nn_group *g, struct fl_flight *f, double seconds, bool *arrived) {
+    char why[FL_GROUP_WHY];
+    *arrived = true;
+    if (!f->of_engine)
+        return TENSOR_OK;
+    const enum fl_group_state state = g->engine->end(g->joined, f->of_engine, seconds, why);
+    *arrived = state == FL_GROUP_ARRIVED;
+    if (state == FL_GROUP_UNDER_WAY)
+        return TENSOR_OK;
+    f->of_engine = NULL;
+    if (state == FL_GROUP_LOST)
+        return lose(g, f->what, why);
+    g->statistics.sent += f->sent;
+    g->statistics.received += f->received;
+    return TENSOR_OK;
+}
+
+tensor_status fl_group_move(nn_group *g, const char *what, const struct fl_piece *to, const struct fl_piece *from) {
+    struct fl_flight flight;
+    bool arrived;
+    const double start = now();
+    TRY(begin(g, &flight, what, g ? (int)(g->moves++ % FL_GROUP_CHANNELS) : 0, to, from));
+    if (!flight.of_engine)
+        return TENSOR_OK;
+    const tensor_status status = end(g, &flight, g->timeout, &arrived);
+    g->statistics.waited += now() - start;
+    return status;
+}
+
+tensor_status fl_group_begin(nn_group *g, struct fl_flight *flight, const char *what, int channel,
+                             const struct fl_piece *to, const struct fl_piece *from) {
+    TRY(begin(g, flight, what, FL_GROUP_CHANNELS + channel, to, from));
+    if (flight->of_engine)
+        count_flights(g, 1);
+    return TENSOR_OK;
+}
+
+tensor_status fl_group_end(nn_group *g, struct fl_flight *flight, bool waits, bool *arrived) {
+    *arrived = true;
+    if (!flight->of_engine)
+        return TENSOR_OK;
+    const double start = now();
+    const tensor_status status = end(g, flight, waits ? g->timeout : 0, arrived);
+    if (waits) {
+        g->statistics.waited += now() - start;
+        g->statistics.overlapped -= now() - start;
+    }
+    if (*arrived || status)
+        count_flights(g, -1);
+    return status;
+}
+
+void fl_group_drop(nn_group *g, struct fl_flight *flight) {
+    if (!flight->of_engine)
+        return;
+    g->engine->drop(g->joined, flight->of_engine);
+    flight->of_engine = NULL;
+    count_flights(g, -1);
+    mark_failed(g, flight->what, "this rank has failed while they were under way");
+}
+
+bool fl_group_overlaps(const nn_group *g) {
+    return nn_group_size(g) > 1 && !g->engine->in_order;
 }
 
 tensor_status fl_group_gather(nn_group *g, const char *what, const struct fl_piece *part) {

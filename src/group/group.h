@@ -10,6 +10,23 @@
 /* Sends to[r] to rank r and receives from[r] of it; both have a piece for each rank. The piece of the rank itself is
  * copied; their lengths must agree. what: in messages, "gradients of step 12". */
 tensor_status fl_group_move(nn_group *group, const char *what, const struct fl_piece *to, const struct fl_piece *from);
+/* The same begun and ended, with computation in between. The pieces' memory stays where it is until the end; their list
+ * may go. */
+struct fl_flight {
+    void *of_engine; /* NULL: nothing is under way */
+    int64_t sent, received;
+    char what[60];
+};
+enum { FL_GROUP_CHANNELS = 16384 };
+/* channel: below FL_GROUP_CHANNELS; of those under way at once each has its own, the same on all ranks. */
+tensor_status fl_group_begin(nn_group *group, struct fl_flight *flight, const char *what, int channel,
+                             const struct fl_piece *to, const struct fl_piece *from);
+/* waits: until all have arrived. Else *arrived says whether they have. */
+tensor_status fl_group_end(nn_group *group, struct fl_flight *flight, bool waits, bool *arrived);
+/* Gives up what is under way; nothing else can then be exchanged. */
+void fl_group_drop(nn_group *group, struct fl_flight *flight);
+/* Whether exchanges may begin and end in another order on each rank. */
+bool fl_group_overlaps(const nn_group *group);
 /* Every rank has its own bytes in place, at all + rank * bytes; afterwards all have those of all ranks. */
 tensor_status fl_group_share(nn_group *group, const char *what, void *all, int64_t bytes);
 /* The same with parts of different lengths: rank r has part[r]. */

@@ -9,10 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum {
-    PIECE = 1 << 30 /* bytes of a message at most: counts of MPI are ints */,
-    TAGS = 16384 /* of calls one after the other: MPI allows at least 32767 */
-};
+enum { PIECE = 1 << 30 /* bytes of a message at most: counts of MPI are ints */ };
 
 /* One message under way. */
 struct message {
@@ -20,14 +17,21 @@ struct message {
     bool receives;
 };
 
-struct joined {
-    MPI_Comm comm;
-    int rank, size;
-    bool initialised; /* by this engine */
+/* The messages of an exchange. Kept when it is over, for another one. */
+struct flight {
+    struct flight *next;
+    bool used;
     MPI_Request *requests;
     MPI_Status *statuses;
     struct message *messages;
     int count, capacity;
+};
+
+struct joined {
+    MPI_Comm comm;
+    int rank, size;
+    bool initialised; /* by this engine */
+    struct flight *flights;
 };
 
 static void say(char *why, const char *call, int code) {
@@ -116,53 +120,54 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static bool make_room(struct joined *j, char *why) {
-    if (j->count < j->capacity)
+static bool make_room(struct flight *f, char *why) {
+    if (f->count < f->capacity)
         return true;
-    const int capacity = 2 * j->capacity + 16;
-    MPI_Request *requests = realloc(j->requests, (size_t)capacity * sizeof *requests);
+    const int capacity = 2 * f->capacity + 16;
+    MPI_Request *requests = realloc(f->requests, (size_t)capacity * sizeof *requests);
     if (requests)
-        j->requests = requests;
-    MPI_Status *statuses = requests ? realloc(j->statuses, (size_t)capacity * sizeof *statuses) : NULL;
+        f->requests = requests;
+    MPI_Status *statuses = requests ? realloc(f->statuses, (size_t)capacity * sizeof *statuses) : NULL;
     if (statuses)
-        j->statuses = statuses;
-    struct message *messages = statuses ? realloc(j->messages, (size_t)capacity * sizeof *messages) : NULL;
+        f->statuses = statuses;
+    struct message *messages = statuses ? realloc(f->messages, (size_t)capacity * sizeof *messages) : NULL;
     if (!messages) {
         snprintf(why, FL_GROUP_WHY, "no memory for %d messages", capacity);
         return false;
     }
-    j->messages = messages;
-    j->capacity = capacity;
+    f->messages = messages;
+    f->capacity = capacity;
     return true;
 }
 
 /* Begins the messages of a piece. */
-static bool begin(struct joined *j, int tag, const struct fl_piece *piece, int peer, bool receives, char *why) {
+static bool begin_piece(const struct joined *j, struct flight *f, int tag, const struct fl_piece *piece, int peer,
+                        bool receives, char *why) {
     for (int64_t at = 0; at < piece->bytes; at += PIECE) {
         const int bytes = piece->bytes - at < PIECE ? (int)(piece->bytes - at) : PIECE;
         char *data = (char *)piece->data + at;
-        if (!make_room(j, why))
+        if (!make_room(f, why))
             return false;
-        MPI_Request *request = &j->requests[j->count];
+        MPI_Request *request = &f->requests[f->count];
         const int code = receives ? MPI_Irecv(data, bytes, MPI_BYTE, peer, tag, j->comm, request)
                                   : MPI_Isend(data, bytes, MPI_BYTE, peer, tag, j->comm, request);
         if (code != MPI_SUCCESS) {
             say(why, receives ? "MPI_Irecv" : "MPI_Isend", code);
             return false;
         }
-        j->messages[j->count++] = (struct message){peer, bytes, receives};
+        f->messages[f->count++] = (struct message){peer, bytes, receives};
     }
     return true;
 }
 
 /* Names the ranks whose messages are missing. */
-static void name_missing(const struct joined *j, double seconds, char *why) {
+static void name_missing(const struct flight *f, double seconds, char *why) {
     size_t used = (size_t)snprintf(why, FL_GROUP_WHY, "after %g seconds nothing from rank", seconds);
     int last = -1;
     for (int pass = 1; pass >= 0 && last < 0; pass--) /* those that did not receive, if all have sent */
-        for (int i = 0; i < j->count; i++) {
-            const struct message *m = &j->messages[i];
-            if (j->requests[i] == MPI_REQUEST_NULL || m->receives != pass || m->peer == last ||
+        for (int i = 0; i < f->count; i++) {
+            const struct message *m = &f->messages[i];
+            if (f->requests[i] == MPI_REQUEST_NULL || m->receives != pass || m->peer == last ||
                 used > FL_GROUP_WHY - 20)
                 continue;
             used += (size_t)snprintf(why + used, FL_GROUP_WHY - used, "%s %d", last < 0 ? "" : ",", m->peer);
@@ -171,12 +176,12 @@ static void name_missing(const struct joined *j, double seconds, char *why) {
 }
 
 /* A rank that makes another call sends other messages: MPI accepts shorter ones. */
-static bool check_lengths(const struct joined *j, char *why) {
-    for (int i = 0; i < j->count; i++) {
-        const struct message *m = &j->messages[i];
+static bool check_lengths(const struct flight *f, char *why) {
+    for (int i = 0; i < f->count; i++) {
+        const struct message *m = &f->messages[i];
         int bytes = m->bytes;
         if (m->receives)
-            MPI_Get_count(&j->statuses[i], MPI_BYTE, &bytes);
+            MPI_Get_count(&f->statuses[i], MPI_BYTE, &bytes);
         if (bytes != m->bytes) {
             snprintf(why, FL_GROUP_WHY, "rank %d sent %d bytes, expected %d: it does something else", m->peer, bytes,
                      m->bytes);
@@ -187,75 +192,101 @@ static bool check_lengths(const struct joined *j, char *why) {
 }
 
 /* Says which rank's message failed, and how. */
-static void say_failed(const struct joined *j, int code, char *why) {
+static void say_failed(const struct flight *f, int code, char *why) {
     int of = MPI_SUCCESS;
     MPI_Error_class(code, &of);
-    for (int i = 0; i < j->count && of == MPI_ERR_IN_STATUS; i++) {
-        const int error = j->statuses[i].MPI_ERROR;
+    for (int i = 0; i < f->count && of == MPI_ERR_IN_STATUS; i++) {
+        const int error = f->statuses[i].MPI_ERROR;
         int found = MPI_SUCCESS;
         if (error == MPI_SUCCESS || error == MPI_ERR_PENDING)
             continue;
         char call[80];
         MPI_Error_class(error, &found);
-        snprintf(call, sizeof call, "a message %s rank %d", j->messages[i].receives ? "from" : "to",
-                 j->messages[i].peer);
+        snprintf(call, sizeof call, "a message %s rank %d", f->messages[i].receives ? "from" : "to",
+                 f->messages[i].peer);
         say(why, call, error);
         if (found == MPI_ERR_TRUNCATE)
-            snprintf(why, FL_GROUP_WHY, "rank %d sent more than %d bytes: it does something else", j->messages[i].peer,
-                     j->messages[i].bytes);
+            snprintf(why, FL_GROUP_WHY, "rank %d sent more than %d bytes: it does something else", f->messages[i].peer,
+                     f->messages[i].bytes);
         return;
     }
     say(why, "MPI_Testall", code);
 }
 
+/* After a failure nothing may arrive any more: the caller frees the memory. */
+static void drop(void *joined, void *flight) {
+    struct flight *f = flight;
+    (void)joined;
+    for (int i = 0; i < f->count; i++)
+        if (f->messages[i].receives && f->requests[i] != MPI_REQUEST_NULL && !MPI_Cancel(&f->requests[i]))
+            MPI_Wait(&f->requests[i], MPI_STATUS_IGNORE);
+    f->used = false;
+}
+
+static struct flight *find_flight(struct joined *j, char *why) {
+    struct flight *f = j->flights;
+    while (f && f->used)
+        f = f->next;
+    if (!f && (f = calloc(1, sizeof *f))) {
+        f->next = j->flights;
+        j->flights = f;
+    }
+    if (!f)
+        snprintf(why, FL_GROUP_WHY, "no memory for the messages of an exchange");
+    return f;
+}
+
+static void *begin(void *joined, int tag, const struct fl_piece *to, const struct fl_piece *from,
+                   char why[FL_GROUP_WHY]) {
+    struct joined *j = joined;
+    struct flight *f = find_flight(j, why);
+    if (!f)
+        return NULL;
+    f->used = true;
+    f->count = 0;
+    bool begun = true;
+    for (int k = 1; k < j->size && begun; k++)
+        begun = begin_piece(j, f, tag, &from[(j->rank + k) % j->size], (j->rank + k) % j->size, true, why);
+    for (int k = 1; k < j->size && begun; k++)
+        begun = begin_piece(j, f, tag, &to[(j->rank + k) % j->size], (j->rank + k) % j->size, false, why);
+    if (begun)
+        return f;
+    drop(j, f);
+    return NULL;
+}
+
 /* Waits by asking: a rank that waits leaves its processor to others after a while, since ranks may outnumber them. */
-static bool finish(struct joined *j, double seconds, char *why) {
+static enum fl_group_state wait_for(struct flight *f, double seconds, char *why) {
     const double start = now();
     for (int turn = 0, done = 0; !done; turn++) {
-        const int code = MPI_Testall(j->count, j->requests, &done, j->statuses);
+        const int code = MPI_Testall(f->count, f->requests, &done, f->statuses);
         if (code != MPI_SUCCESS) {
-            say_failed(j, code, why);
-            return false;
+            say_failed(f, code, why);
+            return FL_GROUP_LOST;
         }
+        if (!done && seconds <= 0)
+            return FL_GROUP_UNDER_WAY;
         if (!done && turn % 64 == 63) {
             if (now() - start > seconds) {
-                for (int i = 0, one; i < j->count; i++) /* marks those that are complete */
-                    if (j->requests[i] != MPI_REQUEST_NULL)
-                        MPI_Test(&j->requests[i], &one, MPI_STATUS_IGNORE);
-                name_missing(j, seconds, why);
-                return false;
+                for (int i = 0, one; i < f->count; i++) /* marks those that are complete */
+                    if (f->requests[i] != MPI_REQUEST_NULL)
+                        MPI_Test(&f->requests[i], &one, MPI_STATUS_IGNORE);
+                name_missing(f, seconds, why);
+                return FL_GROUP_LOST;
             }
             sched_yield();
         }
     }
-    return check_lengths(j, why);
+    return check_lengths(f, why) ? FL_GROUP_ARRIVED : FL_GROUP_LOST;
 }
 
-static bool begin_all(struct joined *j, int tag, const struct fl_piece *to, const struct fl_piece *from, char *why) {
-    j->count = 0;
-    for (int k = 1; k < j->size; k++)
-        if (!begin(j, tag, &from[(j->rank + k) % j->size], (j->rank + k) % j->size, true, why))
-            return false;
-    for (int k = 1; k < j->size; k++)
-        if (!begin(j, tag, &to[(j->rank + k) % j->size], (j->rank + k) % j->size, false, why))
-            return false;
-    return true;
-}
-
-/* After a failure nothing may arrive any more: the caller frees the memory. */
-static void cancel_receives(struct joined *j) {
-    for (int i = 0; i < j->count; i++)
-        if (j->messages[i].receives && j->requests[i] != MPI_REQUEST_NULL && !MPI_Cancel(&j->requests[i]))
-            MPI_Wait(&j->requests[i], MPI_STATUS_IGNORE);
-}
-
-static bool move(void *joined, uint64_t number, const struct fl_piece *to, const struct fl_piece *from, double seconds,
-                 char why[FL_GROUP_WHY]) {
-    struct joined *j = joined;
-    const bool moved = begin_all(j, (int)(number % TAGS), to, from, why) && finish(j, seconds, why);
-    if (!moved)
-        cancel_receives(j);
-    return moved;
+static enum fl_group_state end(void *joined, void *flight, double seconds, char why[FL_GROUP_WHY]) {
+    struct flight *f = flight;
+    const enum fl_group_state state = wait_for(f, seconds, why);
+    if (state == FL_GROUP_LOST)
+        drop(joined, f);
+    f->used = state == FL_GROUP_UNDER_WAY;
+    return state;
 }
 
 static void end_all(void *joined) {
@@ -276,15 +307,19 @@ static void leave(void *joined, bool failed) {
         if (j->initialised)
             MPI_Finalize();
     }
-    free(j->requests);
-    free(j->statuses);
-    free(j->messages);
+    for (struct flight *f = j->flights, *next; f; f = next) {
+        next = f->next;
+        free(f->requests);
+        free(f->statuses);
+        free(f->messages);
+        free(f);
+    }
     free(j);
 }
 
-static const struct fl_group_engine engine = {FL_GROUP_ENGINE, join, move, end_all, leave};
+static const struct fl_group_engine engine = {FL_GROUP_ENGINE, join, begin, end, drop, end_all, leave, false};
 
-__attribute__((visibility("default"))) const struct fl_group_engine *fl_group_engine_v1(void);
-const struct fl_group_engine *fl_group_engine_v1(void) {
+__attribute__((visibility("default"))) const struct fl_group_engine *fl_group_engine_v2(void);
+const struct fl_group_engine *fl_group_engine_v2(void) {
     return &engine;
 }

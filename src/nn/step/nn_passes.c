@@ -224,6 +224,7 @@ static tensor_status backward(nn_graph *g) {
         for (int k = 0; k < node->parameters; k++)
             show(g, node->parameter[k].g_info);
         end_position(g, position);
+        TRY(fl_ranks_written(g, i));
     }
     return TENSOR_OK;
 }

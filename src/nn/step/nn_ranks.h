@@ -12,6 +12,11 @@ tensor_status fl_ranks_check(const nn_config *config);
 /* At the end of compilation: all ranks have the same network, and room for what they exchange. */
 tensor_status fl_ranks_begin(nn_graph *g);
 void fl_ranks_free(nn_graph *g);
+/* Before the first pass of a step: gives up what one that failed has left under way. */
+void fl_ranks_restart(nn_graph *g);
+/* Backward of a node is over, and of all nodes after it: after this rank's last shard, their gradients are on their
+ * way. Waits for nobody. */
+tensor_status fl_ranks_written(const nn_graph *g, int node);
 /* After the last pass of this rank: losses, moments and exponents of all shards; then the gradients are added, each
  * rank a part, and all have them. */
 tensor_status fl_ranks_reduce(nn_graph *g);

@@ -23,6 +23,7 @@ static tensor_status forward_step(nn_graph *g, const float *images, double share
     if (g->passed == fl_ranks_own(g))
         g->passed = 0;
     if (!g->passed) {
+        fl_ranks_restart(g);
         fl_writes_begin(g);
         g->has_loss = false;
     }
