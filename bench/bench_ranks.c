@@ -4,9 +4,10 @@
  *     bench_ranks ENGINE step MODEL VARIANT BATCH SHARDS STEPS
  *     bench_ranks ENGINE exchange
  *
- * step: for each rank and step seconds, processor seconds, processor seconds inside exchanges, and the exchanges with
- * their kind, bytes to others and seconds. The linker redirects the library's calls of group.h here. Two steps that are
- * not counted come first. exchange: seconds of a move of so many bytes to each other rank. */
+ * step: for each rank and step seconds, processor seconds, processor seconds inside exchanges, seconds waited and
+ * overlapped, and the exchanges in the order in which they begin: channel, bytes to others. The linker redirects the
+ * library's calls of group.h here. Two steps that are not counted come first. exchange: seconds of a move of so many
+ * bytes to each other rank. */
 #define _GNU_SOURCE
 #include "flexlab/flexlab.h"
 #include "group/group.h"
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SIDE = 32, CHANNELS = 3, CLASSES = 10, LENGTH = 128, VOCABULARY = 256, WARM = 2, CALLS = 12 };
+enum { SIDE = 32, CHANNELS = 3, CLASSES = 10, LENGTH = 128, VOCABULARY = 256, WARM = 2, CALLS = 64 };
 
 static nn_group *group;
 
@@ -42,61 +43,42 @@ static void check(tensor_status status) {
 
 /* One exchange of a step, and one step, as sent to rank 0. */
 struct call {
-    double seconds;
-    int64_t bytes; /* to others */
-    int32_t kind;  /* 'm', 's' or 'g' */
+    int64_t channel, bytes; /* to others */
 };
 struct step {
     double seconds, busy, inside; /* processor seconds: of the step, in its exchanges */
+    double waited, overlapped;
     int64_t count;
     struct call call[CALLS];
 };
 static struct step *present; /* NULL: not counted */
 
-struct begun {
-    double wall, processor;
-    int64_t sent;
-};
-
-static struct begun begin(nn_group *g) {
-    nn_group_statistics s;
-    check(nn_group_statistics_of(&s, g));
-    return (struct begun){now(CLOCK_MONOTONIC), now(CLOCK_THREAD_CPUTIME_ID), s.sent};
-}
-
-static tensor_status end(nn_group *g, int kind, struct begun b, tensor_status status) {
-    nn_group_statistics s;
-    check(nn_group_statistics_of(&s, g));
-    if (present && present->count < CALLS) {
-        present->call[present->count++] = (struct call){now(CLOCK_MONOTONIC) - b.wall, s.sent - b.sent, kind};
-        present->inside += now(CLOCK_THREAD_CPUTIME_ID) - b.processor;
-    }
+static tensor_status timed(double began, tensor_status status) {
+    if (present)
+        present->inside += now(CLOCK_THREAD_CPUTIME_ID) - began;
     return status;
 }
 
-#define MOVED nn_group *g, const char *what, const struct fl_piece *to, const struct fl_piece *from
-#define SHARED nn_group *g, const char *what, void *all, int64_t bytes
-#define GATHERED nn_group *g, const char *what, const struct fl_piece *part
-tensor_status __real_fl_group_move(MOVED);
-tensor_status __real_fl_group_share(SHARED);
-tensor_status __real_fl_group_gather(GATHERED);
-tensor_status __wrap_fl_group_move(MOVED);
-tensor_status __wrap_fl_group_share(SHARED);
-tensor_status __wrap_fl_group_gather(GATHERED);
+#define BEGUN                                                                                                          \
+    nn_group *g, struct fl_flight *flight, const char *what, int channel, const struct fl_piece *to,                   \
+        const struct fl_piece *from
+#define ENDED nn_group *g, struct fl_flight *flight, bool waits, bool *arrived
+tensor_status __real_fl_group_begin(BEGUN);
+tensor_status __real_fl_group_end(ENDED);
+tensor_status __wrap_fl_group_begin(BEGUN);
+tensor_status __wrap_fl_group_end(ENDED);
 
-tensor_status __wrap_fl_group_move(MOVED) {
-    const struct begun b = begin(g);
-    return end(g, 'm', b, __real_fl_group_move(g, what, to, from));
+tensor_status __wrap_fl_group_begin(BEGUN) {
+    const double began = now(CLOCK_THREAD_CPUTIME_ID);
+    const tensor_status status = timed(began, __real_fl_group_begin(g, flight, what, channel, to, from));
+    if (present && present->count < CALLS)
+        present->call[present->count++] = (struct call){channel, flight->sent};
+    return status;
 }
 
-tensor_status __wrap_fl_group_share(SHARED) {
-    const struct begun b = begin(g);
-    return end(g, 's', b, __real_fl_group_share(g, what, all, bytes));
-}
-
-tensor_status __wrap_fl_group_gather(GATHERED) {
-    const struct begun b = begin(g);
-    return end(g, 'g', b, __real_fl_group_gather(g, what, part));
+tensor_status __wrap_fl_group_end(ENDED) {
+    const double began = now(CLOCK_THREAD_CPUTIME_ID);
+    return timed(began, __real_fl_group_end(g, flight, waits, arrived));
 }
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
@@ -135,10 +117,10 @@ static nn_batch make_batch(const char *model, int batch) {
 }
 
 static void print_step(const struct step *s) {
-    printf("{\"seconds\": %.9f, \"busy\": %.9f, \"inside\": %.9f, \"calls\": [", s->seconds, s->busy, s->inside);
+    printf("{\"seconds\": %.9f, \"busy\": %.9f, \"inside\": %.9f, \"waited\": %.9f, \"overlapped\": %.9f, \"calls\": [",
+           s->seconds, s->busy, s->inside, s->waited, s->overlapped);
     for (int64_t i = 0; i < s->count; i++)
-        printf("%s[\"%c\", %lld, %.9f]", i ? ", " : "", s->call[i].kind, (long long)s->call[i].bytes,
-               s->call[i].seconds);
+        printf("%s[%lld, %lld]", i ? ", " : "", (long long)s->call[i].channel, (long long)s->call[i].bytes);
     printf("]}");
 }
 
@@ -153,11 +135,16 @@ static void measure_step(const char *model, const char *variant, int batch, int 
         double loss;
         int correct;
         present = i >= 0 ? &own[i] : NULL;
+        nn_group_statistics before, after;
+        check(nn_group_statistics_of(&before, group));
         const double wall = now(CLOCK_MONOTONIC), processor = now(CLOCK_THREAD_CPUTIME_ID);
         check(nn_train_step(&loss, &correct, g, &data, 0.001f));
         if (present) {
             present->seconds = now(CLOCK_MONOTONIC) - wall;
             present->busy = now(CLOCK_THREAD_CPUTIME_ID) - processor;
+            check(nn_group_statistics_of(&after, group));
+            present->waited = after.waited - before.waited;
+            present->overlapped = after.overlapped - before.overlapped;
         }
     }
     present = NULL;

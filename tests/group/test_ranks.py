@@ -194,7 +194,7 @@ def messages(engine, place):
 
 TIMES = {"seconds", "images_per_second", "speed_ratio", "started", "command_line", "step_seconds", "step_seconds_low",
          "step_seconds_high", "wall_seconds", "timed", "ranks", "rank_steps", "rank_sent",
-         "rank_waited", "rank_seconds"}
+         "rank_waited", "rank_overlapped", "rank_seconds"}
 
 
 def lines(folder):

@@ -445,8 +445,8 @@ static int check_sent(const char *name, int own, int spread) {
     tensor *x[RANKS * MOST];
     struct fl_view views[RANKS * MOST], sums[RANKS];
     int32_t e[RANKS * MOST], of_sums[RANKS];
-    double expected[COUNT], found[COUNT], doubles[RANKS][COUNT];
-    char bytes[COUNT * 8 + 8];
+    double expected[COUNT], found[COUNT];
+    char bytes[RANKS][COUNT * 8];
     for (int s = 0; s < RANKS * own; s++) {
         double values[COUNT];
         const int shift = (int)(check_random(&random) % (unsigned)(spread + 1));
@@ -464,12 +464,19 @@ static int check_sent(const char *name, int own, int spread) {
     fl_sum_fetch(&(struct fl_sum){.format = format, .terms = views, .count = RANKS * own}, 0, COUNT, expected);
     for (int r = 0; r < RANKS && p.bytes; r++) {
         of_sums[r] = fl_partial_exponent(e + r * own, own);
-        fl_partial_pack(p, format, views + r * own, own, of_sums[r], COUNT, bytes);
-        fl_partial_unpack(p, format, bytes, of_sums[r], COUNT, doubles[r]);
-        sums[r] = (struct fl_view){.data = doubles[r], .e = &of_sums[r], .count = COUNT};
+        memset(bytes[r], 0x5a, sizeof bytes[r]);
+        fl_partial_pack(p, format, views + r * own, own, of_sums[r], COUNT, bytes[r]);
+        for (size_t i = COUNT * (size_t)p.bytes; i < sizeof bytes[r]; i++)
+            CHECK(bytes[r][i] == 0x5a, "%s: byte %zu beyond the sums is written", name, i);
+        sums[r] = (struct fl_view){.data = bytes[r], .e = &of_sums[r], .count = COUNT};
     }
-    if (p.bytes)
-        fl_sum_fetch(&(struct fl_sum){format, sums, RANKS, p.bits ? p.bits : 24}, 0, COUNT, found);
+    const int rank = spread % (RANKS + 1) - 1; /* has its shards as they are; -1: none */
+    const struct fl_partial_terms terms = {p, rank, rank < 0 ? NULL : views + rank * own, own};
+    const struct fl_sum all = fl_partial_sum(&terms, format, sums, RANKS);
+    if (p.bytes) { /* in two parts */
+        fl_sum_fetch(&all, 0, 7, found);
+        fl_sum_fetch(&all, 7, COUNT - 7, found + 7);
+    }
     for (int i = 0; i < COUNT && p.bytes; i++)
         CHECK(found[i] == expected[i], "%s: %d bytes, %d shards a rank: %.17g, expected %.17g", name, p.bytes, own,
               found[i], expected[i]);

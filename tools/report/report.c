@@ -270,9 +270,9 @@ static void write_runs(FILE *out, const struct experiment *x) {
 
 /* What ranks have exchanged, for each run of several. */
 static void write_exchanges(FILE *out, const struct experiment *x) {
-    struct table *t = table_new("lrrrrr");
-    static const char *const heads[] = {"format",           "seed",         "ranks", "MB sent a step",
-                                        "ms waited a step", "of the step %"};
+    struct table *t = table_new("lrrrrrr");
+    static const char *const heads[] = {
+        "format", "seed", "ranks", "MB sent a step", "ms waited a step", "of the step %", "ms overlapped a step"};
     bool any = false;
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
@@ -287,6 +287,7 @@ static void write_exchanges(FILE *out, const struct experiment *x) {
         table_take(t, number_text((double)e->sent / (double)e->steps / 1e6, 3));
         table_take(t, number_text(1000 * e->waited / (double)e->steps, 2));
         table_take(t, number_text(100 * e->waited / e->seconds, 1));
+        table_take(t, number_text(1000 * e->overlapped / (double)e->steps, 2));
     }
     if (any) {
         heading(out, "ranks", NULL, "Ranks");
@@ -294,7 +295,7 @@ static void write_exchanges(FILE *out, const struct experiment *x) {
         table_print_html(t, out);
         fputs(
             "<p class=\"note\">By rank 0, in training steps; waiting includes the time for which other ranks computed "
-            "longer.</p></div>\n",
+            "longer. Overlapped is the time in which bytes were under way while it computed.</p></div>\n",
             out);
     }
     table_free(t);

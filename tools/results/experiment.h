@@ -39,7 +39,7 @@ struct timing {
 struct exchange {
     int ranks;    /* 0: there was one */
     int64_t sent; /* bytes */
-    double waited;
+    double waited, overlapped;
     int64_t steps; /* in which that was, and their seconds */
     double seconds;
 };

@@ -284,6 +284,7 @@ int metrics_run(struct output_lines *o, const struct experiment *x, const struct
     add_whole(line, "rank_steps", run->exchange.steps);
     add_whole(line, "rank_sent", run->exchange.sent);
     add_real(line, "rank_waited", run->exchange.waited);
+    add_real(line, "rank_overlapped", run->exchange.overlapped);
     add_real(line, "rank_seconds", run->exchange.seconds);
     int status = write_line(o, line);
     return status || !tested ? status : write_predictions(o, x, run);

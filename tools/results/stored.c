@@ -403,6 +403,7 @@ static void read_exchange(struct reader *r, const cJSON *line, struct run *run) 
     run->exchange = (struct exchange){.ranks = ranks > 1 ? ranks : 0,
                                       .sent = read_whole(r, line, "rank_sent", 0, INT64_MAX),
                                       .waited = read_number(r, line, "rank_waited"),
+                                      .overlapped = read_number(r, line, "rank_overlapped"),
                                       .steps = read_whole(r, line, "rank_steps", 0, INT64_MAX),
                                       .seconds = read_number(r, line, "rank_seconds")};
 }

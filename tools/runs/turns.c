@@ -452,6 +452,7 @@ static void take_exchange(struct running *r, const nn_group_statistics *before, 
     e->ranks = nn_group_size(ranks_group());
     e->sent += after->sent - before->sent;
     e->waited += after->waited - before->waited;
+    e->overlapped += after->overlapped - before->overlapped;
     e->steps += steps;
     e->seconds += seconds;
 }

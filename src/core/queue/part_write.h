@@ -15,7 +15,7 @@
 
 struct fl_part_write {
     const tensor *out;
-    struct fl_sum sum;    /* of the part: its terms begin at element `first` */
+    struct fl_sum sum;    /* of the part: its terms begin at element `first` of out */
     int64_t first, count; /* which elements; may be none */
     struct fl_write_state state;
     double maximum;
@@ -25,10 +25,7 @@ struct fl_part_write {
 /* Writes the sum of `count` tensors of one format and of out's shape. */
 tensor_status fl_write_sum(tensor *out, const tensor *const *terms, int count);
 
-/* The part of `out` of w->count elements from w->first on, as the sum of so many terms, which begin there:
- * fl_sum.bits_of_doubles. */
-void fl_part_begin(struct fl_part_write *w, const tensor *out, const struct fl_view *terms, int count,
-                   int bits_of_doubles);
+/* w->out, w->sum, w->first and w->count are set. */
 void fl_part_measure(struct fl_part_write *w);
 void fl_part_store(struct fl_part_write *w);
 void fl_part_end(struct fl_part_write *w);

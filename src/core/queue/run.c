@@ -128,12 +128,6 @@ static tensor_status run_round(const struct fl_call *call) {
 
 /* --- parts of a write --------------------------------------------------------------------------------------------- */
 
-void fl_part_begin(struct fl_part_write *w, const tensor *out, const struct fl_view *terms, int count,
-                   int bits_of_doubles) {
-    w->out = out;
-    w->sum = (struct fl_sum){out->format, terms, count, bits_of_doubles};
-}
-
 void fl_part_measure(struct fl_part_write *w) {
     const struct fl_storage *out = w->out->storage;
     struct fl_transfer_result seen = {.maximum = 0};

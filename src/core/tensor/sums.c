@@ -151,8 +151,8 @@ static void add_nodes(float *left, const float *right, int64_t n) {
 }
 
 static void fetch_term(const struct fl_sum *s, int t, int64_t first, int64_t n, double *values) {
-    if (s->bits_of_doubles)
-        memcpy(values, (const double *)s->terms[t].data + first, (size_t)n * sizeof *values);
+    if (s->fetch)
+        s->fetch(s, t, first, n, values);
     else
         s->format->decode(s->format, &s->terms[t], first, n, values);
 }
@@ -176,19 +176,42 @@ static void fetch_tree(const struct fl_sum *s, int64_t first, int64_t n, double 
 
 /* --- under a shared exponent -------------------------------------------------------------------------------------- */
 
-/* Whether doubles hold every sum of some of the terms exactly: all are multiples of one unit, and their sum is below
- * 2^53 of it. */
-static bool fits_doubles(const struct fl_sum *s) {
-    int least = fl_exponent(&s->terms[0]), most = least,
-        bits = s->bits_of_doubles ? s->bits_of_doubles : s->format->bits - 1;
+/* Bits of the magnitude of a sum in units of the finest exponent, *finest. */
+static int bits_of(const struct fl_sum *s, int *finest) {
+    int least = fl_exponent(&s->terms[0]), bits = s->fetch ? s->bits : s->format->bits - 1;
+    *finest = least;
     for (int t = 1; t < s->count; t++) {
         const int e = fl_exponent(&s->terms[t]);
         least = e < least ? e : least;
-        most = e > most ? e : most;
+        *finest = e > *finest ? e : *finest;
     }
     for (int terms = s->count - 1; terms; terms /= 2)
         bits++;
-    return bits + most - least <= 53;
+    return bits + *finest - least;
+}
+
+bool fl_sum_is_narrow(const struct fl_sum *s) {
+    int finest;
+    return s->format->arithmetic == FL_ARITHMETIC_SHARED && s->format->bytes == 2 && !s->fetch &&
+           bits_of(s, &finest) <= 30;
+}
+
+void fl_sum_whole(const struct fl_sum *s, int e, int64_t first, int64_t n, int32_t *sums) {
+    memset(sums, 0, (size_t)n * sizeof *sums);
+    for (int t = 0; t < s->count; t++) {
+        const int16_t *m = (const int16_t *)s->terms[t].data + first;
+        const int32_t unit = 1 << (e - fl_exponent(&s->terms[t]));
+        for (int64_t i = 0; i < n; i++)
+            sums[i] += m[i] * unit;
+    }
+}
+
+static void fetch_narrow(const struct fl_sum *s, int finest, int64_t first, int64_t n, double *values) {
+    int32_t sums[RUN];
+    const double unit = fl_power_of_two(-finest);
+    fl_sum_whole(s, finest, first, n, sums);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = sums[i] * unit;
 }
 
 static void fetch_exact(const struct fl_sum *s, int64_t first, int64_t n, double *values) {
@@ -210,11 +233,15 @@ static void fetch_fixed(const struct fl_sum *s, int64_t first, double *value) {
 }
 
 void fl_sum_fetch(const struct fl_sum *s, int64_t first, int64_t n, double *values) {
-    const bool exact = s->format->arithmetic == FL_ARITHMETIC_SHARED, fits = exact && fits_doubles(s);
+    int finest = 0;
+    const bool exact = s->format->arithmetic == FL_ARITHMETIC_SHARED, narrow = fl_sum_is_narrow(s);
+    const bool fits = exact && bits_of(s, &finest) <= 53; /* all are multiples of one unit, and their sum of 53 bits */
     for (int64_t done = 0, run; done < n; done += run) {
         run = n - done < RUN ? n - done : RUN;
         if (!exact)
             fetch_tree(s, first + done, run, values + done);
+        else if (narrow)
+            fetch_narrow(s, finest, first + done, run, values + done);
         else if (fits)
             fetch_exact(s, first + done, run, values + done);
         else

@@ -11,15 +11,22 @@ struct fl_sum {
     const struct fl_format *format;
     const struct fl_view *terms;
     int count;
-    /* Of terms that are sums already, as doubles in the place of elements, under their exponents: the bits of their
-     * magnitudes; binary32 numbers in float formats. 0: elements of the format. */
-    int bits_of_doubles;
+    /* Of terms that are sums themselves: brings numbers of one, in float formats binary32 numbers; else whole multiples
+     * of the unit of the term's exponent, whose magnitudes have so many bits. NULL: elements of the format. */
+    void (*fetch)(const struct fl_sum *sum, int term, int64_t first, int64_t n, double *values);
+    int bits;
+    const void *context; /* of fetch */
 };
 enum { FL_MOST_TERMS = 1024 };
 
 /* Elements first ... first + n - 1 of the sum: exact, or rounded to odd where a double cannot hold them (then rounding
  * again to 32 bits or fewer is rounding the exact sum); in float formats the tree's binary32. */
 void fl_sum_fetch(const struct fl_sum *sum, int64_t first, int64_t n, double *values);
+
+/* Whether a sum of 16-bit mantissas is a multiple of its finest unit below 2^30; and the multiples, in units of 2^-e,
+ * the finest. */
+bool fl_sum_is_narrow(const struct fl_sum *sum);
+void fl_sum_whole(const struct fl_sum *sum, int e, int64_t first, int64_t n, int32_t *sums);
 
 /* The tree of doubles. */
 double fl_tree_sum(const double *x, int count);

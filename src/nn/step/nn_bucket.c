@@ -40,14 +40,6 @@ static int64_t bytes_of(const struct fl_bucket *b, int r) {
     return bytes;
 }
 
-/* The elements of this rank's parts. */
-static int64_t elements_of_rank(const struct fl_bucket *b) {
-    int64_t elements = 0, first;
-    for (int i = 0; i < b->count; i++)
-        elements += part_of(b, &b->ranges[i], b->rank, &first);
-    return elements;
-}
-
 /* --- life --------------------------------------------------------------------------------------------------------- */
 
 static void list_parameters(struct fl_bucket *b, nn_graph *g) {
@@ -95,19 +87,21 @@ tensor_status fl_bucket_make(struct fl_bucket *b, nn_graph *g, int first, int co
     b->partial = fl_alloc_zero(n * sizeof *b->partial);
     b->writes = fl_alloc_zero(n * sizeof *b->writes);
     b->terms = fl_alloc_zero(n * shards * sizeof *b->terms);
-    b->doubles = fl_alloc(b->own > 1 ? ((size_t)elements_of_rank(b) * size + 1) * sizeof *b->doubles : 1);
+    b->own_terms = fl_alloc_zero(n * (size_t)b->own * sizeof *b->own_terms);
+    b->of_ranks = fl_alloc_zero(n * sizeof *b->of_ranks);
     b->maxima = fl_alloc_zero(n * size * sizeof *b->maxima);
     b->to = fl_alloc_zero(size * sizeof *b->to);
     b->from = fl_alloc_zero(size * sizeof *b->from);
     return b->send && b->receive && b->result && b->told && b->exponents && b->sum_exponents && b->partial &&
-                   b->writes && b->terms && b->doubles && b->maxima && b->to && b->from
+                   b->writes && b->terms && b->own_terms && b->of_ranks && b->maxima && b->to && b->from
                ? TENSOR_OK
                : fl_fail(TENSOR_E_MEMORY, "graph: no memory for what %d ranks exchange", b->size);
 }
 
 void fl_bucket_free(struct fl_bucket *b) {
-    void *const all[] = {b->ranges,  b->told,   b->exponents, b->sum_exponents, b->partial, b->writes, b->terms,
-                         b->doubles, b->maxima, b->send,      b->receive,       b->result,  b->to,     b->from};
+    void *const all[] = {b->ranges, b->told,      b->exponents, b->sum_exponents, b->partial, b->writes,
+                         b->terms,  b->own_terms, b->of_ranks,  b->maxima,        b->send,    b->receive,
+                         b->result, b->to,        b->from};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         fl_free(all[i]);
 }
@@ -215,26 +209,21 @@ static void find_shards(struct fl_bucket *b, const nn_graph *g, int i, char *con
                                   : received[r] + (s - r * b->own) * room_of(w->count * bytes);
         terms[s] = (struct fl_view){data, NULL, &b->exponents[(int64_t)i * b->shards + s], w->count};
     }
-    fl_part_begin(w, b->ranges[i].parameter->g, terms, b->shards, 0);
+    w->sum = (struct fl_sum){.format = format_of(b, i), .terms = terms, .count = b->shards};
 }
 
-/* The same: sums of ranks, as doubles at `doubles`. */
-static void find_sums(struct fl_bucket *b, const nn_graph *g, int i, char *const *received, double *doubles) {
+/* The same: sums of ranks. */
+static void find_sums(struct fl_bucket *b, const nn_graph *g, int i, char *const *received) {
     struct fl_part_write *w = &b->writes[i];
-    struct fl_view own[FL_MOST_SHARDS], *terms = &b->terms[(int64_t)i * b->shards];
-    const struct fl_format *format = format_of(b, i);
-    for (int r = 0; r < b->size; r++, doubles += w->count) {
+    struct fl_view *terms = &b->terms[(int64_t)i * b->shards], *own = &b->own_terms[(int64_t)i * b->own];
+    for (int r = 0; r < b->size; r++) {
         int32_t *e = &b->sum_exponents[(int64_t)i * b->size + r];
         *e = exponent_of(b, i, r);
-        if (r != b->rank) {
-            fl_partial_unpack(b->partial[i], format, received[r], *e, w->count, doubles);
-        } else {
-            view_own(b, g, i, w->first, w->count, own);
-            fl_sum_fetch(&(struct fl_sum){.format = format, .terms = own, .count = b->own}, 0, w->count, doubles);
-        }
-        terms[r] = (struct fl_view){doubles, NULL, e, w->count};
+        terms[r] = (struct fl_view){received[r], NULL, e, w->count};
     }
-    fl_part_begin(w, b->ranges[i].parameter->g, terms, b->size, b->partial[i].bits ? b->partial[i].bits : 24);
+    view_own(b, g, i, w->first, w->count, own);
+    b->of_ranks[i] = (struct fl_partial_terms){b->partial[i], b->rank, own, b->own};
+    w->sum = fl_partial_sum(&b->of_ranks[i], format_of(b, i), terms, b->size);
 }
 
 /* Takes the exponents that came before the gradients, and passes them over. */
@@ -252,19 +241,17 @@ static void take_heads(struct fl_bucket *b, char **received) {
 
 static void find_terms(struct fl_bucket *b, const nn_graph *g) {
     char *received[FL_MOST_SHARDS];
-    double *doubles = b->doubles;
     for (int r = 0; r < b->size; r++)
         received[r] = b->from[r].data;
     take_heads(b, received);
     for (int i = 0; i < b->count; i++) {
         struct fl_part_write *w = &b->writes[i];
-        *w = (struct fl_part_write){.first = 0};
+        *w = (struct fl_part_write){.out = b->ranges[i].parameter->g};
         w->count = part_of(b, &b->ranges[i], b->rank, &w->first);
         if (b->partial[i].bytes)
-            find_sums(b, g, i, received, doubles);
+            find_sums(b, g, i, received);
         else
             find_shards(b, g, i, received);
-        doubles += b->partial[i].bytes ? w->count * b->size : 0;
         for (int r = 0; r < b->size; r++)
             received[r] += r == b->rank ? 0 : sent_of(b, i, w->count);
     }

@@ -25,9 +25,10 @@ struct fl_bucket {
     int32_t *sum_exponents;     /* the same of the sums of all ranks */
     struct fl_partial *partial; /* how each parameter is sent */
     struct fl_part_write *writes;
-    struct fl_view *terms; /* of a parameter, shard by shard */
-    double *doubles;       /* the sums of all ranks in this one's part */
-    double *maxima;        /* rank by rank: of its part of each parameter */
+    struct fl_view *terms;     /* of a parameter, shard by shard, or rank by rank */
+    struct fl_view *own_terms; /* of those, where they are sums: this rank's shards */
+    struct fl_partial_terms *of_ranks;
+    double *maxima; /* rank by rank: of its part of each parameter */
     char *send, *receive, *result;
     struct fl_piece *to, *from;
 };

@@ -45,38 +45,88 @@ struct fl_partial fl_partial_plan(const struct fl_format *format, const int32_t 
     return p;
 }
 
-void fl_partial_pack(struct fl_partial p, const struct fl_format *format, const struct fl_view *own_terms, int own,
-                     int32_t e, int64_t n, char *to) {
-    const struct fl_sum sum = {.format = format, .terms = own_terms, .count = own};
+/* --- whole numbers ------------------------------------------------------------------------------------------------ */
+
+/* The lowest bytes of a number, which come first: those that follow are overwritten by the next number, where there is
+ * one. */
+static char *put_whole(char *to, int64_t whole, int bytes, bool last) {
+    memcpy(to, &whole, last ? (size_t)bytes : sizeof whole);
+    return to + bytes;
+}
+
+/* Of n numbers, how many are followed by enough bytes of others to be stored whole. */
+static int64_t followed(int64_t n, int bytes) {
+    const int64_t last = (8 + bytes - 1) / bytes;
+    return n > last ? n - last : 0;
+}
+
+static void pack_whole(struct fl_partial p, const struct fl_sum *sum, int32_t e, int64_t n, char *to) {
+    const bool narrow = fl_sum_is_narrow(sum);
     const double scale = fl_power_of_two(e);
+    const int64_t free = followed(n, p.bytes);
+    int32_t sums[RUN];
     double values[RUN];
     for (int64_t first = 0; first < n; first += RUN) {
         const int64_t run = n - first < RUN ? n - first : RUN;
+        if (narrow)
+            fl_sum_whole(sum, e, first, run, sums);
+        else
+            fl_sum_fetch(sum, first, run, values);
+        for (int64_t i = 0; i < run; i++)
+            to = put_whole(to, narrow ? sums[i] : (int64_t)(values[i] * scale), p.bytes, first + i >= free);
+    }
+}
+
+static void unpack_whole(int bytes, const char *from, double unit, int64_t n, int64_t after, double *values) {
+    const int spare = 64 - 8 * bytes;
+    const int64_t free = followed(n + after, bytes); /* of which those beyond n do not matter */
+    for (int64_t i = 0; i < n; i++, from += bytes) {
+        uint64_t whole = 0;
+        memcpy(&whole, from, i < free ? sizeof whole : (size_t)bytes);
+        values[i] = (double)((int64_t)(whole << spare) >> spare) * unit;
+    }
+}
+
+/* --- both --------------------------------------------------------------------------------------------------------- */
+
+void fl_partial_pack(struct fl_partial p, const struct fl_format *format, const struct fl_view *own_terms, int own,
+                     int32_t e, int64_t n, char *to) {
+    const struct fl_sum sum = {.format = format, .terms = own_terms, .count = own};
+    double values[RUN];
+    if (is_shared(format)) {
+        pack_whole(p, &sum, e, n, to);
+        return;
+    }
+    for (int64_t first = 0; first < n; first += RUN) {
+        const int64_t run = n - first < RUN ? n - first : RUN;
         fl_sum_fetch(&sum, first, run, values);
-        for (int64_t i = 0; i < run; i++, to += p.bytes) {
+        for (int64_t i = 0; i < run; i++, to += sizeof(float)) {
             const float number = (float)values[i];
-            const int64_t whole = is_shared(format) ? (int64_t)(values[i] * scale) : 0;
-            if (is_shared(format))
-                memcpy(to, &whole, (size_t)p.bytes); /* the lowest bytes, which come first */
-            else
-                memcpy(to, &number, sizeof number);
+            memcpy(to, &number, sizeof number);
         }
     }
 }
 
-void fl_partial_unpack(struct fl_partial p, const struct fl_format *format, const char *from, int32_t e, int64_t n,
-                       double *to) {
-    const double unit = fl_power_of_two(-e);
-    const int spare = 64 - 8 * p.bytes;
-    for (int64_t i = 0; i < n; i++, from += p.bytes) {
-        uint64_t whole = 0;
-        float number = 0;
-        if (is_shared(format)) {
-            memcpy(&whole, from, (size_t)p.bytes);
-            to[i] = (double)((int64_t)(whole << spare) >> spare) * unit;
-        } else {
-            memcpy(&number, from, sizeof number);
-            to[i] = (double)number;
-        }
+static void fetch(const struct fl_sum *sum, int term, int64_t first, int64_t n, double *values) {
+    const struct fl_partial_terms *t = sum->context;
+    const struct fl_view *view = &sum->terms[term];
+    if (term == t->rank) {
+        fl_sum_fetch(&(struct fl_sum){.format = sum->format, .terms = t->own_terms, .count = t->own}, first, n, values);
+        return;
     }
+    const char *from = (const char *)view->data + first * t->how.bytes;
+    if (is_shared(sum->format)) {
+        unpack_whole(t->how.bytes, from, fl_power_of_two(-fl_exponent(view)), n, view->count - first - n, values);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float number;
+        memcpy(&number, from + i * (int64_t)sizeof number, sizeof number);
+        values[i] = (double)number;
+    }
+}
+
+struct fl_sum fl_partial_sum(const struct fl_partial_terms *terms, const struct fl_format *format,
+                             const struct fl_view *sums, int ranks) {
+    return (struct fl_sum){format, sums, ranks, fetch, terms->how.bits, terms};
 }

@@ -15,11 +15,19 @@ struct fl_partial {
 struct fl_partial fl_partial_plan(const struct fl_format *format, const int32_t *e, int shards, int own);
 /* The exponent of the sum of `own` shards. */
 int32_t fl_partial_exponent(const int32_t *e, int own);
-/* Sums n elements of `own` terms into `to`: as bytes, or as doubles. */
+/* Sums n elements of `own` terms into `to`, under the exponent e of their sum. */
 void fl_partial_pack(struct fl_partial p, const struct fl_format *format, const struct fl_view *own_terms, int own,
                      int32_t e, int64_t n, char *to);
-/* Bytes as doubles. */
-void fl_partial_unpack(struct fl_partial p, const struct fl_format *format, const char *from, int32_t e, int64_t n,
-                       double *to);
+
+/* The terms of a sum of such sums, one of each rank, for fl_sum.context: those of others are bytes, under the exponents
+ * of the sums; that of the rank itself are its shards. */
+struct fl_partial_terms {
+    struct fl_partial how;
+    int rank; /* none: -1 */
+    const struct fl_view *own_terms;
+    int own;
+};
+struct fl_sum fl_partial_sum(const struct fl_partial_terms *terms, const struct fl_format *format,
+                             const struct fl_view *sums, int ranks);
 
 #endif
