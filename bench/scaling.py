@@ -7,7 +7,7 @@ scaling.py extrapolate [--faster X] [--overlap Y] [FILE]     the model at up to 
 scaling.py simulate [--faster X] [FILE]                      message by message, for 1,024 ranks
 
 FILE: bench/results/scaling.json. X: how many times as fast as measured a rank computes, such as the processors that it
-has; Y: the part of the shards' time during which gradients may be under way.
+has; Y: the part of a shard's time in which buckets become ready.
 """
 
 import argparse
@@ -86,22 +86,26 @@ def low(values):
 
 
 def summarise(raw):
-    """Of all rounds of a run. What is computed: processor seconds of the rank that takes longest. Exchanged: in each
-    exchange the rank that arrives last waits for bytes alone; the others wait for it, too. Both are those of a machine
-    without other programs; `seconds`, by the clock, are not."""
+    """Of all rounds of a run. What is computed: processor seconds of the rank that takes longest. Waited and overlapped:
+    of the rank that waits least, which arrives last. Both are those of a machine without other programs; `seconds`, by
+    the clock, are not."""
     by_rank = [[s for r in raw for s in r["steps"][k]] for k in range(raw[0]["ranks"])]
     slowest = max(([s["busy"] - s["inside"] for s in steps] for steps in by_rank), key=low)
+    last = [min(steps, key=lambda s: s["waited"]) for steps in zip(*by_rank)]
     calls = by_rank[0][-1]["calls"]
-    ordinary = [steps for steps in zip(*by_rank) if all(len(s["calls"]) == len(calls) for s in steps)]
-    last = [[min(s["calls"][i][2] for s in steps) for steps in ordinary] for i in range(len(calls))]
+    first = [next(i for i, c in enumerate(calls) if c[0] == channel) for channel, _ in calls]
+    told = sum(size for channel, size in calls if not channel)
+    parts = sum(size for i, (channel, size) in enumerate(calls) if channel and first[i] == i)
     return {
         "parameters": raw[0]["parameters"],
         "seconds": low([s["seconds"] for s in by_rank[0]]),
         "others": round(statistics.median(r["others"] for r in raw), 2),
         "computed": low(slowest),
         "spread": [round(x / statistics.median(slowest), 4) for x in sorted(slowest)],
-        "exchanged": sum(low(times) for times in last),
-        "calls": [[kind, size] for kind, size, _ in calls],
+        "waited": low([s["waited"] for s in last]),
+        "overlapped": statistics.median(s["overlapped"] for s in last),
+        "told": told,
+        "first": parts,  # messages of each bucket: parts of gradients, or of several shards a rank their exponents
         "sent": max(statistics.median(sum(c[1] for c in s["calls"]) for s in steps) for steps in by_rank),
     }
 
@@ -168,13 +172,21 @@ def network_of(found, name, variant, width=None):
     from what two ranks sent, of one shard each. width: of gradients, if not the variant's."""
     once, shard = model.line_through([(r["shards"], r["computed"]) for r in pick(found, name, variant, ranks=1)])
     sent = pick(found, name, variant, 2, 2)[0]
-    told, marks = sent["calls"][0][1], sent["calls"][2][1]
-    return model.Network(name, sent["parameters"], width or VARIANTS[variant], shard, max(once, 0.0), told, marks)
+    half = sent["parameters"] * VARIANTS[variant] / 2
+    heads, marks = sent["first"] - half, sent["sent"] - sent["told"] - sent["first"] - half
+    return model.Network(name, sent["parameters"], width or VARIANTS[variant], shard, max(once, 0.0), sent["told"],
+                         heads, marks)
 
 
 def by_measured_moves(found, network, ranks, own):
-    sizes = [model.message_bytes(network, e, ranks, own) for e in model.EXCHANGES]
-    return sum(model.interpolate(found["moves"][str(ranks)], size) for size in sizes)
+    """Seconds of all exchanges of a step, one after the other, and of those for which a rank waits."""
+    if ranks == 1:
+        return 0.0, 0.0
+    moves, buckets = found["moves"][str(ranks)], model.bucket_count(network, ranks)
+    sizes = [model.message_bytes(network, e, ranks, own) / buckets for e in model.of_a_bucket(own)]
+    one = sum(model.interpolate(moves, size) for size in sizes)
+    told = model.interpolate(moves, model.message_bytes(network, "told", ranks, own))
+    return buckets * one + told, model.beyond(one, buckets, network.shard) + told
 
 
 def table(*titles):
@@ -193,7 +205,8 @@ def check(a):
     found = read(a.file)
     print(f"{found['machine']}, {found['mpirun']}, load {found['load']:.1f}\n")
     table("network", "variant", "ranks", "shards", "bytes a parameter: model", "measured", "computing, ms: model",
-          "measured", "exchanges, ms: model", "measured", "both, measured over model", "by the clock, ms", "others")
+          "measured", "exchanges, ms", "waited, ms: model", "measured", "overlapped, ms", "computed and waited, measured "
+          "over model", "by the clock, ms", "others")
     for name in networks(found):
         for variant in VARIANTS:
             network = network_of(found, name, variant)
@@ -201,11 +214,12 @@ def check(a):
                 ranks, shards = row["ranks"], row["shards"]
                 own = shards // ranks
                 computed = network.once + network.shard * own
-                exchanged = by_measured_moves(found, network, ranks, own) if ranks > 1 else 0.0
-                seconds, measured = computed + exchanged, row["computed"] + row["exchanged"]
+                exchanged, waited = by_measured_moves(found, network, ranks, own)
+                seconds, measured = computed + waited, row["computed"] + row["waited"]
                 sent = model.bytes_sent(network, ranks, own) / network.parameters
                 row_of(name, variant, ranks, shards, f"{sent:.2f}", f"{row['sent'] / row['parameters']:.2f}",
-                       *ms(computed, row["computed"], exchanged, row["exchanged"]), f"{measured / seconds:.2f}",
+                       *ms(computed, row["computed"], exchanged, waited, row["waited"], row["overlapped"]),
+                       f"{measured / seconds:.2f}",
                        *ms(row["seconds"]), row["others"])
 
 
@@ -228,7 +242,7 @@ def extrapolate(a):
                                      for ranks, tree, n in cells))
     print()
     table("network", "interconnect", "step of 1,024 ranks, ms", "shard", "once", "small vectors", "gradients, int16",
-          "fp32", "of each, messages")
+          "fp32", "messages")
     for name in networks(found):
         for net in model.INTERCONNECTS:
             step, other = (model.Step(n, net, 1024, 1024, **how) for n in both(found, name))
@@ -257,7 +271,7 @@ def main():
     p.add_argument("--mpirun", default="mpirun --oversubscribe", help="how ranks are started here")
     p.add_argument("--build", default=str(ROOT / "build/release"))
     p.add_argument("--faster", type=float, default=1.0)
-    p.add_argument("--overlap", type=float, default=0.0)
+    p.add_argument("--overlap", type=float, default=model.OVERLAP)
     a = p.parse_intermixed_args()
     {"measure": measure, "check": check, "extrapolate": extrapolate, "simulate": simulate}[a.command](a)
 

@@ -1,13 +1,16 @@
-"""The time of a training step of R ranks, as src/nn/shards/nn_ranks.c computes and exchanges it: by formula, and by
-simulation of each message. For scaling.py.
+"""The time of a training step of R ranks, as src/nn/step/nn_exchange.c exchanges it: by formula, and by simulation of
+each message. For scaling.py.
 
 A step is: S / R shards forward and backward, each with its addition to the sums; what is done once (the update, which
-every rank computes for all parameters); and five exchanges, each of a message from every rank to every other:
+every rank computes for all parameters); and exchanges, each of a message from every rank to every other. Gradients
+cross in buckets, of each
 
-    told    what a shard tells: loss, exponents of its gradients, moments of normalisations
-    parts   of gradients: to each rank the elements of which it forms the sums
-    marks   maxima and counts of those sums, twice
-    sums    rounded, from each rank to all
+    exponents   where a rank has several shards: those of its gradients
+    parts       of gradients: to each rank the elements of which it forms the sums; of one shard a rank with its exponents
+    sums        rounded, with the statistics of their writes, from each rank to all
+
+and once a step `told`, what a shard tells: loss and moments of normalisations. Buckets are ready one after the other
+while backward of the last shard goes on.
 """
 
 import collections
@@ -21,12 +24,19 @@ INTERCONNECTS = [  # the bandwidths by definition, the rest assumed
     Interconnect("100 Gb/s InfiniBand", 1.5e-6, 0.5e-6, 12.5e9),
     Interconnect("400 Gb/s InfiniBand", 1.5e-6, 0.5e-6, 50e9),
 ]
-EXCHANGES = ["told", "parts", "marks", "marks", "sums"]
-SMALL = {"told", "marks"}  # vectors whose length does not depend on the number of parameters' elements
+LEAST_BUCKET, MOST_BUCKET, LEAST_MESSAGE = 128 << 10, 4 << 20, 16 << 10  # bytes: nn_exchange.c
+OVERLAP = 0.5  # of a shard's time: from the first bucket that is ready to the last
 
-# parameters: elements; width: bytes of an element of a gradient; shard, once: seconds; told: bytes of a shard; marks:
-# bytes of a rank
-Network = collections.namedtuple("Network", "name parameters width shard once told marks")
+# parameters: elements; width: bytes of an element of a gradient; shard, once: seconds; told: bytes of a shard; heads,
+# marks: bytes of all gradients' exponents and statistics
+Network = collections.namedtuple("Network", "name parameters width shard once told heads marks")
+
+
+def bucket_count(network, ranks):
+    """About: a bucket has whole parameters."""
+    total = network.parameters * network.width
+    enough = max(LEAST_BUCKET, min(total / 4, MOST_BUCKET), LEAST_MESSAGE * ranks)
+    return max(1, round(total / enough))
 
 
 def sum_width(width, own):
@@ -37,17 +47,21 @@ def sum_width(width, own):
 
 
 def message_bytes(network, exchange, ranks, own):
-    """From one rank to one other; own: shards of a rank."""
+    """From one rank to one other, of all buckets together; own: shards of a rank."""
     return {
         "told": network.told * own,
-        "parts": network.parameters * sum_width(network.width, own) / ranks,
-        "marks": network.marks,
-        "sums": network.parameters * network.width / ranks,
+        "exponents": network.heads * own if own > 1 else 0,
+        "parts": network.parameters * sum_width(network.width, own) / ranks + (network.heads if own == 1 else 0),
+        "sums": network.parameters * network.width / ranks + network.marks,
     }[exchange]
 
 
+def of_a_bucket(own):
+    return ["exponents", "parts", "sums"] if own > 1 else ["parts", "sums"]
+
+
 def bytes_sent(network, ranks, own):
-    return (ranks - 1) * sum(message_bytes(network, e, ranks, own) for e in EXCHANGES)
+    return (ranks - 1) * sum(message_bytes(network, e, ranks, own) for e in ["told", *of_a_bucket(own)])
 
 
 def exchange_seconds(net, ranks, size, tree=False):
@@ -60,19 +74,34 @@ def exchange_seconds(net, ranks, size, tree=False):
     return ways * net.latency + messages * net.overhead + (ranks - 1) * size / net.bandwidth
 
 
-class Step:
-    """The parts of the time of a step. overlap: the part of the shards' time during which gradients may be under way;
-    faster: how many times as fast as measured a rank computes; tree: small vectors go by a tree."""
+def ready(k, buckets, shard, overlap):
+    """Seconds from when bucket k of so many is ready to the end of the last shard."""
+    return overlap * shard * (1 - (k + 1) / buckets)
 
-    def __init__(self, network, net, ranks, shards, overlap=0.0, faster=1.0, tree=False):
+
+def beyond(one, buckets, shard, overlap=OVERLAP):
+    """Seconds beyond the end of the last shard, of as many buckets that take so long each, one after the other."""
+    at = -math.inf
+    for k in range(buckets):
+        at = max(at, -ready(k, buckets, shard, overlap)) + one
+    return max(at, 0.0)
+
+
+class Step:
+    """The parts of the time of a step. overlap: the part of a shard's time in which buckets become ready; faster: how many
+    times as fast as measured a rank computes; tree: told goes by a tree. gradients: what the exchanges of buckets take
+    beyond the end of the last shard; under_way: all that they take."""
+
+    def __init__(self, network, net, ranks, shards, overlap=OVERLAP, faster=1.0, tree=False):
         own = shards // ranks
         self.shards = network.shard * own / faster
         self.once = network.once / faster
-        sizes = {e: message_bytes(network, e, ranks, own) for e in EXCHANGES}
-        seconds = {e: exchange_seconds(net, ranks, size, tree and e in SMALL) for e, size in sizes.items()}
-        self.small = seconds["told"] + 2 * seconds["marks"]
-        self.gradients = max(0.0, seconds["parts"] - overlap * self.shards) + seconds["sums"]
-        self.messages = 0 if ranks == 1 else 2 * ((ranks - 1) * net.overhead + net.latency)  # of those of gradients
+        buckets = bucket_count(network, ranks)
+        one = sum(exchange_seconds(net, ranks, message_bytes(network, e, ranks, own) / buckets) for e in of_a_bucket(own))
+        self.small = exchange_seconds(net, ranks, message_bytes(network, "told", ranks, own), tree)
+        self.under_way = buckets * one
+        self.gradients = beyond(one, buckets, network.shard / faster, overlap)
+        self.messages = 0 if ranks == 1 else (1 + buckets * len(of_a_bucket(own))) * (ranks - 1) * net.overhead
 
     @property
     def seconds(self):
@@ -103,14 +132,27 @@ def simulate_exchange(net, ready, size):
     return done
 
 
-def simulate(network, net, ranks, own=1, faster=1.0, spread=(1.0,), steps=1, seed=1):
+def simulate_gradients(network, net, ends, own, shard, overlap):
+    """When each rank, whose last shard ends at `ends`, has the sums of all buckets."""
+    ranks, buckets = len(ends), bucket_count(network, len(ends))
+    done = [-math.inf] * ranks
+    for k in range(buckets):
+        done = [max(d, end - ready(k, buckets, shard, overlap)) for d, end in zip(done, ends)]
+        for e in of_a_bucket(own):
+            done = simulate_exchange(net, done, message_bytes(network, e, ranks, own) / buckets)
+    return [max(d, end) for d, end in zip(done, ends)]
+
+
+def simulate(network, net, ranks, own=1, faster=1.0, spread=(1.0,), steps=1, seed=1, overlap=OVERLAP):
     """Mean seconds of a step of which each rank takes a random one of the factors `spread` for what it computes."""
     draw = random.Random(seed)
     at = [0.0] * ranks
     for _ in range(steps):
-        at = [t + draw.choice(spread) * (network.shard * own + network.once) / faster for t in at]
-        for e in EXCHANGES:
-            at = simulate_exchange(net, at, message_bytes(network, e, ranks, own)) if ranks > 1 else at
+        at = [t + draw.choice(spread) * network.shard * own / faster for t in at]
+        if ranks > 1:
+            at = simulate_gradients(network, net, at, own, network.shard / faster, overlap)
+            at = simulate_exchange(net, at, message_bytes(network, "told", ranks, own))
+        at = [t + draw.choice(spread) * network.once / faster for t in at]
     return max(at) / steps
 
 

@@ -27,7 +27,7 @@ enum { FIRST_CHANNEL = 1 /* nn_ranks.c has the one before */ };
 
 /* Bytes of gradients in a bucket: a quarter of all, so that a small network has some, too; but messages that are long
  * enough to be worth sending, also to each of many ranks. */
-enum { LEAST_BUCKET = 128 << 10, MOST_BUCKET = 4 << 20, LEAST_MESSAGE = 8 << 10 };
+enum { LEAST_BUCKET = 128 << 10, MOST_BUCKET = 4 << 20, LEAST_MESSAGE = 16 << 10 };
 
 static int64_t bytes_of(const nn_graph *g, int number) {
     const tensor *t = fl_shard_gradient(g, 0, number);
