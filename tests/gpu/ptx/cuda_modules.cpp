@@ -1,0 +1,177 @@
+/* cuda_modules.cpp - what nvcc's host code registers: fat binaries, of which the PTX is taken, and kernels. */
+#include "cuda.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <dlfcn.h>
+
+namespace cuda {
+
+/* A block of LZ4: tokens with the numbers of bytes to take and to repeat. */
+static std::string unpack_lz4(const unsigned char *p, size_t bytes, size_t room) {
+    std::string out;
+    const unsigned char *const end = p + bytes;
+    auto length = [&](size_t n) {
+        for (unsigned char more = 255; n >= 15 && more == 255 && p < end; n += more)
+            more = *p++;
+        return n;
+    };
+    while (p < end) {
+        const unsigned token = *p++;
+        const size_t plain = length(token >> 4);
+        if (plain > (size_t)(end - p))
+            break;
+        out.append((const char *)p, plain);
+        p += plain;
+        if (end - p < 2)
+            break;
+        const size_t back = p[0] | (size_t)p[1] << 8;
+        p += 2;
+        if (!back || back > out.size() || out.size() > room)
+            ptx::give_up("PTX that is not packed by LZ4");
+        for (size_t n = length(token & 15) + 4; n > 0; n--)
+            out += out[out.size() - back];
+    }
+    return out;
+}
+
+/* By the system's libzstd: package managers need it, so that it is there. */
+static std::string unpack_zstd(const unsigned char *p, size_t bytes, size_t room) {
+    void *const library = dlopen("libzstd.so.1", RTLD_NOW);
+    void *const symbol = library ? dlsym(library, "ZSTD_decompress") : nullptr;
+    if (!symbol)
+        ptx::give_up("PTX is packed by Zstandard, and there is no libzstd.so.1");
+    size_t (*unpack)(void *, size_t, const void *, size_t);
+    memcpy(&unpack, &symbol, sizeof unpack);
+    std::string out(room, 0);
+    const size_t got = unpack(&out[0], room, p, bytes);
+    if (got > room)
+        ptx::give_up("PTX that is not packed by Zstandard");
+    out.resize(got);
+    return out;
+}
+
+/* A change of the text for tests of tests, KERNEL|N|OLD|NEW: in each kernel with KERNEL in its name the N-th OLD. */
+static void edit(std::string &text) {
+    const char *const wish = getenv("FLEXLAB_PTX_EDIT");
+    if (!wish)
+        return;
+    std::vector<std::string> part(1);
+    for (const char *c = wish; *c; c++)
+        if (*c == '|' && part.size() < 4)
+            part.emplace_back();
+        else
+            part.back() += *c;
+    if (part.size() != 4)
+        ptx::give_up("FLEXLAB_PTX_EDIT is not KERNEL|N|OLD|NEW");
+    int edits = 0;
+    for (size_t at = text.find(".entry "); at != std::string::npos; at = text.find(".entry ", at + 1)) {
+        if (text.substr(at, text.find('(', at) - at).find(part[0]) == std::string::npos)
+            continue;
+        const size_t end = text.find("\n}\n", at);
+        size_t place = at;
+        for (int n = atoi(part[1].c_str()); n > 0 && place < end; n--)
+            place = text.find(part[2], place + 1);
+        if (place < end) {
+            text.replace(place, part[2].size(), part[3]);
+            edits++;
+        }
+    }
+    if (edits)
+        fprintf(stderr, "ptx: edited %d kernels\n", edits);
+}
+
+struct Binary {
+    std::map<int, std::string> texts; /* by architecture */
+    std::unique_ptr<ptx::Module> module;
+};
+/* Registration comes before the objects of this file are made. */
+static std::map<const void *, std::unique_ptr<Function>> &functions() {
+    static auto &all = *new std::map<const void *, std::unique_ptr<Function>>;
+    return all;
+}
+
+static Binary *read_binary(const unsigned char *data) {
+    uint32_t magic;
+    uint16_t head;
+    uint64_t size;
+    memcpy(&magic, data, 4);
+    memcpy(&head, data + 6, 2);
+    memcpy(&size, data + 8, 8);
+    if (magic != 0xba55ed50u)
+        ptx::give_up("a fat binary of an unknown kind");
+    Binary *const b = new Binary;
+    for (uint64_t at = head; at < head + size;) {
+        const unsigned char *const entry = data + at;
+        uint16_t kind;
+        uint32_t entry_head, packed, arch;
+        uint64_t bytes, flags, room;
+        memcpy(&kind, entry, 2);
+        memcpy(&entry_head, entry + 4, 4);
+        memcpy(&bytes, entry + 8, 8);
+        memcpy(&packed, entry + 16, 4);
+        memcpy(&arch, entry + 28, 4);
+        memcpy(&flags, entry + 40, 8);
+        memcpy(&room, entry + 56, 8);
+        const unsigned char *const body = entry + entry_head;
+        if (kind == 1) /* PTX */
+            b->texts[(int)arch] = flags & 0x8000   ? unpack_zstd(body, packed, room)
+                                  : flags & 0x2000 ? unpack_lz4(body, packed, room)
+                                                   : std::string((const char *)body, bytes);
+        at += entry_head + bytes;
+    }
+    return b;
+}
+
+Function *function_at(const void *host) {
+    auto it = functions().find(host);
+    return it == functions().end() ? nullptr : it->second.get();
+}
+
+ptx::Kernel &kernel_of(Function &f) {
+    if (!f.kernel) {
+        Binary &b = *(Binary *)f.binary;
+        if (!b.module) {
+            auto it = b.texts.find(ptx::options().arch);
+            if (it == b.texts.end())
+                ptx::give_up("no PTX for architecture " + std::to_string(ptx::options().arch) + ": " + f.name);
+            std::string text = it->second.substr(0, it->second.find('\0'));
+            edit(text);
+            b.module.reset(new ptx::Module(std::move(text)));
+        }
+        f.kernel = &b.module->kernel(f.name);
+    }
+    return *f.kernel;
+}
+
+} // namespace cuda
+
+namespace ptx {
+void report_kernels(FILE *to) {
+    for (auto &f : cuda::functions())
+        fprintf(to, "kernel %s %llu %llu\n", f.second->name.c_str(),
+                (unsigned long long)(f.second->kernel ? f.second->kernel->launches : 0),
+                (unsigned long long)(f.second->kernel ? f.second->kernel->instructions : 0));
+}
+} // namespace ptx
+
+/* --- what the compiler's host code calls */
+
+extern "C" {
+void **__cudaRegisterFatBinary(void *wrapper) {
+    const unsigned char *data;
+    memcpy(&data, (const char *)wrapper + 8, sizeof data);
+    static const int once = atexit(ptx::end_of_process);
+    (void)once;
+    return (void **)cuda::read_binary(data);
+}
+void __cudaRegisterFatBinaryEnd(void **) {}
+void __cudaUnregisterFatBinary(void **) {}
+char __cudaInitModule(void **) {
+    return 1;
+}
+void __cudaRegisterFunction(void **binary, const char *host, char *, const char *name, int, void *, void *, void *, void *,
+                            int *) {
+    cuda::functions()[host].reset(new cuda::Function{binary, name, nullptr, 48 << 10});
+}
+}

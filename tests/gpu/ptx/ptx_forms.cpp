@@ -1,0 +1,584 @@
+/* ptx_forms.cpp - the opcodes: what each computes, and a table of them. An opcode that is not there ends the process, so
+ * that nothing approximate, flushing or saturating runs unnoticed. Compiled without contraction of a * b + c. */
+#include "ptx.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace ptx {
+namespace {
+
+typedef uint8_t u8;
+typedef int8_t s8;
+typedef uint16_t u16;
+typedef int16_t s16;
+typedef uint32_t u32;
+typedef int32_t s32;
+typedef uint64_t u64;
+typedef int64_t s64;
+typedef float f32;
+typedef double f64;
+
+template <class T> using bits_of = typename std::conditional<sizeof(T) == 4, u32, u64>::type;
+
+/* PTX has one NaN as the result of arithmetic on f32, and leaves that of f64 open. */
+template <class D> void settle_nans(Warp &w, D *d) {
+    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        if (d[i] == d[i])
+            continue;
+        typedef bits_of<D> U;
+        const U quiet = sizeof(D) == 4 ? (U)0x7fc00000u : (U)0x7ff8000000000000u, sign = (U)1 << (8 * sizeof(D) - 1);
+        U nan = sizeof(D) == 4 ? (U)0x7fffffff : quiet;
+        if (options().nan)
+            nan = quiet | ((U)draw(w.random) & (sign | ((quiet & -quiet) - 1)));
+        memcpy(&d[i], &nan, sizeof nan);
+    }
+}
+
+template <class D> void check_nans(Warp &w, D *d) {
+    if constexpr (std::is_floating_point<D>::value) {
+        u32 any = 0;
+        for (u32 i = 0; i < LANES; i++)
+            any |= d[i] != d[i];
+        if (any)
+            settle_nans(w, d);
+    }
+}
+
+/* Lanes that do not act are computed as well, and dropped: no operation but a division of integers traps. */
+#define EVERY_LANE(value)                                                                                              \
+    const u32 acting = w.exec;                                                                                         \
+    if (acting == ALL) {                                                                                               \
+        _Pragma("GCC ivdep") for (u32 i = 0; i < LANES; i++) d[i] = (D)(value);                                        \
+    } else {                                                                                                           \
+        _Pragma("GCC ivdep") for (u32 i = 0; i < LANES; i++) d[i] = acting >> i & 1 ? (D)(value) : d[i];               \
+    }
+
+template <class F, class D, class A> void one(Warp &w, const Insn &in) {
+    D *const d = w.at<D>(in.o[0]);
+    const A *const a = w.at<A>(in.o[1]);
+    EVERY_LANE(F::of(a[i]))
+    if (F::arithmetic)
+        check_nans(w, d);
+}
+template <class F, class D, class A, class B = A> void two(Warp &w, const Insn &in) {
+    D *const d = w.at<D>(in.o[0]);
+    const A *const a = w.at<A>(in.o[1]);
+    const B *const b = w.at<B>(in.o[2]);
+    EVERY_LANE(F::of(a[i], b[i]))
+    if (F::arithmetic)
+        check_nans(w, d);
+}
+template <class F, class D, class A, class C = A> void three(Warp &w, const Insn &in) {
+    D *const d = w.at<D>(in.o[0]);
+    const A *const a = w.at<A>(in.o[1]), *const b = w.at<A>(in.o[2]);
+    const C *const c = w.at<C>(in.o[3]);
+    EVERY_LANE(F::of(a[i], b[i], c[i]))
+    if (F::arithmetic)
+        check_nans(w, d);
+}
+
+#define ONE(name, is_arithmetic, value)                                                                                \
+    struct name {                                                                                                      \
+        enum { arithmetic = is_arithmetic };                                                                           \
+        template <class A> static auto of(A a) { return value; }                                                       \
+    };
+#define TWO(name, is_arithmetic, value)                                                                                \
+    struct name {                                                                                                      \
+        enum { arithmetic = is_arithmetic };                                                                           \
+        template <class A, class B> static auto of(A a, B b) { return value; }                                         \
+    };
+#define THREE(name, is_arithmetic, value)                                                                              \
+    struct name {                                                                                                      \
+        enum { arithmetic = is_arithmetic };                                                                           \
+        template <class A, class C> static auto of(A a, A b, C c) { return value; }                                    \
+    };
+
+template <class A> bool is_negative(A a) {
+    return std::signbit(a);
+}
+template <class A> A float_max(A a, A b) {
+    return a != a ? b : b != b ? a : a > b || (a == b && !is_negative(a)) ? a : b;
+}
+template <class A> A float_min(A a, A b) {
+    return a != a ? b : b != b ? a : a < b || (a == b && is_negative(a)) ? a : b;
+}
+template <class A> auto high_half(A a, A b) {
+    if constexpr (sizeof(A) == 8)
+        return std::is_signed<A>::value ? (A)((s128)a * (s128)b >> 64) : (A)((u128)a * (u128)b >> 64);
+    else
+        return std::is_signed<A>::value ? (A)((s64)a * (s64)b >> 32) : (A)((u64)a * (u64)b >> 32);
+}
+template <class A> auto wide_product(A a, A b) {
+    typedef typename std::conditional<sizeof(A) == 2, typename std::conditional<std::is_signed<A>::value, s32, u32>::type,
+                                      typename std::conditional<std::is_signed<A>::value, s64, u64>::type>::type W;
+    return (W)a * (W)b;
+}
+u32 permute_bytes(u32 a, u32 b, u32 selector) {
+    const u64 pool = (u64)b << 32 | a;
+    u32 d = 0;
+    for (int i = 0; i < 4; i++) {
+        const u32 nibble = selector >> 4 * i & 15, byte = (u32)(pool >> 8 * (nibble & 7)) & 255;
+        d |= (nibble & 8 ? (byte & 128 ? 255 : 0) : byte) << 8 * i;
+    }
+    return d;
+}
+s32 dot4(u32 a, u32 b, s32 c) {
+    for (int i = 0; i < 4; i++)
+        c = (s32)((u32)c + (u32)((s8)(a >> 8 * i) * (s8)(b >> 8 * i)));
+    return c;
+}
+template <class A> A insert_bits(A a, A b, u32 at, u32 count) {
+    at &= 255, count &= 255;
+    for (u32 i = 0; i < count && at + i < 8 * sizeof(A); i++)
+        b = (b & ~((A)1 << (at + i))) | (a >> i & 1) << (at + i);
+    return b;
+}
+
+ONE(Same, 0, a)
+ONE(Not, 0, ~a)
+ONE(Negative, 0, (A)0 - a)
+ONE(Absolute, 0, a < 0 ? -(typename std::make_unsigned<A>::type)a : (typename std::make_unsigned<A>::type)a)
+ONE(FlipSign, 0, a ^ (A)1 << (8 * sizeof(A) - 1))
+ONE(NoSign, 0, a & ~((A)1 << (8 * sizeof(A) - 1)))
+ONE(Root, 1, std::sqrt(a))
+ONE(Inverse, 1, (A)1 / a)
+ONE(LeadingZeros, 0, (sizeof(A) == 4 ? (a ? __builtin_clz((u32)a) : 32) : (a ? __builtin_clzll((u64)a) : 64)))
+ONE(Nearest, 0, std::nearbyint(a))
+ONE(Down, 0, std::floor(a))
+ONE(Up, 0, std::ceil(a))
+ONE(Narrow, 1, (f32)a)
+ONE(Widen, 1, (f64)a)
+TWO(Plus, 1, a + b)
+TWO(Minus, 1, a - b)
+TWO(Times, 1, a * b)
+TWO(TimesLow, 0, (u64)a * (u64)b)
+TWO(By, 1, a / b)
+TWO(And, 0, a & b)
+TWO(Or, 0, a | b)
+TWO(Xor, 0, a ^ b)
+TWO(Least, 0, a < b ? a : b)
+TWO(Most, 0, a > b ? a : b)
+TWO(FloatLeast, 1, float_min(a, b))
+TWO(FloatMost, 1, float_max(a, b))
+TWO(High, 0, high_half(a, b))
+TWO(Wide, 0, wide_product(a, b))
+TWO(Left, 0, (b >= 8 * sizeof(A) ? 0 : a << (b & (8 * sizeof(A) - 1))))
+TWO(Right, 0, (b >= 8 * sizeof(A) ? (a < 0 ? (A)-1 : 0) : a >> (b & (8 * sizeof(A) - 1))))
+TWO(SignOfFirst, 0, (a & (A)1 << (8 * sizeof(A) - 1)) | (b & ~((A)1 << (8 * sizeof(A) - 1))))
+THREE(TimesPlus, 0, (u64)a * (u64)b + (u64)c)
+THREE(HighPlus, 0, high_half(a, b) + c)
+THREE(Fused, 1, std::fma(a, b, c))
+THREE(FunnelLeft, 0, (c & 31 ? b << (c & 31) | a >> (32 - (c & 31)) : b))
+THREE(FunnelRight, 0, (c & 31 ? a >> (c & 31) | b << (32 - (c & 31)) : a))
+THREE(Permute, 0, permute_bytes(a, b, c))
+THREE(Dot4, 0, dot4(a, b, c))
+
+template <class A, bool remainder> void divide(Warp &w, const Insn &in) {
+    A *const d = w.at<A>(in.o[0]);
+    const A *const a = w.at<A>(in.o[1]), *const b = w.at<A>(in.o[2]);
+    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        if (!b[i]) {
+            find("division of integers by zero", place(w, in, i));
+            d[i] = (A)draw(w.random);
+        } else if (std::is_signed<A>::value && b[i] == (A)-1) {
+            d[i] = remainder ? 0 : (A)(0 - (u64)a[i]);
+        } else {
+            d[i] = remainder ? a[i] % b[i] : a[i] / b[i];
+        }
+    }
+}
+
+/* Additions with a carry. how: 1 takes one in, 2 gives one out, 4 subtracts: a + ~b + 1, whose carry is the opposite of
+ * a borrow. The ISA calls it a borrow, but what the compiler emits for divisions of 128 bits continues sub.cc by addc
+ * and is right in this way alone (test_ptx_machine.cu). */
+template <class A> void add_with_carry(Warp &w, const Insn &in) {
+    A *const d = w.at<A>(in.o[0]);
+    const A *const a = w.at<A>(in.o[1]), *const b = w.at<A>(in.o[2]);
+    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        const u32 carry = in.how & 1 ? w.carry >> i & 1 : in.how & 4 ? 1 : 0;
+        const u128 sum = (u128)a[i] + (A)(in.how & 4 ? ~b[i] : b[i]) + carry;
+        d[i] = (A)sum;
+        if (in.how & 2)
+            w.carry = (w.carry & ~(1u << i)) | (u32)(sum >> 8 * sizeof(A) & 1) << i;
+    }
+}
+/* how: as above, and 8: the product's high half. */
+void multiply_with_carry(Warp &w, const Insn &in) {
+    u32 *const d = w.at<u32>(in.o[0]);
+    const u32 *const a = w.at<u32>(in.o[1]), *const b = w.at<u32>(in.o[2]), *const c = w.at<u32>(in.o[3]);
+    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        const u64 product = (u64)a[i] * b[i];
+        const u64 sum = (in.how & 8 ? product >> 32 : (u32)product) + c[i] + (in.how & 1 ? w.carry >> i & 1 : 0);
+        d[i] = (u32)sum;
+        if (in.how & 2)
+            w.carry = (w.carry & ~(1u << i)) | (u32)(sum >> 32) << i;
+    }
+}
+template <class A> void insert(Warp &w, const Insn &in) {
+    A *const d = w.at<A>(in.o[0]);
+    const A *const a = w.at<A>(in.o[1]), *const b = w.at<A>(in.o[2]);
+    const u32 *const at = w.at<u32>(in.o[3]), *const count = w.at<u32>(in.o[4]);
+    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        d[i] = insert_bits(a[i], b[i], at[i], count[i]);
+    }
+}
+/* A device's reciprocal is off by one unit in the last place at most: here by any of -1, 0 and 1. It is exact where the
+ * result is a power of two, and stays on its side of one: the compiler's division of integers, which alone uses it,
+ * relies on it. */
+void approximate_inverse(Warp &w, const Insn &in) {
+    f32 *const d = w.at<f32>(in.o[0]);
+    const f32 *const a = w.at<f32>(in.o[1]);
+    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        const f32 nearest = (f32)(1.0 / a[i]);
+        u32 bits, off;
+        memcpy(&bits, &nearest, 4);
+        off = bits + (u32)(draw(w.random) % 3) - 1;
+        if (std::isnormal(nearest) && (f64)nearest * a[i] != 1 && off >> 23 == bits >> 23 && (off & 0x7fffff))
+            bits = off;
+        memcpy(&d[i], &bits, 4);
+    }
+}
+
+/* --- predicates */
+
+template <class F, class A> void compare(Warp &w, const Insn &in) {
+    const A *const a = w.at<A>(in.o[1]), *const b = w.at<A>(in.o[2]);
+    u32 bits = 0;
+    for (u32 i = 0; i < LANES; i++)
+        bits |= (u32)F::of(a[i], b[i]) << i;
+    w.set_predicate(in.o[0], bits);
+}
+TWO(Equal, 0, a == b)
+TWO(Unequal, 0, a != b)
+TWO(Less, 0, a < b)
+TWO(AtMost, 0, a <= b)
+TWO(Greater, 0, a > b)
+TWO(AtLeast, 0, a >= b)
+TWO(LessOrGreater, 0, (a < b || a > b))
+TWO(NotLessOrGreater, 0, !(a < b || a > b))
+TWO(NotAtLeast, 0, !(a >= b))
+TWO(NotGreater, 0, !(a > b))
+TWO(NotAtMost, 0, !(a <= b))
+TWO(NotLess, 0, !(a < b))
+TWO(Numbers, 0, (a == a && b == b))
+TWO(SomeNan, 0, (a != a || b != b))
+
+template <int which> void logic(Warp &w, const Insn &in) {
+    const u32 a = w.predicate(in.o[1]), b = which < 3 ? w.predicate(in.o[2]) : 0;
+    w.set_predicate(in.o[0], which == 0 ? a & b : which == 1 ? a | b : which == 2 ? a ^ b : which == 3 ? ~a : a);
+}
+template <class D> void choose(Warp &w, const Insn &in) {
+    D *const d = w.at<D>(in.o[0]);
+    const D *const a = w.at<D>(in.o[1]), *const b = w.at<D>(in.o[2]);
+    const u32 p = w.predicate(in.o[3]);
+    EVERY_LANE(p >> i & 1 ? a[i] : b[i])
+}
+
+/* --- conversions */
+
+/* Rounded, then saturated. What a program must not rely on is a finding as well. */
+template <class D, class A> void to_integer(Warp &w, const Insn &in) {
+    D *const d = w.at<D>(in.o[0]);
+    const A *const a = w.at<A>(in.o[1]);
+    const A low = (A)std::numeric_limits<D>::min(), top = std::ldexp((A)1, std::numeric_limits<D>::digits);
+    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        const A whole = std::trunc(a[i]);
+        if (whole >= low && whole < top) {
+            d[i] = (D)whole;
+            continue;
+        }
+        find("a float beyond the range of an integer", place(w, in, i));
+        d[i] = whole < low ? std::numeric_limits<D>::min() : whole >= top ? std::numeric_limits<D>::max() : 0;
+    }
+}
+/* An integer to another size: D, A are the types of the registers, T the type that the opcode names as the source. */
+template <class D, class A, class T> void resize(Warp &w, const Insn &in) {
+    D *const d = w.at<D>(in.o[0]);
+    const A *const a = w.at<A>(in.o[1]);
+    EVERY_LANE((T)a[i])
+}
+/* cvt between integers with registers of any width; how: 1: the source is signed. bytes: of the source, count: of the
+ * result, to which it is cut before it is extended to the register. */
+void resize_any(Warp &w, const Insn &in) {
+    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        u64 value = 0;
+        memcpy(&value, w.at<unsigned char>(in.o[1]) + i * in.o[1].width, in.o[1].width);
+        const int s = 64 - 8 * in.bytes, r = 64 - 8 * in.count;
+        value = in.how & 1 ? (u64)((s64)(value << s) >> s) : value << s >> s;
+        value = in.sign ? (u64)((s64)(value << r) >> r) : value << r >> r;
+        memcpy(w.at<unsigned char>(in.o[0]) + i * in.o[0].width, &value, in.o[0].width);
+    }
+}
+
+/* mov between a register and the registers of its parts, the lowest first. */
+void pack(Warp &w, const Insn &in) {
+    u64 values[LANES] = {0};
+    for (size_t j = 0, shift = 0; j < in.more.size(); shift += 8 * in.more[j++].width)
+        for (u32 i = 0; i < LANES; i++) {
+            u64 part = 0;
+            memcpy(&part, w.at<unsigned char>(in.more[j]) + i * in.more[j].width, in.more[j].width);
+            values[i] |= part << shift;
+        }
+    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        memcpy(w.at<unsigned char>(in.o[0]) + i * in.o[0].width, &values[i], in.o[0].width);
+    }
+}
+void unpack(Warp &w, const Insn &in) {
+    u64 values[LANES] = {0};
+    for (u32 i = 0; i < LANES; i++)
+        memcpy(&values[i], w.at<unsigned char>(in.o[0]) + i * in.o[0].width, in.o[0].width);
+    for (size_t j = 0, shift = 0; j < in.more.size(); shift += 8 * in.more[j++].width)
+        for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
+            const int i = __builtin_ctz(lanes);
+            const u64 part = values[i] >> shift;
+            memcpy(w.at<unsigned char>(in.more[j]) + i * in.more[j].width, &part, in.more[j].width);
+        }
+}
+
+/* --- the table */
+
+typedef std::unordered_map<std::string_view, Form> Table;
+
+#define PLAIN(name, letters, action)                                                                                   \
+    { name, Form{letters, action} }
+#define COPY(name, letters, action)                                                                                    \
+    { name, Form{letters, action, Kind::PLAIN, 0, 1, 0, false, true} }
+#define VARIANT(name, letters, action, how)                                                                            \
+    { name, Form{letters, action, Kind::PLAIN, 0, 1, how} }
+#define TOGETHER(name, letters, action, count, how)                                                                    \
+    { name, Form{letters, action, Kind::TOGETHER, 0, count, how} }
+#define COMPARE_INTEGERS(name, F)                                                                                      \
+    PLAIN("setp." name ".s16", "p22", (compare<F, s16>)), PLAIN("setp." name ".u16", "p22", (compare<F, u16>)),        \
+        PLAIN("setp." name ".s32", "p44", (compare<F, s32>)), PLAIN("setp." name ".u32", "p44", (compare<F, u32>)),    \
+        PLAIN("setp." name ".s64", "p88", (compare<F, s64>)), PLAIN("setp." name ".u64", "p88", (compare<F, u64>)),    \
+        PLAIN("setp." name ".b16", "p22", (compare<F, u16>)), PLAIN("setp." name ".b32", "p44", (compare<F, u32>)),    \
+        PLAIN("setp." name ".b64", "p88", (compare<F, u64>))
+#define COMPARE_FLOATS(name, F)                                                                                        \
+    PLAIN("setp." name ".f32", "p44", (compare<F, f32>)), PLAIN("setp." name ".f64", "p88", (compare<F, f64>))
+#define RESIZE(d, dn, s, sn)                                                                                           \
+    { "cvt." #d "." #s, Form{"xx", resize_any, Kind::PLAIN, sizeof(s), sizeof(d), (s)-1 < (s)1, (d)-1 < (d)1} }
+#define FLOAT_OF(f, s, letters)                                                                                        \
+    PLAIN("cvt.rn." #f "." #s, letters, (one<Same, f, s>))
+
+const Table &table() {
+    static const Table table = {
+        /* moves */
+        COPY("mov.u16", "22", (one<Same, u16, u16>)), COPY("mov.b16", "22", (one<Same, u16, u16>)),
+        COPY("mov.u32", "44", (one<Same, u32, u32>)), COPY("mov.b32", "44", (one<Same, u32, u32>)),
+        COPY("mov.s32", "44", (one<Same, u32, u32>)), COPY("mov.f32", "44", (one<Same, u32, u32>)),
+        COPY("mov.u64", "88", (one<Same, u64, u64>)), COPY("mov.b64", "88", (one<Same, u64, u64>)),
+        COPY("mov.s64", "88", (one<Same, u64, u64>)), COPY("mov.f64", "88", (one<Same, u64, u64>)),
+        COPY("mov.pred", "pp", logic<4>), COPY("pack.b32", "4w", pack), COPY("pack.b64", "8w", pack),
+        COPY("unpack.b32", "w4", unpack), COPY("unpack.b64", "w8", unpack),
+        COPY("selp.b16", "222p", choose<u16>), COPY("selp.u16", "222p", choose<u16>),
+        COPY("selp.s16", "222p", choose<u16>), COPY("selp.b32", "444p", choose<u32>),
+        COPY("selp.u32", "444p", choose<u32>), COPY("selp.s32", "444p", choose<u32>),
+        COPY("selp.f32", "444p", choose<u32>), COPY("selp.b64", "888p", choose<u64>),
+        COPY("selp.u64", "888p", choose<u64>), COPY("selp.s64", "888p", choose<u64>),
+        COPY("selp.f64", "888p", choose<u64>),
+        /* integers */
+        PLAIN("add.s16", "222", (two<Plus, u16, u16>)), PLAIN("add.u16", "222", (two<Plus, u16, u16>)),
+        PLAIN("add.s32", "444", (two<Plus, u32, u32>)), PLAIN("add.u32", "444", (two<Plus, u32, u32>)),
+        PLAIN("add.s64", "888", (two<Plus, u64, u64>)), PLAIN("add.u64", "888", (two<Plus, u64, u64>)),
+        PLAIN("sub.s16", "222", (two<Minus, u16, u16>)), PLAIN("sub.u16", "222", (two<Minus, u16, u16>)),
+        PLAIN("sub.s32", "444", (two<Minus, u32, u32>)), PLAIN("sub.u32", "444", (two<Minus, u32, u32>)),
+        PLAIN("sub.s64", "888", (two<Minus, u64, u64>)), PLAIN("sub.u64", "888", (two<Minus, u64, u64>)),
+        PLAIN("mul.lo.s16", "222", (two<TimesLow, u16, u16>)), PLAIN("mul.lo.u16", "222", (two<TimesLow, u16, u16>)),
+        PLAIN("mul.lo.s32", "444", (two<Times, u32, u32>)), PLAIN("mul.lo.u32", "444", (two<Times, u32, u32>)),
+        PLAIN("mul.lo.s64", "888", (two<TimesLow, u64, u64>)), PLAIN("mul.lo.u64", "888", (two<TimesLow, u64, u64>)),
+        PLAIN("mul.hi.s32", "444", (two<High, s32, s32>)), PLAIN("mul.hi.u32", "444", (two<High, u32, u32>)),
+        PLAIN("mul.hi.s64", "888", (two<High, s64, s64>)), PLAIN("mul.hi.u64", "888", (two<High, u64, u64>)),
+        PLAIN("mul.wide.s16", "422", (two<Wide, s32, s16>)), PLAIN("mul.wide.u16", "422", (two<Wide, u32, u16>)),
+        PLAIN("mul.wide.s32", "844", (two<Wide, s64, s32>)), PLAIN("mul.wide.u32", "844", (two<Wide, u64, u32>)),
+        PLAIN("mad.lo.s32", "4444", (three<TimesPlus, u32, u32>)),
+        PLAIN("mad.lo.u32", "4444", (three<TimesPlus, u32, u32>)),
+        PLAIN("mad.lo.s64", "8888", (three<TimesPlus, u64, u64>)),
+        PLAIN("mad.hi.u32", "4444", (three<HighPlus, u32, u32>)),
+        PLAIN("mad.wide.u32", "8448", (three<TimesPlus, u64, u32, u64>)),
+        PLAIN("mad.wide.s32", "8448", (three<TimesPlus, u64, s32, u64>)),
+        PLAIN("dp4a.s32.s32", "4444", (three<Dot4, s32, u32, s32>)),
+        PLAIN("div.s32", "444", (divide<s32, false>)), PLAIN("div.u32", "444", (divide<u32, false>)),
+        PLAIN("div.s64", "888", (divide<s64, false>)), PLAIN("div.u64", "888", (divide<u64, false>)),
+        PLAIN("rem.s32", "444", (divide<s32, true>)), PLAIN("rem.u32", "444", (divide<u32, true>)),
+        PLAIN("rem.s64", "888", (divide<s64, true>)), PLAIN("rem.u64", "888", (divide<u64, true>)),
+        VARIANT("add.cc.u32", "444", add_with_carry<u32>, 2), VARIANT("add.cc.s32", "444", add_with_carry<u32>, 2),
+        VARIANT("add.cc.s64", "888", add_with_carry<u64>, 2), VARIANT("add.cc.u64", "888", add_with_carry<u64>, 2),
+        VARIANT("addc.cc.u32", "444", add_with_carry<u32>, 3), VARIANT("addc.cc.s64", "888", add_with_carry<u64>, 3),
+        VARIANT("addc.cc.u64", "888", add_with_carry<u64>, 3), VARIANT("addc.u32", "444", add_with_carry<u32>, 1),
+        VARIANT("addc.u64", "888", add_with_carry<u64>, 1), VARIANT("sub.cc.u32", "444", add_with_carry<u32>, 6),
+        VARIANT("sub.cc.s64", "888", add_with_carry<u64>, 6), VARIANT("sub.cc.u64", "888", add_with_carry<u64>, 6),
+        VARIANT("subc.cc.u32", "444", add_with_carry<u32>, 7), VARIANT("subc.cc.s64", "888", add_with_carry<u64>, 7),
+        VARIANT("subc.cc.u64", "888", add_with_carry<u64>, 7), VARIANT("subc.u32", "444", add_with_carry<u32>, 5),
+        VARIANT("mad.lo.cc.u32", "4444", multiply_with_carry, 2),
+        VARIANT("madc.lo.cc.u32", "4444", multiply_with_carry, 3),
+        VARIANT("mad.hi.cc.u32", "4444", multiply_with_carry, 10),
+        VARIANT("madc.hi.cc.u32", "4444", multiply_with_carry, 11),
+        VARIANT("madc.hi.u32", "4444", multiply_with_carry, 9),
+        PLAIN("min.s16", "222", (two<Least, s16, s16>)), PLAIN("min.u16", "222", (two<Least, u16, u16>)),
+        PLAIN("min.s32", "444", (two<Least, s32, s32>)), PLAIN("min.u32", "444", (two<Least, u32, u32>)),
+        PLAIN("min.s64", "888", (two<Least, s64, s64>)), PLAIN("min.u64", "888", (two<Least, u64, u64>)),
+        PLAIN("max.s16", "222", (two<Most, s16, s16>)), PLAIN("max.u16", "222", (two<Most, u16, u16>)),
+        PLAIN("max.s32", "444", (two<Most, s32, s32>)), PLAIN("max.u32", "444", (two<Most, u32, u32>)),
+        PLAIN("max.s64", "888", (two<Most, s64, s64>)), PLAIN("max.u64", "888", (two<Most, u64, u64>)),
+        PLAIN("neg.s32", "44", (one<Negative, u32, u32>)), PLAIN("neg.s64", "88", (one<Negative, u64, u64>)),
+        PLAIN("abs.s32", "44", (one<Absolute, u32, s32>)), PLAIN("abs.s64", "88", (one<Absolute, u64, s64>)),
+        PLAIN("clz.b32", "44", (one<LeadingZeros, u32, u32>)), PLAIN("clz.b64", "48", (one<LeadingZeros, u32, u64>)),
+        /* bits */
+        PLAIN("and.b16", "222", (two<And, u16, u16>)), PLAIN("and.b32", "444", (two<And, u32, u32>)),
+        PLAIN("and.b64", "888", (two<And, u64, u64>)), PLAIN("and.pred", "ppp", logic<0>),
+        PLAIN("or.b16", "222", (two<Or, u16, u16>)), PLAIN("or.b32", "444", (two<Or, u32, u32>)),
+        PLAIN("or.b64", "888", (two<Or, u64, u64>)), PLAIN("or.pred", "ppp", logic<1>),
+        PLAIN("xor.b16", "222", (two<Xor, u16, u16>)), PLAIN("xor.b32", "444", (two<Xor, u32, u32>)),
+        PLAIN("xor.b64", "888", (two<Xor, u64, u64>)), PLAIN("xor.pred", "ppp", logic<2>),
+        PLAIN("not.b16", "22", (one<Not, u16, u16>)), PLAIN("not.b32", "44", (one<Not, u32, u32>)),
+        PLAIN("not.b64", "88", (one<Not, u64, u64>)), PLAIN("not.pred", "pp", logic<3>),
+        PLAIN("shl.b16", "224", (two<Left, u16, u16, u32>)), PLAIN("shl.b32", "444", (two<Left, u32, u32>)),
+        PLAIN("shl.b64", "884", (two<Left, u64, u64, u32>)), PLAIN("shr.u16", "224", (two<Right, u16, u16, u32>)),
+        PLAIN("shr.s16", "224", (two<Right, s16, s16, u32>)), PLAIN("shr.u32", "444", (two<Right, u32, u32>)),
+        PLAIN("shr.b32", "444", (two<Right, u32, u32>)), PLAIN("shr.s32", "444", (two<Right, s32, s32, u32>)),
+        PLAIN("shr.u64", "884", (two<Right, u64, u64, u32>)), PLAIN("shr.b64", "884", (two<Right, u64, u64, u32>)),
+        PLAIN("shr.s64", "884", (two<Right, s64, s64, u32>)),
+        PLAIN("shf.l.wrap.b32", "4444", (three<FunnelLeft, u32, u32>)),
+        PLAIN("shf.r.wrap.b32", "4444", (three<FunnelRight, u32, u32>)),
+        PLAIN("prmt.b32", "4444", (three<Permute, u32, u32>)), PLAIN("bfi.b32", "44444", insert<u32>),
+        PLAIN("bfi.b64", "88844", insert<u64>),
+        /* floats */
+        PLAIN("add.rn.f32", "444", (two<Plus, f32, f32>)), PLAIN("add.f32", "444", (two<Plus, f32, f32>)),
+        PLAIN("add.rn.f64", "888", (two<Plus, f64, f64>)), PLAIN("add.f64", "888", (two<Plus, f64, f64>)),
+        PLAIN("sub.rn.f32", "444", (two<Minus, f32, f32>)), PLAIN("sub.rn.f64", "888", (two<Minus, f64, f64>)),
+        PLAIN("mul.rn.f32", "444", (two<Times, f32, f32>)), PLAIN("mul.rn.f64", "888", (two<Times, f64, f64>)),
+        PLAIN("mul.f32", "444", (two<Times, f32, f32>)), PLAIN("mul.f64", "888", (two<Times, f64, f64>)),
+        PLAIN("div.rn.f32", "444", (two<By, f32, f32>)), PLAIN("div.rn.f64", "888", (two<By, f64, f64>)),
+        PLAIN("fma.rn.f32", "4444", (three<Fused, f32, f32>)), PLAIN("fma.rn.f64", "8888", (three<Fused, f64, f64>)),
+        PLAIN("sqrt.rn.f32", "44", (one<Root, f32, f32>)), PLAIN("sqrt.rn.f64", "88", (one<Root, f64, f64>)),
+        PLAIN("rcp.rn.f32", "44", (one<Inverse, f32, f32>)), PLAIN("rcp.rn.f64", "88", (one<Inverse, f64, f64>)),
+        PLAIN("rcp.approx.f32", "44", approximate_inverse),
+        PLAIN("min.f32", "444", (two<FloatLeast, f32, f32>)), PLAIN("min.f64", "888", (two<FloatLeast, f64, f64>)),
+        PLAIN("max.f32", "444", (two<FloatMost, f32, f32>)), PLAIN("max.f64", "888", (two<FloatMost, f64, f64>)),
+        PLAIN("neg.f32", "44", (one<FlipSign, u32, u32>)), PLAIN("neg.f64", "88", (one<FlipSign, u64, u64>)),
+        PLAIN("abs.f32", "44", (one<NoSign, u32, u32>)), PLAIN("abs.f64", "88", (one<NoSign, u64, u64>)),
+        PLAIN("copysign.f32", "444", (two<SignOfFirst, u32, u32>)),
+        PLAIN("copysign.f64", "888", (two<SignOfFirst, u64, u64>)),
+        /* comparisons */
+        COMPARE_INTEGERS("eq", Equal), COMPARE_INTEGERS("ne", Unequal), COMPARE_INTEGERS("lt", Less),
+        COMPARE_INTEGERS("le", AtMost), COMPARE_INTEGERS("gt", Greater), COMPARE_INTEGERS("ge", AtLeast),
+        COMPARE_FLOATS("eq", Equal), COMPARE_FLOATS("ne", LessOrGreater), COMPARE_FLOATS("lt", Less),
+        COMPARE_FLOATS("le", AtMost), COMPARE_FLOATS("gt", Greater), COMPARE_FLOATS("ge", AtLeast),
+        COMPARE_FLOATS("equ", NotLessOrGreater), COMPARE_FLOATS("neu", Unequal), COMPARE_FLOATS("ltu", NotAtLeast),
+        COMPARE_FLOATS("leu", NotGreater), COMPARE_FLOATS("gtu", NotAtMost), COMPARE_FLOATS("geu", NotLess),
+        COMPARE_FLOATS("num", Numbers), COMPARE_FLOATS("nan", SomeNan),
+        /* conversions */
+        PLAIN("cvt.rn.f32.f64", "48", (one<Narrow, f32, f64>)), PLAIN("cvt.f64.f32", "84", (one<Widen, f64, f32>)),
+        PLAIN("cvt.rni.f64.f64", "88", (one<Nearest, f64, f64>)), PLAIN("cvt.rmi.f64.f64", "88", (one<Down, f64, f64>)),
+        PLAIN("cvt.rpi.f64.f64", "88", (one<Up, f64, f64>)), FLOAT_OF(f32, u16, "42"), FLOAT_OF(f32, s16, "42"),
+        FLOAT_OF(f32, u32, "44"), FLOAT_OF(f32, s32, "44"), FLOAT_OF(f64, u16, "82"), FLOAT_OF(f64, s16, "82"),
+        FLOAT_OF(f64, u32, "84"), FLOAT_OF(f64, s32, "84"), FLOAT_OF(f64, u64, "88"), FLOAT_OF(f64, s64, "88"),
+        FLOAT_OF(f32, u64, "48"), FLOAT_OF(f32, s64, "48"), PLAIN("cvt.rzi.s32.f32", "44", (to_integer<s32, f32>)),
+        PLAIN("cvt.rzi.s32.f64", "48", (to_integer<s32, f64>)), PLAIN("cvt.rzi.u32.f64", "48", (to_integer<u32, f64>)),
+        PLAIN("cvt.rzi.s64.f64", "88", (to_integer<s64, f64>)), PLAIN("cvt.rzi.u64.f64", "88", (to_integer<u64, f64>)),
+        PLAIN("cvt.u32.u64", "48", (resize<u32, u64, u64>)), PLAIN("cvt.u64.u32", "84", (resize<u64, u32, u32>)),
+        PLAIN("cvt.s64.s32", "84", (resize<s64, s32, s32>)), PLAIN("cvt.u16.u32", "24", (resize<u16, u32, u32>)),
+        PLAIN("cvt.u16.u64", "28", (resize<u16, u64, u64>)), PLAIN("cvt.u32.u16", "42", (resize<u32, u16, u16>)),
+        PLAIN("cvt.s32.s16", "42", (resize<s32, s16, s16>)), PLAIN("cvt.s64.s16", "82", (resize<s64, s16, s16>)),
+        PLAIN("cvt.u64.u16", "82", (resize<u64, u16, u16>)), RESIZE(s32, 4, s8, 1), RESIZE(s16, 2, s8, 1),
+        RESIZE(u32, 4, u8, 1), RESIZE(u16, 2, u8, 1), RESIZE(u64, 8, u8, 1), RESIZE(s64, 8, s8, 1),
+        /* lanes together */
+        TOGETHER("bar.sync", "!i", nullptr, 0, 0),
+        TOGETHER("shfl.sync.up.b32", "q4444", shuffle, 1, 0), TOGETHER("shfl.sync.down.b32", "q4444", shuffle, 1, 1),
+        TOGETHER("shfl.sync.bfly.b32", "q4444", shuffle, 1, 2), TOGETHER("shfl.sync.idx.b32", "q4444", shuffle, 1, 3),
+        TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "tttt", multiply_tiles, 0, 3),
+        TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32", "tttt", multiply_tiles, 0, 1),
+        TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32", "tttt", multiply_tiles, 0, 2),
+        TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32", "tttt", multiply_tiles, 0, 0),
+        TOGETHER("ldmatrix.sync.aligned.m8n8.x1.shared.b16", "ta", load_matrix, 1, 0),
+        TOGETHER("ldmatrix.sync.aligned.m8n8.x2.shared.b16", "ta", load_matrix, 2, 0),
+        TOGETHER("ldmatrix.sync.aligned.m8n8.x4.shared.b16", "ta", load_matrix, 4, 0),
+        TOGETHER("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16", "ta", load_matrix, 1, 1),
+        TOGETHER("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16", "ta", load_matrix, 2, 1),
+        TOGETHER("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "ta", load_matrix, 4, 1),
+        /* copies and addresses */
+        {"cp.async.cg.shared.global", Form{"!aai4", start_copy, Kind::PLAIN, 16, 1, 0, false, false, Space::SHARED}},
+        PLAIN("cp.async.commit_group", "!", commit_copies), PLAIN("cp.async.wait_group", "!i", wait_for_copies),
+        {"cvta.to.global.u64", Form{"88", one<Same, u64, u64>, Kind::PLAIN, 0, 1, 0, false, true, Space::GLOBAL}},
+        {"cvta.to.shared.u64", Form{"88", take_address, Kind::PLAIN, 0, 1, 0, false, true, Space::SHARED}},
+        {"cvta.to.local.u64", Form{"88", take_address, Kind::PLAIN, 0, 1, 0, false, true, Space::FRAME}},
+        {"cvta.shared.u64", Form{"88", give_address, Kind::PLAIN, 0, 1, 0, false, true, Space::SHARED}},
+        {"cvta.local.u64", Form{"88", give_address, Kind::PLAIN, 0, 1, 0, false, true, Space::FRAME}},
+        {"cvta.global.u64", Form{"88", one<Same, u64, u64>, Kind::PLAIN, 0, 1, 0, false, true, Space::GLOBAL}},
+    };
+    return table;
+}
+
+/* ld, st and atom: ld.SPACE.nc.VECTOR.TYPE, of which all but the type may be absent; atom.global.OPERATION.TYPE. how: of
+ * loads 1: of what nobody writes; of atomic operations their number. */
+bool memory_form(std::string_view opcode, Form *form) {
+    static const std::unordered_map<std::string_view, Space> spaces = {
+        {"global", Space::GLOBAL}, {"shared", Space::SHARED}, {"local", Space::FRAME}, {"param", Space::PARAMETER}};
+    static const std::unordered_map<std::string_view, int> operations = {{"add", 0}, {"min", 1}, {"max", 2},
+                                                                         {"and", 3}, {"or", 4},  {"exch", 5}};
+    std::vector<std::string_view> parts;
+    for (size_t from = 0; from <= opcode.size();) {
+        const size_t dot = std::min(opcode.find('.', from), opcode.size());
+        parts.push_back(opcode.substr(from, dot - from));
+        from = dot + 1;
+    }
+    const bool is_atomic = parts[0] == "atom", loads = parts[0] == "ld";
+    if (parts.size() < 2 || !(is_atomic || loads || parts[0] == "st"))
+        return false;
+    *form = Form{};
+    int operation = -1;
+    for (size_t i = 1; i + 1 < parts.size(); i++) {
+        auto space = spaces.find(parts[i]);
+        auto named = operations.find(parts[i]);
+        if (space != spaces.end())
+            form->space = space->second;
+        else if (is_atomic && named != operations.end())
+            operation = named->second;
+        else if (loads && parts[i] == "nc")
+            form->how = 1;
+        else if (!is_atomic && (parts[i] == "v2" || parts[i] == "v4"))
+            form->count = parts[i] == "v2" ? 2 : 4;
+        else if (parts[i] != "volatile")
+            return false;
+    }
+    const std::string_view type = parts.back();
+    const int bits = type.size() > 1 ? atoi(std::string(type.substr(1)).c_str()) : 0;
+    if (!strchr("busf", type[0]) || (bits != 8 && bits != 16 && bits != 32 && bits != 64))
+        return false;
+    form->bytes = (u8)(bits / 8);
+    form->sign = type[0] == 's';
+    if (is_atomic) {
+        form->how = (u8)operation;
+        form->signature = bits == 32 ? "4a4" : "8a8";
+        form->action = atomic;
+        return operation >= 0 && bits >= 32 && type[0] != 'f' && form->space == Space::GLOBAL;
+    }
+    form->signature = loads ? "va" : "!av";
+    form->action = loads ? load : store;
+    return true;
+}
+
+} // namespace
+
+bool form_of(std::string_view opcode, Form *form) {
+    auto it = table().find(opcode);
+    if (it == table().end())
+        return memory_form(opcode, form);
+    *form = it->second;
+    if (opcode == "bar.sync")
+        form->kind = Kind::BARRIER;
+    return true;
+}
+
+} // namespace ptx

@@ -1,0 +1,371 @@
+/* ptx_memory.cpp - the spaces of memory, and what is checked at each access: bounds, alignment, reads of what nobody
+ * wrote, races. */
+#include "ptx.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <sys/mman.h>
+
+namespace ptx {
+
+/* As cudaError_t numbers them. */
+enum { ILLEGAL_ADDRESS = 700, MISALIGNED_ADDRESS = 716 };
+
+/* --- devices */
+
+static uint64_t variables_used;
+static std::vector<std::pair<uint64_t, std::vector<unsigned char>>> &variables =
+    *new std::vector<std::pair<uint64_t, std::vector<unsigned char>>>; /* distance from the end, bytes */
+static std::vector<Device> &devices = *new std::vector<Device>;
+
+static unsigned char *map(uint64_t bytes, uint64_t at, int protection) {
+    void *const p = mmap((void *)at, bytes, protection,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED_NOREPLACE : 0), -1, 0);
+    if (p == MAP_FAILED) {
+        perror("ptx: memory of a device");
+        _Exit(PTX_STATUS);
+    }
+    return (unsigned char *)p;
+}
+
+static void place_variable(Device &d, uint64_t from_end, const std::vector<unsigned char> &bytes) {
+    memcpy(d.memory + d.bytes - from_end, bytes.data(), bytes.size());
+    memset(d.state + d.bytes - from_end, WRITTEN, bytes.size());
+    d.used_by_variables = from_end;
+}
+
+Device &device(int number) {
+    if (devices.empty()) {
+        devices.resize((size_t)options().devices);
+        for (size_t i = 0; i < devices.size(); i++) {
+            Device &d = devices[i];
+            d = Device{(int)i, options().bytes / 4096 * 4096, 0, nullptr, nullptr, nullptr};
+            const int both = PROT_READ | PROT_WRITE;
+            d.memory = map(d.bytes, 0, both);
+            d.state = map(d.bytes, 0, both);
+            d.race = options().races ? (uint64_t *)map(d.bytes * 16, 0, both) : nullptr;
+            map(d.bytes, d.at(), PROT_NONE); /* where the host faults */
+        }
+    }
+    for (Device &d : devices)
+        for (auto &[from_end, bytes] : variables)
+            if (from_end > d.used_by_variables)
+                place_variable(d, from_end, bytes);
+    return devices.at((size_t)number);
+}
+
+/* All devices have it at the same distance from their ends; its address is that of device 0. */
+uint64_t new_variable(const std::vector<unsigned char> &bytes) {
+    variables_used += (bytes.size() + 511) / 256 * 256; /* with a gap */
+    variables.push_back({variables_used, bytes});
+    const Device &d = device(0);
+    return d.at() + d.bytes - variables_used;
+}
+
+/* --- texts */
+
+std::string place(const Warp &w, const Insn &in, int lane) {
+    char head[100];
+    snprintf(head, sizeof head, ", block (%u,%u,%u), thread %u: ", w.block->id[0], w.block->id[1], w.block->id[2],
+             w.thread(lane));
+    return "kernel " + w.block->kernel->name + head + std::string(in.text);
+}
+
+void fault(int error, const std::string &what, const Warp &w, const Insn &in, int lane) {
+    throw Fault{error, what + ": " + place(w, in, lane)};
+}
+
+static std::string hex(uint64_t x) {
+    char text[24];
+    snprintf(text, sizeof text, "0x%llx", (unsigned long long)x);
+    return text;
+}
+
+/* --- global memory */
+
+/* Races of a launch, byte by byte; atomic operations are in order among each other. A word: the launch, and a thread, or
+ * 1: an atomic operation, 0: several threads. */
+static void check_race(Warp &w, const Insn &in, int lane, uint64_t at, uint32_t bytes, Access how) {
+    const uint64_t low = ((uint64_t)1 << 36) - 1, launch = w.block->launch->number << 36;
+    const uint64_t me = w.block->number * 1024 + w.thread(lane) + 2, who = how == Access::ATOMIC ? 1 : me;
+    for (uint32_t i = 0; i < bytes; i++) {
+        uint64_t &writer = w.block->launch->device->race[2 * (at + i)], &reader = (&writer)[1];
+        const bool written = (writer & ~low) == launch, was_read = (reader & ~low) == launch;
+        if (written && (writer & low) != who && (writer & low) != me)
+            find("a race in global memory", (how == Access::READ ? "a read, after a write: " : "a write, after another: ") +
+                                                place(w, in, lane));
+        if (how == Access::READ) {
+            if (written && in.how == 1)
+                find("ld.nc of what the launch writes", place(w, in, lane));
+            reader = launch | (was_read && (reader & low) != me ? 0 : me);
+            continue;
+        }
+        if (was_read && (reader & low) != me)
+            find("a race in global memory", "a write, after a read: " + place(w, in, lane));
+        writer = launch | who;
+    }
+}
+
+static inline bool all_written(const unsigned char *state, uint32_t bytes) {
+    uint64_t a = 0, b = 0;
+    switch (bytes) {
+    case 1:
+        return *state == WRITTEN;
+    case 2:
+        memcpy(&a, state, 2);
+        return a == 0x0202;
+    case 4:
+        memcpy(&a, state, 4);
+        return a == 0x02020202u;
+    case 8:
+        memcpy(&a, state, 8);
+        return a == 0x0202020202020202u;
+    default:
+        memcpy(&a, state, 8);
+        memcpy(&b, state + 8, 8);
+        return (a & b) == 0x0202020202020202u && (a | b) == 0x0202020202020202u;
+    }
+}
+
+unsigned char *reach_global(Warp &w, const Insn &in, int lane, uint64_t address, uint32_t bytes, Access how) {
+    Device &d = *w.block->launch->device;
+    const uint64_t at = address - d.at();
+    if (at >= d.bytes || at + bytes > d.bytes)
+        fault(ILLEGAL_ADDRESS, "address " + hex(address) + " is not the device's", w, in, lane);
+    if (address % bytes)
+        fault(MISALIGNED_ADDRESS, "address " + hex(address) + " is no multiple of " + std::to_string(bytes), w, in, lane);
+    unsigned char *const state = d.state + at;
+    if (how == Access::WRITE) {
+        for (uint32_t i = 0; i < bytes; i++)
+            if (state[i] == FREE)
+                fault(ILLEGAL_ADDRESS, "a write to " + hex(address) + ", which is not allocated", w, in, lane);
+        memset(state, WRITTEN, bytes);
+    } else if (!all_written(state, bytes)) {
+        for (uint32_t i = 0; i < bytes; i++)
+            if (state[i] == FREE)
+                fault(ILLEGAL_ADDRESS, "a read of " + hex(address) + ", which is not allocated", w, in, lane);
+        find("a read of global memory that was never written", place(w, in, lane));
+    }
+    if (d.race)
+        check_race(w, in, lane, at, bytes, how);
+    return d.memory + at;
+}
+
+/* --- shared memory */
+
+uint32_t shared_offset(Warp &w, const Insn &in, int lane, uint64_t address, uint32_t bytes) {
+    const uint64_t at = address - SHARED_AT;
+    const uint32_t room = w.block->shared_bytes;
+    if (at >= room || at + bytes > room)
+        fault(ILLEGAL_ADDRESS, "shared address " + hex(at) + " is beyond " + std::to_string(room) + " bytes", w, in, lane);
+    if (at % bytes)
+        fault(MISALIGNED_ADDRESS, "shared address " + hex(at) + " is no multiple of " + std::to_string(bytes), w, in, lane);
+    return (uint32_t)at;
+}
+
+void read_shared(Warp &w, const Insn &in, int lane, uint32_t at, uint32_t bytes) {
+    Block &b = *w.block;
+    const uint32_t grain = b.kernel->grain;
+    const uint64_t me = w.thread(lane), epoch = b.epoch << 16;
+    if (!all_written(&b.shared_state[at], bytes))
+        for (uint32_t i = 0; i < bytes; i++)
+            if (b.shared_state[at + i] != SHARED_WRITTEN) {
+                find(b.shared_state[at + i] == SHARED_ON_ITS_WAY ? "a read of shared memory that an asynchronous copy still writes"
+                                                                 : "a read of shared memory that was never written",
+                     place(w, in, lane));
+                break;
+            }
+    for (uint32_t g = at / grain; g < (at + bytes + grain - 1) / grain; g++) {
+        if ((b.writer[g] & ~(uint64_t)0xffff) == epoch && (b.writer[g] & 0xffff) != me)
+            find("a race in shared memory", "a read, after a write: " + place(w, in, lane));
+        const bool was_read = (b.reader[g] & ~(uint64_t)0xffff) == epoch;
+        b.reader[g] = epoch | (was_read && (b.reader[g] & 0xffff) != me ? 0xffff : me);
+    }
+}
+
+void write_shared(Warp &w, const Insn &in, int lane, uint32_t at, uint32_t bytes, unsigned char state) {
+    Block &b = *w.block;
+    const uint32_t grain = b.kernel->grain;
+    const uint64_t me = w.thread(lane), epoch = b.epoch << 16;
+    for (uint32_t i = 0; i < bytes; i++) {
+        if (b.shared_state[at + i] == SHARED_ON_ITS_WAY)
+            find("a write of shared memory that an asynchronous copy still writes", place(w, in, lane));
+        b.shared_state[at + i] = state;
+    }
+    for (uint32_t g = at / grain; g < (at + bytes + grain - 1) / grain; g++) {
+        if ((b.writer[g] & ~(uint64_t)0xffff) == epoch && (b.writer[g] & 0xffff) != me)
+            find("a race in shared memory", "a write, after another: " + place(w, in, lane));
+        if ((b.reader[g] & ~(uint64_t)0xffff) == epoch && (b.reader[g] & 0xffff) != me)
+            find("a race in shared memory", "a write, after a read: " + place(w, in, lane));
+        b.writer[g] = epoch | me;
+    }
+}
+
+/* --- any space */
+
+unsigned char *reach(Warp &w, const Insn &in, int lane, uint64_t address, uint32_t bytes, Access how) {
+    Space space = in.space;
+    if (space == Space::GENERIC) {
+        space = Space::GLOBAL;
+        if (address - SHARED_WINDOW < WINDOW) {
+            space = Space::SHARED;
+            address -= SHARED_WINDOW;
+        } else if (address - FRAME_WINDOW < WINDOW) {
+            space = Space::FRAME;
+            address -= FRAME_WINDOW;
+        }
+    }
+    if (space == Space::GLOBAL)
+        return reach_global(w, in, lane, address, bytes, how);
+    if (space == Space::SHARED) {
+        const uint32_t at = shared_offset(w, in, lane, address, bytes);
+        if (how == Access::READ)
+            read_shared(w, in, lane, at, bytes);
+        else
+            write_shared(w, in, lane, at, bytes, SHARED_WRITTEN);
+        return &w.block->shared[at];
+    }
+    const Kernel &k = *w.block->kernel;
+    if (address % bytes)
+        fault(MISALIGNED_ADDRESS, "address " + hex(address) + " is no multiple of " + std::to_string(bytes), w, in, lane);
+    if (address >= FRAME_AT) { /* variables and parameters of functions */
+        const uint64_t at = address - FRAME_AT;
+        if (at + bytes > k.frame_bytes)
+            fault(ILLEGAL_ADDRESS, "local address " + hex(at) + " is beyond " + std::to_string(k.frame_bytes), w, in, lane);
+        return w.frame + (size_t)lane * w.frame_step + at;
+    }
+    const uint64_t at = address - PARAMETERS_AT;
+    if (how != Access::READ || at >= k.parameter_bytes || at + bytes > k.parameter_bytes)
+        fault(ILLEGAL_ADDRESS, "parameter " + hex(at) + " is beyond " + std::to_string(k.parameter_bytes), w, in, lane);
+    return (unsigned char *)w.block->launch->parameters + at;
+}
+
+uint64_t address_in(Warp &w, const Operand &o, int lane) {
+    return o.width == 4 ? w.at<uint32_t>(o)[lane] : w.at<uint64_t>(o)[lane];
+}
+
+static inline void set_lane(unsigned char *to, uint32_t width, int lane, uint64_t value) {
+    switch (width) {
+    case 2:
+        ((uint16_t *)to)[lane] = (uint16_t)value;
+        break;
+    case 4:
+        ((uint32_t *)to)[lane] = (uint32_t)value;
+        break;
+    default:
+        ((uint64_t *)to)[lane] = value;
+    }
+}
+
+static inline uint64_t element(const unsigned char *p, const Insn &in) {
+    uint64_t value = 0;
+    switch (in.bytes) {
+    case 1:
+        return in.sign ? (uint64_t)(int8_t)*p : *p;
+    case 2:
+        memcpy(&value, p, 2);
+        return in.sign ? (uint64_t)(int16_t)value : value;
+    case 4:
+        memcpy(&value, p, 4);
+        return in.sign ? (uint64_t)(int32_t)value : value;
+    default:
+        memcpy(&value, p, 8);
+        return value;
+    }
+}
+
+void load(Warp &w, const Insn &in) {
+    const uint32_t bytes = (uint32_t)in.bytes * in.count;
+    Device &d = *w.block->launch->device;
+    const bool quick = in.space == Space::GLOBAL && !d.race && bytes <= 8;
+    uint64_t addresses[LANES]; /* the result may be the register of the address */
+    for (uint32_t i = 0; i < LANES; i++)
+        addresses[i] = (in.o[0].width == 4 ? w.at<uint32_t>(in.o[0])[i] : w.at<uint64_t>(in.o[0])[i]) + (uint64_t)in.offset;
+    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        const uint64_t at = addresses[i] - d.at();
+        const unsigned char *const p =
+            quick && at < d.bytes - 8 && !(at & (bytes - 1)) && all_written(d.state + at, bytes)
+                ? d.memory + at
+                : reach(w, in, i, addresses[i], bytes, Access::READ);
+        for (uint32_t j = 0; j < in.count; j++)
+            set_lane(w.at<unsigned char>(in.more[j]), in.more[j].width, i, element(p + j * in.bytes, in));
+    }
+}
+
+void load_parameter(Warp &w, const Insn &in) {
+    const uint64_t value = element(reach(w, in, 0, w.at<uint64_t>(in.o[0])[0] + (uint64_t)in.offset, in.bytes, Access::READ), in);
+    unsigned char *const to = w.at<unsigned char>(in.more[0]);
+    const uint32_t width = in.more[0].width;
+    if (w.exec == ALL && width == 8)
+        for (uint32_t i = 0; i < LANES; i++)
+            ((uint64_t *)to)[i] = value;
+    else
+        for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
+            set_lane(to, width, __builtin_ctz(lanes), value);
+}
+
+void store(Warp &w, const Insn &in) {
+    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        unsigned char *const p = reach(w, in, i, address_in(w, in.o[0], i) + (uint64_t)in.offset,
+                                       (uint32_t)in.bytes * in.count, Access::WRITE);
+        for (uint32_t j = 0; j < in.count; j++)
+            memcpy(p + j * in.bytes, w.at<unsigned char>(in.more[j]) + (size_t)i * in.more[j].width, in.bytes);
+    }
+}
+
+template <class T> static T combine(T a, T b, int how) {
+    typedef typename std::make_unsigned<T>::type U;
+    return how == 0   ? (T)((U)a + (U)b)
+           : how == 1 ? (a < b ? a : b)
+           : how == 2 ? (a > b ? a : b)
+           : how == 3 ? a & b
+           : how == 4 ? a | b
+                      : b;
+}
+
+template <class T> static void change(void *p, void *old, const void *operand, int how) {
+    T a, b;
+    memcpy(&a, p, sizeof a);
+    memcpy(&b, operand, sizeof b);
+    memcpy(old, &a, sizeof a);
+    a = combine(a, b, how);
+    memcpy(p, &a, sizeof a);
+}
+
+/* The lanes of a warp come in any order. */
+void atomic(Warp &w, const Insn &in) {
+    int order[LANES], n = 0;
+    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
+        order[n++] = __builtin_ctz(lanes);
+    for (int j = n - 1; j > 0; j--)
+        std::swap(order[j], order[draw(w.random) % (uint64_t)(j + 1)]);
+    for (int j = 0; j < n; j++) {
+        const int i = order[j];
+        unsigned char *const p = reach_global(w, in, i, address_in(w, in.o[1], i) + (uint64_t)in.offset, in.bytes, Access::ATOMIC);
+        uint64_t old = 0;
+        const void *const operand = w.at<unsigned char>(in.o[2]) + (size_t)i * in.bytes;
+        if (in.bytes == 4)
+            in.sign ? change<int32_t>(p, &old, operand, in.how) : change<uint32_t>(p, &old, operand, in.how);
+        else
+            in.sign ? change<int64_t>(p, &old, operand, in.how) : change<uint64_t>(p, &old, operand, in.how);
+        set_lane(w.at<unsigned char>(in.o[0]), in.bytes, i, old);
+    }
+}
+
+/* Between addresses of a space and generic ones. */
+static void move_address(Warp &w, const Insn &in, uint64_t by) {
+    uint64_t *const d = w.at<uint64_t>(in.o[0]);
+    const uint64_t *const a = w.at<uint64_t>(in.o[1]);
+    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
+        d[__builtin_ctz(lanes)] = a[__builtin_ctz(lanes)] + by;
+}
+void take_address(Warp &w, const Insn &in) {
+    move_address(w, in, 0 - (in.space == Space::SHARED ? SHARED_WINDOW : FRAME_WINDOW));
+}
+void give_address(Warp &w, const Insn &in) {
+    move_address(w, in, in.space == Space::SHARED ? SHARED_WINDOW : FRAME_WINDOW);
+}
+
+} // namespace ptx

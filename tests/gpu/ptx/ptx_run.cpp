@@ -1,0 +1,356 @@
+/* ptx_run.cpp - launches: blocks, warps, and which lanes go on. */
+#include "ptx.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace ptx {
+namespace {
+
+enum : unsigned char { RUNS, WAITS, AT_BARRIER, ENDED }; /* of a lane; WAITS: for others, at an instruction for all */
+
+std::vector<uint64_t> &counts = *new std::vector<uint64_t>;
+uint64_t total;
+
+uint32_t lanes_in(const Warp &w, unsigned char state) {
+    uint32_t lanes = 0;
+    for (uint32_t i = 0; i < LANES; i++)
+        lanes |= (uint32_t)(w.state[i] == state) << i;
+    return lanes;
+}
+
+uint32_t lanes_at(const Warp &w, uint32_t pc) {
+    uint32_t lanes = 0;
+    for (uint32_t i = 0; i < LANES; i++)
+        lanes |= (uint32_t)(w.pc[i] == pc) << i;
+    return lanes;
+}
+
+void send(Warp &w, uint32_t lanes, uint32_t pc, unsigned char state) {
+    for (; lanes; lanes &= lanes - 1) {
+        w.pc[__builtin_ctz(lanes)] = pc;
+        w.state[__builtin_ctz(lanes)] = state;
+    }
+}
+
+/* Reading a register that was never written is a finding. A move hands on that its source was not written: compilers
+ * emit moves of values that no path reads. */
+uint32_t values_written(Warp &w, const Insn &in) {
+    const size_t first = in.guard >= 0, n = in.reads.size();
+    uint32_t bad = first ? ~w.defined[in.reads[0]] & w.exec : 0;
+    uint32_t good = ALL;
+    if (in.copies && n == first + 3 && in.o[3].width == 0) { /* selp */
+        const uint32_t p = w.predicate(in.o[3]);
+        bad |= ~w.defined[in.o[3].number] & w.exec;
+        good = (p & (in.o[1].constant ? (uint32_t)ALL : w.defined[in.o[1].number])) |
+               (~p & (in.o[2].constant ? (uint32_t)ALL : w.defined[in.o[2].number]));
+    } else {
+        for (size_t i = first; i < n; i++)
+            good &= w.defined[in.reads[i]];
+    }
+    if (!in.copies)
+        bad |= ~good & w.exec;
+    if (bad)
+        find("a register that was never written is read", place(w, in, __builtin_ctz(bad)));
+    return in.copies ? good : (uint32_t)ALL;
+}
+
+/* The lanes that an instruction for several needs: those of its mask, or the whole warp. */
+uint32_t lanes_needed(Warp &w, const Insn &in, uint32_t arrived) {
+    if (in.kind == Kind::BARRIER)
+        return w.live;
+    const int some = __builtin_ctz(arrived);
+    if (in.action != shuffle) {
+        if (w.live != ALL)
+            find("an instruction for a whole warp, of which lanes have ended", place(w, in, some));
+        return w.live;
+    }
+    const uint32_t *const masks = w.at<uint32_t>(in.o[4]), mask = masks[some];
+    for (uint32_t lanes = arrived; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        if (masks[i] != mask || !(mask >> i & 1))
+            find(masks[i] != mask ? "lanes of a shuffle with different masks" : "a lane that is not in its mask", place(w, in, i));
+    }
+    if (mask & ~w.live)
+        find("a mask with lanes that have ended", place(w, in, some));
+    return mask & w.live;
+}
+
+/* Lanes that wait may have been waiting for those that ended since. */
+bool wake(Warp &w, const Insn *program) {
+    for (uint32_t waiting = lanes_in(w, WAITS); waiting;) {
+        const uint32_t pc = w.pc[__builtin_ctz(waiting)], group = waiting & lanes_at(w, pc);
+        const uint32_t need = lanes_needed(w, program[pc], group);
+        if ((group & need) == need) {
+            send(w, group, pc, RUNS);
+            return true;
+        }
+        waiting &= ~group;
+    }
+    return false;
+}
+
+/* Runs a warp until its lanes have ended (true) or are at a barrier. In order: of lanes at different places those
+ * with the first instruction go on, so that lanes meet again where the compiler meant it. Diverging: any do, for a while.
+ */
+template <bool registers> bool run_warp(Warp &w) {
+    const Insn *const program = w.block->kernel->program.data();
+    const bool diverge = options().diverge;
+    for (;;) {
+        uint32_t ready = lanes_in(w, RUNS);
+        if (!ready) {
+            const uint32_t at_barrier = lanes_in(w, AT_BARRIER);
+            if (at_barrier == w.live)
+                return !w.live;
+            if (!wake(w, program))
+                throw Fault{719, "lanes wait for each other at different places, kernel " + w.block->kernel->name + ": " +
+                                     std::string(program[w.pc[__builtin_ctz(lanes_in(w, WAITS))]].text)};
+            ready = lanes_in(w, RUNS);
+        }
+        uint32_t pc = ALL, stop = ALL, mask, budget = ALL;
+        if (diverge) {
+            uint32_t chosen = (uint32_t)draw(w.random) % (uint32_t)__builtin_popcount(ready);
+            uint32_t lanes = ready;
+            while (chosen--)
+                lanes &= lanes - 1;
+            pc = w.pc[__builtin_ctz(lanes)];
+            mask = ready & lanes_at(w, pc);
+            const uint64_t random = draw(w.random);
+            if (random % 4 == 0 && (mask & random >> 32))
+                mask &= (uint32_t)(random >> 32); /* some stay behind */
+            budget = 1 + (uint32_t)(random >> 8) % 60;
+        } else {
+            for (uint32_t lanes = ready; lanes; lanes &= lanes - 1)
+                pc = std::min(pc, w.pc[__builtin_ctz(lanes)]);
+            mask = ready & lanes_at(w, pc);
+            for (uint32_t i = 0; i < LANES; i++)
+                if ((w.state[i] == RUNS || w.state[i] == WAITS) && w.pc[i] > pc)
+                    stop = std::min(stop, w.pc[i]);
+        }
+        for (;;) {
+            if (pc == stop || !budget--) {
+                send(w, mask, pc, RUNS);
+                break;
+            }
+            const Insn &in = program[pc];
+            total++;
+            counts[in.opcode]++;
+            w.exec = mask;
+            if (in.guard >= 0)
+                w.exec &= in.guard_is_not ? ~w.predicates[in.guard] : w.predicates[in.guard];
+            uint32_t written = ALL;
+            if (registers)
+                written = values_written(w, in);
+            if (in.kind == Kind::PLAIN) {
+                if (w.exec)
+                    in.action(w, in);
+                if (registers)
+                    for (uint32_t r : in.writes)
+                        w.defined[r] = (w.defined[r] & ~w.exec) | (w.exec & written);
+                pc++;
+                continue;
+            }
+            const uint32_t others = mask & ~w.exec;
+            if (!w.exec) {
+                pc++;
+                continue;
+            }
+            if (in.kind == Kind::BRANCH) {
+                if (in.how && others)
+                    find("bra.uni of some lanes", place(w, in, __builtin_ctz(w.exec)));
+                if (!others && in.target < stop) {
+                    pc = in.target;
+                    continue;
+                }
+                send(w, w.exec, in.target, RUNS);
+                send(w, others, pc + 1, RUNS);
+                break;
+            }
+            if (in.kind == Kind::TOGETHER || in.kind == Kind::BARRIER) {
+                const uint32_t arrived = w.exec | (lanes_in(w, WAITS) & lanes_at(w, pc) & ~mask);
+                const uint32_t need = lanes_needed(w, in, arrived);
+                send(w, others, pc + 1, RUNS);
+                if ((arrived & need) != need) {
+                    send(w, w.exec, pc, WAITS);
+                    break;
+                }
+                w.exec = arrived;
+                if (in.kind == Kind::BARRIER) {
+                    send(w, arrived, pc + 1, AT_BARRIER);
+                    break;
+                }
+                in.action(w, in);
+                if (registers)
+                    for (uint32_t r : in.writes)
+                        w.defined[r] |= w.exec;
+                pc++;
+                if (arrived == mask)
+                    continue;
+                send(w, arrived, pc, RUNS);
+                break;
+            }
+            if (in.kind == Kind::EXIT) {
+                w.live &= ~w.exec;
+                send(w, w.exec, pc, ENDED);
+                send(w, others, pc + 1, RUNS);
+                break;
+            }
+            if (in.kind == Kind::TRAP)
+                fault(719, "a trap", w, in, __builtin_ctz(w.exec));
+            send(w, others, pc + 1, RUNS);
+            for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
+                const int i = __builtin_ctz(lanes);
+                uint32_t &back = w.returns[in.function * LANES + (uint32_t)i];
+                if (in.kind == Kind::CALL)
+                    back = pc + 1;
+                w.pc[i] = in.kind == Kind::CALL ? in.target : back;
+                w.state[i] = RUNS;
+            }
+            break;
+        }
+    }
+}
+
+/* What blocks use one after the other. */
+struct Scratch {
+    std::vector<unsigned char> registers, frames;
+    std::vector<uint32_t> predicates;
+    std::vector<Warp> warps;
+    Block block;
+};
+Scratch &scratch = *new Scratch;
+
+unsigned char *aligned(std::vector<unsigned char> &memory, size_t bytes) {
+    if (memory.size() < bytes + 64)
+        memory.assign(bytes + 64, 0xa5);
+    return (unsigned char *)(((uintptr_t)memory.data() + 63) & ~(uintptr_t)63);
+}
+
+/* Prepares warp `number` of the block, with the registers of place `file`. */
+void begin(uint32_t number, uint32_t file, uint64_t &random) {
+    Block &b = scratch.block;
+    const Kernel &k = *b.kernel;
+    Warp &w = scratch.warps[number];
+    const size_t step = ((size_t)k.register_bytes + 63) / 64 * 64, frame = (size_t)k.frame_bytes * LANES;
+    w.bank[0] = (unsigned char *)(((uintptr_t)scratch.registers.data() + 63) & ~(uintptr_t)63) + step * file;
+    w.bank[1] = (unsigned char *)k.constants.data();
+    w.predicates = scratch.predicates.data() + (size_t)k.predicates * file;
+    w.frame = (unsigned char *)(((uintptr_t)scratch.frames.data() + 63) & ~(uintptr_t)63) + frame * file;
+    w.frame_step = k.frame_bytes;
+    w.block = &b;
+    w.number = number;
+    w.carry = 0;
+    w.random = draw(random);
+    const uint32_t lanes = std::min<uint32_t>(LANES, b.threads - number * LANES);
+    w.live = lanes == LANES ? ALL : (1u << lanes) - 1;
+    send(w, ALL, 0, ENDED);
+    send(w, w.live, 0, RUNS);
+    std::fill(w.committed, w.committed + LANES, 0);
+    w.copies.clear();
+    w.returns.resize((size_t)k.functions * LANES);
+    memset(w.frame, (int)(draw(w.random) & 255), frame);
+    if (options().registers) {
+        w.defined.assign(k.numbers, 0);
+        std::fill(w.defined.begin(), w.defined.begin() + 13, (uint32_t)ALL);
+    }
+    const uint32_t *const size = b.launch->block, *const grid = b.launch->grid;
+    for (uint32_t i = 0; i < LANES; i++) {
+        const uint32_t t = number * LANES + i;
+        const uint32_t special[13] = {t % size[0], t / size[0] % size[1], t / size[0] / size[1], size[0], size[1], size[2],
+                                      b.id[0], b.id[1], b.id[2], grid[0], grid[1], grid[2], i};
+        for (uint32_t j = 0; j < 13; j++)
+            ((uint32_t *)w.bank[0])[LANES * j + i] = special[j];
+    }
+}
+
+void run_block(const Launch &l, uint64_t number) {
+    Block &b = scratch.block;
+    const Kernel &k = *l.kernel;
+    b.launch = &l;
+    b.kernel = &k;
+    b.number = number;
+    b.id[0] = (uint32_t)(number % l.grid[0]);
+    b.id[1] = (uint32_t)(number / l.grid[0] % l.grid[1]);
+    b.id[2] = (uint32_t)(number / l.grid[0] / l.grid[1]);
+    b.threads = l.block[0] * l.block[1] * l.block[2];
+    b.epoch++; /* of all blocks: what earlier ones accessed is of other epochs */
+    b.shared_bytes = (k.static_shared ? (k.static_shared + 127) / 128 * 128 : 0) + l.dynamic_shared;
+    b.shared.assign(b.shared_bytes, 0xcd);
+    b.shared_state.assign(b.shared_bytes, FREE);
+    if (b.writer.size() <= b.shared_bytes) {
+        b.writer.resize(b.shared_bytes + 1);
+        b.reader.resize(b.shared_bytes + 1);
+    }
+    const uint32_t warps = (b.threads + LANES - 1) / LANES, files = k.barriers ? warps : 1;
+    aligned(scratch.registers, ((size_t)k.register_bytes + 63) / 64 * 64 * files);
+    aligned(scratch.frames, (size_t)k.frame_bytes * LANES * files);
+    if (scratch.predicates.size() < (size_t)k.predicates * files)
+        scratch.predicates.resize((size_t)k.predicates * files);
+    if (scratch.warps.size() < warps)
+        scratch.warps.resize(warps);
+    uint64_t random = options().seed * 0x9e3779b97f4a7c15u ^ l.number << 24 ^ number;
+    std::vector<uint32_t> order(warps);
+    for (uint32_t i = 0; i < warps; i++)
+        order[i] = i;
+    auto shuffle_warps = [&] {
+        for (uint32_t j = warps; j-- > 1;)
+            std::swap(order[j], order[draw(random) % (j + 1)]);
+    };
+    auto *const run_one = options().registers ? run_warp<true> : run_warp<false>;
+    shuffle_warps();
+    for (uint32_t i = 0; k.barriers && i < warps; i++)
+        begin(i, i, random);
+    std::vector<bool> ended(warps);
+    for (;;) {
+        uint32_t waiting = 0;
+        for (uint32_t i : order) {
+            if (ended[i])
+                continue;
+            if (!k.barriers)
+                begin(i, 0, random);
+            ended[i] = run_one(scratch.warps[i]);
+            waiting += !ended[i];
+        }
+        if (!waiting)
+            break;
+        b.epoch++;
+        for (uint32_t i = 0; i < warps; i++) {
+            Warp &w = scratch.warps[i];
+            if (ended[i] || (uint32_t)__builtin_popcount(w.live) < std::min<uint32_t>(LANES, b.threads - i * LANES))
+                find("a barrier that threads do not reach, which have ended", "kernel " + k.name);
+            for (uint32_t j = 0; j < LANES; j++)
+                w.state[j] = w.state[j] == AT_BARRIER ? (unsigned char)RUNS : w.state[j];
+        }
+        shuffle_warps();
+    }
+    for (uint32_t i = 0; i < warps; i++)
+        if (!scratch.warps[i].copies.empty())
+            find("an asynchronous copy that nobody has waited for", "kernel " + k.name);
+}
+
+} // namespace
+
+void run(const Launch &l) {
+    counts.resize(opcode_names().size());
+    std::vector<uint64_t> order((uint64_t)l.grid[0] * l.grid[1] * l.grid[2]);
+    for (uint64_t i = 0; i < order.size(); i++)
+        order[i] = i;
+    uint64_t random = options().seed ^ l.number * 0x2545f4914f6cdd1du;
+    for (uint64_t j = order.size(); j-- > 1;)
+        std::swap(order[j], order[draw(random) % (j + 1)]);
+    const uint64_t before = total;
+    l.kernel->launches++;
+    for (uint64_t i : order)
+        run_block(l, i);
+    l.kernel->instructions += total - before;
+}
+
+uint64_t instructions_run() {
+    return total;
+}
+
+const std::vector<uint64_t> &opcode_counts() {
+    return counts;
+}
+
+} // namespace ptx
