@@ -159,6 +159,8 @@ struct Form {
 };
 /* false: no such opcode. */
 bool form_of(std::string_view opcode, Form *form);
+/* The action of a conversion, by the registers that it has. */
+Action *quick_form(const Insn &in);
 
 uint32_t opcode_number(std::string_view opcode);
 const std::vector<std::string> &opcode_names();

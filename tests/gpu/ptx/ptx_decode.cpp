@@ -346,6 +346,7 @@ class Decoder {
             fail("another number of arguments");
         auto moves = [&](const std::vector<std::string_view> &actual, size_t first, bool back) {
             Insn move = in;
+            move.kind = Kind::PLAIN;
             move.action = move_in_frame;
             move.opcode = opcode_number("(arguments)");
             move.offset = (int64_t)all_moves.size();
@@ -456,6 +457,8 @@ class Decoder {
             }
             result = false;
         }
+        if (opcode.substr(0, 4) == "cvt.")
+            in.action = quick_form(in);
     }
 
     const Module &m_;

@@ -300,24 +300,25 @@ template <class D, class A> void to_integer(Warp &w, const Insn &in) {
         d[i] = whole < low ? std::numeric_limits<D>::min() : whole >= top ? std::numeric_limits<D>::max() : 0;
     }
 }
-/* An integer to another size: D, A are the types of the registers, T the type that the opcode names as the source. */
-template <class D, class A, class T> void resize(Warp &w, const Insn &in) {
-    D *const d = w.at<D>(in.o[0]);
-    const A *const a = w.at<A>(in.o[1]);
-    EVERY_LANE((T)a[i])
-}
-/* cvt between integers with registers of any width; how: 1: the source is signed. bytes: of the source, count: of the
- * result, to which it is cut before it is extended to the register. */
+/* cvt between integers, whose registers may be wider. bytes, how: bytes of the source, and whether it is signed; count,
+ * sign: those of the result, to which it is cut before it is extended to the register. */
 void resize_any(Warp &w, const Insn &in) {
     for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
         const int i = __builtin_ctz(lanes);
         u64 value = 0;
         memcpy(&value, w.at<unsigned char>(in.o[1]) + i * in.o[1].width, in.o[1].width);
         const int s = 64 - 8 * in.bytes, r = 64 - 8 * in.count;
-        value = in.how & 1 ? (u64)((s64)(value << s) >> s) : value << s >> s;
+        value = in.how ? (u64)((s64)(value << s) >> s) : value << s >> s;
         value = in.sign ? (u64)((s64)(value << r) >> r) : value << r >> r;
         memcpy(w.at<unsigned char>(in.o[0]) + i * in.o[0].width, &value, in.o[0].width);
     }
+}
+
+/* Where the registers have the sizes of their types. */
+template <class D, class A> void resize(Warp &w, const Insn &in) {
+    D *const d = w.at<D>(in.o[0]);
+    const A *const a = w.at<A>(in.o[1]);
+    EVERY_LANE(a[i])
 }
 
 /* mov between a register and the registers of its parts, the lowest first. */
@@ -366,8 +367,6 @@ typedef std::unordered_map<std::string_view, Form> Table;
         PLAIN("setp." name ".b64", "p88", (compare<F, u64>))
 #define COMPARE_FLOATS(name, F)                                                                                        \
     PLAIN("setp." name ".f32", "p44", (compare<F, f32>)), PLAIN("setp." name ".f64", "p88", (compare<F, f64>))
-#define RESIZE(d, dn, s, sn)                                                                                           \
-    { "cvt." #d "." #s, Form{"xx", resize_any, Kind::PLAIN, sizeof(s), sizeof(d), (s)-1 < (s)1, (d)-1 < (d)1} }
 #define FLOAT_OF(f, s, letters)                                                                                        \
     PLAIN("cvt.rn." #f "." #s, letters, (one<Same, f, s>))
 
@@ -487,12 +486,6 @@ const Table &table() {
         FLOAT_OF(f32, u64, "48"), FLOAT_OF(f32, s64, "48"), PLAIN("cvt.rzi.s32.f32", "44", (to_integer<s32, f32>)),
         PLAIN("cvt.rzi.s32.f64", "48", (to_integer<s32, f64>)), PLAIN("cvt.rzi.u32.f64", "48", (to_integer<u32, f64>)),
         PLAIN("cvt.rzi.s64.f64", "88", (to_integer<s64, f64>)), PLAIN("cvt.rzi.u64.f64", "88", (to_integer<u64, f64>)),
-        PLAIN("cvt.u32.u64", "48", (resize<u32, u64, u64>)), PLAIN("cvt.u64.u32", "84", (resize<u64, u32, u32>)),
-        PLAIN("cvt.s64.s32", "84", (resize<s64, s32, s32>)), PLAIN("cvt.u16.u32", "24", (resize<u16, u32, u32>)),
-        PLAIN("cvt.u16.u64", "28", (resize<u16, u64, u64>)), PLAIN("cvt.u32.u16", "42", (resize<u32, u16, u16>)),
-        PLAIN("cvt.s32.s16", "42", (resize<s32, s16, s16>)), PLAIN("cvt.s64.s16", "82", (resize<s64, s16, s16>)),
-        PLAIN("cvt.u64.u16", "82", (resize<u64, u16, u16>)), RESIZE(s32, 4, s8, 1), RESIZE(s16, 2, s8, 1),
-        RESIZE(u32, 4, u8, 1), RESIZE(u16, 2, u8, 1), RESIZE(u64, 8, u8, 1), RESIZE(s64, 8, s8, 1),
         /* lanes together */
         TOGETHER("bar.sync", "!i", nullptr, 0, 0),
         TOGETHER("shfl.sync.up.b32", "q4444", shuffle, 1, 0), TOGETHER("shfl.sync.down.b32", "q4444", shuffle, 1, 1),
@@ -518,6 +511,26 @@ const Table &table() {
         {"cvta.global.u64", Form{"88", one<Same, u64, u64>, Kind::PLAIN, 0, 1, 0, false, true, Space::GLOBAL}},
     };
     return table;
+}
+
+/* A type by its name, "u8" to "s64". */
+bool integer_type(std::string_view name, u8 *bytes, bool *sign) {
+    static const std::unordered_map<std::string_view, u8> sizes = {{"8", 1}, {"16", 2}, {"32", 4}, {"64", 8}};
+    auto it = name.empty() ? sizes.end() : sizes.find(name.substr(1));
+    if (it == sizes.end() || (name[0] != 'u' && name[0] != 's'))
+        return false;
+    *bytes = it->second;
+    *sign = name[0] == 's';
+    return true;
+}
+
+/* cvt.D.S between integers. */
+bool conversion_form(std::string_view opcode, Form *form) {
+    const size_t dot = opcode.rfind('.');
+    bool sign;
+    *form = Form{"xx", resize_any};
+    return opcode.substr(0, 4) == "cvt." && dot > 4 && integer_type(opcode.substr(4, dot - 4), &form->count, &form->sign) &&
+           integer_type(opcode.substr(dot + 1), &form->bytes, &sign) && (form->how = sign, true);
 }
 
 /* ld, st and atom: ld.SPACE.nc.VECTOR.TYPE, of which all but the type may be absent; atom.global.OPERATION.TYPE. how: of
@@ -574,11 +587,41 @@ bool memory_form(std::string_view opcode, Form *form) {
 bool form_of(std::string_view opcode, Form *form) {
     auto it = table().find(opcode);
     if (it == table().end())
-        return memory_form(opcode, form);
+        return conversion_form(opcode, form) || memory_form(opcode, form);
     *form = it->second;
     if (opcode == "bar.sync")
         form->kind = Kind::BARRIER;
     return true;
+}
+
+Action *quick_form(const Insn &in) {
+    if (in.action != resize_any || in.o[0].width != in.count || in.o[1].width != in.bytes)
+        return in.action;
+    switch (in.count * 100 + in.bytes * 10 + in.how) {
+    case 480:
+    case 481:
+        return resize<u32, u64>;
+    case 840:
+        return resize<u64, u32>;
+    case 841:
+        return resize<s64, s32>;
+    case 240:
+    case 241:
+        return resize<u16, u32>;
+    case 280:
+    case 281:
+        return resize<u16, u64>;
+    case 420:
+        return resize<u32, u16>;
+    case 421:
+        return resize<s32, s16>;
+    case 820:
+        return resize<u64, u16>;
+    case 821:
+        return resize<s64, s16>;
+    default:
+        return in.action;
+    }
 }
 
 } // namespace ptx
