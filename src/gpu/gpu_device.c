@@ -38,27 +38,23 @@ static tensor_status faulted(const struct gpu *g, const char *text) {
     return text ? fl_fail(TENSOR_E_DEVICE, "%s: %s", g->name, text) : TENSOR_OK;
 }
 
-/* Drops the sign of a NaN, which has no meaning. */
-static double shown(double x) {
-    return x != x ? NAN : x;
-}
-
 /* The failure that a task found. */
 static tensor_status found(const struct fl_gpu_failure *f) {
     switch (f->finding) {
     case FL_GPU_NOTHING:
         return TENSOR_OK;
     case FL_GPU_SCALAR:
-        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected %s", f->what, shown(f->value[0]),
+        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected %s", f->what, fl_unsigned_nan(f->value[0]),
                        isfinite(f->value[0]) ? "0 or more" : "a finite number");
     case FL_GPU_LOAD:
         return fl_fail(TENSOR_E_ARGUMENT, "%s: value %lld is %g, %s holds finite numbers only", f->what,
-                       (long long)f->at, shown(f->value[0]), f->format->name);
+                       (long long)f->at, fl_unsigned_nan(f->value[0]), f->format->name);
     case FL_GPU_CHANNEL:
         return fl_fail(TENSOR_E_ARGUMENT,
                        "%s: channel %lld has the multipliers %g and %g, means %g and %g: mean, variance and epsilon "
                        "must lead to finite numbers",
-                       f->what, (long long)f->at, f->value[0], f->value[1], f->value[2], f->value[3]);
+                       f->what, (long long)f->at, fl_unsigned_nan(f->value[0]), fl_unsigned_nan(f->value[1]), fl_unsigned_nan(f->value[2]),
+                       fl_unsigned_nan(f->value[3]));
     case FL_GPU_INDEX:
         return fl_fail(TENSOR_E_ARGUMENT, "%s: index %lld is %.0f, expected 0 to %lld",
                        f->what ? f->what : "gather_images", (long long)f->at, f->value[0], (long long)f->limit - 1);

@@ -2,6 +2,7 @@
 #include "core/base/fail.h"
 #include "core/base/text.h"
 #include "core/base/shown.h"
+#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -77,6 +78,10 @@ tensor_status fl_fail(tensor_status status, const char *format, ...) {
 tensor_status fl_unexpected(const char *what, const char *text, const char *at, const char *expected) {
     return fl_fail(TENSOR_E_ARGUMENT, "%s %s: character %d is %s, expected %s", what, fl_quote(text).text,
                    (int)(at - text) + 1, *at ? fl_quote(at).text : "the end", expected);
+}
+
+double fl_unsigned_nan(double x) {
+    return x != x ? NAN : x;
 }
 
 void fl_fail_hold(void) {

@@ -9,6 +9,9 @@ tensor_status fl_fail(tensor_status status, const char *format, ...) __attribute
 /* Refuses a text from its character `at` on: "WHAT "TEXT": character N is "REST", expected ...". */
 tensor_status fl_unexpected(const char *what, const char *text, const char *at, const char *expected);
 
+/* A number for a message: drops the sign of a NaN, which has no meaning and differs between processors. */
+double fl_unsigned_nan(double x);
+
 /* Until the call of fl_fail_release, failures of this thread set the message and the hook is not called: for attempts
  * that may fail, and failures that get a better message. Pairs may be nested. */
 void fl_fail_hold(void);

@@ -229,7 +229,7 @@ static tensor_status check_factors(const struct fl_args *args) {
         const float value = (float)factor[i];
         if (!fl_is_factor(factor[i]))
             return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", args->late.what,
-                           value != value ? NAN : (double)value);
+                           fl_unsigned_nan((double)value));
     }
     return TENSOR_OK;
 }
@@ -239,7 +239,7 @@ static tensor_status read_number(struct fl_args *args) {
     const bool is_float = l->kind == FL_LATE_FLOAT;
     const double value = is_float ? (double)*(const float *)l->at : *(const double *)l->at;
     if (!isfinite(value))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", l->what, value != value ? NAN : value);
+        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", l->what, fl_unsigned_nan(value));
     if (l->bound && value < 0)
         return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected 0 or more", l->what, value);
     memcpy((char *)args + l->member, l->at, is_float ? sizeof(float) : sizeof(double));

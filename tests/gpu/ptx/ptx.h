@@ -90,7 +90,7 @@ struct Insn {
     Kind kind = Kind::PLAIN;
     Space space = Space::GENERIC;
     uint8_t bytes = 0, count = 0, how = 0; /* of a memory access: bytes of an element, elements; a variant */
-    bool sign = false, guard_is_not = false, copies = false;
+    bool sign = false, guard_is_not = false, copies = false, accesses = false; /* accesses: loads and stores */
     int32_t guard = -1;
     uint32_t target = 0, function = 0, opcode = 0;
     int64_t offset = 0; /* of an address; or an immediate number */
@@ -156,11 +156,13 @@ struct Form {
     uint8_t bytes = 0, count = 1, how = 0;
     bool sign = false, copies = false;
     Space space = Space::GENERIC;
+    bool accesses = false;
 };
 /* false: no such opcode. */
 bool form_of(std::string_view opcode, Form *form);
-/* The action of a conversion, by the registers that it has. */
+/* The action again, or a quicker one for the operands that the instruction has. */
 Action *quick_form(const Insn &in);
+Action *quick_access(const Insn &in);
 
 uint32_t opcode_number(std::string_view opcode);
 const std::vector<std::string> &opcode_names();

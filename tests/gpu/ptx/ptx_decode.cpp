@@ -32,8 +32,9 @@ void move_in_frame(Warp &w, const Insn &in) {
     const Moves &moves = *all_moves[(size_t)in.offset];
     for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
         unsigned char *frame = w.frame + (size_t)__builtin_ctz(lanes) * w.frame_step;
-        for (size_t i = 0; i < moves.pairs.size(); i++)
-            memcpy(frame + moves.pairs[i].second, frame + moves.pairs[i].first, moves.bytes[i]);
+        for (int states = 0; states <= options().registers; states++, frame += (size_t)LANES * w.frame_step)
+            for (size_t i = 0; i < moves.pairs.size(); i++)
+                memcpy(frame + moves.pairs[i].second, frame + moves.pairs[i].first, moves.bytes[i]);
     }
 }
 
@@ -76,7 +77,7 @@ class Decoder {
             k_.barriers |= in.kind == Kind::BARRIER;
             if (in.space == Space::SHARED && in.kind == Kind::PLAIN)
                 k_.grain = std::min<uint32_t>(k_.grain, in.bytes);
-            else if (in.space == Space::GENERIC && in.bytes)
+            else if (in.space == Space::GENERIC && in.accesses)
                 k_.grain = 1; /* it may be shared memory */
         }
         k_.functions = (uint32_t)called_.size();
@@ -405,6 +406,7 @@ class Decoder {
         in.sign = form.sign;
         in.copies = form.copies;
         in.space = form.space;
+        in.accesses = form.accesses;
         const char *letter = form.signature;
         bool result = *letter != '!';
         letter += !result;
@@ -447,7 +449,7 @@ class Decoder {
                 const uint8_t width = letter[-1] == 't' ? 4 : 0xff;
                 for (std::string_view one : many ? split(word.substr(1, word.size() - 2)) : std::vector{word}) {
                     in.more.push_back(operand(one, width));
-                    if (in.more.back().constant && !result && in.bytes)
+                    if (in.more.back().constant && !result && in.accesses)
                         in.more.back() = operand(one, in.bytes < 2 ? (uint8_t)2 : in.bytes);
                     used(in.more.back());
                 }
@@ -457,8 +459,7 @@ class Decoder {
             }
             result = false;
         }
-        if (opcode.substr(0, 4) == "cvt.")
-            in.action = quick_form(in);
+        in.action = quick_form(in);
     }
 
     const Module &m_;

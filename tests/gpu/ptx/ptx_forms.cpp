@@ -347,6 +347,22 @@ void unpack(Warp &w, const Insn &in) {
         }
 }
 
+void pack_two(Warp &w, const Insn &in) {
+    typedef u64 D;
+    D *const d = w.at<u64>(in.o[0]);
+    const u32 *const low = w.at<u32>(in.more[0]), *const high = w.at<u32>(in.more[1]);
+    EVERY_LANE(low[i] | (u64)high[i] << 32)
+}
+template <int shift> void take_half(u32 *d, const u64 *a, u32 acting) {
+    for (u32 i = 0; i < LANES; i++)
+        d[i] = acting >> i & 1 ? (u32)(a[i] >> shift) : d[i];
+}
+void unpack_two(Warp &w, const Insn &in) {
+    const u64 *const a = w.at<u64>(in.o[0]);
+    take_half<0>(w.at<u32>(in.more[0]), a, w.exec);
+    take_half<32>(w.at<u32>(in.more[1]), a, w.exec);
+}
+
 /* --- the table */
 
 typedef std::unordered_map<std::string_view, Form> Table;
@@ -577,6 +593,7 @@ bool memory_form(std::string_view opcode, Form *form) {
         form->action = atomic;
         return operation >= 0 && bits >= 32 && type[0] != 'f' && form->space == Space::GLOBAL;
     }
+    form->accesses = true;
     form->signature = loads ? "va" : "!av";
     form->action = loads ? load : store;
     return true;
@@ -595,6 +612,10 @@ bool form_of(std::string_view opcode, Form *form) {
 }
 
 Action *quick_form(const Insn &in) {
+    if (in.action == load || in.action == store)
+        return quick_access(in);
+    if ((in.action == pack || in.action == unpack) && in.more.size() == 2 && in.o[0].width == 8)
+        return in.action == pack ? pack_two : unpack_two;
     if (in.action != resize_any || in.o[0].width != in.count || in.o[1].width != in.bytes)
         return in.action;
     switch (in.count * 100 + in.bytes * 10 + in.how) {

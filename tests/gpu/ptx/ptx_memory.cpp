@@ -274,22 +274,113 @@ static inline uint64_t element(const unsigned char *p, const Insn &in) {
     }
 }
 
+/* Where an access is as it should be, in the spaces that kernels use most: its bytes. NULL: to be looked at by reach. */
+template <Access how>
+static inline unsigned char *quick(Warp &w, const Insn &in, const Device &d, int lane, uint64_t address, uint32_t bytes) {
+    if (in.space == Space::GLOBAL) {
+        const uint64_t at = address - d.at();
+        return !d.race && at < d.bytes - 16 && !(at & (bytes - 1)) && all_written(d.state + at, bytes) ? d.memory + at : nullptr;
+    }
+    if (in.space == Space::SHARED || in.space == Space::GENERIC)
+        return nullptr;
+    const uint64_t at = address - FRAME_AT, room = w.frame_step;
+    const uint64_t parameter = address - PARAMETERS_AT, parameters = w.block->kernel->parameter_bytes;
+    if (how == Access::READ && in.space == Space::PARAMETER && parameter < parameters && parameter + bytes <= parameters &&
+        !(address & (bytes - 1)))
+        return (unsigned char *)w.block->launch->parameters + parameter;
+    return at < room && at + bytes <= room && !(at & (bytes - 1)) ? w.frame + (size_t)lane * room + at : nullptr;
+}
+
+static inline void addresses_of(Warp &w, const Insn &in, uint64_t addresses[LANES]) {
+    if (in.o[0].width == 4)
+        for (uint32_t i = 0; i < LANES; i++)
+            addresses[i] = w.at<uint32_t>(in.o[0])[i] + (uint64_t)in.offset;
+    else
+        for (uint32_t i = 0; i < LANES; i++)
+            addresses[i] = w.at<uint64_t>(in.o[0])[i] + (uint64_t)in.offset;
+}
+
 void load(Warp &w, const Insn &in) {
     const uint32_t bytes = (uint32_t)in.bytes * in.count;
-    Device &d = *w.block->launch->device;
-    const bool quick = in.space == Space::GLOBAL && !d.race && bytes <= 8;
+    const Device &d = *w.block->launch->device;
     uint64_t addresses[LANES]; /* the result may be the register of the address */
-    for (uint32_t i = 0; i < LANES; i++)
-        addresses[i] = (in.o[0].width == 4 ? w.at<uint32_t>(in.o[0])[i] : w.at<uint64_t>(in.o[0])[i]) + (uint64_t)in.offset;
+    addresses_of(w, in, addresses);
     for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
         const int i = __builtin_ctz(lanes);
-        const uint64_t at = addresses[i] - d.at();
-        const unsigned char *const p =
-            quick && at < d.bytes - 8 && !(at & (bytes - 1)) && all_written(d.state + at, bytes)
-                ? d.memory + at
-                : reach(w, in, i, addresses[i], bytes, Access::READ);
+        const unsigned char *p = quick<Access::READ>(w, in, d, i, addresses[i], bytes);
+        p = p ? p : reach(w, in, i, addresses[i], bytes, Access::READ);
         for (uint32_t j = 0; j < in.count; j++)
             set_lane(w.at<unsigned char>(in.more[j]), in.more[j].width, i, element(p + j * in.bytes, in));
+    }
+}
+
+/* One element of type T to a register of type R. */
+template <class T, class R> static void load_one(Warp &w, const Insn &in) {
+    const Device &d = *w.block->launch->device;
+    R *const to = w.at<R>(in.more[0]);
+    uint64_t addresses[LANES];
+    addresses_of(w, in, addresses);
+    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        const unsigned char *p = quick<Access::READ>(w, in, d, i, addresses[i], sizeof(T));
+        p = p ? p : reach(w, in, i, addresses[i], sizeof(T), Access::READ);
+        T value;
+        memcpy(&value, p, sizeof value);
+        to[i] = (R)value;
+    }
+}
+
+template <class T> static void store_one(Warp &w, const Insn &in) {
+    const Device &d = *w.block->launch->device;
+    const T *const from = w.at<T>(in.more[0]);
+    uint64_t addresses[LANES];
+    addresses_of(w, in, addresses);
+    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        unsigned char *p = quick<Access::WRITE>(w, in, d, i, addresses[i], sizeof(T));
+        p = p ? p : reach(w, in, i, addresses[i], sizeof(T), Access::WRITE);
+        memcpy(p, &from[i], sizeof(T));
+    }
+}
+
+Action *quick_access(const Insn &in) {
+    if (in.more.size() != 1)
+        return in.action;
+    const int kind = (in.action == store ? 1000 : 0) + in.bytes * 100 + in.more[0].width * 10 + (in.sign && in.action == load);
+    switch (kind) {
+    case 880:
+    case 881:
+        return load_one<uint64_t, uint64_t>;
+    case 440:
+    case 441:
+        return load_one<uint32_t, uint32_t>;
+    case 480:
+        return load_one<uint32_t, uint64_t>;
+    case 481:
+        return load_one<int32_t, uint64_t>;
+    case 220:
+    case 221:
+        return load_one<uint16_t, uint16_t>;
+    case 240:
+        return load_one<uint16_t, uint32_t>;
+    case 241:
+        return load_one<int16_t, uint32_t>;
+    case 120:
+        return load_one<uint8_t, uint16_t>;
+    case 121:
+        return load_one<int8_t, uint16_t>;
+    case 140:
+        return load_one<uint8_t, uint32_t>;
+    case 141:
+        return load_one<int8_t, uint32_t>;
+    case 1880:
+        return store_one<uint64_t>;
+    case 1440:
+        return store_one<uint32_t>;
+    case 1220:
+        return store_one<uint16_t>;
+    default:
+        return in.action;
     }
 }
 

@@ -55,6 +55,38 @@ uint32_t values_written(Warp &w, const Insn &in) {
     return in.copies ? good : (uint32_t)ALL;
 }
 
+bool may_be_in_frame(const Insn &in) {
+    return in.accesses && in.space != Space::GLOBAL && in.space != Space::SHARED;
+}
+
+/* Local memory hands on byte by byte what was not written: compilers copy structures with their padding. good: of each
+ * element of a load the lanes whose bytes were. */
+void follow_frame(Warp &w, const Insn &in, uint32_t *good) {
+    const uint32_t bad = (in.guard >= 0 ? ~w.defined[in.reads[0]] & w.exec : 0) |
+                         (in.o[0].constant ? 0 : ~w.defined[in.o[0].number] & w.exec);
+    if (bad)
+        find("a register that was never written is read", place(w, in, __builtin_ctz(bad)));
+    const bool loads = !in.writes.empty();
+    const uint64_t base = in.space == Space::GENERIC ? FRAME_WINDOW + FRAME_AT : FRAME_AT;
+    for (uint32_t lanes = w.exec & ~bad; lanes; lanes &= lanes - 1) {
+        const int i = __builtin_ctz(lanes);
+        const uint64_t at = address_in(w, in.o[0], i) + (uint64_t)in.offset - base;
+        const bool inside = at < w.frame_step && at + (uint64_t)in.bytes * in.count <= w.frame_step;
+        unsigned char *const state = w.frame + (size_t)LANES * w.frame_step + (size_t)i * w.frame_step + at;
+        for (uint32_t j = 0; j < in.count; j++) {
+            const Operand &o = in.more[j];
+            const bool written = loads || o.constant || (w.defined[o.number] >> i & 1);
+            if (inside && loads)
+                for (uint32_t b = 0; b < in.bytes; b++)
+                    good[j] &= ~((uint32_t)!state[j * in.bytes + b] << i);
+            else if (inside)
+                memset(state + j * in.bytes, written, in.bytes);
+            else if (!written)
+                find("a register that was never written is read", place(w, in, i));
+        }
+    }
+}
+
 /* The lanes that an instruction for several needs: those of its mask, or the whole warp. */
 uint32_t lanes_needed(Warp &w, const Insn &in, uint32_t arrived) {
     if (in.kind == Kind::BARRIER)
@@ -66,6 +98,8 @@ uint32_t lanes_needed(Warp &w, const Insn &in, uint32_t arrived) {
         return w.live;
     }
     const uint32_t *const masks = w.at<uint32_t>(in.o[4]), mask = masks[some];
+    if (in.o[4].constant && mask == ALL && w.live == ALL)
+        return ALL;
     for (uint32_t lanes = arrived; lanes; lanes &= lanes - 1) {
         const int i = __builtin_ctz(lanes);
         if (masks[i] != mask || !(mask >> i & 1))
@@ -138,15 +172,18 @@ template <bool registers> bool run_warp(Warp &w) {
             w.exec = mask;
             if (in.guard >= 0)
                 w.exec &= in.guard_is_not ? ~w.predicates[in.guard] : w.predicates[in.guard];
-            uint32_t written = ALL;
-            if (registers)
+            uint32_t written = ALL, elements[4] = {ALL, ALL, ALL, ALL};
+            if (registers && may_be_in_frame(in))
+                follow_frame(w, in, elements);
+            else if (registers)
                 written = values_written(w, in);
             if (in.kind == Kind::PLAIN) {
                 if (w.exec)
                     in.action(w, in);
-                if (registers)
-                    for (uint32_t r : in.writes)
-                        w.defined[r] = (w.defined[r] & ~w.exec) | (w.exec & written);
+                for (size_t i = 0; registers && i < in.writes.size(); i++) {
+                    uint32_t &defined = w.defined[in.writes[i]];
+                    defined = (defined & ~w.exec) | (w.exec & written & elements[i % 4]);
+                }
                 pc++;
                 continue;
             }
@@ -226,12 +263,17 @@ unsigned char *aligned(std::vector<unsigned char> &memory, size_t bytes) {
     return (unsigned char *)(((uintptr_t)memory.data() + 63) & ~(uintptr_t)63);
 }
 
+/* Of a warp, with a byte for each that tells whether it was written. */
+size_t frame_bytes(const Kernel &k) {
+    return (size_t)k.frame_bytes * LANES * (options().registers ? 2 : 1);
+}
+
 /* Prepares warp `number` of the block, with the registers of place `file`. */
 void begin(uint32_t number, uint32_t file, uint64_t &random) {
     Block &b = scratch.block;
     const Kernel &k = *b.kernel;
     Warp &w = scratch.warps[number];
-    const size_t step = ((size_t)k.register_bytes + 63) / 64 * 64, frame = (size_t)k.frame_bytes * LANES;
+    const size_t step = ((size_t)k.register_bytes + 63) / 64 * 64, frame = frame_bytes(k);
     w.bank[0] = (unsigned char *)(((uintptr_t)scratch.registers.data() + 63) & ~(uintptr_t)63) + step * file;
     w.bank[1] = (unsigned char *)k.constants.data();
     w.predicates = scratch.predicates.data() + (size_t)k.predicates * file;
@@ -248,8 +290,9 @@ void begin(uint32_t number, uint32_t file, uint64_t &random) {
     std::fill(w.committed, w.committed + LANES, 0);
     w.copies.clear();
     w.returns.resize((size_t)k.functions * LANES);
-    memset(w.frame, (int)(draw(w.random) & 255), frame);
+    memset(w.frame, (int)(draw(w.random) & 255), (size_t)k.frame_bytes * LANES);
     if (options().registers) {
+        memset(w.frame + (size_t)k.frame_bytes * LANES, 0, (size_t)k.frame_bytes * LANES);
         w.defined.assign(k.numbers, 0);
         std::fill(w.defined.begin(), w.defined.begin() + 13, (uint32_t)ALL);
     }
@@ -283,7 +326,7 @@ void run_block(const Launch &l, uint64_t number) {
     }
     const uint32_t warps = (b.threads + LANES - 1) / LANES, files = k.barriers ? warps : 1;
     aligned(scratch.registers, ((size_t)k.register_bytes + 63) / 64 * 64 * files);
-    aligned(scratch.frames, (size_t)k.frame_bytes * LANES * files);
+    aligned(scratch.frames, frame_bytes(k) * files);
     if (scratch.predicates.size() < (size_t)k.predicates * files)
         scratch.predicates.resize((size_t)k.predicates * files);
     if (scratch.warps.size() < warps)

@@ -6,6 +6,20 @@ namespace ptx {
 void shuffle(Warp &w, const Insn &in) {
     const uint32_t *const a = w.at<uint32_t>(in.o[1]), *const b = w.at<uint32_t>(in.o[2]), *const c = w.at<uint32_t>(in.o[3]);
     uint32_t values[LANES] = {0}, in_range = 0;
+    bool plain = w.exec == ALL && in.how != 0; /* the whole warp, by the same distance */
+    for (uint32_t i = 0; i < LANES; i++)
+        plain &= c[i] == 31 && b[i] == b[0];
+    if (plain) {
+        const uint32_t by = b[0] & 31;
+        for (uint32_t i = 0; i < LANES; i++) {
+            const uint32_t from = in.how == 1 ? i + by : in.how == 2 ? i ^ by : by;
+            in_range |= (uint32_t)(from < LANES) << i;
+            values[i] = a[from < LANES ? from : i];
+        }
+        memcpy(w.at<uint32_t>(in.o[0]), values, sizeof values);
+        w.set_predicate(in.o[5], in_range);
+        return;
+    }
     for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
         const int i = __builtin_ctz(lanes), segment = (int)(c[i] >> 8 & 31), clamp = (int)(c[i] & 31), by = (int)(b[i] & 31);
         const int most = (i & segment) | (clamp & ~segment), least = i & segment;
