@@ -10,8 +10,9 @@
  * Environment:
  *   FLEXLAB_PTX_SEED     order of blocks, warps, and of lanes in atomic operations; bits of what is undefined (1)
  *   FLEXLAB_PTX_CHECKS   words, separated by commas: "diverge": lanes go on in any order, and meet only where an
- *                        instruction makes them; "nan": a NaN has any payload and sign; "registers": reading a register
- *                        that was never written is a finding; "races": between threads of a launch in global memory
+ *                        instruction makes them; "nan": a NaN has any payload and sign; "registers": what was computed
+ *                        from a register that was never written must decide nothing: no branch, address or store;
+ *                        "races": between threads of a launch in global memory
  *   FLEXLAB_PTX_ARCH     whose PTX, of what the fat binary has: 80
  *   FLEXLAB_PTX_DEVICES, FLEXLAB_PTX_BYTES, FLEXLAB_PTX_SHARED_KIB   number of devices, memory of each, shared memory
  *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", or a function of the runtime) fails with ERROR
@@ -83,6 +84,9 @@ struct Operand {
 };
 
 enum class Kind : uint8_t { PLAIN, BRANCH, CALL, RETURN, EXIT, BARRIER, TOGETHER, TRAP };
+/* Which of the registers that an instruction reads must have been written, for its result to count as written: all; the
+ * predicate and the register that it chooses; both predicates, or one that decides alone. NEEDED: none may be unwritten. */
+enum class Flow : uint8_t { OF_ALL, CHOICE, AND, OR, NEEDED };
 enum class Space : uint8_t { GENERIC, GLOBAL, SHARED, FRAME, PARAMETER };
 
 struct Insn {
@@ -90,7 +94,8 @@ struct Insn {
     Kind kind = Kind::PLAIN;
     Space space = Space::GENERIC;
     uint8_t bytes = 0, count = 0, how = 0; /* of a memory access: bytes of an element, elements; a variant */
-    bool sign = false, guard_is_not = false, copies = false, accesses = false; /* accesses: loads and stores */
+    bool sign = false, guard_is_not = false, accesses = false; /* accesses: loads and stores */
+    Flow flow = Flow::OF_ALL;
     int32_t guard = -1;
     uint32_t target = 0, function = 0, opcode = 0;
     int64_t offset = 0; /* of an address; or an immediate number */
@@ -154,9 +159,10 @@ struct Form {
     Action *action = nullptr;
     Kind kind = Kind::PLAIN;
     uint8_t bytes = 0, count = 1, how = 0;
-    bool sign = false, copies = false;
+    bool sign = false;
     Space space = Space::GENERIC;
     bool accesses = false;
+    Flow flow = Flow::OF_ALL;
 };
 /* false: no such opcode. */
 bool form_of(std::string_view opcode, Form *form);

@@ -404,7 +404,7 @@ class Decoder {
         in.count = form.count;
         in.how = form.how;
         in.sign = form.sign;
-        in.copies = form.copies;
+        in.flow = form.flow;
         in.space = form.space;
         in.accesses = form.accesses;
         const char *letter = form.signature;

@@ -369,8 +369,10 @@ typedef std::unordered_map<std::string_view, Form> Table;
 
 #define PLAIN(name, letters, action)                                                                                   \
     { name, Form{letters, action} }
-#define COPY(name, letters, action)                                                                                    \
-    { name, Form{letters, action, Kind::PLAIN, 0, 1, 0, false, true} }
+#define FLOW(name, letters, action, flow)                                                                              \
+    { name, Form{letters, action, Kind::PLAIN, 0, 1, 0, false, Space::GENERIC, false, Flow::flow} }
+#define ADDRESS(name, action, space)                                                                                   \
+    { name, Form{"88", action, Kind::PLAIN, 0, 1, 0, false, Space::space} }
 #define VARIANT(name, letters, action, how)                                                                            \
     { name, Form{letters, action, Kind::PLAIN, 0, 1, how} }
 #define TOGETHER(name, letters, action, count, how)                                                                    \
@@ -389,19 +391,19 @@ typedef std::unordered_map<std::string_view, Form> Table;
 const Table &table() {
     static const Table table = {
         /* moves */
-        COPY("mov.u16", "22", (one<Same, u16, u16>)), COPY("mov.b16", "22", (one<Same, u16, u16>)),
-        COPY("mov.u32", "44", (one<Same, u32, u32>)), COPY("mov.b32", "44", (one<Same, u32, u32>)),
-        COPY("mov.s32", "44", (one<Same, u32, u32>)), COPY("mov.f32", "44", (one<Same, u32, u32>)),
-        COPY("mov.u64", "88", (one<Same, u64, u64>)), COPY("mov.b64", "88", (one<Same, u64, u64>)),
-        COPY("mov.s64", "88", (one<Same, u64, u64>)), COPY("mov.f64", "88", (one<Same, u64, u64>)),
-        COPY("mov.pred", "pp", logic<4>), COPY("pack.b32", "4w", pack), COPY("pack.b64", "8w", pack),
-        COPY("unpack.b32", "w4", unpack), COPY("unpack.b64", "w8", unpack),
-        COPY("selp.b16", "222p", choose<u16>), COPY("selp.u16", "222p", choose<u16>),
-        COPY("selp.s16", "222p", choose<u16>), COPY("selp.b32", "444p", choose<u32>),
-        COPY("selp.u32", "444p", choose<u32>), COPY("selp.s32", "444p", choose<u32>),
-        COPY("selp.f32", "444p", choose<u32>), COPY("selp.b64", "888p", choose<u64>),
-        COPY("selp.u64", "888p", choose<u64>), COPY("selp.s64", "888p", choose<u64>),
-        COPY("selp.f64", "888p", choose<u64>),
+        PLAIN("mov.u16", "22", (one<Same, u16, u16>)), PLAIN("mov.b16", "22", (one<Same, u16, u16>)),
+        PLAIN("mov.u32", "44", (one<Same, u32, u32>)), PLAIN("mov.b32", "44", (one<Same, u32, u32>)),
+        PLAIN("mov.s32", "44", (one<Same, u32, u32>)), PLAIN("mov.f32", "44", (one<Same, u32, u32>)),
+        PLAIN("mov.u64", "88", (one<Same, u64, u64>)), PLAIN("mov.b64", "88", (one<Same, u64, u64>)),
+        PLAIN("mov.s64", "88", (one<Same, u64, u64>)), PLAIN("mov.f64", "88", (one<Same, u64, u64>)),
+        PLAIN("mov.pred", "pp", logic<4>), PLAIN("pack.b32", "4w", pack), PLAIN("pack.b64", "8w", pack),
+        PLAIN("unpack.b32", "w4", unpack), PLAIN("unpack.b64", "w8", unpack),
+        FLOW("selp.b16", "222p", choose<u16>, CHOICE), FLOW("selp.u16", "222p", choose<u16>, CHOICE),
+        FLOW("selp.s16", "222p", choose<u16>, CHOICE), FLOW("selp.b32", "444p", choose<u32>, CHOICE),
+        FLOW("selp.u32", "444p", choose<u32>, CHOICE), FLOW("selp.s32", "444p", choose<u32>, CHOICE),
+        FLOW("selp.f32", "444p", choose<u32>, CHOICE), FLOW("selp.b64", "888p", choose<u64>, CHOICE),
+        FLOW("selp.u64", "888p", choose<u64>, CHOICE), FLOW("selp.s64", "888p", choose<u64>, CHOICE),
+        FLOW("selp.f64", "888p", choose<u64>, CHOICE),
         /* integers */
         PLAIN("add.s16", "222", (two<Plus, u16, u16>)), PLAIN("add.u16", "222", (two<Plus, u16, u16>)),
         PLAIN("add.s32", "444", (two<Plus, u32, u32>)), PLAIN("add.u32", "444", (two<Plus, u32, u32>)),
@@ -451,9 +453,9 @@ const Table &table() {
         PLAIN("clz.b32", "44", (one<LeadingZeros, u32, u32>)), PLAIN("clz.b64", "48", (one<LeadingZeros, u32, u64>)),
         /* bits */
         PLAIN("and.b16", "222", (two<And, u16, u16>)), PLAIN("and.b32", "444", (two<And, u32, u32>)),
-        PLAIN("and.b64", "888", (two<And, u64, u64>)), PLAIN("and.pred", "ppp", logic<0>),
+        PLAIN("and.b64", "888", (two<And, u64, u64>)), FLOW("and.pred", "ppp", logic<0>, AND),
         PLAIN("or.b16", "222", (two<Or, u16, u16>)), PLAIN("or.b32", "444", (two<Or, u32, u32>)),
-        PLAIN("or.b64", "888", (two<Or, u64, u64>)), PLAIN("or.pred", "ppp", logic<1>),
+        PLAIN("or.b64", "888", (two<Or, u64, u64>)), FLOW("or.pred", "ppp", logic<1>, OR),
         PLAIN("xor.b16", "222", (two<Xor, u16, u16>)), PLAIN("xor.b32", "444", (two<Xor, u32, u32>)),
         PLAIN("xor.b64", "888", (two<Xor, u64, u64>)), PLAIN("xor.pred", "ppp", logic<2>),
         PLAIN("not.b16", "22", (one<Not, u16, u16>)), PLAIN("not.b32", "44", (one<Not, u32, u32>)),
@@ -517,14 +519,14 @@ const Table &table() {
         TOGETHER("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16", "ta", load_matrix, 2, 1),
         TOGETHER("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "ta", load_matrix, 4, 1),
         /* copies and addresses */
-        {"cp.async.cg.shared.global", Form{"!aai4", start_copy, Kind::PLAIN, 16, 1, 0, false, false, Space::SHARED}},
+        {"cp.async.cg.shared.global", Form{"!aai4", start_copy, Kind::PLAIN, 16, 1, 0, false, Space::SHARED, false, Flow::NEEDED}},
         PLAIN("cp.async.commit_group", "!", commit_copies), PLAIN("cp.async.wait_group", "!i", wait_for_copies),
-        {"cvta.to.global.u64", Form{"88", one<Same, u64, u64>, Kind::PLAIN, 0, 1, 0, false, true, Space::GLOBAL}},
-        {"cvta.to.shared.u64", Form{"88", take_address, Kind::PLAIN, 0, 1, 0, false, true, Space::SHARED}},
-        {"cvta.to.local.u64", Form{"88", take_address, Kind::PLAIN, 0, 1, 0, false, true, Space::FRAME}},
-        {"cvta.shared.u64", Form{"88", give_address, Kind::PLAIN, 0, 1, 0, false, true, Space::SHARED}},
-        {"cvta.local.u64", Form{"88", give_address, Kind::PLAIN, 0, 1, 0, false, true, Space::FRAME}},
-        {"cvta.global.u64", Form{"88", one<Same, u64, u64>, Kind::PLAIN, 0, 1, 0, false, true, Space::GLOBAL}},
+        ADDRESS("cvta.to.global.u64", (one<Same, u64, u64>), GLOBAL),
+        ADDRESS("cvta.to.shared.u64", (take_address), SHARED),
+        ADDRESS("cvta.to.local.u64", (take_address), FRAME),
+        ADDRESS("cvta.shared.u64", (give_address), SHARED),
+        ADDRESS("cvta.local.u64", (give_address), FRAME),
+        ADDRESS("cvta.global.u64", (one<Same, u64, u64>), GLOBAL),
     };
     return table;
 }
@@ -587,6 +589,7 @@ bool memory_form(std::string_view opcode, Form *form) {
         return false;
     form->bytes = (u8)(bits / 8);
     form->sign = type[0] == 's';
+    form->flow = Flow::NEEDED;
     if (is_atomic) {
         form->how = (u8)operation;
         form->signature = bits == 32 ? "4a4" : "8a8";

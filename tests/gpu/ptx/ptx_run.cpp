@@ -33,26 +33,27 @@ void send(Warp &w, uint32_t lanes, uint32_t pc, unsigned char state) {
     }
 }
 
-/* Reading a register that was never written is a finding. A move hands on that its source was not written: compilers
- * emit moves of values that no path reads. */
+/* The lanes whose result of an instruction counts as written. What was computed from registers that were never written
+ * may not decide anything: compilers compute ahead, and drop what is not needed. */
 uint32_t values_written(Warp &w, const Insn &in) {
-    const size_t first = in.guard >= 0, n = in.reads.size();
-    uint32_t bad = first ? ~w.defined[in.reads[0]] & w.exec : 0;
-    uint32_t good = ALL;
-    if (in.copies && n == first + 3 && in.o[3].width == 0) { /* selp */
+    auto written = [&](const Operand &o) { return o.constant ? (uint32_t)ALL : w.defined[o.number]; };
+    const size_t first = in.guard >= 0;
+    uint32_t bad = first ? ~w.defined[in.reads[0]] : 0, good = ALL;
+    if (in.flow == Flow::CHOICE) {
         const uint32_t p = w.predicate(in.o[3]);
-        bad |= ~w.defined[in.o[3].number] & w.exec;
-        good = (p & (in.o[1].constant ? (uint32_t)ALL : w.defined[in.o[1].number])) |
-               (~p & (in.o[2].constant ? (uint32_t)ALL : w.defined[in.o[2].number]));
+        good = written(in.o[3]) & ((p & written(in.o[1])) | (~p & written(in.o[2])));
     } else {
-        for (size_t i = first; i < n; i++)
+        for (size_t i = first; i < in.reads.size(); i++)
             good &= w.defined[in.reads[i]];
     }
-    if (!in.copies)
-        bad |= ~good & w.exec;
-    if (bad)
-        find("a register that was never written is read", place(w, in, __builtin_ctz(bad)));
-    return in.copies ? good : (uint32_t)ALL;
+    if (in.flow == Flow::AND || in.flow == Flow::OR)
+        for (int i = 1; i < 3; i++)
+            good |= written(in.o[i]) & (w.predicate(in.o[i]) ^ (in.flow == Flow::AND ? (uint32_t)ALL : 0));
+    if (in.flow == Flow::NEEDED || in.kind != Kind::PLAIN)
+        bad |= ~good;
+    if (bad & w.exec)
+        find("a register that was never written decides", place(w, in, __builtin_ctz(bad & w.exec)));
+    return in.flow == Flow::NEEDED ? (uint32_t)ALL : good;
 }
 
 bool may_be_in_frame(const Insn &in) {
@@ -65,7 +66,7 @@ void follow_frame(Warp &w, const Insn &in, uint32_t *good) {
     const uint32_t bad = (in.guard >= 0 ? ~w.defined[in.reads[0]] & w.exec : 0) |
                          (in.o[0].constant ? 0 : ~w.defined[in.o[0].number] & w.exec);
     if (bad)
-        find("a register that was never written is read", place(w, in, __builtin_ctz(bad)));
+        find("a register that was never written decides", place(w, in, __builtin_ctz(bad)));
     const bool loads = !in.writes.empty();
     const uint64_t base = in.space == Space::GENERIC ? FRAME_WINDOW + FRAME_AT : FRAME_AT;
     for (uint32_t lanes = w.exec & ~bad; lanes; lanes &= lanes - 1) {
@@ -82,7 +83,7 @@ void follow_frame(Warp &w, const Insn &in, uint32_t *good) {
             else if (inside)
                 memset(state + j * in.bytes, written, in.bytes);
             else if (!written)
-                find("a register that was never written is read", place(w, in, i));
+                find("a register that was never written decides", place(w, in, i));
         }
     }
 }
