@@ -307,7 +307,7 @@ static bool is_forbidden(const char *call, cudaStream_t waited_for) {
 extern "C" {
 
 /* For tests: "waits", "stream waits", "replays", "allocations". */
-long ptx_count(const char *what) {
+__attribute__((visibility("default"))) long ptx_count(const char *what) {
     Locked locked(lock);
     const std::string name = what;
     return name == "waits"          ? counts.waits
@@ -316,7 +316,7 @@ long ptx_count(const char *what) {
            : name == "allocations"  ? counts.allocations
                                     : -1;
 }
-long ptx_findings(void) {
+__attribute__((visibility("default"))) long ptx_findings(void) {
     Locked locked(lock);
     return ptx::findings();
 }

@@ -1,0 +1,62 @@
+# The CUDA backend without a GPU: the objects that nvcc made for libflexlab_cuda.so, linked with a runtime that executes
+# their PTX (ptx.h). Included by tests/CMakeLists.txt where there is a backend and a C++ compiler. A run with a finding
+# ends with status 98, so that every test with such a library fails by it.
+include(CheckCXXCompilerFlag)
+file(GLOB ptx_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/*.cpp)
+set(ptx_flags -O3 -Wall -Wextra -ffp-contract=off -fvisibility=hidden)
+check_cxx_compiler_flag(-march=native FLEXLAB_HAVE_MARCH_NATIVE) # it runs where it is built
+if(FLEXLAB_HAVE_MARCH_NATIVE)
+    list(APPEND ptx_flags -march=native)
+endif()
+if(FLEXLAB_WERROR)
+    list(APPEND ptx_flags -Werror)
+endif()
+get_filename_component(ptx_cuda ${FLEXLAB_NVCC} DIRECTORY)
+find_path(FLEXLAB_CUDA_INCLUDE cuda_runtime_api.h HINTS ${ptx_cuda}/../include ${ptx_cuda}/../targets/${CMAKE_SYSTEM_PROCESSOR}-linux/include)
+mark_as_advanced(FLEXLAB_CUDA_INCLUDE)
+# The options of C files do not apply to the machine, nor do sanitizers.
+function(ptx_target target)
+    set_target_properties(${target} PROPERTIES COMPILE_OPTIONS "${ptx_flags}" LINK_OPTIONS "" CXX_STANDARD 17
+                          CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS ON POSITION_INDEPENDENT_CODE ON LINKER_LANGUAGE CXX)
+endfunction()
+add_library(ptx_objects OBJECT ${ptx_sources})
+ptx_target(ptx_objects)
+target_include_directories(ptx_objects SYSTEM PRIVATE ${FLEXLAB_CUDA_INCLUDE})
+
+set_source_files_properties(${gpu_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+add_library(flexlab_ptx MODULE ${gpu_objects} $<TARGET_OBJECTS:ptx_objects>)
+ptx_target(flexlab_ptx)
+add_dependencies(flexlab_ptx flexlab_cuda) # which builds the objects
+target_link_libraries(flexlab_ptx PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+target_link_options(flexlab_ptx PRIVATE -Wl,--no-undefined -Wl,-Bsymbolic -Wl,-z,nodelete)
+
+# ptx_test(NAME TARGET ARGUMENTS [ENVIRONMENT NAME=VALUE...]): TARGET on the machine
+function(ptx_test name target)
+    cmake_parse_arguments(PARSE_ARGV 2 given "" "" "ENVIRONMENT")
+    if(NOT TARGET ${target}) # without the program
+        return()
+    endif()
+    add_test(NAME ${name} COMMAND ${target} ${given_UNPARSED_ARGUMENTS})
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1800 FAIL_REGULAR_EXPRESSION "ptx: FINDING" ENVIRONMENT
+        "OMP_WAIT_POLICY=passive;FLEXLAB_REQUIRE_GPU=1;FLEXLAB_CUDA_LIBRARY=$<TARGET_FILE:flexlab_ptx>;FLEXLAB_PTX_SEED=5;${given_ENVIRONMENT}")
+    if(name MATCHES "_long$")
+        set_tests_properties(${name} PROPERTIES LABELS long TIMEOUT 3600)
+    endif()
+    add_dependencies(${target} flexlab_ptx)
+endfunction()
+
+# Seed, and series of writes of each operation in each of some twenty formats.
+set(ptx_all FLEXLAB_PTX_CHECKS=diverge,nan,registers,races FLEXLAB_PTX_BYTES=134217728)
+ptx_test(gpu_ops_ptx test_gpu_ops 1 2)
+ptx_test(gpu_ops_ptx_checked test_gpu_ops 2 1 ENVIRONMENT FLEXLAB_PTX_CHECKS=nan,registers,races FLEXLAB_PTX_BYTES=134217728)
+ptx_test(gpu_ops_ptx_long test_gpu_ops 7 24)
+ptx_test(gpu_ops_ptx_checked_long test_gpu_ops 8 6 ENVIRONMENT ${ptx_all})
+
+set(ptx_small FLEXLAB_PTX_BYTES=67108864)
+set(ptx_blocks "variant flex16+5; if-any @product operands=nvfp4:stochastic:hadamard,nvfp4:hadamard:square;")
+ptx_test(gpu_train_ptx test_gpu_train 8 2 ENVIRONMENT ${ptx_small})
+ptx_test(gpu_train_narrow_ptx test_gpu_train 8 2 flex8+5 ENVIRONMENT ${ptx_small})
+ptx_test(gpu_train_minifloat_ptx test_gpu_train 8 2 e4m3fn ENVIRONMENT ${ptx_small})
+ptx_test(gpu_train_blocks_ptx_long test_gpu_train 8 3 ${ptx_blocks} ENVIRONMENT ${ptx_small})
+ptx_test(gpu_train_ptx_long test_gpu_train 32 3 ENVIRONMENT ${ptx_small})
+ptx_test(gpu_train_ptx_checked_long test_gpu_train 8 2 ENVIRONMENT ${ptx_all})
