@@ -60,3 +60,22 @@ ptx_test(gpu_train_minifloat_ptx test_gpu_train 8 2 e4m3fn ENVIRONMENT ${ptx_sma
 ptx_test(gpu_train_blocks_ptx_long test_gpu_train 8 3 ${ptx_blocks} ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_ptx_long test_gpu_train 32 3 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_ptx_checked_long test_gpu_train 8 2 ENVIRONMENT ${ptx_all})
+
+# That the machine can fail. Its PTX is packed in another way than the library's, where nvcc can.
+set(ptx_packed "")
+if(FLEXLAB_NVCC_VERSION VERSION_GREATER_EQUAL 12.8)
+    set(ptx_packed --compress-mode=speed)
+endif()
+set(ptx_machine ${PROJECT_BINARY_DIR}/cuda/test_ptx_machine.o)
+add_custom_command(OUTPUT ${ptx_machine} VERBATIM
+    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_machine.cu DEPFILE ${ptx_machine}.d
+    COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${FLEXLAB_NVCC} ${FLEXLAB_NVCC_HOST} -std=c++17 -O2 -fmad=false ${ptx_packed}
+            -gencode arch=compute_80,code=compute_80 -cudart none -I${PROJECT_SOURCE_DIR}/src -Wno-deprecated-gpu-targets
+            -MD -MF ${ptx_machine}.d -MT ${ptx_machine} -c ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_machine.cu -o ${ptx_machine}
+    COMMENT "Building CUDA object cuda/test_ptx_machine.o")
+add_executable(test_ptx_machine ${ptx_machine} $<TARGET_OBJECTS:ptx_objects>)
+ptx_target(test_ptx_machine)
+set_source_files_properties(${ptx_machine} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+target_link_libraries(test_ptx_machine PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+add_test(NAME ptx_machine COMMAND test_ptx_machine)
+set_tests_properties(ptx_machine PROPERTIES TIMEOUT ${patience})

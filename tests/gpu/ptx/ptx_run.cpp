@@ -35,10 +35,10 @@ void send(Warp &w, uint32_t lanes, uint32_t pc, unsigned char state) {
 
 /* The lanes whose result of an instruction counts as written. What was computed from registers that were never written
  * may not decide anything: compilers compute ahead, and drop what is not needed. */
-uint32_t values_written(Warp &w, const Insn &in) {
+uint32_t values_written(Warp &w, const Insn &in, uint32_t mask) {
     auto written = [&](const Operand &o) { return o.constant ? (uint32_t)ALL : w.defined[o.number]; };
     const size_t first = in.guard >= 0;
-    uint32_t bad = first ? ~w.defined[in.reads[0]] : 0, good = ALL;
+    uint32_t bad = first ? ~w.defined[in.reads[0]] & mask : 0, good = ALL; /* of a guard even where it excludes */
     if (in.flow == Flow::CHOICE) {
         const uint32_t p = w.predicate(in.o[3]);
         good = written(in.o[3]) & ((p & written(in.o[1])) | (~p & written(in.o[2])));
@@ -50,9 +50,9 @@ uint32_t values_written(Warp &w, const Insn &in) {
         for (int i = 1; i < 3; i++)
             good |= written(in.o[i]) & (w.predicate(in.o[i]) ^ (in.flow == Flow::AND ? (uint32_t)ALL : 0));
     if (in.flow == Flow::NEEDED || in.kind != Kind::PLAIN)
-        bad |= ~good;
-    if (bad & w.exec)
-        find("a register that was never written decides", place(w, in, __builtin_ctz(bad & w.exec)));
+        bad |= ~good & w.exec;
+    if (bad)
+        find("a register that was never written decides", place(w, in, __builtin_ctz(bad)));
     return in.flow == Flow::NEEDED ? (uint32_t)ALL : good;
 }
 
@@ -62,8 +62,8 @@ bool may_be_in_frame(const Insn &in) {
 
 /* Local memory hands on byte by byte what was not written: compilers copy structures with their padding. good: of each
  * element of a load the lanes whose bytes were. */
-void follow_frame(Warp &w, const Insn &in, uint32_t *good) {
-    const uint32_t bad = (in.guard >= 0 ? ~w.defined[in.reads[0]] & w.exec : 0) |
+void follow_frame(Warp &w, const Insn &in, uint32_t mask, uint32_t *good) {
+    const uint32_t bad = (in.guard >= 0 ? ~w.defined[in.reads[0]] & mask : 0) |
                          (in.o[0].constant ? 0 : ~w.defined[in.o[0].number] & w.exec);
     if (bad)
         find("a register that was never written decides", place(w, in, __builtin_ctz(bad)));
@@ -175,9 +175,9 @@ template <bool registers> bool run_warp(Warp &w) {
                 w.exec &= in.guard_is_not ? ~w.predicates[in.guard] : w.predicates[in.guard];
             uint32_t written = ALL, elements[4] = {ALL, ALL, ALL, ALL};
             if (registers && may_be_in_frame(in))
-                follow_frame(w, in, elements);
+                follow_frame(w, in, mask, elements);
             else if (registers)
-                written = values_written(w, in);
+                written = values_written(w, in, mask);
             if (in.kind == Kind::PLAIN) {
                 if (w.exec)
                     in.action(w, in);
