@@ -51,7 +51,8 @@ static std::string unpack_zstd(const unsigned char *p, size_t bytes, size_t room
     return out;
 }
 
-/* A change of the text for tests of tests, KERNEL|N|OLD|NEW: in each kernel with KERNEL in its name the N-th OLD. */
+/* A change of the text for tests of tests, KERNEL|N|OLD|NEW: in each kernel with KERNEL in its name the N-th OLD
+ * becomes NEW, or all of them for 0. */
 static void edit(std::string &text) {
     const char *const wish = getenv("FLEXLAB_PTX_EDIT");
     if (!wish)
@@ -68,14 +69,16 @@ static void edit(std::string &text) {
     for (size_t at = text.find(".entry "); at != std::string::npos; at = text.find(".entry ", at + 1)) {
         if (text.substr(at, text.find('(', at) - at).find(part[0]) == std::string::npos)
             continue;
-        const size_t end = text.find("\n}\n", at);
+        const int which = atoi(part[1].c_str());
+        bool changed = false;
         size_t place = at;
-        for (int n = atoi(part[1].c_str()); n > 0 && place < end; n--)
-            place = text.find(part[2], place + 1);
-        if (place < end) {
-            text.replace(place, part[2].size(), part[3]);
-            edits++;
-        }
+        for (int n = 1; (place = text.find(part[2], place + 1)) < text.find("\n}\n", at); n++)
+            if (!which || n == which) {
+                text.replace(place, part[2].size(), part[3]);
+                place += part[3].size();
+                changed = true;
+            }
+        edits += changed;
     }
     if (edits)
         fprintf(stderr, "ptx: edited %d kernels\n", edits);

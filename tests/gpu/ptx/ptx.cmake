@@ -52,6 +52,11 @@ ptx_test(gpu_ops_ptx_checked test_gpu_ops 2 1 ENVIRONMENT FLEXLAB_PTX_CHECKS=nan
 ptx_test(gpu_ops_ptx_long test_gpu_ops 7 24)
 ptx_test(gpu_ops_ptx_checked_long test_gpu_ops 8 6 ENVIRONMENT ${ptx_all})
 
+ptx_test(gpu_products_ptx test_gpu_products 1 90)
+ptx_test(gpu_products_ptx_checked test_gpu_products 2 30 ENVIRONMENT ${ptx_all})
+ptx_test(gpu_products_ptx_long test_gpu_products 3 600)
+ptx_test(gpu_products_large_ptx_long test_gpu_products 1 0 large)
+
 set(ptx_small FLEXLAB_PTX_BYTES=67108864)
 set(ptx_blocks "variant flex16+5; if-any @product operands=nvfp4:stochastic:hadamard,nvfp4:hadamard:square;")
 ptx_test(gpu_train_ptx test_gpu_train 8 2 ENVIRONMENT ${ptx_small})
@@ -79,3 +84,18 @@ set_source_files_properties(${ptx_machine} PROPERTIES EXTERNAL_OBJECT ON GENERAT
 target_link_libraries(test_ptx_machine PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 add_test(NAME ptx_machine COMMAND test_ptx_machine)
 set_tests_properties(ptx_machine PROPERTIES TIMEOUT ${patience})
+
+# That mistakes of kernels are noticed, and what commands do where a call of the runtime fails.
+if(Python3_FOUND)
+    add_test(NAME ptx_mutants COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_mutants.py
+                                      ${CMAKE_CURRENT_BINARY_DIR} $<TARGET_FILE:flexlab_ptx>)
+    set_tests_properties(ptx_mutants PROPERTIES TIMEOUT ${patience})
+    if(TARGET flexlab)
+        set(failures ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_failures.py $<TARGET_FILE:flexlab>
+                     $<TARGET_FILE:flexlab_ptx>)
+        add_test(NAME ptx_failures COMMAND ${failures})
+        add_test(NAME ptx_failures_long COMMAND ${failures} long)
+        set_tests_properties(ptx_failures ptx_failures_long PROPERTIES TIMEOUT 3600)
+        set_tests_properties(ptx_failures_long PROPERTIES LABELS long)
+    endif()
+endif()

@@ -16,7 +16,7 @@
  *   FLEXLAB_PTX_ARCH     whose PTX, of what the fat binary has: 80
  *   FLEXLAB_PTX_DEVICES, FLEXLAB_PTX_BYTES, FLEXLAB_PTX_SHARED_KIB   number of devices, memory of each, shared memory
  *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", or a function of the runtime) fails with ERROR
- *   FLEXLAB_PTX_EDIT     KERNEL|N|OLD|NEW: in kernels with KERNEL in their names the N-th OLD (from 1) becomes NEW
+ *   FLEXLAB_PTX_EDIT     KERNEL|N|OLD|NEW: in kernels with KERNEL in their names the N-th OLD (0: each) becomes NEW
  *   FLEXLAB_PTX_REPORT   a file: launches, instructions, kernels and opcodes that ran, appended at exit */
 #ifndef FLEXLAB_TESTS_PTX_H
 #define FLEXLAB_TESTS_PTX_H

@@ -171,6 +171,7 @@ TWO(SignOfFirst, 0, (a & (A)1 << (8 * sizeof(A) - 1)) | (b & ~((A)1 << (8 * size
 THREE(TimesPlus, 0, (u64)a * (u64)b + (u64)c)
 THREE(HighPlus, 0, high_half(a, b) + c)
 THREE(Fused, 1, std::fma(a, b, c))
+THREE(FusedMinus, 1, std::fma(a, b, -c))
 THREE(FunnelLeft, 0, (c & 31 ? b << (c & 31) | a >> (32 - (c & 31)) : b))
 THREE(FunnelRight, 0, (c & 31 ? a >> (c & 31) | b << (32 - (c & 31)) : a))
 THREE(Permute, 0, permute_bytes(a, b, c))
@@ -478,6 +479,7 @@ const Table &table() {
         PLAIN("mul.f32", "444", (two<Times, f32, f32>)), PLAIN("mul.f64", "888", (two<Times, f64, f64>)),
         PLAIN("div.rn.f32", "444", (two<By, f32, f32>)), PLAIN("div.rn.f64", "888", (two<By, f64, f64>)),
         PLAIN("fma.rn.f32", "4444", (three<Fused, f32, f32>)), PLAIN("fma.rn.f64", "8888", (three<Fused, f64, f64>)),
+        PLAIN("fms.rn.f32", "4444", (three<FusedMinus, f32, f32>)), /* PTX has none: a mistake for tests of tests */
         PLAIN("sqrt.rn.f32", "44", (one<Root, f32, f32>)), PLAIN("sqrt.rn.f64", "88", (one<Root, f64, f64>)),
         PLAIN("rcp.rn.f32", "44", (one<Inverse, f32, f32>)), PLAIN("rcp.rn.f64", "88", (one<Inverse, f64, f64>)),
         PLAIN("rcp.approx.f32", "44", approximate_inverse),

@@ -1,71 +1,71 @@
 #!/usr/bin/env python3
 """Mistakes in kernels are noticed: in the PTX that nvcc made one instruction at a time is changed (FLEXLAB_PTX_EDIT), and
-test_gpu_ops must then fail, by another result or by a finding.
-usage: test_ptx_mutants.py TEST_GPU_OPS LIBRARY [all]"""
+a test that runs the kernel must then fail, by another result or by a finding.
+usage: test_ptx_mutants.py FOLDER_OF_TESTS LIBRARY"""
 import os
 import subprocess
 import sys
 
-program, library = sys.argv[1:3]
+programs, library = sys.argv[1:3]
+MATMUL, CONV = ("gpu_products", "4", "8", "matmul", "dfp16"), ("gpu_products", "2", "24", "conv2d", "flex16+5")
+MATMUL_FP32, CONV_FP16 = ("gpu_products", "2", "16", "matmul", "fp32"), ("gpu_products", "2", "24", "conv2d", "fp16")
+NUMBERS = ("gpu_products", "1", "0", "numbers")
 TILES = "13product_tilesI"  # kernels with these words in their names
-# Kernel, which occurrence in it, what it was, what it becomes, and a function and a format that run it.
+# Kernel, which occurrence in it (0: each), what it was, what it becomes, and a test that runs it.
 MUTANTS = [
-    (TILES, 1, "bar.sync 0;", "", "matmul", "flex16+5"),
-    (TILES, 2, "bar.sync 0;", "", "matmul", "flex16+5"),
-    (TILES, 1, "cp.async.wait_group 1;", "", "matmul", "flex16+5"),
-    (TILES, 1, "cp.async.wait_group 1;", "cp.async.wait_group 2;", "conv2d", "flex16+5"),
-    (TILES, 3, "cp.async.commit_group;", "", "matmul", "dfp16"),
-    (TILES, 1, "s32.s8.u8.s32", "s32.u8.u8.s32", "matmul", "flex16+5"),
-    (TILES, 1, "s32.s8.s8.s32", "s32.s8.u8.s32", "matmul", "dfp16"),
-    (TILES, 1, "s32.u8.u8.s32", "s32.u8.s8.s32", "conv2d_weight_grad", "flex16+5"),
-    (TILES, 1, "x4.trans.shared", "x4.shared", "matmul", "flex16+5"),
-    (TILES, 1, "x4.shared", "x4.trans.shared", "matmul_nt", "flex16+5"),
-    (TILES, 1, "cp.async.cg.shared.global", "//", "conv2d", "flex16+5"),
-    (TILES, 1, "prmt.b32", "shf.l.wrap.b32", "matmul", "flex16+5"),
-    ("", 1, "shfl.sync.down", "shfl.sync.up", "add", "flex16+5"),
-    ("", 1, "atom.global.max.u64", "atom.global.min.u64", "add", "flex16+5"),
-    ("product_tiles", 1, "atom.global.add.u64", "atom.global.max.u64", "matmul", "flex16+5"),
-    ("channel_affine", 1, "setp.ge.s64", "setp.gt.s64", "channel_affine", "fp32"),
-    ("channel_affine", 1, "fma.rn.f32", "mad.rn.f32", "channel_affine", "fp32"),
-    ("product_elements", 1, "add.rn.f32", "sub.rn.f32", "matmul", "fp32"),
-    ("product_elements", 1, "mul.rn.f32", "add.rn.f32", "matmul", "fp32"),
-    ("product_elements", 1, "setp.lt.s64", "setp.le.s64", "conv2d", "fp16"),
-    ("softmax_rows", 1, "div.rn.f64", "mul.rn.f64", "softmax", "fp32"),
-    ("softmax_rows", 1, "cvt.rn.f32.f64", "cvt.rn.f32.u32", "softmax", "fp32"),
-    ("maxpool_grad", 1, "setp.lt.s64", "setp.le.s64", "maxpool2d_grad", "bf16"),
-    ("7maxpool", 1, "setp.gt.f64", "setp.lt.f64", "maxpool2d", "bf16"),
-    ("3sgdE", 1, "mul.rn.f64", "add.rn.f64", "sgd_momentum", "fp32"),
-    ("4cellE", 3, "add.rn.f64", "sub.rn.f64", "lstm_cell", "fp16"),
-    ("8row_norm", 1, "sqrt.rn.f64", "rcp.rn.f64", "layernorm", "bf16"),
-    ("8row_norm", 2, "shfl.sync.idx.b32", "shfl.sync.bfly.b32", "layernorm", "bf16"),
-    ("7avgpool", 1, "add.rn.f32", "sub.rn.f32", "avgpool_global", "fp32"),
-    ("9embedding", 1, "mul.lo.s64", "add.s64", "embedding", "fp32"),
-    ("real_elements", 1, "setp.gt.s32", "setp.ge.s32", "tanh", "fp32"),
-    ("map_elements", 1, "st.global.u16", "st.global.u32", "relu", "bf16"),
+    (TILES, 1, "bar.sync 0;", "", MATMUL),
+    (TILES, 2, "bar.sync 0;", "", MATMUL),
+    (TILES, 3, "bar.sync 0;", "", MATMUL),
+    (TILES, 1, "cp.async.wait_group 1;", "", MATMUL),
+    (TILES, 1, "cp.async.wait_group 1;", "cp.async.wait_group 2;", CONV),
+    (TILES, 2, "cp.async.commit_group;", "", MATMUL),
+    (TILES, 1, "s32.s8.u8.s32", "s32.u8.u8.s32", MATMUL),
+    (TILES, 1, "s32.s8.s8.s32", "s32.s8.u8.s32", MATMUL),
+    (TILES, 1, "s32.u8.u8.s32", "s32.u8.s8.s32", CONV),
+    (TILES, 1, "x4.trans.shared", "x4.shared", MATMUL),
+    (TILES, 2, "x4.shared", "x4.trans.shared", CONV),
+    (TILES, 1, "cp.async.cg.shared.global", "//", CONV),
+    (TILES, 1, "prmt.b32", "shf.l.wrap.b32", MATMUL),
+    ("product_elements", 0, "fma.rn.f32", "fms.rn.f32", MATMUL_FP32),
+    ("product_elements", 0, "setp.lt.s64", "setp.le.s64", CONV_FP16),
+    (TILES, 3, "add.s32", "sub.s32", MATMUL),
+    ("numbers_to_elements", 0, "mul.lo.s64", "add.s64", NUMBERS),
+    ("softmax_map", 0, "div.rn.f64", "mul.rn.f64", ("gpu_ops", "3", "8", "softmax", "fp32")),
+    ("8row_norm", 0, "shfl.sync.bfly.b32", "shfl.sync.down.b32", ("gpu_ops", "3", "8", "layernorm", "flex16+5")),
+    ("7maxpoolE", 0, "setp.lt.s64", "setp.le.s64", ("gpu_ops", "3", "8", "maxpool2d", "bf16")),
+    ("7dropoutE", 0, "mul.rn.f64", "add.rn.f64", ("gpu_ops", "3", "8", "dropout", "fp32")),
+    ("sum_products", 0, "mul.rn.f64", "add.rn.f64", ("gpu_ops", "3", "8", "matmul", "fp32")),
+    ("maxpool_grad", 0, "setp.ge.s64", "setp.gt.s64", ("gpu_ops", "3", "8", "maxpool2d_grad", "bf16")),
+    ("3sgdE", 0, "mul.rn.f64", "add.rn.f64", ("gpu_ops", "3", "8", "sgd_momentum", "fp32")),
+    ("4cellE", 0, "sub.rn.f64", "add.rn.f64", ("gpu_ops", "3", "8", "lstm_cell", "fp16")),
+    ("8row_norm", 1, "sqrt.rn.f64", "rcp.rn.f64", ("gpu_ops", "3", "8", "layernorm", "bf16")),
+    ("7avgpool", 1, "add.rn.f32", "sub.rn.f32", ("gpu_ops", "3", "8", "avgpool_global", "fp32")),
+    ("9embedding", 1, "mul.lo.s64", "add.s64", ("gpu_ops", "3", "8", "embedding", "fp32")),
+    ("map_elements", 1, "st.global.u16", "st.global.u32", ("gpu_ops", "3", "8", "relu", "bf16")),
 ]
 
 
-def run(function, kind, edit=None):
+def run(test, edit=None):
     env = {**os.environ, "FLEXLAB_REQUIRE_GPU": "1", "FLEXLAB_CUDA_LIBRARY": library, "OMP_WAIT_POLICY": "passive",
            "FLEXLAB_PTX_CHECKS": "registers,races", "FLEXLAB_PTX_BYTES": "134217728"}
     if edit:
         env["FLEXLAB_PTX_EDIT"] = "|".join(map(str, edit))
-    return subprocess.run([program, "3", "8", function, kind], capture_output=True, text=True, env=env)
+    return subprocess.run([os.path.join(programs, "test_" + test[0]), *test[1:]], capture_output=True, text=True, env=env)
 
 
 bad = 0
-for function, kind in sorted({mutant[4:] for mutant in MUTANTS}):
-    done = run(function, kind)
+for test in sorted({mutant[4] for mutant in MUTANTS}):
+    done = run(test)
     if done.returncode:
         bad += 1
-        print("WITHOUT A MISTAKE:", function, kind, done.stdout[-500:], done.stderr[-500:])
-for *edit, function, kind in MUTANTS:
-    done = run(function, kind, edit)
+        print("WITHOUT A MISTAKE:", *test, done.stdout[-500:], done.stderr[-500:])
+for *edit, test in MUTANTS:
+    done = run(test, edit)
     edited, noticed = "ptx: edited" in done.stderr, done.returncode != 0
     how = "a finding" if done.returncode == 98 else "the result" if noticed else "NOBODY"
     if "unknown opcode" in done.stderr or not edited:
         how, noticed = "no mutant: " + done.stderr[-200:], False
     bad += not noticed
-    print(f"{edit[0] or 'every kernel'}, {edit[2]!r} {edit[1]} to {edit[3]!r}, {function} {kind}: {how}", flush=True)
+    print(f"{edit[0]}, {edit[2]!r} {edit[1] or 'each'} to {edit[3]!r}, {' '.join(test)}: {how}", flush=True)
 print(f"{len(MUTANTS)} mutants, {bad} wrong")
 sys.exit(bool(bad))

@@ -1,0 +1,211 @@
+/* Products and convolutions of the sizes for which a device has tiles, which test_gpu_ops rarely draws, and conversions
+ * of numbers, on the device "cuda" and by the reference kernels of the host: elements, exponents and statistics must be
+ * the same bits.
+ *
+ *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]        FUNCTION: matmul, conv2d, numbers, large; "": all
+ *
+ * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
+#define _GNU_SOURCE
+#include "check.h"
+#include "core/queue/queue.h"
+#include "flexlab/blocks_windows.h"
+#include "flexlab/tensor.h"
+#include "flexlab/tensor_windows.h"
+#include "same_state.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPERANDS = 3, PLACES = 2 };
+typedef int64_t shape4[4];
+
+static tensor_device *gpu;
+static uint64_t seed = 1;
+static int compared;
+
+static int between(int low, int high) {
+    return low + (int)(check_random(&seed) % (uint64_t)(high - low + 1));
+}
+
+/* Elements near the ends of a format's range, few that are not zero, or any. style < 0: none are loaded. */
+static void make(tensor *t[PLACES], tensor_format format, int ndim, const int64_t *shape, int style) {
+    int64_t n = 1;
+    for (int i = 0; i < ndim; i++)
+        n *= shape[i];
+    float *v = malloc((size_t)n * sizeof *v);
+    for (int64_t i = 0; i < n; i++) {
+        const double u = (double)(int64_t)check_random(&seed) * 0x1p-63;
+        v[i] = (float)(style == 1   ? (u < 0 ? -1 : 1) * 32767.0 / 32768
+                       : style == 2 ? -32513.0 / 32768
+                       : style == 3 ? (check_random(&seed) % 8 ? 0 : u)
+                                    : u);
+    }
+    for (int p = 0; p < PLACES; p++) {
+        t[p] = p ? tensor_new_in(gpu, format, ndim, shape) : tensor_new(format, ndim, shape);
+        CHECK(t[p] && (style < 0 || !tensor_load_f32(t[p], v, n)), "%s", tensor_error());
+    }
+    free(v);
+}
+
+static void compare(tensor *t[PLACES], const char *what) {
+    const int64_t n = tensor_count(t[0]);
+    double *v[PLACES] = {malloc((size_t)n * sizeof **v), malloc((size_t)n * sizeof **v)};
+    tensor_stats stats[PLACES][2];
+    for (int p = 0; p < PLACES; p++)
+        CHECK(!tensor_store_f64(t[p], v[p], n) && !tensor_statistics(&stats[p][0], &stats[p][1], t[p]), "%s: %s", what,
+              tensor_error());
+    int64_t at = 0;
+    while (at < n && same_double(v[0][at], v[1][at]))
+        at++;
+    CHECK(at == n, "%s: element %" PRId64 " of %" PRId64 " is %a, ref %a", what, at, n, v[1][at], v[0][at]);
+    CHECK(same_stats(&stats[0][0], &stats[1][0]) && same_stats(&stats[0][1], &stats[1][1]), "%s: statistics", what);
+    const struct fl_slot *a = fl_slot_of(t[0]), *b = fl_slot_of(t[1]);
+    CHECK(a && b && a->e == b->e && same_autoflex(&a->autoflex, &b->autoflex), "%s: the exponent or its state", what);
+    free(v[0]);
+    free(v[1]);
+    compared++;
+}
+
+static void free_all(tensor *t[OPERANDS][PLACES], int count) {
+    for (int i = 0; i < count; i++)
+        for (int p = 0; p < PLACES; p++)
+            tensor_free(t[i][p]);
+}
+
+static void matmul(tensor_format f, int kind, int m, int n, int k, int style, int writes) {
+    static tensor_status (*const functions[])(tensor *, const tensor *, const tensor *) = {tensor_matmul, tensor_matmul_nt,
+                                                                                           tensor_matmul_tn};
+    char what[120];
+    tensor *t[OPERANDS][PLACES];
+    make(t[0], f, 2, (const int64_t[]){m, n}, -1);
+    make(t[1], f, 2, kind == 2 ? (const int64_t[]){k, m} : (const int64_t[]){m, k}, style);
+    make(t[2], f, 2, kind == 1 ? (const int64_t[]){n, k} : (const int64_t[]){k, n}, style);
+    for (int i = 0; i < writes; i++)
+        for (int p = 0; p < PLACES; p++)
+            CHECK(!functions[kind](t[0][p], t[1][p], t[2][p]), "%s", tensor_error());
+    snprintf(what, sizeof what, "%s %s of %d x %d x %d, style %d", tensor_format_name(f),
+             (const char *[]){"matmul", "matmul_nt", "matmul_tn"}[kind], m, n, k, style);
+    compare(t[0], what);
+    free_all(t, OPERANDS);
+}
+
+/* How many windows there are along one side; 0 or less: it does not fit. */
+static int windows(int size, int window, const tensor_window *how, int side) {
+    const int room = size + how->padding[2 * side] + how->padding[2 * side + 1] - how->dilation[side] * (window - 1) - 1;
+    return room < 0 ? 0 : room / how->stride[side] + 1;
+}
+
+static void conv2d(tensor_format f, int kind, int batch, int h, int w, int channels, int filters, int r, int s,
+                   tensor_window how, int style) {
+    char what[200];
+    tensor *t[OPERANDS][PLACES]; /* x, filters, y */
+    const int p = windows(h, r, &how, 0), q = windows(w, s, &how, 1);
+    if (p < 1 || q < 1)
+        return;
+    make(t[0], f, 4, (const shape4){batch, h, w, channels}, kind == 1 ? -1 : style);
+    make(t[1], f, 4, (const shape4){filters, r, s, channels / how.groups}, kind == 2 ? -1 : style);
+    make(t[2], f, 4, (const shape4){batch, p, q, filters}, kind == 0 ? -1 : style);
+    for (int i = 0; i < 2; i++)
+        for (int at = 0; at < PLACES; at++)
+            CHECK(!(kind == 0   ? tensor_conv2d(t[2][at], t[0][at], t[1][at], &how)
+                    : kind == 1 ? tensor_conv2d_input_grad(t[0][at], t[2][at], t[1][at], &how)
+                                : tensor_conv2d_weight_grad(t[1][at], t[2][at], t[0][at], &how)),
+                  "%s", tensor_error());
+    snprintf(what, sizeof what, "%s %s of %d x %d x %d x %d, filters %d x %d x %d, stride %d %d, padding %d %d, dilation %d %d, groups %d",
+             tensor_format_name(f), (const char *[]){"conv2d", "conv2d_input_grad", "conv2d_weight_grad"}[kind], batch, h, w,
+             channels, filters, r, s, how.stride[0], how.stride[1], how.padding[0], how.padding[2], how.dilation[0],
+             how.dilation[1], how.groups);
+    compare(t[kind == 0 ? 2 : kind == 1 ? 0 : 1], what);
+    free_all(t, OPERANDS);
+}
+
+/* Sizes that are multiples of eight, which tiles read in pieces, and others. */
+static void draw(tensor_format f, const char *only) {
+    const int style = between(0, 4), eight = between(0, 2) ? 8 : 1;
+    if (*only ? !strcmp(only, "matmul") : between(0, 1)) {
+        const bool deep = between(0, 3) == 0; /* few results of many products are split */
+        matmul(f, between(0, 2), eight * between(1, (deep ? 64 : 160) / eight), eight * between(1, (deep ? 64 : 160) / eight),
+               eight * (deep ? between(2048 / eight, 5000 / eight) : between(1, 500 / eight)), style, 2);
+        return;
+    }
+    const int groups = between(0, 2) ? 1 : between(1, 4);
+    conv2d(f, between(0, 2), between(1, 4), between(1, 18), between(1, 18), groups * eight * between(1, 40 / eight),
+           groups * eight * between(1, 48 / eight), between(1, 4), between(1, 4),
+           (tensor_window){.stride = {between(1, 3), between(1, 3)},
+                           .padding = {between(0, 3), between(0, 3), between(0, 3), between(0, 3)},
+                           .dilation = {between(1, 2), between(1, 2)},
+                           .groups = groups},
+           style);
+}
+
+/* The largest tile; and k beyond where sums of 32 bits end. */
+static void large(void) {
+    matmul(FMT_FLEX16_5, 0, 1400, 1152, 72, 0, 1);
+    matmul(FMT_DFP16, 1, 1536, 1056, 328, 1, 1);
+    matmul(FMT_FLEX16_5, 2, 1416, 1152, 136, 3, 1);
+    matmul(FMT_DFP16, 0, 64, 64, 65432, 2, 1);
+}
+
+/* Numbers of every kind to elements, twice so that the second has another exponent; and to a tensor with a wide part. */
+static void numbers(tensor_format f) {
+    enum { N = 777 };
+    const tensor_format kinds[] = {FMT_F64, FMT_F32, FMT_I32, FMT_U8};
+    for (int k = 0; k < (int)(sizeof kinds / sizeof *kinds); k++)
+        for (int wide = 0; wide < 2; wide++) {
+            tensor *t[OPERANDS][PLACES];
+            char what[80];
+            double v[N];
+            float v32[N];
+            int32_t whole[N];
+            uint8_t bytes[N];
+            for (int i = 0; i < N; i++) {
+                bytes[i] = (uint8_t)between(0, 255);
+                whole[i] = between(-30000, 30000);
+                v[i] = whole[i] * 0x1.23456789p-9;
+                v32[i] = (float)v[i];
+            }
+            for (int p = 0; p < PLACES; p++) {
+                t[0][p] = p ? tensor_new_in(gpu, f, TENSOR_SHAPE(N)) : tensor_new(f, TENSOR_SHAPE(N));
+                t[1][p] = p ? tensor_new_in(gpu, kinds[k], TENSOR_SHAPE(N)) : tensor_new(kinds[k], TENSOR_SHAPE(N));
+                CHECK(t[0][p] && t[1][p] &&
+                          !(k == 0   ? tensor_load_f64(t[1][p], v, N)
+                            : k == 1 ? tensor_load_f32(t[1][p], v32, N)
+                            : k == 2 ? tensor_load_i32(t[1][p], whole, N)
+                                     : tensor_load_u8(t[1][p], bytes, N)),
+                      "%s", tensor_error());
+                CHECK(!wide || !tensor_keep_wide(t[0][p]), "%s", tensor_error());
+                for (int i = 0; i < 2; i++)
+                    CHECK(!tensor_convert(t[0][p], t[1][p]), "%s", tensor_error());
+            }
+            snprintf(what, sizeof what, "%s from %s%s", tensor_format_name(f), tensor_format_name(kinds[k]),
+                     wide ? ", wide" : "");
+            compare(t[0], what);
+            free_all(t, 2);
+        }
+}
+
+int main(int argc, char **argv) {
+    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
+    const int count = argc > 2 ? atoi(argv[2]) : 60;
+    const char *only = argc > 3 ? argv[3] : "", *format = argc > 4 ? argv[4] : "";
+    gpu = tensor_device_find("cuda");
+    if (!gpu) {
+        const char *required = getenv("FLEXLAB_REQUIRE_GPU");
+        CHECK(!required || *required != '1', "%s", tensor_error());
+        return required && *required == '1' ? check_summary() : check_skip(tensor_error());
+    }
+    CHECK(!tensor_set_backend("ref"), "%s", tensor_error());
+    const tensor_format formats[] = {FMT_FLEX16_5, FMT_DFP16, FMT_FLEX16_5, FMT_DFP16, FMT_FP32, FMT_BF16, FMT_FP16};
+    enum { FORMATS = sizeof formats / sizeof *formats };
+    for (int i = 0; i < count && (!*only || !strcmp(only, "matmul") || !strcmp(only, "conv2d")); i++) {
+        const tensor_format f = formats[between(0, FORMATS - 1)];
+        if (!*format || !strcmp(format, tensor_format_name(f)))
+            draw(f, only);
+    }
+    for (int i = 2; i < FORMATS && (!*only || !strcmp(only, "numbers")); i++)
+        numbers(formats[i]);
+    if (!strcmp(only, "large"))
+        large();
+    printf("%d results compared\n", compared);
+    return check_summary();
+}
