@@ -1,9 +1,8 @@
-/* device.h - the only header of CUDA that kernel sources include: nvcc compiles the same source for a GPU, and the
- * host's C++ compiler compiles it for the GPU emulation of the tests (tests/gpu/stand_in/stand_in.h).
+/* device.h - the only header of CUDA that kernel sources include.
  *
- * Rules of kernel sources, so that both compile them: launches through gpu_launch, dynamic shared memory through
- * GPU_DYNAMIC_SHARED, PTX only here, no __CUDA_ARCH__ elsewhere, no cub and no cooperative groups. Threads of a block
- * that uses barriers do not return before the last one, and lanes in the mask of a collective not before it.
+ * Rules of kernel sources: launches through gpu_launch, dynamic shared memory through GPU_DYNAMIC_SHARED, PTX only
+ * here, no __CUDA_ARCH__, no cub and no cooperative groups. Threads of a block that uses barriers do not return before
+ * the last one, and lanes in the mask of a collective not before it.
  *
  * Fragments of m16n8k32 (PTX ISA, "Matrix Fragments for mma.m16n8k32"), with g = lane / 4 and t = lane % 4:
  *
@@ -16,8 +15,6 @@
  * g, columns 2 t and 2 t + 1; with trans, rows 2 t and 2 t + 1 of column g. */
 #ifndef FL_GPU_DEVICE_H
 #define FL_GPU_DEVICE_H
-
-#ifdef __CUDACC__
 
 #include <cuda_runtime.h>
 #include <stddef.h>
@@ -105,73 +102,5 @@ template <int pending> static __device__ __forceinline__ void gpu_cp_wait() {
 static __device__ __forceinline__ uint32_t gpu_byte_perm(uint32_t x, uint32_t y, uint32_t selector) {
     return __byte_perm(x, y, selector);
 }
-
-#else
-
-#include "stand_in.h"
-
-#define GPU_DYNAMIC_SHARED(type, name) type *const name = reinterpret_cast<type *>(stand_in::dynamic_shared())
-
-template <class... P, class... A>
-static inline cudaError_t gpu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
-                                     cudaStream_t stream, A... arguments) {
-    static_assert(sizeof...(P) == sizeof...(A), "the kernel has another number of arguments");
-    const std::tuple<P...> copies{static_cast<P>(arguments)...};
-    stand_in::launch((const void *)kernel, grid, block, shared_bytes, stream,
-                     [kernel, copies] { std::apply(kernel, copies); });
-    return cudaGetLastError();
-}
-
-static inline void gpu_mma_s8s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-                                stand_in::Place at = stand_in::Place::here()) {
-    stand_in::mma(d, a, b, true, true, at);
-}
-static inline void gpu_mma_s8u8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-                                stand_in::Place at = stand_in::Place::here()) {
-    stand_in::mma(d, a, b, true, false, at);
-}
-static inline void gpu_mma_u8s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-                                stand_in::Place at = stand_in::Place::here()) {
-    stand_in::mma(d, a, b, false, true, at);
-}
-static inline void gpu_mma_u8u8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-                                stand_in::Place at = stand_in::Place::here()) {
-    stand_in::mma(d, a, b, false, false, at);
-}
-static inline void gpu_ldmatrix_x4(uint32_t (&r)[4], const void *row, stand_in::Place at = stand_in::Place::here()) {
-    stand_in::ldmatrix(r, 4, row, false, at);
-}
-static inline void gpu_ldmatrix_x4_trans(uint32_t (&r)[4], const void *row,
-                                         stand_in::Place at = stand_in::Place::here()) {
-    stand_in::ldmatrix(r, 4, row, true, at);
-}
-static inline void gpu_ldmatrix_x2(uint32_t (&r)[2], const void *row, stand_in::Place at = stand_in::Place::here()) {
-    stand_in::ldmatrix(r, 2, row, false, at);
-}
-static inline void gpu_ldmatrix_x2_trans(uint32_t (&r)[2], const void *row,
-                                         stand_in::Place at = stand_in::Place::here()) {
-    stand_in::ldmatrix(r, 2, row, true, at);
-}
-static inline void gpu_ldmatrix_x1(uint32_t (&r)[1], const void *row, stand_in::Place at = stand_in::Place::here()) {
-    stand_in::ldmatrix(r, 1, row, false, at);
-}
-static inline void gpu_ldmatrix_x1_trans(uint32_t (&r)[1], const void *row,
-                                         stand_in::Place at = stand_in::Place::here()) {
-    stand_in::ldmatrix(r, 1, row, true, at);
-}
-static inline void gpu_cp_async16(void *dst_shared, const void *src_global, int valid_bytes) {
-    stand_in::cp_async16(dst_shared, src_global, valid_bytes);
-}
-static inline void gpu_cp_commit() {
-    stand_in::cp_commit();
-}
-template <int pending> static inline void gpu_cp_wait() {
-    stand_in::cp_wait(pending);
-}
-static inline uint32_t gpu_byte_perm(uint32_t x, uint32_t y, uint32_t selector) {
-    return __byte_perm(x, y, selector);
-}
-
-#endif
 
 #endif

@@ -53,8 +53,8 @@ static tensor_status found(const struct fl_gpu_failure *f) {
         return fl_fail(TENSOR_E_ARGUMENT,
                        "%s: channel %lld has the multipliers %g and %g, means %g and %g: mean, variance and epsilon "
                        "must lead to finite numbers",
-                       f->what, (long long)f->at, fl_unsigned_nan(f->value[0]), fl_unsigned_nan(f->value[1]), fl_unsigned_nan(f->value[2]),
-                       fl_unsigned_nan(f->value[3]));
+                       f->what, (long long)f->at, fl_unsigned_nan(f->value[0]), fl_unsigned_nan(f->value[1]),
+                       fl_unsigned_nan(f->value[2]), fl_unsigned_nan(f->value[3]));
     case FL_GPU_INDEX:
         return fl_fail(TENSOR_E_ARGUMENT, "%s: index %lld is %.0f, expected 0 to %lld",
                        f->what ? f->what : "gather_images", (long long)f->at, f->value[0], (long long)f->limit - 1);

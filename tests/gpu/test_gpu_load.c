@@ -143,8 +143,8 @@ static void two_devices(void) {
     names();
 }
 
-#ifndef STAND_IN
-#define STAND_IN NULL
+#ifndef MACHINE
+#define MACHINE NULL
 #endif
 #ifndef CUDA_BACKEND
 #define CUDA_BACKEND NULL
@@ -163,8 +163,8 @@ static const struct {
     {"another library", other_library, OTHER_BACKEND, "OTHER_BACKEND", "version"},
     {"other sources", other_sources, OTHER_BACKEND, "OTHER_BACKEND", "sources"},
     {"the CUDA backend", real_backend, CUDA_BACKEND, NULL, NULL},
-    {"no device", no_device, STAND_IN, "FLEXLAB_STAND_IN_DEVICES", "0"},
-    {"two devices", two_devices, STAND_IN, "FLEXLAB_STAND_IN_DEVICES", "2"},
+    {"no device", no_device, MACHINE, "FLEXLAB_PTX_DEVICES", "0"},
+    {"two devices", two_devices, MACHINE, "FLEXLAB_PTX_DEVICES", "2"},
 };
 
 int main(void) {

@@ -73,8 +73,8 @@ static void free_all(tensor *t[OPERANDS][PLACES], int count) {
 }
 
 static void matmul(tensor_format f, int kind, int m, int n, int k, int style, int writes) {
-    static tensor_status (*const functions[])(tensor *, const tensor *, const tensor *) = {tensor_matmul, tensor_matmul_nt,
-                                                                                           tensor_matmul_tn};
+    static tensor_status (*const functions[])(tensor *, const tensor *,
+                                              const tensor *) = {tensor_matmul, tensor_matmul_nt, tensor_matmul_tn};
     char what[120];
     tensor *t[OPERANDS][PLACES];
     make(t[0], f, 2, (const int64_t[]){m, n}, -1);
@@ -91,7 +91,8 @@ static void matmul(tensor_format f, int kind, int m, int n, int k, int style, in
 
 /* How many windows there are along one side; 0 or less: it does not fit. */
 static int windows(int size, int window, const tensor_window *how, int side) {
-    const int room = size + how->padding[2 * side] + how->padding[2 * side + 1] - how->dilation[side] * (window - 1) - 1;
+    const int room =
+        size + how->padding[2 * side] + how->padding[2 * side + 1] - how->dilation[side] * (window - 1) - 1;
     return room < 0 ? 0 : room / how->stride[side] + 1;
 }
 
@@ -111,10 +112,11 @@ static void conv2d(tensor_format f, int kind, int batch, int h, int w, int chann
                     : kind == 1 ? tensor_conv2d_input_grad(t[0][at], t[2][at], t[1][at], &how)
                                 : tensor_conv2d_weight_grad(t[1][at], t[2][at], t[0][at], &how)),
                   "%s", tensor_error());
-    snprintf(what, sizeof what, "%s %s of %d x %d x %d x %d, filters %d x %d x %d, stride %d %d, padding %d %d, dilation %d %d, groups %d",
-             tensor_format_name(f), (const char *[]){"conv2d", "conv2d_input_grad", "conv2d_weight_grad"}[kind], batch, h, w,
-             channels, filters, r, s, how.stride[0], how.stride[1], how.padding[0], how.padding[2], how.dilation[0],
-             how.dilation[1], how.groups);
+    snprintf(what, sizeof what,
+             "%s %s of %d x %d x %d x %d, filters %d x %d x %d, stride %d %d, padding %d %d, dilation %d %d, groups %d",
+             tensor_format_name(f), (const char *[]){"conv2d", "conv2d_input_grad", "conv2d_weight_grad"}[kind], batch,
+             h, w, channels, filters, r, s, how.stride[0], how.stride[1], how.padding[0], how.padding[2],
+             how.dilation[0], how.dilation[1], how.groups);
     compare(t[kind == 0 ? 2 : kind == 1 ? 0 : 1], what);
     free_all(t, OPERANDS);
 }
@@ -124,7 +126,8 @@ static void draw(tensor_format f, const char *only) {
     const int style = between(0, 4), eight = between(0, 2) ? 8 : 1;
     if (*only ? !strcmp(only, "matmul") : between(0, 1)) {
         const bool deep = between(0, 3) == 0; /* few results of many products are split */
-        matmul(f, between(0, 2), eight * between(1, (deep ? 64 : 160) / eight), eight * between(1, (deep ? 64 : 160) / eight),
+        matmul(f, between(0, 2), eight * between(1, (deep ? 64 : 160) / eight),
+               eight * between(1, (deep ? 64 : 160) / eight),
                eight * (deep ? between(2048 / eight, 5000 / eight) : between(1, 500 / eight)), style, 2);
         return;
     }
@@ -146,7 +149,8 @@ static void large(void) {
     matmul(FMT_DFP16, 0, 64, 64, 65432, 2, 1);
 }
 
-/* Numbers of every kind to elements, twice so that the second has another exponent; and to a tensor with a wide part. */
+/* Numbers of every kind to elements, twice so that the second has another exponent; and to a tensor with a wide part.
+ */
 static void numbers(tensor_format f) {
     enum { N = 777 };
     const tensor_format kinds[] = {FMT_F64, FMT_F32, FMT_I32, FMT_U8};

@@ -1,8 +1,8 @@
 /* Training on the device "cuda" and on the processor: after each step of a small residual network, in every format, the
  * whole state (weights, momentum, wide parts, exponents with their history, running statistics) must be the same bytes.
- * Steps are recorded once and replayed; within a step the host neither waits nor allocates, which the emulation counts.
- * Then nn_train as a whole, from sets on the device: the same losses in the same order, the same trace to the byte, the
- * same result, and the host waits only as often as its reports require.
+ * Steps are recorded once and replayed; within a step the host neither waits nor allocates, which the PTX machine
+ * counts. Then nn_train as a whole, from sets on the device: the same losses in the same order, the same trace to the
+ * byte, the same result, and the host waits only as often as its reports require.
  *
  *     test_gpu_train [SIZE [STEPS [FORMAT|POLICY|all [MODEL]]]]        images of SIZE x SIZE pixels, 8; resnet8, then
  * other layers; of a format by its parameters, and of a policy (a text with a semicolon), resnet8 alone
@@ -21,15 +21,14 @@ enum { BATCH = 8, CLASSES = 10, CHANNELS = 3 };
 static int size = 8, steps = 5;
 static const char *model = "resnet8", *policy;
 static nn_config optimiser = {.momentum = 0.9f, .weight_decay = 1e-4f}; /* and all else of it */
-static long (*count)(const char *what);                                 /* of the emulation; NULL on a GPU */
+static long (*count)(const char *what);                                 /* of the machine; NULL on a GPU */
 
 static void find_counts(void) {
     const char *path = getenv("FLEXLAB_CUDA_LIBRARY");
     void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
     void *symbol = library ? dlsym(library, "ptx_count") : NULL;
-    symbol = symbol || !library ? symbol : dlsym(library, "stand_in_count");
     memcpy(&count, &symbol, sizeof count);
-    CHECK(count || !path || !(strstr(path, "stand_in") || strstr(path, "_ptx")), "%s counts nothing", path);
+    CHECK(count || !path || !strstr(path, "_ptx"), "%s counts nothing", path);
 }
 
 /* Means of windows, normalisation across and in groups of channels, and dropout, which makes new draws in each step
@@ -353,8 +352,8 @@ static void stops(void) {
     data_free(set);
 }
 
-/* A set that does not fit into the device's memory is transferred batch by batch, with the same results. The emulation
- * has 64 MiB here. */
+/* A set that does not fit into the device's memory is transferred batch by batch, with the same results. The PTX
+ * machine has 64 MiB here. */
 static void set_without_room(void) {
     if (!count)
         return;

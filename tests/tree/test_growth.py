@@ -5,7 +5,7 @@ programs of the README and of docs/training.md too. Checks that a format is one 
 another operation, instance normalisation, at most six files, which the tests and the page of what runs where find by themselves.
 usage: test_growth.py SOURCE_DIR WORK_DIR [long]
 Without "long" the library is built without optimisation and for the portable kernel set alone. With it every kernel set is
-built, every optimiser trains the new format, and all additions run on the stand-in for a GPU."""
+built, every optimiser trains the new format, and all additions run on the PTX machine, where nvcc is."""
 import os
 import pathlib
 import re
@@ -137,10 +137,10 @@ build = work / "build"
 shutil.rmtree(build, ignore_errors=True)
 portable = [f"-DFLEXLAB_HAVE_{row}=OFF" for row in ("AVX2", "AVX512", "AVX512_FAST", "AVX512_AMX")]
 run("cmake", "-S", tree, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_C_FLAGS_RELEASE=-O{int(long)}",
-    "-DFLEXLAB_TOOLS=OFF", "-DFLEXLAB_BENCH=OFF", "-DFLEXLAB_WERROR=ON", "-DFLEXLAB_CUDA=OFF", "-DFLEXLAB_PNG=OFF",
+    "-DFLEXLAB_TOOLS=OFF", "-DFLEXLAB_BENCH=OFF", "-DFLEXLAB_WERROR=ON", f"-DFLEXLAB_CUDA={'AUTO' if long else 'OFF'}", "-DFLEXLAB_PNG=OFF",
     "-DFLEXLAB_JPEG=OFF", "-DFLEXLAB_ONNX=OFF", "-DFLEXLAB_TFLITE=OFF", *([] if long else portable))
-has_cxx = long and "flexlab_stand_in" in run("cmake", "--build", build, "--target", "help")
-targets = ["test_kernels", "test_random", "test_signatures", "test_support", "test_instance_norm", "flexlab_static", *(["test_nn_optimiser"] if long else []), *(["flexlab_stand_in", "test_gpu_ops"] if has_cxx else [])]
+on_gpu = long and "flexlab_ptx" in run("cmake", "--build", build, "--target", "help")
+targets = ["test_kernels", "test_random", "test_signatures", "test_support", "test_instance_norm", "flexlab_static", *(["test_nn_optimiser"] if long else []), *(["flexlab_ptx", "test_gpu_ops"] if on_gpu else [])]
 run("cmake", "--build", build, "--target", *targets)
 
 formats = run("grep", "-ho", "FMT_[A-Z0-9_]* = .*\"", build / "generated/include/flexlab/formats.h")
@@ -168,14 +168,14 @@ def line_of(program, *arguments, **options):
 
 
 passive = {**os.environ, "OMP_WAIT_POLICY": "passive"}
-stand_in = {**passive, "FLEXLAB_REQUIRE_GPU": "1", "FLEXLAB_CUDA_LIBRARY": str(build / "tests/libflexlab_stand_in.so")}
+machine = {**passive, "FLEXLAB_REQUIRE_GPU": "1", "FLEXLAB_CUDA_LIBRARY": str(build / "tests/libflexlab_ptx.so")}
 if line_of("test_signatures") != "instancenorm: y x gamma beta; epsilon":
     sys.exit("that is not its signature")
 if int(re.search(r"worked (\d+) times", line_of("test_random", env=passive))[1]) < 2:
     sys.exit("random calls of it fail")
-cells = line_of("test_support", "--print", env=stand_in if has_cxx else passive).split("|")[2:-1]
+cells = line_of("test_support", "--print", env=machine if on_gpu else passive).split("|")[2:-1]
 if len(cells) != 8 or cells[-2:] != [" double ", "  "] or any(
-        cell.split()[:2] != ["r", "p"] or (has_cxx and cell.split()[-1] != "g") for cell in cells[:6]):
+        cell.split()[:2] != ["r", "p"] or (on_gpu and cell.split()[-1] != "g") for cell in cells[:6]):
     sys.exit("that is not what it has kernels of")
 if long:
     out = run(build / "tests/test_nn_optimiser", added[0], env=passive)
@@ -183,9 +183,9 @@ if long:
     if out.count(" of what is allowed)") < 20:
         sys.exit(f"{added[0]} was trained with too few settings of optimisers:\n{out}")
 for arguments in (["1", "4", "ramp"], ["1", "4", "instancenorm"], *(["1", "4", op, added[0]] for op in ("add", "matmul", "channel_affine"))):
-    if has_cxx:  # they run on a GPU without a line of CUDA of their own
-        out = run(build / "tests/test_gpu_ops", *arguments, env=stand_in)
-        print("on the stand-in for a GPU:", *arguments[2:], "-", out.splitlines()[-1])
+    if on_gpu:  # they run on a GPU without a line of CUDA of their own
+        out = run(build / "tests/test_gpu_ops", *arguments, env=machine)
+        print("on the PTX machine:", *arguments[2:], "-", out.splitlines()[-1])
         if " 0 calls" in out:
             sys.exit("nothing was called there")
 for document, code in [*programs, ("by hand", BY_HAND), ("by definition", BY_DEFINITION)]:

@@ -2,6 +2,7 @@
 """Each public header compiles alone, as C17 and as C++17, without a warning by gcc and clang, those of them that are
 there, tensor.h, tensor_blocks.h and nn.h include their parts; each header of src parses alone, so that editors show what is in it; and tests/tree/consumer/consumer.cpp and consumer.c, with the shared library, do one thing.
 usage: test_headers.py SOURCE_DIR BUILD_DIR [run]  (run: the programs too, which a build with sanitizers cannot)"""
+import concurrent.futures
 import pathlib
 import re
 import shutil
@@ -30,18 +31,24 @@ for header in sorted(source.glob("include/flexlab/*.h")):
         if name not in rows | VALUES:
             failures.append(f"{header.name}: tensor_{name} has no row in ops.def")
 # Headers of src include what they use; but what a folder of formats or an instruction set makes different is given from
-# outside. Kernels for a GPU are parsed with the stand-in for CUDA.
+# outside. Kernels for a GPU are parsed by nvcc, where it is.
 FORMAT = ["-include", "fp16/fp16_codec.h", "-DFL_KIND=fp16"]
-internal = [f"-I{folder}" for folder in (source / "src", build / "generated", build / "generated/gpu", source / "tests/gpu/stand_in")]
-CUDA = ["-x", "c++", "-std=c++17"]
-given = {"float": FORMAT, "gpu": [*CUDA, *FORMAT]}
-# What serves all formats reads their parameters, struct fl_element; a codec gives that name to its own type.
-without_format = {"gpu/gpu_blocks.h": CUDA, "gpu/gpu_task.h": CUDA}
+internal = [f"-I{folder}" for folder in (source / "src", build / "generated", build / "generated/gpu")]
+given = {"float": FORMAT}
 parsed = sorted(source.glob("src/**/*.h"))
+of_cuda = [header for header in parsed if re.search("__global__|__device__|cudaError_t", header.read_text())]
+nvcc = re.search(r"^FLEXLAB_NVCC:\w+=(/.*)", (build / "CMakeCache.txt").read_text(), re.M)
+with tempfile.TemporaryDirectory() as folder:
+    def preprocess(header):
+        return header, subprocess.run([nvcc[1], "-x", "cu", "-std=c++17", "-arch=sm_80", "-cuda", "-w", *include, *internal, *FORMAT, header,
+                                       "-o", pathlib.Path(folder, header.name)], capture_output=True, text=True)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for header, run in pool.map(preprocess, of_cuda if nvcc else []):
+            if run.returncode:
+                failures.append(f"{header.relative_to(source)} alone, nvcc: {run.stderr.strip().splitlines()[0]}")
 for compiler in [c for c in COMPILERS["c"] if shutil.which(c)]:
-    for header in parsed:
-        name = header.relative_to(source / "src")
-        more = without_format.get(name.as_posix(), given.get(name.parts[0], []))
+    for header in [h for h in parsed if h not in of_cuda]:
+        more = given.get(header.relative_to(source / "src").parts[0], [])
         run = subprocess.run([compiler, "-x", "c", "-std=gnu17", "-fsyntax-only", "-w", "-Werror=implicit-function-declaration",
                               "-DFL_ISA=portable", *include, *internal, *more, header], capture_output=True, text=True)
         if run.returncode:

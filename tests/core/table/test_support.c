@@ -151,7 +151,7 @@ static void compare_page(const char *page, size_t bytes) {
 /* The reason to skip the test if a build lacks something that the page describes, or NULL. */
 static const char *what_lacks(const tensor_device *device) {
     if (!device)
-        return "neither a GPU nor the stand-in for one; it says which operations have kernels there";
+        return "neither a GPU nor a machine for its PTX; it says which operations have kernels there";
     for (int backend = 0; backend < FL_KERNEL_SETS; backend++) {
         bool has = backend == FL_REF;
         for (int i = 0; fl_format_at(i); i++)

@@ -1,5 +1,5 @@
-/* cuda.h - between the parts of the runtime that stands in for CUDA's: its functions are those of cuda_runtime_api.h, as
- * many as the backend calls. */
+/* cuda.h - between the parts of the runtime that stands in for CUDA's: its functions are those of cuda_runtime_api.h,
+ * as many as the backend calls. */
 #ifndef FLEXLAB_TESTS_PTX_CUDA_H
 #define FLEXLAB_TESTS_PTX_CUDA_H
 

@@ -173,8 +173,8 @@ void __cudaUnregisterFatBinary(void **) {}
 char __cudaInitModule(void **) {
     return 1;
 }
-void __cudaRegisterFunction(void **binary, const char *host, char *, const char *name, int, void *, void *, void *, void *,
-                            int *) {
+void __cudaRegisterFunction(void **binary, const char *host, char *, const char *name, int, void *, void *, void *,
+                            void *, int *) {
     cuda::functions()[host].reset(new cuda::Function{binary, name, nullptr, 48 << 10});
 }
 }

@@ -1,6 +1,6 @@
-/* cuda_runtime.cpp - CUDA's runtime on the machine: devices, memory, streams, events, graphs and launches. Work is done as
- * late as CUDA allows, when somebody waits for it; memory is used again as late as possible; what a copy has not written
- * yet is rubbish. What CUDA forbids or leaves undefined is a finding. */
+/* cuda_runtime.cpp - CUDA's runtime on the machine: devices, memory, streams, events, graphs and launches. Work is done
+ * as late as CUDA allows, when somebody waits for it; memory is used again as late as possible; what a copy has not
+ * written yet is rubbish. What CUDA forbids or leaves undefined is a finding. */
 #include "cuda.h"
 
 #include <algorithm>
@@ -17,7 +17,8 @@ using ptx::find;
 static auto &lock = *new std::recursive_mutex;
 typedef std::lock_guard<std::recursive_mutex> Locked;
 
-/* --- errors ---------------------------------------------------------------------------------------------------------- */
+/* --- errors ----------------------------------------------------------------------------------------------------------
+ */
 
 static thread_local cudaError_t last_error;
 static cudaError_t context_error; /* of a kernel: it stays */
@@ -116,7 +117,8 @@ static cudaError_t planned(const char *call) {
     if (const cudaError_t error_ = planned(__func__))                                                                  \
         return give(error_);
 
-/* --- memory ---------------------------------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------------------------------
+ */
 
 enum : uint64_t { ALIGNMENT = 256, KEPT_FOR_VARIABLES = 16 << 20 };
 
@@ -225,7 +227,8 @@ static unsigned char *bytes_at(const void *p, size_t bytes, bool source, const c
     return d.memory + at;
 }
 
-/* --- streams --------------------------------------------------------------------------------------------------------- */
+/* --- streams ---------------------------------------------------------------------------------------------------------
+ */
 
 typedef std::function<void()> Work;
 typedef std::shared_ptr<std::vector<Work>> Works;
@@ -249,9 +252,7 @@ struct CUgraphExec_st {
 };
 
 static auto &streams = *new std::set<cudaStream_t>;
-static struct {
-    long waits, stream_waits, replays, allocations;
-} counts;
+static struct { long waits, stream_waits, replays, allocations; } counts;
 
 static uint64_t this_thread() {
     static thread_local char one;
@@ -414,7 +415,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
         if (!pageable)
             return add(s, [to, from, bytes] { memcpy(bytes_at(to, bytes, false, "to the device"), from, bytes); });
         std::string copy((const char *)from, bytes);
-        return add(s, [to, copy] { memcpy(bytes_at(to, copy.size(), false, "to the device"), copy.data(), copy.size()); });
+        return add(s,
+                   [to, copy] { memcpy(bytes_at(to, copy.size(), false, "to the device"), copy.data(), copy.size()); });
     }
     if (!pageable && !s->capture)
         memset(to, 0xdb, bytes);
@@ -449,7 +451,8 @@ cudaError_t cudaFreeHost(void *p) {
     return give(planned(__func__));
 }
 
-/* --- events ---------------------------------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------------------------------
+ */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) {
     ENTER
@@ -483,7 +486,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
     return give(context_error);
 }
 
-/* --- graphs ---------------------------------------------------------------------------------------------------------- */
+/* --- graphs ----------------------------------------------------------------------------------------------------------
+ */
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode) {
     ENTER
@@ -543,7 +547,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t runnable) {
     return give(planned(__func__));
 }
 
-/* --- devices --------------------------------------------------------------------------------------------------------- */
+/* --- devices ---------------------------------------------------------------------------------------------------------
+ */
 
 static cudaError_t check_device(int number) {
     const int count = ptx::options().devices;
@@ -611,7 +616,8 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
         *value = (int)ptx::options().shared_bytes;
         return cudaSuccess;
     default:
-        return wrong("an attribute that the machine does not know", std::to_string((int)attribute), cudaErrorInvalidValue);
+        return wrong("an attribute that the machine does not know", std::to_string((int)attribute),
+                     cudaErrorInvalidValue);
     }
 }
 
@@ -633,14 +639,16 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, enum cudaMemPoolAttr, void *)
     return cudaSuccess;
 }
 
-/* --- launches -------------------------------------------------------------------------------------------------------- */
+/* --- launches --------------------------------------------------------------------------------------------------------
+ */
 
 cudaError_t cudaFuncSetAttribute(const void *host, enum cudaFuncAttribute attribute, int value) {
     ENTER
     cuda::Function *const f = cuda::function_at(host);
     if (!f)
         return wrong("a kernel that was not registered", __func__, cudaErrorInvalidDeviceFunction);
-    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || (uint32_t)value > ptx::options().shared_bytes)
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+        (uint32_t)value > ptx::options().shared_bytes)
         return give(cudaErrorInvalidValue);
     f->most_shared = std::max(value, 48 << 10);
     return cudaSuccess;

@@ -66,6 +66,17 @@ ptx_test(gpu_train_blocks_ptx_long test_gpu_train 8 3 ${ptx_blocks} ENVIRONMENT 
 ptx_test(gpu_train_ptx_long test_gpu_train 32 3 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_ptx_checked_long test_gpu_train 8 2 ENVIRONMENT ${ptx_all})
 
+# What uses a device beside them.
+foreach(name recurrent nn_recurrent nn_data nonfinite nn_tokens nn_gpt nn_text wgan nn_telemetry_calls nn_loss_scale nn_weights)
+    ptx_test(${name}_ptx test_${name} cuda)
+endforeach()
+ptx_test(program_networks_ptx test_program_networks cuda mtcnn-pnet.onnx mtcnn-rnet.onnx wake-word.onnx
+         tiny-anomaly-fp32.tflite tiny-resnet8-fp32.tflite tiny-keywords-fp32.tflite)
+ptx_test(program_networks_ptx_long test_program_networks cuda)
+ptx_test(program_quantised_ptx test_program_quantised cuda 1 50)
+set_tests_properties(support PROPERTIES ENVIRONMENT "OMP_WAIT_POLICY=passive;FLEXLAB_CUDA_LIBRARY=$<TARGET_FILE:flexlab_ptx>")
+add_dependencies(test_support flexlab_ptx)
+
 # That the machine can fail. Its PTX is packed in another way than the library's, where nvcc can.
 set(ptx_packed "")
 if(FLEXLAB_NVCC_VERSION VERSION_GREATER_EQUAL 12.8)

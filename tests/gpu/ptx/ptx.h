@@ -1,11 +1,12 @@
 /* ptx.h - a machine that executes PTX, the language between CUDA's compiler and a GPU, on the processor.
  *
- * A kernel is decoded once, from the text that the compiler has emitted, into a program of instructions, each a function
- * that acts on the 32 lanes of a warp at a time. The lanes of a register lie one after the other, so that compilers make
- * vector instructions of these functions; a predicate is a word with a bit for each lane.
+ * A kernel is decoded once, from the text that the compiler has emitted, into a program of instructions, each a
+ * function that acts on the 32 lanes of a warp at a time. The lanes of a register lie one after the other, so that
+ * compilers make vector instructions of these functions; a predicate is a word with a bit for each lane.
  *
- * The machine is a witness, not a model of speed: what the PTX ISA leaves open is drawn from a seed, and what it forbids
- * is a finding. A finding is printed at once, and the process ends with status PTX_STATUS, whatever it meant to return.
+ * The machine is a witness, not a model of speed: what the PTX ISA leaves open is drawn from a seed, and what it
+ * forbids is a finding. A finding is printed at once, and the process ends with status PTX_STATUS, whatever it meant to
+ * return.
  *
  * Environment:
  *   FLEXLAB_PTX_SEED     order of blocks, warps, and of lanes in atomic operations; bits of what is undefined (1)
@@ -39,7 +40,8 @@ typedef __int128 s128;
 enum : uint32_t { LANES = 32, ALL = 0xffffffffu };
 enum { PTX_STATUS = 98 };
 
-/* --- options and findings (ptx_findings.cpp) ----------------------------------------------------------------------- */
+/* --- options and findings (ptx_findings.cpp) -----------------------------------------------------------------------
+ */
 
 struct Options {
     uint64_t seed = 1, bytes = (uint64_t)1 << 30;
@@ -70,7 +72,8 @@ inline uint64_t draw(uint64_t &state) {
     return z ^ z >> 31;
 }
 
-/* --- programs (ptx_text.cpp, ptx_decode.cpp, ptx_forms.cpp) --------------------------------------------------------- */
+/* --- programs (ptx_text.cpp, ptx_decode.cpp, ptx_forms.cpp) ---------------------------------------------------------
+ */
 
 struct Warp;
 struct Insn;
@@ -85,7 +88,8 @@ struct Operand {
 
 enum class Kind : uint8_t { PLAIN, BRANCH, CALL, RETURN, EXIT, BARRIER, TOGETHER, TRAP };
 /* Which of the registers that an instruction reads must have been written, for its result to count as written: all; the
- * predicate and the register that it chooses; both predicates, or one that decides alone. NEEDED: none may be unwritten. */
+ * predicate and the register that it chooses; both predicates, or one that decides alone. NEEDED: none may be
+ * unwritten. */
 enum class Flow : uint8_t { OF_ALL, CHOICE, AND, OR, NEEDED };
 enum class Space : uint8_t { GENERIC, GLOBAL, SHARED, FRAME, PARAMETER };
 
@@ -98,10 +102,10 @@ struct Insn {
     Flow flow = Flow::OF_ALL;
     int32_t guard = -1;
     uint32_t target = 0, function = 0, opcode = 0;
-    int64_t offset = 0; /* of an address; or an immediate number */
-    Operand o[6]; /* of a shuffle the last is its predicate */
-    std::vector<Operand> more;            /* operands in braces */
-    std::vector<uint32_t> reads, writes;  /* numbers of registers */
+    int64_t offset = 0;                  /* of an address; or an immediate number */
+    Operand o[6];                        /* of a shuffle the last is its predicate */
+    std::vector<Operand> more;           /* operands in braces */
+    std::vector<uint32_t> reads, writes; /* numbers of registers */
     std::string_view text;
 };
 
@@ -152,8 +156,9 @@ class Module {
 };
 
 /* How an opcode is executed, and what operands it has, a letter each: 2, 4, 8: a register or constant of so many bytes;
- * x: of any; p: a predicate; q: a register and a predicate, D|P; a: an address; i: a number; v: as many registers as the
- * opcode says, in braces unless it is one; w: registers in braces; t: those of 32 bits. The first is the result, unless the signature begins with '!'. */
+ * x: of any; p: a predicate; q: a register and a predicate, D|P; a: an address; i: a number; v: as many registers as
+ * the opcode says, in braces unless it is one; w: registers in braces; t: those of 32 bits. The first is the result,
+ * unless the signature begins with '!'. */
 struct Form {
     const char *signature = nullptr;
     Action *action = nullptr;
@@ -173,7 +178,8 @@ Action *quick_access(const Insn &in);
 uint32_t opcode_number(std::string_view opcode);
 const std::vector<std::string> &opcode_names();
 
-/* --- memory (ptx_memory.cpp) ----------------------------------------------------------------------------------------- */
+/* --- memory (ptx_memory.cpp) -----------------------------------------------------------------------------------------
+ */
 
 /* Where the spaces lie. A device's memory has addresses at which the host has none. */
 constexpr uint64_t DEVICES_AT = 0x60000000000u, DEVICE_STEP = 0x1000000000u;
@@ -193,7 +199,8 @@ Device &device(int number);
 /* Variables of modules lie at the end of the memory of every device. */
 uint64_t new_variable(const std::vector<unsigned char> &bytes);
 
-/* --- execution (ptx_run.cpp) ----------------------------------------------------------------------------------------- */
+/* --- execution (ptx_run.cpp) -----------------------------------------------------------------------------------------
+ */
 
 struct Launch {
     Kernel *kernel;

@@ -144,8 +144,8 @@ class Decoder {
     }
 
     static uint64_t address_of(const Variable &v, const Kernel &k) {
-        return v.space == Space::SHARED ? SHARED_AT + (v.at ? v.at - 1 : (k.static_shared + 127) / 128 * 128)
-               : v.space == Space::FRAME ? FRAME_AT + v.at
+        return v.space == Space::SHARED      ? SHARED_AT + (v.at ? v.at - 1 : (k.static_shared + 127) / 128 * 128)
+               : v.space == Space::FRAME     ? FRAME_AT + v.at
                : v.space == Space::PARAMETER ? PARAMETERS_AT + v.at
                                              : v.at;
     }
@@ -286,7 +286,8 @@ class Decoder {
                 const uint64_t count = number_of(r.word());
                 r.need(">");
                 for (uint64_t i = 0; i < count; i++) {
-                    kept_.push_back(std::unique_ptr<std::string>(new std::string(std::string(name) + std::to_string(i))));
+                    kept_.push_back(
+                        std::unique_ptr<std::string>(new std::string(std::string(name) + std::to_string(i))));
                     registers_.back()[*kept_.back()] = new_register(width);
                 }
             } while (r.take(","));

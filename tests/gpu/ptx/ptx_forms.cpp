@@ -1,5 +1,5 @@
-/* ptx_forms.cpp - the opcodes: what each computes, and a table of them. An opcode that is not there ends the process, so
- * that nothing approximate, flushing or saturating runs unnoticed. Compiled without contraction of a * b + c. */
+/* ptx_forms.cpp - the opcodes: what each computes, and a table of them. An opcode that is not there ends the process,
+ * so that nothing approximate, flushing or saturating runs unnoticed. Compiled without contraction of a * b + c. */
 #include "ptx.h"
 
 #include <algorithm>
@@ -112,8 +112,9 @@ template <class A> auto high_half(A a, A b) {
         return std::is_signed<A>::value ? (A)((s64)a * (s64)b >> 32) : (A)((u64)a * (u64)b >> 32);
 }
 template <class A> auto wide_product(A a, A b) {
-    typedef typename std::conditional<sizeof(A) == 2, typename std::conditional<std::is_signed<A>::value, s32, u32>::type,
-                                      typename std::conditional<std::is_signed<A>::value, s64, u64>::type>::type W;
+    typedef
+        typename std::conditional<sizeof(A) == 2, typename std::conditional<std::is_signed<A>::value, s32, u32>::type,
+                                  typename std::conditional<std::is_signed<A>::value, s64, u64>::type>::type W;
     return (W)a * (W)b;
 }
 u32 permute_bytes(u32 a, u32 b, u32 selector) {
@@ -153,10 +154,10 @@ ONE(Narrow, 1, (f32)a)
 ONE(Widen, 1, (f64)a)
 TWO(Plus, 1, a + b)
 TWO(Minus, 1, a - b)
-TWO(Times, 1, a * b)
-TWO(TimesLow, 0, (u64)a * (u64)b)
+TWO(Times, 1, a *b)
+TWO(TimesLow, 0, (u64)a *(u64)b)
 TWO(By, 1, a / b)
-TWO(And, 0, a & b)
+TWO(And, 0, a &b)
 TWO(Or, 0, a | b)
 TWO(Xor, 0, a ^ b)
 TWO(Least, 0, a < b ? a : b)
@@ -168,7 +169,7 @@ TWO(Wide, 0, wide_product(a, b))
 TWO(Left, 0, (b >= 8 * sizeof(A) ? 0 : a << (b & (8 * sizeof(A) - 1))))
 TWO(Right, 0, (b >= 8 * sizeof(A) ? (a < 0 ? (A)-1 : 0) : a >> (b & (8 * sizeof(A) - 1))))
 TWO(SignOfFirst, 0, (a & (A)1 << (8 * sizeof(A) - 1)) | (b & ~((A)1 << (8 * sizeof(A) - 1))))
-THREE(TimesPlus, 0, (u64)a * (u64)b + (u64)c)
+THREE(TimesPlus, 0, (u64)a *(u64)b + (u64)c)
 THREE(HighPlus, 0, high_half(a, b) + c)
 THREE(Fused, 1, std::fma(a, b, c))
 THREE(FusedMinus, 1, std::fma(a, b, -c))
@@ -369,15 +370,35 @@ void unpack_two(Warp &w, const Insn &in) {
 typedef std::unordered_map<std::string_view, Form> Table;
 
 #define PLAIN(name, letters, action)                                                                                   \
-    { name, Form{letters, action} }
+    {                                                                                                                  \
+        name, Form {                                                                                                   \
+            letters, action                                                                                            \
+        }                                                                                                              \
+    }
 #define FLOW(name, letters, action, flow)                                                                              \
-    { name, Form{letters, action, Kind::PLAIN, 0, 1, 0, false, Space::GENERIC, false, Flow::flow} }
+    {                                                                                                                  \
+        name, Form {                                                                                                   \
+            letters, action, Kind::PLAIN, 0, 1, 0, false, Space::GENERIC, false, Flow::flow                            \
+        }                                                                                                              \
+    }
 #define ADDRESS(name, action, space)                                                                                   \
-    { name, Form{"88", action, Kind::PLAIN, 0, 1, 0, false, Space::space} }
+    {                                                                                                                  \
+        name, Form {                                                                                                   \
+            "88", action, Kind::PLAIN, 0, 1, 0, false, Space::space                                                    \
+        }                                                                                                              \
+    }
 #define VARIANT(name, letters, action, how)                                                                            \
-    { name, Form{letters, action, Kind::PLAIN, 0, 1, how} }
+    {                                                                                                                  \
+        name, Form {                                                                                                   \
+            letters, action, Kind::PLAIN, 0, 1, how                                                                    \
+        }                                                                                                              \
+    }
 #define TOGETHER(name, letters, action, count, how)                                                                    \
-    { name, Form{letters, action, Kind::TOGETHER, 0, count, how} }
+    {                                                                                                                  \
+        name, Form {                                                                                                   \
+            letters, action, Kind::TOGETHER, 0, count, how                                                             \
+        }                                                                                                              \
+    }
 #define COMPARE_INTEGERS(name, F)                                                                                      \
     PLAIN("setp." name ".s16", "p22", (compare<F, s16>)), PLAIN("setp." name ".u16", "p22", (compare<F, u16>)),        \
         PLAIN("setp." name ".s32", "p44", (compare<F, s32>)), PLAIN("setp." name ".u32", "p44", (compare<F, u32>)),    \
@@ -386,39 +407,64 @@ typedef std::unordered_map<std::string_view, Form> Table;
         PLAIN("setp." name ".b64", "p88", (compare<F, u64>))
 #define COMPARE_FLOATS(name, F)                                                                                        \
     PLAIN("setp." name ".f32", "p44", (compare<F, f32>)), PLAIN("setp." name ".f64", "p88", (compare<F, f64>))
-#define FLOAT_OF(f, s, letters)                                                                                        \
-    PLAIN("cvt.rn." #f "." #s, letters, (one<Same, f, s>))
+#define FLOAT_OF(f, s, letters) PLAIN("cvt.rn." #f "." #s, letters, (one<Same, f, s>))
 
 const Table &table() {
     static const Table table = {
         /* moves */
-        PLAIN("mov.u16", "22", (one<Same, u16, u16>)), PLAIN("mov.b16", "22", (one<Same, u16, u16>)),
-        PLAIN("mov.u32", "44", (one<Same, u32, u32>)), PLAIN("mov.b32", "44", (one<Same, u32, u32>)),
-        PLAIN("mov.s32", "44", (one<Same, u32, u32>)), PLAIN("mov.f32", "44", (one<Same, u32, u32>)),
-        PLAIN("mov.u64", "88", (one<Same, u64, u64>)), PLAIN("mov.b64", "88", (one<Same, u64, u64>)),
-        PLAIN("mov.s64", "88", (one<Same, u64, u64>)), PLAIN("mov.f64", "88", (one<Same, u64, u64>)),
-        PLAIN("mov.pred", "pp", logic<4>), PLAIN("pack.b32", "4w", pack), PLAIN("pack.b64", "8w", pack),
-        PLAIN("unpack.b32", "w4", unpack), PLAIN("unpack.b64", "w8", unpack),
-        FLOW("selp.b16", "222p", choose<u16>, CHOICE), FLOW("selp.u16", "222p", choose<u16>, CHOICE),
-        FLOW("selp.s16", "222p", choose<u16>, CHOICE), FLOW("selp.b32", "444p", choose<u32>, CHOICE),
-        FLOW("selp.u32", "444p", choose<u32>, CHOICE), FLOW("selp.s32", "444p", choose<u32>, CHOICE),
-        FLOW("selp.f32", "444p", choose<u32>, CHOICE), FLOW("selp.b64", "888p", choose<u64>, CHOICE),
-        FLOW("selp.u64", "888p", choose<u64>, CHOICE), FLOW("selp.s64", "888p", choose<u64>, CHOICE),
+        PLAIN("mov.u16", "22", (one<Same, u16, u16>)),
+        PLAIN("mov.b16", "22", (one<Same, u16, u16>)),
+        PLAIN("mov.u32", "44", (one<Same, u32, u32>)),
+        PLAIN("mov.b32", "44", (one<Same, u32, u32>)),
+        PLAIN("mov.s32", "44", (one<Same, u32, u32>)),
+        PLAIN("mov.f32", "44", (one<Same, u32, u32>)),
+        PLAIN("mov.u64", "88", (one<Same, u64, u64>)),
+        PLAIN("mov.b64", "88", (one<Same, u64, u64>)),
+        PLAIN("mov.s64", "88", (one<Same, u64, u64>)),
+        PLAIN("mov.f64", "88", (one<Same, u64, u64>)),
+        PLAIN("mov.pred", "pp", logic<4>),
+        PLAIN("pack.b32", "4w", pack),
+        PLAIN("pack.b64", "8w", pack),
+        PLAIN("unpack.b32", "w4", unpack),
+        PLAIN("unpack.b64", "w8", unpack),
+        FLOW("selp.b16", "222p", choose<u16>, CHOICE),
+        FLOW("selp.u16", "222p", choose<u16>, CHOICE),
+        FLOW("selp.s16", "222p", choose<u16>, CHOICE),
+        FLOW("selp.b32", "444p", choose<u32>, CHOICE),
+        FLOW("selp.u32", "444p", choose<u32>, CHOICE),
+        FLOW("selp.s32", "444p", choose<u32>, CHOICE),
+        FLOW("selp.f32", "444p", choose<u32>, CHOICE),
+        FLOW("selp.b64", "888p", choose<u64>, CHOICE),
+        FLOW("selp.u64", "888p", choose<u64>, CHOICE),
+        FLOW("selp.s64", "888p", choose<u64>, CHOICE),
         FLOW("selp.f64", "888p", choose<u64>, CHOICE),
         /* integers */
-        PLAIN("add.s16", "222", (two<Plus, u16, u16>)), PLAIN("add.u16", "222", (two<Plus, u16, u16>)),
-        PLAIN("add.s32", "444", (two<Plus, u32, u32>)), PLAIN("add.u32", "444", (two<Plus, u32, u32>)),
-        PLAIN("add.s64", "888", (two<Plus, u64, u64>)), PLAIN("add.u64", "888", (two<Plus, u64, u64>)),
-        PLAIN("sub.s16", "222", (two<Minus, u16, u16>)), PLAIN("sub.u16", "222", (two<Minus, u16, u16>)),
-        PLAIN("sub.s32", "444", (two<Minus, u32, u32>)), PLAIN("sub.u32", "444", (two<Minus, u32, u32>)),
-        PLAIN("sub.s64", "888", (two<Minus, u64, u64>)), PLAIN("sub.u64", "888", (two<Minus, u64, u64>)),
-        PLAIN("mul.lo.s16", "222", (two<TimesLow, u16, u16>)), PLAIN("mul.lo.u16", "222", (two<TimesLow, u16, u16>)),
-        PLAIN("mul.lo.s32", "444", (two<Times, u32, u32>)), PLAIN("mul.lo.u32", "444", (two<Times, u32, u32>)),
-        PLAIN("mul.lo.s64", "888", (two<TimesLow, u64, u64>)), PLAIN("mul.lo.u64", "888", (two<TimesLow, u64, u64>)),
-        PLAIN("mul.hi.s32", "444", (two<High, s32, s32>)), PLAIN("mul.hi.u32", "444", (two<High, u32, u32>)),
-        PLAIN("mul.hi.s64", "888", (two<High, s64, s64>)), PLAIN("mul.hi.u64", "888", (two<High, u64, u64>)),
-        PLAIN("mul.wide.s16", "422", (two<Wide, s32, s16>)), PLAIN("mul.wide.u16", "422", (two<Wide, u32, u16>)),
-        PLAIN("mul.wide.s32", "844", (two<Wide, s64, s32>)), PLAIN("mul.wide.u32", "844", (two<Wide, u64, u32>)),
+        PLAIN("add.s16", "222", (two<Plus, u16, u16>)),
+        PLAIN("add.u16", "222", (two<Plus, u16, u16>)),
+        PLAIN("add.s32", "444", (two<Plus, u32, u32>)),
+        PLAIN("add.u32", "444", (two<Plus, u32, u32>)),
+        PLAIN("add.s64", "888", (two<Plus, u64, u64>)),
+        PLAIN("add.u64", "888", (two<Plus, u64, u64>)),
+        PLAIN("sub.s16", "222", (two<Minus, u16, u16>)),
+        PLAIN("sub.u16", "222", (two<Minus, u16, u16>)),
+        PLAIN("sub.s32", "444", (two<Minus, u32, u32>)),
+        PLAIN("sub.u32", "444", (two<Minus, u32, u32>)),
+        PLAIN("sub.s64", "888", (two<Minus, u64, u64>)),
+        PLAIN("sub.u64", "888", (two<Minus, u64, u64>)),
+        PLAIN("mul.lo.s16", "222", (two<TimesLow, u16, u16>)),
+        PLAIN("mul.lo.u16", "222", (two<TimesLow, u16, u16>)),
+        PLAIN("mul.lo.s32", "444", (two<Times, u32, u32>)),
+        PLAIN("mul.lo.u32", "444", (two<Times, u32, u32>)),
+        PLAIN("mul.lo.s64", "888", (two<TimesLow, u64, u64>)),
+        PLAIN("mul.lo.u64", "888", (two<TimesLow, u64, u64>)),
+        PLAIN("mul.hi.s32", "444", (two<High, s32, s32>)),
+        PLAIN("mul.hi.u32", "444", (two<High, u32, u32>)),
+        PLAIN("mul.hi.s64", "888", (two<High, s64, s64>)),
+        PLAIN("mul.hi.u64", "888", (two<High, u64, u64>)),
+        PLAIN("mul.wide.s16", "422", (two<Wide, s32, s16>)),
+        PLAIN("mul.wide.u16", "422", (two<Wide, u32, u16>)),
+        PLAIN("mul.wide.s32", "844", (two<Wide, s64, s32>)),
+        PLAIN("mul.wide.u32", "844", (two<Wide, u64, u32>)),
         PLAIN("mad.lo.s32", "4444", (three<TimesPlus, u32, u32>)),
         PLAIN("mad.lo.u32", "4444", (three<TimesPlus, u32, u32>)),
         PLAIN("mad.lo.s64", "8888", (three<TimesPlus, u64, u64>)),
@@ -426,90 +472,167 @@ const Table &table() {
         PLAIN("mad.wide.u32", "8448", (three<TimesPlus, u64, u32, u64>)),
         PLAIN("mad.wide.s32", "8448", (three<TimesPlus, u64, s32, u64>)),
         PLAIN("dp4a.s32.s32", "4444", (three<Dot4, s32, u32, s32>)),
-        PLAIN("div.s32", "444", (divide<s32, false>)), PLAIN("div.u32", "444", (divide<u32, false>)),
-        PLAIN("div.s64", "888", (divide<s64, false>)), PLAIN("div.u64", "888", (divide<u64, false>)),
-        PLAIN("rem.s32", "444", (divide<s32, true>)), PLAIN("rem.u32", "444", (divide<u32, true>)),
-        PLAIN("rem.s64", "888", (divide<s64, true>)), PLAIN("rem.u64", "888", (divide<u64, true>)),
-        VARIANT("add.cc.u32", "444", add_with_carry<u32>, 2), VARIANT("add.cc.s32", "444", add_with_carry<u32>, 2),
-        VARIANT("add.cc.s64", "888", add_with_carry<u64>, 2), VARIANT("add.cc.u64", "888", add_with_carry<u64>, 2),
-        VARIANT("addc.cc.u32", "444", add_with_carry<u32>, 3), VARIANT("addc.cc.s64", "888", add_with_carry<u64>, 3),
-        VARIANT("addc.cc.u64", "888", add_with_carry<u64>, 3), VARIANT("addc.u32", "444", add_with_carry<u32>, 1),
-        VARIANT("addc.u64", "888", add_with_carry<u64>, 1), VARIANT("sub.cc.u32", "444", add_with_carry<u32>, 6),
-        VARIANT("sub.cc.s64", "888", add_with_carry<u64>, 6), VARIANT("sub.cc.u64", "888", add_with_carry<u64>, 6),
-        VARIANT("subc.cc.u32", "444", add_with_carry<u32>, 7), VARIANT("subc.cc.s64", "888", add_with_carry<u64>, 7),
-        VARIANT("subc.cc.u64", "888", add_with_carry<u64>, 7), VARIANT("subc.u32", "444", add_with_carry<u32>, 5),
+        PLAIN("div.s32", "444", (divide<s32, false>)),
+        PLAIN("div.u32", "444", (divide<u32, false>)),
+        PLAIN("div.s64", "888", (divide<s64, false>)),
+        PLAIN("div.u64", "888", (divide<u64, false>)),
+        PLAIN("rem.s32", "444", (divide<s32, true>)),
+        PLAIN("rem.u32", "444", (divide<u32, true>)),
+        PLAIN("rem.s64", "888", (divide<s64, true>)),
+        PLAIN("rem.u64", "888", (divide<u64, true>)),
+        VARIANT("add.cc.u32", "444", add_with_carry<u32>, 2),
+        VARIANT("add.cc.s32", "444", add_with_carry<u32>, 2),
+        VARIANT("add.cc.s64", "888", add_with_carry<u64>, 2),
+        VARIANT("add.cc.u64", "888", add_with_carry<u64>, 2),
+        VARIANT("addc.cc.u32", "444", add_with_carry<u32>, 3),
+        VARIANT("addc.cc.s64", "888", add_with_carry<u64>, 3),
+        VARIANT("addc.cc.u64", "888", add_with_carry<u64>, 3),
+        VARIANT("addc.u32", "444", add_with_carry<u32>, 1),
+        VARIANT("addc.u64", "888", add_with_carry<u64>, 1),
+        VARIANT("sub.cc.u32", "444", add_with_carry<u32>, 6),
+        VARIANT("sub.cc.s64", "888", add_with_carry<u64>, 6),
+        VARIANT("sub.cc.u64", "888", add_with_carry<u64>, 6),
+        VARIANT("subc.cc.u32", "444", add_with_carry<u32>, 7),
+        VARIANT("subc.cc.s64", "888", add_with_carry<u64>, 7),
+        VARIANT("subc.cc.u64", "888", add_with_carry<u64>, 7),
+        VARIANT("subc.u32", "444", add_with_carry<u32>, 5),
         VARIANT("mad.lo.cc.u32", "4444", multiply_with_carry, 2),
         VARIANT("madc.lo.cc.u32", "4444", multiply_with_carry, 3),
         VARIANT("mad.hi.cc.u32", "4444", multiply_with_carry, 10),
         VARIANT("madc.hi.cc.u32", "4444", multiply_with_carry, 11),
         VARIANT("madc.hi.u32", "4444", multiply_with_carry, 9),
-        PLAIN("min.s16", "222", (two<Least, s16, s16>)), PLAIN("min.u16", "222", (two<Least, u16, u16>)),
-        PLAIN("min.s32", "444", (two<Least, s32, s32>)), PLAIN("min.u32", "444", (two<Least, u32, u32>)),
-        PLAIN("min.s64", "888", (two<Least, s64, s64>)), PLAIN("min.u64", "888", (two<Least, u64, u64>)),
-        PLAIN("max.s16", "222", (two<Most, s16, s16>)), PLAIN("max.u16", "222", (two<Most, u16, u16>)),
-        PLAIN("max.s32", "444", (two<Most, s32, s32>)), PLAIN("max.u32", "444", (two<Most, u32, u32>)),
-        PLAIN("max.s64", "888", (two<Most, s64, s64>)), PLAIN("max.u64", "888", (two<Most, u64, u64>)),
-        PLAIN("neg.s32", "44", (one<Negative, u32, u32>)), PLAIN("neg.s64", "88", (one<Negative, u64, u64>)),
-        PLAIN("abs.s32", "44", (one<Absolute, u32, s32>)), PLAIN("abs.s64", "88", (one<Absolute, u64, s64>)),
-        PLAIN("clz.b32", "44", (one<LeadingZeros, u32, u32>)), PLAIN("clz.b64", "48", (one<LeadingZeros, u32, u64>)),
+        PLAIN("min.s16", "222", (two<Least, s16, s16>)),
+        PLAIN("min.u16", "222", (two<Least, u16, u16>)),
+        PLAIN("min.s32", "444", (two<Least, s32, s32>)),
+        PLAIN("min.u32", "444", (two<Least, u32, u32>)),
+        PLAIN("min.s64", "888", (two<Least, s64, s64>)),
+        PLAIN("min.u64", "888", (two<Least, u64, u64>)),
+        PLAIN("max.s16", "222", (two<Most, s16, s16>)),
+        PLAIN("max.u16", "222", (two<Most, u16, u16>)),
+        PLAIN("max.s32", "444", (two<Most, s32, s32>)),
+        PLAIN("max.u32", "444", (two<Most, u32, u32>)),
+        PLAIN("max.s64", "888", (two<Most, s64, s64>)),
+        PLAIN("max.u64", "888", (two<Most, u64, u64>)),
+        PLAIN("neg.s32", "44", (one<Negative, u32, u32>)),
+        PLAIN("neg.s64", "88", (one<Negative, u64, u64>)),
+        PLAIN("abs.s32", "44", (one<Absolute, u32, s32>)),
+        PLAIN("abs.s64", "88", (one<Absolute, u64, s64>)),
+        PLAIN("clz.b32", "44", (one<LeadingZeros, u32, u32>)),
+        PLAIN("clz.b64", "48", (one<LeadingZeros, u32, u64>)),
         /* bits */
-        PLAIN("and.b16", "222", (two<And, u16, u16>)), PLAIN("and.b32", "444", (two<And, u32, u32>)),
-        PLAIN("and.b64", "888", (two<And, u64, u64>)), FLOW("and.pred", "ppp", logic<0>, AND),
-        PLAIN("or.b16", "222", (two<Or, u16, u16>)), PLAIN("or.b32", "444", (two<Or, u32, u32>)),
-        PLAIN("or.b64", "888", (two<Or, u64, u64>)), FLOW("or.pred", "ppp", logic<1>, OR),
-        PLAIN("xor.b16", "222", (two<Xor, u16, u16>)), PLAIN("xor.b32", "444", (two<Xor, u32, u32>)),
-        PLAIN("xor.b64", "888", (two<Xor, u64, u64>)), PLAIN("xor.pred", "ppp", logic<2>),
-        PLAIN("not.b16", "22", (one<Not, u16, u16>)), PLAIN("not.b32", "44", (one<Not, u32, u32>)),
-        PLAIN("not.b64", "88", (one<Not, u64, u64>)), PLAIN("not.pred", "pp", logic<3>),
-        PLAIN("shl.b16", "224", (two<Left, u16, u16, u32>)), PLAIN("shl.b32", "444", (two<Left, u32, u32>)),
-        PLAIN("shl.b64", "884", (two<Left, u64, u64, u32>)), PLAIN("shr.u16", "224", (two<Right, u16, u16, u32>)),
-        PLAIN("shr.s16", "224", (two<Right, s16, s16, u32>)), PLAIN("shr.u32", "444", (two<Right, u32, u32>)),
-        PLAIN("shr.b32", "444", (two<Right, u32, u32>)), PLAIN("shr.s32", "444", (two<Right, s32, s32, u32>)),
-        PLAIN("shr.u64", "884", (two<Right, u64, u64, u32>)), PLAIN("shr.b64", "884", (two<Right, u64, u64, u32>)),
+        PLAIN("and.b16", "222", (two<And, u16, u16>)),
+        PLAIN("and.b32", "444", (two<And, u32, u32>)),
+        PLAIN("and.b64", "888", (two<And, u64, u64>)),
+        FLOW("and.pred", "ppp", logic<0>, AND),
+        PLAIN("or.b16", "222", (two<Or, u16, u16>)),
+        PLAIN("or.b32", "444", (two<Or, u32, u32>)),
+        PLAIN("or.b64", "888", (two<Or, u64, u64>)),
+        FLOW("or.pred", "ppp", logic<1>, OR),
+        PLAIN("xor.b16", "222", (two<Xor, u16, u16>)),
+        PLAIN("xor.b32", "444", (two<Xor, u32, u32>)),
+        PLAIN("xor.b64", "888", (two<Xor, u64, u64>)),
+        PLAIN("xor.pred", "ppp", logic<2>),
+        PLAIN("not.b16", "22", (one<Not, u16, u16>)),
+        PLAIN("not.b32", "44", (one<Not, u32, u32>)),
+        PLAIN("not.b64", "88", (one<Not, u64, u64>)),
+        PLAIN("not.pred", "pp", logic<3>),
+        PLAIN("shl.b16", "224", (two<Left, u16, u16, u32>)),
+        PLAIN("shl.b32", "444", (two<Left, u32, u32>)),
+        PLAIN("shl.b64", "884", (two<Left, u64, u64, u32>)),
+        PLAIN("shr.u16", "224", (two<Right, u16, u16, u32>)),
+        PLAIN("shr.s16", "224", (two<Right, s16, s16, u32>)),
+        PLAIN("shr.u32", "444", (two<Right, u32, u32>)),
+        PLAIN("shr.b32", "444", (two<Right, u32, u32>)),
+        PLAIN("shr.s32", "444", (two<Right, s32, s32, u32>)),
+        PLAIN("shr.u64", "884", (two<Right, u64, u64, u32>)),
+        PLAIN("shr.b64", "884", (two<Right, u64, u64, u32>)),
         PLAIN("shr.s64", "884", (two<Right, s64, s64, u32>)),
         PLAIN("shf.l.wrap.b32", "4444", (three<FunnelLeft, u32, u32>)),
         PLAIN("shf.r.wrap.b32", "4444", (three<FunnelRight, u32, u32>)),
-        PLAIN("prmt.b32", "4444", (three<Permute, u32, u32>)), PLAIN("bfi.b32", "44444", insert<u32>),
+        PLAIN("prmt.b32", "4444", (three<Permute, u32, u32>)),
+        PLAIN("bfi.b32", "44444", insert<u32>),
         PLAIN("bfi.b64", "88844", insert<u64>),
         /* floats */
-        PLAIN("add.rn.f32", "444", (two<Plus, f32, f32>)), PLAIN("add.f32", "444", (two<Plus, f32, f32>)),
-        PLAIN("add.rn.f64", "888", (two<Plus, f64, f64>)), PLAIN("add.f64", "888", (two<Plus, f64, f64>)),
-        PLAIN("sub.rn.f32", "444", (two<Minus, f32, f32>)), PLAIN("sub.rn.f64", "888", (two<Minus, f64, f64>)),
-        PLAIN("mul.rn.f32", "444", (two<Times, f32, f32>)), PLAIN("mul.rn.f64", "888", (two<Times, f64, f64>)),
-        PLAIN("mul.f32", "444", (two<Times, f32, f32>)), PLAIN("mul.f64", "888", (two<Times, f64, f64>)),
-        PLAIN("div.rn.f32", "444", (two<By, f32, f32>)), PLAIN("div.rn.f64", "888", (two<By, f64, f64>)),
-        PLAIN("fma.rn.f32", "4444", (three<Fused, f32, f32>)), PLAIN("fma.rn.f64", "8888", (three<Fused, f64, f64>)),
+        PLAIN("add.rn.f32", "444", (two<Plus, f32, f32>)),
+        PLAIN("add.f32", "444", (two<Plus, f32, f32>)),
+        PLAIN("add.rn.f64", "888", (two<Plus, f64, f64>)),
+        PLAIN("add.f64", "888", (two<Plus, f64, f64>)),
+        PLAIN("sub.rn.f32", "444", (two<Minus, f32, f32>)),
+        PLAIN("sub.rn.f64", "888", (two<Minus, f64, f64>)),
+        PLAIN("mul.rn.f32", "444", (two<Times, f32, f32>)),
+        PLAIN("mul.rn.f64", "888", (two<Times, f64, f64>)),
+        PLAIN("mul.f32", "444", (two<Times, f32, f32>)),
+        PLAIN("mul.f64", "888", (two<Times, f64, f64>)),
+        PLAIN("div.rn.f32", "444", (two<By, f32, f32>)),
+        PLAIN("div.rn.f64", "888", (two<By, f64, f64>)),
+        PLAIN("fma.rn.f32", "4444", (three<Fused, f32, f32>)),
+        PLAIN("fma.rn.f64", "8888", (three<Fused, f64, f64>)),
         PLAIN("fms.rn.f32", "4444", (three<FusedMinus, f32, f32>)), /* PTX has none: a mistake for tests of tests */
-        PLAIN("sqrt.rn.f32", "44", (one<Root, f32, f32>)), PLAIN("sqrt.rn.f64", "88", (one<Root, f64, f64>)),
-        PLAIN("rcp.rn.f32", "44", (one<Inverse, f32, f32>)), PLAIN("rcp.rn.f64", "88", (one<Inverse, f64, f64>)),
+        PLAIN("sqrt.rn.f32", "44", (one<Root, f32, f32>)),
+        PLAIN("sqrt.rn.f64", "88", (one<Root, f64, f64>)),
+        PLAIN("rcp.rn.f32", "44", (one<Inverse, f32, f32>)),
+        PLAIN("rcp.rn.f64", "88", (one<Inverse, f64, f64>)),
         PLAIN("rcp.approx.f32", "44", approximate_inverse),
-        PLAIN("min.f32", "444", (two<FloatLeast, f32, f32>)), PLAIN("min.f64", "888", (two<FloatLeast, f64, f64>)),
-        PLAIN("max.f32", "444", (two<FloatMost, f32, f32>)), PLAIN("max.f64", "888", (two<FloatMost, f64, f64>)),
-        PLAIN("neg.f32", "44", (one<FlipSign, u32, u32>)), PLAIN("neg.f64", "88", (one<FlipSign, u64, u64>)),
-        PLAIN("abs.f32", "44", (one<NoSign, u32, u32>)), PLAIN("abs.f64", "88", (one<NoSign, u64, u64>)),
+        PLAIN("min.f32", "444", (two<FloatLeast, f32, f32>)),
+        PLAIN("min.f64", "888", (two<FloatLeast, f64, f64>)),
+        PLAIN("max.f32", "444", (two<FloatMost, f32, f32>)),
+        PLAIN("max.f64", "888", (two<FloatMost, f64, f64>)),
+        PLAIN("neg.f32", "44", (one<FlipSign, u32, u32>)),
+        PLAIN("neg.f64", "88", (one<FlipSign, u64, u64>)),
+        PLAIN("abs.f32", "44", (one<NoSign, u32, u32>)),
+        PLAIN("abs.f64", "88", (one<NoSign, u64, u64>)),
         PLAIN("copysign.f32", "444", (two<SignOfFirst, u32, u32>)),
         PLAIN("copysign.f64", "888", (two<SignOfFirst, u64, u64>)),
         /* comparisons */
-        COMPARE_INTEGERS("eq", Equal), COMPARE_INTEGERS("ne", Unequal), COMPARE_INTEGERS("lt", Less),
-        COMPARE_INTEGERS("le", AtMost), COMPARE_INTEGERS("gt", Greater), COMPARE_INTEGERS("ge", AtLeast),
-        COMPARE_FLOATS("eq", Equal), COMPARE_FLOATS("ne", LessOrGreater), COMPARE_FLOATS("lt", Less),
-        COMPARE_FLOATS("le", AtMost), COMPARE_FLOATS("gt", Greater), COMPARE_FLOATS("ge", AtLeast),
-        COMPARE_FLOATS("equ", NotLessOrGreater), COMPARE_FLOATS("neu", Unequal), COMPARE_FLOATS("ltu", NotAtLeast),
-        COMPARE_FLOATS("leu", NotGreater), COMPARE_FLOATS("gtu", NotAtMost), COMPARE_FLOATS("geu", NotLess),
-        COMPARE_FLOATS("num", Numbers), COMPARE_FLOATS("nan", SomeNan),
+        COMPARE_INTEGERS("eq", Equal),
+        COMPARE_INTEGERS("ne", Unequal),
+        COMPARE_INTEGERS("lt", Less),
+        COMPARE_INTEGERS("le", AtMost),
+        COMPARE_INTEGERS("gt", Greater),
+        COMPARE_INTEGERS("ge", AtLeast),
+        COMPARE_FLOATS("eq", Equal),
+        COMPARE_FLOATS("ne", LessOrGreater),
+        COMPARE_FLOATS("lt", Less),
+        COMPARE_FLOATS("le", AtMost),
+        COMPARE_FLOATS("gt", Greater),
+        COMPARE_FLOATS("ge", AtLeast),
+        COMPARE_FLOATS("equ", NotLessOrGreater),
+        COMPARE_FLOATS("neu", Unequal),
+        COMPARE_FLOATS("ltu", NotAtLeast),
+        COMPARE_FLOATS("leu", NotGreater),
+        COMPARE_FLOATS("gtu", NotAtMost),
+        COMPARE_FLOATS("geu", NotLess),
+        COMPARE_FLOATS("num", Numbers),
+        COMPARE_FLOATS("nan", SomeNan),
         /* conversions */
-        PLAIN("cvt.rn.f32.f64", "48", (one<Narrow, f32, f64>)), PLAIN("cvt.f64.f32", "84", (one<Widen, f64, f32>)),
-        PLAIN("cvt.rni.f64.f64", "88", (one<Nearest, f64, f64>)), PLAIN("cvt.rmi.f64.f64", "88", (one<Down, f64, f64>)),
-        PLAIN("cvt.rpi.f64.f64", "88", (one<Up, f64, f64>)), FLOAT_OF(f32, u16, "42"), FLOAT_OF(f32, s16, "42"),
-        FLOAT_OF(f32, u32, "44"), FLOAT_OF(f32, s32, "44"), FLOAT_OF(f64, u16, "82"), FLOAT_OF(f64, s16, "82"),
-        FLOAT_OF(f64, u32, "84"), FLOAT_OF(f64, s32, "84"), FLOAT_OF(f64, u64, "88"), FLOAT_OF(f64, s64, "88"),
-        FLOAT_OF(f32, u64, "48"), FLOAT_OF(f32, s64, "48"), PLAIN("cvt.rzi.s32.f32", "44", (to_integer<s32, f32>)),
-        PLAIN("cvt.rzi.s32.f64", "48", (to_integer<s32, f64>)), PLAIN("cvt.rzi.u32.f64", "48", (to_integer<u32, f64>)),
-        PLAIN("cvt.rzi.s64.f64", "88", (to_integer<s64, f64>)), PLAIN("cvt.rzi.u64.f64", "88", (to_integer<u64, f64>)),
+        PLAIN("cvt.rn.f32.f64", "48", (one<Narrow, f32, f64>)),
+        PLAIN("cvt.f64.f32", "84", (one<Widen, f64, f32>)),
+        PLAIN("cvt.rni.f64.f64", "88", (one<Nearest, f64, f64>)),
+        PLAIN("cvt.rmi.f64.f64", "88", (one<Down, f64, f64>)),
+        PLAIN("cvt.rpi.f64.f64", "88", (one<Up, f64, f64>)),
+        FLOAT_OF(f32, u16, "42"),
+        FLOAT_OF(f32, s16, "42"),
+        FLOAT_OF(f32, u32, "44"),
+        FLOAT_OF(f32, s32, "44"),
+        FLOAT_OF(f64, u16, "82"),
+        FLOAT_OF(f64, s16, "82"),
+        FLOAT_OF(f64, u32, "84"),
+        FLOAT_OF(f64, s32, "84"),
+        FLOAT_OF(f64, u64, "88"),
+        FLOAT_OF(f64, s64, "88"),
+        FLOAT_OF(f32, u64, "48"),
+        FLOAT_OF(f32, s64, "48"),
+        PLAIN("cvt.rzi.s32.f32", "44", (to_integer<s32, f32>)),
+        PLAIN("cvt.rzi.s32.f64", "48", (to_integer<s32, f64>)),
+        PLAIN("cvt.rzi.u32.f64", "48", (to_integer<u32, f64>)),
+        PLAIN("cvt.rzi.s64.f64", "88", (to_integer<s64, f64>)),
+        PLAIN("cvt.rzi.u64.f64", "88", (to_integer<u64, f64>)),
         /* lanes together */
         TOGETHER("bar.sync", "!i", nullptr, 0, 0),
-        TOGETHER("shfl.sync.up.b32", "q4444", shuffle, 1, 0), TOGETHER("shfl.sync.down.b32", "q4444", shuffle, 1, 1),
-        TOGETHER("shfl.sync.bfly.b32", "q4444", shuffle, 1, 2), TOGETHER("shfl.sync.idx.b32", "q4444", shuffle, 1, 3),
+        TOGETHER("shfl.sync.up.b32", "q4444", shuffle, 1, 0),
+        TOGETHER("shfl.sync.down.b32", "q4444", shuffle, 1, 1),
+        TOGETHER("shfl.sync.bfly.b32", "q4444", shuffle, 1, 2),
+        TOGETHER("shfl.sync.idx.b32", "q4444", shuffle, 1, 3),
         TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "tttt", multiply_tiles, 0, 3),
         TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32", "tttt", multiply_tiles, 0, 1),
         TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32", "tttt", multiply_tiles, 0, 2),
@@ -521,8 +644,10 @@ const Table &table() {
         TOGETHER("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16", "ta", load_matrix, 2, 1),
         TOGETHER("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "ta", load_matrix, 4, 1),
         /* copies and addresses */
-        {"cp.async.cg.shared.global", Form{"!aai4", start_copy, Kind::PLAIN, 16, 1, 0, false, Space::SHARED, false, Flow::NEEDED}},
-        PLAIN("cp.async.commit_group", "!", commit_copies), PLAIN("cp.async.wait_group", "!i", wait_for_copies),
+        {"cp.async.cg.shared.global",
+         Form{"!aai4", start_copy, Kind::PLAIN, 16, 1, 0, false, Space::SHARED, false, Flow::NEEDED}},
+        PLAIN("cp.async.commit_group", "!", commit_copies),
+        PLAIN("cp.async.wait_group", "!i", wait_for_copies),
         ADDRESS("cvta.to.global.u64", (one<Same, u64, u64>), GLOBAL),
         ADDRESS("cvta.to.shared.u64", (take_address), SHARED),
         ADDRESS("cvta.to.local.u64", (take_address), FRAME),
@@ -549,12 +674,13 @@ bool conversion_form(std::string_view opcode, Form *form) {
     const size_t dot = opcode.rfind('.');
     bool sign;
     *form = Form{"xx", resize_any};
-    return opcode.substr(0, 4) == "cvt." && dot > 4 && integer_type(opcode.substr(4, dot - 4), &form->count, &form->sign) &&
+    return opcode.substr(0, 4) == "cvt." && dot > 4 &&
+           integer_type(opcode.substr(4, dot - 4), &form->count, &form->sign) &&
            integer_type(opcode.substr(dot + 1), &form->bytes, &sign) && (form->how = sign, true);
 }
 
-/* ld, st and atom: ld.SPACE.nc.VECTOR.TYPE, of which all but the type may be absent; atom.global.OPERATION.TYPE. how: of
- * loads 1: of what nobody writes; of atomic operations their number. */
+/* ld, st and atom: ld.SPACE.nc.VECTOR.TYPE, of which all but the type may be absent; atom.global.OPERATION.TYPE. how:
+ * of loads 1: of what nobody writes; of atomic operations their number. */
 bool memory_form(std::string_view opcode, Form *form) {
     static const std::unordered_map<std::string_view, Space> spaces = {
         {"global", Space::GLOBAL}, {"shared", Space::SHARED}, {"local", Space::FRAME}, {"param", Space::PARAMETER}};

@@ -83,8 +83,8 @@ static std::string hex(uint64_t x) {
 
 /* --- global memory */
 
-/* Races of a launch, byte by byte; atomic operations are in order among each other. A word: the launch, and a thread, or
- * 1: an atomic operation, 0: several threads. */
+/* Races of a launch, byte by byte; atomic operations are in order among each other. A word: the launch, and a thread,
+ * or 1: an atomic operation, 0: several threads. */
 static void check_race(Warp &w, const Insn &in, int lane, uint64_t at, uint32_t bytes, Access how) {
     const uint64_t low = ((uint64_t)1 << 36) - 1, launch = w.block->launch->number << 36;
     const uint64_t me = w.block->number * 1024 + w.thread(lane) + 2, who = how == Access::ATOMIC ? 1 : me;
@@ -92,8 +92,8 @@ static void check_race(Warp &w, const Insn &in, int lane, uint64_t at, uint32_t 
         uint64_t &writer = w.block->launch->device->race[2 * (at + i)], &reader = (&writer)[1];
         const bool written = (writer & ~low) == launch, was_read = (reader & ~low) == launch;
         if (written && (writer & low) != who && (writer & low) != me)
-            find("a race in global memory", (how == Access::READ ? "a read, after a write: " : "a write, after another: ") +
-                                                place(w, in, lane));
+            find("a race in global memory",
+                 (how == Access::READ ? "a read, after a write: " : "a write, after another: ") + place(w, in, lane));
         if (how == Access::READ) {
             if (written && in.how == 1)
                 find("ld.nc of what the launch writes", place(w, in, lane));
@@ -133,7 +133,8 @@ unsigned char *reach_global(Warp &w, const Insn &in, int lane, uint64_t address,
     if (at >= d.bytes || at + bytes > d.bytes)
         fault(ILLEGAL_ADDRESS, "address " + hex(address) + " is not the device's", w, in, lane);
     if (address % bytes)
-        fault(MISALIGNED_ADDRESS, "address " + hex(address) + " is no multiple of " + std::to_string(bytes), w, in, lane);
+        fault(MISALIGNED_ADDRESS, "address " + hex(address) + " is no multiple of " + std::to_string(bytes), w, in,
+              lane);
     unsigned char *const state = d.state + at;
     if (how == Access::WRITE) {
         for (uint32_t i = 0; i < bytes; i++)
@@ -157,9 +158,11 @@ uint32_t shared_offset(Warp &w, const Insn &in, int lane, uint64_t address, uint
     const uint64_t at = address - SHARED_AT;
     const uint32_t room = w.block->shared_bytes;
     if (at >= room || at + bytes > room)
-        fault(ILLEGAL_ADDRESS, "shared address " + hex(at) + " is beyond " + std::to_string(room) + " bytes", w, in, lane);
+        fault(ILLEGAL_ADDRESS, "shared address " + hex(at) + " is beyond " + std::to_string(room) + " bytes", w, in,
+              lane);
     if (at % bytes)
-        fault(MISALIGNED_ADDRESS, "shared address " + hex(at) + " is no multiple of " + std::to_string(bytes), w, in, lane);
+        fault(MISALIGNED_ADDRESS, "shared address " + hex(at) + " is no multiple of " + std::to_string(bytes), w, in,
+              lane);
     return (uint32_t)at;
 }
 
@@ -170,8 +173,9 @@ void read_shared(Warp &w, const Insn &in, int lane, uint32_t at, uint32_t bytes)
     if (!all_written(&b.shared_state[at], bytes))
         for (uint32_t i = 0; i < bytes; i++)
             if (b.shared_state[at + i] != SHARED_WRITTEN) {
-                find(b.shared_state[at + i] == SHARED_ON_ITS_WAY ? "a read of shared memory that an asynchronous copy still writes"
-                                                                 : "a read of shared memory that was never written",
+                find(b.shared_state[at + i] == SHARED_ON_ITS_WAY
+                         ? "a read of shared memory that an asynchronous copy still writes"
+                         : "a read of shared memory that was never written",
                      place(w, in, lane));
                 break;
             }
@@ -227,11 +231,13 @@ unsigned char *reach(Warp &w, const Insn &in, int lane, uint64_t address, uint32
     }
     const Kernel &k = *w.block->kernel;
     if (address % bytes)
-        fault(MISALIGNED_ADDRESS, "address " + hex(address) + " is no multiple of " + std::to_string(bytes), w, in, lane);
+        fault(MISALIGNED_ADDRESS, "address " + hex(address) + " is no multiple of " + std::to_string(bytes), w, in,
+              lane);
     if (address >= FRAME_AT) { /* variables and parameters of functions */
         const uint64_t at = address - FRAME_AT;
         if (at + bytes > k.frame_bytes)
-            fault(ILLEGAL_ADDRESS, "local address " + hex(at) + " is beyond " + std::to_string(k.frame_bytes), w, in, lane);
+            fault(ILLEGAL_ADDRESS, "local address " + hex(at) + " is beyond " + std::to_string(k.frame_bytes), w, in,
+                  lane);
         return w.frame + (size_t)lane * w.frame_step + at;
     }
     const uint64_t at = address - PARAMETERS_AT;
@@ -274,19 +280,22 @@ static inline uint64_t element(const unsigned char *p, const Insn &in) {
     }
 }
 
-/* Where an access is as it should be, in the spaces that kernels use most: its bytes. NULL: to be looked at by reach. */
+/* Where an access is as it should be, in the spaces that kernels use most: its bytes. NULL: to be looked at by reach.
+ */
 template <Access how>
-static inline unsigned char *quick(Warp &w, const Insn &in, const Device &d, int lane, uint64_t address, uint32_t bytes) {
+static inline unsigned char *quick(Warp &w, const Insn &in, const Device &d, int lane, uint64_t address,
+                                   uint32_t bytes) {
     if (in.space == Space::GLOBAL) {
         const uint64_t at = address - d.at();
-        return !d.race && at < d.bytes - 16 && !(at & (bytes - 1)) && all_written(d.state + at, bytes) ? d.memory + at : nullptr;
+        return !d.race && at < d.bytes - 16 && !(at & (bytes - 1)) && all_written(d.state + at, bytes) ? d.memory + at
+                                                                                                       : nullptr;
     }
     if (in.space == Space::SHARED || in.space == Space::GENERIC)
         return nullptr;
     const uint64_t at = address - FRAME_AT, room = w.frame_step;
     const uint64_t parameter = address - PARAMETERS_AT, parameters = w.block->kernel->parameter_bytes;
-    if (how == Access::READ && in.space == Space::PARAMETER && parameter < parameters && parameter + bytes <= parameters &&
-        !(address & (bytes - 1)))
+    if (how == Access::READ && in.space == Space::PARAMETER && parameter < parameters &&
+        parameter + bytes <= parameters && !(address & (bytes - 1)))
         return (unsigned char *)w.block->launch->parameters + parameter;
     return at < room && at + bytes <= room && !(at & (bytes - 1)) ? w.frame + (size_t)lane * room + at : nullptr;
 }
@@ -346,7 +355,8 @@ template <class T> static void store_one(Warp &w, const Insn &in) {
 Action *quick_access(const Insn &in) {
     if (in.more.size() != 1)
         return in.action;
-    const int kind = (in.action == store ? 1000 : 0) + in.bytes * 100 + in.more[0].width * 10 + (in.sign && in.action == load);
+    const int kind =
+        (in.action == store ? 1000 : 0) + in.bytes * 100 + in.more[0].width * 10 + (in.sign && in.action == load);
     switch (kind) {
     case 880:
     case 881:
@@ -385,7 +395,8 @@ Action *quick_access(const Insn &in) {
 }
 
 void load_parameter(Warp &w, const Insn &in) {
-    const uint64_t value = element(reach(w, in, 0, w.at<uint64_t>(in.o[0])[0] + (uint64_t)in.offset, in.bytes, Access::READ), in);
+    const uint64_t value =
+        element(reach(w, in, 0, w.at<uint64_t>(in.o[0])[0] + (uint64_t)in.offset, in.bytes, Access::READ), in);
     unsigned char *const to = w.at<unsigned char>(in.more[0]);
     const uint32_t width = in.more[0].width;
     if (w.exec == ALL && width == 8)
@@ -434,7 +445,8 @@ void atomic(Warp &w, const Insn &in) {
         std::swap(order[j], order[draw(w.random) % (uint64_t)(j + 1)]);
     for (int j = 0; j < n; j++) {
         const int i = order[j];
-        unsigned char *const p = reach_global(w, in, i, address_in(w, in.o[1], i) + (uint64_t)in.offset, in.bytes, Access::ATOMIC);
+        unsigned char *const p =
+            reach_global(w, in, i, address_in(w, in.o[1], i) + (uint64_t)in.offset, in.bytes, Access::ATOMIC);
         uint64_t old = 0;
         const void *const operand = w.at<unsigned char>(in.o[2]) + (size_t)i * in.bytes;
         if (in.bytes == 4)

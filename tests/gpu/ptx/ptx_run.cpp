@@ -104,7 +104,8 @@ uint32_t lanes_needed(Warp &w, const Insn &in, uint32_t arrived) {
     for (uint32_t lanes = arrived; lanes; lanes &= lanes - 1) {
         const int i = __builtin_ctz(lanes);
         if (masks[i] != mask || !(mask >> i & 1))
-            find(masks[i] != mask ? "lanes of a shuffle with different masks" : "a lane that is not in its mask", place(w, in, i));
+            find(masks[i] != mask ? "lanes of a shuffle with different masks" : "a lane that is not in its mask",
+                 place(w, in, i));
     }
     if (mask & ~w.live)
         find("a mask with lanes that have ended", place(w, in, some));
@@ -126,7 +127,8 @@ bool wake(Warp &w, const Insn *program) {
 }
 
 /* Runs a warp until its lanes have ended (true) or are at a barrier. In order: of lanes at different places those
- * with the first instruction go on, so that lanes meet again where the compiler meant it. Diverging: any do, for a while.
+ * with the first instruction go on, so that lanes meet again where the compiler meant it. Diverging: any do, for a
+ * while.
  */
 template <bool registers> bool run_warp(Warp &w) {
     const Insn *const program = w.block->kernel->program.data();
@@ -138,8 +140,8 @@ template <bool registers> bool run_warp(Warp &w) {
             if (at_barrier == w.live)
                 return !w.live;
             if (!wake(w, program))
-                throw Fault{719, "lanes wait for each other at different places, kernel " + w.block->kernel->name + ": " +
-                                     std::string(program[w.pc[__builtin_ctz(lanes_in(w, WAITS))]].text)};
+                throw Fault{719, "lanes wait for each other at different places, kernel " + w.block->kernel->name +
+                                     ": " + std::string(program[w.pc[__builtin_ctz(lanes_in(w, WAITS))]].text)};
             ready = lanes_in(w, RUNS);
         }
         uint32_t pc = ALL, stop = ALL, mask, budget = ALL;
@@ -300,8 +302,19 @@ void begin(uint32_t number, uint32_t file, uint64_t &random) {
     const uint32_t *const size = b.launch->block, *const grid = b.launch->grid;
     for (uint32_t i = 0; i < LANES; i++) {
         const uint32_t t = number * LANES + i;
-        const uint32_t special[13] = {t % size[0], t / size[0] % size[1], t / size[0] / size[1], size[0], size[1], size[2],
-                                      b.id[0], b.id[1], b.id[2], grid[0], grid[1], grid[2], i};
+        const uint32_t special[13] = {t % size[0],
+                                      t / size[0] % size[1],
+                                      t / size[0] / size[1],
+                                      size[0],
+                                      size[1],
+                                      size[2],
+                                      b.id[0],
+                                      b.id[1],
+                                      b.id[2],
+                                      grid[0],
+                                      grid[1],
+                                      grid[2],
+                                      i};
         for (uint32_t j = 0; j < 13; j++)
             ((uint32_t *)w.bank[0])[LANES * j + i] = special[j];
     }

@@ -4,7 +4,8 @@
 namespace ptx {
 
 void shuffle(Warp &w, const Insn &in) {
-    const uint32_t *const a = w.at<uint32_t>(in.o[1]), *const b = w.at<uint32_t>(in.o[2]), *const c = w.at<uint32_t>(in.o[3]);
+    const uint32_t *const a = w.at<uint32_t>(in.o[1]), *const b = w.at<uint32_t>(in.o[2]),
+                          *const c = w.at<uint32_t>(in.o[3]);
     uint32_t values[LANES] = {0}, in_range = 0;
     bool plain = w.exec == ALL && in.how != 0; /* the whole warp, by the same distance */
     for (uint32_t i = 0; i < LANES; i++)
@@ -21,7 +22,8 @@ void shuffle(Warp &w, const Insn &in) {
         return;
     }
     for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes), segment = (int)(c[i] >> 8 & 31), clamp = (int)(c[i] & 31), by = (int)(b[i] & 31);
+        const int i = __builtin_ctz(lanes), segment = (int)(c[i] >> 8 & 31), clamp = (int)(c[i] & 31),
+                  by = (int)(b[i] & 31);
         const int most = (i & segment) | (clamp & ~segment), least = i & segment;
         int from;
         bool inside;
@@ -42,9 +44,9 @@ void shuffle(Warp &w, const Insn &in) {
     w.set_predicate(in.o[5], in_range);
 }
 
-/* mma.m16n8k32 of bytes: d, a, b, c. PTX ISA, "Matrix Fragments for mma.m16n8k32": byte i of register r of lane 4 g + t is
- * a[g + 8 (r mod 2)][4 t + i + 16 (r div 2)], and b[4 t + i + 16 r][g]; register j of c and d is
- * [g + 8 (j div 2)][2 t + j mod 2]. how: 1: a is signed, 2: b is. */
+/* mma.m16n8k32 of bytes: d, a, b, c. PTX ISA, "Matrix Fragments for mma.m16n8k32": byte i of register r of lane 4 g + t
+ * is a[g + 8 (r mod 2)][4 t + i + 16 (r div 2)], and b[4 t + i + 16 r][g]; register j of c and d is [g + 8 (j div 2)][2
+ * t + j mod 2]. how: 1: a is signed, 2: b is. */
 void multiply_tiles(Warp &w, const Insn &in) {
     int16_t a[16][32], b[8][32]; /* b by columns */
     if (in.more.size() != 14)
@@ -93,8 +95,8 @@ void load_matrix(Warp &w, const Insn &in) {
     }
 }
 
-/* --- asynchronous copies: they end as late as they may, when their thread waits for their group; what is there before is
- * random. */
+/* --- asynchronous copies: they end as late as they may, when their thread waits for their group; what is there before
+ * is random. */
 
 void start_copy(Warp &w, const Insn &in) {
     if (in.offset != in.bytes)

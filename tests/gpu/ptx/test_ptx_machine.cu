@@ -171,7 +171,8 @@ __global__ void unwritten_register(int *a) {
     asm volatile("{ .reg .u32 nothing; st.global.u32 [%0], nothing; }" ::"l"(a + threadIdx.x) : "memory");
 }
 __global__ void unwritten_branch(int *a) {
-    asm volatile("{ .reg .u32 nothing; .reg .pred p; setp.eq.u32 p, nothing, 3; @p st.global.u32 [%0], 1; }" ::"l"(a + threadIdx.x)
+    asm volatile("{ .reg .u32 nothing; .reg .pred p; setp.eq.u32 p, nothing, 3; @p st.global.u32 [%0], 1; }" ::"l"(
+                     a + threadIdx.x)
                  : "memory");
 }
 __global__ void traps() {
@@ -264,16 +265,59 @@ struct test {
     void (*run)();
 };
 static const struct test tests[] = {
-    {NULL, "threads", [] { identities<<<1, THREADS, 0, s>>>(a); expect([](int i) { return i; }, "threads"); }},
-    {NULL, "atomic sums", [] { atomics<<<4, THREADS, 0, s>>>(b); get(host, b, 4); if (host[0] != 4 * 2016) failed("atomics"); }},
-    {NULL, "a barrier", [] { exchange<<<1, THREADS, 0, s>>>(a); expect([](int i) { return (i + 33) % THREADS; }, "barrier"); }},
-    {NULL, "shuffles", [] { sums_of_warps<<<1, THREADS, 0, s>>>(a); get(host, a, 256); if (host[0] != 496 || host[32] != 1520) failed("shuffles"); }},
-    {NULL, "divergence", [] { collatz<<<1, THREADS, 0, s>>>(a); expect([](int i) { int n = i + 1, k = 0; for (; n != 1; k++) n = n % 2 ? 3 * n + 1 : n / 2; return k; }, "loops"); }},
-    {NULL, "local memory", [] { local_array<<<1, THREADS, 0, s>>>(a, 5); expect([](int i) { return i % 8 * 5 + 1; }, "local memory"); }},
+    {NULL, "threads",
+     [] {
+         identities<<<1, THREADS, 0, s>>>(a);
+         expect([](int i) { return i; }, "threads");
+     }},
+    {NULL, "atomic sums",
+     [] {
+         atomics<<<4, THREADS, 0, s>>>(b);
+         get(host, b, 4);
+         if (host[0] != 4 * 2016)
+             failed("atomics");
+     }},
+    {NULL, "a barrier",
+     [] {
+         exchange<<<1, THREADS, 0, s>>>(a);
+         expect([](int i) { return (i + 33) % THREADS; }, "barrier");
+     }},
+    {NULL, "shuffles",
+     [] {
+         sums_of_warps<<<1, THREADS, 0, s>>>(a);
+         get(host, a, 256);
+         if (host[0] != 496 || host[32] != 1520)
+             failed("shuffles");
+     }},
+    {NULL, "divergence",
+     [] {
+         collatz<<<1, THREADS, 0, s>>>(a);
+         expect(
+             [](int i) {
+                 int n = i + 1, k = 0;
+                 for (; n != 1; k++)
+                     n = n % 2 ? 3 * n + 1 : n / 2;
+                 return k;
+             },
+             "loops");
+     }},
+    {NULL, "local memory",
+     [] {
+         local_array<<<1, THREADS, 0, s>>>(a, 5);
+         expect([](int i) { return i % 8 * 5 + 1; }, "local memory");
+     }},
     {NULL, "128 bits", check_division},
     {NULL, "tensor cores", check_tile},
-    {NULL, "copies", [] { copies<<<1, THREADS, 0, s>>>(a, b, 16, 1, 1, 1); expect([](int) { return 0; }, "copies"); }},
-    {NULL, "zeros", [] { copies<<<1, THREADS, 0, s>>>(a, b, 0, 1, 1, 1); expect([](int) { return 0; }, "zeros"); }},
+    {NULL, "copies",
+     [] {
+         copies<<<1, THREADS, 0, s>>>(a, b, 16, 1, 1, 1);
+         expect([](int) { return 0; }, "copies");
+     }},
+    {NULL, "zeros",
+     [] {
+         copies<<<1, THREADS, 0, s>>>(a, b, 0, 1, 1, 1);
+         expect([](int) { return 0; }, "zeros");
+     }},
     {"which is not allocated", "a write beyond an allocation", [] { beyond<<<1, THREADS, 0, s>>>(a); }},
     {"which is not allocated", "a read beyond an allocation", [] { read_beyond<<<1, 4 * THREADS, 0, s>>>(b); }},
     {"is no multiple of", "a misaligned address", [] { misaligned<<<1, 1, 0, s>>>(a); }},
@@ -281,17 +325,26 @@ static const struct test tests[] = {
     {"is not the device's", "memory of the host", [] { copy_of<<<1, THREADS, 0, s>>>(host, b); }},
     {"race in global memory", "threads that write one place", [] { all_to_one<<<1, THREADS, 0, s>>>(b); }},
     {"race in global memory", "threads that write what others read", [] { from_neighbour<<<1, THREADS, 0, s>>>(b); }},
-    {"race in global memory", "blocks that write one place", [] { identities<<<2, 1, 0, s>>>(b); all_to_one<<<2, 1, 0, s>>>(b); }},
+    {"race in global memory", "blocks that write one place",
+     [] {
+         identities<<<2, 1, 0, s>>>(b);
+         all_to_one<<<2, 1, 0, s>>>(b);
+     }},
     {"ld.nc", "the read-only path to what is written", [] { read_only_and_written<<<1, 1, 0, s>>>(b); }},
     {"race in shared memory", "no barrier", [] { without_barrier<<<1, THREADS, 0, s>>>(a); }},
     {"race in shared memory", "a barrier too few", [] { late_reader<<<1, THREADS, 0, s>>>(a); }},
-    {"a barrier that threads do not reach", "a thread that ends before a barrier", [] { early_end<<<1, THREADS, 0, s>>>(a); }},
+    {"a barrier that threads do not reach", "a thread that ends before a barrier",
+     [] { early_end<<<1, THREADS, 0, s>>>(a); }},
     {"lanes wait for each other", "two barriers in two branches", [] { two_barriers<<<1, THREADS, 0, s>>>(a); }},
     {"is beyond", "beyond shared memory", [] { beyond_shared<<<1, THREADS, 0, s>>>(a, 60); }},
-    {"shared memory that was never written", "shared memory that nobody wrote", [] { unwritten_shared<<<1, THREADS, 0, s>>>(a); }},
-    {"an asynchronous copy still writes", "a copy without a wait", [] { copies<<<1, THREADS, 0, s>>>(a, b, 16, 0, 1, 0); }},
-    {"race in shared memory", "a copy of another thread without a barrier", [] { copies<<<1, THREADS, 0, s>>>(a, b, 16, 1, 0, 1); }},
-    {"nobody has waited for", "a copy that is not waited for", [] { copies<<<1, THREADS, 0, s>>>(a, b, 16, 0, 0, -1); }},
+    {"shared memory that was never written", "shared memory that nobody wrote",
+     [] { unwritten_shared<<<1, THREADS, 0, s>>>(a); }},
+    {"an asynchronous copy still writes", "a copy without a wait",
+     [] { copies<<<1, THREADS, 0, s>>>(a, b, 16, 0, 1, 0); }},
+    {"race in shared memory", "a copy of another thread without a barrier",
+     [] { copies<<<1, THREADS, 0, s>>>(a, b, 16, 1, 0, 1); }},
+    {"nobody has waited for", "a copy that is not waited for",
+     [] { copies<<<1, THREADS, 0, s>>>(a, b, 16, 0, 0, -1); }},
     {"is not aligned", "a copy from an odd address", [] { copies<<<1, 1, 0, s>>>(a, b + 1, 16, 1, 1, 0); }},
     {"a mask with lanes that have ended", "a mask of lanes that do not come", [] { absent_lanes<<<1, 32, 0, s>>>(a); }},
     {"not in its mask", "a lane that is not in its mask", [] { not_in_its_mask<<<1, 32, 0, s>>>(a); }},
@@ -304,24 +357,74 @@ static const struct test tests[] = {
     {"sizes out of range", "too many threads", [] { identities<<<1, 2048, 0, s>>>(a); }},
     {"sizes out of range", "no blocks", [] { identities<<<0, 32, 0, s>>>(a); }},
     {"more shared memory", "too much shared memory", [] { identities<<<1, 32, 64 << 10, s>>>(a); }},
-    {"while a stream is captured", "a wait in a capture", [] { begin_capture(); cudaStreamSynchronize(s); end_capture(); }},
-    {"pageable memory is captured", "a pageable copy in a capture", [] { begin_capture(); cudaMemcpyAsync(b, host, 256, cudaMemcpyHostToDevice, s); end_capture(); }},
-    {"while a stream is captured", "pinned memory in a capture", [] { begin_capture(); cudaHostAlloc((void **)&pinned, 256, 0); end_capture(); }},
-    {"allocation that is captured", "an allocation in a capture", [] { begin_capture(); cudaMallocAsync((void **)&a, 256, s); end_capture(); }},
-    {"which is not allocated", "use after it was freed", [] { cudaFreeAsync(b, s); all_to_one<<<1, 1, 0, s>>>(b); }},
-    {"memory is freed that is none", "memory that is freed twice", [] { cudaFreeAsync(b, s); cudaFreeAsync(b, s); }},
+    {"while a stream is captured", "a wait in a capture",
+     [] {
+         begin_capture();
+         cudaStreamSynchronize(s);
+         end_capture();
+     }},
+    {"pageable memory is captured", "a pageable copy in a capture",
+     [] {
+         begin_capture();
+         cudaMemcpyAsync(b, host, 256, cudaMemcpyHostToDevice, s);
+         end_capture();
+     }},
+    {"while a stream is captured", "pinned memory in a capture",
+     [] {
+         begin_capture();
+         cudaHostAlloc((void **)&pinned, 256, 0);
+         end_capture();
+     }},
+    {"allocation that is captured", "an allocation in a capture",
+     [] {
+         begin_capture();
+         cudaMallocAsync((void **)&a, 256, s);
+         end_capture();
+     }},
+    {"which is not allocated", "use after it was freed",
+     [] {
+         cudaFreeAsync(b, s);
+         all_to_one<<<1, 1, 0, s>>>(b);
+     }},
+    {"memory is freed that is none", "memory that is freed twice",
+     [] {
+         cudaFreeAsync(b, s);
+         cudaFreeAsync(b, s);
+     }},
     {"direction", "the wrong direction", [] { cudaMemcpyAsync(b, host, 256, cudaMemcpyDeviceToHost, s); }},
-    {"what is not allocated", "a copy beyond an allocation", [] { cudaMemcpyAsync(b, host, 1100, cudaMemcpyHostToDevice, s); }},
+    {"what is not allocated", "a copy beyond an allocation",
+     [] { cudaMemcpyAsync(b, host, 1100, cudaMemcpyHostToDevice, s); }},
     {"device memory that was never written", "a copy of what nobody wrote", [] { get(host, a, 256); }},
-    {NULL, "pinned memory is rubbish before a wait", [] { cudaMemcpyAsync(pinned, b, 256, cudaMemcpyDeviceToHost, s); if (!pinned[0]) failed("a copy came early"); cudaStreamSynchronize(s); if (pinned[0]) failed("a copy did not come"); }},
-    {NULL, "a copy from pinned memory comes late", [] { pinned[0] = 1; cudaMemcpyAsync(b, pinned, 256, cudaMemcpyHostToDevice, s); pinned[0] = 2; get(host, b, 4); if (host[0] != 2) failed("a copy came early"); }},
-    {NULL, "a fault stays", [] { if (cudaStreamSynchronize(s)) failed("an error without a reason"); }},
+    {NULL, "pinned memory is rubbish before a wait",
+     [] {
+         cudaMemcpyAsync(pinned, b, 256, cudaMemcpyDeviceToHost, s);
+         if (!pinned[0])
+             failed("a copy came early");
+         cudaStreamSynchronize(s);
+         if (pinned[0])
+             failed("a copy did not come");
+     }},
+    {NULL, "a copy from pinned memory comes late",
+     [] {
+         pinned[0] = 1;
+         cudaMemcpyAsync(b, pinned, 256, cudaMemcpyHostToDevice, s);
+         pinned[0] = 2;
+         get(host, b, 4);
+         if (host[0] != 2)
+             failed("a copy came early");
+     }},
+    {NULL, "a fault stays",
+     [] {
+         if (cudaStreamSynchronize(s))
+             failed("an error without a reason");
+     }},
 };
 enum { COUNT = sizeof tests / sizeof tests[0] };
 
 static int run_here(int number) {
     if (cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) || cudaMallocAsync((void **)&a, 256, s) ||
-        cudaMallocAsync((void **)&b, 1024, s) || cudaMemsetAsync(b, 0, 1024, s) || cudaHostAlloc((void **)&pinned, 256, 0))
+        cudaMallocAsync((void **)&b, 1024, s) || cudaMemsetAsync(b, 0, 1024, s) ||
+        cudaHostAlloc((void **)&pinned, 256, 0))
         failed("the beginning");
     memset(pinned, 0, 256);
     tests[number].run();
@@ -331,8 +434,9 @@ static int run_here(int number) {
 
 // What case `number` prints, and its exit status.
 static std::string said(const char *self, int number, bool diverge, int *status) {
-    const std::string command = "FLEXLAB_PTX_BYTES=33554432 FLEXLAB_PTX_CHECKS=nan,registers,races" + std::string(diverge ? ",diverge " : " ") +
-                                "'" + self + "' " + std::to_string(number) + " 2>&1";
+    const std::string command = "FLEXLAB_PTX_BYTES=33554432 FLEXLAB_PTX_CHECKS=nan,registers,races" +
+                                std::string(diverge ? ",diverge " : " ") + "'" + self + "' " + std::to_string(number) +
+                                " 2>&1";
     FILE *const pipe = popen(command.c_str(), "r");
     std::string text;
     for (int c; (c = fgetc(pipe)) != EOF;)
@@ -350,7 +454,10 @@ int main(int argc, char **argv) {
         const struct test *t = &tests[i / 2];
         int status;
         const std::string text = said(argv[0], i / 2, i % 2, &status);
-        const bool found = t->expected && text.find("ptx: " "FINDING") != text.npos && text.find(t->expected) != text.npos;
+        const bool found = t->expected &&
+                           text.find("ptx: "
+                                     "FINDING") != text.npos &&
+                           text.find(t->expected) != text.npos;
         if (t->expected ? found && status == 98 : status == 0 && text.empty())
             continue;
         bad++;

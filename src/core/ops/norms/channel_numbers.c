@@ -47,8 +47,9 @@ static tensor_status keep(const struct fl_args *args, int64_t c, const struct fl
         return fl_fail(TENSOR_E_ARGUMENT,
                        "%s: channel %lld has the multipliers %g and %g, means %g and %g: mean, variance and epsilon "
                        "must lead to finite numbers",
-                       args->p.batch_norm.name, (long long)c, fl_unsigned_nan(channel->scale), fl_unsigned_nan(channel->cross),
-                       fl_unsigned_nan(channel->mean), fl_unsigned_nan(channel->cross_mean));
+                       args->p.batch_norm.name, (long long)c, fl_unsigned_nan(channel->scale),
+                       fl_unsigned_nan(channel->cross), fl_unsigned_nan(channel->mean),
+                       fl_unsigned_nan(channel->cross_mean));
     to->first[c] = k.first;
     to->cross[c] = k.cross;
     to->offset[c] = k.offset;
