@@ -145,10 +145,21 @@ static const char *release(struct fl_gpu_device *d, void *memory) {
     return text ? text : failed(d, cudaFreeAsync(memory, d->stream), "release");
 }
 
+/* Whether CUDA knows the caller's memory (cudaHostAlloc, PyTorch's pin_memory): copies from it end later than the call.
+ */
+static bool is_pinned(const void *from) {
+    cudaPointerAttributes of;
+    if (cudaPointerGetAttributes(&of, from) == cudaSuccess)
+        return of.type != cudaMemoryTypeUnregistered;
+    (void)cudaGetLastError();
+    return false;
+}
+
 static const char *put(struct fl_gpu_device *d, void *to, const void *from, size_t bytes) {
     const char *text = enter(d, "copy to the device", true);
-    return text ? text
-                : failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, d->stream), "copy to the device");
+    if (!text)
+        text = failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, d->stream), "copy to the device");
+    return !text && is_pinned(from) ? failed(d, cudaStreamSynchronize(d->stream), "copy to the device") : text;
 }
 
 static const char *get(struct fl_gpu_device *d, void *to, const void *from, size_t bytes,

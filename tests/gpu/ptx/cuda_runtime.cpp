@@ -159,6 +159,11 @@ static bool is_pinned(const void *p, size_t bytes) {
     return (const unsigned char *)p + bytes <= it->first + it->second;
 }
 
+/* "pinned": all memory of the host counts as pinned, so that no copy ends before somebody waits. */
+static bool counts_as_pinned(const void *p, size_t bytes) {
+    return ptx::options().pinned || is_pinned(p, bytes);
+}
+
 static void add_hole(uint64_t at, uint64_t bytes) {
     auto after = holes.lower_bound(at);
     if (after != holes.end() && at + bytes == after->first) {
@@ -406,7 +411,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
             const unsigned char *const source = bytes_at(from, bytes, true, "on the device");
             memmove(bytes_at(to, bytes, false, "on the device"), source, bytes);
         });
-    const bool pageable = !is_pinned(to_device ? from : to, bytes);
+    const bool pageable = !counts_as_pinned(to_device ? from : to, bytes);
     if (pageable && s->capture) {
         s->broken = true;
         return wrong("a copy with pageable memory is captured", __func__, cudaErrorStreamCaptureUnsupported);
@@ -449,6 +454,15 @@ cudaError_t cudaFreeHost(void *p) {
     drain_all();
     free(p);
     return give(planned(__func__));
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *of, const void *p) {
+    ENTER
+    *of = cudaPointerAttributes{};
+    of->type = device_at(p)             ? cudaMemoryTypeDevice
+               : counts_as_pinned(p, 1) ? cudaMemoryTypeHost
+                                        : cudaMemoryTypeUnregistered;
+    return cudaSuccess;
 }
 
 /* --- events ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@
  *   FLEXLAB_PTX_CHECKS   words, separated by commas: "diverge": lanes go on in any order, and meet only where an
  *                        instruction makes them; "nan": a NaN has any payload and sign; "registers": what was computed
  *                        from a register that was never written must decide nothing: no branch, address or store;
- *                        "races": between threads of a launch in global memory
+ *                        "races": between threads of a launch in global memory; "pinned": all
+ *                        memory of the host counts as pinned
  *   FLEXLAB_PTX_ARCH     whose PTX, of what the fat binary has: 80
  *   FLEXLAB_PTX_DEVICES, FLEXLAB_PTX_BYTES, FLEXLAB_PTX_SHARED_KIB   number of devices, memory of each, shared memory
  *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", or a function of the runtime) fails with ERROR
@@ -45,7 +46,7 @@ enum { PTX_STATUS = 98 };
 
 struct Options {
     uint64_t seed = 1, bytes = (uint64_t)1 << 30;
-    bool diverge = false, nan = false, registers = false, races = false;
+    bool diverge = false, nan = false, registers = false, races = false, pinned = false;
     int arch = 80, devices = 1;
     uint32_t shared_bytes = 163 << 10; /* of a block, at most */
 };

@@ -34,6 +34,8 @@ static Options read_options() {
             o.registers = true;
         else if (word == "races")
             o.races = true;
+        else if (word == "pinned")
+            o.pinned = true;
         else if (!word.empty())
             give_up("FLEXLAB_PTX_CHECKS: unknown: " + word);
         word.clear();

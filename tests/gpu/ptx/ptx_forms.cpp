@@ -47,13 +47,19 @@ template <class D> void check_nans(Warp &w, D *d) {
     }
 }
 
+#ifdef __clang__
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 /* Lanes that do not act are computed as well, and dropped: no operation but a division of integers traps. */
 #define EVERY_LANE(value)                                                                                              \
     const u32 acting = w.exec;                                                                                         \
     if (acting == ALL) {                                                                                               \
-        _Pragma("GCC ivdep") for (u32 i = 0; i < LANES; i++) d[i] = (D)(value);                                        \
+        INDEPENDENT for (u32 i = 0; i < LANES; i++) d[i] = (D)(value);                                                 \
     } else {                                                                                                           \
-        _Pragma("GCC ivdep") for (u32 i = 0; i < LANES; i++) d[i] = acting >> i & 1 ? (D)(value) : d[i];               \
+        INDEPENDENT for (u32 i = 0; i < LANES; i++) d[i] = acting >> i & 1 ? (D)(value) : d[i];                        \
     }
 
 template <class F, class D, class A> void one(Warp &w, const Insn &in) {

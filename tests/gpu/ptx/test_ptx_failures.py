@@ -15,7 +15,7 @@ CALLS = ["cudaGetDeviceCount", "cudaSetDevice", "cudaGetDeviceProperties", "cuda
          "cudaMemsetAsync", "cudaMemcpyAsync", "cudaStreamSynchronize", "cudaFreeAsync", "cudaHostAlloc",
          "cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventSynchronize", "cudaStreamBeginCapture",
          "cudaStreamEndCapture", "cudaGraphInstantiate", "cudaGraphLaunch", "cudaFuncSetAttribute", "launch",
-         "cudaFreeHost", "cudaEventDestroy", "cudaGraphDestroy", "cudaGraphExecDestroy", "cudaStreamDestroy"]
+         "cudaFreeHost", "cudaPointerGetAttributes", "cudaEventDestroy", "cudaGraphDestroy", "cudaGraphExecDestroy", "cudaStreamDestroy"]
 AT = (1, 2, 3, 7, 20, 60, 200) if long else (1, 4)
 ERRORS = (2, 700, 719) if long else (2, 719)  # memory is lacking, which passes, and faults, which stay
 failures, runs, never = [], 0, []
