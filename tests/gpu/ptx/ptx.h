@@ -182,9 +182,9 @@ const std::vector<std::string> &opcode_names();
 /* --- memory (ptx_memory.cpp) -----------------------------------------------------------------------------------------
  */
 
-/* Where the spaces lie. A device's memory has addresses at which the host has none. */
-constexpr uint64_t DEVICES_AT = 0x60000000000u, DEVICE_STEP = 0x1000000000u;
-constexpr uint64_t SHARED_WINDOW = 0x5f000000000u, FRAME_WINDOW = 0x5e000000000u, WINDOW = (uint64_t)1 << 32;
+/* Where the spaces lie. A device's memory has addresses at which the host has none, nor AddressSanitizer its shadow. */
+constexpr uint64_t DEVICES_AT = 0x200000000000u, DEVICE_STEP = 0x1000000000u;
+constexpr uint64_t SHARED_WINDOW = 0x1f0000000000u, FRAME_WINDOW = 0x1e0000000000u, WINDOW = (uint64_t)1 << 32;
 constexpr uint64_t SHARED_AT = 1024, PARAMETERS_AT = 0x160, FRAME_AT = 0x100000;
 
 enum : unsigned char { FREE, ALLOCATED, WRITTEN }; /* of a byte */
