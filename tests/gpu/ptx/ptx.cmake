@@ -69,7 +69,8 @@ ptx_test(gpu_train_ptx_checked_long test_gpu_train 8 2 ENVIRONMENT ${ptx_all})
 
 # What uses a device beside them.
 foreach(name recurrent nn_recurrent nn_data nonfinite nn_tokens nn_gpt nn_text wgan nn_telemetry_calls nn_loss_scale nn_weights)
-    ptx_test(${name}_ptx test_${name} cuda)
+    ptx_test(${name}_ptx test_${name} cuda ENVIRONMENT FLEXLAB_PTX_CHECKS=diverge,nan,registers,races
+             FLEXLAB_PTX_BYTES=268435456)
 endforeach()
 ptx_test(program_networks_ptx test_program_networks cuda mtcnn-pnet.onnx mtcnn-rnet.onnx wake-word.onnx
          tiny-anomaly-fp32.tflite tiny-resnet8-fp32.tflite tiny-keywords-fp32.tflite)
@@ -102,6 +103,9 @@ if(Python3_FOUND)
     add_test(NAME ptx_mutants COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_mutants.py
                                       ${CMAKE_CURRENT_BINARY_DIR} $<TARGET_FILE:flexlab_ptx>)
     set_tests_properties(ptx_mutants PROPERTIES TIMEOUT ${patience})
+    add_test(NAME ptx_architectures_long COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_architectures.py
+                                                 ${FLEXLAB_NVCC} ${PROJECT_SOURCE_DIR} ${FLEXLAB_GENERATED})
+    set_tests_properties(ptx_architectures_long PROPERTIES LABELS long TIMEOUT 3600)
     if(TARGET flexlab)
         set(failures ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_failures.py $<TARGET_FILE:flexlab>
                      $<TARGET_FILE:flexlab_ptx>)
