@@ -63,7 +63,7 @@ set(ptx_blocks "variant flex16+5; if-any @product operands=nvfp4:stochastic:hada
 ptx_test(gpu_train_ptx test_gpu_train 8 2 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_narrow_ptx test_gpu_train 8 2 flex8+5 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_minifloat_ptx test_gpu_train 8 2 e4m3fn ENVIRONMENT ${ptx_small})
-ptx_test(gpu_train_blocks_ptx_long test_gpu_train 8 3 ${ptx_blocks} ENVIRONMENT ${ptx_small})
+ptx_test(gpu_train_blocks_ptx test_gpu_train 8 3 "${ptx_blocks}" ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_ptx_long test_gpu_train 32 3 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_ptx_checked_long test_gpu_train 8 2 ENVIRONMENT ${ptx_all})
 
