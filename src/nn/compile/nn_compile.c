@@ -6,7 +6,7 @@
 #include "group/group.h"
 #include "nn/step/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
-#include "nn/together/nn_together.h"
+#include "nn/step/nn_together.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"

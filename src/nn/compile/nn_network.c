@@ -6,7 +6,7 @@
 #include "nn/step/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
-#include "nn/together/nn_together.h"
+#include "nn/step/nn_together.h"
 #include <math.h>
 
 static tensor_status check_config(const nn_config *config, const nn_variant *variant, const struct fl_policy *policy) {

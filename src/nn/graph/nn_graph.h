@@ -191,7 +191,7 @@ struct fl_layer {
     int moments; /* then: the states of its mean and, after it, its variance */
 };
 
-/* What a normalisation has of the whole batch, if shards go through it together (together/nn_together.h). */
+/* What a normalisation has of the whole batch, if shards go through it together (step/nn_together.h). */
 struct fl_together {
     tensor *sums;                   /* f64 [3 C]: of a shard */
     tensor *sum_of_dy, *about_mean; /* f64 [C]: of all */

@@ -3,7 +3,7 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "nn/step/nn_ranks.h"
-#include "nn/together/nn_together.h"
+#include "nn/step/nn_together.h"
 #include "nn/shards/nn_shards.h"
 #include <math.h>
 #include <string.h>

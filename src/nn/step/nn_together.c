@@ -1,5 +1,5 @@
 /* nn_together.c - a step in stretches between normalisations of the batch, and the sums that all shards share. */
-#include "nn/together/nn_together.h"
+#include "nn/step/nn_together.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/ops/norms/part_norm.h"
