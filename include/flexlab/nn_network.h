@@ -81,6 +81,9 @@ typedef struct nn_config {
      * make the same calls on networks of the same settings, and with the same batches; each computes its part of a step
      * and has the same weights. NULL: one rank. */
     nn_group *group;
+    /* Batch normalisation takes the moments of all shards, and not of each: steps are those of nn_train_step, and the
+     * activations of all shards of a rank are in memory at once. Of one shard it changes nothing. */
+    bool batchnorm_global;
 } nn_config;
 
 /* Writes a loss scale in its full form, with the defaults filled in; NULL is "none". TENSOR_E_ARGUMENT for a text that

@@ -89,6 +89,7 @@ def works():
     images, text, lstm = ["model=resnet8"], ["model=gpt1x32"], ["model=lstm-char"]
     cases = [images + ["variant=flex16+5"], images + ["variant=fp16", "optimiser=adamw", "scale=dynamic:init=16777216"],
              text + ["variant=dfp16", "optimiser=lamb", "clip=1"], lstm + ["variant=bf16", "optimiser=adam"]]
+    cases += [images + [f"variant={variant}", "batchnorm=global"] for variant in ("flex16+5", "fp32")]
     if LONG:
         variants = ["fp32", "fp16", "bf16", "flex16+5", "dfp16", "fp16-sr", "bf16-sr", "flex16+5-sr", "flex16+5-paper"]
         for number, variant in enumerate(variants):
@@ -96,6 +97,7 @@ def works():
                 optimiser = [None, "adam", "adamw", "rmsprop", "adagrad", "lamb"][(number + len(model[0])) % 6]
                 cases.append(model + [f"variant={variant}"] + ([f"optimiser={optimiser}"] if optimiser else [])
                              + (["scale=dynamic"] if number % 2 else []))
+        cases += [images + [f"variant={variant}", "batchnorm=global"] for variant in ("dfp16", "fp16", "bf16")]
         cases += [images + ["variant=fp32", "policy=O1", "scale=dynamic"], images + ["variant=fp32", "policy=mxint8"],
                   images + ["variant=flex8+5"]]
     return cases

@@ -3,9 +3,9 @@
  *
  *     train_ranks FOLDER KEY=VALUE ...
  *
- * Keys: engine, model, variant, policy, optimiser, scale, shards, batch, clip, steps, resume, keep (steps between
- * checkpoints), differ (the rank whose learning rate differs), stop, kill and fail (RANK:STEP: a rank that stops
- * answering, dies or reports a failure after that step), trace=no (none). */
+ * Keys: engine, model, variant, policy, optimiser, scale, shards, batch, batchnorm, clip, steps, resume, keep (steps
+ * between checkpoints), differ (the rank whose learning rate differs), stop, kill and fail (RANK:STEP: a rank that
+ * stops answering, dies or reports a failure after that step), trace=no (none). */
 #include "flexlab/nn.h"
 #include <signal.h>
 #include <stdio.h>
@@ -85,6 +85,7 @@ static int train(const char *folder) {
                                                 .clip_norm = (float)number("clip", 0),
                                                 .batch = number("batch", 24),
                                                 .shards = number("shards", 12),
+                                                .batchnorm_global = !strcmp(value("batchnorm", "shard"), "global"),
                                                 .seed = 3,
                                                 .group = group},
                                     .model = model,

@@ -364,14 +364,14 @@ static void check_exact_sums(void) {
             x[0] = large;
             x[1] = -large;
         }
-        const double odd = fl_exact_sum_odd(x, count), mean = fl_exact_mean(x, count);
+        const double odd = fl_exact_sum_odd(x, count), mean = fl_exact_mean(x, count, (uint32_t)count);
         CHECK(odd == odd_of(sum, base), "sum of %d: %a, expected %a", count, odd, odd_of(sum, base));
         CHECK(mean == nearest_quotient(sum, count, base), "mean of %d: %a, expected %a", count, mean,
               nearest_quotient(sum, count, base));
     }
     const double tiny[] = {5e-324, 5e-324, 5e-324}, beyond[] = {1, INFINITY}, lost[] = {INFINITY, -INFINITY};
-    CHECK(fl_exact_mean(tiny, 3) == 5e-324 && fl_exact_mean(tiny, 2) == 5e-324, "means of the smallest double");
-    CHECK(isinf(fl_exact_mean(beyond, 2)) && isnan(fl_exact_sum_odd(lost, 2)), "Inf and NaN");
+    CHECK(fl_exact_mean(tiny, 3, 3) == 5e-324 && fl_exact_mean(tiny, 2, 2) == 5e-324, "means of the smallest double");
+    CHECK(isinf(fl_exact_mean(beyond, 2, 2)) && isnan(fl_exact_sum_odd(lost, 2)), "Inf and NaN");
 }
 
 /* --- sums of tensors whose exponents lie far apart ---------------------------------------------------------------- */

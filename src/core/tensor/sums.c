@@ -121,9 +121,9 @@ double fl_exact_sum_odd(const double *x, int count) {
     return sum(&a, x, count) ? signed_double(&a, 1, true) : plain_sum(x, count);
 }
 
-double fl_exact_mean(const double *x, int count) {
+double fl_exact_mean(const double *x, int count, uint32_t divisor) {
     struct fixed a;
-    return sum(&a, x, count) ? signed_double(&a, (uint32_t)count, false) : plain_sum(x, count);
+    return sum(&a, x, count) ? signed_double(&a, divisor, false) : plain_sum(x, count);
 }
 
 /* --- the tree ----------------------------------------------------------------------------------------------------- */

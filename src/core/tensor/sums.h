@@ -30,9 +30,9 @@ void fl_sum_whole(const struct fl_sum *sum, int e, int64_t first, int64_t n, int
 
 /* The tree of doubles. */
 double fl_tree_sum(const double *x, int count);
-/* The exact sum of finite doubles, rounded to odd, and their exact mean, rounded to nearest; if one is not finite, what
- * adding them gives. count: 1 to 2^20. */
+/* The exact sum of finite doubles, rounded to odd; divided by a number, rounded once to nearest. If one is not finite,
+ * what adding them gives. count: 1 to 2^20. */
 double fl_exact_sum_odd(const double *x, int count);
-double fl_exact_mean(const double *x, int count);
+double fl_exact_mean(const double *x, int count, uint32_t divisor);
 
 #endif

@@ -199,7 +199,7 @@ static tensor_status put_scaling_state(struct fl_safetensors_out *o, const nn_gr
                       (long long)now->skipped, (long long)now->in_a_row, (long long)now->longest);
 }
 
-static const char shards_key[] = "network.shards";
+static const char shards_key[] = "network.shards", batchnorm_key[] = "network.batchnorm";
 
 /* The properties that a network must share with the file that it is loaded from, as text. */
 static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *g) {
@@ -213,6 +213,8 @@ static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *
     TRY(note(o, "network.batch", "%d", fl_whole_batch(g)));
     if (g->shards > 1)
         TRY(note(o, shards_key, "%d", g->shards));
+    if (g->together)
+        TRY(note(o, batchnorm_key, "global"));
     TRY(note(o, "network.seed", "%llu", (unsigned long long)g->seed));
     const struct fl_optimiser *p = &g->optimiser;
     TRY(note(o, "network.optimiser", "%s", nn_optimiser_at((int)p->how.kind)));
@@ -372,10 +374,31 @@ static tensor_status check_shards(const struct fl_safetensors *s, const nn_graph
                          s->path, (long long)shards, g->shards);
 }
 
+/* A file whose shards normalise by themselves, or of one shard, does not say so. */
+static tensor_status read_batchnorm(const struct fl_safetensors *s, bool *global) {
+    const char *found = fl_safetensors_note(s, batchnorm_key);
+    *global = found != NULL;
+    return !found || !strcmp(found, "global")
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.40s', expected 'global' or none", s->path,
+                         batchnorm_key, found);
+}
+
+static tensor_status check_batchnorm(const struct fl_safetensors *s, const nn_graph *g) {
+    static const char *const names[] = {"shard", "global"};
+    bool global;
+    TRY(read_batchnorm(s, &global));
+    return global == g->together
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_DATA, "checkpoint: %s: its batchnorm is '%s', that of the network '%s'", s->path,
+                         names[global], names[g->together]);
+}
+
 /* Compares both ways: the network must have the settings of the file's loss, and no others. */
 tensor_status fl_checkpoint_settings(const struct fl_safetensors *s, const nn_graph *g) {
     struct fl_safetensors_out own = {0};
     TRY(check_shards(s, g));
+    TRY(check_batchnorm(s, g));
     tensor_status status = put_settings(&own, g);
     for (int i = 0; i < own.note_count && !status; i++) {
         const char *found;
@@ -714,6 +737,7 @@ static tensor_status read_config(const struct fl_safetensors *s, nn_config *conf
     config->batch = (int)batch;
     TRY(read_shards(s, &batch));
     config->shards = (int)batch;
+    TRY(read_batchnorm(s, &config->batchnorm_global));
     return read_objective(s, config);
 }
 

@@ -108,12 +108,22 @@ static int list_calls(const nn_graph *g, struct fl_block *blocks) {
     return count;
 }
 
-/* Every shard has the same places. */
+/* The places for values: of shards that go through a step together each has its own. */
+static int sets_of_values(const nn_graph *g) {
+    return g->together ? fl_ranks_own(g) : 1;
+}
+
+static size_t set_bytes(const nn_graph *g) {
+    return (g->set_bytes + FL_ALIGNMENT - 1) & ~(size_t)(FL_ALIGNMENT - 1);
+}
+
+/* Shards of other ranks, which are never computed here, have places of some of this one. */
 static tensor_status place_values(nn_graph *g, void *context) {
     (void)context;
+    char *const set = (char *)g->arena + (size_t)(g->shard % sets_of_values(g)) * set_bytes(g);
     for (int i = 0; i < g->value_count; i++)
         if (fl_is_stored(g, i))
-            fl_tensor_place(g->values[i].t, (char *)g->arena + g->values[i].offset);
+            fl_tensor_place(g->values[i].t, set + g->values[i].offset);
     return TENSOR_OK;
 }
 
@@ -168,9 +178,22 @@ tensor_status fl_check_values(const nn_graph *g) {
     struct fl_block *blocks = fl_alloc_zero(most * sizeof *blocks);
     tensor_status status = blocks ? fl_pack(blocks, list_values(g, blocks), &bytes) : no_memory();
     if (!status)
-        status = check_limit(g, bytes + rows);
+        status = check_limit(g, bytes * (size_t)sets_of_values(g) + rows);
     fl_free(blocks);
     return status;
+}
+
+/* The blocks of tasks follow the values of all shards. */
+static tensor_status pack_sets(nn_graph *g, struct fl_block *blocks, int values, int calls) {
+    g->set_bytes = g->value_bytes;
+    const size_t all = set_bytes(g) * (size_t)sets_of_values(g);
+    size_t of_calls = 0;
+    TRY(fl_pack(blocks + values, calls, &of_calls));
+    for (int i = values; i < values + calls; i++)
+        blocks[i].offset += all;
+    g->value_bytes = all;
+    g->arena_bytes = all + of_calls;
+    return TENSOR_OK;
 }
 
 tensor_status fl_make_arena(nn_graph *g) {
@@ -181,7 +204,9 @@ tensor_status fl_make_arena(nn_graph *g) {
     const int values = list_values(g, blocks), calls = list_calls(g, blocks + values);
     tensor_status status =
         fl_pack(blocks, values, &g->value_bytes); /* for its size: the blocks of tasks may change the places */
-    if (!status)
+    if (!status && g->together)
+        status = pack_sets(g, blocks, values, calls);
+    else if (!status)
         status = fl_pack(blocks, values + calls, &g->arena_bytes);
     if (!status)
         status = check_limit(g, g->arena_bytes);

@@ -6,6 +6,7 @@
 #include "group/group.h"
 #include "nn/step/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
+#include "nn/step/nn_together.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -83,6 +84,7 @@ static tensor_status make_state(const nn_graph *g, const struct fl_node *node, s
 }
 
 static tensor_status make_node(nn_graph *g, struct fl_node *node) {
+    TRY(fl_together_make(g, node));
     for (int k = 0; k < node->states; k++)
         if (node->state[k].lasts)
             TRY(make_state(g, node, &node->state[k]));

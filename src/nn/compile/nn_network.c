@@ -6,6 +6,7 @@
 #include "nn/step/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
+#include "nn/step/nn_together.h"
 #include <math.h>
 
 static tensor_status check_config(const nn_config *config, const nn_variant *variant, const struct fl_policy *policy) {
@@ -63,6 +64,7 @@ nn_graph *nn_graph_new(const nn_config *given) {
     g->wide = variant->wide && !config->no_master;
     g->no_master = config->no_master;
     g->shards = config->shards ? config->shards : 1;
+    g->together = config->batchnorm_global && g->shards > 1;
     g->batch = config->batch / g->shards;
     g->group = config->group;
     g->seed = config->seed;
@@ -81,8 +83,10 @@ void nn_graph_free(nn_graph *g) {
     fl_recording_forget(g->device, &g->update);
     fl_shards_free(g);
     fl_ranks_free(g);
-    for (int i = 0; i < g->count; i++)
+    for (int i = 0; i < g->count; i++) {
+        fl_together_free(&g->nodes[i]);
         fl_node_clear(&g->nodes[i]);
+    }
     for (int i = g->value_count - 1; i >= 0; i--) { /* views are freed before their bases */
         if (!g->values[i].tokens)
             tensor_free(g->values[i].evaluate);

@@ -184,6 +184,20 @@ struct fl_layer {
     /* What remains to be done for states that last, after the last pass of a step of several shards. NULL: nothing; a
      * kind that has it does the same in forward if the node has one shard. */
     tensor_status (*settle)(struct fl_node *node, const struct fl_pass *pass);
+    /* Of a normalisation over the batch, if node->together: the sums of a shard (core/ops/norms/part_norm.h), before
+     * forward and backward of all shards; what backward writes before its gradients is written there. */
+    tensor_status (*sum_forward)(struct fl_node *node, const struct fl_pass *pass);
+    tensor_status (*sum_backward)(struct fl_node *node, const struct fl_pass *pass);
+    int moments; /* then: the states of its mean and, after it, its variance */
+};
+
+/* What a normalisation has of the whole batch, if shards go through it together (step/nn_together.h). */
+struct fl_together {
+    tensor *sums;                   /* f64 [3 C]: of a shard */
+    tensor *sum_of_dy, *about_mean; /* f64 [C]: of all */
+    double *all, *mean, *variance;  /* the sums of all shards; moments */
+    double *sum_of_x;               /* part_norm.h */
+    int64_t channels, rows;         /* of the batch */
 };
 
 /* Values of the step are indices into graph.values, -1: none. */
@@ -245,8 +259,9 @@ struct fl_node {
     struct fl_state *state;
     struct fl_work *work;
     int inputs, outputs, parameters, states, works;
-    nn_node first; /* handle of its first output, which those of the others follow */
-    bool learns;   /* it or something before it has parameters, and a gradient reaches it */
+    nn_node first;                /* handle of its first output, which those of the others follow */
+    bool learns;                  /* it or something before it has parameters, and a gradient reaches it */
+    struct fl_together *together; /* NULL: each shard by itself */
     struct fl_pass train, back, evaluate;
     tensor **tensors; /* what these point to */
     tensor **views;   /* views of those in another shape; as many entries, NULL for the others */
@@ -371,6 +386,7 @@ struct nn_graph {
     int shard;              /* the one in place */
     int passed;             /* shards of the step under way that have passed forward and backward */
     struct fl_shard *of;    /* what exists for each shard; NULL: there is one */
+    bool together;          /* shards go through normalisations of the batch together */
     tensor *share;          /* f64 [1]: what the gradient of a shard's loss is multiplied by; NULL with one shard */
     nn_group *group;        /* NULL: one rank */
     struct fl_ranks *ranks; /* nn_ranks.h; NULL: one rank */
@@ -398,6 +414,7 @@ struct nn_graph {
     struct fl_position *positions; /* 2 count + 2 */
     void *arena;
     size_t arena_bytes, value_bytes; /* of the whole arena; of the part for values */
+    size_t set_bytes;                /* together: of the values of one shard */
     /* Numbers of a step, on the device: images as floats (on the host the caller's serve), labels, learning rate, loss,
      * predicted classes, how many are right. */
     tensor *pixels, *labels, *rate, *loss, *predicted, *correct;

@@ -2,6 +2,7 @@
  * node is made. */
 #include "nn/layers/nn_layer.h"
 #include "flexlab/tensor_blocks.h"
+#include "core/ops/norms/part_norm.h"
 #include "core/base/fail.h"
 #include "flexlab/blocks_norms.h"
 #include <limits.h>
@@ -91,9 +92,12 @@ static tensor_status apply_normalisation(const struct fl_node *node, const struc
                             relu);
 }
 
-/* Of several shards, the moments of a batch are the means of theirs. */
+/* Of several shards, the moments of a batch are the means of theirs, unless they are those of all. */
 static tensor_status settle_statistics(struct fl_node *node, const struct fl_pass *pass) {
     const struct fl_state *state = node->state;
+    if (node->together)
+        return fl_part_running_statistics(state[RUNNING_MEAN].t, state[RUNNING_VARIANCE].t, state[BATCH_MEAN].t,
+                                          state[BATCH_VARIANCE].t, momentum_of(node), node->together->rows);
     return tensor_running_statistics(state[RUNNING_MEAN].t, state[RUNNING_VARIANCE].t, state[BATCH_MEAN].t,
                                      state[BATCH_VARIANCE].t, pass->x[0], momentum_of(node));
 }
@@ -102,7 +106,8 @@ static tensor_status normalise(struct fl_node *node, const struct fl_pass *pass,
     if (!pass->training)
         return apply_normalisation(node, pass, relu);
     const struct fl_state *state = node->state;
-    TRY(tensor_moments(state[BATCH_MEAN].t, state[BATCH_VARIANCE].t, pass->x[0]));
+    if (!node->together)
+        TRY(tensor_moments(state[BATCH_MEAN].t, state[BATCH_VARIANCE].t, pass->x[0]));
     TRY(apply_normalisation(node, pass, relu));
     return node->shards == 1 ? settle_statistics(node, pass) : TENSOR_OK;
 }
@@ -115,26 +120,42 @@ static tensor_status batchnorm_relu_forward(struct fl_node *node, const struct f
     return normalise(node, pass, true);
 }
 
-static tensor_status normalise_backward(struct fl_node *node, const struct fl_pass *pass, const tensor *dy,
-                                        const tensor *mask) {
-    return tensor_batchnorm_grad(pass->dx[0], pass->g[0], pass->g[1], dy, pass->x[0], mask, pass->w[0],
-                                 moments(node, BATCH_MEAN), moments(node, BATCH_VARIANCE), epsilon_of(node));
+static tensor_status sum_forward(struct fl_node *node, const struct fl_pass *pass) {
+    return fl_part_sums(node->together->sums, pass->x[0]);
+}
+
+/* The gradient that normalisation reads, and the tensor above zero where it counts; NULL: everywhere. */
+static const tensor *mask_of(const struct fl_node *node, const struct fl_pass *pass) {
+    return node->layer->relu && !fl_is_gated(node) ? pass->y[0] : NULL;
+}
+
+/* The gradient of a sum is that of the residual, and where it is wanted normalisation reads it there. */
+static bool is_written_gated(const struct fl_node *node, const struct fl_pass *pass) {
+    return node->inputs > 1 && !fl_is_gated(node) && pass->dx[1];
+}
+
+static tensor_status write_gated(const struct fl_node *node, const struct fl_pass *pass) {
+    return is_written_gated(node, pass) ? tensor_relu_grad(pass->dx[1], pass->dy[0], pass->y[0]) : TENSOR_OK;
+}
+
+static tensor_status sum_backward(struct fl_node *node, const struct fl_pass *pass) {
+    TRY(write_gated(node, pass));
+    const bool gated = is_written_gated(node, pass);
+    return fl_part_grad_sums(node->together->sums, gated ? pass->dx[1] : pass->dy[0], pass->x[0],
+                             gated ? NULL : mask_of(node, pass));
 }
 
 static tensor_status batchnorm_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return normalise_backward(node, pass, pass->dy[0], NULL);
-}
-
-static tensor_status batchnorm_relu_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return normalise_backward(node, pass, pass->dy[0], fl_is_gated(node) ? NULL : pass->y[0]);
-}
-
-/* The gradient of the sum is that of the residual, and where it is wanted normalisation reads it there. */
-static tensor_status batchnorm_add_relu_backward(struct fl_node *node, const struct fl_pass *pass) {
-    if (fl_is_gated(node) || !pass->dx[1])
-        return batchnorm_relu_backward(node, pass);
-    TRY(tensor_relu_grad(pass->dx[1], pass->dy[0], pass->y[0]));
-    return normalise_backward(node, pass, pass->dx[1], NULL);
+    const struct fl_together *t = node->together;
+    const bool gated = is_written_gated(node, pass);
+    const tensor *dy = gated ? pass->dx[1] : pass->dy[0], *mask = gated ? NULL : mask_of(node, pass);
+    const tensor *mean = moments(node, BATCH_MEAN), *variance = moments(node, BATCH_VARIANCE);
+    if (t)
+        return fl_part_grad(pass->dx[0], pass->g[0], pass->g[1], dy, pass->x[0], mask, pass->w[0], mean, variance,
+                            t->sum_of_dy, t->about_mean, epsilon_of(node), t->rows);
+    TRY(write_gated(node, pass));
+    return tensor_batchnorm_grad(pass->dx[0], pass->g[0], pass->g[1], dy, pass->x[0], mask, pass->w[0], mean, variance,
+                                 epsilon_of(node));
 }
 
 static tensor_status avgpool_forward(struct fl_node *node, const struct fl_pass *pass) {
@@ -159,16 +180,17 @@ static tensor_status shortcut_backward(struct fl_node *node, const struct fl_pas
 
 enum kind { BATCHNORM, BATCHNORM_RELU, BATCHNORM_ADD_RELU, AVGPOOL_GLOBAL, SHORTCUT_A };
 
+#define JOINED .sum_forward = sum_forward, .sum_backward = sum_backward, .moments = BATCH_MEAN
 static const struct fl_layer layers[] = {
     [BATCHNORM] = {"batchnorm", 1, .group = "norm", .saves_x = 1, .always_dx = true, .settle = settle_statistics,
-                   .shape = batchnorm_shape, .forward = batchnorm_forward, .backward = batchnorm_backward},
+                   .shape = batchnorm_shape, .forward = batchnorm_forward, .backward = batchnorm_backward, JOINED},
     [BATCHNORM_RELU] = {"batchnorm", 1, .group = "norm", .saves_x = 1, .relu = 1, .always_dx = true,
                         .settle = settle_statistics, .shape = batchnorm_shape, .forward = batchnorm_relu_forward,
-                        .backward = batchnorm_relu_backward},
+                        .backward = batchnorm_backward, JOINED},
     [BATCHNORM_ADD_RELU] = {"batchnorm_add", 2, .group = "norm", .saves_x = 1, .relu = 1, .always_dx = true,
                             .when_gated = GRADIENTS(OWN, SAME), .settle = settle_statistics,
                             .shape = batchnorm_add_shape, .forward = batchnorm_relu_forward,
-                            .backward = batchnorm_add_relu_backward},
+                            .backward = batchnorm_backward, JOINED},
     [AVGPOOL_GLOBAL] = {"avgpool_global", 1, .shape = avgpool_shape, .forward = avgpool_forward,
                         .backward = avgpool_backward},
     [SHORTCUT_A] = {"shortcut_a", 1, .shape = shortcut_shape, .forward = shortcut_forward,

@@ -192,7 +192,7 @@ tensor_status fl_shard_keep(nn_graph *g) {
 void fl_shard_select(nn_graph *g, int shard) {
     if (!g->of || shard == g->shard)
         return;
-    for (int i = 0; i < g->value_count; i++)
+    for (int i = 0; i < g->value_count && !g->together; i++)
         if (fl_is_stored(g, i))
             fl_tensor_hide(g->values[i].t, true);
     exchange(g, &g->of[g->shard], true); /* recordings change */

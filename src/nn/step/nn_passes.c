@@ -93,11 +93,13 @@ static tensor_status forward_node(const nn_graph *g, struct fl_node *node, const
     const struct fl_pass *pass = training ? &node->train : &node->evaluate;
     if (!node->inputs) /* tokens are there already */
         return node->output[0].tokens ? TENSOR_OK : load_images(g, pass->y[0], images);
+    if (training && node->together && is_dry_run(g))
+        TRY(node->layer->sum_forward(node, pass));
     return node->layer->forward ? node->layer->forward(node, pass) : TENSOR_OK;
 }
 
-tensor_status fl_forward(nn_graph *g, const float *images, bool training) {
-    for (int i = 0; i < g->count; i++) {
+tensor_status fl_forward_part(nn_graph *g, const float *images, bool training, int first, int end) {
+    for (int i = first; i < end; i++) {
         if (training)
             begin_position(g, i);
         fl_begin_calls(g, i, training);
@@ -111,8 +113,12 @@ tensor_status fl_forward(nn_graph *g, const float *images, bool training) {
     return TENSOR_OK;
 }
 
+tensor_status fl_forward(nn_graph *g, const float *images, bool training) {
+    return fl_forward_part(g, images, training, 0, g->count);
+}
+
 /* Without a loss the position gets the caller's gradient, in fl_begin_gradient. */
-static tensor_status loss(nn_graph *g) {
+tensor_status fl_pass_loss(nn_graph *g) {
     if (g->objective.kind == FL_LOSS_NONE) {
         if (is_dry_run(g))
             pass_over(g, g->count, g->count);
@@ -131,21 +137,21 @@ static tensor_status loss(nn_graph *g) {
 
 static tensor_status forward_and_loss(nn_graph *g) {
     TRY(fl_forward(g, NULL, true));
-    return loss(g);
+    return fl_pass_loss(g);
 }
 
 /* Stores the number of the step where the recorded tasks that draw read it. */
-static tensor_status load_step(const nn_graph *g) {
+tensor_status fl_load_step(const nn_graph *g) {
     const double step = (double)g->steps * g->shards + g->shard; /* a number of its own for each shard */
     return g->step ? tensor_load_f64(g->step, &step, 1) : TENSOR_OK;
 }
 
 tensor_status fl_forward_to_loss(nn_graph *g, const float *images) {
-    TRY(load_step(g));
+    TRY(fl_load_step(g));
     if (!images)
         return by_recording(g, &g->forward, 0, g->count, forward_and_loss);
     TRY(fl_forward(g, images, true));
-    return loss(g);
+    return fl_pass_loss(g);
 }
 
 /* Stores the rows of the given gradient. They are no part of the state: their exponent depends only on them. */
@@ -198,8 +204,14 @@ static tensor_status convert_saved(const nn_graph *g, const struct fl_node *node
     return TENSOR_OK;
 }
 
-static tensor_status backward_node(const nn_graph *g, struct fl_node *node) {
+static tensor_status enter_backward(const nn_graph *g, struct fl_node *node) {
     TRY(convert_saved(g, node));
+    return node->together ? node->layer->sum_backward(node, &node->back) : TENSOR_OK;
+}
+
+static tensor_status backward_node(const nn_graph *g, struct fl_node *node, bool entered) {
+    if (!entered)
+        TRY(enter_backward(g, node));
     if (node->layer->backward)
         TRY(node->layer->backward(node, &node->back));
     for (int k = 0; k < node->inputs; k++) {
@@ -211,13 +223,32 @@ static tensor_status backward_node(const nn_graph *g, struct fl_node *node) {
     return TENSOR_OK;
 }
 
-static tensor_status backward(nn_graph *g) {
-    for (int i = g->count - 1; i >= 0; i--) {
+tensor_status fl_forward_sums(nn_graph *g, int i) {
+    struct fl_node *node = &g->nodes[i];
+    fl_begin_calls(g, i, true);
+    const tensor_status status = node->layer->sum_forward(node, &node->train);
+    fl_end_calls(g, i);
+    return status ? fl_node_failed(node, status) : TENSOR_OK;
+}
+
+tensor_status fl_backward_sums(nn_graph *g, int i) {
+    const int position = 2 * g->count - i;
+    begin_position(g, position);
+    fl_begin_calls(g, position, true);
+    const tensor_status status = enter_backward(g, &g->nodes[i]);
+    fl_end_calls(g, position);
+    return status ? fl_node_failed(&g->nodes[i], status) : TENSOR_OK;
+}
+
+tensor_status fl_backward_part(nn_graph *g, int first, int last, bool entered) {
+    for (int i = first; i >= last; i--) {
+        const bool is_entered = entered && i == first;
         struct fl_node *node = &g->nodes[i];
         const int position = 2 * g->count - i;
-        begin_position(g, position);
+        if (!is_entered)
+            begin_position(g, position);
         fl_begin_calls(g, position, true);
-        tensor_status status = node->learns ? backward_node(g, node) : TENSOR_OK;
+        tensor_status status = node->learns ? backward_node(g, node, is_entered) : TENSOR_OK;
         fl_end_calls(g, position);
         if (status)
             return fl_node_failed(node, status);
@@ -227,6 +258,10 @@ static tensor_status backward(nn_graph *g) {
         TRY(fl_ranks_written(g, i));
     }
     return TENSOR_OK;
+}
+
+static tensor_status backward(nn_graph *g) {
+    return fl_backward_part(g, g->count - 1, 0, false);
 }
 
 tensor_status fl_backward(nn_graph *g) {
@@ -307,7 +342,7 @@ static tensor_status dry_pass(nn_graph *g, void *context) {
     g->writes.part = FL_PART_FORWARD;
     TRY(fl_forward(g, NULL, true));
     g->writes.part = FL_PART_BACKWARD;
-    TRY(loss(g));
+    TRY(fl_pass_loss(g));
     return backward(g);
 }
 

@@ -40,7 +40,7 @@ static tensor_status average(nn_graph *g, struct fl_state *state, int number) {
     for (int64_t i = 0; i < count; i++) {
         for (int s = 0; s < g->shards; s++)
             terms[s] = each[s * count + i];
-        each[i] = fl_exact_mean(terms, g->shards);
+        each[i] = fl_exact_mean(terms, g->shards, (uint32_t)g->shards);
     }
     return tensor_load_f64(state->t, each, count);
 }

@@ -3,6 +3,7 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "nn/step/nn_ranks.h"
+#include "nn/step/nn_together.h"
 #include "nn/shards/nn_shards.h"
 #include <math.h>
 #include <string.h>
@@ -39,6 +40,10 @@ static tensor_status forward_step(nn_graph *g, const float *images, double share
 }
 
 static tensor_status forward(nn_graph *g, const char *what, const nn_batch *batch, double share) {
+    if (g->together)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "%s: of one of %d shards, but batchnorm is global: nn_train_step passes all together", what,
+                       g->shards);
     struct fl_loaded loaded;
     int count;
     TRY(fl_batch_check(g, what, batch, FL_USE_TRAINING, &count));
@@ -103,6 +108,10 @@ tensor_status nn_backward(nn_graph *g) {
 tensor_status fl_finish_pass(nn_graph *g) {
     g->phase = FL_PHASE_IDLE;
     TRY(fl_backward(g));
+    return fl_finish_shard(g);
+}
+
+tensor_status fl_finish_shard(nn_graph *g) {
     if (++g->passed < fl_ranks_own(g))
         return TENSOR_OK;
     TRY(fl_reduce_passes(g));
@@ -184,6 +193,43 @@ static tensor_status check_parts(nn_graph *g, const char *what, const nn_batch *
     return TENSOR_OK;
 }
 
+/* Of shards that go through a step together: what is loaded for the one in place. */
+struct whole {
+    const char *what;
+    const nn_batch *batch;
+    int64_t labels;
+};
+
+static tensor_status load_part(nn_graph *g, const void *context, bool first, const float **images) {
+    const struct whole *w = context;
+    const nn_batch part = part_of(g, w->batch, g->shard);
+    struct fl_loaded loaded = {NULL, NULL};
+    if (first) {
+        TRY(fl_batch_load(g, w->what, &part, part.count, &loaded));
+        *images = loaded.images;
+    } else if (part.indices) { /* its labels */
+        TRY(fl_data_put_indices(g, part.indices, part.count));
+        TRY(fl_data_gather(g, part.data, part.augmentation));
+    } else if (part.tokens) {
+        TRY(tensor_load_i32(g->tokens, part.tokens, tensor_count(g->tokens)));
+    }
+    TRY(fl_batch_load_expected(g, &part));
+    return fl_shard_begin_pass(g, w->labels ? (double)counted(g, &part) / (double)w->labels : 0);
+}
+
+static tensor_status pass_together(nn_graph *g, const struct whole *whole) {
+    g->phase = FL_PHASE_IDLE;
+    fl_ranks_restart(g);
+    fl_writes_begin(g);
+    g->has_loss = false;
+    TRY(fl_together_forward(g, load_part, whole));
+    fl_writes_done(g, FL_PART_FORWARD);
+    g->has_loss = g->objective.kind != FL_LOSS_NONE && !g->ranks;
+    TRY(fl_together_backward(g, load_part, whole));
+    g->passed = fl_ranks_own(g) - 1;
+    return fl_finish_shard(g);
+}
+
 tensor_status fl_run_passes(nn_graph *g, const char *what, const nn_batch *batch) {
     int64_t all = 0;
     if (g->shards == 1) {
@@ -194,6 +240,8 @@ tensor_status fl_run_passes(nn_graph *g, const char *what, const nn_batch *batch
         return fl_fail(TENSOR_E_ARGUMENT, "%s: the batch is NULL", what);
     TRY(check_parts(g, what, batch, &all));
     g->passed = 0;
+    if (g->together)
+        return pass_together(g, &(struct whole){what, batch, all});
     for (int s = 0; s < g->shards; s++) {
         const nn_batch part = part_of(g, batch, s);
         if (!fl_is_own_shard(g, s))

@@ -190,4 +190,17 @@ tensor_status fl_loss_scale_step(nn_graph *g, bool skipped);
 tensor_status fl_loss_scale_check_state(const nn_graph *g, const nn_loss_scale *now);
 tensor_status fl_loss_scale_put(nn_graph *g, const nn_loss_scale *now);
 
+/* Parts of passes, for shards that go through a step together (nn_together.h): forward of the nodes from `first` to
+ * before `end`; backward of those from `first` down to `last`; the loss in between. The sums of a normalisation precede
+ * it: `entered` says that those of `first` are there. */
+tensor_status fl_forward_part(nn_graph *g, const float *images, bool training, int first, int end);
+tensor_status fl_pass_loss(nn_graph *g);
+tensor_status fl_backward_part(nn_graph *g, int first, int last, bool entered);
+tensor_status fl_forward_sums(nn_graph *g, int node);
+tensor_status fl_backward_sums(nn_graph *g, int node);
+/* The number of the step, where draws of the shard in place read it. */
+tensor_status fl_load_step(const nn_graph *g);
+/* What follows backward of the shard in place: after the last one the gradients of all are added. */
+tensor_status fl_finish_shard(nn_graph *g);
+
 #endif

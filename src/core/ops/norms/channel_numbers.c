@@ -85,10 +85,14 @@ tensor_status fl_affine_grad_coefficients(const struct fl_args *args) {
             sum = args->p.batch_norm.sums.f[0][c];
             about_mean = args->p.batch_norm.sums.f[1][c] - mean * sum;
         }
-        const struct fl_affine_channel channel =
-            fl_normalising_gradient(vector_at(args, &n->gamma, c), mean, n->variance[c], n->epsilon, sum, about_mean,
-                                    args->p.batch_norm.m, &n->dgamma[c]);
+        const double gamma = vector_at(args, &n->gamma, c);
+        struct fl_affine_channel channel =
+            fl_normalising_gradient(gamma, mean, n->variance[c], n->epsilon, sum, about_mean, n->m, &n->dgamma[c]);
         n->dbeta[c] = sum;
+        double of_all;
+        if (n->all_dy) /* dx follows the whole batch, dgamma and dbeta are parts of sums */
+            channel = fl_normalising_gradient(gamma, mean, n->variance[c], n->epsilon, n->all_dy[c], n->all_about[c],
+                                              n->all_rows, &of_all);
         status = keep(args, c, &channel);
     }
     return status;

@@ -5,6 +5,7 @@
  * exponent of its own (coefficient.h). They multiply the distance from a centre, the integer mantissa closest to the
  * mean, so that the offset is small and a mean far larger than the deviation costs no precision. */
 #include "core/base/memory.h"
+#include "core/ops/norms/part_norm.h"
 #include "core/ops/operation.h"
 #include "core/queue/queue.h"
 #include "core/reference/ref.h"
@@ -74,6 +75,46 @@ static tensor_status run_moments(const struct fl_invocation *call, struct fl_arg
     tensor_status status = begin(call, x, &p, args);
     status = status ? status : run_as(FL_OP_CHANNEL_SUMS, x, args);
     return status ? status : run_as(FL_OP_CHANNEL_MOMENTS, x, args);
+}
+
+/* Exact in doubles: sums of mantissas are below 2^48, sums of products below 2^63 are two doubles. */
+static void give_parts(const struct fl_args *args, bool shared, int e_first, int e_second) {
+    const struct fl_batch_norm *n = &args->p.batch_norm;
+    double *sum = n->parts, *high = sum + n->n, *low = high + n->n;
+    for (int64_t c = 0; c < n->n; c++) {
+        if (shared) {
+            const int64_t products = n->sums.i[1][c], finer = products & 0xffffffff;
+            sum[c] = fl_scale2((double)n->sums.i[0][c], -e_first);
+            high[c] = fl_scale2((double)(products - finer), -e_first - e_second);
+            low[c] = fl_scale2((double)finer, -e_first - e_second);
+        } else {
+            sum[c] = n->sums.f[0][c];
+            high[c] = n->sums.f[1][c];
+            low[c] = 0;
+        }
+    }
+}
+
+static tensor_status run_parts(const struct fl_invocation *call, struct fl_args *args, enum fl_op op) {
+    struct passing p = {0};
+    const tensor *first = call->tensors[1], *second = op == FL_OP_CHANNEL_SUMS ? first : call->tensors[2];
+    tensor_status status = begin(call, first, &p, args);
+    status = status ? status : run_as(op, first, args);
+    if (status)
+        return status;
+    if (fl_queue_of(first->storage)->measuring) /* sums have no memory in a dry run */
+        return TENSOR_OK;
+    const bool shared = first->format->arithmetic == FL_ARITHMETIC_SHARED;
+    give_parts(args, shared, shared ? tensor_exponent(first) : 0, shared ? tensor_exponent(second) : 0);
+    return TENSOR_OK;
+}
+
+static tensor_status run_part_sums(const struct fl_invocation *call, struct fl_args *args) {
+    return run_parts(call, args, FL_OP_CHANNEL_SUMS);
+}
+
+static tensor_status run_part_grad_sums(const struct fl_invocation *call, struct fl_args *args) {
+    return run_parts(call, args, FL_OP_CHANNEL_GRAD_SUMS);
 }
 
 static tensor_status run_forward(const struct fl_invocation *call, struct fl_args *args) {
@@ -174,6 +215,57 @@ tensor_status tensor_running_statistics(tensor *running_mean, tensor *running_va
                                         const tensor *variance, const tensor *x, double momentum) {
     return FL_INVOKE(running_statistics, FL_GIVEN(running_mean, running_variance, mean, variance, x),
                      FL_REAL(momentum));
+}
+
+/* --- parts of a batch --------------------------------------------------------------------------------------------- */
+
+#define PARTS                                                                                                          \
+    { "sums", "3C", .class = FL_CLASS_F64, .at = FL_AT(p.batch_norm.parts) }
+static const struct fl_operand part_operands[] = {PARTS, {"x", "m*C", .at = FL_AT(in[0])}};
+static const struct fl_operand part_grad_operands[] = {PARTS,
+                                                       {"dy", "m*C", .at = FL_AT(in[0])},
+                                                       {"x", "m*C", .at = FL_AT(in[1])},
+                                                       {"y", "m*C", FL_OPTIONAL, .at = FL_AT(in[2])}};
+static const struct fl_operand of_part_operands[] = {{"dx", "m*C"},
+                                                     {"dgamma", "C"},
+                                                     {"dbeta", "C"},
+                                                     {"dy", "m*C", .at = FL_AT(in[0])},
+                                                     {"x", "m*C", .at = FL_AT(in[1])},
+                                                     {"y", "m*C", FL_OPTIONAL, .at = FL_AT(in[2])},
+                                                     {"gamma", "C", .at = FL_AT(p.batch_norm.gamma)},
+                                                     NUMBERS("mean", batch_norm.mean),
+                                                     NUMBERS("variance", batch_norm.variance),
+                                                     NUMBERS("sum of dy", batch_norm.all_dy),
+                                                     NUMBERS("sum about the mean", batch_norm.all_about)};
+static const struct fl_scalar_rule of_part_scalars[] = {
+    {"epsilon", FL_REAL64, .above = true, .at = FL_AT(p.batch_norm.epsilon)},
+    {"rows", FL_INT64, 1, FL_PART_NORM_ROWS, .at = FL_AT(p.batch_norm.all_rows)}};
+
+static const struct fl_function fl_function_part_sums = {
+    .name = "part_sums", .op = FL_OP_CHANNEL_SUMS, .outputs = 1, FL_OPERANDS_OF(part_operands), .run = run_part_sums};
+static const struct fl_function fl_function_part_grad_sums = {.name = "part_grad_sums",
+                                                              .op = FL_OP_CHANNEL_GRAD_SUMS,
+                                                              .outputs = 1,
+                                                              FL_OPERANDS_OF(part_grad_operands),
+                                                              .run = run_part_grad_sums};
+static const struct fl_function fl_function_part_grad = {.name = "batchnorm_grad",
+                                                         .op = FL_OP_CHANNEL_AFFINE_GRAD,
+                                                         .outputs = 3,
+                                                         FL_OPERANDS_OF(of_part_operands),
+                                                         FL_SCALARS_OF(of_part_scalars),
+                                                         .run = run_backward};
+
+tensor_status fl_part_sums(tensor *sums, const tensor *x) {
+    return FL_INVOKE_PLAIN(part_sums, FL_GIVEN(sums, x));
+}
+tensor_status fl_part_grad_sums(tensor *sums, const tensor *dy, const tensor *x, const tensor *y) {
+    return FL_INVOKE_PLAIN(part_grad_sums, FL_GIVEN(sums, dy, x, y));
+}
+tensor_status fl_part_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy, const tensor *x,
+                           const tensor *y, const tensor *gamma, const tensor *mean, const tensor *variance,
+                           const tensor *sum_of_dy, const tensor *about_mean, double epsilon, int64_t rows) {
+    return FL_INVOKE(part_grad, FL_GIVEN(dx, dgamma, dbeta, dy, x, y, gamma, mean, variance, sum_of_dy, about_mean),
+                     FL_REAL(epsilon), FL_INTEGER(rows));
 }
 
 /* --- operations --------------------------------------------------------------------------------------------------- */
