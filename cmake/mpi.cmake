@@ -13,8 +13,10 @@ function(add_mpi_engine name mpicc)
     set(source ${PROJECT_SOURCE_DIR}/src/group/group_mpi.c)
     set(file ${PROJECT_BINARY_DIR}/lib${name}.so)
     add_custom_command(OUTPUT ${file} DEPENDS ${source} ${PROJECT_SOURCE_DIR}/src/group/group_engine.h
+                             ${PROJECT_SOURCE_DIR}/include/flexlab/nn_group_mpi.h
                        COMMAND ${mpicc} -std=gnu17 -O2 -fPIC -fvisibility=hidden -Wall -Wextra -shared
-                               -I${PROJECT_SOURCE_DIR}/src ${source} -o ${file}
+                               -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include
+                               -I${FLEXLAB_GENERATED}/include ${source} -o ${file}
                        COMMENT "Compiling the engine for MPI by ${mpicc}" VERBATIM)
     add_custom_target(${name} ALL DEPENDS ${file})
 endfunction()

@@ -6,6 +6,7 @@
 
 #include "flexlab/api.h"
 #include "flexlab/status.h"
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -22,6 +23,9 @@ typedef struct nn_group nn_group;
  * NULL on failure: TENSOR_E_ARGUMENT for an unknown engine, TENSOR_E_UNSUPPORTED without its library, or if MPI offers
  * no threads (MPI_THREAD_FUNNELED), TENSOR_E_DEVICE for a failure of MPI. One group of an engine exists at a time. */
 FLEXLAB_API nn_group *nn_group_new(const char *engine);
+/* What nn_group_from_mpi of nn_group_mpi.h calls: the ranks of a communicator that the program brings. communicator
+ * points to an MPI_Comm, which has that many bytes; kind is NN_MPI_KIND. */
+FLEXLAB_API nn_group *nn_group_from_handle(const void *communicator, size_t bytes, const char *kind);
 /* The number of processes that mpirun says it has started, this one among them; 1 without mpirun. It initialises
  * nothing: a program that joins a group only where there are others asks it first. */
 FLEXLAB_API int nn_group_started(void);

@@ -65,20 +65,35 @@ int nn_group_started(void) { /* by Open MPI; by MPICH, Intel MPI and others */
     return 1;
 }
 
-static tensor_status join(nn_group *g, const char *name) {
+static tensor_status join(nn_group *g, const char *name, const struct fl_communicator *brought) {
     char why[FL_GROUP_WHY];
-    bool unsupported = false;
+    enum fl_group_refusal refusal = FL_GROUP_BROKEN;
     g->size = 1;
     TRY(take_timeout(&g->timeout));
     if (strcmp(name, "none") != 0) {
         if (!(g->engine = find_engine(why, sizeof why)))
             return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
-        if (!(g->joined = g->engine->join(nn_group_started(), &g->rank, &g->size, &unsupported, why)))
-            return fl_fail(unsupported ? TENSOR_E_UNSUPPORTED : TENSOR_E_DEVICE, "group: %s", why);
+        if (!(g->joined = g->engine->join(nn_group_started(), brought, &g->rank, &g->size, &refusal, why)))
+            return fl_fail(refusal == FL_GROUP_UNSUPPORTED ? TENSOR_E_UNSUPPORTED
+                           : refusal == FL_GROUP_ARGUMENT  ? TENSOR_E_ARGUMENT
+                                                           : TENSOR_E_DEVICE,
+                           "group: %s", why);
     }
     g->to = fl_alloc_zero((size_t)g->size * sizeof *g->to);
     g->from = fl_alloc_zero((size_t)g->size * sizeof *g->from);
     return g->to && g->from ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "group: no memory for %d ranks", g->size);
+}
+
+static nn_group *new_group(const char *engine, const struct fl_communicator *brought) {
+    nn_group *g = fl_alloc_zero(sizeof *g);
+    if (!g) {
+        fl_fail(TENSOR_E_MEMORY, "group: no memory");
+        return NULL;
+    }
+    if (!join(g, engine, brought))
+        return g;
+    nn_group_free(g);
+    return NULL;
 }
 
 nn_group *nn_group_new(const char *engine) {
@@ -86,15 +101,15 @@ nn_group *nn_group_new(const char *engine) {
         fl_fail(TENSOR_E_ARGUMENT, "group: engine '%.40s', expected none or mpi", engine ? engine : "NULL");
         return NULL;
     }
-    nn_group *g = fl_alloc_zero(sizeof *g);
-    if (!g) {
-        fl_fail(TENSOR_E_MEMORY, "group: no memory");
+    return new_group(engine, NULL);
+}
+
+nn_group *nn_group_from_handle(const void *communicator, size_t bytes, const char *kind) {
+    if (!communicator || !kind) {
+        fl_fail(TENSOR_E_ARGUMENT, "group: the %s is NULL", communicator ? "kind of MPI" : "communicator");
         return NULL;
     }
-    if (!join(g, engine))
-        return g;
-    nn_group_free(g);
-    return NULL;
+    return new_group("mpi", &(struct fl_communicator){communicator, bytes, kind});
 }
 
 void nn_group_free(nn_group *g) {

@@ -1,5 +1,5 @@
 /* group_engine.h - what an engine offers: bytes from rank to rank. An engine that needs a library of its own is a
- * shared object (core/base/plugin.h) with the function fl_group_engine_v2. */
+ * shared object (core/base/plugin.h) with the function fl_group_engine_v3. */
 #ifndef FL_GROUP_ENGINE_H
 #define FL_GROUP_ENGINE_H
 
@@ -16,11 +16,21 @@ struct fl_piece {
 enum { FL_GROUP_WHY = 600 };
 enum fl_group_state { FL_GROUP_ARRIVED, FL_GROUP_UNDER_WAY, FL_GROUP_LOST };
 
+enum fl_group_refusal { FL_GROUP_BROKEN, FL_GROUP_UNSUPPORTED, FL_GROUP_ARGUMENT };
+
+/* A communicator that the program brings. */
+struct fl_communicator {
+    const void *handle; /* points to one of the engine's type */
+    size_t bytes;       /* of the type */
+    const char *kind;   /* which implementation's: NN_MPI_KIND of nn_group_mpi.h */
+};
+
 struct fl_group_engine {
     int version; /* FL_GROUP_ENGINE */
-    /* Joins. started: the number of processes that mpirun has started, 1 without it. NULL: `why` says what failed,
-     * *unsupported whether the engine cannot run here at all. */
-    void *(*join)(int started, int *rank, int *size, bool *unsupported, char why[FL_GROUP_WHY]);
+    /* Joins. brought: NULL for all processes that mpirun has started, which are `started`, 1 without it. NULL: `why`
+     * says what failed, *refusal of which kind it is: FL_GROUP_UNSUPPORTED if the engine cannot run here at all. */
+    void *(*join)(int started, const struct fl_communicator *brought, int *rank, int *size,
+                  enum fl_group_refusal *refusal, char why[FL_GROUP_WHY]);
     /* Begins to send a piece to each rank and to receive one from each, of any lengths, also 0; the engine leaves out
      * its own. tag: 0 ... 32767; messages of another tag are not taken for those of this one. The pieces stay where
      * they are until `end` or `drop`, of which one follows. NULL: `why` says what failed. */
@@ -32,11 +42,12 @@ struct fl_group_engine {
     enum fl_group_state (*end)(void *joined, void *flight, double seconds, char why[FL_GROUP_WHY]);
     void (*drop)(void *joined, void *flight); /* nothing arrives any more: the group can then only be aborted or left */
     void (*abort)(void *joined);              /* ends all ranks; does not return */
+    /* failed: the ranks are out of step. Ends all of them, but for those of a communicator that was brought. */
     void (*leave)(void *joined, bool failed);
     bool in_order; /* tags mean nothing: all ranks begin in the same order, one exchange after the other */
 };
-enum { FL_GROUP_ENGINE = 2 };
+enum { FL_GROUP_ENGINE = 3 };
 typedef const struct fl_group_engine *(*fl_group_engine_function)(void);
-#define FL_GROUP_ENGINE_SYMBOL "fl_group_engine_v2"
+#define FL_GROUP_ENGINE_SYMBOL "fl_group_engine_v3"
 
 #endif

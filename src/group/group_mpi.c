@@ -1,5 +1,6 @@
 /* group_mpi.c - the engine for MPI (3.1 or later), compiled by the compiler wrapper of an implementation into
  * libflexlab_mpi.so. Messages go from rank to rank, not by collectives: then it is known which rank did not arrive. */
+#include "flexlab/nn_group_mpi.h"
 #include "group/group_engine.h"
 #include <limits.h>
 #include <mpi.h>
@@ -31,6 +32,7 @@ struct joined {
     MPI_Comm comm;
     int rank, size;
     bool initialised; /* by this engine */
+    bool brought;     /* comm is a copy of the program's */
     struct flight *flights;
 };
 
@@ -58,15 +60,20 @@ static bool is_of_mpirun(int started, int size, char *why) {
     return false;
 }
 
-/* False: `why` says what failed. */
-static bool start(struct joined *j, int started, bool *unsupported, char *why) {
-    int there, over, provided, code;
+/* Initialises MPI unless the program has; false: `why` says what failed. */
+static bool start(struct joined *j, enum fl_group_refusal *refusal, char *why) {
+    int there, over, provided, code, of_main;
     MPI_Finalized(&over);
     if (over) {
         snprintf(why, FL_GROUP_WHY, "MPI has ended in this process, and cannot begin again");
         return false;
     }
     MPI_Initialized(&there);
+    if (!there && j->brought) {
+        snprintf(why, FL_GROUP_WHY, "MPI is not initialised, expected MPI_Init_thread before its communicator");
+        *refusal = FL_GROUP_ARGUMENT;
+        return false;
+    }
     code = there ? MPI_Query_thread(&provided) : MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
     if (code != MPI_SUCCESS) {
         say(why, there ? "MPI_Query_thread" : "MPI_Init_thread", code);
@@ -76,14 +83,46 @@ static bool start(struct joined *j, int started, bool *unsupported, char *why) {
     if (provided < MPI_THREAD_FUNNELED) {
         snprintf(why, FL_GROUP_WHY, "MPI offers no threads (level %d), expected MPI_THREAD_FUNNELED (%d) or more",
                  provided, MPI_THREAD_FUNNELED);
-        *unsupported = true;
+        *refusal = FL_GROUP_UNSUPPORTED;
         return false;
     }
-    MPI_Comm_size(MPI_COMM_WORLD, &j->size);
-    *unsupported = !is_of_mpirun(started, j->size, why);
-    if (*unsupported)
+    MPI_Is_thread_main(&of_main);
+    if (provided == MPI_THREAD_FUNNELED && !of_main) {
+        snprintf(why, FL_GROUP_WHY,
+                 "MPI serves the thread that initialised it (MPI_THREAD_FUNNELED), expected that "
+                 "thread, or MPI_THREAD_SERIALIZED");
+        *refusal = FL_GROUP_ARGUMENT;
         return false;
-    if ((code = MPI_Comm_dup(MPI_COMM_WORLD, &j->comm)) != MPI_SUCCESS) {
+    }
+    return true;
+}
+
+/* Whether the communicator is of this MPI; before any call of it. */
+static bool is_of_engine(const struct fl_communicator *brought, char *why) {
+    if (brought->bytes == sizeof(MPI_Comm) && !strcmp(brought->kind, NN_MPI_KIND))
+        return true;
+    snprintf(why, FL_GROUP_WHY,
+             "a communicator of %zu bytes of %.60s, expected %zu bytes of %s, for which this engine was built",
+             brought->bytes, brought->kind, sizeof(MPI_Comm), NN_MPI_KIND);
+    return false;
+}
+
+static bool is_of_one_group(MPI_Comm comm, char *why) {
+    int inter = 0;
+    if (comm == MPI_COMM_NULL) {
+        snprintf(why, FL_GROUP_WHY, "the communicator is MPI_COMM_NULL");
+        return false;
+    }
+    MPI_Comm_test_inter(comm, &inter);
+    if (inter)
+        snprintf(why, FL_GROUP_WHY, "the communicator is between two groups, expected one of a single group");
+    return !inter;
+}
+
+/* Copies the communicator, so that the engine's messages are its own. */
+static bool copy(struct joined *j, MPI_Comm of, char *why) {
+    const int code = MPI_Comm_dup(of, &j->comm);
+    if (code != MPI_SUCCESS) {
         say(why, "MPI_Comm_dup", code);
         return false;
     }
@@ -93,18 +132,46 @@ static bool start(struct joined *j, int started, bool *unsupported, char *why) {
         MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     }
     MPI_Comm_rank(j->comm, &j->rank);
+    MPI_Comm_size(j->comm, &j->size);
     return true;
 }
 
-static void *join(int started, int *rank, int *size, bool *unsupported, char why[FL_GROUP_WHY]) {
+/* All processes that mpirun has started, or those of the communicator. */
+static bool find_ranks(struct joined *j, int started, const struct fl_communicator *brought,
+                       enum fl_group_refusal *refusal, char *why) {
+    MPI_Comm of = MPI_COMM_WORLD;
+    int all;
+    if (brought && !is_of_engine(brought, why)) {
+        *refusal = FL_GROUP_ARGUMENT;
+        return false;
+    }
+    if (!start(j, refusal, why))
+        return false;
+    if (brought)
+        memcpy(&of, brought->handle, sizeof of);
+    if (!is_of_one_group(of, why)) {
+        *refusal = FL_GROUP_ARGUMENT;
+        return false;
+    }
+    MPI_Comm_size(MPI_COMM_WORLD, &all);
+    if (!brought && !is_of_mpirun(started, all, why)) {
+        *refusal = FL_GROUP_UNSUPPORTED;
+        return false;
+    }
+    return copy(j, of, why);
+}
+
+static void *join(int started, const struct fl_communicator *brought, int *rank, int *size,
+                  enum fl_group_refusal *refusal, char why[FL_GROUP_WHY]) {
     struct joined *j = calloc(1, sizeof *j);
-    *unsupported = false;
+    *refusal = FL_GROUP_BROKEN;
     if (!j) {
         snprintf(why, FL_GROUP_WHY, "no memory");
         return NULL;
     }
-    if (!start(j, started, unsupported, why)) {
-        if (*unsupported && j->initialised) /* on all ranks alike */
+    j->brought = brought;
+    if (!find_ranks(j, started, brought, refusal, why)) {
+        if (*refusal == FL_GROUP_UNSUPPORTED && j->initialised) /* on all ranks alike */
             MPI_Finalize();
         free(j);
         return NULL;
@@ -295,14 +362,15 @@ static void end_all(void *joined) {
     _Exit(1);
 }
 
-/* After a failure other ranks may not come to the end, and finalising would wait for them. */
+/* After a failure other ranks may not come to the end, and finalising would wait for them. A program that brought its
+ * communicator decides itself what becomes of its ranks; the copy stays, since freeing it may wait, too. */
 static void leave(void *joined, bool failed) {
     struct joined *j = joined;
     int over;
     MPI_Finalized(&over);
-    if (!over && failed)
+    if (!over && failed && !j->brought)
         end_all(joined);
-    if (!over) {
+    if (!over && !failed) {
         MPI_Comm_free(&j->comm);
         if (j->initialised)
             MPI_Finalize();
@@ -319,7 +387,7 @@ static void leave(void *joined, bool failed) {
 
 static const struct fl_group_engine engine = {FL_GROUP_ENGINE, join, begin, end, drop, end_all, leave, false};
 
-__attribute__((visibility("default"))) const struct fl_group_engine *fl_group_engine_v2(void);
-const struct fl_group_engine *fl_group_engine_v2(void) {
+__attribute__((visibility("default"))) const struct fl_group_engine *fl_group_engine_v3(void);
+const struct fl_group_engine *fl_group_engine_v3(void) {
     return &engine;
 }

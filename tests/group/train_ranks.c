@@ -1,12 +1,19 @@
 /* train_ranks.c - a small training by the ranks that mpirun starts, for test_ranks.py. Rank 0 writes last.safetensors,
  * trace.csv and losses.txt into FOLDER.
+ * Compiled with OWN_MPI by a wrapper of MPI, it initialises MPI itself and brings a communicator.
  *
  *     train_ranks FOLDER KEY=VALUE ...
  *
  * Keys: engine, model, variant, policy, optimiser, scale, shards, batch, batchnorm, clip, steps, resume, keep (steps
  * between checkpoints), differ (the rank whose learning rate differs), stop, kill and fail (RANK:STEP: a rank that
- * stops answering, dies or reports a failure after that step), trace=no (none). */
+ * stops answering, dies or reports a failure after that step), trace=no (none).
+ * With OWN_MPI: own=split (two groups, which train at once in FOLDER/part0 and part1), lost (one group of all), or what
+ * is refused: early, null, inter, single, thread, kind. */
 #include "flexlab/nn.h"
+#ifdef OWN_MPI
+#include "flexlab/nn_group_mpi.h"
+#include <threads.h>
+#endif
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +65,7 @@ static int failed(const char *what) {
 }
 
 static int train(const char *folder) {
-    static char trace[4096], losses_path[4096];
+    static char trace[4200], losses_path[4200];
     const char *model = value("model", "resnet8");
     const int text = nn_model_reads_text(model), rank = nn_group_rank(group);
     data_set *train = NULL, *test = NULL;
@@ -120,6 +127,80 @@ static int train(const char *folder) {
     return 0;
 }
 
+#ifdef OWN_MPI
+
+static int is_own(const char *what) {
+    return !strcmp(value("own", "split"), what);
+}
+
+static int join_in_thread(void *joined) {
+    *(nn_group **)joined = nn_group_from_mpi(MPI_COMM_WORLD);
+    if (!*(nn_group **)joined)
+        failed("group"); /* the message is the thread's */
+    return 0;
+}
+
+/* Makes the group that `own` names, or NULL where it is refused. */
+static nn_group *bring(MPI_Comm world, MPI_Comm part) {
+    MPI_Comm inter;
+    nn_group *joined = NULL;
+    thrd_t thread;
+    int rank;
+    if (is_own("thread")) {
+        if (thrd_create(&thread, join_in_thread, &joined) == thrd_success)
+            thrd_join(thread, NULL);
+        return joined;
+    }
+    if (is_own("inter")) {
+        MPI_Comm_rank(world, &rank);
+        MPI_Intercomm_create(part, 0, world, rank % 2 ? 0 : 1, 7, &inter);
+        joined = nn_group_from_mpi(inter);
+    } else {
+        joined = is_own("kind")   ? nn_group_from_handle(&part, sizeof part, "MPI of another kind")
+                 : is_own("null") ? nn_group_from_mpi(MPI_COMM_NULL)
+                 : is_own("lost") ? nn_group_from_mpi(world)
+                                  : nn_group_from_mpi(part);
+    }
+    if (!joined)
+        failed("group");
+    return joined;
+}
+
+int main(int argc, char **argv) {
+    static char folder[4120];
+    int rank, provided, over = 0;
+    int32_t first, worst = 0;
+    MPI_Comm part;
+    nn_group *all = NULL;
+    argument_count = argc;
+    arguments = argv;
+    if (argc < 2 || (is_own("early") && !nn_group_from_mpi(MPI_COMM_WORLD)))
+        return failed("group");
+    MPI_Init_thread(&argc, &argv, is_own("single") ? MPI_THREAD_SINGLE : MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &part); /* the last rank is the first of its part */
+    snprintf(folder, sizeof folder, "%s/part%d", arguments[1], rank % 2);
+    int status = !(group = bring(MPI_COMM_WORLD, part));
+    if (!status && is_own("split")) /* a second group beside it */
+        status = !(all = nn_group_from_mpi(MPI_COMM_WORLD)) || nn_group_worst(all, rank, &first, &worst) ||
+                 worst != nn_group_size(all) - 1;
+    status = status || train(folder);
+    if (!status && all)
+        status = nn_group_worst(all, -rank, &first, &worst) || worst != 0;
+    nn_group_free(group);
+    nn_group_free(all);
+    MPI_Finalized(&over);
+    if (over || (status && is_own("lost"))) {
+        fprintf(stderr, "rank %d: MPI %s\n", rank, over ? "was finalised" : "is the program's");
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return status;
+}
+
+#else
+
 int main(int argc, char **argv) {
     argument_count = argc;
     arguments = argv;
@@ -131,3 +212,5 @@ int main(int argc, char **argv) {
     nn_group_free(group);
     return status;
 }
+
+#endif

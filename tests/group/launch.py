@@ -1,0 +1,52 @@
+"""Ranks under mpirun, for the tests of this folder: starting them, waiting for their end, counting checks."""
+import os
+import signal
+import subprocess
+import sys
+
+checks = failures = 0
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+               "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+               "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none", "HYDRA_IFACE": "lo",
+               "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+
+
+def check(condition, *what):
+    global checks, failures
+    checks += 1
+    if not condition:
+        failures += 1
+        print("FAILED:", *what)
+
+
+def finish():
+    print(f"{checks} checks, {failures} failures")
+    sys.exit(failures > 0 or not checks)
+
+
+def mpirun(engine, ranks, command, isa=None, **more):
+    """Starts ranks; isa: the instruction set of each, which may differ."""
+    program, library = engine
+    words = [program]
+    for r in range(len(isa) if isa else 1):
+        words += ([":"] if r else []) + ["-n", str(1 if isa else ranks)]
+        words += ["env", f"FLEXLAB_ISA={isa[r]}"] if isa else []
+        words += command
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                            env={**ENVIRONMENT, "FLEXLAB_MPI_LIBRARY": library, **more})
+
+
+def ended(child, seconds):
+    """The output of ranks that end by themselves; everything is killed after that time."""
+    try:
+        out, err = child.communicate(timeout=seconds)
+        return child.returncode, out, err
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        return None, "", "did not end"
+
+
+def read(*path):
+    with open(os.path.join(*path), "rb") as file:
+        return file.read()
