@@ -1,4 +1,4 @@
-"""The time of a training step of R ranks, as src/nn/step/nn_exchange.c exchanges it: by formula, and by simulation of
+"""The time of a training step of R ranks, as src/nn/ranks/nn_exchange.c exchanges it: by formula, and by simulation of
 each message. For scaling.py.
 
 A step is: S / R shards forward and backward, each with its addition to the sums; what is done once (the update, which

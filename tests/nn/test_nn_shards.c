@@ -7,7 +7,7 @@
 #include "core/queue/part_write.h"
 #include "flexlab/autoflex.h"
 #include "flexlab/nn.h"
-#include "nn/step/nn_partial.h"
+#include "nn/ranks/nn_partial.h"
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>

@@ -48,7 +48,7 @@ TREES = {
             ("queue/run.c", "ops/optimisers/optimiser_rules.h")}},  # the factors that an operation may have
     "src/nn": {
         "prefix": "nn/", "largest": 20,
-        "levels": [{"graph"}, {"shards"}, {"layers", "step"}, {"policies"}, {"compile"}, {"models", "telemetry", "checkpoints"}, {"training", "programs"}],
+        "levels": [{"graph"}, {"shards"}, {"ranks"}, {"layers", "step"}, {"policies"}, {"compile"}, {"models", "telemetry", "checkpoints"}, {"training", "programs"}],
         "exceptions": set()},
     "tools": {
         "prefix": "", "largest": 20, "exceptions": set(),

@@ -6,7 +6,7 @@
 #include "flexlab/version.h"
 #include "group/group.h"
 #include "nn/shards/nn_shards.h"
-#include "nn/step/nn_exchange.h"
+#include "nn/ranks/nn_exchange.h"
 #include "nn/step/nn_step.h"
 #include <stdio.h>
 

@@ -1,11 +1,11 @@
 /* nn_exchange.c - buckets of gradients on their way. Each bucket goes through the same phases on every rank; buckets
  * are in different ones at a time, and their order in time may differ between ranks, which the channels of the group
  * allow. */
-#include "nn/step/nn_exchange.h"
+#include "nn/ranks/nn_exchange.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "nn/shards/nn_shards.h"
-#include "nn/step/nn_bucket.h"
+#include "nn/ranks/nn_bucket.h"
 #include <stdio.h>
 
 /* What is under way, but for the first two and the last. */

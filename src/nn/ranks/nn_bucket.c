@@ -1,5 +1,5 @@
 /* nn_bucket.c - gradients as they cross between ranks. */
-#include "nn/step/nn_bucket.h"
+#include "nn/ranks/nn_bucket.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "nn/shards/nn_shards.h"

@@ -1,5 +1,5 @@
 /* nn_partial.c - sums of a rank's own shards as bytes. */
-#include "nn/step/nn_partial.h"
+#include "nn/ranks/nn_partial.h"
 #include <string.h>
 
 enum { LEAST = 3, MOST = 6 /* bytes of a whole number: doubles hold them exactly */, RUN = 256 };

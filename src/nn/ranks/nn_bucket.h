@@ -6,7 +6,7 @@
 #include "core/queue/part_write.h"
 #include "group/group.h"
 #include "nn/graph/nn_graph.h"
-#include "nn/step/nn_partial.h"
+#include "nn/ranks/nn_partial.h"
 
 /* A parameter among the elements of its bucket, one after the other. */
 struct fl_range {
