@@ -17,8 +17,8 @@ void fl_ranks_restart(nn_graph *g);
 /* Backward of a node is over, and of all nodes after it: after this rank's last shard, their gradients are on their
  * way. Waits for nobody. */
 tensor_status fl_ranks_written(const nn_graph *g, int node);
-/* After the last pass of this rank: losses, moments and exponents of all shards; then the gradients are added, each
- * rank a part, and all have them. */
+/* After the last pass of this rank: tells losses and moments of its shards, and waits until all gradients are added,
+ * each rank a part, and all have them. */
 tensor_status fl_ranks_reduce(nn_graph *g);
 /* Brings the slots of all shards to all ranks, which all call it; nothing to do for one rank. */
 tensor_status fl_ranks_bring(const nn_graph *g);
