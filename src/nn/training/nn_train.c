@@ -560,7 +560,7 @@ static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
     result->parameters = nn_parameter_count(g);
     result->weight_bytes = nn_weight_bytes(g);
     result->activation_bytes = nn_activation_bytes(g);
-    result->arena_bytes = nn_arena_bytes(g);
+    result->arena_bytes = nn_arena_bytes(g) * (g->together ? nn_group_size(g->group) : 1);
     return TENSOR_OK;
 }
 
