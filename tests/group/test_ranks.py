@@ -81,6 +81,22 @@ def same_bytes(engine, place):
     check("1" in skipped, "no step of the dynamic loss scale was skipped", skipped)
 
 
+def evaluations(engine, place):
+    """Ranks share the batches of an evaluation, but for those that depend on the exponents of the batches before."""
+    said = r"evaluation: rank (\d) of \d has computed batches (\d+) to (\d+) of \d+(.*)"
+    for keys, ranks, parts, more in ((works()[0], 3, [("0", "1", "8"), ("1", "9", "16"), ("2", "17", "24")], ""),
+                                     (["model=infinite", "variant=dfp16", "batch=12"], 3,
+                                      [("0", "1", "16"), ("1", "17", "32"), ("2", "33", "48")], ", and computes all"),
+                                     (["model=lstm-char", "variant=flex16+5"], 2, [], "")):
+        alone, folder = os.path.join(place, "evaluated1"), os.path.join(place, "evaluated")
+        status, out, err = train(engine, 1, alone, *keys, "steps=21")
+        check(status == 0 and "evaluation:" not in err, keys, err)
+        status, out, err = train(engine, ranks, folder, *keys, "steps=21", FLEXLAB_VERBOSE="1")
+        found = re.findall(said, err)
+        check(status == 0 and {one[:3] for one in found} == set(parts) and {one[3] for one in found} <= {more}, keys, found, err[-300:])
+        same(alone, folder, *keys, "evaluated by", ranks)
+
+
 def bytes_sent(engine, place):
     """Of one shard a rank: 2 bytes a parameter go out for the sums, and 2 with the results; 4 and 4 in fp32."""
     for variant, most in (("flex16+5", 4.1), ("fp32", 8.2)):
@@ -248,6 +264,7 @@ def main():
     for engine in found if LONG else found[:1]:
         with tempfile.TemporaryDirectory() as place:
             same_bytes(engine, place)
+            evaluations(engine, place)
             bytes_sent(engine, place)
             killed(engine, place, 40 if LONG else 1)
             messages(engine, place)
