@@ -40,32 +40,51 @@ def works():
     cases += [images + [f"variant={variant}", "batchnorm=global"] for variant in ("flex16+5", "fp32")]
     if LONG:
         variants = ["fp32", "fp16", "bf16", "flex16+5", "dfp16", "fp16-sr", "bf16-sr", "flex16+5-sr", "flex16+5-paper"]
+        wholly = ["batchnorm=global"]
         for number, variant in enumerate(variants):
-            for model in (images, text, lstm):
-                optimiser = [None, "adam", "adamw", "rmsprop", "adagrad", "lamb"][(number + len(model[0])) % 6]
+            for place, model in enumerate((images, images + wholly, text, ["model=gpt2x64"], lstm)):
+                optimiser = [None, "adam", "adamw", "rmsprop", "adagrad", "lamb"][(number + place) % 6]
                 cases.append(model + [f"variant={variant}"] + ([f"optimiser={optimiser}"] if optimiser else [])
                              + (["scale=dynamic"] if number % 2 else []))
-        cases += [images + [f"variant={variant}", "batchnorm=global"] for variant in ("dfp16", "fp16", "bf16")]
-        cases += [images + ["variant=fp32", "policy=O1", "scale=dynamic"], images + ["variant=fp32", "policy=mxint8"],
-                  images + ["variant=flex8+5"]]
+        for model in (images, images + wholly):
+            cases += [model + ["variant=fp32", "policy=O1", "scale=dynamic"], model + ["variant=fp32", "policy=mxint8"],
+                      model + ["variant=flex8+5"]]
     return cases
 
 
 def same_bytes(engine, place):
     for number, keys in enumerate(works()):
         counts = [1, 2, 3, 4, 6] if LONG else [1, 2, 3] if number == 0 else [1, 3 if number % 2 else 2]
+        alone = os.path.join(place, f"{number}-1")
         for ranks in counts:
             folder = os.path.join(place, f"{number}-{ranks}")
             status, out, err = train(engine, ranks, folder, *keys, "steps=6")
             check(status == 0, keys, ranks, status, err)
             if status == 0 and ranks > 1:
-                same(os.path.join(place, f"{number}-1"), folder, *keys, ranks)
-    mixed = os.path.join(place, "mixed")
-    status, out, err = train(engine, 3, mixed, *works()[0], "steps=6", isa=["portable", "avx2", "avx512"])
-    check(status == 0, "ranks of different instruction sets:", err)
-    same(os.path.join(place, "0-1"), mixed, "different instruction sets")
+                same(alone, folder, *keys, ranks)
+        if number == 0 or LONG:
+            mixed = os.path.join(place, f"{number}-mixed")
+            status, out, err = train(engine, 3, mixed, *keys, "steps=6", isa=["portable", "avx2", "avx512"])
+            check(status == 0, keys, "ranks of different instruction sets:", err)
+            same(alone, mixed, *keys, "different instruction sets")
     skipped = [line.split()[3] for line in read(place, "1-1", "losses.txt").decode().splitlines()]
     check("1" in skipped, "no step of the dynamic loss scale was skipped", skipped)
+
+
+def evaluations(engine, place):
+    """Ranks share the batches of an evaluation, but for those that depend on the exponents of the batches before."""
+    said = r"evaluation: rank (\d) of \d has computed batches (\d+) to (\d+) of \d+(.*)"
+    for keys, ranks, parts, more in ((works()[0], 3, [("0", "1", "8"), ("1", "9", "16"), ("2", "17", "24")], ""),
+                                     (["model=infinite", "variant=dfp16", "batch=12"], 3,
+                                      [("0", "1", "16"), ("1", "17", "32"), ("2", "33", "48")], ", and computes all"),
+                                     (["model=lstm-char", "variant=flex16+5"], 2, [], "")):
+        alone, folder = os.path.join(place, "evaluated1"), os.path.join(place, "evaluated")
+        status, out, err = train(engine, 1, alone, *keys, "steps=21")
+        check(status == 0 and "evaluation:" not in err, keys, err)
+        status, out, err = train(engine, ranks, folder, *keys, "steps=21", FLEXLAB_VERBOSE="1")
+        found = re.findall(said, err)
+        check(status == 0 and {one[:3] for one in found} == set(parts) and {one[3] for one in found} <= {more}, keys, found, err[-300:])
+        same(alone, folder, *keys, "evaluated by", ranks)
 
 
 def bytes_sent(engine, place):
@@ -157,6 +176,14 @@ def lines(folder):
 
 def program(engine, place):
     words = ["--model", "resnet8", "--data", "synthetic:train=96,test=20", "--batch", "24", "--shards", "4", "--epochs", "2"]
+    globally = []
+    for ranks in (1, 2):
+        globally.append(os.path.join(place, f"global{ranks}"))
+        status, out, err = ended(mpirun(engine, ranks, [FLEXLAB, "train", *words, "--format", "flex16+5", "--batchnorm", "global",
+                                                        "--out", globally[-1]]), 120)
+        check(status == 0, "--batchnorm global", ranks, err)
+    check(lines(globally[0]) == lines(globally[1]) and lines(globally[0])[0]["batchnorm"] == "global", "--batchnorm global")
+    check(read(globally[0], "last.safetensors") == read(globally[1], "last.safetensors"), "--batchnorm global: last.safetensors")
     folders = []
     for ranks in (1, 2, 4) if LONG else (1, 2):
         folder = os.path.join(place, f"compare{ranks}")
@@ -230,6 +257,7 @@ def main():
     for engine in found if LONG else found[:1]:
         with tempfile.TemporaryDirectory() as place:
             same_bytes(engine, place)
+            evaluations(engine, place)
             bytes_sent(engine, place)
             killed(engine, place, 40 if LONG else 1)
             messages(engine, place)

@@ -4,11 +4,12 @@
  *
  *     train_ranks FOLDER KEY=VALUE ...
  *
- * Keys: engine, model, variant, policy, optimiser, scale, shards, batch, batchnorm, clip, rate, steps, resume, keep
- * (steps between checkpoints), telemetry (steps between records), pattern, shadows, differ (the rank whose learning
- * rate differs), unlike (RANK:KEY=VALUE of one rank), stop, kill and fail (RANK:STEP: a rank that stops answering, dies
- * or reports a failure after that step), trace=no (none). With OWN_MPI: own=split (two groups, which train at once in
- * FOLDER/part0 and part1), lost (one group of all), or what is refused: early, null, inter, single, thread, kind. */
+ * Keys: engine, model (also "infinite", below), variant, policy, optimiser, scale, shards, batch, batchnorm, clip, rate,
+ * steps, resume, keep (steps between checkpoints), telemetry (steps between records), pattern, shadows, differ (the rank
+ * whose learning rate differs), unlike (RANK:KEY=VALUE of one rank), stop, kill and fail (RANK:STEP: a rank that stops
+ * answering, dies or reports a failure after that step), trace=no (none). With OWN_MPI: own=split (two groups, which
+ * train at once in FOLDER/part0 and part1), lost (one group of all), or what is refused: early, null, inter, single,
+ * thread, kind. */
 #include "flexlab/nn.h"
 #ifdef OWN_MPI
 #include "flexlab/nn_group_mpi.h"
@@ -68,10 +69,19 @@ static int failed(const char *what) {
     return 1;
 }
 
+/* The model "infinite": where all means of a batch are negative, a tensor has nothing but Inf, and the exponent of the
+ * batch before. */
+static nn_node build_infinite(nn_graph *g, int height, int width, int channels, int classes, void *context) {
+    (void)context;
+    const nn_node means = nn_relu(g, "relu", nn_avgpool_global(g, "means", nn_input(g, height, width, channels)));
+    return nn_linear(g, "fc", nn_activation(g, "inverse", means, "reciprocal"), classes, false);
+}
+
 static int train(const char *folder) {
     static char trace[4200], losses_path[4200], rows[4200], table[4200];
     const char *model = value("model", "resnet8");
-    const int text = nn_model_reads_text(model), rank = nn_group_rank(group);
+    const int infinite = !strcmp(model, "infinite"), text = !infinite && nn_model_reads_text(model),
+              rank = nn_group_rank(group);
     data_set *train = NULL, *test = NULL;
     if (text) {
         static int32_t tokens[3000];
@@ -101,7 +111,8 @@ static int train(const char *folder) {
                                                 .batchnorm_global = !strcmp(value("batchnorm", "shard"), "global"),
                                                 .seed = 3,
                                                 .group = group},
-                                    .model = model,
+                                    .model = infinite ? NULL : model,
+                                    .build = build_infinite,
                                     .epochs = 2,
                                     .rate = number("differ", -1) == rank ? 0.02 : atof(value("rate", "0.01")),
                                     .schedule = "linear",

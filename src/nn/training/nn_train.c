@@ -333,41 +333,6 @@ static void end(struct run *run) {
 
 /* --- epochs ------------------------------------------------------------------------------------------------------- */
 
-static tensor_status evaluate(struct run *run) {
-    nn_train_result *result = run->result;
-    if (!run->test)
-        return TENSOR_OK;
-    double loss_sum = 0;
-    int64_t done = 0, correct = 0;
-    TRY(data_loader_start(run->test, 0));
-    for (;;) {
-        data_batch batch;
-        double loss;
-        TRY(data_loader_next(&batch, run->test));
-        if (!batch.count)
-            break;
-        int32_t *predicted = result->predicted + done;
-        const int64_t labels = batch.count * fl_labels_each(run->g);
-        const int32_t *expected = run->context ? batch.targets : batch.labels;
-        const bool there = run->test_there != NULL;
-        TRY(nn_evaluate(&loss, predicted, run->g,
-                        &(nn_batch){.images = there ? NULL : batch.images,
-                                    .tokens = batch.tokens,
-                                    .indices = there ? batch.indices : NULL,
-                                    .data = run->test_there,
-                                    .labels = there ? NULL : expected,
-                                    .count = batch.count}));
-        for (int64_t i = 0; i < labels; i++)
-            correct += predicted[i] == expected[i];
-        loss_sum += loss * (double)labels;
-        done += labels;
-    }
-    result->predicted_count = done;
-    result->test_loss = loss_sum / (double)done;
-    result->test_accuracy = (double)correct / (double)done;
-    return TENSOR_OK;
-}
-
 static tensor_status passes(struct run *run, const data_batch *batch, int epoch) {
     const tensor_augmentation how = {run->config->network.seed, (uint64_t)epoch - 1};
     const nn_batch there = {.indices = batch->indices,
@@ -507,7 +472,7 @@ static tensor_status end_epoch(struct run *run) {
     if (result->stopped)
         return fl_training_keep(run, &run->at);
     report->train_accuracy = (double)run->correct / (double)(steps * run->g->rows * run->g->shards);
-    TRY(evaluate(run));
+    TRY(fl_training_evaluate(run));
     TRY(fl_training_keep_best(run, report->epoch));
     report->test_loss = result->test_loss;
     report->test_accuracy = result->test_accuracy;
@@ -556,7 +521,7 @@ static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
     result->parameters = nn_parameter_count(g);
     result->weight_bytes = nn_weight_bytes(g);
     result->activation_bytes = nn_activation_bytes(g);
-    result->arena_bytes = nn_arena_bytes(g);
+    result->arena_bytes = nn_arena_bytes(g) * (g->together ? nn_group_size(g->group) : 1);
     return TENSOR_OK;
 }
 
