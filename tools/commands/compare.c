@@ -367,15 +367,10 @@ static int run_command(enum command command, int argc, char **argv) {
     return status;
 }
 
-static int run_as_rank(enum command command, int argc, char **argv) {
-    const int status = ranks_begin();
-    return status ? status : ranks_end(run_command(command, argc, argv));
-}
-
 int command_compare(int argc, char **argv) {
-    return run_as_rank(COMMAND_COMPARE, argc, argv);
+    return run_command(COMMAND_COMPARE, argc, argv);
 }
 
 int command_train(int argc, char **argv) {
-    return run_as_rank(COMMAND_TRAIN, argc, argv);
+    return run_command(COMMAND_TRAIN, argc, argv);
 }

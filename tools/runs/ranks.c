@@ -1,5 +1,7 @@
 /* ranks.c - one of several ranks of the program. */
 #include "runs/ranks.h"
+#include "results/folder.h"
+#include "base/lock.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "flexlab/status.h"
@@ -7,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,36 +20,85 @@
 static nn_group *group;
 static bool training, silent, left; /* silent: this rank does not write; left: the group, in agreement */
 static char *own_folder;            /* of a rank that does not write */
-static int heard = -1;              /* where messages of such a rank go; its standard error */
+static struct lock own_lock = {.descriptor = -1};
+static int heard = -1; /* where messages of such a rank go; its standard error */
 static int stderr_of_all = -1;
 static const double end_seconds = 3; /* for others to fail too */
+static const char own_name[] = "flexlab-rank-";
+
+/* --- a folder of its own ------------------------------------------------------------------------------------------ */
+
+static int remove_entry(const char *path, const struct stat *about, int kind, struct FTW *at) {
+    (void)about;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+static void remove_folder(const char *path) {
+    (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void remove_own(void) {
+    if (!own_folder)
+        return;
+    remove_folder(own_folder);
+    lock_release(&own_lock);
+    free(own_folder);
+    own_folder = NULL;
+}
+
+/* Folders of ranks that were killed: nobody holds their lock. */
+static void remove_abandoned(const char *place) {
+    char *pattern = text_format("%s/%s??????", place, own_name);
+    glob_t found;
+    const bool any = !glob(pattern, GLOB_NOSORT, NULL, &found);
+    for (size_t i = 0; any && i < found.gl_pathc; i++) {
+        struct lock lock;
+        struct stat about;
+        if (lstat(found.gl_pathv[i], &about) || !S_ISDIR(about.st_mode) || about.st_uid != geteuid() ||
+            !lock_try(&lock, found.gl_pathv[i]))
+            continue;
+        remove_folder(found.gl_pathv[i]);
+        lock_release(&lock);
+    }
+    if (any)
+        globfree(&found);
+    free(pattern);
+}
+
+/* A folder that is not locked yet may be taken for an abandoned one: then it is made again. On a file system without
+ * locks it stays without. */
+static int make_own(void) {
+    const char *place = getenv("TMPDIR");
+    place = place && *place == '/' ? place : "/tmp";
+    remove_abandoned(place);
+    for (int turn = 0; turn < 3; turn++) {
+        remove_own();
+        own_folder = text_format("%s/%sXXXXXX", place, own_name);
+        if (!mkdtemp(own_folder)) {
+            const int status = text_failed("%s: the folder of this rank: %s", own_folder, strerror(errno));
+            free(own_folder);
+            own_folder = NULL;
+            return status;
+        }
+        if (lock_try(&own_lock, own_folder))
+            break;
+    }
+    return STATUS_OK;
+}
 
 /* --- beginning and end -------------------------------------------------------------------------------------------- */
 
-/* Whether this process is the first of those, before there is a group. */
-static bool is_first(void) {
+bool ranks_is_first(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; nn_group_started() > 1 && i < sizeof names / sizeof *names; i++)
         if (getenv(names[i]) && strcmp(getenv(names[i]), "0") != 0)
             return false;
     return true;
 }
 
-/* Keeps what this rank says in memory. */
-static void fall_silent(void) {
-    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    heard = memfd_create("messages", MFD_CLOEXEC);
-    if (null >= 0)
-        dup2(null, STDOUT_FILENO);
-    if (null >= 0)
-        close(null);
-    if (heard < 0)
-        return;
-    stderr_of_all = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-    dup2(heard, STDERR_FILENO);
-}
-
-/* Says what was kept. */
+/* Says what was kept; also at an exit for lack of memory. */
 static void speak(void) {
     char part[4096];
     ssize_t bytes;
@@ -61,11 +113,26 @@ static void speak(void) {
     heard = -1;
 }
 
+/* Keeps what this rank says in memory. */
+static void fall_silent(void) {
+    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    heard = memfd_create("messages", MFD_CLOEXEC);
+    if (null >= 0)
+        dup2(null, STDOUT_FILENO);
+    if (null >= 0)
+        close(null);
+    if (heard < 0)
+        return;
+    stderr_of_all = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    dup2(heard, STDERR_FILENO);
+    atexit(speak);
+}
+
 int ranks_begin(void) {
     if (nn_group_started() == 1)
         return STATUS_OK;
     group = nn_group_new("mpi");
-    if (!group && is_first())
+    if (!group && ranks_is_first())
         return text_failed("mpirun has started %d ranks: %s", nn_group_started(), tensor_error());
     if (!group)
         return STATUS_FAILED; /* which the first one tells */
@@ -74,13 +141,6 @@ int ranks_begin(void) {
         fall_silent();
     }
     return STATUS_OK;
-}
-
-static int remove_entry(const char *path, const struct stat *about, int kind, struct FTW *at) {
-    (void)about;
-    (void)kind;
-    (void)at;
-    return remove(path);
 }
 
 /* All ranks leave, or this one ends all because it alone has failed. */
@@ -92,7 +152,9 @@ static int leave(int status) {
     const bool agreed = !nn_group_worst(group, status, &first, &worst);
     if (!agreed || (status != STATUS_OK && first == STATUS_OK)) {
         speak();
-        nn_group_abort(group, agreed ? "this rank alone has failed" : tensor_error());
+        remove_own();
+        folder_rescue_now();
+        nn_group_abort(group, status != STATUS_OK ? "this rank has failed and ends all others" : tensor_error());
     }
     nn_group_free(group);
     group = NULL;
@@ -108,13 +170,15 @@ int ranks_leave(int status) {
 }
 
 int ranks_end(int status) {
-    if (own_folder)
-        (void)nftw(own_folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-    free(own_folder);
-    own_folder = NULL;
+    remove_own();
     if (group)
         status = leave(status);
-    return left && silent ? STATUS_OK : status; /* rank 0 has the status of all: mpirun ends it if another has one */
+    if (!left || !silent)
+        return status;
+    if (heard >= 0)
+        close(heard);
+    heard = -1;       /* rank 0 has said it */
+    return STATUS_OK; /* mpirun ends rank 0, which has the status of all, if another has one */
 }
 
 nn_group *ranks_group(void) {
@@ -129,7 +193,7 @@ bool ranks_writes(void) {
     return !silent;
 }
 
-/* --- a folder of its own ------------------------------------------------------------------------------------------ */
+/* --- what it resumes from ----------------------------------------------------------------------------------------- */
 
 static int copy_file(const char *from, const char *to) {
     char part[1 << 16];
@@ -169,27 +233,24 @@ static int copy_folder(const char *from, const char *to) {
     return status;
 }
 
-static int make_own(struct settings *s) {
-    const char *place = getenv("TMPDIR");
+static int move_out(struct settings *s) {
     struct stat about;
-    own_folder = text_format("%s/flexlab-rank-XXXXXX", place && *place == '/' ? place : "/tmp");
-    if (!mkdtemp(own_folder)) {
-        const int status = text_failed("%s: the folder of this rank: %s", own_folder, strerror(errno));
-        free(own_folder);
-        own_folder = NULL;
-        return status;
-    }
+    char *results = text_format("%s/results", own_folder);
     if (s->resume && !stat(s->resume, &about) && S_ISDIR(about.st_mode)) {
-        char *from = text_format("%s/flexlab.resume", s->resume), *to = text_format("%s/flexlab.resume", own_folder);
-        const int status = stat(from, &about) ? STATUS_OK : copy_folder(from, to); /* going_on tells what is missing */
+        char *from = text_format("%s/flexlab.resume", s->resume), *to = text_format("%s/flexlab.resume", results);
+        int status = STATUS_OK;
+        if (mkdir(results, 0700))
+            status = text_failed("%s: the folder of this rank: %s", results, strerror(errno));
+        else if (!stat(from, &about)) /* going_on tells what is missing */
+            status = copy_folder(from, to);
         free(from);
         free(to);
-        s->resume = own_folder;
+        s->resume = results;
         if (s->out)
-            s->out = own_folder;
+            s->out = results;
         return status;
     }
-    s->out = text_format("%s/results", own_folder);
+    s->out = results;
     return STATUS_OK;
 }
 
@@ -202,17 +263,19 @@ int ranks_move_out(struct settings *s) {
                           (long long)s->shards, nn_group_size(group));
     if (!ranks_writes()) {
         s->quiet = true;
-        status = make_own(s);
+        status = make_own();
+        if (status == STATUS_OK)
+            status = move_out(s);
     }
-    return ranks_agree(status);
+    return ranks_agree(status, "before the training");
 }
 
-int ranks_agree(int status) {
+int ranks_agree(int status, const char *when) {
     int32_t of_first = status, worst = status, ignored, signal = signals_caught();
     if (!group)
         return status;
     if (nn_group_worst(group, status, &of_first, &worst) || nn_group_worst(group, signal, &ignored, &signal))
-        return text_failed("%s", tensor_error());
+        return text_failed("%s: %s", when, tensor_error());
     signals_agree(signal);
     if (status != STATUS_OK && of_first == STATUS_OK)
         speak(); /* rank 0 does not know why */
