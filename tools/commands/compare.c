@@ -343,6 +343,7 @@ static int run_command(enum command command, int argc, char **argv) {
         status = lock_check(settings.out, "--out "); /* before data is read */
     if (status == STATUS_OK)
         status = prepare(&x);
+    status = ranks_agree(status, "before the training");
     if (status == STATUS_OK) {
         struct folder folder;
         x.networks = command == COMMAND_TRAIN && x.run_count == 1;
@@ -356,6 +357,7 @@ static int run_command(enum command command, int argc, char **argv) {
         const bool keeps = status == STATUS_OK && x.kept;
         if (keeps)
             status = make_resume(&x, &folder);
+        status = ranks_agree(status, "before the training");
         if (status == STATUS_OK)
             status = run_all(&x, &folder);
         if (keeps && has_nothing(&x, &folder))

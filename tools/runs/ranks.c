@@ -15,11 +15,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static nn_group *group;
 static bool training, silent, left; /* silent: this rank does not write; left: the group, in agreement */
-static char *own_folder;            /* of a rank that does not write */
+static enum { TOGETHER, FAILED_ALONE, OTHERS_LOST } order; /* the others' steps are no longer this rank's */
+static char *own_folder;                                   /* of a rank that does not write */
 static struct lock own_lock = {.descriptor = -1};
 static int heard = -1; /* where messages of such a rank go; its standard error */
 static int stderr_of_all = -1;
@@ -98,7 +100,7 @@ bool ranks_is_first(void) {
     return true;
 }
 
-/* Says what was kept; also at an exit for lack of memory. */
+/* Says what was kept. */
 static void speak(void) {
     char part[4096];
     ssize_t bytes;
@@ -113,6 +115,17 @@ static void speak(void) {
     heard = -1;
 }
 
+static void speak_as_rank(void) {
+    speak();
+    text_note("said by rank %d of %d, process %ld", nn_group_rank(group), nn_group_size(group), (long)getpid());
+}
+
+/* For lack of memory. */
+static void speak_at_exit(void) {
+    if (heard >= 0)
+        speak_as_rank();
+}
+
 /* Keeps what this rank says in memory. */
 static void fall_silent(void) {
     const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -125,7 +138,7 @@ static void fall_silent(void) {
         return;
     stderr_of_all = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
     dup2(heard, STDERR_FILENO);
-    atexit(speak);
+    atexit(speak_at_exit);
 }
 
 int ranks_begin(void) {
@@ -143,19 +156,31 @@ int ranks_begin(void) {
     return STATUS_OK;
 }
 
-/* All ranks leave, or this one ends all because it alone has failed. */
+/* Where all have lost one rank, the first of them says so, and the others are ended before they do. */
+static void let_others_speak(void) {
+    const int rank = nn_group_rank(group);
+    const long turn = rank == 0 ? 0 : rank < 100 ? 40 + 2 * rank : 240;
+    nanosleep(&(struct timespec){turn / 100, turn % 100 * 10000000}, NULL);
+}
+
+/* Ends all ranks. */
+static void end_all(int status) {
+    if (order == OTHERS_LOST)
+        let_others_speak();
+    speak();
+    remove_own();
+    folder_rescue_now();
+    nn_group_abort(group, status != STATUS_OK ? "this rank ends all others" : tensor_error());
+}
+
+/* All ranks leave, or this one ends all. */
 static int leave(int status) {
     int32_t first = status, worst = status;
     training = false;
     if (status != STATUS_OK)
         (void)nn_group_set_timeout(group, end_seconds);
-    const bool agreed = !nn_group_worst(group, status, &first, &worst);
-    if (!agreed || (status != STATUS_OK && first == STATUS_OK)) {
-        speak();
-        remove_own();
-        folder_rescue_now();
-        nn_group_abort(group, status != STATUS_OK ? "this rank has failed and ends all others" : tensor_error());
-    }
+    if (nn_group_worst(group, status, &first, &worst) || (status != STATUS_OK && first == STATUS_OK))
+        end_all(status);
     nn_group_free(group);
     group = NULL;
     left = true;
@@ -165,8 +190,7 @@ static int leave(int status) {
 int ranks_leave(int status) {
     if (!group)
         return status;
-    const int worst = leave(status);
-    return worst != STATUS_OK && status == STATUS_OK ? text_failed("another rank has failed") : worst;
+    return leave(order == TOGETHER ? ranks_agree(status, "after the training") : status);
 }
 
 int ranks_end(int status) {
@@ -187,6 +211,14 @@ nn_group *ranks_group(void) {
 
 void ranks_train(void) {
     training = true;
+}
+
+void ranks_lose(bool others) {
+    order = order != TOGETHER ? order : others ? OTHERS_LOST : FAILED_ALONE;
+}
+
+bool ranks_are_together(void) {
+    return order == TOGETHER;
 }
 
 bool ranks_writes(void) {
@@ -270,14 +302,26 @@ int ranks_move_out(struct settings *s) {
     return ranks_agree(status, "before the training");
 }
 
+/* Of the ranks that have failed the first says why; rank 0 has said it. */
+static void tell_first(int status) {
+    const int size = nn_group_size(group), rank = nn_group_rank(group);
+    int32_t ignored, latest; /* counted from the last rank */
+    if (nn_group_worst(group, status == STATUS_OK ? 0 : size - rank, &ignored, &latest) || size - latest != rank ||
+        !rank)
+        return;
+    speak_as_rank();
+}
+
 int ranks_agree(int status, const char *when) {
-    int32_t of_first = status, worst = status, ignored, signal = signals_caught();
+    int32_t worst = status, ignored, signal = signals_caught();
     if (!group)
         return status;
-    if (nn_group_worst(group, status, &of_first, &worst) || nn_group_worst(group, signal, &ignored, &signal))
+    if (nn_group_worst(group, status, &ignored, &worst) || nn_group_worst(group, signal, &ignored, &signal)) {
+        ranks_lose(true);
         return text_failed("%s: %s", when, tensor_error());
+    }
     signals_agree(signal);
-    if (status != STATUS_OK && of_first == STATUS_OK)
-        speak(); /* rank 0 does not know why */
-    return worst != STATUS_OK && status == STATUS_OK ? text_failed("another rank has failed") : worst;
+    if (worst != STATUS_OK)
+        tell_first(status);
+    return worst;
 }

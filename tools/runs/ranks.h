@@ -20,13 +20,17 @@ int ranks_end(int status);
 /* The group from ranks_train to ranks_leave, NULL otherwise and for one rank. */
 nn_group *ranks_group(void);
 void ranks_train(void);
+/* This rank has failed in a step, or others did not come: it makes no further step, and ranks_leave ends all ranks
+ * unless they have failed alike. */
+void ranks_lose(bool others);
+bool ranks_are_together(void);
 /* Whether this rank writes results: rank 0, and the program alone. */
 bool ranks_writes(void);
 /* Directs a rank that does not write to its own folder; for --resume of a folder, with a copy of what it resumes from.
  * All ranks call it, before anything is written. */
 int ranks_move_out(struct settings *s);
 /* Shares signals and failures: all ranks call it at the same step, which `when` names. Returns the worst status of
- * all. */
+ * all, whose first rank says why. */
 int ranks_agree(int status, const char *when);
 
 #endif

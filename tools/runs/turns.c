@@ -257,6 +257,8 @@ static void tell_run(struct running *r, const char *why) {
 /* unreported: tell_beginnings reports the reason, unless all runs end with this one. */
 static int fail(struct running *r, tensor_status failed, bool unreported) {
     const bool own = is_its_own(failed) && !r->status;
+    if (!own && ranks_group())
+        ranks_lose(failed == TENSOR_E_DEVICE);
     char *why = failure_text(r->experiment->settings->memory);
     r->over = true;
     r->unreported = own && unreported;
@@ -559,7 +561,7 @@ static int train_all(struct running *all, int count, struct output_lines *metric
 static int stop_all(struct running *all, int count, struct output_lines *metrics, int status) {
     for (int i = 0; i < count; i++) {
         struct running *r = &all[i];
-        if (r->trainer && r->run->began) {
+        if (r->trainer && r->run->began && ranks_are_together()) {
             const int stopped = finish_run(r);
             status = status ? status : stopped;
         }
