@@ -311,9 +311,9 @@ static tensor_status agree_on_state(const struct run *run) {
 static tensor_status begin(struct run *run, const data_set *train, const data_set *test) {
     nn_group *const group = run->config->network.group;
     fl_group_fresh(group);
-    TRY(fl_group_all(group, "the beginning", prepare(run, train, test)));
+    TRY(fl_group_await(group, "the beginning", prepare(run, train, test)));
     TRY(agree(run));
-    TRY(fl_group_all(group, "the beginning", set_up(run)));
+    TRY(fl_group_await(group, "the beginning", set_up(run)));
     return agree_on_state(run);
 }
 
@@ -472,7 +472,9 @@ static tensor_status end_epoch(struct run *run) {
     if (result->stopped)
         return fl_training_keep(run, &run->at);
     report->train_accuracy = (double)run->correct / (double)(steps * run->g->rows * run->g->shards);
-    TRY(fl_training_evaluate(run));
+    char what[FL_GROUP_WHAT];
+    snprintf(what, sizeof what, "the evaluation after %lld steps", (long long)result->steps);
+    TRY(fl_group_await(run->g->group, what, fl_training_evaluate(run)));
     TRY(fl_training_keep_best(run, report->epoch));
     report->test_loss = result->test_loss;
     report->test_accuracy = result->test_accuracy;
