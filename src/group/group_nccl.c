@@ -288,7 +288,7 @@ static bool enqueue(struct joined *j, struct flight *f, char *why) {
 static bool advance(struct joined *j, char *why) {
     for (;;) {
         bool ready = true;
-        if (j->launched && !is_ready(j, "ncclGroupEnd", &ready, why))
+        if (j->launched && !is_ready(j, "ncclSend and ncclRecv", &ready, why))
             return false;
         if (!ready)
             return true;

@@ -94,7 +94,7 @@ def messages():
             (["stop"], {}, [r"rank 0 of 3, meeting 3: after 2 seconds nothing from rank 2",
                             r"rank 1 of 3, meeting 3: (after 2 seconds nothing from rank|ncclSend and ncclRecv: remote process)"]),
             (["kill"], {}, [r"meeting 3: ncclSend and ncclRecv: remote process exited or there was a network error: Connection "
-                            r"closed by remote peer; nothing from rank (0, |1, )?2"]),
+                            r"closed by remote peer"]),
             (["kill"], {"STANDIN_LOSS": "silent"}, [r"rank 0 of 3, meeting 3: after 2 seconds nothing from rank 2"]),
             (["abort"], {}, [r"rank 2 of 3: the disk is full", r"rank [01] of 3, meeting 3: ncclSend and ncclRecv: remote"])):
         r = run(3, EXCHANGE, *words, seconds=10, FLEXLAB_GROUP_TIMEOUT="2", **more)
@@ -125,7 +125,7 @@ def joining():
 
 LEAVING = {"ncclCommFinalize", "ncclCommDestroy", "cudaFree", "cudaFreeHost", "cudaEventDestroy", "cudaStreamDestroy"}
 LATER = {"init": r"ncclCommInitRankConfig: unhandled system error .*: planned failure of init",
-         "launch": r"ncclGroupEnd: unhandled system error .*: planned failure of launch",
+         "launch": r"ncclSend and ncclRecv: unhandled system error .*: planned failure of launch",
          "transfer": r"ncclSend and ncclRecv: remote process exited .*: planned failure of transfer",
          "kernel": r"cudaEventQuery: an illegal memory access was encountered",
          "init-hang": r"ncclCommInitRankConfig: not all ranks arrived after 4 seconds",
@@ -141,7 +141,7 @@ def one_failure(rank, call, n, calls):
     if call in LEAVING or (call == "cudaSetDevice" and n == calls):
         check(not any(r.status) and "right" in r.out, *what)
         return
-    check(r.status == [1, 1], *what)
+    check(r.status == [1, 1] or (n == calls and r.status[rank] == 1), *what)  # in the last exchange the other may have all
     check(re.search(LATER.get(call, rf"{call}: (uncorrectable ECC error|unhandled system error .*: planned failure of {call})"),
                     r.err), *what)
 
@@ -157,14 +157,14 @@ def failures(place):
             times = range(1, calls + 1)
             if call in ("cudaEventQuery", "ncclCommGetAsyncError"):  # how often these are called, time decides
                 times = range(1, min(calls // 4, 8 if LONG else 3) + 1)
-            elif not LONG and calls > 3:
-                times = (1, calls // 2, calls)
+            elif not LONG and calls > 2:
+                times = (1, calls)
             cases += [(rank, call, n, calls) for n in times]
     called = {case[1] for case in cases}
     check(called > {"cudaMalloc", "cudaMallocHost", "cudaMemcpyAsync", "cudaMemsetAsync", "cudaEventRecord", "cudaEventQuery",
                     "ncclCommInitRankConfig", "ncclGroupStart", "ncclSend", "ncclRecv", "ncclGroupEnd",
                     "ncclCommGetAsyncError", "ncclCommFinalize", *LATER}, called)
-    with concurrent.futures.ThreadPoolExecutor(6) as pool:  # most of their time they wait
+    with concurrent.futures.ThreadPoolExecutor(10) as pool:  # most of their time they wait
         list(pool.map(lambda case: one_failure(*case), cases))
     print(len(cases), "planned failures")
 
@@ -191,7 +191,7 @@ def by_mpirun(engine, place, one, keys):
                            ({"STANDIN_OTHER": "2"}, [r"group: rank 0 has NCCL \d+, rank 2 has \d+, expected one version"]),
                            ({"STANDIN_HOSTS": "1", "STANDIN_DEVICES": "2"}, [r"Duplicate GPU detected"]),
                            ({"STANDIN_FAIL": "1:init-hang:1"}, [r"not all ranks arrived after 3 seconds"]),
-                           ({"STANDIN_FAIL": "1:launch:3"}, [r"rank 1 of 3, \w+: ncclGroupEnd: unhandled system error"])):
+                           ({"STANDIN_FAIL": "1:launch:3"}, [r"rank 1 of 3, \w+: ncclSend and ncclRecv: unhandled system error"])):
         r = start(3, EXCHANGE, "random", 1, 5, seconds=40, FLEXLAB_GROUP_TIMEOUT="3", **more)
         check(r.status[0] not in (0, None) and "misuse" not in r.err, engine, more, r)
         for pattern in expected:
