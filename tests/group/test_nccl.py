@@ -30,8 +30,9 @@ Run = collections.namedtuple("Run", "status took out err")  # of each rank, None
 numbers = itertools.count()
 
 
-def run(ranks, *command, started=None, seconds=60, **more):
-    """Ranks that find each other by NCCL alone. started: those that are."""
+def run(ranks, *command, started=None, stops=None, seconds=60, **more):
+    """Ranks that find each other by NCCL alone. started: those that are; stops: the one that stops itself, which is ended
+    when the others have ended."""
     started = range(ranks) if started is None else started
     environment = {**ENVIRONMENT, "ENGINE": "nccl", "FLEXLAB_NCCL_LIBRARY": STANDIN, "FLEXLAB_GROUP_TIMEOUT": "20",
                    "NCCL_COMM_ID": f"127.0.0.1:{os.getpid()}.{next(numbers)}", "TSAN_OPTIONS": "report_thread_leaks=0"}
@@ -40,19 +41,12 @@ def run(ranks, *command, started=None, seconds=60, **more):
                                  start_new_session=True, env={**environment, "FLEXLAB_NCCL_RANK": f"{r}/{ranks}", **more})
                 for r in started]
     with concurrent.futures.ThreadPoolExecutor(len(children)) as pool:  # the pipes of all are read
-        told = list(pool.map(lambda child: stopped(child, seconds), children))
+        told = [pool.submit(ended, child, seconds) for child in children]
+        concurrent.futures.wait(t for r, t in enumerate(told) if r != stops)
+        if stops is not None:
+            os.kill(children[stops].pid, signal.SIGKILL)
+        told = [t.result() for t in told]
     return Run([t[0] for t in told], time.time() - began, "".join(t[1] for t in told), "".join(t[2] for t in told))
-
-
-def stopped(child, seconds):
-    """A rank that stopped itself is ended when the others had their time."""
-    try:
-        out, err = child.communicate(timeout=seconds)
-        return child.returncode, out, err
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        out, err = child.communicate()
-        return None, out, err
 
 
 def right(r, *what):
@@ -79,8 +73,9 @@ def training(place):
     for folder in folders.values():
         for name in ("last.safetensors", "best.safetensors", "losses.txt", "trace.csv"):
             check(os.path.exists(os.path.join(folder, name)) and read(folder, name) == read(one, name), folder, name, "differs")
-    r = run(3, TRAIN, place, *keys, "engine=nccl", "stop=1:2", seconds=12, FLEXLAB_GROUP_TIMEOUT="3")
-    check(re.search(r"rank [02] of 3, gradients of step 3: after 3 seconds nothing from rank 1", r.err), r)
+    r = run(3, TRAIN, place, *keys, "engine=nccl", "stop=1:2", stops=1, FLEXLAB_GROUP_TIMEOUT="3")
+    check(r.status == [1, -9, 1] and
+          re.search(r"rank [02] of 3, gradients of step 3: after 3 seconds nothing from rank 1", r.err), r)
     return one, keys
 
 
@@ -97,9 +92,9 @@ def messages():
                             r"closed by remote peer"]),
             (["kill"], {"STANDIN_LOSS": "silent"}, [r"rank 0 of 3, meeting 3: after 2 seconds nothing from rank 2"]),
             (["abort"], {}, [r"rank 2 of 3: the disk is full", r"rank [01] of 3, meeting 3: ncclSend and ncclRecv: remote"])):
-        r = run(3, EXCHANGE, *words, seconds=10, FLEXLAB_GROUP_TIMEOUT="2", **more)
+        r = run(3, EXCHANGE, *words, stops=2 if words == ["stop"] else None, seconds=20, FLEXLAB_GROUP_TIMEOUT="2", **more)
         check(all(s != 0 for s in r.status) and "right" not in r.out and "misuse" not in r.err, words, r)
-        check(None not in (r.status[:2] if words == ["stop"] else r.status), words, "hangs", r)
+        check(None not in r.status and r.took < 10, words, "hangs", r)
         for pattern in expected:
             check(re.search(pattern, r.err), words, pattern, r)
     r = run(3, EXCHANGE, "again", seconds=30)
