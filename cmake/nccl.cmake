@@ -51,6 +51,10 @@ target_include_directories(flexlab_nccl_object PRIVATE ${PROJECT_SOURCE_DIR}/src
 target_include_directories(flexlab_nccl_object SYSTEM PUBLIC ${FLEXLAB_NCCL_INCLUDE} ${FLEXLAB_CUDA_INCLUDE})
 add_library(flexlab_nccl MODULE $<TARGET_OBJECTS:flexlab_nccl_object>)
 set_target_properties(flexlab_nccl PROPERTIES LINKER_LANGUAGE C PREFIX lib)
+cmake_path(GET FLEXLAB_NCCL_LIBRARY PARENT_PATH folder)
+if(NOT folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES) # the loader finds NCCL where the linker did, installed as well
+    set_target_properties(flexlab_nccl PROPERTIES INSTALL_RPATH ${folder} BUILD_WITH_INSTALL_RPATH ON)
+endif()
 target_link_libraries(flexlab_nccl PRIVATE ${FLEXLAB_NCCL_LIBRARY} ${FLEXLAB_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt)
 target_link_options(flexlab_nccl PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined)
 if(FLEXLAB_INSTALL)
