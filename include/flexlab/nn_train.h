@@ -106,7 +106,7 @@ typedef struct nn_train_events {
      * count, unless NN_STARVED consecutive steps were skipped; everything else in such steps counts. Not called again
      * when a training is resumed after it: nn_trainer_nonfinite. */
     void (*nonfinite)(void *context, const nn_nonfinite *first);
-    void (*row)(void *context, const nn_telemetry_row *row); /* every record of the telemetry */
+    void (*row)(void *context, const nn_telemetry_row *row); /* every record of the telemetry; of ranks, on rank 0 */
     /* NN_STARVED consecutive steps made no update: called once for each such sequence, before the report of its last
      * step. */
     void (*starved)(void *context, const nn_step_report *report);

@@ -339,7 +339,7 @@ tensor_status nn_compile(nn_graph *g, nn_node logits) {
         return fl_fail(g->status, "%s", g->message);
     bool was_compiled = g->compiled;
     fl_group_fresh(g->group);
-    tensor_status status = fl_group_all(g->group, "compile", compile(g, logits));
+    tensor_status status = fl_group_await(g->group, "compile", compile(g, logits));
     if (!status)
         status = fl_group_all(g->group, "compile", fl_ranks_begin(g));
     fl_expected_forget(g);

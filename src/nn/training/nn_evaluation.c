@@ -234,7 +234,7 @@ static tensor_status evaluate_together(struct evaluation *v) {
     const int size = nn_group_size(group), rank = nn_group_rank(group);
     const int64_t first = v->batches * rank / size, end = v->batches * (rank + 1) / size;
     fl_group_fresh(group);
-    TRY(fl_group_all(group, "an evaluation", evaluate_part(v, first, end)));
+    TRY(fl_group_await(group, "an evaluation", evaluate_part(v, first, end)));
     TRY(gather(v, size));
     const bool noted = is_noted(v);
     if (fl_verbose())
@@ -263,7 +263,7 @@ static tensor_status evaluate(struct evaluation *v) {
 tensor_status fl_training_evaluate(struct run *run) {
     struct evaluation v = {.run = run};
     const tensor_status status = run->test ? evaluate(&v) : TENSOR_OK;
-    fl_free(v.told);
+    fl_group_free_memory(run->g->group, v.told);
     fl_free(v.t);
     fl_free(v.before);
     return status;

@@ -230,21 +230,17 @@ static tensor_status agree(const struct run *run) {
     char text[600];
     if (nn_group_size(c->network.group) == 1)
         return TENSOR_OK;
-    if (c->telemetry_every)
-        return fl_fail(TENSOR_E_ARGUMENT,
-                       "train: telemetry every %lld steps of %d ranks, expected 0: it reads values that "
-                       "lie on other ranks",
-                       (long long)c->telemetry_every, nn_group_size(c->network.group));
     snprintf(
         text, sizeof text,
         "data-%016llx test-data-%016llx epochs-%d rate-%.17g schedule-%.40s warm-up-%.17g augment-%d most-steps-%lld "
-        "average-%d report-every-%lld checkpoint-%d,%lld trace-%d,%lld resume-%d weights-%d stop-%d layers-%016llx",
+        "average-%d report-every-%lld checkpoint-%d,%lld trace-%d,%lld telemetry-%lld resume-%d weights-%d stop-%d "
+        "layers-%016llx",
         (unsigned long long)data_hash(run->train_set, true),
         run->test_set ? (unsigned long long)data_hash(run->test_set, true) : 0, c->epochs, c->rate,
         c->schedule ? c->schedule : "", c->warmup_epochs, c->augment, (long long)c->max_steps, c->average_last,
         (long long)c->report_every, c->checkpoint != NULL, (long long)c->checkpoint_every, c->trace_path != NULL,
-        (long long)c->trace_every, c->resume != NULL, c->weights != NULL, c->stop_on_nonfinite,
-        (unsigned long long)fl_state_layout(run->g));
+        (long long)c->trace_every, (long long)c->telemetry_every, c->resume != NULL, c->weights != NULL,
+        c->stop_on_nonfinite, (unsigned long long)fl_state_layout(run->g));
     return fl_group_agree(c->network.group, "the training", text);
 }
 
@@ -315,9 +311,9 @@ static tensor_status agree_on_state(const struct run *run) {
 static tensor_status begin(struct run *run, const data_set *train, const data_set *test) {
     nn_group *const group = run->config->network.group;
     fl_group_fresh(group);
-    TRY(fl_group_all(group, "the beginning", prepare(run, train, test)));
+    TRY(fl_group_await(group, "the beginning", prepare(run, train, test)));
     TRY(agree(run));
-    TRY(fl_group_all(group, "the beginning", set_up(run)));
+    TRY(fl_group_await(group, "the beginning", set_up(run)));
     return agree_on_state(run);
 }
 
@@ -476,7 +472,9 @@ static tensor_status end_epoch(struct run *run) {
     if (result->stopped)
         return fl_training_keep(run, &run->at);
     report->train_accuracy = (double)run->correct / (double)(steps * run->g->rows * run->g->shards);
-    TRY(fl_training_evaluate(run));
+    char what[FL_GROUP_WHAT];
+    snprintf(what, sizeof what, "the evaluation after %lld steps", (long long)result->steps);
+    TRY(fl_group_await(run->g->group, what, fl_training_evaluate(run)));
     TRY(fl_training_keep_best(run, report->epoch));
     report->test_loss = result->test_loss;
     report->test_accuracy = result->test_accuracy;
