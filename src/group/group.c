@@ -26,18 +26,19 @@ struct nn_group {
 };
 
 static const struct fl_plugin mpi = {"libflexlab_mpi.so", "FLEXLAB_MPI_LIBRARY", "engine for MPI", true};
+static const struct fl_plugin nccl = {"libflexlab_nccl.so", "FLEXLAB_NCCL_LIBRARY", "engine for NCCL", false};
 enum { USUAL_TIMEOUT = 30, MOST_TIMEOUT = 1000000 };
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
 
-static const struct fl_group_engine *find_engine(char *why, size_t bytes) {
-    void *library = fl_plugin_open(&mpi, why, bytes);
+static const struct fl_group_engine *find_engine(const struct fl_plugin *plugin, char *why, size_t bytes) {
+    void *library = fl_plugin_open(plugin, why, bytes);
     fl_group_engine_function function;
     void *symbol = library ? dlsym(library, FL_GROUP_ENGINE_SYMBOL) : NULL;
     memcpy(&function, &symbol, sizeof function);
     const struct fl_group_engine *engine = function ? function() : NULL;
     if (library && (!engine || engine->version != FL_GROUP_ENGINE))
-        snprintf(why, bytes, "the engine for MPI is of another version: interface %d, expected %d",
+        snprintf(why, bytes, "the %s is of another version: interface %d, expected %d", plugin->what,
                  engine ? engine->version : 0, FL_GROUP_ENGINE);
     return engine && engine->version == FL_GROUP_ENGINE ? engine : NULL;
 }
@@ -65,20 +66,37 @@ int nn_group_started(void) { /* by Open MPI; by MPICH, Intel MPI and others */
     return 1;
 }
 
-static tensor_status join(nn_group *g, const char *name, const struct fl_communicator *brought) {
+static tensor_status join_engine(nn_group *g, const struct fl_plugin *plugin, const struct fl_communicator *brought) {
     char why[FL_GROUP_WHY];
     enum fl_group_refusal refusal = FL_GROUP_BROKEN;
+    if (!(g->engine = find_engine(plugin, why, sizeof why)))
+        return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
+    if (!(g->joined = g->engine->join(nn_group_started(), brought, &g->rank, &g->size, &refusal, why)))
+        return fl_fail(refusal == FL_GROUP_UNSUPPORTED ? TENSOR_E_UNSUPPORTED
+                       : refusal == FL_GROUP_ARGUMENT  ? TENSOR_E_ARGUMENT
+                                                       : TENSOR_E_DEVICE,
+                       "group: %s", why);
+    return TENSOR_OK;
+}
+
+/* The ranks of NCCL find each other by MPI where mpirun has started them, unless the environment numbers them. */
+static tensor_status join_nccl(nn_group *g) {
+    char why[FL_GROUP_WHY];
+    struct fl_group_below below = {.seconds = g->timeout};
+    if (nn_group_started() > 1 && !getenv("FLEXLAB_NCCL_RANK")) {
+        if (!find_engine(&nccl, why, sizeof why)) /* before MPI begins, for which others would wait at its end */
+            return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
+        TRY(join_engine(g, &mpi, NULL));
+        below = (struct fl_group_below){g->engine, g->joined, g->rank, g->size, g->timeout};
+    }
+    return join_engine(g, &nccl, &(struct fl_communicator){&below, sizeof below, FL_GROUP_BELOW});
+}
+
+static tensor_status join(nn_group *g, const char *name, const struct fl_communicator *brought) {
     g->size = 1;
     TRY(take_timeout(&g->timeout));
-    if (strcmp(name, "none") != 0) {
-        if (!(g->engine = find_engine(why, sizeof why)))
-            return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
-        if (!(g->joined = g->engine->join(nn_group_started(), brought, &g->rank, &g->size, &refusal, why)))
-            return fl_fail(refusal == FL_GROUP_UNSUPPORTED ? TENSOR_E_UNSUPPORTED
-                           : refusal == FL_GROUP_ARGUMENT  ? TENSOR_E_ARGUMENT
-                                                           : TENSOR_E_DEVICE,
-                           "group: %s", why);
-    }
+    if (strcmp(name, "none") != 0)
+        TRY(!strcmp(name, "nccl") ? join_nccl(g) : join_engine(g, &mpi, brought));
     g->to = fl_alloc_zero((size_t)g->size * sizeof *g->to);
     g->from = fl_alloc_zero((size_t)g->size * sizeof *g->from);
     return g->to && g->from ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "group: no memory for %d ranks", g->size);
@@ -97,8 +115,8 @@ static nn_group *new_group(const char *engine, const struct fl_communicator *bro
 }
 
 nn_group *nn_group_new(const char *engine) {
-    if (!engine || (strcmp(engine, "none") != 0 && strcmp(engine, "mpi") != 0)) {
-        fl_fail(TENSOR_E_ARGUMENT, "group: engine '%.40s', expected none or mpi", engine ? engine : "NULL");
+    if (!engine || (strcmp(engine, "none") != 0 && strcmp(engine, "mpi") != 0 && strcmp(engine, "nccl") != 0)) {
+        fl_fail(TENSOR_E_ARGUMENT, "group: engine '%.40s', expected none, mpi or nccl", engine ? engine : "NULL");
         return NULL;
     }
     return new_group(engine, NULL);

@@ -25,6 +25,15 @@ struct fl_communicator {
     const char *kind;   /* which implementation's: NN_MPI_KIND of nn_group_mpi.h */
 };
 
+/* What group.c hands to an engine that cannot start ranks: those of another engine, which it leaves with its own. */
+struct fl_group_below {
+    const struct fl_group_engine *engine; /* NULL: none */
+    void *joined;
+    int rank, size;
+    double seconds; /* that a rank waits for the others */
+};
+#define FL_GROUP_BELOW "ranks of another engine" /* kind of a communicator that is one */
+
 struct fl_group_engine {
     int version; /* FL_GROUP_ENGINE */
     /* Joins. brought: NULL for all processes that mpirun has started, which are `started`, 1 without it. NULL: `why`

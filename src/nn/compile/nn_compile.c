@@ -293,6 +293,13 @@ static nn_node as_matrix(nn_graph *g, nn_node logits) {
     return fl_add_rows(g, fl_output_of(g, logits)->name, logits);
 }
 
+static bool normalises_batch(const nn_graph *g) {
+    for (int i = 0; i < g->count; i++)
+        if (g->nodes[i].layer->sum_forward)
+            return true;
+    return false;
+}
+
 static tensor_status compile(nn_graph *g, nn_node logits) {
     logits = as_matrix(g, logits);
     if (g->status)
@@ -301,6 +308,7 @@ static tensor_status compile(nn_graph *g, nn_node logits) {
     TRY(fl_insert_conversions(g, &logits));
     TRY(check_graph(g, logits));
     TRY(fl_plan(g));
+    g->together = g->together && normalises_batch(g);
     if (g->expected) /* before anything has memory */
         TRY(g->expected->check(g, g->expected));
     TRY(fl_check_values(g));

@@ -218,6 +218,7 @@ static tensor_status pass_together(nn_graph *g, const struct whole *whole) {
     fl_ranks_restart(g);
     fl_writes_begin(g);
     g->has_loss = false;
+    g->stretch = 0;
     TRY(fl_together_forward(g, load_part, whole));
     fl_writes_done(g, FL_PART_FORWARD);
     g->has_loss = g->objective.kind != FL_LOSS_NONE && !g->ranks;

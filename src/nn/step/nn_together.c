@@ -94,6 +94,7 @@ static tensor_status take_moments(struct fl_node *node) {
 /* Each shard of the rank in turn: what lies from `first` to before `end`, and the sums of `end` or, at the end, the
  * loss. */
 static tensor_status forward_stretch(nn_graph *g, fl_load_part load, const void *context, int first, int end) {
+    g->stretch++;
     for (int s = 0; s < fl_ranks_own(g); s++) {
         const float *images = NULL;
         fl_shard_select(g, fl_ranks_first(g) + s);
@@ -131,6 +132,7 @@ static bool is_joined_backward(const nn_graph *g, int i) {
 /* The same from `first` down to after `end`, and the sums of `end` unless it is -1. */
 static tensor_status backward_stretch(nn_graph *g, fl_load_part load, const void *context, int first, int end) {
     const bool entered = is_joined_backward(g, first);
+    g->stretch++;
     for (int s = 0; s < fl_ranks_own(g); s++) {
         const float *images = NULL;
         fl_shard_select(g, fl_ranks_first(g) + s);
