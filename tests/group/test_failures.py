@@ -226,6 +226,8 @@ def every_failure(t, draw):
 def rarer_failures(t):
     """A rank whose MPI_Abort does not return ends nevertheless; while rank 0 writes, the others wait ten times as long."""
     t.fails("an abort that does not return", 3, send(signal.SIGSTOP, 1), NOTHING, limits={r: faulty() for r in range(3)})
+    t.start(2, {1: ["sh", "-c", "sleep 300"]}, FLEXLAB_GROUP_TIMEOUT="1")
+    t.ends("a rank that never begins", "MPI does not begin", seconds=10 + MORE)
     t.start(2, {0: faulty(seconds=2 * TIMEOUT)})
     check(t.goes_on() and t.goes_on(), "ranks do not wait for a checkpoint on a slow disk")
     os.kill(t.child.pid, signal.SIGTERM)
