@@ -42,12 +42,13 @@ FLEXLAB_API void nn_group_free(nn_group *group);
 FLEXLAB_API int nn_group_rank(const nn_group *group);
 FLEXLAB_API int nn_group_size(const nn_group *group);
 /* The seconds that a call waits for other ranks before it fails with TENSOR_E_DEVICE and the names of those that did
- * not arrive: 30, or what the environment variable FLEXLAB_GROUP_TIMEOUT says. TENSOR_E_ARGUMENT for a number that is
- * not above 0 and at most 10^6. */
+ * not arrive: 30, or what the environment variable FLEXLAB_GROUP_TIMEOUT says. Where ranks work for unequally long
+ * (compilation, evaluation, a checkpoint) it waits ten times as many. TENSOR_E_ARGUMENT for a number that is not above
+ * 0 and at most 10^6. */
 FLEXLAB_API tensor_status nn_group_set_timeout(nn_group *group, double seconds);
 /* Ends all ranks, whatever they do: prints the message with this rank's number, and does not return. For a failure of
- * one rank that the others cannot know. Ranks of NCCL that mpirun has not started end when they learn of it, or after
- * their timeout. */
+ * one rank that the others cannot know. If MPI does not return, this process ends after some seconds. Ranks of NCCL
+ * that mpirun has not started end when they learn of it, or after their timeout. */
 FLEXLAB_API void nn_group_abort(nn_group *group, const char *message);
 
 /* Every rank gives a number; all learn that of rank 0 and the largest: of statuses, whether a rank has failed.

@@ -27,7 +27,8 @@ TRAIN = ["train", "--model", "mlp2", "--data", "synthetic:train=1200,test=24", "
 
 # --- two hosts ----------------------------------------------------------------------------------------------------------
 
-# The second host is a network namespace. A line on the standard input cuts it off: its packets vanish, as in a switch.
+# The second host is a network namespace. A line on the standard input cuts it off: its packets vanish, as in a switch. Where
+# the network can be made slow, some messages are half received then.
 HOSTS = r"""
 mount -t sysfs none /sys
 ip link set lo up
@@ -38,6 +39,7 @@ ip link add name fl0 type bridge && ip addr add 10.77.0.1/24 dev fl0 && ip link 
 ip link add name fl2 type veth peer name eth2 netns $SECOND && ip link set fl2 master fl0 up
 nsenter --target $SECOND --net --uts --mount sh -c 'mount -t sysfs none /sys; hostname second
     ip link set lo up; ip link set eth2 up; ip addr add 10.77.0.2/24 dev eth2' || exit 99
+tc qdisc add dev fl2 root tbf rate 200mbit burst 64kb latency 500ms 2> /dev/null
 "$@" < /dev/null &
 read word && ip link set fl2 nomaster
 wait $!
@@ -224,6 +226,8 @@ def every_failure(t, draw):
 def rarer_failures(t):
     """A rank whose MPI_Abort does not return ends nevertheless; while rank 0 writes, the others wait ten times as long."""
     t.fails("an abort that does not return", 3, send(signal.SIGSTOP, 1), NOTHING, limits={r: faulty() for r in range(3)})
+    t.start(2, {1: ["sh", "-c", "sleep 300"]}, FLEXLAB_GROUP_TIMEOUT="1")
+    t.ends("a rank that never begins", "MPI does not begin", seconds=10 + MORE)
     t.start(2, {0: faulty(seconds=2 * TIMEOUT)})
     check(t.goes_on() and t.goes_on(), "ranks do not wait for a checkpoint on a slow disk")
     os.kill(t.child.pid, signal.SIGTERM)

@@ -221,8 +221,8 @@ static bool has_traces(const struct experiment *x, const char *place) {
     return any;
 }
 
-static void add_name(char **list, const char *name) {
-    char *longer = text_format("%s%s%s", *list, **list && *name ? ", " : "", name);
+static void add_name(char **list, const char *between, const char *name) {
+    char *longer = text_format("%s%s%s", *list, **list && *name ? between : "", name);
     free(*list);
     *list = longer;
 }
@@ -235,9 +235,9 @@ static void print_written(const struct experiment *x, const char *place, const c
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *path = text_format("%s/%s", place, names[i]);
         if (!*names[i])
-            add_name(&list, drawn + strspn(drawn, ", "));
+            add_name(&list, ", ", drawn + strspn(drawn, ", "));
         else if (*names[i] == 't' ? has_traces(x, place) : !access(path, F_OK))
-            add_name(&list, *names[i] == 't' ? "traces" : names[i]);
+            add_name(&list, ", ", *names[i] == 't' ? "traces" : names[i]);
         free(path);
     }
     char *shown = text_shown(place);
@@ -323,6 +323,19 @@ static bool has_nothing(const struct experiment *x, const struct folder *folder)
     return !x->again && (!experiment_began(x) || (!x->networks && !folder_has_checkpoint(folder)));
 }
 
+/* All ranks make the same runs in the same order; of each run they compare the rest when it begins. */
+static int agree_on_runs(const struct experiment *x) {
+    const struct settings *s = x->settings;
+    char *text = text_format("%s%s shards-%lld seeds-%lld,%lld formats",
+                             x->command == COMMAND_TRAIN ? "train" : "compare", s->one_by_one ? " one-by-one" : "",
+                             (long long)s->shards, (long long)s->seed_base, (long long)s->seeds);
+    for (int i = 0; i < x->series_count; i++)
+        add_name(&text, " ", x->series[i].label);
+    const int status = ranks_compare(text);
+    free(text);
+    return status;
+}
+
 static int run_command(enum command command, int argc, char **argv) {
     struct settings settings;
     failure_watch();
@@ -344,6 +357,8 @@ static int run_command(enum command command, int argc, char **argv) {
     if (status == STATUS_OK)
         status = prepare(&x);
     status = ranks_agree(status, "before the training");
+    if (status == STATUS_OK)
+        status = agree_on_runs(&x);
     if (status == STATUS_OK) {
         struct folder folder;
         x.networks = command == COMMAND_TRAIN && x.run_count == 1;

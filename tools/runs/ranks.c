@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <glob.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,10 +142,30 @@ static void fall_silent(void) {
     atexit(speak_at_exit);
 }
 
+static const char *late;
+
+static void end_late(int number) {
+    (void)number;
+    if (write(STDERR_FILENO, late, strlen(late)) < 0)
+        _exit(STATUS_FAILED + 1);
+    _exit(STATUS_FAILED);
+}
+
+/* MPI waits for all ranks when it begins and when it ends, and does not return if one never comes. NULL: it has. */
+static void set_limit(const char *message) {
+    const char *text = getenv("FLEXLAB_GROUP_TIMEOUT");
+    const double seconds = text ? atof(text) : 0;
+    late = message;
+    signal(SIGALRM, end_late);
+    alarm(!message ? 0 : seconds > 0 && seconds <= 1e6 ? (unsigned)(10 * seconds) + 1 : 300);
+}
+
 int ranks_begin(void) {
     if (nn_group_started() == 1)
         return STATUS_OK;
+    set_limit("flexlab: MPI does not begin: in ten times FLEXLAB_GROUP_TIMEOUT not all ranks have come\n");
     group = nn_group_new("mpi");
+    set_limit(NULL);
     if (!group && ranks_is_first())
         return text_failed("mpirun has started %d ranks: %s", nn_group_started(), tensor_error());
     if (!group)
@@ -181,7 +202,9 @@ static int leave(int status) {
         (void)nn_group_set_timeout(group, end_seconds);
     if (nn_group_worst(group, status, &first, &worst) || (status != STATUS_OK && first == STATUS_OK))
         end_all(status);
+    set_limit("flexlab: MPI does not end: in ten times FLEXLAB_GROUP_TIMEOUT not all ranks have come\n");
     nn_group_free(group);
+    set_limit(NULL);
     group = NULL;
     left = true;
     return worst;
@@ -324,4 +347,16 @@ int ranks_agree(int status, const char *when) {
     if (worst != STATUS_OK)
         tell_first(status);
     return worst;
+}
+
+int ranks_compare(const char *text) {
+    uint32_t hash = 2166136261; /* FNV-1a */
+    int32_t of_first, largest;
+    for (const char *p = text; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * 16777619;
+    const int32_t own = (int32_t)(hash >> 1);
+    int status = STATUS_OK;
+    if (group && !nn_group_worst(group, own, &of_first, &largest) && own != of_first)
+        status = text_failed("the ranks have different commands; of this one: %s", text);
+    return ranks_agree(status, "before the training");
 }

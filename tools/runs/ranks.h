@@ -32,5 +32,7 @@ int ranks_move_out(struct settings *s);
 /* Shares signals and failures: all ranks call it at the same step, which `when` names. Returns the worst status of
  * all, whose first rank says why. */
 int ranks_agree(int status, const char *when);
+/* The same, and STATUS_FAILED on all ranks if they have not the same text, which describes the command. */
+int ranks_compare(const char *text);
 
 #endif
