@@ -4,12 +4,12 @@
  *
  *     train_ranks FOLDER KEY=VALUE ...
  *
- * Keys: engine, model (also "infinite", below), variant, policy, optimiser, scale, shards, batch, batchnorm, clip, rate,
- * steps, resume, keep (steps between checkpoints), telemetry (steps between records), pattern, shadows, differ (the rank
- * whose learning rate differs), unlike (RANK:KEY=VALUE of one rank), stop, kill and fail (RANK:STEP: a rank that stops
- * answering, dies or reports a failure after that step), trace=no (none). With OWN_MPI: own=split (two groups, which
- * train at once in FOLDER/part0 and part1), lost (one group of all), or what is refused: early, null, inter, single,
- * thread, kind. */
+ * Keys: engine, model (also "infinite", below), variant, policy, optimiser, scale, shards, batch, batchnorm, clip,
+ * rate, steps, resume, keep (steps between checkpoints), telemetry (steps between records), pattern, shadows, differ
+ * (the rank whose learning rate differs), unlike (RANK:KEY=VALUE of one rank), stop, kill and fail (RANK:STEP: a rank
+ * that stops answering, dies or reports a failure after that step), trace=no (none). With OWN_MPI: own=split (two
+ * groups, which train at once in FOLDER/part0 and part1), lost (one group of all), or what is refused: early, null,
+ * inter, single, thread, kind. */
 #include "flexlab/nn.h"
 #ifdef OWN_MPI
 #include "flexlab/nn_group_mpi.h"

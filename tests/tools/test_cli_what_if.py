@@ -202,9 +202,9 @@ def test_passes(place):
     check(seen == {"weight": 23, "activation": 20, "gradient": 22, "weight gradient": 23}, seen)
 
 
-def test_shards(place):
+def test_shards(place, batchnorm):
     """The same in four shards: NAME.shards has the sums over NAME.shard0, ... of the telemetry of the same step."""
-    folder = train(os.path.join(place, "shards"), "--max-steps", "1", "--telemetry", "1", "--shadow", "fp16,bf16,dfp12", "--shards", "4",
+    folder = train(os.path.join(place, batchnorm), "--max-steps", "1", "--telemetry", "1", "--shadow", "fp16,bf16,dfp12", "--shards", "4", "--batchnorm", batchnorm,
                    "--momentum", "0", "--weight-decay", "0", rate="1e-30")
     found, printed, _ = what_if(place, folder, "--batches", "1", "--formats", "fp16,bf16,dfp12")
     rows, seen = {}, {role: 0 for role in ROLES}
@@ -524,7 +524,8 @@ def main():
         folder = train(os.path.join(place, "r8"))
         test_weights(place, folder)
         test_passes(place)
-        test_shards(place)
+        test_shards(place, "shard")
+        test_shards(place, "global")
         test_sums(place, folder)
         test_bits(place, folder)
         test_advice(place, folder)

@@ -280,21 +280,18 @@ static tensor_status take_weights(struct watched *all) {
     return status;
 }
 
-/* The passes of each shard of a batch, one after the other. */
-static tensor_status pass(const struct what_if *w, const data_batch *batch) {
-    const struct trained *const t = &w->trained;
-    const int64_t samples = w->batch / t->shards, tokens = samples * t->context,
-                  pixels = samples * t->height * t->width * t->channels;
-    tensor_status status = TENSOR_OK;
-    for (int64_t s = 0; s < t->shards && !status; s++) {
-        const nn_batch part =
-            batch->tokens ? (nn_batch){.tokens = batch->tokens + s * tokens, .labels = batch->targets + s * tokens}
-                          : (nn_batch){.images = batch->images + s * pixels, .labels = batch->labels + s * samples};
-        status = nn_forward(w->g, &part);
-        if (!status)
-            status = nn_backward(w->g);
-    }
-    return status;
+/* The passes of a batch. Those of several shards belong to a step as a whole, whose update at a rate of 0 comes after
+ * all that is measured. */
+static tensor_status pass(const struct what_if *w, const data_batch *batch, double *loss) {
+    const nn_batch whole = {.tokens = batch->tokens,
+                            .images = batch->tokens ? NULL : batch->images,
+                            .labels = batch->tokens ? batch->targets : batch->labels};
+    if (w->trained.shards > 1)
+        return nn_train_step(loss, NULL, w->g, &whole, 0);
+    tensor_status status = nn_forward(w->g, &whole);
+    if (!status)
+        status = nn_loss(loss, NULL, w->g);
+    return status ? status : nn_backward(w->g);
 }
 
 /* Each batch is the step after the stored one: the state is restored before each. */
@@ -312,9 +309,7 @@ static tensor_status take_batches(struct watched *all, data_loader *loader) {
         if (!status && i)
             status = nn_state_restore(w->g, state, bytes);
         if (!status)
-            status = pass(w, &batch);
-        if (!status)
-            status = nn_loss(&loss, NULL, w->g);
+            status = pass(w, &batch, &loss);
         if (!status)
             w->loss += loss / (double)w->batches;
         status = all->status ? all->status : status;
