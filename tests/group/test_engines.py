@@ -47,6 +47,8 @@ def every_byte(mpirun, engine):
         for seed in range(20 if LONG else 1):
             status, _, out, err = run(mpirun, engine, ranks, "random", seed, 400 if LONG else 60, seconds=600)
             check(status == 0 and "right" in out, mpirun, ranks, "ranks, seed", seed, out, err)
+        status, _, out, err = run(mpirun, engine, ranks, "flights", ranks)
+        check(status == 0 and "right" in out, mpirun, ranks, "ranks, flights", out, err)
     if LONG:  # two messages, of which one is short
         status, _, out, err = run(mpirun, engine, 2, "large", (1 << 30) + 7, seconds=600)
         check(status == 0 and "right" in out, mpirun, "a large message:", out, err)

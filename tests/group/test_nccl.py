@@ -57,6 +57,7 @@ def every_byte():
     for ranks in (1, 2, 3, 4) if LONG else (1, 2, 3):
         for seed in range(20 if LONG else 2):
             right(run(ranks, EXCHANGE, "random", seed, 200 if LONG else 60, seconds=600, STANDIN_DELAY="300"), ranks, seed)
+            right(run(ranks, EXCHANGE, "flights", seed, STANDIN_DELAY="300"), ranks, "flights", seed)
     for bytes_ in (0, 1, 31, 32, 33, 65504, 65536, 3000001) + ((200 << 20,) if LONG else ()):
         right(run(3, EXCHANGE, "large", bytes_, seconds=300), bytes_, "bytes")
 
@@ -111,7 +112,7 @@ def joining():
             (2, None, {"FLEXLAB_NCCL_LIBRARY": "/nowhere/libflexlab_nccl.so"}, "FLEXLAB_NCCL_LIBRARY: /nowhere/libflexlab_nccl.so"),
             (1, None, {"ENGINE": "smoke"}, "engine 'smoke', expected none, mpi or nccl"),
             *((1, None, {"FLEXLAB_NCCL_RANK": text}, f"FLEXLAB_NCCL_RANK: '{text}', expected RANK/RANKS")
-              for text in ("", "1", "2/2", "-1/2", "0/0", "0/2x", "one/two"))):
+              for text in ("1", "2/2", "-1/2", "0/0", "0/2x", "one/two"))):
         r = run(ranks, EXCHANGE, "random", 1, 2, started=started, seconds=20, **{"FLEXLAB_GROUP_TIMEOUT": "2", **more})
         check(all(s == 1 for s in r.status) and expected in r.err and "misuse" not in r.err, more, started, r)
 
