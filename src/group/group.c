@@ -242,16 +242,21 @@ static tensor_status end(nn_group *g, struct fl_flight *f, double seconds, bool 
     return TENSOR_OK;
 }
 
-tensor_status fl_group_move(nn_group *g, const char *what, const struct fl_piece *to, const struct fl_piece *from) {
+static tensor_status move(nn_group *g, double seconds, const char *what, const struct fl_piece *to,
+                          const struct fl_piece *from) {
     struct fl_flight flight;
     bool arrived;
     const double start = now();
     TRY(begin(g, &flight, what, g ? (int)(g->moves++ % FL_GROUP_CHANNELS) : 0, to, from));
     if (!flight.of_engine)
         return TENSOR_OK;
-    const tensor_status status = end(g, &flight, g->timeout, &arrived);
+    const tensor_status status = end(g, &flight, seconds, &arrived);
     g->statistics.waited += now() - start;
     return status;
+}
+
+tensor_status fl_group_move(nn_group *g, const char *what, const struct fl_piece *to, const struct fl_piece *from) {
+    return move(g, g ? g->timeout : 0, what, to, from);
 }
 
 tensor_status fl_group_begin(nn_group *g, struct fl_flight *flight, const char *what, int channel,
@@ -286,20 +291,33 @@ void fl_group_drop(nn_group *g, struct fl_flight *flight) {
     mark_failed(g, flight->what, "this rank has failed while they were under way");
 }
 
+void fl_group_free_memory(const nn_group *g, void *memory) {
+    if (!g || !g->failed)
+        fl_free(memory);
+}
+
 bool fl_group_overlaps(const nn_group *g) {
     return nn_group_size(g) > 1 && !g->engine->in_order;
 }
 
-tensor_status fl_group_gather(nn_group *g, const char *what, const struct fl_piece *part) {
-    for (int r = 0; r < nn_group_size(g) && g; r++)
+static tensor_status gather(nn_group *g, double seconds, const char *what, const struct fl_piece *part) {
+    for (int r = 0; r < g->size; r++)
         g->to[r] = part[g->rank];
-    return g ? fl_group_move(g, what, g->to, part) : TENSOR_OK;
+    return move(g, seconds, what, g->to, part);
+}
+
+static tensor_status share(nn_group *g, double seconds, const char *what, void *all, int64_t bytes) {
+    for (int r = 0; r < g->size; r++)
+        g->from[r] = (struct fl_piece){(char *)all + r * bytes, bytes};
+    return gather(g, seconds, what, g->from);
+}
+
+tensor_status fl_group_gather(nn_group *g, const char *what, const struct fl_piece *part) {
+    return g ? gather(g, g->timeout, what, part) : TENSOR_OK;
 }
 
 tensor_status fl_group_share(nn_group *g, const char *what, void *all, int64_t bytes) {
-    for (int r = 0; r < nn_group_size(g) && g; r++)
-        g->from[r] = (struct fl_piece){(char *)all + r * bytes, bytes};
-    return g ? fl_group_gather(g, what, g->from) : TENSOR_OK;
+    return g ? share(g, g->timeout, what, all, bytes) : TENSOR_OK;
 }
 
 tensor_status nn_group_worst(nn_group *g, int32_t own, int32_t *first, int32_t *largest) {
@@ -314,7 +332,7 @@ tensor_status nn_group_worst(nn_group *g, int32_t own, int32_t *first, int32_t *
     *largest = own;
     for (int r = 0; r < g->size && !status; r++)
         *largest = all[r] > *largest ? all[r] : *largest;
-    fl_free(all);
+    fl_group_free_memory(g, all);
     return status;
 }
 
@@ -355,7 +373,7 @@ tensor_status fl_group_agree(nn_group *g, const char *what, const char *text) {
             status = fl_fail(TENSOR_E_ARGUMENT, "ranks differ in %s: rank 0 has '%.100s', rank %d '%.100s'", what,
                              sides[0].text + at, r, sides[r].text + at);
         }
-    fl_free(sides);
+    fl_group_free_memory(g, sides);
     return status;
 }
 
@@ -369,7 +387,7 @@ void fl_group_fresh(nn_group *g) {
         g->knows = false;
 }
 
-tensor_status fl_group_all(nn_group *g, const char *what, tensor_status status) {
+static tensor_status all_of(nn_group *g, double patience, const char *what, tensor_status status) {
     const int size = nn_group_size(g);
     if (size == 1 || g->failed || (g->knows && status))
         return status;
@@ -378,7 +396,7 @@ tensor_status fl_group_all(nn_group *g, const char *what, tensor_status status) 
         nn_group_abort(g, "no memory for the outcomes of the ranks");
     all[g->rank].status = status;
     snprintf(all[g->rank].message, SHOWN, "%s", status ? tensor_error() : "");
-    const tensor_status shared = fl_group_share(g, what, all, sizeof *all);
+    const tensor_status shared = share(g, patience * g->timeout, what, all, sizeof *all);
     int first = 0;
     while (!shared && first < size && !all[first].status)
         first++;
@@ -387,7 +405,15 @@ tensor_status fl_group_all(nn_group *g, const char *what, tensor_status status) 
         : first == size ? TENSOR_OK
         : status        ? status
                         : fl_fail((tensor_status)all[first].status, "rank %d: %s", first, all[first].message);
-    fl_free(all);
+    fl_group_free_memory(g, all);
     g->knows = found != TENSOR_OK;
     return found;
+}
+
+tensor_status fl_group_all(nn_group *g, const char *what, tensor_status status) {
+    return all_of(g, 1, what, status);
+}
+
+tensor_status fl_group_await(nn_group *g, const char *what, tensor_status status) {
+    return all_of(g, 10, what, status);
 }

@@ -46,11 +46,13 @@ struct fl_group_engine {
     void *(*begin)(void *joined, int tag, const struct fl_piece *to, const struct fl_piece *from,
                    char why[FL_GROUP_WHY]);
     /* Whether all pieces have arrived and left, after `seconds` at most; 0: looks once, and not having arrived is no
-     * failure. FL_GROUP_LOST after `seconds`, or if MPI fails: `why` names the ranks that did not arrive. The group can
-     * then only be aborted or left. Unless it is under way still, `flight` no longer exists. */
+     * failure. FL_GROUP_LOST after `seconds`, or if MPI fails: `why` names the ranks that did not arrive, and the
+     * flight is dropped. Unless it is under way still, `flight` no longer exists. */
     enum fl_group_state (*end)(void *joined, void *flight, double seconds, char why[FL_GROUP_WHY]);
-    void (*drop)(void *joined, void *flight); /* nothing arrives any more: the group can then only be aborted or left */
-    void (*abort)(void *joined);              /* ends all ranks; does not return */
+    /* Gives up what is under way, without waiting: the group can then only be aborted or left. The memory of all pieces
+     * that had not arrived may still be read and written, and stays. */
+    void (*drop)(void *joined, void *flight);
+    void (*abort)(void *joined); /* ends all ranks, and this one in any case after some seconds; does not return */
     /* failed: the ranks are out of step. Ends all of them, but for those of a communicator that was brought. */
     void (*leave)(void *joined, bool failed);
     bool in_order; /* tags mean nothing: all ranks begin in the same order, one exchange after the other */
