@@ -526,9 +526,10 @@ static void *join(int started, const struct fl_communicator *brought, int *rank,
         *size = j->size;
         return j;
     }
-    free(all);
-    if (!prepared && together &&
-        j->below.engine) /* where one rank alone has failed, the others wait for what it does */
+    if (together) /* else the engine below may still write there */
+        free(all);
+    const bool alone = prepared || !together; /* has failed: then the others wait for what this rank does */
+    if (!alone && j->below.engine)
         j->below.engine->leave(j->below.joined, false);
     give_up(j);
     release(j, true);

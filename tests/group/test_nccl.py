@@ -35,7 +35,8 @@ def run(ranks, *command, started=None, stops=None, seconds=60, **more):
     when the others have ended."""
     started = range(ranks) if started is None else started
     environment = {**ENVIRONMENT, "ENGINE": "nccl", "FLEXLAB_NCCL_LIBRARY": STANDIN, "FLEXLAB_GROUP_TIMEOUT": "20",
-                   "NCCL_COMM_ID": f"127.0.0.1:{os.getpid()}.{next(numbers)}", "TSAN_OPTIONS": "report_thread_leaks=0"}
+                   "NCCL_COMM_ID": f"127.0.0.1:{os.getpid()}.{next(numbers)}", "TSAN_OPTIONS": "report_thread_leaks=0",
+                   "ASAN_OPTIONS": f"detect_leaks={int('STANDIN_FAIL' not in more)}"}
     began = time.time()
     children = [subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                  start_new_session=True, env={**environment, "FLEXLAB_NCCL_RANK": f"{r}/{ranks}", **more})
