@@ -182,9 +182,9 @@ def by_mpirun(engine, place, one, keys):
     os.makedirs(folder)
     r = start(3, TRAIN, folder, *keys, "engine=nccl")
     check(r.status == [0] and read(folder, "last.safetensors") == read(one, "last.safetensors"), engine, "training", r)
-    for more, expected in (({"STANDIN_DEVICES": "0"}, [r"group: cudaGetDeviceCount: no CUDA-capable device is detected"]),
-                           ({"STANDIN_FAIL": "1:cudaSetDevice:1"}, [r"group: cudaSetDevice: uncorrectable ECC error encountered"]),
-                           ({"STANDIN_FAIL": "0:ncclGetUniqueId:1"}, [r"group: ncclGetUniqueId: unhandled system error"]),
+    for more, expected in (({"STANDIN_DEVICES": "0"}, [r"group: (rank \d: )?cudaGetDeviceCount: no CUDA-capable device"]),
+                           ({"STANDIN_FAIL": "1:cudaSetDevice:1"}, [r"group: (rank 1: )?cudaSetDevice: uncorrectable ECC error encountered"]),
+                           ({"STANDIN_FAIL": "0:ncclGetUniqueId:1"}, [r"group: (rank 0: )?ncclGetUniqueId: unhandled system error"]),
                            ({"STANDIN_OTHER": "2"}, [r"group: rank 0 has NCCL \d+, rank 2 has \d+, expected one version"]),
                            ({"STANDIN_HOSTS": "1", "STANDIN_DEVICES": "2"}, [r"Duplicate GPU detected"]),
                            ({"STANDIN_FAIL": "1:init-hang:1"}, [r"not all ranks arrived after 3 seconds"]),
