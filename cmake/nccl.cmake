@@ -16,7 +16,7 @@ endif()
 set(cuda ENV CUDA_HOME ENV CUDA_PATH)
 set(targets targets/${CMAKE_SYSTEM_PROCESSOR}-linux)
 find_path(FLEXLAB_NCCL_INCLUDE nccl.h HINTS ENV NCCL_HOME ${cuda} PATHS /usr/local/cuda PATH_SUFFIXES include DOC "NCCL's header")
-find_library(FLEXLAB_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ENV NCCL_HOME ${cuda} PATHS /usr/local/cuda
+find_library(FLEXLAB_NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ENV NCCL_HOME ${cuda} PATHS /usr/local/cuda
              PATH_SUFFIXES lib lib64 DOC "NCCL")
 find_path(FLEXLAB_CUDA_INCLUDE cuda_runtime.h HINTS ${cuda} PATHS /usr/local/cuda PATH_SUFFIXES include ${targets}/include
           DOC "CUDA's header")
