@@ -34,9 +34,8 @@ foreach(file "NCCL_INCLUDE nccl.h" "NCCL_LIBRARY libnccl.so" "CUDA_INCLUDE cuda_
 endforeach()
 if(missing)
     list(JOIN missing ", " missing)
-    set(missing "${missing} not found (the CUDA toolkit in CUDA_HOME; apt-get install libnccl-dev, or pip install "
-                "nvidia-nccl-cu13 and its folder nvidia/nccl in NCCL_HOME)")
-    list(JOIN missing "" missing)
+    string(CONCAT missing "${missing} not found (the CUDA toolkit in CUDA_HOME, and apt-get install libnccl-dev, or pip "
+                          "install nvidia-nccl-cu13 and its folder nvidia/nccl in NCCL_HOME)")
     if(FLEXLAB_NCCL STREQUAL ON)
         message(FATAL_ERROR "flexlab: FLEXLAB_NCCL is ON, but ${missing}")
     endif()
