@@ -16,7 +16,7 @@ endif()
 set(cuda ENV CUDA_HOME ENV CUDA_PATH)
 set(targets targets/${CMAKE_SYSTEM_PROCESSOR}-linux)
 find_path(FLEXLAB_NCCL_INCLUDE nccl.h HINTS ENV NCCL_HOME ${cuda} PATHS /usr/local/cuda PATH_SUFFIXES include DOC "NCCL's header")
-find_library(FLEXLAB_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ENV NCCL_HOME ${cuda} PATHS /usr/local/cuda
+find_library(FLEXLAB_NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ENV NCCL_HOME ${cuda} PATHS /usr/local/cuda
              PATH_SUFFIXES lib lib64 DOC "NCCL")
 find_path(FLEXLAB_CUDA_INCLUDE cuda_runtime.h HINTS ${cuda} PATHS /usr/local/cuda PATH_SUFFIXES include ${targets}/include
           DOC "CUDA's header")
@@ -34,9 +34,8 @@ foreach(file "NCCL_INCLUDE nccl.h" "NCCL_LIBRARY libnccl.so" "CUDA_INCLUDE cuda_
 endforeach()
 if(missing)
     list(JOIN missing ", " missing)
-    set(missing "${missing} not found (the CUDA toolkit in CUDA_HOME; apt-get install libnccl-dev, or pip install "
-                "nvidia-nccl-cu13 and its folder nvidia/nccl in NCCL_HOME)")
-    list(JOIN missing "" missing)
+    string(CONCAT missing "${missing} not found (the CUDA toolkit in CUDA_HOME, and apt-get install libnccl-dev, or pip "
+                          "install nvidia-nccl-cu13 and its folder nvidia/nccl in NCCL_HOME)")
     if(FLEXLAB_NCCL STREQUAL ON)
         message(FATAL_ERROR "flexlab: FLEXLAB_NCCL is ON, but ${missing}")
     endif()

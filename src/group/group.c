@@ -82,8 +82,9 @@ static tensor_status join_engine(nn_group *g, const struct fl_plugin *plugin, co
 /* The ranks of NCCL find each other by MPI where mpirun has started them, unless the environment numbers them. */
 static tensor_status join_nccl(nn_group *g) {
     char why[FL_GROUP_WHY];
+    const char *numbered = getenv("FLEXLAB_NCCL_RANK");
     struct fl_group_below below = {.seconds = g->timeout};
-    if (nn_group_started() > 1 && !getenv("FLEXLAB_NCCL_RANK")) {
+    if (nn_group_started() > 1 && !(numbered && *numbered)) {
         if (!find_engine(&nccl, why, sizeof why)) /* before MPI begins, for which others would wait at its end */
             return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
         TRY(join_engine(g, &mpi, NULL));

@@ -140,7 +140,7 @@ static bool find_ranks(struct joined *j, enum fl_group_refusal *refusal, char *w
     int used = 0;
     j->rank = j->below.engine ? j->below.rank : 0;
     j->size = j->below.engine ? j->below.size : 1;
-    if (j->below.engine || !text)
+    if (j->below.engine || !text || !*text)
         return true;
     if (sscanf(text, "%9d/%9d%n", &j->rank, &j->size, &used) != 2 || text[used] || j->rank < 0 || j->rank >= j->size)
         snprintf(why, FL_GROUP_WHY, "FLEXLAB_NCCL_RANK: '%.40s', expected RANK/RANKS, such as 0/2 and 1/2", text);
@@ -526,9 +526,10 @@ static void *join(int started, const struct fl_communicator *brought, int *rank,
         *size = j->size;
         return j;
     }
-    free(all);
-    if (!prepared && together &&
-        j->below.engine) /* where one rank alone has failed, the others wait for what it does */
+    if (together) /* else the engine below may still write there */
+        free(all);
+    const bool alone = prepared || !together; /* has failed: then the others wait for what this rank does */
+    if (!alone && j->below.engine)
         j->below.engine->leave(j->below.joined, false);
     give_up(j);
     release(j, true);

@@ -2,6 +2,7 @@
  * starts.
  *
  *     engine_ranks random SEED CALLS    moves, gathers and shares of random lengths, every byte checked
+ *     engine_ranks flights SEED         several moves under way at once, ended in another order on each rank
  *     engine_ranks large BYTES          a move of that many bytes to every other rank, every byte checked
  *     engine_ranks shorter | longer     the last rank sends another length than expected
  *     engine_ranks differ | failed      the last rank has another text; has failed
@@ -92,9 +93,9 @@ static int64_t length_of(uint64_t draw) {
 
 /* --- every byte --------------------------------------------------------------------------------------------------- */
 
-/* One move: what rank a sends to b follows from the call. */
-static int move(uint64_t seed, int call, int64_t (*length)(uint64_t draw)) {
-    struct fl_piece *to = need(calloc((size_t)size, sizeof *to)), *from = need(calloc((size_t)size, sizeof *from));
+/* The pieces of a call: what rank a sends to b follows from it. */
+static struct fl_piece *pieces_of(uint64_t seed, int call, int64_t (*length)(uint64_t draw)) {
+    struct fl_piece *to = need(calloc(2 * (size_t)size, sizeof *to)), *from = to + size;
     for (int r = 0; r < size; r++) {
         to[r].bytes = length(known(seed, call, rank, r));
         from[r].bytes = length(known(seed, call, r, rank));
@@ -102,17 +103,53 @@ static int move(uint64_t seed, int call, int64_t (*length)(uint64_t draw)) {
         from[r].data = guarded(from[r].bytes);
         fill(to[r].data, to[r].bytes, known(seed, call, rank, r));
     }
-    int right = !fl_group_move(group, "bytes", to, from);
-    if (!right)
-        failed("move");
+    return to;
+}
+
+/* Whether they have arrived, and nothing else was written. */
+static int end_pieces(struct fl_piece *to, uint64_t seed, int call) {
+    const struct fl_piece *from = to + size;
+    int right = 1;
     for (int r = 0; r < size; r++) {
         right = is_filled(from[r].data, from[r].bytes, known(seed, call, r, rank)) && right;
         right = end_guarded(to[r].data, to[r].bytes) && right;
         right = end_guarded(from[r].data, from[r].bytes) && right;
     }
     free(to);
-    free(from);
     return right;
+}
+
+static int move(uint64_t seed, int call, int64_t (*length)(uint64_t draw)) {
+    struct fl_piece *to = pieces_of(seed, call, length);
+    const int moved = !fl_group_move(group, "bytes", to, to + size);
+    if (!moved)
+        failed("move");
+    return end_pieces(to, seed, call) && moved;
+}
+
+enum { FLIGHTS = 7 };
+
+/* Begins moves in one order and ends them in this rank's own. The list that an engine was given is overwritten. */
+static int fly(uint64_t seed) {
+    struct fl_flight flights[FLIGHTS];
+    struct fl_piece *to[FLIGHTS], *list = need(calloc(2 * (size_t)size, sizeof *list));
+    const size_t bytes = 2 * (size_t)size * sizeof *list;
+    int right = 1, order[FLIGHTS];
+    bool arrived;
+    for (int i = 0; i < FLIGHTS && right; i++) {
+        to[i] = pieces_of(seed, i, length_of);
+        memcpy(list, to[i], bytes);
+        right = !fl_group_begin(group, &flights[i], "flights", i, list, list + size);
+        memset(list, 0, bytes);
+        const int other = (int)(known(seed, i, rank, -1) % (uint64_t)(i + 1));
+        order[i] = order[other];
+        order[other] = i;
+    }
+    for (int i = 0; i < FLIGHTS && right; i++)
+        right = !fl_group_end(group, &flights[order[i]], true, &arrived) && arrived &&
+                end_pieces(to[order[i]], seed, order[i]);
+    free(list);
+    return right || !failed("flights");
 }
 
 /* One gather, of parts of one length each if shared. */
@@ -206,6 +243,8 @@ int main(int argc, char **argv) {
     int right = 1;
     if (!strcmp(what, "random")) {
         right = random_calls((uint64_t)large, atoi(argv[3]));
+    } else if (!strcmp(what, "flights")) {
+        right = fly((uint64_t)large);
     } else if (!strcmp(what, "large")) {
         right = move(1, 0, length_of_large);
     } else if (!strcmp(what, "again")) {
