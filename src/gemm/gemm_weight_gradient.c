@@ -6,8 +6,8 @@
  * unfolded: for one filter line r the columns (s, c) of a pixel are neighbours in its line (with a dilation, the
  * channels of a position), and from pixel to pixel the micro-kernel advances by a stride.
  *
- * Exact sums, and those of bf16 by the dot instruction, multiply two pixels at a time, so the copies hold k-pairs: dy of
- * two neighbours, and each image element with the one that the neighbour reads instead. Products of bytes multiply
+ * Exact sums, and those of bf16 by the dot instruction, multiply two pixels at a time, so the copies hold k-pairs: dy
+ * of two neighbours, and each image element with the one that the neighbour reads instead. Products of bytes multiply
  * four, as k-quads. The last pair of an odd number of pixels is zero times an element.
  *
  * Long sums with few results are divided along k among the threads. Then each slice has its sums (for ordered sums a
