@@ -130,6 +130,7 @@ def machine(root, rivals):
         *rivals.onednn(),
         rivals.python("torch", "torch_step.py", "torch"),
         rivals.python("qtorch", "qtorch_step.py", "qtorch"),
+        rivals.python("onnxruntime", "onnxruntime_evaluate.py", "onnxruntime"),
     ]
     return {
         "processor": field("model name") or platform.processor(),

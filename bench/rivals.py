@@ -22,6 +22,8 @@ WHEELS = [
     "intel-opencl-rt",
     "torch",
     "qtorch",
+    "onnx",
+    "onnxruntime",
     "numpy",
     "ninja",
     "setuptools",

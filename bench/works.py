@@ -1,81 +1,15 @@
-"""The bar of an entry, None if it has none, and the processors to which it applies: "tiles", "no tiles", "" for all."""
+"""The entries of the benchmark: who does which work, in groups that are measured together."""
 
 import dataclasses
 import itertools
 import pathlib
 import subprocess
 
+from bars import BATCHES, bar_of, step_of, this_make
 from contest import Contestant, Weighted, best, environment, ratio
 from rivals import CORE_TYPES, Program
 
 PEAK_PRODUCTS = 2e9  # a thread
-STEP = "ResNet-20 training step, batch 128"
-TRANSFORMER = "gpt training step, batch 16"
-
-# The bars: the least ratio of a row, on processors without matrix tiles and on those with them (AMX, `amx_int8`).
-# None: no bar there. A row that is not named here has none. For rows of memory the number is the most instead.
-BARS = [
-    # work, format, rival, without tiles, with tiles
-    ("matmul 1024x1024x1024, Gaussian mantissas", "flex16+5", "best sgemm", 1.70, 4.00),
-    ("matmul 1024x1024x1024, any mantissas", "flex16+5", "best sgemm", 1.20, 4.00),
-    ("matmul 1024x1024x1024, 15-bit mantissas", "flex16+5", "best sgemm", 1.55, 4.00),
-    ("matmul 2048x2048x2048, Gaussian mantissas", "flex16+5", "best sgemm", 1.70, 4.00),
-    ("matmul 2048x2048x2048, any mantissas", "flex16+5", "best sgemm", 1.20, 4.00),
-    ("matmul 2048x2048x2048, Gaussian mantissas", "flex16+5", "mkl gemm_s16s16s32 (inexact)", 1.00, 1.90),
-    ("matmul 4096x4096x4096, Gaussian mantissas", "flex16+5", "best sgemm", None, 3.50),
-    ("matmul 256x1000x3072, Gaussian mantissas", "flex16+5", "best sgemm", 1.55, 2.80),
-    ("matmul 16x131072x144, Gaussian mantissas", "flex16+5", "best sgemm", 1.40, 1.40),
-    ("matmul 32x32768x288, Gaussian mantissas", "flex16+5", "best sgemm", 1.40, 1.40),
-    ("matmul 64x8192x576, Gaussian mantissas", "flex16+5", "best sgemm", 1.40, 1.40),
-    ("matmul 64x64x64, Gaussian mantissas", "flex16+5", "best sgemm", None, 0.90),
-    ("matmul 128x128x128, Gaussian mantissas", "flex16+5", "best sgemm", None, 0.90),
-    ("matmul 256x256x256, Gaussian mantissas", "flex16+5", "best sgemm", None, 1.50),
-    ("matmul 64x64x64", "fp32", "best sgemm", None, 0.90),
-    ("matmul 128x128x128", "fp32", "best sgemm", None, 0.90),
-    ("matmul 256x256x256", "fp32", "best sgemm", None, 0.90),
-    ("matmul 2048x2048x2048", "fp32", "best sgemm", 0.95, 0.95),
-    ("matmul 2048x2048x2048", "fp16", "best sgemm", 0.92, 0.92),
-    ("matmul 2048x2048x2048, class fast", "bf16", "best sgemm", 1.75, 1.75),
-    ("matmul 2048x2048x2048, class fast", "bf16", "best bf16 matmul", 0.95, 0.85),
-    # the vector kernels of a processor that has tiles
-    ("matmul 2048x2048x2048, AVX-512, Gaussian mantissas", "flex16+5", "best sgemm", None, 1.70),
-    ("matmul 2048x2048x2048, AVX-512, any mantissas", "flex16+5", "best sgemm", None, 1.20),
-    ("matmul 2048x2048x2048, AVX-512, 15-bit mantissas", "flex16+5", "best sgemm", None, 1.40),
-    ("matmul 2048x2048x2048, AVX-512, Gaussian mantissas", "flex16+5", "mkl gemm_s16s16s32 (inexact)", None, 0.95),
-    ("matmul 2048x2048x2048, AVX2", "fp32", "openblas haswell", 0.90, 0.90),
-    ("matmul 2048x2048x2048, AVX2, Gaussian mantissas", "flex16+5", "ours fp32 avx2", 1.50, 1.50),
-    ("matmul 2048x2048x2048, AVX2, any mantissas", "flex16+5", "ours fp32 avx2", 0.90, 0.85),
-    ("convolutions of ResNet-20, weighted sum", "flex16+5", "onednn fp32", 1.40, 2.70),
-    (STEP, "flex16+5", "best torch fp32", 2.00, 3.50),
-    (STEP, "flex16+5", "best torch bf16 autocast", None, 1.90),
-    (STEP, "flex16+5", "ours fp32", 1.40, 1.40),
-    (STEP, "flex16+5", "qtorch, simulated", 10.0, 10.0),
-    (STEP, "fp32", "best torch fp32", 1.20, 1.20),
-    (STEP + ", class fast", "bf16", "best torch bf16 autocast", None, 1.30),
-    (TRANSFORMER, "flex16+5", "ours fp32", 1.30, 1.30),
-    (TRANSFORMER, "fp32", "best torch fp32", 0.90, 0.90),
-    ("convert fp32 to fp16, 2^25 elements", "fp16", "memcpy", 0.85, 0.85),
-    ("convert fp16 to fp32, 2^25 elements", "fp16", "memcpy", 0.85, 0.85),
-    ("convert fp32 to bf16, 2^25 elements", "bf16", "memcpy", 0.85, 0.85),
-    ("convert bf16 to fp32, 2^25 elements", "bf16", "memcpy", 0.85, 0.85),
-    ("convert fp32 to flex16+5, 2^25 elements", "flex16+5", "memcpy", 0.85, 0.85),
-    ("convert flex16+5 to fp32, 2^25 elements", "flex16+5", "memcpy", 0.85, 0.85),
-    ("matmul 2048x2048x2048, scaling", "flex16+5", "ours, 1 thread", 1.85, 1.85),
-    ("matmul 2048x2048x2048, scaling", "fp32", "ours, 1 thread", 1.85, 1.85),
-    ("training step, scaling", "flex16+5", "ours, 1 thread", 1.80, 1.80),
-    ("training step, scaling", "fp32", "ours, 1 thread", 1.80, 1.80),
-    ("training step, batch 128: activations and weights", "flex16+5", "ours fp32", 0.55, 0.55),
-    ("training step, batch 128: arena and weights", "flex16+5", "ours fp32", 0.55, 0.55),
-]
-BAR_OF = {(work, format, rival): bars for work, format, rival, *bars in BARS}
-
-
-def bar_of(work, format, rival, tiles):
-    """A row's bar, None where it has none, and which processors it is for: "tiles", "no tiles", "" where for all."""
-    without, with_tiles = BAR_OF.get((work, format, rival), (None, None))
-    which = "" if without == with_tiles else "tiles" if tiles else "no tiles"
-    bar = with_tiles if tiles else without
-    return bar, which if bar is not None else ""
 
 
 @dataclasses.dataclass
@@ -93,11 +27,11 @@ class Row:
 
 
 class Group:
-    """Contestants measured together. tiles: the processor has them, which selects the bars. bytes: moved by each, if
-    results are bytes a second instead of time."""
+    """Contestants measured together. make: of the processor, which selects the bars. bytes: moved by each, if results are
+    bytes a second instead of time."""
 
-    def __init__(self, section, name, threads, tiles, bytes=0):
-        self.section, self.name, self.threads, self.tiles, self.bytes = section, name, threads, tiles, bytes
+    def __init__(self, section, name, threads, make, bytes=0):
+        self.section, self.name, self.threads, self.make, self.bytes = section, name, threads, make, bytes
         self.contestants, self.sums, self.rows = {}, {}, []
 
     def add(self, name, program, work, more=None, threads=None):
@@ -128,7 +62,7 @@ class Group:
         entrants = {**self.contestants, **self.sums}
         ours, rivals = entrants[row.ours], [entrants[name] for name in row.theirs]
         theirs, peak = best(rivals), entrants.get(row.peak)
-        bar, bar_for = bar_of(row.work, row.format, row.rival, self.tiles)
+        bar, bar_for = bar_of(row.work, row.format, row.rival, self.make)
         result = {
             "section": self.section,
             "work": row.work,
@@ -177,7 +111,12 @@ LAYERS = [
     (16, 32, 64, 2, 1, "fdw"),
     (8, 64, 64, 1, 5, "fdw"),
 ]
-BATCH = 128
+BATCH = BATCHES["resnet20"]
+# Depthwise convolutions of MobileNet, each the first of its size without a stride: height, channels.
+DEPTHWISE = [(32, 32), (16, 128), (8, 256), (4, 512)]
+HEADS = (16, 6, 128, 32)  # of the attention of gpt: sequences, heads, tokens, width of a head
+EVALUATED = 64  # images
+STEP = step_of("resnet20")
 CONVERTED = 2**25  # elements: larger than the caches
 FORMATS = ["flex16+5", "dfp16", "fp16", "bf16", "fp32"]
 GAUSS, ANY, BITS15 = ", Gaussian mantissas", ", any mantissas", ", 15-bit mantissas"
@@ -193,9 +132,9 @@ class Works:
     """All groups, by the number of threads. quick: without rivals' settings that seldom win and without work whose
     results hardly differ between numbers of threads."""
 
-    def __init__(self, ours, rivals, quick, thread_counts, tiles=None):
+    def __init__(self, ours, rivals, quick, thread_counts, make=None):
         self.path, self.ours = str(ours), Program("flexlab", [str(ours)])
-        self.tiles = processor_has("amx_int8") if tiles is None else tiles
+        self.make = make or this_make()
         self.rivals, self.quick, self.most_threads = rivals, quick, max(thread_counts)
         self.widest, native = ("avx512", "SKYLAKEX") if processor_has("avx512f") else ("avx2", "HASWELL")
         self.core_types = [native] if quick else CORE_TYPES
@@ -207,7 +146,7 @@ class Works:
         return done.stdout.strip() if done.returncode == 0 else ""
 
     def _group(self, section, name, threads, bytes=0):
-        return Group(section, name, threads, self.tiles, bytes)
+        return Group(section, name, threads, self.make, bytes)
 
     # --- parts of groups ----------------------------------------------------------------------------------------------
     def _peak(self, group, isa=None):
@@ -272,7 +211,7 @@ class Works:
         for rival, theirs in (("bf16 matmul", bf16s), ("int8 matmul, s8 x s8 to s32", int8s)):
             rival = f"best {rival} (not the same work)"
             group.row(f"{title}{GAUSS}", "flex16+5", rival, "ours flex16+5 gauss", theirs, peak, products)
-        if self.tiles:
+        if self.make == "tiles":
             self._capped_to_avx512(group, title, shape, sgemms, int16)
         self._capped_to_avx2(group, title, shape)
         return group
@@ -303,15 +242,22 @@ class Works:
         """Ours with `threads` against one thread, alternately."""
         if threads < 2:
             return
-        for work, label in (
-            ("matmul {} gauss 2048 2048 2048", "matmul 2048x2048x2048"),
-            ("step {} 128", "training step"),
+        small = [
+            (f"matmul {{}} gauss {side} {side} {side}", f"matmul {side}x{side}x{side}", beside)
+            for side in (64, 128)
+            for beside in ("", "busy ")
+        ]
+        for work, label, beside in (
+            ("matmul {} gauss 2048 2048 2048", "matmul 2048x2048x2048", ""),
+            (f"step {{}} resnet20 {BATCH}", "training step", ""),
+            *small,
         ):
+            label += ", scaling beside a busy core" if beside else ", scaling"
             group = self._group("scaling", label, threads)
             for format in ("flex16+5", "fp32"):
-                many = group.add(f"ours {format}", self.ours, work.format(format))
+                many = group.add(f"ours {format}", self.ours, beside + work.format(format))
                 one = group.add(f"ours {format}, 1 thread", self.ours, work.format(format), threads=1)
-                group.row(f"{label}, scaling", format, "ours, 1 thread", many, [one])
+                group.row(label, format, "ours, 1 thread", many, [one])
             yield group
 
     def convolutions(self, threads):
@@ -320,7 +266,7 @@ class Works:
         peak, parts = self._peak(group), {"flex16+5": [], "fp32": [], "onednn": []}
         for layer in LAYERS:
             side, inputs, outputs, stride, count, passes = layer
-            shape = f"{BATCH} {side} {side} {inputs} {outputs} 3 {stride} 1 {passes}"
+            shape = f"{BATCH} {side} {side} {inputs} {outputs} 3 {stride} 1 1 {passes}"
             title = f"conv {side}x{side}x{inputs} to {outputs}" + (f", stride {stride}" if stride > 1 else "")
             theirs = [group.add(f"{p.name}: {title}", p, f"conv {shape}") for p in self.rivals.onednn()[:2]]
             parts["onednn"].append((count, lambda names=theirs: best([group.contestants[n] for n in names])))
@@ -346,10 +292,10 @@ class Works:
 
     def steps(self, threads):
         group = self._group("training step", "training step", threads)
-        peak, work = self._peak(group), f"step {BATCH}"
+        peak, work = self._peak(group), f"step resnet20 {BATCH}"
         products = sum(layer[4] * layer_products(layer) for layer in LAYERS) + 3 * BATCH * 640
-        ours = {f: group.add(f"ours {f}", self.ours, f"step {f} {BATCH}") for f in FORMATS}
-        fast = group.add("ours bf16 fast", self.ours, f"step bf16:fast {BATCH}")
+        ours = {f: group.add(f"ours {f}", self.ours, f"step {f} resnet20 {BATCH}") for f in FORMATS}
+        fast = group.add("ours bf16 fast", self.ours, f"step bf16:fast resnet20 {BATCH}")
         fp32, autocast = self._torch(group, work, "fp32"), self._torch(group, work, "autocast")
         for format in FORMATS:
             group.row(STEP, format, "best torch fp32", ours[format], fp32, peak, products)
@@ -368,17 +314,63 @@ class Works:
             group.row(STEP, "flex16+5", "qtorch, simulated", ours["flex16+5"], [qtorch])
         yield group
 
-    def transformers(self, threads):
-        group = self._group("transformer", "transformer", threads)
-        work = "transformer 16"
-        ours = {f: group.add(f"ours {f}", self.ours, f"transformer {f} 16") for f in FORMATS}
-        settings = ("contiguous",) if self.quick else ("contiguous", "compiled")
-        fp32, autocast = self._torch(group, work, "fp32", settings), self._torch(group, work, "autocast", settings)
+    def networks(self, threads):
+        """Steps of other networks than ResNet-20."""
+        for model, batch in itertools.islice(BATCHES.items(), 1, None):
+            title, work, text = step_of(model), f"step {model} {batch}", model in ("gpt", "lstm-char")
+            group = self._group("training step", title, threads)
+            ours = {f: group.add(f"ours {f}", self.ours, f"step {f} {model} {batch}") for f in FORMATS}
+            settings = ("contiguous", "compiled")[: 1 if self.quick else 2] if text else None
+            fp32, autocast = self._torch(group, work, "fp32", settings), self._torch(group, work, "autocast", settings)
+            for format in FORMATS:
+                group.row(title, format, "best torch fp32", ours[format], fp32)
+            group.row(title, "flex16+5", "best torch bf16 autocast", ours["flex16+5"], autocast)
+            for format in FORMATS[:-1]:
+                group.row(title, format, "ours fp32", ours[format], [ours["fp32"]])
+            yield group
+
+    def parts(self, threads):
+        """Attention of gpt, depthwise convolutions of MobileNet."""
+        shape = " ".join(map(str, HEADS))
+        title = "causal attention, {} x {} heads, {} x {}".format(*HEADS)
+        group = self._group("parts of networks", title, threads)
+        torch = self._torch(group, f"attention {shape}", "fp32", ("contiguous",))
+        autocast = self._torch(group, f"attention {shape}", "autocast", ("contiguous",))
+        for format in ("flex16+5", "fp32"):
+            ours = group.add(f"ours {format}", self.ours, f"attention {format} {shape}")
+            group.row(title, format, "torch fp32", ours, torch)
+            group.row(title, format, "torch bf16 autocast", ours, autocast)
+        yield group
+        for side, channels in DEPTHWISE:
+            title = f"depthwise conv {side}x{side}x{channels}, all passes"
+            batch = BATCHES["mobilenet"]
+            shape, products = (
+                f"{batch} {side} {side} {channels} {channels} 3 1 1 {channels} fdw",
+                3 * 9 * batch * side**2 * channels,
+            )
+            group = self._group("parts of networks", title, threads)
+            peak = self._peak(group)
+            theirs = [group.add(p.name, p, f"conv {shape}") for p in self.rivals.onednn()[:2]]
+            for format in ("flex16+5", "fp32"):
+                ours = group.add(f"ours {format}", self.ours, f"conv {format} {shape}")
+                group.row(title, format, "onednn fp32", ours, theirs, peak, products)
+            yield group
+
+    def evaluations(self, threads):
+        title, work = f"ResNet-20 evaluation, batch {EVALUATED}", f"resnet20 {EVALUATED}"
+        group = self._group("evaluation", title, threads)
+        theirs = {
+            precision: group.add(
+                f"onnxruntime {precision}",
+                self.rivals.python("onnxruntime", "onnxruntime_evaluate.py", "onnxruntime", precision),
+                f"evaluate {work}",
+            )
+            for precision in ("fp32", "int8")
+        }
         for format in FORMATS:
-            group.row(TRANSFORMER, format, "best torch fp32", ours[format], fp32)
-        group.row(TRANSFORMER, "flex16+5", "best torch bf16 autocast", ours["flex16+5"], autocast)
-        for format in FORMATS[:-1]:
-            group.row(TRANSFORMER, format, "ours fp32", ours[format], [ours["fp32"]])
+            ours = group.add(f"ours {format}", self.ours, f"evaluate {format} {work}")
+            group.row(title, format, "onnxruntime fp32", ours, [theirs["fp32"]])
+        group.row(title, "flex16+5", "onnxruntime int8 (not the same work)", "ours flex16+5", [theirs["int8"]])
         yield group
 
     def _torch(self, group, work, precision, settings=None):
@@ -404,7 +396,9 @@ class Works:
         yield from self.matmuls(threads)
         yield from self.convolutions(threads)
         yield from self.steps(threads)
-        yield from self.transformers(threads)
+        yield from self.networks(threads)
+        yield from self.parts(threads)
+        yield from self.evaluations(threads)
         yield from self.conversions(threads)
         yield from self.scaling(threads)
 
@@ -417,7 +411,7 @@ class Works:
                 ours, theirs = sizes.get(format), sizes.get("fp32")
                 ratio_of = ours / theirs if ours and theirs else None
                 work = f"training step, batch {BATCH}: {label}"
-                bar, bar_for = bar_of(work, format, "ours fp32", self.tiles)
+                bar, bar_for = bar_of(work, format, "ours fp32", self.make)
                 rows.append(
                     {
                         "section": "memory",

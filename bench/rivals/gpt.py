@@ -1,8 +1,5 @@
-"""A small causal transformer (Radford et al. 2019) in PyTorch, the network of nn_model "gpt": learned positions,
-normalisation before each part, GELU by tanh, a
-normalisation at the end."""
-
-import contextlib
+"""A small causal transformer (Radford et al. 2019) in PyTorch, the network of nn_model_text "gpt": learned positions,
+normalisation before each part, GELU by tanh, a normalisation at the end."""
 
 import torch
 from torch import nn
@@ -43,22 +40,3 @@ class Gpt(nn.Module):
 
     def forward(self, x):
         return self.head(self.norm(self.blocks(self.words(x) + self.places)))
-
-
-def batch(size):
-    torch.manual_seed(1)
-    text = torch.randint(WORDS, (size, CONTEXT + 1))
-    return text[:, :-1].contiguous(), text[:, 1:].contiguous()
-
-
-def training_step(model, optimiser, words, targets, precision=contextlib.nullcontext):
-    """precision: makes the context of the forward pass and the loss, such as torch.autocast."""
-
-    def step():
-        optimiser.zero_grad(set_to_none=True)
-        with precision():
-            loss = F.cross_entropy(model(words).view(-1, WORDS), targets.view(-1))
-        loss.backward()
-        optimiser.step()
-
-    return step

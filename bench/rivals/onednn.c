@@ -88,33 +88,37 @@ static int prepare_matmul(dnnl_data_type_t type, dnnl_data_type_t result) {
                      (const dnnl_data_type_t[]){type, type, result});
 }
 
-/* conv N H W C K R STRIDE PADDING PASSES: f forward, d gradient of the input, w gradient of the weights. */
+/* conv N H W C K R STRIDE PADDING GROUPS PASSES: f forward, d gradient of the input, w gradient of the weights. */
 static int prepare_conv(char **argv) {
-    int64_t v[8];
-    for (int i = 0; i < 8; i++)
+    int64_t v[9];
+    for (int i = 0; i < 9; i++)
         v[i] = atoll(argv[i]);
+    if (v[8] < 1)
+        return 0;
     const int64_t h = (v[1] + 2 * v[7] - v[5]) / v[6] + 1, w = (v[2] + 2 * v[7] - v[5]) / v[6] + 1;
-    const dnnl_dims_t image = {v[0], v[3], v[1], v[2]}, filters = {v[4], v[3], v[5], v[5]}, result = {v[0], v[4], h, w};
+    const dnnl_dims_t image = {v[0], v[3], v[1], v[2]}, result = {v[0], v[4], h, w}, whole = {v[4], v[3], v[5], v[5]},
+                      grouped = {v[8], v[4] / v[8], v[3] / v[8], v[5], v[5]};
+    const int grouping = v[8] > 1;
     const dnnl_dims_t stride = {v[6], v[6]}, none = {0, 0}, padding = {v[7], v[7]};
     const dnnl_data_type_t f32[3] = {dnnl_f32, dnnl_f32, dnnl_f32};
     const dnnl_format_tag_t any = dnnl_format_tag_any;
     dnnl_memory_desc_t x, f, y;
     dnnl_primitive_desc_t forward, data, weights;
     if (dnnl_memory_desc_create_with_tag(&x, 4, image, dnnl_f32, any) != dnnl_success ||
-        dnnl_memory_desc_create_with_tag(&f, 4, filters, dnnl_f32, any) != dnnl_success ||
+        dnnl_memory_desc_create_with_tag(&f, 4 + grouping, grouping ? grouped : whole, dnnl_f32, any) != dnnl_success ||
         dnnl_memory_desc_create_with_tag(&y, 4, result, dnnl_f32, any) != dnnl_success ||
         dnnl_convolution_forward_primitive_desc_create(&forward, engine, dnnl_forward_training, dnnl_convolution_direct,
                                                        x, f, NULL, y, stride, none, padding, padding,
                                                        NULL) != dnnl_success)
         return 0;
-    if (strchr(argv[8], 'f') && !add_stage(forward, (const int[]){DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST}, f32))
+    if (strchr(argv[9], 'f') && !add_stage(forward, (const int[]){DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST}, f32))
         return 0;
-    if (strchr(argv[8], 'd') &&
+    if (strchr(argv[9], 'd') &&
         (dnnl_convolution_backward_data_primitive_desc_create(&data, engine, dnnl_convolution_direct, x, f, y, stride,
                                                               none, padding, padding, forward, NULL) != dnnl_success ||
          !add_stage(data, (const int[]){DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC}, f32)))
         return 0;
-    return !strchr(argv[8], 'w') ||
+    return !strchr(argv[9], 'w') ||
            (dnnl_convolution_backward_weights_primitive_desc_create(&weights, engine, dnnl_convolution_direct, x, f,
                                                                     NULL, y, stride, none, padding, padding, forward,
                                                                     NULL) == dnnl_success &&
@@ -132,7 +136,7 @@ static const char *prepare_primitives(int argc, char **argv) {
         done = prepare_matmul(dnnl_bf16, dnnl_f32);
     else if (gemm_parse(&g, argc, argv, "int8"))
         done = prepare_matmul(dnnl_s8, dnnl_s32);
-    else if (argc == 10 && !strcmp(argv[0], "conv"))
+    else if (argc == 11 && !strcmp(argv[0], "conv"))
         done = prepare_conv(argv + 1);
     else
         return worker_skip("oneDNN has no such work");

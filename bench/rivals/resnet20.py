@@ -1,8 +1,6 @@
 """ResNet-20 with option-A shortcuts (He et al. 2015, section 4.2) in PyTorch, the network of nn_model "resnet20".
 `after` is applied to each activation if quantised training needs it."""
 
-import contextlib
-
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -38,21 +36,3 @@ class ResNet20(nn.Module):
         q = self.after
         x = self.blocks(q(F.relu(q(self.bn1(q(self.conv1(x)))))))
         return q(self.fc(q(x.mean((2, 3)))))
-
-
-def batch(size):
-    torch.manual_seed(1)
-    return torch.randn(size, 3, 32, 32), torch.arange(size) % 10
-
-
-def training_step(model, optimiser, images, labels, precision=contextlib.nullcontext):
-    """precision: makes the context of the forward pass and the loss, such as torch.autocast."""
-
-    def step():
-        optimiser.zero_grad(set_to_none=True)
-        with precision():
-            loss = F.cross_entropy(model(images), labels)
-        loss.backward()
-        optimiser.step()
-
-    return step

@@ -13,8 +13,9 @@ try:
 except ImportError:
     print("skipped: no PyTorch")
     sys.exit(77)
-from resnet20 import ResNet20, batch
+from resnet20 import ResNet20
 from torch.nn import functional as F
+from training import images as batch
 
 size = int(sys.argv[1]) if len(sys.argv) > 1 else 512
 device = sys.argv[2] if len(sys.argv) > 2 else "cuda"

@@ -1,37 +1,62 @@
-"""PyTorch's training step, of ResNet-20 ("step BATCH") or of a small transformer ("transformer BATCH"). The first
-argument of the program is its setting: contiguous, channels_last (NHWC, images alone), or compiled (channels_last
-through torch.compile); the second one its precision: fp32, or autocast, which multiplies in bf16 and keeps weights,
-state of the optimiser and what wants binary32 in that (torch.autocast)."""
+"""PyTorch's training steps, "step MODEL BATCH", and causal attention forward and backward, "attention BATCH HEADS LENGTH
+WIDTH". The first argument of the program is its setting: contiguous, channels_last (NHWC, images alone), or compiled
+(channels_last through torch.compile); the second one its precision: fp32, or autocast, which multiplies in bf16 and
+keeps weights, state of the optimiser and what wants binary32 in that (torch.autocast)."""
 
 import contextlib
 import os
 import sys
 
 import gpt
+import images
+import lstm
 import resnet20
 import torch
+import training
 from protocol import serve
+from torch.nn import functional as F
+
+IMAGES = {"resnet20": resnet20.ResNet20, "vgg11": images.vgg11, "mobilenet": images.mobilenet}
+TEXTS = {"gpt": gpt.Gpt, "lstm-char": lstm.LstmChar}
+SETTING, PRECISION = sys.argv[1:3]
+CONTEXT = {"fp32": contextlib.nullcontext, "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16)}[PRECISION]
+
+
+def prepare_step(name, size):
+    model = {**IMAGES, **TEXTS}[name]().train()
+    if name in TEXTS:
+        inputs, labels = training.texts(size)
+        optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1, foreach=True)
+    else:
+        inputs, labels = training.images(size)
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, foreach=True)
+        if SETTING != "contiguous":
+            model = model.to(memory_format=torch.channels_last)
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+    if SETTING == "compiled":
+        model = torch.compile(model)
+    return training.training_step(model, optimiser, inputs, labels, CONTEXT)
+
+
+def prepare_attention(*shape):
+    torch.manual_seed(1)
+    q, k, v, dy = (torch.randn(*shape, requires_grad=i < 3) for i in range(4))
+
+    def run():
+        with CONTEXT():
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        torch.autograd.grad(y, (q, k, v), dy)
+
+    return run
 
 
 def prepare(words):
-    networks = {"step": (resnet20, resnet20.ResNet20), "transformer": (gpt, gpt.Gpt)}
-    if words[0] not in networks:
-        raise ValueError("PyTorch has no such work")
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    module, network = networks[words[0]]
-    (setting, precision), (inputs, labels) = sys.argv[1:3], module.batch(int(words[1]))
-    model = network().train()
-    if module is gpt:
-        optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1, foreach=True)
-    else:
-        optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, foreach=True)
-        if setting != "contiguous":
-            model = model.to(memory_format=torch.channels_last)
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
-    if setting == "compiled":
-        model = torch.compile(model)
-    contexts = {"fp32": contextlib.nullcontext, "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16)}
-    return module.training_step(model, optimiser, inputs, labels, contexts[precision])
+    if words[0] == "step" and words[1] in {**IMAGES, **TEXTS}:
+        return prepare_step(words[1], int(words[2]))
+    if words[0] == "attention":
+        return prepare_attention(*map(int, words[1:]))
+    raise ValueError("PyTorch has no such work")
 
 
 serve(prepare)

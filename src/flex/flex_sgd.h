@@ -130,7 +130,7 @@ static void sgd_sums(int64_t *t, int64_t n, const struct flex_sgd *p, const stru
  * bits more than a double; otherwise those with the largest cut value are summed again. */
 static double sgd_largest(const struct fl_args *args, const struct flex_sgd *p, int64_t first, int64_t n,
                           const int64_t *t, uint64_t largest) {
-    if (!p->cut || largest >> 55)
+    if (!p->cut || largest >> 55 || !largest) /* a sum of nothing but zero bits is zero */
         return ldexp((double)largest, p->cut - p->exponent);
     double size = 0;
     for (int64_t i = 0; i < n; i++)

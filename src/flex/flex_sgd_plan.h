@@ -31,7 +31,7 @@ struct flex_sgd_given {
 struct flex_sgd {
     int terms;
     struct fl_term factor[FLEX_SGD_TERMS]; /* exponent: of the product */
-    bool far_apart;                        /* only factors are valid (fl_sum_terms) */
+    bool far_apart;                        /* aligned factors do not fit: fl_sum_terms gives whole sums */
     int64_t aligned[FLEX_SGD_TERMS];       /* factors at `exponent`, below 2^62 */
     int up[FLEX_SGD_TERMS];                /* aligned = factor * 2^up */
     int exponent;                          /* of aligned sums */
@@ -74,7 +74,7 @@ FL_BOTH void flex_sgd_shorten(struct flex_sgd *p, const struct flex_sgd_given *g
     const bool wide = g->wide_out;
     const int shift = p->shift - (wide ? 16 : 0);
     const bool fits = !wide && g->stochastic ? !p->cut || shift > 32 : shift < 63 && (shift >= 2 || (!wide && !p->cut));
-    p->is_short = !p->far_apart && p->cut <= 60 && (g->measures || fits);
+    p->is_short = p->cut <= 60 && (g->measures || fits);
 }
 
 FL_BOTH struct flex_sgd flex_sgd_of(const struct flex_sgd_given *g) {

@@ -215,7 +215,7 @@ static const struct gemm_packing packing = {
 static const struct gemm_depthwise_kernels depthwise = {
     .weight_bytes = sizeof(factor),
     .pack = gemm_depthwise_pack,
-    .pixel = gemm_depthwise_pixel,
+    .line = gemm_depthwise_line,
     .weights = gemm_depthwise_weights,
 };
 

@@ -333,11 +333,11 @@ struct gemm_depthwise {
 struct gemm_depthwise_kernels {
     int weight_bytes;
     void (*pack)(const struct gemm_depthwise *t, int64_t position);
-    /* Results first ... first + n - 1 of one pixel, n <= GEMM_DEPTHWISE_BLOCK. */
-    void (*pixel)(const struct gemm_depthwise *t, int64_t image, int64_t y, int64_t x, int64_t first, int64_t n,
-                  void *out);
-    /* Filters first ... first + n - 1 at one position and term, summed over all pixels, stride results apart. */
-    void (*weights)(const struct gemm_depthwise *t, int64_t r, int64_t s, int64_t term, int64_t first, int64_t n,
+    /* All results of `pixels` pixels of an output line. */
+    void (*line)(const struct gemm_depthwise *t, int64_t image, int64_t y, int64_t x, int64_t pixels, void *out);
+    /* Filters first ... first + n - 1, n <= GEMM_DEPTHWISE_BLOCK, at all positions of rows r ... end - 1 and one term,
+     * summed over all pixels; position s of row r of filter i is at i * stride + (r * S + s) * v.depth of out. */
+    void (*weights)(const struct gemm_depthwise *t, int64_t r, int64_t end, int64_t term, int64_t first, int64_t n,
                     void *out, int64_t stride);
 };
 

@@ -11,6 +11,7 @@ struct depthwise {
     struct gemm_call *c;
     const struct gemm_depthwise_kernels *kernels;
     bool weights;          /* the weight gradient */
+    int64_t row_parts;     /* of the rows of its filters */
     int64_t results;       /* of a weight gradient; weights of the others */
     int64_t piece, stores; /* pixels stored at a time; parts of the store of a weight gradient */
     void *sums;            /* of a weight gradient */
@@ -31,11 +32,7 @@ static void depthwise_line(void *context, int part, int worker) {
     char *sums = gemm_take(&arena, t->piece * d->columns, (size_t)sum_bytes);
     for (int64_t x0 = 0; x0 < d->v.x.out; x0 += t->piece) {
         const int64_t pixels = gemm_min(t->piece, d->v.x.out - x0);
-        for (int64_t x = 0; x < pixels; x++)
-            for (int64_t first = 0; first < d->columns; first += GEMM_DEPTHWISE_BLOCK)
-                t->kernels->pixel(d, part / d->v.y.out, part % d->v.y.out, x0 + x, first,
-                                  gemm_min(GEMM_DEPTHWISE_BLOCK, d->columns - first),
-                                  sums + (x * d->columns + first) * sum_bytes);
+        t->kernels->line(d, part / d->v.y.out, part % d->v.y.out, x0, pixels, sums);
         const struct gemm_sums stored = t->c->family->ordered ? (struct gemm_sums){.low = (int32_t *)(void *)sums}
                                                               : (struct gemm_sums){.wide = (int64_t *)(void *)sums};
         t->c->stores->sums(t->c->args, (part * d->v.x.out + x0) * d->columns, pixels * d->columns, &stored,
@@ -43,16 +40,16 @@ static void depthwise_line(void *context, int part, int worker) {
     }
 }
 
-/* A block of filters at one position and term, over all pixels of dy. */
+/* A block of filters at a term and at the positions of some rows, over all pixels of dy. */
 static void depthwise_weights(void *context, int part, int worker) {
     (void)worker;
     const struct depthwise *t = context;
     const struct gemm_depthwise *d = &t->d;
-    const int64_t weights = d->v.y.positions * d->v.x.positions * d->v.depth, weight = part % weights,
-                  term = weight % d->v.depth, first = part / weights * GEMM_DEPTHWISE_BLOCK;
-    t->kernels->weights(d, weight / d->v.depth / d->v.x.positions, weight / d->v.depth % d->v.x.positions, term, first,
-                        gemm_min(GEMM_DEPTHWISE_BLOCK, d->columns - first),
-                        (char *)t->sums + (first * weights + weight) * t->c->stores->sum_bytes, weights);
+    const int64_t depth = d->v.depth, parts = t->row_parts * depth, row = part % parts / depth, term = part % depth,
+                  weights = d->v.y.positions * d->v.x.positions * depth, first = part / parts * GEMM_DEPTHWISE_BLOCK;
+    t->kernels->weights(d, row * d->v.y.positions / t->row_parts, (row + 1) * d->v.y.positions / t->row_parts, term,
+                        first, gemm_min(GEMM_DEPTHWISE_BLOCK, d->columns - first),
+                        (char *)t->sums + (first * weights + term) * t->c->stores->sum_bytes, weights);
 }
 
 static void depthwise_store(void *context, int part, int worker) {
@@ -82,7 +79,9 @@ static void compute(struct depthwise *t) {
         d->source[j] = j / d->v.filters * d->v.depth;
     if (t->weights) {
         const int64_t blocks = gemm_parts(d->columns, GEMM_DEPTHWISE_BLOCK);
-        fl_parallel((int)(blocks * positions * d->v.depth), depthwise_weights, t);
+        /* a part reads all pixels: rows are divided only where there are fewer blocks than threads */
+        t->row_parts = blocks * d->v.depth < t->c->workers ? d->v.y.positions : 1;
+        fl_parallel((int)(blocks * t->row_parts * d->v.depth), depthwise_weights, t);
         fl_parallel_within(t->c->workers, (int)t->stores, depthwise_store, t);
     } else {
         fl_parallel((int)positions, depthwise_pack, t);

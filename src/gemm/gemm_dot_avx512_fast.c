@@ -11,13 +11,19 @@
 #include "gemm/gemm_float_vector.h"
 #define multiply_add(sum, a, b) (vector) _mm512_dpbf16_ps((__m512)(sum), (__m512bh)(a), (__m512bh)(b))
 
-#include "gemm/gemm_float_finish.h"
+#include "gemm/gemm_float_add.h"
 #include "gemm/gemm_panel_kernels.inc"
+#include "gemm/gemm_tile_kernels.inc"
 
 const struct gemm_kernels fl_gemm_dot_avx512_fast = {
     .lanes = LANES,
+    .vectors = TILE_VECTORS,
+    .rows_unit = TILE_UNIT,
+    .rows = TILE_ROWS,
+    .tile = gemm_compute_tile,
     .panel_rows = PANEL_ROWS,
     .panel_columns = PANEL_COLUMNS,
     .whole = panel_whole,
     .finish = gemm_finish_sums,
+    .add = gemm_add,
 };

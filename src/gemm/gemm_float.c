@@ -18,3 +18,16 @@ void fl_gemm_float_hole(gemm_packed *hole, const gemm_packed *rows, int64_t widt
         memcpy(hole + j, &sum, sizeof sum);
     }
 }
+
+/* In pairs of bf16 the exponent bits of NaN and Inf are all ones. */
+void fl_gemm_pairs_hole(gemm_packed *hole, const gemm_packed *rows, int64_t width, int64_t steps) {
+    const gemm_packed lower = 0x7f80, upper = lower << 16;
+    for (int64_t j = 0; j < width; j++) {
+        hole[j] = 0;
+        for (int64_t k = 0; k < steps; k++) {
+            const gemm_packed pair = rows[k * width + j];
+            if ((pair & lower) == lower || (pair & upper) == upper)
+                hole[j] = 0x7fc0; /* NaN */
+        }
+    }
+}

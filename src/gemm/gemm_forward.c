@@ -46,6 +46,8 @@ struct forward {
     float *proof; /* of each panel, by windows; then their maximum in the first */
 
     int64_t rect_h, rect_w, rects_y, rects_x;
+    int64_t stack;    /* images of a rectangle; more than one if they are whole, and a tile has more rows than a line */
+    int64_t copy;     /* packed elements from image to image */
     int64_t band_h;   /* lines of a rectangle that are summed and stored at a time */
     bool lines_apart; /* a copy has r lines for each output line, otherwise all that lie between */
     bool group_per_part;
@@ -121,14 +123,18 @@ static void forward_pack_filters(void *context, int panel, int worker) {
 
 /* --- the image ---------------------------------------------------------------------------------------------------- */
 
-/* Output pixels [y0, y1) x [x0, x1) of one image and the piece of the input that they see. */
+/* Output pixels [y0, y1) x [x0, x1) of some images and the piece of the input that they see. */
 struct rect {
-    int64_t image, y0, y1, x0, x1;
+    int64_t image, images, y0, y1, x0, x1;
     int64_t in_y0, in_y1, in_x0, in_x1;
     int64_t line;  /* packed elements of an input row */
     float squares; /* bounds the sum of squares of a window of the copy */
     int64_t band_y0, band_y1;
 };
+
+static int64_t units_of(const struct forward *t) {
+    return gemm_parts(t->v.batch, t->stack) * t->rects_y * t->rects_x;
+}
 
 /* The input pixels that output pixels [first, end) of a direction see; some may lie outside of the image. */
 static void seen_by(const struct forward *t, const struct gemm_side *side, int64_t first, int64_t end, int64_t *from,
@@ -145,7 +151,8 @@ static void seen_by(const struct forward *t, const struct gemm_side *side, int64
 
 static struct rect rect_of(const struct forward *t, int64_t unit) {
     struct rect q = {.x0 = unit % t->rects_x * t->rect_w, .y0 = unit / t->rects_x % t->rects_y * t->rect_h};
-    q.image = unit / (t->rects_x * t->rects_y);
+    q.image = unit / (t->rects_x * t->rects_y) * t->stack;
+    q.images = gemm_min(t->stack, t->v.batch - q.image);
     q.y1 = gemm_min(q.y0 + t->rect_h, t->v.y.out);
     q.x1 = gemm_min(q.x0 + t->rect_w, t->v.x.out);
     seen_by(t, &t->v.y, q.y0, q.y1, &q.in_y0, &q.in_y1);
@@ -160,11 +167,16 @@ static int64_t pixels_seen(const struct forward *t, const struct gemm_side *side
     return t->v.gradient ? (count - 1) / side->stride + 2 + far / side->stride : (count - 1) * side->stride + far + 1;
 }
 
-/* Packed elements that a rectangle's copy may need, with what tiles read beyond their last row. */
+/* Packed elements that the copy of an image may need. */
+static int64_t copy_size(const struct forward *t) {
+    const int64_t down = t->lines_apart ? t->rect_h * t->v.y.positions : pixels_seen(t, &t->v.y, t->rect_h);
+    return down * pixels_seen(t, &t->v.x, t->rect_w) * t->pixel;
+}
+
+/* Those of a rectangle, with what tiles read beyond their last row. */
 static int64_t rect_size(const struct forward *t) {
-    const int64_t down = t->lines_apart ? t->rect_h * t->v.y.positions : pixels_seen(t, &t->v.y, t->rect_h),
-                  across = pixels_seen(t, &t->v.x, t->rect_w);
-    return (down * across + GEMM_ROWS_MAX * (t->v.gradient ? 1 : t->v.x.stride)) * t->pixel;
+    return gemm_round_up(t->stack, t->stack > 1 ? t->c->kernels->rows_unit : 1) * t->copy +
+           GEMM_ROWS_MAX * (t->v.gradient ? 1 : t->v.x.stride) * t->pixel;
 }
 
 static void pack_zeros(const struct forward *t, gemm_packed *to, int64_t count) {
@@ -195,8 +207,8 @@ static int64_t row_under(const struct forward *t, int64_t y, int64_t r) {
     return at >= 0 && at % down->stride == 0 ? at / down->stride : -1;
 }
 
-static void pack_rect(const struct forward *t, struct rect *q, gemm_packed *to) {
-    const void *image = gemm_element(t->c, t->image, q->image * t->v.y.in * t->v.x.in * t->v.in_pixel);
+static void pack_image(const struct forward *t, struct rect *q, int64_t number, gemm_packed *to) {
+    const void *image = gemm_element(t->c, t->image, number * t->v.y.in * t->v.x.in * t->v.in_pixel);
     const int64_t lines = t->lines_apart ? (q->y1 - q->y0) * t->v.y.positions : q->in_y1 - q->in_y0;
     for (int64_t i = 0; i < lines; i++) {
         const int64_t y =
@@ -205,19 +217,25 @@ static void pack_rect(const struct forward *t, struct rect *q, gemm_packed *to) 
         pack_line(t, to + i * q->line, row, q->in_x0, q->in_x1);
     }
     if (t->c->packing->bound_neighbours)
-        q->squares = t->c->packing->bound_neighbours(to, lines * q->line);
+        q->squares = fmaxf(q->squares, t->c->packing->bound_neighbours(to, lines * q->line));
+}
+
+static void pack_rect(const struct forward *t, struct rect *q, gemm_packed *to) {
+    q->squares = 0;
+    for (int64_t i = 0; i < q->images; i++)
+        pack_image(t, q, q->image + i, to + i * t->copy);
 }
 
 /* The input of a unit, for the lines of rectangle q to look ahead to; nothing if it is no whole stretch of memory. */
 static struct gemm_ahead ahead_of(const struct forward *t, const struct rect *q, int64_t unit) {
     struct gemm_ahead ahead = {.each = 0};
-    if (unit >= t->v.batch * t->rects_y * t->rects_x || t->lines_apart || t->rects_x > 1 || t->v.groups > 1)
+    if (unit >= units_of(t) || t->lines_apart || t->rects_x > 1 || t->v.groups > 1)
         return ahead;
     const struct rect next = rect_of(t, unit);
     const int64_t first = gemm_min(gemm_max(next.in_y0, 0), t->v.y.in),
                   end = gemm_max(gemm_min(next.in_y1, t->v.y.in), first), line = t->v.x.in * t->v.in_pixel;
     ahead.at = gemm_element(t->c, t->image, (next.image * t->v.y.in + first) * line);
-    ahead.end = ahead.at + (end - first) * line * t->c->packing->element_bytes;
+    ahead.end = ahead.at + ((next.images - 1) * t->v.y.in + end - first) * line * t->c->packing->element_bytes;
     ahead.each = gemm_parts(gemm_parts(ahead.end - ahead.at, GEMM_CACHE_LINE), q->y1 - q->y0);
     return ahead;
 }
@@ -256,7 +274,8 @@ static int64_t place_of(const struct forward *t, const struct gemm_side *side, i
     return t->v.gradient ? (at + side->padding) / side->stride : at * side->stride - side->padding;
 }
 
-/* The `count` pixels of one phase in one output row, times one panel, one block of k, in tiles of `rows` pixels. */
+/* The `count` pixels of one phase in one output row, or one pixel of as many images, times one panel, one block of k,
+ * in tiles of `rows` pixels. */
 static inline void row_tiles(const struct gemm_kernels *kernels, struct gemm_tile *tile, int64_t count, int rows,
                              int vectors, int64_t columns) {
     for (int64_t i = 0; i < count; i += rows) {
@@ -285,13 +304,20 @@ static void find_starts(const struct forward *t, const struct gemm_segments *lis
     }
 }
 
+/* Pixels of an image in a band. */
+static int64_t image_pixels(const struct rect *q) {
+    return (q->band_y1 - q->band_y0) * (q->x1 - q->x0);
+}
+
 /* All tiles of a phase in a band, whose first pixel is (y0, x0). out: the band's sums. */
 static void phase_tiles(const struct forward *t, const struct rect *q, const gemm_packed *a,
                         const struct gemm_segments *list, const int32_t *starts, int64_t y0, int64_t x0, int64_t group,
                         const struct gemm_sums *out, struct gemm_ahead *ahead) {
     const int64_t phases = phases_of(t, &t->v.y), across = phases_of(t, &t->v.x), first = group * t->panels_per_group,
                   end = gemm_min(first + t->panels_per_group, t->panels);
-    const int64_t pixels = q->x1 - q->x0, count = gemm_parts(q->x1 - x0, across);
+    const bool stacked = t->stack > 1;
+    const int64_t pixels = q->x1 - q->x0, count = gemm_parts(q->x1 - x0, across),
+                  step = (t->v.gradient ? 1 : t->v.x.stride) * t->pixel; /* from pixel to pixel of the phase */
     const int64_t line = t->lines_apart ? (y0 - q->y0) * t->v.y.positions : place_of(t, &t->v.y, y0) - q->in_y0;
     const int64_t lines = t->lines_apart  ? phases * t->v.y.positions
                           : t->v.gradient ? 1
@@ -300,9 +326,9 @@ static void phase_tiles(const struct forward *t, const struct rect *q, const gem
     for (int64_t panel = first; panel < end; panel++) {
         const int64_t columns = gemm_min(t->width, t->v.filters - panel * t->width);
         const int vectors = (int)gemm_parts(columns, t->c->kernels->lanes),
-                  rows = gemm_tile_rows(t->c->kernels, vectors, count);
+                  rows = gemm_tile_rows(t->c->kernels, vectors, stacked ? q->images : count);
         struct gemm_tile tile = {.b = t->packed + panel * t->panel_steps * t->width,
-                                 .a_row = (t->v.gradient ? 1 : t->v.x.stride) * t->pixel,
+                                 .a_row = stacked ? t->copy : step,
                                  .a_step = 1,
                                  .b_step = t->width};
         for (int64_t block = 0; block < list->blocks; block++) {
@@ -312,11 +338,15 @@ static void phase_tiles(const struct forward *t, const struct rect *q, const gem
             const gemm_packed *row = a + from;
             struct gemm_sums to =
                 gemm_sums_at(out, (y0 - q->band_y0) * pixels + x0 - q->x0, (panel - first) * t->width);
-            to.stride = across * out->stride;
+            to.stride = (stacked ? image_pixels(q) : across) * out->stride;
             for (int64_t y = y0; y < q->band_y1; y += phases) {
-                tile.a = row;
-                tile.out = to;
-                row_tiles(t->c->kernels, &tile, count, rows, vectors, columns);
+                struct gemm_sums pixel = to;
+                for (int64_t x = 0; x < (stacked ? count : 1); x++) {
+                    tile.a = row + x * step;
+                    tile.out = pixel;
+                    row_tiles(t->c->kernels, &tile, stacked ? q->images : count, rows, vectors, columns);
+                    gemm_sums_move(&pixel, across * out->stride);
+                }
                 row += lines * q->line;
                 gemm_sums_move(&to, phases * pixels * out->stride);
                 gemm_look_ahead(ahead);
@@ -325,12 +355,13 @@ static void phase_tiles(const struct forward *t, const struct rect *q, const gem
     }
 }
 
-/* Zeroes the sums of a phase that no filter position meets. */
-static void phase_zeros(const struct forward *t, const struct rect *q, int64_t y0, int64_t x0,
+/* Zeroes the sums of a phase that no filter position meets, in one image. */
+static void phase_zeros(const struct forward *t, const struct rect *q, int64_t image, int64_t y0, int64_t x0,
                         const struct gemm_sums *out) {
     for (int64_t y = y0; y < q->band_y1; y += t->v.y.stride)
         for (int64_t x = x0; x < q->x1; x += t->v.x.stride) {
-            const struct gemm_sums to = gemm_sums_at(out, (y - q->band_y0) * (q->x1 - q->x0) + x - q->x0, 0);
+            const int64_t pixel = image * image_pixels(q) + (y - q->band_y0) * (q->x1 - q->x0) + x - q->x0;
+            const struct gemm_sums to = gemm_sums_at(out, pixel, 0);
             if (to.wide)
                 memset(to.wide, 0, (size_t)to.stride * sizeof *to.wide);
             if (to.low)
@@ -346,11 +377,13 @@ static void store_sums(const struct forward *t, int64_t first, int64_t n, const 
     t->c->stores->sums(t->c->args, first, n, &from, stats);
 }
 
-static void store_band(const struct forward *t, const struct rect *q, int64_t group, const struct gemm_sums *sums,
-                       void *stats) {
-    const int64_t first = group * t->panels_per_group * t->width, wide = q->x1 - q->x0, high = q->band_y1 - q->band_y0;
-    const int64_t origin = ((q->image * t->v.y.out + q->band_y0) * t->v.x.out + q->x0) * t->v.out_pixel + t->out_first;
-    const int64_t columns = sums->stride;
+/* Stores a band of image number i of the rectangle. */
+static void store_band(const struct forward *t, const struct rect *q, int64_t i, int64_t group,
+                       const struct gemm_sums *all, void *stats) {
+    const int64_t first = group * t->panels_per_group * t->width, wide = q->x1 - q->x0, high = q->band_y1 - q->band_y0,
+                  line = (q->image + i) * t->v.y.out + q->band_y0,
+                  origin = (line * t->v.x.out + q->x0) * t->v.out_pixel + t->out_first, columns = all->stride;
+    const struct gemm_sums of_image = gemm_sums_at(all, i * image_pixels(q), 0), *sums = &of_image;
     if (columns < t->v.out_pixel) {
         for (int64_t y = 0; y < high; y++)
             for (int64_t x = 0; x < wide; x++)
@@ -376,7 +409,7 @@ struct forward_worker {
 static struct forward_worker lay_out_worker(const struct forward *t, struct gemm_arena *arena) {
     struct forward_worker w = {.sums = {.low = NULL}};
     const int64_t columns = gemm_min(t->v.filters, t->panels_per_group * t->width);
-    const int64_t segments = is_ordered(t) ? t->pieces : t->steps, sums = t->band_h * t->rect_w * columns;
+    const int64_t segments = is_ordered(t) ? t->pieces : t->steps, sums = t->stack * t->band_h * t->rect_w * columns;
     w.a = gemm_take(arena, rect_size(t), GEMM_PACKED);
     if (!is_ordered(t) && t->steps * t->c->packing->per_step > GEMM_LIMBS_K) {
         w.sums.wide = gemm_take(arena, sums, sizeof *w.sums.wide);
@@ -405,7 +438,8 @@ static void band_tiles(const struct forward *t, const struct rect *q, int64_t gr
             if (w->list.blocks)
                 phase_tiles(t, q, w->a, &w->list, w->starts, y, x, group, &w->sums, &w->ahead);
             else
-                phase_zeros(t, q, y, x, &w->sums);
+                for (int64_t i = 0; i < q->images; i++)
+                    phase_zeros(t, q, i, y, x, &w->sums);
         }
 }
 
@@ -425,13 +459,30 @@ static void forward_part(void *context, int part, int worker) {
         for (q.band_y0 = q.y0; q.band_y0 < q.y1; q.band_y0 = q.band_y1) {
             q.band_y1 = gemm_min(q.band_y0 + t->band_h, q.y1);
             band_tiles(t, &q, group, !listed, q.band_y0 == q.y0, &w);
-            store_band(t, &q, group, &w.sums, stats);
+            for (int64_t i = 0; i < q.images; i++)
+                store_band(t, &q, i, group, &w.sums, stats);
             listed = true;
         }
     }
 }
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
+
+/* Lines of few pixels leave rows of a tile empty, and meet all filters for few pixels: then a row of a tile is an
+ * image. */
+static void plan_stack(struct forward *t) {
+    const struct gemm_kernels *k = t->c->kernels;
+    const int64_t rows = k->rows[t->vectors];
+    t->stack = 1;
+    t->copy = copy_size(t);
+    if (t->rects_x * t->rects_y > 1 || t->band_h < t->rect_h ||
+        gemm_parts(t->v.x.out, phases_of(t, &t->v.x)) > rows / 2)
+        return;
+    const int64_t sums = t->rect_h * t->rect_w * gemm_min(t->v.filters, t->panels_per_group * t->width),
+                  fitting = gemm_min(L2_A / (t->copy * GEMM_PACKED), L2_B / (sums * t->c->stores->sum_bytes));
+    t->stack = gemm_min(gemm_min(rows, t->v.batch), fitting / k->rows_unit * k->rows_unit);
+    t->stack = gemm_max(t->stack, 1);
+}
 
 static void forward_plan(struct forward *t) {
     const struct gemm_kernels *k = t->c->kernels;
@@ -462,7 +513,8 @@ static void forward_plan(struct forward *t) {
     if (t->panels == 1 && !has_phases(t) && t->steps * t->width * GEMM_PACKED <= L1_B)
         t->band_h = gemm_min(t->rect_h, gemm_max(1, BAND_SUMS / (t->rect_w * t->v.filters)));
     t->lines_apart = t->v.y.dilation > 1 && t->rect_h * t->v.y.positions < pixels_seen(t, &t->v.y, t->rect_h);
-    const int64_t units = t->v.batch * t->rects_y * t->rects_x;
+    plan_stack(t);
+    const int64_t units = units_of(t);
     t->group_per_part = units < GEMM_PARTS_FEW;
     t->parts = t->group_per_part ? units * t->groups : units;
 }

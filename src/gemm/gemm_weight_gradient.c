@@ -6,8 +6,9 @@
  * unfolded: for one filter line r the columns (s, c) of a pixel are neighbours in its line (with a dilation, the
  * channels of a position), and from pixel to pixel the micro-kernel advances by a stride.
  *
- * Exact sums multiply two pixels at a time, so the copies hold k-pairs: dy of two neighbours, and each image element
- * with the one that the neighbour reads instead. Products of bytes multiply four, as k-quads.
+ * Exact sums, and those of bf16 by the dot instruction, multiply two pixels at a time, so the copies hold k-pairs: dy
+ * of two neighbours, and each image element with the one that the neighbour reads instead. Products of bytes multiply
+ * four, as k-quads. The last pair of an odd number of pixels is zero times an element.
  *
  * Long sums with few results are divided along k among the threads. Then each slice has its sums (for ordered sums a
  * slice is a chunk), which are added in order. */
@@ -102,11 +103,12 @@ static int64_t starts_row(const struct gradient *t) {
 
 static struct gradient_worker lay_out_worker(const struct gradient *t, struct gemm_arena *arena) {
     struct gradient_worker w = {0};
-    const int64_t spans = spans_most(t), steps = t->chunk / t->c->packing->per_step + spans, exact = !is_ordered(t);
+    const int64_t spans = spans_most(t), steps = t->chunk / t->c->packing->per_step + spans, exact = !is_ordered(t),
+                  together = t->c->packing->per_step > 1;
     w.span = gemm_take(arena, spans, sizeof *w.span);
     w.a = gemm_take(arena, steps * t->rows_block + GEMM_ROWS_MAX, GEMM_PACKED);
     w.b = gemm_take(arena, t->lines_most * t->positions * t->channels_block + GEMM_COLUMNS_MAX, GEMM_PACKED);
-    w.zero = gemm_take(arena, exact * t->channels_block, (size_t)t->c->packing->element_bytes);
+    w.zero = gemm_take(arena, together * t->channels_block, (size_t)t->c->packing->element_bytes);
     w.windows = gemm_take(arena, exact * (steps / GEMM_WINDOW + 1), sizeof *w.windows);
     w.squares = gemm_take(arena, t->lines_most, sizeof *w.squares);
     w.list.segment = gemm_take(arena, steps, sizeof *w.list.segment);
@@ -170,7 +172,7 @@ static void pack_image_line(const struct gradient *t, const struct span *span, i
 }
 
 static void pack_image(const struct gradient *t, int64_t channel, int64_t channels, struct gradient_worker *w) {
-    if (!is_ordered(t))
+    if (t->c->packing->per_step > 1)
         memset(w->zero, 0, (size_t)(channels * t->c->packing->element_bytes));
     for (int64_t i = 0; i < w->spans; i++) {
         const struct span *span = &w->span[i];

@@ -1,5 +1,5 @@
-/* Class fast: matmuls of bf16 by the dot instruction, and matmuls and convolutions on matrix tiles, each kernel set
- * that this processor can run, whether it would choose it or not. Their error against sums in double stays within a
+/* Class fast: matmuls and convolutions of bf16 by the dot instruction and on matrix tiles, each kernel set that this
+ * processor can run, whether it would choose it or not. Their error against sums in double stays within a
  * written bound; if no order of summation rounds, they have the bits of class exact; neither depends on threads. Under
  * a cap, and for operations without such a kernel, class fast is class exact. */
 #include "check.h"

@@ -208,12 +208,12 @@ static void compare_exact(const char *label, tensor *t, const int64_t *sums, int
 static void exact_convolutions(void) {
     /* n h w c k r stride padding dilation groups */
     static const struct geometry cases[] = {
-        {2, 5, 5, 1, 1, 3, 1, 1, 1, 1},    {3, 8, 8, 3, 16, 3, 1, 1, 1, 1},    {2, 8, 8, 16, 16, 3, 1, 1, 1, 1},
-        {2, 9, 7, 16, 32, 3, 2, 1, 1, 1},  {1, 11, 12, 17, 5, 5, 3, 2, 1, 1},  {2, 6, 6, 32, 33, 1, 1, 0, 1, 1},
-        {1, 7, 7, 4, 6, 1, 2, 0, 1, 1},    {2, 4, 4, 130, 12, 3, 1, 1, 1, 1},  {1, 6, 6, 2, 3, 3, 2, 0, 1, 1},
-        {40, 16, 16, 4, 5, 3, 1, 1, 1, 1}, {2, 9, 8, 16, 17, 3, 1, 2, 2, 1},   {1, 13, 12, 6, 5, 3, 2, 4, 3, 1},
-        {2, 8, 9, 32, 24, 3, 1, 1, 1, 4},  {3, 17, 17, 12, 18, 3, 3, 2, 2, 3}, {3, 14, 15, 66, 66, 3, 1, 1, 1, 66},
-        {2, 11, 11, 8, 16, 5, 2, 4, 2, 8}};
+        {2, 5, 5, 1, 1, 3, 1, 1, 1, 1},    {3, 8, 8, 3, 16, 3, 1, 1, 1, 1},     {2, 8, 8, 16, 16, 3, 1, 1, 1, 1},
+        {2, 9, 7, 16, 32, 3, 2, 1, 1, 1},  {1, 11, 12, 17, 5, 5, 3, 2, 1, 1},   {2, 6, 6, 32, 33, 1, 1, 0, 1, 1},
+        {1, 7, 7, 4, 6, 1, 2, 0, 1, 1},    {2, 4, 4, 130, 12, 3, 1, 1, 1, 1},   {1, 6, 6, 2, 3, 3, 2, 0, 1, 1},
+        {40, 16, 16, 4, 5, 3, 1, 1, 1, 1}, {2, 9, 8, 16, 17, 3, 1, 2, 2, 1},    {1, 13, 12, 6, 5, 3, 2, 4, 3, 1},
+        {2, 8, 9, 32, 24, 3, 1, 1, 1, 4},  {3, 17, 17, 12, 18, 3, 3, 2, 2, 3},  {3, 14, 15, 66, 66, 3, 1, 1, 1, 66},
+        {2, 11, 11, 8, 16, 5, 2, 4, 2, 8}, {2, 13, 12, 48, 48, 3, 2, 1, 1, 48}, {29, 4, 4, 6, 33, 3, 1, 1, 1, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int p = GAUSS; p < PATTERNS; p++) {
             struct geometry g = cases[i];
@@ -266,6 +266,35 @@ static void exact_convolutions(void) {
             for (int t = 0; t < 6; t++)
                 tensor_free(all[t]);
         }
+}
+
+/* Sums of more products than a depthwise kernel holds in 32 bits. */
+static void long_weight_gradient(void) {
+    enum { PIXELS = 170000, CHANNELS = 16 };
+    tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(2, PIXELS / 2, 1, CHANNELS)),
+           *dy = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(2, PIXELS / 2, 1, CHANNELS)),
+           *dw = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(CHANNELS, 1, 1, 1));
+    int16_t *a = tensor_data(x), *b = tensor_data(dy);
+    int64_t sums[CHANNELS] = {0};
+    uint64_t seed = 5;
+    for (int64_t i = 0; i < (int64_t)PIXELS * CHANNELS; i++) {
+        a[i] = element(FULL, i, 0, &seed);
+        b[i] = element(i % CHANNELS ? FULL : ALL_MIN_RAW, i, 0, &seed);
+        sums[i % CHANNELS] += a[i] * b[i];
+    }
+    tensor_declare_exponent(x, 14);
+    tensor_declare_exponent(dy, 14);
+    for (int back = FIRST_BACKEND; back < BACKENDS; back++) {
+        tensor_set_backend(backends[back]);
+        if (strcmp(tensor_kernel_backend(FMT_FLEX16_5, "conv2d"), backends[back]))
+            continue;
+        CHECK(!tensor_conv2d_weight_grad(dw, dy, x, &(tensor_window){TENSOR_SQUARE(0, 1, 0), .groups = CHANNELS}), "%s",
+              tensor_error());
+        compare_exact(backends[back], dw, sums, 28);
+    }
+    tensor_free(x);
+    tensor_free(dy);
+    tensor_free(dw);
 }
 
 /* --- float formats: |result - exact| within (k + chunks) 2^-24 sum |a b|, and half a unit of the storage -------------
@@ -321,6 +350,7 @@ static void float_bounds(void) {
 int main(void) {
     exact_matmuls();
     exact_convolutions();
+    long_weight_gradient();
     float_bounds();
     return check_summary();
 }

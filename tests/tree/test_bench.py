@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The benchmark's driver on tiny work: what it writes has the promised keys, ratios that follow from the times, and a
-reason where a rival is missing; each bar has its row, with matrix tiles and without; class fast runs everywhere.
+reason where a rival is missing; each bar has its entry on the makes that it is for; every kind of work runs, and class
+fast everywhere.
 usage: test_bench.py SOURCE_DIR BUILD_DIR"""
 
 import json
@@ -12,6 +13,7 @@ import tempfile
 
 source, build = map(pathlib.Path, sys.argv[1:3])
 sys.path.insert(0, str(source / "bench"))
+import bars
 import report
 import rivals
 import works
@@ -83,23 +85,32 @@ for work in (
 check(bench("--threads", "none", venv="/nowhere").returncode != 0, "--threads none is accepted")
 
 
-# --- bars: each belongs to a row, on processors with tiles and without, and says which where they differ
-def rows_of(tiles):
-    everything = works.Works(build / "bench/ours", rivals.Rivals(source, dry=True), False, [1, 2], tiles)
+# --- bars: each belongs to an entry on the makes that it is for, and names the make where they differ
+def rows_of(make):
+    everything = works.Works(build / "bench/ours", rivals.Rivals(source, dry=True), False, [1, 2], make)
     timed = [(r.work, r.format, r.rival) for threads in (1, 2) for g in everything.groups(threads) for r in g.rows]
     return set(timed) | {(r["work"], r["format"], r["rival"]) for r in everything.memory(dry=True)}
 
 
-check(len(works.BAR_OF) == len(works.BARS), "a row has two bars")
-rows = {tiles: rows_of(tiles) for tiles in (False, True)}
-for key, (without, with_tiles) in works.BAR_OF.items():
-    check(without is not None or with_tiles is not None, "a bar for no processor:", *key)
-    for tiles, bar in ((False, without), (True, with_tiles)):
-        check(bar is None or key in rows[tiles], "no row for the bar of", *key, "tiles:", tiles)
+check(len(bars.BAR_OF) == len(bars.BARS), "an entry has two bars")
+rows = {make: rows_of(make) for make in bars.MAKES}
+for key, of_makes in bars.BAR_OF.items():
+    check(len(of_makes) == len(bars.MAKES) and set(of_makes) != {None}, "a bar for no processor:", *key)
+    for make, bar in zip(bars.MAKES, of_makes):
+        check(bar is None or key in rows[make], "no entry for the bar of", *key, "on", make)
 sgemm = ("matmul 1024x1024x1024, any mantissas", "flex16+5", "best sgemm")
-check(works.bar_of(*sgemm, True) == (4.0, "tiles"), works.bar_of(*sgemm, True))
-check(works.bar_of(*sgemm, False) == (1.2, "no tiles"), works.bar_of(*sgemm, False))
-check(works.bar_of(*sgemm[:2], "nobody", True) == (None, ""), "a bar where there is none")
+check(bars.bar_of(*sgemm, "tiles") == (4.0, "tiles"), bars.bar_of(*sgemm, "tiles"))
+check(bars.bar_of(*sgemm, "Zen 5") == (1.2, "Zen 5"), bars.bar_of(*sgemm, "Zen 5"))
+check(bars.bar_of(*sgemm[:2], "nobody", "tiles") == (None, ""), "a bar where there is none")
+same = ("convert fp32 to fp16, 2^25 elements", "fp16", "memcpy")
+check(bars.bar_of(*same, "other") == (0.85, ""), bars.bar_of(*same, "other"))
+for text, make in (
+    ("vendor_id\t: AuthenticAMD\ncpu family\t: 26\nflags\t: avx512f\n", "Zen 5"),
+    ("vendor_id\t: AuthenticAMD\ncpu family\t: 25\nflags\t: avx512f\n", "other"),
+    ("vendor_id\t: GenuineIntel\ncpu family\t: 6\nflags\t: avx512f amx_int8\n", "tiles"),
+    ("", "other"),
+):
+    check(bars.make_of(text) == make, "the make of", repr(text), "is", bars.make_of(text))
 text = report.verdict({"bar": 4.0, "bar_for": "tiles", "met": True})
 check(text == ">= 4.00 (tiles) met", text)
 
@@ -112,10 +123,20 @@ def worker(*lines):
     )
 
 
-for work in ("matmul bf16:fast gauss 32 32 32", "conv bf16:fast 2 8 8 16 16 3 1 1 fdw", "step bf16:fast 2"):
+for work in (
+    "matmul bf16:fast gauss 32 32 32",
+    "conv bf16:fast 2 8 8 16 16 3 1 1 1 fdw",
+    "conv flex16+5 2 8 8 16 16 3 1 1 16 fdw",
+    "attention fp32 2 2 8 4",
+    "busy matmul fp32 gauss 32 32 32",
+    "step bf16:fast resnet20 2",
+    "step flex16+5 lstm-char 1",
+    "evaluate flex16+5 resnet20 2",
+):
     answer = worker("prepare " + work, "run")
     check(answer[0] == "ready" and float(answer[1]) > 0, work, answer)
-check(worker("prepare step bf16:slow 2")[0].startswith("skip"), "a class that does not exist")
+check(worker("prepare step bf16 nonet 2")[0].startswith("skip"), "a model that does not exist")
+check(worker("prepare step bf16:slow resnet20 2")[0].startswith("skip"), "a class that does not exist")
 kernels = {
     name: subprocess.run(
         [build / "bench/ours", "kernels", name, "matmul"], capture_output=True, text=True
