@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import safetensors_witness as witness  # noqa: E402
-from launch import ENVIRONMENT, check, ended, finish, mpirun, read  # noqa: E402
+from launch import ENVIRONMENT, check, ended, finish, lines, mpirun, read, same  # noqa: E402
 
 TRAIN, FLEXLAB = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 LONG = "long" in sys.argv[3:]
@@ -31,14 +31,6 @@ def position(folder):
     tensors, notes = witness.read(os.path.join(folder, "resume.safetensors"))
     notes.pop("flexlab.crc32")
     return {name: value for name, value in tensors.items() if name != "training.sums"}, notes
-
-
-def same(a, b, *what):
-    for name in ("last.safetensors", "best.safetensors", "losses.txt"):
-        check(read(a, name) == read(b, name), *what, name, "differs")
-    check(os.path.exists(os.path.join(a, "trace.csv")) == os.path.exists(os.path.join(b, "trace.csv")), *what, "traces")
-    if os.path.exists(os.path.join(a, "trace.csv")):
-        check(read(a, "trace.csv") == read(b, "trace.csv"), *what, "trace.csv differs")
 
 
 # --- the same bytes of any number of ranks --------------------------------------------------------------------------
@@ -151,19 +143,6 @@ def messages(engine, place):
 
 
 # --- the program --------------------------------------------------------------------------------------------------------
-
-TIMES = {"seconds", "images_per_second", "speed_ratio", "started", "command_line", "step_seconds", "step_seconds_low",
-         "step_seconds_high", "wall_seconds", "timed", "ranks", "rank_steps", "rank_sent",
-         "rank_waited", "rank_overlapped", "rank_seconds"}
-
-
-def lines(folder):
-    def plain(value):
-        if isinstance(value, dict):
-            return {k: plain(v) for k, v in value.items() if k not in TIMES}
-        return [plain(v) for v in value] if isinstance(value, list) else value
-    return [plain(json.loads(line)) for line in read(folder, "metrics.jsonl").splitlines()]
-
 
 def program(engine, place):
     words = ["--model", "resnet8", "--data", "synthetic:train=96,test=20", "--batch", "24", "--shards", "4", "--epochs", "2"]

@@ -1,12 +1,13 @@
-/* train_ranks.c - a small training by the ranks that mpirun starts, for test_ranks.py. Rank 0 writes last.safetensors,
+/* train_ranks.c - a small training by the ranks that mpirun starts, for the tests of this folder. Rank 0 writes last.safetensors,
  * trace.csv and losses.txt into FOLDER.
  * Compiled with OWN_MPI by a wrapper of MPI, it initialises MPI itself and brings a communicator.
  *
  *     train_ranks FOLDER KEY=VALUE ...
  *
- * Keys: engine, model, variant, policy, optimiser, scale, shards, batch, batchnorm, clip, steps, resume, keep (steps
- * between checkpoints), differ (the rank whose learning rate differs), stop, kill and fail (RANK:STEP: a rank that
- * stops answering, dies or reports a failure after that step), trace=no (none).
+ * Keys: engine, model, variant, policy, optimiser, scale, shards, batch, batchnorm, clip, steps, resume, devices (of the
+ * ranks, one after the other, joined by '/'; the last one is that of all others), keep (steps between checkpoints),
+ * until (the last step), differ (the rank whose learning rate differs), stop, kill and fail (RANK:STEP: a rank that stops
+ * answering, dies or reports a failure after that step), trace=no (none).
  * With OWN_MPI: own=split (two groups, which train at once in FOLDER/part0 and part1), lost (one group of all), or what
  * is refused: early, null, inter, single, thread, kind. */
 #include "flexlab/nn.h"
@@ -56,7 +57,22 @@ static int see_step(void *context, const nn_step_report *report) {
         raise(SIGKILL);
     if (is_now("fail", report->step))
         nn_group_abort(group, "the disk is full");
-    return 0;
+    return report->step == number("until", 0);
+}
+
+/* The device of this rank; NULL: cpu. */
+static const char *device(void) {
+    static char names[100];
+    const char *given = value("devices", NULL);
+    if (!given)
+        return NULL;
+    snprintf(names, sizeof names, "%s", given);
+    char *name = strtok(names, "/");
+    for (int r = 0; r < nn_group_rank(group); r++) {
+        char *next = strtok(NULL, "/");
+        name = next ? next : name;
+    }
+    return name;
 }
 
 static int failed(const char *what) {
@@ -94,6 +110,7 @@ static int train(const char *folder) {
                                                 .shards = number("shards", 12),
                                                 .batchnorm_global = !strcmp(value("batchnorm", "shard"), "global"),
                                                 .seed = 3,
+                                                .device = device(),
                                                 .group = group},
                                     .model = model,
                                     .epochs = 2,

@@ -390,7 +390,6 @@ struct nn_graph {
     tensor *share;          /* f64 [1]: what the gradient of a shard's loss is multiplied by; NULL with one shard */
     nn_group *group;        /* NULL: one rank */
     struct fl_ranks *ranks; /* nn_ranks.h; NULL: one rank */
-    double *moments;        /* of all shards of a state that is averaged; NULL: there is none */
     uint64_t seed;
     struct fl_optimiser optimiser;
     struct fl_objective objective;
