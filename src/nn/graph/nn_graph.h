@@ -421,7 +421,7 @@ struct nn_graph {
     tensor *step;                /* f64 [1], updates so far; NULL if no layer draws */
     tensor *bytes, *byte_values; /* images as bytes, and the values of these; NULL until nn_set_pixel_values */
     tensor *indices;             /* indices of the batch in a set on this device; NULL until nn_data_new */
-    int32_t *index_buffer;       /* on the host; NULL until first used */
+    int32_t *index_buffer;       /* on the host; likewise */
     struct fl_losses *losses;    /* NULL until the first is noted */
     enum fl_phase phase;
     struct fl_writes writes;
