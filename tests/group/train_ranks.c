@@ -4,9 +4,9 @@
  *
  *     train_ranks FOLDER KEY=VALUE ...
  *
- * Keys: engine, model, variant, policy, optimiser, scale, shards, batch, batchnorm, clip, steps, resume, devices (of the
- * ranks, one after the other, joined by '/'; the last one is that of all others), keep (steps between checkpoints),
- * until (the last step), differ (the rank whose learning rate differs), stop, kill and fail (RANK:STEP: a rank that stops
+ * Keys: engine, model, data (images), variant, policy, optimiser, scale, shards, batch, batchnorm, clip, steps, resume,
+ * devices (of the ranks, one after the other, joined by '/'; the last one is that of all others), keep (steps between
+ * checkpoints), until (the last step), differ (the rank whose learning rate differs), stop, kill and fail (RANK:STEP: a rank that stops
  * answering, dies or reports a failure after that step), trace=no (none).
  * With OWN_MPI: own=split (two groups, which train at once in FOLDER/part0 and part1), lost (one group of all), or what
  * is refused: early, null, inter, single, thread, kind. */
@@ -91,7 +91,7 @@ static int train(const char *folder) {
             tokens[i] = (i * 7 + i * i / 5) % 13;
         train = data_new_tokens(tokens, 2600, 13);
         test = data_new_tokens(tokens + 2600, 400, 13);
-    } else if (data_open_splits(&train, &test, "synthetic:train=240,test=48")) {
+    } else if (data_open_splits(&train, &test, value("data", "synthetic:train=240,test=48"))) {
         return failed("data");
     }
     if (!train || !test)

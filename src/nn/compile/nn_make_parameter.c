@@ -1,8 +1,8 @@
 /* nn_make_parameter.c - the tensors of a parameter, listed and with initial values (nn_parameter.c). */
 #include "nn/compile/nn_compile.h"
 #include "core/base/fail.h"
-#include "core/values/tensor_state.h"
 #include "core/base/memory.h"
+#include "core/values/tensor_state.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 
