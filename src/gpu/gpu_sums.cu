@@ -1,5 +1,5 @@
-// gpu_sums.cu - sums and means of tensors element by element (core/tensor/sums.h). The terms become doubles in memory of
-// the queue, some elements of all terms at a time, and a thread adds those of an element.
+// gpu_sums.cu - sums and means of tensors element by element (core/tensor/sums.h). The terms become doubles in memory
+// of the queue, some elements of all terms at a time, and a thread adds those of an element.
 #include "core/arithmetic/fixed_sum.h"
 #include "gpu/gpu_calls.h"
 
@@ -71,13 +71,12 @@ static cudaError_t fetch(const struct fl_sum *sum, const struct fl_minifloat *ma
 }
 
 // control NULL: the sum, else the mean.
-static cudaError_t compute(const struct fl_sum *sum, const struct fl_minifloat *made,
-                           const struct gpu_control *control, int64_t count, double *to, cudaStream_t stream) {
+static cudaError_t compute(const struct fl_sum *sum, const struct fl_minifloat *made, const struct gpu_control *control,
+                           int64_t count, double *to, cudaStream_t stream) {
     const bool exact = sum->format->arithmetic == FL_ARITHMETIC_SHARED;
     const int64_t most = most_numbers / sum->count, at_a_time = count < most ? count : most;
     double *terms = NULL;
-    cudaError_t error =
-        cudaMallocAsync((void **)&terms, (size_t)(at_a_time * sum->count) * sizeof *terms, stream);
+    cudaError_t error = cudaMallocAsync((void **)&terms, (size_t)(at_a_time * sum->count) * sizeof *terms, stream);
     if (error != cudaSuccess)
         return error;
     for (int64_t first = 0; first < count && error == cudaSuccess; first += at_a_time) {

@@ -1,6 +1,6 @@
 /* Shards of a step on the device "cuda": after each step the whole state of a network must be the bytes of the
- * processor's, whose sums test_nn_shards checks, and so must the losses, which the device brings in groups. Within a step
- * the host waits for nothing unless a dynamic loss scale asks. Then nn_train as a whole, with its trace, and its
+ * processor's, whose sums test_nn_shards checks, and so must the losses, which the device brings in groups. Within a
+ * step the host waits for nothing unless a dynamic loss scale asks. Then nn_train as a whole, with its trace, and its
  * checkpoints, with which the processor goes on and the other way round; sums of any terms; what is refused.
  *
  *     test_gpu_shards [long]
@@ -98,7 +98,7 @@ static void steps_of(const struct job *j) {
             const long waits = count && device ? count("waits") : 0;
             CHECK(!nn_train_step(NULL, NULL, g[device], &batch, 0.05f) && !nn_note_loss(g[device]), "%s",
                   tensor_error());
-            if (count && device && step > 2 && !j->how.loss_scale)
+            if (count && device && step > 2 && !j->how.loss_scale) /* which asks for statistics */
                 CHECK(count("waits") == waits, "%s %s, step %d: %ld waits", j->model, j->variant, step,
                       count("waits") - waits);
         }
@@ -153,23 +153,19 @@ static double train(const char *folder, const char *device, bool stop, bool resu
     for (int i = 0; i < 2; i++)
         snprintf(paths[i], sizeof paths[i], "%s/%s", folder, names[i]);
     CHECK(!data_open_splits(&train, &test, "synthetic:train=32,test=8"), "%s", tensor_error());
-    const nn_train_config how = {.network = {.variant = "flex16+5",
-                                             .batch = BATCH,
-                                             .shards = 4,
-                                             .seed = 3,
-                                             .momentum = 0.9f,
-                                             .device = device},
-                                 .model = "mlp2",
-                                 .epochs = 2,
-                                 .rate = 0.02,
-                                 .schedule = "linear",
-                                 .augment = true,
-                                 .average_last = 3,
-                                 .trace_every = 1,
-                                 .trace_path = paths[0],
-                                 .checkpoint = folder,
-                                 .resume = resume ? paths[1] : NULL,
-                                 .report_every = stop ? 1 : 3};
+    const nn_train_config how = {
+        .network = {.variant = "flex16+5", .batch = BATCH, .shards = 4, .seed = 3, .momentum = 0.9f, .device = device},
+        .model = "mlp2",
+        .epochs = 2,
+        .rate = 0.02,
+        .schedule = "linear",
+        .augment = true,
+        .average_last = 3,
+        .trace_every = 1,
+        .trace_path = paths[0],
+        .checkpoint = folder,
+        .resume = resume ? paths[1] : NULL,
+        .report_every = stop ? 1 : 3};
     const nn_train_events events = {.step = stop ? stop_at_four : NULL};
     CHECK(!nn_train(&result, &how, train, test, &events), "%s: %s", folder, tensor_error());
     const double loss = result.test_loss;
@@ -296,8 +292,8 @@ static void sums(bool all) {
 }
 
 static void refused(void) {
-    nn_graph *g = nn_graph_new(&(nn_config){
-        .variant = "fp32", .batch = BATCH, .shards = 2, .batchnorm_global = true, .device = "cuda"});
+    nn_graph *g = nn_graph_new(
+        &(nn_config){.variant = "fp32", .batch = BATCH, .shards = 2, .batchnorm_global = true, .device = "cuda"});
     CHECK(g, "%s", tensor_error());
     CHECK(nn_compile(g, nn_model(g, "resnet8", SIDE, SIDE, CHANNELS, CLASSES)) == TENSOR_E_UNSUPPORTED &&
               strstr(tensor_error(), "batchnorm_global: on cuda:0, expected on cpu"),
@@ -324,6 +320,7 @@ int main(int argc, char **argv) {
     steps_of(&(struct job){"mlp2", "e4m3fn", 4, 3, {.momentum = 0.9f, .loss_scale = "1024"}});
     steps_of(&(struct job){"mlp2", "fp16", 8, 5, {.optimiser = "lamb", .loss_scale = "dynamic:init=2^24,factor=64"}});
     steps_of(&(struct job){"mlp2", "flex8+5", 2, 3, {.ignores = true, .ignored_label = 3}});
+    steps_of(&(struct job){"mlp2", "fp32", 2, 3, {.policy = "O1", .loss_scale = "1024"}});
     if (all)
         for (int i = 0; i < 5; i++) {
             static const char *const optimisers[] = {"adam", "rmsprop", "adagrad", "lamb", "adamw"};

@@ -21,6 +21,8 @@ def train(engine, ranks, folder, *keys):
     os.makedirs(folder, exist_ok=True)
     status, out, err = ended(mpirun(engine, ranks, [TRAIN, folder, *keys], None, **MACHINE), 600)
     check(status == 0 and "FINDING" not in err, keys, ranks, status, err)
+    if "devices=cuda" in keys:  # of the machine's two
+        check(all(f"rank {r} on cuda:{r % 2}" in out for r in range(ranks)), "devices:", out)
     return status == 0
 
 

@@ -1,15 +1,15 @@
-/* train_ranks.c - a small training by the ranks that mpirun starts, for the tests of this folder. Rank 0 writes last.safetensors,
- * trace.csv and losses.txt into FOLDER.
- * Compiled with OWN_MPI by a wrapper of MPI, it initialises MPI itself and brings a communicator.
+/* train_ranks.c - a small training by the ranks that mpirun starts, for the tests of this folder. Rank 0 writes
+ * last.safetensors, trace.csv and losses.txt into FOLDER. Compiled with OWN_MPI by a wrapper of MPI, it initialises MPI
+ * itself and brings a communicator.
  *
  *     train_ranks FOLDER KEY=VALUE ...
  *
  * Keys: engine, model, data (images), variant, policy, optimiser, scale, shards, batch, batchnorm, clip, steps, resume,
  * devices (of the ranks, one after the other, joined by '/'; the last one is that of all others), keep (steps between
- * checkpoints), until (the last step), differ (the rank whose learning rate differs), stop, kill and fail (RANK:STEP: a rank that stops
- * answering, dies or reports a failure after that step), trace=no (none).
- * With OWN_MPI: own=split (two groups, which train at once in FOLDER/part0 and part1), lost (one group of all), or what
- * is refused: early, null, inter, single, thread, kind. */
+ * checkpoints), until (the last step), differ (the rank whose learning rate differs), stop, kill and fail (RANK:STEP: a
+ * rank that stops answering, dies or reports a failure after that step), trace=no (none). With OWN_MPI: own=split (two
+ * groups, which train at once in FOLDER/part0 and part1), lost (one group of all), or what is refused: early, null,
+ * inter, single, thread, kind. */
 #include "flexlab/nn.h"
 #ifdef OWN_MPI
 #include "flexlab/nn_group_mpi.h"
@@ -125,6 +125,11 @@ static int train(const char *folder) {
                                     .checkpoint_every = number("keep", 0),
                                     .resume = value("resume", NULL),
                                     .context = text ? 8 : 0};
+    if (value("devices", NULL)) {
+        const tensor_device *taken = nn_group_device(group, device() ? device() : "cpu");
+        printf("rank %d on %s\n", rank, taken ? tensor_device_name(taken) : tensor_error());
+        fflush(stdout);
+    }
     nn_train_result result;
     const tensor_status status = nn_train(&result, &config, train, test, &(nn_train_events){.step = see_step});
     if (status)

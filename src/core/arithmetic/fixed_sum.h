@@ -1,6 +1,6 @@
-/* fixed_sum.h - exact sums of any doubles, for a processor and for devices: a fixed-point number in two's complement that
- * holds any sum of 2^20 doubles exactly (Kulisch 1971), in units of 2^-1138: 64 bits below the smallest double, which a
- * division fills. */
+/* fixed_sum.h - exact sums of any doubles, for a processor and for devices: a fixed-point number in two's complement
+ * that holds any sum of 2^20 doubles exactly (Kulisch 1971), in units of 2^-1138: 64 bits below the smallest double,
+ * which a division fills. */
 #ifndef FL_FIXED_SUM_H
 #define FL_FIXED_SUM_H
 

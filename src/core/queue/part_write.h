@@ -1,5 +1,5 @@
-/* part_write.h - writes of sums of tensors: as a whole, or, on the host, a part on each rank. The rules are those of any
- * write; for parts they are opened up between their phases, for the maximum and the statistics of all:
+/* part_write.h - writes of sums of tensors: as a whole, or, on the host, a part on each rank. The rules are those of
+ * any write; for parts they are opened up between their phases, for the maximum and the statistics of all:
  *
  *     fl_part_measure(&w);     w.maximum is that of this part; 0 if the rules need none
  *     ... w.maximum becomes the largest of all parts ...

@@ -1,5 +1,5 @@
-/* host_copies.h - tensors of a device and a copy of each on the host, with its slot. They are brought together: the device
- * collects all in one piece of memory, of which one copy goes to the host, or comes from it. */
+/* host_copies.h - tensors of a device and a copy of each on the host, with its slot. They are brought together: the
+ * device collects all in one piece of memory, of which one copy goes to the host, or comes from it. */
 #ifndef FL_HOST_COPIES_H
 #define FL_HOST_COPIES_H
 
@@ -7,8 +7,8 @@
 
 struct fl_host_copies;
 
-/* Of contiguous tensors without wide parts on one device other than the host, which outlive the copies. NULL on failure,
- * with tensor_error() set. */
+/* Of contiguous tensors without wide parts on one device other than the host, which outlive the copies. NULL on
+ * failure, with tensor_error() set. */
 struct fl_host_copies *fl_host_copies_new(tensor *const *of, int count);
 void fl_host_copies_free(struct fl_host_copies *c); /* NULL is allowed */
 /* The copy of tensor i. */

@@ -45,8 +45,8 @@ static int64_t bytes_of(const struct fl_bucket *b, int r) {
 static void list_parameters(struct fl_bucket *b, const struct fl_gradients *of) {
     for (int i = 0; i < b->count; i++) {
         tensor *sum = fl_gradients_sum(of, b->first + i);
-        b->ranges[i] = (struct fl_range){sum, b->elements, tensor_count(sum),
-                                         (int)tensor_format_bytes(tensor_format_of(sum))};
+        b->ranges[i] =
+            (struct fl_range){sum, b->elements, tensor_count(sum), (int)tensor_format_bytes(tensor_format_of(sum))};
         b->elements += whole_lines(tensor_count(sum));
     }
 }

@@ -122,8 +122,9 @@ static tensor_status follow(struct fl_exchange *x, struct moving *m) {
     case EXPONENTS:
         return send_gradients(x, m);
     case GRADIENTS:
-        return fl_bucket_measure(b, &x->gradients) ? begin_share(x, m, MAXIMA, b->maxima, b->count * (int64_t)sizeof *b->maxima)
-                                          : send_sums(x, m);
+        return fl_bucket_measure(b, &x->gradients)
+                   ? begin_share(x, m, MAXIMA, b->maxima, b->count * (int64_t)sizeof *b->maxima)
+                   : send_sums(x, m);
     case MAXIMA:
         return send_sums(x, m);
     case SUMS:

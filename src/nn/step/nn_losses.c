@@ -240,8 +240,7 @@ tensor_status nn_note_loss(nn_graph *g) {
         const struct fl_told told = g->of ? fl_shard_told(g, p) : (struct fl_told){g->loss, g->correct, 1, 0, 0};
         const size_t at = (size_t)(first_part(l, 0, l->noted) + p);
         TRY(fl_fetch_note(told.loss, group + at * sizeof(double)));
-        TRY(fl_fetch_note(told.correct,
-                          group + (size_t)(l->every * l->parts) * sizeof(double) + at * sizeof(int32_t)));
+        TRY(fl_fetch_note(told.correct, group + (size_t)(l->every * l->parts) * sizeof(double) + at * sizeof(int32_t)));
         l->shares[first_part(l, l->half, l->noted) + p] = told.share;
     }
     l->noted++;

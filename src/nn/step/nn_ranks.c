@@ -19,8 +19,8 @@ struct fl_ranks {
     char *block;     /* what each shard tells, shard by shard */
     int64_t block_bytes;
     char *slots;
-    int64_t slot_bytes; /* of a shard */
-    bool flagged;       /* the slots brought last have an overflow, a NaN or Inf */
+    int64_t slot_bytes;            /* of a shard */
+    bool flagged;                  /* the slots brought last have an overflow, a NaN or Inf */
     struct fl_slot_copies *copies; /* of the device's slots; NULL: on the host */
     struct fl_flight told;
 };
