@@ -82,7 +82,7 @@ static tensor_status find_place(nn_group *g) {
     const tensor_status status = fl_group_share(g, "the hosts of all ranks", names, NAME);
     for (int r = 0; r < g->rank && !status; r++)
         g->place += !strcmp(names + (ptrdiff_t)r * NAME, own);
-    fl_free(names);
+    fl_group_free_memory(g, names);
     return status;
 }
 
