@@ -83,6 +83,7 @@ static tensor_status find_place(nn_group *g) {
     for (int r = 0; r < g->rank && !status; r++)
         g->place += !strcmp(names + (ptrdiff_t)r * NAME, own);
     fl_group_free_memory(g, names);
+    g->statistics = (nn_group_statistics){0}; /* they count what the group is used for */
     return status;
 }
 
