@@ -46,6 +46,7 @@ flexlab=$build/flexlab
 run ops "$build/tests/test_gpu_ops"
 run data "$build/tests/test_nn_data" cuda
 run train_small "$build/tests/test_gpu_train"
+run shards "$build/tests/test_gpu_shards" long
 run train_resnet8 "$build/tests/test_gpu_train" 32 3
 run train_resnet20_states "$build/tests/test_gpu_train" 32 20 all resnet20 # the whole state after each of 20 steps
 if command -v compute-sanitizer >/dev/null; then

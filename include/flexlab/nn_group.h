@@ -5,7 +5,7 @@
 #define FLEXLAB_NN_GROUP_H
 
 #include "flexlab/api.h"
-#include "flexlab/status.h"
+#include "flexlab/tensor_life.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,6 +41,10 @@ FLEXLAB_API void nn_group_free(nn_group *group);
 /* The number of this rank, from 0, and of all ranks. 0 and 1 for NULL. */
 FLEXLAB_API int nn_group_rank(const nn_group *group);
 FLEXLAB_API int nn_group_size(const nn_group *group);
+/* The device of that name for this rank, as nn_config.device chooses it: the ranks of a host share its GPUs, of which
+ * "cuda" is the first for the first of these ranks, the second for the second, and so on, counted round. Any other
+ * name, and any for NULL, is that of tensor_device_find. */
+FLEXLAB_API tensor_device *nn_group_device(const nn_group *group, const char *name);
 /* The seconds that a call waits for other ranks before it fails with TENSOR_E_DEVICE and the names of those that did
  * not arrive: 30, or what the environment variable FLEXLAB_GROUP_TIMEOUT says. Where ranks work for unequally long
  * (compilation, evaluation, a checkpoint) it waits ten times as many. TENSOR_E_ARGUMENT for a number that is not above

@@ -47,7 +47,7 @@ typedef struct nn_config {
     uint64_t seed;  /* initial weights, stochastic rounding; the same for every variant */
     float momentum; /* used by nn_train_step as given (0: none); for sgd and rmsprop only */
     float weight_decay;
-    const char *device; /* where the network lives and trains: a name of tensor_device_at; NULL: "cpu" */
+    const char *device; /* where the network lives and trains: a name of nn_group_device; NULL: "cpu" */
     /* The optimiser: docs/training.md. All zero: gradient descent with the momentum above. */
     const char *optimiser; /* one of nn_optimiser_at; NULL: "sgd" */
     const char *decay;  /* which parameters decay: "all", "weights" (no biases, gammas and betas); NULL: "weights" for
@@ -83,7 +83,7 @@ typedef struct nn_config {
     nn_group *group;
     /* Batch normalisation takes the moments of all shards, and not of each: steps are those of nn_train_step, and the
      * activations of all shards of a rank are in memory at once. It changes nothing of one shard, or of a network
-     * without batch normalisation. */
+     * without batch normalisation. On cpu. */
     bool batchnorm_global;
 } nn_config;
 

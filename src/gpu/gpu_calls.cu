@@ -299,19 +299,20 @@ static cudaError_t run(const struct fl_call *call, const struct fl_gpu_floats *f
     return compute(&c, floats, NULL, NULL, stream);
 }
 
-// The numbers of the source: those in place, or the elements of a tensor as doubles in *memory, which the caller frees
-// after the kernels that read it.
+// The numbers of the source: those in place, or the elements of a tensor or of a sum as doubles in *memory, which the
+// caller frees after the kernels that read it.
 static cudaError_t fetch(const struct fl_call *call, const struct fl_gpu_floats *floats, struct gpu_numbers *numbers,
                          double **memory, cudaStream_t stream) {
     const struct fl_source *s = &call->source;
     const struct gpu_numbers there = {s->d, s->f, s->pixels, s->values, s->channels, s->fill};
+    const struct fl_minifloat *made = floats && floats->reads ? &floats->source : NULL;
     *numbers = there;
-    if (!s->format)
+    if (!s->format && !s->sum)
         return cudaSuccess;
     TRY_CUDA(cudaMallocAsync((void **)memory, (size_t)call->out.count * sizeof **memory, stream));
     numbers->d = *memory;
-    return gpu_numbers_to_doubles(s, floats && floats->reads ? &floats->source : NULL, call->out.count, *memory,
-                                  stream);
+    return s->sum ? gpu_sum(s->sum, made, call->out.count, *memory, stream)
+                  : gpu_numbers_to_doubles(s, made, call->out.count, *memory, stream);
 }
 
 static cudaError_t transfer(const struct fl_call *call, const struct fl_gpu_floats *floats, struct gpu_control *control,
@@ -366,6 +367,8 @@ cudaError_t gpu_submit(const struct fl_call *call, const struct fl_gpu_floats *f
         return follow(call, floats, control, stream);
     case FL_CALL_GATHER:
         return gpu_gather(&call->gather, control, stream);
+    case FL_CALL_MEAN:
+        return gpu_mean(call->source.sum, control, call->out.count, (double *)call->out.data, stream);
     default:
         return load_or_round(call, floats, control, stream);
     }

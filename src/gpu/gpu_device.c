@@ -105,6 +105,7 @@ static void call_text(const struct fl_call *call, char *text, size_t bytes) {
                  computes                                                    ? fl_op_name(call->args->op)
                  : call->kind == FL_CALL_FOLLOW                              ? "follow"
                  : call->kind == FL_CALL_OPEN || call->kind == FL_CALL_CLOSE ? "sequence"
+                 : call->kind == FL_CALL_MEAN                                ? "mean"
                                                                              : "load");
 }
 
@@ -290,24 +291,25 @@ static bool open_gpu(const struct fl_gpu_plugin *plugin, int number, char *why, 
     return false;
 }
 
-/* The number in "cuda" (0) or "cuda:N"; -1: it is neither. */
+/* The number in "cuda:N"; -1: it is none. */
 static int number_of(const char *name) {
-    if (!strcmp(name, "cuda"))
-        return 0;
     char *end;
     const long n = strncmp(name, "cuda:", 5) || name[5] < '0' || name[5] > '9' ? -1 : strtol(name + 5, &end, 10);
     return n < 0 || n > 9999 || *end ? -1 : (int)n;
 }
 
-struct tensor_device *fl_gpu_find(const char *name, char *why, size_t bytes) {
-    const int number = number_of(name);
+struct tensor_device *fl_gpu_find(const char *name, int place, char *why, size_t bytes) {
+    const bool is_open = !strcmp(name, "cuda");
+    int number = number_of(name);
     *why = 0;
-    if (number < 0)
+    if (number < 0 && !is_open)
         return NULL;
     pthread_mutex_lock(&opening);
     const struct fl_gpu_plugin *plugin = fl_gpu_load(why, bytes);
     const int count = plugin ? plugin->count(why, bytes) : 0;
     struct tensor_device *device = NULL;
+    if (count > 0 && is_open)
+        number = place % (count > MOST ? MOST : count);
     if (count > 0 && (number >= count || number >= MOST))
         snprintf(why, bytes, count > 1 ? "the CUDA devices are cuda:0 to cuda:%d" : "cuda:%d is the only CUDA device",
                  count > MOST ? MOST - 1 : count - 1);

@@ -7,6 +7,6 @@
 struct tensor_device;
 
 /* "cuda", "cuda:0", "cuda:1", ...: the GPU, opened at its first use (device_kinds.h). */
-struct tensor_device *fl_gpu_find(const char *name, char *why, size_t bytes);
+struct tensor_device *fl_gpu_find(const char *name, int place, char *why, size_t bytes);
 
 #endif

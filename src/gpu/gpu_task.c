@@ -72,11 +72,13 @@ static size_t blocks_need(const struct fl_args *args) {
 /* Whether the task has to do with them; if so, what it needs to know of them. */
 static bool find_floats(const struct fl_call *call, struct fl_gpu_floats *floats) {
     const bool runs = call->kind == FL_CALL_RUN, transfers = call->kind == FL_CALL_LOAD || call->kind == FL_CALL_ROUND;
-    const bool nothing = call->kind == FL_CALL_GATHER || call->kind == FL_CALL_CLOSE;
+    const bool nothing = call->kind == FL_CALL_GATHER || call->kind == FL_CALL_CLOSE || call->kind == FL_CALL_MEAN;
     const struct fl_format *format = nothing ? NULL
                                      : runs  ? call->args->format
                                              : call->out.format,
-                           *source = transfers ? call->source.format : NULL;
+                           *source = !transfers         ? NULL
+                                     : call->source.sum ? call->source.sum->format
+                                                        : call->source.format;
     floats->writes = format && format->element;
     floats->reads = source && source->element;
     if (floats->writes)

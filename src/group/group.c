@@ -1,19 +1,23 @@
 /* group.c - groups of ranks: the engines, and what is built on their one operation. */
+#define _GNU_SOURCE /* gethostname */
 #include "group/group.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/plugin.h"
 #include "core/base/text.h"
+#include "core/tensor/device.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct nn_group {
     const struct fl_group_engine *engine; /* NULL: "none" */
     void *joined;
     int rank, size;
+    int place; /* among the ranks of its host */
     double timeout;
     bool knows;  /* all ranks know of a failure (fl_group_all) */
     bool failed; /* a move failed: the ranks are out of step, and the engine cannot end in good order */
@@ -66,6 +70,23 @@ int nn_group_started(void) { /* by Open MPI; by MPICH, Intel MPI and others */
     return 1;
 }
 
+/* Ranks of a host have the same name of it. */
+static tensor_status find_place(nn_group *g) {
+    enum { NAME = 256 };
+    char *names = fl_alloc_zero((size_t)g->size * NAME);
+    if (!names)
+        return fl_fail(TENSOR_E_MEMORY, "group: no memory for %d ranks", g->size);
+    char *const own = names + (ptrdiff_t)g->rank * NAME;
+    if (gethostname(own, NAME - 1))
+        *own = '\0';
+    const tensor_status status = fl_group_share(g, "the hosts of all ranks", names, NAME);
+    for (int r = 0; r < g->rank && !status; r++)
+        g->place += !strcmp(names + (ptrdiff_t)r * NAME, own);
+    fl_group_free_memory(g, names);
+    g->statistics = (nn_group_statistics){0}; /* they count what the group is used for */
+    return status;
+}
+
 static tensor_status join_engine(nn_group *g, const struct fl_plugin *plugin, const struct fl_communicator *brought) {
     char why[FL_GROUP_WHY];
     enum fl_group_refusal refusal = FL_GROUP_BROKEN;
@@ -100,7 +121,7 @@ static tensor_status join(nn_group *g, const char *name, const struct fl_communi
         TRY(!strcmp(name, "nccl") ? join_nccl(g) : join_engine(g, &mpi, brought));
     g->to = fl_alloc_zero((size_t)g->size * sizeof *g->to);
     g->from = fl_alloc_zero((size_t)g->size * sizeof *g->from);
-    return g->to && g->from ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "group: no memory for %d ranks", g->size);
+    return g->to && g->from ? find_place(g) : fl_fail(TENSOR_E_MEMORY, "group: no memory for %d ranks", g->size);
 }
 
 static nn_group *new_group(const char *engine, const struct fl_communicator *brought) {
@@ -147,6 +168,10 @@ int nn_group_rank(const nn_group *g) {
 
 int nn_group_size(const nn_group *g) {
     return g ? g->size : 1;
+}
+
+tensor_device *nn_group_device(const nn_group *g, const char *name) {
+    return fl_device_find(name, g ? g->place : 0);
 }
 
 tensor_status nn_group_set_timeout(nn_group *g, double seconds) {

@@ -6,6 +6,7 @@
 #include "autoflex/write_rules.h"
 #include "core/ops/norms/channel_rules.h"
 #include "core/arithmetic/exact_rules.h"
+#include "core/arithmetic/fixed_sum.h"
 #include "core/table/slot.h"
 #include "flex/flex_convert_plan.h"
 #include "flex/flex_map_plan.h"
@@ -132,6 +133,20 @@ FL_BOTH void shared_terms(struct shared_case *c) {
     shared_keep(c, fl_terms_round(sum, e_out, 32767, &draw, &saturated));
     shared_keep(c, saturated);
     shared_keep_double(c, fl_terms_abs(sum));
+}
+
+/* Sums of doubles of any exponents that may cancel, and their means. */
+FL_BOTH void shared_fixed(struct shared_case *c) {
+    double x[4];
+    const int n = (int)shared_from(c, 1, 4);
+    for (int i = 0; i < n; i++) {
+        x[i] = shared_bits(c) % 4 ? shared_double(c, 60) : fl_scale2(shared_double(c, 1000), -60);
+        if (i && shared_bits(c) % 8 == 0)
+            x[i] = -x[0];
+    }
+    shared_keep_double(c, fl_fixed_sum(x, n, 1, 1, true));
+    shared_keep_double(c, fl_fixed_sum(x, n, 1, (uint32_t)n, false));
+    shared_keep_double(c, fl_fixed_sum(x, n, 1, (uint32_t)shared_from(c, 1, 1024), false));
 }
 
 /* The history of an exponent: a load, then writes with another maximum at each attempt. */
@@ -405,6 +420,7 @@ FL_BOTH uint64_t shared_hash(int rule, uint64_t seed) {
         break;
     case 8:
         shared_terms(&c);
+        shared_fixed(&c);
         break;
     case 9:
         shared_minifloat(&c);

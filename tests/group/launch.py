@@ -1,4 +1,6 @@
-"""Ranks under mpirun, for the tests of this folder: starting them, waiting for their end, counting checks."""
+"""Ranks under mpirun, for the tests of this folder: starting them, waiting for their end, counting checks, comparing what
+they have written."""
+import json
 import os
 import signal
 import subprocess
@@ -67,3 +69,24 @@ def position(folder):
 def read(*path):
     with open(os.path.join(*path), "rb") as file:
         return file.read()
+
+
+def same(a, b, *what):
+    for name in ("last.safetensors", "best.safetensors", "losses.txt"):
+        check(read(a, name) == read(b, name), *what, name, "differs")
+    check(os.path.exists(os.path.join(a, "trace.csv")) == os.path.exists(os.path.join(b, "trace.csv")), *what, "traces")
+    if os.path.exists(os.path.join(a, "trace.csv")):
+        check(read(a, "trace.csv") == read(b, "trace.csv"), *what, "trace.csv differs")
+
+
+TIMES = {"seconds", "images_per_second", "speed_ratio", "started", "command_line", "step_seconds", "step_seconds_low",
+         "step_seconds_high", "wall_seconds", "timed", "ranks", "rank_steps", "rank_sent",
+         "rank_waited", "rank_overlapped", "rank_seconds"}
+
+
+def lines(folder):
+    def plain(value):
+        if isinstance(value, dict):
+            return {k: plain(v) for k, v in value.items() if k not in TIMES}
+        return [plain(v) for v in value] if isinstance(value, list) else value
+    return [plain(json.loads(line)) for line in read(folder, "metrics.jsonl").splitlines()]

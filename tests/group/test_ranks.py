@@ -16,19 +16,11 @@ import tempfile
 import time
 
 import launch
-from launch import ENVIRONMENT, check, ended, finish, mpirun, position, read
+from launch import ENVIRONMENT, check, ended, finish, lines, mpirun, position, read, same
 
 train, FLEXLAB = functools.partial(launch.train, os.path.abspath(sys.argv[1])), os.path.abspath(sys.argv[2])
 LONG = "long" in sys.argv[3:]
 ENGINES = [word.split("=") for word in sys.argv[3:] if "=" in word]
-
-
-def same(a, b, *what):
-    for name in ("last.safetensors", "best.safetensors", "losses.txt"):
-        check(read(a, name) == read(b, name), *what, name, "differs")
-    check(os.path.exists(os.path.join(a, "trace.csv")) == os.path.exists(os.path.join(b, "trace.csv")), *what, "traces")
-    if os.path.exists(os.path.join(a, "trace.csv")):
-        check(read(a, "trace.csv") == read(b, "trace.csv"), *what, "trace.csv differs")
 
 
 # --- the same bytes of any number of ranks --------------------------------------------------------------------------
@@ -160,19 +152,6 @@ def messages(engine, place):
 
 
 # --- the program --------------------------------------------------------------------------------------------------------
-
-TIMES = {"seconds", "images_per_second", "speed_ratio", "started", "command_line", "step_seconds", "step_seconds_low",
-         "step_seconds_high", "wall_seconds", "timed", "ranks", "rank_steps", "rank_sent",
-         "rank_waited", "rank_overlapped", "rank_seconds"}
-
-
-def lines(folder):
-    def plain(value):
-        if isinstance(value, dict):
-            return {k: plain(v) for k, v in value.items() if k not in TIMES}
-        return [plain(v) for v in value] if isinstance(value, list) else value
-    return [plain(json.loads(line)) for line in read(folder, "metrics.jsonl").splitlines()]
-
 
 def program(engine, place):
     words = ["--model", "resnet8", "--data", "synthetic:train=96,test=20", "--batch", "24", "--shards", "4", "--epochs", "2"]

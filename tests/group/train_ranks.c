@@ -1,15 +1,16 @@
-/* train_ranks.c - a small training by the ranks that mpirun starts, for test_ranks.py. Rank 0 writes last.safetensors,
- * trace.csv, losses.txt and with `telemetry` telemetry.jsonl and .csv into FOLDER.
+/* train_ranks.c - a small training by the ranks that mpirun starts, for the tests of this folder. Rank 0 writes
+ * last.safetensors, trace.csv, losses.txt and with `telemetry` telemetry.jsonl and .csv into FOLDER.
  * Compiled with OWN_MPI by a wrapper of MPI, it initialises MPI itself and brings a communicator.
  *
  *     train_ranks FOLDER KEY=VALUE ...
  *
- * Keys: engine, model (also "infinite", below), variant, policy, optimiser, scale, shards, batch, batchnorm, clip,
- * rate, steps, resume, keep (steps between checkpoints), telemetry (steps between records), pattern, shadows, differ
- * (the rank whose learning rate differs), unlike (RANK:KEY=VALUE of one rank), stop, kill and fail (RANK:STEP: a rank
- * that stops answering, dies or reports a failure after that step), trace=no (none). With OWN_MPI: own=split (two
- * groups, which train at once in FOLDER/part0 and part1), lost (one group of all), or what is refused: early, null,
- * inter, single, thread, kind. */
+ * Keys: engine, model (also "infinite", below), data (images), variant, policy, optimiser, scale, shards, batch,
+ * batchnorm, clip, rate, steps, until (the last of them that is made), resume, devices (of the ranks, one after the
+ * other, joined by '/'; the last one is that of all others), keep (steps between checkpoints), telemetry (steps between
+ * records), pattern, shadows, differ (the rank whose learning rate differs), unlike (RANK:KEY=VALUE of one rank), stop,
+ * kill and fail (RANK:STEP: a rank that stops answering, dies or reports a failure after that step), trace=no (none).
+ * With OWN_MPI: own=split (two groups, which train at once in FOLDER/part0 and part1), lost (one group of all), or what
+ * is refused: early, null, inter, single, thread, kind. */
 #include "flexlab/nn.h"
 #ifdef OWN_MPI
 #include "flexlab/nn_group_mpi.h"
@@ -61,7 +62,22 @@ static int see_step(void *context, const nn_step_report *report) {
         raise(SIGKILL);
     if (is_now("fail", report->step))
         nn_group_abort(group, "the disk is full");
-    return 0;
+    return report->step == number("until", 0);
+}
+
+/* The device of this rank; NULL: cpu. */
+static const char *device(void) {
+    static char names[100];
+    const char *given = value("devices", NULL);
+    if (!given)
+        return NULL;
+    snprintf(names, sizeof names, "%s", given);
+    char *name = strtok(names, "/");
+    for (int r = 0; r < nn_group_rank(group); r++) {
+        char *next = strtok(NULL, "/");
+        name = next ? next : name;
+    }
+    return name;
 }
 
 static int failed(const char *what) {
@@ -89,7 +105,7 @@ static int train(const char *folder) {
             tokens[i] = (i * 7 + i * i / 5) % 13;
         train = data_new_tokens(tokens, 2600, 13);
         test = data_new_tokens(tokens + 2600, 400, 13);
-    } else if (data_open_splits(&train, &test, "synthetic:train=240,test=48")) {
+    } else if (data_open_splits(&train, &test, value("data", "synthetic:train=240,test=48"))) {
         return failed("data");
     }
     if (!train || !test)
@@ -110,6 +126,7 @@ static int train(const char *folder) {
                                                 .shards = number("shards", 12),
                                                 .batchnorm_global = !strcmp(value("batchnorm", "shard"), "global"),
                                                 .seed = 3,
+                                                .device = device(),
                                                 .group = group},
                                     .model = infinite ? NULL : model,
                                     .build = build_infinite,
@@ -130,6 +147,11 @@ static int train(const char *folder) {
                                     .checkpoint_every = number("keep", 0),
                                     .resume = value("resume", NULL),
                                     .context = text ? 8 : 0};
+    if (value("devices", NULL)) {
+        const tensor_device *taken = nn_group_device(group, device() ? device() : "cpu");
+        printf("rank %d on %s\n", rank, taken ? tensor_device_name(taken) : tensor_error());
+        fflush(stdout);
+    }
     nn_train_result result;
     const tensor_status status = nn_train(&result, &config, train, test, &(nn_train_events){.step = see_step});
     if (status)

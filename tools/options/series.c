@@ -33,6 +33,10 @@ static int choose_loss_scale(const struct settings *settings, struct series *ser
 /* Sets the device of a format by its name in the list or in the settings. */
 static int find_device(struct series *series, const char *option, const char *name) {
     failure_forget();
+    if (nn_group_started() > 1 && !strcmp(name, "cuda")) { /* each rank opens its own (nn_group_device) */
+        series->device = text_format("%s", name);
+        return STATUS_OK;
+    }
     const tensor_device *device = tensor_device_find(name);
     if (!device)
         return failure_is_usage() ? text_usage("--%s: %s", option, tensor_error())

@@ -45,13 +45,17 @@ tensor_device *tensor_device_at(int i) {
 }
 
 tensor_device *tensor_device_find(const char *name) {
+    return fl_device_find(name, 0);
+}
+
+tensor_device *fl_device_find(const char *name, int place) {
     for (int i = 0; name && i < known_devices(); i++)
         if (!strcmp(devices[i]->name, name))
             return devices[i];
     char why[600] = "";
     fl_device_opener open;
     for (int i = 0; name && !*why && (open = fl_device_opener_at(i)); i++) {
-        tensor_device *opened = open(name, why, sizeof why);
+        tensor_device *opened = open(name, place, why, sizeof why);
         if (opened)
             return opened;
     }

@@ -1,5 +1,5 @@
-/* part_write.h - writes of sums of tensors, on the host: as a whole, or a part on each rank. The rules are those of any
- * write; for parts they are opened up between their phases, for the maximum and the statistics of all:
+/* part_write.h - writes of sums of tensors: as a whole, or, on the host, a part on each rank. The rules are those of
+ * any write; for parts they are opened up between their phases, for the maximum and the statistics of all:
  *
  *     fl_part_measure(&w);     w.maximum is that of this part; 0 if the rules need none
  *     ... w.maximum becomes the largest of all parts ...
@@ -22,8 +22,10 @@ struct fl_part_write {
     struct fl_stats stats;
 };
 
-/* Writes the sum of `count` tensors of one format and of out's shape. */
+/* On any device: writes the sum of `count` tensors of one format and of out's shape; stores the exact mean of such
+ * tensors of f64, rounded once. */
 tensor_status fl_write_sum(tensor *out, const tensor *const *terms, int count);
+tensor_status fl_store_mean(tensor *out, const tensor *const *terms, int count);
 
 /* w->out, w->sum, w->first and w->count are set. */
 void fl_part_measure(struct fl_part_write *w);

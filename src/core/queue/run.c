@@ -90,7 +90,7 @@ static tensor_status run_close(const struct fl_call *call) {
     return TENSOR_OK;
 }
 
-/* --- ROUND, LOAD -------------------------------------------------------------------------------------------------- */
+/* --- ROUND, MEAN -------------------------------------------------------------------------------------------------- */
 
 /* Measures the source if the rules require that before anything is stored. */
 static bool measure(const struct fl_call *call, const struct fl_write_state *w, struct fl_transfer_result *seen) {
@@ -123,6 +123,17 @@ static tensor_status run_round(const struct fl_call *call) {
                                 .rounding = rounding_of(out),
                                 .op_result = out->format->arithmetic == FL_ARITHMETIC_FLOAT,
                                 .count = out->count});
+    return TENSOR_OK;
+}
+
+static tensor_status run_mean(const struct fl_call *call) {
+    const struct fl_sum *sum = call->source.sum;
+    double *to = call->out.data, terms[FL_MOST_TERMS];
+    for (int64_t i = 0; i < call->out.count; i++) { /* the first term may be the output */
+        for (int t = 0; t < sum->count; t++)
+            terms[t] = ((const double *)sum->terms[t].data)[i];
+        to[i] = fl_exact_mean(terms, sum->count, (uint32_t)sum->count);
+    }
     return TENSOR_OK;
 }
 
@@ -250,7 +261,7 @@ static tensor_status run_kind(const struct fl_call *call) {
     static tensor_status (*const run[])(const struct fl_call *) = {
         [FL_CALL_RUN] = run_kernel,  [FL_CALL_WRITE] = run_write,   [FL_CALL_LOAD] = run_load,
         [FL_CALL_ROUND] = run_round, [FL_CALL_FOLLOW] = run_follow, [FL_CALL_GATHER] = run_gather,
-        [FL_CALL_OPEN] = run_open,   [FL_CALL_CLOSE] = run_close};
+        [FL_CALL_OPEN] = run_open,   [FL_CALL_CLOSE] = run_close,   [FL_CALL_MEAN] = run_mean};
     return run[call->kind](call);
 }
 

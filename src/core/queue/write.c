@@ -117,7 +117,8 @@ tensor_status fl_write_values(tensor *out, const double *values) {
     return fl_submit(fl_queue_of(out->storage), &call);
 }
 
-tensor_status fl_write_sum(tensor *out, const tensor *const *terms, int count) {
+/* A queue copies the terms while the task is submitted. */
+static tensor_status submit_sum(enum fl_call_kind kind, tensor *out, const tensor *const *terms, int count) {
     struct fl_view views[FL_MOST_TERMS];
     for (int i = 0; i < count; i++)
         views[i] = fl_view_of(terms[i]);
@@ -125,10 +126,16 @@ tensor_status fl_write_sum(tensor *out, const tensor *const *terms, int count) {
     const tensor_status status = fl_need_contiguous("sum", out);
     if (status)
         return status;
-    if (!out->storage->device->host)
-        return fl_fail(TENSOR_E_UNSUPPORTED, "sum: of tensors on %s, expected on cpu", out->storage->device->name);
-    struct fl_call call = {.kind = FL_CALL_ROUND, .out = *out->storage, .source = {.sum = &sum}};
+    struct fl_call call = {.kind = kind, .out = *out->storage, .source = {.sum = &sum}};
     return fl_submit(fl_queue_of(out->storage), &call);
+}
+
+tensor_status fl_write_sum(tensor *out, const tensor *const *terms, int count) {
+    return submit_sum(FL_CALL_ROUND, out, terms, count);
+}
+
+tensor_status fl_store_mean(tensor *out, const tensor *const *terms, int count) {
+    return submit_sum(FL_CALL_MEAN, out, terms, count);
 }
 
 const struct fl_slot *fl_slot_of(const tensor *t) {

@@ -48,4 +48,8 @@ struct tensor_device {
     bool takes_blocks; /* it computes products in classes operands=A,B */
 };
 
+/* tensor_device_find; of a name that leaves open which device of its kind it is, the one at that place, counted round.
+ */
+struct tensor_device *fl_device_find(const char *name, int place);
+
 #endif

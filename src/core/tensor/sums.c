@@ -1,129 +1,17 @@
 /* sums.c - sums of tensors element by element, and exact sums of doubles. */
 #include "core/tensor/sums.h"
 #include "core/arithmetic/exact_rules.h"
+#include "core/arithmetic/fixed_sum.h"
 #include <string.h>
 
 /* --- exact sums of doubles ---------------------------------------------------------------------------------------- */
 
-/* A fixed-point number in two's complement that holds any sum of 2^20 doubles exactly (Kulisch 1971), in units of
- * 2^-1138: 64 bits below the smallest double, which a division fills. */
-enum { LIMBS = 36, BELOW = 1138 };
-struct fixed {
-    uint64_t limb[LIMBS]; /* the lowest first */
-};
-
-static void add(struct fixed *a, double x) {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    const int exponent = (int)(bits >> 52 & 0x7ff);
-    const uint64_t significand = (bits & (((uint64_t)1 << 52) - 1)) | (exponent ? (uint64_t)1 << 52 : 0);
-    const int shift = (exponent ? exponent : 1) - 1075 + BELOW; /* x is significand * 2^(exponent - 1075) */
-    const bool negative = bits >> 63;
-    fl_uint128 part = (fl_uint128)significand << shift % 64;
-    for (int i = shift / 64; i < LIMBS; i++) { /* part holds what is still to be added, and the carry or borrow */
-        const uint64_t now = a->limb[i], word = (uint64_t)part;
-        part >>= 64;
-        a->limb[i] = negative ? now - word : now + word;
-        part += negative ? now < word : a->limb[i] < now;
-        if (!part)
-            return;
-    }
-}
-
-/* Makes the number its magnitude; returns whether it was negative. */
-static bool take_sign(struct fixed *a) {
-    if (!(a->limb[LIMBS - 1] >> 63))
-        return false;
-    uint64_t carry = 1;
-    for (int i = 0; i < LIMBS; i++) {
-        a->limb[i] = ~a->limb[i] + carry;
-        carry = carry && !a->limb[i];
-    }
-    return true;
-}
-
-/* a / divisor, the remainder collected in the last bit. */
-static void divide(struct fixed *a, uint32_t divisor) {
-    fl_uint128 rest = 0;
-    for (int i = LIMBS - 1; i >= 0; i--) {
-        const fl_uint128 part = rest << 64 | a->limb[i];
-        a->limb[i] = (uint64_t)(part / divisor);
-        rest = part % divisor;
-    }
-    a->limb[0] |= rest != 0;
-}
-
-/* The leading 64 bits of a magnitude, what follows collected in the last of them; *scale: their unit is 2^*scale. */
-static uint64_t leading(const struct fixed *a, int *scale) {
-    int top = LIMBS - 1;
-    while (top > 0 && !a->limb[top])
-        top--;
-    const int spare = a->limb[top] ? __builtin_clzll(a->limb[top]) : 0;
-    uint64_t bits = a->limb[top] << spare, rest = 0;
-    if (top > 0 && spare) {
-        bits |= a->limb[top - 1] >> (64 - spare);
-        rest = a->limb[top - 1] << spare;
-    } else if (top > 0) {
-        rest = a->limb[top - 1];
-    }
-    for (int i = top - 2; i >= 0 && !rest; i--)
-        rest = a->limb[i];
-    *scale = 64 * top - spare - BELOW;
-    return bits | (rest != 0);
-}
-
-/* The magnitude as a double: to odd, or to nearest. Where doubles have fewer bits, below 2^-1022, the bits that are too
- * fine are collected in the last one first. */
-static double as_double(uint64_t bits, int scale, bool odd) {
-    int shift = 11; /* leaves 53 bits */
-    if (scale + shift < -1074)
-        shift = -1074 - scale;
-    if (shift > 63) /* at most half of the smallest double, or just above */
-        return odd || (shift == 64 && bits > (uint64_t)1 << 63) ? 0x1p-1074 : 0;
-    const uint64_t low = bits & (((uint64_t)1 << shift) - 1), half = (uint64_t)1 << (shift - 1);
-    uint64_t kept = bits >> shift;
-    if (odd)
-        kept |= low != 0;
-    else
-        kept += low > half || (low == half && (kept & 1));
-    return fl_scale2((double)kept, scale + shift);
-}
-
-static bool sum(struct fixed *a, const double *x, int count) {
-    memset(a, 0, sizeof *a);
-    for (int i = 0; i < count; i++) {
-        if (!fl_is_finite(x[i]))
-            return false;
-        add(a, x[i]);
-    }
-    return true;
-}
-
-static double plain_sum(const double *x, int count) {
-    double total = 0;
-    for (int i = 0; i < count; i++)
-        total += x[i];
-    return total;
-}
-
-static double signed_double(struct fixed *a, uint32_t divisor, bool odd) {
-    const bool negative = take_sign(a);
-    int scale;
-    if (divisor > 1)
-        divide(a, divisor);
-    const uint64_t bits = leading(a, &scale);
-    const double size = bits ? as_double(bits, scale, odd) : 0;
-    return negative ? -size : size;
-}
-
 double fl_exact_sum_odd(const double *x, int count) {
-    struct fixed a;
-    return sum(&a, x, count) ? signed_double(&a, 1, true) : plain_sum(x, count);
+    return fl_fixed_sum(x, count, 1, 1, true);
 }
 
 double fl_exact_mean(const double *x, int count, uint32_t divisor) {
-    struct fixed a;
-    return sum(&a, x, count) ? signed_double(&a, divisor, false) : plain_sum(x, count);
+    return fl_fixed_sum(x, count, 1, divisor, false);
 }
 
 /* --- the tree ----------------------------------------------------------------------------------------------------- */

@@ -18,7 +18,7 @@ struct fl_source {
     const struct fl_format *format; /* a tensor of this format */
     struct fl_view view;
     struct fl_fill fill;      /* numbers computed as they are read */
-    const struct fl_sum *sum; /* likewise; on a processor only */
+    const struct fl_sum *sum; /* likewise */
 };
 
 void fl_source_fetch(const struct fl_source *source, int64_t first, int64_t n, double *block);

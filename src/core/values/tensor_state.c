@@ -275,6 +275,10 @@ void fl_tensor_place(tensor *t, void *memory) {
     t->storage->data = memory;
 }
 
+tensor *fl_tensor_beside(const tensor *t) {
+    return tensor_new_at(t->storage->device, t->format->id, t->ndim, t->shape, t->storage->data, element_bytes(t));
+}
+
 void fl_tensor_hide(tensor *t, bool hidden) {
     t->storage->hidden = hidden;
 }

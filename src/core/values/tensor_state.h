@@ -31,6 +31,9 @@ tensor_status fl_slot_from_numbers(void *slot, const int64_t whole[FL_SLOT_WHOLE
 /* Moves a tensor in memory of its caller, with its views, to other memory of the same size and alignment, on the same
  * device. It copies nothing. */
 void fl_tensor_place(tensor *t, void *memory);
+/* A tensor in the memory of another one, which outlives it, with an exponent and statistics of its own. NULL on
+ * failure, with tensor_error() set. */
+tensor *fl_tensor_beside(const tensor *other);
 /* While a tensor is hidden, functions that read its elements fail with TENSOR_E_ARGUMENT, because another tensor uses
  * their memory. */
 void fl_tensor_hide(tensor *t, bool hidden);

@@ -2,6 +2,7 @@
 #include "nn/compile/nn_compile.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "core/values/tensor_state.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
 
@@ -66,10 +67,8 @@ tensor_status fl_make_parameter(nn_graph *g, const struct fl_node *node, struct 
 }
 
 /* A gradient that another rank computes: exponent and statistics, and no memory of its own. */
-static tensor_status make_others(const nn_graph *g, struct fl_parameter *p) {
-    const struct fl_shape *shape = &p->shape;
-    p->g_pass =
-        tensor_new_at(g->device, p->as.g.format, shape->ndim, shape->dim, tensor_data(p->g), tensor_bytes(p->g));
+static tensor_status make_others(struct fl_parameter *p) {
+    p->g_pass = fl_tensor_beside(p->g);
     return p->g_pass ? fl_set_predictor(p->g_pass, p->as.g.predictor) : tensor_error_status();
 }
 
@@ -81,7 +80,7 @@ static tensor_status make_gradient(nn_graph *g, const struct fl_node *node, stru
         return TENSOR_OK;
     p->g_pass = NULL;
     p->g_info = g->info_count;
-    TRY(fl_is_own_shard(g, g->shard) ? fl_new_tensor(g, &p->g_pass, p->as.g, &p->shape) : make_others(g, p));
+    TRY(fl_is_own_shard(g, g->shard) ? fl_new_tensor(g, &p->g_pass, p->as.g, &p->shape) : make_others(p));
     TRY(fl_list_tensor(g, fl_shard_name(g, g->infos[p->info + 1].name), "weight gradient", p->g_pass, TENSOR_OK));
     return node->blocks.draws
                ? tensor_set_rounding(p->g_pass, TENSOR_ROUND_NEAREST, nn_name_key(g->seed, g->infos[p->g_info].name))

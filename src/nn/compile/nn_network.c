@@ -42,7 +42,7 @@ nn_graph *nn_graph_new(const nn_config *given) {
     if (policy && policy->loss_scale && !config->loss_scale) /* unless the caller sets another one */
         config->loss_scale = policy->loss_scale;
     const nn_variant *variant = policy ? policy->variant : nn_variant_find(config->variant);
-    tensor_device *device = config->device ? tensor_device_find(config->device) : tensor_device_at(0);
+    tensor_device *device = config->device ? nn_group_device(config->group, config->device) : tensor_device_at(0);
     if (!variant || !device || check_config(config, variant, policy) ||
         (policy && config->no_master && fl_policy_without_masters(policy))) {
         fl_policy_free(policy);

@@ -391,7 +391,6 @@ struct nn_graph {
     tensor *share;          /* f64 [1]: what the gradient of a shard's loss is multiplied by; NULL with one shard */
     nn_group *group;        /* NULL: one rank */
     struct fl_ranks *ranks; /* nn_ranks.h; NULL: one rank */
-    double *moments;        /* of all shards of a state that is averaged; NULL: there is none */
     uint64_t seed;
     struct fl_optimiser optimiser;
     struct fl_objective objective;
@@ -423,7 +422,7 @@ struct nn_graph {
     tensor *step;                /* f64 [1], updates so far; NULL if no layer draws */
     tensor *bytes, *byte_values; /* images as bytes, and the values of these; NULL until nn_set_pixel_values */
     tensor *indices;             /* indices of the batch in a set on this device; NULL until nn_data_new */
-    int32_t *index_buffer;       /* on the host; NULL until first used */
+    int32_t *index_buffer;       /* on the host; likewise */
     struct fl_losses *losses;    /* NULL until the first is noted */
     enum fl_phase phase;
     struct fl_writes writes;

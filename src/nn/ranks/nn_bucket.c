@@ -42,17 +42,13 @@ static int64_t bytes_of(const struct fl_bucket *b, int r) {
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
 
-static void list_parameters(struct fl_bucket *b, nn_graph *g) {
-    int number = 0, listed = 0;
-    for (int i = 0; i < g->count; i++)
-        for (int p = 0; p < g->nodes[i].parameters; p++, number++) {
-            struct fl_parameter *parameter = &g->nodes[i].parameter[p];
-            if (number < b->first || listed == b->count)
-                continue;
-            b->ranges[listed++] = (struct fl_range){parameter, b->elements, tensor_count(parameter->g),
-                                                    (int)tensor_format_bytes(tensor_format_of(parameter->g))};
-            b->elements += whole_lines(tensor_count(parameter->g));
-        }
+static void list_parameters(struct fl_bucket *b, const struct fl_gradients *of) {
+    for (int i = 0; i < b->count; i++) {
+        tensor *sum = fl_gradients_sum(of, b->first + i);
+        b->ranges[i] =
+            (struct fl_range){sum, b->elements, tensor_count(sum), (int)tensor_format_bytes(tensor_format_of(sum))};
+        b->elements += whole_lines(tensor_count(sum));
+    }
 }
 
 /* What precedes the bytes of gradients: the exponents of a rank's only shard. */
@@ -65,7 +61,8 @@ static int64_t head_of_sums(const struct fl_bucket *b) {
     return b->count * (int64_t)sizeof(struct fl_stats);
 }
 
-tensor_status fl_bucket_make(struct fl_bucket *b, nn_graph *g, int first, int count) {
+tensor_status fl_bucket_make(struct fl_bucket *b, const struct fl_gradients *of, int first, int count) {
+    const nn_graph *g = of->g;
     const size_t n = (size_t)count, size = (size_t)nn_group_size(g->group), shards = (size_t)g->shards;
     *b = (struct fl_bucket){.size = (int)size, .rank = nn_group_rank(g->group), .shards = g->shards};
     b->own = g->shards / (int)size;
@@ -73,7 +70,7 @@ tensor_status fl_bucket_make(struct fl_bucket *b, nn_graph *g, int first, int co
     b->count = count;
     if (!(b->ranges = fl_alloc_zero(n * sizeof *b->ranges)))
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for %d gradients", count);
-    list_parameters(b, g);
+    list_parameters(b, of);
     int64_t all = 0;
     for (int r = 0; r < b->size; r++)
         all += bytes_of(b, r);
@@ -108,18 +105,18 @@ void fl_bucket_free(struct fl_bucket *b, const nn_group *group) {
 
 /* --- gradients that are sent -------------------------------------------------------------------------------------- */
 
-static char *elements_of(const struct fl_bucket *b, const nn_graph *g, int shard, int i) {
-    return tensor_data(fl_shard_gradient(g, shard, b->first + i));
+static char *elements_of(const struct fl_bucket *b, const struct fl_gradients *of, int shard, int i) {
+    return tensor_data(fl_gradients_shard(of, shard, b->first + i));
 }
 
 static const struct fl_format *format_of(const struct fl_bucket *b, int i) {
-    return fl_format_of(tensor_format_of(b->ranges[i].parameter->g));
+    return fl_format_of(tensor_format_of(b->ranges[i].sum));
 }
 
-void fl_bucket_tell(struct fl_bucket *b, const nn_graph *g) {
+void fl_bucket_tell(struct fl_bucket *b, const struct fl_gradients *of) {
     for (int s = b->rank * b->own; s < (b->rank + 1) * b->own; s++)
         for (int i = 0; i < b->count; i++) {
-            const tensor *t = fl_shard_gradient(g, s, b->first + i);
+            const tensor *t = fl_gradients_shard(of, s, b->first + i);
             b->told[s * b->count + i] = tensor_format_is_shared(tensor_format_of(t)) ? tensor_exponent(t) : 0;
         }
 }
@@ -145,11 +142,11 @@ static int64_t sent_of(const struct fl_bucket *b, int i, int64_t n) {
 }
 
 /* The elements of own shards from `first` on. */
-static void view_own(const struct fl_bucket *b, const nn_graph *g, int i, int64_t first, int64_t n,
+static void view_own(const struct fl_bucket *b, const struct fl_gradients *of, int i, int64_t first, int64_t n,
                      struct fl_view *views) {
     const int begin = b->rank * b->own;
     for (int s = 0; s < b->own; s++)
-        views[s] = (struct fl_view){.data = elements_of(b, g, begin + s, i) + first * b->ranges[i].bytes,
+        views[s] = (struct fl_view){.data = elements_of(b, of, begin + s, i) + first * b->ranges[i].bytes,
                                     .e = &b->exponents[(int64_t)i * b->shards + begin + s],
                                     .count = n};
 }
@@ -159,20 +156,20 @@ static int32_t exponent_of(const struct fl_bucket *b, int i, int r) {
     return fl_partial_exponent(&b->exponents[(int64_t)i * b->shards + r * b->own], b->own);
 }
 
-static void pack_parameter(const struct fl_bucket *b, const nn_graph *g, int i, int r, char *to) {
+static void pack_parameter(const struct fl_bucket *b, const struct fl_gradients *of, int i, int r, char *to) {
     struct fl_view views[FL_MOST_SHARDS];
     int64_t first;
     const int64_t n = part_of(b, &b->ranges[i], r, &first), bytes = n * b->ranges[i].bytes;
     if (!n)
         return;
-    view_own(b, g, i, first, n, views);
+    view_own(b, of, i, first, n, views);
     if (b->partial[i].bytes)
         fl_partial_pack(b->partial[i], format_of(b, i), views, b->own, exponent_of(b, i, b->rank), n, to);
     for (int s = 0; s < b->own && !b->partial[i].bytes; s++)
         memcpy(to + s * room_of(bytes), views[s].data, (size_t)bytes);
 }
 
-void fl_bucket_pack(struct fl_bucket *b, const nn_graph *g) {
+void fl_bucket_pack(struct fl_bucket *b, const struct fl_gradients *of) {
     const int64_t head = head_of_gradients(b);
     char *send = b->send, *receive = b->receive;
     int64_t first;
@@ -187,7 +184,7 @@ void fl_bucket_pack(struct fl_bucket *b, const nn_graph *g) {
         send += head;
         receive += head;
         for (int i = 0; i < b->count; i++) {
-            pack_parameter(b, g, i, r, send);
+            pack_parameter(b, of, i, r, send);
             send += sent_of(b, i, part_of(b, &b->ranges[i], r, &first));
             receive += sent_of(b, i, part_of(b, &b->ranges[i], b->rank, &first));
         }
@@ -199,13 +196,13 @@ void fl_bucket_pack(struct fl_bucket *b, const nn_graph *g) {
 /* --- sums --------------------------------------------------------------------------------------------------------- */
 
 /* The terms of this rank's part of a parameter: shards, of others where they were received. */
-static void find_shards(struct fl_bucket *b, const nn_graph *g, int i, char *const *received) {
+static void find_shards(struct fl_bucket *b, const struct fl_gradients *of, int i, char *const *received) {
     struct fl_part_write *w = &b->writes[i];
     struct fl_view *terms = &b->terms[(int64_t)i * b->shards];
     const int bytes = b->ranges[i].bytes;
     for (int s = 0; s < b->shards; s++) {
         const int r = s / b->own;
-        char *data = r == b->rank ? elements_of(b, g, s, i) + w->first * bytes
+        char *data = r == b->rank ? elements_of(b, of, s, i) + w->first * bytes
                                   : received[r] + (s - r * b->own) * room_of(w->count * bytes);
         terms[s] = (struct fl_view){data, NULL, &b->exponents[(int64_t)i * b->shards + s], w->count};
     }
@@ -213,7 +210,7 @@ static void find_shards(struct fl_bucket *b, const nn_graph *g, int i, char *con
 }
 
 /* The same: sums of ranks. */
-static void find_sums(struct fl_bucket *b, const nn_graph *g, int i, char *const *received) {
+static void find_sums(struct fl_bucket *b, const struct fl_gradients *of, int i, char *const *received) {
     struct fl_part_write *w = &b->writes[i];
     struct fl_view *terms = &b->terms[(int64_t)i * b->shards], *own = &b->own_terms[(int64_t)i * b->own];
     for (int r = 0; r < b->size; r++) {
@@ -221,7 +218,7 @@ static void find_sums(struct fl_bucket *b, const nn_graph *g, int i, char *const
         *e = exponent_of(b, i, r);
         terms[r] = (struct fl_view){received[r], NULL, e, w->count};
     }
-    view_own(b, g, i, w->first, w->count, own);
+    view_own(b, of, i, w->first, w->count, own);
     b->of_ranks[i] = (struct fl_partial_terms){b->partial[i], b->rank, own, b->own};
     w->sum = fl_partial_sum(&b->of_ranks[i], format_of(b, i), terms, b->size);
 }
@@ -239,27 +236,27 @@ static void take_heads(struct fl_bucket *b, char **received) {
         plan(b);
 }
 
-static void find_terms(struct fl_bucket *b, const nn_graph *g) {
+static void find_terms(struct fl_bucket *b, const struct fl_gradients *of) {
     char *received[FL_MOST_SHARDS];
     for (int r = 0; r < b->size; r++)
         received[r] = b->from[r].data;
     take_heads(b, received);
     for (int i = 0; i < b->count; i++) {
         struct fl_part_write *w = &b->writes[i];
-        *w = (struct fl_part_write){.out = b->ranges[i].parameter->g};
+        *w = (struct fl_part_write){.out = b->ranges[i].sum};
         w->count = part_of(b, &b->ranges[i], b->rank, &w->first);
         if (b->partial[i].bytes)
-            find_sums(b, g, i, received);
+            find_sums(b, of, i, received);
         else
-            find_shards(b, g, i, received);
+            find_shards(b, of, i, received);
         for (int r = 0; r < b->size; r++)
             received[r] += r == b->rank ? 0 : sent_of(b, i, w->count);
     }
 }
 
-bool fl_bucket_measure(struct fl_bucket *b, const nn_graph *g) {
+bool fl_bucket_measure(struct fl_bucket *b, const struct fl_gradients *of) {
     bool asked = false;
-    find_terms(b, g);
+    find_terms(b, of);
     for (int i = 0; i < b->count; i++) {
         fl_part_measure(&b->writes[i]);
         b->maxima[(int64_t)b->rank * b->count + i] = b->writes[i].maximum;
@@ -279,7 +276,7 @@ static void copy_sums(const struct fl_bucket *b, int r, bool packing) {
     for (int i = 0; i < b->count; i++) {
         int64_t first;
         const int64_t bytes = part_of(b, &b->ranges[i], r, &first) * b->ranges[i].bytes;
-        char *own = (char *)tensor_data(b->ranges[i].parameter->g) + first * b->ranges[i].bytes;
+        char *own = (char *)tensor_data(b->ranges[i].sum) + first * b->ranges[i].bytes;
         if (bytes)
             memcpy(packing ? at : own, packing ? own : at, (size_t)bytes);
         at += room_of(bytes);

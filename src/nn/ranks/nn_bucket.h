@@ -5,12 +5,12 @@
 
 #include "core/queue/part_write.h"
 #include "group/group.h"
-#include "nn/graph/nn_graph.h"
+#include "nn/ranks/nn_gradients.h"
 #include "nn/ranks/nn_partial.h"
 
 /* A parameter among the elements of its bucket, one after the other. */
 struct fl_range {
-    struct fl_parameter *parameter;
+    tensor *sum;       /* of its gradients */
     int64_t at, count; /* its elements */
     int bytes;         /* of an element */
 };
@@ -33,20 +33,20 @@ struct fl_bucket {
     struct fl_piece *to, *from;
 };
 
-/* Makes room for a bucket of `count` parameters of a compiled graph, from number `first` on. What was made is freed by
+/* Makes room for a bucket of the gradients of `count` parameters, from number `first` on. What was made is freed by
  * fl_bucket_free, also after a failure. */
-tensor_status fl_bucket_make(struct fl_bucket *b, nn_graph *g, int first, int count);
+tensor_status fl_bucket_make(struct fl_bucket *b, const struct fl_gradients *of, int first, int count);
 void fl_bucket_free(struct fl_bucket *b, const nn_group *group);
 
 /* In this order, with an exchange between two of them: */
 
 /* The exponents of own shards; exchanged beforehand where the bytes of gradients depend on those of all ranks. */
-void fl_bucket_tell(struct fl_bucket *b, const nn_graph *g);
+void fl_bucket_tell(struct fl_bucket *b, const struct fl_gradients *of);
 bool fl_bucket_tells_first(const struct fl_bucket *b);
 /* Own gradients for other ranks: b->to and b->from become what is sent and received. */
-void fl_bucket_pack(struct fl_bucket *b, const nn_graph *g);
+void fl_bucket_pack(struct fl_bucket *b, const struct fl_gradients *of);
 /* Begins the write of this rank's part of each sum. Whether the rules ask for maxima: then b->maxima are exchanged. */
-bool fl_bucket_measure(struct fl_bucket *b, const nn_graph *g);
+bool fl_bucket_measure(struct fl_bucket *b, const struct fl_gradients *of);
 /* Writes the sums. b->to and b->from become what is gathered. */
 void fl_bucket_store(struct fl_bucket *b);
 /* Takes the sums of others; exponents, histories and statistics of the gradients follow. */

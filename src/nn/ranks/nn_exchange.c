@@ -19,6 +19,7 @@ struct moving {
 
 struct fl_exchange {
     nn_graph *g;
+    struct fl_gradients gradients;
     struct moving *all; /* in the order in which backward writes them: the last parameters first */
     int count;
 };
@@ -50,7 +51,7 @@ static tensor_status make_buckets(struct fl_exchange *x) {
         int64_t bytes = 0;
         while (first && bytes < enough)
             bytes += bytes_of(x->g, --first);
-        TRY(fl_bucket_make(&x->all[x->count++].bucket, x->g, first, end - first));
+        TRY(fl_bucket_make(&x->all[x->count++].bucket, &x->gradients, first, end - first));
     }
     return TENSOR_OK;
 }
@@ -61,7 +62,7 @@ struct fl_exchange *fl_exchange_new(nn_graph *g) {
         x->g = g;
     if (!x || !(x->all = fl_alloc_zero((size_t)fl_shard_gradients(g) * sizeof *x->all)))
         fl_fail(TENSOR_E_MEMORY, "graph: no memory for %d gradients", fl_shard_gradients(g));
-    else if (!make_buckets(x))
+    else if (!fl_gradients_make(&x->gradients, g) && !make_buckets(x))
         return x;
     fl_exchange_free(x);
     return NULL;
@@ -73,6 +74,7 @@ void fl_exchange_free(struct fl_exchange *x) {
     fl_exchange_restart(x);
     for (int i = 0; i < x->count; i++)
         fl_bucket_free(&x->all[i].bucket, x->g->group);
+    fl_gradients_free(&x->gradients);
     fl_free(x->all);
     fl_free(x);
 }
@@ -99,7 +101,7 @@ static tensor_status begin_share(struct fl_exchange *x, struct moving *m, enum p
 }
 
 static tensor_status send_gradients(struct fl_exchange *x, struct moving *m) {
-    fl_bucket_pack(&m->bucket, x->g);
+    fl_bucket_pack(&m->bucket, &x->gradients);
     return begin(x, m, GRADIENTS);
 }
 
@@ -113,15 +115,16 @@ static tensor_status follow(struct fl_exchange *x, struct moving *m) {
     struct fl_bucket *b = &m->bucket;
     switch (m->phase) {
     case WRITTEN:
-        fl_bucket_tell(b, x->g);
+        fl_bucket_tell(b, &x->gradients);
         return fl_bucket_tells_first(b)
                    ? begin_share(x, m, EXPONENTS, b->told, (int64_t)b->own * b->count * (int64_t)sizeof *b->told)
                    : send_gradients(x, m);
     case EXPONENTS:
         return send_gradients(x, m);
     case GRADIENTS:
-        return fl_bucket_measure(b, x->g) ? begin_share(x, m, MAXIMA, b->maxima, b->count * (int64_t)sizeof *b->maxima)
-                                          : send_sums(x, m);
+        return fl_bucket_measure(b, &x->gradients)
+                   ? begin_share(x, m, MAXIMA, b->maxima, b->count * (int64_t)sizeof *b->maxima)
+                   : send_sums(x, m);
     case MAXIMA:
         return send_sums(x, m);
     case SUMS:
@@ -162,6 +165,8 @@ tensor_status fl_exchange_written(struct fl_exchange *x, int from) {
 
 tensor_status fl_exchange_finish(struct fl_exchange *x) {
     bool arrived;
+    TRY(fl_gradients_fetch(&x->gradients));
+    TRY(fl_exchange_written(x, 0));
     for (int i = 0; i < x->count; i++)
         while (is_moving(&x->all[i])) {
             TRY(step(x, &x->all[i], true, &arrived));
@@ -169,7 +174,7 @@ tensor_status fl_exchange_finish(struct fl_exchange *x) {
         }
     for (int i = 0; i < x->count; i++)
         x->all[i].phase = UNWRITTEN;
-    return TENSOR_OK;
+    return fl_gradients_return(&x->gradients);
 }
 
 void fl_exchange_restart(struct fl_exchange *x) {

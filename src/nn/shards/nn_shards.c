@@ -121,28 +121,12 @@ static void exchange(nn_graph *g, struct fl_shard *of, bool keep) {
     g->correct = of->correct;
 }
 
-/* Room for the largest state that is averaged, of each shard. */
-static tensor_status make_moments(nn_graph *g) {
-    int64_t most = 0;
-    for (int i = 0; i < g->count; i++)
-        for (int k = 0; k < g->nodes[i].states; k++) {
-            const struct fl_state *s = &g->nodes[i].state[k];
-            const int64_t count = s->averaged ? fl_shape_count(&s->shape) : 0;
-            most = count > most ? count : most;
-        }
-    if (most && !(g->moments = fl_alloc((size_t)most * (size_t)g->shards * sizeof *g->moments)))
-        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for the moments of %d shards", g->shards);
-    return TENSOR_OK;
-}
-
 tensor_status fl_shards_begin(nn_graph *g) {
     g->shard = 0;
     if (g->shards <= 1)
         return TENSOR_OK;
-    if (g->device != tensor_device_at(0))
-        return fl_fail(TENSOR_E_UNSUPPORTED, "shards: %d on %s, expected 1: several are computed on cpu", g->shards,
-                       tensor_device_name(g->device));
-    TRY(make_moments(g));
+    if (g->together && g->device != tensor_device_at(0))
+        return fl_fail(TENSOR_E_UNSUPPORTED, "batchnorm_global: on %s, expected on cpu", tensor_device_name(g->device));
     if (!(g->of = fl_alloc_zero((size_t)g->shards * sizeof *g->of)))
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for %d shards", g->shards);
     const size_t values = (size_t)g->value_count, states = (size_t)passing_states(g) + 1,
@@ -301,6 +285,5 @@ void fl_shards_free(nn_graph *g) {
         fl_free(of->parameters);
     }
     fl_free(g->of);
-    fl_free(g->moments);
     g->of = NULL;
 }

@@ -47,6 +47,8 @@ static tensor_status bring(nn_graph *g, nn_data *data) {
     if (!(data->images = tensor_new_in(g->device, FMT_U8, TENSOR_SHAPE(count, height, width, channels))) ||
         !(data->labels = tensor_new_in(g->device, FMT_I32, TENSOR_SHAPE(count))))
         return tensor_error_status();
+    if (!g->index_buffer && !(g->index_buffer = fl_alloc((size_t)g->batch * sizeof *g->index_buffer)))
+        return fl_fail(TENSOR_E_MEMORY, "nn_data: no memory for %d indices", g->batch);
     if (!g->indices && !(g->indices = tensor_new_in(g->device, FMT_I32, TENSOR_SHAPE(g->batch))))
         return tensor_error_status();
     TRY(tensor_load_u8(data->images, data_image(set, 0), tensor_count(data->images)));
@@ -101,12 +103,9 @@ tensor_status fl_data_check_indices(const nn_data *data, const char *what, const
 }
 
 tensor_status fl_data_put_indices(nn_graph *g, const int64_t *indices, int count) {
-    int32_t *narrow = g->index_buffer;
-    if (!narrow && !(narrow = g->index_buffer = fl_alloc((size_t)g->batch * sizeof *narrow)))
-        return fl_fail(TENSOR_E_MEMORY, "network: no memory for %d indices", g->batch);
     for (int i = 0; i < g->batch; i++)
-        narrow[i] = (int32_t)indices[i < count ? i : 0];
-    return tensor_load_i32(g->indices, narrow, g->batch);
+        g->index_buffer[i] = (int32_t)indices[i < count ? i : 0];
+    return tensor_load_i32(g->indices, g->index_buffer, g->batch);
 }
 
 tensor_status fl_data_gather(nn_graph *g, const nn_data *data, const tensor_augmentation *how) {

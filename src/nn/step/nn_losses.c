@@ -11,8 +11,10 @@
 
 struct fl_losses {
     int every;
-    char *halves; /* on the device: two groups, each a double and then an int32 for each step */
-    char *group;  /* one of them, here */
+    int parts;      /* of a step: its shards on a device; 1 where the host knows their sum at once */
+    char *halves;   /* on the device: two groups, each a double and then an int32 for each part of a step */
+    char *group;    /* one of them, here */
+    double *shares; /* of both: what each part counts */
     struct fl_fetch fetch;
     int half, noted; /* which group is being noted, and how far */
     int on_way;      /* steps of the group on its way */
@@ -22,7 +24,7 @@ struct fl_losses {
 };
 
 static size_t group_bytes(const struct fl_losses *l) {
-    return (size_t)l->every * (sizeof(double) + sizeof(int32_t));
+    return (size_t)l->every * (size_t)l->parts * (sizeof(double) + sizeof(int32_t));
 }
 
 static void free_losses(const nn_graph *g, struct fl_losses *l) {
@@ -31,6 +33,7 @@ static void free_losses(const nn_graph *g, struct fl_losses *l) {
     fl_fetch_clear(g->device, &l->fetch);
     tensor_device_release(g->device, l->halves);
     fl_free(l->group);
+    fl_free(l->shares);
     fl_free(l->loss);
     fl_free(l->right);
     fl_free(l);
@@ -53,14 +56,20 @@ void fl_losses_drop(const nn_graph *g) {
 static tensor_status prepare(const nn_graph *g, struct fl_losses *l) {
     l->capacity = 2 * l->every;
     l->group = fl_alloc(group_bytes(l));
+    l->shares = fl_alloc(2 * (size_t)l->every * (size_t)l->parts * sizeof *l->shares);
     l->loss = fl_alloc((size_t)l->capacity * sizeof *l->loss);
     l->right = fl_alloc((size_t)l->capacity * sizeof *l->right);
-    if (!l->group || !l->loss || !l->right)
+    if (!l->group || !l->shares || !l->loss || !l->right)
         return fl_fail(TENSOR_E_MEMORY, "losses: no memory for %d", l->every);
     if (!(l->halves = tensor_device_allocate(g->device, 2 * group_bytes(l))))
         return tensor_error_status();
     TRY(fl_fetch_begin(g->device, &l->fetch, l->halves, group_bytes(l)));
     return fl_fetch_end(g->device, &l->fetch, l->group);
+}
+
+/* Whether the parts of the loss are read and added in each step: on the host, and where other ranks tell theirs. */
+static bool is_summed_here(const nn_graph *g) {
+    return g->device == tensor_device_at(0) || g->ranks;
 }
 
 tensor_status nn_note_every(nn_graph *g, int every) {
@@ -75,6 +84,7 @@ tensor_status nn_note_every(nn_graph *g, int every) {
     if (!l)
         return fl_fail(TENSOR_E_MEMORY, "losses: no memory for %d", every);
     l->every = every;
+    l->parts = is_summed_here(g) ? 1 : g->shards;
     const tensor_status status = prepare(g, l);
     if (status) {
         free_losses(g, l);
@@ -83,6 +93,11 @@ tensor_status nn_note_every(nn_graph *g, int every) {
     free_losses(g, g->losses);
     g->losses = l;
     return TENSOR_OK;
+}
+
+/* The part of a shard in the loss; without labels that count its own loss is not a number. */
+static double counted(double loss, double share) {
+    return share > 0 ? loss * share : 0;
 }
 
 /* --- groups ------------------------------------------------------------------------------------------------------- */
@@ -115,6 +130,29 @@ static tensor_status make_room(struct fl_losses *l, int more) {
     return TENSOR_OK;
 }
 
+/* The place of the first part of a step among those of both groups; `half`: which. */
+static int first_part(const struct fl_losses *l, int half, int step) {
+    return (half * l->every + step) * l->parts;
+}
+
+/* Takes a step of the group that has arrived. */
+static void add_parts(struct fl_losses *l, int step) {
+    double loss[FL_MOST_SHARDS];
+    int32_t right, all = 0;
+    const char *losses = l->group + (size_t)first_part(l, 0, step) * sizeof *loss,
+               *rights = l->group + (size_t)(l->every * l->parts) * sizeof *loss +
+                         (size_t)first_part(l, 0, step) * sizeof right;
+    memcpy(loss, losses, (size_t)l->parts * sizeof *loss);
+    for (int p = 0; p < l->parts; p++) {
+        const double share = l->shares[first_part(l, !l->half, step) + p];
+        loss[p] = counted(loss[p], share);
+        memcpy(&right, rights + (size_t)p * sizeof right, sizeof right);
+        all += right;
+    }
+    l->loss[l->count] = fl_tree_sum(loss, l->parts);
+    l->right[l->count++] = all;
+}
+
 /* The group on its way, if there is one, arrives. */
 static tensor_status receive(nn_graph *g) {
     struct fl_losses *l = g->losses;
@@ -125,9 +163,8 @@ static tensor_status receive(nn_graph *g) {
     const tensor_status status = fl_fetch_end(g->device, &l->fetch, l->group);
     l->on_way = 0;
     TRY(fl_taken(g, status));
-    memcpy(l->loss + l->count, l->group, (size_t)arrived * sizeof *l->loss);
-    memcpy(l->right + l->count, l->group + (size_t)l->every * sizeof *l->loss, (size_t)arrived * sizeof *l->right);
-    l->count += arrived;
+    for (int i = 0; i < arrived; i++)
+        add_parts(l, i);
     return TENSOR_OK;
 }
 
@@ -156,7 +193,7 @@ tensor_status fl_shard_loss(const nn_graph *g, int shard, double *loss, int *cor
         return TENSOR_OK;
     TRY(fl_taken(g, tensor_store_f64(told.loss, loss, 1)));
     TRY(fl_taken(g, tensor_store_i32(told.correct, &right, 1)));
-    *loss = told.share > 0 ? *loss * told.share : 0;
+    *loss = counted(*loss, told.share);
     *correct = right;
     return TENSOR_OK;
 }
@@ -194,13 +231,18 @@ tensor_status nn_note_loss(nn_graph *g) {
     if (!g->losses)
         TRY(nn_note_every(g, 1));
     struct fl_losses *l = g->losses;
-    if (g->of)
+    if (g->of && is_summed_here(g))
         return note_shards(g, l);
     if (l->noted == l->every) /* it was complete when there was no memory to receive the one before */
         TRY(send(g));
     char *group = l->halves + (size_t)l->half * group_bytes(l);
-    TRY(fl_fetch_note(g->loss, group + (size_t)l->noted * sizeof(double)));
-    TRY(fl_fetch_note(g->correct, group + (size_t)l->every * sizeof(double) + (size_t)l->noted * sizeof(int32_t)));
+    for (int p = 0; p < l->parts; p++) {
+        const struct fl_told told = g->of ? fl_shard_told(g, p) : (struct fl_told){g->loss, g->correct, 1, 0, 0};
+        const size_t at = (size_t)(first_part(l, 0, l->noted) + p);
+        TRY(fl_fetch_note(told.loss, group + at * sizeof(double)));
+        TRY(fl_fetch_note(told.correct, group + (size_t)(l->every * l->parts) * sizeof(double) + at * sizeof(int32_t)));
+        l->shares[first_part(l, l->half, l->noted) + p] = told.share;
+    }
     l->noted++;
     return l->noted == l->every ? send(g) : TENSOR_OK;
 }

@@ -2,6 +2,7 @@
 #include "nn/step/nn_ranks.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "core/values/slot_copies.h"
 #include "core/values/tensor_state.h"
 #include "flexlab/version.h"
 #include "group/group.h"
@@ -9,6 +10,7 @@
 #include "nn/ranks/nn_exchange.h"
 #include "nn/step/nn_step.h"
 #include <stdio.h>
+#include <string.h>
 
 struct fl_ranks {
     int first, own, shards;
@@ -17,8 +19,9 @@ struct fl_ranks {
     char *block;     /* what each shard tells, shard by shard */
     int64_t block_bytes;
     char *slots;
-    int64_t slot_bytes; /* of a shard */
-    bool flagged;       /* the slots brought last have an overflow, a NaN or Inf */
+    int64_t slot_bytes;            /* of a shard */
+    bool flagged;                  /* the slots brought last have an overflow, a NaN or Inf */
+    struct fl_slot_copies *copies; /* of the device's slots; NULL: on the host */
     struct fl_flight told;
 };
 
@@ -126,6 +129,7 @@ void fl_ranks_free(nn_graph *g) {
         return;
     fl_exchange_free(k->gradients);
     fl_group_drop(g->group, &k->told);
+    fl_slot_copies_free(g->device, k->copies);
     fl_group_free_memory(g->group, k->block);
     fl_group_free_memory(g->group, k->slots);
     fl_free(k);
@@ -134,10 +138,25 @@ void fl_ranks_free(nn_graph *g) {
 
 /* --- slots -------------------------------------------------------------------------------------------------------- */
 
+/* Brings the slots of a device to the host. */
+static tensor_status see_slots(const nn_graph *g) {
+    struct fl_ranks *k = g->ranks;
+    if (g->device == tensor_device_at(0))
+        return TENSOR_OK;
+    TRY(fl_taken(g, fl_slot_copies_begin(g->device, &k->copies)));
+    return fl_taken(g, fl_slot_copies_end(g->device, k->copies));
+}
+
+struct seeing {
+    const struct fl_slot_copies *copies;
+    char *at;
+    bool flagged;
+};
+
 static tensor_status get_slot(tensor *t, void *context) {
-    char **at = context;
-    TRY(fl_state_get(t, false, *at));
-    *at += fl_state_bytes(t, false);
+    struct seeing *seeing = context;
+    memcpy(seeing->at, fl_slot_then(seeing->copies, t), fl_state_bytes(t, false));
+    seeing->at += fl_state_bytes(t, false);
     return TENSOR_OK;
 }
 
@@ -152,10 +171,9 @@ tensor_status fl_ranks_bring(const nn_graph *g) {
     struct fl_ranks *k = g->ranks;
     if (!k)
         return TENSOR_OK;
-    for (int s = k->first; s < k->first + k->own; s++) {
-        char *at = k->slots + s * k->slot_bytes;
-        TRY(each_slot(g, s, get_slot, &at));
-    }
+    TRY(see_slots(g));
+    for (int s = k->first; s < k->first + k->own; s++)
+        TRY(each_slot(g, s, get_slot, &(struct seeing){k->copies, k->slots + s * k->slot_bytes, false}));
     char what[FL_GROUP_WHAT];
     snprintf(what, sizeof what, "exponents and statistics after %llu steps", (unsigned long long)g->steps);
     TRY(fl_group_share(g->group, what, k->slots, k->slot_bytes * k->own));
@@ -173,11 +191,12 @@ void fl_ranks_forget(nn_graph *g) {
 }
 
 /* Whether a write overflowed or was not finite: then the step needs the slots of all shards. */
-static tensor_status look(tensor *t, void *found) {
-    const struct fl_slot *slot = fl_slot_then(NULL, t);
+static tensor_status look(tensor *t, void *context) {
+    struct seeing *seeing = context;
+    const struct fl_slot *slot = fl_slot_then(seeing->copies, t);
     const bool shared = tensor_format_is_shared(tensor_format_of(t));
-    *(bool *)found = *(bool *)found || slot->last.nonfinite > 0 ||
-                     (shared && slot->last.saturated > 0 && slot->e == slot->autoflex.e_min);
+    seeing->flagged = seeing->flagged || slot->last.nonfinite > 0 ||
+                      (shared && slot->last.saturated > 0 && slot->e == slot->autoflex.e_min);
     return TENSOR_OK;
 }
 
@@ -212,10 +231,10 @@ static tensor_status move_moments(nn_graph *g, int shard, bool tell) {
 static tensor_status tell(nn_graph *g, int shard) {
     struct fl_ranks *k = g->ranks;
     struct told *told = told_by(k, shard);
-    bool flagged = false;
+    struct seeing seeing = {k->copies, NULL, false};
     TRY(fl_shard_loss(g, shard, &told->loss, &told->correct));
-    TRY(each_slot(g, shard, look, &flagged));
-    told->flagged = flagged;
+    TRY(each_slot(g, shard, look, &seeing));
+    told->flagged = seeing.flagged;
     return move_moments(g, shard, true);
 }
 
@@ -226,6 +245,7 @@ static tensor_status begin_telling(nn_graph *g) {
     struct fl_piece to[FL_MOST_SHARDS], from[FL_MOST_SHARDS];
     const int64_t bytes = k->block_bytes * k->own;
     char what[FL_GROUP_WHAT];
+    TRY(see_slots(g));
     for (int s = k->first; s < k->first + k->own; s++)
         TRY(tell(g, s));
     for (int r = 0; r < nn_group_size(g->group); r++) {
@@ -263,7 +283,7 @@ void fl_ranks_restart(nn_graph *g) {
 
 tensor_status fl_ranks_written(const nn_graph *g, int node) {
     int from = 0;
-    if (!g->ranks || g->passed + 1 < g->ranks->own)
+    if (!g->ranks || g->passed + 1 < g->ranks->own || g->device != tensor_device_at(0)) /* which computes it later */
         return TENSOR_OK;
     for (int i = 0; i < node; i++)
         from += g->nodes[i].parameters;

@@ -32,17 +32,11 @@ static tensor_status reduce_gradients(nn_graph *g) {
 /* --- moments ------------------------------------------------------------------------------------------------------ */
 
 /* The mean of a state over the shards becomes that of the shard in place, whose passes are over. */
-static tensor_status average(nn_graph *g, struct fl_state *state, int number) {
-    const int64_t count = fl_shape_count(&state->shape);
-    double *each = g->moments, terms[FL_MOST_SHARDS];
+static tensor_status average(const nn_graph *g, const struct fl_state *state, int number) {
+    const tensor *terms[FL_MOST_SHARDS];
     for (int s = 0; s < g->shards; s++)
-        TRY(tensor_store_f64(fl_shard_state(g, s, number), each + s * count, count));
-    for (int64_t i = 0; i < count; i++) {
-        for (int s = 0; s < g->shards; s++)
-            terms[s] = each[s * count + i];
-        each[i] = fl_exact_mean(terms, g->shards, (uint32_t)g->shards);
-    }
-    return tensor_load_f64(state->t, each, count);
+        terms[s] = fl_shard_state(g, s, number);
+    return fl_store_mean(state->t, terms, g->shards);
 }
 
 static tensor_status settle(nn_graph *g) {

@@ -172,11 +172,13 @@ static nn_batch part_of(const nn_graph *g, const nn_batch *batch, int shard) {
 /* The labels of a shard that count. */
 static int64_t counted(nn_graph *g, const nn_batch *part) {
     const struct fl_objective *o = &g->objective;
-    const int32_t *labels = part->indices ? fl_data_labels(g, part->data, part->indices, part->count) : part->labels;
+    const int32_t *labels = !o->ignores     ? NULL
+                            : part->indices ? fl_data_labels(g, part->data, part->indices, part->count)
+                                            : part->labels;
     int64_t count = 0;
-    for (int64_t i = 0; labels && o->ignores && i < g->rows; i++)
+    for (int64_t i = 0; labels && i < g->rows; i++)
         count += labels[i] != o->ignored;
-    return labels && o->ignores ? count : g->rows;
+    return labels ? count : g->rows;
 }
 
 /* All labels of a batch that count. */

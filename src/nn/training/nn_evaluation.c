@@ -37,6 +37,7 @@ struct evaluation {
     size_t told_bytes;
     tensor **t; /* those of evaluation, of several ranks */
     struct fl_slot *before;
+    struct fl_slot_copies *copies; /* of a device's slots, after a batch; NULL: on the host */
     int tensors;
 };
 
@@ -70,7 +71,7 @@ static tensor_status evaluate_batch(struct evaluation *v, const data_batch *batc
     return TENSOR_OK;
 }
 
-static void note_writes(const struct evaluation *v, int64_t batch, struct fl_slot *last);
+static tensor_status note_writes(struct evaluation *v, int64_t batch, struct fl_slot *last);
 
 /* last: the slots of the tensors, whose writes are noted; NULL: they are not. */
 static tensor_status evaluate_batches(struct evaluation *v, int64_t first, int64_t end, struct fl_slot *last) {
@@ -80,7 +81,7 @@ static tensor_status evaluate_batches(struct evaluation *v, int64_t first, int64
         TRY(data_loader_next(&batch, v->run->test));
         TRY(evaluate_batch(v, &batch, number));
         if (last)
-            note_writes(v, number, last);
+            TRY(note_writes(v, number, last));
     }
     return TENSOR_OK;
 }
@@ -102,7 +103,7 @@ static void take_result(const struct evaluation *v) {
 /* --- writes ------------------------------------------------------------------------------------------------------- */
 
 static bool has_exponent(const tensor *t) {
-    return tensor_autoflex(t) != NULL;
+    return tensor_format_is_shared(tensor_format_of(t));
 }
 
 /* What the last batch has written of a tensor. shared: it has an exponent, which stays as it was where nothing asks for
@@ -124,12 +125,18 @@ static struct written write_between(const struct fl_slot *before, const struct f
     return w;
 }
 
-static void note_writes(const struct evaluation *v, int64_t batch, struct fl_slot *last) {
+static tensor_status note_writes(struct evaluation *v, int64_t batch, struct fl_slot *last) {
+    const nn_graph *g = v->run->g;
+    if (g->device != tensor_device_at(0)) {
+        TRY(fl_taken(g, fl_slot_copies_begin(g->device, &v->copies)));
+        TRY(fl_taken(g, fl_slot_copies_end(g->device, v->copies)));
+    }
     for (int i = 0; i < v->tensors; i++) {
-        const struct fl_slot *now = fl_slot_then(NULL, v->t[i]);
+        const struct fl_slot *now = fl_slot_then(v->copies, v->t[i]);
         written_of(v, batch)[i] = write_between(&last[i], now, has_exponent(v->t[i]));
         last[i] = *now;
     }
+    return TENSOR_OK;
 }
 
 /* Makes a write again, without elements. */
@@ -263,6 +270,7 @@ static tensor_status evaluate(struct evaluation *v) {
 tensor_status fl_training_evaluate(struct run *run) {
     struct evaluation v = {.run = run};
     const tensor_status status = run->test ? evaluate(&v) : TENSOR_OK;
+    fl_slot_copies_free(run->g->device, v.copies);
     fl_group_free_memory(run->g->group, v.told);
     fl_free(v.t);
     fl_free(v.before);

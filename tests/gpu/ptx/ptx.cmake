@@ -68,6 +68,10 @@ ptx_test(gpu_train_ptx_long test_gpu_train 32 3 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_ptx_checked_long test_gpu_train 8 2 ENVIRONMENT FLEXLAB_PTX_CHECKS=diverge,nan,registers,races
          ${ptx_small}) # the test has a set that does not fit into so much
 
+ptx_test(gpu_shards_ptx test_gpu_shards ENVIRONMENT ${ptx_small})
+ptx_test(gpu_shards_ptx_long test_gpu_shards long ENVIRONMENT FLEXLAB_PTX_CHECKS=diverge,nan,registers,races
+         FLEXLAB_PTX_BYTES=268435456)
+
 # What uses a device beside them.
 foreach(name recurrent nn_recurrent nn_data nonfinite nn_tokens nn_gpt nn_text wgan nn_telemetry_calls nn_loss_scale nn_weights)
     ptx_test(${name}_ptx test_${name} cuda ENVIRONMENT FLEXLAB_PTX_CHECKS=diverge,nan,registers,races
@@ -108,6 +112,12 @@ if(Python3_FOUND)
                                                  ${FLEXLAB_NVCC} ${PROJECT_SOURCE_DIR} ${FLEXLAB_GENERATED})
     set_tests_properties(ptx_architectures_long PROPERTIES LABELS long TIMEOUT 3600)
     if(TARGET flexlab)
+        if(gpu_ranks)
+            add_test(NAME gpu_ranks_ptx COMMAND ${gpu_ranks} $<TARGET_FILE:flexlab_ptx> ${gpu_ranks_engines})
+            add_test(NAME gpu_ranks_ptx_long COMMAND ${gpu_ranks} $<TARGET_FILE:flexlab_ptx> long ${gpu_ranks_engines})
+            set_tests_properties(gpu_ranks_ptx gpu_ranks_ptx_long PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 3600 RUN_SERIAL ON)
+            set_tests_properties(gpu_ranks_ptx_long PROPERTIES LABELS long)
+        endif()
         set(failures ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_failures.py $<TARGET_FILE:flexlab>
                      $<TARGET_FILE:flexlab_ptx>)
         add_test(NAME ptx_failures COMMAND ${failures})

@@ -127,9 +127,15 @@ static inline bool all_written(const unsigned char *state, uint32_t bytes) {
     }
 }
 
+/* Kernels are decoded once, and have the addresses of variables on device 0. */
+static uint64_t place_in(const Device &d, uint64_t address) {
+    const uint64_t there = address - DEVICES_AT;
+    return there < d.bytes && there >= d.bytes - d.used_by_variables ? there : address - d.at();
+}
+
 unsigned char *reach_global(Warp &w, const Insn &in, int lane, uint64_t address, uint32_t bytes, Access how) {
     Device &d = *w.block->launch->device;
-    const uint64_t at = address - d.at();
+    const uint64_t at = place_in(d, address);
     if (at >= d.bytes || at + bytes > d.bytes)
         fault(ILLEGAL_ADDRESS, "address " + hex(address) + " is not the device's", w, in, lane);
     if (address % bytes)

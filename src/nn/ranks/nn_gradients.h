@@ -1,0 +1,24 @@
+/* nn_gradients.h - the gradients that a rank adds and sends, on the host: those of the network, or copies of those of a
+ * network on another device. */
+#ifndef FL_NN_GRADIENTS_H
+#define FL_NN_GRADIENTS_H
+
+#include "nn/graph/nn_graph.h"
+
+struct fl_host_copies;
+struct fl_gradients {
+    nn_graph *g;
+    struct fl_host_copies *copies; /* of this rank's shards, one after the other, then of the sums; NULL: on the host */
+};
+
+/* Of a compiled graph; what was made is freed by fl_gradients_free, also after a failure. */
+tensor_status fl_gradients_make(struct fl_gradients *of, nn_graph *g);
+void fl_gradients_free(struct fl_gradients *of);
+/* The gradient of a parameter that one of this rank's shards has written, and the sum of those of all shards. */
+tensor *fl_gradients_shard(const struct fl_gradients *of, int shard, int parameter);
+tensor *fl_gradients_sum(const struct fl_gradients *of, int parameter);
+/* Brings all from the device, after the last shard's backward; and the sums back. Nothing on the host. */
+tensor_status fl_gradients_fetch(const struct fl_gradients *of);
+tensor_status fl_gradients_return(const struct fl_gradients *of);
+
+#endif

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Ranks on GPUs, beside ranks on processors: the files of ranks on one device, on the other and on both are those of one
+rank on a processor, byte for byte; a training goes on with its ranks elsewhere. The program with a device for each rank.
+usage: test_gpu_ranks.py TRAIN_RANKS FLEXLAB BACKEND [long] MPIRUN=ENGINE..."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from launch import ENVIRONMENT, check, ended, finish, lines, mpirun, read, same
+
+TRAIN, FLEXLAB, BACKEND = map(os.path.abspath, sys.argv[1:4])
+LONG = "long" in sys.argv[4:]
+ENGINES = [word.split("=") for word in sys.argv[4:] if "=" in word]
+MACHINE = {"FLEXLAB_CUDA_LIBRARY": BACKEND, "FLEXLAB_PTX_SEED": "5", "FLEXLAB_PTX_BYTES": "268435456", "FLEXLAB_PTX_DEVICES": "2",
+           "FLEXLAB_GROUP_TIMEOUT": "120"}
+
+
+def train(engine, ranks, folder, *keys):
+    os.makedirs(folder, exist_ok=True)
+    status, out, err = ended(mpirun(engine, ranks, [TRAIN, folder, *keys], None, **MACHINE), 600)
+    check(status == 0 and "FINDING" not in err, keys, ranks, status, err)
+    if "devices=cuda" in keys:  # of the machine's two
+        check(all(f"rank {r} on cuda:{r % 2}" in out for r in range(ranks)), "devices:", out)
+    return status == 0
+
+
+def works():
+    images, text = ["model=resnet8", "data=synthetic:train=16,test=4", "batch=4", "steps=2"], ["model=gpt1x32", "batch=12", "steps=3"]
+    flat = ["model=mlp2", "data=synthetic:train=48,test=8", "batch=12", "steps=5"]
+    cases = [(images + ["variant=flex16+5", "shards=4"], ["cuda/cpu"]),
+             (text + ["variant=dfp16", "optimiser=lamb", "clip=1", "shards=6"], ["cpu/cuda"]),
+             (flat + ["variant=fp16", "optimiser=adamw", "scale=dynamic:init=16777216,factor=64", "shards=2"], ["cuda/cpu", "cuda"])]
+    if LONG:
+        for variant in ("fp32", "fp16", "bf16", "flex16+5", "dfp16", "flex8+5", "e4m3fn"):
+            cases += [(model + [f"variant={variant}", "shards=4"], ["cuda/cpu", "cpu/cuda", "cuda"])
+                      for model in (images, text, flat, ["model=lstm-char", "batch=12", "steps=3"])]
+    return cases
+
+
+def same_bytes(engine, place):
+    for number, (keys, devices) in enumerate(works()):
+        one = os.path.join(place, f"{number}-one")
+        train(engine, 1, one, *keys)
+        for each in devices:
+            folder = os.path.join(place, f"{number}-{each.replace('/', '-')}")
+            if train(engine, 2, folder, *keys, f"devices={each}"):
+                same(one, folder, *keys, each)
+        if LONG:
+            folder = os.path.join(place, f"{number}-shards")
+            if train(engine, 1, folder, *keys, "devices=cuda"):
+                same(one, folder, *keys, "one rank on a device")
+
+
+def resumed(engine, place):
+    keys = ["model=mlp2", "data=synthetic:train=48,test=8", "batch=8", "variant=flex16+5", "shards=4", "keep=2"]
+    whole, pieces = os.path.join(place, "whole"), os.path.join(place, "pieces")
+    train(engine, 1, whole, *keys, "steps=6")
+    train(engine, 2, pieces, *keys, "steps=6", "devices=cuda/cpu", "until=3")
+    check(len(read(pieces, "losses.txt").splitlines()) == 3, "the training has not stopped")
+    train(engine, 2, pieces, *keys, "steps=6", "devices=cpu/cuda", f"resume={pieces}/resume.safetensors")
+    check(read(whole, "last.safetensors") == read(pieces, "last.safetensors"), "ranks that went on elsewhere: last.safetensors")
+
+
+def program(engine, place):
+    words = ["--model", "mlp2", "--data", "synthetic:train=48,test=8", "--batch", "8", "--shards", "4", "--epochs", "1",
+             "--format", "flex16+5", "--threads", "1"]
+    folders = []
+    for other in ("cpu", "cuda"):  # the device of rank 1; rank 0 writes its own command line
+        folders.append(os.path.join(place, other))
+        both = [[FLEXLAB, "train", *words, "--out", folders[-1], "--device", device] for device in ("cpu", other)]
+        child = subprocess.Popen([engine[0], "-n", "1", *both[0], ":", "-n", "1", *both[1]], stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True, start_new_session=True,
+                                 env={**ENVIRONMENT, "FLEXLAB_MPI_LIBRARY": engine[1], **MACHINE})
+        status, out, err = ended(child, 300)
+        check(status == 0 and out.count("Written to") == 1, other, status, out[-300:], err)
+    check(lines(folders[0]) == lines(folders[1]), "metrics.jsonl differs")
+    check(sorted(os.listdir(folders[0])) == sorted(os.listdir(folders[1])), [os.listdir(folder) for folder in folders])
+    for name in os.listdir(folders[0]):
+        if name.startswith("trace-") or name.endswith(".safetensors"):
+            check(read(folders[0], name) == read(folders[1], name), name, "differs")
+
+
+def main():
+    found = [engine for engine in ENGINES if shutil.which(engine[0])]
+    if not found:
+        print("skipped: mpirun is not there (apt-get install openmpi-bin libopenmpi-dev)")
+        sys.exit(77)
+    for engine in found if LONG else found[:1]:
+        with tempfile.TemporaryDirectory() as place:
+            same_bytes(engine, place)
+            resumed(engine, place)
+            program(engine, place)
+        print(engine[0], "done")
+    finish()
+
+
+main()
