@@ -17,7 +17,9 @@
  *                        memory of the host counts as pinned
  *   FLEXLAB_PTX_ARCH     whose PTX, of what the fat binary has: 80
  *   FLEXLAB_PTX_DEVICES, FLEXLAB_PTX_BYTES, FLEXLAB_PTX_SHARED_KIB   number of devices, memory of each, shared memory
- *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", or a function of the runtime) fails with ERROR
+ *   FLEXLAB_PTX_DRIVER   the CUDA that the driver is for: 12080; the runtime's
+ *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", or a function of the runtime) fails with ERROR;
+ *                        each for N = 0
  *   FLEXLAB_PTX_EDIT     KERNEL|N|OLD|NEW: in kernels with KERNEL in their names the N-th OLD (0: each) becomes NEW
  *   FLEXLAB_PTX_REPORT   a file: launches, instructions, kernels and opcodes that ran, appended at exit */
 #ifndef FLEXLAB_TESTS_PTX_H
@@ -47,7 +49,7 @@ enum { PTX_STATUS = 98 };
 struct Options {
     uint64_t seed = 1, bytes = (uint64_t)1 << 30;
     bool diverge = false, nan = false, registers = false, races = false, pinned = false;
-    int arch = 80, devices = 1;
+    int arch = 80, devices = 1, driver = 0;
     uint32_t shared_bytes = 163 << 10; /* of a block, at most */
 };
 const Options &options();

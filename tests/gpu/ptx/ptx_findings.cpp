@@ -17,6 +17,7 @@ static Options read_options() {
     o.seed = from_environment("FLEXLAB_PTX_SEED", o.seed);
     o.bytes = from_environment("FLEXLAB_PTX_BYTES", o.bytes);
     o.devices = (int)from_environment("FLEXLAB_PTX_DEVICES", 1);
+    o.driver = (int)from_environment("FLEXLAB_PTX_DRIVER", 0);
     o.arch = (int)from_environment("FLEXLAB_PTX_ARCH", (uint64_t)o.arch);
     o.shared_bytes = (uint32_t)from_environment("FLEXLAB_PTX_SHARED_KIB", o.shared_bytes >> 10) << 10;
     const char *const checks = getenv("FLEXLAB_PTX_CHECKS");
