@@ -80,6 +80,15 @@ class Decoder {
             else if (in.space == Space::GENERIC && in.accesses)
                 k_.grain = 1; /* it may be shared memory */
         }
+        for (size_t end = 0, last = 0; end < k_.program.size();
+             end++) { /* last: where the latest of earlier loops begins */
+            const Insn &in = k_.program[end];
+            if (in.kind != Kind::BRANCH || in.target > end)
+                continue;
+            for (size_t i = in.target; in.target >= last && i <= end; i++)
+                k_.program[i].inner = true;
+            last = std::max<size_t>(last, in.target);
+        }
         k_.functions = (uint32_t)called_.size();
         k_.frame_bytes = (k_.frame_bytes + 15) / 16 * 16;
     }
