@@ -55,8 +55,10 @@ ptx_test(gpu_ops_ptx_checked_long test_gpu_ops 8 6 ENVIRONMENT ${ptx_all})
 
 ptx_test(gpu_products_ptx test_gpu_products 1 90)
 ptx_test(gpu_products_ptx_checked test_gpu_products 2 30 ENVIRONMENT ${ptx_all})
+ptx_test(gpu_products_ptx_banks test_gpu_products 1 30 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
 ptx_test(gpu_products_ptx_long test_gpu_products 3 600)
-ptx_test(gpu_products_large_ptx_long test_gpu_products 1 0 large)
+ptx_test(gpu_products_large_ptx_long test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
+ptx_test(gpu_products_99_kib_ptx_long test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_SHARED_KIB=99)
 
 set(ptx_small FLEXLAB_PTX_BYTES=67108864)
 set(ptx_blocks "variant flex16+5; if-any @product operands=nvfp4:stochastic:hadamard,nvfp4:hadamard:square;")
@@ -99,14 +101,22 @@ target_link_libraries(test_ptx_machine PRIVATE Threads::Threads ${CMAKE_DL_LIBS}
 add_test(NAME ptx_machine COMMAND test_ptx_machine)
 set_tests_properties(ptx_machine PROPERTIES TIMEOUT ${patience})
 
-# That mistakes of kernels are noticed, and what commands do where a call of the runtime fails.
+# Counts of a training step, machine code against PTX; that mistakes of kernels are noticed, and what commands do where a call of the runtime fails.
 if(Python3_FOUND)
     add_test(NAME ptx_mutants COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_mutants.py
                                       ${CMAKE_CURRENT_BINARY_DIR} $<TARGET_FILE:flexlab_ptx>)
     set_tests_properties(ptx_mutants PROPERTIES TIMEOUT ${patience})
-    add_test(NAME ptx_architectures_long COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_architectures.py
-                                                 ${FLEXLAB_NVCC} ${PROJECT_SOURCE_DIR} ${FLEXLAB_GENERATED})
-    set_tests_properties(ptx_architectures_long PROPERTIES LABELS long TIMEOUT 3600)
+    add_test(NAME gpu_static COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/test_gpu_static.py
+                                     ${PROJECT_BINARY_DIR}/cuda ${FLEXLAB_NVCC})
+    set_tests_properties(gpu_static PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${patience})
+    if(TARGET device_steps)
+        set(counts ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_counts.py $<TARGET_FILE:device_steps>
+                   $<TARGET_FILE:flexlab_ptx>)
+        add_test(NAME ptx_counts COMMAND ${counts} flex16+5:8)
+        add_test(NAME ptx_counts_long COMMAND ${counts} dfp16:8 fp32:2 bf16:2 fp16:2)
+        set_tests_properties(ptx_counts ptx_counts_long PROPERTIES TIMEOUT 3600)
+        set_tests_properties(ptx_counts_long PROPERTIES LABELS long)
+    endif()
     if(TARGET flexlab)
         set(failures ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_failures.py $<TARGET_FILE:flexlab>
                      $<TARGET_FILE:flexlab_ptx>)
