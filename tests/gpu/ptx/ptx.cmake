@@ -109,9 +109,9 @@ if(Python3_FOUND)
     add_test(NAME gpu_static COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/test_gpu_static.py
                                      ${PROJECT_BINARY_DIR}/cuda ${FLEXLAB_NVCC})
     set_tests_properties(gpu_static PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${patience})
-    if(TARGET device_steps)
-        set(counts ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_counts.py $<TARGET_FILE:device_steps>
-                   $<TARGET_FILE:flexlab_ptx>)
+    if(FLEXLAB_BENCH)
+        set(counts ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_counts.py
+                   ${PROJECT_BINARY_DIR}/bench/device_steps $<TARGET_FILE:flexlab_ptx>)
         add_test(NAME ptx_counts COMMAND ${counts} flex16+5:8)
         add_test(NAME ptx_counts_long COMMAND ${counts} dfp16:8 fp32:2 bf16:2 fp16:2)
         set_tests_properties(ptx_counts ptx_counts_long PROPERTIES TIMEOUT 3600)
