@@ -66,6 +66,9 @@ ptx_test(gpu_train_ptx test_gpu_train 8 2 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_narrow_ptx test_gpu_train 8 2 flex8+5 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_minifloat_ptx test_gpu_train 8 2 e4m3fn ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_blocks_ptx test_gpu_train 8 3 "${ptx_blocks}" ENVIRONMENT ${ptx_small})
+foreach(preset O1 O2)
+    ptx_test(gpu_train_${preset}_ptx test_gpu_train 8 2 "preset ${preset}$<SEMICOLON>" ENVIRONMENT ${ptx_small})
+endforeach()
 ptx_test(gpu_train_ptx_long test_gpu_train 32 3 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_ptx_checked_long test_gpu_train 8 2 ENVIRONMENT FLEXLAB_PTX_CHECKS=diverge,nan,registers,races
          ${ptx_small}) # the test has a set that does not fit into so much
