@@ -14,7 +14,7 @@ endif()
 
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*.c ${PROJECT_SOURCE_DIR}/src/*/*/*.c
      ${PROJECT_SOURCE_DIR}/src/*/*/*/*.c)
-list(FILTER sources EXCLUDE REGEX "/group/group_mpi\\.c$") # by cmake/mpi.cmake
+list(FILTER sources EXCLUDE REGEX "/group/group_(mpi|nccl)\\.c$") # by cmake/mpi.cmake and cmake/nccl.cmake
 set(all_sources ${sources})
 list(FILTER sources EXCLUDE REGEX "_(avx2|avx512|avx512bw|avx512_fast|avx512_amx|avx512_amx_fast)\\.c$")
 set(definitions "")

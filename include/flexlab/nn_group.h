@@ -20,8 +20,14 @@ typedef struct nn_group nn_group;
 /* Joins the group that an engine has started: "none" is a group of one rank; "mpi" has the ranks of mpirun, and needs
  * libflexlab_mpi.so beside the library, or the file that the environment variable FLEXLAB_MPI_LIBRARY names by its
  * absolute path. The engine initialises MPI unless the program has done so, and works on a communicator of its own.
- * NULL on failure: TENSOR_E_ARGUMENT for an unknown engine, TENSOR_E_UNSUPPORTED without its library, or if MPI offers
- * no threads (MPI_THREAD_FUNNELED), TENSOR_E_DEVICE for a failure of MPI. One group of an engine exists at a time. */
+ * "nccl" has ranks with a CUDA device each, and needs libflexlab_nccl.so, or FLEXLAB_NCCL_LIBRARY likewise. They are
+ * those of mpirun, which find each other by the engine "mpi"; or, where the environment of each says so, those of
+ * FLEXLAB_NCCL_RANK=RANK/RANKS (0/4 ... 3/4) and NCCL_COMM_ID=HOST:PORT, the same for all, with a free port of rank 0's
+ * host; or one. The n-th rank of a host takes the n-th device that it sees, modulo their number, and makes it the
+ * current one of the calling thread. It has run on no GPU yet.
+ * NULL on failure: TENSOR_E_ARGUMENT for an unknown engine or a FLEXLAB_NCCL_RANK that is no such text,
+ * TENSOR_E_UNSUPPORTED without its library, if MPI offers no threads (MPI_THREAD_FUNNELED) or without a CUDA device,
+ * TENSOR_E_DEVICE for a failure of MPI, CUDA or NCCL. One group of an engine exists at a time. */
 FLEXLAB_API nn_group *nn_group_new(const char *engine);
 /* What nn_group_from_mpi of nn_group_mpi.h calls: the ranks of a communicator that the program brings. communicator
  * points to an MPI_Comm, which has that many bytes; kind is NN_MPI_KIND. */
@@ -40,7 +46,8 @@ FLEXLAB_API int nn_group_size(const nn_group *group);
  * not above 0 and at most 10^6. */
 FLEXLAB_API tensor_status nn_group_set_timeout(nn_group *group, double seconds);
 /* Ends all ranks, whatever they do: prints the message with this rank's number, and does not return. For a failure of
- * one rank that the others cannot know. */
+ * one rank that the others cannot know. Ranks of NCCL that mpirun has not started end when they learn of it, or after
+ * their timeout. */
 FLEXLAB_API void nn_group_abort(nn_group *group, const char *message);
 
 /* Every rank gives a number; all learn that of rank 0 and the largest: of statuses, whether a rank has failed.

@@ -127,7 +127,9 @@ typedef struct nn_telemetry nn_telemetry;
  * every step. NULL on failure: a pattern that matches no tensor, an unknown format or predictor, a file that cannot be
  * written, or another telemetry of the network if not both are `watched`; the network is then unchanged. Files replace
  * regular files only, and are called PATH.part until nn_telemetry_finish; no other telemetry or trace may write there
- * meanwhile (TENSOR_E_ARGUMENT, in any process, if the file system supports locks). */
+ * meanwhile (TENSOR_E_ARGUMENT, in any process, if the file system supports locks).
+ * Of a network on several ranks all make the same calls, with the same config but for the files and `row`, which are
+ * those of rank 0: it alone gets the records, of all ranks. */
 FLEXLAB_API nn_telemetry *nn_telemetry_new(nn_graph *g, const nn_telemetry_config *config);
 /* An nn_watch_fn whose context is the telemetry. */
 FLEXLAB_API void nn_telemetry_watch(const nn_tensor_info *info, void *telemetry);

@@ -106,7 +106,7 @@ typedef struct nn_train_events {
      * count, unless NN_STARVED consecutive steps were skipped; everything else in such steps counts. Not called again
      * when a training is resumed after it: nn_trainer_nonfinite. */
     void (*nonfinite)(void *context, const nn_nonfinite *first);
-    void (*row)(void *context, const nn_telemetry_row *row); /* every record of the telemetry */
+    void (*row)(void *context, const nn_telemetry_row *row); /* every record of the telemetry; of ranks, on rank 0 */
     /* NN_STARVED consecutive steps made no update: called once for each such sequence, before the report of its last
      * step. */
     void (*starved)(void *context, const nn_step_report *report);
@@ -119,7 +119,8 @@ typedef struct nn_train_result {
     double test_loss, test_accuracy; /* of the last evaluation, NAN without any */
     double seconds;                  /* training only, without evaluation */
     int64_t images, steps;
-    int64_t parameters, weight_bytes, activation_bytes, arena_bytes;
+    int64_t parameters, weight_bytes, activation_bytes,
+        arena_bytes; /* as nn_arena_bytes; with batchnorm_global of the shards of all ranks */
     int64_t saturated, flushed, nonfinite, elements; /* over all tensors and writes of training */
     int64_t clamped_low, clamped_high;               /* exponents clamped to an end of their range */
     int32_t *predicted;      /* test set, in order; the caller frees with nn_train_result_clear */

@@ -399,6 +399,8 @@ def member(declared, value, name):
         return whole(value, declared), None
     if declared in (ctypes.c_float, ctypes.c_double):
         return real(value, declared), None
+    if declared is ctypes.c_bool and value not in (True, False):
+        raise TypeError(f"{value!r}, expected True or False")
     if declared is ctypes.c_char_p:
         text = Text.from_param(value)
         return text and text.value, text
@@ -579,7 +581,8 @@ def function(name):
         except ctypes.ArgumentError as error:  # what from_param raised
             number, kind, text = re.fullmatch(r"argument (\d+): (?:<class ')?(\w+)[^:]*: (.*)", str(error), re.S).groups()
             parameter = taken[int(number) - 1][1]
-            raise {"ValueError": ValueError}.get(kind, TypeError)(f"{name}: {parameter}: {text}") from None
+            kinds = {"ValueError": ValueError, "KeyboardInterrupt": KeyboardInterrupt}
+            raise kinds.get(kind, TypeError)(f"{name}: {parameter}: {text}") from None
         if frees and isinstance(arguments[-1], Pointer):
             arguments[-1].value = None
         return made

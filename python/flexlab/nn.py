@@ -133,7 +133,9 @@ def layer(network, name, arguments, keywords):
 
 class Network:
     """A network. `variant` is a format for all of it ("flex16+5", "fp16", ...; "fp32"), `policy` formats by layer and role; other
-    keywords are the members of nn_config: optimiser, momentum, weight_decay, loss, loss_scale, clip_norm, ..."""
+    keywords are the members of nn_config: optimiser, momentum, weight_decay, loss, loss_scale, clip_norm, ... In `shards` a
+    step() takes the whole batch; forward(), backward(), evaluate() and predict() that of one shard, batch // shards. With
+    batchnorm_global=True batch normalisation takes the moments of all shards of a step()."""
 
     def __init__(self, variant=None, batch=128, seed=1, **settings):
         known = {name for _, name, *_ in c.STRUCTS["nn_config"][0]}
@@ -145,12 +147,12 @@ class Network:
         if variant is not None:
             settings["variant"] = variant
         self._config = c.struct("nn_config")(batch=batch, seed=seed, **settings)
-        self._begin(c.nn_graph_new(self._config))
+        self._begin(c.nn_graph_new(self._config), self._config.shards or 1)
 
-    def _begin(self, pointer):
+    def _begin(self, pointer, shards):
         self._handle = c.Handle(pointer, c.function("nn_graph_free"))
         self._compiled, self._kept, self._lock, self._owner = False, None, threading.Lock(), None
-        self.batch = self._config.batch if self._config is not None else None
+        self.batch, self.shards = self._config.batch if self._config is not None else None, shards
         self._sizes = None
 
     @classmethod
@@ -159,7 +161,7 @@ class Network:
         state. Otherwise add the layers, compile, and load(path)."""
         self = cls.__new__(cls)
         self._config = None
-        self._begin(c.nn_checkpoint_graph(path, device))
+        self._begin(c.nn_checkpoint_graph(path, device), shards_of(path))
         return self
 
     def __dir__(self):
@@ -247,11 +249,12 @@ class Network:
             if first is None:
                 raise _errors.ArgumentError("the network is not compiled: compile(logits) ends building")
             shape = first.shape
-            self.batch, self._sizes = shape[0], shape[1:] if first.name == "input" and len(shape) == 4 else shape[1:2]
+            self.batch = shape[0] * self.shards
+            self._sizes = shape[1:] if first.name in ("input", "input.shard0") and len(shape) == 4 else shape[1:2]
         return self._sizes
 
     # --- steps
-    def _batch(self, inputs, labels=None, targets=None, training=False):
+    def _batch(self, inputs, labels=None, targets=None, training=False, shards=1):
         inputs = np.asarray(inputs)
         batch = c.struct("nn_batch")()
         names = {"f": ("images", np.float32), "u": ("pixels", np.uint8), "i": ("tokens", np.int32)}
@@ -259,14 +262,15 @@ class Network:
             raise TypeError(f"inputs of type {inputs.dtype}, expected floats (images), uint8 (pixels) or int32 (tokens)")
         name, kind = names[inputs.dtype.kind]
         shape = self._shape()
+        shard = self.batch // self.shards
+        most = shard * shards
         if inputs.shape[1:] != shape or not inputs.ndim:
             raise _errors.ShapeError(f"{name} of shape {inputs.shape}, expected (batch, {', '.join(map(str, shape))})")
-        if training and len(inputs) != self.batch or not 0 < len(inputs) <= self.batch:
-            raise _errors.ShapeError(f"a batch of {len(inputs)}, expected {'' if training else '1 to '}{self.batch}")
+        if training and len(inputs) != most or not 0 < len(inputs) <= most:
+            raise _errors.ShapeError(f"a batch of {len(inputs)}, expected {'' if training else '1 to '}{most}")
         setattr(batch, name, whole_numbers(inputs, "token") if name == "tokens" else np.ascontiguousarray(inputs, kind))
         batch.count = 0 if training else len(inputs)
-        expected = c.nn_label_count(self)
-        rows = expected // self.batch * len(inputs)
+        rows = c.nn_label_count(self) // shard * len(inputs)
         if labels is not None:
             labels = np.asarray(labels)
             if labels.dtype.kind not in "iu":
@@ -292,13 +296,14 @@ class Network:
     def step(self, inputs, labels=None, rate=0.1, targets=None):
         """A training step on a whole batch. Returns the mean loss before the update, and how many labels were predicted."""
         with self._own():
-            batch, _ = self._batch(inputs, labels, targets, True)
+            batch, _ = self._batch(inputs, labels, targets, True, self.shards)
             loss, correct = ctypes.c_double(), ctypes.c_int()
             c.nn_train_step(ctypes.byref(loss), ctypes.byref(correct), self, batch, rate)
             return loss.value, correct.value
 
     def forward(self, inputs, labels=None, targets=None):
-        """The forward phase. Then backward() and update(rate), with anything between that reads or changes gradients."""
+        """The forward phase, of one shard. Then backward(), and after all shards update(rate), with anything between that reads
+        or changes gradients."""
         with self._own():
             self._kept, _ = self._batch(inputs, labels, targets, True)
             c.nn_forward(self, self._kept)
@@ -501,6 +506,16 @@ class Network:
             name = c.nn_role_row_at(self, i).name.decode()
             result[name] = {role: value for role in names if (value := c.nn_role(self, i, role)) is not None}
         return result
+
+
+def shards_of(path):
+    """Those of a checkpoint; the file of one shard does not say so."""
+    found = ctypes.create_string_buffer(16)
+    try:
+        c.nn_checkpoint_note(found, len(found), path, "network.shards")
+    except _errors.DataError:
+        return 1
+    return int(found.value)
 
 
 def whole_numbers(values, what):

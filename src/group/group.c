@@ -26,18 +26,19 @@ struct nn_group {
 };
 
 static const struct fl_plugin mpi = {"libflexlab_mpi.so", "FLEXLAB_MPI_LIBRARY", "engine for MPI", true};
+static const struct fl_plugin nccl = {"libflexlab_nccl.so", "FLEXLAB_NCCL_LIBRARY", "engine for NCCL", false};
 enum { USUAL_TIMEOUT = 30, MOST_TIMEOUT = 1000000 };
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
 
-static const struct fl_group_engine *find_engine(char *why, size_t bytes) {
-    void *library = fl_plugin_open(&mpi, why, bytes);
+static const struct fl_group_engine *find_engine(const struct fl_plugin *plugin, char *why, size_t bytes) {
+    void *library = fl_plugin_open(plugin, why, bytes);
     fl_group_engine_function function;
     void *symbol = library ? dlsym(library, FL_GROUP_ENGINE_SYMBOL) : NULL;
     memcpy(&function, &symbol, sizeof function);
     const struct fl_group_engine *engine = function ? function() : NULL;
     if (library && (!engine || engine->version != FL_GROUP_ENGINE))
-        snprintf(why, bytes, "the engine for MPI is of another version: interface %d, expected %d",
+        snprintf(why, bytes, "the %s is of another version: interface %d, expected %d", plugin->what,
                  engine ? engine->version : 0, FL_GROUP_ENGINE);
     return engine && engine->version == FL_GROUP_ENGINE ? engine : NULL;
 }
@@ -65,20 +66,37 @@ int nn_group_started(void) { /* by Open MPI; by MPICH, Intel MPI and others */
     return 1;
 }
 
-static tensor_status join(nn_group *g, const char *name, const struct fl_communicator *brought) {
+static tensor_status join_engine(nn_group *g, const struct fl_plugin *plugin, const struct fl_communicator *brought) {
     char why[FL_GROUP_WHY];
     enum fl_group_refusal refusal = FL_GROUP_BROKEN;
+    if (!(g->engine = find_engine(plugin, why, sizeof why)))
+        return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
+    if (!(g->joined = g->engine->join(nn_group_started(), brought, &g->rank, &g->size, &refusal, why)))
+        return fl_fail(refusal == FL_GROUP_UNSUPPORTED ? TENSOR_E_UNSUPPORTED
+                       : refusal == FL_GROUP_ARGUMENT  ? TENSOR_E_ARGUMENT
+                                                       : TENSOR_E_DEVICE,
+                       "group: %s", why);
+    return TENSOR_OK;
+}
+
+/* The ranks of NCCL find each other by MPI where mpirun has started them, unless the environment numbers them. */
+static tensor_status join_nccl(nn_group *g) {
+    char why[FL_GROUP_WHY];
+    struct fl_group_below below = {.seconds = g->timeout};
+    if (nn_group_started() > 1 && !getenv("FLEXLAB_NCCL_RANK")) {
+        if (!find_engine(&nccl, why, sizeof why)) /* before MPI begins, for which others would wait at its end */
+            return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
+        TRY(join_engine(g, &mpi, NULL));
+        below = (struct fl_group_below){g->engine, g->joined, g->rank, g->size, g->timeout};
+    }
+    return join_engine(g, &nccl, &(struct fl_communicator){&below, sizeof below, FL_GROUP_BELOW});
+}
+
+static tensor_status join(nn_group *g, const char *name, const struct fl_communicator *brought) {
     g->size = 1;
     TRY(take_timeout(&g->timeout));
-    if (strcmp(name, "none") != 0) {
-        if (!(g->engine = find_engine(why, sizeof why)))
-            return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
-        if (!(g->joined = g->engine->join(nn_group_started(), brought, &g->rank, &g->size, &refusal, why)))
-            return fl_fail(refusal == FL_GROUP_UNSUPPORTED ? TENSOR_E_UNSUPPORTED
-                           : refusal == FL_GROUP_ARGUMENT  ? TENSOR_E_ARGUMENT
-                                                           : TENSOR_E_DEVICE,
-                           "group: %s", why);
-    }
+    if (strcmp(name, "none") != 0)
+        TRY(!strcmp(name, "nccl") ? join_nccl(g) : join_engine(g, &mpi, brought));
     g->to = fl_alloc_zero((size_t)g->size * sizeof *g->to);
     g->from = fl_alloc_zero((size_t)g->size * sizeof *g->from);
     return g->to && g->from ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "group: no memory for %d ranks", g->size);
@@ -97,8 +115,8 @@ static nn_group *new_group(const char *engine, const struct fl_communicator *bro
 }
 
 nn_group *nn_group_new(const char *engine) {
-    if (!engine || (strcmp(engine, "none") != 0 && strcmp(engine, "mpi") != 0)) {
-        fl_fail(TENSOR_E_ARGUMENT, "group: engine '%.40s', expected none or mpi", engine ? engine : "NULL");
+    if (!engine || (strcmp(engine, "none") != 0 && strcmp(engine, "mpi") != 0 && strcmp(engine, "nccl") != 0)) {
+        fl_fail(TENSOR_E_ARGUMENT, "group: engine '%.40s', expected none, mpi or nccl", engine ? engine : "NULL");
         return NULL;
     }
     return new_group(engine, NULL);
@@ -223,16 +241,21 @@ static tensor_status end(nn_group *g, struct fl_flight *f, double seconds, bool 
     return TENSOR_OK;
 }
 
-tensor_status fl_group_move(nn_group *g, const char *what, const struct fl_piece *to, const struct fl_piece *from) {
+static tensor_status move(nn_group *g, double seconds, const char *what, const struct fl_piece *to,
+                          const struct fl_piece *from) {
     struct fl_flight flight;
     bool arrived;
     const double start = now();
     TRY(begin(g, &flight, what, g ? (int)(g->moves++ % FL_GROUP_CHANNELS) : 0, to, from));
     if (!flight.of_engine)
         return TENSOR_OK;
-    const tensor_status status = end(g, &flight, g->timeout, &arrived);
+    const tensor_status status = end(g, &flight, seconds, &arrived);
     g->statistics.waited += now() - start;
     return status;
+}
+
+tensor_status fl_group_move(nn_group *g, const char *what, const struct fl_piece *to, const struct fl_piece *from) {
+    return move(g, g ? g->timeout : 0, what, to, from);
 }
 
 tensor_status fl_group_begin(nn_group *g, struct fl_flight *flight, const char *what, int channel,
@@ -267,20 +290,33 @@ void fl_group_drop(nn_group *g, struct fl_flight *flight) {
     mark_failed(g, flight->what, "this rank has failed while they were under way");
 }
 
+void fl_group_free_memory(const nn_group *g, void *memory) {
+    if (!g || !g->failed)
+        fl_free(memory);
+}
+
 bool fl_group_overlaps(const nn_group *g) {
     return nn_group_size(g) > 1 && !g->engine->in_order;
 }
 
-tensor_status fl_group_gather(nn_group *g, const char *what, const struct fl_piece *part) {
-    for (int r = 0; r < nn_group_size(g) && g; r++)
+static tensor_status gather(nn_group *g, double seconds, const char *what, const struct fl_piece *part) {
+    for (int r = 0; r < g->size; r++)
         g->to[r] = part[g->rank];
-    return g ? fl_group_move(g, what, g->to, part) : TENSOR_OK;
+    return move(g, seconds, what, g->to, part);
+}
+
+static tensor_status share(nn_group *g, double seconds, const char *what, void *all, int64_t bytes) {
+    for (int r = 0; r < g->size; r++)
+        g->from[r] = (struct fl_piece){(char *)all + r * bytes, bytes};
+    return gather(g, seconds, what, g->from);
+}
+
+tensor_status fl_group_gather(nn_group *g, const char *what, const struct fl_piece *part) {
+    return g ? gather(g, g->timeout, what, part) : TENSOR_OK;
 }
 
 tensor_status fl_group_share(nn_group *g, const char *what, void *all, int64_t bytes) {
-    for (int r = 0; r < nn_group_size(g) && g; r++)
-        g->from[r] = (struct fl_piece){(char *)all + r * bytes, bytes};
-    return g ? fl_group_gather(g, what, g->from) : TENSOR_OK;
+    return g ? share(g, g->timeout, what, all, bytes) : TENSOR_OK;
 }
 
 tensor_status nn_group_worst(nn_group *g, int32_t own, int32_t *first, int32_t *largest) {
@@ -295,7 +331,7 @@ tensor_status nn_group_worst(nn_group *g, int32_t own, int32_t *first, int32_t *
     *largest = own;
     for (int r = 0; r < g->size && !status; r++)
         *largest = all[r] > *largest ? all[r] : *largest;
-    fl_free(all);
+    fl_group_free_memory(g, all);
     return status;
 }
 
@@ -336,7 +372,7 @@ tensor_status fl_group_agree(nn_group *g, const char *what, const char *text) {
             status = fl_fail(TENSOR_E_ARGUMENT, "ranks differ in %s: rank 0 has '%.100s', rank %d '%.100s'", what,
                              sides[0].text + at, r, sides[r].text + at);
         }
-    fl_free(sides);
+    fl_group_free_memory(g, sides);
     return status;
 }
 
@@ -350,7 +386,7 @@ void fl_group_fresh(nn_group *g) {
         g->knows = false;
 }
 
-tensor_status fl_group_all(nn_group *g, const char *what, tensor_status status) {
+static tensor_status all_of(nn_group *g, double patience, const char *what, tensor_status status) {
     const int size = nn_group_size(g);
     if (size == 1 || g->failed || (g->knows && status))
         return status;
@@ -359,7 +395,7 @@ tensor_status fl_group_all(nn_group *g, const char *what, tensor_status status) 
         nn_group_abort(g, "no memory for the outcomes of the ranks");
     all[g->rank].status = status;
     snprintf(all[g->rank].message, SHOWN, "%s", status ? tensor_error() : "");
-    const tensor_status shared = fl_group_share(g, what, all, sizeof *all);
+    const tensor_status shared = share(g, patience * g->timeout, what, all, sizeof *all);
     int first = 0;
     while (!shared && first < size && !all[first].status)
         first++;
@@ -368,7 +404,15 @@ tensor_status fl_group_all(nn_group *g, const char *what, tensor_status status) 
         : first == size ? TENSOR_OK
         : status        ? status
                         : fl_fail((tensor_status)all[first].status, "rank %d: %s", first, all[first].message);
-    fl_free(all);
+    fl_group_free_memory(g, all);
     g->knows = found != TENSOR_OK;
     return found;
+}
+
+tensor_status fl_group_all(nn_group *g, const char *what, tensor_status status) {
+    return all_of(g, 1, what, status);
+}
+
+tensor_status fl_group_await(nn_group *g, const char *what, tensor_status status) {
+    return all_of(g, 10, what, status);
 }

@@ -12,12 +12,12 @@
 tensor_status fl_group_move(nn_group *group, const char *what, const struct fl_piece *to, const struct fl_piece *from);
 /* The same begun and ended, with computation in between. The pieces' memory stays where it is until the end; their list
  * may go. */
+enum { FL_GROUP_WHAT = 80, FL_GROUP_CHANNELS = 16384 };
 struct fl_flight {
     void *of_engine; /* NULL: nothing is under way */
     int64_t sent, received;
-    char what[60];
+    char what[FL_GROUP_WHAT];
 };
-enum { FL_GROUP_CHANNELS = 16384 };
 /* channel: below FL_GROUP_CHANNELS; of those under way at once each has its own, the same on all ranks. */
 tensor_status fl_group_begin(nn_group *group, struct fl_flight *flight, const char *what, int channel,
                              const struct fl_piece *to, const struct fl_piece *from);
@@ -25,6 +25,8 @@ tensor_status fl_group_begin(nn_group *group, struct fl_flight *flight, const ch
 tensor_status fl_group_end(nn_group *group, struct fl_flight *flight, bool waits, bool *arrived);
 /* Gives up what is under way; nothing else can then be exchanged. */
 void fl_group_drop(nn_group *group, struct fl_flight *flight);
+/* Frees memory from which or into which bytes were moved; after a failure it stays, because the engine may use it. */
+void fl_group_free_memory(const nn_group *group, void *memory);
 /* Whether exchanges may begin and end in another order on each rank. */
 bool fl_group_overlaps(const nn_group *group);
 /* Every rank has its own bytes in place, at all + rank * bytes; afterwards all have those of all ranks. */
@@ -40,5 +42,7 @@ void fl_group_fresh(nn_group *group);
  * message. `status` is that of this rank, with tensor_error() set. Calls may be nested: a rank that
  * has learned of a failure in an inner one does not ask again in the outer one, where the failing rank has told it. */
 tensor_status fl_group_all(nn_group *group, const char *what, tensor_status status);
+/* The same by a rank that may come long before others, whose work takes longer: it waits ten times the timeout. */
+tensor_status fl_group_await(nn_group *group, const char *what, tensor_status status);
 
 #endif

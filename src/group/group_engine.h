@@ -25,6 +25,15 @@ struct fl_communicator {
     const char *kind;   /* which implementation's: NN_MPI_KIND of nn_group_mpi.h */
 };
 
+/* What group.c hands to an engine that cannot start ranks: those of another engine, which it leaves with its own. */
+struct fl_group_below {
+    const struct fl_group_engine *engine; /* NULL: none */
+    void *joined;
+    int rank, size;
+    double seconds; /* that a rank waits for the others */
+};
+#define FL_GROUP_BELOW "ranks of another engine" /* kind of a communicator that is one */
+
 struct fl_group_engine {
     int version; /* FL_GROUP_ENGINE */
     /* Joins. brought: NULL for all processes that mpirun has started, which are `started`, 1 without it. NULL: `why`
@@ -37,11 +46,13 @@ struct fl_group_engine {
     void *(*begin)(void *joined, int tag, const struct fl_piece *to, const struct fl_piece *from,
                    char why[FL_GROUP_WHY]);
     /* Whether all pieces have arrived and left, after `seconds` at most; 0: looks once, and not having arrived is no
-     * failure. FL_GROUP_LOST after `seconds`, or if MPI fails: `why` names the ranks that did not arrive. The group can
-     * then only be aborted or left. Unless it is under way still, `flight` no longer exists. */
+     * failure. FL_GROUP_LOST after `seconds`, or if MPI fails: `why` names the ranks that did not arrive, and the
+     * flight is dropped. Unless it is under way still, `flight` no longer exists. */
     enum fl_group_state (*end)(void *joined, void *flight, double seconds, char why[FL_GROUP_WHY]);
-    void (*drop)(void *joined, void *flight); /* nothing arrives any more: the group can then only be aborted or left */
-    void (*abort)(void *joined);              /* ends all ranks; does not return */
+    /* Gives up what is under way, without waiting: the group can then only be aborted or left. The memory of all pieces
+     * that had not arrived may still be read and written, and stays. */
+    void (*drop)(void *joined, void *flight);
+    void (*abort)(void *joined); /* ends all ranks, and this one in any case after some seconds; does not return */
     /* failed: the ranks are out of step. Ends all of them, but for those of a communicator that was brought. */
     void (*leave)(void *joined, bool failed);
     bool in_order; /* tags mean nothing: all ranks begin in the same order, one exchange after the other */

@@ -5,12 +5,14 @@
 #include <limits.h>
 #include <mpi.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { PIECE = 1 << 30 /* bytes of a message at most: counts of MPI are ints */ };
+enum { PIECE = 1 << 30 /* bytes of a message at most: counts of MPI are ints */, ABORT_SECONDS = 3 };
 
 /* One message under way. */
 struct message {
@@ -280,14 +282,13 @@ static void say_failed(const struct flight *f, int code, char *why) {
     say(why, "MPI_Testall", code);
 }
 
-/* After a failure nothing may arrive any more: the caller frees the memory. */
+/* Waiting for what was cancelled could take for ever: a message that has begun to arrive cannot be cancelled. */
 static void drop(void *joined, void *flight) {
     struct flight *f = flight;
     (void)joined;
     for (int i = 0; i < f->count; i++)
-        if (f->messages[i].receives && f->requests[i] != MPI_REQUEST_NULL && !MPI_Cancel(&f->requests[i]))
-            MPI_Wait(&f->requests[i], MPI_STATUS_IGNORE);
-    f->used = false;
+        if (f->messages[i].receives && f->requests[i] != MPI_REQUEST_NULL)
+            MPI_Cancel(&f->requests[i]);
 }
 
 static struct flight *find_flight(struct joined *j, char *why) {
@@ -352,12 +353,25 @@ static enum fl_group_state end(void *joined, void *flight, double seconds, char 
     const enum fl_group_state state = wait_for(f, seconds, why);
     if (state == FL_GROUP_LOST)
         drop(joined, f);
-    f->used = state == FL_GROUP_UNDER_WAY;
+    f->used = state != FL_GROUP_ARRIVED; /* MPI may still use what was given up */
     return state;
 }
 
+static void end_process(int number) {
+    (void)number;
+    _exit(1);
+}
+
+/* MPI_Abort may wait for a machine that cannot be reached; then this process ends without it. */
 static void end_all(void *joined) {
     struct joined *j = joined;
+    struct sigaction ends = {.sa_handler = end_process};
+    sigset_t only;
+    sigemptyset(&only);
+    sigaddset(&only, SIGALRM);
+    sigaction(SIGALRM, &ends, NULL);
+    sigprocmask(SIG_UNBLOCK, &only, NULL);
+    alarm(ABORT_SECONDS);
     MPI_Abort(j->comm, 1);
     _Exit(1);
 }
@@ -375,7 +389,7 @@ static void leave(void *joined, bool failed) {
         if (j->initialised)
             MPI_Finalize();
     }
-    for (struct flight *f = j->flights, *next; f; f = next) {
+    for (struct flight *f = failed ? NULL : j->flights, *next; f; f = next) { /* else MPI may still use them */
         next = f->next;
         free(f->requests);
         free(f->statuses);

@@ -52,6 +52,7 @@ static void check_settings(const struct settings *s) {
     real("weight-decay", s->weight_decay, 1e-4, 0, 1);
     MUST(s->warmup < (double)s->epochs, "--warmup %g of %lld epochs was accepted", s->warmup, (long long)s->epochs);
     MUST(ONE_OF(s->schedule, "linear", "cosine", "step", "constant"), "--schedule %s was accepted", s->schedule);
+    MUST(!s->batchnorm || ONE_OF(s->batchnorm, "shard", "global"), "--batchnorm %s was accepted", s->batchnorm);
     MUST(ONE_OF(s->master, "default", "none"), "--master %s was accepted", s->master);
     MUST(!s->predictor || autoflex_find(s->predictor), "--predictor %s was accepted", s->predictor);
     MUST(s->model[0] && (s->data ? s->data[0] != 0 : s->resume != NULL) &&
@@ -110,17 +111,18 @@ static void check_kept(const struct settings *s, int count, char **words) {
     messages_end();
     MUST(status == STATUS_OK && !again.help && !again.resume && !again.force, "'%s' is refused: %s", kept, messages);
     MUST(again.epochs == s->epochs && again.batch == s->batch && again.seeds == s->seeds &&
-             again.seed_base == s->seed_base && again.train_limit == s->train_limit &&
-             again.test_limit == s->test_limit && again.max_steps == s->max_steps &&
-             again.average_last == s->average_last && again.trace_every == s->trace_every && again.rate == s->rate &&
-             again.warmup == s->warmup && again.momentum == s->momentum && again.weight_decay == s->weight_decay &&
-             again.augment == s->augment && again.step_loss == s->step_loss && again.no_trace == s->no_trace,
+             again.shards == (s->shards ? s->shards : 1) && again.seed_base == s->seed_base &&
+             again.train_limit == s->train_limit && again.test_limit == s->test_limit &&
+             again.max_steps == s->max_steps && again.average_last == s->average_last &&
+             again.trace_every == s->trace_every && again.rate == s->rate && again.warmup == s->warmup &&
+             again.momentum == s->momentum && again.weight_decay == s->weight_decay && again.augment == s->augment &&
+             again.step_loss == s->step_loss && again.no_trace == s->no_trace,
          "'%s' says something else", kept);
     MUST(same_text(again.model, s->model) && same_text(again.data, s->data ? s->data : "synthetic") &&
              same_text(again.formats, s->formats) && same_text(again.schedule, s->schedule) &&
-             same_text(again.master, s->master) && same_text(again.predictor, s->predictor) &&
-             same_text(again.device, s->device) && same_text(again.optimiser_text, s->optimiser_text) &&
-             same_text(again.trace_tensors, s->trace_tensors),
+             same_text(again.batchnorm, s->batchnorm ? s->batchnorm : "shard") && same_text(again.master, s->master) &&
+             same_text(again.predictor, s->predictor) && same_text(again.device, s->device) &&
+             same_text(again.optimiser_text, s->optimiser_text) && same_text(again.trace_tensors, s->trace_tensors),
          "'%s' says something else", kept);
     free(kept_words);
     free(kept);

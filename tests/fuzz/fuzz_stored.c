@@ -128,6 +128,7 @@ static void take_experiment(struct input *in, struct settings *s, struct experim
                            .epochs = take_up_to(in, 1, MOST_EPOCHS),
                            .batch = take_up_to(in, 1, INT_MAX),
                            .shards = 1,
+                           .batchnorm = take_byte(in) & 1 ? "global" : "shard",
                            .max_steps = take_up_to(in, 0, (int64_t)MOST),
                            .average_last = take_up_to(in, 1, (int64_t)MOST),
                            .warmup = take_real(in),
@@ -426,6 +427,7 @@ static void same_experiment(const struct experiment *x, const struct experiment 
     same_text("model", s->model, t->model);
     same_text("data", s->data, t->data);
     same_text("schedule", s->schedule, t->schedule);
+    same_text("batchnorm", s->batchnorm, t->batchnorm);
     same_text("trace_tensors", s->trace_tensors, t->trace_tensors);
     same_real("warmup", s->warmup, t->warmup);
     same_real("momentum", s->momentum, t->momentum);

@@ -1,4 +1,5 @@
-/* engine_ranks.c - what src/group promises, for test_engines.py: one rank of several that mpirun starts.
+/* engine_ranks.c - what src/group promises, for test_engines.py and test_nccl.py: one rank of several that mpirun
+ * starts.
  *
  *     engine_ranks random SEED CALLS    moves, gathers and shares of random lengths, every byte checked
  *     engine_ranks large BYTES          a move of that many bytes to every other rank, every byte checked
@@ -7,7 +8,8 @@
  *     engine_ranks stop | kill | abort  what becomes of the last rank at its third call
  *     engine_ranks again                a second group after the first
  *
- * Rank 0 prints "right" if all ranks found what they expected, and each rank what went wrong. */
+ * ENGINE in the environment: nccl, or mpi without it. Rank 0 prints "right" if all ranks found what they expected, and
+ * each rank what went wrong. */
 #include "flexlab/tensor_backend.h"
 #include "group/group.h"
 #include <signal.h>
@@ -195,8 +197,8 @@ static tensor_status run(const char *what) {
 }
 
 int main(int argc, char **argv) {
-    const char *what = argc > 1 ? argv[1] : "";
-    if (!(group = nn_group_new("mpi")))
+    const char *what = argc > 1 ? argv[1] : "", *engine = getenv("ENGINE") ? getenv("ENGINE") : "mpi";
+    if (!(group = nn_group_new(engine)))
         return failed("group");
     rank = nn_group_rank(group);
     size = nn_group_size(group);
@@ -208,7 +210,7 @@ int main(int argc, char **argv) {
         right = move(1, 0, length_of_large);
     } else if (!strcmp(what, "again")) {
         nn_group_free(group);
-        group = nn_group_new("mpi");
+        group = nn_group_new(engine);
         return group ? 0 : failed("again");
     } else if (run(what)) {
         failed(what);

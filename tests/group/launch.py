@@ -4,6 +4,9 @@ import signal
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import safetensors_witness as witness  # noqa: E402
+
 checks = failures = 0
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -45,6 +48,19 @@ def ended(child, seconds):
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
         return None, "", "did not end"
+
+
+def train(program, engine, ranks, folder, *keys, isa=None, seconds=120, **more):
+    """A training of train_ranks.c."""
+    os.makedirs(folder, exist_ok=True)
+    return ended(mpirun(engine, ranks, [program, folder, *keys], isa, **more), seconds)
+
+
+def position(folder):
+    """What resume.safetensors holds, without sums, among which are seconds."""
+    tensors, notes = witness.read(os.path.join(folder, "resume.safetensors"))
+    notes.pop("flexlab.crc32")
+    return {name: value for name, value in tensors.items() if name != "training.sums"}, notes
 
 
 def read(*path):

@@ -3,6 +3,7 @@
 images, text and recurrence, in several formats, with every kind of optimiser state, clipping and a dynamic loss scale,
 on ranks with different instruction sets; also when ranks were killed and others in number went on. Messages of ranks that
 differ, stop, die or fail. The program under mpirun. usage: test_ranks.py TRAIN_RANKS FLEXLAB [long] MPIRUN=ENGINE..."""
+import functools
 import json
 import os
 import random
@@ -14,23 +15,12 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-import safetensors_witness as witness  # noqa: E402
-from launch import ENVIRONMENT, check, ended, finish, mpirun, read  # noqa: E402
+import launch
+from launch import ENVIRONMENT, check, ended, finish, mpirun, position, read
 
-TRAIN, FLEXLAB = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+train, FLEXLAB = functools.partial(launch.train, os.path.abspath(sys.argv[1])), os.path.abspath(sys.argv[2])
 LONG = "long" in sys.argv[3:]
 ENGINES = [word.split("=") for word in sys.argv[3:] if "=" in word]
-def train(engine, ranks, folder, *keys, isa=None, seconds=120, **more):
-    os.makedirs(folder, exist_ok=True)
-    return ended(mpirun(engine, ranks, [TRAIN, folder, *keys], isa, **more), seconds)
-
-
-def position(folder):
-    """What resume.safetensors holds, without sums, among which are seconds."""
-    tensors, notes = witness.read(os.path.join(folder, "resume.safetensors"))
-    notes.pop("flexlab.crc32")
-    return {name: value for name, value in tensors.items() if name != "training.sums"}, notes
 
 
 def same(a, b, *what):
@@ -50,32 +40,51 @@ def works():
     cases += [images + [f"variant={variant}", "batchnorm=global"] for variant in ("flex16+5", "fp32")]
     if LONG:
         variants = ["fp32", "fp16", "bf16", "flex16+5", "dfp16", "fp16-sr", "bf16-sr", "flex16+5-sr", "flex16+5-paper"]
+        wholly = ["batchnorm=global"]
         for number, variant in enumerate(variants):
-            for model in (images, text, lstm):
-                optimiser = [None, "adam", "adamw", "rmsprop", "adagrad", "lamb"][(number + len(model[0])) % 6]
+            for place, model in enumerate((images, images + wholly, text, ["model=gpt2x64"], lstm)):
+                optimiser = [None, "adam", "adamw", "rmsprop", "adagrad", "lamb"][(number + place) % 6]
                 cases.append(model + [f"variant={variant}"] + ([f"optimiser={optimiser}"] if optimiser else [])
                              + (["scale=dynamic"] if number % 2 else []))
-        cases += [images + [f"variant={variant}", "batchnorm=global"] for variant in ("dfp16", "fp16", "bf16")]
-        cases += [images + ["variant=fp32", "policy=O1", "scale=dynamic"], images + ["variant=fp32", "policy=mxint8"],
-                  images + ["variant=flex8+5"]]
+        for model in (images, images + wholly):
+            cases += [model + ["variant=fp32", "policy=O1", "scale=dynamic"], model + ["variant=fp32", "policy=mxint8"],
+                      model + ["variant=flex8+5"]]
     return cases
 
 
 def same_bytes(engine, place):
     for number, keys in enumerate(works()):
         counts = [1, 2, 3, 4, 6] if LONG else [1, 2, 3] if number == 0 else [1, 3 if number % 2 else 2]
+        alone = os.path.join(place, f"{number}-1")
         for ranks in counts:
             folder = os.path.join(place, f"{number}-{ranks}")
             status, out, err = train(engine, ranks, folder, *keys, "steps=6")
             check(status == 0, keys, ranks, status, err)
             if status == 0 and ranks > 1:
-                same(os.path.join(place, f"{number}-1"), folder, *keys, ranks)
-    mixed = os.path.join(place, "mixed")
-    status, out, err = train(engine, 3, mixed, *works()[0], "steps=6", isa=["portable", "avx2", "avx512"])
-    check(status == 0, "ranks of different instruction sets:", err)
-    same(os.path.join(place, "0-1"), mixed, "different instruction sets")
+                same(alone, folder, *keys, ranks)
+        if number == 0 or LONG:
+            mixed = os.path.join(place, f"{number}-mixed")
+            status, out, err = train(engine, 3, mixed, *keys, "steps=6", isa=["portable", "avx2", "avx512"])
+            check(status == 0, keys, "ranks of different instruction sets:", err)
+            same(alone, mixed, *keys, "different instruction sets")
     skipped = [line.split()[3] for line in read(place, "1-1", "losses.txt").decode().splitlines()]
     check("1" in skipped, "no step of the dynamic loss scale was skipped", skipped)
+
+
+def evaluations(engine, place):
+    """Ranks share the batches of an evaluation, but for those that depend on the exponents of the batches before."""
+    said = r"evaluation: rank (\d) of \d has computed batches (\d+) to (\d+) of \d+(.*)"
+    for keys, ranks, parts, more in ((works()[0], 3, [("0", "1", "8"), ("1", "9", "16"), ("2", "17", "24")], ""),
+                                     (["model=infinite", "variant=dfp16", "batch=12"], 3,
+                                      [("0", "1", "16"), ("1", "17", "32"), ("2", "33", "48")], ", and computes all"),
+                                     (["model=lstm-char", "variant=flex16+5"], 2, [], "")):
+        alone, folder = os.path.join(place, "evaluated1"), os.path.join(place, "evaluated")
+        status, out, err = train(engine, 1, alone, *keys, "steps=21")
+        check(status == 0 and "evaluation:" not in err, keys, err)
+        status, out, err = train(engine, ranks, folder, *keys, "steps=21", FLEXLAB_VERBOSE="1")
+        found = re.findall(said, err)
+        check(status == 0 and {one[:3] for one in found} == set(parts) and {one[3] for one in found} <= {more}, keys, found, err[-300:])
+        same(alone, folder, *keys, "evaluated by", ranks)
 
 
 def bytes_sent(engine, place):
@@ -86,7 +95,7 @@ def bytes_sent(engine, place):
             for steps in (4, 8):  # the difference of two trainings is that of steps alone
                 status, out, err = train(engine, ranks, os.path.join(place, "sent"), f"variant={variant}", f"shards={ranks}",
                                          f"steps={steps}", "batch=24", "trace=no")
-                found = re.search(r"sent (\d+) parameters (\d+)", out)
+                found = re.search(r"sent (\d+) received \d+ parameters (\d+)", out)
                 check(status == 0 and found, variant, ranks, err)
                 if found:
                     sent.append(int(found[1]) / int(found[2]))
@@ -138,8 +147,8 @@ def messages(engine, place):
     check(status and "rank 2 of 3: the disk is full" in err, "failed:", err)
     status, out, err = train(engine, 2, folder, "steps=2", FLEXLAB_GROUP_TIMEOUT="soon")
     check(status and "FLEXLAB_GROUP_TIMEOUT: 'soon', expected seconds" in err, "timeout:", err)
-    status, out, err = train(engine, 1, folder, "steps=2", "engine=nccl")
-    check(status and "engine 'nccl', expected none or mpi" in err, "engine:", err)
+    status, out, err = train(engine, 1, folder, "steps=2", "engine=smoke")
+    check(status and "engine 'smoke', expected none, mpi or nccl" in err, "engine:", err)
     status, out, err = train((engine[0], "/nowhere/libflexlab_mpi.so"), 1, folder, "steps=2")
     check(status and "FLEXLAB_MPI_LIBRARY" in err and "/nowhere/libflexlab_mpi.so" in err, "library:", err)
     for _ in range(100):  # what mpirun ends, the system removes a little later
@@ -167,24 +176,35 @@ def lines(folder):
 
 def program(engine, place):
     words = ["--model", "resnet8", "--data", "synthetic:train=96,test=20", "--batch", "24", "--shards", "4", "--epochs", "2"]
+    globally = []
+    for ranks in (1, 2):
+        globally.append(os.path.join(place, f"global{ranks}"))
+        status, out, err = ended(mpirun(engine, ranks, [FLEXLAB, "train", *words, "--format", "flex16+5", "--batchnorm", "global",
+                                                        "--out", globally[-1]]), 120)
+        check(status == 0, "--batchnorm global", ranks, err)
+    check(lines(globally[0]) == lines(globally[1]) and lines(globally[0])[0]["batchnorm"] == "global", "--batchnorm global")
+    check(read(globally[0], "last.safetensors") == read(globally[1], "last.safetensors"), "--batchnorm global: last.safetensors")
     folders = []
     for ranks in (1, 2, 4) if LONG else (1, 2):
         folder = os.path.join(place, f"compare{ranks}")
         status, out, err = ended(mpirun(engine, ranks, [FLEXLAB, "compare", *words, "--formats", "fp32,flex16+5,fp16", "--seeds",
-                                                        "2", "--out", folder]), 120)
+                                                        "2", "--telemetry", "3:conv*,fc*,*.grad", "--shadow", "fp16,dfp16",
+                                                        "--out", folder]), 120)
         check(status == 0 and out.count("Written to") == 1, ranks, status, out[-300:], err)
         folders.append(folder)
     told = [json.loads(line) for line in read(folders[1], "metrics.jsonl").splitlines()]
     told = [line for line in told if line["type"] == "run"]
     check(all(line["ranks"] == 2 and line["rank_steps"] == 8 and line["rank_sent"] > 8 * line["parameters"] for line in told), told)
-    check(">Ranks<" in read(folders[1], "report.html").decode(), "the report has no table of ranks")
+    page = read(folders[1], "report.html").decode()
+    check(">Ranks<" in page and '"conv1.shard3"' in page, "the report lacks its table of ranks, or the last shard")
+    check(len([name for name in os.listdir(folders[1]) if name.startswith("telemetry-")]) == 12, os.listdir(folders[1]))
     shown = subprocess.run([FLEXLAB, "report", folders[1], "--out", os.path.join(place, "again")], capture_output=True, text=True)
     check(shown.returncode == 0 and ">Ranks<" in read(place, "again", "report.html").decode(), shown.stderr)
     for folder in folders[1:]:
         check(lines(folders[0]) == lines(folder), folder, "metrics.jsonl differs")
         check(sorted(os.listdir(folders[0])) == sorted(os.listdir(folder)), folder, os.listdir(folder))
         for name in os.listdir(folder):
-            if name.startswith("trace-"):
+            if name.startswith(("trace-", "telemetry-")):
                 check(read(folders[0], name) == read(folder, name), folder, name, "differs")
     bare = []
     for ranks in (1, 2):  # without anything for which ranks tell each other of all tensors
@@ -237,6 +257,7 @@ def main():
     for engine in found if LONG else found[:1]:
         with tempfile.TemporaryDirectory() as place:
             same_bytes(engine, place)
+            evaluations(engine, place)
             bytes_sent(engine, place)
             killed(engine, place, 40 if LONG else 1)
             messages(engine, place)

@@ -1,14 +1,15 @@
 /* train_ranks.c - a small training by the ranks that mpirun starts, for test_ranks.py. Rank 0 writes last.safetensors,
- * trace.csv and losses.txt into FOLDER.
+ * trace.csv, losses.txt and with `telemetry` telemetry.jsonl and .csv into FOLDER.
  * Compiled with OWN_MPI by a wrapper of MPI, it initialises MPI itself and brings a communicator.
  *
  *     train_ranks FOLDER KEY=VALUE ...
  *
- * Keys: engine, model, variant, policy, optimiser, scale, shards, batch, batchnorm, clip, steps, resume, keep (steps
- * between checkpoints), differ (the rank whose learning rate differs), stop, kill and fail (RANK:STEP: a rank that
- * stops answering, dies or reports a failure after that step), trace=no (none).
- * With OWN_MPI: own=split (two groups, which train at once in FOLDER/part0 and part1), lost (one group of all), or what
- * is refused: early, null, inter, single, thread, kind. */
+ * Keys: engine, model (also "infinite", below), variant, policy, optimiser, scale, shards, batch, batchnorm, clip, rate,
+ * steps, resume, keep (steps between checkpoints), telemetry (steps between records), pattern, shadows, differ (the rank
+ * whose learning rate differs), unlike (RANK:KEY=VALUE of one rank), stop, kill and fail (RANK:STEP: a rank that stops
+ * answering, dies or reports a failure after that step), trace=no (none). With OWN_MPI: own=split (two groups, which
+ * train at once in FOLDER/part0 and part1), lost (one group of all), or what is refused: early, null, inter, single,
+ * thread, kind. */
 #include "flexlab/nn.h"
 #ifdef OWN_MPI
 #include "flexlab/nn_group_mpi.h"
@@ -23,8 +24,13 @@
 static int argument_count;
 static char **arguments;
 
+static nn_group *group;
+
 static const char *value(const char *key, const char *missing) {
     const size_t length = strlen(key);
+    const char *unlike = strcmp(key, "unlike") ? value("unlike", NULL) : NULL;
+    if (unlike && atoi(unlike) == nn_group_rank(group) && !strncmp(strchr(unlike, ':') + 1, key, length))
+        return strchr(unlike, '=') + 1;
     for (int i = 2; i < argument_count; i++)
         if (!strncmp(arguments[i], key, length) && arguments[i][length] == '=')
             return arguments[i] + length + 1;
@@ -36,7 +42,6 @@ static int number(const char *key, int missing) {
     return text ? atoi(text) : missing;
 }
 
-static nn_group *group;
 static FILE *losses;
 
 /* Whether RANK:STEP of that key is this rank and step. */
@@ -64,10 +69,19 @@ static int failed(const char *what) {
     return 1;
 }
 
+/* The model "infinite": where all means of a batch are negative, a tensor has nothing but Inf, and the exponent of the
+ * batch before. */
+static nn_node build_infinite(nn_graph *g, int height, int width, int channels, int classes, void *context) {
+    (void)context;
+    const nn_node means = nn_relu(g, "relu", nn_avgpool_global(g, "means", nn_input(g, height, width, channels)));
+    return nn_linear(g, "fc", nn_activation(g, "inverse", means, "reciprocal"), classes, false);
+}
+
 static int train(const char *folder) {
-    static char trace[4200], losses_path[4200];
+    static char trace[4200], losses_path[4200], rows[4200], table[4200];
     const char *model = value("model", "resnet8");
-    const int text = nn_model_reads_text(model), rank = nn_group_rank(group);
+    const int infinite = !strcmp(model, "infinite"), text = !infinite && nn_model_reads_text(model),
+              rank = nn_group_rank(group);
     data_set *train = NULL, *test = NULL;
     if (text) {
         static int32_t tokens[3000];
@@ -82,6 +96,8 @@ static int train(const char *folder) {
         return failed("data");
     snprintf(trace, sizeof trace, "%s/trace.csv", folder);
     snprintf(losses_path, sizeof losses_path, "%s/losses.txt", folder);
+    snprintf(rows, sizeof rows, "%s/telemetry.jsonl", folder);
+    snprintf(table, sizeof table, "%s/telemetry.csv", folder);
     if (!rank && !(losses = fopen(losses_path, "w")))
         return failed("losses");
     const nn_train_config config = {.network = {.variant = value("variant", "flex16+5"),
@@ -95,15 +111,21 @@ static int train(const char *folder) {
                                                 .batchnorm_global = !strcmp(value("batchnorm", "shard"), "global"),
                                                 .seed = 3,
                                                 .group = group},
-                                    .model = model,
+                                    .model = infinite ? NULL : model,
+                                    .build = build_infinite,
                                     .epochs = 2,
-                                    .rate = number("differ", -1) == rank ? 0.02 : 0.01,
+                                    .rate = number("differ", -1) == rank ? 0.02 : atof(value("rate", "0.01")),
                                     .schedule = "linear",
                                     .augment = true,
                                     .max_steps = number("steps", 8),
                                     .average_last = 4,
                                     .trace_every = 1,
                                     .trace_path = value("trace", NULL) ? NULL : trace,
+                                    .telemetry_every = number("telemetry", 0),
+                                    .telemetry_path = rows,
+                                    .telemetry_csv = table,
+                                    .telemetry_pattern = value("pattern", NULL),
+                                    .telemetry_shadows = value("shadows", NULL),
                                     .checkpoint = folder,
                                     .checkpoint_every = number("keep", 0),
                                     .resume = value("resume", NULL),
@@ -116,9 +138,12 @@ static int train(const char *folder) {
     if (nn_group_statistics_of(&sent, group))
         return failed("statistics");
     if (!rank)
-        printf("loss %.17g test %.17g accuracy %.17g sent %lld parameters %lld steps %lld waited %.3f seconds %.3f\n",
-               result.last_loss, result.test_loss, result.test_accuracy, (long long)sent.sent,
-               (long long)result.parameters, (long long)result.steps, sent.waited, result.seconds);
+        printf("loss %.17g test %.17g accuracy %.17g sent %lld received %lld parameters %lld exchanges %lld steps %lld "
+               "waited %.3f "
+               "seconds %.3f\n",
+               result.last_loss, result.test_loss, result.test_accuracy, (long long)sent.sent, (long long)sent.received,
+               (long long)result.parameters, (long long)sent.calls, (long long)result.steps, sent.waited,
+               result.seconds);
     if (losses)
         fclose(losses);
     nn_train_result_clear(&result);

@@ -582,6 +582,38 @@ static void check_refused(const char *what, nn_config config, const char *expect
     nn_graph_free(g);
 }
 
+/* Messages number tokens and labels in the whole batch. */
+static void check_numbers(void) {
+    static struct inputs in;
+    const struct job text = {"gpt1x32", "fp32"}, images = {"mlp2", "fp32"};
+    nn_graph *of_text = build(&text, 8, 4, NULL), *of_images = build(&images, 8, 4, NULL);
+    uint64_t random = 4;
+    for (int i = 0; i < 8 * LENGTH; i += 7) {
+        const struct {
+            nn_graph *g;
+            const struct job *job;
+            int32_t *number;
+            const char *what;
+            int most;
+        } cases[] = {{of_text, &text, &in.tokens[i], "token", VOCABULARY},
+                     {of_text, &text, &in.labels[i], "label", VOCABULARY},
+                     {of_images, &images, &in.labels[i % 8], "label", CLASSES}};
+        for (int k = 0; k < 3; k++) {
+            char expected[80];
+            draw(&in, &random);
+            *cases[k].number = 1000 + i;
+            snprintf(expected, sizeof expected, "%s %d is %d, expected 0 to %d", cases[k].what, k < 2 ? i : i % 8,
+                     1000 + i, cases[k].most - 1);
+            const nn_batch all = batch_of(cases[k].job, &in, 0);
+            CHECK(nn_train_step(NULL, NULL, cases[k].g, &all, 0.01f) == TENSOR_E_ARGUMENT &&
+                      strstr(tensor_error(), expected),
+                  "%s: expected %s", tensor_error(), expected);
+        }
+    }
+    nn_graph_free(of_text);
+    nn_graph_free(of_images);
+}
+
 static void check_phases(void) {
     static struct inputs in;
     uint64_t random = 4;
@@ -664,5 +696,6 @@ int main(void) {
     check_ignored();
     check_draws();
     check_phases();
+    check_numbers();
     return check_summary();
 }

@@ -32,6 +32,52 @@ def small(variant="flex16+5", batch=32, **settings):
     return net.compile(net.linear("fc", net.avgpool_global("mean", x), 10))
 
 
+def in_shards():
+    """A step takes the whole batch, its phases that of one shard, and batchnorm_global the moments of all."""
+    x, y = images()
+    weights = {}
+    for name, settings in (("plain", {}), ("one", {"shards": 1, "batchnorm_global": True}), ("shard", {"shards": 4}),
+                           ("phases", {"shards": 4}), ("global", {"shards": 4, "batchnorm_global": True})):
+        net = small("fp32", **settings)
+        check((net.batch, net.shards) == (32, settings.get("shards", 1)), f"{name}: batch {net.batch}, shards {net.shards}")
+        if name == "phases":
+            for first in range(0, 32, 8):
+                net.forward(x[first:first + 8], y[first:first + 8])
+                net.backward()
+            net.update(0.1)
+        else:
+            net.step(x, y, rate=0.1)
+            raises(fl.ShapeError, net.step, x[:8], y[:8], says="a batch of 8, expected 32") if name != "one" else None
+        weights[name] = net.state_dict()
+
+    def equal(a, b):
+        return all(np.array_equal(weights[a][name], weights[b][name]) for name in weights[a])
+    check(equal("plain", "one"), "one shard, batchnorm_global: other bits than without")
+    check(equal("shard", "phases"), "a step in shards differs from its phases")
+    check(not equal("shard", "global"), "batchnorm_global has the bits of shards by themselves")
+    check(np.allclose(weights["plain"]["bn1.running_variance"], weights["global"]["bn1.running_variance"], rtol=1e-6) and
+          not np.allclose(weights["plain"]["bn1.running_variance"], weights["shard"]["bn1.running_variance"], rtol=1e-6),
+          "batchnorm_global: running variance is not that of the batch")
+    raises(fl.ArgumentError, net.forward, x[:8], y[:8], says="batchnorm is global")
+    check(net.predict(x[:8]).shape == (8, 10), "an evaluation in shards")
+    raises(fl.ShapeError, net.predict, x[:9], says="a batch of 9, expected 1 to 8")
+    raises(TypeError, small, "fp32", shards=4, batchnorm_global="global", says="batchnorm_global: 'global', expected True or False")
+    raises(fl.ArgumentError, small, "fp32", shards=5, says="shards: 5 do not divide the batch of 32")
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/global.safetensors"
+        net.save(path)
+        raises(fl.DataError, small("fp32", shards=4).load, path, says="its batchnorm is 'global', that of the network 'shard'")
+        again = nn.Network.from_checkpoint(path)
+        check(again.shards == 4, f"{again.shards} shards of the checkpoint, expected 4")
+        other = small("fp32", shards=4, batchnorm_global=True)
+        other.load(path)
+        check(net.step(x, y) == other.step(x, y), "a step after loading a checkpoint in shards")
+    text = nn.Network("flex16+5", batch=12, shards=3).text_model("gpt1x32", 8, 20)
+    tokens = random.integers(0, 20, (12, 8)).astype(np.int32)
+    raises(fl.ShapeError, text.step, tokens[:4], tokens[:4], says="a batch of 4, expected 12")
+    text.step(tokens, tokens)
+
+
 def as_the_program():
     """A loop of one's own has the weights of `flexlab train` with the same settings, bit for bit."""
     try:
@@ -126,7 +172,7 @@ def weights():
     net = nn.Network("fp32", batch=32).model("resnet8")
     theirs, order = {}, {"out, height, width, in": (0, 3, 1, 2), "in, out": (1, 0)}
     for name, info in net.weights().items():
-        values = random.standard_normal(info["shape"]) + 3
+        values = random.uniform(0.5, 3, info["shape"])
         theirs[info["torch_name"]] = values.transpose(order.get(info["layout"], range(values.ndim)))
         check(theirs[info["torch_name"]].shape == info["torch_shape"], f"{name}: {info}")
     rest = net.load_torch(theirs | {"bn1.num_batches_tracked": np.array(3)})
@@ -357,4 +403,4 @@ def every_layer():
     check(policy.nonfinite() is None, "nothing is wrong before the first step")
 
 
-run(as_the_program, phases, weights, hooks, telemetry, losses, misuse, lives, threads, every_layer)
+run(as_the_program, in_shards, phases, weights, hooks, telemetry, losses, misuse, lives, threads, every_layer)

@@ -202,6 +202,38 @@ def test_passes(place):
     check(seen == {"weight": 23, "activation": 20, "gradient": 22, "weight gradient": 23}, seen)
 
 
+def test_shards(place):
+    """The same in four shards: NAME.shards has the sums over NAME.shard0, ... of the telemetry of the same step."""
+    folder = train(os.path.join(place, "shards"), "--max-steps", "1", "--telemetry", "1", "--shadow", "fp16,bf16,dfp12", "--shards", "4",
+                   "--momentum", "0", "--weight-decay", "0", rate="1e-30")
+    found, printed, _ = what_if(place, folder, "--batches", "1", "--formats", "fp16,bf16,dfp12")
+    rows, seen = {}, {role: 0 for role in ROLES}
+    for r in read_lines(folder, "telemetry-fp32-seed1.jsonl"):
+        if r["type"] == "tensor" and r["described"]:
+            rows.setdefault((re.sub(r"[.]shard\d$", ".shards", r["tensor"]), r["role"]), []).append(r)
+    for key, t in by_name(found).items():
+        own = rows[key]
+        check(len(own) == t["arrays"] == (4 if key[0].endswith(".shards") else 1), key, len(own), t["arrays"])
+        for name in ("elements", "zeros", "infinite", "nan"):
+            check(t[name] == sum(row[name] for row in own), key, name, t)
+        check(t["largest"] == max(row["largest"] for row in own), key)
+        for at, name in enumerate(("fp16", "bf16", "dfp12")):
+            e, shadows = t["formats"][name], [row["shadows"][at] for row in own]
+            check(e["flushed"] == sum(s["flushed"] for s in shadows) and e["saturated"] == sum(s["saturated"] for s in shadows), key, e, shadows)
+            power = [row["l2"] ** 2 for row in own]
+            error = math.sqrt(sum((s["error"] or 0) ** 2 * p for s, p in zip(shadows, power)) / sum(power)) if sum(power) else None
+            check(e["relative"] is None if error is None else near(e["relative"], error), key, e, error)
+        seen[key[1]] += 1
+    check(seen == {"weight": 23, "activation": 20, "gradient": 22, "weight gradient": 46}, seen)
+    check("1 batch of 16 images in 4 shards" in printed and "NAME.shards are the tensors" in printed, printed)
+    loss = next(line for line in read_lines(folder) if line["type"] == "steps")["loss"]
+    check(near(found["loss"], loss) and found["batch"] == 16 and found["shards"] == 4, found["loss"], loss)
+    few = what_if(place, folder, "--batches", "1", "--tensors", "conv1.*shards")[0]
+    check({t["tensor"] for t in few["tensors"]} == {"conv1.shards", "conv1.grad.shards", "conv1.weight.grad.shards"}, [t["tensor"] for t in few["tensors"]])
+    expect_error(["what-if", folder, "--batch", "4"], 2, "--batch 4: the network of", "has 4 shards and is computed with its own batch, 16")
+    check(what_if(place, folder, "--batch", "16", "--batches", "1", "--tensors", "fc*")[0]["batch"] == 16, "its own batch")
+
+
 def test_sums(place, folder):
     """Roles are the sums of their tensors, CSV and JSON agree, threads change nothing, batches add up."""
     found, printed, out = what_if(place, folder, "--threads", "1", "--all")
@@ -492,6 +524,7 @@ def main():
         folder = train(os.path.join(place, "r8"))
         test_weights(place, folder)
         test_passes(place)
+        test_shards(place)
         test_sums(place, folder)
         test_bits(place, folder)
         test_advice(place, folder)

@@ -5,7 +5,6 @@
 #include "core/base/files.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -50,6 +49,16 @@ int lock_check(const char *directory, const char *option) {
     const int status = held ? refuse(&l, directory, option) : STATUS_OK;
     forget(&l);
     return status;
+}
+
+bool lock_try(struct lock *l, const char *directory) {
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    *l = (struct lock){text_format("%s/.flexlab-lock", directory), -1};
+    l->descriptor = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    const bool taken = l->descriptor >= 0 && !fcntl(l->descriptor, F_SETLK, &all) && has_its_name(l);
+    if (!taken)
+        forget(l);
+    return taken;
 }
 
 int lock_take(struct lock *l, const char *directory, const char *option) {

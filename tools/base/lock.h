@@ -2,6 +2,8 @@
 #ifndef FLEXLAB_LOCK_H
 #define FLEXLAB_LOCK_H
 
+#include <stdbool.h>
+
 struct lock {
     char *path;
     int descriptor; /* -1: not held */
@@ -11,6 +13,8 @@ struct lock {
  * which holds the lock. If the file system cannot lock, it prints a note and locks nothing. `option`: the option that
  * names the folder, "--out ", or "" for an argument. */
 int lock_take(struct lock *l, const char *directory, const char *option);
+/* The same once and without a message: whether it is locked. */
+bool lock_try(struct lock *l, const char *directory);
 /* Whether another process holds it now, without taking it or making anything: STATUS_FAILED, with that message, or
  * STATUS_OK. Call it before long preparations. */
 int lock_check(const char *directory, const char *option);

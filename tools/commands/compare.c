@@ -343,6 +343,7 @@ static int run_command(enum command command, int argc, char **argv) {
         status = lock_check(settings.out, "--out "); /* before data is read */
     if (status == STATUS_OK)
         status = prepare(&x);
+    status = ranks_agree(status, "before the training");
     if (status == STATUS_OK) {
         struct folder folder;
         x.networks = command == COMMAND_TRAIN && x.run_count == 1;
@@ -356,6 +357,7 @@ static int run_command(enum command command, int argc, char **argv) {
         const bool keeps = status == STATUS_OK && x.kept;
         if (keeps)
             status = make_resume(&x, &folder);
+        status = ranks_agree(status, "before the training");
         if (status == STATUS_OK)
             status = run_all(&x, &folder);
         if (keeps && has_nothing(&x, &folder))
@@ -367,15 +369,10 @@ static int run_command(enum command command, int argc, char **argv) {
     return status;
 }
 
-static int run_as_rank(enum command command, int argc, char **argv) {
-    const int status = ranks_begin();
-    return status ? status : ranks_end(run_command(command, argc, argv));
-}
-
 int command_compare(int argc, char **argv) {
-    return run_as_rank(COMMAND_COMPARE, argc, argv);
+    return run_command(COMMAND_COMPARE, argc, argv);
 }
 
 int command_train(int argc, char **argv) {
-    return run_as_rank(COMMAND_TRAIN, argc, argv);
+    return run_command(COMMAND_TRAIN, argc, argv);
 }

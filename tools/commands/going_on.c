@@ -102,6 +102,17 @@ static int take_data(const struct settings *given, struct settings *before, cons
     return STATUS_OK;
 }
 
+/* What defines the arithmetic may be repeated beside --resume, and has to be the same. */
+static int check_repeated(const struct settings *given, const struct settings *before) {
+    if (given->shards && given->shards != before->shards)
+        return text_usage("--shards %lld: the training that --resume '%s' names has %lld", (long long)given->shards,
+                          given->resume, (long long)before->shards);
+    if (given->batchnorm && strcmp(given->batchnorm, before->batchnorm) != 0)
+        return text_usage("--batchnorm '%s': the training that --resume '%s' names has '%s'", given->batchnorm,
+                          given->resume, before->batchnorm);
+    return STATUS_OK;
+}
+
 /* Parses the stored options into *words, into which the settings then point; options that are allowed beside --resume
  * are taken as given. */
 static int take_up(struct settings *settings, enum command command, const char *kept, const struct place *place,
@@ -112,7 +123,9 @@ static int take_up(struct settings *settings, enum command command, const char *
         options_parse(&before, command, count, *words) || before.help || before.resume)
         return text_failed("--resume '%s': %s contains no options of 'flexlab %s'", settings->resume, place->name,
                            name_of(command));
-    const int status = take_data(settings, &before, place);
+    int status = check_repeated(settings, &before);
+    if (status == STATUS_OK)
+        status = take_data(settings, &before, place);
     before.out = settings->out;
     before.device = settings->device ? settings->device : before.device;
     before.threads = settings->threads;

@@ -3,6 +3,7 @@
 #include "flexlab/version.h"
 #include "commands/plugins.h"
 #include "base/text.h"
+#include "runs/ranks.h"
 #include <cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +17,10 @@ static const struct command_row {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *summary;
+    bool of_ranks; /* all that mpirun has started take part; otherwise the first runs it, and the others end */
 } commands[] = {
-    {"compare", command_compare, "train one network in several number formats, side by side"},
-    {"train", command_train, "train one network in one number format"},
+    {"compare", command_compare, "train one network in several number formats, side by side", true},
+    {"train", command_train, "train one network in one number format", true},
     {"eval", command_eval, "accuracy of a trained network; of one trained elsewhere, in several formats"},
     {"run", command_run, "run a network trained elsewhere (ONNX, TensorFlow Lite) on arrays"},
     {"bench", command_bench, "time such a network in several formats"},
@@ -76,6 +78,26 @@ static bool standard_streams_taken(void) {
     return true;
 }
 
+static int run(const struct command_row *command, int argc, char **argv) {
+    text_set_command(command->name);
+    int status = command->of_ranks ? ranks_begin() : STATUS_OK;
+    if (status != STATUS_OK)
+        return status;
+    if (!command->of_ranks && nn_group_started() > 1)
+        text_note("one of the %d ranks that mpirun has started runs it", nn_group_started());
+    status = plugins_load();
+    if (status == STATUS_OK)
+        status = command->run(argc, argv);
+    return flushed(command->of_ranks ? ranks_end(status) : status);
+}
+
+static const struct command_row *find_command(const char *name) {
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(name, commands[i].name))
+            return &commands[i];
+    return NULL;
+}
+
 /* Memory for cJSON, which would report a failed allocation as bad JSON. */
 static void *json_memory(size_t size) {
     return text_alloc(1, size);
@@ -87,6 +109,9 @@ int main(int argc, char **argv) {
         return STATUS_FAILED; /* no stream is left for a message */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, which is reported */
+    const struct command_row *command = argc < 2 ? NULL : find_command(argv[1]);
+    if (!(command && command->of_ranks) && !ranks_is_first())
+        return STATUS_OK;
     if (argc < 2)
         return text_usage("expected a command: compare, train, eval, run, bench, transpile, calibrate, diff, "
                           "what-if, wgan, report, replay, facts or info; "
@@ -100,14 +125,8 @@ int main(int argc, char **argv) {
         printf("flexlab %s\n", flexlab_version());
         return flushed(STATUS_OK);
     }
-    for (int i = 0; i < COMMANDS; i++)
-        if (!strcmp(name, commands[i].name)) {
-            text_set_command(name);
-            const int status = plugins_load();
-            if (status != STATUS_OK)
-                return status;
-            return flushed(commands[i].run(argc - 1, argv + 1));
-        }
+    if (command)
+        return run(command, argc - 1, argv + 1);
     return text_usage("unknown %s '%s', expected compare, train, eval, run, bench, transpile, calibrate, diff, "
                       "what-if, wgan, report, replay, facts or info%s",
                       name[0] == '-' ? "option" : "command", name, text_did_you_mean(name, command_name));

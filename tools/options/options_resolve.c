@@ -17,7 +17,10 @@ void options_resolve_model(struct settings *s) {
     if (!s->batch && !(s->command & (COMMAND_EVAL | COMMAND_TRANSPILE | COMMAND_DIFF | COMMAND_CALIBRATE |
                                      COMMAND_WHAT_IF))) /* they take it of the file */
         s->batch = text ? 32 : 128;
+    if (s->resume)
+        return;
     s->shards = s->shards ? s->shards : 1;
+    s->batchnorm = s->batchnorm ? s->batchnorm : "shard";
 }
 
 /* Completes the numbers that follow from the optimiser, and describes all of it as a text. */

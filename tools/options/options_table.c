@@ -59,6 +59,11 @@ static const char *master_name(int i) {
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
+static const char *batchnorm_name(int i) {
+    static const char *const names[] = {"shard", "global"};
+    return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
 static const char *decay_name(int i) {
     static const char *const names[] = {"all", "weights"};
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
@@ -111,9 +116,12 @@ static const struct option_row rows[] = {
     {"epochs", "N", BOTH, KIND_WHOLE, FIELD(epochs), 1, MOST_EPOCHS, .section = "How it is trained",
      .help = "passes over the training set (10)"},
     {"batch", "B", BOTH, KIND_WHOLE, FIELD(batch), 1, 65536, .help = "images a step (128), or sequences (32)"},
-    {"shards", "S", BOTH, KIND_WHOLE, FIELD(shards), 1, 1024,
+    {"shards", "S", BOTH | GOING_ON | KEPT, KIND_WHOLE, FIELD(shards), 1, 1024,
      .help = "compute the batch in S parts, one after the other in the memory of\none, and add their gradients "
              "(1); S divides B"},
+    {"batchnorm", "OF", BOTH | GOING_ON | KEPT, KIND_NAME, FIELD(batchnorm), .names = batchnorm_name,
+     .help = "moments of batch normalisation: shard, of each shard (default), or\nglobal, of the whole batch, with "
+             "the activations of all shards in memory"},
     {"seeds", "S", BOTH, KIND_WHOLE, FIELD(seeds), 1, MOST_SEEDS,
      .help = "runs of each format, with seeds 1 ... S (1); runs with one seed\nshare initial weights, batches and "
              "augmentation"},

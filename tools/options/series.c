@@ -374,6 +374,7 @@ nn_config series_network(const struct settings *s, const struct series *series) 
                        .device = series->device,
                        .batch = (int)s->batch,
                        .shards = (int)s->shards,
+                       .batchnorm_global = s->batchnorm && !strcmp(s->batchnorm, "global"),
                        .momentum = (float)s->momentum,
                        .weight_decay = (float)s->weight_decay,
                        .optimiser = s->optimiser,

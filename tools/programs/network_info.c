@@ -1,6 +1,7 @@
 /* network_info.c - what is in the file of a network: ports, operators, parameters, and what reading changed. */
 #include "base/table.h"
 #include "base/text.h"
+#include "flexlab/nn.h"
 #include "programs/networks.h"
 #include "transpile/transpile.h"
 #include <stdlib.h>
@@ -156,12 +157,29 @@ static int print_probe(const struct network *n) {
     return status;
 }
 
+/* How a checkpoint of `train` was trained. */
+static void print_training(const char *path) {
+    char model[100], variant[100], steps[32], batch[32], shards[32], batchnorm[32];
+    if (nn_checkpoint_note(model, sizeof model, path, "training.model") ||
+        nn_checkpoint_note(variant, sizeof variant, path, "network.variant") ||
+        nn_checkpoint_note(steps, sizeof steps, path, "network.steps") ||
+        nn_checkpoint_note(batch, sizeof batch, path, "network.batch"))
+        return;
+    printf("trained: %s in %s, %s steps, batch %s", model, variant, steps, batch);
+    if (!nn_checkpoint_note(shards, sizeof shards, path, "network.shards"))
+        printf(" in %s shards, batchnorm %s", shards,
+               nn_checkpoint_note(batchnorm, sizeof batchnorm, path, "network.batchnorm") ? "shard" : batchnorm);
+    putchar('\n');
+}
+
 int network_info(const char *path, const struct settings *s, bool verbose, bool probe) {
     struct network n;
     int status = network_open(&n, path, s);
     if (status == STATUS_OK) {
         char *const shown = text_shown(path), *const parameters = text_count(program_parameter_count(n.p));
-        printf("%s: %s parameters, %d nodes\n\n", shown, parameters, program_node_count(n.p));
+        printf("%s: %s parameters, %d nodes\n", shown, parameters, program_node_count(n.p));
+        print_training(path);
+        putchar('\n');
         network_print_ports(&n);
         putchar('\n');
         print_operators(&n);

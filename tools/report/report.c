@@ -366,6 +366,8 @@ static void write_configuration(FILE *out, const struct experiment *x) {
     fact(out, "Length",
          text_format("%lld epochs of %lld steps, batch %lld%s%s", (long long)s->epochs, (long long)x->steps_per_epoch,
                      (long long)s->batch, shards, s->max_steps ? ", cut short by --max-steps" : ""));
+    if (strcmp(s->batchnorm, "shard") != 0)
+        fact(out, "Batch normalisation", text_format("moments of the whole batch (--batchnorm %s)", s->batchnorm));
     fact(out, "Learning rate",
          text_format("%g, %s%s", x->rate, s->schedule, !strcmp(s->schedule, "linear") ? " to zero" : ""));
     if (s->warmup > 0)

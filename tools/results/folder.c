@@ -673,8 +673,9 @@ int folder_publish(struct folder *f, bool complete) {
 static struct folder *to_rescue;
 
 /* Runs at exit, perhaps without memory: one rename. */
-static void rescue(void) {
+void folder_rescue_now(void) {
     struct folder *f = to_rescue;
+    to_rescue = NULL;
     if (f && f->made)
         fprintf(stderr, "flexlab: the results so far are in %s\n",
                 rename(f->made, f->set_apart) ? f->made : f->set_apart);
@@ -682,7 +683,7 @@ static void rescue(void) {
 
 void folder_rescue(struct folder *f) {
     if (!to_rescue)
-        atexit(rescue);
+        atexit(folder_rescue_now);
     to_rescue = f;
 }
 

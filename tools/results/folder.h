@@ -55,6 +55,8 @@ int folder_publish(struct folder *f, bool complete);
 /* If the program has to exit before folder_publish (out of memory), what was made so far moves to f->set_apart. f must
  * live until folder_close. */
 void folder_rescue(struct folder *f);
+/* Does so now, before an end without exit. */
+void folder_rescue_now(void);
 /* Names of a run's trace and of a file of its telemetry ("jsonl", "csv") in the folder, to be freed. */
 char *folder_trace_name(const char *label, unsigned long long seed);
 char *folder_telemetry_name(const char *label, unsigned long long seed, const char *ending);

@@ -146,6 +146,7 @@ int metrics_open(struct output_lines *o, const struct experiment *x) {
     add_whole(line, "epochs", s->epochs);
     add_whole(line, "batch", s->batch);
     add_whole(line, "shards", s->shards);
+    add_text(line, "batchnorm", s->batchnorm);
     add_whole(line, "steps_per_epoch", x->steps_per_epoch);
     add_whole(line, "steps", x->steps);
     add_whole(line, "max_steps", s->max_steps);

@@ -236,6 +236,14 @@ static void read_data(struct reader *r, const cJSON *line) {
                                             .context = context};
 }
 
+/* Older results have none. */
+static const char *read_batchnorm(struct reader *r, const cJSON *line) {
+    const char *of = cJSON_GetObjectItemCaseSensitive(line, "batchnorm") ? read_text(r, line, "batchnorm") : "shard";
+    if (r->lines.status == STATUS_OK && strcmp(of, "shard") != 0 && strcmp(of, "global") != 0)
+        refuse(r, text_format("the field 'batchnorm' is '%s', expected shard or global", of));
+    return of;
+}
+
 static void read_settings(struct reader *r, const cJSON *line) {
     struct settings *s = &r->stored->settings;
     struct experiment *x = &r->stored->x;
@@ -244,6 +252,7 @@ static void read_settings(struct reader *r, const cJSON *line) {
     s->epochs = read_whole(r, line, "epochs", 1, MOST_EPOCHS);
     s->batch = read_whole(r, line, "batch", 1, INT_MAX);
     s->shards = cJSON_GetObjectItemCaseSensitive(line, "shards") ? read_whole(r, line, "shards", 1, INT_MAX) : 1;
+    s->batchnorm = read_batchnorm(r, line);
     s->max_steps = read_whole(r, line, "max_steps", 0, INT64_MAX);
     s->schedule = read_text(r, line, "schedule");
     s->warmup = read_number(r, line, "warmup_epochs");

@@ -27,6 +27,7 @@ static int check_same_training(const struct stored *a, const struct stored *b) {
     } texts[] = {{"model", s->model, t->model},
                  {"file of initial weights", s->weights ? s->weights : "none", t->weights ? t->weights : "none"},
                  {"data", s->data, t->data},
+                 {"batchnorm", s->batchnorm, t->batchnorm},
                  {"schedule", s->schedule, t->schedule},
                  {"optimizer", s->optimiser_text, t->optimiser_text}};
     const struct {

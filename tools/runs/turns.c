@@ -257,6 +257,8 @@ static void tell_run(struct running *r, const char *why) {
 /* unreported: tell_beginnings reports the reason, unless all runs end with this one. */
 static int fail(struct running *r, tensor_status failed, bool unreported) {
     const bool own = is_its_own(failed) && !r->status;
+    if (!own && ranks_group())
+        ranks_lose(failed == TENSOR_E_DEVICE);
     char *why = failure_text(r->experiment->settings->memory);
     r->over = true;
     r->unreported = own && unreported;
@@ -436,7 +438,8 @@ static int finish_run(struct running *r) {
     show(r);
     if (failed)
         return fail(r, failed, false);
-    folder_rescue(r->folder); /* before its lines are written, which takes memory */
+    if (ranks_writes())
+        folder_rescue(r->folder); /* before its lines are written, which takes memory */
     if (run->result.stopped)
         return keep_stopped(r);
     run->finished = true;
@@ -455,6 +458,15 @@ static void take_exchange(struct running *r, const nn_group_statistics *before, 
     e->overlapped += after->overlapped - before->overlapped;
     e->steps += steps;
     e->seconds += seconds;
+}
+
+/* Asks the other ranks for signals and failures. */
+static int agree(const struct running *r) {
+    char *when = text_format("%s seed %llu, after step %lld", r->experiment->series[r->run->series].label,
+                             (unsigned long long)r->run->seed, (long long)r->steps);
+    const int status = ranks_agree(r->status, when);
+    free(when);
+    return status;
 }
 
 static int take_turn(struct running *r) {
@@ -479,7 +491,7 @@ static int take_turn(struct running *r) {
     }
     take_time(r);
     time_slice(r, first, seconds);
-    if ((r->status = ranks_agree(r->status)))
+    if ((r->status = agree(r)))
         return r->status;
     return over ? finish_run(r) : STATUS_OK;
 }
@@ -549,7 +561,7 @@ static int train_all(struct running *all, int count, struct output_lines *metric
 static int stop_all(struct running *all, int count, struct output_lines *metrics, int status) {
     for (int i = 0; i < count; i++) {
         struct running *r = &all[i];
-        if (r->trainer && r->run->began) {
+        if (r->trainer && r->run->began && ranks_are_together()) {
             const int stopped = finish_run(r);
             status = status ? status : stopped;
         }
@@ -577,7 +589,7 @@ int turns_train(struct experiment *x, int seed, struct folder *folder, struct ou
     }
     int status = train_all(all, count, metrics);
     status = stop_all(all, count, metrics, status);
-    if (experiment_anything_trained(x))
+    if (experiment_anything_trained(x) && ranks_writes())
         folder_rescue(folder);
     for (int i = 0; i < count; i++) {
         kept_clear(&all[i].kept);

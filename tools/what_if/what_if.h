@@ -51,12 +51,13 @@ enum { LEAST_BITS = 2, MOST_BITS = 24, WIDTHS = MOST_BITS - LEAST_BITS + 1 };
 #define ENOUGH_FLUSHED 0.001
 
 struct seen {
-    const char *name, *role, *format; /* as nn_tensor_at has them; the format in which the network stores it */
+    char *name;                /* as nn_tensor_at has it; NAME.shards of what all shards have for themselves */
+    const char *role, *format; /* as nn_tensor_at has it; the format in which the network stores it */
     int role_number;
     char *shape;
     int ndim, summed; /* dimensions; the one that the forward product sums over, along which blocks lie */
     int64_t dim[TENSOR_MAX_DIMS];
-    int64_t arrays; /* measured: one a batch; a weight once */
+    int64_t arrays; /* measured: one a batch and, of NAME.shards, shard; a weight once */
     int64_t elements, zeros, infinite, nan;
     double smallest, largest; /* |x|: the smallest above 0; 0 without one */
     double power;             /* sum of x^2 */

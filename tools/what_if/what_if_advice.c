@@ -132,9 +132,12 @@ int what_if_worst(const struct what_if *w, int format, int most, int *tensors) {
 char *what_if_subject(const struct what_if *w) {
     const struct trained *const t = &w->trained;
     char *const loss = number_text(w->loss, 4);
-    char *const text = text_format("%s in %s after %lld steps; %lld batch%s of %lld %s of %s, mean loss %s", t->model,
+    char shards[40] = "";
+    if (t->shards > 1)
+        snprintf(shards, sizeof shards, " in %lld shards", (long long)t->shards);
+    char *const text = text_format("%s in %s after %lld steps; %lld batch%s of %lld %s%s of %s, mean loss %s", t->model,
                                    t->format, (long long)t->steps, (long long)w->batches, w->batches == 1 ? "" : "es",
-                                   (long long)w->batch, t->text ? "sequences" : "images", w->data, loss);
+                                   (long long)w->batch, t->text ? "sequences" : "images", shards, w->data, loss);
     free(loss);
     return text;
 }
@@ -152,6 +155,10 @@ char *what_if_note(const struct what_if *w, int i) {
         return text_format("Shared exponents are those of the exact maximum of each tensor in each batch, as a load "
                            "chooses them: there is no history here from which a predictor could choose. What "
                            "prediction costs, telemetry shows (--shadow of train and compare).");
+    if (w->trained.shards > 1 && i-- == 0)
+        return text_format("NAME.shards are the tensors of that name in all %lld shards, each an array with exponents "
+                           "of its own; NAME.grad beside NAME.grad.shards is the sum of these.",
+                           (long long)w->trained.shards);
     if (blocks && i-- == 0)
         return text_format("Blocks lie along the dimension that the forward product sums over: the inputs of weights "
                            "and of their gradients, the last dimension of activations and gradients. Backward "

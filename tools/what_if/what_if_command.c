@@ -115,6 +115,20 @@ static int take_seed(struct what_if *w) {
     return STATUS_OK;
 }
 
+/* The samples of a step. */
+static int take_batch(struct what_if *w, struct settings *s) {
+    const int64_t own = w->trained.batch * w->trained.shards;
+    w->batch = s->batch ? s->batch : own;
+    if (w->trained.shards == 1)
+        return STATUS_OK;
+    s->batch = 0;
+    return w->batch == own
+               ? STATUS_OK
+               : text_usage("--batch %lld: the network of %s has %lld shards and is computed with its own "
+                            "batch, %lld",
+                            (long long)w->batch, s->checkpoint, (long long)w->trained.shards, (long long)own);
+}
+
 static int what_if(struct what_if *w, struct settings *s) {
     struct network_place place = {0};
     data_set *set = NULL;
@@ -125,16 +139,14 @@ static int what_if(struct what_if *w, struct settings *s) {
         status = network_place_find(&place, s);
     if (status == STATUS_OK)
         status = trained_read(&w->trained, s->checkpoint);
-    if (status == STATUS_OK && w->trained.shards > 1)
-        status = text_usage("%s: the network was trained in %lld shards, expected 1", s->checkpoint,
-                            (long long)w->trained.shards);
+    if (status == STATUS_OK)
+        status = take_batch(w, s);
     if (status == STATUS_OK)
         status = trained_data(&set, s, &w->trained);
     if (status == STATUS_OK)
         status = trained_network(&w->g, s, &w->trained);
     w->path = s->checkpoint;
     w->data = s->data;
-    w->batch = s->batch ? s->batch : w->trained.batch;
     w->batches = s->batch_count;
     if (status == STATUS_OK)
         status = take_seed(w);

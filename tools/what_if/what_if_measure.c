@@ -194,6 +194,40 @@ struct watched {
     tensor_status status;
 };
 
+/* "conv1.shards" of "conv1.shard0", ...; of others the name itself. To be freed. */
+static char *name_of(const struct what_if *w, const char *name) {
+    const char *const dot = strrchr(name, '.');
+    return w->trained.shards > 1 && dot && !strncmp(dot, ".shard", 6)
+               ? text_format("%.*s.shards", (int)(dot - name), name)
+               : text_format("%s", name);
+}
+
+static void begin_tensor(struct what_if *w, const nn_tensor_info *info, char *name) {
+    struct seen *const t = &w->tensors[w->count++];
+    t->ndim = tensor_ndim(info->t);
+    for (int k = 0; k < t->ndim; k++)
+        t->dim[k] = tensor_dim(info->t, k);
+    t->summed = summed(w->g, info, t->ndim);
+    t->name = name;
+    t->role = info->role;
+    t->role_number = role_number(info->role);
+    t->format = tensor_format_name(tensor_format_of(info->t));
+    t->shape = text_shape(t->ndim, t->dim);
+    t->effects = text_alloc((size_t)w->formats.count, sizeof *t->effects);
+}
+
+/* Finds the tensor of the name and role, or begins it; frees the name, or takes it. */
+static int place_of(struct what_if *w, const nn_tensor_info *info, char *name) {
+    int at = 0;
+    while (at < w->count && (strcmp(w->tensors[at].name, name) != 0 || strcmp(w->tensors[at].role, info->role) != 0))
+        at++;
+    if (at == w->count)
+        begin_tensor(w, info, name);
+    else
+        free(name);
+    return at;
+}
+
 static int begin_tensors(struct watched *all, struct what_if *w) {
     const int count = nn_tensor_count(w->g);
     int64_t largest = 1;
@@ -202,22 +236,13 @@ static int begin_tensors(struct watched *all, struct what_if *w) {
     w->tensors = text_alloc((size_t)count, sizeof *w->tensors);
     for (int i = 0; i < count; i++) {
         const nn_tensor_info info = nn_tensor_at(w->g, i);
-        const int role = role_number(info.role);
+        char *const name = name_of(w, info.name);
         all->place[i] = -1;
-        if (role < 0 || !is_chosen(w->settings->trace_tensors, info.name))
+        if (role_number(info.role) < 0 || !is_chosen(w->settings->trace_tensors, name)) {
+            free(name);
             continue;
-        all->place[i] = w->count;
-        struct seen *const t = &w->tensors[w->count++];
-        t->ndim = tensor_ndim(info.t);
-        for (int k = 0; k < t->ndim; k++)
-            t->dim[k] = tensor_dim(info.t, k);
-        t->summed = summed(w->g, &info, t->ndim);
-        t->name = info.name;
-        t->role = info.role;
-        t->role_number = role;
-        t->format = tensor_format_name(tensor_format_of(info.t));
-        t->shape = text_shape(t->ndim, t->dim);
-        t->effects = text_alloc((size_t)w->formats.count, sizeof *t->effects);
+        }
+        all->place[i] = place_of(w, &info, name);
         largest = tensor_count(info.t) > largest ? tensor_count(info.t) : largest;
     }
     if (!w->count)
@@ -255,6 +280,23 @@ static tensor_status take_weights(struct watched *all) {
     return status;
 }
 
+/* The passes of each shard of a batch, one after the other. */
+static tensor_status pass(const struct what_if *w, const data_batch *batch) {
+    const struct trained *const t = &w->trained;
+    const int64_t samples = w->batch / t->shards, tokens = samples * t->context,
+                  pixels = samples * t->height * t->width * t->channels;
+    tensor_status status = TENSOR_OK;
+    for (int64_t s = 0; s < t->shards && !status; s++) {
+        const nn_batch part =
+            batch->tokens ? (nn_batch){.tokens = batch->tokens + s * tokens, .labels = batch->targets + s * tokens}
+                          : (nn_batch){.images = batch->images + s * pixels, .labels = batch->labels + s * samples};
+        status = nn_forward(w->g, &part);
+        if (!status)
+            status = nn_backward(w->g);
+    }
+    return status;
+}
+
 /* Each batch is the step after the stored one: the state is restored before each. */
 static tensor_status take_batches(struct watched *all, data_loader *loader) {
     struct what_if *const w = all->w;
@@ -270,12 +312,9 @@ static tensor_status take_batches(struct watched *all, data_loader *loader) {
         if (!status && i)
             status = nn_state_restore(w->g, state, bytes);
         if (!status)
-            status = batch.tokens ? nn_forward(w->g, &(nn_batch){.tokens = batch.tokens, .labels = batch.targets})
-                                  : nn_forward(w->g, &(nn_batch){.images = batch.images, .labels = batch.labels});
+            status = pass(w, &batch);
         if (!status)
             status = nn_loss(&loss, NULL, w->g);
-        if (!status)
-            status = nn_backward(w->g);
         if (!status)
             w->loss += loss / (double)w->batches;
         status = all->status ? all->status : status;
@@ -325,6 +364,7 @@ int what_if_measure(struct what_if *w, const data_set *set) {
 
 void what_if_clear(struct what_if *w) {
     for (int i = 0; i < w->count; i++) {
+        free(w->tensors[i].name);
         free(w->tensors[i].shape);
         free(w->tensors[i].effects);
     }

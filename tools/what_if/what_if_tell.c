@@ -285,6 +285,7 @@ void what_if_json(FILE *out, const struct what_if *w) {
     member_text(out, "data", w->data);
     member_count(out, "batches", w->batches);
     member_count(out, "batch", w->batch);
+    member_count(out, "shards", w->trained.shards);
     member_count(out, "seed", (int64_t)w->seed);
     member_number(out, "loss", w->loss);
     member_number(out, "loss_scale", w->loss_scale);

@@ -283,9 +283,11 @@ static tensor_status put_all(struct fl_safetensors_out *o, struct entries *e) {
 
 tensor_status fl_checkpoint_write(const nn_graph *g, const char *path, const nn_note *notes, int note_count,
                                   const struct fl_extra *extras, int extra_count) {
+    char what[FL_GROUP_WHAT];
+    snprintf(what, sizeof what, "the checkpoint after %llu steps, which rank 0 writes", (unsigned long long)g->steps);
     TRY(fl_ranks_bring(g));
-    if (nn_group_rank(g->group)) /* rank 0 writes */
-        return fl_group_all(g->group, "checkpoint", TENSOR_OK);
+    if (nn_group_rank(g->group))
+        return fl_group_await(g->group, what, TENSOR_OK);
     struct fl_safetensors_out o = {0};
     struct entries e;
     tensor_status status = begin(&e, g);
@@ -299,7 +301,7 @@ tensor_status fl_checkpoint_write(const nn_graph *g, const char *path, const nn_
         status = fl_safetensors_write(&o, path);
     fl_safetensors_end(&o);
     end(&e);
-    return fl_group_all(g->group, "checkpoint", status);
+    return fl_group_all(g->group, what, status);
 }
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */

@@ -293,6 +293,13 @@ static nn_node as_matrix(nn_graph *g, nn_node logits) {
     return fl_add_rows(g, fl_output_of(g, logits)->name, logits);
 }
 
+static bool normalises_batch(const nn_graph *g) {
+    for (int i = 0; i < g->count; i++)
+        if (g->nodes[i].layer->sum_forward)
+            return true;
+    return false;
+}
+
 static tensor_status compile(nn_graph *g, nn_node logits) {
     logits = as_matrix(g, logits);
     if (g->status)
@@ -301,6 +308,7 @@ static tensor_status compile(nn_graph *g, nn_node logits) {
     TRY(fl_insert_conversions(g, &logits));
     TRY(check_graph(g, logits));
     TRY(fl_plan(g));
+    g->together = g->together && normalises_batch(g);
     if (g->expected) /* before anything has memory */
         TRY(g->expected->check(g, g->expected));
     TRY(fl_check_values(g));
@@ -331,7 +339,7 @@ tensor_status nn_compile(nn_graph *g, nn_node logits) {
         return fl_fail(g->status, "%s", g->message);
     bool was_compiled = g->compiled;
     fl_group_fresh(g->group);
-    tensor_status status = fl_group_all(g->group, "compile", compile(g, logits));
+    tensor_status status = fl_group_await(g->group, "compile", compile(g, logits));
     if (!status)
         status = fl_group_all(g->group, "compile", fl_ranks_begin(g));
     fl_expected_forget(g);

@@ -84,7 +84,7 @@ void nn_graph_free(nn_graph *g) {
     fl_shards_free(g);
     fl_ranks_free(g);
     for (int i = 0; i < g->count; i++) {
-        fl_together_free(&g->nodes[i]);
+        fl_together_free(g, &g->nodes[i]);
         fl_node_clear(&g->nodes[i]);
     }
     for (int i = g->value_count - 1; i >= 0; i--) { /* views are freed before their bases */

@@ -387,6 +387,7 @@ struct nn_graph {
     int passed;             /* shards of the step under way that have passed forward and backward */
     struct fl_shard *of;    /* what exists for each shard; NULL: there is one */
     bool together;          /* shards go through normalisations of the batch together */
+    int stretch;            /* of the step under way, the one between two of those */
     tensor *share;          /* f64 [1]: what the gradient of a shard's loss is multiplied by; NULL with one shard */
     nn_group *group;        /* NULL: one rank */
     struct fl_ranks *ranks; /* nn_ranks.h; NULL: one rank */

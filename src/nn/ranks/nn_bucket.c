@@ -98,12 +98,12 @@ tensor_status fl_bucket_make(struct fl_bucket *b, nn_graph *g, int first, int co
                : fl_fail(TENSOR_E_MEMORY, "graph: no memory for what %d ranks exchange", b->size);
 }
 
-void fl_bucket_free(struct fl_bucket *b) {
+void fl_bucket_free(struct fl_bucket *b, const nn_group *group) {
     void *const all[] = {b->ranges, b->told,      b->exponents, b->sum_exponents, b->partial, b->writes,
                          b->terms,  b->own_terms, b->of_ranks,  b->maxima,        b->send,    b->receive,
                          b->result, b->to,        b->from};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        fl_free(all[i]);
+        fl_group_free_memory(group, all[i]);
 }
 
 /* --- gradients that are sent -------------------------------------------------------------------------------------- */

@@ -36,7 +36,7 @@ struct fl_bucket {
 /* Makes room for a bucket of `count` parameters of a compiled graph, from number `first` on. What was made is freed by
  * fl_bucket_free, also after a failure. */
 tensor_status fl_bucket_make(struct fl_bucket *b, nn_graph *g, int first, int count);
-void fl_bucket_free(struct fl_bucket *b);
+void fl_bucket_free(struct fl_bucket *b, const nn_group *group);
 
 /* In this order, with an exchange between two of them: */
 

@@ -72,7 +72,7 @@ void fl_exchange_free(struct fl_exchange *x) {
         return;
     fl_exchange_restart(x);
     for (int i = 0; i < x->count; i++)
-        fl_bucket_free(&x->all[i].bucket);
+        fl_bucket_free(&x->all[i].bucket, x->g->group);
     fl_free(x->all);
     fl_free(x);
 }
@@ -81,7 +81,7 @@ void fl_exchange_free(struct fl_exchange *x) {
 
 /* Begins an exchange of the bucket. */
 static tensor_status begin(struct fl_exchange *x, struct moving *m, enum phase phase) {
-    char what[60];
+    char what[FL_GROUP_WHAT];
     snprintf(what, sizeof what, "gradients of step %llu", (unsigned long long)x->g->steps + 1);
     m->phase = phase;
     return fl_group_begin(x->g->group, &m->flight, what, FIRST_CHANNEL + (int)(m - x->all), m->bucket.to,

@@ -220,6 +220,10 @@ tensor *fl_shard_gradient(const nn_graph *g, int shard, int parameter) {
     return g->of[shard].parameters[parameter].gradient;
 }
 
+int fl_shard_gradient_info(const nn_graph *g, int shard, int parameter) {
+    return g->of[shard].parameters[parameter].info;
+}
+
 tensor *fl_shard_state(const nn_graph *g, int shard, int state) {
     return g->of[shard].states[state];
 }

@@ -29,9 +29,10 @@ tensor_status fl_each_shard(nn_graph *g, tensor_status (*call)(nn_graph *g, void
 int fl_shard_gradients(const nn_graph *g); /* of a shard: the number of parameters */
 tensor *fl_shard_gradient(const nn_graph *g, int shard, int parameter);
 tensor *fl_shard_state(const nn_graph *g, int shard, int state);
-/* The tensor of a value and its place in nn_tensor_at, of a shard; also of the only one. */
+/* The tensor of a value and its place in nn_tensor_at, of a shard; also of the only one. That of a gradient. */
 tensor *fl_shard_value(const nn_graph *g, int shard, int value);
 int fl_shard_info(const nn_graph *g, int shard, int value);
+int fl_shard_gradient_info(const nn_graph *g, int shard, int parameter);
 /* Frees all that exists for each shard. */
 void fl_shards_free(nn_graph *g);
 

@@ -46,7 +46,7 @@ static tensor_status check_data(const nn_graph *g, const char *what, const nn_ba
     if (!b->data != !b->indices)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: the batch has %s, expected both or neither", what,
                        b->data ? "data and no indices" : "indices and no data (nn_data_new)");
-    if (b->augmentation && (!b->indices || use != FL_USE_TRAINING))
+    if (b->augmentation && (!b->indices || use > FL_USE_WHOLE_BATCH))
         return fl_fail(TENSOR_E_ARGUMENT, "%s: the batch has an augmentation, which is for training with indices",
                        what);
     if (b->data && !fl_data_belongs(b->data, g))
@@ -59,14 +59,15 @@ static tensor_status check_data(const nn_graph *g, const char *what, const nn_ba
 
 static tensor_status check_count(const nn_graph *g, const char *what, const nn_batch *b, enum fl_use use, int *count) {
     const char *samples = g->tokens ? "sequences" : "images";
-    *count = b->count ? b->count : g->batch;
-    if (use == FL_USE_TRAINING && *count != g->batch)
-        return g->shards > 1
+    const int whole = use == FL_USE_WHOLE_BATCH ? fl_whole_batch(g) : g->batch;
+    *count = b->count ? b->count : whole;
+    if (use <= FL_USE_WHOLE_BATCH && *count != whole)
+        return g->shards > 1 && use == FL_USE_TRAINING
                    ? fl_fail(TENSOR_E_ARGUMENT, "%s: %d %s, expected the %d of a shard (%d shards of a batch of %d)",
                              what, *count, samples, g->batch, g->shards, fl_whole_batch(g))
                    : fl_fail(TENSOR_E_ARGUMENT, "%s: %d %s, expected a whole batch of %d", what, *count, samples,
-                             g->batch);
-    return *count >= 1 && *count <= g->batch
+                             whole);
+    return *count >= 1 && *count <= whole
                ? TENSOR_OK
                : fl_fail(TENSOR_E_ARGUMENT, "%s: %d %s, expected 1 ... %d", what, *count, samples, g->batch);
 }

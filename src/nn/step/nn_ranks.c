@@ -126,8 +126,8 @@ void fl_ranks_free(nn_graph *g) {
         return;
     fl_exchange_free(k->gradients);
     fl_group_drop(g->group, &k->told);
-    fl_free(k->block);
-    fl_free(k->slots);
+    fl_group_free_memory(g->group, k->block);
+    fl_group_free_memory(g->group, k->slots);
     fl_free(k);
     g->ranks = NULL;
 }
@@ -156,7 +156,9 @@ tensor_status fl_ranks_bring(const nn_graph *g) {
         char *at = k->slots + s * k->slot_bytes;
         TRY(each_slot(g, s, get_slot, &at));
     }
-    TRY(fl_group_share(g->group, "exponents and statistics", k->slots, k->slot_bytes * k->own));
+    char what[FL_GROUP_WHAT];
+    snprintf(what, sizeof what, "exponents and statistics after %llu steps", (unsigned long long)g->steps);
+    TRY(fl_group_share(g->group, what, k->slots, k->slot_bytes * k->own));
     for (int s = 0; s < k->shards; s++) {
         const char *at = k->slots + s * k->slot_bytes;
         if (!fl_is_own_shard(g, s))
@@ -223,7 +225,7 @@ static tensor_status begin_telling(nn_graph *g) {
     struct fl_ranks *k = g->ranks;
     struct fl_piece to[FL_MOST_SHARDS], from[FL_MOST_SHARDS];
     const int64_t bytes = k->block_bytes * k->own;
-    char what[60];
+    char what[FL_GROUP_WHAT];
     for (int s = k->first; s < k->first + k->own; s++)
         TRY(tell(g, s));
     for (int r = 0; r < nn_group_size(g->group); r++) {

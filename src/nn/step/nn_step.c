@@ -179,18 +179,14 @@ static int64_t counted(nn_graph *g, const nn_batch *part) {
     return labels && o->ignores ? count : g->rows;
 }
 
-static tensor_status check_parts(nn_graph *g, const char *what, const nn_batch *batch, int64_t *all) {
-    if (batch->count && batch->count != fl_whole_batch(g))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %d samples, expected a whole batch of %d", what, batch->count,
-                       fl_whole_batch(g));
-    *all = 0;
+/* All labels of a batch that count. */
+static int64_t counted_in_all(nn_graph *g, const nn_batch *batch) {
+    int64_t all = 0;
     for (int s = 0; s < g->shards; s++) {
         const nn_batch part = part_of(g, batch, s);
-        int count;
-        TRY(fl_batch_check(g, what, &part, FL_USE_TRAINING, &count));
-        *all += counted(g, &part);
+        all += counted(g, &part);
     }
-    return TENSOR_OK;
+    return all;
 }
 
 /* Of shards that go through a step together: what is loaded for the one in place. */
@@ -222,6 +218,7 @@ static tensor_status pass_together(nn_graph *g, const struct whole *whole) {
     fl_ranks_restart(g);
     fl_writes_begin(g);
     g->has_loss = false;
+    g->stretch = 0;
     TRY(fl_together_forward(g, load_part, whole));
     fl_writes_done(g, FL_PART_FORWARD);
     g->has_loss = g->objective.kind != FL_LOSS_NONE && !g->ranks;
@@ -231,14 +228,13 @@ static tensor_status pass_together(nn_graph *g, const struct whole *whole) {
 }
 
 tensor_status fl_run_passes(nn_graph *g, const char *what, const nn_batch *batch) {
-    int64_t all = 0;
+    int count;
     if (g->shards == 1) {
         TRY(forward(g, what, batch, 1));
         return nn_backward(g);
     }
-    if (!batch)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: the batch is NULL", what);
-    TRY(check_parts(g, what, batch, &all));
+    TRY(fl_batch_check(g, what, batch, FL_USE_WHOLE_BATCH, &count));
+    const int64_t all = counted_in_all(g, batch);
     g->passed = 0;
     if (g->together)
         return pass_together(g, &(struct whole){what, batch, all});

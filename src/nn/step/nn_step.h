@@ -51,7 +51,7 @@ void fl_lose_values(nn_graph *g);
 void fl_hide_values(nn_graph *g);
 
 /* nn_batch.c */
-enum fl_use { FL_USE_TRAINING, FL_USE_EVALUATION, FL_USE_PREDICTION };
+enum fl_use { FL_USE_TRAINING, FL_USE_WHOLE_BATCH /* of all shards */, FL_USE_EVALUATION, FL_USE_PREDICTION };
 /* Whether a batch suits the network and the use; `what` begins the message. *count: its images or sequences. */
 tensor_status fl_batch_check(const nn_graph *g, const char *what, const nn_batch *b, enum fl_use use, int *count);
 /* The input of a forward pass: images on the host, or NULL if the passes read bytes or tokens; filled: memory that

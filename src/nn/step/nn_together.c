@@ -7,6 +7,7 @@
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_ranks.h"
 #include "nn/step/nn_step.h"
+#include <stdio.h>
 
 tensor_status fl_together_make(nn_graph *g, struct fl_node *node) {
     if (!g->together || !node->layer->sum_forward)
@@ -31,14 +32,14 @@ tensor_status fl_together_make(nn_graph *g, struct fl_node *node) {
     return t->sums && t->sum_of_dy && t->about_mean ? TENSOR_OK : tensor_error_status();
 }
 
-void fl_together_free(struct fl_node *node) {
+void fl_together_free(const nn_graph *g, struct fl_node *node) {
     struct fl_together *t = node->together;
     if (!t)
         return;
     tensor_free(t->sums);
     tensor_free(t->sum_of_dy);
     tensor_free(t->about_mean);
-    fl_free(t->all);
+    fl_group_free_memory(g->group, t->all);
     fl_free(t);
     node->together = NULL;
 }
@@ -52,9 +53,11 @@ static tensor_status keep_sums(const nn_graph *g, const struct fl_node *node) {
 
 static tensor_status share_sums(const nn_graph *g, struct fl_node *node) {
     const int64_t of_rank = 3 * node->together->channels * fl_ranks_own(g);
-    return g->ranks ? fl_group_share(g->group, "sums of a normalisation", node->together->all,
-                                     of_rank * (int64_t)sizeof *node->together->all)
-                    : TENSOR_OK;
+    char what[FL_GROUP_WHAT];
+    snprintf(what, sizeof what, "sums of '%.30s' in step %llu", node->name, (unsigned long long)g->steps + 1);
+    return g->ranks
+               ? fl_group_share(g->group, what, node->together->all, of_rank * (int64_t)sizeof *node->together->all)
+               : TENSOR_OK;
 }
 
 static struct fl_parts parts_of(const nn_graph *g, const struct fl_node *node, const tensor *x) {
@@ -91,6 +94,7 @@ static tensor_status take_moments(struct fl_node *node) {
 /* Each shard of the rank in turn: what lies from `first` to before `end`, and the sums of `end` or, at the end, the
  * loss. */
 static tensor_status forward_stretch(nn_graph *g, fl_load_part load, const void *context, int first, int end) {
+    g->stretch++;
     for (int s = 0; s < fl_ranks_own(g); s++) {
         const float *images = NULL;
         fl_shard_select(g, fl_ranks_first(g) + s);
@@ -128,6 +132,7 @@ static bool is_joined_backward(const nn_graph *g, int i) {
 /* The same from `first` down to after `end`, and the sums of `end` unless it is -1. */
 static tensor_status backward_stretch(nn_graph *g, fl_load_part load, const void *context, int first, int end) {
     const bool entered = is_joined_backward(g, first);
+    g->stretch++;
     for (int s = 0; s < fl_ranks_own(g); s++) {
         const float *images = NULL;
         fl_shard_select(g, fl_ranks_first(g) + s);

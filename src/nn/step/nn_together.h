@@ -9,7 +9,7 @@
 
 /* While a graph is compiled: what a normalisation has of the batch. */
 tensor_status fl_together_make(nn_graph *g, struct fl_node *node);
-void fl_together_free(struct fl_node *node);
+void fl_together_free(const nn_graph *g, struct fl_node *node);
 
 /* Loads what the shard in place reads beside its values; first: in its first stretch, which also reads images. */
 typedef tensor_status (*fl_load_part)(nn_graph *g, const void *context, bool first, const float **images);

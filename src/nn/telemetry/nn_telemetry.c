@@ -7,6 +7,7 @@
 #include "core/base/fail.h"
 #include "core/base/match.h"
 #include "core/base/memory.h"
+#include "group/group.h"
 #include <math.h>
 #include <string.h>
 
@@ -40,22 +41,22 @@ static bool is_input(const nn_graph *g, int i) {
 static tensor_status begin_chosen(nn_telemetry *t, struct fl_seen_tensor *seen, const nn_tensor_info *info) {
     seen->chosen = true;
     t->chosen++;
-    if (!strcmp(info->role, weight_role))
+    const bool is_weight = !strcmp(info->role, weight_role) && fl_telemetry_is_own(t, seen);
+    if (is_weight)
         seen->weight = fl_alloc((size_t)tensor_count(info->t) * sizeof *seen->weight);
     seen->shadows = fl_alloc_zero((size_t)(t->shadow_count + 1) * sizeof *seen->shadows);
     seen->shadow_rows = fl_alloc_zero((size_t)(t->shadow_count + 1) * sizeof *seen->shadow_rows);
-    tensor_description *elements = fl_alloc_zero(sizeof *elements);
+    seen->elements = fl_alloc_zero(sizeof *seen->elements);
     seen->row = (nn_telemetry_row){.tensor = info->name,
                                    .role = info->role,
                                    .format = tensor_format_name(tensor_format_of(info->t)),
-                                   .elements = elements,
                                    .update_ratio = NAN,
                                    .update_moved = -1,
                                    .sampled_error = NAN,
                                    .sampled_size = NAN,
                                    .shadow_count = t->shadow_count,
                                    .shadows = seen->shadow_rows};
-    if ((!strcmp(info->role, weight_role) && !seen->weight) || !seen->shadows || !seen->shadow_rows || !elements)
+    if ((is_weight && !seen->weight) || !seen->shadows || !seen->shadow_rows || !seen->elements)
         return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %s", info->name);
     return fl_shadows_begin(t, seen, info->t, info->role);
 }
@@ -67,6 +68,7 @@ static tensor_status begin_tensors(nn_telemetry *t) {
     t->order = fl_alloc_zero((size_t)t->count * sizeof *t->order);
     if (!t->tensors || !t->order)
         return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %d tensors", t->count);
+    fl_telemetry_place(t);
     for (int i = 0; i < t->count; i++) {
         const nn_tensor_info info = nn_tensor_at(t->g, i);
         struct fl_seen_tensor *seen = &t->tensors[i];
@@ -173,7 +175,22 @@ static tensor_status begin(nn_telemetry *t, const nn_telemetry_config *config) {
     TRY(begin_tensors(t));
     begin_parameters(t);
     TRY(begin_totals(t));
-    TRY(fl_telemetry_open(t, config->path, config->csv));
+    return t->rank ? TENSOR_OK : fl_telemetry_open(t, config->path, config->csv);
+}
+
+/* All ranks record the same. */
+static tensor_status agree(const nn_telemetry *t) {
+    char text[100];
+    snprintf(text, sizeof text, "every-%lld tensors-%016llx shadows-%016llx watched-%d", (long long)t->recorder.every,
+             (unsigned long long)nn_name_key(0, t->pattern), (unsigned long long)nn_name_key(0, t->shadow_list),
+             t->watched);
+    return fl_group_agree(t->g->group, "telemetry", text);
+}
+
+static tensor_status begin_on_all(nn_telemetry *t, const nn_telemetry_config *config) {
+    fl_group_fresh(t->g->group);
+    TRY(fl_group_all(t->g->group, "telemetry", begin(t, config)));
+    TRY(agree(t));
     attach(t); /* the network is unchanged until here */
     return fl_telemetry_watch_next(t);
 }
@@ -203,9 +220,10 @@ nn_telemetry *nn_telemetry_new(nn_graph *g, const nn_telemetry_config *config) {
                                        .step = begun,
                                        .row_step = begun};
     t->watched = config->watched;
-    t->row = config->row;
+    t->rank = nn_group_rank(g->group);
+    t->row = t->rank ? NULL : config->row;
     t->context = config->context;
-    if (!begin(t, config))
+    if (!begin_on_all(t, config))
         return t;
     nn_telemetry_free(t);
     return NULL;
@@ -275,9 +293,9 @@ static tensor_status look_at_elements(nn_telemetry *t, int i, const nn_tensor_in
     struct fl_seen_tensor *seen = &t->tensors[i];
     if (i && t->tensors[i - 1].tensors)
         TRY(keep_weights(t, i - 1));
-    if (!seen->chosen)
+    if (!seen->chosen || !fl_telemetry_is_own(t, seen))
         return TENSOR_OK;
-    TRY(tensor_describe((tensor_description *)(uintptr_t)seen->row.elements, info->t));
+    TRY(tensor_describe(seen->elements, info->t));
     TRY(see_write(t, seen, info->t));
     TRY(fl_shadows_measure(t, seen, info->t));
     seen->row.step = t->recorder.step + 1;
@@ -294,9 +312,11 @@ void nn_telemetry_watch(const nn_tensor_info *info, void *telemetry) {
     const int i = info && t ? number_of(t, info) : -1;
     if (i < 0 || t->status)
         return;
-    if (!t->tensors[i].ordered)
+    if (!t->tensors[i].ordered) {
         t->order[t->ordered++] = i;
-    t->tensors[i].ordered = true;
+        t->tensors[i].ordered = true;
+        t->tensors[i].stretch = t->g->stretch;
+    }
     if (t->describing)
         t->status = look_at_elements(t, i, info);
     if (t->status)
@@ -400,16 +420,16 @@ static tensor_status find_nonfinite(nn_telemetry *t) {
     if (!fl_counts(t->g, &first))
         return TENSOR_OK;
     TRY(fl_tell_first(t->g, t->slots, &first, &t->nonfinite));
+    TRY(fl_telemetry_bring(t));
     fill_before(t, first.of_loss ? place_of_loss(t->g) : first.write);
     return fl_telemetry_write_nonfinite(t);
 }
 
-static tensor_status end_row(nn_telemetry *t, struct fl_seen_tensor *seen, const struct fl_slot *slot) {
+static void complete_row(const nn_telemetry *t, struct fl_seen_tensor *seen, const struct fl_slot *slot) {
     nn_telemetry_row *row = &seen->row;
-    const tensor_description *elements = row->elements;
     const struct fl_interval_counts counts = fl_interval_counts(&seen->since, slot);
-    if (row->step != t->recorder.step) { /* this write was not examined */
-        row->elements = NULL;
+    row->elements = row->step == t->recorder.step ? seen->elements : NULL;
+    if (!row->elements) { /* this write was not examined */
         row->update_ratio = NAN;
         row->update_moved = -1;
         set_sampled(row, (struct fl_sampled){0, 0, NAN, NAN});
@@ -429,15 +449,18 @@ static tensor_status end_row(nn_telemetry *t, struct fl_seen_tensor *seen, const
         seen->shadow_rows[i].e_moves = seen->shadows[i].e_moves;
         seen->shadows[i].saturated_writes = seen->shadows[i].e_moves = 0;
     }
+    fl_interval_end(&seen->since, slot);
+}
+
+static tensor_status end_row(nn_telemetry *t, struct fl_seen_tensor *seen) {
+    nn_telemetry_row *row = &seen->row;
     if (t->row)
         t->row(t->context, row);
     TRY(fl_telemetry_write_row(t, row));
     t->rows++;
-    row->elements = elements;
     row->writes = row->saturated_writes = row->e_moves = 0;
     row->e_least = row->e_largest = row->e; /* until the next write */
     row->maximum = 0;
-    fl_interval_end(&seen->since, slot);
     return TENSOR_OK;
 }
 
@@ -445,12 +468,16 @@ static tensor_status end_row(nn_telemetry *t, struct fl_seen_tensor *seen, const
 static tensor_status end_rows(nn_telemetry *t) {
     const struct fl_slot *slot;
     for (int at = 0; at < t->ordered; at++) {
-        const int i = t->order[at];
-        if (!t->tensors[i].chosen)
+        struct fl_seen_tensor *seen = &t->tensors[t->order[at]];
+        if (!seen->chosen || !fl_telemetry_is_own(t, seen))
             continue;
-        TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
-        TRY(end_row(t, &t->tensors[i], slot));
+        TRY(fl_recorder_slot(&t->recorder, t->slots, t->order[at], &slot));
+        complete_row(t, seen, slot);
     }
+    TRY(fl_telemetry_bring_rows(t));
+    for (int at = 0; at < t->ordered; at++)
+        if (t->tensors[t->order[at]].chosen)
+            TRY(end_row(t, &t->tensors[t->order[at]]));
     t->recorder.row_step = t->recorder.step;
     return TENSOR_OK;
 }
@@ -468,9 +495,12 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
     t->steps++;
     TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
     for (int i = 0; i < t->count; i++) {
+        if (!fl_telemetry_is_own(t, &t->tensors[i]))
+            continue;
         TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
         look_at_write(t, &t->tensors[i], slot);
     }
+    TRY(fl_telemetry_bring_order(t));
     t->all_ordered = t->all_ordered || !t->g->scaling.now.in_a_row;
     const bool rows = t->describing;
     t->wanted = t->wanted && !rows;
@@ -514,7 +544,7 @@ void nn_telemetry_free(nn_telemetry *t) {
         return;
     detach(t);
     for (int i = 0; t->tensors && i < t->count; i++) {
-        fl_free((void *)(uintptr_t)t->tensors[i].row.elements);
+        fl_free(t->tensors[i].elements);
         fl_free(t->tensors[i].weight);
         fl_free(t->tensors[i].shadows);
         fl_free(t->tensors[i].shadow_rows);

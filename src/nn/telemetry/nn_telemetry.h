@@ -35,12 +35,16 @@ struct fl_seen_write {
 
 /* One tensor of nn_tensor_at. */
 struct fl_seen_tensor {
-    bool chosen, loaded;      /* loaded: not written by an operation, but loaded each step */
-    bool ordered, settled;    /* settled: its exponent is one that a write or load chose */
-    nn_telemetry_row row;     /* of this step and since the row before */
-    struct fl_interval since; /* its writes: of the tensor's life */
-    int64_t apart;            /* more of these than its statistics count: they were reset; -1: not known */
-    int64_t shadowed;         /* of its statistics, until the shadows last looked */
+    bool chosen, loaded;          /* loaded: not written by an operation, but loaded each step */
+    bool ordered, settled;        /* settled: its exponent is one that a write or load chose */
+    bool of_shard;                /* of several ranks' */
+    int rank;                     /* the one that looks at it */
+    int stretch;                  /* of the shard's pass, in which it was first written (nn_graph.stretch) */
+    nn_telemetry_row row;         /* of this step and since the row before */
+    tensor_description *elements; /* NULL: not chosen */
+    struct fl_interval since;     /* its writes: of the tensor's life */
+    int64_t apart;                /* more of these than its statistics count: they were reset; -1: not known */
+    int64_t shadowed;             /* of its statistics, until the shadows last looked */
     struct fl_seen_write last[2];
     double *weight;                   /* before the update; NULL: no weight, or not chosen */
     int64_t weight_step;              /* of that update; 0: none yet */
@@ -52,6 +56,7 @@ struct fl_seen_tensor {
 struct nn_telemetry {
     nn_graph *g;
     struct fl_recorder recorder; /* of that network */
+    int rank;                    /* of the network's group; 0 writes */
     bool watched;                /* the caller watches */
     bool begun;                  /* the network knows of it */
     bool finished;
@@ -63,6 +68,7 @@ struct nn_telemetry {
     struct fl_seen_tensor *tensors; /* as nn_tensor_at has them */
     int count, chosen;
     int *order, ordered; /* of writes: numbers of tensors */
+    int merged;          /* as many of these are those of all ranks, in the order of one */
     bool all_ordered;    /* a step that made its update was watched */
     double *scratch;     /* as many as the largest weight has elements */
     bool wanted;         /* the next step has rows */
@@ -93,6 +99,18 @@ tensor_status fl_telemetry_close(nn_telemetry *t);
 /* Removes what was not closed. */
 void fl_telemetry_drop(nn_telemetry *t);
 
+/* nn_telemetry_ranks.c: every tensor of a shard belongs to the rank that computes it; those of parameters, of which all
+ * ranks have the same, to one rank each. What is known of a tensor is true on that rank. */
+void fl_telemetry_place(nn_telemetry *t);
+static inline bool fl_telemetry_is_own(const nn_telemetry *t, const struct fl_seen_tensor *seen) {
+    return seen->rank == t->rank;
+}
+/* After a step, in which tensors may have been written for the first time: the order of their writes becomes that of
+ * one rank. */
+tensor_status fl_telemetry_bring_order(nn_telemetry *t);
+/* Brings the rows of all tensors in the order of writes to rank 0. */
+tensor_status fl_telemetry_bring_rows(nn_telemetry *t);
+
 /* nn_telemetry_shadow.c */
 tensor_status fl_shadows_parse(nn_telemetry *t, const char *list);
 void fl_shadows_clear(nn_telemetry *t);
@@ -110,6 +128,8 @@ struct fl_telemetry_kept {
     double *real;
     int64_t json_bytes, csv_bytes, whole_count, real_count;
 };
+/* Brings what a checkpoint has of each tensor to all ranks. */
+tensor_status fl_telemetry_bring(nn_telemetry *t);
 tensor_status fl_telemetry_keep(nn_telemetry *t, struct fl_telemetry_kept *kept);
 void fl_telemetry_kept_clear(struct fl_telemetry_kept *kept);
 /* Lets new telemetry resume from these numbers. TENSOR_E_DATA if they cannot belong to this network. */

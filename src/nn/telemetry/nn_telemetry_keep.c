@@ -4,6 +4,7 @@
 #include "autoflex/autoflex_numbers.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "group/group.h"
 #include <math.h>
 #include <string.h>
 
@@ -64,6 +65,7 @@ tensor_status fl_telemetry_keep(nn_telemetry *t, struct fl_telemetry_kept *kept)
     TRY(fl_recorder_numbers(&t->recorder, &kept->whole, kept->whole_count, &kept->real, kept->real_count));
     int64_t *whole = kept->whole;
     double *real = kept->real;
+    TRY(fl_telemetry_bring(t));
     const int64_t head[HEAD] = {t->recorder.step, t->recorder.row_step, t->steps, t->rows,
                                 t->nonfinite_known || t->nonfinite.step};
     memcpy(whole, head, sizeof head);
@@ -111,6 +113,7 @@ static bool take_order(nn_telemetry *t, const int64_t *order) {
         t->tensors[order[i]].ordered = true;
         t->order[t->ordered++] = (int)order[i];
     }
+    t->merged = t->ordered;
     return true;
 }
 
@@ -180,6 +183,71 @@ static bool take_numbers(nn_telemetry *t, const struct fl_telemetry_kept *kept) 
         if (!take_tensor(t, &t->tensors[i], &whole, &real))
             return false;
     return true;
+}
+
+/* The numbers of all tensors, those of one rank after those of the rank before it. */
+struct numbers {
+    int64_t *whole;
+    double *real;
+    struct fl_piece *whole_parts, *real_parts; /* of each rank */
+};
+
+static tensor_status make_numbers(const nn_telemetry *t, struct numbers *n) {
+    const int size = nn_group_size(t->g->group);
+    TRY(fl_recorder_numbers(&t->recorder, &n->whole, whole_count(t), &n->real, real_count(t)));
+    n->whole_parts = fl_alloc_zero((size_t)size * sizeof *n->whole_parts);
+    n->real_parts = fl_alloc_zero((size_t)size * sizeof *n->real_parts);
+    if (!n->whole_parts || !n->real_parts)
+        return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for the parts of %d ranks", size);
+    int64_t *whole = n->whole;
+    double *real = n->real;
+    for (int r = 0; r < size; r++) {
+        n->whole_parts[r].data = whole;
+        n->real_parts[r].data = real;
+        for (int i = 0; i < t->count; i++) {
+            const int shadows = t->tensors[i].chosen ? t->shadow_count : 0;
+            if (t->tensors[i].rank != r)
+                continue;
+            whole += WHOLE + SHADOW_WHOLE * shadows;
+            real += REAL + SHADOW_REAL * shadows;
+        }
+        n->whole_parts[r].bytes = (char *)whole - (char *)n->whole_parts[r].data;
+        n->real_parts[r].bytes = (char *)real - (char *)n->real_parts[r].data;
+    }
+    return TENSOR_OK;
+}
+
+static tensor_status bring(nn_telemetry *t, const struct numbers *n) {
+    int64_t *own_whole = n->whole_parts[t->rank].data;
+    double *own_real = n->real_parts[t->rank].data;
+    for (int i = 0; i < t->count; i++)
+        if (fl_telemetry_is_own(t, &t->tensors[i]))
+            keep_tensor(t, &t->tensors[i], &own_whole, &own_real);
+    TRY(fl_group_gather(t->g->group, "counts of telemetry", n->whole_parts));
+    TRY(fl_group_gather(t->g->group, "maxima of telemetry", n->real_parts));
+    for (int r = 0; r < nn_group_size(t->g->group); r++) {
+        const int64_t *whole = n->whole_parts[r].data;
+        const double *real = n->real_parts[r].data;
+        for (int i = 0; i < t->count; i++)
+            if (t->tensors[i].rank == r && r != t->rank && !take_tensor(t, &t->tensors[i], &whole, &real))
+                return fl_fail(TENSOR_E_DATA, "telemetry: rank %d has told impossible numbers of %s", r,
+                               t->g->infos[i].name);
+    }
+    return TENSOR_OK;
+}
+
+tensor_status fl_telemetry_bring(nn_telemetry *t) {
+    struct numbers n = {0};
+    if (nn_group_size(t->g->group) == 1)
+        return TENSOR_OK;
+    tensor_status status = make_numbers(t, &n);
+    if (!status)
+        status = bring(t, &n);
+    fl_free(n.whole);
+    fl_free(n.real);
+    fl_free(n.whole_parts);
+    fl_free(n.real_parts);
+    return status;
 }
 
 tensor_status fl_telemetry_resume(nn_telemetry *t, const struct fl_telemetry_kept *kept) {

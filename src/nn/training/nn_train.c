@@ -230,21 +230,17 @@ static tensor_status agree(const struct run *run) {
     char text[600];
     if (nn_group_size(c->network.group) == 1)
         return TENSOR_OK;
-    if (c->telemetry_every)
-        return fl_fail(TENSOR_E_ARGUMENT,
-                       "train: telemetry every %lld steps of %d ranks, expected 0: it reads values that "
-                       "lie on other ranks",
-                       (long long)c->telemetry_every, nn_group_size(c->network.group));
     snprintf(
         text, sizeof text,
         "data-%016llx test-data-%016llx epochs-%d rate-%.17g schedule-%.40s warm-up-%.17g augment-%d most-steps-%lld "
-        "average-%d report-every-%lld checkpoint-%d,%lld trace-%d,%lld resume-%d weights-%d stop-%d layers-%016llx",
+        "average-%d report-every-%lld checkpoint-%d,%lld trace-%d,%lld telemetry-%lld resume-%d weights-%d stop-%d "
+        "layers-%016llx",
         (unsigned long long)data_hash(run->train_set, true),
         run->test_set ? (unsigned long long)data_hash(run->test_set, true) : 0, c->epochs, c->rate,
         c->schedule ? c->schedule : "", c->warmup_epochs, c->augment, (long long)c->max_steps, c->average_last,
         (long long)c->report_every, c->checkpoint != NULL, (long long)c->checkpoint_every, c->trace_path != NULL,
-        (long long)c->trace_every, c->resume != NULL, c->weights != NULL, c->stop_on_nonfinite,
-        (unsigned long long)fl_state_layout(run->g));
+        (long long)c->trace_every, (long long)c->telemetry_every, c->resume != NULL, c->weights != NULL,
+        c->stop_on_nonfinite, (unsigned long long)fl_state_layout(run->g));
     return fl_group_agree(c->network.group, "the training", text);
 }
 
@@ -315,9 +311,9 @@ static tensor_status agree_on_state(const struct run *run) {
 static tensor_status begin(struct run *run, const data_set *train, const data_set *test) {
     nn_group *const group = run->config->network.group;
     fl_group_fresh(group);
-    TRY(fl_group_all(group, "the beginning", prepare(run, train, test)));
+    TRY(fl_group_await(group, "the beginning", prepare(run, train, test)));
     TRY(agree(run));
-    TRY(fl_group_all(group, "the beginning", set_up(run)));
+    TRY(fl_group_await(group, "the beginning", set_up(run)));
     return agree_on_state(run);
 }
 
@@ -336,41 +332,6 @@ static void end(struct run *run) {
 }
 
 /* --- epochs ------------------------------------------------------------------------------------------------------- */
-
-static tensor_status evaluate(struct run *run) {
-    nn_train_result *result = run->result;
-    if (!run->test)
-        return TENSOR_OK;
-    double loss_sum = 0;
-    int64_t done = 0, correct = 0;
-    TRY(data_loader_start(run->test, 0));
-    for (;;) {
-        data_batch batch;
-        double loss;
-        TRY(data_loader_next(&batch, run->test));
-        if (!batch.count)
-            break;
-        int32_t *predicted = result->predicted + done;
-        const int64_t labels = batch.count * fl_labels_each(run->g);
-        const int32_t *expected = run->context ? batch.targets : batch.labels;
-        const bool there = run->test_there != NULL;
-        TRY(nn_evaluate(&loss, predicted, run->g,
-                        &(nn_batch){.images = there ? NULL : batch.images,
-                                    .tokens = batch.tokens,
-                                    .indices = there ? batch.indices : NULL,
-                                    .data = run->test_there,
-                                    .labels = there ? NULL : expected,
-                                    .count = batch.count}));
-        for (int64_t i = 0; i < labels; i++)
-            correct += predicted[i] == expected[i];
-        loss_sum += loss * (double)labels;
-        done += labels;
-    }
-    result->predicted_count = done;
-    result->test_loss = loss_sum / (double)done;
-    result->test_accuracy = (double)correct / (double)done;
-    return TENSOR_OK;
-}
 
 static tensor_status passes(struct run *run, const data_batch *batch, int epoch) {
     const tensor_augmentation how = {run->config->network.seed, (uint64_t)epoch - 1};
@@ -511,7 +472,9 @@ static tensor_status end_epoch(struct run *run) {
     if (result->stopped)
         return fl_training_keep(run, &run->at);
     report->train_accuracy = (double)run->correct / (double)(steps * run->g->rows * run->g->shards);
-    TRY(evaluate(run));
+    char what[FL_GROUP_WHAT];
+    snprintf(what, sizeof what, "the evaluation after %lld steps", (long long)result->steps);
+    TRY(fl_group_await(run->g->group, what, fl_training_evaluate(run)));
     TRY(fl_training_keep_best(run, report->epoch));
     report->test_loss = result->test_loss;
     report->test_accuracy = result->test_accuracy;
@@ -560,7 +523,7 @@ static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
     result->parameters = nn_parameter_count(g);
     result->weight_bytes = nn_weight_bytes(g);
     result->activation_bytes = nn_activation_bytes(g);
-    result->arena_bytes = nn_arena_bytes(g);
+    result->arena_bytes = nn_arena_bytes(g) * (g->together ? nn_group_size(g->group) : 1);
     return TENSOR_OK;
 }
 

@@ -1,5 +1,5 @@
-/* nn_training.h - the state of a running training, shared by the loop (nn_train.c), its checkpoints (nn_resume.c) and
- * its learning rate (nn_schedule.c). */
+/* nn_training.h - the state of a running training, shared by the loop (nn_train.c), its evaluations (nn_evaluation.c),
+ * its checkpoints (nn_resume.c) and its learning rate (nn_schedule.c). */
 #ifndef FL_NN_TRAINING_H
 #define FL_NN_TRAINING_H
 
@@ -69,6 +69,9 @@ enum { FL_FIRST_WHOLE = 6 };
 void fl_training_first_get(const struct run *run, int64_t whole[FL_FIRST_WHOLE], double *maximum);
 tensor_status fl_training_first_set(struct run *run, const char *path, const int64_t whole[FL_FIRST_WHOLE],
                                     double maximum);
+
+/* nn_evaluation.c: loss, accuracy and predictions of the test set, in the result. */
+tensor_status fl_training_evaluate(struct run *run);
 
 /* nn_resume.c; all but fl_training_resume do nothing without config->checkpoint */
 /* Checks before the first step that the folder is writable. */
