@@ -85,24 +85,27 @@ ptx_test(program_quantised_ptx test_program_quantised cuda 1 50)
 set_tests_properties(support PROPERTIES ENVIRONMENT "OMP_WAIT_POLICY=passive;FLEXLAB_CUDA_LIBRARY=$<TARGET_FILE:flexlab_ptx>")
 add_dependencies(test_support flexlab_ptx)
 
-# That the machine can fail. Its PTX is packed in another way than the library's, where nvcc can.
+# That the machine can fail, and the rules that processors and devices share. Their PTX is packed in another way than the library's, where nvcc can.
 set(ptx_packed "")
 if(FLEXLAB_NVCC_VERSION VERSION_GREATER_EQUAL 12.8)
     set(ptx_packed --compress-mode=speed)
 endif()
-set(ptx_machine ${PROJECT_BINARY_DIR}/cuda/test_ptx_machine.o)
-add_custom_command(OUTPUT ${ptx_machine} VERBATIM
-    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_machine.cu DEPFILE ${ptx_machine}.d
-    COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${FLEXLAB_NVCC} ${FLEXLAB_NVCC_HOST} -std=c++17 -O2 -fmad=false ${ptx_packed}
-            -gencode arch=compute_80,code=compute_80 -cudart none -I${PROJECT_SOURCE_DIR}/src -Wno-deprecated-gpu-targets
-            -MD -MF ${ptx_machine}.d -MT ${ptx_machine} -c ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_machine.cu -o ${ptx_machine}
-    COMMENT "Building CUDA object cuda/test_ptx_machine.o")
-add_executable(test_ptx_machine ${ptx_machine} $<TARGET_OBJECTS:ptx_objects>)
-ptx_target(test_ptx_machine)
-set_source_files_properties(${ptx_machine} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-target_link_libraries(test_ptx_machine PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
-add_test(NAME ptx_machine COMMAND test_ptx_machine)
-set_tests_properties(ptx_machine PROPERTIES TIMEOUT ${patience})
+foreach(name machine rules)
+    set(object ${PROJECT_BINARY_DIR}/cuda/test_ptx_${name}.o)
+    set(source ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_${name}.cu)
+    add_custom_command(OUTPUT ${object} VERBATIM DEPENDS ${source} DEPFILE ${object}.d
+        COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${FLEXLAB_NVCC} ${FLEXLAB_NVCC_HOST} -std=c++17 -O2 -fmad=false ${ptx_packed}
+                -gencode arch=compute_80,code=compute_80 -cudart none -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include
+                -I${PROJECT_SOURCE_DIR}/tests -I${FLEXLAB_GENERATED}/include -Wno-deprecated-gpu-targets -Xcompiler -ffp-contract=off
+                -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
+        COMMENT "Building CUDA object cuda/test_ptx_${name}.o")
+    add_executable(test_ptx_${name} ${object} $<TARGET_OBJECTS:ptx_objects>)
+    ptx_target(test_ptx_${name})
+    set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+    target_link_libraries(test_ptx_${name} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+    add_test(NAME ptx_${name} COMMAND test_ptx_${name})
+    set_tests_properties(ptx_${name} PROPERTIES TIMEOUT ${patience})
+endforeach()
 
 # Counts of a training step, machine code against PTX; that mistakes of kernels are noticed, and what commands do where a call of the runtime fails.
 if(Python3_FOUND)
