@@ -8,7 +8,7 @@ if(NOT PROJECT_IS_TOP_LEVEL)
 endif()
 set(FLEXLAB_CUDA ${default} CACHE STRING "Build the CUDA backend: AUTO (where nvcc is found), ON, OFF")
 set_property(CACHE FLEXLAB_CUDA PROPERTY STRINGS AUTO ON OFF)
-set(FLEXLAB_CUDA_ARCHITECTURES 80 90 100 120 CACHE STRING
+set(FLEXLAB_CUDA_ARCHITECTURES 80 90 CACHE STRING
     "Compute capabilities for which the CUDA backend has machine code, such as 80;90;100;120; others compile its PTX at first use")
 set(FLEXLAB_CUDA_OLDEST 12.0) # knows sm_90
 
@@ -80,8 +80,8 @@ if(why)
 endif()
 message(STATUS "flexlab: CUDA backend with ${FLEXLAB_NVCC} (CUDA ${FLEXLAB_NVCC_VERSION})")
 
-# One PTX, of which ptxas makes the machine code of each architecture: nvcc's first half takes longer than ptxas, and the
-# tests execute that PTX. Compute capability 8.0 is the least; what nvcc does not know yet is left to the driver.
+# One PTX, which the tests execute, and of which ptxas makes the machine code of each architecture: two front ends of nvcc
+# would take a fifth more time. Compute capability 8.0 is the least; what nvcc does not know yet is left to the driver.
 set(codes compute_80)
 execute_process(COMMAND ${FLEXLAB_NVCC} --list-gpu-code OUTPUT_VARIABLE known)
 foreach(arch ${FLEXLAB_CUDA_ARCHITECTURES})
