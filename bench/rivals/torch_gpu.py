@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""How many images a second PyTorch trains ResNet-20 on, with mixed precision on a GPU: batches that lie on the device,
-channels last, torch.autocast in bf16 and in fp16 with a GradScaler. Prints a JSON object.
-usage: torch_gpu.py [BATCH [DEVICE]]        512, cuda. Exit status 77: there is no PyTorch, or it sees no such device"""
+"""How long PyTorch takes on a GPU, as a JSON list: a training step of ResNet-20 with mixed precision (batches that lie on the
+device, channels last, torch.autocast in bf16 and in fp16 with a GradScaler) and in fp32; and the products of
+bench/device_products.c, which cuBLAS and cuDNN compute.
+usage: torch_gpu.py [BATCH [DEVICE]]        128, cuda. Exit status 77: there is no PyTorch, or it sees no such device"""
 
 import json
 import statistics
@@ -17,7 +18,7 @@ from resnet20 import ResNet20
 from torch.nn import functional as F
 from training import images as batch
 
-size = int(sys.argv[1]) if len(sys.argv) > 1 else 512
+size = int(sys.argv[1]) if len(sys.argv) > 1 else 128
 device = sys.argv[2] if len(sys.argv) > 2 else "cuda"
 if device == "cuda" and not torch.cuda.is_available():
     print("skipped: PyTorch sees no GPU")
@@ -29,7 +30,19 @@ def wait():
         torch.cuda.synchronize()
 
 
-def images_per_second(dtype):
+def microseconds(run, calls):
+    """The median of seven groups of calls, each waited for once, after three groups."""
+    seconds = []
+    for _ in range(10):
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        wait()
+        seconds.append((time.perf_counter() - start) / calls)
+    return 1e6 * statistics.median(seconds[3:])
+
+
+def step_of(dtype):
     images, labels = (x.to(device) for x in batch(size))
     images = images.contiguous(memory_format=torch.channels_last)
     model = ResNet20().to(device).to(memory_format=torch.channels_last).train()
@@ -38,20 +51,25 @@ def images_per_second(dtype):
 
     def step():
         optimiser.zero_grad(set_to_none=True)
-        with torch.autocast(device, dtype=dtype):
+        with torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32):
             loss = F.cross_entropy(model(images), labels)
         scaler.scale(loss).backward()
         scaler.step(optimiser)
         scaler.update()
 
-    seconds, steps = [], 20 if device == "cuda" else 1
-    for _ in range(8):
-        start = time.perf_counter()
-        for _ in range(steps):
-            step()
-        wait()
-        seconds.append((time.perf_counter() - start) / steps)
-    return size / statistics.median(seconds[3:])
+    return step
 
 
-print(json.dumps({"batch": size, "autocast bf16": images_per_second(torch.bfloat16), "autocast fp16": images_per_second(torch.float16)}))
+on_gpu = device == "cuda"
+rows = []
+for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)):
+    works = {f"step of ResNet-20, batch {size}": step_of(dtype)}
+    for n in (1024, 2048, 4096) if on_gpu else (64,):
+        a, b = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
+        works[f"matmul {n}"] = lambda a=a, b=b: a @ b
+    for side, channels in ((32, 16), (16, 32), (8, 64)) if on_gpu else ():
+        x = torch.randn(512, channels, side, side, device=device, dtype=dtype).contiguous(memory_format=torch.channels_last)
+        w = torch.randn(channels, channels, 3, 3, device=device, dtype=dtype).contiguous(memory_format=torch.channels_last)
+        works[f"conv2d {side}x{side}x{channels}"] = lambda x=x, w=w: F.conv2d(x, w, padding=1)
+    rows += [{"work": work, "format": name, "microseconds": microseconds(run, 20 if on_gpu else 1)} for work, run in works.items()]
+print("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]")

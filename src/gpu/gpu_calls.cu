@@ -302,14 +302,14 @@ static cudaError_t run(const struct fl_call *call, const struct fl_gpu_floats *f
 // The numbers of the source: those in place, or the elements of a tensor or of a sum as doubles in *memory, which the
 // caller frees after the kernels that read it.
 static cudaError_t fetch(const struct fl_call *call, const struct fl_gpu_floats *floats, struct gpu_numbers *numbers,
-                         double **memory, cudaStream_t stream) {
+                         double **memory, cudaMemPool_t pool, cudaStream_t stream) {
     const struct fl_source *s = &call->source;
     const struct gpu_numbers there = {s->d, s->f, s->pixels, s->values, s->channels, s->fill};
     const struct fl_minifloat *made = floats && floats->reads ? &floats->source : NULL;
     *numbers = there;
     if (!s->format && !s->sum)
         return cudaSuccess;
-    TRY_CUDA(cudaMallocAsync((void **)memory, (size_t)call->out.count * sizeof **memory, stream));
+    TRY_CUDA(cudaMallocFromPoolAsync((void **)memory, (size_t)call->out.count * sizeof **memory, pool, stream));
     numbers->d = *memory;
     return s->sum ? gpu_sum(s->sum, made, call->out.count, *memory, stream)
                   : gpu_numbers_to_doubles(s, made, call->out.count, *memory, stream);
@@ -338,10 +338,10 @@ static cudaError_t transfer(const struct fl_call *call, const struct fl_gpu_floa
 }
 
 static cudaError_t load_or_round(const struct fl_call *call, const struct fl_gpu_floats *floats,
-                                 struct gpu_control *control, cudaStream_t stream) {
+                                 struct gpu_control *control, cudaMemPool_t pool, cudaStream_t stream) {
     struct gpu_numbers numbers;
     double *memory = NULL;
-    cudaError_t error = fetch(call, floats, &numbers, &memory, stream);
+    cudaError_t error = fetch(call, floats, &numbers, &memory, pool, stream);
     if (error == cudaSuccess)
         error = transfer(call, floats, control, &numbers, call->kind == FL_CALL_LOAD, stream);
     if (memory) {
@@ -351,8 +351,14 @@ static cudaError_t load_or_round(const struct fl_call *call, const struct fl_gpu
     return error;
 }
 
+cudaError_t gpu_load_kernels(void) {
+    cudaFuncAttributes of;
+    return cudaFuncGetAttributes(&of, begin_attempts);
+}
+
 cudaError_t gpu_submit(const struct fl_call *call, const struct fl_gpu_floats *floats,
-                       const struct fl_gpu_blocks *blocks, struct gpu_control *control, cudaStream_t stream) {
+                       const struct fl_gpu_blocks *blocks, struct gpu_control *control, cudaMemPool_t pool,
+                       cudaStream_t stream) {
     switch (call->kind) {
     case FL_CALL_WRITE:
         return call->sequence.state ? write_part(call, floats, blocks, control, stream)
@@ -370,6 +376,6 @@ cudaError_t gpu_submit(const struct fl_call *call, const struct fl_gpu_floats *f
     case FL_CALL_MEAN:
         return gpu_mean(call->source.sum, control, call->out.count, (double *)call->out.data, stream);
     default:
-        return load_or_round(call, floats, control, stream);
+        return load_or_round(call, floats, control, pool, stream);
     }
 }

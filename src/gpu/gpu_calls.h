@@ -4,9 +4,12 @@
 
 #include "gpu/gpu_call.h"
 
-/* Queues the kernels of a task. floats, blocks: as in struct fl_gpu_plugin. */
+/* Queues the kernels of a task. floats, blocks: as in struct fl_gpu_plugin. pool: for memory while it runs. */
 cudaError_t gpu_submit(const struct fl_call *call, const struct fl_gpu_floats *floats,
-                       const struct fl_gpu_blocks *blocks, struct gpu_control *control, cudaStream_t stream);
+                       const struct fl_gpu_blocks *blocks, struct gpu_control *control, cudaMemPool_t pool,
+                       cudaStream_t stream);
+/* Whether the driver can load kernels for the device. */
+cudaError_t gpu_load_kernels(void);
 /* Converts the elements of a tensor to doubles, of a format made from its parameters (made), of another one or of a
  * type of numbers (f64, f32, i32, u8). */
 cudaError_t gpu_numbers_to_doubles(const struct fl_source *source, const struct fl_minifloat *made, int64_t count,

@@ -38,6 +38,12 @@ static tensor_status faulted(const struct gpu *g, const char *text) {
     return text ? fl_fail(TENSOR_E_DEVICE, "%s: %s", g->name, text) : TENSOR_OK;
 }
 
+/* Calls a function of the backend, which one thread at a time uses. */
+#define LOCKED(status, g, call)                                                                                        \
+    pthread_mutex_lock(&(g)->lock);                                                                                    \
+    const tensor_status status = faulted(g, (g)->plugin->call);                                                        \
+    pthread_mutex_unlock(&(g)->lock)
+
 /* The failure that a task found. */
 static tensor_status found(const struct fl_gpu_failure *f) {
     switch (f->finding) {
@@ -76,16 +82,12 @@ static void *gpu_allocate(struct tensor_device *device, size_t bytes) {
     return memory;
 }
 
-static void gpu_room(struct tensor_device *device, char *text, size_t bytes) {
+static tensor_status gpu_room(struct tensor_device *device, char *text, size_t bytes) {
     struct gpu *g = gpu_of(device);
     struct fl_gpu_facts now = {.available = 0};
-    pthread_mutex_lock(&g->lock);
-    const char *fault = g->plugin->facts(g->backend, &now);
-    if (fault)
-        snprintf(text, bytes, "%s", fault);
-    else
-        snprintf(text, bytes, "%zu of %zu bytes are free", now.available, now.bytes);
-    pthread_mutex_unlock(&g->lock);
+    LOCKED(status, g, facts(g->backend, &now));
+    snprintf(text, bytes, "%zu of %zu bytes are free", now.available, now.bytes);
+    return status;
 }
 
 static void gpu_release(struct tensor_device *device, void *memory) {
@@ -115,36 +117,28 @@ static tensor_status gpu_submit(struct fl_queue *queue, const struct fl_call *ca
     struct gpu_task task;
     gpu_task_of(call, &task);
     call_text(call, what, sizeof what);
-    pthread_mutex_lock(&g->lock);
-    const tensor_status status =
-        faulted(g, g->plugin->submit(g->backend, &task.call, task.has_floats ? &task.floats : NULL,
-                                     task.has_blocks ? &task.blocks : NULL, what));
-    pthread_mutex_unlock(&g->lock);
+    LOCKED(status, g,
+           submit(g->backend, &task.call, task.has_floats ? &task.floats : NULL, task.has_blocks ? &task.blocks : NULL,
+                  what));
     return status;
 }
 
 static tensor_status gpu_put(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
     struct gpu *g = gpu_of(queue->device);
-    pthread_mutex_lock(&g->lock);
-    const tensor_status status = faulted(g, g->plugin->put(g->backend, to, from, bytes));
-    pthread_mutex_unlock(&g->lock);
+    LOCKED(status, g, put(g->backend, to, from, bytes));
     return status;
 }
 
 static tensor_status gpu_get(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
     struct gpu *g = gpu_of(queue->device);
     struct fl_gpu_failure failure;
-    pthread_mutex_lock(&g->lock);
-    const tensor_status status = faulted(g, g->plugin->get(g->backend, to, from, bytes, &failure));
-    pthread_mutex_unlock(&g->lock);
+    LOCKED(status, g, get(g->backend, to, from, bytes, &failure));
     return status ? status : found(&failure);
 }
 
 static tensor_status gpu_copy(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
     struct gpu *g = gpu_of(queue->device);
-    pthread_mutex_lock(&g->lock);
-    const tensor_status status = faulted(g, g->plugin->copy(g->backend, to, from, bytes));
-    pthread_mutex_unlock(&g->lock);
+    LOCKED(status, g, copy(g->backend, to, from, bytes));
     return status;
 }
 
@@ -153,9 +147,11 @@ static tensor_status gpu_fetch(struct fl_queue *queue, void **fetch, const void 
     struct fl_gpu_fetch *f = *fetch;
     pthread_mutex_lock(&g->lock);
     const char *text = g->plugin->fetch(g->backend, &f, from, bytes);
+    struct fl_gpu_facts now;
+    const bool no_memory = text && !f && !g->plugin->facts(g->backend, &now); /* any other failure would remain */
     const tensor_status status =
-        text && !f ? fl_fail(TENSOR_E_MEMORY, "%s: no pinned memory for %zu bytes (%s)", g->name, bytes, text)
-                   : faulted(g, text);
+        no_memory ? fl_fail(TENSOR_E_MEMORY, "%s: no pinned memory for %zu bytes (%s)", g->name, bytes, text)
+                  : faulted(g, text);
     pthread_mutex_unlock(&g->lock);
     *fetch = f;
     return status;
@@ -164,9 +160,7 @@ static tensor_status gpu_fetch(struct fl_queue *queue, void **fetch, const void 
 static tensor_status gpu_fetched(struct fl_queue *queue, void *fetch, void *to) {
     struct gpu *g = gpu_of(queue->device);
     struct fl_gpu_failure failure;
-    pthread_mutex_lock(&g->lock);
-    const tensor_status status = faulted(g, g->plugin->fetched(g->backend, fetch, to, &failure));
-    pthread_mutex_unlock(&g->lock);
+    LOCKED(status, g, fetched(g->backend, fetch, to, &failure));
     return status ? status : found(&failure);
 }
 
@@ -180,9 +174,7 @@ static void gpu_give_up_fetch(struct fl_queue *queue, void *fetch) {
 static tensor_status gpu_wait(struct fl_queue *queue) {
     struct gpu *g = gpu_of(queue->device);
     struct fl_gpu_failure failure;
-    pthread_mutex_lock(&g->lock);
-    const tensor_status status = faulted(g, g->plugin->wait(g->backend, &failure));
-    pthread_mutex_unlock(&g->lock);
+    LOCKED(status, g, wait(g->backend, &failure));
     return status ? status : found(&failure);
 }
 
@@ -190,9 +182,7 @@ static tensor_status gpu_describe(struct tensor_device *device, char *text, size
     struct gpu *g = gpu_of(device);
     struct fl_gpu_facts f;
     const double gib = 1 << 30;
-    pthread_mutex_lock(&g->lock);
-    const tensor_status status = faulted(g, g->plugin->facts(g->backend, &f));
-    pthread_mutex_unlock(&g->lock);
+    LOCKED(status, g, facts(g->backend, &f));
     if (!status)
         snprintf(text, bytes,
                  "%s, compute capability %d.%d, %d multiprocessors, %.1f of %.1f GiB free, driver of CUDA %d.%d",
@@ -203,25 +193,19 @@ static tensor_status gpu_describe(struct tensor_device *device, char *text, size
 
 static tensor_status gpu_record(struct fl_queue *queue) {
     struct gpu *g = gpu_of(queue->device);
-    pthread_mutex_lock(&g->lock);
-    const tensor_status status = faulted(g, g->plugin->record(g->backend));
-    pthread_mutex_unlock(&g->lock);
+    LOCKED(status, g, record(g->backend));
     return status;
 }
 
 static tensor_status gpu_recorded(struct fl_queue *queue, void **recording) {
     struct gpu *g = gpu_of(queue->device);
-    pthread_mutex_lock(&g->lock);
-    const tensor_status status = faulted(g, g->plugin->recorded(g->backend, recording));
-    pthread_mutex_unlock(&g->lock);
+    LOCKED(status, g, recorded(g->backend, recording));
     return status;
 }
 
 static tensor_status gpu_replay(struct fl_queue *queue, void *recording) {
     struct gpu *g = gpu_of(queue->device);
-    pthread_mutex_lock(&g->lock);
-    const tensor_status status = faulted(g, g->plugin->replay(g->backend, recording));
-    pthread_mutex_unlock(&g->lock);
+    LOCKED(status, g, replay(g->backend, recording));
     return status;
 }
 

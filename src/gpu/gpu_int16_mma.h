@@ -314,11 +314,12 @@ struct tiles_weight_gradient {
 
 /* --- tiles in shared memory --------------------------------------------------------------------------------------- */
 
-/* Rows of a tile have `pieces` pieces of 16 bytes. The position of a piece is its number xor this mask of its row, so
- * that pieces of one number in eight rows are in different groups of banks. */
+/* Rows of a tile have `pieces` pieces of 16 bytes. The position of a piece is its number xor this mask of its row, the
+ * bits of the row reversed, so that pieces of one number in eight rows, of two in four and of four in two are in
+ * different groups of banks. */
 template <int pieces> __device__ static inline uint32_t tile_mask(int row) {
     static_assert(pieces % 4 == 0, "the mask stays within a row");
-    return (uint32_t)(pieces % 8 == 0 ? row & 7 : row >> 1 & 3);
+    return (uint32_t)(pieces % 8 == 0 ? (row & 1) << 2 | (row & 2) | (row >> 2 & 1) : (row & 2) | (row >> 2 & 1));
 }
 /* The place of the piece `by` further than that at `place`, whose number has zeros for the bits of `by`. */
 template <int pieces> __device__ static __forceinline__ uint32_t tile_along(uint32_t place, int by) {

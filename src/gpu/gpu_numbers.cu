@@ -15,8 +15,6 @@ cudaError_t gpu_numbers_to_doubles(const struct fl_source *source, const struct 
     switch ((int)source->format->id) {
     case FMT_F64:
         return gpu_launch(numbers_to_doubles<double>, blocks, GPU_THREADS, 0, stream, source->view, values);
-    case FMT_F32:
-        return gpu_launch(numbers_to_doubles<float>, blocks, GPU_THREADS, 0, stream, source->view, values);
     case FMT_I32:
         return gpu_launch(numbers_to_doubles<int32_t>, blocks, GPU_THREADS, 0, stream, source->view, values);
     case FMT_U8:

@@ -4,15 +4,36 @@
 #include "gpu/gpu_calls.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct fl_gpu_device {
     int number;
     cudaStream_t stream;
+    cudaMemPool_t pool;          /* its own: the device's default pool is the program's */
     struct gpu_control *control; /* memory of the device */
     cudaError_t failed;          /* errors of CUDA remain: the first is reported again */
     bool recording;
     char text[400];
 };
+
+static pid_t user; // the process that has used CUDA
+
+// CUDA does not work in a fork of a process that has used it.
+static bool is_fork() {
+    return user && user != getpid();
+}
+
+// What CUDA reports, and the versions where they are the reason.
+static void describe_error(cudaError_t error, char *text, size_t bytes) {
+    int driver = 0;
+    int n = snprintf(text, bytes, "CUDA reports %s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+    if (error == cudaErrorInsufficientDriver || error == cudaErrorUnsupportedPtxVersion ||
+        error == cudaErrorNoKernelImageForDevice) {
+        (void)cudaDriverGetVersion(&driver);
+        snprintf(text + n, bytes - (size_t)n, "; the driver is for CUDA %d.%d, the backend for %d.%d", driver / 1000,
+                 driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    }
+}
 
 // Stores the text of an error. Unless memory was lacking, every later call on the device returns it.
 static const char *failed(struct fl_gpu_device *d, cudaError_t error, const char *what) {
@@ -21,48 +42,68 @@ static const char *failed(struct fl_gpu_device *d, cudaError_t error, const char
     (void)cudaGetLastError(); // otherwise the next launch would report it
     if (error != cudaErrorMemoryAllocation)
         d->failed = error;
-    snprintf(d->text, sizeof d->text, "%s: CUDA reports %s (%s)", what, cudaGetErrorString(error),
-             cudaGetErrorName(error));
+    const int n = snprintf(d->text, sizeof d->text, "%s: ", what);
+    describe_error(error, d->text + n, sizeof d->text - (size_t)n);
     return d->text;
 }
 
-// Selects the device unless it failed before. now: for functions that run at once, which is not allowed while tasks are
-// recorded.
-static const char *enter(struct fl_gpu_device *d, const char *what, bool now) {
-    if (d->failed != cudaSuccess)
-        return d->text;
-    if (now && d->recording) {
-        snprintf(d->text, sizeof d->text, "%s: not allowed while tasks are recorded", what);
-        return d->text;
+// A function of the plugin on its device, unless that failed before: the thread's current device becomes this one, and
+// is again what it was when the function returns. now: of a function that runs at once, which is not allowed while
+// tasks are recorded.
+class On {
+  public:
+    On(struct fl_gpu_device *d, const char *what, bool now) : text(NULL), before_(d->number), number_(d->number) {
+        if (is_fork())
+            snprintf(d->text, sizeof d->text, "%s: process %ld has opened the device, and this is a fork of it", what,
+                     (long)user);
+        else if (d->failed == cudaSuccess && now && d->recording)
+            snprintf(d->text, sizeof d->text, "%s: not allowed while tasks are recorded", what);
+        if (is_fork() || d->failed != cudaSuccess || (now && d->recording)) {
+            text = d->text;
+            return;
+        }
+        text = failed(d, cudaGetDevice(&before_), what);
+        if (!text && before_ != number_)
+            text = failed(d, cudaSetDevice(number_), what);
     }
-    return failed(d, cudaSetDevice(d->number), what);
-}
+    ~On() {
+        if (before_ != number_)
+            (void)cudaSetDevice(before_);
+    }
+    On(const On &) = delete;
+    const char *text; // why it cannot; NULL: it can
+
+  private:
+    int before_, number_;
+};
 
 static int count_devices(char *why, size_t bytes) {
-    int count = 0;
+    if (is_fork()) {
+        snprintf(why, bytes, "process %ld has used CUDA, and this is a fork of it", (long)user);
+        return 0;
+    }
+    user = getpid();
+    int count = 0, driver = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error == cudaSuccess && count > 0)
         return count;
     (void)cudaGetLastError();
-    int driver = 0;
     (void)cudaDriverGetVersion(&driver);
     if (error == cudaSuccess || error == cudaErrorNoDevice)
         snprintf(why, bytes, "no CUDA device (%s)", cudaGetErrorString(cudaErrorNoDevice));
     else if (driver == 0)
         snprintf(why, bytes, "no CUDA driver: %s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
     else
-        snprintf(why, bytes, "CUDA reports %s (%s); the driver is for CUDA %d.%d, the backend for %d.%d",
-                 cudaGetErrorString(error), cudaGetErrorName(error), driver / 1000, driver % 1000 / 10,
-                 CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+        describe_error(error, why, bytes);
     return 0;
 }
 
 static const char *device_facts(struct fl_gpu_device *d, struct fl_gpu_facts *facts) {
-    const char *text = enter(d, "properties", false);
-    if (text)
-        return text;
+    const On on(d, "properties", false);
+    if (on.text)
+        return on.text;
     cudaDeviceProp properties;
-    text = failed(d, cudaGetDeviceProperties(&properties, d->number), "properties");
+    const char *text = failed(d, cudaGetDeviceProperties(&properties, d->number), "properties");
     if (text)
         return text;
     memset(facts, 0, sizeof *facts);
@@ -76,14 +117,20 @@ static const char *device_facts(struct fl_gpu_device *d, struct fl_gpu_facts *fa
 }
 
 static void close_device(struct fl_gpu_device *d) {
-    if (d->control)
-        (void)cudaFreeAsync(d->control, d->stream);
-    if (d->stream)
-        (void)cudaStreamDestroy(d->stream);
+    {
+        const On on(d, "close", false);
+        if (d->control)
+            (void)cudaFreeAsync(d->control, d->stream);
+        if (d->stream)
+            (void)cudaStreamDestroy(d->stream);
+        if (d->pool)
+            (void)cudaMemPoolDestroy(d->pool);
+    }
     free(d);
 }
 
 static const char *prepare(struct fl_gpu_device *d, struct fl_gpu_facts *facts) {
+    const On on(d, "first use", false);
     const char *text = device_facts(d, facts);
     if (!text && facts->major < 8) {
         snprintf(d->text, sizeof d->text, "%s has compute capability %d.%d, expected 8.0 or more", facts->name,
@@ -97,16 +144,23 @@ static const char *prepare(struct fl_gpu_device *d, struct fl_gpu_facts *facts) 
         snprintf(d->text, sizeof d->text, "%s has no memory pools", facts->name);
         return d->text;
     }
-    cudaMemPool_t pool;
-    unsigned long long all = ~0ull; // freed memory remains in the pool: a wait does not return it to the system
+    cudaMemPoolProps of;
+    memset(&of, 0, sizeof of);
+    of.allocType = cudaMemAllocationTypePinned;
+    of.location.type = cudaMemLocationTypeDevice;
+    of.location.id = d->number;
+    unsigned long long kept = 256 << 20; // of freed memory: a wait returns the rest to the system
     if (!text)
-        text = failed(d, cudaDeviceGetDefaultMemPool(&pool, d->number), "memory pools");
+        text = failed(d, cudaMemPoolCreate(&d->pool, &of), "memory pools");
     if (!text)
-        text = failed(d, cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "memory pools");
+        text = failed(d, cudaMemPoolSetAttribute(d->pool, cudaMemPoolAttrReleaseThreshold, &kept), "memory pools");
+    if (!text)
+        text = failed(d, gpu_load_kernels(), "kernels");
     if (!text)
         text = failed(d, cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking), "stream");
     if (!text)
-        text = failed(d, cudaMallocAsync((void **)&d->control, sizeof *d->control, d->stream), "memory");
+        text =
+            failed(d, cudaMallocFromPoolAsync((void **)&d->control, sizeof *d->control, d->pool, d->stream), "memory");
     if (!text)
         text = failed(d, cudaMemsetAsync(d->control, 0, sizeof *d->control, d->stream), "memory");
     return text ? text : failed(d, cudaStreamSynchronize(d->stream), "first use");
@@ -129,10 +183,10 @@ static struct fl_gpu_device *open_device(int number, struct fl_gpu_facts *facts,
 
 static const char *allocate(struct fl_gpu_device *d, size_t bytes, void **memory) {
     *memory = NULL;
-    const char *text = enter(d, "allocation", true);
-    if (text)
-        return text;
-    const cudaError_t error = cudaMallocAsync(memory, bytes, d->stream);
+    const On on(d, "allocation", true);
+    if (on.text)
+        return on.text;
+    const cudaError_t error = cudaMallocFromPoolAsync(memory, bytes, d->pool, d->stream);
     if (error != cudaSuccess) {
         *memory = NULL;
         return failed(d, error, "allocation");
@@ -141,8 +195,8 @@ static const char *allocate(struct fl_gpu_device *d, size_t bytes, void **memory
 }
 
 static const char *release(struct fl_gpu_device *d, void *memory) {
-    const char *text = enter(d, "release", true);
-    return text ? text : failed(d, cudaFreeAsync(memory, d->stream), "release");
+    const On on(d, "release", true);
+    return on.text ? on.text : failed(d, cudaFreeAsync(memory, d->stream), "release");
 }
 
 /* Whether CUDA knows the caller's memory (cudaHostAlloc, PyTorch's pin_memory): copies from it end later than the call.
@@ -156,7 +210,8 @@ static bool is_pinned(const void *from) {
 }
 
 static const char *put(struct fl_gpu_device *d, void *to, const void *from, size_t bytes) {
-    const char *text = enter(d, "copy to the device", true);
+    const On on(d, "copy to the device", true);
+    const char *text = on.text;
     if (!text)
         text = failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, d->stream), "copy to the device");
     return !text && is_pinned(from) ? failed(d, cudaStreamSynchronize(d->stream), "copy to the device") : text;
@@ -164,7 +219,8 @@ static const char *put(struct fl_gpu_device *d, void *to, const void *from, size
 
 static const char *get(struct fl_gpu_device *d, void *to, const void *from, size_t bytes,
                        struct fl_gpu_failure *failure) {
-    const char *text = enter(d, "copy to the host", true);
+    const On on(d, "copy to the host", true);
+    const char *text = on.text;
     if (!text && bytes)
         text = failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, d->stream), "copy to the host");
     if (!text)
@@ -175,8 +231,8 @@ static const char *get(struct fl_gpu_device *d, void *to, const void *from, size
 }
 
 static const char *copy(struct fl_gpu_device *d, void *to, const void *from, size_t bytes) {
-    const char *text = enter(d, "copy", false);
-    return text ? text : failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->stream), "copy");
+    const On on(d, "copy", false);
+    return on.text ? on.text : failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->stream), "copy");
 }
 
 // --- copies to the host without waiting --------------------------------------------------------------------
@@ -206,7 +262,8 @@ static const char *new_fetch(struct fl_gpu_device *d, struct fl_gpu_fetch **fetc
 }
 
 static const char *fetch(struct fl_gpu_device *d, struct fl_gpu_fetch **fetch, const void *from, size_t bytes) {
-    const char *text = enter(d, "fetch", true);
+    const On on(d, "fetch", true);
+    const char *text = on.text;
     if (!text && !*fetch)
         text = new_fetch(d, fetch, bytes);
     struct fl_gpu_fetch *f = *fetch;
@@ -226,7 +283,8 @@ static const char *fetch(struct fl_gpu_device *d, struct fl_gpu_fetch **fetch, c
 }
 
 static const char *fetched(struct fl_gpu_device *d, struct fl_gpu_fetch *f, void *to, struct fl_gpu_failure *failure) {
-    const char *text = enter(d, "fetch", true);
+    const On on(d, "fetch", true);
+    const char *text = on.text;
     if (!text)
         text = failed(d, cudaEventSynchronize(f->arrived), "fetch");
     if (text)
@@ -237,7 +295,9 @@ static const char *fetched(struct fl_gpu_device *d, struct fl_gpu_fetch *f, void
 }
 
 static void give_up_fetch(struct fl_gpu_device *d, struct fl_gpu_fetch *f) {
-    (void)enter(d, "fetch", false);
+    if (is_fork())
+        return;
+    const On on(d, "fetch", false);
     (void)cudaEventSynchronize(f->arrived); // a copy into the memory may not have ended
     (void)cudaEventDestroy(f->arrived);
     (void)cudaFreeHost(f->memory);
@@ -246,7 +306,8 @@ static void give_up_fetch(struct fl_gpu_device *d, struct fl_gpu_fetch *f) {
 }
 
 static const char *wait_for(struct fl_gpu_device *d, struct fl_gpu_failure *failure) {
-    const char *text = get(d, NULL, NULL, 0, failure);
+    const On on(d, "wait", true);
+    const char *text = on.text ? on.text : get(d, NULL, NULL, 0, failure);
     if (text || !failure->finding)
         return text;
     return failed(d, cudaMemsetAsync(&d->control->failure, 0, sizeof d->control->failure, d->stream), "wait");
@@ -264,14 +325,15 @@ static size_t need(const struct fl_args *args) {
 
 static const char *submit(struct fl_gpu_device *d, const struct fl_call *call, const struct fl_gpu_floats *floats,
                           const struct fl_gpu_blocks *blocks, const char *what) {
-    const char *text = enter(d, what, false);
-    return text ? text : failed(d, gpu_submit(call, floats, blocks, d->control, d->stream), what);
+    const On on(d, what, false);
+    return on.text ? on.text : failed(d, gpu_submit(call, floats, blocks, d->control, d->pool, d->stream), what);
 }
 
 // --- recordings: CUDA graphs -----------------------------------------------------------------------------------------
 
 static const char *record(struct fl_gpu_device *d) {
-    const char *text = enter(d, "recording", true);
+    const On on(d, "recording", true);
+    const char *text = on.text;
     if (!text)
         text = failed(d, cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal), "recording");
     d->recording = !text;
@@ -282,6 +344,7 @@ static const char *recorded(struct fl_gpu_device *d, void **recording) {
     cudaGraph_t graph = NULL;
     cudaGraphExec_t runnable = NULL;
     d->recording = false;
+    const On on(d, "recording", false);
     if (!recording) { // discarded: the failure has been reported
         if (cudaStreamEndCapture(d->stream, &graph) == cudaSuccess && graph)
             (void)cudaGraphDestroy(graph);
@@ -299,12 +362,13 @@ static const char *recorded(struct fl_gpu_device *d, void **recording) {
 }
 
 static const char *replay(struct fl_gpu_device *d, void *recording) {
-    const char *text = enter(d, "recorded calls", true);
-    return text ? text : failed(d, cudaGraphLaunch((cudaGraphExec_t)recording, d->stream), "recorded calls");
+    const On on(d, "recorded calls", true);
+    return on.text ? on.text : failed(d, cudaGraphLaunch((cudaGraphExec_t)recording, d->stream), "recorded calls");
 }
 
 static void forget(struct fl_gpu_device *d, void *recording) {
-    if (!enter(d, "recording", false))
+    const On on(d, "recording", false);
+    if (!on.text)
         (void)cudaGraphExecDestroy((cudaGraphExec_t)recording);
 }
 

@@ -1,5 +1,5 @@
 /* shared_rules.h - every function that a processor and a device share, on random numbers: a case is a hash of all their
- * results. shared_rules.c compiles it as C or C++, shared_rules.cu as CUDA; test_shared_rules.py compares. */
+ * results. test_ptx_rules.cu compares the two. */
 #ifndef SHARED_RULES_H
 #define SHARED_RULES_H
 
@@ -72,7 +72,8 @@ FL_BOTH float shared_float(struct shared_case *c) {
 
 /* 2^-most ... 2^most, or zero. */
 FL_BOTH double shared_double(struct shared_case *c, int most) {
-    return fl_scale2((double)shared_integer(c, 53), (int)shared_from(c, -most, most) - 53);
+    const double digits = (double)shared_integer(c, 53);
+    return fl_scale2(digits, (int)shared_from(c, -most, most) - 53);
 }
 
 FL_BOTH void shared_keep(struct shared_case *c, int64_t x) {
@@ -210,28 +211,31 @@ FL_BOTH void shared_keep_channel(struct shared_case *c, const struct fl_affine_c
 }
 
 FL_BOTH void shared_channel(struct shared_case *c) {
-    const int64_t rows = shared_from(c, 1, 1 << 20), sum = shared_from(c, -rows, rows) * shared_from(c, 0, 32767);
+    const int64_t rows = shared_from(c, 1, 1 << 20), part = shared_from(c, -rows, rows),
+                  sum = part * shared_from(c, 0, 32767);
     const int e0 = shared_exponent(c), e1 = shared_near(c, e0);
-    const int64_t squares = sum / rows * (sum / rows) * rows + shared_from(c, 0, 1 << 30) * shared_from(c, 0, rows);
+    const int64_t more = shared_from(c, 0, 1 << 30),
+                  squares = sum / rows * (sum / rows) * rows + more * shared_from(c, 0, rows);
     const double epsilon = shared_bits(c) % 2 ? 1e-5 : fabs(shared_double(c, 100)) + 0x1p-120;
+    const float gamma = shared_float(c), beta = shared_float(c);
     double mean, variance, dot;
     fl_exact_moments(rows, sum, squares, e0, &mean, &variance);
     shared_keep_double(c, mean);
     shared_keep_double(c, variance);
-    const struct fl_affine_channel forward =
-        fl_normalising(shared_float(c), shared_float(c), mean, variance, epsilon, shared_bits(c) % 2);
+    const struct fl_affine_channel forward = fl_normalising(gamma, beta, mean, variance, epsilon, shared_bits(c) % 2);
     shared_keep_channel(c, &forward, e0, e1);
-    const int64_t dy = shared_from(c, -rows, rows) * shared_from(c, 0, 32767),
+    const int64_t of_dy = shared_from(c, -rows, rows), dy = of_dy * shared_from(c, 0, 32767),
                   dy_x = dy * shared_from(c, -32767, 32767);
     const double about_mean = fl_exact_about_mean(rows, dy, dy_x, mean, e1, e0),
                  about_another = fl_exact_about_mean(rows, dy, dy_x, shared_double(c, 60), e1, e0);
     shared_keep_double(c, about_mean);
     shared_keep_double(c, about_another);
     const struct fl_affine_channel backward =
-        fl_normalising_gradient(shared_float(c), mean, variance, epsilon, shared_double(c, 60), about_mean, rows, &dot);
+        fl_normalising_gradient(gamma, mean, variance, epsilon, shared_double(c, 60), about_mean, rows, &dot);
     shared_keep_double(c, dot);
     shared_keep_channel(c, &backward, e0, e1);
-    fl_float_moments(rows, shared_double(c, 60), fabs(shared_double(c, 60)), &mean, &variance);
+    const double first = shared_double(c, 60);
+    fl_float_moments(rows, first, fabs(shared_double(c, 60)), &mean, &variance);
     shared_keep_double(c, mean);
     shared_keep_double(c, variance);
 }
@@ -290,7 +294,8 @@ FL_BOTH void shared_linear(struct shared_case *c) {
                                 FL_OP_SCALE,     FL_OP_RELU,      FL_OP_NEG,      FL_OP_ADD_RELU_GRAD,
                                 FL_OP_RELU_GRAD, FL_OP_BIAS_RELU, FL_OP_BIAS};
     const int e0 = shared_exponent(c), e1 = shared_near(c, e0);
-    const struct flex_linear l = flex_linear_of(ops[shared_bits(c) % 11], e0, e1, shared_float(c));
+    const enum fl_op op = ops[shared_bits(c) % 11];
+    const struct flex_linear l = flex_linear_of(op, e0, e1, shared_float(c));
     shared_keep_term(c, l.a);
     shared_keep_term(c, l.b);
     shared_keep(c, l.gate);
@@ -334,7 +339,8 @@ FL_BOTH void shared_sgd(struct shared_case *c) {
 FL_BOTH void shared_epilogue(struct shared_case *c) {
     const int of_sum = (int)shared_from(c, -256, 254);
     const bool bias = shared_bits(c) % 2, residual = shared_bits(c) % 2;
-    const struct gemm_alignment by = gemm_align(of_sum, bias, shared_near(c, of_sum), residual, shared_near(c, of_sum));
+    const int of_bias = shared_near(c, of_sum);
+    const struct gemm_alignment by = gemm_align(of_sum, bias, of_bias, residual, shared_near(c, of_sum));
     shared_keep(c, by.exponent);
     shared_keep(c, by.up_sum);
     shared_keep(c, by.up_bias);
@@ -347,8 +353,8 @@ FL_BOTH void shared_epilogue(struct shared_case *c) {
 FL_BOTH void shared_mean(struct shared_case *c) {
     const int64_t positions = (shared_integer(c, 20) & 0xfffff) + 1;
     const struct flex_mean_plan p = flex_mean_plan_of(positions, shared_exponent(c));
-    const struct flex_mean x = flex_mean_of(shared_from(c, -32767, 32767) * p.divisor + shared_from(c, 0, p.divisor),
-                                            p.divisor, shared_near(c, 0));
+    const int64_t whole = shared_from(c, -32767, 32767), sum = whole * p.divisor + shared_from(c, 0, p.divisor);
+    const struct flex_mean x = flex_mean_of(sum, p.divisor, shared_near(c, 0));
     shared_keep(c, p.divisor);
     shared_keep(c, p.exponent);
     shared_keep(c, x.quotient);
@@ -434,28 +440,5 @@ FL_BOTH uint64_t shared_hash(int rule, uint64_t seed) {
 
 static const char *const shared_names[SHARED_RULES] = {"exact",    "autoflex", "channel", "affine",    "linear", "sgd",
                                                        "epilogue", "mean",     "terms",   "minifloat", "convert"};
-
-/* Computes the hashes of cases first ... first + count - 1 of a rule. */
-typedef void (*shared_compute)(int rule, uint64_t first, int count, uint64_t *hashes);
-
-/* Prints a line for each rule and each thousand of cases: rule, first case, hash of the hashes. */
-static int shared_print(shared_compute compute, int thousands) {
-    static uint64_t hashes[1000];
-    for (int rule = 0; rule < SHARED_RULES; rule++)
-        for (int block = 0; block < thousands; block++) {
-            struct shared_case all;
-            all.hash = 0;
-            compute(rule, (uint64_t)block * 1000, 1000, hashes);
-            for (int i = 0; i < 1000; i++)
-                shared_keep(&all, (int64_t)hashes[i]);
-            printf("%s %d %016" PRIx64 "\n", shared_names[rule], block * 1000, all.hash);
-        }
-    return 0;
-}
-
-static void shared_on_host(int rule, uint64_t first, int count, uint64_t *hashes) {
-    for (int i = 0; i < count; i++)
-        hashes[i] = shared_hash(rule, first + (uint64_t)i);
-}
 
 #endif

@@ -4,6 +4,7 @@
 #include "check.h"
 #include "flexlab/tensor.h"
 #include "flexlab/version.h"
+#include <dlfcn.h>
 #include <malloc.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -11,19 +12,23 @@
 
 static const char *this_case;
 
-static void works_on_cpu(void) {
+static void works_on(tensor_device *device) {
     enum { N = 37 };
     double values[N], got[N];
-    tensor *x = tensor_new_in(tensor_device_find("cpu"), FMT_FLEX16_5, TENSOR_SHAPE(N)),
-           *y = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(N));
+    tensor *x = tensor_new_in(device, FMT_FLEX16_5, TENSOR_SHAPE(N)),
+           *y = tensor_new_in(device, FMT_FLEX16_5, TENSOR_SHAPE(N));
     for (int i = 0; i < N; i++)
         values[i] = i - 18;
     CHECK(x && y && !tensor_load_f64(x, values, N) && !tensor_add(y, x, x) && !tensor_store_f64(y, got, N),
-          "%s: on cpu: %s", this_case, tensor_error());
+          "%s: on %s: %s", this_case, tensor_device_name(device), tensor_error());
     for (int i = 0; i < N; i++)
-        CHECK(got[i] == 2 * values[i], "%s: on cpu, element %d is %g", this_case, i, got[i]);
+        CHECK(got[i] == 2 * values[i], "%s: element %d is %g", this_case, i, got[i]);
     tensor_free(x);
     tensor_free(y);
+}
+
+static void works_on_cpu(void) {
+    works_on(tensor_device_find("cpu"));
 }
 
 /* The name is refused with this text in the message; repeatedly the same, and without a leak. */
@@ -37,9 +42,11 @@ static void refused(const char *name, tensor_status want, const char *part) {
     CHECK(!tensor_device_find(name) && !strcmp(tensor_error(), first), "%s: '%s': first '%s', then '%s'", this_case,
           name, first, tensor_error());
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
-    const size_t before = mallinfo2().uordblks;
-    for (int i = 0; i < 100; i++)
+    size_t before = 0;
+    for (int i = 0; i < 200; i++) { /* the first hundred fills the allocator's caches */
+        before = i == 100 ? mallinfo2().uordblks : before;
         (void)tensor_device_find(name);
+    }
     CHECK(mallinfo2().uordblks <= before, "%s: '%s': %zu bytes more after 100 refusals", this_case, name,
           mallinfo2().uordblks - before);
 #endif
@@ -139,8 +146,69 @@ static void two_devices(void) {
     CHECK(tensor_add(y, x, x) == TENSOR_E_ARGUMENT, "%s: tensors of two devices: %s", this_case, tensor_error());
     tensor_free(x);
     tensor_free(y);
+    works_on(first);
+    works_on(second);
+    long (*count)(const char *what);
+    void *symbol = dlsym(dlopen(getenv("FLEXLAB_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD), "ptx_count");
+    memcpy(&count, &symbol, sizeof count);
+    CHECK(!count("current"), "%s: the thread's current device is %ld", this_case, count("current"));
     works_on_cpu();
     names();
+}
+
+static void old_driver(void) {
+    unavailable("the driver is for CUDA 11.8, the backend for ");
+}
+static void old_driver_for_ptx(void) {
+    unavailable("unsupported toolchain. (cudaErrorUnsupportedPtxVersion); the driver is for CUDA ");
+}
+static void taken(void) {
+    unavailable("busy or unavailable");
+}
+
+/* Runs a function in a fork of this process, at the same time as `here`. */
+static void in_fork(void (*there)(void), void (*here)(void)) {
+    int status = -1;
+    const pid_t child = fork();
+    if (!child) {
+        there();
+        exit(check_summary());
+    }
+    if (here)
+        here();
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status),
+          "%s: status %d", this_case, status);
+}
+
+static void works_there(void) {
+    works_on(tensor_device_find("cuda"));
+}
+static void two_processes(void) {
+    in_fork(works_there, works_there);
+}
+
+static tensor *opened;
+static void refused_in_fork(void) {
+    double got[4];
+    CHECK(tensor_store_f64(opened, got, 4) == TENSOR_E_DEVICE && strstr(tensor_error(), "this is a fork of it"),
+          "%s: %s", this_case, tensor_error());
+    CHECK(!tensor_new_in(tensor_device_of(opened), FMT_FP16, TENSOR_SHAPE(4)) &&
+              tensor_error_status() == TENSOR_E_DEVICE && strstr(tensor_error(), "this is a fork of it"),
+          "%s: %s", this_case, tensor_error());
+    tensor_free(opened);
+    works_on_cpu();
+}
+static void unavailable_in_fork(void) {
+    unavailable("has used CUDA, and this is a fork of it");
+}
+static void forks(void) {
+    refused("cuda:3", TENSOR_E_DEVICE, "cuda:0 is the only CUDA device");
+    in_fork(unavailable_in_fork, NULL); /* CUDA was used, and no device opened */
+    opened = tensor_new_in(tensor_device_find("cuda"), FMT_FP16, TENSOR_SHAPE(4));
+    CHECK(opened, "%s: %s", this_case, tensor_error());
+    in_fork(refused_in_fork, works_there);
+    tensor_free(opened);
+    works_there();
 }
 
 #ifndef MACHINE
@@ -165,7 +233,20 @@ static const struct {
     {"the CUDA backend", real_backend, CUDA_BACKEND, NULL, NULL},
     {"no device", no_device, MACHINE, "FLEXLAB_PTX_DEVICES", "0"},
     {"two devices", two_devices, MACHINE, "FLEXLAB_PTX_DEVICES", "2"},
+    {"an old driver", old_driver, MACHINE, "FLEXLAB_PTX_DRIVER", "11080"},
+    {"a driver older than the PTX", old_driver_for_ptx, MACHINE, "FLEXLAB_PTX_FAIL", "cudaFuncGetAttributes@0@222"},
+    {"a device that another process has for itself", taken, MACHINE, "FLEXLAB_PTX_FAIL", "cudaMemPoolCreate@0@46"},
+    {"two processes", two_processes, MACHINE, NULL, NULL},
+    {"forks", forks, MACHINE, NULL, NULL},
 };
+
+static size_t number;
+static void run_case(void) {
+    setenv("FLEXLAB_CUDA_LIBRARY", cases[number].backend, 1);
+    if (cases[number].variable)
+        setenv(cases[number].variable, cases[number].value, 1);
+    cases[number].run();
+}
 
 int main(void) {
     char text[100];
@@ -182,17 +263,8 @@ int main(void) {
             continue;
         }
         fflush(stdout);
-        const pid_t child = fork();
-        if (!child) {
-            setenv("FLEXLAB_CUDA_LIBRARY", backend, 1);
-            if (cases[i].variable)
-                setenv(cases[i].variable, cases[i].value, 1);
-            cases[i].run();
-            exit(check_summary());
-        }
-        int status = -1;
-        CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status),
-              "%s: status %d", this_case, status);
+        number = i;
+        in_fork(run_case, NULL);
     }
     return check_summary();
 }

@@ -93,8 +93,9 @@ tensor_status fl_no_memory(struct tensor_device *device, const char *what, size_
     char room[500] = "";
     if (device->host)
         return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes", what, bytes);
-    if (device->room)
-        device->room(device, room, sizeof room);
+    const tensor_status status = device->room ? device->room(device, room, sizeof room) : TENSOR_OK;
+    if (status)
+        return status;
     return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes on %s%s%s", what, bytes, device->name,
                    *room ? ", " : "", room);
 }

@@ -12,7 +12,7 @@
 #include "core/tensor/device.h"
 
 extern struct tensor_device fl_host;
-/* Fails with "WHAT: no memory for N bytes on DEVICE, A of B bytes are free". */
+/* Fails with "WHAT: no memory for N bytes on DEVICE, A of B bytes are free", or with the fault of the device. */
 tensor_status fl_no_memory(struct tensor_device *device, const char *what, size_t bytes);
 /* Adds a device to those that tensor_device_at lists: for the rest of the process, once, by one thread at a time
  * while others may look. False where there is no room for another. */

@@ -15,8 +15,8 @@ struct tensor_device {
      */
     void *(*allocate)(struct tensor_device *device, size_t bytes);
     void (*release)(struct tensor_device *device, void *memory);
-    /* The free memory, for messages: "A of B bytes are free", or why it is unknown. NULL: none. */
-    void (*room)(struct tensor_device *device, char *text, size_t bytes);
+    /* The free memory, for messages: "A of B bytes are free"; or the fault of the device. NULL: none. */
+    tensor_status (*room)(struct tensor_device *device, char *text, size_t bytes);
     /* All run in the order of submission. submit copies the task. put copies the bytes before it returns. get waits,
      * and copies to the host. copy: both on the device. wait: until all is done. Once a task has failed, the queue
      * skips all that follows until the next wait, which returns the status and message of that task once; get fails

@@ -156,6 +156,27 @@ void report_kernels(FILE *to) {
                 (unsigned long long)(f.second->kernel ? f.second->kernel->launches : 0),
                 (unsigned long long)(f.second->kernel ? f.second->kernel->instructions : 0));
 }
+
+/* Shared memory has 32 banks of 4 bytes. Where the threads of an instruction need several words of one bank, it takes
+ * as many wavefronts. */
+void find_conflicts() {
+    for (auto &f : cuda::functions()) {
+        if (!f.second->kernel)
+            continue;
+        for (const Insn &in : f.second->kernel->program)
+            if (in.inner && in.wavefronts > in.least)
+                find("bank conflicts in an inner loop", std::to_string(in.wavefronts) + " wavefronts instead of " +
+                                                            std::to_string(in.least) + ", kernel " + f.second->name +
+                                                            ": " + std::string(in.text));
+    }
+}
+
+void forget_counts() {
+    forget_instructions();
+    for (auto &f : cuda::functions())
+        if (f.second->kernel)
+            f.second->kernel->launches = f.second->kernel->instructions = 0;
+}
 } // namespace ptx
 
 /* --- what the compiler's host code calls */

@@ -11,6 +11,7 @@
 #include <functional>
 #include <mutex>
 #include <set>
+#include <unistd.h>
 
 using ptx::find;
 
@@ -41,6 +42,10 @@ cudaError_t cudaGetLastError() {
     X(cudaErrorMemoryAllocation, "out of memory")                                                                      \
     X(cudaErrorInvalidConfiguration, "invalid configuration argument")                                                 \
     X(cudaErrorInvalidDeviceFunction, "invalid device function")                                                       \
+    X(cudaErrorInitializationError, "initialization error")                                                            \
+    X(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version")                     \
+    X(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable")                                \
+    X(cudaErrorUnsupportedPtxVersion, "the provided PTX was compiled with an unsupported toolchain.")                  \
     X(cudaErrorNoDevice, "no CUDA-capable device is detected")                                                         \
     X(cudaErrorInvalidDevice, "invalid device ordinal")                                                                \
     X(cudaErrorInvalidResourceHandle, "invalid resource handle")                                                       \
@@ -88,7 +93,7 @@ static bool is_of_context(int error) {
 static cudaError_t planned(const char *call) {
     static struct Plan {
         std::string call;
-        long at = 0;
+        long at = -1; /* 0: each; -1: none */
         cudaError_t error = cudaErrorIllegalAddress;
         Plan() {
             const char *const text = getenv("FLEXLAB_PTX_FAIL"), *const sign = text ? strchr(text, '@') : nullptr;
@@ -101,17 +106,28 @@ static cudaError_t planned(const char *call) {
                 error = (cudaError_t)strtol(end + 1, nullptr, 10);
         }
     } plan;
-    if (!plan.at || plan.call != call || --plan.at)
+    if (plan.call != call || plan.at < 0 || (plan.at > 1 && plan.at--))
         return cudaSuccess;
+    plan.at -= 2 * (plan.at == 1);
     fprintf(stderr, "ptx: %s fails as planned: %s\n", call, cudaGetErrorName(plan.error));
     if (is_of_context(plan.error))
         context_error = plan.error;
     return plan.error;
 }
 
+/* Does nothing in a fork of a process that has used it. */
+static bool is_fork(const char *call) {
+    static const pid_t first = getpid();
+    if (first != getpid())
+        find("a call in a fork", call);
+    return first != getpid();
+}
+
 /* At the beginning of every call: the lock, errors that stay, and planned ones. */
 #define ENTER                                                                                                          \
     Locked locked_(lock);                                                                                              \
+    if (is_fork(__func__))                                                                                             \
+        return cudaErrorInitializationError;                                                                           \
     if (context_error != cudaSuccess)                                                                                  \
         return give(context_error);                                                                                    \
     if (const cudaError_t error_ = planned(__func__))                                                                  \
@@ -120,11 +136,16 @@ static cudaError_t planned(const char *call) {
 /* --- memory ----------------------------------------------------------------------------------------------------------
  */
 
+struct CUmemPoolHandle_st {
+    int device;
+    long blocks; /* that are not freed */
+};
 enum : uint64_t { ALIGNMENT = 256, KEPT_FOR_VARIABLES = 16 << 20 };
 
 struct Allocation {
     uint64_t bytes, taken;
     int device;
+    cudaMemPool_t pool;
     bool freed; /* by a call; the memory is free when the stream has come to it */
 };
 static auto &allocations = *new std::map<uint64_t, Allocation>;
@@ -132,6 +153,11 @@ static auto &holes = *new std::map<uint64_t, uint64_t>; /* of all devices: addre
 static auto &pinned = *new std::map<const unsigned char *, size_t>;
 static uint64_t next_hole, in_use;
 static thread_local int current;
+
+static cudaError_t check_device(int number) {
+    const int count = ptx::options().devices;
+    return number >= 0 && number < count ? cudaSuccess : count ? cudaErrorInvalidDevice : cudaErrorNoDevice;
+}
 
 static ptx::Device *device_at(const void *p) {
     const uint64_t at = (uint64_t)p;
@@ -195,7 +221,7 @@ static uint64_t take(int number, uint64_t bytes) {
                 holes[at + need] = room - need;
             next_hole = at + need;
             in_use += need;
-            allocations[at] = Allocation{bytes, need, number, false};
+            allocations[at] = Allocation{bytes, need, number, nullptr, false};
             return at;
         }
     return 0;
@@ -312,14 +338,20 @@ static bool is_forbidden(const char *call, cudaStream_t waited_for) {
 
 extern "C" {
 
-/* For tests: "waits", "stream waits", "replays", "allocations". */
+/* For tests: "waits", "stream waits", "replays", "allocations", "current": the thread's device; "forget": runs what is
+ * queued, and begins to count instructions again. */
 __attribute__((visibility("default"))) long ptx_count(const char *what) {
     Locked locked(lock);
     const std::string name = what;
+    if (name == "forget") {
+        drain_all();
+        ptx::forget_counts();
+    }
     return name == "waits"          ? counts.waits
            : name == "stream waits" ? counts.stream_waits
            : name == "replays"      ? counts.replays
            : name == "allocations"  ? counts.allocations
+           : name == "current"      ? current
                                     : -1;
 }
 __attribute__((visibility("default"))) long ptx_findings(void) {
@@ -354,7 +386,28 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     return give(context_error);
 }
 
-cudaError_t cudaMallocAsync(void **p, size_t bytes, cudaStream_t s) {
+cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const struct cudaMemPoolProps *of) {
+    ENTER
+    if (const cudaError_t error = check_device(of->location.id))
+        return give(error);
+    *pool = new CUmemPoolHandle_st{of->location.id, 0};
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, enum cudaMemPoolAttr, void *) {
+    ENTER
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+    Locked locked(lock);
+    if (pool->blocks && context_error == cudaSuccess)
+        return wrong("a pool is destroyed whose memory is in use", __func__, cudaErrorInvalidValue);
+    delete pool;
+    return give(planned(__func__));
+}
+
+cudaError_t cudaMallocFromPoolAsync(void **p, size_t bytes, cudaMemPool_t pool, cudaStream_t s) {
     ENTER
     counts.allocations++;
     KNOWN(s)
@@ -362,14 +415,16 @@ cudaError_t cudaMallocAsync(void **p, size_t bytes, cudaStream_t s) {
         return wrong("an allocation of 0 bytes", __func__, cudaErrorInvalidValue);
     if (s->capture)
         return wrong("an allocation that is captured", __func__, cudaErrorStreamCaptureUnsupported);
-    uint64_t at = take(s->device, bytes);
+    uint64_t at = take(pool->device, bytes);
     if (!at) {
         drain_all();
-        at = context_error == cudaSuccess ? take(s->device, bytes) : 0;
+        at = context_error == cudaSuccess ? take(pool->device, bytes) : 0;
     }
     if (!at)
         return give(cudaErrorMemoryAllocation);
     *p = (void *)at;
+    allocations[at].pool = pool;
+    pool->blocks++;
     return add(s, [at, bytes] { set_state((void *)at, bytes, ptx::ALLOCATED); });
 }
 
@@ -382,6 +437,7 @@ cudaError_t cudaFreeAsync(void *p, cudaStream_t s) {
     if (s->capture)
         return wrong("memory is freed while a stream is captured", __func__, cudaErrorStreamCaptureUnsupported);
     it->second.freed = true;
+    it->second.pool->blocks--;
     return add(s, [p] { give_back((uint64_t)p); });
 }
 
@@ -564,23 +620,20 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t runnable) {
 /* --- devices ---------------------------------------------------------------------------------------------------------
  */
 
-static cudaError_t check_device(int number) {
-    const int count = ptx::options().devices;
-    return number >= 0 && number < count ? cudaSuccess : count ? cudaErrorInvalidDevice : cudaErrorNoDevice;
-}
-
 cudaError_t cudaRuntimeGetVersion(int *version) {
     *version = CUDART_VERSION;
     return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int *version) {
-    *version = CUDART_VERSION;
+    *version = ptx::options().driver ? ptx::options().driver : CUDART_VERSION;
     return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceCount(int *count) {
     ENTER
     *count = ptx::options().devices;
+    if (ptx::options().driver && ptx::options().driver / 1000 < CUDART_VERSION / 1000)
+        return give(cudaErrorInsufficientDriver);
     return give(*count ? cudaSuccess : cudaErrorNoDevice);
 }
 
@@ -642,17 +695,6 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int number) {
-    ENTER
-    *pool = (cudaMemPool_t)&allocations;
-    return give(check_device(number));
-}
-
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, enum cudaMemPoolAttr, void *) {
-    ENTER
-    return cudaSuccess;
-}
-
 /* --- launches --------------------------------------------------------------------------------------------------------
  */
 
@@ -666,6 +708,14 @@ cudaError_t cudaFuncSetAttribute(const void *host, enum cudaFuncAttribute attrib
         return give(cudaErrorInvalidValue);
     f->most_shared = std::max(value, 48 << 10);
     return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *of, const void *host) {
+    ENTER
+    *of = cudaFuncAttributes{};
+    return cuda::function_at(host)
+               ? cudaSuccess
+               : wrong("a kernel that was not registered", __func__, cudaErrorInvalidDeviceFunction);
 }
 
 struct Configuration {
@@ -707,6 +757,9 @@ static cudaError_t check_launch(const cuda::Function &f, const ptx::Kernel &k, d
 static cudaError_t launch(cuda::Function *f, dim3 grid, dim3 block, void **arguments, size_t shared, cudaStream_t s) {
     static uint64_t number;
     KNOWN(s)
+    if (s->device != current)
+        return wrong("a launch in a stream of another device than the current one", f->name,
+                     cudaErrorInvalidResourceHandle);
     ptx::Kernel &k = cuda::kernel_of(*f);
     if (const cudaError_t error = check_launch(*f, k, grid, block, shared))
         return error;

@@ -55,8 +55,10 @@ ptx_test(gpu_ops_ptx_checked_long test_gpu_ops 8 6 ENVIRONMENT ${ptx_all})
 
 ptx_test(gpu_products_ptx test_gpu_products 1 90)
 ptx_test(gpu_products_ptx_checked test_gpu_products 2 30 ENVIRONMENT ${ptx_all})
+ptx_test(gpu_products_ptx_banks test_gpu_products 1 30 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
 ptx_test(gpu_products_ptx_long test_gpu_products 3 600)
-ptx_test(gpu_products_large_ptx_long test_gpu_products 1 0 large)
+ptx_test(gpu_products_large_ptx_long test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
+ptx_test(gpu_products_99_kib_ptx_long test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_SHARED_KIB=99)
 
 set(ptx_small FLEXLAB_PTX_BYTES=67108864)
 set(ptx_blocks "variant flex16+5; if-any @product operands=nvfp4:stochastic:hadamard,nvfp4:hadamard:square;")
@@ -64,6 +66,9 @@ ptx_test(gpu_train_ptx test_gpu_train 8 2 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_narrow_ptx test_gpu_train 8 2 flex8+5 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_minifloat_ptx test_gpu_train 8 2 e4m3fn ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_blocks_ptx test_gpu_train 8 3 "${ptx_blocks}" ENVIRONMENT ${ptx_small})
+foreach(preset O1 O2)
+    ptx_test(gpu_train_${preset}_ptx test_gpu_train 8 2 "preset ${preset}$<SEMICOLON>" ENVIRONMENT ${ptx_small})
+endforeach()
 ptx_test(gpu_train_ptx_long test_gpu_train 32 3 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_ptx_checked_long test_gpu_train 8 2 ENVIRONMENT FLEXLAB_PTX_CHECKS=diverge,nan,registers,races
          ${ptx_small}) # the test has a set that does not fit into so much
@@ -84,33 +89,44 @@ ptx_test(program_quantised_ptx test_program_quantised cuda 1 50)
 set_tests_properties(support PROPERTIES ENVIRONMENT "OMP_WAIT_POLICY=passive;FLEXLAB_CUDA_LIBRARY=$<TARGET_FILE:flexlab_ptx>")
 add_dependencies(test_support flexlab_ptx)
 
-# That the machine can fail. Its PTX is packed in another way than the library's, where nvcc can.
+# That the machine can fail, and the rules that processors and devices share. Their PTX is packed in another way than the library's, where nvcc can.
 set(ptx_packed "")
 if(FLEXLAB_NVCC_VERSION VERSION_GREATER_EQUAL 12.8)
     set(ptx_packed --compress-mode=speed)
 endif()
-set(ptx_machine ${PROJECT_BINARY_DIR}/cuda/test_ptx_machine.o)
-add_custom_command(OUTPUT ${ptx_machine} VERBATIM
-    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_machine.cu DEPFILE ${ptx_machine}.d
-    COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${FLEXLAB_NVCC} ${FLEXLAB_NVCC_HOST} -std=c++17 -O2 -fmad=false ${ptx_packed}
-            -gencode arch=compute_80,code=compute_80 -cudart none -I${PROJECT_SOURCE_DIR}/src -Wno-deprecated-gpu-targets
-            -MD -MF ${ptx_machine}.d -MT ${ptx_machine} -c ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_machine.cu -o ${ptx_machine}
-    COMMENT "Building CUDA object cuda/test_ptx_machine.o")
-add_executable(test_ptx_machine ${ptx_machine} $<TARGET_OBJECTS:ptx_objects>)
-ptx_target(test_ptx_machine)
-set_source_files_properties(${ptx_machine} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-target_link_libraries(test_ptx_machine PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
-add_test(NAME ptx_machine COMMAND test_ptx_machine)
-set_tests_properties(ptx_machine PROPERTIES TIMEOUT ${patience})
+foreach(name machine rules)
+    set(object ${PROJECT_BINARY_DIR}/cuda/test_ptx_${name}.o)
+    set(source ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_${name}.cu)
+    add_custom_command(OUTPUT ${object} VERBATIM DEPENDS ${source} DEPFILE ${object}.d
+        COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${FLEXLAB_NVCC} ${FLEXLAB_NVCC_HOST} -std=c++17 -O2 -fmad=false ${ptx_packed}
+                -gencode arch=compute_80,code=compute_80 -cudart none -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include
+                -I${PROJECT_SOURCE_DIR}/tests -I${FLEXLAB_GENERATED}/include -Wno-deprecated-gpu-targets -Xcompiler -ffp-contract=off
+                -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
+        COMMENT "Building CUDA object cuda/test_ptx_${name}.o")
+    add_executable(test_ptx_${name} ${object} $<TARGET_OBJECTS:ptx_objects>)
+    ptx_target(test_ptx_${name})
+    set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+    target_link_libraries(test_ptx_${name} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+    add_test(NAME ptx_${name} COMMAND test_ptx_${name})
+    set_tests_properties(ptx_${name} PROPERTIES TIMEOUT ${patience})
+endforeach()
 
-# That mistakes of kernels are noticed, and what commands do where a call of the runtime fails.
+# Counts of a training step, machine code against PTX; that mistakes of kernels are noticed, and what commands do where a call of the runtime fails.
 if(Python3_FOUND)
     add_test(NAME ptx_mutants COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_mutants.py
                                       ${CMAKE_CURRENT_BINARY_DIR} $<TARGET_FILE:flexlab_ptx>)
     set_tests_properties(ptx_mutants PROPERTIES TIMEOUT ${patience})
-    add_test(NAME ptx_architectures_long COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_architectures.py
-                                                 ${FLEXLAB_NVCC} ${PROJECT_SOURCE_DIR} ${FLEXLAB_GENERATED})
-    set_tests_properties(ptx_architectures_long PROPERTIES LABELS long TIMEOUT 3600)
+    add_test(NAME gpu_static COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/test_gpu_static.py
+                                     ${PROJECT_BINARY_DIR}/cuda ${FLEXLAB_NVCC})
+    set_tests_properties(gpu_static PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${patience})
+    if(FLEXLAB_BENCH)
+        set(counts ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_counts.py
+                   ${PROJECT_BINARY_DIR}/bench/device_steps $<TARGET_FILE:flexlab_ptx>)
+        add_test(NAME ptx_counts COMMAND ${counts} flex16+5:8)
+        add_test(NAME ptx_counts_long COMMAND ${counts} dfp16:8 fp32:2 bf16:2 fp16:2)
+        set_tests_properties(ptx_counts ptx_counts_long PROPERTIES TIMEOUT 3600)
+        set_tests_properties(ptx_counts_long PROPERTIES LABELS long)
+    endif()
     if(TARGET flexlab)
         if(gpu_ranks)
             add_test(NAME gpu_ranks_ptx COMMAND ${gpu_ranks} $<TARGET_FILE:flexlab_ptx> ${gpu_ranks_engines})

@@ -14,10 +14,13 @@
  *                        instruction makes them; "nan": a NaN has any payload and sign; "registers": what was computed
  *                        from a register that was never written must decide nothing: no branch, address or store;
  *                        "races": between threads of a launch in global memory; "pinned": all
- *                        memory of the host counts as pinned
+ *                        memory of the host counts as pinned; "banks": an instruction of an inner loop must not take
+ *                        more wavefronts of shared memory than its bytes need
  *   FLEXLAB_PTX_ARCH     whose PTX, of what the fat binary has: 80
  *   FLEXLAB_PTX_DEVICES, FLEXLAB_PTX_BYTES, FLEXLAB_PTX_SHARED_KIB   number of devices, memory of each, shared memory
- *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", or a function of the runtime) fails with ERROR
+ *   FLEXLAB_PTX_DRIVER   the CUDA that the driver is for: 12080; the runtime's
+ *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", or a function of the runtime) fails with ERROR;
+ *                        each for N = 0
  *   FLEXLAB_PTX_EDIT     KERNEL|N|OLD|NEW: in kernels with KERNEL in their names the N-th OLD (0: each) becomes NEW
  *   FLEXLAB_PTX_REPORT   a file: launches, instructions, kernels and opcodes that ran, appended at exit */
 #ifndef FLEXLAB_TESTS_PTX_H
@@ -46,8 +49,8 @@ enum { PTX_STATUS = 98 };
 
 struct Options {
     uint64_t seed = 1, bytes = (uint64_t)1 << 30;
-    bool diverge = false, nan = false, registers = false, races = false, pinned = false;
-    int arch = 80, devices = 1;
+    bool diverge = false, nan = false, registers = false, races = false, pinned = false, banks = false;
+    int arch = 80, devices = 1, driver = 0;
     uint32_t shared_bytes = 163 << 10; /* of a block, at most */
 };
 const Options &options();
@@ -65,6 +68,8 @@ struct Fault {
 /* Called at exit: prints what was found, writes the report. */
 void end_of_process();
 void report_kernels(FILE *to); /* cuda_modules.cpp */
+void find_conflicts();
+void forget_counts(); /* of instructions and launches */
 
 inline uint64_t draw(uint64_t &state) {
     uint64_t z = state += 0x9e3779b97f4a7c15u;
@@ -100,6 +105,7 @@ struct Insn {
     Space space = Space::GENERIC;
     uint8_t bytes = 0, count = 0, how = 0; /* of a memory access: bytes of an element, elements; a variant */
     bool sign = false, guard_is_not = false, accesses = false; /* accesses: loads and stores */
+    bool inner = false;                                        /* in a loop without another one in it */
     Flow flow = Flow::OF_ALL;
     int32_t guard = -1;
     uint32_t target = 0, function = 0, opcode = 0;
@@ -108,6 +114,7 @@ struct Insn {
     std::vector<Operand> more;           /* operands in braces */
     std::vector<uint32_t> reads, writes; /* numbers of registers */
     std::string_view text;
+    mutable uint64_t wavefronts = 0, least = 0; /* of shared memory, where they are counted: taken, needed */
 };
 
 struct Parameter {
@@ -213,6 +220,7 @@ struct Launch {
 /* Throws Fault. */
 void run(const Launch &launch);
 uint64_t instructions_run();
+void forget_instructions();
 const std::vector<uint64_t> &opcode_counts();
 
 struct Copy { /* of cp.async, under way */
@@ -266,6 +274,7 @@ enum class Access { READ, WRITE, ATOMIC };
 /* The bytes at an address, after all checks. */
 unsigned char *reach(Warp &w, const Insn &in, int lane, uint64_t address, uint32_t bytes, Access how);
 unsigned char *reach_global(Warp &w, const Insn &in, int lane, uint64_t address, uint32_t bytes, Access how);
+void count_wavefronts(Warp &w, const Insn &in);
 uint32_t shared_offset(Warp &w, const Insn &in, int lane, uint64_t address, uint32_t bytes);
 enum : unsigned char { SHARED_WRITTEN = WRITTEN, SHARED_ON_ITS_WAY };
 void read_shared(Warp &w, const Insn &in, int lane, uint32_t at, uint32_t bytes);

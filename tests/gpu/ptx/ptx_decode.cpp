@@ -80,11 +80,30 @@ class Decoder {
             else if (in.space == Space::GENERIC && in.accesses)
                 k_.grain = 1; /* it may be shared memory */
         }
+        mark_inner_loops();
         k_.functions = (uint32_t)called_.size();
         k_.frame_bytes = (k_.frame_bytes + 15) / 16 * 16;
     }
 
   private:
+    /* Those that multiply and add, of which none is in another; without loops in them that do not. */
+    void mark_inner_loops() {
+        size_t latest = 0; /* where the latest of those before begins */
+        for (const bool multiply : {true, false})
+            for (size_t end = 0; end < k_.program.size(); end++) {
+                const Insn *const first = &k_.program[k_.program[end].target], *const last = &k_.program[end];
+                if (last->kind != Kind::BRANCH || first > last ||
+                    multiply != std::any_of(first, last, [](const Insn &in) {
+                        return names[in.opcode].compare(0, 4, "mma.") == 0 ||
+                               names[in.opcode].compare(0, 4, "fma.") == 0;
+                    }))
+                    continue;
+                for (size_t i = last->target; (!multiply || last->target >= latest) && i <= end; i++)
+                    k_.program[i].inner = multiply;
+                latest = std::max<size_t>(latest, last->target);
+            }
+    }
+
     [[noreturn]] void fail(const std::string &why) { give_up(k_.name + ": " + why + ": " + std::string(text_)); }
 
     void open_scope() {

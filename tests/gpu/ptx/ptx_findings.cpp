@@ -1,6 +1,7 @@
 /* ptx_findings.cpp - options, findings, and the report of a process. */
 #include "ptx.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <unistd.h>
@@ -17,6 +18,7 @@ static Options read_options() {
     o.seed = from_environment("FLEXLAB_PTX_SEED", o.seed);
     o.bytes = from_environment("FLEXLAB_PTX_BYTES", o.bytes);
     o.devices = (int)from_environment("FLEXLAB_PTX_DEVICES", 1);
+    o.driver = (int)from_environment("FLEXLAB_PTX_DRIVER", 0);
     o.arch = (int)from_environment("FLEXLAB_PTX_ARCH", (uint64_t)o.arch);
     o.shared_bytes = (uint32_t)from_environment("FLEXLAB_PTX_SHARED_KIB", o.shared_bytes >> 10) << 10;
     const char *const checks = getenv("FLEXLAB_PTX_CHECKS");
@@ -26,16 +28,13 @@ static Options read_options() {
             word += *c;
             continue;
         }
-        if (word == "diverge")
-            o.diverge = true;
-        else if (word == "nan")
-            o.nan = true;
-        else if (word == "registers")
-            o.registers = true;
-        else if (word == "races")
-            o.races = true;
-        else if (word == "pinned")
-            o.pinned = true;
+        const std::pair<const char *, bool *> words[] = {{"diverge", &o.diverge},     {"nan", &o.nan},
+                                                         {"registers", &o.registers}, {"races", &o.races},
+                                                         {"pinned", &o.pinned},       {"banks", &o.banks}};
+        const auto *const known =
+            std::find_if(std::begin(words), std::end(words), [&](auto &of) { return word == of.first; });
+        if (known != std::end(words))
+            *known->second = true;
         else if (!word.empty())
             give_up("FLEXLAB_PTX_CHECKS: unknown: " + word);
         word.clear();
@@ -78,6 +77,7 @@ void give_up(const std::string &text) {
 }
 
 void end_of_process() {
+    find_conflicts();
     if (const char *path = getenv("FLEXLAB_PTX_REPORT"))
         if (FILE *f = fopen(path, "a")) {
             const std::vector<uint64_t> &counts = opcode_counts();

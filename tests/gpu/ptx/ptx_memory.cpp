@@ -2,6 +2,7 @@
  * wrote, races. */
 #include "ptx.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <sys/mman.h>
@@ -208,6 +209,30 @@ void write_shared(Warp &w, const Insn &in, int lane, uint32_t at, uint32_t bytes
         if ((b.reader[g] & ~(uint64_t)0xffff) == epoch && (b.reader[g] & 0xffff) != me)
             find("a race in shared memory", "a write, after a read: " + place(w, in, lane));
         b.writer[g] = epoch | me;
+    }
+}
+
+/* A wavefront brings one word of each bank to the lanes of a group: to all 32 for accesses of 4 bytes or less, to 16
+ * for 8 bytes, to 8 for 16 bytes or a matrix. */
+void count_wavefronts(Warp &w, const Insn &in) {
+    const bool matrix = in.action == load_matrix, copies = in.action == start_copy;
+    const uint32_t bytes = matrix || copies ? 16 : (uint32_t)in.bytes * in.count;
+    if (!matrix && !copies && !(in.accesses && in.space == Space::SHARED))
+        return;
+    const uint32_t group = bytes <= 4 ? 32 : bytes == 8 ? 16 : 8, lanes = matrix ? 8u * in.count : 32;
+    for (uint32_t first = 0; first < lanes; first += group) {
+        uint32_t words[LANES], n = 0, in_bank[32] = {0};
+        for (uint32_t i = first; i < first + group; i++)
+            for (uint32_t b = 0; (w.exec >> i & 1) && b < bytes; b += 4) {
+                const uint32_t word =
+                    (uint32_t)(address_in(w, in.o[0], (int)i) + (copies ? 0 : (uint64_t)in.offset) + b) / 4;
+                if (std::find(words, words + n, word) == words + n) {
+                    words[n++] = word;
+                    in_bank[word % 32]++;
+                }
+            }
+        in.wavefronts += *std::max_element(in_bank, in_bank + 32);
+        in.least += (n + 31) / 32;
     }
 }
 

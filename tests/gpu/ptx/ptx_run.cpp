@@ -132,7 +132,7 @@ bool wake(Warp &w, const Insn *program) {
  */
 template <bool registers> bool run_warp(Warp &w) {
     const Insn *const program = w.block->kernel->program.data();
-    const bool diverge = options().diverge;
+    const bool diverge = options().diverge, banks = options().banks;
     for (;;) {
         uint32_t ready = lanes_in(w, RUNS);
         if (!ready) {
@@ -175,6 +175,8 @@ template <bool registers> bool run_warp(Warp &w) {
             w.exec = mask;
             if (in.guard >= 0)
                 w.exec &= in.guard_is_not ? ~w.predicates[in.guard] : w.predicates[in.guard];
+            if (banks && w.exec)
+                count_wavefronts(w, in);
             uint32_t written = ALL, elements[4] = {ALL, ALL, ALL, ALL};
             if (registers && may_be_in_frame(in))
                 follow_frame(w, in, mask, elements);
@@ -404,6 +406,11 @@ void run(const Launch &l) {
 
 uint64_t instructions_run() {
     return total;
+}
+
+void forget_instructions() {
+    total = 0;
+    std::fill(counts.begin(), counts.end(), 0);
 }
 
 const std::vector<uint64_t> &opcode_counts() {

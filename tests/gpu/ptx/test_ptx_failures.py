@@ -11,7 +11,8 @@ import tempfile
 program, library = sys.argv[1:3]
 long = sys.argv[3:] == ["long"]
 CALLS = ["cudaGetDeviceCount", "cudaSetDevice", "cudaGetDeviceProperties", "cudaMemGetInfo", "cudaDeviceGetAttribute",
-         "cudaDeviceGetDefaultMemPool", "cudaMemPoolSetAttribute", "cudaStreamCreateWithFlags", "cudaMallocAsync",
+         "cudaGetDevice", "cudaFuncGetAttributes", "cudaMemPoolCreate", "cudaMemPoolSetAttribute", "cudaStreamCreateWithFlags",
+         "cudaMallocFromPoolAsync",
          "cudaMemsetAsync", "cudaMemcpyAsync", "cudaStreamSynchronize", "cudaFreeAsync", "cudaHostAlloc",
          "cudaEventCreateWithFlags", "cudaEventRecord", "cudaEventSynchronize", "cudaStreamBeginCapture",
          "cudaStreamEndCapture", "cudaGraphInstantiate", "cudaGraphLaunch", "cudaFuncSetAttribute", "launch",

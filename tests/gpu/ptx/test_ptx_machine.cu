@@ -182,7 +182,12 @@ __global__ void traps() {
 // --- cases
 
 static cudaStream_t s;
+static cudaMemPool_t pool;
 static int *a, *b, host[4 * THREADS], *pinned;
+
+template <class T> static cudaError_t allocate(T **p, size_t bytes) {
+    return cudaMallocFromPoolAsync((void **)p, bytes, pool, s);
+}
 
 static void failed(const char *what) {
     fprintf(stderr, "wrong result: %s\n", what);
@@ -214,7 +219,7 @@ static void check_division() {
     }
     u128 *d[4];
     for (int i = 0; i < 4; i++)
-        cudaMallocAsync((void **)&d[i], sizeof x, s);
+        allocate(&d[i], sizeof x);
     cudaMemcpyAsync(d[0], x, sizeof x, cudaMemcpyHostToDevice, s);
     cudaMemcpyAsync(d[1], y, sizeof y, cudaMemcpyHostToDevice, s);
     divide_wide<<<N / 256, 256, 0, s>>>(d[0], d[1], d[2], d[3]);
@@ -235,9 +240,9 @@ static void check_tile() {
     signed char *dx;
     unsigned char *dy;
     int *dc;
-    cudaMallocAsync((void **)&dx, sizeof x, s);
-    cudaMallocAsync((void **)&dy, sizeof y, s);
-    cudaMallocAsync((void **)&dc, sizeof got, s);
+    allocate(&dx, sizeof x);
+    allocate(&dy, sizeof y);
+    allocate(&dc, sizeof got);
     cudaMemcpyAsync(dx, x, sizeof x, cudaMemcpyHostToDevice, s);
     cudaMemcpyAsync(dy, y, sizeof y, cudaMemcpyHostToDevice, s);
     tile<<<1, 32, 0, s>>>(dx, dy, dc);
@@ -378,8 +383,23 @@ static const struct test tests[] = {
     {"allocation that is captured", "an allocation in a capture",
      [] {
          begin_capture();
-         cudaMallocAsync((void **)&a, 256, s);
+         allocate(&a, 256);
          end_capture();
+     }},
+    {"stream of another device", "a launch while another device is the current one",
+     [] {
+         cudaSetDevice(1);
+         identities<<<1, 32, 0, s>>>(b);
+         cudaSetDevice(0);
+     }},
+    {"whose memory is in use", "a pool that is destroyed in use", [] { cudaMemPoolDestroy(pool); }},
+    {"a call in a fork", "a call in a fork",
+     [] {
+         int status;
+         if (!fork())
+             cudaStreamSynchronize(s);
+         else if (wait(&status) > 0)
+             exit(WEXITSTATUS(status));
      }},
     {"which is not allocated", "use after it was freed",
      [] {
@@ -422,9 +442,10 @@ static const struct test tests[] = {
 enum { COUNT = sizeof tests / sizeof tests[0] };
 
 static int run_here(int number) {
-    if (cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) || cudaMallocAsync((void **)&a, 256, s) ||
-        cudaMallocAsync((void **)&b, 1024, s) || cudaMemsetAsync(b, 0, 1024, s) ||
-        cudaHostAlloc((void **)&pinned, 256, 0))
+    cudaMemPoolProps of;
+    memset(&of, 0, sizeof of);
+    if (cudaMemPoolCreate(&pool, &of) || cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) || allocate(&a, 256) ||
+        allocate(&b, 1024) || cudaMemsetAsync(b, 0, 1024, s) || cudaHostAlloc((void **)&pinned, 256, 0))
         failed("the beginning");
     memset(pinned, 0, 256);
     tests[number].run();
@@ -434,9 +455,9 @@ static int run_here(int number) {
 
 // What case `number` prints, and its exit status.
 static std::string said(const char *self, int number, bool diverge, int *status) {
-    const std::string command = "FLEXLAB_PTX_BYTES=33554432 FLEXLAB_PTX_CHECKS=nan,registers,races" +
-                                std::string(diverge ? ",diverge " : " ") + "'" + self + "' " + std::to_string(number) +
-                                " 2>&1";
+    const std::string command =
+        "FLEXLAB_PTX_DEVICES=2 FLEXLAB_PTX_BYTES=33554432 FLEXLAB_PTX_CHECKS=nan,registers,races" +
+        std::string(diverge ? ",diverge " : " ") + "'" + self + "' " + std::to_string(number) + " 2>&1";
     FILE *const pipe = popen(command.c_str(), "r");
     std::string text;
     for (int c; (c = fgetc(pipe)) != EOF;)
