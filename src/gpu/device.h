@@ -98,6 +98,13 @@ template <int pending> static __device__ __forceinline__ void gpu_cp_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
+/* A binary16; of a NaN the payload is open. */
+static __device__ __forceinline__ float gpu_float_of_half(uint16_t h) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+    return x;
+}
+
 /* Bytes of y:x (y high) chosen by the nibbles of selector; bit 3 of a nibble replicates the sign of the byte. */
 static __device__ __forceinline__ uint32_t gpu_byte_perm(uint32_t x, uint32_t y, uint32_t selector) {
     return __byte_perm(x, y, selector);

@@ -2,7 +2,8 @@
  * of numbers, on the device "cuda" and by the reference kernels of the host: elements, exponents and statistics must be
  * the same bits.
  *
- *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]        FUNCTION: matmul, conv2d, numbers, large; "": all
+ *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]        FUNCTION: matmul, conv2d, numbers, large; "": all;
+ *                                                                 or one of `shapes`, computed in FORMAT
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
@@ -97,7 +98,7 @@ static int windows(int size, int window, const tensor_window *how, int side) {
 }
 
 static void conv2d(tensor_format f, int kind, int batch, int h, int w, int channels, int filters, int r, int s,
-                   tensor_window how, int style) {
+                   tensor_window how, int style, int writes) {
     char what[200];
     tensor *t[OPERANDS][PLACES]; /* x, filters, y */
     const int p = windows(h, r, &how, 0), q = windows(w, s, &how, 1);
@@ -106,7 +107,7 @@ static void conv2d(tensor_format f, int kind, int batch, int h, int w, int chann
     make(t[0], f, 4, (const shape4){batch, h, w, channels}, kind == 1 ? -1 : style);
     make(t[1], f, 4, (const shape4){filters, r, s, channels / how.groups}, kind == 2 ? -1 : style);
     make(t[2], f, 4, (const shape4){batch, p, q, filters}, kind == 0 ? -1 : style);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < writes; i++)
         for (int at = 0; at < PLACES; at++)
             CHECK(!(kind == 0   ? tensor_conv2d(t[2][at], t[0][at], t[1][at], &how)
                     : kind == 1 ? tensor_conv2d_input_grad(t[0][at], t[2][at], t[1][at], &how)
@@ -138,7 +139,7 @@ static void draw(tensor_format f, const char *only) {
                            .padding = {between(0, 3), between(0, 3), between(0, 3), between(0, 3)},
                            .dilation = {between(1, 2), between(1, 2)},
                            .groups = groups},
-           style);
+           style, 2);
 }
 
 /* The largest tile; and k beyond where sums of 32 bits end. */
@@ -147,6 +148,42 @@ static void large(void) {
     matmul(FMT_DFP16, 1, 1536, 1056, 328, 1, 1);
     matmul(FMT_FLEX16_5, 2, 1416, 1152, 136, 3, 1);
     matmul(FMT_DFP16, 0, 64, 64, 65432, 2, 1);
+}
+
+/* Products large enough for the inner loops of tiles to decide how many instructions a product takes; conv2d as ResNets
+ * have them. */
+static const struct shape {
+    const char *name;
+    int kind; /* of matmul, or of conv2d */
+    int m, n, k;
+    int batch, side, channels, filters, window;
+} shapes[] = {
+    {"nn", 0, 256, 256, 1024, 0, 0, 0, 0, 0},   {"nt", 1, 256, 256, 1024, 0, 0, 0, 0, 0},
+    {"tn", 2, 256, 256, 1024, 0, 0, 0, 0, 0},   {"nn-large", 0, 1536, 1408, 96, 0, 0, 0, 0, 0},
+    {"nt-large", 1, 1536, 1408, 96, 0, 0, 0, 0, 0}, {"tn-large", 2, 1536, 1408, 96, 0, 0, 0, 0, 0},
+    {"forward-16", 0, 0, 0, 0, 4, 32, 16, 16, 3}, {"forward-64", 0, 0, 0, 0, 16, 8, 64, 64, 3},
+    {"input-16", 1, 0, 0, 0, 4, 32, 16, 16, 3},   {"input-64", 1, 0, 0, 0, 16, 8, 64, 64, 3},
+    {"weights-16", 2, 0, 0, 0, 4, 32, 16, 16, 3}, {"weights-64", 2, 0, 0, 0, 16, 8, 64, 64, 3},
+    {"forward-3", 0, 0, 0, 0, 4, 32, 3, 16, 3},   {"weights-3", 2, 0, 0, 0, 4, 32, 3, 16, 3},
+    {"forward-32", 0, 0, 0, 0, 8, 16, 32, 32, 3}, {"weights-32", 2, 0, 0, 0, 8, 16, 32, 32, 3},
+};
+
+static bool shaped(const char *name, tensor_format f) {
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const struct shape *s = &shapes[i];
+        if (strcmp(name, s->name))
+            continue;
+        if (s->m)
+            matmul(f, s->kind, s->m, s->n, s->k, 0, 1);
+        else
+            conv2d(f, s->kind, s->batch, s->side, s->side, s->channels, s->filters, s->window, s->window,
+                   (tensor_window){.stride = {1, 1}, .padding = {1, 1, 1, 1}, .dilation = {1, 1}, .groups = 1}, 0, 1);
+        const double pixels = (double)s->batch * s->side * s->side;
+        printf("products %.0f\n", s->m ? (double)s->m * s->n * s->k
+                                       : pixels * s->channels * s->filters * s->window * s->window);
+        return true;
+    }
+    return false;
 }
 
 /* Numbers of every kind to elements, twice so that the second has another exponent; and to a tensor with a wide part.
@@ -201,6 +238,10 @@ int main(int argc, char **argv) {
     CHECK(!tensor_set_backend("ref"), "%s", tensor_error());
     const tensor_format formats[] = {FMT_FLEX16_5, FMT_DFP16, FMT_FLEX16_5, FMT_DFP16, FMT_FP32, FMT_BF16, FMT_FP16};
     enum { FORMATS = sizeof formats / sizeof *formats };
+    tensor_format shape_format = FMT_FP32;
+    CHECK(!*format || !tensor_format_find(&shape_format, format), "%s", tensor_error());
+    if (shaped(only, shape_format))
+        return check_summary();
     for (int i = 0; i < count && (!*only || !strcmp(only, "matmul") || !strcmp(only, "conv2d")); i++) {
         const tensor_format f = formats[between(0, FORMATS - 1)];
         if (!*format || !strcmp(format, tensor_format_name(f)))
