@@ -7,7 +7,8 @@
  * After FL_K_CHUNK steps of k a chain is added to its total, in shared memory. Outputs too few for the multiprocessors
  * are split into the chains, which product_chains adds in order.
  *
- * Expects: the codec of a float format (gpu_element.h). Gives: add_product. */
+ * Expects: the codec of a float format (gpu_element.h). Gives: plan_chains,
+ * launch_chains, product_chains. */
 #ifndef FL_GPU_CHAINS_H
 #define FL_GPU_CHAINS_H
 
@@ -83,13 +84,32 @@ template <bool along_k, int extent, int depth, int per, int lanes> struct chain_
                     *reinterpret_cast<const float4 *>(tile + (at ^ (piece * 16)) + (j + i) * lanes * (depth * 4));
                 x[0][i] = v.x, x[1][i] = v.y, x[2][i] = v.z, x[3][i] = v.w;
             } else { /* step k + i */
-                const float4 v =
-                    *reinterpret_cast<const float4 *>(tile + at + (k + i) * extent * 4 + j * lanes * 4);
+                const float4 v = *reinterpret_cast<const float4 *>(tile + at + (k + i) * extent * 4 + j * lanes * 4);
                 x[i][0] = v.x, x[i][1] = v.y, x[i][2] = v.z, x[i][3] = v.w;
             }
         }
     }
 };
+
+/* Stores the results of one tile from its sums in shared memory. */
+template <class Tile>
+__device__ static void end_floats(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
+                                  const unsigned char *tiles, int rows, int columns, int64_t first, int64_t row_step) {
+    const struct fl_epilogue &how = args.p.product.epilogue;
+    const bool one_a_column = how.bias.data && how.bias.count == row_step;
+    const int64_t bias = one_a_column ? first % row_step : 0;
+#pragma unroll 1
+    for (int place = (int)threadIdx.x; place < Tile::m * Tile::n; place += Tile::threads) {
+        const int row = place / Tile::n, column = place % Tile::n;
+        if (row >= rows || column >= columns)
+            continue;
+        const int64_t i = first + row * row_step + column;
+        product_finish(now, how, end, i, reinterpret_cast<const float *>(tiles)[row * Tile::pitch + column],
+                       one_a_column    ? bias + column
+                       : how.bias.data ? i % how.bias.count
+                                       : 0);
+    }
+}
 
 template <class Tile, bool along_k_a, bool along_k_b> struct chain_sums {
     static constexpr int per_m = Tile::per_m, per_n = Tile::per_n, chain_steps = FL_K_CHUNK / Tile::depth;
@@ -97,7 +117,7 @@ template <class Tile, bool along_k_a, bool along_k_b> struct chain_sums {
 
     chain_operand<along_k_a, Tile::m, Tile::depth, per_m, Tile::lanes_m> a;
     chain_operand<along_k_b, Tile::n, Tile::depth, per_n, Tile::lanes_n> b;
-    float4 *totals; /* of the thread's outputs by fours, Tile::threads apart */
+    float4 *totals;      /* of the thread's outputs by fours, Tile::threads apart */
     bool has_work, more; /* more: there was a chain before this one */
     float chain[per_m][per_n];
 
@@ -196,23 +216,9 @@ template <class Tile, bool along_k_a, bool along_k_b> struct chain_sums {
             for (int j = 0; j < per_n; j++)
                 reinterpret_cast<float *>(tiles)[a.number(i) * Tile::pitch + b.number(j)] = chain[i][j];
     }
-    /* Stores the results of one tile from its sums in shared memory. */
     __device__ static void end(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
                                const unsigned char *tiles, int rows, int columns, int64_t first, int64_t row_step) {
-        const struct fl_epilogue &how = args.p.product.epilogue;
-        const bool one_a_column = how.bias.data && how.bias.count == row_step;
-        const int64_t bias = one_a_column ? first % row_step : 0;
-#pragma unroll 1
-        for (int place = (int)threadIdx.x; place < Tile::m * Tile::n; place += Tile::threads) {
-            const int row = place / Tile::n, column = place % Tile::n;
-            if (row >= rows || column >= columns)
-                continue;
-            const int64_t i = first + row * row_step + column;
-            product_finish(now, how, end, i, reinterpret_cast<const float *>(tiles)[row * Tile::pitch + column],
-                           one_a_column     ? bias + column
-                           : how.bias.data ? i % how.bias.count
-                                           : 0);
-        }
+        end_floats<Tile>(now, args, end, tiles, rows, columns, first, row_step);
     }
 };
 
@@ -257,15 +263,16 @@ __global__ void product_chains(const struct gpu_call call, const float *chains, 
 struct chain_plan {
     struct product_sizes sizes;
     enum { DIRECT, SQUARE, FITTING } shape; /* DIRECT: one thread for each output */
-    int parts;
+    int parts;                              /* of k_part steps of k each */
+    int64_t k_part;
 };
 
 template <class Job>
 using fitting = std::conditional_t<Job::extent == EXTENT_EVEN, large_tile,
                                    std::conditional_t<Job::extent == EXTENT_TALL, tall_tile, wide_tile>>;
 
-/* Tiles take 1.1 to 2 instructions for a product, a thread for each output 19 to 59. Outputs for which one wave of tiles
- * is enough have as few threads for each multiprocessor either way. */
+/* Tiles take 1.1 to 2 instructions for a product, a thread for each output 19 to 59. Outputs for which one wave of
+ * tiles is enough have as few threads for each multiprocessor either way. */
 template <class Job> static struct chain_plan plan_chains(const struct fl_product &product) {
     using tile = fitting<Job>;
     struct chain_plan plan = {};
@@ -281,43 +288,25 @@ template <class Job> static struct chain_plan plan_chains(const struct fl_produc
         outputs = tiles * tile::m * tile::n;
         plan.shape = chain_plan::FITTING;
     }
-    const int64_t depth = square_tile::depth, most_bytes = 256 << 20, chains = tiles_over(of.k, FL_K_CHUNK);
-    if (tiles > PROCESSORS && outputs * tiles_over(of.k, depth) * depth > 12 * of.m * of.n * of.k * of.groups)
+    const int64_t depth = square_tile::depth, most_bytes = 64 << 20, chains = tiles_over(of.k, FL_K_CHUNK);
+    if (tiles > PROCESSORS && outputs * tiles_over(of.k, depth) * depth > 12 * of.m * of.n * of.k * of.groups) {
         plan.shape = chain_plan::DIRECT;
+        return plan;
+    }
     const bool splits = tiles < 2 * PROCESSORS && chains * of.m * of.n * of.groups <= most_bytes / 4;
     plan.parts = splits && chains > 1 ? (int)chains : 1;
+    plan.k_part = plan.parts > 1 ? (int64_t)FL_K_CHUNK : of.k;
     return plan;
 }
 
-template <class Job> static size_t need_chains(const struct fl_args *args) {
-    const struct chain_plan plan = plan_chains<Job>(args->p.product);
-    return plan.shape && plan.parts > 1 ? (size_t)(plan.parts * plan.sizes.m * plan.sizes.n * plan.sizes.groups) * 4
-                                        : 0;
-}
-
-template <class Job, class Product> static cudaError_t run_chains(const struct gpu_call *call, cudaStream_t stream) {
-    const struct fl_args &args = call->args;
-    const struct chain_plan plan = plan_chains<Job>(args.p.product);
-    const struct product_sizes &of = plan.sizes;
-    if (!plan.shape)
-        return run_product<Product>(call, stream);
-    const bool splits = plan.parts > 1 && args.workspace && args.workspace_bytes >= need_chains<Job>(&args);
-    float *const sums = splits ? (float *)args.workspace : NULL;
-    const int parts = splits ? plan.parts : 1;
-    const int64_t k_part = splits ? FL_K_CHUNK : of.k;
-    const cudaError_t error =
-        !is_aligned(call, of) ? launch_tiles<square_tile, Job, false>(call, of, parts, k_part, sums, stream)
-        : plan.shape == chain_plan::SQUARE
-            ? launch_tiles<square_tile, Job, true>(call, of, parts, k_part, sums, stream)
-            : launch_tiles<fitting<Job>, Job, true>(call, of, parts, k_part, sums, stream);
-    if (error != cudaSuccess || !splits)
-        return error;
-    return gpu_launch(product_chains, gpu_blocks(args.out.count), GPU_THREADS, 0, stream, *call, sums, parts);
-}
-
-template <class Job, class Product> static void add_product(struct gpu_kernels *to, enum fl_op op) {
-    to->op[op] = run_chains<Job, Product>;
-    to->need[op] = need_chains<Job>;
+template <class Job>
+static cudaError_t launch_chains(const struct gpu_call *call, const struct chain_plan &plan, float *sums,
+                                 cudaStream_t stream) {
+    if (!is_aligned(call, plan.sizes))
+        return launch_tiles<square_tile, Job, false>(call, plan.sizes, plan.parts, plan.k_part, sums, stream);
+    if (plan.shape == chain_plan::SQUARE)
+        return launch_tiles<square_tile, Job, true>(call, plan.sizes, plan.parts, plan.k_part, sums, stream);
+    return launch_tiles<fitting<Job>, Job, true>(call, plan.sizes, plan.parts, plan.k_part, sums, stream);
 }
 
 } // namespace

@@ -4,24 +4,20 @@
  * high) + (low low): four byte products into three sums of 32 bits. They hold PART_MOST terms of any operands. If sums
  * are longer, or the output has few tiles, several blocks add parts to sums of 64 bits in the workspace.
  *
- * Tiles of int16 lie in shared memory. ldmatrix gives a lane pairs of neighbours along k (transposed if k runs over the
- * rows of a tile). From the pairs of k 0 to 7 and of k 8 to 15, one byte permutation makes a register of low bytes and
- * another one of high bytes. They are fragments of m16n8k32 except for the order of k, which is the same for both
- * operands.
+ * Tiles of int16 lie in shared memory (gpu_fragments.h). From the pairs of k 0 to 7 and of k 8 to 15, one byte
+ * permutation makes a register of low bytes and another one of high bytes. They are fragments of m16n8k32 except for
+ * the order of k, which is the same for both operands.
  *
  * Expects: the codec of a folder (gpu_element.h). Gives: add_tiles. */
 #ifndef FL_GPU_INT16_MMA_H
 #define FL_GPU_INT16_MMA_H
 
-#include "gpu/gpu_tiles.h"
+#include "gpu/gpu_fragments.h"
 
 #ifdef FL_SHARED_EXPONENT
 namespace {
 
-enum {
-    TILE_K = 64,
-    PART_MOST = 32704 /* 2 * 128 * 255 * PART_MOST < 2^31; a multiple of TILE_K */
-};
+enum { PART_MOST = 32704 }; /* 2 * 128 * 255 * PART_MOST < 2^31; a multiple of TILE_K */
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
@@ -33,33 +29,13 @@ __device__ static __forceinline__ uint32_t high_bytes(uint32_t x, uint32_t y) {
     return gpu_byte_perm(x, y, 0x7531);
 }
 
-/* The fragments of one warp: their positions in a tile, and the sums. */
 template <class Tile, bool along_k_a, bool along_k_b> struct tile_sums {
     static constexpr int rows = Tile::rows, columns = Tile::columns;
-    static constexpr int pieces_a = along_k_a ? TILE_K / 8 : Tile::m / 8,
-                         pieces_b = along_k_b ? TILE_K / 8 : Tile::n / 8;
-    static constexpr uint32_t row_a = pieces_a * 16, row_b = pieces_b * 16; /* bytes */
 
-    int warp_m, warp_n, lane;
-    uint32_t at_a, at_b; /* of the warp's first fragments; others differ in bits of the address, or by a constant */
+    const mma_fragments<Tile, along_k_a, along_k_b> at;
     int32_t high[rows][columns][4], middle[rows][columns][4], low[rows][columns][4];
 
     __device__ tile_sums(const unsigned char *, int, int) {
-        lane = (int)threadIdx.x % 32;
-        warp_m = (int)threadIdx.x / 32 / Tile::warps_n;
-        warp_n = (int)threadIdx.x / 32 % Tile::warps_n;
-        const int r = lane & 7;
-        if (along_k_a)
-            at_a =
-                (uint32_t)(warp_m * 32 + (lane & 15)) * row_a + ((uint32_t)(lane >> 4) ^ tile_mask<pieces_a>(r)) * 16;
-        else
-            at_a = (uint32_t)(r + (lane >> 4) * 8) * row_a +
-                   ((uint32_t)(warp_m * 4 + (lane >> 3 & 1)) ^ tile_mask<pieces_a>(r)) * 16;
-        if (along_k_b)
-            at_b = (uint32_t)(warp_n * 8 + r) * row_b + ((uint32_t)(lane >> 3) ^ tile_mask<pieces_b>(r)) * 16;
-        else
-            at_b = (uint32_t)lane * row_b + ((uint32_t)warp_n ^ tile_mask<pieces_b>(r)) * 16;
-        at_b += Tile::bytes_a;
 #pragma unroll
         for (int i = 0; i < rows; i++)
 #pragma unroll
@@ -67,20 +43,6 @@ template <class Tile, bool along_k_a, bool along_k_b> struct tile_sums {
 #pragma unroll
                 for (int j = 0; j < 4; j++)
                     high[i][n][j] = middle[i][n][j] = low[i][n][j] = 0;
-    }
-    /* Loads 16 rows of A by 16 steps of k. */
-    __device__ __forceinline__ void load_a(uint32_t (&r)[4], const unsigned char *stage, int i, int k) const {
-        if (along_k_a)
-            gpu_ldmatrix_x4(r, stage + tile_along<pieces_a>(at_a, k / 8) + i * 16 * row_a);
-        else
-            gpu_ldmatrix_x4_trans(r, stage + tile_along<pieces_a>(at_a, i * 2) + k * row_a);
-    }
-    /* Loads 32 steps of k by 8 columns of B. */
-    __device__ __forceinline__ void load_b(uint32_t (&r)[4], const unsigned char *stage, int n, int k) const {
-        if (along_k_b)
-            gpu_ldmatrix_x4(r, stage + tile_along<pieces_b>(at_b, k / 8) + n * 16 * row_b);
-        else
-            gpu_ldmatrix_x4_trans(r, stage + tile_along<pieces_b>(at_b, n * 2) + k * row_b);
     }
     __device__ __forceinline__ void add(const unsigned char *stage, int, int) {
 #pragma unroll
@@ -91,7 +53,7 @@ template <class Tile, bool along_k_a, bool along_k_b> struct tile_sums {
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
                     uint32_t r[4];
-                    load_a(r, stage, i, k + half * 16);
+                    at.load_a(r, stage, i, k + half * 16);
 #pragma unroll
                     for (int j = 0; j < 2; j++) {
                         a_low[i][2 * half + j] = low_bytes(r[j], r[j + 2]);
@@ -101,7 +63,7 @@ template <class Tile, bool along_k_a, bool along_k_b> struct tile_sums {
 #pragma unroll
             for (int n = 0; n < columns; n++) {
                 uint32_t r[4];
-                load_b(r, stage, n, k);
+                at.load_b(r, stage, n, k);
                 const uint32_t b_low[2] = {low_bytes(r[0], r[1]), low_bytes(r[2], r[3])};
                 const uint32_t b_high[2] = {high_bytes(r[0], r[1]), high_bytes(r[2], r[3])};
 #pragma unroll
@@ -113,13 +75,6 @@ template <class Tile, bool along_k_a, bool along_k_b> struct tile_sums {
                 }
             }
         }
-    }
-    /* A lane has two neighbours of a row, and two eight rows further down, of fragment i, n. */
-    __device__ __forceinline__ int row_of(int i, int lower) const {
-        return warp_m * 32 + i * 16 + lower * 8 + lane / 4;
-    }
-    __device__ __forceinline__ int column_of(int n) const {
-        return (n * 2 + warp_n) * 8 + lane % 4 * 2;
     }
     __device__ __forceinline__ int64_t sum(int i, int n, int j) const {
         return (int64_t)high[i][n][j] * 65536 + ((int64_t)middle[i][n][j] * 256 + low[i][n][j]);
@@ -133,7 +88,7 @@ template <class Tile, bool along_k_a, bool along_k_b> struct tile_sums {
             for (int n = 0; n < columns; n++)
 #pragma unroll
                 for (int lower = 0; lower < 2; lower++)
-                    to[(row_of(i, lower) * Tile::pitch + column_of(n)) / 2] =
+                    to[(at.row_of(i, lower) * Tile::pitch + at.column_of(n)) / 2] =
                         make_longlong2(sum(i, n, 2 * lower), sum(i, n, 2 * lower + 1));
     }
     /* Adds to the sums of all parts; the tile has rows_left rows and columns_left columns of them. */
@@ -146,62 +101,52 @@ template <class Tile, bool along_k_a, bool along_k_b> struct tile_sums {
             for (int n = 0; n < columns; n++)
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
-                    const int row = row_of(i, j / 2), column = column_of(n) + j % 2;
+                    const int row = at.row_of(i, j / 2), column = at.column_of(n) + j % 2;
                     if (row < rows_left && column < columns_left)
                         atomicAdd(to + row * row_step + column, (unsigned long long)sum(i, n, j));
                 }
     }
-/* Stores the results of one tile from its sums in shared memory, two neighbours in each thread. */
-__device__ static void end(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
-                                       const unsigned char *tiles, int rows, int columns, int64_t first, int64_t row_step) {
-    const longlong2 *const sums = reinterpret_cast<const longlong2 *>(tiles);
-    const struct fl_epilogue &how = args.p.product.epilogue;
-    const fl_element *bias = (const fl_element *)how.bias.data, *residual = (const fl_element *)how.residual.data;
-    const bool pairs = (row_step | first) % 2 == 0; /* of outputs, as 32 bits */
-    const bool one_a_column = bias && how.bias.count == row_step;
-    if (one_a_column)
-        bias += first % row_step;
+    /* Stores the results of one tile from its sums in shared memory, two neighbours in each thread. */
+    __device__ static void end(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
+                               const unsigned char *tiles, int rows, int columns, int64_t first, int64_t row_step) {
+        const longlong2 *const sums = reinterpret_cast<const longlong2 *>(tiles);
+        const struct fl_epilogue &how = args.p.product.epilogue;
+        const fl_element *bias = (const fl_element *)how.bias.data, *residual = (const fl_element *)how.residual.data;
+        const bool pairs = (row_step | first) % 2 == 0; /* of outputs, as 32 bits */
+        const bool one_a_column = bias && how.bias.count == row_step;
+        if (one_a_column)
+            bias += first % row_step;
 #pragma unroll 1
-    for (int piece = (int)threadIdx.x; piece < Tile::m * Tile::n / 2; piece += Tile::threads) {
-        const int row = piece / (Tile::n / 2), column = piece % (Tile::n / 2) * 2;
-        if (row >= rows || column >= columns)
-            continue;
-        const longlong2 sum = sums[(row * Tile::pitch + column) / 2];
-        const int64_t i = first + row * row_step + column;
-        const bool both = column + 1 < columns;
-        fl_element result[2];
+        for (int piece = (int)threadIdx.x; piece < Tile::m * Tile::n / 2; piece += Tile::threads) {
+            const int row = piece / (Tile::n / 2), column = piece % (Tile::n / 2) * 2;
+            if (row >= rows || column >= columns)
+                continue;
+            const longlong2 sum = sums[(row * Tile::pitch + column) / 2];
+            const int64_t i = first + row * row_step + column;
+            const bool both = column + 1 < columns;
+            fl_element result[2];
 #pragma unroll
-        for (int j = 0; j < 2; j++)
-            if (j == 0 || both)
-                result[j] = product_element(now, end, how.relu, i + j, j ? sum.y : sum.x,
-                                            bias ? bias[one_a_column ? column + j : (i + j) % how.bias.count] : 0,
-                                            residual ? residual[i + j] : 0);
-        if (!now.out)
-            continue;
-        fl_element *to = (fl_element *)now.out + i;
-        if (pairs && both) {
-            *reinterpret_cast<uint32_t *>(to) = (uint16_t)result[0] | (uint32_t)(uint16_t)result[1] << 16;
-        } else {
-            to[0] = result[0];
-            if (both)
-                to[1] = result[1];
+            for (int j = 0; j < 2; j++)
+                if (j == 0 || both)
+                    result[j] = product_element(now, end, how.relu, i + j, j ? sum.y : sum.x,
+                                                bias ? bias[one_a_column ? column + j : (i + j) % how.bias.count] : 0,
+                                                residual ? residual[i + j] : 0);
+            if (!now.out)
+                continue;
+            fl_element *to = (fl_element *)now.out + i;
+            if (pairs && both) {
+                *reinterpret_cast<uint32_t *>(to) = (uint16_t)result[0] | (uint32_t)(uint16_t)result[1] << 16;
+            } else {
+                to[0] = result[0];
+                if (both)
+                    to[1] = result[1];
+            }
         }
     }
-}
-
 };
 
-/* Eight or four warps, two beside each other along n. A warp has 32 consecutive rows and `columns` groups of eight
- * columns, every second group of the block. */
-template <int warps_m_, int columns_, int stages_, int blocks_> struct tile_shape {
-    static constexpr int blocks = blocks_, depth = TILE_K;
-    static constexpr int warps_m = warps_m_, warps_n = 2, rows = 2, columns = columns_, stages = stages_;
-    static constexpr int m = warps_m * rows * 16, n = warps_n * columns * 8, threads = warps_m * warps_n * 32;
-    static constexpr int bytes_a = m * TILE_K * 2, stage_bytes = (m + n) * TILE_K * 2;
-    static constexpr int pitch = n + 8; /* of the sums, in elements: rows begin half of the banks apart */
-    static constexpr int tile_bytes = stages * stage_bytes, sum_bytes = m * pitch * 8;
-    static constexpr int shared_bytes(int64_t) { return tile_bytes > sum_bytes ? tile_bytes : sum_bytes; }
-    using cells = cells_of_16_bits;
+template <int warps_m, int columns, int stages, int blocks>
+struct tile_shape : mma_shape<warps_m, columns, stages, blocks, int64_t> {
     template <bool along_k_a, bool along_k_b> using sums = tile_sums<tile_shape, along_k_a, along_k_b>;
 };
 using large_tile = tile_shape<4, 6, 4, 1>;  /* 128 x 96 */
@@ -243,8 +188,7 @@ template <class Job> static struct tile_plan plan_tiles(const struct fl_product 
     const struct product_sizes of = plan.sizes = Job::sizes(Job::of(product));
     if (!can_index(product.windows, of))
         return plan;
-    const int64_t padded =
-        tiles_of<small_tile>(of) * small_tile::m * small_tile::n * tiles_over(of.k, TILE_K) * TILE_K;
+    const int64_t padded = tiles_of<small_tile>(of) * small_tile::m * small_tile::n * tiles_over(of.k, TILE_K) * TILE_K;
     plan.pays = of.k >= 2048 || of.m * of.n * of.k * of.groups >= padded / 32;
     const int64_t own = tiles_of<tile>(of);
     plan.fits = of.aligned && (tile::n > small_tile::n ? of.n > small_tile::n && own >= PROCESSORS : of.n <= tile::n);

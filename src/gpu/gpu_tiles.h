@@ -83,7 +83,9 @@ template <class Cells, class View, bool along_k, int extent, int depth, int thre
                 of_column[i] = view.place_column(first + i * step);
         }
     }
-    __device__ static bool idles() { return all < threads && (int)threadIdx.x >= all; }
+    __device__ static bool idles() {
+        return all < threads && (int)threadIdx.x >= all;
+    }
     __device__ uint32_t target(int i) const {
         if constexpr (!along_k && masked)
             return tile_along<pieces>(place, i * columns * Cells::pieces);
@@ -165,9 +167,11 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     const int k0 = (int)blockIdx.y * work.k_part, rows = work.m - m0, columns = work.n - n0;
     const int length = work.k - k0 < work.k_part ? work.k - k0 : work.k_part;
     const int steps = (length + Tile::depth - 1) / Tile::depth;
-    tile_loader<typename Tile::cells, typename Job::view_a, Job::along_k_a, Tile::m, Tile::depth, Tile::threads, aligned>
+    tile_loader<typename Tile::cells, typename Job::view_a, Job::along_k_a, Tile::m, Tile::depth, Tile::threads,
+                aligned>
         a(Job::a(Job::of(args.p.product), (const fl_element *)args.in[0].data, group), m0, k0);
-    tile_loader<typename Tile::cells, typename Job::view_b, Job::along_k_b, Tile::n, Tile::depth, Tile::threads, aligned>
+    tile_loader<typename Tile::cells, typename Job::view_b, Job::along_k_b, Tile::n, Tile::depth, Tile::threads,
+                aligned>
         b(Job::b(Job::of(args.p.product), (const fl_element *)args.in[1].data, group), n0, k0);
     typename Tile::template sums<Job::along_k_a, Job::along_k_b> sums(tiles, rows, columns);
 
@@ -238,13 +242,12 @@ template <class Tile, class Job, bool aligned>
 static cudaError_t launch_tiles(const struct gpu_call *call, const struct product_sizes &of, int parts, int64_t k_part,
                                 void *sums, cudaStream_t stream) {
     const int64_t tiles_n = tiles_over(of.n, Tile::n), tiles = tiles_over(of.m, Tile::m) * tiles_n;
-    const struct tile_work work = {(int)of.m,       (int)of.n,         (int)of.k,   (int)k_part,
-                                   (unsigned)tiles, (unsigned)tiles_n, of.row_step, of.group_step,
-                                   sums};
+    const struct tile_work work = {(int)of.m,         (int)of.n,   (int)of.k,     (int)k_part, (unsigned)tiles,
+                                   (unsigned)tiles_n, of.row_step, of.group_step, sums};
     const int bytes = Tile::shared_bytes(k_part);
     if (bytes > 48 << 10) {
-        const cudaError_t error = cudaFuncSetAttribute(product_tiles<Tile, Job, aligned>,
-                                                       cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        const cudaError_t error =
+            cudaFuncSetAttribute(product_tiles<Tile, Job, aligned>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
         if (error != cudaSuccess)
             return error;
     }

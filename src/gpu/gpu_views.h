@@ -185,8 +185,7 @@ template <bool transposed_a, bool transposed_b> struct matmul_job {
     }
 };
 
-__device__ static inline struct window_view windows_of(const struct fl_windows &g, const fl_element *image,
-                                                          int group) {
+__device__ static inline struct window_view windows_of(const struct fl_windows &g, const fl_element *image, int group) {
     const int depth = (int)g.c / g.groups;
     return {image + (int64_t)group * depth,
             (int)g.h,

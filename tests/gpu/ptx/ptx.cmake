@@ -58,6 +58,10 @@ ptx_test(gpu_products_ptx_checked test_gpu_products 2 30 ENVIRONMENT ${ptx_all})
 ptx_test(gpu_products_ptx_long test_gpu_products 3 600)
 ptx_test(gpu_products_large_ptx_long test_gpu_products 1 0 large)
 
+foreach(gpu a100 h100)
+    ptx_test(gpu_products_fast_${gpu}_ptx test_gpu_products 4 24 fast ${gpu} ENVIRONMENT FLEXLAB_PTX_GPU=${gpu} ${ptx_all})
+endforeach()
+
 set(ptx_small FLEXLAB_PTX_BYTES=67108864)
 set(ptx_blocks "variant flex16+5; if-any @product operands=nvfp4:stochastic:hadamard,nvfp4:hadamard:square;")
 ptx_test(gpu_train_ptx test_gpu_train 8 2 ENVIRONMENT ${ptx_small})
@@ -104,6 +108,9 @@ if(Python3_FOUND)
     add_test(NAME ptx_mutants COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_mutants.py
                                       ${CMAKE_CURRENT_BINARY_DIR} $<TARGET_FILE:flexlab_ptx>)
     set_tests_properties(ptx_mutants PROPERTIES TIMEOUT ${patience})
+    add_test(NAME ptx_counts COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_counts.py
+                                     ${CMAKE_CURRENT_BINARY_DIR} $<TARGET_FILE:flexlab_ptx>)
+    set_tests_properties(ptx_counts PROPERTIES TIMEOUT ${patience})
     add_test(NAME ptx_architectures_long COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_architectures.py
                                                  ${FLEXLAB_NVCC} ${PROJECT_SOURCE_DIR} ${FLEXLAB_GENERATED})
     set_tests_properties(ptx_architectures_long PROPERTIES LABELS long TIMEOUT 3600)

@@ -17,6 +17,7 @@
  *                        memory of the host counts as pinned
  *   FLEXLAB_PTX_ARCH     whose PTX, of what the fat binary has: 80
  *   FLEXLAB_PTX_DEVICES, FLEXLAB_PTX_BYTES, FLEXLAB_PTX_SHARED_KIB   number of devices, memory of each, shared memory
+ *   FLEXLAB_PTX_GPU      whose tensor cores sum products of floats: a100 or h100 (a100)
  *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", or a function of the runtime) fails with ERROR
  *   FLEXLAB_PTX_EDIT     KERNEL|N|OLD|NEW: in kernels with KERNEL in their names the N-th OLD (0: each) becomes NEW
  *   FLEXLAB_PTX_REPORT   a file: launches, instructions, kernels and opcodes that ran, appended at exit */
@@ -260,6 +261,7 @@ std::string place(const Warp &w, const Insn &in, int lane);
 /* Actions outside of ptx_forms.cpp. */
 Action load, load_parameter, store, atomic, take_address, give_address;                  /* ptx_memory.cpp */
 Action shuffle, multiply_tiles, load_matrix, start_copy, commit_copies, wait_for_copies; /* ptx_warp.cpp */
+Action multiply_floats; /* ptx_tensor.cpp */
 
 uint64_t address_in(Warp &w, const Operand &o, int lane);
 enum class Access { READ, WRITE, ATOMIC };
