@@ -281,7 +281,7 @@ template <class Job> static struct chain_plan plan_chains(const struct fl_produc
         return plan;
     int64_t tiles = tiles_of<square_tile>(of), outputs = tiles * square_tile::m * square_tile::n;
     plan.shape = chain_plan::SQUARE;
-    if (of.aligned && (Job::extent == EXTENT_EVEN   ? tiles_of<tile>(of) >= PROCESSORS
+    if (of.aligned && (Job::extent == EXTENT_EVEN   ? of.m > square_tile::m && tiles_of<tile>(of) >= PROCESSORS
                        : Job::extent == EXTENT_TALL ? of.n <= tile::n
                                                     : of.m <= tile::m)) {
         tiles = tiles_of<tile>(of);

@@ -92,7 +92,9 @@ template <class Job> static struct chain_plan plan_halves(const struct fl_produc
     const struct product_sizes of = plan.sizes = Job::sizes(Job::of(product));
     if (!can_index(product.windows, of))
         return plan;
-    const bool fits = of.aligned && (Job::extent == EXTENT_EVEN ? tiles_of<tile>(of) >= PROCESSORS : of.n <= tile::n);
+    const bool fits =
+        of.aligned &&
+        (Job::extent == EXTENT_EVEN ? of.n > small_half::n && tiles_of<tile>(of) >= PROCESSORS : of.n <= tile::n);
     const int64_t tiles = fits ? tiles_of<tile>(of) : tiles_of<small_half>(of);
     const int64_t outputs = tiles * (fits ? tile::m * tile::n : small_half::m * small_half::n);
     const int64_t steps = tiles_over(of.k, TILE_K), count = of.m * of.n * of.groups;

@@ -2,9 +2,10 @@
  * of numbers, on the device "cuda" and by the reference kernels of the host: elements, exponents and statistics must be
  * the same bits.
  *
- *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]        FUNCTION: matmul, conv2d, batched, numbers, large;
- * "": all; or one of `shapes`, computed in FORMAT; fast, FORMAT being a GPU: class fast there against the class
- *                                                                 accumulate=GPU of the host
+ *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]
+ *
+ * FUNCTION: matmul, conv2d, batched, depthwise, numbers, large; "": all but large; one of `shapes`, computed in FORMAT;
+ * or fast, FORMAT being a GPU: class fast on the device against class accumulate=GPU of the host.
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
@@ -138,6 +139,14 @@ static void conv2d(tensor_format f, int kind, int batch, int h, int w, int chann
     free_all(t, OPERANDS);
 }
 
+/* Groups of one channel, which fill no tile. */
+static void depthwise(tensor_format f) {
+    enum { CHANNELS = 140 };
+    const tensor_window how = {.stride = {1, 2}, .padding = {1, 1, 0, 2}, .dilation = {1, 1}, .groups = CHANNELS};
+    for (int kind = 0; kind < 3; kind++)
+        conv2d(f, kind, 2, 9, 8, CHANNELS, CHANNELS, 3, 3, how, 0, 1);
+}
+
 /* Sizes that are multiples of eight, which tiles read in pieces, and others. */
 static void draw(tensor_format f, const char *only) {
     const int style = between(0, 4), eight = between(0, 2) ? 8 : 1;
@@ -148,11 +157,9 @@ static void draw(tensor_format f, const char *only) {
                eight * (deep ? between(2048 / eight, 5000 / eight) : between(1, 500 / eight)), style, 2);
         return;
     }
-    const bool thin = between(0, 5) == 0; /* groups of few channels fill no tile */
-    const int groups = thin ? between(30, 50) : between(0, 2) ? 1 : between(1, 4);
-    conv2d(f, between(0, 2), between(1, 4), between(1, 18), between(1, 18),
-           groups * (thin ? between(1, 2) : eight * between(1, 40 / eight)),
-           groups * (thin ? between(1, 2) : eight * between(1, 48 / eight)), between(1, 4), between(1, 4),
+    const int groups = between(0, 2) ? 1 : between(1, 4);
+    conv2d(f, between(0, 2), between(1, 4), between(1, 18), between(1, 18), groups * eight * between(1, 40 / eight),
+           groups * eight * between(1, 48 / eight), between(1, 4), between(1, 4),
            (tensor_window){.stride = {between(1, 3), between(1, 3)},
                            .padding = {between(0, 3), between(0, 3), between(0, 3), between(0, 3)},
                            .dilation = {between(1, 2), between(1, 2)},
@@ -301,6 +308,8 @@ int main(int argc, char **argv) {
         batched(FMT_FP32);
         batched(FMT_FP16);
     }
+    for (int i = 2; i < FORMATS && count && (!*only || !strcmp(only, "depthwise")); i++)
+        depthwise(formats[i]);
     for (int i = 2; i < FORMATS && (!*only || !strcmp(only, "numbers")); i++)
         numbers(formats[i]);
     if (!strcmp(only, "large"))
