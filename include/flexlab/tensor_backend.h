@@ -28,7 +28,8 @@ typedef enum tensor_class {
     TENSOR_FAST = 1,  /* kernels may use instructions whose sums have no defined order: results may differ between
                          processors, not between thread counts. An operation without such a kernel on this processor, or
                          under this cap, gives the exact bits. So far: bf16 matmul and convolution on AMX tiles (backend
-                         "avx512_amx_fast"), matmul by AVX512_BF16 ("avx512_fast"): docs/semantics.md. */
+                         "avx512_amx_fast"), matmul by AVX512_BF16 ("avx512_fast"), and matmul and convolution of fp16
+                         and bf16 on tensor cores of GPUs: docs/semantics.md. */
     TENSOR_CLASS_LARGEST = 0x7fffffff /* room for the classes of tensor_class_find, which have no constants */
 } tensor_class;
 #define FLEXLAB_HAS_FAST_BF16 1

@@ -42,6 +42,7 @@ typedef uint16_t fl_element;
 #define FL_ENCODE bf16_from_float
 #define FL_ENCODE_TRUNCATED bf16_from_float_truncated
 #define FL_DIGITS 8
+#define FL_MMA gpu_mma_bf16 /* of a GPU's tensor cores */
 #define FL_LEAST_NORMAL 0x1p-126
 enum {
     FL_BEYOND = 0x7f800000,             /* 2^128 */

@@ -88,6 +88,8 @@ typedef uint16_t fl_element;
 #define FL_DECODE fp16_to_float
 #define FL_ENCODE fp16_from_float
 #define FL_DIGITS 11
+#define FL_BINARY16        /* a GPU has an instruction that decodes it ... */
+#define FL_MMA gpu_mma_f16 /* ... and one of tensor cores */
 #define FL_LEAST_NORMAL 0x1p-14
 enum {
     FL_BEYOND = 0x47800000,   /* 2^16 */

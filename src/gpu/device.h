@@ -46,6 +46,19 @@ GPU_MMA(gpu_mma_u8s8, "u8", "s8")
 GPU_MMA(gpu_mma_u8u8, "u8", "u8")
 #undef GPU_MMA
 
+/* The same of m16n8k16 of floats of 16 bits with sums of binary32, in the order of the GPU. Fragments are those of
+ * ldmatrix: of a, rows 0 to 7 and 8 to 15 of k 0 to 7, then of k 8 to 15; of b, k 0 to 7 and 8 to 15. */
+#define GPU_MMA_FLOATS(name, type)                                                                                     \
+    static __device__ __forceinline__ void name(float(&d)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) {          \
+        asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "      \
+            "{%0,%1,%2,%3};"                                                                                           \
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                           \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                                       \
+    }
+GPU_MMA_FLOATS(gpu_mma_f16, "f16")
+GPU_MMA_FLOATS(gpu_mma_bf16, "bf16")
+#undef GPU_MMA_FLOATS
+
 static __device__ __forceinline__ uint32_t gpu_shared_address(const void *p) {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
@@ -96,6 +109,13 @@ static __device__ __forceinline__ void gpu_cp_commit() {
 /* Waits until at most `pending` of this thread's groups are unfinished; other threads see the bytes after a barrier. */
 template <int pending> static __device__ __forceinline__ void gpu_cp_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+/* A binary16; of a NaN the payload is open. */
+static __device__ __forceinline__ float gpu_float_of_half(uint16_t h) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+    return x;
 }
 
 /* Bytes of y:x (y high) chosen by the nibbles of selector; bit 3 of a nibble replicates the sign of the byte. */

@@ -311,7 +311,7 @@ static cudaError_t fetch(const struct fl_call *call, const struct fl_gpu_floats 
         return cudaSuccess;
     TRY_CUDA(cudaMallocFromPoolAsync((void **)memory, (size_t)call->out.count * sizeof **memory, pool, stream));
     numbers->d = *memory;
-    return s->sum ? gpu_sum(s->sum, made, call->out.count, *memory, stream)
+    return s->sum ? gpu_sum(s->sum, made, call->out.count, *memory, pool, stream)
                   : gpu_numbers_to_doubles(s, made, call->out.count, *memory, stream);
 }
 
@@ -374,7 +374,7 @@ cudaError_t gpu_submit(const struct fl_call *call, const struct fl_gpu_floats *f
     case FL_CALL_GATHER:
         return gpu_gather(&call->gather, control, stream);
     case FL_CALL_MEAN:
-        return gpu_mean(call->source.sum, control, call->out.count, (double *)call->out.data, stream);
+        return gpu_mean(call->source.sum, control, call->out.count, (double *)call->out.data, pool, stream);
     default:
         return load_or_round(call, floats, control, pool, stream);
     }

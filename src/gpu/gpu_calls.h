@@ -17,9 +17,9 @@ cudaError_t gpu_numbers_to_doubles(const struct fl_source *source, const struct 
 /* Sums of tensors element by element as doubles, and means of tensors of f64 unless the queue has stopped
  * (gpu_sums.cu). The list of terms may go afterwards. */
 cudaError_t gpu_sum(const struct fl_sum *sum, const struct fl_minifloat *made, int64_t count, double *sums,
-                    cudaStream_t stream);
+                    cudaMemPool_t pool, cudaStream_t stream);
 cudaError_t gpu_mean(const struct fl_sum *sum, const struct gpu_control *control, int64_t count, double *means,
-                     cudaStream_t stream);
+                     cudaMemPool_t pool, cudaStream_t stream);
 /* Conversions of floats made from their parameters, in elements of one or two bytes: decodes n of them to doubles, or
  * to floats unless the queue has stopped; encodes what a kernel has written, unless it had nothing to do. */
 cudaError_t gpu_decode_doubles(const struct fl_minifloat *format, const void *elements, int64_t n, double *to,

@@ -1,10 +1,10 @@
 /* gpu_products.h - matmul and convolutions for the formats of a folder: sums of products as ref_matmul.c defines
  * them, then bias, residual and ReLU, then one rounding.
  *
- * The kernels here have one thread for an output, for any format and geometry. Products of 16-bit mantissas run on
- * tensor cores if enough of a tile is used (gpu_int16_mma.h).
+ * The kernels here have one thread for an output, for any format and geometry; where enough of a tile is used, products
+ * are computed by tiles (gpu_tiles.h).
  *
- * Expects: the codec of a folder (gpu_element.h). Gives: add_products. */
+ * Expects: the codec of a folder (gpu_element.h). Gives: run_product, what tiles end with, store_pairs. */
 #ifndef FL_GPU_PRODUCTS_H
 #define FL_GPU_PRODUCTS_H
 
@@ -21,6 +21,7 @@ struct product_sum {
     int64_t sum;
     __device__ void begin() { sum = 0; }
     __device__ void add(fl_element a, fl_element b) { sum += (int32_t)a * (int32_t)b; }
+    __device__ int64_t value() const { return sum; }
 };
 
 /* The arguments and the result of a write of sums, for one thread. */
@@ -133,11 +134,11 @@ __device__ static inline fl_element product_element(const struct gpu_now &now, s
 
 /* Stores output i. */
 __device__ static inline void product_store(const struct gpu_now &now, const struct fl_args &args,
-                                            struct product_end *end, int64_t i, const struct product_sum &sum) {
+                                            struct product_end *end, int64_t i, int64_t sum) {
     const struct fl_epilogue &how = args.p.product.epilogue;
     const int bias = how.bias.data ? ((const fl_element *)how.bias.data)[i % how.bias.count] : 0,
               residual = how.residual.data ? ((const fl_element *)how.residual.data)[i] : 0;
-    const fl_element m = product_element(now, end, how.relu, i, sum.sum, bias, residual);
+    const fl_element m = product_element(now, end, how.relu, i, sum, bias, residual);
     if (now.out)
         ((fl_element *)now.out)[i] = m;
 }
@@ -177,42 +178,37 @@ struct product_end {
     __device__ void report(struct gpu_control *control) const { gpu_report(control, stats); }
 };
 
-__device__ static inline void product_store(const struct gpu_now &now, const struct fl_args &args,
-                                            struct product_end *end, int64_t i, const struct product_sum &sum) {
-    const struct fl_epilogue &how = args.p.product.epilogue;
-    float x = sum.value();
+/* Stores output i from its sum and the number of its bias. */
+__device__ static inline void product_finish(const struct gpu_now &now, const struct fl_epilogue &how,
+                                             struct product_end *end, int64_t i, float x, int64_t bias) {
     if (how.bias.data)
-        x = __fadd_rn(x, FL_DECODE(((const fl_element *)how.bias.data)[i % how.bias.count]));
+        x = __fadd_rn(x, FL_DECODE(((const fl_element *)how.bias.data)[bias]));
     if (how.residual.data)
         x = __fadd_rn(x, FL_DECODE(((const fl_element *)how.residual.data)[i]));
     x = !how.relu || x > 0 || x != x ? x : 0.0f;
     gpu_store(now, 0, i, x, x, &end->stats);
 }
+
+__device__ static inline void product_store(const struct gpu_now &now, const struct fl_args &args,
+                                            struct product_end *end, int64_t i, float x) {
+    const struct fl_epilogue &how = args.p.product.epilogue;
+    product_finish(now, how, end, i, x, how.bias.data ? i % how.bias.count : 0);
+}
 #endif
 
-/* --- the products of an output ----------------------------------------------------------------------- */
+/* --- the products of an output ------------------------------------------------------------------------------------ */
 
+/* Of one matrix, or a batch of them. */
 template <bool transposed_a, bool transposed_b> struct product_matmul {
     __device__ static const struct fl_matrices &sizes(const struct fl_product &p) { return p.matrices; }
     __device__ static void sum(const struct fl_matrices &g, const fl_element *a, const fl_element *b, int64_t i,
                                struct product_sum *to) {
-        const int64_t row = i / g.n, column = i % g.n;
+        const int64_t matrix = i / g.n / g.m, row = i / g.n % g.m, column = i % g.n;
         const int64_t step_a = transposed_a ? g.m : 1, step_b = transposed_b ? 1 : g.n;
-        a += transposed_a ? row : row * g.k;
-        b += transposed_b ? column * g.k : column;
+        a += matrix * g.m * g.k + (transposed_a ? row : row * g.k);
+        b += matrix * g.k * g.n + (transposed_b ? column * g.k : column);
         for (int64_t l = 0; l < g.k; l++, a += step_a, b += step_b)
             to->add(*a, *b);
-    }
-};
-
-/* A batch of matrices. */
-template <bool transposed_a, bool transposed_b> struct product_batched {
-    __device__ static const struct fl_matrices &sizes(const struct fl_product &p) { return p.matrices; }
-    __device__ static void sum(const struct fl_matrices &g, const fl_element *a, const fl_element *b, int64_t i,
-                               struct product_sum *to) {
-        const int64_t matrix = i / (g.m * g.n);
-        product_matmul<transposed_a, transposed_b>::sum(g, a + matrix * g.m * g.k, b + matrix * g.k * g.n,
-                                                        i % (g.m * g.n), to);
     }
 };
 
@@ -295,7 +291,7 @@ __global__ void __launch_bounds__(GPU_THREADS, 2) product_elements(const struct 
         sum.begin();
         Product::sum(Product::sizes(args.p.product), (const fl_element *)args.in[0].data,
                      (const fl_element *)args.in[1].data, i, &sum);
-        product_store(now, args, &end, i, sum);
+        product_store(now, args, &end, i, sum.value());
     }
     end.report(call.control);
 }
@@ -350,18 +346,5 @@ static cudaError_t store_pairs(const struct gpu_call *call, const struct gpu_pai
 }
 
 } // namespace
-
-static void add_products(struct gpu_kernels *to) {
-    to->store_pairs = store_pairs;
-    to->op[FL_OP_MATMUL] = run_product<product_matmul<false, false>>;
-    to->op[FL_OP_MATMUL_NT] = run_product<product_matmul<false, true>>;
-    to->op[FL_OP_MATMUL_TN] = run_product<product_matmul<true, false>>;
-    to->op[FL_OP_MATMUL_BATCHED] = run_product<product_batched<false, false>>;
-    to->op[FL_OP_MATMUL_BATCHED_NT] = run_product<product_batched<false, true>>;
-    to->op[FL_OP_MATMUL_BATCHED_TN] = run_product<product_batched<true, false>>;
-    to->op[FL_OP_CONV2D] = run_product<product_forward>;
-    to->op[FL_OP_CONV2D_INPUT_GRAD] = run_product<product_input_gradient>;
-    to->op[FL_OP_CONV2D_WEIGHT_GRAD] = run_product<product_weight_gradient>;
-}
 
 #endif

@@ -72,11 +72,12 @@ static cudaError_t fetch(const struct fl_sum *sum, const struct fl_minifloat *ma
 
 // control NULL: the sum, else the mean.
 static cudaError_t compute(const struct fl_sum *sum, const struct fl_minifloat *made, const struct gpu_control *control,
-                           int64_t count, double *to, cudaStream_t stream) {
+                           int64_t count, double *to, cudaMemPool_t pool, cudaStream_t stream) {
     const bool exact = sum->format->arithmetic == FL_ARITHMETIC_SHARED;
     const int64_t most = most_numbers / sum->count, at_a_time = count < most ? count : most;
     double *terms = NULL;
-    cudaError_t error = cudaMallocAsync((void **)&terms, (size_t)(at_a_time * sum->count) * sizeof *terms, stream);
+    cudaError_t error =
+        cudaMallocFromPoolAsync((void **)&terms, (size_t)(at_a_time * sum->count) * sizeof *terms, pool, stream);
     if (error != cudaSuccess)
         return error;
     for (int64_t first = 0; first < count && error == cudaSuccess; first += at_a_time) {
@@ -92,11 +93,11 @@ static cudaError_t compute(const struct fl_sum *sum, const struct fl_minifloat *
 }
 
 cudaError_t gpu_sum(const struct fl_sum *sum, const struct fl_minifloat *made, int64_t count, double *sums,
-                    cudaStream_t stream) {
-    return compute(sum, made, NULL, count, sums, stream);
+                    cudaMemPool_t pool, cudaStream_t stream) {
+    return compute(sum, made, NULL, count, sums, pool, stream);
 }
 
 cudaError_t gpu_mean(const struct fl_sum *sum, const struct gpu_control *control, int64_t count, double *means,
-                     cudaStream_t stream) {
-    return compute(sum, NULL, control, count, means, stream);
+                     cudaMemPool_t pool, cudaStream_t stream) {
+    return compute(sum, NULL, control, count, means, pool, stream);
 }

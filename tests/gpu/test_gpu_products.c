@@ -2,7 +2,10 @@
  * of numbers, on the device "cuda" and by the reference kernels of the host: elements, exponents and statistics must be
  * the same bits.
  *
- *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]        FUNCTION: matmul, conv2d, numbers, large; "": all
+ *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]
+ *
+ * FUNCTION: matmul, conv2d, batched, depthwise, numbers, large; "": all but large; one of `shapes`, computed in FORMAT;
+ * or fast, FORMAT being a GPU: class fast on the device against class accumulate=GPU of the host.
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
@@ -22,6 +25,7 @@ typedef int64_t shape4[4];
 static tensor_device *gpu;
 static uint64_t seed = 1;
 static int compared;
+static tensor_class class[PLACES]; /* of results */
 
 static int between(int low, int high) {
     return low + (int)(check_random(&seed) % (uint64_t)(high - low + 1));
@@ -82,10 +86,23 @@ static void matmul(tensor_format f, int kind, int m, int n, int k, int style, in
     make(t[2], f, 2, kind == 1 ? (const int64_t[]){n, k} : (const int64_t[]){k, n}, style);
     for (int i = 0; i < writes; i++)
         for (int p = 0; p < PLACES; p++)
-            CHECK(!functions[kind](t[0][p], t[1][p], t[2][p]), "%s", tensor_error());
+            CHECK(!tensor_set_class(class[p]) && !functions[kind](t[0][p], t[1][p], t[2][p]), "%s", tensor_error());
     snprintf(what, sizeof what, "%s %s of %d x %d x %d, style %d", tensor_format_name(f),
              (const char *[]){"matmul", "matmul_nt", "matmul_tn"}[kind], m, n, k, style);
     compare(t[0], what);
+    free_all(t, OPERANDS);
+}
+
+/* So many matrices that none is split, of more steps of k than a chain has. */
+static void batched(tensor_format f) {
+    enum { BATCH = 270, M = 24, N = 20, K = 1032 };
+    tensor *t[OPERANDS][PLACES];
+    make(t[0], f, 3, (const int64_t[]){BATCH, M, N}, -1);
+    make(t[1], f, 3, (const int64_t[]){BATCH, M, K}, 0);
+    make(t[2], f, 3, (const int64_t[]){BATCH, N, K}, 0);
+    for (int p = 0; p < PLACES; p++)
+        CHECK(!tensor_matmul_batched_nt(t[0][p], t[1][p], t[2][p]), "%s", tensor_error());
+    compare(t[0], tensor_format_name(f));
     free_all(t, OPERANDS);
 }
 
@@ -97,7 +114,7 @@ static int windows(int size, int window, const tensor_window *how, int side) {
 }
 
 static void conv2d(tensor_format f, int kind, int batch, int h, int w, int channels, int filters, int r, int s,
-                   tensor_window how, int style) {
+                   tensor_window how, int style, int writes) {
     char what[200];
     tensor *t[OPERANDS][PLACES]; /* x, filters, y */
     const int p = windows(h, r, &how, 0), q = windows(w, s, &how, 1);
@@ -106,11 +123,12 @@ static void conv2d(tensor_format f, int kind, int batch, int h, int w, int chann
     make(t[0], f, 4, (const shape4){batch, h, w, channels}, kind == 1 ? -1 : style);
     make(t[1], f, 4, (const shape4){filters, r, s, channels / how.groups}, kind == 2 ? -1 : style);
     make(t[2], f, 4, (const shape4){batch, p, q, filters}, kind == 0 ? -1 : style);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < writes; i++)
         for (int at = 0; at < PLACES; at++)
-            CHECK(!(kind == 0   ? tensor_conv2d(t[2][at], t[0][at], t[1][at], &how)
-                    : kind == 1 ? tensor_conv2d_input_grad(t[0][at], t[2][at], t[1][at], &how)
-                                : tensor_conv2d_weight_grad(t[1][at], t[2][at], t[0][at], &how)),
+            CHECK(!tensor_set_class(class[at]) &&
+                      !(kind == 0   ? tensor_conv2d(t[2][at], t[0][at], t[1][at], &how)
+                        : kind == 1 ? tensor_conv2d_input_grad(t[0][at], t[2][at], t[1][at], &how)
+                                    : tensor_conv2d_weight_grad(t[1][at], t[2][at], t[0][at], &how)),
                   "%s", tensor_error());
     snprintf(what, sizeof what,
              "%s %s of %d x %d x %d x %d, filters %d x %d x %d, stride %d %d, padding %d %d, dilation %d %d, groups %d",
@@ -119,6 +137,14 @@ static void conv2d(tensor_format f, int kind, int batch, int h, int w, int chann
              how.dilation[0], how.dilation[1], how.groups);
     compare(t[kind == 0 ? 2 : kind == 1 ? 0 : 1], what);
     free_all(t, OPERANDS);
+}
+
+/* Groups of one channel, which fill no tile. */
+static void depthwise(tensor_format f) {
+    enum { CHANNELS = 140 };
+    const tensor_window how = {.stride = {1, 2}, .padding = {1, 1, 0, 2}, .dilation = {1, 1}, .groups = CHANNELS};
+    for (int kind = 0; kind < 3; kind++)
+        conv2d(f, kind, 2, 9, 8, CHANNELS, CHANNELS, 3, 3, how, 0, 1);
 }
 
 /* Sizes that are multiples of eight, which tiles read in pieces, and others. */
@@ -138,7 +164,34 @@ static void draw(tensor_format f, const char *only) {
                            .padding = {between(0, 3), between(0, 3), between(0, 3), between(0, 3)},
                            .dilation = {between(1, 2), between(1, 2)},
                            .groups = groups},
-           style);
+           style, 2);
+}
+
+/* Class fast, of k that the device does not split. */
+static void fast(const char *name, int count) {
+    const tensor_format formats[] = {FMT_FP16, FMT_BF16};
+    char text[40];
+    snprintf(text, sizeof text, "accumulate=%s", name);
+    CHECK(!tensor_class_find(&class[0], text), "%s", tensor_error());
+    class[1] = TENSOR_FAST;
+    for (int i = 0; i < count; i++) {
+        const tensor_format f = formats[i % 2];
+        const int eight = between(0, 2) ? 8 : 1, style = between(0, 4);
+        if (between(0, 1)) {
+            matmul(f, between(0, 2), eight * between(1, 160 / eight), eight * between(1, 160 / eight),
+                   eight * between(1, 1000 / eight), style, 2);
+            continue;
+        }
+        const int groups = between(0, 2) ? 1 : between(1, 4);
+        conv2d(f, between(0, 2), between(1, 4), between(1, 15), between(1, 15), groups * eight * between(1, 40 / eight),
+               groups * eight * between(1, 48 / eight), between(1, 4), between(1, 4),
+               (tensor_window){.stride = {between(1, 3), between(1, 3)},
+                               .padding = {between(0, 2), between(0, 2), between(0, 2), between(0, 2)},
+                               .dilation = {between(1, 2), between(1, 2)},
+                               .groups = groups},
+               style, 2);
+    }
+    matmul(FMT_FP16, 0, 1536, 1152, 72, 0, 1); /* the largest tile */
 }
 
 /* The largest tile; and k beyond where sums of 32 bits end. */
@@ -147,6 +200,42 @@ static void large(void) {
     matmul(FMT_DFP16, 1, 1536, 1056, 328, 1, 1);
     matmul(FMT_FLEX16_5, 2, 1416, 1152, 136, 3, 1);
     matmul(FMT_DFP16, 0, 64, 64, 65432, 2, 1);
+}
+
+/* Products large enough for the inner loops of tiles to decide how many instructions a product takes; conv2d as ResNets
+ * have them. */
+static const struct shape {
+    const char *name;
+    int kind; /* of matmul, or of conv2d */
+    int m, n, k;
+    int batch, side, channels, filters, window;
+} shapes[] = {
+    {"nn", 0, 256, 256, 1024, 0, 0, 0, 0, 0},       {"nt", 1, 256, 256, 1024, 0, 0, 0, 0, 0},
+    {"tn", 2, 256, 256, 1024, 0, 0, 0, 0, 0},       {"nn-large", 0, 1536, 1408, 96, 0, 0, 0, 0, 0},
+    {"nt-large", 1, 1536, 1408, 96, 0, 0, 0, 0, 0}, {"tn-large", 2, 1536, 1408, 96, 0, 0, 0, 0, 0},
+    {"forward-16", 0, 0, 0, 0, 4, 32, 16, 16, 3},   {"forward-64", 0, 0, 0, 0, 16, 8, 64, 64, 3},
+    {"input-16", 1, 0, 0, 0, 4, 32, 16, 16, 3},     {"input-64", 1, 0, 0, 0, 16, 8, 64, 64, 3},
+    {"weights-16", 2, 0, 0, 0, 4, 32, 16, 16, 3},   {"weights-64", 2, 0, 0, 0, 16, 8, 64, 64, 3},
+    {"forward-3", 0, 0, 0, 0, 4, 32, 3, 16, 3},     {"weights-3", 2, 0, 0, 0, 4, 32, 3, 16, 3},
+    {"forward-32", 0, 0, 0, 0, 8, 16, 32, 32, 3},   {"weights-32", 2, 0, 0, 0, 8, 16, 32, 32, 3},
+};
+
+static bool shaped(const char *name, tensor_format f) {
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const struct shape *s = &shapes[i];
+        if (strcmp(name, s->name))
+            continue;
+        if (s->m)
+            matmul(f, s->kind, s->m, s->n, s->k, 0, 1);
+        else
+            conv2d(f, s->kind, s->batch, s->side, s->side, s->channels, s->filters, s->window, s->window,
+                   (tensor_window){.stride = {1, 1}, .padding = {1, 1, 1, 1}, .dilation = {1, 1}, .groups = 1}, 0, 1);
+        const double pixels = (double)s->batch * s->side * s->side;
+        printf("products %.0f\n",
+               s->m ? (double)s->m * s->n * s->k : pixels * s->channels * s->filters * s->window * s->window);
+        return true;
+    }
+    return false;
 }
 
 /* Numbers of every kind to elements, twice so that the second has another exponent; and to a tensor with a wide part.
@@ -201,11 +290,26 @@ int main(int argc, char **argv) {
     CHECK(!tensor_set_backend("ref"), "%s", tensor_error());
     const tensor_format formats[] = {FMT_FLEX16_5, FMT_DFP16, FMT_FLEX16_5, FMT_DFP16, FMT_FP32, FMT_BF16, FMT_FP16};
     enum { FORMATS = sizeof formats / sizeof *formats };
+    if (!strcmp(only, "fast")) {
+        fast(format, count);
+        printf("%d results compared\n", compared);
+        return check_summary();
+    }
+    tensor_format shape_format = FMT_FP32;
+    CHECK(!*format || !tensor_format_find(&shape_format, format), "%s", tensor_error());
+    if (shaped(only, shape_format))
+        return check_summary();
     for (int i = 0; i < count && (!*only || !strcmp(only, "matmul") || !strcmp(only, "conv2d")); i++) {
         const tensor_format f = formats[between(0, FORMATS - 1)];
         if (!*format || !strcmp(format, tensor_format_name(f)))
             draw(f, only);
     }
+    if (count && (!*only || !strcmp(only, "batched"))) {
+        batched(FMT_FP32);
+        batched(FMT_FP16);
+    }
+    for (int i = 2; i < FORMATS && count && (!*only || !strcmp(only, "depthwise")); i++)
+        depthwise(formats[i]);
     for (int i = 2; i < FORMATS && (!*only || !strcmp(only, "numbers")); i++)
         numbers(formats[i]);
     if (!strcmp(only, "large"))

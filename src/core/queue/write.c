@@ -25,6 +25,8 @@ static tensor_status choose(struct fl_queue *queue, const struct fl_format *form
 static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *format, struct fl_args *args,
                                 struct fl_choice *choice) {
     const tensor_class class = tensor_result_class(); /* of this thread, whatever the device */
+    if (!queue->device->host && fl_is_product(args->op) && class == TENSOR_FAST)
+        args->p.product.exactness = class; /* the device has kernels for it, or not */
     if (!fl_is_mixed(args) && !(fl_is_product(args->op) && class > TENSOR_FAST))
         return choose(queue, format, args->op, choice);
     struct fl_args known = *args;

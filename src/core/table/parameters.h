@@ -65,7 +65,7 @@ struct fl_product {
     struct fl_windows windows;   /* of a convolution; a matmul leaves them 0 */
     struct fl_epilogue epilogue;
     struct fl_formats formats;
-    tensor_class exactness; /* accumulate=GPU or operands=A,B, of kernels for it */
+    tensor_class exactness; /* accumulate=GPU or operands=A,B, of kernels for it; fast, on a device */
     bool bytes;             /* both factors are of formats of at most 8 bits ... */
     bool by_hand;           /* ... but the caller may have written others into their memory */
 };

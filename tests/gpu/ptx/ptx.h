@@ -18,6 +18,7 @@
  *                        more wavefronts of shared memory than its bytes need
  *   FLEXLAB_PTX_ARCH     whose PTX, of what the fat binary has: 80
  *   FLEXLAB_PTX_DEVICES, FLEXLAB_PTX_BYTES, FLEXLAB_PTX_SHARED_KIB   number of devices, memory of each, shared memory
+ *   FLEXLAB_PTX_GPU      whose tensor cores sum products of floats: a100 or h100 (a100)
  *   FLEXLAB_PTX_DRIVER   the CUDA that the driver is for: 12080; the runtime's
  *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", or a function of the runtime) fails with ERROR;
  *                        each for N = 0
@@ -268,6 +269,7 @@ std::string place(const Warp &w, const Insn &in, int lane);
 /* Actions outside of ptx_forms.cpp. */
 Action load, load_parameter, store, atomic, take_address, give_address;                  /* ptx_memory.cpp */
 Action shuffle, multiply_tiles, load_matrix, start_copy, commit_copies, wait_for_copies; /* ptx_warp.cpp */
+Action multiply_floats; /* ptx_tensor.cpp */
 
 uint64_t address_in(Warp &w, const Operand &o, int lane);
 enum class Access { READ, WRITE, ATOMIC };

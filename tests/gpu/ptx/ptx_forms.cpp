@@ -158,6 +158,16 @@ ONE(Down, 0, std::floor(a))
 ONE(Up, 0, std::ceil(a))
 ONE(Narrow, 1, (f32)a)
 ONE(Widen, 1, (f64)a)
+/* A binary16: its fraction, with the leading bit of normal numbers, times a power of two. */
+static f32 of_half(u16 h) {
+    const u32 exponent = h >> 10 & 31u, fraction = h & 1023u, power = ((exponent ? exponent : 1) + 102) << 23;
+    f32 x;
+    memcpy(&x, &power, sizeof x);
+    x *= (f32)((exponent ? 1024 : 0) + fraction);
+    x = exponent < 31 ? x : fraction ? NAN : INFINITY;
+    return h >> 15 ? -x : x;
+}
+ONE(OfHalf, 1, of_half(a))
 TWO(Plus, 1, a + b)
 TWO(Minus, 1, a - b)
 TWO(Times, 1, a *b)
@@ -613,6 +623,7 @@ const Table &table() {
         /* conversions */
         PLAIN("cvt.rn.f32.f64", "48", (one<Narrow, f32, f64>)),
         PLAIN("cvt.f64.f32", "84", (one<Widen, f64, f32>)),
+        PLAIN("cvt.f32.f16", "42", (one<OfHalf, f32, u16>)),
         PLAIN("cvt.rni.f64.f64", "88", (one<Nearest, f64, f64>)),
         PLAIN("cvt.rmi.f64.f64", "88", (one<Down, f64, f64>)),
         PLAIN("cvt.rpi.f64.f64", "88", (one<Up, f64, f64>)),
@@ -643,6 +654,8 @@ const Table &table() {
         TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32", "tttt", multiply_tiles, 0, 1),
         TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32", "tttt", multiply_tiles, 0, 2),
         TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32", "tttt", multiply_tiles, 0, 0),
+        TOGETHER("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "tttt", multiply_floats, 0, 0),
+        TOGETHER("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "tttt", multiply_floats, 0, 1),
         TOGETHER("ldmatrix.sync.aligned.m8n8.x1.shared.b16", "ta", load_matrix, 1, 0),
         TOGETHER("ldmatrix.sync.aligned.m8n8.x2.shared.b16", "ta", load_matrix, 2, 0),
         TOGETHER("ldmatrix.sync.aligned.m8n8.x4.shared.b16", "ta", load_matrix, 4, 0),

@@ -1,0 +1,261 @@
+/* gpu_tiles.h - one kernel for all products by tiles: a block computes a tile of the result, tiles of the operands come
+ * to shared memory some steps of k ahead. What a tile is made of and how it multiplies is a parameter.
+ *
+ * A tile has m, n, depth (of k in one step), threads, blocks (at least on a multiprocessor), stages, stage_bytes,
+ * bytes_a (of a stage, before those of B), tile_bytes (of all stages), `cells` (how elements lie in shared memory), and
+ * the class `sums`: the sums of a block.
+ *
+ * Expects: the codec of a folder (gpu_element.h). Gives: product_tiles, launch_tiles. */
+#ifndef FL_GPU_TILES_H
+#define FL_GPU_TILES_H
+
+#include "gpu/gpu_products.h"
+#include "gpu/gpu_views.h"
+#include <type_traits>
+
+namespace {
+
+/* --- tiles in shared memory --------------------------------------------------------------------------------------- */
+
+/* Rows of a tile have `pieces` pieces of 16 bytes. The position of a piece is its number xor this mask of its row, the
+ * bits of the row reversed, so that pieces of one number in eight rows, of two in four and of four in two are in
+ * different groups of banks. */
+template <int pieces> __device__ static inline uint32_t tile_mask(int row) {
+    static_assert(pieces % 4 == 0, "the mask stays within a row");
+    return (uint32_t)(pieces % 8 == 0 ? (row & 1) << 2 | (row & 2) | (row >> 2 & 1) : (row & 2) | (row >> 2 & 1));
+}
+/* The place of the piece `by` further than that at `place`, whose number has zeros for the bits of `by`. */
+template <int pieces> __device__ static __forceinline__ uint32_t tile_along(uint32_t place, int by) {
+    constexpr int masked = pieces % 8 == 0 ? 8 : 4;
+    return (place ^ (uint32_t)(by % masked * 16)) + (uint32_t)(by / masked * masked * 16);
+}
+
+/* Cells: how eight neighbours lie in shared memory, in one piece or two. Those that are aligned are copied from `begin`
+ * to `finish`, between which there are the products of a step; others are put there by pairs. Elements of 16 bits as
+ * they are: */
+struct cells_of_16_bits {
+    static constexpr int pieces = 1;
+    static constexpr bool masked_across = true; /* otherwise rows along k alone have masks */
+    struct held {};
+    __device__ static void begin(held *, unsigned char *tile, uint32_t at, const fl_element *from, bool inside) {
+        gpu_cp_async16(tile + at, from, inside ? 16 : 0);
+    }
+    __device__ static void finish(const held *, unsigned char *, uint32_t) {}
+    __device__ static void pair(unsigned char *tile, uint32_t at, int j, fl_element x, fl_element y) {
+        *reinterpret_cast<uint32_t *>(tile + at + 2 * j) = (uint16_t)x | (uint32_t)(uint16_t)y << 16;
+    }
+};
+
+/* The copies of one thread that bring the tiles of an operand to shared memory. */
+template <class Cells, class View, bool along_k, int extent, int depth, int threads, bool aligned> struct tile_loader {
+    static constexpr int rows = along_k ? extent : depth, width = (along_k ? depth : extent) / 8; /* in eights */
+    static constexpr int all = rows * width, count = all < threads ? 1 : all / threads;           /* of a thread */
+    static constexpr int columns = along_k ? width : width / count; /* threads along a row */
+    static constexpr int row_step = threads / columns,
+                         step = columns * 8; /* to the next eight of the thread: rows, or columns */
+    static constexpr int pieces = width * Cells::pieces;
+    static constexpr bool masked = along_k || Cells::masked_across;
+    static_assert((all < threads || count * threads == all) && width % columns == 0 && threads % columns == 0, "all");
+    static_assert(!along_k || count == 1 || row_step % 8 == 0, "one mask a thread");
+
+    View view;
+    typename View::row of_row[along_k ? count : 1];
+    typename View::column of_column[along_k ? 1 : count];
+    int moving; /* along k */
+    int first;  /* first column, if the tile moves along rows */
+    uint32_t place;
+    typename Cells::held held[count];
+
+    __device__ tile_loader(const View &view_, int across, int k) : view(view_) {
+        const int row = (int)threadIdx.x / columns, column = (int)threadIdx.x % columns;
+        uint32_t piece = (uint32_t)(column * Cells::pieces);
+        if constexpr (masked)
+            piece ^= tile_mask<pieces>(row);
+        place = (uint32_t)(row * pieces * 16) + piece * 16;
+        moving = k + (along_k ? column * 8 : row);
+        first = across + column * 8;
+        if constexpr (along_k) {
+#pragma unroll
+            for (int i = 0; i < count; i++)
+                of_row[i] = view.place_row(across + row + i * row_step);
+        } else if constexpr (aligned) {
+#pragma unroll
+            for (int i = 0; i < count; i++)
+                of_column[i] = view.place_column(first + i * step);
+        }
+    }
+    __device__ static bool idles() {
+        return all < threads && (int)threadIdx.x >= all;
+    }
+    __device__ uint32_t target(int i) const {
+        if constexpr (!along_k && masked)
+            return tile_along<pieces>(place, i * columns * Cells::pieces);
+        return place + i * (along_k ? row_step * pieces : columns * Cells::pieces) * 16;
+    }
+    __device__ void begin(unsigned char *tile) {
+        if (idles())
+            return;
+        if (!along_k)
+            of_row[0] = view.place_row(moving);
+        else if (aligned)
+            of_column[0] = view.place_column(moving);
+        if constexpr (aligned) {
+#pragma unroll
+            for (int i = 0; i < count; i++) {
+                const fl_element *from = view.at(of_row[along_k ? i : 0], of_column[along_k ? 0 : i]);
+                Cells::begin(&held[i], tile, target(i), from ? from : view.data, from != NULL);
+            }
+        } else {
+            load_elements(tile);
+        }
+        moving += depth;
+    }
+    __device__ void finish(unsigned char *tile) const {
+        if constexpr (aligned)
+            if (!idles())
+#pragma unroll
+                for (int i = 0; i < count; i++)
+                    Cells::finish(&held[i], tile, target(i));
+    }
+    /* Loads element by element, if neighbours need not be contiguous: two at a time, for all eights of the thread. */
+    __device__ void load_elements(unsigned char *tile) {
+#pragma unroll 1
+        for (int j = 0; j < 8; j += 2) {
+            fl_element x[2][count];
+#pragma unroll
+            for (int second = 0; second < 2; second++) {
+                typename View::column column = {};
+                if (along_k)
+                    column = view.place_column(moving + j + second);
+#pragma unroll
+                for (int i = 0; i < count; i++) {
+                    if (!along_k)
+                        column = view.place_column(first + i * step + j + second);
+                    const fl_element *from = view.at(of_row[along_k ? i : 0], column);
+                    x[second][i] = from ? *from : (fl_element)0;
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < count; i++)
+                Cells::pair(tile, target(i), j, x[0][i], x[1][i]);
+        }
+    }
+};
+
+/* --- the kernel --------------------------------------------------------------------------------------------------- */
+
+/* sums: one of each output for each part of k, or of all parts, as the tile's sums leave them; NULL: there is one part,
+ * and the kernel stores results. */
+struct tile_work {
+    int m, n, k, k_part;
+    unsigned tiles, tiles_n; /* of a group; side by side */
+    int64_t row_step, group_step;
+    void *sums;
+};
+
+/* Blocks: tiles of all groups; parts. */
+template <class Tile, class Job, bool aligned>
+__global__ void __launch_bounds__(Tile::threads, Tile::blocks)
+    product_tiles(const struct gpu_call call, const struct tile_work work) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    GPU_DYNAMIC_SHARED(unsigned char, tiles);
+    const struct fl_args &args = call.args;
+    const int group = (int)(blockIdx.x / work.tiles);
+    const unsigned tile = blockIdx.x % work.tiles;
+    const int m0 = (int)(tile / work.tiles_n) * Tile::m, n0 = (int)(tile % work.tiles_n) * Tile::n;
+    const int k0 = (int)blockIdx.y * work.k_part, rows = work.m - m0, columns = work.n - n0;
+    const int length = work.k - k0 < work.k_part ? work.k - k0 : work.k_part;
+    const int steps = (length + Tile::depth - 1) / Tile::depth;
+    tile_loader<typename Tile::cells, typename Job::view_a, Job::along_k_a, Tile::m, Tile::depth, Tile::threads,
+                aligned>
+        a(Job::a(Job::of(args.p.product), (const fl_element *)args.in[0].data, group), m0, k0);
+    tile_loader<typename Tile::cells, typename Job::view_b, Job::along_k_b, Tile::n, Tile::depth, Tile::threads,
+                aligned>
+        b(Job::b(Job::of(args.p.product), (const fl_element *)args.in[1].data, group), n0, k0);
+    typename Tile::template sums<Job::along_k_a, Job::along_k_b> sums(tiles, rows, columns);
+
+#pragma unroll 1
+    for (int s = 0; s < Tile::stages - 1; s++) {
+        if (s < steps) {
+            unsigned char *const to = tiles + s * Tile::stage_bytes;
+            a.begin(to);
+            b.begin(to + Tile::bytes_a);
+            a.finish(to);
+            b.finish(to + Tile::bytes_a);
+        }
+        gpu_cp_commit();
+    }
+    uint32_t now_at = 0, next_at = (Tile::stages - 1) * Tile::stage_bytes;
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        gpu_cp_wait<Tile::stages - 2>();
+        __syncthreads(); /* the tiles of this step have arrived, and those of the last step are no longer read */
+        const bool loads = step + Tile::stages - 1 < steps;
+        if (loads) {
+            a.begin(tiles + next_at);
+            b.begin(tiles + next_at + Tile::bytes_a);
+        }
+        gpu_cp_commit();
+        sums.add(tiles + now_at, step, length - step * Tile::depth);
+        if (loads) {
+            a.finish(tiles + next_at);
+            b.finish(tiles + next_at + Tile::bytes_a);
+        }
+        now_at = now_at + Tile::stage_bytes == Tile::tile_bytes ? 0 : now_at + Tile::stage_bytes;
+        next_at = next_at + Tile::stage_bytes == Tile::tile_bytes ? 0 : next_at + Tile::stage_bytes;
+    }
+    __syncthreads(); /* sums overwrite the tiles; all copies have arrived */
+
+    const int64_t first = group * work.group_step + m0 * work.row_step + n0;
+    if (work.sums) {
+        sums.leave(work.sums, blockIdx.y * args.out.count + first, first, work.row_step, rows, columns);
+        return;
+    }
+    sums.store(tiles);
+    __syncthreads();
+    struct product_end end;
+    end.begin(now, args);
+    sums.end(now, args, &end, tiles, rows, columns, first, work.row_step);
+    end.report(call.control);
+}
+
+/* --- the host's side ---------------------------------------------------------------------------------------------- */
+
+enum { PROCESSORS = 132 }; /* of an H100; plans follow from the geometry alone */
+
+static int64_t tiles_over(int64_t size, int64_t tile) {
+    return (size + tile - 1) / tile;
+}
+
+/* The number of tiles of all groups. */
+template <class Tile> static int64_t tiles_of(const struct product_sizes &of) {
+    return tiles_over(of.m, Tile::m) * tiles_over(of.n, Tile::n) * of.groups;
+}
+
+/* Whether operands can be read by pieces. */
+static bool is_aligned(const struct gpu_call *call, const struct product_sizes &of) {
+    return of.aligned && ((uintptr_t)call->args.in[0].data | (uintptr_t)call->args.in[1].data) % 16 == 0;
+}
+
+template <class Tile, class Job, bool aligned>
+static cudaError_t launch_tiles(const struct gpu_call *call, const struct product_sizes &of, int parts, int64_t k_part,
+                                void *sums, cudaStream_t stream) {
+    const int64_t tiles_n = tiles_over(of.n, Tile::n), tiles = tiles_over(of.m, Tile::m) * tiles_n;
+    const struct tile_work work = {(int)of.m,         (int)of.n,   (int)of.k,     (int)k_part, (unsigned)tiles,
+                                   (unsigned)tiles_n, of.row_step, of.group_step, sums};
+    const int bytes = Tile::shared_bytes(k_part);
+    if (bytes > 48 << 10) {
+        const cudaError_t error =
+            cudaFuncSetAttribute(product_tiles<Tile, Job, aligned>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        if (error != cudaSuccess)
+            return error;
+    }
+    return gpu_launch(product_tiles<Tile, Job, aligned>, dim3((unsigned)(tiles * of.groups), (unsigned)parts),
+                      Tile::threads, (size_t)bytes, stream, *call, work);
+}
+
+} // namespace
+
+#endif
