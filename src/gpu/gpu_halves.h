@@ -2,8 +2,8 @@
  * forms them, k ascending (docs/semantics.md, class accumulate). Outputs too few for the multiprocessors are split
  * along k into parts, which are added in order.
  *
- * Expects: the codec of a format of 16 bits (gpu_element.h), FL_MMA, its name in mma.sync. Gives: run_halves,
- * need_halves. */
+ * Expects: the codec of a format of 16 bits (gpu_element.h), FL_MMA, its name in mma.sync. Gives: plan_halves,
+ * launch_halves. */
 #ifndef FL_GPU_HALVES_H
 #define FL_GPU_HALVES_H
 

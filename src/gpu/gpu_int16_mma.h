@@ -8,7 +8,7 @@
  * permutation makes a register of low bytes and another one of high bytes. They are fragments of m16n8k32 except for
  * the order of k, which is the same for both operands.
  *
- * Expects: the codec of a folder (gpu_element.h). Gives: add_tiles. */
+ * Expects: the codec of a folder (gpu_element.h). Gives: add_product. */
 #ifndef FL_GPU_INT16_MMA_H
 #define FL_GPU_INT16_MMA_H
 

@@ -4,7 +4,7 @@
  * The kernels here have one thread for an output, for any format and geometry; where enough of a tile is used, products
  * are computed by tiles (gpu_tiles.h).
  *
- * Expects: the codec of a folder (gpu_element.h). Gives: run_product, what tiles end with, store_pairs. */
+ * Expects: the codec of a folder (gpu_element.h). Gives: run_product, product_end, store_pairs. */
 #ifndef FL_GPU_PRODUCTS_H
 #define FL_GPU_PRODUCTS_H
 

@@ -2,7 +2,7 @@
  *
  * Convolutions are matmuls of matrices that are never stored: a view finds the address of their elements.
  *
- * Expects: the codec of a folder (gpu_element.h). Gives: views, and jobs: matmul_job and the three of a convolution. */
+ * Expects: the codec of a folder (gpu_element.h). Gives: matrix_view, product_sizes, matmul_job. */
 #ifndef FL_GPU_VIEWS_H
 #define FL_GPU_VIEWS_H
 

@@ -20,7 +20,7 @@ FLEXLAB, FAULTS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 LONG = "long" in sys.argv[3:]
 ENGINES = [word.split("=") for word in sys.argv[3:] if "=" in word]
 TIMEOUT, MORE = 4, 8  # seconds: that a rank waits for others, and until it has ended
-STEPS = 4000 if LONG else 500
+STEPS = 4000 if LONG else 2000  # more than the failures let pass
 TRAIN = ["train", "--model", "mlp2", "--data", "synthetic:train=1200,test=24", "--batch", "12", "--shards", "6", "--format",
          "flex16+5", "--lr", "0.001", "--epochs", "100", "--max-steps", str(STEPS), "--checkpoint-every", "20", "--quiet"]
 
