@@ -221,7 +221,7 @@ static tensor_status write_all_again(const struct evaluation *v) {
     return restore_slots(v);
 }
 
-static tensor_status gather(const struct evaluation *v, int64_t size) {
+static tensor_status gather(const struct evaluation *v, const char *what, int64_t size) {
     nn_group *group = v->run->g->group;
     struct fl_piece told[FL_MOST_SHARDS], predicted[FL_MOST_SHARDS];
     for (int r = 0; r < size; r++) {
@@ -231,8 +231,8 @@ static tensor_status gather(const struct evaluation *v, int64_t size) {
         predicted[r] = (struct fl_piece){v->run->result->predicted + first * v->labels,
                                          end > first ? (labels - first * v->labels) * (int64_t)sizeof(int32_t) : 0};
     }
-    TRY(fl_group_gather(group, "an evaluation", told));
-    return fl_group_gather(group, "predictions", predicted);
+    TRY(fl_group_gather(group, what, told));
+    return fl_group_gather(group, what, predicted);
 }
 
 /* Every rank computes a part, and has the result and the slots of all. */
@@ -240,9 +240,11 @@ static tensor_status evaluate_together(struct evaluation *v) {
     nn_group *group = v->run->g->group;
     const int size = nn_group_size(group), rank = nn_group_rank(group);
     const int64_t first = v->batches * rank / size, end = v->batches * (rank + 1) / size;
+    char what[FL_GROUP_WHAT];
+    snprintf(what, sizeof what, "the evaluation after %llu steps", (unsigned long long)v->run->g->steps);
     fl_group_fresh(group);
-    TRY(fl_group_await(group, "an evaluation", evaluate_part(v, first, end)));
-    TRY(gather(v, size));
+    TRY(fl_group_await(group, what, evaluate_part(v, first, end)));
+    TRY(gather(v, what, size));
     const bool noted = is_noted(v);
     if (fl_verbose())
         fprintf(stderr, "flexlab: evaluation: rank %d of %d has computed batches %lld to %lld of %lld%s\n", rank, size,

@@ -588,6 +588,8 @@ void nn_trainer_free(nn_trainer *t) {
     if (!t)
         return;
     end(&t->run);
+    fl_group_free_memory(t->config.network.group, t->result.predicted); /* which ranks have shared */
+    t->result.predicted = NULL;
     nn_train_result_clear(&t->result);
     fl_free(t);
 }
