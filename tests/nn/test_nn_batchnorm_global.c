@@ -44,9 +44,9 @@ static void check_sums(uint64_t *random, int rows, int spread, int64_t offset) {
         }
         put(sums, p, a, b, e_x - shift, 2 * (e_x - shift));
         put(grads, p, c, d, e_dy - dy_shift, e_dy - dy_shift + e_x - shift);
-        s1 += (wide)a << shift;
-        s2 += (wide)b << 2 * shift;
-        d1 += (wide)c << dy_shift;
+        s1 += (wide)a * ((wide)1 << shift);
+        s2 += (wide)b * ((wide)1 << 2 * shift);
+        d1 += (wide)c * ((wide)1 << dy_shift);
         d2 += (wide)d * ((wide)1 << (dy_shift + shift));
     }
     const int64_t all = (int64_t)rows * PARTS;
