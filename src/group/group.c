@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* gethostname */
 #include "group/group.h"
 #include "core/base/fail.h"
+#include "core/base/hash.h"
 #include "core/base/memory.h"
 #include "core/base/plugin.h"
 #include "core/base/text.h"
@@ -369,11 +370,8 @@ struct side {
     char text[SHOWN];
 };
 
-static uint64_t hash_of(const char *text) { /* FNV-1a */
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
-    return hash;
+static int word_at(const char *text) {
+    return (int)strcspn(text, " ");
 }
 
 tensor_status fl_group_agree(nn_group *g, const char *what, const char *text) {
@@ -384,19 +382,20 @@ tensor_status fl_group_agree(nn_group *g, const char *what, const char *text) {
     if (!sides)
         return fl_fail(TENSOR_E_MEMORY, "group: no memory for %d ranks", size);
     struct side *own = &sides[g->rank];
-    own->hash = hash_of(text);
     own->bytes = strlen(text);
+    own->hash = fl_hash(FL_HASH, text, own->bytes);
     snprintf(own->text, sizeof own->text, "%s", text);
     tensor_status status = fl_group_share(g, what, sides, sizeof *sides);
     for (int r = 1; r < size && !status; r++)
         if (sides[r].hash != sides[0].hash || sides[r].bytes != sides[0].bytes) {
-            size_t at = 0; /* the texts from the word in which they begin to differ */
+            size_t at = 0; /* the first word in which they differ */
             while (sides[0].text[at] && sides[0].text[at] == sides[r].text[at])
                 at++;
             while (at && sides[0].text[at - 1] != ' ')
                 at--;
-            status = fl_fail(TENSOR_E_ARGUMENT, "ranks differ in %s: rank 0 has '%.100s', rank %d '%.100s'", what,
-                             sides[0].text + at, r, sides[r].text + at);
+            status = fl_fail(TENSOR_E_ARGUMENT, "ranks differ in %s: rank 0 has '%.*s', rank %d '%.*s'", what,
+                             word_at(sides[0].text + at), sides[0].text + at, r, word_at(sides[r].text + at),
+                             sides[r].text + at);
         }
     fl_group_free_memory(g, sides);
     return status;

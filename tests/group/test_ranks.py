@@ -192,7 +192,8 @@ def program(engine, place):
                                                         "--no-checkpoint", "--out", bare[-1]]), 120)
         check(status == 0, ranks, err)
     check(lines(bare[0]) == lines(bare[1]), "without traces and checkpoints metrics.jsonl differs")
-    for more, expected in ((["--predictor", "current"], "ranks differ in the training"),
+    for more, expected in ((["--predictor", "current"], "ranks differ in the network: rank 0 has 'predictor-paper', rank 1 'predictor-current'"),
+                           (["--batchnorm", "global"], "ranks differ in the network: rank 0 has 'batchnorm-shard', rank 1 'batchnorm-global'"),
                            (["--weights", os.path.join(place, "train", "last.safetensors")], "ranks differ in")):
         if more[0] == "--weights":
             status, out, err = ended(mpirun(engine, 1, [FLEXLAB, "train", *words, "--format", "flex16+5", "--out",
