@@ -413,8 +413,10 @@ void fl_group_fresh(nn_group *g) {
 
 static tensor_status all_of(nn_group *g, double patience, const char *what, tensor_status status) {
     const int size = nn_group_size(g);
-    if (size == 1 || g->failed || (g->knows && status))
+    if (size == 1 || (g->knows && status))
         return status;
+    if (g->failed)
+        return status ? status : fl_fail(TENSOR_E_DEVICE, "%s", g->cause);
     struct outcome *all = fl_alloc_zero((size_t)size * sizeof *all);
     if (!all)
         nn_group_abort(g, "no memory for the outcomes of the ranks");

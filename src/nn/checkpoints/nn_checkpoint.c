@@ -286,6 +286,7 @@ tensor_status fl_checkpoint_write(const nn_graph *g, const char *path, const nn_
                                   const struct fl_extra *extras, int extra_count) {
     char what[FL_GROUP_WHAT];
     snprintf(what, sizeof what, "the checkpoint after %llu steps, which rank 0 writes", (unsigned long long)g->steps);
+    fl_group_fresh(g->group);
     TRY(fl_ranks_bring(g));
     if (nn_group_rank(g->group))
         return fl_group_await(g->group, what, TENSOR_OK);
