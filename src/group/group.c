@@ -61,14 +61,26 @@ static tensor_status take_timeout(double *timeout) {
                          text, MOST_TIMEOUT);
 }
 
-int nn_group_started(void) { /* by Open MPI; by MPICH, Intel MPI and others */
+/* PMIx tells a process its own number alone, Slurm that of all beside it; mpirun in a step of Slurm leaves the number
+ * of the step, which is not that of its ranks. */
+static int find_started(void) { /* by Open MPI; by MPICH, Intel MPI, Slurm with PMI-2 and others */
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
+    bool told = !getenv("PMIX_RANK");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *text = getenv(names[i]);
+        told = told || text;
         if (text && atoi(text) > 1)
             return atoi(text);
     }
-    return 1;
+    const char *of_step = told ? NULL : getenv("SLURM_STEP_NUM_TASKS");
+    return of_step && atoi(of_step) > 1 ? atoi(of_step) : 1;
+}
+
+int nn_group_started(void) {
+    static int started; /* Open MPI, when it begins, changes what is told */
+    if (!started)
+        started = find_started();
+    return started;
 }
 
 /* Ranks of a host have the same name of it. */

@@ -204,6 +204,21 @@ def program(engine, place):
                                  env={**ENVIRONMENT, "FLEXLAB_MPI_LIBRARY": engine[1], "FLEXLAB_GROUP_TIMEOUT": "10"})
         status, out, err = ended(child, 60)
         check(status and expected in err, more, status, err)
+    if "openmpi" in engine[0]:  # what srun tells ranks by PMIx, and what mpirun in a step of Slurm leaves of it
+        unset = ["env", *(f"--unset=OMPI_COMM_WORLD_{name}" for name in ("SIZE", "RANK"))]
+        status, out, err = ended(mpirun(engine, 2, [*unset, FLEXLAB, "train", *words, "--format", "fp32", "--out",
+                                                    os.path.join(place, "step")], SLURM_STEP_NUM_TASKS="2"), 60)
+        check(status == 0 and out.count("Written to") == 1 and not err, "started by srun:", status, out, err)
+        check(lines(os.path.join(place, "step"))[0]["shards"] == 4, "started by srun")
+    for rank in (0, 1) if "openmpi" in engine[0] else ():  # srun that offers no PMIx
+        child = subprocess.run([FLEXLAB, "train", *words, "--format", "fp32", "--out", os.path.join(place, "bare")],
+                               capture_output=True, text=True, env={**ENVIRONMENT, "FLEXLAB_MPI_LIBRARY": engine[1],
+                                                                    "SLURM_STEP_NUM_TASKS": "2", "PMIX_RANK": str(rank)})
+        check(child.returncode == 1 and ("of 2 processes that were started the engine's MPI finds this one alone" in child.stderr) == (rank == 0), child.stderr)
+    alone = subprocess.run([FLEXLAB, "train", *words, "--format", "fp32", "--out", os.path.join(place, "alone"), "--quiet"],
+                           capture_output=True, text=True, env={**ENVIRONMENT, "SLURM_STEP_NUM_TASKS": "4", "PMIX_RANK": "1",
+                                                                "OMPI_COMM_WORLD_SIZE": "1"})
+    check(alone.returncode == 0 and "Written to" in alone.stdout, "one rank in a step of Slurm:", alone.stdout, alone.stderr)
     whole, pieces = os.path.join(place, "train-whole"), os.path.join(place, "train-pieces")
     options = [FLEXLAB, "train", *words, "--format", "flex16+5", "--epochs", "6", "--checkpoint-every", "2", "--quiet"]
     status, out, err = ended(mpirun(engine, 1, [*options, "--out", whole]), 120)
