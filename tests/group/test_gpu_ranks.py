@@ -3,23 +3,17 @@
 rank on a processor, byte for byte; a training goes on with its ranks elsewhere. The program with a device for each rank.
 usage: test_gpu_ranks.py TRAIN_RANKS FLEXLAB BACKEND [long] MPIRUN=ENGINE..."""
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
 
-from launch import ENVIRONMENT, check, ended, finish, lines, mpirun, read, same
+import launch
+from launch import check, ended, lines, mpirun, read, same
 
-TRAIN, FLEXLAB, BACKEND = map(os.path.abspath, sys.argv[1:4])
-LONG = "long" in sys.argv[4:]
-ENGINES = [word.split("=") for word in sys.argv[4:] if "=" in word]
+(TRAIN, FLEXLAB, BACKEND), LONG, ENGINES = launch.arguments(3)
 MACHINE = {"FLEXLAB_CUDA_LIBRARY": BACKEND, "FLEXLAB_PTX_SEED": "5", "FLEXLAB_PTX_BYTES": "268435456", "FLEXLAB_PTX_DEVICES": "2",
            "FLEXLAB_GROUP_TIMEOUT": "120"}
 
 
 def train(engine, ranks, folder, *keys):
-    os.makedirs(folder, exist_ok=True)
-    status, out, err = ended(mpirun(engine, ranks, [TRAIN, folder, *keys], None, **MACHINE), 600)
+    status, out, err = launch.train(TRAIN, engine, ranks, folder, *keys, seconds=600, **MACHINE)
     check(status == 0 and "FINDING" not in err, keys, ranks, status, err)
     if "devices=cuda" in keys:  # of the machine's two
         check(all(f"rank {r} on cuda:{r % 2}" in out for r in range(ranks)), "devices:", out)
@@ -70,10 +64,7 @@ def program(engine, place):
     for other in ("cpu", "cuda"):  # the device of rank 1; rank 0 writes its own command line
         folders.append(os.path.join(place, other))
         both = [[FLEXLAB, "train", *words, "--out", folders[-1], "--device", device] for device in ("cpu", other)]
-        child = subprocess.Popen([engine[0], "-n", "1", *both[0], ":", "-n", "1", *both[1]], stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                 env={**ENVIRONMENT, "FLEXLAB_MPI_LIBRARY": engine[1], **MACHINE})
-        status, out, err = ended(child, 300)
+        status, out, err = ended(mpirun(engine, 1, *both, **MACHINE), 300)
         check(status == 0 and out.count("Written to") == 1, other, status, out[-300:], err)
     check(lines(folders[0]) == lines(folders[1]), "metrics.jsonl differs")
     check(sorted(os.listdir(folders[0])) == sorted(os.listdir(folders[1])), [os.listdir(folder) for folder in folders])
@@ -82,18 +73,4 @@ def program(engine, place):
             check(read(folders[0], name) == read(folders[1], name), name, "differs")
 
 
-def main():
-    found = [engine for engine in ENGINES if shutil.which(engine[0])]
-    if not found:
-        print("skipped: mpirun is not there (apt-get install openmpi-bin libopenmpi-dev)")
-        sys.exit(77)
-    for engine in found if LONG else found[:1]:
-        with tempfile.TemporaryDirectory() as place:
-            same_bytes(engine, place)
-            resumed(engine, place)
-            program(engine, place)
-        print(engine[0], "done")
-    finish()
-
-
-main()
+launch.under_each(ENGINES if LONG else ENGINES[:1], same_bytes, resumed, program)

@@ -356,8 +356,10 @@ int ranks_compare(const char *text) {
     for (const char *p = text; *p; p++)
         hash = (hash ^ (unsigned char)*p) * 16777619;
     const int32_t own = (int32_t)(hash >> 1);
+    static const char message[] = "the ranks have different commands; that of rank %d: %s";
     int status = STATUS_OK;
     if (group && !nn_group_worst(group, own, &of_first, &largest) && own != of_first)
-        status = text_failed("the ranks have different commands; of this one: %s", text);
-    return ranks_agree(status, "before the training");
+        status = text_failed(message, nn_group_rank(group), text);
+    const int worst = ranks_agree(status, "before the training");
+    return worst != STATUS_OK && ranks_writes() && order == TOGETHER ? text_failed(message, 0, text) : worst;
 }
