@@ -204,7 +204,7 @@ def program(engine, place):
     check(status and err.count("unknown option") == 1 and "said by rank 1 of 4" in err, "options of three ranks:", status, err)
     if "openmpi" in engine[0]:  # what srun tells ranks by PMIx, and what mpirun in a step of Slurm leaves of it
         unset = ["env", *(f"--unset=OMPI_COMM_WORLD_{name}" for name in ("SIZE", "RANK"))]
-        status, out, err = ended(mpirun(engine, 2, [*unset, FLEXLAB, "train", *words, "--format", "fp32", "--out",
+        status, out, err = ended(mpirun(engine, 2, [*unset, FLEXLAB, "train", *words, "--format", "fp32", "--quiet", "--out",
                                                     os.path.join(place, "step")], SLURM_STEP_NUM_TASKS="2"), 60)
         check(status == 0 and out.count("Written to") == 1 and not err, "started by srun:", status, out, err)
         check(lines(os.path.join(place, "step"))[0]["shards"] == 4, "started by srun")
