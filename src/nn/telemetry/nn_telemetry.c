@@ -412,12 +412,12 @@ static int place_of_loss(const nn_graph *g) {
     return at;
 }
 
-static tensor_status find_nonfinite(nn_telemetry *t) {
+static tensor_status find_nonfinite(nn_telemetry *t, double in_a_row) {
     struct fl_first first;
     if (t->nonfinite_known || t->nonfinite.step)
         return TENSOR_OK;
-    TRY(fl_find_first(t->g, t->slots, true, &first));
-    if (!fl_counts(t->g, &first))
+    TRY(fl_find_first(t->g, t->slots, &first));
+    if (!fl_counts(&first, in_a_row))
         return TENSOR_OK;
     TRY(fl_tell_first(t->g, t->slots, &first, &t->nonfinite));
     TRY(fl_telemetry_bring(t));
@@ -491,6 +491,7 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
     if (t->status)
         return fl_fail(t->status, "%s", t->message);
     const struct fl_slot *slot;
+    struct fl_scale_state scale;
     t->recorder.step++; /* also for a step whose update was skipped */
     t->steps++;
     TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
@@ -501,12 +502,13 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
         look_at_write(t, &t->tensors[i], slot);
     }
     TRY(fl_telemetry_bring_order(t));
-    t->all_ordered = t->all_ordered || !t->g->scaling.now.in_a_row;
+    TRY(fl_loss_scale_state(t->g, &scale));
+    t->all_ordered = t->all_ordered || scale.in_a_row == 0;
     const bool rows = t->describing;
     t->wanted = t->wanted && !rows;
     if (rows)
         TRY(end_rows(t));
-    TRY(find_nonfinite(t));
+    TRY(find_nonfinite(t, scale.in_a_row));
     return fl_telemetry_watch_next(t);
 }
 
