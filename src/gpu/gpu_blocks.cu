@@ -416,7 +416,8 @@ __global__ void sum_in_digits(const struct gpu_call call, const struct fl_gpu_bl
     }
 }
 
-// --- mantissas whose products have a result of another format ----------------------------------------------------------
+// --- mantissas whose products have a result of another format
+// ----------------------------------------------------------
 
 __device__ static const int16_t *mantissas_of(const struct fl_gpu_block_operand &o, int64_t row) {
     const struct fl_block_source &s = o.source;

@@ -289,8 +289,8 @@ static void take_view(struct call *c, const struct drawn_operand *d) {
 }
 
 /* Series of products: all of one format; in blocks; of mantissas, with a result of any format. */
-enum kind { PLAIN, BLOCKS, MIXED };
-static enum kind kind;
+enum how { PLAIN, BLOCKS, MIXED };
+static enum how how;
 
 /* The format of an operand of a product, which need not be that of its result: factors are of one kind. */
 static const struct fl_format *draw_operand_format(const struct fl_operand *rule, const struct fl_format *factor) {
@@ -306,8 +306,8 @@ static const struct fl_format *draw_operand_format(const struct fl_operand *rule
 
 static bool draw_operands(struct call *c, const struct fl_function *f) {
     static double values[MOST];
-    const struct fl_format *const result = c->format, *factor = kind == MIXED ? fl_format_of(FMT_DFP16) : NULL;
-    const bool mixes = kind == MIXED || (kind == BLOCKS && chance(40));
+    const struct fl_format *const result = c->format, *factor = how == MIXED ? fl_format_of(FMT_DFP16) : NULL;
+    const bool mixes = how == MIXED || (how == BLOCKS && chance(40));
     limits.work = chance(80) ? 3000 : chance(70) ? 20000 : 200000;
     if (!draw_call(&c->drawn, f, &limits))
         return false;
@@ -440,14 +440,14 @@ static tensor_class draw_class(void) {
     return class;
 }
 
-static void run_series(const struct fl_function *function, const struct fl_format *f, uint64_t seed, enum kind how,
+static void run_series(const struct fl_function *function, const struct fl_format *f, uint64_t seed, enum how mode,
                        struct tally *tally) {
     static const char *const predictors[] = {"paper", "ngraph", "current", "fixed", "repeat", "amax"};
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
     draws = seed;
     struct call c = {.format = f};
-    const tensor_class class = how == BLOCKS ? draw_class() : TENSOR_EXACT;
-    kind = how;
+    const tensor_class class = mode == BLOCKS ? draw_class() : TENSOR_EXACT;
+    how = mode;
     CHECK(!tensor_set_class(class), "%s", tensor_error());
     const int styles[] = {0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8};
     const int style = styles[draw() % (sizeof styles / sizeof styles[0])];

@@ -125,8 +125,15 @@ static void step(nn_graph *const *g, int number, uint64_t *draws) {
     free(images);
 }
 
+/* After a step that a loss scale skipped, gradients have NaNs, whose payload is open. */
 static void compare(nn_graph *const *g, const char *variant, int number) {
     size_t bytes[2];
+    nn_loss_scale scale[2];
+    CHECK(!nn_loss_scale_of(&scale[0], g[0]) && !nn_loss_scale_of(&scale[1], g[1]), "%s", tensor_error());
+    CHECK(!memcmp(&scale[0], &scale[1], sizeof scale[0]), "%s: scale %g and %g after step %d", variant, scale[0].scale,
+          scale[1].scale, number);
+    if (scale[0].in_a_row)
+        return;
     void *state[2] = {state_of(g[0], &bytes[0]), state_of(g[1], &bytes[1])};
     CHECK(bytes[0] == bytes[1] && !memcmp(state[0], state[1], bytes[0]), "%s: state after step %d", variant, number);
     free(state[0]);
@@ -136,7 +143,7 @@ static void compare(nn_graph *const *g, const char *variant, int number) {
 static void train(const char *variant) {
     nn_graph *const g[2] = {network(variant, NULL), network(variant, "cuda")};
     uint64_t draws = 11;
-    for (int i = 1; i <= steps; i++) {
+    for (int i = 1; i <= steps + (optimiser.loss_scale != NULL); i++) {
         step(g, i, &draws);
         compare(g, variant ? variant : policy, i);
     }
@@ -161,7 +168,7 @@ enum { IMAGES = 44, TEST_IMAGES = 13, EPOCHS = 2, MOST_STEPS = 32, EVERY = 3 };
 struct record {
     nn_step_report steps[MOST_STEPS];
     nn_epoch_report epochs[EPOCHS];
-    nn_nonfinite first; /* NaN or Inf */
+    nn_nonfinite first;                   /* NaN or Inf */
     int step_count, epoch_count, stop_at; /* 0: to the end */
     long waits, allocations;              /* at the last report */
 };
@@ -315,20 +322,17 @@ static void waits_of_reports(bool traced, const char *variant, const char *loss_
         data_set *set = random_set(IMAGES, 23);
         struct record record = {.stop_at = 0};
         const nn_train_events events = {on_step, NULL, &record};
-        const nn_train_config how = {.network = {.variant = variant,
-                                                 .batch = 2,
-                                                 .seed = 5,
-                                                 .loss_scale = loss_scale,
-                                                 .device = "cuda"},
-                                     .epochs = 1,
-                                     .rate = 0.05,
-                                     .schedule = "constant",
-                                     .augment = true,
-                                     .max_steps = longer ? 18 : 9,
-                                     .trace_every = 4,
-                                     .trace_path = traced ? "gpu_train_waits.csv" : NULL,
-                                     .build = tiny,
-                                     .report_every = EVERY};
+        const nn_train_config how = {
+            .network = {.variant = variant, .batch = 2, .seed = 5, .loss_scale = loss_scale, .device = "cuda"},
+            .epochs = 1,
+            .rate = 0.05,
+            .schedule = "constant",
+            .augment = true,
+            .max_steps = longer ? 18 : 9,
+            .trace_every = 4,
+            .trace_path = traced ? "gpu_train_waits.csv" : NULL,
+            .build = tiny,
+            .report_every = EVERY};
         nn_train_result result;
         const long before[3] = {count("waits"), count("stream waits"), count("allocations")};
         CHECK(!nn_train(&result, &how, set, NULL, &events), "%s", tensor_error());
@@ -485,7 +489,7 @@ int main(int argc, char **argv) {
                 train(variants[i]);
     }
     model = argc > 4 ? argv[4] : "resnet8";
-    static const char scaled[] = "dynamic:init=2^24,window=2";
+    static const char scaled[] = "dynamic:init=2^24,window=2,factor=1024"; /* skips the first step and the fourth */
     waits_of_reports(false, "flex16+5", NULL);
     waits_of_reports(true, "flex16+5", NULL);
     waits_of_reports(false, "fp16", scaled);
