@@ -435,8 +435,9 @@ __device__ static int64_t add_mantissas(const struct block_pair &pair) {
     return sum;
 }
 
-// A thread for some pieces of a result, `parts` of them; `high` has the sums as integers, which begin at 0.
-__global__ void sum_mantissas(const struct gpu_call call, const struct fl_gpu_blocks t, int64_t parts) {
+// A thread for some pieces of a result, `parts` of them; the sums are integers, which begin at 0.
+__global__ void sum_mantissas(const struct gpu_call call, const struct fl_gpu_blocks t, int64_t parts,
+                              unsigned long long *sums) {
     if (has_stopped(call.control))
         return;
     struct fl_block_matrices m = t.matrices;
@@ -449,7 +450,7 @@ __global__ void sum_mantissas(const struct gpu_call call, const struct fl_gpu_bl
             rows_of(m, r, piece, &pair);
             sum += add_mantissas(pair);
         }
-        atomicAdd((unsigned long long *)&t.high[r.to], (unsigned long long)sum);
+        atomicAdd(&sums[r.to], (unsigned long long)sum);
     }
 }
 
@@ -496,7 +497,8 @@ static cudaError_t take_operand(const struct gpu_call *call, const struct fl_gpu
 static cudaError_t multiply_mantissas(const struct gpu_call *call, const struct fl_gpu_blocks *t, cudaStream_t stream) {
     const int64_t pieces = t->matrices.pieces, parts = pieces < 32 ? pieces : 32;
     TRY_CUDA(cudaMemsetAsync(t->high, 0, (size_t)t->count * sizeof *t->high, stream));
-    TRY_CUDA(gpu_launch(sum_mantissas, gpu_blocks(t->count * parts), GPU_THREADS, 0, stream, *call, *t, parts));
+    TRY_CUDA(gpu_launch(sum_mantissas, gpu_blocks(t->count * parts), GPU_THREADS, 0, stream, *call, *t, parts,
+                        (unsigned long long *)t->high));
     return gpu_launch(end_mantissas, gpu_blocks(t->count), GPU_THREADS, 0, stream, *call, *t);
 }
 
