@@ -25,13 +25,19 @@ def images(folder, count, side):
 
 def without_times(value):
     if isinstance(value, dict):
-        return {k: without_times(v) for k, v in value.items() if not ("second" in k or k in ("started", "device", "results"))}
+        return {k: without_times(v) for k, v in value.items() if not ("second" in k or k == "timed")}
     return [without_times(v) for v in value] if isinstance(value, list) else value
 
 
 def contents(path):
     with open(path, "rb") as file:
         data = file.read()
+    if path.endswith(".safetensors"):  # the command line names the device, and the sum of all is that of it too
+        end = 8 + struct.unpack("<Q", data[:8])[0]
+        head = json.loads(data[8:end])
+        notes = head["__metadata__"]
+        head["__metadata__"] = {k: v for k, v in notes.items() if k not in ("flexlab.arguments", "flexlab.crc32")}
+        return head, data[end:]
     if not path.endswith("metrics.jsonl"):
         return data
     return [without_times(json.loads(line)) for line in data.splitlines()[1:]]
