@@ -357,6 +357,7 @@ struct fl_writes {
     unsigned done;      /* parts of the last step that were written, bit by bit */
     uint64_t step;      /* its number, from 1 */
     uint64_t updated;   /* that of the last update */
+    const double *loss; /* the loss of the step that is examined; NULL: it is the network\'s */
     bool open;          /* a device decides whether the last step has one: fl_writes_know */
     nn_nonfinite found; /* the last result of nn_find_nonfinite */
     char **texts;       /* that such structs point to */

@@ -279,7 +279,8 @@ tensor_status nn_noted_loss(double *loss, int *correct, bool *there, nn_graph *g
 }
 
 const struct fl_scale_state *fl_noted_scale(const nn_graph *g) {
-    return &g->losses->last.scale;
+    static const struct fl_scale_state none = {.scale = 1, .used = 1, .first = -1};
+    return g->losses ? &g->losses->last.scale : &none;
 }
 
 /* --- of the last step --------------------------------------------------------------------------------------------- */

@@ -150,8 +150,9 @@ static tensor_status look_at_loss(const nn_graph *g, struct fl_first *first) {
     const bool later = first->write < 0 || g->writes.list[first->write].part > FL_PART_FORWARD;
     if (!g->has_loss || !is_done(g, FL_PART_FORWARD) || !later)
         return TENSOR_OK;
-    TRY(nn_loss(&loss, NULL, g));
-    first->of_loss = !isfinite(loss);
+    if (!g->writes.loss)
+        TRY(nn_loss(&loss, NULL, g));
+    first->of_loss = !isfinite(g->writes.loss ? *g->writes.loss : loss);
     return TENSOR_OK;
 }
 

@@ -221,7 +221,10 @@ static tensor_status begin_telemetry(struct run *run) {
                                                         .every = c->telemetry_every,
                                                         .row = run->events ? run->events->row : NULL,
                                                         .context = run->events ? run->events->context : NULL});
-    return run->telemetry ? TENSOR_OK : tensor_error_status();
+    if (!run->telemetry)
+        return tensor_error_status();
+    fl_training_hear_telemetry(run);
+    return TENSOR_OK;
 }
 
 /* All ranks train the same network on the same data in the same way. */
@@ -408,6 +411,7 @@ static tensor_status report_steps(struct run *run, bool wait) {
         run->report.seconds += seconds;
         if (!there)
             return TENSOR_OK;
+        TRY(fl_training_await(run, run->result->steps + 1));
         run->correct += right;
         report_step(run, &run->report, loss);
     }

@@ -44,12 +44,22 @@ static tensor_status look_with(struct run *run, const struct fl_slot_copies *slo
 }
 
 /* Takes the finding of telemetry, which has examined the whole step. */
-static tensor_status look_at_telemetry(struct run *run) {
-    TRY(nn_telemetry_step(run->telemetry));
+static tensor_status take_telemetry(void *context, int64_t step, const struct fl_slot_copies *slots,
+                                    const struct fl_first *first, double in_a_row) {
+    struct run *run = context;
     const nn_nonfinite *found = nn_telemetry_nonfinite(run->telemetry);
     if (found && !run->first.step)
         tell(run, found);
-    return look_with(run, fl_telemetry_slots(run->telemetry));
+    return see(run, step, slots, first, in_a_row, NULL);
+}
+
+void fl_training_hear_telemetry(struct run *run) {
+    fl_telemetry_tell(run->telemetry, take_telemetry, run, !run->config->stop_on_nonfinite);
+}
+
+tensor_status fl_training_await(struct run *run, int64_t step) {
+    const bool looked_at = run->looked[step % run->looked_size].looked_at;
+    return run->telemetry && !looked_at ? fl_telemetry_arrive(run->telemetry, 0) : TENSOR_OK;
 }
 
 static tensor_status look_at_device(struct run *run) {
@@ -62,7 +72,7 @@ static tensor_status look_at_device(struct run *run) {
 }
 
 tensor_status fl_training_look(struct run *run) {
-    return run->telemetry                          ? look_at_telemetry(run)
+    return run->telemetry                          ? nn_telemetry_step(run->telemetry)
            : run->g->device == tensor_device_at(0) ? look_with(run, NULL)
                                                    : look_at_device(run);
 }

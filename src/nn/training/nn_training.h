@@ -62,6 +62,9 @@ struct fl_looked_step {
 
 /* nn_train_nonfinite.c: the first is called after a step, before its loss is known, the second when it is known. */
 tensor_status fl_training_look(struct run *run);
+/* Lets telemetry tell what it finds; waits until it has examined a step. */
+void fl_training_hear_telemetry(struct run *run);
+tensor_status fl_training_await(struct run *run, int64_t step);
 void fl_training_see_loss(struct run *run, double loss);
 /* Convert the finding to numbers for a checkpoint, and back; TENSOR_E_DATA if this network cannot have it. */
 enum { FL_FIRST_WHOLE = 6 };
