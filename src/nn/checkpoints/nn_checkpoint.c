@@ -193,11 +193,12 @@ static tensor_status put_scaling(struct fl_safetensors_out *o, const nn_graph *g
 static const char scaling_key[] = "network.loss_scale.state";
 
 static tensor_status put_scaling_state(struct fl_safetensors_out *o, const nn_graph *g) {
-    const nn_loss_scale *now = &g->scaling.now;
+    nn_loss_scale now;
+    TRY(fl_loss_scale_now(g, &now));
     return g->scaling.kind != FL_SCALE_DYNAMIC
                ? TENSOR_OK
-               : note(o, scaling_key, "%.17g %lld %lld %lld %lld", now->scale, (long long)now->good,
-                      (long long)now->skipped, (long long)now->in_a_row, (long long)now->longest);
+               : note(o, scaling_key, "%.17g %lld %lld %lld %lld", now.scale, (long long)now.good,
+                      (long long)now.skipped, (long long)now.in_a_row, (long long)now.longest);
 }
 
 static const char shards_key[] = "network.shards", batchnorm_key[] = "network.batchnorm";
@@ -518,7 +519,7 @@ static tensor_status read_entry(const struct fl_safetensors *s, struct entries *
 static tensor_status read_scaling(const struct fl_safetensors *s, const nn_graph *g, nn_loss_scale *now) {
     const char *text;
     char *rest, message[300];
-    *now = g->scaling.now;
+    TRY(fl_loss_scale_now(g, now));
     if (g->scaling.kind != FL_SCALE_DYNAMIC)
         return TENSOR_OK;
     TRY(need_note(s, scaling_key, &text));

@@ -118,7 +118,7 @@ static tensor_status check_head(const nn_graph *g, const struct head *given) {
 
 /* The part between the header and the tensors: the state of a dynamic loss scale. */
 static size_t scaling_bytes(const nn_graph *g) {
-    return g->scaling.kind == FL_SCALE_DYNAMIC ? sizeof g->scaling.now : 0;
+    return g->scaling.kind == FL_SCALE_DYNAMIC ? sizeof(nn_loss_scale) : 0;
 }
 
 size_t nn_state_bytes(const nn_graph *g) {
@@ -188,11 +188,13 @@ static tensor_status check_call(const nn_graph *g, const void *state, size_t byt
 
 tensor_status nn_state_save(void *state, size_t bytes, const nn_graph *g) {
     TRY(check_call(g, state, bytes));
+    nn_loss_scale scaling;
     TRY(fl_ranks_bring(g));
     const struct head head = head_of(g);
     memcpy(state, &head, sizeof head);
     char *at = (char *)state + sizeof head;
-    memcpy(at, &g->scaling.now, scaling_bytes(g));
+    TRY(fl_loss_scale_now(g, &scaling));
+    memcpy(at, &scaling, scaling_bytes(g));
     at += scaling_bytes(g);
     return visit_all(g, get, &at);
 }
@@ -214,7 +216,8 @@ tensor_status nn_state_restore(nn_graph *g, const void *state, size_t bytes) {
     struct head head;
     memcpy(&head, state, sizeof head);
     TRY(check_head(g, &head));
-    nn_loss_scale scaling = g->scaling.now;
+    nn_loss_scale scaling;
+    TRY(fl_loss_scale_now(g, &scaling));
     memcpy(&scaling, (const char *)state + sizeof head, scaling_bytes(g));
     TRY(fl_loss_scale_check_state(g, &scaling));
     const char *tensors = (const char *)state + sizeof head + scaling_bytes(g);

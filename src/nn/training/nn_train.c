@@ -222,7 +222,10 @@ static tensor_status begin_telemetry(struct run *run) {
                                                         .every = c->telemetry_every,
                                                         .row = run->events ? run->events->row : NULL,
                                                         .context = run->events ? run->events->context : NULL});
-    return run->telemetry ? TENSOR_OK : tensor_error_status();
+    if (!run->telemetry)
+        return tensor_error_status();
+    fl_training_hear_telemetry(run);
+    return TENSOR_OK;
 }
 
 /* All ranks train the same network on the same data in the same way. */
@@ -278,10 +281,10 @@ static tensor_status set_up(struct run *run) {
         run->recent_size = run->last_step;
     if (!config->resume) /* otherwise the file has them, and may be shorter than its settings say */
         run->recent = fl_alloc_zero((size_t)run->recent_size * sizeof *run->recent);
-    run->scaled_size =
+    run->looked_size =
         2 * (config->report_every ? config->report_every : 16) + 2; /* most losses that have not arrived */
-    run->scaled = fl_alloc_zero((size_t)run->scaled_size * sizeof *run->scaled);
-    if ((!run->recent && !config->resume) || !run->scaled)
+    run->looked = fl_alloc_zero((size_t)run->looked_size * sizeof *run->looked);
+    if ((!run->recent && !config->resume) || !run->looked)
         return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld losses", (long long)run->recent_size);
     run->result->test_loss = run->result->test_accuracy = NAN;
     if (run->test_set && !(run->result->predicted = fl_alloc_zero((size_t)run->test_labels * sizeof(int32_t))))
@@ -312,6 +315,7 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     TRY(fl_group_await(group, "the beginning", prepare(run, train, test)));
     TRY(agree(run));
     TRY(fl_group_await(group, "the beginning", set_up(run)));
+    run->updated = (int64_t)run->g->writes.updated;
     return agree_on_state(run);
 }
 
@@ -326,7 +330,7 @@ static void end(struct run *run) {
     data_loader_free(run->test);
     nn_graph_free(run->g);
     fl_free(run->recent);
-    fl_free(run->scaled);
+    fl_free(run->looked);
 }
 
 /* --- epochs ------------------------------------------------------------------------------------------------------- */
@@ -356,8 +360,7 @@ static tensor_status begin_step(struct run *run, int epoch) {
     TRY(nn_update(run->g, rate_of(run, run->begun)));
     TRY(nn_note_loss(run->g)); /* a wait for it waits for the whole step */
     run->begun++;
-    run->scaled[run->begun % run->scaled_size] =
-        (struct fl_scaled_step){run->g->scaling.used, run->g->scaling.now.in_a_row, NULL, false};
+    run->looked[run->begun % run->looked_size] = (struct fl_looked_step){NULL, false};
     TRY(fl_training_look(run));
     if (run->config->trace_path)
         TRY(fl_ranks_bring(run->g));
@@ -374,7 +377,7 @@ static void report_step(struct run *run, nn_epoch_report *report, double loss) {
     result->images += run->config->network.batch;
     report->train_loss += loss;
     fl_training_see_loss(run, loss);
-    const struct fl_scaled_step *scaled = &run->scaled[result->steps % run->scaled_size];
+    const struct fl_scale_state *scaled = fl_noted_scale(run->g);
     const nn_step_report step = {.step = result->steps,
                                  .steps = run->last_step,
                                  .epoch = report->epoch,
@@ -382,9 +385,9 @@ static void report_step(struct run *run, nn_epoch_report *report, double loss) {
                                  .rate = rate,
                                  .seconds = result->seconds,
                                  .images = result->images,
-                                 .loss_scale = scaled->scale,
-                                 .skipped_in_a_row = scaled->in_a_row,
-                                 .nonfinite = scaled->nonfinite};
+                                 .loss_scale = scaled->used,
+                                 .skipped_in_a_row = (int64_t)scaled->in_a_row,
+                                 .nonfinite = run->looked[result->steps % run->looked_size].nonfinite};
     if (events && events->starved && step.skipped_in_a_row == NN_STARVED)
         events->starved(events->context, &step);
     if (events && events->step && events->step(events->context, &step))
@@ -406,6 +409,7 @@ static tensor_status report_steps(struct run *run, bool wait) {
         run->report.seconds += seconds;
         if (!there)
             return TENSOR_OK;
+        TRY(fl_training_await(run, run->result->steps + 1));
         run->correct += right;
         report_step(run, &run->report, loss);
     }
@@ -543,11 +547,12 @@ static tensor_status finish(struct run *run) {
     TRY(fl_ranks_bring(run->g));
     TRY(add_totals(run->g, result));
     TRY(nn_telemetry_finish(run->telemetry));
-    const nn_loss_scale *scaling = &run->g->scaling.now;
-    result->loss_scale = scaling->scale;
-    result->skipped = scaling->skipped;
-    result->skipped_in_a_row = scaling->longest;
-    result->skipped_at_end = scaling->in_a_row;
+    nn_loss_scale scaling;
+    TRY(fl_loss_scale_now(run->g, &scaling));
+    result->loss_scale = scaling.scale;
+    result->skipped = scaling.skipped;
+    result->skipped_in_a_row = scaling.longest;
+    result->skipped_at_end = scaling.in_a_row;
     return fl_trace_finish(run->trace);
 }
 
