@@ -80,7 +80,7 @@ def same(a, b, *what):
 
 
 TIMES = {"seconds", "images_per_second", "speed_ratio", "started", "command_line", "step_seconds", "step_seconds_low",
-         "step_seconds_high", "wall_seconds", "timed", "ranks", "rank_steps", "rank_sent",
+         "step_seconds_high", "wall_seconds", "timed", "ranks", "rank_engine", "rank_steps", "rank_sent",
          "rank_waited", "rank_overlapped", "rank_seconds"}
 
 
