@@ -100,38 +100,60 @@ static tensor_status find_place(nn_group *g) {
     return status;
 }
 
+/* The first cause stays. */
+static void mark_failed(nn_group *g, const char *what, const char *why) {
+    if (!g->failed)
+        snprintf(g->cause, sizeof g->cause, "rank %d of %d, %s: %.400s", g->rank, g->size, what, why);
+    g->failed = true;
+}
+
+/* On failure the group is that of the engine before. */
 static tensor_status join_engine(nn_group *g, const struct fl_plugin *plugin, const struct fl_communicator *brought) {
     char why[FL_GROUP_WHY];
     enum fl_group_refusal refusal = FL_GROUP_BROKEN;
-    if (!(g->engine = find_engine(plugin, why, sizeof why)))
+    const struct fl_group_engine *engine = find_engine(plugin, why, sizeof why);
+    if (!engine)
         return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
-    if (!(g->joined = g->engine->join(nn_group_started(), brought, &g->rank, &g->size, &refusal, why)))
+    void *joined = engine->join(nn_group_started(), brought, &g->rank, &g->size, &refusal, why);
+    if (!joined) {
+        if (refusal == FL_GROUP_ALONE)
+            mark_failed(g, "joining", why);
         return fl_fail(refusal == FL_GROUP_UNSUPPORTED ? TENSOR_E_UNSUPPORTED
                        : refusal == FL_GROUP_ARGUMENT  ? TENSOR_E_ARGUMENT
                                                        : TENSOR_E_DEVICE,
                        "group: %s", why);
+    }
+    g->engine = engine;
+    g->joined = joined;
     return TENSOR_OK;
 }
 
-/* The ranks of NCCL find each other by MPI where mpirun has started them, unless the environment numbers them. */
+/* The ranks of this group, or without an engine those of the environment. */
 static tensor_status join_nccl(nn_group *g) {
+    const struct fl_group_below below = {g->engine, g->joined, g->rank, g->size, g->timeout};
+    return join_engine(g, &nccl, &(struct fl_communicator){&below, sizeof below, FL_GROUP_BELOW});
+}
+
+/* The ranks of NCCL find each other by MPI where mpirun has started them, unless the environment numbers them. */
+static tensor_status start_nccl(nn_group *g) {
     char why[FL_GROUP_WHY];
     const char *numbered = getenv("FLEXLAB_NCCL_RANK");
-    struct fl_group_below below = {.seconds = g->timeout};
-    if (nn_group_started() > 1 && !(numbered && *numbered)) {
-        if (!find_engine(&nccl, why, sizeof why)) /* before MPI begins, for which others would wait at its end */
-            return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
-        TRY(join_engine(g, &mpi, NULL));
-        below = (struct fl_group_below){g->engine, g->joined, g->rank, g->size, g->timeout};
-    }
-    return join_engine(g, &nccl, &(struct fl_communicator){&below, sizeof below, FL_GROUP_BELOW});
+    if (nn_group_started() == 1 || (numbered && *numbered))
+        return join_nccl(g);
+    if (!find_engine(&nccl, why, sizeof why)) /* before MPI begins, for which others would wait at its end */
+        return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
+    TRY(join_engine(g, &mpi, NULL));
+    const tensor_status status = join_nccl(g);
+    if (g->failed) /* the others wait for what this process does: it says why and ends, and MPI ends them */
+        g->joined = NULL;
+    return status;
 }
 
 static tensor_status join(nn_group *g, const char *name, const struct fl_communicator *brought) {
     g->size = 1;
     TRY(take_timeout(&g->timeout));
     if (strcmp(name, "none") != 0)
-        TRY(!strcmp(name, "nccl") ? join_nccl(g) : join_engine(g, &mpi, brought));
+        TRY(!strcmp(name, "nccl") ? start_nccl(g) : join_engine(g, &mpi, brought));
     g->to = fl_alloc_zero((size_t)g->size * sizeof *g->to);
     g->from = fl_alloc_zero((size_t)g->size * sizeof *g->from);
     return g->to && g->from ? find_place(g) : fl_fail(TENSOR_E_MEMORY, "group: no memory for %d ranks", g->size);
@@ -163,6 +185,20 @@ nn_group *nn_group_from_handle(const void *communicator, size_t bytes, const cha
         return NULL;
     }
     return new_group("mpi", &(struct fl_communicator){communicator, bytes, kind});
+}
+
+tensor_status nn_group_set_engine(nn_group *g, const char *engine) {
+    if (!g || !engine || strcmp(engine, "nccl") != 0)
+        return fl_fail(TENSOR_E_ARGUMENT, g ? "group: engine '%.40s', expected nccl" : "group: the group is NULL",
+                       engine ? engine : "NULL");
+    if (g->failed)
+        return fl_fail(TENSOR_E_DEVICE, "%s", g->cause);
+    if (!g->engine || g->engine->in_order || g->flights)
+        return fl_fail(TENSOR_E_ARGUMENT, "group: engine 'nccl' for a group %s, expected one of engine 'mpi'",
+                       !g->engine   ? "of engine 'none'"
+                       : g->flights ? "within a step"
+                                    : "that has it");
+    return join_nccl(g);
 }
 
 void nn_group_free(nn_group *g) {
@@ -218,13 +254,6 @@ static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* The first cause stays. */
-static void mark_failed(nn_group *g, const char *what, const char *why) {
-    if (!g->failed)
-        snprintf(g->cause, sizeof g->cause, "rank %d of %d, %s: %.400s", g->rank, g->size, what, why);
-    g->failed = true;
 }
 
 static tensor_status lose(nn_group *g, const char *what, const char *why) {

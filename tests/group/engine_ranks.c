@@ -10,8 +10,8 @@
  *     engine_ranks again                a second group after the first
  *     engine_ranks unwritable           two checkpoints that rank 0 cannot write, and one in /tmp
  *
- * ENGINE in the environment: nccl, or mpi without it. Rank 0 prints "right" if all ranks found what they expected, and
- * each rank what went wrong. */
+ * ENGINE in the environment: nccl, mpi and nccl ("mpi,nccl"), or mpi without it. Rank 0 prints "right" if all ranks
+ * found what they expected, and each rank what went wrong. */
 #include "flexlab/nn.h"
 #include "flexlab/tensor_backend.h"
 #include "group/group.h"
@@ -257,8 +257,15 @@ static tensor_status run(const char *what) {
 
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "", *engine = getenv("ENGINE") ? getenv("ENGINE") : "mpi";
-    if (!(group = nn_group_new(engine)))
+    const int later = !strcmp(engine, "mpi,nccl");
+    if (!(group = nn_group_new(later ? "mpi" : engine)))
         return failed("group");
+    if (later && nn_group_set_engine(group, "nccl")) {
+        failed("group");
+        if (!nn_group_worst(group, 1, &(int32_t){0}, &(int32_t){0}))
+            return nn_group_free(group), 1; /* all have failed alike */
+        nn_group_abort(group, tensor_error());
+    }
     rank = nn_group_rank(group);
     size = nn_group_size(group);
     large = argc > 2 ? atoll(argv[2]) : 0;

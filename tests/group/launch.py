@@ -22,7 +22,7 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive
 def arguments(programs):
     """Of TEST PROGRAM... [long] MPIRUN=ENGINE...: the programs, whether it is the long form, and the engines that are there."""
     words = sys.argv[1 + programs:]
-    engines = [word.split("=") for word in words if "=" in word]
+    engines = [word.split("=") for word in words if "=" in word and not word.startswith("NCCL=")]
     return [*map(os.path.abspath, sys.argv[1:1 + programs])], "long" in words, [e for e in engines if shutil.which(e[0])]
 
 
@@ -103,7 +103,7 @@ def same(a, b, *what):
 
 
 TIMES = {"seconds", "images_per_second", "speed_ratio", "started", "command_line", "step_seconds", "step_seconds_low",
-         "step_seconds_high", "wall_seconds", "timed", "ranks", "rank_steps", "rank_sent",
+         "step_seconds_high", "wall_seconds", "timed", "ranks", "rank_engine", "rank_steps", "rank_sent",
          "rank_waited", "rank_overlapped", "rank_seconds"}
 
 

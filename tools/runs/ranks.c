@@ -237,6 +237,12 @@ void ranks_train(void) {
     training = true;
 }
 
+int ranks_carry(const char *engine) {
+    return group && strcmp(engine, "mpi") != 0 && nn_group_set_engine(group, engine)
+               ? text_failed("--group %s: %s", engine, tensor_error())
+               : STATUS_OK;
+}
+
 void ranks_lose(bool others) {
     order = order != TOGETHER ? order : others ? OTHERS_LOST : FAILED_ALONE;
 }

@@ -24,6 +24,8 @@ void ranks_train(void);
  * unless they have failed alike. */
 void ranks_lose(bool others);
 bool ranks_are_together(void);
+/* Moves the bytes of all ranks by that engine from now on: "mpi", or "nccl". A STATUS_ code. */
+int ranks_carry(const char *engine);
 /* Whether this rank writes results: rank 0, and the program alone. */
 bool ranks_writes(void);
 /* Directs a rank that does not write to its own folder; for --resume of a folder, with a copy of what it resumes from.
