@@ -152,6 +152,8 @@ struct tile_shape : mma_shape<warps_m, columns, stages, blocks, int64_t> {
 using large_tile = tile_shape<4, 6, 4, 1>;  /* 128 x 96 */
 using small_tile = tile_shape<2, 4, 3, 2>;  /* 64 x 64 */
 using narrow_tile = tile_shape<2, 2, 3, 3>; /* 64 x 32 */
+using slim_tile = tile_shape<2, 1, 3, 3>;   /* 64 x 16 */
+using flat_tile = tile_shape<1, 4, 3, 4>;   /* 32 x 64 */
 
 /* Stores the results from the sums of all parts. */
 __global__ void __launch_bounds__(GPU_THREADS, 2)
@@ -228,6 +230,12 @@ static cudaError_t multiply_tiles(const struct gpu_call *call, const struct tile
         const cudaError_t error = cudaMemsetAsync(sums, 0, bytes, stream);
         if (error != cudaSuccess)
             return error;
+    }
+    if constexpr (Job::extent != EXTENT_EVEN) { /* as many tiles as small ones would be, with less that is empty */
+        using few = std::conditional_t<Job::extent == EXTENT_TALL, slim_tile, flat_tile>;
+        if (Job::extent == EXTENT_TALL ? of.n <= few::n : of.m <= few::m)
+            return aligned ? launch_tiles<few, Job, true>(call, of, plan.parts, plan.k_part, sums, stream)
+                           : launch_tiles<few, Job, false>(call, of, plan.parts, plan.k_part, sums, stream);
     }
     if (aligned && plan.fits && has_room<tile>())
         return launch_tiles<tile, Job, true>(call, of, plan.parts, plan.k_part, sums, stream);

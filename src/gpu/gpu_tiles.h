@@ -21,12 +21,13 @@ namespace {
  * bits of the row reversed, so that pieces of one number in eight rows, of two in four and of four in two are in
  * different groups of banks. */
 template <int pieces> __device__ static inline uint32_t tile_mask(int row) {
-    static_assert(pieces % 4 == 0, "the mask stays within a row");
-    return (uint32_t)(pieces % 8 == 0 ? (row & 1) << 2 | (row & 2) | (row >> 2 & 1) : (row & 2) | (row >> 2 & 1));
+    static_assert(pieces % 4 == 0 || pieces == 2, "the mask stays within a row");
+    const uint32_t mask = (uint32_t)((row & 1) << 2 | (row & 2) | (row >> 2 & 1));
+    return mask & (pieces % 8 == 0 ? 7 : pieces % 4 == 0 ? 3 : 1);
 }
 /* The place of the piece `by` further than that at `place`, whose number has zeros for the bits of `by`. */
 template <int pieces> __device__ static __forceinline__ uint32_t tile_along(uint32_t place, int by) {
-    constexpr int masked = pieces % 8 == 0 ? 8 : 4;
+    constexpr int masked = pieces % 8 == 0 ? 8 : pieces % 4 == 0 ? 4 : 2;
     return (place ^ (uint32_t)(by % masked * 16)) + (uint32_t)(by / masked * masked * 16);
 }
 

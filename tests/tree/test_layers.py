@@ -18,7 +18,7 @@ ALLOWED = {
     "tensorcore": {"core", "gemm", "tensorcore"},
     "gemm": {"core", "gemm"},
     "blocks": {"core", "gemm", "blocks"},
-    "gpu": {"gpu", "core", "autoflex", "gemm", "minifloat", "blocks"},
+    "gpu": {"gpu", "core", "autoflex", "flex", "gemm", "minifloat", "blocks"},
     "int8": {"int8", "core", "gemm"},
     "program": {"program", "core", "int8", "safetensors"},
     "safetensors": {"safetensors", "core"},
