@@ -7,6 +7,7 @@
 #include "core/ops/operation.h"
 #include "core/ops/recurrent/cell_rules.h"
 #include "core/queue/sequence.h"
+#include "core/table/fast_class.h"
 #include "flexlab/tensor_blocks.h"
 #include <stddef.h>
 
@@ -168,7 +169,7 @@ static size_t kept_bytes(const tensor *u) {
 static tensor_status run_exactly(tensor_status (*run)(const struct fl_invocation *call, struct fl_args *args),
                                  const struct fl_invocation *call, struct fl_args *args) {
     const tensor_class class = tensor_result_class();
-    if (class > TENSOR_FAST)
+    if (!fl_is_fast(class))
         tensor_set_class(TENSOR_EXACT);
     const tensor_status status = run(call, args);
     tensor_set_class(class);
