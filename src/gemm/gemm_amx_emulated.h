@@ -75,25 +75,25 @@ static inline void amx_expect_fit(int c, int a, int b) {
 }
 
 static inline float amx_byte(uint8_t byte, int is_signed) {
-    return (float)(is_signed && byte > 127 ? byte - 256 : byte);
+    const int sign = is_signed << 7;
+    return (float)((byte ^ sign) - sign);
 }
+
+typedef float amx_sums __attribute__((vector_size(4 * AMX_ROWS)));
 
 /* In binary32, which is fast and exact here: 64 products of bytes stay below 2^24. Then the int32 wraps. */
 AMX_PRODUCT amx_bytes(int c, int a, int b, int a_signed, int b_signed) {
     struct amx_state *s = amx_state();
     amx_expect_fit(c, a, b);
     const int depth = s->config.line[a];
-    float y[AMX_LINE][AMX_ROWS];
+    amx_sums y[AMX_LINE];
     for (int k = 0; k < depth; k++)
         for (int n = 0; n < AMX_ROWS; n++)
             y[k][n] = amx_byte(s->tile[b][k / 4][4 * n + k % 4], b_signed);
     for (int m = 0; m < s->config.rows[c]; m++) {
-        float sums[AMX_ROWS] = {0};
-        for (int k = 0; k < depth; k++) {
-            const float x = amx_byte(s->tile[a][m][k], a_signed);
-            for (int n = 0; n < AMX_ROWS; n++)
-                sums[n] += x * y[k][n];
-        }
+        amx_sums sums = {0};
+        for (int k = 0; k < depth; k++)
+            sums += amx_byte(s->tile[a][m][k], a_signed) * y[k];
         for (int n = 0; n < s->config.line[c] / 4; n++) {
             uint32_t sum;
             memcpy(&sum, &s->tile[c][m][4 * n], sizeof sum);
