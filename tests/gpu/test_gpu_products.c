@@ -304,10 +304,10 @@ int main(int argc, char **argv) {
         if (!*format || !strcmp(format, tensor_format_name(f)))
             draw(f, only);
     }
-    if (count && (!*only || !strcmp(only, "batched"))) {
-        batched(FMT_FP32);
-        batched(FMT_FP16);
-    }
+    static const tensor_format chains[] = {FMT_FP32, FMT_FP16};
+    for (int i = 0; i < 2 && count && (!*only || !strcmp(only, "batched")); i++)
+        if (!*format || !strcmp(format, tensor_format_name(chains[i])))
+            batched(chains[i]);
     for (int i = 2; i < FORMATS && count && (!*only || !strcmp(only, "depthwise")); i++)
         depthwise(formats[i]);
     for (int i = 2; i < FORMATS && (!*only || !strcmp(only, "numbers")); i++)
