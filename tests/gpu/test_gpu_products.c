@@ -184,7 +184,7 @@ static void fast(const char *name, int count) {
                 {FMT_FP32, ":tf32", "", 500, 24},
                 {FMT_FP16, ":sums=fp16", ":sums=fp16", 1000, 48}};
     const int given = strcmp(name, "h100") ? 3 : 4;
-    for (int i = 0; i < count + given; i++) {
+    for (int i = 0; i < (count < 8 ? count : count + given); i++) {
         const struct way *way = &ways[i % given];
         const tensor_format f = way->format;
         const int eight = between(0, 2) ? 8 : 1, style = between(0, 5), most = way->conv2d / eight;
@@ -193,7 +193,7 @@ static void fast(const char *name, int count) {
         snprintf(text[1], sizeof text[1], "fast%s", way->fast);
         for (int p = 0; p < PLACES; p++)
             CHECK(!tensor_class_find(&class[p], text[p]), "%s", tensor_error());
-        if (i >= count) { /* the largest tile */
+        if (i >= count) { /* the largest tile, which takes most of the time of a few */
             matmul(f, i % 3, 1536, 1152, 72, 0, 1);
             continue;
         }
@@ -323,10 +323,10 @@ int main(int argc, char **argv) {
         if (!*format || !strcmp(format, tensor_format_name(f)))
             draw(f, only);
     }
-    if (count && (!*only || !strcmp(only, "batched"))) {
-        batched(FMT_FP32);
-        batched(FMT_FP16);
-    }
+    static const tensor_format chains[] = {FMT_FP32, FMT_FP16};
+    for (int i = 0; i < 2 && count && (!*only || !strcmp(only, "batched")); i++)
+        if (!*format || !strcmp(format, tensor_format_name(chains[i])))
+            batched(chains[i]);
     for (int i = 2; i < FORMATS && count && (!*only || !strcmp(only, "depthwise")); i++)
         depthwise(formats[i]);
     for (int i = 2; i < FORMATS && (!*only || !strcmp(only, "numbers")); i++)

@@ -54,7 +54,7 @@ endfunction()
 
 # Seed, and series of writes of each operation in each of some twenty formats.
 set(ptx_all FLEXLAB_PTX_CHECKS=diverge,nan,registers,races FLEXLAB_PTX_BYTES=134217728)
-ptx_test(gpu_ops_ptx test_gpu_ops 1 2)
+ptx_test(gpu_ops_ptx test_gpu_ops 1 1)
 ptx_test(gpu_ops_ptx_checked test_gpu_ops 2 1 ENVIRONMENT FLEXLAB_PTX_CHECKS=nan,registers,races FLEXLAB_PTX_BYTES=134217728)
 ptx_test(gpu_ops_ptx_pinned test_gpu_ops 4 1 transfers ENVIRONMENT FLEXLAB_PTX_CHECKS=pinned)
 ptx_test(gpu_ops_ptx_long test_gpu_ops 7 24)
