@@ -4,7 +4,7 @@
  *
  *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]
  *
- * FUNCTION: matmul, conv2d, batched, depthwise, numbers, large; "": all but large; one of `shapes`, computed in FORMAT;
+ * FUNCTION: matmul, conv2d, batched, depthwise, few, numbers, large; "": all but large; one of `shapes`, computed in FORMAT;
  * or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device against class accumulate=GPU of
  * the host.
  *
@@ -150,6 +150,17 @@ static void depthwise(tensor_format f) {
     const tensor_window how = {.stride = {1, 2}, .padding = {1, 1, 0, 2}, .dilation = {1, 1}, .groups = CHANNELS};
     for (int kind = 0; kind < 3; kind++)
         conv2d(f, kind, 2, 9, 8, CHANNELS, CHANNELS, 3, 3, how, 0, 1);
+}
+
+/* Few channels and few filters, read in pieces and element by element. */
+static void few(tensor_format f) {
+    const tensor_window how = {.stride = {1, 1}, .padding = {1, 1, 1, 1}, .dilation = {1, 1}, .groups = 1};
+    for (int kind = 0; kind < 3; kind++)
+        for (int style = 0; style < 3; style++) {
+            conv2d(f, kind, 2, 11, 9, 16, 24, 3, 3, how, style, 1);
+            conv2d(f, kind, 2, 11, 9, 24, 16, 3, 3, how, style, 1);
+            conv2d(f, kind, 1, 12, 9, 5, 13, 3, 3, how, style, 1);
+        }
 }
 
 /* Sizes that are multiples of eight, which tiles read in pieces, and others. */
@@ -329,6 +340,8 @@ int main(int argc, char **argv) {
             batched(chains[i]);
     for (int i = 2; i < FORMATS && count && (!*only || !strcmp(only, "depthwise")); i++)
         depthwise(formats[i]);
+    for (int i = 2; i < FORMATS && count && (!*only || !strcmp(only, "few")); i++)
+        few(formats[i]);
     for (int i = 2; i < FORMATS && (!*only || !strcmp(only, "numbers")); i++)
         numbers(formats[i]);
     if (!strcmp(only, "large"))
