@@ -4,9 +4,9 @@
  *
  *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]
  *
- * FUNCTION: matmul, conv2d, batched, depthwise, few, numbers, large; "": all but large; one of `shapes`, computed in FORMAT;
- * or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device against class accumulate=GPU of
- * the host.
+ * FUNCTION: matmul, conv2d, batched, depthwise, few, numbers, large; "": all but large; one of `shapes`, computed in
+ * FORMAT; or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device against class
+ * accumulate=GPU of the host.
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
@@ -195,7 +195,7 @@ static void fast(const char *name, int count) {
                 {FMT_FP32, ":tf32", "", 500, 24},
                 {FMT_FP16, ":sums=fp16", ":sums=fp16", 1000, 48}};
     const int given = strcmp(name, "h100") ? 3 : 4;
-    for (int i = 0; i < (count < 8 ? count : count + given); i++) {
+    for (int i = 0; i < (count < 8 ? count : count + 3 * given); i++) {
         const struct way *way = &ways[i % given];
         const tensor_format f = way->format;
         const int eight = between(0, 2) ? 8 : 1, style = between(0, 5), most = way->conv2d / eight;
@@ -204,8 +204,9 @@ static void fast(const char *name, int count) {
         snprintf(text[1], sizeof text[1], "fast%s", way->fast);
         for (int p = 0; p < PLACES; p++)
             CHECK(!tensor_class_find(&class[p], text[p]), "%s", tensor_error());
-        if (i >= count) { /* the largest tile, which takes most of the time of a few */
-            matmul(f, i % 3, 1536, 1152, 72, 0, 1);
+        if (i >= count) { /* the largest tile, in every layout, most of the time of a few */
+            const int kind = (i - count) / given;
+            matmul(f, kind, 1088, 1024, kind ? 24 : 72, 0, 1);
             continue;
         }
         if (between(0, 1)) {
