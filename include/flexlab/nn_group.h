@@ -38,8 +38,8 @@ FLEXLAB_API tensor_status nn_group_set_engine(nn_group *group, const char *engin
 /* What nn_group_from_mpi of nn_group_mpi.h calls: the ranks of a communicator that the program brings. communicator
  * points to an MPI_Comm, which has that many bytes; kind is NN_MPI_KIND. */
 FLEXLAB_API nn_group *nn_group_from_handle(const void *communicator, size_t bytes, const char *kind);
-/* The number of processes that mpirun says it has started, this one among them; 1 without mpirun. It initialises
- * nothing: a program that joins a group only where there are others asks it first. */
+/* The number of processes that mpirun, or Slurm's srun by PMIx or PMI-2, says it has started, this one among them; 1
+ * without either. It initialises nothing: a program that joins a group only where there are others asks it first. */
 FLEXLAB_API int nn_group_started(void);
 /* Leaves the group, after the last network that uses it was freed; finalises MPI if nn_group_new has initialised it.
  * All ranks do so. NULL is allowed. */

@@ -48,6 +48,7 @@ static tensor_status faulted(const struct gpu *g, const char *text) {
 static tensor_status found(const struct fl_gpu_failure *f) {
     switch (f->finding) {
     case FL_GPU_NOTHING:
+    case FL_GPU_SKIPS:
         return TENSOR_OK;
     case FL_GPU_SCALAR:
         return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected %s", f->what, fl_unsigned_nan(f->value[0]),
@@ -100,8 +101,8 @@ static void gpu_release(struct tensor_device *device, void *memory) {
 /* The name of a task in messages: "FORMAT.OPERATION". */
 static void call_text(const struct fl_call *call, char *text, size_t bytes) {
     const bool runs = call->kind == FL_CALL_RUN, computes = runs || call->kind == FL_CALL_WRITE;
-    if (call->kind == FL_CALL_GATHER)
-        snprintf(text, bytes, "gather_images");
+    if (call->kind == FL_CALL_GATHER || fl_is_skipping(call))
+        snprintf(text, bytes, call->kind == FL_CALL_GATHER ? "gather_images" : "loss scale");
     else
         snprintf(text, bytes, "%s.%s", (runs ? call->args->format : call->out.format)->name,
                  computes                                                    ? fl_op_name(call->args->op)

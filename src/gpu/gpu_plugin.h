@@ -33,7 +33,8 @@ enum fl_gpu_finding {
     FL_GPU_LOAD,    /* number `at` of a load is `value`, which the format does not hold */
     FL_GPU_CHANNEL, /* the coefficients of channel `at` are not finite: values[4] */
     FL_GPU_LABEL,   /* label `at` is `value`, of `limit` classes */
-    FL_GPU_INDEX    /* index `at` is `value`, of `limit` rows, or of images if `what` is NULL */
+    FL_GPU_INDEX,   /* index `at` is `value`, of `limit` rows, or of images if `what` is NULL */
+    FL_GPU_SKIPS    /* no failure: an update is left out (core/queue/skipping.h) */
 };
 struct fl_gpu_failure {
     int32_t finding;

@@ -341,7 +341,7 @@ static void give_up_fetch(struct fl_gpu_device *d, struct fl_gpu_fetch *f) {
 static const char *wait_for(struct fl_gpu_device *d, struct fl_gpu_failure *failure) {
     const On on(d, "wait", true);
     const char *text = on.text ? on.text : get(d, NULL, NULL, 0, failure);
-    if (text || !failure->finding)
+    if (text || !failure->finding || failure->finding == FL_GPU_SKIPS)
         return text;
     return failed(d, cudaMemsetAsync(&d->control->failure, 0, sizeof d->control->failure, d->stream), "wait");
 }

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* gethostname */
 #include "group/group.h"
 #include "core/base/fail.h"
+#include "core/base/hash.h"
 #include "core/base/memory.h"
 #include "core/base/plugin.h"
 #include "core/base/text.h"
@@ -60,14 +61,26 @@ static tensor_status take_timeout(double *timeout) {
                          text, MOST_TIMEOUT);
 }
 
-int nn_group_started(void) { /* by Open MPI; by MPICH, Intel MPI and others */
+/* PMIx tells a process its own number alone, Slurm that of all beside it; mpirun in a step of Slurm leaves the number
+ * of the step, which is not that of its ranks. */
+static int find_started(void) { /* by Open MPI; by MPICH, Intel MPI, Slurm with PMI-2 and others */
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
+    bool told = !getenv("PMIX_RANK");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *text = getenv(names[i]);
+        told = told || text;
         if (text && atoi(text) > 1)
             return atoi(text);
     }
-    return 1;
+    const char *of_step = told ? NULL : getenv("SLURM_STEP_NUM_TASKS");
+    return of_step && atoi(of_step) > 1 ? atoi(of_step) : 1;
+}
+
+int nn_group_started(void) {
+    static int started; /* Open MPI, when it begins, changes what is told */
+    if (!started)
+        started = find_started();
+    return started;
 }
 
 /* Ranks of a host have the same name of it. */
@@ -398,11 +411,8 @@ struct side {
     char text[SHOWN];
 };
 
-static uint64_t hash_of(const char *text) { /* FNV-1a */
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
-    return hash;
+static int word_at(const char *text) {
+    return (int)strcspn(text, " ");
 }
 
 tensor_status fl_group_agree(nn_group *g, const char *what, const char *text) {
@@ -413,19 +423,20 @@ tensor_status fl_group_agree(nn_group *g, const char *what, const char *text) {
     if (!sides)
         return fl_fail(TENSOR_E_MEMORY, "group: no memory for %d ranks", size);
     struct side *own = &sides[g->rank];
-    own->hash = hash_of(text);
     own->bytes = strlen(text);
+    own->hash = fl_hash(FL_HASH, text, own->bytes);
     snprintf(own->text, sizeof own->text, "%s", text);
     tensor_status status = fl_group_share(g, what, sides, sizeof *sides);
     for (int r = 1; r < size && !status; r++)
         if (sides[r].hash != sides[0].hash || sides[r].bytes != sides[0].bytes) {
-            size_t at = 0; /* the texts from the word in which they begin to differ */
+            size_t at = 0; /* the first word in which they differ */
             while (sides[0].text[at] && sides[0].text[at] == sides[r].text[at])
                 at++;
             while (at && sides[0].text[at - 1] != ' ')
                 at--;
-            status = fl_fail(TENSOR_E_ARGUMENT, "ranks differ in %s: rank 0 has '%.100s', rank %d '%.100s'", what,
-                             sides[0].text + at, r, sides[r].text + at);
+            status = fl_fail(TENSOR_E_ARGUMENT, "ranks differ in %s: rank 0 has '%.*s', rank %d '%.*s'", what,
+                             word_at(sides[0].text + at), sides[0].text + at, r, word_at(sides[r].text + at),
+                             sides[r].text + at);
         }
     fl_group_free_memory(g, sides);
     return status;
@@ -443,8 +454,10 @@ void fl_group_fresh(nn_group *g) {
 
 static tensor_status all_of(nn_group *g, double patience, const char *what, tensor_status status) {
     const int size = nn_group_size(g);
-    if (size == 1 || g->failed || (g->knows && status))
+    if (size == 1 || (g->knows && status))
         return status;
+    if (g->failed)
+        return status ? status : fl_fail(TENSOR_E_DEVICE, "%s", g->cause);
     struct outcome *all = fl_alloc_zero((size_t)size * sizeof *all);
     if (!all)
         nn_group_abort(g, "no memory for the outcomes of the ranks");

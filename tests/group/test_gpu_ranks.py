@@ -7,24 +7,19 @@ import itertools
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
 
-from launch import ENVIRONMENT, check, ended, finish, lines, mpirun, read, same
+import launch
+from launch import check, ended, lines, mpirun, read, same
 
-TRAIN, FLEXLAB, BACKEND = map(os.path.abspath, sys.argv[1:4])
-LONG = "long" in sys.argv[4:]
-ENGINES = [word.split("=") for word in sys.argv[4:] if "=" in word and not word.startswith("NCCL=")]
-NCCL = next((word[5:] for word in sys.argv[4:] if word.startswith("NCCL=")), None)
+(TRAIN, FLEXLAB, BACKEND), LONG, ENGINES = launch.arguments(3)
+NCCL = next((word[5:] for word in sys.argv if word.startswith("NCCL=")), None)
 MACHINE = {"FLEXLAB_CUDA_LIBRARY": BACKEND, "FLEXLAB_PTX_SEED": "5", "FLEXLAB_PTX_BYTES": "268435456", "FLEXLAB_PTX_DEVICES": "2",
            "FLEXLAB_GROUP_TIMEOUT": "120"}
 
 
 def train(engine, ranks, folder, *keys):
-    os.makedirs(folder, exist_ok=True)
-    status, out, err = ended(mpirun(engine, ranks, [TRAIN, folder, *keys], None, **MACHINE), 600)
+    status, out, err = launch.train(TRAIN, engine, ranks, folder, *keys, seconds=600, **MACHINE)
     check(status == 0 and "FINDING" not in err, keys, ranks, status, err)
     if "devices=cuda" in keys:  # of the machine's two
         check(all(f"rank {r} on cuda:{r % 2}" in out for r in range(ranks)), "devices:", out)
@@ -91,10 +86,7 @@ def program(engine, place):
     for other in ("cpu", "cuda"):  # the device of rank 1; rank 0 writes its own command line
         folders.append(os.path.join(place, other))
         both = [[FLEXLAB, "train", *WORDS, "--out", folders[-1], "--device", device] for device in ("cpu", other)]
-        child = subprocess.Popen([engine[0], "-n", "1", *both[0], ":", "-n", "1", *both[1]], stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                 env={**ENVIRONMENT, "FLEXLAB_MPI_LIBRARY": engine[1], **MACHINE})
-        status, out, err = ended(child, 300)
+        status, out, err = ended(mpirun(engine, 1, *both, **MACHINE), 300)
         check(status == 0 and out.count("Written to") == 1, other, status, out[-300:], err)
     same_results(*folders)
 
@@ -148,21 +140,5 @@ def failing_calls(engine, place):
             check(not planned or any("CUDA reports" in line or "memory" in line for line in said), call, at, error, err)
 
 
-def main():
-    found = [engine for engine in ENGINES if shutil.which(engine[0])]
-    if not found:
-        print("skipped: mpirun is not there (apt-get install openmpi-bin libopenmpi-dev)")
-        sys.exit(77)
-    for engine in found if LONG else found[:1]:
-        with tempfile.TemporaryDirectory() as place:
-            same_bytes(engine, place)
-            resumed(engine, place)
-            program(engine, place)
-            failing_calls(engine, place)
-            if NCCL:
-                by_nccl(engine, place)
-        print(engine[0], "done")
-    finish()
-
-
-main()
+launch.under_each(ENGINES if LONG else ENGINES[:1], same_bytes, resumed, program, failing_calls,
+                  *([by_nccl] if NCCL else []))

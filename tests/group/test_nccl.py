@@ -84,7 +84,7 @@ def training(place):
 def messages():
     """Of three ranks, of which the last one is different."""
     for words, more, expected in (
-            (["differ"], {}, [r"ranks differ in settings: rank 0 has 'batch-32 rate-0.1', rank 2 'batch-64 rate-0.1'"]),
+            (["differ"], {}, [r"ranks differ in settings: rank 0 has 'batch-32', rank 2 'batch-64'"]),
             (["failed"], {}, [r"rank 2: failed: unknown backend 'none'", r"rank [01]: failed: rank 2: unknown backend 'none'"]),
             (["shorter"], {}, [r"rank [01] of 3, lengths: rank 2 sent 99 bytes, expected 100: it does something else"]),
             (["longer"], {}, [r"rank [01] of 3, lengths: rank 2 sent 200 bytes, expected 100: it does something else"]),

@@ -27,6 +27,7 @@ static struct {
     size_t used, bytes;
     struct toy_command *commands;
     int count, capacity;
+    bool skips;                    /* an update is left out (core/queue/skipping.h) */
     long calls, puts, gets, waits; /* so far */
     tensor_status status;          /* of the first failure since the last wait */
     char message[300];
@@ -61,6 +62,14 @@ static void toy_failed(tensor_status status) {
     snprintf(toy.message, sizeof toy.message, "%s", tensor_error());
 }
 
+static void toy_run(const struct fl_call *call) {
+    toy.skips = toy.skips && call->kind != FL_CALL_FOLLOW_SCALE;
+    if (toy.skips)
+        return;
+    toy_failed(fl_call_run(call));
+    toy.skips = call->kind == FL_CALL_LOOK && call->skipping.decides && call->skipping.state->overflows > 0;
+}
+
 static void *toy_work(void *nothing) {
     mprotect(toy.memory, toy.bytes, PROT_READ | PROT_WRITE);
     for (int i = 0; i < toy.count; i++) {
@@ -70,7 +79,7 @@ static void *toy_work(void *nothing) {
         if (toy.status) /* left out until the host waits */
             ;
         else if (c->kind == TOY_CALL)
-            toy_failed(fl_call_run(&c->call));
+            toy_run(&c->call);
         else
             memmove(c->to, c->kind == TOY_PUT ? c->bytes : c->from, c->size);
         free(c->bytes);

@@ -350,7 +350,7 @@ static int agree_on_runs(const struct experiment *x) {
 static int run_command(enum command command, int argc, char **argv) {
     struct settings settings;
     failure_watch();
-    int status = options_parse(&settings, command, argc, argv);
+    int status = ranks_agree(options_parse(&settings, command, argc, argv), "before the training");
     if (status)
         return status;
     if (settings.help) {

@@ -85,7 +85,7 @@ static int run(const struct command_row *command, int argc, char **argv) {
     if (status != STATUS_OK)
         return status;
     if (!command->of_ranks && nn_group_started() > 1)
-        text_note("one of the %d ranks that mpirun has started runs it", nn_group_started());
+        text_note("one of the %d ranks runs it", nn_group_started());
     status = plugins_load();
     if (status == STATUS_OK)
         status = command->run(argc, argv);

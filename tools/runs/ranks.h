@@ -8,9 +8,9 @@
 #include "options/options.h"
 #include "flexlab/nn_group.h"
 
-/* Whether this process is the first of those that mpirun has started, or alone. */
+/* Whether this process is the first of those that mpirun or srun has started, or alone. */
 bool ranks_is_first(void);
-/* Joins the ranks, if mpirun has started several: before anything that can fail. A STATUS_ code. */
+/* Joins the ranks, if several were started: before anything that can fail. A STATUS_ code. */
 int ranks_begin(void);
 /* After the trainings, before anything is published, which takes rank 0 as long as it takes: leaves the others. Returns
  * the worst status of all ranks; if this one alone has failed, all end. */

@@ -29,8 +29,12 @@ struct fl_exchange {
 enum { FIRST_CHANNEL = 1 /* nn_ranks.c has the one before */ };
 
 /* Bytes of gradients in a bucket: a quarter of all, so that a small network has some, too; but messages that are long
- * enough to be worth sending, also to each of many ranks. */
+ * enough to be worth sending, also to each of many ranks, and fewer buckets than there are channels. */
 enum { LEAST_BUCKET = 128 << 10, MOST_BUCKET = 4 << 20, LEAST_MESSAGE = 16 << 10 };
+
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
 
 static int64_t bytes_of(const nn_graph *g, int number) {
     const tensor *t = fl_shard_gradient(g, 0, number);
@@ -41,10 +45,8 @@ static int64_t bytes_of_bucket(const nn_graph *g) {
     int64_t all = 0;
     for (int i = 0; i < fl_shard_gradients(g); i++)
         all += bytes_of(g, i);
-    int64_t bytes = all / 4 < MOST_BUCKET ? all / 4 : MOST_BUCKET;
-    bytes = bytes > LEAST_BUCKET ? bytes : LEAST_BUCKET;
-    return bytes > (int64_t)LEAST_MESSAGE * nn_group_size(g->group) ? bytes
-                                                                    : (int64_t)LEAST_MESSAGE * nn_group_size(g->group);
+    const int64_t quarter = all / 4 < MOST_BUCKET ? all / 4 : MOST_BUCKET, of_channels = all / (FL_GROUP_CHANNELS / 2);
+    return larger(larger(quarter, LEAST_BUCKET), larger((int64_t)LEAST_MESSAGE * nn_group_size(g->group), of_channels));
 }
 
 static tensor_status make_buckets(struct fl_exchange *x) {

@@ -215,9 +215,9 @@ tensor *fl_shard_state(const nn_graph *g, int shard, int state) {
 tensor_status fl_shard_begin_pass(nn_graph *g, double share) {
     if (!g->of)
         return TENSOR_OK;
-    const double scale = g->scaling.now.scale * share;
+    const double scale = g->scaling.initial * share;
     g->of[g->shard].share = share;
-    return tensor_load_f64(g->share, &scale, 1);
+    return g->scaling.state ? fl_scale_share(g->share, g->scaling.state, share) : tensor_load_f64(g->share, &scale, 1);
 }
 
 void fl_shard_tell(nn_graph *g, int shard, double loss, int correct) {

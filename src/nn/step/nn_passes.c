@@ -308,9 +308,7 @@ static tensor_status update_parameter(const nn_graph *g, const struct fl_paramet
     return TENSOR_OK;
 }
 
-static tensor_status update(nn_graph *g, int first, int last) {
-    (void)first;
-    (void)last;
+static tensor_status update_parameters(nn_graph *g) {
     const int position = fl_positions(g) - 1;
     fl_begin_calls(g, position, true);
     tensor_status begun = fl_optimiser_begin(g);
@@ -324,6 +322,15 @@ static tensor_status update(nn_graph *g, int first, int last) {
                 return fl_node_failed(&g->nodes[i], status);
         }
     return TENSOR_OK;
+}
+
+static tensor_status update(nn_graph *g, int first, int last) {
+    (void)first;
+    (void)last;
+    bool skip;
+    TRY(fl_loss_scale_judge(g, &skip));
+    const tensor_status status = skip ? TENSOR_OK : update_parameters(g), ended = fl_loss_scale_step(g);
+    return status ? status : ended;
 }
 
 tensor_status fl_take_gradients(const nn_graph *g) {

@@ -64,50 +64,30 @@ static tensor_status add_slot(tensor *t, void *bytes) {
     return TENSOR_OK;
 }
 
-static uint64_t mix(uint64_t hash, const void *bytes, size_t n) { /* FNV-1a */
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
-    return hash;
-}
-
-/* All tensors by name, format and shape. */
-static uint64_t hash_of_tensors(const nn_graph *g) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (int i = 0; i < g->info_count; i++) {
-        const nn_tensor_info *info = &g->infos[i];
-        const char *format = tensor_format_name(tensor_format_of(info->t));
-        hash = mix(mix(hash, info->name, strlen(info->name) + 1), format, strlen(format) + 1);
-        for (int d = 0; d < tensor_ndim(info->t); d++) {
-            const int64_t size = tensor_dim(info->t, d);
-            hash = mix(hash, &size, sizeof size);
-        }
-    }
-    return hash;
-}
-
-static tensor_status agree(const nn_graph *g) {
-    char text[700], scale[FL_SCALE_TEXT];
+static tensor_status agree(const nn_graph *g, uint64_t layout) {
+    char text[800], scale[FL_SCALE_TEXT];
     const uint16_t order = 1;
     const struct fl_optimiser *o = &g->optimiser;
     fl_loss_scale_text(g, scale);
     snprintf(text, sizeof text,
-             "flexlab-%s %s-endian batch-%d shards-%d seed-%llu format-%s tensors-%016llx optimiser-%d momentum-%.9g "
-             "betas-%.9g,%.9g epsilon-%.9g decay-%.9g,%d clip-%.9g,%.9g nesterov-%d narrow-%d loss-%d,%.9g,%.9g,%d "
-             "scale-%s",
+             "flexlab-%s %s-endian batch-%d shards-%d seed-%llu format-%s batchnorm-%s predictor-%.60s optimiser-%d "
+             "momentum-%.9g betas-%.9g,%.9g epsilon-%.9g decay-%.9g,%d clip-%.9g,%.9g nesterov-%d narrow-%d "
+             "loss-%d,%.9g,%.9g,%d scale-%s layers-%016llx",
              FLEXLAB_VERSION_STRING, *(const unsigned char *)&order ? "little" : "big", fl_whole_batch(g), g->shards,
-             (unsigned long long)g->seed, g->variant->name, (unsigned long long)hash_of_tensors(g), (int)o->how.kind,
-             (double)o->how.momentum, (double)o->how.beta1, (double)o->how.beta2, (double)o->how.epsilon,
-             (double)o->how.weight_decay, o->decays_all, (double)o->clip_value, (double)o->how.clip_norm, o->nesterov,
-             o->narrow, (int)g->objective.kind, (double)g->objective.smoothing, (double)g->objective.delta,
-             g->objective.ignores ? g->objective.ignored : -1, scale);
+             (unsigned long long)g->seed, g->variant->name, g->together ? "global" : "shard",
+             g->predictor ? g->predictor : "", (int)o->how.kind, (double)o->how.momentum, (double)o->how.beta1,
+             (double)o->how.beta2, (double)o->how.epsilon, (double)o->how.weight_decay, o->decays_all,
+             (double)o->clip_value, (double)o->how.clip_norm, o->nesterov, o->narrow, (int)g->objective.kind,
+             (double)g->objective.smoothing, (double)g->objective.delta,
+             g->objective.ignores ? g->objective.ignored : -1, scale, (unsigned long long)layout);
     return fl_group_agree(g->group, "the network", text);
 }
 
-tensor_status fl_ranks_begin(nn_graph *g) {
+tensor_status fl_ranks_begin(nn_graph *g, uint64_t layout) {
     const int size = nn_group_size(g->group);
     if (size == 1)
         return TENSOR_OK;
-    TRY(agree(g));
+    TRY(agree(g, layout));
     struct fl_ranks *k = g->ranks = fl_alloc_zero(sizeof *k);
     if (!k)
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for %d ranks", size);

@@ -9,8 +9,9 @@
 
 /* Whether the settings can be computed by the ranks of the group. */
 tensor_status fl_ranks_check(const nn_config *config);
-/* At the end of compilation: all ranks have the same network, and room for what they exchange. */
-tensor_status fl_ranks_begin(nn_graph *g);
+/* At the end of compilation: all ranks have the same network, of which `layout` is a hash, and room for what they
+ * exchange. */
+tensor_status fl_ranks_begin(nn_graph *g, uint64_t layout);
 void fl_ranks_free(nn_graph *g);
 /* Before the first pass of a step: gives up what one that failed has left under way. */
 void fl_ranks_restart(nn_graph *g);

@@ -30,7 +30,11 @@ add_dependencies(flexlab_ptx flexlab_cuda) # which builds the objects
 target_link_libraries(flexlab_ptx PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 target_link_options(flexlab_ptx PRIVATE -Wl,--no-undefined -Wl,-Bsymbolic -Wl,-z,nodelete)
 
-# ptx_test(NAME TARGET ARGUMENTS [ENVIRONMENT NAME=VALUE...]): TARGET on the machine
+# ptx_test(NAME TARGET ARGUMENTS [ENVIRONMENT NAME=VALUE...]): TARGET on the machine. Each of the quick suite reports the
+# kernels that it launches.
+set(ptx_reports ${CMAKE_CURRENT_BINARY_DIR}/ptx_reports)
+file(MAKE_DIRECTORY ${ptx_reports})
+set(ptx_quick "")
 function(ptx_test name target)
     cmake_parse_arguments(PARSE_ARGV 2 given "" "" "ENVIRONMENT")
     if(NOT TARGET ${target}) # without the program
@@ -41,6 +45,9 @@ function(ptx_test name target)
         "OMP_WAIT_POLICY=passive;FLEXLAB_REQUIRE_GPU=1;FLEXLAB_CUDA_LIBRARY=$<TARGET_FILE:flexlab_ptx>;FLEXLAB_PTX_SEED=5;${given_ENVIRONMENT}")
     if(name MATCHES "_long$")
         set_tests_properties(${name} PROPERTIES LABELS long TIMEOUT 3600)
+    else()
+        set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT FLEXLAB_PTX_REPORT=${ptx_reports}/${name}.report)
+        set(ptx_quick ${ptx_quick} ${name} PARENT_SCOPE)
     endif()
     add_dependencies(${target} flexlab_ptx)
 endfunction()
@@ -70,7 +77,7 @@ ptx_test(gpu_train_ptx test_gpu_train 8 2 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_narrow_ptx test_gpu_train 8 2 flex8+5 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_minifloat_ptx test_gpu_train 8 2 e4m3fn ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_blocks_ptx test_gpu_train 8 3 "${ptx_blocks}" ENVIRONMENT ${ptx_small})
-foreach(preset O1 O2)
+foreach(preset O1 O2 dfp16)
     ptx_test(gpu_train_${preset}_ptx test_gpu_train 8 2 "preset ${preset}$<SEMICOLON>" ENVIRONMENT ${ptx_small})
 endforeach()
 ptx_test(gpu_train_ptx_long test_gpu_train 32 3 ENVIRONMENT ${ptx_small})
@@ -115,8 +122,12 @@ foreach(name machine rules)
     set_tests_properties(ptx_${name} PROPERTIES TIMEOUT ${patience})
 endforeach()
 
-# Counts of a training step, machine code against PTX; that mistakes of kernels are noticed, and what commands do where a call of the runtime fails.
+# Kernels that no test launches, counts of a training step, machine code against PTX; that mistakes of kernels are noticed, and what commands do where a call of the runtime fails.
 if(Python3_FOUND)
+    list(TRANSFORM ptx_quick REPLACE ".+" "${ptx_reports}/\\0.report" OUTPUT_VARIABLE reports)
+    add_test(NAME ptx_coverage COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_coverage.py
+                                       $<TARGET_FILE:flexlab_ptx> ${reports})
+    set_tests_properties(ptx_coverage PROPERTIES SKIP_RETURN_CODE 77 DEPENDS "${ptx_quick}")
     add_test(NAME ptx_mutants COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_mutants.py
                                       ${CMAKE_CURRENT_BINARY_DIR} $<TARGET_FILE:flexlab_ptx>)
     set_tests_properties(ptx_mutants PROPERTIES TIMEOUT ${patience})
@@ -126,8 +137,8 @@ if(Python3_FOUND)
     if(FLEXLAB_BENCH)
         set(counts ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_counts.py
                    ${PROJECT_BINARY_DIR}/bench/device_steps $<TARGET_FILE:flexlab_ptx>)
-        add_test(NAME ptx_counts COMMAND ${counts} flex16+5:8)
-        add_test(NAME ptx_counts_long COMMAND ${counts} dfp16:8 fp32:2 bf16:2 fp16:2)
+        add_test(NAME ptx_counts COMMAND ${counts} flex16+5:8 fp16,fast:2)
+        add_test(NAME ptx_counts_long COMMAND ${counts} dfp16:8 fp32:2 bf16:2 fp16:2 bf16,fast:2)
         set_tests_properties(ptx_counts ptx_counts_long PROPERTIES TIMEOUT 3600)
         set_tests_properties(ptx_counts_long PROPERTIES LABELS long)
     endif()
@@ -146,6 +157,12 @@ if(Python3_FOUND)
         endif()
         set(failures ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_failures.py $<TARGET_FILE:flexlab>
                      $<TARGET_FILE:flexlab_ptx>)
+        set(trainings ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_trainings.py $<TARGET_FILE:flexlab>
+                      $<TARGET_FILE:flexlab_ptx>)
+        add_test(NAME ptx_trainings COMMAND ${trainings})
+        add_test(NAME ptx_trainings_long COMMAND ${trainings} long)
+        set_tests_properties(ptx_trainings ptx_trainings_long PROPERTIES TIMEOUT 3600)
+        set_tests_properties(ptx_trainings_long PROPERTIES LABELS long)
         add_test(NAME ptx_failures COMMAND ${failures})
         add_test(NAME ptx_failures_long COMMAND ${failures} long)
         set_tests_properties(ptx_failures ptx_failures_long PROPERTIES TIMEOUT 3600)

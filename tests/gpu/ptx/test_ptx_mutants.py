@@ -13,7 +13,7 @@ DEPTHWISE, FAST = ("gpu_products", "1", "1", "depthwise"), ("gpu_products", "4",
 BATCHED = ("gpu_products", "1", "1", "batched")
 NUMBERS = ("gpu_products", "1", "0", "numbers")
 TILES = "13product_tilesI"  # kernels with these words in their names
-CHAINS, HALVES = TILES + "NS_11chain_shapeI", TILES + "NS_10half_shapeI"
+CHAINS, MMA = TILES + "NS_11chain_shapeI", TILES + "NS_9mma_shapeI"
 # Kernel, which occurrence in it (0: each), what it was, what it becomes, and a test that runs it.
 MUTANTS = [
     (TILES, 1, "bar.sync 0;", "", MATMUL),
@@ -36,10 +36,10 @@ MUTANTS = [
     (CHAINS, 1, "cp.async.wait_group 1;", "cp.async.wait_group 2;", MATMUL_FP32),
     (CHAINS, 0, "add.rn.f32", "sub.rn.f32", BATCHED),
     (CHAINS, 2, "cvt.f32.f16", "mov.b32", CONV_FP16),
-    ("product_chains", 1, "add.rn.f32", "sub.rn.f32", MATMUL_FP32),
-    (HALVES, 1, "f32.f16.f16.f32", "f32.bf16.bf16.f32", FAST),
-    (HALVES, 2, "x4.trans.shared", "x4.shared", FAST),
-    (HALVES, 1, "bar.sync 0;", "", FAST),
+    ("product_parts", 1, "add.rn.f32", "sub.rn.f32", MATMUL_FP32),
+    (MMA, 1, "f32.f16.f16.f32", "f32.bf16.bf16.f32", FAST),
+    (MMA, 2, "x4.trans.shared", "x4.shared", FAST),
+    (MMA, 1, "bar.sync 0;", "", FAST),
     (TILES, 3, "add.s32", "sub.s32", MATMUL),
     ("numbers_to_elements", 0, "mul.lo.s64", "add.s64", NUMBERS),
     ("softmax_map", 0, "div.rn.f64", "mul.rn.f64", ("gpu_ops", "3", "8", "softmax", "fp32")),

@@ -19,14 +19,14 @@ struct passing {
     double *dgamma, *dbeta;
 };
 
-enum { PASSING_BYTES = 6 * 8 + 3 * sizeof(struct fl_coefficient) + 5 * 4 };
+enum { PASSING_BYTES = (6 + FL_WHOLE) * 8 + 3 * sizeof(struct fl_coefficient) + 5 * 4 };
 
 static tensor_status passing(struct passing *p, const tensor *x, int64_t n) {
     char *at = fl_temporary(fl_queue_of(x->storage), (size_t)n * PASSING_BYTES);
     if (!at)
         return TENSOR_E_MEMORY;
     double *f = (double *)at;
-    struct fl_coefficient *k = (struct fl_coefficient *)(f + 6 * n);
+    struct fl_coefficient *k = (struct fl_coefficient *)(f + (6 + FL_WHOLE) * n);
     int32_t *i = (int32_t *)(k + 3 * n);
     *p = (struct passing){
         .sums = {{(int64_t *)f, (int64_t *)(f + n)}, {f + 2 * n, f + 3 * n}},
@@ -39,7 +39,8 @@ static tensor_status passing(struct passing *p, const tensor *x, int64_t n) {
                      .cross_centre = i + n,
                      .a = (float *)(i + 2 * n),
                      .b = (float *)(i + 3 * n),
-                     .d = (float *)(i + 4 * n)},
+                     .d = (float *)(i + 4 * n),
+                     .whole = (int64_t *)(f + 6 * n)},
     };
     return TENSOR_OK;
 }
