@@ -143,11 +143,11 @@ static tensor_status gpu_copy(struct fl_queue *queue, void *to, const void *from
     return status;
 }
 
-static tensor_status gpu_fetch(struct fl_queue *queue, void **fetch, const void *from, size_t bytes) {
+static tensor_status gpu_fetch(struct fl_queue *queue, void **fetch, const void *from, size_t bytes, bool beside) {
     struct gpu *g = gpu_of(queue->device);
     struct fl_gpu_fetch *f = *fetch;
     pthread_mutex_lock(&g->lock);
-    const char *text = g->plugin->fetch(g->backend, &f, from, bytes);
+    const char *text = g->plugin->fetch(g->backend, &f, from, bytes, beside);
     struct fl_gpu_facts now;
     const bool no_memory = text && !f && !g->plugin->facts(g->backend, &now); /* any other failure would remain */
     const tensor_status status =
@@ -155,6 +155,12 @@ static tensor_status gpu_fetch(struct fl_queue *queue, void **fetch, const void 
                   : faulted(g, text);
     pthread_mutex_unlock(&g->lock);
     *fetch = f;
+    return status;
+}
+
+static tensor_status gpu_arrived(struct fl_queue *queue, const void *fetch, bool *arrived) {
+    struct gpu *g = gpu_of(queue->device);
+    LOCKED(status, g, arrived(g->backend, fetch, arrived));
     return status;
 }
 
@@ -256,6 +262,7 @@ static bool open_gpu(const struct fl_gpu_plugin *plugin, int number, char *why, 
                                        .get = gpu_get,
                                        .copy = gpu_copy,
                                        .fetch = gpu_fetch,
+                                       .arrived = gpu_arrived,
                                        .fetched = gpu_fetched,
                                        .give_up_fetch = gpu_give_up_fetch,
                                        .wait = gpu_wait,

@@ -78,8 +78,12 @@ struct fl_gpu_plugin {
     const char *(*copy)(struct fl_gpu_device *device, void *to, const void *from, size_t bytes);
     /* The same without waiting: fetch queues a copy to memory of the backend; fetched waits for that copy only and
      * brings its bytes to the caller; *failure: the failure found before it. *fetch NULL: makes one for so many bytes,
-     * which can be used again after fetched; give_up_fetch frees it, at any time. */
-    const char *(*fetch)(struct fl_gpu_device *device, struct fl_gpu_fetch **fetch, const void *from, size_t bytes);
+     * which can be used again after fetched; give_up_fetch frees it, at any time. beside: the copy follows what is
+     * queued, and what is queued later does not wait for it, and writes nothing where it reads; it says nothing of
+     * failures. arrived: whether fetched would not wait. */
+    const char *(*fetch)(struct fl_gpu_device *device, struct fl_gpu_fetch **fetch, const void *from, size_t bytes,
+                         bool beside);
+    const char *(*arrived)(struct fl_gpu_device *device, const struct fl_gpu_fetch *fetch, bool *arrived);
     const char *(*fetched)(struct fl_gpu_device *device, struct fl_gpu_fetch *fetch, void *to,
                            struct fl_gpu_failure *failure);
     void (*give_up_fetch)(struct fl_gpu_device *device, struct fl_gpu_fetch *fetch);

@@ -637,6 +637,55 @@ static tensor_status run_load(const struct call *c, tensor *const *t) {
     return tensor_load_f64(t[0], values, 9);
 }
 
+/* Batch normalisation with a residual at exponents around those at which 64 bits still hold the sums of a channel, and
+ * far beyond them, with coefficients of many sizes and elements at the ends of their range. */
+static void affine_limits(const struct fl_format *f) {
+    struct call c = {.format = f};
+    char line[600] = "";
+    double extremes[37 * 19];
+    draws = first_seed + 1000 + f->id;
+    for (int apart = -40; apart <= 40; apart++) {
+        plain = output =
+            (struct settings){.exponent = INT32_MIN, .rounding = apart % 4 ? 0 : TENSOR_ROUND_STOCHASTIC, .seed = 7};
+        OUT(&c, 37, 19);
+        for (int operand = 0; operand < 2; operand++) {
+            const int e = f->e_max > 31 ? 20 + operand * apart : 15 + operand * apart / 3;
+            plain.exponent = e < f->e_min ? f->e_min : e > f->e_max ? f->e_max : e;
+            IN(&c, 37, 19);
+            for (int i = 0; i < 37 * 19; i++)
+                extremes[i] = ldexp(chance(30) ? between(-32767, 32767) : chance(50) ? 32767 : -32767, -plain.exponent);
+            for (int where = 0; where < 2; where++)
+                CHECK(!tensor_load_f64(c.operand[operand + 1].t[where], extremes, 37 * 19) &&
+                          !tensor_declare_exponent(c.operand[operand + 1].t[where], plain.exponent),
+                      "%s", tensor_error());
+        }
+        plain.exponent = INT32_MIN;
+        plain.style = 7;
+        IN(&c, 19);
+        IN(&c, 19);
+        double mean[19], variance[19];
+        for (int i = 0; i < 19; i++) {
+            mean[i] = ldexp(unit(), between(-12, 2));
+            variance[i] = ldexp(1 + unit(), between(-20, 20)) + 1;
+        }
+        add_numbers(&c, FMT_F64, TENSOR_SHAPE(19), mean);
+        add_numbers(&c, FMT_F64, TENSOR_SHAPE(19), variance);
+        for (int write = 0; write < 2; write++) {
+            tensor *t[2][7];
+            for (int where = 0; where < 2; where++) {
+                for (int i = 0; i < 7; i++)
+                    t[where][i] = c.operand[i].t[where];
+                CHECK(!tensor_batchnorm(t[where][0], t[where][1], t[where][2], t[where][3], t[where][4], t[where][5],
+                                        t[where][6], 1e-5, apart % 2),
+                      "%s", tensor_error());
+            }
+            CHECK(same_tensor(t[HOST][0], t[DEVICE][0], line, sizeof line),
+                  "%s batchnorm, exponents %d apart, write %d: %s", f->name, apart, write, line);
+        }
+        free_operands(&c);
+    }
+}
+
 static void late_failures(const struct fl_format *f) {
     struct call c = {.format = f};
     plain = output = (struct settings){.exponent = INT32_MIN};
@@ -747,6 +796,8 @@ int main(int argc, char **argv) {
                              draw_weight(function) < 10 || format->element ? (series + 3) / 4 : series);
         if (!only_function || !strcmp("transfers", only_function))
             transfers(format);
+        if (format->arithmetic == FL_ARITHMETIC_SHARED && (!only_function || !strcmp("affine", only_function)))
+            affine_limits(format);
         if (!only_function || !strcmp("failures", only_function))
             late_failures(format);
     }

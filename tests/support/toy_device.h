@@ -25,6 +25,7 @@ struct toy_command {
 static struct {
     char *memory; /* inaccessible unless the thread works */
     size_t used, bytes;
+    uint32_t *pages; /* of the block that begins at each page */
     struct toy_command *commands;
     int count, capacity;
     bool skips;                    /* an update is left out (core/queue/skipping.h) */
@@ -40,6 +41,7 @@ static void *toy_allocate(struct tensor_device *device, size_t bytes) {
     const size_t size = (bytes + 4095) / 4096 * 4096;
     if (size > toy.bytes - toy.used)
         return NULL;
+    toy.pages[toy.used / 4096] = (uint32_t)(size / 4096);
     void *block = toy.memory + toy.used; /* never reused: freed memory remains inaccessible */
     toy.used += size;
     return block;
@@ -71,7 +73,7 @@ static void toy_run(const struct fl_call *call) {
 }
 
 static void *toy_work(void *nothing) {
-    mprotect(toy.memory, toy.bytes, PROT_READ | PROT_WRITE);
+    mprotect(toy.memory, toy.used, PROT_READ | PROT_WRITE);
     for (int i = 0; i < toy.count; i++) {
         struct toy_command *c = &toy.commands[i];
         if (c->call.args)
@@ -84,7 +86,7 @@ static void *toy_work(void *nothing) {
             memmove(c->to, c->kind == TOY_PUT ? c->bytes : c->from, c->size);
         free(c->bytes);
     }
-    mprotect(toy.memory, toy.bytes, PROT_NONE);
+    mprotect(toy.memory, toy.used, PROT_NONE);
     toy.count = 0;
     return nothing;
 }
@@ -92,7 +94,7 @@ static void *toy_work(void *nothing) {
 /* The first failure since the last wait. */
 static tensor_status toy_run_all(void) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, toy_work, NULL) || pthread_join(thread, NULL))
+    if (toy.count && (pthread_create(&thread, NULL, toy_work, NULL) || pthread_join(thread, NULL)))
         exit(1);
     return toy.status ? fl_fail(toy.status, "%s", toy.message) : TENSOR_OK;
 }
@@ -138,9 +140,11 @@ static tensor_status toy_wait(struct fl_queue *queue) {
 }
 
 static void toy_release(struct tensor_device *device, void *memory) {
-    (void)memory;
-    (void)toy_run_all(); /* a failure remains for the next wait */
     (void)device;
+    (void)toy_run_all(); /* a failure remains for the next wait */
+    const uint32_t pages = memory ? toy.pages[((char *)memory - toy.memory) / 4096] : 0;
+    if (pages) /* what is not there costs nothing to protect */
+        madvise(memory, (size_t)pages * 4096, MADV_DONTNEED);
 }
 
 /* softmax_cross_entropy can be removed, to test the message about a missing kernel. */
@@ -167,8 +171,9 @@ static struct tensor_device toy_device = {.name = "toy",
 static bool toy_begin(size_t bytes) {
     toy.memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     toy.bytes = bytes;
+    toy.pages = calloc(bytes / 4096, sizeof *toy.pages);
     toy_queue.device = &toy_device;
-    return toy.memory != MAP_FAILED && fl_device_add(&toy_device);
+    return toy.memory != MAP_FAILED && toy.pages && fl_device_add(&toy_device);
 }
 
 #endif

@@ -28,6 +28,7 @@ struct fl_sequence_part {
     struct fl_sequence_state *state; /* NULL: the write is not incremental */
     int tensor, attempt;
     int64_t count; /* OPEN: elements of all parts of the tensor */
+    size_t kept;   /* OPEN: bytes after the state that kernels may keep things in */
 };
 
 struct fl_call {

@@ -12,7 +12,7 @@ static tensor_status take_now(struct fl_queue *queue, struct fl_fetch *f, const 
     return fl_get(queue, f->copy, from, bytes);
 }
 
-tensor_status fl_fetch_begin(tensor_device *device, struct fl_fetch *f, const void *from, size_t bytes) {
+static tensor_status begin(tensor_device *device, struct fl_fetch *f, const void *from, size_t bytes, bool beside) {
     struct fl_queue *queue = fl_device_queue(device);
     if (f->under_way || (f->room && bytes > f->room))
         return fl_fail(TENSOR_E_ARGUMENT,
@@ -20,13 +20,26 @@ tensor_status fl_fetch_begin(tensor_device *device, struct fl_fetch *f, const vo
                                     : "fetch: %zu bytes, more than at first",
                        bytes);
     const tensor_status status =
-        device->fetch ? device->fetch(queue, &f->on_way, from, bytes) : take_now(queue, f, from, bytes);
+        device->fetch ? device->fetch(queue, &f->on_way, from, bytes, beside) : take_now(queue, f, from, bytes);
     if (status)
         return status;
     f->room = f->room ? f->room : bytes;
     f->bytes = bytes;
     f->under_way = true;
     return TENSOR_OK;
+}
+
+tensor_status fl_fetch_begin(tensor_device *device, struct fl_fetch *f, const void *from, size_t bytes) {
+    return begin(device, f, from, bytes, false);
+}
+
+tensor_status fl_fetch_begin_beside(tensor_device *device, struct fl_fetch *f, const void *from, size_t bytes) {
+    return begin(device, f, from, bytes, true);
+}
+
+tensor_status fl_fetch_look(tensor_device *device, const struct fl_fetch *f, bool *arrived) {
+    *arrived = true;
+    return device->fetch && f->under_way ? device->arrived(fl_device_queue(device), f->on_way, arrived) : TENSOR_OK;
 }
 
 tensor_status fl_fetch_end(tensor_device *device, struct fl_fetch *f, void *to) {

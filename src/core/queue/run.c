@@ -43,6 +43,7 @@ static tensor_status run_part(const struct fl_call *call) {
     if (call->sequence.state->settled)
         return TENSOR_OK;
     call->args->out = fl_output_view(&call->out);
+    call->args->kept = &call->sequence.state->kept;
     tensor_status status = attempt(call, false, false, &stats);
     if (!status) {
         fl_clamp(call->out.format, &call->args->out, 0, call->args->out.count, &stats);
@@ -81,6 +82,8 @@ static tensor_status run_write(const struct fl_call *call) {
 
 static tensor_status run_open(const struct fl_call *call) {
     const struct fl_sequence_part *p = &call->sequence;
+    if (!p->attempt && !p->tensor)
+        p->state->kept = (struct fl_kept){(char *)p->state + FL_SEQUENCE_STATE_BYTES, p->kept, NULL};
     fl_sequence_open(p->state, p->tensor, p->attempt, call->out.slot, p->count, has_exponent(&call->out));
     return TENSOR_OK;
 }

@@ -1,6 +1,7 @@
 /* write.c - how operations become tasks: which kernel runs, on which device, and which tensor it writes. */
 #include "core/base/fail.h"
 #include "core/table/block_classes.h"
+#include "core/table/fast_class.h"
 #include "core/table/mixed.h"
 #include "core/table/operands.h"
 #include "core/queue/part_write.h"
@@ -26,9 +27,9 @@ static tensor_status choose(struct fl_queue *queue, const struct fl_format *form
 static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *format, struct fl_args *args,
                                 struct fl_choice *choice) {
     const tensor_class class = tensor_result_class(); /* of this thread, whatever the device */
-    if (!queue->device->host && fl_is_product(args->op) && class == TENSOR_FAST)
+    if (!queue->device->host && fl_is_product(args->op) && fl_is_fast(class))
         args->p.product.exactness = class; /* the device has kernels for it, or not */
-    if (!fl_is_mixed(args) && !(fl_is_product(args->op) && class > TENSOR_FAST))
+    if (!fl_is_mixed(args) && !(fl_is_product(args->op) && class != TENSOR_EXACT && !fl_is_fast(class)))
         return choose(queue, format, args->op, choice);
     struct fl_args known = *args;
     known.format = format;

@@ -29,8 +29,10 @@ struct tensor_device {
     tensor_status (*wait)(struct fl_queue *queue);
     /* A get in two parts, the second of which waits only for that copy, not for what was submitted after it; an earlier
      * failure fails it as it does a get. *fetch NULL: fetch makes it, for that many bytes, and it can be used again
-     * after fetched. NULL: the device has no such copies (fetch.h). */
-    tensor_status (*fetch)(struct fl_queue *queue, void **fetch, const void *from, size_t bytes);
+     * after fetched. NULL: the device has no such copies (fetch.h). beside: nothing that is submitted later waits for
+     * the copy or writes what it reads, and it says nothing of failures. arrived: whether fetched would not wait. */
+    tensor_status (*fetch)(struct fl_queue *queue, void **fetch, const void *from, size_t bytes, bool beside);
+    tensor_status (*arrived)(struct fl_queue *queue, const void *fetch, bool *arrived);
     tensor_status (*fetched)(struct fl_queue *queue, void *fetch, void *to);
     void (*give_up_fetch)(struct fl_queue *queue, void *fetch);
     /* Finds the kernel of an operation in a format; false: there is none. The host has fl_dispatch. */

@@ -2,6 +2,7 @@
  * their names. The state passes through the bytes of nn_state.c, so that both are the same. */
 #include "nn/checkpoints/nn_checkpoint.h"
 #include "nn/checkpoints/nn_state.h"
+#include "nn/compile/nn_compile.h"
 #include "nn/policies/nn_policy.h"
 #include "group/group.h"
 #include "nn/step/nn_ranks.h"
@@ -274,7 +275,7 @@ static tensor_status put_all(struct fl_safetensors_out *o, struct entries *e) {
     TRY(note(o, layout_key, "%s", layout));
     TRY(note(o, "flexlab.version", "%s", FLEXLAB_VERSION_STRING));
     TRY(note(o, "network.steps", "%llu", (unsigned long long)e->g->steps));
-    TRY(note(o, "network.layout", "%016llx", (unsigned long long)fl_state_layout(e->g)));
+    TRY(note(o, "network.layout", "%016llx", (unsigned long long)fl_graph_layout(e->g)));
     TRY(put_settings(o, e->g));
     TRY(put_scaling_state(o, e->g));
     for (int i = 0; i < e->count; i++)
@@ -286,6 +287,7 @@ tensor_status fl_checkpoint_write(const nn_graph *g, const char *path, const nn_
                                   const struct fl_extra *extras, int extra_count) {
     char what[FL_GROUP_WHAT];
     snprintf(what, sizeof what, "the checkpoint after %llu steps, which rank 0 writes", (unsigned long long)g->steps);
+    fl_group_fresh(g->group);
     TRY(fl_ranks_bring(g));
     if (nn_group_rank(g->group))
         return fl_group_await(g->group, what, TENSOR_OK);
@@ -430,7 +432,7 @@ static tensor_status check_layout(const struct fl_safetensors *s, const nn_graph
     char own[20];
     TRY(need_note(s, "flexlab.version", &version));
     TRY(need_note(s, "network.layout", &found));
-    snprintf(own, sizeof own, "%016llx", (unsigned long long)fl_state_layout(g));
+    snprintf(own, sizeof own, "%016llx", (unsigned long long)fl_graph_layout(g));
     if (strcmp(version, FLEXLAB_VERSION_STRING) != 0 || !strcmp(found, own))
         return TENSOR_OK;
     return fl_fail(TENSOR_E_DATA,

@@ -194,10 +194,10 @@ struct fl_layer {
 
 /* What a normalisation has of the whole batch, if shards go through it together (step/nn_together.h). */
 struct fl_together {
-    tensor *sums;                   /* f64 [3 C]: of a shard */
+    tensor **of_shard, *sums;       /* f64 [3 C]: of each shard of the rank; that of the one in place */
     tensor *sum_of_dy, *about_mean; /* f64 [C]: of all */
-    double *all, *mean, *variance;  /* the sums of all shards; moments */
-    double *sum_of_x;               /* part_norm.h */
+    double *all, *mean, *variance;  /* on the host: the sums of all shards; moments */
+    double *sum_of_x, *dy, *about;  /* part_norm.h; sum_of_dy, about_mean */
     int64_t channels, rows;         /* of the batch */
 };
 

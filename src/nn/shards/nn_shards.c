@@ -125,8 +125,6 @@ tensor_status fl_shards_begin(nn_graph *g) {
     g->shard = 0;
     if (g->shards <= 1)
         return TENSOR_OK;
-    if (g->together && g->device != tensor_device_at(0))
-        return fl_fail(TENSOR_E_UNSUPPORTED, "batchnorm_global: on %s, expected on cpu", tensor_device_name(g->device));
     if (!(g->of = fl_alloc_zero((size_t)g->shards * sizeof *g->of)))
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for %d shards", g->shards);
     const size_t values = (size_t)g->value_count, states = (size_t)passing_states(g) + 1,

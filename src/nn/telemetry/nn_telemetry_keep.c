@@ -244,8 +244,8 @@ tensor_status fl_telemetry_bring(nn_telemetry *t) {
     tensor_status status = make_numbers(t, &n);
     if (!status)
         status = bring(t, &n);
-    fl_free(n.whole);
-    fl_free(n.real);
+    fl_group_free_memory(t->g->group, n.whole);
+    fl_group_free_memory(t->g->group, n.real);
     fl_free(n.whole_parts);
     fl_free(n.real_parts);
     return status;

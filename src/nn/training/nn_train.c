@@ -4,6 +4,7 @@
 #include "nn/step/nn_step.h"
 #include "nn/telemetry/nn_trace.h"
 #include "core/base/fail.h"
+#include "core/base/hash.h"
 #include "core/base/memory.h"
 #include "group/group.h"
 #include "nn/step/nn_ranks.h"
@@ -236,14 +237,13 @@ static tensor_status agree(const struct run *run) {
     snprintf(
         text, sizeof text,
         "data-%016llx test-data-%016llx epochs-%d rate-%.17g schedule-%.40s warm-up-%.17g augment-%d most-steps-%lld "
-        "average-%d report-every-%lld checkpoint-%d,%lld trace-%d,%lld telemetry-%lld resume-%d weights-%d stop-%d "
-        "layers-%016llx",
+        "average-%d report-every-%lld checkpoint-%d,%lld trace-%d,%lld telemetry-%lld resume-%d weights-%d stop-%d",
         (unsigned long long)data_hash(run->train_set, true),
         run->test_set ? (unsigned long long)data_hash(run->test_set, true) : 0, c->epochs, c->rate,
         c->schedule ? c->schedule : "", c->warmup_epochs, c->augment, (long long)c->max_steps, c->average_last,
         (long long)c->report_every, c->checkpoint != NULL, (long long)c->checkpoint_every, c->trace_path != NULL,
         (long long)c->trace_every, (long long)c->telemetry_every, c->resume != NULL, c->weights != NULL,
-        c->stop_on_nonfinite, (unsigned long long)fl_state_layout(run->g));
+        c->stop_on_nonfinite);
     return fl_group_agree(c->network.group, "the training", text);
 }
 
@@ -295,7 +295,6 @@ static tensor_status set_up(struct run *run) {
 /* All ranks begin with the same weights, exponents and position. */
 static tensor_status agree_on_state(const struct run *run) {
     char text[160];
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
     if (nn_group_size(run->config->network.group) == 1)
         return TENSOR_OK;
     const size_t bytes = nn_state_bytes(run->g);
@@ -303,8 +302,7 @@ static tensor_status agree_on_state(const struct run *run) {
     TRY(fl_group_all(run->config->network.group, "the beginning",
                      state ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "train: no memory for %zu bytes", bytes)));
     tensor_status status = nn_state_save(state, bytes, run->g);
-    for (size_t i = 0; i < bytes && !status; i++)
-        hash = (hash ^ state[i]) * 0x100000001b3u;
+    const uint64_t hash = status ? 0 : fl_hash(FL_HASH, state, bytes);
     fl_free(state);
     snprintf(text, sizeof text, "steps-%lld best-epoch-%d weights-and-exponents-%016llx", (long long)run->result->steps,
              run->best.epoch, (unsigned long long)hash);

@@ -30,7 +30,11 @@ add_dependencies(flexlab_ptx flexlab_cuda) # which builds the objects
 target_link_libraries(flexlab_ptx PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 target_link_options(flexlab_ptx PRIVATE -Wl,--no-undefined -Wl,-Bsymbolic -Wl,-z,nodelete)
 
-# ptx_test(NAME TARGET ARGUMENTS [ENVIRONMENT NAME=VALUE...]): TARGET on the machine
+# ptx_test(NAME TARGET ARGUMENTS [ENVIRONMENT NAME=VALUE...]): TARGET on the machine. Each of the quick suite reports the
+# kernels that it launches.
+set(ptx_reports ${CMAKE_CURRENT_BINARY_DIR}/ptx_reports)
+file(MAKE_DIRECTORY ${ptx_reports})
+set(ptx_quick "")
 function(ptx_test name target)
     cmake_parse_arguments(PARSE_ARGV 2 given "" "" "ENVIRONMENT")
     if(NOT TARGET ${target}) # without the program
@@ -41,13 +45,16 @@ function(ptx_test name target)
         "OMP_WAIT_POLICY=passive;FLEXLAB_REQUIRE_GPU=1;FLEXLAB_CUDA_LIBRARY=$<TARGET_FILE:flexlab_ptx>;FLEXLAB_PTX_SEED=5;${given_ENVIRONMENT}")
     if(name MATCHES "_long$")
         set_tests_properties(${name} PROPERTIES LABELS long TIMEOUT 3600)
+    else()
+        set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT FLEXLAB_PTX_REPORT=${ptx_reports}/${name}.report)
+        set(ptx_quick ${ptx_quick} ${name} PARENT_SCOPE)
     endif()
     add_dependencies(${target} flexlab_ptx)
 endfunction()
 
 # Seed, and series of writes of each operation in each of some twenty formats.
 set(ptx_all FLEXLAB_PTX_CHECKS=diverge,nan,registers,races FLEXLAB_PTX_BYTES=134217728)
-ptx_test(gpu_ops_ptx test_gpu_ops 1 2)
+ptx_test(gpu_ops_ptx test_gpu_ops 1 1)
 ptx_test(gpu_ops_ptx_checked test_gpu_ops 2 1 ENVIRONMENT FLEXLAB_PTX_CHECKS=nan,registers,races FLEXLAB_PTX_BYTES=134217728)
 ptx_test(gpu_ops_ptx_pinned test_gpu_ops 4 1 transfers ENVIRONMENT FLEXLAB_PTX_CHECKS=pinned)
 ptx_test(gpu_ops_ptx_long test_gpu_ops 7 24)
@@ -57,8 +64,8 @@ ptx_test(gpu_products_ptx test_gpu_products 1 90)
 ptx_test(gpu_products_ptx_checked test_gpu_products 2 30 ENVIRONMENT ${ptx_all})
 ptx_test(gpu_products_ptx_banks test_gpu_products 1 30 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
 ptx_test(gpu_products_ptx_long test_gpu_products 3 600)
-ptx_test(gpu_products_large_ptx_long test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
-ptx_test(gpu_products_99_kib_ptx_long test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_SHARED_KIB=99)
+ptx_test(gpu_products_large_ptx test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
+ptx_test(gpu_products_99_kib_ptx test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_SHARED_KIB=99)
 
 foreach(gpu a100 h100)
     ptx_test(gpu_products_fast_${gpu}_ptx test_gpu_products 4 24 fast ${gpu} ENVIRONMENT FLEXLAB_PTX_GPU=${gpu} ${ptx_all})
@@ -115,8 +122,12 @@ foreach(name machine rules)
     set_tests_properties(ptx_${name} PROPERTIES TIMEOUT ${patience})
 endforeach()
 
-# Counts of a training step, machine code against PTX; that mistakes of kernels are noticed, and what commands do where a call of the runtime fails.
+# Kernels that no test launches, counts of a training step, machine code against PTX; that mistakes of kernels are noticed, and what commands do where a call of the runtime fails.
 if(Python3_FOUND)
+    list(TRANSFORM ptx_quick REPLACE ".+" "${ptx_reports}/\\0.report" OUTPUT_VARIABLE reports)
+    add_test(NAME ptx_coverage COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_coverage.py
+                                       $<TARGET_FILE:flexlab_ptx> ${reports})
+    set_tests_properties(ptx_coverage PROPERTIES SKIP_RETURN_CODE 77 DEPENDS "${ptx_quick}")
     add_test(NAME ptx_mutants COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_mutants.py
                                       ${CMAKE_CURRENT_BINARY_DIR} $<TARGET_FILE:flexlab_ptx>)
     set_tests_properties(ptx_mutants PROPERTIES TIMEOUT ${patience})
@@ -126,8 +137,8 @@ if(Python3_FOUND)
     if(FLEXLAB_BENCH)
         set(counts ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_counts.py
                    ${PROJECT_BINARY_DIR}/bench/device_steps $<TARGET_FILE:flexlab_ptx>)
-        add_test(NAME ptx_counts COMMAND ${counts} flex16+5:8)
-        add_test(NAME ptx_counts_long COMMAND ${counts} dfp16:8 fp32:2 bf16:2 fp16:2)
+        add_test(NAME ptx_counts COMMAND ${counts} flex16+5:8 fp16,fast:2)
+        add_test(NAME ptx_counts_long COMMAND ${counts} dfp16:8 fp32:2 bf16:2 fp16:2 bf16,fast:2)
         set_tests_properties(ptx_counts ptx_counts_long PROPERTIES TIMEOUT 3600)
         set_tests_properties(ptx_counts_long PROPERTIES LABELS long)
     endif()
@@ -136,6 +147,9 @@ if(Python3_FOUND)
     set_tests_properties(ptx_products PROPERTIES TIMEOUT ${patience})
     if(TARGET flexlab)
         if(gpu_ranks)
+            if(TARGET flexlab_nccl_standin)
+                list(APPEND gpu_ranks_engines NCCL=$<TARGET_FILE:flexlab_nccl_standin>)
+            endif()
             add_test(NAME gpu_ranks_ptx COMMAND ${gpu_ranks} $<TARGET_FILE:flexlab_ptx> ${gpu_ranks_engines})
             add_test(NAME gpu_ranks_ptx_long COMMAND ${gpu_ranks} $<TARGET_FILE:flexlab_ptx> long ${gpu_ranks_engines})
             set_tests_properties(gpu_ranks_ptx gpu_ranks_ptx_long PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 3600 RUN_SERIAL ON)
