@@ -1,6 +1,6 @@
 /* Shards of a step on the device "cuda": after each step the whole state of a network must be the bytes of the
  * processor's, whose sums test_nn_shards checks, and so must the losses, which the device brings in groups. The host
- * waits once for each group and for nothing else, unless normalisation over all shards asks.
+ * waits once for each group and for nothing else, unless a dynamic loss scale or normalisation over all shards asks.
  * Then nn_train as a whole, with its trace, and its checkpoints, with which the processor goes on and the other way
  * round; sums of any terms.
  *
@@ -99,7 +99,7 @@ static void steps_of(const struct job *j) {
             const long waits = count && device ? count("waits") : 0;
             CHECK(!nn_train_step(NULL, NULL, g[device], &batch, 0.05f) && !nn_note_loss(g[device]), "%s",
                   tensor_error());
-            if (count && device && step > 2 && !j->how.batchnorm_global) /* which asks */
+            if (count && device && step > 2 && !j->how.loss_scale && !j->how.batchnorm_global) /* which ask */
                 CHECK(count("waits") <= waits + (step % NOTED == 0), "%s %s, step %d: %ld waits", j->model, j->variant,
                       step, count("waits") - waits);
         }
