@@ -4,7 +4,8 @@
  * in the cache of the thread that computes it. Either may be the common one: usually A, or B if it is small and A long.
  * A part takes its panels of A in bands. For each block of k it adds the products of the band's panels by all columns
  * of the part to sums that stay in the cache; the first band packs the part's own operand, block by block, right before
- * its first use. The sums of a band are then rounded and stored. */
+ * its first use. The sums of a band are then rounded and stored; exact sums of one block of k are stored pair by pair,
+ * from the accumulators. */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 
