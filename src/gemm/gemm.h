@@ -331,10 +331,11 @@ struct gemm_depthwise {
 };
 
 struct gemm_depthwise_kernels {
-    int weight_bytes;
+    int weight_bytes; /* at most, for each weight */
     void (*pack)(const struct gemm_depthwise *t, int64_t position);
-    /* All results of `pixels` pixels of an output line. */
-    void (*line)(const struct gemm_depthwise *t, int64_t image, int64_t y, int64_t x, int64_t pixels, void *out);
+    /* All results of `pixels` pixels of an output line, as whole sums or, in the memory of these, as limbs. */
+    void (*line)(const struct gemm_depthwise *t, int64_t image, int64_t y, int64_t x, int64_t pixels,
+                 struct gemm_sums *out);
     /* Filters first ... first + n - 1, n <= GEMM_DEPTHWISE_BLOCK, at all positions of rows r ... end - 1 and one term,
      * summed over all pixels; position s of row r of filter i is at i * stride + (r * S + s) * v.depth of out. */
     void (*weights)(const struct gemm_depthwise *t, int64_t r, int64_t end, int64_t term, int64_t first, int64_t n,

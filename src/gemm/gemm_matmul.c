@@ -5,7 +5,10 @@
  * A part takes its panels of A in bands. For each block of k it adds the products of the band's panels by all columns
  * of the part to sums that stay in the cache; the first band packs the part's own operand, block by block, right before
  * its first use. The sums of a band are then rounded and stored; exact sums of one block of k are stored pair by pair,
- * from the accumulators. */
+ * from the accumulators.
+ *
+ * Where the products of a sequence share B, and A is the common operand, the first one keeps the packed panels of B for
+ * the others. */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 
@@ -34,6 +37,9 @@ struct matmul {
     struct gemm_bound *bounds; /* `blocks` for each panel */
     gemm_packed *bytes;        /* the same for the mod-255 check, for the blocks that will probably need it */
     bool *bytes_made;
+    gemm_packed *kept; /* all of B, kept from product to product; NULL: it is not */
+    struct gemm_bound *kept_bounds;
+    bool is_kept; /* an earlier product packed it */
 };
 
 /* Whether panels have bounds or starts. */
@@ -320,7 +326,9 @@ static void matmul_part(void *context, int part, int worker) {
     const struct gemm_operand *cut = cut_operand(t);
     const int64_t first = part * t->panels, count = gemm_min(t->panels, cut->panels - first);
 
-    const struct packed_panels own = {w.packed, w.bounds, first, count},
+    gemm_packed *packed = t->kept ? t->kept + first * cut->panel_size : w.packed;
+    struct gemm_bound *bounds = t->kept ? t->kept_bounds + first * t->blocks : w.bounds;
+    const struct packed_panels own = {packed, bounds, first, count},
                                common = {t->packed, t->bounds, 0, common_operand(t)->panels};
     const struct packed_panels *a = t->common_a ? &common : &own, *b = t->common_a ? &own : &common;
     if (!stores_pairs(t))
@@ -335,8 +343,8 @@ static void matmul_part(void *context, int part, int worker) {
     for (int64_t i = 0; i < a->count; i += band) {
         const int64_t end = gemm_min(i + band, a->count);
         for (int64_t block = 0; block < t->blocks; block++) {
-            if (i == 0)
-                matmul_pack_block(t, cut, first, count, block, w.packed, w.bounds);
+            if (i == 0 && !t->is_kept)
+                matmul_pack_block(t, cut, first, count, block, packed, bounds);
             for (int64_t panel = i; panel < end; panel++)
                 if (matrix)
                     matrix_panel(t, a, panel, b, block, direct, w.matrix + (panel - i) * b->count * matrix->sum_words,
@@ -399,6 +407,22 @@ static struct gemm_workspace lay_out(struct matmul *t, char *block) {
     return fl_gemm_needs(t->c, &arena, &worker, t->parts);
 }
 
+static size_t lay_out_kept(struct matmul *t, char *block) {
+    struct gemm_arena arena = {block, 0};
+    t->kept = gemm_take(&arena, t->b.panels * t->b.panel_size, GEMM_PACKED);
+    t->kept_bounds = gemm_take(&arena, has_bounds(t) * t->b.panels * t->blocks, sizeof *t->kept_bounds);
+    return arena.used;
+}
+
+/* Uses the memory of the sequence, if there is enough. */
+static void look_for_kept(struct matmul *t) {
+    const struct fl_kept *kept = t->c->args->kept;
+    if (!kept || !t->common_a || lay_out_kept(t, NULL) > kept->bytes)
+        return;
+    lay_out_kept(t, kept->memory);
+    t->is_kept = kept->by == t->c->packing;
+}
+
 /* out[m][n] = sum over k of A[i][k] B[k][j], either operand transposed by its strides. */
 tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_only) {
     const struct fl_matrices *g = &c->args->p.product.matrices;
@@ -423,8 +447,11 @@ tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_o
     if (!block)
         return status;
     lay_out(&t, block);
+    look_for_kept(&t);
     fl_parallel((int)gemm_parts(common_operand(&t)->panels, COMMON_PANELS), matmul_pack_common, &t);
     fl_parallel_large(c->workers, (int)t.parts, matmul_part, &t);
+    if (t.kept)
+        c->args->kept->by = c->packing;
     fl_gemm_end(c);
     return TENSOR_OK;
 }

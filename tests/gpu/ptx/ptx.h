@@ -23,7 +23,7 @@
  *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", or a function of the runtime) fails with ERROR;
  *                        each for N = 0
  *   FLEXLAB_PTX_EDIT     KERNEL|N|OLD|NEW: in kernels with KERNEL in their names the N-th OLD (0: each) becomes NEW
- *   FLEXLAB_PTX_REPORT   a file: launches, instructions, kernels and opcodes that ran, appended at exit */
+ *   FLEXLAB_PTX_REPORT   a file: launches, instructions, kernels and opcodes that ran, written at exit */
 #ifndef FLEXLAB_TESTS_PTX_H
 #define FLEXLAB_TESTS_PTX_H
 
@@ -267,9 +267,9 @@ std::string place(const Warp &w, const Insn &in, int lane);
 [[noreturn]] void fault(int error, const std::string &what, const Warp &w, const Insn &in, int lane);
 
 /* Actions outside of ptx_forms.cpp. */
-Action load, load_parameter, store, atomic, take_address, give_address;                  /* ptx_memory.cpp */
-Action shuffle, multiply_tiles, load_matrix, start_copy, commit_copies, wait_for_copies; /* ptx_warp.cpp */
-Action multiply_floats;                                                                  /* ptx_tensor.cpp */
+Action load, load_parameter, store, atomic, take_address, give_address;                          /* ptx_memory.cpp */
+Action shuffle, reduce, multiply_tiles, load_matrix, start_copy, commit_copies, wait_for_copies; /* ptx_warp.cpp */
+Action multiply_floats;                                                                          /* ptx_tensor.cpp */
 
 uint64_t address_in(Warp &w, const Operand &o, int lane);
 enum class Access { READ, WRITE, ATOMIC };
