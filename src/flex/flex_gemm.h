@@ -317,7 +317,7 @@ struct tile_addends {
     int up_bias, up_residual;
 };
 
-enum { TILE_UNIT = 16 };
+enum { TILE_UNIT = 16 /* columns */ };
 
 /* The limbs of the accumulators of a tile with bias and residual, in rows of whole units: what lies beyond its columns
  * is 0. */

@@ -4,7 +4,8 @@
  * in the cache of the thread that computes it. Either may be the common one: usually A, or B if it is small and A long.
  * A part takes its panels of A in bands. For each block of k it adds the products of the band's panels by all columns
  * of the part to sums that stay in the cache; the first band packs the part's own operand, block by block, right before
- * its first use. The sums of a band are then rounded and stored.
+ * its first use. The sums of a band are then rounded and stored; exact sums of one block of k are stored pair by pair,
+ * from the accumulators.
  *
  * Where the products of a sequence share B, and A is the common operand, the first one keeps the packed panels of B for
  * the others. */
@@ -12,11 +13,10 @@
 #include "gemm/gemm_driver.h"
 
 enum {
-    BLOCK = FL_K_CHUNK,        /* steps of a block of k: its panel of A stays in L1 */
-    PART_BYTES = 256 * 1024,   /* of a block of the columns of a part: they stay in L2 */
-    PARTS = 8,                 /* least number of parts, if the panels allow it */
-    PART_COLUMNS = 16,         /* most panels of B in a part, and of A */
-    COMMON_BYTES = 512 * 1024, /* of a block of B, which stays in L2 for all of A, if it has more panels than that */
+    BLOCK = FL_K_CHUNK,      /* steps of a block of k: its panel of A stays in L1 */
+    PART_BYTES = 256 * 1024, /* of a block of the columns of a part: they stay in L2 */
+    PARTS = 8,               /* least number of parts, if the panels allow it */
+    PART_COLUMNS = 16,       /* most panels of B in a part, and of A */
     PART_ROWS = 16,
     BAND = 24,                       /* panels of A whose sums remain in the cache while the blocks of k are added */
     MATRIX_PART_BYTES = 1024 * 1024, /* of the operand that is cut, in a part, for matrix tiles */
@@ -185,37 +185,6 @@ static inline __attribute__((always_inline)) void prefetch_output(const struct m
             __builtin_prefetch(out + ((row + i) * t->n + column) * bytes + at, 1, 3);
 }
 
-/* What will be packed after this block of k, if lines are contiguous: `rows` rows of `lines` cache lines. */
-struct unpacked_rows {
-    const char *from;
-    int64_t rows, lines, row_bytes;
-};
-
-static struct unpacked_rows rows_ahead(const struct matmul *t, int64_t first, int64_t block) {
-    const struct gemm_operand *cut = cut_operand(t);
-    const int64_t bytes = t->c->packing->element_bytes, per_step = t->c->packing->per_step;
-    if (++block == t->blocks) {
-        block = 0;
-        first += t->panels;
-    }
-    if (cut->k_stride == 1 || first >= cut->panels)
-        return (struct unpacked_rows){NULL};
-    const int64_t k = block * BLOCK * per_step,
-                  columns = gemm_min(t->panels * cut->width, cut->lines - first * cut->width);
-    return (struct unpacked_rows){.from = (const char *)cut->data + (k * cut->k_stride + first * cut->width) * bytes,
-                                  .rows = gemm_min(BLOCK * per_step, cut->k - k),
-                                  .lines = gemm_parts(columns * bytes, GEMM_CACHE_LINE),
-                                  .row_bytes = cut->k_stride * bytes};
-}
-
-/* Tile `tile` of a block prefetches one cache line of some rows, as many as it prefetches at all. */
-static void prefetch_rows(const struct unpacked_rows *ahead, int64_t tile, int64_t steps, struct gemm_prefetch *next) {
-    const int64_t row = ahead->from ? tile / ahead->lines * (steps / GEMM_PREFETCH_STEPS) : 0;
-    if (row < ahead->rows)
-        *next = (struct gemm_prefetch){ahead->from + row * ahead->row_bytes + tile % ahead->lines * GEMM_CACHE_LINE,
-                                       ahead->row_bytes};
-}
-
 /* Multiplies panel `i` of A by the panels of B for one block of k, and adds to the sums from `row` on, or stores them.
  */
 static void matmul_panel_sums(const struct matmul *t, const struct packed_panels *a, int64_t i,
@@ -238,7 +207,6 @@ static void matmul_panel_sums(const struct matmul *t, const struct packed_panels
         next_bytes += a_made ? t->blocks * common_size : 0;
     }
     const int64_t halves = gemm_parts(steps, 2);
-    const struct unpacked_rows ahead = rows_ahead(t, t->common_a ? b->first : a->first, block);
     struct spread of_panel = spread_over(next, steps * t->a.width, b->count, steps), of_bytes = {.bytes = 0};
     if (check)
         of_bytes = spread_over(next_bytes, halves * t->a.width, b->count, halves);
@@ -250,7 +218,6 @@ static void matmul_panel_sums(const struct matmul *t, const struct packed_panels
                                        .rows = rows,
                                        .steps = steps,
                                        .next = of_panel.next};
-        prefetch_rows(&ahead, i * b->count + j, steps, &pair.next);
         struct gemm_bytes for_check = {.a = bytes, .a_made = &a_made};
         if (check) {
             const bool b_there = !t->common_a && t->bytes_made[of_b];
@@ -409,8 +376,7 @@ static void matmul_plan(struct matmul *t) {
         operands[i]->panel_size = gemm_round_up(t->steps * operands[i]->width + k->lanes, FL_ALIGNMENT / GEMM_PACKED);
     }
     /* If A is long and B stays in the cache, A is cut. */
-    const int64_t b_bytes = t->b.panels * block_steps(t) * t->b.width * GEMM_PACKED;
-    t->common_a = (t->b.panels > PART_COLUMNS && b_bytes > COMMON_BYTES) || t->m <= t->n;
+    t->common_a = t->b.panels > PART_COLUMNS || t->m <= t->n;
     const struct gemm_operand *cut = cut_operand(t);
     if (t->c->family->matrix) { /* a part has as much of one operand, with all of k, as fits in the second-level cache;
                                    the other is streamed */
@@ -419,9 +385,12 @@ static void matmul_plan(struct matmul *t) {
         t->panels =
             gemm_min(gemm_max(MATRIX_PANELS_LEAST, gemm_min(fit, MATRIX_PANELS_MOST)), gemm_parts(cut->panels, parts));
     } else {
-        const int64_t panel_bytes = block_steps(t) * cut->width * GEMM_PACKED;
+        const int64_t panel_bytes = block_steps(t) * cut->width * GEMM_PACKED,
+                      most = t->common_a ? PART_COLUMNS : PART_ROWS;
         t->panels = gemm_min(gemm_max(PART_BYTES / panel_bytes, 1), gemm_parts(cut->panels, PARTS));
-        t->panels = gemm_min(t->panels, t->common_a ? PART_COLUMNS : PART_ROWS);
+        if (!t->common_a && cut->k_stride != 1 && t->c->workers == 1) /* longer stretches of the rows of A transposed */
+            t->panels = cut->panels;
+        t->panels = gemm_min(t->panels, most);
     }
     t->parts = gemm_parts(cut->panels, t->panels);
 }
