@@ -317,9 +317,9 @@ struct tile_addends {
     int up_bias, up_residual;
 };
 
-enum { TILE_STRIDE = GEMM_PANEL_COLUMNS_MAX };
+enum { TILE_UNIT = 16 };
 
-/* The limbs of the accumulators of a tile with bias and residual, in rows of TILE_STRIDE: what lies beyond its columns
+/* The limbs of the accumulators of a tile with bias and residual, in rows of whole units: what lies beyond its columns
  * is 0. */
 static inline __attribute__((always_inline)) struct limb_range
 tile_limbs_body(const struct gemm_accumulated *x, const struct limb_rows *of, const struct tile_addends *with,
@@ -332,8 +332,8 @@ tile_limbs_body(const struct gemm_accumulated *x, const struct limb_rows *of, co
 #if defined(__AVX512F__)
     const __m512i mask = _mm512_set1_epi32(rest), one = _mm512_set1_epi32(ones);
     __m512i top = _mm512_set1_epi32(INT32_MIN), bottom = _mm512_set1_epi32(INT32_MAX);
-    for (int64_t j = 0; j < of->columns; j += 16) {
-        const __mmask16 there = of->columns - j >= 16 ? 0xffff : (__mmask16)((1u << (of->columns - j)) - 1);
+    for (int64_t j = 0; j < of->columns; j += TILE_UNIT) {
+        const __mmask16 there = of->columns - j >= TILE_UNIT ? 0xffff : (__mmask16)((1u << (of->columns - j)) - 1);
         __m512i b = _mm512_setzero_si512(), r = b;
         if (bias)
             b = _mm512_sll_epi32(_mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(there, with->bias + j)),
@@ -361,14 +361,14 @@ tile_limbs_body(const struct gemm_accumulated *x, const struct limb_rows *of, co
                 h = _mm512_add_epi32(h, r);
             top = _mm512_mask_max_epi32(top, there, top, h);
             bottom = _mm512_mask_min_epi32(bottom, there, bottom, h);
-            _mm512_storeu_si512(low + i * TILE_STRIDE + j, _mm512_maskz_mov_epi32(there, l));
-            _mm512_storeu_si512(high + i * TILE_STRIDE + j, _mm512_maskz_mov_epi32(there, h));
+            _mm512_storeu_si512(low + i * of->stride + j, _mm512_maskz_mov_epi32(there, l));
+            _mm512_storeu_si512(high + i * of->stride + j, _mm512_maskz_mov_epi32(there, h));
         }
     }
     range.top = _mm512_reduce_max_epi32(top);
     range.bottom = _mm512_reduce_min_epi32(bottom);
 #else
-    for (int64_t i = 0; i < of->rows; i++, low += TILE_STRIDE, high += TILE_STRIDE) {
+    for (int64_t i = 0; i < of->rows; i++, low += of->stride, high += of->stride) {
         const int32_t *restrict sum = x->sum + i * x->stride, *restrict more = x->high + i * x->stride;
         const int16_t *restrict r = residual ? with->residual + i * of->pitch : NULL;
         for (int64_t j = 0; j < of->columns; j++)
@@ -385,7 +385,7 @@ tile_limbs_body(const struct gemm_accumulated *x, const struct limb_rows *of, co
             range.top = h > range.top ? h : range.top;
             range.bottom = h < range.bottom ? h : range.bottom;
         }
-        for (int64_t j = of->columns; j < TILE_STRIDE; j++)
+        for (int64_t j = of->columns; j < of->stride; j++)
             low[j] = high[j] = 0;
     }
 #endif
@@ -422,12 +422,12 @@ static bool gemm_store_accumulated(const struct fl_args *args, int64_t first, in
     const int shift = by.exponent - fl_exponent(&args->out);
     if (!rounds_limbs(args, shift) || !gemm_limbs_have_room(&by) || (e->bias.data && e->bias.count != pitch))
         return false;
-    int32_t low[GEMM_PANEL_ROWS_MAX * TILE_STRIDE], high[GEMM_PANEL_ROWS_MAX * TILE_STRIDE];
-    const struct limb_rows of = {rows, columns, pitch, TILE_STRIDE};
+    int32_t low[GEMM_PANEL_ROWS_MAX * GEMM_PANEL_COLUMNS_MAX], high[GEMM_PANEL_ROWS_MAX * GEMM_PANEL_COLUMNS_MAX];
+    const struct limb_rows of = {rows, columns, pitch, (columns + TILE_UNIT - 1) / TILE_UNIT * TILE_UNIT};
     const struct tile_addends with = {e->bias.data ? (const int16_t *)e->bias.data + first % pitch : NULL,
                                       gemm_residual(e, first, sizeof(int16_t)), by.up_bias, by.up_residual};
     const struct limb_range range = tile_limbs(x, &of, &with, low, high);
-    if (!gemm_range_fits(range, rows * TILE_STRIDE, low, high, shift, e->relu, &stored->sums))
+    if (!gemm_range_fits(range, rows * of.stride, low, high, shift, e->relu, &stored->sums))
         return false;
     gemm_store_fitting(element(&args->out, first), &of, low, high, shift, e->relu, &stored->sums);
     return true;

@@ -14,13 +14,8 @@ namespace {
 
 /* Registers: of a fragment, four sums of binary32 or two pairs of fp16. */
 template <class Tile, class Register, int count> struct float_terms {
-    Register sum[Tile::rows][Tile::columns][count];
+    Register sum[Tile::rows][Tile::columns][count] = {};
 
-    __device__ float_terms() {
-#pragma unroll
-        for (int i = 0; i < Tile::rows * Tile::columns * count; i++)
-            sum[i / count / Tile::columns][i / count % Tile::columns][i % count] = 0;
-    }
     template <class Fragments>
     __device__ __forceinline__ void multiply(const Fragments &at, const unsigned char *stage) {
 #pragma unroll
@@ -53,7 +48,8 @@ template <class Tile, class Register, int count> struct float_terms {
 };
 
 #ifdef FL_ELEMENT_IS_FLOAT
-/* Binary32 rounded to tf32, to nearest even, after the products of a step. */
+/* Binary32 rounded to tf32, to nearest even, after the products of a step. Every second four lanes begin with the
+ * second piece, so that eight of them store into different banks. */
 struct cells_of_tf32 {
     static constexpr int pieces = 2;
     static constexpr bool masked_across = true;
@@ -63,17 +59,20 @@ struct cells_of_tf32 {
     __device__ static void begin(held *h, unsigned char *, uint32_t, const float *from, bool inside) {
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            h->eight[i] = inside ? reinterpret_cast<const uint4 *>(from)[i] : make_uint4(0, 0, 0, 0);
+            h->eight[i] = inside ? reinterpret_cast<const uint4 *>(from)[place(i)] : make_uint4(0, 0, 0, 0);
     }
     __device__ static void finish(const held *h, unsigned char *tile, uint32_t at) {
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            *reinterpret_cast<uint4 *>(tile + (at ^ (uint32_t)(i * 16))) = make_uint4(
+            *reinterpret_cast<uint4 *>(tile + (at ^ place(i) * 16)) = make_uint4(
                 rounded(h->eight[i].x), rounded(h->eight[i].y), rounded(h->eight[i].z), rounded(h->eight[i].w));
     }
     __device__ static void pair(unsigned char *tile, uint32_t at, int j, float x, float y) {
         *reinterpret_cast<uint2 *>(tile + (at ^ (uint32_t)(j * 4))) =
             make_uint2(rounded(__float_as_uint(x)), rounded(__float_as_uint(y)));
+    }
+    __device__ static uint32_t place(int i) {
+        return (threadIdx.x >> 2 & 1) ^ (uint32_t)i;
     }
     __device__ static uint32_t rounded(uint32_t x) {
         const uint32_t near = (x + 0xfffu + (x >> 13 & 1)) & ~0x1fffu;

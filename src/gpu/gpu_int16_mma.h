@@ -32,17 +32,8 @@ __device__ static __forceinline__ uint32_t high_bytes(uint32_t x, uint32_t y) {
 template <class Tile> struct int16_terms {
     static constexpr int rows = Tile::rows, columns = Tile::columns;
 
-    int32_t high[rows][columns][4], middle[rows][columns][4], low[rows][columns][4];
+    int32_t high[rows][columns][4] = {}, middle[rows][columns][4] = {}, low[rows][columns][4] = {};
 
-    __device__ int16_terms() {
-#pragma unroll
-        for (int i = 0; i < rows; i++)
-#pragma unroll
-            for (int n = 0; n < columns; n++)
-#pragma unroll
-                for (int j = 0; j < 4; j++)
-                    high[i][n][j] = middle[i][n][j] = low[i][n][j] = 0;
-    }
     template <class Fragments>
     __device__ __forceinline__ void multiply(const Fragments &at, const unsigned char *stage) {
 #pragma unroll

@@ -1,8 +1,8 @@
 /* Shards of a step on the device "cuda": after each step the whole state of a network must be the bytes of the
- * processor's, whose sums test_nn_shards checks, and so must the losses, which the device brings in groups. Within a
- * step the host waits for nothing unless a dynamic loss scale or normalisation over all shards asks. Then nn_train as a
- * whole, with its trace, and its checkpoints, with which the processor goes on and the other way round; sums of any
- * terms.
+ * processor's, whose sums test_nn_shards checks, and so must the losses, which the device brings in groups. The host
+ * waits once for each group and for nothing else, unless a dynamic loss scale or normalisation over all shards asks.
+ * Then nn_train as a whole, with its trace, and its checkpoints, with which the processor goes on and the other way
+ * round; sums of any terms.
  *
  *     test_gpu_shards [long]
  *
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SIDE = 8, CHANNELS = 3, CLASSES = 10, LENGTH = 6, VOCABULARY = 17, BATCH = 8 };
+enum { SIDE = 8, CHANNELS = 3, CLASSES = 10, LENGTH = 6, VOCABULARY = 17, BATCH = 8, NOTED = 2 };
 
 static long (*count)(const char *what); /* of the machine; NULL on a GPU */
 
@@ -49,7 +49,7 @@ static nn_graph *build(const struct job *j, const char *device) {
     const nn_node logits = nn_model_reads_text(j->model) ? nn_model_text(g, j->model, LENGTH, VOCABULARY)
                                                          : nn_model(g, j->model, SIDE, SIDE, CHANNELS, CLASSES);
     CHECK(!nn_compile(g, logits), "%s %s: %s", j->model, j->variant, tensor_error());
-    CHECK(!nn_note_every(g, 2), "%s", tensor_error());
+    CHECK(!nn_note_every(g, NOTED), "%s", tensor_error());
     return g;
 }
 
@@ -100,8 +100,8 @@ static void steps_of(const struct job *j) {
             CHECK(!nn_train_step(NULL, NULL, g[device], &batch, 0.05f) && !nn_note_loss(g[device]), "%s",
                   tensor_error());
             if (count && device && step > 2 && !j->how.loss_scale && !j->how.batchnorm_global) /* which ask */
-                CHECK(count("waits") == waits, "%s %s, step %d: %ld waits", j->model, j->variant, step,
-                      count("waits") - waits);
+                CHECK(count("waits") <= waits + (step % NOTED == 0), "%s %s, step %d: %ld waits", j->model, j->variant,
+                      step, count("waits") - waits);
         }
         nn_loss_scale scale;
         CHECK(!nn_loss_scale_of(&scale, g[1]), "%s", tensor_error());

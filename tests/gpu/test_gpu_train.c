@@ -496,7 +496,7 @@ int main(int argc, char **argv) {
     waits_of_reports(true, "flex16+5", NULL, 0);
     waits_of_reports(false, "fp16", scaled, 0);
     waits_of_reports(false, "flex16+5", NULL, 100); /* records of the first and the last step */
-    waits_of_reports(false, "fp16", "1024", 100);
+    waits_of_reports(false, "fp16", scaled, 100);
     waits_of_evaluation();
     stops();
     set_without_room();

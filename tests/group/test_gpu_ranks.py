@@ -3,8 +3,10 @@
 rank on a processor, byte for byte; a training goes on with its ranks elsewhere. The program with a device for each rank,
 also by NCCL, over the stand-in of nccl_standin.c.
 usage: test_gpu_ranks.py TRAIN_RANKS FLEXLAB BACKEND [long] [NCCL=STANDIN_LIBRARY] MPIRUN=ENGINE..."""
+import itertools
 import json
 import os
+import re
 import sys
 
 import launch
@@ -21,7 +23,7 @@ def train(engine, ranks, folder, *keys):
     check(status == 0 and "FINDING" not in err, keys, ranks, status, err)
     if "devices=cuda" in keys:  # of the machine's two
         check(all(f"rank {r} on cuda:{r % 2}" in out for r in range(ranks)), "devices:", out)
-    return status == 0
+    return out if status == 0 else ""
 
 
 def works():
@@ -45,8 +47,12 @@ def same_bytes(engine, place):
         train(engine, 1, one, *keys)
         for each in devices:
             folder = os.path.join(place, f"{number}-{each.replace('/', '-')}")
-            if train(engine, 2, folder, *keys, f"devices={each}"):
+            out = train(engine, 2, folder, *keys, f"devices={each}")
+            if out:
                 same(one, folder, *keys, each)
+            if keys[0] == "model=resnet8" and each == "cuda/cpu" and "batchnorm=global" not in keys:
+                found = re.search(r"overlapped (\S+) seconds (\S+)", out)  # a look at the machine computes on
+                check(found and float(found[1]) > 0.01 * float(found[2]), "nothing crosses during backward:", keys, out)
         if LONG:
             folder = os.path.join(place, f"{number}-shards")
             if train(engine, 1, folder, *keys, "devices=cuda"):
@@ -116,4 +122,22 @@ def by_nccl(engine, place):
         check(not os.path.exists(os.path.join(place, "refused", "last.safetensors")), words, more, "has written")
 
 
-launch.under_each(ENGINES if LONG else ENGINES[:1], same_bytes, resumed, program, *([by_nccl] if NCCL else []))
+def failing_calls(engine, place):
+    """What copies beside backward calls fails on both ranks, at once or later: messages and no file."""
+    for call in ("cudaStreamWaitEvent", "cudaEventQuery", "cudaEventRecord", "cudaEventSynchronize", "cudaHostAlloc",
+                 "cudaEventCreateWithFlags"):
+        for at, error in itertools.product((1, 2, 9) if LONG else (2,), (2, 719)):
+            folder = os.path.join(place, "failing")
+            status, out, err = launch.train(TRAIN, engine, 2, folder, "model=mlp2", "data=synthetic:train=48,test=8", "batch=8",
+                                            "variant=dfp16", "shards=4", "steps=4", "devices=cuda",
+                                            seconds=300, **{**MACHINE, "FLEXLAB_PTX_FAIL": f"{call}@{at}@{error}"})
+            planned = "fails as planned" in err
+            check(planned or LONG or call in ("cudaHostAlloc", "cudaEventCreateWithFlags"), call, at, "is never called", err)
+            check(status is not None and "FINDING" not in err and "Segmentation" not in err, call, at, error, status, err)
+            check(not planned or status, call, at, error, "fails, and nobody says so", err)
+            said = [line for line in err.splitlines() if not line.startswith("ptx: ")]
+            check(not planned or any("CUDA reports" in line or "memory" in line for line in said), call, at, error, err)
+
+
+launch.under_each(ENGINES if LONG else ENGINES[:1], same_bytes, resumed, program, failing_calls,
+                  *([by_nccl] if NCCL else []))

@@ -67,3 +67,10 @@ void fl_fetch_clear(tensor_device *device, struct fl_fetch *f) {
     fl_free(f->copy);
     *f = (struct fl_fetch){0};
 }
+
+const struct fl_slot *fl_slot_of(const tensor *t) {
+    struct fl_storage *s = t->storage;
+    if (s->device->host)
+        return s->slot;
+    return fl_get(fl_queue_of(s), s->seen, s->slot, sizeof *s->slot) ? NULL : s->seen;
+}

@@ -41,8 +41,10 @@ void fl_sample_writes(struct fl_sampling *first, int turn);
 struct fl_sampled fl_sampled_of(const struct fl_sampling *sampling, const tensor *t);
 
 struct fl_call;
-/* Samples a write that has ended; run.c calls it. */
-void fl_sample_call(const struct fl_call *call);
+/* Samples a write that has ended, of a tensor that is known by its slot; run.c calls it. */
+void fl_sample_call(const struct fl_call *call, const void *slot);
+/* Whether it would sample a write now. */
+bool fl_is_sampled(void);
 /* The same of a write that was submitted to a device; waits for it. */
 struct fl_queue;
 tensor_status fl_sample_there(struct fl_queue *queue, const struct fl_call *call);

@@ -146,13 +146,6 @@ tensor_status fl_store_mean(tensor *out, const tensor *const *terms, int count) 
     return submit_sum(FL_CALL_MEAN, out, terms, count);
 }
 
-const struct fl_slot *fl_slot_of(const tensor *t) {
-    struct fl_storage *s = t->storage;
-    if (s->device->host)
-        return s->slot;
-    return fl_get(fl_queue_of(s), s->seen, s->slot, sizeof *s->slot) ? NULL : s->seen;
-}
-
 const char *tensor_kernel_backend(tensor_format format, const char *op) {
     const struct fl_format *f = fl_format_of(format);
     const enum fl_op number = fl_op_named(op);
