@@ -9,7 +9,7 @@ import sys
 programs, library = sys.argv[1:3]
 MATMUL, CONV = ("gpu_products", "4", "8", "matmul", "dfp16"), ("gpu_products", "2", "24", "conv2d", "flex16+5")
 MATMUL_FP32, CONV_FP16 = ("gpu_products", "2", "16", "matmul", "fp32"), ("gpu_products", "2", "24", "conv2d", "fp16")
-DEPTHWISE, FAST = ("gpu_products", "1", "1", "depthwise"), ("gpu_products", "2", "4", "fast", "a100")
+DEPTHWISE, FAST = ("gpu_products", "1", "1", "depthwise"), ("gpu_products", "3", "6", "fast", "a100")
 BATCHED = ("gpu_products", "1", "1", "batched", "fp32")
 NUMBERS = ("gpu_products", "1", "0", "numbers")
 TILES = "13product_tilesI"  # kernels with these words in their names
