@@ -97,12 +97,8 @@ int main(int argc, char **argv) {
         tensor_class class = TENSOR_EXACT;
         check(formats[i][length] ? tensor_class_find(&class, formats[i] + length + 1) : TENSOR_OK);
         check(tensor_set_class(class));
-        nn_graph *g = nn_graph_new(&(nn_config){.variant = name,
-                                                .batch = size,
-                                                .seed = 1,
-                                                .momentum = 0.9f,
-                                                .weight_decay = 1e-4f,
-                                                .device = device});
+        nn_graph *g = nn_graph_new(&(nn_config){
+            .variant = name, .batch = size, .seed = 1, .momentum = 0.9f, .weight_decay = 1e-4f, .device = device});
         check(g ? nn_compile(g, nn_model(g, "resnet20", 32, 32, 3, 10)) : tensor_error_status());
         check(nn_set_pixel_values(g, values));
         const double seconds = seconds_of_step(g, &(nn_batch){.pixels = images, .labels = labels}, steps);

@@ -88,21 +88,35 @@ struct affine_whole {
     int exponent;
 };
 
+/* k * 2^g, an integer below 2^63. */
+FL_BOTH int64_t affine_integer(struct fl_coefficient k, int g) {
+    return !k.m ? 0 : k.e > g ? k.m >> (k.e - g) : k.m * ((int64_t)1 << (g - k.e));
+}
+
 FL_BOTH bool affine_as_whole(const struct affine_channel *p, struct affine_whole *t) {
-    int g = affine_products_exponent(p, INT_MIN / 4);
-    if (p->offset.m && affine_finest(p->offset) > g)
-        g = affine_finest(p->offset);
+    const struct fl_coefficient part[3] = {p->first, p->cross, p->offset};
+    int g = INT_MIN / 4;
+    for (int i = 0; i < 3; i++)
+        if (part[i].m && affine_finest(part[i]) > g)
+            g = affine_finest(part[i]);
     if (g == INT_MIN / 4)
         g = 0; /* all terms are zero */
-    if (affine_size(p) + g > 61 || affine_abs(g) > 1000)
+    if (affine_abs(g) > 1000)
         return false;
-    bool sticky;
-    const fl_int128 first = affine_scaled(p->first.m, p->first.e, g), cross = affine_scaled(p->cross.m, p->cross.e, g);
-    t->first = (int64_t)first;
-    t->cross = (int64_t)cross;
-    t->constant = (int64_t)(affine_floor(p->offset, g, &sticky) - first * p->first_centre - cross * p->cross_centre);
+    int64_t whole[3];
+    uint64_t size = 0; /* a mantissa is less than 2^16 from a centre */
+    for (int i = 0; i < 3; i++) {
+        const int spread = i < 2 ? 16 : 0;
+        if (part[i].m && fl_bits_of(part[i].m) + g - part[i].e + spread > 62)
+            return false;
+        whole[i] = affine_integer(part[i], g);
+        size += (uint64_t)affine_abs(whole[i]) << spread;
+    }
+    t->first = whole[0];
+    t->cross = whole[1];
+    t->constant = whole[2] - whole[0] * p->first_centre - whole[1] * p->cross_centre;
     t->exponent = g;
-    return true;
+    return size < (uint64_t)1 << 62;
 }
 
 /* --- 64-bit lanes, multipliers of 32 bits ------------------------------------------------------------------------- */

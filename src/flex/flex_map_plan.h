@@ -43,9 +43,9 @@ FL_BOTH void flex_align_linear(struct flex_linear *l) {
     l->mb = (int64_t)mb;
 }
 
-/* add, sub, add_relu, add_scaled, scale, relu, relu_grad, add_relu_grad, neg, bias, bias_relu of operands with the
- * exponents e0 and e1 (any e1 for a single operand). alpha: the factor of *_scaled and scale, finite. */
-FL_BOTH struct flex_linear flex_linear_of(enum fl_op op, int e0, int e1, float alpha) {
+/* The terms of add, sub, add_relu, add_scaled, scale, relu, relu_grad, add_relu_grad, neg, bias, bias_relu of operands
+ * with the exponents e0 and e1 (any e1 for a single operand). alpha: the factor of *_scaled and scale, finite. */
+FL_BOTH struct flex_linear flex_linear_terms(enum fl_op op, int e0, int e1, float alpha) {
     const struct fl_term one = {1, 0}, none = {0, 0};
     struct flex_linear l;
     l.a = one;
@@ -88,6 +88,12 @@ FL_BOTH struct flex_linear flex_linear_of(enum fl_op op, int e0, int e1, float a
     l.two = l.b.m != 0;
     l.a.e += e0;
     l.b.e += e1;
+    return l;
+}
+
+/* The same aligned. */
+FL_BOTH struct flex_linear flex_linear_of(enum fl_op op, int e0, int e1, float alpha) {
+    struct flex_linear l = flex_linear_terms(op, e0, e1, alpha);
     flex_align_linear(&l);
     return l;
 }

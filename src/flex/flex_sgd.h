@@ -10,48 +10,15 @@
 #include "flex/flex_store.h"
 
 static struct flex_sgd sgd_plan(const struct fl_args *args) {
-    const double *by = args->p.factored.factors;
-    struct flex_sgd_given given = {.terms = args->in[2].data ? 3 : 2,
-                                   .e_out = fl_exponent(&args->out),
-                                   .wide_out = args->out.wide,
-                                   .measures = !args->out.data,
-                                   .stochastic = args->rounding.mode == TENSOR_ROUND_STOCHASTIC};
-    for (int j = 0; j < given.terms; j++) {
-        given.factor[j] = args->op == FL_OP_COMBINE ? (float)by[j] : 1;
-        given.e[j] = fl_exponent(&args->in[j]);
-        given.wide[j] = args->in[j].wide;
-    }
-    if (args->op == FL_OP_SGD_UPDATE) {
-        given.factor[1] = -args->p.sgd.rate;
-    } else if (args->op == FL_OP_SGD_MOMENTUM) {
-        given.factor[0] = args->p.sgd.momentum;
-        given.factor[2] = args->p.sgd.weight_decay;
-    }
-    return flex_sgd_of(&given);
-}
-
-static int64_t mantissa(const struct fl_view *view, int64_t i) {
-    return view->wide ? ((const int32_t *)view->wide)[i] : ((const int16_t *)view->data)[i];
-}
-
-static inline struct fl_wide_sum sgd_sum(const struct fl_args *args, const struct flex_sgd *p, int64_t i) {
-    if (!p->far_apart) {
-        fl_int128 sum = 0;
-        for (int j = 0; j < p->terms; j++)
-            sum += (fl_int128)p->aligned[j] * mantissa(&args->in[j], i);
-        return (struct fl_wide_sum){sum, p->exponent};
-    }
-    struct fl_term terms[FLEX_SGD_TERMS];
-    for (int j = 0; j < p->terms; j++)
-        terms[j] = (struct fl_term){p->factor[j].m * mantissa(&args->in[j], i), p->factor[j].e};
-    return fl_sum_terms(terms, p->terms);
+    return flex_sgd_of_task(args, args->op == FL_OP_SGD_UPDATE ? args->p.sgd.rate : args->p.sgd.momentum,
+                            args->rounding.mode == TENSOR_ROUND_STOCHASTIC);
 }
 
 static void sgd_each(const struct fl_args *args, const struct flex_sgd *p, int64_t first, int64_t end,
                      struct fl_stats *stats) {
     const bool wide = args->out.wide;
     for (int64_t i = first; i < end; i++) {
-        const struct fl_wide_sum sum = sgd_sum(args, p, i);
+        const struct fl_wide_sum sum = flex_sgd_sum(args, p, i);
         const double size = fl_wide_abs(sum);
         stats->maximum = size > stats->maximum ? size : stats->maximum;
         if (args->out.data && wide)
@@ -135,7 +102,7 @@ static double sgd_largest(const struct fl_args *args, const struct flex_sgd *p, 
     double size = 0;
     for (int64_t i = 0; i < n; i++)
         if ((t[i] < 0 ? -(uint64_t)t[i] : (uint64_t)t[i]) == largest)
-            size = fmax(size, fl_wide_abs(sgd_sum(args, p, first + i)));
+            size = fmax(size, fl_wide_abs(flex_sgd_sum(args, p, first + i)));
     return size;
 }
 

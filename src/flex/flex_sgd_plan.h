@@ -1,6 +1,5 @@
 /* flex_sgd_plan.h - how momentum and update of stochastic gradient descent, and combinations of up to three tensors,
- * are computed in integers, from exponents and factors alone. C and CUDA, on plain numbers: no tensor, no vector, no
- * libm.
+ * are computed in integers, from exponents and factors alone. C and CUDA, on plain numbers: no vector, no libm.
  *
  * v' = alpha v + g + beta w, w' = w - alpha v, y = a p + b q + c w: exact sums of up to three mantissas, each times a
  * factor, rounded once.
@@ -11,7 +10,8 @@
 #ifndef FL_FLEX_SGD_PLAN_H
 #define FL_FLEX_SGD_PLAN_H
 
-#include "core/arithmetic/exact.h"
+#include "core/arithmetic/exact_rules.h"
+#include "core/table/kernel.h"
 #include <stdbool.h>
 
 enum { FLEX_SGD_TERMS = 3 };
@@ -89,6 +89,43 @@ FL_BOTH struct flex_sgd flex_sgd_of(const struct flex_sgd_given *g) {
     flex_sgd_align(&p);
     flex_sgd_shorten(&p, g);
     return p;
+}
+
+/* The plan of sgd_update with its rate, sgd_momentum with its momentum, or combine. */
+FL_BOTH struct flex_sgd flex_sgd_of_task(const struct fl_args *args, float factor, bool stochastic) {
+    struct flex_sgd_given given;
+    given.terms = args->in[2].data ? 3 : 2;
+    given.e_out = fl_exponent(&args->out);
+    given.wide_out = args->out.wide != NULL;
+    given.measures = args->out.data == NULL;
+    given.stochastic = stochastic;
+    for (int j = 0; j < FLEX_SGD_TERMS; j++) {
+        const bool there = j < given.terms;
+        given.factor[j] = there && args->op == FL_OP_COMBINE ? (float)args->p.factored.factors[j] : 1;
+        given.e[j] = there ? fl_exponent(&args->in[j]) : 0;
+        given.wide[j] = there && args->in[j].wide;
+    }
+    if (args->op == FL_OP_SGD_UPDATE) {
+        given.factor[1] = -factor;
+    } else if (args->op == FL_OP_SGD_MOMENTUM) {
+        given.factor[0] = factor;
+        given.factor[2] = args->p.sgd.weight_decay;
+    }
+    return flex_sgd_of(&given);
+}
+
+/* The sum of element i. */
+FL_BOTH struct fl_wide_sum flex_sgd_sum(const struct fl_args *args, const struct flex_sgd *p, int64_t i) {
+    struct fl_term terms[FLEX_SGD_TERMS];
+    struct fl_wide_sum sum = {0, p->exponent};
+    for (int j = 0; j < p->terms; j++) {
+        const struct fl_view *in = &args->in[j];
+        const int64_t m = in->wide ? ((const int32_t *)in->wide)[i] : ((const int16_t *)in->data)[i];
+        sum.m += (fl_int128)p->aligned[j] * m;
+        terms[j].m = p->factor[j].m * m;
+        terms[j].e = p->factor[j].e;
+    }
+    return p->far_apart ? fl_terms_sum(terms, p->terms) : sum;
 }
 
 #endif

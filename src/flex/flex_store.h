@@ -5,7 +5,7 @@
  * other functions apply it to many at a time. Operations whose sums stay in registers round them there by the same
  * rule: flex_affine*.h, flex_sgd.h, flex_gemm.h, and means, which are no sums (flex_image.h).
  *
- * Gives: store_block, store_block32, store_wide, round_sum, store_sum, store_sum_wide. */
+ * Gives: store_block, store_block32, store_wide, store_sum, store_sum_wide. */
 #ifndef FL_FLEX_STORE_H
 #define FL_FLEX_STORE_H
 
@@ -80,31 +80,19 @@ static void store_wide(int32_t *wide, int16_t *dst, int64_t n, const int64_t *su
 
 /* --- sums wider than 64 bits, one at a time; the caller records maxima ---------------------------------------- */
 
-/* fl_wide_round with a shorter form for the common case |sum| < 2^100. */
-static inline int64_t round_sum(struct fl_wide_sum sum, int e, int64_t limit, const uint32_t *draw,
-                                int64_t *saturated) {
-    const int shift = sum.e - e;
-    const fl_int128 bound = (fl_int128)1 << 100;
-    if (draw || shift < 1 || shift > 100 || sum.m > bound || sum.m < -bound)
-        return fl_wide_round(sum, e, limit, draw, saturated);
-    const fl_int128 below_half = ((fl_int128)1 << (shift - 1)) - 1;
-    const fl_int128 r = (sum.m + below_half + ((sum.m >> shift) & 1)) >> shift;
-    *saturated += r > limit || r < -limit;
-    return r > limit ? limit : r < -limit ? -limit : (int64_t)r;
-}
-
 static inline void store_sum(const struct fl_args *args, int64_t i, struct fl_wide_sum sum, struct fl_stats *stats) {
     const struct fl_rounding *how = &args->rounding;
     const bool stochastic = how->mode == TENSOR_ROUND_STOCHASTIC;
     const uint32_t draw = stochastic ? fl_philox_draw(how->key, how->write, how->first + i) : 0;
-    const int64_t m = round_sum(sum, fl_exponent(&args->out), FLEX_TOP, stochastic ? &draw : NULL, &stats->saturated);
+    const int64_t m =
+        fl_terms_round(sum, fl_exponent(&args->out), FLEX_TOP, stochastic ? &draw : NULL, &stats->saturated);
     ((int16_t *)args->out.data)[i] = (int16_t)fl_put_mantissa(m, FLEX_TOP, sum.m != 0, stats);
 }
 
 /* Stores a weight with a wide part: the sum is rounded to it, to nearest, and the mantissa is its rounding. */
 static inline void store_sum_wide(const struct fl_args *args, int64_t i, struct fl_wide_sum sum,
                                   struct fl_stats *stats) {
-    const int64_t wide = round_sum(sum, fl_exponent(&args->out) + 16, FL_WIDE_LIMIT, NULL, &stats->saturated);
+    const int64_t wide = fl_terms_round(sum, fl_exponent(&args->out) + 16, FL_WIDE_LIMIT, NULL, &stats->saturated);
     ((int32_t *)args->out.wide)[i] = fl_put_wide(wide, sum.m != 0, (int16_t *)args->out.data + i, stats);
 }
 

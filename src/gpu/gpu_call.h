@@ -132,14 +132,11 @@ __device__ static inline void gpu_found(struct gpu_control *control, int64_t at)
 /* Adds the statistics of the threads of a block, all of which call it. Maxima are positive doubles, which compare as
  * their bits do. */
 __device__ static inline void gpu_report(struct gpu_control *control, const struct fl_stats &mine) {
-    unsigned long long maximum = (unsigned long long)__double_as_longlong(mine.maximum);
-    int gamma = mine.gamma;
-    for (int lanes = 16; lanes > 0; lanes /= 2) {
-        const unsigned long long other = __shfl_down_sync(0xffffffffu, maximum, lanes);
-        const int other_gamma = __shfl_down_sync(0xffffffffu, gamma, lanes);
-        maximum = other > maximum ? other : maximum;
-        gamma = other_gamma > gamma ? other_gamma : gamma;
-    }
+    const uint64_t bits = (uint64_t)__double_as_longlong(mine.maximum);
+    const uint32_t all = 0xffffffffu, high = __reduce_max_sync(all, (uint32_t)(bits >> 32)),
+                   low = __reduce_max_sync(all, bits >> 32 == high ? (uint32_t)bits : 0);
+    const int gamma = (int)__reduce_max_sync(all, (uint32_t)mine.gamma);
+    const unsigned long long maximum = (uint64_t)high << 32 | low;
     struct fl_stats *to = &control->stats;
     if (threadIdx.x % 32 == 0) {
         if (maximum)
@@ -161,6 +158,10 @@ static inline unsigned gpu_blocks(int64_t work) {
     const int64_t blocks = (work + GPU_THREADS - 1) / GPU_THREADS;
     const int64_t most = 1056; /* eight on each multiprocessor of an H100 */
     return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+}
+/* The threads for so many elements where what a thread does once costs as much as a few elements. */
+static inline int64_t gpu_fourth(int64_t elements) {
+    return (elements + 3) / 4;
 }
 
 #endif

@@ -6,7 +6,7 @@
 #define FL_GPU_CHANNELS_H
 
 #include "core/ops/norms/channel_rules.h"
-#include "gpu/gpu_element.h"
+#include "gpu/gpu_affine.h"
 
 namespace {
 
@@ -26,6 +26,26 @@ __global__ void channel_moments(const struct gpu_call call) {
 #endif
 }
 
+/* Of a part of a batch: the sums themselves (core/ops/norms/part_norm.h). */
+__global__ void channel_parts(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const struct fl_batch_norm &n = args.p.batch_norm;
+    double *sum = n.parts, *high = sum + n.n, *low = high + n.n;
+    for (int64_t c = gpu_first(); c < n.n; c += gpu_stride()) {
+#ifdef FL_SHARED_EXPONENT
+        fl_exact_part(n.sums.i[0][c], n.sums.i[1][c], fl_exponent(&args.in[0]),
+                      fl_exponent(args.in[1].data ? &args.in[1] : &args.in[0]), &sum[c], &high[c], &low[c]);
+#else
+        sum[c] = n.sums.f[0][c];
+        high[c] = n.sums.f[1][c];
+        low[c] = 0;
+#endif
+    }
+}
+
 __device__ static inline double vector_at(const struct fl_view &vector, int64_t c) {
     return gpu_value(vector, fl_exponent(&vector), c);
 }
@@ -42,6 +62,8 @@ __device__ static bool keep_channel(const struct fl_args &args, int64_t c, const
     to.offset[c] = k.offset;
     to.first_centre[c] = k.first_centre;
     to.cross_centre[c] = k.cross_centre;
+    const struct affine_channel p = affine_channel_of(&to, c, args.in[1].data != NULL);
+    affine_keep(to.whole + FL_WHOLE * c, affine_plan_of(p));
 #else
     to.a[c] = (float)channel.scale;
     to.d[c] = (float)channel.cross;
@@ -67,8 +89,13 @@ __device__ static struct fl_affine_channel grad_coefficients(const struct fl_arg
     const double sum = n.sums.f[0][c], about_mean = n.sums.f[1][c] - mean * sum;
 #endif
     n.dbeta[c] = sum;
-    return fl_normalising_gradient(vector_at(n.gamma, c), mean, n.variance[c], n.epsilon, sum, about_mean, n.m,
-                                   &n.dgamma[c]);
+    const double gamma = vector_at(n.gamma, c);
+    double of_all;
+    const struct fl_affine_channel of_part =
+        fl_normalising_gradient(gamma, mean, n.variance[c], n.epsilon, sum, about_mean, n.m, &n.dgamma[c]);
+    return n.all_dy ? fl_normalising_gradient(gamma, mean, n.variance[c], n.epsilon, n.all_dy[c], n.all_about[c],
+                                              n.all_rows, &of_all)
+                    : of_part;
 }
 
 __global__ void affine_coefficients(const struct gpu_call call, bool gradient) {
@@ -99,6 +126,7 @@ __global__ void end_coefficients(const struct gpu_call call, bool gradient) {
 
 /* --- maps --------------------------------------------------------------------------------------------------------- */
 
+#ifndef FL_SHARED_EXPONENT
 __global__ void channel_affine(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
@@ -106,42 +134,35 @@ __global__ void channel_affine(const struct gpu_call call) {
     const struct fl_args &args = call.args;
     const struct fl_channels &k = args.p.batch_norm.channels;
     const struct fl_view &a = args.in[0], &b = args.in[1], &mask = args.in[2];
-    const int e = fl_exponent(&args.out);
     const bool second = b.data != NULL;
     struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
-        const int64_t c = i % args.p.batch_norm.n;
+    /* threads that do not fill a row of channels stop, so that each of the others has one channel */
+    const int64_t n = args.p.batch_norm.n, threads = gpu_stride() / n * n, c = gpu_first() % n;
+    const float by = k.a[c], cross = second ? k.d[c] : 0, constant = k.b[c];
+    for (int64_t i = gpu_first() < threads ? gpu_first() : args.out.count; i < args.out.count; i += threads) {
         const bool counts = !mask.data || gpu_value(mask, 0, i) > 0;
-#ifdef FL_SHARED_EXPONENT
-        const int64_t x = counts ? ((const fl_element *)a.data)[i] : 0,
-                      y = second ? ((const fl_element *)b.data)[i] : 0;
-        const struct fl_term terms[3] = {
-            {k.first[c].m * (x - k.first_centre[c]), k.first[c].e},
-            {second ? k.cross[c].m * (y - k.cross_centre[c]) : 0, second ? k.cross[c].e : 0},
-            {k.offset[c].m, k.offset[c].e}};
-        struct fl_wide_sum exact = fl_terms_sum(terms, 3);
-        if (args.p.batch_norm.relu && exact.m < 0)
-            exact.m = 0;
-        gpu_store(now, e, i, fl_terms_odd(exact), fl_terms_abs(exact), &stats);
-#else
         const float x = counts ? (float)gpu_value(a, 0, i) : 0;
-        const float rest = second ? __fmaf_rn(k.d[c], (float)gpu_value(b, 0, i), k.b[c]) : k.b[c];
-        const float t = __fmaf_rn(k.a[c], x, rest);
+        const float rest = second ? __fmaf_rn(cross, (float)gpu_value(b, 0, i), constant) : constant;
+        const float t = __fmaf_rn(by, x, rest);
         const float y = args.p.batch_norm.relu && t <= 0 ? 0 : t;
-        gpu_store(now, e, i, y, y, &stats);
-#endif
+        gpu_store(now, 0, i, y, y, &stats);
     }
     gpu_report(call.control, stats);
 }
+#endif
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
-#define GPU_CHANNELS(name, work)                                                                                       \
-    static cudaError_t run_##name(const struct gpu_call *call, cudaStream_t stream) {                                  \
-        return gpu_launch(name, gpu_blocks(call->args.work), GPU_THREADS, 0, stream, *call);                           \
-    }
-GPU_CHANNELS(channel_moments, p.batch_norm.n)
-GPU_CHANNELS(channel_affine, out.count)
+#ifndef FL_SHARED_EXPONENT
+static cudaError_t run_channel_affine(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_launch(channel_affine, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
+}
+#endif
+
+static cudaError_t run_channel_moments(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_launch(call->args.p.batch_norm.parts ? channel_parts : channel_moments,
+                      gpu_blocks(call->args.p.batch_norm.n), GPU_THREADS, 0, stream, *call);
+}
 
 static cudaError_t run_coefficients(const struct gpu_call *call, cudaStream_t stream) {
     const bool gradient = call->args.op == FL_OP_AFFINE_GRAD_COEFFICIENTS;

@@ -6,7 +6,7 @@
 #ifndef FL_GPU_IMAGES_H
 #define FL_GPU_IMAGES_H
 
-#include "gpu/gpu_element.h"
+#include "gpu/gpu_integers.h"
 
 namespace {
 
@@ -16,12 +16,8 @@ struct gpu_place {
 };
 
 __device__ static inline struct gpu_place place_of(int64_t i, int64_t h, int64_t w, int64_t c) {
-    struct gpu_place at;
-    at.c = i % c;
-    at.x = i / c % w;
-    at.y = i / (c * w) % h;
-    at.n = i / (c * w * h);
-    return at;
+    const int64_t pixel = i / c, row = pixel / w, image = row / h;
+    return {image, row - image * h, pixel - row * w, i - pixel * c};
 }
 
 /* --- max pooling -------------------------------------------------------------------------------------------------- */
@@ -157,24 +153,23 @@ __global__ void shortcut(const struct gpu_call call, bool gradient) {
         return;
     const struct fl_windows &g = call.args.p.pooling.windows;
     const int64_t stride = g.stride[0], pad = (g.filters - g.c) / 2;
-    const int e = fl_exponent(&call.args.out), ex = fl_exponent(&call.args.in[0]);
-    struct fl_stats stats = {};
+    const struct fl_view &from = call.args.in[0];
+    struct gpu_moved moved;
+    moved.begin(now, from, call.args.out);
     for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
-        double value = 0;
+        int64_t source = -1;
         if (gradient) {
             const struct gpu_place at = place_of(i, g.h, g.w, g.c);
             if (at.y % stride == 0 && at.x % stride == 0 && at.y / stride < g.p && at.x / stride < g.q)
-                value = gpu_value(call.args.in[0], ex,
-                                  ((at.n * g.p + at.y / stride) * g.q + at.x / stride) * g.filters + pad + at.c);
+                source = ((at.n * g.p + at.y / stride) * g.q + at.x / stride) * g.filters + pad + at.c;
         } else {
             const struct gpu_place at = place_of(i, g.p, g.q, g.filters);
             if (at.c >= pad && at.c < pad + g.c)
-                value = gpu_value(call.args.in[0], ex,
-                                  ((at.n * g.h + at.y * stride) * g.w + at.x * stride) * g.c + at.c - pad);
+                source = ((at.n * g.h + at.y * stride) * g.w + at.x * stride) * g.c + at.c - pad;
         }
-        gpu_store(now, e, i, value, value, &stats);
+        moved.put(now, i, from, source);
     }
-    gpu_report(call.control, stats);
+    moved.report(call.control);
 }
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
@@ -189,7 +184,7 @@ GPU_IMAGE(avgpool)
 GPU_IMAGE(avgpool_grad)
 
 static cudaError_t run_shortcut(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(shortcut, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call,
+    return gpu_launch(shortcut, gpu_blocks(gpu_fourth(call->args.out.count)), GPU_THREADS, 0, stream, *call,
                       call->args.op == FL_OP_SHORTCUT_A_GRAD);
 }
 

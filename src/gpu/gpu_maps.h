@@ -7,7 +7,7 @@
 #define FL_GPU_MAPS_H
 
 #include "core/real/real_rules.h"
-#include "gpu/gpu_element.h"
+#include "gpu/gpu_affine.h"
 
 namespace {
 
@@ -20,8 +20,9 @@ namespace {
 #define FL_FUNCTION(name) fl_odd_##name
 #include "core/reference/ref_map_expr.inc"
 
-#define GPU_MAP(name)                                                                                                  \
+#define GPU_MAP(id, name)                                                                                              \
     struct map_##name {                                                                                                \
+        static constexpr int op = id;                                                                                  \
         __device__ static double odd(double a, double b, double c, double alpha) {                                     \
             return odd_##name(a, b, c, alpha);                                                                         \
         }                                                                                                              \
@@ -30,11 +31,11 @@ namespace {
         }                                                                                                              \
     };
 #include "core/table/no_real_rows.inc"
-#define FL_MAP1(id, CONSTANT, name, expr) GPU_MAP(name)
-#define FL_MAP1_SCALAR(id, CONSTANT, name, expr) GPU_MAP(name)
-#define FL_MAP2(id, CONSTANT, name, expr) GPU_MAP(name)
-#define FL_MAP2_SCALAR(id, CONSTANT, name, expr) GPU_MAP(name)
-#define FL_MAP3(id, CONSTANT, name, expr) GPU_MAP(name)
+#define FL_MAP1(id, CONSTANT, name, expr) GPU_MAP(id, name)
+#define FL_MAP1_SCALAR(id, CONSTANT, name, expr) GPU_MAP(id, name)
+#define FL_MAP2(id, CONSTANT, name, expr) GPU_MAP(id, name)
+#define FL_MAP2_SCALAR(id, CONSTANT, name, expr) GPU_MAP(id, name)
+#define FL_MAP3(id, CONSTANT, name, expr) GPU_MAP(id, name)
 #include "flexlab/ops.def"
 
 /* period: the number of elements of in[1], which repeats; 0: it has as many as the output. */
@@ -57,7 +58,13 @@ template <class Map> __global__ void map_elements(const struct gpu_call call, in
 }
 
 template <class Map> static cudaError_t run_map(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(map_elements<Map>, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call, (int64_t)0);
+#ifdef FL_SHARED_EXPONENT
+    if constexpr (gpu_is_linear(Map::op))
+        return run_linear(call, stream);
+    else
+#endif
+        return gpu_launch(map_elements<Map>, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call,
+                          (int64_t)0);
 }
 
 template <class Map> static cudaError_t run_bias(const struct gpu_call *call, cudaStream_t stream) {

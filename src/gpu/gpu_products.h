@@ -9,7 +9,7 @@
 #define FL_GPU_PRODUCTS_H
 
 #include "gemm/gemm_epilogue_plan.h"
-#include "gpu/gpu_element.h"
+#include "gpu/gpu_integers.h"
 
 namespace { /* otherwise the linker would merge the template instances of all folders */
 
@@ -27,85 +27,27 @@ struct product_sum {
     __device__ int64_t value() const { return sum; }
 };
 
-/* The arguments and the result of a write of sums, for one thread. */
-struct product_end {
+/* How sums become elements, for one thread. */
+struct product_end : gpu_sums {
     struct gemm_alignment by;
     int64_t largest; /* |sum| up to which 64 bits hold it together with bias and residual; -1: none */
-    int e_sum, e_bias, e_residual, e_out;
-    bool plain, stochastic;
-
-    double maximum; /* of results that 64 bits do not hold */
-    uint64_t most;  /* of other results, in units of 2^-by.exponent */
-    int32_t gamma;
-    uint32_t saturated, flushed;
+    int e_sum, e_bias, e_residual;
+    bool plain;
 
     __device__ void begin(const struct gpu_now &now, const struct fl_args &args) {
         const struct fl_epilogue &how = args.p.product.epilogue;
         e_sum = fl_exponent(&args.in[0]) + fl_exponent(&args.in[1]);
         e_bias = fl_exponent(&how.bias);
         e_residual = fl_exponent(&how.residual);
-        e_out = fl_exponent(&args.out);
         by = gemm_align(e_sum, how.bias.data != NULL, e_bias, how.residual.data != NULL, e_residual);
-        largest = gemm_largest_sum(&by);
         plain = !how.bias.data && !how.residual.data && !how.relu;
-        stochastic = now.rounding.mode == TENSOR_ROUND_STOCHASTIC;
-        if (stochastic && by.exponent - e_out > 62)
-            largest = -1; /* the limit of fl_shift_stochastic */
-        maximum = 0;
-        most = 0;
-        gamma = 0;
-        saturated = flushed = 0;
-    }
-    __device__ void report(struct gpu_control *control) const {
-        struct fl_stats stats = {};
-        const double size = fl_scale2((double)most, -by.exponent); /* rounding to double keeps the order */
-        stats.maximum = size > maximum ? size : maximum;
-        stats.gamma = gamma;
-        stats.saturated = saturated;
-        stats.flushed = flushed;
-        gpu_report(control, stats);
+        largest = gpu_sums::begin(now, by.exponent, fl_exponent(&args.out)) ? gemm_largest_sum(&by) : -1;
     }
 };
-
-__device__ static inline uint32_t product_draw(const struct gpu_now &now, int64_t i) {
-    return fl_philox_draw(now.rounding.key, now.rounding.write, i);
-}
-
-/* x 2^-shift rounded; a result beyond the range of an element may be any number beyond it. |x| < 2^62. */
-__device__ static inline int64_t product_round(int64_t x, int shift, bool stochastic, const struct gpu_now &now,
-                                               int64_t i) {
-    if (shift <= 0) {
-        const int64_t inside = x > FL_TOP + 1 ? FL_TOP + 1 : x < -FL_TOP - 1 ? -FL_TOP - 1 : x;
-        return inside * ((int64_t)1 << (shift < -16 ? 16 : -shift));
-    }
-    return stochastic ? fl_shift_stochastic(x, shift, product_draw(now, i)) : fl_shift_round(x, shift);
-}
-
-/* The same for sums that 64 bits do not hold. */
-struct product_rounded {
-    int64_t mantissa;
-    double size; /* before rounding */
-    bool something;
-};
-__device__ static struct product_rounded product_of_terms(struct fl_term sum, struct fl_term bias,
-                                                          struct fl_term residual, bool relu, int e_out,
-                                                          bool stochastic, uint32_t draw) {
-    const struct fl_term terms[] = {sum, bias, residual};
-    struct fl_wide_sum all = fl_terms_sum(terms, 3);
-    if (relu && all.m < 0)
-        all.m = 0;
-    struct product_rounded to;
-    to.mantissa = fl_terms_round(all, e_out, FL_TOP + 1, stochastic ? &draw : NULL, NULL);
-    to.size = fl_terms_abs(all);
-    to.something = all.m != 0;
-    return to;
-}
 
 /* Rounds the sum of output i to an element and counts it. bias, residual: mantissas, 0 if there are none. */
 __device__ static inline fl_element product_element(const struct gpu_now &now, struct product_end *end, bool relu,
                                                     int64_t i, int64_t sum, int bias, int residual) {
-    int64_t m;
-    bool something;
     if (sum <= end->largest && sum >= -end->largest) {
         int64_t x = sum;
         if (!end->plain) {
@@ -114,25 +56,10 @@ __device__ static inline fl_element product_element(const struct gpu_now &now, s
             if (relu && x < 0)
                 x = 0;
         }
-        const uint64_t size = (uint64_t)(x < 0 ? -x : x);
-        end->most = size > end->most ? size : end->most;
-        something = x != 0;
-        m = product_round(x, end->by.exponent - end->e_out, end->stochastic, now, i);
-    } else {
-        const struct product_rounded to =
-            product_of_terms({sum, end->e_sum}, {bias, end->e_bias}, {residual, end->e_residual}, relu, end->e_out,
-                             end->stochastic, end->stochastic ? product_draw(now, i) : 0);
-        m = to.mantissa;
-        something = to.something;
-        end->maximum = to.size > end->maximum ? to.size : end->maximum;
+        return end->round(now, i, x);
     }
-    int64_t saturated = 0;
-    end->flushed += something && m == 0;
-    m = fl_saturate(m, FL_TOP, &saturated);
-    end->saturated += (uint32_t)saturated;
-    const int32_t size = (int32_t)(m < 0 ? -m : m);
-    end->gamma = size > end->gamma ? size : end->gamma;
-    return (fl_element)m;
+    const struct fl_term terms[] = {{sum, end->e_sum}, {bias, end->e_bias}, {residual, end->e_residual}};
+    return end->round_terms(now, i, terms, 3, relu);
 }
 
 /* Stores output i. */

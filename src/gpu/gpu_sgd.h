@@ -6,7 +6,8 @@
 #ifndef FL_GPU_SGD_H
 #define FL_GPU_SGD_H
 
-#include "gpu/gpu_element.h"
+#include "flex/flex_sgd_plan.h"
+#include "gpu/gpu_integers.h"
 
 namespace {
 
@@ -15,21 +16,7 @@ __device__ static inline double real_at(const struct fl_view &view, int64_t i) {
     return view.wide ? ((const float *)view.wide)[i] : gpu_value(view, 0, i);
 }
 
-#ifdef FL_SHARED_EXPONENT
-__device__ static inline struct fl_term term_at(const struct fl_view &view, int64_t i) {
-    const int e = fl_exponent(&view);
-    struct fl_term t = {view.wide ? ((const int32_t *)view.wide)[i] : ((const fl_element *)view.data)[i],
-                        view.wide ? e + 16 : e};
-    return t;
-}
-
-__device__ static inline struct fl_term scaled(float scalar, struct fl_term t) {
-    struct fl_term s = fl_term_of(scalar);
-    s.m *= t.m;
-    s.e += t.e;
-    return s;
-}
-#else
+#ifndef FL_SHARED_EXPONENT
 /* A finite double as a term. */
 __device__ static inline struct fl_term term_of(double x) {
     struct fl_term t = {0, 0};
@@ -42,51 +29,24 @@ __device__ static inline struct fl_term term_of(double x) {
     t.e = 52 - exponent;
     return t;
 }
-#endif
 
 __device__ static inline int sgd_terms(const struct fl_args &args, float alpha, int64_t i, struct fl_term *terms) {
     const bool update = args.op == FL_OP_SGD_UPDATE;
     if (args.op == FL_OP_COMBINE) {
         const int n = args.in[2].data ? 3 : 2;
-        for (int j = 0; j < n; j++) {
-            const float factor = (float)args.p.factored.factors[j];
-#ifdef FL_SHARED_EXPONENT
-            terms[j] = scaled(factor, term_at(args.in[j], i));
-#else
-            terms[j] = term_of((double)factor * real_at(args.in[j], i));
-#endif
-        }
+        for (int j = 0; j < n; j++)
+            terms[j] = term_of((double)(float)args.p.factored.factors[j] * real_at(args.in[j], i));
         return n;
     }
-#ifdef FL_SHARED_EXPONENT
-    terms[0] = update ? term_at(args.in[0], i) : scaled(alpha, term_at(args.in[0], i));
-    terms[1] = update ? scaled(-alpha, term_at(args.in[1], i)) : term_at(args.in[1], i);
-    if (!update)
-        terms[2] = scaled(args.p.sgd.weight_decay, term_at(args.in[2], i));
-#else /* products of two binary32 numbers are exact in double */
+    /* products of two binary32 numbers are exact in double */
     const double a = real_at(args.in[0], i), b = real_at(args.in[1], i);
     terms[0] = term_of(update ? a : alpha * a);
     terms[1] = term_of(update ? -alpha * b : b);
     if (!update)
         terms[2] = term_of(args.p.sgd.weight_decay * real_at(args.in[2], i));
-#endif
     return update ? 2 : 3;
 }
 
-#ifdef FL_SHARED_EXPONENT
-__device__ static inline void store_sgd(const struct gpu_now &now, const struct fl_args &args, int64_t i,
-                                        struct fl_wide_sum sum, bool wide, struct fl_stats *stats) {
-    const int e = fl_exponent(&args.out);
-    if (!wide) {
-        gpu_store(now, e, i, fl_terms_odd(sum), fl_terms_abs(sum), stats);
-        return;
-    }
-    const int64_t m = fl_terms_round(sum, e + 16, FL_WIDE_LIMIT, NULL, &stats->saturated);
-    const double near = fl_terms_abs(sum);
-    stats->maximum = near > stats->maximum ? near : stats->maximum;
-    gpu_store_wide(now, args.out.wide, i, m, near != 0, stats);
-}
-#else
 /* Whether all numbers are finite; otherwise *sum is the result of ordinary arithmetic. */
 __device__ static inline bool is_usual_combination(const struct fl_args &args, int64_t i, double *sum) {
     double x[3] = {0, 0, 0}, f[3] = {0, 0, 0};
@@ -133,23 +93,35 @@ __global__ void sgd(const struct gpu_call call) {
                                                         : 0;
     if (wide && now.rounding.mode == TENSOR_ROUND_STOCHASTIC)
         now.rounding.mode = TENSOR_ROUND_NEAREST; /* the element is the rounding of the wide part */
+#ifdef FL_SHARED_EXPONENT
+    const struct flex_sgd plan = flex_sgd_of_task(&args, alpha, now.rounding.mode == TENSOR_ROUND_STOCHASTIC);
+    struct gpu_sums sums;
+    sums.begin(now, 0, fl_exponent(&args.out));
+    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+        const struct fl_wide_sum sum = flex_sgd_sum(&args, &plan, i);
+        int32_t kept = 0;
+        const fl_element m = wide ? sums.round_both(sum, &kept) : sums.round_wide(now, i, sum);
+        if (now.out && wide)
+            ((int32_t *)args.out.wide)[i] = kept;
+        if (now.out)
+            ((fl_element *)now.out)[i] = m;
+    }
+    sums.report(call.control);
+#else
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
         struct fl_term terms[3];
-#ifdef FL_SHARED_EXPONENT
-        store_sgd(now, args, i, fl_terms_sum(terms, sgd_terms(args, alpha, i, terms)), wide, &stats);
-#else
         double value;
         if (is_usual(args, alpha, i, &value))
             value = fl_terms_odd(fl_terms_sum(terms, sgd_terms(args, alpha, i, terms)));
         store_sgd_float(now, args, i, value, wide, &stats);
-#endif
     }
     gpu_report(call.control, stats);
+#endif
 }
 
 static cudaError_t run_sgd(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(sgd, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
+    return gpu_launch(sgd, gpu_blocks(gpu_fourth(call->args.out.count)), GPU_THREADS, 0, stream, *call);
 }
 
 static void add_sgd(struct gpu_kernels *to) {

@@ -22,12 +22,13 @@ namespace {
  * bits of the row reversed, so that pieces of one number in eight rows, of two in four and of four in two are in
  * different groups of banks. */
 template <int pieces> __device__ static inline uint32_t tile_mask(int row) {
-    static_assert(pieces % 4 == 0, "the mask stays within a row");
-    return (uint32_t)(pieces % 8 == 0 ? (row & 1) << 2 | (row & 2) | (row >> 2 & 1) : (row & 2) | (row >> 2 & 1));
+    static_assert(pieces % 4 == 0 || pieces == 2, "the mask stays within a row");
+    const uint32_t mask = (uint32_t)((row & 1) << 2 | (row & 2) | (row >> 2 & 1));
+    return mask & (pieces % 8 == 0 ? 7 : pieces % 4 == 0 ? 3 : 1);
 }
 /* The place of the piece `by` further than that at `place`, whose number has zeros for the bits of `by`. */
 template <int pieces> __device__ static __forceinline__ uint32_t tile_along(uint32_t place, int by) {
-    constexpr int masked = pieces % 8 == 0 ? 8 : 4;
+    constexpr int masked = pieces % 8 == 0 ? 8 : pieces % 4 == 0 ? 4 : 2;
     return (place ^ (uint32_t)(by % masked * 16)) + (uint32_t)(by / masked * masked * 16);
 }
 
@@ -267,12 +268,17 @@ struct tile_plan {
     int64_t k_part;
 };
 
-/* The tiles of a way to multiply: one for every operand, and those for aligned operands that fill them. */
-template <class Large, class Tall, class Square, class Wide = Square> struct tile_shapes {
+/* The tiles of a way to multiply: one for every operand, those for aligned operands that fill them, and those of few
+ * columns or rows, which leave less of a tile empty. */
+template <class Large, class Tall, class Square, class Wide = Square, class Slim = Square, class Flat = Square>
+struct tile_shapes {
     using square = Square;
     template <class Job>
     using fitting = std::conditional_t<Job::extent == EXTENT_EVEN, Large,
                                        std::conditional_t<Job::extent == EXTENT_TALL, Tall, Wide>>;
+    template <class Job>
+    using few = std::conditional_t<Job::extent == EXTENT_EVEN, Square,
+                                   std::conditional_t<Job::extent == EXTENT_TALL, Slim, Flat>>;
 };
 
 template <class Tile, class Job, bool aligned>
@@ -308,9 +314,16 @@ template <class Shapes, class Job>
 static cudaError_t launch_plan(const struct gpu_call *call, const struct tile_plan &plan, product_total *sums,
                                cudaStream_t stream) {
     using fitting = typename Shapes::template fitting<Job>;
+    using few = typename Shapes::template few<Job>;
     using square = typename Shapes::square;
     static_assert(square::shared_bytes(FL_K_CHUNK + 1) <= 99 << 10, "every device has room for it");
-    if (((uintptr_t)call->args.in[0].data | (uintptr_t)call->args.in[1].data) % 16 || !plan.sizes.aligned)
+    const bool aligned =
+        ((uintptr_t)call->args.in[0].data | (uintptr_t)call->args.in[1].data) % 16 == 0 && plan.sizes.aligned;
+    if constexpr (!std::is_same_v<few, square>)
+        if (Job::extent == EXTENT_TALL ? plan.sizes.n <= few::n : plan.sizes.m <= few::m)
+            return aligned ? launch_tiles<few, Job, true>(call, plan, sums, stream)
+                           : launch_tiles<few, Job, false>(call, plan, sums, stream);
+    if (!aligned)
         return launch_tiles<square, Job, false>(call, plan, sums, stream);
     return plan.shape == tile_plan::FITTING && has_room<fitting>(plan.k_part)
                ? launch_tiles<fitting, Job, true>(call, plan, sums, stream)

@@ -10,8 +10,8 @@
 
 /* c + the sum of n <= k products a[i] b[i], which are one group. Operands have values of `kinds`. A zero product takes
  * no part; a subnormal operand has the exponent of the smallest normal one. A sum of zero is +0. Results beyond the
- * largest number of the sum's format are Inf; a NaN, Inf times 0 and Inf - Inf give a NaN, another Inf gives that Inf (of the hardware
- * this is not known). */
+ * largest number of the sum's format are Inf; a NaN, Inf times 0 and Inf - Inf give a NaN, another Inf gives that Inf
+ * (of the hardware this is not known). */
 float fl_tensorcore_group(const struct fl_accumulation *how, struct fl_operand_kinds kinds, const float *a,
                           const float *b, int n, float c);
 /* c + the sum of any number of products, in groups of ascending i; the elements of b are b_step apart. */

@@ -288,7 +288,11 @@ static void take_view(struct call *c, const struct drawn_operand *d) {
     }
 }
 
-/* The format of an operand of a product in blocks, which need not be that of its result: factors are of one kind. */
+/* Series of products: all of one format; in blocks; of mantissas, with a result of any format. */
+enum how { PLAIN, BLOCKS, MIXED };
+static enum how how;
+
+/* The format of an operand of a product, which need not be that of its result: factors are of one kind. */
 static const struct fl_format *draw_operand_format(const struct fl_operand *rule, const struct fl_format *factor) {
     static const char *const names[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16", "flex8+5", "e4m3fn", "e6m5"};
     const struct fl_format *other;
@@ -302,8 +306,8 @@ static const struct fl_format *draw_operand_format(const struct fl_operand *rule
 
 static bool draw_operands(struct call *c, const struct fl_function *f) {
     static double values[MOST];
-    const struct fl_format *const result = c->format, *factor = NULL;
-    const bool mixes = tensor_result_class() != TENSOR_EXACT && chance(40);
+    const struct fl_format *const result = c->format, *factor = how == MIXED ? fl_format_of(FMT_DFP16) : NULL;
+    const bool mixes = how == MIXED || (how == BLOCKS && chance(40));
     limits.work = chance(80) ? 3000 : chance(70) ? 20000 : 200000;
     if (!draw_call(&c->drawn, f, &limits))
         return false;
@@ -436,13 +440,14 @@ static tensor_class draw_class(void) {
     return class;
 }
 
-static void run_series(const struct fl_function *function, const struct fl_format *f, uint64_t seed, bool blocks,
+static void run_series(const struct fl_function *function, const struct fl_format *f, uint64_t seed, enum how mode,
                        struct tally *tally) {
     static const char *const predictors[] = {"paper", "ngraph", "current", "fixed", "repeat", "amax"};
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
     draws = seed;
     struct call c = {.format = f};
-    const tensor_class class = blocks ? draw_class() : TENSOR_EXACT;
+    const tensor_class class = mode == BLOCKS ? draw_class() : TENSOR_EXACT;
+    how = mode;
     CHECK(!tensor_set_class(class), "%s", tensor_error());
     const int styles[] = {0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8};
     const int style = styles[draw() % (sizeof styles / sizeof styles[0])];
@@ -486,10 +491,10 @@ static void run_function(const struct fl_function *function, const struct fl_for
         uint64_t seed = first_seed * 1000003 + (uint64_t)i;
         for (const char *p = function->name; *p; p++)
             seed = seed * 31 + (unsigned char)*p;
-        run_series(function, f, seed * 8 + f->id, false, &tally);
+        run_series(function, f, seed * 8 + f->id, PLAIN, &tally);
         if (fl_is_product(fl_op_named(function->name)))
-            for (int j = 0; j < 2; j++)
-                run_series(function, f, seed * 8 + f->id + (uint64_t)j * 101, true, &tally);
+            for (int j = 0; j < 3; j++)
+                run_series(function, f, seed * 8 + f->id + (uint64_t)j * 101, j < 2 ? BLOCKS : MIXED, &tally);
     }
     CHECK(tally.lacks || tally.worked > 0, "%s.%s never worked", f->name, function->name);
     CHECK(!tally.differences, "%d of %d calls differ; the first: %s", tally.differences, tally.runs, tally.first);
@@ -632,6 +637,55 @@ static tensor_status run_load(const struct call *c, tensor *const *t) {
     return tensor_load_f64(t[0], values, 9);
 }
 
+/* Batch normalisation with a residual at exponents around those at which 64 bits still hold the sums of a channel, and
+ * far beyond them, with coefficients of many sizes and elements at the ends of their range. */
+static void affine_limits(const struct fl_format *f) {
+    struct call c = {.format = f};
+    char line[600] = "";
+    double extremes[37 * 19];
+    draws = first_seed + 1000 + f->id;
+    for (int apart = -40; apart <= 40; apart++) {
+        plain = output =
+            (struct settings){.exponent = INT32_MIN, .rounding = apart % 4 ? 0 : TENSOR_ROUND_STOCHASTIC, .seed = 7};
+        OUT(&c, 37, 19);
+        for (int operand = 0; operand < 2; operand++) {
+            const int e = f->e_max > 31 ? 20 + operand * apart : 15 + operand * apart / 3;
+            plain.exponent = e < f->e_min ? f->e_min : e > f->e_max ? f->e_max : e;
+            IN(&c, 37, 19);
+            for (int i = 0; i < 37 * 19; i++)
+                extremes[i] = ldexp(chance(30) ? between(-32767, 32767) : chance(50) ? 32767 : -32767, -plain.exponent);
+            for (int where = 0; where < 2; where++)
+                CHECK(!tensor_load_f64(c.operand[operand + 1].t[where], extremes, 37 * 19) &&
+                          !tensor_declare_exponent(c.operand[operand + 1].t[where], plain.exponent),
+                      "%s", tensor_error());
+        }
+        plain.exponent = INT32_MIN;
+        plain.style = 7;
+        IN(&c, 19);
+        IN(&c, 19);
+        double mean[19], variance[19];
+        for (int i = 0; i < 19; i++) {
+            mean[i] = ldexp(unit(), between(-12, 2));
+            variance[i] = ldexp(1 + unit(), between(-20, 20)) + 1;
+        }
+        add_numbers(&c, FMT_F64, TENSOR_SHAPE(19), mean);
+        add_numbers(&c, FMT_F64, TENSOR_SHAPE(19), variance);
+        for (int write = 0; write < 2; write++) {
+            tensor *t[2][7];
+            for (int where = 0; where < 2; where++) {
+                for (int i = 0; i < 7; i++)
+                    t[where][i] = c.operand[i].t[where];
+                CHECK(!tensor_batchnorm(t[where][0], t[where][1], t[where][2], t[where][3], t[where][4], t[where][5],
+                                        t[where][6], 1e-5, apart % 2),
+                      "%s", tensor_error());
+            }
+            CHECK(same_tensor(t[HOST][0], t[DEVICE][0], line, sizeof line),
+                  "%s batchnorm, exponents %d apart, write %d: %s", f->name, apart, write, line);
+        }
+        free_operands(&c);
+    }
+}
+
 static void late_failures(const struct fl_format *f) {
     struct call c = {.format = f};
     plain = output = (struct settings){.exponent = INT32_MIN};
@@ -742,6 +796,8 @@ int main(int argc, char **argv) {
                              draw_weight(function) < 10 || format->element ? (series + 3) / 4 : series);
         if (!only_function || !strcmp("transfers", only_function))
             transfers(format);
+        if (format->arithmetic == FL_ARITHMETIC_SHARED && (!only_function || !strcmp("affine", only_function)))
+            affine_limits(format);
         if (!only_function || !strcmp("failures", only_function))
             late_failures(format);
     }

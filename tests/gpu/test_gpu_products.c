@@ -4,9 +4,9 @@
  *
  *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]
  *
- * FUNCTION: matmul, conv2d, batched, depthwise, numbers, large; "": all but large; one of `shapes`, computed in FORMAT;
- * or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device against class accumulate=GPU of
- * the host.
+ * FUNCTION: matmul, conv2d, batched, depthwise, few, numbers, large; "": all but large; one of `shapes`, computed in
+ * FORMAT; or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device against class
+ * accumulate=GPU of the host.
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
@@ -152,6 +152,17 @@ static void depthwise(tensor_format f) {
         conv2d(f, kind, 2, 9, 8, CHANNELS, CHANNELS, 3, 3, how, 0, 1);
 }
 
+/* Few channels and few filters, read in pieces and element by element. */
+static void few(tensor_format f) {
+    const tensor_window how = {.stride = {1, 1}, .padding = {1, 1, 1, 1}, .dilation = {1, 1}, .groups = 1};
+    for (int kind = 0; kind < 3; kind++)
+        for (int style = 0; style < 3; style++) {
+            conv2d(f, kind, 2, 11, 9, 16, 24, 3, 3, how, style, 1);
+            conv2d(f, kind, 2, 11, 9, 24, 16, 3, 3, how, style, 1);
+            conv2d(f, kind, 1, 12, 9, 5, 13, 3, 3, how, style, 1);
+        }
+}
+
 /* Sizes that are multiples of eight, which tiles read in pieces, and others. */
 static void draw(tensor_format f, const char *only) {
     const int style = between(0, 4), eight = between(0, 2) ? 8 : 1;
@@ -184,7 +195,7 @@ static void fast(const char *name, int count) {
                 {FMT_FP32, ":tf32", "", 500, 24},
                 {FMT_FP16, ":sums=fp16", ":sums=fp16", 1000, 48}};
     const int given = strcmp(name, "h100") ? 3 : 4;
-    for (int i = 0; i < count + 3 * given; i++) {
+    for (int i = 0; i < (count < 8 ? count : count + 3 * given); i++) {
         const struct way *way = &ways[i % given];
         const tensor_format f = way->format;
         const int eight = between(0, 2) ? 8 : 1, style = between(0, 5), most = way->conv2d / eight;
@@ -193,7 +204,7 @@ static void fast(const char *name, int count) {
         snprintf(text[1], sizeof text[1], "fast%s", way->fast);
         for (int p = 0; p < PLACES; p++)
             CHECK(!tensor_class_find(&class[p], text[p]), "%s", tensor_error());
-        if (i >= count) { /* the largest tile, in every layout */
+        if (i >= count) { /* the largest tile, in every layout, most of the time of a few */
             const int kind = (i - count) / given;
             matmul(f, kind, 1088, 1024, kind ? 24 : 72, 0, 1);
             continue;
@@ -324,12 +335,14 @@ int main(int argc, char **argv) {
         if (!*format || !strcmp(format, tensor_format_name(f)))
             draw(f, only);
     }
-    if (count && (!*only || !strcmp(only, "batched"))) {
-        batched(FMT_FP32);
-        batched(FMT_FP16);
-    }
+    static const tensor_format chains[] = {FMT_FP32, FMT_FP16};
+    for (int i = 0; i < 2 && count && (!*only || !strcmp(only, "batched")); i++)
+        if (!*format || !strcmp(format, tensor_format_name(chains[i])))
+            batched(chains[i]);
     for (int i = 2; i < FORMATS && count && (!*only || !strcmp(only, "depthwise")); i++)
         depthwise(formats[i]);
+    for (int i = 2; i < FORMATS && count && (!*only || !strcmp(only, "few")); i++)
+        few(formats[i]);
     for (int i = 2; i < FORMATS && (!*only || !strcmp(only, "numbers")); i++)
         numbers(formats[i]);
     if (!strcmp(only, "large"))

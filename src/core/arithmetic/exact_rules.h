@@ -85,6 +85,14 @@ FL_BOTH int64_t fl_terms_round(struct fl_wide_sum sum, int e_out, int64_t limit,
     if (sum.m == 0)
         return 0;
     int shift = sum.e - e_out;
+    const fl_int128 bound = (fl_int128)1 << 100;
+    if (!draw && shift >= 1 && shift <= 100 && sum.m <= bound && sum.m >= -bound) { /* the usual case, in a few steps */
+        const fl_int128 below_half = ((fl_int128)1 << (shift - 1)) - 1;
+        const fl_int128 rounded = (sum.m + below_half + ((sum.m >> shift) & 1)) >> shift;
+        if (saturated)
+            *saturated += rounded > limit || rounded < -limit;
+        return rounded > limit ? limit : rounded < -limit ? -limit : (int64_t)rounded;
+    }
     int negative = sum.m < 0;
     fl_uint128 a = fl_magnitude_128(sum.m);
     int bits = fl_bits_of_128(a);

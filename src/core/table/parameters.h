@@ -93,7 +93,9 @@ struct fl_channels {
     float *a, *b, *d;
     struct fl_coefficient *first, *cross, *offset; /* cross, cross_centre: of in[1], if it has data */
     int32_t *first_centre, *cross_centre;
+    int64_t *whole; /* of devices: what gpu_affine.h makes of a channel, FL_WHOLE numbers */
 };
+enum { FL_WHOLE = 4 };
 
 /* Results of channel_sums (sum x, sum x^2) and channel_grad_sums (sum dy, sum dy x): one pair for each channel. Integer
  * formats: exact sums of mantissa products. Float formats: binary32 sums over chunks of FL_ROWS_CHUNK rows (first +
@@ -110,8 +112,8 @@ struct fl_batch_norm {
     struct fl_view gamma, beta;
     double *mean, *variance; /* of the batch: channel_moments writes them */
     double *dgamma, *dbeta;  /* affine_grad_coefficients */
-    /* Of a part of a batch (core/ops/norms/part_norm.h): its sums in real units; the sums of the gradient over the
-     * whole batch of all_rows rows. NULL: the batch is whole. */
+    /* Of a part of a batch (core/ops/norms/part_norm.h): its sums in real units, which channel_moments writes; the sums
+     * of the gradient over the whole batch of all_rows rows. NULL: the batch is whole. */
     double *parts;
     const double *all_dy, *all_about;
     int64_t all_rows;

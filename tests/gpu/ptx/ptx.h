@@ -267,9 +267,9 @@ std::string place(const Warp &w, const Insn &in, int lane);
 [[noreturn]] void fault(int error, const std::string &what, const Warp &w, const Insn &in, int lane);
 
 /* Actions outside of ptx_forms.cpp. */
-Action load, load_parameter, store, atomic, take_address, give_address;                  /* ptx_memory.cpp */
-Action shuffle, multiply_tiles, load_matrix, start_copy, commit_copies, wait_for_copies; /* ptx_warp.cpp */
-Action multiply_floats;                                                                  /* ptx_tensor.cpp */
+Action load, load_parameter, store, atomic, take_address, give_address;                          /* ptx_memory.cpp */
+Action shuffle, reduce, multiply_tiles, load_matrix, start_copy, commit_copies, wait_for_copies; /* ptx_warp.cpp */
+Action multiply_floats;                                                                          /* ptx_tensor.cpp */
 
 uint64_t address_in(Warp &w, const Operand &o, int lane);
 enum class Access { READ, WRITE, ATOMIC };

@@ -650,6 +650,7 @@ const Table &table() {
         TOGETHER("shfl.sync.down.b32", "q4444", shuffle, 1, 1),
         TOGETHER("shfl.sync.bfly.b32", "q4444", shuffle, 1, 2),
         TOGETHER("shfl.sync.idx.b32", "q4444", shuffle, 1, 3),
+        TOGETHER("redux.sync.max.u32", "444", reduce, 1, 0),
         TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "tttt", multiply_tiles, 0, 3),
         TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32", "tttt", multiply_tiles, 0, 1),
         TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32", "tttt", multiply_tiles, 0, 2),

@@ -93,18 +93,19 @@ uint32_t lanes_needed(Warp &w, const Insn &in, uint32_t arrived) {
     if (in.kind == Kind::BARRIER)
         return w.live;
     const int some = __builtin_ctz(arrived);
-    if (in.action != shuffle) {
+    if (in.action != shuffle && in.action != reduce) {
         if (w.live != ALL)
             find("an instruction for a whole warp, of which lanes have ended", place(w, in, some));
         return w.live;
     }
-    const uint32_t *const masks = w.at<uint32_t>(in.o[4]), mask = masks[some];
-    if (in.o[4].constant && mask == ALL && w.live == ALL)
+    const auto &of_mask = in.o[in.action == shuffle ? 4 : 2];
+    const uint32_t *const masks = w.at<uint32_t>(of_mask), mask = masks[some];
+    if (of_mask.constant && mask == ALL && w.live == ALL)
         return ALL;
     for (uint32_t lanes = arrived; lanes; lanes &= lanes - 1) {
         const int i = __builtin_ctz(lanes);
         if (masks[i] != mask || !(mask >> i & 1))
-            find(masks[i] != mask ? "lanes of a shuffle with different masks" : "a lane that is not in its mask",
+            find(masks[i] != mask ? "lanes of a warp with different masks" : "a lane that is not in its mask",
                  place(w, in, i));
     }
     if (mask & ~w.live)

@@ -1,4 +1,5 @@
-/* ptx_warp.cpp - what the lanes of a warp do together: shuffles and tensor-core products; and asynchronous copies. */
+/* ptx_warp.cpp - what the lanes of a warp do together: shuffles, maxima and tensor-core products; and asynchronous
+ * copies. */
 #include "ptx.h"
 
 namespace ptx {
@@ -42,6 +43,16 @@ void shuffle(Warp &w, const Insn &in) {
     for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
         w.at<uint32_t>(in.o[0])[__builtin_ctz(lanes)] = values[__builtin_ctz(lanes)];
     w.set_predicate(in.o[5], in_range);
+}
+
+/* redux.sync.max */
+void reduce(Warp &w, const Insn &in) {
+    uint32_t *const to = w.at<uint32_t>(in.o[0]), *const of = w.at<uint32_t>(in.o[1]);
+    uint32_t most = 0;
+    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
+        most = std::max(most, of[__builtin_ctz(lanes)]);
+    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
+        to[__builtin_ctz(lanes)] = most;
 }
 
 /* mma.m16n8k32 of bytes: d, a, b, c. PTX ISA, "Matrix Fragments for mma.m16n8k32": byte i of register r of lane 4 g + t

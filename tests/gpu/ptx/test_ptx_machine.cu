@@ -33,6 +33,9 @@ __global__ void sums_of_warps(int *a) {
         v += __shfl_down_sync(0xffffffffu, v, by);
     a[threadIdx.x] = v;
 }
+__global__ void maxima_of_warps(int *a) {
+    a[threadIdx.x] = (int)__reduce_max_sync(0xffffffffu, (threadIdx.x * 37 + 5) % 64);
+}
 // The steps of Collatz from each number: lanes part and meet.
 __global__ void collatz(int *a) {
     int n = (int)threadIdx.x + 1, steps = 0;
@@ -293,6 +296,11 @@ static const struct test tests[] = {
          get(host, a, 256);
          if (host[0] != 496 || host[32] != 1520)
              failed("shuffles");
+     }},
+    {NULL, "maxima",
+     [] {
+         maxima_of_warps<<<1, THREADS, 0, s>>>(a);
+         expect([](int i) { return i < 32 ? 62 : 63; }, "maxima");
      }},
     {NULL, "divergence",
      [] {

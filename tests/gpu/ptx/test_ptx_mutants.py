@@ -9,11 +9,13 @@ import sys
 programs, library = sys.argv[1:3]
 MATMUL, CONV = ("gpu_products", "4", "8", "matmul", "dfp16"), ("gpu_products", "2", "24", "conv2d", "flex16+5")
 MATMUL_FP32, CONV_FP16 = ("gpu_products", "2", "16", "matmul", "fp32"), ("gpu_products", "2", "24", "conv2d", "fp16")
-DEPTHWISE, FAST = ("gpu_products", "1", "1", "depthwise"), ("gpu_products", "4", "6", "fast", "a100")
-BATCHED = ("gpu_products", "1", "1", "batched")
+DEPTHWISE, FAST = ("gpu_products", "1", "1", "depthwise"), ("gpu_products", "2", "4", "fast", "a100")
+BATCHED = ("gpu_products", "1", "1", "batched", "fp32")
 NUMBERS = ("gpu_products", "1", "0", "numbers")
 TILES = "13product_tilesI"  # kernels with these words in their names
 CHAINS, MMA = TILES + "NS_11chain_shapeI", TILES + "NS_9mma_shapeI"
+SLIM, FLAT = (MMA + shape for shape in ("Li2ELi1E", "Li1ELi4E"))
+FEW, AFFINE = ("gpu_products", "1", "1", "few"), ("gpu_ops", "1", "1", "affine", "dfp16")
 # Kernel, which occurrence in it (0: each), what it was, what it becomes, and a test that runs it.
 MUTANTS = [
     (TILES, 1, "bar.sync 0;", "", MATMUL),
@@ -53,6 +55,13 @@ MUTANTS = [
     ("8row_norm", 1, "sqrt.rn.f64", "rcp.rn.f64", ("gpu_ops", "3", "8", "layernorm", "bf16")),
     ("7avgpool", 1, "add.rn.f32", "sub.rn.f32", ("gpu_ops", "3", "8", "avgpool_global", "fp32")),
     ("9embedding", 1, "mul.lo.s64", "add.s64", ("gpu_ops", "3", "8", "embedding", "fp32")),
+    ("affine_elements", 0, "min.s64", "max.s64", AFFINE),
+    ("affine_elements", 0, "add.cc.s64", "sub.cc.s64", AFFINE),  # of sums that 64 bits do not hold
+    ("affine_elements", 0, "max.u64", "min.u64", AFFINE),
+    ("3sgdE", 0, "mul.hi.s64", "mul.hi.u64", ("gpu_ops", "3", "8", "sgd_momentum", "dfp16")),
+    ("8shortcut", 1, "ld.global.s16", "ld.global.u16", ("gpu_ops", "3", "8", "shortcut_a", "flex16+5")),
+    (SLIM, 1, "x4.trans.shared", "x4.shared", FEW),
+    (FLAT, 1, "x4.trans.shared", "x4.shared", FEW),
     ("map_elements", 1, "st.global.u16", "st.global.u32", ("gpu_ops", "3", "8", "relu", "bf16")),
 ]
 
