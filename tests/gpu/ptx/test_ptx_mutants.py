@@ -49,6 +49,7 @@ MUTANTS = [
     ("7maxpoolE", 0, "setp.lt.s64", "setp.le.s64", ("gpu_ops", "3", "8", "maxpool2d", "bf16")),
     ("7dropoutE", 0, "mul.rn.f64", "add.rn.f64", ("gpu_ops", "3", "8", "dropout", "fp32")),
     ("sum_products", 0, "mul.rn.f64", "add.rn.f64", ("gpu_ops", "3", "8", "matmul", "fp32")),
+    ("sum_mantissas", 0, "atom.global.add.u64", "atom.global.min.u64", ("gpu_ops", "3", "8", "matmul", "fp32")),
     ("maxpool_grad", 0, "setp.ge.s64", "setp.gt.s64", ("gpu_ops", "3", "8", "maxpool2d_grad", "bf16")),
     ("3sgdE", 0, "mul.rn.f64", "add.rn.f64", ("gpu_ops", "3", "8", "sgd_momentum", "fp32")),
     ("4cellE", 0, "sub.rn.f64", "add.rn.f64", ("gpu_ops", "3", "8", "lstm_cell", "fp16")),
