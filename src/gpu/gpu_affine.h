@@ -97,34 +97,39 @@ __device__ static inline void affine_any(const struct gpu_now &now, const struct
     }
 }
 
-/* Threads that do not fill a row of channels have no elements, so that each of the others has one channel. */
+/* A thread has one channel; threads that do not fill a row of channels have none. Where there are more channels than
+ * threads, there are several rounds. */
 __global__ void affine_elements(const struct gpu_call call, const struct affine_form form) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
     const struct fl_args &args = call.args;
-    const int64_t n = form.channels ? form.channels : 1, first = gpu_first(), step = gpu_stride() / n * n;
-    const struct affine_items items = {(const fl_element *)args.in[0].data,         (const fl_element *)args.in[1].data,
-                                       (const fl_element *)args.in[form.gate].data, first,
-                                       first < step ? args.out.count : first,       step};
-    const struct affine_plan plan = form.channels ? affine_kept(args.p.batch_norm.channels.whole + first % n * FL_WHOLE)
-                                                  : affine_plan_of(affine_of(args, form, 0));
-    struct gpu_sums sums;
-    sums.begin(now, plan.holds ? plan.whole.exponent : 0, fl_exponent(&args.out));
+    const int64_t n = form.channels ? form.channels : 1, step = gpu_stride() < n ? n : gpu_stride() / n * n;
     fl_element *const out = (fl_element *)now.out;
-    if (!plan.holds || !sums.usual)
-        affine_any(now, items, affine_of(args, form, first % n), form, &sums);
-    else if (form.gate_kind == AFFINE_OPEN && !form.second)
-        affine_usual<AFFINE_OPEN, false>(items, plan.whole, form.relu, out, &sums);
-    else if (form.gate_kind == AFFINE_OPEN)
-        affine_usual<AFFINE_OPEN, true>(items, plan.whole, form.relu, out, &sums);
-    else if (form.gate_kind == AFFINE_GATES_FIRST && form.second)
-        affine_usual<AFFINE_GATES_FIRST, true>(items, plan.whole, form.relu, out, &sums);
-    else if (form.second)
-        affine_usual<AFFINE_GATES_ALL, true>(items, plan.whole, form.relu, out, &sums);
-    else
-        affine_usual<AFFINE_GATES_ALL, false>(items, plan.whole, form.relu, out, &sums);
-    sums.report(call.control);
+    for (int64_t round = 0; round < n; round += gpu_stride()) {
+        const int64_t first = round + gpu_first(), c = first % n;
+        const struct affine_items items = {
+            (const fl_element *)args.in[0].data,         (const fl_element *)args.in[1].data,
+            (const fl_element *)args.in[form.gate].data, first,
+            first < step ? args.out.count : first,       step};
+        const struct affine_plan plan = form.channels ? affine_kept(args.p.batch_norm.channels.whole + c * FL_WHOLE)
+                                                      : affine_plan_of(affine_of(args, form, 0));
+        struct gpu_sums sums;
+        sums.begin(now, plan.holds ? plan.whole.exponent : 0, fl_exponent(&args.out));
+        if (!plan.holds || !sums.usual)
+            affine_any(now, items, affine_of(args, form, c), form, &sums);
+        else if (form.gate_kind == AFFINE_OPEN && !form.second)
+            affine_usual<AFFINE_OPEN, false>(items, plan.whole, form.relu, out, &sums);
+        else if (form.gate_kind == AFFINE_OPEN)
+            affine_usual<AFFINE_OPEN, true>(items, plan.whole, form.relu, out, &sums);
+        else if (form.gate_kind == AFFINE_GATES_FIRST)
+            affine_usual<AFFINE_GATES_FIRST, true>(items, plan.whole, form.relu, out, &sums);
+        else if (form.second)
+            affine_usual<AFFINE_GATES_ALL, true>(items, plan.whole, form.relu, out, &sums);
+        else
+            affine_usual<AFFINE_GATES_ALL, false>(items, plan.whole, form.relu, out, &sums);
+        sums.report(call.control);
+    }
 }
 
 static cudaError_t run_affine(const struct gpu_call *call, cudaStream_t stream, const struct affine_form &form) {
@@ -134,9 +139,9 @@ static cudaError_t run_affine(const struct gpu_call *call, cudaStream_t stream, 
 
 static cudaError_t run_channel_affine(const struct gpu_call *call, cudaStream_t stream) {
     const struct fl_args &args = call->args;
-    return run_affine(
-        call, stream,
-        {args.p.batch_norm.n, args.in[1].data != NULL, args.p.batch_norm.relu, args.in[2].data ? 2 : 0, false});
+    return run_affine(call, stream,
+                      {args.p.batch_norm.n, args.in[1].data != NULL, args.p.batch_norm.relu, 2,
+                       args.in[2].data ? AFFINE_GATES_FIRST : AFFINE_OPEN});
 }
 
 static constexpr bool gpu_is_linear(int op) {

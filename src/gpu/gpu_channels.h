@@ -136,14 +136,12 @@ __global__ void channel_affine(const struct gpu_call call) {
     const struct fl_view &a = args.in[0], &b = args.in[1], &mask = args.in[2];
     const bool second = b.data != NULL;
     struct fl_stats stats = {};
-    /* threads that do not fill a row of channels stop, so that each of the others has one channel */
-    const int64_t n = args.p.batch_norm.n, threads = gpu_stride() / n * n, c = gpu_first() % n;
-    const float by = k.a[c], cross = second ? k.d[c] : 0, constant = k.b[c];
-    for (int64_t i = gpu_first() < threads ? gpu_first() : args.out.count; i < args.out.count; i += threads) {
+    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+        const int64_t c = i % args.p.batch_norm.n;
         const bool counts = !mask.data || gpu_value(mask, 0, i) > 0;
         const float x = counts ? (float)gpu_value(a, 0, i) : 0;
-        const float rest = second ? __fmaf_rn(cross, (float)gpu_value(b, 0, i), constant) : constant;
-        const float t = __fmaf_rn(by, x, rest);
+        const float rest = second ? __fmaf_rn(k.d[c], (float)gpu_value(b, 0, i), k.b[c]) : k.b[c];
+        const float t = __fmaf_rn(k.a[c], x, rest);
         const float y = args.p.batch_norm.relu && t <= 0 ? 0 : t;
         gpu_store(now, 0, i, y, y, &stats);
     }
