@@ -1,8 +1,9 @@
 /* device_steps.c - how long a training step of ResNet-20 takes on a device, as a JSON list: milliseconds, the median of
  * STEPS steps in groups of five that are waited for once.
  *
- *     device_steps [DEVICE [BATCH [STEPS [FORMAT...]]]]        cuda, 128, 50, fp32 fp16 bf16 flex16+5 dfp16
+ *     device_steps [DEVICE [BATCH [STEPS [FORMAT[,CLASS]...]]]]        cuda, 128, 50, fp32 fp16 bf16 flex16+5 dfp16
  *
+ * CLASS: a class of results, as "fp16,fast"; exact without it.
  * On a backend that counts instructions (tests/gpu/ptx) the counts at the end are those of the last step. */
 #define _GNU_SOURCE
 #include "flexlab/nn.h"
@@ -90,12 +91,14 @@ int main(int argc, char **argv) {
     for (int i = 0; labels && i < size; i++)
         labels[i] = i % 10;
     for (int i = 0; i < (argc > 4 ? argc - 4 : 5); i++) {
-        nn_graph *g = nn_graph_new(&(nn_config){.variant = formats[i],
-                                                .batch = size,
-                                                .seed = 1,
-                                                .momentum = 0.9f,
-                                                .weight_decay = 1e-4f,
-                                                .device = device});
+        char name[64];
+        const int length = (int)strcspn(formats[i], ",");
+        snprintf(name, sizeof name, "%.*s", length, formats[i]);
+        tensor_class class = TENSOR_EXACT;
+        check(formats[i][length] ? tensor_class_find(&class, formats[i] + length + 1) : TENSOR_OK);
+        check(tensor_set_class(class));
+        nn_graph *g = nn_graph_new(&(nn_config){
+            .variant = name, .batch = size, .seed = 1, .momentum = 0.9f, .weight_decay = 1e-4f, .device = device});
         check(g ? nn_compile(g, nn_model(g, "resnet20", 32, 32, 3, 10)) : tensor_error_status());
         check(nn_set_pixel_values(g, values));
         const double seconds = seconds_of_step(g, &(nn_batch){.pixels = images, .labels = labels}, steps);

@@ -29,11 +29,17 @@ typedef struct nn_group nn_group;
  * TENSOR_E_UNSUPPORTED without its library, if MPI offers no threads (MPI_THREAD_FUNNELED) or without a CUDA device,
  * TENSOR_E_DEVICE for a failure of MPI, CUDA or NCCL. One group of an engine exists at a time. */
 FLEXLAB_API nn_group *nn_group_new(const char *engine);
+/* Engine "nccl" moves the bytes of a group that engine "mpi" or a communicator has made, from now on; the ranks and
+ * their numbers stay. The statuses are those of nn_group_new, and TENSOR_E_ARGUMENT for another engine, another group
+ * or one within a step. If all ranks have failed alike, as without a device, the group is what it was. If one has
+ * failed while the others began, every later call of it returns TENSOR_E_DEVICE: it says why and calls
+ * nn_group_abort. */
+FLEXLAB_API tensor_status nn_group_set_engine(nn_group *group, const char *engine);
 /* What nn_group_from_mpi of nn_group_mpi.h calls: the ranks of a communicator that the program brings. communicator
  * points to an MPI_Comm, which has that many bytes; kind is NN_MPI_KIND. */
 FLEXLAB_API nn_group *nn_group_from_handle(const void *communicator, size_t bytes, const char *kind);
-/* The number of processes that mpirun says it has started, this one among them; 1 without mpirun. It initialises
- * nothing: a program that joins a group only where there are others asks it first. */
+/* The number of processes that mpirun, or Slurm's srun by PMIx or PMI-2, says it has started, this one among them; 1
+ * without either. It initialises nothing: a program that joins a group only where there are others asks it first. */
 FLEXLAB_API int nn_group_started(void);
 /* Leaves the group, after the last network that uses it was freed; finalises MPI if nn_group_new has initialised it.
  * All ranks do so. NULL is allowed. */

@@ -83,7 +83,7 @@ typedef struct nn_config {
     nn_group *group;
     /* Batch normalisation takes the moments of all shards, and not of each: steps are those of nn_train_step, and the
      * activations of all shards of a rank are in memory at once. It changes nothing of one shard, or of a network
-     * without batch normalisation. On cpu. */
+     * without batch normalisation. */
     bool batchnorm_global;
 } nn_config;
 

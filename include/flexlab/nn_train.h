@@ -58,8 +58,8 @@ typedef struct nn_train_config {
     /* Stop after the step with the first NaN or Inf (nn_train_events.nonfinite), as by a callback; a training resumed
      * from a later checkpoint does not stop again. The library then examines the tensors of every step, for which it
      * waits for a device. Without this setting it examines them on the host, and on a device with telemetry or a
-     * dynamic loss scale (there the weights after the following step); otherwise only a loss that is not finite shows
-     * on a device. */
+     * dynamic loss scale (there the weights after the following step, and the host is told with the losses); otherwise
+     * only a loss that is not finite shows on a device. */
     bool stop_on_nonfinite;
     /* The most bytes that a step may take beside the weights (nn_graph_limit); 0: no limit. Use it for settings from an
      * untrusted source, such as another user's `resume`, because nothing else limits the batch. */

@@ -29,18 +29,22 @@ typedef enum tensor_class {
                          processors, not between thread counts. An operation without such a kernel on this processor, or
                          under this cap, gives the exact bits. So far: bf16 matmul and convolution on AMX tiles (backend
                          "avx512_amx_fast"), matmul by AVX512_BF16 ("avx512_fast"), and matmul and convolution of fp16
-                         and bf16 on tensor cores of GPUs: docs/semantics.md. */
+                         and bf16 on tensor cores of GPUs, and of fp32 in "fast:tf32": docs/semantics.md. */
     TENSOR_CLASS_LARGEST = 0x7fffffff /* room for the classes of tensor_class_find, which have no constants */
 } tensor_class;
 #define FLEXLAB_HAS_FAST_BF16 1
-/* Finds a class by name: "exact", "fast", or "accumulate=GPU", in which matmuls and convolutions of floats have the
- * bits that the tensor cores of that GPU would give, on any processor. GPU is a name of tensor_accumulator_at, with
- * ":promote=N" after it if the sum of each N products is added to one of binary32 (DeepSeek-V3's remedy for Hopper's
- * short FP8 sums). Operands are fp16, bf16, e4m3fn, e5m2, or fp32, which is rounded to tf32 (to nearest even) first;
- * both are of one format, or one is e4m3fn and the other e5m2. A product of other floats, or of those that the GPU does
- * not multiply, is TENSOR_E_UNSUPPORTED, and so is one on a device other than the host. Mantissas under a shared
- * exponent, and all other operations, have their exact bits: docs/semantics.md has the model, its source, and what is
- * not known.
+/* Finds a class by name: "exact", or "fast", with ":tf32" after it if tensor cores of GPUs may take operands in fp32 as
+ * tf32 (rounded to nearest even), and then ":sums=fp16" if they may keep the sums of fp16 in fp16, whose range and
+ * precision they then have: where no tensor cores multiply, neither changes a result.
+ *
+ * Or "accumulate=GPU", in which matmuls and convolutions of floats have the bits that the tensor cores of that GPU
+ * would give, on any processor. GPU is a name of tensor_accumulator_at, with ":sums=fp16" after it for sums of fp16 (of
+ * v100, h100 and b200, operands in fp16 alone), and then ":promote=N" if the sum of each N products is added to one of
+ * binary32 (DeepSeek-V3's remedy for Hopper's short FP8 sums). Operands are fp16, bf16, e4m3fn, e5m2, or fp32, which is
+ * rounded to tf32 (to nearest even) first; both are of one format, or one is e4m3fn and the other e5m2. A product of
+ * other floats, or of those that the GPU does not multiply, is TENSOR_E_UNSUPPORTED, and so is one on a device other
+ * than the host. Mantissas under a shared exponent, and all other operations, have their exact bits: docs/semantics.md
+ * has the model, its source, and what is not known.
  *
  * Or "operands=A,B": matmuls and convolutions of any formats take their first operand in blocks of the format A and
  * the second in blocks of B ("operands=A": both in A) along the dimension that they sum over. Each element is rounded

@@ -1,6 +1,7 @@
 /* data_text.c - sets of text: a sequence of tokens, which are bytes, characters, or numbers of the caller. They are in
  * `labels`; there are no pixels. */
 #include "core/base/fail.h"
+#include "core/base/hash.h"
 #include "core/base/memory.h"
 #include "data/data_internal.h"
 #include "data/data_stream.h"
@@ -131,14 +132,13 @@ int32_t data_character(const data_set *set, int token) {
     return token < set->distinct ? (int32_t)set->character[token] : -1;
 }
 
-/* FNV-1a over lines of decimal numbers. */
+/* A hash of lines of decimal numbers. */
 uint64_t data_vocabulary(const data_set *set) {
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = FL_HASH;
     char line[16];
     for (int token = 0; token < data_classes(set); token++) {
         snprintf(line, sizeof line, "%d\n", (int)data_character(set, token));
-        for (const char *p = line; *p; p++)
-            hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
+        hash = fl_hash(hash, line, strlen(line));
     }
     return hash;
 }

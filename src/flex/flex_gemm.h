@@ -147,14 +147,13 @@ static void gemm_store_slowly(const struct fl_args *args, int64_t first, int64_t
     gemm_store_wide(args, first, n, sums, stored);
 }
 
-/* Rounds sums that fit the result to nearest even; with relu those below 0, which need not fit, become 0. x is the sum,
- * or for shift > 15 twice the high limb, plus one if the low limb is not zero, which rounds alike. Returns how many are
- * flushed to zero. */
-static inline __attribute__((always_inline)) int64_t round_limbs_body(int16_t *restrict dst, int64_t n,
-                                                                      const int32_t *restrict low,
-                                                                      const int32_t *restrict high, int shift,
-                                                                      const bool relu, const bool halves) {
-    const int by = halves ? shift - GEMM_LIMB_BITS + 1 : shift;
+/* Rounds a row of sums that fit the result to nearest even; with relu those below 0, which need not fit, become 0. x is
+ * the sum, or for shift > 15 twice the high limb, plus one if the low limb is not zero, which rounds alike. Returns how
+ * many are flushed to zero. */
+static inline __attribute__((always_inline)) int64_t round_limbs_row(int16_t *restrict dst, int64_t n,
+                                                                     const int32_t *restrict low,
+                                                                     const int32_t *restrict high, const int by,
+                                                                     const bool relu, const bool halves) {
     const int32_t below_half = (1 << (by - 1)) - 1;
     int64_t flushed = 0, j = 0;
 #if defined(__AVX512F__)
@@ -183,19 +182,31 @@ static inline __attribute__((always_inline)) int64_t round_limbs_body(int16_t *r
     return flushed;
 }
 
-/* Whether the results of n sums certainly fit; with relu those below 0 count as 0; 1 <= shift <= 44. If so, records
- * their maximum. */
-static bool gemm_limbs_fit(int64_t n, const int32_t *low, const int32_t *high, int shift, bool relu,
-                           struct flex_stats *stats) {
-    int32_t top = high[0], bottom = high[0];
-    for (int64_t j = 0; j < n; j++) {
-        top = high[j] > top ? high[j] : top;
-        bottom = high[j] < bottom ? high[j] : bottom;
-    }
-    if (relu) {
-        top = top > -1 ? top : -1;
-        bottom = bottom > 0 ? bottom : 0;
-    }
+/* Rows of sums: rows of results lie `pitch` apart, those of limbs `stride`. */
+struct limb_rows {
+    int64_t rows, columns, pitch, stride;
+};
+
+static inline __attribute__((always_inline)) int64_t round_limbs_body(int16_t *dst, const struct limb_rows *of,
+                                                                      const int32_t *low, const int32_t *high,
+                                                                      int shift, const bool relu, const bool halves) {
+    const int by = halves ? shift - GEMM_LIMB_BITS + 1 : shift;
+    int64_t flushed = 0;
+    for (int64_t r = 0; r < of->rows; r++, dst += of->pitch, low += of->stride, high += of->stride)
+        flushed += round_limbs_row(dst, of->columns, low, high, by, relu, halves);
+    return flushed;
+}
+
+/* The extremes of high limbs. */
+struct limb_range {
+    int32_t top, bottom;
+};
+
+/* Whether the results of n sums in this range certainly fit; with relu those below 0 count as 0; 1 <= shift <= 44. If
+ * so, records their maximum. */
+static bool gemm_range_fits(struct limb_range range, int64_t n, const int32_t *low, const int32_t *high, int shift,
+                            bool relu, struct flex_stats *stats) {
+    const int32_t top = relu && range.top < -1 ? -1 : range.top, bottom = relu && range.bottom < 0 ? 0 : range.bottom;
     const int64_t above = ((int64_t)top + 1) * -GEMM_REST, below = bottom * (int64_t)GEMM_REST;
     const uint64_t bound = (uint64_t)(above > below ? above : below);
     if (bound >= (uint64_t)FLEX_TOP << shift)
@@ -215,15 +226,26 @@ static bool gemm_limbs_fit(int64_t n, const int32_t *low, const int32_t *high, i
     return true;
 }
 
+/* The same, if the range is not known. */
+static bool gemm_limbs_fit(int64_t n, const int32_t *low, const int32_t *high, int shift, bool relu,
+                           struct flex_stats *stats) {
+    struct limb_range range = {high[0], high[0]};
+    for (int64_t j = 0; j < n; j++) {
+        range.top = high[j] > range.top ? high[j] : range.top;
+        range.bottom = high[j] < range.bottom ? high[j] : range.bottom;
+    }
+    return gemm_range_fits(range, n, low, high, shift, relu, stats);
+}
+
 /* Stores sums that fit. */
-static void gemm_store_fitting(int16_t *dst, int64_t n, const int32_t *low, const int32_t *high, int shift, bool relu,
-                               struct flex_stats *stats) {
+static void gemm_store_fitting(int16_t *dst, const struct limb_rows *of, const int32_t *low, const int32_t *high,
+                               int shift, bool relu, struct flex_stats *stats) {
     if (shift > GEMM_LIMB_BITS)
-        stats->flushed += relu ? round_limbs_body(dst, n, low, high, shift, true, true)
-                               : round_limbs_body(dst, n, low, high, shift, false, true);
+        stats->flushed += relu ? round_limbs_body(dst, of, low, high, shift, true, true)
+                               : round_limbs_body(dst, of, low, high, shift, false, true);
     else
-        stats->flushed += relu ? round_limbs_body(dst, n, low, high, shift, true, false)
-                               : round_limbs_body(dst, n, low, high, shift, false, false);
+        stats->flushed += relu ? round_limbs_body(dst, of, low, high, shift, true, false)
+                               : round_limbs_body(dst, of, low, high, shift, false, false);
 }
 
 /* Whether sums with this shift are rounded from their limbs. */
@@ -250,8 +272,8 @@ static void gemm_store_limbs(const struct fl_args *args, int64_t first, int64_t 
             const struct gemm_sums sums = gemm_add_limbs(e, &by, some, low, high, &with, &to);
             done = gemm_limbs_fit(some, sums.low, sums.high, shift, e->relu, &stored->sums);
             if (done)
-                gemm_store_fitting(element(&args->out, first), some, sums.low, sums.high, shift, e->relu,
-                                   &stored->sums);
+                gemm_store_fitting(element(&args->out, first), &(const struct limb_rows){1, some, 0, 0}, sums.low,
+                                   sums.high, shift, e->relu, &stored->sums);
         }
         if (!done)
             gemm_store_slowly(args, first, some, low, high, stored);
@@ -276,13 +298,139 @@ static void gemm_store_rows(const struct fl_args *args, int64_t first, int64_t p
     const int shift = fl_gemm_alignment(args).exponent - fl_exponent(&args->out);
     const bool fit = rounds_limbs(args, shift) && !e->bias.data && !e->residual.data &&
                      gemm_limbs_fit(rows * sums->stride, sums->low, sums->high, shift, e->relu, &stored->sums);
+    if (fit) {
+        const struct limb_rows of = {rows, columns, pitch, sums->stride};
+        gemm_store_fitting(element(&args->out, first), &of, sums->low, sums->high, shift, e->relu, &stored->sums);
+        return;
+    }
     for (int64_t r = 0; r < rows; r++, first += pitch) {
         const struct gemm_sums row = gemm_sums_at(sums, r, 0);
-        if (fit)
-            gemm_store_fitting(element(&args->out, first), columns, row.low, row.high, shift, e->relu, &stored->sums);
-        else
-            gemm_store_limbs(args, first, columns, row.low, row.high, stored);
+        gemm_store_limbs(args, first, columns, row.low, row.high, stored);
     }
+}
+
+/* --- accumulators ------------------------------------------------------------------------------------------------- */
+
+/* Bias of the columns and residual of the results, NULL if there is none, for a tile. */
+struct tile_addends {
+    const int16_t *bias, *residual;
+    int up_bias, up_residual;
+};
+
+enum { TILE_UNIT = 16 };
+
+/* The limbs of the accumulators of a tile with bias and residual, in rows of whole units: what lies beyond its columns
+ * is 0. */
+static inline __attribute__((always_inline)) struct limb_range
+tile_limbs_body(const struct gemm_accumulated *x, const struct limb_rows *of, const struct tile_addends *with,
+                const enum gemm_addend bias, const enum gemm_addend residual, int32_t *restrict low,
+                int32_t *restrict high) {
+    const int up_bias = with->up_bias - (bias == GEMM_ADDEND_HIGH ? GEMM_LIMB_BITS : 0),
+              up_residual = with->up_residual - (residual == GEMM_ADDEND_HIGH ? GEMM_LIMB_BITS : 0);
+    const int32_t rest = -GEMM_REST - 1, ones = (int32_t)x->splits + 1;
+    struct limb_range range = {INT32_MIN, INT32_MAX};
+#if defined(__AVX512F__)
+    const __m512i mask = _mm512_set1_epi32(rest), one = _mm512_set1_epi32(ones);
+    __m512i top = _mm512_set1_epi32(INT32_MIN), bottom = _mm512_set1_epi32(INT32_MAX);
+    for (int64_t j = 0; j < of->columns; j += TILE_UNIT) {
+        const __mmask16 there = of->columns - j >= TILE_UNIT ? 0xffff : (__mmask16)((1u << (of->columns - j)) - 1);
+        __m512i b = _mm512_setzero_si512(), r = b;
+        if (bias)
+            b = _mm512_sll_epi32(_mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(there, with->bias + j)),
+                                 _mm_cvtsi32_si128(up_bias));
+        for (int64_t i = 0; i < of->rows; i++) {
+            const __m512i sum = _mm512_loadu_si512(x->sum + i * x->stride + j);
+            __m512i l = _mm512_and_si512(sum, mask), h = _mm512_add_epi32(_mm512_srai_epi32(sum, GEMM_LIMB_BITS), one);
+            if (x->splits)
+                h = _mm512_add_epi32(h, _mm512_loadu_si512(x->high + i * x->stride + j));
+            if (residual)
+                r = _mm512_sll_epi32(
+                    _mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(there, with->residual + i * of->pitch + j)),
+                    _mm_cvtsi32_si128(up_residual));
+            if (bias == GEMM_ADDEND_BOTH)
+                l = _mm512_add_epi32(l, b);
+            if (residual == GEMM_ADDEND_BOTH)
+                l = _mm512_add_epi32(l, r);
+            if (bias == GEMM_ADDEND_BOTH || residual == GEMM_ADDEND_BOTH) {
+                h = _mm512_add_epi32(h, _mm512_srai_epi32(l, GEMM_LIMB_BITS));
+                l = _mm512_and_si512(l, mask);
+            }
+            if (bias == GEMM_ADDEND_HIGH)
+                h = _mm512_add_epi32(h, b);
+            if (residual == GEMM_ADDEND_HIGH)
+                h = _mm512_add_epi32(h, r);
+            top = _mm512_mask_max_epi32(top, there, top, h);
+            bottom = _mm512_mask_min_epi32(bottom, there, bottom, h);
+            _mm512_storeu_si512(low + i * of->stride + j, _mm512_maskz_mov_epi32(there, l));
+            _mm512_storeu_si512(high + i * of->stride + j, _mm512_maskz_mov_epi32(there, h));
+        }
+    }
+    range.top = _mm512_reduce_max_epi32(top);
+    range.bottom = _mm512_reduce_min_epi32(bottom);
+#else
+    for (int64_t i = 0; i < of->rows; i++, low += of->stride, high += of->stride) {
+        const int32_t *restrict sum = x->sum + i * x->stride, *restrict more = x->high + i * x->stride;
+        const int16_t *restrict r = residual ? with->residual + i * of->pitch : NULL;
+        for (int64_t j = 0; j < of->columns; j++)
+            high[j] = ones + (x->splits ? more[j] : 0);
+        for (int64_t j = 0; j < of->columns; j++) {
+            const int32_t b = bias ? (int32_t)((uint32_t)with->bias[j] << up_bias) : 0,
+                          s = residual ? (int32_t)((uint32_t)r[j] << up_residual) : 0;
+            const int32_t l = (sum[j] & rest) + (bias == GEMM_ADDEND_BOTH ? b : 0) +
+                              (residual == GEMM_ADDEND_BOTH ? s : 0),
+                          h = high[j] + (sum[j] >> GEMM_LIMB_BITS) + (l >> GEMM_LIMB_BITS) +
+                              (bias == GEMM_ADDEND_HIGH ? b : 0) + (residual == GEMM_ADDEND_HIGH ? s : 0);
+            low[j] = l & rest;
+            high[j] = h;
+            range.top = h > range.top ? h : range.top;
+            range.bottom = h < range.bottom ? h : range.bottom;
+        }
+        for (int64_t j = of->columns; j < of->stride; j++)
+            low[j] = high[j] = 0;
+    }
+#endif
+    return range;
+}
+
+static struct limb_range tile_limbs(const struct gemm_accumulated *x, const struct limb_rows *of,
+                                    const struct tile_addends *with, int32_t *low, int32_t *high) {
+    const enum gemm_addend bias = gemm_addend_of(with->bias, with->up_bias),
+                           residual = gemm_addend_of(with->residual, with->up_residual);
+#define TILE_LIMBS(b, r)                                                                                               \
+    case 3 * (b) + (r):                                                                                                \
+        return tile_limbs_body(x, of, with, b, r, low, high);
+    switch (3 * (int)bias + (int)residual) {
+        TILE_LIMBS(GEMM_ADDEND_NONE, GEMM_ADDEND_HIGH)
+        TILE_LIMBS(GEMM_ADDEND_NONE, GEMM_ADDEND_BOTH)
+        TILE_LIMBS(GEMM_ADDEND_HIGH, GEMM_ADDEND_NONE)
+        TILE_LIMBS(GEMM_ADDEND_HIGH, GEMM_ADDEND_HIGH)
+        TILE_LIMBS(GEMM_ADDEND_HIGH, GEMM_ADDEND_BOTH)
+        TILE_LIMBS(GEMM_ADDEND_BOTH, GEMM_ADDEND_NONE)
+        TILE_LIMBS(GEMM_ADDEND_BOTH, GEMM_ADDEND_HIGH)
+        TILE_LIMBS(GEMM_ADDEND_BOTH, GEMM_ADDEND_BOTH)
+    default:
+        return tile_limbs_body(x, of, with, GEMM_ADDEND_NONE, GEMM_ADDEND_NONE, low, high);
+    }
+#undef TILE_LIMBS
+}
+
+static bool gemm_store_accumulated(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows,
+                                   int64_t columns, const struct gemm_accumulated *x, void *stats) {
+    struct gemm_stored *stored = stats;
+    const struct fl_epilogue *e = &args->p.product.epilogue;
+    const struct gemm_alignment by = fl_gemm_alignment(args);
+    const int shift = by.exponent - fl_exponent(&args->out);
+    if (!rounds_limbs(args, shift) || !gemm_limbs_have_room(&by) || (e->bias.data && e->bias.count != pitch))
+        return false;
+    int32_t low[GEMM_PANEL_ROWS_MAX * GEMM_PANEL_COLUMNS_MAX], high[GEMM_PANEL_ROWS_MAX * GEMM_PANEL_COLUMNS_MAX];
+    const struct limb_rows of = {rows, columns, pitch, (columns + TILE_UNIT - 1) / TILE_UNIT * TILE_UNIT};
+    const struct tile_addends with = {e->bias.data ? (const int16_t *)e->bias.data + first % pitch : NULL,
+                                      gemm_residual(e, first, sizeof(int16_t)), by.up_bias, by.up_residual};
+    const struct limb_range range = tile_limbs(x, &of, &with, low, high);
+    if (!gemm_range_fits(range, rows * of.stride, low, high, shift, e->relu, &stored->sums))
+        return false;
+    gemm_store_fitting(element(&args->out, first), &of, low, high, shift, e->relu, &stored->sums);
+    return true;
 }
 
 static void gemm_store_finish(const struct fl_args *args, const void *stats) {
@@ -297,6 +445,7 @@ const struct gemm_stores FL_FOR_ISA(fl_flex_stores) = {
     .stats_bytes = sizeof(struct gemm_stored),
     .sums = gemm_store_sums,
     .rows = gemm_store_rows,
+    .accumulated = gemm_store_accumulated,
     .finish = gemm_store_finish,
 };
 

@@ -141,6 +141,15 @@ typedef float factor, depthwise_sum;
 #define DEPTHWISE_ORDERED 1
 #include "gemm/gemm_depthwise.inc"
 
+#ifdef FL_ELEMENT_IS_FLOAT
+#include "gemm/gemm_depthwise_float.inc"
+#else
+enum { WEIGHT_PARTS = 1 };
+#define gemm_depthwise_pack_float gemm_depthwise_pack
+#define gemm_depthwise_line_float gemm_depthwise_line
+#define gemm_depthwise_weights_float gemm_depthwise_weights
+#endif
+
 /* --- stores ------------------------------------------------------------------------------------------------------- */
 
 static void gemm_add_epilogue(float *restrict y, int64_t n, const float *restrict sums, const float *restrict bias,
@@ -213,10 +222,10 @@ static const struct gemm_packing packing = {
 };
 
 static const struct gemm_depthwise_kernels depthwise = {
-    .weight_bytes = sizeof(factor),
-    .pack = gemm_depthwise_pack,
-    .line = gemm_depthwise_line,
-    .weights = gemm_depthwise_weights,
+    .weight_bytes = WEIGHT_PARTS * sizeof(factor),
+    .pack = gemm_depthwise_pack_float,
+    .line = gemm_depthwise_line_float,
+    .weights = gemm_depthwise_weights_float,
 };
 
 #define FL_STORES FL_FOR_ISA(FL_JOIN(FL_JOIN(fl, FL_KIND), stores))

@@ -7,6 +7,7 @@ typedef float fl_element;
 #define FL_ELEMENT_IS_FLOAT
 #define FL_DECODE(x) (x)
 #define FL_ENCODE(x) (x)
+#define FL_MMA gpu_mma_tf32 /* of a GPU's tensor cores */
 enum {
     FL_OVERFLOW = 0x7f800000, /* Inf alone is stored as Inf */
     FL_FLUSH = 0              /* nothing becomes zero */

@@ -331,10 +331,11 @@ struct gemm_depthwise {
 };
 
 struct gemm_depthwise_kernels {
-    int weight_bytes;
+    int weight_bytes; /* at most, for each weight */
     void (*pack)(const struct gemm_depthwise *t, int64_t position);
-    /* All results of `pixels` pixels of an output line. */
-    void (*line)(const struct gemm_depthwise *t, int64_t image, int64_t y, int64_t x, int64_t pixels, void *out);
+    /* All results of `pixels` pixels of an output line, as whole sums or, in the memory of these, as limbs. */
+    void (*line)(const struct gemm_depthwise *t, int64_t image, int64_t y, int64_t x, int64_t pixels,
+                 struct gemm_sums *out);
     /* Filters first ... first + n - 1, n <= GEMM_DEPTHWISE_BLOCK, at all positions of rows r ... end - 1 and one term,
      * summed over all pixels; position s of row r of filter i is at i * stride + (r * S + s) * v.depth of out. */
     void (*weights)(const struct gemm_depthwise *t, int64_t r, int64_t end, int64_t term, int64_t first, int64_t n,
@@ -406,6 +407,13 @@ struct gemm_matrix_tile {
     int64_t columns;
 };
 
+/* Accumulators of a micro-kernel in rows `stride` apart: each is a sum less (splits + 1) 2^15, of which `high` has the
+ * high limb (NULL if splits is 0). */
+struct gemm_accumulated {
+    const int32_t *sum, *high;
+    int64_t stride, splits;
+};
+
 /* Stores sums as elements of the output, with the epilogue, rounded once; `stats` collects the statistics of a worker.
  */
 struct gemm_stores {
@@ -417,6 +425,10 @@ struct gemm_stores {
     /* `rows` rows of columns to elements first, first + pitch, ...; what lies in a row beyond its columns is 0. */
     void (*rows)(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows, int64_t columns,
                  const struct gemm_sums *sums, void *stats);
+    /* The same from accumulators, which need no memory as sums; at most a pair of panels. false, and nothing is stored,
+     * where that does not suffice. NULL: never. */
+    bool (*accumulated)(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows, int64_t columns,
+                        const struct gemm_accumulated *x, void *stats);
     void (*finish)(const struct fl_args *args, const void *stats); /* merges them into args->stats */
     /* Whether the call's sums can be stored from matrix tiles. NULL: never. */
     bool (*takes_matrix)(const struct fl_args *args);

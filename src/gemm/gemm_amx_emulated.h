@@ -10,6 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The products, for wider vectors of the processor as well: the same C. Sanitizers begin after the choice is made. */
+#if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && !defined __SANITIZE_ADDRESS__ &&                   \
+    !defined __SANITIZE_THREAD__ && !defined FL_AMX_VECTORS
+#define AMX_PRODUCT static __attribute__((target_clones("avx512f", "fma", "default"), noinline, unused)) void
+#else
+#define AMX_PRODUCT static inline void
+#endif
+
 struct amx_state {
     struct amx_config config;
     uint8_t tile[AMX_TILES][AMX_ROWS][AMX_LINE];
@@ -67,25 +75,25 @@ static inline void amx_expect_fit(int c, int a, int b) {
 }
 
 static inline float amx_byte(uint8_t byte, int is_signed) {
-    return (float)(is_signed && byte > 127 ? byte - 256 : byte);
+    const int sign = is_signed << 7;
+    return (float)((byte ^ sign) - sign);
 }
 
+typedef float amx_sums __attribute__((vector_size(4 * AMX_ROWS)));
+
 /* In binary32, which is fast and exact here: 64 products of bytes stay below 2^24. Then the int32 wraps. */
-static inline void amx_bytes(int c, int a, int b, int a_signed, int b_signed) {
+AMX_PRODUCT amx_bytes(int c, int a, int b, int a_signed, int b_signed) {
     struct amx_state *s = amx_state();
     amx_expect_fit(c, a, b);
     const int depth = s->config.line[a];
-    float y[AMX_LINE][AMX_ROWS];
+    amx_sums y[AMX_LINE];
     for (int k = 0; k < depth; k++)
         for (int n = 0; n < AMX_ROWS; n++)
             y[k][n] = amx_byte(s->tile[b][k / 4][4 * n + k % 4], b_signed);
     for (int m = 0; m < s->config.rows[c]; m++) {
-        float sums[AMX_ROWS] = {0};
-        for (int k = 0; k < depth; k++) {
-            const float x = amx_byte(s->tile[a][m][k], a_signed);
-            for (int n = 0; n < AMX_ROWS; n++)
-                sums[n] += x * y[k][n];
-        }
+        amx_sums sums = {0};
+        for (int k = 0; k < depth; k++)
+            sums += amx_byte(s->tile[a][m][k], a_signed) * y[k];
         for (int n = 0; n < s->config.line[c] / 4; n++) {
             uint32_t sum;
             memcpy(&sum, &s->tile[c][m][4 * n], sizeof sum);
@@ -99,8 +107,7 @@ static inline void amx_bytes(int c, int a, int b, int a_signed, int b_signed) {
 static inline float amx_flushed(float x) {
     uint32_t w;
     memcpy(&w, &x, sizeof w);
-    if (!(w & 0x7f800000u))
-        w &= 0x80000000u;
+    w &= w & 0x7f800000u ? 0xffffffffu : 0x80000000u;
     memcpy(&x, &w, sizeof w);
     return x;
 }
@@ -114,20 +121,28 @@ static inline float amx_widened(const uint8_t *bf16) {
 
 /* The even and the odd elements are chains of fused multiply-adds of their own, from zero; the chains are added, and
  * that to the sum. */
-static inline void amx_bf16(int c, int a, int b) {
+AMX_PRODUCT amx_bf16(int c, int a, int b) {
     struct amx_state *s = amx_state();
     amx_expect_fit(c, a, b);
-    for (int m = 0; m < s->config.rows[c]; m++)
+    const int depth = s->config.line[a] / 2;
+    float y[AMX_LINE / 2][AMX_ROWS];
+    for (int k = 0; k < depth; k++)
+        for (int n = 0; n < AMX_ROWS; n++)
+            y[k][n] = amx_widened(&s->tile[b][k / 2][4 * n + 2 * (k & 1)]);
+    for (int m = 0; m < s->config.rows[c]; m++) {
+        float chain[2][AMX_ROWS] = {{0}};
+        for (int k = 0; k < depth; k++) {
+            const float x = amx_widened(&s->tile[a][m][2 * k]);
+            for (int n = 0; n < AMX_ROWS; n++)
+                chain[k & 1][n] = amx_flushed(__builtin_fmaf(x, y[k][n], chain[k & 1][n]));
+        }
         for (int n = 0; n < s->config.line[c] / 4; n++) {
-            float chain[2] = {0, 0}, sum;
-            for (int k = 0; k < s->config.line[a] / 2; k++)
-                chain[k & 1] =
-                    amx_flushed(__builtin_fmaf(amx_widened(&s->tile[a][m][2 * k]),
-                                               amx_widened(&s->tile[b][k / 2][4 * n + 2 * (k & 1)]), chain[k & 1]));
+            float sum;
             memcpy(&sum, &s->tile[c][m][4 * n], sizeof sum);
-            sum = amx_flushed(amx_flushed(sum) + amx_flushed(chain[0] + chain[1]));
+            sum = amx_flushed(amx_flushed(sum) + amx_flushed(chain[0][n] + chain[1][n]));
             memcpy(&s->tile[c][m][4 * n], &sum, sizeof sum);
         }
+    }
 }
 
 #define AMX_CONFIGURE(config) amx_configure(config)

@@ -23,6 +23,10 @@ static void depthwise_pack(void *context, int position, int worker) {
     t->kernels->pack(&t->d, position);
 }
 
+static struct gemm_sums whole_sums(const struct depthwise *t, void *memory) {
+    return t->c->family->ordered ? (struct gemm_sums){.low = memory} : (struct gemm_sums){.wide = memory};
+}
+
 /* An output line of the forward convolution or the input gradient. */
 static void depthwise_line(void *context, int part, int worker) {
     const struct depthwise *t = context;
@@ -32,9 +36,8 @@ static void depthwise_line(void *context, int part, int worker) {
     char *sums = gemm_take(&arena, t->piece * d->columns, (size_t)sum_bytes);
     for (int64_t x0 = 0; x0 < d->v.x.out; x0 += t->piece) {
         const int64_t pixels = gemm_min(t->piece, d->v.x.out - x0);
-        t->kernels->line(d, part / d->v.y.out, part % d->v.y.out, x0, pixels, sums);
-        const struct gemm_sums stored = t->c->family->ordered ? (struct gemm_sums){.low = (int32_t *)(void *)sums}
-                                                              : (struct gemm_sums){.wide = (int64_t *)(void *)sums};
+        struct gemm_sums stored = whole_sums(t, sums);
+        t->kernels->line(d, part / d->v.y.out, part % d->v.y.out, x0, pixels, &stored);
         t->c->stores->sums(t->c->args, (part * d->v.x.out + x0) * d->columns, pixels * d->columns, &stored,
                            gemm_worker_stats(t->c, worker));
     }
@@ -56,8 +59,7 @@ static void depthwise_store(void *context, int part, int worker) {
     const struct depthwise *t = context;
     const int64_t first = (int64_t)part * GEMM_STORE_BLOCK, n = gemm_min(GEMM_STORE_BLOCK, t->results - first);
     void *sums = (char *)t->sums + first * t->c->stores->sum_bytes;
-    const struct gemm_sums stored =
-        t->c->family->ordered ? (struct gemm_sums){.low = sums} : (struct gemm_sums){.wide = sums};
+    const struct gemm_sums stored = whole_sums(t, sums);
     t->c->stores->sums(t->c->args, first, n, &stored, gemm_worker_stats(t->c, worker));
 }
 

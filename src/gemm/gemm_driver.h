@@ -151,6 +151,13 @@ void fl_gemm_pair_sums(const struct gemm_family *family, struct gemm_panel_pair 
                        const struct gemm_bound *b, bool add, const struct gemm_sums *out, struct gemm_bytes *bytes,
                        struct gemm_accumulators *at);
 
+/* Exact sums of p over all of k, stored as p->rows rows of `columns` elements of the output from `first` on; room: for
+ * the sums of a pair. */
+void fl_gemm_pair_store(const struct gemm_call *c, struct gemm_panel_pair *p, const struct gemm_bound *a,
+                        const struct gemm_bound *b, int64_t first, int64_t pitch, int64_t columns,
+                        const struct gemm_sums *room, struct gemm_bytes *bytes, struct gemm_accumulators *at,
+                        void *stats);
+
 /* Packed elements that a panel takes as bytes; 0 if the family has no such check. */
 static inline int64_t gemm_bytes_size(const struct gemm_kernels *k, int64_t width, int64_t steps) {
     return k->bytes ? gemm_parts(steps, 2) * width + k->lanes : 0;

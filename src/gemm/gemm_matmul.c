@@ -4,15 +4,19 @@
  * in the cache of the thread that computes it. Either may be the common one: usually A, or B if it is small and A long.
  * A part takes its panels of A in bands. For each block of k it adds the products of the band's panels by all columns
  * of the part to sums that stay in the cache; the first band packs the part's own operand, block by block, right before
- * its first use. The sums of a band are then rounded and stored. */
+ * its first use. The sums of a band are then rounded and stored.
+ *
+ * Where the products of a sequence share B, and A is the common operand, the first one keeps the packed panels of B for
+ * the others. */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 
 enum {
-    BLOCK = FL_K_CHUNK,      /* steps of a block of k: its panel of A stays in L1 */
-    PART_BYTES = 256 * 1024, /* of a block of the columns of a part: they stay in L2 */
-    PARTS = 8,               /* least number of parts, if the panels allow it */
-    PART_COLUMNS = 16,       /* most panels of B in a part, and of A */
+    BLOCK = FL_K_CHUNK,        /* steps of a block of k: its panel of A stays in L1 */
+    PART_BYTES = 256 * 1024,   /* of a block of the columns of a part: they stay in L2 */
+    PARTS = 8,                 /* least number of parts, if the panels allow it */
+    PART_COLUMNS = 16,         /* most panels of B in a part, and of A */
+    COMMON_BYTES = 512 * 1024, /* of a block of B, which stays in L2 for all of A, if it has more panels than that */
     PART_ROWS = 16,
     BAND = 24,                       /* panels of A whose sums remain in the cache while the blocks of k are added */
     MATRIX_PART_BYTES = 1024 * 1024, /* of the operand that is cut, in a part, for matrix tiles */
@@ -33,6 +37,9 @@ struct matmul {
     struct gemm_bound *bounds; /* `blocks` for each panel */
     gemm_packed *bytes;        /* the same for the mod-255 check, for the blocks that will probably need it */
     bool *bytes_made;
+    gemm_packed *kept; /* all of B, kept from product to product; NULL: it is not */
+    struct gemm_bound *kept_bounds;
+    bool is_kept; /* an earlier product packed it */
 };
 
 /* Whether panels have bounds or starts. */
@@ -113,6 +120,11 @@ static const struct gemm_matrix_kernels *matrix_of(const struct matmul *t) {
     return t->c->family->ordered ? NULL : t->c->family->matrix;
 }
 
+/* Whether each pair of panels is stored as soon as it is computed. */
+static bool stores_pairs(const struct matmul *t) {
+    return t->blocks == 1 && !t->c->family->ordered && !t->c->family->matrix && t->c->stores->accumulated;
+}
+
 /* The number of panels of A in a band; if k has one block, one panel is enough. */
 static int64_t band_panels(const struct matmul *t) {
     const struct gemm_matrix_kernels *matrix = matrix_of(t);
@@ -129,6 +141,8 @@ static struct matmul_worker lay_out_worker(const struct matmul *t, struct gemm_a
     w.packed = gemm_take(arena, t->panels * cut_operand(t)->panel_size, GEMM_PACKED);
     w.bounds = gemm_take(arena, bounds * t->panels * t->blocks, sizeof *w.bounds);
     const struct gemm_matrix_kernels *matrix = matrix_of(t);
+    if (stores_pairs(t))
+        w.sums.stride = t->b.width;
     const int64_t sums = (matrix ? 1 : band_panels(t)) * t->a.width * w.sums.stride;
     w.matrix = gemm_take(arena, matrix ? band_panels(t) * columns * matrix->sum_words : 0, sizeof *w.matrix);
     w.sums.low = gemm_take(arena, sums, sizeof *w.sums.low);
@@ -171,10 +185,43 @@ static inline __attribute__((always_inline)) void prefetch_output(const struct m
             __builtin_prefetch(out + ((row + i) * t->n + column) * bytes + at, 1, 3);
 }
 
-/* Multiplies panel `i` of A by the panels of B for one block of k, and adds to the sums from `row` on. */
+/* What will be packed after this block of k, if lines are contiguous: `rows` rows of `lines` cache lines. */
+struct unpacked_rows {
+    const char *from;
+    int64_t rows, lines, row_bytes;
+};
+
+static struct unpacked_rows rows_ahead(const struct matmul *t, int64_t first, int64_t block) {
+    const struct gemm_operand *cut = cut_operand(t);
+    const int64_t bytes = t->c->packing->element_bytes, per_step = t->c->packing->per_step;
+    if (++block == t->blocks) {
+        block = 0;
+        first += t->panels;
+    }
+    if (cut->k_stride == 1 || first >= cut->panels)
+        return (struct unpacked_rows){NULL};
+    const int64_t k = block * BLOCK * per_step,
+                  columns = gemm_min(t->panels * cut->width, cut->lines - first * cut->width);
+    return (struct unpacked_rows){.from = (const char *)cut->data + (k * cut->k_stride + first * cut->width) * bytes,
+                                  .rows = gemm_min(BLOCK * per_step, cut->k - k),
+                                  .lines = gemm_parts(columns * bytes, GEMM_CACHE_LINE),
+                                  .row_bytes = cut->k_stride * bytes};
+}
+
+/* Tile `tile` of a block prefetches one cache line of some rows, as many as it prefetches at all. */
+static void prefetch_rows(const struct unpacked_rows *ahead, int64_t tile, int64_t steps, struct gemm_prefetch *next) {
+    const int64_t row = ahead->from ? tile / ahead->lines * (steps / GEMM_PREFETCH_STEPS) : 0;
+    if (row < ahead->rows)
+        *next = (struct gemm_prefetch){ahead->from + row * ahead->row_bytes + tile % ahead->lines * GEMM_CACHE_LINE,
+                                       ahead->row_bytes};
+}
+
+/* Multiplies panel `i` of A by the panels of B for one block of k, and adds to the sums from `row` on, or stores them.
+ */
 static void matmul_panel_sums(const struct matmul *t, const struct packed_panels *a, int64_t i,
-                              const struct packed_panels *b, int64_t block, int64_t row,
-                              const struct matmul_worker *w) {
+                              const struct packed_panels *b, int64_t block, int64_t row, const struct matmul_worker *w,
+                              void *stats) {
+    const bool store = stores_pairs(t);
     const bool check = t->c->kernels->bytes != NULL;
     const int64_t common_size = common_bytes_size(t),
                   b_size = gemm_bytes_size(t->c->kernels, t->b.width, block_steps(t));
@@ -191,6 +238,7 @@ static void matmul_panel_sums(const struct matmul *t, const struct packed_panels
         next_bytes += a_made ? t->blocks * common_size : 0;
     }
     const int64_t halves = gemm_parts(steps, 2);
+    const struct unpacked_rows ahead = rows_ahead(t, t->common_a ? b->first : a->first, block);
     struct spread of_panel = spread_over(next, steps * t->a.width, b->count, steps), of_bytes = {.bytes = 0};
     if (check)
         of_bytes = spread_over(next_bytes, halves * t->a.width, b->count, halves);
@@ -202,6 +250,7 @@ static void matmul_panel_sums(const struct matmul *t, const struct packed_panels
                                        .rows = rows,
                                        .steps = steps,
                                        .next = of_panel.next};
+        prefetch_rows(&ahead, i * b->count + j, steps, &pair.next);
         struct gemm_bytes for_check = {.a = bytes, .a_made = &a_made};
         if (check) {
             const bool b_there = !t->common_a && t->bytes_made[of_b];
@@ -209,11 +258,17 @@ static void matmul_panel_sums(const struct matmul *t, const struct packed_panels
             for_check.b_made = &w->b_made[of_b];
             for_check.next = of_bytes.next;
         }
-        const struct gemm_sums out = gemm_sums_at(&w->sums, row, j * t->b.width);
         if (block == t->blocks - 1)
             prefetch_output(t, out_row, rows, b, j);
-        fl_gemm_pair_sums(t->c->family, &pair, &a->bounds[of_a], &b->bounds[of_b], block > 0, &out, &for_check,
-                          w->accumulators);
+        if (store) {
+            const int64_t column = (b->first + j) * t->b.width;
+            fl_gemm_pair_store(t->c, &pair, &a->bounds[of_a], &b->bounds[of_b], out_row * t->n + column, t->n,
+                               gemm_min(t->b.width, t->n - column), &w->sums, &for_check, w->accumulators, stats);
+        } else {
+            const struct gemm_sums out = gemm_sums_at(&w->sums, row, j * t->b.width);
+            fl_gemm_pair_sums(t->c->family, &pair, &a->bounds[of_a], &b->bounds[of_b], block > 0, &out, &for_check,
+                              w->accumulators);
+        }
         of_panel.next.from += of_panel.bytes;
         if (check)
             of_bytes.next.from += of_bytes.bytes;
@@ -304,10 +359,13 @@ static void matmul_part(void *context, int part, int worker) {
     const struct gemm_operand *cut = cut_operand(t);
     const int64_t first = part * t->panels, count = gemm_min(t->panels, cut->panels - first);
 
-    const struct packed_panels own = {w.packed, w.bounds, first, count},
+    gemm_packed *packed = t->kept ? t->kept + first * cut->panel_size : w.packed;
+    struct gemm_bound *bounds = t->kept ? t->kept_bounds + first * t->blocks : w.bounds;
+    const struct packed_panels own = {packed, bounds, first, count},
                                common = {t->packed, t->bounds, 0, common_operand(t)->panels};
     const struct packed_panels *a = t->common_a ? &common : &own, *b = t->common_a ? &own : &common;
-    w.sums.stride = b->count * t->b.width; /* rows are written without gaps: the last part may be narrower */
+    if (!stores_pairs(t))
+        w.sums.stride = b->count * t->b.width; /* rows are written without gaps: the last part may be narrower */
     for (int64_t j = 0; t->c->kernels->bytes && j < b->count * t->blocks; j++)
         w.b_made[j] = !t->common_a && t->bytes_made[j];
     const int64_t column = b->first * t->b.width, columns = gemm_min(b->count * t->b.width, t->n - column);
@@ -318,16 +376,16 @@ static void matmul_part(void *context, int part, int worker) {
     for (int64_t i = 0; i < a->count; i += band) {
         const int64_t end = gemm_min(i + band, a->count);
         for (int64_t block = 0; block < t->blocks; block++) {
-            if (i == 0)
-                matmul_pack_block(t, cut, first, count, block, w.packed, w.bounds);
+            if (i == 0 && !t->is_kept)
+                matmul_pack_block(t, cut, first, count, block, packed, bounds);
             for (int64_t panel = i; panel < end; panel++)
                 if (matrix)
                     matrix_panel(t, a, panel, b, block, direct, w.matrix + (panel - i) * b->count * matrix->sum_words,
                                  &w, stats);
                 else
-                    matmul_panel_sums(t, a, panel, b, block, (panel - i) * t->a.width, &w);
+                    matmul_panel_sums(t, a, panel, b, block, (panel - i) * t->a.width, &w, stats);
         }
-        for (int64_t panel = i; panel < end && !matrix; panel++) {
+        for (int64_t panel = i; panel < end && !matrix && !stores_pairs(t); panel++) {
             const int64_t row = (a->first + panel) * t->a.width;
             const struct gemm_sums sums = gemm_sums_at(&w.sums, (panel - i) * t->a.width, 0);
             t->c->stores->rows(t->c->args, row * t->n + column, t->n, gemm_min(t->a.width, t->m - row), columns, &sums,
@@ -351,7 +409,8 @@ static void matmul_plan(struct matmul *t) {
         operands[i]->panel_size = gemm_round_up(t->steps * operands[i]->width + k->lanes, FL_ALIGNMENT / GEMM_PACKED);
     }
     /* If A is long and B stays in the cache, A is cut. */
-    t->common_a = t->b.panels > PART_COLUMNS || t->m <= t->n;
+    const int64_t b_bytes = t->b.panels * block_steps(t) * t->b.width * GEMM_PACKED;
+    t->common_a = (t->b.panels > PART_COLUMNS && b_bytes > COMMON_BYTES) || t->m <= t->n;
     const struct gemm_operand *cut = cut_operand(t);
     if (t->c->family->matrix) { /* a part has as much of one operand, with all of k, as fits in the second-level cache;
                                    the other is streamed */
@@ -379,6 +438,22 @@ static struct gemm_workspace lay_out(struct matmul *t, char *block) {
     return fl_gemm_needs(t->c, &arena, &worker, t->parts);
 }
 
+static size_t lay_out_kept(struct matmul *t, char *block) {
+    struct gemm_arena arena = {block, 0};
+    t->kept = gemm_take(&arena, t->b.panels * t->b.panel_size, GEMM_PACKED);
+    t->kept_bounds = gemm_take(&arena, has_bounds(t) * t->b.panels * t->blocks, sizeof *t->kept_bounds);
+    return arena.used;
+}
+
+/* Uses the memory of the sequence, if there is enough. */
+static void look_for_kept(struct matmul *t) {
+    const struct fl_kept *kept = t->c->args->kept;
+    if (!kept || !t->common_a || lay_out_kept(t, NULL) > kept->bytes)
+        return;
+    lay_out_kept(t, kept->memory);
+    t->is_kept = kept->by == t->c->packing;
+}
+
 /* out[m][n] = sum over k of A[i][k] B[k][j], either operand transposed by its strides. */
 tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_only) {
     const struct fl_matrices *g = &c->args->p.product.matrices;
@@ -403,8 +478,11 @@ tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_o
     if (!block)
         return status;
     lay_out(&t, block);
+    look_for_kept(&t);
     fl_parallel((int)gemm_parts(common_operand(&t)->panels, COMMON_PANELS), matmul_pack_common, &t);
     fl_parallel_large(c->workers, (int)t.parts, matmul_part, &t);
+    if (t.kept)
+        c->args->kept->by = c->packing;
     fl_gemm_end(c);
     return TENSOR_OK;
 }

@@ -98,42 +98,65 @@ static void unproven(const struct gemm_family *family, const struct gemm_panel_p
     }
 }
 
-static void exact_sums(const struct gemm_family *family, struct gemm_panel_pair *p, const struct gemm_bound *a,
-                       const struct gemm_bound *b, bool add, const struct gemm_sums *out, struct gemm_bytes *bytes,
-                       struct gemm_accumulators *at) {
+/* Computes the accumulators of a pair; false, and nothing is computed, if no scheme of accumulators is proved. */
+static bool accumulate(const struct gemm_family *family, struct gemm_panel_pair *p, const struct gemm_bound *a,
+                       const struct gemm_bound *b, struct gemm_accumulators *at, struct gemm_accumulated *x) {
     const struct gemm_kernels *k = family->kernels;
-    int64_t splits = 0;
     p->sum = at->sum;
     p->high = at->high;
     p->stride = k->panel_columns;
+    *x = (struct gemm_accumulated){.sum = p->sum, .high = p->high, .stride = p->stride};
     if (k->starts) { /* products of bytes: those of a block fit */
         p->start = b->start;
         k->whole[p->rows](p);
-        k->finish(p->sum, NULL, p->stride, p->rows, k->panel_columns, 0, add, out);
-        return;
+        return true;
     }
     switch (choose(a, b, p->steps, family->packing->per_step)) {
     case WHOLE:
         k->whole[p->rows](p);
-        break;
+        return true;
     case STAGGERED:
-        splits = p->steps / GEMM_STAGGER + 1;
+        x->splits = p->steps / GEMM_STAGGER + 1;
         memset(at->high, 0, (size_t)(p->rows * p->stride) * sizeof *at->high);
         k->staggered[p->rows](p);
-        break;
+        return true;
     case EVERY_8:
-        splits = p->steps / 8;
+        x->splits = p->steps / 8;
         by_halves(k, k->every_8, p);
-        break;
+        return true;
     case EVERY_4:
-        splits = p->steps / 4;
+        x->splits = p->steps / 4;
         by_halves(k, k->every_4, p);
-        break;
+        return true;
     case UNPROVEN:
-        unproven(family, p, a, b, add, out, bytes, at);
-        return;
+        break;
     }
-    k->finish(p->sum, p->high, p->stride, p->rows, k->panel_columns, splits, add, out);
+    return false;
+}
+
+static void exact_sums(const struct gemm_family *family, struct gemm_panel_pair *p, const struct gemm_bound *a,
+                       const struct gemm_bound *b, bool add, const struct gemm_sums *out, struct gemm_bytes *bytes,
+                       struct gemm_accumulators *at) {
+    struct gemm_accumulated x;
+    if (accumulate(family, p, a, b, at, &x))
+        family->kernels->finish(x.sum, x.high, x.stride, p->rows, family->kernels->panel_columns, x.splits, add, out);
+    else
+        unproven(family, p, a, b, add, out, bytes, at);
+}
+
+void fl_gemm_pair_store(const struct gemm_call *c, struct gemm_panel_pair *p, const struct gemm_bound *a,
+                        const struct gemm_bound *b, int64_t first, int64_t pitch, int64_t columns,
+                        const struct gemm_sums *room, struct gemm_bytes *bytes, struct gemm_accumulators *at,
+                        void *stats) {
+    const int64_t width = c->kernels->panel_columns;
+    struct gemm_accumulated x;
+    if (!accumulate(c->family, p, a, b, at, &x))
+        unproven(c->family, p, a, b, false, room, bytes, at);
+    else if (c->stores->accumulated(c->args, first, pitch, p->rows, columns, &x, stats))
+        return;
+    else
+        c->kernels->finish(x.sum, x.high, x.stride, p->rows, width, x.splits, false, room);
+    c->stores->rows(c->args, first, pitch, p->rows, columns, room, stats);
 }
 
 /* A block of k is a chain; chains are added in order. */

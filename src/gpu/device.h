@@ -46,18 +46,25 @@ GPU_MMA(gpu_mma_u8s8, "u8", "s8")
 GPU_MMA(gpu_mma_u8u8, "u8", "u8")
 #undef GPU_MMA
 
-/* The same of m16n8k16 of floats of 16 bits with sums of binary32, in the order of the GPU. Fragments are those of
- * ldmatrix: of a, rows 0 to 7 and 8 to 15 of k 0 to 7, then of k 8 to 15; of b, k 0 to 7 and 8 to 15. */
-#define GPU_MMA_FLOATS(name, type)                                                                                     \
+/* The same of floats with sums of binary32, in the order of the GPU. Fragments are those of ldmatrix: of a, rows 0 to 7
+ * and 8 to 15 of the first 16 bytes along k, then of the next; of b, the first 16 bytes and the next. */
+#define GPU_MMA_FLOATS(name, shape, type)                                                                              \
     static __device__ __forceinline__ void name(float(&d)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) {          \
-        asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "      \
+        asm("mma.sync.aligned." shape ".row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "     \
             "{%0,%1,%2,%3};"                                                                                           \
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                           \
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                                       \
     }
-GPU_MMA_FLOATS(gpu_mma_f16, "f16")
-GPU_MMA_FLOATS(gpu_mma_bf16, "bf16")
+GPU_MMA_FLOATS(gpu_mma_f16, "m16n8k16", "f16")
+GPU_MMA_FLOATS(gpu_mma_bf16, "m16n8k16", "bf16")
+GPU_MMA_FLOATS(gpu_mma_tf32, "m16n8k8", "tf32")
 #undef GPU_MMA_FLOATS
+/* fp16 with sums of fp16, of which a register has two neighbours. */
+static __device__ __forceinline__ void gpu_mma_f16(uint32_t (&d)[2], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
+        : "+r"(d[0]), "+r"(d[1])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 
 static __device__ __forceinline__ uint32_t gpu_shared_address(const void *p) {
     return (uint32_t)__cvta_generic_to_shared(p);

@@ -416,6 +416,52 @@ __global__ void sum_in_digits(const struct gpu_call call, const struct fl_gpu_bl
     }
 }
 
+// --- mantissas whose products have a result of another format
+// ----------------------------------------------------------
+
+__device__ static const int16_t *mantissas_of(const struct fl_gpu_block_operand &o, int64_t row) {
+    const struct fl_block_source &s = o.source;
+    return (const int16_t *)o.from.view.data + row / s.inner * s.k * s.inner + row % s.inner;
+}
+
+__device__ static int64_t add_mantissas(const struct block_pair &pair) {
+    const int64_t step_a = pair.a->source.inner, step_b = pair.b->source.inner;
+    int64_t sum = 0;
+    if (pair.row < 0 || pair.column < 0)
+        return 0;
+    const int16_t *const x = mantissas_of(*pair.a, pair.row), *const y = mantissas_of(*pair.b, pair.column);
+    for (int64_t k = 0; k < pair.a->source.k; k++)
+        sum += (int32_t)x[k * step_a] * y[k * step_b];
+    return sum;
+}
+
+// A thread for some pieces of a result, `parts` of them; the sums are integers, which begin at 0.
+__global__ void sum_mantissas(const struct gpu_call call, const struct fl_gpu_blocks t, int64_t parts,
+                              unsigned long long *sums) {
+    if (has_stopped(call.control))
+        return;
+    struct fl_block_matrices m = t.matrices;
+    m.args = &call.args;
+    for (int64_t i = gpu_first(); i < t.count * parts; i += gpu_stride()) {
+        const struct block_result r = result_of(m, i / parts);
+        struct block_pair pair = {&t.in[0], &t.in[1], 0, 0};
+        int64_t sum = 0;
+        for (int64_t piece = i % parts; piece < m.pieces; piece += parts) {
+            rows_of(m, r, piece, &pair);
+            sum += add_mantissas(pair);
+        }
+        atomicAdd(&sums[r.to], (unsigned long long)sum);
+    }
+}
+
+__global__ void end_mantissas(const struct gpu_call call, const struct fl_gpu_blocks t) {
+    if (has_stopped(call.control))
+        return;
+    const int e = fl_exponent(&call.args.in[0]) + fl_exponent(&call.args.in[1]);
+    for (int64_t i = gpu_first(); i < t.count; i += gpu_stride())
+        end_sum((fl_int128)__double_as_longlong(t.high[i]), -e, &t.high[i], &t.low[i]);
+}
+
 // --- a task ----------------------------------------------------------------------------------------------------------
 
 #define TRY_CUDA(what)                                                                                                 \
@@ -448,11 +494,21 @@ static cudaError_t take_operand(const struct gpu_call *call, const struct fl_gpu
     return gpu_launch(find_rows, gpu_blocks(o.out.rows), GPU_THREADS, 0, stream, call->control, o);
 }
 
+static cudaError_t multiply_mantissas(const struct gpu_call *call, const struct fl_gpu_blocks *t, cudaStream_t stream) {
+    const int64_t pieces = t->matrices.pieces, parts = pieces < 32 ? pieces : 32;
+    TRY_CUDA(cudaMemsetAsync(t->high, 0, (size_t)t->count * sizeof *t->high, stream));
+    TRY_CUDA(gpu_launch(sum_mantissas, gpu_blocks(t->count * parts), GPU_THREADS, 0, stream, *call, *t, parts,
+                        (unsigned long long *)t->high));
+    return gpu_launch(end_mantissas, gpu_blocks(t->count), GPU_THREADS, 0, stream, *call, *t);
+}
+
 cudaError_t gpu_sum_blocks(const struct gpu_call *call, const struct fl_gpu_blocks *blocks, cudaStream_t stream) {
-    for (int i = 0; i < 2; i++)
-        TRY_CUDA(take_operand(call, blocks->in[i], blocks->signs, stream));
     for (int i = 0; i < FL_GPU_ADDENDS; i++)
         TRY_CUDA(to_doubles(blocks->addend[i], stream));
+    if (!blocks->in[0].format.block)
+        return multiply_mantissas(call, blocks, stream);
+    for (int i = 0; i < 2; i++)
+        TRY_CUDA(take_operand(call, blocks->in[i], blocks->signs, stream));
     TRY_CUDA(gpu_launch(sum_products, gpu_blocks(blocks->count), GPU_THREADS, 0, stream, *call, *blocks));
     return gpu_launch(sum_in_digits, gpu_blocks(blocks->count), GPU_THREADS, 0, stream, *call, *blocks);
 }

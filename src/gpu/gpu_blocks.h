@@ -24,7 +24,7 @@ struct fl_gpu_row {
 
 struct fl_gpu_block_operand {
     struct fl_gpu_doubles from;
-    struct fl_block_format format;
+    struct fl_block_format format; /* without a block: mantissas, as they are */
     struct fl_block_source source;
     struct fl_block_rows out;
     struct fl_gpu_row *rows;

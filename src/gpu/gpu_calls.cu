@@ -173,6 +173,49 @@ __global__ void end_look(const struct gpu_call call, const struct gpu_numbers nu
     attempted(call);
 }
 
+// --- the update of a step that overflowed is left out
+// ------------------------------------------------------------------
+
+__global__ void begin_look(struct gpu_control *control) {
+    if (control->failure.finding)
+        return;
+    clear(control);
+    control->found = -1;
+}
+
+__global__ void look_at_writes(struct gpu_control *control, const struct fl_skipping s) {
+    struct fl_stats seen = {};
+    if (control->failure.finding)
+        return;
+    for (int64_t i = gpu_first(); i < s.count; i += gpu_stride()) {
+        seen.saturated += fl_overflowed(&s.list[i]);
+        if (fl_is_nonfinite(&s.list[i]))
+            gpu_found(control, i);
+    }
+    gpu_report(control, seen);
+}
+
+// Tasks are left out as those after a failure are.
+__global__ void end_look_at_writes(struct gpu_control *control, const struct fl_skipping s) {
+    if (control->failure.finding)
+        return;
+    fl_scale_see(s.state, s.list, control->stats.saturated, control->found);
+    if (s.decides && s.state->overflows > 0)
+        control->failure.finding = FL_GPU_SKIPS;
+}
+
+__global__ void follow_scale(struct gpu_control *control, const struct fl_skipping s) {
+    if (control->failure.finding == FL_GPU_SKIPS)
+        control->failure.finding = FL_GPU_NOTHING;
+    if (!control->failure.finding)
+        fl_scale_end(&s);
+}
+
+__global__ void share_scale(const struct gpu_control *control, const struct fl_skipping s) {
+    if (!control->failure.finding)
+        *s.scale = s.state->scale * s.share;
+}
+
 // --- the host's side -------------------------------------------------------------------------------------------------
 
 #define TRY_CUDA(what)                                                                                                 \
@@ -351,6 +394,12 @@ static cudaError_t load_or_round(const struct fl_call *call, const struct fl_gpu
     return error;
 }
 
+static cudaError_t look(const struct fl_skipping *s, struct gpu_control *control, cudaStream_t stream) {
+    TRY_CUDA(gpu_launch(begin_look, 1, 1, 0, stream, control));
+    TRY_CUDA(gpu_launch(look_at_writes, gpu_blocks(s->count), GPU_THREADS, 0, stream, control, *s));
+    return gpu_launch(end_look_at_writes, 1, 1, 0, stream, control, *s);
+}
+
 cudaError_t gpu_load_kernels(void) {
     cudaFuncAttributes of;
     return cudaFuncGetAttributes(&of, begin_attempts);
@@ -373,6 +422,12 @@ cudaError_t gpu_submit(const struct fl_call *call, const struct fl_gpu_floats *f
         return follow(call, floats, control, stream);
     case FL_CALL_GATHER:
         return gpu_gather(&call->gather, control, stream);
+    case FL_CALL_LOOK:
+        return look(&call->skipping, control, stream);
+    case FL_CALL_FOLLOW_SCALE:
+        return gpu_launch(follow_scale, 1, 1, 0, stream, control, call->skipping);
+    case FL_CALL_SHARE:
+        return gpu_launch(share_scale, 1, 1, 0, stream, control, call->skipping);
     case FL_CALL_MEAN:
         return gpu_mean(call->source.sum, control, call->out.count, (double *)call->out.data, pool, stream);
     default:

@@ -5,10 +5,9 @@
  * 64 bytes, masked, of which a thread reads four steps of k at a time; others with a row for each step of k, of which
  * it reads four neighbours. Eight lanes read either eight pieces of 16 bytes in different banks or the same ones.
  * After FL_K_CHUNK steps of k a chain is added to its total, in shared memory. Outputs too few for the multiprocessors
- * are split into the chains, which product_chains adds in order.
+ * are split into the chains, which product_parts adds in order.
  *
- * Expects: the codec of a float format (gpu_element.h). Gives: plan_chains,
- * launch_chains, product_chains. */
+ * Expects: the codec of a float format (gpu_element.h). Gives: plan_chains, chain_shapes, end_tile. */
 #ifndef FL_GPU_CHAINS_H
 #define FL_GPU_CHAINS_H
 
@@ -91,10 +90,9 @@ template <bool along_k, int extent, int depth, int per, int lanes> struct chain_
     }
 };
 
-/* Stores the results of one tile from its sums in shared memory. */
 template <class Tile>
-__device__ static void end_floats(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
-                                  const unsigned char *tiles, int rows, int columns, int64_t first, int64_t row_step) {
+__device__ static void end_tile(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
+                                const unsigned char *tiles, int rows, int columns, int64_t first, int64_t row_step) {
     const struct fl_epilogue &how = args.p.product.epilogue;
     const bool one_a_column = how.bias.data && how.bias.count == row_step;
     const int64_t bias = one_a_column ? first % row_step : 0;
@@ -196,9 +194,7 @@ template <class Tile, bool along_k_a, bool along_k_b> struct chain_sums {
             multiply<false>(stage, left);
     }
     /* Stores the chains of one part. */
-    __device__ __forceinline__ void leave(void *sums, int64_t at, int64_t, int64_t row_step, int rows,
-                                          int columns) const {
-        float *const to = (float *)sums + at;
+    __device__ __forceinline__ void leave(float *to, int64_t row_step, int rows, int columns) const {
 #pragma unroll
         for (int i = 0; i < per_m; i++)
 #pragma unroll
@@ -215,10 +211,6 @@ template <class Tile, bool along_k_a, bool along_k_b> struct chain_sums {
 #pragma unroll
             for (int j = 0; j < per_n; j++)
                 reinterpret_cast<float *>(tiles)[a.number(i) * Tile::pitch + b.number(j)] = chain[i][j];
-    }
-    __device__ static void end(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
-                               const unsigned char *tiles, int rows, int columns, int64_t first, int64_t row_step) {
-        end_floats<Tile>(now, args, end, tiles, rows, columns, first, row_step);
     }
 };
 
@@ -240,73 +232,36 @@ using square_tile = chain_shape<2, 2, 8, 8, 4, 3>; /* 64 x 64 */
 using tall_tile = chain_shape<4, 1, 2, 4, 8, 3>;   /* 256 x 16 */
 using wide_tile = chain_shape<1, 4, 8, 4, 8, 3>;   /* 16 x 256 */
 
-/* Stores the results from the chains of all parts. */
-__global__ void product_chains(const struct gpu_call call, const float *chains, int parts) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    struct product_end end;
-    end.begin(now, call.args);
-    const int64_t count = call.args.out.count;
-    for (int64_t i = gpu_first(); i < count; i += gpu_stride()) {
-        float sum = chains[i];
-#pragma unroll 8
-        for (int p = 1; p < parts; p++)
-            sum = __fadd_rn(sum, chains[p * count + i]);
-        product_store(now, call.args, &end, i, sum);
-    }
-    end.report(call.control);
-}
+using chain_shapes = tile_shapes<large_tile, tall_tile, square_tile, wide_tile>;
 
 /* --- the host's side ---------------------------------------------------------------------------------------------- */
 
-struct chain_plan {
-    struct product_sizes sizes;
-    enum { DIRECT, SQUARE, FITTING } shape; /* DIRECT: one thread for each output */
-    int parts;                              /* of k_part steps of k each */
-    int64_t k_part;
-};
-
-template <class Job>
-using fitting = std::conditional_t<Job::extent == EXTENT_EVEN, large_tile,
-                                   std::conditional_t<Job::extent == EXTENT_TALL, tall_tile, wide_tile>>;
-
 /* Tiles take 1.1 to 2 instructions for a product, a thread for each output 19 to 59. Outputs for which one wave of
  * tiles is enough have as few threads for each multiprocessor either way. */
-template <class Job> static struct chain_plan plan_chains(const struct fl_product &product) {
-    using tile = fitting<Job>;
-    struct chain_plan plan = {};
+template <class Job> static struct tile_plan plan_chains(const struct fl_product &product) {
+    using tile = typename chain_shapes::fitting<Job>;
+    struct tile_plan plan = {};
     const struct product_sizes of = plan.sizes = Job::sizes(Job::of(product));
     if (!can_index(product.windows, of))
         return plan;
     int64_t tiles = tiles_of<square_tile>(of), outputs = tiles * square_tile::m * square_tile::n;
-    plan.shape = chain_plan::SQUARE;
+    plan.shape = tile_plan::SQUARE;
     if (of.aligned && (Job::extent == EXTENT_EVEN   ? of.m > square_tile::m && tiles_of<tile>(of) >= PROCESSORS
                        : Job::extent == EXTENT_TALL ? of.n <= tile::n
                                                     : of.m <= tile::m)) {
         tiles = tiles_of<tile>(of);
         outputs = tiles * tile::m * tile::n;
-        plan.shape = chain_plan::FITTING;
+        plan.shape = tile_plan::FITTING;
     }
     const int64_t depth = square_tile::depth, most_bytes = 64 << 20, chains = tiles_over(of.k, FL_K_CHUNK);
     if (tiles > PROCESSORS && outputs * tiles_over(of.k, depth) * depth > 12 * of.m * of.n * of.k * of.groups) {
-        plan.shape = chain_plan::DIRECT;
+        plan.shape = tile_plan::DIRECT;
         return plan;
     }
     const bool splits = tiles < 2 * PROCESSORS && chains * of.m * of.n * of.groups <= most_bytes / 4;
     plan.parts = splits && chains > 1 ? (int)chains : 1;
     plan.k_part = plan.parts > 1 ? (int64_t)FL_K_CHUNK : of.k;
     return plan;
-}
-
-template <class Job>
-static cudaError_t launch_chains(const struct gpu_call *call, const struct chain_plan &plan, float *sums,
-                                 cudaStream_t stream) {
-    if (!is_aligned(call, plan.sizes))
-        return launch_tiles<square_tile, Job, false>(call, plan.sizes, plan.parts, plan.k_part, sums, stream);
-    if (plan.shape == chain_plan::SQUARE)
-        return launch_tiles<square_tile, Job, true>(call, plan.sizes, plan.parts, plan.k_part, sums, stream);
-    return launch_tiles<fitting<Job>, Job, true>(call, plan.sizes, plan.parts, plan.k_part, sums, stream);
 }
 
 } // namespace

@@ -26,6 +26,26 @@ __global__ void channel_moments(const struct gpu_call call) {
 #endif
 }
 
+/* Of a part of a batch: the sums themselves (core/ops/norms/part_norm.h). */
+__global__ void channel_parts(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const struct fl_batch_norm &n = args.p.batch_norm;
+    double *sum = n.parts, *high = sum + n.n, *low = high + n.n;
+    for (int64_t c = gpu_first(); c < n.n; c += gpu_stride()) {
+#ifdef FL_SHARED_EXPONENT
+        fl_exact_part(n.sums.i[0][c], n.sums.i[1][c], fl_exponent(&args.in[0]),
+                      fl_exponent(args.in[1].data ? &args.in[1] : &args.in[0]), &sum[c], &high[c], &low[c]);
+#else
+        sum[c] = n.sums.f[0][c];
+        high[c] = n.sums.f[1][c];
+        low[c] = 0;
+#endif
+    }
+}
+
 __device__ static inline double vector_at(const struct fl_view &vector, int64_t c) {
     return gpu_value(vector, fl_exponent(&vector), c);
 }
@@ -69,8 +89,13 @@ __device__ static struct fl_affine_channel grad_coefficients(const struct fl_arg
     const double sum = n.sums.f[0][c], about_mean = n.sums.f[1][c] - mean * sum;
 #endif
     n.dbeta[c] = sum;
-    return fl_normalising_gradient(vector_at(n.gamma, c), mean, n.variance[c], n.epsilon, sum, about_mean, n.m,
-                                   &n.dgamma[c]);
+    const double gamma = vector_at(n.gamma, c);
+    double of_all;
+    const struct fl_affine_channel of_part =
+        fl_normalising_gradient(gamma, mean, n.variance[c], n.epsilon, sum, about_mean, n.m, &n.dgamma[c]);
+    return n.all_dy ? fl_normalising_gradient(gamma, mean, n.variance[c], n.epsilon, n.all_dy[c], n.all_about[c],
+                                              n.all_rows, &of_all)
+                    : of_part;
 }
 
 __global__ void affine_coefficients(const struct gpu_call call, bool gradient) {
@@ -126,14 +151,16 @@ __global__ void channel_affine(const struct gpu_call call) {
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
-#define GPU_CHANNELS(name, work)                                                                                       \
-    static cudaError_t run_##name(const struct gpu_call *call, cudaStream_t stream) {                                  \
-        return gpu_launch(name, gpu_blocks(call->args.work), GPU_THREADS, 0, stream, *call);                           \
-    }
-GPU_CHANNELS(channel_moments, p.batch_norm.n)
 #ifndef FL_SHARED_EXPONENT
-GPU_CHANNELS(channel_affine, out.count)
+static cudaError_t run_channel_affine(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_launch(channel_affine, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
+}
 #endif
+
+static cudaError_t run_channel_moments(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_launch(call->args.p.batch_norm.parts ? channel_parts : channel_moments,
+                      gpu_blocks(call->args.p.batch_norm.n), GPU_THREADS, 0, stream, *call);
+}
 
 static cudaError_t run_coefficients(const struct gpu_call *call, cudaStream_t stream) {
     const bool gradient = call->args.op == FL_OP_AFFINE_GRAD_COEFFICIENTS;

@@ -48,6 +48,7 @@ static tensor_status faulted(const struct gpu *g, const char *text) {
 static tensor_status found(const struct fl_gpu_failure *f) {
     switch (f->finding) {
     case FL_GPU_NOTHING:
+    case FL_GPU_SKIPS:
         return TENSOR_OK;
     case FL_GPU_SCALAR:
         return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected %s", f->what, fl_unsigned_nan(f->value[0]),
@@ -100,8 +101,8 @@ static void gpu_release(struct tensor_device *device, void *memory) {
 /* The name of a task in messages: "FORMAT.OPERATION". */
 static void call_text(const struct fl_call *call, char *text, size_t bytes) {
     const bool runs = call->kind == FL_CALL_RUN, computes = runs || call->kind == FL_CALL_WRITE;
-    if (call->kind == FL_CALL_GATHER)
-        snprintf(text, bytes, "gather_images");
+    if (call->kind == FL_CALL_GATHER || fl_is_skipping(call))
+        snprintf(text, bytes, call->kind == FL_CALL_GATHER ? "gather_images" : "loss scale");
     else
         snprintf(text, bytes, "%s.%s", (runs ? call->args->format : call->out.format)->name,
                  computes                                                    ? fl_op_name(call->args->op)
@@ -142,11 +143,11 @@ static tensor_status gpu_copy(struct fl_queue *queue, void *to, const void *from
     return status;
 }
 
-static tensor_status gpu_fetch(struct fl_queue *queue, void **fetch, const void *from, size_t bytes) {
+static tensor_status gpu_fetch(struct fl_queue *queue, void **fetch, const void *from, size_t bytes, bool beside) {
     struct gpu *g = gpu_of(queue->device);
     struct fl_gpu_fetch *f = *fetch;
     pthread_mutex_lock(&g->lock);
-    const char *text = g->plugin->fetch(g->backend, &f, from, bytes);
+    const char *text = g->plugin->fetch(g->backend, &f, from, bytes, beside);
     struct fl_gpu_facts now;
     const bool no_memory = text && !f && !g->plugin->facts(g->backend, &now); /* any other failure would remain */
     const tensor_status status =
@@ -154,6 +155,12 @@ static tensor_status gpu_fetch(struct fl_queue *queue, void **fetch, const void 
                   : faulted(g, text);
     pthread_mutex_unlock(&g->lock);
     *fetch = f;
+    return status;
+}
+
+static tensor_status gpu_arrived(struct fl_queue *queue, const void *fetch, bool *arrived) {
+    struct gpu *g = gpu_of(queue->device);
+    LOCKED(status, g, arrived(g->backend, fetch, arrived));
     return status;
 }
 
@@ -255,6 +262,7 @@ static bool open_gpu(const struct fl_gpu_plugin *plugin, int number, char *why, 
                                        .get = gpu_get,
                                        .copy = gpu_copy,
                                        .fetch = gpu_fetch,
+                                       .arrived = gpu_arrived,
                                        .fetched = gpu_fetched,
                                        .give_up_fetch = gpu_give_up_fetch,
                                        .wait = gpu_wait,

@@ -4,6 +4,7 @@
 #include "gpu/gpu_call.h"
 
 typedef float fl_element;
+#define FL_MADE // conversions to doubles and binary32 are those of gpu_conversions.cu
 
 // Loads store elements at once: what they store is not read again, and a recording cannot take memory.
 __device__ static inline void put_number(const struct gpu_now &now, int64_t i, float x) {

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-enum { FL_GPU_VERSION = 4 };
+enum { FL_GPU_VERSION = 5 };
 
 struct fl_gpu_device; /* in the backend: a stream, memory, failures */
 struct fl_gpu_fetch;  /* in the backend: a copy to the host that has begun */
@@ -33,7 +33,8 @@ enum fl_gpu_finding {
     FL_GPU_LOAD,    /* number `at` of a load is `value`, which the format does not hold */
     FL_GPU_CHANNEL, /* the coefficients of channel `at` are not finite: values[4] */
     FL_GPU_LABEL,   /* label `at` is `value`, of `limit` classes */
-    FL_GPU_INDEX    /* index `at` is `value`, of `limit` rows, or of images if `what` is NULL */
+    FL_GPU_INDEX,   /* index `at` is `value`, of `limit` rows, or of images if `what` is NULL */
+    FL_GPU_SKIPS    /* no failure: an update is left out (core/queue/skipping.h) */
 };
 struct fl_gpu_failure {
     int32_t finding;
@@ -77,8 +78,12 @@ struct fl_gpu_plugin {
     const char *(*copy)(struct fl_gpu_device *device, void *to, const void *from, size_t bytes);
     /* The same without waiting: fetch queues a copy to memory of the backend; fetched waits for that copy only and
      * brings its bytes to the caller; *failure: the failure found before it. *fetch NULL: makes one for so many bytes,
-     * which can be used again after fetched; give_up_fetch frees it, at any time. */
-    const char *(*fetch)(struct fl_gpu_device *device, struct fl_gpu_fetch **fetch, const void *from, size_t bytes);
+     * which can be used again after fetched; give_up_fetch frees it, at any time. beside: the copy follows what is
+     * queued, and what is queued later does not wait for it, and writes nothing where it reads; it says nothing of
+     * failures. arrived: whether fetched would not wait. */
+    const char *(*fetch)(struct fl_gpu_device *device, struct fl_gpu_fetch **fetch, const void *from, size_t bytes,
+                         bool beside);
+    const char *(*arrived)(struct fl_gpu_device *device, const struct fl_gpu_fetch *fetch, bool *arrived);
     const char *(*fetched)(struct fl_gpu_device *device, struct fl_gpu_fetch *fetch, void *to,
                            struct fl_gpu_failure *failure);
     void (*give_up_fetch)(struct fl_gpu_device *device, struct fl_gpu_fetch *fetch);

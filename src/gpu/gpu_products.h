@@ -16,6 +16,9 @@ namespace { /* otherwise the linker would merge the template instances of all fo
 #ifdef FL_SHARED_EXPONENT
 /* --- shared exponents: exact sums --------------------------------------------------------------------------------- */
 
+typedef int64_t product_total;
+typedef longlong2 product_totals; /* of two neighbours */
+
 /* |product| <= 2^30: 64 bits hold the sum of any k. */
 struct product_sum {
     int64_t sum;
@@ -71,6 +74,9 @@ __device__ static inline void product_store(const struct gpu_now &now, const str
 }
 #else
 /* --- floats: fused multiply-add chains of FL_K_CHUNK terms, added in order ---------------------------------------- */
+
+typedef float product_total;
+typedef float2 product_totals; /* of two neighbours */
 
 struct product_sum {
     float chain, total;

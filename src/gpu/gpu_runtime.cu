@@ -8,7 +8,8 @@
 
 struct fl_gpu_device {
     int number;
-    cudaStream_t stream;
+    cudaStream_t stream, beside; // the tasks; copies to the host that they do not wait for
+    cudaEvent_t written;         // before such a copy
     cudaMemPool_t pool;          /* its own: the device's default pool is the program's */
     struct gpu_control *control; /* memory of the device */
     cudaError_t failed;          /* errors of CUDA remain: the first is reported again */
@@ -121,6 +122,10 @@ static void close_device(struct fl_gpu_device *d) {
         const On on(d, "close", false);
         if (d->control)
             (void)cudaFreeAsync(d->control, d->stream);
+        if (d->written)
+            (void)cudaEventDestroy(d->written);
+        if (d->beside)
+            (void)cudaStreamDestroy(d->beside);
         if (d->stream)
             (void)cudaStreamDestroy(d->stream);
         if (d->pool)
@@ -158,6 +163,10 @@ static const char *prepare(struct fl_gpu_device *d, struct fl_gpu_facts *facts) 
         text = failed(d, gpu_load_kernels(), "kernels");
     if (!text)
         text = failed(d, cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking), "stream");
+    if (!text)
+        text = failed(d, cudaStreamCreateWithFlags(&d->beside, cudaStreamNonBlocking), "stream");
+    if (!text)
+        text = failed(d, cudaEventCreateWithFlags(&d->written, cudaEventDisableTiming), "stream");
     if (!text)
         text =
             failed(d, cudaMallocFromPoolAsync((void **)&d->control, sizeof *d->control, d->pool, d->stream), "memory");
@@ -261,7 +270,14 @@ static const char *new_fetch(struct fl_gpu_device *d, struct fl_gpu_fetch **fetc
     return NULL;
 }
 
-static const char *fetch(struct fl_gpu_device *d, struct fl_gpu_fetch **fetch, const void *from, size_t bytes) {
+// The stream of copies, behind what is queued so far.
+static const char *begin_beside(struct fl_gpu_device *d) {
+    const char *text = failed(d, cudaEventRecord(d->written, d->stream), "fetch");
+    return text ? text : failed(d, cudaStreamWaitEvent(d->beside, d->written, 0), "fetch");
+}
+
+static const char *fetch(struct fl_gpu_device *d, struct fl_gpu_fetch **fetch, const void *from, size_t bytes,
+                         bool beside) {
     const On on(d, "fetch", true);
     const char *text = on.text;
     if (!text && !*fetch)
@@ -271,15 +287,32 @@ static const char *fetch(struct fl_gpu_device *d, struct fl_gpu_fetch **fetch, c
         snprintf(d->text, sizeof d->text, "fetch: %zu bytes, expected at most %zu", bytes, f->room);
         text = d->text;
     }
+    if (!text && beside)
+        text = begin_beside(d);
     if (text)
         return text;
     f->bytes = bytes;
     const size_t head = sizeof(struct fl_gpu_failure);
-    text = failed(d, cudaMemcpyAsync(f->memory + head, from, bytes, cudaMemcpyDeviceToHost, d->stream), "fetch");
-    if (!text)
-        text = failed(d, cudaMemcpyAsync(f->memory, &d->control->failure, head, cudaMemcpyDeviceToHost, d->stream),
-                      "fetch");
-    return text ? text : failed(d, cudaEventRecord(f->arrived, d->stream), "fetch");
+    const cudaStream_t stream = beside ? d->beside : d->stream;
+    text = failed(d, cudaMemcpyAsync(f->memory + head, from, bytes, cudaMemcpyDeviceToHost, stream), "fetch");
+    if (!text && beside)
+        memset(f->memory, 0, head);
+    else if (!text)
+        text =
+            failed(d, cudaMemcpyAsync(f->memory, &d->control->failure, head, cudaMemcpyDeviceToHost, stream), "fetch");
+    return text ? text : failed(d, cudaEventRecord(f->arrived, stream), "fetch");
+}
+
+static const char *has_arrived(struct fl_gpu_device *d, const struct fl_gpu_fetch *f, bool *arrived) {
+    const On on(d, "fetch", true);
+    if (on.text)
+        return on.text;
+    const cudaError_t error = cudaEventQuery(f->arrived);
+    *arrived = error == cudaSuccess;
+    if (error != cudaErrorNotReady)
+        return failed(d, error, "fetch");
+    (void)cudaGetLastError(); // otherwise the next launch would report it
+    return NULL;
 }
 
 static const char *fetched(struct fl_gpu_device *d, struct fl_gpu_fetch *f, void *to, struct fl_gpu_failure *failure) {
@@ -308,7 +341,7 @@ static void give_up_fetch(struct fl_gpu_device *d, struct fl_gpu_fetch *f) {
 static const char *wait_for(struct fl_gpu_device *d, struct fl_gpu_failure *failure) {
     const On on(d, "wait", true);
     const char *text = on.text ? on.text : get(d, NULL, NULL, 0, failure);
-    if (text || !failure->finding)
+    if (text || !failure->finding || failure->finding == FL_GPU_SKIPS)
         return text;
     return failed(d, cudaMemsetAsync(&d->control->failure, 0, sizeof d->control->failure, d->stream), "wait");
 }
@@ -395,6 +428,7 @@ const struct fl_gpu_plugin *flexlab_gpu_plugin(void) {
                                                 get,
                                                 copy,
                                                 fetch,
+                                                has_arrived,
                                                 fetched,
                                                 give_up_fetch,
                                                 wait_for,

@@ -12,10 +12,11 @@ static void *take(char **memory, size_t bytes) {
     return at;
 }
 
-/* --- products in blocks ------------------------------------------------------------------------------------------- */
+/* --- products in blocks, or of mantissas to another format
+ * ------------------------------------------------------------------------------------------- */
 
 static bool takes_blocks(const struct fl_args *args) {
-    return fl_is_product(args->op) && fl_has_operands(args->p.product.exactness);
+    return fl_is_product(args->op) && (fl_has_operands(args->p.product.exactness) || fl_is_mixed(args));
 }
 
 static struct fl_gpu_doubles doubles_of(const struct fl_format *format, const struct fl_view *view, char **memory) {
@@ -31,6 +32,9 @@ static void place_operand(const struct fl_args *args, const struct fl_block_matr
                           struct fl_gpu_block_operand *o, char **memory) {
     const struct fl_block_format *format = fl_class_operands(args->p.product.exactness, i);
     const struct fl_block_source *s = &m->source[i];
+    *o = (struct fl_gpu_block_operand){.from = {.view = args->in[i]}, .source = *s};
+    if (!format)
+        return;
     *o = (struct fl_gpu_block_operand){.from = doubles_of(fl_operand_format(args, i), &args->in[i], memory),
                                        .format = *format,
                                        .source = *s,
@@ -72,7 +76,8 @@ static size_t blocks_need(const struct fl_args *args) {
 /* Whether the task has to do with them; if so, what it needs to know of them. */
 static bool find_floats(const struct fl_call *call, struct fl_gpu_floats *floats) {
     const bool runs = call->kind == FL_CALL_RUN, transfers = call->kind == FL_CALL_LOAD || call->kind == FL_CALL_ROUND;
-    const bool nothing = call->kind == FL_CALL_GATHER || call->kind == FL_CALL_CLOSE || call->kind == FL_CALL_MEAN;
+    const bool nothing = call->kind == FL_CALL_GATHER || call->kind == FL_CALL_CLOSE || call->kind == FL_CALL_MEAN ||
+                         fl_is_skipping(call);
     const struct fl_format *format = nothing ? NULL
                                      : runs  ? call->args->format
                                              : call->out.format,

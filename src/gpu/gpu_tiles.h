@@ -3,9 +3,10 @@
  *
  * A tile has m, n, depth (of k in one step), threads, blocks (at least on a multiprocessor), stages, stage_bytes,
  * bytes_a (of a stage, before those of B), tile_bytes (of all stages), `cells` (how elements lie in shared memory), and
- * the class `sums`: the sums of a block.
+ * the class `sums`: the sums of a block, which go to shared memory, rows `pitch` apart, and from there to the results
+ * by end_tile<Tile>, or as they are to the sums of a part of k.
  *
- * Expects: the codec of a folder (gpu_element.h). Gives: product_tiles, launch_tiles. */
+ * Expects: the codec of a folder (gpu_element.h). Gives: product_tiles, product_parts, tile_plan, launch_plan. */
 #ifndef FL_GPU_TILES_H
 #define FL_GPU_TILES_H
 
@@ -145,14 +146,19 @@ template <class Cells, class View, bool along_k, int extent, int depth, int thre
 
 /* --- the kernel --------------------------------------------------------------------------------------------------- */
 
-/* sums: one of each output for each part of k, or of all parts, as the tile's sums leave them; NULL: there is one part,
- * and the kernel stores results. */
+/* sums: of each output for each part of k, under shared exponents of all parts together; NULL: there is one part, and
+ * the kernel stores results. */
 struct tile_work {
     int m, n, k, k_part;
     unsigned tiles, tiles_n; /* of a group; side by side */
     int64_t row_step, group_step;
-    void *sums;
+    product_total *sums;
 };
+
+/* Stores the results of one tile from its sums in shared memory. */
+template <class Tile>
+__device__ static void end_tile(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
+                                const unsigned char *tiles, int rows, int columns, int64_t first, int64_t row_step);
 
 /* Blocks: tiles of all groups; parts. */
 template <class Tile, class Job, bool aligned>
@@ -211,14 +217,34 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
 
     const int64_t first = group * work.group_step + m0 * work.row_step + n0;
     if (work.sums) {
-        sums.leave(work.sums, blockIdx.y * args.out.count + first, first, work.row_step, rows, columns);
+        sums.leave(work.sums + (GPU_SHARED ? 0 : blockIdx.y * args.out.count) + first, work.row_step, rows, columns);
         return;
     }
     sums.store(tiles);
     __syncthreads();
     struct product_end end;
     end.begin(now, args);
-    sums.end(now, args, &end, tiles, rows, columns, first, work.row_step);
+    end_tile<Tile>(now, args, &end, tiles, rows, columns, first, work.row_step);
+    end.report(call.control);
+}
+
+/* Stores the results from the sums of all parts. */
+__global__ void __launch_bounds__(GPU_THREADS, 2)
+    product_parts(const struct gpu_call call, const product_total *sums, int parts) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    struct product_end end;
+    end.begin(now, call.args);
+    const int64_t count = call.args.out.count;
+    for (int64_t i = gpu_first(); i < count; i += gpu_stride()) {
+        product_total sum = sums[i];
+        if (!GPU_SHARED)
+#pragma unroll 8
+            for (int p = 1; p < parts; p++)
+                sum += sums[p * count + i];
+        product_store(now, call.args, &end, i, sum);
+    }
     end.report(call.control);
 }
 
@@ -235,26 +261,73 @@ template <class Tile> static int64_t tiles_of(const struct product_sizes &of) {
     return tiles_over(of.m, Tile::m) * tiles_over(of.n, Tile::n) * of.groups;
 }
 
-/* Whether operands can be read by pieces. */
-static bool is_aligned(const struct gpu_call *call, const struct product_sizes &of) {
-    return of.aligned && ((uintptr_t)call->args.in[0].data | (uintptr_t)call->args.in[1].data) % 16 == 0;
-}
+struct tile_plan {
+    struct product_sizes sizes;
+    enum { DIRECT, SQUARE, FITTING } shape; /* DIRECT: one thread for each output */
+    int parts;                              /* of k_part steps of k each */
+    int64_t k_part;
+};
+
+/* The tiles of a way to multiply: one for every operand, those for aligned operands that fill them, and those of few
+ * columns or rows, which leave less of a tile empty. */
+template <class Large, class Tall, class Square, class Wide = Square, class Slim = Square, class Flat = Square>
+struct tile_shapes {
+    using square = Square;
+    template <class Job>
+    using fitting = std::conditional_t<Job::extent == EXTENT_EVEN, Large,
+                                       std::conditional_t<Job::extent == EXTENT_TALL, Tall, Wide>>;
+    template <class Job>
+    using few = std::conditional_t<Job::extent == EXTENT_EVEN, Square,
+                                   std::conditional_t<Job::extent == EXTENT_TALL, Slim, Flat>>;
+};
 
 template <class Tile, class Job, bool aligned>
-static cudaError_t launch_tiles(const struct gpu_call *call, const struct product_sizes &of, int parts, int64_t k_part,
-                                void *sums, cudaStream_t stream) {
+static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_plan &plan, product_total *sums,
+                                cudaStream_t stream) {
+    const struct product_sizes &of = plan.sizes;
     const int64_t tiles_n = tiles_over(of.n, Tile::n), tiles = tiles_over(of.m, Tile::m) * tiles_n;
-    const struct tile_work work = {(int)of.m,         (int)of.n,   (int)of.k,     (int)k_part, (unsigned)tiles,
-                                   (unsigned)tiles_n, of.row_step, of.group_step, sums};
-    const int bytes = Tile::shared_bytes(k_part);
+    const struct tile_work work = {(int)of.m,        (int)of.n,       (int)of.k,
+                                   (int)plan.k_part, (unsigned)tiles, (unsigned)tiles_n,
+                                   of.row_step,      of.group_step,   sums};
+    const int bytes = Tile::shared_bytes(plan.k_part);
     if (bytes > 48 << 10) {
         const cudaError_t error =
             cudaFuncSetAttribute(product_tiles<Tile, Job, aligned>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
         if (error != cudaSuccess)
             return error;
     }
-    return gpu_launch(product_tiles<Tile, Job, aligned>, dim3((unsigned)(tiles * of.groups), (unsigned)parts),
+    return gpu_launch(product_tiles<Tile, Job, aligned>, dim3((unsigned)(tiles * of.groups), (unsigned)plan.parts),
                       Tile::threads, (size_t)bytes, stream, *call, work);
+}
+
+/* Whether a block of the device has enough shared memory for a tile: 99 KiB on most GPUs, 163 or 227 on those of data
+ * centres. */
+template <class Tile> static bool has_room(int64_t k) {
+    int device = 0, most = 0;
+    return Tile::shared_bytes(k) <= 99 << 10 ||
+           (cudaGetDevice(&device) == cudaSuccess &&
+            cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess &&
+            most >= Tile::shared_bytes(k));
+}
+
+template <class Shapes, class Job>
+static cudaError_t launch_plan(const struct gpu_call *call, const struct tile_plan &plan, product_total *sums,
+                               cudaStream_t stream) {
+    using fitting = typename Shapes::template fitting<Job>;
+    using few = typename Shapes::template few<Job>;
+    using square = typename Shapes::square;
+    static_assert(square::shared_bytes(FL_K_CHUNK + 1) <= 99 << 10, "every device has room for it");
+    const bool aligned =
+        ((uintptr_t)call->args.in[0].data | (uintptr_t)call->args.in[1].data) % 16 == 0 && plan.sizes.aligned;
+    if constexpr (!std::is_same_v<few, square>)
+        if (Job::extent == EXTENT_TALL ? plan.sizes.n <= few::n : plan.sizes.m <= few::m)
+            return aligned ? launch_tiles<few, Job, true>(call, plan, sums, stream)
+                           : launch_tiles<few, Job, false>(call, plan, sums, stream);
+    if (!aligned)
+        return launch_tiles<square, Job, false>(call, plan, sums, stream);
+    return plan.shape == tile_plan::FITTING && has_room<fitting>(plan.k_part)
+               ? launch_tiles<fitting, Job, true>(call, plan, sums, stream)
+               : launch_tiles<square, Job, true>(call, plan, sums, stream);
 }
 
 } // namespace

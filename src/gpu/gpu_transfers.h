@@ -1,6 +1,6 @@
 /* gpu_transfers.h - converts elements to doubles, numbers to elements, and wide parts, for the formats of a folder.
  *
- * Expects: the codec of a folder (gpu_element.h).
+ * Expects: the codec of a folder (gpu_element.h); FL_MADE where elements are converted elsewhere.
  * Gives: add_transfers. */
 #ifndef FL_GPU_TRANSFERS_H
 #define FL_GPU_TRANSFERS_H
@@ -9,6 +9,7 @@
 
 namespace {
 
+#ifndef FL_MADE
 __global__ void elements_to_doubles(const struct fl_view view, double *values) {
     const int e = fl_exponent(&view);
     for (int64_t i = gpu_first(); i < view.count; i += gpu_stride())
@@ -18,6 +19,7 @@ __global__ void elements_to_doubles(const struct fl_view view, double *values) {
 static cudaError_t to_doubles(const struct fl_view *view, double *values, cudaStream_t stream) {
     return gpu_launch(elements_to_doubles, gpu_blocks(view->count), GPU_THREADS, 0, stream, *view, values);
 }
+#endif
 
 __global__ void numbers_to_elements(const struct gpu_call call, const struct gpu_numbers numbers, bool result) {
     struct gpu_now now;
@@ -45,6 +47,8 @@ static cudaError_t from_numbers(const struct gpu_call *call, const struct gpu_nu
                       result);
 }
 
+#ifndef FL_ELEMENT_IS_FLOAT /* which has no wide part */
+#ifndef FL_MADE
 __global__ void follow_elements(const struct gpu_control *control, const struct fl_view view, void *wide) {
     if (control->failure.finding)
         return;
@@ -62,6 +66,7 @@ static cudaError_t follow(const struct gpu_control *control, const struct fl_vie
                           cudaStream_t stream) {
     return gpu_launch(follow_elements, gpu_blocks(view->count), GPU_THREADS, 0, stream, control, *view, wide);
 }
+#endif
 
 /* Loads a tensor with a wide part: numbers are stored in the wide part, and the elements are its rounding. */
 __global__ void load_both(const struct gpu_call call, void *wide, const struct gpu_numbers numbers) {
@@ -92,12 +97,19 @@ static cudaError_t load_wide(const struct gpu_call *call, void *wide, const stru
                              cudaStream_t stream) {
     return gpu_launch(load_both, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call, wide, *numbers);
 }
+#endif
 
 static void add_transfers(struct gpu_kernels *to) {
-    to->to_doubles = to_doubles;
     to->from_numbers = from_numbers;
+#ifndef FL_MADE
+    to->to_doubles = to_doubles;
+#endif
+#ifndef FL_ELEMENT_IS_FLOAT
     to->load_wide = load_wide;
+#ifndef FL_MADE
     to->follow = follow;
+#endif
+#endif
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* gethostname */
 #include "group/group.h"
 #include "core/base/fail.h"
+#include "core/base/hash.h"
 #include "core/base/memory.h"
 #include "core/base/plugin.h"
 #include "core/base/text.h"
@@ -60,14 +61,26 @@ static tensor_status take_timeout(double *timeout) {
                          text, MOST_TIMEOUT);
 }
 
-int nn_group_started(void) { /* by Open MPI; by MPICH, Intel MPI and others */
+/* PMIx tells a process its own number alone, Slurm that of all beside it; mpirun in a step of Slurm leaves the number
+ * of the step, which is not that of its ranks. */
+static int find_started(void) { /* by Open MPI; by MPICH, Intel MPI, Slurm with PMI-2 and others */
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
+    bool told = !getenv("PMIX_RANK");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *text = getenv(names[i]);
+        told = told || text;
         if (text && atoi(text) > 1)
             return atoi(text);
     }
-    return 1;
+    const char *of_step = told ? NULL : getenv("SLURM_STEP_NUM_TASKS");
+    return of_step && atoi(of_step) > 1 ? atoi(of_step) : 1;
+}
+
+int nn_group_started(void) {
+    static int started; /* Open MPI, when it begins, changes what is told */
+    if (!started)
+        started = find_started();
+    return started;
 }
 
 /* Ranks of a host have the same name of it. */
@@ -87,38 +100,60 @@ static tensor_status find_place(nn_group *g) {
     return status;
 }
 
+/* The first cause stays. */
+static void mark_failed(nn_group *g, const char *what, const char *why) {
+    if (!g->failed)
+        snprintf(g->cause, sizeof g->cause, "rank %d of %d, %s: %.400s", g->rank, g->size, what, why);
+    g->failed = true;
+}
+
+/* On failure the group is that of the engine before. */
 static tensor_status join_engine(nn_group *g, const struct fl_plugin *plugin, const struct fl_communicator *brought) {
     char why[FL_GROUP_WHY];
     enum fl_group_refusal refusal = FL_GROUP_BROKEN;
-    if (!(g->engine = find_engine(plugin, why, sizeof why)))
+    const struct fl_group_engine *engine = find_engine(plugin, why, sizeof why);
+    if (!engine)
         return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
-    if (!(g->joined = g->engine->join(nn_group_started(), brought, &g->rank, &g->size, &refusal, why)))
+    void *joined = engine->join(nn_group_started(), brought, &g->rank, &g->size, &refusal, why);
+    if (!joined) {
+        if (refusal == FL_GROUP_ALONE)
+            mark_failed(g, "joining", why);
         return fl_fail(refusal == FL_GROUP_UNSUPPORTED ? TENSOR_E_UNSUPPORTED
                        : refusal == FL_GROUP_ARGUMENT  ? TENSOR_E_ARGUMENT
                                                        : TENSOR_E_DEVICE,
                        "group: %s", why);
+    }
+    g->engine = engine;
+    g->joined = joined;
     return TENSOR_OK;
 }
 
-/* The ranks of NCCL find each other by MPI where mpirun has started them, unless the environment numbers them. */
+/* The ranks of this group, or without an engine those of the environment. */
 static tensor_status join_nccl(nn_group *g) {
+    const struct fl_group_below below = {g->engine, g->joined, g->rank, g->size, g->timeout};
+    return join_engine(g, &nccl, &(struct fl_communicator){&below, sizeof below, FL_GROUP_BELOW});
+}
+
+/* The ranks of NCCL find each other by MPI where mpirun has started them, unless the environment numbers them. */
+static tensor_status start_nccl(nn_group *g) {
     char why[FL_GROUP_WHY];
     const char *numbered = getenv("FLEXLAB_NCCL_RANK");
-    struct fl_group_below below = {.seconds = g->timeout};
-    if (nn_group_started() > 1 && !(numbered && *numbered)) {
-        if (!find_engine(&nccl, why, sizeof why)) /* before MPI begins, for which others would wait at its end */
-            return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
-        TRY(join_engine(g, &mpi, NULL));
-        below = (struct fl_group_below){g->engine, g->joined, g->rank, g->size, g->timeout};
-    }
-    return join_engine(g, &nccl, &(struct fl_communicator){&below, sizeof below, FL_GROUP_BELOW});
+    if (nn_group_started() == 1 || (numbered && *numbered))
+        return join_nccl(g);
+    if (!find_engine(&nccl, why, sizeof why)) /* before MPI begins, for which others would wait at its end */
+        return fl_fail(TENSOR_E_UNSUPPORTED, "group: %s", why);
+    TRY(join_engine(g, &mpi, NULL));
+    const tensor_status status = join_nccl(g);
+    if (g->failed) /* the others wait for what this process does: it says why and ends, and MPI ends them */
+        g->joined = NULL;
+    return status;
 }
 
 static tensor_status join(nn_group *g, const char *name, const struct fl_communicator *brought) {
     g->size = 1;
     TRY(take_timeout(&g->timeout));
     if (strcmp(name, "none") != 0)
-        TRY(!strcmp(name, "nccl") ? join_nccl(g) : join_engine(g, &mpi, brought));
+        TRY(!strcmp(name, "nccl") ? start_nccl(g) : join_engine(g, &mpi, brought));
     g->to = fl_alloc_zero((size_t)g->size * sizeof *g->to);
     g->from = fl_alloc_zero((size_t)g->size * sizeof *g->from);
     return g->to && g->from ? find_place(g) : fl_fail(TENSOR_E_MEMORY, "group: no memory for %d ranks", g->size);
@@ -150,6 +185,20 @@ nn_group *nn_group_from_handle(const void *communicator, size_t bytes, const cha
         return NULL;
     }
     return new_group("mpi", &(struct fl_communicator){communicator, bytes, kind});
+}
+
+tensor_status nn_group_set_engine(nn_group *g, const char *engine) {
+    if (!g || !engine || strcmp(engine, "nccl") != 0)
+        return fl_fail(TENSOR_E_ARGUMENT, g ? "group: engine '%.40s', expected nccl" : "group: the group is NULL",
+                       engine ? engine : "NULL");
+    if (g->failed)
+        return fl_fail(TENSOR_E_DEVICE, "%s", g->cause);
+    if (!g->engine || g->engine->in_order || g->flights)
+        return fl_fail(TENSOR_E_ARGUMENT, "group: engine 'nccl' for a group %s, expected one of engine 'mpi'",
+                       !g->engine   ? "of engine 'none'"
+                       : g->flights ? "within a step"
+                                    : "that has it");
+    return join_nccl(g);
 }
 
 void nn_group_free(nn_group *g) {
@@ -205,13 +254,6 @@ static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* The first cause stays. */
-static void mark_failed(nn_group *g, const char *what, const char *why) {
-    if (!g->failed)
-        snprintf(g->cause, sizeof g->cause, "rank %d of %d, %s: %.400s", g->rank, g->size, what, why);
-    g->failed = true;
 }
 
 static tensor_status lose(nn_group *g, const char *what, const char *why) {
@@ -369,11 +411,8 @@ struct side {
     char text[SHOWN];
 };
 
-static uint64_t hash_of(const char *text) { /* FNV-1a */
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
-    return hash;
+static int word_at(const char *text) {
+    return (int)strcspn(text, " ");
 }
 
 tensor_status fl_group_agree(nn_group *g, const char *what, const char *text) {
@@ -384,19 +423,20 @@ tensor_status fl_group_agree(nn_group *g, const char *what, const char *text) {
     if (!sides)
         return fl_fail(TENSOR_E_MEMORY, "group: no memory for %d ranks", size);
     struct side *own = &sides[g->rank];
-    own->hash = hash_of(text);
     own->bytes = strlen(text);
+    own->hash = fl_hash(FL_HASH, text, own->bytes);
     snprintf(own->text, sizeof own->text, "%s", text);
     tensor_status status = fl_group_share(g, what, sides, sizeof *sides);
     for (int r = 1; r < size && !status; r++)
         if (sides[r].hash != sides[0].hash || sides[r].bytes != sides[0].bytes) {
-            size_t at = 0; /* the texts from the word in which they begin to differ */
+            size_t at = 0; /* the first word in which they differ */
             while (sides[0].text[at] && sides[0].text[at] == sides[r].text[at])
                 at++;
             while (at && sides[0].text[at - 1] != ' ')
                 at--;
-            status = fl_fail(TENSOR_E_ARGUMENT, "ranks differ in %s: rank 0 has '%.100s', rank %d '%.100s'", what,
-                             sides[0].text + at, r, sides[r].text + at);
+            status = fl_fail(TENSOR_E_ARGUMENT, "ranks differ in %s: rank 0 has '%.*s', rank %d '%.*s'", what,
+                             word_at(sides[0].text + at), sides[0].text + at, r, word_at(sides[r].text + at),
+                             sides[r].text + at);
         }
     fl_group_free_memory(g, sides);
     return status;
@@ -414,8 +454,10 @@ void fl_group_fresh(nn_group *g) {
 
 static tensor_status all_of(nn_group *g, double patience, const char *what, tensor_status status) {
     const int size = nn_group_size(g);
-    if (size == 1 || g->failed || (g->knows && status))
+    if (size == 1 || (g->knows && status))
         return status;
+    if (g->failed)
+        return status ? status : fl_fail(TENSOR_E_DEVICE, "%s", g->cause);
     struct outcome *all = fl_alloc_zero((size_t)size * sizeof *all);
     if (!all)
         nn_group_abort(g, "no memory for the outcomes of the ranks");

@@ -33,8 +33,8 @@ bool fl_group_overlaps(const nn_group *group);
 tensor_status fl_group_share(nn_group *group, const char *what, void *all, int64_t bytes);
 /* The same with parts of different lengths: rank r has part[r]. */
 tensor_status fl_group_gather(nn_group *group, const char *what, const struct fl_piece *part);
-/* TENSOR_E_ARGUMENT on all ranks if they have different texts: names what differs, one rank of each side and its text,
- * shortened. */
+/* TENSOR_E_ARGUMENT on all ranks if they have different texts: names what differs, one rank of each side and the first
+ * word in which its text is another. */
 tensor_status fl_group_agree(nn_group *group, const char *what, const char *text);
 /* Begins what fl_group_all ends on all ranks. */
 void fl_group_fresh(nn_group *group);

@@ -16,7 +16,8 @@ struct fl_piece {
 enum { FL_GROUP_WHY = 600 };
 enum fl_group_state { FL_GROUP_ARRIVED, FL_GROUP_UNDER_WAY, FL_GROUP_LOST };
 
-enum fl_group_refusal { FL_GROUP_BROKEN, FL_GROUP_UNSUPPORTED, FL_GROUP_ARGUMENT };
+/* FL_GROUP_ALONE: broken, and the other ranks may not know. */
+enum fl_group_refusal { FL_GROUP_BROKEN, FL_GROUP_UNSUPPORTED, FL_GROUP_ARGUMENT, FL_GROUP_ALONE };
 
 /* A communicator that the program brings. */
 struct fl_communicator {
@@ -25,7 +26,8 @@ struct fl_communicator {
     const char *kind;   /* which implementation's: NN_MPI_KIND of nn_group_mpi.h */
 };
 
-/* What group.c hands to an engine that cannot start ranks: those of another engine, which it leaves with its own. */
+/* What group.c hands to an engine that cannot start ranks: those of another engine, which it leaves with its own once
+ * it has joined them. */
 struct fl_group_below {
     const struct fl_group_engine *engine; /* NULL: none */
     void *joined;

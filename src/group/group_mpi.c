@@ -56,8 +56,8 @@ static bool is_of_mpirun(int started, int size, char *why) {
     for (char *at = version; (at = strchr(at, '\t'));)
         *at = ' ';
     snprintf(why, FL_GROUP_WHY,
-             "mpirun has started %d processes, but the engine's MPI finds this one alone. It is of another "
-             "implementation, expected that of mpirun: %.100s",
+             "of %d processes that were started the engine's MPI finds this one alone. It is of another implementation "
+             "than the mpirun or srun that has started them: %.100s",
              started, version);
     return false;
 }

@@ -528,9 +528,8 @@ static void *join(int started, const struct fl_communicator *brought, int *rank,
     }
     if (together) /* else the engine below may still write there */
         free(all);
-    const bool alone = prepared || !together; /* has failed: then the others wait for what this rank does */
-    if (!alone && j->below.engine)
-        j->below.engine->leave(j->below.joined, false);
+    if (j->below.engine && (prepared || !together)) /* the others wait for what this rank does */
+        *refusal = FL_GROUP_ALONE;
     give_up(j);
     release(j, true);
     return NULL;

@@ -94,19 +94,12 @@ float fl_tensorcore_group(const struct fl_accumulation *how, struct fl_operand_k
     float special;
     if (is_special(a, b, n, c, &special))
         return special;
+    const bool half = how->result == HALF_FRACTION;
     const struct sum s = add_terms(how, kinds, a, b, n, how->apart ? 0 : c);
-    const float sum = rounded(s, how->result, LEAST, false);
+    const float sum = rounded(s, how->result, half ? HALF_LEAST : LEAST, half);
+    if (half && fabsf(sum) >= ldexpf(1, HALF_MOST + 1))
+        return copysignf(INFINITY, sum);
     return how->apart ? c + sum : sum;
-}
-
-float fl_tensorcore_group_half(const struct fl_accumulation *how, struct fl_operand_kinds kinds, const float *a,
-                               const float *b, int n, float c) {
-    float special;
-    if (is_special(a, b, n, c, &special))
-        return special;
-    const struct sum s = add_terms(how, kinds, a, b, n, c);
-    const float sum = rounded(s, HALF_FRACTION, HALF_LEAST, true);
-    return fabsf(sum) >= ldexpf(1, HALF_MOST + 1) ? copysignf(INFINITY, sum) : sum;
 }
 
 float fl_tensorcore_sum(const struct fl_accumulation *how, struct fl_operand_kinds kinds, const float *a,

@@ -2,7 +2,7 @@
  * integers (docs/semantics.md, class accumulate), and the vectors that compute many sums at once with its bits.
  *
  * A group of k products and the sum so far are aligned to the largest exponent among them, each is truncated towards
- * zero some bits below it, they are added as integers, and the sum is truncated to binary32. */
+ * zero some bits below it, they are added as integers, and the sum is truncated to binary32, or rounded to fp16. */
 #ifndef FL_TENSORCORE_H
 #define FL_TENSORCORE_H
 
@@ -10,13 +10,10 @@
 
 /* c + the sum of n <= k products a[i] b[i], which are one group. Operands have values of `kinds`. A zero product takes
  * no part; a subnormal operand has the exponent of the smallest normal one. A sum of zero is +0. Results beyond the
- * largest binary32 are Inf; a NaN, Inf times 0 and Inf - Inf give a NaN, another Inf gives that Inf (of the hardware
- * this is not known). */
+ * largest number of the sum's format are Inf; a NaN, Inf times 0 and Inf - Inf give a NaN, another Inf gives that Inf
+ * (of the hardware this is not known). */
 float fl_tensorcore_group(const struct fl_accumulation *how, struct fl_operand_kinds kinds, const float *a,
                           const float *b, int n, float c);
-/* The same of a GPU that keeps its sums in fp16: c is one, and the sum is rounded to nearest even. */
-float fl_tensorcore_group_half(const struct fl_accumulation *how, struct fl_operand_kinds kinds, const float *a,
-                               const float *b, int n, float c);
 /* c + the sum of any number of products, in groups of ascending i; the elements of b are b_step apart. */
 float fl_tensorcore_sum(const struct fl_accumulation *how, struct fl_operand_kinds kinds, const float *a,
                         const float *b, int64_t b_step, int64_t n, float c);

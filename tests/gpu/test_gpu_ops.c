@@ -288,7 +288,11 @@ static void take_view(struct call *c, const struct drawn_operand *d) {
     }
 }
 
-/* The format of an operand of a product in blocks, which need not be that of its result: factors are of one kind. */
+/* Series of products: all of one format; in blocks; of mantissas, with a result of any format. */
+enum how { PLAIN, BLOCKS, MIXED };
+static enum how how;
+
+/* The format of an operand of a product, which need not be that of its result: factors are of one kind. */
 static const struct fl_format *draw_operand_format(const struct fl_operand *rule, const struct fl_format *factor) {
     static const char *const names[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16", "flex8+5", "e4m3fn", "e6m5"};
     const struct fl_format *other;
@@ -302,8 +306,8 @@ static const struct fl_format *draw_operand_format(const struct fl_operand *rule
 
 static bool draw_operands(struct call *c, const struct fl_function *f) {
     static double values[MOST];
-    const struct fl_format *const result = c->format, *factor = NULL;
-    const bool mixes = tensor_result_class() != TENSOR_EXACT && chance(40);
+    const struct fl_format *const result = c->format, *factor = how == MIXED ? fl_format_of(FMT_DFP16) : NULL;
+    const bool mixes = how == MIXED || (how == BLOCKS && chance(40));
     limits.work = chance(80) ? 3000 : chance(70) ? 20000 : 200000;
     if (!draw_call(&c->drawn, f, &limits))
         return false;
@@ -436,13 +440,14 @@ static tensor_class draw_class(void) {
     return class;
 }
 
-static void run_series(const struct fl_function *function, const struct fl_format *f, uint64_t seed, bool blocks,
+static void run_series(const struct fl_function *function, const struct fl_format *f, uint64_t seed, enum how mode,
                        struct tally *tally) {
     static const char *const predictors[] = {"paper", "ngraph", "current", "fixed", "repeat", "amax"};
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
     draws = seed;
     struct call c = {.format = f};
-    const tensor_class class = blocks ? draw_class() : TENSOR_EXACT;
+    const tensor_class class = mode == BLOCKS ? draw_class() : TENSOR_EXACT;
+    how = mode;
     CHECK(!tensor_set_class(class), "%s", tensor_error());
     const int styles[] = {0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8};
     const int style = styles[draw() % (sizeof styles / sizeof styles[0])];
@@ -486,10 +491,10 @@ static void run_function(const struct fl_function *function, const struct fl_for
         uint64_t seed = first_seed * 1000003 + (uint64_t)i;
         for (const char *p = function->name; *p; p++)
             seed = seed * 31 + (unsigned char)*p;
-        run_series(function, f, seed * 8 + f->id, false, &tally);
+        run_series(function, f, seed * 8 + f->id, PLAIN, &tally);
         if (fl_is_product(fl_op_named(function->name)))
-            for (int j = 0; j < 2; j++)
-                run_series(function, f, seed * 8 + f->id + (uint64_t)j * 101, true, &tally);
+            for (int j = 0; j < 3; j++)
+                run_series(function, f, seed * 8 + f->id + (uint64_t)j * 101, j < 2 ? BLOCKS : MIXED, &tally);
     }
     CHECK(tally.lacks || tally.worked > 0, "%s.%s never worked", f->name, function->name);
     CHECK(!tally.differences, "%d of %d calls differ; the first: %s", tally.differences, tally.runs, tally.first);

@@ -5,7 +5,8 @@
  *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]
  *
  * FUNCTION: matmul, conv2d, batched, depthwise, few, numbers, large; "": all but large; one of `shapes`, computed in
- * FORMAT; or fast, FORMAT being a GPU: class fast on the device against class accumulate=GPU of the host.
+ * FORMAT; or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device against class
+ * accumulate=GPU of the host.
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
@@ -16,6 +17,7 @@
 #include "flexlab/tensor_windows.h"
 #include "same_state.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,18 +33,21 @@ static int between(int low, int high) {
     return low + (int)(check_random(&seed) % (uint64_t)(high - low + 1));
 }
 
-/* Elements near the ends of a format's range, few that are not zero, or any. style < 0: none are loaded. */
+/* Elements near the ends of a format's range, few that are not zero, or any, among them numbers that are not finite,
+ * huge or subnormal. style < 0: none are loaded. */
 static void make(tensor *t[PLACES], tensor_format format, int ndim, const int64_t *shape, int style) {
     int64_t n = 1;
     for (int i = 0; i < ndim; i++)
         n *= shape[i];
+    static const double odd[] = {NAN, INFINITY, 0x1p128, 0x1p16, 0x1p-126, 0x1p-14};
     float *v = malloc((size_t)n * sizeof *v);
     for (int64_t i = 0; i < n; i++) {
         const double u = (double)(int64_t)check_random(&seed) * 0x1p-63;
-        v[i] = (float)(style == 1   ? (u < 0 ? -1 : 1) * 32767.0 / 32768
-                       : style == 2 ? -32513.0 / 32768
-                       : style == 3 ? (check_random(&seed) % 8 ? 0 : u)
-                                    : u);
+        v[i] = (float)(style == 1                                     ? (u < 0 ? -1 : 1) * 32767.0 / 32768
+                       : style == 2                                   ? -32513.0 / 32768
+                       : style == 3                                   ? (check_random(&seed) % 8 ? 0 : u)
+                       : style == 5 && check_random(&seed) % 256 == 0 ? odd[check_random(&seed) % 6] * u
+                                                                      : u);
     }
     for (int p = 0; p < PLACES; p++) {
         t[p] = p ? tensor_new_in(gpu, format, ndim, shape) : tensor_new(format, ndim, shape);
@@ -178,31 +183,46 @@ static void draw(tensor_format f, const char *only) {
            style, 2);
 }
 
-/* Class fast, of k that the device does not split. */
+/* Class fast and what may be requested with it, of k that the device does not split. Of fp16 sums only the h100 has a
+ * record. */
 static void fast(const char *name, int count) {
-    const tensor_format formats[] = {FMT_FP16, FMT_BF16};
-    char text[40];
-    snprintf(text, sizeof text, "accumulate=%s", name);
-    CHECK(!tensor_class_find(&class[0], text), "%s", tensor_error());
-    class[1] = TENSOR_FAST;
-    for (int i = 0; i < count; i++) {
-        const tensor_format f = formats[i % 2];
-        const int eight = between(0, 2) ? 8 : 1, style = between(0, 4);
+    static const struct way {
+        tensor_format format;
+        const char *fast, *accumulates;
+        int matmul, conv2d; /* the largest k, and channels of 16 positions of a filter */
+    } ways[] = {{FMT_FP16, "", "", 1000, 48},
+                {FMT_BF16, "", "", 1000, 48},
+                {FMT_FP32, ":tf32", "", 500, 24},
+                {FMT_FP16, ":sums=fp16", ":sums=fp16", 1000, 48}};
+    const int given = strcmp(name, "h100") ? 3 : 4;
+    for (int i = 0; i < (count < 8 ? count : count + 3 * given); i++) {
+        const struct way *way = &ways[i % given];
+        const tensor_format f = way->format;
+        const int eight = between(0, 2) ? 8 : 1, style = between(0, 5), most = way->conv2d / eight;
+        char text[PLACES][60];
+        snprintf(text[0], sizeof text[0], "accumulate=%s%s", name, way->accumulates);
+        snprintf(text[1], sizeof text[1], "fast%s", way->fast);
+        for (int p = 0; p < PLACES; p++)
+            CHECK(!tensor_class_find(&class[p], text[p]), "%s", tensor_error());
+        if (i >= count) { /* the largest tile, in every layout, most of the time of a few */
+            const int kind = (i - count) / given;
+            matmul(f, kind, 1088, 1024, kind ? 24 : 72, 0, 1);
+            continue;
+        }
         if (between(0, 1)) {
             matmul(f, between(0, 2), eight * between(1, 160 / eight), eight * between(1, 160 / eight),
-                   eight * between(1, 1000 / eight), style, 2);
+                   eight * between(1, way->matmul / eight), style, 2);
             continue;
         }
         const int groups = between(0, 2) ? 1 : between(1, 4);
-        conv2d(f, between(0, 2), between(1, 4), between(1, 15), between(1, 15), groups * eight * between(1, 40 / eight),
-               groups * eight * between(1, 48 / eight), between(1, 4), between(1, 4),
+        conv2d(f, between(0, 2), between(1, f == FMT_FP32 ? 1 : 2), between(1, 15), between(1, 15),
+               groups * eight * between(1, most), groups * eight * between(1, most), between(1, 4), between(1, 4),
                (tensor_window){.stride = {between(1, 3), between(1, 3)},
                                .padding = {between(0, 2), between(0, 2), between(0, 2), between(0, 2)},
                                .dilation = {between(1, 2), between(1, 2)},
                                .groups = groups},
                style, 2);
     }
-    matmul(FMT_FP16, 0, 1536, 1152, 72, 0, 1); /* the largest tile */
 }
 
 /* The largest tile; and k beyond where sums of 32 bits end. */
@@ -315,10 +335,10 @@ int main(int argc, char **argv) {
         if (!*format || !strcmp(format, tensor_format_name(f)))
             draw(f, only);
     }
-    if (count && (!*only || !strcmp(only, "batched"))) {
-        batched(FMT_FP32);
-        batched(FMT_FP16);
-    }
+    static const tensor_format chains[] = {FMT_FP32, FMT_FP16};
+    for (int i = 0; i < 2 && count && (!*only || !strcmp(only, "batched")); i++)
+        if (!*format || !strcmp(format, tensor_format_name(chains[i])))
+            batched(chains[i]);
     for (int i = 2; i < FORMATS && count && (!*only || !strcmp(only, "depthwise")); i++)
         depthwise(formats[i]);
     for (int i = 2; i < FORMATS && count && (!*only || !strcmp(only, "few")); i++)

@@ -125,8 +125,15 @@ static void step(nn_graph *const *g, int number, uint64_t *draws) {
     free(images);
 }
 
+/* After a step that a loss scale skipped, gradients have NaNs, whose payload is open. */
 static void compare(nn_graph *const *g, const char *variant, int number) {
     size_t bytes[2];
+    nn_loss_scale scale[2];
+    CHECK(!nn_loss_scale_of(&scale[0], g[0]) && !nn_loss_scale_of(&scale[1], g[1]), "%s", tensor_error());
+    CHECK(!memcmp(&scale[0], &scale[1], sizeof scale[0]), "%s: scale %g and %g after step %d", variant, scale[0].scale,
+          scale[1].scale, number);
+    if (scale[0].in_a_row)
+        return;
     void *state[2] = {state_of(g[0], &bytes[0]), state_of(g[1], &bytes[1])};
     CHECK(bytes[0] == bytes[1] && !memcmp(state[0], state[1], bytes[0]), "%s: state after step %d", variant, number);
     free(state[0]);
@@ -136,7 +143,7 @@ static void compare(nn_graph *const *g, const char *variant, int number) {
 static void train(const char *variant) {
     nn_graph *const g[2] = {network(variant, NULL), network(variant, "cuda")};
     uint64_t draws = 11;
-    for (int i = 1; i <= steps; i++) {
+    for (int i = 1; i <= steps + (optimiser.loss_scale != NULL); i++) {
         step(g, i, &draws);
         compare(g, variant ? variant : policy, i);
     }
@@ -161,6 +168,7 @@ enum { IMAGES = 44, TEST_IMAGES = 13, EPOCHS = 2, MOST_STEPS = 32, EVERY = 3 };
 struct record {
     nn_step_report steps[MOST_STEPS];
     nn_epoch_report epochs[EPOCHS];
+    nn_nonfinite first;                   /* NaN or Inf */
     int step_count, epoch_count, stop_at; /* 0: to the end */
     long waits, allocations;              /* at the last report */
 };
@@ -172,6 +180,11 @@ static int on_step(void *context, const nn_step_report *report) {
     if (r->step_count < MOST_STEPS)
         r->steps[r->step_count++] = *report;
     return r->stop_at && report->step == r->stop_at;
+}
+
+static void on_nonfinite(void *context, const nn_nonfinite *found) {
+    struct record *r = context;
+    r->first = *found;
 }
 
 static int on_epoch(void *context, const nn_epoch_report *report) {
@@ -215,7 +228,8 @@ static char *file_of(const char *path, long *bytes) {
 
 static bool same_step(const nn_step_report *a, const nn_step_report *b) {
     return a->step == b->step && a->steps == b->steps && a->epoch == b->epoch && a->images == b->images &&
-           !memcmp(&a->loss, &b->loss, sizeof a->loss) && !memcmp(&a->rate, &b->rate, sizeof a->rate);
+           !memcmp(&a->loss, &b->loss, sizeof a->loss) && !memcmp(&a->rate, &b->rate, sizeof a->rate) &&
+           a->loss_scale == b->loss_scale && a->skipped_in_a_row == b->skipped_in_a_row;
 }
 
 static bool same_epoch(const nn_epoch_report *a, const nn_epoch_report *b) {
@@ -233,6 +247,17 @@ static bool same_result(const nn_train_result *a, const nn_train_result *b) {
             !memcmp(a->predicted, b->predicted, (size_t)a->predicted_count * sizeof *a->predicted));
 }
 
+/* With a dynamic loss scale a device looks for what is not finite, as the processor always does. */
+static void compare_findings(const char *variant, const struct record *a, const struct record *b) {
+    for (int i = 0; i < a->step_count; i++) {
+        const char *one = a->steps[i].nonfinite, *other = b->steps[i].nonfinite;
+        CHECK(one == other || (one && other && !strcmp(one, other)), "%s: step %d: NaN or Inf in %s and %s", variant,
+              i + 1, one ? one : "nothing", other ? other : "nothing");
+    }
+    CHECK(a->first.step == b->first.step && (!a->first.step || !strcmp(a->first.pass, b->first.pass)),
+          "%s: first NaN or Inf in steps %lld and %lld", variant, (long long)a->first.step, (long long)b->first.step);
+}
+
 static void loop(const char *variant, bool augment, int64_t max_steps, bool traced) {
     data_set *train_set = random_set(IMAGES, 21), *test_set = random_set(TEST_IMAGES, 22);
     static struct record records[2];
@@ -245,6 +270,7 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
                                                  .batch = BATCH,
                                                  .seed = 5,
                                                  .momentum = 0.9f,
+                                                 .loss_scale = optimiser.loss_scale,
                                                  .device = device ? "cuda" : NULL},
                                      .epochs = EPOCHS,
                                      .rate = 0.05,
@@ -256,7 +282,7 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
                                      .trace_path = traced ? paths[device] : NULL,
                                      .build = tiny,
                                      .report_every = device ? EVERY : 0};
-        const nn_train_events events = {on_step, on_epoch, &records[device]};
+        const nn_train_events events = {on_step, on_epoch, &records[device], .nonfinite = on_nonfinite};
         CHECK(!nn_train(&results[device], &how, train_set, test_set, &events), "%s", tensor_error());
     }
     CHECK(records[0].step_count == records[1].step_count && records[0].epoch_count == records[1].epoch_count,
@@ -267,6 +293,8 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
     for (int i = 0; i < records[0].epoch_count; i++)
         CHECK(same_epoch(&records[0].epochs[i], &records[1].epochs[i]), "%s: epoch %d", variant, i + 1);
     CHECK(same_result(&results[0], &results[1]), "%s: results", variant);
+    if (optimiser.loss_scale)
+        compare_findings(variant, &records[0], &records[1]);
     for (int device = 0; device < 2; device++)
         nn_train_result_clear(&results[device]);
     if (traced) {
@@ -286,7 +314,7 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
 
 /* The additional steps of a longer training wait for no complete queue and allocate nothing; without a trace they wait
  * once for each group of reports. */
-static void waits_of_reports(bool traced) {
+static void waits_of_reports(bool traced, const char *variant, const char *loss_scale, int64_t telemetry) {
     if (!count)
         return;
     long waits[2], stream_waits[2], allocations[2];
@@ -294,16 +322,18 @@ static void waits_of_reports(bool traced) {
         data_set *set = random_set(IMAGES, 23);
         struct record record = {.stop_at = 0};
         const nn_train_events events = {on_step, NULL, &record};
-        const nn_train_config how = {.network = {.variant = "flex16+5", .batch = 2, .seed = 5, .device = "cuda"},
-                                     .epochs = 1,
-                                     .rate = 0.05,
-                                     .schedule = "constant",
-                                     .augment = true,
-                                     .max_steps = longer ? 18 : 9,
-                                     .trace_every = 4,
-                                     .trace_path = traced ? "gpu_train_waits.csv" : NULL,
-                                     .build = tiny,
-                                     .report_every = EVERY};
+        const nn_train_config how = {
+            .network = {.variant = variant, .batch = 2, .seed = 5, .loss_scale = loss_scale, .device = "cuda"},
+            .epochs = 1,
+            .rate = 0.05,
+            .schedule = "constant",
+            .augment = true,
+            .max_steps = longer ? 18 : 9,
+            .trace_every = 4,
+            .trace_path = traced ? "gpu_train_waits.csv" : NULL,
+            .telemetry_every = telemetry,
+            .build = tiny,
+            .report_every = EVERY};
         nn_train_result result;
         const long before[3] = {count("waits"), count("stream waits"), count("allocations")};
         CHECK(!nn_train(&result, &how, set, NULL, &events), "%s", tensor_error());
@@ -314,10 +344,34 @@ static void waits_of_reports(bool traced) {
         data_free(set);
     }
     remove("gpu_train_waits.csv");
-    CHECK(traced || waits[1] - waits[0] == 9 / EVERY, "9 steps more wait %ld times more", waits[1] - waits[0]);
+    CHECK(traced || telemetry || waits[1] - waits[0] == 9 / EVERY, "9 steps more wait %ld times more",
+          waits[1] - waits[0]);
     CHECK(stream_waits[1] == stream_waits[0], "9 steps more wait for the queue %ld times more",
           stream_waits[1] - stream_waits[0]);
     CHECK(allocations[1] == allocations[0], "9 steps more allocate %ld times more", allocations[1] - allocations[0]);
+}
+
+/* An evaluation waits as often with more batches, if they are whole. */
+static void waits_of_evaluation(void) {
+    long waits[2];
+    for (int longer = 0; longer < 2 && count; longer++) {
+        data_set *set = random_set(IMAGES, 23), *test_set = random_set(longer ? 12 : 4, 22);
+        const nn_train_config how = {.network = {.variant = "flex16+5", .batch = 2, .seed = 5, .device = "cuda"},
+                                     .epochs = 1,
+                                     .rate = 0.05,
+                                     .schedule = "constant",
+                                     .max_steps = 1,
+                                     .build = tiny};
+        nn_train_result result;
+        const long before = count("waits");
+        CHECK(!nn_train(&result, &how, set, test_set, NULL), "%s", tensor_error());
+        waits[longer] = count("waits") - before;
+        nn_train_result_clear(&result);
+        data_free(set);
+        data_free(test_set);
+    }
+    CHECK(!count || waits[0] == waits[1], "four batches more of an evaluation wait %ld times more",
+          waits[1] - waits[0]);
 }
 
 /* After a stop, steps that had begun are completed, reported and traced. */
@@ -437,8 +491,13 @@ int main(int argc, char **argv) {
                 train(variants[i]);
     }
     model = argc > 4 ? argv[4] : "resnet8";
-    waits_of_reports(false);
-    waits_of_reports(true);
+    static const char scaled[] = "dynamic:init=2^24,window=2,factor=1024"; /* skips the first step and the fourth */
+    waits_of_reports(false, "flex16+5", NULL, 0);
+    waits_of_reports(true, "flex16+5", NULL, 0);
+    waits_of_reports(false, "fp16", scaled, 0);
+    waits_of_reports(false, "flex16+5", NULL, 100); /* records of the first and the last step */
+    waits_of_reports(false, "fp16", scaled, 100);
+    waits_of_evaluation();
     stops();
     set_without_room();
     /* Factors that change in each step are computed on the device: recordings are replayed with them. */
@@ -448,11 +507,16 @@ int main(int argc, char **argv) {
     } others[] = {{"flex16+5", {.optimiser = "adamw", .weight_decay = 0.01f, .clip_value = 0.1f, .clip_norm = 0.5f}},
                   {"bf16", {.optimiser = "lamb", .weight_decay = 0.01f}},
                   {"dfp16", {.optimiser = "rmsprop", .weight_decay = 0.01f, .momentum = 0.5f}},
-                  {"fp32", {.momentum = 0.9f, .nesterov = true, .clip_norm = 0.5f}}};
-    for (int i = 0; i < 4; i++) {
+                  {"fp32", {.momentum = 0.9f, .nesterov = true, .clip_norm = 0.5f}},
+                  {"fp16", {.momentum = 0.9f, .clip_value = 0.1f, .loss_scale = scaled}},
+                  {"dfp16", {.optimiser = "adam", .weight_decay = 0.01f, .loss_scale = scaled}}};
+    for (int i = 0; i < 6; i++) {
         optimiser = others[i].optimiser;
-        if (argc < 4 || !strcmp(argv[3], "all") || !strcmp(argv[3], others[i].variant))
-            train(others[i].variant);
+        if (argc > 3 && strcmp(argv[3], "all") && strcmp(argv[3], others[i].variant))
+            continue;
+        train(others[i].variant);
+        if (optimiser.loss_scale)
+            loop(others[i].variant, false, 7, true);
     }
     return check_summary();
 }

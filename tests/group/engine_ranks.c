@@ -8,9 +8,11 @@
  *     engine_ranks differ | failed      the last rank has another text; has failed
  *     engine_ranks stop | kill | abort  what becomes of the last rank at its third call
  *     engine_ranks again                a second group after the first
+ *     engine_ranks unwritable           two checkpoints that rank 0 cannot write, and one in /tmp
  *
- * ENGINE in the environment: nccl, or mpi without it. Rank 0 prints "right" if all ranks found what they expected, and
- * each rank what went wrong. */
+ * ENGINE in the environment: nccl, mpi and nccl ("mpi,nccl"), or mpi without it. Rank 0 prints "right" if all ranks
+ * found what they expected, and each rank what went wrong. */
+#include "flexlab/nn.h"
 #include "flexlab/tensor_backend.h"
 #include "group/group.h"
 #include <signal.h>
@@ -205,6 +207,24 @@ static tensor_status move_other_length(int64_t more) {
     return status;
 }
 
+/* A failure that all ranks have learned of does not keep them from asking each other anew. */
+static int save_three(void) {
+    char path[60];
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = size, .shards = size, .group = group});
+    int right = g && !nn_compile(g, nn_linear(g, "fc", nn_input(g, 1, 1, 4), 2, true));
+    for (int i = 0; i < 2 && right; i++)
+        right = nn_checkpoint_save(g, "/no/such/folder/file", NULL, 0) == TENSOR_E_IO &&
+                (!rank || strstr(tensor_error(), "rank 0: "));
+    snprintf(path, sizeof path, "/tmp/flexlab-engine-ranks-%d", (int)getppid());
+    right = right && !nn_checkpoint_save(g, path, NULL, 0);
+    if (!right)
+        failed("checkpoints");
+    if (!rank)
+        unlink(path);
+    nn_graph_free(g);
+    return right;
+}
+
 static tensor_status meet(const char *end) {
     tensor_status status = TENSOR_OK;
     for (int i = 1; i <= 4 && !status; i++) {
@@ -219,6 +239,8 @@ static tensor_status meet(const char *end) {
         status = fl_group_share(group, what, all, 8);
         free(all);
     }
+    if (status && !fl_group_all(group, "outcomes", TENSOR_OK))
+        fprintf(stderr, "rank %d: a rank was lost, and all are well\n", rank);
     return status;
 }
 
@@ -235,8 +257,15 @@ static tensor_status run(const char *what) {
 
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "", *engine = getenv("ENGINE") ? getenv("ENGINE") : "mpi";
-    if (!(group = nn_group_new(engine)))
+    const int later = !strcmp(engine, "mpi,nccl");
+    if (!(group = nn_group_new(later ? "mpi" : engine)))
         return failed("group");
+    if (later && nn_group_set_engine(group, "nccl")) {
+        failed("group");
+        if (!nn_group_worst(group, 1, &(int32_t){0}, &(int32_t){0}))
+            return nn_group_free(group), 1; /* all have failed alike */
+        nn_group_abort(group, tensor_error());
+    }
     rank = nn_group_rank(group);
     size = nn_group_size(group);
     large = argc > 2 ? atoll(argv[2]) : 0;
@@ -247,6 +276,8 @@ int main(int argc, char **argv) {
         right = fly((uint64_t)large);
     } else if (!strcmp(what, "large")) {
         right = move(1, 0, length_of_large);
+    } else if (!strcmp(what, "unwritable")) {
+        right = save_three();
     } else if (!strcmp(what, "again")) {
         nn_group_free(group);
         group = nn_group_new(engine);

@@ -1,10 +1,12 @@
-"""Ranks under mpirun, for the tests of this folder: starting them, waiting for their end, counting checks, comparing what
-they have written."""
+"""Ranks under mpirun, for the tests of this folder: their arguments, starting ranks, waiting for their end, counting
+checks, comparing what they have written."""
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import safetensors_witness as witness  # noqa: E402
@@ -15,6 +17,26 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive
                "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none", "HYDRA_IFACE": "lo",
                "ASAN_OPTIONS": "detect_leaks=0",  # those of MPI
                "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+
+
+def arguments(programs):
+    """Of TEST PROGRAM... [long] MPIRUN=ENGINE...: the programs, whether it is the long form, and the engines that are there."""
+    words = sys.argv[1 + programs:]
+    engines = [word.split("=") for word in words if "=" in word and not word.startswith("NCCL=")]
+    return [*map(os.path.abspath, sys.argv[1:1 + programs])], "long" in words, [e for e in engines if shutil.which(e[0])]
+
+
+def under_each(engines, *parts):
+    """Runs the parts of a test, which take an engine and an empty folder, under each engine."""
+    if not engines:
+        print("skipped: mpirun is not there (apt-get install openmpi-bin libopenmpi-dev)")
+        sys.exit(77)
+    for engine in engines:
+        with tempfile.TemporaryDirectory() as place:
+            for part in parts:
+                part(engine, place)
+        print(engine[0], "done", flush=True)
+    finish()
 
 
 def check(condition, *what):
@@ -30,14 +52,15 @@ def finish():
     sys.exit(failures > 0 or not checks)
 
 
-def mpirun(engine, ranks, command, isa=None, **more):
-    """Starts ranks; isa: the instruction set of each, which may differ."""
+def mpirun(engine, ranks, command, *others, isa=None, **more):
+    """Starts ranks of a command, then one of each other; isa: the instruction set of each, which may differ."""
     program, library = engine
-    words = [program]
-    for r in range(len(isa) if isa else 1):
-        words += ([":"] if r else []) + ["-n", str(1 if isa else ranks)]
-        words += ["env", f"FLEXLAB_ISA={isa[r]}"] if isa else []
-        words += command
+    words = [program, "-n", str(ranks), *command]
+    if isa:
+        ranks, command, *others = 1, *(["env", f"FLEXLAB_ISA={one}", *command] for one in isa)
+        words = [program, "-n", "1", *command]
+    for other in others:
+        words += [":", "-n", "1", *other]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
                             env={**ENVIRONMENT, "FLEXLAB_MPI_LIBRARY": library, **more})
 
@@ -56,7 +79,7 @@ def ended(child, seconds):
 def train(program, engine, ranks, folder, *keys, isa=None, seconds=120, **more):
     """A training of train_ranks.c."""
     os.makedirs(folder, exist_ok=True)
-    return ended(mpirun(engine, ranks, [program, folder, *keys], isa, **more), seconds)
+    return ended(mpirun(engine, ranks, [program, folder, *keys], isa=isa, **more), seconds)
 
 
 def position(folder):
@@ -80,7 +103,7 @@ def same(a, b, *what):
 
 
 TIMES = {"seconds", "images_per_second", "speed_ratio", "started", "command_line", "step_seconds", "step_seconds_low",
-         "step_seconds_high", "wall_seconds", "timed", "ranks", "rank_steps", "rank_sent",
+         "step_seconds_high", "wall_seconds", "timed", "ranks", "rank_engine", "rank_steps", "rank_sent",
          "rank_waited", "rank_overlapped", "rank_seconds"}
 
 

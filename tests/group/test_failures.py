@@ -9,16 +9,12 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from launch import ENVIRONMENT, check, finish, read  # noqa: E402
+import launch
+from launch import ENVIRONMENT, check, read
 
-FLEXLAB, FAULTS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
-LONG = "long" in sys.argv[3:]
-ENGINES = [word.split("=") for word in sys.argv[3:] if "=" in word]
+(FLEXLAB, FAULTS), LONG, ENGINES = launch.arguments(2)
 TIMEOUT, MORE = 3, 8  # seconds: that a rank waits for others, and until it has ended
 STEPS = 4000 if LONG else 2000  # more than the failures let pass
 TRAIN = ["train", "--model", "mlp2", "--data", "synthetic:train=1200,test=24", "--batch", "12", "--shards", "6", "--format",
@@ -238,33 +234,25 @@ def rarer_failures(t):
     t.ends("a slow disk", seconds=60)
 
 
-def main():
-    found = [engine for engine in ENGINES if shutil.which(engine[0])]
-    if not found:
-        print("skipped: mpirun is not there (apt-get install openmpi-bin libopenmpi-dev)")
-        sys.exit(77)
+def goes_on_after_all(engine, place):
     cuts = can_cut()
     if not cuts:
         print("no network is cut: network namespaces are not allowed here (unshare --user --net)")
     draw = random.Random(time.time_ns() if LONG else 5)
-    for engine in found if LONG else found[:1]:
-        with tempfile.TemporaryDirectory() as place:
-            whole = os.path.join(place, "whole")
-            alone = subprocess.run([FLEXLAB, *TRAIN, "--out", whole], capture_output=True, text=True, env=ENVIRONMENT)
-            check(alone.returncode == 0, alone.stderr)
-            t = Training(engine, place)
-            for _ in range(4 if LONG else 1):
-                every_failure(t, draw)
-                if cuts:
-                    t.fails("a cut network", 2, cut, NOTHING, hosts=True)
-                # the last, because ranks go on until mpirun has told them
-                t.fails("SIGTERM to mpirun", 2, lambda t: os.kill(t.child.pid, signal.SIGTERM))
-            if LONG:
-                rarer_failures(t)
-            t.completes("what is left", 2)
-            t.is_whole(whole)
-        print(engine[0], "done")
-    finish()
+    whole = os.path.join(place, "whole")
+    alone = subprocess.run([FLEXLAB, *TRAIN, "--out", whole], capture_output=True, text=True, env=ENVIRONMENT)
+    check(alone.returncode == 0, alone.stderr)
+    t = Training(engine, place)
+    for _ in range(4 if LONG else 1):
+        every_failure(t, draw)
+        if cuts:
+            t.fails("a cut network", 2, cut, NOTHING, hosts=True)
+        # the last, because ranks go on until mpirun has told them
+        t.fails("SIGTERM to mpirun", 2, lambda t: os.kill(t.child.pid, signal.SIGTERM))
+    if LONG:
+        rarer_failures(t)
+    t.completes("what is left", 2)
+    t.is_whole(whole)
 
 
-main()
+launch.under_each(ENGINES if LONG else ENGINES[:1], goes_on_after_all)

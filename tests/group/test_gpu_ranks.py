@@ -1,41 +1,43 @@
 #!/usr/bin/env python3
 """Ranks on GPUs, beside ranks on processors: the files of ranks on one device, on the other and on both are those of one
-rank on a processor, byte for byte; a training goes on with its ranks elsewhere. The program with a device for each rank.
-usage: test_gpu_ranks.py TRAIN_RANKS FLEXLAB BACKEND [long] MPIRUN=ENGINE..."""
+rank on a processor, byte for byte; a training goes on with its ranks elsewhere. The program with a device for each rank,
+also by NCCL, over the stand-in of nccl_standin.c.
+usage: test_gpu_ranks.py TRAIN_RANKS FLEXLAB BACKEND [long] [NCCL=STANDIN_LIBRARY] MPIRUN=ENGINE..."""
+import itertools
+import json
 import os
-import shutil
-import subprocess
+import re
 import sys
-import tempfile
 
-from launch import ENVIRONMENT, check, ended, finish, lines, mpirun, read, same
+import launch
+from launch import check, ended, lines, mpirun, read, same
 
-TRAIN, FLEXLAB, BACKEND = map(os.path.abspath, sys.argv[1:4])
-LONG = "long" in sys.argv[4:]
-ENGINES = [word.split("=") for word in sys.argv[4:] if "=" in word]
+(TRAIN, FLEXLAB, BACKEND), LONG, ENGINES = launch.arguments(3)
+NCCL = next((word[5:] for word in sys.argv if word.startswith("NCCL=")), None)
 MACHINE = {"FLEXLAB_CUDA_LIBRARY": BACKEND, "FLEXLAB_PTX_SEED": "5", "FLEXLAB_PTX_BYTES": "268435456", "FLEXLAB_PTX_DEVICES": "2",
            "FLEXLAB_GROUP_TIMEOUT": "120"}
 
 
 def train(engine, ranks, folder, *keys):
-    os.makedirs(folder, exist_ok=True)
-    status, out, err = ended(mpirun(engine, ranks, [TRAIN, folder, *keys], None, **MACHINE), 600)
+    status, out, err = launch.train(TRAIN, engine, ranks, folder, *keys, seconds=600, **MACHINE)
     check(status == 0 and "FINDING" not in err, keys, ranks, status, err)
     if "devices=cuda" in keys:  # of the machine's two
         check(all(f"rank {r} on cuda:{r % 2}" in out for r in range(ranks)), "devices:", out)
-    return status == 0
+    return out if status == 0 else ""
 
 
 def works():
     images, text = ["model=resnet8", "data=synthetic:train=16,test=4", "batch=4", "steps=2"], ["model=gpt1x32", "batch=12", "steps=3"]
     flat = ["model=mlp2", "data=synthetic:train=48,test=8", "batch=12", "steps=5"]
     cases = [(images + ["variant=flex16+5", "shards=4"], ["cuda/cpu"]),
+             (images + ["variant=flex16+5", "shards=4", "batchnorm=global"], ["cuda/cpu"]),
              (text + ["variant=dfp16", "optimiser=lamb", "clip=1", "shards=6"], ["cpu/cuda"]),
              (flat + ["variant=fp16", "optimiser=adamw", "scale=dynamic:init=16777216,factor=64", "shards=2"], ["cuda/cpu", "cuda"])]
     if LONG:
         for variant in ("fp32", "fp16", "bf16", "flex16+5", "dfp16", "flex8+5", "e4m3fn"):
             cases += [(model + [f"variant={variant}", "shards=4"], ["cuda/cpu", "cpu/cuda", "cuda"])
                       for model in (images, text, flat, ["model=lstm-char", "batch=12", "steps=3"])]
+            cases.append((images + [f"variant={variant}", "shards=4", "batchnorm=global"], ["cuda/cpu", "cuda"]))
     return cases
 
 
@@ -45,8 +47,12 @@ def same_bytes(engine, place):
         train(engine, 1, one, *keys)
         for each in devices:
             folder = os.path.join(place, f"{number}-{each.replace('/', '-')}")
-            if train(engine, 2, folder, *keys, f"devices={each}"):
+            out = train(engine, 2, folder, *keys, f"devices={each}")
+            if out:
                 same(one, folder, *keys, each)
+            if keys[0] == "model=resnet8" and each == "cuda/cpu" and "batchnorm=global" not in keys:
+                found = re.search(r"overlapped (\S+) seconds (\S+)", out)  # a look at the machine computes on
+                check(found and float(found[1]) > 0.01 * float(found[2]), "nothing crosses during backward:", keys, out)
         if LONG:
             folder = os.path.join(place, f"{number}-shards")
             if train(engine, 1, folder, *keys, "devices=cuda"):
@@ -63,37 +69,75 @@ def resumed(engine, place):
     check(read(whole, "last.safetensors") == read(pieces, "last.safetensors"), "ranks that went on elsewhere: last.safetensors")
 
 
+WORDS = ["--model", "mlp2", "--data", "synthetic:train=48,test=8", "--batch", "8", "--shards", "4", "--epochs", "1",
+         "--format", "flex16+5", "--threads", "1"]
+
+
+def same_results(one, other):
+    check(lines(one) == lines(other), other, "metrics.jsonl differs")
+    check(sorted(os.listdir(one)) == sorted(os.listdir(other)), os.listdir(one), os.listdir(other))
+    for name in os.listdir(one):
+        if name.startswith("trace-") or name.endswith(".safetensors"):
+            check(read(one, name) == read(other, name), other, name, "differs")
+
+
 def program(engine, place):
-    words = ["--model", "mlp2", "--data", "synthetic:train=48,test=8", "--batch", "8", "--shards", "4", "--epochs", "1",
-             "--format", "flex16+5", "--threads", "1"]
     folders = []
     for other in ("cpu", "cuda"):  # the device of rank 1; rank 0 writes its own command line
         folders.append(os.path.join(place, other))
-        both = [[FLEXLAB, "train", *words, "--out", folders[-1], "--device", device] for device in ("cpu", other)]
-        child = subprocess.Popen([engine[0], "-n", "1", *both[0], ":", "-n", "1", *both[1]], stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                 env={**ENVIRONMENT, "FLEXLAB_MPI_LIBRARY": engine[1], **MACHINE})
-        status, out, err = ended(child, 300)
+        both = [[FLEXLAB, "train", *WORDS, "--out", folders[-1], "--device", device] for device in ("cpu", other)]
+        status, out, err = ended(mpirun(engine, 1, *both, **MACHINE), 300)
         check(status == 0 and out.count("Written to") == 1, other, status, out[-300:], err)
-    check(lines(folders[0]) == lines(folders[1]), "metrics.jsonl differs")
-    check(sorted(os.listdir(folders[0])) == sorted(os.listdir(folders[1])), [os.listdir(folder) for folder in folders])
-    for name in os.listdir(folders[0]):
-        if name.startswith("trace-") or name.endswith(".safetensors"):
-            check(read(folders[0], name) == read(folders[1], name), name, "differs")
+    same_results(*folders)
 
 
-def main():
-    found = [engine for engine in ENGINES if shutil.which(engine[0])]
-    if not found:
-        print("skipped: mpirun is not there (apt-get install openmpi-bin libopenmpi-dev)")
-        sys.exit(77)
-    for engine in found if LONG else found[:1]:
-        with tempfile.TemporaryDirectory() as place:
-            same_bytes(engine, place)
-            resumed(engine, place)
-            program(engine, place)
-        print(engine[0], "done")
-    finish()
+def by_nccl(engine, place):
+    """Of one command line on two devices: by MPI, and by NCCL; what is refused, and failures of one rank."""
+    def start(folder, *words, **more):
+        child = mpirun(engine, 2, [FLEXLAB, "train", *WORDS, "--out", os.path.join(place, folder), *words],
+                       **{**MACHINE, "FLEXLAB_NCCL_LIBRARY": NCCL, **more})
+        return ended(child, 300)
+
+    at = [os.path.join(place, name) for name in ("by-mpi", "by-nccl")]
+    for folder in at:
+        status, out, err = start(folder, "--device", "cuda", "--group", folder.split("-")[-1])
+        check(status == 0 and out.count("Written to") == 1, folder, status, out[-300:], err)
+    told = [json.loads(line) for folder in at for line in read(folder, "metrics.jsonl").splitlines()]
+    told = [(line["rank_engine"], line["ranks"], line["rank_sent"] > 0) for line in told if line["type"] == "run"]
+    check(told == [("mpi", 2, True), ("nccl", 2, True)], told)
+    check("nccl" in read(at[1], "report.html").decode(), "the report does not name NCCL")
+    same_lines = [[{k: v for k, v in line.items() if k != "device"} for line in lines(folder)] for folder in at]
+    check(same_lines[0] == same_lines[1], "by NCCL metrics.jsonl differs")
+    for name in ("last.safetensors", "best.safetensors"):
+        check(read(at[0], name) == read(at[1], name), "by NCCL", name, "differs")
+    for words, more, expected in (
+            (["--device", "cpu"], {}, "--group nccl: flex16+5 trains on cpu, expected --device cuda, or --group mpi"),
+            (["--group", "smoke"], {}, "--group 'smoke': expected one of mpi, nccl"),
+            ([], {"FLEXLAB_NCCL_LIBRARY": "/nowhere/libflexlab_nccl.so"}, "--group nccl: group: FLEXLAB_NCCL_LIBRARY: /nowhere"),
+            ([], {"STANDIN_DEVICES": "0"}, "--group nccl: group: cudaGetDeviceCount: no CUDA-capable device"),
+            ([], {"STANDIN_FAIL": "1:init:1"}, "--group nccl: group: ncclCommInitRankConfig: unhandled system error"),
+            ([], {"STANDIN_FAIL": "1:launch:9"}, "ncclSend and ncclRecv: unhandled system error")):
+        status, out, err = start("refused", "--device", "cuda", "--group", "nccl", *words, FLEXLAB_GROUP_TIMEOUT="5", **more)
+        check(status not in (0, None) and expected in err and "misuse" not in err, words, more, status, err)
+        check(not os.path.exists(os.path.join(place, "refused", "last.safetensors")), words, more, "has written")
 
 
-main()
+def failing_calls(engine, place):
+    """What copies beside backward calls fails on both ranks, at once or later: messages and no file."""
+    for call in ("cudaStreamWaitEvent", "cudaEventQuery", "cudaEventRecord", "cudaEventSynchronize", "cudaHostAlloc",
+                 "cudaEventCreateWithFlags"):
+        for at, error in itertools.product((1, 2, 9) if LONG else (2,), (2, 719)):
+            folder = os.path.join(place, "failing")
+            status, out, err = launch.train(TRAIN, engine, 2, folder, "model=mlp2", "data=synthetic:train=48,test=8", "batch=8",
+                                            "variant=dfp16", "shards=4", "steps=4", "devices=cuda",
+                                            seconds=300, **{**MACHINE, "FLEXLAB_PTX_FAIL": f"{call}@{at}@{error}"})
+            planned = "fails as planned" in err
+            check(planned or LONG or call in ("cudaHostAlloc", "cudaEventCreateWithFlags"), call, at, "is never called", err)
+            check(status is not None and "FINDING" not in err and "Segmentation" not in err, call, at, error, status, err)
+            check(not planned or status, call, at, error, "fails, and nobody says so", err)
+            said = [line for line in err.splitlines() if not line.startswith("ptx: ")]
+            check(not planned or any("CUDA reports" in line or "memory" in line for line in said), call, at, error, err)
+
+
+launch.under_each(ENGINES if LONG else ENGINES[:1], same_bytes, resumed, program, failing_calls,
+                  *([by_nccl] if NCCL else []))

@@ -84,7 +84,7 @@ def training(place):
 def messages():
     """Of three ranks, of which the last one is different."""
     for words, more, expected in (
-            (["differ"], {}, [r"ranks differ in settings: rank 0 has 'batch-32 rate-0.1', rank 2 'batch-64 rate-0.1'"]),
+            (["differ"], {}, [r"ranks differ in settings: rank 0 has 'batch-32', rank 2 'batch-64'"]),
             (["failed"], {}, [r"rank 2: failed: unknown backend 'none'", r"rank [01]: failed: rank 2: unknown backend 'none'"]),
             (["shorter"], {}, [r"rank [01] of 3, lengths: rank 2 sent 99 bytes, expected 100: it does something else"]),
             (["longer"], {}, [r"rank [01] of 3, lengths: rank 2 sent 200 bytes, expected 100: it does something else"]),
@@ -171,8 +171,8 @@ def failures(place):
 def by_mpirun(engine, place, one, keys):
     def start(ranks, *command, seconds=120, **more):
         began = time.time()
-        status, out, err = ended(mpirun(engine, ranks, list(map(str, command)), ENGINE="nccl", FLEXLAB_NCCL_LIBRARY=STANDIN, **more),
-                                 seconds)
+        status, out, err = ended(mpirun(engine, ranks, list(map(str, command)),
+                                        **{"ENGINE": "nccl", "FLEXLAB_NCCL_LIBRARY": STANDIN, **more}), seconds)
         return Run([status], time.time() - began, out, err)
 
     for ranks in (1, 2, 3):
@@ -182,7 +182,14 @@ def by_mpirun(engine, place, one, keys):
     os.makedirs(folder)
     r = start(3, TRAIN, folder, *keys, "engine=nccl")
     check(r.status == [0] and read(folder, "last.safetensors") == read(one, "last.safetensors"), engine, "training", r)
+    for ranks in (1, 2, 3):  # a group that MPI has begun
+        right(start(ranks, EXCHANGE, "random", 5, 40, ENGINE="mpi,nccl"), engine, ranks, "from MPI to NCCL")
     for more, expected in (({"STANDIN_DEVICES": "0"}, [r"group: (rank \d: )?cudaGetDeviceCount: no CUDA-capable device"]),
+                           ({"STANDIN_DEVICES": "0", "ENGINE": "mpi,nccl"}, [r"group: group: (rank \d: )?cudaGetDeviceCount: no CUDA"]),
+                           ({"STANDIN_FAIL": "1:init:1", "ENGINE": "mpi,nccl"},
+                            [r"group: group: ncclCommInitRankConfig: .*planned failure of init"]),
+                           ({"FLEXLAB_NCCL_LIBRARY": "/nowhere/libflexlab_nccl.so", "ENGINE": "mpi,nccl"},
+                            [r"FLEXLAB_NCCL_LIBRARY: /nowhere/libflexlab_nccl.so"]),
                            ({"STANDIN_FAIL": "1:cudaSetDevice:1"}, [r"group: (rank 1: )?cudaSetDevice: uncorrectable ECC error encountered"]),
                            ({"STANDIN_FAIL": "0:ncclGetUniqueId:1"}, [r"group: (rank 0: )?ncclGetUniqueId: unhandled system error"]),
                            ({"STANDIN_OTHER": "2"}, [r"group: rank 0 has NCCL \d+, rank 2 has \d+, expected one version"]),

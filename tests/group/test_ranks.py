@@ -11,16 +11,13 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
 import launch
-from launch import ENVIRONMENT, check, ended, finish, lines, mpirun, position, read, same
+from launch import ENVIRONMENT, check, ended, lines, mpirun, position, read, same
 
-train, FLEXLAB = functools.partial(launch.train, os.path.abspath(sys.argv[1])), os.path.abspath(sys.argv[2])
-LONG = "long" in sys.argv[3:]
-ENGINES = [word.split("=") for word in sys.argv[3:] if "=" in word]
+(TRAIN, FLEXLAB), LONG, ENGINES = launch.arguments(2)
+train = functools.partial(launch.train, TRAIN)
 
 
 # --- the same bytes of any number of ranks --------------------------------------------------------------------------
@@ -99,13 +96,13 @@ def bytes_sent(engine, place):
 
 # --- killed and resumed -----------------------------------------------------------------------------------------------
 
-def killed(engine, place, count):
+def killed(engine, place):
     draw = random.Random(11 if not LONG else time.time_ns())
     keys = ["model=resnet8", "variant=flex16+5", "steps=18", "keep=2"]
     whole = os.path.join(place, "whole")
     status, out, err = train(engine, 1, whole, *keys)
     check(status == 0, err)
-    for number in range(count):
+    for number in range(40 if LONG else 1):
         folder, resumed = os.path.join(place, f"killed{number}"), False
         for turn in range(30):
             ranks, wanted = draw.choice([1, 2, 3, 4, 6]), keys + ([f"resume={folder}/resume.safetensors"] if resumed else [])
@@ -192,17 +189,34 @@ def program(engine, place):
                                                         "--no-checkpoint", "--out", bare[-1]]), 120)
         check(status == 0, ranks, err)
     check(lines(bare[0]) == lines(bare[1]), "without traces and checkpoints metrics.jsonl differs")
-    for more, expected in ((["--predictor", "current"], "ranks differ in the training"),
+    for more, expected in ((["--predictor", "current"], "ranks differ in the network: rank 0 has 'predictor-paper', rank 1 'predictor-current'"),
+                           (["--batchnorm", "global"], "ranks differ in the network: rank 0 has 'batchnorm-shard', rank 1 'batchnorm-global'"),
+                           (["--shards", "2"], r"that of rank (0: train shards-4 .*\n.*that of rank 1|1: train shards-2 (.*\n)*.*that of rank 0)"),
                            (["--weights", os.path.join(place, "train", "last.safetensors")], "ranks differ in")):
         if more[0] == "--weights":
             status, out, err = ended(mpirun(engine, 1, [FLEXLAB, "train", *words, "--format", "flex16+5", "--out",
                                                         os.path.join(place, "train")]), 60)
         both = [FLEXLAB, "train", *words, "--format", "flex16+5", "--out", os.path.join(place, "differ")]
-        child = subprocess.Popen([engine[0], "-n", "1", *both, ":", "-n", "1", *both, *more], stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                 env={**ENVIRONMENT, "FLEXLAB_MPI_LIBRARY": engine[1], "FLEXLAB_GROUP_TIMEOUT": "10"})
-        status, out, err = ended(child, 60)
-        check(status and expected in err, more, status, err)
+        status, out, err = ended(mpirun(engine, 1, both, [*both, *more], FLEXLAB_GROUP_TIMEOUT="10"), 60)
+        check(status and re.search(expected, err), more, status, err)
+    one = [FLEXLAB, "train", *words, "--format", "fp32", "--out", os.path.join(place, "refused")]
+    status, out, err = ended(mpirun(engine, 1, one, *3 * [[*one, "--no-such-option"]]), 60)
+    check(status and err.count("unknown option") == 1 and "said by rank 1 of 4" in err, "options of three ranks:", status, err)
+    if "openmpi" in engine[0]:  # what srun tells ranks by PMIx, and what mpirun in a step of Slurm leaves of it
+        unset = ["env", *(f"--unset=OMPI_COMM_WORLD_{name}" for name in ("SIZE", "RANK"))]
+        status, out, err = ended(mpirun(engine, 2, [*unset, FLEXLAB, "train", *words, "--format", "fp32", "--quiet", "--out",
+                                                    os.path.join(place, "step")], SLURM_STEP_NUM_TASKS="2"), 60)
+        check(status == 0 and out.count("Written to") == 1 and not err, "started by srun:", status, out, err)
+        check(lines(os.path.join(place, "step"))[0]["shards"] == 4, "started by srun")
+    for rank in (0, 1) if "openmpi" in engine[0] else ():  # srun that offers no PMIx
+        child = subprocess.run([FLEXLAB, "train", *words, "--format", "fp32", "--out", os.path.join(place, "bare")],
+                               capture_output=True, text=True, env={**ENVIRONMENT, "FLEXLAB_MPI_LIBRARY": engine[1],
+                                                                    "SLURM_STEP_NUM_TASKS": "2", "PMIX_RANK": str(rank)})
+        check(child.returncode == 1 and ("of 2 processes that were started the engine's MPI finds this one alone" in child.stderr) == (rank == 0), child.stderr)
+    alone = subprocess.run([FLEXLAB, "train", *words, "--format", "fp32", "--out", os.path.join(place, "alone"), "--quiet"],
+                           capture_output=True, text=True, env={**ENVIRONMENT, "SLURM_STEP_NUM_TASKS": "4", "PMIX_RANK": "1",
+                                                                "OMPI_COMM_WORLD_SIZE": "1"})
+    check(alone.returncode == 0 and "Written to" in alone.stdout, "one rank in a step of Slurm:", alone.stdout, alone.stderr)
     whole, pieces = os.path.join(place, "train-whole"), os.path.join(place, "train-pieces")
     options = [FLEXLAB, "train", *words, "--format", "flex16+5", "--epochs", "6", "--checkpoint-every", "2", "--quiet"]
     status, out, err = ended(mpirun(engine, 1, [*options, "--out", whole]), 120)
@@ -228,21 +242,4 @@ def program(engine, place):
     check(not os.path.exists(os.path.join(place, "refused")), "a refused training left a folder")
 
 
-def main():
-    found = [engine for engine in ENGINES if shutil.which(engine[0])]
-    if not found:
-        print("skipped: mpirun is not there (apt-get install openmpi-bin libopenmpi-dev)")
-        sys.exit(77)
-    for engine in found if LONG else found[:1]:
-        with tempfile.TemporaryDirectory() as place:
-            same_bytes(engine, place)
-            evaluations(engine, place)
-            bytes_sent(engine, place)
-            killed(engine, place, 40 if LONG else 1)
-            messages(engine, place)
-            program(engine, place)
-        print(engine[0], "done")
-    finish()
-
-
-main()
+launch.under_each(ENGINES if LONG else ENGINES[:1], same_bytes, evaluations, bytes_sent, killed, messages, program)

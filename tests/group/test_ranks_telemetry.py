@@ -7,16 +7,12 @@ import functools
 import json
 import os
 import re
-import shutil
-import sys
-import tempfile
 
 import launch
-from launch import check, finish, position, read
+from launch import check, position, read
 
-train = functools.partial(launch.train, os.path.abspath(sys.argv[1]))
-LONG = "long" in sys.argv[2:]
-ENGINES = [word.split("=") for word in sys.argv[2:] if "=" in word]
+(TRAIN,), LONG, ENGINES = launch.arguments(1)
+train = functools.partial(launch.train, TRAIN)
 SHADOWS = "shadows=fp16,flex12+5:ngraph,dfp16"
 IMAGES, TEXT, LSTM = ["model=resnet8"], ["model=gpt1x32"], ["model=lstm-char"]
 SCALED = ["variant=fp16", "optimiser=adamw", "scale=dynamic:init=1048576"]
@@ -141,19 +137,4 @@ def messages(engine, place):
     check(status and "telemetry.jsonl: it is a folder" in err, "a file that cannot be written:", err)
 
 
-def main():
-    found = [engine for engine in ENGINES if shutil.which(engine[0])]
-    if not found:
-        print("skipped: mpirun is not there (apt-get install openmpi-bin libopenmpi-dev)")
-        sys.exit(77)
-    for engine in found if LONG else found[:1]:
-        with tempfile.TemporaryDirectory() as place:
-            same_files(engine, place)
-            goes_on(engine, place)
-            bytes_sent(engine, place)
-            messages(engine, place)
-        print(engine[0], "done")
-    finish()
-
-
-main()
+launch.under_each(ENGINES if LONG else ENGINES[:1], same_files, goes_on, bytes_sent, messages)

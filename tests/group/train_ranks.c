@@ -161,11 +161,10 @@ static int train(const char *folder) {
         return failed("statistics");
     if (!rank)
         printf("loss %.17g test %.17g accuracy %.17g sent %lld received %lld parameters %lld exchanges %lld steps %lld "
-               "waited %.3f "
-               "seconds %.3f\n",
+               "waited %.3f overlapped %.3f seconds %.3f\n",
                result.last_loss, result.test_loss, result.test_accuracy, (long long)sent.sent, (long long)sent.received,
                (long long)result.parameters, (long long)sent.calls, (long long)result.steps, sent.waited,
-               result.seconds);
+               sent.overlapped, result.seconds);
     if (losses)
         fclose(losses);
     nn_train_result_clear(&result);

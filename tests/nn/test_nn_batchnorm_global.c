@@ -1,7 +1,8 @@
 /* Batch normalisation over all shards of a step. Moments and gradients' sums from parts are compared with the rules of
  * one batch in 128-bit integers, at equal and at different exponents. Then networks: with one shard every bit is as
- * without the setting; shards of equal samples have the bits of shards that normalise by themselves; of different
- * samples, the gradients and running statistics of one batch, which shards by themselves miss. Then what is refused. */
+ * without the setting; shards of equal samples have the bits of shards that normalise by themselves, also if the last
+ * layer does; of different samples, the gradients and running statistics of one batch, which shards by themselves miss.
+ * Then what is refused. */
 #include "check.h"
 #include "core/ops/norms/channel_rules.h"
 #include "core/ops/norms/part_norm.h"
@@ -72,15 +73,26 @@ static void check_sums(uint64_t *random, int rows, int spread, int64_t offset) {
 
 /* --- networks ----------------------------------------------------------------------------------------------------- */
 
-static nn_graph *build_as(const char *variant, int shards, bool global, uint64_t seed) {
+/* Whose last layer normalises. */
+static nn_node short_model(nn_graph *g) {
+    const nn_node x = nn_linear(g, "fc", nn_input(g, SIDE, SIDE, CHANNELS), 10, false);
+    return nn_batchnorm(g, "bn", x, &(nn_batchnorm_options){.relu = false});
+}
+
+static nn_graph *build_model(const char *variant, int shards, bool global, uint64_t seed, bool is_short) {
     nn_graph *g = nn_graph_new(&(nn_config){.variant = variant,
                                             .batch = BATCH,
                                             .shards = shards,
                                             .seed = seed,
                                             .momentum = 0.9f,
                                             .batchnorm_global = global});
-    CHECK(g && !nn_compile(g, nn_model(g, "resnet8", SIDE, SIDE, CHANNELS, 10)), "%s: %s", variant, tensor_error());
+    CHECK(g && !nn_compile(g, is_short ? short_model(g) : nn_model(g, "resnet8", SIDE, SIDE, CHANNELS, 10)), "%s: %s",
+          variant, tensor_error());
     return g;
+}
+
+static nn_graph *build_as(const char *variant, int shards, bool global, uint64_t seed) {
+    return build_model(variant, shards, global, seed, false);
 }
 
 static tensor *named(const nn_graph *g, const char *name) {
@@ -167,9 +179,10 @@ static void check_whole(const char *variant, int shards, double near, double of_
 }
 
 /* Weights after some steps are equal, bit for bit. */
-static void check_equal(const char *variant, int shards, int steps) {
+static void check_equal(const char *variant, int shards, int steps, bool is_short) {
     uint64_t random = 6;
-    nn_graph *a = build_as(variant, shards, false, 3), *b = build_as(variant, shards, true, 3);
+    nn_graph *a = build_model(variant, shards, false, 3, is_short),
+             *b = build_model(variant, shards, true, 3, is_short);
     for (int i = 0; i < steps; i++) {
         draw(&random, shards);
         step(a, 0.05f);
@@ -215,8 +228,9 @@ int main(void) {
         check_sums(&random, 1 + (int)(check_random(&random) % 60), 12, i % 3 ? 0 : 30000);
     }
     for (int v = 0; v < 5; v++) {
-        check_equal(variants[v], 1, 2);
-        check_equal(variants[v], 4, 3);
+        check_equal(variants[v], 1, 2, false);
+        check_equal(variants[v], 4, 3, false);
+        check_equal(variants[v], 4, 3, true);
     }
     check_whole("fp32", 4, 1e-4, 1e-6);
     check_whole("flex16+5", 4, 0.15, 1e-3);

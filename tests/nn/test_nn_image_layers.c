@@ -1,7 +1,7 @@
 /* Layers of image networks: dropout in training and evaluation, its draws and its gradient; effects of settings of
  * normalisation on results and on the state; shapes and errors of layers and blocks. */
 #include "check.h"
-#include "nn/checkpoints/nn_state.h"
+#include "nn/compile/nn_compile.h"
 #include "flexlab/nn.h"
 #include "nn/graph/nn_graph.h"
 #include "philox_witness.h"
@@ -240,11 +240,11 @@ static void check_layouts(void) {
     int count = 0;
     for (int i = 0; i < 5; i++) {
         nn_graph *g = normalised(&all[i], false);
-        hash[count++] = fl_state_layout(g);
+        hash[count++] = fl_graph_layout(g);
         nn_graph_free(g);
     }
     nn_graph *plain = normalised(NULL, true), *null = normalised(NULL, false);
-    CHECK(fl_state_layout(plain) == hash[0] && fl_state_layout(null) == hash[0], "no settings are another network");
+    CHECK(fl_graph_layout(plain) == hash[0] && fl_graph_layout(null) == hash[0], "no settings are another network");
     for (int i = 0; i < count; i++)
         for (int k = 0; k < i; k++)
             CHECK(hash[i] != hash[k], "settings %d and %d look alike", i, k);
@@ -261,7 +261,7 @@ static void check_layouts(void) {
     float rates[] = {0.5f, 0.25f};
     for (int i = 0; i < 2; i++) {
         nn_graph *g = dropping("fp32", rates[i]);
-        hash[i] = fl_state_layout(g);
+        hash[i] = fl_graph_layout(g);
         nn_graph_free(g);
     }
     CHECK(hash[0] != hash[1], "two rates of dropout look alike");

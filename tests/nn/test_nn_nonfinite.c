@@ -528,8 +528,8 @@ static void late_losses(void) {
         struct events e = {.told = 0};
         const nn_train_events events = {.context = &e, .nonfinite = on_nonfinite};
         nn_train_result result = {.steps = 7};
-        struct fl_scaled_step steps[3] = {{.scale = 1}, {.looked_at = looked_at}, {.scale = 1}};
-        struct run run = {.g = g, .events = &events, .result = &result, .begun = 9, .scaled = steps, .scaled_size = 3};
+        struct fl_looked_step steps[3] = {{NULL, false}, {NULL, looked_at}, {NULL, false}};
+        struct run run = {.g = g, .events = &events, .result = &result, .begun = 9, .looked = steps, .looked_size = 3};
         fl_training_see_loss(&run, 1e300);
         CHECK(!e.told && !run.first.step, "of a finite loss %s is told", e.pass);
         fl_training_see_loss(&run, looked_at ? INFINITY : NAN);

@@ -3,7 +3,8 @@
  * of which this prints the table; and one answer to each sample whatever is around it, in any batch, by any number of
  * threads and by every kernel set.
  *
- *     test_program_networks               all of that
+ *     test_program_networks               all of that, each batch by one number of threads
+ *     test_program_networks long          each batch by every number of threads, more samples by the reference kernels
  *     test_program_networks NETWORK ...   for these alone
  *     test_program_networks cuda [NETWORK ...]   a device gives the processor's answers, bit for bit, in every format
  */
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 enum { PORTS = 4 };
+static bool every_pair; /* of a batch and a number of threads */
 
 /* What holds of a network other than the rule, and why. The figures are measured ones, rounded away. */
 struct network {
@@ -252,7 +254,7 @@ static void check_one_answer(program *p, const char *name, const struct record *
     char what[200];
     for (int threads = 1; threads <= 3; threads++)
         for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++) {
-            if (batches[b] > most)
+            if (batches[b] > most || (!every_pair && (int)b % 3 != threads - 1))
                 continue;
             tensor_set_threads(threads);
             snprintf(what, sizeof what, "%s, batch %lld, %d threads", name, (long long)batches[b], threads);
@@ -260,9 +262,10 @@ static void check_one_answer(program *p, const char *name, const struct record *
         }
     tensor_set_threads(0);
     for (size_t k = 0; k < sizeof kernels / sizeof kernels[0]; k++) {
+        const int64_t few = k || every_pair ? 3 : 1;
         tensor_set_backend(kernels[k]);
         snprintf(what, sizeof what, "%s, kernels %s", name, kernels[k]);
-        run_again(p, r, r->samples < 3 ? r->samples : 3, most < 3 ? most : 3, want, what);
+        run_again(p, r, r->samples < few ? r->samples : few, most < few ? most : few, want, what);
     }
     tensor_set_backend(NULL);
 }
@@ -342,9 +345,10 @@ int main(int argc, char **argv) {
         argc--;
         argv++;
     }
+    every_pair = argc == 2 && !strcmp(argv[1], "long");
     printf("%-26s %4s %9s %8s %8s %8s %8s\n", "", "", "fp32", "fp16", "bf16", "flex16+5", "dfp16");
     for (size_t i = 0; i < sizeof networks / sizeof networks[0]; i++) {
-        bool wanted = argc == 1;
+        bool wanted = argc == 1 || every_pair;
         for (int k = 1; k < argc; k++)
             wanted |= !strcmp(argv[k], networks[i].file);
         if (wanted && device)

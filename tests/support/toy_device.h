@@ -25,8 +25,10 @@ struct toy_command {
 static struct {
     char *memory; /* inaccessible unless the thread works */
     size_t used, bytes;
+    uint32_t *pages; /* of the block that begins at each page */
     struct toy_command *commands;
     int count, capacity;
+    bool skips;                    /* an update is left out (core/queue/skipping.h) */
     long calls, puts, gets, waits; /* so far */
     tensor_status status;          /* of the first failure since the last wait */
     char message[300];
@@ -39,6 +41,7 @@ static void *toy_allocate(struct tensor_device *device, size_t bytes) {
     const size_t size = (bytes + 4095) / 4096 * 4096;
     if (size > toy.bytes - toy.used)
         return NULL;
+    toy.pages[toy.used / 4096] = (uint32_t)(size / 4096);
     void *block = toy.memory + toy.used; /* never reused: freed memory remains inaccessible */
     toy.used += size;
     return block;
@@ -61,8 +64,16 @@ static void toy_failed(tensor_status status) {
     snprintf(toy.message, sizeof toy.message, "%s", tensor_error());
 }
 
+static void toy_run(const struct fl_call *call) {
+    toy.skips = toy.skips && call->kind != FL_CALL_FOLLOW_SCALE;
+    if (toy.skips)
+        return;
+    toy_failed(fl_call_run(call));
+    toy.skips = call->kind == FL_CALL_LOOK && call->skipping.decides && call->skipping.state->overflows > 0;
+}
+
 static void *toy_work(void *nothing) {
-    mprotect(toy.memory, toy.bytes, PROT_READ | PROT_WRITE);
+    mprotect(toy.memory, toy.used, PROT_READ | PROT_WRITE);
     for (int i = 0; i < toy.count; i++) {
         struct toy_command *c = &toy.commands[i];
         if (c->call.args)
@@ -70,12 +81,12 @@ static void *toy_work(void *nothing) {
         if (toy.status) /* left out until the host waits */
             ;
         else if (c->kind == TOY_CALL)
-            toy_failed(fl_call_run(&c->call));
+            toy_run(&c->call);
         else
             memmove(c->to, c->kind == TOY_PUT ? c->bytes : c->from, c->size);
         free(c->bytes);
     }
-    mprotect(toy.memory, toy.bytes, PROT_NONE);
+    mprotect(toy.memory, toy.used, PROT_NONE);
     toy.count = 0;
     return nothing;
 }
@@ -83,7 +94,7 @@ static void *toy_work(void *nothing) {
 /* The first failure since the last wait. */
 static tensor_status toy_run_all(void) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, toy_work, NULL) || pthread_join(thread, NULL))
+    if (toy.count && (pthread_create(&thread, NULL, toy_work, NULL) || pthread_join(thread, NULL)))
         exit(1);
     return toy.status ? fl_fail(toy.status, "%s", toy.message) : TENSOR_OK;
 }
@@ -129,9 +140,11 @@ static tensor_status toy_wait(struct fl_queue *queue) {
 }
 
 static void toy_release(struct tensor_device *device, void *memory) {
-    (void)memory;
-    (void)toy_run_all(); /* a failure remains for the next wait */
     (void)device;
+    (void)toy_run_all(); /* a failure remains for the next wait */
+    const uint32_t pages = memory ? toy.pages[((char *)memory - toy.memory) / 4096] : 0;
+    if (pages) /* what is not there costs nothing to protect */
+        madvise(memory, (size_t)pages * 4096, MADV_DONTNEED);
 }
 
 /* softmax_cross_entropy can be removed, to test the message about a missing kernel. */
@@ -158,8 +171,9 @@ static struct tensor_device toy_device = {.name = "toy",
 static bool toy_begin(size_t bytes) {
     toy.memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     toy.bytes = bytes;
+    toy.pages = calloc(bytes / 4096, sizeof *toy.pages);
     toy_queue.device = &toy_device;
-    return toy.memory != MAP_FAILED && fl_device_add(&toy_device);
+    return toy.memory != MAP_FAILED && toy.pages && fl_device_add(&toy_device);
 }
 
 #endif

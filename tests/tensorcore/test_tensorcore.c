@@ -270,9 +270,17 @@ static void check_refused(const char *text, const char *expected) {
 }
 
 static void check_names(void) {
-    static const char *const names[] = {
-        "exact",          "fast", "accumulate=v100", "accumulate=h100:promote=128", "accumulate=v100:promote=4",
-        "accumulate=b200"};
+    static const char *const names[] = {"exact",
+                                        "fast",
+                                        "fast:tf32",
+                                        "fast:sums=fp16",
+                                        "fast:tf32:sums=fp16",
+                                        "accumulate=h100:sums=fp16",
+                                        "accumulate=b200:sums=fp16:promote=64",
+                                        "accumulate=v100",
+                                        "accumulate=h100:promote=128",
+                                        "accumulate=v100:promote=4",
+                                        "accumulate=b200"};
     tensor_class class;
     for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
         CHECK(!tensor_class_find(&class, names[i]), "%s", tensor_error());
@@ -287,7 +295,11 @@ static void check_names(void) {
     check_refused("accumulate=h100:promote=33", "promote=33 at character 25, expected a multiple of 32");
     check_refused("accumulate=h100:promote=-32", "expected a multiple of 32");
     check_refused("accumulate=h100:promote=9999999999999999999999", "expected a multiple of 32");
-    check_refused("accumulate=h100:128", "':128' at character 16, expected :promote=N or the end");
+    check_refused("accumulate=h100:128", "':128' at character 16, expected :sums=fp16, :promote=N or the end");
+    check_refused("accumulate=h100:sums=fp16x", "'x' at character 26, expected :promote=N or the end");
+    check_refused("accumulate=a100:sums=fp16", "sums=fp16 at character 17, of which there is no record of a100");
+    check_refused("fast:fp16", "':fp16' at character 5, expected the end, :tf32, :sums=fp16 or :tf32:sums=fp16");
+    CHECK(tensor_set_class((tensor_class)(16 + 1 + 128)) == TENSOR_E_ARGUMENT, "fp16 sums of a100 were set");
     check_refused("slow", "class 'slow', expected exact, fast, accumulate=GPU or operands=BLOCKS");
 }
 

@@ -33,7 +33,7 @@ static enum fl_operand_kind kind_named(const char *name) {
 }
 
 static void check_line(char *line, int number) {
-    char gpu[16], in[8], out[8], text[64] = "accumulate=";
+    char gpu[16], in[8], out[8], text[64];
     float a[64], b[64], c, d;
     int k, at, more;
     tensor_class class;
@@ -47,8 +47,10 @@ static void check_line(char *line, int number) {
         CHECK(sscanf(line + at, "%x%n", &bits, &more) == 1, "line %d: word %d", number, i);
         *to = float_of(bits);
     }
-    for (size_t i = 0; i <= strlen(gpu); i++)
-        text[11 + i] = (char)tolower((unsigned char)gpu[i]);
+    for (char *at_name = gpu; *at_name; at_name++)
+        *at_name = (char)tolower((unsigned char)*at_name);
+    const bool half = !strcmp(out, "fp16");
+    snprintf(text, sizeof text, "accumulate=%s%s", gpu, half ? ":sums=fp16" : "");
     const enum fl_operand_kind kind = kind_named(in);
     CHECK(!tensor_class_find(&class, text), "%s", tensor_error());
     const struct fl_accumulation *how = fl_accumulation_of(class, kind);
@@ -56,9 +58,7 @@ static void check_line(char *line, int number) {
     if (!how)
         return;
     const struct fl_operand_kinds kinds = {kind, kind};
-    const bool half = !strcmp(out, "fp16");
-    const float got =
-        half ? fl_tensorcore_group_half(how, kinds, a, b, k, to_half(c)) : fl_tensorcore_sum(how, kinds, a, b, 1, k, c);
+    const float got = fl_tensorcore_sum(how, kinds, a, b, 1, k, half ? to_half(c) : c);
     CHECK(got == d, "line %d: %s %s %s: got %a, the GPU gave %a", number, gpu, in, out, (double)got, (double)d);
 }
 

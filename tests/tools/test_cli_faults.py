@@ -18,7 +18,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 import test_cli_files as files
-from cli_harness import TIME_FIELDS, check, summary, without_time
+from cli_harness import TIME_FIELDS, check, quick_gnuplot, summary, without_time
 from test_cli_files import check_whole, parse, snapshot
 
 LIBRARY = os.path.abspath(sys.argv[2])
@@ -41,25 +41,6 @@ def small_images(place):
         with open(os.path.join(folder, name + "-labels-idx1-ubyte"), "wb") as file:
             file.write(struct.pack(">2I", 0x801, count) + bytes(i % 10 for i in range(count)))
     ARGUMENTS.extend(["--data", "idx:" + folder])
-
-
-def stand_in(place):
-    """A quick gnuplot that always draws the same picture."""
-    folder = os.path.join(place, "tools")
-    os.mkdir(folder)
-    with open(os.path.join(folder, "svg"), "w") as file:
-        file.write('<svg xmlns="http://www.w3.org/2000/svg"><path d="M0 0"/></svg>\n')
-    with open(os.path.join(folder, "png"), "wb") as file:
-        header = b"IHDR" + bytes([0, 0, 0, 1, 0, 0, 0, 1, 8, 0, 0, 0, 0])
-        pixels = b"IDAT" + files.zlib.compress(b"\0\0")
-        file.write(b"\x89PNG\r\n\x1a\n")
-        for chunk in (header, pixels, b"IEND"):
-            file.write((len(chunk) - 4).to_bytes(4, "big") + chunk + files.zlib.crc32(chunk).to_bytes(4, "big"))
-    with open(os.path.join(folder, "gnuplot"), "w") as file:
-        file.write(f'#!/bin/sh\nread -r first\ncase "$first" in *pngcairo*) exec {shutil.which("cat")} "{folder}/png";; *) exec '
-                   f'{shutil.which("cat")} "{folder}/svg";; esac\n')
-    os.chmod(os.path.join(folder, "gnuplot"), 0o755)
-    return folder
 
 
 def run(out, path, fault=None, force=False, resume=False):
@@ -201,7 +182,7 @@ def main():
     base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=base) as place:
         small_images(place)
-        with_figures = stand_in(place)
+        with_figures = quick_gnuplot(os.path.join(place, "tools"))
         for path, what in (("/nonexistent", "without figures"), (with_figures, "with figures")):
             sweep = Sweep(place, path, what)
             sweep.finished_runs_survive()

@@ -10,9 +10,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-import zlib
 
-from cli_harness import PROGRAM, check, run, succeed, summary
+from cli_harness import PROGRAM, check, quick_gnuplot, run, succeed, summary
 
 QUICK = ["--model", "mlp2", "--data", "synthetic:train=32,test=16", "--batch", "8", "--threads", "1", "--epochs", "1", "--quiet"]
 COMPARE = ["compare", *QUICK, "--formats", "fp32,flex16+5"]
@@ -29,19 +28,6 @@ def write(path, text=MINE):
 def content(path):
     with open(path, "rb") as file:
         return file.read()
-
-
-def quick_gnuplot(place):
-    svg, png = os.path.join(place, "svg"), os.path.join(place, "png")
-    write(svg, '<svg xmlns="http://www.w3.org/2000/svg"><path d="M0 0"/></svg>\n')
-    with open(png, "wb") as file:
-        file.write(b"\x89PNG\r\n\x1a\n")
-        for chunk in (b"IHDR" + bytes([0, 0, 0, 1, 0, 0, 0, 1, 8, 0, 0, 0, 0]), b"IDAT" + zlib.compress(b"\0\0"), b"IEND"):
-            file.write((len(chunk) - 4).to_bytes(4, "big") + chunk + zlib.crc32(chunk).to_bytes(4, "big"))
-    write(os.path.join(place, "gnuplot"), f'#!/bin/sh\nread -r first\ncase "$first" in *pngcairo*) file={png};; *) file={svg};; esac\n'
-          f'exec {shutil.which("cat")} "$file"\n')
-    os.chmod(os.path.join(place, "gnuplot"), 0o755)
-    PICTURES["PATH"] = place
 
 
 def snapshot(folder):
@@ -290,9 +276,8 @@ def test_beside_a_running_one(place, results):
 def main():
     with tempfile.TemporaryDirectory() as top:
         top = os.path.realpath(top)
-        results, tools = os.path.join(top, "results"), os.path.join(top, "tools")
-        os.mkdir(tools)
-        quick_gnuplot(tools)
+        results = os.path.join(top, "results")
+        PICTURES["PATH"] = quick_gnuplot(os.path.join(top, "tools"))
         succeed(*COMPARE, "--telemetry", "2", "--out", results, env=PICTURES)
         for test in (test_tables, test_results, test_inputs, test_links_to_folders, test_foreign_files, test_beside_a_running_one):
             folder = os.path.join(top, test.__name__)

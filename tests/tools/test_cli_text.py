@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from cli_harness import PROGRAM, check, expect_error, read_csv, read_lines, run, succeed, summary, without_time
+from cli_harness import PROGRAM, check, draw_quickly, expect_error, read_csv, read_lines, run, succeed, summary, without_time
 
 CONTEXT, BATCH, VOWELS = 16, 4, "aeiou"
 MODEL = ["--model", "gpt1x32", "--context", str(CONTEXT), "--batch", str(BATCH), "--epochs", "2"]
@@ -122,6 +122,7 @@ def refuses(folder, network):
 
 def main():
     with tempfile.TemporaryDirectory() as name:
+        draw_quickly(name)
         folder = pathlib.Path(name)
         text = words(4000, 7)
         (folder / "book.txt").write_text(text)

@@ -135,6 +135,15 @@ static const char *planned_trace(void *context, int i) {
     return name;
 }
 
+/* NCCL's ranks are GPUs. */
+static int check_group(const struct experiment *x) {
+    for (int i = 0; i < x->series_count && !strcmp(x->settings->group, "nccl"); i++)
+        if (!strcmp(x->series[i].device, "cpu"))
+            return text_usage("--group nccl: %s trains on cpu, expected --device cuda, or --group mpi",
+                              x->series[i].label);
+    return STATUS_OK;
+}
+
 static int prepare(struct experiment *x) {
     const struct settings *s = x->settings;
     int status = options_check_model(s->model);
@@ -144,6 +153,8 @@ static int prepare(struct experiment *x) {
         status = series_read(s, &x->series, &x->series_count);
     if (status == STATUS_OK)
         status = going_on_check(x);
+    if (status == STATUS_OK)
+        status = check_group(x);
     if (status == STATUS_OK && x->command == COMMAND_TRAIN && x->series_count > 1)
         status = text_usage("--format '%s': expected one format; 'flexlab compare' takes a list", s->formats);
     if (status == STATUS_OK && s->threads && tensor_set_threads((int)s->threads))
@@ -326,9 +337,9 @@ static bool has_nothing(const struct experiment *x, const struct folder *folder)
 /* All ranks make the same runs in the same order; of each run they compare the rest when it begins. */
 static int agree_on_runs(const struct experiment *x) {
     const struct settings *s = x->settings;
-    char *text = text_format("%s%s shards-%lld seeds-%lld,%lld formats",
+    char *text = text_format("%s%s group-%s shards-%lld seeds-%lld,%lld formats",
                              x->command == COMMAND_TRAIN ? "train" : "compare", s->one_by_one ? " one-by-one" : "",
-                             (long long)s->shards, (long long)s->seed_base, (long long)s->seeds);
+                             s->group, (long long)s->shards, (long long)s->seed_base, (long long)s->seeds);
     for (int i = 0; i < x->series_count; i++)
         add_name(&text, " ", x->series[i].label);
     const int status = ranks_compare(text);
@@ -339,7 +350,7 @@ static int agree_on_runs(const struct experiment *x) {
 static int run_command(enum command command, int argc, char **argv) {
     struct settings settings;
     failure_watch();
-    int status = options_parse(&settings, command, argc, argv);
+    int status = ranks_agree(options_parse(&settings, command, argc, argv), "before the training");
     if (status)
         return status;
     if (settings.help) {
@@ -359,6 +370,8 @@ static int run_command(enum command command, int argc, char **argv) {
     status = ranks_agree(status, "before the training");
     if (status == STATUS_OK)
         status = agree_on_runs(&x);
+    if (status == STATUS_OK)
+        status = ranks_carry(settings.group);
     if (status == STATUS_OK) {
         struct folder folder;
         x.networks = command == COMMAND_TRAIN && x.run_count == 1;

@@ -128,6 +128,7 @@ static int take_up(struct settings *settings, enum command command, const char *
         status = take_data(settings, &before, place);
     before.out = settings->out;
     before.device = settings->device ? settings->device : before.device;
+    before.group = settings->group;
     before.threads = settings->threads;
     before.memory = settings->memory || place->trusted ? settings->memory : USUAL_MEMORY;
     before.force = settings->force;

@@ -56,6 +56,7 @@ static void help(void) {
          "                   separated by ':'\n"
          "  FLEXLAB_CUDA_LIBRARY  the CUDA backend, where it lies elsewhere: an absolute path (docs/gpu.md)\n"
          "  FLEXLAB_MPI_LIBRARY  the engine of ranks that mpirun starts, likewise (docs/several-machines.md)\n"
+         "  FLEXLAB_NCCL_LIBRARY  that of --group nccl, likewise\n"
          "  FLEXLAB_GROUP_TIMEOUT  seconds that a rank waits for the others (30)\n"
          "  FLEXLAB_GNUPLOT_SECONDS  how long gnuplot may take for a picture (60)\n"
          "  OMP_NUM_THREADS  threads where --threads is not given");
@@ -84,7 +85,7 @@ static int run(const struct command_row *command, int argc, char **argv) {
     if (status != STATUS_OK)
         return status;
     if (!command->of_ranks && nn_group_started() > 1)
-        text_note("one of the %d ranks that mpirun has started runs it", nn_group_started());
+        text_note("one of the %d ranks runs it", nn_group_started());
     status = plugins_load();
     if (status == STATUS_OK)
         status = command->run(argc, argv);

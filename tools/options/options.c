@@ -150,6 +150,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
                                   .model = "cnn6",
                                   .schedule = "linear",
                                   .master = "default",
+                                  .group = "mpi",
                                   .split = "test",
                                   .epochs = 10,
                                   .batch = command == COMMAND_WGAN ? 64 : 0,

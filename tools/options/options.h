@@ -37,7 +37,7 @@ enum { MOST_EPOCHS = 100000, MOST_SEEDS = 1000, MOST_RUNS = 50000 }; /* a run is
 struct settings {
     enum command command; /* given to options_parse */
     const char *model, *data, *formats, *schedule, *predictor, *master, *out, *trace_tensors, *device, *resume,
-        *checkpoint, *split, *weights, *batchnorm;
+        *checkpoint, *split, *weights, *batchnorm, *group;
     int64_t epochs, batch, shards, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads,
         trace_every, checkpoint_every, context;  /* context 0: images, or the default for a text */
     double rate, warmup, momentum, weight_decay; /* below zero: by the optimiser */

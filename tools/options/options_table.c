@@ -64,6 +64,11 @@ static const char *batchnorm_name(int i) {
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
+static const char *group_name(int i) {
+    static const char *const names[] = {"mpi", "nccl"};
+    return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
 static const char *decay_name(int i) {
     static const char *const names[] = {"all", "weights"};
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
@@ -182,6 +187,9 @@ static const struct option_row rows[] = {
      .help = "stop each run after N steps; the schedule still spans all epochs"},
     {"device", "NAME", BOTH | GOING_ON | KEPT, KIND_TEXT, FIELD(device),
      .help = "where all formats train that name no device: cpu, cuda, cuda:1, ...\n(cpu); results do not depend on it"},
+    {"group", "ENGINE", BOTH | GOING_ON, KIND_NAME, FIELD(group), .names = group_name,
+     .help = "what moves bytes between ranks that mpirun has started: mpi, or nccl\nbetween GPUs, a GPU for each rank "
+             "(mpi); results do not depend on it"},
     {"threads", "T", BOTH | GOING_ON, KIND_WHOLE, FIELD(threads), 1, 256,
      .help = "threads (all); results do not depend on it"},
 
@@ -200,13 +208,13 @@ static const struct option_row rows[] = {
      .help = "store no checkpoints"},
     {"resume", "DIR", COMMAND_COMPARE | GOING_ON, KIND_TEXT, FIELD(resume),
      .help = "resume the comparison whose results go to the folder DIR, with the\n"
-             "options that it began with; --device, --threads, --quiet,\n"
+             "options that it began with; --device, --group, --threads, --quiet,\n"
              "--checkpoint-every, --allow-divergence and --stop-on-nonfinite may be\n"
              "given anew"},
     {"resume", "PATH", COMMAND_TRAIN | GOING_ON, KIND_TEXT, FIELD(resume),
      .help = "resume the training whose results go to the folder PATH, or from\n"
              "the file PATH (resume.safetensors), with the options that it began\n"
-             "with; --out (PATH), --device, --threads, --force, --quiet,\n"
+             "with; --out (PATH), --device, --group, --threads, --force, --quiet,\n"
              "--checkpoint-every, --allow-divergence and --stop-on-nonfinite may be\n"
              "given anew, and --data, where the same images or text lie elsewhere by\n"
              "now: it is needed where the file is not in the folder of results of a\n"

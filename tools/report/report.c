@@ -270,9 +270,9 @@ static void write_runs(FILE *out, const struct experiment *x) {
 
 /* What ranks have exchanged, for each run of several. */
 static void write_exchanges(FILE *out, const struct experiment *x) {
-    struct table *t = table_new("lrrrrrr");
+    struct table *t = table_new("lrrlrrrr");
     static const char *const heads[] = {
-        "format", "seed", "ranks", "MB sent a step", "ms waited a step", "of the step %", "ms overlapped a step"};
+        "format", "seed", "ranks", "by", "MB sent a step", "ms waited a step", "of the step %", "ms overlapped a step"};
     bool any = false;
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
@@ -284,6 +284,7 @@ static void write_exchanges(FILE *out, const struct experiment *x) {
         table_cell(t, "%s", x->series[x->runs[i].series].label);
         table_cell(t, "%llu", (unsigned long long)x->runs[i].seed);
         table_cell(t, "%d", e->ranks);
+        table_cell(t, "%s", e->engine ? e->engine : "-");
         table_take(t, number_text((double)e->sent / (double)e->steps / 1e6, 3));
         table_take(t, number_text(1000 * e->waited / (double)e->steps, 2));
         table_take(t, number_text(100 * e->waited / e->seconds, 1));

@@ -37,8 +37,9 @@ struct timing {
 
 /* What rank 0 of several exchanged with the others in the training steps that this process has made. */
 struct exchange {
-    int ranks;    /* 0: there was one */
-    int64_t sent; /* bytes */
+    int ranks;          /* 0: there was one */
+    const char *engine; /* which moved the bytes; NULL: unknown, or there was one rank */
+    int64_t sent;       /* bytes */
     double waited, overlapped;
     int64_t steps; /* in which that was, and their seconds */
     double seconds;

@@ -282,6 +282,7 @@ int metrics_run(struct output_lines *o, const struct experiment *x, const struct
     add_real(line, "images_per_second", (double)r->images / r->seconds);
     add_timing(line, &run->timing);
     add_whole(line, "ranks", run->exchange.ranks ? run->exchange.ranks : 1);
+    add_text(line, "rank_engine", run->exchange.engine ? run->exchange.engine : "none");
     add_whole(line, "rank_steps", run->exchange.steps);
     add_whole(line, "rank_sent", run->exchange.sent);
     add_real(line, "rank_waited", run->exchange.waited);

@@ -406,10 +406,23 @@ static void read_scaling_and_timing(struct reader *r, const cJSON *line, struct 
                                   .wall = read_number(r, line, "wall_seconds")};
 }
 
+/* Older results do not have it. */
+static const char *read_engine(struct reader *r, const cJSON *line) {
+    static const char *const names[] = {"mpi", "nccl", "none"};
+    const char *text = cJSON_GetObjectItemCaseSensitive(line, "rank_engine") ? read_text(r, line, "rank_engine") : NULL;
+    for (size_t i = 0; text && i < sizeof names / sizeof *names; i++)
+        if (!strcmp(text, names[i]))
+            return strcmp(text, "none") != 0 ? names[i] : NULL;
+    if (text && r->lines.status == STATUS_OK)
+        refuse(r, text_format("the field 'rank_engine' is '%s', expected mpi, nccl or none", text));
+    return NULL;
+}
+
 /* Older results have none of these. */
 static void read_exchange(struct reader *r, const cJSON *line, struct run *run) {
     const int ranks = (int)read_whole(r, line, "ranks", 1, INT_MAX);
     run->exchange = (struct exchange){.ranks = ranks > 1 ? ranks : 0,
+                                      .engine = read_engine(r, line),
                                       .sent = read_whole(r, line, "rank_sent", 0, INT64_MAX),
                                       .waited = read_number(r, line, "rank_waited"),
                                       .overlapped = read_number(r, line, "rank_overlapped"),

@@ -163,11 +163,12 @@ static void set_limit(const char *message) {
 int ranks_begin(void) {
     if (nn_group_started() == 1)
         return STATUS_OK;
+    const bool first = ranks_is_first(); /* MPI may change what a launcher has told, when it begins */
     set_limit("flexlab: MPI does not begin: in ten times FLEXLAB_GROUP_TIMEOUT not all ranks have come\n");
     group = nn_group_new("mpi");
     set_limit(NULL);
-    if (!group && ranks_is_first())
-        return text_failed("mpirun has started %d ranks: %s", nn_group_started(), tensor_error());
+    if (!group && first)
+        return text_failed("%d ranks were started: %s", nn_group_started(), tensor_error());
     if (!group)
         return STATUS_FAILED; /* which the first one tells */
     if (nn_group_rank(group)) {
@@ -234,6 +235,12 @@ nn_group *ranks_group(void) {
 
 void ranks_train(void) {
     training = true;
+}
+
+int ranks_carry(const char *engine) {
+    return group && strcmp(engine, "mpi") != 0 && nn_group_set_engine(group, engine)
+               ? text_failed("--group %s: %s", engine, tensor_error())
+               : STATUS_OK;
 }
 
 void ranks_lose(bool others) {
@@ -314,8 +321,8 @@ int ranks_move_out(struct settings *s) {
         return STATUS_OK;
     int status = STATUS_OK;
     if (!s->resume && s->shards % nn_group_size(group))
-        return text_usage("--shards %lld: expected a multiple of the %d ranks that mpirun has started",
-                          (long long)s->shards, nn_group_size(group));
+        return text_usage("--shards %lld: expected a multiple of the %d ranks", (long long)s->shards,
+                          nn_group_size(group));
     if (!ranks_writes()) {
         s->quiet = true;
         status = make_own();
@@ -355,8 +362,10 @@ int ranks_compare(const char *text) {
     for (const char *p = text; *p; p++)
         hash = (hash ^ (unsigned char)*p) * 16777619;
     const int32_t own = (int32_t)(hash >> 1);
+    static const char message[] = "the ranks have different commands; that of rank %d: %s";
     int status = STATUS_OK;
     if (group && !nn_group_worst(group, own, &of_first, &largest) && own != of_first)
-        status = text_failed("the ranks have different commands; of this one: %s", text);
-    return ranks_agree(status, "before the training");
+        status = text_failed(message, nn_group_rank(group), text);
+    const int worst = ranks_agree(status, "before the training");
+    return worst != STATUS_OK && ranks_writes() && order == TOGETHER ? text_failed(message, 0, text) : worst;
 }

@@ -8,9 +8,9 @@
 #include "options/options.h"
 #include "flexlab/nn_group.h"
 
-/* Whether this process is the first of those that mpirun has started, or alone. */
+/* Whether this process is the first of those that mpirun or srun has started, or alone. */
 bool ranks_is_first(void);
-/* Joins the ranks, if mpirun has started several: before anything that can fail. A STATUS_ code. */
+/* Joins the ranks, if several were started: before anything that can fail. A STATUS_ code. */
 int ranks_begin(void);
 /* After the trainings, before anything is published, which takes rank 0 as long as it takes: leaves the others. Returns
  * the worst status of all ranks; if this one alone has failed, all end. */
@@ -24,6 +24,8 @@ void ranks_train(void);
  * unless they have failed alike. */
 void ranks_lose(bool others);
 bool ranks_are_together(void);
+/* Moves the bytes of all ranks by that engine from now on: "mpi", or "nccl". A STATUS_ code. */
+int ranks_carry(const char *engine);
 /* Whether this rank writes results: rank 0, and the program alone. */
 bool ranks_writes(void);
 /* Directs a rank that does not write to its own folder; for --resume of a folder, with a copy of what it resumes from.

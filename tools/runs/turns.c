@@ -453,6 +453,7 @@ static void take_exchange(struct running *r, const nn_group_statistics *before, 
                           int64_t steps, double seconds) {
     struct exchange *e = &r->run->exchange;
     e->ranks = nn_group_size(ranks_group());
+    e->engine = r->experiment->settings->group;
     e->sent += after->sent - before->sent;
     e->waited += after->waited - before->waited;
     e->overlapped += after->overlapped - before->overlapped;

@@ -12,7 +12,7 @@ static tensor_status take_now(struct fl_queue *queue, struct fl_fetch *f, const 
     return fl_get(queue, f->copy, from, bytes);
 }
 
-tensor_status fl_fetch_begin(tensor_device *device, struct fl_fetch *f, const void *from, size_t bytes) {
+static tensor_status begin(tensor_device *device, struct fl_fetch *f, const void *from, size_t bytes, bool beside) {
     struct fl_queue *queue = fl_device_queue(device);
     if (f->under_way || (f->room && bytes > f->room))
         return fl_fail(TENSOR_E_ARGUMENT,
@@ -20,13 +20,26 @@ tensor_status fl_fetch_begin(tensor_device *device, struct fl_fetch *f, const vo
                                     : "fetch: %zu bytes, more than at first",
                        bytes);
     const tensor_status status =
-        device->fetch ? device->fetch(queue, &f->on_way, from, bytes) : take_now(queue, f, from, bytes);
+        device->fetch ? device->fetch(queue, &f->on_way, from, bytes, beside) : take_now(queue, f, from, bytes);
     if (status)
         return status;
     f->room = f->room ? f->room : bytes;
     f->bytes = bytes;
     f->under_way = true;
     return TENSOR_OK;
+}
+
+tensor_status fl_fetch_begin(tensor_device *device, struct fl_fetch *f, const void *from, size_t bytes) {
+    return begin(device, f, from, bytes, false);
+}
+
+tensor_status fl_fetch_begin_beside(tensor_device *device, struct fl_fetch *f, const void *from, size_t bytes) {
+    return begin(device, f, from, bytes, true);
+}
+
+tensor_status fl_fetch_look(tensor_device *device, const struct fl_fetch *f, bool *arrived) {
+    *arrived = true;
+    return device->fetch && f->under_way ? device->arrived(fl_device_queue(device), f->on_way, arrived) : TENSOR_OK;
 }
 
 tensor_status fl_fetch_end(tensor_device *device, struct fl_fetch *f, void *to) {
@@ -53,4 +66,11 @@ void fl_fetch_clear(tensor_device *device, struct fl_fetch *f) {
         device->give_up_fetch(fl_device_queue(device), f->on_way);
     fl_free(f->copy);
     *f = (struct fl_fetch){0};
+}
+
+const struct fl_slot *fl_slot_of(const tensor *t) {
+    struct fl_storage *s = t->storage;
+    if (s->device->host)
+        return s->slot;
+    return fl_get(fl_queue_of(s), s->seen, s->slot, sizeof *s->slot) ? NULL : s->seen;
 }

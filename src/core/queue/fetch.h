@@ -17,6 +17,11 @@ struct fl_fetch {
 /* Begins a copy. *fetch is {0} before the first use, and later uses copy no more bytes. After a failure no copy is
  * under way. */
 tensor_status fl_fetch_begin(tensor_device *device, struct fl_fetch *fetch, const void *from, size_t bytes);
+/* The same of bytes that later tasks do not write until fl_fetch_end: these tasks do not wait for the copy. It says
+ * nothing of tasks that have failed. */
+tensor_status fl_fetch_begin_beside(tensor_device *device, struct fl_fetch *fetch, const void *from, size_t bytes);
+/* Whether fl_fetch_end would not wait. */
+tensor_status fl_fetch_look(tensor_device *device, const struct fl_fetch *fetch, bool *arrived);
 /* Ends the copy: stores the bytes in memory of the host. */
 tensor_status fl_fetch_end(tensor_device *device, struct fl_fetch *fetch, void *to);
 /* Waits for a copy under way and drops it. */

@@ -4,12 +4,13 @@
 #include "core/base/parallel.h"
 #include "core/table/accumulator.h"
 #include "core/table/block_classes.h"
+#include "core/table/fast_class.h"
 #include <string.h>
 
 /* --- the class of results ----------------------------------------------------------------------------------------- */
 
 tensor_status tensor_set_class(tensor_class class) {
-    if (class != TENSOR_EXACT && class != TENSOR_FAST && !fl_accumulates(class) && !fl_has_operands(class))
+    if (class != TENSOR_EXACT && !fl_is_fast(class) && !fl_accumulates(class) && !fl_has_operands(class))
         return fl_fail(TENSOR_E_ARGUMENT,
                        "set_class: %d, expected TENSOR_EXACT (%d) or TENSOR_FAST (%d) or a class of class_find",
                        (int)class, TENSOR_EXACT, TENSOR_FAST);

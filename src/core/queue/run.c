@@ -43,6 +43,7 @@ static tensor_status run_part(const struct fl_call *call) {
     if (call->sequence.state->settled)
         return TENSOR_OK;
     call->args->out = fl_output_view(&call->out);
+    call->args->kept = &call->sequence.state->kept;
     tensor_status status = attempt(call, false, false, &stats);
     if (!status) {
         fl_clamp(call->out.format, &call->args->out, 0, call->args->out.count, &stats);
@@ -73,7 +74,7 @@ static tensor_status run_write(const struct fl_call *call) {
     fl_clamp(out->format, &call->args->out, 0, out->count, &stats);
     fl_write_end(&w, a, stats.gamma, stats.maximum);
     fl_written(out, &stats, call->args->out.wide);
-    fl_sample_call(call);
+    fl_sample_call(call, out->slot);
     return TENSOR_OK;
 }
 
@@ -81,6 +82,8 @@ static tensor_status run_write(const struct fl_call *call) {
 
 static tensor_status run_open(const struct fl_call *call) {
     const struct fl_sequence_part *p = &call->sequence;
+    if (!p->attempt && !p->tensor)
+        p->state->kept = (struct fl_kept){(char *)p->state + FL_SEQUENCE_STATE_BYTES, p->kept, NULL};
     fl_sequence_open(p->state, p->tensor, p->attempt, call->out.slot, p->count, has_exponent(&call->out));
     return TENSOR_OK;
 }
@@ -228,6 +231,27 @@ static tensor_status run_follow(const struct fl_call *call) {
     return TENSOR_OK;
 }
 
+static tensor_status run_look(const struct fl_call *call) {
+    const struct fl_skipping *s = &call->skipping;
+    int64_t overflows = 0, first = -1;
+    for (int64_t i = s->count - 1; i >= 0; i--) {
+        overflows += fl_overflowed(&s->list[i]);
+        first = fl_is_nonfinite(&s->list[i]) ? i : first;
+    }
+    fl_scale_see(s->state, s->list, overflows, first);
+    return TENSOR_OK;
+}
+
+static tensor_status run_follow_scale(const struct fl_call *call) {
+    fl_scale_end(&call->skipping);
+    return TENSOR_OK;
+}
+
+static tensor_status run_share(const struct fl_call *call) {
+    *call->skipping.scale = call->skipping.state->scale * call->skipping.share;
+    return TENSOR_OK;
+}
+
 static tensor_status run_gather(const struct fl_call *call) {
     return fl_gather_run(&call->gather);
 }
@@ -258,10 +282,18 @@ static tensor_status read_number(struct fl_args *args) {
 }
 
 static tensor_status run_kind(const struct fl_call *call) {
-    static tensor_status (*const run[])(const struct fl_call *) = {
-        [FL_CALL_RUN] = run_kernel,  [FL_CALL_WRITE] = run_write,   [FL_CALL_LOAD] = run_load,
-        [FL_CALL_ROUND] = run_round, [FL_CALL_FOLLOW] = run_follow, [FL_CALL_GATHER] = run_gather,
-        [FL_CALL_OPEN] = run_open,   [FL_CALL_CLOSE] = run_close,   [FL_CALL_MEAN] = run_mean};
+    static tensor_status (*const run[])(const struct fl_call *) = {[FL_CALL_RUN] = run_kernel,
+                                                                   [FL_CALL_WRITE] = run_write,
+                                                                   [FL_CALL_LOAD] = run_load,
+                                                                   [FL_CALL_ROUND] = run_round,
+                                                                   [FL_CALL_FOLLOW] = run_follow,
+                                                                   [FL_CALL_GATHER] = run_gather,
+                                                                   [FL_CALL_OPEN] = run_open,
+                                                                   [FL_CALL_CLOSE] = run_close,
+                                                                   [FL_CALL_MEAN] = run_mean,
+                                                                   [FL_CALL_LOOK] = run_look,
+                                                                   [FL_CALL_FOLLOW_SCALE] = run_follow_scale,
+                                                                   [FL_CALL_SHARE] = run_share};
     return run[call->kind](call);
 }
 

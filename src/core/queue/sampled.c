@@ -17,15 +17,6 @@ void fl_sample_writes(struct fl_sampling *to, int whose) {
     turn = whose;
 }
 
-struct fl_sampled fl_sampled_of(const struct fl_sampling *s, const tensor *t) {
-    const struct fl_slot *slot = t->storage->slot;
-    for (int i = 0; i < FL_SAMPLED_KEPT; i++)
-        if (t->storage->device->host && s->kept[i].slot == slot && s->kept[i].writes == slot->total.writes &&
-            s->kept[i].number == s->number)
-            return s->kept[i].of;
-    return (struct fl_sampled){0, 0, NAN, NAN};
-}
-
 /* --- sums --------------------------------------------------------------------------------------------------------- */
 
 struct pair {
@@ -224,12 +215,13 @@ static int64_t drawn(int64_t n, int64_t all, int64_t count, uint64_t number) {
     return first + (int64_t)(fl_philox_draw(0, number, n) % (uint64_t)room);
 }
 
-static void sample(struct fl_sampling *sampling, const struct fl_call *call) {
+/* slot: by which the tensor is known. */
+static void sample(struct fl_sampling *sampling, const struct fl_call *call, const void *slot) {
     const struct fl_args *args = call->args;
     const struct fl_storage *out = &call->out;
     int64_t products = 0;
     for (int i = 0; i < FL_SAMPLED_KEPT; i++) /* forgets an earlier write of that slot */
-        if (sampling->kept[i].slot == out->slot)
+        if (sampling->kept[i].slot == slot)
             sampling->kept[i].slot = NULL;
     sum_fn *sums = sum_of(args, &products);
     if (!sums || !out->count || args->in[0].data == out->data || args->in[1].data == out->data ||
@@ -264,14 +256,21 @@ static void sample(struct fl_sampling *sampling, const struct fl_call *call) {
     }
     const int at = sampling->next++ % FL_SAMPLED_KEPT;
     sampling->next %= FL_SAMPLED_KEPT;
-    sampling->kept[at].slot = out->slot;
+    sampling->kept[at].slot = slot;
     sampling->kept[at].writes = out->slot->total.writes;
     sampling->kept[at].number = sampling->number;
     sampling->kept[at].of = of;
 }
 
-void fl_sample_call(const struct fl_call *call) {
+bool fl_is_sampled(void) {
+    const struct fl_sampling *s = asking;
+    while (s && s->turn != turn)
+        s = s->beside;
+    return s != NULL;
+}
+
+void fl_sample_call(const struct fl_call *call, const void *slot) {
     for (struct fl_sampling *s = asking; s; s = s->beside)
         if (s->turn == turn)
-            sample(s, call);
+            sample(s, call, slot);
 }

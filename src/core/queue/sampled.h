@@ -1,6 +1,7 @@
 /* sampled.h - the measured error of writes: some elements of a matmul or convolution are computed again from the same
  * operands, without any rounding, and compared with the stored ones. The elements are drawn from a number of the
- * caller alone, so that they are the same on every machine, for every kernel and number of threads. On the host. */
+ * caller alone, so that they are the same on every machine, for every kernel and number of threads. The host computes
+ * them, from copies of what lies on a device. */
 #ifndef FL_SAMPLED_H
 #define FL_SAMPLED_H
 
@@ -33,14 +34,19 @@ struct fl_sampling {
     int next;
 };
 
-/* Sets the turn of later writes of this thread on the host, for `first` and the samplings beside it; NULL: none. */
+/* Sets the turn of later writes of this thread, for `first` and the samplings beside it; NULL: none. */
 void fl_sample_writes(struct fl_sampling *first, int turn);
 /* The result for the last write of the tensor; no elements if it was not sampled with the number of `sampling`. (A
- * tensor whose state was restored counts the same writes again.) */
+ * tensor whose state was restored counts the same writes again.) Waits for a device. */
 struct fl_sampled fl_sampled_of(const struct fl_sampling *sampling, const tensor *t);
 
 struct fl_call;
-/* Samples a write that has ended; run.c calls it. */
-void fl_sample_call(const struct fl_call *call);
+/* Samples a write that has ended, of a tensor that is known by its slot; run.c calls it. */
+void fl_sample_call(const struct fl_call *call, const void *slot);
+/* Whether it would sample a write now. */
+bool fl_is_sampled(void);
+/* The same of a write that was submitted to a device; waits for it. */
+struct fl_queue;
+tensor_status fl_sample_there(struct fl_queue *queue, const struct fl_call *call);
 
 #endif

@@ -10,7 +10,7 @@
 static tensor_status open_all(const struct fl_sequence *s, int attempt) {
     for (int k = 0; k < s->tensors; k++) {
         struct fl_call call = {.kind = FL_CALL_OPEN, .out = *s->written[k].t->storage};
-        call.sequence = (struct fl_sequence_part){s->state, k, attempt, s->written[k].count};
+        call.sequence = (struct fl_sequence_part){s->state, k, attempt, s->written[k].count, s->kept};
         const tensor_status status = fl_submit(s->queue, &call);
         if (status)
             return status;
@@ -20,7 +20,7 @@ static tensor_status open_all(const struct fl_sequence *s, int attempt) {
 
 static tensor_status close_all(const struct fl_sequence *s, int attempt) {
     struct fl_call call = {.kind = FL_CALL_CLOSE, .out = *s->written[0].t->storage};
-    call.sequence = (struct fl_sequence_part){s->state, 0, attempt, 0};
+    call.sequence = (struct fl_sequence_part){.state = s->state, .attempt = attempt};
     return fl_submit(s->queue, &call);
 }
 
@@ -41,7 +41,9 @@ tensor_status fl_sequence_run(struct fl_sequence *s, const char *name,
         if (s->written[k].t->storage->rounding == TENSOR_ROUND_STOCHASTIC)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: the outputs of a sequence must not be rounded stochastically", name);
     s->queue = fl_queue_of(s->written[0].t->storage);
-    s->state = fl_temporary(s->queue, sizeof *s->state);
+    if (!s->queue->device->host)
+        s->kept = 0;
+    s->state = fl_temporary(s->queue, FL_SEQUENCE_STATE_BYTES + s->kept);
     if (!s->state)
         return TENSOR_E_MEMORY;
     for (int attempt = 0; attempt < FL_SEQUENCE_ATTEMPTS; attempt++) {

@@ -10,6 +10,7 @@
 struct fl_sequence {
     struct fl_queue *queue;
     struct fl_sequence_state *state; /* on the device */
+    size_t kept;                     /* bytes for what products make of their second operand, which all of them share */
     int tensors;
     struct {
         tensor *t;

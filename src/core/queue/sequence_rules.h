@@ -11,6 +11,7 @@
 #define FL_SEQUENCE_RULES_H
 
 #include "autoflex/write_rules.h"
+#include "core/table/kernel.h"
 #include "core/table/slot.h"
 
 enum { FL_SEQUENCE_TENSORS = 4, FL_SEQUENCE_ATTEMPTS = FL_WRITE_PARTS_ATTEMPTS };
@@ -26,7 +27,9 @@ struct fl_sequence_tensor {
 struct fl_sequence_state {
     int32_t settled, tensors;
     struct fl_sequence_tensor tensor[FL_SEQUENCE_TENSORS];
+    struct fl_kept kept; /* on a processor */
 };
+enum { FL_SEQUENCE_STATE_BYTES = (sizeof(struct fl_sequence_state) + 63) / 64 * 64 }; /* kept memory follows */
 
 /* Begins an attempt for tensor k of the sequence; called for k = 0, 1, ... in order. */
 FL_BOTH void fl_sequence_open(struct fl_sequence_state *s, int k, int attempt, struct fl_slot *slot, int64_t count,

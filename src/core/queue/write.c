@@ -1,10 +1,12 @@
 /* write.c - how operations become tasks: which kernel runs, on which device, and which tensor it writes. */
 #include "core/base/fail.h"
 #include "core/table/block_classes.h"
+#include "core/table/fast_class.h"
 #include "core/table/mixed.h"
 #include "core/table/operands.h"
 #include "core/queue/part_write.h"
 #include "core/queue/queue.h"
+#include "core/queue/sampled.h"
 #include "core/tensor/narrow.h"
 #include "core/tensor/wide.h"
 #include <string.h>
@@ -25,9 +27,9 @@ static tensor_status choose(struct fl_queue *queue, const struct fl_format *form
 static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *format, struct fl_args *args,
                                 struct fl_choice *choice) {
     const tensor_class class = tensor_result_class(); /* of this thread, whatever the device */
-    if (!queue->device->host && fl_is_product(args->op) && class == TENSOR_FAST)
+    if (!queue->device->host && fl_is_product(args->op) && fl_is_fast(class))
         args->p.product.exactness = class; /* the device has kernels for it, or not */
-    if (!fl_is_mixed(args) && !(fl_is_product(args->op) && class > TENSOR_FAST))
+    if (!fl_is_mixed(args) && !(fl_is_product(args->op) && class != TENSOR_EXACT && !fl_is_fast(class)))
         return choose(queue, format, args->op, choice);
     struct fl_args known = *args;
     known.format = format;
@@ -47,6 +49,8 @@ static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *
         return choose(queue, format, args->op, choice);
     if (queue->device->host)
         return fl_dispatch_mixed(&known, !queue->measuring, choice);
+    if (fl_device_takes_mixed(queue->device, fl_operand_format(args, 0)->id))
+        return choose(queue, format, args->op, choice);
     return fl_fail(TENSOR_E_UNSUPPORTED,
                    "%s: %s by %s to %s: the device %s has no kernel for operands and result of different formats",
                    fl_op_name(args->op), fl_operand_format(args, 0)->name, fl_operand_format(args, 1)->name,
@@ -91,6 +95,8 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
     /* The reference kernels first decode everything, which would be slow to do twice. */
     call.measures_first = choice.backend == FL_REF || has_large_windows(args) || reads_its_output(s, args);
     status = fl_submit(queue, &call);
+    if (!status && !queue->device->host && !queue->measuring)
+        status = fl_sample_there(queue, &call);
     if (!status && args->out.wide && !queue->measuring)
         s->view_rounding = fl_view_rounding(s);
     return status;
@@ -138,13 +144,6 @@ tensor_status fl_write_sum(tensor *out, const tensor *const *terms, int count) {
 
 tensor_status fl_store_mean(tensor *out, const tensor *const *terms, int count) {
     return submit_sum(FL_CALL_MEAN, out, terms, count);
-}
-
-const struct fl_slot *fl_slot_of(const tensor *t) {
-    struct fl_storage *s = t->storage;
-    if (s->device->host)
-        return s->slot;
-    return fl_get(fl_queue_of(s), s->seen, s->slot, sizeof *s->slot) ? NULL : s->seen;
 }
 
 const char *tensor_kernel_backend(tensor_format format, const char *op) {

@@ -28,22 +28,24 @@ static const struct {
 static const struct {
     const char *name;
     struct fl_accumulation of[FL_OPERAND_KINDS];
-} gpus[] = {{"v100", {[FL_OPERAND_FP16] = {4, 23, 23, false}}},
+    struct fl_accumulation halves; /* fp16 with sums of fp16, where there is a record of them */
+} gpus[] = {{"v100", {[FL_OPERAND_FP16] = {4, 23, 23, false}}, {4, 23, 10, false}},
             {"a100", {AMPERE}},
             {"a2", {AMPERE}},
             {"ada", {AMPERE, ALL_FP8({16, 13, 13, false})}},
             {"l40s", {AMPERE, ALL_FP8({16, 13, 13, false})}},
-            {"h100", {HOPPER, ALL_FP8({32, 13, 13, false})}},
+            {"h100", {HOPPER, ALL_FP8({32, 13, 13, false})}, {16, 25, 10, false}},
             {"h200", {HOPPER, ALL_FP8({32, 13, 13, false})}},
-            {"b200", {HOPPER, ALL_FP8({32, 25, 23, true})}}};
+            {"b200", {HOPPER, ALL_FP8({32, 25, 23, true})}, {16, 25, 10, false}}};
 enum { GPUS = sizeof gpus / sizeof gpus[0] };
 
-/* A class accumulate=GPU is FIRST + the GPU's place in the table + the promotion in the bits above. */
-enum { FIRST = 16, PROMOTION_SHIFT = 8, PROMOTION_MOST = 1 << 20 };
+/* A class accumulate=GPU is FIRST + the GPU's place in the table + HALVES for sums of fp16 + the promotion in the bits
+ * above. */
+enum { FIRST = 16, HALVES = 128, PROMOTION_SHIFT = 8, PROMOTION_MOST = 1 << 20 };
 
 static int gpu_of(tensor_class class) {
-    const int gpu = ((int)class & ((1 << PROMOTION_SHIFT) - 1)) - FIRST;
-    return gpu < GPUS ? gpu : -1;
+    const int gpu = ((int)class & (HALVES - 1)) - FIRST;
+    return gpu < GPUS && (gpu < 0 || gpus[gpu].halves.k || !((int)class & HALVES)) ? gpu : -1;
 }
 
 /* The products of the largest group that the GPU sums. */
@@ -65,8 +67,11 @@ int64_t fl_accumulation_promotes(tensor_class class) {
 }
 
 const struct fl_accumulation *fl_accumulation_of(tensor_class class, enum fl_operand_kind kind) {
-    const struct fl_accumulation *how = fl_accumulates(class) ? &gpus[gpu_of(class)].of[kind] : NULL;
-    return how && how->k ? how : NULL;
+    const bool halves = (int)class & HALVES;
+    if (!fl_accumulates(class) || (halves && kind != FL_OPERAND_FP16))
+        return NULL;
+    const struct fl_accumulation *how = halves ? &gpus[gpu_of(class)].halves : &gpus[gpu_of(class)].of[kind];
+    return how->k ? how : NULL;
 }
 
 static bool is_fp8(enum fl_operand_kind kind) {
@@ -102,6 +107,7 @@ const char *fl_accumulation_kinds(tensor_class class, char *text, int size) {
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
+#define HALF_SUMS ":sums=fp16"
 #define PROMOTE ":promote="
 
 static tensor_status find_promotion(const char *text, const char *number, int gpu, int64_t *n) {
@@ -129,15 +135,25 @@ tensor_status fl_accumulation_find(tensor_class *class, const char *text, const 
                        fl_quote(text).text, (int)(length < 40 ? length : 40), name, (int)(name - text) + 1,
                        fl_list_names(tensor_accumulator_at).text);
     int64_t n = 0;
-    if (colon) {
+    int halves = 0;
+    if (colon && !strncmp(colon, HALF_SUMS, strlen(HALF_SUMS))) {
+        if (!gpus[gpu].halves.k)
+            return fl_fail(TENSOR_E_ARGUMENT,
+                           "class %s: sums=fp16 at character %d, of which there is no record of %s, expected one of "
+                           "v100, h100 and b200",
+                           fl_quote(text).text, (int)(colon - text) + 2, gpus[gpu].name);
+        halves = HALVES;
+        colon += strlen(HALF_SUMS);
+    }
+    if (colon && *colon) {
         if (strncmp(colon, PROMOTE, strlen(PROMOTE)) != 0)
-            return fl_fail(TENSOR_E_ARGUMENT, "class %s: '%.40s' at character %d, expected :promote=N or the end",
-                           fl_quote(text).text, colon, (int)(colon - text) + 1);
+            return fl_fail(TENSOR_E_ARGUMENT, "class %s: '%.40s' at character %d, expected %s:promote=N or the end",
+                           fl_quote(text).text, colon, (int)(colon - text) + 1, halves ? "" : ":sums=fp16, ");
         const tensor_status status = find_promotion(text, colon + strlen(PROMOTE), gpu, &n);
         if (status)
             return status;
     }
-    *class = (tensor_class)(FIRST + gpu + (int)(n << PROMOTION_SHIFT));
+    *class = (tensor_class)(FIRST + gpu + halves + (int)(n << PROMOTION_SHIFT));
     return TENSOR_OK;
 }
 
@@ -146,7 +162,8 @@ const char *fl_accumulation_name(tensor_class class) {
     if (!fl_accumulates(class))
         return NULL;
     const int64_t n = fl_accumulation_promotes(class);
-    const int length = snprintf(name, sizeof name, "accumulate=%s", gpus[gpu_of(class)].name);
+    const int length =
+        snprintf(name, sizeof name, "accumulate=%s%s", gpus[gpu_of(class)].name, (int)class & HALVES ? HALF_SUMS : "");
     if (n)
         snprintf(name + length, sizeof name - (size_t)length, PROMOTE "%lld", (long long)n);
     return name;

@@ -32,7 +32,7 @@ enum { FL_GROUP_MOST = 32 }; /* products of a group */
 struct fl_accumulation {
     int k;        /* products of a group; 0: the GPU does not multiply this kind */
     int fraction; /* bits below the largest exponent at which each term is truncated */
-    int result;   /* fraction bits to which the sum is truncated: 23, or 13 */
+    int result;   /* fraction bits to which the sum is truncated: 23, or 13; 10: it is rounded to fp16 */
     bool apart;   /* the products are summed alone, and the sum so far is added in binary32, to nearest even */
 };
 

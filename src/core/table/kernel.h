@@ -51,6 +51,14 @@ struct fl_late {
     bool bound;
 };
 
+/* Memory that lasts over the tasks of a sequence, whose products have one second operand: what a kernel has made of it
+ * for the next product. */
+struct fl_kept {
+    void *memory;
+    size_t bytes;
+    const void *by; /* whose contents these are; NULL: there are none yet */
+};
+
 /* The arguments of a kernel. The objects of operations (core/ops/operation.h) define the layout: out and in[] are the
  * first operands, the others are named members of the parameters. An operand without data is not given. .wide is set
  * where the wide part of an operand is used (FL_WIDE), and in `out` of an operation whose first operand is its output.
@@ -69,6 +77,7 @@ struct fl_args {
      * by fl_workspace. */
     void *workspace;
     size_t workspace_bytes;
+    struct fl_kept *kept; /* NULL: none */
 };
 
 #ifdef __cplusplus

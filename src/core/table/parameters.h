@@ -112,8 +112,8 @@ struct fl_batch_norm {
     struct fl_view gamma, beta;
     double *mean, *variance; /* of the batch: channel_moments writes them */
     double *dgamma, *dbeta;  /* affine_grad_coefficients */
-    /* Of a part of a batch (core/ops/norms/part_norm.h): its sums in real units; the sums of the gradient over the
-     * whole batch of all_rows rows. NULL: the batch is whole. */
+    /* Of a part of a batch (core/ops/norms/part_norm.h): its sums in real units, which channel_moments writes; the sums
+     * of the gradient over the whole batch of all_rows rows. NULL: the batch is whole. */
     double *parts;
     const double *all_dy, *all_about;
     int64_t all_rows;

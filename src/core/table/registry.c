@@ -3,6 +3,7 @@
 #include "core/base/cpu.h"
 #include "core/base/fail.h"
 #include "core/base/verbose.h"
+#include "core/table/fast_class.h"
 #include "core/table/mixed.h"
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -160,7 +161,7 @@ fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_
 
 static fl_kernel select_by_class(const struct fl_format *format, enum fl_op op, tensor_class class, enum fl_backend cap,
                                  enum fl_backend *chosen) {
-    const fl_kernel fast = class == TENSOR_FAST ? fl_kernel_fast(format, op, cap, chosen) : NULL;
+    const fl_kernel fast = fl_is_fast(class) ? fl_kernel_fast(format, op, cap, chosen) : NULL;
     return fast ? fast : fl_kernel_select(format, op, cap, chosen);
 }
 
@@ -207,8 +208,8 @@ static void append_reason(struct line *line, const struct fl_format *format, enu
 /* Writes one line to stderr the first time that an operation of a format runs in a class, on any thread. */
 static void tell(const struct fl_format *format, enum fl_op op, tensor_class class, enum fl_backend chosen) {
     static unsigned char reported[FL_FORMAT_LIMIT + 1][FL_OP_LIMIT][2];
-    const int top = class == TENSOR_FAST ? FL_KERNEL_SETS - 1 : FL_BACKENDS - 1;
-    if (__atomic_exchange_n(&reported[fl_format_index(format)][op][class == TENSOR_FAST], 1, __ATOMIC_RELAXED))
+    const int top = fl_is_fast(class) ? FL_KERNEL_SETS - 1 : FL_BACKENDS - 1;
+    if (__atomic_exchange_n(&reported[fl_format_index(format)][op][fl_is_fast(class)], 1, __ATOMIC_RELAXED))
         return;
     struct line line = {.length = 0};
     append(&line, "flexlab: %s.%s.%s", format->name, fl_op_name(op), backends[chosen].name);

@@ -20,7 +20,8 @@ struct tensor_device {
     /* All run in the order of submission. submit copies the task. put copies the bytes before it returns. get waits,
      * and copies to the host. copy: both on the device. wait: until all is done. Once a task has failed, the queue
      * skips all that follows until the next wait, which returns the status and message of that task once; get fails
-     * with them and leaves them to wait. NULL on the host. */
+     * with them and leaves them to wait. It also skips the update of a step that overflowed (skipping.h). NULL on the
+     * host. */
     tensor_status (*submit)(struct fl_queue *queue, const struct fl_call *call);
     tensor_status (*put)(struct fl_queue *queue, void *to, const void *from, size_t bytes);
     tensor_status (*get)(struct fl_queue *queue, void *to, const void *from, size_t bytes);
@@ -28,8 +29,10 @@ struct tensor_device {
     tensor_status (*wait)(struct fl_queue *queue);
     /* A get in two parts, the second of which waits only for that copy, not for what was submitted after it; an earlier
      * failure fails it as it does a get. *fetch NULL: fetch makes it, for that many bytes, and it can be used again
-     * after fetched. NULL: the device has no such copies (fetch.h). */
-    tensor_status (*fetch)(struct fl_queue *queue, void **fetch, const void *from, size_t bytes);
+     * after fetched. NULL: the device has no such copies (fetch.h). beside: nothing that is submitted later waits for
+     * the copy or writes what it reads, and it says nothing of failures. arrived: whether fetched would not wait. */
+    tensor_status (*fetch)(struct fl_queue *queue, void **fetch, const void *from, size_t bytes, bool beside);
+    tensor_status (*arrived)(struct fl_queue *queue, const void *fetch, bool *arrived);
     tensor_status (*fetched)(struct fl_queue *queue, void *fetch, void *to);
     void (*give_up_fetch)(struct fl_queue *queue, void *fetch);
     /* Finds the kernel of an operation in a format; false: there is none. The host has fl_dispatch. */
@@ -45,7 +48,7 @@ struct tensor_device {
     void (*forget)(struct tensor_device *device, void *recording);
     struct fl_queue *queue; /* of all threads; NULL for the host, where each thread has its own */
     struct fl_slot_array *slots;
-    bool takes_blocks; /* it computes products in classes operands=A,B */
+    bool takes_blocks; /* it computes products in classes operands=A,B, and of mantissas to any format */
 };
 
 /* tensor_device_find; of a name that leaves open which device of its kind it is, the one at that place, counted round.

@@ -6,16 +6,17 @@
 #include "core/table/slot.h"
 #include <string.h>
 
-/* Both pieces of memory have, for each tensor, its slot and its elements. */
+/* Both pieces of memory have what is fetched, and after it what is returned. */
 struct one {
     tensor *of, *copy;
     size_t slot, elements; /* where they are */
+    size_t back;           /* where the slot is that is returned; 0: it is not */
 };
 
 struct fl_host_copies {
     struct tensor_device *device;
     char *here, *there;
-    size_t bytes;
+    size_t fetched, bytes; /* of these the first are fetched */
     int count;
     struct one *all;
 };
@@ -24,13 +25,24 @@ static size_t element_bytes(const tensor *t) {
     return (size_t)t->count * (size_t)t->format->bytes;
 }
 
-static tensor_status place(struct fl_host_copies *c, tensor *const *of) {
+/* Room for so many bytes; where it is. */
+static size_t add(struct fl_host_copies *c, size_t bytes) {
+    const size_t at = c->bytes;
+    c->bytes += fl_line_bytes(bytes);
+    return at;
+}
+
+static tensor_status place(struct fl_host_copies *c, tensor *const *of, int group) {
     for (int i = 0; i < c->count; i++) {
-        struct one *one = &c->all[i];
-        one->of = of[i];
-        one->slot = c->bytes;
-        one->elements = one->slot + fl_line_bytes(sizeof(struct fl_slot));
-        c->bytes = one->elements + fl_line_bytes(element_bytes(of[i]));
+        c->all[i].of = of[i];
+        c->all[i].slot = add(c, sizeof(struct fl_slot));
+        if ((i + 1) % group)
+            c->all[i].elements = add(c, element_bytes(of[i]));
+    }
+    c->fetched = c->bytes;
+    for (int i = group - 1; i < c->count; i += group) {
+        c->all[i].back = add(c, sizeof(struct fl_slot));
+        c->all[i].elements = add(c, element_bytes(of[i]));
     }
     if (!(c->here = fl_alloc_zero(c->bytes)))
         return fl_fail(TENSOR_E_MEMORY, "copies: no memory for %zu bytes", c->bytes);
@@ -46,7 +58,7 @@ static tensor_status place(struct fl_host_copies *c, tensor *const *of) {
     return TENSOR_OK;
 }
 
-struct fl_host_copies *fl_host_copies_new(tensor *const *of, int count) {
+struct fl_host_copies *fl_host_copies_new(tensor *const *of, int count, int group) {
     struct fl_host_copies *c = fl_alloc_zero(sizeof *c);
     if (c) {
         c->device = of[0]->storage->device;
@@ -55,7 +67,7 @@ struct fl_host_copies *fl_host_copies_new(tensor *const *of, int count) {
     }
     if (!c || !c->all)
         fl_fail(TENSOR_E_MEMORY, "copies: no memory for %d tensors", count);
-    else if (!place(c, of))
+    else if (!place(c, of, group))
         return c;
     fl_host_copies_free(c);
     return NULL;
@@ -77,15 +89,26 @@ tensor *fl_host_copy(const struct fl_host_copies *c, int i) {
     return c->all[i].copy;
 }
 
-tensor_status fl_host_copies_fetch(struct fl_host_copies *c) {
+/* The bytes that these have among what is fetched. */
+static size_t bytes_of(const struct fl_host_copies *c, int first, int count) {
+    const size_t end = first + count < c->count ? c->all[first + count].slot : c->fetched;
+    return end - c->all[first].slot;
+}
+
+tensor_status fl_host_copies_begin(struct fl_host_copies *c, int first, int count, struct fl_fetch *fetch) {
     struct fl_queue *queue = fl_device_queue(c->device);
-    for (int i = 0; i < c->count; i++) {
+    for (int i = first; i < first + count; i++) {
         const struct one *one = &c->all[i];
         TRY(fl_copy(queue, c->there + one->slot, one->of->storage->slot, sizeof(struct fl_slot)));
-        TRY(fl_copy(queue, c->there + one->elements, one->of->storage->data, element_bytes(one->of)));
+        if (!one->back)
+            TRY(fl_copy(queue, c->there + one->elements, one->of->storage->data, element_bytes(one->of)));
     }
-    TRY(fl_get(queue, c->here, c->there, c->bytes));
-    for (int i = 0; i < c->count; i++) {
+    return fl_fetch_begin_beside(c->device, fetch, c->there + c->all[first].slot, bytes_of(c, first, count));
+}
+
+tensor_status fl_host_copies_end(struct fl_host_copies *c, int first, int count, struct fl_fetch *fetch) {
+    TRY(fl_fetch_end(c->device, fetch, c->here + c->all[first].slot));
+    for (int i = first; i < first + count; i++) {
         const struct one *one = &c->all[i];
         struct fl_storage *s = one->copy->storage;
         memcpy(s->slot, c->here + one->slot, sizeof *s->slot);
@@ -95,15 +118,17 @@ tensor_status fl_host_copies_fetch(struct fl_host_copies *c) {
     return TENSOR_OK;
 }
 
-tensor_status fl_host_copies_return(struct fl_host_copies *c, int first) {
+tensor_status fl_host_copies_return(struct fl_host_copies *c) {
     struct fl_queue *queue = fl_device_queue(c->device);
-    const size_t begin = c->all[first].slot;
-    for (int i = first; i < c->count; i++)
-        memcpy(c->here + c->all[i].slot, c->all[i].copy->storage->slot, sizeof(struct fl_slot));
-    TRY(fl_put(queue, c->there + begin, c->here + begin, c->bytes - begin));
-    for (int i = first; i < c->count; i++) {
+    for (int i = 0; i < c->count; i++)
+        if (c->all[i].back)
+            memcpy(c->here + c->all[i].back, c->all[i].copy->storage->slot, sizeof(struct fl_slot));
+    TRY(fl_put(queue, c->there + c->fetched, c->here + c->fetched, c->bytes - c->fetched));
+    for (int i = 0; i < c->count; i++) {
         const struct one *one = &c->all[i];
-        TRY(fl_copy(queue, one->of->storage->slot, c->there + one->slot, sizeof(struct fl_slot)));
+        if (!one->back)
+            continue;
+        TRY(fl_copy(queue, one->of->storage->slot, c->there + one->back, sizeof(struct fl_slot)));
         TRY(fl_copy(queue, one->of->storage->data, c->there + one->elements, element_bytes(one->of)));
     }
     return TENSOR_OK;

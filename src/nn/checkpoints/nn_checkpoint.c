@@ -2,6 +2,7 @@
  * their names. The state passes through the bytes of nn_state.c, so that both are the same. */
 #include "nn/checkpoints/nn_checkpoint.h"
 #include "nn/checkpoints/nn_state.h"
+#include "nn/compile/nn_compile.h"
 #include "nn/policies/nn_policy.h"
 #include "group/group.h"
 #include "nn/step/nn_ranks.h"
@@ -192,11 +193,12 @@ static tensor_status put_scaling(struct fl_safetensors_out *o, const nn_graph *g
 static const char scaling_key[] = "network.loss_scale.state";
 
 static tensor_status put_scaling_state(struct fl_safetensors_out *o, const nn_graph *g) {
-    const nn_loss_scale *now = &g->scaling.now;
+    nn_loss_scale now;
+    TRY(fl_loss_scale_now(g, &now));
     return g->scaling.kind != FL_SCALE_DYNAMIC
                ? TENSOR_OK
-               : note(o, scaling_key, "%.17g %lld %lld %lld %lld", now->scale, (long long)now->good,
-                      (long long)now->skipped, (long long)now->in_a_row, (long long)now->longest);
+               : note(o, scaling_key, "%.17g %lld %lld %lld %lld", now.scale, (long long)now.good,
+                      (long long)now.skipped, (long long)now.in_a_row, (long long)now.longest);
 }
 
 static const char shards_key[] = "network.shards", batchnorm_key[] = "network.batchnorm";
@@ -273,7 +275,7 @@ static tensor_status put_all(struct fl_safetensors_out *o, struct entries *e) {
     TRY(note(o, layout_key, "%s", layout));
     TRY(note(o, "flexlab.version", "%s", FLEXLAB_VERSION_STRING));
     TRY(note(o, "network.steps", "%llu", (unsigned long long)e->g->steps));
-    TRY(note(o, "network.layout", "%016llx", (unsigned long long)fl_state_layout(e->g)));
+    TRY(note(o, "network.layout", "%016llx", (unsigned long long)fl_graph_layout(e->g)));
     TRY(put_settings(o, e->g));
     TRY(put_scaling_state(o, e->g));
     for (int i = 0; i < e->count; i++)
@@ -285,6 +287,7 @@ tensor_status fl_checkpoint_write(const nn_graph *g, const char *path, const nn_
                                   const struct fl_extra *extras, int extra_count) {
     char what[FL_GROUP_WHAT];
     snprintf(what, sizeof what, "the checkpoint after %llu steps, which rank 0 writes", (unsigned long long)g->steps);
+    fl_group_fresh(g->group);
     TRY(fl_ranks_bring(g));
     if (nn_group_rank(g->group))
         return fl_group_await(g->group, what, TENSOR_OK);
@@ -429,7 +432,7 @@ static tensor_status check_layout(const struct fl_safetensors *s, const nn_graph
     char own[20];
     TRY(need_note(s, "flexlab.version", &version));
     TRY(need_note(s, "network.layout", &found));
-    snprintf(own, sizeof own, "%016llx", (unsigned long long)fl_state_layout(g));
+    snprintf(own, sizeof own, "%016llx", (unsigned long long)fl_graph_layout(g));
     if (strcmp(version, FLEXLAB_VERSION_STRING) != 0 || !strcmp(found, own))
         return TENSOR_OK;
     return fl_fail(TENSOR_E_DATA,
@@ -516,7 +519,7 @@ static tensor_status read_entry(const struct fl_safetensors *s, struct entries *
 static tensor_status read_scaling(const struct fl_safetensors *s, const nn_graph *g, nn_loss_scale *now) {
     const char *text;
     char *rest, message[300];
-    *now = g->scaling.now;
+    TRY(fl_loss_scale_now(g, now));
     if (g->scaling.kind != FL_SCALE_DYNAMIC)
         return TENSOR_OK;
     TRY(need_note(s, scaling_key, &text));

@@ -1,6 +1,7 @@
 /* nn_state.c - the state of a network as bytes: a header that identifies the network, then its tensors one after the
  * other. */
 #include "nn/checkpoints/nn_state.h"
+#include "nn/compile/nn_compile.h"
 #include "nn/step/nn_ranks.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/step/nn_step.h"
@@ -85,119 +86,6 @@ static tensor_status add_bytes(tensor *t, bool elements, void *context) {
     return TENSOR_OK;
 }
 
-static uint64_t mix(uint64_t hash, const void *bytes, size_t n) { /* FNV-1a */
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
-    return hash;
-}
-
-static uint64_t mix_shape(uint64_t hash, const struct fl_shape *shape) {
-    return mix(hash, shape->dim, (size_t)shape->ndim * sizeof shape->dim[0]);
-}
-
-/* Kind, options, inputs, outputs and states of a node; its parameters are in the list of tensors. */
-static bool is_square(const tensor_window2d *w) {
-    const int *p = w->padding;
-    return w->stride[1] && w->window[0] == w->window[1] && w->stride[0] == w->stride[1] && p[0] == p[1] &&
-           p[0] == p[2] && p[0] == p[3] && w->dilation[0] == w->dilation[1] && !w->output_padding[0] &&
-           !w->output_padding[1];
-}
-
-static uint64_t mix_node(uint64_t hash, const struct fl_node *node) {
-    const struct fl_options *how = &node->how;
-    const tensor_window2d *around = &how->around;
-    const bool square = is_square(around);
-    const int32_t numbers[] = {how->outputs,
-                               square ? around->window[0] : how->window,
-                               square ? around->stride[0] : how->stride,
-                               square ? around->padding[0] : how->padding,
-                               square ? around->dilation[0] : how->dilation,
-                               square ? around->groups : how->groups,
-                               node->layer->relu,
-                               node->inputs,
-                               node->outputs,
-                               node->states};
-    hash = mix(hash, node->layer->kind, strlen(node->layer->kind) + 1);
-    hash = mix(hash, numbers, sizeof numbers);
-    /* default settings preserve the hash of older versions */
-    if (how->padding_counts || how->real[0] != 0 || how->real[1] != 0 || how->real[2] != 0) {
-        const double settings[] = {how->real[0] + 0.0, how->real[1] + 0.0, how->real[2] + 0.0, how->padding_counts};
-        hash = mix(hash, settings, sizeof settings);
-    }
-    if (around->stride[1] && !square) /* other nodes have the hash of older versions */
-        hash = mix(hash, around, sizeof *around);
-    if (how->axes || how->low != 0 || how->high != 0) { /* of kinds that have them */
-        const int32_t axes[] = {(int32_t)how->axes, how->keeps};
-        const float bounds[] = {how->low, how->high};
-        hash = mix(mix(hash, axes, sizeof axes), bounds, sizeof bounds);
-    }
-    for (int k = 0; k < node->inputs; k++)
-        hash = mix(hash, &node->input[k].x, sizeof node->input[k].x);
-    for (int k = 0; k < node->outputs; k++)
-        hash = mix_shape(hash, &node->output[k].shape);
-    for (int k = 0; k < node->states; k++) {
-        const struct fl_state *s = &node->state[k];
-        const int32_t kind[] = {(int32_t)s->format, s->lasts};
-        hash = mix(hash, s->suffix, strlen(s->suffix) + 1);
-        hash = mix(hash, kind, sizeof kind);
-        hash = mix_shape(hash, &s->shape);
-    }
-    return hash;
-}
-
-/* Plain gradient descent has the hash of older versions. */
-static uint64_t mix_optimiser(uint64_t hash, const struct fl_optimiser *o) {
-    const struct {
-        float beta1, beta2, epsilon, clip_value, clip_norm;
-        int32_t kind, nesterov, narrow, decays_all;
-    } how = {o->how.beta1,         o->how.beta2, o->how.epsilon, o->clip_value, o->how.clip_norm,
-             (int32_t)o->how.kind, o->nesterov,  o->narrow,      o->decays_all};
-    return o->plain && !(o->clip_value > 0) && o->decays_all ? hash : mix(hash, &how, sizeof how);
-}
-
-/* So has plain cross-entropy. */
-static uint64_t mix_objective(uint64_t hash, const struct fl_objective *o) {
-    const struct {
-        float smoothing, delta;
-        int32_t kind, ignored, ignores, input_gradient;
-    } how = {o->smoothing, o->delta, (int32_t)o->kind, o->ignored, o->ignores, o->input_gradient};
-    const bool plain = o->kind == FL_LOSS_CROSS_ENTROPY && !(o->smoothing > 0) && !o->ignores && !o->input_gradient;
-    return plain ? hash : mix(hash, &how, sizeof how);
-}
-
-static uint64_t mix_scaling(uint64_t hash, const nn_graph *g) {
-    char text[FL_SCALE_TEXT];
-    if (g->scaling.kind == FL_SCALE_NONE) /* the hash of older versions */
-        return hash;
-    fl_loss_scale_text(g, text);
-    return mix(hash, text, strlen(text));
-}
-
-/* Names and shapes of everything, and how the network is trained. */
-uint64_t fl_state_layout(const nn_graph *g) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (int i = 0; i < g->info_count; i++) {
-        const nn_tensor_info *info = &g->infos[i];
-        hash = mix(hash, info->name, strlen(info->name) + 1);
-        for (int d = 0; d < tensor_ndim(info->t); d++) {
-            const int64_t size = tensor_dim(info->t, d);
-            hash = mix(hash, &size, sizeof size);
-        }
-    }
-    for (int i = 0; i < g->count; i++)
-        hash = mix_node(hash, &g->nodes[i]);
-    const char *predictor = g->predictor ? g->predictor : "";
-    hash = mix(hash, predictor, strlen(predictor) + 1);
-    const struct {
-        uint64_t seed;
-        float momentum, weight_decay;
-        int32_t batch, wide;
-    } how = {g->seed, g->optimiser.how.momentum, g->optimiser.how.weight_decay, fl_whole_batch(g), g->wide};
-    hash = mix_objective(mix_optimiser(mix(hash, &how, sizeof how), &g->optimiser), &g->objective);
-    const char *policy = nn_graph_policy(g); /* a network of one variant has the hash of older versions */
-    return mix_scaling(policy ? mix(hash, policy, strlen(policy)) : hash, g);
-}
-
 static struct head head_of(const nn_graph *g) {
     struct head head;
     memset(&head, 0, sizeof head);
@@ -205,7 +93,7 @@ static struct head head_of(const nn_graph *g) {
     snprintf(head.version, sizeof head.version, "%s", FLEXLAB_VERSION_STRING);
     snprintf(head.variant, sizeof head.variant, "%s", g->variant->name);
     head.bytes = nn_state_bytes(g);
-    head.layout = fl_state_layout(g);
+    head.layout = fl_graph_layout(g);
     head.steps = g->steps;
     return head;
 }
@@ -230,7 +118,7 @@ static tensor_status check_head(const nn_graph *g, const struct head *given) {
 
 /* The part between the header and the tensors: the state of a dynamic loss scale. */
 static size_t scaling_bytes(const nn_graph *g) {
-    return g->scaling.kind == FL_SCALE_DYNAMIC ? sizeof g->scaling.now : 0;
+    return g->scaling.kind == FL_SCALE_DYNAMIC ? sizeof(nn_loss_scale) : 0;
 }
 
 size_t nn_state_bytes(const nn_graph *g) {
@@ -300,11 +188,13 @@ static tensor_status check_call(const nn_graph *g, const void *state, size_t byt
 
 tensor_status nn_state_save(void *state, size_t bytes, const nn_graph *g) {
     TRY(check_call(g, state, bytes));
+    nn_loss_scale scaling;
     TRY(fl_ranks_bring(g));
     const struct head head = head_of(g);
     memcpy(state, &head, sizeof head);
     char *at = (char *)state + sizeof head;
-    memcpy(at, &g->scaling.now, scaling_bytes(g));
+    TRY(fl_loss_scale_now(g, &scaling));
+    memcpy(at, &scaling, scaling_bytes(g));
     at += scaling_bytes(g);
     return visit_all(g, get, &at);
 }
@@ -326,7 +216,8 @@ tensor_status nn_state_restore(nn_graph *g, const void *state, size_t bytes) {
     struct head head;
     memcpy(&head, state, sizeof head);
     TRY(check_head(g, &head));
-    nn_loss_scale scaling = g->scaling.now;
+    nn_loss_scale scaling;
+    TRY(fl_loss_scale_now(g, &scaling));
     memcpy(&scaling, (const char *)state + sizeof head, scaling_bytes(g));
     TRY(fl_loss_scale_check_state(g, &scaling));
     const char *tensors = (const char *)state + sizeof head + scaling_bytes(g);

@@ -10,8 +10,6 @@ tensor_status fl_visit_state(const nn_graph *g, fl_visit_fn visit, void *context
 /* TENSOR_E_DATA where elements of these bytes, checked otherwise, are below 0 and t, of that state, has none such:
  * running variances, roots of mean squares. */
 tensor_status fl_state_check_range(const nn_graph *g, const tensor *t, const void *bytes);
-/* A hash of the names and shapes of everything, and of how the network is trained. */
-uint64_t fl_state_layout(const nn_graph *g);
 /* Checks the states of all tensors, in that order, and makes them those of the network. */
 tensor_status fl_put_state(nn_graph *g, const char *states, uint64_t steps, const nn_loss_scale *scaling);
 

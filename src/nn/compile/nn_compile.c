@@ -341,7 +341,7 @@ tensor_status nn_compile(nn_graph *g, nn_node logits) {
     fl_group_fresh(g->group);
     tensor_status status = fl_group_await(g->group, "compile", compile(g, logits));
     if (!status)
-        status = fl_group_all(g->group, "compile", fl_ranks_begin(g));
+        status = fl_group_all(g->group, "compile", fl_ranks_begin(g, fl_graph_layout(g)));
     fl_expected_forget(g);
     if (status && !was_compiled)
         fl_build_failed(g, status); /* half built: it can only be freed */

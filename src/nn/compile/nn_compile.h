@@ -13,6 +13,10 @@ tensor_status fl_make_gradient(nn_graph *g, const struct fl_node *node, struct f
 /* nn_plan.c: values and their lives. The logits are an output of the last node. */
 tensor_status fl_plan(nn_graph *g);
 
+/* nn_layout.c */
+/* A hash of the names and shapes of everything, and of how the network is trained. */
+uint64_t fl_graph_layout(const nn_graph *g);
+
 /* nn_arena.c */
 /* Lists which values begin and end at each position. */
 tensor_status fl_list_positions(nn_graph *g);

@@ -104,6 +104,8 @@ void nn_graph_free(nn_graph *g) {
     fl_optimiser_clear(&g->optimiser);
     fl_loss_scale_clear(g);
     tensor_free(g->objective.targets);
+    tensor_free(g->objective.mean);
+    tensor_free(g->objective.right);
     tensor_free(g->objective.given);
     tensor_free(g->tokens);
     tensor_free(g->pixels);

@@ -16,6 +16,7 @@
 #include "core/base/fail.h"
 #include "core/queue/call_memory.h"
 #include "core/queue/recording.h"
+#include "core/queue/skipping.h"
 #include "flexlab/nn.h"
 #include "flexlab/tensor_blocks.h"
 #include <stddef.h>
@@ -193,10 +194,10 @@ struct fl_layer {
 
 /* What a normalisation has of the whole batch, if shards go through it together (step/nn_together.h). */
 struct fl_together {
-    tensor *sums;                   /* f64 [3 C]: of a shard */
+    tensor **of_shard, *sums;       /* f64 [3 C]: of each shard of the rank; that of the one in place */
     tensor *sum_of_dy, *about_mean; /* f64 [C]: of all */
-    double *all, *mean, *variance;  /* the sums of all shards; moments */
-    double *sum_of_x;               /* part_norm.h */
+    double *all, *mean, *variance;  /* on the host: the sums of all shards; moments */
+    double *sum_of_x, *dy, *about;  /* part_norm.h; sum_of_dy, about_mean */
     int64_t channels, rows;         /* of the batch */
 };
 
@@ -318,23 +319,24 @@ struct fl_objective {
     bool ignores;
     bool input_gradient, has_input_gradient; /* wanted; of the last backward pass, still there */
     tensor *targets;                         /* f32, of the output's shape; NULL: none */
+    tensor *mean, *right; /* on a device: f64 [1], i32 [1] of an evaluation: its loss, correct predictions */
     tensor *given; /* the rows that count of a gradient of another format (nn_backward_from); NULL: none came so far */
 };
 
 /* Its loss scale: nn_loss_scale.c. */
 enum fl_scale_kind { FL_SCALE_NONE, FL_SCALE_STATIC, FL_SCALE_DYNAMIC };
 enum { FL_SCALE_TEXT = 200 };
-struct fl_slot_copies;
 struct fl_loss_scale {
     enum fl_scale_kind kind;
     double initial, factor, least, most; /* powers of two */
     int64_t window;
-    nn_loss_scale now;
-    double used;                  /* of the last step */
-    tensor *scale;                /* f64 [1], on the device; NULL: none */
-    const tensor *borrowed;       /* that of another network, by which its loss is scaled meanwhile; NULL: its own */
-    tensor *limit;                /* f32 [1]: the limit of an element of a scaled gradient; NULL: no limit */
-    struct fl_slot_copies *slots; /* of the gradients of a step on a device; NULL until the first */
+    tensor *state;          /* struct fl_scale_state, on the device; NULL: the scale is not dynamic */
+    tensor *scale;          /* f64 [1], on the device; NULL: none */
+    const tensor *borrowed; /* that of another network, by which its loss is scaled meanwhile; NULL: its own */
+    tensor *limit;          /* f32 [1]: the limit of an element of a scaled gradient; NULL: no limit */
+    /* What a dynamic scale looks at, from the first step on: the writes of a step; the gradients through which those of
+     * another network came. */
+    struct fl_look_list writes, through;
 };
 
 /* Groups of tensors of a step in the order of their writes: inputs; outputs; gradients; gradients as stored and read by
@@ -352,11 +354,13 @@ struct fl_writes {
     int count, capacity;
     enum fl_part part; /* of the dry run that lists them */
     tensor_status status;
-    unsigned done;          /* parts of the last step that were written, bit by bit */
-    uint64_t step;          /* its number, from 1 */
-    uint64_t updated, past; /* those of the last update, and of the one before it */
-    nn_nonfinite found;     /* the last result of nn_find_nonfinite */
-    char **texts;           /* that such structs point to */
+    unsigned done;      /* parts of the last step that were written, bit by bit */
+    uint64_t step;      /* its number, from 1 */
+    uint64_t updated;   /* that of the last update */
+    const double *loss; /* the loss of the step that is examined; NULL: it is the network\'s */
+    bool open;          /* a device decides whether the last step has one: fl_writes_know */
+    nn_nonfinite found; /* the last result of nn_find_nonfinite */
+    char **texts;       /* that such structs point to */
     int text_count, text_capacity;
 };
 

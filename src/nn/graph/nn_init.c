@@ -5,14 +5,13 @@
  * depend on no mathematical library. */
 #include "nn/graph/nn_graph.h"
 #include "core/base/fail.h"
+#include "core/base/hash.h"
 #include "core/arithmetic/philox.h"
 #include <math.h>
 #include <string.h>
 
 uint64_t nn_name_key(uint64_t seed, const char *name) {
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-    for (; name && *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    const uint64_t hash = fl_hash(FL_HASH, name, name ? strlen(name) : 0);
     struct fl_philox r = fl_philox(seed, 0, hash); /* mixes similar results of FNV */
     return (uint64_t)r.word[0] << 32 | r.word[1];
 }

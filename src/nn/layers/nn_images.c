@@ -97,7 +97,7 @@ static tensor_status settle_statistics(struct fl_node *node, const struct fl_pas
     const struct fl_state *state = node->state;
     if (node->together)
         return fl_part_running_statistics(state[RUNNING_MEAN].t, state[RUNNING_VARIANCE].t, state[BATCH_MEAN].t,
-                                          state[BATCH_VARIANCE].t, momentum_of(node), node->together->rows);
+                                          state[BATCH_VARIANCE].t, pass->x[0], momentum_of(node), node->together->rows);
     return tensor_running_statistics(state[RUNNING_MEAN].t, state[RUNNING_VARIANCE].t, state[BATCH_MEAN].t,
                                      state[BATCH_VARIANCE].t, pass->x[0], momentum_of(node));
 }

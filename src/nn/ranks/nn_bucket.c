@@ -75,9 +75,10 @@ tensor_status fl_bucket_make(struct fl_bucket *b, const struct fl_gradients *of,
     for (int r = 0; r < b->size; r++)
         all += bytes_of(b, r);
     const int64_t head = head_of_gradients(b);
-    b->send = fl_alloc_zero((size_t)(all * b->own + head * b->size + 1));
-    b->receive = fl_alloc_zero((size_t)(bytes_of(b, b->rank) * b->shards + head * b->size + 1));
-    b->result = fl_alloc_zero((size_t)(all + head_of_sums(b) * b->size + 1));
+    /* room for shards one by one, of which sums of shards use a part: what nobody writes takes no memory */
+    b->send = fl_alloc((size_t)(all * b->own + head * b->size + 1));
+    b->receive = fl_alloc((size_t)(bytes_of(b, b->rank) * b->shards + head * b->size + 1));
+    b->result = fl_alloc((size_t)(all + head_of_sums(b) * b->size + 1));
     b->told = fl_alloc_zero(n * shards * sizeof *b->told);
     b->exponents = fl_alloc_zero(n * shards * sizeof *b->exponents);
     b->sum_exponents = fl_alloc_zero(n * size * sizeof *b->sum_exponents);

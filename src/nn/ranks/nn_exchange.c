@@ -6,14 +6,16 @@
 #include "core/base/memory.h"
 #include "nn/shards/nn_shards.h"
 #include "nn/ranks/nn_bucket.h"
+#include <sched.h>
 #include <stdio.h>
 
-/* What is under way, but for the first two and the last. */
-enum phase { UNWRITTEN, WRITTEN, EXPONENTS, GRADIENTS, MAXIMA, SUMS, ADDED };
+/* What is under way, but for the first and the last, and WRITTEN; COMING: from the device. */
+enum phase { UNWRITTEN, COMING, WRITTEN, EXPONENTS, GRADIENTS, MAXIMA, SUMS, ADDED };
 
 struct moving {
     struct fl_bucket bucket;
     enum phase phase;
+    struct fl_fetch fetch;
     struct fl_flight flight;
 };
 
@@ -27,8 +29,12 @@ struct fl_exchange {
 enum { FIRST_CHANNEL = 1 /* nn_ranks.c has the one before */ };
 
 /* Bytes of gradients in a bucket: a quarter of all, so that a small network has some, too; but messages that are long
- * enough to be worth sending, also to each of many ranks. */
+ * enough to be worth sending, also to each of many ranks, and fewer buckets than there are channels. */
 enum { LEAST_BUCKET = 128 << 10, MOST_BUCKET = 4 << 20, LEAST_MESSAGE = 16 << 10 };
+
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
 
 static int64_t bytes_of(const nn_graph *g, int number) {
     const tensor *t = fl_shard_gradient(g, 0, number);
@@ -39,10 +45,8 @@ static int64_t bytes_of_bucket(const nn_graph *g) {
     int64_t all = 0;
     for (int i = 0; i < fl_shard_gradients(g); i++)
         all += bytes_of(g, i);
-    int64_t bytes = all / 4 < MOST_BUCKET ? all / 4 : MOST_BUCKET;
-    bytes = bytes > LEAST_BUCKET ? bytes : LEAST_BUCKET;
-    return bytes > (int64_t)LEAST_MESSAGE * nn_group_size(g->group) ? bytes
-                                                                    : (int64_t)LEAST_MESSAGE * nn_group_size(g->group);
+    const int64_t quarter = all / 4 < MOST_BUCKET ? all / 4 : MOST_BUCKET, of_channels = all / (FL_GROUP_CHANNELS / 2);
+    return larger(larger(quarter, LEAST_BUCKET), larger((int64_t)LEAST_MESSAGE * nn_group_size(g->group), of_channels));
 }
 
 static tensor_status make_buckets(struct fl_exchange *x) {
@@ -71,6 +75,8 @@ struct fl_exchange *fl_exchange_new(nn_graph *g) {
 void fl_exchange_free(struct fl_exchange *x) {
     if (!x)
         return;
+    for (int i = 0; i < x->count; i++)
+        fl_fetch_clear(x->g->device, &x->all[i].fetch);
     fl_exchange_restart(x);
     for (int i = 0; i < x->count; i++)
         fl_bucket_free(&x->all[i].bucket, x->g->group);
@@ -132,6 +138,7 @@ static tensor_status follow(struct fl_exchange *x, struct moving *m) {
         m->phase = ADDED;
         break;
     case UNWRITTEN:
+    case COMING:
     case ADDED:
         break;
     }
@@ -142,9 +149,20 @@ static bool is_moving(const struct moving *m) {
     return m->phase != UNWRITTEN && m->phase != ADDED;
 }
 
+/* What comes from the device. */
+static tensor_status receive(struct fl_exchange *x, struct moving *m, bool waits, bool *arrived) {
+    *arrived = true;
+    if (!waits)
+        TRY(fl_fetch_look(x->g->device, &m->fetch, arrived));
+    if (!*arrived)
+        return TENSOR_OK;
+    m->phase = WRITTEN;
+    return fl_gradients_end(&x->gradients, m->bucket.first, m->bucket.count, &m->fetch);
+}
+
 /* Takes a bucket to its next exchange. */
 static tensor_status step(struct fl_exchange *x, struct moving *m, bool waits, bool *arrived) {
-    TRY(fl_group_end(x->g->group, &m->flight, waits, arrived));
+    TRY(m->phase == COMING ? receive(x, m, waits, arrived) : fl_group_end(x->g->group, &m->flight, waits, arrived));
     return *arrived ? follow(x, m) : TENSOR_OK;
 }
 
@@ -157,15 +175,30 @@ static tensor_status advance(struct fl_exchange *x, int first) {
 }
 
 tensor_status fl_exchange_written(struct fl_exchange *x, int from) {
-    for (int i = 0; i < x->count; i++)
-        if (x->all[i].phase == UNWRITTEN && x->all[i].bucket.first >= from)
-            x->all[i].phase = WRITTEN;
-    return advance(x, 0);
+    const bool elsewhere = fl_gradients_are_elsewhere(&x->gradients);
+    for (int i = 0; i < x->count; i++) {
+        struct moving *m = &x->all[i];
+        if (m->phase != UNWRITTEN || m->bucket.first < from)
+            continue;
+        if (elsewhere)
+            TRY(fl_gradients_begin(&x->gradients, m->bucket.first, m->bucket.count, &m->fetch));
+        m->phase = elsewhere ? COMING : WRITTEN;
+    }
+    return elsewhere ? TENSOR_OK : advance(x, 0);
+}
+
+tensor_status fl_exchange_accompany(struct fl_exchange *x) {
+    for (bool computing = fl_group_overlaps(x->g->group); computing; sched_yield()) {
+        computing = false;
+        TRY(advance(x, 0));
+        for (int i = 0; i < x->count; i++)
+            computing = computing || x->all[i].phase == COMING;
+    }
+    return TENSOR_OK;
 }
 
 tensor_status fl_exchange_finish(struct fl_exchange *x) {
     bool arrived;
-    TRY(fl_gradients_fetch(&x->gradients));
     TRY(fl_exchange_written(x, 0));
     for (int i = 0; i < x->count; i++)
         while (is_moving(&x->all[i])) {
@@ -177,9 +210,16 @@ tensor_status fl_exchange_finish(struct fl_exchange *x) {
     return fl_gradients_return(&x->gradients);
 }
 
+int fl_exchange_bucket(const struct fl_exchange *x, int number) {
+    return number < x->count ? x->all[number].bucket.first : 0;
+}
+
 void fl_exchange_restart(struct fl_exchange *x) {
     for (int i = 0; i < x->count; i++) {
-        fl_group_drop(x->g->group, &x->all[i].flight);
-        x->all[i].phase = UNWRITTEN;
+        struct moving *m = &x->all[i];
+        fl_group_drop(x->g->group, &m->flight);
+        if (m->fetch.under_way) /* what it reads is written again */
+            (void)fl_gradients_end(&x->gradients, m->bucket.first, m->bucket.count, &m->fetch);
+        m->phase = UNWRITTEN;
     }
 }

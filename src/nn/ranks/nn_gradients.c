@@ -2,7 +2,6 @@
 #include "nn/ranks/nn_gradients.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/values/host_copies.h"
 #include "nn/shards/nn_shards.h"
 
 static tensor *sum_of(const nn_graph *g, int parameter) {
@@ -20,10 +19,12 @@ tensor_status fl_gradients_make(struct fl_gradients *of, nn_graph *g) {
     tensor **all = fl_alloc((size_t)(parameters * (own + 1)) * sizeof(tensor *));
     if (!all)
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for %d gradients", parameters);
-    for (int s = 0; s <= own; s++)
-        for (int i = 0; i < parameters; i++)
-            all[s * parameters + i] = s < own ? fl_shard_gradient(g, fl_ranks_first(g) + s, i) : sum_of(g, i);
-    of->copies = fl_host_copies_new(all, parameters * (own + 1));
+    for (int i = 0; i < parameters; i++) {
+        for (int s = 0; s < own; s++)
+            all[i * (own + 1) + s] = fl_shard_gradient(g, fl_ranks_first(g) + s, i);
+        all[i * (own + 1) + own] = sum_of(g, i);
+    }
+    of->copies = fl_host_copies_new(all, parameters * (own + 1), own + 1);
     fl_free(all);
     return of->copies ? TENSOR_OK : tensor_error_status();
 }
@@ -34,19 +35,29 @@ void fl_gradients_free(struct fl_gradients *of) {
 }
 
 tensor *fl_gradients_shard(const struct fl_gradients *of, int shard, int parameter) {
-    const int number = (shard - fl_ranks_first(of->g)) * fl_shard_gradients(of->g) + parameter;
+    const int number = parameter * (fl_ranks_own(of->g) + 1) + shard - fl_ranks_first(of->g);
     return of->copies ? fl_host_copy(of->copies, number) : fl_shard_gradient(of->g, shard, parameter);
 }
 
 tensor *fl_gradients_sum(const struct fl_gradients *of, int parameter) {
-    const int number = fl_ranks_own(of->g) * fl_shard_gradients(of->g) + parameter;
-    return of->copies ? fl_host_copy(of->copies, number) : sum_of(of->g, parameter);
+    const int own = fl_ranks_own(of->g);
+    return of->copies ? fl_host_copy(of->copies, parameter * (own + 1) + own) : sum_of(of->g, parameter);
 }
 
-tensor_status fl_gradients_fetch(const struct fl_gradients *of) {
-    return of->copies ? fl_host_copies_fetch(of->copies) : TENSOR_OK;
+bool fl_gradients_are_elsewhere(const struct fl_gradients *of) {
+    return of->copies != NULL;
+}
+
+tensor_status fl_gradients_begin(const struct fl_gradients *of, int first, int count, struct fl_fetch *fetch) {
+    const int group = fl_ranks_own(of->g) + 1;
+    return fl_host_copies_begin(of->copies, first * group, count * group, fetch);
+}
+
+tensor_status fl_gradients_end(const struct fl_gradients *of, int first, int count, struct fl_fetch *fetch) {
+    const int group = fl_ranks_own(of->g) + 1;
+    return fl_host_copies_end(of->copies, first * group, count * group, fetch);
 }
 
 tensor_status fl_gradients_return(const struct fl_gradients *of) {
-    return of->copies ? fl_host_copies_return(of->copies, fl_ranks_own(of->g) * fl_shard_gradients(of->g)) : TENSOR_OK;
+    return of->copies ? fl_host_copies_return(of->copies) : TENSOR_OK;
 }

@@ -125,8 +125,6 @@ tensor_status fl_shards_begin(nn_graph *g) {
     g->shard = 0;
     if (g->shards <= 1)
         return TENSOR_OK;
-    if (g->together && g->device != tensor_device_at(0))
-        return fl_fail(TENSOR_E_UNSUPPORTED, "batchnorm_global: on %s, expected on cpu", tensor_device_name(g->device));
     if (!(g->of = fl_alloc_zero((size_t)g->shards * sizeof *g->of)))
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for %d shards", g->shards);
     const size_t values = (size_t)g->value_count, states = (size_t)passing_states(g) + 1,
@@ -217,9 +215,9 @@ tensor *fl_shard_state(const nn_graph *g, int shard, int state) {
 tensor_status fl_shard_begin_pass(nn_graph *g, double share) {
     if (!g->of)
         return TENSOR_OK;
-    const double scale = g->scaling.now.scale * share;
+    const double scale = g->scaling.initial * share;
     g->of[g->shard].share = share;
-    return tensor_load_f64(g->share, &scale, 1);
+    return g->scaling.state ? fl_scale_share(g->share, g->scaling.state, share) : tensor_load_f64(g->share, &scale, 1);
 }
 
 void fl_shard_tell(nn_graph *g, int shard, double loss, int correct) {

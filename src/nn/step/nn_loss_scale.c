@@ -2,10 +2,9 @@
  * update. docs/training.md. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
-#include "core/values/slot_copies.h"
+#include "core/base/memory.h"
 #include "core/base/text.h"
 #include "nn/shards/nn_shards.h"
-#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -105,13 +104,13 @@ static tensor_status read_dynamic(struct fl_loss_scale *s, const char *text, con
     const double initial = given[INIT] ? value[INIT] : fmin(fmax(value[INIT], s->least), s->most);
     if (!is_power_of_two(initial) || initial < s->least || initial > s->most)
         return refuse(text, "init: ", initial, s->least, s->most);
-    s->now.scale = s->initial = initial;
+    s->initial = initial;
     return TENSOR_OK;
 }
 
 static tensor_status parse(struct fl_loss_scale *s, const char *text) {
     char *rest;
-    *s = (struct fl_loss_scale){.now = {.scale = 1}};
+    *s = (struct fl_loss_scale){.initial = 1};
     if (!text || !strcmp(text, "none"))
         return TENSOR_OK;
     if (!strcmp(text, "dynamic") || !strncmp(text, "dynamic:", 8)) {
@@ -125,7 +124,7 @@ static tensor_status parse(struct fl_loss_scale *s, const char *text) {
     if (!is_power_of_two(scale) || scale < least_scale || scale > most_scale)
         return refuse(text, "", scale, least_scale, most_scale);
     s->kind = FL_SCALE_STATIC;
-    s->now.scale = s->initial = scale;
+    s->initial = scale;
     return TENSOR_OK;
 }
 
@@ -192,8 +191,7 @@ tensor_status nn_loss_scale_text(char *text, size_t size, const char *loss_scale
 /* Loads the numbers that operations read: the scale, and the limit of each element of a scaled gradient. */
 static tensor_status load_numbers(const nn_graph *g, double scale) {
     const struct fl_loss_scale *s = &g->scaling;
-    const double most = g->optimiser.clip_value * scale;
-    const float limit = most > FLT_MAX ? FLT_MAX : (float)most;
+    const float limit = fl_scaled_limit(g->optimiser.clip_value, scale);
     TRY(tensor_load_f64(s->scale, &scale, 1));
     return s->limit ? tensor_load_f32(s->limit, &limit, 1) : TENSOR_OK;
 }
@@ -202,20 +200,24 @@ tensor_status fl_loss_scale_numbers(nn_graph *g) {
     struct fl_loss_scale *s = &g->scaling;
     if (s->kind == FL_SCALE_NONE)
         return TENSOR_OK;
+    const bool dynamic = s->kind == FL_SCALE_DYNAMIC;
     s->scale = tensor_new_in(g->device, FMT_F64, TENSOR_SHAPE(1));
+    if (dynamic)
+        s->state = tensor_new_in(g->device, FMT_F64, TENSOR_SHAPE(FL_SCALE_NUMBERS));
     if (g->optimiser.clip_value > 0)
         s->limit = tensor_new_in(g->device, FMT_F32, TENSOR_SHAPE(1));
-    if (!s->scale || (g->optimiser.clip_value > 0 && !s->limit))
+    if (!s->scale || (g->optimiser.clip_value > 0 && !s->limit) || (dynamic && !s->state))
         return tensor_error_status();
-    return load_numbers(g, s->now.scale);
+    return dynamic ? fl_loss_scale_put(g, &(nn_loss_scale){.scale = s->initial}) : load_numbers(g, s->initial);
 }
 
 void fl_loss_scale_clear(nn_graph *g) {
     struct fl_loss_scale *s = &g->scaling;
     tensor_free(s->scale);
     tensor_free(s->limit);
-    if (s->slots)
-        fl_slot_copies_free(g->device, s->slots);
+    tensor_free(s->state);
+    fl_look_list_clear(g->device, &s->writes);
+    fl_look_list_clear(g->device, &s->through);
 }
 
 void fl_loss_scale_borrow(nn_graph *to, const nn_graph *from) {
@@ -228,136 +230,183 @@ const tensor *fl_loss_scale_of(const nn_graph *g) {
     return g->scaling.borrowed ? g->scaling.borrowed : g->scaling.scale;
 }
 
-/* --- a step ------------------------------------------------------------------------------------------------------- */
+/* --- what is looked at -------------------------------------------------------------------------------------------- */
 
-/* Whether the write had an Inf or NaN, which shared exponents count although they cannot represent either, or saturated
- * a number that no exponent of its format can represent. */
-static bool overflowed(const struct fl_slot *slot, bool shared) {
-    return slot->last.nonfinite > 0 || (shared && slot->last.saturated > 0 && slot->e == slot->autoflex.e_min);
-}
+struct looks {
+    struct fl_look_at *at;
+    int count, capacity;
+};
 
-static tensor_status find_slot(const struct fl_slot_copies *slots, const tensor *t, const struct fl_slot **slot) {
-    *slot = fl_slot_then(slots, t);
-    return *slot ? TENSOR_OK : fl_fail(TENSOR_E_DEVICE, "loss scale: a gradient has no slot among those of its device");
-}
-
-/* Checks the gradient of an activation: with a shared exponent an overflow ends there, as the largest number or 0, and
- * need not reach the gradient of a parameter; in float formats an Inf does. index -1: there is none. */
-static tensor_status look_at_value(const nn_graph *g, int shard, const struct fl_slot_copies *slots, int index,
-                                   bool *found) {
-    const struct fl_slot *slot;
-    if (index < 0 || !tensor_format_is_shared(g->values[index].type.format))
-        return TENSOR_OK;
-    TRY(find_slot(slots, fl_shard_value(g, shard, g->values[index].base), &slot));
-    *found = *found || overflowed(slot, true);
+static tensor_status look_at(struct looks *l, const tensor *t, int64_t marks) {
+    int i = 0;
+    while (i < l->count && l->at[i].t != t)
+        i++;
+    if (i == l->count) {
+        TRY(fl_grow((void **)&l->at, l->count, &l->capacity, sizeof *l->at));
+        l->at[l->count++] = (struct fl_look_at){t, 0};
+    }
+    l->at[i].marks |= marks;
     return TENSOR_OK;
 }
 
-/* Looks at every gradient that a node read or wrote in this step. */
-static tensor_status look_at_values(const nn_graph *g, int shard, const struct fl_slot_copies *slots,
-                                    const struct fl_node *node, bool *found) {
+/* The gradient of an activation: with a shared exponent an overflow ends there, as the largest number or 0, and need
+ * not reach the gradient of a parameter; in float formats an Inf does. index -1: there is none. */
+static tensor_status look_at_value(struct looks *l, const nn_graph *g, int shard, int index) {
+    return index < 0 || !tensor_format_is_shared(g->values[index].type.format)
+               ? TENSOR_OK
+               : look_at(l, fl_shard_value(g, shard, g->values[index].base), FL_LOOK_OVERFLOWS | FL_LOOK_SHARED);
+}
+
+/* Every gradient that a node reads or writes in a step. */
+static tensor_status look_at_values(struct looks *l, const nn_graph *g, int shard, const struct fl_node *node) {
     for (int k = 0; k < node->outputs; k++) {
-        TRY(look_at_value(g, shard, slots, node->output[k].dy, found));
-        TRY(look_at_value(g, shard, slots, node->output[k].operand, found));
+        TRY(look_at_value(l, g, shard, node->output[k].dy));
+        TRY(look_at_value(l, g, shard, node->output[k].operand));
     }
     for (int k = 0; k < node->inputs; k++) {
-        TRY(look_at_value(g, shard, slots, node->input[k].dx, found));
-        TRY(look_at_value(g, shard, slots, node->input[k].sum, found));
+        TRY(look_at_value(l, g, shard, node->input[k].dx));
+        TRY(look_at_value(l, g, shard, node->input[k].sum));
     }
     return TENSOR_OK;
 }
 
-static tensor_status look_at_gradient(const struct fl_slot_copies *slots, const tensor *gradient, bool *found) {
-    const struct fl_slot *slot;
-    if (!gradient)
-        return TENSOR_OK;
-    TRY(find_slot(slots, gradient, &slot));
-    *found = *found || overflowed(slot, tensor_format_is_shared(tensor_format_of(gradient)));
-    return TENSOR_OK;
-}
-
-/* Looks at a gradient as written, as stored and as read by the update: each format may have a smaller range. */
-static tensor_status look_at_parameter(const struct fl_slot_copies *slots, const struct fl_parameter *p, bool *found) {
-    TRY(look_at_gradient(slots, p->g, found));
-    TRY(look_at_gradient(slots, p->g_kept, found));
-    return look_at_gradient(slots, p->g_taken, found);
-}
-
-static tensor_status look_at_parameters(const nn_graph *g, const struct fl_slot_copies *slots, bool *found) {
-    for (int i = 0; i < g->count; i++)
-        for (int k = 0; k < g->nodes[i].parameters; k++)
-            TRY(look_at_parameter(slots, &g->nodes[i].parameter[k], found));
-    for (int s = 0; g->of && s < g->shards; s++)
-        for (int i = 0; i < fl_shard_gradients(g); i++)
-            TRY(look_at_gradient(slots, fl_shard_gradient(g, s, i), found));
-    return TENSOR_OK;
-}
-
-static tensor_status look_at_activations(const nn_graph *g, const struct fl_slot_copies *slots, bool *found) {
+static tensor_status look_at_activations(struct looks *l, const nn_graph *g) {
     for (int s = 0; s < g->shards; s++)
         for (int i = 0; i < g->count; i++)
             if (g->nodes[i].learns)
-                TRY(look_at_values(g, s, slots, &g->nodes[i], found));
+                TRY(look_at_values(l, g, s, &g->nodes[i]));
     return TENSOR_OK;
 }
 
-/* In the next network only gradients that lead to this one count, not those of parameters. */
-static tensor_status look(const nn_graph *g, const nn_graph *next, const struct fl_slot_copies *slots, bool *found) {
-    TRY(look_at_parameters(g, slots, found));
-    TRY(look_at_activations(g, slots, found));
-    return next ? look_at_activations(next, slots, found) : TENSOR_OK;
+static tensor_status look_at_gradient(struct looks *l, const tensor *gradient) {
+    const bool shared = gradient && tensor_format_is_shared(tensor_format_of(gradient));
+    return gradient ? look_at(l, gradient, FL_LOOK_OVERFLOWS | (shared ? FL_LOOK_SHARED : 0)) : TENSOR_OK;
 }
 
-tensor_status fl_loss_scale_judge(nn_graph *g, const nn_graph *next, bool *skip) {
+/* A gradient as written, as stored and as read by the update: each format may have a smaller range. */
+static tensor_status look_at_parameters(struct looks *l, const nn_graph *g) {
+    for (int i = 0; i < g->count; i++)
+        for (int k = 0; k < g->nodes[i].parameters; k++) {
+            const struct fl_parameter *p = &g->nodes[i].parameter[k];
+            TRY(look_at_gradient(l, p->g));
+            TRY(look_at_gradient(l, p->g_kept));
+            TRY(look_at_gradient(l, p->g_taken));
+        }
+    for (int s = 0; g->of && s < g->shards; s++)
+        for (int i = 0; i < fl_shard_gradients(g); i++)
+            TRY(look_at_gradient(l, fl_shard_gradient(g, s, i)));
+    return TENSOR_OK;
+}
+
+/* What follows goes through all writes in the order in which the first that is not finite is searched: those of the
+ * update before, then those of the step. */
+static int next_write(const nn_graph *g, int write) {
+    const struct fl_write *list = g->writes.list;
+    const bool before = write < 0 || list[write].part == FL_PART_UPDATE;
+    for (int i = write + 1; before && i < g->writes.count; i++)
+        if (list[i].part == FL_PART_UPDATE)
+            return i;
+    write = before ? -1 : write;
+    for (int i = write + 1; i < g->writes.count; i++)
+        if (list[i].part != FL_PART_UPDATE)
+            return i;
+    return -1;
+}
+
+int fl_loss_scale_write(const nn_graph *g, const struct fl_scale_state *s) {
+    int write = -1;
+    for (double i = 0; i <= s->first; i++)
+        write = next_write(g, write);
+    return write;
+}
+
+/* On the host the search needs no list. */
+static tensor_status look_at_writes(struct looks *l, const nn_graph *g) {
+    const bool host = g->device == tensor_device_at(0);
+    for (int i = next_write(g, -1); i >= 0 && !host; i = next_write(g, i))
+        TRY(look_at(l, g->infos[g->writes.list[i].info].t, FL_LOOK_FINDS));
+    TRY(look_at_parameters(l, g));
+    return look_at_activations(l, g);
+}
+
+static tensor_status make_list(const nn_graph *g, struct fl_look_list *list,
+                               tensor_status (*which)(struct looks *l, const nn_graph *g)) {
+    struct looks looks = {NULL, 0, 0};
+    if (list->slots)
+        return TENSOR_OK;
+    tensor_status status = which(&looks, g);
+    if (!status)
+        status = fl_look_list_make(g->device, list, looks.at, looks.count);
+    fl_free(looks.at);
+    return status;
+}
+
+/* --- a step ------------------------------------------------------------------------------------------------------- */
+
+static bool is_dynamic(const nn_graph *g) {
+    return g->scaling.kind == FL_SCALE_DYNAMIC && g->compiled; /* not in a dry run */
+}
+
+tensor_status fl_loss_scale_look_through(const nn_graph *g, nn_graph *next) {
+    if (!is_dynamic(g) || !next)
+        return TENSOR_OK;
+    TRY(make_list(next, &next->scaling.through, look_at_activations));
+    return fl_skip_look(g->scaling.state, &next->scaling.through, false);
+}
+
+tensor_status fl_loss_scale_judge(nn_graph *g, bool *skip) {
     struct fl_loss_scale *s = &g->scaling;
+    struct fl_scale_state state;
     *skip = false;
+    if (!is_dynamic(g))
+        return TENSOR_OK;
+    TRY(make_list(g, &s->writes, look_at_writes));
+    TRY(fl_skip_look(s->state, &s->writes, true));
+    if (g->device != tensor_device_at(0) && !g->watch)
+        return TENSOR_OK;
+    TRY(fl_loss_scale_state(g, &state));
+    *skip = state.overflows > 0;
+    return TENSOR_OK;
+}
+
+tensor_status fl_loss_scale_step(nn_graph *g) {
+    const struct fl_loss_scale *s = &g->scaling;
+    return is_dynamic(g) ? fl_skip_end(s->state, s->scale, s->limit,
+                                       &(struct fl_scale_settings){.factor = s->factor,
+                                                                   .least = s->least,
+                                                                   .most = s->most,
+                                                                   .window = (double)s->window,
+                                                                   .clip = g->optimiser.clip_value})
+                         : TENSOR_OK;
+}
+
+tensor_status fl_loss_scale_state(const nn_graph *g, struct fl_scale_state *state) {
+    const struct fl_loss_scale *s = &g->scaling;
+    double numbers[FL_SCALE_NUMBERS];
+    *state = (struct fl_scale_state){.scale = s->initial, .used = s->initial, .first = -1};
     if (s->kind != FL_SCALE_DYNAMIC)
         return TENSOR_OK;
-    if (g->device == tensor_device_at(0))
-        return look(g, next, NULL, skip);
-    TRY(fl_taken(g, fl_slot_copies_begin(g->device, &s->slots)));
-    TRY(fl_taken(g, fl_slot_copies_end(g->device, s->slots)));
-    return look(g, next, s->slots, skip);
+    TRY(fl_taken(g, tensor_store_f64(s->state, numbers, FL_SCALE_NUMBERS)));
+    memcpy(state, numbers, sizeof *state);
+    return TENSOR_OK;
 }
 
-const struct fl_slot_copies *fl_loss_scale_slots(const nn_graph *g) {
-    return g->scaling.kind == FL_SCALE_DYNAMIC ? g->scaling.slots : NULL;
-}
-
-/* The published rule: lower the scale at once, raise it after a growth interval without overflows. */
-static void advance(struct fl_loss_scale *s, bool skipped) {
-    nn_loss_scale *now = &s->now;
-    if (skipped) {
-        now->scale = fmax(now->scale / s->factor, s->least);
-        now->good = 0;
-        now->skipped++;
-        now->in_a_row++;
-        now->longest = now->in_a_row > now->longest ? now->in_a_row : now->longest;
-        return;
-    }
-    now->in_a_row = 0;
-    if (++now->good < s->window)
-        return;
-    now->good = 0;
-    now->scale = fmin(now->scale * s->factor, s->most);
-}
-
-tensor_status fl_loss_scale_step(nn_graph *g, bool skipped) {
-    struct fl_loss_scale *s = &g->scaling;
-    const double before = s->now.scale;
-    s->used = before;
-    if (s->kind != FL_SCALE_DYNAMIC)
-        return TENSOR_OK;
-    advance(s, skipped);
-    return s->now.scale != before ? load_numbers(g, s->now.scale) : TENSOR_OK;
+tensor_status fl_loss_scale_now(const nn_graph *g, nn_loss_scale *now) {
+    struct fl_scale_state s;
+    TRY(fl_loss_scale_state(g, &s));
+    *now = (nn_loss_scale){.scale = s.scale,
+                           .good = (int64_t)s.good,
+                           .skipped = (int64_t)s.skipped,
+                           .in_a_row = (int64_t)s.in_a_row,
+                           .longest = (int64_t)s.longest};
+    return TENSOR_OK;
 }
 
 tensor_status nn_loss_scale_of(nn_loss_scale *now, const nn_graph *g) {
     TRY(fl_check_ready(g));
     if (!now)
         return fl_fail(TENSOR_E_ARGUMENT, "loss scale: now is NULL");
-    *now = g->scaling.now;
-    return TENSOR_OK;
+    return fl_loss_scale_now(g, now);
 }
 
 /* --- in the state of the network ---------------------------------------------------------------------------------- */
@@ -381,6 +430,15 @@ tensor_status fl_loss_scale_check_state(const nn_graph *g, const nn_loss_scale *
 tensor_status fl_loss_scale_put(nn_graph *g, const nn_loss_scale *now) {
     if (g->scaling.kind != FL_SCALE_DYNAMIC)
         return TENSOR_OK;
-    g->scaling.now = *now;
+    const struct fl_scale_state state = {.scale = now->scale,
+                                         .good = (double)now->good,
+                                         .skipped = (double)now->skipped,
+                                         .in_a_row = (double)now->in_a_row,
+                                         .longest = (double)now->longest,
+                                         .used = now->scale,
+                                         .first = -1};
+    double numbers[FL_SCALE_NUMBERS];
+    memcpy(numbers, &state, sizeof numbers);
+    TRY(tensor_load_f64(g->scaling.state, numbers, FL_SCALE_NUMBERS));
     return load_numbers(g, now->scale);
 }

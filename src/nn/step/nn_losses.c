@@ -9,22 +9,43 @@
 #include "nn/shards/nn_shards.h"
 #include <string.h>
 
+/* Of a step. */
+struct noted {
+    double loss;
+    int32_t right;
+    struct fl_scale_state scale; /* after it */
+};
+
 struct fl_losses {
     int every;
     int parts;      /* of a step: its shards on a device; 1 where the host knows their sum at once */
-    char *halves;   /* on the device: two groups, each a double and then an int32 for each part of a step */
+    char *halves;   /* on the device: two groups, each the scale's state for each step, then for each part of one a
+                       double, and then an int32 */
     char *group;    /* one of them, here */
     double *shares; /* of both: what each part counts */
     struct fl_fetch fetch;
     int half, noted; /* which group is being noted, and how far */
     int on_way;      /* steps of the group on its way */
-    double *loss;    /* what arrived, in order: `count` from `first` on, room for `capacity` */
-    int32_t *right;
+    /* What arrived, in order: `count` from `first` on, room for `capacity`; and the last one that was read. */
+    struct noted *steps, last;
     int first, count, capacity;
 };
 
+/* The places in a group: of a step's state, of the loss and the correct predictions of a part. */
+static size_t state_place(int step) {
+    return (size_t)step * sizeof(struct fl_scale_state);
+}
+
+static size_t loss_place(const struct fl_losses *l, int step, int part) {
+    return state_place(l->every) + ((size_t)step * (size_t)l->parts + (size_t)part) * sizeof(double);
+}
+
+static size_t right_place(const struct fl_losses *l, int step, int part) {
+    return loss_place(l, l->every, 0) + ((size_t)step * (size_t)l->parts + (size_t)part) * sizeof(int32_t);
+}
+
 static size_t group_bytes(const struct fl_losses *l) {
-    return (size_t)l->every * (size_t)l->parts * (sizeof(double) + sizeof(int32_t));
+    return right_place(l, l->every, 0);
 }
 
 static void free_losses(const nn_graph *g, struct fl_losses *l) {
@@ -34,8 +55,7 @@ static void free_losses(const nn_graph *g, struct fl_losses *l) {
     tensor_device_release(g->device, l->halves);
     fl_free(l->group);
     fl_free(l->shares);
-    fl_free(l->loss);
-    fl_free(l->right);
+    fl_free(l->steps);
     fl_free(l);
 }
 
@@ -57,9 +77,8 @@ static tensor_status prepare(const nn_graph *g, struct fl_losses *l) {
     l->capacity = 2 * l->every;
     l->group = fl_alloc(group_bytes(l));
     l->shares = fl_alloc(2 * (size_t)l->every * (size_t)l->parts * sizeof *l->shares);
-    l->loss = fl_alloc((size_t)l->capacity * sizeof *l->loss);
-    l->right = fl_alloc((size_t)l->capacity * sizeof *l->right);
-    if (!l->group || !l->shares || !l->loss || !l->right)
+    l->steps = fl_alloc((size_t)l->capacity * sizeof *l->steps);
+    if (!l->group || !l->shares || !l->steps)
         return fl_fail(TENSOR_E_MEMORY, "losses: no memory for %d", l->every);
     if (!(l->halves = tensor_device_allocate(g->device, 2 * group_bytes(l))))
         return tensor_error_status();
@@ -102,55 +121,44 @@ static double counted(double loss, double share) {
 
 /* --- groups ------------------------------------------------------------------------------------------------------- */
 
-/* Makes space for `more` losses at the end, and moves the existing ones to the beginning. */
+/* Makes space for `more` steps at the end, and moves the existing ones to the beginning. */
 static tensor_status make_room(struct fl_losses *l, int more) {
-    if (l->first) {
-        memmove(l->loss, l->loss + l->first, (size_t)l->count * sizeof *l->loss);
-        memmove(l->right, l->right + l->first, (size_t)l->count * sizeof *l->right);
-        l->first = 0;
-    }
+    memmove(l->steps, l->steps + l->first, (size_t)l->count * sizeof *l->steps);
+    l->first = 0;
     if (l->count + more <= l->capacity)
         return TENSOR_OK;
     const int capacity = 2 * (l->count + more);
-    double *loss = fl_alloc((size_t)capacity * sizeof *loss);
-    int32_t *right = loss ? fl_alloc((size_t)capacity * sizeof *right) : NULL;
-    if (!right) {
-        fl_free(loss);
+    struct noted *steps = fl_alloc((size_t)capacity * sizeof *steps);
+    if (!steps)
         return fl_fail(TENSOR_E_MEMORY, "losses: no memory for %d", capacity);
-    }
-    if (l->count) {
-        memcpy(loss, l->loss, (size_t)l->count * sizeof *loss);
-        memcpy(right, l->right, (size_t)l->count * sizeof *right);
-    }
-    fl_free(l->loss);
-    fl_free(l->right);
-    l->loss = loss;
-    l->right = right;
+    memcpy(steps, l->steps, (size_t)l->count * sizeof *steps);
+    fl_free(l->steps);
+    l->steps = steps;
     l->capacity = capacity;
     return TENSOR_OK;
 }
 
-/* The place of the first part of a step among those of both groups; `half`: which. */
-static int first_part(const struct fl_losses *l, int half, int step) {
-    return (half * l->every + step) * l->parts;
+/* The share of a part that was noted in one of both groups. */
+static double *share_of(const struct fl_losses *l, int half, int step, int part) {
+    return &l->shares[(half * l->every + step) * l->parts + part];
 }
 
 /* Takes a step of the group that has arrived. */
-static void add_parts(struct fl_losses *l, int step) {
+static void take_step(const nn_graph *g, struct fl_losses *l, int step) {
+    const struct fl_loss_scale *s = &g->scaling;
+    struct noted *to = &l->steps[l->count++];
     double loss[FL_MOST_SHARDS];
-    int32_t right, all = 0;
-    const char *losses = l->group + (size_t)first_part(l, 0, step) * sizeof *loss,
-               *rights = l->group + (size_t)(l->every * l->parts) * sizeof *loss +
-                         (size_t)first_part(l, 0, step) * sizeof right;
-    memcpy(loss, losses, (size_t)l->parts * sizeof *loss);
+    int32_t right;
+    *to = (struct noted){.scale = {.scale = s->initial, .used = s->initial, .first = -1}};
+    if (s->state)
+        memcpy(&to->scale, l->group + state_place(step), sizeof to->scale);
     for (int p = 0; p < l->parts; p++) {
-        const double share = l->shares[first_part(l, !l->half, step) + p];
-        loss[p] = counted(loss[p], share);
-        memcpy(&right, rights + (size_t)p * sizeof right, sizeof right);
-        all += right;
+        memcpy(&loss[p], l->group + loss_place(l, step, p), sizeof loss[p]);
+        memcpy(&right, l->group + right_place(l, step, p), sizeof right);
+        loss[p] = counted(loss[p], *share_of(l, !l->half, step, p));
+        to->right += right;
     }
-    l->loss[l->count] = fl_tree_sum(loss, l->parts);
-    l->right[l->count++] = all;
+    to->loss = fl_tree_sum(loss, l->parts);
 }
 
 /* The group on its way, if there is one, arrives. */
@@ -164,7 +172,7 @@ static tensor_status receive(nn_graph *g) {
     l->on_way = 0;
     TRY(fl_taken(g, status));
     for (int i = 0; i < arrived; i++)
-        add_parts(l, i);
+        take_step(g, l, i);
     return TENSOR_OK;
 }
 
@@ -215,12 +223,11 @@ static tensor_status loss_of_shards(const nn_graph *g, double *loss, int *correc
 
 /* The loss of several shards is a sum, which the host computes at once. */
 static tensor_status note_shards(nn_graph *g, struct fl_losses *l) {
-    double loss;
-    int correct;
+    struct noted step;
     TRY(make_room(l, 1));
-    TRY(loss_of_shards(g, &loss, &correct));
-    l->loss[l->first + l->count] = loss;
-    l->right[l->first + l->count++] = correct;
+    TRY(loss_of_shards(g, &step.loss, &step.right));
+    TRY(fl_loss_scale_state(g, &step.scale));
+    l->steps[l->count++] = step;
     return TENSOR_OK;
 }
 
@@ -238,11 +245,12 @@ tensor_status nn_note_loss(nn_graph *g) {
     char *group = l->halves + (size_t)l->half * group_bytes(l);
     for (int p = 0; p < l->parts; p++) {
         const struct fl_told told = g->of ? fl_shard_told(g, p) : (struct fl_told){g->loss, g->correct, 1, 0, 0};
-        const size_t at = (size_t)(first_part(l, 0, l->noted) + p);
-        TRY(fl_fetch_note(told.loss, group + at * sizeof(double)));
-        TRY(fl_fetch_note(told.correct, group + (size_t)(l->every * l->parts) * sizeof(double) + at * sizeof(int32_t)));
-        l->shares[first_part(l, l->half, l->noted) + p] = told.share;
+        TRY(fl_fetch_note(told.loss, group + loss_place(l, l->noted, p)));
+        TRY(fl_fetch_note(told.correct, group + right_place(l, l->noted, p)));
+        *share_of(l, l->half, l->noted, p) = told.share;
     }
+    if (g->scaling.state)
+        TRY(fl_fetch_note(g->scaling.state, group + state_place(l->noted)));
     l->noted++;
     return l->noted == l->every ? send(g) : TENSOR_OK;
 }
@@ -262,12 +270,17 @@ tensor_status nn_noted_loss(double *loss, int *correct, bool *there, nn_graph *g
     }
     if (!l || !l->count)
         return TENSOR_OK;
-    *loss = l->loss[l->first];
-    *correct = l->right[l->first];
-    l->first++;
+    l->last = l->steps[l->first++];
     l->count--;
+    *loss = l->last.loss;
+    *correct = l->last.right;
     *there = true;
     return TENSOR_OK;
+}
+
+const struct fl_scale_state *fl_noted_scale(const nn_graph *g) {
+    static const struct fl_scale_state none = {.scale = 1, .used = 1, .first = -1};
+    return g->losses ? &g->losses->last.scale : &none;
 }
 
 /* --- of the last step --------------------------------------------------------------------------------------------- */

@@ -89,15 +89,30 @@ void fl_writes_begin(nn_graph *g) {
 
 void fl_writes_done(nn_graph *g, enum fl_part part) {
     g->writes.done |= 1u << part | (part == FL_PART_FORWARD ? 1u << FL_PART_INPUT : 0);
-    if (part != FL_PART_UPDATE)
-        return;
-    g->writes.past = g->writes.updated;
-    g->writes.updated = g->writes.step;
+}
+
+void fl_writes_open(nn_graph *g) {
+    g->writes.open = true;
+}
+
+tensor_status fl_writes_know(nn_graph *g) {
+    struct fl_writes *w = &g->writes;
+    struct fl_scale_state s;
+    if (!w->open)
+        return TENSOR_OK;
+    TRY(fl_loss_scale_state(g, &s));
+    w->open = false;
+    if (s.in_a_row == 0 && w->step == g->steps)
+        fl_writes_done(g, FL_PART_UPDATE);
+    if (g->steps > (uint64_t)s.in_a_row + w->updated)
+        w->updated = g->steps - (uint64_t)s.in_a_row;
+    return TENSOR_OK;
 }
 
 void fl_writes_forget(nn_graph *g) {
     g->writes.done = 0;
-    g->writes.step = g->writes.updated = g->writes.past = g->steps;
+    g->writes.step = g->writes.updated = g->steps;
+    g->writes.open = false;
 }
 
 static bool is_done(const nn_graph *g, enum fl_part part) {
@@ -135,12 +150,14 @@ static tensor_status look_at_loss(const nn_graph *g, struct fl_first *first) {
     const bool later = first->write < 0 || g->writes.list[first->write].part > FL_PART_FORWARD;
     if (!g->has_loss || !is_done(g, FL_PART_FORWARD) || !later)
         return TENSOR_OK;
-    TRY(nn_loss(&loss, NULL, g));
-    first->of_loss = !isfinite(loss);
+    if (!g->writes.loss)
+        TRY(nn_loss(&loss, NULL, g));
+    first->of_loss = !isfinite(g->writes.loss ? *g->writes.loss : loss);
     return TENSOR_OK;
 }
 
-tensor_status fl_find_first(const nn_graph *g, const struct fl_slot_copies *slots, bool waits, struct fl_first *first) {
+tensor_status fl_find_first(nn_graph *g, const struct fl_slot_copies *slots, struct fl_first *first) {
+    TRY(fl_writes_know(g));
     *first = (struct fl_first){.write = -1};
     if (!is_done(g, FL_PART_UPDATE)) { /* weights are as the step read them */
         TRY(find_among(g, slots, 1u << FL_PART_UPDATE, &first->write));
@@ -148,7 +165,7 @@ tensor_status fl_find_first(const nn_graph *g, const struct fl_slot_copies *slot
     }
     if (!first->of_before)
         TRY(find_among(g, slots, g->writes.done, &first->write));
-    if (!first->of_before && (waits || first->write >= 0))
+    if (!first->of_before)
         TRY(look_at_loss(g, first));
     first->part = first->of_loss ? FL_PART_FORWARD : first->write >= 0 ? g->writes.list[first->write].part : 0;
     return TENSOR_OK;
@@ -174,10 +191,9 @@ const char *fl_pass_name(const struct fl_first *first) {
     return passes[first->of_loss ? OF_LOSS : of_part[first->part]];
 }
 
-bool fl_counts(const nn_graph *g, const struct fl_first *first) {
+bool fl_counts(const struct fl_first *first, double skipped) {
     const bool of_gradients = first->part == FL_PART_BACKWARD || first->part == FL_PART_TAKEN;
-    const int64_t skipped = g->scaling.now.in_a_row;
-    return !fl_is_finite_step(first) && (!of_gradients || !skipped || skipped >= NN_STARVED);
+    return !fl_is_finite_step(first) && (!of_gradients || skipped == 0 || skipped >= NN_STARVED);
 }
 
 /* --- who computed it ---------------------------------------------------------------------------------------------- */
@@ -294,8 +310,8 @@ static bool layer_rules(const struct layers *l, char text[RULE_ROOM]) {
 }
 
 /* Whether the results fit binary32 but not the format: otherwise no format helps. */
-static bool would_fit(const struct fl_slot *slot, tensor_format format) {
-    return slot->last.saturated > 0 && slot->last.maximum <= (double)FLT_MAX && format != FMT_FP32 &&
+static bool would_fit(const tensor_stats *write, tensor_format format) {
+    return write->saturated > 0 && write->maximum <= (double)FLT_MAX && format != FMT_FP32 &&
            !tensor_format_is_shared(format);
 }
 
@@ -342,21 +358,24 @@ static tensor_status name_first(nn_graph *g, int info, bool fits, nn_nonfinite *
     return found->remedy ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "nonfinite: no memory for a rule");
 }
 
-tensor_status fl_tell_first(nn_graph *g, const struct fl_slot_copies *slots, const struct fl_first *first,
+tensor_status fl_tell_write(nn_graph *g, const struct fl_first *first, const tensor_stats *write, int64_t step,
                             nn_nonfinite *found) {
-    *found =
-        (nn_nonfinite){.step = (int64_t)(first->of_before && g->writes.updated ? g->writes.updated : g->writes.step),
-                       .nonfinite = 1,
-                       .elements = 1,
-                       .pass = fl_pass_name(first)};
+    *found = (nn_nonfinite){.step = step, .nonfinite = 1, .elements = 1, .pass = fl_pass_name(first)};
     if (first->of_loss)
         return name_first(g, -1, false, found);
     const int info = g->writes.list[first->write].info;
-    const struct fl_slot *slot = fl_slot_then(slots, g->infos[info].t);
-    found->nonfinite = slot->last.nonfinite > 0 ? slot->last.nonfinite : slot->last.saturated;
-    found->elements = slot->last.elements;
-    found->maximum = slot->last.maximum;
-    return name_first(g, info, would_fit(slot, tensor_format_of(g->infos[info].t)), found);
+    found->nonfinite = write->nonfinite > 0 ? write->nonfinite : write->saturated;
+    found->elements = write->elements;
+    found->maximum = write->maximum;
+    return name_first(g, info, would_fit(write, tensor_format_of(g->infos[info].t)), found);
+}
+
+tensor_status fl_tell_first(nn_graph *g, const struct fl_slot_copies *slots, const struct fl_first *first,
+                            nn_nonfinite *found) {
+    const struct fl_writes *w = &g->writes;
+    const struct fl_slot *slot = first->of_loss ? NULL : fl_slot_then(slots, g->infos[w->list[first->write].info].t);
+    return fl_tell_write(g, first, slot ? &slot->last : NULL,
+                         (int64_t)(first->of_before && w->updated ? w->updated : w->step), found);
 }
 
 int fl_number_of(const nn_graph *g, const char *name) {
@@ -386,7 +405,7 @@ tensor_status fl_recall_first(nn_graph *g, const char *file, const struct fl_rec
 
 static tensor_status find(nn_graph *g, const struct fl_slot_copies *slots, const nn_nonfinite **found) {
     struct fl_first first;
-    TRY(fl_find_first(g, slots, true, &first));
+    TRY(fl_find_first(g, slots, &first));
     if (fl_is_finite_step(&first))
         return TENSOR_OK;
     TRY(fl_tell_first(g, slots, &first, &g->writes.found));

@@ -84,10 +84,14 @@ static bool has_targets(const nn_graph *g) {
 }
 
 tensor_status fl_objective_numbers(nn_graph *g, const struct fl_output *last) {
+    struct fl_objective *o = &g->objective;
+    if (g->device != tensor_device_at(0) && (!(o->mean = tensor_new_in(g->device, FMT_F64, TENSOR_SHAPE(1))) ||
+                                             !(o->right = tensor_new_in(g->device, FMT_I32, TENSOR_SHAPE(1)))))
+        return tensor_error_status();
     if (!has_targets(g))
         return TENSOR_OK;
-    g->objective.targets = tensor_new_in(g->device, FMT_F32, last->shape.ndim, last->shape.dim);
-    return g->objective.targets ? TENSOR_OK : tensor_error_status();
+    o->targets = tensor_new_in(g->device, FMT_F32, last->shape.ndim, last->shape.dim);
+    return o->targets ? TENSOR_OK : tensor_error_status();
 }
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
@@ -120,6 +124,16 @@ tensor_status fl_objective_run(const nn_graph *g, tensor *dx, const tensor *x) {
     default:
         return TENSOR_OK;
     }
+}
+
+tensor_status fl_objective_evaluate_there(const nn_graph *g) {
+    const struct fl_objective *o = &g->objective;
+    const tensor_loss_options how = {.ignores = o->ignores, .ignored_label = o->ignored};
+    const tensor *x = g->values[fl_output_of(g, g->logits)->y].evaluate;
+    return o->kind == FL_LOSS_HUBER ? tensor_huber(o->mean, NULL, x, o->targets, o->delta, NULL)
+           : o->kind == FL_LOSS_SQUARED_ERROR
+               ? tensor_squared_error(o->mean, NULL, x, o->targets, NULL)
+               : tensor_cross_entropy(o->mean, NULL, g->predicted, o->right, x, g->labels, &how);
 }
 
 /* --- evaluation, on the host -------------------------------------------------------------------------------------- */

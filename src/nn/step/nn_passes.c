@@ -62,17 +62,18 @@ static void pass_over(const nn_graph *g, int first, int last) {
     }
 }
 
-/* Runs a part of the step task by task or as recorded. Observers see each value once it is computed. */
+/* Runs a part of the step, positions first to last, task by task or as recorded. Observers see each value once it is
+ * computed. */
 static tensor_status by_recording(nn_graph *g, struct fl_recording *r, int first, int last,
-                                  tensor_status (*part)(nn_graph *g)) {
+                                  tensor_status (*part)(nn_graph *g, int first, int last)) {
     if (g->watch || g->policy ||
         is_dry_run(g)) /* conversions allocate memory of the device, which a recording cannot */
-        return part(g);
+        return part(g, first, last);
     enum fl_record what;
     TRY(fl_recording_begin(g->device, r, &what));
     if (what == FL_RECORD_REPLAY)
         pass_over(g, first, last);
-    return fl_recording_end(g->device, r, what, what == FL_RECORD_REPLAY ? TENSOR_OK : part(g));
+    return fl_recording_end(g->device, r, what, what == FL_RECORD_REPLAY ? TENSOR_OK : part(g, first, last));
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
@@ -135,7 +136,9 @@ tensor_status fl_pass_loss(nn_graph *g) {
     return status;
 }
 
-static tensor_status forward_and_loss(nn_graph *g) {
+static tensor_status forward_and_loss(nn_graph *g, int first, int last) {
+    (void)first;
+    (void)last;
     TRY(fl_forward(g, NULL, true));
     return fl_pass_loss(g);
 }
@@ -260,12 +263,18 @@ tensor_status fl_backward_part(nn_graph *g, int first, int last, bool entered) {
     return TENSOR_OK;
 }
 
-static tensor_status backward(nn_graph *g) {
-    return fl_backward_part(g, g->count - 1, 0, false);
+static tensor_status backward(nn_graph *g, int first, int last) {
+    return fl_backward_part(g, 2 * g->count - first, 2 * g->count - last, false);
 }
 
 tensor_status fl_backward(nn_graph *g) {
-    return by_recording(g, &g->backward, g->count + 1, 2 * g->count, backward);
+    for (int from = g->count - 1, end; from >= 0; from = end - 1) {
+        struct fl_recording *recording = &g->backward;
+        end = fl_ranks_piece(g, from, &recording);
+        TRY(by_recording(g, recording, 2 * g->count - from, 2 * g->count - end, backward));
+        TRY(fl_ranks_queued(g, end));
+    }
+    return TENSOR_OK;
 }
 
 /* --- several shards ----------------------------------------------------------------------------------------------- */
@@ -299,7 +308,7 @@ static tensor_status update_parameter(const nn_graph *g, const struct fl_paramet
     return TENSOR_OK;
 }
 
-static tensor_status update(nn_graph *g) {
+static tensor_status update_parameters(nn_graph *g) {
     const int position = fl_positions(g) - 1;
     fl_begin_calls(g, position, true);
     tensor_status begun = fl_optimiser_begin(g);
@@ -313,6 +322,15 @@ static tensor_status update(nn_graph *g) {
                 return fl_node_failed(&g->nodes[i], status);
         }
     return TENSOR_OK;
+}
+
+static tensor_status update(nn_graph *g, int first, int last) {
+    (void)first;
+    (void)last;
+    bool skip;
+    TRY(fl_loss_scale_judge(g, &skip));
+    const tensor_status status = skip ? TENSOR_OK : update_parameters(g), ended = fl_loss_scale_step(g);
+    return status ? status : ended;
 }
 
 tensor_status fl_take_gradients(const nn_graph *g) {
@@ -343,7 +361,7 @@ static tensor_status dry_pass(nn_graph *g, void *context) {
     TRY(fl_forward(g, NULL, true));
     g->writes.part = FL_PART_BACKWARD;
     TRY(fl_pass_loss(g));
-    return backward(g);
+    return backward(g, g->count + 1, 2 * g->count);
 }
 
 static tensor_status dry_run(nn_graph *g) {

@@ -15,8 +15,9 @@
 struct fl_ranks {
     int first, own, shards;
     struct fl_exchange *gradients;
-    int64_t moments; /* of a shard: numbers that are averaged */
-    char *block;     /* what each shard tells, shard by shard */
+    struct fl_recording *pieces; /* of backward of the last shard on a device: to where a bucket is complete */
+    int64_t moments;             /* of a shard: numbers that are averaged */
+    char *block;                 /* what each shard tells, shard by shard */
     int64_t block_bytes;
     char *slots;
     int64_t slot_bytes;            /* of a shard */
@@ -63,50 +64,30 @@ static tensor_status add_slot(tensor *t, void *bytes) {
     return TENSOR_OK;
 }
 
-static uint64_t mix(uint64_t hash, const void *bytes, size_t n) { /* FNV-1a */
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
-    return hash;
-}
-
-/* All tensors by name, format and shape. */
-static uint64_t hash_of_tensors(const nn_graph *g) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (int i = 0; i < g->info_count; i++) {
-        const nn_tensor_info *info = &g->infos[i];
-        const char *format = tensor_format_name(tensor_format_of(info->t));
-        hash = mix(mix(hash, info->name, strlen(info->name) + 1), format, strlen(format) + 1);
-        for (int d = 0; d < tensor_ndim(info->t); d++) {
-            const int64_t size = tensor_dim(info->t, d);
-            hash = mix(hash, &size, sizeof size);
-        }
-    }
-    return hash;
-}
-
-static tensor_status agree(const nn_graph *g) {
-    char text[700], scale[FL_SCALE_TEXT];
+static tensor_status agree(const nn_graph *g, uint64_t layout) {
+    char text[800], scale[FL_SCALE_TEXT];
     const uint16_t order = 1;
     const struct fl_optimiser *o = &g->optimiser;
     fl_loss_scale_text(g, scale);
     snprintf(text, sizeof text,
-             "flexlab-%s %s-endian batch-%d shards-%d seed-%llu format-%s tensors-%016llx optimiser-%d momentum-%.9g "
-             "betas-%.9g,%.9g epsilon-%.9g decay-%.9g,%d clip-%.9g,%.9g nesterov-%d narrow-%d loss-%d,%.9g,%.9g,%d "
-             "scale-%s",
+             "flexlab-%s %s-endian batch-%d shards-%d seed-%llu format-%s batchnorm-%s predictor-%.60s optimiser-%d "
+             "momentum-%.9g betas-%.9g,%.9g epsilon-%.9g decay-%.9g,%d clip-%.9g,%.9g nesterov-%d narrow-%d "
+             "loss-%d,%.9g,%.9g,%d scale-%s layers-%016llx",
              FLEXLAB_VERSION_STRING, *(const unsigned char *)&order ? "little" : "big", fl_whole_batch(g), g->shards,
-             (unsigned long long)g->seed, g->variant->name, (unsigned long long)hash_of_tensors(g), (int)o->how.kind,
-             (double)o->how.momentum, (double)o->how.beta1, (double)o->how.beta2, (double)o->how.epsilon,
-             (double)o->how.weight_decay, o->decays_all, (double)o->clip_value, (double)o->how.clip_norm, o->nesterov,
-             o->narrow, (int)g->objective.kind, (double)g->objective.smoothing, (double)g->objective.delta,
-             g->objective.ignores ? g->objective.ignored : -1, scale);
+             (unsigned long long)g->seed, g->variant->name, g->together ? "global" : "shard",
+             g->predictor ? g->predictor : "", (int)o->how.kind, (double)o->how.momentum, (double)o->how.beta1,
+             (double)o->how.beta2, (double)o->how.epsilon, (double)o->how.weight_decay, o->decays_all,
+             (double)o->clip_value, (double)o->how.clip_norm, o->nesterov, o->narrow, (int)g->objective.kind,
+             (double)g->objective.smoothing, (double)g->objective.delta,
+             g->objective.ignores ? g->objective.ignored : -1, scale, (unsigned long long)layout);
     return fl_group_agree(g->group, "the network", text);
 }
 
-tensor_status fl_ranks_begin(nn_graph *g) {
+tensor_status fl_ranks_begin(nn_graph *g, uint64_t layout) {
     const int size = nn_group_size(g->group);
     if (size == 1)
         return TENSOR_OK;
-    TRY(agree(g));
+    TRY(agree(g, layout));
     struct fl_ranks *k = g->ranks = fl_alloc_zero(sizeof *k);
     if (!k)
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for %d ranks", size);
@@ -120,13 +101,19 @@ tensor_status fl_ranks_begin(nn_graph *g) {
     k->slots = fl_alloc_zero((size_t)(k->slot_bytes * k->shards));
     if (!k->block || !k->slots)
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for what %d ranks exchange", size);
-    return (k->gradients = fl_exchange_new(g)) ? TENSOR_OK : tensor_error_status();
+    if (!(k->gradients = fl_exchange_new(g)))
+        return tensor_error_status();
+    k->pieces = fl_alloc_zero((size_t)(g->count + 1) * sizeof *k->pieces);
+    return k->pieces ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "graph: no memory for %d nodes", g->count);
 }
 
 void fl_ranks_free(nn_graph *g) {
     struct fl_ranks *k = g->ranks;
     if (!k)
         return;
+    for (int i = 0; k->pieces && i <= g->count; i++)
+        fl_recording_forget(g->device, &k->pieces[i]);
+    fl_free(k->pieces);
     fl_exchange_free(k->gradients);
     fl_group_drop(g->group, &k->told);
     fl_slot_copies_free(g->device, k->copies);
@@ -281,16 +268,40 @@ void fl_ranks_restart(nn_graph *g) {
     fl_group_drop(g->group, &g->ranks->told);
 }
 
-tensor_status fl_ranks_written(const nn_graph *g, int node) {
-    int from = 0;
-    if (!g->ranks || g->passed + 1 < g->ranks->own || g->device != tensor_device_at(0)) /* which computes it later */
-        return TENSOR_OK;
+static int first_parameter(const nn_graph *g, int node) {
+    int first = 0;
     for (int i = 0; i < node; i++)
-        from += g->nodes[i].parameters;
-    return fl_exchange_written(g->ranks->gradients, from);
+        first += g->nodes[i].parameters;
+    return first;
+}
+
+/* Whether the shard in place is the last of several ranks' own, on the host or elsewhere. */
+static bool is_last(const nn_graph *g, bool elsewhere) {
+    return g->ranks && g->passed + 1 >= g->ranks->own && (g->device != tensor_device_at(0)) == elsewhere;
+}
+
+tensor_status fl_ranks_written(const nn_graph *g, int node) {
+    return is_last(g, false) ? fl_exchange_written(g->ranks->gradients, first_parameter(g, node)) : TENSOR_OK;
+}
+
+tensor_status fl_ranks_queued(const nn_graph *g, int node) {
+    return is_last(g, true) ? fl_exchange_written(g->ranks->gradients, first_parameter(g, node)) : TENSOR_OK;
+}
+
+int fl_ranks_piece(nn_graph *g, int from, struct fl_recording **recording) {
+    if (!is_last(g, true))
+        return 0;
+    int bucket = 0, first, end = from;
+    while ((first = fl_exchange_bucket(g->ranks->gradients, bucket)) >= first_parameter(g, from + 1) && first)
+        bucket++;
+    while (end > 0 && (!first || first_parameter(g, end) > first))
+        end--;
+    *recording = &g->ranks->pieces[from];
+    return end;
 }
 
 tensor_status fl_ranks_reduce(nn_graph *g) {
+    TRY(fl_exchange_accompany(g->ranks->gradients));
     TRY(begin_telling(g));
     TRY(fl_exchange_finish(g->ranks->gradients));
     return end_telling(g);

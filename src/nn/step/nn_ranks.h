@@ -9,14 +9,20 @@
 
 /* Whether the settings can be computed by the ranks of the group. */
 tensor_status fl_ranks_check(const nn_config *config);
-/* At the end of compilation: all ranks have the same network, and room for what they exchange. */
-tensor_status fl_ranks_begin(nn_graph *g);
+/* At the end of compilation: all ranks have the same network, of which `layout` is a hash, and room for what they
+ * exchange. */
+tensor_status fl_ranks_begin(nn_graph *g, uint64_t layout);
 void fl_ranks_free(nn_graph *g);
 /* Before the first pass of a step: gives up what one that failed has left under way. */
 void fl_ranks_restart(nn_graph *g);
 /* Backward of a node is over, and of all nodes after it: after this rank's last shard, their gradients are on their
  * way. Waits for nobody. */
 tensor_status fl_ranks_written(const nn_graph *g, int node);
+/* The same on a device, where the tasks of backward are queued. There the last shard's backward goes in pieces: the
+ * node at which that from node `from` on ends, since a bucket of gradients is complete there, and its recording instead
+ * of the one given. 0: the rest is one piece. */
+tensor_status fl_ranks_queued(const nn_graph *g, int node);
+int fl_ranks_piece(nn_graph *g, int from, struct fl_recording **recording);
 /* After the last pass of this rank: tells losses and moments of its shards, and waits until all gradients are added,
  * each rank a part, and all have them. */
 tensor_status fl_ranks_reduce(nn_graph *g);

@@ -138,16 +138,13 @@ tensor_status nn_update_through(nn_graph *g, float rate, const nn_graph *next) {
                              fl_ranks_own(g))
                    : fl_fail(TENSOR_E_ARGUMENT, "update: no backward pass before it whose gradients were not used yet");
     g->phase = FL_PHASE_IDLE;
-    bool skip;
     TRY(fl_take_gradients(g)); /* an overflow there counts too */
     fl_writes_done(g, FL_PART_TAKEN);
-    TRY(fl_loss_scale_judge(g, next, &skip));
-    if (!skip) {
-        TRY(fl_update(g, rate));
-        fl_writes_done(g, FL_PART_UPDATE);
-    }
+    TRY(fl_loss_scale_look_through(g, (nn_graph *)(uintptr_t)next)); /* which keeps a list */
+    TRY(fl_update(g, rate));
     g->steps++;
-    return fl_loss_scale_step(g, skip);
+    fl_writes_open(g);
+    return g->device == tensor_device_at(0) ? fl_writes_know(g) : TENSOR_OK;
 }
 
 tensor_status nn_update(nn_graph *g, float rate) {
@@ -300,6 +297,17 @@ static tensor_status evaluated_rows(const nn_graph *g, int64_t count, tensor **r
     return tensor_format_is_shared(format) ? tensor_declare_exponent(*rows, tensor_exponent(all)) : TENSOR_OK;
 }
 
+/* A whole batch on a device, where its labels of images by number are already. */
+static tensor_status evaluate_there(nn_graph *g, const nn_batch *batch, double *loss, int32_t *predicted) {
+    TRY(fl_batch_load_expected(g, batch));
+    fl_begin_calls(g, g->count, false);
+    tensor_status status = fl_objective_evaluate_there(g);
+    fl_end_calls(g, g->count);
+    if (!status && loss)
+        status = fl_taken(g, tensor_store_f64(g->objective.mean, loss, 1));
+    return !status && predicted ? fl_taken(g, tensor_store_i32(g->predicted, predicted, g->rows)) : status;
+}
+
 tensor_status nn_evaluate(double *loss, int32_t *predicted, nn_graph *g, const nn_batch *batch) {
     tensor *rows, *copy;
     double mean;
@@ -307,6 +315,8 @@ tensor_status nn_evaluate(double *loss, int32_t *predicted, nn_graph *g, const n
     TRY(fl_batch_check(g, "evaluate", batch, FL_USE_EVALUATION, &count));
     TRY(fl_objective_check_evaluation(g, predicted));
     TRY(evaluation_pass(g, "evaluate", batch, count));
+    if (g->device != tensor_device_at(0) && count == g->batch)
+        return evaluate_there(g, batch, loss, predicted);
     const int32_t *labels = batch->indices ? fl_data_labels(g, batch->data, batch->indices, count) : batch->labels;
     tensor_status status = evaluated_rows(g, count * fl_labels_each(g), &rows, &copy);
     if (!status && batch->targets) {

@@ -85,6 +85,9 @@ tensor_status fl_list_others(nn_graph *g);
 /* Note that a step begins, that parts of it were written, and that the state was set to that after some step. */
 void fl_writes_begin(nn_graph *g);
 void fl_writes_done(nn_graph *g, enum fl_part part);
+/* The update was submitted to a device, which decides whether it is made; the second waits and asks. */
+void fl_writes_open(nn_graph *g);
+tensor_status fl_writes_know(nn_graph *g);
 void fl_writes_forget(nn_graph *g);
 /* The first write of the last step that is not finite. */
 struct fl_first {
@@ -93,10 +96,8 @@ struct fl_first {
     bool of_before; /* a weight, written before the step */
     enum fl_part part;
 };
-/* slots: of a device, at this moment or before the update; NULL: of the host. waits: always read the loss, which waits
- * for a device. Otherwise it is only read if a tensor is not finite; a loss that is not finite has such gradients,
- * except Huber's. */
-tensor_status fl_find_first(const nn_graph *g, const struct fl_slot_copies *slots, bool waits, struct fl_first *first);
+/* slots: of a device, at this moment; NULL: of the host. Reads the loss, which waits for a device. */
+tensor_status fl_find_first(nn_graph *g, const struct fl_slot_copies *slots, struct fl_first *first);
 static inline bool fl_is_finite_step(const struct fl_first *first) {
     return first->write < 0 && !first->of_loss;
 }
@@ -104,7 +105,7 @@ static inline bool fl_is_finite_step(const struct fl_first *first) {
 const char *fl_pass_name(const struct fl_first *first);
 /* Whether the finding counts: false for gradients of a step that a dynamic loss scale skipped, unless NN_STARVED
  * consecutive steps were skipped. */
-bool fl_counts(const nn_graph *g, const struct fl_first *first);
+bool fl_counts(const struct fl_first *first, double skipped_in_a_row);
 /* For checkpoints: numbers of such names, including "unknown", and of tensors of nn_tensor_at; -1: no such name. */
 int fl_pass_number(const char *pass);
 int fl_number_of(const nn_graph *g, const char *name);
@@ -116,6 +117,9 @@ struct fl_recalled {
 tensor_status fl_recall_first(nn_graph *g, const char *file, const struct fl_recalled *kept, nn_nonfinite *found);
 /* Describes the finding in full; its texts last as long as the graph. */
 tensor_status fl_tell_first(nn_graph *g, const struct fl_slot_copies *slots, const struct fl_first *first,
+                            nn_nonfinite *found);
+/* The same by the statistics of the write in a step, which may not be the last. */
+tensor_status fl_tell_write(nn_graph *g, const struct fl_first *first, const tensor_stats *write, int64_t step,
                             nn_nonfinite *found);
 
 /* nn_losses.c */
@@ -159,6 +163,8 @@ tensor_status fl_objective_labels(const nn_graph *g, const char *what, const int
 tensor_status fl_objective_run(const nn_graph *g, tensor *dx, const tensor *x);
 /* Checks that the objective has a loss of evaluation, and predicted classes if they are requested. */
 tensor_status fl_objective_check_evaluation(const nn_graph *g, const int32_t *predicted);
+/* On a device: objective.mean, objective.right and predicted classes of a whole batch. */
+tensor_status fl_objective_evaluate_there(const nn_graph *g);
 /* Mean loss of an evaluation's rows on the host, and their predicted classes or NULL. */
 tensor_status fl_objective_evaluate(const nn_graph *g, tensor *rows, const int32_t *labels, double *loss,
                                     int32_t *predicted);
@@ -179,13 +185,20 @@ void fl_loss_scale_clear(nn_graph *g);
 void fl_loss_scale_borrow(nn_graph *to, const nn_graph *from);
 /* The factor of the gradient of the loss in this step; NULL: 1. */
 const tensor *fl_loss_scale_of(const nn_graph *g);
-/* Whether the update is skipped for the gradients of a backward pass; next: the network after g, through whose backward
- * pass they came, or NULL. Waits for a device only with a dynamic scale. */
-tensor_status fl_loss_scale_judge(nn_graph *g, const nn_graph *next, bool *skip);
-/* The slots that it examined in the last step, before the update; NULL if it did not, or on the host. */
-const struct fl_slot_copies *fl_loss_scale_slots(const nn_graph *g);
+/* Before fl_update; next: the network after g, through whose backward pass the gradients came, or NULL. */
+tensor_status fl_loss_scale_look_through(const nn_graph *g, nn_graph *next);
+/* Whether the update is skipped for the gradients of the backward pass. A device knows by itself and leaves the tasks
+ * out up to fl_loss_scale_step; the host is told where it must not submit them: there, and where it shows tensors. */
+tensor_status fl_loss_scale_judge(nn_graph *g, bool *skip);
 /* Sets the scale of the next step, after the update or its omission. */
-tensor_status fl_loss_scale_step(nn_graph *g, bool skipped);
+tensor_status fl_loss_scale_step(nn_graph *g);
+/* The state after the last step; wait for a device. Of a scale that is not dynamic, the second alone has members. */
+tensor_status fl_loss_scale_now(const nn_graph *g, nn_loss_scale *now);
+tensor_status fl_loss_scale_state(const nn_graph *g, struct fl_scale_state *state);
+/* The write that state->first is; -1: none. */
+int fl_loss_scale_write(const nn_graph *g, const struct fl_scale_state *state);
+/* That of the step whose loss nn_noted_loss gave last. */
+const struct fl_scale_state *fl_noted_scale(const nn_graph *g);
 /* Checks the part of a network's state that a dynamic scale adds to the tensors. */
 tensor_status fl_loss_scale_check_state(const nn_graph *g, const nn_loss_scale *now);
 tensor_status fl_loss_scale_put(nn_graph *g, const nn_loss_scale *now);

@@ -18,25 +18,34 @@ tensor_status fl_together_make(nn_graph *g, struct fl_node *node) {
         return fl_fail(TENSOR_E_ARGUMENT, "batchnorm: %lld rows in %d shards, expected at most %lld if it is global",
                        (long long)rows, g->shards, (long long)FL_PART_NORM_ROWS);
     struct fl_together *t = node->together = fl_alloc_zero(sizeof *t);
-    const size_t numbers = (size_t)channels * (size_t)(3 * g->shards + 2 + FL_PART_TERMS);
-    if (!t || !(t->all = fl_alloc_zero(numbers * sizeof *t->all)))
+    const size_t numbers = (size_t)channels * (size_t)(3 * g->shards + 4 + FL_PART_TERMS);
+    const int own = fl_ranks_own(g);
+    if (!t || !(t->all = fl_alloc_zero(numbers * sizeof *t->all)) ||
+        !(t->of_shard = fl_alloc_zero((size_t)own * sizeof *t->of_shard)))
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for the sums of %d shards", g->shards);
     t->mean = t->all + 3 * channels * g->shards;
     t->variance = t->mean + channels;
-    t->sum_of_x = t->variance + channels;
+    t->dy = t->variance + channels;
+    t->about = t->dy + channels;
+    t->sum_of_x = t->about + channels;
     t->channels = channels;
     t->rows = rows;
-    t->sums = tensor_new_in(g->device, FMT_F64, TENSOR_SHAPE(3 * channels));
+    for (int s = 0; s < own; s++)
+        if (!(t->of_shard[s] = tensor_new_in(g->device, FMT_F64, TENSOR_SHAPE(3 * channels))))
+            return tensor_error_status();
+    t->sums = t->of_shard[0];
     t->sum_of_dy = tensor_new_in(g->device, FMT_F64, TENSOR_SHAPE(channels));
     t->about_mean = tensor_new_in(g->device, FMT_F64, TENSOR_SHAPE(channels));
-    return t->sums && t->sum_of_dy && t->about_mean ? TENSOR_OK : tensor_error_status();
+    return t->sum_of_dy && t->about_mean ? TENSOR_OK : tensor_error_status();
 }
 
 void fl_together_free(const nn_graph *g, struct fl_node *node) {
     struct fl_together *t = node->together;
     if (!t)
         return;
-    tensor_free(t->sums);
+    for (int s = 0; t->of_shard && s < fl_ranks_own(g); s++)
+        tensor_free(t->of_shard[s]);
+    fl_free(t->of_shard);
     tensor_free(t->sum_of_dy);
     tensor_free(t->about_mean);
     fl_group_free_memory(g->group, t->all);
@@ -46,18 +55,16 @@ void fl_together_free(const nn_graph *g, struct fl_node *node) {
 
 /* --- sums --------------------------------------------------------------------------------------------------------- */
 
-static tensor_status keep_sums(const nn_graph *g, const struct fl_node *node) {
-    const int64_t numbers = 3 * node->together->channels;
-    return tensor_store_f64(node->together->sums, node->together->all + g->shard * numbers, numbers);
-}
-
+/* Brings the sums of all shards to the host of each rank. */
 static tensor_status share_sums(const nn_graph *g, struct fl_node *node) {
-    const int64_t of_rank = 3 * node->together->channels * fl_ranks_own(g);
+    struct fl_together *t = node->together;
+    const int64_t numbers = 3 * t->channels;
+    const int own = fl_ranks_own(g), first = fl_ranks_first(g);
     char what[FL_GROUP_WHAT];
+    for (int s = 0; s < own; s++)
+        TRY(tensor_store_f64(t->of_shard[s], t->all + (first + s) * numbers, numbers));
     snprintf(what, sizeof what, "sums of '%.30s' in step %llu", node->name, (unsigned long long)g->steps + 1);
-    return g->ranks
-               ? fl_group_share(g->group, what, node->together->all, of_rank * (int64_t)sizeof *node->together->all)
-               : TENSOR_OK;
+    return g->ranks ? fl_group_share(g->group, what, t->all, own * numbers * (int64_t)sizeof *t->all) : TENSOR_OK;
 }
 
 static struct fl_parts parts_of(const nn_graph *g, const struct fl_node *node, const tensor *x) {
@@ -77,8 +84,9 @@ static tensor_status join_backward(nn_graph *g, struct fl_node *node) {
     struct fl_together *t = node->together;
     TRY(share_sums(g, node));
     const struct fl_parts parts = parts_of(g, node, node->back.x[0]);
-    fl_parts_gradients(&parts, t->mean, t->sum_of_x, tensor_data(t->sum_of_dy), tensor_data(t->about_mean));
-    return TENSOR_OK;
+    fl_parts_gradients(&parts, t->mean, t->sum_of_x, t->dy, t->about);
+    TRY(tensor_load_f64(t->sum_of_dy, t->dy, t->channels));
+    return tensor_load_f64(t->about_mean, t->about, t->channels);
 }
 
 /* The moments of the batch become those of the shard in place. */
@@ -107,8 +115,8 @@ static tensor_status forward_stretch(nn_graph *g, fl_load_part load, const void 
         if (end == g->count) {
             TRY(fl_pass_loss(g));
         } else {
+            g->nodes[end].together->sums = g->nodes[end].together->of_shard[s];
             TRY(fl_forward_sums(g, end));
-            TRY(keep_sums(g, &g->nodes[end]));
         }
     }
     return TENSOR_OK;
@@ -129,9 +137,10 @@ static bool is_joined_backward(const nn_graph *g, int i) {
     return i >= 0 && g->nodes[i].together && g->nodes[i].learns;
 }
 
-/* The same from `first` down to after `end`, and the sums of `end` unless it is -1. */
-static tensor_status backward_stretch(nn_graph *g, fl_load_part load, const void *context, int first, int end) {
-    const bool entered = is_joined_backward(g, first);
+/* The same from `first` down to after `end`, and the sums of `end` unless it is -1. entered: those of `first` are
+ * known. */
+static tensor_status backward_stretch(nn_graph *g, fl_load_part load, const void *context, int first, int end,
+                                      bool entered) {
     g->stretch++;
     for (int s = 0; s < fl_ranks_own(g); s++) {
         const float *images = NULL;
@@ -142,19 +151,19 @@ static tensor_status backward_stretch(nn_graph *g, fl_load_part load, const void
         TRY(fl_load_step(g));
         TRY(fl_backward_part(g, first, end + 1, entered));
         if (end >= 0) {
+            g->nodes[end].together->sums = g->nodes[end].together->of_shard[s];
             TRY(fl_backward_sums(g, end));
-            TRY(keep_sums(g, &g->nodes[end]));
         }
     }
-    return TENSOR_OK;
+    return fl_ranks_queued(g, end + 1);
 }
 
 tensor_status fl_together_backward(nn_graph *g, fl_load_part load, const void *context) {
-    for (int first = g->count - 1, end; first >= 0; first = end) {
-        const bool entered = is_joined_backward(g, first);
-        for (end = entered || first < g->count - 1 ? first - 1 : first; end >= 0 && !is_joined_backward(g, end); end--)
+    bool entered = false;
+    for (int first = g->count - 1, end; first >= 0; first = end, entered = true) {
+        for (end = entered ? first - 1 : first; end >= 0 && !is_joined_backward(g, end); end--)
             continue;
-        TRY(backward_stretch(g, load, context, first, end));
+        TRY(backward_stretch(g, load, context, first, end, entered));
         if (end >= 0)
             TRY(join_backward(g, &g->nodes[end]));
     }

@@ -128,6 +128,8 @@ static bool has_rows(const nn_telemetry *t, int64_t step) {
 tensor_status fl_telemetry_watch_next(nn_telemetry *t) {
     t->describing = has_rows(t, t->recorder.step + 1);
     const bool look = t->describing || (!t->all_ordered && !t->finished);
+    if (look)
+        TRY(fl_telemetry_arrive(t, 0));
     t->sampling.number = (uint64_t)t->recorder.step;
     t->sampling.turn = t->describing ? (int)(t->recorder.step / t->recorder.every % FL_SAMPLED_TURNS) : -1;
     return t->watched ? TENSOR_OK : nn_watch(t->g, look ? nn_telemetry_watch : NULL, look ? t : NULL);
@@ -220,6 +222,7 @@ nn_telemetry *nn_telemetry_new(nn_graph *g, const nn_telemetry_config *config) {
                                        .step = begun,
                                        .row_step = begun};
     t->watched = config->watched;
+    t->updated = (int64_t)g->writes.updated;
     t->rank = nn_group_rank(g->group);
     t->row = t->rank ? NULL : config->row;
     t->context = config->context;
@@ -412,17 +415,19 @@ static int place_of_loss(const nn_graph *g) {
     return at;
 }
 
-static tensor_status find_nonfinite(nn_telemetry *t) {
+static tensor_status find_nonfinite(nn_telemetry *t, double in_a_row) {
     struct fl_first first;
-    if (t->nonfinite_known || t->nonfinite.step)
+    const bool known = t->nonfinite_known || t->nonfinite.step;
+    if (known && !t->arrived)
         return TENSOR_OK;
-    TRY(fl_find_first(t->g, t->slots, true, &first));
-    if (!fl_counts(t->g, &first))
-        return TENSOR_OK;
-    TRY(fl_tell_first(t->g, t->slots, &first, &t->nonfinite));
-    TRY(fl_telemetry_bring(t));
-    fill_before(t, first.of_loss ? place_of_loss(t->g) : first.write);
-    return fl_telemetry_write_nonfinite(t);
+    TRY(fl_find_first(t->g, t->slots, &first));
+    if (!known && fl_counts(&first, in_a_row)) {
+        TRY(fl_tell_first(t->g, t->slots, &first, &t->nonfinite));
+        TRY(fl_telemetry_bring(t));
+        fill_before(t, first.of_loss ? place_of_loss(t->g) : first.write);
+        TRY(fl_telemetry_write_nonfinite(t));
+    }
+    return t->arrived ? t->arrived(t->arrived_context, t->recorder.step, t->slots, &first, in_a_row) : TENSOR_OK;
 }
 
 static void complete_row(const nn_telemetry *t, struct fl_seen_tensor *seen, const struct fl_slot *slot) {
@@ -482,6 +487,24 @@ static tensor_status end_rows(nn_telemetry *t) {
     return TENSOR_OK;
 }
 
+tensor_status fl_telemetry_examine(nn_telemetry *t, bool rows, double in_a_row) {
+    const struct fl_slot *slot;
+    for (int i = 0; i < t->count; i++) {
+        if (!fl_telemetry_is_own(t, &t->tensors[i]))
+            continue;
+        TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
+        look_at_write(t, &t->tensors[i], slot);
+    }
+    TRY(fl_telemetry_bring_order(t));
+    t->all_ordered = t->all_ordered || in_a_row == 0;
+    t->wanted = t->wanted && !rows;
+    if (rows)
+        TRY(end_rows(t));
+    TRY(find_nonfinite(t, in_a_row));
+    t->updated = in_a_row == 0 ? t->recorder.step : t->updated;
+    return TENSOR_OK;
+}
+
 tensor_status nn_telemetry_step(nn_telemetry *t) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "telemetry: it is NULL");
@@ -490,23 +513,17 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
                        (long long)t->recorder.step + 1);
     if (t->status)
         return fl_fail(t->status, "%s", t->message);
-    const struct fl_slot *slot;
+    struct fl_scale_state scale;
     t->recorder.step++; /* also for a step whose update was skipped */
     t->steps++;
-    TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
-    for (int i = 0; i < t->count; i++) {
-        if (!fl_telemetry_is_own(t, &t->tensors[i]))
-            continue;
-        TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
-        look_at_write(t, &t->tensors[i], slot);
+    if (fl_telemetry_can_be_late(t)) {
+        TRY(fl_telemetry_later(t));
+        return fl_telemetry_watch_next(t);
     }
-    TRY(fl_telemetry_bring_order(t));
-    t->all_ordered = t->all_ordered || !t->g->scaling.now.in_a_row;
-    const bool rows = t->describing;
-    t->wanted = t->wanted && !rows;
-    if (rows)
-        TRY(end_rows(t));
-    TRY(find_nonfinite(t));
+    TRY(fl_telemetry_arrive(t, 0));
+    TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
+    TRY(fl_loss_scale_state(t->g, &scale));
+    TRY(fl_telemetry_examine(t, t->describing, scale.in_a_row));
     return fl_telemetry_watch_next(t);
 }
 
@@ -514,15 +531,21 @@ void nn_telemetry_want(nn_telemetry *t) {
     if (!t)
         return;
     t->wanted = true;
-    (void)fl_telemetry_watch_next(t); /* it does not fail for a compiled graph */
+    const tensor_status status = fl_telemetry_watch_next(t);
+    if (status && !t->status) {
+        t->status = status;
+        strncpy(t->message, tensor_error(), sizeof t->message - 1);
+    }
 }
 
 const nn_nonfinite *nn_telemetry_nonfinite(const nn_telemetry *t) {
     return t && t->nonfinite.step ? &t->nonfinite : NULL;
 }
 
-const struct fl_slot_copies *fl_telemetry_slots(const nn_telemetry *t) {
-    return t->slots;
+void fl_telemetry_tell(nn_telemetry *t, fl_step_arrived *arrived, void *context, bool late) {
+    t->arrived = arrived;
+    t->arrived_context = context;
+    t->may_be_late = late;
 }
 
 tensor_status nn_telemetry_finish(nn_telemetry *t) {
@@ -532,8 +555,11 @@ tensor_status nn_telemetry_finish(nn_telemetry *t) {
         return fl_fail(t->status, "%s", t->message);
     if (t->finished)
         return TENSOR_OK;
-    if (fl_recorder_owes_rows(&t->recorder))
+    TRY(fl_telemetry_arrive(t, 0));
+    if (fl_recorder_owes_rows(&t->recorder)) {
+        TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
         TRY(end_rows(t));
+    }
     t->finished = true;
     TRY(fl_telemetry_watch_next(t)); /* it examines no more steps */
     return fl_telemetry_close(t);
@@ -551,6 +577,7 @@ void nn_telemetry_free(nn_telemetry *t) {
     }
     if (t->slots)
         fl_slot_copies_free(t->g->device, t->slots);
+    fl_telemetry_late_free(t);
     fl_telemetry_drop(t);
     fl_shadows_clear(t);
     fl_free(t->tensors);

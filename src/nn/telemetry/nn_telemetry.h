@@ -4,6 +4,7 @@
 
 #include "nn/graph/nn_graph.h"
 #include "nn/telemetry/nn_recorder.h"
+#include "core/queue/fetch.h"
 #include "core/queue/sampled.h"
 #include <stdio.h>
 
@@ -53,6 +54,19 @@ struct fl_seen_tensor {
     nn_telemetry_shadow *shadow_rows; /* as many */
 };
 
+/* A step whose slots are on their way from a device. */
+enum { FL_LATE_STEPS = 4 };
+struct fl_late_step {
+    int64_t step;
+    struct fl_slot_copies *slots; /* NULL until the first use */
+    struct fl_fetch fetch;
+};
+
+/* Called of each step that was examined, in order; first: its first write that is not finite, by those slots. */
+struct fl_first;
+typedef tensor_status fl_step_arrived(void *context, int64_t step, const struct fl_slot_copies *slots,
+                                      const struct fl_first *first, double skipped_in_a_row);
+
 struct nn_telemetry {
     nn_graph *g;
     struct fl_recorder recorder; /* of that network */
@@ -76,7 +90,14 @@ struct nn_telemetry {
     int64_t steps, rows;
     struct fl_sampling sampling;  /* of the writes of steps with rows */
     struct fl_slot_copies *slots; /* of a device */
-    tensor_status status;         /* of what failed while watching */
+    fl_step_arrived *arrived;     /* NULL: nobody asks */
+    bool may_be_late;             /* else each step is examined at its end */
+    void *arrived_context;
+    struct fl_late_step late[FL_LATE_STEPS]; /* a ring */
+    int late_first, late_count;
+    void *told;           /* on the device, for each of them */
+    int64_t updated;      /* the last step examined that made an update */
+    tensor_status status; /* of what failed while watching */
     char message[512];
     nn_nonfinite nonfinite; /* step 0: none so far */
     nn_seen_write before[NN_NONFINITE_BEFORE];
@@ -87,8 +108,18 @@ struct nn_telemetry {
 /* nn_telemetry.c: watches the next step, where it has rows. */
 tensor_status fl_telemetry_watch_next(nn_telemetry *t);
 
-/* The slots of a device after the last step; NULL: on the host. */
-const struct fl_slot_copies *fl_telemetry_slots(const nn_telemetry *t);
+/* Tells the caller of each step that was examined; late: which may be some steps later. */
+void fl_telemetry_tell(nn_telemetry *t, fl_step_arrived *arrived, void *context, bool late);
+/* Examines the writes of a step; rows: it has records. */
+tensor_status fl_telemetry_examine(nn_telemetry *t, bool rows, double skipped_in_a_row);
+
+/* nn_telemetry_late.c */
+bool fl_telemetry_can_be_late(const nn_telemetry *t);
+/* Begins to copy what the last step has left. */
+tensor_status fl_telemetry_later(nn_telemetry *t);
+/* Examines all steps but the last `left`, for which it waits. */
+tensor_status fl_telemetry_arrive(nn_telemetry *t, int left);
+void fl_telemetry_late_free(nn_telemetry *t);
 
 /* nn_telemetry_rows.c: files, NULL: none */
 tensor_status fl_telemetry_open(nn_telemetry *t, const char *json, const char *csv);

@@ -62,6 +62,7 @@ static void keep_tensor(const nn_telemetry *t, const struct fl_seen_tensor *seen
 
 tensor_status fl_telemetry_keep(nn_telemetry *t, struct fl_telemetry_kept *kept) {
     *kept = (struct fl_telemetry_kept){.whole_count = whole_count(t), .real_count = real_count(t)};
+    TRY(fl_telemetry_arrive(t, 0));
     TRY(fl_recorder_numbers(&t->recorder, &kept->whole, kept->whole_count, &kept->real, kept->real_count));
     int64_t *whole = kept->whole;
     double *real = kept->real;
@@ -243,8 +244,8 @@ tensor_status fl_telemetry_bring(nn_telemetry *t) {
     tensor_status status = make_numbers(t, &n);
     if (!status)
         status = bring(t, &n);
-    fl_free(n.whole);
-    fl_free(n.real);
+    fl_group_free_memory(t->g->group, n.whole);
+    fl_group_free_memory(t->g->group, n.real);
     fl_free(n.whole_parts);
     fl_free(n.real_parts);
     return status;
@@ -261,6 +262,7 @@ tensor_status fl_telemetry_resume(nn_telemetry *t, const struct fl_telemetry_kep
         const struct autoflex *a = tensor_autoflex(t->g->infos[i].t);
         t->tensors[i].settled = a && a->initialised;
     }
+    t->updated = (int64_t)t->g->writes.updated;
     TRY(fl_rows_set_text(&t->json, kept->json, kept->json_bytes));
     TRY(fl_rows_set_text(&t->csv, kept->csv, kept->csv_bytes));
     return fl_telemetry_watch_next(t);

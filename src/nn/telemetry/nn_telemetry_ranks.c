@@ -45,10 +45,10 @@ struct parcels {
     struct fl_piece *to, *from;
 };
 
-static void clear(struct parcels *p) {
-    fl_free(p->own);
-    fl_free(p->all);
-    fl_free(p->bytes);
+static void clear(const nn_telemetry *t, struct parcels *p) {
+    fl_group_free_memory(t->g->group, p->own);
+    fl_group_free_memory(t->g->group, p->all);
+    fl_group_free_memory(t->g->group, p->bytes);
     fl_free(p->to);
     fl_free(p->from);
 }
@@ -138,7 +138,7 @@ tensor_status fl_telemetry_bring_order(nn_telemetry *t) {
     int *once = fl_alloc((size_t)t->count * sizeof *once);
     const tensor_status status = once ? bring_order(t, &p, once) : no_memory(t->count);
     fl_free(once);
-    clear(&p);
+    clear(t, &p);
     return status;
 }
 
@@ -228,6 +228,6 @@ tensor_status fl_telemetry_bring_rows(nn_telemetry *t) {
     if (nn_group_size(t->g->group) == 1)
         return TENSOR_OK;
     const tensor_status status = bring_rows(t, &p);
-    clear(&p);
+    clear(t, &p);
     return status;
 }

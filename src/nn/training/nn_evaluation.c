@@ -9,6 +9,7 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/verbose.h"
+#include "core/queue/fetch.h"
 #include "core/values/tensor_state.h"
 #include "group/group.h"
 #include "nn/shards/nn_shards.h"
@@ -35,6 +36,9 @@ struct evaluation {
     int64_t batches, labels; /* labels: of a whole batch */
     char *told;              /* batch by batch */
     size_t told_bytes;
+    /* What a device notes of whole batches, to be fetched after the last: losses, correct predictions, and predictions.
+     * NULL: the host waits for each batch. */
+    char *noted;
     tensor **t; /* those of evaluation, of several ranks */
     struct fl_slot *before;
     struct fl_slot_copies *copies; /* of a device's slots, after a batch; NULL: on the host */
@@ -51,21 +55,68 @@ static struct written *written_of(const struct evaluation *v, int64_t batch) {
 
 /* --- batches ------------------------------------------------------------------------------------------------------ */
 
+/* The places of what is noted of a batch. */
+static size_t right_place(const struct evaluation *v, int64_t batch) {
+    return (size_t)v->batches * sizeof(double) + (size_t)batch * sizeof(int32_t);
+}
+
+static size_t predicted_place(const struct evaluation *v, int64_t batch) {
+    return right_place(v, v->batches) + (size_t)(batch * v->labels) * sizeof(int32_t);
+}
+
+static tensor_status note(const struct evaluation *v, int64_t batch) {
+    const nn_graph *g = v->run->g;
+    TRY(fl_fetch_note(g->objective.mean, v->noted + (size_t)batch * sizeof(double)));
+    TRY(fl_fetch_note(g->objective.right, v->noted + right_place(v, batch)));
+    return fl_fetch_note(g->predicted, v->noted + predicted_place(v, batch));
+}
+
+static void take(const struct evaluation *v, const char *noted) {
+    for (int64_t b = 0; b < v->batches; b++) {
+        struct told *told = told_of(v, b);
+        int32_t right;
+        if (told->labels < v->labels) /* the last one, if it is not whole */
+            continue;
+        memcpy(&told->loss, noted + (size_t)b * sizeof(double), sizeof(double));
+        memcpy(&right, noted + right_place(v, b), sizeof right);
+        told->correct = right;
+        memcpy(v->run->result->predicted + b * v->labels, noted + predicted_place(v, b),
+               (size_t)v->labels * sizeof(int32_t));
+    }
+}
+
+static tensor_status fetch_noted(const struct evaluation *v) {
+    tensor_device *device = v->run->g->device;
+    const size_t bytes = predicted_place(v, v->batches);
+    struct fl_fetch fetch = {0};
+    char *noted = fl_alloc(bytes);
+    tensor_status status = noted ? fl_fetch_begin(device, &fetch, v->noted, bytes)
+                                 : fl_fail(TENSOR_E_MEMORY, "train: no memory for an evaluation");
+    if (!status)
+        status = fl_taken(v->run->g, fl_fetch_end(device, &fetch, noted));
+    if (!status)
+        take(v, noted);
+    fl_fetch_clear(device, &fetch);
+    fl_free(noted);
+    return status;
+}
+
 static tensor_status evaluate_batch(struct evaluation *v, const data_batch *batch, int64_t number) {
     struct run *run = v->run;
     struct told *told = told_of(v, number);
     int32_t *predicted = run->result->predicted + number * v->labels;
     const int32_t *expected = run->context ? batch->targets : batch->labels;
-    const bool there = run->test_there != NULL;
-    double loss;
-    TRY(nn_evaluate(&loss, predicted, run->g,
+    const bool there = run->test_there != NULL, noted = v->noted && batch->count == run->g->batch;
+    *told = (struct told){0, batch->count * fl_labels_each(run->g), 0};
+    TRY(nn_evaluate(noted ? NULL : &told->loss, noted ? NULL : predicted, run->g,
                     &(nn_batch){.images = there ? NULL : batch->images,
                                 .tokens = batch->tokens,
                                 .indices = there ? batch->indices : NULL,
                                 .data = run->test_there,
                                 .labels = there ? NULL : expected,
                                 .count = batch->count}));
-    *told = (struct told){loss, batch->count * fl_labels_each(run->g), 0};
+    if (noted)
+        return note(v, number);
     for (int64_t i = 0; i < told->labels; i++)
         told->correct += predicted[i] == expected[i];
     return TENSOR_OK;
@@ -256,8 +307,13 @@ static tensor_status evaluate_together(struct evaluation *v) {
 }
 
 static tensor_status evaluate_alone(struct evaluation *v) {
+    const nn_graph *g = v->run->g;
     TRY(make_room(v));
-    return evaluate_batches(v, 0, v->batches, NULL);
+    if (g->objective.right && !g->objective.ignores &&
+        !(v->noted = tensor_device_allocate(g->device, predicted_place(v, v->batches))))
+        return tensor_error_status();
+    TRY(evaluate_batches(v, 0, v->batches, NULL));
+    return v->noted ? fetch_noted(v) : TENSOR_OK;
 }
 
 static tensor_status evaluate(struct evaluation *v) {
@@ -273,6 +329,7 @@ tensor_status fl_training_evaluate(struct run *run) {
     struct evaluation v = {.run = run};
     const tensor_status status = run->test ? evaluate(&v) : TENSOR_OK;
     fl_slot_copies_free(run->g->device, v.copies);
+    tensor_device_release(run->g->device, v.noted);
     fl_group_free_memory(run->g->group, v.told);
     fl_free(v.t);
     fl_free(v.before);

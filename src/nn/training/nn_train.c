@@ -4,6 +4,7 @@
 #include "nn/step/nn_step.h"
 #include "nn/telemetry/nn_trace.h"
 #include "core/base/fail.h"
+#include "core/base/hash.h"
 #include "core/base/memory.h"
 #include "group/group.h"
 #include "nn/step/nn_ranks.h"
@@ -221,7 +222,10 @@ static tensor_status begin_telemetry(struct run *run) {
                                                         .every = c->telemetry_every,
                                                         .row = run->events ? run->events->row : NULL,
                                                         .context = run->events ? run->events->context : NULL});
-    return run->telemetry ? TENSOR_OK : tensor_error_status();
+    if (!run->telemetry)
+        return tensor_error_status();
+    fl_training_hear_telemetry(run);
+    return TENSOR_OK;
 }
 
 /* All ranks train the same network on the same data in the same way. */
@@ -233,14 +237,13 @@ static tensor_status agree(const struct run *run) {
     snprintf(
         text, sizeof text,
         "data-%016llx test-data-%016llx epochs-%d rate-%.17g schedule-%.40s warm-up-%.17g augment-%d most-steps-%lld "
-        "average-%d report-every-%lld checkpoint-%d,%lld trace-%d,%lld telemetry-%lld resume-%d weights-%d stop-%d "
-        "layers-%016llx",
+        "average-%d report-every-%lld checkpoint-%d,%lld trace-%d,%lld telemetry-%lld resume-%d weights-%d stop-%d",
         (unsigned long long)data_hash(run->train_set, true),
         run->test_set ? (unsigned long long)data_hash(run->test_set, true) : 0, c->epochs, c->rate,
         c->schedule ? c->schedule : "", c->warmup_epochs, c->augment, (long long)c->max_steps, c->average_last,
         (long long)c->report_every, c->checkpoint != NULL, (long long)c->checkpoint_every, c->trace_path != NULL,
         (long long)c->trace_every, (long long)c->telemetry_every, c->resume != NULL, c->weights != NULL,
-        c->stop_on_nonfinite, (unsigned long long)fl_state_layout(run->g));
+        c->stop_on_nonfinite);
     return fl_group_agree(c->network.group, "the training", text);
 }
 
@@ -278,10 +281,10 @@ static tensor_status set_up(struct run *run) {
         run->recent_size = run->last_step;
     if (!config->resume) /* otherwise the file has them, and may be shorter than its settings say */
         run->recent = fl_alloc_zero((size_t)run->recent_size * sizeof *run->recent);
-    run->scaled_size =
+    run->looked_size =
         2 * (config->report_every ? config->report_every : 16) + 2; /* most losses that have not arrived */
-    run->scaled = fl_alloc_zero((size_t)run->scaled_size * sizeof *run->scaled);
-    if ((!run->recent && !config->resume) || !run->scaled)
+    run->looked = fl_alloc_zero((size_t)run->looked_size * sizeof *run->looked);
+    if ((!run->recent && !config->resume) || !run->looked)
         return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld losses", (long long)run->recent_size);
     run->result->test_loss = run->result->test_accuracy = NAN;
     if (run->test_set && !(run->result->predicted = fl_alloc_zero((size_t)run->test_labels * sizeof(int32_t))))
@@ -292,7 +295,6 @@ static tensor_status set_up(struct run *run) {
 /* All ranks begin with the same weights, exponents and position. */
 static tensor_status agree_on_state(const struct run *run) {
     char text[160];
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
     if (nn_group_size(run->config->network.group) == 1)
         return TENSOR_OK;
     const size_t bytes = nn_state_bytes(run->g);
@@ -300,8 +302,7 @@ static tensor_status agree_on_state(const struct run *run) {
     TRY(fl_group_all(run->config->network.group, "the beginning",
                      state ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "train: no memory for %zu bytes", bytes)));
     tensor_status status = nn_state_save(state, bytes, run->g);
-    for (size_t i = 0; i < bytes && !status; i++)
-        hash = (hash ^ state[i]) * 0x100000001b3u;
+    const uint64_t hash = status ? 0 : fl_hash(FL_HASH, state, bytes);
     fl_free(state);
     snprintf(text, sizeof text, "steps-%lld best-epoch-%d weights-and-exponents-%016llx", (long long)run->result->steps,
              run->best.epoch, (unsigned long long)hash);
@@ -314,6 +315,7 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     TRY(fl_group_await(group, "the beginning", prepare(run, train, test)));
     TRY(agree(run));
     TRY(fl_group_await(group, "the beginning", set_up(run)));
+    run->updated = (int64_t)run->g->writes.updated;
     return agree_on_state(run);
 }
 
@@ -328,7 +330,7 @@ static void end(struct run *run) {
     data_loader_free(run->test);
     nn_graph_free(run->g);
     fl_free(run->recent);
-    fl_free(run->scaled);
+    fl_free(run->looked);
 }
 
 /* --- epochs ------------------------------------------------------------------------------------------------------- */
@@ -358,8 +360,7 @@ static tensor_status begin_step(struct run *run, int epoch) {
     TRY(nn_update(run->g, rate_of(run, run->begun)));
     TRY(nn_note_loss(run->g)); /* a wait for it waits for the whole step */
     run->begun++;
-    run->scaled[run->begun % run->scaled_size] =
-        (struct fl_scaled_step){run->g->scaling.used, run->g->scaling.now.in_a_row, NULL, false};
+    run->looked[run->begun % run->looked_size] = (struct fl_looked_step){NULL, false};
     TRY(fl_training_look(run));
     if (run->config->trace_path)
         TRY(fl_ranks_bring(run->g));
@@ -376,7 +377,7 @@ static void report_step(struct run *run, nn_epoch_report *report, double loss) {
     result->images += run->config->network.batch;
     report->train_loss += loss;
     fl_training_see_loss(run, loss);
-    const struct fl_scaled_step *scaled = &run->scaled[result->steps % run->scaled_size];
+    const struct fl_scale_state *scaled = fl_noted_scale(run->g);
     const nn_step_report step = {.step = result->steps,
                                  .steps = run->last_step,
                                  .epoch = report->epoch,
@@ -384,9 +385,9 @@ static void report_step(struct run *run, nn_epoch_report *report, double loss) {
                                  .rate = rate,
                                  .seconds = result->seconds,
                                  .images = result->images,
-                                 .loss_scale = scaled->scale,
-                                 .skipped_in_a_row = scaled->in_a_row,
-                                 .nonfinite = scaled->nonfinite};
+                                 .loss_scale = scaled->used,
+                                 .skipped_in_a_row = (int64_t)scaled->in_a_row,
+                                 .nonfinite = run->looked[result->steps % run->looked_size].nonfinite};
     if (events && events->starved && step.skipped_in_a_row == NN_STARVED)
         events->starved(events->context, &step);
     if (events && events->step && events->step(events->context, &step))
@@ -408,6 +409,7 @@ static tensor_status report_steps(struct run *run, bool wait) {
         run->report.seconds += seconds;
         if (!there)
             return TENSOR_OK;
+        TRY(fl_training_await(run, run->result->steps + 1));
         run->correct += right;
         report_step(run, &run->report, loss);
     }
@@ -545,11 +547,12 @@ static tensor_status finish(struct run *run) {
     TRY(fl_ranks_bring(run->g));
     TRY(add_totals(run->g, result));
     TRY(nn_telemetry_finish(run->telemetry));
-    const nn_loss_scale *scaling = &run->g->scaling.now;
-    result->loss_scale = scaling->scale;
-    result->skipped = scaling->skipped;
-    result->skipped_in_a_row = scaling->longest;
-    result->skipped_at_end = scaling->in_a_row;
+    nn_loss_scale scaling;
+    TRY(fl_loss_scale_now(run->g, &scaling));
+    result->loss_scale = scaling.scale;
+    result->skipped = scaling.skipped;
+    result->skipped_in_a_row = scaling.longest;
+    result->skipped_at_end = scaling.in_a_row;
     return fl_trace_finish(run->trace);
 }
 

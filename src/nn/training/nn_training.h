@@ -48,21 +48,23 @@ struct run {
     int64_t batch; /* index of the next batch */
     nn_epoch_report report;
     int64_t correct;
-    /* For steps that have begun, by number: the scale that is reported with their losses. */
-    struct fl_scaled_step *scaled;
-    int64_t scaled_size;
+    /* For steps that have begun, by number. */
+    struct fl_looked_step *looked;
+    int64_t looked_size;
+    int64_t updated; /* the last step that made an update, of those whose loss is known */
 };
 
-/* How a step's loss was scaled. */
-struct fl_scaled_step {
-    double scale;
-    int64_t in_a_row;      /* skipped steps, up to this one */
+/* What is known of a step before its loss. */
+struct fl_looked_step {
     const char *nonfinite; /* pass of its first NaN or Inf; NULL: none or unknown */
     bool looked_at;        /* whether its tensors were examined */
 };
 
 /* nn_train_nonfinite.c: the first is called after a step, before its loss is known, the second when it is known. */
 tensor_status fl_training_look(struct run *run);
+/* Lets telemetry tell what it finds; waits until it has examined a step. */
+void fl_training_hear_telemetry(struct run *run);
+tensor_status fl_training_await(struct run *run, int64_t step);
 void fl_training_see_loss(struct run *run, double loss);
 /* Convert the finding to numbers for a checkpoint, and back; TENSOR_E_DATA if this network cannot have it. */
 enum { FL_FIRST_WHOLE = 6 };

@@ -2,6 +2,7 @@
  */
 #include "program/onnx/onnx_names.h"
 #include "core/base/fail.h"
+#include "core/base/hash.h"
 #include "core/base/memory.h"
 #include "program/network/network.h"
 #include <string.h>
@@ -12,11 +13,8 @@ struct fl_onnx_name {
     int32_t next; /* 1 + the index of the next of its chain */
 };
 
-/* FNV-1a, 64 bits. */
 static size_t bucket(const struct fl_onnx_names *t, const char *name) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    const uint64_t hash = fl_hash(FL_HASH, name, strlen(name));
     return (size_t)(hash ^ hash >> 32) & (t->head_count - 1);
 }
 

@@ -116,10 +116,12 @@ static int add_integers(struct quantiser *q, int value, struct fl_int8_type type
 
 /* --- constants ---------------------------------------------------------------------------------------------------- */
 
-static double largest_magnitude(const struct fl_array *a, int64_t inner, int64_t channels, int64_t k) {
+/* Of filter k, whose elements lie `inner` together in each run of all filters; of the whole array if k is -1. */
+static double largest_magnitude(const struct fl_array *a, int64_t inner, int64_t filters, int64_t k) {
+    const int64_t together = k < 0 ? a->count : inner, step = k < 0 ? a->count : inner * filters;
     double largest = 0;
-    for (int64_t i = 0; i < a->count; i++)
-        if (k < 0 || i / inner % channels == k)
+    for (int64_t start = k < 0 ? 0 : k * inner; start < a->count; start += step)
+        for (int64_t i = start; i < start + together; i++)
             largest = fmax(largest, fabs(fl_array_number(a, i)));
     return largest;
 }

@@ -49,6 +49,7 @@ cudaError_t cudaGetLastError() {
     X(cudaErrorNoDevice, "no CUDA-capable device is detected")                                                         \
     X(cudaErrorInvalidDevice, "invalid device ordinal")                                                                \
     X(cudaErrorInvalidResourceHandle, "invalid resource handle")                                                       \
+    X(cudaErrorNotReady, "device not ready")                                                                           \
     X(cudaErrorIllegalState, "the operation cannot be performed in the present state")                                 \
     X(cudaErrorIllegalAddress, "an illegal memory access was encountered")                                             \
     X(cudaErrorMisalignedAddress, "misaligned address")                                                                \
@@ -545,6 +546,30 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     e->stream = s;
     const uint64_t record = ++e->recorded;
     return add(s, [e, record] { e->reached = record; });
+}
+
+/* Runs the other stream as far as the event, when this one comes to it. */
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+    ENTER
+    KNOWN(s)
+    if (s->capture)
+        return wrong("a capture waits for an event of before", __func__, cudaErrorStreamCaptureUnsupported);
+    const uint64_t record = e->recorded;
+    return add(s, [e, record] {
+        while (e->reached < record && streams.count(e->stream) && !e->stream->queue.empty())
+            advance(e->stream);
+    });
+}
+
+/* Each look takes the stream one task further. */
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+    ENTER
+    NOT_CAPTURING(e->stream)
+    if (e->reached < e->recorded && streams.count(e->stream) && !e->stream->queue.empty())
+        advance(e->stream);
+    return give(context_error != cudaSuccess ? context_error
+                : e->reached < e->recorded   ? cudaErrorNotReady
+                                             : cudaSuccess);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {

@@ -23,7 +23,7 @@
  *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", or a function of the runtime) fails with ERROR;
  *                        each for N = 0
  *   FLEXLAB_PTX_EDIT     KERNEL|N|OLD|NEW: in kernels with KERNEL in their names the N-th OLD (0: each) becomes NEW
- *   FLEXLAB_PTX_REPORT   a file: launches, instructions, kernels and opcodes that ran, appended at exit */
+ *   FLEXLAB_PTX_REPORT   a file: launches, instructions, kernels and opcodes that ran, written at exit */
 #ifndef FLEXLAB_TESTS_PTX_H
 #define FLEXLAB_TESTS_PTX_H
 

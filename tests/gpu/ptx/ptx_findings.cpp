@@ -79,7 +79,7 @@ void give_up(const std::string &text) {
 void end_of_process() {
     find_conflicts();
     if (const char *path = getenv("FLEXLAB_PTX_REPORT"))
-        if (FILE *f = fopen(path, "a")) {
+        if (FILE *f = fopen(path, "w")) {
             const std::vector<uint64_t> &counts = opcode_counts();
             fprintf(f, "instructions %llu\nfindings %ld\n", (unsigned long long)instructions_run(), findings());
             for (size_t i = 0; i < counts.size(); i++)

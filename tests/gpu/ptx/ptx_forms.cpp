@@ -657,6 +657,8 @@ const Table &table() {
         TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32", "tttt", multiply_tiles, 0, 0),
         TOGETHER("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "tttt", multiply_floats, 0, 0),
         TOGETHER("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "tttt", multiply_floats, 0, 1),
+        TOGETHER("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "tttt", multiply_floats, 0, 2),
+        TOGETHER("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "tttt", multiply_floats, 0, 3),
         TOGETHER("ldmatrix.sync.aligned.m8n8.x1.shared.b16", "ta", load_matrix, 1, 0),
         TOGETHER("ldmatrix.sync.aligned.m8n8.x2.shared.b16", "ta", load_matrix, 2, 0),
         TOGETHER("ldmatrix.sync.aligned.m8n8.x4.shared.b16", "ta", load_matrix, 4, 0),

@@ -13,8 +13,9 @@ namespace {
 struct Gpu {
     const char *name;
     int k, k_tf32, fraction;
+    bool halves; /* there is a record of sums of fp16 */
 };
-const Gpu gpus[] = {{"a100", 8, 4, 24}, {"h100", 16, 4, 25}};
+const Gpu gpus[] = {{"a100", 8, 4, 24, false}, {"h100", 16, 4, 25, true}};
 
 const Gpu &gpu() {
     static const Gpu *const chosen = [] {
@@ -46,15 +47,31 @@ Number number_of(uint32_t word, const FloatKind &kind) {
     return Number{word >> (kind.bits - 1) ? -x : x, exponent};
 }
 
-/* Truncated to a binary32, which it may be too large for. */
-float cut(double x) {
+/* Truncated to a binary32, or rounded to the nearest fp16, which it may be too large for. */
+float cut(double x, bool half) {
     int exponent;
     std::frexp(x, &exponent); /* |x| is in [2^(exponent - 1), 2^exponent) */
+    if (half) {
+        const int unit = std::max(exponent - 11, -24);
+        x = std::ldexp(std::nearbyint(std::ldexp(x, -unit)), unit);
+        return std::fabs(x) < 65536 ? (float)x : std::copysign(std::numeric_limits<float>::infinity(), (float)x);
+    }
     const int last = std::max(exponent - 24, -149);
     return (float)std::ldexp(std::trunc(std::ldexp(x, -last)), last);
 }
 
-float add_group(const Number *a, const Number *b, int k, float c) {
+/* The bits of a number that fp16 holds, of Inf and of a NaN. */
+uint16_t half_of(float x) {
+    const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+    if (!(std::fabs(x) < 65536))
+        return x != x ? 0x7fff : (uint16_t)(sign | 0x7c00);
+    int exponent;
+    std::frexp(x, &exponent);
+    const int unit = x == 0 ? -24 : std::max(exponent - 11, -24);
+    return (uint16_t)(sign | (((unit + 24) << 10) + (int)std::ldexp(std::fabs(x), -unit)));
+}
+
+float add_group(const Number *a, const Number *b, int k, float c, bool half) {
     const Number addend = {c, std::max(c == 0 ? -126 : std::ilogb(c), -126)};
     double product[16], plain = c;
     int largest = std::numeric_limits<int>::min();
@@ -74,22 +91,28 @@ float add_group(const Number *a, const Number *b, int k, float c) {
     double sum = std::trunc(std::ldexp((double)c, -unit));
     for (int i = 0; i < k; i++)
         sum += std::trunc(std::ldexp(product[i], -unit));
-    return sum == 0 ? 0 : cut(std::ldexp(sum, unit));
+    return sum == 0 ? 0 : cut(std::ldexp(sum, unit), half);
 }
 
 } // namespace
 
-/* mma.m16n8kK with sums of binary32: d, a, b, c. PTX ISA, "Matrix Fragments for mma.m16n8k16" and "k8": of elements
- * that a register holds `each` of, element i of register r of lane 4 g + t is a[g + 8 (r mod 2)][each t + i + 4 each (r
- * div 2)] and b[each t + i + 4 each r][g]; register j of c and d is [g + 8 (j div 2)][2 t + j mod 2]. how: the kind. */
+/* mma.m16n8kK: d, a, b, c. PTX ISA, "Matrix Fragments for mma.m16n8k16" and "k8": of elements that a register holds
+ * `each` of, element i of register r of lane 4 g + t is a[g + 8 (r mod 2)][each t + i + 4 each (r div 2)] and b[each t
+ * + i + 4 each r][g]; sum j of c and d, of which a register holds one of binary32 or two of fp16, is [g + 8 (j div
+ * 2)][2 t
+ * + j mod 2]. how: the kind; 3: fp16 with sums of fp16. */
 void multiply_floats(Warp &w, const Insn &in) {
-    const FloatKind &kind = kinds[in.how];
+    const bool half = in.how == 3;
+    const FloatKind &kind = kinds[in.how % 3];
     const int each = 32 / kind.bits, depth = 8 * each, group = in.how == 2 ? gpu().k_tf32 : gpu().k;
+    const size_t sums = half ? 2 : 4;
     Number a[16][16], b[8][16]; /* b by columns */
-    if (in.more.size() != 14)
+    if (in.more.size() != 6 + 2 * sums)
         give_up("mma with another number of registers: " + std::string(in.text));
+    if (half && !gpu().halves)
+        give_up("sums of fp16 of " + std::string(gpu().name) + ", which no record has");
     for (int r = 0; r < 6; r++) {
-        const uint32_t *const words = w.at<uint32_t>(in.more[(size_t)(4 + r)]);
+        const uint32_t *const words = w.at<uint32_t>(in.more[sums + (size_t)r]);
         for (int lane = 0; lane < (int)LANES; lane++) {
             const int g = lane / 4, t = lane % 4;
             Number *const to =
@@ -99,17 +122,25 @@ void multiply_floats(Warp &w, const Insn &in) {
         }
     }
     for (int j = 0; j < 4; j++) {
-        float *const d = w.at<float>(in.more[(size_t)j]);
-        const float *const c = w.at<float>(in.more[(size_t)(10 + j)]);
+        unsigned char *const d = w.at<unsigned char>(in.more[half ? (size_t)j / 2 : (size_t)j]);
+        const unsigned char *const c = w.at<unsigned char>(in.more[6 + sums + (half ? (size_t)j / 2 : (size_t)j)]);
         for (int lane = 0; lane < (int)LANES; lane++) {
             const Number *const row = a[lane / 4 + 8 * (j / 2)], *const column = b[2 * (lane % 4) + j % 2];
-            float sum = c[lane];
+            const size_t at = half ? (size_t)lane * 4 + (size_t)(j % 2) * 2 : (size_t)lane * 4;
+            uint16_t bits;
+            float sum;
+            memcpy(half ? (void *)&bits : &sum, c + at, half ? sizeof bits : sizeof sum);
+            if (half)
+                sum = (float)number_of(bits, kind).value;
             for (int k = 0; k < depth; k += group)
-                sum = add_group(row + k, column + k, group, sum);
+                sum = add_group(row + k, column + k, group, sum, half);
             const uint32_t nan = 0x7fffffff;
-            if (sum != sum)
-                memcpy(&sum, &nan, sizeof sum);
-            d[lane] = sum;
+            bits = half_of(sum);
+            memcpy(d + at,
+                   half         ? (const void *)&bits
+                   : sum != sum ? (const void *)&nan
+                                : &sum,
+                   half ? sizeof bits : sizeof sum);
         }
     }
 }

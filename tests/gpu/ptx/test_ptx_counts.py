@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many PTX instructions of warps a training step of ResNet-20 takes, by kernel and format: no more than ptx_counts.tsv
 says, with one in a hundred to spare. The counts do not depend on the machine.
-usage: test_ptx_counts.py DEVICE_STEPS LIBRARY FORMAT:BATCH... [--write]        --write: the baseline anew, of these"""
+usage: test_ptx_counts.py DEVICE_STEPS LIBRARY FORMAT[,CLASS]:BATCH... [--write]        --write: the baseline anew, of these"""
 import collections
 import os
 import pathlib
@@ -45,7 +45,7 @@ if __name__ == "__main__":
     table = {column: {line[0]: int(line[i]) for line in lines} for i, column in enumerate(head) if i}
     bad = []
     for column in wanted:
-        now, before = run(*column.split(":")), table.get(column, {})
+        now, before = run(*column.rsplit(":", 1)), table.get(column, {})
         for name in sorted(now):
             if now[name] > before.get(name, 0) * 1.01:
                 bad.append(f"{column}: {name}: {now[name]} instructions of warps, the baseline has {before.get(name, 0)}")

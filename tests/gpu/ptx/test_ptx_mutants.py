@@ -9,12 +9,12 @@ import sys
 programs, library = sys.argv[1:3]
 MATMUL, CONV = ("gpu_products", "4", "8", "matmul", "dfp16"), ("gpu_products", "2", "24", "conv2d", "flex16+5")
 MATMUL_FP32, CONV_FP16 = ("gpu_products", "2", "16", "matmul", "fp32"), ("gpu_products", "2", "24", "conv2d", "fp16")
-DEPTHWISE, FAST = ("gpu_products", "1", "1", "depthwise"), ("gpu_products", "4", "6", "fast", "a100")
-BATCHED = ("gpu_products", "1", "1", "batched")
+DEPTHWISE, FAST = ("gpu_products", "1", "1", "depthwise"), ("gpu_products", "2", "4", "fast", "a100")
+BATCHED = ("gpu_products", "1", "1", "batched", "fp32")
 NUMBERS = ("gpu_products", "1", "0", "numbers")
 TILES = "13product_tilesI"  # kernels with these words in their names
-CHAINS, HALVES = TILES + "NS_11chain_shapeI", TILES + "NS_10half_shapeI"
-SLIM, FLAT = (TILES + "NS_10tile_shapeILi" + shape for shape in ("2ELi1E", "1ELi4E"))
+CHAINS, MMA = TILES + "NS_11chain_shapeI", TILES + "NS_9mma_shapeI"
+SLIM, FLAT = (MMA + shape for shape in ("Li2ELi1E", "Li1ELi4E"))
 FEW, AFFINE = ("gpu_products", "1", "1", "few"), ("gpu_ops", "1", "1", "affine", "dfp16")
 # Kernel, which occurrence in it (0: each), what it was, what it becomes, and a test that runs it.
 MUTANTS = [
@@ -38,10 +38,10 @@ MUTANTS = [
     (CHAINS, 1, "cp.async.wait_group 1;", "cp.async.wait_group 2;", MATMUL_FP32),
     (CHAINS, 0, "add.rn.f32", "sub.rn.f32", BATCHED),
     (CHAINS, 2, "cvt.f32.f16", "mov.b32", CONV_FP16),
-    ("product_chains", 1, "add.rn.f32", "sub.rn.f32", MATMUL_FP32),
-    (HALVES, 1, "f32.f16.f16.f32", "f32.bf16.bf16.f32", FAST),
-    (HALVES, 2, "x4.trans.shared", "x4.shared", FAST),
-    (HALVES, 1, "bar.sync 0;", "", FAST),
+    ("product_parts", 1, "add.rn.f32", "sub.rn.f32", MATMUL_FP32),
+    (MMA, 1, "f32.f16.f16.f32", "f32.bf16.bf16.f32", FAST),
+    (MMA, 2, "x4.trans.shared", "x4.shared", FAST),
+    (MMA, 1, "bar.sync 0;", "", FAST),
     (TILES, 3, "add.s32", "sub.s32", MATMUL),
     ("numbers_to_elements", 0, "mul.lo.s64", "add.s64", NUMBERS),
     ("softmax_map", 0, "div.rn.f64", "mul.rn.f64", ("gpu_ops", "3", "8", "softmax", "fp32")),
@@ -49,6 +49,7 @@ MUTANTS = [
     ("7maxpoolE", 0, "setp.lt.s64", "setp.le.s64", ("gpu_ops", "3", "8", "maxpool2d", "bf16")),
     ("7dropoutE", 0, "mul.rn.f64", "add.rn.f64", ("gpu_ops", "3", "8", "dropout", "fp32")),
     ("sum_products", 0, "mul.rn.f64", "add.rn.f64", ("gpu_ops", "3", "8", "matmul", "fp32")),
+    ("sum_mantissas", 0, "atom.global.add.u64", "atom.global.min.u64", ("gpu_ops", "3", "8", "matmul", "fp32")),
     ("maxpool_grad", 0, "setp.ge.s64", "setp.gt.s64", ("gpu_ops", "3", "8", "maxpool2d_grad", "bf16")),
     ("3sgdE", 0, "mul.rn.f64", "add.rn.f64", ("gpu_ops", "3", "8", "sgd_momentum", "fp32")),
     ("4cellE", 0, "sub.rn.f64", "add.rn.f64", ("gpu_ops", "3", "8", "lstm_cell", "fp16")),

@@ -23,6 +23,16 @@ FL_BOTH void fl_float_moments(int64_t rows, double sum, double squares, double *
     *variance = v < 0 ? 0 : v; /* NaN stays */
 }
 
+/* Sums of mantissas of a part of a batch in real units, exact: those below 2^48 in a double, those of products below
+ * 2^63 in two. */
+FL_BOTH void fl_exact_part(int64_t sum, int64_t products, int e_first, int e_second, double *first, double *high,
+                           double *low) {
+    const int64_t finer = products & 0xffffffff;
+    *first = fl_scale2((double)sum, -e_first);
+    *high = fl_scale2((double)(products - finer), -e_first - e_second);
+    *low = fl_scale2((double)finer, -e_first - e_second);
+}
+
 /* One channel of out = scale (a - mean) + cross (b - cross_mean) + offset, in real units. */
 struct fl_affine_channel {
     double scale, mean, cross, cross_mean, offset;

@@ -78,36 +78,12 @@ static tensor_status run_moments(const struct fl_invocation *call, struct fl_arg
     return status ? status : run_as(FL_OP_CHANNEL_MOMENTS, x, args);
 }
 
-/* Exact in doubles: sums of mantissas are below 2^48, sums of products below 2^63 are two doubles. */
-static void give_parts(const struct fl_args *args, bool shared, int e_first, int e_second) {
-    const struct fl_batch_norm *n = &args->p.batch_norm;
-    double *sum = n->parts, *high = sum + n->n, *low = high + n->n;
-    for (int64_t c = 0; c < n->n; c++) {
-        if (shared) {
-            const int64_t products = n->sums.i[1][c], finer = products & 0xffffffff;
-            sum[c] = fl_scale2((double)n->sums.i[0][c], -e_first);
-            high[c] = fl_scale2((double)(products - finer), -e_first - e_second);
-            low[c] = fl_scale2((double)finer, -e_first - e_second);
-        } else {
-            sum[c] = n->sums.f[0][c];
-            high[c] = n->sums.f[1][c];
-            low[c] = 0;
-        }
-    }
-}
-
 static tensor_status run_parts(const struct fl_invocation *call, struct fl_args *args, enum fl_op op) {
     struct passing p = {0};
-    const tensor *first = call->tensors[1], *second = op == FL_OP_CHANNEL_SUMS ? first : call->tensors[2];
+    const tensor *first = call->tensors[1];
     tensor_status status = begin(call, first, &p, args);
     status = status ? status : run_as(op, first, args);
-    if (status)
-        return status;
-    if (fl_queue_of(first->storage)->measuring) /* sums have no memory in a dry run */
-        return TENSOR_OK;
-    const bool shared = first->format->arithmetic == FL_ARITHMETIC_SHARED;
-    give_parts(args, shared, shared ? tensor_exponent(first) : 0, shared ? tensor_exponent(second) : 0);
-    return TENSOR_OK;
+    return status ? status : run_as(FL_OP_CHANNEL_MOMENTS, first, args);
 }
 
 static tensor_status run_part_sums(const struct fl_invocation *call, struct fl_args *args) {
@@ -135,6 +111,11 @@ static tensor_status run_backward(const struct fl_invocation *call, struct fl_ar
     status = status ? status : write_as(FL_OP_CHANNEL_AFFINE_GRAD, t[0], args);
     status = status ? status : fl_write_values((tensor *)t[1], p.dgamma);
     return status ? status : fl_write_values((tensor *)t[2], p.dbeta);
+}
+
+static void prepare_part_running(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
+    (void)scalars;
+    args->p.running.n = FL_SIZE(sizes, 'C');
 }
 
 static void prepare_running(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
@@ -242,6 +223,16 @@ static const struct fl_scalar_rule of_part_scalars[] = {
     {"epsilon", FL_REAL64, .above = true, .at = FL_AT(p.batch_norm.epsilon)},
     {"rows", FL_INT64, 1, FL_PART_NORM_ROWS, .at = FL_AT(p.batch_norm.all_rows)}};
 
+static const struct fl_scalar_rule part_running_scalars[] = {
+    {"momentum", FL_REAL64, 0, 1, .at = FL_AT(p.running.momentum)},
+    {"rows", FL_INT64, 1, FL_PART_NORM_ROWS, .at = FL_AT(p.running.m)}};
+
+static const struct fl_function fl_function_part_running_statistics = {.name = "running_statistics",
+                                                                       .op = FL_OP_RUNNING_STATISTICS,
+                                                                       .outputs = 2,
+                                                                       FL_OPERANDS_OF(running_operands),
+                                                                       FL_SCALARS_OF(part_running_scalars),
+                                                                       .prepare = prepare_part_running};
 static const struct fl_function fl_function_part_sums = {
     .name = "part_sums", .op = FL_OP_CHANNEL_SUMS, .outputs = 1, FL_OPERANDS_OF(part_operands), .run = run_part_sums};
 static const struct fl_function fl_function_part_grad_sums = {.name = "part_grad_sums",
@@ -267,6 +258,11 @@ tensor_status fl_part_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tens
                            const tensor *sum_of_dy, const tensor *about_mean, double epsilon, int64_t rows) {
     return FL_INVOKE(part_grad, FL_GIVEN(dx, dgamma, dbeta, dy, x, y, gamma, mean, variance, sum_of_dy, about_mean),
                      FL_REAL(epsilon), FL_INTEGER(rows));
+}
+tensor_status fl_part_running_statistics(tensor *running_mean, tensor *running_variance, const tensor *mean,
+                                         const tensor *variance, const tensor *x, double momentum, int64_t rows) {
+    return FL_INVOKE(part_running_statistics, FL_GIVEN(running_mean, running_variance, mean, variance, x),
+                     FL_REAL(momentum), FL_INTEGER(rows));
 }
 
 /* --- operations --------------------------------------------------------------------------------------------------- */

@@ -2,7 +2,6 @@
  * batch round (channel_rules.h). */
 #include "core/ops/norms/part_norm.h"
 #include "core/ops/norms/channel_rules.h"
-#include "core/queue/queue.h"
 #include "core/tensor/sums.h"
 #include <math.h>
 
@@ -119,20 +118,4 @@ void fl_parts_gradients(const struct fl_parts *p, const double *mean, const doub
             about_mean[c] = tree_of(p, 1, c) - mean[c] * sum_of_dy[c];
         }
     }
-}
-
-/* As fl_running_statistics. */
-tensor_status fl_part_running_statistics(tensor *running_mean, tensor *running_variance, const tensor *mean,
-                                         const tensor *variance, double momentum, int64_t rows) {
-    if (fl_queue_of(running_mean->storage)->measuring) /* a dry run changes nothing */
-        return TENSOR_OK;
-    double *m = tensor_data(running_mean), *v = tensor_data(running_variance);
-    const double *of_mean = tensor_data((tensor *)(uintptr_t)mean),
-                 *of_variance = tensor_data((tensor *)(uintptr_t)variance);
-    const double n = (double)rows, unbiased = n > 1 ? n / (n - 1) : 1;
-    for (int64_t c = 0; c < tensor_count(mean); c++) {
-        m[c] += momentum * (of_mean[c] - m[c]);
-        v[c] += momentum * (of_variance[c] * unbiased - v[c]);
-    }
-    return TENSOR_OK;
 }

@@ -1,6 +1,6 @@
-/* part_norm.h - batch normalisation of a batch that lies in several parts (the shards of a step), on the host: the sums
- * of each, the moments and sums of all, and the gradient of a part. Of one format and of one exponent of all parts, the
- * results are those of the whole batch (tensor_moments, tensor_batchnorm_grad). */
+/* part_norm.h - batch normalisation of a batch that lies in several parts (the shards of a step): the sums of each and
+ * the gradient of a part, on the device of the tensors; the moments and sums of all, on the host. Of one format and of
+ * one exponent of all parts, the results are those of the whole batch (tensor_moments, tensor_batchnorm_grad). */
 #ifndef FL_PART_NORM_H
 #define FL_PART_NORM_H
 
@@ -34,8 +34,8 @@ tensor_status fl_part_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tens
                            const tensor *y, const tensor *gamma, const tensor *mean, const tensor *variance,
                            const tensor *sum_of_dy, const tensor *about_mean, double epsilon, int64_t rows);
 
-/* tensor_running_statistics of a batch of so many rows. */
+/* tensor_running_statistics of a batch of so many rows, of which x has some. */
 tensor_status fl_part_running_statistics(tensor *running_mean, tensor *running_variance, const tensor *mean,
-                                         const tensor *variance, double momentum, int64_t rows);
+                                         const tensor *variance, const tensor *x, double momentum, int64_t rows);
 
 #endif

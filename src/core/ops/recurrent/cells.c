@@ -36,9 +36,10 @@ static size_t fl_cells_need(const struct fl_args *args) {
 
 typedef void (*run_row)(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats);
 
-static tensor_status run_with(const struct fl_args *args, run_row run) {
+static tensor_status run_with(const struct fl_args *args, run_row run, enum fl_backend backend) {
     struct fl_rows rows = rows_of_call(args);
     rows.run = run;
+    rows.vectors = fl_row_vectors_of(backend);
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
@@ -58,18 +59,18 @@ static tensor_status fl_ref_cells(const struct fl_args *args) {
 }
 
 static tensor_status portable(const struct fl_args *args) {
-    return run_with(args, fl_cell_row_portable);
+    return run_with(args, fl_cell_row_portable, FL_PORTABLE);
 }
 #ifdef FL_HAVE_AVX2
 static tensor_status avx2(const struct fl_args *args) {
-    return run_with(args, fl_cell_row_avx2);
+    return run_with(args, fl_cell_row_avx2, FL_AVX2);
 }
 #else
 #define avx2 NULL
 #endif
 #ifdef FL_HAVE_AVX512
 static tensor_status avx512bw(const struct fl_args *args) {
-    return run_with(args, fl_cell_row_avx512bw);
+    return run_with(args, fl_cell_row_avx512bw, FL_AVX512BW);
 }
 #else
 #define avx512bw NULL

@@ -7,6 +7,7 @@
 #include "core/ops/operation.h"
 #include "core/ops/recurrent/cell_rules.h"
 #include "core/queue/sequence.h"
+#include "core/table/fast_class.h"
 #include "flexlab/tensor_blocks.h"
 #include <stddef.h>
 
@@ -155,12 +156,20 @@ static tensor_status weight_grad(tensor *du, const tensor *h, const tensor *dgat
     return tensor_matmul_tn(du, rows_of(&before, h, s, 1, 0, s->t - 1), rows_of(&d, dgates, s, gates, 1, s->t - 1));
 }
 
+/* Memory for weights as products read them, in whole panels, with what is known of these. Formats under a shared
+ * exponent keep their 16 bits, others become binary32. */
+static size_t kept_bytes(const tensor *u) {
+    enum { PANELS = 64 * 1024 };
+    const bool shared = u->format->arithmetic == FL_ARITHMETIC_SHARED;
+    return (size_t)u->count * (shared ? sizeof(int16_t) : sizeof(float)) * 9 / 8 + PANELS;
+}
+
 /* A whole sequence is one operation, which has no other classes than its own: none of accumulators or blocks, which are
  * of products. */
 static tensor_status run_exactly(tensor_status (*run)(const struct fl_invocation *call, struct fl_args *args),
                                  const struct fl_invocation *call, struct fl_args *args) {
     const tensor_class class = tensor_result_class();
-    if (class > TENSOR_FAST)
+    if (!fl_is_fast(class))
         tensor_set_class(TENSOR_EXACT);
     const tensor_status status = run(call, args);
     tensor_set_class(class);
@@ -204,7 +213,8 @@ static tensor_status run_lstm(const struct fl_invocation *call, struct fl_args *
     tensor *h = output(call, 0), *c = output(call, 1), *gates = output(call, 2);
     struct lstm l = {sizes_of(call), .x = given(call, 3), .u = given(call, 4), .h0 = given(call, 5),
                      .c0 = given(call, 6)};
-    struct fl_sequence q = {.tensors = 3, .written = WRITES({gates, gates->count}, {c, c->count}, {h, h->count})};
+    struct fl_sequence q = {
+        .kept = kept_bytes(l.u), .tensors = 3, .written = WRITES({gates, gates->count}, {c, c->count}, {h, h->count})};
     return fl_sequence_run(&q, "lstm", lstm_steps, &l);
 }
 
@@ -250,7 +260,9 @@ static tensor_status run_lstm_grad(const struct fl_invocation *call, struct fl_a
     struct lstm l = {sizes_of(call),       .u = given(call, 8), .h0 = zero,          .c0 = zero,
                      .dy = given(call, 4), .h = given(call, 5), .c = given(call, 6), .gates = given(call, 7)};
     const int64_t steps = l.s.t * l.s.n * l.s.h;
-    struct fl_sequence q = {.tensors = 3, .written = WRITES({dx, dx->count}, {dc, steps}, {dh, steps - l.s.n * l.s.h})};
+    struct fl_sequence q = {.kept = kept_bytes(l.u),
+                            .tensors = 3,
+                            .written = WRITES({dx, dx->count}, {dc, steps}, {dh, steps - l.s.n * l.s.h})};
     TRY(fl_sequence_run(&q, "lstm_grad", lstm_steps_back, &l));
     return weight_grad(du, l.h, dx, FOUR, zero, &l.s);
 }
@@ -293,7 +305,8 @@ static tensor_status run_gru(const struct fl_invocation *call, struct fl_args *a
     tensor *h = output(call, 0), *h_gates = output(call, 1);
     struct gru g = {sizes_of(call), .x = given(call, 2), .u = given(call, 3), .bias = given(call, 4),
                     .h0 = given(call, 5)};
-    struct fl_sequence q = {.tensors = 2, .written = WRITES({h_gates, h_gates->count}, {h, h->count})};
+    struct fl_sequence q = {
+        .kept = kept_bytes(g.u), .tensors = 2, .written = WRITES({h_gates, h_gates->count}, {h, h->count})};
     return fl_sequence_run(&q, "gru", gru_steps, &g);
 }
 
@@ -339,8 +352,10 @@ static tensor_status run_gru_grad(const struct fl_invocation *call, struct fl_ar
     struct gru g = {sizes_of(call),      .dy = given(call, 6), .h = given(call, 7), .h_gates = given(call, 8),
                     .x = given(call, 9), .u = given(call, 10), .h0 = zero};
     const int64_t between = (g.s.t - 1) * g.s.n * g.s.h;
-    struct fl_sequence q = {
-        .tensors = 4, .written = WRITES({dx, dx->count}, {dh_gates, dh_gates->count}, {ds, between}, {dh, between})};
+    struct fl_sequence q = {.kept = kept_bytes(g.u),
+                            .tensors = 4,
+                            .written =
+                                WRITES({dx, dx->count}, {dh_gates, dh_gates->count}, {ds, between}, {dh, between})};
     TRY(fl_sequence_run(&q, "gru_grad", gru_steps_back, &g));
     TRY(weight_grad(du, g.h, dh_gates, THREE, zero, &g.s));
     struct fl_part all;

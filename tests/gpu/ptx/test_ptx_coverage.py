@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Which kernels of the backend no test of the quick suite launches, by the reports of the PTX machine: those of EXCEPT
+and no others. Exit status 77: a test has not run since the library was built.
+usage: test_ptx_coverage.py LIBRARY REPORT..."""
+import os
+import re
+import subprocess
+import sys
+
+library, *reports = sys.argv[1:]
+# Folder and name by a pattern, and why no quick test launches the kernel.
+EXCEPT = []
+
+late = [r for r in reports if not os.path.exists(r) or os.path.getmtime(r) < os.path.getmtime(library)]
+if late:
+    print("skipped: not run since the library was built:", *(os.path.basename(r).removesuffix(".report") for r in late))
+    sys.exit(77)
+launches = {}
+for report in reports:
+    with open(report, encoding="utf-8") as f:
+        for _, name, n, _ in (line.split() for line in f if line.startswith("kernel ")):
+            launches[name] = launches.get(name, 0) + int(n)
+never = [name for name, n in launches.items() if not n]
+try:
+    plain = subprocess.run(["c++filt", *never], capture_output=True, text=True, check=True).stdout.splitlines() if never else []
+except OSError:
+    plain = never
+names = sorted({re.sub(r"^.*_gpu_(\w+?)_cu_.*$", r"\1", name) + ": " +
+                re.sub(r"\(anonymous namespace\)::|^void |\((?!.*>).*", "", text) for name, text in zip(never, plain)})
+bad = [name for name in names if not any(re.search(pattern, name) for pattern, _ in EXCEPT)]
+bad += [f"{pattern}: every such kernel is launched" for pattern, _ in EXCEPT if not any(re.search(pattern, name) for name in names)]
+print("\n".join(bad))
+print(f"{len(launches)} kernels, of which {len(names)} were never launched, {len(bad)} of them without a reason")
+sys.exit(bool(bad) or not launches)
