@@ -79,8 +79,7 @@ FL_BOTH fl_int128 affine_floor(struct fl_coefficient k, int g, bool *sticky) {
     return (int64_t)k.m >> down;
 }
 
-/* --- everything in one integer of 64 bits
- * -------------------------------------------------------------------------------- */
+/* --- everything in one integer of 64 bits ------------------------------------------------------------------------- */
 
 /* t = first a + cross x + constant at `exponent`, exact; |t| and its partial sums < 2^62. */
 struct affine_whole {
