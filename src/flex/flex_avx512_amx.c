@@ -288,8 +288,7 @@ static void flex_matrix_avx512_amx(const struct fl_args *args, const struct gemm
     note_gamma(&stored->sums, (uint64_t)all.gamma);
 }
 
-/* --- the kernel set
- * ------------------------------------------------------------------------------------------------------ */
+/* --- the kernel set ----------------------------------------------------------------------------------------------- */
 
 static void flex_store_sums_avx512_amx(const struct fl_args *args, int64_t first, int64_t n,
                                        const struct gemm_sums *sums, void *stats) {

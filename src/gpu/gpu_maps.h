@@ -72,8 +72,7 @@ template <class Map> static cudaError_t run_bias(const struct gpu_call *call, cu
                       call->args.p.rows.n);
 }
 
-/* --- real functions: one kernel for all of them
- * ------------------------------------------------------------------------ */
+/* --- real functions: one kernel for all of them ------------------------------------------------------------------- */
 
 /* The function of the operation, exact or rounded to odd. */
 __device__ static __attribute__((noinline)) double gpu_real(int op, double a, double b, double c, double alpha) {

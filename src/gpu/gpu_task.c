@@ -12,8 +12,7 @@ static void *take(char **memory, size_t bytes) {
     return at;
 }
 
-/* --- products in blocks, or of mantissas to another format
- * ------------------------------------------------------------------------------------------- */
+/* --- products in blocks, or of mantissas to another format -------------------------------------------------------- */
 
 static bool takes_blocks(const struct fl_args *args) {
     return fl_is_product(args->op) && (fl_has_operands(args->p.product.exactness) || fl_is_mixed(args));

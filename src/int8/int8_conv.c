@@ -131,8 +131,7 @@ static void copy_piece(const struct call *call, int64_t n, int64_t group, int64_
     }
 }
 
-/* --- tiles
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- tiles -------------------------------------------------------------------------------------------------------- */
 
 struct range {
     int64_t first, count;
@@ -259,8 +258,7 @@ static void run_part(void *context, int part, int worker) {
         kernels->end();
 }
 
-/* --- how a call is cut
- * ------------------------------------------------------------------------------------------------ */
+/* --- how a call is cut -------------------------------------------------------------------------------------------- */
 
 enum { PIECE_BYTES = 1 << 17, WHOLE_TILES = 32, SUMS = INT8_POSITIONS_MOST * INT8_PANELS_MOST * INT8_COLUMNS };
 

@@ -117,8 +117,7 @@ static void add_path(const char *path) {
     free(entries);
 }
 
-/* --- mutations
- * --------------------------------------------------------------------------------------------------------- */
+/* --- mutations ---------------------------------------------------------------------------------------------------- */
 
 /* libFuzzer's name of a target's own mutation; absent in most. Its result is the new size, or 0. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed) __attribute__((weak));

@@ -116,8 +116,7 @@ static void test_sums(void) {
         }
 }
 
-/* --- operators spelt out
- * ---------------------------------------------------------------------------------------------- */
+/* --- operators spelt out ------------------------------------------------------------------------------------------ */
 
 /* x clip(x + three, 0, 6) / six, in the orders of operands that `form` says. */
 static struct fl_network *swish_network(int form, float three, float six) {

@@ -72,8 +72,7 @@ static bool agrees(int16_t got, struct one want, int e, int64_t *off) {
     return fabsl(got - units) <= 0.5L + slack;
 }
 
-/* --- every kernel set
- * ---------------------------------------------------------------------------------------------------- */
+/* --- every kernel set --------------------------------------------------------------------------------------------- */
 
 static const char *const rows_of[] = {"avx512_amx", "avx512", "avx512bw", "avx2", "portable", "ref"};
 static const int threads_of[] = {1, 2, 3, 7};
