@@ -92,14 +92,19 @@ FL_BOTH int64_t affine_integer(struct fl_coefficient k, int g) {
     return !k.m ? 0 : k.e > g ? k.m >> (k.e - g) : k.m * ((int64_t)1 << (g - k.e));
 }
 
-FL_BOTH bool affine_as_whole(const struct affine_channel *p, struct affine_whole *t) {
+/* The least exponent at which all coefficients are integers; 0 if all of them are zero. */
+FL_BOTH int affine_whole_exponent(const struct affine_channel *p) {
     const struct fl_coefficient part[3] = {p->first, p->cross, p->offset};
     int g = INT_MIN / 4;
     for (int i = 0; i < 3; i++)
         if (part[i].m && affine_finest(part[i]) > g)
             g = affine_finest(part[i]);
-    if (g == INT_MIN / 4)
-        g = 0; /* all terms are zero */
+    return g == INT_MIN / 4 ? 0 : g;
+}
+
+FL_BOTH bool affine_as_whole(const struct affine_channel *p, struct affine_whole *t) {
+    const struct fl_coefficient part[3] = {p->first, p->cross, p->offset};
+    const int g = affine_whole_exponent(p);
     if (affine_abs(g) > 1000)
         return false;
     int64_t whole[3];
@@ -116,6 +121,32 @@ FL_BOTH bool affine_as_whole(const struct affine_channel *p, struct affine_whole
     t->constant = whole[2] - whole[0] * p->first_centre - whole[1] * p->cross_centre;
     t->exponent = g;
     return size < (uint64_t)1 << 62;
+}
+
+/* --- everything in one integer of 128 bits ------------------------------------------------------------------------ */
+
+/* As struct affine_whole, where each of the three is below 2^118, so that the sum of terms (fl_terms_sum) is exact too.
+ */
+struct affine_wide {
+    fl_int128 first, cross, constant;
+    int exponent;
+};
+
+FL_BOTH bool affine_as_wide(const struct affine_channel *p, struct affine_wide *t) {
+    const struct fl_coefficient part[3] = {p->first, p->cross, p->offset};
+    const int g = affine_whole_exponent(p);
+    fl_int128 whole[3];
+    for (int i = 0; i < 3; i++) {
+        const int up = g - part[i].e;
+        if (part[i].m && fl_bits_of(part[i].m) + up + 17 > 118)
+            return false;
+        whole[i] = !part[i].m ? 0 : up < 0 ? part[i].m >> -up : part[i].m * ((fl_int128)1 << up);
+    }
+    t->first = whole[0];
+    t->cross = whole[1];
+    t->constant = whole[2] - whole[0] * p->first_centre - whole[1] * p->cross_centre;
+    t->exponent = g;
+    return true;
 }
 
 /* --- 64-bit lanes, multipliers of 32 bits ------------------------------------------------------------------------- */

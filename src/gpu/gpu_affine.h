@@ -2,7 +2,8 @@
  * batch normalisation, whose channels have coefficients of their own, and elementwise operations that are linear in
  * their operands, as maps of one channel.
  *
- * Integers of 64 bits hold the sums of nearly every channel (flex_affine_plan.h); others are added as terms.
+ * Integers of 64 bits hold the sums of most channels, of 128 bits those of nearly all others (flex_affine_plan.h); the
+ * rest are added as terms.
  *
  * Expects: the codec of a folder (gpu_element.h). Gives: run_channel_affine, gpu_is_linear, run_linear. */
 #ifndef FL_GPU_AFFINE_H
@@ -80,10 +81,12 @@ __device__ static inline void affine_usual(const struct affine_items &items, con
     }
 }
 
-/* Any sums. */
+/* Any sums: of 128 bits where these hold them, else of terms. */
 __device__ static inline void affine_any(const struct gpu_now &now, const struct affine_items &items,
                                          const struct affine_channel &p, const struct affine_form &form,
                                          struct gpu_sums *sums) {
+    struct affine_wide wide = {};
+    const bool holds = affine_as_wide(&p, &wide);
     for (int64_t i = items.first; i < items.end; i += items.step) {
         const bool open = form.gate_kind == AFFINE_OPEN || items.gate[i] > 0;
         const int64_t x = open ? items.a[i] : 0,
@@ -91,7 +94,12 @@ __device__ static inline void affine_any(const struct gpu_now &now, const struct
         const struct fl_term terms[3] = {{p.first.m * (x - p.first_centre), p.first.e},
                                          {p.cross.m * (y - p.cross_centre), p.cross.e},
                                          {p.offset.m, p.offset.e}};
-        const fl_element m = sums->round_terms(now, i, terms, 3, form.relu);
+        struct fl_wide_sum sum = {wide.constant + wide.first * x + wide.cross * y, wide.exponent};
+        if (!holds)
+            sum = fl_terms_sum(terms, 3);
+        if (form.relu && sum.m < 0)
+            sum.m = 0;
+        const fl_element m = sums->round_wide(now, i, sum);
         if (now.out)
             ((fl_element *)now.out)[i] = m;
     }

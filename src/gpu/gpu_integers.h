@@ -1,6 +1,6 @@
 /* gpu_integers.h - exact integer sums as elements of a shared exponent: rounded, saturated and counted by one thread.
  *
- * Expects: the codec of a folder (gpu_element.h). Gives: gpu_sums; gpu_moved, for every format. */
+ * Expects: the codec of a folder (gpu_element.h). Gives: gpu_sums, gpu_moved. */
 #ifndef FL_GPU_INTEGERS_H
 #define FL_GPU_INTEGERS_H
 

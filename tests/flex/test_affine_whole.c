@@ -1,5 +1,6 @@
 /* The affine map of a channel as one integer of 64 bits (affine_as_whole), against sums in 128 bits: it is used where
- * mantissas of any size leave it below 2^62, and nowhere else; then it is the exact sum. */
+ * mantissas of any size leave it below 2^62, and nowhere else; then it is the exact sum. As one integer of 128 bits
+ * (affine_as_wide), against sums of terms: roundings and sizes are theirs. */
 #include "check.h"
 #include "core/arithmetic/exact_rules.h"
 #include "flex/flex_affine_plan.h"
@@ -28,7 +29,37 @@ static fl_int128 at(int64_t m, int e, int g) {
     return m * ((fl_int128)1 << (g - e));
 }
 
+static void wide_maps(void) {
+    int holding = 0, refused = 0;
+    for (int i = 0; i < 200000; i++) {
+        const int e = between(-300, 300);
+        const struct affine_channel p = {
+            coefficient(e + between(-30, 30)), coefficient(e + between(-30, 30)), coefficient(e + between(-60, 60)),
+            check_random(&seed) % 2 ? mantissa() % 32768 : 0, check_random(&seed) % 2 ? mantissa() % 32768 : 0};
+        struct affine_wide t;
+        if (!affine_as_wide(&p, &t)) {
+            refused++;
+            continue;
+        }
+        holding++;
+        for (int j = 0; j < 4; j++) {
+            const int a = mantissa(), x = mantissa();
+            const struct fl_term terms[3] = {{(int64_t)p.first.m * (a - p.first_centre), p.first.e},
+                                             {(int64_t)p.cross.m * (x - p.cross_centre), p.cross.e},
+                                             {p.offset.m, p.offset.e}};
+            const struct fl_wide_sum sum = fl_terms_sum(terms, 3),
+                                     whole = {t.constant + t.first * a + t.cross * x, t.exponent};
+            const int e_out = e + between(-60, 20);
+            CHECK(fl_terms_abs(sum) == fl_terms_abs(whole) && (sum.m < 0) == (whole.m < 0), "case %d: another size", i);
+            CHECK(fl_terms_round(sum, e_out, 32768, NULL, NULL) == fl_terms_round(whole, e_out, 32768, NULL, NULL),
+                  "case %d: rounded to another mantissa", i);
+        }
+    }
+    CHECK(holding > 100000 && refused > 10000, "%d in 128 bits, %d refused", holding, refused);
+}
+
 int main(void) {
+    wide_maps();
     int whole = 0, refused = 0, close = 0;
     for (int i = 0; i < 400000; i++) {
         const int e = between(-300, 300);

@@ -191,7 +191,7 @@ def program(engine, place):
     check(lines(bare[0]) == lines(bare[1]), "without traces and checkpoints metrics.jsonl differs")
     for more, expected in ((["--predictor", "current"], "ranks differ in the network: rank 0 has 'predictor-paper', rank 1 'predictor-current'"),
                            (["--batchnorm", "global"], "ranks differ in the network: rank 0 has 'batchnorm-shard', rank 1 'batchnorm-global'"),
-                           (["--shards", "2"], r"that of rank (0: train shards-4 .*\n.*that of rank 1|1: train shards-2 (.*\n)*.*that of rank 0)"),
+                           (["--shards", "2"], r"that of rank (0: train group-mpi shards-4 .*\n.*that of rank 1|1: train group-mpi shards-2 (.*\n)*.*that of rank 0)"),
                            (["--weights", os.path.join(place, "train", "last.safetensors")], "ranks differ in")):
         if more[0] == "--weights":
             status, out, err = ended(mpirun(engine, 1, [FLEXLAB, "train", *words, "--format", "flex16+5", "--out",
