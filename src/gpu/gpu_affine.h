@@ -87,22 +87,29 @@ __device__ static inline void affine_any(const struct gpu_now &now, const struct
                                          struct gpu_sums *sums) {
     struct affine_wide wide = {};
     const bool holds = affine_as_wide(&p, &wide);
+    fl_uint128 most = 0; /* of the sums of 128 bits */
     for (int64_t i = items.first; i < items.end; i += items.step) {
         const bool open = form.gate_kind == AFFINE_OPEN || items.gate[i] > 0;
         const int64_t x = open ? items.a[i] : 0,
                       y = form.second && (open || form.gate_kind == AFFINE_GATES_FIRST) ? items.b[i] : 0;
-        const struct fl_term terms[3] = {{p.first.m * (x - p.first_centre), p.first.e},
-                                         {p.cross.m * (y - p.cross_centre), p.cross.e},
-                                         {p.offset.m, p.offset.e}};
-        struct fl_wide_sum sum = {wide.constant + wide.first * x + wide.cross * y, wide.exponent};
-        if (!holds)
-            sum = fl_terms_sum(terms, 3);
-        if (form.relu && sum.m < 0)
-            sum.m = 0;
-        const fl_element m = sums->round_wide(now, i, sum);
+        fl_element m;
+        if (holds) {
+            struct fl_wide_sum sum = {wide.constant + wide.first * x + wide.cross * y, wide.exponent};
+            if (form.relu && sum.m < 0)
+                sum.m = 0;
+            const fl_uint128 size = fl_magnitude_128(sum.m);
+            most = size > most ? size : most;
+            m = sums->round_unseen(now, i, sum);
+        } else {
+            const struct fl_term terms[3] = {{p.first.m * (x - p.first_centre), p.first.e},
+                                             {p.cross.m * (y - p.cross_centre), p.cross.e},
+                                             {p.offset.m, p.offset.e}};
+            m = sums->round_terms(now, i, terms, 3, form.relu);
+        }
         if (now.out)
             ((fl_element *)now.out)[i] = m;
     }
+    sums->see({(fl_int128)most, wide.exponent});
 }
 
 /* A thread has one channel; threads that do not fill a row of channels have none. Where there are more channels than

@@ -77,13 +77,22 @@ struct gpu_sums {
         return count(m, x != 0);
     }
 
-    /* A sum of any size and exponent. */
-    __device__ fl_element round_wide(const struct gpu_now &now, int64_t i, struct fl_wide_sum sum) {
-        const bool drawn = now.rounding.mode == TENSOR_ROUND_STOCHASTIC;
-        const uint32_t by = drawn ? draw(now, i) : 0;
+    /* Notes the size of a sum of any size and exponent. */
+    __device__ void see(struct fl_wide_sum sum) {
         const double size = fl_terms_abs(sum);
         maximum = size > maximum ? size : maximum;
+    }
+
+    /* Rounds a sum of any size and exponent, whose size is noted apart. */
+    __device__ fl_element round_unseen(const struct gpu_now &now, int64_t i, struct fl_wide_sum sum) {
+        const bool drawn = now.rounding.mode == TENSOR_ROUND_STOCHASTIC;
+        const uint32_t by = drawn ? draw(now, i) : 0;
         return count(fl_terms_round(sum, e_out, FL_TOP + 1, drawn ? &by : NULL, NULL), sum.m != 0);
+    }
+
+    __device__ fl_element round_wide(const struct gpu_now &now, int64_t i, struct fl_wide_sum sum) {
+        see(sum);
+        return round_unseen(now, i, sum);
     }
 
     __device__ fl_element round_terms(const struct gpu_now &now, int64_t i, const struct fl_term *terms, int n,
@@ -97,8 +106,7 @@ struct gpu_sums {
     /* Rounds a sum to *wide, to nearest, of which the element is the rounding. */
     __device__ fl_element round_both(struct fl_wide_sum sum, int32_t *wide) {
         int64_t lost = 0;
-        const double size = fl_terms_abs(sum);
-        maximum = size > maximum ? size : maximum;
+        see(sum);
         *wide = (int32_t)fl_terms_round(sum, e_out + 16, FL_WIDE_LIMIT, NULL, &lost);
         saturated += (uint32_t)lost;
         return count(fl_narrow(*wide), sum.m != 0);
