@@ -312,7 +312,7 @@ int main(int argc, char **argv) {
                 &(struct job){"resnet8", variants[i], i % 2 ? 2 : 4, 3, {.momentum = 0.9f, .batchnorm_global = true}});
     if (all) {
         steps_of(&(struct job){"resnet8", "flex8+5", 8, 3, {.batchnorm_global = true}});
-        steps_of(&(struct job){"resnet8", "e4m3fn", 2, 3, {.loss_scale = "1024", .batchnorm_global = true}});
+        steps_of(&(struct job){"resnet8", "e4m3fn", 2, 3, {.batchnorm_global = true}});
     }
     for (int i = 0; i < 5; i++)
         steps_of(&(struct job){"gpt1x32", variants[i], i % 2 ? 2 : 4, 3, {.optimiser = "adamw", .clip_norm = 0.5f}});

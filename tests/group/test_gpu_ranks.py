@@ -50,7 +50,7 @@ def same_bytes(engine, place):
             out = train(engine, 2, folder, *keys, f"devices={each}")
             if out:
                 same(one, folder, *keys, each)
-            if keys[0] == "model=resnet8" and each == "cuda/cpu" and "batchnorm=global" not in keys:
+            if keys[0] == "model=resnet8" and each == "cuda/cpu" and not {"batchnorm=global", "variant=e4m3fn"} & set(keys):
                 found = re.search(r"overlapped (\S+) seconds (\S+)", out)  # a look at the machine computes on
                 check(found and float(found[1]) > 0.01 * float(found[2]), "nothing crosses during backward:", keys, out)
         if LONG:
@@ -134,6 +134,8 @@ def failing_calls(engine, place):
             planned = "fails as planned" in err
             check(planned or LONG or call in ("cudaHostAlloc", "cudaEventCreateWithFlags"), call, at, "is never called", err)
             check(status is not None and "FINDING" not in err and "Segmentation" not in err, call, at, error, status, err)
+            if planned and status == 0 and call == "cudaEventCreateWithFlags" and error == 2:
+                continue  # a lack of memory once: opening the device again succeeds
             check(not planned or status, call, at, error, "fails, and nobody says so", err)
             said = [line for line in err.splitlines() if not line.startswith("ptx: ")]
             check(not planned or any("CUDA reports" in line or "memory" in line for line in said), call, at, error, err)

@@ -127,7 +127,7 @@ if(Python3_FOUND)
     list(TRANSFORM ptx_quick REPLACE ".+" "${ptx_reports}/\\0.report" OUTPUT_VARIABLE reports)
     add_test(NAME ptx_coverage COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_coverage.py
                                        $<TARGET_FILE:flexlab_ptx> ${reports})
-    set_tests_properties(ptx_coverage PROPERTIES SKIP_RETURN_CODE 77 DEPENDS "${ptx_quick}" LABELS long) # it still names some
+    set_tests_properties(ptx_coverage PROPERTIES SKIP_RETURN_CODE 77 DEPENDS "${ptx_quick}")
     add_test(NAME ptx_mutants COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gpu/ptx/test_ptx_mutants.py
                                       ${CMAKE_CURRENT_BINARY_DIR} $<TARGET_FILE:flexlab_ptx>)
     set_tests_properties(ptx_mutants PROPERTIES TIMEOUT ${patience})
