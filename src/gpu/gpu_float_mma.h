@@ -2,7 +2,8 @@
  * the GPU forms them, k ascending (docs/semantics.md, class accumulate). Outputs too few for the multiprocessors are
  * split along k into parts, which are added in order.
  *
- * Expects: the codec of a format (gpu_element.h), FL_MMA, its name in mma.sync. Gives: float_shapes, multiplies_fast. */
+ * Expects: the codec of a format (gpu_element.h), FL_MMA, its name in mma.sync. Gives: float_shapes, multiplies_fast.
+ */
 #ifndef FL_GPU_FLOAT_MMA_H
 #define FL_GPU_FLOAT_MMA_H
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Which kernels of the backend no test of the quick suite launches, by the reports of the PTX machine: at most MOST,
-products of sizes that the quick tests do not draw. Exit status 77: a test has not run since the library was built.
+products of shapes that the quick tests do not draw, and batch normalisation over shards of some formats. Exit
+status 77: a test has not run since the library was built.
 usage: test_ptx_coverage.py LIBRARY REPORT..."""
 import os
 import re
