@@ -363,8 +363,8 @@ void fl_group_free_memory(const nn_group *g, void *memory) {
         fl_free(memory);
 }
 
-bool fl_group_overlaps(const nn_group *g) {
-    return nn_group_size(g) > 1 && !g->engine->in_order;
+bool fl_group_is_in_order(const nn_group *g) {
+    return g->engine->in_order;
 }
 
 static tensor_status gather(nn_group *g, double seconds, const char *what, const struct fl_piece *part) {

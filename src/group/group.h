@@ -27,8 +27,8 @@ tensor_status fl_group_end(nn_group *group, struct fl_flight *flight, bool waits
 void fl_group_drop(nn_group *group, struct fl_flight *flight);
 /* Frees memory from which or into which bytes were moved; after a failure it stays, because the engine may use it. */
 void fl_group_free_memory(const nn_group *group, void *memory);
-/* Whether exchanges may begin and end in another order on each rank. */
-bool fl_group_overlaps(const nn_group *group);
+/* Whether all ranks of several must begin their exchanges in the same order, which channels do not replace. */
+bool fl_group_is_in_order(const nn_group *group);
 /* Every rank has its own bytes in place, at all + rank * bytes; afterwards all have those of all ranks. */
 tensor_status fl_group_share(nn_group *group, const char *what, void *all, int64_t bytes);
 /* The same with parts of different lengths: rank r has part[r]. */

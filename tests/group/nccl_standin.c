@@ -8,7 +8,8 @@
  * Environment: STANDIN_FAIL=RANK:CALL:N, the n-th call that fails, or one of init, launch, transfer and kernel, which
  * fail later, and of init-hang, launch-hang and transfer-hang, which do not end; STANDIN_DELAY, microseconds at most
  * before each work; STANDIN_LOSS=silent, a lost rank is no error; STANDIN_DEVICES, of each host; STANDIN_HOSTS, between
- * which ranks take turns; STANDIN_COUNTS, a folder where each rank writes how often it made which call. */
+ * which ranks take turns; STANDIN_COUNTS, a folder where each rank writes how often it made which call, and in
+ * RANK.order the tag of each of its exchanges, which the heads of their messages have. */
 #include <errno.h>
 #include <nccl.h>
 #include <poll.h>
@@ -79,15 +80,29 @@ static bool is_planned(const char *call) {
            atoi(name + length + 2) == calls;
 }
 
-__attribute__((destructor)) static void write_counts(void) {
+static FILE *open_count(const char *what) {
     const char *folder = getenv("STANDIN_COUNTS");
     char path[4200];
-    snprintf(path, sizeof path, "%s/%d", folder ? folder : "", own_rank());
-    FILE *file = folder ? fopen(path, "w") : NULL;
+    snprintf(path, sizeof path, "%s/%d%s", folder ? folder : "", own_rank(), what);
+    return folder ? fopen(path, "a") : NULL;
+}
+
+__attribute__((destructor)) static void write_counts(void) {
+    FILE *file = open_count("");
     for (int i = 0; file && counts[i].call; i++)
         fprintf(file, "%s %d\n", counts[i].call, counts[i].calls);
     if (file)
         fclose(file);
+}
+
+static void note_exchange(const char *message) {
+    int64_t head[4];
+    FILE *file = open_count(".order");
+    if (!file)
+        return;
+    memcpy(head, message, sizeof head);
+    fprintf(file, "%lld\n", (long long)head[2]);
+    fclose(file);
 }
 
 int gethostname(char *name, size_t length) {
@@ -808,6 +823,7 @@ static void move_messages(struct transfer *t) {
 
 static void run_transfer(struct transfer *t) {
     struct ncclComm *c = t->comm;
+    note_exchange(t->of[c->rank ? 0 : 1].out);
     if (is_planned("transfer"))
         fail_later(c, ncclRemoteError, "planned failure of transfer");
     if (is_planned("transfer-hang"))

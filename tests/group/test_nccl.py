@@ -27,6 +27,7 @@ if len(FILES) < 4:
     sys.exit(77)
 EXCHANGE, TRAIN, STANDIN, REAL = FILES
 Run = collections.namedtuple("Run", "status took out err")  # of each rank, None if it did not end; of all
+FIRST_CHANNEL = 16384  # of the tags of exchanges that computation accompanies (src/group/group.h)
 numbers = itertools.count()
 
 
@@ -63,22 +64,35 @@ def every_byte():
         right(run(3, EXCHANGE, "large", bytes_, seconds=300), bytes_, "bytes")
 
 
+def in_order(folder, ranks, steps, buckets):
+    """Every rank makes the same exchanges in the same order: of a step bucket after bucket, then what shards tell."""
+    orders = [list(map(int, read(folder, f"{rank}.order").split())) for rank in range(ranks)]
+    check(all(order == orders[0] for order in orders), folder, "exchanges in another order:", orders)
+    channels = "".join(chr(tag - FIRST_CHANNEL) for tag in orders[0] if tag >= FIRST_CHANNEL).split("\0")
+    check(len(channels) == steps + 1 and not channels[-1], folder, "steps:", orders[0])
+    for step in channels[:-1]:  # each bucket has two to four exchanges
+        check(list(step) == sorted(step) and min(map(step.count, step)) > 1 and len(set(step)) == buckets, folder, list(map(ord, step)))
+
+
 def training(place):
+    """On the processor, where a rank looks at what has arrived between two layers."""
     keys = ["model=resnet8", "variant=flex16+5", "shards=12", "steps=6"]
-    folders = {}
-    for ranks, engine in ((1, "none"), (1, "nccl"), (2, "nccl"), (3, "nccl")):
-        folders[ranks, engine] = os.path.join(place, f"{engine}{ranks}")
-        os.makedirs(folders[ranks, engine])
-        r = run(ranks, TRAIN, folders[ranks, engine], *keys, f"engine={engine}", seconds=300, STANDIN_DELAY="200")
-        check(not any(r.status), ranks, engine, r)
-    one = folders[1, "none"]
-    for folder in folders.values():
-        for name in ("last.safetensors", "best.safetensors", "losses.txt", "trace.csv"):
-            check(os.path.exists(os.path.join(folder, name)) and read(folder, name) == read(one, name), folder, name, "differs")
+    for number, more in enumerate(([], ["batchnorm=global"])):
+        one = os.path.join(place, f"{number}-none1")
+        for ranks, engine in ((1, "none"), (1, "nccl"), (2, "nccl"), (3, "nccl")):
+            folder = os.path.join(place, f"{number}-{engine}{ranks}")
+            os.makedirs(folder)
+            r = run(ranks, TRAIN, folder, *keys, *more, f"engine={engine}", seconds=300, STANDIN_DELAY="200", STANDIN_COUNTS=folder)
+            check(not any(r.status), ranks, engine, r)
+            for name in ("last.safetensors", "best.safetensors", "losses.txt", "trace.csv"):
+                check(os.path.exists(os.path.join(folder, name)) and read(folder, name) == read(one, name), folder, name, "differs")
+            if ranks > 1:
+                in_order(folder, ranks, 6, 2)
+                print(more, ranks, r.out)
     r = run(3, TRAIN, place, *keys, "engine=nccl", "stop=1:2", stops=1, FLEXLAB_GROUP_TIMEOUT="3")
     check(r.status == [1, -9, 1] and
           re.search(r"rank [02] of 3, gradients of step 3: after 3 seconds nothing from rank 1", r.err), r)
-    return one, keys
+    return os.path.join(place, "0-none1"), keys
 
 
 def messages():

@@ -200,6 +200,12 @@ def program(engine, place):
         status, out, err = ended(mpirun(engine, 1, both, [*both, *more], FLEXLAB_GROUP_TIMEOUT="10"), 60)
         check(status and re.search(expected, err), more, status, err)
     one = [FLEXLAB, "train", *words, "--format", "fp32", "--out", os.path.join(place, "refused")]
+    for commands in ([one, [FLEXLAB, "train", "--help"]], [[FLEXLAB, "train", "--help"], one, one]):
+        began = time.time()
+        status, out, err = ended(mpirun(engine, 1, *commands), 60)
+        check(status and "the ranks have different commands; that of rank 0: " in err and time.time() < began + 15, commands, status, err)
+    status, out, err = ended(mpirun(engine, 2, [FLEXLAB, "train", "--help"]), 60)
+    check(status == 0 and out.count("Usage: ") == 1 and not err, "--help of all ranks:", status, out[:99], err)
     status, out, err = ended(mpirun(engine, 1, one, *3 * [[*one, "--no-such-option"]]), 60)
     check(status and err.count("unknown option") == 1 and "said by rank 1 of 4" in err, "options of three ranks:", status, err)
     if "openmpi" in engine[0]:  # what srun tells ranks by PMIx, and what mpirun in a step of Slurm leaves of it

@@ -351,6 +351,8 @@ static int run_command(enum command command, int argc, char **argv) {
     struct settings settings;
     failure_watch();
     int status = ranks_agree(options_parse(&settings, command, argc, argv), "before the training");
+    if (status == STATUS_OK)
+        status = ranks_compare(settings.help ? "--help" : "a training");
     if (status)
         return status;
     if (settings.help) {

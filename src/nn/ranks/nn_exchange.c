@@ -1,6 +1,7 @@
 /* nn_exchange.c - buckets of gradients on their way. Each bucket goes through the same phases on every rank; buckets
  * are in different ones at a time, and their order in time may differ between ranks, which the channels of the group
- * allow. */
+ * allow. By an engine in order a bucket follows when the one before it is added: then bucket and phase alone give the
+ * order of all exchanges. */
 #include "nn/ranks/nn_exchange.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -160,15 +161,21 @@ static tensor_status receive(struct fl_exchange *x, struct moving *m, bool waits
     return fl_gradients_end(&x->gradients, m->bucket.first, m->bucket.count, &m->fetch);
 }
 
-/* Takes a bucket to its next exchange. */
+/* Whether the bucket may begin an exchange. */
+static bool has_turn(const struct fl_exchange *x, const struct moving *m) {
+    return !fl_group_is_in_order(x->g->group) || m == x->all || m[-1].phase == ADDED;
+}
+
+/* Takes a bucket to its next exchange; *arrived: it has begun that, or has none. */
 static tensor_status step(struct fl_exchange *x, struct moving *m, bool waits, bool *arrived) {
     TRY(m->phase == COMING ? receive(x, m, waits, arrived) : fl_group_end(x->g->group, &m->flight, waits, arrived));
+    *arrived = *arrived && has_turn(x, m);
     return *arrived ? follow(x, m) : TENSOR_OK;
 }
 
 /* Takes buckets as far as they go without waiting. */
 static tensor_status advance(struct fl_exchange *x, int first) {
-    for (int i = first; i < x->count && fl_group_overlaps(x->g->group); i++)
+    for (int i = first; i < x->count; i++)
         for (bool arrived = true; arrived && is_moving(&x->all[i]);)
             TRY(step(x, &x->all[i], false, &arrived));
     return TENSOR_OK;
@@ -184,11 +191,12 @@ tensor_status fl_exchange_written(struct fl_exchange *x, int from) {
             TRY(fl_gradients_begin(&x->gradients, m->bucket.first, m->bucket.count, &m->fetch));
         m->phase = elsewhere ? COMING : WRITTEN;
     }
-    return elsewhere ? TENSOR_OK : advance(x, 0);
+    /* the sums of joined normalisations, which cross between two calls, have no place in an order of buckets */
+    return elsewhere || (x->g->together && fl_group_is_in_order(x->g->group)) ? TENSOR_OK : advance(x, 0);
 }
 
 tensor_status fl_exchange_accompany(struct fl_exchange *x) {
-    for (bool computing = fl_group_overlaps(x->g->group); computing; sched_yield()) {
+    for (bool computing = true; computing; sched_yield()) {
         computing = false;
         TRY(advance(x, 0));
         for (int i = 0; i < x->count; i++)

@@ -16,7 +16,7 @@ void fl_exchange_free(struct fl_exchange *x);
  * queued, in the order of nodes. Waits for nobody. */
 tensor_status fl_exchange_written(struct fl_exchange *x, int from);
 /* All tasks are queued: exchanges what comes from the device while it computes, and returns when it has written all
- * gradients. Nothing on the host, and by an engine in order. */
+ * gradients. Nothing on the host. */
 tensor_status fl_exchange_accompany(struct fl_exchange *x);
 /* All gradients are written: waits until all are added. */
 tensor_status fl_exchange_finish(struct fl_exchange *x);

@@ -47,10 +47,15 @@ struct fl_partial fl_partial_plan(const struct fl_format *format, const int32_t 
 
 /* --- whole numbers ------------------------------------------------------------------------------------------------ */
 
-/* The lowest bytes of a number, which come first: those that follow are overwritten by the next number, where there is
- * one. */
+/* A number as its bytes lie in memory from the lowest to the highest, and back. */
+static uint64_t lowest_first(uint64_t number) {
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? number : __builtin_bswap64(number);
+}
+
+/* The lowest bytes of a number: those that follow are overwritten by the next number, where there is one. */
 static char *put_whole(char *to, int64_t whole, int bytes, bool last) {
-    memcpy(to, &whole, last ? (size_t)bytes : sizeof whole);
+    const uint64_t number = lowest_first((uint64_t)whole);
+    memcpy(to, &number, last ? (size_t)bytes : sizeof number);
     return to + bytes;
 }
 
@@ -83,7 +88,7 @@ static void unpack_whole(int bytes, const char *from, double unit, int64_t n, in
     for (int64_t i = 0; i < n; i++, from += bytes) {
         uint64_t whole = 0;
         memcpy(&whole, from, i < free ? sizeof whole : (size_t)bytes);
-        values[i] = (double)((int64_t)(whole << spare) >> spare) * unit;
+        values[i] = (double)((int64_t)(lowest_first(whole) << spare) >> spare) * unit;
     }
 }
 

@@ -301,8 +301,10 @@ int fl_ranks_piece(nn_graph *g, int from, struct fl_recording **recording) {
 }
 
 tensor_status fl_ranks_reduce(nn_graph *g) {
+    const bool last = fl_group_is_in_order(g->group); /* what is told follows all buckets, on every rank */
     TRY(fl_exchange_accompany(g->ranks->gradients));
-    TRY(begin_telling(g));
+    TRY(last ? TENSOR_OK : begin_telling(g));
     TRY(fl_exchange_finish(g->ranks->gradients));
+    TRY(last ? begin_telling(g) : TENSOR_OK);
     return end_telling(g);
 }
