@@ -65,11 +65,14 @@ def every_byte():
 
 
 def in_order(folder, ranks, steps, buckets):
-    """Every rank makes the same exchanges in the same order: of a step bucket after bucket, then what shards tell."""
+    """Every rank makes the same exchanges in the same order: of a step bucket after bucket, then what shards tell, and
+    nothing in between."""
     orders = [list(map(int, read(folder, f"{rank}.order").split())) for rank in range(ranks)]
     check(all(order == orders[0] for order in orders), folder, "exchanges in another order:", orders)
     channels = "".join(chr(tag - FIRST_CHANNEL) for tag in orders[0] if tag >= FIRST_CHANNEL).split("\0")
     check(len(channels) == steps + 1 and not channels[-1], folder, "steps:", orders[0])
+    stretches = [tag for tag, _ in itertools.groupby(tag >= FIRST_CHANNEL for tag in orders[0])]
+    check(sum(stretches) == steps, folder, "other exchanges among those of buckets:", orders[0])
     for step in channels[:-1]:  # each bucket has two to four exchanges
         check(list(step) == sorted(step) and min(map(step.count, step)) > 1 and len(set(step)) == buckets, folder, list(map(ord, step)))
 
@@ -88,7 +91,10 @@ def training(place):
                 check(os.path.exists(os.path.join(folder, name)) and read(folder, name) == read(one, name), folder, name, "differs")
             if ranks > 1:
                 in_order(folder, ranks, 6, 2)
-                print(more, ranks, r.out)
+    r = run(2, TRAIN, place, "model=resnet8", "variant=flex16+5", "data=synthetic:train=256,test=8", "batch=64", "shards=2",
+            "steps=4", "engine=nccl", "trace=no", seconds=300)
+    found = re.search(r"overlapped (\S+) seconds (\S+)", r.out)
+    check(found and float(found[1]) > 0.02 * float(found[2]), "nothing crosses during backward:", r)
     r = run(3, TRAIN, place, *keys, "engine=nccl", "stop=1:2", stops=1, FLEXLAB_GROUP_TIMEOUT="3")
     check(r.status == [1, -9, 1] and
           re.search(r"rank [02] of 3, gradients of step 3: after 3 seconds nothing from rank 1", r.err), r)
