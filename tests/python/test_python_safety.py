@@ -35,7 +35,7 @@ class Pools:
 
     def __init__(self, folder):
         c = self.c = fl.c
-        self.kept, self.folder = [], folder
+        self.kept, self.folder, self.complex = [], folder, np.zeros(ELEMENTS, "c16")
         self.tensors = [fl.tensor(np.ones((2, 3)), "fp32"), fl.tensor(np.ones((2, 3)), "flex16+5"),
                         fl.tensor(np.ones((2, 4, 4, 3)), "bf16"), fl.empty((2,), "i32"), fl.tensor(np.ones((2, 3)), "fp32").T]
         net = fl.nn.Network("flex16+5", batch=2)
@@ -62,7 +62,7 @@ class Pools:
     def of(self, kind, parameter, function):
         c = self.c
         name, stars = c.resolved(c.base(kind)), kind.count("*")
-        wrong = [None, 5, -1, "text", np.zeros(ELEMENTS, "c16"), self.objects["nn_graph"][0], self.objects["tensor_device"][0],
+        wrong = [None, 5, -1, "text", self.complex, self.objects["nn_graph"][0], self.objects["tensor_device"][0],
                  c.tensor_window(), *self.freed]
         if name in c.CALLBACKS:
             return [None] + ([] if function in HOOKS else [lambda *a: 0, lambda *a: {}["no"]]) + wrong
@@ -90,6 +90,12 @@ class Pools:
         return [1, 2, 0, 3, -1, 7] + ([] if long else [2 ** 31 - 1, -2 ** 31, 240]) + [None, "x", 1.5, 2 ** 70]
 
 
+def shown(one):
+    """Of a long array no numbers, whose printing would take longer than the call."""
+    long = isinstance(one, (np.ndarray, bytes, ctypes.Array))
+    return f"<{getattr(one, 'dtype', type(one).__name__)} of {len(one)}>" if long else repr(one)[:60]
+
+
 def child(names, first, rounds, progress):
     """Calls of these functions from the `first` on; each is written down before it is made."""
     log = open(progress, "w")
@@ -108,7 +114,7 @@ def child(names, first, rounds, progress):
             if number <= first:
                 continue
             log.seek(0)
-            text = f"{number} {name}({', '.join(repr(one)[:60] for one in arguments)})".replace("\n", " ")
+            text = f"{number} {name}({', '.join(map(shown, arguments))})".replace("\n", " ")
             log.write(f"{text[:600]:600}\n")
             log.flush()
             if name.endswith(("_free", "_finish")) and any(one is arguments[-1] for some in pools.objects.values() for one in some):

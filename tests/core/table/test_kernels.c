@@ -2,8 +2,8 @@
  * statistics.
  *
  * It knows no format by name. Inputs for each format: ordinary values, all extreme, tiny, zeros mixed in, and for float
- * formats one with NaN and Inf; outputs have canaries; each kernel runs with 1 thread and with 2, 3 or 7 in turn, with
- * all of them under FLEXLAB_TEST_EVERY, and once in place if that is allowed. A failure line names
+ * formats one with NaN and Inf; outputs have canaries; each kernel runs with 1, 2, 3 or 7 threads in turn, with all of
+ * them under FLEXLAB_TEST_EVERY, and in place, if that is allowed, or measured. A failure line names
  * <format>.<op>.<backend>, the case and the seed. FLEXLAB_TEST_FILTER=substring selects.
  *
  * usage: test_kernels [FORMAT...]: those formats instead of all of the table; of a name that is another for one of
@@ -109,7 +109,7 @@ static void run_row(struct call *call, struct row *row, const struct result *wan
             continue;
         if (measure && (!call->shape.out))
             continue;
-        if (t >= 1 && t <= 3 && t != 1 + turn % 3 && !every)
+        if (!every && (t < 4 ? t != turn % 4 : call->shape.in_place && call->shape.out && t != 4 + turn / 4 % 2))
             continue;
         tensor_set_threads(t < 4 ? threads[t] : 2);
         char label[256];
