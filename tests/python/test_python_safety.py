@@ -30,6 +30,17 @@ NUMBER_TYPES = {"float": "f4", "double": "f8", "int8_t": "i1", "uint8_t": "u1", 
                 "uint16_t": "u2", "uint32_t": "u4", "uint64_t": "u8", "int": "i4", "unsigned": "u4", "bool": "?", "size_t": "u8"}
 
 
+class Fresh:
+    """An array that is made when it is chosen."""
+
+    def __init__(self, make, *how):
+        self.make = lambda: make(*how)
+
+
+def given(one):
+    return one.make() if isinstance(one, Fresh) else one
+
+
 class Pools:
     """What is tried for a parameter, right ones first."""
 
@@ -67,7 +78,7 @@ class Pools:
         if name in c.CALLBACKS:
             return [None] + ([] if function in HOOKS else [lambda *a: 0, lambda *a: {}["no"]]) + wrong
         if name == "void" and stars:
-            return [np.zeros(ELEMENTS, "u1"), bytes(ELEMENTS)] + wrong if parameter != "context" else [None, 3, "x"]
+            return [Fresh(np.zeros, ELEMENTS, "u1"), bytes(ELEMENTS)] + wrong if parameter != "context" else [None, 3, "x"]
         if stars == 2:
             return [c.pointer_type(name)() if name in c.OPAQUE else ctypes.POINTER(c.struct(name))()] + wrong
         if name == "tensor":
@@ -76,13 +87,13 @@ class Pools:
             return self.objects[name] + wrong
         if name == "char" and stars:
             return [str(self.folder / "file"), "flex16+5", "fp16", "conv", "", "relu"] + wrong if kind.startswith("const") else \
-                [ctypes.create_string_buffer(ELEMENTS)] + wrong
+                [Fresh(ctypes.create_string_buffer, ELEMENTS)] + wrong
         if name in c.STRUCTS:
             made = c.struct(name)
             return [made() for _ in range(2)] + wrong
         if stars:
             numbers = NUMBER_TYPES["int" if name in c.ENUMS else name]
-            return [np.ones(ELEMENTS, numbers), np.zeros(ELEMENTS, numbers)] + wrong
+            return [Fresh(np.ones, ELEMENTS, numbers), Fresh(np.zeros, ELEMENTS, numbers)] + wrong
         if name in ("float", "double"):
             return [1.0, 0.0, -1.0, float("nan"), float("inf"), 1e30, None, "x"]
         long = any("*" in one and not one.startswith("const char") and c.base(one) in (*NUMBER_TYPES, "void", "char")
@@ -104,11 +115,11 @@ def child(names, first, rounds, progress):
     for name in names:
         taken = fl.c.FUNCTIONS[name][1]
         draw = random.Random(name)
-        right = [pools.of(kind, parameter, name)[0] for kind, parameter in taken]
+        right = [given(pools.of(kind, parameter, name)[0]) for kind, parameter in taken]
         calls = [right, [None] * len(taken), [5] * len(taken)]
         for i, (kind, parameter) in enumerate(taken):
-            calls += [[*right[:i], one, *right[i + 1:]] for one in pools.of(kind, parameter, name)]
-        calls += [[draw.choice(pools.of(kind, parameter, name)) for kind, parameter in taken] for _ in range(rounds)]
+            calls += [[*right[:i], given(one), *right[i + 1:]] for one in pools.of(kind, parameter, name)]
+        calls += [[given(draw.choice(pools.of(kind, parameter, name))) for kind, parameter in taken] for _ in range(rounds)]
         for arguments in calls:
             number += 1
             if number <= first:
