@@ -189,7 +189,8 @@ def test_weights(place, folder):
         if len(x) > 3000:  # exact fractions are slow
             continue
         checked += 1
-        check(t["bits"] == enough(x), name, "bits", t["bits"], enough(x))
+        bits = enough(x)
+        check(t["bits"] == bits, name, "bits", t["bits"], bits)
         for fmt, e in t["formats"].items():
             y, saturated = in_format(x, fmt, name, [int(n) for n in re.findall(r"\d+", t["shape"])])
             error = relative(x, y)
