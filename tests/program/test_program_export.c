@@ -148,16 +148,16 @@ static void check_same_network(const char *what, const struct fl_network *a, con
 
 static void check_same_file(const char *what, const char *first, const char *second) {
     FILE *const a = fopen(first, "rb"), *const b = fopen(second, "rb");
-    int c = 0, d = 0;
-    long at = 0;
+    char x[1 << 16], y[sizeof x];
+    size_t n, m, at = 0;
     CHECK(a && b, "%s: no file", what);
     if (a && b) {
-        while (c == d && c != EOF) {
-            c = getc(a);
-            d = getc(b);
-            at++;
-        }
-        CHECK(c == d, "%s: written again, the file differs at byte %ld", what, at);
+        do {
+            n = fread(x, 1, sizeof x, a);
+            m = fread(y, 1, sizeof y, b);
+            CHECK(n == m && !memcmp(x, y, n), "%s: written again, the file differs from byte %zu on", what, at);
+            at += n;
+        } while (n == m && n > 0);
     }
     if (a)
         fclose(a);

@@ -30,12 +30,23 @@ NUMBER_TYPES = {"float": "f4", "double": "f8", "int8_t": "i1", "uint8_t": "u1", 
                 "uint16_t": "u2", "uint32_t": "u4", "uint64_t": "u8", "int": "i4", "unsigned": "u4", "bool": "?", "size_t": "u8"}
 
 
+class Fresh:
+    """An array that is made when it is chosen."""
+
+    def __init__(self, make, *how):
+        self.make = lambda: make(*how)
+
+
+def given(one):
+    return one.make() if isinstance(one, Fresh) else one
+
+
 class Pools:
     """What is tried for a parameter, right ones first."""
 
     def __init__(self, folder):
         c = self.c = fl.c
-        self.kept, self.folder = [], folder
+        self.kept, self.folder, self.complex = [], folder, np.zeros(ELEMENTS, "c16")
         self.tensors = [fl.tensor(np.ones((2, 3)), "fp32"), fl.tensor(np.ones((2, 3)), "flex16+5"),
                         fl.tensor(np.ones((2, 4, 4, 3)), "bf16"), fl.empty((2,), "i32"), fl.tensor(np.ones((2, 3)), "fp32").T]
         net = fl.nn.Network("flex16+5", batch=2)
@@ -62,12 +73,12 @@ class Pools:
     def of(self, kind, parameter, function):
         c = self.c
         name, stars = c.resolved(c.base(kind)), kind.count("*")
-        wrong = [None, 5, -1, "text", np.zeros(ELEMENTS, "c16"), self.objects["nn_graph"][0], self.objects["tensor_device"][0],
+        wrong = [None, 5, -1, "text", self.complex, self.objects["nn_graph"][0], self.objects["tensor_device"][0],
                  c.tensor_window(), *self.freed]
         if name in c.CALLBACKS:
             return [None] + ([] if function in HOOKS else [lambda *a: 0, lambda *a: {}["no"]]) + wrong
         if name == "void" and stars:
-            return [np.zeros(ELEMENTS, "u1"), bytes(ELEMENTS)] + wrong if parameter != "context" else [None, 3, "x"]
+            return [Fresh(np.zeros, ELEMENTS, "u1"), bytes(ELEMENTS)] + wrong if parameter != "context" else [None, 3, "x"]
         if stars == 2:
             return [c.pointer_type(name)() if name in c.OPAQUE else ctypes.POINTER(c.struct(name))()] + wrong
         if name == "tensor":
@@ -76,18 +87,26 @@ class Pools:
             return self.objects[name] + wrong
         if name == "char" and stars:
             return [str(self.folder / "file"), "flex16+5", "fp16", "conv", "", "relu"] + wrong if kind.startswith("const") else \
-                [ctypes.create_string_buffer(ELEMENTS)] + wrong
+                [Fresh(ctypes.create_string_buffer, ELEMENTS)] + wrong
         if name in c.STRUCTS:
             made = c.struct(name)
             return [made() for _ in range(2)] + wrong
         if stars:
             numbers = NUMBER_TYPES["int" if name in c.ENUMS else name]
-            return [np.ones(ELEMENTS, numbers), np.zeros(ELEMENTS, numbers)] + wrong
+            return [Fresh(np.ones, ELEMENTS, numbers), Fresh(np.zeros, ELEMENTS, numbers)] + wrong
         if name in ("float", "double"):
             return [1.0, 0.0, -1.0, float("nan"), float("inf"), 1e30, None, "x"]
-        long = any("*" in one and not one.startswith("const char") and c.base(one) in (*NUMBER_TYPES, "void", "char")
-                   for one, _ in c.FUNCTIONS[function][1])
+        # Lengths of arrays, and of memory that is set to zero, which takes seconds for gigabytes.
+        long = function == "tensor_device_allocate" or any(
+            "*" in one and not one.startswith("const char") and c.base(one) in (*NUMBER_TYPES, "void", "char")
+            for one, _ in c.FUNCTIONS[function][1])
         return [1, 2, 0, 3, -1, 7] + ([] if long else [2 ** 31 - 1, -2 ** 31, 240]) + [None, "x", 1.5, 2 ** 70]
+
+
+def shown(one):
+    """Of a long array no numbers, whose printing would take longer than the call."""
+    long = isinstance(one, (np.ndarray, bytes, ctypes.Array))
+    return f"<{getattr(one, 'dtype', type(one).__name__)} of {len(one)}>" if long else repr(one)[:60]
 
 
 def child(names, first, rounds, progress):
@@ -98,17 +117,17 @@ def child(names, first, rounds, progress):
     for name in names:
         taken = fl.c.FUNCTIONS[name][1]
         draw = random.Random(name)
-        right = [pools.of(kind, parameter, name)[0] for kind, parameter in taken]
+        right = [given(pools.of(kind, parameter, name)[0]) for kind, parameter in taken]
         calls = [right, [None] * len(taken), [5] * len(taken)]
         for i, (kind, parameter) in enumerate(taken):
-            calls += [[*right[:i], one, *right[i + 1:]] for one in pools.of(kind, parameter, name)]
-        calls += [[draw.choice(pools.of(kind, parameter, name)) for kind, parameter in taken] for _ in range(rounds)]
+            calls += [[*right[:i], given(one), *right[i + 1:]] for one in pools.of(kind, parameter, name)]
+        calls += [[given(draw.choice(pools.of(kind, parameter, name))) for kind, parameter in taken] for _ in range(rounds)]
         for arguments in calls:
             number += 1
             if number <= first:
                 continue
             log.seek(0)
-            text = f"{number} {name}({', '.join(repr(one)[:60] for one in arguments)})".replace("\n", " ")
+            text = f"{number} {name}({', '.join(map(shown, arguments))})".replace("\n", " ")
             log.write(f"{text[:600]:600}\n")
             log.flush()
             if name.endswith(("_free", "_finish")) and any(one is arguments[-1] for some in pools.objects.values() for one in some):

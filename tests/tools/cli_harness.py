@@ -115,5 +115,8 @@ def quick_gnuplot(folder):
 
 
 def draw_quickly(place):
-    """For tests that figures do not matter to: every run of the program from here on has a quick gnuplot."""
-    os.environ["PATH"] = quick_gnuplot(os.path.join(place, ".quick gnuplot")) + ":" + os.environ["PATH"]
+    """For tests that figures do not matter to: every run of the program from here on has a quick gnuplot. Returns the
+    environment of a run that has the real one."""
+    real = {"PATH": os.environ["PATH"]}
+    os.environ["PATH"] = quick_gnuplot(os.path.join(place, ".quick gnuplot")) + ":" + real["PATH"]
+    return real

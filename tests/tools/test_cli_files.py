@@ -24,7 +24,7 @@ import zlib
 
 sys.path.append(sys.path[0] + "/../support")
 import safetensors_witness as witness
-from cli_harness import PROGRAM as FLEXLAB, check, read_csv, run, summary
+from cli_harness import PROGRAM as FLEXLAB, check, draw_quickly, read_csv, run, summary
 
 os.environ["OMP_WAIT_POLICY"] = "passive"
 TINY = ["--model", "mlp2", "--data", "synthetic:train=32,test=16", "--batch", "8", "--threads", "1", "--epochs", "2"]
@@ -598,11 +598,14 @@ def write_idx(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as place:
-        for test in (test_closed_streams, test_lock, test_many_processes, test_force, test_signals, test_second_signal,
-                     test_gnuplot, test_file_size_limit, test_full_disk, test_names):
-            folder = os.path.join(place, test.__name__)
-            os.mkdir(folder)
-            test(folder)
+        def each(*tests):
+            for test in tests:
+                folder = os.path.join(place, test.__name__)
+                os.mkdir(folder)
+                test(folder)
+        each(test_gnuplot, test_file_size_limit, test_full_disk, test_names)  # with gnuplot itself
+        draw_quickly(place)
+        each(test_closed_streams, test_lock, test_many_processes, test_force, test_signals, test_second_signal)
     return summary()
 
 

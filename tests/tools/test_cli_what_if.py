@@ -4,6 +4,7 @@ against the telemetry of the same step, bits that are enough, sums over roles, f
 
     test_cli_what_if.py PATH-OF-FLEXLAB SOURCE"""
 import csv
+import functools
 import json
 import math
 import os
@@ -58,14 +59,30 @@ def exponent(x):
     return math.frexp(x)[1] - 1
 
 
+@functools.cache
+def power(k):
+    return Fraction(2) ** k
+
+
+def rounded_to(x, k):
+    """A number of binary32 as a multiple of 2^k, ties to even: ldexp is exact there."""
+    return round(math.ldexp(x, -k))
+
+
+def whole(x):
+    """A multiple of 2^-600, as an integer: sums of integers are quicker than those of fractions."""
+    numerator, denominator = x.as_integer_ratio()
+    return numerator * (2 ** 600 // denominator)
+
+
 def under_exponent(values, bits, fits=False):
     """Integers of so many bits times a power of two, that of the largest magnitude: (rounded, saturated). `fits`: of a
     magnitude that would be rounded beyond the largest integer, the next power."""
     largest = max(map(abs, values))
-    unit, top = Fraction(2) ** (exponent(largest) - bits + 2), 2 ** (bits - 1) - 1
-    unit *= 2 if fits and round(Fraction(largest) / unit) > top else 1
-    wanted = [round(Fraction(x) / unit) for x in values]  # ties to even
-    return [max(-top, min(top, m)) * unit for m in wanted], sum(abs(m) > top for m in wanted)
+    k, top = exponent(largest) - bits + 2, 2 ** (bits - 1) - 1
+    k += fits and rounded_to(largest, k) > top
+    wanted = [rounded_to(x, k) for x in values]
+    return [max(-top, min(top, m)) * power(k) for m in wanted], sum(abs(m) > top for m in wanted)
 
 
 def as_float(values, exponent_bits, fraction_bits, top, least=None):
@@ -73,8 +90,8 @@ def as_float(values, exponent_bits, fraction_bits, top, least=None):
     least = 2 - 2 ** (exponent_bits - 1) if least is None else least
     rounded = []
     for x in values:
-        unit = Fraction(2) ** (max(exponent(x) if x else least, least) - fraction_bits)
-        y = round(Fraction(x) / unit) * unit
+        k = max(exponent(x) if x else least, least) - fraction_bits
+        y = rounded_to(x, k) * power(k)
         rounded.append(y if abs(y) <= top else None)
     return rounded, sum(y is None for y in rounded)
 
@@ -128,7 +145,8 @@ def in_format(values, name, weight, shape):
 
 
 def relative(values, rounded):
-    return math.sqrt(sum((y - Fraction(x)) ** 2 for x, y in zip(values, rounded)) / sum(Fraction(x) ** 2 for x in values))
+    exact = [whole(x) for x in values]
+    return math.sqrt(Fraction(sum((whole(y) - x) ** 2 for x, y in zip(exact, rounded)), sum(x ** 2 for x in exact)))
 
 
 def near(a, b, bound=1e-8):
@@ -171,11 +189,13 @@ def test_weights(place, folder):
         if len(x) > 3000:  # exact fractions are slow
             continue
         checked += 1
-        check(t["bits"] == enough(x), name, "bits", t["bits"], enough(x))
+        bits = enough(x)
+        check(t["bits"] == bits, name, "bits", t["bits"], bits)
         for fmt, e in t["formats"].items():
             y, saturated = in_format(x, fmt, name, [int(n) for n in re.findall(r"\d+", t["shape"])])
-            check(near(e["relative"], relative(x, y)), name, fmt, e["relative"], relative(x, y))
-            check(e["snr_db"] is None if e["relative"] == 0 else near(e["snr_db"], -20 * math.log10(relative(x, y))), name, fmt, e)
+            error = relative(x, y)
+            check(near(e["relative"], error), name, fmt, e["relative"], error)
+            check(e["snr_db"] is None if e["relative"] == 0 else near(e["snr_db"], -20 * math.log10(error)), name, fmt, e)
             check((e["saturated"], e["flushed"], e["overflowed"]) == (saturated, sum(b == 0 and a != 0 for a, b in zip(x, y)), 0), name, fmt, e)
             worst = max(abs(Fraction(a) - b) for a, b in zip(x, y))
             check(abs(Fraction(e["worst_from"]) - Fraction(e["worst_to"])) == worst and e["worst_from"] in [*x, 0], name, fmt, e)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Each public header compiles alone, as C17 and as C++17, without a warning by gcc and clang, those of them that are
 there, tensor.h, tensor_blocks.h and nn.h include their parts; each header of src parses alone, so that editors show what is in it: those of C by gcc, with "long" by clang as well and those of CUDA by nvcc; and tests/tree/consumer/consumer.cpp and consumer.c, with the shared library, do one thing.
+Without "long" one compiler for each language, and no header of src that some source begins with: the build has parsed it.
 usage: test_headers.py SOURCE_DIR BUILD_DIR [run] [long]  (run: the programs too, which a build with sanitizers cannot)"""
 import concurrent.futures
 import os
@@ -51,8 +52,10 @@ with tempfile.TemporaryDirectory() as folder:
         for header, run in pool.map(preprocess, of_cuda if nvcc and long else []):
             if run.returncode:
                 failures.append(f"{header.relative_to(source)} alone, nvcc: {run.stderr.strip().splitlines()[0]}")
+begins = re.compile(r'(?:\s|/\*.*?\*/|//.*?\n)*#include "([^"]+)"', re.S)
+begun = {source / "src" / found[1] for path in source.glob("src/**/*.c") if (found := begins.match(path.read_text()))}
 for compiler in [c for c in COMPILERS["c"] if shutil.which(c)][: None if long else 1]:
-    for header in [h for h in parsed if h not in of_cuda]:
+    for header in [h for h in parsed if h not in of_cuda and (long or h not in begun)]:
         more = given.get(header.relative_to(source / "src").parts[0], [])
         run = subprocess.run([compiler, "-x", "c", "-std=gnu17", "-fsyntax-only", "-w", "-Werror=implicit-function-declaration",
                               "-DFL_ISA=portable", *include, *internal, *more, header], capture_output=True, text=True)
@@ -62,11 +65,13 @@ headers = sorted({h.name for folder in (source / "include", generated) for h in 
 with tempfile.TemporaryDirectory() as folder:
     folder = pathlib.Path(folder)
     subprocess.run(["cc", "-c", source / "tests/tree/consumer/namesakes.c", "-o", folder / "namesakes.o"], check=True)
-    for suffix, compilers in COMPILERS.items():
-        for compiler in [c for c in compilers if shutil.which(c)]:
+    there = {suffix: [c for c in compilers if shutil.which(c)] for suffix, compilers in COMPILERS.items()}
+    chosen = {"c": there["c"][:1], "cpp": there["cpp"][-1:]}  # gcc, and clang++ where it is
+    for suffix, compilers in there.items():
+        for compiler in compilers:
             used.append(compiler)
             base = [compiler, "-std=c17" if suffix == "c" else "-std=c++17", *warnings, *include]
-            for header in headers:
+            for header in headers if long or compiler in chosen[suffix] else []:
                 one = folder / f"one.{suffix}"
                 one.write_text(f'#include "flexlab/{header}"\n#include "flexlab/{header}"\nextern int more;\n')
                 wrapper = NEEDED_BY.get(header, {}).get(suffix)
@@ -75,9 +80,9 @@ with tempfile.TemporaryDirectory() as folder:
                 quiet += ["-Wno-unused-command-line-argument"] if "clang" in compiler else []
                 if wrapper and not shutil.which(wrapper):
                     continue
-                chosen = {name: compiler for name in ("OMPI_CC", "OMPI_CXX", "MPICH_CC", "MPICH_CXX")}
+                of_wrapper = {name: compiler for name in ("OMPI_CC", "OMPI_CXX", "MPICH_CC", "MPICH_CXX")}
                 run = subprocess.run([wrapper or compiler, *base[1:], "-fsyntax-only", *quiet, one], capture_output=True, text=True,
-                                     env={**os.environ, **chosen})
+                                     env={**os.environ, **of_wrapper})
                 if run.returncode:
                     failures.append(f"{header} alone, {compiler}: {run.stderr.strip().splitlines()[0]}")
             if "run" not in sys.argv[3:]:
