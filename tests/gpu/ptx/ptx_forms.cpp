@@ -695,31 +695,13 @@ Action *quick_form(const Insn &in) {
         return in.action == pack ? pack_two : unpack_two;
     if (in.action != resize_any || in.o[0].width != in.count || in.o[1].width != in.bytes)
         return in.action;
-    switch (in.count * 100 + in.bytes * 10 + in.how) {
-    case 480:
-    case 481:
-        return resize<u32, u64>;
-    case 840:
-        return resize<u64, u32>;
-    case 841:
-        return resize<s64, s32>;
-    case 240:
-    case 241:
-        return resize<u16, u32>;
-    case 280:
-    case 281:
-        return resize<u16, u64>;
-    case 420:
-        return resize<u32, u16>;
-    case 421:
-        return resize<s32, s16>;
-    case 820:
-        return resize<u64, u16>;
-    case 821:
-        return resize<s64, s16>;
-    default:
-        return in.action;
-    }
+    /* 100 for each byte of the result, 10 for each of the source, 1 for its sign */
+    static const std::unordered_map<int, Action *> actions = {
+        {480, resize<u32, u64>}, {481, resize<u32, u64>}, {840, resize<u64, u32>}, {841, resize<s64, s32>},
+        {240, resize<u16, u32>}, {241, resize<u16, u32>}, {280, resize<u16, u64>}, {281, resize<u16, u64>},
+        {420, resize<u32, u16>}, {421, resize<s32, s16>}, {820, resize<u64, u16>}, {821, resize<s64, s16>}};
+    const auto it = actions.find(in.count * 100 + in.bytes * 10 + in.how);
+    return it == actions.end() ? in.action : it->second;
 }
 
 } // namespace ptx
