@@ -25,6 +25,14 @@
     extern __shared__ __align__(128) unsigned char gpu_dynamic_shared[];                                               \
     type *const name = reinterpret_cast<type *>(gpu_dynamic_shared)
 
+/* Returns an error of CUDA to the caller. */
+#define TRY_CUDA(what)                                                                                                 \
+    do {                                                                                                               \
+        const cudaError_t error_ = (what);                                                                             \
+        if (error_ != cudaSuccess)                                                                                     \
+            return error_;                                                                                             \
+    } while (0)
+
 template <class... P, class... A>
 static inline cudaError_t gpu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
                                      cudaStream_t stream, A... arguments) {

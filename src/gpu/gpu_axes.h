@@ -198,35 +198,21 @@ __global__ void axes_elements(const struct gpu_call call, const struct axes_walk
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
-typedef void (*axes_kernel)(const struct gpu_call call, const struct axes_walks walks);
-
 static cudaError_t run_axes_elements(const struct gpu_call *call, cudaStream_t stream) {
-    const struct axes_walks walks = axes_walks_of(call->args);
-    return gpu_launch(axes_elements, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call, walks);
+    return gpu_run(axes_elements, call->args.out.count, call, stream, axes_walks_of(call->args));
 }
 
 /* Folds chunks, then runs `end` with a thread for each sum. */
-static cudaError_t run_axes_fold(axes_kernel end, const struct gpu_call *call, cudaStream_t stream) {
+template <void (*end)(const struct gpu_call call, const struct axes_walks walks)>
+static cudaError_t run_axes_fold(const struct gpu_call *call, cudaStream_t stream) {
     const struct axes_walks walks = axes_walks_of(call->args);
-    const struct fl_walk &g = walks.groups;
-    const cudaError_t error =
-        gpu_launch(axes_fold, gpu_blocks(axes_chunks(g) * g.outer), GPU_THREADS, 0, stream, *call, walks);
-    return error != cudaSuccess ? error : gpu_launch(end, gpu_blocks(g.outer), GPU_THREADS, 0, stream, *call, walks);
-}
-
-static cudaError_t run_axes_reduce(const struct gpu_call *call, cudaStream_t stream) {
-    return run_axes_fold(axes_reduce, call, stream);
-}
-
-static cudaError_t run_axes_argmax(const struct gpu_call *call, cudaStream_t stream) {
-    return run_axes_fold(axes_argmax, call, stream);
+    TRY_CUDA(gpu_run(axes_fold, axes_chunks(walks.groups) * walks.groups.outer, call, stream, walks));
+    return gpu_run(end, walks.groups.outer, call, stream, walks);
 }
 
 static cudaError_t run_axes_slopes(const struct gpu_call *call, cudaStream_t stream) {
-    const cudaError_t error = run_axes_fold(axes_ask, call, stream);
-    return error != cudaSuccess ? error
-                                : gpu_launch(axes_slopes, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream,
-                                             *call, axes_walks_of(call->args));
+    TRY_CUDA(run_axes_fold<axes_ask>(call, stream));
+    return gpu_run(axes_slopes, call->args.out.count, call, stream, axes_walks_of(call->args));
 }
 
 static void add_axes(struct gpu_kernels *to) {
@@ -237,7 +223,7 @@ static void add_axes(struct gpu_kernels *to) {
                                           FL_OP_BROADCAST_ADD,   FL_OP_BROADCAST_MUL,    FL_OP_WHERE,
                                           FL_OP_WHERE_GRAD};
     for (const enum fl_op op : folds) {
-        to->op[op] = run_axes_reduce;
+        to->op[op] = run_axes_fold<axes_reduce>;
         to->need[op] = axes_need;
     }
     for (const enum fl_op op : slopes) {
@@ -246,7 +232,7 @@ static void add_axes(struct gpu_kernels *to) {
     }
     for (const enum fl_op op : elements)
         to->op[op] = run_axes_elements;
-    to->op[FL_OP_ARGMAX] = run_axes_argmax;
+    to->op[FL_OP_ARGMAX] = run_axes_fold<axes_argmax>;
     to->need[FL_OP_ARGMAX] = axes_need;
 }
 

@@ -464,13 +464,6 @@ __global__ void end_mantissas(const struct gpu_call call, const struct fl_gpu_bl
 
 // --- a task ----------------------------------------------------------------------------------------------------------
 
-#define TRY_CUDA(what)                                                                                                 \
-    do {                                                                                                               \
-        const cudaError_t error_ = (what);                                                                             \
-        if (error_ != cudaSuccess)                                                                                     \
-            return error_;                                                                                             \
-    } while (0)
-
 static cudaError_t to_doubles(const struct fl_gpu_doubles &from, cudaStream_t stream) {
     if (!from.view.data)
         return cudaSuccess;

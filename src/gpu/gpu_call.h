@@ -63,6 +63,16 @@ struct gpu_kernels {
     cudaError_t (*follow)(const struct gpu_control *control, const struct fl_view *view, void *wide,
                           cudaStream_t stream);
 };
+/* Indices or labels, which are below `limit` or `ignored`, and what a failure tells of them. */
+struct gpu_indices {
+    const int32_t *indices;
+    int64_t count, limit;
+    const char *what;
+    int32_t finding;
+    int64_t ignored = INT64_MIN; /* none */
+};
+/* Stops the queue at the first invalid one. */
+cudaError_t gpu_check_indices(struct gpu_control *control, const struct gpu_indices &given, cudaStream_t stream);
 cudaError_t gpu_running_statistics(const struct gpu_call *call, cudaStream_t stream);
 /* optimiser_step, trust_rate */
 cudaError_t gpu_step_numbers(const struct gpu_call *call, cudaStream_t stream);
@@ -158,6 +168,21 @@ static inline unsigned gpu_blocks(int64_t work) {
     const int64_t blocks = (work + GPU_THREADS - 1) / GPU_THREADS;
     const int64_t most = 1056; /* eight on each multiprocessor of an H100 */
     return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+}
+/* A thread for each of `work` items, and one thread. */
+template <class... P, class... A>
+static inline cudaError_t gpu_run(void (*kernel)(P...), int64_t work, const struct gpu_call *call, cudaStream_t stream,
+                                  A... more) {
+    return gpu_launch(kernel, gpu_blocks(work), GPU_THREADS, 0, stream, *call, more...);
+}
+template <class... P, class... A>
+static inline cudaError_t gpu_once(void (*kernel)(P...), const struct gpu_call *call, cudaStream_t stream, A... more) {
+    return gpu_launch(kernel, 1, 1, 0, stream, *call, more...);
+}
+/* An operation that is one kernel, with a thread for each element of the output. */
+template <void (*kernel)(const struct gpu_call)>
+static cudaError_t gpu_run_all(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_run(kernel, call->args.out.count, call, stream);
 }
 /* The threads for so many elements where what a thread does once costs as much as a few elements. */
 static inline int64_t gpu_fourth(int64_t elements) {

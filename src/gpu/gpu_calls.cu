@@ -218,13 +218,6 @@ __global__ void share_scale(const struct gpu_control *control, const struct fl_s
 
 // --- the host's side -------------------------------------------------------------------------------------------------
 
-#define TRY_CUDA(what)                                                                                                 \
-    do {                                                                                                               \
-        const cudaError_t error_ = (what);                                                                             \
-        if (error_ != cudaSuccess)                                                                                     \
-            return error_;                                                                                             \
-    } while (0)
-
 static bool is_shared(const struct fl_format *format) {
     return format->arithmetic == FL_ARITHMETIC_SHARED;
 }

@@ -141,13 +141,9 @@ __global__ void cell(const struct gpu_call call) {
     gpu_report(call.control, stats);
 }
 
-static cudaError_t run_cell(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(cell, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
-}
-
 static void add_cells(struct gpu_kernels *to) {
     for (int op = FL_OP_LSTM_CELL; op <= FL_OP_GRU_STATE_GRAD; op++)
-        to->op[op] = run_cell;
+        to->op[op] = gpu_run_all<cell>;
 }
 
 } // namespace

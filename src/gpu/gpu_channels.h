@@ -152,21 +152,18 @@ __global__ void channel_affine(const struct gpu_call call) {
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
 #ifndef FL_SHARED_EXPONENT
-static cudaError_t run_channel_affine(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(channel_affine, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
-}
+static const gpu_operation run_channel_affine = gpu_run_all<channel_affine>;
 #endif
 
 static cudaError_t run_channel_moments(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(call->args.p.batch_norm.parts ? channel_parts : channel_moments,
-                      gpu_blocks(call->args.p.batch_norm.n), GPU_THREADS, 0, stream, *call);
+    const struct fl_batch_norm &g = call->args.p.batch_norm;
+    return gpu_run(g.parts ? channel_parts : channel_moments, g.n, call, stream);
 }
 
 static cudaError_t run_coefficients(const struct gpu_call *call, cudaStream_t stream) {
     const bool gradient = call->args.op == FL_OP_AFFINE_GRAD_COEFFICIENTS;
-    const cudaError_t error =
-        gpu_launch(affine_coefficients, gpu_blocks(call->args.p.batch_norm.n), GPU_THREADS, 0, stream, *call, gradient);
-    return error != cudaSuccess ? error : gpu_launch(end_coefficients, 1, 1, 0, stream, *call, gradient);
+    TRY_CUDA(gpu_run(affine_coefficients, call->args.p.batch_norm.n, call, stream, gradient));
+    return gpu_once(end_coefficients, call, stream, gradient);
 }
 
 static void add_channels(struct gpu_kernels *to) {

@@ -102,12 +102,8 @@ static size_t fold_need(const struct fl_args *args) {
 static cudaError_t run_fold(const struct gpu_call *call, cudaStream_t stream) {
     const int64_t chunks = chunks_of(&call->args), n = call->args.p.rows.n;
     const int z = call->args.op == FL_OP_CHANNEL_GRAD_SUMS ? 1 : 0;
-    const cudaError_t error = gpu_launch(sum_chunks, gpu_blocks(chunks * n), GPU_THREADS, 0, stream, *call, z, chunks);
-    if (error != cudaSuccess)
-        return error;
-    if (call->args.op == FL_OP_SUM_ROWS)
-        return gpu_launch(end_sum_rows, gpu_blocks(n), GPU_THREADS, 0, stream, *call, chunks);
-    return gpu_launch(end_channel_sums, gpu_blocks(n), GPU_THREADS, 0, stream, *call, chunks);
+    TRY_CUDA(gpu_run(sum_chunks, chunks * n, call, stream, z, chunks));
+    return gpu_run(call->args.op == FL_OP_SUM_ROWS ? end_sum_rows : end_channel_sums, n, call, stream, chunks);
 }
 
 static void add_folds(struct gpu_kernels *to) {

@@ -90,7 +90,7 @@ template <class Tile, class Terms, bool along_k_a, bool along_k_b> struct mma_su
     Terms terms;
 
     __device__ mma_sums(const unsigned char *, int, int) : at(), terms() {}
-    __device__ __forceinline__ void add(const unsigned char *stage, int, int) { terms.multiply(at, stage); }
+    __device__ __forceinline__ void add(const unsigned char *stage, int, int left) { terms.multiply(at, stage, left); }
     __device__ __forceinline__ void leave(product_total *to, int64_t row_step, int rows_left, int columns_left) const {
 #pragma unroll
         for (int i = 0; i < Tile::rows; i++)

@@ -1,5 +1,5 @@
-// gpu_gather.cu - gathers batches from a set of images on the device, by the rule of core/tensor/gather.h, with a
-// thread for each pixel.
+// gpu_gather.cu - looks for invalid indices and labels, and gathers batches from a set of images on the device, by the
+// rule of core/tensor/gather.h, with a thread for each pixel.
 #include "gpu/gpu_calls.h"
 
 __global__ void begin_gather(struct gpu_control *control) {
@@ -7,23 +7,30 @@ __global__ void begin_gather(struct gpu_control *control) {
         control->found = -1;
 }
 
-__global__ void check_indices(const struct fl_gather g, struct gpu_control *control) {
+__global__ void check_indices(struct gpu_control *control, const struct gpu_indices given) {
     if (control->failure.finding)
         return;
-    for (int64_t i = gpu_first(); i < g.count; i += gpu_stride())
-        if (g.indices[i] < 0 || g.indices[i] >= g.set_count)
+    for (int64_t i = gpu_first(); i < given.count; i += gpu_stride()) {
+        const int32_t index = given.indices[i];
+        if ((index < 0 || index >= given.limit) && index != given.ignored)
             gpu_found(control, i);
+    }
 }
 
 // Stops the queue at the first invalid index. One thread.
-__global__ void end_check_indices(const struct fl_gather g, struct gpu_control *control) {
+__global__ void end_check_indices(struct gpu_control *control, const struct gpu_indices given) {
     if (control->failure.finding || control->found < 0)
         return;
     control->failure.at = control->found;
-    control->failure.value[0] = g.indices[control->found];
-    control->failure.limit = g.set_count;
-    control->failure.what = NULL;
-    control->failure.finding = FL_GPU_INDEX;
+    control->failure.value[0] = given.indices[control->found];
+    control->failure.limit = given.limit;
+    control->failure.what = given.what;
+    control->failure.finding = given.finding;
+}
+
+cudaError_t gpu_check_indices(struct gpu_control *control, const struct gpu_indices &given, cudaStream_t stream) {
+    TRY_CUDA(gpu_launch(check_indices, gpu_blocks(given.count), GPU_THREADS, 0, stream, control, given));
+    return gpu_launch(end_check_indices, 1, 1, 0, stream, control, given);
 }
 
 __global__ void gather(const struct fl_gather g, const struct gpu_control *control) {
@@ -46,11 +53,8 @@ __global__ void gather(const struct fl_gather g, const struct gpu_control *contr
 }
 
 cudaError_t gpu_gather(const struct fl_gather *g, struct gpu_control *control, cudaStream_t stream) {
-    cudaError_t error = gpu_launch(begin_gather, 1, 1, 0, stream, control);
-    if (error == cudaSuccess)
-        error = gpu_launch(check_indices, gpu_blocks(g->count), GPU_THREADS, 0, stream, *g, control);
-    if (error == cudaSuccess)
-        error = gpu_launch(end_check_indices, 1, 1, 0, stream, *g, control);
+    TRY_CUDA(gpu_launch(begin_gather, 1, 1, 0, stream, control));
+    TRY_CUDA(gpu_check_indices(control, {g->indices, g->count, g->set_count, NULL, FL_GPU_INDEX}, stream));
     const unsigned blocks = gpu_blocks(g->count * g->height * g->width);
-    return error != cudaSuccess ? error : gpu_launch(gather, blocks, GPU_THREADS, 0, stream, *g, control);
+    return gpu_launch(gather, blocks, GPU_THREADS, 0, stream, *g, control);
 }

@@ -174,25 +174,16 @@ __global__ void shortcut(const struct gpu_call call, bool gradient) {
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
-#define GPU_IMAGE(name)                                                                                                \
-    static cudaError_t run_##name(const struct gpu_call *call, cudaStream_t stream) {                                  \
-        return gpu_launch(name, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);                      \
-    }
-GPU_IMAGE(maxpool)
-GPU_IMAGE(maxpool_grad)
-GPU_IMAGE(avgpool)
-GPU_IMAGE(avgpool_grad)
-
 static cudaError_t run_shortcut(const struct gpu_call *call, cudaStream_t stream) {
     return gpu_launch(shortcut, gpu_blocks(gpu_fourth(call->args.out.count)), GPU_THREADS, 0, stream, *call,
                       call->args.op == FL_OP_SHORTCUT_A_GRAD);
 }
 
 static void add_images(struct gpu_kernels *to) {
-    to->op[FL_OP_MAXPOOL2D] = run_maxpool;
-    to->op[FL_OP_MAXPOOL2D_GRAD] = run_maxpool_grad;
-    to->op[FL_OP_AVGPOOL_GLOBAL] = run_avgpool;
-    to->op[FL_OP_AVGPOOL_GLOBAL_GRAD] = run_avgpool_grad;
+    to->op[FL_OP_MAXPOOL2D] = gpu_run_all<maxpool>;
+    to->op[FL_OP_MAXPOOL2D_GRAD] = gpu_run_all<maxpool_grad>;
+    to->op[FL_OP_AVGPOOL_GLOBAL] = gpu_run_all<avgpool>;
+    to->op[FL_OP_AVGPOOL_GLOBAL_GRAD] = gpu_run_all<avgpool_grad>;
     to->op[FL_OP_SHORTCUT_A] = run_shortcut;
     to->op[FL_OP_SHORTCUT_A_GRAD] = run_shortcut;
 }

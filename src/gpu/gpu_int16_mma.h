@@ -35,7 +35,7 @@ template <class Tile> struct int16_terms {
     int32_t high[rows][columns][4] = {}, middle[rows][columns][4] = {}, low[rows][columns][4] = {};
 
     template <class Fragments>
-    __device__ __forceinline__ void multiply(const Fragments &at, const unsigned char *stage) {
+    __device__ __forceinline__ void multiply(const Fragments &at, const unsigned char *stage, int) {
 #pragma unroll
         for (int part = 0; part < 2; part++) {
             uint32_t a_low[rows][4], a_high[rows][4];

@@ -22,37 +22,10 @@ __device__ static inline double target_at(const struct fl_args &args, int64_t i)
                                         : gpu_value(args.in[1], fl_exponent(&args.in[1]), i);
 }
 
-/* --- labels: below `limit`, or the ignored label -------------------------------------------------------- */
-
-__global__ void check_counted_labels(const struct gpu_call call, int64_t limit) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    for (int64_t i = gpu_first(); i < call.args.p.loss.m; i += gpu_stride()) {
-        const int32_t label = call.args.p.loss.labels[i];
-        if (fl_label_counts(&call.args, i) && (label < 0 || label >= limit))
-            gpu_found(call.control, i);
-    }
-}
-
-/* One thread. */
-__global__ void end_counted_labels(const struct gpu_call call, int64_t limit) {
-    struct gpu_now now;
-    const int64_t i = call.control->found;
-    if (!gpu_begin(call, &now) || i < 0)
-        return;
-    struct fl_gpu_failure *failure = &call.control->failure;
-    failure->at = i;
-    failure->value[0] = call.args.p.loss.labels[i];
-    failure->limit = limit;
-    failure->what = call.args.p.loss.name;
-    failure->finding = FL_GPU_LABEL;
-}
-
-static cudaError_t check_all_labels(const struct gpu_call *call, int64_t limit, cudaStream_t stream) {
-    const unsigned blocks = gpu_blocks(call->args.p.loss.m);
-    const cudaError_t error = gpu_launch(check_counted_labels, blocks, GPU_THREADS, 0, stream, *call, limit);
-    return error == cudaSuccess ? gpu_launch(end_counted_labels, 1, 1, 0, stream, *call, limit) : error;
+static cudaError_t check_labels(const struct gpu_call *call, int64_t limit, cudaStream_t stream) {
+    const struct fl_loss &loss = call->args.p.loss;
+    const struct gpu_indices labels = {loss.labels, loss.m, limit, loss.name, FL_GPU_LABEL, loss.ignored};
+    return gpu_check_indices(call->control, labels, stream);
 }
 
 /* --- cross-entropy ------------------------------------------------------------------------------------------------ */
@@ -151,12 +124,11 @@ __global__ void end_entropy(const struct gpu_call call) {
 }
 
 static cudaError_t run_entropy(const struct gpu_call *call, cudaStream_t stream) {
-    cudaError_t error = call->args.p.loss.labels ? check_all_labels(call, call->args.p.loss.n, stream) : cudaSuccess;
-    if (error == cudaSuccess)
-        error = gpu_launch(begin_entropy, 1, 1, 0, stream, *call);
-    if (error == cudaSuccess)
-        error = gpu_launch(entropy_rows, gpu_blocks(call->args.p.loss.m), GPU_THREADS, 0, stream, *call);
-    return error == cudaSuccess ? gpu_launch(end_entropy, 1, 1, 0, stream, *call) : error;
+    if (call->args.p.loss.labels)
+        TRY_CUDA(check_labels(call, call->args.p.loss.n, stream));
+    TRY_CUDA(gpu_once(begin_entropy, call, stream));
+    TRY_CUDA(gpu_run(entropy_rows, call->args.p.loss.m, call, stream));
+    return gpu_once(end_entropy, call, stream);
 }
 
 /* --- errors ------------------------------------------------------------------------------------------------------- */
@@ -198,8 +170,8 @@ __global__ void end_errors(const struct gpu_call call, int64_t chunks) {
 
 static cudaError_t run_errors(const struct gpu_call *call, cudaStream_t stream) {
     const int64_t chunks = fl_squares_chunks(call->args.in[0].count);
-    const cudaError_t error = gpu_launch(error_chunks, gpu_blocks(chunks), GPU_THREADS, 0, stream, *call, chunks);
-    return error == cudaSuccess ? gpu_launch(end_errors, 1, 1, 0, stream, *call, chunks) : error;
+    TRY_CUDA(gpu_run(error_chunks, chunks, call, stream, chunks));
+    return gpu_once(end_errors, call, stream, chunks);
 }
 
 /* --- a critic: its rows are short --------------------------------------------------------------------------- */
@@ -261,12 +233,9 @@ static size_t critic_need(const struct fl_args *args) {
 }
 
 static cudaError_t run_critic(const struct gpu_call *call, cudaStream_t stream) {
-    cudaError_t error = check_all_labels(call, 2, stream);
-    if (error == cudaSuccess)
-        error = gpu_launch(critic_sums, 1, 1, 0, stream, *call);
-    return error == cudaSuccess && call->args.p.loss.gradient
-               ? gpu_launch(critic_slopes, gpu_blocks(call->args.in[0].count), GPU_THREADS, 0, stream, *call)
-               : error;
+    TRY_CUDA(check_labels(call, 2, stream));
+    TRY_CUDA(gpu_once(critic_sums, call, stream));
+    return call->args.p.loss.gradient ? gpu_run(critic_slopes, call->args.in[0].count, call, stream) : cudaSuccess;
 }
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */

@@ -63,13 +63,11 @@ template <class Map> static cudaError_t run_map(const struct gpu_call *call, cud
         return run_linear(call, stream);
     else
 #endif
-        return gpu_launch(map_elements<Map>, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call,
-                          (int64_t)0);
+        return gpu_run(map_elements<Map>, call->args.out.count, call, stream, 0);
 }
 
 template <class Map> static cudaError_t run_bias(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(map_elements<Map>, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call,
-                      call->args.p.rows.n);
+    return gpu_run(map_elements<Map>, call->args.out.count, call, stream, call->args.p.rows.n);
 }
 
 /* --- real functions: one kernel for all of them ------------------------------------------------------------------- */
@@ -115,17 +113,13 @@ __global__ void real_elements(const struct gpu_call call) {
     gpu_report(call.control, stats);
 }
 
-static cudaError_t run_real(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(real_elements, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
-}
-
 static void add_maps(struct gpu_kernels *to) {
-#define FL_REAL1(id, CONSTANT, name, expr) to->op[id] = run_real;
-#define FL_REAL1_SCALAR(id, CONSTANT, name, expr) to->op[id] = run_real;
-#define FL_REAL1_SCALARS(id, CONSTANT, name, expr) to->op[id] = run_real;
-#define FL_REAL2(id, CONSTANT, name, expr) to->op[id] = run_real;
-#define FL_REAL2_SCALAR(id, CONSTANT, name, expr) to->op[id] = run_real;
-#define FL_REAL2_SCALARS(id, CONSTANT, name, expr) to->op[id] = run_real;
+#define FL_REAL1(id, CONSTANT, name, expr) to->op[id] = gpu_run_all<real_elements>;
+#define FL_REAL1_SCALAR(id, CONSTANT, name, expr) to->op[id] = gpu_run_all<real_elements>;
+#define FL_REAL1_SCALARS(id, CONSTANT, name, expr) to->op[id] = gpu_run_all<real_elements>;
+#define FL_REAL2(id, CONSTANT, name, expr) to->op[id] = gpu_run_all<real_elements>;
+#define FL_REAL2_SCALAR(id, CONSTANT, name, expr) to->op[id] = gpu_run_all<real_elements>;
+#define FL_REAL2_SCALARS(id, CONSTANT, name, expr) to->op[id] = gpu_run_all<real_elements>;
 #define FL_MAP1(id, CONSTANT, name, expr) to->op[id] = run_map<map_##name>;
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr) to->op[id] = run_map<map_##name>;
 #define FL_MAP2(id, CONSTANT, name, expr) to->op[id] = run_map<map_##name>;

@@ -134,18 +134,12 @@ static size_t squares_need(const struct fl_args *args) {
 
 static cudaError_t run_squares(const struct gpu_call *call, cudaStream_t stream) {
     const int64_t chunks = fl_squares_chunks(call->args.in[0].count);
-    const cudaError_t error = gpu_launch(square_chunks, gpu_blocks(chunks), GPU_THREADS, 0, stream, *call, chunks);
-    return error == cudaSuccess ? gpu_launch(end_squares, 1, 1, 0, stream, *call, chunks) : error;
-}
-
-static cudaError_t run_optimise(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(optimise, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
+    TRY_CUDA(gpu_run(square_chunks, chunks, call, stream, chunks));
+    return gpu_once(end_squares, call, stream, chunks);
 }
 
 static void add_optimisers(struct gpu_kernels *to) {
-    to->op[FL_OP_ROOT_MEAN] = run_optimise;
-    to->op[FL_OP_ADD_RATIO] = run_optimise;
-    to->op[FL_OP_CLIP_WEIGHT] = run_optimise;
+    to->op[FL_OP_ROOT_MEAN] = to->op[FL_OP_ADD_RATIO] = to->op[FL_OP_CLIP_WEIGHT] = gpu_run_all<optimise>;
     to->op[FL_OP_SUM_SQUARES] = run_squares;
     to->need[FL_OP_SUM_SQUARES] = squares_need;
     to->op[FL_OP_OPTIMISER_STEP] = gpu_step_numbers;

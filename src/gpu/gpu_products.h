@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(GPU_THREADS, 2) product_elements(const struct 
 }
 
 template <class Product> static cudaError_t run_product(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(product_elements<Product>, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
+    return gpu_run(product_elements<Product>, call->args.out.count, call, stream);
 }
 
 /* --- exact sums of any exponents, from products in blocks --------------------------------------------------------- */
@@ -275,7 +275,7 @@ __global__ void pairs_to_elements(const struct gpu_call call, const struct gpu_p
 }
 
 static cudaError_t store_pairs(const struct gpu_call *call, const struct gpu_pairs *pairs, cudaStream_t stream) {
-    return gpu_launch(pairs_to_elements, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call, *pairs);
+    return gpu_run(pairs_to_elements, call->args.out.count, call, stream, *pairs);
 }
 
 } // namespace

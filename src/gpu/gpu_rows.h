@@ -1,6 +1,6 @@
-/* gpu_rows.h - operations on rows, the last dimension (normalisation, softmax, embedding), and copies in another order,
- * for the formats of a folder. A warp computes a row: lane l has elements l, l + 32, ..., which are the chains of sums
- * in float formats (core/ops/norms/row_norm_rules.h).
+/* gpu_rows.h - operations on rows, the last dimension (normalisation, softmax, embedding), normalisation of groups of
+ * channels, and copies in another order, for the formats of a folder. A warp computes a row: lane l has elements l, l +
+ * 32, ..., which are the chains of sums in float formats (core/ops/norms/row_norm_rules.h).
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_rows. */
@@ -47,7 +47,28 @@ __device__ static inline bool is_mean_square(const struct fl_args &args) {
     return args.op == FL_OP_RMSNORM || args.op == FL_OP_RMSNORM_GRAD || args.op == FL_OP_RMSNORM_GAMMA_GRAD;
 }
 
-/* --- normalisation: the numbers of a row -------------------------------------------------------------------------- */
+/* --- normalisation: the numbers of a part ------------------------------------------------------------------------- */
+
+/* What is normalised together: a row, or, if grouped, a group of channels of an image. It finds the place and the
+ * channel of its element i. */
+template <bool grouped> struct norm_part {
+    int64_t first, channel, depth, channels, size;
+    __device__ norm_part(const struct fl_norm &g, int64_t number) {
+        depth = grouped ? g.n / g.groups : g.n;
+        channel = grouped ? number % g.groups * depth : 0;
+        channels = g.n;
+        size = grouped ? g.m * depth : g.n;
+        first = grouped ? number / g.groups * g.m * g.n : number * g.n;
+    }
+    __device__ int64_t channel_at(int64_t i) const { return grouped ? channel + i % depth : i; }
+    __device__ int64_t at(int64_t i) const { return first + (grouped ? i / depth * channels : 0) + channel_at(i); }
+    __host__ __device__ static int64_t count(const struct fl_norm &g) { return grouped ? g.batch * g.groups : g.m; }
+    /* Rows of channels, and the part of element c of one. */
+    __host__ __device__ static int64_t rows(const struct fl_norm &g) { return grouped ? g.batch * g.m : g.m; }
+    __device__ static int64_t number_of(const struct fl_norm &g, int64_t row, int64_t c) {
+        return grouped ? row / g.m * g.groups + c / (g.n / g.groups) : row;
+    }
+};
 
 #ifdef FL_SHARED_EXPONENT
 __device__ static inline int64_t mantissa_at(const struct fl_view &view, int64_t i) {
@@ -55,18 +76,19 @@ __device__ static inline int64_t mantissa_at(const struct fl_view &view, int64_t
 }
 
 /* If dy has no data, only the sums of x. */
-__device__ static struct fl_row_sums row_sums(const struct fl_view &x, const struct fl_view &dy,
-                                              const struct fl_view &gamma, int64_t row, int64_t n) {
+template <class Part>
+__device__ static struct fl_row_sums part_sums(const struct fl_view &x, const struct fl_view &dy,
+                                               const struct fl_view &gamma, const Part &part) {
     struct fl_row_sums s = {0, 0, 0, 0};
-    for (int64_t first = 0; first < n; first += FL_ROW_BLOCK) {
-        const int64_t end = first + FL_ROW_BLOCK < n ? first + FL_ROW_BLOCK : n;
+    for (int64_t first = 0; first < part.size; first += FL_ROW_BLOCK) {
+        const int64_t end = first + FL_ROW_BLOCK < part.size ? first + FL_ROW_BLOCK : part.size;
         int64_t sum = 0, squares = 0, g_sum = 0, products = 0;
-        for (int64_t c = first + row_lane(); c < end; c += ROW_LANES) {
-            const int64_t m = mantissa_at(x, row * n + c);
+        for (int64_t i = first + row_lane(); i < end; i += ROW_LANES) {
+            const int64_t at = part.at(i), m = mantissa_at(x, at);
             sum += m;
             squares += m * m;
             if (dy.data) {
-                const int64_t g = mantissa_at(dy, row * n + c) * mantissa_at(gamma, c);
+                const int64_t g = mantissa_at(dy, at) * mantissa_at(gamma, part.channel_at(i));
                 g_sum += g;
                 products += g * m;
             }
@@ -83,32 +105,33 @@ __device__ static struct fl_row_sums row_sums(const struct fl_view &x, const str
     return s;
 }
 #else
-__device__ static struct fl_row_numbers row_numbers(const struct fl_args &args, const struct fl_view &x, int64_t row,
-                                                    double epsilon) {
-    const int64_t n = args.p.rows.n;
-    const double count = (double)n;
+template <class Part>
+__device__ static struct fl_row_numbers part_numbers(const struct fl_args &args, const struct fl_view &x,
+                                                     const Part &part) {
+    const double count = (double)part.size;
     struct fl_row_numbers r = {0, 0, 0, 0};
     double sum = 0, squares = 0;
-    for (int64_t c = row_lane(); c < n; c += ROW_LANES)
-        sum += gpu_value(x, 0, row * n + c);
+    for (int64_t i = row_lane(); i < part.size; i += ROW_LANES)
+        sum += gpu_value(x, 0, part.at(i));
     sum = sum_of_lanes(sum, 0, ROW_LANES);
     r.mean = is_mean_square(args) ? 0 : sum / count;
-    for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
-        const double distance = gpu_value(x, 0, row * n + c) - r.mean;
+    for (int64_t i = row_lane(); i < part.size; i += ROW_LANES) {
+        const double distance = gpu_value(x, 0, part.at(i)) - r.mean;
         squares += distance * distance;
     }
-    r.inverse = 1 / sqrt(sum_of_lanes(squares, 0, ROW_LANES) / count + epsilon);
+    r.inverse = 1 / sqrt(sum_of_lanes(squares, 0, ROW_LANES) / count + args.p.norm.epsilon);
     return r;
 }
 
-__device__ static void add_gradient_numbers(const struct fl_args &args, int64_t row, struct fl_row_numbers *r) {
-    const int64_t n = args.p.rows.n;
-    const double count = (double)n;
+template <class Part>
+__device__ static void add_gradient_numbers(const struct fl_args &args, const Part &part, struct fl_row_numbers *r) {
+    const double count = (double)part.size;
     double sum = 0, products = 0;
-    for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
-        const double g = gpu_value(args.in[0], 0, row * n + c) * gpu_value(args.in[2], 0, c);
+    for (int64_t i = row_lane(); i < part.size; i += ROW_LANES) {
+        const int64_t at = part.at(i);
+        const double g = gpu_value(args.in[0], 0, at) * gpu_value(args.in[2], 0, part.channel_at(i));
         sum += g;
-        products += g * fl_row_normal(r, gpu_value(args.in[1], 0, row * n + c));
+        products += g * fl_row_normal(r, gpu_value(args.in[1], 0, at));
     }
     sum = sum_of_lanes(sum, 0, ROW_LANES);
     r->mean_g = is_mean_square(args) ? 0 : sum / count;
@@ -118,71 +141,78 @@ __device__ static void add_gradient_numbers(const struct fl_args &args, int64_t 
 
 /* --- normalisation: y <- x, gamma, beta; dx <- dy, x, gamma ------------------------------------------------------- */
 
-__global__ void row_norm(const struct gpu_call call) {
+template <bool grouped> __global__ void row_norm(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
+    using Part = norm_part<grouped>;
     const struct fl_args &args = call.args;
     const struct fl_view &x = args.in[0], &gamma = args.in[1], &beta = args.in[2];
-    const int64_t n = args.p.rows.n;
     const int e = fl_exponent(&args.out);
     struct fl_stats stats = {};
-    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
+    for (int64_t k = gpu_first() / ROW_LANES; k < Part::count(args.p.norm); k += gpu_stride() / ROW_LANES) {
+        const Part part(args.p.norm, k);
 #ifdef FL_SHARED_EXPONENT
         const struct fl_view none = {};
-        const struct fl_row_sums s = row_sums(x, none, none, row, n);
-        const struct fl_row_terms t = fl_row_forward(&s, n, is_mean_square(args), fl_exponent(&x), args.p.norm.epsilon);
-        for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
-            const struct fl_wide_sum y =
-                fl_row_value(&t, mantissa_at(x, row * n + c), mantissa_at(gamma, c), fl_exponent(&gamma),
-                             beta.data ? mantissa_at(beta, c) : 0, fl_exponent(&beta));
-            gpu_store(now, e, row * n + c, fl_terms_odd(y), fl_terms_abs(y), &stats);
-        }
+        const struct fl_row_sums s = part_sums(x, none, none, part);
+        const struct fl_row_terms t =
+            fl_row_forward(&s, part.size, is_mean_square(args), fl_exponent(&x), args.p.norm.epsilon);
 #else
-        const struct fl_row_numbers r = row_numbers(args, x, row, args.p.norm.epsilon);
-        for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
-            const double y = fl_row_float_value(&r, gpu_value(x, 0, row * n + c), gpu_value(gamma, 0, c),
-                                                beta.data ? gpu_value(beta, 0, c) : 0);
-            gpu_store(now, e, row * n + c, y, y, &stats);
-        }
+        const struct fl_row_numbers r = part_numbers(args, x, part);
 #endif
+        for (int64_t i = row_lane(); i < part.size; i += ROW_LANES) {
+            const int64_t at = part.at(i), c = part.channel_at(i);
+#ifdef FL_SHARED_EXPONENT
+            const struct fl_wide_sum y =
+                fl_row_value(&t, mantissa_at(x, at), mantissa_at(gamma, c), fl_exponent(&gamma),
+                             beta.data ? mantissa_at(beta, c) : 0, fl_exponent(&beta));
+            gpu_store(now, e, at, fl_terms_odd(y), fl_terms_abs(y), &stats);
+#else
+            const double y = fl_row_float_value(&r, gpu_value(x, 0, at), gpu_value(gamma, 0, c),
+                                                beta.data ? gpu_value(beta, 0, c) : 0);
+            gpu_store(now, e, at, y, y, &stats);
+#endif
+        }
     }
     gpu_report(call.control, stats);
 }
 
-__global__ void row_norm_grad(const struct gpu_call call) {
+template <bool grouped> __global__ void row_norm_grad(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
+    using Part = norm_part<grouped>;
     const struct fl_args &args = call.args;
     const struct fl_view &dy = args.in[0], &x = args.in[1], &gamma = args.in[2];
-    const int64_t n = args.p.rows.n;
     const int e = fl_exponent(&args.out);
     struct fl_stats stats = {};
-    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
+    for (int64_t k = gpu_first() / ROW_LANES; k < Part::count(args.p.norm); k += gpu_stride() / ROW_LANES) {
+        const Part part(args.p.norm, k);
 #ifdef FL_SHARED_EXPONENT
-        const struct fl_row_sums s = row_sums(x, dy, gamma, row, n);
-        const struct fl_row_terms t = fl_row_backward(&s, n, is_mean_square(args), fl_exponent(&x),
+        const struct fl_row_sums s = part_sums(x, dy, gamma, part);
+        const struct fl_row_terms t = fl_row_backward(&s, part.size, is_mean_square(args), fl_exponent(&x),
                                                       fl_exponent(&dy) + fl_exponent(&gamma), args.p.norm.epsilon);
-        for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
-            const struct fl_wide_sum dx =
-                fl_row_gradient(&t, mantissa_at(dy, row * n + c) * mantissa_at(gamma, c), mantissa_at(x, row * n + c));
-            gpu_store(now, e, row * n + c, fl_terms_odd(dx), fl_terms_abs(dx), &stats);
-        }
 #else
-        struct fl_row_numbers r = row_numbers(args, x, row, args.p.norm.epsilon);
-        add_gradient_numbers(args, row, &r);
-        for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
-            const double g = gpu_value(dy, 0, row * n + c) * gpu_value(gamma, 0, c),
-                         dx = fl_row_float_gradient(&r, g, gpu_value(x, 0, row * n + c));
-            gpu_store(now, e, row * n + c, dx, dx, &stats);
-        }
+        struct fl_row_numbers r = part_numbers(args, x, part);
+        add_gradient_numbers(args, part, &r);
 #endif
+        for (int64_t i = row_lane(); i < part.size; i += ROW_LANES) {
+            const int64_t at = part.at(i), c = part.channel_at(i);
+#ifdef FL_SHARED_EXPONENT
+            const struct fl_wide_sum dx =
+                fl_row_gradient(&t, mantissa_at(dy, at) * mantissa_at(gamma, c), mantissa_at(x, at));
+            gpu_store(now, e, at, fl_terms_odd(dx), fl_terms_abs(dx), &stats);
+#else
+            const double dx =
+                fl_row_float_gradient(&r, gpu_value(dy, 0, at) * gpu_value(gamma, 0, c), gpu_value(x, 0, at));
+            gpu_store(now, e, at, dx, dx, &stats);
+#endif
+        }
     }
     gpu_report(call.control, stats);
 }
 
-/* --- normalisation: dgamma <- dy, x. Numbers of rows, chunk sums, their sums --------------- */
+/* --- normalisation: dgamma <- dy, x. Numbers of parts, chunk sums, their sums -------------- */
 
 #ifdef FL_SHARED_EXPONENT
 typedef struct fl_row_weight row_number;
@@ -192,91 +222,98 @@ typedef struct fl_row_numbers row_number;
 typedef double row_sum;
 #endif
 
-__host__ __device__ static inline int64_t row_chunks(const struct fl_args &args) {
-    return (args.p.rows.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
-}
-/* The workspace: sums of chunks, numbers of rows, the finest exponent of their weights. */
-__device__ static inline row_sum *row_sums_of(const struct fl_args &args) {
-    return (row_sum *)args.workspace;
-}
-__device__ static inline row_number *row_numbers_of(const struct fl_args &args) {
-    return (row_number *)(row_sums_of(args) + row_chunks(args) * args.p.rows.n);
-}
-__device__ static inline int *finest_of(const struct fl_args &args) {
-    return (int *)(row_numbers_of(args) + args.p.rows.m);
-}
-static size_t gamma_need(const struct fl_args *args) {
-    return (size_t)(row_chunks(*args) * args->p.rows.n) * sizeof(row_sum) +
-           (size_t)args->p.rows.m * sizeof(row_number) + 16;
+/* The workspace: sums of chunks, numbers of parts, the finest exponent of their weights. */
+template <class Part> struct gamma_workspace {
+    int64_t chunks;
+    row_sum *sums;
+    row_number *numbers;
+    int *finest;
+    size_t bytes;
+    __host__ __device__ explicit gamma_workspace(const struct fl_args &args) {
+        const struct fl_norm &g = args.p.norm;
+        chunks = (Part::rows(g) + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
+        sums = (row_sum *)args.workspace;
+        numbers = (row_number *)(sums + chunks * g.n);
+        finest = (int *)(numbers + Part::count(g));
+        bytes = (size_t)(chunks * g.n) * sizeof *sums + (size_t)Part::count(g) * sizeof *numbers + 16;
+    }
+};
+template <bool grouped> static size_t gamma_need(const struct fl_args *args) {
+    return gamma_workspace<norm_part<grouped>>(*args).bytes;
 }
 
-__global__ void begin_gamma(const struct gpu_call call) {
+template <bool grouped> __global__ void begin_gamma(const struct gpu_call call) {
     struct gpu_now now;
     if (gpu_begin(call, &now))
-        *finest_of(call.args) = INT32_MIN;
+        *gamma_workspace<norm_part<grouped>>(call.args).finest = INT32_MIN;
 }
 
-__global__ void gamma_rows(const struct gpu_call call) {
+template <bool grouped> __global__ void gamma_parts(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
+    using Part = norm_part<grouped>;
     const struct fl_args &args = call.args;
     const struct fl_view &x = args.in[1];
-    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
+    const gamma_workspace<Part> to(args);
+    for (int64_t k = gpu_first() / ROW_LANES; k < Part::count(args.p.norm); k += gpu_stride() / ROW_LANES) {
+        const Part part(args.p.norm, k);
 #ifdef FL_SHARED_EXPONENT
         const struct fl_view none = {};
-        const struct fl_row_sums s = row_sums(x, none, none, row, args.p.rows.n);
-        const struct fl_row_weight w =
-            fl_row_weight_of(&s, args.p.rows.n, is_mean_square(args), fl_exponent(&x), args.p.norm.epsilon);
-        if (row_lane() == 0 && w.weight.m)
-            atomicMax(finest_of(args), (int)w.weight.e);
-        if (row_lane() == 0)
-            row_numbers_of(args)[row] = w;
+        const struct fl_row_sums s = part_sums(x, none, none, part);
+        const row_number r =
+            fl_row_weight_of(&s, part.size, is_mean_square(args), fl_exponent(&x), args.p.norm.epsilon);
+        if (row_lane() == 0 && r.weight.m)
+            atomicMax(to.finest, (int)r.weight.e);
 #else
-        const struct fl_row_numbers r = row_numbers(args, x, row, args.p.norm.epsilon);
-        if (row_lane() == 0)
-            row_numbers_of(args)[row] = r;
+        const row_number r = part_numbers(args, x, part);
 #endif
+        if (row_lane() == 0)
+            to.numbers[k] = r;
     }
 }
 
-__global__ void gamma_chunks(const struct gpu_call call) {
+template <bool grouped> __global__ void gamma_chunks(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
+    using Part = norm_part<grouped>;
     const struct fl_args &args = call.args;
     const struct fl_view &dy = args.in[0], &x = args.in[1];
-    const int64_t n = args.p.rows.n, m = args.p.rows.m;
-    for (int64_t i = gpu_first(); i < row_chunks(args) * n; i += gpu_stride()) {
+    const gamma_workspace<Part> to(args);
+    const int64_t n = args.p.norm.n, rows = Part::rows(args.p.norm);
+    for (int64_t i = gpu_first(); i < to.chunks * n; i += gpu_stride()) {
         const int64_t c = i % n, first = i / n * FL_ROWS_CHUNK,
-                      end = first + FL_ROWS_CHUNK < m ? first + FL_ROWS_CHUNK : m;
+                      end = first + FL_ROWS_CHUNK < rows ? first + FL_ROWS_CHUNK : rows;
         row_sum sum = 0;
         for (int64_t row = first; row < end; row++) {
-            const row_number &r = row_numbers_of(args)[row];
+            const row_number &r = to.numbers[Part::number_of(args.p.norm, row, c)];
+            const int64_t at = row * n + c;
 #ifdef FL_SHARED_EXPONENT
-            sum += fl_row_share(&r, n, is_mean_square(args), *finest_of(args), mantissa_at(dy, row * n + c),
-                                mantissa_at(x, row * n + c));
+            sum += fl_row_share(&r, Part(args.p.norm, 0).size, is_mean_square(args), *to.finest, mantissa_at(dy, at),
+                                mantissa_at(x, at));
 #else
-            sum += gpu_value(dy, 0, row * n + c) * fl_row_normal(&r, gpu_value(x, 0, row * n + c));
+            sum += gpu_value(dy, 0, at) * fl_row_normal(&r, gpu_value(x, 0, at));
 #endif
         }
-        row_sums_of(args)[i] = sum;
+        to.sums[i] = sum;
     }
 }
 
-__global__ void end_gamma(const struct gpu_call call) {
+template <bool grouped> __global__ void end_gamma(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
     const struct fl_args &args = call.args;
+    const gamma_workspace<norm_part<grouped>> from(args);
     const int e = fl_exponent(&args.out);
     struct fl_stats stats = {};
-    for (int64_t c = gpu_first(); c < args.p.rows.n; c += gpu_stride()) {
+    for (int64_t c = gpu_first(); c < args.p.norm.n; c += gpu_stride()) {
         row_sum sum = 0;
-        for (int64_t chunk = 0; chunk < row_chunks(args); chunk++)
-            sum += row_sums_of(args)[chunk * args.p.rows.n + c];
+        for (int64_t chunk = 0; chunk < from.chunks; chunk++)
+            sum += from.sums[chunk * args.p.norm.n + c];
 #ifdef FL_SHARED_EXPONENT
-        const int finest = *finest_of(args);
+        const int finest = *from.finest;
         const struct fl_wide_sum all = {sum, (finest == INT32_MIN ? 0 : finest) + fl_exponent(&args.in[0])};
         gpu_store(now, e, c, fl_terms_odd(all), fl_terms_abs(all), &stats);
 #else
@@ -420,31 +457,6 @@ __global__ void log_softmax_grad(const struct gpu_call call) {
 
 /* --- embedding ---------------------------------------------------------------------------------------------------- */
 
-__global__ void check_indices(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    for (int64_t i = gpu_first(); i < call.args.p.table.count; i += gpu_stride()) {
-        const int32_t index = call.args.p.table.indices[i];
-        if (index < 0 || index >= call.args.p.table.rows)
-            gpu_found(call.control, i);
-    }
-}
-
-/* Stops the queue at the first invalid index. One thread. */
-__global__ void end_check_indices(const struct gpu_call call) {
-    struct gpu_now now;
-    const int64_t i = call.control->found;
-    if (!gpu_begin(call, &now) || i < 0)
-        return;
-    struct fl_gpu_failure *failure = &call.control->failure;
-    failure->at = i;
-    failure->value[0] = call.args.p.table.indices[i];
-    failure->limit = call.args.p.table.rows;
-    failure->what = call.args.p.table.name;
-    failure->finding = FL_GPU_INDEX;
-}
-
 __global__ void embedding(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
@@ -577,57 +589,56 @@ __global__ void copy_elements(const struct gpu_call call) {
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
-#define GPU_ROWS(name, work)                                                                                           \
-    static cudaError_t run_##name(const struct gpu_call *call, cudaStream_t stream) {                                  \
-        return gpu_launch(name, gpu_blocks(call->args.work), GPU_THREADS, 0, stream, *call);                           \
-    }
-GPU_ROWS(row_norm, p.rows.m *ROW_LANES)
-GPU_ROWS(row_norm_grad, p.rows.m *ROW_LANES)
-GPU_ROWS(softmax_map, p.rows.m *ROW_LANES)
-GPU_ROWS(softmax_map_grad, p.rows.m *ROW_LANES)
-GPU_ROWS(log_softmax_grad, p.rows.m *ROW_LANES)
-GPU_ROWS(embedding, out.count)
-GPU_ROWS(copy_elements, out.count)
+template <bool grouped> static cudaError_t run_row_norm(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_run(row_norm<grouped>, norm_part<grouped>::count(call->args.p.norm) * ROW_LANES, call, stream);
+}
+template <bool grouped> static cudaError_t run_row_norm_grad(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_run(row_norm_grad<grouped>, norm_part<grouped>::count(call->args.p.norm) * ROW_LANES, call, stream);
+}
+template <bool grouped> static cudaError_t run_gamma(const struct gpu_call *call, cudaStream_t stream) {
+    const struct fl_norm &g = call->args.p.norm;
+    TRY_CUDA(gpu_once(begin_gamma<grouped>, call, stream));
+    TRY_CUDA(gpu_run(gamma_parts<grouped>, norm_part<grouped>::count(g) * ROW_LANES, call, stream));
+    TRY_CUDA(
+        gpu_run(gamma_chunks<grouped>, gamma_workspace<norm_part<grouped>>(call->args).chunks * g.n, call, stream));
+    return gpu_run(end_gamma<grouped>, g.n, call, stream);
+}
 
-static cudaError_t run_gamma(const struct gpu_call *call, cudaStream_t stream) {
-    const struct fl_row_sizes &g = call->args.p.rows;
-    cudaError_t error = gpu_launch(begin_gamma, 1, 1, 0, stream, *call);
-    if (error == cudaSuccess)
-        error = gpu_launch(gamma_rows, gpu_blocks(g.m * ROW_LANES), GPU_THREADS, 0, stream, *call);
-    if (error == cudaSuccess)
-        error = gpu_launch(gamma_chunks, gpu_blocks(row_chunks(call->args) * g.n), GPU_THREADS, 0, stream, *call);
-    return error != cudaSuccess ? error : gpu_launch(end_gamma, gpu_blocks(g.n), GPU_THREADS, 0, stream, *call);
+template <void (*kernel)(const struct gpu_call)>
+static cudaError_t run_rows(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_run(kernel, call->args.p.rows.m * ROW_LANES, call, stream);
 }
 
 static cudaError_t run_check_indices(const struct gpu_call *call, cudaStream_t stream) {
-    const cudaError_t error =
-        gpu_launch(check_indices, gpu_blocks(call->args.p.table.count), GPU_THREADS, 0, stream, *call);
-    return error != cudaSuccess ? error : gpu_launch(end_check_indices, 1, 1, 0, stream, *call);
+    const struct fl_table &t = call->args.p.table;
+    return gpu_check_indices(call->control, {t.indices, t.count, t.rows, t.name, FL_GPU_INDEX}, stream);
 }
 
 static cudaError_t run_embedding_grad(const struct gpu_call *call, cudaStream_t stream) {
-    const unsigned blocks = gpu_blocks(call->args.out.count);
-    cudaError_t error = gpu_launch(begin_scatter, blocks, GPU_THREADS, 0, stream, *call);
-    if (error == cudaSuccess)
-        error = gpu_launch(scatter, gpu_blocks(call->args.in[0].count), GPU_THREADS, 0, stream, *call);
-    return error != cudaSuccess ? error : gpu_launch(end_scatter, blocks, GPU_THREADS, 0, stream, *call);
+    TRY_CUDA(gpu_run(begin_scatter, call->args.out.count, call, stream));
+    TRY_CUDA(gpu_run(scatter, call->args.in[0].count, call, stream));
+    return gpu_run(end_scatter, call->args.out.count, call, stream);
 }
 
 static void add_rows(struct gpu_kernels *to) {
-    to->op[FL_OP_LAYERNORM] = to->op[FL_OP_RMSNORM] = run_row_norm;
-    to->op[FL_OP_LAYERNORM_GRAD] = to->op[FL_OP_RMSNORM_GRAD] = run_row_norm_grad;
-    to->op[FL_OP_LAYERNORM_GAMMA_GRAD] = to->op[FL_OP_RMSNORM_GAMMA_GRAD] = run_gamma;
-    to->need[FL_OP_LAYERNORM_GAMMA_GRAD] = to->need[FL_OP_RMSNORM_GAMMA_GRAD] = gamma_need;
-    to->op[FL_OP_SOFTMAX] = to->op[FL_OP_LOG_SOFTMAX] = run_softmax_map;
-    to->op[FL_OP_SOFTMAX_GRAD] = run_softmax_map_grad;
-    to->op[FL_OP_LOG_SOFTMAX_GRAD] = run_log_softmax_grad;
+    to->op[FL_OP_LAYERNORM] = to->op[FL_OP_RMSNORM] = run_row_norm<false>;
+    to->op[FL_OP_LAYERNORM_GRAD] = to->op[FL_OP_RMSNORM_GRAD] = run_row_norm_grad<false>;
+    to->op[FL_OP_LAYERNORM_GAMMA_GRAD] = to->op[FL_OP_RMSNORM_GAMMA_GRAD] = run_gamma<false>;
+    to->need[FL_OP_LAYERNORM_GAMMA_GRAD] = to->need[FL_OP_RMSNORM_GAMMA_GRAD] = gamma_need<false>;
+    to->op[FL_OP_GROUPNORM] = run_row_norm<true>;
+    to->op[FL_OP_GROUPNORM_GRAD] = run_row_norm_grad<true>;
+    to->op[FL_OP_GROUPNORM_GAMMA_GRAD] = run_gamma<true>;
+    to->need[FL_OP_GROUPNORM_GAMMA_GRAD] = gamma_need<true>;
+    to->op[FL_OP_SOFTMAX] = to->op[FL_OP_LOG_SOFTMAX] = run_rows<softmax_map>;
+    to->op[FL_OP_SOFTMAX_GRAD] = run_rows<softmax_map_grad>;
+    to->op[FL_OP_LOG_SOFTMAX_GRAD] = run_rows<log_softmax_grad>;
     to->op[FL_OP_CHECK_INDICES] = run_check_indices;
-    to->op[FL_OP_EMBEDDING] = run_embedding;
+    to->op[FL_OP_EMBEDDING] = gpu_run_all<embedding>;
     to->op[FL_OP_EMBEDDING_GRAD] = run_embedding_grad;
     to->need[FL_OP_EMBEDDING_GRAD] = embedding_need;
     static const enum fl_op copies[] = {FL_OP_PERMUTE, FL_OP_SLICE, FL_OP_SLICE_GRAD, FL_OP_CONCAT};
     for (const enum fl_op op : copies)
-        to->op[op] = run_copy_elements;
+        to->op[op] = gpu_run_all<copy_elements>;
 }
 
 } // namespace

@@ -25,31 +25,6 @@ __device__ static inline int32_t *largest_of(const struct fl_args &args) {
     return (int32_t *)(losses_of(args) + args.p.loss.m);
 }
 
-__global__ void check_labels(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    for (int64_t i = gpu_first(); i < call.args.p.loss.m; i += gpu_stride()) {
-        const int32_t label = call.args.p.loss.labels[i];
-        if (label < 0 || label >= call.args.p.loss.n)
-            gpu_found(call.control, i);
-    }
-}
-
-/* Stops the queue at the first invalid label. One thread. */
-__global__ void end_check_labels(const struct gpu_call call) {
-    struct gpu_now now;
-    const int64_t i = call.control->found;
-    if (!gpu_begin(call, &now) || i < 0)
-        return;
-    struct fl_gpu_failure *failure = &call.control->failure;
-    failure->at = i;
-    failure->value[0] = call.args.p.loss.labels[i];
-    failure->limit = call.args.p.loss.n;
-    failure->what = call.args.p.loss.name;
-    failure->finding = FL_GPU_LABEL;
-}
-
 __global__ void softmax_rows(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
@@ -98,13 +73,10 @@ __global__ void end_softmax(const struct gpu_call call) {
 }
 
 static cudaError_t run_softmax(const struct gpu_call *call, cudaStream_t stream) {
-    const unsigned blocks = gpu_blocks(call->args.p.loss.m);
-    cudaError_t error = gpu_launch(check_labels, blocks, GPU_THREADS, 0, stream, *call);
-    if (error == cudaSuccess)
-        error = gpu_launch(end_check_labels, 1, 1, 0, stream, *call);
-    if (error == cudaSuccess)
-        error = gpu_launch(softmax_rows, blocks, GPU_THREADS, 0, stream, *call);
-    return error != cudaSuccess ? error : gpu_launch(end_softmax, 1, 1, 0, stream, *call);
+    const struct fl_loss &loss = call->args.p.loss;
+    TRY_CUDA(gpu_check_indices(call->control, {loss.labels, loss.m, loss.n, loss.name, FL_GPU_LABEL}, stream));
+    TRY_CUDA(gpu_run(softmax_rows, loss.m, call, stream));
+    return gpu_once(end_softmax, call, stream);
 }
 
 static void add_softmax(struct gpu_kernels *to) {

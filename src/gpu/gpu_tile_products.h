@@ -59,13 +59,13 @@ template <class Job, class Product> static cudaError_t multiply(const struct gpu
         return run_product<Product>(call, stream);
     product_total *const sums = bytes ? (product_total *)args.workspace : NULL;
     if (!sums || !call->attempt) { /* the second attempt uses the sums of the first */
-        cudaError_t error = sums && GPU_SHARED ? cudaMemsetAsync(sums, 0, bytes, stream) : cudaSuccess;
-        if (error == cudaSuccess)
-            error = launch_product<Job>(call, plan, sums, stream);
-        if (error != cudaSuccess || !sums)
-            return error;
+        if (sums && GPU_SHARED)
+            TRY_CUDA(cudaMemsetAsync(sums, 0, bytes, stream));
+        TRY_CUDA(launch_product<Job>(call, plan, sums, stream));
+        if (!sums)
+            return cudaSuccess;
     }
-    return gpu_launch(product_parts, gpu_blocks(args.out.count), GPU_THREADS, 0, stream, *call, sums, plan.parts);
+    return gpu_run(product_parts, args.out.count, call, stream, sums, plan.parts);
 }
 
 template <class Job, class Product> static void add_product(struct gpu_kernels *to, enum fl_op op) {

@@ -43,8 +43,7 @@ __global__ void numbers_to_elements(const struct gpu_call call, const struct gpu
 
 static cudaError_t from_numbers(const struct gpu_call *call, const struct gpu_numbers *numbers, bool result,
                                 cudaStream_t stream) {
-    return gpu_launch(numbers_to_elements, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call, *numbers,
-                      result);
+    return gpu_run(numbers_to_elements, call->args.out.count, call, stream, *numbers, result);
 }
 
 #ifndef FL_ELEMENT_IS_FLOAT /* which has no wide part */
@@ -95,7 +94,7 @@ __global__ void load_both(const struct gpu_call call, void *wide, const struct g
 
 static cudaError_t load_wide(const struct gpu_call *call, void *wide, const struct gpu_numbers *numbers,
                              cudaStream_t stream) {
-    return gpu_launch(load_both, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call, wide, *numbers);
+    return gpu_run(load_both, call->args.out.count, call, stream, wide, *numbers);
 }
 #endif
 

@@ -17,6 +17,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <type_traits>
 
 FL_EITHER double fl_autoflex_foreign(const struct autoflex *a) {
     (void)a;
@@ -76,26 +77,30 @@ FL_BOTH double shared_double(struct shared_case *c, int most) {
     return fl_scale2(digits, (int)shared_from(c, -most, most) - 53);
 }
 
-FL_BOTH void shared_keep(struct shared_case *c, int64_t x) {
+FL_BOTH void shared_keep_one(struct shared_case *c, int64_t x) {
     c->hash = (c->hash ^ (uint64_t)x) * 0x100000001b3u;
     c->hash ^= c->hash >> 29;
 }
 
-FL_BOTH void shared_keep_double(struct shared_case *c, double x) {
+FL_BOTH void shared_keep_one(struct shared_case *c, double x) {
     int64_t bits = -1; /* any NaN */
     if (x == x)
         memcpy(&bits, &x, sizeof bits);
-    shared_keep(c, bits);
+    shared_keep_one(c, bits);
 }
 
-FL_BOTH void shared_keep_term(struct shared_case *c, struct fl_term t) {
-    shared_keep(c, t.m);
-    shared_keep(c, t.e);
+/* Integers, floats, terms and coefficients. Arguments are computed in any order: one of them at most may draw. */
+template <class... X> FL_BOTH void shared_keep(struct shared_case *c, X... results);
+template <class X> FL_BOTH void shared_keep_any(struct shared_case *c, X x) {
+    if constexpr (std::is_class<X>::value)
+        shared_keep(c, x.m, x.e);
+    else if constexpr (std::is_floating_point<X>::value)
+        shared_keep_one(c, (double)x);
+    else
+        shared_keep_one(c, (int64_t)x);
 }
-
-FL_BOTH void shared_keep_coefficient(struct shared_case *c, struct fl_coefficient k) {
-    shared_keep(c, k.m);
-    shared_keep(c, k.e);
+template <class... X> FL_BOTH void shared_keep(struct shared_case *c, X... results) {
+    (shared_keep_any(c, results), ...);
 }
 
 /* --- the rules ---------------------------------------------------------------------------------------------------- */
@@ -103,11 +108,10 @@ FL_BOTH void shared_keep_coefficient(struct shared_case *c, struct fl_coefficien
 FL_BOTH void shared_exact(struct shared_case *c) {
     const int64_t x = shared_integer(c, 62);
     const int shift = (int)shared_from(c, 0, 80);
-    shared_keep(c, fl_bits_of(x));
-    shared_keep(c, fl_shift_round(x, shift));
-    shared_keep(c, fl_shift_stochastic(x >> 1, shift, (uint32_t)shared_bits(c)));
-    shared_keep_term(c, fl_term_of(shared_float(c)));
-    shared_keep_coefficient(c, fl_coefficient_of(shared_double(c, 1000)));
+    shared_keep(c, fl_bits_of(x), fl_shift_round(x, shift),
+                fl_shift_stochastic(x >> 1, shift, (uint32_t)shared_bits(c)));
+    shared_keep(c, fl_term_of(shared_float(c)));
+    shared_keep(c, fl_coefficient_of(shared_double(c, 1000)));
 }
 
 /* Sums of up to three terms that lie near each other or far apart and may cancel, and their roundings. */
@@ -126,14 +130,10 @@ FL_BOTH void shared_terms(struct shared_case *c) {
     const uint32_t draw = (uint32_t)shared_bits(c);
     const int e_out = shared_near(c, e);
     int64_t saturated = 0;
-    shared_keep(c, (int64_t)(sum.m >> 64));
-    shared_keep(c, (int64_t)sum.m);
-    shared_keep(c, sum.e);
-    shared_keep(c, fl_terms_round(sum, e_out, 32767, NULL, &saturated));
+    shared_keep(c, (int64_t)(sum.m >> 64), (int64_t)sum.m, sum.e, fl_terms_round(sum, e_out, 32767, NULL, &saturated));
     shared_keep(c, fl_terms_round(sum, e_out + 16, 0x7fff7fff, NULL, &saturated));
     shared_keep(c, fl_terms_round(sum, e_out, 32767, &draw, &saturated));
-    shared_keep(c, saturated);
-    shared_keep_double(c, fl_terms_abs(sum));
+    shared_keep(c, saturated, fl_terms_abs(sum));
 }
 
 /* Sums of doubles of any exponents that may cancel, and their means. */
@@ -145,9 +145,8 @@ FL_BOTH void shared_fixed(struct shared_case *c) {
         if (i && shared_bits(c) % 8 == 0)
             x[i] = -x[0];
     }
-    shared_keep_double(c, fl_fixed_sum(x, n, 1, 1, true));
-    shared_keep_double(c, fl_fixed_sum(x, n, 1, (uint32_t)n, false));
-    shared_keep_double(c, fl_fixed_sum(x, n, 1, (uint32_t)shared_from(c, 1, 1024), false));
+    shared_keep(c, fl_fixed_sum(x, n, 1, 1, true), fl_fixed_sum(x, n, 1, (uint32_t)n, false),
+                fl_fixed_sum(x, n, 1, (uint32_t)shared_from(c, 1, 1024), false));
 }
 
 /* The history of an exponent: a load, then writes with another maximum at each attempt. */
@@ -186,15 +185,14 @@ FL_BOTH void shared_autoflex(struct shared_case *c) {
         fl_stats_merge(&stats, &part);
         fl_write_end(&w, a, stats.gamma, stats.maximum);
         fl_slot_written(&slot, &stats, 100);
-        shared_keep(c, slot.e);
-        shared_keep_double(c, a->predicted);
+        shared_keep(c, slot.e, a->predicted);
     }
     for (int i = 0; i < AUTOFLEX_WINDOW; i++)
-        shared_keep_double(c, a->history[i]);
-    shared_keep(c, a->count * 100 + a->next * 10 + a->initialised);
-    shared_keep(c, (int64_t)(a->overflows + 1000 * a->clamped_low + 1000000 * a->clamped_high));
-    shared_keep(c, (int64_t)a->zero_writes + 1000 * slot.total.saturated + 1000000 * (int64_t)slot.total.gamma);
-    shared_keep_double(c, slot.total.maximum);
+        shared_keep(c, a->history[i]);
+    shared_keep(c, a->count * 100 + a->next * 10 + a->initialised,
+                (int64_t)(a->overflows + 1000 * a->clamped_low + 1000000 * a->clamped_high),
+                (int64_t)a->zero_writes + 1000 * slot.total.saturated + 1000000 * (int64_t)slot.total.gamma,
+                slot.total.maximum);
 }
 
 FL_BOTH void shared_keep_channel(struct shared_case *c, const struct fl_affine_channel *channel, int e0, int e1) {
@@ -203,11 +201,7 @@ FL_BOTH void shared_keep_channel(struct shared_case *c, const struct fl_affine_c
     shared_keep(c, finite);
     if (!finite)
         return;
-    shared_keep_coefficient(c, k.first);
-    shared_keep_coefficient(c, k.cross);
-    shared_keep_coefficient(c, k.offset);
-    shared_keep(c, k.first_centre);
-    shared_keep(c, k.cross_centre);
+    shared_keep(c, k.first, k.cross, k.offset, k.first_centre, k.cross_centre);
 }
 
 FL_BOTH void shared_channel(struct shared_case *c) {
@@ -220,24 +214,21 @@ FL_BOTH void shared_channel(struct shared_case *c) {
     const float gamma = shared_float(c), beta = shared_float(c);
     double mean, variance, dot;
     fl_exact_moments(rows, sum, squares, e0, &mean, &variance);
-    shared_keep_double(c, mean);
-    shared_keep_double(c, variance);
+    shared_keep(c, mean, variance);
     const struct fl_affine_channel forward = fl_normalising(gamma, beta, mean, variance, epsilon, shared_bits(c) % 2);
     shared_keep_channel(c, &forward, e0, e1);
     const int64_t of_dy = shared_from(c, -rows, rows), dy = of_dy * shared_from(c, 0, 32767),
                   dy_x = dy * shared_from(c, -32767, 32767);
     const double about_mean = fl_exact_about_mean(rows, dy, dy_x, mean, e1, e0),
                  about_another = fl_exact_about_mean(rows, dy, dy_x, shared_double(c, 60), e1, e0);
-    shared_keep_double(c, about_mean);
-    shared_keep_double(c, about_another);
+    shared_keep(c, about_mean, about_another);
     const struct fl_affine_channel backward =
         fl_normalising_gradient(gamma, mean, variance, epsilon, shared_double(c, 60), about_mean, rows, &dot);
-    shared_keep_double(c, dot);
+    shared_keep(c, dot);
     shared_keep_channel(c, &backward, e0, e1);
     const double first = shared_double(c, 60);
     fl_float_moments(rows, first, fabs(shared_double(c, 60)), &mean, &variance);
-    shared_keep_double(c, mean);
-    shared_keep_double(c, variance);
+    shared_keep(c, mean, variance);
 }
 
 FL_BOTH void shared_keep_forms(struct shared_case *c, const struct affine_channel *p, int e) {
@@ -246,14 +237,9 @@ FL_BOTH void shared_keep_forms(struct shared_case *c, const struct affine_channe
     struct affine_digits d;
     const bool is_whole = affine_as_whole(p, &whole), is_lane = affine_as_lane(p, e, &t),
                is_digits = affine_as_digits(p, e, 2, &d);
-    shared_keep(c, is_whole * 4 + is_lane * 2 + is_digits);
-    shared_keep(c, affine_size(p));
-    shared_keep(c, affine_measuring_exponent(affine_size(p)));
+    shared_keep(c, is_whole * 4 + is_lane * 2 + is_digits, affine_size(p), affine_measuring_exponent(affine_size(p)));
     if (is_whole) {
-        shared_keep(c, whole.first);
-        shared_keep(c, whole.cross);
-        shared_keep(c, whole.constant);
-        shared_keep(c, whole.exponent);
+        shared_keep(c, whole.first, whole.cross, whole.constant, whole.exponent);
     }
     if (is_lane) {
         const int64_t all[11] = {t.first,     t.cross, t.first_is_coarse, t.coarse_up, t.fine_constant,
@@ -264,9 +250,7 @@ FL_BOTH void shared_keep_forms(struct shared_case *c, const struct affine_channe
     if (is_digits) {
         shared_keep(c, d.levels * 100 + d.shift * 2 + d.sticky);
         for (int i = 0; i < d.levels; i++) {
-            shared_keep(c, d.first[i]);
-            shared_keep(c, d.cross[i]);
-            shared_keep(c, d.constant[i]);
+            shared_keep(c, d.first[i], d.cross[i], d.constant[i]);
         }
     }
 }
@@ -296,18 +280,12 @@ FL_BOTH void shared_linear(struct shared_case *c) {
     const int e0 = shared_exponent(c), e1 = shared_near(c, e0);
     const enum fl_op op = ops[shared_bits(c) % 11];
     const struct flex_linear l = flex_linear_of(op, e0, e1, shared_float(c));
-    shared_keep_term(c, l.a);
-    shared_keep_term(c, l.b);
-    shared_keep(c, l.gate);
-    shared_keep(c, l.two + 2 * l.relu + 4 * l.narrow + 8 * l.short_factors + 16 * l.far_apart);
-    shared_keep(c, l.exponent);
-    shared_keep(c, l.ma);
-    shared_keep(c, l.mb);
+    shared_keep(c, l.a, l.b, l.gate, l.two + 2 * l.relu + 4 * l.narrow + 8 * l.short_factors + 16 * l.far_apart,
+                l.exponent, l.ma, l.mb);
     const struct affine_channel channel = flex_linear_channel(&l);
     shared_keep_forms(c, &channel, shared_near(c, e0));
-    shared_keep(c, flex_plain_exponent(FL_OP_MUL, e0, e1));
-    shared_keep(c, flex_plain_exponent(FL_OP_SQUARE, e0, e1));
-    shared_keep(c, flex_plain_exponent(FL_OP_ABS, e0, e1));
+    shared_keep(c, flex_plain_exponent(FL_OP_MUL, e0, e1), flex_plain_exponent(FL_OP_SQUARE, e0, e1),
+                flex_plain_exponent(FL_OP_ABS, e0, e1));
 }
 
 FL_BOTH void shared_sgd(struct shared_case *c) {
@@ -326,14 +304,9 @@ FL_BOTH void shared_sgd(struct shared_case *c) {
     }
     const struct flex_sgd p = flex_sgd_of(&g);
     for (int j = 0; j < FLEX_SGD_TERMS; j++) {
-        shared_keep_term(c, p.factor[j]);
-        shared_keep(c, p.aligned[j]);
-        shared_keep(c, p.up[j]);
+        shared_keep(c, p.factor[j], p.aligned[j], p.up[j]);
     }
-    shared_keep(c, p.terms + 8 * p.far_apart + 16 * p.is_short);
-    shared_keep(c, p.exponent);
-    shared_keep(c, p.cut);
-    shared_keep(c, p.shift);
+    shared_keep(c, p.terms + 8 * p.far_apart + 16 * p.is_short, p.exponent, p.cut, p.shift);
 }
 
 FL_BOTH void shared_epilogue(struct shared_case *c) {
@@ -341,13 +314,9 @@ FL_BOTH void shared_epilogue(struct shared_case *c) {
     const bool bias = shared_bits(c) % 2, residual = shared_bits(c) % 2;
     const int of_bias = shared_near(c, of_sum);
     const struct gemm_alignment by = gemm_align(of_sum, bias, of_bias, residual, shared_near(c, of_sum));
-    shared_keep(c, by.exponent);
-    shared_keep(c, by.up_sum);
-    shared_keep(c, by.up_bias);
-    shared_keep(c, by.up_residual);
-    shared_keep(c, gemm_largest_sum(&by));
-    shared_keep(c, gemm_limbs_have_room(&by) * 2 + gemm_limbs_round(by.exponent - shared_near(c, by.exponent)));
-    shared_keep(c, gemm_addend_of(bias, by.up_bias) * 4 + gemm_addend_of(residual, by.up_residual));
+    shared_keep(c, by.exponent, by.up_sum, by.up_bias, by.up_residual, gemm_largest_sum(&by),
+                gemm_limbs_have_room(&by) * 2 + gemm_limbs_round(by.exponent - shared_near(c, by.exponent)),
+                gemm_addend_of(bias, by.up_bias) * 4 + gemm_addend_of(residual, by.up_residual));
 }
 
 FL_BOTH void shared_mean(struct shared_case *c) {
@@ -355,28 +324,17 @@ FL_BOTH void shared_mean(struct shared_case *c) {
     const struct flex_mean_plan p = flex_mean_plan_of(positions, shared_exponent(c));
     const int64_t whole = shared_from(c, -32767, 32767), sum = whole * p.divisor + shared_from(c, 0, p.divisor);
     const struct flex_mean x = flex_mean_of(sum, p.divisor, shared_near(c, 0));
-    shared_keep(c, p.divisor);
-    shared_keep(c, p.exponent);
-    shared_keep(c, x.quotient);
-    shared_keep(c, (int64_t)(x.rest >> 32));
-    shared_keep(c, (int64_t)x.rest);
-    shared_keep(c, (int64_t)(x.denominator >> 32));
-    shared_keep(c, flex_mean_nearest(&x));
-    shared_keep(c, flex_mean_threshold(&x));
+    shared_keep(c, p.divisor, p.exponent, x.quotient, (int64_t)(x.rest >> 32), (int64_t)x.rest,
+                (int64_t)(x.denominator >> 32), flex_mean_nearest(&x), flex_mean_threshold(&x));
 }
 
 FL_BOTH void shared_convert(struct shared_case *c) {
     float units[2], unit;
     shared_keep(c, flex_load_unit(shared_exponent(c), &unit));
     flex_store_units((int)shared_from(c, -112, 127), units);
-    shared_keep_double(c, unit);
-    shared_keep_double(c, units[0]);
-    shared_keep_double(c, units[1]);
+    shared_keep(c, unit, units[0], units[1]);
 }
 
-enum { SHARED_RULES = 11 };
-
-/* The hash of the results of rule `rule` for the numbers of this seed. */
 /* e4m3fn and e5m2sat as fl_minifloat_of describes them, and numbers around their range. */
 FL_BOTH void shared_minifloat(struct shared_case *c) {
     const struct fl_minifloat formats[] = {
@@ -387,58 +345,31 @@ FL_BOTH void shared_minifloat(struct shared_case *c) {
     const struct fl_minifloat *f = &formats[shared_from(c, 0, 1)];
     struct fl_stats stats = {0, 0, 0, 0, 0, 0};
     const float x = shared_float(c), code = fl_minifloat_decode(f, (uint32_t)shared_bits(c) & 0xff);
-    shared_keep_double(c, (double)code);
-    shared_keep(c, fl_minifloat_encode(f, x));
-    shared_keep(c, fl_minifloat_encode(f, code));
+    shared_keep(c, (double)code, fl_minifloat_encode(f, x), fl_minifloat_encode(f, code));
     fl_minifloat_count(f, x, fl_float_magnitude(x) >= f->overflow, &stats);
-    shared_keep_double(c, stats.maximum);
-    shared_keep(c, stats.saturated * 2 + stats.nonfinite);
+    shared_keep(c, stats.maximum, stats.saturated * 2 + stats.nonfinite);
 }
 
+#define SHARED_RULES(RULE)                                                                                             \
+    RULE(exact)                                                                                                        \
+    RULE(autoflex)                                                                                                     \
+    RULE(channel) RULE(affine) RULE(linear) RULE(sgd) RULE(epilogue) RULE(mean) RULE(terms) RULE(fixed)                \
+        RULE(minifloat) RULE(convert)
+
+/* The hash of the results of rule `rule` for the numbers of this seed. */
 FL_BOTH uint64_t shared_hash(int rule, uint64_t seed) {
     struct shared_case c;
+    int number = 0;
     c.seed = seed * 0x2545f4914f6cdd1du + (uint64_t)rule;
     c.hash = 0xcbf29ce484222325u;
-    switch (rule) {
-    case 0:
-        shared_exact(&c);
-        break;
-    case 1:
-        shared_autoflex(&c);
-        break;
-    case 2:
-        shared_channel(&c);
-        break;
-    case 3:
-        shared_affine(&c);
-        break;
-    case 4:
-        shared_linear(&c);
-        break;
-    case 5:
-        shared_sgd(&c);
-        break;
-    case 6:
-        shared_epilogue(&c);
-        break;
-    case 7:
-        shared_mean(&c);
-        break;
-    case 8:
-        shared_terms(&c);
-        shared_fixed(&c);
-        break;
-    case 9:
-        shared_minifloat(&c);
-        break;
-    default:
-        shared_convert(&c);
-        break;
-    }
+#define RUN(name)                                                                                                      \
+    if (rule == number++)                                                                                              \
+        shared_##name(&c);
+    SHARED_RULES(RUN)
     return c.hash;
 }
 
-static const char *const shared_names[SHARED_RULES] = {"exact",    "autoflex", "channel", "affine",    "linear", "sgd",
-                                                       "epilogue", "mean",     "terms",   "minifloat", "convert"};
+#define NAME(name) #name,
+static const char *const shared_names[] = {SHARED_RULES(NAME)};
 
 #endif

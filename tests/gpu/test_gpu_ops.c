@@ -10,6 +10,7 @@
 #include "core/queue/queue.h"
 #include "draw_function.h"
 #include "flexlab/tensor_blocks.h"
+#include "on_gpu.h"
 #include "same_state.h"
 #include <inttypes.h>
 #include <math.h>
@@ -772,15 +773,10 @@ int main(int argc, char **argv) {
     const int series = argc > 2 ? atoi(argv[2]) : 24;
     only_function = argc > 3 && *argv[3] ? argv[3] : NULL; /* empty: all */
     only_format = argc > 4 ? argv[4] : NULL;
+    int status;
+    if (!has_gpu(&status))
+        return status;
     gpu = tensor_device_find("cuda");
-    if (!gpu) {
-        const char *required = getenv("FLEXLAB_REQUIRE_GPU");
-        if (required && *required == '1') {
-            CHECK(gpu, "%s", tensor_error());
-            return check_summary();
-        }
-        return check_skip(tensor_error());
-    }
     char text[300] = "";
     CHECK(!tensor_device_describe(gpu, text, sizeof text), "%s", tensor_error());
     printf("%s: %s, seed %" PRIu64 "\n", tensor_device_name(gpu), text, first_seed);

@@ -10,11 +10,11 @@
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
-#include "check.h"
 #include "core/queue/queue.h"
 #include "flexlab/blocks_windows.h"
 #include "flexlab/tensor.h"
 #include "flexlab/tensor_windows.h"
+#include "on_gpu.h"
 #include "same_state.h"
 #include <inttypes.h>
 #include <math.h>
@@ -34,7 +34,7 @@ static int between(int low, int high) {
 }
 
 /* Elements near the ends of a format's range, few that are not zero, or any, among them numbers that are not finite,
- * huge or subnormal. style < 0: none are loaded. */
+ * huge or subnormal, or all so small that sums of fp16 are 0 or -0. style < 0: none are loaded. */
 static void make(tensor *t[PLACES], tensor_format format, int ndim, const int64_t *shape, int style) {
     int64_t n = 1;
     for (int i = 0; i < ndim; i++)
@@ -46,6 +46,7 @@ static void make(tensor *t[PLACES], tensor_format format, int ndim, const int64_
         v[i] = (float)(style == 1                                     ? (u < 0 ? -1 : 1) * 32767.0 / 32768
                        : style == 2                                   ? -32513.0 / 32768
                        : style == 3                                   ? (check_random(&seed) % 8 ? 0 : u)
+                       : style == 6                                   ? 0x1p-13 * u
                        : style == 5 && check_random(&seed) % 256 == 0 ? odd[check_random(&seed) % 6] * u
                                                                       : u);
     }
@@ -81,34 +82,37 @@ static void free_all(tensor *t[OPERANDS][PLACES], int count) {
             tensor_free(t[i][p]);
 }
 
-static void matmul(tensor_format f, int kind, int m, int n, int k, int style, int writes) {
-    static tensor_status (*const functions[])(tensor *, const tensor *,
-                                              const tensor *) = {tensor_matmul, tensor_matmul_nt, tensor_matmul_tn};
+typedef tensor_status product(tensor *, const tensor *, const tensor *);
+
+/* batch 0: of two matrices. */
+static void matrices(tensor_format f, int kind, int batch, int m, int n, int k, int style, int writes) {
+    static product *const functions[2][3] = {
+        {tensor_matmul, tensor_matmul_nt, tensor_matmul_tn},
+        {tensor_matmul_batched, tensor_matmul_batched_nt, tensor_matmul_batched_tn}};
+    const int64_t shapes[OPERANDS][3] = {
+        {batch, m, n}, {batch, kind == 2 ? k : m, kind == 2 ? m : k}, {batch, kind == 1 ? n : k, kind == 1 ? k : n}};
     char what[120];
     tensor *t[OPERANDS][PLACES];
-    make(t[0], f, 2, (const int64_t[]){m, n}, -1);
-    make(t[1], f, 2, kind == 2 ? (const int64_t[]){k, m} : (const int64_t[]){m, k}, style);
-    make(t[2], f, 2, kind == 1 ? (const int64_t[]){n, k} : (const int64_t[]){k, n}, style);
+    for (int i = 0; i < OPERANDS; i++)
+        make(t[i], f, batch ? 3 : 2, shapes[i] + !batch, i ? style : -1);
     for (int i = 0; i < writes; i++)
         for (int p = 0; p < PLACES; p++)
-            CHECK(!tensor_set_class(class[p]) && !functions[kind](t[0][p], t[1][p], t[2][p]), "%s", tensor_error());
-    snprintf(what, sizeof what, "%s %s of %d x %d x %d, style %d", tensor_format_name(f),
-             (const char *[]){"matmul", "matmul_nt", "matmul_tn"}[kind], m, n, k, style);
+            CHECK(!tensor_set_class(class[p]) && !functions[batch > 0][kind](t[0][p], t[1][p], t[2][p]), "%s",
+                  tensor_error());
+    snprintf(what, sizeof what, "%s %s of %d x %d x %d, batch %d, style %d", tensor_format_name(f),
+             (const char *[]){"matmul", "matmul_nt", "matmul_tn"}[kind], m, n, k, batch, style);
     compare(t[0], what);
     free_all(t, OPERANDS);
 }
 
-/* So many matrices that none is split, of more steps of k than a chain has. */
+static void matmul(tensor_format f, int kind, int m, int n, int k, int style, int writes) {
+    matrices(f, kind, 0, m, n, k, style, writes);
+}
+
+/* So many matrices that they fill no tile. */
 static void batched(tensor_format f) {
-    enum { BATCH = 270, M = 24, N = 20, K = 1032 };
-    tensor *t[OPERANDS][PLACES];
-    make(t[0], f, 3, (const int64_t[]){BATCH, M, N}, -1);
-    make(t[1], f, 3, (const int64_t[]){BATCH, M, K}, 0);
-    make(t[2], f, 3, (const int64_t[]){BATCH, N, K}, 0);
-    for (int p = 0; p < PLACES; p++)
-        CHECK(!tensor_matmul_batched_nt(t[0][p], t[1][p], t[2][p]), "%s", tensor_error());
-    compare(t[0], tensor_format_name(f));
-    free_all(t, OPERANDS);
+    for (int kind = 0; kind < 3; kind++)
+        matrices(f, kind, 200, 2, 3, 17, 0, 1);
 }
 
 /* How many windows there are along one side; 0 or less: it does not fit. */
@@ -195,7 +199,8 @@ static void fast(const char *name, int count) {
                 {FMT_FP32, ":tf32", "", 500, 24},
                 {FMT_FP16, ":sums=fp16", ":sums=fp16", 1000, 48}};
     const int given = strcmp(name, "h100") ? 3 : 4;
-    for (int i = 0; i < (count < 8 ? count : count + 3 * given); i++) {
+    const tensor_window same = {.stride = {1, 1}, .padding = {1, 1, 1, 1}, .dilation = {1, 1}, .groups = 1};
+    for (int i = 0; i < count; i++) {
         const struct way *way = &ways[i % given];
         const tensor_format f = way->format;
         const int eight = between(0, 2) ? 8 : 1, style = between(0, 5), most = way->conv2d / eight;
@@ -204,10 +209,15 @@ static void fast(const char *name, int count) {
         snprintf(text[1], sizeof text[1], "fast%s", way->fast);
         for (int p = 0; p < PLACES; p++)
             CHECK(!tensor_class_find(&class[p], text[p]), "%s", tensor_error());
-        if (i >= count) { /* the largest tile, in every layout, most of the time of a few */
-            const int kind = (i - count) / given;
+        for (int kind = 0; count >= 8 && i < given && kind < 3;
+             kind++) { /* every tile and layout; the largest costs most */
             matmul(f, kind, 1088, 1024, kind ? 24 : 72, 0, 1);
-            continue;
+            matmul(f, kind, 40, 72, 88, style, 1);
+            matmul(f, kind, 37, 75, 85, style, 1);
+            matmul(f, kind, 40, 72, 88, 6, 1);
+            conv2d(f, kind, 1, 9, 7, 16, 24, 3, 3, same, style, 1);
+            conv2d(f, kind, 1, 9, 7, 48, 40, 3, 3, same, style, 1);
+            conv2d(f, kind, 1, 9, 7, 37, 35, 3, 3, same, style, 1);
         }
         if (between(0, 1)) {
             matmul(f, between(0, 2), eight * between(1, 160 / eight), eight * between(1, 160 / eight),
@@ -226,11 +236,14 @@ static void fast(const char *name, int count) {
 }
 
 /* The largest tile; and k beyond where sums of 32 bits end. */
-static void large(void) {
+static void large(const tensor_format *formats, int count) {
     matmul(FMT_FLEX16_5, 0, 1400, 1152, 72, 0, 1);
     matmul(FMT_DFP16, 1, 1536, 1056, 328, 1, 1);
     matmul(FMT_FLEX16_5, 2, 1416, 1152, 136, 3, 1);
     matmul(FMT_DFP16, 0, 64, 64, 65432, 2, 1);
+    for (int i = 2; i < count; i++) /* floats */
+        for (int kind = 0; kind < 3; kind++)
+            matmul(formats[i], kind, 1088, 1024, 24, 0, 1);
 }
 
 /* Products large enough for the inner loops of tiles to decide how many instructions a product takes; conv2d as ResNets
@@ -312,15 +325,14 @@ int main(int argc, char **argv) {
     seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
     const int count = argc > 2 ? atoi(argv[2]) : 60;
     const char *only = argc > 3 ? argv[3] : "", *format = argc > 4 ? argv[4] : "";
+    int status;
+    if (!has_gpu(&status))
+        return status;
     gpu = tensor_device_find("cuda");
-    if (!gpu) {
-        const char *required = getenv("FLEXLAB_REQUIRE_GPU");
-        CHECK(!required || *required != '1', "%s", tensor_error());
-        return required && *required == '1' ? check_summary() : check_skip(tensor_error());
-    }
     CHECK(!tensor_set_backend("ref"), "%s", tensor_error());
-    const tensor_format formats[] = {FMT_FLEX16_5, FMT_DFP16, FMT_FLEX16_5, FMT_DFP16, FMT_FP32, FMT_BF16, FMT_FP16};
+    tensor_format formats[] = {FMT_FLEX16_5, FMT_DFP16, FMT_FP32, FMT_BF16, FMT_FP16, 0};
     enum { FORMATS = sizeof formats / sizeof *formats };
+    CHECK(!tensor_format_find(&formats[FORMATS - 1], "e4m3fn"), "%s", tensor_error());
     if (!strcmp(only, "fast")) {
         fast(format, count);
         printf("%d results compared\n", compared);
@@ -331,22 +343,28 @@ int main(int argc, char **argv) {
     if (shaped(only, shape_format))
         return check_summary();
     for (int i = 0; i < count && (!*only || !strcmp(only, "matmul") || !strcmp(only, "conv2d")); i++) {
-        const tensor_format f = formats[between(0, FORMATS - 1)];
-        if (!*format || !strcmp(format, tensor_format_name(f)))
+        const int drawn = between(0, FORMATS);
+        const tensor_format f = formats[drawn < 2 ? drawn : drawn - 2]; /* mantissas twice as often */
+        if (!*format || f == shape_format)
             draw(f, only);
     }
-    static const tensor_format chains[] = {FMT_FP32, FMT_FP16};
-    for (int i = 0; i < 2 && count && (!*only || !strcmp(only, "batched")); i++)
-        if (!*format || !strcmp(format, tensor_format_name(chains[i])))
-            batched(chains[i]);
-    for (int i = 2; i < FORMATS && count && (!*only || !strcmp(only, "depthwise")); i++)
-        depthwise(formats[i]);
-    for (int i = 2; i < FORMATS && count && (!*only || !strcmp(only, "few")); i++)
-        few(formats[i]);
-    for (int i = 2; i < FORMATS && (!*only || !strcmp(only, "numbers")); i++)
-        numbers(formats[i]);
+    for (int i = 0; i < FORMATS; i++) {
+        if (*format && formats[i] != shape_format)
+            continue;
+        if (count && (!*only || !strcmp(only, "batched"))) {
+            batched(formats[i]);
+            if (formats[i] == FMT_FP32 || formats[i] == FMT_FP16) /* so many that none is split, longer than a chain */
+                matrices(formats[i], 1, 270, 24, 20, 1032, 0, 1);
+        }
+        if (count && (!*only || !strcmp(only, "depthwise")))
+            depthwise(formats[i]);
+        if (count && (!*only || !strcmp(only, "few")))
+            few(formats[i]);
+        if (!*only || !strcmp(only, "numbers"))
+            numbers(formats[i]);
+    }
     if (!strcmp(only, "large"))
-        large();
+        large(formats, FORMATS);
     printf("%d results compared\n", compared);
     return check_summary();
 }

@@ -8,26 +8,13 @@
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
-#include "check.h"
 #include "core/queue/part_write.h"
 #include "core/values/tensor_state.h"
-#include "flexlab/nn.h"
-#include <dlfcn.h>
+#include "on_gpu.h"
 #include <math.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { SIDE = 8, CHANNELS = 3, CLASSES = 10, LENGTH = 6, VOCABULARY = 17, BATCH = 8, NOTED = 2 };
-
-static long (*count)(const char *what); /* of the machine; NULL on a GPU */
-
-static void find_counts(void) {
-    const char *path = getenv("FLEXLAB_CUDA_LIBRARY");
-    void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-    void *symbol = library ? dlsym(library, "ptx_count") : NULL;
-    memcpy(&count, &symbol, sizeof count);
-    CHECK(count || !path || !strstr(path, "_ptx"), "%s counts nothing", path);
-}
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
@@ -53,18 +40,6 @@ static nn_graph *build(const struct job *j, const char *device) {
     return g;
 }
 
-static void compare_states(nn_graph *const g[2], const struct job *j, int step) {
-    const size_t bytes = nn_state_bytes(g[0]);
-    char *state[2] = {malloc(bytes), malloc(bytes)};
-    CHECK(nn_state_bytes(g[1]) == bytes, "%zu bytes, expected %zu", nn_state_bytes(g[1]), bytes);
-    for (int device = 0; device < 2; device++)
-        CHECK(!nn_state_save(state[device], bytes, g[device]), "%s", tensor_error());
-    CHECK(!memcmp(state[0], state[1], bytes), "%s %s, %d shards: the state after step %d differs", j->model, j->variant,
-          j->shards, step);
-    free(state[0]);
-    free(state[1]);
-}
-
 static void compare_losses(nn_graph *const g[2], const struct job *j, int steps) {
     for (int i = 0; i < steps; i++) {
         double loss[2];
@@ -83,6 +58,8 @@ static void steps_of(const struct job *j) {
     static float images[BATCH * SIDE * SIDE * CHANNELS];
     static int32_t tokens[BATCH * LENGTH], labels[BATCH * LENGTH];
     nn_graph *const g[2] = {build(j, NULL), build(j, "cuda")};
+    char what[80];
+    snprintf(what, sizeof what, "%s %s, %d shards", j->model, j->variant, j->shards);
     uint64_t random = 7;
     int skipped = 0;
     for (int step = 1; step <= j->steps; step++) {
@@ -96,18 +73,18 @@ static void steps_of(const struct job *j) {
                                 .tokens = nn_model_reads_text(j->model) ? tokens : NULL,
                                 .labels = labels};
         for (int device = 0; device < 2; device++) {
-            const long waits = count && device ? count("waits") : 0;
+            const long waits = counts && device ? counts("waits") : 0;
             CHECK(!nn_train_step(NULL, NULL, g[device], &batch, 0.05f) && !nn_note_loss(g[device]), "%s",
                   tensor_error());
-            if (count && device && step > 2 && !j->how.loss_scale && !j->how.batchnorm_global) /* which ask */
-                CHECK(count("waits") <= waits + (step % NOTED == 0), "%s %s, step %d: %ld waits", j->model, j->variant,
-                      step, count("waits") - waits);
+            if (counts && device && step > 2 && !j->how.loss_scale && !j->how.batchnorm_global) /* which ask */
+                CHECK(counts("waits") <= waits + (step % NOTED == 0), "%s %s, step %d: %ld waits", j->model, j->variant,
+                      step, counts("waits") - waits);
         }
         nn_loss_scale scale;
         CHECK(!nn_loss_scale_of(&scale, g[1]), "%s", tensor_error());
         skipped += scale.in_a_row > 0;
         if (step > 1 && !scale.in_a_row) /* which waits; in a skipped step NaN have payloads of their own */
-            compare_states(g, j, step);
+            compare_states(g, what, step);
     }
     CHECK(!j->how.loss_scale || !strchr(j->how.loss_scale, ':') || (skipped && skipped < j->steps), "%d steps skipped",
           skipped);
@@ -117,28 +94,6 @@ static void steps_of(const struct job *j) {
 }
 
 /* --- a training --------------------------------------------------------------------------------------------------- */
-
-static char *bytes_of(const char *folder, const char *name, long *bytes) {
-    char path[300];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "rb");
-    CHECK(file, "%s is missing", path);
-    fseek(file, 0, SEEK_END);
-    *bytes = ftell(file);
-    rewind(file);
-    char *text = malloc((size_t)*bytes + 1);
-    CHECK(fread(text, 1, (size_t)*bytes, file) == (size_t)*bytes, "%s", path);
-    fclose(file);
-    return text;
-}
-
-static void compare_files(const char *a, const char *b, const char *name) {
-    long bytes[2];
-    char *const text[2] = {bytes_of(a, name, &bytes[0]), bytes_of(b, name, &bytes[1])};
-    CHECK(bytes[0] == bytes[1] && !memcmp(text[0], text[1], (size_t)bytes[0]), "%s of %s and %s", name, a, b);
-    free(text[0]);
-    free(text[1]);
-}
 
 static int stop_at_four(void *context, const nn_step_report *report) {
     (void)context;
@@ -188,6 +143,7 @@ static void remove_folder(const char *folder) {
 
 static void trainings(void) {
     static const char *const devices[] = {NULL, "cuda"};
+    static const char *const files[] = {"last.safetensors", "best.safetensors", "trace.csv"};
     char folder[4][40] = {"/tmp/flexlab-gpu-shards-XXXXXX", "/tmp/flexlab-gpu-shards-XXXXXX",
                           "/tmp/flexlab-gpu-shards-XXXXXX", "/tmp/flexlab-gpu-shards-XXXXXX"};
     double loss[4];
@@ -201,9 +157,12 @@ static void trainings(void) {
     }
     for (int i = 1; i < 4; i++) {
         CHECK(loss[i] == loss[0], "test loss %.17g, expected %.17g", loss[i], loss[0]);
-        compare_files(folder[0], folder[i], "last.safetensors");
-        compare_files(folder[0], folder[i], "best.safetensors");
-        compare_files(folder[0], folder[i], "trace.csv");
+        for (int j = 0; j < 3; j++) {
+            char paths[2][300];
+            snprintf(paths[0], sizeof paths[0], "%s/%s", folder[0], files[j]);
+            snprintf(paths[1], sizeof paths[1], "%s/%s", folder[i], files[j]);
+            compare_files(paths[0], paths[1]);
+        }
     }
     for (int i = 0; i < 4; i++)
         remove_folder(folder[i]);
@@ -293,27 +252,25 @@ static void sums(bool all) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const variants[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16"};
+    static const char *const variants[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16"}, *const global[] = {
+                                                                                             "fp32",   "fp16",
+                                                                                             "bf16",   "flex16+5",
+                                                                                             "dfp16",  "e4m3fn",
+                                                                                             "flex8+5"};
     const bool all = argc > 1 && !strcmp(argv[1], "long");
-    if (!tensor_device_find("cuda")) {
-        const char *required = getenv("FLEXLAB_REQUIRE_GPU");
-        if (!required || *required != '1')
-            return check_skip(tensor_error());
-        CHECK(false, "%s", tensor_error());
-        return check_summary();
-    }
+    int status;
+    if (!has_gpu(&status))
+        return status;
     find_counts();
     sums(all);
     for (int i = 0; i < 5; i++)
         steps_of(&(struct job){"resnet8", variants[i], i % 2 ? 4 : 2, all ? 5 : 3, {.momentum = 0.9f}});
-    for (int i = 0; i < 5; i++)
-        if (all || i % 3 == 0) /* fp32, flex16+5 */
-            steps_of(
-                &(struct job){"resnet8", variants[i], i % 2 ? 2 : 4, 3, {.momentum = 0.9f, .batchnorm_global = true}});
-    if (all) {
-        steps_of(&(struct job){"resnet8", "flex8+5", 8, 3, {.batchnorm_global = true}});
-        steps_of(&(struct job){"resnet8", "e4m3fn", 2, 3, {.batchnorm_global = true}});
-    }
+    for (int i = 0; i < 7; i++)
+        steps_of(&(struct job){"resnet8",
+                               global[i],
+                               i % 2 ? 2 : 4,
+                               all || i % 3 == 0 ? 3 : 2,
+                               {.momentum = 0.9f, .batchnorm_global = true}});
     for (int i = 0; i < 5; i++)
         steps_of(&(struct job){"gpt1x32", variants[i], i % 2 ? 2 : 4, 3, {.optimiser = "adamw", .clip_norm = 0.5f}});
     steps_of(&(struct job){"mlp2", "e4m3fn", 4, 3, {.momentum = 0.9f, .loss_scale = "1024"}});

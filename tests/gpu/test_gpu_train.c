@@ -9,11 +9,8 @@
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
-#include "check.h"
-#include "flexlab/nn.h"
-#include <dlfcn.h>
+#include "on_gpu.h"
 #include <math.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { BATCH = 8, CLASSES = 10, CHANNELS = 3 };
@@ -21,15 +18,6 @@ enum { BATCH = 8, CLASSES = 10, CHANNELS = 3 };
 static int size = 8, steps = 5;
 static const char *model = "resnet8", *policy;
 static nn_config optimiser = {.momentum = 0.9f, .weight_decay = 1e-4f}; /* and all else of it */
-static long (*count)(const char *what);                                 /* of the machine; NULL on a GPU */
-
-static void find_counts(void) {
-    const char *path = getenv("FLEXLAB_CUDA_LIBRARY");
-    void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-    void *symbol = library ? dlsym(library, "ptx_count") : NULL;
-    memcpy(&count, &symbol, sizeof count);
-    CHECK(count || !path || !strstr(path, "_ptx"), "%s counts nothing", path);
-}
 
 /* Means of windows, normalisation across and in groups of channels, and dropout, which makes new draws in each step
  * although its calls are recorded. */
@@ -87,13 +75,6 @@ static nn_graph *network(const char *variant, const char *device) {
     return g;
 }
 
-static void *state_of(const nn_graph *g, size_t *bytes) {
-    *bytes = nn_state_bytes(g);
-    void *state = malloc(*bytes);
-    CHECK(state && !nn_state_save(state, *bytes, g), "%s", tensor_error());
-    return state;
-}
-
 /* Makes one step of both; counts the actions of the device's host meanwhile. */
 static void step(nn_graph *const *g, int number, uint64_t *draws) {
     const size_t pixels = (size_t)BATCH * (size_t)size * (size_t)size * CHANNELS;
@@ -106,17 +87,17 @@ static void step(nn_graph *const *g, int number, uint64_t *draws) {
     double loss[2];
     int right[2];
     for (int device = 0; device < 2; device++) {
-        const long waits = count && device ? count("waits") : 0,
-                   allocations = count && device ? count("allocations") : 0,
-                   replays = count && device ? count("replays") : 0;
+        const long waits = counts && device ? counts("waits") : 0,
+                   allocations = counts && device ? counts("allocations") : 0,
+                   replays = counts && device ? counts("replays") : 0;
         CHECK(!nn_forward(g[device], &(nn_batch){.pixels = images, .labels = labels}) && !nn_backward(g[device]) &&
                   !nn_update(g[device], 0.05f),
               "%s", tensor_error());
-        if (count && device && number > 1 && !policy) { /* steps with a policy are not recorded */
-            CHECK(count("waits") == waits, "step %d: %ld waits", number, count("waits") - waits);
-            CHECK(count("allocations") == allocations, "step %d: %ld allocations", number,
-                  count("allocations") - allocations);
-            CHECK(count("replays") == replays + 3, "step %d: %ld replays", number, count("replays") - replays);
+        if (counts && device && number > 1 && !policy) { /* steps with a policy are not recorded */
+            CHECK(counts("waits") == waits, "step %d: %ld waits", number, counts("waits") - waits);
+            CHECK(counts("allocations") == allocations, "step %d: %ld allocations", number,
+                  counts("allocations") - allocations);
+            CHECK(counts("replays") == replays + 3, "step %d: %ld replays", number, counts("replays") - replays);
         }
         CHECK(!nn_loss(&loss[device], &right[device], g[device]), "%s", tensor_error());
     }
@@ -127,17 +108,12 @@ static void step(nn_graph *const *g, int number, uint64_t *draws) {
 
 /* After a step that a loss scale skipped, gradients have NaNs, whose payload is open. */
 static void compare(nn_graph *const *g, const char *variant, int number) {
-    size_t bytes[2];
     nn_loss_scale scale[2];
     CHECK(!nn_loss_scale_of(&scale[0], g[0]) && !nn_loss_scale_of(&scale[1], g[1]), "%s", tensor_error());
     CHECK(!memcmp(&scale[0], &scale[1], sizeof scale[0]), "%s: scale %g and %g after step %d", variant, scale[0].scale,
           scale[1].scale, number);
-    if (scale[0].in_a_row)
-        return;
-    void *state[2] = {state_of(g[0], &bytes[0]), state_of(g[1], &bytes[1])};
-    CHECK(bytes[0] == bytes[1] && !memcmp(state[0], state[1], bytes[0]), "%s: state after step %d", variant, number);
-    free(state[0]);
-    free(state[1]);
+    if (!scale[0].in_a_row)
+        compare_states(g, variant, number);
 }
 
 static void train(const char *variant) {
@@ -175,8 +151,8 @@ struct record {
 
 static int on_step(void *context, const nn_step_report *report) {
     struct record *r = context;
-    r->waits = count ? count("stream waits") : 0;
-    r->allocations = count ? count("allocations") : 0;
+    r->waits = counts ? counts("stream waits") : 0;
+    r->allocations = counts ? counts("allocations") : 0;
     if (r->step_count < MOST_STEPS)
         r->steps[r->step_count++] = *report;
     return r->stop_at && report->step == r->stop_at;
@@ -212,18 +188,6 @@ static data_set *random_set(int64_t n, uint64_t seed) {
     data_set *set = data_new(images, labels, n, 6, 7, CHANNELS, CLASSES);
     CHECK(set, "%s", tensor_error());
     return set;
-}
-
-static char *file_of(const char *path, long *bytes) {
-    FILE *file = fopen(path, "rb");
-    CHECK(file, "%s is missing", path);
-    fseek(file, 0, SEEK_END);
-    *bytes = ftell(file);
-    rewind(file);
-    char *text = malloc((size_t)*bytes + 1);
-    CHECK(fread(text, 1, (size_t)*bytes, file) == (size_t)*bytes, "%s", path);
-    fclose(file);
-    return text;
 }
 
 static bool same_step(const nn_step_report *a, const nn_step_report *b) {
@@ -298,15 +262,11 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
     for (int device = 0; device < 2; device++)
         nn_train_result_clear(&results[device]);
     if (traced) {
-        long bytes[2];
-        char *texts[2] = {file_of(paths[0], &bytes[0]), file_of(paths[1], &bytes[1])};
-        CHECK(bytes[0] == bytes[1] && !memcmp(texts[0], texts[1], (size_t)bytes[0]), "%s: traces", variant);
-        CHECK(!tensor_format_is_shared(nn_variant_find(variant)->format) || bytes[0] > 1000, "%s: %ld bytes of trace",
-              variant, bytes[0]);
-        for (int device = 0; device < 2; device++) {
-            free(texts[device]);
+        const long bytes = compare_files(paths[0], paths[1]);
+        CHECK(!tensor_format_is_shared(nn_variant_find(variant)->format) || bytes > 1000, "%s: %ld bytes of trace",
+              variant, bytes);
+        for (int device = 0; device < 2; device++)
             remove(paths[device]);
-        }
     }
     data_free(train_set);
     data_free(test_set);
@@ -315,7 +275,7 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
 /* The additional steps of a longer training wait for no complete queue and allocate nothing; without a trace they wait
  * once for each group of reports. */
 static void waits_of_reports(bool traced, const char *variant, const char *loss_scale, int64_t telemetry) {
-    if (!count)
+    if (!counts)
         return;
     long waits[2], stream_waits[2], allocations[2];
     for (int longer = 0; longer < 2; longer++) {
@@ -335,9 +295,9 @@ static void waits_of_reports(bool traced, const char *variant, const char *loss_
             .build = tiny,
             .report_every = EVERY};
         nn_train_result result;
-        const long before[3] = {count("waits"), count("stream waits"), count("allocations")};
+        const long before[3] = {counts("waits"), counts("stream waits"), counts("allocations")};
         CHECK(!nn_train(&result, &how, set, NULL, &events), "%s", tensor_error());
-        waits[longer] = count("waits") - before[0];
+        waits[longer] = counts("waits") - before[0];
         stream_waits[longer] = record.waits - before[1];
         allocations[longer] = record.allocations - before[2];
         nn_train_result_clear(&result);
@@ -354,7 +314,7 @@ static void waits_of_reports(bool traced, const char *variant, const char *loss_
 /* An evaluation waits as often with more batches, if they are whole. */
 static void waits_of_evaluation(void) {
     long waits[2];
-    for (int longer = 0; longer < 2 && count; longer++) {
+    for (int longer = 0; longer < 2 && counts; longer++) {
         data_set *set = random_set(IMAGES, 23), *test_set = random_set(longer ? 12 : 4, 22);
         const nn_train_config how = {.network = {.variant = "flex16+5", .batch = 2, .seed = 5, .device = "cuda"},
                                      .epochs = 1,
@@ -363,14 +323,14 @@ static void waits_of_evaluation(void) {
                                      .max_steps = 1,
                                      .build = tiny};
         nn_train_result result;
-        const long before = count("waits");
+        const long before = counts("waits");
         CHECK(!nn_train(&result, &how, set, test_set, NULL), "%s", tensor_error());
-        waits[longer] = count("waits") - before;
+        waits[longer] = counts("waits") - before;
         nn_train_result_clear(&result);
         data_free(set);
         data_free(test_set);
     }
-    CHECK(!count || waits[0] == waits[1], "four batches more of an evaluation wait %ld times more",
+    CHECK(!counts || waits[0] == waits[1], "four batches more of an evaluation wait %ld times more",
           waits[1] - waits[0]);
 }
 
@@ -394,7 +354,6 @@ static void stops(void) {
     CHECK(!record.epoch_count, "%d epochs", record.epoch_count);
     long bytes;
     char *text = file_of("gpu_train_stop.csv", &bytes), last[20];
-    text[bytes] = 0;
     char *line = text + bytes - 1;
     while (line > text && line[-1] != '\n')
         line--;
@@ -409,7 +368,7 @@ static void stops(void) {
 /* A set that does not fit into the device's memory is transferred batch by batch, with the same results. The PTX
  * machine has 64 MiB here. */
 static void set_without_room(void) {
-    if (!count)
+    if (!counts)
         return;
     enum { MANY = 24000, SIDE = 32 };
     uint8_t *images = malloc((size_t)MANY * SIDE * SIDE * CHANNELS);
@@ -461,13 +420,9 @@ int main(int argc, char **argv) {
     size = argc > 1 ? atoi(argv[1]) : size;
     steps = argc > 2 ? atoi(argv[2]) : steps;
     model = argc > 4 ? argv[4] : model;
-    if (!tensor_device_find("cuda")) {
-        const char *required = getenv("FLEXLAB_REQUIRE_GPU");
-        if (!required || *required != '1')
-            return check_skip(tensor_error());
-        CHECK(false, "%s", tensor_error());
-        return check_summary();
-    }
+    int status;
+    if (!has_gpu(&status))
+        return status;
     find_counts();
     static const char *const variants[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16"};
     for (int i = 0; i < 5; i++)

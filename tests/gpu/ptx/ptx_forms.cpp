@@ -385,297 +385,221 @@ void unpack_two(Warp &w, const Insn &in) {
 
 typedef std::unordered_map<std::string_view, Form> Table;
 
-#define PLAIN(name, letters, action)                                                                                   \
-    {                                                                                                                  \
-        name, Form {                                                                                                   \
-            letters, action                                                                                            \
-        }                                                                                                              \
-    }
-#define FLOW(name, letters, action, flow)                                                                              \
-    {                                                                                                                  \
-        name, Form {                                                                                                   \
-            letters, action, Kind::PLAIN, 0, 1, 0, false, Space::GENERIC, false, Flow::flow                            \
-        }                                                                                                              \
-    }
-#define ADDRESS(name, action, space)                                                                                   \
-    {                                                                                                                  \
-        name, Form {                                                                                                   \
-            "88", action, Kind::PLAIN, 0, 1, 0, false, Space::space                                                    \
-        }                                                                                                              \
-    }
-#define VARIANT(name, letters, action, how)                                                                            \
-    {                                                                                                                  \
-        name, Form {                                                                                                   \
-            letters, action, Kind::PLAIN, 0, 1, how                                                                    \
-        }                                                                                                              \
-    }
-#define TOGETHER(name, letters, action, count, how)                                                                    \
-    {                                                                                                                  \
-        name, Form {                                                                                                   \
-            letters, action, Kind::TOGETHER, 0, count, how                                                             \
-        }                                                                                                              \
-    }
-#define COMPARE_INTEGERS(name, F)                                                                                      \
-    PLAIN("setp." name ".s16", "p22", (compare<F, s16>)), PLAIN("setp." name ".u16", "p22", (compare<F, u16>)),        \
-        PLAIN("setp." name ".s32", "p44", (compare<F, s32>)), PLAIN("setp." name ".u32", "p44", (compare<F, u32>)),    \
-        PLAIN("setp." name ".s64", "p88", (compare<F, s64>)), PLAIN("setp." name ".u64", "p88", (compare<F, u64>)),    \
-        PLAIN("setp." name ".b16", "p22", (compare<F, u16>)), PLAIN("setp." name ".b32", "p44", (compare<F, u32>)),    \
-        PLAIN("setp." name ".b64", "p88", (compare<F, u64>))
-#define COMPARE_FLOATS(name, F)                                                                                        \
-    PLAIN("setp." name ".f32", "p44", (compare<F, f32>)), PLAIN("setp." name ".f64", "p88", (compare<F, f64>))
-#define FLOAT_OF(f, s, letters) PLAIN("cvt.rn." #f "." #s, letters, (one<Same, f, s>))
+Table::value_type plain(const char *name, const char *signature, Action *action) {
+    return {name, Form{signature, action}};
+}
+Table::value_type flow(const char *name, const char *signature, Action *action, Flow flow) {
+    return {name, Form{signature, action, Kind::PLAIN, 0, 1, 0, false, Space::GENERIC, false, flow}};
+}
+Table::value_type address(const char *name, Action *action, Space space) {
+    return {name, Form{"88", action, Kind::PLAIN, 0, 1, 0, false, space}};
+}
+Table::value_type variant(const char *name, const char *signature, Action *action, u8 how) {
+    return {name, Form{signature, action, Kind::PLAIN, 0, 1, how}};
+}
+Table::value_type together(const char *name, const char *signature, Action *action, u8 count, u8 how) {
+    return {name, Form{signature, action, Kind::TOGETHER, 0, count, how}};
+}
+
+/* The signature of an instruction, by the types of its registers. */
+struct Bit {};
+template <class T> constexpr char letter = '0' + sizeof(T);
+template <> constexpr char letter<Bit> = 'p';
+template <class... T> constexpr char letters[sizeof...(T) + 1] = {letter<T>..., 0};
+
+#define FLOAT_OF(f, s) plain("cvt.rn." #f "." #s, letters<f, s>, one<Same, f, s>)
+/* Rows of an opcode for a type of PTX, which the machine computes in type `as` ... */
+#define ONE_ROW(name, F, type, as) plain(name "." #type, letters<as, as>, one<F, as, as>)
+#define TWO_ROW(name, F, type, as) plain(name "." #type, letters<as, as, as>, two<F, as, as>)
+#define THREE_ROW(name, F, type, as) plain(name "." #type, letters<as, as, as, as>, three<F, as, as>)
+#define DIVIDE_ROW(name, remainder, type, as) plain(name "." #type, letters<as, as, as>, divide<as, remainder>)
+#define CARRY_ROW(name, how, type, as) variant(name "." #type, letters<as, as, as>, add_with_carry<as>, how)
+#define CHOICE_ROW(name, F, type, as) flow(name "." #type, letters<as, as, as, Bit>, F<as>, Flow::CHOICE)
+#define COMPARE_ROW(name, F, type, as) plain("setp." name "." #type, letters<Bit, as, as>, compare<F, as>)
+/* ... and for several types. */
+#define FLOATS(ROW, name, F) ROW(name, F, f32, f32), ROW(name, F, f64, f64)
+#define FLOAT_BITS(ROW, name, F) ROW(name, F, f32, u32), ROW(name, F, f64, u64)
+#define BITS(ROW, name, F) ROW(name, F, b16, u16), ROW(name, F, b32, u32), ROW(name, F, b64, u64)
+#define LARGE(ROW, name, F)                                                                                            \
+    ROW(name, F, s32, s32), ROW(name, F, u32, u32), ROW(name, F, s64, s64), ROW(name, F, u64, u64)
+#define INTEGERS(ROW, name, F) ROW(name, F, s16, s16), ROW(name, F, u16, u16), LARGE(ROW, name, F)
+#define LARGE_WORDS(ROW, name, F)                                                                                      \
+    ROW(name, F, s32, u32), ROW(name, F, u32, u32), ROW(name, F, s64, u64), ROW(name, F, u64, u64)
+#define WORDS(ROW, name, F) ROW(name, F, s16, u16), ROW(name, F, u16, u16), LARGE_WORDS(ROW, name, F)
+#define EVERY(ROW, name, F) WORDS(ROW, name, F), BITS(ROW, name, F), FLOAT_BITS(ROW, name, F)
 
 const Table &table() {
     static const Table table = {
         /* moves */
-        PLAIN("mov.u16", "22", (one<Same, u16, u16>)),
-        PLAIN("mov.b16", "22", (one<Same, u16, u16>)),
-        PLAIN("mov.u32", "44", (one<Same, u32, u32>)),
-        PLAIN("mov.b32", "44", (one<Same, u32, u32>)),
-        PLAIN("mov.s32", "44", (one<Same, u32, u32>)),
-        PLAIN("mov.f32", "44", (one<Same, u32, u32>)),
-        PLAIN("mov.u64", "88", (one<Same, u64, u64>)),
-        PLAIN("mov.b64", "88", (one<Same, u64, u64>)),
-        PLAIN("mov.s64", "88", (one<Same, u64, u64>)),
-        PLAIN("mov.f64", "88", (one<Same, u64, u64>)),
-        PLAIN("mov.pred", "pp", logic<4>),
-        PLAIN("pack.b32", "4w", pack),
-        PLAIN("pack.b64", "8w", pack),
-        PLAIN("unpack.b32", "w4", unpack),
-        PLAIN("unpack.b64", "w8", unpack),
-        FLOW("selp.b16", "222p", choose<u16>, CHOICE),
-        FLOW("selp.u16", "222p", choose<u16>, CHOICE),
-        FLOW("selp.s16", "222p", choose<u16>, CHOICE),
-        FLOW("selp.b32", "444p", choose<u32>, CHOICE),
-        FLOW("selp.u32", "444p", choose<u32>, CHOICE),
-        FLOW("selp.s32", "444p", choose<u32>, CHOICE),
-        FLOW("selp.f32", "444p", choose<u32>, CHOICE),
-        FLOW("selp.b64", "888p", choose<u64>, CHOICE),
-        FLOW("selp.u64", "888p", choose<u64>, CHOICE),
-        FLOW("selp.s64", "888p", choose<u64>, CHOICE),
-        FLOW("selp.f64", "888p", choose<u64>, CHOICE),
+        EVERY(ONE_ROW, "mov", Same),
+        EVERY(CHOICE_ROW, "selp", choose),
+        plain("mov.pred", "pp", logic<4>),
+        plain("pack.b32", "4w", pack),
+        plain("pack.b64", "8w", pack),
+        plain("unpack.b32", "w4", unpack),
+        plain("unpack.b64", "w8", unpack),
         /* integers */
-        PLAIN("add.s16", "222", (two<Plus, u16, u16>)),
-        PLAIN("add.u16", "222", (two<Plus, u16, u16>)),
-        PLAIN("add.s32", "444", (two<Plus, u32, u32>)),
-        PLAIN("add.u32", "444", (two<Plus, u32, u32>)),
-        PLAIN("add.s64", "888", (two<Plus, u64, u64>)),
-        PLAIN("add.u64", "888", (two<Plus, u64, u64>)),
-        PLAIN("sub.s16", "222", (two<Minus, u16, u16>)),
-        PLAIN("sub.u16", "222", (two<Minus, u16, u16>)),
-        PLAIN("sub.s32", "444", (two<Minus, u32, u32>)),
-        PLAIN("sub.u32", "444", (two<Minus, u32, u32>)),
-        PLAIN("sub.s64", "888", (two<Minus, u64, u64>)),
-        PLAIN("sub.u64", "888", (two<Minus, u64, u64>)),
-        PLAIN("mul.lo.s16", "222", (two<TimesLow, u16, u16>)),
-        PLAIN("mul.lo.u16", "222", (two<TimesLow, u16, u16>)),
-        PLAIN("mul.lo.s32", "444", (two<Times, u32, u32>)),
-        PLAIN("mul.lo.u32", "444", (two<Times, u32, u32>)),
-        PLAIN("mul.lo.s64", "888", (two<TimesLow, u64, u64>)),
-        PLAIN("mul.lo.u64", "888", (two<TimesLow, u64, u64>)),
-        PLAIN("mul.hi.s32", "444", (two<High, s32, s32>)),
-        PLAIN("mul.hi.u32", "444", (two<High, u32, u32>)),
-        PLAIN("mul.hi.s64", "888", (two<High, s64, s64>)),
-        PLAIN("mul.hi.u64", "888", (two<High, u64, u64>)),
-        PLAIN("mul.wide.s16", "422", (two<Wide, s32, s16>)),
-        PLAIN("mul.wide.u16", "422", (two<Wide, u32, u16>)),
-        PLAIN("mul.wide.s32", "844", (two<Wide, s64, s32>)),
-        PLAIN("mul.wide.u32", "844", (two<Wide, u64, u32>)),
-        PLAIN("mad.lo.s32", "4444", (three<TimesPlus, u32, u32>)),
-        PLAIN("mad.lo.u32", "4444", (three<TimesPlus, u32, u32>)),
-        PLAIN("mad.lo.s64", "8888", (three<TimesPlus, u64, u64>)),
-        PLAIN("mad.hi.u32", "4444", (three<HighPlus, u32, u32>)),
-        PLAIN("mad.wide.u32", "8448", (three<TimesPlus, u64, u32, u64>)),
-        PLAIN("mad.wide.s32", "8448", (three<TimesPlus, u64, s32, u64>)),
-        PLAIN("dp4a.s32.s32", "4444", (three<Dot4, s32, u32, s32>)),
-        PLAIN("div.s32", "444", (divide<s32, false>)),
-        PLAIN("div.u32", "444", (divide<u32, false>)),
-        PLAIN("div.s64", "888", (divide<s64, false>)),
-        PLAIN("div.u64", "888", (divide<u64, false>)),
-        PLAIN("rem.s32", "444", (divide<s32, true>)),
-        PLAIN("rem.u32", "444", (divide<u32, true>)),
-        PLAIN("rem.s64", "888", (divide<s64, true>)),
-        PLAIN("rem.u64", "888", (divide<u64, true>)),
-        VARIANT("add.cc.u32", "444", add_with_carry<u32>, 2),
-        VARIANT("add.cc.s32", "444", add_with_carry<u32>, 2),
-        VARIANT("add.cc.s64", "888", add_with_carry<u64>, 2),
-        VARIANT("add.cc.u64", "888", add_with_carry<u64>, 2),
-        VARIANT("addc.cc.u32", "444", add_with_carry<u32>, 3),
-        VARIANT("addc.cc.s64", "888", add_with_carry<u64>, 3),
-        VARIANT("addc.cc.u64", "888", add_with_carry<u64>, 3),
-        VARIANT("addc.u32", "444", add_with_carry<u32>, 1),
-        VARIANT("addc.u64", "888", add_with_carry<u64>, 1),
-        VARIANT("sub.cc.u32", "444", add_with_carry<u32>, 6),
-        VARIANT("sub.cc.s64", "888", add_with_carry<u64>, 6),
-        VARIANT("sub.cc.u64", "888", add_with_carry<u64>, 6),
-        VARIANT("subc.cc.u32", "444", add_with_carry<u32>, 7),
-        VARIANT("subc.cc.s64", "888", add_with_carry<u64>, 7),
-        VARIANT("subc.cc.u64", "888", add_with_carry<u64>, 7),
-        VARIANT("subc.u32", "444", add_with_carry<u32>, 5),
-        VARIANT("mad.lo.cc.u32", "4444", multiply_with_carry, 2),
-        VARIANT("madc.lo.cc.u32", "4444", multiply_with_carry, 3),
-        VARIANT("mad.hi.cc.u32", "4444", multiply_with_carry, 10),
-        VARIANT("madc.hi.cc.u32", "4444", multiply_with_carry, 11),
-        VARIANT("madc.hi.u32", "4444", multiply_with_carry, 9),
-        PLAIN("min.s16", "222", (two<Least, s16, s16>)),
-        PLAIN("min.u16", "222", (two<Least, u16, u16>)),
-        PLAIN("min.s32", "444", (two<Least, s32, s32>)),
-        PLAIN("min.u32", "444", (two<Least, u32, u32>)),
-        PLAIN("min.s64", "888", (two<Least, s64, s64>)),
-        PLAIN("min.u64", "888", (two<Least, u64, u64>)),
-        PLAIN("max.s16", "222", (two<Most, s16, s16>)),
-        PLAIN("max.u16", "222", (two<Most, u16, u16>)),
-        PLAIN("max.s32", "444", (two<Most, s32, s32>)),
-        PLAIN("max.u32", "444", (two<Most, u32, u32>)),
-        PLAIN("max.s64", "888", (two<Most, s64, s64>)),
-        PLAIN("max.u64", "888", (two<Most, u64, u64>)),
-        PLAIN("neg.s32", "44", (one<Negative, u32, u32>)),
-        PLAIN("neg.s64", "88", (one<Negative, u64, u64>)),
-        PLAIN("abs.s32", "44", (one<Absolute, u32, s32>)),
-        PLAIN("abs.s64", "88", (one<Absolute, u64, s64>)),
-        PLAIN("clz.b32", "44", (one<LeadingZeros, u32, u32>)),
-        PLAIN("clz.b64", "48", (one<LeadingZeros, u32, u64>)),
+        WORDS(TWO_ROW, "add", Plus),
+        WORDS(TWO_ROW, "sub", Minus),
+        WORDS(TWO_ROW, "mul.lo", TimesLow),
+        LARGE(TWO_ROW, "mul.hi", High),
+        plain("mul.wide.s16", "422", two<Wide, s32, s16>),
+        plain("mul.wide.u16", "422", two<Wide, u32, u16>),
+        plain("mul.wide.s32", "844", two<Wide, s64, s32>),
+        plain("mul.wide.u32", "844", two<Wide, u64, u32>),
+        plain("mad.lo.s32", "4444", three<TimesPlus, u32, u32>),
+        plain("mad.lo.u32", "4444", three<TimesPlus, u32, u32>),
+        plain("mad.lo.s64", "8888", three<TimesPlus, u64, u64>),
+        plain("mad.hi.u32", "4444", three<HighPlus, u32, u32>),
+        plain("mad.wide.u32", "8448", three<TimesPlus, u64, u32, u64>),
+        plain("mad.wide.s32", "8448", three<TimesPlus, u64, s32, u64>),
+        plain("dp4a.s32.s32", "4444", three<Dot4, s32, u32, s32>),
+        LARGE(DIVIDE_ROW, "div", false),
+        LARGE(DIVIDE_ROW, "rem", true),
+        LARGE_WORDS(CARRY_ROW, "add.cc", 2),
+        LARGE_WORDS(CARRY_ROW, "addc.cc", 3),
+        LARGE_WORDS(CARRY_ROW, "addc", 1),
+        LARGE_WORDS(CARRY_ROW, "sub.cc", 6),
+        LARGE_WORDS(CARRY_ROW, "subc.cc", 7),
+        LARGE_WORDS(CARRY_ROW, "subc", 5),
+        variant("mad.lo.cc.u32", "4444", multiply_with_carry, 2),
+        variant("madc.lo.cc.u32", "4444", multiply_with_carry, 3),
+        variant("mad.hi.cc.u32", "4444", multiply_with_carry, 10),
+        variant("madc.hi.cc.u32", "4444", multiply_with_carry, 11),
+        variant("madc.hi.u32", "4444", multiply_with_carry, 9),
+        INTEGERS(TWO_ROW, "min", Least),
+        INTEGERS(TWO_ROW, "max", Most),
+        plain("neg.s32", "44", one<Negative, u32, u32>),
+        plain("neg.s64", "88", one<Negative, u64, u64>),
+        plain("abs.s32", "44", one<Absolute, u32, s32>),
+        plain("abs.s64", "88", one<Absolute, u64, s64>),
+        plain("clz.b32", "44", one<LeadingZeros, u32, u32>),
+        plain("clz.b64", "48", one<LeadingZeros, u32, u64>),
         /* bits */
-        PLAIN("and.b16", "222", (two<And, u16, u16>)),
-        PLAIN("and.b32", "444", (two<And, u32, u32>)),
-        PLAIN("and.b64", "888", (two<And, u64, u64>)),
-        FLOW("and.pred", "ppp", logic<0>, AND),
-        PLAIN("or.b16", "222", (two<Or, u16, u16>)),
-        PLAIN("or.b32", "444", (two<Or, u32, u32>)),
-        PLAIN("or.b64", "888", (two<Or, u64, u64>)),
-        FLOW("or.pred", "ppp", logic<1>, OR),
-        PLAIN("xor.b16", "222", (two<Xor, u16, u16>)),
-        PLAIN("xor.b32", "444", (two<Xor, u32, u32>)),
-        PLAIN("xor.b64", "888", (two<Xor, u64, u64>)),
-        PLAIN("xor.pred", "ppp", logic<2>),
-        PLAIN("not.b16", "22", (one<Not, u16, u16>)),
-        PLAIN("not.b32", "44", (one<Not, u32, u32>)),
-        PLAIN("not.b64", "88", (one<Not, u64, u64>)),
-        PLAIN("not.pred", "pp", logic<3>),
-        PLAIN("shl.b16", "224", (two<Left, u16, u16, u32>)),
-        PLAIN("shl.b32", "444", (two<Left, u32, u32>)),
-        PLAIN("shl.b64", "884", (two<Left, u64, u64, u32>)),
-        PLAIN("shr.u16", "224", (two<Right, u16, u16, u32>)),
-        PLAIN("shr.s16", "224", (two<Right, s16, s16, u32>)),
-        PLAIN("shr.u32", "444", (two<Right, u32, u32>)),
-        PLAIN("shr.b32", "444", (two<Right, u32, u32>)),
-        PLAIN("shr.s32", "444", (two<Right, s32, s32, u32>)),
-        PLAIN("shr.u64", "884", (two<Right, u64, u64, u32>)),
-        PLAIN("shr.b64", "884", (two<Right, u64, u64, u32>)),
-        PLAIN("shr.s64", "884", (two<Right, s64, s64, u32>)),
-        PLAIN("shf.l.wrap.b32", "4444", (three<FunnelLeft, u32, u32>)),
-        PLAIN("shf.r.wrap.b32", "4444", (three<FunnelRight, u32, u32>)),
-        PLAIN("prmt.b32", "4444", (three<Permute, u32, u32>)),
-        PLAIN("bfi.b32", "44444", insert<u32>),
-        PLAIN("bfi.b64", "88844", insert<u64>),
+        BITS(TWO_ROW, "and", And),
+        flow("and.pred", "ppp", logic<0>, Flow::AND),
+        BITS(TWO_ROW, "or", Or),
+        flow("or.pred", "ppp", logic<1>, Flow::OR),
+        BITS(TWO_ROW, "xor", Xor),
+        plain("xor.pred", "ppp", logic<2>),
+        BITS(ONE_ROW, "not", Not),
+        plain("not.pred", "pp", logic<3>),
+        plain("shl.b16", "224", two<Left, u16, u16, u32>),
+        plain("shl.b32", "444", two<Left, u32, u32>),
+        plain("shl.b64", "884", two<Left, u64, u64, u32>),
+        plain("shr.u16", "224", two<Right, u16, u16, u32>),
+        plain("shr.s16", "224", two<Right, s16, s16, u32>),
+        plain("shr.u32", "444", two<Right, u32, u32>),
+        plain("shr.b32", "444", two<Right, u32, u32>),
+        plain("shr.s32", "444", two<Right, s32, s32, u32>),
+        plain("shr.u64", "884", two<Right, u64, u64, u32>),
+        plain("shr.b64", "884", two<Right, u64, u64, u32>),
+        plain("shr.s64", "884", two<Right, s64, s64, u32>),
+        plain("shf.l.wrap.b32", "4444", three<FunnelLeft, u32, u32>),
+        plain("shf.r.wrap.b32", "4444", three<FunnelRight, u32, u32>),
+        plain("prmt.b32", "4444", three<Permute, u32, u32>),
+        plain("bfi.b32", "44444", insert<u32>),
+        plain("bfi.b64", "88844", insert<u64>),
         /* floats */
-        PLAIN("add.rn.f32", "444", (two<Plus, f32, f32>)),
-        PLAIN("add.f32", "444", (two<Plus, f32, f32>)),
-        PLAIN("add.rn.f64", "888", (two<Plus, f64, f64>)),
-        PLAIN("add.f64", "888", (two<Plus, f64, f64>)),
-        PLAIN("sub.rn.f32", "444", (two<Minus, f32, f32>)),
-        PLAIN("sub.rn.f64", "888", (two<Minus, f64, f64>)),
-        PLAIN("mul.rn.f32", "444", (two<Times, f32, f32>)),
-        PLAIN("mul.rn.f64", "888", (two<Times, f64, f64>)),
-        PLAIN("mul.f32", "444", (two<Times, f32, f32>)),
-        PLAIN("mul.f64", "888", (two<Times, f64, f64>)),
-        PLAIN("div.rn.f32", "444", (two<By, f32, f32>)),
-        PLAIN("div.rn.f64", "888", (two<By, f64, f64>)),
-        PLAIN("fma.rn.f32", "4444", (three<Fused, f32, f32>)),
-        PLAIN("fma.rn.f64", "8888", (three<Fused, f64, f64>)),
-        PLAIN("fms.rn.f32", "4444", (three<FusedMinus, f32, f32>)), /* PTX has none: a mistake for tests of tests */
-        PLAIN("sqrt.rn.f32", "44", (one<Root, f32, f32>)),
-        PLAIN("sqrt.rn.f64", "88", (one<Root, f64, f64>)),
-        PLAIN("rcp.rn.f32", "44", (one<Inverse, f32, f32>)),
-        PLAIN("rcp.rn.f64", "88", (one<Inverse, f64, f64>)),
-        PLAIN("rcp.approx.f32", "44", approximate_inverse),
-        PLAIN("min.f32", "444", (two<FloatLeast, f32, f32>)),
-        PLAIN("min.f64", "888", (two<FloatLeast, f64, f64>)),
-        PLAIN("max.f32", "444", (two<FloatMost, f32, f32>)),
-        PLAIN("max.f64", "888", (two<FloatMost, f64, f64>)),
-        PLAIN("neg.f32", "44", (one<FlipSign, u32, u32>)),
-        PLAIN("neg.f64", "88", (one<FlipSign, u64, u64>)),
-        PLAIN("abs.f32", "44", (one<NoSign, u32, u32>)),
-        PLAIN("abs.f64", "88", (one<NoSign, u64, u64>)),
-        PLAIN("copysign.f32", "444", (two<SignOfFirst, u32, u32>)),
-        PLAIN("copysign.f64", "888", (two<SignOfFirst, u64, u64>)),
+        FLOATS(TWO_ROW, "add.rn", Plus),
+        FLOATS(TWO_ROW, "add", Plus),
+        FLOATS(TWO_ROW, "sub.rn", Minus),
+        FLOATS(TWO_ROW, "mul.rn", Times),
+        FLOATS(TWO_ROW, "mul", Times),
+        FLOATS(TWO_ROW, "div.rn", By),
+        FLOATS(THREE_ROW, "fma.rn", Fused),
+        plain("fms.rn.f32", "4444", three<FusedMinus, f32, f32>), /* PTX has none: a mistake for tests of tests */
+        FLOATS(ONE_ROW, "sqrt.rn", Root),
+        FLOATS(ONE_ROW, "rcp.rn", Inverse),
+        plain("rcp.approx.f32", "44", approximate_inverse),
+        FLOATS(TWO_ROW, "min", FloatLeast),
+        FLOATS(TWO_ROW, "max", FloatMost),
+        FLOAT_BITS(ONE_ROW, "neg", FlipSign),
+        FLOAT_BITS(ONE_ROW, "abs", NoSign),
+        FLOAT_BITS(TWO_ROW, "copysign", SignOfFirst),
         /* comparisons */
-        COMPARE_INTEGERS("eq", Equal),
-        COMPARE_INTEGERS("ne", Unequal),
-        COMPARE_INTEGERS("lt", Less),
-        COMPARE_INTEGERS("le", AtMost),
-        COMPARE_INTEGERS("gt", Greater),
-        COMPARE_INTEGERS("ge", AtLeast),
-        COMPARE_FLOATS("eq", Equal),
-        COMPARE_FLOATS("ne", LessOrGreater),
-        COMPARE_FLOATS("lt", Less),
-        COMPARE_FLOATS("le", AtMost),
-        COMPARE_FLOATS("gt", Greater),
-        COMPARE_FLOATS("ge", AtLeast),
-        COMPARE_FLOATS("equ", NotLessOrGreater),
-        COMPARE_FLOATS("neu", Unequal),
-        COMPARE_FLOATS("ltu", NotAtLeast),
-        COMPARE_FLOATS("leu", NotGreater),
-        COMPARE_FLOATS("gtu", NotAtMost),
-        COMPARE_FLOATS("geu", NotLess),
-        COMPARE_FLOATS("num", Numbers),
-        COMPARE_FLOATS("nan", SomeNan),
+        INTEGERS(COMPARE_ROW, "eq", Equal),
+        BITS(COMPARE_ROW, "eq", Equal),
+        INTEGERS(COMPARE_ROW, "ne", Unequal),
+        BITS(COMPARE_ROW, "ne", Unequal),
+        INTEGERS(COMPARE_ROW, "lt", Less),
+        BITS(COMPARE_ROW, "lt", Less),
+        INTEGERS(COMPARE_ROW, "le", AtMost),
+        BITS(COMPARE_ROW, "le", AtMost),
+        INTEGERS(COMPARE_ROW, "gt", Greater),
+        BITS(COMPARE_ROW, "gt", Greater),
+        INTEGERS(COMPARE_ROW, "ge", AtLeast),
+        BITS(COMPARE_ROW, "ge", AtLeast),
+        FLOATS(COMPARE_ROW, "eq", Equal),
+        FLOATS(COMPARE_ROW, "ne", LessOrGreater),
+        FLOATS(COMPARE_ROW, "lt", Less),
+        FLOATS(COMPARE_ROW, "le", AtMost),
+        FLOATS(COMPARE_ROW, "gt", Greater),
+        FLOATS(COMPARE_ROW, "ge", AtLeast),
+        FLOATS(COMPARE_ROW, "equ", NotLessOrGreater),
+        FLOATS(COMPARE_ROW, "neu", Unequal),
+        FLOATS(COMPARE_ROW, "ltu", NotAtLeast),
+        FLOATS(COMPARE_ROW, "leu", NotGreater),
+        FLOATS(COMPARE_ROW, "gtu", NotAtMost),
+        FLOATS(COMPARE_ROW, "geu", NotLess),
+        FLOATS(COMPARE_ROW, "num", Numbers),
+        FLOATS(COMPARE_ROW, "nan", SomeNan),
         /* conversions */
-        PLAIN("cvt.rn.f32.f64", "48", (one<Narrow, f32, f64>)),
-        PLAIN("cvt.f64.f32", "84", (one<Widen, f64, f32>)),
-        PLAIN("cvt.f32.f16", "42", (one<OfHalf, f32, u16>)),
-        PLAIN("cvt.rni.f64.f64", "88", (one<Nearest, f64, f64>)),
-        PLAIN("cvt.rmi.f64.f64", "88", (one<Down, f64, f64>)),
-        PLAIN("cvt.rpi.f64.f64", "88", (one<Up, f64, f64>)),
-        FLOAT_OF(f32, u16, "42"),
-        FLOAT_OF(f32, s16, "42"),
-        FLOAT_OF(f32, u32, "44"),
-        FLOAT_OF(f32, s32, "44"),
-        FLOAT_OF(f64, u16, "82"),
-        FLOAT_OF(f64, s16, "82"),
-        FLOAT_OF(f64, u32, "84"),
-        FLOAT_OF(f64, s32, "84"),
-        FLOAT_OF(f64, u64, "88"),
-        FLOAT_OF(f64, s64, "88"),
-        FLOAT_OF(f32, u64, "48"),
-        FLOAT_OF(f32, s64, "48"),
-        PLAIN("cvt.rzi.s32.f32", "44", (to_integer<s32, f32>)),
-        PLAIN("cvt.rzi.s32.f64", "48", (to_integer<s32, f64>)),
-        PLAIN("cvt.rzi.u32.f64", "48", (to_integer<u32, f64>)),
-        PLAIN("cvt.rzi.s64.f64", "88", (to_integer<s64, f64>)),
-        PLAIN("cvt.rzi.u64.f64", "88", (to_integer<u64, f64>)),
+        plain("cvt.rn.f32.f64", "48", one<Narrow, f32, f64>),
+        plain("cvt.f64.f32", "84", one<Widen, f64, f32>),
+        plain("cvt.f32.f16", "42", one<OfHalf, f32, u16>),
+        plain("cvt.rni.f64.f64", "88", one<Nearest, f64, f64>),
+        plain("cvt.rmi.f64.f64", "88", one<Down, f64, f64>),
+        plain("cvt.rpi.f64.f64", "88", one<Up, f64, f64>),
+        FLOAT_OF(f32, u16),
+        FLOAT_OF(f32, s16),
+        FLOAT_OF(f32, u32),
+        FLOAT_OF(f32, s32),
+        FLOAT_OF(f64, u16),
+        FLOAT_OF(f64, s16),
+        FLOAT_OF(f64, u32),
+        FLOAT_OF(f64, s32),
+        FLOAT_OF(f64, u64),
+        FLOAT_OF(f64, s64),
+        FLOAT_OF(f32, u64),
+        FLOAT_OF(f32, s64),
+        plain("cvt.rzi.s32.f32", "44", to_integer<s32, f32>),
+        plain("cvt.rzi.s32.f64", "48", to_integer<s32, f64>),
+        plain("cvt.rzi.u32.f64", "48", to_integer<u32, f64>),
+        plain("cvt.rzi.s64.f64", "88", to_integer<s64, f64>),
+        plain("cvt.rzi.u64.f64", "88", to_integer<u64, f64>),
         /* lanes together */
-        TOGETHER("bar.sync", "!i", nullptr, 0, 0),
-        TOGETHER("shfl.sync.up.b32", "q4444", shuffle, 1, 0),
-        TOGETHER("shfl.sync.down.b32", "q4444", shuffle, 1, 1),
-        TOGETHER("shfl.sync.bfly.b32", "q4444", shuffle, 1, 2),
-        TOGETHER("shfl.sync.idx.b32", "q4444", shuffle, 1, 3),
-        TOGETHER("redux.sync.max.u32", "444", reduce, 1, 0),
-        TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "tttt", multiply_tiles, 0, 3),
-        TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32", "tttt", multiply_tiles, 0, 1),
-        TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32", "tttt", multiply_tiles, 0, 2),
-        TOGETHER("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32", "tttt", multiply_tiles, 0, 0),
-        TOGETHER("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "tttt", multiply_floats, 0, 0),
-        TOGETHER("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "tttt", multiply_floats, 0, 1),
-        TOGETHER("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "tttt", multiply_floats, 0, 2),
-        TOGETHER("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "tttt", multiply_floats, 0, 3),
-        TOGETHER("ldmatrix.sync.aligned.m8n8.x1.shared.b16", "ta", load_matrix, 1, 0),
-        TOGETHER("ldmatrix.sync.aligned.m8n8.x2.shared.b16", "ta", load_matrix, 2, 0),
-        TOGETHER("ldmatrix.sync.aligned.m8n8.x4.shared.b16", "ta", load_matrix, 4, 0),
-        TOGETHER("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16", "ta", load_matrix, 1, 1),
-        TOGETHER("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16", "ta", load_matrix, 2, 1),
-        TOGETHER("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "ta", load_matrix, 4, 1),
+        together("bar.sync", "!i", nullptr, 0, 0),
+        together("shfl.sync.up.b32", "q4444", shuffle, 1, 0),
+        together("shfl.sync.down.b32", "q4444", shuffle, 1, 1),
+        together("shfl.sync.bfly.b32", "q4444", shuffle, 1, 2),
+        together("shfl.sync.idx.b32", "q4444", shuffle, 1, 3),
+        together("redux.sync.max.u32", "444", reduce, 1, 0),
+        together("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "tttt", multiply_tiles, 0, 3),
+        together("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32", "tttt", multiply_tiles, 0, 1),
+        together("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32", "tttt", multiply_tiles, 0, 2),
+        together("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32", "tttt", multiply_tiles, 0, 0),
+        together("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "tttt", multiply_floats, 0, 0),
+        together("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "tttt", multiply_floats, 0, 1),
+        together("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "tttt", multiply_floats, 0, 2),
+        together("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "tttt", multiply_floats, 0, 3),
+        together("ldmatrix.sync.aligned.m8n8.x1.shared.b16", "ta", load_matrix, 1, 0),
+        together("ldmatrix.sync.aligned.m8n8.x2.shared.b16", "ta", load_matrix, 2, 0),
+        together("ldmatrix.sync.aligned.m8n8.x4.shared.b16", "ta", load_matrix, 4, 0),
+        together("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16", "ta", load_matrix, 1, 1),
+        together("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16", "ta", load_matrix, 2, 1),
+        together("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "ta", load_matrix, 4, 1),
         /* copies and addresses */
         {"cp.async.cg.shared.global",
          Form{"!aai4", start_copy, Kind::PLAIN, 16, 1, 0, false, Space::SHARED, false, Flow::NEEDED}},
-        PLAIN("cp.async.commit_group", "!", commit_copies),
-        PLAIN("cp.async.wait_group", "!i", wait_for_copies),
-        ADDRESS("cvta.to.global.u64", (one<Same, u64, u64>), GLOBAL),
-        ADDRESS("cvta.to.shared.u64", (take_address), SHARED),
-        ADDRESS("cvta.to.local.u64", (take_address), FRAME),
-        ADDRESS("cvta.shared.u64", (give_address), SHARED),
-        ADDRESS("cvta.local.u64", (give_address), FRAME),
-        ADDRESS("cvta.global.u64", (one<Same, u64, u64>), GLOBAL),
+        plain("cp.async.commit_group", "!", commit_copies),
+        plain("cp.async.wait_group", "!i", wait_for_copies),
+        address("cvta.to.global.u64", (one<Same, u64, u64>), Space::GLOBAL),
+        address("cvta.to.shared.u64", (take_address), Space::SHARED),
+        address("cvta.to.local.u64", (take_address), Space::FRAME),
+        address("cvta.shared.u64", (give_address), Space::SHARED),
+        address("cvta.local.u64", (give_address), Space::FRAME),
+        address("cvta.global.u64", (one<Same, u64, u64>), Space::GLOBAL),
     };
     return table;
 }
@@ -771,31 +695,13 @@ Action *quick_form(const Insn &in) {
         return in.action == pack ? pack_two : unpack_two;
     if (in.action != resize_any || in.o[0].width != in.count || in.o[1].width != in.bytes)
         return in.action;
-    switch (in.count * 100 + in.bytes * 10 + in.how) {
-    case 480:
-    case 481:
-        return resize<u32, u64>;
-    case 840:
-        return resize<u64, u32>;
-    case 841:
-        return resize<s64, s32>;
-    case 240:
-    case 241:
-        return resize<u16, u32>;
-    case 280:
-    case 281:
-        return resize<u16, u64>;
-    case 420:
-        return resize<u32, u16>;
-    case 421:
-        return resize<s32, s16>;
-    case 820:
-        return resize<u64, u16>;
-    case 821:
-        return resize<s64, s16>;
-    default:
-        return in.action;
-    }
+    /* 100 for each byte of the result, 10 for each of the source, 1 for its sign */
+    static const std::unordered_map<int, Action *> actions = {
+        {480, resize<u32, u64>}, {481, resize<u32, u64>}, {840, resize<u64, u32>}, {841, resize<s64, s32>},
+        {240, resize<u16, u32>}, {241, resize<u16, u32>}, {280, resize<u16, u64>}, {281, resize<u16, u64>},
+        {420, resize<u32, u16>}, {421, resize<s32, s16>}, {820, resize<u64, u16>}, {821, resize<s64, s16>}};
+    const auto it = actions.find(in.count * 100 + in.bytes * 10 + in.how);
+    return it == actions.end() ? in.action : it->second;
 }
 
 } // namespace ptx

@@ -386,43 +386,17 @@ template <class T> static void store_one(Warp &w, const Insn &in) {
 Action *quick_access(const Insn &in) {
     if (in.more.size() != 1)
         return in.action;
-    const int kind =
-        (in.action == store ? 1000 : 0) + in.bytes * 100 + in.more[0].width * 10 + (in.sign && in.action == load);
-    switch (kind) {
-    case 880:
-    case 881:
-        return load_one<uint64_t, uint64_t>;
-    case 440:
-    case 441:
-        return load_one<uint32_t, uint32_t>;
-    case 480:
-        return load_one<uint32_t, uint64_t>;
-    case 481:
-        return load_one<int32_t, uint64_t>;
-    case 220:
-    case 221:
-        return load_one<uint16_t, uint16_t>;
-    case 240:
-        return load_one<uint16_t, uint32_t>;
-    case 241:
-        return load_one<int16_t, uint32_t>;
-    case 120:
-        return load_one<uint8_t, uint16_t>;
-    case 121:
-        return load_one<int8_t, uint16_t>;
-    case 140:
-        return load_one<uint8_t, uint32_t>;
-    case 141:
-        return load_one<int8_t, uint32_t>;
-    case 1880:
-        return store_one<uint64_t>;
-    case 1440:
-        return store_one<uint32_t>;
-    case 1220:
-        return store_one<uint16_t>;
-    default:
-        return in.action;
-    }
+    /* 1000 for stores, 100 for each byte of the element, 10 for each of the register, 1 for a sign to extend */
+    static const std::map<int, Action *> actions = {
+        {880, load_one<uint64_t, uint64_t>}, {881, load_one<uint64_t, uint64_t>}, {440, load_one<uint32_t, uint32_t>},
+        {441, load_one<uint32_t, uint32_t>}, {480, load_one<uint32_t, uint64_t>}, {481, load_one<int32_t, uint64_t>},
+        {220, load_one<uint16_t, uint16_t>}, {221, load_one<uint16_t, uint16_t>}, {240, load_one<uint16_t, uint32_t>},
+        {241, load_one<int16_t, uint32_t>},  {120, load_one<uint8_t, uint16_t>},  {121, load_one<int8_t, uint16_t>},
+        {140, load_one<uint8_t, uint32_t>},  {141, load_one<int8_t, uint32_t>},   {1880, store_one<uint64_t>},
+        {1440, store_one<uint32_t>},         {1220, store_one<uint16_t>}};
+    const auto it = actions.find((in.action == store ? 1000 : 0) + in.bytes * 100 + in.more[0].width * 10 +
+                                 (in.sign && in.action == load));
+    return it == actions.end() ? in.action : it->second;
 }
 
 void load_parameter(Warp &w, const Insn &in) {

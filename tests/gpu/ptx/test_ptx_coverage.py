@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Which kernels of the backend no test of the quick suite launches, by the reports of the PTX machine: at most MOST,
-products of shapes that the quick tests do not draw, and batch normalisation over shards of some formats. Exit
-status 77: a test has not run since the library was built.
+"""The quick suite launches every kernel of the backend, by the reports of the PTX machine. Exit status 77: a test has not
+run since the library was built.
 usage: test_ptx_coverage.py LIBRARY REPORT..."""
 import os
 import re
@@ -9,7 +8,6 @@ import subprocess
 import sys
 
 library, *reports = sys.argv[1:]
-MOST = 54  # may only fall
 
 late = [r for r in reports if not os.path.exists(r) or os.path.getmtime(r) < os.path.getmtime(library)]
 if late:
@@ -28,5 +26,5 @@ except OSError:
 names = sorted({re.sub(r"^.*_gpu_(\w+?)_cu_.*$", r"\1", name) + ": " +
                 re.sub(r"\(anonymous namespace\)::|^void |\((?!.*>).*", "", text) for name, text in zip(never, plain)})
 print("\n".join(names))
-print(f"{len(launches)} kernels, of which {len(names)} were never launched; at most {MOST} are allowed")
-sys.exit(len(names) > MOST or not launches)
+print(f"{len(launches)} kernels, of which {len(names)} were never launched")
+sys.exit(bool(names) or not launches)

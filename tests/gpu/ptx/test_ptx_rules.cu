@@ -20,7 +20,7 @@ int main() {
         cudaMallocFromPoolAsync(&memory, sizeof there, pool, stream))
         return 1;
     int bad = 0;
-    for (int rule = 0; rule < SHARED_RULES; rule++) {
+    for (int rule = 0; rule < (int)(sizeof shared_names / sizeof *shared_names); rule++) {
         cases<<<(COUNT + 63) / 64, 64, 0, stream>>>(rule, COUNT, (uint64_t *)memory);
         if (cudaMemcpyAsync(there, memory, sizeof there, cudaMemcpyDeviceToHost, stream) ||
             cudaStreamSynchronize(stream))
