@@ -112,7 +112,7 @@ static void step(nn_graph *const *g, int number, uint64_t *draws) {
         CHECK(!nn_forward(g[device], &(nn_batch){.pixels = images, .labels = labels}) && !nn_backward(g[device]) &&
                   !nn_update(g[device], 0.05f),
               "%s", tensor_error());
-        if (count && device && number > 1 && !policy) { /* steps with a policy are not recorded */
+        if (count && device && number > 1) {
             CHECK(count("waits") == waits, "step %d: %ld waits", number, count("waits") - waits);
             CHECK(count("allocations") == allocations, "step %d: %ld allocations", number,
                   count("allocations") - allocations);
