@@ -21,6 +21,7 @@ enum { BATCH = 8, CLASSES = 10, CHANNELS = 3 };
 static int size = 8, steps = 5;
 static const char *model = "resnet8", *policy;
 static nn_config optimiser = {.momentum = 0.9f, .weight_decay = 1e-4f}; /* and all else of it */
+static nn_graph *const *lenders;                                        /* by whose loss scales steps are; NULL: own */
 static long (*count)(const char *what);                                 /* of the machine; NULL on a GPU */
 
 static void find_counts(void) {
@@ -104,6 +105,8 @@ static void step(nn_graph *const *g, int number, uint64_t *draws) {
         images[i] = (uint8_t)check_random(draws);
     for (int i = 0; i < BATCH; i++)
         labels[i] = (int32_t)(check_random(draws) % CLASSES);
+    const nn_batch batch = {.pixels = images, .labels = labels};
+    const int recorded = lenders ? 2 : 3; /* parts */
     double loss[2];
     int right[2];
     for (int device = 0; device < 2; device++) {
@@ -111,8 +114,8 @@ static void step(nn_graph *const *g, int number, uint64_t *draws) {
                    allocations = count && device ? count("allocations") : 0,
                    recordings = count && device ? count("recordings") : 0,
                    replays = count && device ? count("replays") : 0;
-        CHECK(!nn_forward(g[device], &(nn_batch){.pixels = images, .labels = labels}) && !nn_backward(g[device]) &&
-                  !nn_update(g[device], 0.05f),
+        CHECK(!(lenders ? nn_forward_scaled_by(g[device], &batch, lenders[device]) : nn_forward(g[device], &batch)) &&
+                  !nn_backward(g[device]) && !nn_update(g[device], 0.05f),
               "%s", tensor_error());
         if (count && device && number > 1) {
             CHECK(count("waits") == waits, "step %d: %ld waits", number, count("waits") - waits);
@@ -120,9 +123,9 @@ static void step(nn_graph *const *g, int number, uint64_t *draws) {
                   count("allocations") - allocations);
         }
         if (count && device) {
-            CHECK(count("recordings") == recordings + (number == 2 ? 3 : 0), "step %d: %ld recordings", number,
+            CHECK(count("recordings") == recordings + (number == 2 ? recorded : 0), "step %d: %ld recordings", number,
                   count("recordings") - recordings);
-            CHECK(count("replays") == replays + (number > 1 ? 3 : 0), "step %d: %ld replays", number,
+            CHECK(count("replays") == replays + (number > 1 ? recorded : 0), "step %d: %ld replays", number,
                   count("replays") - replays);
         }
         CHECK(!nn_loss(&loss[device], &right[device], g[device]), "%s", tensor_error());
@@ -166,6 +169,29 @@ static void train(const char *variant) {
     compare(g, variant ? variant : policy, steps + 2);
     nn_graph_free(g[0]);
     nn_graph_free(g[1]);
+}
+
+/* A recorded pass has the scale of its network, and is not that of a pass by another one's. */
+static void borrow(void) {
+    const nn_config before = optimiser;
+    optimiser.loss_scale = "1024";
+    nn_graph *const g[2] = {network("fp16", NULL), network("fp16", "cuda")};
+    optimiser.loss_scale = "8";
+    nn_graph *const other[2] = {network("fp16", NULL), network("fp16", "cuda")};
+    uint64_t draws = 12;
+    step(g, 1, &draws);
+    step(g, 2, &draws);
+    lenders = other;
+    step(g, 3, &draws);
+    lenders = NULL;
+    compare(g, "fp16 by another scale", 3);
+    step(g, 4, &draws);
+    compare(g, "fp16 by its own scale", 4);
+    for (int device = 0; device < 2; device++) {
+        nn_graph_free(g[device]);
+        nn_graph_free(other[device]);
+    }
+    optimiser = before;
 }
 
 /* --- the training loop -------------------------------------------------------------------------------------------- */
@@ -497,6 +523,7 @@ int main(int argc, char **argv) {
             if (argc < 4 || !strcmp(argv[3], "all") || !strcmp(argv[3], variants[i]))
                 train(variants[i]);
     }
+    borrow();
     model = argc > 4 ? argv[4] : "resnet8";
     static const char scaled[] = "dynamic:init=2^24,window=2,factor=1024"; /* skips the first step and the fourth */
     waits_of_reports(false, "flex16+5", NULL, 0);

@@ -150,7 +150,7 @@ tensor_status fl_load_step(const nn_graph *g) {
 
 tensor_status fl_forward_to_loss(nn_graph *g, const float *images) {
     TRY(fl_load_step(g));
-    if (!images)
+    if (!images && !g->scaling.borrowed) /* a recording has the network's own scale */
         return by_recording(g, &g->forward, 0, g->count, forward_and_loss);
     TRY(fl_forward(g, images, true));
     return fl_pass_loss(g);
