@@ -335,20 +335,18 @@ static cudaError_t run(const struct fl_call *call, const struct fl_gpu_floats *f
     return compute(&c, floats, NULL, NULL, stream);
 }
 
-// The numbers of the source: those in place, or the elements of a tensor or of a sum as doubles in *memory, which the
-// caller frees after the kernels that read it.
+// The numbers of the source: those in place, or the elements of a tensor or of a sum as doubles.
 static cudaError_t fetch(const struct fl_call *call, const struct fl_gpu_floats *floats, struct gpu_numbers *numbers,
-                         double **memory, cudaMemPool_t pool, cudaStream_t stream) {
+                         cudaMemPool_t pool, cudaStream_t stream) {
     const struct fl_source *s = &call->source;
     const struct gpu_numbers there = {s->d, s->f, s->pixels, s->values, s->channels, s->fill};
     const struct fl_minifloat *made = floats && floats->reads ? &floats->source : NULL;
     *numbers = there;
     if (!s->format && !s->sum)
         return cudaSuccess;
-    TRY_CUDA(cudaMallocFromPoolAsync((void **)memory, (size_t)call->out.count * sizeof **memory, pool, stream));
-    numbers->d = *memory;
-    return s->sum ? gpu_sum(s->sum, made, call->out.count, *memory, pool, stream)
-                  : gpu_numbers_to_doubles(s, made, call->out.count, *memory, stream);
+    numbers->d = call->doubles;
+    return s->sum ? gpu_sum(s->sum, made, call->out.count, call->doubles, pool, stream)
+                  : gpu_numbers_to_doubles(s, made, call->out.count, call->doubles, stream);
 }
 
 static cudaError_t transfer(const struct fl_call *call, const struct fl_gpu_floats *floats, struct gpu_control *control,
@@ -376,15 +374,8 @@ static cudaError_t transfer(const struct fl_call *call, const struct fl_gpu_floa
 static cudaError_t load_or_round(const struct fl_call *call, const struct fl_gpu_floats *floats,
                                  struct gpu_control *control, cudaMemPool_t pool, cudaStream_t stream) {
     struct gpu_numbers numbers;
-    double *memory = NULL;
-    cudaError_t error = fetch(call, floats, &numbers, &memory, pool, stream);
-    if (error == cudaSuccess)
-        error = transfer(call, floats, control, &numbers, call->kind == FL_CALL_LOAD, stream);
-    if (memory) {
-        const cudaError_t freed = cudaFreeAsync(memory, stream);
-        error = error != cudaSuccess ? error : freed;
-    }
-    return error;
+    TRY_CUDA(fetch(call, floats, &numbers, pool, stream));
+    return transfer(call, floats, control, &numbers, call->kind == FL_CALL_LOAD, stream);
 }
 
 static cudaError_t look(const struct fl_skipping *s, struct gpu_control *control, cudaStream_t stream) {

@@ -575,6 +575,30 @@ static void transfers(const struct fl_format *f) {
     }
 }
 
+/* Workspace of a conversion: none where fp32 is read in place, else a double for each element; on the host none. */
+static void conversions_take(const struct fl_format *f) {
+    enum { N = 301 };
+    for (int where = 0; where < 2; where++)
+        for (int j = 0; tensor_format_at(j); j++) {
+            tensor_device *const device = where == HOST ? tensor_device_at(0) : gpu;
+            tensor *const x = tensor_new_in(device, f->id, TENSOR_SHAPE(N)), *const y = tensor_new_in(
+                                                                                 device, tensor_format_at(j),
+                                                                                 TENSOR_SHAPE(N));
+            const size_t bytes = where == HOST || f->id == FMT_FP32 ? 0 : N * sizeof(double);
+            for (int again = 0; again < 2; again++) {
+                size_t most[FL_CALL_MEMORIES] = {0};
+                fl_measure_begin(device, NULL, NULL);
+                CHECK(!(again ? tensor_rewrite(y, x) : tensor_convert(y, x)), "%s", tensor_error());
+                fl_measured(device, most);
+                fl_measure_end(device);
+                CHECK(most[FL_WORKSPACE] == bytes && !most[FL_TEMPORARY], "%s to %s: %zu and %zu bytes, expected %zu",
+                      f->name, tensor_format_name(tensor_format_at(j)), most[FL_WORKSPACE], most[FL_TEMPORARY], bytes);
+            }
+            tensor_free(x);
+            tensor_free(y);
+        }
+}
+
 /* --- what shows only when a call runs ----------------------------------------------------------------------------- */
 
 /* The host's error appears on the device at the next wait, with the same text, once; nothing is written, and later
@@ -791,7 +815,7 @@ int main(int argc, char **argv) {
                 run_function(function, format,
                              draw_weight(function) < 10 || format->element ? (series + 3) / 4 : series);
         if (!only_function || !strcmp("transfers", only_function))
-            transfers(format);
+            transfers(format), conversions_take(format);
         if (format->arithmetic == FL_ARITHMETIC_SHARED && (!only_function || !strcmp("affine", only_function)))
             affine_limits(format);
         if (!only_function || !strcmp("failures", only_function))

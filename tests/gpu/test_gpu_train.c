@@ -18,6 +18,7 @@ enum { BATCH = 8, CLASSES = 10, CHANNELS = 3 };
 static int size = 8, steps = 5;
 static const char *model = "resnet8", *policy;
 static nn_config optimiser = {.momentum = 0.9f, .weight_decay = 1e-4f}; /* and all else of it */
+static nn_graph *const *lenders;                                        /* by whose loss scales steps are; NULL: own */
 
 /* Means of windows, normalisation across and in groups of channels, and dropout, which makes new draws in each step
  * although its calls are recorded. */
@@ -75,7 +76,8 @@ static nn_graph *network(const char *variant, const char *device) {
     return g;
 }
 
-/* Makes one step of both; counts the actions of the device's host meanwhile. */
+/* Makes one step of both; counts the actions of the device's host meanwhile. number: 1: the first step, or the first
+ * after a setting has changed; the second is recorded. */
 static void step(nn_graph *const *g, int number, uint64_t *draws) {
     const size_t pixels = (size_t)BATCH * (size_t)size * (size_t)size * CHANNELS;
     uint8_t *images = malloc(pixels);
@@ -84,20 +86,28 @@ static void step(nn_graph *const *g, int number, uint64_t *draws) {
         images[i] = (uint8_t)check_random(draws);
     for (int i = 0; i < BATCH; i++)
         labels[i] = (int32_t)(check_random(draws) % CLASSES);
+    const nn_batch batch = {.pixels = images, .labels = labels};
+    const int recorded = lenders ? 2 : 3; /* parts */
     double loss[2];
     int right[2];
     for (int device = 0; device < 2; device++) {
         const long waits = counts && device ? counts("waits") : 0,
                    allocations = counts && device ? counts("allocations") : 0,
+                   recordings = counts && device ? counts("recordings") : 0,
                    replays = counts && device ? counts("replays") : 0;
-        CHECK(!nn_forward(g[device], &(nn_batch){.pixels = images, .labels = labels}) && !nn_backward(g[device]) &&
-                  !nn_update(g[device], 0.05f),
+        CHECK(!(lenders ? nn_forward_scaled_by(g[device], &batch, lenders[device]) : nn_forward(g[device], &batch)) &&
+                  !nn_backward(g[device]) && !nn_update(g[device], 0.05f),
               "%s", tensor_error());
-        if (counts && device && number > 1 && !policy) { /* steps with a policy are not recorded */
+        if (counts && device && number > 1) {
             CHECK(counts("waits") == waits, "step %d: %ld waits", number, counts("waits") - waits);
             CHECK(counts("allocations") == allocations, "step %d: %ld allocations", number,
                   counts("allocations") - allocations);
-            CHECK(counts("replays") == replays + 3, "step %d: %ld replays", number, counts("replays") - replays);
+        }
+        if (counts && device) {
+            CHECK(counts("recordings") == recordings + (number == 2 ? recorded : 0), "step %d: %ld recordings", number,
+                  counts("recordings") - recordings);
+            CHECK(counts("replays") == replays + (number > 1 ? recorded : 0), "step %d: %ld replays", number,
+                  counts("replays") - replays);
         }
         CHECK(!nn_loss(&loss[device], &right[device], g[device]), "%s", tensor_error());
     }
@@ -124,17 +134,40 @@ static void train(const char *variant) {
         compare(g, variant ? variant : policy, i);
     }
     /* settings of a recording change: it is made again */
+    const bool changes = variant && tensor_format_is_shared(nn_variant_find(variant)->format);
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < nn_tensor_count(g[device]); i++)
-            if (!strcmp(nn_tensor_at(g[device], i).role, "weight") && variant &&
-                tensor_format_is_shared(nn_variant_find(variant)->format))
+            if (changes && !strcmp(nn_tensor_at(g[device], i).role, "weight"))
                 CHECK(!tensor_set_rounding(nn_tensor_at(g[device], i).t, TENSOR_ROUND_STOCHASTIC, (uint64_t)i), "%s",
                       tensor_error());
-    step(g, 1, &draws);
-    step(g, 1, &draws);
+    step(g, changes ? 1 : steps + 1, &draws);
+    step(g, changes ? 2 : steps + 2, &draws);
     compare(g, variant ? variant : policy, steps + 2);
     nn_graph_free(g[0]);
     nn_graph_free(g[1]);
+}
+
+/* A recorded pass has the scale of its network, and is not that of a pass by another one's. */
+static void borrow(void) {
+    const nn_config before = optimiser;
+    optimiser.loss_scale = "1024";
+    nn_graph *const g[2] = {network("fp16", NULL), network("fp16", "cuda")};
+    optimiser.loss_scale = "8";
+    nn_graph *const other[2] = {network("fp16", NULL), network("fp16", "cuda")};
+    uint64_t draws = 12;
+    step(g, 1, &draws);
+    step(g, 2, &draws);
+    lenders = other;
+    step(g, 3, &draws);
+    lenders = NULL;
+    compare(g, "fp16 by another scale", 3);
+    step(g, 4, &draws);
+    compare(g, "fp16 by its own scale", 4);
+    for (int device = 0; device < 2; device++) {
+        nn_graph_free(g[device]);
+        nn_graph_free(other[device]);
+    }
+    optimiser = before;
 }
 
 /* --- the training loop -------------------------------------------------------------------------------------------- */
@@ -445,6 +478,7 @@ int main(int argc, char **argv) {
             if (argc < 4 || !strcmp(argv[3], "all") || !strcmp(argv[3], variants[i]))
                 train(variants[i]);
     }
+    borrow();
     model = argc > 4 ? argv[4] : "resnet8";
     static const char scaled[] = "dynamic:init=2^24,window=2,factor=1024"; /* skips the first step and the fourth */
     waits_of_reports(false, "flex16+5", NULL, 0);

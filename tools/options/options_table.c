@@ -432,6 +432,8 @@ static const struct option_row rows[] = {
      .help = "tensors whose names match, comma-separated patterns such as\n'conv1*,*.weight' (all)"},
     {"memory", "GIB", COMMAND_WHAT_IF, KIND_WHOLE, FIELD(memory), 1, 1 << 20,
      .help = "what a step may take beside the weights (4)"},
+    {"device", "NAME", COMMAND_WHAT_IF, KIND_TEXT, FIELD(device),
+     .help = "where the network computes: cpu, cuda, cuda:1, ... (cpu); results do\nnot depend on it"},
     {"threads", "T", COMMAND_WHAT_IF, KIND_WHOLE, FIELD(threads), 1, 256,
      .help = "threads (all); results do not depend on it"},
     {"sort", "NAME", COMMAND_WHAT_IF, KIND_NAME, FIELD(sort), .names = sort_name, .section = "What is shown",

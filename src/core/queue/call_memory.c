@@ -77,8 +77,7 @@ void *fl_temporary(struct fl_queue *queue, size_t bytes) {
     return block;
 }
 
-tensor_status fl_place_workspace(struct fl_queue *queue, struct fl_args *args, size_t bytes) {
-    args->workspace = bytes ? take(queue, FL_WORKSPACE, bytes) : NULL;
-    args->workspace_bytes = bytes;
-    return args->workspace || !bytes ? TENSOR_OK : fl_no_memory(queue->device, fl_op_name(args->op), bytes);
+tensor_status fl_take_workspace(struct fl_queue *queue, const char *what, size_t bytes, void **workspace) {
+    *workspace = bytes ? take(queue, FL_WORKSPACE, bytes) : NULL;
+    return *workspace || !bytes ? TENSOR_OK : fl_no_memory(queue->device, what, bytes);
 }

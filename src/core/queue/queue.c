@@ -29,13 +29,28 @@ static bool writes_a_tensor(const struct fl_call *call) {
            call->kind == FL_CALL_OPEN;
 }
 
-tensor_status fl_submit(struct fl_queue *queue, struct fl_call *call) {
+/* The bytes of `doubles`. */
+static size_t doubles_of(const struct fl_queue *queue, const struct fl_call *call) {
+    const bool loads = call->kind == FL_CALL_LOAD || call->kind == FL_CALL_ROUND;
+    return loads && !queue->device->host && (call->source.format || call->source.sum)
+               ? (size_t)call->out.count * sizeof *call->doubles
+               : 0;
+}
+
+static tensor_status place_workspace(struct fl_queue *queue, struct fl_call *call) {
     struct fl_args *args = call->args;
-    tensor_status status = TENSOR_OK;
-    if (args) {
-        args->workers = fl_threads();
-        status = fl_place_workspace(queue, args, call->need ? call->need(args) : 0);
+    if (!args) {
+        const size_t bytes = doubles_of(queue, call);
+        return bytes ? fl_take_workspace(queue, call->what ? call->what : "sum", bytes, (void **)&call->doubles)
+                     : TENSOR_OK;
     }
+    args->workers = fl_threads();
+    args->workspace_bytes = call->need ? call->need(args) : 0;
+    return fl_take_workspace(queue, fl_op_name(args->op), args->workspace_bytes, &args->workspace);
+}
+
+tensor_status fl_submit(struct fl_queue *queue, struct fl_call *call) {
+    const tensor_status status = place_workspace(queue, call);
     if (!status && queue->measuring && queue->written && writes_a_tensor(call))
         queue->written(queue->written_context, call->out.slot);
     if (status || queue->measuring)

@@ -44,8 +44,8 @@ tensor_status fl_call_run(const struct fl_call *call);
 
 /* Sets the workspace of the task and submits it. */
 tensor_status fl_submit(struct fl_queue *queue, struct fl_call *call);
-/* Sets `bytes` of workspace. */
-tensor_status fl_place_workspace(struct fl_queue *queue, struct fl_args *args, size_t bytes);
+/* *workspace: that many bytes, NULL for none. A failure names `what`. */
+tensor_status fl_take_workspace(struct fl_queue *queue, const char *what, size_t bytes, void **workspace);
 /* `bytes` of device memory for intermediate results of one operation of several tasks, until the next call of this
  * function; NULL on failure, with the message set. */
 void *fl_temporary(struct fl_queue *queue, size_t bytes);

@@ -228,6 +228,13 @@ static tensor_status check_exponent(const char *what, const tensor *t, int e) {
     return TENSOR_OK;
 }
 
+/* On the host, conversions of fp32 know it by its format. */
+static struct fl_source source_of(const tensor *x) {
+    const bool floats = x->format->id == FMT_F32 || (x->format->id == FMT_FP32 && !x->storage->device->host);
+    return floats ? (struct fl_source){.f = x->storage->data}
+                  : (struct fl_source){.format = x->format, .view = fl_view_of(x)};
+}
+
 tensor_status tensor_convert(tensor *y, const tensor *x) {
     static const char what[] = "tensor_convert";
     tensor_status status = check_same_shape(what, y, x);
@@ -237,8 +244,8 @@ tensor_status tensor_convert(tensor *y, const tensor *x) {
         status = fl_check_apart(what, "y", y, "x", x);
     if (status || y->storage == x->storage)
         return status;
-    const struct fl_source floats = {.f = x->storage->data}, other = {.format = x->format, .view = fl_view_of(x)};
-    return fl_submit_load(what, y, x->format->id == FMT_F32 ? &floats : &other);
+    const struct fl_source source = source_of(x);
+    return fl_submit_load(what, y, &source);
 }
 
 tensor_status tensor_rewrite(tensor *y, const tensor *x) {
@@ -250,10 +257,7 @@ tensor_status tensor_rewrite(tensor *y, const tensor *x) {
         status = fl_check_apart(what, "y", y, "x", x);
     if (status || y->storage == x->storage)
         return status;
-    struct fl_call call = {.kind = FL_CALL_ROUND,
-                           .out = *y->storage,
-                           .source = {.format = x->format, .view = fl_view_of(x)},
-                           .what = what};
+    struct fl_call call = {.kind = FL_CALL_ROUND, .out = *y->storage, .source = source_of(x), .what = what};
     return fl_submit(fl_queue_of(y->storage), &call);
 }
 

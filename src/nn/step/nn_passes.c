@@ -66,8 +66,7 @@ static void pass_over(const nn_graph *g, int first, int last) {
  * computed. */
 static tensor_status by_recording(nn_graph *g, struct fl_recording *r, int first, int last,
                                   tensor_status (*part)(nn_graph *g, int first, int last)) {
-    if (g->watch || g->policy ||
-        is_dry_run(g)) /* conversions allocate memory of the device, which a recording cannot */
+    if (g->watch || is_dry_run(g))
         return part(g, first, last);
     enum fl_record what;
     TRY(fl_recording_begin(g->device, r, &what));
@@ -151,7 +150,7 @@ tensor_status fl_load_step(const nn_graph *g) {
 
 tensor_status fl_forward_to_loss(nn_graph *g, const float *images) {
     TRY(fl_load_step(g));
-    if (!images)
+    if (!images && !g->scaling.borrowed) /* a recording has the network's own scale */
         return by_recording(g, &g->forward, 0, g->count, forward_and_loss);
     TRY(fl_forward(g, images, true));
     return fl_pass_loss(g);
@@ -324,18 +323,8 @@ static tensor_status update_parameters(nn_graph *g) {
     return TENSOR_OK;
 }
 
-static tensor_status update(nn_graph *g, int first, int last) {
-    (void)first;
-    (void)last;
-    bool skip;
-    TRY(fl_loss_scale_judge(g, &skip));
-    const tensor_status status = skip ? TENSOR_OK : update_parameters(g), ended = fl_loss_scale_step(g);
-    return status ? status : ended;
-}
-
-tensor_status fl_take_gradients(const nn_graph *g) {
-    if (!g->policy) /* the update reads the gradients that backward writes */
-        return TENSOR_OK;
+/* Converts the gradients of all parameters to the formats that are stored and that the update reads. */
+static tensor_status take_gradients(const nn_graph *g) {
     const int position = fl_positions(g) - 1;
     fl_begin_calls(g, position, true);
     tensor_status status = TENSOR_OK;
@@ -345,6 +334,19 @@ tensor_status fl_take_gradients(const nn_graph *g) {
                 status = fl_node_failed(&g->nodes[i], status);
     fl_end_calls(g, position);
     return status;
+}
+
+/* An overflow of a gradient that is taken counts too. */
+static tensor_status update(nn_graph *g, int first, int last) {
+    (void)first;
+    (void)last;
+    bool skip;
+    g->writes.part = FL_PART_TAKEN;
+    TRY(take_gradients(g));
+    g->writes.part = FL_PART_UPDATE;
+    TRY(fl_loss_scale_judge(g, &skip));
+    const tensor_status status = skip ? TENSOR_OK : update_parameters(g), ended = fl_loss_scale_step(g);
+    return status ? status : ended;
 }
 
 tensor_status fl_update(nn_graph *g, float rate) {
@@ -367,9 +369,6 @@ static tensor_status dry_pass(nn_graph *g, void *context) {
 static tensor_status dry_run(nn_graph *g) {
     TRY(fl_each_shard(g, dry_pass, NULL));
     TRY(fl_reduce_passes(g));
-    g->writes.part = FL_PART_TAKEN;
-    TRY(fl_take_gradients(g));
-    g->writes.part = FL_PART_UPDATE;
     TRY(fl_update(g, 0));
     return fl_forward(g, NULL, false);
 }

@@ -138,7 +138,6 @@ tensor_status nn_update_through(nn_graph *g, float rate, const nn_graph *next) {
                              fl_ranks_own(g))
                    : fl_fail(TENSOR_E_ARGUMENT, "update: no backward pass before it whose gradients were not used yet");
     g->phase = FL_PHASE_IDLE;
-    TRY(fl_take_gradients(g)); /* an overflow there counts too */
     fl_writes_done(g, FL_PART_TAKEN);
     TRY(fl_loss_scale_look_through(g, (nn_graph *)(uintptr_t)next)); /* which keeps a list */
     TRY(fl_update(g, rate));

@@ -14,9 +14,6 @@ tensor_status fl_forward_to_loss(nn_graph *g, const float *images);
 tensor_status fl_backward(nn_graph *g);
 /* Copies the first rows of the given gradient, in any format, to that of the output, in place of a loss. */
 tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient);
-/* Converts the gradients of all parameters to the formats that are stored and that the update reads; before fl_update.
- */
-tensor_status fl_take_gradients(const nn_graph *g);
 tensor_status fl_update(nn_graph *g, float rate);
 /* Called around the tasks of a position, which take the memory planned for it; those of a training step are sampled.
  * Every begin needs its end, on failure too. */

@@ -284,7 +284,7 @@ struct CUgraphExec_st {
 };
 
 static auto &streams = *new std::set<cudaStream_t>;
-static struct { long waits, stream_waits, replays, allocations; } counts;
+static struct { long waits, stream_waits, recordings, replays, allocations; } counts;
 
 static uint64_t this_thread() {
     static thread_local char one;
@@ -339,8 +339,8 @@ static bool is_forbidden(const char *call, cudaStream_t waited_for) {
 
 extern "C" {
 
-/* For tests: "waits", "stream waits", "replays", "allocations", "current": the thread's device; "forget": runs what is
- * queued, and begins to count instructions again. */
+/* For tests: "waits", "stream waits", "recordings", "replays", "allocations", "current": the thread's device; "forget":
+ * runs what is queued, and begins to count instructions again. */
 __attribute__((visibility("default"))) long ptx_count(const char *what) {
     Locked locked(lock);
     const std::string name = what;
@@ -350,6 +350,7 @@ __attribute__((visibility("default"))) long ptx_count(const char *what) {
     }
     return name == "waits"          ? counts.waits
            : name == "stream waits" ? counts.stream_waits
+           : name == "recordings"   ? counts.recordings
            : name == "replays"      ? counts.replays
            : name == "allocations"  ? counts.allocations
            : name == "current"      ? current
@@ -615,6 +616,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *runnable, cudaGraph_t graph, unsigned long long) {
     ENTER
+    counts.recordings++;
     *runnable = new CUgraphExec_st{graph->works};
     return cudaSuccess;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Whole trainings by the command on the device cuda and on the processor: every file is the same to the byte, but for
-times and the line that names the machine.
+times and the line that names the machine; so is what `flexlab what-if` measures.
 usage: test_ptx_trainings.py FLEXLAB LIBRARY [long]"""
 import json
 import os
@@ -45,11 +45,12 @@ def contents(path):
 
 def results(words, device, out):
     env = {**os.environ, "FLEXLAB_CUDA_LIBRARY": library, "OMP_WAIT_POLICY": "passive", "FLEXLAB_PTX_BYTES": str(256 << 20)}
-    done = subprocess.run([program, *words, "--device", device, "--out", out, "--quiet"], capture_output=True, text=True, env=env)
+    quiet = ["--quiet"] if words[0] != "what-if" else []
+    done = subprocess.run([program, *words, "--device", device, "--out", out, *quiet], capture_output=True, text=True, env=env)
     if done.returncode:
         return {"": f"status {done.returncode}: {done.stderr[-900:]}"}
     return {name: contents(os.path.join(out, name)) for name in sorted(os.listdir(out))
-            if name.endswith((".jsonl", ".csv", ".safetensors", ".npy")) and name != "summary.csv"}
+            if name.endswith(("what-if.json", ".jsonl", ".csv", ".safetensors", ".npy")) and name != "summary.csv"}
 
 
 def compare(folder, words):
@@ -60,6 +61,7 @@ def compare(folder, words):
     compared += 1
     if different or len(here) < 2:
         failures.append(" ".join(words) + ": " + (", ".join(different) or str(here)))
+    return out[0]
 
 
 with tempfile.TemporaryDirectory() as folder:
@@ -76,7 +78,8 @@ with tempfile.TemporaryDirectory() as folder:
     dynamic = ["--loss-scale", "dynamic:init=2^24,window=2"]
     if not long:
         compare(folder, [*of_text, "--model", "gpt1x32", "--max-steps", "3", "--format", "policy:O1", *dynamic, *telemetry])
-        compare(folder, [*of_images, "--model", "mlp2", "--max-steps", "3", "--format", "policy:dfp16", *telemetry])
+        trained = compare(folder, [*of_images, "--model", "mlp2", "--max-steps", "3", "--format", "policy:dfp16", *telemetry])
+        compare(folder, ["what-if", trained, "--formats", "flex8+5,fp16", "--batches", "2"])
     for policy in ("flex16+5", "policy:O1", "policy:O2", "policy:dfp16") if long else ():
         for model in ("lstm-char", "gpt2x64"):
             compare(folder, [*of_text, "--model", model, "--max-steps", "3", "--format", policy, *telemetry])
@@ -84,5 +87,5 @@ with tempfile.TemporaryDirectory() as folder:
         compare(folder, [*of_images, "--model", "resnet8", "--max-steps", "4", "--format", policy, *dynamic])
         compare(folder, [*gan, "--steps", "2", "--format", policy])
 print("\n".join(failures))
-print(f"{compared} trainings, {len(failures)} wrong")
+print(f"{compared} pairs of runs, {len(failures)} wrong")
 sys.exit(bool(failures))
