@@ -12,15 +12,15 @@
 enum { GAP = 2 }; /* blanks between two columns */
 
 struct table {
-    const char *alignment;
+    char *alignment;
     char **cells;
     size_t columns, count, room;
 };
 
 struct table *table_new(const char *alignment) {
     struct table *t = text_alloc(1, sizeof *t);
-    t->alignment = alignment;
     t->columns = strlen(alignment);
+    t->alignment = text_format("%s", alignment);
     return t;
 }
 
@@ -28,6 +28,7 @@ void table_free(struct table *t) {
     for (size_t i = 0; i < t->count; i++)
         free(t->cells[i]);
     free(t->cells);
+    free(t->alignment);
     free(t);
 }
 
