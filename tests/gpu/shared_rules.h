@@ -354,8 +354,7 @@ FL_BOTH void shared_minifloat(struct shared_case *c) {
     RULE(exact)                                                                                                        \
     RULE(autoflex)                                                                                                     \
     RULE(channel)                                                                                                      \
-    RULE(affine) RULE(linear) RULE(sgd) RULE(epilogue) RULE(mean) RULE(terms) RULE(fixed) RULE(minifloat)              \
-        RULE(convert)
+    RULE(affine) RULE(linear) RULE(sgd) RULE(epilogue) RULE(mean) RULE(terms) RULE(fixed) RULE(minifloat) RULE(convert)
 
 /* The hash of the results of rule `rule` for the numbers of this seed. */
 FL_BOTH uint64_t shared_hash(int rule, uint64_t seed) {
