@@ -1,6 +1,6 @@
 /* parallel.c - threads: helpers that wait for the next team. They are started when a team first needs them, live as
- * long as the process and are not bound to processors (docs/decisions/0007-dispatch.md). They are the library's own in
- * every build: an OpenMP runtime ends the process where the system refuses a thread, and hangs in the child of a fork.
+ * long as the process and may run on every processor but the caller's (docs/decisions/0007-dispatch.md). They are the
+ * library's own in every build: an OpenMP runtime ends the process where the system refuses a thread, and hangs in the child of a fork.
  * OpenMP, if built in, gives the number of threads and whether the caller is in a parallel region of its own. The
  * shared library stays loaded (nodelete, cmake/library.cmake): its threads outlive a dlclose. */
 #define _GNU_SOURCE /* sched_getaffinity */
@@ -48,17 +48,20 @@ struct pool {
     atomic_uint_fast64_t number; /* of the latest team: counts up */
     atomic_int working;          /* helpers that joined and are not done */
     int helpers, called;
+    pthread_t threads[FL_MAX_THREADS]; /* of the helpers */
+    int processor;                     /* of the latest caller, which the helpers are kept off; -1: none */
 };
 #define NEW_POOL                                                                                                       \
     {                                                                                                                  \
         .owner = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .begin = PTHREAD_COND_INITIALIZER,      \
-        .end = PTHREAD_COND_INITIALIZER                                                                                \
+        .end = PTHREAD_COND_INITIALIZER, .processor = -1                                                               \
     }
 static struct pool pool = NEW_POOL;
 
 static atomic_int wanted;                /* by tensor_set_threads; 0: the default */
 static atomic_int most = FL_MAX_THREADS; /* threads that the system granted, once it has refused one */
 static int spin;                         /* polls before a thread sleeps */
+static cpu_set_t permitted;         /* processors of the thread that began */
 static int processors, environment; /* processors that this process may use; the number in OMP_NUM_THREADS, 0: none */
 static char environment_text[32];   /* OMP_NUM_THREADS if it is no number of threads, else "" */
 static bool fork_is_seen;           /* otherwise a child would wait for helpers that it does not have */
@@ -75,8 +78,8 @@ static int threads_of(const char *text) {
 }
 
 static int count_processors(void) {
-    cpu_set_t set;
-    const long n = sched_getaffinity(0, sizeof set, &set) ? sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
+    const bool unknown = sched_getaffinity(0, sizeof permitted, &permitted);
+    const long n = unknown ? sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&permitted);
     return n < 1 ? 1 : n > FL_MAX_THREADS ? FL_MAX_THREADS : (int)n;
 }
 
@@ -201,8 +204,8 @@ static void hire(int count) {
     if (pthread_attr_init(&detached))
         return;
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    pthread_t thread;
-    while (pool.helpers < count && !pthread_create(&thread, &detached, help, (void *)(intptr_t)pool.helpers))
+    while (pool.helpers < count &&
+           !pthread_create(&pool.threads[pool.helpers], &detached, help, (void *)(intptr_t)pool.helpers))
         pool.helpers++;
     pthread_attr_destroy(&detached);
     if (pool.helpers < count) {
@@ -225,9 +228,28 @@ static void run_alone(int first, int parts, fl_part work, void *context) {
         work(context, part, 0);
 }
 
+/* A helper on the caller's processor would only take the caller's time. Linux wakes a thread on the processor of the
+ * one that wakes it if others have been busy lately, idle as they may be now, lets it wait there for some milliseconds,
+ * and does not move what soon sleeps again. The helpers may use the caller's other processors, or the process's if it
+ * has one alone. A mask that the system refuses changes only the time. */
+static void keep_helpers_off(int processor) {
+    cpu_set_t others;
+    if (processor < 0 || sched_getaffinity(0, sizeof others, &others))
+        return;
+    if (CPU_COUNT(&others) < 2)
+        others = permitted;
+    CPU_CLR(processor, &others);
+    for (int i = 0; CPU_COUNT(&others) > 0 && i < pool.helpers; i++)
+        pthread_setaffinity_np(pool.threads[i], sizeof others, &others);
+}
+
 static void open_team(struct team *team, int helpers) {
     pthread_mutex_lock(&pool.lock);
+    const int before = pool.helpers, processor = sched_getcpu();
     hire(helpers);
+    if (processor != pool.processor || pool.helpers > before)
+        keep_helpers_off(processor);
+    pool.processor = processor;
     pool.team = team;
     pool.called = pool.helpers < helpers ? pool.helpers : helpers;
     pool.number++;

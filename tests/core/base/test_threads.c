@@ -1,12 +1,13 @@
 /* Threads of the process: invalid numbers of them, a system that refuses them, children of a fork, and settings that
  * change while other threads compute. The results remain the same throughout. */
-#define _GNU_SOURCE /* tgkill, SA_RESTART */
+#define _GNU_SOURCE /* tgkill, SA_RESTART, sched_setaffinity */
 #include "check.h"
 #include "core/base/parallel.h"
 #include "flexlab/flexlab.h"
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -454,6 +455,51 @@ static void little_work(void) {
     CHECK(large.others > 0, "4 ms of work in 8 parts ran on one thread");
 }
 
+/* --- helpers stay off the caller's processor --- */
+
+struct apart {
+    int processor; /* of the caller */
+    atomic_int others, beside;
+};
+
+static void apart_part(void *context, int part, int worker) {
+    struct apart *apart = context;
+    (void)part;
+    wait_us(200);
+    if (worker > 0) {
+        atomic_fetch_add(&apart->others, 1);
+        if (sched_getcpu() == apart->processor)
+            atomic_fetch_add(&apart->beside, 1);
+    }
+}
+
+/* The caller moves from processor to processor and is bound to each for a while, as a program may bind it. */
+static void apart_from_caller(void) {
+    cpu_set_t all;
+    CHECK(!sched_getaffinity(0, sizeof all, &all), "no processors");
+    if (CPU_COUNT(&all) < 2) {
+        printf("threads: one processor: where helpers run was not tested\n");
+        return;
+    }
+    CHECK(!tensor_set_threads(3), "%s", tensor_error());
+    for (int round = 0; round < 2; round++)
+        for (int processor = 0, tried = 0; processor < CPU_SETSIZE && tried < 4; processor++) {
+            if (!CPU_ISSET(processor, &all))
+                continue;
+            cpu_set_t one;
+            CPU_ZERO(&one);
+            CPU_SET(processor, &one);
+            struct apart apart = {.processor = processor};
+            CHECK(!sched_setaffinity(0, sizeof one, &one), "processor %d", processor);
+            for (int i = 0; i < 50 && apart.others < 20; i++)
+                fl_parallel(20, apart_part, &apart);
+            CHECK(apart.others >= 20 && !apart.beside, "caller on processor %d: %d parts by helpers, %d of them there",
+                  processor, apart.others, apart.beside);
+            tried++;
+        }
+    CHECK(!sched_setaffinity(0, sizeof all, &all), "processors");
+}
+
 int main(int count, char **arguments) {
     if (count > 2 && !strcmp(arguments[1], "environment"))
         in_environment(arguments[2]);
@@ -466,6 +512,7 @@ int main(int count, char **arguments) {
     expected = compute();
     CHECK(expected, "%s", tensor_error());
     little_work();
+    apart_from_caller();
     stopped_helpers();
     CHECK(!tensor_set_threads(4), "%s", tensor_error());
 #ifndef __SANITIZE_THREAD__
