@@ -66,7 +66,7 @@ int main(void) {
         const struct affine_channel p = {
             coefficient(e + between(-8, 8)), coefficient(e + between(-18, 18)), coefficient(e + between(-24, 24)),
             check_random(&seed) % 2 ? mantissa() % 32768 : 0, check_random(&seed) % 2 ? mantissa() % 32768 : 0};
-        struct affine_whole t;
+        struct affine_whole t = {0};
         const bool holds = affine_as_whole(&p, &t);
         /* the least exponent at which every coefficient is an integer, and the sum of all sizes there */
         int g = e - 400;
