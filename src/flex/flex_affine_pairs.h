@@ -141,9 +141,15 @@ static inline __attribute__((always_inline)) void affine_group_of(const struct f
     int16_t *y = element(&args->out, i);
     mantissas seen_high = mantissas_all(0), seen_low = mantissas_all(0);
     pairs lost = {0};
+    const int64_t ahead = p->tile_rows * p->period;
     for (int64_t row = 0; row < rows; row++) {
         const int64_t at = row * p->period;
         const bool gated = kind & (AFFINE_GATED | AFFINE_CLOSED);
+        __builtin_prefetch(a + at + ahead, 0, 2);
+        if (kind & AFFINE_SECOND)
+            __builtin_prefetch(x + at + ahead, 0, 2);
+        if (gated)
+            __builtin_prefetch(gate + at + ahead, 0, 2);
         const mantissas first = gated ? mantissas_gated(a + at, gate + at) : mantissas_at(a + at);
         mantissas second = mantissas_all(1);
         if (kind & AFFINE_SECOND)

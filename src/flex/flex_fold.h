@@ -105,8 +105,16 @@ static inline __attribute__((always_inline)) void fold_columns(const struct fl_a
     const mantissas ones = mantissas_all(1), zeros = mantissas_all(0);
     pairs first[2] = {{0}}, high[2] = {{0}};
     upairs low[2] = {{0}};
+    const int64_t ahead = rows * stride;
     for (int64_t row = 0; row < rows; row += 2) {
         const int64_t here = row * stride, next = here + stride;
+        for (int64_t next_tile = here + ahead; next_tile <= next + ahead; next_tile += stride) {
+            __builtin_prefetch(d + next_tile, 0, 2);
+            if (kind >= FOLD_PRODUCT)
+                __builtin_prefetch(x + next_tile, 0, 2);
+            if (kind == FOLD_MASKED)
+                __builtin_prefetch(mask + next_tile, 0, 2);
+        }
         mantissas d0 = kind == FOLD_MASKED ? mantissas_gated(d + here, mask + here) : mantissas_at(d + here),
                   d1 = zeros;
         mantissas x0 = zeros, x1 = zeros;

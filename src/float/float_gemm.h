@@ -234,6 +234,9 @@ const struct gemm_stores FL_STORES = {
     .element_bytes = sizeof(element),
     .sum_bytes = sizeof(float),
     .stats_bytes = sizeof(struct fl_stats),
+#ifdef FL_ELEMENT_IS_FLOAT
+    .plain = true,
+#endif
     .sums = gemm_store_sums,
     .rows = gemm_store_rows,
     .finish = gemm_store_finish,

@@ -420,6 +420,7 @@ struct gemm_stores {
     int element_bytes; /* of the output */
     int sum_bytes;     /* of a whole sum: int64, or binary32 */
     int stats_bytes;   /* zeros are the start */
+    bool plain;        /* without an epilogue a sum is the element: rows and sums may lie in the output already */
     /* Elements first ... first + n - 1. */
     void (*sums)(const struct fl_args *args, int64_t first, int64_t n, const struct gemm_sums *sums, void *stats);
     /* `rows` rows of columns to elements first, first + pitch, ...; what lies in a row beyond its columns is 0. */

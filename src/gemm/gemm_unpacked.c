@@ -1,7 +1,8 @@
 /* gemm_unpacked.c - small matmuls of fp32, whose elements already have the packed form: micro-kernels read both
- * operands in place, since packing would take as long as the products. Chains and blocks of k are those of
- * gemm_matmul.c, so the results have the same bits. */
+ * operands in place, since packing would take as long as the products, and add in the output itself where sums are the
+ * results. Chains and blocks of k are those of gemm_matmul.c, so the results have the same bits. */
 #include "core/base/parallel.h"
+#include "gemm/gemm_epilogue.h"
 #include "gemm/gemm_driver.h"
 
 enum {
@@ -15,6 +16,7 @@ struct unpacked {
     int64_t m, n, k;
     int64_t a_row, a_step;
     bool turned;
+    bool in_place; /* sums lie in the output, which statistics alone do not have */
 };
 
 bool fl_gemm_takes_unpacked(const struct gemm_call *c) {
@@ -55,8 +57,10 @@ static void add_block(const struct unpacked *t, int64_t row, int64_t rows, int64
 static void unpacked_part(void *context, int part, int worker) {
     const struct unpacked *t = context;
     struct gemm_arena arena = gemm_worker_arena(t->c, worker);
-    const struct gemm_sums sums = lay_out_worker(t, &arena);
+    struct gemm_sums sums = lay_out_worker(t, &arena);
     const int64_t row = (int64_t)part * BAND_ROWS, rows = gemm_min(BAND_ROWS, t->m - row);
+    if (t->in_place)
+        sums.low = (int32_t *)t->c->args->out.data + row * t->n;
     for (int64_t k = 0; k < t->k; k += FL_K_CHUNK)
         add_block(t, row, rows, k, &sums);
     t->c->stores->rows(t->c->args, row * t->n, t->n, rows, t->n, &sums, gemm_worker_stats(t->c, worker));
@@ -73,7 +77,9 @@ tensor_status fl_gemm_unpacked(struct gemm_call *c, struct gemm_workspace *needs
                          .k = g->k,
                          .a_row = tn ? 1 : g->k,
                          .a_step = tn ? g->m : 1,
-                         .turned = tn};
+                         .turned = tn,
+                         .in_place = c->stores->plain && c->args->out.data &&
+                                     !gemm_has_epilogue(&c->args->p.product.epilogue)};
     const int64_t parts = gemm_parts(t.m, BAND_ROWS);
     struct gemm_arena common = {NULL, 0}, worker = gemm_worker_arena(c, 0);
     char *block;

@@ -65,6 +65,9 @@ for path in sorted(folder.glob("gpu_*.o")):
             name = line.split()[1].rstrip(":")
         elif " REG:" in line:
             use[arch, name] = [int(re.search(word + r":(\d+)", line)[1]) for word in ("REG", "STACK")]
+    if use and not {"sm_80", "sm_90"} <= {arch for arch, _ in use}:
+        print(f"skipped: {path.name} has machine code of {sorted({arch for arch, _ in use})}, not of sm_80 and sm_90 (FLEXLAB_CUDA_ARCHITECTURES)")
+        sys.exit(77)
     for part in re.split(r"\n\t\tFunction : ", run(tool, "-sass", "-arch", "sm_90", path))[1:]:
         name = part.split("\n", 1)[0]
         code = [(int(at, 16), opcode, int(target, 16) if target else None) for at, opcode, target in
