@@ -40,33 +40,23 @@ static inline cudaError_t gpu_launch(void (*kernel)(P...), dim3 grid, dim3 block
     return cudaGetLastError();
 }
 
-/* d += a b, exact modulo 2^32; all 32 lanes of a warp together. The names give the types of a and b. */
-#define GPU_MMA(name, type_a, type_b)                                                                                  \
-    static __device__ __forceinline__ void name(int32_t(&d)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) {        \
-        asm("mma.sync.aligned.m16n8k32.row.col.s32." type_a "." type_b ".s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "  \
-            "{%0,%1,%2,%3};"                                                                                           \
-            : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                                                           \
+/* d += a b; all 32 lanes of a warp together. Of bytes, whose types the name gives, exact modulo 2^32; of floats with
+ * sums of binary32, in the order of the GPU. Fragments of floats are those of ldmatrix: of a, rows 0 to 7 and 8 to 15
+ * of the first 16 bytes along k, then of the next; of b, the first 16 bytes and the next. */
+#define GPU_MMA(name, sum, place, types)                                                                               \
+    static __device__ __forceinline__ void name(sum(&d)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) {            \
+        asm("mma.sync.aligned." types " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                         \
+            : place(d[0]), place(d[1]), place(d[2]), place(d[3])                                                       \
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                                       \
     }
-GPU_MMA(gpu_mma_s8s8, "s8", "s8")
-GPU_MMA(gpu_mma_s8u8, "s8", "u8")
-GPU_MMA(gpu_mma_u8s8, "u8", "s8")
-GPU_MMA(gpu_mma_u8u8, "u8", "u8")
+GPU_MMA(gpu_mma_s8s8, int32_t, "+r", "m16n8k32.row.col.s32.s8.s8.s32")
+GPU_MMA(gpu_mma_s8u8, int32_t, "+r", "m16n8k32.row.col.s32.s8.u8.s32")
+GPU_MMA(gpu_mma_u8s8, int32_t, "+r", "m16n8k32.row.col.s32.u8.s8.s32")
+GPU_MMA(gpu_mma_u8u8, int32_t, "+r", "m16n8k32.row.col.s32.u8.u8.s32")
+GPU_MMA(gpu_mma_f16, float, "+f", "m16n8k16.row.col.f32.f16.f16.f32")
+GPU_MMA(gpu_mma_bf16, float, "+f", "m16n8k16.row.col.f32.bf16.bf16.f32")
+GPU_MMA(gpu_mma_tf32, float, "+f", "m16n8k8.row.col.f32.tf32.tf32.f32")
 #undef GPU_MMA
-
-/* The same of floats with sums of binary32, in the order of the GPU. Fragments are those of ldmatrix: of a, rows 0 to 7
- * and 8 to 15 of the first 16 bytes along k, then of the next; of b, the first 16 bytes and the next. */
-#define GPU_MMA_FLOATS(name, shape, type)                                                                              \
-    static __device__ __forceinline__ void name(float(&d)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) {          \
-        asm("mma.sync.aligned." shape ".row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "     \
-            "{%0,%1,%2,%3};"                                                                                           \
-            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                           \
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                                       \
-    }
-GPU_MMA_FLOATS(gpu_mma_f16, "m16n8k16", "f16")
-GPU_MMA_FLOATS(gpu_mma_bf16, "m16n8k16", "bf16")
-GPU_MMA_FLOATS(gpu_mma_tf32, "m16n8k8", "tf32")
-#undef GPU_MMA_FLOATS
 /* fp16 with sums of fp16, of which a register has two neighbours. */
 static __device__ __forceinline__ void gpu_mma_f16(uint32_t (&d)[2], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
@@ -78,7 +68,7 @@ static __device__ __forceinline__ uint32_t gpu_shared_address(const void *p) {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* `row`: 16 bytes of shared memory, aligned to 16. x2 uses the addresses of lanes 0 to 15, x1 those of lanes 0 to 7. */
+/* `row`: 16 bytes of shared memory, aligned to 16. */
 #define GPU_LDMATRIX_X4(name, shape)                                                                                   \
     static __device__ __forceinline__ void name(uint32_t(&r)[4], const void *row) {                                    \
         asm volatile("ldmatrix.sync.aligned.m8n8." shape ".shared.b16 {%0,%1,%2,%3}, [%4];"                            \
@@ -86,29 +76,9 @@ static __device__ __forceinline__ uint32_t gpu_shared_address(const void *p) {
                      : "r"(gpu_shared_address(row))                                                                    \
                      : "memory");                                                                                      \
     }
-#define GPU_LDMATRIX_X2(name, shape)                                                                                   \
-    static __device__ __forceinline__ void name(uint32_t(&r)[2], const void *row) {                                    \
-        asm volatile("ldmatrix.sync.aligned.m8n8." shape ".shared.b16 {%0,%1}, [%2];"                                  \
-                     : "=r"(r[0]), "=r"(r[1])                                                                          \
-                     : "r"(gpu_shared_address(row))                                                                    \
-                     : "memory");                                                                                      \
-    }
-#define GPU_LDMATRIX_X1(name, shape)                                                                                   \
-    static __device__ __forceinline__ void name(uint32_t(&r)[1], const void *row) {                                    \
-        asm volatile("ldmatrix.sync.aligned.m8n8." shape ".shared.b16 {%0}, [%1];"                                     \
-                     : "=r"(r[0])                                                                                      \
-                     : "r"(gpu_shared_address(row))                                                                    \
-                     : "memory");                                                                                      \
-    }
 GPU_LDMATRIX_X4(gpu_ldmatrix_x4, "x4")
 GPU_LDMATRIX_X4(gpu_ldmatrix_x4_trans, "x4.trans")
-GPU_LDMATRIX_X2(gpu_ldmatrix_x2, "x2")
-GPU_LDMATRIX_X2(gpu_ldmatrix_x2_trans, "x2.trans")
-GPU_LDMATRIX_X1(gpu_ldmatrix_x1, "x1")
-GPU_LDMATRIX_X1(gpu_ldmatrix_x1_trans, "x1.trans")
 #undef GPU_LDMATRIX_X4
-#undef GPU_LDMATRIX_X2
-#undef GPU_LDMATRIX_X1
 
 /* Starts a copy of 16 bytes to shared memory: the first valid_bytes (0 to 16) from src, zeros after them. Both
  * addresses are aligned to 16, even if valid_bytes is 0. */
@@ -131,11 +101,6 @@ static __device__ __forceinline__ float gpu_float_of_half(uint16_t h) {
     float x;
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
     return x;
-}
-
-/* Bytes of y:x (y high) chosen by the nibbles of selector; bit 3 of a nibble replicates the sign of the byte. */
-static __device__ __forceinline__ uint32_t gpu_byte_perm(uint32_t x, uint32_t y, uint32_t selector) {
-    return __byte_perm(x, y, selector);
 }
 
 #endif

@@ -130,7 +130,7 @@ __global__ void affine_elements(const struct gpu_call call, const struct affine_
         const struct affine_plan plan = form.channels ? affine_kept(args.p.batch_norm.channels.whole + c * FL_WHOLE)
                                                       : affine_plan_of(affine_of(args, form, 0));
         struct gpu_sums sums;
-        sums.begin(now, plan.holds ? plan.whole.exponent : 0, fl_exponent(&args.out));
+        sums.begin(now, plan.holds ? plan.whole.exponent : 0, now.e);
         if (!plan.holds || !sums.usual)
             affine_any(now, items, affine_of(args, form, c), form, &sums);
         else if (form.gate_kind == AFFINE_OPEN && !form.second)
@@ -148,8 +148,7 @@ __global__ void affine_elements(const struct gpu_call call, const struct affine_
 }
 
 static cudaError_t run_affine(const struct gpu_call *call, cudaStream_t stream, const struct affine_form &form) {
-    return gpu_launch(affine_elements, gpu_blocks(gpu_fourth(call->args.out.count)), GPU_THREADS, 0, stream, *call,
-                      form);
+    return gpu_run(affine_elements, (call->args.out.count + 3) / 4, call, stream, form);
 }
 
 static cudaError_t run_channel_affine(const struct gpu_call *call, cudaStream_t stream) {

@@ -49,15 +49,12 @@ __device__ static inline const struct fl_view &axes_folded(const struct fl_args 
 }
 
 __global__ void axes_fold(const struct gpu_call call, const struct axes_walks walks) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const struct fl_walk &g = walks.groups;
     const struct fl_view &x = axes_folded(args), &z = args.in[1];
     const enum fl_fold_kind kind = fl_fold_kind_of(args.op);
     const int64_t chunks = axes_chunks(g);
-    for (int64_t i = gpu_first(); i < chunks * g.outer; i += gpu_stride()) {
+    gpu_each(call.control, chunks * g.outer, [&](int64_t i) {
         const int64_t first = i % chunks * FL_ROWS_CHUNK, row = i / chunks * g.terms,
                       end = first + FL_ROWS_CHUNK < g.terms ? first + FL_ROWS_CHUNK : g.terms;
         union axes_part part;
@@ -83,7 +80,7 @@ __global__ void axes_fold(const struct gpu_call call, const struct axes_walks wa
 #endif
         }
         axes_parts(args)[i] = part;
-    }
+    });
 }
 
 /* The sum of the chunks of an output. */
@@ -116,84 +113,58 @@ __device__ static struct axes_total axes_add_up(const struct fl_args &args, cons
 }
 
 __global__ void axes_reduce(const struct gpu_call call, const struct axes_walks walks) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
-    const int e = fl_exponent(&args.out), ex = fl_exponent(&args.in[0]), ez = fl_exponent(&args.in[1]);
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < walks.groups.outer; i += gpu_stride()) {
-        const struct axes_total sum = axes_add_up(args, walks.groups, i);
-        struct fl_axes_value value;
-        if (fl_fold_picks(fl_fold_kind_of(args.op)))
-            value =
-                fl_axes_plain(gpu_value(args.in[0], ex, fl_walk_at(&walks.groups, 0, i * walks.groups.terms + sum.at)));
-        else if (GPU_SHARED)
-            value = fl_axes_exact(args.op, sum.exact, ex, ez, walks.groups.terms);
-        else
-            value = fl_axes_plain(fl_axes_float(args.op, sum.total, walks.groups.terms));
-        gpu_store(now, e, i, value.odd, value.near, &stats);
-    }
-    gpu_report(call.control, stats);
+    const struct fl_walk &g = walks.groups;
+    const int ex = fl_exponent(&args.in[0]), ez = fl_exponent(&args.in[1]);
+    gpu_elements(
+        call, g.outer, [&](int64_t i) -> struct gpu_result {
+            const struct axes_total sum = axes_add_up(args, g, i);
+            if (fl_fold_picks(fl_fold_kind_of(args.op)))
+                return gpu_value(args.in[0], ex, fl_walk_at(&g, 0, i * g.terms + sum.at));
+            if (!GPU_SHARED)
+                return fl_axes_float(args.op, sum.total, g.terms);
+            const struct fl_axes_value value = fl_axes_exact(args.op, sum.exact, ex, ez, g.terms);
+            return {value.odd, value.near};
+        });
 }
 
-__global__ void axes_argmax(const struct gpu_call call, const struct axes_walks walks) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    for (int64_t i = gpu_first(); i < walks.groups.outer; i += gpu_stride())
-        ((int32_t *)call.args.out.data)[i] = (int32_t)axes_add_up(call.args, walks.groups, i).at;
-}
-
-/* Computes for each group the number that its gradients need. */
+/* Computes for each group the number that its gradients need, or the position of the largest term. */
 __global__ void axes_ask(const struct gpu_call call, const struct axes_walks walks) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
-    for (int64_t i = gpu_first(); i < walks.groups.outer; i += gpu_stride()) {
+    gpu_each(call.control, walks.groups.outer, [&](int64_t i) {
         const struct axes_total sum = axes_add_up(args, walks.groups, i);
-        axes_groups(args, walks.groups)[i] =
-            args.op == FL_OP_REDUCE_L2_GRAD ? fl_axes_norm(sum.exact, sum.total, GPU_SHARED) : (double)sum.at;
-    }
+        if (args.op == FL_OP_ARGMAX)
+            ((int32_t *)args.out.data)[i] = (int32_t)sum.at;
+        else
+            axes_groups(args, walks.groups)[i] =
+                args.op == FL_OP_REDUCE_L2_GRAD ? fl_axes_norm(sum.exact, sum.total, GPU_SHARED) : (double)sum.at;
+    });
 }
 
 __global__ void axes_slopes(const struct gpu_call call, const struct axes_walks walks) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
-    const int e = fl_exponent(&args.out), edy = fl_exponent(&args.in[0]);
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+    const int edy = fl_exponent(&args.in[0]);
+    gpu_elements(call, args.out.count, [&](int64_t i) {
         const int64_t group = fl_walk_at(&walks.elements, 0, i);
         const double dy = gpu_value(args.in[0], edy, group), of_group = axes_groups(args, walks.groups)[group];
-        double dx;
         if (args.op == FL_OP_REDUCE_L2_GRAD) /* x by its mantissas */
-            dx = fl_axes_l2_slope(dy, gpu_value(args.in[1], 0, fl_walk_at(&walks.elements, 1, i)), of_group);
-        else
-            dx = of_group == (double)fl_walk_at(&walks.elements, 2, i) ? dy : 0;
-        gpu_store(now, e, i, dx, dx, &stats);
-    }
-    gpu_report(call.control, stats);
+            return fl_axes_l2_slope(dy, gpu_value(args.in[1], 0, fl_walk_at(&walks.elements, 1, i)), of_group);
+        return of_group == (double)fl_walk_at(&walks.elements, 2, i) ? dy : 0;
+    });
 }
 
 __global__ void axes_elements(const struct gpu_call call, const struct axes_walks walks) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
-    const int e = fl_exponent(&args.out), ea = fl_exponent(&args.in[0]), eb = fl_exponent(&args.in[1]);
+    const int ea = fl_exponent(&args.in[0]), eb = fl_exponent(&args.in[1]);
     const int64_t parameter = fl_axes_parameter(&args);
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
-        const double a = gpu_value(args.in[0], ea, fl_walk_at(&walks.elements, 0, i)),
-                     b = args.in[1].data ? gpu_value(args.in[1], eb, fl_walk_at(&walks.elements, 1, i)) : 0;
-        const bool mark = args.p.axes.marks && args.p.axes.marks[fl_walk_at(&walks.elements, 2, i)];
-        const struct fl_axes_value value = fl_axes_element(args.op, a, b, mark, parameter, ea, GPU_SHARED);
-        gpu_store(now, e, i, value.odd, value.near, &stats);
-    }
-    gpu_report(call.control, stats);
+    gpu_elements(
+        call, args.out.count, [&](int64_t i) -> struct gpu_result {
+            const double a = gpu_value(args.in[0], ea, fl_walk_at(&walks.elements, 0, i)),
+                         b = args.in[1].data ? gpu_value(args.in[1], eb, fl_walk_at(&walks.elements, 1, i)) : 0;
+            const bool mark = args.p.axes.marks && args.p.axes.marks[fl_walk_at(&walks.elements, 2, i)];
+            const struct fl_axes_value value = fl_axes_element(args.op, a, b, mark, parameter, ea, GPU_SHARED);
+            return {value.odd, value.near};
+        });
 }
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
@@ -216,24 +187,16 @@ static cudaError_t run_axes_slopes(const struct gpu_call *call, cudaStream_t str
 }
 
 static void add_axes(struct gpu_kernels *to) {
-    static const enum fl_op folds[] = {FL_OP_REDUCE_SUM, FL_OP_REDUCE_MEAN, FL_OP_REDUCE_MAX,        FL_OP_REDUCE_MIN,
-                                       FL_OP_REDUCE_L1,  FL_OP_REDUCE_L2,   FL_OP_BROADCAST_MUL_GRAD},
-                            slopes[] = {FL_OP_REDUCE_MAX_GRAD, FL_OP_REDUCE_MIN_GRAD, FL_OP_REDUCE_L2_GRAD},
-                            elements[] = {FL_OP_REDUCE_SUM_GRAD, FL_OP_REDUCE_MEAN_GRAD, FL_OP_REDUCE_L1_GRAD,
-                                          FL_OP_BROADCAST_ADD,   FL_OP_BROADCAST_MUL,    FL_OP_WHERE,
-                                          FL_OP_WHERE_GRAD};
-    for (const enum fl_op op : folds) {
-        to->op[op] = run_axes_fold<axes_reduce>;
-        to->need[op] = axes_need;
-    }
-    for (const enum fl_op op : slopes) {
-        to->op[op] = run_axes_slopes;
-        to->need[op] = axes_need;
-    }
-    for (const enum fl_op op : elements)
-        to->op[op] = run_axes_elements;
-    to->op[FL_OP_ARGMAX] = run_axes_fold<axes_argmax>;
-    to->need[FL_OP_ARGMAX] = axes_need;
+    gpu_add(to,
+            {FL_OP_REDUCE_SUM, FL_OP_REDUCE_MEAN, FL_OP_REDUCE_MAX, FL_OP_REDUCE_MIN, FL_OP_REDUCE_L1, FL_OP_REDUCE_L2,
+             FL_OP_BROADCAST_MUL_GRAD},
+            run_axes_fold<axes_reduce>, axes_need);
+    gpu_add(to, {FL_OP_REDUCE_MAX_GRAD, FL_OP_REDUCE_MIN_GRAD, FL_OP_REDUCE_L2_GRAD}, run_axes_slopes, axes_need);
+    gpu_add(to, {FL_OP_ARGMAX}, run_axes_fold<axes_ask>, axes_need);
+    gpu_add(to,
+            {FL_OP_REDUCE_SUM_GRAD, FL_OP_REDUCE_MEAN_GRAD, FL_OP_REDUCE_L1_GRAD, FL_OP_BROADCAST_ADD,
+             FL_OP_BROADCAST_MUL, FL_OP_WHERE, FL_OP_WHERE_GRAD},
+            run_axes_elements);
 }
 
 } // namespace

@@ -9,10 +9,6 @@
 
 // --- operands --------------------------------------------------------------------------------------------------------
 
-__device__ static bool has_stopped(const struct gpu_control *control) {
-    return control->failure.finding || control->write.next == FL_WRITE_DONE;
-}
-
 // A block of a row: its elements, and where they lie in the tensor.
 struct block_place {
     int64_t row, outer, inner; // the row has the column `inner` of matrix `outer`
@@ -67,24 +63,20 @@ __device__ static void note_maximum(const struct fl_gpu_block_operand &o, uint32
 }
 
 __global__ void find_maxima(const struct gpu_control *control, const struct fl_gpu_block_operand o, uint32_t signs) {
-    if (has_stopped(control))
-        return;
-    for (int64_t at = gpu_first(); at < o.out.rows * o.out.blocks; at += gpu_stride()) {
+    gpu_each(control, o.out.rows * o.out.blocks, [&](int64_t at) {
         const uint32_t most = maximum_of(o, place_of(o, at), signs);
         o.out.maxima[at] = most;
         if (!o.format.square)
             note_maximum(o, most);
-    }
+    });
 }
 
 // Every block of a square takes the largest maximum of the square's; a thread for each square.
 __global__ void join_squares(const struct gpu_control *control, const struct fl_gpu_block_operand o) {
-    if (has_stopped(control))
-        return;
     const int64_t side = o.format.block, blocks = o.out.blocks, step = o.source.square_step ? o.source.square_step : 1,
                   length = o.source.square_length ? o.source.square_length : o.out.rows / step,
                   squares = (length + side - 1) / side, all = o.out.rows / (length * step) * squares * step * blocks;
-    for (int64_t i = gpu_first(); i < all; i += gpu_stride()) {
+    gpu_each(control, all, [&](int64_t i) {
         const int64_t b = i % blocks, l = i / blocks % step, square = i / (blocks * step) % squares,
                       h = i / (blocks * step * squares), left = length - square * side,
                       count = left < side ? left : side, pitch = step * blocks;
@@ -95,7 +87,7 @@ __global__ void join_squares(const struct gpu_control *control, const struct fl_
         for (int64_t r = 0; r < count; r++)
             first[r * pitch] = most;
         note_maximum(o, most);
-    }
+    });
 }
 
 __device__ static float tensor_scale_of(const struct fl_gpu_block_operand &o) {
@@ -155,10 +147,8 @@ __device__ static void put_elements(const struct fl_gpu_block_operand &o, const 
 }
 
 __global__ void quantise(const struct gpu_call call, const struct fl_gpu_block_operand o, uint32_t signs) {
-    if (has_stopped(call.control))
-        return;
     const float tensor_scale = tensor_scale_of(o);
-    for (int64_t at = gpu_first(); at < o.out.rows * o.out.blocks; at += gpu_stride()) {
+    gpu_each(call.control, o.out.rows * o.out.blocks, [&](int64_t at) {
         const struct block_place p = place_of(o, at);
         const uint32_t most = o.out.maxima ? o.out.maxima[at] : maximum_of(o, p, signs);
         const bool is_number = most && most < FL_BLOCK_FIELD;
@@ -178,13 +168,11 @@ __global__ void quantise(const struct gpu_call call, const struct fl_gpu_block_o
                          (double)fl_block_power(exponent) * significand * tensor_scale, at);
         else
             clear(o.out, at, 0);
-    }
+    });
 }
 
 __global__ void find_rows(const struct gpu_control *control, const struct fl_gpu_block_operand o) {
-    if (has_stopped(control))
-        return;
-    for (int64_t row = gpu_first(); row < o.out.rows; row += gpu_stride()) {
+    gpu_each(control, o.out.rows, [&](int64_t row) {
         struct fl_gpu_row r = {FL_BLOCK_NAN, FL_BLOCK_ZERO, false};
         for (int64_t b = 0; b < o.out.blocks; b++) {
             const int16_t exponent = o.out.exponents[row * o.out.blocks + b];
@@ -196,7 +184,7 @@ __global__ void find_rows(const struct gpu_control *control, const struct fl_gpu
             }
         }
         o.rows[row] = r;
-    }
+    });
 }
 
 // --- sums ------------------------------------------------------------------------------------------------------------
@@ -373,11 +361,9 @@ __device__ static void sum_of_integers(const struct fl_gpu_blocks &t, const stru
 
 // Sums that integers of 128 bits do not hold are left to sum_in_digits: `low` is NaN.
 __global__ void sum_products(const struct gpu_call call, const struct fl_gpu_blocks t) {
-    if (has_stopped(call.control))
-        return;
     struct fl_block_matrices m = t.matrices;
     m.args = &call.args;
-    for (int64_t i = gpu_first(); i < t.count; i += gpu_stride()) {
+    gpu_each(call.control, t.count, [&](int64_t i) {
         const struct block_result r = result_of(m, i);
         struct block_pair pair = {&t.in[0], &t.in[1], 0, 0};
         struct block_extent extent = {0, 0, false, false};
@@ -390,18 +376,16 @@ __global__ void sum_products(const struct gpu_call call, const struct fl_gpu_blo
             sum_of_integers(t, m, r, extent, &high, &low);
         t.high[r.to] = high;
         t.low[r.to] = low;
-    }
+    });
 }
 
 __global__ void sum_in_digits(const struct gpu_call call, const struct fl_gpu_blocks t) {
-    if (has_stopped(call.control))
-        return;
     struct fl_block_matrices m = t.matrices;
     m.args = &call.args;
-    for (int64_t i = gpu_first(); i < t.count; i += gpu_stride()) {
+    gpu_each(call.control, t.count, [&](int64_t i) {
         const struct block_result r = result_of(m, i);
         if (t.low[r.to] == t.low[r.to])
-            continue;
+            return;
         struct block_pair pair = {&t.in[0], &t.in[1], 0, 0};
         struct fl_block_sum sum;
         fl_block_sum_begin(&sum);
@@ -413,11 +397,10 @@ __global__ void sum_in_digits(const struct gpu_call call, const struct fl_gpu_bl
             if (t.in[j].format.e4m3_scales)
                 fl_block_sum_scale(&sum, tensor_scale_of(t.in[j]));
         fl_block_sum_end(&sum, &t.high[r.to], &t.low[r.to]);
-    }
+    });
 }
 
-// --- mantissas whose products have a result of another format
-// ----------------------------------------------------------
+// --- mantissas whose products have a result of another format --------------------------------------------------------
 
 __device__ static const int16_t *mantissas_of(const struct fl_gpu_block_operand &o, int64_t row) {
     const struct fl_block_source &s = o.source;
@@ -438,11 +421,9 @@ __device__ static int64_t add_mantissas(const struct block_pair &pair) {
 // A thread for some pieces of a result, `parts` of them; the sums are integers, which begin at 0.
 __global__ void sum_mantissas(const struct gpu_call call, const struct fl_gpu_blocks t, int64_t parts,
                               unsigned long long *sums) {
-    if (has_stopped(call.control))
-        return;
     struct fl_block_matrices m = t.matrices;
     m.args = &call.args;
-    for (int64_t i = gpu_first(); i < t.count * parts; i += gpu_stride()) {
+    gpu_each(call.control, t.count * parts, [&](int64_t i) {
         const struct block_result r = result_of(m, i / parts);
         struct block_pair pair = {&t.in[0], &t.in[1], 0, 0};
         int64_t sum = 0;
@@ -451,15 +432,13 @@ __global__ void sum_mantissas(const struct gpu_call call, const struct fl_gpu_bl
             sum += add_mantissas(pair);
         }
         atomicAdd(&sums[r.to], (unsigned long long)sum);
-    }
+    });
 }
 
 __global__ void end_mantissas(const struct gpu_call call, const struct fl_gpu_blocks t) {
-    if (has_stopped(call.control))
-        return;
     const int e = fl_exponent(&call.args.in[0]) + fl_exponent(&call.args.in[1]);
-    for (int64_t i = gpu_first(); i < t.count; i += gpu_stride())
-        end_sum((fl_int128)__double_as_longlong(t.high[i]), -e, &t.high[i], &t.low[i]);
+    gpu_each(call.control, t.count,
+             [&](int64_t i) { end_sum((fl_int128)__double_as_longlong(t.high[i]), -e, &t.high[i], &t.low[i]); });
 }
 
 // --- a task ----------------------------------------------------------------------------------------------------------

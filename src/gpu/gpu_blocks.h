@@ -3,6 +3,7 @@
 #define FL_GPU_BLOCKS_H
 
 #include "blocks/block_geometry.h"
+#include "flexlab/version.h"
 #include "gpu/gpu_plugin.h"
 
 enum { FL_GPU_ADDENDS = 2 }; /* bias, residual */
@@ -40,5 +41,18 @@ struct fl_gpu_blocks {
     int64_t count;  /* of results */
     double *high, *low;
 };
+
+/* What the backend and the library must agree on. */
+static inline struct fl_gpu_sources fl_gpu_sources(void) {
+    const struct fl_gpu_sources of = {FL_GPU_VERSION,
+                                      FLEXLAB_VERSION_STRING,
+                                      sizeof(struct fl_call) + sizeof(struct fl_args) + sizeof(struct fl_gpu_floats) +
+                                          sizeof(struct fl_gpu_blocks),
+                                      sizeof(struct fl_slot),
+                                      sizeof(struct fl_gpu_failure),
+                                      sizeof(struct fl_gpu_facts),
+                                      fl_gpu_operations()};
+    return of;
+}
 
 #endif

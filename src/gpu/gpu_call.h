@@ -11,6 +11,7 @@
 #include "core/tensor/narrow.h"
 #include "gpu/device.h"
 #include "gpu/gpu_plugin.h"
+#include <initializer_list>
 
 struct gpu_control {
     struct fl_gpu_failure failure;
@@ -63,6 +64,14 @@ struct gpu_kernels {
     cudaError_t (*follow)(const struct gpu_control *control, const struct fl_view *view, void *wide,
                           cudaStream_t stream);
 };
+/* Enters operations that are run alike. */
+static inline void gpu_add(struct gpu_kernels *to, std::initializer_list<enum fl_op> ops, gpu_operation run,
+                           fl_need need = NULL) {
+    for (const enum fl_op op : ops) {
+        to->op[op] = run;
+        to->need[op] = need;
+    }
+}
 /* Indices or labels, which are below `limit` or `ignored`, and what a failure tells of them. */
 struct gpu_indices {
     const int32_t *indices;
@@ -98,18 +107,24 @@ __device__ static inline double gpu_number(const struct gpu_numbers &n, int64_t 
 /* The state of this run of a kernel. */
 struct gpu_now {
     void *out; /* NULL: measure */
+    int e;     /* exponent of the output */
     struct fl_rounding rounding;
     struct fl_minifloat made;
     int32_t code_bytes;
 };
 
+/* Whether the kernels of an attempt have nothing to do. */
+__device__ static inline bool gpu_idles(const struct gpu_control *control) {
+    const int next = control->write.next; /* both are read at once */
+    return control->failure.finding || next == FL_WRITE_DONE;
+}
+
 /* Sets *now at the start of a kernel. False: the kernel has nothing to do. */
 __device__ static inline bool gpu_begin(const struct gpu_call &call, struct gpu_now *now) {
-    const struct gpu_control *control = call.control;
-    const int next = control->write.next;
-    if (control->failure.finding || next == FL_WRITE_DONE)
+    if (gpu_idles(call.control))
         return false;
-    now->out = next == FL_WRITE_MEASURE ? NULL : call.args.out.data;
+    now->out = call.control->write.next == FL_WRITE_MEASURE ? NULL : call.args.out.data;
+    now->e = fl_exponent(&call.args.out);
     now->rounding.mode = (tensor_rounding)call.mode;
     now->rounding.key = call.seed;
     now->rounding.write = call.slot ? call.slot->writes : 0;
@@ -162,6 +177,26 @@ __device__ static inline void gpu_report(struct gpu_control *control, const stru
         atomicAdd((unsigned long long *)&to->nonfinite, (unsigned long long)mine.nonfinite);
 }
 
+/* The frames of most kernels. Calls item(i) for each i below count, shared among the threads. */
+template <class Item>
+__device__ static __forceinline__ void gpu_each(const struct gpu_control *control, int64_t count, Item item) {
+    if (gpu_idles(control))
+        return;
+    for (int64_t i = gpu_first(); i < count; i += gpu_stride())
+        item(i);
+}
+/* Calls store(now, i, &stats) for each i, by so many threads together, and reports the statistics. */
+template <int threads = 1, class Store>
+__device__ static __forceinline__ void gpu_store_each(const struct gpu_call &call, int64_t count, Store store) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first() / threads; i < count; i += gpu_stride() / threads)
+        store(now, i, &stats);
+    gpu_report(call.control, stats);
+}
+
 /* Grids of kernels with grid-stride loops. */
 enum { GPU_THREADS = 256 };
 static inline unsigned gpu_blocks(int64_t work) {
@@ -179,14 +214,11 @@ template <class... P, class... A>
 static inline cudaError_t gpu_once(void (*kernel)(P...), const struct gpu_call *call, cudaStream_t stream, A... more) {
     return gpu_launch(kernel, 1, 1, 0, stream, *call, more...);
 }
-/* An operation that is one kernel, with a thread for each element of the output. */
-template <void (*kernel)(const struct gpu_call)>
+/* An operation that is one kernel, with a thread for each element of the output, or for so many of them where what a
+ * thread does once costs as much as a few elements. */
+template <void (*kernel)(const struct gpu_call), int elements = 1>
 static cudaError_t gpu_run_all(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_run(kernel, call->args.out.count, call, stream);
-}
-/* The threads for so many elements where what a thread does once costs as much as a few elements. */
-static inline int64_t gpu_fourth(int64_t elements) {
-    return (elements + 3) / 4;
+    return gpu_run(kernel, (call->args.out.count + elements - 1) / elements, call, stream);
 }
 
 #endif

@@ -173,8 +173,7 @@ __global__ void end_look(const struct gpu_call call, const struct gpu_numbers nu
     attempted(call);
 }
 
-// --- the update of a step that overflowed is left out
-// ------------------------------------------------------------------
+// --- the update of a step that overflowed is left out ----------------------------------------------------------------
 
 __global__ void begin_look(struct gpu_control *control) {
     if (control->failure.finding)
@@ -245,6 +244,16 @@ static void describe_output(struct gpu_call *c, const struct fl_gpu_floats *floa
     c->seed = out->seed;
 }
 
+// Of a tensor with a wide part the element is the rounding of that, to nearest.
+static struct gpu_call describe_write(const struct fl_call *call, const struct fl_gpu_floats *floats,
+                                      struct gpu_control *control) {
+    struct gpu_call c = describe(call, floats, control);
+    describe_output(&c, floats, &call->out);
+    if (c.args.out.wide && c.mode == TENSOR_ROUND_STOCHASTIC)
+        c.mode = TENSOR_ROUND_NEAREST;
+    return c;
+}
+
 // The sums of a product in blocks are the same for both attempts to store them.
 static cudaError_t multiply_blocks(const struct gpu_call *c, const struct fl_gpu_blocks *blocks, cudaStream_t stream) {
     const struct gpu_pairs pairs = {blocks->high, blocks->low,
@@ -296,8 +305,7 @@ static cudaError_t end(const struct gpu_call *c, const struct fl_call *call, con
 
 static cudaError_t write_part(const struct fl_call *call, const struct fl_gpu_floats *floats,
                               const struct fl_gpu_blocks *blocks, struct gpu_control *control, cudaStream_t stream) {
-    struct gpu_call c = describe(call, floats, control);
-    describe_output(&c, floats, &call->out);
+    const struct gpu_call c = describe_write(call, floats, control);
     TRY_CUDA(gpu_launch(begin_part, 1, 1, 0, stream, control, call->sequence));
     TRY_CUDA(compute(&c, floats, blocks, call->out.data, stream));
     TRY_CUDA(clamp(&c, call, c.args.out.wide, stream));
@@ -306,16 +314,14 @@ static cudaError_t write_part(const struct fl_call *call, const struct fl_gpu_fl
 
 static cudaError_t open(const struct fl_call *call, const struct fl_gpu_floats *floats, struct gpu_control *control,
                         cudaStream_t stream) {
-    struct gpu_call c = describe(call, floats, control);
-    describe_output(&c, floats, &call->out);
-    return gpu_launch(open_sequence, 1, 1, 0, stream, c, call->sequence, is_shared(call->out.format));
+    return gpu_launch(open_sequence, 1, 1, 0, stream, describe_write(call, floats, control), call->sequence,
+                      is_shared(call->out.format));
 }
 
 static cudaError_t write(const struct fl_call *call, const struct fl_gpu_floats *floats,
                          const struct fl_gpu_blocks *blocks, struct gpu_control *control, cudaStream_t stream) {
     const bool shared = is_shared(call->out.format);
-    struct gpu_call c = describe(call, floats, control);
-    describe_output(&c, floats, &call->out);
+    struct gpu_call c = describe_write(call, floats, control);
     TRY_CUDA(
         gpu_launch(begin_attempts, 1, 1, 0, stream, c, shared, call->measures_first ? FL_WRITE_ONCE : FL_WRITE_FREE));
     TRY_CUDA(compute(&c, floats, blocks, call->out.data, stream));

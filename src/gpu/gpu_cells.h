@@ -127,18 +127,10 @@ __device__ static double cell_at(const struct fl_args &args, int gate, int64_t r
 }
 
 __global__ void cell(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const int64_t n = args.p.cell.units, width = args.out.count / args.p.cell.rows;
-    const int e = fl_exponent(&args.out);
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
-        const double y = cell_at(args, (int)(i % width / n), i / width, i % n);
-        gpu_store(now, e, i, y, y, &stats);
-    }
-    gpu_report(call.control, stats);
+    gpu_elements(call, args.out.count,
+                 [&](int64_t i) { return cell_at(args, (int)(i % width / n), i / width, i % n); });
 }
 
 static void add_cells(struct gpu_kernels *to) {

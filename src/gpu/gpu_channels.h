@@ -13,37 +13,31 @@ namespace {
 /* --- numbers: a thread for a channel------------------------------------------------------------------------------- */
 
 __global__ void channel_moments(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    const struct fl_args &args = call.args;
-    const struct fl_batch_norm &n = args.p.batch_norm;
-    for (int64_t c = gpu_first(); c < n.n; c += gpu_stride())
-#ifdef FL_SHARED_EXPONENT
-        fl_exact_moments(n.m, n.sums.i[0][c], n.sums.i[1][c], fl_exponent(&args.in[0]), &n.mean[c], &n.variance[c]);
-#else
-        fl_float_moments(n.m, n.sums.f[0][c], n.sums.f[1][c], &n.mean[c], &n.variance[c]);
-#endif
+    const struct fl_batch_norm &n = call.args.p.batch_norm;
+    gpu_each(call.control, n.n, [&](int64_t c) {
+        if (GPU_SHARED)
+            fl_exact_moments(n.m, n.sums.i[0][c], n.sums.i[1][c], fl_exponent(&call.args.in[0]), &n.mean[c],
+                             &n.variance[c]);
+        else
+            fl_float_moments(n.m, n.sums.f[0][c], n.sums.f[1][c], &n.mean[c], &n.variance[c]);
+    });
 }
 
 /* Of a part of a batch: the sums themselves (core/ops/norms/part_norm.h). */
 __global__ void channel_parts(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const struct fl_batch_norm &n = args.p.batch_norm;
     double *sum = n.parts, *high = sum + n.n, *low = high + n.n;
-    for (int64_t c = gpu_first(); c < n.n; c += gpu_stride()) {
-#ifdef FL_SHARED_EXPONENT
-        fl_exact_part(n.sums.i[0][c], n.sums.i[1][c], fl_exponent(&args.in[0]),
-                      fl_exponent(args.in[1].data ? &args.in[1] : &args.in[0]), &sum[c], &high[c], &low[c]);
-#else
+    gpu_each(call.control, n.n, [&](int64_t c) {
+        if (GPU_SHARED) {
+            fl_exact_part(n.sums.i[0][c], n.sums.i[1][c], fl_exponent(&args.in[0]),
+                          fl_exponent(args.in[1].data ? &args.in[1] : &args.in[0]), &sum[c], &high[c], &low[c]);
+            return;
+        }
         sum[c] = n.sums.f[0][c];
         high[c] = n.sums.f[1][c];
         low[c] = 0;
-#endif
-    }
+    });
 }
 
 __device__ static inline double vector_at(const struct fl_view &vector, int64_t c) {
@@ -99,19 +93,16 @@ __device__ static struct fl_affine_channel grad_coefficients(const struct fl_arg
 }
 
 __global__ void affine_coefficients(const struct gpu_call call, bool gradient) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    for (int64_t c = gpu_first(); c < call.args.p.batch_norm.n; c += gpu_stride())
+    gpu_each(call.control, call.args.p.batch_norm.n, [&](int64_t c) {
         if (!keep_channel(call.args, c, gradient ? grad_coefficients(call.args, c) : coefficients(call.args, c)))
             gpu_found(call.control, c);
+    });
 }
 
 /* Stops the queue at the first channel without finite coefficients. One thread. */
 __global__ void end_coefficients(const struct gpu_call call, bool gradient) {
-    struct gpu_now now;
     const int64_t c = call.control->found;
-    if (!gpu_begin(call, &now) || c < 0)
+    if (gpu_idles(call.control) || c < 0)
         return;
     const struct fl_affine_channel channel = gradient ? grad_coefficients(call.args, c) : coefficients(call.args, c);
     struct fl_gpu_failure *failure = &call.control->failure;
@@ -128,24 +119,18 @@ __global__ void end_coefficients(const struct gpu_call call, bool gradient) {
 
 #ifndef FL_SHARED_EXPONENT
 __global__ void channel_affine(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const struct fl_channels &k = args.p.batch_norm.channels;
     const struct fl_view &a = args.in[0], &b = args.in[1], &mask = args.in[2];
     const bool second = b.data != NULL;
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+    gpu_elements(call, args.out.count, [&](int64_t i) {
         const int64_t c = i % args.p.batch_norm.n;
         const bool counts = !mask.data || gpu_value(mask, 0, i) > 0;
         const float x = counts ? (float)gpu_value(a, 0, i) : 0;
         const float rest = second ? __fmaf_rn(k.d[c], (float)gpu_value(b, 0, i), k.b[c]) : k.b[c];
         const float t = __fmaf_rn(k.a[c], x, rest);
-        const float y = args.p.batch_norm.relu && t <= 0 ? 0 : t;
-        gpu_store(now, 0, i, y, y, &stats);
-    }
-    gpu_report(call.control, stats);
+        return args.p.batch_norm.relu && t <= 0 ? 0 : t;
+    });
 }
 #endif
 
@@ -168,10 +153,8 @@ static cudaError_t run_coefficients(const struct gpu_call *call, cudaStream_t st
 
 static void add_channels(struct gpu_kernels *to) {
     to->op[FL_OP_CHANNEL_MOMENTS] = run_channel_moments;
-    to->op[FL_OP_AFFINE_COEFFICIENTS] = run_coefficients;
-    to->op[FL_OP_AFFINE_GRAD_COEFFICIENTS] = run_coefficients;
-    to->op[FL_OP_CHANNEL_AFFINE] = run_channel_affine;
-    to->op[FL_OP_CHANNEL_AFFINE_GRAD] = run_channel_affine;
+    to->op[FL_OP_AFFINE_COEFFICIENTS] = to->op[FL_OP_AFFINE_GRAD_COEFFICIENTS] = run_coefficients;
+    to->op[FL_OP_CHANNEL_AFFINE] = to->op[FL_OP_CHANNEL_AFFINE_GRAD] = run_channel_affine;
     to->op[FL_OP_RUNNING_STATISTICS] = gpu_running_statistics;
 }
 

@@ -39,9 +39,9 @@ static tensor_status faulted(const struct gpu *g, const char *text) {
 }
 
 /* Calls a function of the backend, which one thread at a time uses. */
-#define LOCKED(status, g, call)                                                                                        \
+#define LOCKED(status, g, call_)                                                                                       \
     pthread_mutex_lock(&(g)->lock);                                                                                    \
-    const tensor_status status = faulted(g, (g)->plugin->call);                                                        \
+    const tensor_status status = faulted(g, (g)->plugin->call.call_);                                                  \
     pthread_mutex_unlock(&(g)->lock)
 
 /* The failure that a task found. */
@@ -77,7 +77,7 @@ static void *gpu_allocate(struct tensor_device *device, size_t bytes) {
     struct gpu *g = gpu_of(device);
     void *memory = NULL;
     pthread_mutex_lock(&g->lock);
-    if (g->plugin->allocate(g->backend, bytes, &memory)) /* gpu_room reports a fault */
+    if (g->plugin->call.allocate(g->backend, bytes, &memory)) /* gpu_room reports a fault */
         memory = NULL;
     pthread_mutex_unlock(&g->lock);
     return memory;
@@ -94,7 +94,7 @@ static tensor_status gpu_room(struct tensor_device *device, char *text, size_t b
 static void gpu_release(struct tensor_device *device, void *memory) {
     struct gpu *g = gpu_of(device);
     pthread_mutex_lock(&g->lock);
-    (void)g->plugin->release(g->backend, memory); /* a fault remains for the next wait */
+    (void)g->plugin->call.release(g->backend, memory); /* a fault remains for the next wait */
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -124,32 +124,32 @@ static tensor_status gpu_submit(struct fl_queue *queue, const struct fl_call *ca
     return status;
 }
 
-static tensor_status gpu_put(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
-    struct gpu *g = gpu_of(queue->device);
-    LOCKED(status, g, put(g->backend, to, from, bytes));
-    return status;
-}
-
-static tensor_status gpu_get(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
-    struct gpu *g = gpu_of(queue->device);
-    struct fl_gpu_failure failure;
-    LOCKED(status, g, get(g->backend, to, from, bytes, &failure));
-    return status ? status : found(&failure);
-}
-
-static tensor_status gpu_copy(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
-    struct gpu *g = gpu_of(queue->device);
-    LOCKED(status, g, copy(g->backend, to, from, bytes));
-    return status;
-}
+/* Functions of the queue that are one of the backend; those that read tell what a task has found before. */
+#define ON_QUEUE(name, parameters, ...)                                                                                \
+    static tensor_status gpu_##name parameters {                                                                       \
+        struct gpu *g = gpu_of(queue->device);                                                                         \
+        struct fl_gpu_failure failure = {.finding = FL_GPU_NOTHING};                                                   \
+        LOCKED(status, g, __VA_ARGS__);                                                                                \
+        return status ? status : found(&failure);                                                                      \
+    }
+ON_QUEUE(put, (struct fl_queue * queue, void *to, const void *from, size_t bytes), put(g->backend, to, from, bytes))
+ON_QUEUE(get, (struct fl_queue * queue, void *to, const void *from, size_t bytes),
+         get(g->backend, to, from, bytes, &failure))
+ON_QUEUE(copy, (struct fl_queue * queue, void *to, const void *from, size_t bytes), copy(g->backend, to, from, bytes))
+ON_QUEUE(arrived, (struct fl_queue * queue, const void *fetch, bool *arrived), arrived(g->backend, fetch, arrived))
+ON_QUEUE(fetched, (struct fl_queue * queue, void *fetch, void *to), fetched(g->backend, fetch, to, &failure))
+ON_QUEUE(wait, (struct fl_queue * queue), wait(g->backend, &failure))
+ON_QUEUE(record, (struct fl_queue * queue), record(g->backend))
+ON_QUEUE(recorded, (struct fl_queue * queue, void **recording), recorded(g->backend, recording))
+ON_QUEUE(replay, (struct fl_queue * queue, void *recording), replay(g->backend, recording))
 
 static tensor_status gpu_fetch(struct fl_queue *queue, void **fetch, const void *from, size_t bytes, bool beside) {
     struct gpu *g = gpu_of(queue->device);
     struct fl_gpu_fetch *f = *fetch;
     pthread_mutex_lock(&g->lock);
-    const char *text = g->plugin->fetch(g->backend, &f, from, bytes, beside);
+    const char *text = g->plugin->call.fetch(g->backend, &f, from, bytes, beside);
     struct fl_gpu_facts now;
-    const bool no_memory = text && !f && !g->plugin->facts(g->backend, &now); /* any other failure would remain */
+    const bool no_memory = text && !f && !g->plugin->call.facts(g->backend, &now); /* any other failure would remain */
     const tensor_status status =
         no_memory ? fl_fail(TENSOR_E_MEMORY, "%s: no pinned memory for %zu bytes (%s)", g->name, bytes, text)
                   : faulted(g, text);
@@ -158,31 +158,11 @@ static tensor_status gpu_fetch(struct fl_queue *queue, void **fetch, const void 
     return status;
 }
 
-static tensor_status gpu_arrived(struct fl_queue *queue, const void *fetch, bool *arrived) {
-    struct gpu *g = gpu_of(queue->device);
-    LOCKED(status, g, arrived(g->backend, fetch, arrived));
-    return status;
-}
-
-static tensor_status gpu_fetched(struct fl_queue *queue, void *fetch, void *to) {
-    struct gpu *g = gpu_of(queue->device);
-    struct fl_gpu_failure failure;
-    LOCKED(status, g, fetched(g->backend, fetch, to, &failure));
-    return status ? status : found(&failure);
-}
-
 static void gpu_give_up_fetch(struct fl_queue *queue, void *fetch) {
     struct gpu *g = gpu_of(queue->device);
     pthread_mutex_lock(&g->lock);
-    g->plugin->give_up_fetch(g->backend, fetch);
+    g->plugin->call.give_up_fetch(g->backend, fetch);
     pthread_mutex_unlock(&g->lock);
-}
-
-static tensor_status gpu_wait(struct fl_queue *queue) {
-    struct gpu *g = gpu_of(queue->device);
-    struct fl_gpu_failure failure;
-    LOCKED(status, g, wait(g->backend, &failure));
-    return status ? status : found(&failure);
 }
 
 static tensor_status gpu_describe(struct tensor_device *device, char *text, size_t bytes) {
@@ -198,28 +178,10 @@ static tensor_status gpu_describe(struct tensor_device *device, char *text, size
     return status;
 }
 
-static tensor_status gpu_record(struct fl_queue *queue) {
-    struct gpu *g = gpu_of(queue->device);
-    LOCKED(status, g, record(g->backend));
-    return status;
-}
-
-static tensor_status gpu_recorded(struct fl_queue *queue, void **recording) {
-    struct gpu *g = gpu_of(queue->device);
-    LOCKED(status, g, recorded(g->backend, recording));
-    return status;
-}
-
-static tensor_status gpu_replay(struct fl_queue *queue, void *recording) {
-    struct gpu *g = gpu_of(queue->device);
-    LOCKED(status, g, replay(g->backend, recording));
-    return status;
-}
-
 static void gpu_forget(struct tensor_device *device, void *recording) {
     struct gpu *g = gpu_of(device);
     pthread_mutex_lock(&g->lock);
-    g->plugin->forget(g->backend, recording);
+    g->plugin->call.forget(g->backend, recording);
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -231,14 +193,14 @@ static tensor_status runs_elsewhere(const struct fl_args *args) {
 static const struct fl_gpu_plugin *plugin_in_use; /* one for all devices */
 
 static size_t gpu_need(const struct fl_args *args) {
-    return gpu_task_need(args, plugin_in_use->need(args));
+    return gpu_task_need(args, plugin_in_use->call.need(args));
 }
 
 static bool gpu_find(struct tensor_device *device, const struct fl_format *format, enum fl_op op,
                      struct fl_choice *choice) {
     const struct gpu *g = gpu_of(device);
     *choice = (struct fl_choice){.kernel = runs_elsewhere, .need = gpu_need, .backend = FL_PORTABLE};
-    return g->plugin->has(fl_written_format(format), op);
+    return g->plugin->call.has(fl_written_format(format), op);
 }
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
@@ -247,7 +209,7 @@ static bool open_gpu(const struct fl_gpu_plugin *plugin, int number, char *why, 
     struct gpu *g = &gpus[number];
     if (g->backend)
         return true;
-    g->backend = plugin->open(number, &g->facts, why, bytes);
+    g->backend = plugin->call.open(number, &g->facts, why, bytes);
     if (!g->backend)
         return false;
     g->plugin = plugin_in_use = plugin;
@@ -278,7 +240,7 @@ static bool open_gpu(const struct fl_gpu_plugin *plugin, int number, char *why, 
     if (fl_device_add(&g->device))
         return true;
     snprintf(why, bytes, "too many devices");
-    plugin->close(g->backend);
+    plugin->call.close(g->backend);
     g->backend = NULL;
     return false;
 }
@@ -298,7 +260,7 @@ struct tensor_device *fl_gpu_find(const char *name, int place, char *why, size_t
         return NULL;
     pthread_mutex_lock(&opening);
     const struct fl_gpu_plugin *plugin = fl_gpu_load(why, bytes);
-    const int count = plugin ? plugin->count(why, bytes) : 0;
+    const int count = plugin ? plugin->call.count(why, bytes) : 0;
     struct tensor_device *device = NULL;
     if (count > 0 && is_open)
         number = place % (count > MOST ? MOST : count);

@@ -4,7 +4,7 @@
  * The kernels of all folders have the same names, so each file has an unnamed namespace.
  *
  * Expects: a codec: that of a float format (float_block.h says what it defines), or FL_SHARED_EXPONENT, FL_TOP.
- * Gives: gpu_value, gpu_store, gpu_store_real, GPU_SHARED. */
+ * Gives: gpu_value, gpu_mantissa, gpu_store, gpu_store_once, gpu_elements, gpu_chains, GPU_SHARED. */
 #ifndef FL_GPU_ELEMENT_H
 #define FL_GPU_ELEMENT_H
 
@@ -29,6 +29,20 @@ __device__ static inline double gpu_value(const struct fl_view &view, int e, int
     return (double)FL_DECODE(((const fl_element *)view.data)[i]);
 #endif
 }
+
+/* Its mantissa, under a shared exponent. */
+__device__ static inline int64_t gpu_mantissa(const struct fl_view &view, int64_t i) {
+    return (int64_t)((const fl_element *)view.data)[i];
+}
+
+/* A result of an operation: exact or rounded to odd, and to nearest, for the maximum. */
+struct gpu_result {
+    double odd, near;
+    __device__ gpu_result(double x) : odd(x), near(x) {}
+    __device__ gpu_result(double odd_, double near_) : odd(odd_), near(near_) {}
+    __device__ gpu_result(const struct fl_wide_sum &sum) : odd(fl_terms_odd(sum)), near(fl_terms_abs(sum)) {}
+    __device__ operator double() const { return odd; }
+};
 
 #ifdef FL_SHARED_EXPONENT
 /* Stores a rounded mantissa. */
@@ -58,13 +72,12 @@ __device__ static inline void gpu_put_nonfinite(const struct gpu_now &now, int64
         ((fl_element *)now.out)[i] = (fl_element)m;
 }
 
-/* Stores x, exact or rounded to odd, as element i; near: x rounded to nearest, for the maximum; e: exponent of the
- * output. */
-__device__ static inline void gpu_store(const struct gpu_now &now, int e, int64_t i, double x, double near,
+/* Stores a result as element i. */
+__device__ static inline void gpu_store(const struct gpu_now &now, int64_t i, struct gpu_result x,
                                         struct fl_stats *stats) {
     const bool drawn = now.rounding.mode == TENSOR_ROUND_STOCHASTIC;
     const uint32_t draw = drawn ? fl_philox_draw(now.rounding.key, now.rounding.write, i) : 0;
-    const int32_t m = fl_put_number(x, near, e, FL_TOP, drawn ? &draw : NULL, stats);
+    const int32_t m = fl_put_number(x.odd, x.near, now.e, FL_TOP, drawn ? &draw : NULL, stats);
     if (now.out)
         ((fl_element *)now.out)[i] = (fl_element)m;
 }
@@ -111,18 +124,17 @@ __device__ static inline float gpu_store_drawn(const struct gpu_now &now, int64_
 #endif
 #endif
 
-/* Stores a result of an operation: it is rounded to binary32 first, unless the write rounds stochastically. */
-__device__ static inline void gpu_store(const struct gpu_now &now, int e, int64_t i, double x, double near,
-                                        struct fl_stats *stats) {
-    (void)e;
-    (void)near;
+/* Stores a result of an operation, a float, a double or a gpu_result: it is rounded to binary32 first, unless the write
+ * rounds stochastically. */
+template <class Result>
+__device__ static inline void gpu_store(const struct gpu_now &now, int64_t i, Result x, struct fl_stats *stats) {
 #ifdef FL_DIGITS
     if (now.rounding.mode == TENSOR_ROUND_STOCHASTIC) {
         gpu_store_drawn(now, i, x, stats);
         return;
     }
 #endif
-    gpu_store_float(now, i, (float)x, stats);
+    gpu_store_float(now, i, (float)(double)x, stats);
 }
 
 /* Stores a number that is not the result of an operation, rounded once by way of a binary32 rounded to odd. */
@@ -141,49 +153,53 @@ __device__ static inline void gpu_store_number(const struct gpu_now &now, int64_
 }
 #endif
 
-/* Stores the exact sum of a product as element i, rounded once: x, exact or rounded to odd; near, the same to nearest,
- * for the maximum. Counts of a stochastic rounding are those of the element (fl_encode_exact). */
-__device__ static inline void gpu_store_sum(const struct gpu_now &now, int e, int64_t i, double x, double near,
-                                            struct fl_stats *stats) {
+/* Stores x as element i, rounded once: a real number, or the exact sum of a product, of whose stochastic rounding the
+ * counts are those of the element (fl_encode_exact). */
+__device__ static inline void gpu_store_once(const struct gpu_now &now, int64_t i, struct gpu_result x, bool is_sum,
+                                             struct fl_stats *stats) {
 #ifdef FL_SHARED_EXPONENT
-    gpu_store(now, e, i, x, near, stats);
+    (void)is_sum;
+    gpu_store(now, i, x, stats);
 #else
     struct fl_stats one = {};
-    (void)e;
 #ifdef FL_DIGITS
     if (now.rounding.mode == TENSOR_ROUND_STOCHASTIC) {
         const float rounded = gpu_store_drawn(now, i, x, &one), stored = FL_STORED(rounded);
-        if (now.made.saturates)
-            one.nonfinite = !fl_is_finite(x);
-        else
-            one.saturated = fl_is_finite(x) && !fl_is_finite(stored);
-        one.flushed = fl_is_finite(x) && x != 0 && stored == 0;
+        const bool finite = fl_is_finite(x);
+        if (is_sum && now.made.saturates)
+            one.nonfinite = !finite;
+        else if (is_sum)
+            one.saturated = finite && !fl_is_finite(stored);
+        if (is_sum)
+            one.flushed = finite && x != 0 && stored == 0;
     } else
 #endif
         gpu_store_number(now, i, x, &one);
-    one.maximum = near == near ? (near < 0 ? -near : near) : 0;
+    one.maximum = x.near == x.near ? (x.near < 0 ? -x.near : x.near) : 0;
     fl_stats_merge(stats, &one);
 #endif
 }
 
-/* Stores x, a real number rounded to odd, as element i, rounded once. */
-__device__ static inline void gpu_store_real(const struct gpu_now &now, int e, int64_t i, double x,
-                                             struct fl_stats *stats) {
-    const double near = fl_coarse(x);
-    struct fl_stats one = {};
-#ifdef FL_SHARED_EXPONENT
-    gpu_store(now, e, i, x, near, &one);
-#else
-    (void)e;
-#ifdef FL_DIGITS
-    if (now.rounding.mode == TENSOR_ROUND_STOCHASTIC)
-        gpu_store_drawn(now, i, x, &one);
-    else
-#endif
-        gpu_store_number(now, i, x, &one);
-    one.maximum = near == near ? (near < 0 ? -near : near) : 0;
-#endif
-    fl_stats_merge(stats, &one);
+/* A sum of numbers in chains of binary32, FL_ROWS_CHUNK terms each, which are added in double. */
+struct gpu_chains {
+    double total = 0;
+    float chain = 0;
+    int64_t terms = 0;
+    __device__ void add(double x) {
+        if (terms && terms % FL_ROWS_CHUNK == 0) {
+            total += chain;
+            chain = 0;
+        }
+        chain = __fadd_rn(chain, (float)x);
+        terms++;
+    }
+    __device__ double value() const { return total + chain; }
+};
+
+/* The frame of kernels whose results are elements: stores result(i) as element i, for each i below count. */
+template <class Result>
+__device__ static __forceinline__ void gpu_elements(const struct gpu_call &call, int64_t count, Result result) {
+    gpu_store_each(call, count, [&](const auto &now, int64_t i, auto *stats) { gpu_store(now, i, result(i), stats); });
 }
 
 #endif

@@ -26,13 +26,10 @@ __device__ static inline fold_part *part_at(const struct fl_args &args, int kind
 
 /* x is in[0], z is in[z]. An element counts if that of mask (in[2]) is above zero; without a mask all count. */
 __global__ void sum_chunks(const struct gpu_call call, int z, int64_t chunks) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const struct fl_view &a = args.in[0], &b = args.in[z], &mask = args.in[2];
     const int64_t m = args.p.rows.m, n = args.p.rows.n;
-    for (int64_t i = gpu_first(); i < chunks * n; i += gpu_stride()) {
+    gpu_each(call.control, chunks * n, [&](int64_t i) {
         const int64_t chunk = i / n, c = i % n, first = chunk * FL_ROWS_CHUNK,
                       end = first + FL_ROWS_CHUNK < m ? first + FL_ROWS_CHUNK : m;
         fold_part sum = 0, products = 0;
@@ -51,7 +48,7 @@ __global__ void sum_chunks(const struct gpu_call call, int z, int64_t chunks) {
         }
         *part_at(args, 0, chunk, c, chunks) = sum;
         *part_at(args, 1, chunk, c, chunks) = products;
-    }
+    });
 }
 
 __device__ static inline fold_sum sum_of_parts(const struct fl_args &args, int kind, int64_t channel, int64_t chunks) {
@@ -62,31 +59,21 @@ __device__ static inline fold_sum sum_of_parts(const struct fl_args &args, int k
 }
 
 __global__ void end_channel_sums(const struct gpu_call call, int64_t chunks) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
-    for (int64_t c = gpu_first(); c < args.p.rows.n; c += gpu_stride())
+    gpu_each(call.control, args.p.rows.n, [&](int64_t c) {
         for (int kind = 0; kind < 2; kind++)
 #ifdef FL_SHARED_EXPONENT
             args.p.batch_norm.sums.i[kind][c] = sum_of_parts(args, kind, c, chunks);
 #else
             args.p.batch_norm.sums.f[kind][c] = sum_of_parts(args, kind, c, chunks);
 #endif
+    });
 }
 
 __global__ void end_sum_rows(const struct gpu_call call, int64_t chunks) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    const struct fl_args &args = call.args;
-    const int e = fl_exponent(&args.out), ex = fl_exponent(&args.in[0]);
-    struct fl_stats stats = {};
-    for (int64_t c = gpu_first(); c < args.p.rows.n; c += gpu_stride()) {
-        const double sum = fl_scale2((double)sum_of_parts(args, 0, c, chunks), -ex);
-        gpu_store(now, e, c, sum, sum, &stats);
-    }
-    gpu_report(call.control, stats);
+    const int ex = fl_exponent(&call.args.in[0]);
+    gpu_elements(call, call.args.p.rows.n,
+                 [&](int64_t c) { return fl_scale2((double)sum_of_parts(call.args, 0, c, chunks), -ex); });
 }
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
@@ -107,11 +94,7 @@ static cudaError_t run_fold(const struct gpu_call *call, cudaStream_t stream) {
 }
 
 static void add_folds(struct gpu_kernels *to) {
-    static const enum fl_op folds[] = {FL_OP_SUM_ROWS, FL_OP_CHANNEL_SUMS, FL_OP_CHANNEL_GRAD_SUMS};
-    for (const enum fl_op op : folds) {
-        to->op[op] = run_fold;
-        to->need[op] = fold_need;
-    }
+    gpu_add(to, {FL_OP_SUM_ROWS, FL_OP_CHANNEL_SUMS, FL_OP_CHANNEL_GRAD_SUMS}, run_fold, fold_need);
 }
 
 } // namespace

@@ -43,23 +43,17 @@ __device__ static int64_t largest_in_window(const struct fl_view &x, int e, cons
 }
 
 __global__ void maxpool(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_windows &g = call.args.p.pooling.windows;
-    const int e = fl_exponent(&call.args.out), ex = fl_exponent(&call.args.in[0]);
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
+    const int ex = fl_exponent(&call.args.in[0]);
+    gpu_elements(call, call.args.out.count, [&](int64_t i) {
         const struct gpu_place at = place_of(i, g.p, g.q, g.c);
         double value = 0;
         largest_in_window(call.args.in[0], ex, g, at.n, at.y, at.x, at.c, &value);
-        gpu_store(now, e, i, value, value, &stats);
-    }
-    gpu_report(call.control, stats);
+        return value;
+    });
 }
 
-/* The first and the last window whose extent includes pixel y in a direction; there may be none. way: 0 down, 1 across.
- */
+/* The first and the last window whose extent includes pixel y down (way 0) or across (1); there may be none. */
 __device__ static inline void windows_of(const struct fl_windows &g, int way, int64_t y, int64_t *first,
                                          int64_t *last) {
     const int64_t stride = g.stride[way], count = way ? g.q : g.p,
@@ -71,14 +65,10 @@ __device__ static inline void windows_of(const struct fl_windows &g, int way, in
 
 /* The gradient of an element of x: the sum, in order, of dy of the windows in which it is the largest. */
 __global__ void maxpool_grad(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_windows &g = call.args.p.pooling.windows;
     const struct fl_view &dy = call.args.in[0], &x = call.args.in[1];
-    const int e = fl_exponent(&call.args.out), ey = fl_exponent(&dy), ex = fl_exponent(&x);
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
+    const int ey = fl_exponent(&dy), ex = fl_exponent(&x);
+    gpu_elements(call, call.args.out.count, [&](int64_t i) {
         const struct gpu_place at = place_of(i, g.h, g.w, g.c);
         int64_t p0, p1, q0, q1;
         windows_of(g, 0, at.y, &p0, &p1);
@@ -92,66 +82,49 @@ __global__ void maxpool_grad(const struct gpu_call call) {
                 const double part = gpu_value(dy, ey, ((at.n * g.p + p) * g.q + q) * g.c + at.c);
                 sum = GPU_SHARED ? sum + part : (double)__fadd_rn((float)sum, (float)part); /* mantissas: exact */
             }
-        gpu_store(now, e, i, sum, sum, &stats);
-    }
-    gpu_report(call.control, stats);
+        return sum;
+    });
 }
 
 /* --- means -------------------------------------------------------------------------------------------------------- */
 
 __global__ void avgpool(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_windows &g = call.args.p.pooling.windows;
     const int64_t positions = g.h * g.w;
-    const int e = fl_exponent(&call.args.out), ex = fl_exponent(&call.args.in[0]);
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
-        double total = 0; /* exact in shared-exponent formats */
-        float chain = 0;
+    const int ex = fl_exponent(&call.args.in[0]);
+    gpu_elements(call, call.args.out.count, [&](int64_t i) {
+        double exact = 0; /* in shared-exponent formats */
+        struct gpu_chains sum;
         for (int64_t k = 0; k < positions; k++) {
             const double x = gpu_value(call.args.in[0], ex, (i / g.c * positions + k) * g.c + i % g.c);
-            if (GPU_SHARED) {
-                total += x;
-                continue;
-            }
-            if (k && k % FL_ROWS_CHUNK == 0) {
-                total += chain;
-                chain = 0;
-            }
-            chain = __fadd_rn(chain, (float)x);
+            if (GPU_SHARED)
+                exact += x;
+            else
+                sum.add(x);
         }
-        const double mean = (total + chain) / (double)positions;
-        gpu_store(now, e, i, mean, mean, &stats);
-    }
-    gpu_report(call.control, stats);
+        return (GPU_SHARED ? exact : sum.value()) / (double)positions;
+    });
 }
 
 __global__ void avgpool_grad(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_windows &g = call.args.p.pooling.windows;
     const int64_t positions = g.h * g.w;
-    const int e = fl_exponent(&call.args.out), ey = fl_exponent(&call.args.in[0]);
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
+    const int ey = fl_exponent(&call.args.in[0]);
+    gpu_elements(call, call.args.out.count, [&](int64_t i) {
         const int64_t from = i / (positions * g.c) * g.c + i % g.c;
-        const double part = gpu_value(call.args.in[0], ey, from) / (double)positions;
-        gpu_store(now, e, i, part, part, &stats);
-    }
-    gpu_report(call.control, stats);
+        return gpu_value(call.args.in[0], ey, from) / (double)positions;
+    });
 }
 
 /* --- shortcuts of type A ------------------------------------------------------------------------------------------ */
 
 /* Forward: every stride-th pixel, its channels between zero channels. Backward: the reverse, with zeros elsewhere. */
-__global__ void shortcut(const struct gpu_call call, bool gradient) {
+__global__ void shortcut(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
     const struct fl_windows &g = call.args.p.pooling.windows;
+    const bool gradient = call.args.op == FL_OP_SHORTCUT_A_GRAD;
     const int64_t stride = g.stride[0], pad = (g.filters - g.c) / 2;
     const struct fl_view &from = call.args.in[0];
     struct gpu_moved moved;
@@ -172,20 +145,12 @@ __global__ void shortcut(const struct gpu_call call, bool gradient) {
     moved.report(call.control);
 }
 
-/* --- on the host -------------------------------------------------------------------------------------------------- */
-
-static cudaError_t run_shortcut(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(shortcut, gpu_blocks(gpu_fourth(call->args.out.count)), GPU_THREADS, 0, stream, *call,
-                      call->args.op == FL_OP_SHORTCUT_A_GRAD);
-}
-
 static void add_images(struct gpu_kernels *to) {
     to->op[FL_OP_MAXPOOL2D] = gpu_run_all<maxpool>;
     to->op[FL_OP_MAXPOOL2D_GRAD] = gpu_run_all<maxpool_grad>;
     to->op[FL_OP_AVGPOOL_GLOBAL] = gpu_run_all<avgpool>;
     to->op[FL_OP_AVGPOOL_GLOBAL_GRAD] = gpu_run_all<avgpool_grad>;
-    to->op[FL_OP_SHORTCUT_A] = run_shortcut;
-    to->op[FL_OP_SHORTCUT_A_GRAD] = run_shortcut;
+    gpu_add(to, {FL_OP_SHORTCUT_A, FL_OP_SHORTCUT_A_GRAD}, gpu_run_all<shortcut, 4>);
 }
 
 } // namespace

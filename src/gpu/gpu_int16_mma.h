@@ -23,10 +23,10 @@ enum { PART_MOST = 32704 }; /* 2 * 128 * 255 * PART_MOST < 2^31; a multiple of e
 
 /* x: pairs of k 0 to 7; y: pairs of k 8 to 15. */
 __device__ static __forceinline__ uint32_t low_bytes(uint32_t x, uint32_t y) {
-    return gpu_byte_perm(x, y, 0x6420);
+    return __byte_perm(x, y, 0x6420);
 }
 __device__ static __forceinline__ uint32_t high_bytes(uint32_t x, uint32_t y) {
-    return gpu_byte_perm(x, y, 0x7531);
+    return __byte_perm(x, y, 0x7531);
 }
 
 template <class Tile> struct int16_terms {

@@ -138,7 +138,7 @@ struct gpu_moved : gpu_sums {
     }
     /* Stores element `at` as element i; at < 0: zero. */
     __device__ void put(const struct gpu_now &now, int64_t i, const struct fl_view &from, int64_t at) {
-        const fl_element m = round(now, i, at < 0 ? 0 : ((const fl_element *)from.data)[at]);
+        const fl_element m = round(now, i, at < 0 ? 0 : gpu_mantissa(from, at));
         if (now.out)
             ((fl_element *)now.out)[i] = m;
     }
@@ -148,8 +148,7 @@ struct gpu_moved {
     struct fl_stats stats;
     __device__ void begin(const struct gpu_now &, const struct fl_view &, const struct fl_view &) { stats = {}; }
     __device__ void put(const struct gpu_now &now, int64_t i, const struct fl_view &from, int64_t at) {
-        const double value = at < 0 ? 0 : gpu_value(from, 0, at);
-        gpu_store(now, 0, i, value, value, &stats);
+        gpu_store(now, i, at < 0 ? 0 : gpu_value(from, 0, at), &stats);
     }
     __device__ void report(struct gpu_control *control) const { gpu_report(control, stats); }
 };

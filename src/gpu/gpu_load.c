@@ -2,7 +2,6 @@
 #include "gpu/gpu_blocks.h"
 #include "gpu/gpu_load.h"
 #include "core/base/plugin.h"
-#include "flexlab/version.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,20 +14,17 @@ static const struct fl_gpu_plugin *plugin_of(void *library, char *why, size_t by
     void *symbol = dlsym(library, FL_GPU_PLUGIN_SYMBOL);
     memcpy(&function, &symbol, sizeof function);
     const struct fl_gpu_plugin *plugin = function ? function() : NULL;
+    const struct fl_gpu_sources own = fl_gpu_sources(), *of = plugin ? &plugin->of : NULL;
     if (!plugin)
         snprintf(why, bytes, "the CUDA backend has no function " FL_GPU_PLUGIN_SYMBOL);
-    else if (plugin->version != FL_GPU_VERSION || strcmp(plugin->flexlab, FLEXLAB_VERSION_STRING) != 0)
+    else if (of->version != own.version || strcmp(of->flexlab, own.flexlab) != 0)
         snprintf(why, bytes, "the CUDA backend belongs to flexlab %s, interface %d, expected %s, interface %d",
-                 plugin->version < 1000 ? plugin->flexlab : "?", plugin->version, FLEXLAB_VERSION_STRING,
-                 FL_GPU_VERSION);
-    else if (plugin->call_bytes != sizeof(struct fl_call) + sizeof(struct fl_args) + sizeof(struct fl_gpu_floats) +
-                                       sizeof(struct fl_gpu_blocks) ||
-             plugin->slot_bytes != sizeof(struct fl_slot) || plugin->failure_bytes != sizeof(struct fl_gpu_failure) ||
-             plugin->facts_bytes != sizeof(struct fl_gpu_facts) || plugin->operations != fl_gpu_operations())
+                 of->version < 1000 ? of->flexlab : "?", of->version, own.flexlab, own.version);
+    else if (of->call_bytes != own.call_bytes || of->slot_bytes != own.slot_bytes ||
+             of->failure_bytes != own.failure_bytes || of->facts_bytes != own.facts_bytes ||
+             of->operations != own.operations)
         snprintf(why, bytes, "the CUDA backend was built from other sources: calls of %zu bytes, expected %zu",
-                 plugin->call_bytes,
-                 sizeof(struct fl_call) + sizeof(struct fl_args) + sizeof(struct fl_gpu_floats) +
-                     sizeof(struct fl_gpu_blocks));
+                 of->call_bytes, own.call_bytes);
     else
         return plugin;
     return NULL;

@@ -1,6 +1,6 @@
-/* gpu_losses.h - losses with options, by the sequences of core/ops/losses/loss_entropy.c and
- * core/ops/losses/loss_errors.c, for the formats of a folder. A thread computes a row of cross-entropy or a chunk of
- * errors; one thread adds the results.
+/* gpu_losses.h - losses, by the sequences of core/ops/losses/loss_entropy.c and core/ops/losses/loss_errors.c, for the
+ * formats of a folder. Cross-entropy without options is one of shares 1 and 0, whose bits are the same. A thread
+ * computes a row of cross-entropy or a chunk of errors; one thread adds the results.
  *
  * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_losses. */
@@ -30,25 +30,30 @@ static cudaError_t check_labels(const struct gpu_call *call, int64_t limit, cuda
 
 /* --- cross-entropy ------------------------------------------------------------------------------------------------ */
 
-/* The workspace: the sum of the weights of the rows; logits, which become gradients (unused if gradients are
- * requested); losses of the rows; largest classes. */
+/* The workspace: logits, which become gradients (unused if gradients are requested); losses of the rows; largest
+ * classes; with options the sum of the weights of the rows. */
 static size_t entropy_need(const struct fl_args *args) {
-    return (size_t)(1 + args->in[0].count + 2 * args->p.loss.m) * sizeof(double);
+    const bool options = args->op != FL_OP_SOFTMAX_CROSS_ENTROPY;
+    return (size_t)(args->in[0].count + 2 * args->p.loss.m + options) * sizeof(double);
 }
 
 __device__ static inline double *entropy_losses_of(const struct fl_args &args) {
-    return (double *)args.workspace + 1 + args.in[0].count;
+    return (double *)args.workspace + args.in[0].count;
 }
-
 __device__ static inline int32_t *entropy_largest_of(const struct fl_args &args) {
     return (int32_t *)(entropy_losses_of(args) + args.p.loss.m);
+}
+__device__ static inline double *entropy_weight_of(const struct fl_args &args) {
+    return entropy_losses_of(args) + 2 * args.p.loss.m;
+}
+__device__ static inline double entropy_together(const struct fl_args &args) {
+    return args.op == FL_OP_SOFTMAX_CROSS_ENTROPY ? (double)args.p.loss.m : *entropy_weight_of(args);
 }
 
 /* One thread. */
 __global__ void begin_entropy(const struct gpu_call call) {
-    struct gpu_now now;
-    if (gpu_begin(call, &now))
-        *(double *)call.args.workspace = fl_weight_of_rows(&call.args);
+    if (!gpu_idles(call.control))
+        *entropy_weight_of(call.args) = fl_weight_of_rows(&call.args);
 }
 
 __device__ static inline double entropy_target(const struct fl_args &args, int64_t row, int64_t c) {
@@ -77,15 +82,14 @@ __device__ static inline double entropy_row(const struct fl_args &args, int64_t 
 }
 
 __global__ void entropy_rows(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
+    if (gpu_idles(call.control))
         return;
     const struct fl_args &args = call.args;
     const int64_t classes = args.p.loss.n;
     const int e = fl_exponent(&args.in[0]);
-    const double together = *(const double *)args.workspace,
+    const double together = entropy_together(args),
                  weight = fl_mean_of(gpu_late(args.late, args.p.loss.gradient_scale), together);
-    double *const z = args.p.loss.gradient ? args.p.loss.gradient : (double *)args.workspace + 1;
+    double *const z = args.p.loss.gradient ? args.p.loss.gradient : (double *)args.workspace;
     for (int64_t i = gpu_first(); i < args.p.loss.m; i += gpu_stride()) {
         double *row = z + i * classes;
         int64_t largest = 0;
@@ -107,8 +111,7 @@ __global__ void entropy_rows(const struct gpu_call call) {
 
 /* Adds in the order of the rows. One thread. */
 __global__ void end_entropy(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
+    if (gpu_idles(call.control))
         return;
     const struct fl_args &args = call.args;
     double total = 0;
@@ -118,7 +121,7 @@ __global__ void end_entropy(const struct gpu_call call) {
         right +=
             args.p.loss.labels && fl_label_counts(&args, i) && entropy_largest_of(args)[i] == args.p.loss.labels[i];
     }
-    *args.p.loss.loss = fl_mean_of(total, *(const double *)args.workspace);
+    *args.p.loss.loss = fl_mean_of(total, entropy_together(args));
     if (args.p.loss.correct)
         *args.p.loss.correct = right;
 }
@@ -126,7 +129,8 @@ __global__ void end_entropy(const struct gpu_call call) {
 static cudaError_t run_entropy(const struct gpu_call *call, cudaStream_t stream) {
     if (call->args.p.loss.labels)
         TRY_CUDA(check_labels(call, call->args.p.loss.n, stream));
-    TRY_CUDA(gpu_once(begin_entropy, call, stream));
+    if (call->args.op != FL_OP_SOFTMAX_CROSS_ENTROPY)
+        TRY_CUDA(gpu_once(begin_entropy, call, stream));
     TRY_CUDA(gpu_run(entropy_rows, call->args.p.loss.m, call, stream));
     return gpu_once(end_entropy, call, stream);
 }
@@ -138,14 +142,11 @@ static size_t error_need(const struct fl_args *args) {
 }
 
 __global__ void error_chunks(const struct gpu_call call, int64_t chunks) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const int e = fl_exponent(&args.in[0]);
     const double weight = gpu_late(args.late, args.p.loss.gradient_scale) / (double)args.in[0].count,
                  delta = args.p.loss.delta;
-    for (int64_t chunk = gpu_first(); chunk < chunks; chunk += gpu_stride()) {
+    gpu_each(call.control, chunks, [&](int64_t chunk) {
         const int64_t first = chunk * FL_SQUARES_CHUNK, count = args.in[0].count,
                       end = first + FL_SQUARES_CHUNK < count ? first + FL_SQUARES_CHUNK : count;
         double chains[FL_SQUARES_CHAINS] = {};
@@ -158,12 +159,11 @@ __global__ void error_chunks(const struct gpu_call call, int64_t chunks) {
                         args.p.loss.gradient[i + j] = fl_error_slope(args.op, d, delta) * weight;
                 }
         ((double *)args.workspace)[chunk] = fl_sum_chains(chains);
-    }
+    });
 }
 
 __global__ void end_errors(const struct gpu_call call, int64_t chunks) {
-    struct gpu_now now;
-    if (gpu_begin(call, &now))
+    if (!gpu_idles(call.control))
         *call.args.p.loss.loss =
             fl_float_squares((const double *)call.args.workspace, chunks) / (double)call.args.in[0].count;
 }
@@ -176,22 +176,9 @@ static cudaError_t run_errors(const struct gpu_call *call, cudaStream_t stream) 
 
 /* --- a critic: its rows are short --------------------------------------------------------------------------- */
 
-__device__ static inline void sum_critic_row(const struct fl_args &args, int64_t i, int64_t *exact, double *real) {
-    for (int64_t k = i * args.p.loss.n; k < (i + 1) * args.p.loss.n; k++) {
-#ifdef FL_SHARED_EXPONENT
-        (void)real;
-        *exact += ((const fl_element *)args.in[0].data)[k];
-#else
-        (void)exact;
-        *real += gpu_value(args.in[0], 0, k);
-#endif
-    }
-}
-
 /* One thread. */
 __global__ void critic_sums(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
+    if (gpu_idles(call.control))
         return;
     const struct fl_args &args = call.args;
     struct fl_critic *critic = (struct fl_critic *)args.workspace;
@@ -202,7 +189,11 @@ __global__ void critic_sums(const struct gpu_call call) {
         if (fl_label_counts(&args, i)) {
             const int label = args.p.loss.labels[i];
             critic->count[label] += (double)args.p.loss.n;
-            sum_critic_row(args, i, &exact[label], &real[label]);
+            for (int64_t k = i * args.p.loss.n; k < (i + 1) * args.p.loss.n; k++)
+                if (GPU_SHARED)
+                    exact[label] += gpu_mantissa(args.in[0], k);
+                else
+                    real[label] += gpu_value(args.in[0], 0, k);
         }
     for (int label = 0; label < 2; label++) {
         if (GPU_SHARED)
@@ -213,18 +204,15 @@ __global__ void critic_sums(const struct gpu_call call) {
 }
 
 __global__ void critic_slopes(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const struct fl_critic *critic = (const struct fl_critic *)args.workspace;
-    for (int64_t i = gpu_first(); i < args.in[0].count; i += gpu_stride()) {
+    gpu_each(call.control, args.in[0].count, [&](int64_t i) {
         const int64_t row = i / args.p.loss.n;
         args.p.loss.gradient[i] =
             fl_label_counts(&args, row)
                 ? fl_critic_slope(critic, args.p.loss.labels[row], gpu_late(args.late, args.p.loss.gradient_scale))
                 : 0;
-    }
+    });
 }
 
 static size_t critic_need(const struct fl_args *args) {
@@ -241,12 +229,10 @@ static cudaError_t run_critic(const struct gpu_call *call, cudaStream_t stream) 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
 static void add_losses(struct gpu_kernels *to) {
-    to->op[FL_OP_CROSS_ENTROPY_WITH] = to->op[FL_OP_CROSS_ENTROPY_TARGETS] = run_entropy;
-    to->need[FL_OP_CROSS_ENTROPY_WITH] = to->need[FL_OP_CROSS_ENTROPY_TARGETS] = entropy_need;
-    to->op[FL_OP_SQUARED_ERROR] = to->op[FL_OP_HUBER] = run_errors;
-    to->need[FL_OP_SQUARED_ERROR] = to->need[FL_OP_HUBER] = error_need;
-    to->op[FL_OP_WASSERSTEIN] = run_critic;
-    to->need[FL_OP_WASSERSTEIN] = critic_need;
+    gpu_add(to, {FL_OP_SOFTMAX_CROSS_ENTROPY, FL_OP_CROSS_ENTROPY_WITH, FL_OP_CROSS_ENTROPY_TARGETS}, run_entropy,
+            entropy_need);
+    gpu_add(to, {FL_OP_SQUARED_ERROR, FL_OP_HUBER}, run_errors, error_need);
+    gpu_add(to, {FL_OP_WASSERSTEIN}, run_critic, critic_need);
 }
 
 } // namespace

@@ -25,25 +25,21 @@ cudaError_t gpu_numbers_to_doubles(const struct fl_source *source, const struct 
 }
 
 __global__ void running_statistics(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_running &r = call.args.p.running;
     const double rows = (double)r.m, unbiased = rows > 1 ? rows / (rows - 1) : 1;
-    for (int64_t c = gpu_first(); c < r.n; c += gpu_stride()) {
+    gpu_each(call.control, r.n, [&](int64_t c) {
         r.mean[c] += r.momentum * (r.batch_mean[c] - r.mean[c]);
         r.variance[c] += r.momentum * (r.batch_variance[c] * unbiased - r.variance[c]);
-    }
+    });
 }
 
 cudaError_t gpu_running_statistics(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(running_statistics, gpu_blocks(call->args.p.running.n), GPU_THREADS, 0, stream, *call);
+    return gpu_run(running_statistics, call->args.p.running.n, call, stream);
 }
 
 // One thread: a step needs few numbers, and each follows from the one before.
 __global__ void step_numbers(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
+    if (gpu_idles(call.control))
         return;
     const struct fl_trust_rate &trust = call.args.p.trust_rate;
     const struct fl_optimiser_step &step = call.args.p.optimiser_step;
@@ -55,7 +51,7 @@ __global__ void step_numbers(const struct gpu_call call) {
 }
 
 cudaError_t gpu_step_numbers(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(step_numbers, 1, 1, 0, stream, *call);
+    return gpu_once(step_numbers, call, stream);
 }
 
 #define GPU_FOLDER(folder) const struct gpu_kernels *gpu_kernels_##folder(void);

@@ -41,13 +41,12 @@ __device__ static inline double result_at(const struct fl_args &args, int64_t i)
 #ifdef FL_SHARED_EXPONENT
 __device__ static inline void store_result(const struct gpu_now &now, const struct fl_args &args, int64_t i, double x,
                                            struct fl_stats *stats) {
-    const int e = fl_exponent(&args.out);
     const double size = x < 0 ? -x : x;
     if (!args.out.wide) {
-        gpu_store(now, e, i, x, x, stats);
+        gpu_store(now, i, x, stats);
         return;
     }
-    const double m = fl_nearest_units(x * fl_power_of_two(e + 16), FL_WIDE_LIMIT);
+    const double m = fl_nearest_units(x * fl_power_of_two(now.e + 16), FL_WIDE_LIMIT);
     if (!fl_is_finite(x)) {
         int64_t ignored = 0;
         if (now.out)
@@ -66,16 +65,9 @@ __device__ static inline void store_result(const struct gpu_now &now, const stru
 #endif
 
 __global__ void optimise(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    const struct fl_args &args = call.args;
-    if (args.out.wide && now.rounding.mode == TENSOR_ROUND_STOCHASTIC)
-        now.rounding.mode = TENSOR_ROUND_NEAREST; /* the element is the rounding of the wide part */
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride())
-        store_result(now, args, i, result_at(args, i), &stats);
-    gpu_report(call.control, stats);
+    gpu_store_each(call, call.args.out.count, [&](const auto &now, int64_t i, auto *stats) {
+        store_result(now, call.args, i, result_at(call.args, i), stats);
+    });
 }
 
 /* --- sums of squares: a thread for a chunk, one thread for the total ----------------------------------------- */
@@ -87,17 +79,14 @@ typedef double squares_part;
 #endif
 
 __global__ void square_chunks(const struct gpu_call call, int64_t chunks) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_view &x = call.args.in[0];
-    for (int64_t chunk = gpu_first(); chunk < chunks; chunk += gpu_stride()) {
+    gpu_each(call.control, chunks, [&](int64_t chunk) {
         const int64_t first = chunk * FL_SQUARES_CHUNK,
                       end = first + FL_SQUARES_CHUNK < x.count ? first + FL_SQUARES_CHUNK : x.count;
 #ifdef FL_SHARED_EXPONENT
         int64_t sum = 0;
         for (int64_t i = first; i < end; i++) {
-            const int64_t m = ((const fl_element *)x.data)[i];
+            const int64_t m = gpu_mantissa(x, i);
             sum += m * m;
         }
 #else
@@ -111,12 +100,11 @@ __global__ void square_chunks(const struct gpu_call call, int64_t chunks) {
         const double sum = fl_sum_chains(chains);
 #endif
         ((squares_part *)call.args.workspace)[chunk] = sum;
-    }
+    });
 }
 
 __global__ void end_squares(const struct gpu_call call, int64_t chunks) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
+    if (gpu_idles(call.control))
         return;
     const squares_part *parts = (const squares_part *)call.args.workspace;
 #ifdef FL_SHARED_EXPONENT
@@ -139,11 +127,9 @@ static cudaError_t run_squares(const struct gpu_call *call, cudaStream_t stream)
 }
 
 static void add_optimisers(struct gpu_kernels *to) {
-    to->op[FL_OP_ROOT_MEAN] = to->op[FL_OP_ADD_RATIO] = to->op[FL_OP_CLIP_WEIGHT] = gpu_run_all<optimise>;
-    to->op[FL_OP_SUM_SQUARES] = run_squares;
-    to->need[FL_OP_SUM_SQUARES] = squares_need;
-    to->op[FL_OP_OPTIMISER_STEP] = gpu_step_numbers;
-    to->op[FL_OP_TRUST_RATE] = gpu_step_numbers;
+    gpu_add(to, {FL_OP_ROOT_MEAN, FL_OP_ADD_RATIO, FL_OP_CLIP_WEIGHT}, gpu_run_all<optimise>);
+    gpu_add(to, {FL_OP_SUM_SQUARES}, run_squares, squares_need);
+    gpu_add(to, {FL_OP_OPTIMISER_STEP, FL_OP_TRUST_RATE}, gpu_step_numbers);
 }
 
 } // namespace

@@ -1,8 +1,7 @@
 /* gpu_plugin.h - the interface between the library and the CUDA backend. The backend is a separate shared object,
  * opened when a device is first used (gpu_load.c); it exports one function, flexlab_gpu_plugin. C and C++, no CUDA.
  *
- * Functions that can fail return NULL on success, otherwise a text that is valid until the next call with that device.
- */
+ * Functions that can fail return NULL on success, or a text that is valid until the next call with that device. */
 #ifndef FL_GPU_PLUGIN_H
 #define FL_GPU_PLUGIN_H
 
@@ -56,12 +55,15 @@ struct fl_gpu_floats {
 
 struct fl_gpu_blocks; /* a product whose operands are taken in blocks: gpu_blocks.h */
 
-struct fl_gpu_plugin {
+/* What a backend was built of (gpu_blocks.h). */
+struct fl_gpu_sources {
     int version;                                               /* FL_GPU_VERSION */
-    const char *flexlab;                                       /* version of the library that it was built with */
+    const char *flexlab;                                       /* version of the library */
     size_t call_bytes, slot_bytes, failure_bytes, facts_bytes; /* call_bytes: of a call, its args, floats and blocks */
-    uint64_t operations; /* fl_gpu_operations of the sources that it was built from */
+    uint64_t operations;                                       /* fl_gpu_operations */
+};
 
+struct fl_gpu_functions {
     /* The number of devices; 0 with the reason in `why`. */
     int (*count)(char *why, size_t bytes);
     struct fl_gpu_device *(*open)(int device, struct fl_gpu_facts *facts, char *why, size_t bytes);
@@ -104,6 +106,11 @@ struct fl_gpu_plugin {
     const char *(*recorded)(struct fl_gpu_device *device, void **recording);
     const char *(*replay)(struct fl_gpu_device *device, void *recording);
     void (*forget)(struct fl_gpu_device *device, void *recording);
+};
+
+struct fl_gpu_plugin {
+    struct fl_gpu_sources of;
+    struct fl_gpu_functions call;
 };
 
 /* A hash of the operations and their names, which differs between different sources. */

@@ -119,7 +119,7 @@ __device__ static inline void product_finish(const struct gpu_now &now, const st
     if (how.residual.data)
         x = __fadd_rn(x, FL_DECODE(((const fl_element *)how.residual.data)[i]));
     x = !how.relu || x > 0 || x != x ? x : 0.0f;
-    gpu_store(now, 0, i, x, x, &end->stats);
+    gpu_store(now, i, x, &end->stats);
 }
 
 __device__ static inline void product_store(const struct gpu_now &now, const struct fl_args &args,
@@ -236,32 +236,21 @@ template <class Product> static cudaError_t run_product(const struct gpu_call *c
 /* --- exact sums of any exponents, from products in blocks --------------------------------------------------------- */
 
 /* A finite double exactly, with the smallest |m|. */
-__device__ static struct fl_term term_of_double(double x) {
-    struct fl_term term = {0, 0};
-    if (x == 0 || !fl_is_finite(x))
-        return term;
-    uint64_t fraction;
-    const int exponent = fl_split(x < 0 ? -x : x, &fraction);
-    fraction |= (uint64_t)1 << 52;
-    const int zeros = fl_trailing_zeros(fraction);
-    const int64_t m = (int64_t)(fraction >> zeros);
-    term.m = x < 0 ? -m : m;
-    term.e = 52 - exponent - zeros;
+__device__ static struct fl_term least_term_of(double x) {
+    struct fl_term term = fl_term_of_double(fl_is_finite(x) ? x : 0);
+    const int zeros = term.m ? fl_trailing_zeros((uint64_t)term.m) : 0;
+    term.m >>= zeros;
+    term.e -= zeros;
     return term;
 }
 
 __global__ void pairs_to_elements(const struct gpu_call call, const struct gpu_pairs pairs) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_epilogue &how = call.args.p.product.epilogue;
-    const int e = fl_exponent(&call.args.out);
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
+    gpu_store_each(call, call.args.out.count, [&](const auto &now, int64_t i, auto *stats) {
         const double high = pairs.high[i], bias = pairs.bias ? pairs.bias[i % how.bias.count] : 0,
                      residual = pairs.residual ? pairs.residual[i] : 0;
-        const struct fl_term terms[] = {term_of_double(high), term_of_double(pairs.low[i]), term_of_double(bias),
-                                        term_of_double(residual)};
+        const struct fl_term terms[] = {least_term_of(high), least_term_of(pairs.low[i]), least_term_of(bias),
+                                        least_term_of(residual)};
         struct fl_wide_sum all = fl_terms_sum(terms, 4);
         if (how.relu && all.m < 0)
             all.m = 0;
@@ -269,9 +258,8 @@ __global__ void pairs_to_elements(const struct gpu_call call, const struct gpu_p
         const double special = (fl_is_finite(high) ? 0 : high) + (bias + residual);
         if (!fl_is_finite(special)) /* Inf and NaN are added as in IEEE 754 */
             value = near = !how.relu || special > 0 || special != special ? special : 0;
-        gpu_store_sum(now, e, i, value, near, &stats);
-    }
-    gpu_report(call.control, stats);
+        gpu_store_once(now, i, {value, near}, true, stats);
+    });
 }
 
 static cudaError_t store_pairs(const struct gpu_call *call, const struct gpu_pairs *pairs, cudaStream_t stream) {

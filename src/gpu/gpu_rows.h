@@ -71,10 +71,6 @@ template <bool grouped> struct norm_part {
 };
 
 #ifdef FL_SHARED_EXPONENT
-__device__ static inline int64_t mantissa_at(const struct fl_view &view, int64_t i) {
-    return ((const fl_element *)view.data)[i];
-}
-
 /* If dy has no data, only the sums of x. */
 template <class Part>
 __device__ static struct fl_row_sums part_sums(const struct fl_view &x, const struct fl_view &dy,
@@ -84,11 +80,11 @@ __device__ static struct fl_row_sums part_sums(const struct fl_view &x, const st
         const int64_t end = first + FL_ROW_BLOCK < part.size ? first + FL_ROW_BLOCK : part.size;
         int64_t sum = 0, squares = 0, g_sum = 0, products = 0;
         for (int64_t i = first + row_lane(); i < end; i += ROW_LANES) {
-            const int64_t at = part.at(i), m = mantissa_at(x, at);
+            const int64_t at = part.at(i), m = gpu_mantissa(x, at);
             sum += m;
             squares += m * m;
             if (dy.data) {
-                const int64_t g = mantissa_at(dy, at) * mantissa_at(gamma, part.channel_at(i));
+                const int64_t g = gpu_mantissa(dy, at) * gpu_mantissa(gamma, part.channel_at(i));
                 g_sum += g;
                 products += g * m;
             }
@@ -142,15 +138,10 @@ __device__ static void add_gradient_numbers(const struct fl_args &args, const Pa
 /* --- normalisation: y <- x, gamma, beta; dx <- dy, x, gamma ------------------------------------------------------- */
 
 template <bool grouped> __global__ void row_norm(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    using Part = norm_part<grouped>;
     const struct fl_args &args = call.args;
     const struct fl_view &x = args.in[0], &gamma = args.in[1], &beta = args.in[2];
-    const int e = fl_exponent(&args.out);
-    struct fl_stats stats = {};
-    for (int64_t k = gpu_first() / ROW_LANES; k < Part::count(args.p.norm); k += gpu_stride() / ROW_LANES) {
+    using Part = norm_part<grouped>;
+    gpu_store_each<ROW_LANES>(call, Part::count(args.p.norm), [&](const auto &now, int64_t k, auto *stats) {
         const Part part(args.p.norm, k);
 #ifdef FL_SHARED_EXPONENT
         const struct fl_view none = {};
@@ -164,29 +155,22 @@ template <bool grouped> __global__ void row_norm(const struct gpu_call call) {
             const int64_t at = part.at(i), c = part.channel_at(i);
 #ifdef FL_SHARED_EXPONENT
             const struct fl_wide_sum y =
-                fl_row_value(&t, mantissa_at(x, at), mantissa_at(gamma, c), fl_exponent(&gamma),
-                             beta.data ? mantissa_at(beta, c) : 0, fl_exponent(&beta));
-            gpu_store(now, e, at, fl_terms_odd(y), fl_terms_abs(y), &stats);
+                fl_row_value(&t, gpu_mantissa(x, at), gpu_mantissa(gamma, c), fl_exponent(&gamma),
+                             beta.data ? gpu_mantissa(beta, c) : 0, fl_exponent(&beta));
 #else
             const double y = fl_row_float_value(&r, gpu_value(x, 0, at), gpu_value(gamma, 0, c),
                                                 beta.data ? gpu_value(beta, 0, c) : 0);
-            gpu_store(now, e, at, y, y, &stats);
 #endif
+            gpu_store(now, at, y, stats);
         }
-    }
-    gpu_report(call.control, stats);
+    });
 }
 
 template <bool grouped> __global__ void row_norm_grad(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    using Part = norm_part<grouped>;
     const struct fl_args &args = call.args;
     const struct fl_view &dy = args.in[0], &x = args.in[1], &gamma = args.in[2];
-    const int e = fl_exponent(&args.out);
-    struct fl_stats stats = {};
-    for (int64_t k = gpu_first() / ROW_LANES; k < Part::count(args.p.norm); k += gpu_stride() / ROW_LANES) {
+    using Part = norm_part<grouped>;
+    gpu_store_each<ROW_LANES>(call, Part::count(args.p.norm), [&](const auto &now, int64_t k, auto *stats) {
         const Part part(args.p.norm, k);
 #ifdef FL_SHARED_EXPONENT
         const struct fl_row_sums s = part_sums(x, dy, gamma, part);
@@ -200,16 +184,14 @@ template <bool grouped> __global__ void row_norm_grad(const struct gpu_call call
             const int64_t at = part.at(i), c = part.channel_at(i);
 #ifdef FL_SHARED_EXPONENT
             const struct fl_wide_sum dx =
-                fl_row_gradient(&t, mantissa_at(dy, at) * mantissa_at(gamma, c), mantissa_at(x, at));
-            gpu_store(now, e, at, fl_terms_odd(dx), fl_terms_abs(dx), &stats);
+                fl_row_gradient(&t, gpu_mantissa(dy, at) * gpu_mantissa(gamma, c), gpu_mantissa(x, at));
 #else
             const double dx =
                 fl_row_float_gradient(&r, gpu_value(dy, 0, at) * gpu_value(gamma, 0, c), gpu_value(x, 0, at));
-            gpu_store(now, e, at, dx, dx, &stats);
 #endif
+            gpu_store(now, at, dx, stats);
         }
-    }
-    gpu_report(call.control, stats);
+    });
 }
 
 /* --- normalisation: dgamma <- dy, x. Numbers of parts, chunk sums, their sums -------------- */
@@ -243,14 +225,12 @@ template <bool grouped> static size_t gamma_need(const struct fl_args *args) {
 }
 
 template <bool grouped> __global__ void begin_gamma(const struct gpu_call call) {
-    struct gpu_now now;
-    if (gpu_begin(call, &now))
+    if (!gpu_idles(call.control))
         *gamma_workspace<norm_part<grouped>>(call.args).finest = INT32_MIN;
 }
 
 template <bool grouped> __global__ void gamma_parts(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
+    if (gpu_idles(call.control))
         return;
     using Part = norm_part<grouped>;
     const struct fl_args &args = call.args;
@@ -274,15 +254,12 @@ template <bool grouped> __global__ void gamma_parts(const struct gpu_call call) 
 }
 
 template <bool grouped> __global__ void gamma_chunks(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     using Part = norm_part<grouped>;
     const struct fl_args &args = call.args;
     const struct fl_view &dy = args.in[0], &x = args.in[1];
     const gamma_workspace<Part> to(args);
     const int64_t n = args.p.norm.n, rows = Part::rows(args.p.norm);
-    for (int64_t i = gpu_first(); i < to.chunks * n; i += gpu_stride()) {
+    gpu_each(call.control, to.chunks * n, [&](int64_t i) {
         const int64_t c = i % n, first = i / n * FL_ROWS_CHUNK,
                       end = first + FL_ROWS_CHUNK < rows ? first + FL_ROWS_CHUNK : rows;
         row_sum sum = 0;
@@ -290,37 +267,30 @@ template <bool grouped> __global__ void gamma_chunks(const struct gpu_call call)
             const row_number &r = to.numbers[Part::number_of(args.p.norm, row, c)];
             const int64_t at = row * n + c;
 #ifdef FL_SHARED_EXPONENT
-            sum += fl_row_share(&r, Part(args.p.norm, 0).size, is_mean_square(args), *to.finest, mantissa_at(dy, at),
-                                mantissa_at(x, at));
+            sum += fl_row_share(&r, Part(args.p.norm, 0).size, is_mean_square(args), *to.finest, gpu_mantissa(dy, at),
+                                gpu_mantissa(x, at));
 #else
             sum += gpu_value(dy, 0, at) * fl_row_normal(&r, gpu_value(x, 0, at));
 #endif
         }
         to.sums[i] = sum;
-    }
+    });
 }
 
 template <bool grouped> __global__ void end_gamma(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const gamma_workspace<norm_part<grouped>> from(args);
-    const int e = fl_exponent(&args.out);
-    struct fl_stats stats = {};
-    for (int64_t c = gpu_first(); c < args.p.norm.n; c += gpu_stride()) {
+    gpu_elements(call, args.p.norm.n, [&](int64_t c) {
         row_sum sum = 0;
         for (int64_t chunk = 0; chunk < from.chunks; chunk++)
             sum += from.sums[chunk * args.p.norm.n + c];
 #ifdef FL_SHARED_EXPONENT
         const int finest = *from.finest;
-        const struct fl_wide_sum all = {sum, (finest == INT32_MIN ? 0 : finest) + fl_exponent(&args.in[0])};
-        gpu_store(now, e, c, fl_terms_odd(all), fl_terms_abs(all), &stats);
+        return fl_wide_sum{sum, (finest == INT32_MIN ? 0 : finest) + fl_exponent(&args.in[0])};
 #else
-        gpu_store(now, e, c, sum, sum, &stats);
+        return sum;
 #endif
-    }
-    gpu_report(call.control, stats);
+    });
 }
 
 /* --- softmax ------------------------------------------------------------------------------------------------------ */
@@ -359,15 +329,10 @@ __device__ static struct softmax_row_numbers softmax_numbers(const struct fl_arg
 }
 
 __global__ void softmax_map(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const int64_t n = args.p.rows.n;
-    const int e = fl_exponent(&args.out);
     const double scale = args.p.softmax.scale;
-    struct fl_stats stats = {};
-    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
+    gpu_store_each<ROW_LANES>(call, args.p.rows.m, [&](const auto &now, int64_t row, auto *stats) {
         const int64_t visible = fl_softmax_visible(row, n, args.p.softmax.causal);
         struct softmax_row_numbers r = {0, 0};
         if (visible)
@@ -379,10 +344,9 @@ __global__ void softmax_map(const struct gpu_call call) {
                 const double z = logit_at(args, scale, row * n + c) - r.top;
                 y = args.op == FL_OP_LOG_SOFTMAX ? z - log_sum : fl_exp(z) / r.sum;
             }
-            gpu_store(now, e, row * n + c, y, y < 0 ? -y : y, &stats);
+            gpu_store(now, row * n + c, y, stats);
         }
-    }
-    gpu_report(call.control, stats);
+    });
 }
 
 /* The sum, in order, of `visible` elements of a row of a, or of a b. */
@@ -400,20 +364,15 @@ __device__ static double dot_in_order(const struct fl_view &a, const struct fl_v
 }
 
 __global__ void softmax_map_grad(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const struct fl_view &dy = args.in[0], &p = args.in[1];
     const int64_t n = args.p.rows.n;
-    const int e = fl_exponent(&args.out);
-    struct fl_stats stats = {};
-    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
+    gpu_store_each<ROW_LANES>(call, args.p.rows.m, [&](const auto &now, int64_t row, auto *stats) {
         const int64_t visible = fl_softmax_visible(row, n, args.p.softmax.causal), first = row * n;
 #ifdef FL_SHARED_EXPONENT
         int64_t dot = 0;
         for (int64_t c = row_lane(); c < visible; c += ROW_LANES)
-            dot += mantissa_at(p, first + c) * mantissa_at(dy, first + c);
+            dot += gpu_mantissa(p, first + c) * gpu_mantissa(dy, first + c);
         dot = exact_sum_of_lanes(dot);
 #else
         const double dot = dot_in_order(dy, &p, first, visible);
@@ -422,54 +381,40 @@ __global__ void softmax_map_grad(const struct gpu_call call) {
             const bool counts = c < visible;
 #ifdef FL_SHARED_EXPONENT
             const struct fl_wide_sum dx =
-                fl_softmax_slope(fl_term_of(args.p.softmax.scale), counts ? mantissa_at(p, first + c) : 0,
-                                 counts ? mantissa_at(dy, first + c) : 0, dot, fl_exponent(&p), fl_exponent(&dy));
-            gpu_store(now, e, first + c, fl_terms_odd(dx), fl_terms_abs(dx), &stats);
+                fl_softmax_slope(fl_term_of(args.p.softmax.scale), counts ? gpu_mantissa(p, first + c) : 0,
+                                 counts ? gpu_mantissa(dy, first + c) : 0, dot, fl_exponent(&p), fl_exponent(&dy));
 #else
             const double dx =
                 counts ? args.p.softmax.scale * (gpu_value(p, 0, first + c) * (gpu_value(dy, 0, first + c) - dot)) : 0;
-            gpu_store(now, e, first + c, dx, dx, &stats);
 #endif
+            gpu_store(now, first + c, dx, stats);
         }
-    }
-    gpu_report(call.control, stats);
+    });
 }
 
 __global__ void log_softmax_grad(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const struct fl_view &dy = args.in[0], &y = args.in[1];
     const int64_t n = args.p.rows.n;
-    const int e = fl_exponent(&args.out);
-    struct fl_stats stats = {};
-    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
+    gpu_store_each<ROW_LANES>(call, args.p.rows.m, [&](const auto &now, int64_t row, auto *stats) {
         const double sum = dot_in_order(dy, NULL, row * n, n);
         for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
             const double dx = args.p.softmax.scale * (gpu_value(dy, fl_exponent(&dy), row * n + c) -
                                                       fl_exp(gpu_value(y, fl_exponent(&y), row * n + c)) * sum);
-            gpu_store(now, e, row * n + c, dx, dx, &stats);
+            gpu_store(now, row * n + c, dx, stats);
         }
-    }
-    gpu_report(call.control, stats);
+    });
 }
 
 /* --- embedding ---------------------------------------------------------------------------------------------------- */
 
 __global__ void embedding(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
-    const int e = fl_exponent(&args.out), et = fl_exponent(&args.in[0]);
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+    const int et = fl_exponent(&args.in[0]);
+    gpu_elements(call, args.out.count, [&](int64_t i) {
         const int64_t row = args.p.table.indices[i / args.p.table.columns];
-        const double y = gpu_value(args.in[0], et, row * args.p.table.columns + i % args.p.table.columns);
-        gpu_store(now, e, i, y, y, &stats);
-    }
-    gpu_report(call.control, stats);
+        return gpu_value(args.in[0], et, row * args.p.table.columns + i % args.p.table.columns);
+    });
 }
 
 #ifdef FL_SHARED_EXPONENT
@@ -479,36 +424,23 @@ static size_t embedding_need(const struct fl_args *args) {
 }
 
 __global__ void begin_scatter(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride())
-        ((unsigned long long *)call.args.workspace)[i] = 0;
+    gpu_each(call.control, call.args.out.count, [&](int64_t i) { ((unsigned long long *)call.args.workspace)[i] = 0; });
 }
 
 __global__ void scatter(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const int64_t n = args.p.table.columns;
-    for (int64_t i = gpu_first(); i < args.in[0].count; i += gpu_stride())
+    gpu_each(call.control, args.in[0].count, [&](int64_t i) {
         atomicAdd((unsigned long long *)args.workspace + args.p.table.indices[i / n] * n + i % n,
-                  (unsigned long long)mantissa_at(args.in[0], i));
+                  (unsigned long long)gpu_mantissa(args.in[0], i));
+    });
 }
 
 __global__ void end_scatter(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
-    const int e = fl_exponent(&args.out);
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
-        const struct fl_wide_sum sum = {((const int64_t *)args.workspace)[i], fl_exponent(&args.in[0])};
-        gpu_store(now, e, i, fl_terms_odd(sum), fl_terms_abs(sum), &stats);
-    }
-    gpu_report(call.control, stats);
+    gpu_elements(call, args.out.count, [&](int64_t i) {
+        return fl_wide_sum{((const int64_t *)args.workspace)[i], fl_exponent(&args.in[0])};
+    });
 }
 #else
 /* The workspace, for sums in the order of positions: for each row of the table its first position, for each position
@@ -522,69 +454,42 @@ __device__ static inline int64_t *next_positions(const struct fl_args &args) {
 }
 
 __global__ void begin_scatter(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    for (int64_t i = gpu_first(); i < call.args.p.table.rows; i += gpu_stride())
-        ((int64_t *)call.args.workspace)[i] = -1;
+    gpu_each(call.control, call.args.p.table.rows, [&](int64_t i) { ((int64_t *)call.args.workspace)[i] = -1; });
 }
 
 __global__ void scatter(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const int32_t *indices = args.p.table.indices;
-    for (int64_t i = gpu_first(); i < args.p.table.count; i += gpu_stride()) {
+    gpu_each(call.control, args.p.table.count, [&](int64_t i) {
         int64_t next = i + 1;
         while (next < args.p.table.count && indices[next] != indices[i])
             next++;
         next_positions(args)[i] = next < args.p.table.count ? next : -1;
         /* -1 is the largest unsigned number */
         atomicMin((unsigned long long *)args.workspace + indices[i], (unsigned long long)i);
-    }
+    });
 }
 
 __global__ void end_scatter(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const int64_t n = args.p.table.columns;
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
-        double total = 0;
-        float chain = 0;
-        int64_t terms = 0;
-        for (int64_t at = ((const int64_t *)args.workspace)[i / n]; at >= 0; at = next_positions(args)[at], terms++) {
-            if (terms && terms % FL_ROWS_CHUNK == 0) {
-                total += chain;
-                chain = 0;
-            }
-            chain = __fadd_rn(chain, (float)gpu_value(args.in[0], 0, at * n + i % n));
-        }
-        gpu_store(now, 0, i, total + chain, total + chain, &stats);
-    }
-    gpu_report(call.control, stats);
+    gpu_elements(call, args.out.count, [&](int64_t i) {
+        struct gpu_chains sum;
+        for (int64_t at = ((const int64_t *)args.workspace)[i / n]; at >= 0; at = next_positions(args)[at])
+            sum.add(gpu_value(args.in[0], 0, at * n + i % n));
+        return sum.value();
+    });
 }
 #endif
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
 __global__ void copy_elements(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
-    const int e = fl_exponent(&args.out);
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+    gpu_elements(call, args.out.count, [&](int64_t i) {
         const struct fl_origin from = fl_copied_from(&args, i);
-        const double y =
-            from.operand < 0 ? 0 : gpu_value(args.in[from.operand], fl_exponent(&args.in[from.operand]), from.at);
-        gpu_store(now, e, i, y, y, &stats);
-    }
-    gpu_report(call.control, stats);
+        return from.operand < 0 ? 0 : gpu_value(args.in[from.operand], fl_exponent(&args.in[from.operand]), from.at);
+    });
 }
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
@@ -621,24 +526,19 @@ static cudaError_t run_embedding_grad(const struct gpu_call *call, cudaStream_t 
 }
 
 static void add_rows(struct gpu_kernels *to) {
-    to->op[FL_OP_LAYERNORM] = to->op[FL_OP_RMSNORM] = run_row_norm<false>;
-    to->op[FL_OP_LAYERNORM_GRAD] = to->op[FL_OP_RMSNORM_GRAD] = run_row_norm_grad<false>;
-    to->op[FL_OP_LAYERNORM_GAMMA_GRAD] = to->op[FL_OP_RMSNORM_GAMMA_GRAD] = run_gamma<false>;
-    to->need[FL_OP_LAYERNORM_GAMMA_GRAD] = to->need[FL_OP_RMSNORM_GAMMA_GRAD] = gamma_need<false>;
-    to->op[FL_OP_GROUPNORM] = run_row_norm<true>;
-    to->op[FL_OP_GROUPNORM_GRAD] = run_row_norm_grad<true>;
-    to->op[FL_OP_GROUPNORM_GAMMA_GRAD] = run_gamma<true>;
-    to->need[FL_OP_GROUPNORM_GAMMA_GRAD] = gamma_need<true>;
-    to->op[FL_OP_SOFTMAX] = to->op[FL_OP_LOG_SOFTMAX] = run_rows<softmax_map>;
-    to->op[FL_OP_SOFTMAX_GRAD] = run_rows<softmax_map_grad>;
-    to->op[FL_OP_LOG_SOFTMAX_GRAD] = run_rows<log_softmax_grad>;
-    to->op[FL_OP_CHECK_INDICES] = run_check_indices;
-    to->op[FL_OP_EMBEDDING] = gpu_run_all<embedding>;
-    to->op[FL_OP_EMBEDDING_GRAD] = run_embedding_grad;
-    to->need[FL_OP_EMBEDDING_GRAD] = embedding_need;
-    static const enum fl_op copies[] = {FL_OP_PERMUTE, FL_OP_SLICE, FL_OP_SLICE_GRAD, FL_OP_CONCAT};
-    for (const enum fl_op op : copies)
-        to->op[op] = gpu_run_all<copy_elements>;
+    gpu_add(to, {FL_OP_LAYERNORM, FL_OP_RMSNORM}, run_row_norm<false>);
+    gpu_add(to, {FL_OP_LAYERNORM_GRAD, FL_OP_RMSNORM_GRAD}, run_row_norm_grad<false>);
+    gpu_add(to, {FL_OP_LAYERNORM_GAMMA_GRAD, FL_OP_RMSNORM_GAMMA_GRAD}, run_gamma<false>, gamma_need<false>);
+    gpu_add(to, {FL_OP_GROUPNORM}, run_row_norm<true>);
+    gpu_add(to, {FL_OP_GROUPNORM_GRAD}, run_row_norm_grad<true>);
+    gpu_add(to, {FL_OP_GROUPNORM_GAMMA_GRAD}, run_gamma<true>, gamma_need<true>);
+    gpu_add(to, {FL_OP_SOFTMAX, FL_OP_LOG_SOFTMAX}, run_rows<softmax_map>);
+    gpu_add(to, {FL_OP_SOFTMAX_GRAD}, run_rows<softmax_map_grad>);
+    gpu_add(to, {FL_OP_LOG_SOFTMAX_GRAD}, run_rows<log_softmax_grad>);
+    gpu_add(to, {FL_OP_CHECK_INDICES}, run_check_indices);
+    gpu_add(to, {FL_OP_EMBEDDING}, gpu_run_all<embedding>);
+    gpu_add(to, {FL_OP_EMBEDDING_GRAD}, run_embedding_grad, embedding_need);
+    gpu_add(to, {FL_OP_PERMUTE, FL_OP_SLICE, FL_OP_SLICE_GRAD, FL_OP_CONCAT}, gpu_run_all<copy_elements>);
 }
 
 } // namespace

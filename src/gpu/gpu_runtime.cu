@@ -1,5 +1,4 @@
 // gpu_runtime.cu - devices, memory, copies and errors: the functions of gpu_plugin.h.
-#include "flexlab/version.h"
 #include "gpu/gpu_blocks.h"
 #include "gpu/gpu_calls.h"
 #include <stdio.h>
@@ -78,6 +77,17 @@ class On {
     int before_, number_;
 };
 
+// Returns the text of a failure to the caller: of a call of CUDA, and of On at the beginning of a function.
+#define TRY(d, call, what)                                                                                             \
+    do {                                                                                                               \
+        if (const char *const text_ = failed(d, call, what))                                                           \
+            return text_;                                                                                              \
+    } while (0)
+#define BEGIN(d, what, now)                                                                                            \
+    const On on(d, what, now);                                                                                         \
+    if (on.text)                                                                                                       \
+    return on.text
+
 static int count_devices(char *why, size_t bytes) {
     if (is_fork()) {
         snprintf(why, bytes, "process %ld has used CUDA, and this is a fork of it", (long)user);
@@ -100,13 +110,9 @@ static int count_devices(char *why, size_t bytes) {
 }
 
 static const char *device_facts(struct fl_gpu_device *d, struct fl_gpu_facts *facts) {
-    const On on(d, "properties", false);
-    if (on.text)
-        return on.text;
+    BEGIN(d, "properties", false);
     cudaDeviceProp properties;
-    const char *text = failed(d, cudaGetDeviceProperties(&properties, d->number), "properties");
-    if (text)
-        return text;
+    TRY(d, cudaGetDeviceProperties(&properties, d->number), "properties");
     memset(facts, 0, sizeof *facts);
     snprintf(facts->name, sizeof facts->name, "%s", properties.name);
     facts->major = properties.major;
@@ -136,16 +142,16 @@ static void close_device(struct fl_gpu_device *d) {
 
 static const char *prepare(struct fl_gpu_device *d, struct fl_gpu_facts *facts) {
     const On on(d, "first use", false);
-    const char *text = device_facts(d, facts);
-    if (!text && facts->major < 8) {
+    if (const char *const text = device_facts(d, facts))
+        return text;
+    if (facts->major < 8) {
         snprintf(d->text, sizeof d->text, "%s has compute capability %d.%d, expected 8.0 or more", facts->name,
                  facts->major, facts->minor);
         return d->text;
     }
     int pools = 0;
-    if (!text)
-        text = failed(d, cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, d->number), "memory pools");
-    if (!text && !pools) {
+    TRY(d, cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, d->number), "memory pools");
+    if (!pools) {
         snprintf(d->text, sizeof d->text, "%s has no memory pools", facts->name);
         return d->text;
     }
@@ -155,24 +161,15 @@ static const char *prepare(struct fl_gpu_device *d, struct fl_gpu_facts *facts) 
     of.location.type = cudaMemLocationTypeDevice;
     of.location.id = d->number;
     unsigned long long kept = 256 << 20; // of freed memory: a wait returns the rest to the system
-    if (!text)
-        text = failed(d, cudaMemPoolCreate(&d->pool, &of), "memory pools");
-    if (!text)
-        text = failed(d, cudaMemPoolSetAttribute(d->pool, cudaMemPoolAttrReleaseThreshold, &kept), "memory pools");
-    if (!text)
-        text = failed(d, gpu_load_kernels(), "kernels");
-    if (!text)
-        text = failed(d, cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking), "stream");
-    if (!text)
-        text = failed(d, cudaStreamCreateWithFlags(&d->beside, cudaStreamNonBlocking), "stream");
-    if (!text)
-        text = failed(d, cudaEventCreateWithFlags(&d->written, cudaEventDisableTiming), "stream");
-    if (!text)
-        text =
-            failed(d, cudaMallocFromPoolAsync((void **)&d->control, sizeof *d->control, d->pool, d->stream), "memory");
-    if (!text)
-        text = failed(d, cudaMemsetAsync(d->control, 0, sizeof *d->control, d->stream), "memory");
-    return text ? text : failed(d, cudaStreamSynchronize(d->stream), "first use");
+    TRY(d, cudaMemPoolCreate(&d->pool, &of), "memory pools");
+    TRY(d, cudaMemPoolSetAttribute(d->pool, cudaMemPoolAttrReleaseThreshold, &kept), "memory pools");
+    TRY(d, gpu_load_kernels(), "kernels");
+    TRY(d, cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking), "stream");
+    TRY(d, cudaStreamCreateWithFlags(&d->beside, cudaStreamNonBlocking), "stream");
+    TRY(d, cudaEventCreateWithFlags(&d->written, cudaEventDisableTiming), "stream");
+    TRY(d, cudaMallocFromPoolAsync((void **)&d->control, sizeof *d->control, d->pool, d->stream), "memory");
+    TRY(d, cudaMemsetAsync(d->control, 0, sizeof *d->control, d->stream), "memory");
+    return failed(d, cudaStreamSynchronize(d->stream), "first use");
 }
 
 static struct fl_gpu_device *open_device(int number, struct fl_gpu_facts *facts, char *why, size_t bytes) {
@@ -192,9 +189,7 @@ static struct fl_gpu_device *open_device(int number, struct fl_gpu_facts *facts,
 
 static const char *allocate(struct fl_gpu_device *d, size_t bytes, void **memory) {
     *memory = NULL;
-    const On on(d, "allocation", true);
-    if (on.text)
-        return on.text;
+    BEGIN(d, "allocation", true);
     const cudaError_t error = cudaMallocFromPoolAsync(memory, bytes, d->pool, d->stream);
     if (error != cudaSuccess) {
         *memory = NULL;
@@ -204,12 +199,11 @@ static const char *allocate(struct fl_gpu_device *d, size_t bytes, void **memory
 }
 
 static const char *release(struct fl_gpu_device *d, void *memory) {
-    const On on(d, "release", true);
-    return on.text ? on.text : failed(d, cudaFreeAsync(memory, d->stream), "release");
+    BEGIN(d, "release", true);
+    return failed(d, cudaFreeAsync(memory, d->stream), "release");
 }
 
-/* Whether CUDA knows the caller's memory (cudaHostAlloc, PyTorch's pin_memory): copies from it end later than the call.
- */
+// Whether CUDA knows the caller's memory (cudaHostAlloc, PyTorch's pin_memory): copies from it end after the call.
 static bool is_pinned(const void *from) {
     cudaPointerAttributes of;
     if (cudaPointerGetAttributes(&of, from) == cudaSuccess)
@@ -219,29 +213,24 @@ static bool is_pinned(const void *from) {
 }
 
 static const char *put(struct fl_gpu_device *d, void *to, const void *from, size_t bytes) {
-    const On on(d, "copy to the device", true);
-    const char *text = on.text;
-    if (!text)
-        text = failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, d->stream), "copy to the device");
-    return !text && is_pinned(from) ? failed(d, cudaStreamSynchronize(d->stream), "copy to the device") : text;
+    BEGIN(d, "copy to the device", true);
+    TRY(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, d->stream), "copy to the device");
+    return is_pinned(from) ? failed(d, cudaStreamSynchronize(d->stream), "copy to the device") : NULL;
 }
 
 static const char *get(struct fl_gpu_device *d, void *to, const void *from, size_t bytes,
                        struct fl_gpu_failure *failure) {
-    const On on(d, "copy to the host", true);
-    const char *text = on.text;
-    if (!text && bytes)
-        text = failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, d->stream), "copy to the host");
-    if (!text)
-        text = failed(
-            d, cudaMemcpyAsync(failure, &d->control->failure, sizeof *failure, cudaMemcpyDeviceToHost, d->stream),
-            "copy to the host");
-    return text ? text : failed(d, cudaStreamSynchronize(d->stream), "copy to the host");
+    BEGIN(d, "copy to the host", true);
+    if (bytes)
+        TRY(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, d->stream), "copy to the host");
+    TRY(d, cudaMemcpyAsync(failure, &d->control->failure, sizeof *failure, cudaMemcpyDeviceToHost, d->stream),
+        "copy to the host");
+    return failed(d, cudaStreamSynchronize(d->stream), "copy to the host");
 }
 
 static const char *copy(struct fl_gpu_device *d, void *to, const void *from, size_t bytes) {
-    const On on(d, "copy", false);
-    return on.text ? on.text : failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->stream), "copy");
+    BEGIN(d, "copy", false);
+    return failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->stream), "copy");
 }
 
 // --- copies to the host without waiting --------------------------------------------------------------------
@@ -270,43 +259,34 @@ static const char *new_fetch(struct fl_gpu_device *d, struct fl_gpu_fetch **fetc
     return NULL;
 }
 
-// The stream of copies, behind what is queued so far.
-static const char *begin_beside(struct fl_gpu_device *d) {
-    const char *text = failed(d, cudaEventRecord(d->written, d->stream), "fetch");
-    return text ? text : failed(d, cudaStreamWaitEvent(d->beside, d->written, 0), "fetch");
-}
-
 static const char *fetch(struct fl_gpu_device *d, struct fl_gpu_fetch **fetch, const void *from, size_t bytes,
                          bool beside) {
-    const On on(d, "fetch", true);
-    const char *text = on.text;
-    if (!text && !*fetch)
-        text = new_fetch(d, fetch, bytes);
+    BEGIN(d, "fetch", true);
+    if (!*fetch)
+        if (const char *const text = new_fetch(d, fetch, bytes))
+            return text;
     struct fl_gpu_fetch *f = *fetch;
-    if (!text && bytes > f->room) {
+    if (bytes > f->room) {
         snprintf(d->text, sizeof d->text, "fetch: %zu bytes, expected at most %zu", bytes, f->room);
-        text = d->text;
+        return d->text;
     }
-    if (!text && beside)
-        text = begin_beside(d);
-    if (text)
-        return text;
+    if (beside) { // the stream of copies, behind what is queued so far
+        TRY(d, cudaEventRecord(d->written, d->stream), "fetch");
+        TRY(d, cudaStreamWaitEvent(d->beside, d->written, 0), "fetch");
+    }
     f->bytes = bytes;
     const size_t head = sizeof(struct fl_gpu_failure);
     const cudaStream_t stream = beside ? d->beside : d->stream;
-    text = failed(d, cudaMemcpyAsync(f->memory + head, from, bytes, cudaMemcpyDeviceToHost, stream), "fetch");
-    if (!text && beside)
+    TRY(d, cudaMemcpyAsync(f->memory + head, from, bytes, cudaMemcpyDeviceToHost, stream), "fetch");
+    if (beside)
         memset(f->memory, 0, head);
-    else if (!text)
-        text =
-            failed(d, cudaMemcpyAsync(f->memory, &d->control->failure, head, cudaMemcpyDeviceToHost, stream), "fetch");
-    return text ? text : failed(d, cudaEventRecord(f->arrived, stream), "fetch");
+    else
+        TRY(d, cudaMemcpyAsync(f->memory, &d->control->failure, head, cudaMemcpyDeviceToHost, stream), "fetch");
+    return failed(d, cudaEventRecord(f->arrived, stream), "fetch");
 }
 
 static const char *has_arrived(struct fl_gpu_device *d, const struct fl_gpu_fetch *f, bool *arrived) {
-    const On on(d, "fetch", true);
-    if (on.text)
-        return on.text;
+    BEGIN(d, "fetch", true);
     const cudaError_t error = cudaEventQuery(f->arrived);
     *arrived = error == cudaSuccess;
     if (error != cudaErrorNotReady)
@@ -316,12 +296,8 @@ static const char *has_arrived(struct fl_gpu_device *d, const struct fl_gpu_fetc
 }
 
 static const char *fetched(struct fl_gpu_device *d, struct fl_gpu_fetch *f, void *to, struct fl_gpu_failure *failure) {
-    const On on(d, "fetch", true);
-    const char *text = on.text;
-    if (!text)
-        text = failed(d, cudaEventSynchronize(f->arrived), "fetch");
-    if (text)
-        return text;
+    BEGIN(d, "fetch", true);
+    TRY(d, cudaEventSynchronize(f->arrived), "fetch");
     memcpy(failure, f->memory, sizeof *failure);
     memcpy(to, f->memory + sizeof *failure, f->bytes);
     return NULL;
@@ -339,8 +315,8 @@ static void give_up_fetch(struct fl_gpu_device *d, struct fl_gpu_fetch *f) {
 }
 
 static const char *wait_for(struct fl_gpu_device *d, struct fl_gpu_failure *failure) {
-    const On on(d, "wait", true);
-    const char *text = on.text ? on.text : get(d, NULL, NULL, 0, failure);
+    BEGIN(d, "wait", true);
+    const char *const text = get(d, NULL, NULL, 0, failure);
     if (text || !failure->finding || failure->finding == FL_GPU_SKIPS)
         return text;
     return failed(d, cudaMemsetAsync(&d->control->failure, 0, sizeof d->control->failure, d->stream), "wait");
@@ -358,19 +334,17 @@ static size_t need(const struct fl_args *args) {
 
 static const char *submit(struct fl_gpu_device *d, const struct fl_call *call, const struct fl_gpu_floats *floats,
                           const struct fl_gpu_blocks *blocks, const char *what) {
-    const On on(d, what, false);
-    return on.text ? on.text : failed(d, gpu_submit(call, floats, blocks, d->control, d->pool, d->stream), what);
+    BEGIN(d, what, false);
+    return failed(d, gpu_submit(call, floats, blocks, d->control, d->pool, d->stream), what);
 }
 
 // --- recordings: CUDA graphs -----------------------------------------------------------------------------------------
 
 static const char *record(struct fl_gpu_device *d) {
-    const On on(d, "recording", true);
-    const char *text = on.text;
-    if (!text)
-        text = failed(d, cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal), "recording");
-    d->recording = !text;
-    return text;
+    BEGIN(d, "recording", true);
+    TRY(d, cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal), "recording");
+    d->recording = true;
+    return NULL;
 }
 
 static const char *recorded(struct fl_gpu_device *d, void **recording) {
@@ -395,8 +369,8 @@ static const char *recorded(struct fl_gpu_device *d, void **recording) {
 }
 
 static const char *replay(struct fl_gpu_device *d, void *recording) {
-    const On on(d, "recorded calls", true);
-    return on.text ? on.text : failed(d, cudaGraphLaunch((cudaGraphExec_t)recording, d->stream), "recorded calls");
+    BEGIN(d, "recorded calls", true);
+    return failed(d, cudaGraphLaunch((cudaGraphExec_t)recording, d->stream), "recorded calls");
 }
 
 static void forget(struct fl_gpu_device *d, void *recording) {
@@ -410,34 +384,9 @@ const struct fl_gpu_plugin *flexlab_gpu_plugin(void) {
     for (int format = 1; format < 256; format++)
         (void)gpu_kernels_of((tensor_format)format); // the first call fills the table: here, in one thread
     (void)gpu_kernels_minifloat();
-    static const struct fl_gpu_plugin plugin = {FL_GPU_VERSION,
-                                                FLEXLAB_VERSION_STRING,
-                                                sizeof(struct fl_call) + sizeof(struct fl_args) +
-                                                    sizeof(struct fl_gpu_floats) + sizeof(struct fl_gpu_blocks),
-                                                sizeof(struct fl_slot),
-                                                sizeof(struct fl_gpu_failure),
-                                                sizeof(struct fl_gpu_facts),
-                                                fl_gpu_operations(),
-                                                count_devices,
-                                                open_device,
-                                                close_device,
-                                                device_facts,
-                                                allocate,
-                                                release,
-                                                put,
-                                                get,
-                                                copy,
-                                                fetch,
-                                                has_arrived,
-                                                fetched,
-                                                give_up_fetch,
-                                                wait_for,
-                                                has,
-                                                need,
-                                                submit,
-                                                record,
-                                                recorded,
-                                                replay,
-                                                forget};
+    static const struct fl_gpu_plugin plugin = {
+        fl_gpu_sources(), {count_devices, open_device, close_device, device_facts, allocate, release,       put,
+                           get,           copy,        fetch,        has_arrived,  fetched,  give_up_fetch, wait_for,
+                           has,           need,        submit,       record,       recorded, replay,        forget}};
     return &plugin;
 }

@@ -17,33 +17,20 @@ __device__ static inline double real_at(const struct fl_view &view, int64_t i) {
 }
 
 #ifndef FL_SHARED_EXPONENT
-/* A finite double as a term. */
-__device__ static inline struct fl_term term_of(double x) {
-    struct fl_term t = {0, 0};
-    if (x == 0)
-        return t;
-    uint64_t fraction;
-    const int exponent = fl_split(x < 0 ? -x : x, &fraction);
-    t.m = (int64_t)(fraction | (uint64_t)1 << 52);
-    t.m = x < 0 ? -t.m : t.m;
-    t.e = 52 - exponent;
-    return t;
-}
-
 __device__ static inline int sgd_terms(const struct fl_args &args, float alpha, int64_t i, struct fl_term *terms) {
     const bool update = args.op == FL_OP_SGD_UPDATE;
     if (args.op == FL_OP_COMBINE) {
         const int n = args.in[2].data ? 3 : 2;
         for (int j = 0; j < n; j++)
-            terms[j] = term_of((double)(float)args.p.factored.factors[j] * real_at(args.in[j], i));
+            terms[j] = fl_term_of_double((double)(float)args.p.factored.factors[j] * real_at(args.in[j], i));
         return n;
     }
     /* products of two binary32 numbers are exact in double */
     const double a = real_at(args.in[0], i), b = real_at(args.in[1], i);
-    terms[0] = term_of(update ? a : alpha * a);
-    terms[1] = term_of(update ? -alpha * b : b);
+    terms[0] = fl_term_of_double(update ? a : alpha * a);
+    terms[1] = fl_term_of_double(update ? -alpha * b : b);
     if (!update)
-        terms[2] = term_of(args.p.sgd.weight_decay * real_at(args.in[2], i));
+        terms[2] = fl_term_of_double(args.p.sgd.weight_decay * real_at(args.in[2], i));
     return update ? 2 : 3;
 }
 
@@ -73,7 +60,7 @@ __device__ static inline void store_sgd_float(const struct gpu_now &now, const s
                                               double value, bool wide, struct fl_stats *stats) {
     const float x = (float)value;
     if (!wide) {
-        gpu_store(now, 0, i, value, value, stats);
+        gpu_store(now, i, value, stats);
         return;
     }
     if (now.out)
@@ -83,20 +70,18 @@ __device__ static inline void store_sgd_float(const struct gpu_now &now, const s
 #endif
 
 __global__ void sgd(const struct gpu_call call) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
     const struct fl_args &args = call.args;
     const bool wide = args.out.wide != NULL;
     const float alpha = args.op == FL_OP_SGD_UPDATE     ? gpu_late(args.late, args.p.sgd.rate)
                         : args.op == FL_OP_SGD_MOMENTUM ? args.p.sgd.momentum
                                                         : 0;
-    if (wide && now.rounding.mode == TENSOR_ROUND_STOCHASTIC)
-        now.rounding.mode = TENSOR_ROUND_NEAREST; /* the element is the rounding of the wide part */
 #ifdef FL_SHARED_EXPONENT
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
     const struct flex_sgd plan = flex_sgd_of_task(&args, alpha, now.rounding.mode == TENSOR_ROUND_STOCHASTIC);
     struct gpu_sums sums;
-    sums.begin(now, 0, fl_exponent(&args.out));
+    sums.begin(now, 0, now.e);
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
         const struct fl_wide_sum sum = flex_sgd_sum(&args, &plan, i);
         int32_t kept = 0;
@@ -108,26 +93,18 @@ __global__ void sgd(const struct gpu_call call) {
     }
     sums.report(call.control);
 #else
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+    gpu_store_each(call, args.out.count, [&](const auto &now, int64_t i, auto *stats) {
         struct fl_term terms[3];
         double value;
         if (is_usual(args, alpha, i, &value))
             value = fl_terms_odd(fl_terms_sum(terms, sgd_terms(args, alpha, i, terms)));
-        store_sgd_float(now, args, i, value, wide, &stats);
-    }
-    gpu_report(call.control, stats);
+        store_sgd_float(now, args, i, value, wide, stats);
+    });
 #endif
 }
 
-static cudaError_t run_sgd(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(sgd, gpu_blocks(gpu_fourth(call->args.out.count)), GPU_THREADS, 0, stream, *call);
-}
-
 static void add_sgd(struct gpu_kernels *to) {
-    to->op[FL_OP_SGD_MOMENTUM] = run_sgd;
-    to->op[FL_OP_SGD_UPDATE] = run_sgd;
-    to->op[FL_OP_COMBINE] = run_sgd;
+    gpu_add(to, {FL_OP_SGD_MOMENTUM, FL_OP_SGD_UPDATE, FL_OP_COMBINE}, gpu_run_all<sgd, 4>);
 }
 
 } // namespace

@@ -22,23 +22,17 @@ static cudaError_t to_doubles(const struct fl_view *view, double *values, cudaSt
 #endif
 
 __global__ void numbers_to_elements(const struct gpu_call call, const struct gpu_numbers numbers, bool result) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    const int e = fl_exponent(&call.args.out);
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
+    gpu_store_each(call, call.args.out.count, [&](const auto &now, int64_t i, auto *stats) {
         const double x = gpu_number(numbers, i);
 #ifndef FL_SHARED_EXPONENT
         if (!result) {
-            gpu_store_number(now, i, x, &stats);
-            continue;
+            gpu_store_number(now, i, x, stats);
+            return;
         }
 #endif
-        gpu_store(now, e, i, x, x, &stats);
-    }
-    (void)result;
-    gpu_report(call.control, stats);
+        (void)result;
+        gpu_store(now, i, x, stats);
+    });
 }
 
 static cudaError_t from_numbers(const struct gpu_call *call, const struct gpu_numbers *numbers, bool result,
@@ -69,16 +63,12 @@ static cudaError_t follow(const struct gpu_control *control, const struct fl_vie
 
 /* Loads a tensor with a wide part: numbers are stored in the wide part, and the elements are its rounding. */
 __global__ void load_both(const struct gpu_call call, void *wide, const struct gpu_numbers numbers) {
-    struct gpu_now now;
-    if (!gpu_begin(call, &now))
-        return;
-    struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
+    gpu_store_each(call, call.args.out.count, [&](const auto &now, int64_t i, auto *stats) {
         const double x = gpu_number(numbers, i), size = x < 0 ? -x : x;
 #ifdef FL_SHARED_EXPONENT
-        const double units = fl_nearest_units(fl_scale2(x, fl_exponent(&call.args.out) + 16), FL_WIDE_LIMIT);
-        gpu_store_wide(now, wide, i, (int64_t)units, x != 0, &stats);
-        stats.maximum = size > stats.maximum ? size : stats.maximum;
+        const double units = fl_nearest_units(fl_scale2(x, now.e + 16), FL_WIDE_LIMIT);
+        gpu_store_wide(now, wide, i, (int64_t)units, x != 0, stats);
+        stats->maximum = size > stats->maximum ? size : stats->maximum;
 #else
         const float f = (float)x;
         struct fl_stats one = {};
@@ -86,10 +76,9 @@ __global__ void load_both(const struct gpu_call call, void *wide, const struct g
         gpu_store_float(now, i, f, &one);
         fl_count_lost(x, f, &one);
         one.maximum = size == size ? size : 0;
-        fl_stats_merge(&stats, &one);
+        fl_stats_merge(stats, &one);
 #endif
-    }
-    gpu_report(call.control, stats);
+    });
 }
 
 static cudaError_t load_wide(const struct gpu_call *call, void *wide, const struct gpu_numbers *numbers,

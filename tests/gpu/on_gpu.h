@@ -22,6 +22,10 @@ static inline bool has_gpu(int *status) {
 
 static long (*counts)(const char *what); /* of the PTX machine; NULL on a GPU */
 
+static inline long counted(const char *what) {
+    return counts ? counts(what) : 0;
+}
+
 static inline void find_counts(void) {
     const char *path = getenv("FLEXLAB_CUDA_LIBRARY");
     void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;

@@ -7,14 +7,10 @@
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. An operation that the device lacks is a
  * failure. */
 #define _GNU_SOURCE
-#include "core/queue/queue.h"
 #include "draw_function.h"
 #include "flexlab/tensor_blocks.h"
 #include "on_gpu.h"
-#include "same_state.h"
-#include <inttypes.h>
-#include <math.h>
-#include <string.h>
+#include "same_tensor.h"
 
 enum { MOST = 1 << 15, WRITES = 4, ATTEMPTS = 12 };
 enum { HOST, DEVICE };
@@ -149,6 +145,14 @@ static void add_none(struct call *c) {
     c->operand[c->count++] = (struct operand){.shared = true};
 }
 
+/* The operands of the call in both places. */
+static void operands_of(const struct call *c, tensor *t[2][FL_OPERANDS]) {
+    memset(t, 0, 2 * sizeof t[0]);
+    for (int where = 0; where < 2; where++)
+        for (int i = 0; i < c->count; i++)
+            t[where][i] = c->operand[i].t[where];
+}
+
 static void free_operands(struct call *c) {
     for (int i = 0; i < c->count; i++) {
         for (int where = 0; where < 2 && !c->operand[i].shared; where++) {
@@ -165,100 +169,46 @@ static void free_operands(struct call *c) {
 /* Compares the numbers of both; describes the first difference in `line`. */
 static bool same_numbers(const tensor *want, const tensor *got, char *line, size_t bytes) {
     static double a[MOST], b[MOST];
-    static int32_t m[MOST], n[MOST];
     const int64_t count = tensor_count(want);
-    const bool whole = tensor_format_of(want) == FMT_I32;
-    if (whole ? tensor_store_i32(want, m, count) || tensor_store_i32(got, n, count)
-              : tensor_store_f64(want, a, count) || tensor_store_f64(got, b, count)) {
+    if (tensor_store_f64(want, a, count) || tensor_store_f64(got, b, count)) {
         snprintf(line, bytes, "numbers: %s", tensor_error());
         return false;
     }
-    for (int64_t i = 0; i < count; i++) {
-        const double x = whole ? m[i] : a[i], y = whole ? n[i] : b[i];
-        if (!same_double(x, y)) {
-            snprintf(line, bytes, "number %" PRId64 " is %a, ref %a", i, y, x);
+    for (int64_t i = 0; i < count; i++)
+        if (!same_double(a[i], b[i])) {
+            snprintf(line, bytes, "number %" PRId64 " is %a, ref %a", i, b[i], a[i]);
             return false;
         }
-    }
     return true;
 }
 
-static bool same_bytes(const tensor *want, const tensor *got, char *line, size_t bytes) {
-    tensor *back = tensor_new(FMT_U8, want->ndim, want->shape);
-    const bool same = back && !tensor_copy(back, got) &&
-                      !memcmp(tensor_const_data(back), tensor_const_data(want), (size_t)want->count);
-    if (!same)
-        snprintf(line, bytes, "bytes differ: %s", tensor_error());
+static bool same_integers(const tensor *want, const tensor *got, char *line, size_t bytes) {
+    tensor *back = tensor_new(want->format->id, want->ndim, want->shape);
+    const size_t size = (size_t)want->count * (size_t)want->format->bytes;
+    const bool agree =
+        back && !tensor_copy(back, got) && !memcmp(tensor_const_data(back), tensor_const_data(want), size);
+    if (!agree)
+        snprintf(line, bytes, "integers differ: %s", tensor_error());
     tensor_free(back);
-    return same;
+    return agree;
 }
 
-static bool same_elements(const tensor *want, const tensor *got, char *line, size_t bytes) {
-    const struct fl_format *f = want->format;
-    const struct fl_view va = fl_view_of(want), vb = fl_view_of(got);
-    for (int64_t i = 0; i < want->count; i++) {
-        double x, y;
-        f->decode(f, &va, i, 1, &x);
-        f->decode(f, &vb, i, 1, &y);
-        const size_t at = (size_t)i * (size_t)f->bytes;
-        if (memcmp((char *)want->storage->data + at, (char *)got->storage->data + at, (size_t)f->bytes) &&
-            !(x != x && y != y)) {
-            snprintf(line, bytes, "element %" PRId64 " of %" PRId64 " is %a, ref %a", i, want->count, y, x);
-            return false;
-        }
-    }
-    const uint32_t *a = want->storage->wide, *b = got->storage->wide;
-    for (int64_t i = 0; a && i < want->count; i++) {
-        const bool nan = f->arithmetic == FL_ARITHMETIC_FLOAT && (a[i] & 0x7fffffffu) > 0x7f800000u &&
-                         (b[i] & 0x7fffffffu) > 0x7f800000u;
-        if (a[i] != b[i] && !nan) {
-            snprintf(line, bytes, "wide element %" PRId64 " is 0x%08x, ref 0x%08x", i, b[i], a[i]);
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool same_tensor(const tensor *want, const tensor *got, char *line, size_t bytes) {
+static bool same(const tensor *want, const tensor *got, char *line, size_t bytes) {
+    *line = 0;
     if (!want)
         return true;
-    if (want->format->id == FMT_U8)
-        return same_bytes(want, got, line, bytes);
-    if (want->format->id == FMT_F64 || want->format->id == FMT_F32 || want->format->id == FMT_I32)
+    if (want->format->id == FMT_U8 || want->format->id == FMT_I32)
+        return same_integers(want, got, line, bytes);
+    if (want->format->id == FMT_F64 || want->format->id == FMT_F32)
         return same_numbers(want, got, line, bytes);
     tensor *back = tensor_new(want->format->id, want->ndim, want->shape);
-    bool same = back && (!want->storage->wide || !tensor_keep_wide(back)) && !tensor_copy(back, got);
-    tensor_stats a[2], b[2];
-    const struct fl_slot *p = want->storage->slot, *q = same ? fl_slot_of(got) : NULL;
-    if (!q || tensor_statistics(&a[0], &a[1], want) || tensor_statistics(&b[0], &b[1], got)) {
+    const bool copied = back && (!want->storage->wide || !tensor_keep_wide(back)) && !tensor_copy(back, got);
+    const struct fl_slot *slot = copied ? fl_slot_of(got) : NULL;
+    if (!slot)
         snprintf(line, bytes, "%s", tensor_error());
-        same = false;
-    } else if (p->e != q->e || !same_autoflex(&p->autoflex, &q->autoflex)) {
-        snprintf(line, bytes,
-                 "exponent %d, ref %d, or its state (predicted %a, ref %a; overflows %d, ref %d; clamps %d %d, ref %d "
-                 "%d; zeros %d, ref %d; history %d, ref %d)",
-                 q->e, p->e, q->autoflex.predicted, p->autoflex.predicted, (int)q->autoflex.overflows,
-                 (int)p->autoflex.overflows, (int)q->autoflex.clamped_low, (int)q->autoflex.clamped_high,
-                 (int)p->autoflex.clamped_low, (int)p->autoflex.clamped_high, (int)q->autoflex.zero_writes,
-                 (int)p->autoflex.zero_writes, q->autoflex.count, p->autoflex.count);
-        same = false;
-    } else if (!same_elements(want, back, line, bytes)) {
-        same = false;
-    } else if (!same_stats(&a[0], &b[0]) || !same_stats(&a[1], &b[1])) {
-        const int i = same_stats(&a[0], &b[0]);
-        snprintf(line, bytes,
-                 "%s statistics: maximum %a, ref %a, gamma %d, ref %d, saturated %" PRId64 ", ref %" PRId64
-                 ", flushed %" PRId64 ", ref %" PRId64 ", nonfinite %" PRId64 ", ref %" PRId64 ", writes %" PRId64
-                 ", ref %" PRId64,
-                 i ? "total" : "last", b[i].maximum, a[i].maximum, b[i].gamma, a[i].gamma, b[i].saturated,
-                 a[i].saturated, b[i].flushed, a[i].flushed, b[i].nonfinite, a[i].nonfinite, b[i].writes, a[i].writes);
-        same = false;
-    } else if (p->writes != q->writes) {
-        snprintf(line, bytes, "write %" PRIu64 ", ref %" PRIu64, q->writes, p->writes);
-        same = false;
-    }
+    const bool agree = slot && same_tensor(want, want->storage->slot, back, slot, line, bytes);
     tensor_free(back);
-    return same;
+    return agree;
 }
 
 /* --- operands drawn ----------------------------------------------------------------------------------------------- */
@@ -379,10 +329,8 @@ static void renew(struct call *c, int style) {
 
 /* Makes one call on both devices. False: it ends the series. */
 static bool run_once(struct call *c, int write, struct tally *tally) {
-    tensor *t[2][FL_OPERANDS] = {{NULL}};
-    for (int where = 0; where < 2; where++)
-        for (int i = 0; i < c->count; i++)
-            t[where][i] = c->operand[i].t[where];
+    tensor *t[2][FL_OPERANDS];
+    operands_of(c, t);
     char line[600] = "", message[300] = "";
     const tensor_status want = invoke(c, t[HOST]);
     if (want)
@@ -396,25 +344,24 @@ static bool run_once(struct call *c, int write, struct tally *tally) {
         got = tensor_device_wait(gpu);
     calls++;
     tally->runs++;
-    bool same = got == want;
-    if (!same)
+    bool agree = got == want;
+    if (!agree)
         snprintf(line, sizeof line, "status %d '%s', ref %d '%s'", (int)got, tensor_error(), (int)want, message);
-    for (int i = 0; i < c->count && same; i++) {
+    for (int i = 0; i < c->count && agree; i++) {
         tensor *const *compared = c->operand[i].whole[HOST] ? c->operand[i].whole : c->operand[i].t;
-        same = same_tensor(compared[HOST], compared[DEVICE], line, sizeof line);
+        agree = same(compared[HOST], compared[DEVICE], line, sizeof line);
     }
-    tally->worked += same && !want;
-    if (!same && !tally->differences++) {
+    tally->worked += agree && !want;
+    if (!agree && !tally->differences++) {
         char shape[TENSOR_TEXT], other[TENSOR_TEXT];
         snprintf(tally->first, sizeof tally->first, "%s.%s write %d of %s, first operand %s, last %s: %s",
                  c->format->name, c->drawn.function->name, write, c->settings,
                  t[0][0] ? fl_shape_text(t[0][0], shape) : "none",
                  t[0][c->count - 1] ? fl_shape_text(t[0][c->count - 1], other) : "none", line);
     }
-    return same && !want;
+    return agree && !want;
 }
 
-/* A series of writes on fresh tensors. */
 /* Classes of products in blocks: all kinds of elements and scales, widths that words of four bytes do not fill, and two
  * formats whose blocks do not end together. */
 static const char *const classes[] = {"mx:int8",
@@ -422,16 +369,16 @@ static const char *const classes[] = {"mx:int8",
                                       "mx:e5m2:ceil",
                                       "mx:e2m1:even",
                                       "nvfp4",
+                                      "mx:e6m1",
+                                      "hbfp:int8/64",
+                                      "nvfp4,mx:e5m2/4",
+                                      "mx:e3m2/6:stochastic",
                                       "nvfp4:stochastic:hadamard",
+                                      "mx:int4/2,mx:int8/6:square",
+                                      "mx:e4m3fn/6,mx:int8/16:square",
                                       "nvfp4:stochastic,nvfp4:square",
                                       "mx:int8/16:stochastic:hadamard",
-                                      "mx:e3m2/6:stochastic",
-                                      "hbfp:int8/64",
-                                      "mx:int4/2,mx:int8/6:square",
-                                      "mx:e2m3:hadamard,mx:e4m3fn:hadamard",
-                                      "mx:e6m1",
-                                      "mx:e4m3fn/6,mx:int8/16:square",
-                                      "nvfp4,mx:e5m2/4"};
+                                      "mx:e2m3:hadamard,mx:e4m3fn:hadamard"};
 
 static tensor_class draw_class(void) {
     char text[80];
@@ -441,6 +388,7 @@ static tensor_class draw_class(void) {
     return class;
 }
 
+/* A series of writes on fresh tensors. */
 static void run_series(const struct fl_function *function, const struct fl_format *f, uint64_t seed, enum how mode,
                        struct tally *tally) {
     static const char *const predictors[] = {"paper", "ngraph", "current", "fixed", "repeat", "amax"};
@@ -532,12 +480,12 @@ static void transfers(const struct fl_format *f) {
         const struct settings s = {.style = style, .exponent = INT32_MIN, .wide = chance(50)};
         add(&c, &s, 1, &(int64_t){N});
         tensor *h = c.operand[0].t[HOST], *d = c.operand[0].t[DEVICE];
-        CHECK(same_tensor(h, d, line, sizeof line), "%s, loaded, style %d: %s", f->name, style, line);
+        CHECK(same(h, d, line, sizeof line), "%s, loaded, style %d: %s", f->name, style, line);
         draw_values(f, values, N, style);
         for (int j = 0; j < N; j++)
             floats[j] = (float)values[j];
         CHECK(!tensor_load_f32(h, floats, N) && !tensor_load_f32(d, floats, N), "%s", tensor_error());
-        CHECK(same_tensor(h, d, line, sizeof line), "%s, loaded as float, style %d: %s", f->name, style, line);
+        CHECK(same(h, d, line, sizeof line), "%s, loaded as float, style %d: %s", f->name, style, line);
         CHECK(!tensor_store_f64(h, want, N) && !tensor_store_f64(d, got, N), "%s", tensor_error());
         for (int j = 0; j < N; j++)
             CHECK(same_double(want[j], got[j]), "%s: stored %d: %a, ref %a", f->name, j, got[j], want[j]);
@@ -553,7 +501,7 @@ static void transfers(const struct fl_format *f) {
                                     : tensor_load_array(t, whole, TENSOR_TYPE_I64, N)),
                       "%s", tensor_error());
             }
-            CHECK(same_tensor(h, d, line, sizeof line), "%s, filled (%d): %s", f->name, kind, line);
+            CHECK(same(h, d, line, sizeof line), "%s, filled (%d): %s", f->name, kind, line);
         }
         for (int j = 0; tensor_format_at(j); j++) {
             tensor *to[2] = {tensor_new(tensor_format_at(j), TENSOR_SHAPE(N)),
@@ -565,7 +513,7 @@ static void transfers(const struct fl_format *f) {
                 printf("lacks convert from %s to %s\n", f->name, tensor_format_name(tensor_format_at(j)));
                 i = 1 << 20;
             } else
-                CHECK(a == b && (a || same_tensor(to[HOST], to[DEVICE], line, sizeof line)),
+                CHECK(a == b && (a || same(to[HOST], to[DEVICE], line, sizeof line)),
                       "%s, style %d, converted to %s: status %d, ref %d: %s", f->name, style,
                       tensor_format_name(tensor_format_at(j)), (int)b, (int)a, line);
             tensor_free(to[HOST]);
@@ -604,11 +552,9 @@ static void conversions_take(const struct fl_format *f) {
 /* The host's error appears on the device at the next wait, with the same text, once; nothing is written, and later
  * calls in the queue are left out. */
 static void fails_late(const char *what, struct call *c, tensor_status (*run)(const struct call *, tensor *const *)) {
-    tensor *t[2][FL_OPERANDS] = {{NULL}};
+    tensor *t[2][FL_OPERANDS];
     char message[400], line[600] = "";
-    for (int where = 0; where < 2; where++)
-        for (int i = 0; i < c->count; i++)
-            t[where][i] = c->operand[i].t[where];
+    operands_of(c, t);
     const tensor_status want = run(c, t[HOST]);
     snprintf(message, sizeof message, "%s", tensor_error());
     tensor_status got = run(c, t[DEVICE]);
@@ -621,8 +567,8 @@ static void fails_late(const char *what, struct call *c, tensor_status (*run)(co
           c->format->name, what, (int)got, tensor_error(), (int)want, message);
     CHECK(!tensor_device_wait(gpu), "%s %s: told twice: %s", c->format->name, what, tensor_error());
     for (int i = 0; i < c->count; i++)
-        CHECK(same_tensor(t[HOST][i], t[DEVICE][i], line, sizeof line), "%s %s: operand %d: %s", c->format->name, what,
-              i, line);
+        CHECK(same(t[HOST][i], t[DEVICE][i], line, sizeof line), "%s %s: operand %d: %s", c->format->name, what, i,
+              line);
     free_operands(c);
 }
 
@@ -696,16 +642,14 @@ static void affine_limits(const struct fl_format *f) {
         add_numbers(&c, FMT_F64, TENSOR_SHAPE(19), mean);
         add_numbers(&c, FMT_F64, TENSOR_SHAPE(19), variance);
         for (int write = 0; write < 2; write++) {
-            tensor *t[2][7];
-            for (int where = 0; where < 2; where++) {
-                for (int i = 0; i < 7; i++)
-                    t[where][i] = c.operand[i].t[where];
+            tensor *t[2][FL_OPERANDS];
+            operands_of(&c, t);
+            for (int where = 0; where < 2; where++)
                 CHECK(!tensor_batchnorm(t[where][0], t[where][1], t[where][2], t[where][3], t[where][4], t[where][5],
                                         t[where][6], 1e-5, apart % 2),
                       "%s", tensor_error());
-            }
-            CHECK(same_tensor(t[HOST][0], t[DEVICE][0], line, sizeof line),
-                  "%s batchnorm, exponents %d apart, write %d: %s", f->name, apart, write, line);
+            CHECK(same(t[HOST][0], t[DEVICE][0], line, sizeof line), "%s batchnorm, exponents %d apart, write %d: %s",
+                  f->name, apart, write, line);
         }
         free_operands(&c);
     }

@@ -252,11 +252,7 @@ static void sums(bool all) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const variants[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16"}, *const global[] = {
-                                                                                             "fp32",   "fp16",
-                                                                                             "bf16",   "flex16+5",
-                                                                                             "dfp16",  "e4m3fn",
-                                                                                             "flex8+5"};
+    static const char *const variants[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16", "e4m3fn", "flex8+5"};
     const bool all = argc > 1 && !strcmp(argv[1], "long");
     int status;
     if (!has_gpu(&status))
@@ -267,7 +263,7 @@ int main(int argc, char **argv) {
         steps_of(&(struct job){"resnet8", variants[i], i % 2 ? 4 : 2, all ? 5 : 3, {.momentum = 0.9f}});
     for (int i = 0; i < 7; i++)
         steps_of(&(struct job){"resnet8",
-                               global[i],
+                               variants[i],
                                i % 2 ? 2 : 4,
                                all || i % 3 == 0 ? 3 : 2,
                                {.momentum = 0.9f, .batchnorm_global = true}});

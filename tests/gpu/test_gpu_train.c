@@ -88,27 +88,20 @@ static void step(nn_graph *const *g, int number, uint64_t *draws) {
         labels[i] = (int32_t)(check_random(draws) % CLASSES);
     const nn_batch batch = {.pixels = images, .labels = labels};
     const int recorded = lenders ? 2 : 3; /* parts */
+    static const char *const actions[] = {"waits", "allocations", "recordings", "replays"};
+    const long expected[] = {0, 0, number == 2 ? recorded : 0, number > 1 ? recorded : 0};
     double loss[2];
     int right[2];
     for (int device = 0; device < 2; device++) {
-        const long waits = counts && device ? counts("waits") : 0,
-                   allocations = counts && device ? counts("allocations") : 0,
-                   recordings = counts && device ? counts("recordings") : 0,
-                   replays = counts && device ? counts("replays") : 0;
+        long before[4];
+        for (int i = 0; i < 4; i++)
+            before[i] = counted(actions[i]);
         CHECK(!(lenders ? nn_forward_scaled_by(g[device], &batch, lenders[device]) : nn_forward(g[device], &batch)) &&
                   !nn_backward(g[device]) && !nn_update(g[device], 0.05f),
               "%s", tensor_error());
-        if (counts && device && number > 1) {
-            CHECK(counts("waits") == waits, "step %d: %ld waits", number, counts("waits") - waits);
-            CHECK(counts("allocations") == allocations, "step %d: %ld allocations", number,
-                  counts("allocations") - allocations);
-        }
-        if (counts && device) {
-            CHECK(counts("recordings") == recordings + (number == 2 ? recorded : 0), "step %d: %ld recordings", number,
-                  counts("recordings") - recordings);
-            CHECK(counts("replays") == replays + (number > 1 ? recorded : 0), "step %d: %ld replays", number,
-                  counts("replays") - replays);
-        }
+        for (int i = number > 1 ? 0 : 2; counts && device && i < 4; i++)
+            CHECK(counts(actions[i]) == before[i] + expected[i], "step %d: %ld %s", number,
+                  counts(actions[i]) - before[i], actions[i]);
         CHECK(!nn_loss(&loss[device], &right[device], g[device]), "%s", tensor_error());
     }
     CHECK(!memcmp(&loss[0], &loss[1], sizeof loss[0]) && right[0] == right[1],
@@ -184,8 +177,8 @@ struct record {
 
 static int on_step(void *context, const nn_step_report *report) {
     struct record *r = context;
-    r->waits = counts ? counts("stream waits") : 0;
-    r->allocations = counts ? counts("allocations") : 0;
+    r->waits = counted("stream waits");
+    r->allocations = counted("allocations");
     if (r->step_count < MOST_STEPS)
         r->steps[r->step_count++] = *report;
     return r->stop_at && report->step == r->stop_at;
@@ -209,6 +202,16 @@ static nn_node tiny(nn_graph *g, int height, int width, int channels, int classe
     x = nn_batchnorm(g, "bn", nn_conv2d(g, "conv", x, 6, 3, &(nn_conv2d_options){.padding = 1}),
                      &(nn_batchnorm_options){.relu = true});
     return nn_linear(g, "fc", nn_avgpool_global(g, "pool", x), classes, false);
+}
+
+/* The training of one epoch that most checks vary. */
+static nn_train_config training(const char *variant, const char *device) {
+    return (nn_train_config){.network = {.variant = variant, .batch = 2, .seed = 5, .device = device},
+                             .epochs = 1,
+                             .rate = 0.05,
+                             .schedule = "constant",
+                             .build = tiny,
+                             .report_every = device ? EVERY : 0};
 }
 
 static data_set *random_set(int64_t n, uint64_t seed) {
@@ -263,22 +266,17 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
     memset(records, 0, sizeof records);
     for (int device = 0; device < 2; device++) {
         snprintf(paths[device], sizeof paths[device], "gpu_train_%ld_%d.csv", (long)getpid(), device);
-        const nn_train_config how = {.network = {.variant = variant,
-                                                 .batch = BATCH,
-                                                 .seed = 5,
-                                                 .momentum = 0.9f,
-                                                 .loss_scale = optimiser.loss_scale,
-                                                 .device = device ? "cuda" : NULL},
-                                     .epochs = EPOCHS,
-                                     .rate = 0.05,
-                                     .schedule = "cosine",
-                                     .augment = augment,
-                                     .max_steps = max_steps,
-                                     .average_last = 4,
-                                     .trace_every = 2,
-                                     .trace_path = traced ? paths[device] : NULL,
-                                     .build = tiny,
-                                     .report_every = device ? EVERY : 0};
+        nn_train_config how = training(variant, device ? "cuda" : NULL);
+        how.network.batch = BATCH;
+        how.network.momentum = 0.9f;
+        how.network.loss_scale = optimiser.loss_scale;
+        how.epochs = EPOCHS;
+        how.schedule = "cosine";
+        how.augment = augment;
+        how.max_steps = max_steps;
+        how.average_last = 4;
+        how.trace_every = 2;
+        how.trace_path = traced ? paths[device] : NULL;
         const nn_train_events events = {on_step, on_epoch, &records[device], .nonfinite = on_nonfinite};
         CHECK(!nn_train(&results[device], &how, train_set, test_set, &events), "%s", tensor_error());
     }
@@ -315,18 +313,13 @@ static void waits_of_reports(bool traced, const char *variant, const char *loss_
         data_set *set = random_set(IMAGES, 23);
         struct record record = {.stop_at = 0};
         const nn_train_events events = {on_step, NULL, &record};
-        const nn_train_config how = {
-            .network = {.variant = variant, .batch = 2, .seed = 5, .loss_scale = loss_scale, .device = "cuda"},
-            .epochs = 1,
-            .rate = 0.05,
-            .schedule = "constant",
-            .augment = true,
-            .max_steps = longer ? 18 : 9,
-            .trace_every = 4,
-            .trace_path = traced ? "gpu_train_waits.csv" : NULL,
-            .telemetry_every = telemetry,
-            .build = tiny,
-            .report_every = EVERY};
+        nn_train_config how = training(variant, "cuda");
+        how.network.loss_scale = loss_scale;
+        how.augment = true;
+        how.max_steps = longer ? 18 : 9;
+        how.trace_every = 4;
+        how.trace_path = traced ? "gpu_train_waits.csv" : NULL;
+        how.telemetry_every = telemetry;
         nn_train_result result;
         const long before[3] = {counts("waits"), counts("stream waits"), counts("allocations")};
         CHECK(!nn_train(&result, &how, set, NULL, &events), "%s", tensor_error());
@@ -349,12 +342,8 @@ static void waits_of_evaluation(void) {
     long waits[2];
     for (int longer = 0; longer < 2 && counts; longer++) {
         data_set *set = random_set(IMAGES, 23), *test_set = random_set(longer ? 12 : 4, 22);
-        const nn_train_config how = {.network = {.variant = "flex16+5", .batch = 2, .seed = 5, .device = "cuda"},
-                                     .epochs = 1,
-                                     .rate = 0.05,
-                                     .schedule = "constant",
-                                     .max_steps = 1,
-                                     .build = tiny};
+        nn_train_config how = training("flex16+5", "cuda");
+        how.max_steps = 1;
         nn_train_result result;
         const long before = counts("waits");
         CHECK(!nn_train(&result, &how, set, test_set, NULL), "%s", tensor_error());
@@ -372,14 +361,9 @@ static void stops(void) {
     data_set *set = random_set(IMAGES, 24);
     struct record record = {.stop_at = 4};
     const nn_train_events events = {on_step, on_epoch, &record};
-    const nn_train_config how = {.network = {.variant = "dfp16", .batch = 2, .seed = 5, .device = "cuda"},
-                                 .epochs = 1,
-                                 .rate = 0.05,
-                                 .schedule = "constant",
-                                 .trace_every = 1,
-                                 .trace_path = "gpu_train_stop.csv",
-                                 .build = tiny,
-                                 .report_every = EVERY};
+    nn_train_config how = training("dfp16", "cuda");
+    how.trace_every = 1;
+    how.trace_path = "gpu_train_stop.csv";
     nn_train_result result;
     CHECK(!nn_train(&result, &how, set, NULL, &events), "%s", tensor_error());
     CHECK(result.stopped && result.steps == record.step_count && result.steps >= 4 && result.steps <= 4 + 2 * EVERY,
@@ -427,26 +411,18 @@ static void set_without_room(void) {
     nn_graph_free(g);
     nn_train_result results[2];
     for (int device = 0; device < 2; device++) {
-        const nn_train_config how = {
-            .network = {.variant = "dfp16", .batch = 2, .seed = 5, .device = device ? "cuda" : NULL},
-            .epochs = 1,
-            .rate = 0.05,
-            .schedule = "constant",
-            .augment = true,
-            .max_steps = 2,
-            .average_last = 2,
-            .build = tiny};
+        nn_train_config how = training("dfp16", device ? "cuda" : NULL);
+        how.augment = true;
+        how.max_steps = 2;
+        how.average_last = 2;
         CHECK(!nn_train(&results[device], &how, set, NULL, NULL), "%s", tensor_error());
     }
     CHECK(same_result(&results[0], &results[1]), "loss %.17g and %.17g", results[0].last_loss, results[1].last_loss);
     data_free(set);
 }
 
-static bool is_among(const char *const *names, int count_of_names, const char *name) {
-    for (int i = 0; i < count_of_names; i++)
-        if (!strcmp(names[i], name))
-            return true;
-    return false;
+static bool is_wanted(const char *only, const char *variant) {
+    return !only || !strcmp(only, variant);
 }
 
 int main(int argc, char **argv) {
@@ -458,24 +434,26 @@ int main(int argc, char **argv) {
         return status;
     find_counts();
     static const char *const variants[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16"};
+    const char *const only = argc > 3 && strcmp(argv[3], "all") ? argv[3] : NULL;
+    bool is_other = only != NULL;
     for (int i = 0; i < 5; i++)
-        if (argc < 4 || !strcmp(argv[3], "all") || !strcmp(argv[3], variants[i])) {
+        if (is_wanted(only, variants[i])) {
+            is_other = false;
             train(variants[i]);
             loop(variants[i], i % 2 == 1, i == 3 ? 7 : 0, i != 1);
         }
-    const bool is_other = argc > 3 && strcmp(argv[3], "all") && !is_among(variants, 5, argv[3]);
     if (is_other) { /* a format by its parameters, or a policy */
-        policy = strchr(argv[3], ';') ? argv[3] : NULL;
-        train(policy ? NULL : argv[3]);
+        policy = strchr(only, ';') ? only : NULL;
+        train(policy ? NULL : only);
         if (!policy)
-            loop(argv[3], true, 0, true);
+            loop(only, true, 0, true);
         return check_summary();
     }
     static const char *const own[] = {"layers", "windows"};
     for (int k = 0; k < 2; k++) {
         model = own[k];
         for (int i = 0; i < 5 && argc < 5; i++)
-            if (argc < 4 || !strcmp(argv[3], "all") || !strcmp(argv[3], variants[i]))
+            if (is_wanted(only, variants[i]))
                 train(variants[i]);
     }
     borrow();
@@ -501,7 +479,7 @@ int main(int argc, char **argv) {
                   {"dfp16", {.optimiser = "adam", .weight_decay = 0.01f, .loss_scale = scaled}}};
     for (int i = 0; i < 6; i++) {
         optimiser = others[i].optimiser;
-        if (argc > 3 && strcmp(argv[3], "all") && strcmp(argv[3], others[i].variant))
+        if (!is_wanted(only, others[i].variant))
             continue;
         train(others[i].variant);
         if (optimiser.loss_scale)

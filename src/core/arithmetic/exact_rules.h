@@ -15,6 +15,19 @@ FL_BOTH fl_uint128 fl_magnitude_128(fl_int128 x) {
     return x < 0 ? -(fl_uint128)x : (fl_uint128)x;
 }
 
+/* A finite double as a term of 53 bits. */
+FL_BOTH struct fl_term fl_term_of_double(double x) {
+    struct fl_term term = {0, 0};
+    if (x == 0)
+        return term;
+    uint64_t fraction;
+    const int exponent = fl_split(x < 0 ? -x : x, &fraction);
+    const int64_t m = (int64_t)(fraction | (uint64_t)1 << 52);
+    term.m = x < 0 ? -m : m;
+    term.e = 52 - exponent;
+    return term;
+}
+
 /* m shifted right with the lost bits collected in the last one (round to odd); works on the magnitude. */
 FL_BOTH fl_int128 fl_shift_odd(fl_int128 m, int shift) {
     if (shift <= 0)

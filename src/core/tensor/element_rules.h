@@ -28,12 +28,8 @@ FL_BOTH double fl_nearest_units(double v, int32_t top) {
 FL_BOTH int64_t fl_drawn_units(double x, int e, int32_t top, uint32_t draw) {
     if (x == 0)
         return 0;
-    uint64_t fraction;
-    const int exponent = fl_split(x < 0 ? -x : x, &fraction);
-    struct fl_wide_sum sum;
-    const int64_t m = (int64_t)(fraction | (uint64_t)1 << 52);
-    sum.m = x < 0 ? -m : m;
-    sum.e = 52 - exponent;
+    const struct fl_term term = fl_term_of_double(x);
+    const struct fl_wide_sum sum = {term.m, term.e};
     return fl_terms_round(sum, e, (int64_t)top + 1, &draw, NULL);
 }
 

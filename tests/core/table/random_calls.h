@@ -8,7 +8,7 @@
 #ifndef FL_RANDOM_CALLS_H
 #define FL_RANDOM_CALLS_H
 
-#include "same_state.h"
+#include "same_tensor.h"
 #include "draw_function.h"
 #include <inttypes.h>
 #include <math.h>
@@ -416,61 +416,13 @@ static void describe(const struct call *c, char *line) {
 
 /* --- what must agree ---------------------------------------------------------------------------------------------- */
 
-/* First element that differs, NaN aside; -1 if none. */
-static int64_t first_difference(const tensor *a, const tensor *b) {
-    if (!memcmp(a->storage->data, b->storage->data, (size_t)a->count * (size_t)a->format->bytes))
-        return -1;
-    const struct fl_view va = fl_view_of(a), vb = fl_view_of(b);
-    for (int64_t i = 0; i < a->count; i++) {
-        double x, y;
-        a->format->decode(a->format, &va, i, 1, &x);
-        b->format->decode(b->format, &vb, i, 1, &y);
-        if (!same_double(x, y))
-            return i;
-    }
-    return -1;
-}
-
-static int64_t first_wide_difference(const tensor *a, const tensor *b) {
-    const uint32_t *x = a->storage->wide, *y = b->storage->wide;
-    const bool floats = a->format->arithmetic == FL_ARITHMETIC_FLOAT;
-    for (int64_t i = 0; x && y && i < a->count; i++) {
-        const bool nan = floats && (x[i] & 0x7fffffffu) > 0x7f800000u && (y[i] & 0x7fffffffu) > 0x7f800000u;
-        if (x[i] != y[i] && !nan)
-            return i;
-    }
-    return -1;
-}
-
 static bool compare_tensors(const tensor *want, const tensor *got, char *line) {
     const struct fl_storage *a = want->storage, *b = got->storage;
-    const struct fl_slot *p = a->slot, *q = b->slot;
-    int64_t i;
-    double x, y;
-    const struct fl_view va = fl_view_of(want), vb = fl_view_of(got);
-    if (!same_autoflex(&p->autoflex, &q->autoflex) || p->e != q->e)
-        append(line, "exponent %d, ref %d, or its state (overflows %d %d, clamps %d %d, %d %d, zeros %d %d)",
-               q->autoflex.e, p->autoflex.e, (int)q->autoflex.overflows, (int)p->autoflex.overflows,
-               (int)q->autoflex.clamped_low, (int)p->autoflex.clamped_low, (int)q->autoflex.clamped_high,
-               (int)p->autoflex.clamped_high, (int)q->autoflex.zero_writes, (int)p->autoflex.zero_writes);
-    else if ((i = first_difference(want, got)) >= 0) {
-        want->format->decode(want->format, &va, i, 1, &x);
-        got->format->decode(got->format, &vb, i, 1, &y);
-        append(line, "element %" PRId64 " is %a, ref %a (steps %g, %g)", i, y, x, ldexp(y, q->e), ldexp(x, p->e));
-    } else if (!a->wide != !b->wide || (i = first_wide_difference(want, got)) >= 0)
-        append(line, "wide part %" PRId64 " differs: 0x%08x, ref 0x%08x", i, b->wide ? ((uint32_t *)b->wide)[i] : 0,
-               a->wide ? ((uint32_t *)a->wide)[i] : 0);
-    else if (!same_stats(&p->last, &q->last) || !same_stats(&p->total, &q->total))
-        append(line,
-               "statistics: maximum %a, ref %a, gamma %d %d, saturated %" PRId64 " %" PRId64 ", flushed %" PRId64
-               " %" PRId64 ", nonfinite %" PRId64 " %" PRId64 " (or the totals)",
-               q->last.maximum, p->last.maximum, q->last.gamma, p->last.gamma, q->last.saturated, p->last.saturated,
-               q->last.flushed, p->last.flushed, q->last.nonfinite, p->last.nonfinite);
-    else if (p->writes != q->writes || a->rounding != b->rounding || a->seed != b->seed ||
-             a->view_rounding != b->view_rounding)
-        append(line, "the number of writes or the rounding differs");
-    else
+    if (!same_tensor(want, a->slot, got, b->slot, line, LINE))
+        return false;
+    if (a->rounding == b->rounding && a->seed == b->seed && a->view_rounding == b->view_rounding)
         return true;
+    append(line, "the rounding differs");
     return false;
 }
 

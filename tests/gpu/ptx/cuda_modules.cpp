@@ -94,51 +94,45 @@ static std::map<const void *, std::unique_ptr<Function>> &functions() {
     return all;
 }
 
+template <class T> static T field(const unsigned char *at) {
+    T value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
 static Binary *read_binary(const unsigned char *data) {
-    uint32_t magic;
-    uint16_t head;
-    uint64_t size;
-    memcpy(&magic, data, 4);
-    memcpy(&head, data + 6, 2);
-    memcpy(&size, data + 8, 8);
-    if (magic != 0xba55ed50u)
+    const uint64_t head = field<uint16_t>(data + 6), size = field<uint64_t>(data + 8);
+    if (field<uint32_t>(data) != 0xba55ed50u)
         ptx::give_up("a fat binary of an unknown kind");
     Binary *const b = new Binary;
     for (uint64_t at = head; at < head + size;) {
         const unsigned char *const entry = data + at;
-        uint16_t kind;
-        uint32_t entry_head, packed, arch;
-        uint64_t bytes, flags, room;
-        memcpy(&kind, entry, 2);
-        memcpy(&entry_head, entry + 4, 4);
-        memcpy(&bytes, entry + 8, 8);
-        memcpy(&packed, entry + 16, 4);
-        memcpy(&arch, entry + 28, 4);
-        memcpy(&flags, entry + 40, 8);
-        memcpy(&room, entry + 56, 8);
+        const uint64_t entry_head = field<uint32_t>(entry + 4), bytes = field<uint64_t>(entry + 8),
+                       flags = field<uint64_t>(entry + 40), room = field<uint64_t>(entry + 56);
+        const uint32_t packed = field<uint32_t>(entry + 16);
         const unsigned char *const body = entry + entry_head;
-        if (kind == 1) /* PTX */
-            b->texts[(int)arch] = flags & 0x8000   ? unpack_zstd(body, packed, room)
-                                  : flags & 0x2000 ? unpack_lz4(body, packed, room)
-                                                   : std::string((const char *)body, bytes);
+        if (field<uint16_t>(entry) == 1) /* PTX */
+            b->texts[field<int>(entry + 28)] = flags & 0x8000   ? unpack_zstd(body, packed, room)
+                                               : flags & 0x2000 ? unpack_lz4(body, packed, room)
+                                                                : std::string((const char *)body, bytes);
         at += entry_head + bytes;
     }
     return b;
 }
 
 Function *function_at(const void *host) {
-    auto it = functions().find(host);
-    return it == functions().end() ? nullptr : it->second.get();
+    const auto *const found = ptx::entry_of(functions(), host);
+    return found ? found->get() : nullptr;
 }
 
 ptx::Kernel &kernel_of(Function &f) {
     if (!f.kernel) {
         Binary &b = *(Binary *)f.binary;
         if (!b.module) {
-            auto it = b.texts.find(ptx::options().arch);
-            if (it == b.texts.end())
+            const std::string *const found = ptx::entry_of(b.texts, ptx::options().arch);
+            if (!found)
                 ptx::give_up("no PTX for architecture " + std::to_string(ptx::options().arch) + ": " + f.name);
-            std::string text = it->second.substr(0, it->second.find('\0'));
+            std::string text = found->substr(0, found->find('\0'));
             edit(text);
             b.module.reset(new ptx::Module(std::move(text)));
         }

@@ -18,8 +18,7 @@ using ptx::find;
 static auto &lock = *new std::recursive_mutex;
 typedef std::lock_guard<std::recursive_mutex> Locked;
 
-/* --- errors ----------------------------------------------------------------------------------------------------------
- */
+/* --- errors ------------------------------------------------------------------------------------------------------- */
 
 static thread_local cudaError_t last_error;
 static cudaError_t context_error; /* of a kernel: it stays */
@@ -36,49 +35,47 @@ cudaError_t cudaGetLastError() {
     return error;
 }
 
-#define ERRORS(X)                                                                                                      \
-    X(cudaSuccess, "no error")                                                                                         \
-    X(cudaErrorInvalidValue, "invalid argument")                                                                       \
-    X(cudaErrorMemoryAllocation, "out of memory")                                                                      \
-    X(cudaErrorInvalidConfiguration, "invalid configuration argument")                                                 \
-    X(cudaErrorInvalidDeviceFunction, "invalid device function")                                                       \
-    X(cudaErrorInitializationError, "initialization error")                                                            \
-    X(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version")                     \
-    X(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable")                                \
-    X(cudaErrorUnsupportedPtxVersion, "the provided PTX was compiled with an unsupported toolchain.")                  \
-    X(cudaErrorNoDevice, "no CUDA-capable device is detected")                                                         \
-    X(cudaErrorInvalidDevice, "invalid device ordinal")                                                                \
-    X(cudaErrorInvalidResourceHandle, "invalid resource handle")                                                       \
-    X(cudaErrorNotReady, "device not ready")                                                                           \
-    X(cudaErrorIllegalState, "the operation cannot be performed in the present state")                                 \
-    X(cudaErrorIllegalAddress, "an illegal memory access was encountered")                                             \
-    X(cudaErrorMisalignedAddress, "misaligned address")                                                                \
-    X(cudaErrorLaunchOutOfResources, "too many resources requested for launch")                                        \
-    X(cudaErrorLaunchFailure, "unspecified launch failure")                                                            \
-    X(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing")                           \
-    X(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture")                    \
-    X(cudaErrorStreamCaptureWrongThread, "attempt to terminate a thread-local capture sequence from another thread")
+static const struct Error {
+    cudaError_t error;
+    const char *name, *text;
+} errors[] = {
+#define ERROR(name, text)                                                                                              \
+    { name, #name, text }
+    ERROR(cudaSuccess, "no error"),
+    ERROR(cudaErrorInvalidValue, "invalid argument"),
+    ERROR(cudaErrorMemoryAllocation, "out of memory"),
+    ERROR(cudaErrorInvalidConfiguration, "invalid configuration argument"),
+    ERROR(cudaErrorInvalidDeviceFunction, "invalid device function"),
+    ERROR(cudaErrorInitializationError, "initialization error"),
+    ERROR(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
+    ERROR(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"),
+    ERROR(cudaErrorUnsupportedPtxVersion, "the provided PTX was compiled with an unsupported toolchain."),
+    ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
+    ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
+    ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
+    ERROR(cudaErrorNotReady, "device not ready"),
+    ERROR(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
+    ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
+    ERROR(cudaErrorMisalignedAddress, "misaligned address"),
+    ERROR(cudaErrorLaunchOutOfResources, "too many resources requested for launch"),
+    ERROR(cudaErrorLaunchFailure, "unspecified launch failure"),
+    ERROR(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
+    ERROR(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"),
+    ERROR(cudaErrorStreamCaptureWrongThread,
+          "attempt to terminate a thread-local capture sequence from another thread"),
+};
 
-const char *cudaGetErrorName(cudaError_t error) {
-    switch (error) {
-#define NAME(name, text)                                                                                               \
-    case name:                                                                                                         \
-        return #name;
-        ERRORS(NAME)
-    default:
-        return "unrecognized error code";
-    }
+static Error error_of(cudaError_t error) {
+    for (const Error &known : errors)
+        if (known.error == error)
+            return known;
+    return {error, "unrecognized error code", "unrecognized error code"};
 }
-
+const char *cudaGetErrorName(cudaError_t error) {
+    return error_of(error).name;
+}
 const char *cudaGetErrorString(cudaError_t error) {
-    switch (error) {
-#define TEXT(name, text)                                                                                               \
-    case name:                                                                                                         \
-        return text;
-        ERRORS(TEXT)
-    default:
-        return "unrecognized error code";
-    }
+    return error_of(error).text;
 }
 
 static cudaError_t wrong(const char *kind, const std::string &text, cudaError_t error) {
@@ -134,8 +131,7 @@ static bool is_fork(const char *call) {
     if (const cudaError_t error_ = planned(__func__))                                                                  \
         return give(error_);
 
-/* --- memory ----------------------------------------------------------------------------------------------------------
- */
+/* --- memory ------------------------------------------------------------------------------------------------------- */
 
 struct CUmemPoolHandle_st {
     int device;
@@ -259,8 +255,7 @@ static unsigned char *bytes_at(const void *p, size_t bytes, bool source, const c
     return d.memory + at;
 }
 
-/* --- streams ---------------------------------------------------------------------------------------------------------
- */
+/* --- streams ------------------------------------------------------------------------------------------------------ */
 
 typedef std::function<void()> Work;
 typedef std::shared_ptr<std::vector<Work>> Works;
@@ -523,8 +518,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *of, const voi
     return cudaSuccess;
 }
 
-/* --- events ----------------------------------------------------------------------------------------------------------
- */
+/* --- events ------------------------------------------------------------------------------------------------------- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) {
     ENTER
@@ -582,8 +576,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
     return give(context_error);
 }
 
-/* --- graphs ----------------------------------------------------------------------------------------------------------
- */
+/* --- graphs ------------------------------------------------------------------------------------------------------- */
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode) {
     ENTER
@@ -644,8 +637,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t runnable) {
     return give(planned(__func__));
 }
 
-/* --- devices ---------------------------------------------------------------------------------------------------------
- */
+/* --- devices ------------------------------------------------------------------------------------------------------ */
 
 cudaError_t cudaRuntimeGetVersion(int *version) {
     *version = CUDART_VERSION;
@@ -722,8 +714,7 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
     return cudaSuccess;
 }
 
-/* --- launches --------------------------------------------------------------------------------------------------------
- */
+/* --- launches ----------------------------------------------------------------------------------------------------- */
 
 cudaError_t cudaFuncSetAttribute(const void *host, enum cudaFuncAttribute attribute, int value) {
     ENTER

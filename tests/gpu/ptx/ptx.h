@@ -45,8 +45,7 @@ typedef __int128 s128;
 enum : uint32_t { LANES = 32, ALL = 0xffffffffu };
 enum { PTX_STATUS = 98 };
 
-/* --- options and findings (ptx_findings.cpp) -----------------------------------------------------------------------
- */
+/* --- options and findings (ptx_findings.cpp) ---------------------------------------------------------------------- */
 
 struct Options {
     uint64_t seed = 1, bytes = (uint64_t)1 << 30;
@@ -72,6 +71,12 @@ void report_kernels(FILE *to); /* cuda_modules.cpp */
 void find_conflicts();
 void forget_counts(); /* of instructions and launches */
 
+/* What a map has for a key; NULL: nothing. */
+template <class Map, class Key> auto *entry_of(Map &map, const Key &key) {
+    const auto it = map.find(key);
+    return it == map.end() ? nullptr : &it->second;
+}
+
 inline uint64_t draw(uint64_t &state) {
     uint64_t z = state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -79,8 +84,17 @@ inline uint64_t draw(uint64_t &state) {
     return z ^ z >> 31;
 }
 
-/* --- programs (ptx_text.cpp, ptx_decode.cpp, ptx_forms.cpp) ---------------------------------------------------------
- */
+/* --- programs (ptx_text.cpp, ptx_decode.cpp, ptx_forms.cpp) ------------------------------------------------------- */
+
+/* The lanes of a mask, in order: for (const int i : Lanes{mask}). */
+struct Lanes {
+    uint32_t left;
+    Lanes begin() const { return *this; }
+    Lanes end() const { return {0}; }
+    int operator*() const { return __builtin_ctz(left); }
+    void operator++() { left &= left - 1; }
+    bool operator!=(const Lanes &other) const { return left != other.left; }
+};
 
 struct Warp;
 struct Insn;
@@ -100,14 +114,23 @@ enum class Kind : uint8_t { PLAIN, BRANCH, CALL, RETURN, EXIT, BARRIER, TOGETHER
 enum class Flow : uint8_t { OF_ALL, CHOICE, AND, OR, NEEDED };
 enum class Space : uint8_t { GENERIC, GLOBAL, SHARED, FRAME, PARAMETER };
 
-struct Insn {
+/* How an opcode is executed, and what operands it has, a letter each: 2, 4, 8: a register or constant of so many bytes;
+ * x: of any; p: a predicate; q: a register and a predicate, D|P; a: an address; i: a number; v: as many registers as
+ * the opcode says, in braces unless it is one; w: registers in braces; t: those of 32 bits. The first is the result,
+ * unless the signature begins with '!'. */
+struct Form {
+    const char *signature = nullptr;
     Action *action = nullptr;
     Kind kind = Kind::PLAIN;
+    uint8_t bytes = 0, count = 1, how = 0; /* of a memory access: bytes of an element, elements; a variant */
+    bool sign = false;
     Space space = Space::GENERIC;
-    uint8_t bytes = 0, count = 0, how = 0; /* of a memory access: bytes of an element, elements; a variant */
-    bool sign = false, guard_is_not = false, accesses = false; /* accesses: loads and stores */
-    bool inner = false;                                        /* in a loop without another one in it */
+    bool accesses = false; /* loads and stores */
     Flow flow = Flow::OF_ALL;
+};
+
+struct Insn : Form {
+    bool guard_is_not = false, inner = false; /* inner: in a loop without another one in it */
     int32_t guard = -1;
     uint32_t target = 0, function = 0, opcode = 0;
     int64_t offset = 0;                  /* of an address; or an immediate number */
@@ -153,8 +176,8 @@ class Module {
         uint32_t most_threads[3];
     };
     const std::string &text() const { return text_; }
-    const Function *function(std::string_view name) const;
-    const Variable *variable(std::string_view name) const;
+    const Function *function(std::string_view name) const { return entry_of(functions_, name); }
+    const Variable *variable(std::string_view name) const { return entry_of(variables_, name); }
 
   private:
     void scan();
@@ -164,20 +187,6 @@ class Module {
     std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels_;
 };
 
-/* How an opcode is executed, and what operands it has, a letter each: 2, 4, 8: a register or constant of so many bytes;
- * x: of any; p: a predicate; q: a register and a predicate, D|P; a: an address; i: a number; v: as many registers as
- * the opcode says, in braces unless it is one; w: registers in braces; t: those of 32 bits. The first is the result,
- * unless the signature begins with '!'. */
-struct Form {
-    const char *signature = nullptr;
-    Action *action = nullptr;
-    Kind kind = Kind::PLAIN;
-    uint8_t bytes = 0, count = 1, how = 0;
-    bool sign = false;
-    Space space = Space::GENERIC;
-    bool accesses = false;
-    Flow flow = Flow::OF_ALL;
-};
 /* false: no such opcode. */
 bool form_of(std::string_view opcode, Form *form);
 /* The action again, or a quicker one for the operands that the instruction has. */
@@ -187,8 +196,7 @@ Action *quick_access(const Insn &in);
 uint32_t opcode_number(std::string_view opcode);
 const std::vector<std::string> &opcode_names();
 
-/* --- memory (ptx_memory.cpp) -----------------------------------------------------------------------------------------
- */
+/* --- memory (ptx_memory.cpp) -------------------------------------------------------------------------------------- */
 
 /* Where the spaces lie. A device's memory has addresses at which the host has none, nor AddressSanitizer its shadow. */
 constexpr uint64_t DEVICES_AT = 0x200000000000u, DEVICE_STEP = 0x1000000000u;
@@ -208,8 +216,7 @@ Device &device(int number);
 /* Variables of modules lie at the end of the memory of every device. */
 uint64_t new_variable(const std::vector<unsigned char> &bytes);
 
-/* --- execution (ptx_run.cpp) -----------------------------------------------------------------------------------------
- */
+/* --- execution (ptx_run.cpp) -------------------------------------------------------------------------------------- */
 
 struct Launch {
     Kernel *kernel;

@@ -2,6 +2,7 @@
 #include "ptx_text.h"
 
 #include <algorithm>
+#include <deque>
 
 namespace ptx {
 
@@ -26,12 +27,12 @@ struct Moves {
     std::vector<std::pair<uint32_t, uint32_t>> pairs; /* from, to in the frame */
     std::vector<uint32_t> bytes;
 };
-std::vector<std::unique_ptr<Moves>> &all_moves = *new std::vector<std::unique_ptr<Moves>>;
+std::deque<Moves> &all_moves = *new std::deque<Moves>;
 
 void move_in_frame(Warp &w, const Insn &in) {
-    const Moves &moves = *all_moves[(size_t)in.offset];
-    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
-        unsigned char *frame = w.frame + (size_t)__builtin_ctz(lanes) * w.frame_step;
+    const Moves &moves = all_moves[(size_t)in.offset];
+    for (const int lane : Lanes{w.exec}) {
+        unsigned char *frame = w.frame + (size_t)lane * w.frame_step;
         for (int states = 0; states <= options().registers; states++, frame += (size_t)LANES * w.frame_step)
             for (size_t i = 0; i < moves.pairs.size(); i++)
                 memcpy(frame + moves.pairs[i].second, frame + moves.pairs[i].first, moves.bytes[i]);
@@ -145,20 +146,16 @@ class Decoder {
     }
 
     const Operand *find_register(std::string_view name) const {
-        for (size_t i = registers_.size(); i-- > 0;) {
-            auto it = registers_[i].find(name);
-            if (it != registers_[i].end())
-                return &it->second;
-        }
+        for (size_t i = registers_.size(); i-- > 0;)
+            if (const Operand *o = entry_of(registers_[i], name))
+                return o;
         return nullptr;
     }
 
     const Variable *find_variable(std::string_view name) const {
-        for (size_t i = variables_.size(); i-- > 0;) {
-            auto it = variables_[i].find(name);
-            if (it != variables_[i].end())
-                return &it->second;
-        }
+        for (size_t i = variables_.size(); i-- > 0;)
+            if (const Variable *v = entry_of(variables_[i], name))
+                return v;
         return m_.variable(name);
     }
 
@@ -286,10 +283,10 @@ class Decoder {
         end.opcode = opcode_number("(end)");
         k_.program.push_back(end);
         for (auto &[at, label] : branches) {
-            auto it = labels.find(label);
-            if (it == labels.end())
+            const uint32_t *const place = entry_of(labels, label);
+            if (!place)
                 fail("no label " + std::string(label));
-            k_.program[at].target = it->second;
+            k_.program[at].target = *place;
         }
     }
 
@@ -305,9 +302,8 @@ class Decoder {
                 const uint64_t count = number_of(r.word());
                 r.need(">");
                 for (uint64_t i = 0; i < count; i++) {
-                    kept_.push_back(
-                        std::unique_ptr<std::string>(new std::string(std::string(name) + std::to_string(i))));
-                    registers_.back()[*kept_.back()] = new_register(width);
+                    kept_.push_back(std::string(name) + std::to_string(i));
+                    registers_.back()[kept_.back()] = new_register(width);
                 }
             } while (r.take(","));
             r.need(";");
@@ -330,8 +326,7 @@ class Decoder {
 
     /* At commas outside of braces and brackets, without space. */
     std::vector<std::string_view> split(std::string_view rest) {
-        kept_.push_back(std::unique_ptr<std::string>(new std::string));
-        std::string &flat = *kept_.back();
+        std::string &flat = kept_.emplace_back();
         for (char c : rest)
             if (!isspace((unsigned char)c))
                 flat += c;
@@ -371,14 +366,14 @@ class Decoder {
             move.action = move_in_frame;
             move.opcode = opcode_number("(arguments)");
             move.offset = (int64_t)all_moves.size();
-            all_moves.push_back(std::unique_ptr<Moves>(new Moves));
+            Moves &mine = all_moves.emplace_back();
             for (size_t i = 0; i < actual.size(); i++) {
                 const Variable *v = find_variable(actual[i]);
                 if (!v || v->space != Space::FRAME || sizes_.at(actual[i]) != f.sizes[first + i])
                     fail("an argument that does not fit");
                 const uint32_t here = (uint32_t)v->at, there = (uint32_t)f.formals[first + i].at;
-                all_moves.back()->pairs.push_back(back ? std::make_pair(there, here) : std::make_pair(here, there));
-                all_moves.back()->bytes.push_back(f.sizes[first + i]);
+                mine.pairs.push_back(back ? std::make_pair(there, here) : std::make_pair(here, there));
+                mine.bytes.push_back(f.sizes[first + i]);
             }
             k_.program.push_back(move);
         };
@@ -412,22 +407,12 @@ class Decoder {
     }
 
     void ordinary(Insn &in, std::string_view opcode, const std::vector<std::string_view> &words) {
-        Form form;
         const bool taken_apart = opcode.substr(0, 4) == "mov." && words.size() == 2 && words[0][0] == '{';
         const bool put_together = opcode.substr(0, 4) == "mov." && words.size() == 2 && words[1][0] == '{';
         const std::string renamed = (taken_apart ? "unpack" : "pack") + std::string(opcode.substr(3));
-        if (!form_of(taken_apart || put_together ? renamed : opcode, &form))
+        if (!form_of(taken_apart || put_together ? renamed : opcode, &in))
             fail("an unknown opcode");
-        in.action = form.action;
-        in.kind = form.kind;
-        in.bytes = form.bytes;
-        in.count = form.count;
-        in.how = form.how;
-        in.sign = form.sign;
-        in.flow = form.flow;
-        in.space = form.space;
-        in.accesses = form.accesses;
-        const char *letter = form.signature;
+        const char *letter = in.signature;
         bool result = *letter != '!';
         letter += !result;
         if (strlen(letter) != words.size())
@@ -490,7 +475,7 @@ class Decoder {
     std::unordered_map<std::string_view, uint32_t> sizes_;
     std::map<std::pair<uint8_t, uint64_t>, uint32_t> pool_;
     std::vector<std::unique_ptr<Called>> called_;
-    std::vector<std::unique_ptr<std::string>> kept_; /* texts that views refer to */
+    std::deque<std::string> kept_; /* texts that views refer to */
 };
 
 } // namespace

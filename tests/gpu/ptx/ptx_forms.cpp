@@ -24,8 +24,7 @@ template <class T> using bits_of = typename std::conditional<sizeof(T) == 4, u32
 
 /* PTX has one NaN as the result of arithmetic on f32, and leaves that of f64 open. */
 template <class D> void settle_nans(Warp &w, D *d) {
-    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec}) {
         if (d[i] == d[i])
             continue;
         typedef bits_of<D> U;
@@ -197,8 +196,7 @@ THREE(Dot4, 0, dot4(a, b, c))
 template <class A, bool remainder> void divide(Warp &w, const Insn &in) {
     A *const d = w.at<A>(in.o[0]);
     const A *const a = w.at<A>(in.o[1]), *const b = w.at<A>(in.o[2]);
-    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec}) {
         if (!b[i]) {
             find("division of integers by zero", place(w, in, i));
             d[i] = (A)draw(w.random);
@@ -216,8 +214,7 @@ template <class A, bool remainder> void divide(Warp &w, const Insn &in) {
 template <class A> void add_with_carry(Warp &w, const Insn &in) {
     A *const d = w.at<A>(in.o[0]);
     const A *const a = w.at<A>(in.o[1]), *const b = w.at<A>(in.o[2]);
-    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec}) {
         const u32 carry = in.how & 1 ? w.carry >> i & 1 : in.how & 4 ? 1 : 0;
         const u128 sum = (u128)a[i] + (A)(in.how & 4 ? ~b[i] : b[i]) + carry;
         d[i] = (A)sum;
@@ -229,8 +226,7 @@ template <class A> void add_with_carry(Warp &w, const Insn &in) {
 void multiply_with_carry(Warp &w, const Insn &in) {
     u32 *const d = w.at<u32>(in.o[0]);
     const u32 *const a = w.at<u32>(in.o[1]), *const b = w.at<u32>(in.o[2]), *const c = w.at<u32>(in.o[3]);
-    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec}) {
         const u64 product = (u64)a[i] * b[i];
         const u64 sum = (in.how & 8 ? product >> 32 : (u32)product) + c[i] + (in.how & 1 ? w.carry >> i & 1 : 0);
         d[i] = (u32)sum;
@@ -242,8 +238,7 @@ template <class A> void insert(Warp &w, const Insn &in) {
     A *const d = w.at<A>(in.o[0]);
     const A *const a = w.at<A>(in.o[1]), *const b = w.at<A>(in.o[2]);
     const u32 *const at = w.at<u32>(in.o[3]), *const count = w.at<u32>(in.o[4]);
-    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec}) {
         d[i] = insert_bits(a[i], b[i], at[i], count[i]);
     }
 }
@@ -253,8 +248,7 @@ template <class A> void insert(Warp &w, const Insn &in) {
 void approximate_inverse(Warp &w, const Insn &in) {
     f32 *const d = w.at<f32>(in.o[0]);
     const f32 *const a = w.at<f32>(in.o[1]);
-    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec}) {
         const f32 nearest = (f32)(1.0 / a[i]);
         u32 bits, off;
         memcpy(&bits, &nearest, 4);
@@ -307,8 +301,7 @@ template <class D, class A> void to_integer(Warp &w, const Insn &in) {
     D *const d = w.at<D>(in.o[0]);
     const A *const a = w.at<A>(in.o[1]);
     const A low = (A)std::numeric_limits<D>::min(), top = std::ldexp((A)1, std::numeric_limits<D>::digits);
-    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec}) {
         const A whole = std::trunc(a[i]);
         if (whole >= low && whole < top) {
             d[i] = (D)whole;
@@ -321,8 +314,7 @@ template <class D, class A> void to_integer(Warp &w, const Insn &in) {
 /* cvt between integers, whose registers may be wider. bytes, how: bytes of the source, and whether it is signed; count,
  * sign: those of the result, to which it is cut before it is extended to the register. */
 void resize_any(Warp &w, const Insn &in) {
-    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec}) {
         u64 value = 0;
         memcpy(&value, w.at<unsigned char>(in.o[1]) + i * in.o[1].width, in.o[1].width);
         const int s = 64 - 8 * in.bytes, r = 64 - 8 * in.count;
@@ -348,8 +340,7 @@ void pack(Warp &w, const Insn &in) {
             memcpy(&part, w.at<unsigned char>(in.more[j]) + i * in.more[j].width, in.more[j].width);
             values[i] |= part << shift;
         }
-    for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec}) {
         memcpy(w.at<unsigned char>(in.o[0]) + i * in.o[0].width, &values[i], in.o[0].width);
     }
 }
@@ -358,8 +349,7 @@ void unpack(Warp &w, const Insn &in) {
     for (u32 i = 0; i < LANES; i++)
         memcpy(&values[i], w.at<unsigned char>(in.o[0]) + i * in.o[0].width, in.o[0].width);
     for (size_t j = 0, shift = 0; j < in.more.size(); shift += 8 * in.more[j++].width)
-        for (u32 lanes = w.exec; lanes; lanes &= lanes - 1) {
-            const int i = __builtin_ctz(lanes);
+        for (const int i : Lanes{w.exec}) {
             const u64 part = values[i] >> shift;
             memcpy(w.at<unsigned char>(in.more[j]) + i * in.more[j].width, &part, in.more[j].width);
         }
@@ -407,7 +397,6 @@ template <class T> constexpr char letter = '0' + sizeof(T);
 template <> constexpr char letter<Bit> = 'p';
 template <class... T> constexpr char letters[sizeof...(T) + 1] = {letter<T>..., 0};
 
-#define FLOAT_OF(f, s) plain("cvt.rn." #f "." #s, letters<f, s>, one<Same, f, s>)
 /* Rows of an opcode for a type of PTX, which the machine computes in type `as` ... */
 #define ONE_ROW(name, F, type, as) plain(name "." #type, letters<as, as>, one<F, as, as>)
 #define TWO_ROW(name, F, type, as) plain(name "." #type, letters<as, as, as>, two<F, as, as>)
@@ -415,6 +404,8 @@ template <class... T> constexpr char letters[sizeof...(T) + 1] = {letter<T>..., 
 #define DIVIDE_ROW(name, remainder, type, as) plain(name "." #type, letters<as, as, as>, divide<as, remainder>)
 #define CARRY_ROW(name, how, type, as) variant(name "." #type, letters<as, as, as>, add_with_carry<as>, how)
 #define CHOICE_ROW(name, F, type, as) flow(name "." #type, letters<as, as, as, Bit>, F<as>, Flow::CHOICE)
+#define FLOAT_ROW(f, F, type, as) plain("cvt.rn." #f "." #type, letters<f, as>, one<F, f, as>)
+#define SHIFT_ROW(name, F, type, as) plain(name "." #type, letters<as, as, u32>, two<F, as, as, u32>)
 #define COMPARE_ROW(name, F, type, as) plain("setp." name "." #type, letters<Bit, as, as>, compare<F, as>)
 /* ... and for several types. */
 #define FLOATS(ROW, name, F) ROW(name, F, f32, f32), ROW(name, F, f64, f64)
@@ -423,6 +414,7 @@ template <class... T> constexpr char letters[sizeof...(T) + 1] = {letter<T>..., 
 #define LARGE(ROW, name, F)                                                                                            \
     ROW(name, F, s32, s32), ROW(name, F, u32, u32), ROW(name, F, s64, s64), ROW(name, F, u64, u64)
 #define INTEGERS(ROW, name, F) ROW(name, F, s16, s16), ROW(name, F, u16, u16), LARGE(ROW, name, F)
+#define NUMBERS(ROW, name, F) INTEGERS(ROW, name, F), FLOATS(ROW, name, F)
 #define LARGE_WORDS(ROW, name, F)                                                                                      \
     ROW(name, F, s32, u32), ROW(name, F, u32, u32), ROW(name, F, s64, u64), ROW(name, F, u64, u64)
 #define WORDS(ROW, name, F) ROW(name, F, s16, u16), ROW(name, F, u16, u16), LARGE_WORDS(ROW, name, F)
@@ -484,17 +476,9 @@ const Table &table() {
         plain("xor.pred", "ppp", logic<2>),
         BITS(ONE_ROW, "not", Not),
         plain("not.pred", "pp", logic<3>),
-        plain("shl.b16", "224", two<Left, u16, u16, u32>),
-        plain("shl.b32", "444", two<Left, u32, u32>),
-        plain("shl.b64", "884", two<Left, u64, u64, u32>),
-        plain("shr.u16", "224", two<Right, u16, u16, u32>),
-        plain("shr.s16", "224", two<Right, s16, s16, u32>),
-        plain("shr.u32", "444", two<Right, u32, u32>),
-        plain("shr.b32", "444", two<Right, u32, u32>),
-        plain("shr.s32", "444", two<Right, s32, s32, u32>),
-        plain("shr.u64", "884", two<Right, u64, u64, u32>),
-        plain("shr.b64", "884", two<Right, u64, u64, u32>),
-        plain("shr.s64", "884", two<Right, s64, s64, u32>),
+        BITS(SHIFT_ROW, "shl", Left),
+        BITS(SHIFT_ROW, "shr", Right),
+        INTEGERS(SHIFT_ROW, "shr", Right),
         plain("shf.l.wrap.b32", "4444", three<FunnelLeft, u32, u32>),
         plain("shf.r.wrap.b32", "4444", three<FunnelRight, u32, u32>),
         plain("prmt.b32", "4444", three<Permute, u32, u32>),
@@ -518,24 +502,15 @@ const Table &table() {
         FLOAT_BITS(ONE_ROW, "abs", NoSign),
         FLOAT_BITS(TWO_ROW, "copysign", SignOfFirst),
         /* comparisons */
-        INTEGERS(COMPARE_ROW, "eq", Equal),
+        NUMBERS(COMPARE_ROW, "eq", Equal),
         BITS(COMPARE_ROW, "eq", Equal),
         INTEGERS(COMPARE_ROW, "ne", Unequal),
         BITS(COMPARE_ROW, "ne", Unequal),
-        INTEGERS(COMPARE_ROW, "lt", Less),
-        BITS(COMPARE_ROW, "lt", Less),
-        INTEGERS(COMPARE_ROW, "le", AtMost),
-        BITS(COMPARE_ROW, "le", AtMost),
-        INTEGERS(COMPARE_ROW, "gt", Greater),
-        BITS(COMPARE_ROW, "gt", Greater),
-        INTEGERS(COMPARE_ROW, "ge", AtLeast),
-        BITS(COMPARE_ROW, "ge", AtLeast),
-        FLOATS(COMPARE_ROW, "eq", Equal),
+        NUMBERS(COMPARE_ROW, "lt", Less),
+        NUMBERS(COMPARE_ROW, "le", AtMost),
+        NUMBERS(COMPARE_ROW, "gt", Greater),
+        NUMBERS(COMPARE_ROW, "ge", AtLeast),
         FLOATS(COMPARE_ROW, "ne", LessOrGreater),
-        FLOATS(COMPARE_ROW, "lt", Less),
-        FLOATS(COMPARE_ROW, "le", AtMost),
-        FLOATS(COMPARE_ROW, "gt", Greater),
-        FLOATS(COMPARE_ROW, "ge", AtLeast),
         FLOATS(COMPARE_ROW, "equ", NotLessOrGreater),
         FLOATS(COMPARE_ROW, "neu", Unequal),
         FLOATS(COMPARE_ROW, "ltu", NotAtLeast),
@@ -551,18 +526,8 @@ const Table &table() {
         plain("cvt.rni.f64.f64", "88", one<Nearest, f64, f64>),
         plain("cvt.rmi.f64.f64", "88", one<Down, f64, f64>),
         plain("cvt.rpi.f64.f64", "88", one<Up, f64, f64>),
-        FLOAT_OF(f32, u16),
-        FLOAT_OF(f32, s16),
-        FLOAT_OF(f32, u32),
-        FLOAT_OF(f32, s32),
-        FLOAT_OF(f64, u16),
-        FLOAT_OF(f64, s16),
-        FLOAT_OF(f64, u32),
-        FLOAT_OF(f64, s32),
-        FLOAT_OF(f64, u64),
-        FLOAT_OF(f64, s64),
-        FLOAT_OF(f32, u64),
-        FLOAT_OF(f32, s64),
+        INTEGERS(FLOAT_ROW, f32, Same),
+        INTEGERS(FLOAT_ROW, f64, Same),
         plain("cvt.rzi.s32.f32", "44", to_integer<s32, f32>),
         plain("cvt.rzi.s32.f64", "48", to_integer<s32, f64>),
         plain("cvt.rzi.u32.f64", "48", to_integer<u32, f64>),
@@ -583,11 +548,7 @@ const Table &table() {
         together("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "tttt", multiply_floats, 0, 1),
         together("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "tttt", multiply_floats, 0, 2),
         together("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "tttt", multiply_floats, 0, 3),
-        together("ldmatrix.sync.aligned.m8n8.x1.shared.b16", "ta", load_matrix, 1, 0),
-        together("ldmatrix.sync.aligned.m8n8.x2.shared.b16", "ta", load_matrix, 2, 0),
         together("ldmatrix.sync.aligned.m8n8.x4.shared.b16", "ta", load_matrix, 4, 0),
-        together("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16", "ta", load_matrix, 1, 1),
-        together("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16", "ta", load_matrix, 2, 1),
         together("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "ta", load_matrix, 4, 1),
         /* copies and addresses */
         {"cp.async.cg.shared.global",
@@ -607,10 +568,10 @@ const Table &table() {
 /* A type by its name, "u8" to "s64". */
 bool integer_type(std::string_view name, u8 *bytes, bool *sign) {
     static const std::unordered_map<std::string_view, u8> sizes = {{"8", 1}, {"16", 2}, {"32", 4}, {"64", 8}};
-    auto it = name.empty() ? sizes.end() : sizes.find(name.substr(1));
-    if (it == sizes.end() || (name[0] != 'u' && name[0] != 's'))
+    const u8 *const size = name.empty() ? nullptr : entry_of(sizes, name.substr(1));
+    if (!size || (name[0] != 'u' && name[0] != 's'))
         return false;
-    *bytes = it->second;
+    *bytes = *size;
     *sign = name[0] == 's';
     return true;
 }
@@ -644,12 +605,10 @@ bool memory_form(std::string_view opcode, Form *form) {
     *form = Form{};
     int operation = -1;
     for (size_t i = 1; i + 1 < parts.size(); i++) {
-        auto space = spaces.find(parts[i]);
-        auto named = operations.find(parts[i]);
-        if (space != spaces.end())
-            form->space = space->second;
-        else if (is_atomic && named != operations.end())
-            operation = named->second;
+        if (const Space *const space = entry_of(spaces, parts[i]))
+            form->space = *space;
+        else if (const int *const named = is_atomic ? entry_of(operations, parts[i]) : nullptr)
+            operation = *named;
         else if (loads && parts[i] == "nc")
             form->how = 1;
         else if (!is_atomic && (parts[i] == "v2" || parts[i] == "v4"))
@@ -679,10 +638,10 @@ bool memory_form(std::string_view opcode, Form *form) {
 } // namespace
 
 bool form_of(std::string_view opcode, Form *form) {
-    auto it = table().find(opcode);
-    if (it == table().end())
+    const Form *const found = entry_of(table(), opcode);
+    if (!found)
         return conversion_form(opcode, form) || memory_form(opcode, form);
-    *form = it->second;
+    *form = *found;
     if (opcode == "bar.sync")
         form->kind = Kind::BARRIER;
     return true;
@@ -700,8 +659,8 @@ Action *quick_form(const Insn &in) {
         {480, resize<u32, u64>}, {481, resize<u32, u64>}, {840, resize<u64, u32>}, {841, resize<s64, s32>},
         {240, resize<u16, u32>}, {241, resize<u16, u32>}, {280, resize<u16, u64>}, {281, resize<u16, u64>},
         {420, resize<u32, u16>}, {421, resize<s32, s16>}, {820, resize<u64, u16>}, {821, resize<s64, s16>}};
-    const auto it = actions.find(in.count * 100 + in.bytes * 10 + in.how);
-    return it == actions.end() ? in.action : it->second;
+    Action *const *const quicker = entry_of(actions, in.count * 100 + in.bytes * 10 + in.how);
+    return quicker ? *quicker : in.action;
 }
 
 } // namespace ptx

@@ -345,8 +345,7 @@ void load(Warp &w, const Insn &in) {
     const Device &d = *w.block->launch->device;
     uint64_t addresses[LANES]; /* the result may be the register of the address */
     addresses_of(w, in, addresses);
-    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec}) {
         const unsigned char *p = quick<Access::READ>(w, in, d, i, addresses[i], bytes);
         p = p ? p : reach(w, in, i, addresses[i], bytes, Access::READ);
         for (uint32_t j = 0; j < in.count; j++)
@@ -360,8 +359,7 @@ template <class T, class R> static void load_one(Warp &w, const Insn &in) {
     R *const to = w.at<R>(in.more[0]);
     uint64_t addresses[LANES];
     addresses_of(w, in, addresses);
-    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec}) {
         const unsigned char *p = quick<Access::READ>(w, in, d, i, addresses[i], sizeof(T));
         p = p ? p : reach(w, in, i, addresses[i], sizeof(T), Access::READ);
         T value;
@@ -375,8 +373,7 @@ template <class T> static void store_one(Warp &w, const Insn &in) {
     const T *const from = w.at<T>(in.more[0]);
     uint64_t addresses[LANES];
     addresses_of(w, in, addresses);
-    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec}) {
         unsigned char *p = quick<Access::WRITE>(w, in, d, i, addresses[i], sizeof(T));
         p = p ? p : reach(w, in, i, addresses[i], sizeof(T), Access::WRITE);
         memcpy(p, &from[i], sizeof(T));
@@ -394,9 +391,9 @@ Action *quick_access(const Insn &in) {
         {241, load_one<int16_t, uint32_t>},  {120, load_one<uint8_t, uint16_t>},  {121, load_one<int8_t, uint16_t>},
         {140, load_one<uint8_t, uint32_t>},  {141, load_one<int8_t, uint32_t>},   {1880, store_one<uint64_t>},
         {1440, store_one<uint32_t>},         {1220, store_one<uint16_t>}};
-    const auto it = actions.find((in.action == store ? 1000 : 0) + in.bytes * 100 + in.more[0].width * 10 +
-                                 (in.sign && in.action == load));
-    return it == actions.end() ? in.action : it->second;
+    Action *const *const quicker = entry_of(actions, (in.action == store ? 1000 : 0) + in.bytes * 100 +
+                                                         in.more[0].width * 10 + (in.sign && in.action == load));
+    return quicker ? *quicker : in.action;
 }
 
 void load_parameter(Warp &w, const Insn &in) {
@@ -408,13 +405,12 @@ void load_parameter(Warp &w, const Insn &in) {
         for (uint32_t i = 0; i < LANES; i++)
             ((uint64_t *)to)[i] = value;
     else
-        for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
-            set_lane(to, width, __builtin_ctz(lanes), value);
+        for (const int i : Lanes{w.exec})
+            set_lane(to, width, i, value);
 }
 
 void store(Warp &w, const Insn &in) {
-    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec}) {
         unsigned char *const p = reach(w, in, i, address_in(w, in.o[0], i) + (uint64_t)in.offset,
                                        (uint32_t)in.bytes * in.count, Access::WRITE);
         for (uint32_t j = 0; j < in.count; j++)
@@ -444,8 +440,8 @@ template <class T> static void change(void *p, void *old, const void *operand, i
 /* The lanes of a warp come in any order. */
 void atomic(Warp &w, const Insn &in) {
     int order[LANES], n = 0;
-    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
-        order[n++] = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec})
+        order[n++] = i;
     for (int j = n - 1; j > 0; j--)
         std::swap(order[j], order[draw(w.random) % (uint64_t)(j + 1)]);
     for (int j = 0; j < n; j++) {
@@ -466,8 +462,8 @@ void atomic(Warp &w, const Insn &in) {
 static void move_address(Warp &w, const Insn &in, uint64_t by) {
     uint64_t *const d = w.at<uint64_t>(in.o[0]);
     const uint64_t *const a = w.at<uint64_t>(in.o[1]);
-    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
-        d[__builtin_ctz(lanes)] = a[__builtin_ctz(lanes)] + by;
+    for (const int i : Lanes{w.exec})
+        d[i] = a[i] + by;
 }
 void take_address(Warp &w, const Insn &in) {
     move_address(w, in, 0 - (in.space == Space::SHARED ? SHARED_WINDOW : FRAME_WINDOW));

@@ -27,9 +27,9 @@ uint32_t lanes_at(const Warp &w, uint32_t pc) {
 }
 
 void send(Warp &w, uint32_t lanes, uint32_t pc, unsigned char state) {
-    for (; lanes; lanes &= lanes - 1) {
-        w.pc[__builtin_ctz(lanes)] = pc;
-        w.state[__builtin_ctz(lanes)] = state;
+    for (const int i : Lanes{lanes}) {
+        w.pc[i] = pc;
+        w.state[i] = state;
     }
 }
 
@@ -69,8 +69,7 @@ void follow_frame(Warp &w, const Insn &in, uint32_t mask, uint32_t *good) {
         find("a register that was never written decides", place(w, in, __builtin_ctz(bad)));
     const bool loads = !in.writes.empty();
     const uint64_t base = in.space == Space::GENERIC ? FRAME_WINDOW + FRAME_AT : FRAME_AT;
-    for (uint32_t lanes = w.exec & ~bad; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec & ~bad}) {
         const uint64_t at = address_in(w, in.o[0], i) + (uint64_t)in.offset - base;
         const bool inside = at < w.frame_step && at + (uint64_t)in.bytes * in.count <= w.frame_step;
         unsigned char *const state = w.frame + (size_t)LANES * w.frame_step + (size_t)i * w.frame_step + at;
@@ -102,8 +101,7 @@ uint32_t lanes_needed(Warp &w, const Insn &in, uint32_t arrived) {
     const uint32_t *const masks = w.at<uint32_t>(of_mask), mask = masks[some];
     if (of_mask.constant && mask == ALL && w.live == ALL)
         return ALL;
-    for (uint32_t lanes = arrived; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{arrived}) {
         if (masks[i] != mask || !(mask >> i & 1))
             find(masks[i] != mask ? "lanes of a warp with different masks" : "a lane that is not in its mask",
                  place(w, in, i));
@@ -158,8 +156,8 @@ template <bool registers> bool run_warp(Warp &w) {
                 mask &= (uint32_t)(random >> 32); /* some stay behind */
             budget = 1 + (uint32_t)(random >> 8) % 60;
         } else {
-            for (uint32_t lanes = ready; lanes; lanes &= lanes - 1)
-                pc = std::min(pc, w.pc[__builtin_ctz(lanes)]);
+            for (const int i : Lanes{ready})
+                pc = std::min(pc, w.pc[i]);
             mask = ready & lanes_at(w, pc);
             for (uint32_t i = 0; i < LANES; i++)
                 if ((w.state[i] == RUNS || w.state[i] == WAITS) && w.pc[i] > pc)
@@ -241,8 +239,7 @@ template <bool registers> bool run_warp(Warp &w) {
             if (in.kind == Kind::TRAP)
                 fault(719, "a trap", w, in, __builtin_ctz(w.exec));
             send(w, others, pc + 1, RUNS);
-            for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
-                const int i = __builtin_ctz(lanes);
+            for (const int i : Lanes{w.exec}) {
                 uint32_t &back = w.returns[in.function * LANES + (uint32_t)i];
                 if (in.kind == Kind::CALL)
                     back = pc + 1;
@@ -305,21 +302,10 @@ void begin(uint32_t number, uint32_t file, uint64_t &random) {
     const uint32_t *const size = b.launch->block, *const grid = b.launch->grid;
     for (uint32_t i = 0; i < LANES; i++) {
         const uint32_t t = number * LANES + i;
-        const uint32_t special[13] = {t % size[0],
-                                      t / size[0] % size[1],
-                                      t / size[0] / size[1],
-                                      size[0],
-                                      size[1],
-                                      size[2],
-                                      b.id[0],
-                                      b.id[1],
-                                      b.id[2],
-                                      grid[0],
-                                      grid[1],
-                                      grid[2],
-                                      i};
+        const uint32_t id[3] = {t % size[0], t / size[0] % size[1], t / size[0] / size[1]};
+        const uint32_t *const special[4] = {id, size, b.id, grid};
         for (uint32_t j = 0; j < 13; j++)
-            ((uint32_t *)w.bank[0])[LANES * j + i] = special[j];
+            ((uint32_t *)w.bank[0])[LANES * j + i] = j == 12 ? i : special[j / 3][j % 3];
     }
 }
 

@@ -9,16 +9,6 @@ Module::Module(std::string text) : text_(std::move(text)) {
     scan();
 }
 
-const Module::Function *Module::function(std::string_view name) const {
-    auto it = functions_.find(name);
-    return it == functions_.end() ? nullptr : &it->second;
-}
-
-const Variable *Module::variable(std::string_view name) const {
-    auto it = variables_.find(name);
-    return it == variables_.end() ? nullptr : &it->second;
-}
-
 /* The bytes of an initialiser: numbers, in braces where there are several. */
 static void read_initial(Reader &r, uint32_t element, std::vector<unsigned char> &bytes) {
     const bool braces = r.take("{");

@@ -22,9 +22,8 @@ void shuffle(Warp &w, const Insn &in) {
         w.set_predicate(in.o[5], in_range);
         return;
     }
-    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes), segment = (int)(c[i] >> 8 & 31), clamp = (int)(c[i] & 31),
-                  by = (int)(b[i] & 31);
+    for (const int i : Lanes{w.exec}) {
+        const int segment = (int)(c[i] >> 8 & 31), clamp = (int)(c[i] & 31), by = (int)(b[i] & 31);
         const int most = (i & segment) | (clamp & ~segment), least = i & segment;
         int from;
         bool inside;
@@ -40,8 +39,8 @@ void shuffle(Warp &w, const Insn &in) {
             values[i] = (uint32_t)draw(w.random);
         }
     }
-    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
-        w.at<uint32_t>(in.o[0])[__builtin_ctz(lanes)] = values[__builtin_ctz(lanes)];
+    for (const int i : Lanes{w.exec})
+        w.at<uint32_t>(in.o[0])[i] = values[i];
     w.set_predicate(in.o[5], in_range);
 }
 
@@ -49,10 +48,10 @@ void shuffle(Warp &w, const Insn &in) {
 void reduce(Warp &w, const Insn &in) {
     uint32_t *const to = w.at<uint32_t>(in.o[0]), *const of = w.at<uint32_t>(in.o[1]);
     uint32_t most = 0;
-    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
-        most = std::max(most, of[__builtin_ctz(lanes)]);
-    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
-        to[__builtin_ctz(lanes)] = most;
+    for (const int i : Lanes{w.exec})
+        most = std::max(most, of[i]);
+    for (const int i : Lanes{w.exec})
+        to[i] = most;
 }
 
 /* mma.m16n8k32 of bytes: d, a, b, c. PTX ISA, "Matrix Fragments for mma.m16n8k32": byte i of register r of lane 4 g + t
@@ -112,8 +111,7 @@ void load_matrix(Warp &w, const Insn &in) {
 void start_copy(Warp &w, const Insn &in) {
     if (in.offset != in.bytes)
         give_up("cp.async with an offset or of another size: " + std::string(in.text));
-    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
-        const int i = __builtin_ctz(lanes);
+    for (const int i : Lanes{w.exec}) {
         const uint64_t from = address_in(w, in.o[1], i);
         const uint32_t valid = w.at<uint32_t>(in.o[2])[i];
         const uint32_t to = shared_offset(w, in, i, address_in(w, in.o[0], i), in.bytes);
@@ -136,8 +134,8 @@ void start_copy(Warp &w, const Insn &in) {
 }
 
 void commit_copies(Warp &w, const Insn &) {
-    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
-        w.committed[__builtin_ctz(lanes)]++;
+    for (const int i : Lanes{w.exec})
+        w.committed[i]++;
 }
 
 void wait_for_copies(Warp &w, const Insn &in) {
