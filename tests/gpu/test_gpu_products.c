@@ -4,8 +4,8 @@
  *
  *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]
  *
- * FUNCTION: matmul, conv2d, batched, depthwise, few, numbers, large; "": all but large; one of `shapes`, computed in
- * FORMAT; or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device against class
+ * FUNCTION: matmul, conv2d, batched, depthwise, few, mixed, numbers, large; "": all but large; one of `shapes`, computed
+ * in FORMAT; or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device against class
  * accumulate=GPU of the host.
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
@@ -28,6 +28,7 @@ static tensor_device *gpu;
 static uint64_t seed = 1;
 static int compared;
 static tensor_class class[PLACES]; /* of results */
+static tensor_format factor[2];    /* of the operands of a product; 0: that of its result */
 
 static int between(int low, int high) {
     return low + (int)(check_random(&seed) % (uint64_t)(high - low + 1));
@@ -76,6 +77,15 @@ static void compare(tensor *t[PLACES], const char *what) {
     compared++;
 }
 
+static const char *formats_of(tensor_format f) {
+    static char text[80];
+    if (!factor[0])
+        return tensor_format_name(f);
+    snprintf(text, sizeof text, "%s by %s to %s", tensor_format_name(factor[0]), tensor_format_name(factor[1]),
+             tensor_format_name(f));
+    return text;
+}
+
 static void free_all(tensor *t[OPERANDS][PLACES], int count) {
     for (int i = 0; i < count; i++)
         for (int p = 0; p < PLACES; p++)
@@ -94,12 +104,12 @@ static void matrices(tensor_format f, int kind, int batch, int m, int n, int k, 
     char what[120];
     tensor *t[OPERANDS][PLACES];
     for (int i = 0; i < OPERANDS; i++)
-        make(t[i], f, batch ? 3 : 2, shapes[i] + !batch, i ? style : -1);
+        make(t[i], i && factor[0] ? factor[i - 1] : f, batch ? 3 : 2, shapes[i] + !batch, i ? style : -1);
     for (int i = 0; i < writes; i++)
         for (int p = 0; p < PLACES; p++)
             CHECK(!tensor_set_class(class[p]) && !functions[batch > 0][kind](t[0][p], t[1][p], t[2][p]), "%s",
                   tensor_error());
-    snprintf(what, sizeof what, "%s %s of %d x %d x %d, batch %d, style %d", tensor_format_name(f),
+    snprintf(what, sizeof what, "%s %s of %d x %d x %d, batch %d, style %d", formats_of(f),
              (const char *[]){"matmul", "matmul_nt", "matmul_tn"}[kind], m, n, k, batch, style);
     compare(t[0], what);
     free_all(t, OPERANDS);
@@ -129,9 +139,10 @@ static void conv2d(tensor_format f, int kind, int batch, int h, int w, int chann
     const int p = windows(h, r, &how, 0), q = windows(w, s, &how, 1);
     if (p < 1 || q < 1)
         return;
-    make(t[0], f, 4, (const shape4){batch, h, w, channels}, kind == 1 ? -1 : style);
-    make(t[1], f, 4, (const shape4){filters, r, s, channels / how.groups}, kind == 2 ? -1 : style);
-    make(t[2], f, 4, (const shape4){batch, p, q, filters}, kind == 0 ? -1 : style);
+    const tensor_format a = factor[0] ? factor[0] : f, b = factor[0] ? factor[1] : f;
+    make(t[0], kind == 1 ? f : a, 4, (const shape4){batch, h, w, channels}, kind == 1 ? -1 : style);
+    make(t[1], kind == 2 ? f : b, 4, (const shape4){filters, r, s, channels / how.groups}, kind == 2 ? -1 : style);
+    make(t[2], kind == 0 ? f : kind == 1 ? a : b, 4, (const shape4){batch, p, q, filters}, kind == 0 ? -1 : style);
     for (int i = 0; i < writes; i++)
         for (int at = 0; at < PLACES; at++)
             CHECK(!tensor_set_class(class[at]) &&
@@ -141,7 +152,7 @@ static void conv2d(tensor_format f, int kind, int batch, int h, int w, int chann
                   "%s", tensor_error());
     snprintf(what, sizeof what,
              "%s %s of %d x %d x %d x %d, filters %d x %d x %d, stride %d %d, padding %d %d, dilation %d %d, groups %d",
-             tensor_format_name(f), (const char *[]){"conv2d", "conv2d_input_grad", "conv2d_weight_grad"}[kind], batch,
+             formats_of(f), (const char *[]){"conv2d", "conv2d_input_grad", "conv2d_weight_grad"}[kind], batch,
              h, w, channels, filters, r, s, how.stride[0], how.stride[1], how.padding[0], how.padding[2],
              how.dilation[0], how.dilation[1], how.groups);
     compare(t[kind == 0 ? 2 : kind == 1 ? 0 : 1], what);
@@ -185,6 +196,22 @@ static void draw(tensor_format f, const char *only) {
                            .dilation = {between(1, 2), between(1, 2)},
                            .groups = groups},
            style, 2);
+}
+
+/* Float operands of any formats, whose products with a result of another one have exact bits in class fast as well. */
+static void mixed(const tensor_format *formats, int count) {
+    enum { FIRST_FLOAT = 2 };
+    CHECK(!tensor_class_find(&class[1], "fast:tf32"), "%s", tensor_error());
+    for (int i = 0; i < 3 * count; i++) {
+        const tensor_format f = formats[between(0, count - 1)];
+        do
+            for (int j = 0; j < 2; j++)
+                factor[j] = formats[between(FIRST_FLOAT, count - 1)];
+        while (factor[0] == f && factor[1] == f);
+        draw(f, "");
+    }
+    factor[0] = 0;
+    class[1] = TENSOR_EXACT;
 }
 
 /* Class fast and what may be requested with it, of k that the device does not split. Of fp16 sums only the h100 has a
@@ -363,6 +390,8 @@ int main(int argc, char **argv) {
         if (!*only || !strcmp(only, "numbers"))
             numbers(formats[i]);
     }
+    if (!*only || !strcmp(only, "mixed"))
+        mixed(formats, FORMATS);
     if (!strcmp(only, "large"))
         large(formats, FORMATS);
     printf("%d results compared\n", compared);
