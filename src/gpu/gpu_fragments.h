@@ -91,6 +91,7 @@ template <class Tile, class Terms, bool along_k_a, bool along_k_b> struct mma_su
 
     __device__ mma_sums(const unsigned char *, int, int) : at(), terms() {}
     __device__ __forceinline__ void add(const unsigned char *stage, int, int left) { terms.multiply(at, stage, left); }
+    __device__ void pass(const struct tile_holes &, int, int, int) {}
     __device__ __forceinline__ void leave(product_total *to, int64_t row_step, int rows_left, int columns_left) const {
 #pragma unroll
         for (int i = 0; i < Tile::rows; i++)
@@ -154,6 +155,8 @@ static struct tile_plan plan_mma(const struct fl_product &product, int64_t part_
     plan.k_part = tiles_over(steps, parts) * tile::depth;
     plan.parts = (int)tiles_over(of.k, plan.k_part);
     plan.shape = fits ? tile_plan::FITTING : tile_plan::SQUARE;
+    if (GPU_SHARED && plan.parts == 1)
+        divide<Job>(&plan, product);
     return plan;
 }
 

@@ -4,8 +4,8 @@
  *
  *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]
  *
- * FUNCTION: matmul, conv2d, batched, depthwise, few, mixed, numbers, large; "": all but large; one of `shapes`, computed
- * in FORMAT; or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device against class
+ * FUNCTION: matmul, conv2d, batched, depthwise, few, strided, mixed, numbers, large; "": all but large; one of `shapes`,
+ * computed in FORMAT; or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device against class
  * accumulate=GPU of the host.
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
@@ -35,7 +35,8 @@ static int between(int low, int high) {
 }
 
 /* Elements near the ends of a format's range, few that are not zero, or any, among them numbers that are not finite,
- * huge or subnormal, or all so small that sums of fp16 are 0 or -0. style < 0: none are loaded. */
+ * huge or subnormal, or all so small that sums of fp16 are 0 or -0, or that those of binary32 are (7; 8: most of them
+ * negative). style < 0: none are loaded. */
 static void make(tensor *t[PLACES], tensor_format format, int ndim, const int64_t *shape, int style) {
     int64_t n = 1;
     for (int i = 0; i < ndim; i++)
@@ -48,6 +49,8 @@ static void make(tensor *t[PLACES], tensor_format format, int ndim, const int64_
                        : style == 2                                   ? -32513.0 / 32768
                        : style == 3                                   ? (check_random(&seed) % 8 ? 0 : u)
                        : style == 6                                   ? 0x1p-13 * u
+                       : style == 7                                   ? 0x1p-75 * u
+                       : style == 8                                   ? (check_random(&seed) % 20 ? -0x1p-75 : 0x1p-75) * fabs(u)
                        : style == 5 && check_random(&seed) % 256 == 0 ? odd[check_random(&seed) % 6] * u
                                                                       : u);
     }
@@ -141,7 +144,10 @@ static void conv2d(tensor_format f, int kind, int batch, int h, int w, int chann
         return;
     const tensor_format a = factor[0] ? factor[0] : f, b = factor[0] ? factor[1] : f;
     make(t[0], kind == 1 ? f : a, 4, (const shape4){batch, h, w, channels}, kind == 1 ? -1 : style);
-    make(t[1], kind == 2 ? f : b, 4, (const shape4){filters, r, s, channels / how.groups}, kind == 2 ? -1 : style);
+    make(t[1], kind == 2 ? f : b, 4, (const shape4){filters, r, s, channels / how.groups},
+         kind == 2    ? -1
+         : style == 7 ? 8
+                      : style);
     make(t[2], kind == 0 ? f : kind == 1 ? a : b, 4, (const shape4){batch, p, q, filters}, kind == 0 ? -1 : style);
     for (int i = 0; i < writes; i++)
         for (int at = 0; at < PLACES; at++)
@@ -176,6 +182,25 @@ static void few(tensor_format f) {
             conv2d(f, kind, 2, 11, 9, 24, 16, 3, 3, how, style, 1);
             conv2d(f, kind, 1, 12, 9, 5, 13, 3, 3, how, style, 1);
         }
+}
+
+/* Input gradients whose stride leaves filter positions out, with sums of one chain and of several, which end within a
+ * position and between two. Filters that are no numbers count there, and so do the signs of sums that underflow. */
+static void strided(tensor_format f) {
+    static const struct {
+        int h, w, channels, filters, r, s, stride[2], padding, groups;
+    } all[] = {{9, 8, 16, 16, 3, 3, {2, 2}, 1, 1},   {8, 8, 24, 64, 3, 3, {2, 2}, 1, 1}, {7, 9, 16, 96, 3, 3, {2, 2}, 0, 1},
+               {7, 6, 40, 128, 3, 3, {2, 2}, 1, 1},  {9, 7, 32, 64, 2, 3, {1, 2}, 1, 2}, {11, 8, 9, 16, 4, 3, {3, 2}, 2, 1},
+               {7, 7, 16, 320, 1, 1, {2, 2}, 0, 1},  {6, 9, 3, 80, 5, 5, {2, 3}, 2, 1},  {8, 8, 16, 24, 3, 3, {2, 2}, 1, 1},
+               {5, 5, 8, 224, 3, 3, {2, 2}, 1, 1},   {5, 5, 8, 1040, 2, 2, {2, 2}, 0, 1}, {19, 18, 8, 16, 3, 3, {9, 8}, 1, 1}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int style = 0; style < 8; style += style == 0 ? (f == FMT_FP32 || f == FMT_BF16 || f == FMT_FP16 ? 5 : 8) : 2)
+            conv2d(f, 1, 2, all[i].h, all[i].w, all[i].channels, all[i].filters, all[i].r, all[i].s,
+                   (tensor_window){.stride = {all[i].stride[0], all[i].stride[1]},
+                                   .padding = {all[i].padding, all[i].padding, all[i].padding, all[i].padding},
+                                   .dilation = {1, 1},
+                                   .groups = all[i].groups},
+                   style, 1);
 }
 
 /* Sizes that are multiples of eight, which tiles read in pieces, and others. */
@@ -279,7 +304,7 @@ static const struct shape {
     const char *name;
     int kind; /* of matmul, or of conv2d */
     int m, n, k;
-    int batch, side, channels, filters, window;
+    int batch, side, channels, filters, window, stride;
 } shapes[] = {
     {"nn", 0, 256, 256, 1024, 0, 0, 0, 0, 0},       {"nt", 1, 256, 256, 1024, 0, 0, 0, 0, 0},
     {"tn", 2, 256, 256, 1024, 0, 0, 0, 0, 0},       {"nn-large", 0, 1536, 1408, 96, 0, 0, 0, 0, 0},
@@ -289,6 +314,7 @@ static const struct shape {
     {"weights-16", 2, 0, 0, 0, 4, 32, 16, 16, 3},   {"weights-64", 2, 0, 0, 0, 16, 8, 64, 64, 3},
     {"forward-3", 0, 0, 0, 0, 4, 32, 3, 16, 3},     {"weights-3", 2, 0, 0, 0, 4, 32, 3, 16, 3},
     {"forward-32", 0, 0, 0, 0, 8, 16, 32, 32, 3},   {"weights-32", 2, 0, 0, 0, 8, 16, 32, 32, 3},
+    {"strided-32", 1, 0, 0, 0, 8, 32, 16, 32, 3, 2}, {"strided-64", 1, 0, 0, 0, 16, 16, 32, 64, 3, 2},
 };
 
 static bool shaped(const char *name, tensor_format f) {
@@ -296,12 +322,14 @@ static bool shaped(const char *name, tensor_format f) {
         const struct shape *s = &shapes[i];
         if (strcmp(name, s->name))
             continue;
+        const int stride = s->stride ? s->stride : 1;
+        const tensor_window how = {
+            .stride = {stride, stride}, .padding = {1, 1, 1, 1}, .dilation = {1, 1}, .groups = 1};
         if (s->m)
             matmul(f, s->kind, s->m, s->n, s->k, 0, 1);
         else
-            conv2d(f, s->kind, s->batch, s->side, s->side, s->channels, s->filters, s->window, s->window,
-                   (tensor_window){.stride = {1, 1}, .padding = {1, 1, 1, 1}, .dilation = {1, 1}, .groups = 1}, 0, 1);
-        const double pixels = (double)s->batch * s->side * s->side;
+            conv2d(f, s->kind, s->batch, s->side, s->side, s->channels, s->filters, s->window, s->window, how, 0, 1);
+        const double pixels = (double)s->batch * s->side * s->side / (stride * stride);
         printf("products %.0f\n",
                s->m ? (double)s->m * s->n * s->k : pixels * s->channels * s->filters * s->window * s->window);
         return true;
@@ -387,6 +415,8 @@ int main(int argc, char **argv) {
             depthwise(formats[i]);
         if (count && (!*only || !strcmp(only, "few")))
             few(formats[i]);
+        if (count && (!*only || !strcmp(only, "strided")))
+            strided(formats[i]);
         if (!*only || !strcmp(only, "numbers"))
             numbers(formats[i]);
     }
