@@ -281,10 +281,10 @@ static cudaError_t multiply_chains(const struct gpu_call *c, const struct fl_gpu
     for (int i = 0; i < 4; i++) {
         views[i]->data = from[i]->to;
         if (!c->attempt && from[i]->to != from[i]->view.data)
-            TRY_CUDA(from[i]->is_made ? gpu_decode_floats(c->control, &from[i]->made, from[i]->view.data,
-                                                          from[i]->view.count, (float *)from[i]->to, stream)
-                                      : gpu_kernels_for(from[i]->format)
-                                            ->to_floats(&from[i]->view, (float *)from[i]->to, stream));
+            TRY_CUDA(from[i]->is_made
+                         ? gpu_decode_floats(c->control, &from[i]->made, from[i]->view.data, from[i]->view.count,
+                                             (float *)from[i]->to, stream)
+                         : gpu_kernels_for(from[i]->format)->to_floats(&from[i]->view, (float *)from[i]->to, stream));
     }
     const gpu_operation run = gpu_kernels_of(FMT_FP32)->op[c->args.op];
     if (!t->results)

@@ -8,8 +8,8 @@
  * are split into the chains, which product_parts adds in order.
  *
  * In an input gradient with a stride, filter positions that reach other pixels add products of zeros and filters, which
- * matter where a filter is no number, and where a sum has underflowed to -0. They count in chains. All of a position, or
- * of its part in a chain, are one addition of a hole: -0 if all filters there have that sign, 0, or NaN.
+ * matter where a filter is no number, and where a sum has underflowed to -0. They count in chains. All of a position,
+ * or of its part in a chain, are one addition of a hole: -0 if all filters there have that sign, 0, or NaN.
  *
  * Expects: the codec of a float format (gpu_element.h). Gives: plan_chains, chain_shapes, end_tile. */
 #ifndef FL_GPU_CHAINS_H
@@ -189,7 +189,7 @@ template <class Tile, bool along_k_a, bool along_k_b> struct chain_sums {
         }
     }
     /* The holes of steps `from` to `to` of the whole product; their number is position + chain. */
-    __device__ void pass(const struct tile_holes &holes, int from, int to, int per_group) {
+    __device__ __forceinline__ void pass(const struct tile_holes &holes, int from, int to, int per_group) {
         if (!has_work || from == to)
             return;
         for (int k = from, position = from / per_group, end; k < to; k = end) {
@@ -197,9 +197,8 @@ template <class Tile, bool along_k_a, bool along_k_b> struct chain_sums {
                 end_chain();
 #pragma unroll
             for (int j = 0; j < per_n; j++) {
-                const float hole = b.number(j) < holes.columns
-                                       ? holes.at[(position + k / FL_K_CHUNK) * holes.pitch + b.number(j)]
-                                       : 0;
+                const float hole =
+                    b.number(j) < holes.columns ? holes.at[(position + k / FL_K_CHUNK) * holes.pitch + b.number(j)] : 0;
 #pragma unroll
                 for (int i = 0; i < per_m; i++)
                     chain[i][j] = __fadd_rn(chain[i][j], hole);

@@ -303,7 +303,7 @@ template <class Tile> static int64_t tiles_of(const struct product_sizes &of) {
 }
 
 struct tile_plan {
-    struct product_sizes sizes; /* phases: m is that of the largest one */
+    struct product_sizes sizes;             /* phases: m is that of the largest one */
     enum { DIRECT, SQUARE, FITTING } shape; /* DIRECT: one thread for each output */
     int parts;                              /* of k_part steps of k each */
     int64_t k_part;
@@ -340,10 +340,17 @@ static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_p
                                 cudaStream_t stream) {
     const struct product_sizes &of = plan.sizes;
     const int64_t tiles_n = tiles_over(of.n, Tile::n), tiles = tiles_over(of.m, Tile::m) * tiles_n;
-    const struct tile_work work = {(int)of.m,        (int)of.n,       (int)of.k,
-                                   (int)plan.k_part, (unsigned)tiles, (unsigned)tiles_n,
-                                   of.row_step,      of.group_step,   plan.phases ? NULL : memory,
-                                   plan.phases > 0,  plan.phases && !GPU_SHARED ? (const float *)memory : NULL};
+    const struct tile_work work = {(int)of.m,
+                                   (int)of.n,
+                                   (int)of.k,
+                                   (int)plan.k_part,
+                                   (unsigned)tiles,
+                                   (unsigned)tiles_n,
+                                   of.row_step,
+                                   of.group_step,
+                                   plan.phases ? NULL : memory,
+                                   plan.phases > 0,
+                                   plan.phases && !GPU_SHARED ? (const float *)memory : NULL};
     const int bytes = Tile::shared_bytes(plan.k_part);
     if (bytes > 48 << 10) {
         const cudaError_t error =

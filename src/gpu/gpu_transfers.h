@@ -16,8 +16,7 @@ template <class Number> __global__ void elements_to_numbers(const struct fl_view
         values[i] = (Number)gpu_value(view, e, i);
 }
 
-template <class Number>
-static cudaError_t to_numbers(const struct fl_view *view, Number *values, cudaStream_t stream) {
+template <class Number> static cudaError_t to_numbers(const struct fl_view *view, Number *values, cudaStream_t stream) {
     return gpu_launch(elements_to_numbers<Number>, gpu_blocks(view->count), GPU_THREADS, 0, stream, *view, values);
 }
 #endif

@@ -164,9 +164,7 @@ struct filter_view {
     typedef const fl_element *row;
     typedef int column;
     /* The number among all positions of the i-th one. */
-    __device__ int position(int i) const {
-        return across ? first + i / across * down + i % across * right : i;
-    }
+    __device__ int position(int i) const { return across ? first + i / across * down + i % across * right : i; }
     __device__ row place_row(int r) const {
         const int filter = r % per_group;
         return r < rows ? data + ((int64_t)filter * positions + position(r / per_group)) * depth : NULL;
@@ -279,8 +277,8 @@ struct input_gradient_job {
     __device__ static int pixel(const struct fl_windows &g, int phase, int row) {
         const struct window_phase of = phase_of(g, phase);
         const int line = row / of.size[1], n = line / of.size[0];
-        return (n * (int)g.h + line % of.size[0] * g.stride[0] + of.at[0]) * (int)g.w +
-               row % of.size[1] * g.stride[1] + of.at[1];
+        return (n * (int)g.h + line % of.size[0] * g.stride[0] + of.at[0]) * (int)g.w + row % of.size[1] * g.stride[1] +
+               of.at[1];
     }
     typedef struct receiver_view view_a;
     typedef struct filter_view view_b;
@@ -308,10 +306,7 @@ struct input_gradient_job {
     }
     __device__ static view_b b(const struct fl_windows &g, const fl_element *filter, int group, int phase) {
         const int depth = (int)g.c / g.groups, per_group = (int)g.filters / g.groups, positions = (int)(g.r * g.s);
-        view_b view = {filter + (int64_t)group * per_group * positions * depth,
-                       per_group,
-                       positions,
-                       depth,
+        view_b view = {filter + (int64_t)group * per_group * positions * depth, per_group, positions, depth,
                        positions * per_group};
         if (phase >= 0) {
             const struct window_phase of = phase_of(g, phase);

@@ -4,9 +4,9 @@
  *
  *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]
  *
- * FUNCTION: matmul, conv2d, batched, depthwise, few, strided, mixed, numbers, large; "": all but large; one of `shapes`,
- * computed in FORMAT; or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device against class
- * accumulate=GPU of the host.
+ * FUNCTION: matmul, conv2d, batched, depthwise, few, strided, mixed, numbers, large; "": all but large; one of
+ * `shapes`, computed in FORMAT; or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device
+ * against class accumulate=GPU of the host.
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
@@ -45,12 +45,12 @@ static void make(tensor *t[PLACES], tensor_format format, int ndim, const int64_
     float *v = malloc((size_t)n * sizeof *v);
     for (int64_t i = 0; i < n; i++) {
         const double u = (double)(int64_t)check_random(&seed) * 0x1p-63;
-        v[i] = (float)(style == 1                                     ? (u < 0 ? -1 : 1) * 32767.0 / 32768
-                       : style == 2                                   ? -32513.0 / 32768
-                       : style == 3                                   ? (check_random(&seed) % 8 ? 0 : u)
-                       : style == 6                                   ? 0x1p-13 * u
-                       : style == 7                                   ? 0x1p-75 * u
-                       : style == 8                                   ? (check_random(&seed) % 20 ? -0x1p-75 : 0x1p-75) * fabs(u)
+        v[i] = (float)(style == 1   ? (u < 0 ? -1 : 1) * 32767.0 / 32768
+                       : style == 2 ? -32513.0 / 32768
+                       : style == 3 ? (check_random(&seed) % 8 ? 0 : u)
+                       : style == 6 ? 0x1p-13 * u
+                       : style == 7 ? 0x1p-75 * u
+                       : style == 8 ? (check_random(&seed) % 20 ? -0x1p-75 : 0x1p-75) * fabs(u)
                        : style == 5 && check_random(&seed) % 256 == 0 ? odd[check_random(&seed) % 6] * u
                                                                       : u);
     }
@@ -158,9 +158,9 @@ static void conv2d(tensor_format f, int kind, int batch, int h, int w, int chann
                   "%s", tensor_error());
     snprintf(what, sizeof what,
              "%s %s of %d x %d x %d x %d, filters %d x %d x %d, stride %d %d, padding %d %d, dilation %d %d, groups %d",
-             formats_of(f), (const char *[]){"conv2d", "conv2d_input_grad", "conv2d_weight_grad"}[kind], batch,
-             h, w, channels, filters, r, s, how.stride[0], how.stride[1], how.padding[0], how.padding[2],
-             how.dilation[0], how.dilation[1], how.groups);
+             formats_of(f), (const char *[]){"conv2d", "conv2d_input_grad", "conv2d_weight_grad"}[kind], batch, h, w,
+             channels, filters, r, s, how.stride[0], how.stride[1], how.padding[0], how.padding[2], how.dilation[0],
+             how.dilation[1], how.groups);
     compare(t[kind == 0 ? 2 : kind == 1 ? 0 : 1], what);
     free_all(t, OPERANDS);
 }
@@ -189,12 +189,14 @@ static void few(tensor_format f) {
 static void strided(tensor_format f) {
     static const struct {
         int h, w, channels, filters, r, s, stride[2], padding, groups;
-    } all[] = {{9, 8, 16, 16, 3, 3, {2, 2}, 1, 1},   {8, 8, 24, 64, 3, 3, {2, 2}, 1, 1}, {7, 9, 16, 96, 3, 3, {2, 2}, 0, 1},
-               {7, 6, 40, 128, 3, 3, {2, 2}, 1, 1},  {9, 7, 32, 64, 2, 3, {1, 2}, 1, 2}, {11, 8, 9, 16, 4, 3, {3, 2}, 2, 1},
-               {7, 7, 16, 320, 1, 1, {2, 2}, 0, 1},  {6, 9, 3, 80, 5, 5, {2, 3}, 2, 1},  {8, 8, 16, 24, 3, 3, {2, 2}, 1, 1},
-               {5, 5, 8, 224, 3, 3, {2, 2}, 1, 1},   {5, 5, 8, 1040, 2, 2, {2, 2}, 0, 1}, {19, 18, 8, 16, 3, 3, {9, 8}, 1, 1}};
+    } all[] = {
+        {9, 8, 16, 16, 3, 3, {2, 2}, 1, 1},  {8, 8, 24, 64, 3, 3, {2, 2}, 1, 1},  {7, 9, 16, 96, 3, 3, {2, 2}, 0, 1},
+        {7, 6, 40, 128, 3, 3, {2, 2}, 1, 1}, {9, 7, 32, 64, 2, 3, {1, 2}, 1, 2},  {11, 8, 9, 16, 4, 3, {3, 2}, 2, 1},
+        {7, 7, 16, 320, 1, 1, {2, 2}, 0, 1}, {6, 9, 3, 80, 5, 5, {2, 3}, 2, 1},   {8, 8, 16, 24, 3, 3, {2, 2}, 1, 1},
+        {5, 5, 8, 224, 3, 3, {2, 2}, 1, 1},  {5, 5, 8, 1040, 2, 2, {2, 2}, 0, 1}, {19, 18, 8, 16, 3, 3, {9, 8}, 1, 1}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        for (int style = 0; style < 8; style += style == 0 ? (f == FMT_FP32 || f == FMT_BF16 || f == FMT_FP16 ? 5 : 8) : 2)
+        for (int style = 0; style < 8;
+             style += style == 0 ? (f == FMT_FP32 || f == FMT_BF16 || f == FMT_FP16 ? 5 : 8) : 2)
             conv2d(f, 1, 2, all[i].h, all[i].w, all[i].channels, all[i].filters, all[i].r, all[i].s,
                    (tensor_window){.stride = {all[i].stride[0], all[i].stride[1]},
                                    .padding = {all[i].padding, all[i].padding, all[i].padding, all[i].padding},
@@ -306,14 +308,14 @@ static const struct shape {
     int m, n, k;
     int batch, side, channels, filters, window, stride;
 } shapes[] = {
-    {"nn", 0, 256, 256, 1024, 0, 0, 0, 0, 0},       {"nt", 1, 256, 256, 1024, 0, 0, 0, 0, 0},
-    {"tn", 2, 256, 256, 1024, 0, 0, 0, 0, 0},       {"nn-large", 0, 1536, 1408, 96, 0, 0, 0, 0, 0},
-    {"nt-large", 1, 1536, 1408, 96, 0, 0, 0, 0, 0}, {"tn-large", 2, 1536, 1408, 96, 0, 0, 0, 0, 0},
-    {"forward-16", 0, 0, 0, 0, 4, 32, 16, 16, 3},   {"forward-64", 0, 0, 0, 0, 16, 8, 64, 64, 3},
-    {"input-16", 1, 0, 0, 0, 4, 32, 16, 16, 3},     {"input-64", 1, 0, 0, 0, 16, 8, 64, 64, 3},
-    {"weights-16", 2, 0, 0, 0, 4, 32, 16, 16, 3},   {"weights-64", 2, 0, 0, 0, 16, 8, 64, 64, 3},
-    {"forward-3", 0, 0, 0, 0, 4, 32, 3, 16, 3},     {"weights-3", 2, 0, 0, 0, 4, 32, 3, 16, 3},
-    {"forward-32", 0, 0, 0, 0, 8, 16, 32, 32, 3},   {"weights-32", 2, 0, 0, 0, 8, 16, 32, 32, 3},
+    {"nn", 0, 256, 256, 1024, 0, 0, 0, 0, 0},        {"nt", 1, 256, 256, 1024, 0, 0, 0, 0, 0},
+    {"tn", 2, 256, 256, 1024, 0, 0, 0, 0, 0},        {"nn-large", 0, 1536, 1408, 96, 0, 0, 0, 0, 0},
+    {"nt-large", 1, 1536, 1408, 96, 0, 0, 0, 0, 0},  {"tn-large", 2, 1536, 1408, 96, 0, 0, 0, 0, 0},
+    {"forward-16", 0, 0, 0, 0, 4, 32, 16, 16, 3},    {"forward-64", 0, 0, 0, 0, 16, 8, 64, 64, 3},
+    {"input-16", 1, 0, 0, 0, 4, 32, 16, 16, 3},      {"input-64", 1, 0, 0, 0, 16, 8, 64, 64, 3},
+    {"weights-16", 2, 0, 0, 0, 4, 32, 16, 16, 3},    {"weights-64", 2, 0, 0, 0, 16, 8, 64, 64, 3},
+    {"forward-3", 0, 0, 0, 0, 4, 32, 3, 16, 3},      {"weights-3", 2, 0, 0, 0, 4, 32, 3, 16, 3},
+    {"forward-32", 0, 0, 0, 0, 8, 16, 32, 32, 3},    {"weights-32", 2, 0, 0, 0, 8, 16, 32, 32, 3},
     {"strided-32", 1, 0, 0, 0, 8, 32, 16, 32, 3, 2}, {"strided-64", 1, 0, 0, 0, 16, 16, 32, 64, 3, 2},
 };
 

@@ -109,8 +109,8 @@ static struct fl_type or_else(const nn_graph *g, const struct fl_choice *choice,
 /* A product reads two operands forward, and two in each half of backward: values or weights, and gradients. */
 static tensor_status check_operands(const nn_graph *g, const struct fl_node *node) {
     const struct fl_node_types *as = &node->as;
-    const bool alike = fl_same_format(as->x, as->y) && fl_same_format(as->back, as->dy) &&
-                       fl_same_format(as->back, as->operand);
+    const bool alike =
+        fl_same_format(as->x, as->y) && fl_same_format(as->back, as->dy) && fl_same_format(as->back, as->operand);
     if (tensor_format_has_mantissas(as->back.format) != tensor_format_has_mantissas(as->operand.format))
         return fl_fail(TENSOR_E_FORMAT,
                        "%s: gradient-operands in %s beside operands in %s, but a product has no mantissas under a "
