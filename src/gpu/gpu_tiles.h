@@ -352,7 +352,7 @@ static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_p
                                    plan.phases > 0,
                                    plan.phases && !GPU_SHARED ? (const float *)memory : NULL};
     const int bytes = Tile::shared_bytes(plan.k_part);
-    if (bytes > 48 << 10) {
+    if (bytes + (int)sizeof(int) * Tile::m > 48 << 10) { /* with the pixels of rows */
         const cudaError_t error =
             cudaFuncSetAttribute(product_tiles<Tile, Job, aligned>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
         if (error != cudaSuccess)

@@ -104,7 +104,7 @@ static void matrices(tensor_format f, int kind, int batch, int m, int n, int k, 
         {tensor_matmul_batched, tensor_matmul_batched_nt, tensor_matmul_batched_tn}};
     const int64_t shapes[OPERANDS][3] = {
         {batch, m, n}, {batch, kind == 2 ? k : m, kind == 2 ? m : k}, {batch, kind == 1 ? n : k, kind == 1 ? k : n}};
-    char what[120];
+    char what[200];
     tensor *t[OPERANDS][PLACES];
     for (int i = 0; i < OPERANDS; i++)
         make(t[i], i && factor[0] ? factor[i - 1] : f, batch ? 3 : 2, shapes[i] + !batch, i ? style : -1);
@@ -137,7 +137,7 @@ static int windows(int size, int window, const tensor_window *how, int side) {
 
 static void conv2d(tensor_format f, int kind, int batch, int h, int w, int channels, int filters, int r, int s,
                    tensor_window how, int style, int writes) {
-    char what[200];
+    char what[300];
     tensor *t[OPERANDS][PLACES]; /* x, filters, y */
     const int p = windows(h, r, &how, 0), q = windows(w, s, &how, 1);
     if (p < 1 || q < 1)
