@@ -352,9 +352,10 @@ static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_p
                                    plan.phases > 0,
                                    plan.phases && !GPU_SHARED ? (const float *)memory : NULL};
     const int bytes = Tile::shared_bytes(plan.k_part);
-    if (bytes + (int)sizeof(int) * Tile::m > 48 << 10) { /* with the pixels of rows */
+    const int all = bytes + (Job::has_phases ? (int)sizeof(int) * Tile::m : 0); /* with the pixels of rows */
+    if (all > 48 << 10) {
         const cudaError_t error =
-            cudaFuncSetAttribute(product_tiles<Tile, Job, aligned>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+            cudaFuncSetAttribute(product_tiles<Tile, Job, aligned>, cudaFuncAttributeMaxDynamicSharedMemorySize, all);
         if (error != cudaSuccess)
             return error;
     }

@@ -495,7 +495,7 @@ static void run_function(const struct fl_function *function, const struct fl_for
         for (const char *p = function->name; *p; p++)
             seed = seed * 31 + (unsigned char)*p;
         run_series(function, f, seed * 8 + f->id, PLAIN, &tally);
-        if (fl_is_product(fl_op_named(function->name)))
+        if (fl_is_product(function->op))
             for (int j = 0; j < 5; j++)
                 run_series(function, f, seed * 8 + f->id + (uint64_t)j * 101,
                            (const enum how[]){BLOCKS, BLOCKS, MANTISSAS, FLOATS, FLOATS}[j], &tally);
