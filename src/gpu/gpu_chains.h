@@ -242,6 +242,7 @@ template <class Tile, bool along_k_a, bool along_k_b> struct chain_sums {
 
 /* Warps beside each other, lanes of a warp, outputs of a thread. */
 template <int warps_m_, int warps_n_, int lanes_n_, int per_m_, int per_n_, int blocks_> struct chain_shape {
+    static constexpr bool has_phases = true;
     static constexpr int blocks = blocks_, depth = 16, stages = 3;
     static constexpr int warps_n = warps_n_, lanes_m = 32 / lanes_n_, lanes_n = lanes_n_;
     static constexpr int per_m = per_m_, per_n = per_n_, threads = warps_m_ * warps_n * 32;

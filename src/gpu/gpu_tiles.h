@@ -4,7 +4,7 @@
  * A tile has m, n, depth (of k in one step), threads, blocks (at least on a multiprocessor), stages, stage_bytes,
  * bytes_a (of a stage, before those of B), tile_bytes (of all stages), `cells` (how elements lie in shared memory), and
  * the class `sums`: the sums of a block, which go to shared memory, rows `pitch` apart, and from there to the results
- * by end_tile<Tile>, or as they are to the sums of a part of k.
+ * by end_tile<Tile>, or as they are to the sums of a part of k. has_phases: strides divide input gradients.
  *
  * Expects: the codec of a folder (gpu_element.h). Gives: product_tiles, product_parts, tile_plan, launch_plan. */
 #ifndef FL_GPU_TILES_H
@@ -189,13 +189,14 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     const int group = (int)(blockIdx.x / work.tiles);
     const unsigned tile = blockIdx.x % work.tiles;
     const int m0 = (int)(tile / work.tiles_n) * Tile::m, n0 = (int)(tile % work.tiles_n) * Tile::n;
-    const int phase = Job::has_phases && work.phases ? (int)blockIdx.z : -1;
+    constexpr bool has_phases = Job::has_phases && Tile::has_phases;
+    const int phase = has_phases && work.phases ? (int)blockIdx.z : -1;
     int m = work.m, k = work.k;
-    if constexpr (Job::has_phases)
+    if constexpr (has_phases)
         if (phase >= 0)
             Job::limit(Job::of(args.p.product), phase, &m, &k);
     const int k0 = (int)blockIdx.y * work.k_part, rows = m - m0, columns = work.n - n0;
-    if (Job::has_phases && rows <= 0)
+    if (has_phases && rows <= 0)
         return;
     const int length = k - k0 < work.k_part ? k - k0 : work.k_part;
     const int steps = (length + Tile::depth - 1) / Tile::depth;
@@ -232,7 +233,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
         }
         gpu_cp_commit();
         int k_now = step * Tile::depth;
-        if constexpr (Job::has_phases)
+        if constexpr (has_phases)
             if (work.holes) {
                 k_now = b.view.position(k_now / b.view.per_group) * b.view.per_group + k_now % b.view.per_group;
                 sums.pass(holes, k_next, k_now, b.view.per_group);
@@ -246,7 +247,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
         now_at = now_at + Tile::stage_bytes == Tile::tile_bytes ? 0 : now_at + Tile::stage_bytes;
         next_at = next_at + Tile::stage_bytes == Tile::tile_bytes ? 0 : next_at + Tile::stage_bytes;
     }
-    if constexpr (Job::has_phases)
+    if constexpr (has_phases)
         if (work.holes)
             sums.pass(holes, k_next, work.k, b.view.per_group);
     __syncthreads(); /* sums overwrite the tiles; all copies have arrived */
@@ -257,15 +258,15 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
                    work.row_step, rows, columns);
         return;
     }
-    __shared__ int pixels[Job::has_phases ? Tile::m : 1];
-    if constexpr (Job::has_phases)
+    __shared__ int pixels[has_phases ? Tile::m : 1];
+    if constexpr (has_phases)
         for (int i = (int)threadIdx.x; i < Tile::m; i += Tile::threads)
             pixels[i] = phase >= 0 ? Job::pixel(Job::of(args.p.product), phase, m0 + i) : m0 + i;
     sums.store(tiles);
     __syncthreads();
     struct product_end end;
     end.begin(now, args);
-    end_tile<Tile>(now, args, &end, tiles, tile_rows<Job::has_phases>{m0, pixels}, rows, columns, first, work.row_step);
+    end_tile<Tile>(now, args, &end, tiles, tile_rows<has_phases>{m0, pixels}, rows, columns, first, work.row_step);
     end.report(call.control);
 }
 
@@ -352,7 +353,8 @@ static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_p
                                    plan.phases > 0,
                                    plan.phases && !GPU_SHARED ? (const float *)memory : NULL};
     const int bytes = Tile::shared_bytes(plan.k_part);
-    const int all = bytes + (Job::has_phases ? (int)sizeof(int) * Tile::m : 0); /* with the pixels of rows */
+    const int all =
+        bytes + (Job::has_phases && Tile::has_phases ? (int)sizeof(int) * Tile::m : 0); /* with the pixels of rows */
     if (all > 48 << 10) {
         const cudaError_t error =
             cudaFuncSetAttribute(product_tiles<Tile, Job, aligned>, cudaFuncAttributeMaxDynamicSharedMemorySize, all);
