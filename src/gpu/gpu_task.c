@@ -12,8 +12,7 @@ static void *take(char **memory, size_t bytes) {
     return at;
 }
 
-/* --- products in blocks, or whose operands and result are of different formats
- * -------------------------------------------------------- */
+/* --- products in blocks, or of different formats ------------------------------------------------------------------ */
 
 static bool takes_blocks(const struct fl_args *args) {
     return fl_is_product(args->op) && (fl_has_operands(args->p.product.exactness) || fl_is_mixed(args));

@@ -61,15 +61,14 @@ template <class Job, class Product> static cudaError_t multiply(const struct gpu
     const size_t bytes = need_product<Job>(&args);
     if (!plan.shape || (bytes && (!args.workspace || args.workspace_bytes < bytes)))
         return run_product<Product>(call, stream);
-    product_total *const memory = bytes ? (product_total *)args.workspace : NULL, *const sums =
-                                                                                      plan.phases ? NULL : memory;
+    product_total *const memory = bytes ? (product_total *)args.workspace : NULL;
+    product_total *const sums = plan.phases ? NULL : memory;
     if (!sums || !call->attempt) { /* the second attempt uses the sums of the first */
         if (sums && GPU_SHARED)
             TRY_CUDA(cudaMemsetAsync(sums, 0, bytes, stream));
 #ifndef FL_SHARED_EXPONENT
         if (plan.phases)
-            TRY_CUDA(gpu_run(find_holes, args.p.product.windows.c * args.p.product.windows.r * args.p.product.windows.s,
-                             call, stream, memory));
+            TRY_CUDA(gpu_run(find_holes, (int64_t)(bytes / sizeof(float)), call, stream, memory));
 #endif
         TRY_CUDA(launch_product<Job>(call, plan, memory, stream));
         if (!sums)

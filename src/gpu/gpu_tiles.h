@@ -153,7 +153,7 @@ struct tile_work {
     unsigned tiles, tiles_n; /* of a group, in a phase; side by side */
     int64_t row_step, group_step;
     product_total *sums;
-    bool phases;        /* each is a product of its own */
+    bool phases;        /* of an input gradient, each a product of its own */
     const float *holes; /* of chains: what the filter positions between those of a phase add (find_holes) */
 };
 
