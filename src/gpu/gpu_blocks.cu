@@ -38,7 +38,7 @@ __device__ static int64_t index_of(const struct fl_gpu_block_operand &o, const s
 __device__ static void values_of(const struct fl_gpu_block_operand &o, const struct block_place &p, uint32_t signs,
                                  int j, float *x) {
     for (int i = 0; i < FL_HADAMARD; i++)
-        x[i] = j + i < p.n ? (float)o.from.to[index_of(o, p, j + i)] : 0;
+        x[i] = j + i < p.n ? (float)((const double *)o.from.to)[index_of(o, p, j + i)] : 0;
     if (o.format.hadamard)
         fl_block_transform(x, signs);
 }
@@ -443,14 +443,15 @@ __global__ void end_mantissas(const struct gpu_call call, const struct fl_gpu_bl
 
 // --- a task ----------------------------------------------------------------------------------------------------------
 
-static cudaError_t to_doubles(const struct fl_gpu_doubles &from, cudaStream_t stream) {
+static cudaError_t to_doubles(const struct fl_gpu_numbers &from, cudaStream_t stream) {
     if (!from.view.data)
         return cudaSuccess;
     struct fl_source source;
     memset(&source, 0, sizeof source);
     source.format = from.format;
     source.view = from.view;
-    return gpu_numbers_to_doubles(&source, from.is_made ? &from.made : NULL, from.view.count, from.to, stream);
+    return gpu_numbers_to_doubles(&source, from.is_made ? &from.made : NULL, from.view.count, (double *)from.to,
+                                  stream);
 }
 
 static cudaError_t take_operand(const struct gpu_call *call, const struct fl_gpu_block_operand &o, uint32_t signs,

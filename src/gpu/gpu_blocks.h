@@ -1,4 +1,5 @@
-/* gpu_blocks.h - products whose operands are taken in blocks, on the device: what the host says of such a task. */
+/* gpu_blocks.h - products whose operands are taken in blocks, or whose operands and result are of different formats, on
+ * the device: what the host says of such a task. */
 #ifndef FL_GPU_BLOCKS_H
 #define FL_GPU_BLOCKS_H
 
@@ -8,13 +9,13 @@
 
 enum { FL_GPU_ADDENDS = 2 }; /* bias, residual */
 
-/* A tensor as doubles in the workspace. view.data NULL: there is none. */
-struct fl_gpu_doubles {
+/* A tensor as doubles in the workspace, or for chains as binary32. view.data NULL: there is none. */
+struct fl_gpu_numbers {
     const struct fl_format *format;
     struct fl_view view;
     bool is_made; /* from its parameters, which are */
     struct fl_minifloat made;
-    double *to;
+    void *to;
 };
 
 /* The exponents of a row that are neither zero nor NaN; least > most: there are none. */
@@ -24,7 +25,7 @@ struct fl_gpu_row {
 };
 
 struct fl_gpu_block_operand {
-    struct fl_gpu_doubles from;
+    struct fl_gpu_numbers from;
     struct fl_block_format format; /* without a block: mantissas, as they are */
     struct fl_block_source source;
     struct fl_block_rows out;
@@ -35,11 +36,13 @@ struct fl_gpu_block_operand {
 
 struct fl_gpu_blocks {
     struct fl_gpu_block_operand in[2];
-    struct fl_gpu_doubles addend[FL_GPU_ADDENDS];
+    struct fl_gpu_numbers addend[FL_GPU_ADDENDS];
     struct fl_block_matrices matrices;
     uint32_t signs; /* of Hadamard transforms */
     int64_t count;  /* of results */
     double *high, *low;
+    bool chains;    /* of binary32: only `from` of the operands, addends and `results` are used */
+    float *results; /* of chains; NULL: they are those of the task */
 };
 
 /* What the backend and the library must agree on. */

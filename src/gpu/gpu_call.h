@@ -18,6 +18,7 @@ struct gpu_control {
     struct fl_stats stats;
     int64_t found; /* the first position of an invalid number; -1: none so far */
     struct fl_write_state write;
+    int32_t next; /* of the write, while a part of its task computes numbers that it stores */
 };
 
 struct gpu_call {
@@ -52,10 +53,11 @@ typedef cudaError_t (*gpu_operation)(const struct gpu_call *call, cudaStream_t s
 struct gpu_kernels {
     gpu_operation op[FL_OP_LIMIT];
     fl_need need[FL_OP_LIMIT]; /* NULL: no workspace */
-    /* Converts n elements of a view to doubles; stores numbers as elements (`result`: as results of an operation);
-     * stores both parts of a tensor with a wide part; stores sums of a product with its epilogue; sets the wide part
-     * from the elements. */
+    /* Converts n elements of a view to doubles, or to the nearest binary32 (NULL: they are); stores numbers as elements
+     * (`result`: as results of an operation); stores both parts of a tensor with a wide part; stores sums of a product
+     * with its epilogue; sets the wide part from the elements. */
     cudaError_t (*to_doubles)(const struct fl_view *view, double *values, cudaStream_t stream);
+    cudaError_t (*to_floats)(const struct fl_view *view, float *values, cudaStream_t stream);
     cudaError_t (*from_numbers)(const struct gpu_call *call, const struct gpu_numbers *numbers, bool result,
                                 cudaStream_t stream);
     cudaError_t (*load_wide)(const struct gpu_call *call, void *wide, const struct gpu_numbers *numbers,

@@ -215,6 +215,21 @@ __global__ void share_scale(const struct gpu_control *control, const struct fl_s
         *s.scale = s.state->scale * s.share;
 }
 
+// --- chains of binary32 whose operands or results have another format: their sums are stored afterwards --------------
+
+__global__ void begin_chains(struct gpu_control *control) {
+    control->next = control->write.next;
+    if (!control->failure.finding && control->next == FL_WRITE_MEASURE)
+        control->write.next = FL_WRITE_STORE;
+}
+
+__global__ void end_chains(struct gpu_control *control) {
+    if (control->failure.finding)
+        return;
+    clear(control);
+    control->write.next = control->next;
+}
+
 // --- the host's side -------------------------------------------------------------------------------------------------
 
 static bool is_shared(const struct fl_format *format) {
@@ -256,12 +271,41 @@ static struct gpu_call describe_write(const struct fl_call *call, const struct f
 
 // The sums of a product in blocks are the same for both attempts to store them.
 static cudaError_t multiply_blocks(const struct gpu_call *c, const struct fl_gpu_blocks *blocks, cudaStream_t stream) {
-    const struct gpu_pairs pairs = {blocks->high, blocks->low,
-                                    blocks->addend[0].view.data ? blocks->addend[0].to : NULL,
-                                    blocks->addend[1].view.data ? blocks->addend[1].to : NULL};
+    const struct gpu_pairs pairs = {blocks->high, blocks->low, (const double *)blocks->addend[0].to,
+                                    (const double *)blocks->addend[1].to};
     if (!c->attempt)
         TRY_CUDA(gpu_sum_blocks(c, blocks, stream));
     return gpu_kernels_for(c->args.format)->store_pairs(c, &pairs, stream);
+}
+
+// What a product of chains reads becomes binary32, and so are its sums, which the kernels of the result's format round.
+static cudaError_t multiply_chains(const struct gpu_call *c, const struct fl_gpu_blocks *t, cudaStream_t stream) {
+    struct gpu_call inner = *c;
+    struct fl_epilogue *const how = &inner.args.p.product.epilogue;
+    struct fl_view *const views[] = {&inner.args.in[0], &inner.args.in[1], &how->bias, &how->residual};
+    const struct fl_gpu_numbers *const from[] = {&t->in[0].from, &t->in[1].from, &t->addend[0], &t->addend[1]};
+    struct gpu_numbers numbers;
+    memset(&numbers, 0, sizeof numbers);
+    numbers.f = t->results;
+    for (int i = 0; i < 4; i++) {
+        views[i]->data = from[i]->to;
+        if (!c->attempt && from[i]->to != from[i]->view.data)
+            TRY_CUDA(from[i]->is_made
+                         ? gpu_decode_floats(c->control, &from[i]->made, from[i]->view.data, from[i]->view.count,
+                                             (float *)from[i]->to, stream)
+                         : gpu_kernels_for(from[i]->format)->to_floats(&from[i]->view, (float *)from[i]->to, stream));
+    }
+    const gpu_operation run = gpu_kernels_of(FMT_FP32)->op[c->args.op];
+    if (!t->results)
+        return run(&inner, stream);
+    if (!c->attempt) {
+        inner.args.out.data = t->results;
+        inner.mode = TENSOR_ROUND_NEAREST;
+        TRY_CUDA(gpu_launch(begin_chains, 1, 1, 0, stream, c->control));
+        TRY_CUDA(run(&inner, stream));
+        TRY_CUDA(gpu_launch(end_chains, 1, 1, 0, stream, c->control));
+    }
+    return gpu_kernels_for(c->args.format)->from_numbers(c, &numbers, true, stream);
 }
 
 // The kernels of the task, between conversions where they compute floats made from their parameters.
@@ -273,7 +317,9 @@ static cudaError_t compute(const struct gpu_call *c, const struct fl_gpu_floats 
         TRY_CUDA(gpu_decode_floats(c->control, &floats->format, view->data, view->count, floats->operands.floats[i],
                                    stream));
     }
-    TRY_CUDA(blocks ? multiply_blocks(c, blocks, stream) : run(c, stream));
+    TRY_CUDA(!blocks          ? run(c, stream)
+             : blocks->chains ? multiply_chains(c, blocks, stream)
+                              : multiply_blocks(c, blocks, stream));
     return floats && elements ? gpu_encode(c, elements, stream) : cudaSuccess;
 }
 

@@ -7,6 +7,10 @@
  * After FL_K_CHUNK steps of k a chain is added to its total, in shared memory. Outputs too few for the multiprocessors
  * are split into the chains, which product_parts adds in order.
  *
+ * In an input gradient with a stride, filter positions that reach other pixels add products of zeros and filters, which
+ * matter where a filter is no number, and where a sum has underflowed to -0. They count in chains. All of a position,
+ * or of its part in a chain, are one addition of a hole: -0 if all filters there have that sign, 0, or NaN.
+ *
  * Expects: the codec of a float format (gpu_element.h). Gives: plan_chains, chain_shapes, end_tile. */
 #ifndef FL_GPU_CHAINS_H
 #define FL_GPU_CHAINS_H
@@ -90,9 +94,10 @@ template <bool along_k, int extent, int depth, int per, int lanes> struct chain_
     }
 };
 
-template <class Tile>
+template <class Tile, class Rows>
 __device__ static void end_tile(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
-                                const unsigned char *tiles, int rows, int columns, int64_t first, int64_t row_step) {
+                                const unsigned char *tiles, const Rows &numbers, int rows, int columns, int64_t first,
+                                int64_t row_step) {
     const struct fl_epilogue &how = args.p.product.epilogue;
     const bool one_a_column = how.bias.data && how.bias.count == row_step;
     const int64_t bias = one_a_column ? first % row_step : 0;
@@ -101,7 +106,7 @@ __device__ static void end_tile(const struct gpu_now &now, const struct fl_args 
         const int row = place / Tile::n, column = place % Tile::n;
         if (row >= rows || column >= columns)
             continue;
-        const int64_t i = first + row * row_step + column;
+        const int64_t i = first + numbers.at(row) * row_step + column;
         product_finish(now, how, end, i, reinterpret_cast<const float *>(tiles)[row * Tile::pitch + column],
                        one_a_column    ? bias + column
                        : how.bias.data ? i % how.bias.count
@@ -110,7 +115,7 @@ __device__ static void end_tile(const struct gpu_now &now, const struct fl_args 
 }
 
 template <class Tile, bool along_k_a, bool along_k_b> struct chain_sums {
-    static constexpr int per_m = Tile::per_m, per_n = Tile::per_n, chain_steps = FL_K_CHUNK / Tile::depth;
+    static constexpr int per_m = Tile::per_m, per_n = Tile::per_n;
     static_assert(FL_K_CHUNK % Tile::depth == 0, "chains end with tiles");
 
     chain_operand<along_k_a, Tile::m, Tile::depth, per_m, Tile::lanes_m> a;
@@ -183,10 +188,31 @@ template <class Tile, bool along_k_a, bool along_k_b> struct chain_sums {
             }
         }
     }
-    __device__ __forceinline__ void add(const unsigned char *stage, int step, int left) {
+    /* The holes of steps `from` to `to` of the whole product; their number is position + chain. */
+    __device__ __forceinline__ void pass(const struct tile_holes &holes, int from, int to, int per_group) {
+        if (!has_work || from == to)
+            return;
+        for (int k = from, position = from / per_group, end; k < to; k = end) {
+            if (k && k % FL_K_CHUNK == 0)
+                end_chain();
+#pragma unroll
+            for (int j = 0; j < per_n; j++) {
+                const float hole =
+                    b.number(j) < holes.columns ? holes.at[(position + k / FL_K_CHUNK) * holes.pitch + b.number(j)] : 0;
+#pragma unroll
+                for (int i = 0; i < per_m; i++)
+                    chain[i][j] = __fadd_rn(chain[i][j], hole);
+            }
+            const int of_chain = (k / FL_K_CHUNK + 1) * FL_K_CHUNK, of_position = (position + 1) * per_group;
+            end = of_chain < of_position ? of_chain : of_position;
+            position += end == of_position;
+        }
+    }
+    /* k: the step of the whole product that the tile begins with. */
+    __device__ __forceinline__ void add(const unsigned char *stage, int k, int left) {
         if (!has_work)
             return;
-        if (step && step % chain_steps == 0)
+        if (k && k % FL_K_CHUNK == 0)
             end_chain();
         if (left >= Tile::depth)
             multiply<true>(stage, left);
@@ -216,6 +242,7 @@ template <class Tile, bool along_k_a, bool along_k_b> struct chain_sums {
 
 /* Warps beside each other, lanes of a warp, outputs of a thread. */
 template <int warps_m_, int warps_n_, int lanes_n_, int per_m_, int per_n_, int blocks_> struct chain_shape {
+    static constexpr bool has_phases = true;
     static constexpr int blocks = blocks_, depth = 16, stages = 3;
     static constexpr int warps_n = warps_n_, lanes_m = 32 / lanes_n_, lanes_n = lanes_n_;
     static constexpr int per_m = per_m_, per_n = per_n_, threads = warps_m_ * warps_n * 32;
@@ -234,7 +261,34 @@ using wide_tile = chain_shape<1, 4, 8, 4, 8, 3>;   /* 16 x 256 */
 
 using chain_shapes = tile_shapes<large_tile, tall_tile, square_tile, wide_tile>;
 
+/* A thread for each filter position and channel. */
+__global__ void find_holes(const struct gpu_call call, float *holes) {
+    struct gpu_now now;
+    const struct fl_windows &g = call.args.p.product.windows;
+    if (!gpu_begin(call, &now))
+        return;
+    const int64_t positions = g.r * g.s, depth = g.c / g.groups, per_group = g.filters / g.groups;
+    for (int64_t i = gpu_first(); i < positions * g.c; i += gpu_stride()) {
+        const int64_t position = i / g.c, c = i % g.c, first = position * per_group;
+        const fl_element *filter = (const fl_element *)call.args.in[1].data +
+                                   (c / depth * per_group * positions + position) * depth + c % depth;
+        float hole = -0.0f;
+        for (int64_t k = first; k < first + per_group; k++, filter += positions * depth) {
+            hole = __fmaf_rn(0, FL_DECODE(*filter), hole);
+            if (k + 1 == first + per_group || (k + 1) % FL_K_CHUNK == 0) {
+                holes[(position + k / FL_K_CHUNK) * g.c + c] = hole;
+                hole = -0.0f;
+            }
+        }
+    }
+}
+
 /* --- the host's side ---------------------------------------------------------------------------------------------- */
+
+/* Numbers of all holes of a channel. */
+static int64_t holes_of(const struct fl_windows &g, const struct product_sizes &of) {
+    return g.r * g.s + of.k / FL_K_CHUNK + 1;
+}
 
 /* Tiles take 1.1 to 2 instructions for a product, a thread for each output 19 to 59. Outputs for which one wave of
  * tiles is enough have as few threads for each multiprocessor either way. */
@@ -261,6 +315,10 @@ template <class Job> static struct tile_plan plan_chains(const struct fl_product
     const bool splits = tiles < 2 * PROCESSORS && chains * of.m * of.n * of.groups <= most_bytes / 4;
     plan.parts = splits && chains > 1 ? (int)chains : 1;
     plan.k_part = plan.parts > 1 ? (int64_t)FL_K_CHUNK : of.k;
+    const struct fl_windows &g = product.windows;
+    if (Job::has_phases && g.filters / g.groups % depth == 0 &&
+        (plan.parts == 1 || of.k <= FL_K_CHUNK * Job::phases(Job::of(product))))
+        divide<Job>(&plan, product);
     return plan;
 }
 

@@ -193,7 +193,8 @@ static tensor_status runs_elsewhere(const struct fl_args *args) {
 static const struct fl_gpu_plugin *plugin_in_use; /* one for all devices */
 
 static size_t gpu_need(const struct fl_args *args) {
-    return gpu_task_need(args, plugin_in_use->call.need(args));
+    const struct fl_args inner = gpu_task_args(args);
+    return gpu_task_need(args, plugin_in_use->call.need(&inner));
 }
 
 static bool gpu_find(struct tensor_device *device, const struct fl_format *format, enum fl_op op,

@@ -91,6 +91,7 @@ template <class Tile, class Terms, bool along_k_a, bool along_k_b> struct mma_su
 
     __device__ mma_sums(const unsigned char *, int, int) : at(), terms() {}
     __device__ __forceinline__ void add(const unsigned char *stage, int, int left) { terms.multiply(at, stage, left); }
+    __device__ void pass(const struct tile_holes &, int, int, int) {}
     __device__ __forceinline__ void leave(product_total *to, int64_t row_step, int rows_left, int columns_left) const {
 #pragma unroll
         for (int i = 0; i < Tile::rows; i++)
@@ -120,6 +121,7 @@ template <class Tile, class Terms, bool along_k_a, bool along_k_b> struct mma_su
  * columns, every second group of the block. */
 template <int warps_m_, int columns_, int stages_, int blocks_, class Cells, template <class> class Terms>
 struct mma_shape {
+    static constexpr bool has_phases = GPU_SHARED;
     static constexpr int blocks = blocks_, depth = 128 / (int)sizeof(fl_element);
     static constexpr int warps_m = warps_m_, warps_n = 2, rows = 2, columns = columns_, stages = stages_;
     static constexpr int m = warps_m * rows * 16, n = warps_n * columns * 8, threads = warps_m * warps_n * 32;
@@ -154,6 +156,8 @@ static struct tile_plan plan_mma(const struct fl_product &product, int64_t part_
     plan.k_part = tiles_over(steps, parts) * tile::depth;
     plan.parts = (int)tiles_over(of.k, plan.k_part);
     plan.shape = fits ? tile_plan::FITTING : tile_plan::SQUARE;
+    if (tile::has_phases && plan.parts == 1)
+        divide<Job>(&plan, product);
     return plan;
 }
 

@@ -186,6 +186,8 @@ struct product_input_gradient {
                 /* positions in the padded image, some of which the stride skips */
                 const int64_t down = y + g.padding[0] - r * g.dilation[0], right = x + g.padding[1] - s * g.dilation[1];
                 const bool reached = down >= 0 && right >= 0 && down % g.stride[0] == 0 && right % g.stride[1] == 0;
+                if (GPU_SHARED && !reached)
+                    continue;
                 for (int64_t k = first; k < first + per_group; k++)
                     to->add(reached
                                 ? product_pixel(dy, g.p, g.q, g.filters, n, down / g.stride[0], right / g.stride[1], k)

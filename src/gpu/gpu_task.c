@@ -12,19 +12,28 @@ static void *take(char **memory, size_t bytes) {
     return at;
 }
 
-/* --- products in blocks, or of mantissas to another format -------------------------------------------------------- */
+/* --- products in blocks, or of different formats ------------------------------------------------------------------ */
 
 static bool takes_blocks(const struct fl_args *args) {
     return fl_is_product(args->op) && (fl_has_operands(args->p.product.exactness) || fl_is_mixed(args));
 }
 
-static struct fl_gpu_doubles doubles_of(const struct fl_format *format, const struct fl_view *view, char **memory) {
-    struct fl_gpu_doubles d = {.format = format, .view = *view, .is_made = format && format->element};
-    if (d.is_made)
-        d.made = fl_minifloat_of(format, 0);
+/* Of chains: their operands are floats, as they are in class exact. */
+static bool takes_chains(const struct fl_args *args) {
+    return takes_blocks(args) && !fl_has_operands(args->p.product.exactness) && !fl_sums_exactly(args);
+}
+
+/* Those of chains are binary32, which is read in place. */
+static struct fl_gpu_numbers numbers_of(const struct fl_args *args, const struct fl_format *format,
+                                        const struct fl_view *view, char **memory) {
+    const bool chains = takes_chains(args);
+    const size_t bytes = chains ? sizeof(float) : sizeof(double);
+    struct fl_gpu_numbers n = {.format = format, .view = *view, .is_made = format && format->element};
+    if (n.is_made)
+        n.made = fl_minifloat_of(format, 0);
     if (view->data)
-        d.to = take(memory, (size_t)view->count * sizeof *d.to);
-    return d;
+        n.to = chains && format->id == FMT_FP32 ? view->data : take(memory, (size_t)view->count * bytes);
+    return n;
 }
 
 static void place_operand(const struct fl_args *args, const struct fl_block_matrices *m, int i,
@@ -32,12 +41,12 @@ static void place_operand(const struct fl_args *args, const struct fl_block_matr
     const struct fl_block_format *format = fl_class_operands(args->p.product.exactness, i);
     const struct fl_block_source *s = &m->source[i];
     *o = (struct fl_gpu_block_operand){.from = {.view = args->in[i]}, .source = *s};
+    if (format || takes_chains(args))
+        o->from = numbers_of(args, fl_operand_format(args, i), &args->in[i], memory);
     if (!format)
         return;
-    *o = (struct fl_gpu_block_operand){.from = doubles_of(fl_operand_format(args, i), &args->in[i], memory),
-                                       .format = *format,
-                                       .source = *s,
-                                       .key = fl_operand_key(args, i)};
+    o->format = *format;
+    o->key = fl_operand_key(args, i);
     *memory += fl_block_place(&o->out, format, s->outer, s->k, s->inner, *memory);
     o->rows = take(memory, (size_t)o->out.rows * sizeof *o->rows);
     o->maximum = take(memory, sizeof *o->maximum);
@@ -46,12 +55,18 @@ static void place_operand(const struct fl_args *args, const struct fl_block_matr
 /* Places everything from `memory` on, and returns the end. */
 static char *place_blocks(const struct fl_args *args, struct fl_gpu_blocks *b, char *memory) {
     const struct fl_epilogue *e = &args->p.product.epilogue;
-    *b = (struct fl_gpu_blocks){
-        .matrices = fl_block_matrices_of(args), .signs = fl_block_signs(fl_signs_key(args)), .count = args->out.count};
+    *b = (struct fl_gpu_blocks){.matrices = fl_block_matrices_of(args),
+                                .signs = fl_block_signs(fl_signs_key(args)),
+                                .count = args->out.count,
+                                .chains = takes_chains(args)};
     for (int i = 0; i < 2; i++)
         place_operand(args, &b->matrices, i, &b->in[i], &memory);
-    b->addend[0] = doubles_of(fl_bias_format(args), &e->bias, &memory);
-    b->addend[1] = doubles_of(fl_residual_format(args), &e->residual, &memory);
+    b->addend[0] = numbers_of(args, fl_bias_format(args), &e->bias, &memory);
+    b->addend[1] = numbers_of(args, fl_residual_format(args), &e->residual, &memory);
+    if (b->chains) {
+        b->results = args->format->id == FMT_FP32 ? NULL : take(&memory, (size_t)b->count * sizeof *b->results);
+        return memory;
+    }
     b->high = take(&memory, (size_t)b->count * sizeof *b->high);
     b->low = take(&memory, (size_t)b->count * sizeof *b->low);
     return memory;
@@ -67,7 +82,8 @@ static size_t blocks_need(const struct fl_args *args) {
     for (int i = 0; i < 4; i++)
         if (views[i]->count)
             views[i]->data = from;
-    return (size_t)(place_blocks(&all, &b, from) - from);
+    const size_t bytes = (size_t)(place_blocks(&all, &b, from) - from);
+    return bytes + (b.chains ? 0 : fl_line_bytes((size_t)args->out.count * sizeof(float)));
 }
 
 /* --- floats made from their parameters ---------------------------------------------------------------------------- */
@@ -104,10 +120,25 @@ static void place_floats(struct gpu_task *task, char *memory) {
 
 /* --- a task ------------------------------------------------------------------------------------------------------- */
 
+struct fl_args gpu_task_args(const struct fl_args *args) {
+    struct fl_args inner = *args;
+    if (takes_chains(args)) {
+        inner.format = fl_format_of(FMT_FP32);
+        inner.p.product.exactness = TENSOR_EXACT;
+    }
+    return inner;
+}
+
+/* The workspace behind that of the kernel. */
+static size_t own_need(const struct fl_args *args) {
+    return takes_blocks(args) ? blocks_need(args) : args->format->element ? fl_minifloat_bytes(args) : 0;
+}
+
 size_t gpu_task_need(const struct fl_args *args, size_t bytes) {
-    if (takes_blocks(args))
-        return blocks_need(args) + fl_line_bytes((size_t)args->out.count * sizeof(float));
-    return args->format->element ? fl_line_bytes(bytes) + fl_minifloat_bytes(args) : bytes;
+    const size_t own = own_need(args);
+    if (takes_blocks(args) && !takes_chains(args))
+        return own;
+    return own ? fl_line_bytes(bytes) + own : bytes;
 }
 
 void gpu_task_of(const struct fl_call *call, struct gpu_task *task) {
@@ -122,11 +153,14 @@ void gpu_task_of(const struct fl_call *call, struct gpu_task *task) {
     task->call.args = args;
     if (writes)
         args->out = (struct fl_view){.data = call->out.data, .wide = args->out.wide, .count = call->out.count};
+    args->workspace_bytes -= own_need(args);
+    char *const memory = (char *)args->workspace + args->workspace_bytes;
     if (task->has_blocks) {
         args->rounding.key = call->out.seed;
-        task->floats.out = (void *)place_blocks(args, &task->blocks, args->workspace);
+        char *const rest = place_blocks(args, &task->blocks, memory);
+        task->floats.out = task->blocks.chains ? task->blocks.results : (void *)rest;
+        args->p.product.exactness = gpu_task_args(args).p.product.exactness;
     } else if (task->floats.writes) {
-        args->workspace_bytes -= fl_minifloat_bytes(args);
-        place_floats(task, (char *)args->workspace + args->workspace_bytes);
+        place_floats(task, memory);
     }
 }

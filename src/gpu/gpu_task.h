@@ -1,5 +1,5 @@
 /* gpu_task.h - what the host adds to a task of a GPU: the conversions of floats made from their parameters, and
- * products in blocks, with the places of both in its workspace. */
+ * products in blocks or of different formats, with the places of both in its workspace. */
 #ifndef FL_GPU_TASK_H
 #define FL_GPU_TASK_H
 
@@ -14,7 +14,8 @@ struct gpu_task {
 };
 
 void gpu_task_of(const struct fl_call *call, struct gpu_task *task);
-/* The workspace of a task whose kernel takes so many bytes. */
+/* What its kernel is asked for, and the workspace of a task whose kernel takes so many bytes. */
+struct fl_args gpu_task_args(const struct fl_args *args);
 size_t gpu_task_need(const struct fl_args *args, size_t bytes);
 
 #endif

@@ -48,6 +48,10 @@ static cudaError_t launch_product(const struct gpu_call *call, const struct tile
 template <class Job> static size_t need_product(const struct fl_args *args) {
     const struct tile_plan plan = plan_product<Job>(args->p.product);
     const int64_t outputs = plan.sizes.m * plan.sizes.n * plan.sizes.groups;
+#ifndef FL_SHARED_EXPONENT
+    if (plan.phases)
+        return (size_t)(holes_of(args->p.product.windows, plan.sizes) * args->p.product.windows.c) * sizeof(float);
+#endif
     return plan.parts > 1 ? (size_t)(outputs * (GPU_SHARED ? 1 : plan.parts)) * sizeof(product_total) : 0;
 }
 
@@ -57,11 +61,16 @@ template <class Job, class Product> static cudaError_t multiply(const struct gpu
     const size_t bytes = need_product<Job>(&args);
     if (!plan.shape || (bytes && (!args.workspace || args.workspace_bytes < bytes)))
         return run_product<Product>(call, stream);
-    product_total *const sums = bytes ? (product_total *)args.workspace : NULL;
+    product_total *const memory = bytes ? (product_total *)args.workspace : NULL;
+    product_total *const sums = plan.phases ? NULL : memory;
     if (!sums || !call->attempt) { /* the second attempt uses the sums of the first */
         if (sums && GPU_SHARED)
             TRY_CUDA(cudaMemsetAsync(sums, 0, bytes, stream));
-        TRY_CUDA(launch_product<Job>(call, plan, sums, stream));
+#ifndef FL_SHARED_EXPONENT
+        if (plan.phases)
+            TRY_CUDA(gpu_run(find_holes, (int64_t)(bytes / sizeof(float)), call, stream, memory));
+#endif
+        TRY_CUDA(launch_product<Job>(call, plan, memory, stream));
         if (!sums)
             return cudaSuccess;
     }

@@ -4,7 +4,7 @@
  * A tile has m, n, depth (of k in one step), threads, blocks (at least on a multiprocessor), stages, stage_bytes,
  * bytes_a (of a stage, before those of B), tile_bytes (of all stages), `cells` (how elements lie in shared memory), and
  * the class `sums`: the sums of a block, which go to shared memory, rows `pitch` apart, and from there to the results
- * by end_tile<Tile>, or as they are to the sums of a part of k.
+ * by end_tile<Tile>, or as they are to the sums of a part of k. has_phases: strides divide input gradients.
  *
  * Expects: the codec of a folder (gpu_element.h). Gives: product_tiles, product_parts, tile_plan, launch_plan. */
 #ifndef FL_GPU_TILES_H
@@ -150,17 +150,34 @@ template <class Cells, class View, bool along_k, int extent, int depth, int thre
  * the kernel stores results. */
 struct tile_work {
     int m, n, k, k_part;
-    unsigned tiles, tiles_n; /* of a group; side by side */
+    unsigned tiles, tiles_n; /* of a group, in a phase; side by side */
     int64_t row_step, group_step;
     product_total *sums;
+    bool phases;        /* of an input gradient, each a product of its own */
+    const float *holes; /* of chains: what the filter positions between those of a phase add (find_holes) */
 };
 
-/* Stores the results of one tile from its sums in shared memory. */
-template <class Tile>
-__device__ static void end_tile(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
-                                const unsigned char *tiles, int rows, int columns, int64_t first, int64_t row_step);
+/* Holes of the columns of a tile from its first one on, `pitch` apart along k. */
+struct tile_holes {
+    const float *at;
+    int64_t pitch;
+    int columns;
+};
 
-/* Blocks: tiles of all groups; parts. */
+/* The number of a row of the tile among all rows. */
+template <bool has_phases> struct tile_rows {
+    int m0;
+    const int *pixels;
+    __device__ int64_t at(int row) const { return has_phases ? pixels[row] : m0 + row; }
+};
+
+/* Stores the results of one tile from its sums in shared memory. first: those of row 0. */
+template <class Tile, class Rows>
+__device__ static void end_tile(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
+                                const unsigned char *tiles, const Rows &numbers, int rows, int columns, int64_t first,
+                                int64_t row_step);
+
+/* Blocks: tiles of all groups; parts; phases. */
 template <class Tile, class Job, bool aligned>
 __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     product_tiles(const struct gpu_call call, const struct tile_work work) {
@@ -172,15 +189,23 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     const int group = (int)(blockIdx.x / work.tiles);
     const unsigned tile = blockIdx.x % work.tiles;
     const int m0 = (int)(tile / work.tiles_n) * Tile::m, n0 = (int)(tile % work.tiles_n) * Tile::n;
-    const int k0 = (int)blockIdx.y * work.k_part, rows = work.m - m0, columns = work.n - n0;
-    const int length = work.k - k0 < work.k_part ? work.k - k0 : work.k_part;
+    constexpr bool has_phases = Job::has_phases && Tile::has_phases;
+    const int phase = has_phases && work.phases ? (int)blockIdx.z : -1;
+    int m = work.m, k = work.k;
+    if constexpr (has_phases)
+        if (phase >= 0)
+            Job::limit(Job::of(args.p.product), phase, &m, &k);
+    const int k0 = (int)blockIdx.y * work.k_part, rows = m - m0, columns = work.n - n0;
+    if (has_phases && rows <= 0)
+        return;
+    const int length = k - k0 < work.k_part ? k - k0 : work.k_part;
     const int steps = (length + Tile::depth - 1) / Tile::depth;
     tile_loader<typename Tile::cells, typename Job::view_a, Job::along_k_a, Tile::m, Tile::depth, Tile::threads,
                 aligned>
-        a(Job::a(Job::of(args.p.product), (const fl_element *)args.in[0].data, group), m0, k0);
+        a(Job::a(Job::of(args.p.product), (const fl_element *)args.in[0].data, group, phase), m0, k0);
     tile_loader<typename Tile::cells, typename Job::view_b, Job::along_k_b, Tile::n, Tile::depth, Tile::threads,
                 aligned>
-        b(Job::b(Job::of(args.p.product), (const fl_element *)args.in[1].data, group), n0, k0);
+        b(Job::b(Job::of(args.p.product), (const fl_element *)args.in[1].data, group, phase), n0, k0);
     typename Tile::template sums<Job::along_k_a, Job::along_k_b> sums(tiles, rows, columns);
 
 #pragma unroll 1
@@ -195,6 +220,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
         gpu_cp_commit();
     }
     uint32_t now_at = 0, next_at = (Tile::stages - 1) * Tile::stage_bytes;
+    const struct tile_holes holes = {work.holes + (group * work.group_step + n0), work.row_step, columns};
+    int k_next = 0; /* in the order of the whole product */
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
         gpu_cp_wait<Tile::stages - 2>();
@@ -205,7 +232,14 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
             b.begin(tiles + next_at + Tile::bytes_a);
         }
         gpu_cp_commit();
-        sums.add(tiles + now_at, step, length - step * Tile::depth);
+        int k_now = step * Tile::depth;
+        if constexpr (has_phases)
+            if (work.holes) {
+                k_now = b.view.position(k_now / b.view.per_group) * b.view.per_group + k_now % b.view.per_group;
+                sums.pass(holes, k_next, k_now, b.view.per_group);
+                k_next = k_now + Tile::depth;
+            }
+        sums.add(tiles + now_at, k_now, length - step * Tile::depth);
         if (loads) {
             a.finish(tiles + next_at);
             b.finish(tiles + next_at + Tile::bytes_a);
@@ -213,18 +247,26 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
         now_at = now_at + Tile::stage_bytes == Tile::tile_bytes ? 0 : now_at + Tile::stage_bytes;
         next_at = next_at + Tile::stage_bytes == Tile::tile_bytes ? 0 : next_at + Tile::stage_bytes;
     }
+    if constexpr (has_phases)
+        if (work.holes)
+            sums.pass(holes, k_next, work.k, b.view.per_group);
     __syncthreads(); /* sums overwrite the tiles; all copies have arrived */
 
-    const int64_t first = group * work.group_step + m0 * work.row_step + n0;
+    const int64_t first = group * work.group_step + n0;
     if (work.sums) {
-        sums.leave(work.sums + (GPU_SHARED ? 0 : blockIdx.y * args.out.count) + first, work.row_step, rows, columns);
+        sums.leave(work.sums + (GPU_SHARED ? 0 : blockIdx.y * args.out.count) + first + m0 * work.row_step,
+                   work.row_step, rows, columns);
         return;
     }
+    __shared__ int pixels[has_phases ? Tile::m : 1];
+    if constexpr (has_phases)
+        for (int i = (int)threadIdx.x; i < Tile::m; i += Tile::threads)
+            pixels[i] = phase >= 0 ? Job::pixel(Job::of(args.p.product), phase, m0 + i) : m0 + i;
     sums.store(tiles);
     __syncthreads();
     struct product_end end;
     end.begin(now, args);
-    end_tile<Tile>(now, args, &end, tiles, rows, columns, first, work.row_step);
+    end_tile<Tile>(now, args, &end, tiles, tile_rows<has_phases>{m0, pixels}, rows, columns, first, work.row_step);
     end.report(call.control);
 }
 
@@ -262,11 +304,24 @@ template <class Tile> static int64_t tiles_of(const struct product_sizes &of) {
 }
 
 struct tile_plan {
-    struct product_sizes sizes;
+    struct product_sizes sizes;             /* phases: m is that of the largest one */
     enum { DIRECT, SQUARE, FITTING } shape; /* DIRECT: one thread for each output */
     int parts;                              /* of k_part steps of k each */
     int64_t k_part;
+    int phases; /* in each of which filter positions are left out; 0: it is not divided so */
 };
+
+/* Divides an input gradient with a stride. */
+template <class Job> static void divide(struct tile_plan *plan, const struct fl_product &product) {
+    const int64_t phases = Job::phases(Job::of(product));
+    const struct fl_windows &g = product.windows;
+    if (phases == 1)
+        return;
+    plan->phases = (int)phases;
+    plan->parts = 1;
+    plan->k_part = plan->sizes.k;
+    plan->sizes.m = g.batch * tiles_over(g.h, g.stride[0]) * tiles_over(g.w, g.stride[1]);
+}
 
 /* The tiles of a way to multiply: one for every operand, those for aligned operands that fill them, and those of few
  * columns or rows, which leave less of a tile empty. */
@@ -282,22 +337,32 @@ struct tile_shapes {
 };
 
 template <class Tile, class Job, bool aligned>
-static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_plan &plan, product_total *sums,
+static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_plan &plan, product_total *memory,
                                 cudaStream_t stream) {
     const struct product_sizes &of = plan.sizes;
     const int64_t tiles_n = tiles_over(of.n, Tile::n), tiles = tiles_over(of.m, Tile::m) * tiles_n;
-    const struct tile_work work = {(int)of.m,        (int)of.n,       (int)of.k,
-                                   (int)plan.k_part, (unsigned)tiles, (unsigned)tiles_n,
-                                   of.row_step,      of.group_step,   sums};
+    const struct tile_work work = {(int)of.m,
+                                   (int)of.n,
+                                   (int)of.k,
+                                   (int)plan.k_part,
+                                   (unsigned)tiles,
+                                   (unsigned)tiles_n,
+                                   of.row_step,
+                                   of.group_step,
+                                   plan.phases ? NULL : memory,
+                                   plan.phases > 0,
+                                   plan.phases && !GPU_SHARED ? (const float *)memory : NULL};
     const int bytes = Tile::shared_bytes(plan.k_part);
-    if (bytes > 48 << 10) {
+    const int all =
+        bytes + (Job::has_phases && Tile::has_phases ? (int)sizeof(int) * Tile::m : 0); /* with the pixels of rows */
+    if (all > 48 << 10) {
         const cudaError_t error =
-            cudaFuncSetAttribute(product_tiles<Tile, Job, aligned>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+            cudaFuncSetAttribute(product_tiles<Tile, Job, aligned>, cudaFuncAttributeMaxDynamicSharedMemorySize, all);
         if (error != cudaSuccess)
             return error;
     }
-    return gpu_launch(product_tiles<Tile, Job, aligned>, dim3((unsigned)(tiles * of.groups), (unsigned)plan.parts),
-                      Tile::threads, (size_t)bytes, stream, *call, work);
+    const dim3 blocks((unsigned)(tiles * of.groups), (unsigned)plan.parts, (unsigned)(plan.phases ? plan.phases : 1));
+    return gpu_launch(product_tiles<Tile, Job, aligned>, blocks, Tile::threads, (size_t)bytes, stream, *call, work);
 }
 
 /* Whether a block of the device has enough shared memory for a tile: 99 KiB on most GPUs, 163 or 227 on those of data
@@ -311,7 +376,7 @@ template <class Tile> static bool has_room(int64_t k) {
 }
 
 template <class Shapes, class Job>
-static cudaError_t launch_plan(const struct gpu_call *call, const struct tile_plan &plan, product_total *sums,
+static cudaError_t launch_plan(const struct gpu_call *call, const struct tile_plan &plan, product_total *memory,
                                cudaStream_t stream) {
     using fitting = typename Shapes::template fitting<Job>;
     using few = typename Shapes::template few<Job>;
@@ -321,13 +386,13 @@ static cudaError_t launch_plan(const struct gpu_call *call, const struct tile_pl
         ((uintptr_t)call->args.in[0].data | (uintptr_t)call->args.in[1].data) % 16 == 0 && plan.sizes.aligned;
     if constexpr (!std::is_same_v<few, square>)
         if (Job::extent == EXTENT_TALL ? plan.sizes.n <= few::n : plan.sizes.m <= few::m)
-            return aligned ? launch_tiles<few, Job, true>(call, plan, sums, stream)
-                           : launch_tiles<few, Job, false>(call, plan, sums, stream);
+            return aligned ? launch_tiles<few, Job, true>(call, plan, memory, stream)
+                           : launch_tiles<few, Job, false>(call, plan, memory, stream);
     if (!aligned)
-        return launch_tiles<square, Job, false>(call, plan, sums, stream);
+        return launch_tiles<square, Job, false>(call, plan, memory, stream);
     return plan.shape == tile_plan::FITTING && has_room<fitting>(plan.k_part)
-               ? launch_tiles<fitting, Job, true>(call, plan, sums, stream)
-               : launch_tiles<square, Job, true>(call, plan, sums, stream);
+               ? launch_tiles<fitting, Job, true>(call, plan, memory, stream)
+               : launch_tiles<square, Job, true>(call, plan, memory, stream);
 }
 
 } // namespace

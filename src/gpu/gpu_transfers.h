@@ -1,4 +1,4 @@
-/* gpu_transfers.h - converts elements to doubles, numbers to elements, and wide parts, for the formats of a folder.
+/* gpu_transfers.h - converts elements to numbers, numbers to elements, and wide parts, for the formats of a folder.
  *
  * Expects: the codec of a folder (gpu_element.h); FL_MADE where elements are converted elsewhere.
  * Gives: add_transfers. */
@@ -10,14 +10,14 @@
 namespace {
 
 #ifndef FL_MADE
-__global__ void elements_to_doubles(const struct fl_view view, double *values) {
+template <class Number> __global__ void elements_to_numbers(const struct fl_view view, Number *values) {
     const int e = fl_exponent(&view);
     for (int64_t i = gpu_first(); i < view.count; i += gpu_stride())
-        values[i] = gpu_value(view, e, i);
+        values[i] = (Number)gpu_value(view, e, i);
 }
 
-static cudaError_t to_doubles(const struct fl_view *view, double *values, cudaStream_t stream) {
-    return gpu_launch(elements_to_doubles, gpu_blocks(view->count), GPU_THREADS, 0, stream, *view, values);
+template <class Number> static cudaError_t to_numbers(const struct fl_view *view, Number *values, cudaStream_t stream) {
+    return gpu_launch(elements_to_numbers<Number>, gpu_blocks(view->count), GPU_THREADS, 0, stream, *view, values);
 }
 #endif
 
@@ -90,11 +90,12 @@ static cudaError_t load_wide(const struct gpu_call *call, void *wide, const stru
 static void add_transfers(struct gpu_kernels *to) {
     to->from_numbers = from_numbers;
 #ifndef FL_MADE
-    to->to_doubles = to_doubles;
+    to->to_doubles = to_numbers<double>;
 #endif
 #ifndef FL_ELEMENT_IS_FLOAT
     to->load_wide = load_wide;
 #ifndef FL_MADE
+    to->to_floats = to_numbers<float>;
     to->follow = follow;
 #endif
 #endif

@@ -11,6 +11,7 @@
 namespace {
 
 enum { NOWHERE = 1 << 30 }; /* a coordinate beyond every image */
+enum { MOST_PHASES = 64 };
 
 /* Every view has rows and columns; in aligned geometry at least each eight columns are contiguous. place_row and
  * place_column compute the parts of an address, `at` joins them: NULL for a zero. */
@@ -136,16 +137,37 @@ struct receiver_view {
     }
 };
 
+/* The pixels of an input gradient at one place within the stride: every stride[way]th from `at` on. Of the filter
+ * positions, those from `first` on reach them, the first of them from output `from`. */
+struct window_phase {
+    int at[2], size[2], first[2], count[2], from[2];
+};
+
+__device__ static inline struct window_phase phase_of(const struct fl_windows &g, int phase) {
+    struct window_phase of;
+    for (int way = 0; way < 2; way++) {
+        const int stride = g.stride[way], at = of.at[way] = way ? phase % g.stride[1] : phase / g.stride[1];
+        of.size[way] = ((int)(way ? g.w : g.h) - at + stride - 1) / stride;
+        of.first[way] = (at + g.padding[way]) % stride;
+        of.count[way] = ((int)(way ? g.s : g.r) - of.first[way] + stride - 1) / stride;
+        of.from[way] = (at + g.padding[way]) / stride;
+    }
+    return of;
+}
+
 /* Filters for the input gradient: a row for each position and filter, a column for each channel. */
 struct filter_view {
     const fl_element *data; /* the group's first filter */
     int per_group, positions, depth, rows;
+    int across, first, down, right; /* of a phase: positions side by side, the first, steps; across 0: all positions */
 
     typedef const fl_element *row;
     typedef int column;
+    /* The number among all positions of the i-th one. */
+    __device__ int position(int i) const { return across ? first + i / across * down + i % across * right : i; }
     __device__ row place_row(int r) const {
-        const int position = r / per_group, filter = r % per_group;
-        return r < rows ? data + ((int64_t)filter * positions + position) * depth : NULL;
+        const int filter = r % per_group;
+        return r < rows ? data + ((int64_t)filter * positions + position(r / per_group)) * depth : NULL;
     }
     __device__ column place_column(int c) const { return c < depth ? c : -1; }
     __device__ const fl_element *at(row r, column c) const { return r && c >= 0 ? r + c : NULL; }
@@ -163,8 +185,14 @@ struct product_sizes {
 /* What results are like: many rows of few columns, few rows of many columns, or neither. */
 enum product_extent { EXTENT_EVEN, EXTENT_TALL, EXTENT_WIDE };
 
+/* One phase: the whole product (-1). */
+struct job_of_one_phase {
+    static constexpr bool has_phases = false;
+    template <class Sizes> static int64_t phases(const Sizes &) { return 1; }
+};
+
 /* along_k_*: whether columns of the view run along k; otherwise rows do. A group of a matmul is one of its batch. */
-template <bool transposed_a, bool transposed_b> struct matmul_job {
+template <bool transposed_a, bool transposed_b> struct matmul_job : job_of_one_phase {
     __host__ __device__ static const struct fl_matrices &of(const struct fl_product &p) { return p.matrices; }
     static constexpr bool along_k_a = !transposed_a, along_k_b = transposed_b;
     static constexpr enum product_extent extent = EXTENT_EVEN;
@@ -173,12 +201,12 @@ template <bool transposed_a, bool transposed_b> struct matmul_job {
         return {g.m, g.n, g.k, g.batch ? g.batch : 1, g.n, g.m * g.n, inner_a % 8 == 0 && inner_b % 8 == 0};
     }
     typedef struct matrix_view view_a, view_b;
-    __device__ static view_a a(const struct fl_matrices &g, const fl_element *data, int group) {
+    __device__ static view_a a(const struct fl_matrices &g, const fl_element *data, int group, int) {
         const int m = (int)g.m, k = (int)g.k;
         data += group * g.m * g.k;
         return transposed_a ? view_a{data, m, k, m} : view_a{data, k, m, k};
     }
-    __device__ static view_b b(const struct fl_matrices &g, const fl_element *data, int group) {
+    __device__ static view_b b(const struct fl_matrices &g, const fl_element *data, int group, int) {
         const int n = (int)g.n, k = (int)g.k;
         data += group * g.n * g.k;
         return transposed_b ? view_b{data, k, n, k} : view_b{data, n, k, n};
@@ -200,7 +228,7 @@ __device__ static inline struct window_view windows_of(const struct fl_windows &
             (int)(g.r * g.s) * depth};
 }
 
-struct forward_job {
+struct forward_job : job_of_one_phase {
     __host__ __device__ static const struct fl_windows &of(const struct fl_product &p) { return p.windows; }
     static constexpr bool along_k_a = true, along_k_b = true;
     static constexpr enum product_extent extent = EXTENT_TALL;
@@ -210,16 +238,23 @@ struct forward_job {
     }
     typedef struct window_view view_a;
     typedef struct matrix_view view_b;
-    __device__ static view_a a(const struct fl_windows &g, const fl_element *image, int group) {
+    __device__ static view_a a(const struct fl_windows &g, const fl_element *image, int group, int) {
         return windows_of(g, image, group);
     }
-    __device__ static view_b b(const struct fl_windows &g, const fl_element *filter, int group) {
+    __device__ static view_b b(const struct fl_windows &g, const fl_element *filter, int group, int) {
         const int size = (int)(g.r * g.s) * ((int)g.c / g.groups), per_group = (int)g.filters / g.groups;
         return {filter + (int64_t)group * per_group * size, size, per_group, size};
     }
 };
 
+/* With a stride, filter positions reach the pixels of one phase alone: each is a product with fewer steps of k. */
 struct input_gradient_job {
+    static constexpr bool has_phases = true;
+    static int64_t phases(const struct fl_windows &g) {
+        const bool every = (g.stride[0] == 1 || g.dilation[0] == 1) && (g.stride[1] == 1 || g.dilation[1] == 1);
+        const int64_t phases = every ? (int64_t)g.stride[0] * g.stride[1] : 1;
+        return phases <= MOST_PHASES ? phases : 1;
+    }
     __host__ __device__ static const struct fl_windows &of(const struct fl_product &p) { return p.windows; }
     static constexpr bool along_k_a = true, along_k_b = false;
     static constexpr enum product_extent extent = EXTENT_TALL;
@@ -233,30 +268,59 @@ struct input_gradient_job {
                 depth,
                 depth % 8 == 0 && per_group % 8 == 0};
     }
+    /* Rows and steps of a phase; the pixel of a row. */
+    __device__ static void limit(const struct fl_windows &g, int phase, int *m, int *k) {
+        const struct window_phase of = phase_of(g, phase);
+        *m = (int)g.batch * of.size[0] * of.size[1];
+        *k = of.count[0] * of.count[1] * ((int)g.filters / g.groups);
+    }
+    __device__ static int pixel(const struct fl_windows &g, int phase, int row) {
+        const struct window_phase of = phase_of(g, phase);
+        const int line = row / of.size[1], n = line / of.size[0];
+        return (n * (int)g.h + line % of.size[0] * g.stride[0] + of.at[0]) * (int)g.w + row % of.size[1] * g.stride[1] +
+               of.at[1];
+    }
     typedef struct receiver_view view_a;
     typedef struct filter_view view_b;
-    __device__ static view_a a(const struct fl_windows &g, const fl_element *dy, int group) {
+    __device__ static view_a a(const struct fl_windows &g, const fl_element *dy, int group, int phase) {
         const int per_group = (int)g.filters / g.groups;
-        return {dy + (int64_t)group * per_group,
-                (int)g.h,
-                (int)g.w,
-                (int)g.p,
-                (int)g.q,
-                (int)g.filters,
-                (int)g.s,
-                per_group,
-                steps_of(g),
-                (int)(g.batch * g.h * g.w),
-                (int)(g.r * g.s) * per_group};
+        view_a view = {dy + (int64_t)group * per_group,
+                       (int)g.h,
+                       (int)g.w,
+                       (int)g.p,
+                       (int)g.q,
+                       (int)g.filters,
+                       (int)g.s,
+                       per_group,
+                       steps_of(g),
+                       (int)(g.batch * g.h * g.w),
+                       (int)(g.r * g.s) * per_group};
+        if (phase >= 0) { /* it has no stride */
+            const struct window_phase of = phase_of(g, phase);
+            view.h = of.size[0], view.w = of.size[1], view.s = of.count[1];
+            view.step.padding[0] = of.from[0], view.step.padding[1] = of.from[1];
+            view.step.skips = false;
+            limit(g, phase, &view.rows, &view.columns);
+        }
+        return view;
     }
-    __device__ static view_b b(const struct fl_windows &g, const fl_element *filter, int group) {
+    __device__ static view_b b(const struct fl_windows &g, const fl_element *filter, int group, int phase) {
         const int depth = (int)g.c / g.groups, per_group = (int)g.filters / g.groups, positions = (int)(g.r * g.s);
-        return {filter + (int64_t)group * per_group * positions * depth, per_group, positions, depth,
-                positions * per_group};
+        view_b view = {filter + (int64_t)group * per_group * positions * depth, per_group, positions, depth,
+                       positions * per_group};
+        if (phase >= 0) {
+            const struct window_phase of = phase_of(g, phase);
+            view.across = of.count[1];
+            view.first = of.first[0] * (int)g.s + of.first[1];
+            view.down = g.stride[0] * (int)g.s;
+            view.right = g.stride[1];
+            view.rows = of.count[0] * of.count[1] * per_group;
+        }
+        return view;
     }
 };
 
-struct weight_gradient_job {
+struct weight_gradient_job : job_of_one_phase {
     __host__ __device__ static const struct fl_windows &of(const struct fl_product &p) { return p.windows; }
     static constexpr bool along_k_a = false, along_k_b = false;
     static constexpr enum product_extent extent = EXTENT_WIDE;
@@ -272,11 +336,11 @@ struct weight_gradient_job {
     }
     typedef struct matrix_view view_a;
     typedef struct window_view view_b;
-    __device__ static view_a a(const struct fl_windows &g, const fl_element *dy, int group) {
+    __device__ static view_a a(const struct fl_windows &g, const fl_element *dy, int group, int) {
         const int per_group = (int)g.filters / g.groups;
         return {dy + (int64_t)group * per_group, g.filters, (int)(g.batch * g.p * g.q), per_group};
     }
-    __device__ static view_b b(const struct fl_windows &g, const fl_element *image, int group) {
+    __device__ static view_b b(const struct fl_windows &g, const fl_element *image, int group, int) {
         return windows_of(g, image, group);
     }
 };

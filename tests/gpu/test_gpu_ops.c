@@ -239,8 +239,8 @@ static void take_view(struct call *c, const struct drawn_operand *d) {
     }
 }
 
-/* Series of products: all of one format; in blocks; of mantissas, with a result of any format. */
-enum how { PLAIN, BLOCKS, MIXED };
+/* Series of products: all of one format; in blocks; of mantissas or floats, with a result of any format. */
+enum how { PLAIN, BLOCKS, MANTISSAS, FLOATS };
 static enum how how;
 
 /* The format of an operand of a product, which need not be that of its result: factors are of one kind. */
@@ -257,8 +257,10 @@ static const struct fl_format *draw_operand_format(const struct fl_operand *rule
 
 static bool draw_operands(struct call *c, const struct fl_function *f) {
     static double values[MOST];
-    const struct fl_format *const result = c->format, *factor = how == MIXED ? fl_format_of(FMT_DFP16) : NULL;
-    const bool mixes = how == MIXED || (how == BLOCKS && chance(40));
+    const struct fl_format *const result = c->format, *factor = how == MANTISSAS ? fl_format_of(FMT_DFP16)
+                                                                : how == FLOATS  ? fl_format_of(FMT_FP32)
+                                                                                 : NULL;
+    const bool mixes = how >= MANTISSAS || (how == BLOCKS && chance(40));
     limits.work = chance(80) ? 3000 : chance(70) ? 20000 : 200000;
     if (!draw_call(&c->drawn, f, &limits))
         return false;
@@ -441,9 +443,10 @@ static void run_function(const struct fl_function *function, const struct fl_for
         for (const char *p = function->name; *p; p++)
             seed = seed * 31 + (unsigned char)*p;
         run_series(function, f, seed * 8 + f->id, PLAIN, &tally);
-        if (fl_is_product(fl_op_named(function->name)))
-            for (int j = 0; j < 3; j++)
-                run_series(function, f, seed * 8 + f->id + (uint64_t)j * 101, j < 2 ? BLOCKS : MIXED, &tally);
+        if (fl_is_product(function->op))
+            for (int j = 0; j < 5; j++)
+                run_series(function, f, seed * 8 + f->id + (uint64_t)j * 101,
+                           (const enum how[]){BLOCKS, BLOCKS, MANTISSAS, FLOATS, FLOATS}[j], &tally);
     }
     CHECK(tally.lacks || tally.worked > 0, "%s.%s never worked", f->name, function->name);
     CHECK(!tally.differences, "%d of %d calls differ; the first: %s", tally.differences, tally.runs, tally.first);

@@ -4,9 +4,9 @@
  *
  *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]
  *
- * FUNCTION: matmul, conv2d, batched, depthwise, few, numbers, large; "": all but large; one of `shapes`, computed in
- * FORMAT; or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device against class
- * accumulate=GPU of the host.
+ * FUNCTION: matmul, conv2d, batched, depthwise, few, strided, mixed, numbers, large; "": all but large; one of
+ * `shapes`, computed in FORMAT; or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device
+ * against class accumulate=GPU of the host.
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
@@ -28,13 +28,15 @@ static tensor_device *gpu;
 static uint64_t seed = 1;
 static int compared;
 static tensor_class class[PLACES]; /* of results */
+static tensor_format factor[2];    /* of the operands of a product; 0: that of its result */
 
 static int between(int low, int high) {
     return low + (int)(check_random(&seed) % (uint64_t)(high - low + 1));
 }
 
 /* Elements near the ends of a format's range, few that are not zero, or any, among them numbers that are not finite,
- * huge or subnormal, or all so small that sums of fp16 are 0 or -0. style < 0: none are loaded. */
+ * huge or subnormal, or all so small that sums of fp16 are 0 or -0, or that those of binary32 are (7; 8: most of them
+ * negative). style < 0: none are loaded. */
 static void make(tensor *t[PLACES], tensor_format format, int ndim, const int64_t *shape, int style) {
     int64_t n = 1;
     for (int i = 0; i < ndim; i++)
@@ -43,10 +45,12 @@ static void make(tensor *t[PLACES], tensor_format format, int ndim, const int64_
     float *v = malloc((size_t)n * sizeof *v);
     for (int64_t i = 0; i < n; i++) {
         const double u = (double)(int64_t)check_random(&seed) * 0x1p-63;
-        v[i] = (float)(style == 1                                     ? (u < 0 ? -1 : 1) * 32767.0 / 32768
-                       : style == 2                                   ? -32513.0 / 32768
-                       : style == 3                                   ? (check_random(&seed) % 8 ? 0 : u)
-                       : style == 6                                   ? 0x1p-13 * u
+        v[i] = (float)(style == 1   ? (u < 0 ? -1 : 1) * 32767.0 / 32768
+                       : style == 2 ? -32513.0 / 32768
+                       : style == 3 ? (check_random(&seed) % 8 ? 0 : u)
+                       : style == 6 ? 0x1p-13 * u
+                       : style == 7 ? 0x1p-75 * u
+                       : style == 8 ? (check_random(&seed) % 20 ? -0x1p-75 : 0x1p-75) * fabs(u)
                        : style == 5 && check_random(&seed) % 256 == 0 ? odd[check_random(&seed) % 6] * u
                                                                       : u);
     }
@@ -76,6 +80,15 @@ static void compare(tensor *t[PLACES], const char *what) {
     compared++;
 }
 
+static const char *formats_of(tensor_format f) {
+    static char text[80];
+    if (!factor[0])
+        return tensor_format_name(f);
+    snprintf(text, sizeof text, "%s by %s to %s", tensor_format_name(factor[0]), tensor_format_name(factor[1]),
+             tensor_format_name(f));
+    return text;
+}
+
 static void free_all(tensor *t[OPERANDS][PLACES], int count) {
     for (int i = 0; i < count; i++)
         for (int p = 0; p < PLACES; p++)
@@ -91,15 +104,15 @@ static void matrices(tensor_format f, int kind, int batch, int m, int n, int k, 
         {tensor_matmul_batched, tensor_matmul_batched_nt, tensor_matmul_batched_tn}};
     const int64_t shapes[OPERANDS][3] = {
         {batch, m, n}, {batch, kind == 2 ? k : m, kind == 2 ? m : k}, {batch, kind == 1 ? n : k, kind == 1 ? k : n}};
-    char what[120];
+    char what[200];
     tensor *t[OPERANDS][PLACES];
     for (int i = 0; i < OPERANDS; i++)
-        make(t[i], f, batch ? 3 : 2, shapes[i] + !batch, i ? style : -1);
+        make(t[i], i && factor[0] ? factor[i - 1] : f, batch ? 3 : 2, shapes[i] + !batch, i ? style : -1);
     for (int i = 0; i < writes; i++)
         for (int p = 0; p < PLACES; p++)
             CHECK(!tensor_set_class(class[p]) && !functions[batch > 0][kind](t[0][p], t[1][p], t[2][p]), "%s",
                   tensor_error());
-    snprintf(what, sizeof what, "%s %s of %d x %d x %d, batch %d, style %d", tensor_format_name(f),
+    snprintf(what, sizeof what, "%s %s of %d x %d x %d, batch %d, style %d", formats_of(f),
              (const char *[]){"matmul", "matmul_nt", "matmul_tn"}[kind], m, n, k, batch, style);
     compare(t[0], what);
     free_all(t, OPERANDS);
@@ -124,14 +137,18 @@ static int windows(int size, int window, const tensor_window *how, int side) {
 
 static void conv2d(tensor_format f, int kind, int batch, int h, int w, int channels, int filters, int r, int s,
                    tensor_window how, int style, int writes) {
-    char what[200];
+    char what[300];
     tensor *t[OPERANDS][PLACES]; /* x, filters, y */
     const int p = windows(h, r, &how, 0), q = windows(w, s, &how, 1);
     if (p < 1 || q < 1)
         return;
-    make(t[0], f, 4, (const shape4){batch, h, w, channels}, kind == 1 ? -1 : style);
-    make(t[1], f, 4, (const shape4){filters, r, s, channels / how.groups}, kind == 2 ? -1 : style);
-    make(t[2], f, 4, (const shape4){batch, p, q, filters}, kind == 0 ? -1 : style);
+    const tensor_format a = factor[0] ? factor[0] : f, b = factor[0] ? factor[1] : f;
+    make(t[0], kind == 1 ? f : a, 4, (const shape4){batch, h, w, channels}, kind == 1 ? -1 : style);
+    make(t[1], kind == 2 ? f : b, 4, (const shape4){filters, r, s, channels / how.groups},
+         kind == 2    ? -1
+         : style == 7 ? 8
+                      : style);
+    make(t[2], kind == 0 ? f : kind == 1 ? a : b, 4, (const shape4){batch, p, q, filters}, kind == 0 ? -1 : style);
     for (int i = 0; i < writes; i++)
         for (int at = 0; at < PLACES; at++)
             CHECK(!tensor_set_class(class[at]) &&
@@ -141,9 +158,9 @@ static void conv2d(tensor_format f, int kind, int batch, int h, int w, int chann
                   "%s", tensor_error());
     snprintf(what, sizeof what,
              "%s %s of %d x %d x %d x %d, filters %d x %d x %d, stride %d %d, padding %d %d, dilation %d %d, groups %d",
-             tensor_format_name(f), (const char *[]){"conv2d", "conv2d_input_grad", "conv2d_weight_grad"}[kind], batch,
-             h, w, channels, filters, r, s, how.stride[0], how.stride[1], how.padding[0], how.padding[2],
-             how.dilation[0], how.dilation[1], how.groups);
+             formats_of(f), (const char *[]){"conv2d", "conv2d_input_grad", "conv2d_weight_grad"}[kind], batch, h, w,
+             channels, filters, r, s, how.stride[0], how.stride[1], how.padding[0], how.padding[2], how.dilation[0],
+             how.dilation[1], how.groups);
     compare(t[kind == 0 ? 2 : kind == 1 ? 0 : 1], what);
     free_all(t, OPERANDS);
 }
@@ -167,6 +184,27 @@ static void few(tensor_format f) {
         }
 }
 
+/* Input gradients whose stride leaves filter positions out, with sums of one chain and of several, which end within a
+ * position and between two. Filters that are no numbers count there, and so do the signs of sums that underflow. */
+static void strided(tensor_format f) {
+    static const struct {
+        int h, w, channels, filters, r, s, stride[2], padding, groups;
+    } all[] = {
+        {9, 8, 16, 16, 3, 3, {2, 2}, 1, 1},  {8, 8, 24, 64, 3, 3, {2, 2}, 1, 1},  {7, 9, 16, 96, 3, 3, {2, 2}, 0, 1},
+        {7, 6, 40, 128, 3, 3, {2, 2}, 1, 1}, {9, 7, 32, 64, 2, 3, {1, 2}, 1, 2},  {11, 8, 9, 16, 4, 3, {3, 2}, 2, 1},
+        {7, 7, 16, 320, 1, 1, {2, 2}, 0, 1}, {6, 9, 3, 80, 5, 5, {2, 3}, 2, 1},   {8, 8, 16, 24, 3, 3, {2, 2}, 1, 1},
+        {5, 5, 8, 224, 3, 3, {2, 2}, 1, 1},  {5, 5, 8, 1040, 2, 2, {2, 2}, 0, 1}, {19, 18, 8, 16, 3, 3, {9, 8}, 1, 1}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int style = 0; style < 8;
+             style += style == 0 ? (f == FMT_FP32 || f == FMT_BF16 || f == FMT_FP16 ? 5 : 8) : 2)
+            conv2d(f, 1, 2, all[i].h, all[i].w, all[i].channels, all[i].filters, all[i].r, all[i].s,
+                   (tensor_window){.stride = {all[i].stride[0], all[i].stride[1]},
+                                   .padding = {all[i].padding, all[i].padding, all[i].padding, all[i].padding},
+                                   .dilation = {1, 1},
+                                   .groups = all[i].groups},
+                   style, 1);
+}
+
 /* Sizes that are multiples of eight, which tiles read in pieces, and others. */
 static void draw(tensor_format f, const char *only) {
     const int style = between(0, 4), eight = between(0, 2) ? 8 : 1;
@@ -185,6 +223,22 @@ static void draw(tensor_format f, const char *only) {
                            .dilation = {between(1, 2), between(1, 2)},
                            .groups = groups},
            style, 2);
+}
+
+/* Float operands of any formats, whose products with a result of another one have exact bits in class fast as well. */
+static void mixed(const tensor_format *formats, int count) {
+    enum { FIRST_FLOAT = 2 };
+    CHECK(!tensor_class_find(&class[1], "fast:tf32"), "%s", tensor_error());
+    for (int i = 0; i < 3 * count; i++) {
+        const tensor_format f = formats[between(0, count - 1)];
+        do
+            for (int j = 0; j < 2; j++)
+                factor[j] = formats[between(FIRST_FLOAT, count - 1)];
+        while (factor[0] == f && factor[1] == f);
+        draw(f, "");
+    }
+    factor[0] = 0;
+    class[1] = TENSOR_EXACT;
 }
 
 /* Class fast and what may be requested with it, of k that the device does not split. Of fp16 sums only the h100 has a
@@ -252,16 +306,17 @@ static const struct shape {
     const char *name;
     int kind; /* of matmul, or of conv2d */
     int m, n, k;
-    int batch, side, channels, filters, window;
+    int batch, side, channels, filters, window, stride;
 } shapes[] = {
-    {"nn", 0, 256, 256, 1024, 0, 0, 0, 0, 0},       {"nt", 1, 256, 256, 1024, 0, 0, 0, 0, 0},
-    {"tn", 2, 256, 256, 1024, 0, 0, 0, 0, 0},       {"nn-large", 0, 1536, 1408, 96, 0, 0, 0, 0, 0},
-    {"nt-large", 1, 1536, 1408, 96, 0, 0, 0, 0, 0}, {"tn-large", 2, 1536, 1408, 96, 0, 0, 0, 0, 0},
-    {"forward-16", 0, 0, 0, 0, 4, 32, 16, 16, 3},   {"forward-64", 0, 0, 0, 0, 16, 8, 64, 64, 3},
-    {"input-16", 1, 0, 0, 0, 4, 32, 16, 16, 3},     {"input-64", 1, 0, 0, 0, 16, 8, 64, 64, 3},
-    {"weights-16", 2, 0, 0, 0, 4, 32, 16, 16, 3},   {"weights-64", 2, 0, 0, 0, 16, 8, 64, 64, 3},
-    {"forward-3", 0, 0, 0, 0, 4, 32, 3, 16, 3},     {"weights-3", 2, 0, 0, 0, 4, 32, 3, 16, 3},
-    {"forward-32", 0, 0, 0, 0, 8, 16, 32, 32, 3},   {"weights-32", 2, 0, 0, 0, 8, 16, 32, 32, 3},
+    {"nn", 0, 256, 256, 1024, 0, 0, 0, 0, 0},        {"nt", 1, 256, 256, 1024, 0, 0, 0, 0, 0},
+    {"tn", 2, 256, 256, 1024, 0, 0, 0, 0, 0},        {"nn-large", 0, 1536, 1408, 96, 0, 0, 0, 0, 0},
+    {"nt-large", 1, 1536, 1408, 96, 0, 0, 0, 0, 0},  {"tn-large", 2, 1536, 1408, 96, 0, 0, 0, 0, 0},
+    {"forward-16", 0, 0, 0, 0, 4, 32, 16, 16, 3},    {"forward-64", 0, 0, 0, 0, 16, 8, 64, 64, 3},
+    {"input-16", 1, 0, 0, 0, 4, 32, 16, 16, 3},      {"input-64", 1, 0, 0, 0, 16, 8, 64, 64, 3},
+    {"weights-16", 2, 0, 0, 0, 4, 32, 16, 16, 3},    {"weights-64", 2, 0, 0, 0, 16, 8, 64, 64, 3},
+    {"forward-3", 0, 0, 0, 0, 4, 32, 3, 16, 3},      {"weights-3", 2, 0, 0, 0, 4, 32, 3, 16, 3},
+    {"forward-32", 0, 0, 0, 0, 8, 16, 32, 32, 3},    {"weights-32", 2, 0, 0, 0, 8, 16, 32, 32, 3},
+    {"strided-32", 1, 0, 0, 0, 8, 32, 16, 32, 3, 2}, {"strided-64", 1, 0, 0, 0, 16, 16, 32, 64, 3, 2},
 };
 
 static bool shaped(const char *name, tensor_format f) {
@@ -269,12 +324,14 @@ static bool shaped(const char *name, tensor_format f) {
         const struct shape *s = &shapes[i];
         if (strcmp(name, s->name))
             continue;
+        const int stride = s->stride ? s->stride : 1;
+        const tensor_window how = {
+            .stride = {stride, stride}, .padding = {1, 1, 1, 1}, .dilation = {1, 1}, .groups = 1};
         if (s->m)
             matmul(f, s->kind, s->m, s->n, s->k, 0, 1);
         else
-            conv2d(f, s->kind, s->batch, s->side, s->side, s->channels, s->filters, s->window, s->window,
-                   (tensor_window){.stride = {1, 1}, .padding = {1, 1, 1, 1}, .dilation = {1, 1}, .groups = 1}, 0, 1);
-        const double pixels = (double)s->batch * s->side * s->side;
+            conv2d(f, s->kind, s->batch, s->side, s->side, s->channels, s->filters, s->window, s->window, how, 0, 1);
+        const double pixels = (double)s->batch * s->side * s->side / (stride * stride);
         printf("products %.0f\n",
                s->m ? (double)s->m * s->n * s->k : pixels * s->channels * s->filters * s->window * s->window);
         return true;
@@ -360,9 +417,13 @@ int main(int argc, char **argv) {
             depthwise(formats[i]);
         if (count && (!*only || !strcmp(only, "few")))
             few(formats[i]);
+        if (count && (!*only || !strcmp(only, "strided")))
+            strided(formats[i]);
         if (!*only || !strcmp(only, "numbers"))
             numbers(formats[i]);
     }
+    if (!*only || !strcmp(only, "mixed"))
+        mixed(formats, FORMATS);
     if (!strcmp(only, "large"))
         large(formats, FORMATS);
     printf("%d results compared\n", compared);

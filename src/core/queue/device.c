@@ -76,8 +76,8 @@ bool fl_device_takes_blocks(const struct tensor_device *device, const struct fl_
     return device->host || (device->takes_blocks && a->block && b->block);
 }
 
-bool fl_device_takes_mixed(const struct tensor_device *device, tensor_format operand) {
-    return device->host || (device->takes_blocks && tensor_format_has_mantissas(operand));
+bool fl_device_takes_mixed(const struct tensor_device *device) {
+    return device->host || device->takes_blocks;
 }
 
 const char *tensor_device_name(const tensor_device *device) {

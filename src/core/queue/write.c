@@ -49,7 +49,7 @@ static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *
         return choose(queue, format, args->op, choice);
     if (queue->device->host)
         return fl_dispatch_mixed(&known, !queue->measuring, choice);
-    if (fl_device_takes_mixed(queue->device, fl_operand_format(args, 0)->id))
+    if (fl_device_takes_mixed(queue->device))
         return choose(queue, format, args->op, choice);
     return fl_fail(TENSOR_E_UNSUPPORTED,
                    "%s: %s by %s to %s: the device %s has no kernel for operands and result of different formats",

@@ -19,8 +19,8 @@ const struct fl_block_format *fl_class_operands(tensor_class c, int i);
  * formats with blocks of a fixed length (not channel). */
 bool fl_device_takes_blocks(const struct tensor_device *device, const struct fl_block_format *a,
                             const struct fl_block_format *b);
-/* Whether products there may have a result of another format than operands like these. */
-bool fl_device_takes_mixed(const struct tensor_device *device, tensor_format operand);
+/* Whether products there may have operands and results of different formats. */
+bool fl_device_takes_mixed(const struct tensor_device *device);
 /* The class of a pair. */
 tensor_status fl_operands_class(tensor_class *c, const struct fl_block_format *a, const struct fl_block_format *b);
 

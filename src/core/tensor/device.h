@@ -48,7 +48,7 @@ struct tensor_device {
     void (*forget)(struct tensor_device *device, void *recording);
     struct fl_queue *queue; /* of all threads; NULL for the host, where each thread has its own */
     struct fl_slot_array *slots;
-    bool takes_blocks; /* it computes products in classes operands=A,B, and of mantissas to any format */
+    bool takes_blocks; /* it computes products in classes operands=A,B, and of different formats */
 };
 
 /* tensor_device_find; of a name that leaves open which device of its kind it is, the one at that place, counted round.

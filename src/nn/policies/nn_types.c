@@ -109,9 +109,8 @@ static struct fl_type or_else(const nn_graph *g, const struct fl_choice *choice,
 /* A product reads two operands forward, and two in each half of backward: values or weights, and gradients. */
 static tensor_status check_operands(const nn_graph *g, const struct fl_node *node) {
     const struct fl_node_types *as = &node->as;
-    const bool refused = (!fl_same_format(as->x, as->y) && !fl_device_takes_mixed(g->device, as->x.format)) ||
-                         (!(fl_same_format(as->back, as->dy) && fl_same_format(as->back, as->operand)) &&
-                          !fl_device_takes_mixed(g->device, as->back.format));
+    const bool alike =
+        fl_same_format(as->x, as->y) && fl_same_format(as->back, as->dy) && fl_same_format(as->back, as->operand);
     if (tensor_format_has_mantissas(as->back.format) != tensor_format_has_mantissas(as->operand.format))
         return fl_fail(TENSOR_E_FORMAT,
                        "%s: gradient-operands in %s beside operands in %s, but a product has no mantissas under a "
@@ -122,7 +121,7 @@ static tensor_status check_operands(const nn_graph *g, const struct fl_node *nod
                        fl_device_takes_blocks(g->device, blocks->dy ? blocks->dy : blocks->x, blocks->x)))
         return fl_fail(TENSOR_E_UNSUPPORTED, "%s: operands in %s, which the device '%s' does not take", node->owner,
                        node->blocks.x->name, tensor_device_name(g->device));
-    if (refused && !node->blocks.x)
+    if (!alike && !node->blocks.x && !fl_device_takes_mixed(g->device))
         return fl_fail(TENSOR_E_UNSUPPORTED, "%s: operands in %s and a result in %s, which only the device 'cpu' has",
                        node->owner, tensor_format_name(as->x.format), tensor_format_name(as->y.format));
     return TENSOR_OK;

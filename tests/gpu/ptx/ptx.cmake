@@ -77,6 +77,8 @@ ptx_test(gpu_train_ptx test_gpu_train 8 2 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_narrow_ptx test_gpu_train 8 2 flex8+5 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_minifloat_ptx test_gpu_train 8 2 e4m3fn ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_blocks_ptx test_gpu_train 8 3 "${ptx_blocks}" ENVIRONMENT ${ptx_small})
+ptx_test(gpu_train_mixed_ptx test_gpu_train 8 2 "variant bf16; if-any @product operands=e4m3fn gradient-operands=e5m2 result=fp32;"
+         ENVIRONMENT ${ptx_small})
 foreach(preset O1 O2 dfp16)
     ptx_test(gpu_train_${preset}_ptx test_gpu_train 8 2 "preset ${preset}$<SEMICOLON>" ENVIRONMENT ${ptx_small})
 endforeach()

@@ -10,7 +10,7 @@ programs, library = sys.argv[1:3]
 MATMUL, CONV = ("gpu_products", "4", "8", "matmul", "dfp16"), ("gpu_products", "2", "24", "conv2d", "flex16+5")
 MATMUL_FP32, CONV_FP16 = ("gpu_products", "2", "16", "matmul", "fp32"), ("gpu_products", "2", "24", "conv2d", "fp16")
 DEPTHWISE, FAST = ("gpu_products", "1", "1", "depthwise"), ("gpu_products", "3", "6", "fast", "a100")
-BATCHED = ("gpu_products", "1", "1", "batched", "fp32")
+BATCHED, STRIDED = (("gpu_products", "1", "1", what, "fp32") for what in ("batched", "strided"))
 NUMBERS = ("gpu_products", "1", "0", "numbers")
 TILES = "13product_tilesI"  # kernels with these words in their names
 CHAINS, MMA = TILES + "NS_11chain_shapeI", TILES + "NS_9mma_shapeI"
@@ -38,6 +38,7 @@ MUTANTS = [
     (CHAINS, 1, "cp.async.wait_group 1;", "cp.async.wait_group 2;", MATMUL_FP32),
     (CHAINS, 0, "add.rn.f32", "sub.rn.f32", BATCHED),
     (CHAINS, 2, "cvt.f32.f16", "mov.b32", CONV_FP16),
+    ("10find_holes", 0, "fma.rn.f32", "fms.rn.f32", STRIDED),
     ("product_parts", 1, "add.rn.f32", "sub.rn.f32", MATMUL_FP32),
     (MMA, 1, "f32.f16.f16.f32", "f32.bf16.bf16.f32", FAST),
     (MMA, 2, "x4.trans.shared", "x4.shared", FAST),

@@ -13,7 +13,8 @@ FORMATS = sys.argv[3].split(",") if len(sys.argv) > 3 else ["fp32", "bf16"]
 # Shapes of test_gpu_products.c, and what is a little more than the larger of both counts.
 LIMITS = {"nn-large": 2.3, "nt-large": 2.3, "tn-large": 2.3, "nn": 1.8, "nt": 1.8, "tn": 1.75, "forward-16": 2.5,
           "forward-32": 2.2, "forward-64": 2, "input-16": 2.5, "input-64": 2.1, "weights-16": 2.5, "weights-32": 2,
-          "weights-64": 1.8, "forward-3": 17, "weights-3": 14.5}
+          "weights-64": 1.8, "forward-3": 17, "weights-3": 14.5, "strided-32": 3.5,
+          "strided-64": 2.9}
 SHAPES = sys.argv[4:] or list(LIMITS)
 
 
