@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-enum { FL_GPU_VERSION = 5 };
+enum { FL_GPU_VERSION = 6 };
 
 struct fl_gpu_device; /* in the backend: a stream, memory, failures */
 struct fl_gpu_fetch;  /* in the backend: a copy to the host that has begun */

@@ -45,14 +45,16 @@ void shuffle(Warp &w, const Insn &in) {
     w.set_predicate(in.o[5], in_range);
 }
 
-/* redux.sync.max */
+/* redux.sync.max; how: 1: redux.sync.add */
 void reduce(Warp &w, const Insn &in) {
     uint32_t *const to = w.at<uint32_t>(in.o[0]), *const of = w.at<uint32_t>(in.o[1]);
-    uint32_t most = 0;
+    uint32_t all = 0;
+    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1) {
+        const uint32_t one = of[__builtin_ctz(lanes)];
+        all = in.how ? all + one : std::max(all, one);
+    }
     for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
-        most = std::max(most, of[__builtin_ctz(lanes)]);
-    for (uint32_t lanes = w.exec; lanes; lanes &= lanes - 1)
-        to[__builtin_ctz(lanes)] = most;
+        to[__builtin_ctz(lanes)] = all;
 }
 
 /* mma.m16n8k32 of bytes: d, a, b, c. PTX ISA, "Matrix Fragments for mma.m16n8k32": byte i of register r of lane 4 g + t
