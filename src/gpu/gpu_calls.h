@@ -31,7 +31,10 @@ cudaError_t gpu_encode(const struct gpu_call *call, void *elements, cudaStream_t
 cudaError_t gpu_sum_blocks(const struct gpu_call *call, const struct fl_gpu_blocks *blocks, cudaStream_t stream);
 /* Describes the elements of a tensor, keeps them, or compares them with those kept. */
 cudaError_t gpu_examine(const struct fl_source *from, const struct fl_minifloat *made, const struct fl_examining *how,
-                        struct gpu_control *control, cudaMemPool_t pool, cudaStream_t stream);
+                        struct gpu_control *control, cudaStream_t stream);
+/* Computes elements of a product again. */
+cudaError_t gpu_sample(const struct fl_args *args, const struct fl_examining *how, struct gpu_control *control,
+                       cudaStream_t stream);
 /* Gathers a batch from a set of images. */
 cudaError_t gpu_gather(const struct fl_gather *gather, struct gpu_control *control, cudaStream_t stream);
 

@@ -1,10 +1,9 @@
 // gpu_describe.cu - the elements of a tensor described, and the update of a weight measured, in the order of the
-// processor (core/tensor/described.h). Elements become doubles in memory of the queue, some parts at a time.
+// processor (core/tensor/described.h). Elements become doubles first, some parts at a time.
 #include "core/tensor/described.h"
 #include "gpu/gpu_calls.h"
 
 enum { TILE = FL_DESCRIBED_BLOCK, WARPS = GPU_THREADS / 32, TERMS = 4 };
-static const int64_t most_numbers = 4 << 20; // at a time: 32 MiB
 
 // Elements first ... first + n - 1.
 struct piece {
@@ -109,8 +108,8 @@ __global__ void describe_elements(const struct gpu_control *control, struct fl_d
                 tile[i] = x;
                 place = place_of(x, shared, &size);
                 whole += shared ? (unsigned long long)(int64_t)x : 0;
-                sizes += size;
-                squares += (unsigned long long)size * size;
+                sizes += shared ? size : 0;
+                squares += shared ? (unsigned long long)size * size : 0;
                 most = size > most ? size : most;
                 least = size - 1 < least ? size - 1 : least;
             }
@@ -198,17 +197,18 @@ static cudaError_t fetch(const struct fl_source *from, const struct fl_minifloat
 }
 
 // A description looks for the first finite element before it begins, in all pieces.
-static cudaError_t examine(const struct fl_source *from, const struct fl_minifloat *made,
-                           const struct fl_examining *how, int64_t at_a_time, struct gpu_control *control,
-                           double *numbers, cudaStream_t stream) {
-    const int64_t count = from->view.count, share = fl_described_share(count);
+cudaError_t gpu_examine(const struct fl_source *from, const struct fl_minifloat *made, const struct fl_examining *how,
+                        struct gpu_control *control, cudaStream_t stream) {
+    const int64_t count = from->view.count, share = fl_described_share(count), room = fl_described_room(count);
     const bool shared = from->format->arithmetic == FL_ARITHMETIC_SHARED, describes = how->described != NULL;
+    if (!describes && !how->moved)
+        return fetch(from, made, 0, count, true, how->before, stream);
     for (int pass = 0; pass < (describes ? 2 : 1); pass++)
-        for (int64_t first = 0; first < count; first += at_a_time) {
-            const int64_t n = count - first < at_a_time ? count - first : at_a_time;
-            const struct piece p = {numbers, first, n};
-            if (!pass || at_a_time < count)
-                TRY_CUDA(fetch(from, made, first, n, !describes, numbers, stream));
+        for (int64_t first = 0; first < count; first += room) {
+            const int64_t n = count - first < room ? count - first : room;
+            const struct piece p = {how->numbers, first, n};
+            if (!pass || room < count)
+                TRY_CUDA(fetch(from, made, first, n, !describes, how->numbers, stream));
             TRY_CUDA(!describes ? gpu_launch(compare_values, 1, GPU_THREADS, 0, stream, control, how->moved,
                                              how->before, p, how->number)
                      : pass     ? gpu_launch(describe_elements, (unsigned)((n + share - 1) / share), GPU_THREADS, 0,
@@ -217,18 +217,4 @@ static cudaError_t examine(const struct fl_source *from, const struct fl_miniflo
                                              from->view.e, how->number));
         }
     return cudaSuccess;
-}
-
-cudaError_t gpu_examine(const struct fl_source *from, const struct fl_minifloat *made, const struct fl_examining *how,
-                        struct gpu_control *control, cudaMemPool_t pool, cudaStream_t stream) {
-    const int64_t count = from->view.count, share = fl_described_share(count),
-                  parts = most_numbers > share ? most_numbers / share : 1,
-                  at_a_time = count < parts * share ? count : parts * share;
-    double *numbers = NULL;
-    if (!how->described && !how->moved)
-        return fetch(from, made, 0, count, true, how->before, stream);
-    TRY_CUDA(cudaMallocFromPoolAsync((void **)&numbers, (size_t)at_a_time * sizeof *numbers, pool, stream));
-    const cudaError_t error = examine(from, made, how, at_a_time, control, numbers, stream),
-                      freed = cudaFreeAsync(numbers, stream);
-    return error != cudaSuccess ? error : freed;
 }

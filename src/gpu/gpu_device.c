@@ -103,8 +103,8 @@ static void call_text(const struct fl_call *call, char *text, size_t bytes) {
     const bool runs = call->kind == FL_CALL_RUN, computes = runs || call->kind == FL_CALL_WRITE;
     if (call->kind == FL_CALL_GATHER || fl_is_skipping(call))
         snprintf(text, bytes, call->kind == FL_CALL_GATHER ? "gather_images" : "loss scale");
-    else if (call->kind == FL_CALL_EXAMINE)
-        snprintf(text, bytes, "%s.telemetry", call->source.format->name);
+    else if (call->kind == FL_CALL_EXAMINE || call->kind == FL_CALL_SAMPLE)
+        snprintf(text, bytes, "telemetry");
     else
         snprintf(text, bytes, "%s.%s", (runs ? call->args->format : call->out.format)->name,
                  computes                                                    ? fl_op_name(call->args->op)

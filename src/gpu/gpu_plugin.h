@@ -7,6 +7,7 @@
 #define FL_GPU_PLUGIN_H
 
 #include "core/queue/call.h"
+#include "core/queue/sampled_rules.h"
 #include "minifloat/minifloat_rules.h"
 
 #ifdef __cplusplus
@@ -52,6 +53,12 @@ struct fl_gpu_floats {
     struct fl_minifloat format, source;
     struct fl_minifloat_operands operands;
     float *out; /* where kernels write numbers of the output; NULL: nowhere */
+};
+
+/* How kernels read the operands of a product that they sample: `made` serves elements of no other kind. */
+struct fl_gpu_sampled {
+    struct fl_sampled_operand in[FL_SAMPLED_OPERANDS];
+    struct fl_minifloat made[FL_SAMPLED_OPERANDS];
 };
 
 struct fl_gpu_blocks; /* a product whose operands are taken in blocks: gpu_blocks.h */

@@ -22,7 +22,8 @@ enum fl_call_kind {
     FL_CALL_LOOK,         /* `skipping`: writes are looked at, and the tasks up to FOLLOW left out if one overflowed */
     FL_CALL_FOLLOW_SCALE, /* the loss scale follows, and tasks are left out no longer */
     FL_CALL_SHARE,        /* a number becomes a share of the loss scale */
-    FL_CALL_EXAMINE       /* of a device: `examining`: the elements of `source` are described, kept or compared */
+    FL_CALL_EXAMINE,      /* of a device: `examining`: the elements of `source` are described, kept or compared */
+    FL_CALL_SAMPLE        /* of a device: `examining`: elements of a product that was written are computed again */
 };
 
 /* The sequence of an OPEN, a CLOSE, or the WRITE of a part. */
@@ -49,7 +50,7 @@ struct fl_call {
     const char *what;            /* LOAD: the name in messages */
     struct fl_gather gather;     /* GATHER */
     struct fl_skipping skipping; /* LOOK, FOLLOW_SCALE, SHARE */
-    struct fl_examining examining; /* EXAMINE */
+    struct fl_examining examining; /* EXAMINE, SAMPLE */
 };
 
 FL_BOTH bool fl_is_skipping(const struct fl_call *call) {

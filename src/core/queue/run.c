@@ -74,8 +74,7 @@ static tensor_status run_write(const struct fl_call *call) {
     fl_clamp(out->format, &call->args->out, 0, out->count, &stats);
     fl_write_end(&w, a, stats.gamma, stats.maximum);
     fl_written(out, &stats, call->args->out.wide);
-    fl_sample_call(call, out->slot);
-    return TENSOR_OK;
+    return fl_sample_call(call, out->device);
 }
 
 /* --- OPEN, CLOSE -------------------------------------------------------------------------------------------------- */

@@ -367,8 +367,9 @@ static tensor_status examine(const char *what, const tensor *x, bool wide, struc
     return status ? status : fl_submit(fl_queue_of(x->storage), &call);
 }
 
-tensor_status fl_describe_there(struct fl_described *to, int64_t number, const tensor *x) {
-    return examine("tensor_describe", x, false, (struct fl_examining){.described = to, .number = number});
+tensor_status fl_describe_there(struct fl_described *to, int64_t number, double *numbers, const tensor *x) {
+    return examine("tensor_describe", x, false,
+                   (struct fl_examining){.described = to, .numbers = numbers, .number = number});
 }
 
 void fl_describe_arrived(tensor_description *to, const struct fl_described *of, const tensor *x) {
@@ -382,8 +383,9 @@ tensor_status fl_keep_there(double *to, const tensor *x) {
     return examine("telemetry", x, true, (struct fl_examining){.before = to});
 }
 
-tensor_status fl_compare_there(struct fl_moved *to, int64_t number, double *before, const tensor *x) {
-    return examine("telemetry", x, true, (struct fl_examining){.before = before, .moved = to, .number = number});
+tensor_status fl_compare_there(struct fl_moved *to, int64_t number, double *numbers, double *before, const tensor *x) {
+    return examine("telemetry", x, true,
+                   (struct fl_examining){.numbers = numbers, .before = before, .moved = to, .number = number});
 }
 
 /* --- another format ----------------------------------------------------------------------------------------------- */

@@ -36,9 +36,14 @@ struct fl_described {
 
 /* Elements of a part. */
 FL_BOTH int64_t fl_described_share(int64_t count) {
-    const int64_t share = (count + FL_DESCRIBED_PARTS - 1) / FL_DESCRIBED_PARTS;
-    return share > FL_DESCRIBED_PART ? (share + FL_DESCRIBED_BLOCK - 1) / FL_DESCRIBED_BLOCK * FL_DESCRIBED_BLOCK
-                                     : FL_DESCRIBED_PART;
+    const int64_t share = (count + FL_DESCRIBED_PARTS - 1) / FL_DESCRIBED_PARTS, least = FL_DESCRIBED_PART;
+    return share > least ? (share + FL_DESCRIBED_BLOCK - 1) / FL_DESCRIBED_BLOCK * FL_DESCRIBED_BLOCK : least;
+}
+
+/* Elements that a device takes as doubles at a time: whole parts, about 32 MiB at most. */
+FL_BOTH int64_t fl_described_room(int64_t count) {
+    const int64_t share = fl_described_share(count), most = 4 << 20, parts = most > share ? most / share : 1;
+    return count < parts * share ? count : parts * share;
 }
 
 /* A weight and its values before an update: the serial sums of (w - before)^2 and of before^2. */
@@ -48,13 +53,25 @@ struct fl_moved {
     int64_t moved; /* elements that differ */
 };
 
+/* Elements of a product computed again (core/queue/sampled.h): how many, and over those whose exact value and stored one
+ * are finite, the squares of their difference and of the exact value. */
+struct fl_sampled_sums {
+    int64_t number; /* that the elements were drawn from, plus 1 */
+    int64_t elements, infinite, finite;
+    double errors, sizes;
+};
+
 /* What a task of a device does with the elements of a tensor. `number` is written with the results, which those of a
  * task that did not run lack. */
 struct fl_examining {
     struct fl_described *described; /* describes them; NULL: */
+    double *numbers;                /* memory for fl_described_room doubles, to describe and to compare */
     double *before;                 /* stores their values with the wide part there, or if ... */
     struct fl_moved *moved;         /* ... not NULL, compares them with those */
     int64_t number;
+    struct fl_sampled_sums *sampled; /* of a product, of which `elements` are computed again */
+    int64_t elements;
+    const struct fl_gpu_sampled *operands; /* how the device reads its operands */
 };
 
 #endif
