@@ -63,8 +63,7 @@ __device__ static int place_of(double x, bool shared, uint32_t *size) {
 
 // Adds 1 to the counts of the places of a warp; place -1: none. Only the first lane writes.
 __device__ static void count_places(uint32_t *counts, int place) {
-    for (uint32_t left;
-         (left = __reduce_max_sync(0xffffffffu, (uint32_t)(place + 1))) != 0;) {
+    for (uint32_t left; (left = __reduce_max_sync(0xffffffffu, (uint32_t)(place + 1))) != 0;) {
         const bool here = (uint32_t)(place + 1) == left;
         const uint32_t count = __reduce_add_sync(0xffffffffu, (uint32_t)here);
         if (threadIdx.x % 32 == 0)
@@ -211,10 +210,10 @@ cudaError_t gpu_examine(const struct fl_source *from, const struct fl_minifloat 
                 TRY_CUDA(fetch(from, made, first, n, !describes, how->numbers, stream));
             TRY_CUDA(!describes ? gpu_launch(compare_values, 1, GPU_THREADS, 0, stream, control, how->moved,
                                              how->before, p, how->number)
-                     : pass     ? gpu_launch(describe_elements, (unsigned)((n + share - 1) / share), GPU_THREADS, 0,
-                                             stream, control, how->described, p, share, shared)
-                                : gpu_launch(begin_description, 1, GPU_THREADS, 0, stream, control, how->described, p,
-                                             from->view.e, how->number));
+                     : pass ? gpu_launch(describe_elements, (unsigned)((n + share - 1) / share), GPU_THREADS, 0, stream,
+                                         control, how->described, p, share, shared)
+                            : gpu_launch(begin_description, 1, GPU_THREADS, 0, stream, control, how->described, p,
+                                         from->view.e, how->number));
         }
     return cudaSuccess;
 }

@@ -74,10 +74,11 @@ static size_t blocks_need(const struct fl_args *args) {
 
 /* Whether the task has to do with them; if so, what it needs to know of them. */
 static bool find_floats(const struct fl_call *call, struct fl_gpu_floats *floats) {
-    const bool runs = call->kind == FL_CALL_RUN, examines = call->kind == FL_CALL_EXAMINE, samples = call->kind == FL_CALL_SAMPLE,
+    const bool runs = call->kind == FL_CALL_RUN, examines = call->kind == FL_CALL_EXAMINE,
+               samples = call->kind == FL_CALL_SAMPLE,
                transfers = examines || call->kind == FL_CALL_LOAD || call->kind == FL_CALL_ROUND;
-    const bool nothing = examines || samples || call->kind == FL_CALL_GATHER || call->kind == FL_CALL_CLOSE || call->kind == FL_CALL_MEAN ||
-                         fl_is_skipping(call);
+    const bool nothing = examines || samples || call->kind == FL_CALL_GATHER || call->kind == FL_CALL_CLOSE ||
+                         call->kind == FL_CALL_MEAN || fl_is_skipping(call);
     const struct fl_format *format = nothing ? NULL
                                      : runs  ? call->args->format
                                              : call->out.format,

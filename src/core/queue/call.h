@@ -45,11 +45,11 @@ struct fl_call {
     struct fl_storage out;            /* as it is when the task is submitted; RUN, GATHER, EXAMINE: undefined */
     struct fl_sequence_part sequence; /* WRITE, OPEN, CLOSE */
     /* Undefined in RUN and WRITE: most tasks are of these kinds, and clearing it would slow small ones noticeably. */
-    struct fl_source source;     /* LOAD, ROUND, MEAN, EXAMINE */
-    double *doubles;             /* LOAD, ROUND: workspace, where a device takes a tensor or a sum as doubles first */
-    const char *what;            /* LOAD: the name in messages */
-    struct fl_gather gather;     /* GATHER */
-    struct fl_skipping skipping; /* LOOK, FOLLOW_SCALE, SHARE */
+    struct fl_source source;       /* LOAD, ROUND, MEAN, EXAMINE */
+    double *doubles;               /* LOAD, ROUND: workspace, where a device takes a tensor or a sum as doubles first */
+    const char *what;              /* LOAD: the name in messages */
+    struct fl_gather gather;       /* GATHER */
+    struct fl_skipping skipping;   /* LOOK, FOLLOW_SCALE, SHARE */
     struct fl_examining examining; /* EXAMINE, SAMPLE */
 };
 

@@ -122,9 +122,9 @@ FL_BOTH void fl_sampled_input_gradient(const struct fl_args *args, const struct 
                           across = x + g->padding[1] - s * g->dilation[1];
             if (down < 0 || across < 0 || down % g->stride[0] || across % g->stride[1])
                 continue;
-            const int64_t first = c / depth * per_group, from = fl_sampled_place(g->p, g->q, g->filters, n,
-                                                                                 down / g->stride[0],
-                                                                                 across / g->stride[1], first);
+            const int64_t first = c / depth * per_group,
+                          from = fl_sampled_place(g->p, g->q, g->filters, n, down / g->stride[0], across / g->stride[1],
+                                                  first);
             if (from >= 0)
                 fl_sampled_add_products(sum, in, from, 1, ((first * g->r + r) * g->s + s) * depth + c % depth,
                                         g->r * g->s * depth, per_group);
@@ -176,7 +176,8 @@ FL_BOTH int64_t fl_sampled_products(const struct fl_args *args) {
 
 /* --- elements ----------------------------------------------------------------------------------------------------- */
 
-/* Operands of a product that was written to `out`, on the host or as a device reads them (format: a struct fl_format). */
+/* Operands of a product that was written to `out`, on the host or as a device reads them (format: a struct fl_format).
+ */
 struct fl_storage;
 void fl_sampled_operands(const struct fl_args *args, const struct fl_storage *out,
                          struct fl_sampled_operand in[FL_SAMPLED_OPERANDS]);
@@ -225,8 +226,8 @@ struct fl_sampled_one {
 };
 
 /* Element number `n` of `all`, drawn from the n-th of `all` equal shares of the elements. */
-FL_BOTH struct fl_sampled_one fl_sampled_one(const struct fl_args *args, const struct fl_sampled_operand *in,
-                                             int64_t n, int64_t all, uint64_t number) {
+FL_BOTH struct fl_sampled_one fl_sampled_one(const struct fl_args *args, const struct fl_sampled_operand *in, int64_t n,
+                                             int64_t all, uint64_t number) {
     const int64_t count = in[FL_SAMPLED_OUT].view.count, first = n * count / all, room = (n + 1) * count / all - first,
                   i = first + (int64_t)(fl_philox_draw(0, number, n) % (uint64_t)room);
     const struct fl_sampled_pair want = fl_sampled_exact(args, in, i);

@@ -1,5 +1,5 @@
-/* describe_there.h - elements of a tensor on a device examined there: tasks that queue without waiting, and whose results
- * the caller fetches. */
+/* describe_there.h - elements of a tensor on a device examined there: tasks that queue without waiting, and whose
+ * results the caller fetches. */
 #ifndef FL_DESCRIBE_THERE_H
 #define FL_DESCRIBE_THERE_H
 

@@ -1,8 +1,9 @@
-/* described.h - what is counted and added up of a tensor's elements, by threads of a processor or by a device, before the
- * numbers of a tensor_description follow from it; and what an update has done to a weight. C and CUDA.
+/* described.h - what is counted and added up of a tensor's elements, by threads of a processor or by a device, before
+ * the numbers of a tensor_description follow from it; and what an update has done to a weight. C and CUDA.
  *
  * Sums of doubles have one order: elements lie in parts, whose size depends on their number alone, and in blocks within
- * a part. Number i of a block is added to sum i mod 8, the sums of a part from the first to the last, then part by part.
+ * a part. Number i of a block is added to sum i mod 8, the sums of a part from the first to the last, then part by
+ * part.
  */
 #ifndef FL_DESCRIBED_H
 #define FL_DESCRIBED_H
@@ -53,8 +54,8 @@ struct fl_moved {
     int64_t moved; /* elements that differ */
 };
 
-/* Elements of a product computed again (core/queue/sampled.h): how many, and over those whose exact value and stored one
- * are finite, the squares of their difference and of the exact value. */
+/* Elements of a product computed again (core/queue/sampled.h): how many, and over those whose exact value and stored
+ * one are finite, the squares of their difference and of the exact value. */
 struct fl_sampled_sums {
     int64_t number; /* that the elements were drawn from, plus 1 */
     int64_t elements, infinite, finite;

@@ -265,8 +265,7 @@ static tensor_status keep_weights(nn_telemetry *t, int i) {
         const tensor *w = t->g->infos[i + k].t;
         if (!seen->weight)
             continue;
-        TRY(t->there ? fl_keep_there(seen->weight_there, w)
-                     : tensor_store_wide_f64(w, seen->weight, tensor_count(w)));
+        TRY(t->there ? fl_keep_there(seen->weight_there, w) : tensor_store_wide_f64(w, seen->weight, tensor_count(w)));
         seen->weight_step = t->recorder.step + 1;
     }
     return TENSOR_OK;

@@ -106,11 +106,11 @@ struct nn_telemetry {
     void *arrived_context;
     struct fl_late_step late[FL_LATE_STEPS]; /* a ring */
     int late_first, late_count;
-    void *told;                            /* on the device, for each of them */
-    double *numbers_there;                 /* on the device: for the elements of a tensor */
+    void *told;                           /* on the device, for each of them */
+    double *numbers_there;                /* on the device: for the elements of a tensor */
     struct fl_found *found_there, *found; /* of each tensor: on the device, and a copy; NULL until the first use */
-    int64_t updated;      /* the last step examined that made an update */
-    tensor_status status; /* of what failed while watching */
+    int64_t updated;                      /* the last step examined that made an update */
+    tensor_status status;                 /* of what failed while watching */
     char message[512];
     nn_nonfinite nonfinite; /* step 0: none so far */
     nn_seen_write before[NN_NONFINITE_BEFORE];
