@@ -15,19 +15,15 @@ struct piece {
 __global__ void begin_description(const struct gpu_control *control, struct fl_described *d, const struct piece p,
                                   const int32_t *e, int64_t number) {
     __shared__ uint32_t found[WARPS];
+    __shared__ double centre;
     if (control->failure.finding)
         return;
-    for (unsigned i = threadIdx.x; p.first == 0 && i < sizeof *d / sizeof(uint32_t); i += blockDim.x)
-        ((uint32_t *)d)[i] = 0;
+    for (int64_t *at = d->counts + threadIdx.x; p.first == 0 && at < (int64_t *)&d->centre; at += blockDim.x)
+        *at = 0;
+    if (threadIdx.x == 0)
+        centre = p.first ? d->centre : fl_power_of_two(1023) * 2;
     __syncthreads();
-    if (p.first == 0 && threadIdx.x == 0) {
-        d->number = number;
-        d->centre = fl_power_of_two(1023) * 2;
-        d->least = UINT32_MAX;
-        d->e = e ? *e : 0;
-    }
-    __syncthreads();
-    const bool known = fl_is_finite(d->centre);
+    const bool known = fl_is_finite(centre);
     for (int64_t base = 0; base < p.n && !known; base += blockDim.x) {
         const int64_t i = base + threadIdx.x;
         const uint32_t place = i < p.n && fl_is_finite(p.x[i]) ? blockDim.x - threadIdx.x : 0,
@@ -42,9 +38,19 @@ __global__ void begin_description(const struct gpu_control *control, struct fl_d
         if (!most)
             continue;
         if (place == most)
-            d->centre = p.x[i];
+            centre = p.x[i];
         break;
     }
+    __syncthreads();
+    if (threadIdx.x)
+        return;
+    d->centre = centre;
+    if (p.first)
+        return;
+    d->number = number;
+    d->most = 0;
+    d->least = UINT32_MAX;
+    d->e = e ? *e : 0;
 }
 
 // Where an element is counted, and what of it can be the largest or the smallest. A mantissa is given with its size.
@@ -152,8 +158,14 @@ __global__ void compare_values(const struct gpu_control *control, struct fl_move
         return;
     const bool adds_steps = threadIdx.x == 0, adds_sizes = threadIdx.x == 32;
     const double *const mine = adds_steps ? step : was;
-    double sum = p.first ? adds_steps ? m->step : m->size : 0;
-    int64_t moved = p.first ? m->moved : 0;
+    double sum = 0;
+    int64_t moved = 0;
+    if (p.first && adds_steps) {
+        sum = m->step;
+        moved = m->moved;
+    } else if (p.first && adds_sizes) {
+        sum = m->size;
+    }
     for (int64_t base = 0; base < p.n; base += TILE) {
         const int n = p.n - base < TILE ? (int)(p.n - base) : TILE;
         __syncthreads();
