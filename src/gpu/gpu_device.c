@@ -275,6 +275,7 @@ static bool open_gpu(const struct fl_gpu_plugin *plugin, int number, char *why, 
                                        .forget = gpu_forget,
                                        .describe = gpu_describe,
                                        .queue = &g->queue,
+                                       .examines = true,
                                        .takes_blocks = true};
     g->queue.device = &g->device;
     if (fl_device_add(&g->device))

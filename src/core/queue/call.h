@@ -23,7 +23,7 @@ enum fl_call_kind {
     FL_CALL_FOLLOW_SCALE, /* the loss scale follows, and tasks are left out no longer */
     FL_CALL_SHARE,        /* a number becomes a share of the loss scale */
     FL_CALL_EXAMINE,      /* of a device: `examining`: the elements of `source` are described, kept or compared */
-    FL_CALL_SAMPLE        /* of a device: `examining`: elements of a product that was written are computed again */
+    FL_CALL_SAMPLE        /* `examining`: elements of a product that was written are computed again */
 };
 
 /* The sequence of an OPEN, a CLOSE, or the WRITE of a part. */

@@ -75,7 +75,7 @@ static tensor_status sample(struct fl_sampling *sampling, const struct fl_call *
     sampling->next %= FL_SAMPLED_KEPT;
     sampling->kept[at].slot = out->slot;
     sampling->kept[at].number = sampling->number;
-    if (device->host) {
+    if (!device) {
         sampling->kept[at].writes = out->slot->total.writes;
         compute(call, elements, sampling->number, &sampling->kept[at].of);
         return TENSOR_OK;
@@ -85,6 +85,12 @@ static tensor_status sample(struct fl_sampling *sampling, const struct fl_call *
     there.examining = (struct fl_examining){
         .sampled = &sampling->there[at], .elements = elements, .number = (int64_t)sampling->number};
     return device->submit(device->queue, &there);
+}
+
+tensor_status fl_sample_run(const struct fl_call *call) {
+    const struct fl_examining *how = &call->examining;
+    compute(call, how->elements, (uint64_t)how->number, how->sampled);
+    return TENSOR_OK;
 }
 
 tensor_status fl_sample_call(const struct fl_call *call, tensor_device *device) {

@@ -50,7 +50,9 @@ tensor_status fl_sampled_note(const struct fl_sampling *sampling, const tensor *
 struct fl_sampled fl_sampled_from(const struct fl_sampled_sums *sums, int64_t number);
 
 struct fl_call;
-/* Samples a write that has ended, or was submitted to a device: run.c and write.c call it. */
+/* Samples a write that has ended on the host (device NULL), or was submitted to a device. */
 tensor_status fl_sample_call(const struct fl_call *call, tensor_device *device);
+/* A task of FL_CALL_SAMPLE on the host. */
+tensor_status fl_sample_run(const struct fl_call *call);
 
 #endif

@@ -367,6 +367,10 @@ static tensor_status examine(const char *what, const tensor *x, bool wide, struc
     return status ? status : fl_submit(fl_queue_of(x->storage), &call);
 }
 
+bool fl_examines_there(const tensor_device *device) {
+    return device->examines;
+}
+
 tensor_status fl_describe_there(struct fl_described *to, int64_t number, double *numbers, const tensor *x) {
     return examine("tensor_describe", x, false,
                    (struct fl_examining){.described = to, .numbers = numbers, .number = number});

@@ -6,6 +6,8 @@
 #include "core/tensor/described.h"
 #include "flexlab/tensor.h"
 
+/* Whether the device does so. */
+bool fl_examines_there(const tensor_device *device);
 /* What tensor_describe counts, into memory of the device; `number` is stored with it. numbers: memory for
  * fl_described_room(elements) doubles. */
 tensor_status fl_describe_there(struct fl_described *to, int64_t number, double *numbers, const tensor *x);
