@@ -466,6 +466,11 @@ cudaError_t gpu_submit(const struct fl_call *call, const struct fl_gpu_floats *f
         return gpu_launch(share_scale, 1, 1, 0, stream, control, call->skipping);
     case FL_CALL_MEAN:
         return gpu_mean(call->source.sum, control, call->out.count, (double *)call->out.data, pool, stream);
+    case FL_CALL_EXAMINE:
+        return gpu_examine(&call->source, floats && floats->reads ? &floats->source : NULL, &call->examining, control,
+                           stream);
+    case FL_CALL_SAMPLE:
+        return gpu_sample(call->args, &call->examining, control, stream);
     default:
         return load_or_round(call, floats, control, pool, stream);
     }

@@ -29,6 +29,12 @@ cudaError_t gpu_decode_floats(const struct gpu_control *control, const struct fl
 cudaError_t gpu_encode(const struct gpu_call *call, void *elements, cudaStream_t stream);
 /* Quantises the operands of a product in blocks, and sums their products exactly (gpu_blocks.h). */
 cudaError_t gpu_sum_blocks(const struct gpu_call *call, const struct fl_gpu_blocks *blocks, cudaStream_t stream);
+/* Describes the elements of a tensor, keeps them, or compares them with those kept. */
+cudaError_t gpu_examine(const struct fl_source *from, const struct fl_minifloat *made, const struct fl_examining *how,
+                        struct gpu_control *control, cudaStream_t stream);
+/* Computes elements of a product again. */
+cudaError_t gpu_sample(const struct fl_args *args, const struct fl_examining *how, struct gpu_control *control,
+                       cudaStream_t stream);
 /* Gathers a batch from a set of images. */
 cudaError_t gpu_gather(const struct fl_gather *gather, struct gpu_control *control, cudaStream_t stream);
 

@@ -103,6 +103,8 @@ static void call_text(const struct fl_call *call, char *text, size_t bytes) {
     const bool runs = call->kind == FL_CALL_RUN, computes = runs || call->kind == FL_CALL_WRITE;
     if (call->kind == FL_CALL_GATHER || fl_is_skipping(call))
         snprintf(text, bytes, call->kind == FL_CALL_GATHER ? "gather_images" : "loss scale");
+    else if (call->kind == FL_CALL_EXAMINE || call->kind == FL_CALL_SAMPLE)
+        snprintf(text, bytes, "telemetry");
     else
         snprintf(text, bytes, "%s.%s", (runs ? call->args->format : call->out.format)->name,
                  computes                                                    ? fl_op_name(call->args->op)
@@ -236,6 +238,7 @@ static bool open_gpu(const struct fl_gpu_plugin *plugin, int number, char *why, 
                                        .forget = gpu_forget,
                                        .describe = gpu_describe,
                                        .queue = &g->queue,
+                                       .examines = true,
                                        .takes_blocks = true};
     g->queue.device = &g->device;
     if (fl_device_add(&g->device))

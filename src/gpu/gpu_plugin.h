@@ -6,13 +6,14 @@
 #define FL_GPU_PLUGIN_H
 
 #include "core/queue/call.h"
+#include "core/queue/sampled_rules.h"
 #include "minifloat/minifloat_rules.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { FL_GPU_VERSION = 5 };
+enum { FL_GPU_VERSION = 6 };
 
 struct fl_gpu_device; /* in the backend: a stream, memory, failures */
 struct fl_gpu_fetch;  /* in the backend: a copy to the host that has begun */
@@ -51,6 +52,12 @@ struct fl_gpu_floats {
     struct fl_minifloat format, source;
     struct fl_minifloat_operands operands;
     float *out; /* where kernels write numbers of the output; NULL: nowhere */
+};
+
+/* How kernels read the operands of a product that they sample: `made` serves elements of no other kind. */
+struct fl_gpu_sampled {
+    struct fl_sampled_operand in[FL_SAMPLED_OPERANDS];
+    struct fl_minifloat made[FL_SAMPLED_OPERANDS];
 };
 
 struct fl_gpu_blocks; /* a product whose operands are taken in blocks: gpu_blocks.h */

@@ -90,9 +90,11 @@ static size_t blocks_need(const struct fl_args *args) {
 
 /* Whether the task has to do with them; if so, what it needs to know of them. */
 static bool find_floats(const struct fl_call *call, struct fl_gpu_floats *floats) {
-    const bool runs = call->kind == FL_CALL_RUN, transfers = call->kind == FL_CALL_LOAD || call->kind == FL_CALL_ROUND;
-    const bool nothing = call->kind == FL_CALL_GATHER || call->kind == FL_CALL_CLOSE || call->kind == FL_CALL_MEAN ||
-                         fl_is_skipping(call);
+    const bool runs = call->kind == FL_CALL_RUN, examines = call->kind == FL_CALL_EXAMINE,
+               samples = call->kind == FL_CALL_SAMPLE,
+               transfers = examines || call->kind == FL_CALL_LOAD || call->kind == FL_CALL_ROUND;
+    const bool nothing = examines || samples || call->kind == FL_CALL_GATHER || call->kind == FL_CALL_CLOSE ||
+                         call->kind == FL_CALL_MEAN || fl_is_skipping(call);
     const struct fl_format *format = nothing ? NULL
                                      : runs  ? call->args->format
                                              : call->out.format,
@@ -116,6 +118,34 @@ static void place_floats(struct gpu_task *task, char *memory) {
     char *const rest = fl_minifloat_place(&given, &task->args, &task->floats.operands, memory);
     task->floats.out = given.out.wide ? (void *)rest : task->args.out.data;
     task->args.out = given.out;
+}
+
+/* --- elements of a product computed again ------------------------------------------------------------------------- */
+
+/* What decoding reads of fp16 and bf16. */
+static const struct fl_minifloat half = {.shift = 13,
+                                         .rebias = 112u << 23,
+                                         .least = 0x38800000u,
+                                         .unit = 0x1p-24f,
+                                         .largest_code = 0x7bff,
+                                         .infinity = 0x7c00,
+                                         .sign = 16},
+                                 brain = {.shift = 16,
+                                          .least = 0x00800000u,
+                                          .unit = 0x1p-133f,
+                                          .largest_code = 0x7f7f,
+                                          .infinity = 0x7f80,
+                                          .sign = 16};
+
+static void place_sampled(const struct fl_call *call, struct fl_gpu_sampled *s) {
+    fl_sampled_operands(call->args, &call->out, s->in);
+    for (int i = 0; i < FL_SAMPLED_OPERANDS; i++) {
+        const struct fl_format *format = s->in[i].format;
+        if (format && format->element)
+            s->made[i] = fl_minifloat_of(format, 0);
+        else
+            s->made[i] = format && format->id == FMT_BF16 ? brain : half;
+    }
 }
 
 /* --- a task ------------------------------------------------------------------------------------------------------- */
@@ -146,6 +176,10 @@ void gpu_task_of(const struct fl_call *call, struct gpu_task *task) {
     task->call = *call;
     task->has_floats = find_floats(call, &task->floats);
     task->has_blocks = writes && takes_blocks(call->args);
+    if (call->kind == FL_CALL_SAMPLE) {
+        place_sampled(call, &task->sampled);
+        task->call.examining.operands = &task->sampled;
+    }
     if (!computes)
         return;
     struct fl_args *args = &task->args;

@@ -11,6 +11,7 @@ struct gpu_task {
     bool has_floats, has_blocks;
     struct fl_gpu_floats floats;
     struct fl_gpu_blocks blocks;
+    struct fl_gpu_sampled sampled;
 };
 
 void gpu_task_of(const struct fl_call *call, struct gpu_task *task);

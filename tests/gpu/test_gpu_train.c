@@ -172,13 +172,14 @@ struct record {
     nn_epoch_report epochs[EPOCHS];
     nn_nonfinite first;                   /* NaN or Inf */
     int step_count, epoch_count, stop_at; /* 0: to the end */
-    long waits, allocations;              /* at the last report */
+    long waits, allocations, brought;     /* at the last report */
 };
 
 static int on_step(void *context, const nn_step_report *report) {
     struct record *r = context;
     r->waits = counted("stream waits");
     r->allocations = counted("allocations");
+    r->brought = counted("brought");
     if (r->step_count < MOST_STEPS)
         r->steps[r->step_count++] = *report;
     return r->stop_at && report->step == r->stop_at;
@@ -262,10 +263,12 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
     data_set *train_set = random_set(IMAGES, 21), *test_set = random_set(TEST_IMAGES, 22);
     static struct record records[2];
     nn_train_result results[2];
-    char paths[2][100];
+    char paths[2][100], records_of[2][100], tables[2][100];
     memset(records, 0, sizeof records);
     for (int device = 0; device < 2; device++) {
         snprintf(paths[device], sizeof paths[device], "gpu_train_%ld_%d.csv", (long)getpid(), device);
+        snprintf(records_of[device], sizeof records_of[device], "gpu_train_%ld_%d.jsonl", (long)getpid(), device);
+        snprintf(tables[device], sizeof tables[device], "gpu_train_%ld_%d.table", (long)getpid(), device);
         nn_train_config how = training(variant, device ? "cuda" : NULL);
         how.network.batch = BATCH;
         how.network.momentum = 0.9f;
@@ -277,6 +280,9 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
         how.average_last = 4;
         how.trace_every = 2;
         how.trace_path = traced ? paths[device] : NULL;
+        how.telemetry_every = 1 + augment;
+        how.telemetry_path = records_of[device];
+        how.telemetry_csv = tables[device];
         const nn_train_events events = {on_step, on_epoch, &records[device], .nonfinite = on_nonfinite};
         CHECK(!nn_train(&results[device], &how, train_set, test_set, &events), "%s", tensor_error());
     }
@@ -292,6 +298,12 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
         compare_findings(variant, &records[0], &records[1]);
     for (int device = 0; device < 2; device++)
         nn_train_result_clear(&results[device]);
+    CHECK(compare_files(records_of[0], records_of[1]) > 1000 && compare_files(tables[0], tables[1]) > 1000,
+          "%s: short records", variant);
+    for (int device = 0; device < 2; device++) {
+        remove(records_of[device]);
+        remove(tables[device]);
+    }
     if (traced) {
         const long bytes = compare_files(paths[0], paths[1]);
         CHECK(!tensor_format_is_shared(nn_variant_find(variant)->format) || bytes > 1000, "%s: %ld bytes of trace",
@@ -334,7 +346,42 @@ static void waits_of_reports(bool traced, const char *variant, const char *loss_
           waits[1] - waits[0]);
     CHECK(stream_waits[1] == stream_waits[0], "9 steps more wait for the queue %ld times more",
           stream_waits[1] - stream_waits[0]);
-    CHECK(allocations[1] == allocations[0], "9 steps more allocate %ld times more", allocations[1] - allocations[0]);
+    CHECK(allocations[1] == allocations[0], "%s, records every %lld steps: 9 steps more allocate %ld times more",
+          variant, (long long)telemetry, allocations[1] - allocations[0]);
+}
+
+/* What 9 steps more bring to the host with so many images in each. */
+static long brought(const char *variant, int batch, int64_t telemetry) {
+    long bytes[2];
+    for (int longer = 0; longer < 2; longer++) {
+        data_set *set = random_set(IMAGES, 23);
+        struct record record = {.stop_at = 0};
+        const nn_train_events events = {on_step, NULL, &record};
+        const nn_train_config how = {.network = {.variant = variant, .batch = batch, .seed = 5, .device = "cuda"},
+                                     .epochs = 2,
+                                     .rate = 0.05,
+                                     .schedule = "constant",
+                                     .max_steps = longer ? 18 : 9,
+                                     .telemetry_every = telemetry,
+                                     .build = tiny,
+                                     .report_every = EVERY};
+        nn_train_result result;
+        const long before = counts("brought");
+        CHECK(!nn_train(&result, &how, set, NULL, &events), "%s", tensor_error());
+        bytes[longer] = record.brought - before;
+        nn_train_result_clear(&result);
+        data_free(set);
+    }
+    return bytes[1] - bytes[0];
+}
+
+/* Records of each step copy no elements: with more images they bring as many bytes. */
+static void copies_of_records(const char *variant) {
+    long bytes[2] = {0};
+    for (int more = 0; more < 2 && counts; more++)
+        bytes[more] = brought(variant, 1 + 2 * more, 1) - brought(variant, 1 + 2 * more, 0);
+    CHECK(!counts || (bytes[0] == bytes[1] && bytes[0] > 0),
+          "%s: records of 9 steps bring %ld bytes with an image in each, %ld with three", variant, bytes[0], bytes[1]);
 }
 
 /* An evaluation waits as often with more batches, if they are whole. */
@@ -464,6 +511,10 @@ int main(int argc, char **argv) {
     waits_of_reports(false, "fp16", scaled, 0);
     waits_of_reports(false, "flex16+5", NULL, 100); /* records of the first and the last step */
     waits_of_reports(false, "fp16", scaled, 100);
+    waits_of_reports(true, "flex16+5", NULL, 1);
+    waits_of_reports(false, "fp16", scaled, 1);
+    copies_of_records("bf16");
+    copies_of_records("dfp16");
     waits_of_evaluation();
     stops();
     set_without_room();

@@ -31,7 +31,7 @@ REGISTRY = {("src/core/table/device_kinds.c", "gpu/gpu_device.h")}  # the table 
 COMPILED_TWICE = {"core/base/files.h", "core/base/shown.h"}  # in the library and in the program: one rule for opening, replacing and showing files
 SERVICES = {  # what nn, data and safetensors may use of core
     "base/fail.h", "base/files.h", "base/hash.h", "base/match.h", "base/memory.h", "base/parallel.h", "base/shown.h", "base/text.h", "base/verbose.h", "arithmetic/elementary.h", "arithmetic/philox.h",
-    "tensor/gather.h", "values/host_copies.h", "values/slot_copies.h", "values/tensor_state.h", "queue/call_memory.h", "queue/fetch.h", "queue/part_write.h", "tensor/sums.h", "ops/norms/part_norm.h", "queue/recording.h", "queue/sampled.h", "queue/skipping.h", "table/block_classes.h"}
+    "tensor/gather.h", "values/host_copies.h", "values/slot_copies.h", "values/tensor_state.h", "queue/call_memory.h", "queue/fetch.h", "queue/part_write.h", "tensor/sums.h", "ops/norms/part_norm.h", "queue/recording.h", "queue/sampled.h", "queue/skipping.h", "rows/describe_there.h", "table/block_classes.h"}
 INT8_USES = {  # the cap on instruction sets, exp, tiles; no tensors
     "core": {"base/cpu.h", "base/fail.h", "base/memory.h", "base/parallel.h", "table/format.h", "arithmetic/elementary.h"},
     "gemm": {"gemm_amx.h"}}

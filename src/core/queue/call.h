@@ -3,6 +3,7 @@
 #ifndef FL_CALL_H
 #define FL_CALL_H
 
+#include "core/tensor/described.h"
 #include "core/tensor/gather.h"
 #include "core/queue/sequence_rules.h"
 #include "core/queue/skipping.h"
@@ -20,7 +21,9 @@ enum fl_call_kind {
     FL_CALL_CLOSE,        /* the incremental writes of a sequence end */
     FL_CALL_LOOK,         /* `skipping`: writes are looked at, and the tasks up to FOLLOW left out if one overflowed */
     FL_CALL_FOLLOW_SCALE, /* the loss scale follows, and tasks are left out no longer */
-    FL_CALL_SHARE         /* a number becomes a share of the loss scale */
+    FL_CALL_SHARE,        /* a number becomes a share of the loss scale */
+    FL_CALL_EXAMINE,      /* of a device: `examining`: the elements of `source` are described, kept or compared */
+    FL_CALL_SAMPLE        /* `examining`: elements of a product that was written are computed again */
 };
 
 /* The sequence of an OPEN, a CLOSE, or the WRITE of a part. */
@@ -39,14 +42,15 @@ struct fl_call {
     /* RUN, WRITE: complete but for stats and rounding, in memory of the operation while the task is submitted; NULL in
      * other tasks. */
     struct fl_args *args;
-    struct fl_storage out;            /* as it is when the task is submitted; RUN, GATHER: undefined */
+    struct fl_storage out;            /* as it is when the task is submitted; RUN, GATHER, EXAMINE: undefined */
     struct fl_sequence_part sequence; /* WRITE, OPEN, CLOSE */
     /* Undefined in RUN and WRITE: most tasks are of these kinds, and clearing it would slow small ones noticeably. */
-    struct fl_source source;     /* LOAD, ROUND, MEAN */
-    double *doubles;             /* LOAD, ROUND: workspace, where a device takes a tensor or a sum as doubles first */
-    const char *what;            /* LOAD: the name in messages */
-    struct fl_gather gather;     /* GATHER */
-    struct fl_skipping skipping; /* LOOK, FOLLOW_SCALE, SHARE */
+    struct fl_source source;       /* LOAD, ROUND, MEAN, EXAMINE */
+    double *doubles;               /* LOAD, ROUND: workspace, where a device takes a tensor or a sum as doubles first */
+    const char *what;              /* LOAD: the name in messages */
+    struct fl_gather gather;       /* GATHER */
+    struct fl_skipping skipping;   /* LOOK, FOLLOW_SCALE, SHARE */
+    struct fl_examining examining; /* EXAMINE, SAMPLE */
 };
 
 FL_BOTH bool fl_is_skipping(const struct fl_call *call) {

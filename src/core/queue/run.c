@@ -74,8 +74,7 @@ static tensor_status run_write(const struct fl_call *call) {
     fl_clamp(out->format, &call->args->out, 0, out->count, &stats);
     fl_write_end(&w, a, stats.gamma, stats.maximum);
     fl_written(out, &stats, call->args->out.wide);
-    fl_sample_call(call, out->slot);
-    return TENSOR_OK;
+    return fl_sample_call(call, NULL);
 }
 
 /* --- OPEN, CLOSE -------------------------------------------------------------------------------------------------- */
@@ -293,7 +292,8 @@ static tensor_status run_kind(const struct fl_call *call) {
                                                                    [FL_CALL_MEAN] = run_mean,
                                                                    [FL_CALL_LOOK] = run_look,
                                                                    [FL_CALL_FOLLOW_SCALE] = run_follow_scale,
-                                                                   [FL_CALL_SHARE] = run_share};
+                                                                   [FL_CALL_SHARE] = run_share,
+                                                                   [FL_CALL_SAMPLE] = fl_sample_run};
     return run[call->kind](call);
 }
 

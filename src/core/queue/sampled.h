@@ -1,10 +1,11 @@
 /* sampled.h - the measured error of writes: some elements of a matmul or convolution are computed again from the same
  * operands, without any rounding, and compared with the stored ones. The elements are drawn from a number of the
- * caller alone, so that they are the same on every machine, for every kernel and number of threads. The host computes
- * them, from copies of what lies on a device. */
+ * caller alone, so that they are the same on every machine, for every kernel and number of threads. A device computes
+ * those of its own writes. */
 #ifndef FL_SAMPLED_H
 #define FL_SAMPLED_H
 
+#include "core/tensor/described.h"
 #include "flexlab/tensor.h"
 
 /* The most elements of a write, and the most products of all of them together, unless one element has more. */
@@ -27,12 +28,15 @@ struct fl_sampling {
     uint64_t number;            /* the elements are drawn from it: the step, which a resumed training repeats */
     struct {
         const void *slot; /* of the tensor written; NULL: none yet */
-        int64_t writes;   /* the tensor's, this one included */
+        int64_t writes;   /* of the host: the tensor's, this one included */
         uint64_t number;  /* the number that the elements were drawn from */
-        struct fl_sampled of;
+        struct fl_sampled_sums of;
     } kept[FL_SAMPLED_KEPT];
     int next;
+    struct fl_sampled_sums *there; /* of a device, in the place of each `of`; NULL: none */
 };
+/* Takes the memory of a device; fl_sampling.there is released by the caller. */
+tensor_status fl_sampling_begin(struct fl_sampling *s, tensor_device *device);
 
 /* Sets the turn of later writes of this thread, for `first` and the samplings beside it; NULL: none. */
 void fl_sample_writes(struct fl_sampling *first, int turn);
@@ -40,13 +44,15 @@ void fl_sample_writes(struct fl_sampling *first, int turn);
  * tensor whose state was restored counts the same writes again.) Waits for a device. */
 struct fl_sampled fl_sampled_of(const struct fl_sampling *sampling, const tensor *t);
 
+/* The same of a device, without waiting: queues a copy of what it has computed, if the write was sampled. */
+tensor_status fl_sampled_note(const struct fl_sampling *sampling, const tensor *t, struct fl_sampled_sums *to);
+/* The result that follows; none if the elements were drawn from another number, less 1. */
+struct fl_sampled fl_sampled_from(const struct fl_sampled_sums *sums, int64_t number);
+
 struct fl_call;
-/* Samples a write that has ended, of a tensor that is known by its slot; run.c calls it. */
-void fl_sample_call(const struct fl_call *call, const void *slot);
-/* Whether it would sample a write now. */
-bool fl_is_sampled(void);
-/* The same of a write that was submitted to a device; waits for it. */
-struct fl_queue;
-tensor_status fl_sample_there(struct fl_queue *queue, const struct fl_call *call);
+/* Samples a write that has ended on the host (device NULL), or was submitted to a device. */
+tensor_status fl_sample_call(const struct fl_call *call, tensor_device *device);
+/* A task of FL_CALL_SAMPLE on the host. */
+tensor_status fl_sample_run(const struct fl_call *call);
 
 #endif

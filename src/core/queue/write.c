@@ -95,8 +95,8 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
     /* The reference kernels first decode everything, which would be slow to do twice. */
     call.measures_first = choice.backend == FL_REF || has_large_windows(args) || reads_its_output(s, args);
     status = fl_submit(queue, &call);
-    if (!status && !queue->device->host && !queue->measuring)
-        status = fl_sample_there(queue, &call);
+    if (!status && !queue->device->host && !queue->measuring && !call.sequence.state)
+        status = fl_sample_call(&call, queue->device);
     if (!status && args->out.wide && !queue->measuring)
         s->view_rounding = fl_view_rounding(s);
     return status;

@@ -1,17 +1,17 @@
 /* describe.c - descriptions of the elements of a tensor, and of what another format would make of them: one pass in
  * threaded parts that depend only on the number of elements. Integers are exact; sums of doubles are those of eight
  * lanes for each part, added from the first lane to the last, then part by part. */
-#include "core/rows/describe.h"
+#include "core/rows/describe_there.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
 #include "core/rows/rows.h"
+#include "core/tensor/wide.h"
 #include "core/values/values.h"
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
-enum { BLOCK = FL_DESCRIBED_BLOCK, PARTS = 64, PART = 32 * BLOCK /* elements of a part, at least */ };
+enum { BLOCK = FL_DESCRIBED_BLOCK, PARTS = FL_DESCRIBED_PARTS, SUBNORMALS = FL_DESCRIBED_SUBNORMALS };
 _Static_assert((int)BLOCK == (int)FL_BLOCK, "blocks of a transfer");
 
 /* --- elements ----------------------------------------------------------------------------------------------------- */
@@ -26,9 +26,8 @@ struct elements {
 
 static void take_elements(struct elements *x, const tensor *t, const struct fl_view *view) {
     enum fl_backend cap = FL_PORTABLE;
-    const int64_t share = (view->count + PARTS - 1) / PARTS;
     *x = (struct elements){.format = t->format, .view = *view, .row = fl_converting_set(t->format)};
-    x->per_part = share > PART ? (share + BLOCK - 1) / BLOCK * BLOCK : PART;
+    x->per_part = fl_described_share(view->count);
     if (fl_backend_cap(&cap))
         cap = FL_PORTABLE;
     for (int backend = cap; backend > FL_REF && !x->vectors; backend--)
@@ -83,34 +82,27 @@ static double sum_of_lanes(const double *lane) {
 struct description {
     struct elements x;
     bool shared;
-    double centre; /* the first finite element, of binary32 */
-    double sums[PARTS][4];
-    struct {
-        int64_t sum;
-        uint64_t sizes, squares;
-    } whole[PARTS];
-    /* Counts by binade: from 2^-149 on for binary32, by the number of bits for mantissas. */
-    atomic_llong bins[280], zeros, infinite, nan;
-    atomic_uint most, least;
+    struct fl_described of;
 };
 
-enum { LEAST_BINADE = -149, SUBNORMALS = 23 };
+enum { LEAST_BINADE = -149 };
 
-static void note_most(atomic_uint *most, unsigned value) {
-    unsigned known = atomic_load(most);
-    while (value > known && !atomic_compare_exchange_weak(most, &known, value))
+static void note_most(uint32_t *most, uint32_t value) {
+    uint32_t known = __atomic_load_n(most, __ATOMIC_RELAXED);
+    while (value > known && !__atomic_compare_exchange_n(most, &known, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
 }
 
-static void note_least(atomic_uint *least, unsigned value) {
-    unsigned known = atomic_load(least);
-    while (value < known && !atomic_compare_exchange_weak(least, &known, value))
+static void note_least(uint32_t *least, uint32_t value) {
+    uint32_t known = __atomic_load_n(least, __ATOMIC_RELAXED);
+    while (value < known &&
+           !__atomic_compare_exchange_n(least, &known, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
 }
 
-static void add_count(atomic_llong *to, int64_t count) {
+static void add_count(struct description *d, int which, int64_t count) {
     if (count)
-        atomic_fetch_add(to, count);
+        __atomic_fetch_add(&d->of.counts[which], count, __ATOMIC_RELAXED);
 }
 
 /* How many words had bit b: those in groups of FL_DESCRIBED_GROUP and those in the carries. */
@@ -131,10 +123,10 @@ static void add_float_bits(struct description *d, const struct fl_described_floa
                 carry[k] = seen->carry[k][l];
             sum += bit_of(seen->bit[b][l], carry, b);
         }
-        add_count(&d->bins[SUBNORMALS + seen->base - b - 1], sum);
+        add_count(d, SUBNORMALS + seen->base - b - 1, sum);
         counted += sum;
     }
-    add_count(&d->zeros, seen->by_bits - counted);
+    add_count(d, FL_DESCRIBED_ZEROS, seen->by_bits - counted);
 }
 
 /* Adds to at_least[b] how many |m| >= 2^b, and sets the bits to zero. */
@@ -161,10 +153,10 @@ static void describe_floats(struct description *d, int part) {
     int64_t special[2] = {0}, below = 0;
     for (int64_t i = part * d->x.per_part; i < end; i += BLOCK) {
         const int64_t n = end - i < BLOCK ? end - i : BLOCK;
-        d->x.vectors->describe_floats(floats_of(&d->x, i, n, block), n, d->centre, &seen);
+        d->x.vectors->describe_floats(floats_of(&d->x, i, n, block), n, d->of.centre, &seen);
     }
     for (int i = 0; i < 4; i++)
-        d->sums[part][i] = sum_of_lanes(seen.sum[i]);
+        d->of.sums[part][i] = sum_of_lanes(seen.sum[i]);
     for (int e = 0; e < 256; e++) {
         int64_t count = 0;
         for (int table = 0; table < 8; table++)
@@ -172,18 +164,18 @@ static void describe_floats(struct description *d, int part) {
         if (e == 0 || e == 255)
             special[e != 0] = count;
         else
-            add_count(&d->bins[SUBNORMALS + e - 1], count);
+            add_count(d, SUBNORMALS + e - 1, count);
     }
     add_float_bits(d, &seen);
     for (int bit = 0; bit < SUBNORMALS; bit++) {
-        add_count(&d->bins[bit], seen.subnormal[bit]);
+        add_count(d, bit, seen.subnormal[bit]);
         below += seen.subnormal[bit];
     }
-    add_count(&d->zeros, special[0] - below);
-    add_count(&d->infinite, special[1] - seen.nan);
-    add_count(&d->nan, seen.nan);
-    note_most(&d->most, seen.most);
-    note_least(&d->least, seen.least);
+    add_count(d, FL_DESCRIBED_ZEROS, special[0] - below);
+    add_count(d, FL_DESCRIBED_INFINITE, special[1] - seen.nan);
+    add_count(d, FL_DESCRIBED_NAN, seen.nan);
+    note_most(&d->of.most, seen.most);
+    note_least(&d->of.least, seen.least);
 }
 
 static void describe_mantissas(struct description *d, int part) {
@@ -201,14 +193,14 @@ static void describe_mantissas(struct description *d, int part) {
         d->x.vectors->describe_mantissas(mantissas_of(&d->x, i, n, block), n, &seen);
     }
     take_mantissa_bits(&seen, at_least);
-    d->whole[part].sum = seen.sum;
-    d->whole[part].sizes = seen.sizes;
-    d->whole[part].squares = seen.squares;
+    d->of.whole[part] = seen.sum;
+    d->of.sizes[part] = seen.sizes;
+    d->of.squares[part] = seen.squares;
     for (int bit = 0; bit < 16; bit++)
-        add_count(&d->bins[bit], at_least[bit] - at_least[bit + 1]);
-    add_count(&d->zeros, end - first - at_least[0]);
-    note_most(&d->most, seen.most);
-    note_least(&d->least, seen.least);
+        add_count(d, bit, at_least[bit] - at_least[bit + 1]);
+    add_count(d, FL_DESCRIBED_ZEROS, end - first - at_least[0]);
+    note_most(&d->of.most, seen.most);
+    note_least(&d->of.least, seen.least);
 }
 
 static void describe_part(void *context, int part, int worker) {
@@ -278,15 +270,15 @@ static double rounding_of(const struct description *d, const tensor_description 
 static void finish_floats(struct description *d, tensor_description *to, double finite) {
     double sum[4] = {0};
     float size[2];
-    const uint32_t words[2] = {d->least + 1, d->most};
+    const uint32_t words[2] = {d->of.least + 1, d->of.most};
     for (int part = 0; part < parts_of(&d->x); part++)
         for (int i = 0; i < 4; i++)
-            sum[i] += d->sums[part][i];
+            sum[i] += d->of.sums[part][i];
     memcpy(size, words, sizeof size);
-    to->smallest = d->least < 0x7f800000u - 1 ? (double)size[0] : 0;
+    to->smallest = d->of.least < 0x7f800000u - 1 ? (double)size[0] : 0;
     to->largest = size[1];
     const double shift = sum[0] / finite, square = sum[1] / finite - shift * shift;
-    to->mean = d->centre + shift;
+    to->mean = d->of.centre + shift;
     to->deviation = square > 0 ? sqrt(square) : 0;
     to->l1 = sum[2];
     to->l2 = sqrt(sum[3]);
@@ -297,12 +289,12 @@ static void finish_mantissas(struct description *d, tensor_description *to, doub
     fl_uint128 sizes = 0, squares = 0;
     const int e = fl_exponent(&d->x.view);
     for (int part = 0; part < parts_of(&d->x); part++) {
-        sum += d->whole[part].sum;
-        sizes += d->whole[part].sizes;
-        squares += d->whole[part].squares;
+        sum += d->of.whole[part];
+        sizes += d->of.sizes[part];
+        squares += d->of.squares[part];
     }
-    to->smallest = d->most ? fl_scale2(d->least + 1, -e) : 0;
-    to->largest = fl_scale2(d->most, -e);
+    to->smallest = d->of.most ? fl_scale2(d->of.least + 1, -e) : 0;
+    to->largest = fl_scale2(d->of.most, -e);
     to->mean = fl_scale2(fl_double_of_128(sum) / finite, -e);
     const fl_int128 spread = (fl_int128)(squares * (fl_uint128)to->elements) - sum * sum; /* n^2 times the variance */
     to->deviation = fl_scale2(sqrt(fl_double_of_128(spread)) / finite, -e);
@@ -312,11 +304,14 @@ static void finish_mantissas(struct description *d, tensor_description *to, doub
 
 static void finish(struct description *d, tensor_description *to) {
     const int lowest = d->shared ? -fl_exponent(&d->x.view) : LEAST_BINADE;
-    *to = (tensor_description){
-        .elements = d->x.view.count, .zeros = d->zeros, .infinite = d->infinite, .nan = d->nan, .mean = NAN};
-    for (int i = 0; i < (int)(sizeof d->bins / sizeof d->bins[0]); i++) {
+    *to = (tensor_description){.elements = d->x.view.count,
+                               .zeros = d->of.counts[FL_DESCRIBED_ZEROS],
+                               .infinite = d->of.counts[FL_DESCRIBED_INFINITE],
+                               .nan = d->of.counts[FL_DESCRIBED_NAN],
+                               .mean = NAN};
+    for (int i = 0; i < FL_DESCRIBED_ZEROS; i++) {
         const int bin = lowest + i - TENSOR_FIRST_BIN, within = bin < 0 ? 0 : bin;
-        to->bins[within < TENSOR_BINS ? within : TENSOR_BINS - 1] += d->bins[i];
+        to->bins[within < TENSOR_BINS ? within : TENSOR_BINS - 1] += d->of.counts[i];
     }
     const int64_t finite = to->elements - to->infinite - to->nan;
     to->deviation = to->rounding = NAN;
@@ -353,14 +348,48 @@ tensor_status tensor_describe(tensor_description *to, const tensor *x) {
         status = fl_see(&seen, what, x);
     if (status)
         return status;
-    struct description d = {.shared = x->format->arithmetic == FL_ARITHMETIC_SHARED, .least = UINT32_MAX};
+    struct description d = {.shared = x->format->arithmetic == FL_ARITHMETIC_SHARED, .of.least = UINT32_MAX};
     take_elements(&d.x, x, &seen.view);
-    d.centre = d.shared ? 0 : first_finite(&d.x);
+    d.of.centre = d.shared ? 0 : first_finite(&d.x);
     fl_parallel(parts_of(&d.x), describe_part, &d);
     finish(&d, &ours);
     *to = ours;
     fl_free(seen.copy);
     return TENSOR_OK;
+}
+
+/* --- of a device -------------------------------------------------------------------------------------------------- */
+
+static tensor_status examine(const char *what, const tensor *x, bool wide, struct fl_examining how) {
+    struct fl_call call = {.kind = FL_CALL_EXAMINE, .source.format = x->format, .examining = how};
+    const tensor_status status = check_readable(what, x);
+    call.source.view = wide ? fl_wide_view_of(x) : fl_view_of(x);
+    return status ? status : fl_submit(fl_queue_of(x->storage), &call);
+}
+
+bool fl_examines_there(const tensor_device *device) {
+    return device->examines;
+}
+
+tensor_status fl_describe_there(struct fl_described *to, int64_t number, double *numbers, const tensor *x) {
+    return examine("tensor_describe", x, false,
+                   (struct fl_examining){.described = to, .numbers = numbers, .number = number});
+}
+
+void fl_describe_arrived(tensor_description *to, const struct fl_described *of, const tensor *x) {
+    const struct fl_view view = {.e = &of->e, .count = x->count};
+    struct description d = {.shared = x->format->arithmetic == FL_ARITHMETIC_SHARED, .of = *of};
+    take_elements(&d.x, x, &view);
+    finish(&d, to);
+}
+
+tensor_status fl_keep_there(double *to, const tensor *x) {
+    return examine("telemetry", x, true, (struct fl_examining){.before = to});
+}
+
+tensor_status fl_compare_there(struct fl_moved *to, int64_t number, double *numbers, double *before, const tensor *x) {
+    return examine("telemetry", x, true,
+                   (struct fl_examining){.numbers = numbers, .before = before, .moved = to, .number = number});
 }
 
 /* --- another format ----------------------------------------------------------------------------------------------- */

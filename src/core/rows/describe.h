@@ -7,11 +7,9 @@
 #ifndef FL_DESCRIBE_H
 #define FL_DESCRIBE_H
 
-#include <stdint.h>
+#include "core/tensor/described.h"
 
 enum {
-    FL_DESCRIBED_BLOCK = 1024,    /* binary32 numbers of a block; the last may have fewer */
-    FL_DESCRIBED_LANES = 8,       /* number i of a block is added to sum i mod 8 */
     FL_DESCRIBED_MOST = 1 << 17,  /* mantissas of one description: counters have 16 bits */
     FL_DESCRIBED_PIECE = 1 << 15, /* ... of one call */
     FL_DESCRIBED_CARRIES = 6,     /* ones, twos, fours, ... thirty-twos */

@@ -48,6 +48,7 @@ struct tensor_device {
     void (*forget)(struct tensor_device *device, void *recording);
     struct fl_queue *queue; /* of all threads; NULL for the host, where each thread has its own */
     struct fl_slot_array *slots;
+    bool examines;     /* it runs tasks of FL_CALL_EXAMINE */
     bool takes_blocks; /* it computes products in classes operands=A,B, and of different formats */
 };
 

@@ -434,6 +434,7 @@ struct nn_graph {
     uint64_t steps; /* updates so far */
     nn_watch_fn watch;
     void *watch_context;
+    bool update_there;                             /* watched or not, a device decides whether a step updates */
     struct fl_sampling *sampling;                  /* the first of those that sample writes of the step; NULL: none */
     const struct nn_telemetry *watching;           /* the telemetry that uses nn_watch by itself; NULL: none */
     struct fl_recording forward, backward, update; /* of a step on a device that records */

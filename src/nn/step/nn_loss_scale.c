@@ -362,7 +362,7 @@ tensor_status fl_loss_scale_judge(nn_graph *g, bool *skip) {
         return TENSOR_OK;
     TRY(make_list(g, &s->writes, look_at_writes));
     TRY(fl_skip_look(s->state, &s->writes, true));
-    if (g->device != tensor_device_at(0) && !g->watch)
+    if (g->device != tensor_device_at(0) && (!g->watch || g->update_there))
         return TENSOR_OK;
     TRY(fl_loss_scale_state(g, &state));
     *skip = state.overflows > 0;

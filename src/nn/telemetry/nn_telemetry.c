@@ -128,8 +128,10 @@ static bool has_rows(const nn_telemetry *t, int64_t step) {
 tensor_status fl_telemetry_watch_next(nn_telemetry *t) {
     t->describing = has_rows(t, t->recorder.step + 1);
     const bool look = t->describing || (!t->all_ordered && !t->finished);
-    if (look)
+    TRY(fl_telemetry_examine_there(t));
+    if (look && !t->there)
         TRY(fl_telemetry_arrive(t, 0));
+    t->g->update_there = t->there;
     t->sampling.number = (uint64_t)t->recorder.step;
     t->sampling.turn = t->describing ? (int)(t->recorder.step / t->recorder.every % FL_SAMPLED_TURNS) : -1;
     return t->watched ? TENSOR_OK : nn_watch(t->g, look ? nn_telemetry_watch : NULL, look ? t : NULL);
@@ -164,6 +166,7 @@ static void detach(nn_telemetry *t) {
     if (t->watched)
         return;
     t->g->watching = NULL;
+    t->g->update_there = false;
     (void)nn_watch(t->g, NULL, NULL);
 }
 
@@ -177,6 +180,7 @@ static tensor_status begin(nn_telemetry *t, const nn_telemetry_config *config) {
     TRY(begin_tensors(t));
     begin_parameters(t);
     TRY(begin_totals(t));
+    TRY(fl_sampling_begin(&t->sampling, t->g->device));
     return t->rank ? TENSOR_OK : fl_telemetry_open(t, config->path, config->csv);
 }
 
@@ -261,10 +265,21 @@ static tensor_status keep_weights(nn_telemetry *t, int i) {
         const tensor *w = t->g->infos[i + k].t;
         if (!seen->weight)
             continue;
-        TRY(tensor_store_wide_f64(w, seen->weight, tensor_count(w)));
+        TRY(t->there ? fl_keep_there(seen->weight_there, w) : tensor_store_wide_f64(w, seen->weight, tensor_count(w)));
         seen->weight_step = t->recorder.step + 1;
     }
     return TENSOR_OK;
+}
+
+void fl_telemetry_moved(struct fl_seen_tensor *seen, double step, double size, int64_t moved) {
+    const double ratio = sqrt(step) / sqrt(size);
+    seen->row.update_ratio = isfinite(ratio) ? ratio : NAN;
+    seen->row.update_moved = moved;
+}
+
+void fl_telemetry_not_moved(nn_telemetry_row *row) {
+    row->update_ratio = NAN;
+    row->update_moved = -1;
 }
 
 /* The size of the update of a weight, whose values before it are in seen->weight. */
@@ -279,17 +294,27 @@ static tensor_status compare_weight(nn_telemetry *t, struct fl_seen_tensor *seen
         size += before * before;
         moved += d != 0;
     }
-    const double ratio = sqrt(step) / sqrt(size);
-    seen->row.update_ratio = isfinite(ratio) ? ratio : NAN;
-    seen->row.update_moved = moved;
+    fl_telemetry_moved(seen, step, size, moved);
     return TENSOR_OK;
 }
 
-static void set_sampled(nn_telemetry_row *row, struct fl_sampled s) {
+void fl_telemetry_set_sampled(nn_telemetry_row *row, struct fl_sampled s) {
     row->sampled = s.elements;
     row->sampled_infinite = s.infinite;
     row->sampled_error = s.error;
     row->sampled_size = s.size;
+}
+
+/* The device examines the elements, and the host takes what it found in fl_telemetry_arrive. */
+static tensor_status look_there(const nn_telemetry *t, int i, const nn_tensor_info *info) {
+    const struct fl_seen_tensor *seen = &t->tensors[i];
+    struct fl_found *to = &t->found_there[i];
+    const int64_t step = t->recorder.step + 1;
+    TRY(fl_describe_there(&to->elements, step, t->numbers_there, info->t));
+    TRY(fl_sampled_note(&t->sampling, info->t, &to->sampled));
+    return seen->weight_step == step
+               ? fl_compare_there(&to->update, step, t->numbers_there, seen->weight_there, info->t)
+               : TENSOR_OK;
 }
 
 static tensor_status look_at_elements(nn_telemetry *t, int i, const nn_tensor_info *info) {
@@ -298,15 +323,16 @@ static tensor_status look_at_elements(nn_telemetry *t, int i, const nn_tensor_in
         TRY(keep_weights(t, i - 1));
     if (!seen->chosen || !fl_telemetry_is_own(t, seen))
         return TENSOR_OK;
+    if (t->there)
+        return look_there(t, i, info);
     TRY(tensor_describe(seen->elements, info->t));
     TRY(see_write(t, seen, info->t));
     TRY(fl_shadows_measure(t, seen, info->t));
     seen->row.step = t->recorder.step + 1;
-    set_sampled(&seen->row, fl_sampled_of(&t->sampling, info->t));
+    fl_telemetry_set_sampled(&seen->row, fl_sampled_of(&t->sampling, info->t));
     if (seen->weight_step == t->recorder.step + 1)
         return compare_weight(t, seen, info->t);
-    seen->row.update_ratio = NAN;
-    seen->row.update_moved = -1;
+    fl_telemetry_not_moved(&seen->row);
     return TENSOR_OK;
 }
 
@@ -435,9 +461,8 @@ static void complete_row(const nn_telemetry *t, struct fl_seen_tensor *seen, con
     const struct fl_interval_counts counts = fl_interval_counts(&seen->since, slot);
     row->elements = row->step == t->recorder.step ? seen->elements : NULL;
     if (!row->elements) { /* this write was not examined */
-        row->update_ratio = NAN;
-        row->update_moved = -1;
-        set_sampled(row, (struct fl_sampled){0, 0, NAN, NAN});
+        fl_telemetry_not_moved(row);
+        fl_telemetry_set_sampled(row, (struct fl_sampled){0, 0, NAN, NAN});
     }
     row->step = t->recorder.step;
     row->steps = t->recorder.step - t->recorder.row_step;
@@ -497,7 +522,6 @@ tensor_status fl_telemetry_examine(nn_telemetry *t, bool rows, double in_a_row) 
     }
     TRY(fl_telemetry_bring_order(t));
     t->all_ordered = t->all_ordered || in_a_row == 0;
-    t->wanted = t->wanted && !rows;
     if (rows)
         TRY(end_rows(t));
     TRY(find_nonfinite(t, in_a_row));
@@ -516,7 +540,8 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
     struct fl_scale_state scale;
     t->recorder.step++; /* also for a step whose update was skipped */
     t->steps++;
-    if (fl_telemetry_can_be_late(t)) {
+    t->wanted = t->wanted && !t->describing;
+    if (t->there || fl_telemetry_can_be_late(t)) {
         TRY(fl_telemetry_later(t));
         return fl_telemetry_watch_next(t);
     }
@@ -577,6 +602,7 @@ void nn_telemetry_free(nn_telemetry *t) {
     }
     if (t->slots)
         fl_slot_copies_free(t->g->device, t->slots);
+    tensor_device_release(t->g->device, t->sampling.there);
     fl_telemetry_late_free(t);
     fl_telemetry_drop(t);
     fl_shadows_clear(t);

@@ -6,6 +6,7 @@
 #include "nn/telemetry/nn_recorder.h"
 #include "core/queue/fetch.h"
 #include "core/queue/sampled.h"
+#include "core/rows/describe_there.h"
 #include <stdio.h>
 
 enum { FL_MOST_SHADOWS = 16 };
@@ -48,18 +49,27 @@ struct fl_seen_tensor {
     int64_t shadowed;             /* of its statistics, until the shadows last looked */
     struct fl_seen_write last[2];
     double *weight;                   /* before the update; NULL: no weight, or not chosen */
+    double *weight_there;             /* the same on a device; NULL until it examines one */
     int64_t weight_step;              /* of that update; 0: none yet */
     int tensors;                      /* of the parameter whose weight this is, as many follow it; 0: no parameter's */
     struct fl_shadow_state *shadows;  /* NULL: not chosen */
     nn_telemetry_shadow *shadow_rows; /* as many */
 };
 
+/* What a device has found of a tensor in a step with rows. */
+struct fl_found {
+    struct fl_described elements;
+    struct fl_moved update; /* of a weight */
+    struct fl_sampled_sums sampled;
+};
+
 /* A step whose slots are on their way from a device. */
 enum { FL_LATE_STEPS = 4 };
 struct fl_late_step {
     int64_t step;
+    bool rows;
     struct fl_slot_copies *slots; /* NULL until the first use */
-    struct fl_fetch fetch;
+    struct fl_fetch fetch, found; /* found: with rows */
 };
 
 /* Called of each step that was examined, in order; first: its first write that is not finite, by those slots. */
@@ -87,6 +97,7 @@ struct nn_telemetry {
     double *scratch;     /* as many as the largest weight has elements */
     bool wanted;         /* the next step has rows */
     bool describing;     /* the step under way has rows */
+    bool there;          /* ... and the device examines its elements */
     int64_t steps, rows;
     struct fl_sampling sampling;  /* of the writes of steps with rows */
     struct fl_slot_copies *slots; /* of a device */
@@ -95,9 +106,11 @@ struct nn_telemetry {
     void *arrived_context;
     struct fl_late_step late[FL_LATE_STEPS]; /* a ring */
     int late_first, late_count;
-    void *told;           /* on the device, for each of them */
-    int64_t updated;      /* the last step examined that made an update */
-    tensor_status status; /* of what failed while watching */
+    void *told;                           /* on the device, for each of them */
+    double *numbers_there;                /* on the device: for the elements of a tensor */
+    struct fl_found *found_there, *found; /* of each tensor: on the device, and a copy; NULL until the first use */
+    int64_t updated;                      /* the last step examined that made an update */
+    tensor_status status;                 /* of what failed while watching */
     char message[512];
     nn_nonfinite nonfinite; /* step 0: none so far */
     nn_seen_write before[NN_NONFINITE_BEFORE];
@@ -110,11 +123,17 @@ tensor_status fl_telemetry_watch_next(nn_telemetry *t);
 
 /* Tells the caller of each step that was examined; late: which may be some steps later. */
 void fl_telemetry_tell(nn_telemetry *t, fl_step_arrived *arrived, void *context, bool late);
+/* The size of an update of the tensor, by those sums. */
+void fl_telemetry_moved(struct fl_seen_tensor *seen, double step, double size, int64_t moved);
+void fl_telemetry_not_moved(nn_telemetry_row *row);
+void fl_telemetry_set_sampled(nn_telemetry_row *row, struct fl_sampled s);
 /* Examines the writes of a step; rows: it has records. */
 tensor_status fl_telemetry_examine(nn_telemetry *t, bool rows, double skipped_in_a_row);
 
 /* nn_telemetry_late.c */
 bool fl_telemetry_can_be_late(const nn_telemetry *t);
+/* Lets the device examine the elements of the next step if it can. */
+tensor_status fl_telemetry_examine_there(nn_telemetry *t);
 /* Begins to copy what the last step has left. */
 tensor_status fl_telemetry_later(nn_telemetry *t);
 /* Examines all steps but the last `left`, for which it waits. */

@@ -1,6 +1,8 @@
-/* nn_telemetry_late.c - the statistics of steps without records on a device: they are examined some steps later, when
- * their copies have arrived, so that such a step does not wait. Before a step with records all have arrived. */
+/* nn_telemetry_late.c - steps on a device that are examined some steps later, when copies of their statistics have
+ * arrived, so that a step does not wait: those without records, and those whose elements the device examines itself.
+ * Before any other step with records all have arrived. */
 #include "core/base/fail.h"
+#include "core/base/memory.h"
 #include "nn/step/nn_step.h"
 #include "nn/telemetry/nn_telemetry.h"
 #include <string.h>
@@ -13,9 +15,62 @@ struct told {
 
 bool fl_telemetry_can_be_late(const nn_telemetry *t) {
     const nn_graph *g = t->g;
-    return t->may_be_late && g->device != tensor_device_at(0) && !g->of && g->has_loss && !t->describing &&
-           t->all_ordered && !t->watched;
+    return t->may_be_late && g->device != tensor_device_at(0) && !g->of && g->has_loss && t->all_ordered &&
+           !t->watched && (!t->describing || t->there);
 }
+
+/* --- elements ----------------------------------------------------------------------------------------------------- */
+
+static size_t found_bytes(const nn_telemetry *t) {
+    return (size_t)t->count * sizeof *t->found;
+}
+
+static tensor_status allocate(const nn_telemetry *t, void **memory, size_t bytes) {
+    if (!*memory)
+        *memory = tensor_device_allocate(t->g->device, bytes);
+    return *memory ? TENSOR_OK : tensor_error_status();
+}
+
+static tensor_status make_room_for_elements(nn_telemetry *t) {
+    int64_t room = 1;
+    if (!t->found && !(t->found = fl_alloc(found_bytes(t))))
+        return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %d tensors", t->count);
+    TRY(allocate(t, (void **)&t->found_there, found_bytes(t)));
+    for (int i = 0; i < t->count; i++) {
+        struct fl_seen_tensor *seen = &t->tensors[i];
+        const int64_t count = tensor_count(t->g->infos[i].t), here = fl_described_room(count);
+        room = seen->chosen && here > room ? here : room;
+        if (seen->weight)
+            TRY(allocate(t, (void **)&seen->weight_there, (size_t)count * sizeof *seen->weight_there));
+    }
+    return allocate(t, (void **)&t->numbers_there, (size_t)room * sizeof *t->numbers_there);
+}
+
+/* The exponents of shadows at a write follow from all writes before it, which the host has yet to see. */
+tensor_status fl_telemetry_examine_there(nn_telemetry *t) {
+    t->there = t->describing && !t->shadow_count && fl_examines_there(t->g->device);
+    t->there = t->there && fl_telemetry_can_be_late(t);
+    return t->there ? make_room_for_elements(t) : TENSOR_OK;
+}
+
+/* Those of a task that did not run have the number of an earlier step. */
+static void take_elements(nn_telemetry *t, int64_t step) {
+    for (int i = 0; i < t->count; i++) {
+        struct fl_seen_tensor *seen = &t->tensors[i];
+        const struct fl_found *found = &t->found[i];
+        if (!seen->chosen || found->elements.number != step)
+            continue;
+        fl_describe_arrived(seen->elements, &found->elements, t->g->infos[i].t);
+        seen->row.step = step;
+        fl_telemetry_set_sampled(&seen->row, fl_sampled_from(&found->sampled, step));
+        if (found->update.number == step)
+            fl_telemetry_moved(seen, found->update.step, found->update.size, found->update.moved);
+        else
+            fl_telemetry_not_moved(&seen->row);
+    }
+}
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
 
 static tensor_status make_room(nn_telemetry *t) {
     if (t->told)
@@ -33,11 +88,14 @@ tensor_status fl_telemetry_later(nn_telemetry *t) {
     struct fl_late_step *l = &t->late[at];
     char *told = (char *)t->told + (size_t)at * sizeof(struct told);
     l->step = t->recorder.step;
+    l->rows = t->describing;
     TRY(fl_taken(g, fl_slot_copies_begin(g->device, &l->slots)));
     if (g->scaling.state)
         TRY(fl_fetch_note(g->scaling.state, told));
     TRY(fl_fetch_note(g->loss, told + offsetof(struct told, loss)));
     TRY(fl_taken(g, fl_fetch_begin(g->device, &l->fetch, told, sizeof(struct told))));
+    if (l->rows)
+        TRY(fl_taken(g, fl_fetch_begin(g->device, &l->found, t->found_there, found_bytes(t))));
     t->late_count++;
     return TENSOR_OK;
 }
@@ -56,7 +114,7 @@ static tensor_status examine(nn_telemetry *t, struct fl_late_step *l, const stru
     w->updated = (uint64_t)(skipped ? t->updated : l->step);
     w->open = false;
     w->loss = &told->loss;
-    const tensor_status status = fl_telemetry_examine(t, false, told->scale.in_a_row);
+    const tensor_status status = fl_telemetry_examine(t, l->rows, told->scale.in_a_row);
     w->done = now.done;
     w->step = now.step;
     w->updated = now.updated;
@@ -75,6 +133,10 @@ tensor_status fl_telemetry_arrive(nn_telemetry *t, int left) {
         t->late_count--;
         TRY(fl_taken(t->g, fl_slot_copies_end(t->g->device, l->slots)));
         TRY(fl_taken(t->g, fl_fetch_end(t->g->device, &l->fetch, &told)));
+        if (l->rows) {
+            TRY(fl_taken(t->g, fl_fetch_end(t->g->device, &l->found, t->found)));
+            take_elements(t, l->step);
+        }
         if (!t->g->scaling.state)
             told.scale = (struct fl_scale_state){.in_a_row = 0};
         TRY(examine(t, l, &told));
@@ -86,6 +148,12 @@ void fl_telemetry_late_free(nn_telemetry *t) {
     for (int i = 0; i < FL_LATE_STEPS; i++) {
         fl_slot_copies_free(t->g->device, t->late[i].slots);
         fl_fetch_clear(t->g->device, &t->late[i].fetch);
+        fl_fetch_clear(t->g->device, &t->late[i].found);
     }
+    for (int i = 0; t->tensors && i < t->count; i++)
+        tensor_device_release(t->g->device, t->tensors[i].weight_there);
+    tensor_device_release(t->g->device, t->found_there);
+    tensor_device_release(t->g->device, t->numbers_there);
+    fl_free(t->found);
     tensor_device_release(t->g->device, t->told);
 }

@@ -279,7 +279,7 @@ struct CUgraphExec_st {
 };
 
 static auto &streams = *new std::set<cudaStream_t>;
-static struct { long waits, stream_waits, recordings, replays, allocations; } counts;
+static struct { long waits, stream_waits, recordings, replays, allocations, brought; } counts;
 
 static uint64_t this_thread() {
     static thread_local char one;
@@ -334,7 +334,8 @@ static bool is_forbidden(const char *call, cudaStream_t waited_for) {
 
 extern "C" {
 
-/* For tests: "waits", "stream waits", "recordings", "replays", "allocations", "current": the thread's device; "forget":
+/* For tests: "waits", "stream waits", "recordings", "replays", "allocations", "brought": bytes to the host, "current":
+ * the thread's device; "forget":
  * runs what is queued, and begins to count instructions again. */
 __attribute__((visibility("default"))) long ptx_count(const char *what) {
     Locked locked(lock);
@@ -348,6 +349,7 @@ __attribute__((visibility("default"))) long ptx_count(const char *what) {
            : name == "recordings"   ? counts.recordings
            : name == "replays"      ? counts.replays
            : name == "allocations"  ? counts.allocations
+           : name == "brought"      ? counts.brought
            : name == "current"      ? current
                                     : -1;
 }
@@ -465,6 +467,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
             memmove(bytes_at(to, bytes, false, "on the device"), source, bytes);
         });
     const bool pageable = !counts_as_pinned(to_device ? from : to, bytes);
+    counts.brought += to_device ? 0 : (long)bytes;
     if (pageable && s->capture) {
         s->broken = true;
         return wrong("a copy with pageable memory is captured", __func__, cudaErrorStreamCaptureUnsupported);

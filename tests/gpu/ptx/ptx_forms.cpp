@@ -540,6 +540,7 @@ const Table &table() {
         together("shfl.sync.bfly.b32", "q4444", shuffle, 1, 2),
         together("shfl.sync.idx.b32", "q4444", shuffle, 1, 3),
         together("redux.sync.max.u32", "444", reduce, 1, 0),
+        together("redux.sync.add.u32", "444", reduce, 1, 1),
         together("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "tttt", multiply_tiles, 0, 3),
         together("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32", "tttt", multiply_tiles, 0, 1),
         together("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32", "tttt", multiply_tiles, 0, 2),

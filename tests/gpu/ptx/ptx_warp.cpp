@@ -44,14 +44,14 @@ void shuffle(Warp &w, const Insn &in) {
     w.set_predicate(in.o[5], in_range);
 }
 
-/* redux.sync.max */
+/* redux.sync.max; how: 1: redux.sync.add */
 void reduce(Warp &w, const Insn &in) {
     uint32_t *const to = w.at<uint32_t>(in.o[0]), *const of = w.at<uint32_t>(in.o[1]);
-    uint32_t most = 0;
+    uint32_t all = 0;
     for (const int i : Lanes{w.exec})
-        most = std::max(most, of[i]);
+        all = in.how ? all + of[i] : std::max(all, of[i]);
     for (const int i : Lanes{w.exec})
-        to[i] = most;
+        to[i] = all;
 }
 
 /* mma.m16n8k32 of bytes: d, a, b, c. PTX ISA, "Matrix Fragments for mma.m16n8k32": byte i of register r of lane 4 g + t

@@ -1,0 +1,104 @@
+/* What a device finds of a tensor's elements and of their update, against tensor_describe and sums of the test on the
+ * processor: bytes, in every format, of tensors of one part, of several, and of more than are taken at a time, with
+ * leading elements that are not finite.
+ *
+ * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
+#include "on_gpu.h"
+#include "core/queue/queue.h"
+#include "core/rows/describe_there.h"
+#include <math.h>
+
+enum { PARTS = 70000, PIECES = 4 << 20 /* elements */ };
+
+static struct {
+    struct fl_described elements;
+    struct fl_moved update;
+} found;
+
+static tensor *new_tensor(const char *device, const char *format, int64_t count, bool wide) {
+    tensor_format id;
+    CHECK(!tensor_format_find(&id, format), "%s", tensor_error());
+    tensor *t = tensor_new_in(device ? tensor_device_find(device) : tensor_device_at(0), id, TENSOR_SHAPE(count));
+    CHECK(t && (!wide || !tensor_keep_wide(t)), "%s", tensor_error());
+    return t;
+}
+
+/* Of every kind: zeros, small and large numbers, and some that are not finite where the format has them. */
+static void fill(float *x, int64_t count, bool finite, uint64_t *seed) {
+    for (int64_t i = 0; i < count; i++) {
+        const uint64_t draw = check_random(seed);
+        x[i] = draw % 5 ? ldexpf((float)(int32_t)(draw >> 32) / 2147483648.0f, (int)(draw >> 8 & 31) - 26) : 0;
+        if (!finite && (i < count - 3000 || draw >> 16 & 1) && count > PARTS)
+            x[i] = draw & 64 ? INFINITY : NAN;
+        else if (!finite && draw >> 16 & 1)
+            x[i] = draw & 64 ? -INFINITY : NAN;
+    }
+}
+
+static void compare(const char *format, int64_t count, bool wide) {
+    tensor_device *device = tensor_device_find("cuda");
+    tensor *const t[2] = {new_tensor(NULL, format, count, wide), new_tensor("cuda", format, count, wide)};
+    const bool finite = tensor_format_is_shared(tensor_format_of(t[0]));
+    const size_t bytes = (size_t)count * sizeof(double);
+    float *x = malloc((size_t)count * sizeof *x);
+    double *const before = malloc(bytes), *const after = malloc(bytes),
+                  *const there = tensor_device_allocate(device, bytes),
+                  *const numbers = tensor_device_allocate(device, (size_t)fl_described_room(count) * sizeof *numbers),
+                  step_and_size[2] = {0};
+    void *const to = tensor_device_allocate(device, sizeof found);
+    uint64_t seed = (uint64_t)count;
+    int64_t moved = 0;
+    tensor_description want, have;
+    for (int update = 0; update < 2; update++) {
+        fill(x, count, finite || update, &seed);
+        for (int on = 0; on < 2; on++)
+            CHECK(!tensor_load_f32(t[on], x, count), "%s", tensor_error());
+        CHECK(!tensor_store_wide_f64(t[0], update ? after : before, count), "%s", tensor_error());
+        CHECK(!fl_describe_there(to, 7 + update, numbers, t[1]) && !tensor_describe(&want, t[0]), "%s", tensor_error());
+        CHECK(update ? !fl_compare_there((void *)((char *)to + sizeof found.elements), 9, numbers, there, t[1])
+                     : !fl_keep_there(there, t[1]),
+              "%s", tensor_error());
+        CHECK(!fl_get(fl_device_queue(device), &found, to, sizeof found), "%s", tensor_error());
+        memset(&have, 0, sizeof have);
+        fl_describe_arrived(&have, &found.elements, t[1]);
+        CHECK(found.elements.number == 7 + update && !memcmp(&have, &want, sizeof have),
+              "%s, %lld elements: mean %.17g and %.17g, deviation %.17g and %.17g, zeros %lld and %lld", format,
+              (long long)count, have.mean, want.mean, have.deviation, want.deviation, (long long)have.zeros,
+              (long long)want.zeros);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        step_and_size[0] += (after[i] - before[i]) * (after[i] - before[i]);
+        step_and_size[1] += before[i] * before[i];
+        moved += after[i] != before[i] || isnan(before[i]);
+    }
+    const double sums[2] = {found.update.step, found.update.size};
+    for (int i = 0; i < 2; i++)
+        CHECK(sums[i] == step_and_size[i] || (isnan(sums[i]) && isnan(step_and_size[i])), "%s, %lld: %.17g and %.17g",
+              format, (long long)count, sums[i], step_and_size[i]);
+    CHECK(found.update.number == 9 && found.update.moved == moved, "%s, %lld: %lld moved, expected %lld", format,
+          (long long)count, (long long)found.update.moved, (long long)moved);
+    tensor_device_release(device, to);
+    tensor_device_release(device, there);
+    tensor_device_release(device, numbers);
+    for (int on = 0; on < 2; on++)
+        tensor_free(t[on]);
+    free(x);
+    free(before);
+    free(after);
+}
+
+int main(void) {
+    static const char *const formats[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16", "e4m3fn", "flex8+5"};
+    static const int64_t counts_of[] = {1, 7, 1031, PARTS};
+    int status;
+    if (!has_gpu(&status))
+        return status;
+    for (int i = 0; i < 7; i++)
+        for (int k = 0; k < 4; k++)
+            compare(formats[i], counts_of[k], false);
+    compare("bf16", PARTS, true);
+    compare("flex16+5", PARTS, true);
+    compare("fp16", PIECES + 5000, false);
+    compare("dfp16", PIECES + 5000, true);
+    return check_summary();
+}
