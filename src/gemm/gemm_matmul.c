@@ -313,8 +313,8 @@ static struct matrix_sums *matrix_next(struct matrix_part *p, int64_t row, int64
     return s;
 }
 
-/* Where the sums of a tile of panel j of B begin: with the bias, which `starts` has for every panel
- * of B, or with that and the residual of each row, for two tiles in turn. */
+/* Where the sums of a tile of panel j of B begin: with the bias, which `starts` has for every panel of B, or with that
+ * and the residual of each row, for two tiles in turn. */
 static void matrix_start(const struct matrix_part *p, int64_t j, struct gemm_panel_pair *pair) {
     const bool of_rows = p->t->c->args->p.product.epilogue.residual.data;
     pair->start_step = of_rows ? GEMM_MATRIX_START : 0;
