@@ -7,6 +7,7 @@
 #include "gemm/gemm_int16.h"
 #include "gemm/gemm_int8.h"
 #include "gemm/gemm_mixed.h"
+#include <string.h>
 #if defined(__AVX512BW__)
 #include <immintrin.h>
 #define BASE(name) name##_avx512bw
@@ -288,6 +289,56 @@ static void flex_matrix_avx512_amx(const struct fl_args *args, const struct gemm
     note_gamma(&stored->sums, (uint64_t)all.gamma);
 }
 
+/* --- bias and residual -------------------------------------------------------------------------------------------- */
+
+#if defined(__AVX512BW__)
+/* Adds addends times 2^up to the two parts of a row of starts. */
+static inline void flex_add_start(__m512i *high, __m512i *low, const int16_t *addends, __mmask16 there, int up) {
+    const __m512i x = _mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(there, addends));
+    const __m512i shifted = _mm512_sll_epi32(x, _mm_cvtsi32_si128(up < 16 ? up : up - 16));
+    *high = _mm512_add_epi32(*high, up < 16 ? _mm512_srai_epi32(shifted, 16) : shifted);
+    if (up < 16)
+        *low = _mm512_add_epi32(*low, _mm512_and_si512(shifted, _mm512_set1_epi32(0xffff)));
+}
+#else
+static inline void flex_add_start(int32_t *start, const int16_t *addends, int64_t n, int up) {
+    for (int64_t j = 0; j < n; j++) {
+        const int64_t x = addends[j] * ((int64_t)1 << up);
+        start[j] += (int32_t)(x >> 16);
+        start[GEMM_MATRIX + j] += (int32_t)(x & 0xffff);
+    }
+}
+#endif
+
+static void flex_matrix_start_avx512_amx(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows,
+                                         int64_t columns, int32_t *start) {
+    const struct fl_epilogue *e = &args->p.product.epilogue;
+    const struct gemm_alignment by = fl_gemm_alignment(args);
+    const int16_t *bias = e->bias.data ? (const int16_t *)e->bias.data + first % e->bias.count : NULL,
+                  *residual = gemm_residual(e, first, sizeof *residual);
+#if defined(__AVX512BW__)
+    const __mmask16 there = (__mmask16)((1u << columns) - 1);
+    __m512i bias_high = _mm512_setzero_si512(), bias_low = bias_high;
+    if (bias)
+        flex_add_start(&bias_high, &bias_low, bias, there, by.up_bias);
+    for (int64_t r = 0; r < rows; r++, start += GEMM_MATRIX_START) {
+        __m512i high = bias_high, low = bias_low;
+        if (residual)
+            flex_add_start(&high, &low, residual + r * pitch, there, by.up_residual);
+        _mm512_storeu_si512(start, high);
+        _mm512_storeu_si512(start + GEMM_MATRIX, low);
+    }
+#else
+    memset(start, 0, (size_t)(rows * GEMM_MATRIX_START) * sizeof *start);
+    for (int64_t r = 0; r < rows; r++, start += GEMM_MATRIX_START) {
+        if (bias)
+            flex_add_start(start, bias, columns, by.up_bias);
+        if (residual)
+            flex_add_start(start, residual + r * pitch, columns, by.up_residual);
+    }
+#endif
+}
+
 /* --- the kernel set ----------------------------------------------------------------------------------------------- */
 
 static void flex_store_sums_avx512_amx(const struct fl_args *args, int64_t first, int64_t n,
@@ -311,6 +362,7 @@ static const struct gemm_stores stores = {.element_bytes = sizeof(int16_t),
                                           .rows = flex_store_panel_avx512_amx,
                                           .finish = flex_store_finish_avx512_amx,
                                           .takes_matrix = flex_takes_matrix_avx512_amx,
+                                          .matrix_start = flex_matrix_start_avx512_amx,
                                           .matrix = flex_matrix_avx512_amx};
 
 static const struct gemm_family family = {.kernels = &fl_gemm_int16_avx512_amx,

@@ -176,12 +176,32 @@ static void optimiser_store(const struct fl_args *args, int64_t first, int64_t n
     fl_stats_merge(stats, &mine);
 }
 
+/* Notes the largest root where nothing is stored. Rounded roots are monotone, so it is that of the largest sum. */
+static void optimiser_measure_roots(const struct fl_args *args, int64_t first, int64_t n, struct fl_stats *stats) {
+    const double *by = args->p.factored.factors, f[FL_FACTORS] = {by[0], by[1], by[2]};
+    double sum[FLEX_BLOCK], g[FLEX_BLOCK];
+    struct fl_stats squares = {0};
+    optimiser_doubles(&args->in[0], first, n, sum);
+    optimiser_doubles(&args->in[1], first, n, g);
+    for (int64_t i = 0; i < n; i++) {
+        const double x = fl_mean_square(sum[i], g[i], f);
+        sum[i] = x < 0 ? 0 : x;
+    }
+    optimiser_note(sum, n, &squares);
+    const double root = sqrt(squares.maximum);
+    stats->maximum = root > stats->maximum ? root : stats->maximum;
+}
+
 static void optimiser_run(const struct fl_args *args, const void *plan, int64_t first, int64_t end,
                           struct fl_stats *stats) {
     (void)plan;
     double y[FLEX_BLOCK];
     for (int64_t n; first < end; first += n) {
         n = minimum(end - first, FLEX_BLOCK);
+        if (args->op == FL_OP_ROOT_MEAN && !args->out.data) {
+            optimiser_measure_roots(args, first, n, stats);
+            continue;
+        }
         optimiser_numbers(args, first, n, y);
         optimiser_store(args, first, n, y, stats);
     }

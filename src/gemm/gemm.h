@@ -120,6 +120,10 @@ struct gemm_prefetch {
 /* Lines and columns of a matrix tile; bytes of a line and of a tile. */
 enum { GEMM_MATRIX = 16, GEMM_MATRIX_LINE = 64, GEMM_MATRIX_PLANE = GEMM_MATRIX * GEMM_MATRIX_LINE };
 
+/* A row of starts of sums: numbers x as the 16 of x >> 16, and the lower 16 bits of each, to which more may be added.
+ */
+enum { GEMM_MATRIX_START = 2 * GEMM_MATRIX };
+
 /* What a thread does while the products of a tile keep the tile unit busy: the rows of the tile before, [from, to),
  * both even, in order, all GEMM_MATRIX of them before the kernel returns. work NULL: nothing. */
 struct gemm_meanwhile {
@@ -169,7 +173,9 @@ struct gemm_panel_pair {
     const gemm_packed *b; /* panel_columns columns a step */
     int64_t height, rows, steps;
     struct gemm_prefetch next;
-    const int32_t *start;            /* of the accumulators of each column, if the kernels have `starts` */
+    const int32_t *start;            /* of the accumulators of each column, if the kernels have `starts`; of sums on
+                                        matrix tiles, unless `add`, GEMM_MATRIX_START words a row; NULL: zeros */
+    int64_t start_step;              /* words from row to row of them, 0: all begin alike */
     int32_t *sum, *high;             /* rows of panel_columns accumulators (binary32 for floats) and their high limbs */
     int64_t stride;                  /* of sum and high, from row to row */
     bool add;                        /* matrix tiles: sum holds those of the blocks before, as they left the tiles */
@@ -433,6 +439,10 @@ struct gemm_stores {
     void (*finish)(const struct fl_args *args, const void *stats); /* merges them into args->stats */
     /* Whether the call's sums can be stored from matrix tiles. NULL: never. */
     bool (*takes_matrix)(const struct fl_args *args);
+    /* Bias and residual of `rows` rows of at most GEMM_MATRIX elements from `first` on, as starts of sums, where limbs
+     * have room for them. NULL: sums begin with zero. */
+    void (*matrix_start)(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows, int64_t columns,
+                         int32_t *start);
     /* Rows from ... to - 1 of a tile, in the parts that gemm_meanwhile makes of it. */
     void (*matrix)(const struct fl_args *args, const struct gemm_matrix_tile *tile, int from, int to, void *stats);
 };

@@ -11,18 +11,20 @@
  * the others. */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
+#include "gemm/gemm_epilogue.h"
 
 enum {
-    BLOCK = FL_K_CHUNK,      /* steps of a block of k: its panel of A stays in L1 */
-    PART_BYTES = 256 * 1024, /* of a block of the columns of a part: they stay in L2 */
-    PARTS = 8,               /* least number of parts, if the panels allow it */
-    PART_COLUMNS = 16,       /* most panels of B in a part, and of A */
+    BLOCK = FL_K_CHUNK,           /* steps of a block of k: its panel of A stays in L1 */
+    MATRIX_ONE_BLOCK = 2 * BLOCK, /* steps that are one block of exact sums on matrix tiles */
+    PART_BYTES = 256 * 1024,      /* of a block of the columns of a part: they stay in L2 */
+    PARTS = 8,                    /* least number of parts, if the panels allow it */
+    PART_COLUMNS = 16,            /* most panels of B in a part, and of A */
     PART_ROWS = 16,
     BAND = 24,                       /* panels of A whose sums remain in the cache while the blocks of k are added */
     MATRIX_PART_BYTES = 1024 * 1024, /* of the operand that is cut, in a part, for matrix tiles */
     MATRIX_PANELS_LEAST = 8,         /* least number of its panels */
     MATRIX_PANELS_MOST = 32,
-    MATRIX_BYTES = 384 * 1024, /* of sums as matrix tiles store them */
+    MATRIX_BYTES = 380 * 1024, /* of sums as matrix tiles store them */
     COMMON_PANELS = 8          /* panels of the common operand packed at a time */
 };
 
@@ -31,11 +33,11 @@ struct matmul {
     int64_t m, n;
     struct gemm_operand a, b;
     bool common_a;
-    int64_t blocks, steps;     /* of k */
-    int64_t panels, parts;     /* of the operand that is cut: panels in a part; parts */
-    gemm_packed *packed;       /* the common operand */
-    struct gemm_bound *bounds; /* `blocks` for each panel */
-    gemm_packed *bytes;        /* the same for the mod-255 check, for the blocks that will probably need it */
+    int64_t blocks, block, steps; /* of k: blocks, steps of one, steps */
+    int64_t panels, parts;        /* of the operand that is cut: panels in a part; parts */
+    gemm_packed *packed;          /* the common operand */
+    struct gemm_bound *bounds;    /* `blocks` for each panel */
+    gemm_packed *bytes;           /* the same for the mod-255 check, for the blocks that will probably need it */
     bool *bytes_made;
     gemm_packed *kept; /* all of B, kept from product to product; NULL: it is not */
     struct gemm_bound *kept_bounds;
@@ -56,7 +58,7 @@ static const struct gemm_operand *cut_operand(const struct matmul *t) {
 }
 
 static int64_t block_steps(const struct matmul *t) {
-    return gemm_min(t->steps, BLOCK);
+    return gemm_min(t->steps, t->block);
 }
 
 /* The size of a block of the common operand as bytes. */
@@ -68,7 +70,7 @@ static int64_t common_bytes_size(const struct matmul *t) {
 static void matmul_pack_block(const struct matmul *t, const struct gemm_operand *s, int64_t first, int64_t panels,
                               int64_t block, gemm_packed *packed, struct gemm_bound *bounds) {
     const struct gemm_packing *packing = t->c->packing;
-    const int64_t step = block * BLOCK, steps = gemm_min(BLOCK, t->steps - step);
+    const int64_t step = block * t->block, steps = gemm_min(t->block, t->steps - step);
     gemm_packed *at = packed + step * s->width;
     const int64_t together = s->k_stride == 1 ? 1 : panels; /* lines adjacent in memory are packed together */
     for (int64_t p = 0; p < panels; p++) {
@@ -92,7 +94,7 @@ static void matmul_pack_common(void *context, int part, int worker) {
     if (!t->c->kernels->bytes)
         return;
     for (int64_t i = first * t->blocks; i < (first + panels) * t->blocks; i++) {
-        const int64_t step = i % t->blocks * BLOCK, steps = gemm_min(BLOCK, t->steps - step);
+        const int64_t step = i % t->blocks * t->block, steps = gemm_min(t->block, t->steps - step);
         t->bytes_made[i] = fl_gemm_will_want_bytes(t->c->family, &t->bounds[i]);
         if (t->bytes_made[i])
             t->c->kernels->pack_bytes(t->packed + i / t->blocks * s->panel_size + step * s->width, s->width, steps,
@@ -109,6 +111,7 @@ struct matmul_worker {
     bool *b_made;
     struct gemm_accumulators *accumulators;
     int32_t *matrix; /* sums of a band as matrix tiles store them: [panel of A][panel of B] */
+    int32_t *starts; /* of the sums on matrix tiles: for each panel of B, or for two tiles */
 };
 
 static int64_t part_column_panels(const struct matmul *t) {
@@ -128,9 +131,15 @@ static bool stores_pairs(const struct matmul *t) {
 /* The number of panels of A in a band; if k has one block, one panel is enough. */
 static int64_t band_panels(const struct matmul *t) {
     const struct gemm_matrix_kernels *matrix = matrix_of(t);
-    if (matrix)
+    if (matrix && t->blocks > 1)
         return gemm_max(MATRIX_BYTES / (part_column_panels(t) * matrix->sum_words * (int64_t)sizeof(int32_t)), 1);
     return t->blocks == 1 ? 1 : gemm_min(BAND, t->common_a ? t->a.panels : t->panels);
+}
+
+/* The tiles of sums of a panel of A: all of its tiles, if they are to be continued by the next block of k, else two,
+ * one of which is stored while the other is computed. */
+static int64_t matrix_tiles(const struct matmul *t) {
+    return t->blocks == 1 ? 2 : part_column_panels(t);
 }
 
 static struct matmul_worker lay_out_worker(const struct matmul *t, struct gemm_arena *arena) {
@@ -144,7 +153,8 @@ static struct matmul_worker lay_out_worker(const struct matmul *t, struct gemm_a
     if (stores_pairs(t))
         w.sums.stride = t->b.width;
     const int64_t sums = (matrix ? 1 : band_panels(t)) * t->a.width * w.sums.stride;
-    w.matrix = gemm_take(arena, matrix ? band_panels(t) * columns * matrix->sum_words : 0, sizeof *w.matrix);
+    w.matrix = gemm_take(arena, matrix ? band_panels(t) * matrix_tiles(t) * matrix->sum_words : 0, sizeof *w.matrix);
+    w.starts = gemm_take(arena, matrix ? gemm_max(columns, 2 * GEMM_MATRIX) * GEMM_MATRIX_START : 0, sizeof *w.starts);
     w.sums.low = gemm_take(arena, sums, sizeof *w.sums.low);
     if (!family->ordered)
         w.sums.high = gemm_take(arena, sums, sizeof *w.sums.high);
@@ -194,7 +204,7 @@ static void matmul_panel_sums(const struct matmul *t, const struct packed_panels
     const bool check = t->c->kernels->bytes != NULL;
     const int64_t common_size = common_bytes_size(t),
                   b_size = gemm_bytes_size(t->c->kernels, t->b.width, block_steps(t));
-    const int64_t step = block * BLOCK, steps = gemm_min(BLOCK, t->steps - step);
+    const int64_t step = block * t->block, steps = gemm_min(t->block, t->steps - step);
     const int64_t out_row = (a->first + i) * t->a.width, of_a = i * t->blocks + block;
     const int64_t rows = gemm_min(t->a.width, t->m - out_row);
     const gemm_packed *panel = a->panels + i * t->a.panel_size + step * t->a.width, *next = panel;
@@ -244,76 +254,138 @@ static void matmul_panel_sums(const struct matmul *t, const struct packed_panels
 
 /* --- matrix tiles --- */
 
+struct matrix_part;
+
 /* The sums of panel `row` / 16 of A by panel j of B as the tiles stored them. */
 struct matrix_sums {
+    const struct matrix_part *part;
+    int64_t j;
+    struct gemm_matrix_tile tile;
+};
+
+/* The tiles of a part. Each is stored while the next is computed. */
+struct matrix_part {
     const struct matmul *t;
-    const struct packed_panels *b;
+    const struct packed_panels *a, *b;
     const struct matmul_worker *w;
     void *stats;
-    int64_t row, j;
-    bool direct;
-    struct gemm_matrix_tile tile;
+    const struct fl_args *args; /* of the stores: sums that begin with bias and residual need them no more */
+    bool starts, direct;        /* sums begin so; they are stored from where the tiles left them */
+    struct matrix_sums sums[2];
+    int turn;                   /* which of them the next tile gets */
+    struct matrix_sums *before; /* the last tile, if it is not stored */
 };
 
 /* Stores these sums, or combines them with those of their row. */
 static void matrix_store(void *context, int from, int to) {
-    struct matrix_sums *s = context;
-    const struct matmul *t = s->t;
-    const int64_t column = (s->b->first + s->j) * t->b.width, columns = gemm_min(t->b.width, t->n - column);
-    if (!s->direct) {
-        const struct gemm_sums joined = gemm_sums_at(&s->w->sums, from, s->j * t->b.width);
-        t->c->family->matrix->finish(s->tile.sums + from * t->b.width, NULL, t->b.width, to - from, t->b.width, 0,
-                                     false, &joined);
+    const struct matrix_sums *s = context;
+    const struct matrix_part *p = s->part;
+    const struct matmul *t = p->t;
+    if (p->direct) {
+        t->c->stores->matrix(p->args, &s->tile, from, to, p->stats);
         return;
     }
-    if (from == 0) {
-        s->tile.columns = columns;
-        for (int64_t i = 0; i < GEMM_MATRIX; i++)
-            s->tile.element[i] = s->row + i < t->m ? (s->row + i) * t->n + column : -1;
-    }
-    t->c->stores->matrix(t->c->args, &s->tile, from, to, s->stats);
+    const struct gemm_sums joined = gemm_sums_at(&p->w->sums, from, s->j * t->b.width);
+    t->c->family->matrix->finish(s->tile.sums + from * t->b.width, NULL, t->b.width, to - from, t->b.width, 0, false,
+                                 &joined);
 }
 
-/* Multiplies panel `i` of A by the panels of B for one block of k, into the sums of the band from `sums` on. The sums
- * of a tile are stored while the next are computed. */
-static void matrix_panel(const struct matmul *t, const struct packed_panels *a, int64_t i,
-                         const struct packed_panels *b, int64_t block, bool direct, int32_t *sums,
-                         const struct matmul_worker *w, void *stats) {
-    const int64_t words = t->c->family->matrix->sum_words, step = block * BLOCK,
-                  steps = gemm_min(BLOCK, t->steps - step);
-    const bool last = block == t->blocks - 1;
+/* Stores the last tile. */
+static void matrix_flush(struct matrix_part *p) {
+    if (p->before)
+        matrix_store(p->before, 0, GEMM_MATRIX);
+    p->before = NULL;
+}
+
+/* The next tile, panel j of B by the rows of A from `row` on. Its places are noted now, because the stores read them by
+ * vectors, which would wait for what was just written. */
+static struct matrix_sums *matrix_next(struct matrix_part *p, int64_t row, int64_t j, const int32_t *sums) {
+    const struct matmul *t = p->t;
+    struct matrix_sums *s = &p->sums[p->turn];
+    const int64_t column = (p->b->first + j) * t->b.width, first = row * t->n + column;
+    p->turn ^= 1;
+    s->part = p;
+    s->j = j;
+    s->tile.sums = sums;
+    s->tile.columns = gemm_min(t->b.width, t->n - column);
+    for (int64_t i = 0; i < GEMM_MATRIX; i++)
+        s->tile.element[i] = row + i < t->m ? first + i * t->n : -1;
+    return s;
+}
+
+/* Where the sums of a tile of panel j of B begin: with the bias, which `starts` has for every panel of B, or with that
+ * and the residual of each row, for two tiles in turn. */
+static void matrix_start(const struct matrix_part *p, int64_t j, struct gemm_panel_pair *pair) {
+    const bool of_rows = p->t->c->args->p.product.epilogue.residual.data;
+    pair->start_step = of_rows ? GEMM_MATRIX_START : 0;
+    pair->start = p->w->starts + (of_rows ? j % 2 * GEMM_MATRIX : j) * GEMM_MATRIX_START;
+}
+
+/* Computes these for `rows` rows from `row` on. */
+static void matrix_make_start(const struct matrix_part *p, int64_t row, int64_t rows, int64_t j, int32_t *start) {
+    const struct matmul *t = p->t;
+    const int64_t column = (p->b->first + j) * t->b.width;
+    t->c->stores->matrix_start(t->c->args, row * t->n + column, t->n, gemm_min(rows, t->m - row),
+                               gemm_min(t->b.width, t->n - column), start);
+}
+
+/* Chooses how sums are stored; plain: memory for the arguments without bias and residual. */
+static void matrix_begin(struct matrix_part *p, struct fl_args *plain) {
+    const struct matmul *t = p->t;
+    const struct gemm_stores *stores = t->c->stores;
+    const struct fl_epilogue *e = &t->c->args->p.product.epilogue;
+    const struct gemm_alignment by = fl_gemm_alignment(t->c->args);
+    p->args = t->c->args;
+    if (stores->matrix_start && (e->bias.data || e->residual.data) && gemm_limbs_have_room(&by)) {
+        *plain = *p->args;
+        plain->p.product.epilogue.bias.data = plain->p.product.epilogue.residual.data = NULL;
+        p->args = plain;
+    }
+    p->direct = stores->takes_matrix && stores->takes_matrix(p->args);
+    p->starts = p->direct && p->args == plain;
+    for (int64_t j = 0; p->starts && !e->residual.data && j < p->b->count; j++)
+        matrix_make_start(p, 0, 1, j, p->w->starts + j * GEMM_MATRIX_START);
+}
+
+/* Multiplies panel `i` of A by the panels of B for one block of k, into sums from `sums` on. */
+static void matrix_panel(struct matrix_part *p, int64_t i, int64_t block, int32_t *sums) {
+    const struct matmul *t = p->t;
+    const struct packed_panels *a = p->a, *b = p->b;
+    const int64_t words = t->c->family->matrix->sum_words, step = block * t->block,
+                  steps = gemm_min(t->block, t->steps - step), row = (a->first + i) * t->a.width;
+    const bool last = block == t->blocks - 1, starts = p->starts && block == 0,
+               residual = starts && t->c->args->p.product.epilogue.residual.data;
     const gemm_packed *panel = a->panels + i * t->a.panel_size + step * t->a.width;
+    int32_t *room = p->w->starts;
     struct spread next =
         spread_over(panel + (i + 1 < a->count ? t->a.panel_size : 0), steps * t->a.width, b->count, steps);
-    struct matrix_sums done = {.t = t,
-                               .b = b,
-                               .w = w,
-                               .stats = stats,
-                               .row = (a->first + i) * t->a.width,
-                               .direct = direct,
-                               .tile.sums = sums};
+    if (residual)
+        matrix_make_start(p, row, GEMM_MATRIX, 0, room);
     struct gemm_panel_pair pair = {
-        .a = panel, .height = t->a.width, .rows = t->a.width, .steps = steps, .sum = sums, .add = block > 0};
+        .a = panel, .height = t->a.width, .rows = t->a.width, .steps = steps, .add = block > 0};
+    struct matrix_sums *before = p->before;
     for (int64_t j = 0; j < b->count; j++) {
         pair.b = b->panels + j * t->b.panel_size + step * t->b.width;
-        pair.sum = sums + j * words;
+        pair.sum = sums + (t->blocks > 1 ? j : p->turn) * words;
         pair.next = next.next;
+        pair.meanwhile.work = before ? matrix_store : NULL;
+        pair.meanwhile.context = before;
+        if (starts)
+            matrix_start(p, j, &pair);
+        if (residual && j + 1 < b->count) /* early: a load of a tile would wait for what was just written */
+            matrix_make_start(p, row, GEMM_MATRIX, j + 1, room + (j + 1) % 2 * GEMM_MATRIX * GEMM_MATRIX_START);
+        before = last ? matrix_next(p, row, j, pair.sum) : NULL;
         t->c->kernels->whole[t->a.width](&pair);
-        if (pair.meanwhile.work) {
-            done.tile.sums += words;
-            done.j++;
-        }
-        if (last)
-            pair.meanwhile = (struct gemm_meanwhile){matrix_store, &done};
         next.next.from += next.bytes;
     }
-    if (!last)
+    p->before = before;
+    if (t->blocks > 1 || !p->direct)
+        matrix_flush(p);
+    if (!last || p->direct)
         return;
-    matrix_store(&done, 0, GEMM_MATRIX);
     const int64_t column = b->first * t->b.width;
-    if (!direct)
-        t->c->stores->rows(t->c->args, done.row * t->n + column, t->n, gemm_min(t->a.width, t->m - done.row),
-                           gemm_min(b->count * t->b.width, t->n - column), &w->sums, stats);
+    t->c->stores->rows(t->c->args, row * t->n + column, t->n, gemm_min(t->a.width, t->m - row),
+                       gemm_min(b->count * t->b.width, t->n - column), &p->w->sums, p->stats);
 }
 
 /* --- parts --- */
@@ -338,7 +410,10 @@ static void matmul_part(void *context, int part, int worker) {
     const int64_t column = b->first * t->b.width, columns = gemm_min(b->count * t->b.width, t->n - column);
     const int64_t band = band_panels(t);
     const struct gemm_matrix_kernels *matrix = matrix_of(t);
-    const bool direct = matrix && t->c->stores->takes_matrix && t->c->stores->takes_matrix(t->c->args);
+    struct fl_args plain;
+    struct matrix_part tiles = {.t = t, .a = a, .b = b, .w = &w, .stats = stats};
+    if (matrix)
+        matrix_begin(&tiles, &plain);
     gemm_begin_part(t->c);
     for (int64_t i = 0; i < a->count; i += band) {
         const int64_t end = gemm_min(i + band, a->count);
@@ -347,8 +422,7 @@ static void matmul_part(void *context, int part, int worker) {
                 matmul_pack_block(t, cut, first, count, block, packed, bounds);
             for (int64_t panel = i; panel < end; panel++)
                 if (matrix)
-                    matrix_panel(t, a, panel, b, block, direct, w.matrix + (panel - i) * b->count * matrix->sum_words,
-                                 &w, stats);
+                    matrix_panel(&tiles, panel, block, w.matrix + (panel - i) * matrix_tiles(t) * matrix->sum_words);
                 else
                     matmul_panel_sums(t, a, panel, b, block, (panel - i) * t->a.width, &w, stats);
         }
@@ -359,6 +433,7 @@ static void matmul_part(void *context, int part, int worker) {
                                stats);
         }
     }
+    matrix_flush(&tiles);
     gemm_end_part(t->c);
 }
 
@@ -369,7 +444,8 @@ static void matmul_plan(struct matmul *t) {
                      : gemm_parts(t->m, gemm_parts(t->m, k->panel_rows)); /* equal heights: 16 rows become 8 and 8 */
     t->b.width = k->panel_columns;
     t->steps = gemm_round_up(gemm_parts(t->a.k, t->c->packing->per_step), gemm_max(k->panel_steps, 1));
-    t->blocks = gemm_parts(t->steps, BLOCK);
+    t->block = matrix_of(t) && t->steps <= MATRIX_ONE_BLOCK ? MATRIX_ONE_BLOCK : BLOCK;
+    t->blocks = gemm_parts(t->steps, t->block);
     struct gemm_operand *operands[] = {&t->a, &t->b};
     for (int i = 0; i < 2; i++) {
         operands[i]->panels = gemm_parts(operands[i]->lines, operands[i]->width);

@@ -19,6 +19,7 @@ struct fl_real_block {
     int16_t open[FL_REAL_BLOCK];                           /* elements whose rounding is not known, ascending */
     double top;                                            /* the largest |v| + e of the others */
     int64_t flushed, saturated; /* of the others, when rounded to binary32: non-zero that became 0, finite Inf */
+    int32_t gamma;              /* of mantissas */
 };
 
 /* The functions of an instruction set, for the first n elements of a block.
@@ -35,6 +36,9 @@ struct fl_real_lanes {
      * within the range of binary32 rounds to 0. */
     int (*to_nearest)(int n, struct fl_real_block *block);
     int (*to_odd)(int n, struct fl_real_block *block);
+    /* Rounds v times unit, a power of two, to nearest as mantissas m, and sets top, flushed, saturated and gamma;
+     * false, and none of that has a meaning, if a rounding is not known. */
+    bool (*to_mantissas)(int n, double unit, int16_t *m, struct fl_real_block *block);
 };
 
 extern const struct fl_real_lanes fl_real_lanes_portable, fl_real_lanes_avx2, fl_real_lanes_avx512bw;

@@ -195,6 +195,24 @@ static void write_block(const struct job *job, int64_t first, int64_t n, struct 
     stats->nonfinite += written.nonfinite;
 }
 
+/* Writes a block of mantissas, if all its roundings are known. They are stored last, since operands may lie there. */
+static bool write_mantissas(const struct job *job, int64_t first, int64_t n, struct fl_real_block *block,
+                            struct fl_stats *stats) {
+    const struct fl_args *args = job->args;
+    int16_t m[FL_REAL_BLOCK];
+    if (!is_shared(args) || args->rounding.mode != TENSOR_ROUND_NEAREST ||
+        !job->way->lanes->to_mantissas((int)n, fl_power_of_two(fl_exponent(&args->out)), m, block))
+        return false;
+    find_maximum(job, first, n, block, stats);
+    if (!args->out.data)
+        return true;
+    stats->gamma = block->gamma > stats->gamma ? block->gamma : stats->gamma;
+    stats->flushed += block->flushed;
+    stats->saturated += block->saturated;
+    memcpy((int16_t *)args->out.data + first, m, (size_t)n * sizeof *m);
+    return true;
+}
+
 static void load_floats(const struct job *job, int operand, int64_t first, int64_t n, float *x) {
     job->set->to_floats(job->args->format, &job->args->in[operand], first, n, x, false);
     for (; n < FL_REAL_BLOCK; n++)
@@ -221,7 +239,8 @@ static void vector_part(void *context, int part, int worker) {
             if (gradient)
                 lanes->multiply((int)n, args->op == FL_OP_HARDTANH_GRAD, &block);
         }
-        write_block(job, i, n, &block, &job->stats[worker]);
+        if (!write_mantissas(job, i, n, &block, &job->stats[worker]))
+            write_block(job, i, n, &block, &job->stats[worker]);
     }
 }
 

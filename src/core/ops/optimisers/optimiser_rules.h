@@ -10,9 +10,15 @@
 #include "flexlab/tensor_blocks.h"
 #include <float.h>
 
-/* sqrt(a r^2 + b (c g)^2); 0 for a sum below zero. */
+/* a r^2 + b (c g)^2 */
+FL_BOTH double fl_mean_square(double r, double g, const double *f) {
+    const double x = f[2] * g;
+    return f[0] * (r * r) + f[1] * (x * x);
+}
+
+/* The root of that; 0 for a sum below zero. */
 FL_BOTH double fl_root_mean(double r, double g, const double *f) {
-    const double x = f[2] * g, sum = f[0] * (r * r) + f[1] * (x * x);
+    const double sum = fl_mean_square(r, g, f);
     return sum > 0 ? sqrt(sum) : sum != sum ? sum : 0.0;
 }
 
