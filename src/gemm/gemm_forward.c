@@ -9,7 +9,8 @@
  *
  * An input gradient with a stride is divided by the position of a pixel within the stride (its phase): only the filter
  * positions of the same phase meet a value, all others meet holes. Exact sums omit the holes. In ordered sums a hole is
- * one term (struct gemm_packing). */
+ * one term (struct gemm_packing). Products with padding are omitted in the same way, for lines of output pixels that meet
+ * the same filter rows, and where a row of a tile is an image, for pixels that meet the same filter columns. */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include <math.h>
@@ -242,9 +243,41 @@ static struct gemm_ahead ahead_of(const struct forward *t, const struct rect *q,
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
-/* The segments of all pixels of a phase. */
+/* Filter positions [from, to) in one direction. */
+struct met {
+    int64_t from, to;
+};
+
+/* Those that meet a pixel of the image, not padding, at an output pixel. In ordered sums, whose terms all count, any. */
+static struct met met_by(const struct forward *t, const struct gemm_side *side, int64_t at) {
+    struct met met = {0, side->positions};
+    const int64_t step = t->v.gradient ? -side->dilation : side->dilation,
+                  first = t->v.gradient ? at + side->padding : at * side->stride - side->padding,
+                  end = t->v.gradient ? side->in * side->stride : side->in;
+    if (is_ordered(t))
+        return met;
+    while (met.from < met.to && (first + met.from * step < 0 || first + met.from * step >= end))
+        met.from++;
+    while (met.to > met.from && (first + (met.to - 1) * step < 0 || first + (met.to - 1) * step >= end))
+        met.to--;
+    return met;
+}
+
+/* The end of the output pixels from `at` on, `phases` apart and before `end`, that meet the same. */
+static int64_t end_of_met(const struct forward *t, const struct gemm_side *side, int64_t at, int64_t end,
+                          int64_t phases) {
+    const struct met met = met_by(t, side, at);
+    for (at += phases; at < end; at += phases) {
+        const struct met other = met_by(t, side, at);
+        if (other.from != met.from || other.to != met.to)
+            break;
+    }
+    return gemm_min(at, end);
+}
+
+/* The segments of all pixels of a phase that meet the same filter positions. */
 static void list_segments(const struct forward *t, const struct rect *q, int64_t phase_y, int64_t phase_x,
-                          struct gemm_segments *list) {
+                          struct met down_met, struct met across_met, struct gemm_segments *list) {
     const int64_t phases_y = phases_of(t, &t->v.y), phases_x = phases_of(t, &t->v.x);
     const bool ordered = is_ordered(t);
     const struct gemm_proof proof = {t->c->packing->bound_windows ? t->proof : NULL, 0,
@@ -255,7 +288,8 @@ static void list_segments(const struct forward *t, const struct rect *q, int64_t
         if (ordered && p->chain_begins)
             fl_gemm_segments_new_block(list);
         const int64_t y = p->r * t->v.y.dilation, x = p->s * t->v.x.dilation;
-        if (y % phases_y == phase_y && x % phases_x == phase_x) {
+        const bool met = p->r >= down_met.from && p->r < down_met.to && p->s >= across_met.from && p->s < across_met.to;
+        if (met && y % phases_y == phase_y && x % phases_x == phase_x) {
             const int64_t down = t->lines_apart  ? p->r
                                  : t->v.gradient ? -(y / phases_y)
                                                  : y,
@@ -309,14 +343,15 @@ static int64_t image_pixels(const struct rect *q) {
     return (q->band_y1 - q->band_y0) * (q->x1 - q->x0);
 }
 
-/* All tiles of a phase in a band, whose first pixel is (y0, x0). out: the band's sums. */
+/* All tiles of a phase in pixels [y0, y1) x [x0, x1) of a band, the first of which is of that phase. out: the band's
+ * sums. */
 static void phase_tiles(const struct forward *t, const struct rect *q, const gemm_packed *a,
-                        const struct gemm_segments *list, const int32_t *starts, int64_t y0, int64_t x0, int64_t group,
-                        const struct gemm_sums *out, struct gemm_ahead *ahead) {
+                        const struct gemm_segments *list, const int32_t *starts, int64_t y0, int64_t y1, int64_t x0,
+                        int64_t x1, int64_t group, const struct gemm_sums *out, struct gemm_ahead *ahead) {
     const int64_t phases = phases_of(t, &t->v.y), across = phases_of(t, &t->v.x), first = group * t->panels_per_group,
                   end = gemm_min(first + t->panels_per_group, t->panels);
     const bool stacked = t->stack > 1;
-    const int64_t pixels = q->x1 - q->x0, count = gemm_parts(q->x1 - x0, across),
+    const int64_t pixels = q->x1 - q->x0, count = gemm_parts(x1 - x0, across),
                   step = (t->v.gradient ? 1 : t->v.x.stride) * t->pixel; /* from pixel to pixel of the phase */
     const int64_t line = t->lines_apart ? (y0 - q->y0) * t->v.y.positions : place_of(t, &t->v.y, y0) - q->in_y0;
     const int64_t lines = t->lines_apart  ? phases * t->v.y.positions
@@ -339,7 +374,7 @@ static void phase_tiles(const struct forward *t, const struct rect *q, const gem
             struct gemm_sums to =
                 gemm_sums_at(out, (y0 - q->band_y0) * pixels + x0 - q->x0, (panel - first) * t->width);
             to.stride = (stacked ? image_pixels(q) : across) * out->stride;
-            for (int64_t y = y0; y < q->band_y1; y += phases) {
+            for (int64_t y = y0; y < y1; y += phases) {
                 struct gemm_sums pixel = to;
                 for (int64_t x = 0; x < (stacked ? count : 1); x++) {
                     tile.a = row + x * step;
@@ -355,11 +390,11 @@ static void phase_tiles(const struct forward *t, const struct rect *q, const gem
     }
 }
 
-/* Zeroes the sums of a phase that no filter position meets, in one image. */
-static void phase_zeros(const struct forward *t, const struct rect *q, int64_t image, int64_t y0, int64_t x0,
-                        const struct gemm_sums *out) {
-    for (int64_t y = y0; y < q->band_y1; y += t->v.y.stride)
-        for (int64_t x = x0; x < q->x1; x += t->v.x.stride) {
+/* Zeroes the sums of such pixels, which no filter position meets, in one image. */
+static void phase_zeros(const struct forward *t, const struct rect *q, int64_t image, int64_t y0, int64_t y1,
+                        int64_t x0, int64_t x1, const struct gemm_sums *out) {
+    for (int64_t y = y0; y < y1; y += phases_of(t, &t->v.y))
+        for (int64_t x = x0; x < x1; x += phases_of(t, &t->v.x)) {
             const int64_t pixel = image * image_pixels(q) + (y - q->band_y0) * (q->x1 - q->x0) + x - q->x0;
             const struct gemm_sums to = gemm_sums_at(out, pixel, 0);
             if (to.wide)
@@ -424,23 +459,53 @@ static struct forward_worker lay_out_worker(const struct forward *t, struct gemm
     return w;
 }
 
-/* The sums of a band; list: the segments of its only phase are not listed yet; begins: it is the first of its group. */
-static void band_tiles(const struct forward *t, const struct rect *q, int64_t group, bool list, bool begins,
-                       struct forward_worker *w) {
+/* What the segments of a worker are listed for. */
+struct listed {
+    struct met down, across;
+    int64_t phase_y, phase_x;
+};
+
+static bool is_listed(const struct listed *a, const struct listed *b) {
+    return a->down.from == b->down.from && a->down.to == b->down.to && a->across.from == b->across.from &&
+           a->across.to == b->across.to && a->phase_y == b->phase_y && a->phase_x == b->phase_x;
+}
+
+/* The sums of pixels [y, y1) x [x, x1) of a band; begins: starts of this group are still to be found. */
+static void pixel_tiles(const struct forward *t, const struct rect *q, int64_t y, int64_t y1, int64_t x, int64_t x1,
+                        int64_t group, bool *begins, struct listed *listed, struct forward_worker *w) {
+    const struct listed now = {
+        met_by(t, &t->v.y, y),
+        t->stack > 1 ? met_by(t, &t->v.x, x) : (struct met){0, t->v.x.positions},
+        (y + t->v.y.padding) % phases_of(t, &t->v.y),
+        (x + t->v.x.padding) % phases_of(t, &t->v.x),
+    };
+    const bool lists = !is_listed(listed, &now);
+    if (lists)
+        list_segments(t, q, now.phase_y, now.phase_x, now.down, now.across, &w->list);
+    *listed = now;
+    if (t->c->kernels->starts && (lists || *begins))
+        find_starts(t, &w->list, group, w->starts);
+    *begins = false;
+    if (w->list.blocks)
+        phase_tiles(t, q, w->a, &w->list, w->starts, y, y1, x, x1, group, &w->sums, &w->ahead);
+    else
+        for (int64_t i = 0; i < q->images; i++)
+            phase_zeros(t, q, i, y, y1, x, x1, &w->sums);
+}
+
+/* The sums of a band. */
+static void band_tiles(const struct forward *t, const struct rect *q, int64_t group, bool begins,
+                       struct listed *listed, struct forward_worker *w) {
     const int64_t phases_y = phases_of(t, &t->v.y), phases_x = phases_of(t, &t->v.x);
-    for (int64_t y = q->band_y0; y < gemm_min(q->band_y0 + phases_y, q->band_y1); y++)
-        for (int64_t x = q->x0; x < gemm_min(q->x0 + phases_x, q->x1); x++) {
-            const bool lists = list || phases_y * phases_x > 1;
-            if (lists)
-                list_segments(t, q, (y + t->v.y.padding) % phases_y, (x + t->v.x.padding) % phases_x, &w->list);
-            if (t->c->kernels->starts && (lists || begins))
-                find_starts(t, &w->list, group, w->starts);
-            if (w->list.blocks)
-                phase_tiles(t, q, w->a, &w->list, w->starts, y, x, group, &w->sums, &w->ahead);
-            else
-                for (int64_t i = 0; i < q->images; i++)
-                    phase_zeros(t, q, i, y, x, &w->sums);
-        }
+    for (int64_t y0 = q->band_y0; y0 < gemm_min(q->band_y0 + phases_y, q->band_y1); y0++)
+        for (int64_t x0 = q->x0; x0 < gemm_min(q->x0 + phases_x, q->x1); x0++)
+            for (int64_t y = y0, y1; y < q->band_y1; y += gemm_round_up(y1 - y, phases_y)) {
+                y1 = end_of_met(t, &t->v.y, y, q->band_y1, phases_y);
+                for (int64_t x = x0, x1; x < q->x1; x += gemm_round_up(x1 - x, phases_x)) {
+                    x1 = t->stack > 1 ? end_of_met(t, &t->v.x, x, q->x1, phases_x) : q->x1;
+                    pixel_tiles(t, q, y, y1, x, x1, group, &begins, listed, w);
+                }
+            }
 }
 
 static void forward_part(void *context, int part, int worker) {
@@ -451,17 +516,16 @@ static void forward_part(void *context, int part, int worker) {
     const int64_t unit = t->group_per_part ? part / t->groups : part;
     struct rect q = rect_of(t, unit);
     const int64_t first = t->group_per_part ? part % t->groups : 0, end = t->group_per_part ? first + 1 : t->groups;
-    bool listed = false;
+    struct listed listed = {.phase_y = -1};
     pack_rect(t, &q, w.a);
     w.ahead = ahead_of(t, &q, unit + (t->group_per_part ? 1 : t->c->workers));
     for (int64_t group = first; group < end; group++) {
         w.sums.stride = gemm_min(t->v.filters - group * t->panels_per_group * t->width, t->panels_per_group * t->width);
         for (q.band_y0 = q.y0; q.band_y0 < q.y1; q.band_y0 = q.band_y1) {
             q.band_y1 = gemm_min(q.band_y0 + t->band_h, q.y1);
-            band_tiles(t, &q, group, !listed, q.band_y0 == q.y0, &w);
+            band_tiles(t, &q, group, q.band_y0 == q.y0, &listed, &w);
             for (int64_t i = 0; i < q.images; i++)
                 store_band(t, &q, i, group, &w.sums, stats);
-            listed = true;
         }
     }
 }
