@@ -78,8 +78,8 @@ tensor_status fl_gemm_unpacked(struct gemm_call *c, struct gemm_workspace *needs
                          .a_row = tn ? 1 : g->k,
                          .a_step = tn ? g->m : 1,
                          .turned = tn,
-                         .in_place = c->stores->plain && c->args->out.data &&
-                                     !gemm_has_epilogue(&c->args->p.product.epilogue)};
+                         .in_place =
+                             c->stores->plain && c->args->out.data && !gemm_has_epilogue(&c->args->p.product.epilogue)};
     const int64_t parts = gemm_parts(t.m, BAND_ROWS);
     struct gemm_arena common = {NULL, 0}, worker = gemm_worker_arena(c, 0);
     char *block;

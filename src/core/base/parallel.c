@@ -1,8 +1,8 @@
 /* parallel.c - threads: helpers that wait for the next team. They are started when a team first needs them, live as
  * long as the process and may run on every processor but the caller's (docs/decisions/0007-dispatch.md). They are the
- * library's own in every build: an OpenMP runtime ends the process where the system refuses a thread, and hangs in the child of a fork.
- * OpenMP, if built in, gives the number of threads and whether the caller is in a parallel region of its own. The
- * shared library stays loaded (nodelete, cmake/library.cmake): its threads outlive a dlclose. */
+ * library's own in every build: an OpenMP runtime ends the process where the system refuses a thread, and hangs in the
+ * child of a fork. OpenMP, if built in, gives the number of threads and whether the caller is in a parallel region of
+ * its own. The shared library stays loaded (nodelete, cmake/library.cmake): its threads outlive a dlclose. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "core/base/parallel.h"
 #include "core/base/fail.h"
@@ -61,7 +61,7 @@ static struct pool pool = NEW_POOL;
 static atomic_int wanted;                /* by tensor_set_threads; 0: the default */
 static atomic_int most = FL_MAX_THREADS; /* threads that the system granted, once it has refused one */
 static int spin;                         /* polls before a thread sleeps */
-static cpu_set_t permitted;         /* processors of the thread that began */
+static cpu_set_t permitted;              /* processors of the thread that began */
 static int processors, environment; /* processors that this process may use; the number in OMP_NUM_THREADS, 0: none */
 static char environment_text[32];   /* OMP_NUM_THREADS if it is no number of threads, else "" */
 static bool fork_is_seen;           /* otherwise a child would wait for helpers that it does not have */
