@@ -12,6 +12,7 @@
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include "gemm/gemm_epilogue.h"
+#include <string.h>
 
 enum {
     BLOCK = FL_K_CHUNK,           /* steps of a block of k: its panel of A stays in L1 */
@@ -321,12 +322,13 @@ static void matrix_start(const struct matrix_part *p, int64_t j, struct gemm_pan
     pair->start = p->w->starts + (of_rows ? j % 2 * GEMM_MATRIX : j) * GEMM_MATRIX_START;
 }
 
-/* Computes these for `rows` rows from `row` on. */
+/* Computes these for `rows` rows from `row` on; rows that do not exist begin with zeros. */
 static void matrix_make_start(const struct matrix_part *p, int64_t row, int64_t rows, int64_t j, int32_t *start) {
     const struct matmul *t = p->t;
-    const int64_t column = (p->b->first + j) * t->b.width;
-    t->c->stores->matrix_start(t->c->args, row * t->n + column, t->n, gemm_min(rows, t->m - row),
-                               gemm_min(t->b.width, t->n - column), start);
+    const int64_t column = (p->b->first + j) * t->b.width, there = gemm_min(rows, t->m - row);
+    t->c->stores->matrix_start(t->c->args, row * t->n + column, t->n, there, gemm_min(t->b.width, t->n - column),
+                               start);
+    memset(start + there * GEMM_MATRIX_START, 0, (size_t)((rows - there) * GEMM_MATRIX_START) * sizeof *start);
 }
 
 /* Chooses how sums are stored; plain: memory for the arguments without bias and residual. */
