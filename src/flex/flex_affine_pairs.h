@@ -20,7 +20,7 @@
 
 #ifdef FLEX_PAIRS
 enum {
-    AFFINE_MIXED = 15, /* bits of the lowest digits of factors, of which one at least is set in a mixed group */
+    AFFINE_MIXED = 15, /* bits of the lower digits of factors, of which one at least is set in a mixed group */
     AFFINE_MISSES = 3  /* tiles of a part that are computed twice, before all others are computed with care at once */
 };
 
@@ -34,7 +34,7 @@ struct affine_half {
 struct affine_group {
     struct affine_half half[2];
     int levels; /* 0: the group does not fit */
-    bool mixed; /* the lowest digits of factors are odd: lower digits of sums are seldom zero */
+    bool mixed; /* lower digits of sums are seldom all zero */
 };
 
 static int32_t pair_of(int32_t first, int32_t cross) {
@@ -55,6 +55,13 @@ static void set_lane(struct affine_half *h, int l, const struct affine *p, const
 /* The largest number of levels for which there is a loop (affine_pairs). */
 static int affine_most_levels(int kind) {
     return kind & AFFINE_CLOSED ? 2 : kind & AFFINE_SECOND ? AFFINE_LEVELS : 3;
+}
+
+static bool is_mixed(const struct affine_digits *t) {
+    int32_t bits = 0;
+    for (int level = 0; level < t->levels - 1; level++)
+        bits |= t->first[level] | t->cross[level];
+    return bits & AFFINE_MIXED;
 }
 
 /* All lanes of a group have the number of levels of the lane that needs most. */
@@ -78,9 +85,9 @@ static void fill_group(struct affine_group *g, const struct affine *p, int64_t j
         for (int l = 0; l < PAIRS; l++)
             set_lane(&g->half[half], l, p, &digits[place_of(half, l) % distinct]);
     g->levels = levels;
-    g->mixed = levels > 1 && !(p->kind & AFFINE_CLOSED);
+    g->mixed = !(p->kind & AFFINE_CLOSED);
     for (int64_t i = 0; i < distinct; i++)
-        g->mixed = g->mixed && (digits[i].first[0] | digits[i].cross[0]) & AFFINE_MIXED;
+        g->mixed = g->mixed && is_mixed(&digits[i]);
 }
 
 /* The same for all lanes. */
@@ -141,9 +148,10 @@ struct affine_seen {
 /* Computes the group at entry j of the period for `rows` rows from element i on. kind, levels and quick are constants
  * of the caller, so that each combination has its own loop. quick: as if no sum had zeros in all digits below the top
  * level. */
-static inline __attribute__((always_inline)) struct affine_seen
-affine_rows(const struct fl_args *args, const struct affine *p, int64_t j, int64_t i, int64_t rows, int kind,
-            int levels, bool quick) {
+static inline __attribute__((always_inline)) struct affine_seen affine_rows(const struct fl_args *args,
+                                                                            const struct affine *p, int64_t j,
+                                                                            int64_t i, int64_t rows, int kind,
+                                                                            int levels, bool quick) {
     const struct affine_group *g = &p->groups[j / GROUP];
     const int top = levels - 1;
     pairs digits[2][AFFINE_LEVELS], constant[2][AFFINE_LEVELS], sticky[2], shift[2], middle[2];

@@ -126,7 +126,8 @@ static bool linear_as_affine(struct affine *p, const struct fl_args *args, const
     struct affine_digits digits;
     const int e = args->out.data ? fl_exponent(&args->out) : affine_measuring_exponent(affine_size(&channel));
     const bool stochastic = args->rounding.mode == TENSOR_ROUND_STOCHASTIC;
-    if ((stochastic ? l->plan.narrow || !args->out.data : !(affine_as_digits(&channel, e, 1, &digits) && digits.levels <= 2)) ||
+    if ((stochastic ? l->plan.narrow || !args->out.data
+                    : !(affine_as_digits(&channel, e, 1, &digits) && digits.levels <= 2)) ||
         !new_affine(p, args, 1, gated | (l->plan.two ? AFFINE_SECOND : 0) | (l->plan.relu ? AFFINE_RELU : 0)))
         return false;
     p->x = l->plan.two ? args->in[1].data : NULL;

@@ -9,8 +9,8 @@
  *
  * An input gradient with a stride is divided by the position of a pixel within the stride (its phase): only the filter
  * positions of the same phase meet a value, all others meet holes. Exact sums omit the holes. In ordered sums a hole is
- * one term (struct gemm_packing). Products with padding are omitted in the same way, for lines of output pixels that meet
- * the same filter rows, and where a row of a tile is an image, for pixels that meet the same filter columns. */
+ * one term (struct gemm_packing). Products with padding are omitted in the same way, for lines of output pixels that
+ * meet the same filter rows, and where a row of a tile is an image, for pixels that meet the same filter columns. */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include <math.h>
@@ -248,7 +248,8 @@ struct met {
     int64_t from, to;
 };
 
-/* Those that meet a pixel of the image, not padding, at an output pixel. In ordered sums, whose terms all count, any. */
+/* Those that meet a pixel of the image, not padding, at an output pixel. In ordered sums, whose terms all count, any.
+ */
 static struct met met_by(const struct forward *t, const struct gemm_side *side, int64_t at) {
     struct met met = {0, side->positions};
     const int64_t step = t->v.gradient ? -side->dilation : side->dilation,
@@ -494,8 +495,8 @@ static void pixel_tiles(const struct forward *t, const struct rect *q, int64_t y
 }
 
 /* The sums of a band. */
-static void band_tiles(const struct forward *t, const struct rect *q, int64_t group, bool begins,
-                       struct listed *listed, struct forward_worker *w) {
+static void band_tiles(const struct forward *t, const struct rect *q, int64_t group, bool begins, struct listed *listed,
+                       struct forward_worker *w) {
     const int64_t phases_y = phases_of(t, &t->v.y), phases_x = phases_of(t, &t->v.x);
     for (int64_t y0 = q->band_y0; y0 < gemm_min(q->band_y0 + phases_y, q->band_y1); y0++)
         for (int64_t x0 = q->x0; x0 < gemm_min(q->x0 + phases_x, q->x1); x0++)
