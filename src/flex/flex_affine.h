@@ -98,13 +98,12 @@ static void finish_affine(struct affine *p, const struct fl_args *args) {
     }
 }
 
-static void affine_tile(const struct fl_args *args, const struct affine *p, int64_t first, int64_t rows, int *missed,
+static void affine_tile(const struct fl_args *args, const struct affine *p, int64_t first, int64_t rows,
                         struct flex_stats *sums, struct fl_stats *stats) {
-    (void)missed;
     for (int64_t j = 0; j < p->period; j += AFFINE_STEP) {
 #ifdef FLEX_PAIRS
         if (p->groups[j / GROUP].levels) {
-            affine_pairs(args, p, j, first + j, rows, missed, sums, stats);
+            affine_pairs(args, p, j, first + j, rows, sums, stats);
             continue;
         }
 #endif
@@ -122,13 +121,12 @@ static void affine_run(const struct fl_args *args, const void *plan, int64_t fir
                        struct fl_stats *stats) {
     const struct affine *p = plan;
     struct flex_stats sums = {0};
-    int missed = 0;
     while (end - first >= p->period) {
         const int64_t rows = minimum((end - first) / p->period, p->tile_rows);
         if (p->stochastic)
             affine_draw_tile(args, p, first, rows, &sums, stats);
         else
-            affine_tile(args, p, first, rows, &missed, &sums, stats);
+            affine_tile(args, p, first, rows, &sums, stats);
         first += rows * p->period;
     }
     for (int64_t c = first % p->channels; first < end; first++, c = c + 1 < p->channels ? c + 1 : 0)

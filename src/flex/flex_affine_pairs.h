@@ -4,10 +4,6 @@
  * carried into the level above. The top level is then the sum without its lower digits; its last bit is set if any of
  * these is not zero (round to odd), so that it rounds to 16 bits as the whole sum does.
  *
- * In nearly all tiles of maps with several levels no sum has zeros in all lower digits. Then none is zero or halfway
- * between two results, and the top level is shifted as it is. A tile is computed so first, watches its lower digits,
- * and is computed again with all care if some were zero.
- *
  * The largest sum must be known to the last bit. A tile records the extremes of its results; only if they reach the
  * largest one so far are the sums of a lane examined one by one.
  *
@@ -19,11 +15,6 @@
 #include "flex/flex_pairs.h"
 
 #ifdef FLEX_PAIRS
-enum {
-    AFFINE_MIXED = 15, /* bits of the lower digits of factors, of which one at least is set in a mixed group */
-    AFFINE_MISSES = 3  /* tiles of a part that are computed twice, before all others are computed with care at once */
-};
-
 struct affine_half {
     int32_t digits[AFFINE_LEVELS][PAIRS];   /* pairs of 16-bit multipliers: of a, and of x or, without x, of one */
     int32_t constant[AFFINE_LEVELS][PAIRS]; /* the top one includes half a unit */
@@ -34,7 +25,6 @@ struct affine_half {
 struct affine_group {
     struct affine_half half[2];
     int levels; /* 0: the group does not fit */
-    bool mixed; /* lower digits of sums are seldom all zero */
 };
 
 static int32_t pair_of(int32_t first, int32_t cross) {
@@ -57,18 +47,11 @@ static int affine_most_levels(int kind) {
     return kind & AFFINE_CLOSED ? 2 : kind & AFFINE_SECOND ? AFFINE_LEVELS : 3;
 }
 
-static bool is_mixed(const struct affine_digits *t) {
-    int32_t bits = 0;
-    for (int level = 0; level < t->levels - 1; level++)
-        bits |= t->first[level] | t->cross[level];
-    return bits & AFFINE_MIXED;
-}
-
 /* All lanes of a group have the number of levels of the lane that needs most. */
 static void fill_group(struct affine_group *g, const struct affine *p, int64_t j) {
     struct affine_digits digits[GROUP];
     const int64_t distinct = minimum(p->channels, GROUP);
-    int levels = 1;
+    int levels = 2;
     g->levels = 0;
     for (int64_t i = 0; i < distinct; i++) {
         if (!affine_as_digits(&p->entries[(j + i) % p->channels].exact, p->e, levels, &digits[i]))
@@ -85,9 +68,6 @@ static void fill_group(struct affine_group *g, const struct affine *p, int64_t j
         for (int l = 0; l < PAIRS; l++)
             set_lane(&g->half[half], l, p, &digits[place_of(half, l) % distinct]);
     g->levels = levels;
-    g->mixed = !(p->kind & AFFINE_CLOSED);
-    for (int64_t i = 0; i < distinct; i++)
-        g->mixed = g->mixed && is_mixed(&digits[i]);
 }
 
 /* The same for all lanes. */
@@ -137,21 +117,12 @@ static __attribute__((noinline)) bool affine_extremes(const struct fl_args *args
     return true;
 }
 
-/* What the loop over the rows of a tile leaves: extremes of the results, and how many sums that are not zero became so.
- * known: nothing was missed. */
-struct affine_seen {
-    mantissas high, low;
-    int64_t flushed;
-    bool known;
-};
-
-/* Computes the group at entry j of the period for `rows` rows from element i on. kind, levels and quick are constants
- * of the caller, so that each combination has its own loop. quick: as if no sum had zeros in all digits below the top
- * level. */
-static inline __attribute__((always_inline)) struct affine_seen affine_rows(const struct fl_args *args,
-                                                                            const struct affine *p, int64_t j,
-                                                                            int64_t i, int64_t rows, int kind,
-                                                                            int levels, bool quick) {
+/* Computes the group at entry j of the period for `rows` rows from element i on. kind and levels are constants of the
+ * caller, so that each combination has its own loop. */
+static inline __attribute__((always_inline)) void affine_group_of(const struct fl_args *args, const struct affine *p,
+                                                                  int64_t j, int64_t i, int64_t rows, int kind,
+                                                                  int levels, struct flex_stats *sums,
+                                                                  struct fl_stats *stats) {
     const struct affine_group *g = &p->groups[j / GROUP];
     const int top = levels - 1;
     pairs digits[2][AFFINE_LEVELS], constant[2][AFFINE_LEVELS], sticky[2], shift[2], middle[2];
@@ -168,9 +139,8 @@ static inline __attribute__((always_inline)) struct affine_seen affine_rows(cons
     }
     const int16_t *a = p->a + i, *x = p->x + (p->x ? i : 0), *gate = p->gate + (p->gate ? i : 0);
     int16_t *y = element(&args->out, i);
-    struct affine_seen seen = {mantissas_all(0), mantissas_all(0), 0, true};
+    mantissas seen_high = mantissas_all(0), seen_low = mantissas_all(0);
     pairs lost = {0};
-    mantissas zeros = mantissas_all(0), least = mantissas_all(-1);
     const int64_t ahead = p->tile_rows * p->period;
     for (int64_t row = 0; row < rows; row++) {
         const int64_t at = row * p->period;
@@ -196,94 +166,57 @@ static inline __attribute__((always_inline)) struct affine_seen affine_rows(cons
                 carry = t >> 16;
             }
             h[k] = pairs_add_product(constant[k][top] + carry, both, (mantissas)digits[k][top]);
-            if (quick) {
-                least = mantissas_least(least, (mantissas)below);
-                m[k] = h[k] >> shift[k];
-                if (kind & AFFINE_RELU)
-                    lost = pairs_count_below(lost, h[k] - middle[k], middle[k]);
-                continue;
-            }
-            h[k] = levels <= 2 ? pairs_to_odd_sticky(h[k], below, sticky[k]) : pairs_to_odd(h[k], below);
+            h[k] = levels == 2 ? pairs_to_odd_sticky(h[k], below, sticky[k]) : pairs_to_odd(h[k], below);
             if (kind & AFFINE_RELU)
                 h[k] = pairs_largest(h[k], middle[k]);
             m[k] = pairs_to_even(h[k] >> shift[k], h[k], middle[k] + middle[k] - 1);
             lost = pairs_count_lost(lost, m[k], h[k], middle[k]);
         }
-        mantissas result = pairs_pack(m[0], m[1]);
-        if (quick && kind & AFFINE_RELU)
-            result = mantissas_largest(result, mantissas_all(0));
-        else if (quick)
-            zeros = mantissas_count_zeros(zeros, result);
-        seen.high = mantissas_largest(seen.high, result);
+        const mantissas result = pairs_pack(m[0], m[1]);
+        seen_high = mantissas_largest(seen_high, result);
         if (!(kind & AFFINE_RELU))
-            seen.low = mantissas_smallest(seen.low, result);
+            seen_low = mantissas_smallest(seen_low, result);
         if (y)
             mantissas_keep(y + at, result);
     }
-    int16_t counts[GROUP], digit[GROUP];
-    mantissas_keep(counts, zeros);
-    mantissas_keep(digit, least);
-    for (int l = 0; l < PAIRS; l++) {
-        seen.flushed += lost[l] + counts[2 * l] + counts[2 * l + 1];
-        seen.known = seen.known && (!quick || digit[2 * l]);
-    }
-    return seen;
-}
-
-static inline __attribute__((always_inline)) void affine_group_of(const struct fl_args *args, const struct affine *p,
-                                                                  int64_t j, int64_t i, int64_t rows, int kind,
-                                                                  int levels, int *missed, struct flex_stats *sums,
-                                                                  struct fl_stats *stats) {
-    struct affine_seen seen = {.known = false};
-    if (levels > 1 && !(kind & AFFINE_CLOSED) && p->groups[j / GROUP].mixed && *missed < AFFINE_MISSES) {
-        seen = affine_rows(args, p, j, i, rows, kind, levels, true);
-        *missed += !seen.known;
-    }
-    if (!seen.known)
-        seen = affine_rows(args, p, j, i, rows, kind, levels, false);
+    int64_t flushed = 0;
+    for (int l = 0; l < PAIRS; l++)
+        flushed += lost[l];
     int16_t largest[GROUP], smallest[GROUP];
-    mantissas_keep(largest, seen.high);
-    mantissas_keep(smallest, seen.low);
+    mantissas_keep(largest, seen_high);
+    mantissas_keep(smallest, seen_low);
     const double known = known_size(p, stats), largest_result = rint(known * p->places);
     const int16_t limit = (int16_t)(largest_result < FLEX_TOP ? largest_result : FLEX_TOP);
-    const bool passes = any_reaches(seen.high, limit) || any_reaches(mantissas_negated(seen.low), limit);
-    const bool nothing = known == 0 && !seen.flushed && !any_reaches(seen.high, 1) &&
-                         !any_reaches(mantissas_negated(seen.low), 1); /* all sums are zero */
+    const bool passes = any_reaches(seen_high, limit) || any_reaches(mantissas_negated(seen_low), limit);
+    const bool nothing = known == 0 && !flushed && !any_reaches(seen_high, 1) &&
+                         !any_reaches(mantissas_negated(seen_low), 1); /* all sums are zero */
     if (nothing || !passes || affine_extremes(args, p, largest, smallest, j, i, rows, sums, stats))
-        sums->flushed += args->out.data ? seen.flushed : 0;
+        sums->flushed += args->out.data ? flushed : 0;
 }
 
-/* missed: tiles of this part that were computed twice. */
 static void affine_pairs(const struct fl_args *args, const struct affine *p, int64_t j, int64_t i, int64_t rows,
-                         int *missed, struct flex_stats *sums, struct fl_stats *stats) {
+                         struct flex_stats *sums, struct fl_stats *stats) {
     const int levels = p->groups[j / GROUP].levels;
 #define LOOP(kind, levels)                                                                                             \
     case (kind)*8 + (levels):                                                                                          \
-        affine_group_of(args, p, j, i, rows, kind, levels, missed, sums, stats);                                       \
+        affine_group_of(args, p, j, i, rows, kind, levels, sums, stats);                                               \
         break;
     switch (p->kind * 8 + levels) {
-        LOOP(0, 1)
         LOOP(0, 2)
         LOOP(0, 3)
-        LOOP(AFFINE_RELU, 1)
         LOOP(AFFINE_RELU, 2)
         LOOP(AFFINE_RELU, 3)
-        LOOP(AFFINE_GATED, 1)
         LOOP(AFFINE_GATED, 2)
         LOOP(AFFINE_GATED, 3)
-        LOOP(AFFINE_SECOND, 1)
         LOOP(AFFINE_SECOND, 2)
         LOOP(AFFINE_SECOND, 3)
         LOOP(AFFINE_SECOND, 4)
-        LOOP(AFFINE_SECOND | AFFINE_RELU, 1)
         LOOP(AFFINE_SECOND | AFFINE_RELU, 2)
         LOOP(AFFINE_SECOND | AFFINE_RELU, 3)
         LOOP(AFFINE_SECOND | AFFINE_RELU, 4)
-        LOOP(AFFINE_SECOND | AFFINE_GATED, 1)
         LOOP(AFFINE_SECOND | AFFINE_GATED, 2)
         LOOP(AFFINE_SECOND | AFFINE_GATED, 3)
         LOOP(AFFINE_SECOND | AFFINE_GATED, 4)
-        LOOP(AFFINE_SECOND | AFFINE_CLOSED, 1)
         LOOP(AFFINE_SECOND | AFFINE_CLOSED, 2)
     }
 #undef LOOP

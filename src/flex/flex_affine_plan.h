@@ -222,7 +222,7 @@ struct affine_digits {
     int levels;
     int32_t first[AFFINE_LEVELS], cross[AFFINE_LEVELS], constant[AFFINE_LEVELS];
     int32_t shift;  /* the top level's sum is rounded here: 2 ... 30 */
-    int32_t sticky; /* 1 or 0; only with one or two levels: with more, the constant is an integer too */
+    int32_t sticky; /* 1 or 0; only with two levels: with more, the constant is an integer too */
 };
 
 /* Splits x into signed digits; false if the top one needs more than `top` bits and a sign. */

@@ -126,15 +126,14 @@ static bool linear_as_affine(struct affine *p, const struct fl_args *args, const
     struct affine_digits digits;
     const int e = args->out.data ? fl_exponent(&args->out) : affine_measuring_exponent(affine_size(&channel));
     const bool stochastic = args->rounding.mode == TENSOR_ROUND_STOCHASTIC;
-    if ((stochastic ? l->plan.narrow || !args->out.data
-                    : !(affine_as_digits(&channel, e, 1, &digits) && digits.levels <= 2)) ||
+    if ((stochastic ? l->plan.narrow || !args->out.data : !affine_as_digits_of(&channel, e, 2, &digits)) ||
         !new_affine(p, args, 1, gated | (l->plan.two ? AFFINE_SECOND : 0) | (l->plan.relu ? AFFINE_RELU : 0)))
         return false;
     p->x = l->plan.two ? args->in[1].data : NULL;
     p->gate = l->gate;
     p->entries[0].exact = channel;
     finish_affine(p, args);
-    return stochastic ? p->straight : p->groups[0].levels > 0;
+    return stochastic ? p->straight : p->groups[0].levels == 2;
 }
 
 #endif

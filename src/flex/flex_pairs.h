@@ -4,9 +4,8 @@
  *
  * Gives: FLEX_PAIRS, PAIRS, GROUP, pairs, mantissas, place_of, pairs_at, pairs_keep, pairs_all, mantissas_all,
  * pairs_low, pairs_high, pairs_product, pairs_add_product, pairs_largest, pairs_pack, pairs_to_odd,
- * pairs_to_odd_sticky, pairs_to_even, pairs_count_lost, pairs_count_below, mantissas_at, mantissas_keep,
- * mantissas_gated, mantissas_largest, mantissas_smallest, mantissas_least, mantissas_count_zeros, mantissas_negated,
- * any_reaches. */
+ * pairs_to_odd_sticky, pairs_to_even, pairs_count_lost, mantissas_at, mantissas_keep, mantissas_gated,
+ * mantissas_largest, mantissas_smallest, mantissas_negated, any_reaches. */
 #ifndef FL_FLEX_PAIRS_H
 #define FL_FLEX_PAIRS_H
 
@@ -104,11 +103,6 @@ static inline mantissas mantissas_smallest(mantissas a, mantissas b) {
     return PAIRS_OP(min_epi16)(a, b);
 }
 
-/* of 16 bits without sign */
-static inline mantissas mantissas_least(mantissas a, mantissas b) {
-    return PAIRS_OP(min_epu16)(a, b);
-}
-
 /* saturated: of -32768, 32767 */
 static inline mantissas mantissas_negated(mantissas x) {
     return PAIRS_OP(subs_epi16)(mantissas_all(0), x);
@@ -144,17 +138,6 @@ static inline pairs pairs_count_lost(pairs count, pairs m, pairs x, pairs origin
     return (pairs)_mm512_mask_sub_epi32((mantissas)count, lost, (mantissas)count, _mm512_set1_epi32(-1));
 }
 
-/* count + 1 if 0 <= x < end; end above zero */
-static inline pairs pairs_count_below(pairs count, pairs x, pairs end) {
-    const __mmask16 inside = _mm512_cmplt_epu32_mask((mantissas)x, (mantissas)end);
-    return (pairs)_mm512_mask_sub_epi32((mantissas)count, inside, (mantissas)count, _mm512_set1_epi32(-1));
-}
-
-/* count + 1 of each mantissa that is zero */
-static inline mantissas mantissas_count_zeros(mantissas count, mantissas x) {
-    return _mm512_mask_sub_epi16(count, _mm512_testn_epi16_mask(x, x), count, mantissas_all(-1));
-}
-
 /* whether any x >= least */
 static inline bool any_reaches(mantissas x, int16_t least) {
     return _mm512_cmpge_epi16_mask(x, mantissas_all(least)) != 0;
@@ -183,14 +166,6 @@ static inline pairs pairs_count_lost(pairs count, pairs m, pairs x, pairs origin
     const mantissas zero = _mm256_cmpeq_epi32((mantissas)m, mantissas_all(0));
     const mantissas same = _mm256_cmpeq_epi32((mantissas)x, (mantissas)origin);
     return count - (pairs)_mm256_andnot_si256(same, zero);
-}
-
-static inline pairs pairs_count_below(pairs count, pairs x, pairs end) {
-    return count - ((x >= 0) & (x < end));
-}
-
-static inline mantissas mantissas_count_zeros(mantissas count, mantissas x) {
-    return _mm256_sub_epi16(count, _mm256_cmpeq_epi16(x, mantissas_all(0)));
 }
 
 static inline bool any_reaches(mantissas x, int16_t least) {
