@@ -16,7 +16,7 @@
 
 enum {
     BLOCK = FL_K_CHUNK,           /* steps of a block of k: its panel of A stays in L1 */
-    MATRIX_ONE_BLOCK = 2 * BLOCK, /* steps that are one block of exact sums on matrix tiles */
+    MATRIX_ONE_BLOCK = 2 * BLOCK, /* steps that are one block on matrix tiles: no sums to continue */
     PART_BYTES = 256 * 1024,      /* of a block of the columns of a part: they stay in L2 */
     PARTS = 8,                    /* least number of parts, if the panels allow it */
     PART_COLUMNS = 16,            /* most panels of B in a part, and of A */

@@ -66,7 +66,7 @@ struct fl_gpu_blocks; /* a product whose operands are taken in blocks: gpu_block
 struct fl_gpu_sources {
     int version;                                               /* FL_GPU_VERSION */
     const char *flexlab;                                       /* version of the library */
-    size_t call_bytes, slot_bytes, failure_bytes, facts_bytes; /* call_bytes: of a call, its args, floats and blocks */
+    size_t call_bytes, slot_bytes, failure_bytes, facts_bytes; /* call_bytes: of a call and all it points to */
     uint64_t operations;                                       /* fl_gpu_operations */
 };
 

@@ -295,7 +295,7 @@ template <bool grouped> __global__ void end_gamma(const struct gpu_call call) {
 
 /* --- softmax ------------------------------------------------------------------------------------------------------ */
 
-/* The terms of the elements of a row. */
+/* What the elements of a row share. */
 struct softmax_row_numbers {
     double top, sum; /* the largest of the logits; the sum of exponentials of their distances from it */
 };

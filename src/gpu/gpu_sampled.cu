@@ -2,8 +2,6 @@
 #include "gpu/gpu_calls.h"
 #include "gpu/gpu_plugin.h"
 
-enum { MOST = 256 };
-
 FL_EITHER double fl_sampled_decoded(const struct fl_sampled_operand *x, int64_t i) {
     const struct fl_minifloat *f = (const struct fl_minifloat *)x->format;
     const uint32_t code =
@@ -16,7 +14,7 @@ __global__ void sample_product(const struct gpu_control *control, const struct f
                                const struct fl_gpu_sampled given, const struct fl_examining how) {
     __shared__ struct fl_sampled_operand in[FL_SAMPLED_OPERANDS];
     __shared__ struct fl_minifloat made[FL_SAMPLED_OPERANDS];
-    __shared__ struct fl_sampled_one found[MOST];
+    __shared__ struct fl_sampled_one found[FL_SAMPLED_MOST];
     if (control->failure.finding)
         return;
     for (int k = 0; k < FL_SAMPLED_OPERANDS && threadIdx.x == 0; k++) {
@@ -41,5 +39,5 @@ __global__ void sample_product(const struct gpu_control *control, const struct f
 
 cudaError_t gpu_sample(const struct fl_args *args, const struct fl_examining *how, struct gpu_control *control,
                        cudaStream_t stream) {
-    return gpu_launch(sample_product, 1, MOST, 0, stream, control, *args, *how->operands, *how);
+    return gpu_launch(sample_product, 1, FL_SAMPLED_MOST, 0, stream, control, *args, *how->operands, *how);
 }

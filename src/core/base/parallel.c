@@ -49,7 +49,9 @@ struct pool {
     atomic_int working;          /* helpers that joined and are not done */
     int helpers, called;
     pthread_t threads[FL_MAX_THREADS]; /* of the helpers */
-    int processor;                     /* of the latest caller, which the helpers are kept off; -1: none */
+    int apart;                         /* of the helpers: the first ones, which are kept off `processor` */
+    int processor;                     /* of the latest caller; -1: none */
+    cpu_set_t permitted;               /* to the latest caller */
 };
 #define NEW_POOL                                                                                                       \
     {                                                                                                                  \
@@ -230,28 +232,29 @@ static void run_alone(int first, int parts, fl_part work, void *context) {
 
 /* A helper on the caller's processor would only take the caller's time. Linux wakes a thread on the processor of the
  * one that wakes it if others have been busy lately, idle as they may be now, lets it wait there for some milliseconds,
- * and does not move what soon sleeps again. The helpers may use the caller's other processors, or the process's if it
- * has one alone. A mask that the system refuses changes only the time. */
-static void keep_helpers_off(int processor) {
-    cpu_set_t others;
-    if (processor < 0 || sched_getaffinity(0, sizeof others, &others))
+ * and does not move what soon sleeps again. The helpers of a team may use the caller's other processors, or those of
+ * the thread that began if the caller has one alone. A mask that the system refuses changes only the time. */
+static void keep_helpers_off(void) {
+    const int processor = sched_getcpu();
+    cpu_set_t caller;
+    if (processor < 0 || sched_getaffinity(0, sizeof caller, &caller))
         return;
-    if (CPU_COUNT(&others) < 2)
-        others = permitted;
+    if (processor != pool.processor || !CPU_EQUAL(&caller, &pool.permitted))
+        pool.apart = 0;
+    pool.processor = processor;
+    pool.permitted = caller;
+    cpu_set_t others = CPU_COUNT(&caller) < 2 ? permitted : caller;
     CPU_CLR(processor, &others);
-    for (int i = 0; CPU_COUNT(&others) > 0 && i < pool.helpers; i++)
-        pthread_setaffinity_np(pool.threads[i], sizeof others, &others);
+    for (; CPU_COUNT(&others) > 0 && pool.apart < pool.called; pool.apart++)
+        pthread_setaffinity_np(pool.threads[pool.apart], sizeof others, &others);
 }
 
 static void open_team(struct team *team, int helpers) {
     pthread_mutex_lock(&pool.lock);
-    const int before = pool.helpers, processor = sched_getcpu();
     hire(helpers);
-    if (processor != pool.processor || pool.helpers > before)
-        keep_helpers_off(processor);
-    pool.processor = processor;
-    pool.team = team;
     pool.called = pool.helpers < helpers ? pool.helpers : helpers;
+    keep_helpers_off();
+    pool.team = team;
     pool.number++;
     pthread_cond_broadcast(&pool.begin);
     pthread_mutex_unlock(&pool.lock);

@@ -8,8 +8,8 @@
 #include "core/tensor/described.h"
 #include "flexlab/tensor.h"
 
-/* The most elements of a write, and the most products of all of them together, unless one element has more. */
-enum { FL_SAMPLED_MOST = 256, FL_SAMPLED_PRODUCTS = 1 << 14 };
+/* The most products of all elements of a write together, unless one element has more. */
+enum { FL_SAMPLED_PRODUCTS = 1 << 14 };
 /* In a step that records telemetry, one in so many positions of a network is sampled. */
 enum { FL_SAMPLED_TURNS = 16 };
 

@@ -361,10 +361,13 @@ tensor_status tensor_describe(tensor_description *to, const tensor *x) {
 /* --- of a device -------------------------------------------------------------------------------------------------- */
 
 static tensor_status examine(const char *what, const tensor *x, bool wide, struct fl_examining how) {
-    struct fl_call call = {.kind = FL_CALL_EXAMINE, .source.format = x->format, .examining = how};
     const tensor_status status = check_readable(what, x);
-    call.source.view = wide ? fl_wide_view_of(x) : fl_view_of(x);
-    return status ? status : fl_submit(fl_queue_of(x->storage), &call);
+    if (status)
+        return status;
+    const struct fl_call call = {.kind = FL_CALL_EXAMINE,
+                                 .source = {.format = x->format, .view = wide ? fl_wide_view_of(x) : fl_view_of(x)},
+                                 .examining = how};
+    return fl_submit(fl_queue_of(x->storage), &call);
 }
 
 bool fl_examines_there(const tensor_device *device) {

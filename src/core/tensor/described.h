@@ -41,7 +41,7 @@ FL_BOTH int64_t fl_described_share(int64_t count) {
     return share > least ? (share + FL_DESCRIBED_BLOCK - 1) / FL_DESCRIBED_BLOCK * FL_DESCRIBED_BLOCK : least;
 }
 
-/* Elements that a device takes as doubles at a time: whole parts, about 32 MiB at most. */
+/* Elements that a device takes as doubles at a time: whole parts, about 32 MiB of at most 2^28 elements. */
 FL_BOTH int64_t fl_described_room(int64_t count) {
     const int64_t share = fl_described_share(count), most = 4 << 20, parts = most > share ? most / share : 1;
     return count < parts * share ? count : parts * share;
@@ -54,6 +54,8 @@ struct fl_moved {
     int64_t moved; /* elements that differ */
 };
 
+enum { FL_SAMPLED_MOST = 256 }; /* elements of a product computed again */
+
 /* Elements of a product computed again (core/queue/sampled.h): how many, and over those whose exact value and stored
  * one are finite, the squares of their difference and of the exact value. */
 struct fl_sampled_sums {
@@ -65,10 +67,10 @@ struct fl_sampled_sums {
 /* What a task of a device does with the elements of a tensor. `number` is written with the results, which those of a
  * task that did not run lack. */
 struct fl_examining {
-    struct fl_described *described; /* describes them; NULL: */
+    struct fl_described *described; /* gets a description; NULL: none is wanted */
     double *numbers;                /* memory for fl_described_room doubles, to describe and to compare */
-    double *before;                 /* stores their values with the wide part there, or if ... */
-    struct fl_moved *moved;         /* ... not NULL, compares them with those */
+    double *before;                 /* without a description: gets the values with the wide part, if moved is NULL */
+    struct fl_moved *moved;         /* gets what the values are off from those in `before` */
     int64_t number;
     struct fl_sampled_sums *sampled; /* of a product, of which `elements` are computed again */
     int64_t elements;

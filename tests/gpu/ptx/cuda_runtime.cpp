@@ -335,8 +335,7 @@ static bool is_forbidden(const char *call, cudaStream_t waited_for) {
 extern "C" {
 
 /* For tests: "waits", "stream waits", "recordings", "replays", "allocations", "brought": bytes to the host, "current":
- * the thread's device; "forget":
- * runs what is queued, and begins to count instructions again. */
+ * the thread's device; "forget": runs what is queued, and begins to count instructions again. */
 __attribute__((visibility("default"))) long ptx_count(const char *what) {
     Locked locked(lock);
     const std::string name = what;
