@@ -15,17 +15,17 @@
 #include <string.h>
 
 enum {
-    BLOCK = FL_K_CHUNK,           /* steps of a block of k: its panel of A stays in L1 */
-    MATRIX_ONE_BLOCK = 2 * BLOCK, /* steps that are one block on matrix tiles: no sums to continue */
-    PART_BYTES = 256 * 1024,      /* of a block of the columns of a part: they stay in L2 */
-    PARTS = 8,                    /* least number of parts, if the panels allow it */
-    PART_COLUMNS = 16,            /* most panels of B in a part, and of A */
+    BLOCK = FL_K_CHUNK,      /* steps of a block of k: its panel of A stays in L1; with one of twice as many,
+                                2048^3 of mantissas on tiles takes 1.2 times as long */
+    PART_BYTES = 256 * 1024, /* of a block of the columns of a part: they stay in L2 */
+    PARTS = 8,               /* least number of parts, if the panels allow it */
+    PART_COLUMNS = 16,       /* most panels of B in a part, and of A */
     PART_ROWS = 16,
     BAND = 24,                       /* panels of A whose sums remain in the cache while the blocks of k are added */
     MATRIX_PART_BYTES = 1024 * 1024, /* of the operand that is cut, in a part, for matrix tiles */
     MATRIX_PANELS_LEAST = 8,         /* least number of its panels */
     MATRIX_PANELS_MOST = 32,
-    MATRIX_BYTES = 380 * 1024, /* of sums as matrix tiles store them */
+    MATRIX_BYTES = 384 * 1024, /* of sums as matrix tiles store them */
     COMMON_PANELS = 8          /* panels of the common operand packed at a time */
 };
 
@@ -34,11 +34,11 @@ struct matmul {
     int64_t m, n;
     struct gemm_operand a, b;
     bool common_a;
-    int64_t blocks, block, steps; /* of k: blocks, steps of one, steps */
-    int64_t panels, parts;        /* of the operand that is cut: panels in a part; parts */
-    gemm_packed *packed;          /* the common operand */
-    struct gemm_bound *bounds;    /* `blocks` for each panel */
-    gemm_packed *bytes;           /* the same for the mod-255 check, for the blocks that will probably need it */
+    int64_t blocks, steps;     /* of k */
+    int64_t panels, parts;     /* of the operand that is cut: panels in a part; parts */
+    gemm_packed *packed;       /* the common operand */
+    struct gemm_bound *bounds; /* `blocks` for each panel */
+    gemm_packed *bytes;        /* the same for the mod-255 check, for the blocks that will probably need it */
     bool *bytes_made;
     gemm_packed *kept; /* all of B, kept from product to product; NULL: it is not */
     struct gemm_bound *kept_bounds;
@@ -59,7 +59,7 @@ static const struct gemm_operand *cut_operand(const struct matmul *t) {
 }
 
 static int64_t block_steps(const struct matmul *t) {
-    return gemm_min(t->steps, t->block);
+    return gemm_min(t->steps, BLOCK);
 }
 
 /* The size of a block of the common operand as bytes. */
@@ -71,7 +71,7 @@ static int64_t common_bytes_size(const struct matmul *t) {
 static void matmul_pack_block(const struct matmul *t, const struct gemm_operand *s, int64_t first, int64_t panels,
                               int64_t block, gemm_packed *packed, struct gemm_bound *bounds) {
     const struct gemm_packing *packing = t->c->packing;
-    const int64_t step = block * t->block, steps = gemm_min(t->block, t->steps - step);
+    const int64_t step = block * BLOCK, steps = gemm_min(BLOCK, t->steps - step);
     gemm_packed *at = packed + step * s->width;
     const int64_t together = s->k_stride == 1 ? 1 : panels; /* lines adjacent in memory are packed together */
     for (int64_t p = 0; p < panels; p++) {
@@ -95,7 +95,7 @@ static void matmul_pack_common(void *context, int part, int worker) {
     if (!t->c->kernels->bytes)
         return;
     for (int64_t i = first * t->blocks; i < (first + panels) * t->blocks; i++) {
-        const int64_t step = i % t->blocks * t->block, steps = gemm_min(t->block, t->steps - step);
+        const int64_t step = i % t->blocks * BLOCK, steps = gemm_min(BLOCK, t->steps - step);
         t->bytes_made[i] = fl_gemm_will_want_bytes(t->c->family, &t->bounds[i]);
         if (t->bytes_made[i])
             t->c->kernels->pack_bytes(t->packed + i / t->blocks * s->panel_size + step * s->width, s->width, steps,
@@ -205,7 +205,7 @@ static void matmul_panel_sums(const struct matmul *t, const struct packed_panels
     const bool check = t->c->kernels->bytes != NULL;
     const int64_t common_size = common_bytes_size(t),
                   b_size = gemm_bytes_size(t->c->kernels, t->b.width, block_steps(t));
-    const int64_t step = block * t->block, steps = gemm_min(t->block, t->steps - step);
+    const int64_t step = block * BLOCK, steps = gemm_min(BLOCK, t->steps - step);
     const int64_t out_row = (a->first + i) * t->a.width, of_a = i * t->blocks + block;
     const int64_t rows = gemm_min(t->a.width, t->m - out_row);
     const gemm_packed *panel = a->panels + i * t->a.panel_size + step * t->a.width, *next = panel;
@@ -353,8 +353,8 @@ static void matrix_begin(struct matrix_part *p, struct fl_args *plain) {
 static void matrix_panel(struct matrix_part *p, int64_t i, int64_t block, int32_t *sums) {
     const struct matmul *t = p->t;
     const struct packed_panels *a = p->a, *b = p->b;
-    const int64_t words = t->c->family->matrix->sum_words, step = block * t->block,
-                  steps = gemm_min(t->block, t->steps - step), row = (a->first + i) * t->a.width;
+    const int64_t words = t->c->family->matrix->sum_words, step = block * BLOCK,
+                  steps = gemm_min(BLOCK, t->steps - step), row = (a->first + i) * t->a.width;
     const bool last = block == t->blocks - 1, starts = p->starts && block == 0,
                residual = starts && t->c->args->p.product.epilogue.residual.data;
     const gemm_packed *panel = a->panels + i * t->a.panel_size + step * t->a.width;
@@ -446,8 +446,7 @@ static void matmul_plan(struct matmul *t) {
                      : gemm_parts(t->m, gemm_parts(t->m, k->panel_rows)); /* equal heights: 16 rows become 8 and 8 */
     t->b.width = k->panel_columns;
     t->steps = gemm_round_up(gemm_parts(t->a.k, t->c->packing->per_step), gemm_max(k->panel_steps, 1));
-    t->block = matrix_of(t) && t->steps <= MATRIX_ONE_BLOCK ? MATRIX_ONE_BLOCK : BLOCK;
-    t->blocks = gemm_parts(t->steps, t->block);
+    t->blocks = gemm_parts(t->steps, BLOCK);
     struct gemm_operand *operands[] = {&t->a, &t->b};
     for (int i = 0; i < 2; i++) {
         operands[i]->panels = gemm_parts(operands[i]->lines, operands[i]->width);

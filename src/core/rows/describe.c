@@ -364,9 +364,9 @@ static tensor_status examine(const char *what, const tensor *x, bool wide, struc
     const tensor_status status = check_readable(what, x);
     if (status)
         return status;
-    const struct fl_call call = {.kind = FL_CALL_EXAMINE,
-                                 .source = {.format = x->format, .view = wide ? fl_wide_view_of(x) : fl_view_of(x)},
-                                 .examining = how};
+    struct fl_call call = {.kind = FL_CALL_EXAMINE,
+                           .source = {.format = x->format, .view = wide ? fl_wide_view_of(x) : fl_view_of(x)},
+                           .examining = how};
     return fl_submit(fl_queue_of(x->storage), &call);
 }
 
