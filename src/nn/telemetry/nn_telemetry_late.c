@@ -48,10 +48,10 @@ static tensor_status make_room_for_elements(nn_telemetry *t) {
 
 /* The exponents of shadows at a write follow from all writes before it, which the host has yet to see. */
 tensor_status fl_telemetry_examine_there(nn_telemetry *t) {
-    const bool can =
-        t->describing && !t->shadow_count && fl_examines_there(t->g->device) && fl_telemetry_can_be_late(t);
-    const tensor_status status = can ? make_room_for_elements(t) : TENSOR_OK;
-    t->there = can && !status;
+    t->there = t->describing && !t->shadow_count && fl_examines_there(t->g->device);
+    t->there = t->there && fl_telemetry_can_be_late(t); /* which asks for it */
+    const tensor_status status = t->there ? make_room_for_elements(t) : TENSOR_OK;
+    t->there = t->there && !status;
     return status;
 }
 
