@@ -166,7 +166,10 @@ def demo():
     m = Machine("exit 100", missing=("qemu-", "g++", "c++", "python", "nvcc", "clang")).builds()
     done = m.dev("demo", str(m.folder / "results"))
     check(done.returncode == 0 and not m.noted("asked"), "demo asks for packages:", m.noted("asked"), done)
-    check(m.noted("built").startswith("--preset release\n"), "demo configures otherwise than test:", m.noted("built"))
+    tested = Machine("cd ${0%/*}/..; ln -sf /bin/true bin/qemu-x86_64").builds()
+    tested.dev("test", "-N")
+    configured = [n.noted("built").partition("\n")[0].replace(" -DPython3_EXECUTABLE=python3", "") for n in (m, tested)]
+    check(configured[0].startswith("--preset release") and configured[0] == configured[1], "demo configures otherwise than test:", configured)
     check(re.search(r"^--build --preset release .*--target flexlab$", m.noted("built"), re.M), "demo builds", m.noted("built"))
     trained = m.noted("trained")
     check("--telemetry" in trained and "--shadow" in trained and len(re.search(r"--formats (\S+)", trained)[1].split(",")) == 5, trained)
