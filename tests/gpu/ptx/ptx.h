@@ -129,6 +129,18 @@ struct Form {
     Flow flow = Flow::OF_ALL;
 };
 
+/* At most so many numbers. */
+template <uint32_t most> struct Few {
+    uint32_t count = 0, of[most];
+    void push_back(uint32_t number) {
+        if (count == most)
+            give_up("an instruction of too many registers");
+        of[count++] = number;
+    }
+    const uint32_t *begin() const { return of; }
+    const uint32_t *end() const { return of + count; }
+};
+
 struct Insn : Form {
     bool guard_is_not = false, inner = false; /* inner: in a loop without another one in it */
     int32_t guard = -1;
@@ -136,7 +148,8 @@ struct Insn : Form {
     int64_t offset = 0;                  /* of an address; or an immediate number */
     Operand o[6];                        /* of a shuffle the last is its predicate */
     std::vector<Operand> more;           /* operands in braces */
-    std::vector<uint32_t> reads, writes; /* numbers of registers */
+    Few<11> reads; /* numbers of registers; that of the guard first */
+    Few<4> writes;
     std::string_view text;
     mutable uint64_t wavefronts = 0, least = 0; /* of shared memory, where they are counted: taken, needed */
 };
@@ -153,7 +166,7 @@ struct Kernel {
     uint32_t register_bytes = 0, predicates = 0, numbers = 0; /* numbers: of registers and predicates together */
     uint32_t parameter_bytes = 0, frame_bytes = 0, static_shared = 0, functions = 0;
     uint32_t most_threads[3] = {0, 0, 0}; /* 0: no limit */
-    uint32_t grain = 4;                   /* bytes of shared memory whose races are told apart */
+    uint32_t grain = 4, grain_bits = 2;   /* bytes of shared memory whose races are told apart: 2^grain_bits */
     bool barriers = false;
     uint64_t launches = 0, instructions = 0;
 };
@@ -209,7 +222,7 @@ struct Device {
     int number;
     uint64_t bytes, used_by_variables;
     unsigned char *memory, *state;
-    uint64_t *race; /* NULL unless asked for: of each byte the last writer and a reader */
+    uint64_t *writer, *reader; /* NULL unless asked for: of each byte the last writer, and a reader */
     uint64_t at() const { return DEVICES_AT + (uint64_t)number * DEVICE_STEP; }
 };
 Device &device(int number);
@@ -251,7 +264,7 @@ struct Warp {
     uint32_t *predicates;
     uint32_t exec, live, carry; /* lanes that act, that have not ended; carry flags */
     Block *block;
-    uint32_t number, frame_step;
+    uint32_t number, frame_bytes; /* of a lane */
     unsigned char *frame;
     uint32_t pc[LANES];
     unsigned char state[LANES];
@@ -266,6 +279,10 @@ struct Warp {
     void set_predicate(const Operand &o, uint32_t value) {
         predicates[o.at] = (predicates[o.at] & ~exec) | (value & exec);
     }
+    /* Of frames, 8 bytes of each lane lie side by side. Behind all frames is their state, in the same order. */
+    unsigned char *in_frame(uint64_t at, int lane) const {
+        return frame + ((at / 8) * LANES + (uint64_t)lane) * 8 + at % 8;
+    }
     uint32_t thread(int lane) const { return number * LANES + (uint32_t)lane; }
 };
 
@@ -278,9 +295,28 @@ Action load, load_parameter, store, atomic, take_address, give_address;         
 Action shuffle, reduce, multiply_tiles, load_matrix, start_copy, commit_copies, wait_for_copies; /* ptx_warp.cpp */
 Action multiply_floats;                                                                          /* ptx_tensor.cpp */
 
-uint64_t address_in(Warp &w, const Operand &o, int lane);
+inline uint64_t address_in(Warp &w, const Operand &o, int lane) {
+    return o.width == 4 ? w.at<uint32_t>(o)[lane] : w.at<uint64_t>(o)[lane];
+}
+/* Those of all lanes; whether the lanes of a mask have the same. */
+inline void addresses_of(Warp &w, const Insn &in, uint64_t addresses[LANES]) {
+    const uint64_t offset = (uint64_t)in.offset;
+    if (in.o[0].width == 4)
+        for (uint32_t i = 0; i < LANES; i++)
+            addresses[i] = w.at<uint32_t>(in.o[0])[i] + offset;
+    else
+        for (uint32_t i = 0; i < LANES; i++)
+            addresses[i] = w.at<uint64_t>(in.o[0])[i] + offset;
+}
+inline bool is_one_address(const uint64_t addresses[LANES], uint32_t lanes) {
+    const uint64_t first = addresses[__builtin_ctz(lanes)];
+    uint64_t others = 0;
+    for (uint32_t i = 0; i < LANES; i++)
+        others |= lanes >> i & 1 ? addresses[i] ^ first : 0;
+    return !others;
+}
 enum class Access { READ, WRITE, ATOMIC };
-/* The bytes at an address, after all checks. */
+/* The bytes at an address, after all checks; of a frame no more than the first 8. */
 unsigned char *reach(Warp &w, const Insn &in, int lane, uint64_t address, uint32_t bytes, Access how);
 unsigned char *reach_global(Warp &w, const Insn &in, int lane, uint64_t address, uint32_t bytes, Access how);
 void count_wavefronts(Warp &w, const Insn &in);

@@ -22,7 +22,8 @@ const std::vector<std::string> &opcode_names() {
 
 namespace {
 
-/* Calls copy their arguments to the frame of the function, whose parameters have one place each: nothing recurs. */
+/* Calls copy their arguments to the frame of the function, whose parameters have one place each: nothing recurs. Each
+ * has a multiple of 16 bytes. */
 struct Moves {
     std::vector<std::pair<uint32_t, uint32_t>> pairs; /* from, to in the frame */
     std::vector<uint32_t> bytes;
@@ -31,12 +32,14 @@ std::deque<Moves> &all_moves = *new std::deque<Moves>;
 
 void move_in_frame(Warp &w, const Insn &in) {
     const Moves &moves = all_moves[(size_t)in.offset];
-    for (const int lane : Lanes{w.exec}) {
-        unsigned char *frame = w.frame + (size_t)lane * w.frame_step;
-        for (int states = 0; states <= options().registers; states++, frame += (size_t)LANES * w.frame_step)
-            for (size_t i = 0; i < moves.pairs.size(); i++)
-                memcpy(frame + moves.pairs[i].second, frame + moves.pairs[i].first, moves.bytes[i]);
-    }
+    for (uint32_t states = 0; states <= options().registers; states++)
+        for (size_t i = 0; i < moves.pairs.size(); i++)
+            for (uint32_t at = states * w.frame_bytes, end = at + moves.bytes[i]; at < end; at += 8) {
+                const unsigned char *const from = w.in_frame(at + moves.pairs[i].first, 0);
+                unsigned char *const to = w.in_frame(at + moves.pairs[i].second, 0);
+                for (const int lane : Lanes{w.exec})
+                    memcpy(to + 8 * lane, from + 8 * lane, 8);
+            }
 }
 
 struct Called {
@@ -81,6 +84,7 @@ class Decoder {
             else if (in.space == Space::GENERIC && in.accesses)
                 k_.grain = 1; /* it may be shared memory */
         }
+        k_.grain_bits = (uint32_t)__builtin_ctz(k_.grain);
         mark_inner_loops();
         k_.functions = (uint32_t)called_.size();
         k_.frame_bytes = (k_.frame_bytes + 15) / 16 * 16;
@@ -402,7 +406,7 @@ class Decoder {
         if (!o.constant)
             in.reads.push_back(o.number);
         const Variable *v = find_variable(base);
-        if (v && in.space == Space::PARAMETER && in.action == load && v->space == Space::PARAMETER && in.count == 1)
+        if (v && in.space == Space::PARAMETER && in.action == load && v->space == Space::PARAMETER)
             in.action = load_parameter; /* the same for all lanes */
     }
 
@@ -420,10 +424,10 @@ class Decoder {
         int n = 0;
         for (std::string_view word : words) {
             auto used = [&](const Operand &o) {
-                if (!o.constant)
-                    (result ? in.writes : in.reads).push_back(o.number);
-                else if (result)
+                if (o.constant && result)
                     fail("a constant as a result");
+                if (!o.constant)
+                    result ? in.writes.push_back(o.number) : in.reads.push_back(o.number);
             };
             switch (*letter++) {
             case '2':

@@ -40,11 +40,12 @@ Device &device(int number) {
         devices.resize((size_t)options().devices);
         for (size_t i = 0; i < devices.size(); i++) {
             Device &d = devices[i];
-            d = Device{(int)i, options().bytes / 4096 * 4096, 0, nullptr, nullptr, nullptr};
+            d = Device{(int)i, options().bytes / 4096 * 4096, 0, nullptr, nullptr, nullptr, nullptr};
             const int both = PROT_READ | PROT_WRITE;
             d.memory = map(d.bytes, 0, both);
             d.state = map(d.bytes, 0, both);
-            d.race = options().races ? (uint64_t *)map(d.bytes * 16, 0, both) : nullptr;
+            d.writer = options().races ? (uint64_t *)map(d.bytes * 16, 0, both) : nullptr;
+            d.reader = d.writer ? d.writer + d.bytes : nullptr;
             map(d.bytes, d.at(), PROT_NONE); /* where the host faults */
         }
     }
@@ -86,25 +87,52 @@ static std::string hex(uint64_t x) {
 
 /* Races of a launch, byte by byte; atomic operations are in order among each other. A word: the launch, and a thread,
  * or 1: an atomic operation, 0: several threads. */
+constexpr uint64_t WHO = ((uint64_t)1 << 36) - 1;
+static uint64_t in_launch(const Warp &w) {
+    return w.block->launch->number << 36;
+}
+static uint64_t this_thread(const Warp &w, int lane) {
+    return w.block->number * 1024 + w.thread(lane) + 2;
+}
+
 static void check_race(Warp &w, const Insn &in, int lane, uint64_t at, uint32_t bytes, Access how) {
-    const uint64_t low = ((uint64_t)1 << 36) - 1, launch = w.block->launch->number << 36;
-    const uint64_t me = w.block->number * 1024 + w.thread(lane) + 2, who = how == Access::ATOMIC ? 1 : me;
+    const uint64_t launch = in_launch(w), me = this_thread(w, lane), who = how == Access::ATOMIC ? 1 : me;
     for (uint32_t i = 0; i < bytes; i++) {
-        uint64_t &writer = w.block->launch->device->race[2 * (at + i)], &reader = (&writer)[1];
-        const bool written = (writer & ~low) == launch, was_read = (reader & ~low) == launch;
-        if (written && (writer & low) != who && (writer & low) != me)
+        uint64_t &writer = w.block->launch->device->writer[at + i], &reader = w.block->launch->device->reader[at + i];
+        const bool written = (writer & ~WHO) == launch, was_read = (reader & ~WHO) == launch;
+        if (written && (writer & WHO) != who && (writer & WHO) != me)
             find("a race in global memory",
                  (how == Access::READ ? "a read, after a write: " : "a write, after another: ") + place(w, in, lane));
         if (how == Access::READ) {
             if (written && in.how == 1)
                 find("ld.nc of what the launch writes", place(w, in, lane));
-            reader = launch | (was_read && (reader & low) != me ? 0 : me);
+            reader = launch | (was_read && (reader & WHO) != me ? 0 : me);
             continue;
         }
-        if (was_read && (reader & low) != me)
+        if (was_read && (reader & WHO) != me)
             find("a race in global memory", "a write, after a read: " + place(w, in, lane));
         writer = launch | who;
     }
+}
+
+/* The same where there is no race. false: nothing was done. */
+template <Access how, uint32_t bytes>
+static inline bool without_race(const Warp &w, const Insn &in, const Device &d, int lane, uint64_t at) {
+    const uint64_t launch = in_launch(w), mine = launch | this_thread(w, lane);
+    uint64_t *const writer = d.writer + at, *const reader = d.reader + at;
+    bool others = false;
+    for (uint32_t i = 0; i < bytes; i++) {
+        others |= (writer[i] ^ launch) <= WHO && (writer[i] != mine || in.how == 1);
+        others |= how == Access::WRITE && (reader[i] ^ launch) <= WHO && reader[i] != mine;
+    }
+    if (others)
+        return false;
+    for (uint32_t i = 0; i < bytes; i++)
+        if (how == Access::WRITE)
+            writer[i] = mine;
+        else
+            reader[i] = (reader[i] ^ launch) <= WHO && reader[i] != mine ? launch : mine;
+    return true;
 }
 
 static inline bool all_written(const unsigned char *state, uint32_t bytes) {
@@ -154,7 +182,7 @@ unsigned char *reach_global(Warp &w, const Insn &in, int lane, uint64_t address,
                 fault(ILLEGAL_ADDRESS, "a read of " + hex(address) + ", which is not allocated", w, in, lane);
         find("a read of global memory that was never written", place(w, in, lane));
     }
-    if (d.race)
+    if (d.writer)
         check_race(w, in, lane, at, bytes, how);
     return d.memory + at;
 }
@@ -175,7 +203,7 @@ uint32_t shared_offset(Warp &w, const Insn &in, int lane, uint64_t address, uint
 
 void read_shared(Warp &w, const Insn &in, int lane, uint32_t at, uint32_t bytes) {
     Block &b = *w.block;
-    const uint32_t grain = b.kernel->grain;
+    const uint32_t bits = b.kernel->grain_bits;
     const uint64_t me = w.thread(lane), epoch = b.epoch << 16;
     if (!all_written(&b.shared_state[at], bytes))
         for (uint32_t i = 0; i < bytes; i++)
@@ -186,7 +214,7 @@ void read_shared(Warp &w, const Insn &in, int lane, uint32_t at, uint32_t bytes)
                      place(w, in, lane));
                 break;
             }
-    for (uint32_t g = at / grain; g < (at + bytes + grain - 1) / grain; g++) {
+    for (uint32_t g = at >> bits; g <= (at + bytes - 1) >> bits; g++) {
         if ((b.writer[g] & ~(uint64_t)0xffff) == epoch && (b.writer[g] & 0xffff) != me)
             find("a race in shared memory", "a read, after a write: " + place(w, in, lane));
         const bool was_read = (b.reader[g] & ~(uint64_t)0xffff) == epoch;
@@ -196,14 +224,14 @@ void read_shared(Warp &w, const Insn &in, int lane, uint32_t at, uint32_t bytes)
 
 void write_shared(Warp &w, const Insn &in, int lane, uint32_t at, uint32_t bytes, unsigned char state) {
     Block &b = *w.block;
-    const uint32_t grain = b.kernel->grain;
+    const uint32_t bits = b.kernel->grain_bits;
     const uint64_t me = w.thread(lane), epoch = b.epoch << 16;
     for (uint32_t i = 0; i < bytes; i++) {
         if (b.shared_state[at + i] == SHARED_ON_ITS_WAY)
             find("a write of shared memory that an asynchronous copy still writes", place(w, in, lane));
         b.shared_state[at + i] = state;
     }
-    for (uint32_t g = at / grain; g < (at + bytes + grain - 1) / grain; g++) {
+    for (uint32_t g = at >> bits; g <= (at + bytes - 1) >> bits; g++) {
         if ((b.writer[g] & ~(uint64_t)0xffff) == epoch && (b.writer[g] & 0xffff) != me)
             find("a race in shared memory", "a write, after another: " + place(w, in, lane));
         if ((b.reader[g] & ~(uint64_t)0xffff) == epoch && (b.reader[g] & 0xffff) != me)
@@ -238,18 +266,23 @@ void count_wavefronts(Warp &w, const Insn &in) {
 
 /* --- any space */
 
-unsigned char *reach(Warp &w, const Insn &in, int lane, uint64_t address, uint32_t bytes, Access how) {
-    Space space = in.space;
-    if (space == Space::GENERIC) {
-        space = Space::GLOBAL;
-        if (address - SHARED_WINDOW < WINDOW) {
-            space = Space::SHARED;
-            address -= SHARED_WINDOW;
-        } else if (address - FRAME_WINDOW < WINDOW) {
-            space = Space::FRAME;
-            address -= FRAME_WINDOW;
-        }
+/* The space of a generic address, which becomes one of that space. */
+static inline Space space_of(const Insn &in, uint64_t &address) {
+    if (in.space != Space::GENERIC)
+        return in.space;
+    if (address - SHARED_WINDOW < WINDOW) {
+        address -= SHARED_WINDOW;
+        return Space::SHARED;
     }
+    if (address - FRAME_WINDOW < WINDOW) {
+        address -= FRAME_WINDOW;
+        return Space::FRAME;
+    }
+    return Space::GLOBAL;
+}
+
+unsigned char *reach(Warp &w, const Insn &in, int lane, uint64_t address, uint32_t bytes, Access how) {
+    const Space space = space_of(in, address);
     if (space == Space::GLOBAL)
         return reach_global(w, in, lane, address, bytes, how);
     if (space == Space::SHARED) {
@@ -269,7 +302,7 @@ unsigned char *reach(Warp &w, const Insn &in, int lane, uint64_t address, uint32
         if (at + bytes > k.frame_bytes)
             fault(ILLEGAL_ADDRESS, "local address " + hex(at) + " is beyond " + std::to_string(k.frame_bytes), w, in,
                   lane);
-        return w.frame + (size_t)lane * w.frame_step + at;
+        return w.in_frame(at, lane);
     }
     const uint64_t at = address - PARAMETERS_AT;
     if (how != Access::READ || at >= k.parameter_bytes || at + bytes > k.parameter_bytes)
@@ -277,8 +310,13 @@ unsigned char *reach(Warp &w, const Insn &in, int lane, uint64_t address, uint32
     return (unsigned char *)w.block->launch->parameters + at;
 }
 
-uint64_t address_in(Warp &w, const Operand &o, int lane) {
-    return o.width == 4 ? w.at<uint32_t>(o)[lane] : w.at<uint64_t>(o)[lane];
+/* The byte that lies `by` behind one that was reached. */
+static inline unsigned char *behind(const Warp &w, unsigned char *p, uint32_t by) {
+    const uint64_t from = (uint64_t)(p - w.frame);
+    if (from >= (uint64_t)LANES * w.frame_bytes)
+        return p + by;
+    const uint64_t at = from % 8 + by;
+    return p - from % 8 + at / 8 * 8 * LANES + at % 8;
 }
 
 static inline void set_lane(unsigned char *to, uint32_t width, int lane, uint64_t value) {
@@ -311,102 +349,198 @@ static inline uint64_t element(const unsigned char *p, const Insn &in) {
     }
 }
 
-/* Where an access is as it should be, in the spaces that kernels use most: its bytes. NULL: to be looked at by reach.
- */
-template <Access how>
-static inline unsigned char *quick(Warp &w, const Insn &in, const Device &d, int lane, uint64_t address,
-                                   uint32_t bytes) {
-    if (in.space == Space::GLOBAL) {
-        const uint64_t at = address - d.at();
-        return !d.race && at < d.bytes - 16 && !(at & (bytes - 1)) && all_written(d.state + at, bytes) ? d.memory + at
-                                                                                                       : nullptr;
-    }
-    if (in.space == Space::SHARED || in.space == Space::GENERIC)
-        return nullptr;
-    const uint64_t at = address - FRAME_AT, room = w.frame_step;
-    const uint64_t parameter = address - PARAMETERS_AT, parameters = w.block->kernel->parameter_bytes;
-    if (how == Access::READ && in.space == Space::PARAMETER && parameter < parameters &&
-        parameter + bytes <= parameters && !(address & (bytes - 1)))
-        return (unsigned char *)w.block->launch->parameters + parameter;
-    return at < room && at + bytes <= room && !(at & (bytes - 1)) ? w.frame + (size_t)lane * room + at : nullptr;
+template <uint32_t bytes> static inline bool is_on_its_way(const unsigned char *state) {
+    bool any = false;
+    for (uint32_t i = 0; i < bytes; i++)
+        any |= state[i] == SHARED_ON_ITS_WAY;
+    return any;
 }
 
-static inline void addresses_of(Warp &w, const Insn &in, uint64_t addresses[LANES]) {
-    if (in.o[0].width == 4)
-        for (uint32_t i = 0; i < LANES; i++)
-            addresses[i] = w.at<uint32_t>(in.o[0])[i] + (uint64_t)in.offset;
-    else
-        for (uint32_t i = 0; i < LANES; i++)
-            addresses[i] = w.at<uint64_t>(in.o[0])[i] + (uint64_t)in.offset;
+/* As read_shared and write_shared, where there is nothing to find. false: they have to look. */
+template <Access how, uint32_t bytes>
+static inline bool quick_shared(Block &b, uint64_t me, uint32_t at) {
+    const uint32_t bits = b.kernel->grain_bits, count = bytes >> bits;
+    const uint64_t epoch = b.epoch << 16, mine = epoch | me;
+    unsigned char *const state = &b.shared_state[at];
+    uint64_t *const writer = &b.writer[at >> bits], *const reader = &b.reader[at >> bits];
+    if (how == Access::READ ? !all_written(state, bytes) : is_on_its_way<bytes>(state))
+        return false;
+    bool others = false;
+    for (uint32_t g = 0; g < count; g++) {
+        others |= (writer[g] ^ epoch) < 65536 && writer[g] != mine;
+        others |= how == Access::WRITE && (reader[g] ^ epoch) < 65536 && reader[g] != mine;
+    }
+    if (others)
+        return false;
+    for (uint32_t g = 0; g < count; g++)
+        if (how == Access::WRITE)
+            writer[g] = mine;
+        else
+            reader[g] = (reader[g] ^ epoch) < 65536 && reader[g] != mine ? epoch | 0xffff : mine;
+    if (how == Access::WRITE)
+        memset(state, SHARED_WRITTEN, bytes);
+    return true;
+}
+
+/* Where an access is as it should be, in the spaces that kernels use most: its bytes. NULL: to be looked at by reach.
+ */
+template <Access how, uint32_t bytes>
+static inline unsigned char *quick(Warp &w, const Insn &in, const Device &d, int lane, uint64_t address) {
+    const Space space = space_of(in, address);
+    if (address & (bytes - 1))
+        return nullptr;
+    if (space == Space::GLOBAL) {
+        const uint64_t at = address - d.at();
+        if (at >= d.bytes - 16 || !all_written(d.state + at, bytes))
+            return nullptr;
+        return !d.writer || without_race<how, bytes>(w, in, d, lane, at) ? d.memory + at : nullptr;
+    }
+    if (space == Space::SHARED) {
+        const uint64_t at = address - SHARED_AT;
+        Block &b = *w.block;
+        return at < b.shared_bytes && at + bytes <= b.shared_bytes &&
+                       quick_shared<how, bytes>(b, w.thread(lane), (uint32_t)at)
+                   ? &b.shared[at]
+                   : nullptr;
+    }
+    const uint64_t at = address - FRAME_AT, room = w.frame_bytes;
+    const uint64_t parameter = address - PARAMETERS_AT, parameters = w.block->kernel->parameter_bytes;
+    if (how == Access::READ && space == Space::PARAMETER && parameter < parameters && parameter + bytes <= parameters)
+        return (unsigned char *)w.block->launch->parameters + parameter;
+    return at < room && at + bytes <= room ? w.in_frame(at, lane) : nullptr;
+}
+
+/* The place in the frames where all lanes access so many bytes, or a number that is beyond them. */
+template <uint32_t bytes> static inline uint64_t one_in_frames(const Warp &w, const Insn &in, const uint64_t *addresses) {
+    const uint64_t base = in.space == Space::GENERIC ? FRAME_WINDOW + FRAME_AT : FRAME_AT;
+    if (in.space == Space::GLOBAL || in.space == Space::SHARED)
+        return w.frame_bytes;
+    const uint64_t at = addresses[__builtin_ctz(w.exec)] - base;
+    return at < w.frame_bytes && at + bytes <= w.frame_bytes && at % bytes == 0 && is_one_address(addresses, w.exec)
+               ? at
+               : w.frame_bytes;
 }
 
 void load(Warp &w, const Insn &in) {
     const uint32_t bytes = (uint32_t)in.bytes * in.count;
-    const Device &d = *w.block->launch->device;
     uint64_t addresses[LANES]; /* the result may be the register of the address */
     addresses_of(w, in, addresses);
     for (const int i : Lanes{w.exec}) {
-        const unsigned char *p = quick<Access::READ>(w, in, d, i, addresses[i], bytes);
-        p = p ? p : reach(w, in, i, addresses[i], bytes, Access::READ);
+        unsigned char *const p = reach(w, in, i, addresses[i], bytes, Access::READ);
         for (uint32_t j = 0; j < in.count; j++)
-            set_lane(w.at<unsigned char>(in.more[j]), in.more[j].width, i, element(p + j * in.bytes, in));
+            set_lane(w.at<unsigned char>(in.more[j]), in.more[j].width, i, element(behind(w, p, j * in.bytes), in));
     }
 }
 
-/* One element of type T to a register of type R. */
-template <class T, class R> static void load_one(Warp &w, const Insn &in) {
+/* `count` elements of type T, in registers of type R. */
+template <class T, class R = T, uint32_t count = 1> static void load_elements(Warp &w, const Insn &in) {
     const Device &d = *w.block->launch->device;
-    R *const to = w.at<R>(in.more[0]);
+    R *to[count];
+    for (uint32_t j = 0; j < count; j++)
+        to[j] = w.at<R>(in.more[j]);
     uint64_t addresses[LANES];
     addresses_of(w, in, addresses);
-    for (const int i : Lanes{w.exec}) {
-        const unsigned char *p = quick<Access::READ>(w, in, d, i, addresses[i], sizeof(T));
-        p = p ? p : reach(w, in, i, addresses[i], sizeof(T), Access::READ);
-        T value;
-        memcpy(&value, p, sizeof value);
-        to[i] = (R)value;
+    const uint64_t at = one_in_frames<count * sizeof(T)>(w, in, addresses);
+    for (uint32_t j = 0; j < count && at < w.frame_bytes; j++) {
+        const unsigned char *const row = w.in_frame(at + j * sizeof(T), 0);
+        const uint32_t acting = w.exec;
+        for (uint32_t i = 0; i < LANES; i++) {
+            T value;
+            memcpy(&value, row + 8 * i, sizeof value);
+            to[j][i] = acting >> i & 1 ? (R)value : to[j][i];
+        }
+    }
+    for (const int i : Lanes{at < w.frame_bytes ? 0 : w.exec}) {
+        unsigned char *p = quick<Access::READ, count * sizeof(T)>(w, in, d, i, addresses[i]);
+        p = p ? p : reach(w, in, i, addresses[i], count * sizeof(T), Access::READ);
+        for (uint32_t j = 0; j < count; j++) {
+            T value;
+            memcpy(&value, count > 1 ? behind(w, p, j * sizeof(T)) : p, sizeof value);
+            to[j][i] = (R)value;
+        }
     }
 }
 
-template <class T> static void store_one(Warp &w, const Insn &in) {
+template <class T, class R = T, uint32_t count = 1> static void store_elements(Warp &w, const Insn &in) {
     const Device &d = *w.block->launch->device;
-    const T *const from = w.at<T>(in.more[0]);
+    const R *from[count];
+    for (uint32_t j = 0; j < count; j++)
+        from[j] = w.at<R>(in.more[j]);
     uint64_t addresses[LANES];
     addresses_of(w, in, addresses);
-    for (const int i : Lanes{w.exec}) {
-        unsigned char *p = quick<Access::WRITE>(w, in, d, i, addresses[i], sizeof(T));
-        p = p ? p : reach(w, in, i, addresses[i], sizeof(T), Access::WRITE);
-        memcpy(p, &from[i], sizeof(T));
+    const uint64_t at = one_in_frames<count * sizeof(T)>(w, in, addresses);
+    for (uint32_t j = 0; j < count && at < w.frame_bytes; j++) {
+        unsigned char *const row = w.in_frame(at + j * sizeof(T), 0);
+        for (const int i : Lanes{w.exec})
+            memcpy(row + 8 * i, &from[j][i], sizeof(T)); /* the low bytes of a wider register */
+    }
+    for (const int i : Lanes{at < w.frame_bytes ? 0 : w.exec}) {
+        unsigned char *p = quick<Access::WRITE, count * sizeof(T)>(w, in, d, i, addresses[i]);
+        p = p ? p : reach(w, in, i, addresses[i], count * sizeof(T), Access::WRITE);
+        for (uint32_t j = 0; j < count; j++)
+            memcpy(count > 1 ? behind(w, p, j * sizeof(T)) : p, &from[j][i], sizeof(T));
     }
 }
 
 Action *quick_access(const Insn &in) {
-    if (in.more.size() != 1)
-        return in.action;
-    /* 1000 for stores, 100 for each byte of the element, 10 for each of the register, 1 for a sign to extend */
+    for (const Operand &o : in.more)
+        if (o.width != in.more[0].width)
+            return in.action;
+    /* 10000 for stores, 1000 for each element, 100 for each of its bytes, 10 for each of the register, 1 for a sign to
+     * extend */
     static const std::map<int, Action *> actions = {
-        {880, load_one<uint64_t, uint64_t>}, {881, load_one<uint64_t, uint64_t>}, {440, load_one<uint32_t, uint32_t>},
-        {441, load_one<uint32_t, uint32_t>}, {480, load_one<uint32_t, uint64_t>}, {481, load_one<int32_t, uint64_t>},
-        {220, load_one<uint16_t, uint16_t>}, {221, load_one<uint16_t, uint16_t>}, {240, load_one<uint16_t, uint32_t>},
-        {241, load_one<int16_t, uint32_t>},  {120, load_one<uint8_t, uint16_t>},  {121, load_one<int8_t, uint16_t>},
-        {140, load_one<uint8_t, uint32_t>},  {141, load_one<int8_t, uint32_t>},   {1880, store_one<uint64_t>},
-        {1440, store_one<uint32_t>},         {1220, store_one<uint16_t>}};
-    Action *const *const quicker = entry_of(actions, (in.action == store ? 1000 : 0) + in.bytes * 100 +
+        {1880, load_elements<uint64_t>},
+        {1881, load_elements<uint64_t>},
+        {1440, load_elements<uint32_t>},
+        {1441, load_elements<uint32_t>},
+        {1480, load_elements<uint32_t, uint64_t>},
+        {1481, load_elements<int32_t, uint64_t>},
+        {1220, load_elements<uint16_t>},
+        {1221, load_elements<uint16_t>},
+        {1240, load_elements<uint16_t, uint32_t>},
+        {1241, load_elements<int16_t, uint32_t>},
+        {1120, load_elements<uint8_t, uint16_t>},
+        {1121, load_elements<int8_t, uint16_t>},
+        {1140, load_elements<uint8_t, uint32_t>},
+        {1141, load_elements<int8_t, uint32_t>},
+        {2880, load_elements<uint64_t, uint64_t, 2>},
+        {2440, load_elements<uint32_t, uint32_t, 2>},
+        {4440, load_elements<uint32_t, uint32_t, 4>},
+        {2220, load_elements<uint16_t, uint16_t, 2>},
+        {4220, load_elements<uint16_t, uint16_t, 4>},
+        {2120, load_elements<uint8_t, uint16_t, 2>},
+        {4120, load_elements<uint8_t, uint16_t, 4>},
+        {11880, store_elements<uint64_t>},
+        {11440, store_elements<uint32_t>},
+        {11220, store_elements<uint16_t>},
+        {11120, store_elements<uint8_t, uint16_t>},
+        {11140, store_elements<uint8_t, uint32_t>},
+        {11240, store_elements<uint16_t, uint32_t>},
+        {12880, store_elements<uint64_t, uint64_t, 2>},
+        {12440, store_elements<uint32_t, uint32_t, 2>},
+        {14440, store_elements<uint32_t, uint32_t, 4>},
+        {12220, store_elements<uint16_t, uint16_t, 2>},
+        {14220, store_elements<uint16_t, uint16_t, 4>},
+    };
+    Action *const *const quicker = entry_of(actions, (in.action == store ? 10000 : 0) + in.count * 1000 + in.bytes * 100 +
                                                          in.more[0].width * 10 + (in.sign && in.action == load));
     return quicker ? *quicker : in.action;
 }
 
 void load_parameter(Warp &w, const Insn &in) {
-    const uint64_t value =
-        element(reach(w, in, 0, w.at<uint64_t>(in.o[0])[0] + (uint64_t)in.offset, in.bytes, Access::READ), in);
-    unsigned char *const to = w.at<unsigned char>(in.more[0]);
-    const uint32_t width = in.more[0].width;
-    if (w.exec == ALL && width == 8)
-        for (uint32_t i = 0; i < LANES; i++)
-            ((uint64_t *)to)[i] = value;
-    else
-        for (const int i : Lanes{w.exec})
-            set_lane(to, width, i, value);
+    const unsigned char *const p = reach(w, in, 0, w.at<uint64_t>(in.o[0])[0] + (uint64_t)in.offset,
+                                         (uint32_t)in.bytes * in.count, Access::READ);
+    for (uint32_t j = 0; j < in.count; j++) {
+        const uint64_t value = element(p + j * in.bytes, in);
+        unsigned char *const to = w.at<unsigned char>(in.more[j]);
+        const uint32_t width = in.more[j].width;
+        if (w.exec == ALL && width == 8)
+            for (uint32_t i = 0; i < LANES; i++)
+                ((uint64_t *)to)[i] = value;
+        else
+            for (const int i : Lanes{w.exec})
+                set_lane(to, width, i, value);
+    }
 }
 
 void store(Warp &w, const Insn &in) {
@@ -414,7 +548,7 @@ void store(Warp &w, const Insn &in) {
         unsigned char *const p = reach(w, in, i, address_in(w, in.o[0], i) + (uint64_t)in.offset,
                                        (uint32_t)in.bytes * in.count, Access::WRITE);
         for (uint32_t j = 0; j < in.count; j++)
-            memcpy(p + j * in.bytes, w.at<unsigned char>(in.more[j]) + (size_t)i * in.more[j].width, in.bytes);
+            memcpy(behind(w, p, j * in.bytes), w.at<unsigned char>(in.more[j]) + (size_t)i * in.more[j].width, in.bytes);
     }
 }
 

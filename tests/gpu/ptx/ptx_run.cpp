@@ -37,14 +37,14 @@ void send(Warp &w, uint32_t lanes, uint32_t pc, unsigned char state) {
  * may not decide anything: compilers compute ahead, and drop what is not needed. */
 uint32_t values_written(Warp &w, const Insn &in, uint32_t mask) {
     auto written = [&](const Operand &o) { return o.constant ? (uint32_t)ALL : w.defined[o.number]; };
-    const size_t first = in.guard >= 0;
-    uint32_t bad = first ? ~w.defined[in.reads[0]] & mask : 0, good = ALL; /* of a guard even where it excludes */
+    const uint32_t *const defined = w.defined.data(), first = in.guard >= 0;
+    uint32_t bad = first ? ~defined[in.reads.of[0]] & mask : 0, good = ALL; /* of a guard even where it excludes */
     if (in.flow == Flow::CHOICE) {
         const uint32_t p = w.predicate(in.o[3]);
         good = written(in.o[3]) & ((p & written(in.o[1])) | (~p & written(in.o[2])));
     } else {
-        for (size_t i = first; i < in.reads.size(); i++)
-            good &= w.defined[in.reads[i]];
+        for (uint32_t i = first; i < in.reads.count; i++)
+            good &= defined[in.reads.of[i]];
     }
     if (in.flow == Flow::AND || in.flow == Flow::OR)
         for (int i = 1; i < 3; i++)
@@ -60,30 +60,50 @@ bool may_be_in_frame(const Insn &in) {
     return in.accesses && in.space != Space::GLOBAL && in.space != Space::SHARED;
 }
 
+/* The state of an element of type T in the frames of some lanes: a store changes it, a load is not good where a byte was
+ * not written. */
+template <class T> void follow_element(unsigned char *state, uint32_t lanes, bool loads, uint32_t written, uint32_t *good) {
+    const T all = (T)0x0101010101010101u;
+    for (const int i : Lanes{lanes}) {
+        T value = written >> i & 1 ? all : (T)0;
+        if (!loads) {
+            memcpy(state + 8 * i, &value, sizeof value);
+            continue;
+        }
+        memcpy(&value, state + 8 * i, sizeof value);
+        *good &= ~((uint32_t)(value != all) << i);
+    }
+}
+
 /* Local memory hands on byte by byte what was not written: compilers copy structures with their padding. good: of each
  * element of a load the lanes whose bytes were. */
 void follow_frame(Warp &w, const Insn &in, uint32_t mask, uint32_t *good) {
-    const uint32_t bad = (in.guard >= 0 ? ~w.defined[in.reads[0]] & mask : 0) |
+    const uint32_t bad = (in.guard >= 0 ? ~w.defined[in.reads.of[0]] & mask : 0) |
                          (in.o[0].constant ? 0 : ~w.defined[in.o[0].number] & w.exec);
     if (bad)
         find("a register that was never written decides", place(w, in, __builtin_ctz(bad)));
-    const bool loads = !in.writes.empty();
+    const bool loads = in.writes.count != 0;
     const uint64_t base = in.space == Space::GENERIC ? FRAME_WINDOW + FRAME_AT : FRAME_AT;
-    for (const int i : Lanes{w.exec & ~bad}) {
-        const uint64_t at = address_in(w, in.o[0], i) + (uint64_t)in.offset - base;
-        const bool inside = at < w.frame_step && at + (uint64_t)in.bytes * in.count <= w.frame_step;
-        unsigned char *const state = w.frame + (size_t)LANES * w.frame_step + (size_t)i * w.frame_step + at;
+    auto *const follow = in.bytes == 8   ? follow_element<uint64_t>
+                         : in.bytes == 4 ? follow_element<uint32_t>
+                         : in.bytes == 2 ? follow_element<uint16_t>
+                                         : follow_element<uint8_t>;
+    uint64_t addresses[LANES];
+    addresses_of(w, in, addresses);
+    for (uint32_t left = w.exec & ~bad; left;) {
+        const int i = __builtin_ctz(left);
+        const uint32_t lanes = is_one_address(addresses, left) ? left : 1u << i;
+        const uint64_t at = addresses[i] - base;
+        const bool inside = at < w.frame_bytes && at + (uint64_t)in.bytes * in.count <= w.frame_bytes && at % in.bytes == 0;
         for (uint32_t j = 0; j < in.count; j++) {
             const Operand &o = in.more[j];
-            const bool written = loads || o.constant || (w.defined[o.number] >> i & 1);
-            if (inside && loads)
-                for (uint32_t b = 0; b < in.bytes; b++)
-                    good[j] &= ~((uint32_t)!state[j * in.bytes + b] << i);
-            else if (inside)
-                memset(state + j * in.bytes, written, in.bytes);
-            else if (!written)
-                find("a register that was never written decides", place(w, in, i));
+            const uint32_t written = loads || o.constant ? (uint32_t)ALL : w.defined[o.number];
+            if (inside)
+                follow(w.in_frame(w.frame_bytes + at + j * in.bytes, 0), lanes, loads, written, &good[j]);
+            else if (lanes & ~written)
+                find("a register that was never written decides", place(w, in, __builtin_ctz(lanes & ~written)));
         }
+        left &= ~lanes;
     }
 }
 
@@ -132,6 +152,7 @@ bool wake(Warp &w, const Insn *program) {
 template <bool registers> bool run_warp(Warp &w) {
     const Insn *const program = w.block->kernel->program.data();
     const bool diverge = options().diverge, banks = options().banks;
+    uint64_t *const counted = counts.data();
     for (;;) {
         uint32_t ready = lanes_in(w, RUNS);
         if (!ready) {
@@ -170,7 +191,7 @@ template <bool registers> bool run_warp(Warp &w) {
             }
             const Insn &in = program[pc];
             total++;
-            counts[in.opcode]++;
+            counted[in.opcode]++;
             w.exec = mask;
             if (in.guard >= 0)
                 w.exec &= in.guard_is_not ? ~w.predicates[in.guard] : w.predicates[in.guard];
@@ -184,9 +205,9 @@ template <bool registers> bool run_warp(Warp &w) {
             if (in.kind == Kind::PLAIN) {
                 if (w.exec)
                     in.action(w, in);
-                for (size_t i = 0; registers && i < in.writes.size(); i++) {
-                    uint32_t &defined = w.defined[in.writes[i]];
-                    defined = (defined & ~w.exec) | (w.exec & written & elements[i % 4]);
+                for (uint32_t i = 0; registers && i < in.writes.count; i++) {
+                    uint32_t &defined = w.defined[in.writes.of[i]];
+                    defined = (defined & ~w.exec) | (w.exec & written & elements[i]);
                 }
                 pc++;
                 continue;
@@ -281,7 +302,7 @@ void begin(uint32_t number, uint32_t file, uint64_t &random) {
     w.bank[1] = (unsigned char *)k.constants.data();
     w.predicates = scratch.predicates.data() + (size_t)k.predicates * file;
     w.frame = (unsigned char *)(((uintptr_t)scratch.frames.data() + 63) & ~(uintptr_t)63) + frame * file;
-    w.frame_step = k.frame_bytes;
+    w.frame_bytes = k.frame_bytes;
     w.block = &b;
     w.number = number;
     w.carry = 0;
