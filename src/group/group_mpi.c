@@ -4,7 +4,6 @@
 #include "group/group_engine.h"
 #include <limits.h>
 #include <mpi.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,7 +322,7 @@ static void *begin(void *joined, int tag, const struct fl_piece *to, const struc
     return NULL;
 }
 
-/* Waits by asking: a rank that waits leaves its processor to others after a while, since ranks may outnumber them. */
+/* Waits by asking. */
 static enum fl_group_state wait_for(struct flight *f, double seconds, char *why) {
     const double start = now();
     for (int turn = 0, done = 0; !done; turn++) {
@@ -335,14 +334,15 @@ static enum fl_group_state wait_for(struct flight *f, double seconds, char *why)
         if (!done && seconds <= 0)
             return FL_GROUP_UNDER_WAY;
         if (!done && turn % 64 == 63) {
-            if (now() - start > seconds) {
+            const double waited = now() - start;
+            if (waited > seconds) {
                 for (int i = 0, one; i < f->count; i++) /* marks those that are complete */
                     if (f->requests[i] != MPI_REQUEST_NULL)
                         MPI_Test(&f->requests[i], &one, MPI_STATUS_IGNORE);
                 name_missing(f, seconds, why);
                 return FL_GROUP_LOST;
             }
-            sched_yield();
+            fl_group_rest(waited);
         }
     }
     return check_lengths(f, why) ? FL_GROUP_ARRIVED : FL_GROUP_LOST;

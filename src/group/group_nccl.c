@@ -3,7 +3,6 @@
  * memory. NCCL knows neither lengths nor who is missing, so each message begins with a head that says what follows. */
 #include "group/group_engine.h"
 #include <nccl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,12 +50,13 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A rank that waits leaves its processor to others after a while. false: the time is over. */
+/* false: the time is over. */
 static bool wait_on(double start, double seconds, int *turn) {
     if (++*turn % 64)
         return true;
-    sched_yield();
-    return now() - start <= seconds;
+    const double waited = now() - start;
+    fl_group_rest(waited);
+    return waited <= seconds;
 }
 
 static bool cuda(cudaError_t error, const char *call, char *why) {

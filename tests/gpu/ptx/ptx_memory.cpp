@@ -410,15 +410,12 @@ static inline unsigned char *quick(Warp &w, const Insn &in, const Device &d, int
     return at < room && at + bytes <= room ? w.in_frame(at, lane) : nullptr;
 }
 
-/* The place in the frames where all lanes access so many bytes, or a number that is beyond them. */
-template <uint32_t bytes> static inline uint64_t one_in_frames(const Warp &w, const Insn &in, const uint64_t *addresses) {
-    const uint64_t base = in.space == Space::GENERIC ? FRAME_WINDOW + FRAME_AT : FRAME_AT;
+/* The place in the frames where so many bytes have one address, or a number that is beyond them. */
+template <uint32_t bytes> static inline uint64_t place_in_frames(const Warp &w, const Insn &in, uint64_t address) {
+    const uint64_t at = address - (in.space == Space::GENERIC ? FRAME_WINDOW + FRAME_AT : FRAME_AT);
     if (in.space == Space::GLOBAL || in.space == Space::SHARED)
         return w.frame_bytes;
-    const uint64_t at = addresses[__builtin_ctz(w.exec)] - base;
-    return at < w.frame_bytes && at + bytes <= w.frame_bytes && at % bytes == 0 && is_one_address(addresses, w.exec)
-               ? at
-               : w.frame_bytes;
+    return at < w.frame_bytes && at + bytes <= w.frame_bytes && at % bytes == 0 ? at : w.frame_bytes;
 }
 
 void load(Warp &w, const Insn &in) {
@@ -440,17 +437,21 @@ template <class T, class R = T, uint32_t count = 1> static void load_elements(Wa
         to[j] = w.at<R>(in.more[j]);
     uint64_t addresses[LANES];
     addresses_of(w, in, addresses);
-    const uint64_t at = one_in_frames<count * sizeof(T)>(w, in, addresses);
+    const uint32_t acting = w.exec, first = (uint32_t)__builtin_ctz(acting);
+    const bool one = is_one_address(addresses, acting);
+    const uint64_t at = one ? place_in_frames<count * sizeof(T)>(w, in, addresses[first]) : w.frame_bytes;
     for (uint32_t j = 0; j < count && at < w.frame_bytes; j++) {
         const unsigned char *const row = w.in_frame(at + j * sizeof(T), 0);
-        const uint32_t acting = w.exec;
         for (uint32_t i = 0; i < LANES; i++) {
             T value;
             memcpy(&value, row + 8 * i, sizeof value);
             to[j][i] = acting >> i & 1 ? (R)value : to[j][i];
         }
     }
-    for (const int i : Lanes{at < w.frame_bytes ? 0 : w.exec}) {
+    if (at < w.frame_bytes)
+        return;
+    /* What all read, races with a write if the first does, or the last. */
+    for (const int i : Lanes{one ? 1u << first | 0x80000000u >> __builtin_clz(acting) : acting}) {
         unsigned char *p = quick<Access::READ, count * sizeof(T)>(w, in, d, i, addresses[i]);
         p = p ? p : reach(w, in, i, addresses[i], count * sizeof(T), Access::READ);
         for (uint32_t j = 0; j < count; j++) {
@@ -458,6 +459,11 @@ template <class T, class R = T, uint32_t count = 1> static void load_elements(Wa
             memcpy(&value, count > 1 ? behind(w, p, j * sizeof(T)) : p, sizeof value);
             to[j][i] = (R)value;
         }
+    }
+    for (uint32_t j = 0; j < count && one; j++) {
+        const R value = to[j][first];
+        for (uint32_t i = 0; i < LANES; i++)
+            to[j][i] = acting >> i & 1 ? value : to[j][i];
     }
 }
 
@@ -468,7 +474,9 @@ template <class T, class R = T, uint32_t count = 1> static void store_elements(W
         from[j] = w.at<R>(in.more[j]);
     uint64_t addresses[LANES];
     addresses_of(w, in, addresses);
-    const uint64_t at = one_in_frames<count * sizeof(T)>(w, in, addresses);
+    const uint64_t at = is_one_address(addresses, w.exec)
+                            ? place_in_frames<count * sizeof(T)>(w, in, addresses[__builtin_ctz(w.exec)])
+                            : w.frame_bytes;
     for (uint32_t j = 0; j < count && at < w.frame_bytes; j++) {
         unsigned char *const row = w.in_frame(at + j * sizeof(T), 0);
         for (const int i : Lanes{w.exec})
