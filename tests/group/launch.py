@@ -1,5 +1,6 @@
 """Ranks under mpirun, for the tests of this folder: their arguments, starting ranks, waiting for their end, counting
 checks, comparing what they have written."""
+import concurrent.futures
 import json
 import os
 import shutil
@@ -7,11 +8,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import safetensors_witness as witness  # noqa: E402
 
 checks = failures = 0
+counting = threading.Lock()
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
                "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none", "HYDRA_IFACE": "lo",
@@ -26,25 +29,35 @@ def arguments(programs):
     return [*map(os.path.abspath, sys.argv[1:1 + programs])], "long" in words, [e for e in engines if shutil.which(e[0])]
 
 
+def each(function, cases, most=6):
+    """Calls the function for all cases, several at once: starting and stopping mpirun is mostly waiting. One after the other
+    where programs are so slow that others would give them up (FLEXLAB_ONE_BY_ONE)."""
+    if os.environ.get("FLEXLAB_ONE_BY_ONE"):
+        most = 1
+    with concurrent.futures.ThreadPoolExecutor(most) as pool:
+        return list(pool.map(function, cases))
+
+
 def under_each(engines, *parts):
-    """Runs the parts of a test, which take an engine and an empty folder, under each engine."""
+    """Runs the parts of a test, which take an engine and a folder in which they have names of their own, at once under
+    each engine."""
     if not engines:
         print("skipped: mpirun is not there (apt-get install openmpi-bin libopenmpi-dev)")
         sys.exit(77)
     for engine in engines:
         with tempfile.TemporaryDirectory() as place:
-            for part in parts:
-                part(engine, place)
+            each(lambda part: part(engine, place), parts)
         print(engine[0], "done", flush=True)
     finish()
 
 
 def check(condition, *what):
     global checks, failures
-    checks += 1
-    if not condition:
-        failures += 1
-        print("FAILED:", *what)
+    with counting:
+        checks += 1
+        failures += not condition
+        if not condition:
+            print("FAILED:", *what)
 
 
 def finish():

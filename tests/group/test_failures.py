@@ -244,8 +244,7 @@ def goes_on_after_all(engine, place):
         print("no network is cut: network namespaces are not allowed here (unshare --user --net)")
     draw = random.Random(time.time_ns() if LONG else 5)
     whole = os.path.join(place, "whole")
-    alone = subprocess.run([FLEXLAB, *TRAIN, "--out", whole], capture_output=True, text=True, env=ENVIRONMENT)
-    check(alone.returncode == 0, alone.stderr)
+    alone = subprocess.Popen([FLEXLAB, *TRAIN, "--out", whole], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     t = Training(engine, place)
     for _ in range(4 if LONG else 1):
         every_failure(t, draw)
@@ -256,6 +255,8 @@ def goes_on_after_all(engine, place):
     if LONG:
         rarer_failures(t)
     t.completes("what is left", 2)
+    told = alone.communicate()[1]
+    check(alone.returncode == 0, told)
     t.is_whole(whole)
 
 

@@ -124,36 +124,45 @@ def by_nccl(engine, place):
             same(os.path.join(place, f"{len(more)}-one"), folder, *keys)
             if not more:
                 crosses(out, keys)
-    for words, more, expected in (
+    def refused(case):
+        number, (words, more, expected) = case
+        folder = f"refused-{number}"
+        status, out, err = start(folder, "--device", "cuda", "--group", "nccl", *words, FLEXLAB_GROUP_TIMEOUT="5", **more)
+        check(status not in (0, None) and expected in err and "misuse" not in err, words, more, status, err)
+        check(not os.path.exists(os.path.join(place, folder, "last.safetensors")), words, more, "has written")
+    launch.each(refused, enumerate((
             (["--device", "cpu"], {}, "--group nccl: flex16+5 trains on cpu, expected --device cuda, or --group mpi"),
             (["--group", "smoke"], {}, "--group 'smoke': expected one of mpi, nccl"),
             ([], {"FLEXLAB_NCCL_LIBRARY": "/nowhere/libflexlab_nccl.so"}, "--group nccl: group: FLEXLAB_NCCL_LIBRARY: /nowhere"),
             ([], {"STANDIN_DEVICES": "0"}, "--group nccl: group: cudaGetDeviceCount: no CUDA-capable device"),
             ([], {"STANDIN_FAIL": "1:init:1"}, "--group nccl: group: ncclCommInitRankConfig: unhandled system error"),
-            ([], {"STANDIN_FAIL": "1:launch:9"}, "ncclSend and ncclRecv: unhandled system error")):
-        status, out, err = start("refused", "--device", "cuda", "--group", "nccl", *words, FLEXLAB_GROUP_TIMEOUT="5", **more)
-        check(status not in (0, None) and expected in err and "misuse" not in err, words, more, status, err)
-        check(not os.path.exists(os.path.join(place, "refused", "last.safetensors")), words, more, "has written")
+            ([], {"STANDIN_FAIL": "1:launch:9"}, "ncclSend and ncclRecv: unhandled system error"))))
 
 
 def failing_calls(engine, place):
     """What copies beside backward calls fails on both ranks, at once or later: messages and no file."""
-    for call in ("cudaStreamWaitEvent", "cudaEventQuery", "cudaEventRecord", "cudaEventSynchronize", "cudaHostAlloc",
-                 "cudaEventCreateWithFlags"):
-        for at, error in itertools.product((1, 2, 9) if LONG else (2,), (2, 719)):
-            folder = os.path.join(place, "failing")
-            status, out, err = launch.train(TRAIN, engine, 2, folder, "model=mlp2", "data=synthetic:train=48,test=8", "batch=8",
-                                            "variant=dfp16", "shards=4", "steps=4", "devices=cuda",
-                                            seconds=300, **{**MACHINE, "FLEXLAB_PTX_FAIL": f"{call}@{at}@{error}"})
-            planned = "fails as planned" in err
-            check(planned or LONG or call in ("cudaHostAlloc", "cudaEventCreateWithFlags"), call, at, "is never called", err)
-            check(status is not None and "FINDING" not in err and "Segmentation" not in err, call, at, error, status, err)
-            if planned and status == 0 and call == "cudaEventCreateWithFlags" and error == 2:
-                continue  # a lack of memory once: opening the device again succeeds
-            check(not planned or status, call, at, error, "fails, and nobody says so", err)
-            said = [line for line in err.splitlines() if not line.startswith("ptx: ")]
-            check(not planned or any("CUDA reports" in line or "memory" in line for line in said), call, at, error, err)
+    def one(case):
+        call, at, error = case
+        folder = os.path.join(place, f"failing-{call}-{at}-{error}")
+        status, out, err = launch.train(TRAIN, engine, 2, folder, "model=mlp2", "data=synthetic:train=48,test=8", "batch=8",
+                                        "variant=dfp16", "shards=4", "steps=4", "devices=cuda",
+                                        seconds=300, **{**MACHINE, "FLEXLAB_PTX_FAIL": f"{call}@{at}@{error}"})
+        planned = "fails as planned" in err
+        check(planned or LONG or call in ("cudaHostAlloc", "cudaEventCreateWithFlags"), call, at, "is never called", err)
+        check(status is not None and "FINDING" not in err and "Segmentation" not in err, call, at, error, status, err)
+        if planned and status == 0 and call == "cudaEventCreateWithFlags" and error == 2:
+            return  # a lack of memory once: opening the device again succeeds
+        check(not planned or status, call, at, error, "fails, and nobody says so", err)
+        said = [line for line in err.splitlines() if not line.startswith("ptx: ")]
+        check(not planned or any("CUDA reports" in line or "memory" in line for line in said), call, at, error, err)
+    launch.each(one, list(itertools.product(("cudaStreamWaitEvent", "cudaEventQuery", "cudaEventRecord", "cudaEventSynchronize",
+                                             "cudaHostAlloc", "cudaEventCreateWithFlags"), (1, 2, 9) if LONG else (2,), (2, 719))))
 
 
-launch.under_each(ENGINES if LONG else ENGINES[:1], same_bytes, resumed, program, failing_calls,
-                  *([by_nccl] if NCCL else []))
+def by_both(engine, place):
+    same_bytes(engine, place)
+    if NCCL:
+        by_nccl(engine, place)  # the same bytes as those
+
+
+launch.under_each(ENGINES if LONG else ENGINES[:1], by_both, resumed, program, failing_calls)

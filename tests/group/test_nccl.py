@@ -16,7 +16,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from launch import ENVIRONMENT, check, ended, finish, mpirun, read  # noqa: E402
+from launch import ENVIRONMENT, check, each, ended, finish, mpirun, read  # noqa: E402
 
 FILES = [os.path.abspath(word) for word in sys.argv[1:5] if "=" not in word and word != "long"]
 LONG = "long" in sys.argv[1:]
@@ -103,7 +103,14 @@ def training(place):
 
 def messages():
     """Of three ranks, of which the last one is different."""
-    for words, more, expected in (
+    def one(case):
+        words, more, expected = case
+        r = run(3, EXCHANGE, *words, stops=2 if words == ["stop"] else None, seconds=20, FLEXLAB_GROUP_TIMEOUT="2", **more)
+        check(all(s != 0 for s in r.status) and "right" not in r.out and "misuse" not in r.err, words, r)
+        check(None not in r.status and r.took < 10, words, "hangs", r)
+        for pattern in expected:
+            check(re.search(pattern, r.err), words, pattern, r)
+    each(one, (
             (["differ"], {}, [r"ranks differ in settings: rank 0 has 'batch-32', rank 2 'batch-64'"]),
             (["failed"], {}, [r"rank 2: failed: unknown backend 'none'", r"rank [01]: failed: rank 2: unknown backend 'none'"]),
             (["shorter"], {}, [r"rank [01] of 3, lengths: rank 2 sent 99 bytes, expected 100: it does something else"]),
@@ -113,18 +120,17 @@ def messages():
             (["kill"], {}, [r"meeting 3: ncclSend and ncclRecv: remote process exited or there was a network error: Connection "
                             r"closed by remote peer"]),
             (["kill"], {"STANDIN_LOSS": "silent"}, [r"rank 0 of 3, meeting 3: after 2 seconds nothing from rank 2"]),
-            (["abort"], {}, [r"rank 2 of 3: the disk is full", r"rank [01] of 3, meeting 3: ncclSend and ncclRecv: remote"])):
-        r = run(3, EXCHANGE, *words, stops=2 if words == ["stop"] else None, seconds=20, FLEXLAB_GROUP_TIMEOUT="2", **more)
-        check(all(s != 0 for s in r.status) and "right" not in r.out and "misuse" not in r.err, words, r)
-        check(None not in r.status and r.took < 10, words, "hangs", r)
-        for pattern in expected:
-            check(re.search(pattern, r.err), words, pattern, r)
+            (["abort"], {}, [r"rank 2 of 3: the disk is full", r"rank [01] of 3, meeting 3: ncclSend and ncclRecv: remote"])))
     r = run(3, EXCHANGE, "again", seconds=30)
     check(not any(r.status), "again", r)
 
 
 def joining():
-    for ranks, started, more, expected in (
+    def one(case):
+        ranks, started, more, expected = case
+        r = run(ranks, EXCHANGE, "random", 1, 2, started=started, seconds=20, **{"FLEXLAB_GROUP_TIMEOUT": "2", **more})
+        check(all(s == 1 for s in r.status) and expected in r.err and "misuse" not in r.err, more, started, r)
+    each(one, (
             (2, None, {"STANDIN_DEVICES": "0"}, "group: cudaGetDeviceCount: no CUDA-capable device is detected"),
             (2, None, {"STANDIN_DEVICES": "1"}, "Duplicate GPU detected"),
             (2, [0], {}, "group: ncclCommInitRankConfig: not all ranks arrived after 2 seconds"),
@@ -133,9 +139,7 @@ def joining():
             (2, None, {"FLEXLAB_NCCL_LIBRARY": "/nowhere/libflexlab_nccl.so"}, "FLEXLAB_NCCL_LIBRARY: /nowhere/libflexlab_nccl.so"),
             (1, None, {"ENGINE": "smoke"}, "engine 'smoke', expected none, mpi or nccl"),
             *((1, None, {"FLEXLAB_NCCL_RANK": text}, f"FLEXLAB_NCCL_RANK: '{text}', expected RANK/RANKS")
-              for text in ("1", "2/2", "-1/2", "0/0", "0/2x", "one/two"))):
-        r = run(ranks, EXCHANGE, "random", 1, 2, started=started, seconds=20, **{"FLEXLAB_GROUP_TIMEOUT": "2", **more})
-        check(all(s == 1 for s in r.status) and expected in r.err and "misuse" not in r.err, more, started, r)
+              for text in ("1", "2/2", "-1/2", "0/0", "0/2x", "one/two"))))
 
 
 # --- planned failures -------------------------------------------------------------------------------------------------
@@ -181,8 +185,7 @@ def failures(place):
     check(called > {"cudaMalloc", "cudaMallocHost", "cudaMemcpyAsync", "cudaMemsetAsync", "cudaEventRecord", "cudaEventQuery",
                     "ncclCommInitRankConfig", "ncclGroupStart", "ncclSend", "ncclRecv", "ncclGroupEnd",
                     "ncclCommGetAsyncError", "ncclCommFinalize", *LATER}, called)
-    with concurrent.futures.ThreadPoolExecutor(10) as pool:  # most of their time they wait
-        list(pool.map(lambda case: one_failure(*case), cases))
+    each(lambda case: one_failure(*case), cases, most=24)
     print(len(cases), "planned failures")
 
 
@@ -204,7 +207,13 @@ def by_mpirun(engine, place, one, keys):
     check(r.status == [0] and read(folder, "last.safetensors") == read(one, "last.safetensors"), engine, "training", r)
     for ranks in (1, 2, 3):  # a group that MPI has begun
         right(start(ranks, EXCHANGE, "random", 5, 40, ENGINE="mpi,nccl"), engine, ranks, "from MPI to NCCL")
-    for more, expected in (({"STANDIN_DEVICES": "0"}, [r"group: (rank \d: )?cudaGetDeviceCount: no CUDA-capable device"]),
+    def one(case):
+        more, expected = case
+        r = start(3, EXCHANGE, "random", 1, 5, seconds=40, FLEXLAB_GROUP_TIMEOUT="3", **more)
+        check(r.status[0] not in (0, None) and "misuse" not in r.err, engine, more, r)
+        for pattern in expected:
+            check(re.search(pattern, r.err), engine, more, pattern, r)
+    each(one, (({"STANDIN_DEVICES": "0"}, [r"group: (rank \d: )?cudaGetDeviceCount: no CUDA-capable device"]),
                            ({"STANDIN_DEVICES": "0", "ENGINE": "mpi,nccl"}, [r"group: group: (rank \d: )?cudaGetDeviceCount: no CUDA"]),
                            ({"STANDIN_FAIL": "1:init:1", "ENGINE": "mpi,nccl"},
                             [r"group: group: ncclCommInitRankConfig: .*planned failure of init"]),
@@ -215,11 +224,7 @@ def by_mpirun(engine, place, one, keys):
                            ({"STANDIN_OTHER": "2"}, [r"group: rank 0 has NCCL \d+, rank 2 has \d+, expected one version"]),
                            ({"STANDIN_HOSTS": "1", "STANDIN_DEVICES": "2"}, [r"Duplicate GPU detected"]),
                            ({"STANDIN_FAIL": "1:init-hang:1"}, [r"not all ranks arrived after 3 seconds"]),
-                           ({"STANDIN_FAIL": "1:launch:3"}, [r"rank 1 of 3, \w+: ncclSend and ncclRecv: unhandled system error"])):
-        r = start(3, EXCHANGE, "random", 1, 5, seconds=40, FLEXLAB_GROUP_TIMEOUT="3", **more)
-        check(r.status[0] not in (0, None) and "misuse" not in r.err, engine, more, r)
-        for pattern in expected:
-            check(re.search(pattern, r.err), engine, more, pattern, r)
+                           ({"STANDIN_FAIL": "1:launch:3"}, [r"rank 1 of 3, \w+: ncclSend and ncclRecv: unhandled system error"])))
     r = start(3, EXCHANGE, "abort", seconds=40)
     check(r.status[0] not in (0, None) and "rank 2 of 3: the disk is full" in r.err, engine, r)
 
@@ -242,11 +247,8 @@ def real():
 
 def main():
     with tempfile.TemporaryDirectory() as place:
-        every_byte()
         one, keys = training(place)
-        messages()
-        joining()
-        failures(place)
+        each(lambda part: part(), (every_byte, messages, joining, lambda: failures(place)))
         for engine in [e for e in ENGINES if shutil.which(e[0])][:None if LONG else 1]:
             by_mpirun(engine, place, one, keys)
             print(engine[0], "done")

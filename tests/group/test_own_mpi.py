@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from launch import check, ended, finish, mpirun, read  # noqa: E402
+from launch import check, each, ended, finish, mpirun, read  # noqa: E402
 
 TRAIN = os.path.abspath(sys.argv[1])
 LONG = "long" in sys.argv[2:]
@@ -35,14 +35,16 @@ def split(engine, program, place):
 
 def refused(engine, program, other, place):
     own = "Open MPI" if "openmpi" in program else "MPICH"
-    for what, expected in (("early", "MPI is not initialised, expected MPI_Init_thread before its communicator"),
-                           ("null", "the communicator is MPI_COMM_NULL"),
-                           ("inter", "the communicator is between two groups"),
-                           ("thread", "MPI serves the thread that initialised it"),
-                           ("kind", f"bytes of MPI of another kind, expected {'8' if own == 'Open MPI' else '4'} bytes of {own}"),
-                           ("single", "MPI offers no threads")):
+    def one(case):
+        what, expected = case
         status, out, err = ended(mpirun(engine, 2, [program, place, "steps=1", f"own={what}"]), 60)
         check(status not in (0, None) and expected in err, program, what, status, err)
+    each(one, (("early", "MPI is not initialised, expected MPI_Init_thread before its communicator"),
+               ("null", "the communicator is MPI_COMM_NULL"),
+               ("inter", "the communicator is between two groups"),
+               ("thread", "MPI serves the thread that initialised it"),
+               ("kind", f"bytes of MPI of another kind, expected {'8' if own == 'Open MPI' else '4'} bytes of {own}"),
+               ("single", "MPI offers no threads")))
     if other:  # an engine that was built for another MPI
         status, out, err = ended(mpirun((engine[0], other), 2, [program, place, "steps=1"]), 60)
         check(status not in (0, None) and f"bytes of {own}, expected" in err, program, other, status, err)

@@ -42,7 +42,8 @@ def works():
 
 
 def same_bytes(engine, place):
-    for number, keys in enumerate(works()):
+    def one(case):
+        number, keys = case
         counts = [1, 2, 3, 4, 6] if LONG else [1, 2, 3] if number == 0 else [1, 3 if number % 2 else 2]
         alone = os.path.join(place, f"{number}-1")
         for ranks in counts:
@@ -56,6 +57,7 @@ def same_bytes(engine, place):
             status, out, err = train(engine, 3, mixed, *keys, "steps=6", isa=["portable", "avx2", "avx512"])
             check(status == 0, keys, "ranks of different instruction sets:", err)
             same(alone, mixed, *keys, "different instruction sets")
+    launch.each(one, enumerate(works()), most=3)
     skipped = [line.split()[3] for line in read(place, "1-1", "losses.txt").decode().splitlines()]
     check("1" in skipped, "no step of the dynamic loss scale was skipped", skipped)
 
@@ -141,7 +143,7 @@ def messages(engine, place):
     status, out, err = train((engine[0], "/nowhere/libflexlab_mpi.so"), 1, folder, "steps=2")
     check(status and "FLEXLAB_MPI_LIBRARY" in err and "/nowhere/libflexlab_mpi.so" in err, "library:", err)
     for _ in range(100):  # what mpirun ends, the system removes a little later
-        leftovers = subprocess.run(["pgrep", "-f", place], capture_output=True, text=True).stdout.split()
+        leftovers = subprocess.run(["pgrep", "-f", folder], capture_output=True, text=True).stdout.split()
         if not leftovers:
             break
         time.sleep(0.1)
@@ -150,12 +152,14 @@ def messages(engine, place):
 
 # --- the program --------------------------------------------------------------------------------------------------------
 
+WORDS = ["--model", "resnet8", "--data", "synthetic:train=96,test=20", "--batch", "24", "--shards", "4", "--epochs", "2"]
+
+
 def program(engine, place):
-    words = ["--model", "resnet8", "--data", "synthetic:train=96,test=20", "--batch", "24", "--shards", "4", "--epochs", "2"]
     globally = []
     for ranks in (1, 2):
         globally.append(os.path.join(place, f"global{ranks}"))
-        status, out, err = ended(mpirun(engine, ranks, [FLEXLAB, "train", *words, "--format", "flex16+5", "--batchnorm", "global",
+        status, out, err = ended(mpirun(engine, ranks, [FLEXLAB, "train", *WORDS, "--format", "flex16+5", "--batchnorm", "global",
                                                         "--out", globally[-1]]), 120)
         check(status == 0, "--batchnorm global", ranks, err)
     check(lines(globally[0]) == lines(globally[1]) and lines(globally[0])[0]["batchnorm"] == "global", "--batchnorm global")
@@ -163,7 +167,7 @@ def program(engine, place):
     folders = []
     for ranks in (1, 2, 4) if LONG else (1, 2):
         folder = os.path.join(place, f"compare{ranks}")
-        status, out, err = ended(mpirun(engine, ranks, [FLEXLAB, "compare", *words, "--formats", "fp32,flex16+5,fp16", "--seeds",
+        status, out, err = ended(mpirun(engine, ranks, [FLEXLAB, "compare", *WORDS, "--formats", "fp32,flex16+5,fp16", "--seeds",
                                                         "2", "--telemetry", "3:conv*,fc*,*.grad", "--shadow", "fp16,dfp16",
                                                         "--out", folder]), 120)
         check(status == 0 and out.count("Written to") == 1, ranks, status, out[-300:], err)
@@ -185,21 +189,24 @@ def program(engine, place):
     bare = []
     for ranks in (1, 2):  # without anything for which ranks tell each other of all tensors
         bare.append(os.path.join(place, f"bare{ranks}"))
-        status, out, err = ended(mpirun(engine, ranks, [FLEXLAB, "compare", *words, "--formats", "flex16+5,fp16", "--no-trace",
+        status, out, err = ended(mpirun(engine, ranks, [FLEXLAB, "compare", *WORDS, "--formats", "flex16+5,fp16", "--no-trace",
                                                         "--no-checkpoint", "--out", bare[-1]]), 120)
         check(status == 0, ranks, err)
     check(lines(bare[0]) == lines(bare[1]), "without traces and checkpoints metrics.jsonl differs")
+
+
+def refused(engine, place):
     for more, expected in ((["--predictor", "current"], "ranks differ in the network: rank 0 has 'predictor-paper', rank 1 'predictor-current'"),
                            (["--batchnorm", "global"], "ranks differ in the network: rank 0 has 'batchnorm-shard', rank 1 'batchnorm-global'"),
                            (["--shards", "2"], r"that of rank (0: train group-mpi shards-4 .*\n.*that of rank 1|1: train group-mpi shards-2 (.*\n)*.*that of rank 0)"),
                            (["--weights", os.path.join(place, "train", "last.safetensors")], "ranks differ in")):
         if more[0] == "--weights":
-            status, out, err = ended(mpirun(engine, 1, [FLEXLAB, "train", *words, "--format", "flex16+5", "--out",
+            status, out, err = ended(mpirun(engine, 1, [FLEXLAB, "train", *WORDS, "--format", "flex16+5", "--out",
                                                         os.path.join(place, "train")]), 60)
-        both = [FLEXLAB, "train", *words, "--format", "flex16+5", "--out", os.path.join(place, "differ")]
+        both = [FLEXLAB, "train", *WORDS, "--format", "flex16+5", "--out", os.path.join(place, "differ")]
         status, out, err = ended(mpirun(engine, 1, both, [*both, *more], FLEXLAB_GROUP_TIMEOUT="10"), 60)
         check(status and re.search(expected, err), more, status, err)
-    one = [FLEXLAB, "train", *words, "--format", "fp32", "--out", os.path.join(place, "refused")]
+    one = [FLEXLAB, "train", *WORDS, "--format", "fp32", "--out", os.path.join(place, "refused")]
     for commands in ([one, [FLEXLAB, "train", "--help"]], [[FLEXLAB, "train", "--help"], one, one]):
         began = time.time()
         status, out, err = ended(mpirun(engine, 1, *commands), 60)
@@ -208,23 +215,36 @@ def program(engine, place):
     check(status == 0 and out.count("Usage: ") == 1 and not err, "--help of all ranks:", status, out[:99], err)
     status, out, err = ended(mpirun(engine, 1, one, *3 * [[*one, "--no-such-option"]]), 60)
     check(status and err.count("unknown option") == 1 and "said by rank 1 of 4" in err, "options of three ranks:", status, err)
+    for arguments, expected in ((["--shards", "3"], "expected a multiple of the 2 ranks"), (["--shards", "0"], "--shards"),
+                                (["--no-such-option"], "unknown option")):
+        status, out, err = ended(mpirun(engine, 2, [FLEXLAB, "train", *WORDS, "--format", "fp32", *arguments, "--out",
+                                                    os.path.join(place, "refused")]), 60)
+        told = [line for line in err.splitlines() if line.startswith("flexlab train:")]
+        check(status and len(told) == 1 and expected in told[0], arguments, status, err)
+    check(not os.path.exists(os.path.join(place, "refused")), "a refused training left a folder")
+
+
+def started_otherwise(engine, place):
     if "openmpi" in engine[0]:  # what srun tells ranks by PMIx, and what mpirun in a step of Slurm leaves of it
         unset = ["env", *(f"--unset=OMPI_COMM_WORLD_{name}" for name in ("SIZE", "RANK"))]
-        status, out, err = ended(mpirun(engine, 2, [*unset, FLEXLAB, "train", *words, "--format", "fp32", "--quiet", "--out",
+        status, out, err = ended(mpirun(engine, 2, [*unset, FLEXLAB, "train", *WORDS, "--format", "fp32", "--quiet", "--out",
                                                     os.path.join(place, "step")], SLURM_STEP_NUM_TASKS="2"), 60)
         check(status == 0 and out.count("Written to") == 1 and not err, "started by srun:", status, out, err)
         check(lines(os.path.join(place, "step"))[0]["shards"] == 4, "started by srun")
     for rank in (0, 1) if "openmpi" in engine[0] else ():  # srun that offers no PMIx
-        child = subprocess.run([FLEXLAB, "train", *words, "--format", "fp32", "--out", os.path.join(place, "bare")],
+        child = subprocess.run([FLEXLAB, "train", *WORDS, "--format", "fp32", "--out", os.path.join(place, "bare")],
                                capture_output=True, text=True, env={**ENVIRONMENT, "FLEXLAB_MPI_LIBRARY": engine[1],
                                                                     "SLURM_STEP_NUM_TASKS": "2", "PMIX_RANK": str(rank)})
         check(child.returncode == 1 and ("of 2 processes that were started the engine's MPI finds this one alone" in child.stderr) == (rank == 0), child.stderr)
-    alone = subprocess.run([FLEXLAB, "train", *words, "--format", "fp32", "--out", os.path.join(place, "alone"), "--quiet"],
+    alone = subprocess.run([FLEXLAB, "train", *WORDS, "--format", "fp32", "--out", os.path.join(place, "alone"), "--quiet"],
                            capture_output=True, text=True, env={**ENVIRONMENT, "SLURM_STEP_NUM_TASKS": "4", "PMIX_RANK": "1",
                                                                 "OMPI_COMM_WORLD_SIZE": "1"})
     check(alone.returncode == 0 and "Written to" in alone.stdout, "one rank in a step of Slurm:", alone.stdout, alone.stderr)
+
+
+def program_killed(engine, place):
     whole, pieces = os.path.join(place, "train-whole"), os.path.join(place, "train-pieces")
-    options = [FLEXLAB, "train", *words, "--format", "flex16+5", "--epochs", "6", "--checkpoint-every", "2", "--quiet"]
+    options = [FLEXLAB, "train", *WORDS, "--format", "flex16+5", "--epochs", "6", "--checkpoint-every", "2", "--quiet"]
     status, out, err = ended(mpirun(engine, 1, [*options, "--out", whole]), 120)
     check(status == 0, err)
     child = mpirun(engine, 2, [*options, "--out", pieces])
@@ -239,13 +259,7 @@ def program(engine, place):
         status, out, err = ended(mpirun(engine, 4, [FLEXLAB, "train", "--resume", pieces, "--quiet"]), 120)
         check(status == 0, "resumed by 4 ranks:", err)
     check(read(whole, "last.safetensors") == read(pieces, "last.safetensors"), "resumed by other ranks: last.safetensors")
-    for arguments, expected in ((["--shards", "3"], "expected a multiple of the 2 ranks"), (["--shards", "0"], "--shards"),
-                                (["--no-such-option"], "unknown option")):
-        status, out, err = ended(mpirun(engine, 2, [FLEXLAB, "train", *words, "--format", "fp32", *arguments, "--out",
-                                                    os.path.join(place, "refused")]), 60)
-        told = [line for line in err.splitlines() if line.startswith("flexlab train:")]
-        check(status and len(told) == 1 and expected in told[0], arguments, status, err)
-    check(not os.path.exists(os.path.join(place, "refused")), "a refused training left a folder")
 
 
-launch.under_each(ENGINES if LONG else ENGINES[:1], same_bytes, evaluations, bytes_sent, killed, messages, program)
+launch.under_each(ENGINES if LONG else ENGINES[:1], same_bytes, evaluations, bytes_sent, killed, messages, program, refused,
+                  started_otherwise, program_killed)

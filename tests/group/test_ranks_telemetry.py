@@ -65,7 +65,8 @@ def covers(keys, folder):
 
 
 def same_files(engine, place):
-    for number, (keys, counts) in enumerate(works()):
+    def one(case):
+        number, (keys, counts) = case
         folders = {}
         for ranks in [1, *counts]:
             folders[ranks] = os.path.join(place, f"{number}-{ranks}")
@@ -81,6 +82,7 @@ def same_files(engine, place):
         if keys[1:4] == SCALED:
             skipped = [line.split()[3] for line in read(folders[1], "losses.txt").decode().splitlines()]
             check("1" in skipped, "no step was skipped", skipped)
+    launch.each(one, enumerate(works()), most=3)
     mixed = os.path.join(place, "mixed")
     status, out, err = train(engine, 3, mixed, *works()[0][0], "steps=6", "telemetry=2", isa=["portable", "avx2", "avx512"])
     check(status == 0, "ranks of different instruction sets:", err)
