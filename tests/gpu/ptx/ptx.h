@@ -283,6 +283,7 @@ struct Warp {
     unsigned char *in_frame(uint64_t at, int lane) const {
         return frame + ((at / 8) * LANES + (uint64_t)lane) * 8 + at % 8;
     }
+    uint64_t *row_of_frames(uint64_t at) const { return (uint64_t *)in_frame(at / 8 * 8, 0); }
     uint32_t thread(int lane) const { return number * LANES + (uint32_t)lane; }
 };
 

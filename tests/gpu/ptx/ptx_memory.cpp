@@ -441,12 +441,9 @@ template <class T, class R = T, uint32_t count = 1> static void load_elements(Wa
     const bool one = is_one_address(addresses, acting);
     const uint64_t at = one ? place_in_frames<count * sizeof(T)>(w, in, addresses[first]) : w.frame_bytes;
     for (uint32_t j = 0; j < count && at < w.frame_bytes; j++) {
-        const unsigned char *const row = w.in_frame(at + j * sizeof(T), 0);
-        for (uint32_t i = 0; i < LANES; i++) {
-            T value;
-            memcpy(&value, row + 8 * i, sizeof value);
-            to[j][i] = acting >> i & 1 ? (R)value : to[j][i];
-        }
+        const uint64_t *const row = w.row_of_frames(at + j * sizeof(T)), shift = (at + j * sizeof(T)) % 8 * 8;
+        for (uint32_t i = 0; i < LANES; i++)
+            to[j][i] = acting >> i & 1 ? (R)(T)(row[i] >> shift) : to[j][i];
     }
     if (at < w.frame_bytes)
         return;
@@ -478,15 +475,18 @@ template <class T, class R = T, uint32_t count = 1> static void store_elements(W
                             ? place_in_frames<count * sizeof(T)>(w, in, addresses[__builtin_ctz(w.exec)])
                             : w.frame_bytes;
     for (uint32_t j = 0; j < count && at < w.frame_bytes; j++) {
-        unsigned char *const row = w.in_frame(at + j * sizeof(T), 0);
-        for (const int i : Lanes{w.exec})
-            memcpy(row + 8 * i, &from[j][i], sizeof(T)); /* the low bytes of a wider register */
+        typedef typename std::make_unsigned<T>::type U;
+        uint64_t *const row = w.row_of_frames(at + j * sizeof(T));
+        const uint64_t shift = (at + j * sizeof(T)) % 8 * 8, mask = (uint64_t)(U)~(U)0 << shift;
+        const uint32_t acting = w.exec;
+        for (uint32_t i = 0; i < LANES; i++)
+            row[i] = acting >> i & 1 ? (row[i] & ~mask) | (uint64_t)(U)from[j][i] << shift : row[i];
     }
     for (const int i : Lanes{at < w.frame_bytes ? 0 : w.exec}) {
         unsigned char *p = quick<Access::WRITE, count * sizeof(T)>(w, in, d, i, addresses[i]);
         p = p ? p : reach(w, in, i, addresses[i], count * sizeof(T), Access::WRITE);
         for (uint32_t j = 0; j < count; j++)
-            memcpy(count > 1 ? behind(w, p, j * sizeof(T)) : p, &from[j][i], sizeof(T));
+            memcpy(count > 1 ? behind(w, p, j * sizeof(T)) : p, &from[j][i], sizeof(T)); /* the low bytes of the register */
     }
 }
 

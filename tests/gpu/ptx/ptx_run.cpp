@@ -60,18 +60,19 @@ bool may_be_in_frame(const Insn &in) {
     return in.accesses && in.space != Space::GLOBAL && in.space != Space::SHARED;
 }
 
-/* The state of an element of type T in the frames of some lanes: a store changes it, a load is not good where a byte was
- * not written. */
-template <class T> void follow_element(unsigned char *state, uint32_t lanes, bool loads, uint32_t written, uint32_t *good) {
-    const T all = (T)0x0101010101010101u;
-    for (const int i : Lanes{lanes}) {
-        T value = written >> i & 1 ? all : (T)0;
-        if (!loads) {
-            memcpy(state + 8 * i, &value, sizeof value);
-            continue;
-        }
-        memcpy(&value, state + 8 * i, sizeof value);
-        *good &= ~((uint32_t)(value != all) << i);
+/* The state of an element in the frames of some lanes: a store changes it to whether it was written, a load is good where
+ * all its bytes were. */
+void follow_element(const Warp &w, uint64_t at, uint32_t bytes, uint32_t lanes, bool loads, uint32_t written, uint32_t *good) {
+    uint64_t *const state = w.row_of_frames(w.frame_bytes + at);
+    const uint64_t mask = ~(uint64_t)0 >> (64 - 8 * bytes) << at % 8 * 8, all = mask & 0x0101010101010101u;
+    uint32_t known = 0;
+    if (loads) {
+        for (uint32_t i = 0; i < LANES; i++)
+            known |= (uint32_t)((state[i] & mask) == all) << i;
+        *good &= known | ~lanes;
+    } else {
+        for (uint32_t i = 0; i < LANES; i++)
+            state[i] = lanes >> i & 1 ? (state[i] & ~mask) | (written >> i & 1 ? all : 0) : state[i];
     }
 }
 
@@ -84,10 +85,6 @@ void follow_frame(Warp &w, const Insn &in, uint32_t mask, uint32_t *good) {
         find("a register that was never written decides", place(w, in, __builtin_ctz(bad)));
     const bool loads = in.writes.count != 0;
     const uint64_t base = in.space == Space::GENERIC ? FRAME_WINDOW + FRAME_AT : FRAME_AT;
-    auto *const follow = in.bytes == 8   ? follow_element<uint64_t>
-                         : in.bytes == 4 ? follow_element<uint32_t>
-                         : in.bytes == 2 ? follow_element<uint16_t>
-                                         : follow_element<uint8_t>;
     uint64_t addresses[LANES];
     addresses_of(w, in, addresses);
     for (uint32_t left = w.exec & ~bad; left;) {
@@ -99,7 +96,7 @@ void follow_frame(Warp &w, const Insn &in, uint32_t mask, uint32_t *good) {
             const Operand &o = in.more[j];
             const uint32_t written = loads || o.constant ? (uint32_t)ALL : w.defined[o.number];
             if (inside)
-                follow(w.in_frame(w.frame_bytes + at + j * in.bytes, 0), lanes, loads, written, &good[j]);
+                follow_element(w, at + j * in.bytes, in.bytes, lanes, loads, written, &good[j]);
             else if (lanes & ~written)
                 find("a register that was never written decides", place(w, in, __builtin_ctz(lanes & ~written)));
         }
@@ -342,7 +339,8 @@ void run_block(const Launch &l, uint64_t number) {
     b.threads = l.block[0] * l.block[1] * l.block[2];
     b.epoch++; /* of all blocks: what earlier ones accessed is of other epochs */
     b.shared_bytes = (k.static_shared ? (k.static_shared + 127) / 128 * 128 : 0) + l.dynamic_shared;
-    b.shared.assign(b.shared_bytes, 0xcd);
+    if (b.shared.size() < b.shared_bytes) /* what is read before it is written is found by its state */
+        b.shared.resize(b.shared_bytes, 0xcd);
     b.shared_state.assign(b.shared_bytes, FREE);
     if (b.writer.size() <= b.shared_bytes) {
         b.writer.resize(b.shared_bytes + 1);
