@@ -27,7 +27,9 @@ static int64_t aligned(int64_t integer, int at, int unit) {
         return 0;
     if (shift >= 0)
         return integer * ((int64_t)1 << shift);
-    return shift > -63 ? integer / ((int64_t)1 << -shift) : 0;
+    if (shift <= -63)
+        return 0;
+    return (integer + (integer < 0 ? ((int64_t)1 << -shift) - 1 : 0)) >> -shift;
 }
 
 struct sum {
@@ -40,21 +42,21 @@ static struct sum add_terms(const struct fl_accumulation *how, struct fl_operand
                             const float *b, int n, float c) {
     const int least_a = fl_operand_least_exponent(kinds.a), least_b = fl_operand_least_exponent(kinds.b);
     const struct number addend = number_of(c, LEAST);
+    struct number product[FL_GROUP_MOST];
     int largest = addend.integer ? addend.exponent : INT_MIN;
     for (int i = 0; i < n; i++) {
         const struct number x = number_of(a[i], least_a), y = number_of(b[i], least_b);
-        if (x.integer && y.integer && x.exponent + y.exponent > largest)
-            largest = x.exponent + y.exponent;
+        product[i] = (struct number){x.integer * y.integer, x.at + y.at, x.exponent + y.exponent};
+        if (product[i].integer && product[i].exponent > largest)
+            largest = product[i].exponent;
     }
     if (largest == INT_MIN)
         return (struct sum){0, 0};
     struct sum s = {0, largest - how->fraction};
     if (addend.integer)
         s.integer = aligned(addend.integer, addend.at, s.unit);
-    for (int i = 0; i < n; i++) {
-        const struct number x = number_of(a[i], least_a), y = number_of(b[i], least_b);
-        s.integer += aligned(x.integer * y.integer, x.at + y.at, s.unit);
-    }
+    for (int i = 0; i < n; i++)
+        s.integer += aligned(product[i].integer, product[i].at, s.unit);
     return s;
 }
 

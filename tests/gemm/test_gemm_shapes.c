@@ -178,35 +178,36 @@ static int64_t image_index(int64_t h, int64_t w, int64_t c, int64_t n, int64_t y
     return y < 0 || y >= h || x < 0 || x >= w ? -1 : ((n * h + y) * w + x) * c + channel;
 }
 
-/* The positions of the factors of term k of result (i, j) in in[0] and in[1]; -1 for a zero of the padding. */
-static void term_at(const struct problem *x, int64_t i, int64_t j, int64_t k, int64_t *a, int64_t *b) {
+/* The positions of the factors of term k of result (i, j) in in[0] and in[1]; -1 for a zero of the padding. In int, whose
+ * quotients are quick. */
+static void term_at(const struct problem *x, int i, int j, int k, int64_t *a, int64_t *b) {
     const struct fl_windows *g = &x->geo;
-    const int64_t groups = g->groups ? g->groups : 1, depth = g->c / groups, own = g->filters / groups;
+    const int groups = g->groups ? (int)g->groups : 1, depth = (int)g->c / groups, own = (int)g->filters / groups;
+    const int h = (int)g->h, w = (int)g->w, p = (int)g->p, q = (int)g->q, row = (int)g->s, column = (int)g->r;
+    const int stride[2] = {(int)g->stride[0], (int)g->stride[1]};
     switch (x->op) {
     case FL_OP_CONV2D: {
-        const int64_t c = j / own * depth + k % depth, s = k / depth % g->s, r = k / depth / g->s;
-        *a = image_index(g->h, g->w, g->c, i / g->q / g->p,
-                         i / g->q % g->p * g->stride[0] + r * g->dilation[0] - g->padding[0],
-                         i % g->q * g->stride[1] + s * g->dilation[1] - g->padding[1], c);
+        const int c = j / own * depth + k % depth, s = k / depth % row, r = k / depth / row;
+        *a = image_index(h, w, g->c, i / q / p, i / q % p * stride[0] + r * g->dilation[0] - g->padding[0],
+                         i % q * stride[1] + s * g->dilation[1] - g->padding[1], c);
         *b = j * x->k + k;
         break;
     }
     case FL_OP_CONV2D_INPUT_GRAD: {
-        const int64_t filter = j / depth * own + k % own, s = k / own % g->s, r = k / own / g->s;
-        const int64_t y = i / g->w % g->h + g->padding[0] - r * g->dilation[0],
-                      z = i % g->w + g->padding[1] - s * g->dilation[1];
-        *a = y < 0 || z < 0 || y % g->stride[0] || z % g->stride[1]
+        const int filter = j / depth * own + k % own, s = k / own % row, r = k / own / row;
+        const int y = i / w % h + (int)(g->padding[0] - r * g->dilation[0]),
+                  z = i % w + (int)(g->padding[1] - s * g->dilation[1]);
+        *a = y < 0 || z < 0 || y % stride[0] || z % stride[1]
                  ? -1
-                 : image_index(g->p, g->q, g->filters, i / g->w / g->h, y / g->stride[0], z / g->stride[1], filter);
-        *b = ((filter * g->r + r) * g->s + s) * depth + j % depth;
+                 : image_index(p, q, g->filters, i / w / h, y / stride[0], z / stride[1], filter);
+        *b = (((int64_t)filter * column + r) * row + s) * depth + j % depth;
         break;
     }
     case FL_OP_CONV2D_WEIGHT_GRAD: {
-        const int64_t c = i / own * depth + j % depth, s = j / depth % g->s, r = j / depth / g->s;
+        const int c = i / own * depth + j % depth, s = j / depth % row, r = j / depth / row;
         *a = k * g->filters + i;
-        *b = image_index(g->h, g->w, g->c, k / g->q / g->p,
-                         k / g->q % g->p * g->stride[0] + r * g->dilation[0] - g->padding[0],
-                         k % g->q * g->stride[1] + s * g->dilation[1] - g->padding[1], c);
+        *b = image_index(h, w, g->c, k / q / p, k / q % p * stride[0] + r * g->dilation[0] - g->padding[0],
+                         k % q * stride[1] + s * g->dilation[1] - g->padding[1], c);
         break;
     }
     default:
@@ -222,7 +223,7 @@ static float float_result(const struct problem *x, const double *a, const double
             total = k == FL_K_CHUNK ? chain : total + chain;
             chain = 0;
         }
-        term_at(x, i, j, k, &at, &bt);
+        term_at(x, (int)i, (int)j, (int)k, &at, &bt);
         chain = fmaf(at < 0 ? 0.0f : (float)a[at], bt < 0 ? 0.0f : (float)b[bt], chain);
     }
     return x->k > FL_K_CHUNK ? total + chain : chain;
@@ -231,7 +232,7 @@ static float float_result(const struct problem *x, const double *a, const double
 static int64_t shared_result(const struct problem *x, const int16_t *a, const int16_t *b, int64_t i, int64_t j) {
     int64_t sum = 0;
     for (int64_t k = 0, at, bt; k < x->k; k++) {
-        term_at(x, i, j, k, &at, &bt);
+        term_at(x, (int)i, (int)j, (int)k, &at, &bt);
         sum += at < 0 || bt < 0 ? 0 : (int64_t)a[at] * b[bt];
     }
     return sum;

@@ -38,10 +38,16 @@ template <class D> void settle_nans(Warp &w, D *d) {
 
 template <class D> void check_nans(Warp &w, D *d) {
     if constexpr (std::is_floating_point<D>::value) {
-        u32 any = 0;
-        for (u32 i = 0; i < LANES; i++)
-            any |= d[i] != d[i];
-        if (any)
+        typedef bits_of<D> U;
+        const U infinite = sizeof(D) == 4 ? (U)0x7f800000u : (U)0x7ff0000000000000u;
+        U largest = 0; /* of the bits of magnitudes */
+        for (u32 i = 0; i < LANES; i++) {
+            U bits;
+            memcpy(&bits, &d[i], sizeof bits);
+            bits &= ~(U)0 >> 1;
+            largest = bits > largest ? bits : largest;
+        }
+        if (largest > infinite)
             settle_nans(w, d);
     }
 }

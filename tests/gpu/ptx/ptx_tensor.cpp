@@ -28,6 +28,14 @@ const Gpu &gpu() {
     return *chosen;
 }
 
+/* 2^exponent, of a normal number: |exponent| is below 1023. A product by it is exact, unlike std::ldexp it is no call. */
+double power(int exponent) {
+    const uint64_t bits = (uint64_t)(1023 + exponent) << 52;
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 struct FloatKind { /* of an operand */
     int bits, fraction, bias;
 };
@@ -41,7 +49,7 @@ struct Number {
 Number number_of(uint32_t word, const FloatKind &kind) {
     const int field = (int)(word >> kind.fraction) & (2 * kind.bias + 1), exponent = (field ? field : 1) - kind.bias;
     const uint32_t fraction = word & ((1u << kind.fraction) - 1);
-    double x = std::ldexp((double)fraction + (field ? 1 << kind.fraction : 0), exponent - kind.fraction);
+    double x = ((double)fraction + (field ? 1 << kind.fraction : 0)) * power(exponent - kind.fraction);
     if (field == 2 * kind.bias + 1)
         x = fraction ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
     return Number{word >> (kind.bits - 1) ? -x : x, exponent};
@@ -53,11 +61,11 @@ float cut(double x, bool half) {
     std::frexp(x, &exponent); /* |x| is in [2^(exponent - 1), 2^exponent) */
     if (half) {
         const int unit = std::max(exponent - 11, -24);
-        x = std::ldexp(std::nearbyint(std::ldexp(x, -unit)), unit);
+        x = std::nearbyint(x * power(-unit)) * power(unit);
         return std::fabs(x) < 65536 ? (float)x : std::copysign(std::numeric_limits<float>::infinity(), (float)x);
     }
     const int last = std::max(exponent - 24, -149);
-    return (float)std::ldexp(std::trunc(std::ldexp(x, -last)), last);
+    return (float)(std::trunc(x * power(-last)) * power(last));
 }
 
 /* The bits of a number that fp16 holds, of Inf and of a NaN. */
@@ -68,7 +76,7 @@ uint16_t half_of(float x) {
     int exponent;
     std::frexp(x, &exponent);
     const int unit = x == 0 ? -24 : std::max(exponent - 11, -24);
-    return (uint16_t)(sign | (((unit + 24) << 10) + (int)std::ldexp(std::fabs(x), -unit)));
+    return (uint16_t)(sign | (((unit + 24) << 10) + (int)((double)std::fabs(x) * power(-unit))));
 }
 
 float add_group(const Number *a, const Number *b, int k, float c, bool half) {
@@ -88,10 +96,11 @@ float add_group(const Number *a, const Number *b, int k, float c, bool half) {
     if (largest == std::numeric_limits<int>::min())
         return 0;
     const int unit = largest - gpu().fraction;
-    double sum = std::trunc(std::ldexp((double)c, -unit));
+    const double scale = power(-unit);
+    double sum = std::trunc((double)c * scale);
     for (int i = 0; i < k; i++)
-        sum += std::trunc(std::ldexp(product[i], -unit));
-    return sum == 0 ? 0 : cut(std::ldexp(sum, unit), half);
+        sum += std::trunc(product[i] * scale);
+    return sum == 0 ? 0 : cut(sum * power(unit), half);
 }
 
 } // namespace
