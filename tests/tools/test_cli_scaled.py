@@ -34,7 +34,7 @@ def runs_of(folder):
 def train_all(folder, data):
     """All formats in one comparison, on several threads and instruction sets."""
     ways = [("3", {}), ("1", {"FLEXLAB_ISA": "portable"}), ("2", {"FLEXLAB_ISA": "avx2"})]
-    for model, name in (([*GPT, "--data", data], "gpt"), (RESNET, "resnet")):
+    for model, name in (([*GPT, "--data", data, "--max-steps", "90"], "gpt"), (RESNET, "resnet")):
         seen = []
         for threads, env in ways[:2] if name == "gpt" else ways[::2]:  # plain C takes long for convolutions
             out = folder / f"{name}-{threads}"

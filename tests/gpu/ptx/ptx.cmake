@@ -61,14 +61,16 @@ ptx_test(gpu_ops_ptx_long test_gpu_ops 7 24)
 ptx_test(gpu_ops_ptx_checked_long test_gpu_ops 8 6 ENVIRONMENT ${ptx_all})
 
 ptx_test(gpu_products_ptx test_gpu_products 1 90)
-ptx_test(gpu_products_ptx_checked test_gpu_products 2 30 ENVIRONMENT ${ptx_all})
-ptx_test(gpu_products_ptx_banks test_gpu_products 1 30 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
+ptx_test(gpu_products_ptx_checked test_gpu_products 2 20 ENVIRONMENT ${ptx_all})
+ptx_test(gpu_products_ptx_banks test_gpu_products 1 20 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
 ptx_test(gpu_products_ptx_long test_gpu_products 3 600)
+ptx_test(gpu_products_ptx_checked_long test_gpu_products 2 30 ENVIRONMENT ${ptx_all})
 ptx_test(gpu_products_large_ptx test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
 ptx_test(gpu_products_99_kib_ptx test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_SHARED_KIB=99)
 
 foreach(gpu a100 h100)
-    ptx_test(gpu_products_fast_${gpu}_ptx test_gpu_products 4 24 fast ${gpu} ENVIRONMENT FLEXLAB_PTX_GPU=${gpu} ${ptx_all})
+    ptx_test(gpu_products_fast_${gpu}_ptx test_gpu_products 4 12 fast ${gpu} ENVIRONMENT FLEXLAB_PTX_GPU=${gpu} ${ptx_all})
+    ptx_test(gpu_products_fast_${gpu}_ptx_long test_gpu_products 5 48 fast ${gpu} ENVIRONMENT FLEXLAB_PTX_GPU=${gpu} ${ptx_all})
 endforeach()
 
 set(ptx_small FLEXLAB_PTX_BYTES=67108864)
@@ -92,10 +94,14 @@ ptx_test(gpu_shards_ptx test_gpu_shards ENVIRONMENT ${ptx_small})
 ptx_test(gpu_shards_ptx_long test_gpu_shards long ENVIRONMENT FLEXLAB_PTX_CHECKS=diverge,nan,registers,races
          FLEXLAB_PTX_BYTES=268435456)
 
-# What uses a device beside them.
-foreach(name recurrent nn_recurrent nn_data nonfinite nn_tokens nn_gpt nn_text wgan nn_telemetry_calls nn_loss_scale nn_weights)
-    ptx_test(${name}_ptx test_${name} cuda ENVIRONMENT FLEXLAB_PTX_CHECKS=diverge,nan,registers,races
-             FLEXLAB_PTX_BYTES=268435456)
+# What uses a device beside them. Lanes that diverge take four times as long: for two of them in the long form.
+set(ptx_beside FLEXLAB_PTX_CHECKS=diverge,nan,registers,races FLEXLAB_PTX_BYTES=268435456)
+foreach(name recurrent nn_recurrent nn_data nonfinite nn_tokens nn_gpt nn_text wgan nn_telemetry_calls)
+    ptx_test(${name}_ptx test_${name} cuda ENVIRONMENT ${ptx_beside})
+endforeach()
+foreach(name nn_loss_scale nn_weights)
+    ptx_test(${name}_ptx test_${name} cuda ENVIRONMENT FLEXLAB_PTX_CHECKS=nan,registers,races FLEXLAB_PTX_BYTES=268435456)
+    ptx_test(${name}_ptx_long test_${name} cuda ENVIRONMENT ${ptx_beside})
 endforeach()
 ptx_test(program_networks_ptx test_program_networks cuda mtcnn-pnet.onnx mtcnn-rnet.onnx wake-word.onnx
          tiny-anomaly-fp32.tflite tiny-resnet8-fp32.tflite tiny-keywords-fp32.tflite)

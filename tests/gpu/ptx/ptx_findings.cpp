@@ -61,6 +61,11 @@ void find(const char *kind, const std::string &text) {
         return;
     texts.push_back(text);
     fprintf(stderr, "ptx: FINDING: %s: %s\n", kind, text.c_str());
+    static const bool edited = getenv("FLEXLAB_PTX_EDIT") != nullptr;
+    if (edited) { /* a mistake made on purpose is noticed: that is all */
+        fflush(nullptr);
+        _exit(PTX_STATUS);
+    }
 }
 
 long findings() {

@@ -341,7 +341,7 @@ template <class D, class A> void resize(Warp &w, const Insn &in) {
 void pack(Warp &w, const Insn &in) {
     u64 values[LANES] = {0};
     for (size_t j = 0, shift = 0; j < in.more.size(); shift += 8 * in.more[j++].width)
-        for (u32 i = 0; i < LANES; i++) {
+        for (const int i : Lanes{w.exec}) {
             u64 part = 0;
             memcpy(&part, w.at<unsigned char>(in.more[j]) + i * in.more[j].width, in.more[j].width);
             values[i] |= part << shift;
@@ -361,20 +361,22 @@ void unpack(Warp &w, const Insn &in) {
         }
 }
 
-void pack_two(Warp &w, const Insn &in) {
-    typedef u64 D;
-    D *const d = w.at<u64>(in.o[0]);
-    const u32 *const low = w.at<u32>(in.more[0]), *const high = w.at<u32>(in.more[1]);
-    EVERY_LANE(low[i] | (u64)high[i] << 32)
-}
-template <int shift> void take_half(u32 *d, const u64 *a, u32 acting) {
+/* The same for two parts, half as wide. */
+template <class W, class D> void pack_two(Warp &w, const Insn &in) {
+    W *const d = w.at<W>(in.o[0]);
+    const D *const low = w.at<D>(in.more[0]), *const high = w.at<D>(in.more[1]);
+    const u32 acting = w.exec;
     for (u32 i = 0; i < LANES; i++)
-        d[i] = acting >> i & 1 ? (u32)(a[i] >> shift) : d[i];
+        d[i] = acting >> i & 1 ? (W)(low[i] | (W)high[i] << 8 * sizeof(D)) : d[i];
 }
-void unpack_two(Warp &w, const Insn &in) {
-    const u64 *const a = w.at<u64>(in.o[0]);
-    take_half<0>(w.at<u32>(in.more[0]), a, w.exec);
-    take_half<32>(w.at<u32>(in.more[1]), a, w.exec);
+template <class W, class D> void unpack_two(Warp &w, const Insn &in) {
+    const u32 acting = w.exec;
+    for (u32 j = 0; j < 2; j++) {
+        const W *const a = w.at<W>(in.o[0]);
+        D *const d = w.at<D>(in.more[j]);
+        for (u32 i = 0; i < LANES; i++)
+            d[i] = acting >> i & 1 ? (D)(a[i] >> j * 8 * sizeof(D)) : d[i];
+    }
 }
 
 /* --- the table */
@@ -658,7 +660,9 @@ Action *quick_form(const Insn &in) {
     if (in.action == load || in.action == store)
         return quick_access(in);
     if ((in.action == pack || in.action == unpack) && in.more.size() == 2 && in.o[0].width == 8)
-        return in.action == pack ? pack_two : unpack_two;
+        return in.action == pack ? pack_two<u64, u32> : unpack_two<u64, u32>;
+    if ((in.action == pack || in.action == unpack) && in.more.size() == 2 && in.o[0].width == 4)
+        return in.action == pack ? pack_two<u32, u16> : unpack_two<u32, u16>;
     if (in.action != resize_any || in.o[0].width != in.count || in.o[1].width != in.bytes)
         return in.action;
     /* 100 for each byte of the result, 10 for each of the source, 1 for its sign */
