@@ -4,6 +4,7 @@
  *
  *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]
  *
+ * COUNT: of products drawn; from 30 on also of so many matrices that none is split.
  * FUNCTION: matmul, conv2d, batched, depthwise, few, strided, mixed, numbers, large; "": all but large; one of
  * `shapes`, computed in FORMAT; or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device
  * against class accumulate=GPU of the host.
@@ -253,6 +254,7 @@ static void fast(const char *name, int count) {
                 {FMT_FP32, ":tf32", "", 500, 24},
                 {FMT_FP16, ":sums=fp16", ":sums=fp16", 1000, 48}};
     const int given = strcmp(name, "h100") ? 3 : 4;
+    CHECK(!tensor_set_backend(NULL), "%s", tensor_error()); /* the quickest, which test_tensorcore holds to the same */
     const tensor_window same = {.stride = {1, 1}, .padding = {1, 1, 1, 1}, .dilation = {1, 1}, .groups = 1};
     for (int i = 0; i < count; i++) {
         const struct way *way = &ways[i % given];
@@ -411,7 +413,8 @@ int main(int argc, char **argv) {
             continue;
         if (count && (!*only || !strcmp(only, "batched"))) {
             batched(formats[i]);
-            if (formats[i] == FMT_FP32 || formats[i] == FMT_FP16) /* so many that none is split, longer than a chain */
+            /* so many that none is split, longer than a chain */
+            if (count >= 30 && (formats[i] == FMT_FP32 || formats[i] == FMT_FP16))
                 matrices(formats[i], 1, 270, 24, 20, 1032, 0, 1);
         }
         if (count && (!*only || !strcmp(only, "depthwise")))

@@ -75,7 +75,7 @@ def resumed(engine, place):
     check(read(whole, "last.safetensors") == read(pieces, "last.safetensors"), "ranks that went on elsewhere: last.safetensors")
 
 
-WORDS = ["--model", "mlp2", "--data", "synthetic:train=48,test=8", "--batch", "8", "--shards", "4", "--epochs", "1",
+WORDS = ["--model", "mlp2", "--data", "synthetic:train=24,test=8", "--batch", "8", "--shards", "4", "--epochs", "1",
          "--format", "flex16+5", "--threads", "1"]
 
 
