@@ -15,8 +15,8 @@ struct fl_piece {
     int64_t bytes;
 };
 
-/* A rank that asks again and again leaves its processor to others, of which there may be more than processors: from 5 ms
- * on for a hundredth of what it has waited, at most 1 ms. */
+/* A rank that asks again and again leaves its processor to others, of which there may be more than processors: from 5
+ * ms on for a hundredth of what it has waited, at most 1 ms. */
 static inline void fl_group_rest(double waited) {
     const double rest = waited < 0.1 ? waited / 100 : 1e-3;
     if (waited < 5e-3)

@@ -178,8 +178,8 @@ static int64_t image_index(int64_t h, int64_t w, int64_t c, int64_t n, int64_t y
     return y < 0 || y >= h || x < 0 || x >= w ? -1 : ((n * h + y) * w + x) * c + channel;
 }
 
-/* The positions of the factors of term k of result (i, j) in in[0] and in[1]; -1 for a zero of the padding. In int, whose
- * quotients are quick. */
+/* The positions of the factors of term k of result (i, j) in in[0] and in[1]; -1 for a zero of the padding. In int,
+ * whose quotients are quick. */
 static void term_at(const struct problem *x, int i, int j, int k, int64_t *a, int64_t *b) {
     const struct fl_windows *g = &x->geo;
     const int groups = g->groups ? (int)g->groups : 1, depth = (int)g->c / groups, own = (int)g->filters / groups;

@@ -22,9 +22,9 @@
  *   FLEXLAB_PTX_DRIVER   the CUDA that the driver is for: 12080; the runtime's
  *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", or a function of the runtime) fails with ERROR;
  *                        each for N = 0
- *   FLEXLAB_PTX_EDIT     KERNEL|N|OLD|NEW: in kernels with KERNEL in their names the N-th OLD (0: each) becomes NEW; the
- *                        first finding ends the process
- *   FLEXLAB_PTX_REPORT   a file: launches, instructions, kernels and opcodes that ran, written at exit */
+ *   FLEXLAB_PTX_EDIT     KERNEL|N|OLD|NEW: in kernels with KERNEL in their names the N-th OLD (0: each) becomes NEW;
+ * the first finding ends the process FLEXLAB_PTX_REPORT   a file: launches, instructions, kernels and opcodes that ran,
+ * written at exit */
 #ifndef FLEXLAB_TESTS_PTX_H
 #define FLEXLAB_TESTS_PTX_H
 
@@ -146,10 +146,10 @@ struct Insn : Form {
     bool guard_is_not = false, inner = false; /* inner: in a loop without another one in it */
     int32_t guard = -1;
     uint32_t target = 0, function = 0, opcode = 0;
-    int64_t offset = 0;                  /* of an address; or an immediate number */
-    Operand o[6];                        /* of a shuffle the last is its predicate */
-    std::vector<Operand> more;           /* operands in braces */
-    Few<11> reads; /* numbers of registers; that of the guard first */
+    int64_t offset = 0;        /* of an address; or an immediate number */
+    Operand o[6];              /* of a shuffle the last is its predicate */
+    std::vector<Operand> more; /* operands in braces */
+    Few<11> reads;             /* numbers of registers; that of the guard first */
     Few<4> writes;
     std::string_view text;
     mutable uint64_t wavefronts = 0, least = 0; /* of shared memory, where they are counted: taken, needed */

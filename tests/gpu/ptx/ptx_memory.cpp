@@ -357,8 +357,7 @@ template <uint32_t bytes> static inline bool is_on_its_way(const unsigned char *
 }
 
 /* As read_shared and write_shared, where there is nothing to find. false: they have to look. */
-template <Access how, uint32_t bytes>
-static inline bool quick_shared(Block &b, uint64_t me, uint32_t at) {
+template <Access how, uint32_t bytes> static inline bool quick_shared(Block &b, uint64_t me, uint32_t at) {
     const uint32_t bits = b.kernel->grain_bits, count = bytes >> bits;
     const uint64_t epoch = b.epoch << 16, mine = epoch | me;
     unsigned char *const state = &b.shared_state[at];
@@ -477,7 +476,7 @@ template <class T, class R = T, uint32_t count = 1> static void store_elements(W
     for (uint32_t j = 0; j < count && at < w.frame_bytes; j++) {
         typedef typename std::make_unsigned<T>::type U;
         uint64_t *const row = w.row_of_frames(at + j * sizeof(T));
-        const uint64_t shift = (at + j * sizeof(T)) % 8 * 8, mask = (uint64_t)(U)~(U)0 << shift;
+        const uint64_t shift = (at + j * sizeof(T)) % 8 * 8, mask = (uint64_t)(U) ~(U)0 << shift;
         const uint32_t acting = w.exec;
         for (uint32_t i = 0; i < LANES; i++)
             row[i] = acting >> i & 1 ? (row[i] & ~mask) | (uint64_t)(U)from[j][i] << shift : row[i];
@@ -486,7 +485,8 @@ template <class T, class R = T, uint32_t count = 1> static void store_elements(W
         unsigned char *p = quick<Access::WRITE, count * sizeof(T)>(w, in, d, i, addresses[i]);
         p = p ? p : reach(w, in, i, addresses[i], count * sizeof(T), Access::WRITE);
         for (uint32_t j = 0; j < count; j++)
-            memcpy(count > 1 ? behind(w, p, j * sizeof(T)) : p, &from[j][i], sizeof(T)); /* the low bytes of the register */
+            memcpy(count > 1 ? behind(w, p, j * sizeof(T)) : p, &from[j][i],
+                   sizeof(T)); /* the low bytes of the register */
     }
 }
 
@@ -530,14 +530,15 @@ Action *quick_access(const Insn &in) {
         {12220, store_elements<uint16_t, uint16_t, 2>},
         {14220, store_elements<uint16_t, uint16_t, 4>},
     };
-    Action *const *const quicker = entry_of(actions, (in.action == store ? 10000 : 0) + in.count * 1000 + in.bytes * 100 +
-                                                         in.more[0].width * 10 + (in.sign && in.action == load));
+    Action *const *const quicker =
+        entry_of(actions, (in.action == store ? 10000 : 0) + in.count * 1000 + in.bytes * 100 + in.more[0].width * 10 +
+                              (in.sign && in.action == load));
     return quicker ? *quicker : in.action;
 }
 
 void load_parameter(Warp &w, const Insn &in) {
-    const unsigned char *const p = reach(w, in, 0, w.at<uint64_t>(in.o[0])[0] + (uint64_t)in.offset,
-                                         (uint32_t)in.bytes * in.count, Access::READ);
+    const unsigned char *const p =
+        reach(w, in, 0, w.at<uint64_t>(in.o[0])[0] + (uint64_t)in.offset, (uint32_t)in.bytes * in.count, Access::READ);
     for (uint32_t j = 0; j < in.count; j++) {
         const uint64_t value = element(p + j * in.bytes, in);
         unsigned char *const to = w.at<unsigned char>(in.more[j]);
@@ -556,7 +557,8 @@ void store(Warp &w, const Insn &in) {
         unsigned char *const p = reach(w, in, i, address_in(w, in.o[0], i) + (uint64_t)in.offset,
                                        (uint32_t)in.bytes * in.count, Access::WRITE);
         for (uint32_t j = 0; j < in.count; j++)
-            memcpy(behind(w, p, j * in.bytes), w.at<unsigned char>(in.more[j]) + (size_t)i * in.more[j].width, in.bytes);
+            memcpy(behind(w, p, j * in.bytes), w.at<unsigned char>(in.more[j]) + (size_t)i * in.more[j].width,
+                   in.bytes);
     }
 }
 

@@ -60,9 +60,10 @@ bool may_be_in_frame(const Insn &in) {
     return in.accesses && in.space != Space::GLOBAL && in.space != Space::SHARED;
 }
 
-/* The state of an element in the frames of some lanes: a store changes it to whether it was written, a load is good where
- * all its bytes were. */
-void follow_element(const Warp &w, uint64_t at, uint32_t bytes, uint32_t lanes, bool loads, uint32_t written, uint32_t *good) {
+/* The state of an element in the frames of some lanes: a store changes it to whether it was written, a load is good
+ * where all its bytes were. */
+void follow_element(const Warp &w, uint64_t at, uint32_t bytes, uint32_t lanes, bool loads, uint32_t written,
+                    uint32_t *good) {
     uint64_t *const state = w.row_of_frames(w.frame_bytes + at);
     const uint64_t mask = ~(uint64_t)0 >> (64 - 8 * bytes) << at % 8 * 8, all = mask & 0x0101010101010101u;
     uint32_t known = 0;
@@ -91,7 +92,8 @@ void follow_frame(Warp &w, const Insn &in, uint32_t mask, uint32_t *good) {
         const int i = __builtin_ctz(left);
         const uint32_t lanes = is_one_address(addresses, left) ? left : 1u << i;
         const uint64_t at = addresses[i] - base;
-        const bool inside = at < w.frame_bytes && at + (uint64_t)in.bytes * in.count <= w.frame_bytes && at % in.bytes == 0;
+        const bool inside =
+            at < w.frame_bytes && at + (uint64_t)in.bytes * in.count <= w.frame_bytes && at % in.bytes == 0;
         for (uint32_t j = 0; j < in.count; j++) {
             const Operand &o = in.more[j];
             const uint32_t written = loads || o.constant ? (uint32_t)ALL : w.defined[o.number];

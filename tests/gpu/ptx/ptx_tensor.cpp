@@ -28,7 +28,8 @@ const Gpu &gpu() {
     return *chosen;
 }
 
-/* 2^exponent, of a normal number: |exponent| is below 1023. A product by it is exact, unlike std::ldexp it is no call. */
+/* 2^exponent, of a normal number: |exponent| is below 1023. A product by it is exact, unlike std::ldexp it is no call.
+ */
 double power(int exponent) {
     const uint64_t bits = (uint64_t)(1023 + exponent) << 52;
     double x;
