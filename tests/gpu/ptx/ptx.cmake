@@ -65,6 +65,7 @@ ptx_test(gpu_products_ptx_checked test_gpu_products 2 20 ENVIRONMENT ${ptx_all})
 ptx_test(gpu_products_ptx_banks test_gpu_products 1 20 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
 ptx_test(gpu_products_ptx_long test_gpu_products 3 600)
 ptx_test(gpu_products_ptx_checked_long test_gpu_products 2 30 ENVIRONMENT ${ptx_all})
+ptx_test(gpu_products_ptx_banks_long test_gpu_products 1 30 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
 ptx_test(gpu_products_large_ptx test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
 ptx_test(gpu_products_99_kib_ptx test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_SHARED_KIB=99)
 
