@@ -57,6 +57,12 @@ __global__ void local_array(int *a, int n) {
         values[i] = i * n;
     a[threadIdx.x] = of_array(values, (int)threadIdx.x % 8);
 }
+__global__ void local_place(int *a, int n) {
+    int values[8];
+    for (int i = 0; i < 8; i++)
+        values[i] = i * n;
+    a[threadIdx.x] = of_array(values, n);
+}
 __global__ void divide_wide(const u128 *a, const u128 *b, u128 *q, u128 *r) {
     const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     q[i] = a[i] / b[i];
@@ -109,6 +115,19 @@ __global__ void without_barrier(int *a) {
     __shared__ volatile int buffer[THREADS];
     buffer[threadIdx.x] = (int)threadIdx.x;
     a[threadIdx.x] = buffer[(threadIdx.x + 33) % THREADS];
+}
+// One thread writes what all of its warp read at once.
+__global__ void written_by_one(int *a, int writer) {
+    volatile int *const place = a + 200;
+    if ((int)threadIdx.x == writer)
+        *place = 1;
+    a[threadIdx.x] = *place;
+}
+__global__ void shared_by_one(int *a, int writer) {
+    __shared__ volatile int place;
+    if ((int)threadIdx.x == writer)
+        place = 1;
+    a[threadIdx.x] = place;
 }
 __global__ void late_reader(int *a) {
     __shared__ volatile int buffer[THREADS];
@@ -177,6 +196,11 @@ __global__ void unwritten_branch(int *a) {
     asm volatile("{ .reg .u32 nothing; .reg .pred p; setp.eq.u32 p, nothing, 3; @p st.global.u32 [%0], 1; }" ::"l"(
                      a + threadIdx.x)
                  : "memory");
+}
+__global__ void unwritten_local(int *a, int n) {
+    volatile int values[4];
+    values[n] = 1;
+    a[threadIdx.x] = values[n + 1];
 }
 __global__ void traps() {
     asm volatile("trap;");
@@ -291,6 +315,7 @@ static const struct test tests[] = {
     {NULL, "maxima", [] { maxima_of_warps<<<1, THREADS, 0, s>>>(a); }, [](int i) { return i < 32 ? 62 : 63; }},
     {NULL, "divergence", [] { collatz<<<1, THREADS, 0, s>>>(a); }, steps_of_collatz},
     {NULL, "local memory", [] { local_array<<<1, THREADS, 0, s>>>(a, 5); }, [](int i) { return i % 8 * 5 + 1; }},
+    {NULL, "local memory at one place", [] { local_place<<<1, THREADS, 0, s>>>(a, 5); }, [](int) { return 26; }},
     {NULL, "128 bits", check_division},
     {NULL, "tensor cores", check_tile},
     {NULL, "copies", [] { copies<<<1, THREADS, 0, s>>>(a, b, 16, 1, 1, 1); }, [](int) { return 0; }},
@@ -308,6 +333,10 @@ static const struct test tests[] = {
          all_to_one<<<2, 1, 0, s>>>(b);
      }},
     {"ld.nc", "the read-only path to what is written", [] { read_only_and_written<<<1, 1, 0, s>>>(b); }},
+    {"race in global memory", "the first thread writes what all read", [] { written_by_one<<<1, 32, 0, s>>>(b, 0); }},
+    {"race in global memory", "the last thread writes what all read", [] { written_by_one<<<1, 32, 0, s>>>(b, 31); }},
+    {"race in shared memory", "the first thread shares what all read", [] { shared_by_one<<<1, 32, 0, s>>>(a, 0); }},
+    {"race in shared memory", "the last thread shares what all read", [] { shared_by_one<<<1, 32, 0, s>>>(a, 31); }},
     {"race in shared memory", "no barrier", [] { without_barrier<<<1, THREADS, 0, s>>>(a); }},
     {"race in shared memory", "a barrier too few", [] { late_reader<<<1, THREADS, 0, s>>>(a); }},
     {"a barrier that threads do not reach", "a thread that ends before a barrier",
@@ -330,6 +359,7 @@ static const struct test tests[] = {
     {"division of integers by zero", "a division by zero", [] { quotient<<<1, 1, 0, s>>>(a, 0); }},
     {"never written decides", "a register that is stored unwritten", [] { unwritten_register<<<1, 1, 0, s>>>(a); }},
     {"never written decides", "a register that decides unwritten", [] { unwritten_branch<<<1, 1, 0, s>>>(a); }},
+    {"never written decides", "local memory that is stored unwritten", [] { unwritten_local<<<1, 1, 0, s>>>(a, 0); }},
     {"a trap", "a trap", [] { traps<<<1, 1, 0, s>>>(); }},
     {"sizes out of range", "too many threads", [] { identities<<<1, 2048, 0, s>>>(a); }},
     {"sizes out of range", "no blocks", [] { identities<<<0, 32, 0, s>>>(a); }},
