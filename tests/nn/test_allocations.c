@@ -113,9 +113,7 @@ int main(void) {
                         if (!whole && (ref ? m > 0 : m > 3 || (b == 2 && threads == 1 && m > 1)))
                             continue;
                         try(nn_variant_at(v)->name, models[m], batches[b], threads, ref ? "ref" : NULL,
-                            whole    ? 20
-                            : m && b ? 3
-                                     : 20);
+                            whole || !b ? 20 : 3);
                     }
     for (int v = 0; nn_variant_at(v); v++) /* hidden values of 32 sequences are looked up in tables */
         for (int b = 0; b < 2; b++) {

@@ -1,6 +1,6 @@
 /* The sums of tensor cores: the model against exact integers of this test's own, and the vectors against the model.
  *
- *     test_tensorcore          20,000 groups for each GPU and pair of kinds, 100,000 sums of vectors
+ *     test_tensorcore          20,000 groups for each GPU and pair of kinds, 50,000 sums of vectors
  *     test_tensorcore SUMS     as many sums of vectors for each GPU and pair of kinds
  */
 #include "check.h"
@@ -322,7 +322,7 @@ static void check_pair(const char *gpu, tensor_class class, struct fl_operand_ki
 }
 
 int main(int argc, char **argv) {
-    const int64_t sums = argc > 1 ? atoll(argv[1]) : 100000;
+    const int64_t sums = argc > 1 ? atoll(argv[1]) : 50000;
     printf("seed %llu\n", (unsigned long long)state);
     check_names();
     for (int g = 0; tensor_accumulator_at(g); g++) {
