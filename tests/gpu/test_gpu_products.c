@@ -4,7 +4,7 @@
  *
  *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]
  *
- * COUNT: of products drawn; from 30 on also of so many matrices that none is split.
+ * COUNT: of products drawn; from 60 on also of so many matrices that none is split.
  * FUNCTION: matmul, conv2d, batched, depthwise, few, strided, mixed, numbers, large; "": all but large; one of
  * `shapes`, computed in FORMAT; or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device
  * against class accumulate=GPU of the host.
@@ -414,7 +414,7 @@ int main(int argc, char **argv) {
         if (count && (!*only || !strcmp(only, "batched"))) {
             batched(formats[i]);
             /* so many that none is split, longer than a chain */
-            if (count >= 30 && (formats[i] == FMT_FP32 || formats[i] == FMT_FP16))
+            if (count >= 60 && (formats[i] == FMT_FP32 || formats[i] == FMT_FP16))
                 matrices(formats[i], 1, 270, 24, 20, 1032, 0, 1);
         }
         if (count && (!*only || !strcmp(only, "depthwise")))

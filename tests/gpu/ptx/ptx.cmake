@@ -54,18 +54,17 @@ endfunction()
 
 # Seed, and series of writes of each operation in each of some twenty formats.
 set(ptx_all FLEXLAB_PTX_CHECKS=diverge,nan,registers,races FLEXLAB_PTX_BYTES=134217728)
-ptx_test(gpu_ops_ptx test_gpu_ops 1 1)
 ptx_test(gpu_ops_ptx_checked test_gpu_ops 2 1 ENVIRONMENT FLEXLAB_PTX_CHECKS=nan,registers,races FLEXLAB_PTX_BYTES=134217728)
 ptx_test(gpu_ops_ptx_pinned test_gpu_ops 4 1 transfers ENVIRONMENT FLEXLAB_PTX_CHECKS=pinned)
 ptx_test(gpu_ops_ptx_long test_gpu_ops 7 24)
 ptx_test(gpu_ops_ptx_checked_long test_gpu_ops 8 6 ENVIRONMENT ${ptx_all})
 
 ptx_test(gpu_products_ptx test_gpu_products 1 90)
-ptx_test(gpu_products_ptx_checked test_gpu_products 2 20 ENVIRONMENT ${ptx_all})
-ptx_test(gpu_products_ptx_banks test_gpu_products 1 20 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
+ptx_test(gpu_products_ptx_checked test_gpu_products 4 30 ENVIRONMENT ${ptx_all})
+ptx_test(gpu_products_ptx_banks test_gpu_products 1 30 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
 ptx_test(gpu_products_ptx_long test_gpu_products 3 600)
-ptx_test(gpu_products_ptx_checked_long test_gpu_products 2 30 ENVIRONMENT ${ptx_all})
-ptx_test(gpu_products_ptx_banks_long test_gpu_products 1 30 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
+ptx_test(gpu_products_ptx_checked_long test_gpu_products 4 60 ENVIRONMENT ${ptx_all})
+ptx_test(gpu_products_ptx_banks_long test_gpu_products 1 60 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
 ptx_test(gpu_products_large_ptx test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
 ptx_test(gpu_products_99_kib_ptx test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_SHARED_KIB=99)
 
