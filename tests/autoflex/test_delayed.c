@@ -95,7 +95,7 @@ static double draw_maximum(double top) {
 }
 
 static struct autoflex state_of(const char *predictor, double top, int low, int high) {
-    struct autoflex a;
+    struct autoflex a = {0};
     autoflex_predictor p = AUTOFLEX_NONE;
     CHECK(!autoflex_parse(&p, predictor) && !autoflex_reset(&a, p, low, high) && !autoflex_set_largest(&a, top), "%s",
           tensor_error());
