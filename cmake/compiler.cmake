@@ -34,15 +34,18 @@ endif()
 # Instruction sets belong to kernel files alone, by the end of their name.
 include(CheckCCompilerFlag)
 set(FLEXLAB_FLAGS_AVX2 ${FLEXLAB_FLAGS_KERNEL} -mavx2 -mfma -mf16c)
+set(FLEXLAB_FLAGS_AVX2_VNNI ${FLEXLAB_FLAGS_AVX2} -mavxvnni)
 set(FLEXLAB_FLAGS_AVX512BW ${FLEXLAB_FLAGS_KERNEL} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512)
 set(FLEXLAB_FLAGS_AVX512 ${FLEXLAB_FLAGS_AVX512BW} -mavx512vnni)
 set(FLEXLAB_FLAGS_AVX512_FAST ${FLEXLAB_FLAGS_AVX512} -mavx512bf16) # class fast
 set(FLEXLAB_FLAGS_AVX512_AMX ${FLEXLAB_FLAGS_AVX512} -mavx512vbmi) # tiles themselves are assembly
 string(REPLACE ";" " " flags2 "${FLEXLAB_FLAGS_AVX2}")
+string(REPLACE ";" " " flags2_vnni "${FLEXLAB_FLAGS_AVX2_VNNI}")
 string(REPLACE ";" " " flags512 "${FLEXLAB_FLAGS_AVX512}")
 string(REPLACE ";" " " flags512_fast "${FLEXLAB_FLAGS_AVX512_FAST}")
 string(REPLACE ";" " " flags512_amx "${FLEXLAB_FLAGS_AVX512_AMX}")
 check_c_compiler_flag("${flags2}" FLEXLAB_HAVE_AVX2)
+check_c_compiler_flag("${flags2_vnni}" FLEXLAB_HAVE_AVX2_VNNI)
 check_c_compiler_flag("${flags512}" FLEXLAB_HAVE_AVX512)
 check_c_compiler_flag("${flags512_fast}" FLEXLAB_HAVE_AVX512_FAST)
 include(CheckCSourceCompiles)
@@ -58,13 +61,13 @@ if(FLEXLAB_LIBFUZZER)
     endif()
     add_compile_options(-fsanitize=fuzzer-no-link) # counts edges; the targets alone link the fuzzer
     # clang takes minutes for a kernel file under UBSan; ./dev sanitize runs the same targets on kernels that have it.
-    foreach(row AVX2 AVX512BW AVX512 AVX512_FAST)
+    foreach(row AVX2 AVX2_VNNI AVX512BW AVX512 AVX512_FAST)
         list(APPEND FLEXLAB_FLAGS_${row} -fno-sanitize=undefined)
     endforeach()
 elseif(FLEXLAB_SANITIZE)
     # Checks make the kernels' unrolled loops large, and gcc takes minutes a file to optimise them, which gains nothing here:
     # with every check, but at -O1, it takes about one.
-    foreach(row AVX2 AVX512BW AVX512 AVX512_FAST)
+    foreach(row AVX2 AVX2_VNNI AVX512BW AVX512 AVX512_FAST)
         list(APPEND FLEXLAB_FLAGS_${row} -O1)
     endforeach()
 endif()

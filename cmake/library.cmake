@@ -16,7 +16,7 @@ file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*.c ${PROJECT_SO
      ${PROJECT_SOURCE_DIR}/src/*/*/*/*.c)
 list(FILTER sources EXCLUDE REGEX "/group/group_(mpi|nccl)\\.c$") # by cmake/mpi.cmake and cmake/nccl.cmake
 set(all_sources ${sources})
-list(FILTER sources EXCLUDE REGEX "_(avx2|avx512|avx512bw|avx512_fast|avx512_amx|avx512_amx_fast)\\.c$")
+list(FILTER sources EXCLUDE REGEX "_(avx2|avx2_vnni|avx512|avx512bw|avx512_fast|avx512_amx|avx512_amx_fast)\\.c$")
 set(definitions "")
 # The kernel files of one ending, with that ending's flags, if the compiler has them, which FL_HAVE_... records. They
 # are compiled without the stack protector: their functions run once a tile or block, and their arrays depend on no
@@ -31,6 +31,7 @@ function(add_kernels ending flags have)
     endif()
 endfunction()
 add_kernels(avx2 "${FLEXLAB_FLAGS_AVX2}" HAVE_AVX2)
+add_kernels(avx2_vnni "${FLEXLAB_FLAGS_AVX2_VNNI}" HAVE_AVX2_VNNI)
 add_kernels(avx512bw "${FLEXLAB_FLAGS_AVX512BW}" HAVE_AVX512)
 add_kernels(avx512 "${FLEXLAB_FLAGS_AVX512}" HAVE_AVX512)
 add_kernels(avx512_fast "${FLEXLAB_FLAGS_AVX512_FAST}" HAVE_AVX512_FAST)

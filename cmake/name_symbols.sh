@@ -12,7 +12,7 @@ object=$2
 name=${object##*/}
 name=${name%.c.o}
 case $name in
-    *_portable | *_avx2 | *_avx512bw | *_avx512 | *_avx512_fast | *_avx512_amx | *_avx512_amx_fast) ;;
+    *_portable | *_avx2 | *_avx2_vnni | *_avx512bw | *_avx512 | *_avx512_fast | *_avx512_amx | *_avx512_amx_fast) ;;
     *) exit 0 ;;
 esac
 # A second file, then its name: compiler caches may share the first one with others.

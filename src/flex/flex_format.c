@@ -47,6 +47,7 @@ static void encode(const struct fl_format *f, const struct fl_view *out, int64_t
     .decode = decode, .encode = encode,                                                                                \
     .sets = {[FL_PORTABLE] = &fl_flex_portable,                                                                        \
              [FL_AVX2] = FL_SET_AVX2(fl_flex_avx2),                                                                    \
+             [FL_AVX2_VNNI] = FL_SET_AVX2_VNNI(fl_flex_avx2_vnni),                                                     \
              [FL_AVX512BW] = FL_SET_AVX512(fl_flex_avx512bw),                                                          \
              [FL_AVX512] = FL_SET_AVX512(fl_flex_avx512),                                                              \
              [FL_AVX512_AMX] = FL_SET_AVX512_AMX(fl_flex_avx512_amx)}

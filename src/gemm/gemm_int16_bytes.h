@@ -8,8 +8,16 @@
 #include "gemm/gemm_int16_vector.h"
 #include "gemm/gemm_panel_kernels.inc"
 
-#ifdef __AVX512VNNI__
+#if GEMM_VNNI
+#if defined(__AVX512F__)
+typedef __m512i words;
+#define WORDS(name) _mm512_##name
 #define multiply_add_bytes(sum, a, b) (vector) _mm512_dpbusd_epi32((__m512i)(sum), (__m512i)(b), (__m512i)(a))
+#else
+typedef __m256i words;
+#define WORDS(name) _mm256_##name
+#define multiply_add_bytes(sum, a, b) (vector) _mm256_dpbusd_avx_epi32((__m256i)(sum), (__m256i)(b), (__m256i)(a))
+#endif
 #define PANEL_BYTES(rows, columns)                                                                                     \
     PANEL_KERNEL(bytes, rows, columns) {                                                                               \
         PANEL_WHOLE(multiply_add_bytes, (vector){0}, rows)                                                             \
@@ -19,31 +27,48 @@ PANEL_HEIGHTS(PANEL_BYTES)
 static const gemm_panel_kernel panel_bytes[PANEL_ROWS + 1] = {PANEL_HEIGHTS(PANEL_BYTES_NAME)};
 
 /* int16 modulo 255, in 0 ... 254: 256 = 1 modulo 255, so the sum of the bytes, brought into range. */
-static inline __m512i modulo_255(__m512i x) {
-    const __m512i m = _mm512_set1_epi16(255);
-    __m512i s = _mm512_add_epi16(_mm512_srai_epi16(x, 8), _mm512_and_si512(x, m)); /* -128 ... 382 */
-    s = _mm512_min_epu16(s, _mm512_add_epi16(s, m));
-    return _mm512_min_epu16(s, _mm512_sub_epi16(s, m));
+static inline words modulo_255(words x) {
+    const words m = WORDS(set1_epi16)(255);
+    words s = WORDS(add_epi16)(WORDS(srai_epi16)(x, 8), x & m); /* -128 ... 382 */
+    s = WORDS(min_epu16)(s, WORDS(add_epi16)(s, m));
+    return WORDS(min_epu16)(s, WORDS(sub_epi16)(s, m));
 }
 
 /* The first `count` packed elements of a row, zeros beyond. */
-static inline __m512i packed_row(const gemm_packed *from, int64_t count) {
-    return _mm512_maskz_loadu_epi32(count >= LANES ? 0xffff : (__mmask16)((1u << count) - 1), from);
+static inline words packed_row(const gemm_packed *from, int64_t count) {
+    if (count >= LANES)
+        return (words)vector_load(from);
+    gemm_packed some[LANES] = {0};
+    memcpy(some, from, (size_t)count * sizeof *some);
+    return (words)vector_load(some);
+}
+
+/* x - 255 modulo 256 where x > 127. */
+static inline words centre_bytes(words x) {
+#if defined(__AVX512F__)
+    return _mm512_sub_epi8(x, _mm512_movm_epi8(_mm512_movepi8_mask(x)));
+#else
+    return _mm256_sub_epi8(x, _mm256_cmpgt_epi8(_mm256_setzero_si256(), x));
+#endif
 }
 
 /* Packs rows of `width` k-pairs as half as many rows of four bytes each; centred: 128 ... 254 become -127 ... -1. */
 static void gemm_pack_bytes(const gemm_packed *panel, int64_t width, int64_t steps, bool centred, gemm_packed *bytes) {
-    const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
+    static const char order_of_16[LANES * 4] __attribute__((aligned(LANES * 4))) = {
+#define ORDER_OF_16 0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15
+        ORDER_OF_16, ORDER_OF_16,
+#if defined(__AVX512F__)
+        ORDER_OF_16, ORDER_OF_16
+#endif
+    };
+    const words order = (words)vector_load(order_of_16);
     for (int64_t k = 0; k < steps; k += 2)
         for (int64_t j = 0; j < width; j += LANES) {
             const gemm_packed *at = panel + k * width + j;
-            const __m512i first = modulo_255(packed_row(at, width - j));
-            const __m512i second =
-                k + 1 < steps ? modulo_255(packed_row(at + width, width - j)) : _mm512_setzero_si512();
-            __m512i x = _mm512_shuffle_epi8(_mm512_packus_epi16(first, second), order);
-            if (centred)
-                x = _mm512_sub_epi8(x, _mm512_movm_epi8(_mm512_movepi8_mask(x))); /* x - 255, modulo 256 */
-            _mm512_storeu_si512(bytes + k / 2 * width + j, x);
+            const words first = modulo_255(packed_row(at, width - j));
+            const words second = k + 1 < steps ? modulo_255(packed_row(at + width, width - j)) : (words){0};
+            const words x = WORDS(shuffle_epi8)(WORDS(packus_epi16)(first, second), order);
+            vector_put(bytes + k / 2 * width + j, (vector)(centred ? centre_bytes(x) : x));
         }
 }
 

@@ -10,7 +10,7 @@
  * after every step is always right, and splits can be as rare as the operands allow: accumulators are right while the
  * sum of |a b| since the last split is at most GEMM_SPLIT_LIMIT.
  *
- * Gives: LANES, GEMM_EXACT, GEMM_SPLITS, vector, vector_start, vector_load, vector_put, vector_broadcast, multiply_add,
+ * Gives: LANES, GEMM_VNNI, GEMM_EXACT, GEMM_SPLITS, vector, vector_start, vector_load, vector_put, vector_broadcast, multiply_add,
  * product_add, split_register, split_memory, limbs_put. */
 #ifndef FL_GEMM_INT16_VECTOR_H
 #define FL_GEMM_INT16_VECTOR_H
@@ -22,6 +22,12 @@
 #include <immintrin.h>
 #elif defined(__SSE2__)
 #include <emmintrin.h>
+#endif
+
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+#define GEMM_VNNI 1 /* VPDPWSSD and VPDPBUSD */
+#else
+#define GEMM_VNNI 0
 #endif
 
 #if defined(__AVX512F__)
@@ -75,6 +81,8 @@ static inline __attribute__((always_inline)) vector products(vector a, vector b)
 static inline __attribute__((always_inline)) vector multiply_add(vector sum, vector a, vector b) {
 #if defined(__AVX512VNNI__)
     return (vector)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
+#elif defined(__AVXVNNI__)
+    return (vector)_mm256_dpwssd_avx_epi32((__m256i)sum, (__m256i)a, (__m256i)b);
 #elif defined(__AVX512F__)
     __m512i product;
     __asm__("vpmaddwd %3, %2, %0\n\tvpaddd %0, %1, %1" : "=&v"(product), "+v"(sum) : "v"(a), "v"(b));

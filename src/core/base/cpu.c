@@ -15,6 +15,8 @@
 enum { STATE_YMM = 0x6, STATE_ZMM = 0xe6, STATE_TILES = 0x60000 };
 /* Bits of EDX in leaf 7 of CPUID; compilers have different names for them. */
 enum { TILES_BF16 = 1 << 22, TILES = 1 << 24, TILES_INT8 = 1 << 25 };
+/* Of EAX in its subleaf 1, likewise. */
+enum { VNNI_OF_AVX = 1 << 4 };
 
 static unsigned detect(void) {
     unsigned a, b, c, d, state, ignored;
@@ -28,6 +30,10 @@ static unsigned detect(void) {
     found |= leaf1 & bit_FMA ? FL_CPU_FMA : 0;
     found |= leaf1 & bit_F16C ? FL_CPU_F16C : 0;
     found |= b & bit_AVX2 ? FL_CPU_AVX2 : 0;
+    unsigned more = 0; /* EAX of subleaf 1 */
+    if (a >= 1)
+        __get_cpuid_count(7, 1, &more, &ignored, &ignored, &ignored);
+    found |= more & VNNI_OF_AVX ? FL_CPU_AVX_VNNI : 0;
     if ((state & STATE_ZMM) != STATE_ZMM || !(b & bit_AVX512F))
         return found;
     found |= FL_CPU_AVX512F;
@@ -41,8 +47,7 @@ static unsigned detect(void) {
         found |= d & TILES_INT8 ? FL_CPU_AMX_INT8 : 0;
         found |= d & TILES_BF16 ? FL_CPU_AMX_BF16 : 0;
     }
-    if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d))
-        found |= a & bit_AVX512BF16 ? FL_CPU_AVX512_BF16 : 0;
+    found |= more & bit_AVX512BF16 ? FL_CPU_AVX512_BF16 : 0;
     return found;
 }
 #else
@@ -65,7 +70,7 @@ unsigned fl_cpu_features(void) {
 const char *fl_cpu_feature_name(int i) {
     static const char *const names[FL_CPU_FEATURES] = {
         "avx2",        "fma",         "f16c",        "avx512f",  "avx512bw", "avx512vl", "avx512dq",
-        "avx512_vnni", "avx512_bf16", "avx512_vbmi", "amx_tile", "amx_int8", "amx_bf16"};
+        "avx512_vnni", "avx512_bf16", "avx512_vbmi", "amx_tile", "amx_int8", "amx_bf16", "avx_vnni"};
     return i >= 0 && i < FL_CPU_FEATURES ? names[i] : 0;
 }
 

@@ -19,7 +19,8 @@ enum fl_cpu_feature {
     FL_CPU_AMX_TILE = 1 << 10,
     FL_CPU_AMX_INT8 = 1 << 11,
     FL_CPU_AMX_BF16 = 1 << 12,
-    FL_CPU_FEATURES = 13
+    FL_CPU_AVX_VNNI = 1 << 13,
+    FL_CPU_FEATURES = 14
 };
 
 /* The set of features of this machine. */

@@ -3,8 +3,8 @@
  * A format folder has a format.def with one line a format,
  *     FL_FORMAT(id, FMT_CONSTANT, symbol, "command-line name")
  * and defines `const struct fl_format fl_format_<symbol>`. The build collects the folders; nothing else names them.
- * Files ending in _avx2.c, _avx512bw.c, _avx512.c, _avx512_amx.c, _avx512_fast.c, _avx512_amx_fast.c are compiled with
- * those instructions (and only where the compiler targets x86); they are named in the format through FL_SET_AVX2,
+ * Files ending in _avx2.c, _avx2_vnni.c, _avx512bw.c, _avx512.c, _avx512_amx.c, _avx512_fast.c, _avx512_amx_fast.c are compiled with
+ * those instructions (and only where the compiler targets x86); they are named in the format through FL_SET_AVX2, FL_SET_AVX2_VNNI,
  * FL_SET_AVX512 (both of AVX-512), FL_SET_AVX512_AMX, FL_SET_AVX512_FAST and FL_SET_AVX512_AMX_FAST. */
 #ifndef FL_FORMAT_H
 #define FL_FORMAT_H
@@ -70,6 +70,11 @@ static inline bool fl_has_exponent(const struct fl_format *format) {
 #define FL_SET_AVX2(set) &set
 #else
 #define FL_SET_AVX2(set) 0
+#endif
+#ifdef FL_HAVE_AVX2_VNNI
+#define FL_SET_AVX2_VNNI(set) &set
+#else
+#define FL_SET_AVX2_VNNI(set) 0
 #endif
 #ifdef FL_HAVE_AVX512
 #define FL_SET_AVX512(set) &set

@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BACKEND_NAMES "ref, portable, avx2, avx512bw, avx512 or avx512_amx"
+#define BACKEND_NAMES "ref, portable, avx2, avx2_vnni, avx512bw, avx512 or avx512_amx"
 enum {
     NEEDS_AVX2 = FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_F16C,
+    NEEDS_AVX2_VNNI = NEEDS_AVX2 | FL_CPU_AVX_VNNI,
     NEEDS_AVX512BW = NEEDS_AVX2 | FL_CPU_AVX512F | FL_CPU_AVX512BW | FL_CPU_AVX512VL | FL_CPU_AVX512DQ,
     NEEDS_AVX512 = NEEDS_AVX512BW | FL_CPU_AVX512_VNNI,
 #if defined(FL_AMX_EMULATED) && !defined(FL_AMX_VECTORS) /* tests: all in plain C */
@@ -27,13 +28,14 @@ enum {
     NEEDS_AVX512_AMX_FAST = NEEDS_AVX512 | FL_CPU_AVX512_VBMI | FL_CPU_AMX_TILE | FL_CPU_AMX_BF16
 #endif
 };
-/* Each needs what the one before it needs, except emulated tiles. */
+/* Each needs what the one before it needs, except that those of AVX-512 need no AVX-VNNI, and emulated tiles. */
 static const struct {
     const char *name;
     unsigned needs;
 } backends[FL_KERNEL_SETS] = {[FL_REF] = {"ref", 0},
                               [FL_PORTABLE] = {"portable", 0},
                               [FL_AVX2] = {"avx2", NEEDS_AVX2},
+                              [FL_AVX2_VNNI] = {"avx2_vnni", NEEDS_AVX2_VNNI},
                               [FL_AVX512BW] = {"avx512bw", NEEDS_AVX512BW},
                               [FL_AVX512] = {"avx512", NEEDS_AVX512},
                               [FL_AVX512_AMX] = {"avx512_amx", NEEDS_AVX512_AMX},
