@@ -136,7 +136,7 @@ bool fl_telemetry_can_be_late(const nn_telemetry *t);
 tensor_status fl_telemetry_examine_there(nn_telemetry *t);
 /* Begins to copy what the last step has left. */
 tensor_status fl_telemetry_later(nn_telemetry *t);
-/* Examines all steps but the last `left`, for which it waits. */
+/* Examines all steps but the last `left`, for which it waits. After a failure it drops the others of these. */
 tensor_status fl_telemetry_arrive(nn_telemetry *t, int left);
 void fl_telemetry_late_free(nn_telemetry *t);
 
