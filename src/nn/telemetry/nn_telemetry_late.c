@@ -13,9 +13,9 @@ struct told {
     double loss;
 };
 
-bool fl_telemetry_can_be_late(const nn_telemetry *t) {
+bool fl_telemetry_can_fetch(const nn_telemetry *t) {
     const nn_graph *g = t->g;
-    return t->may_be_late && g->device != tensor_device_at(0) && !g->of && g->has_loss && t->all_ordered &&
+    return t->whole_steps && g->device != tensor_device_at(0) && !g->of && g->has_loss && t->all_ordered &&
            !t->watched && (!t->describing || t->there);
 }
 
@@ -49,7 +49,7 @@ static tensor_status make_room_for_elements(nn_telemetry *t) {
 /* The exponents of shadows at a write follow from all writes before it, which the host has yet to see. */
 tensor_status fl_telemetry_examine_there(nn_telemetry *t) {
     t->there = t->describing && !t->shadow_count && fl_examines_there(t->g->device);
-    t->there = t->there && fl_telemetry_can_be_late(t); /* which asks for it */
+    t->there = t->there && fl_telemetry_can_fetch(t); /* which asks for it */
     const tensor_status status = t->there ? make_room_for_elements(t) : TENSOR_OK;
     t->there = t->there && !status;
     return status;
@@ -110,7 +110,7 @@ tensor_status fl_telemetry_later(nn_telemetry *t) {
     if (status)
         drop(l);
     t->late_count += !status;
-    return status;
+    return status || t->may_be_late ? status : fl_telemetry_arrive(t, 0);
 }
 
 /* Examines the step as if it were the last, and all of it as known. */
