@@ -129,12 +129,16 @@ static int place_of(const struct fl_sampling *s, const tensor *t) {
 struct fl_sampled fl_sampled_of(const struct fl_sampling *s, const tensor *t) {
     const int at = place_of(s, t);
     struct fl_sampled_sums sums = {.number = 0};
-    if (at >= 0 && !t->storage->device->host)
-        (void)fl_get(fl_queue_of(t->storage), &sums, &s->there[at], sizeof sums);
-    else if (at >= 0)
+    const int64_t *writes = &t->storage->slot->total.writes;
+    if (at >= 0 && t->storage->device->host) {
         sums = s->kept[at].of;
-    const struct fl_slot *slot = at >= 0 ? fl_slot_of(t) : NULL;
-    sums.writes_since = slot ? slot->total.writes : -1;
+        sums.writes_since = *writes;
+    } else if (at >= 0) {
+        struct fl_queue *queue = fl_queue_of(t->storage);
+        (void)fl_get(queue, &sums, &s->there[at], sizeof sums);
+        if (fl_get(queue, &sums.writes_since, writes, sizeof *writes))
+            sums.number = 0; /* which no result has */
+    }
     return fl_sampled_from(&sums, (int64_t)s->number + 1);
 }
 
