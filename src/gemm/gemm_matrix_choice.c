@@ -9,7 +9,7 @@
  * pixels of 256 channels 1.3 and 4.0 ms, 4x4 3.3 and 5.2, but 7x7 of 512 channels 14.6 and 8.9.
  *
  * Weight gradient of few channels, because a filter position has a tile of 16 channels: 7x7 filters on 3 channels 1.2
- * and 1.7 ms, 16x16 0.3 and 1.9, but 3x3 on 3 channels 2.5 and 1.1.
+ * and 1.7 ms, 16x16 0.3 and 1.9 (before filter columns were joined), but 3x3 on 3 channels 2.5 and 0.6.
  *
  * Windows of few bytes, because a line holds 64: below a tenth of that tiles take three to fourteen times as long; 3x3
  * on 3 channels, 9 bytes, 2.0 and 1.6 ms.

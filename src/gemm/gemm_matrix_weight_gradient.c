@@ -4,8 +4,9 @@
  * Filters are the rows of the matrix product, channels its columns, and pixels its k. dy is packed pixel by pixel and
  * transposed, as A; the image is packed as B once for each filter column, every line at the pixels of the output, so
  * that filter lines are whole lines apart and all tiles are aligned. Lines are padded to whole lines of a tile, where
- * dy is zero. Each packed chunk of pixels is multiplied at all filter positions; sums remain in the layout of tiles
- * from chunk to chunk until they must be finished.
+ * dy is zero. Few channels are joined: what a filter line sees lies together in memory, and its filter columns and
+ * channels are packed as channels of one column. Each packed chunk of pixels is multiplied at all filter positions;
+ * sums remain in the layout of tiles from chunk to chunk until they must be finished.
  *
  * The pixels are cut into slices for the threads: as many as occupy these for exact sums, a fixed number for ordered
  * ones. The sums of slices are added in order. */
@@ -31,6 +32,7 @@ struct gradient {
     int64_t n;              /* columns of the result */
     int64_t out_first;      /* first element of the result */
 
+    int64_t joined; /* filter columns that are packed as channels of one; 1: none, each is packed for itself */
     int64_t band_h, band_w, bands_y, bands_x; /* output pixels that are packed together */
     int64_t positions;                        /* packed pixels of a line */
     int64_t line;                             /* bytes of such a line, in a plane */
@@ -69,15 +71,23 @@ struct gradient_worker {
     uint8_t *dy;     /* [16 filters][image][block] packed tiles */
     uint8_t *x;      /* [plane][image][filter column][16 channels][phase][row] lines */
     uint8_t *pixels; /* of dy, not yet transposed */
+    uint8_t *seen;   /* the pixels of an image line that joined filter columns see, padding included */
     int64_t *offset; /* of the tiles of x, from the first */
     int32_t *sums;   /* [16 filters][16 channels][filter position] in the layout of tiles */
 };
+
+/* Pixels of an image line that the pixels of a line of the output see. */
+static int64_t pixels_seen(const struct gradient *t, int64_t width) {
+    return (width - 1) * t->v.x.stride + t->joined;
+}
 
 static struct gradient_worker lay_out_worker(const struct gradient *t, struct gemm_arena *arena) {
     struct gradient_worker w;
     w.dy = gemm_take(arena, t->m_block * t->images * t->blocks * pair_bytes(t), 1);
     w.x = gemm_take(arena, t->k->planes * t->plane, 1);
     w.pixels = gemm_take(arena, t->blocks * pair_bytes(t), 1);
+    w.seen = gemm_take(arena, t->joined > 1 ? pixels_seen(t, t->band_w) * t->v.in_pixel : 0,
+                       (size_t)t->c->family->packing->element_bytes);
     w.offset = gemm_take(arena, t->images * t->blocks, sizeof *w.offset);
     w.sums = gemm_take(arena, t->m_block * t->c_block * t->v.y.positions * t->v.x.positions * t->k->sum_words,
                        sizeof *w.sums);
@@ -131,25 +141,43 @@ static bool is_seen(const struct gradient *t, int64_t phase) {
     return false;
 }
 
+/* Makes image line `line`, of joined filter columns, one without padding, of only the pixels that the output sees. */
+static void see_line(const struct gradient *t, struct gemm_matrix_pixels *line, uint8_t *seen) {
+    const int64_t bytes = t->v.in_pixel * t->c->family->packing->element_bytes, count = pixels_seen(t, line->valid),
+                  from = gemm_min(gemm_max(-line->first, 0), count),
+                  end = gemm_max(gemm_min(line->width - line->first, count), from);
+    memset(seen, 0, (size_t)(from * bytes));
+    memcpy(seen + from * bytes, (const uint8_t *)line->row + (line->first + from) * bytes,
+           (size_t)((end - from) * bytes));
+    memset(seen + end * bytes, 0, (size_t)((count - end) * bytes));
+    line->row = seen;
+    line->first = 0;
+    line->width = count;
+}
+
 /* Packs 16 channels of one image at filter column s. */
 static void pack_x(const struct gradient *t, const struct chunk *q, int64_t image, int64_t channel, int64_t s,
-                   uint8_t *to) {
-    struct gemm_matrix_pixels line = {.width = t->v.x.in,
-                                      .pixel = t->v.in_pixel,
-                                      .first = q->x0 * t->v.x.stride + s * t->v.x.dilation - t->v.x.padding,
-                                      .step = t->v.x.stride,
-                                      .channels = gemm_min(GEMM_MATRIX, t->v.depth - channel),
-                                      .positions = t->positions,
-                                      .valid = q->x1 - q->x0};
+                   uint8_t *seen, uint8_t *to) {
+    const struct gemm_matrix_pixels line = {.width = t->v.x.in,
+                                            .pixel = t->v.in_pixel,
+                                            .first = q->x0 * t->v.x.stride + s * t->v.x.dilation - t->v.x.padding,
+                                            .step = t->v.x.stride,
+                                            .channels = gemm_min(GEMM_MATRIX, t->v.depth - channel),
+                                            .positions = t->positions,
+                                            .valid = q->x1 - q->x0};
     for (int64_t phase = 0; phase < t->phases; phase++) {
         if (!is_seen(t, phase))
             continue;
         for (int64_t row = 0; row < t->rows; row++) {
             const int64_t y = (q->y0 + row) * t->v.y.stride + phase - t->v.y.padding;
-            line.row = y >= 0 && y < t->v.y.in
-                           ? gemm_element(t->c, t->image, (image * t->v.y.in + y) * t->v.x.in * t->v.in_pixel + channel)
-                           : NULL;
-            t->k->pixels(&line, to + (phase * t->rows + row) * t->line, t->plane);
+            struct gemm_matrix_pixels in_row = line;
+            if (y >= 0 && y < t->v.y.in) {
+                in_row.row = gemm_element(t->c, t->image, (image * t->v.y.in + y) * t->v.x.in * t->v.in_pixel);
+                if (t->joined > 1)
+                    see_line(t, &in_row, seen);
+                in_row.row = gemm_element(t->c, in_row.row, channel);
+            }
+            t->k->pixels(&in_row, to + (phase * t->rows + row) * t->line, t->plane);
         }
     }
 }
@@ -163,7 +191,7 @@ static void pack_chunk(const struct gradient *t, const struct chunk *q, int64_t 
                     w->dy + (m * steps + i * q->blocks) * pair_bytes(t));
         for (int64_t s = 0; s < t->v.x.positions; s++)
             for (int64_t c = 0; c < c_tiles; c++)
-                pack_x(t, q, q->image + i, (c_tile + c) * GEMM_MATRIX, s,
+                pack_x(t, q, q->image + i, (c_tile + c) * GEMM_MATRIX, s, w->seen,
                        w->x + i * image_bytes(t) + (s * t->c_block + c) * t->copy);
         for (int64_t b = 0; b < q->blocks; b++)
             w->offset[i * q->blocks + b] = i * image_bytes(t) + b * GEMM_MATRIX_PLANE;
@@ -282,9 +310,23 @@ static void plan_blocks(struct gradient *t) {
     t->c_blocks = gemm_parts(c_tiles, t->c_block);
 }
 
+/* Joins the filter columns if they fit in fewer tiles of channels so. Ordered sums stay in the chunks that they have.
+ */
+static void join_columns(struct gradient *t) {
+    const int64_t together = gemm_parts(t->v.x.positions * t->v.depth, GEMM_MATRIX);
+    t->joined = 1;
+    if (t->c->family->ordered || t->v.x.dilation > 1 || t->v.in_pixel > t->v.depth || together > BLOCK_TILES ||
+        together >= t->v.x.positions * gemm_parts(t->v.depth, GEMM_MATRIX))
+        return;
+    t->joined = t->v.x.positions;
+    t->v.depth *= t->joined;
+    t->v.x.positions = 1;
+}
+
 static void gradient_plan(struct gradient *t) {
     const int64_t busy = t->c->family->ordered ? ORDERED_PARTS : (int64_t)PARTS_PER_WORKER * t->c->workers;
     t->n = t->v.y.positions * t->v.x.positions * t->v.depth;
+    join_columns(t);
     plan_blocks(t);
     int64_t h = t->v.y.out, w = t->v.x.out;
     const int64_t most = t->k->k_most ? t->k->k_most : INT64_MAX;

@@ -470,7 +470,7 @@ cudaError_t gpu_submit(const struct fl_call *call, const struct fl_gpu_floats *f
         return gpu_examine(&call->source, floats && floats->reads ? &floats->source : NULL, &call->examining, control,
                            stream);
     case FL_CALL_SAMPLE:
-        return gpu_sample(call->args, &call->examining, control, stream);
+        return gpu_sample(call, control, stream);
     default:
         return load_or_round(call, floats, control, pool, stream);
     }

@@ -33,8 +33,7 @@ cudaError_t gpu_sum_blocks(const struct gpu_call *call, const struct fl_gpu_bloc
 cudaError_t gpu_examine(const struct fl_source *from, const struct fl_minifloat *made, const struct fl_examining *how,
                         struct gpu_control *control, cudaStream_t stream);
 /* Computes elements of a product again. */
-cudaError_t gpu_sample(const struct fl_args *args, const struct fl_examining *how, struct gpu_control *control,
-                       cudaStream_t stream);
+cudaError_t gpu_sample(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream);
 /* Gathers a batch from a set of images. */
 cudaError_t gpu_gather(const struct fl_gather *gather, struct gpu_control *control, cudaStream_t stream);
 

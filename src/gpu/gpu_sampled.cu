@@ -11,7 +11,8 @@ FL_EITHER double fl_sampled_decoded(const struct fl_sampled_operand *x, int64_t 
 
 // The first thread adds what all have found, in order.
 __global__ void sample_product(const struct gpu_control *control, const struct fl_args args,
-                               const struct fl_gpu_sampled given, const struct fl_examining how) {
+                               const struct fl_gpu_sampled given, const struct fl_examining how,
+                               const struct fl_slot *slot) {
     __shared__ struct fl_sampled_operand in[FL_SAMPLED_OPERANDS];
     __shared__ struct fl_minifloat made[FL_SAMPLED_OPERANDS];
     __shared__ struct fl_sampled_one found[FL_SAMPLED_MOST];
@@ -32,12 +33,14 @@ __global__ void sample_product(const struct gpu_control *control, const struct f
     struct fl_sampled_sums sums = {};
     sums.number = how.number + 1;
     sums.elements = how.elements;
+    sums.writes = slot->total.writes;
     for (int64_t i = 0; i < how.elements; i++)
         fl_sampled_count(&sums, &found[i]);
     *how.sampled = sums;
 }
 
-cudaError_t gpu_sample(const struct fl_args *args, const struct fl_examining *how, struct gpu_control *control,
-                       cudaStream_t stream) {
-    return gpu_launch(sample_product, 1, FL_SAMPLED_MOST, 0, stream, control, *args, *how->operands, *how);
+cudaError_t gpu_sample(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
+    const struct fl_examining *how = &call->examining;
+    return gpu_launch(sample_product, 1, FL_SAMPLED_MOST, 0, stream, control, *call->args, *how->operands, *how,
+                      call->out.slot);
 }

@@ -1,10 +1,11 @@
 /* What a device finds of a tensor's elements and of their update, against tensor_describe and sums of the test on the
  * processor: bytes, in every format, of tensors of one part, of several, and of more than are taken at a time, with
- * leading elements that are not finite.
+ * leading elements that are not finite. And the sampled error of a product, none once its tensor is written again.
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #include "on_gpu.h"
 #include "core/queue/queue.h"
+#include "core/queue/sampled.h"
 #include "core/rows/describe_there.h"
 #include <math.h>
 
@@ -87,6 +88,51 @@ static void compare(const char *format, int64_t count, bool wide) {
     free(after);
 }
 
+/* again: the product is written over by a load before its error is asked for. */
+static void sample(const char *format, bool again) {
+    enum { M = 12 };
+    static struct fl_sampling sampling[2];
+    struct fl_sampled have[2];
+    struct fl_sampled_sums sums = {.number = 0};
+    tensor_device *device = tensor_device_find("cuda");
+    struct fl_sampled_sums *const to = tensor_device_allocate(device, sizeof *to);
+    CHECK(!fl_sampling_begin(&sampling[1], device), "%s", tensor_error());
+    for (int on = 0; on < 2; on++) {
+        tensor *t[3];
+        float x[M * M];
+        uint64_t seed = 4;
+        tensor_format id;
+        CHECK(!tensor_format_find(&id, format), "%s", tensor_error());
+        for (int i = 0; i < 3; i++) {
+            t[i] = tensor_new_in(on ? device : tensor_device_at(0), id, TENSOR_SHAPE(M, M));
+            for (int k = 0; k < M * M; k++)
+                x[k] = (float)(check_random(&seed) % 1000) / 700;
+            CHECK(t[i] && !tensor_load_f32(t[i], x, M * M), "%s", tensor_error());
+        }
+        sampling[on].number = 5;
+        fl_sample_writes(&sampling[on], 0);
+        CHECK(!tensor_matmul(t[2], t[0], t[1]), "%s", tensor_error());
+        fl_sample_writes(NULL, 0);
+        CHECK(!again || !tensor_load_f32(t[2], x, M * M), "%s", tensor_error());
+        have[on] = fl_sampled_of(&sampling[on], t[2]);
+        CHECK(!on || (!fl_sampled_note(&sampling[on], t[2], to) &&
+                      !fl_get(fl_device_queue(device), &sums, to, sizeof sums)),
+              "%s", tensor_error());
+        for (int i = 0; i < 3; i++)
+            tensor_free(t[i]);
+    }
+    const struct fl_sampled noted = fl_sampled_from(&sums, 6);
+    CHECK(have[0].elements == (again ? 0 : M * M) && (again || have[0].error > 0), "%s: error %g of %lld", format,
+          have[0].error, (long long)have[0].elements);
+    CHECK(!memcmp(&have[0], &have[1], sizeof have[0]) && !memcmp(&have[0], &noted, sizeof noted),
+          "%s%s: errors %.17g, %.17g and %.17g of %lld, %lld and %lld", format, again ? ", written again" : "",
+          have[0].error, have[1].error, noted.error, (long long)have[0].elements, (long long)have[1].elements,
+          (long long)noted.elements);
+    tensor_device_release(device, sampling[1].there);
+    tensor_device_release(device, to);
+    sampling[1].there = NULL;
+}
+
 int main(void) {
     static const char *const formats[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16", "e4m3fn", "flex8+5"};
     static const int64_t counts_of[] = {1, 7, 1031, PARTS};
@@ -100,5 +146,8 @@ int main(void) {
     compare("flex16+5", PARTS, true);
     compare("fp16", PIECES + 5000, false);
     compare("dfp16", PIECES + 5000, true);
+    for (int i = 0; i < 5; i++)
+        for (int again = 0; again < 2; again++)
+            sample(formats[i], again);
     return check_summary();
 }

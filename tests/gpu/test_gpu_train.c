@@ -18,6 +18,7 @@ enum { BATCH = 8, CLASSES = 10, CHANNELS = 3 };
 static int size = 8, steps = 5;
 static const char *model = "resnet8", *policy;
 static nn_config optimiser = {.momentum = 0.9f, .weight_decay = 1e-4f}; /* and all else of it */
+static bool stop_on_nonfinite;                                          /* of nn_train */
 static nn_graph *const *lenders;                                        /* by whose loss scales steps are; NULL: own */
 
 /* Means of windows, normalisation across and in groups of channels, and dropout, which makes new draws in each step
@@ -212,6 +213,7 @@ static nn_train_config training(const char *variant, const char *device) {
                              .rate = 0.05,
                              .schedule = "constant",
                              .build = tiny,
+                             .stop_on_nonfinite = stop_on_nonfinite,
                              .report_every = device ? EVERY : 0};
 }
 
@@ -357,14 +359,11 @@ static long brought(const char *variant, int batch, int64_t telemetry) {
         data_set *set = random_set(IMAGES, 23);
         struct record record = {.stop_at = 0};
         const nn_train_events events = {on_step, NULL, &record};
-        const nn_train_config how = {.network = {.variant = variant, .batch = batch, .seed = 5, .device = "cuda"},
-                                     .epochs = 2,
-                                     .rate = 0.05,
-                                     .schedule = "constant",
-                                     .max_steps = longer ? 18 : 9,
-                                     .telemetry_every = telemetry,
-                                     .build = tiny,
-                                     .report_every = EVERY};
+        nn_train_config how = training(variant, "cuda");
+        how.network.batch = batch;
+        how.epochs = 2;
+        how.max_steps = longer ? 18 : 9;
+        how.telemetry_every = telemetry;
         nn_train_result result;
         const long before = counts("brought");
         CHECK(!nn_train(&result, &how, set, NULL, &events), "%s", tensor_error());
@@ -382,6 +381,32 @@ static void copies_of_records(const char *variant) {
         bytes[more] = brought(variant, 1 + 2 * more, 1) - brought(variant, 1 + 2 * more, 0);
     CHECK(!counts || (bytes[0] == bytes[1] && bytes[0] > 0),
           "%s: records of 9 steps bring %ld bytes with an image in each, %ld with three", variant, bytes[0], bytes[1]);
+}
+
+/* A step with a NaN or Inf is the last, and its records are the processor's. */
+static void stops_at_nonfinite(const char *variant) {
+    static const char *const paths[] = {"gpu_train_stop_0.jsonl", "gpu_train_stop_1.jsonl"};
+    nn_train_result results[2];
+    struct record records[2] = {{.stop_at = 0}, {.stop_at = 0}};
+    data_set *set = random_set(IMAGES, 25);
+    for (int device = 0; device < 2; device++) {
+        nn_train_config how = training(variant, device ? "cuda" : NULL);
+        how.rate = 300;
+        how.telemetry_every = 1;
+        how.telemetry_path = paths[device];
+        const nn_train_events events = {on_step, NULL, &records[device], .nonfinite = on_nonfinite};
+        CHECK(!nn_train(&results[device], &how, set, NULL, &events), "%s", tensor_error());
+    }
+    CHECK(results[0].stopped && results[1].stopped && results[0].steps == results[1].steps && results[0].steps > 2 &&
+              results[0].steps == records[0].first.step && results[0].steps < IMAGES / 2,
+          "%s: stopped after %lld and %lld steps", variant, (long long)results[0].steps, (long long)results[1].steps);
+    compare_findings(variant, &records[0], &records[1]);
+    CHECK(compare_files(paths[0], paths[1]) > 1000, "%s: short records", variant);
+    for (int device = 0; device < 2; device++) {
+        nn_train_result_clear(&results[device]);
+        remove(paths[device]);
+    }
+    data_free(set);
 }
 
 /* An evaluation waits as often with more batches, if they are whole. */
@@ -515,6 +540,10 @@ int main(int argc, char **argv) {
     waits_of_reports(false, "fp16", scaled, 1);
     copies_of_records("bf16");
     copies_of_records("dfp16");
+    stop_on_nonfinite = true;
+    copies_of_records("fp16");
+    stops_at_nonfinite("fp16");
+    stop_on_nonfinite = false;
     waits_of_evaluation();
     stops();
     set_without_room();

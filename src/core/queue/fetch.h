@@ -24,7 +24,7 @@ tensor_status fl_fetch_begin_beside(tensor_device *device, struct fl_fetch *fetc
 tensor_status fl_fetch_look(tensor_device *device, const struct fl_fetch *fetch, bool *arrived);
 /* Ends the copy: stores the bytes in memory of the host. */
 tensor_status fl_fetch_end(tensor_device *device, struct fl_fetch *fetch, void *to);
-/* Waits for a copy under way and drops it. */
+/* Drops a copy under way. */
 void fl_fetch_drop(struct fl_fetch *fetch);
 /* Queues a copy of all elements of t within its device, to fetch them even if a later task overwrites t. */
 tensor_status fl_fetch_note(const tensor *t, void *to);

@@ -50,7 +50,8 @@ void fl_sampled_operands(const struct fl_args *args, const struct fl_storage *ou
 static void compute(const struct fl_call *call, int64_t elements, uint64_t number, struct fl_sampled_sums *sums) {
     struct fl_sampled_operand in[FL_SAMPLED_OPERANDS];
     fl_sampled_operands(call->args, &call->out, in);
-    *sums = (struct fl_sampled_sums){.number = (int64_t)number + 1, .elements = elements};
+    *sums = (struct fl_sampled_sums){
+        .number = (int64_t)number + 1, .elements = elements, .writes = call->out.slot->total.writes};
     for (int64_t n = 0; n < elements; n++) {
         const struct fl_sampled_one one = fl_sampled_one(call->args, in, n, elements, number);
         fl_sampled_count(sums, &one);
@@ -76,7 +77,6 @@ static tensor_status sample(struct fl_sampling *sampling, const struct fl_call *
     sampling->kept[at].slot = out->slot;
     sampling->kept[at].number = sampling->number;
     if (!device) {
-        sampling->kept[at].writes = out->slot->total.writes;
         compute(call, elements, sampling->number, &sampling->kept[at].of);
         return TENSOR_OK;
     }
@@ -107,7 +107,7 @@ tensor_status fl_sample_call(const struct fl_call *call, tensor_device *device) 
 
 struct fl_sampled fl_sampled_from(const struct fl_sampled_sums *s, int64_t number) {
     struct fl_sampled of = {0, 0, NAN, NAN};
-    if (s->number != number)
+    if (s->number != number || s->writes != s->writes_since)
         return of;
     of.elements = s->elements;
     of.infinite = s->infinite;
@@ -118,7 +118,7 @@ struct fl_sampled fl_sampled_from(const struct fl_sampled_sums *s, int64_t numbe
     return of;
 }
 
-/* The place of the last write of the tensor; -1: it was not sampled. */
+/* The place of the tensor's last product with that number; -1: none was sampled. */
 static int place_of(const struct fl_sampling *s, const tensor *t) {
     for (int i = 0; i < FL_SAMPLED_KEPT; i++)
         if (s->kept[i].slot == t->storage->slot && s->kept[i].number == s->number)
@@ -129,16 +129,27 @@ static int place_of(const struct fl_sampling *s, const tensor *t) {
 struct fl_sampled fl_sampled_of(const struct fl_sampling *s, const tensor *t) {
     const int at = place_of(s, t);
     struct fl_sampled_sums sums = {.number = 0};
-    if (at >= 0 && !t->storage->device->host)
-        (void)fl_get(fl_queue_of(t->storage), &sums, &s->there[at], sizeof sums);
-    else if (at >= 0 && s->kept[at].writes == t->storage->slot->total.writes)
+    const int64_t *writes = &t->storage->slot->total.writes;
+    if (at >= 0 && t->storage->device->host) {
         sums = s->kept[at].of;
+        sums.writes_since = *writes;
+    } else if (at >= 0) {
+        struct fl_queue *queue = fl_queue_of(t->storage);
+        (void)fl_get(queue, &sums, &s->there[at], sizeof sums);
+        if (fl_get(queue, &sums.writes_since, writes, sizeof *writes))
+            sums.number = 0; /* which no result has */
+    }
     return fl_sampled_from(&sums, (int64_t)s->number + 1);
 }
 
 tensor_status fl_sampled_note(const struct fl_sampling *s, const tensor *t, struct fl_sampled_sums *to) {
     const int at = place_of(s, t);
-    return at < 0 ? TENSOR_OK : fl_copy(fl_queue_of(t->storage), to, &s->there[at], sizeof *to);
+    struct fl_queue *queue = fl_queue_of(t->storage);
+    const int64_t *writes = &t->storage->slot->total.writes;
+    if (at < 0)
+        return TENSOR_OK;
+    TRY(fl_copy(queue, to, &s->there[at], sizeof *to));
+    return fl_copy(queue, &to->writes_since, writes, sizeof *writes);
 }
 
 tensor_status fl_sampling_begin(struct fl_sampling *s, tensor_device *device) {

@@ -28,7 +28,6 @@ struct fl_sampling {
     uint64_t number;            /* the elements are drawn from it: the step, which a resumed training repeats */
     struct {
         const void *slot; /* of the tensor written; NULL: none yet */
-        int64_t writes;   /* of the host: the tensor's, this one included */
         uint64_t number;  /* the number that the elements were drawn from */
         struct fl_sampled_sums of;
     } kept[FL_SAMPLED_KEPT];
@@ -46,7 +45,9 @@ struct fl_sampled fl_sampled_of(const struct fl_sampling *sampling, const tensor
 
 /* The same of a device, without waiting: queues a copy of what it has computed, if the write was sampled. */
 tensor_status fl_sampled_note(const struct fl_sampling *sampling, const tensor *t, struct fl_sampled_sums *to);
-/* The result that follows; none if the elements were drawn from another number, less 1. */
+/* The result that follows; none if the elements were drawn from another number, less 1, or the tensor was written
+ * since.
+ */
 struct fl_sampled fl_sampled_from(const struct fl_sampled_sums *sums, int64_t number);
 
 struct fl_call;

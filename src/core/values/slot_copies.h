@@ -15,6 +15,8 @@ struct fl_slot_copies; /* used again for later moments */
 tensor_status fl_slot_copies_begin(tensor_device *device, struct fl_slot_copies **copies);
 /* Waits until the copies have reached the host. */
 tensor_status fl_slot_copies_end(tensor_device *device, struct fl_slot_copies *copies);
+/* Drops the copies under way. */
+void fl_slot_copies_drop(struct fl_slot_copies *copies);
 /* The slot that a tensor had at that moment; copies NULL: the present one, of a tensor on the host. NULL: it had none.
  */
 const struct fl_slot *fl_slot_then(const struct fl_slot_copies *copies, const tensor *t);

@@ -162,6 +162,11 @@ tensor_status fl_slot_copies_end(struct tensor_device *device, struct fl_slot_co
     return status;
 }
 
+void fl_slot_copies_drop(struct fl_slot_copies *c) {
+    for (int i = 0; c && i < c->made; i++)
+        fl_fetch_drop(&c->arrays[i]->fetch);
+}
+
 const struct fl_slot *fl_slot_then(const struct fl_slot_copies *c, const tensor *t) {
     const struct fl_slot *slot = t->storage->slot;
     if (!c)

@@ -541,7 +541,7 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
     t->recorder.step++; /* also for a step whose update was skipped */
     t->steps++;
     t->wanted = t->wanted && !t->describing;
-    if (t->there || fl_telemetry_can_be_late(t)) {
+    if (fl_telemetry_can_fetch(t)) {
         TRY(fl_telemetry_later(t));
         return fl_telemetry_watch_next(t);
     }
@@ -570,6 +570,7 @@ const nn_nonfinite *nn_telemetry_nonfinite(const nn_telemetry *t) {
 void fl_telemetry_tell(nn_telemetry *t, fl_step_arrived *arrived, void *context, bool late) {
     t->arrived = arrived;
     t->arrived_context = context;
+    t->whole_steps = true;
     t->may_be_late = late;
 }
 

@@ -102,6 +102,7 @@ struct nn_telemetry {
     struct fl_sampling sampling;  /* of the writes of steps with rows */
     struct fl_slot_copies *slots; /* of a device */
     fl_step_arrived *arrived;     /* NULL: nobody asks */
+    bool whole_steps;             /* each step has all parts, as in nn_train */
     bool may_be_late;             /* else each step is examined at its end */
     void *arrived_context;
     struct fl_late_step late[FL_LATE_STEPS]; /* a ring */
@@ -121,7 +122,7 @@ struct nn_telemetry {
 /* nn_telemetry.c: watches the next step, where it has rows. */
 tensor_status fl_telemetry_watch_next(nn_telemetry *t);
 
-/* Tells the caller of each step that was examined; late: which may be some steps later. */
+/* Tells the caller, who makes whole steps, of each step that was examined; late: which may be some steps later. */
 void fl_telemetry_tell(nn_telemetry *t, fl_step_arrived *arrived, void *context, bool late);
 /* The size of an update of the tensor, by those sums. */
 void fl_telemetry_moved(struct fl_seen_tensor *seen, double step, double size, int64_t moved);
@@ -131,12 +132,13 @@ void fl_telemetry_set_sampled(nn_telemetry_row *row, struct fl_sampled s);
 tensor_status fl_telemetry_examine(nn_telemetry *t, bool rows, double skipped_in_a_row);
 
 /* nn_telemetry_late.c */
-bool fl_telemetry_can_be_late(const nn_telemetry *t);
+/* Whether what the host needs of the step can be fetched behind it. */
+bool fl_telemetry_can_fetch(const nn_telemetry *t);
 /* Lets the device examine the elements of the next step if it can. */
 tensor_status fl_telemetry_examine_there(nn_telemetry *t);
-/* Begins to copy what the last step has left. */
+/* Begins to copy what the last step has left, and waits for it where nothing may be late. */
 tensor_status fl_telemetry_later(nn_telemetry *t);
-/* Examines all steps but the last `left`, for which it waits. */
+/* Examines all steps but the last `left`, for which it waits. After a failure it drops the others of these. */
 tensor_status fl_telemetry_arrive(nn_telemetry *t, int left);
 void fl_telemetry_late_free(nn_telemetry *t);
 

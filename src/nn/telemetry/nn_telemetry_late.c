@@ -13,9 +13,9 @@ struct told {
     double loss;
 };
 
-bool fl_telemetry_can_be_late(const nn_telemetry *t) {
+bool fl_telemetry_can_fetch(const nn_telemetry *t) {
     const nn_graph *g = t->g;
-    return t->may_be_late && g->device != tensor_device_at(0) && !g->of && g->has_loss && t->all_ordered &&
+    return t->whole_steps && g->device != tensor_device_at(0) && !g->of && g->has_loss && t->all_ordered &&
            !t->watched && (!t->describing || t->there);
 }
 
@@ -49,7 +49,7 @@ static tensor_status make_room_for_elements(nn_telemetry *t) {
 /* The exponents of shadows at a write follow from all writes before it, which the host has yet to see. */
 tensor_status fl_telemetry_examine_there(nn_telemetry *t) {
     t->there = t->describing && !t->shadow_count && fl_examines_there(t->g->device);
-    t->there = t->there && fl_telemetry_can_be_late(t); /* which asks for it */
+    t->there = t->there && fl_telemetry_can_fetch(t); /* which asks for it */
     const tensor_status status = t->there ? make_room_for_elements(t) : TENSOR_OK;
     t->there = t->there && !status;
     return status;
@@ -81,25 +81,36 @@ static tensor_status make_room(nn_telemetry *t) {
     return t->told ? TENSOR_OK : tensor_error_status();
 }
 
-tensor_status fl_telemetry_later(nn_telemetry *t) {
+/* What a failure has left under way, so that a later step can use it. */
+static void drop(struct fl_late_step *l) {
+    fl_slot_copies_drop(l->slots);
+    fl_fetch_drop(&l->fetch);
+    fl_fetch_drop(&l->found);
+}
+
+static tensor_status begin_fetches(nn_telemetry *t, struct fl_late_step *l, char *told) {
     const nn_graph *g = t->g;
-    TRY(make_room(t));
-    if (t->late_count == FL_LATE_STEPS)
-        TRY(fl_telemetry_arrive(t, FL_LATE_STEPS - 1));
-    const int at = (t->late_first + t->late_count) % FL_LATE_STEPS;
-    struct fl_late_step *l = &t->late[at];
-    char *told = (char *)t->told + (size_t)at * sizeof(struct told);
-    l->step = t->recorder.step;
-    l->rows = t->describing;
     TRY(fl_taken(g, fl_slot_copies_begin(g->device, &l->slots)));
     if (g->scaling.state)
         TRY(fl_fetch_note(g->scaling.state, told));
     TRY(fl_fetch_note(g->loss, told + offsetof(struct told, loss)));
     TRY(fl_taken(g, fl_fetch_begin(g->device, &l->fetch, told, sizeof(struct told))));
-    if (l->rows)
-        TRY(fl_taken(g, fl_fetch_begin(g->device, &l->found, t->found_there, found_bytes(t))));
-    t->late_count++;
-    return TENSOR_OK;
+    return l->rows ? fl_taken(g, fl_fetch_begin(g->device, &l->found, t->found_there, found_bytes(t))) : TENSOR_OK;
+}
+
+tensor_status fl_telemetry_later(nn_telemetry *t) {
+    TRY(make_room(t));
+    if (t->late_count == FL_LATE_STEPS)
+        TRY(fl_telemetry_arrive(t, FL_LATE_STEPS - 1));
+    const int at = (t->late_first + t->late_count) % FL_LATE_STEPS;
+    struct fl_late_step *l = &t->late[at];
+    l->step = t->recorder.step;
+    l->rows = t->describing;
+    const tensor_status status = begin_fetches(t, l, (char *)t->told + (size_t)at * sizeof(struct told));
+    if (status)
+        drop(l);
+    t->late_count += !status;
+    return status || t->may_be_late ? status : fl_telemetry_arrive(t, 0);
 }
 
 /* Examines the step as if it were the last, and all of it as known. */
@@ -127,23 +138,32 @@ static tensor_status examine(nn_telemetry *t, struct fl_late_step *l, const stru
     return status;
 }
 
+static tensor_status end_fetches(nn_telemetry *t, struct fl_late_step *l) {
+    const nn_graph *g = t->g;
+    struct told told;
+    TRY(fl_taken(g, fl_slot_copies_end(g->device, l->slots)));
+    TRY(fl_taken(g, fl_fetch_end(g->device, &l->fetch, &told)));
+    if (l->rows) {
+        TRY(fl_taken(g, fl_fetch_end(g->device, &l->found, t->found)));
+        take_elements(t, l->step);
+    }
+    if (!g->scaling.state)
+        told.scale = (struct fl_scale_state){.in_a_row = 0};
+    return examine(t, l, &told);
+}
+
 tensor_status fl_telemetry_arrive(nn_telemetry *t, int left) {
+    tensor_status status = TENSOR_OK;
     while (t->late_count > left) {
         struct fl_late_step *l = &t->late[t->late_first];
-        struct told told;
         t->late_first = (t->late_first + 1) % FL_LATE_STEPS;
         t->late_count--;
-        TRY(fl_taken(t->g, fl_slot_copies_end(t->g->device, l->slots)));
-        TRY(fl_taken(t->g, fl_fetch_end(t->g->device, &l->fetch, &told)));
-        if (l->rows) {
-            TRY(fl_taken(t->g, fl_fetch_end(t->g->device, &l->found, t->found)));
-            take_elements(t, l->step);
-        }
-        if (!t->g->scaling.state)
-            told.scale = (struct fl_scale_state){.in_a_row = 0};
-        TRY(examine(t, l, &told));
+        if (!status)
+            status = end_fetches(t, l);
+        if (status)
+            drop(l);
     }
-    return TENSOR_OK;
+    return status;
 }
 
 void fl_telemetry_late_free(nn_telemetry *t) {

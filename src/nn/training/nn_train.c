@@ -367,6 +367,11 @@ static tensor_status begin_step(struct run *run, int epoch) {
     return fl_trace_step(run->trace, run->g, run->begun);
 }
 
+/* Whether stop_on_nonfinite ends the training. */
+static bool is_found(const struct run *run) {
+    return run->config->stop_on_nonfinite && run->first_reported;
+}
+
 /* Reports a step whose loss is known. */
 static void report_step(struct run *run, nn_epoch_report *report, double loss) {
     nn_train_result *result = run->result;
@@ -392,7 +397,7 @@ static void report_step(struct run *run, nn_epoch_report *report, double loss) {
         events->starved(events->context, &step);
     if (events && events->step && events->step(events->context, &step))
         result->stopped = true;
-    if (run->config->stop_on_nonfinite && run->first_reported)
+    if (is_found(run))
         result->stopped = true;
 }
 
@@ -421,7 +426,7 @@ static tensor_status train_step(struct run *run) {
     const double seconds = now() - start;
     run->result->seconds += seconds;
     run->report.seconds += seconds;
-    return report_steps(run, false);
+    return report_steps(run, is_found(run)); /* what was found ends the training with this step */
 }
 
 /* The progress in the epoch, counting all steps that have begun. */
