@@ -147,7 +147,7 @@ static double time_once(const char *op, const char *backend, struct operands *o)
 }
 
 int main(int argc, char **argv) {
-    static const char *const backends[] = {"portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
+    static const char *const backends[] = {"portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
     const char *filter = "";
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--threads") && i + 1 < argc) {

@@ -193,7 +193,7 @@ static void free_operands(struct operands *o) {
 }
 
 static void measure_all(tensor_format f, const char *filter, int rounds) {
-    static const char *const backends[] = {"portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
+    static const char *const backends[] = {"portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
     static const struct {
         const char *name;
         int64_t batch;

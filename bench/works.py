@@ -237,6 +237,11 @@ class Works:
         group.row(f"{title}, AVX2", "fp32", haswell.name, fp32, theirs, peak, 2**33)
         group.row(f"{title}, AVX2{GAUSS}", "flex16+5", "ours fp32 avx2", gauss, [fp32], peak, 2**33)
         group.row(f"{title}, AVX2{ANY}", "flex16+5", "ours fp32 avx2", uniform, [fp32], peak, 2**33)
+        if processor_has("avx_vnni"):
+            cap = {"FLEXLAB_ISA": "avx2_vnni"}
+            for data, label in (("gauss", GAUSS), ("uniform", ANY)):
+                name = group.add(f"ours avx2_vnni flex16+5 {data}", self.ours, f"matmul flex16+5 {data} {shape}", cap)
+                group.row(f"{title}, AVX-VNNI{label}", "flex16+5", "ours fp32 avx2", name, [fp32], peak, 2**33)
 
     def scaling(self, threads):
         """Ours with `threads` against one thread, alternately."""

@@ -12,7 +12,7 @@ extern "C" {
 
 /* The names of the operations ("add", "matmul", ...) by index; NULL past the last. */
 FLEXLAB_API const char *tensor_op_at(int i);
-/* The backend ("ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"; "avx512_fast", "avx512_amx_fast") whose
+/* The backend ("ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"; "avx512_fast", "avx512_amx_fast") whose
  * kernel runs `op` on `format` on this machine, in the class of this thread; NULL if unknown. The environment variable
  * FLEXLAB_ISA caps it, and so does tensor_set_backend. A cap that the machine does not reach is allowed: the best
  * backend below it runs. If the answer may be a kernel that uses AMX tiles, the library requests the system's

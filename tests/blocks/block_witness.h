@@ -277,7 +277,7 @@ static void run_call(const struct call *c, void *out, struct fl_stats *stats) {
 
 /* Compares a call with the definition; `some` results at most, spread over all. */
 static inline void check_call(const struct call *c, const char *what, int64_t some) {
-    static const char *const backends[] = {"portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
+    static const char *const backends[] = {"portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
     const struct shape *v = &c->shape;
     const int64_t count = results_of(v), longest = is_convolution(v) ? count_of(v, 0) + count_of(v, 1) : v->k;
     struct value *in[2];

@@ -72,7 +72,7 @@ static int dimensions(const struct shape *v, int64_t shape[3][4]) {
 }
 
 static void check_product(enum fl_op op, tensor_format fa, tensor_format fb, tensor_format fy, const char *blocks) {
-    static const char *const backends[] = {"ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
+    static const char *const backends[] = {"ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
     const uint64_t start = seed;
     const struct shape v = shape_of(op);
     int64_t shapes[3][4];

@@ -11,7 +11,7 @@
 
 __extension__ typedef __int128 wide;
 
-static const char *const backends[] = {"ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
+static const char *const backends[] = {"ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 #ifdef FL_AMX_EMULATED
 enum { FIRST_BACKEND = BACKENDS - 1 }; /* the other kernel sets have a test of their own */

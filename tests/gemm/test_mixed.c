@@ -42,7 +42,7 @@ static tensor_format random_format(bool shared) {
     return shared ? (random_between(0, 1) ? FMT_DFP16 : FMT_FLEX16_5) : all_formats[random_between(0, 2)];
 }
 
-static const char *const backends[] = {"ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
+static const char *const backends[] = {"ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
 
 /* One product, on every instruction set, twice into the same result: the first write measures, the second has a
  * history. */

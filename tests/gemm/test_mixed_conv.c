@@ -93,7 +93,7 @@ static tensor_status convolve(const struct convolution *v, enum way way, tensor 
 }
 
 static void check_convolution(tensor_format fa, tensor_format fb, tensor_format fy, enum way way) {
-    static const char *const backends[] = {"ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
+    static const char *const backends[] = {"ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
     const struct convolution v = random_convolution(random_between(0, 1));
     const int64_t image[] = {v.n, v.h, v.w, v.c}, filters[] = {v.k, v.r, v.s, v.c / v.how.groups},
                   result[] = {v.n, v.p, v.q, v.k};

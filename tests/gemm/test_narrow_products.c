@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const backends[] = {"ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
+static const char *const backends[] = {"ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 #ifdef FL_AMX_EMULATED
 enum { FIRST_BACKEND = BACKENDS - 1 }; /* the other kernel sets have a test of their own */

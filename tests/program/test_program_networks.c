@@ -250,7 +250,7 @@ static void run_again(program *p, const struct record *r, int64_t samples, int64
 /* Answers to the first samples, against those in the largest batch, by the reference kernels, too, if wanted. */
 static void check_one_answer(program *p, const char *name, const struct record *r, int64_t most, float *const *want,
                              bool reference) {
-    static const char *const kernels[] = {"ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
+    static const char *const kernels[] = {"ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
     const int64_t batches[] = {1, 2, 3, 7, most};
     const int64_t some = r->samples < 8 ? r->samples : 8;
     char what[200];

@@ -564,7 +564,7 @@ static void run_all(program *p, const struct networks *t, const int *outputs, in
 static tensor_device *device; /* on which networks run too */
 
 static void check_network(uint64_t seed) {
-    static const char *const kernels[] = {"ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
+    static const char *const kernels[] = {"ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
     static void (*const adders[])(struct networks *) = {add_convolution, add_convolution, add_convolution, add_product,
                                                         add_pool,        add_binary,      add_binary,      add_map,
                                                         add_concat,      add_transpose,   add_softmax};

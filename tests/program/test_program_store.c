@@ -363,7 +363,7 @@ static void check_outputs(program *b, const program_array *part, const program_a
 
 /* The same bits of both for some samples; of small networks also with other kernels than the saved one ran. */
 static void check_same_bits(program *a, program *b, const program_array *in, const char *what) {
-    static const char *const kernels[] = {"portable", "avx2", "avx512bw", "avx512"};
+    static const char *const kernels[] = {"portable", "avx2", "avx2_vnni", "avx512bw", "avx512"};
     program_array part[PORTS], one[PORTS];
     for (int64_t samples = 1; samples <= 2 && samples <= in[0].shape[0]; samples++) {
         take_samples(part, in, program_input_count(a), in[0].shape[0] - samples, samples);

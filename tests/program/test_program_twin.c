@@ -59,7 +59,7 @@ static void check_run(program *p, const struct record *r, int64_t count, int64_t
 }
 
 static void check_rounding(program *p, const char *network, int k) {
-    static const char *const kernels[] = {"portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
+    static const char *const kernels[] = {"portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
     static const int64_t batches[] = {1, 2, 7, 64, 256};
     char what[100];
     struct record r;

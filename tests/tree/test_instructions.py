@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Which instructions are in which object: the disassembly of the library's objects, against what the ending of the file's
-name allows (_avx2, _avx512bw, _avx512, _avx512_fast, _avx512_amx, _avx512_amx_fast; the baseline of x86-64, SSE2, for all others). Inline functions of
-headers cannot bring more either: an object is checked as it is. usage: test_instructions.py OBJECT..."""
+name allows (_avx2, _avx2_vnni, _avx512bw, _avx512, _avx512_fast, _avx512_amx, _avx512_amx_fast; the baseline of
+x86-64, SSE2, for all others). Inline functions of headers cannot bring more either: an object is checked as it is. usage: test_instructions.py OBJECT..."""
 import re
 import shutil
 import subprocess
@@ -21,7 +21,7 @@ FAMILIES = {
     "BMI, LZCNT, MOVBE": r"^(andn[lq]?|bextr|bls(i|r|msk)|bzhi|mulx|pdep|pext|rorx|s(ar|hl|hr)x|lzcnt|movbe)\b",
     "AVX, AVX2, FMA, F16C": r"^v(?!err\b|errw\b)\w+",
     "AVX-512": r"%zmm|%[xy]mm(1[6-9]|2\d|3[01])|%k[0-7]",
-    "VNNI": r"^vpdp\w+",
+    "VNNI": r"^(\{vex\} )?vpdp\w+",
     "BF16": r"^v(dpbf16ps|cvtne2?ps2bf16)",
     "VBMI": r"^vperm[it]?2?b\b",
     "AMX": r"^(ldtilecfg|sttilecfg|tile\w+|tdp\w+)\b",
@@ -30,14 +30,15 @@ FAMILIES = {
 }
 VECTOR = ["AVX, AVX2, FMA, F16C"]
 AVX512 = ["SSE3 to SSE4.2", *VECTOR, "AVX-512"]
-ALLOWED = {"": [], "avx2": ["SSE3 to SSE4.2", *VECTOR], "avx512bw": AVX512, "avx512": [*AVX512, "VNNI"],
+ALLOWED = {"": [], "avx2": ["SSE3 to SSE4.2", *VECTOR], "avx2_vnni": ["SSE3 to SSE4.2", *VECTOR, "VNNI"],
+           "avx512bw": AVX512, "avx512": [*AVX512, "VNNI"],
            "avx512_fast": [*AVX512, "VNNI", "BF16"],
            "avx512_amx": [*AVX512, "VNNI", "VBMI", "AMX"], "avx512_amx_fast": [*AVX512, "VNNI", "VBMI", "AMX"]}
 CONVERSIONS = r"^vcvtp[hs]2p[hs]x?\b"  # of F16C; the pattern of FP16 arithmetic would take vcvtps2ph with it
 failures, seen = [], {}
 for path in sys.argv[1:]:
     name = path.rsplit("/", 1)[-1]
-    ending = re.search(r"_(avx2|avx512bw|avx512_fast|avx512_amx_fast|avx512_amx|avx512)\.c\.o(bj)?$", name)
+    ending = re.search(r"_(avx2|avx2_vnni|avx512bw|avx512_fast|avx512_amx_fast|avx512_amx|avx512)\.c\.o(bj)?$", name)
     allowed = ALLOWED[ending.group(1) if ending else ""]
     text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True).stdout
     used = {}
@@ -57,7 +58,7 @@ for path in sys.argv[1:]:
             failures.append(f"{name}: {family}: {example}")
 
 # A disassembly that shows nothing where there must be something proves nothing.
-for ending, family in (("avx2", VECTOR[0]), ("avx512bw", "AVX-512"), ("avx512", "VNNI"), ("avx512_fast", "BF16"),
+for ending, family in (("avx2", VECTOR[0]), ("avx2_vnni", "VNNI"), ("avx512bw", "AVX-512"), ("avx512", "VNNI"), ("avx512_fast", "BF16"),
                        ("avx512_amx", "AMX"), ("avx512_amx_fast", "AMX")):
     named = [p for p in sys.argv[1:] if f"_{ending}.c.o" in p]
     if named and family not in seen.get(ending, set()):

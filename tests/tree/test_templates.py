@@ -36,7 +36,7 @@ for path in templates + saying:
 
 # Functions of the objects of an instruction set: local ones have the object's name (fold.flex_avx2), others end with the set.
 # Compilers have some of their own, which begin with _.
-SETS = "portable|avx2|avx512bw|avx512|avx512_fast|avx512_amx|avx512_amx_fast"
+SETS = "portable|avx2_vnni|avx2|avx512bw|avx512|avx512_fast|avx512_amx|avx512_amx_fast"
 objects = [p for p in sorted((build / "CMakeFiles/flexlab_objects.dir").rglob("*.o*")) if re.search(rf"_({SETS})\.c\.o(bj)?$", p.name)]
 seen = 0
 for path in objects:

@@ -50,7 +50,7 @@ static void help(void) {
          "  flexlab compare --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
          "  then open quick/report.html\n\n"
          "Environment\n"
-         "  FLEXLAB_ISA      ref, portable, avx2, avx512bw, avx512 or avx512_amx: the fastest kernels that may run\n"
+         "  FLEXLAB_ISA      ref, portable, avx2, avx2_vnni, avx512bw, avx512 or avx512_amx: the fastest kernels that may run\n"
          "  FLEXLAB_VERBOSE  1: name on stderr each kernel that runs, and why not a faster one\n"
          "  FLEXLAB_PREDICTORS  shared libraries that add exponent predictors (docs/autoflex.md): absolute paths,\n"
          "                   separated by ':'\n"

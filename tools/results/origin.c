@@ -56,7 +56,7 @@ static char *processor_name(void) {
 
 /* The fastest kernel set on which any operation of any format runs. */
 static const char *fastest_row(void) {
-    static const char *const rows[] = {"avx512_amx", "avx512", "avx512bw", "avx2", "portable"};
+    static const char *const rows[] = {"avx512_amx", "avx512", "avx512bw", "avx2_vnni", "avx2", "portable"};
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (int f = 0; tensor_format_at(f); f++)
             for (int i = 0; tensor_op_at(i); i++) {

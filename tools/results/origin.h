@@ -10,7 +10,7 @@ struct origin {
         *revision; /* revision: of the source in git; "unknown" if the build found none, "-dirty" with changes */
     char *compiler;
     char *processor;
-    char *instruction_set; /* the fastest kernel set that runs: avx512, avx512bw, avx2, portable, ref */
+    char *instruction_set; /* the fastest kernel set that runs: avx512_amx, avx512, ..., ref */
     char *instruction_cap; /* FLEXLAB_ISA, NULL without */
     char *started;         /* UTC, ISO 8601 */
     int threads;

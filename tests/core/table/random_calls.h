@@ -24,7 +24,7 @@ static int worlds;
 
 /* Makes a world for each kernel set with kernels of its own on this machine. */
 static void find_worlds(void) {
-    static const char *const rows[] = {"ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
+    static const char *const rows[] = {"ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
     for (int r = 0; r < MAX_WORLDS; r++) {
         bool runs = r == 0;
         CHECK(!tensor_set_backend(rows[r]), "%s", tensor_error());

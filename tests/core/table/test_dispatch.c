@@ -79,7 +79,7 @@ static void refused_isa(void) {
     tensor *x = tensor_new(tensor_format_at(0), TENSOR_SHAPE(2));
     CHECK(tensor_add(x, x, x) == TENSOR_E_ARGUMENT, "an unknown FLEXLAB_ISA was taken");
     CHECK(strstr(tensor_error(),
-                 "FLEXLAB_ISA=avx3 is unknown: expected ref, portable, avx2, avx512bw, avx512 or avx512_amx"),
+                 "FLEXLAB_ISA=avx3 is unknown: expected ref, portable, avx2, avx2_vnni, avx512bw, avx512 or avx512_amx"),
           "%s", tensor_error());
     CHECK(!tensor_kernel_backend(tensor_format_at(0), "add"), "an unknown FLEXLAB_ISA has kernels");
     tensor_free(x);
@@ -123,6 +123,7 @@ static enum fl_backend expected(const struct fl_format *f, enum fl_op op, int ca
 
 static void said(const char *text, int cap, const char *who) {
     static const unsigned needs[FL_BACKENDS] = {[FL_AVX2] = FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_F16C,
+                                                [FL_AVX2_VNNI] = FL_CPU_AVX_VNNI,
                                                 [FL_AVX512BW] = FL_CPU_AVX512BW,
                                                 [FL_AVX512] = FL_CPU_AVX512_VNNI,
                                                 [FL_AVX512_AMX] = FL_CPU_AMX_TILE | FL_CPU_AMX_INT8};

@@ -263,7 +263,7 @@ static void check_variants(void) {
 }
 
 int main(void) {
-    static const char *const rows[] = {"ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
+    static const char *const rows[] = {"ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
     static const char *const names[] = {"flex4+4", "flex5+5", "flex8+5", "flex9+3",  "flex12+5", "flex15+5",
                                         "dfp4",    "dfp8",    "dfp10",   "flex16+4", "flex16+5", "dfp15"};
     check_names();

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const backends[] = {"ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
+static const char *const backends[] = {"ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
 static const int thread_counts[] = {1, 2, 3, 7};
 static const int64_t counts[] = {1, 7, 1031, 36001};
 enum { BACKENDS = sizeof backends / sizeof backends[0], MOST = 36001 };
