@@ -12,11 +12,11 @@ extern "C" {
 
 /* The names of the operations ("add", "matmul", ...) by index; NULL past the last. */
 FLEXLAB_API const char *tensor_op_at(int i);
-/* The backend ("ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"; "avx512_fast", "avx512_amx_fast") whose
- * kernel runs `op` on `format` on this machine, in the class of this thread; NULL if unknown. The environment variable
- * FLEXLAB_ISA caps it, and so does tensor_set_backend. A cap that the machine does not reach is allowed: the best
- * backend below it runs. If the answer may be a kernel that uses AMX tiles, the library requests the system's
- * permission to use them (docs/embedding.md). */
+/* The backend ("ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"; "avx512_fast",
+ * "avx512_amx_fast") whose kernel runs `op` on `format` on this machine, in the class of this thread; NULL if unknown.
+ * The environment variable FLEXLAB_ISA caps it, and so does tensor_set_backend. A cap that the machine does not reach
+ * is allowed: the best backend below it runs. If the answer may be a kernel that uses AMX tiles, the library requests
+ * the system's permission to use them (docs/embedding.md). */
 FLEXLAB_API const char *tensor_kernel_backend(tensor_format format, const char *op);
 /* Caps the backend for all threads of the process; NULL removes the cap. TENSOR_E_ARGUMENT for an unknown name. */
 FLEXLAB_API tensor_status tensor_set_backend(const char *name);

@@ -36,11 +36,12 @@ static inline words modulo_255(words x) {
 
 /* The first `count` packed elements of a row, zeros beyond. */
 static inline words packed_row(const gemm_packed *from, int64_t count) {
-    if (count >= LANES)
-        return (words)vector_load(from);
-    gemm_packed some[LANES] = {0};
-    memcpy(some, from, (size_t)count * sizeof *some);
-    return (words)vector_load(some);
+#if defined(__AVX512F__)
+    return _mm512_maskz_loadu_epi32(count >= LANES ? 0xffff : (__mmask16)((1u << count) - 1), from);
+#else
+    const __m256i place = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_maskload_epi32((const int *)from, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), place));
+#endif
 }
 
 /* x - 255 modulo 256 where x > 127. */
@@ -56,9 +57,11 @@ static inline words centre_bytes(words x) {
 static void gemm_pack_bytes(const gemm_packed *panel, int64_t width, int64_t steps, bool centred, gemm_packed *bytes) {
     static const char order_of_16[LANES * 4] __attribute__((aligned(LANES * 4))) = {
 #define ORDER_OF_16 0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15
-        ORDER_OF_16, ORDER_OF_16,
+        ORDER_OF_16,
+        ORDER_OF_16,
 #if defined(__AVX512F__)
-        ORDER_OF_16, ORDER_OF_16
+        ORDER_OF_16,
+        ORDER_OF_16
 #endif
     };
     const words order = (words)vector_load(order_of_16);

@@ -10,8 +10,8 @@
  * after every step is always right, and splits can be as rare as the operands allow: accumulators are right while the
  * sum of |a b| since the last split is at most GEMM_SPLIT_LIMIT.
  *
- * Gives: LANES, GEMM_VNNI, GEMM_EXACT, GEMM_SPLITS, vector, vector_start, vector_load, vector_put, vector_broadcast, multiply_add,
- * product_add, split_register, split_memory, limbs_put. */
+ * Gives: LANES, GEMM_VNNI, GEMM_EXACT, GEMM_SPLITS, vector, vector_start, vector_load, vector_put, vector_broadcast,
+ * multiply_add, product_add, split_register, split_memory, limbs_put. */
 #ifndef FL_GEMM_INT16_VECTOR_H
 #define FL_GEMM_INT16_VECTOR_H
 

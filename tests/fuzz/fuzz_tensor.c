@@ -220,7 +220,8 @@ static void try_without_memory(const struct call *c, int failing) {
 static void run_call(struct input *in) {
     struct call c = {0};
     static struct results fast, plain;
-    static const char *const rows[] = {NULL, "portable", "avx2", "avx512bw", "avx512", "ref", "avx512_amx", "avx2_vnni"};
+    static const char *const rows[] = {NULL,     "portable", "avx2",       "avx512bw",
+                                       "avx512", "ref",      "avx512_amx", "avx2_vnni"};
     take_call(in, &c);
     take_operands(in, &c);
     take_scalars(in, &c);

@@ -3,9 +3,10 @@
  * A format folder has a format.def with one line a format,
  *     FL_FORMAT(id, FMT_CONSTANT, symbol, "command-line name")
  * and defines `const struct fl_format fl_format_<symbol>`. The build collects the folders; nothing else names them.
- * Files ending in _avx2.c, _avx2_vnni.c, _avx512bw.c, _avx512.c, _avx512_amx.c, _avx512_fast.c, _avx512_amx_fast.c are compiled with
- * those instructions (and only where the compiler targets x86); they are named in the format through FL_SET_AVX2, FL_SET_AVX2_VNNI,
- * FL_SET_AVX512 (both of AVX-512), FL_SET_AVX512_AMX, FL_SET_AVX512_FAST and FL_SET_AVX512_AMX_FAST. */
+ * Files ending in _avx2.c, _avx2_vnni.c, _avx512bw.c, _avx512.c, _avx512_amx.c, _avx512_fast.c, _avx512_amx_fast.c are
+ * compiled with those instructions (and only where the compiler targets x86); they are named in the format through
+ * FL_SET_AVX2, FL_SET_AVX2_VNNI, FL_SET_AVX512 (both of AVX-512), FL_SET_AVX512_AMX, FL_SET_AVX512_FAST and
+ * FL_SET_AVX512_AMX_FAST. */
 #ifndef FL_FORMAT_H
 #define FL_FORMAT_H
 

@@ -120,9 +120,9 @@ struct fl_any_kernels {
     fl_need need;     /* NULL: no workspace */
 };
 
-/* Slowest first. AVX2_VNNI: AVX2 and AVX-VNNI; AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI; AVX512_AMX: those, VBMI and tiles. Backends
- * below FL_BACKENDS have the bits of the reference, and a cap may name them; AVX512_FAST, with BF16 too, and
- * AVX512_AMX_FAST, with tiles of BF16, serve only class fast. */
+/* Slowest first. AVX2_VNNI: AVX2 and AVX-VNNI; AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI; AVX512_AMX:
+ * those, VBMI and tiles. Backends below FL_BACKENDS have the bits of the reference, and a cap may name them;
+ * AVX512_FAST, with BF16 too, and AVX512_AMX_FAST, with tiles of BF16, serve only class fast. */
 enum fl_backend {
     FL_REF,
     FL_PORTABLE,

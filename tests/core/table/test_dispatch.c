@@ -78,9 +78,10 @@ static void additions_of_a_program_capped(void) {
 static void refused_isa(void) {
     tensor *x = tensor_new(tensor_format_at(0), TENSOR_SHAPE(2));
     CHECK(tensor_add(x, x, x) == TENSOR_E_ARGUMENT, "an unknown FLEXLAB_ISA was taken");
-    CHECK(strstr(tensor_error(),
-                 "FLEXLAB_ISA=avx3 is unknown: expected ref, portable, avx2, avx2_vnni, avx512bw, avx512 or avx512_amx"),
-          "%s", tensor_error());
+    CHECK(
+        strstr(tensor_error(),
+               "FLEXLAB_ISA=avx3 is unknown: expected ref, portable, avx2, avx2_vnni, avx512bw, avx512 or avx512_amx"),
+        "%s", tensor_error());
     CHECK(!tensor_kernel_backend(tensor_format_at(0), "add"), "an unknown FLEXLAB_ISA has kernels");
     tensor_free(x);
 }

@@ -21,8 +21,7 @@ static const char *const promise_names[] = {[FL_PROMISE_EXACT] = "exact",
 static FILE *out;
 
 static const char *const letters[FL_KERNEL_SETS] = {
-    [FL_REF] = "r",    [FL_PORTABLE] = "p",   [FL_AVX2] = "2",
-    [FL_AVX2_VNNI] = "2v", [FL_AVX512BW] = "b",
+    [FL_REF] = "r",    [FL_PORTABLE] = "p",   [FL_AVX2] = "2",         [FL_AVX2_VNNI] = "2v",      [FL_AVX512BW] = "b",
     [FL_AVX512] = "v", [FL_AVX512_AMX] = "t", [FL_AVX512_FAST] = "fv", [FL_AVX512_AMX_FAST] = "ft"};
 
 static bool has_kernel(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
@@ -72,8 +71,9 @@ static void print_head(void) {
         "`test_support --write` writes this page, and the test compares it with the code.\n\n"
         "## Operations\n"
         "A cell lists the backends with a kernel of their own; each other backend runs that of the one before it.\n"
-        "`r` the reference, `p` portable C, `2` AVX2, `2v` AVX-VNNI, `b` AVX-512 (bw), `v` AVX-512 VNNI, `t` AMX tiles, `fv`, `ft`\n"
-        "class fast with AVX512_BF16 and with AMX tiles, `g` a GPU. All except class fast give the same bits.\n\n"
+        "`r` the reference, `p` portable C, `2` AVX2, `2v` AVX-VNNI, `b` AVX-512 (bw), `v` AVX-512 VNNI, `t` AMX\n"
+        "tiles, `fv`, `ft` class fast with AVX512_BF16 and with AMX tiles, `g` a GPU. All except class fast give the\n"
+        "same bits.\n\n"
         "Promises ([semantics.md](semantics.md) has them in full):\n"
         "- *exact*: shared exponents: the exact result, a rational number, rounded once. Float formats: binary32 in a\n"
         "  fixed order, rounded once when stored.\n"

@@ -156,12 +156,10 @@ KERNELS_OF_SET(avx512, FL_AVX512)
 KERNELS_OF_SET(avx512_amx, FL_AVX512_AMX)
 
 struct fl_any_kernels fl_batched_any(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
-    static const struct fl_any_kernels kernels[FL_BACKENDS] = {[FL_PORTABLE] = {run_portable, need_portable},
-                                                               [FL_AVX2] = {run_avx2, need_avx2},
-                                                               [FL_AVX2_VNNI] = {run_avx2_vnni, need_avx2_vnni},
-                                                               [FL_AVX512BW] = {run_avx512bw, need_avx512bw},
-                                                               [FL_AVX512] = {run_avx512, need_avx512},
-                                                               [FL_AVX512_AMX] = {run_avx512_amx, need_avx512_amx}};
+    static const struct fl_any_kernels kernels[FL_BACKENDS] = {
+        [FL_PORTABLE] = {run_portable, need_portable},    [FL_AVX2] = {run_avx2, need_avx2},
+        [FL_AVX2_VNNI] = {run_avx2_vnni, need_avx2_vnni}, [FL_AVX512BW] = {run_avx512bw, need_avx512bw},
+        [FL_AVX512] = {run_avx512, need_avx512},          [FL_AVX512_AMX] = {run_avx512_amx, need_avx512_amx}};
     const struct fl_kernels *set = format->sets[backend];
     return set && set->op[matrix_op(op)] ? kernels[backend] : (struct fl_any_kernels){NULL, NULL};
 }
