@@ -244,7 +244,19 @@ def goes_on_after_all(engine, place):
         print("no network is cut: network namespaces are not allowed here (unshare --user --net)")
     draw = random.Random(time.time_ns() if LONG else 5)
     whole = os.path.join(place, "whole")
-    alone = subprocess.Popen([FLEXLAB, *TRAIN, "--out", whole], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    alone = subprocess.Popen([FLEXLAB, *TRAIN, "--out", whole], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                             env=ENVIRONMENT)
+    try:
+        t = fails_and_goes_on(engine, place, cuts, draw)
+        told = alone.communicate()[1]
+    finally:
+        alone.kill()
+        alone.wait()
+    check(alone.returncode == 0, told)
+    t.is_whole(whole)
+
+
+def fails_and_goes_on(engine, place, cuts, draw):
     t = Training(engine, place)
     for _ in range(4 if LONG else 1):
         every_failure(t, draw)
@@ -255,9 +267,7 @@ def goes_on_after_all(engine, place):
     if LONG:
         rarer_failures(t)
     t.completes("what is left", 2)
-    told = alone.communicate()[1]
-    check(alone.returncode == 0, told)
-    t.is_whole(whole)
+    return t
 
 
 launch.under_each(ENGINES if LONG else ENGINES[:1], goes_on_after_all)

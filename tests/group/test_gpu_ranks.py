@@ -75,7 +75,7 @@ def resumed(engine, place):
     check(read(whole, "last.safetensors") == read(pieces, "last.safetensors"), "ranks that went on elsewhere: last.safetensors")
 
 
-WORDS = ["--model", "mlp2", "--data", "synthetic:train=24,test=8", "--batch", "8", "--shards", "4", "--epochs", "1",
+WORDS = ["--model", "mlp2", "--data", f"synthetic:train={48 if LONG else 24},test=8", "--batch", "8", "--shards", "4", "--epochs", "1",
          "--format", "flex16+5", "--threads", "1"]
 
 
@@ -127,7 +127,7 @@ def by_nccl(engine, place):
     def refused(case):
         number, (words, more, expected) = case
         folder = f"refused-{number}"
-        status, out, err = start(folder, "--device", "cuda", "--group", "nccl", *words, FLEXLAB_GROUP_TIMEOUT="5", **more)
+        status, out, err = start(folder, "--device", "cuda", "--group", "nccl", *words, FLEXLAB_GROUP_TIMEOUT="60", **more)
         check(status not in (0, None) and expected in err and "misuse" not in err, words, more, status, err)
         check(not os.path.exists(os.path.join(place, folder, "last.safetensors")), words, more, "has written")
     launch.each(refused, enumerate((

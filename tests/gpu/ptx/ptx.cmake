@@ -63,7 +63,7 @@ ptx_test(gpu_products_ptx test_gpu_products 1 90)
 ptx_test(gpu_products_ptx_checked test_gpu_products 4 30 ENVIRONMENT ${ptx_all})
 ptx_test(gpu_products_ptx_banks test_gpu_products 1 30 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
 ptx_test(gpu_products_ptx_long test_gpu_products 3 600)
-ptx_test(gpu_products_ptx_checked_long test_gpu_products 4 60 ENVIRONMENT ${ptx_all})
+ptx_test(gpu_products_ptx_checked_long test_gpu_products 2 60 ENVIRONMENT ${ptx_all})
 ptx_test(gpu_products_ptx_banks_long test_gpu_products 1 60 ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
 ptx_test(gpu_products_large_ptx test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_CHECKS=banks)
 ptx_test(gpu_products_99_kib_ptx test_gpu_products 1 0 large ENVIRONMENT FLEXLAB_PTX_SHARED_KIB=99)
@@ -96,7 +96,8 @@ ptx_test(gpu_shards_ptx test_gpu_shards ENVIRONMENT ${ptx_small})
 ptx_test(gpu_shards_ptx_long test_gpu_shards long ENVIRONMENT FLEXLAB_PTX_CHECKS=diverge,nan,registers,races
          FLEXLAB_PTX_BYTES=268435456)
 
-# What uses a device beside them. Lanes that diverge take four times as long: for two of them in the long form.
+# What uses a device beside them. Lanes that diverge take four times as long: in two of them only in
+# their long forms.
 set(ptx_beside FLEXLAB_PTX_CHECKS=diverge,nan,registers,races FLEXLAB_PTX_BYTES=268435456)
 foreach(name recurrent nn_recurrent nn_data nonfinite nn_tokens nn_gpt nn_text wgan nn_telemetry_calls)
     ptx_test(${name}_ptx test_${name} cuda ENVIRONMENT ${ptx_beside})
@@ -163,7 +164,7 @@ if(Python3_FOUND)
             add_test(NAME gpu_ranks_ptx_long COMMAND ${gpu_ranks} $<TARGET_FILE:flexlab_ptx> long ${gpu_ranks_engines})
             set_tests_properties(gpu_ranks_ptx gpu_ranks_ptx_long PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 3600)
             set_tests_properties(gpu_ranks_ptx PROPERTIES ${rank_test})
-            set_tests_properties(gpu_ranks_ptx_long PROPERTIES LABELS long RUN_SERIAL ON)
+            set_tests_properties(gpu_ranks_ptx_long PROPERTIES LABELS long ${rank_test_long})
         endif()
         foreach(name failures trainings)
             set(script ptx/test_ptx_${name}.py $<TARGET_FILE:flexlab> $<TARGET_FILE:flexlab_ptx>)

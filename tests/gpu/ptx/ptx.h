@@ -23,8 +23,8 @@
  *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", or a function of the runtime) fails with ERROR;
  *                        each for N = 0
  *   FLEXLAB_PTX_EDIT     KERNEL|N|OLD|NEW: in kernels with KERNEL in their names the N-th OLD (0: each) becomes NEW;
- * the first finding ends the process FLEXLAB_PTX_REPORT   a file: launches, instructions, kernels and opcodes that ran,
- * written at exit */
+ *                        the first finding ends the process at once, without a report
+ *   FLEXLAB_PTX_REPORT   a file: launches, instructions, kernels and opcodes that ran, written at exit */
 #ifndef FLEXLAB_TESTS_PTX_H
 #define FLEXLAB_TESTS_PTX_H
 
