@@ -22,7 +22,7 @@ for folder in (source / "src").iterdir():
 for house in ("src/core", "src/nn", "tools"):
     listed = re.search(rf"^{house}/.*\n((?: .*\n)*)", page.read_text(), re.M)
     rooms = set(re.findall(r"^    (\w+)/", listed[1] if listed else "", re.M))
-    for name in sorted(rooms ^ {p.name for p in (source / house).iterdir() if p.is_dir()}):
+    for name in sorted(rooms ^ {p.name for p in (source / house).iterdir() if p.is_dir() and p.name != "__pycache__"}):
         failures.append(f"{page.name} says what {house}/{name}/ is, which is not there" if name in rooms else
                         f"{page.name} does not say what {house}/{name}/ is")
 prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)

@@ -87,6 +87,8 @@ for tree, rule in TREES.items():
         elif path.name == rule.get("page"):
             if sources := [p.name for p in path.rglob("*") if p.suffix in {".c", ".h", ".inc"}]:
                 failures.append(f"{path.relative_to(source)} has {', '.join(sources)}, expected scripts and styles alone")
+        elif path.name == "__pycache__":  # of Python, which whoever imports a script leaves there
+            continue
         elif path.name not in level:
             failures.append(f"{path.relative_to(source)} has no level, expected one of {', '.join(sorted(level))}")
         else:
