@@ -141,14 +141,16 @@ static bool is_seen(const struct gradient *t, int64_t phase) {
     return false;
 }
 
-/* Makes image line `line`, of joined filter columns, one without padding, of only the pixels that the output sees. */
+/* Replaces `line` by a copy of the pixels that this band of the output sees, with zeros for the padding, so that joined
+ * filter columns can read across pixels. */
 static void see_line(const struct gradient *t, struct gemm_matrix_pixels *line, uint8_t *seen) {
     const int64_t bytes = t->v.in_pixel * t->c->family->packing->element_bytes, count = pixels_seen(t, line->valid),
                   from = gemm_min(gemm_max(-line->first, 0), count),
                   end = gemm_max(gemm_min(line->width - line->first, count), from);
     memset(seen, 0, (size_t)(from * bytes));
-    memcpy(seen + from * bytes, (const uint8_t *)line->row + (line->first + from) * bytes,
-           (size_t)((end - from) * bytes));
+    if (end > from)
+        memcpy(seen + from * bytes, (const uint8_t *)line->row + (line->first + from) * bytes,
+               (size_t)((end - from) * bytes));
     memset(seen + end * bytes, 0, (size_t)((count - end) * bytes));
     line->row = seen;
     line->first = 0;

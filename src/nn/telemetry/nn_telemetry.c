@@ -542,8 +542,8 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
     t->steps++;
     t->wanted = t->wanted && !t->describing;
     if (fl_telemetry_can_fetch(t)) {
-        TRY(fl_telemetry_later(t));
-        return fl_telemetry_watch_next(t);
+        const tensor_status status = fl_telemetry_later(t), next = fl_telemetry_watch_next(t);
+        return status ? status : next;
     }
     TRY(fl_telemetry_arrive(t, 0));
     TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
