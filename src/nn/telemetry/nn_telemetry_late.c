@@ -1,6 +1,7 @@
 /* nn_telemetry_late.c - steps on a device that are examined some steps later, when copies of their statistics have
  * arrived, so that a step does not wait: those without records, and those whose elements the device examines itself.
- * Where the training stops at the first NaN or Inf, they are examined at the end of the step. Before any other step with records all have arrived. */
+ * Where the training stops at the first NaN or Inf, they are examined at the end of the step. Before any other step
+ * with records all have arrived. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "nn/step/nn_step.h"
