@@ -119,20 +119,10 @@ extern const struct fl_kernels fl_bf16_avx512_amx_fast;
 const struct fl_kernels fl_bf16_avx512_amx_fast = {
     .op =
         {
-            [FL_OP_MATMUL] = bf16_gemm_avx512_amx_fast,
-            [FL_OP_MATMUL_NT] = bf16_gemm_avx512_amx_fast,
-            [FL_OP_MATMUL_TN] = bf16_gemm_avx512_amx_fast,
-            [FL_OP_CONV2D] = bf16_gemm_avx512_amx_fast,
-            [FL_OP_CONV2D_INPUT_GRAD] = bf16_gemm_avx512_amx_fast,
-            [FL_OP_CONV2D_WEIGHT_GRAD] = bf16_gemm_avx512_amx_fast,
+            FL_EACH_PRODUCT(bf16_gemm_avx512_amx_fast),
         },
     .need =
         {
-            [FL_OP_MATMUL] = bf16_gemm_need_avx512_amx_fast,
-            [FL_OP_MATMUL_NT] = bf16_gemm_need_avx512_amx_fast,
-            [FL_OP_MATMUL_TN] = bf16_gemm_need_avx512_amx_fast,
-            [FL_OP_CONV2D] = bf16_gemm_need_avx512_amx_fast,
-            [FL_OP_CONV2D_INPUT_GRAD] = bf16_gemm_need_avx512_amx_fast,
-            [FL_OP_CONV2D_WEIGHT_GRAD] = bf16_gemm_need_avx512_amx_fast,
+            FL_EACH_PRODUCT(bf16_gemm_need_avx512_amx_fast),
         },
 };

@@ -28,18 +28,8 @@ const struct fl_kernels fl_flex_avx2_vnni = {.mixed = flex_mixed_avx2_vnni,
                                              .mixed_need = flex_mixed_need_avx2_vnni,
                                              .op =
                                                  {
-                                                     [FL_OP_MATMUL] = flex_gemm_avx2_vnni,
-                                                     [FL_OP_MATMUL_NT] = flex_gemm_avx2_vnni,
-                                                     [FL_OP_MATMUL_TN] = flex_gemm_avx2_vnni,
-                                                     [FL_OP_CONV2D] = flex_gemm_avx2_vnni,
-                                                     [FL_OP_CONV2D_INPUT_GRAD] = flex_gemm_avx2_vnni,
-                                                     [FL_OP_CONV2D_WEIGHT_GRAD] = flex_gemm_avx2_vnni,
+                                                     FL_EACH_PRODUCT(flex_gemm_avx2_vnni),
                                                  },
                                              .need = {
-                                                 [FL_OP_MATMUL] = flex_gemm_need_avx2_vnni,
-                                                 [FL_OP_MATMUL_NT] = flex_gemm_need_avx2_vnni,
-                                                 [FL_OP_MATMUL_TN] = flex_gemm_need_avx2_vnni,
-                                                 [FL_OP_CONV2D] = flex_gemm_need_avx2_vnni,
-                                                 [FL_OP_CONV2D_INPUT_GRAD] = flex_gemm_need_avx2_vnni,
-                                                 [FL_OP_CONV2D_WEIGHT_GRAD] = flex_gemm_need_avx2_vnni,
+                                                 FL_EACH_PRODUCT(flex_gemm_need_avx2_vnni),
                                              }};

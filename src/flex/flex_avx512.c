@@ -40,18 +40,8 @@ const struct fl_kernels fl_flex_avx512 = {.mixed = flex_mixed_avx512,
                                           .mixed_need = flex_mixed_need_avx512,
                                           .op =
                                               {
-                                                  [FL_OP_MATMUL] = flex_gemm_avx512,
-                                                  [FL_OP_MATMUL_NT] = flex_gemm_avx512,
-                                                  [FL_OP_MATMUL_TN] = flex_gemm_avx512,
-                                                  [FL_OP_CONV2D] = flex_gemm_avx512,
-                                                  [FL_OP_CONV2D_INPUT_GRAD] = flex_gemm_avx512,
-                                                  [FL_OP_CONV2D_WEIGHT_GRAD] = flex_gemm_avx512,
+                                                  FL_EACH_PRODUCT(flex_gemm_avx512),
                                               },
                                           .need = {
-                                              [FL_OP_MATMUL] = flex_gemm_need_avx512,
-                                              [FL_OP_MATMUL_NT] = flex_gemm_need_avx512,
-                                              [FL_OP_MATMUL_TN] = flex_gemm_need_avx512,
-                                              [FL_OP_CONV2D] = flex_gemm_need_avx512,
-                                              [FL_OP_CONV2D_INPUT_GRAD] = flex_gemm_need_avx512,
-                                              [FL_OP_CONV2D_WEIGHT_GRAD] = flex_gemm_need_avx512,
+                                              FL_EACH_PRODUCT(flex_gemm_need_avx512),
                                           }};

@@ -426,18 +426,8 @@ const struct fl_kernels fl_flex_avx512_amx = {.mixed = flex_mixed_avx512_amx,
                                               .mixed_need = flex_mixed_need_avx512_amx,
                                               .op =
                                                   {
-                                                      [FL_OP_MATMUL] = flex_gemm_avx512_amx,
-                                                      [FL_OP_MATMUL_NT] = flex_gemm_avx512_amx,
-                                                      [FL_OP_MATMUL_TN] = flex_gemm_avx512_amx,
-                                                      [FL_OP_CONV2D] = flex_gemm_avx512_amx,
-                                                      [FL_OP_CONV2D_INPUT_GRAD] = flex_gemm_avx512_amx,
-                                                      [FL_OP_CONV2D_WEIGHT_GRAD] = flex_gemm_avx512_amx,
+                                                      FL_EACH_PRODUCT(flex_gemm_avx512_amx),
                                                   },
                                               .need = {
-                                                  [FL_OP_MATMUL] = flex_gemm_need_avx512_amx,
-                                                  [FL_OP_MATMUL_NT] = flex_gemm_need_avx512_amx,
-                                                  [FL_OP_MATMUL_TN] = flex_gemm_need_avx512_amx,
-                                                  [FL_OP_CONV2D] = flex_gemm_need_avx512_amx,
-                                                  [FL_OP_CONV2D_INPUT_GRAD] = flex_gemm_need_avx512_amx,
-                                                  [FL_OP_CONV2D_WEIGHT_GRAD] = flex_gemm_need_avx512_amx,
+                                                  FL_EACH_PRODUCT(flex_gemm_need_avx512_amx),
                                               }};

@@ -137,6 +137,11 @@ enum fl_backend {
     FL_KERNEL_SETS
 };
 
+/* Of a table by operation: one function for all products, of which it asks the arguments. */
+#define FL_EACH_PRODUCT(function)                                                                                      \
+    [FL_OP_MATMUL] = function, [FL_OP_MATMUL_NT] = function, [FL_OP_MATMUL_TN] = function, [FL_OP_CONV2D] = function,  \
+    [FL_OP_CONV2D_INPUT_GRAD] = function, [FL_OP_CONV2D_WEIGHT_GRAD] = function
+
 /* A kernel set: the kernels of a format for one backend. Where one is NULL, that of the next slower backend serves. */
 struct fl_kernels {
     /* Conversions of n elements from index `first` of the view, by the calling thread; the codec (format.h) defines
