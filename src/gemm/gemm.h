@@ -28,6 +28,7 @@ enum {
     GEMM_VECTORS_MAX = 3,    /* of columns in a tile of a convolution */
     GEMM_ROWS_MAX = 16,      /* of such a tile */
     GEMM_COLUMNS_MAX = 48,
+    GEMM_WINOGRAD_FORMS = 4, /* products of linear forms, which give two results of three filter positions */
     GEMM_PANEL_ROWS_MAX = 32,
     GEMM_PANEL_COLUMNS_MAX = 32,
     GEMM_DEPTHWISE_BLOCK = 64 /* results of a pixel that a depthwise kernel sums at a time */
@@ -283,6 +284,14 @@ struct gemm_packing {
     /* zero: as many zeros as there are channels. Returns a bound on the sum of squares that a channel has in the packed
      * elements of the line that one tile multiplies (0 if no proof is needed). */
     float (*image_line)(const struct gemm_image_line *line, const void *zero, gemm_packed *to);
+
+    /* The linear forms of Winograd's algorithm for weight gradients, form i `plane` packed elements after form i - 1: a
+     * step of k for each four of `pixels` output pixels, of `rows` filters; and the same of what these see of a line,
+     * with a bound on the sum of squares of a channel in each. false, and what is packed is of no use, where mantissas
+     * are too large for a form to fit. NULL: there is no such packing. */
+    bool (*winograd_dy)(const void *from, int64_t pixel, int64_t pixels, int64_t rows, gemm_packed *to, int64_t plane);
+    bool (*winograd_line)(const struct gemm_image_line *line, const void *zero, gemm_packed *to, int64_t plane,
+                          float bounds[GEMM_WINOGRAD_FORMS]);
 
     /* Proofs; NULL if sums cannot overflow. */
     void (*bound_panel)(const gemm_packed *panel, int64_t width, int64_t steps, struct gemm_bound *bound);

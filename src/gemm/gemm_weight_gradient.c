@@ -10,6 +10,10 @@
  * of two neighbours, and each image element with the one that the neighbour reads instead. Products of bytes multiply
  * four, as k-quads. The last pair of an odd number of pixels is zero times an element.
  *
+ * Exact sums over filters three wide take two thirds of the products by Winograd's algorithm
+ * (docs/decisions/0039-winograd.md), four sums of linear forms for each three filter positions. A chunk with mantissas
+ * too large for it is computed as all others and added to these sums.
+ *
  * Long sums with few results are divided along k among the threads. Then each slice has its sums (for ordered sums a
  * slice is a chunk), which are added in order. */
 #include "core/base/parallel.h"
@@ -34,7 +38,13 @@ struct gradient {
     const void *dy, *image; /* of the group */
     int64_t out_first;      /* first element of the result */
 
+    /* How it is computed without Winograd's algorithm, for chunks whose mantissas are too large for that. NULL: it is so
+     * computed. */
+    const struct gradient *plainly;
+
     int64_t k, n;          /* n columns */
+    int64_t sums_n;        /* columns of the sums: n, or four for each three of them */
+    int64_t step_pixels;   /* output pixels of a step of k */
     int64_t chunk, chunks; /* pixels of a chunk, FL_K_CHUNK for ordered sums; chunks */
     int64_t rows_block, row_blocks, channels_block;
     int64_t span_most;     /* output pixels of a span */
@@ -47,8 +57,8 @@ struct gradient {
 
     int64_t slices, chunks_per_slice; /* slices of a wave */
     int64_t wave, waves;
-    void *sums; /* whole: [slice][m][n], then [m][n] for the total */
-    int64_t store_parts;
+    void *sums; /* whole: [slice][m][sums_n], then [m][sums_n] for the total */
+    int64_t store_block, store_parts;
 };
 
 /* Neighbouring output pixels of one line, and the positions of their packed operands. */
@@ -59,14 +69,19 @@ struct span {
     int64_t line;                 /* packed line of filter line 0 */
 };
 
+/* The packed operands of a chunk, or one of their linear forms. */
+struct packed_chunk {
+    gemm_packed *a, *b;
+    float *windows; /* bounds of dy */
+    float *squares; /* of packed lines: the largest sum of a channel in a segment */
+};
+
 /* The memory of one worker: the packed chunk and the list of its segments. */
 struct gradient_worker {
     struct span *span;
     int64_t spans, steps;
-    gemm_packed *a, *b;
-    void *zero;     /* channels of a pixel of padding */
-    float *windows; /* bounds of dy */
-    float *squares; /* of packed lines: the largest sum of a channel in a segment */
+    struct packed_chunk form[GEMM_WINOGRAD_FORMS];
+    void *zero; /* channels of a pixel of padding */
     struct gemm_segments list;
     int32_t *starts; /* of the rows: [block][row] */
     struct gemm_ahead ahead;
@@ -74,6 +89,10 @@ struct gradient_worker {
 
 static bool is_ordered(const struct gradient *t) {
     return t->c->family->ordered;
+}
+
+static int forms_of(const struct gradient *t) {
+    return t->plainly ? GEMM_WINOGRAD_FORMS : 1;
 }
 
 /* Sum i of those at `sums`. */
@@ -101,16 +120,25 @@ static int64_t starts_row(const struct gradient *t) {
     return t->rows_block + 2 * GEMM_ROWS_MAX;
 }
 
+/* The sums of the chunks that are computed without Winograd's algorithm. */
+static int64_t *take_plain_sums(const struct gradient *t, struct gemm_arena *arena) {
+    return gemm_take(arena, t->plainly ? t->rows_block * t->n : 0, sizeof(int64_t));
+}
+
 static struct gradient_worker lay_out_worker(const struct gradient *t, struct gemm_arena *arena) {
     struct gradient_worker w = {0};
-    const int64_t spans = spans_most(t), steps = t->chunk / t->c->packing->per_step + spans, exact = !is_ordered(t),
+    const int64_t spans = spans_most(t), steps = t->chunk / t->step_pixels + spans, exact = !is_ordered(t),
                   together = t->c->packing->per_step > 1;
     w.span = gemm_take(arena, spans, sizeof *w.span);
-    w.a = gemm_take(arena, steps * t->rows_block + GEMM_ROWS_MAX, GEMM_PACKED);
-    w.b = gemm_take(arena, t->lines_most * t->positions * t->channels_block + GEMM_COLUMNS_MAX, GEMM_PACKED);
+    for (int i = 0; i < forms_of(t); i++)
+        w.form[i].a = gemm_take(arena, steps * t->rows_block + GEMM_ROWS_MAX, GEMM_PACKED);
+    for (int i = 0; i < forms_of(t); i++)
+        w.form[i].b = gemm_take(arena, t->lines_most * t->positions * t->channels_block + GEMM_COLUMNS_MAX, GEMM_PACKED);
     w.zero = gemm_take(arena, together * t->channels_block, (size_t)t->c->packing->element_bytes);
-    w.windows = gemm_take(arena, exact * (steps / GEMM_WINDOW + 1), sizeof *w.windows);
-    w.squares = gemm_take(arena, t->lines_most, sizeof *w.squares);
+    for (int i = 0; i < forms_of(t); i++) {
+        w.form[i].windows = gemm_take(arena, exact * (steps / GEMM_WINDOW + 1), sizeof *w.form[i].windows);
+        w.form[i].squares = gemm_take(arena, t->lines_most, sizeof *w.form[i].squares);
+    }
     w.list.segment = gemm_take(arena, steps, sizeof *w.list.segment);
     w.list.block = gemm_take(arena, steps + 2, sizeof *w.list.block);
     w.starts =
@@ -135,26 +163,34 @@ static void list_spans(const struct gradient *t, int64_t first, int64_t end, str
         span->packed_x1 = whole ? t->v.x.out : span->x1;
         span->step = w->steps;
         span->line = line;
-        w->steps += gemm_parts(span->x1 - span->x0, t->c->packing->per_step);
+        w->steps += gemm_parts(span->x1 - span->x0, t->step_pixels);
         pixel += span->x1 - span->x0;
         line += span->y + 1 < t->v.y.out ? t->line_step : t->lines; /* images share no lines */
     }
 }
 
-static void pack_dy(const struct gradient *t, int64_t row, int64_t rows, struct gradient_worker *w) {
+/* false: the mantissas are too large for linear forms. */
+static bool pack_dy(const struct gradient *t, int64_t row, int64_t rows, struct gradient_worker *w) {
     const struct gemm_packing *packing = t->c->packing;
-    for (int64_t i = 0; i < w->spans; i++) {
+    const int64_t plane = t->plainly ? w->form[1].a - w->form[0].a : 0;
+    bool fits = true;
+    for (int64_t i = 0; i < w->spans && fits; i++) {
         const struct span *span = &w->span[i];
-        const int64_t pixel = (span->image * t->v.y.out + span->y) * t->v.x.out + span->x0;
-        packing->block(w->a + span->step * rows, rows, gemm_element(t->c, t->dy, pixel * t->v.out_pixel + row),
-                       t->v.out_pixel, 1, span->x1 - span->x0, rows);
+        const int64_t pixel = (span->image * t->v.y.out + span->y) * t->v.x.out + span->x0, pixels = span->x1 - span->x0;
+        const void *from = gemm_element(t->c, t->dy, pixel * t->v.out_pixel + row);
+        gemm_packed *to = w->form[0].a + span->step * rows;
+        if (t->plainly)
+            fits = packing->winograd_dy(from, t->v.out_pixel, pixels, rows, to, plane);
+        else
+            packing->block(to, rows, from, t->v.out_pixel, 1, pixels, rows);
     }
-    if (packing->bound_windows)
-        packing->bound_windows(w->a, rows, w->steps, w->windows);
+    for (int i = 0; i < forms_of(t) && fits && packing->bound_windows; i++)
+        packing->bound_windows(w->form[i].a, rows, w->steps, w->form[i].windows);
+    return fits;
 }
 
-/* Packs image line `line` under a span. */
-static void pack_image_line(const struct gradient *t, const struct span *span, int64_t line, int64_t channel,
+/* Packs image line `line` under a span. false: its mantissas are too large for linear forms. */
+static bool pack_image_line(const struct gradient *t, const struct span *span, int64_t line, int64_t channel,
                             int64_t channels, struct gradient_worker *w) {
     const int64_t in_y = span->y * t->v.y.stride - t->v.y.padding + line * (t->v.y.dilation / t->filter_step);
     const int64_t pixel = (span->image * t->v.y.in + in_y) * t->v.x.in * t->v.in_pixel + channel;
@@ -167,42 +203,57 @@ static void pack_image_line(const struct gradient *t, const struct span *span, i
                                          .count = pixels_under(t, span->packed_x1 - span->packed_x0),
                                          .position_step = t->position_step,
                                          .partner = t->v.x.stride};
-    w->squares[span->line + line] =
-        t->c->packing->image_line(&from, w->zero, w->b + (span->line + line) * t->positions * channels);
+    gemm_packed *to = w->form[0].b + (span->line + line) * t->positions * channels;
+    if (!t->plainly) {
+        w->form[0].squares[span->line + line] = t->c->packing->image_line(&from, w->zero, to);
+        return true;
+    }
+    float bounds[GEMM_WINOGRAD_FORMS];
+    const bool fits = t->c->packing->winograd_line(&from, w->zero, to, w->form[1].b - w->form[0].b, bounds);
+    for (int i = 0; i < GEMM_WINOGRAD_FORMS; i++)
+        w->form[i].squares[span->line + line] = bounds[i];
+    return fits;
 }
 
-static void pack_image(const struct gradient *t, int64_t channel, int64_t channels, struct gradient_worker *w) {
+static bool pack_image(const struct gradient *t, int64_t channel, int64_t channels, struct gradient_worker *w) {
+    bool fits = true;
     if (t->c->packing->per_step > 1)
         memset(w->zero, 0, (size_t)(channels * t->c->packing->element_bytes));
     for (int64_t i = 0; i < w->spans; i++) {
         const struct span *span = &w->span[i];
         const bool last = i + 1 == w->spans || w->span[i + 1].image != span->image;
-        for (int64_t line = 0; line < (last ? t->lines : t->line_step); line++)
-            pack_image_line(t, span, line, channel, channels, w);
+        for (int64_t line = 0; line < (last ? t->lines : t->line_step) && fits; line++)
+            fits = pack_image_line(t, span, line, channel, channels, w);
     }
+    return fits;
 }
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
-static void list_segments(const struct gradient *t, int64_t rows, int64_t channels, struct gradient_worker *w) {
-    const int per_step = t->c->packing->per_step;
+/* Packed positions under `pixels` output pixels. */
+static int64_t positions_under(const struct gradient *t, int64_t pixels) {
+    return t->plainly ? pixels / t->step_pixels : pixels * t->v.x.stride / t->position_step;
+}
+
+static void list_segments(const struct gradient *t, const struct packed_chunk *form, int64_t rows, int64_t channels,
+                          struct gradient_worker *w) {
     const bool ordered = is_ordered(t);
-    fl_gemm_segments_clear(&w->list, ordered, rows, per_step * t->v.x.stride / t->position_step * channels);
+    fl_gemm_segments_clear(&w->list, ordered, rows, positions_under(t, t->step_pixels) * channels);
     for (int64_t i = 0; i < w->spans; i++) {
         const struct span *span = &w->span[i];
-        const int64_t position = (span->x0 - span->packed_x0) * t->v.x.stride / t->position_step;
+        const int64_t position = positions_under(t, span->x0 - span->packed_x0);
         float squares = 0; /* of all lines under the span, since a tile reads any one of them */
         for (int64_t r = 0; r < t->v.y.positions && !ordered; r++)
-            squares = fmaxf(squares, w->squares[span->line + r * t->filter_step]);
-        const struct gemm_proof proof = {t->c->packing->bound_windows ? w->windows : NULL, squares, 0};
+            squares = fmaxf(squares, form->squares[span->line + r * t->filter_step]);
+        const struct gemm_proof proof = {t->c->packing->bound_windows ? form->windows : NULL, squares, 0};
         fl_gemm_segments_add(&w->list, span->step * rows, (span->line * t->positions + position) * channels, span->step,
-                             gemm_parts(span->x1 - span->x0, per_step), proof);
+                             gemm_parts(span->x1 - span->x0, t->step_pixels), proof);
     }
     fl_gemm_segments_end(&w->list);
     struct gemm_tile tile;
     for (int64_t block = 0; t->c->kernels->starts && block < w->list.blocks; block++) {
         gemm_tile_block(&tile, &w->list, block);
-        t->c->kernels->starts(w->a, tile.segments, tile.count, true, rows, rows, w->starts + block * starts_row(t));
+        t->c->kernels->starts(form->a, tile.segments, tile.count, true, rows, rows, w->starts + block * starts_row(t));
     }
 }
 
@@ -230,14 +281,14 @@ static struct gemm_ahead ahead_of(const struct gradient *t, int64_t chunk) {
 static void share_ahead(const struct gradient *t, int64_t rows, int64_t channels, struct gradient_worker *w) {
     const struct gemm_kernels *k = t->c->kernels;
     const int64_t lines = (w->ahead.end - w->ahead.at + w->ahead.then_end - w->ahead.then) / GEMM_CACHE_LINE,
-                  columns = t->v.y.positions * t->v.x.positions * channels,
+                  columns = t->sums_n / t->v.depth * channels,
                   tiles = gemm_parts(columns, k->vectors * k->lanes) * gemm_parts(rows, k->rows[k->vectors]);
     w->ahead.each = gemm_parts(lines, gemm_max(tiles * w->list.count, 1));
 }
 
 /* Computes `columns` neighbouring columns from packed element b of the lines on, for all rows. */
-static void column_tiles(const struct gradient *t, struct gradient_worker *w, int64_t rows, const gemm_packed *b,
-                         int64_t columns, void *out, bool add) {
+static void column_tiles(const struct gradient *t, struct gradient_worker *w, int64_t rows, const gemm_packed *a,
+                         const gemm_packed *b, int64_t columns, void *out, bool add) {
     const struct gemm_kernels *k = t->c->kernels;
     const int64_t vectors = gemm_parts(columns, k->lanes);
     const int64_t most = vectors <= k->vectors || vectors % k->vectors == 0 ? k->vectors : 2;
@@ -247,9 +298,9 @@ static void column_tiles(const struct gradient *t, struct gradient_worker *w, in
         const int64_t width = gemm_min(columns - j, most * k->lanes);
         const int tile_vectors = (int)gemm_parts(width, k->lanes), tile_rows = gemm_tile_rows(k, tile_vectors, rows);
         tile.b = b + j;
-        tile.out = whole_sums(t, sum_at(t, out, j), t->n);
-        for (int64_t i = 0; i < rows; i += tile_rows, gemm_sums_move(&tile.out, tile_rows * t->n)) {
-            tile.a = w->a + i;
+        tile.out = whole_sums(t, sum_at(t, out, j), t->sums_n);
+        for (int64_t i = 0; i < rows; i += tile_rows, gemm_sums_move(&tile.out, tile_rows * t->sums_n)) {
+            tile.a = a + i;
             tile.rows = (int)gemm_min(tile_rows, rows - i);
             for (int64_t block = 0; block < w->list.blocks; block++) {
                 gemm_tile_block(&tile, &w->list, block);
@@ -261,46 +312,99 @@ static void column_tiles(const struct gradient *t, struct gradient_worker *w, in
     }
 }
 
-/* Multiplies one chunk by one block of rows into sums [m][n]. next: the chunk that this worker will probably take then.
- */
-static void add_chunk(const struct gradient *t, int64_t chunk, int64_t next, int64_t row, struct gradient_worker *w,
-                      void *sums, bool add) {
-    const int64_t first = chunk * t->chunk, rows = gemm_min(t->rows_block, t->v.filters - row);
+/* A block of rows of a chunk. */
+struct chunk_rows {
+    int64_t chunk, row, rows;
+    int64_t next; /* the chunk that this worker will probably take then */
+};
+
+/* Multiplies it, for all filter positions or for the linear forms of each three, into sums [rows][sums_n]. false, and
+ * nothing is computed, if the mantissas are too large for linear forms. */
+static bool add_chunk(const struct gradient *t, const struct chunk_rows *of, struct gradient_worker *w, void *sums,
+                      bool add) {
+    const int64_t first = of->chunk * t->chunk, rows = of->rows;
     list_spans(t, first, gemm_min(first + t->chunk, t->k), w);
-    pack_dy(t, row, rows, w);
-    w->ahead = ahead_of(t, next);
+    if (!pack_dy(t, of->row, rows, w))
+        return false;
+    w->ahead = ahead_of(t, of->next);
     for (int64_t channel = 0; channel < t->v.depth; channel += t->channels_block) {
         const int64_t channels = gemm_min(t->channels_block, t->v.depth - channel);
         /* with all channels packed, the positions s are neighbours in the result too */
-        const int64_t together = channels == t->v.depth && t->v.x.dilation == 1 ? t->v.x.positions : 1;
-        pack_image(t, channel, channels, w);
-        list_segments(t, rows, channels, w);
-        share_ahead(t, rows, channels, w);
-        for (int64_t r = 0; r < t->v.y.positions; r++)
-            for (int64_t s = 0; s < t->v.x.positions; s += together)
-                column_tiles(t, w, rows, w->b + (r * t->filter_step * t->positions + s * t->v.x.dilation) * channels,
-                             together * channels,
-                             sum_at(t, sums, row * t->n + (r * t->v.x.positions + s) * t->v.depth + channel), add);
+        const int64_t parts = t->plainly ? GEMM_WINOGRAD_FORMS : t->v.x.positions,
+                      together = channels == t->v.depth && t->v.x.dilation == 1 && !t->plainly ? parts : 1;
+        if (!pack_image(t, channel, channels, w))
+            return false;
+        for (int64_t s = 0; s < parts; s += together) {
+            const struct packed_chunk *form = &w->form[t->plainly ? s : 0];
+            const gemm_packed *b = form->b + (t->plainly ? 0 : s * t->v.x.dilation * channels);
+            if (t->plainly || s == 0) {
+                list_segments(t, form, rows, channels, w);
+                share_ahead(t, rows, channels, w);
+            }
+            for (int64_t r = 0; r < t->v.y.positions; r++)
+                column_tiles(t, w, rows, form->a, b + r * t->filter_step * t->positions * channels, together * channels,
+                             sum_at(t, sums, (r * parts + s) * t->v.depth + channel), add);
+        }
     }
+    return true;
+}
+
+/* Adds the sums of three filter positions to those of linear forms that give them (form_results). */
+static void add_plain_sums(const struct gradient *t, const int64_t *plain, int64_t rows, int64_t *sums) {
+    const int64_t depth = t->v.depth;
+    for (int64_t i = 0; i < rows * t->v.y.positions; i++, plain += 3 * depth, sums += GEMM_WINOGRAD_FORMS * depth)
+        for (int64_t c = 0; c < depth; c++) {
+            sums[c] += plain[c];
+            sums[depth + c] += plain[depth + c];
+            sums[2 * depth + c] -= plain[depth + c];
+            sums[3 * depth + c] -= plain[2 * depth + c];
+        }
 }
 
 static void gradient_part(void *context, int part, int worker) {
     const struct gradient *t = context;
     struct gemm_arena arena = gemm_worker_arena(t->c, worker);
+    int64_t *plain_sums = take_plain_sums(t, &arena);
+    struct gemm_arena again = arena;
     struct gradient_worker w = lay_out_worker(t, &arena);
+    bool plain = false;
     const int64_t slice = part / t->row_blocks, row = part % t->row_blocks * t->rows_block;
     const int64_t first = (t->wave * t->slices + slice) * t->chunks_per_slice,
                   end = gemm_min(first + t->chunks_per_slice, t->chunks);
-    for (int64_t chunk = first; chunk < end; chunk++)
-        add_chunk(t, chunk, chunk + 1 < end ? chunk + 1 : chunk + 1 + (t->c->workers - 1) * t->chunks_per_slice, row,
-                  &w, sum_at(t, t->sums, slice * t->v.filters * t->n), chunk > first);
+    void *sums = sum_at(t, t->sums, (slice * t->v.filters + row) * t->sums_n);
+    struct chunk_rows of = {.row = row, .rows = gemm_min(t->rows_block, t->v.filters - row)};
+    for (of.chunk = first; of.chunk < end; of.chunk++) {
+        of.next = of.chunk + 1 < end ? of.chunk + 1 : of.chunk + 1 + (t->c->workers - 1) * t->chunks_per_slice;
+        if (add_chunk(t, &of, &w, sums, of.chunk > first))
+            continue;
+        struct gemm_arena at = again;
+        struct gradient_worker other = lay_out_worker(t->plainly, &at);
+        add_chunk(t->plainly, &of, &other, plain_sums, plain);
+        if (of.chunk == first)
+            memset(sums, 0, (size_t)(of.rows * t->sums_n) * sizeof *plain_sums);
+        plain = true;
+    }
+    if (plain)
+        add_plain_sums(t, plain_sums, of.rows, sums);
+}
+
+/* The sums of `count` filter rows from those of linear forms, in place. */
+static void form_results(int64_t count, int64_t depth, int64_t *sums) {
+    const int64_t *form = sums;
+    for (int64_t i = 0; i < count; i++, form += GEMM_WINOGRAD_FORMS * depth, sums += 3 * depth)
+        for (int64_t c = 0; c < depth; c++) {
+            const int64_t m0 = form[c], m1 = form[depth + c], m2 = form[2 * depth + c], m3 = form[3 * depth + c];
+            sums[c] = m0 + (m1 + m2) / 2; /* the sum and the difference are even */
+            sums[depth + c] = (m1 - m2) / 2;
+            sums[2 * depth + c] = (m1 + m2) / 2 - m3;
+        }
 }
 
 /* Adds the slices of a wave to the total in order; after the last wave the total is stored. */
 static void gradient_add_part(void *context, int part, int worker) {
     const struct gradient *t = context;
-    const int64_t results = t->v.filters * t->n, first = (int64_t)part * GEMM_STORE_BLOCK,
-                  n = gemm_min(GEMM_STORE_BLOCK, results - first),
+    const int64_t results = t->v.filters * t->sums_n, first = (int64_t)part * t->store_block,
+                  n = gemm_min(t->store_block, results - first),
                   slices = gemm_min(t->slices, gemm_parts(t->chunks, t->chunks_per_slice) - t->wave * t->slices);
     void *total = sum_at(t, t->sums, t->slices * results + first);
     for (int64_t slice = 0; slice < slices; slice++) {
@@ -310,9 +414,13 @@ static void gradient_add_part(void *context, int part, int worker) {
         else
             t->c->kernels->add(total, sums, n);
     }
-    const struct gemm_sums stored = whole_sums(t, total, n);
-    if (t->wave + 1 == t->waves)
-        t->c->stores->sums(t->c->args, t->out_first + first, n, &stored, gemm_worker_stats(t->c, worker));
+    if (t->wave + 1 < t->waves)
+        return;
+    if (t->plainly)
+        form_results(n / (GEMM_WINOGRAD_FORMS * t->v.depth), t->v.depth, total);
+    const struct gemm_sums stored = whole_sums(t, total, n * t->n / t->sums_n);
+    t->c->stores->sums(t->c->args, t->out_first + first * t->n / t->sums_n, stored.stride, &stored,
+                       gemm_worker_stats(t->c, worker));
 }
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
@@ -348,7 +456,8 @@ static bool plan_chunk(struct gradient *t) {
 
 static void gradient_plan(struct gradient *t) {
     t->k = t->v.batch * t->v.y.out * t->v.x.out;
-    t->n = t->v.y.positions * t->v.x.positions * t->v.depth;
+    t->n = t->sums_n = t->v.y.positions * t->v.x.positions * t->v.depth;
+    t->step_pixels = t->c->packing->per_step;
     t->row_blocks = gemm_parts(t->v.filters, ROWS_BLOCK);
     t->rows_block = gemm_parts(t->v.filters, t->row_blocks);
     t->channels_block = t->v.depth <= CHANNELS_BLOCK * 3 / 2 ? t->v.depth : CHANNELS_BLOCK;
@@ -356,9 +465,14 @@ static void gradient_plan(struct gradient *t) {
         t->v.x.positions == 1 && t->v.batch * t->v.y.out == 1 ? t->c->packing->per_step * t->v.x.stride : 1;
     for (t->chunk = is_ordered(t) ? FL_K_CHUNK : CHUNK_STEPS * t->c->packing->per_step; !plan_chunk(t); t->chunk /= 2)
         ;
-    t->store_parts = gemm_parts(t->v.filters * t->n, GEMM_STORE_BLOCK);
+}
 
-    const int64_t affordable = gemm_max(SLICES_LEAST, SLICE_BYTES / (t->v.filters * t->n * t->c->stores->sum_bytes));
+/* The slices of sums, whose number of columns is known. */
+static void plan_slices(struct gradient *t) {
+    const int64_t sums = t->v.filters * t->sums_n, unit = t->plainly ? GEMM_WINOGRAD_FORMS * t->v.depth : 1;
+    t->store_block = gemm_max(GEMM_STORE_BLOCK / unit, 1) * unit;
+    t->store_parts = gemm_parts(sums, t->store_block);
+    const int64_t affordable = gemm_max(SLICES_LEAST, SLICE_BYTES / (sums * t->c->stores->sum_bytes));
     if (t->row_blocks >= GEMM_PARTS_FEW)
         t->slices = 1;
     else
@@ -367,10 +481,30 @@ static void gradient_plan(struct gradient *t) {
     t->waves = gemm_parts(t->chunks, t->slices * t->chunks_per_slice);
 }
 
+/* Winograd's algorithm for filters three wide, whose lines are whole quads of pixels, if its tiles, which are half as
+ * long, are less than twice as many; `plainly` remains as it is. */
+static void plan_winograd(struct gradient *t, struct gradient *plainly) {
+    const struct gemm_side *x = &t->v.x;
+    const int64_t lanes = t->c->kernels->lanes, depth = t->v.depth;
+    if (!t->c->packing->winograd_dy || x->positions != 3 || x->stride != 1 || x->dilation != 1 || x->out % 4 ||
+        x->out != t->span_most || GEMM_WINOGRAD_FORMS * gemm_parts(depth, lanes) >= 2 * gemm_parts(3 * depth, lanes))
+        return;
+    *plainly = *t;
+    t->plainly = plainly;
+    t->step_pixels = 4;
+    t->positions = x->out / 4;
+    t->sums_n = t->n / 3 * GEMM_WINOGRAD_FORMS;
+}
+
 static struct gemm_workspace lay_out(struct gradient *t, char *block) {
     struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
-    t->sums = gemm_take(&arena, (t->slices + 1) * t->v.filters * t->n, (size_t)t->c->stores->sum_bytes);
+    t->sums = gemm_take(&arena, (t->slices + 1) * t->v.filters * t->sums_n, (size_t)t->c->stores->sum_bytes);
+    take_plain_sums(t, &worker);
+    struct gemm_arena plain = worker;
     lay_out_worker(t, &worker);
+    if (t->plainly)
+        lay_out_worker(t->plainly, &plain);
+    worker.used = plain.used > worker.used ? plain.used : worker.used;
     return fl_gemm_needs(t->c, &arena, &worker, gemm_max(t->slices * t->row_blocks, t->store_parts));
 }
 
@@ -386,8 +520,10 @@ static void compute(struct gradient *t) {
 
 /* conv2d_weight_grad; matmul_tn, whose out[m][n] sums over k pixels. t describes one group. */
 tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    struct gradient t = {.c = c, .v = fl_gemm_convolution(c->args, true)};
+    struct gradient t = {.c = c, .v = fl_gemm_convolution(c->args, true)}, plainly;
     gradient_plan(&t);
+    plan_winograd(&t, &plainly);
+    plan_slices(&t);
     char *block;
     const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);
     if (!block)
@@ -397,6 +533,10 @@ tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace
         t.dy = gemm_element(c, c->args->in[0].data, i * t.v.filters);
         t.image = gemm_element(c, c->args->in[1].data, i * t.v.depth);
         t.out_first = i * t.v.filters * t.n;
+        if (t.plainly) {
+            plainly.dy = t.dy;
+            plainly.image = t.image;
+        }
         compute(&t);
     }
     fl_gemm_end(c);
