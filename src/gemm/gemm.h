@@ -292,6 +292,13 @@ struct gemm_packing {
     bool (*winograd_dy)(const void *from, int64_t pixel, int64_t pixels, int64_t rows, gemm_packed *to, int64_t plane);
     bool (*winograd_line)(const struct gemm_image_line *line, const void *zero, gemm_packed *to, int64_t plane,
                           float bounds[GEMM_WINOGRAD_FORMS]);
+    /* The same for convolutions. Whether all forms of n mantissas of an image fit. One form of n channels, or filters,
+     * of a filter row, whose positions are `position` elements apart, as elements; false if it does not fit. The forms
+     * of a line (row not NULL) for each two output pixels, to_pixel packed elements apart, zeros beyond the channels. */
+    bool (*winograd_takes)(const void *data, int64_t n);
+    bool (*winograd_filter)(const void *from, int64_t position, int64_t n, int form, void *to);
+    void (*winograd_pixels)(const struct gemm_image_line *line, const void *zero, gemm_packed *to, int64_t to_pixel,
+                            int64_t plane);
 
     /* Proofs; NULL if sums cannot overflow. */
     void (*bound_panel)(const gemm_packed *panel, int64_t width, int64_t steps, struct gemm_bound *bound);
