@@ -224,6 +224,11 @@ struct gemm_kernels {
     void (*starts)(const gemm_packed *from, const struct gemm_segment *segments, int64_t count, bool of_a, int64_t step,
                    int64_t width, int32_t *start);
 
+    /* The sums of pairs of neighbouring pixels from those of the forms of Winograd's algorithm, whose limbs lie `plane`
+     * apart: `rows` rows of `columns`, of the first pixels in out[0], of the second ones in out[1]. NULL: never. */
+    void (*winograd)(const struct gemm_sums *forms, int64_t plane, int64_t rows, int64_t columns,
+                     const struct gemm_sums out[2]);
+
     /* Adds n whole sums (int64, binary32). */
     void (*add)(void *total, const void *sums, int64_t n);
 };
@@ -294,7 +299,8 @@ struct gemm_packing {
                           float bounds[GEMM_WINOGRAD_FORMS]);
     /* The same for convolutions. Whether all forms of n mantissas of an image fit. One form of n channels, or filters,
      * of a filter row, whose positions are `position` elements apart, as elements; false if it does not fit. The forms
-     * of a line (row not NULL) for each two output pixels, to_pixel packed elements apart, zeros beyond the channels. */
+     * of a line (row not NULL) for each two output pixels, to_pixel packed elements apart, zeros beyond the channels.
+     */
     bool (*winograd_takes)(const void *data, int64_t n);
     bool (*winograd_filter)(const void *from, int64_t position, int64_t n, int form, void *to);
     void (*winograd_pixels)(const struct gemm_image_line *line, const void *zero, gemm_packed *to, int64_t to_pixel,

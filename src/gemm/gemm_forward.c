@@ -7,6 +7,10 @@
  * only moves the segments; if a copy of all lines between those that are seen would be larger, the lines are copied
  * separately for each output line.
  *
+ * Exact sums over filters three wide, on lines of an even number of pixels, take two thirds of the products by
+ * Winograd's algorithm (docs/decisions/0039-winograd.md): v is then a convolution with filters one wide on pairs of
+ * pixels, computed for each of four linear forms, whose sums give those of both pixels.
+ *
  * An input gradient with a stride is divided by the position of a pixel within the stride (its phase): only the filter
  * positions of the same phase meet a value, all others meet holes. Exact sums omit the holes. In ordered sums a hole is
  * one term (struct gemm_packing). Products with padding are omitted in the same way, for lines of output pixels that
@@ -21,7 +25,10 @@ enum {
     L2_B = 256 * 1024, /* bytes of B that remain in the cache from rectangle to rectangle */
     L1_B = 48 * 1024,  /* bytes of B that are read again for each band */
     BAND_SUMS = 2048,
-    GROUP_COLUMNS = 128 /* columns summed before they are stored */
+    GROUP_COLUMNS = 128,   /* columns summed before they are stored */
+    WINOGRAD_DEPTH = 32,   /* channels from which Winograd's algorithm is faster (measured) */
+    FILTER_CHANNELS = 128, /* whose forms are packed at a time */
+    LOOK = 1 << 16         /* mantissas of a part */
 };
 
 /* A part of k: `steps` steps of one filter position from `first` on. */
@@ -37,6 +44,10 @@ struct forward {
     const void *image, *filter; /* of the group */
     int64_t out_first;          /* first channel of the result */
 
+    int forms;          /* 1, or those of Winograd's algorithm */
+    int64_t together;   /* output pixels of a pixel of v */
+    struct gemm_side x; /* across, by pixels */
+
     int64_t depth_steps, pixel;         /* packed elements with data, and from pixel to pixel */
     int64_t pieces, steps, panel_steps; /* panel_steps: with the holes */
     struct piece *piece;
@@ -49,10 +60,12 @@ struct forward {
     int64_t rect_h, rect_w, rects_y, rects_x;
     int64_t stack;    /* images of a rectangle; more than one if they are whole, and a tile has more rows than a line */
     int64_t copy;     /* packed elements from image to image */
+    int64_t plane;    /* of a rectangle's copy, or of one form of it */
     int64_t band_h;   /* lines of a rectangle that are summed and stored at a time */
     bool lines_apart; /* a copy has r lines for each output line, otherwise all that lie between */
     bool group_per_part;
     int64_t parts;
+    int beyond; /* mantissas are too large for linear forms */
 };
 
 /* --- the filters -------------------------------------------------------------------------------------------------- */
@@ -97,6 +110,66 @@ static void list_pieces(struct forward *t, struct piece *piece) {
     t->panel_steps = b + (ordered && has_phases(t) ? t->pieces : 0);
 }
 
+/* A packed panel, or one form of it. */
+static gemm_packed *packed_panel(const struct forward *t, int64_t panel, int form) {
+    return t->packed + (panel * t->forms + form) * t->panel_steps * t->width;
+}
+
+static float *proof_of(const struct forward *t, int64_t panel, int form) {
+    return t->proof + (form * t->panels + panel) * t->windows;
+}
+
+/* Packs some channels from k on of a form of the filters of a panel in filter row r. */
+static bool pack_form(const struct forward *t, int64_t panel, int form, int64_t r, int64_t k, gemm_packed *to) {
+    enum { MOST = GEMM_COLUMNS_MAX };
+    const struct gemm_packing *packing = t->c->packing;
+    const int64_t first = panel * t->width, columns = gemm_min(t->width, t->v.filters - first),
+                  depth = gemm_min(FILTER_CHANNELS, t->v.depth - k);
+    const int64_t channels = t->v.gradient ? t->v.filters : t->v.depth, row = t->v.y.positions * 3 * channels;
+    int16_t forms[MOST * FILTER_CHANNELS];
+    bool fits = true;
+    if (t->v.gradient) { /* the filters are read the other way */
+        for (int64_t i = 0; i < depth && fits; i++)
+            fits =
+                packing->winograd_filter(gemm_element(t->c, t->filter, (k + i) * row + (r * 3 + 2) * channels + first),
+                                         -channels, columns, form, forms + i * columns);
+        packing->block(to, t->width, forms, columns, 1, depth, columns);
+    } else {
+        for (int64_t j = 0; j < columns && fits; j++)
+            fits = packing->winograd_filter(gemm_element(t->c, t->filter, (first + j) * row + r * 3 * channels + k),
+                                            channels, depth, form, forms + j * FILTER_CHANNELS);
+        packing->block(to, t->width, forms, 1, FILTER_CHANNELS, depth, columns);
+    }
+    return fits;
+}
+
+static void pack_forms(void *context, int panel, int worker) {
+    (void)worker;
+    struct forward *t = context;
+    bool fits = true;
+    for (int form = 0; form < t->forms && fits; form++) {
+        gemm_packed *packed = packed_panel(t, panel, form);
+        for (int64_t i = 0; i < t->pieces; i++)
+            for (int64_t k = 0; k < t->v.depth && fits; k += FILTER_CHANNELS)
+                fits = pack_form(t, panel, form, t->piece[i].r, k,
+                                 packed + (t->piece[i].b + k / t->c->packing->per_step) * t->width);
+        t->c->packing->bound_windows(packed, t->width, t->steps, proof_of(t, panel, form));
+    }
+    if (!fits)
+        __atomic_store_n(&t->beyond, 1, __ATOMIC_RELAXED);
+}
+
+/* Looks at the mantissas of the image. */
+static void look_part(void *context, int part, int worker) {
+    (void)worker;
+    struct forward *t = context;
+    const struct fl_view *in = &t->c->args->in[0];
+    const int64_t first = (int64_t)part * LOOK, n = gemm_min(LOOK, in->count - first);
+    if (!__atomic_load_n(&t->beyond, __ATOMIC_RELAXED) &&
+        !t->c->packing->winograd_takes(gemm_element(t->c, in->data, first), n))
+        __atomic_store_n(&t->beyond, 1, __ATOMIC_RELAXED);
+}
+
 static void forward_pack_filters(void *context, int panel, int worker) {
     (void)worker;
     const struct forward *t = context;
@@ -128,8 +201,8 @@ static void forward_pack_filters(void *context, int panel, int worker) {
 struct rect {
     int64_t image, images, y0, y1, x0, x1;
     int64_t in_y0, in_y1, in_x0, in_x1;
-    int64_t line;  /* packed elements of an input row */
-    float squares; /* bounds the sum of squares of a window of the copy */
+    int64_t line;                       /* packed elements of an input row */
+    float squares[GEMM_WINOGRAD_FORMS]; /* bound the sum of squares of a window of the copy, or of each form of it */
     int64_t band_y0, band_y1;
 };
 
@@ -190,13 +263,29 @@ static void pack_line(const struct forward *t, gemm_packed *to, const void *row,
         pack_zeros(t, to, (x1 - x0) * t->pixel);
         return;
     }
-    const int64_t from = gemm_min(gemm_max(x0, 0), x1), end = gemm_max(gemm_min(x1, t->v.x.in), from);
+    const int64_t from = gemm_min(gemm_max(x0, 0), x1), end = gemm_max(gemm_min(x1, t->x.in), from);
     pack_zeros(t, to, (from - x0) * t->pixel);
     to += (from - x0) * t->pixel;
     t->c->packing->pixels(to, t->pixel, gemm_element(t->c, row, from * t->v.in_pixel), t->v.in_pixel, end - from,
                           t->v.depth);
     to += (end - from) * t->pixel;
     pack_zeros(t, to, (x1 - end) * t->pixel);
+}
+
+/* The forms that pairs of output pixels [x0, x1) see of an image row. */
+static void pack_line_forms(const struct forward *t, gemm_packed *to, const void *row, int64_t x0, int64_t x1,
+                            const void *zero) {
+    const int64_t padding = t->v.gradient ? t->x.positions - 1 - t->x.padding : t->x.padding;
+    const struct gemm_image_line line = {.row = row,
+                                         .row_pixels = t->x.in,
+                                         .pixel = t->v.in_pixel,
+                                         .channels = t->v.depth,
+                                         .x = t->together * x0 - padding,
+                                         .count = t->together * (x1 - x0) + t->x.positions - 1};
+    if (row)
+        t->c->packing->winograd_pixels(&line, zero, to, t->pixel, t->plane);
+    for (int form = 0; form < t->forms && !row; form++)
+        pack_zeros(t, to + form * t->plane, (x1 - x0) * t->pixel);
 }
 
 /* The input row that output row y sees through filter row r, or one of padding. */
@@ -208,23 +297,28 @@ static int64_t row_under(const struct forward *t, int64_t y, int64_t r) {
     return at >= 0 && at % down->stride == 0 ? at / down->stride : -1;
 }
 
-static void pack_image(const struct forward *t, struct rect *q, int64_t number, gemm_packed *to) {
-    const void *image = gemm_element(t->c, t->image, number * t->v.y.in * t->v.x.in * t->v.in_pixel);
+static void pack_image(const struct forward *t, struct rect *q, int64_t number, gemm_packed *to, const void *zero) {
+    const void *image = gemm_element(t->c, t->image, number * t->v.y.in * t->x.in * t->v.in_pixel);
     const int64_t lines = t->lines_apart ? (q->y1 - q->y0) * t->v.y.positions : q->in_y1 - q->in_y0;
     for (int64_t i = 0; i < lines; i++) {
         const int64_t y =
             t->lines_apart ? row_under(t, q->y0 + i / t->v.y.positions, i % t->v.y.positions) : q->in_y0 + i;
-        const void *row = y >= 0 && y < t->v.y.in ? gemm_element(t->c, image, y * t->v.x.in * t->v.in_pixel) : NULL;
-        pack_line(t, to + i * q->line, row, q->in_x0, q->in_x1);
+        const void *row = y >= 0 && y < t->v.y.in ? gemm_element(t->c, image, y * t->x.in * t->v.in_pixel) : NULL;
+        if (t->forms > 1)
+            pack_line_forms(t, to + i * q->line, row, q->in_x0, q->in_x1, zero);
+        else
+            pack_line(t, to + i * q->line, row, q->in_x0, q->in_x1);
     }
-    if (t->c->packing->bound_neighbours)
-        q->squares = fmaxf(q->squares, t->c->packing->bound_neighbours(to, lines * q->line));
+    for (int form = 0; form < t->forms && t->c->packing->bound_neighbours; form++)
+        q->squares[form] =
+            fmaxf(q->squares[form], t->c->packing->bound_neighbours(to + form * t->plane, lines * q->line));
 }
 
-static void pack_rect(const struct forward *t, struct rect *q, gemm_packed *to) {
-    q->squares = 0;
+static void pack_rect(const struct forward *t, struct rect *q, gemm_packed *to, const void *zero) {
+    for (int form = 0; form < t->forms; form++)
+        q->squares[form] = 0;
     for (int64_t i = 0; i < q->images; i++)
-        pack_image(t, q, q->image + i, to + i * t->copy);
+        pack_image(t, q, q->image + i, to + i * t->copy, zero);
 }
 
 /* The input of a unit, for the lines of rectangle q to look ahead to; nothing if it is no whole stretch of memory. */
@@ -234,7 +328,7 @@ static struct gemm_ahead ahead_of(const struct forward *t, const struct rect *q,
         return ahead;
     const struct rect next = rect_of(t, unit);
     const int64_t first = gemm_min(gemm_max(next.in_y0, 0), t->v.y.in),
-                  end = gemm_max(gemm_min(next.in_y1, t->v.y.in), first), line = t->v.x.in * t->v.in_pixel;
+                  end = gemm_max(gemm_min(next.in_y1, t->v.y.in), first), line = t->x.in * t->v.in_pixel;
     ahead.at = gemm_element(t->c, t->image, (next.image * t->v.y.in + first) * line);
     ahead.end = ahead.at + ((next.images - 1) * t->v.y.in + end - first) * line * t->c->packing->element_bytes;
     ahead.each = gemm_parts(gemm_parts(ahead.end - ahead.at, GEMM_CACHE_LINE), q->y1 - q->y0);
@@ -277,12 +371,12 @@ static int64_t end_of_met(const struct forward *t, const struct gemm_side *side,
 }
 
 /* The segments of all pixels of a phase that meet the same filter positions. */
-static void list_segments(const struct forward *t, const struct rect *q, int64_t phase_y, int64_t phase_x,
+static void list_segments(const struct forward *t, const struct rect *q, int form, int64_t phase_y, int64_t phase_x,
                           struct met down_met, struct met across_met, struct gemm_segments *list) {
     const int64_t phases_y = phases_of(t, &t->v.y), phases_x = phases_of(t, &t->v.x);
     const bool ordered = is_ordered(t);
-    const struct gemm_proof proof = {t->c->packing->bound_windows ? t->proof : NULL, 0,
-                                     q->squares}; /* any window of the copy, wherever it begins */
+    const struct gemm_proof proof = {t->c->packing->bound_windows ? proof_of(t, 0, form) : NULL, 0,
+                                     q->squares[form]}; /* any window of the copy, wherever it begins */
     fl_gemm_segments_clear(list, ordered, 1, t->width);
     for (int64_t i = 0; i < t->pieces; i++) {
         const struct piece *p = &t->piece[i];
@@ -333,15 +427,15 @@ static void find_starts(const struct forward *t, const struct gemm_segments *lis
         struct gemm_tile tile;
         for (int64_t block = 0; block < list->blocks; block++) {
             gemm_tile_block(&tile, list, block);
-            t->c->kernels->starts(t->packed + panel * t->panel_steps * t->width, tile.segments, tile.count, false,
-                                  t->width, t->width, starts + block * t->width);
+            t->c->kernels->starts(packed_panel(t, panel, 0), tile.segments, tile.count, false, t->width, t->width,
+                                  starts + block * t->width);
         }
     }
 }
 
-/* Pixels of an image in a band. */
-static int64_t image_pixels(const struct rect *q) {
-    return (q->band_y1 - q->band_y0) * (q->x1 - q->x0);
+/* Output pixels of an image in a band. */
+static int64_t image_pixels(const struct forward *t, const struct rect *q) {
+    return (q->band_y1 - q->band_y0) * (q->x1 - q->x0) * t->together;
 }
 
 /* All tiles of a phase in pixels [y0, y1) x [x0, x1) of a band, the first of which is of that phase. out: the band's
@@ -363,10 +457,8 @@ static void phase_tiles(const struct forward *t, const struct rect *q, const gem
         const int64_t columns = gemm_min(t->width, t->v.filters - panel * t->width);
         const int vectors = (int)gemm_parts(columns, t->c->kernels->lanes),
                   rows = gemm_tile_rows(t->c->kernels, vectors, stacked ? q->images : count);
-        struct gemm_tile tile = {.b = t->packed + panel * t->panel_steps * t->width,
-                                 .a_row = stacked ? t->copy : step,
-                                 .a_step = 1,
-                                 .b_step = t->width};
+        struct gemm_tile tile = {
+            .b = packed_panel(t, panel, 0), .a_row = stacked ? t->copy : step, .a_step = 1, .b_step = t->width};
         for (int64_t block = 0; block < list->blocks; block++) {
             gemm_tile_block(&tile, list, block);
             tile.add = block > 0;
@@ -374,7 +466,7 @@ static void phase_tiles(const struct forward *t, const struct rect *q, const gem
             const gemm_packed *row = a + from;
             struct gemm_sums to =
                 gemm_sums_at(out, (y0 - q->band_y0) * pixels + x0 - q->x0, (panel - first) * t->width);
-            to.stride = (stacked ? image_pixels(q) : across) * out->stride;
+            to.stride = (stacked ? image_pixels(t, q) : across) * out->stride;
             for (int64_t y = y0; y < y1; y += phases) {
                 struct gemm_sums pixel = to;
                 for (int64_t x = 0; x < (stacked ? count : 1); x++) {
@@ -391,19 +483,75 @@ static void phase_tiles(const struct forward *t, const struct rect *q, const gem
     }
 }
 
+/* The sums of `rows` pairs of pixels, or of as many images of a pair, `a_row` packed elements apart, for one panel. */
+static void pair_tile(const struct forward *t, const gemm_packed *a, int64_t a_row, int rows, int64_t panel,
+                      const struct gemm_segments *list, int32_t *room, const struct gemm_sums *out) {
+    const struct gemm_kernels *kernels = t->c->kernels;
+    const int64_t columns = gemm_min(t->width, t->v.filters - panel * t->width), plane = GEMM_ROWS_MAX * t->width;
+    const int vectors = (int)gemm_parts(columns, kernels->lanes);
+    struct gemm_sums sums = {.low = room, .high = room + t->forms * plane, .stride = t->width};
+    for (int form = 0; form < t->forms; form++) {
+        struct gemm_tile tile = {.a = a + form * t->plane,
+                                 .b = packed_panel(t, panel, form),
+                                 .a_row = a_row,
+                                 .a_step = 1,
+                                 .b_step = t->width,
+                                 .out = gemm_sums_at(&sums, form * GEMM_ROWS_MAX, 0),
+                                 .rows = rows};
+        for (int64_t block = 0; block < list[form].blocks; block++) {
+            gemm_tile_block(&tile, &list[form], block);
+            tile.add = block > 0;
+            kernels->tile(&tile, vectors, columns);
+        }
+    }
+    kernels->winograd(&sums, plane, rows, columns, out);
+}
+
+/* All tiles of pairs of pixels in [y0, y1) x [x0, x1) of a band. */
+static void pair_tiles(const struct forward *t, const struct rect *q, const gemm_packed *a,
+                       const struct gemm_segments *list, int32_t *room, int64_t y0, int64_t y1, int64_t x0, int64_t x1,
+                       int64_t group, const struct gemm_sums *all, struct gemm_ahead *ahead) {
+    const int64_t first = group * t->panels_per_group, end = gemm_min(first + t->panels_per_group, t->panels);
+    const bool stacked = t->stack > 1;
+    const int64_t count = stacked ? q->images : x1 - x0, pairs = stacked ? x1 - x0 : 1, /* tiles of a line */
+        a_row = stacked ? t->copy : t->pixel, apart = stacked ? image_pixels(t, q) : t->together;
+    for (int64_t panel = first; panel < end; panel++) {
+        const int64_t columns = gemm_min(t->width, t->v.filters - panel * t->width);
+        const int rows = gemm_tile_rows(t->c->kernels, (int)gemm_parts(columns, t->c->kernels->lanes), count);
+        for (int64_t y = y0; y < y1; y++) {
+            const int64_t line = t->lines_apart ? (y - q->y0) * t->v.y.positions : place_of(t, &t->v.y, y) - q->in_y0;
+            for (int64_t x = x0; x < x0 + pairs; x++) {
+                const gemm_packed *from = a + line * q->line + (x - q->in_x0) * t->pixel;
+                const int64_t pixel = ((y - q->band_y0) * (q->x1 - q->x0) + x - q->x0) * t->together;
+                for (int64_t i = 0; i < count; i += rows) {
+                    struct gemm_sums out = gemm_sums_at(all, pixel + i * apart, (panel - first) * t->width);
+                    out.stride = apart * all->stride;
+                    struct gemm_sums pair[2] = {out,
+                                                gemm_sums_at(all, pixel + i * apart + 1, (panel - first) * t->width)};
+                    pair[1].stride = out.stride;
+                    pair_tile(t, from + i * a_row, a_row, (int)gemm_min(rows, count - i), panel, list, room, pair);
+                }
+            }
+            gemm_look_ahead(ahead);
+        }
+    }
+}
+
 /* Zeroes the sums of such pixels, which no filter position meets, in one image. */
 static void phase_zeros(const struct forward *t, const struct rect *q, int64_t image, int64_t y0, int64_t y1,
                         int64_t x0, int64_t x1, const struct gemm_sums *out) {
     for (int64_t y = y0; y < y1; y += phases_of(t, &t->v.y))
         for (int64_t x = x0; x < x1; x += phases_of(t, &t->v.x)) {
-            const int64_t pixel = image * image_pixels(q) + (y - q->band_y0) * (q->x1 - q->x0) + x - q->x0;
+            const int64_t pixel =
+                image * image_pixels(t, q) + ((y - q->band_y0) * (q->x1 - q->x0) + x - q->x0) * t->together;
             const struct gemm_sums to = gemm_sums_at(out, pixel, 0);
+            const size_t sums = (size_t)(t->together * to.stride);
             if (to.wide)
-                memset(to.wide, 0, (size_t)to.stride * sizeof *to.wide);
+                memset(to.wide, 0, sums * sizeof *to.wide);
             if (to.low)
-                memset(to.low, 0, (size_t)to.stride * sizeof *to.low);
+                memset(to.low, 0, sums * sizeof *to.low);
             if (to.high)
-                memset(to.high, 0, (size_t)to.stride * sizeof *to.high);
+                memset(to.high, 0, sums * sizeof *to.high);
         }
 }
 
@@ -416,18 +564,18 @@ static void store_sums(const struct forward *t, int64_t first, int64_t n, const 
 /* Stores a band of image number i of the rectangle. */
 static void store_band(const struct forward *t, const struct rect *q, int64_t i, int64_t group,
                        const struct gemm_sums *all, void *stats) {
-    const int64_t first = group * t->panels_per_group * t->width, wide = q->x1 - q->x0, high = q->band_y1 - q->band_y0,
-                  line = (q->image + i) * t->v.y.out + q->band_y0,
-                  origin = (line * t->v.x.out + q->x0) * t->v.out_pixel + t->out_first, columns = all->stride;
-    const struct gemm_sums of_image = gemm_sums_at(all, i * image_pixels(q), 0), *sums = &of_image;
+    const int64_t first = group * t->panels_per_group * t->width, wide = (q->x1 - q->x0) * t->together,
+                  high = q->band_y1 - q->band_y0, line = (q->image + i) * t->v.y.out + q->band_y0,
+                  origin = (line * t->x.out + q->x0 * t->together) * t->v.out_pixel + t->out_first,
+                  columns = all->stride;
+    const struct gemm_sums of_image = gemm_sums_at(all, i * image_pixels(t, q), 0), *sums = &of_image;
     if (columns < t->v.out_pixel) {
         for (int64_t y = 0; y < high; y++)
             for (int64_t x = 0; x < wide; x++)
-                store_sums(t, origin + (y * t->v.x.out + x) * t->v.out_pixel + first, columns, sums, y * wide + x,
-                           stats);
-    } else if (wide < t->v.x.out) {
+                store_sums(t, origin + (y * t->x.out + x) * t->v.out_pixel + first, columns, sums, y * wide + x, stats);
+    } else if (wide < t->x.out) {
         for (int64_t y = 0; y < high; y++)
-            store_sums(t, origin + y * t->v.x.out * t->v.filters, wide * t->v.filters, sums, y * wide, stats);
+            store_sums(t, origin + y * t->x.out * t->v.filters, wide * t->v.filters, sums, y * wide, stats);
     } else {
         store_sums(t, origin, high * wide * t->v.filters, sums, 0, stats);
     }
@@ -437,16 +585,19 @@ static void store_band(const struct forward *t, const struct rect *q, int64_t i,
 struct forward_worker {
     gemm_packed *a;
     struct gemm_sums sums; /* of a band by the columns of a group */
-    struct gemm_segments list;
+    struct gemm_segments list[GEMM_WINOGRAD_FORMS];
     int32_t *starts; /* of the panels of a group: [panel][block][column] */
+    int32_t *room;   /* limbs of the forms of a tile: [low, high][form][row][column] */
+    void *zero;      /* channels of a pixel of padding */
     struct gemm_ahead ahead;
 };
 
 static struct forward_worker lay_out_worker(const struct forward *t, struct gemm_arena *arena) {
     struct forward_worker w = {.sums = {.low = NULL}};
     const int64_t columns = gemm_min(t->v.filters, t->panels_per_group * t->width);
-    const int64_t segments = is_ordered(t) ? t->pieces : t->steps, sums = t->stack * t->band_h * t->rect_w * columns;
-    w.a = gemm_take(arena, rect_size(t), GEMM_PACKED);
+    const int64_t segments = is_ordered(t) ? t->pieces : t->steps,
+                  sums = t->stack * t->band_h * t->rect_w * t->together * columns, winograd = t->forms > 1;
+    w.a = gemm_take(arena, t->forms * t->plane, GEMM_PACKED);
     if (!is_ordered(t) && t->steps * t->c->packing->per_step > GEMM_LIMBS_K) {
         w.sums.wide = gemm_take(arena, sums, sizeof *w.sums.wide);
     } else {
@@ -454,8 +605,12 @@ static struct forward_worker lay_out_worker(const struct forward *t, struct gemm
         if (!is_ordered(t))
             w.sums.high = gemm_take(arena, sums, sizeof *w.sums.high);
     }
-    w.list.segment = gemm_take(arena, segments, sizeof *w.list.segment);
-    w.list.block = gemm_take(arena, segments + 2, sizeof *w.list.block);
+    for (int i = 0; i < t->forms; i++) {
+        w.list[i].segment = gemm_take(arena, segments, sizeof *w.list[i].segment);
+        w.list[i].block = gemm_take(arena, segments + 2, sizeof *w.list[i].block);
+    }
+    w.room = gemm_take(arena, winograd * 2 * t->forms * GEMM_ROWS_MAX * t->width, sizeof *w.room);
+    w.zero = gemm_take(arena, winograd * t->v.depth, (size_t)t->c->packing->element_bytes);
     w.starts = gemm_take(arena, t->c->kernels->starts ? t->panels_per_group * starts_size(t) : 0, sizeof *w.starts);
     return w;
 }
@@ -481,14 +636,16 @@ static void pixel_tiles(const struct forward *t, const struct rect *q, int64_t y
         (x + t->v.x.padding) % phases_of(t, &t->v.x),
     };
     const bool lists = !is_listed(listed, &now);
-    if (lists)
-        list_segments(t, q, now.phase_y, now.phase_x, now.down, now.across, &w->list);
+    for (int form = 0; form < t->forms && lists; form++)
+        list_segments(t, q, form, now.phase_y, now.phase_x, now.down, now.across, &w->list[form]);
     *listed = now;
     if (t->c->kernels->starts && (lists || *begins))
-        find_starts(t, &w->list, group, w->starts);
+        find_starts(t, w->list, group, w->starts);
     *begins = false;
-    if (w->list.blocks)
-        phase_tiles(t, q, w->a, &w->list, w->starts, y, y1, x, x1, group, &w->sums, &w->ahead);
+    if (w->list[0].blocks && t->forms > 1)
+        pair_tiles(t, q, w->a, w->list, w->room, y, y1, x, x1, group, &w->sums, &w->ahead);
+    else if (w->list[0].blocks)
+        phase_tiles(t, q, w->a, w->list, w->starts, y, y1, x, x1, group, &w->sums, &w->ahead);
     else
         for (int64_t i = 0; i < q->images; i++)
             phase_zeros(t, q, i, y, y1, x, x1, &w->sums);
@@ -518,7 +675,9 @@ static void forward_part(void *context, int part, int worker) {
     struct rect q = rect_of(t, unit);
     const int64_t first = t->group_per_part ? part % t->groups : 0, end = t->group_per_part ? first + 1 : t->groups;
     struct listed listed = {.phase_y = -1};
-    pack_rect(t, &q, w.a);
+    if (t->forms > 1)
+        memset(w.zero, 0, (size_t)(t->v.depth * t->c->packing->element_bytes));
+    pack_rect(t, &q, w.a, w.zero);
     w.ahead = ahead_of(t, &q, unit + (t->group_per_part ? 1 : t->c->workers));
     for (int64_t group = first; group < end; group++) {
         w.sums.stride = gemm_min(t->v.filters - group * t->panels_per_group * t->width, t->panels_per_group * t->width);
@@ -543,8 +702,9 @@ static void plan_stack(struct forward *t) {
     if (t->rects_x * t->rects_y > 1 || t->band_h < t->rect_h ||
         gemm_parts(t->v.x.out, phases_of(t, &t->v.x)) > rows / 2)
         return;
-    const int64_t sums = t->rect_h * t->rect_w * gemm_min(t->v.filters, t->panels_per_group * t->width),
-                  fitting = gemm_min(L2_A / (t->copy * GEMM_PACKED), L2_B / (sums * t->c->stores->sum_bytes));
+    const int64_t sums = t->rect_h * t->rect_w * t->together * gemm_min(t->v.filters, t->panels_per_group * t->width),
+                  fitting =
+                      gemm_min(L2_A / (t->forms * t->copy * GEMM_PACKED), L2_B / (sums * t->c->stores->sum_bytes));
     t->stack = gemm_min(gemm_min(rows, t->v.batch), fitting / k->rows_unit * k->rows_unit);
     t->stack = gemm_max(t->stack, 1);
 }
@@ -566,19 +726,20 @@ static void forward_plan(struct forward *t) {
     t->windows = gemm_parts(t->steps, GEMM_WINDOW);
 
     const int64_t columns = gemm_min(t->v.filters, t->panels_per_group * t->width);
-    int64_t pixels = GEMM_SUM_BYTES / (columns * t->c->stores->sum_bytes);
-    if (t->steps * t->panels * t->width * GEMM_PACKED > L2_B)
-        pixels = gemm_max(pixels, gemm_min(192, L2_A / (t->pixel * GEMM_PACKED)));
+    int64_t pixels = GEMM_SUM_BYTES / (columns * t->together * t->c->stores->sum_bytes);
+    if (t->steps * t->panels * t->width * t->forms * GEMM_PACKED > L2_B)
+        pixels = gemm_max(pixels, gemm_min(192, L2_A / (t->forms * t->pixel * GEMM_PACKED)));
     pixels = gemm_round_up(gemm_max(pixels, 1), k->rows[t->vectors]);
     t->rect_w = gemm_min(pixels, t->v.x.out);
     t->rect_h = gemm_min(gemm_max(pixels / t->rect_w, 1), t->v.y.out);
     t->rects_x = gemm_parts(t->v.x.out, t->rect_w);
     t->rects_y = gemm_parts(t->v.y.out, t->rect_h);
     t->band_h = t->rect_h;
-    if (t->panels == 1 && !has_phases(t) && t->steps * t->width * GEMM_PACKED <= L1_B)
-        t->band_h = gemm_min(t->rect_h, gemm_max(1, BAND_SUMS / (t->rect_w * t->v.filters)));
+    if (t->panels == 1 && !has_phases(t) && t->steps * t->width * t->forms * GEMM_PACKED <= L1_B)
+        t->band_h = gemm_min(t->rect_h, gemm_max(1, BAND_SUMS / (t->rect_w * t->together * t->v.filters)));
     t->lines_apart = t->v.y.dilation > 1 && t->rect_h * t->v.y.positions < pixels_seen(t, &t->v.y, t->rect_h);
     plan_stack(t);
+    t->plane = rect_size(t);
     const int64_t units = units_of(t);
     t->group_per_part = units < GEMM_PARTS_FEW;
     t->parts = t->group_per_part ? units * t->groups : units;
@@ -586,37 +747,82 @@ static void forward_plan(struct forward *t) {
 
 static struct gemm_workspace lay_out(struct forward *t, char *block) {
     struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
-    t->packed = gemm_take(&arena, t->panels * t->panel_steps * t->width, GEMM_PACKED);
+    t->packed = gemm_take(&arena, t->panels * t->forms * t->panel_steps * t->width, GEMM_PACKED);
     t->piece = gemm_take(&arena, t->pieces, sizeof *t->piece);
-    t->proof = gemm_take(&arena, t->c->packing->bound_windows ? t->panels * t->windows : 0, sizeof *t->proof);
+    t->proof =
+        gemm_take(&arena, t->c->packing->bound_windows ? t->forms * t->panels * t->windows : 0, sizeof *t->proof);
     lay_out_worker(t, &worker);
     return fl_gemm_needs(t->c, &arena, &worker, t->parts);
 }
 
-/* One group, whose channels begin at the image, filter and out_first of t. */
-static void compute(struct forward *t) {
-    fl_parallel((int)t->panels, forward_pack_filters, t);
-    for (int64_t i = t->windows; t->c->packing->bound_windows && i < t->panels * t->windows; i++)
-        t->proof[i % t->windows] = fmaxf(t->proof[i % t->windows], t->proof[i]);
+/* The same by Winograd's algorithm; false where it does not apply. */
+static bool plan_winograd(const struct forward *plain, struct forward *t) {
+    const struct gemm_side *x = &plain->v.x;
+    if (!plain->c->packing->winograd_pixels || x->positions != 3 || x->stride != 1 || x->dilation != 1 || x->out % 2 ||
+        has_phases(plain) || plain->v.depth < WINOGRAD_DEPTH ||
+        plain->v.y.positions * x->positions * plain->v.depth > GEMM_LIMBS_K)
+        return false;
+    *t = *plain;
+    t->forms = GEMM_WINOGRAD_FORMS;
+    t->together = 2;
+    t->v.x = (struct gemm_side){.in = x->out / 2, .out = x->out / 2, .positions = 1, .stride = 1, .dilation = 1};
+    forward_plan(t);
+    return true;
+}
+
+/* One group, whose channels begin at the image, filter and out_first of t. false, and nothing is computed, if forms do
+ * not fit. */
+static bool compute(struct forward *t) {
+    list_pieces(t, t->piece);
+    fl_parallel((int)t->panels, t->forms > 1 ? pack_forms : forward_pack_filters, t);
+    if (t->beyond)
+        return false;
+    for (int form = 0; form < t->forms && t->c->packing->bound_windows; form++) {
+        float *proof = proof_of(t, 0, form);
+        for (int64_t i = t->windows; i < t->panels * t->windows; i++)
+            proof[i % t->windows] = fmaxf(proof[i % t->windows], proof[i]);
+    }
     fl_parallel_large(t->c->workers, (int)t->parts, forward_part, t);
+    return true;
+}
+
+static void begin_group(struct forward *t, int64_t group) {
+    const struct fl_args *args = t->c->args;
+    t->image = gemm_element(t->c, args->in[0].data, group * t->v.depth);
+    t->filter =
+        gemm_element(t->c, args->in[1].data, group * t->v.filters * t->v.y.positions * t->x.positions * t->v.depth);
+    t->out_first = group * t->v.filters;
 }
 
 /* conv2d and matmul_nt; conv2d_input_grad and matmul. A is the image by patches: x, or in an input gradient dy, where
  * images in and out change places and the filters are read the other way. t describes one group. */
 tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    struct forward t = {.c = c, .v = fl_gemm_convolution(c->args, true)};
+    struct forward t = {.c = c, .v = fl_gemm_convolution(c->args, true), .forms = 1, .together = 1}, pairs;
+    t.x = t.v.x;
     forward_plan(&t);
+    struct gemm_workspace needs = lay_out(&t, NULL);
+    const bool winograd = plan_winograd(&t, &pairs);
+    if (winograd) {
+        const struct gemm_workspace of_pairs = lay_out(&pairs, NULL);
+        needs.common = of_pairs.common > needs.common ? of_pairs.common : needs.common;
+        needs.worker = of_pairs.worker > needs.worker ? of_pairs.worker : needs.worker;
+        needs.workers = of_pairs.workers > needs.workers ? of_pairs.workers : needs.workers;
+    }
     char *block;
-    const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);
+    const tensor_status status = fl_gemm_begin(c, needs, needs_only, &block);
     if (!block)
         return status;
-    lay_out(&t, block);
-    list_pieces(&t, t.piece);
+    if (winograd)
+        fl_parallel_within(c->workers, (int)gemm_parts(c->args->in[0].count, LOOK), look_part, &pairs);
     for (int64_t i = 0; i < t.v.groups; i++) {
-        t.image = gemm_element(c, c->args->in[0].data, i * t.v.depth);
-        t.filter =
-            gemm_element(c, c->args->in[1].data, i * t.v.filters * t.v.y.positions * t.v.x.positions * t.v.depth);
-        t.out_first = i * t.v.filters;
+        if (winograd && !pairs.beyond) {
+            lay_out(&pairs, block);
+            begin_group(&pairs, i);
+            if (compute(&pairs))
+                continue;
+        }
+        lay_out(&t, block);
+        begin_group(&t, i);
         compute(&t);
     }
     fl_gemm_end(c);

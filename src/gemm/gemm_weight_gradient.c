@@ -38,8 +38,8 @@ struct gradient {
     const void *dy, *image; /* of the group */
     int64_t out_first;      /* first element of the result */
 
-    /* How it is computed without Winograd's algorithm, for chunks whose mantissas are too large for that. NULL: it is so
-     * computed. */
+    /* How it is computed without Winograd's algorithm, for chunks whose mantissas are too large for that. NULL: it is
+     * so computed. */
     const struct gradient *plainly;
 
     int64_t k, n;          /* n columns */
@@ -133,7 +133,8 @@ static struct gradient_worker lay_out_worker(const struct gradient *t, struct ge
     for (int i = 0; i < forms_of(t); i++)
         w.form[i].a = gemm_take(arena, steps * t->rows_block + GEMM_ROWS_MAX, GEMM_PACKED);
     for (int i = 0; i < forms_of(t); i++)
-        w.form[i].b = gemm_take(arena, t->lines_most * t->positions * t->channels_block + GEMM_COLUMNS_MAX, GEMM_PACKED);
+        w.form[i].b =
+            gemm_take(arena, t->lines_most * t->positions * t->channels_block + GEMM_COLUMNS_MAX, GEMM_PACKED);
     w.zero = gemm_take(arena, together * t->channels_block, (size_t)t->c->packing->element_bytes);
     for (int i = 0; i < forms_of(t); i++) {
         w.form[i].windows = gemm_take(arena, exact * (steps / GEMM_WINDOW + 1), sizeof *w.form[i].windows);
@@ -176,7 +177,8 @@ static bool pack_dy(const struct gradient *t, int64_t row, int64_t rows, struct 
     bool fits = true;
     for (int64_t i = 0; i < w->spans && fits; i++) {
         const struct span *span = &w->span[i];
-        const int64_t pixel = (span->image * t->v.y.out + span->y) * t->v.x.out + span->x0, pixels = span->x1 - span->x0;
+        const int64_t pixel = (span->image * t->v.y.out + span->y) * t->v.x.out + span->x0,
+                      pixels = span->x1 - span->x0;
         const void *from = gemm_element(t->c, t->dy, pixel * t->v.out_pixel + row);
         gemm_packed *to = w->form[0].a + span->step * rows;
         if (t->plainly)
