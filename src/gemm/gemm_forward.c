@@ -47,7 +47,6 @@ struct forward {
     int forms;          /* 1, or those of Winograd's algorithm */
     int64_t together;   /* output pixels of a pixel of v */
     struct gemm_side x; /* across, by pixels */
-    bool runs;          /* pairs of pixels follow each other from line to line: so do the rows of a tile */
 
     int64_t depth_steps, pixel;         /* packed elements with data, and from pixel to pixel */
     int64_t pieces, steps, panel_steps; /* panel_steps: with the holes */
@@ -343,11 +342,6 @@ struct met {
     int64_t from, to;
 };
 
-/* Whether lines are so short that tiles of several lines are better than tiles without products with padding. */
-static bool meets_padding(const struct forward *t) {
-    return t->runs && 2 * t->v.x.out <= t->c->kernels->rows[t->vectors];
-}
-
 /* Those that meet a pixel of the image, not padding, at an output pixel. In ordered sums, whose terms all count, any.
  */
 static struct met met_by(const struct forward *t, const struct gemm_side *side, int64_t at) {
@@ -355,7 +349,7 @@ static struct met met_by(const struct forward *t, const struct gemm_side *side, 
     const int64_t step = t->v.gradient ? -side->dilation : side->dilation,
                   first = t->v.gradient ? at + side->padding : at * side->stride - side->padding,
                   end = t->v.gradient ? side->in * side->stride : side->in;
-    if (is_ordered(t) || (side == &t->v.y && meets_padding(t)))
+    if (is_ordered(t))
         return met;
     while (met.from < met.to && (first + met.from * step < 0 || first + met.from * step >= end))
         met.from++;
@@ -518,29 +512,27 @@ static void pair_tiles(const struct forward *t, const struct rect *q, const gemm
                        const struct gemm_segments *list, int32_t *room, int64_t y0, int64_t y1, int64_t x0, int64_t x1,
                        int64_t group, const struct gemm_sums *all, struct gemm_ahead *ahead) {
     const int64_t first = group * t->panels_per_group, end = gemm_min(first + t->panels_per_group, t->panels);
-    const bool by_images = t->stack > 1 && !t->runs;
-    const int64_t images = t->runs ? q->images : 1, lines = t->runs ? 1 : y1 - y0, pairs = by_images ? x1 - x0 : 1,
-                  count = by_images ? q->images
-                          : t->runs ? (y1 - y0) * (x1 - x0)
-                                    : x1 - x0;
-    const int64_t a_row = by_images ? t->copy : t->pixel, apart = by_images ? image_pixels(t, q) : t->together;
+    const bool stacked = t->stack > 1;
+    const int64_t count = stacked ? q->images : x1 - x0, pairs = stacked ? x1 - x0 : 1, /* tiles of a line */
+        a_row = stacked ? t->copy : t->pixel, apart = stacked ? image_pixels(t, q) : t->together;
     for (int64_t panel = first; panel < end; panel++) {
-        const int64_t columns = gemm_min(t->width, t->v.filters - panel * t->width),
-                      column = (panel - first) * t->width;
+        const int64_t columns = gemm_min(t->width, t->v.filters - panel * t->width);
         const int rows = gemm_tile_rows(t->c->kernels, (int)gemm_parts(columns, t->c->kernels->lanes), count);
-        for (int64_t at = 0; at < images * lines * pairs; at++) {
-            const int64_t image = at / (lines * pairs), y = y0 + at / pairs % lines, x = x0 + at % pairs;
+        for (int64_t y = y0; y < y1; y++) {
             const int64_t line = t->lines_apart ? (y - q->y0) * t->v.y.positions : place_of(t, &t->v.y, y) - q->in_y0;
-            const gemm_packed *from = a + image * t->copy + line * q->line + (x - q->in_x0) * t->pixel;
-            const int64_t pixel =
-                image * image_pixels(t, q) + ((y - q->band_y0) * (q->x1 - q->x0) + x - q->x0) * t->together;
-            for (int64_t i = 0; i < count; i += rows) {
-                struct gemm_sums out[2] = {gemm_sums_at(all, pixel + i * apart, column),
-                                           gemm_sums_at(all, pixel + i * apart + 1, column)};
-                out[0].stride = out[1].stride = apart * all->stride;
-                pair_tile(t, from + i * a_row, a_row, (int)gemm_min(rows, count - i), panel, list, room, out);
-                gemm_look_ahead(ahead);
+            for (int64_t x = x0; x < x0 + pairs; x++) {
+                const gemm_packed *from = a + line * q->line + (x - q->in_x0) * t->pixel;
+                const int64_t pixel = ((y - q->band_y0) * (q->x1 - q->x0) + x - q->x0) * t->together;
+                for (int64_t i = 0; i < count; i += rows) {
+                    struct gemm_sums out = gemm_sums_at(all, pixel + i * apart, (panel - first) * t->width);
+                    out.stride = apart * all->stride;
+                    struct gemm_sums pair[2] = {out,
+                                                gemm_sums_at(all, pixel + i * apart + 1, (panel - first) * t->width)};
+                    pair[1].stride = out.stride;
+                    pair_tile(t, from + i * a_row, a_row, (int)gemm_min(rows, count - i), panel, list, room, pair);
+                }
             }
+            gemm_look_ahead(ahead);
         }
     }
 }
@@ -713,10 +705,7 @@ static void plan_stack(struct forward *t) {
     const int64_t sums = t->rect_h * t->rect_w * t->together * gemm_min(t->v.filters, t->panels_per_group * t->width),
                   fitting =
                       gemm_min(L2_A / (t->forms * t->copy * GEMM_PACKED), L2_B / (sums * t->c->stores->sum_bytes));
-    if (t->runs)
-        t->stack = gemm_min(fitting, t->v.batch);
-    else
-        t->stack = gemm_min(gemm_min(rows, t->v.batch), fitting / k->rows_unit * k->rows_unit);
+    t->stack = gemm_min(gemm_min(rows, t->v.batch), fitting / k->rows_unit * k->rows_unit);
     t->stack = gemm_max(t->stack, 1);
 }
 
@@ -749,8 +738,6 @@ static void forward_plan(struct forward *t) {
     if (t->panels == 1 && !has_phases(t) && t->steps * t->width * t->forms * GEMM_PACKED <= L1_B)
         t->band_h = gemm_min(t->rect_h, gemm_max(1, BAND_SUMS / (t->rect_w * t->together * t->v.filters)));
     t->lines_apart = t->v.y.dilation > 1 && t->rect_h * t->v.y.positions < pixels_seen(t, &t->v.y, t->rect_h);
-    t->runs = t->forms > 1 && t->v.y.stride == 1 && !t->lines_apart && t->rects_x == 1 &&
-              t->rect_h * t->rect_w >= 2 * k->rows_unit;
     plan_stack(t);
     t->plane = rect_size(t);
     const int64_t units = units_of(t);
