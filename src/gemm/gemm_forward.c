@@ -26,6 +26,7 @@ enum {
     L1_B = 48 * 1024,  /* bytes of B that are read again for each band */
     BAND_SUMS = 2048,
     GROUP_COLUMNS = 128,   /* columns summed before they are stored */
+    WINOGRAD_LINE = 4,     /* pixels of a line from which it takes fewer products than there are without padding */
     WINOGRAD_DEPTH = 32,   /* channels from which Winograd's algorithm is faster (measured) */
     FILTER_CHANNELS = 128, /* whose forms are packed at a time */
     LOOK = 1 << 16         /* mantissas of a part */
@@ -759,7 +760,7 @@ static struct gemm_workspace lay_out(struct forward *t, char *block) {
 static bool plan_winograd(const struct forward *plain, struct forward *t) {
     const struct gemm_side *x = &plain->v.x;
     if (!plain->c->packing->winograd_pixels || x->positions != 3 || x->stride != 1 || x->dilation != 1 || x->out % 2 ||
-        has_phases(plain) || plain->v.depth < WINOGRAD_DEPTH ||
+        x->out < WINOGRAD_LINE || has_phases(plain) || plain->v.depth < WINOGRAD_DEPTH ||
         plain->v.y.positions * x->positions * plain->v.depth > GEMM_LIMBS_K)
         return false;
     *t = *plain;

@@ -462,6 +462,8 @@ static void gradient_plan(struct gradient *t) {
     t->step_pixels = t->c->packing->per_step;
     t->row_blocks = gemm_parts(t->v.filters, ROWS_BLOCK);
     t->rows_block = gemm_parts(t->v.filters, t->row_blocks);
+    if (t->row_blocks > 1) /* whole tiles */
+        t->rows_block = gemm_min(gemm_round_up(t->rows_block, t->c->kernels->rows[2]), ROWS_BLOCK);
     t->channels_block = t->v.depth <= CHANNELS_BLOCK * 3 / 2 ? t->v.depth : CHANNELS_BLOCK;
     t->position_step =
         t->v.x.positions == 1 && t->v.batch * t->v.y.out == 1 ? t->c->packing->per_step * t->v.x.stride : 1;
