@@ -28,9 +28,22 @@ __extension__ typedef __int128 wide;
 
 /* --- data -------------------------------------------------------------------------------------------------------- */
 
-enum data { GAUSSIAN, SPECIAL, VANISHING, FULL, LOWEST, CANCELLING, THRESHOLD, SPIKES, BLOCKS, DATA };
-static const char *const data_names[] = {"gaussian",   "special",   "vanishing", "full",  "lowest",
-                                         "cancelling", "threshold", "spikes",    "blocks"};
+enum data {
+    GAUSSIAN,
+    SPECIAL,
+    VANISHING,
+    FULL,
+    LOWEST,
+    CANCELLING,
+    THRESHOLD,
+    SPIKES,
+    BLOCKS,
+    FORMS,
+    LATE_LARGE,
+    DATA
+};
+static const char *const data_names[] = {"gaussian",  "special", "vanishing", "full",  "lowest",    "cancelling",
+                                         "threshold", "spikes",  "blocks",    "forms", "late large"};
 
 static bool data_is_for(const struct fl_format *f, enum data data) {
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
@@ -49,7 +62,9 @@ static double gaussian(uint64_t *seed) {
 }
 
 /* Mantissas of operand 0 or 1 of a case. Threshold: products that reach 2^31 after 2, 4, 8, 16 or 64 terms or remain
- * below it by less than 2^15, all positive or all negative. Blocks: stretches of large and of small mantissas. */
+ * below it by less than 2^15, all positive or all negative. Blocks: stretches of large and of small mantissas. Forms:
+ * the largest mantissas whose sums of two, in filters also of three, are 16-bit numbers, and some whose sums are not.
+ * Late large: mantissas too large for that beyond the first thousands. */
 static int16_t mantissa(enum data data, int operand, int64_t i, int number, uint64_t *seed) {
     static const int magnitudes[][2] = {{32767, 32767}, {23170, 23170}, {16384, 16384}, {16376, 16392}, {8188, 16392},
                                         {16392, 8188},  {4095, 8194},   {8192, 4096},   {32704, 8208},  {5793, 5793}};
@@ -66,6 +81,14 @@ static int16_t mantissa(enum data data, int operand, int64_t i, int number, uint
     case SPIKES:
         return (int16_t)(check_random(seed) % 97 == 0 ? (negative ? INT16_MIN : TOP)
                                                       : (int)(check_random(seed) % 200) - 100);
+    case FORMS:
+        if (operand == 0 || number % 4 < 2)
+            return negative ? -0x4000 : 0x3fff;
+        return (int16_t)(negative ? -10922 - (number % 4 == 3) : 10922);
+    case LATE_LARGE:
+        if (i > 3000 && check_random(seed) % 211 == 0)
+            return (int16_t)(negative ? -0x4001 : 0x4000);
+        return (int16_t)((int)(check_random(seed) % 0x8000) - 0x4000);
     case BLOCKS:
         return i / (4 + number % 61) % 2 ? TOP : 1;
     default:
@@ -542,6 +565,36 @@ static void test_windows(int number) {
             run_formats(windows_problem(convs[op], draw_windows(&seed, i % 10 ? 9 : 70, after)), number++);
 }
 
+/* Filters three wide on lines of whole pairs or quads of pixels, which Winograd's algorithm computes where mantissas
+ * are small enough; chunks of a weight gradient with and without larger ones. */
+static void test_winograd(int number) {
+    static const enum data kinds[] = {FORMS, LATE_LARGE, GAUSSIAN, SPIKES, LOWEST};
+    static const tensor_format formats[] = {FMT_FLEX16_5, FMT_DFP16};
+    uint64_t seed = seed0 ^ 0x77696e6f;
+    for (int i = 0; i < 90; i++) {
+        const bool large = i % 9 == 0; /* several chunks */
+        int after[2];
+        struct fl_windows g = draw_windows(&seed, 1, after);
+        g.groups = i % 7 == 0 ? 2 : 1;
+        g.batch = window_between(&seed, 1, large ? 3 : 6);
+        g.c = window_between(&seed, 1, large ? 20 : 70) * g.groups;
+        g.filters = window_between(&seed, 1, large ? 20 : 110) * g.groups;
+        g.s = 3;
+        g.r = window_between(&seed, 1, 4);
+        g.h = window_between(&seed, large ? 20 : 1, large ? 34 : 9);
+        g.stride[1] = g.dilation[1] = 1;
+        g.q = 2 * window_between(&seed, large ? 10 : 1, large ? 20 : 9);
+        g.w = g.q + 2 - g.padding[1] - after[1];
+        g.p = window_count(g.h, g.padding[0], after[0], g.r, g.stride[0], g.dilation[0]);
+        if (g.w < 1 || g.p < 1)
+            continue;
+        for (int op = 0; op < 3; op++, number++)
+            for (int kind = 0; kind < 3; kind++)
+                run_case(fl_format_of(formats[number % 7 == 0]), windows_problem(convs[op], g),
+                         kinds[kind < 2 ? kind : 2 + number % 3], number);
+    }
+}
+
 /* --- long sums of many results ----------------------------------------------------------------------------------- */
 
 /* a^T b of 1024 x 1024 results over 9 chunks: sums are stored by slice in more than one wave. Columns repeat with
@@ -705,6 +758,7 @@ int main(void) {
     printf("seed %llu\n", (unsigned long long)seed0);
     const int number = test_matmul(0);
     test_windows(test_conv(number));
+    test_winograd(0);
     if (!filter) {
         test_waves();
         test_freivalds();
