@@ -52,34 +52,42 @@ size_t fl_gemm_need(const struct gemm_family *family, const struct fl_args *args
     return gemm_workspace_bytes(&needs);
 }
 
-/* --- factors of at most 8 bits ------------------------------------------------------------------------------------ */
+/* --- what the mantissas of an operand are ------------------------------------------------------------------------- */
 
 enum { LOOK = 1 << 16 }; /* mantissas of a part */
 
 struct look {
     const struct fl_view *at;
-    int beyond; /* a mantissa is no byte */
+    bool (*takes)(const void *mantissas, int64_t n);
+    int beyond; /* not all */
 };
 
 static void look_part(void *context, int part, int worker) {
     (void)worker;
     struct look *l = context;
     const int64_t first = (int64_t)part * LOOK, n = gemm_min(LOOK, l->at->count - first);
-    const int16_t *m = (const int16_t *)l->at->data + first;
+    if (!__atomic_load_n(&l->beyond, __ATOMIC_RELAXED) && !l->takes((const int16_t *)l->at->data + first, n))
+        __atomic_store_n(&l->beyond, 1, __ATOMIC_RELAXED);
+}
+
+bool fl_gemm_all(const struct fl_view *at, bool (*takes)(const void *mantissas, int64_t n)) {
+    struct look l = {at, takes, 0};
+    fl_parallel((int)gemm_parts(at->count, LOOK), look_part, &l);
+    return !l.beyond;
+}
+
+static bool are_bytes(const void *mantissas, int64_t n) {
+    const int16_t *m = mantissas;
     uint16_t beyond = 0;
     for (int64_t i = 0; i < n; i++)
         beyond |= (uint16_t)((uint16_t)m[i] + 128) & 0xff00;
-    if (beyond)
-        __atomic_store_n(&l->beyond, 1, __ATOMIC_RELAXED);
+    return !beyond;
 }
 
 bool fl_gemm_takes_bytes(const struct fl_args *args) {
     bool bytes = args->p.product.bytes;
-    for (int i = 0; i < 2 && bytes && args->p.product.by_hand; i++) {
-        struct look l = {&args->in[i], 0};
-        fl_parallel((int)gemm_parts(l.at->count, LOOK), look_part, &l);
-        bytes = !l.beyond;
-    }
+    for (int i = 0; i < 2 && bytes && args->p.product.by_hand; i++)
+        bytes = fl_gemm_all(&args->in[i], are_bytes);
     return bytes;
 }
 

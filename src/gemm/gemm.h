@@ -290,18 +290,18 @@ struct gemm_packing {
      * elements of the line that one tile multiplies (0 if no proof is needed). */
     float (*image_line)(const struct gemm_image_line *line, const void *zero, gemm_packed *to);
 
-    /* The linear forms of Winograd's algorithm for weight gradients, form i `plane` packed elements after form i - 1: a
-     * step of k for each four of `pixels` output pixels, of `rows` filters; and the same of what these see of a line,
-     * with a bound on the sum of squares of a channel in each. false, and what is packed is of no use, where mantissas
-     * are too large for a form to fit. NULL: there is no such packing. */
-    bool (*winograd_dy)(const void *from, int64_t pixel, int64_t pixels, int64_t rows, gemm_packed *to, int64_t plane);
-    bool (*winograd_line)(const struct gemm_image_line *line, const void *zero, gemm_packed *to, int64_t plane,
+    /* Winograd's algorithm for filters three wide; NULL: there is no such packing. Whether all linear forms of n
+     * mantissas of an image fit. */
+    bool (*winograd_takes)(const void *mantissas, int64_t n);
+    /* The forms of a weight gradient, form i `plane` packed elements after form i - 1: a step of k for each four of
+     * `pixels` output pixels, of `rows` filters; and the same of what these see of a line, with a bound on the sum of
+     * squares of a channel in each. */
+    void (*winograd_dy)(const void *from, int64_t pixel, int64_t pixels, int64_t rows, gemm_packed *to, int64_t plane);
+    void (*winograd_line)(const struct gemm_image_line *line, const void *zero, gemm_packed *to, int64_t plane,
                           float bounds[GEMM_WINOGRAD_FORMS]);
-    /* The same for convolutions. Whether all forms of n mantissas of an image fit. One form of n channels, or filters,
-     * of a filter row, whose positions are `position` elements apart, as elements; false if it does not fit. The forms
-     * of a line (row not NULL) for each two output pixels, to_pixel packed elements apart, zeros beyond the channels.
-     */
-    bool (*winograd_takes)(const void *data, int64_t n);
+    /* The forms of a convolution: one of n channels, or filters, of a filter row, whose positions are `position`
+     * elements apart, as elements, false if it does not fit; and those of a line (row not NULL) for each two output
+     * pixels, to_pixel packed elements apart, zeros beyond the channels. */
     bool (*winograd_filter)(const void *from, int64_t position, int64_t n, int form, void *to);
     void (*winograd_pixels)(const struct gemm_image_line *line, const void *zero, gemm_packed *to, int64_t to_pixel,
                             int64_t plane);

@@ -94,6 +94,12 @@ static inline size_t gemm_workspace_bytes(const struct gemm_workspace *needs) {
     return needs->common + needs->worker * (size_t)needs->workers;
 }
 
+/* Enough for either of two plans. */
+static inline struct gemm_workspace gemm_larger_needs(struct gemm_workspace a, struct gemm_workspace b) {
+    return (struct gemm_workspace){a.common > b.common ? a.common : b.common, a.worker > b.worker ? a.worker : b.worker,
+                                   a.workers > b.workers ? a.workers : b.workers};
+}
+
 /* The workspace for `parts` parts, from the counted sizes of the common block and of a worker's arena. */
 struct gemm_workspace fl_gemm_needs(const struct gemm_call *c, const struct gemm_arena *common,
                                     const struct gemm_arena *worker, int64_t parts);
@@ -105,6 +111,9 @@ tensor_status fl_gemm_begin(struct gemm_call *c, struct gemm_workspace needs, st
 
 /* Merges the statistics of the workers' stores. */
 void fl_gemm_end(const struct gemm_call *c);
+
+/* Whether `takes` says so of all mantissas of an operand, some thousands at a time. */
+bool fl_gemm_all(const struct fl_view *at, bool (*takes)(const void *mantissas, int64_t n));
 
 /* Whether no window reads neighbouring pixels, so that all images can count as one line. */
 bool fl_gemm_is_one_line(const struct fl_windows *g);

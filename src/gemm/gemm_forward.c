@@ -25,11 +25,10 @@ enum {
     L2_B = 256 * 1024, /* bytes of B that remain in the cache from rectangle to rectangle */
     L1_B = 48 * 1024,  /* bytes of B that are read again for each band */
     BAND_SUMS = 2048,
-    GROUP_COLUMNS = 128,   /* columns summed before they are stored */
-    WINOGRAD_LINE = 4,     /* pixels of a line from which it takes fewer products than there are without padding */
-    WINOGRAD_DEPTH = 32,   /* channels from which Winograd's algorithm is faster (measured) */
-    FILTER_CHANNELS = 128, /* whose forms are packed at a time */
-    LOOK = 1 << 16         /* mantissas of a part */
+    GROUP_COLUMNS = 128,  /* columns summed before they are stored */
+    WINOGRAD_LINE = 4,    /* pixels of a line from which it takes fewer products than there are without padding */
+    WINOGRAD_DEPTH = 32,  /* channels from which Winograd's algorithm is faster (measured) */
+    FILTER_CHANNELS = 128 /* whose forms are packed at a time */
 };
 
 /* A part of k: `steps` steps of one filter position from `first` on. */
@@ -66,7 +65,7 @@ struct forward {
     bool lines_apart; /* a copy has r lines for each output line, otherwise all that lie between */
     bool group_per_part;
     int64_t parts;
-    int beyond; /* mantissas are too large for linear forms */
+    int beyond; /* forms of filters do not fit */
 };
 
 /* --- the filters -------------------------------------------------------------------------------------------------- */
@@ -157,17 +156,6 @@ static void pack_forms(void *context, int panel, int worker) {
         t->c->packing->bound_windows(packed, t->width, t->steps, proof_of(t, panel, form));
     }
     if (!fits)
-        __atomic_store_n(&t->beyond, 1, __ATOMIC_RELAXED);
-}
-
-/* Looks at the mantissas of the image. */
-static void look_part(void *context, int part, int worker) {
-    (void)worker;
-    struct forward *t = context;
-    const struct fl_view *in = &t->c->args->in[0];
-    const int64_t first = (int64_t)part * LOOK, n = gemm_min(LOOK, in->count - first);
-    if (!__atomic_load_n(&t->beyond, __ATOMIC_RELAXED) &&
-        !t->c->packing->winograd_takes(gemm_element(t->c, in->data, first), n))
         __atomic_store_n(&t->beyond, 1, __ATOMIC_RELAXED);
 }
 
@@ -802,19 +790,14 @@ tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_
     t.x = t.v.x;
     forward_plan(&t);
     struct gemm_workspace needs = lay_out(&t, NULL);
-    const bool winograd = plan_winograd(&t, &pairs);
-    if (winograd) {
-        const struct gemm_workspace of_pairs = lay_out(&pairs, NULL);
-        needs.common = of_pairs.common > needs.common ? of_pairs.common : needs.common;
-        needs.worker = of_pairs.worker > needs.worker ? of_pairs.worker : needs.worker;
-        needs.workers = of_pairs.workers > needs.workers ? of_pairs.workers : needs.workers;
-    }
+    bool winograd = plan_winograd(&t, &pairs);
+    if (winograd)
+        needs = gemm_larger_needs(needs, lay_out(&pairs, NULL));
     char *block;
     const tensor_status status = fl_gemm_begin(c, needs, needs_only, &block);
     if (!block)
         return status;
-    if (winograd)
-        fl_parallel_within(c->workers, (int)gemm_parts(c->args->in[0].count, LOOK), look_part, &pairs);
+    winograd = winograd && fl_gemm_all(&c->args->in[0], c->packing->winograd_takes);
     for (int64_t i = 0; i < t.v.groups; i++) {
         if (winograd && !pairs.beyond) {
             lay_out(&pairs, block);

@@ -76,28 +76,24 @@ static inline const element *pixel_at(const struct gemm_image_line *line, int64_
 /* --- weight gradients --- */
 
 /* The forms of dy for each pair of output pixels (y0, y1): y0, y0 + y1, y0 - y1, y1. */
-static bool gemm_winograd_dy(const void *from, int64_t pixel, int64_t pixels, int64_t rows, gemm_packed *to,
+static void gemm_winograd_dy(const void *from, int64_t pixel, int64_t pixels, int64_t rows, gemm_packed *to,
                              int64_t plane) {
-    packed_vector seen = packed_zero();
     for (int64_t x = 0; x < pixels; x += 4, to += rows)
         for (int64_t row = 0; row < rows; row += LANES) {
             const element *at = (const element *)from + x * pixel + row;
             const int64_t count = rows - row;
             const packed_vector y0 = packed_pair(at, at + 2 * pixel, count),
                                 y1 = packed_pair(at + pixel, at + 3 * pixel, count);
-            seen = note_large(note_large(seen, y0), y1);
             packed_put_some(to + row, y0, count);
             packed_put_some(to + row + plane, packed_sum(y0, y1), count);
             packed_put_some(to + row + 2 * plane, packed_difference(y0, y1), count);
             packed_put_some(to + row + 3 * plane, y1, count);
         }
-    return !any_large(seen);
 }
 
-static bool gemm_winograd_line(const struct gemm_image_line *line, const void *zero, gemm_packed *to, int64_t plane,
+static void gemm_winograd_line(const struct gemm_image_line *line, const void *zero, gemm_packed *to, int64_t plane,
                                float bounds[GEMM_WINOGRAD_FORMS]) {
     const int64_t quads = (line->count - 2) / 4, channels = line->channels;
-    packed_vector seen = packed_zero();
     squares largest[GEMM_WINOGRAD_FORMS];
     for (int form = 0; form < GEMM_WINOGRAD_FORMS; form++) {
         largest[form] = squares_zero();
@@ -115,10 +111,8 @@ static bool gemm_winograd_line(const struct gemm_image_line *line, const void *z
             for (int i = 0; i < 6; i++)
                 at[i] = pixel_at(line, line->x + 4 * quad + i, channel, zero);
             packed_vector d[4], form[GEMM_WINOGRAD_FORMS];
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < 4; i++)
                 d[i] = packed_pair(at[i], at[i + 2], count);
-                seen = note_large(seen, d[i]);
-            }
             forms_of_pixels(d, form);
             for (int i = 0; i < GEMM_WINOGRAD_FORMS; i++) {
                 sums[i] = squares_of(sums[i], form[i]);
@@ -130,7 +124,6 @@ static bool gemm_winograd_line(const struct gemm_image_line *line, const void *z
     }
     for (int form = 0; line->row && form < GEMM_WINOGRAD_FORMS; form++)
         bounds[form] = squares_up(largest[form], quads);
-    return !any_large(seen);
 }
 
 /* --- convolutions and input gradients --- */

@@ -11,8 +11,7 @@
  * four, as k-quads. The last pair of an odd number of pixels is zero times an element.
  *
  * Exact sums over filters three wide take two thirds of the products by Winograd's algorithm
- * (docs/decisions/0039-winograd.md), four sums of linear forms for each three filter positions. A chunk with mantissas
- * too large for it is computed as all others and added to these sums.
+ * (docs/decisions/0039-winograd.md), four sums of linear forms for each three filter positions.
  *
  * Long sums with few results are divided along k among the threads. Then each slice has its sums (for ordered sums a
  * slice is a chunk), which are added in order. */
@@ -38,9 +37,7 @@ struct gradient {
     const void *dy, *image; /* of the group */
     int64_t out_first;      /* first element of the result */
 
-    /* How it is computed without Winograd's algorithm, for chunks whose mantissas are too large for that. NULL: it is
-     * so computed. */
-    const struct gradient *plainly;
+    int forms; /* 1, or those of Winograd's algorithm */
 
     int64_t k, n;          /* n columns */
     int64_t sums_n;        /* columns of the sums: n, or four for each three of them */
@@ -91,10 +88,6 @@ static bool is_ordered(const struct gradient *t) {
     return t->c->family->ordered;
 }
 
-static int forms_of(const struct gradient *t) {
-    return t->plainly ? GEMM_WINOGRAD_FORMS : 1;
-}
-
 /* Sum i of those at `sums`. */
 static void *sum_at(const struct gradient *t, void *sums, int64_t i) {
     return (char *)sums + i * t->c->stores->sum_bytes;
@@ -120,23 +113,18 @@ static int64_t starts_row(const struct gradient *t) {
     return t->rows_block + 2 * GEMM_ROWS_MAX;
 }
 
-/* The sums of the chunks that are computed without Winograd's algorithm. */
-static int64_t *take_plain_sums(const struct gradient *t, struct gemm_arena *arena) {
-    return gemm_take(arena, t->plainly ? t->rows_block * t->n : 0, sizeof(int64_t));
-}
-
 static struct gradient_worker lay_out_worker(const struct gradient *t, struct gemm_arena *arena) {
     struct gradient_worker w = {0};
     const int64_t spans = spans_most(t), steps = t->chunk / t->step_pixels + spans, exact = !is_ordered(t),
                   together = t->c->packing->per_step > 1;
     w.span = gemm_take(arena, spans, sizeof *w.span);
-    for (int i = 0; i < forms_of(t); i++)
+    for (int i = 0; i < t->forms; i++)
         w.form[i].a = gemm_take(arena, steps * t->rows_block + GEMM_ROWS_MAX, GEMM_PACKED);
-    for (int i = 0; i < forms_of(t); i++)
+    for (int i = 0; i < t->forms; i++)
         w.form[i].b =
             gemm_take(arena, t->lines_most * t->positions * t->channels_block + GEMM_COLUMNS_MAX, GEMM_PACKED);
     w.zero = gemm_take(arena, together * t->channels_block, (size_t)t->c->packing->element_bytes);
-    for (int i = 0; i < forms_of(t); i++) {
+    for (int i = 0; i < t->forms; i++) {
         w.form[i].windows = gemm_take(arena, exact * (steps / GEMM_WINDOW + 1), sizeof *w.form[i].windows);
         w.form[i].squares = gemm_take(arena, t->lines_most, sizeof *w.form[i].squares);
     }
@@ -170,29 +158,26 @@ static void list_spans(const struct gradient *t, int64_t first, int64_t end, str
     }
 }
 
-/* false: the mantissas are too large for linear forms. */
-static bool pack_dy(const struct gradient *t, int64_t row, int64_t rows, struct gradient_worker *w) {
+static void pack_dy(const struct gradient *t, int64_t row, int64_t rows, struct gradient_worker *w) {
     const struct gemm_packing *packing = t->c->packing;
-    const int64_t plane = t->plainly ? w->form[1].a - w->form[0].a : 0;
-    bool fits = true;
-    for (int64_t i = 0; i < w->spans && fits; i++) {
+    const int64_t plane = t->forms > 1 ? w->form[1].a - w->form[0].a : 0;
+    for (int64_t i = 0; i < w->spans; i++) {
         const struct span *span = &w->span[i];
         const int64_t pixel = (span->image * t->v.y.out + span->y) * t->v.x.out + span->x0,
                       pixels = span->x1 - span->x0;
         const void *from = gemm_element(t->c, t->dy, pixel * t->v.out_pixel + row);
         gemm_packed *to = w->form[0].a + span->step * rows;
-        if (t->plainly)
-            fits = packing->winograd_dy(from, t->v.out_pixel, pixels, rows, to, plane);
+        if (t->forms > 1)
+            packing->winograd_dy(from, t->v.out_pixel, pixels, rows, to, plane);
         else
             packing->block(to, rows, from, t->v.out_pixel, 1, pixels, rows);
     }
-    for (int i = 0; i < forms_of(t) && fits && packing->bound_windows; i++)
+    for (int i = 0; i < t->forms && packing->bound_windows; i++)
         packing->bound_windows(w->form[i].a, rows, w->steps, w->form[i].windows);
-    return fits;
 }
 
-/* Packs image line `line` under a span. false: its mantissas are too large for linear forms. */
-static bool pack_image_line(const struct gradient *t, const struct span *span, int64_t line, int64_t channel,
+/* Packs image line `line` under a span. */
+static void pack_image_line(const struct gradient *t, const struct span *span, int64_t line, int64_t channel,
                             int64_t channels, struct gradient_worker *w) {
     const int64_t in_y = span->y * t->v.y.stride - t->v.y.padding + line * (t->v.y.dilation / t->filter_step);
     const int64_t pixel = (span->image * t->v.y.in + in_y) * t->v.x.in * t->v.in_pixel + channel;
@@ -206,35 +191,32 @@ static bool pack_image_line(const struct gradient *t, const struct span *span, i
                                          .position_step = t->position_step,
                                          .partner = t->v.x.stride};
     gemm_packed *to = w->form[0].b + (span->line + line) * t->positions * channels;
-    if (!t->plainly) {
+    if (t->forms == 1) {
         w->form[0].squares[span->line + line] = t->c->packing->image_line(&from, w->zero, to);
-        return true;
+        return;
     }
     float bounds[GEMM_WINOGRAD_FORMS];
-    const bool fits = t->c->packing->winograd_line(&from, w->zero, to, w->form[1].b - w->form[0].b, bounds);
+    t->c->packing->winograd_line(&from, w->zero, to, w->form[1].b - w->form[0].b, bounds);
     for (int i = 0; i < GEMM_WINOGRAD_FORMS; i++)
         w->form[i].squares[span->line + line] = bounds[i];
-    return fits;
 }
 
-static bool pack_image(const struct gradient *t, int64_t channel, int64_t channels, struct gradient_worker *w) {
-    bool fits = true;
+static void pack_image(const struct gradient *t, int64_t channel, int64_t channels, struct gradient_worker *w) {
     if (t->c->packing->per_step > 1)
         memset(w->zero, 0, (size_t)(channels * t->c->packing->element_bytes));
     for (int64_t i = 0; i < w->spans; i++) {
         const struct span *span = &w->span[i];
         const bool last = i + 1 == w->spans || w->span[i + 1].image != span->image;
-        for (int64_t line = 0; line < (last ? t->lines : t->line_step) && fits; line++)
-            fits = pack_image_line(t, span, line, channel, channels, w);
+        for (int64_t line = 0; line < (last ? t->lines : t->line_step); line++)
+            pack_image_line(t, span, line, channel, channels, w);
     }
-    return fits;
 }
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
 /* Packed positions under `pixels` output pixels. */
 static int64_t positions_under(const struct gradient *t, int64_t pixels) {
-    return t->plainly ? pixels / t->step_pixels : pixels * t->v.x.stride / t->position_step;
+    return t->forms > 1 ? pixels / t->step_pixels : pixels * t->v.x.stride / t->position_step;
 }
 
 static void list_segments(const struct gradient *t, const struct packed_chunk *form, int64_t rows, int64_t channels,
@@ -320,26 +302,23 @@ struct chunk_rows {
     int64_t next; /* the chunk that this worker will probably take then */
 };
 
-/* Multiplies it, for all filter positions or for the linear forms of each three, into sums [rows][sums_n]. false, and
- * nothing is computed, if the mantissas are too large for linear forms. */
-static bool add_chunk(const struct gradient *t, const struct chunk_rows *of, struct gradient_worker *w, void *sums,
+/* Multiplies it, for all filter positions or for the linear forms of each three, into sums [rows][sums_n]. */
+static void add_chunk(const struct gradient *t, const struct chunk_rows *of, struct gradient_worker *w, void *sums,
                       bool add) {
     const int64_t first = of->chunk * t->chunk, rows = of->rows;
     list_spans(t, first, gemm_min(first + t->chunk, t->k), w);
-    if (!pack_dy(t, of->row, rows, w))
-        return false;
+    pack_dy(t, of->row, rows, w);
     w->ahead = ahead_of(t, of->next);
     for (int64_t channel = 0; channel < t->v.depth; channel += t->channels_block) {
         const int64_t channels = gemm_min(t->channels_block, t->v.depth - channel);
         /* with all channels packed, the positions s are neighbours in the result too */
-        const int64_t parts = t->plainly ? GEMM_WINOGRAD_FORMS : t->v.x.positions,
-                      together = channels == t->v.depth && t->v.x.dilation == 1 && !t->plainly ? parts : 1;
-        if (!pack_image(t, channel, channels, w))
-            return false;
+        const int64_t parts = t->forms > 1 ? GEMM_WINOGRAD_FORMS : t->v.x.positions,
+                      together = channels == t->v.depth && t->v.x.dilation == 1 && t->forms == 1 ? parts : 1;
+        pack_image(t, channel, channels, w);
         for (int64_t s = 0; s < parts; s += together) {
-            const struct packed_chunk *form = &w->form[t->plainly ? s : 0];
-            const gemm_packed *b = form->b + (t->plainly ? 0 : s * t->v.x.dilation * channels);
-            if (t->plainly || s == 0) {
+            const struct packed_chunk *form = &w->form[t->forms > 1 ? s : 0];
+            const gemm_packed *b = form->b + (t->forms > 1 ? 0 : s * t->v.x.dilation * channels);
+            if (t->forms > 1 || s == 0) {
                 list_segments(t, form, rows, channels, w);
                 share_ahead(t, rows, channels, w);
             }
@@ -348,28 +327,12 @@ static bool add_chunk(const struct gradient *t, const struct chunk_rows *of, str
                              sum_at(t, sums, (r * parts + s) * t->v.depth + channel), add);
         }
     }
-    return true;
-}
-
-/* Adds the sums of three filter positions to those of linear forms that give them (form_results). */
-static void add_plain_sums(const struct gradient *t, const int64_t *plain, int64_t rows, int64_t *sums) {
-    const int64_t depth = t->v.depth;
-    for (int64_t i = 0; i < rows * t->v.y.positions; i++, plain += 3 * depth, sums += GEMM_WINOGRAD_FORMS * depth)
-        for (int64_t c = 0; c < depth; c++) {
-            sums[c] += plain[c];
-            sums[depth + c] += plain[depth + c];
-            sums[2 * depth + c] -= plain[depth + c];
-            sums[3 * depth + c] -= plain[2 * depth + c];
-        }
 }
 
 static void gradient_part(void *context, int part, int worker) {
     const struct gradient *t = context;
     struct gemm_arena arena = gemm_worker_arena(t->c, worker);
-    int64_t *plain_sums = take_plain_sums(t, &arena);
-    struct gemm_arena again = arena;
     struct gradient_worker w = lay_out_worker(t, &arena);
-    bool plain = false;
     const int64_t slice = part / t->row_blocks, row = part % t->row_blocks * t->rows_block;
     const int64_t first = (t->wave * t->slices + slice) * t->chunks_per_slice,
                   end = gemm_min(first + t->chunks_per_slice, t->chunks);
@@ -377,17 +340,8 @@ static void gradient_part(void *context, int part, int worker) {
     struct chunk_rows of = {.row = row, .rows = gemm_min(t->rows_block, t->v.filters - row)};
     for (of.chunk = first; of.chunk < end; of.chunk++) {
         of.next = of.chunk + 1 < end ? of.chunk + 1 : of.chunk + 1 + (t->c->workers - 1) * t->chunks_per_slice;
-        if (add_chunk(t, &of, &w, sums, of.chunk > first))
-            continue;
-        struct gemm_arena at = again;
-        struct gradient_worker other = lay_out_worker(t->plainly, &at);
-        add_chunk(t->plainly, &of, &other, plain_sums, plain);
-        if (of.chunk == first)
-            memset(sums, 0, (size_t)(of.rows * t->sums_n) * sizeof *plain_sums);
-        plain = true;
+        add_chunk(t, &of, &w, sums, of.chunk > first);
     }
-    if (plain)
-        add_plain_sums(t, plain_sums, of.rows, sums);
 }
 
 /* The sums of `count` filter rows from those of linear forms, in place. */
@@ -418,7 +372,7 @@ static void gradient_add_part(void *context, int part, int worker) {
     }
     if (t->wave + 1 < t->waves)
         return;
-    if (t->plainly)
+    if (t->forms > 1)
         form_results(n / (GEMM_WINOGRAD_FORMS * t->v.depth), t->v.depth, total);
     const struct gemm_sums stored = whole_sums(t, total, n * t->n / t->sums_n);
     t->c->stores->sums(t->c->args, t->out_first + first * t->n / t->sums_n, stored.stride, &stored,
@@ -456,6 +410,20 @@ static bool plan_chunk(struct gradient *t) {
            (t->chunks >= (int64_t)CHUNKS_PER_WORKER * t->c->workers && packed * GEMM_PACKED <= CHUNK_BYTES);
 }
 
+/* The slices of sums. */
+static void plan_slices(struct gradient *t) {
+    const int64_t sums = t->v.filters * t->sums_n, unit = t->forms > 1 ? GEMM_WINOGRAD_FORMS * t->v.depth : 1;
+    t->store_block = gemm_max(GEMM_STORE_BLOCK / unit, 1) * unit;
+    t->store_parts = gemm_parts(sums, t->store_block);
+    const int64_t affordable = gemm_max(SLICES_LEAST, SLICE_BYTES / (sums * t->c->stores->sum_bytes));
+    if (t->row_blocks >= GEMM_PARTS_FEW)
+        t->slices = 1;
+    else
+        t->slices = gemm_min(t->chunks, is_ordered(t) ? affordable : gemm_min(affordable, SLICES_MOST));
+    t->chunks_per_slice = is_ordered(t) && t->slices > 1 ? 1 : gemm_parts(t->chunks, t->slices);
+    t->waves = gemm_parts(t->chunks, t->slices * t->chunks_per_slice);
+}
+
 static void gradient_plan(struct gradient *t) {
     t->k = t->v.batch * t->v.y.out * t->v.x.out;
     t->n = t->sums_n = t->v.y.positions * t->v.x.positions * t->v.depth;
@@ -469,46 +437,31 @@ static void gradient_plan(struct gradient *t) {
         t->v.x.positions == 1 && t->v.batch * t->v.y.out == 1 ? t->c->packing->per_step * t->v.x.stride : 1;
     for (t->chunk = is_ordered(t) ? FL_K_CHUNK : CHUNK_STEPS * t->c->packing->per_step; !plan_chunk(t); t->chunk /= 2)
         ;
+    plan_slices(t);
 }
 
-/* The slices of sums, whose number of columns is known. */
-static void plan_slices(struct gradient *t) {
-    const int64_t sums = t->v.filters * t->sums_n, unit = t->plainly ? GEMM_WINOGRAD_FORMS * t->v.depth : 1;
-    t->store_block = gemm_max(GEMM_STORE_BLOCK / unit, 1) * unit;
-    t->store_parts = gemm_parts(sums, t->store_block);
-    const int64_t affordable = gemm_max(SLICES_LEAST, SLICE_BYTES / (sums * t->c->stores->sum_bytes));
-    if (t->row_blocks >= GEMM_PARTS_FEW)
-        t->slices = 1;
-    else
-        t->slices = gemm_min(t->chunks, is_ordered(t) ? affordable : gemm_min(affordable, SLICES_MOST));
-    t->chunks_per_slice = is_ordered(t) && t->slices > 1 ? 1 : gemm_parts(t->chunks, t->slices);
-    t->waves = gemm_parts(t->chunks, t->slices * t->chunks_per_slice);
-}
-
-/* Winograd's algorithm for filters three wide, whose lines are whole quads of pixels, if its tiles, which are half as
- * long, are less than twice as many; `plainly` remains as it is. */
-static void plan_winograd(struct gradient *t, struct gradient *plainly) {
-    const struct gemm_side *x = &t->v.x;
-    const int64_t lanes = t->c->kernels->lanes, depth = t->v.depth;
-    if (!t->c->packing->winograd_dy || x->positions != 3 || x->stride != 1 || x->dilation != 1 || x->out % 4 ||
-        x->out != t->span_most || GEMM_WINOGRAD_FORMS * gemm_parts(depth, lanes) >= 2 * gemm_parts(3 * depth, lanes))
-        return;
-    *plainly = *t;
-    t->plainly = plainly;
+/* The same by Winograd's algorithm, for filters three wide whose lines are whole quads of pixels, if its tiles, which
+ * are half as long, are less than twice as many; false elsewhere. */
+static bool plan_winograd(const struct gradient *plain, struct gradient *t) {
+    const struct gemm_side *x = &plain->v.x;
+    const int64_t lanes = plain->c->kernels->lanes, depth = plain->v.depth;
+    if (!plain->c->packing->winograd_dy || x->positions != 3 || x->stride != 1 || x->dilation != 1 || x->out % 4 ||
+        x->out != plain->span_most ||
+        GEMM_WINOGRAD_FORMS * gemm_parts(depth, lanes) >= 2 * gemm_parts(3 * depth, lanes))
+        return false;
+    *t = *plain;
+    t->forms = GEMM_WINOGRAD_FORMS;
     t->step_pixels = 4;
     t->positions = x->out / 4;
     t->sums_n = t->n / 3 * GEMM_WINOGRAD_FORMS;
+    plan_slices(t);
+    return true;
 }
 
 static struct gemm_workspace lay_out(struct gradient *t, char *block) {
     struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
     t->sums = gemm_take(&arena, (t->slices + 1) * t->v.filters * t->sums_n, (size_t)t->c->stores->sum_bytes);
-    take_plain_sums(t, &worker);
-    struct gemm_arena plain = worker;
     lay_out_worker(t, &worker);
-    if (t->plainly)
-        lay_out_worker(t->plainly, &plain);
-    worker.used = plain.used > worker.used ? plain.used : worker.used;
     return fl_gemm_needs(t->c, &arena, &worker, gemm_max(t->slices * t->row_blocks, t->store_parts));
 }
 
@@ -524,23 +477,24 @@ static void compute(struct gradient *t) {
 
 /* conv2d_weight_grad; matmul_tn, whose out[m][n] sums over k pixels. t describes one group. */
 tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    struct gradient t = {.c = c, .v = fl_gemm_convolution(c->args, true)}, plainly;
+    struct gradient t = {.c = c, .v = fl_gemm_convolution(c->args, true), .forms = 1}, forms;
     gradient_plan(&t);
-    plan_winograd(&t, &plainly);
-    plan_slices(&t);
+    struct gemm_workspace needs = lay_out(&t, NULL);
+    const bool winograd = plan_winograd(&t, &forms);
+    if (winograd)
+        needs = gemm_larger_needs(needs, lay_out(&forms, NULL));
     char *block;
-    const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);
+    const tensor_status status = fl_gemm_begin(c, needs, needs_only, &block);
     if (!block)
         return status;
+    if (winograd && fl_gemm_all(&c->args->in[0], c->packing->winograd_takes) &&
+        fl_gemm_all(&c->args->in[1], c->packing->winograd_takes))
+        t = forms;
     lay_out(&t, block);
     for (int64_t i = 0; i < t.v.groups; i++) {
         t.dy = gemm_element(c, c->args->in[0].data, i * t.v.filters);
         t.image = gemm_element(c, c->args->in[1].data, i * t.v.depth);
         t.out_first = i * t.v.filters * t.n;
-        if (t.plainly) {
-            plainly.dy = t.dy;
-            plainly.image = t.image;
-        }
         compute(&t);
     }
     fl_gemm_end(c);

@@ -84,7 +84,7 @@ static int16_t mantissa(enum data data, int operand, int64_t i, int number, uint
     case FORMS:
         if (operand == 0 || number % 4 < 2)
             return negative ? -0x4000 : 0x3fff;
-        return (int16_t)(negative ? -10922 - (number % 4 == 3) : 10922);
+        return (int16_t)(negative ? -10922 - (number % 8 == 3) : 10922 + (number % 8 == 7));
     case LATE_LARGE:
         if (i > 3000 && check_random(seed) % 211 == 0)
             return (int16_t)(negative ? -0x4001 : 0x4000);
