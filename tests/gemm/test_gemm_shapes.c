@@ -571,7 +571,7 @@ static void test_winograd(int number) {
     static const enum data kinds[] = {FORMS, LATE_LARGE, GAUSSIAN, SPIKES, LOWEST};
     static const tensor_format formats[] = {FMT_FLEX16_5, FMT_DFP16};
     uint64_t seed = seed0 ^ 0x77696e6f;
-    for (int i = 0; i < 90; i++) {
+    for (int i = 0; i < 60; i++) {
         const bool large = i % 9 == 0; /* several chunks */
         int after[2];
         struct fl_windows g = draw_windows(&seed, 1, after);
