@@ -70,9 +70,9 @@ static void look_part(void *context, int part, int worker) {
         __atomic_store_n(&l->beyond, 1, __ATOMIC_RELAXED);
 }
 
-bool fl_gemm_all(const struct fl_view *at, bool (*takes)(const void *mantissas, int64_t n)) {
+bool fl_gemm_all(const struct fl_view *at, int workers, bool (*takes)(const void *mantissas, int64_t n)) {
     struct look l = {at, takes, 0};
-    fl_parallel((int)gemm_parts(at->count, LOOK), look_part, &l);
+    fl_parallel_within(workers, (int)gemm_parts(at->count, LOOK), look_part, &l);
     return !l.beyond;
 }
 
@@ -87,7 +87,7 @@ static bool are_bytes(const void *mantissas, int64_t n) {
 bool fl_gemm_takes_bytes(const struct fl_args *args) {
     bool bytes = args->p.product.bytes;
     for (int i = 0; i < 2 && bytes && args->p.product.by_hand; i++)
-        bytes = fl_gemm_all(&args->in[i], are_bytes);
+        bytes = fl_gemm_all(&args->in[i], args->workers ? args->workers : fl_threads(), are_bytes);
     return bytes;
 }
 

@@ -28,7 +28,7 @@ enum {
     GEMM_VECTORS_MAX = 3,    /* of columns in a tile of a convolution */
     GEMM_ROWS_MAX = 16,      /* of such a tile */
     GEMM_COLUMNS_MAX = 48,
-    GEMM_WINOGRAD_FORMS = 4, /* products of linear forms, which give two results of three filter positions */
+    GEMM_WINOGRAD_FORMS = 4, /* products of linear forms in the place of two pixels times three filter positions */
     GEMM_PANEL_ROWS_MAX = 32,
     GEMM_PANEL_COLUMNS_MAX = 32,
     GEMM_DEPTHWISE_BLOCK = 64 /* results of a pixel that a depthwise kernel sums at a time */
@@ -225,7 +225,8 @@ struct gemm_kernels {
                    int64_t width, int32_t *start);
 
     /* The sums of pairs of neighbouring pixels from those of the forms of Winograd's algorithm, whose limbs lie `plane`
-     * apart: `rows` rows of `columns`, of the first pixels in out[0], of the second ones in out[1]. NULL: never. */
+     * apart: `rows` rows of `columns`, of the first pixels in out[0], of the second ones in out[1]. There is one where
+     * the packing has forms. */
     void (*winograd)(const struct gemm_sums *forms, int64_t plane, int64_t rows, int64_t columns,
                      const struct gemm_sums out[2]);
 
@@ -259,7 +260,8 @@ struct gemm_bound {
     };
 };
 
-/* A stretch of an image line that a weight gradient packs, position by position. */
+/* A stretch of an image line that is packed position by position for a weight gradient, or as linear forms, which have
+ * neither positions nor partners. */
 struct gemm_image_line {
     const void *row;       /* first channel wanted of pixel 0; NULL: a line of padding */
     int64_t row_pixels;    /* pixels of the line; others are padding */
@@ -291,7 +293,7 @@ struct gemm_packing {
     float (*image_line)(const struct gemm_image_line *line, const void *zero, gemm_packed *to);
 
     /* Winograd's algorithm for filters three wide; NULL: there is no such packing. Whether all linear forms of n
-     * mantissas of an image fit. */
+     * mantissas of an image, or of its gradient, fit. */
     bool (*winograd_takes)(const void *mantissas, int64_t n);
     /* The forms of a weight gradient, form i `plane` packed elements after form i - 1: a step of k for each four of
      * `pixels` output pixels, of `rows` filters; and the same of what these see of a line, with a bound on the sum of

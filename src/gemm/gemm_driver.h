@@ -112,8 +112,13 @@ tensor_status fl_gemm_begin(struct gemm_call *c, struct gemm_workspace needs, st
 /* Merges the statistics of the workers' stores. */
 void fl_gemm_end(const struct gemm_call *c);
 
-/* Whether `takes` says so of all mantissas of an operand, some thousands at a time. */
-bool fl_gemm_all(const struct fl_view *at, bool (*takes)(const void *mantissas, int64_t n));
+/* Whether the conditions of Winograd's algorithm hold that the direction across has in all passes. */
+static inline bool gemm_suits_winograd(const struct gemm_call *c, const struct gemm_side *across) {
+    return c->packing->winograd_takes && across->positions == 3 && across->stride == 1 && across->dilation == 1;
+}
+
+/* Whether `takes` says so of all int16 mantissas of an operand, which at most so many workers look at. */
+bool fl_gemm_all(const struct fl_view *at, int workers, bool (*takes)(const void *mantissas, int64_t n));
 
 /* Whether no window reads neighbouring pixels, so that all images can count as one line. */
 bool fl_gemm_is_one_line(const struct fl_windows *g);

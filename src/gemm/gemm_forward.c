@@ -7,7 +7,7 @@
  * only moves the segments; if a copy of all lines between those that are seen would be larger, the lines are copied
  * separately for each output line.
  *
- * Exact sums over filters three wide, on lines of an even number of pixels, take two thirds of the products by
+ * Sums of int16 over filters three wide, on lines of an even number of pixels, may take two thirds of the products by
  * Winograd's algorithm (docs/decisions/0039-winograd.md): v is then a convolution with filters one wide on pairs of
  * pixels, computed for each of four linear forms, whose sums give those of both pixels.
  *
@@ -26,7 +26,7 @@ enum {
     L1_B = 48 * 1024,  /* bytes of B that are read again for each band */
     BAND_SUMS = 2048,
     GROUP_COLUMNS = 128,  /* columns summed before they are stored */
-    WINOGRAD_LINE = 4,    /* pixels of a line from which it takes fewer products than there are without padding */
+    WINOGRAD_LINE = 4,    /* pixels of a line with a padding of one from which it takes fewer products */
     WINOGRAD_DEPTH = 32,  /* channels from which Winograd's algorithm is faster (measured) */
     FILTER_CHANNELS = 128 /* whose forms are packed at a time */
 };
@@ -45,7 +45,7 @@ struct forward {
     int64_t out_first;          /* first channel of the result */
 
     int forms;          /* 1, or those of Winograd's algorithm */
-    int64_t together;   /* output pixels of a pixel of v */
+    int64_t each;       /* output pixels of a pixel of v */
     struct gemm_side x; /* across, by pixels */
 
     int64_t depth_steps, pixel;         /* packed elements with data, and from pixel to pixel */
@@ -119,44 +119,40 @@ static float *proof_of(const struct forward *t, int64_t panel, int form) {
     return t->proof + (form * t->panels + panel) * t->windows;
 }
 
-/* Packs some channels from k on of a form of the filters of a panel in filter row r. */
+/* Packs some channels from k on of a form of the filters of a panel in filter row r; false if it does not fit. */
 static bool pack_form(const struct forward *t, int64_t panel, int form, int64_t r, int64_t k, gemm_packed *to) {
-    enum { MOST = GEMM_COLUMNS_MAX };
     const struct gemm_packing *packing = t->c->packing;
     const int64_t first = panel * t->width, columns = gemm_min(t->width, t->v.filters - first),
                   depth = gemm_min(FILTER_CHANNELS, t->v.depth - k);
     const int64_t channels = t->v.gradient ? t->v.filters : t->v.depth, row = t->v.y.positions * 3 * channels;
-    int16_t forms[MOST * FILTER_CHANNELS];
-    bool fits = true;
-    if (t->v.gradient) { /* the filters are read the other way */
-        for (int64_t i = 0; i < depth && fits; i++)
-            fits =
-                packing->winograd_filter(gemm_element(t->c, t->filter, (k + i) * row + (r * 3 + 2) * channels + first),
-                                         -channels, columns, form, forms + i * columns);
-        packing->block(to, t->width, forms, columns, 1, depth, columns);
-    } else {
-        for (int64_t j = 0; j < columns && fits; j++)
-            fits = packing->winograd_filter(gemm_element(t->c, t->filter, (first + j) * row + r * 3 * channels + k),
-                                            channels, depth, form, forms + j * FILTER_CHANNELS);
-        packing->block(to, t->width, forms, 1, FILTER_CHANNELS, depth, columns);
-    }
-    return fits;
+    int16_t forms[GEMM_COLUMNS_MAX * FILTER_CHANNELS];
+    for (int64_t i = 0; t->v.gradient && i < depth; i++) /* the filters are read the other way */
+        if (!packing->winograd_filter(gemm_element(t->c, t->filter, (k + i) * row + (r * 3 + 2) * channels + first),
+                                      -channels, columns, form, forms + i * columns))
+            return false;
+    for (int64_t j = 0; !t->v.gradient && j < columns; j++)
+        if (!packing->winograd_filter(gemm_element(t->c, t->filter, (first + j) * row + r * 3 * channels + k), channels,
+                                      depth, form, forms + j * FILTER_CHANNELS))
+            return false;
+    packing->block(to, t->width, forms, t->v.gradient ? columns : 1, t->v.gradient ? 1 : FILTER_CHANNELS, depth,
+                   columns);
+    return true;
 }
 
 static void pack_forms(void *context, int panel, int worker) {
     (void)worker;
     struct forward *t = context;
-    bool fits = true;
-    for (int form = 0; form < t->forms && fits; form++) {
+    for (int form = 0; form < t->forms; form++) {
         gemm_packed *packed = packed_panel(t, panel, form);
         for (int64_t i = 0; i < t->pieces; i++)
-            for (int64_t k = 0; k < t->v.depth && fits; k += FILTER_CHANNELS)
-                fits = pack_form(t, panel, form, t->piece[i].r, k,
-                                 packed + (t->piece[i].b + k / t->c->packing->per_step) * t->width);
+            for (int64_t k = 0; k < t->v.depth; k += FILTER_CHANNELS)
+                if (!pack_form(t, panel, form, t->piece[i].r, k,
+                               packed + (t->piece[i].b + k / t->c->packing->per_step) * t->width)) {
+                    __atomic_store_n(&t->beyond, 1, __ATOMIC_RELAXED);
+                    return;
+                }
         t->c->packing->bound_windows(packed, t->width, t->steps, proof_of(t, panel, form));
     }
-    if (!fits)
-        __atomic_store_n(&t->beyond, 1, __ATOMIC_RELAXED);
 }
 
 static void forward_pack_filters(void *context, int panel, int worker) {
@@ -269,11 +265,13 @@ static void pack_line_forms(const struct forward *t, gemm_packed *to, const void
                                          .row_pixels = t->x.in,
                                          .pixel = t->v.in_pixel,
                                          .channels = t->v.depth,
-                                         .x = t->together * x0 - padding,
-                                         .count = t->together * (x1 - x0) + t->x.positions - 1};
-    if (row)
+                                         .x = t->each * x0 - padding,
+                                         .count = t->each * (x1 - x0) + t->x.positions - 1};
+    if (row) {
         t->c->packing->winograd_pixels(&line, zero, to, t->pixel, t->plane);
-    for (int form = 0; form < t->forms && !row; form++)
+        return;
+    }
+    for (int form = 0; form < t->forms; form++)
         pack_zeros(t, to + form * t->plane, (x1 - x0) * t->pixel);
 }
 
@@ -424,7 +422,7 @@ static void find_starts(const struct forward *t, const struct gemm_segments *lis
 
 /* Output pixels of an image in a band. */
 static int64_t image_pixels(const struct forward *t, const struct rect *q) {
-    return (q->band_y1 - q->band_y0) * (q->x1 - q->x0) * t->together;
+    return (q->band_y1 - q->band_y0) * (q->x1 - q->x0) * t->each;
 }
 
 /* All tiles of a phase in pixels [y0, y1) x [x0, x1) of a band, the first of which is of that phase. out: the band's
@@ -503,7 +501,7 @@ static void pair_tiles(const struct forward *t, const struct rect *q, const gemm
     const int64_t first = group * t->panels_per_group, end = gemm_min(first + t->panels_per_group, t->panels);
     const bool stacked = t->stack > 1;
     const int64_t count = stacked ? q->images : x1 - x0, pairs = stacked ? x1 - x0 : 1, /* tiles of a line */
-        a_row = stacked ? t->copy : t->pixel, apart = stacked ? image_pixels(t, q) : t->together;
+        a_row = stacked ? t->copy : t->pixel, apart = stacked ? image_pixels(t, q) : t->each;
     for (int64_t panel = first; panel < end; panel++) {
         const int64_t columns = gemm_min(t->width, t->v.filters - panel * t->width);
         const int rows = gemm_tile_rows(t->c->kernels, (int)gemm_parts(columns, t->c->kernels->lanes), count);
@@ -511,7 +509,7 @@ static void pair_tiles(const struct forward *t, const struct rect *q, const gemm
             const int64_t line = t->lines_apart ? (y - q->y0) * t->v.y.positions : place_of(t, &t->v.y, y) - q->in_y0;
             for (int64_t x = x0; x < x0 + pairs; x++) {
                 const gemm_packed *from = a + line * q->line + (x - q->in_x0) * t->pixel;
-                const int64_t pixel = ((y - q->band_y0) * (q->x1 - q->x0) + x - q->x0) * t->together;
+                const int64_t pixel = ((y - q->band_y0) * (q->x1 - q->x0) + x - q->x0) * t->each;
                 for (int64_t i = 0; i < count; i += rows) {
                     struct gemm_sums out = gemm_sums_at(all, pixel + i * apart, (panel - first) * t->width);
                     out.stride = apart * all->stride;
@@ -532,9 +530,9 @@ static void phase_zeros(const struct forward *t, const struct rect *q, int64_t i
     for (int64_t y = y0; y < y1; y += phases_of(t, &t->v.y))
         for (int64_t x = x0; x < x1; x += phases_of(t, &t->v.x)) {
             const int64_t pixel =
-                image * image_pixels(t, q) + ((y - q->band_y0) * (q->x1 - q->x0) + x - q->x0) * t->together;
+                image * image_pixels(t, q) + ((y - q->band_y0) * (q->x1 - q->x0) + x - q->x0) * t->each;
             const struct gemm_sums to = gemm_sums_at(out, pixel, 0);
-            const size_t sums = (size_t)(t->together * to.stride);
+            const size_t sums = (size_t)(t->each * to.stride);
             if (to.wide)
                 memset(to.wide, 0, sums * sizeof *to.wide);
             if (to.low)
@@ -553,10 +551,9 @@ static void store_sums(const struct forward *t, int64_t first, int64_t n, const 
 /* Stores a band of image number i of the rectangle. */
 static void store_band(const struct forward *t, const struct rect *q, int64_t i, int64_t group,
                        const struct gemm_sums *all, void *stats) {
-    const int64_t first = group * t->panels_per_group * t->width, wide = (q->x1 - q->x0) * t->together,
+    const int64_t first = group * t->panels_per_group * t->width, wide = (q->x1 - q->x0) * t->each,
                   high = q->band_y1 - q->band_y0, line = (q->image + i) * t->v.y.out + q->band_y0,
-                  origin = (line * t->x.out + q->x0 * t->together) * t->v.out_pixel + t->out_first,
-                  columns = all->stride;
+                  origin = (line * t->x.out + q->x0 * t->each) * t->v.out_pixel + t->out_first, columns = all->stride;
     const struct gemm_sums of_image = gemm_sums_at(all, i * image_pixels(t, q), 0), *sums = &of_image;
     if (columns < t->v.out_pixel) {
         for (int64_t y = 0; y < high; y++)
@@ -585,7 +582,7 @@ static struct forward_worker lay_out_worker(const struct forward *t, struct gemm
     struct forward_worker w = {.sums = {.low = NULL}};
     const int64_t columns = gemm_min(t->v.filters, t->panels_per_group * t->width);
     const int64_t segments = is_ordered(t) ? t->pieces : t->steps,
-                  sums = t->stack * t->band_h * t->rect_w * t->together * columns, winograd = t->forms > 1;
+                  sums = t->stack * t->band_h * t->rect_w * t->each * columns, winograd = t->forms > 1;
     w.a = gemm_take(arena, t->forms * t->plane, GEMM_PACKED);
     if (!is_ordered(t) && t->steps * t->c->packing->per_step > GEMM_LIMBS_K) {
         w.sums.wide = gemm_take(arena, sums, sizeof *w.sums.wide);
@@ -691,7 +688,7 @@ static void plan_stack(struct forward *t) {
     if (t->rects_x * t->rects_y > 1 || t->band_h < t->rect_h ||
         gemm_parts(t->v.x.out, phases_of(t, &t->v.x)) > rows / 2)
         return;
-    const int64_t sums = t->rect_h * t->rect_w * t->together * gemm_min(t->v.filters, t->panels_per_group * t->width),
+    const int64_t sums = t->rect_h * t->rect_w * t->each * gemm_min(t->v.filters, t->panels_per_group * t->width),
                   fitting =
                       gemm_min(L2_A / (t->forms * t->copy * GEMM_PACKED), L2_B / (sums * t->c->stores->sum_bytes));
     t->stack = gemm_min(gemm_min(rows, t->v.batch), fitting / k->rows_unit * k->rows_unit);
@@ -715,7 +712,7 @@ static void forward_plan(struct forward *t) {
     t->windows = gemm_parts(t->steps, GEMM_WINDOW);
 
     const int64_t columns = gemm_min(t->v.filters, t->panels_per_group * t->width);
-    int64_t pixels = GEMM_SUM_BYTES / (columns * t->together * t->c->stores->sum_bytes);
+    int64_t pixels = GEMM_SUM_BYTES / (columns * t->each * t->c->stores->sum_bytes);
     if (t->steps * t->panels * t->width * t->forms * GEMM_PACKED > L2_B)
         pixels = gemm_max(pixels, gemm_min(192, L2_A / (t->forms * t->pixel * GEMM_PACKED)));
     pixels = gemm_round_up(gemm_max(pixels, 1), k->rows[t->vectors]);
@@ -725,7 +722,7 @@ static void forward_plan(struct forward *t) {
     t->rects_y = gemm_parts(t->v.y.out, t->rect_h);
     t->band_h = t->rect_h;
     if (t->panels == 1 && !has_phases(t) && t->steps * t->width * t->forms * GEMM_PACKED <= L1_B)
-        t->band_h = gemm_min(t->rect_h, gemm_max(1, BAND_SUMS / (t->rect_w * t->together * t->v.filters)));
+        t->band_h = gemm_min(t->rect_h, gemm_max(1, BAND_SUMS / (t->rect_w * t->each * t->v.filters)));
     t->lines_apart = t->v.y.dilation > 1 && t->rect_h * t->v.y.positions < pixels_seen(t, &t->v.y, t->rect_h);
     plan_stack(t);
     t->plane = rect_size(t);
@@ -747,13 +744,12 @@ static struct gemm_workspace lay_out(struct forward *t, char *block) {
 /* The same by Winograd's algorithm; false where it does not apply. */
 static bool plan_winograd(const struct forward *plain, struct forward *t) {
     const struct gemm_side *x = &plain->v.x;
-    if (!plain->c->packing->winograd_pixels || x->positions != 3 || x->stride != 1 || x->dilation != 1 || x->out % 2 ||
-        x->out < WINOGRAD_LINE || has_phases(plain) || plain->v.depth < WINOGRAD_DEPTH ||
-        plain->v.y.positions * x->positions * plain->v.depth > GEMM_LIMBS_K)
+    if (!gemm_suits_winograd(plain->c, x) || x->out % 2 || x->out < WINOGRAD_LINE || has_phases(plain) ||
+        plain->v.depth < WINOGRAD_DEPTH || plain->v.y.positions * x->positions * plain->v.depth > GEMM_LIMBS_K)
         return false;
     *t = *plain;
     t->forms = GEMM_WINOGRAD_FORMS;
-    t->together = 2;
+    t->each = 2;
     t->v.x = (struct gemm_side){.in = x->out / 2, .out = x->out / 2, .positions = 1, .stride = 1, .dilation = 1};
     forward_plan(t);
     return true;
@@ -786,7 +782,7 @@ static void begin_group(struct forward *t, int64_t group) {
 /* conv2d and matmul_nt; conv2d_input_grad and matmul. A is the image by patches: x, or in an input gradient dy, where
  * images in and out change places and the filters are read the other way. t describes one group. */
 tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    struct forward t = {.c = c, .v = fl_gemm_convolution(c->args, true), .forms = 1, .together = 1}, pairs;
+    struct forward t = {.c = c, .v = fl_gemm_convolution(c->args, true), .forms = 1, .each = 1}, pairs;
     t.x = t.v.x;
     forward_plan(&t);
     struct gemm_workspace needs = lay_out(&t, NULL);
@@ -797,7 +793,7 @@ tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_
     const tensor_status status = fl_gemm_begin(c, needs, needs_only, &block);
     if (!block)
         return status;
-    winograd = winograd && fl_gemm_all(&c->args->in[0], c->packing->winograd_takes);
+    winograd = winograd && fl_gemm_all(&c->args->in[0], c->workers, c->packing->winograd_takes);
     for (int64_t i = 0; i < t.v.groups; i++) {
         if (winograd && !pairs.beyond) {
             lay_out(&pairs, block);

@@ -5,7 +5,6 @@
  * are those of the first pair of pixels, the upper ones those of the second. In a convolution it is two channels. With
  * mantissas in -2^14 ... 2^14 - 1 every form of pixels is an int16.
  *
- * Expects: gemm_k_pairs.h, gemm_int16_bounds.h, packed_put.
  * Gives: gemm_winograd_dy, gemm_winograd_line, gemm_winograd_takes, gemm_winograd_filter, gemm_winograd_pixels. */
 #ifndef FL_GEMM_INT16_WINOGRAD_H
 #define FL_GEMM_INT16_WINOGRAD_H
@@ -58,6 +57,17 @@ static inline bool any_large(packed_vector seen) {
 #endif
 #endif
 
+static bool gemm_winograd_takes(const void *data, int64_t n) {
+    const element *from = data;
+    packed_vector seen = packed_zero();
+    int64_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES)
+        seen = note_large(seen, packed_along(from + i, 2 * LANES));
+    if (i < n)
+        seen = note_large(seen, packed_along(from + i, n - i));
+    return !any_large(seen);
+}
+
 /* The forms of the pixels that a pair of output pixels sees: d0 - d2, d1 + d2, d2 - d1, d1 - d3. */
 static inline __attribute__((always_inline)) void forms_of_pixels(const packed_vector d[4],
                                                                   packed_vector form[GEMM_WINOGRAD_FORMS]) {
@@ -101,7 +111,9 @@ static void gemm_winograd_line(const struct gemm_image_line *line, const void *z
         if (!line->row)
             memset(to + form * plane, 0, (size_t)(quads * channels) * sizeof *to);
     }
-    for (int64_t channel = 0; line->row && channel < channels; channel += LANES) {
+    if (!line->row)
+        return;
+    for (int64_t channel = 0; channel < channels; channel += LANES) {
         const int64_t count = channels - channel;
         squares sums[GEMM_WINOGRAD_FORMS];
         for (int form = 0; form < GEMM_WINOGRAD_FORMS; form++)
@@ -122,22 +134,11 @@ static void gemm_winograd_line(const struct gemm_image_line *line, const void *z
         for (int form = 0; form < GEMM_WINOGRAD_FORMS; form++)
             largest[form] = squares_larger(largest[form], sums[form]);
     }
-    for (int form = 0; line->row && form < GEMM_WINOGRAD_FORMS; form++)
+    for (int form = 0; form < GEMM_WINOGRAD_FORMS; form++)
         bounds[form] = squares_up(largest[form], quads);
 }
 
 /* --- convolutions and input gradients --- */
-
-static bool gemm_winograd_takes(const void *data, int64_t n) {
-    const element *from = data;
-    packed_vector seen = packed_zero();
-    int64_t i = 0;
-    for (; i + 2 * LANES <= n; i += 2 * LANES)
-        seen = note_large(seen, packed_along(from + i, 2 * LANES));
-    if (i < n)
-        seen = note_large(seen, packed_along(from + i, n - i));
-    return !any_large(seen);
-}
 
 /* The forms of a filter row: g0, g0 + g1 + g2, g0 - g1 + g2, g2. */
 static bool gemm_winograd_filter(const void *from, int64_t position, int64_t n, int form, void *to) {

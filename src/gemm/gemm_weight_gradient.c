@@ -10,8 +10,8 @@
  * of two neighbours, and each image element with the one that the neighbour reads instead. Products of bytes multiply
  * four, as k-quads. The last pair of an odd number of pixels is zero times an element.
  *
- * Exact sums over filters three wide take two thirds of the products by Winograd's algorithm
- * (docs/decisions/0039-winograd.md), four sums of linear forms for each three filter positions.
+ * Sums of int16 over filters three wide, on lines of whole quads of pixels, may take two thirds of the products by
+ * Winograd's algorithm (docs/decisions/0039-winograd.md): four sums of linear forms for each three filter positions.
  *
  * Long sums with few results are divided along k among the threads. Then each slice has its sums (for ordered sums a
  * slice is a chunk), which are added in order. */
@@ -261,11 +261,11 @@ static struct gemm_ahead ahead_of(const struct gradient *t, int64_t chunk) {
     return ahead;
 }
 
-/* Shares what is ahead among the segments of all tiles of some columns. */
+/* Shares what is ahead among the segments of all tiles of some columns, of one form. */
 static void share_ahead(const struct gradient *t, int64_t rows, int64_t channels, struct gradient_worker *w) {
     const struct gemm_kernels *k = t->c->kernels;
     const int64_t lines = (w->ahead.end - w->ahead.at + w->ahead.then_end - w->ahead.then) / GEMM_CACHE_LINE,
-                  columns = t->sums_n / t->v.depth * channels,
+                  columns = t->sums_n / t->v.depth / t->forms * channels,
                   tiles = gemm_parts(columns, k->vectors * k->lanes) * gemm_parts(rows, k->rows[k->vectors]);
     w->ahead.each = gemm_parts(lines, gemm_max(tiles * w->list.count, 1));
 }
@@ -374,8 +374,9 @@ static void gradient_add_part(void *context, int part, int worker) {
         return;
     if (t->forms > 1)
         form_results(n / (GEMM_WINOGRAD_FORMS * t->v.depth), t->v.depth, total);
-    const struct gemm_sums stored = whole_sums(t, total, n * t->n / t->sums_n);
-    t->c->stores->sums(t->c->args, t->out_first + first * t->n / t->sums_n, stored.stride, &stored,
+    const int64_t elements = n * t->n / t->sums_n;
+    const struct gemm_sums stored = whole_sums(t, total, elements);
+    t->c->stores->sums(t->c->args, t->out_first + first * t->n / t->sums_n, elements, &stored,
                        gemm_worker_stats(t->c, worker));
 }
 
@@ -430,7 +431,7 @@ static void gradient_plan(struct gradient *t) {
     t->step_pixels = t->c->packing->per_step;
     t->row_blocks = gemm_parts(t->v.filters, ROWS_BLOCK);
     t->rows_block = gemm_parts(t->v.filters, t->row_blocks);
-    if (t->row_blocks > 1) /* whole tiles */
+    if (t->row_blocks > 1) /* whole tiles of two vectors */
         t->rows_block = gemm_min(gemm_round_up(t->rows_block, t->c->kernels->rows[2]), ROWS_BLOCK);
     t->channels_block = t->v.depth <= CHANNELS_BLOCK * 3 / 2 ? t->v.depth : CHANNELS_BLOCK;
     t->position_step =
@@ -445,8 +446,7 @@ static void gradient_plan(struct gradient *t) {
 static bool plan_winograd(const struct gradient *plain, struct gradient *t) {
     const struct gemm_side *x = &plain->v.x;
     const int64_t lanes = plain->c->kernels->lanes, depth = plain->v.depth;
-    if (!plain->c->packing->winograd_dy || x->positions != 3 || x->stride != 1 || x->dilation != 1 || x->out % 4 ||
-        x->out != plain->span_most ||
+    if (!gemm_suits_winograd(plain->c, x) || x->out % 4 || x->out != plain->span_most ||
         GEMM_WINOGRAD_FORMS * gemm_parts(depth, lanes) >= 2 * gemm_parts(3 * depth, lanes))
         return false;
     *t = *plain;
@@ -487,8 +487,8 @@ tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace
     const tensor_status status = fl_gemm_begin(c, needs, needs_only, &block);
     if (!block)
         return status;
-    if (winograd && fl_gemm_all(&c->args->in[0], c->packing->winograd_takes) &&
-        fl_gemm_all(&c->args->in[1], c->packing->winograd_takes))
+    if (winograd && fl_gemm_all(&c->args->in[0], c->workers, c->packing->winograd_takes) &&
+        fl_gemm_all(&c->args->in[1], c->workers, c->packing->winograd_takes))
         t = forms;
     lay_out(&t, block);
     for (int64_t i = 0; i < t.v.groups; i++) {

@@ -85,8 +85,8 @@ static int16_t mantissa(enum data data, int operand, int64_t i, int number, uint
         if (operand == 0 || number % 4 < 2)
             return negative ? -0x4000 : 0x3fff;
         return (int16_t)(negative ? -10922 - (number % 8 == 3) : 10922 + (number % 8 == 7));
-    case LATE_LARGE:
-        if (i > 3000 && check_random(seed) % 211 == 0)
+    case LATE_LARGE: /* only beyond the first part that is looked at, for some */
+        if (i > (number % 2 ? 3000 : 70000) && check_random(seed) % 211 == 0)
             return (int16_t)(negative ? -0x4001 : 0x4000);
         return (int16_t)((int)(check_random(seed) % 0x8000) - 0x4000);
     case BLOCKS:
@@ -566,10 +566,19 @@ static void test_windows(int number) {
 }
 
 /* Filters three wide on lines of whole pairs or quads of pixels, which Winograd's algorithm computes where mantissas
- * are small enough; chunks of a weight gradient with and without larger ones. */
+ * are small enough: several blocks of k, wide packed pixels, chunks, panels and groups; operands of which only a late
+ * part has larger mantissas. */
 static void test_winograd(int number) {
+    static const int shapes[][11] = {{1, 3, 6, 600, 17, 3, 3, 1, 1, 1, 1}, {1, 2, 4, 1100, 5, 2, 3, 1, 1, 1, 1},
+                                     {1, 3, 6, 17, 600, 3, 3, 1, 1, 1, 1}, {1, 2, 4, 5, 1100, 2, 3, 1, 1, 1, 1},
+                                     {2, 5, 64, 70, 40, 3, 3, 1, 1, 1, 2}, {1, 4, 36, 33, 130, 3, 3, 1, 1, 1, 1},
+                                     {5, 9, 44, 36, 32, 2, 3, 1, 1, 1, 1}, {4, 20, 24, 36, 3, 1, 3, 1, 0, 1, 1}};
     static const enum data kinds[] = {FORMS, LATE_LARGE, GAUSSIAN, SPIKES, LOWEST};
     static const tensor_format formats[] = {FMT_FLEX16_5, FMT_DFP16};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (int op = 0; op < 3; op++, number++)
+            for (int kind = 0; kind < 2; kind++)
+                run_case(fl_format_of(FMT_FLEX16_5), conv_problem(convs[op], shapes[i]), kinds[kind], number);
     uint64_t seed = seed0 ^ 0x77696e6f;
     for (int i = 0; i < 60; i++) {
         const bool large = i % 9 == 0; /* several chunks */
