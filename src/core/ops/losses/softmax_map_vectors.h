@@ -165,7 +165,10 @@ static double row_powers(double *to, const double *z, int64_t n) {
         for (int j = 0; j < POWERS; j++)
             v[j] = n - i > j * LANES ? lanes_of(z + i + j * LANES, n - i - j * LANES) : lanes_all(0);
         powers_of(v);
-        for (int j = 0; j < POWERS && n - i > j * LANES; j++) {
+#pragma GCC unroll 4 /* a sum with a variable index would lie in memory, in the loop above too */
+        for (int j = 0; j < POWERS; j++) {
+            if (n - i <= j * LANES)
+                continue;
             const lanes kept = lanes_first(v[j], n - i - j * LANES);
             lanes_to(to + i + j * LANES, kept);
             sum[j] += kept;
