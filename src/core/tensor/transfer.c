@@ -105,7 +105,7 @@ struct job {
     int64_t per_part;                   /* elements */
     bool floats;                        /* blocks are binary32, else double */
     const struct fl_kernels *from, *to; /* conversions of the formats of source and destination, if any */
-    bool far;                           /* the source is expected in no cache */
+    bool far;                           /* the source is floats, expected in no cache */
     int64_t block;                      /* numbers converted at a time */
     bool stream;                        /* the destination is written around the caches */
 };
@@ -168,7 +168,7 @@ static void transfer_floats(const struct job *job, int64_t first, int64_t n, str
     float block[FL_BLOCK];
     _Alignas(64) char buffer[FL_BLOCK * ELEMENT_BYTES];
     const float *x = fetch_floats(&t->source, job->from, first, n, block);
-    if (job->far && x != block)
+    if (job->far)
         prefetch_block(x + n);
     if (!t->format) {
         struct fl_stats seen = {0};
@@ -218,7 +218,8 @@ void fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total) 
                  t->rounding.mode != TENSOR_ROUND_STOCHASTIC;
     job.stream = job.floats && t->format && t->out.data && t->count * t->format->bytes >= STREAM_BYTES &&
                  (uintptr_t)t->out.data % 64 == 0;
-    job.far = job.floats && t->count * (int64_t)sizeof(float) >= STREAM_BYTES;
+    job.far = job.floats && t->count * (int64_t)sizeof(float) >= STREAM_BYTES &&
+              (t->source.f || (t->source.format && t->source.format->id == FMT_FP32));
     job.block = job.far ? FAR_BLOCK : FL_BLOCK;
     fl_parallel(parts, transfer_part, &job);
     *total = (struct fl_transfer_result){.nonfinite = -1};
