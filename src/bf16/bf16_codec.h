@@ -32,8 +32,8 @@ FL_BOTH uint16_t bf16_from_float_truncated(float x) {
 FL_BOTH uint16_t bf16_from_float(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    const uint32_t nearest = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16, nan = bits >> 16 | 0x40u;
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : nearest);
+    const uint32_t half = 0x7fffu + (bits >> 16 & 1u), quiet = ~bits & 0x400000u; /* what is added, quiet to a NaN */
+    return (uint16_t)((bits + ((bits & 0x7fffffffu) > 0x7f800000u ? quiet : half)) >> 16);
 }
 
 /* What src/float/float_block.h asks of a codec. */

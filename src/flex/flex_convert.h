@@ -18,8 +18,8 @@ static void convert_unusual(int16_t *dst, int64_t n, const float *x, int e, stru
     }
 }
 
-/* Rounds to nearest even in one pass. The addition of 1.5 * 2^23 rounds to an integer, which the last bits of the sum
- * are. Saturation and the largest mantissa follow from the largest number. */
+/* Rounds to nearest even. The addition of 1.5 * 2^23 rounds to an integer, which the last bits of the sum are.
+ * Saturation and the largest mantissa follow from the largest number. */
 static void floats_to_elements(const struct fl_format *format, const struct fl_view *out, int64_t first, int64_t n,
                                const float *x, const struct fl_rounding *rounding, struct fl_stats *stats) {
     (void)format;
@@ -27,24 +27,10 @@ static void floats_to_elements(const struct fl_format *format, const struct fl_v
     int16_t *dst = element(out, first);
     const int e = fl_exponent(out);
     float unit;
-    const bool usual = flex_load_unit(e, &unit) && dst;
-    const float top = FLEX_TOP, whole = 0x1.8p23f;
-    uint32_t largest = 0, zeros = 0, nothing = 0;
-    if (usual)
-        for (int64_t i = 0; i < n; i++) {
-            const uint32_t magnitude = fl_float_magnitude(x[i]);
-            const float v = x[i] * unit, below = v < top ? v : top;
-            const float inside = below > -top ? below : -top, m = inside + whole;
-            int32_t bits;
-            memcpy(&bits, &m, sizeof bits);
-            largest = magnitude > largest ? magnitude : largest;
-            zeros += m == whole;
-            nothing += magnitude == 0;
-            dst[i] = (int16_t)bits;
-        }
-    else
-        for (int64_t i = 0; i < n; i++)
-            largest = fl_float_magnitude(x[i]) > largest ? fl_float_magnitude(x[i]) : largest;
+    const bool usual = flex_load_unit(e, &unit);
+    const float top = FLEX_TOP, whole = 0x1.8p23f, half = 0.5f / unit;
+    int64_t flushed = 0;
+    const uint32_t largest = fl_count_flushed(x, n, dst && usual ? fl_float_magnitude(half) : 0, &flushed);
     if (largest >= 0x7f800000u || (dst && !usual)) {
         convert_unusual(dst, n, x, e, stats);
         return;
@@ -57,12 +43,23 @@ static void floats_to_elements(const struct fl_format *format, const struct fl_v
     const float size = maximum * unit;
     const int32_t gamma = (int32_t)rintf(size < top ? size : top);
     stats->gamma = gamma > stats->gamma ? gamma : stats->gamma;
-    stats->flushed += (int64_t)zeros - (int64_t)nothing;
-    if (!(size >= top + 0.5f)) /* a tie goes to 32768, which is even */
-        return;
+    stats->flushed += flushed;
     uint32_t saturated = 0;
-    for (int64_t i = 0; i < n; i++)
-        saturated += fabsf(x[i] * unit) >= top + 0.5f;
+    if (size <= top)
+        for (int64_t i = 0; i < n; i++) {
+            const float m = x[i] * unit + whole;
+            int32_t bits;
+            memcpy(&bits, &m, sizeof bits);
+            dst[i] = (int16_t)bits;
+        }
+    else
+        for (int64_t i = 0; i < n; i++) {
+            const float v = x[i] * unit, below = v < top ? v : top, m = (below > -top ? below : -top) + whole;
+            int32_t bits;
+            memcpy(&bits, &m, sizeof bits);
+            saturated += fabsf(v) >= top + 0.5f; /* a tie goes to 32768, which is even */
+            dst[i] = (int16_t)bits;
+        }
     stats->saturated += saturated;
 }
 

@@ -82,16 +82,9 @@ static void count_unusual(const float *src, int64_t n, uint32_t overflow, struct
     }
 }
 
-/* Adds the statistics of storing src under these limits. Magnitudes are compared as integers, which order like the
- * floats they are, with Inf and then NaN on top: one maximum shows whether there is anything unusual. */
+/* Adds the statistics of storing src under these limits: one maximum shows whether there is anything unusual. */
 static inline void count_block(const float *src, int64_t n, uint32_t overflow, uint32_t flush, struct fl_stats *stats) {
-    uint32_t largest = 0, flushed = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t magnitude = fl_float_magnitude(src[i]);
-        largest = magnitude > largest ? magnitude : largest;
-        flushed += magnitude - 1u < flush; /* zero wraps around */
-    }
-    stats->flushed += flushed;
+    const uint32_t largest = fl_count_flushed(src, n, flush, &stats->flushed);
     if (largest > 0x7f800000u || largest >= overflow) {
         count_unusual(src, n, overflow, stats);
         return;

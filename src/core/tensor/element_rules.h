@@ -85,6 +85,22 @@ FL_BOTH uint32_t fl_float_magnitude(float x) {
     return bits & 0x7fffffffu;
 }
 
+/* The largest magnitude of n numbers, as a word: words order like the numbers, with Inf and then NaN on top. Adds the
+ * numbers other than zero whose words are at most `flush`; they are rare, so only the smallest is looked for at first.
+ */
+FL_BOTH uint32_t fl_count_flushed(const float *x, int64_t n, uint32_t flush, int64_t *flushed) {
+    uint32_t largest = 0, least = UINT32_MAX, count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t magnitude = fl_float_magnitude(x[i]), above_zero = magnitude - 1u; /* zero wraps around */
+        largest = magnitude > largest ? magnitude : largest;
+        least = above_zero < least ? above_zero : least;
+    }
+    for (int64_t i = 0; least < flush && i < n; i++)
+        count += fl_float_magnitude(x[i]) - 1u < flush;
+    *flushed += count;
+    return largest;
+}
+
 /* Counts a result, a binary32; beyond: what is stored is infinite or NaN. */
 FL_BOTH void fl_count_float(float x, bool beyond, struct fl_stats *stats) {
     const uint32_t magnitude = fl_float_magnitude(x);

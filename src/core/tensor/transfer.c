@@ -16,6 +16,7 @@
 enum { PARTS = 64, PART = 64 * FL_BLOCK /* elements of a part, at least */, ELEMENT_BYTES = 4 /* at most */ };
 enum { LEAST_EXPONENT = -112 };   /* every 2^15 * 2^-e is then a binary32 */
 enum { STREAM_BYTES = 16 << 20 }; /* outputs from this size on are not expected in a cache again */
+enum { FAR_BLOCK = 512 };         /* numbers prefetched at a time: more would wait for lines, not convert meanwhile */
 
 /* Reads n numbers of pixels, from number `first` on. */
 static void look_up(const struct fl_source *s, int64_t first, int64_t n, float *block) {
@@ -104,7 +105,8 @@ struct job {
     int64_t per_part;                   /* elements */
     bool floats;                        /* blocks are binary32, else double */
     const struct fl_kernels *from, *to; /* conversions of the formats of source and destination, if any */
-    bool far;                           /* the source is expected in no cache */
+    bool far;                           /* the source is floats, expected in no cache */
+    int64_t block;                      /* numbers converted at a time */
     bool stream;                        /* the destination is written around the caches */
 };
 
@@ -153,7 +155,7 @@ static void expand(const struct job *job, int64_t first, int64_t n, struct fl_st
 /* Prefetches the numbers of the next block while this one is converted: the processor's own prefetching stops at the
  * end of a page, and waits behind stores around the caches. */
 static void prefetch_block(const float *next) {
-    for (int64_t i = 0; i < FL_BLOCK; i += 64 / (int64_t)sizeof *next)
+    for (int64_t i = 0; i < FAR_BLOCK; i += 64 / (int64_t)sizeof *next)
         __builtin_prefetch(next + i);
 }
 
@@ -166,7 +168,7 @@ static void transfer_floats(const struct job *job, int64_t first, int64_t n, str
     float block[FL_BLOCK];
     _Alignas(64) char buffer[FL_BLOCK * ELEMENT_BYTES];
     const float *x = fetch_floats(&t->source, job->from, first, n, block);
-    if (job->far && x != block)
+    if (job->far)
         prefetch_block(x + n);
     if (!t->format) {
         struct fl_stats seen = {0};
@@ -191,8 +193,8 @@ static void transfer_part(void *context, int part, int worker) {
     struct fl_transfer_result r = {.nonfinite = -1};
     const int64_t begin = part * job->per_part;
     const int64_t end = begin + job->per_part < t->count ? begin + job->per_part : t->count;
-    for (int64_t first = begin; first < end; first += FL_BLOCK) {
-        int64_t n = end - first < FL_BLOCK ? end - first : FL_BLOCK;
+    for (int64_t first = begin; first < end; first += job->block) {
+        int64_t n = end - first < job->block ? end - first : job->block;
         if (job->floats)
             transfer_floats(job, first, n, &r);
         else
@@ -216,7 +218,9 @@ void fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total) 
                  t->rounding.mode != TENSOR_ROUND_STOCHASTIC;
     job.stream = job.floats && t->format && t->out.data && t->count * t->format->bytes >= STREAM_BYTES &&
                  (uintptr_t)t->out.data % 64 == 0;
-    job.far = job.floats && t->count * (int64_t)sizeof(float) >= STREAM_BYTES;
+    job.far = job.floats && t->count * (int64_t)sizeof(float) >= STREAM_BYTES &&
+              (t->source.f || (t->source.format && t->source.format->id == FMT_FP32));
+    job.block = job.far ? FAR_BLOCK : FL_BLOCK;
     fl_parallel(parts, transfer_part, &job);
     *total = (struct fl_transfer_result){.nonfinite = -1};
     for (int i = 0; i < parts; i++) {
