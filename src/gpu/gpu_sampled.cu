@@ -33,7 +33,7 @@ __global__ void sample_product(const struct gpu_control *control, const struct f
     struct fl_sampled_sums sums = {};
     sums.number = how.number + 1;
     sums.elements = how.elements;
-    sums.writes = slot->total.writes;
+    sums.writes = slot->writes;
     for (int64_t i = 0; i < how.elements; i++)
         fl_sampled_count(&sums, &found[i]);
     *how.sampled = sums;

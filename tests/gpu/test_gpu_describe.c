@@ -88,8 +88,9 @@ static void compare(const char *format, int64_t count, bool wide) {
     free(after);
 }
 
-/* again: the product is written over by a load before its error is asked for. */
-static void sample(const char *format, bool again) {
+/* What follows a product before its error is asked for: its totals are reset, a load overwrites it, or both. */
+enum { RESET = 1, AGAIN = 2 };
+static void sample(const char *format, int then) {
     enum { M = 12 };
     static struct fl_sampling sampling[2];
     struct fl_sampled have[2];
@@ -113,7 +114,9 @@ static void sample(const char *format, bool again) {
         fl_sample_writes(&sampling[on], 0);
         CHECK(!tensor_matmul(t[2], t[0], t[1]), "%s", tensor_error());
         fl_sample_writes(NULL, 0);
-        CHECK(!again || !tensor_load_f32(t[2], x, M * M), "%s", tensor_error());
+        if (then & RESET)
+            tensor_reset_statistics(t[2]);
+        CHECK(!(then & AGAIN) || !tensor_load_f32(t[2], x, M * M), "%s", tensor_error());
         have[on] = fl_sampled_of(&sampling[on], t[2]);
         CHECK(!on || (!fl_sampled_note(&sampling[on], t[2], to) &&
                       !fl_get(fl_device_queue(device), &sums, to, sizeof sums)),
@@ -122,11 +125,11 @@ static void sample(const char *format, bool again) {
             tensor_free(t[i]);
     }
     const struct fl_sampled noted = fl_sampled_from(&sums, 6);
-    CHECK(have[0].elements == (again ? 0 : M * M) && (again || have[0].error > 0), "%s: error %g of %lld", format,
-          have[0].error, (long long)have[0].elements);
+    CHECK(have[0].elements == (then & AGAIN ? 0 : M * M) && (then & AGAIN || have[0].error > 0),
+          "%s, then %d: error %g of %lld", format, then, have[0].error, (long long)have[0].elements);
     CHECK(!memcmp(&have[0], &have[1], sizeof have[0]) && !memcmp(&have[0], &noted, sizeof noted),
-          "%s%s: errors %.17g, %.17g and %.17g of %lld, %lld and %lld", format, again ? ", written again" : "",
-          have[0].error, have[1].error, noted.error, (long long)have[0].elements, (long long)have[1].elements,
+          "%s, then %d: errors %.17g, %.17g and %.17g of %lld, %lld and %lld", format, then, have[0].error,
+          have[1].error, noted.error, (long long)have[0].elements, (long long)have[1].elements,
           (long long)noted.elements);
     tensor_device_release(device, sampling[1].there);
     tensor_device_release(device, to);
@@ -147,7 +150,7 @@ int main(void) {
     compare("fp16", PIECES + 5000, false);
     compare("dfp16", PIECES + 5000, true);
     for (int i = 0; i < 5; i++)
-        for (int again = 0; again < 2; again++)
-            sample(formats[i], again);
+        for (int then = 0; then <= (RESET | AGAIN); then++)
+            sample(formats[i], then);
     return check_summary();
 }

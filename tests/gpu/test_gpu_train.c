@@ -384,7 +384,7 @@ static void copies_of_records(const char *variant) {
 }
 
 /* A step with a NaN or Inf is the last, and its records are the processor's. */
-static void stops_at_nonfinite(const char *variant) {
+static void stops_at_nonfinite(const char *variant, int64_t every) {
     static const char *const paths[] = {"gpu_train_stop_0.jsonl", "gpu_train_stop_1.jsonl"};
     nn_train_result results[2];
     struct record records[2] = {{.stop_at = 0}, {.stop_at = 0}};
@@ -392,7 +392,7 @@ static void stops_at_nonfinite(const char *variant) {
     for (int device = 0; device < 2; device++) {
         nn_train_config how = training(variant, device ? "cuda" : NULL);
         how.rate = 300;
-        how.telemetry_every = 1;
+        how.telemetry_every = every;
         how.telemetry_path = paths[device];
         const nn_train_events events = {on_step, NULL, &records[device], .nonfinite = on_nonfinite};
         CHECK(!nn_train(&results[device], &how, set, NULL, &events), "%s", tensor_error());
@@ -542,7 +542,8 @@ int main(int argc, char **argv) {
     copies_of_records("dfp16");
     stop_on_nonfinite = true;
     copies_of_records("fp16");
-    stops_at_nonfinite("fp16");
+    for (int64_t every = 1; every <= 3; every++)
+        stops_at_nonfinite("fp16", every);
     stop_on_nonfinite = false;
     waits_of_evaluation();
     stops();

@@ -50,8 +50,8 @@ void fl_sampled_operands(const struct fl_args *args, const struct fl_storage *ou
 static void compute(const struct fl_call *call, int64_t elements, uint64_t number, struct fl_sampled_sums *sums) {
     struct fl_sampled_operand in[FL_SAMPLED_OPERANDS];
     fl_sampled_operands(call->args, &call->out, in);
-    *sums = (struct fl_sampled_sums){
-        .number = (int64_t)number + 1, .elements = elements, .writes = call->out.slot->total.writes};
+    *sums =
+        (struct fl_sampled_sums){.number = (int64_t)number + 1, .elements = elements, .writes = call->out.slot->writes};
     for (int64_t n = 0; n < elements; n++) {
         const struct fl_sampled_one one = fl_sampled_one(call->args, in, n, elements, number);
         fl_sampled_count(sums, &one);
@@ -129,7 +129,7 @@ static int place_of(const struct fl_sampling *s, const tensor *t) {
 struct fl_sampled fl_sampled_of(const struct fl_sampling *s, const tensor *t) {
     const int at = place_of(s, t);
     struct fl_sampled_sums sums = {.number = 0};
-    const int64_t *writes = &t->storage->slot->total.writes;
+    const uint64_t *writes = &t->storage->slot->writes;
     if (at >= 0 && t->storage->device->host) {
         sums = s->kept[at].of;
         sums.writes_since = *writes;
@@ -145,7 +145,7 @@ struct fl_sampled fl_sampled_of(const struct fl_sampling *s, const tensor *t) {
 tensor_status fl_sampled_note(const struct fl_sampling *s, const tensor *t, struct fl_sampled_sums *to) {
     const int at = place_of(s, t);
     struct fl_queue *queue = fl_queue_of(t->storage);
-    const int64_t *writes = &t->storage->slot->total.writes;
+    const uint64_t *writes = &t->storage->slot->writes;
     if (at < 0)
         return TENSOR_OK;
     TRY(fl_copy(queue, to, &s->there[at], sizeof *to));

@@ -62,7 +62,7 @@ struct fl_sampled_sums {
     int64_t number; /* that the elements were drawn from, plus 1 */
     int64_t elements, infinite, finite;
     double errors, sizes;
-    int64_t writes, writes_since; /* of the tensor: this one included, and where the sums are read */
+    uint64_t writes, writes_since; /* of the tensor: this one included, and where the sums are read */
 };
 
 /* What a task of a device does with the elements of a tensor. `number` is written with the results, which those of a

@@ -11,7 +11,7 @@ void fl_slot_free(struct tensor_device *device, struct fl_slot *slot); /* NULL a
 
 struct fl_slot_copies; /* used again for later moments */
 
-/* Marks the moment. If *copies is NULL, it is created. */
+/* Marks the moment. If *copies is NULL, it is created. After a failure no copies are under way. */
 tensor_status fl_slot_copies_begin(tensor_device *device, struct fl_slot_copies **copies);
 /* Waits until the copies have reached the host. */
 tensor_status fl_slot_copies_end(tensor_device *device, struct fl_slot_copies *copies);

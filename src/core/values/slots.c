@@ -147,10 +147,18 @@ static tensor_status begin_copies(struct tensor_device *device, struct fl_slot_c
     return TENSOR_OK;
 }
 
+void fl_slot_copies_drop(struct fl_slot_copies *c) {
+    for (int i = 0; c && i < c->made; i++)
+        fl_fetch_drop(&c->arrays[i]->fetch);
+}
+
 tensor_status fl_slot_copies_begin(struct tensor_device *device, struct fl_slot_copies **copies) {
     if (!*copies && !(*copies = fl_alloc_zero(sizeof **copies)))
         return fl_fail(TENSOR_E_MEMORY, "slots: no memory for copies");
-    return begin_copies(device, *copies);
+    const tensor_status status = begin_copies(device, *copies);
+    if (status)
+        fl_slot_copies_drop(*copies);
+    return status;
 }
 
 tensor_status fl_slot_copies_end(struct tensor_device *device, struct fl_slot_copies *c) {
@@ -160,11 +168,6 @@ tensor_status fl_slot_copies_end(struct tensor_device *device, struct fl_slot_co
         status = status ? status : ended;
     }
     return status;
-}
-
-void fl_slot_copies_drop(struct fl_slot_copies *c) {
-    for (int i = 0; c && i < c->made; i++)
-        fl_fetch_drop(&c->arrays[i]->fetch);
 }
 
 const struct fl_slot *fl_slot_then(const struct fl_slot_copies *c, const tensor *t) {

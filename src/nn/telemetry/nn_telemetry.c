@@ -124,17 +124,21 @@ static bool has_rows(const nn_telemetry *t, int64_t step) {
     return !t->finished && (t->wanted || fl_recorder_has_rows(&t->recorder, step));
 }
 
+static tensor_status first_of(tensor_status status, tensor_status next) {
+    return status ? status : next;
+}
+
 /* Watched steps also show the order of writes; the first one with an update shows all of it. */
 tensor_status fl_telemetry_watch_next(nn_telemetry *t) {
     t->describing = has_rows(t, t->recorder.step + 1);
     const bool look = t->describing || (!t->all_ordered && !t->finished);
-    TRY(fl_telemetry_examine_there(t));
+    tensor_status status = fl_telemetry_examine_there(t); /* a failure changes nothing of what is watched */
     if (look && !t->there)
-        TRY(fl_telemetry_arrive(t, 0));
+        status = first_of(status, fl_telemetry_arrive(t, 0));
     t->g->update_there = t->there;
     t->sampling.number = (uint64_t)t->recorder.step;
     t->sampling.turn = t->describing ? (int)(t->recorder.step / t->recorder.every % FL_SAMPLED_TURNS) : -1;
-    return t->watched ? TENSOR_OK : nn_watch(t->g, look ? nn_telemetry_watch : NULL, look ? t : NULL);
+    return t->watched ? status : first_of(status, nn_watch(t->g, look ? nn_telemetry_watch : NULL, look ? t : NULL));
 }
 
 /* Several telemetries of one network must all be `watched`: one that sets nn_watch would replace that of another. */
@@ -529,6 +533,13 @@ tensor_status fl_telemetry_examine(nn_telemetry *t, bool rows, double in_a_row) 
     return TENSOR_OK;
 }
 
+static tensor_status examine_now(nn_telemetry *t) {
+    struct fl_scale_state scale;
+    TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
+    TRY(fl_loss_scale_state(t->g, &scale));
+    return fl_telemetry_examine(t, t->describing, scale.in_a_row);
+}
+
 tensor_status nn_telemetry_step(nn_telemetry *t) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "telemetry: it is NULL");
@@ -537,19 +548,14 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
                        (long long)t->recorder.step + 1);
     if (t->status)
         return fl_fail(t->status, "%s", t->message);
-    struct fl_scale_state scale;
     t->recorder.step++; /* also for a step whose update was skipped */
     t->steps++;
     t->wanted = t->wanted && !t->describing;
-    if (fl_telemetry_can_fetch(t)) {
-        const tensor_status status = fl_telemetry_later(t), next = fl_telemetry_watch_next(t);
-        return status ? status : next;
-    }
-    TRY(fl_telemetry_arrive(t, 0));
-    TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
-    TRY(fl_loss_scale_state(t->g, &scale));
-    TRY(fl_telemetry_examine(t, t->describing, scale.in_a_row));
-    return fl_telemetry_watch_next(t);
+    const bool later = fl_telemetry_can_fetch(t);
+    tensor_status status = later ? fl_telemetry_later(t) : fl_telemetry_arrive(t, 0);
+    if (!later)
+        status = first_of(status, examine_now(t));
+    return first_of(status, fl_telemetry_watch_next(t));
 }
 
 void nn_telemetry_want(nn_telemetry *t) {

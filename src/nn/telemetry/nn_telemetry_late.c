@@ -101,16 +101,16 @@ static tensor_status begin_fetches(nn_telemetry *t, struct fl_late_step *l, char
 
 tensor_status fl_telemetry_later(nn_telemetry *t) {
     TRY(make_room(t));
-    if (t->late_count == FL_LATE_STEPS)
-        TRY(fl_telemetry_arrive(t, FL_LATE_STEPS - 1));
+    const tensor_status arrived = fl_telemetry_arrive(t, FL_LATE_STEPS - 1);
     const int at = (t->late_first + t->late_count) % FL_LATE_STEPS;
     struct fl_late_step *l = &t->late[at];
     l->step = t->recorder.step;
     l->rows = t->describing;
-    const tensor_status status = begin_fetches(t, l, (char *)t->told + (size_t)at * sizeof(struct told));
-    if (status)
+    const tensor_status begun = begin_fetches(t, l, (char *)t->told + (size_t)at * sizeof(struct told)),
+                        status = arrived ? arrived : begun;
+    if (begun)
         drop(l);
-    t->late_count += !status;
+    t->late_count += !begun;
     return status || t->may_be_late ? status : fl_telemetry_arrive(t, 0);
 }
 
@@ -159,10 +159,10 @@ tensor_status fl_telemetry_arrive(nn_telemetry *t, int left) {
         struct fl_late_step *l = &t->late[t->late_first];
         t->late_first = (t->late_first + 1) % FL_LATE_STEPS;
         t->late_count--;
-        if (!status)
-            status = end_fetches(t, l);
-        if (status)
+        const tensor_status ended = end_fetches(t, l);
+        if (ended)
             drop(l);
+        status = status ? status : ended;
     }
     return status;
 }
