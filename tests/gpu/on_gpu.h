@@ -26,12 +26,18 @@ static inline long counted(const char *what) {
     return counts ? counts(what) : 0;
 }
 
-static inline void find_counts(void) {
+/* A function of the PTX machine, in use; NULL on a GPU. */
+static inline void *of_machine(const char *name) {
     const char *path = getenv("FLEXLAB_CUDA_LIBRARY");
     void *library = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-    void *symbol = library ? dlsym(library, "ptx_count") : NULL;
+    void *symbol = library ? dlsym(library, name) : NULL;
+    CHECK(symbol || !path || !strstr(path, "_ptx"), "%s has no %s", path, name);
+    return symbol;
+}
+
+static inline void find_counts(void) {
+    void *symbol = of_machine("ptx_count");
     memcpy(&counts, &symbol, sizeof counts);
-    CHECK(counts || !path || !strstr(path, "_ptx"), "%s counts nothing", path);
 }
 
 /* The states of two networks after a step. */

@@ -1,80 +1,111 @@
-/* Telemetry that a device fetches behind its steps, where one wait for a copy fails, as the PTX machine plans it: that
- * failure is returned once, and of no step but that one the rows are missing.
+/* Telemetry of a device, of which one call of the runtime fails, as the PTX machine plans it: in turn each that steps
+ * of telemetry make, as copies begin and as it waits for them. The failure is returned once, and no step but the one
+ * that it is of is lost, nor any write. Steps are fetched behind the training, or each is waited for, or slots are
+ * copied as they are; each or every third has records.
  *
  * Without the machine: skipped. */
 #include "on_gpu.h"
 #include "nn/telemetry/nn_telemetry.h"
-#include <sys/wait.h>
-#include <unistd.h>
 
-enum { MOST_WAITS = 200, STEPS = 6, REFUSED = 1, WRONG = 2, PASSED = 3 };
+enum { STEPS = 13, PAUSE = 7, MOST_ROWS = 64, MANY = 70 /* more slots than one array has */ };
+enum kind { LATE, AT_ONCE, UNTOLD, KINDS };
 
-/* Rows of each step. */
-static int rows[2 * STEPS + 1];
+static long (*plan)(const char *text);
+static long left; /* calls until one fails; 0: it has failed */
 
-static void count_row(void *context, const nn_telemetry_row *row) {
-    (void)context;
-    CHECK(row->step >= 1 && row->step <= 2 * STEPS && row->elements, "step %lld", (long long)row->step);
-    rows[row->step]++;
+/* What the records of a training say. */
+struct seen {
+    int rows[STEPS + 1], undescribed; /* rows: of each step */
+    int64_t writes[MOST_ROWS];        /* of each tensor, in the order of rows */
+};
+
+static void on_row(void *context, const nn_telemetry_row *row) {
+    struct seen *seen = context;
+    seen->writes[seen->rows[row->step]++ % MOST_ROWS] += row->writes;
+    seen->undescribed += !row->elements;
 }
 
-static tensor_status one_step(nn_graph *g, nn_telemetry *t) {
+static void begin_plan(void) {
+    char text[40];
+    snprintf(text, sizeof text, "*@%ld@2", left); /* 2: no memory, which passes */
+    (void)plan(left ? text : NULL);
+}
+
+/* A training in which call number `at` of telemetry fails; returns whether there was such a call. */
+static bool training(enum kind kind, int every, long at, struct seen *seen) {
     static uint8_t pixels[2 * 4 * 4 * 3];
     static int32_t labels[2];
-    CHECK(!nn_forward(g, &(nn_batch){.pixels = pixels, .labels = labels}) && !nn_backward(g) && !nn_update(g, 0.1f),
-          "%s", tensor_error());
-    return nn_telemetry_step(t);
-}
-
-/* Returns how a training went in which wait number `at` fails. */
-static int training(int at) {
-    char plan[100];
-    snprintf(plan, sizeof plan, "cudaEventSynchronize@%d@2", at); /* 2: no memory, which passes */
-    setenv("FLEXLAB_PTX_FAIL", plan, 1);
+    static const float values[3 * 256];
+    int failed = 0;
+    *seen = (struct seen){.undescribed = 0};
     nn_graph *g = nn_graph_new(&(nn_config){.variant = "flex16+5", .batch = 2, .seed = 5, .device = "cuda"});
     const nn_node x = nn_input(g, 4, 4, 3);
-    const float values[3 * 256] = {0};
     CHECK(!nn_compile(g, nn_linear(g, "fc", x, 10, true)) && !nn_set_pixel_values(g, values), "%s", tensor_error());
-    nn_telemetry *t = nn_telemetry_new(g, &(nn_telemetry_config){.every = 1, .row = count_row});
-    if (!t)
-        return REFUSED;
-    fl_telemetry_tell(t, NULL, NULL, true);
-    int failed = 0;
-    for (int half = 0; half < 2; half++) {
-        for (int i = 0; i < STEPS; i++)
-            failed += one_step(g, t) != TENSOR_OK;
-        failed += fl_telemetry_arrive(t, 0) != TENSOR_OK;
+    nn_telemetry *t = nn_telemetry_new(g, &(nn_telemetry_config){.every = every, .row = on_row, .context = seen});
+    CHECK(t, "%s", tensor_error());
+    if (kind != UNTOLD)
+        fl_telemetry_tell(t, NULL, NULL, kind == LATE);
+    left = at;
+    for (int step = 1; step <= STEPS; step++) {
+        CHECK(!nn_forward(g, &(nn_batch){.pixels = pixels, .labels = labels}) && !nn_backward(g) && !nn_update(g, 0.1f),
+              "%s", tensor_error());
+        begin_plan();
+        failed += nn_telemetry_step(t) != TENSOR_OK;
+        if (step == PAUSE || step == STEPS)
+            failed += fl_telemetry_arrive(t, 0) != TENSOR_OK;
+        left = plan(NULL);
     }
-    CHECK(failed <= 1, "wait %d: %d failures: %s", at, failed, tensor_error());
-    int most = 0, missing = 0;
-    for (int step = 1; step <= 2 * STEPS; step++)
-        most = rows[step] > most ? rows[step] : most;
-    for (int step = 1; step <= 2 * STEPS; step++) {
-        missing += rows[step] == 0;
-        CHECK(rows[step] == 0 || rows[step] == most, "wait %d: step %d has %d rows of %d", at, step, rows[step], most);
-    }
-    CHECK(most > 0 && missing <= failed, "wait %d: %d steps without rows after %d failures", at, missing, failed);
     nn_telemetry_free(t);
     nn_graph_free(g);
-    return check_failures ? WRONG : failed ? 0 : PASSED;
+    CHECK(failed <= (at && !left), "kind %d, every %d, call %ld: %d failures: %s", (int)kind, every, at, failed,
+          tensor_error());
+    return at && !left;
+}
+
+/* Compares the records with those of a training without a failure. */
+static void compare(const struct seen *want, const struct seen *have, const char *what) {
+    int lost = 0;
+    for (int step = 0; step <= STEPS; step++) {
+        lost += want->rows[step] && !have->rows[step];
+        CHECK(!have->rows[step] || have->rows[step] == want->rows[step], "%s: step %d has %d rows, expected %d", what,
+              step, have->rows[step], want->rows[step]);
+    }
+    CHECK(lost <= 1 && !have->undescribed, "%s: the rows of %d steps are lost, %d without elements", what, lost,
+          have->undescribed);
+    CHECK(!have->rows[STEPS] || !memcmp(have->writes, want->writes, sizeof have->writes), "%s: writes are lost", what);
+}
+
+static void each_call(enum kind kind, int every) {
+    struct seen want, have;
+    char what[80];
+    long at = 1;
+    CHECK(!training(kind, every, 0, &want) && want.rows[1] > 4 && want.rows[1] < MOST_ROWS && want.rows[STEPS] &&
+              want.writes[0] == STEPS && !want.undescribed,
+          "%d rows of %lld writes", want.rows[1], (long long)want.writes[0]);
+    for (; training(kind, every, at, &have) && check_failures < 20; at++) {
+        snprintf(what, sizeof what, "kind %d, every %d, call %ld", (int)kind, every, at);
+        compare(&want, &have, what);
+    }
+    CHECK(at > 4 * STEPS, "kind %d, every %d: only %ld calls", (int)kind, every, at);
 }
 
 int main(void) {
     const char *path = getenv("FLEXLAB_CUDA_LIBRARY");
-    int found = 0;
+    tensor *many[MANY];
+    int status;
     if (!path || !strstr(path, "_ptx"))
         return check_skip("it needs the PTX machine");
-    for (int at = 1; at < MOST_WAITS; at++) {
-        int status;
-        fflush(NULL);
-        const pid_t child = fork(); /* the machine reads the plan once in a process */
-        if (!child)
-            exit(training(at));
-        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) != WRONG, "wait %d", at);
-        found += WEXITSTATUS(status) == 0;
-        if (WEXITSTATUS(status) == PASSED)
-            break;
+    if (!has_gpu(&status))
+        return status;
+    void *symbol = of_machine("ptx_plan");
+    memcpy(&plan, &symbol, sizeof plan);
+    for (int i = 0; i < MANY; i++)
+        many[i] = tensor_new_in(tensor_device_find("cuda"), FMT_FP32, TENSOR_SHAPE(1));
+    for (int kind = 0; kind < KINDS; kind++) {
+        each_call((enum kind)kind, 1);
+        each_call((enum kind)kind, 3);
     }
-    CHECK(found > 2 * STEPS, "%d waits failed", found);
+    for (int i = 0; i < MANY; i++)
+        tensor_free(many[i]);
     return check_summary();
 }

@@ -50,8 +50,8 @@ void fl_sampled_operands(const struct fl_args *args, const struct fl_storage *ou
 static void compute(const struct fl_call *call, int64_t elements, uint64_t number, struct fl_sampled_sums *sums) {
     struct fl_sampled_operand in[FL_SAMPLED_OPERANDS];
     fl_sampled_operands(call->args, &call->out, in);
-    *sums = (struct fl_sampled_sums){
-        .number = (int64_t)number + 1, .elements = elements, .writes = call->out.slot->writes};
+    *sums =
+        (struct fl_sampled_sums){.number = (int64_t)number + 1, .elements = elements, .writes = call->out.slot->writes};
     for (int64_t n = 0; n < elements; n++) {
         const struct fl_sampled_one one = fl_sampled_one(call->args, in, n, elements, number);
         fl_sampled_count(sums, &one);

@@ -138,8 +138,7 @@ tensor_status fl_telemetry_watch_next(nn_telemetry *t) {
     t->g->update_there = t->there;
     t->sampling.number = (uint64_t)t->recorder.step;
     t->sampling.turn = t->describing ? (int)(t->recorder.step / t->recorder.every % FL_SAMPLED_TURNS) : -1;
-    return t->watched ? status
-                      : first_of(status, nn_watch(t->g, look ? nn_telemetry_watch : NULL, look ? t : NULL));
+    return t->watched ? status : first_of(status, nn_watch(t->g, look ? nn_telemetry_watch : NULL, look ? t : NULL));
 }
 
 /* Several telemetries of one network must all be `watched`: one that sets nn_watch would replace that of another. */

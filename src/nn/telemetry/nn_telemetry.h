@@ -138,7 +138,8 @@ bool fl_telemetry_can_fetch(const nn_telemetry *t);
 tensor_status fl_telemetry_examine_there(nn_telemetry *t);
 /* Begins to copy what the last step has left, and waits for it where nothing may be late. */
 tensor_status fl_telemetry_later(nn_telemetry *t);
-/* Examines all steps but the last `left`, for which it waits. It returns the first failure; only such steps are lost. */
+/* Examines all steps but the last `left`, for which it waits. It returns the first failure; only such steps are lost.
+ */
 tensor_status fl_telemetry_arrive(nn_telemetry *t, int left);
 void fl_telemetry_late_free(nn_telemetry *t);
 

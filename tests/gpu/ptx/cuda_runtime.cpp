@@ -87,24 +87,31 @@ static bool is_of_context(int error) {
     return error == cudaErrorIllegalAddress || error == cudaErrorMisalignedAddress || error == cudaErrorLaunchFailure;
 }
 
-/* FLEXLAB_PTX_FAIL: the error that this call shall return. */
+/* FLEXLAB_PTX_FAIL, or what ptx_plan was given. */
+struct Plan {
+    std::string call;
+    long at = -1; /* 0: each; -1: none */
+    cudaError_t error = cudaErrorIllegalAddress;
+    explicit Plan(const char *text) {
+        const char *const sign = text ? strchr(text, '@') : nullptr;
+        if (!sign)
+            return;
+        call.assign(text, sign);
+        char *end;
+        at = strtol(sign + 1, &end, 10);
+        if (*end == '@')
+            error = (cudaError_t)strtol(end + 1, nullptr, 10);
+    }
+};
+static Plan &the_plan() {
+    static Plan plan(getenv("FLEXLAB_PTX_FAIL"));
+    return plan;
+}
+
+/* The error that this call shall return. */
 static cudaError_t planned(const char *call) {
-    static struct Plan {
-        std::string call;
-        long at = -1; /* 0: each; -1: none */
-        cudaError_t error = cudaErrorIllegalAddress;
-        Plan() {
-            const char *const text = getenv("FLEXLAB_PTX_FAIL"), *const sign = text ? strchr(text, '@') : nullptr;
-            if (!sign)
-                return;
-            call.assign(text, sign);
-            char *end;
-            at = strtol(sign + 1, &end, 10);
-            if (*end == '@')
-                error = (cudaError_t)strtol(end + 1, nullptr, 10);
-        }
-    } plan;
-    if (plan.call != call || plan.at < 0 || (plan.at > 1 && plan.at--))
+    Plan &plan = the_plan();
+    if ((plan.call != call && plan.call != "*") || plan.at < 0 || (plan.at > 1 && plan.at--))
         return cudaSuccess;
     plan.at -= 2 * (plan.at == 1);
     fprintf(stderr, "ptx: %s fails as planned: %s\n", call, cudaGetErrorName(plan.error));
@@ -351,6 +358,14 @@ __attribute__((visibility("default"))) long ptx_count(const char *what) {
            : name == "brought"      ? counts.brought
            : name == "current"      ? current
                                     : -1;
+}
+/* A plan in place of FLEXLAB_PTX_FAIL, NULL: none. Returns the N that is left of the one before, 0: it has come true.
+ */
+__attribute__((visibility("default"))) long ptx_plan(const char *text) {
+    Locked locked(lock);
+    const long left = std::max(the_plan().at, 0L);
+    the_plan() = Plan(text);
+    return left;
 }
 __attribute__((visibility("default"))) long ptx_findings(void) {
     Locked locked(lock);

@@ -20,8 +20,8 @@
  *   FLEXLAB_PTX_DEVICES, FLEXLAB_PTX_BYTES, FLEXLAB_PTX_SHARED_KIB   number of devices, memory of each, shared memory
  *   FLEXLAB_PTX_GPU      whose tensor cores sum products of floats: a100 or h100 (a100)
  *   FLEXLAB_PTX_DRIVER   the CUDA that the driver is for: 12080; the runtime's
- *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", or a function of the runtime) fails with ERROR;
- *                        each for N = 0
+ *   FLEXLAB_PTX_FAIL     CALL@N[@ERROR]: the N-th CALL ("launch", a function of the runtime, or "*": any) fails
+ *                        with ERROR; each for N = 0
  *   FLEXLAB_PTX_EDIT     KERNEL|N|OLD|NEW: in kernels with KERNEL in their names the N-th OLD (0: each) becomes NEW;
  *                        the first finding ends the process at once, without a report
  *   FLEXLAB_PTX_REPORT   a file: launches, instructions, kernels and opcodes that ran, written at exit */
