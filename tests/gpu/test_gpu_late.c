@@ -7,8 +7,12 @@
 #include "on_gpu.h"
 #include "nn/telemetry/nn_telemetry.h"
 
-enum { STEPS = 13, PAUSE = 7, MOST_ROWS = 64, MANY = 70 /* more slots than one array has */ };
-enum kind { LATE, AT_ONCE, UNTOLD, KINDS };
+enum {
+    STEPS = 7 /* at the sixth as many are on their way as can be */,
+    MOST_ROWS = 64,
+    MANY = 70 /* more slots than one array has */
+};
+enum kind { LATE, AT_ONCE, UNTOLD, SHADOWED /* late, and the host examines elements */, KINDS };
 
 static long (*plan)(const char *text);
 static long left; /* calls until one fails; 0: it has failed */
@@ -41,17 +45,19 @@ static bool training(enum kind kind, int every, long at, struct seen *seen) {
     nn_graph *g = nn_graph_new(&(nn_config){.variant = "flex16+5", .batch = 2, .seed = 5, .device = "cuda"});
     const nn_node x = nn_input(g, 4, 4, 3);
     CHECK(!nn_compile(g, nn_linear(g, "fc", x, 10, true)) && !nn_set_pixel_values(g, values), "%s", tensor_error());
-    nn_telemetry *t = nn_telemetry_new(g, &(nn_telemetry_config){.every = every, .row = on_row, .context = seen});
+    nn_telemetry *t = nn_telemetry_new(
+        g, &(nn_telemetry_config){
+               .every = every, .row = on_row, .context = seen, .shadows = kind == SHADOWED ? "fp16" : NULL});
     CHECK(t, "%s", tensor_error());
     if (kind != UNTOLD)
-        fl_telemetry_tell(t, NULL, NULL, kind == LATE);
+        fl_telemetry_tell(t, NULL, NULL, kind != AT_ONCE);
     left = at;
     for (int step = 1; step <= STEPS; step++) {
         CHECK(!nn_forward(g, &(nn_batch){.pixels = pixels, .labels = labels}) && !nn_backward(g) && !nn_update(g, 0.1f),
               "%s", tensor_error());
         begin_plan();
         failed += nn_telemetry_step(t) != TENSOR_OK;
-        if (step == PAUSE || step == STEPS)
+        if (step == STEPS)
             failed += fl_telemetry_arrive(t, 0) != TENSOR_OK;
         left = plan(NULL);
     }
