@@ -90,7 +90,8 @@ ptx_test(gpu_train_ptx_checked_long test_gpu_train 8 2 ENVIRONMENT FLEXLAB_PTX_C
 
 ptx_test(gpu_describe_ptx test_gpu_describe ENVIRONMENT FLEXLAB_PTX_CHECKS=nan,registers,races FLEXLAB_PTX_BYTES=268435456)
 
-ptx_test(gpu_late_ptx test_gpu_late)
+ptx_test(gpu_late_ptx test_gpu_late 6) # each sixth call
+ptx_test(gpu_late_ptx_long test_gpu_late)
 
 ptx_test(gpu_shards_ptx test_gpu_shards ENVIRONMENT ${ptx_small})
 ptx_test(gpu_shards_ptx_long test_gpu_shards long ENVIRONMENT FLEXLAB_PTX_CHECKS=diverge,nan,registers,races
