@@ -31,7 +31,7 @@ static void take_elements(struct elements *x, const tensor *t, const struct fl_v
     if (fl_backend_cap(&cap))
         cap = FL_PORTABLE;
     for (int backend = cap; backend > FL_REF && !x->vectors; backend--)
-        x->vectors = fl_row_vectors_of((enum fl_backend)backend);
+        x->vectors = fl_backend_runs((enum fl_backend)backend) ? fl_row_vectors_of((enum fl_backend)backend) : NULL;
     if (!x->vectors)
         x->vectors = &fl_row_vectors_portable;
 }

@@ -151,6 +151,9 @@ tensor_status fl_select(const struct fl_format *format, enum fl_op op, tensor_cl
                         struct fl_choice *choice);
 /* The cap in force: the best backend of this machine, FLEXLAB_ISA, tensor_set_backend. */
 tensor_status fl_backend_cap(enum fl_backend *cap);
+/* Whether this processor has what that backend needs. Sets below the cap need not: those of AVX-512 need no AVX-VNNI,
+ * and the tests let tiles in plain C run on processors without AVX-512. */
+bool fl_backend_runs(enum fl_backend backend);
 const char *fl_backend_name(enum fl_backend backend);
 const char *fl_op_name(enum fl_op op);
 /* Whether the entry of ops.def is an FL_REAL...: its result is a real number that is rounded once in every format. */

@@ -43,7 +43,7 @@ static const struct fl_kernels *conversions_of(const struct fl_format *format, c
     if (fl_backend_cap(&cap) || (format->arithmetic == FL_ARITHMETIC_SHARED && fl_exponent(from) < LEAST_EXPONENT))
         return NULL;
     for (int i = cap < FL_AVX512BW ? cap : FL_AVX512BW; i >= FL_PORTABLE; i--)
-        if (format->sets[i] && format->sets[i]->to_floats)
+        if (format->sets[i] && format->sets[i]->to_floats && fl_backend_runs((enum fl_backend)i))
             return format->sets[i];
     return NULL;
 }

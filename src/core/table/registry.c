@@ -46,6 +46,10 @@ const char *fl_backend_name(enum fl_backend backend) {
     return backend >= 0 && backend < FL_KERNEL_SETS ? backends[backend].name : NULL;
 }
 
+bool fl_backend_runs(enum fl_backend backend) {
+    return fl_cpu_has(backends[backend].needs);
+}
+
 static int backend_named(const char *name) {
     for (int i = 0; i < FL_BACKENDS; i++)
         if (!strcmp(name, backends[i].name))
@@ -108,7 +112,7 @@ tensor_status fl_backend_cap(enum fl_backend *cap) {
  */
 static bool may_run(enum fl_backend backend) {
     const bool tiles = backend == FL_AVX512_AMX || backend == FL_AVX512_AMX_FAST;
-    return fl_cpu_has(backends[backend].needs) && !(tiles && fl_cpu_tiles_refused());
+    return fl_backend_runs(backend) && !(tiles && fl_cpu_tiles_refused());
 }
 
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap,

@@ -55,9 +55,11 @@ const struct fl_kernels *fl_converting_set(const struct fl_format *format) {
     enum fl_backend cap;
     if (fl_is_narrow(format) || fl_backend_cap(&cap))
         return NULL;
-    for (int backend = cap; backend > FL_REF; backend--)
-        if (format->sets[backend] && format->sets[backend]->from_floats && format->sets[backend]->to_floats)
-            return format->sets[backend];
+    for (int backend = cap; backend > FL_REF; backend--) {
+        const struct fl_kernels *set = format->sets[backend];
+        if (set && set->from_floats && set->to_floats && fl_backend_runs((enum fl_backend)backend))
+            return set;
+    }
     return NULL;
 }
 
