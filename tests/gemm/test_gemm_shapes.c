@@ -239,25 +239,48 @@ static void term_at(const struct problem *x, int i, int j, int k, int64_t *a, in
     }
 }
 
+/* The positions of the factors of one term; -1 for a zero of the padding. */
+struct term {
+    int32_t a, b;
+};
+
+/* The terms of result (i, j) by k: those of all results of the latest problem are kept, because each format and kind of
+ * data has the same. */
+static const struct term *terms_of(const struct problem *x, int64_t i, int64_t j) {
+    static struct problem known;
+    static struct term *terms;
+    if (memcmp(&known, x, sizeof known)) {
+        known = *x;
+        free(terms);
+        struct term *next = terms = malloc((size_t)(x->m * x->n * x->k) * sizeof *terms);
+        for (int64_t row = 0, at, bt; row < x->m; row++)
+            for (int64_t column = 0; column < x->n; column++)
+                for (int64_t k = 0; k < x->k; k++) {
+                    term_at(x, (int)row, (int)column, (int)k, &at, &bt);
+                    *next++ = (struct term){(int32_t)at, (int32_t)bt};
+                }
+    }
+    return terms + (i * x->n + j) * x->k;
+}
+
 static float float_result(const struct problem *x, const double *a, const double *b, int64_t i, int64_t j) {
+    const struct term *term = terms_of(x, i, j);
     float total = 0, chain = 0;
-    for (int64_t k = 0, at, bt; k < x->k; k++) {
+    for (int64_t k = 0; k < x->k; k++, term++) {
         if (k && k % FL_K_CHUNK == 0) {
             total = k == FL_K_CHUNK ? chain : total + chain;
             chain = 0;
         }
-        term_at(x, (int)i, (int)j, (int)k, &at, &bt);
-        chain = fmaf(at < 0 ? 0.0f : (float)a[at], bt < 0 ? 0.0f : (float)b[bt], chain);
+        chain = fmaf(term->a < 0 ? 0.0f : (float)a[term->a], term->b < 0 ? 0.0f : (float)b[term->b], chain);
     }
     return x->k > FL_K_CHUNK ? total + chain : chain;
 }
 
 static int64_t shared_result(const struct problem *x, const int16_t *a, const int16_t *b, int64_t i, int64_t j) {
+    const struct term *term = terms_of(x, i, j);
     int64_t sum = 0;
-    for (int64_t k = 0, at, bt; k < x->k; k++) {
-        term_at(x, (int)i, (int)j, (int)k, &at, &bt);
-        sum += at < 0 || bt < 0 ? 0 : (int64_t)a[at] * b[bt];
-    }
+    for (int64_t k = 0; k < x->k; k++, term++)
+        sum += term->a < 0 || term->b < 0 ? 0 : (int64_t)a[term->a] * b[term->b];
     return sum;
 }
 
