@@ -13,9 +13,10 @@
 /* The products, for wider vectors of the processor as well: the same C. Sanitizers begin after the choice is made. */
 #if defined __x86_64__ && defined __GNUC__ && !defined __clang__ && !defined __SANITIZE_ADDRESS__ &&                   \
     !defined __SANITIZE_THREAD__ && !defined FL_AMX_VECTORS
-#define AMX_PRODUCT static __attribute__((target_clones("avx512f", "fma", "default"), noinline, unused)) void
+#define AMX_PRODUCT(extension)                                                                                         \
+    static __attribute__((target_clones("avx512f", extension, "default"), noinline, unused)) void
 #else
-#define AMX_PRODUCT static inline void
+#define AMX_PRODUCT(extension) static inline void
 #endif
 
 struct amx_state {
@@ -74,32 +75,50 @@ static inline void amx_expect_fit(int c, int a, int b) {
                "a product of tiles whose sizes do not fit");
 }
 
-static inline float amx_byte(uint8_t byte, int is_signed) {
-    const int sign = is_signed << 7;
-    return (float)((byte ^ sign) - sign);
+/* Vectors of half a row of sums, which compilers keep in registers where those of a whole row go through memory. */
+enum { AMX_HALF = AMX_ROWS / 2 };
+typedef int32_t amx_words __attribute__((vector_size(4 * AMX_HALF)));
+typedef float amx_sums __attribute__((vector_size(4 * AMX_HALF)));
+
+/* Byte `at` of each four of half a line. */
+static inline __attribute__((always_inline)) void amx_each_fourth(amx_sums *to, const uint8_t *line, int at,
+                                                                  int is_signed) {
+    amx_words words;
+    memcpy(&words, line, sizeof words);
+    words = words << (24 - 8 * at);
+    words = is_signed ? words >> 24 : (words >> 24 & 255);
+    *to = __builtin_convertvector(words, amx_sums);
 }
 
-typedef float amx_sums __attribute__((vector_size(4 * AMX_ROWS)));
-
-/* In binary32, which is fast and exact here: 64 products of bytes stay below 2^24. Then the int32 wraps. */
-AMX_PRODUCT amx_bytes(int c, int a, int b, int a_signed, int b_signed) {
+/* In binary32, which is fast and exact here: 64 products of bytes stay below 2^24. Then the int32 wraps. Four rows at a
+ * time, so that no addition waits for the one before it; rows beyond those configured are zeros and are not stored. */
+AMX_PRODUCT("avx2") amx_bytes(int c, int a, int b, int a_signed, int b_signed) {
+    enum { TOGETHER = 4 };
     struct amx_state *s = amx_state();
     amx_expect_fit(c, a, b);
     const int depth = s->config.line[a];
-    amx_sums y[AMX_LINE];
-    for (int k = 0; k < depth; k++)
-        for (int n = 0; n < AMX_ROWS; n++)
-            y[k][n] = amx_byte(s->tile[b][k / 4][4 * n + k % 4], b_signed);
-    for (int m = 0; m < s->config.rows[c]; m++) {
-        amx_sums sums = {0};
-        for (int k = 0; k < depth; k++)
-            sums += amx_byte(s->tile[a][m][k], a_signed) * y[k];
-        for (int n = 0; n < s->config.line[c] / 4; n++) {
-            uint32_t sum;
-            memcpy(&sum, &s->tile[c][m][4 * n], sizeof sum);
-            sum += (uint32_t)(int32_t)sums[n];
-            memcpy(&s->tile[c][m][4 * n], &sum, sizeof sum);
+    float x[4][AMX_ROWS][AMX_ROWS]; /* by k % 4, row, k / 4 */
+    amx_sums y[AMX_LINE][2];
+    for (int i = 0; i < 2 * AMX_ROWS; i++)
+        for (int at = 0; at < 4; at++) {
+            amx_sums some;
+            amx_each_fourth(&some, s->tile[a][i / 2] + i % 2 * AMX_LINE / 2, at, a_signed);
+            memcpy(&x[at][i / 2][i % 2 * AMX_HALF], &some, sizeof some);
+            amx_each_fourth(&y[i / 2 * 4 + at][i % 2], s->tile[b][i / 2] + i % 2 * AMX_LINE / 2, at, b_signed);
         }
+    for (int m = 0; m < s->config.rows[c]; m += TOGETHER) {
+        amx_sums sums[TOGETHER][2] = {{{0}}};
+        for (int k = 0; k < depth; k++)
+            for (int row = 0; row < TOGETHER; row++)
+                for (int half = 0; half < 2; half++)
+                    sums[row][half] += x[k % 4][m + row][k / 4] * y[k][half];
+        for (int row = 0; row < TOGETHER && m + row < s->config.rows[c]; row++)
+            for (int n = 0; n < s->config.line[c] / 4; n++) {
+                uint32_t sum;
+                memcpy(&sum, &s->tile[c][m + row][4 * n], sizeof sum);
+                sum += (uint32_t)(int32_t)sums[row][n / AMX_HALF][n % AMX_HALF];
+                memcpy(&s->tile[c][m + row][4 * n], &sum, sizeof sum);
+            }
     }
 }
 
@@ -121,7 +140,7 @@ static inline float amx_widened(const uint8_t *bf16) {
 
 /* The even and the odd elements are chains of fused multiply-adds of their own, from zero; the chains are added, and
  * that to the sum. */
-AMX_PRODUCT amx_bf16(int c, int a, int b) {
+AMX_PRODUCT("fma") amx_bf16(int c, int a, int b) {
     struct amx_state *s = amx_state();
     amx_expect_fit(c, a, b);
     const int depth = s->config.line[a] / 2;
