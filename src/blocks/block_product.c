@@ -28,14 +28,15 @@ static struct fl_block_set kernels_of(void) {
     if (fl_backend_cap(&cap))
         cap = FL_PORTABLE;
 #ifdef FL_HAVE_AVX512
-    if (cap >= FL_AVX512BW)
-        return cap >= FL_AVX512 ? (struct fl_block_set){&fl_block_doubles_avx512bw, &fl_block_bytes_avx512,
-                                                        &fl_block_words_avx512, fl_gemm_store_pairs_avx512bw}
-                                : (struct fl_block_set){&fl_block_doubles_avx512bw, NULL, &fl_block_words_avx512bw,
-                                                        fl_gemm_store_pairs_avx512bw};
+    if (cap >= FL_AVX512BW && fl_backend_runs(FL_AVX512BW))
+        return cap >= FL_AVX512 && fl_backend_runs(FL_AVX512)
+                   ? (struct fl_block_set){&fl_block_doubles_avx512bw, &fl_block_bytes_avx512, &fl_block_words_avx512,
+                                           fl_gemm_store_pairs_avx512bw}
+                   : (struct fl_block_set){&fl_block_doubles_avx512bw, NULL, &fl_block_words_avx512bw,
+                                           fl_gemm_store_pairs_avx512bw};
 #endif
 #ifdef FL_HAVE_AVX2
-    if (cap >= FL_AVX2)
+    if (cap >= FL_AVX2 && fl_backend_runs(FL_AVX2))
         return (struct fl_block_set){&fl_block_doubles_avx2, NULL, &fl_block_words_avx2, fl_gemm_store_pairs_avx2};
 #endif
     return (struct fl_block_set){&fl_block_doubles_portable, NULL, NULL, fl_gemm_store_pairs_portable};

@@ -295,11 +295,11 @@ static const struct fl_block_kernels *choose_kernels(void) {
     if (fl_backend_cap(&cap))
         return &fl_block_portable;
 #ifdef FL_HAVE_AVX512
-    if (cap >= FL_AVX512BW)
+    if (cap >= FL_AVX512BW && fl_backend_runs(FL_AVX512BW))
         return &fl_block_avx512bw;
 #endif
 #ifdef FL_HAVE_AVX2
-    if (cap >= FL_AVX2)
+    if (cap >= FL_AVX2 && fl_backend_runs(FL_AVX2))
         return &fl_block_avx2;
 #endif
     return &fl_block_portable;

@@ -212,11 +212,11 @@ tensor_status int8_choose_kernels(bool bytes, const struct int8_kernels **kernel
     TRY(fl_backend_cap(&cap));
     *kernels = cap == FL_REF ? NULL : &fl_int8_portable;
 #ifdef FL_HAVE_AVX2
-    if (cap >= FL_AVX2)
+    if (cap >= FL_AVX2 && fl_backend_runs(FL_AVX2))
         *kernels = &fl_int8_avx2;
 #endif
 #ifdef FL_HAVE_AVX512
-    if (bytes && cap >= FL_AVX512)
+    if (bytes && cap >= FL_AVX512 && fl_backend_runs(FL_AVX512))
         *kernels = &fl_int8_avx512;
 #else
     (void)bytes;

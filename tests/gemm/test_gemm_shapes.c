@@ -250,7 +250,7 @@ static const struct term *terms_of(const struct problem *x, int64_t i, int64_t j
     static struct problem known;
     static struct term *terms;
     if (memcmp(&known, x, sizeof known)) {
-        known = *x;
+        memcpy(&known, x, sizeof known); /* with what lies between members */
         free(terms);
         struct term *next = terms = malloc((size_t)(x->m * x->n * x->k) * sizeof *terms);
         for (int64_t row = 0, at, bt; row < x->m; row++)

@@ -15,7 +15,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { MAX_WORLDS = 5, SLOTS = 14, EPISODE = 32, RESULTS = 4096, LINE = 2400 };
+enum { MAX_WORLDS = 7, SLOTS = 14, EPISODE = 32, RESULTS = 4096, LINE = 2400 };
 
 /* --- worlds ------------------------------------------------------------------------------------------------------- */
 
@@ -25,6 +25,7 @@ static int worlds;
 /* Makes a world for each kernel set with kernels of its own on this machine. */
 static void find_worlds(void) {
     static const char *const rows[] = {"ref", "portable", "avx2", "avx2_vnni", "avx512bw", "avx512", "avx512_amx"};
+    _Static_assert(sizeof rows / sizeof *rows == MAX_WORLDS, "a world for each kernel set");
     for (int r = 0; r < MAX_WORLDS; r++) {
         bool runs = r == 0;
         CHECK(!tensor_set_backend(rows[r]), "%s", tensor_error());
