@@ -6,11 +6,17 @@
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 
+enum {
+    LEAST_BLOCK = 32, /* filters that the kernels take at once */
+    LARGE = 1 << 16   /* elements of dy that surely take longer than waking threads */
+};
+
 struct depthwise {
     struct gemm_depthwise d;
     struct gemm_call *c;
     const struct gemm_depthwise_kernels *kernels;
     bool weights;          /* the weight gradient */
+    int64_t block;         /* filters of a part of a weight gradient */
     int64_t row_parts;     /* of the rows of its filters */
     int64_t results;       /* of a weight gradient; weights of the others */
     int64_t piece, stores; /* pixels stored at a time; parts of the store of a weight gradient */
@@ -49,9 +55,9 @@ static void depthwise_weights(void *context, int part, int worker) {
     const struct depthwise *t = context;
     const struct gemm_depthwise *d = &t->d;
     const int64_t depth = d->v.depth, parts = t->row_parts * depth, row = part % parts / depth, term = part % depth,
-                  weights = d->v.y.positions * d->v.x.positions * depth, first = part / parts * GEMM_DEPTHWISE_BLOCK;
+                  weights = d->v.y.positions * d->v.x.positions * depth, first = part / parts * t->block;
     t->kernels->weights(d, row * d->v.y.positions / t->row_parts, (row + 1) * d->v.y.positions / t->row_parts, term,
-                        first, gemm_min(GEMM_DEPTHWISE_BLOCK, d->columns - first),
+                        first, gemm_min(t->block, d->columns - first),
                         (char *)t->sums + (first * weights + term) * t->c->stores->sum_bytes, weights);
 }
 
@@ -80,10 +86,16 @@ static void compute(struct depthwise *t) {
     for (int64_t j = 0; j < d->columns; j++)
         d->source[j] = j / d->v.filters * d->v.depth;
     if (t->weights) {
-        const int64_t blocks = gemm_parts(d->columns, GEMM_DEPTHWISE_BLOCK);
+        const int threads = fl_threads(); /* the parts need no memory of their workers */
+        const int64_t depth = d->v.depth;
+        t->block = gemm_parts(d->columns, GEMM_DEPTHWISE_BLOCK) * depth < threads ? LEAST_BLOCK : GEMM_DEPTHWISE_BLOCK;
+        const int64_t parts = gemm_parts(d->columns, t->block) * depth;
         /* a part reads all pixels: rows are divided only where there are fewer blocks than threads */
-        t->row_parts = blocks * d->v.depth < t->c->workers ? d->v.y.positions : 1;
-        fl_parallel((int)(blocks * t->row_parts * d->v.depth), depthwise_weights, t);
+        t->row_parts = parts < threads ? d->v.y.positions : 1;
+        if (d->v.batch * d->v.y.out * d->v.x.out * d->columns >= LARGE)
+            fl_parallel_large(threads, (int)(parts * t->row_parts), depthwise_weights, t);
+        else
+            fl_parallel((int)(parts * t->row_parts), depthwise_weights, t);
         fl_parallel_within(t->c->workers, (int)t->stores, depthwise_store, t);
     } else {
         fl_parallel((int)positions, depthwise_pack, t);
