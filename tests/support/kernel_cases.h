@@ -646,8 +646,11 @@ static inline bool call_make(struct call *call, const struct fl_format *f, enum 
         return false;
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED, scaled = fl_has_exponent(f) && !shared;
     int exponents[3] = {0};
-    for (int i = 0; i < 3 && scaled; i++)
+    for (int i = 0; i < 3 && scaled; i++) {
         exponents[i] = (int)(check_random(&seed) % (style == EXTREME ? 40 : 14)) - (style == EXTREME ? 20 : 7);
+        if (style == TINY && index % 3) /* where numbers, or halves of a unit, are not normal in binary32 */
+            exponents[i] = f->e_max - (i ? (int)(check_random(&seed) % 4) : 0);
+    }
     for (int i = 0; i < 3 && shared; i++)
         exponents[i] = f->e_min + (f->e_max - f->e_min) / 3 + (int)(check_random(&seed) % (style == EXTREME ? 20 : 7));
     if (shared && op == FL_OP_SGD_UPDATE)

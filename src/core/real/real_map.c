@@ -90,13 +90,16 @@ static void compute_part(void *context, int part, int worker) {
 
 /* --- in vectors --------------------------------------------------------------------------------------------------- */
 
-/* At these exponents mantissas, and halves of a unit, are normal numbers of binary32. */
+/* At these exponents mantissas, and halves of a unit, are normal numbers of binary32. Floats under an exponent have
+ * numbers down to 2^unit times that: they hold as those of bf16 do, which end at 2^-133 (to_odd). */
 bool fl_real_floats_hold(const struct fl_args *args) {
-    enum { LEAST = -110, MOST = 112 };
+    enum { LEAST = -110, MOST = 112, LAST = 133 };
+    const struct fl_element *element = args->format->element;
+    const int most = element && LAST + element->unit < MOST ? LAST + element->unit : MOST;
     const struct fl_view *views[] = {&args->out, &args->in[0], &args->in[1]};
     bool hold = true;
     for (int i = 0; i < 3; i++)
-        hold &= !views[i]->e || (*views[i]->e >= LEAST && *views[i]->e <= MOST);
+        hold &= !views[i]->e || (*views[i]->e >= LEAST && *views[i]->e <= most);
     return hold;
 }
 

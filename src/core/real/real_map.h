@@ -77,7 +77,7 @@ const struct fl_real_lanes *fl_real_lanes_of(enum fl_backend backend);
 bool fl_real_has_table(const struct fl_args *args);
 /* The numbers of n elements before rounding, accurate enough for every rounding except the stochastic one. */
 void fl_real_near(const struct fl_args *args, const struct fl_real_lanes *lanes, int n, const double *x, double *near);
-/* Whether all numbers at these exponents, and halves of their units, are normal numbers of binary32. */
+/* Whether binary32 holds all numbers at these exponents, and rounds halves of their units as the vectors expect. */
 bool fl_real_floats_hold(const struct fl_args *args);
 
 #endif
