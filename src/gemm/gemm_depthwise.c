@@ -7,8 +7,8 @@
 #include "gemm/gemm_driver.h"
 
 enum {
-    LEAST_BLOCK = 32, /* filters that the kernels take at once */
-    LARGE = 1 << 16   /* elements of dy that surely take longer than waking threads */
+    LEAST_BLOCK = 32, /* filters that the kernels of mantissas take at once; those of floats are slower at so few */
+    LARGE = 1 << 20   /* products that take longer than waking threads */
 };
 
 struct depthwise {
@@ -86,16 +86,18 @@ static void compute(struct depthwise *t) {
     for (int64_t j = 0; j < d->columns; j++)
         d->source[j] = j / d->v.filters * d->v.depth;
     if (t->weights) {
-        const int threads = fl_threads(); /* the parts need no memory of their workers */
+        /* not the workers that have memory: these parts need none */
+        const int threads = t->c->args->workers ? t->c->args->workers : fl_threads();
         const int64_t depth = d->v.depth;
-        t->block = gemm_parts(d->columns, GEMM_DEPTHWISE_BLOCK) * depth < threads ? LEAST_BLOCK : GEMM_DEPTHWISE_BLOCK;
+        const bool few = gemm_parts(d->columns, GEMM_DEPTHWISE_BLOCK) * depth < threads;
+        t->block = few && !t->c->family->ordered ? LEAST_BLOCK : GEMM_DEPTHWISE_BLOCK;
         const int64_t parts = gemm_parts(d->columns, t->block) * depth;
         /* a part reads all pixels: rows are divided only where there are fewer blocks than threads */
         t->row_parts = parts < threads ? d->v.y.positions : 1;
-        if (d->v.batch * d->v.y.out * d->v.x.out * d->columns >= LARGE)
+        if (d->v.batch * d->v.y.out * d->v.x.out * t->results >= LARGE)
             fl_parallel_large(threads, (int)(parts * t->row_parts), depthwise_weights, t);
         else
-            fl_parallel((int)(parts * t->row_parts), depthwise_weights, t);
+            fl_parallel_within(threads, (int)(parts * t->row_parts), depthwise_weights, t);
         fl_parallel_within(t->c->workers, (int)t->stores, depthwise_store, t);
     } else {
         fl_parallel((int)positions, depthwise_pack, t);

@@ -33,7 +33,7 @@ struct fl_real_lanes {
     void (*look_up)(const double *at, double error, const uint16_t *x, int n, struct fl_real_block *block);
     /* Sets y and open, and returns the number of open elements. to_nearest rounds to nearest; to_odd rounds to odd at
      * 24 bits, for one more rounding to 16 bits, and numbers below 2^-135 become +-2^-140, which every such format
-     * within the range of binary32 rounds to 0. */
+     * rounds to 0 at the exponents of fl_real_floats_hold. */
     int (*to_nearest)(int n, struct fl_real_block *block);
     int (*to_odd)(int n, struct fl_real_block *block);
     /* Rounds v times unit, a power of two, to nearest as mantissas m, and sets top, flushed, saturated and gamma;
