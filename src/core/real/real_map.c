@@ -90,8 +90,8 @@ static void compute_part(void *context, int part, int worker) {
 
 /* --- in vectors --------------------------------------------------------------------------------------------------- */
 
-/* At these exponents mantissas, and halves of a unit, are normal numbers of binary32. Floats under an exponent e go down
- * to 2^(unit - e); the vectors serve them down to 2^-133, the least number of bf16 (to_odd). */
+/* At these exponents mantissas, and halves of a unit, are normal numbers of binary32. Floats under an exponent e go
+ * down to 2^(unit - e); the vectors serve them down to 2^-133, the least number of bf16 (to_odd). */
 bool fl_real_floats_hold(const struct fl_args *args) {
     enum { LEAST = -110, MOST = 112, LAST = 133 };
     const struct fl_element *element = args->format->element;
