@@ -180,55 +180,6 @@ static inline int64_t gemm_bytes_size(const struct gemm_kernels *k, int64_t widt
 /* Whether the family has the mod-255 check, and the product with a panel of the same bounds will probably need it. */
 bool fl_gemm_will_want_bytes(const struct gemm_family *family, const struct gemm_bound *bound);
 
-/* --- segments of k (gemm_segments.c) ------------------------------------------------------------------------------ */
-
-/* First segment of a block of k, and how many of its segments end in a carry split. */
-struct gemm_block {
-    int64_t first, splits;
-};
-
-/* Which stretches of k a tile multiplies, in blocks, and where its accumulators are split. Made once for all tiles that
- * see their operands at the same offsets. A block is one call of the micro-kernel for each tile: of ordered sums a
- * chain of FL_K_CHUNK, otherwise as much of B as stays in the cache. */
-struct gemm_segments {
-    struct gemm_segment *segment;
-    int64_t count;
-    struct gemm_block *block; /* one more than there are blocks */
-    int64_t blocks;
-    int64_t steps;     /* in the last block */
-    double squares[2]; /* since the last split: bounds on the sums of squares that one accumulator takes of either
-                          operand */
-    int64_t a_step, b_step;
-    bool ordered;
-};
-
-/* What is known of a stretch: window[i] bounds the sum of squares over steps i * GEMM_WINDOW ... of a column of one
- * operand; of the other, any n windows that follow each other in the stretch sum to at most stretch + n each. By Cauchy
- * and Schwarz a sum of |a b| is at most the root of the product of both. Of no meaning in ordered sums; window NULL: no
- * sum over a block needs a proof. */
-struct gemm_proof {
-    const float *window;
-    double stretch, each;
-};
-
-/* Steps: from one step of k to the next in A and in B. */
-void fl_gemm_segments_clear(struct gemm_segments *list, bool ordered, int64_t a_step, int64_t b_step);
-void fl_gemm_segments_new_block(struct gemm_segments *list);
-/* Adds `steps` steps from `step` on (their place among the windows), which lie at a and b. */
-void fl_gemm_segments_add(struct gemm_segments *list, int64_t a, int64_t b, int64_t step, int64_t steps,
-                          struct gemm_proof proof);
-/* One step in which A is zero. */
-void fl_gemm_segments_add_hole(struct gemm_segments *list, int64_t b);
-/* Ends the list: block i is then segment[block[i].first] ... segment[block[i + 1].first - 1], i < blocks. */
-void fl_gemm_segments_end(struct gemm_segments *list);
-
-/* Sets segments, count and splits of a tile. */
-static inline void gemm_tile_block(struct gemm_tile *tile, const struct gemm_segments *list, int64_t block) {
-    tile->segments = list->segment + list->block[block].first;
-    tile->count = list->block[block + 1].first - list->block[block].first;
-    tile->splits = list->block[block].splits;
-}
-
 /* Rows of tiles of equal height, in whole units, for `rows` rows. */
 static inline int gemm_tile_rows(const struct gemm_kernels *k, int vectors, int64_t rows) {
     const int64_t tiles = gemm_parts(rows, k->rows[vectors]);

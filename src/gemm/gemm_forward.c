@@ -17,6 +17,7 @@
  * meet the same filter rows, and where a row of a tile is an image, for pixels that meet the same filter columns. */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
+#include "gemm/gemm_segments.h"
 #include <math.h>
 #include <string.h>
 
@@ -364,11 +365,11 @@ static void list_segments(const struct forward *t, const struct rect *q, int for
     const bool ordered = is_ordered(t);
     const struct gemm_proof proof = {t->c->packing->bound_windows ? proof_of(t, 0, form) : NULL, 0,
                                      q->squares[form]}; /* any window of the copy, wherever it begins */
-    fl_gemm_segments_clear(list, ordered, 1, t->width);
+    gemm_segments_clear(list, ordered, 1, t->width);
     for (int64_t i = 0; i < t->pieces; i++) {
         const struct piece *p = &t->piece[i];
         if (ordered && p->chain_begins)
-            fl_gemm_segments_new_block(list);
+            gemm_segments_new_block(list);
         const int64_t y = p->r * t->v.y.dilation, x = p->s * t->v.x.dilation;
         const bool met = p->r >= down_met.from && p->r < down_met.to && p->s >= across_met.from && p->s < across_met.to;
         if (met && y % phases_y == phase_y && x % phases_x == phase_x) {
@@ -376,13 +377,13 @@ static void list_segments(const struct forward *t, const struct rect *q, int for
                                  : t->v.gradient ? -(y / phases_y)
                                                  : y,
                           across = t->v.gradient ? -(x / phases_x) : x;
-            fl_gemm_segments_add(list, down * q->line + across * t->pixel + p->first, p->b * t->width, p->b, p->steps,
-                                 proof);
+            gemm_segments_add(list, down * q->line + across * t->pixel + p->first, p->b * t->width, p->b, p->steps,
+                              proof);
         } else if (ordered) {
-            fl_gemm_segments_add_hole(list, p->hole * t->width);
+            gemm_segments_add_hole(list, p->hole * t->width);
         }
     }
-    fl_gemm_segments_end(list);
+    gemm_segments_end(list);
 }
 
 /* The image position that an output pixel reads at filter position 0, in one direction. */

@@ -17,6 +17,7 @@
  * slice is a chunk), which are added in order. */
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
+#include "gemm/gemm_segments.h"
 #include <math.h>
 #include <string.h>
 
@@ -222,7 +223,7 @@ static int64_t positions_under(const struct gradient *t, int64_t pixels) {
 static void list_segments(const struct gradient *t, const struct packed_chunk *form, int64_t rows, int64_t channels,
                           struct gradient_worker *w) {
     const bool ordered = is_ordered(t);
-    fl_gemm_segments_clear(&w->list, ordered, rows, positions_under(t, t->step_pixels) * channels);
+    gemm_segments_clear(&w->list, ordered, rows, positions_under(t, t->step_pixels) * channels);
     for (int64_t i = 0; i < w->spans; i++) {
         const struct span *span = &w->span[i];
         const int64_t position = positions_under(t, span->x0 - span->packed_x0);
@@ -230,10 +231,10 @@ static void list_segments(const struct gradient *t, const struct packed_chunk *f
         for (int64_t r = 0; r < t->v.y.positions && !ordered; r++)
             squares = fmaxf(squares, form->squares[span->line + r * t->filter_step]);
         const struct gemm_proof proof = {t->c->packing->bound_windows ? form->windows : NULL, squares, 0};
-        fl_gemm_segments_add(&w->list, span->step * rows, (span->line * t->positions + position) * channels, span->step,
-                             gemm_parts(span->x1 - span->x0, t->step_pixels), proof);
+        gemm_segments_add(&w->list, span->step * rows, (span->line * t->positions + position) * channels, span->step,
+                          gemm_parts(span->x1 - span->x0, t->step_pixels), proof);
     }
-    fl_gemm_segments_end(&w->list);
+    gemm_segments_end(&w->list);
     struct gemm_tile tile;
     for (int64_t block = 0; t->c->kernels->starts && block < w->list.blocks; block++) {
         gemm_tile_block(&tile, &w->list, block);

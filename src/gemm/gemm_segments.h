@@ -1,0 +1,152 @@
+/* gemm_segments.h - lists the stretches of k that the tiles of a convolution multiply, and proves at which steps their
+ * accumulators need a carry split. Inline, since a list is made of many short stretches. */
+#ifndef FL_GEMM_SEGMENTS_H
+#define FL_GEMM_SEGMENTS_H
+
+#include "gemm/gemm_driver.h"
+
+/* First segment of a block of k, and how many of its segments end in a carry split. */
+struct gemm_block {
+    int64_t first, splits;
+};
+
+/* Which stretches of k a tile multiplies, in blocks, and where its accumulators are split. Made once for all tiles that
+ * see their operands at the same offsets. A block is one call of the micro-kernel for each tile: of ordered sums a
+ * chain of FL_K_CHUNK, otherwise as much of B as stays in the cache. */
+struct gemm_segments {
+    struct gemm_segment *segment;
+    int64_t count;
+    struct gemm_block *block; /* one more than there are blocks */
+    int64_t blocks;
+    int64_t steps;     /* in the last block */
+    double squares[2]; /* since the last split: bounds on the sums of squares that one accumulator takes of either
+                          operand */
+    int64_t a_step, b_step;
+    bool ordered;
+};
+
+/* What is known of a stretch: window[i] bounds the sum of squares over steps i * GEMM_WINDOW ... of a column of one
+ * operand; of the other, any n windows that follow each other in the stretch sum to at most stretch + n each. By Cauchy
+ * and Schwarz a sum of |a b| is at most the root of the product of both. Of no meaning in ordered sums; window NULL: no
+ * sum over a block needs a proof. */
+struct gemm_proof {
+    const float *window;
+    double stretch, each;
+};
+
+static inline void gemm_segments_restart(struct gemm_segments *list, double stretch) {
+    list->squares[0] = 0;
+    list->squares[1] = stretch;
+}
+
+/* Steps: from one step of k to the next in A and in B. */
+static inline void gemm_segments_clear(struct gemm_segments *list, bool ordered, int64_t a_step, int64_t b_step) {
+    list->count = list->blocks = list->steps = 0;
+    gemm_segments_restart(list, 0);
+    list->a_step = a_step;
+    list->b_step = b_step;
+    list->ordered = ordered;
+    list->block[0] = (struct gemm_block){0, 0};
+}
+
+static inline void gemm_segments_new_block(struct gemm_segments *list) {
+    if (!list->steps)
+        return;
+    list->block[++list->blocks] = (struct gemm_block){list->count, 0};
+    list->steps = 0;
+    gemm_segments_restart(list, 0);
+}
+
+/* Ends the list: block i is then segment[block[i].first] ... segment[block[i + 1].first - 1], i < blocks. */
+static inline void gemm_segments_end(struct gemm_segments *list) {
+    if (list->steps)
+        list->block[++list->blocks] = (struct gemm_block){list->count, 0};
+}
+
+static inline void gemm_segments_append(struct gemm_segments *list, int64_t a, int64_t b, int64_t steps, bool hole) {
+    if (!steps)
+        return;
+    struct gemm_segment *last = list->steps ? &list->segment[list->count - 1] : NULL;
+    list->steps += steps;
+    if (last && !last->split && !last->hole && !hole && a == last->a + last->steps * list->a_step &&
+        b == last->b + last->steps * list->b_step) {
+        last->steps += steps;
+        return;
+    }
+    list->segment[list->count++] = (struct gemm_segment){a, b, steps, false, hole};
+}
+
+static inline void gemm_segments_split(struct gemm_segments *list) {
+    if (!list->steps)
+        return;
+    list->segment[list->count - 1].split = true;
+    list->block[list->blocks].splits++;
+}
+
+/* Whether sums of products surely fit, by the inequality of Cauchy and Schwarz. */
+static inline bool gemm_segments_fit(double squares_a, double squares_b) {
+    return squares_a * squares_b <= GEMM_SPLIT_LIMIT * GEMM_SPLIT_LIMIT * (1 - 0x1p-20);
+}
+
+/* One step in which A is zero. */
+static inline void gemm_segments_add_hole(struct gemm_segments *list, int64_t b) {
+    gemm_segments_append(list, 0, b, 1, true);
+}
+
+/* Adds `steps` steps from `step` on (their place among the windows), which lie at a and b. */
+static inline void gemm_segments_add(struct gemm_segments *list, int64_t a, int64_t b, int64_t step, int64_t steps,
+                                     struct gemm_proof proof) {
+    if (list->ordered) {
+        gemm_segments_append(list, a, b, steps, false);
+        return;
+    }
+    if (!proof.window) {
+        for (int64_t take; steps > 0; steps -= take, a += take * list->a_step, b += take * list->b_step) {
+            if (list->steps >= GEMM_BLOCK_STEPS)
+                gemm_segments_new_block(list);
+            take = gemm_min(steps, GEMM_BLOCK_STEPS - list->steps);
+            gemm_segments_append(list, a, b, take, false);
+        }
+        return;
+    }
+    /* of what is not split before the step: bounds, and steps that are not appended yet */
+    double squares_a = list->squares[0], squares_b = list->squares[1] + proof.stretch;
+    int64_t more = 0;
+    while (more < steps) {
+        const int64_t at = step + more;
+        const double window = proof.window[at / GEMM_WINDOW];
+        int64_t take = gemm_min(steps - more, GEMM_WINDOW - at % GEMM_WINDOW);
+        const bool ends = list->steps + more >= GEMM_BLOCK_STEPS;
+        if (ends || !gemm_segments_fit(squares_a + window, squares_b + proof.each)) {
+            gemm_segments_append(list, a, b, more, false);
+            if (ends)
+                gemm_segments_new_block(list);
+            else
+                gemm_segments_split(list);
+            a += more * list->a_step;
+            b += more * list->b_step;
+            step += more;
+            steps -= more;
+            more = 0;
+            squares_a = 0;
+            squares_b = proof.stretch;
+            if (!gemm_segments_fit(window, squares_b + proof.each))
+                take = 1; /* always right just after a split */
+        }
+        squares_a += window;
+        squares_b += proof.each;
+        more += take;
+    }
+    gemm_segments_append(list, a, b, more, false);
+    list->squares[0] = squares_a;
+    list->squares[1] = squares_b;
+}
+
+/* Sets segments, count and splits of a tile. */
+static inline void gemm_tile_block(struct gemm_tile *tile, const struct gemm_segments *list, int64_t block) {
+    tile->segments = list->segment + list->block[block].first;
+    tile->count = list->block[block + 1].first - list->block[block].first;
+    tile->splits = list->block[block].splits;
+}
+
+#endif
