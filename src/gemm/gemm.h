@@ -363,6 +363,7 @@ struct gemm_depthwise {
 struct gemm_depthwise_kernels {
     int weight_bytes; /* at most, for each weight */
     void (*pack)(const struct gemm_depthwise *t, int64_t position);
+    void (*finish)(const struct gemm_depthwise *t); /* after all positions are packed; NULL: nothing */
     /* All results of `pixels` pixels of an output line, as whole sums or, in the memory of these, as limbs. */
     void (*line)(const struct gemm_depthwise *t, int64_t image, int64_t y, int64_t x, int64_t pixels,
                  struct gemm_sums *out);

@@ -101,6 +101,8 @@ static void compute(struct depthwise *t) {
         fl_parallel_within(t->c->workers, (int)t->stores, depthwise_store, t);
     } else {
         fl_parallel((int)positions, depthwise_pack, t);
+        if (t->kernels->finish)
+            t->kernels->finish(&t->d);
         fl_parallel_large(t->c->workers, (int)(d->v.batch * d->v.y.out), depthwise_line, t);
     }
 }

@@ -297,6 +297,38 @@ static void long_weight_gradient(void) {
     tensor_free(dw);
 }
 
+/* Depthwise sums that int32 just holds, and that it just does not hold: 2^31 - 2^15 and 2^31. */
+static void largest_depthwise_sums(void) {
+    enum { SIDE = 3, MOST_CHANNELS = 33 };
+    for (int back = FIRST_BACKEND; back < BACKENDS; back++)
+        for (int channels = 3; channels <= MOST_CHANNELS; channels += 15)
+            for (int less = 0; less < 2; less++) {
+                tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, SIDE, SIDE, channels)),
+                       *w = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(channels, SIDE, SIDE, 1)),
+                       *y = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, 1, 1, channels));
+                int64_t sums[MOST_CHANNELS];
+                for (int64_t i = 0; i < SIDE * SIDE * channels; i++) {
+                    const int64_t position = i % (SIDE * SIDE);
+                    ((int16_t *)tensor_data(x))[i] = INT16_MIN;
+                    ((int16_t *)tensor_data(w))[i] = (int16_t)(position == 4   ? INT16_MIN
+                                                               : position == 5 ? INT16_MIN + less
+                                                                               : 0);
+                    sums[i / (SIDE * SIDE)] = INT16_MIN * ((int64_t)2 * INT16_MIN + less);
+                }
+                tensor_declare_exponent(x, 14);
+                tensor_declare_exponent(w, 14);
+                tensor_set_backend(backends[back]);
+                if (!strcmp(tensor_kernel_backend(FMT_FLEX16_5, "conv2d"), backends[back])) {
+                    CHECK(!tensor_conv2d(y, x, w, &(tensor_window){TENSOR_SQUARE(0, 1, 0), .groups = channels}), "%s",
+                          tensor_error());
+                    compare_exact(backends[back], y, sums, 28);
+                }
+                tensor_free(x);
+                tensor_free(w);
+                tensor_free(y);
+            }
+}
+
 /* --- float formats: |result - exact| within (k + chunks) 2^-24 sum |a b|, and half a unit of the storage -------------
  */
 
@@ -351,6 +383,7 @@ int main(void) {
     exact_matmuls();
     exact_convolutions();
     long_weight_gradient();
+    largest_depthwise_sums();
     float_bounds();
     return check_summary();
 }
