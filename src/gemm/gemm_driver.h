@@ -36,6 +36,11 @@ static inline int64_t gemm_max(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
+/* Of numbers: fmaxf, which asks for NaN too, is a call. */
+static inline float gemm_larger(float a, float b) {
+    return a > b ? a : b;
+}
+
 static inline int64_t gemm_parts(int64_t count, int64_t size) {
     return (count + size - 1) / size;
 }

@@ -18,7 +18,6 @@
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include "gemm/gemm_segments.h"
-#include <math.h>
 #include <string.h>
 
 enum {
@@ -299,7 +298,7 @@ static void pack_image(const struct forward *t, struct rect *q, int64_t number, 
     }
     for (int form = 0; form < t->forms && t->c->packing->bound_neighbours; form++)
         q->squares[form] =
-            fmaxf(q->squares[form], t->c->packing->bound_neighbours(to + form * t->plane, lines * q->line));
+            gemm_larger(q->squares[form], t->c->packing->bound_neighbours(to + form * t->plane, lines * q->line));
 }
 
 static void pack_rect(const struct forward *t, struct rect *q, gemm_packed *to, const void *zero) {
@@ -346,16 +345,22 @@ static struct met met_by(const struct forward *t, const struct gemm_side *side, 
     return met;
 }
 
-/* The end of the output pixels from `at` on, `phases` apart and before `end`, that meet the same. */
+/* The end of the output pixels from `at` on, `phases` apart and before `end`, that meet the same. From pixel to pixel
+ * what is met moves in one direction, so pixels between two that meet the same positions meet these too; but between
+ * two that meet nothing some may meet a narrow image. */
 static int64_t end_of_met(const struct forward *t, const struct gemm_side *side, int64_t at, int64_t end,
                           int64_t phases) {
     const struct met met = met_by(t, side, at);
-    for (at += phases; at < end; at += phases) {
-        const struct met other = met_by(t, side, at);
-        if (other.from != met.from || other.to != met.to)
-            break;
+    int64_t same = 0, other = gemm_parts(end - at, phases); /* in steps of `phases` */
+    while (other - same > 1) {
+        const int64_t between = met.from == met.to ? same + 1 : same + (other - same) / 2;
+        const struct met there = met_by(t, side, at + between * phases);
+        if (there.from == met.from && there.to == met.to)
+            same = between;
+        else
+            other = between;
     }
-    return gemm_min(at, end);
+    return gemm_min(at + other * phases, end);
 }
 
 /* The segments of all pixels of a phase that meet the same filter positions. */
@@ -766,7 +771,7 @@ static bool compute(struct forward *t) {
     for (int form = 0; form < t->forms && t->c->packing->bound_windows; form++) {
         float *proof = proof_of(t, 0, form);
         for (int64_t i = t->windows; i < t->panels * t->windows; i++)
-            proof[i % t->windows] = fmaxf(proof[i % t->windows], proof[i]);
+            proof[i % t->windows] = gemm_larger(proof[i % t->windows], proof[i]);
     }
     fl_parallel_large(t->c->workers, (int)t->parts, forward_part, t);
     return true;

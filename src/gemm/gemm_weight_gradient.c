@@ -18,7 +18,6 @@
 #include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include "gemm/gemm_segments.h"
-#include <math.h>
 #include <string.h>
 
 enum {
@@ -229,7 +228,7 @@ static void list_segments(const struct gradient *t, const struct packed_chunk *f
         const int64_t position = positions_under(t, span->x0 - span->packed_x0);
         float squares = 0; /* of all lines under the span, since a tile reads any one of them */
         for (int64_t r = 0; r < t->v.y.positions && !ordered; r++)
-            squares = fmaxf(squares, form->squares[span->line + r * t->filter_step]);
+            squares = gemm_larger(squares, form->squares[span->line + r * t->filter_step]);
         const struct gemm_proof proof = {t->c->packing->bound_windows ? form->windows : NULL, squares, 0};
         gemm_segments_add(&w->list, span->step * rows, (span->line * t->positions + position) * channels, span->step,
                           gemm_parts(span->x1 - span->x0, t->step_pixels), proof);
