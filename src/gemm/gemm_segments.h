@@ -34,15 +34,10 @@ struct gemm_proof {
     double stretch, each;
 };
 
-static inline void gemm_segments_restart(struct gemm_segments *list, double stretch) {
-    list->squares[0] = 0;
-    list->squares[1] = stretch;
-}
-
 /* Steps: from one step of k to the next in A and in B. */
 static inline void gemm_segments_clear(struct gemm_segments *list, bool ordered, int64_t a_step, int64_t b_step) {
     list->count = list->blocks = list->steps = 0;
-    gemm_segments_restart(list, 0);
+    list->squares[0] = list->squares[1] = 0;
     list->a_step = a_step;
     list->b_step = b_step;
     list->ordered = ordered;
@@ -54,7 +49,6 @@ static inline void gemm_segments_new_block(struct gemm_segments *list) {
         return;
     list->block[++list->blocks] = (struct gemm_block){list->count, 0};
     list->steps = 0;
-    gemm_segments_restart(list, 0);
 }
 
 /* Ends the list: block i is then segment[block[i].first] ... segment[block[i + 1].first - 1], i < blocks. */
@@ -109,25 +103,25 @@ static inline void gemm_segments_add(struct gemm_segments *list, int64_t a, int6
         }
         return;
     }
-    /* of what is not split before the step: bounds, and steps that are not appended yet */
+    /* bounds on what was added since the last split, and how many of its steps are still to be appended */
     double squares_a = list->squares[0], squares_b = list->squares[1] + proof.stretch;
-    int64_t more = 0;
-    while (more < steps) {
-        const int64_t at = step + more;
+    int64_t pending = 0;
+    while (pending < steps) {
+        const int64_t at = step + pending;
         const double window = proof.window[at / GEMM_WINDOW];
-        int64_t take = gemm_min(steps - more, GEMM_WINDOW - at % GEMM_WINDOW);
-        const bool ends = list->steps + more >= GEMM_BLOCK_STEPS;
+        int64_t take = gemm_min(steps - pending, GEMM_WINDOW - at % GEMM_WINDOW);
+        const bool ends = list->steps + pending >= GEMM_BLOCK_STEPS;
         if (ends || !gemm_segments_fit(squares_a + window, squares_b + proof.each)) {
-            gemm_segments_append(list, a, b, more, false);
+            gemm_segments_append(list, a, b, pending, false);
             if (ends)
                 gemm_segments_new_block(list);
             else
                 gemm_segments_split(list);
-            a += more * list->a_step;
-            b += more * list->b_step;
-            step += more;
-            steps -= more;
-            more = 0;
+            a += pending * list->a_step;
+            b += pending * list->b_step;
+            step += pending;
+            steps -= pending;
+            pending = 0;
             squares_a = 0;
             squares_b = proof.stretch;
             if (!gemm_segments_fit(window, squares_b + proof.each))
@@ -135,9 +129,9 @@ static inline void gemm_segments_add(struct gemm_segments *list, int64_t a, int6
         }
         squares_a += window;
         squares_b += proof.each;
-        more += take;
+        pending += take;
     }
-    gemm_segments_append(list, a, b, more, false);
+    gemm_segments_append(list, a, b, pending, false);
     list->squares[0] = squares_a;
     list->squares[1] = squares_b;
 }

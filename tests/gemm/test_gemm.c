@@ -208,12 +208,13 @@ static void compare_exact(const char *label, tensor *t, const int64_t *sums, int
 static void exact_convolutions(void) {
     /* n h w c k r stride padding dilation groups */
     static const struct geometry cases[] = {
-        {2, 5, 5, 1, 1, 3, 1, 1, 1, 1},    {3, 8, 8, 3, 16, 3, 1, 1, 1, 1},     {2, 8, 8, 16, 16, 3, 1, 1, 1, 1},
-        {2, 9, 7, 16, 32, 3, 2, 1, 1, 1},  {1, 11, 12, 17, 5, 5, 3, 2, 1, 1},   {2, 6, 6, 32, 33, 1, 1, 0, 1, 1},
-        {1, 7, 7, 4, 6, 1, 2, 0, 1, 1},    {2, 4, 4, 130, 12, 3, 1, 1, 1, 1},   {1, 6, 6, 2, 3, 3, 2, 0, 1, 1},
-        {40, 16, 16, 4, 5, 3, 1, 1, 1, 1}, {2, 9, 8, 16, 17, 3, 1, 2, 2, 1},    {1, 13, 12, 6, 5, 3, 2, 4, 3, 1},
-        {2, 8, 9, 32, 24, 3, 1, 1, 1, 4},  {3, 17, 17, 12, 18, 3, 3, 2, 2, 3},  {3, 14, 15, 66, 66, 3, 1, 1, 1, 66},
-        {2, 11, 11, 8, 16, 5, 2, 4, 2, 8}, {2, 13, 12, 48, 48, 3, 2, 1, 1, 48}, {29, 4, 4, 6, 33, 3, 1, 1, 1, 1}};
+        {2, 5, 5, 1, 1, 3, 1, 1, 1, 1},        {3, 8, 8, 3, 16, 3, 1, 1, 1, 1},     {2, 8, 8, 16, 16, 3, 1, 1, 1, 1},
+        {2, 9, 7, 16, 32, 3, 2, 1, 1, 1},      {1, 11, 12, 17, 5, 5, 3, 2, 1, 1},   {2, 6, 6, 32, 33, 1, 1, 0, 1, 1},
+        {1, 7, 7, 4, 6, 1, 2, 0, 1, 1},        {2, 4, 4, 130, 12, 3, 1, 1, 1, 1},   {1, 6, 6, 2, 3, 3, 2, 0, 1, 1},
+        {40, 16, 16, 4, 5, 3, 1, 1, 1, 1},     {2, 9, 8, 16, 17, 3, 1, 2, 2, 1},    {1, 13, 12, 6, 5, 3, 2, 4, 3, 1},
+        {2, 8, 9, 32, 24, 3, 1, 1, 1, 4},      {3, 17, 17, 12, 18, 3, 3, 2, 2, 3},  {3, 14, 15, 66, 66, 3, 1, 1, 1, 66},
+        {2, 11, 11, 8, 16, 5, 2, 4, 2, 8},     {2, 13, 12, 48, 48, 3, 2, 1, 1, 48}, {29, 4, 4, 6, 33, 3, 1, 1, 1, 1},
+        {1, 2, 61, 300, 300, 3, 1, 1, 1, 300}, {1, 2, 37, 40, 40, 5, 1, 3, 1, 40},  {1, 2, 75, 40, 40, 3, 2, 2, 2, 40}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int p = GAUSS; p < PATTERNS; p++) {
             struct geometry g = cases[i];
@@ -297,23 +298,30 @@ static void long_weight_gradient(void) {
     tensor_free(dw);
 }
 
-/* Depthwise sums that int32 just holds, and that it just does not hold: 2^31 - 2^15 and 2^31. */
+/* Depthwise sums that int32 just holds, and that it just does not hold: 2^31 - 2^15 and 2^31; those of all channels, or
+ * of the last one alone. */
 static void largest_depthwise_sums(void) {
-    enum { SIDE = 3, MOST_CHANNELS = 33 };
+    enum { SIDE = 3, POSITIONS = SIDE * SIDE, MOST_CHANNELS = 45 };
     for (int back = FIRST_BACKEND; back < BACKENDS; back++)
-        for (int channels = 3; channels <= MOST_CHANNELS; channels += 15)
-            for (int less = 0; less < 2; less++) {
+        for (int channels = 3; channels <= MOST_CHANNELS; channels += 6)
+            for (int variant = 0; variant < 4; variant++) {
+                const int least = INT16_MIN + variant % 2, first_large = variant / 2 * (channels - 1);
                 tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, SIDE, SIDE, channels)),
                        *w = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(channels, SIDE, SIDE, 1)),
                        *y = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, 1, 1, channels));
+                int16_t *of_x = tensor_data(x), *of_w = tensor_data(w);
                 int64_t sums[MOST_CHANNELS];
-                for (int64_t i = 0; i < SIDE * SIDE * channels; i++) {
-                    const int64_t position = i % (SIDE * SIDE);
-                    ((int16_t *)tensor_data(x))[i] = INT16_MIN;
-                    ((int16_t *)tensor_data(w))[i] = (int16_t)(position == 4   ? INT16_MIN
-                                                               : position == 5 ? INT16_MIN + less
-                                                                               : 0);
-                    sums[i / (SIDE * SIDE)] = INT16_MIN * ((int64_t)2 * INT16_MIN + less);
+                for (int64_t i = 0; i < POSITIONS * channels; i++) {
+                    of_x[i] = INT16_MIN;
+                    of_w[i] = (int16_t)(i / POSITIONS < first_large ? i % POSITIONS
+                                        : i % POSITIONS == 4        ? INT16_MIN
+                                        : i % POSITIONS == SIDE + 2 ? least
+                                                                    : 0);
+                }
+                for (int c = 0; c < channels; c++) {
+                    sums[c] = 0;
+                    for (int i = 0; i < POSITIONS; i++)
+                        sums[c] += INT16_MIN * (int64_t)of_w[c * POSITIONS + i];
                 }
                 tensor_declare_exponent(x, 14);
                 tensor_declare_exponent(w, 14);
@@ -327,6 +335,57 @@ static void largest_depthwise_sums(void) {
                 tensor_free(w);
                 tensor_free(y);
             }
+}
+
+/* One column of the least mantissa: depthwise sums that see two or three of its pixels do not fit int32, all others are
+ * zero. */
+static void large_column(void) {
+    enum { HIGH = 3, WIDE = 61, CHANNELS = 300, ROOM = HIGH * WIDE * CHANNELS };
+    static int64_t sy[ROOM], sx[ROOM], sw[CHANNELS * HIGH * HIGH];
+    for (int stride = 1; stride <= 2; stride++) {
+        const struct geometry g = {.n = 1,
+                                   .h = HIGH,
+                                   .w = WIDE,
+                                   .c = CHANNELS,
+                                   .k = CHANNELS,
+                                   .r = 3,
+                                   .stride = stride,
+                                   .padding = 1,
+                                   .dilation = 1,
+                                   .groups = CHANNELS,
+                                   .p = (HIGH - 1) / stride + 1,
+                                   .q = (WIDE - 1) / stride + 1};
+        tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, g.h, g.w, CHANNELS)),
+               *w = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(CHANNELS, 3, 3, 1)),
+               *dy = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, g.p, g.q, CHANNELS)),
+               *y = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, g.p, g.q, CHANNELS)),
+               *dx = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, g.h, g.w, CHANNELS));
+        const tensor_window how = {TENSOR_SQUARE(0, stride, 1), .groups = CHANNELS};
+        tensor *all[] = {x, w, dy, y, dx};
+        for (int64_t i = 0; i < tensor_count(w); i++)
+            ((int16_t *)tensor_data(w))[i] = INT16_MIN;
+        for (int column = 0; column < WIDE; column += 1 + column % 3) {
+            for (int t = 0; t < 3; t += 2)
+                for (int64_t i = 0; i < tensor_count(all[t]); i++)
+                    ((int16_t *)tensor_data(all[t]))[i] = i / CHANNELS % (t ? g.q : g.w) == column ? INT16_MIN : 0;
+            for (int t = 0; t < 3; t++)
+                tensor_declare_exponent(all[t], 14);
+            memset(sy, 0, sizeof sy);
+            memset(sx, 0, sizeof sx);
+            convolve(&g, tensor_data(x), tensor_data(w), tensor_data(dy), sy, sx, sw);
+            for (int back = FIRST_BACKEND; back < BACKENDS; back++) {
+                tensor_set_backend(backends[back]);
+                if (strcmp(tensor_kernel_backend(FMT_FLEX16_5, "conv2d"), backends[back]))
+                    continue;
+                CHECK(!tensor_conv2d(y, x, w, &how) && !tensor_conv2d_input_grad(dx, dy, w, &how), "%s",
+                      tensor_error());
+                compare_exact("column", y, sy, 28);
+                compare_exact("column", dx, sx, 28);
+            }
+        }
+        for (int t = 0; t < 5; t++)
+            tensor_free(all[t]);
+    }
 }
 
 /* --- float formats: |result - exact| within (k + chunks) 2^-24 sum |a b|, and half a unit of the storage -------------
@@ -384,6 +443,7 @@ int main(void) {
     exact_convolutions();
     long_weight_gradient();
     largest_depthwise_sums();
+    large_column();
     float_bounds();
     return check_summary();
 }
