@@ -8,6 +8,10 @@ if(NOT PROJECT_IS_TOP_LEVEL)
 endif()
 set(FLEXLAB_CUDA ${default} CACHE STRING "Build the CUDA backend: AUTO (where nvcc is found), ON, OFF")
 set_property(CACHE FLEXLAB_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(FLEXLAB_CUDA_SPILLS 0 CACHE STRING "Bytes that a thread of a kernel may spill, stored or loaded; more fail the build")
+if(NOT FLEXLAB_CUDA_SPILLS MATCHES "^[0-9]+$")
+    message(FATAL_ERROR "FLEXLAB_CUDA_SPILLS is '${FLEXLAB_CUDA_SPILLS}', expected a number of bytes")
+endif()
 set(FLEXLAB_CUDA_ARCHITECTURES 80 90 CACHE STRING
     "Compute capabilities for which the CUDA backend has machine code, such as 80;90;100;120; others compile its PTX at first use")
 set(FLEXLAB_CUDA_OLDEST 12.0) # knows sm_90
@@ -106,7 +110,8 @@ foreach(source ${FLEXLAB_GPU_SOURCES})
     set(object ${PROJECT_BINARY_DIR}/cuda/${name}.o)
     add_custom_command(OUTPUT ${object} VERBATIM
         DEPENDS ${source} ${PROJECT_SOURCE_DIR}/cmake/cuda_compile.cmake DEPFILE ${object}.d
-        COMMAND ${CMAKE_COMMAND} -P ${PROJECT_SOURCE_DIR}/cmake/cuda_compile.cmake -- ${CMAKE_CUDA_COMPILER_LAUNCHER}
+        COMMAND ${CMAKE_COMMAND} -DSPILLS=${FLEXLAB_CUDA_SPILLS} -P ${PROJECT_SOURCE_DIR}/cmake/cuda_compile.cmake --
+                ${CMAKE_CUDA_COMPILER_LAUNCHER}
                 ${FLEXLAB_NVCC} ${flags} -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
         COMMENT "Building CUDA object cuda/${name}.o")
     list(APPEND gpu_objects ${object})

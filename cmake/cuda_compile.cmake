@@ -1,7 +1,7 @@
-# Calls nvcc, and fails as well where ptxas had to do what makes a kernel slow: spill registers to memory, or serialise
-# tensor-core instructions. It says both in a report of every kernel, not as an error.
+# Calls nvcc, and fails as well where ptxas had to do what makes a kernel slow: spill more than SPILLS bytes a thread, or
+# serialise tensor-core instructions. It says both in a report of every kernel, not as an error.
 #
-#     cmake -P cuda_compile.cmake -- [LAUNCHER...] NVCC ARGUMENT...      with -o OBJECT among the arguments
+#     cmake -DSPILLS=BYTES -P cuda_compile.cmake -- [LAUNCHER...] NVCC ARGUMENT...      with -o OBJECT among the arguments
 set(command "")
 set(object "")
 set(reached OFF)
@@ -30,7 +30,7 @@ foreach(line ${lines})
     elseif(line MATCHES "Function properties for ([^ ]+)")
         set(function ${CMAKE_MATCH_1})
     elseif(line MATCHES "([0-9]+) bytes spill stores, ([0-9]+) bytes spill loads")
-        if(NOT "${CMAKE_MATCH_1} ${CMAKE_MATCH_2}" STREQUAL "0 0")
+        if(CMAKE_MATCH_1 GREATER SPILLS OR CMAKE_MATCH_2 GREATER SPILLS)
             string(APPEND slow "  ${function} (${arch}) spills registers: ${CMAKE_MATCH_1} bytes of stores, "
                                "${CMAKE_MATCH_2} of loads\n")
         endif()
@@ -56,5 +56,5 @@ if(slow)
         file(REMOVE "${object}.slow")
     endif()
     message("${slow}")
-    message(FATAL_ERROR "slow code by ptxas: ${object}")
+    message(FATAL_ERROR "slow code by ptxas: ${object}. FLEXLAB_CUDA_SPILLS is ${SPILLS}: more bytes that a thread spills fail.")
 endif()

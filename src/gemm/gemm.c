@@ -24,6 +24,28 @@ static tensor_status call(const struct gemm_family *family, const struct fl_args
     return weights ? fl_gemm_weight_gradient(&c, needs_only) : fl_gemm_forward(&c, needs_only);
 }
 
+/* Sizes of filters, channels times channels, from which packed panels are faster than an image in place (measured). */
+enum { PANELS_FORWARD = 128 * 256, PANELS_WEIGHTS = 128 * 128, PANELS_LANES = 16 /* of forward ones */ };
+
+/* Whether a convolution of mantissas on vectors is to be computed as a product of matrices, which `as` then tells: its
+ * filters see one pixel each, and their channels are many. */
+static bool is_product(const struct gemm_family *family, const struct fl_args *args, struct fl_args *as) {
+    const struct fl_windows *g = &args->p.product.windows;
+    if (family->ordered || family->matrix || !g->r || g->groups > 1 || !fl_gemm_is_one_line(g))
+        return false;
+    const bool weights = args->op == FL_OP_CONV2D_WEIGHT_GRAD, forward = args->op == FL_OP_CONV2D;
+    const int64_t pixels = g->batch * g->p * g->q, k = weights ? pixels : forward ? g->c : g->filters;
+    if (k > GEMM_LIMBS_K || g->c * g->filters < (weights ? PANELS_WEIGHTS : PANELS_FORWARD) ||
+        (!weights && family->kernels->lanes < PANELS_LANES))
+        return false;
+    *as = *args;
+    as->op = weights ? FL_OP_MATMUL_TN : forward ? FL_OP_MATMUL_NT : FL_OP_MATMUL;
+    as->p.product.windows = (struct fl_windows){0};
+    as->p.product.matrices =
+        (struct fl_matrices){.m = weights ? g->filters : pixels, .n = forward ? g->filters : g->c, .k = k};
+    return true;
+}
+
 static double products_of(const struct fl_args *args) {
     const struct fl_windows g = fl_gemm_geometry(args, false);
     return (double)g.batch * (double)(g.p * g.q) * (double)(g.r * g.s) * (double)(g.c / g.groups) * (double)g.filters;
@@ -43,11 +65,17 @@ static int workers_of(const struct gemm_family *family, const struct fl_args *ar
 }
 
 tensor_status fl_gemm(const struct gemm_family *family, const struct fl_args *args) {
+    struct fl_args as;
+    if (is_product(family, args, &as))
+        args = &as;
     return call(family, args, workers_of(family, args), NULL);
 }
 
 size_t fl_gemm_need(const struct gemm_family *family, const struct fl_args *args) {
     struct gemm_workspace needs;
+    struct fl_args as;
+    if (is_product(family, args, &as))
+        args = &as;
     call(family, args, workers_of(family, args), &needs);
     return gemm_workspace_bytes(&needs);
 }

@@ -137,7 +137,7 @@ build = work / "build"
 shutil.rmtree(build, ignore_errors=True)
 portable = [f"-DFLEXLAB_HAVE_{row}=OFF" for row in ("AVX2", "AVX512", "AVX512_FAST", "AVX512_AMX")]
 run("cmake", "-S", tree, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_C_FLAGS_RELEASE=-O{int(long)}",
-    "-DFLEXLAB_TOOLS=OFF", "-DFLEXLAB_BENCH=OFF", "-DFLEXLAB_WERROR=ON", f"-DFLEXLAB_CUDA={'AUTO' if long else 'OFF'}", "-DFLEXLAB_PNG=OFF",
+    "-DFLEXLAB_TOOLS=OFF", "-DFLEXLAB_BENCH=OFF", "-DFLEXLAB_WERROR=ON", f"-DFLEXLAB_CUDA={'AUTO' if long else 'OFF'}", "-DFLEXLAB_CUDA_SPILLS=16", "-DFLEXLAB_PNG=OFF",
     "-DFLEXLAB_JPEG=OFF", "-DFLEXLAB_ONNX=OFF", "-DFLEXLAB_TFLITE=OFF", *([] if long else portable))
 on_gpu = long and "flexlab_ptx" in run("cmake", "--build", build, "--target", "help")
 targets = ["test_kernels", "test_random", "test_signatures", "test_support", "test_instance_norm", "flexlab_static", *(["test_nn_optimiser"] if long else []), *(["flexlab_ptx", "test_gpu_ops"] if on_gpu else [])]
