@@ -21,6 +21,7 @@ enum {
     GEMM_LIMB_BITS = 15,  /* of the low limb */
     GEMM_REST = -(1 << GEMM_LIMB_BITS),
     GEMM_WINDOW = 4,         /* steps of the shortest bound window */
+    GEMM_AHEAD_STEPS = 16,   /* of a tile, between looks ahead: the caches take few requests at a time */
     GEMM_WINDOWS = 3,        /* lengths of windows: 1, 2 and 4 of the shortest */
     GEMM_STAGGER = 16,       /* steps between two carry splits of an accumulator in the staggered micro-kernel */
     GEMM_CACHE_LINE = 64,    /* bytes */
@@ -102,10 +103,11 @@ struct gemm_tile {
     const gemm_packed *a, *b;
     const int32_t
         *start; /* of the accumulators, if the kernels have `starts`: of each column, or row if A is transposed */
-    int64_t a_row, a_step;    /* of A, from row to row and from step to step; one of them is 1 */
-    bool turned;              /* that from row to row: the tile is one of a weight gradient, or A is transposed */
-    int64_t b_step;           /* of B; columns are neighbours */
-    struct gemm_ahead *ahead; /* if it is turned: looked at for each segment; NULL: nothing */
+    int64_t a_row, a_step; /* of A, from row to row and from step to step; one of them is 1 */
+    bool turned;           /* that from row to row: the tile is one of a weight gradient, or A is transposed */
+    int64_t b_step;        /* of B; columns are neighbours */
+    struct gemm_ahead
+        *ahead; /* if it is turned: looked at before each GEMM_AHEAD_STEPS steps of a segment; NULL: nothing */
     struct gemm_sums out;
     int rows; /* whole units of rows are computed: memory beyond the last row must be readable */
     bool add;

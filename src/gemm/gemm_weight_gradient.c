@@ -21,6 +21,7 @@
 #include <string.h>
 
 enum {
+    AHEAD_MOST = 8, /* lines of the cache at a look; tiles would wait for more, which packing reads faster (measured) */
     ROWS_BLOCK = 96,                /* filters packed at a time */
     CHANNELS_BLOCK = 128,           /* channels packed at a time: whole tiles of two vectors */
     CHUNK_STEPS = FL_K_CHUNK,       /* of the longest chunk of exact sums; ordered ones have FL_K_CHUNK pixels */
@@ -261,13 +262,17 @@ static struct gemm_ahead ahead_of(const struct gradient *t, int64_t chunk) {
     return ahead;
 }
 
-/* Shares what is ahead among the segments of all tiles of some columns, of one form. */
+/* Shares what is ahead among the looks of all tiles of some columns, of one form. */
 static void share_ahead(const struct gradient *t, int64_t rows, int64_t channels, struct gradient_worker *w) {
     const struct gemm_kernels *k = t->c->kernels;
     const int64_t lines = (w->ahead.end - w->ahead.at + w->ahead.then_end - w->ahead.then) / GEMM_CACHE_LINE,
                   columns = t->sums_n / t->v.depth / t->forms * channels,
                   tiles = gemm_parts(columns, k->vectors * k->lanes) * gemm_parts(rows, k->rows[k->vectors]);
-    w->ahead.each = gemm_parts(lines, gemm_max(tiles * w->list.count, 1));
+    int64_t looks = 0;
+    for (int64_t i = 0; i < w->list.count; i++)
+        looks += tiles * gemm_parts(w->list.segment[i].steps, GEMM_AHEAD_STEPS);
+    const int64_t each = gemm_parts(lines, gemm_max(looks, 1));
+    w->ahead.each = each <= AHEAD_MOST ? each : 0;
 }
 
 /* Computes `columns` neighbouring columns from packed element b of the lines on, for all rows. */
