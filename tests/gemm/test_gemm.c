@@ -214,7 +214,8 @@ static void exact_convolutions(void) {
         {40, 16, 16, 4, 5, 3, 1, 1, 1, 1},     {2, 9, 8, 16, 17, 3, 1, 2, 2, 1},    {1, 13, 12, 6, 5, 3, 2, 4, 3, 1},
         {2, 8, 9, 32, 24, 3, 1, 1, 1, 4},      {3, 17, 17, 12, 18, 3, 3, 2, 2, 3},  {3, 14, 15, 66, 66, 3, 1, 1, 1, 66},
         {2, 11, 11, 8, 16, 5, 2, 4, 2, 8},     {2, 13, 12, 48, 48, 3, 2, 1, 1, 48}, {29, 4, 4, 6, 33, 3, 1, 1, 1, 1},
-        {1, 2, 61, 300, 300, 3, 1, 1, 1, 300}, {1, 2, 37, 40, 40, 5, 1, 3, 1, 40},  {1, 2, 75, 40, 40, 3, 2, 2, 2, 40}};
+        {1, 2, 61, 300, 300, 3, 1, 1, 1, 300}, {1, 2, 37, 40, 40, 5, 1, 3, 1, 40},  {1, 2, 75, 40, 40, 3, 2, 2, 2, 40},
+        {3, 5, 4, 130, 260, 1, 1, 0, 1, 1},    {2, 4, 3, 260, 64, 1, 1, 0, 1, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int p = GAUSS; p < PATTERNS; p++) {
             struct geometry g = cases[i];
@@ -388,6 +389,55 @@ static void large_column(void) {
     }
 }
 
+/* One line of x and one of dy of the least mantissa: depthwise weight gradients of many lines, whose sums do not fit
+ * int32 where the lines meet. */
+static void large_lines(void) {
+    enum { HIGH = 20, WIDE = 61, CHANNELS = 64, LINE = WIDE * CHANNELS, ALL = HIGH * LINE, WEIGHTS = CHANNELS * 9 };
+    const struct geometry g = {.n = 1,
+                               .h = HIGH,
+                               .w = WIDE,
+                               .c = CHANNELS,
+                               .k = CHANNELS,
+                               .r = 3,
+                               .stride = 1,
+                               .padding = 1,
+                               .dilation = 1,
+                               .groups = CHANNELS,
+                               .p = HIGH,
+                               .q = WIDE};
+    static const int16_t no_weights[WEIGHTS];
+    int64_t *sy = calloc(ALL, sizeof *sy), *sx = calloc(ALL, sizeof *sx), sw[WEIGHTS];
+    tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, HIGH, WIDE, CHANNELS)),
+           *dy = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, HIGH, WIDE, CHANNELS)),
+           *dw = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(CHANNELS, 3, 3, 1));
+    for (int line = 0; line < HIGH; line++)
+        for (int meets = line - (line > 0); meets <= line + 1 && meets < HIGH; meets++) {
+            int16_t *of_x = tensor_data(x), *of_dy = tensor_data(dy);
+            for (int64_t i = 0; i < ALL; i++) {
+                of_x[i] = i / LINE == line ? INT16_MIN : 0;
+                of_dy[i] = i / LINE == meets ? INT16_MIN : 0;
+            }
+            tensor_declare_exponent(x, 14);
+            tensor_declare_exponent(dy, 14);
+            memset(sw, 0, sizeof sw);
+            convolve(&g, of_x, no_weights, of_dy, sy, sx, sw);
+            for (int back = FIRST_BACKEND; back < BACKENDS; back++) {
+                tensor_set_backend(backends[back]);
+                if (strcmp(tensor_kernel_backend(FMT_FLEX16_5, "conv2d"), backends[back]))
+                    continue;
+                CHECK(
+                    !tensor_conv2d_weight_grad(dw, dy, x, &(tensor_window){TENSOR_SQUARE(0, 1, 1), .groups = CHANNELS}),
+                    "%s", tensor_error());
+                compare_exact("lines", dw, sw, 28);
+            }
+        }
+    free(sy);
+    free(sx);
+    tensor_free(x);
+    tensor_free(dy);
+    tensor_free(dw);
+}
+
 /* --- float formats: |result - exact| within (k + chunks) 2^-24 sum |a b|, and half a unit of the storage -------------
  */
 
@@ -444,6 +494,7 @@ int main(void) {
     long_weight_gradient();
     largest_depthwise_sums();
     large_column();
+    large_lines();
     float_bounds();
     return check_summary();
 }

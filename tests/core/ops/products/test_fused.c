@@ -86,8 +86,9 @@ static void check_matmul(const struct fl_format *format) {
 
 static void check_conv2d(const struct fl_format *format) {
     /* c filters side stride padding dilation groups; groups of one channel run in lanes */
-    static const int shapes[][7] = {{3, 5, 3, 1, 1, 1, 1},  {16, 16, 3, 2, 1, 1, 1}, {4, 40, 1, 1, 0, 1, 1},
-                                    {6, 12, 3, 1, 2, 2, 3}, {9, 9, 3, 1, 1, 1, 9},   {2, 4, 5, 3, 2, 1, 2}};
+    static const int shapes[][7] = {{3, 5, 3, 1, 1, 1, 1},    {16, 16, 3, 2, 1, 1, 1}, {4, 40, 1, 1, 0, 1, 1},
+                                    {6, 12, 3, 1, 2, 2, 3},   {9, 9, 3, 1, 1, 1, 9},   {2, 4, 5, 3, 2, 1, 2},
+                                    {130, 260, 1, 1, 0, 1, 1}};
     const int *s = shapes[random_below((int64_t)(sizeof shapes / sizeof shapes[0]))];
     struct fl_windows g = {.batch = 2,
                            .h = 7,
