@@ -4,6 +4,29 @@
 #include "core/table/format.h"
 #include "gemm/gemm_driver.h"
 
+/* Channels times filters from which a convolution with 1x1 filters is faster as a product of packed panels, measured
+ * with one thread and int16 on AVX-512. The panels have few parts, and an image that is packed whole leaves the caches.
+ */
+enum {
+    PANELS_OF_WEIGHTS = 128 * 128,
+    PANELS_OF_OTHERS = 128 * 256,
+    PANELS_LANES = 16,    /* of convolutions and input gradients; AVX2 does not gain */
+    PANELS_COLUMNS = 512, /* most of these */
+    PANELS_WORKERS = 4    /* most */
+};
+
+/* Whether a convolution is computed as a product of matrices. */
+static bool is_product(const struct gemm_call *c) {
+    const struct fl_windows *g = &c->args->p.product.windows;
+    if (c->family->ordered || c->family->matrix || c->workers > PANELS_WORKERS || g->groups > 1 ||
+        !fl_gemm_is_one_line(g) || fl_gemm_product(c->args).k > GEMM_LIMBS_K)
+        return false;
+    if (c->args->op == FL_OP_CONV2D_WEIGHT_GRAD)
+        return g->c * g->filters >= PANELS_OF_WEIGHTS;
+    return c->kernels->lanes >= PANELS_LANES && g->c * g->filters >= PANELS_OF_OTHERS &&
+           fl_gemm_product(c->args).n <= PANELS_COLUMNS;
+}
+
 /* needs_only: not NULL if only the workspace is wanted. */
 static tensor_status call(const struct gemm_family *family, const struct fl_args *args, int workers,
                           struct gemm_workspace *needs_only) {
@@ -16,34 +39,14 @@ static tensor_status call(const struct gemm_family *family, const struct fl_args
     const bool matrices = args->op == FL_OP_MATMUL || args->op == FL_OP_MATMUL_NT || args->op == FL_OP_MATMUL_TN;
     if (matrices && (args->p.product.matrices.k <= GEMM_LIMBS_K || !(family->kernels->tile || family->matrix)))
         return fl_gemm_takes_unpacked(&c) ? fl_gemm_unpacked(&c, needs_only) : fl_gemm_matmul(&c, needs_only);
+    if (!matrices && is_product(&c))
+        return fl_gemm_matmul(&c, needs_only);
     const bool weights = args->op == FL_OP_CONV2D_WEIGHT_GRAD || args->op == FL_OP_MATMUL_TN;
     if (gemm_is_depthwise(args))
         return fl_gemm_depthwise(&c, needs_only);
     if (family->matrix)
         return weights ? fl_gemm_matrix_weight_gradient(&c, needs_only) : fl_gemm_matrix_forward(&c, needs_only);
     return weights ? fl_gemm_weight_gradient(&c, needs_only) : fl_gemm_forward(&c, needs_only);
-}
-
-/* Sizes of filters, channels times channels, from which packed panels are faster than an image in place (measured). */
-enum { PANELS_FORWARD = 128 * 256, PANELS_WEIGHTS = 128 * 128, PANELS_LANES = 16 /* of forward ones */ };
-
-/* Whether a convolution of mantissas on vectors is to be computed as a product of matrices, which `as` then tells: its
- * filters see one pixel each, and their channels are many. */
-static bool is_product(const struct gemm_family *family, const struct fl_args *args, struct fl_args *as) {
-    const struct fl_windows *g = &args->p.product.windows;
-    if (family->ordered || family->matrix || !g->r || g->groups > 1 || !fl_gemm_is_one_line(g))
-        return false;
-    const bool weights = args->op == FL_OP_CONV2D_WEIGHT_GRAD, forward = args->op == FL_OP_CONV2D;
-    const int64_t pixels = g->batch * g->p * g->q, k = weights ? pixels : forward ? g->c : g->filters;
-    if (k > GEMM_LIMBS_K || g->c * g->filters < (weights ? PANELS_WEIGHTS : PANELS_FORWARD) ||
-        (!weights && family->kernels->lanes < PANELS_LANES))
-        return false;
-    *as = *args;
-    as->op = weights ? FL_OP_MATMUL_TN : forward ? FL_OP_MATMUL_NT : FL_OP_MATMUL;
-    as->p.product.windows = (struct fl_windows){0};
-    as->p.product.matrices =
-        (struct fl_matrices){.m = weights ? g->filters : pixels, .n = forward ? g->filters : g->c, .k = k};
-    return true;
 }
 
 static double products_of(const struct fl_args *args) {
@@ -65,17 +68,11 @@ static int workers_of(const struct gemm_family *family, const struct fl_args *ar
 }
 
 tensor_status fl_gemm(const struct gemm_family *family, const struct fl_args *args) {
-    struct fl_args as;
-    if (is_product(family, args, &as))
-        args = &as;
     return call(family, args, workers_of(family, args), NULL);
 }
 
 size_t fl_gemm_need(const struct gemm_family *family, const struct fl_args *args) {
     struct gemm_workspace needs;
-    struct fl_args as;
-    if (is_product(family, args, &as))
-        args = &as;
     call(family, args, workers_of(family, args), &needs);
     return gemm_workspace_bytes(&needs);
 }

@@ -103,11 +103,10 @@ struct gemm_tile {
     const gemm_packed *a, *b;
     const int32_t
         *start; /* of the accumulators, if the kernels have `starts`: of each column, or row if A is transposed */
-    int64_t a_row, a_step; /* of A, from row to row and from step to step; one of them is 1 */
-    bool turned;           /* that from row to row: the tile is one of a weight gradient, or A is transposed */
-    int64_t b_step;        /* of B; columns are neighbours */
-    struct gemm_ahead
-        *ahead; /* if it is turned: looked at before each GEMM_AHEAD_STEPS steps of a segment; NULL: nothing */
+    int64_t a_row, a_step;    /* of A, from row to row and from step to step; one of them is 1 */
+    bool turned;              /* that from row to row: the tile is one of a weight gradient, or A is transposed */
+    int64_t b_step;           /* of B; columns are neighbours */
+    struct gemm_ahead *ahead; /* of a turned tile, every GEMM_AHEAD_STEPS; NULL: nothing */
     struct gemm_sums out;
     int rows; /* whole units of rows are computed: memory beyond the last row must be readable */
     bool add;

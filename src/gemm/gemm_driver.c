@@ -42,6 +42,23 @@ bool fl_gemm_is_one_line(const struct fl_windows *g) {
            !g->padding[0] && !g->padding[1];
 }
 
+struct gemm_product fl_gemm_product(const struct fl_args *args) {
+    const struct fl_matrices *m = &args->p.product.matrices;
+    const struct fl_windows *g = &args->p.product.windows;
+    const int64_t pixels = g->batch * g->p * g->q;
+    switch ((int)args->op) {
+    case FL_OP_CONV2D:
+        return (struct gemm_product){.m = pixels, .n = g->filters, .k = g->c, .nt = true};
+    case FL_OP_CONV2D_INPUT_GRAD:
+        return (struct gemm_product){.m = pixels, .n = g->c, .k = g->filters};
+    case FL_OP_CONV2D_WEIGHT_GRAD:
+        return (struct gemm_product){.m = g->filters, .n = g->c, .k = pixels, .tn = true};
+    default:
+        return (struct gemm_product){m->m, m->n, m->k, .tn = args->op == FL_OP_MATMUL_TN,
+                                     .nt = args->op == FL_OP_MATMUL_NT};
+    }
+}
+
 struct fl_windows fl_gemm_geometry(const struct fl_args *args, bool flat) {
     const struct fl_matrices *m = &args->p.product.matrices;
     struct fl_windows g = args->p.product.windows;

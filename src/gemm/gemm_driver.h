@@ -125,6 +125,14 @@ static inline bool gemm_suits_winograd(const struct gemm_call *c, const struct g
 /* Whether `takes` says so of all int16 mantissas of an operand, which at most so many workers look at. */
 bool fl_gemm_all(const struct fl_view *at, int workers, bool (*takes)(const void *mantissas, int64_t n));
 
+/* out[m][n] = sum over k of A B, the operands in their order; of a convolution, whose windows are one pixel each, A is
+ * the images or dy and B the filters, or x. tn: A is [k][m]; nt: B is [n][k]. */
+struct gemm_product {
+    int64_t m, n, k;
+    bool tn, nt;
+};
+struct gemm_product fl_gemm_product(const struct fl_args *args);
+
 /* Whether no window reads neighbouring pixels, so that all images can count as one line. */
 bool fl_gemm_is_one_line(const struct fl_windows *g);
 

@@ -1,7 +1,8 @@
 /* gemm_forward.c - convolution and its input gradient: sums over channels and filter positions. The pixels of the
  * output are the rows of the matrix product (docs/decisions/0006-convolution-in-place.md).
  *
- * Matmuls whose k is too long for limbs are computed here too, as convolutions with 1x1 filters. The filters are B,
+ * Matmuls whose k is too long for limbs are computed here too, as convolutions with 1x1 filters. Some convolutions with
+ * such filters are computed as matmuls (gemm.c). The filters are B,
  * packed once per call. A is never built: each part copies the piece of the image that a rectangle of output pixels
  * sees, with its padding, and the micro-kernel reads a patch in place, as segments of neighbouring channels. A dilation
  * only moves the segments; if a copy of all lines between those that are seen would be larger, the lines are copied

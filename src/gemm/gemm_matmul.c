@@ -502,21 +502,20 @@ static void look_for_kept(struct matmul *t) {
 
 /* out[m][n] = sum over k of A[i][k] B[k][j], either operand transposed by its strides. */
 tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    const struct fl_matrices *g = &c->args->p.product.matrices;
-    const bool tn = c->args->op == FL_OP_MATMUL_TN, nt = c->args->op == FL_OP_MATMUL_NT;
+    const struct gemm_product g = fl_gemm_product(c->args);
     struct matmul t = {.c = c,
-                       .m = g->m,
-                       .n = g->n,
+                       .m = g.m,
+                       .n = g.n,
                        .a = {.data = c->args->in[0].data,
-                             .line_stride = tn ? 1 : g->k,
-                             .k_stride = tn ? g->m : 1,
-                             .lines = g->m,
-                             .k = g->k},
+                             .line_stride = g.tn ? 1 : g.k,
+                             .k_stride = g.tn ? g.m : 1,
+                             .lines = g.m,
+                             .k = g.k},
                        .b = {.data = c->args->in[1].data,
-                             .line_stride = nt ? g->k : 1,
-                             .k_stride = nt ? 1 : g->n,
-                             .lines = g->n,
-                             .k = g->k,
+                             .line_stride = g.nt ? g.k : 1,
+                             .k_stride = g.nt ? 1 : g.n,
+                             .lines = g.n,
+                             .k = g.k,
                              .columns = true}};
     matmul_plan(&t);
     char *block;

@@ -438,6 +438,87 @@ static void large_lines(void) {
     tensor_free(dw);
 }
 
+/* Depthwise weight gradients of mantissas of one size, of which 2, 4, 6, 8, 10 and more products just fit int32. */
+static void mantissas_of_one_size(void) {
+    enum { HIGH = 2, WIDE = 61, MOST = 64 };
+    static const int sizes[] = {32767, 23170, 23171, 18918, 16384, 14654, 13377, 11585, 181};
+    static const int16_t no_weights[MOST * 9];
+    static int64_t sy[HIGH * WIDE * MOST], sx[HIGH * WIDE * MOST], sw[MOST * 9];
+    for (int channels = 32; channels <= MOST; channels += 16)
+        for (size_t i = 0; i < 2 * sizeof sizes / sizeof sizes[0]; i++) {
+            const struct geometry g = {.n = 1,
+                                       .h = HIGH,
+                                       .w = WIDE,
+                                       .c = channels,
+                                       .k = channels,
+                                       .r = 3,
+                                       .stride = 1,
+                                       .padding = 1,
+                                       .dilation = 1,
+                                       .groups = channels,
+                                       .p = HIGH,
+                                       .q = WIDE};
+            tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, HIGH, WIDE, channels)),
+                   *dy = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, HIGH, WIDE, channels)),
+                   *dw = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(channels, 3, 3, 1));
+            int16_t *of_x = tensor_data(x), *of_dy = tensor_data(dy);
+            for (int64_t j = 0; j < tensor_count(x); j++) {
+                of_x[j] = (int16_t)sizes[i / 2];
+                of_dy[j] = (int16_t)(i % 2 && j / channels == 7 ? -sizes[i / 2] : sizes[i / 2]);
+            }
+            tensor_declare_exponent(x, 14);
+            tensor_declare_exponent(dy, 14);
+            memset(sw, 0, sizeof sw);
+            convolve(&g, of_x, no_weights, of_dy, sy, sx, sw);
+            for (int back = FIRST_BACKEND; back < BACKENDS; back++) {
+                tensor_set_backend(backends[back]);
+                if (strcmp(tensor_kernel_backend(FMT_FLEX16_5, "conv2d"), backends[back]))
+                    continue;
+                CHECK(
+                    !tensor_conv2d_weight_grad(dw, dy, x, &(tensor_window){TENSOR_SQUARE(0, 1, 1), .groups = channels}),
+                    "%s", tensor_error());
+                compare_exact("one size", dw, sw, 28);
+            }
+            tensor_free(x);
+            tensor_free(dy);
+            tensor_free(dw);
+        }
+}
+
+/* A weight gradient of 1x1 filters over more pixels than a block of packed panels has. */
+static void weight_gradient_in_blocks(void) {
+    enum { PIXELS = 1123, CHANNELS = 128 };
+    tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, 1, PIXELS, CHANNELS)),
+           *dy = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, 1, PIXELS, CHANNELS)),
+           *dw = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(CHANNELS, 1, 1, CHANNELS));
+    int16_t *a = tensor_data(dy), *b = tensor_data(x);
+    int64_t *sums = calloc(CHANNELS * CHANNELS, sizeof *sums);
+    uint64_t seed = 8;
+    for (int64_t i = 0; i < PIXELS * CHANNELS; i++) {
+        a[i] = element(FULL, i, 0, &seed);
+        b[i] = element(GAUSS, i, 0, &seed);
+    }
+    for (int64_t pixel = 0; pixel < PIXELS; pixel++)
+        for (int64_t i = 0; i < CHANNELS * CHANNELS; i++)
+            sums[i] += (int64_t)a[pixel * CHANNELS + i / CHANNELS] * b[pixel * CHANNELS + i % CHANNELS];
+    tensor_declare_exponent(x, 14);
+    tensor_declare_exponent(dy, 14);
+    for (int back = FIRST_BACKEND; back < BACKENDS; back++)
+        for (int t = 1; t <= 2; t++) {
+            tensor_set_backend(backends[back]);
+            tensor_set_threads(t);
+            if (strcmp(tensor_kernel_backend(FMT_FLEX16_5, "conv2d"), backends[back]))
+                continue;
+            CHECK(!tensor_conv2d_weight_grad(dw, dy, x, &(tensor_window){TENSOR_SQUARE(0, 1, 0)}), "%s",
+                  tensor_error());
+            compare_exact("blocks", dw, sums, 28);
+        }
+    free(sums);
+    tensor_free(x);
+    tensor_free(dy);
+    tensor_free(dw);
+}
+
 /* --- float formats: |result - exact| within (k + chunks) 2^-24 sum |a b|, and half a unit of the storage -------------
  */
 
@@ -495,6 +576,8 @@ int main(void) {
     largest_depthwise_sums();
     large_column();
     large_lines();
+    mantissas_of_one_size();
+    weight_gradient_in_blocks();
     float_bounds();
     return check_summary();
 }
