@@ -31,10 +31,11 @@ typedef struct tensor_quantised {
  *    rounds each result once to binary32; without it results are exact, but those beyond binary32 become Inf and those
  *    of nvfp4, products of three factors, are rounded once. With the option square a block has the same extent in the
  *    rows that come from the other dimensions, in their order.
- *  - a format of tensors (tensor_format_find): the values that tensor_load_f32 gives a tensor. One with a shared
- *    exponent takes that of the exact maximum.
- *  - an element, eXmY, eXmYfn, eXmYsat, intN of at most 16 bits: each value by itself, rounded to nearest even, without
- *    a scale (intN: steps of 2^(2-N), +-(2 - 2^(2-N)) at most). NaN is refused where the element has none.
+ *  - a format of tensors (tensor_format_find), eXmY, eXmYfn and eXmYsat among them: the values that tensor_load_f32
+ *    gives a tensor. One with a shared exponent takes that of the exact maximum, and NaN and Inf are refused. An eXmY
+ *    that has no code for NaN has 0 in its place (docs/semantics.md).
+ *  - intN of at most 16 bits: each value by itself, rounded to nearest even, without a scale (steps of 2^(2-N),
+ *    +-(2 - 2^(2-N)) at most). NaN is refused.
  * key: of stochastic rounding (option stochastic) and of the random signs of hadamard: equal keys, equal results.
  * counts may be NULL. TENSOR_E_ARGUMENT names the position of what is wrong in `format`, or the size, dimension or
  * value that is refused; y is as it was then. */

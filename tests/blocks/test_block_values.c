@@ -74,6 +74,18 @@ static void check_special(void) {
           (long)counts.blocks);
     for (int i = 0; i < 64; i++)
         CHECK(i < 32 ? y[i] == x[i] : isnan(y[i]), "[%d] = %g", i, (double)y[i]);
+    static const struct {
+        const char *format;
+        float becomes; /* 1: it is refused */
+    } of_nan[] = {{"e2m1", 0}, {"e3m2", 0}, {"e4m3fn", NAN}, {"e5m2", NAN}, {"fp16", NAN},
+                  {"int8", 1}, {"int4", 1}, {"flex8+5", 1},  {"dfp8", 1},   {"tensor:e4m3fn", 1}};
+    for (size_t i = 0; i < sizeof of_nan / sizeof *of_nan; i++) {
+        const bool refused = tensor_quantise_f32(y, x + 40, 1, (int64_t[]){1}, 0, of_nan[i].format, 0, NULL);
+        CHECK(refused == (of_nan[i].becomes == 1) &&
+                  (refused ? strstr(tensor_error(), "nan") != NULL
+                           : y[0] == of_nan[i].becomes || (isnan(y[0]) && isnan(of_nan[i].becomes))),
+              "NaN in %s: %g, %s", of_nan[i].format, (double)y[0], tensor_error());
+    }
 }
 
 static void check_others(void) {

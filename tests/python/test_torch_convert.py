@@ -282,6 +282,28 @@ def test_untraceable():
     assert torch.equal(converted.eval()(x), converted(x)) and not torch.equal(converted.train()(x), converted.eval()(x))
 
 
+def test_other_shapes():
+    """Lengths are images of height 1, and an image without a batch is a batch of one: with the same bits."""
+    lengths = (lambda x: x.unsqueeze(-2)), (lambda y: y.squeeze(-2))
+    alone = (lambda x: x.unsqueeze(0)), (lambda y: y.squeeze(0))
+    pooled = nn.Sequential(nn.Conv2d(3, 8, 3), nn.MaxPool2d(2), nn.AvgPool2d(1), nn.AdaptiveAvgPool2d((2, None)))
+    for model, of_images, shape, (widen, narrow) in (
+            (nn.BatchNorm1d(6), nn.BatchNorm2d(6), (2, 6, 7), lengths), (nn.GroupNorm(2, 6), nn.GroupNorm(2, 6), (2, 6, 7), lengths),
+            (pooled, pooled, (3, 8, 8), alone)):
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(3))
+        for format in ("fp32", "flex16+5"):
+            first, second = (ft.convert(one, format, verbose=False) for one in (model, of_images))
+            for training in (True, False):
+                y, z = first.train(training)(x), second.train(training)(widen(x))
+                assert torch.equal(y, narrow(z)), (model, format, training)
+    raises(ValueError, "group_norm of (7,), expected [N,C]", ft.functional.group_norm, x[0, 0, :7], 1, x, x, format="fp16")
+    model = nn.Sequential(nn.Conv1d(3, 8, 3), nn.BatchNorm1d(8), nn.ReLU())
+    x = torch.randn(2, 3, 10)
+    y = ft.convert(model, "flex16+5", verbose=False)(x)
+    y.sum().backward()
+    assert float((y - model(x)).detach().abs().max()) < 1e-3
+
+
 def test_single_module():
     converted = ft.convert(nn.Linear(3, 2), "fp16", verbose=False)
     assert isinstance(converted, ft.Linear) and converted.format == "fp16"

@@ -39,6 +39,9 @@ def test_help():
         check(done.returncode == 0 and done.stderr == "", done.shown, done.returncode, done.stderr)
         check("Usage: flexlab" in done.stdout and "Example" in done.stdout, done.shown, done.stdout[:200])
         check(max(map(len, done.stdout.splitlines())) <= 110, done.shown, "has a line longer than 110")
+    for command in ("compare", "train", "eval", "report", "run", "bench", "calibrate", "transpile", "diff", "what-if", "wgan"):
+        shown = run(command, "--help").stdout
+        check(re.search(r"\n\n[A-Z][^\n]*\n  --", shown) and not re.search(r"\.\n  --", shown), command, "has options before a heading", shown[:600])
     check(re.fullmatch(r"flexlab \d+\.\d+\.\d+\n", run("--version").stdout), "flexlab --version", run("--version").stdout)
 
 

@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 
 from cli_harness import check, draw_quickly, expect_error, run, succeed, summary
-from test_cli_programs import floats, node, npy, port, write_model
+from test_cli_programs import draw, floats, node, npy, port, write_model
 
 
 def single(x):
@@ -98,6 +98,30 @@ def main():
         named = model(at("named.onnx"), name="z", shift=1.25)
         out = differ(a, named, "--input", at("x.npy"), "--all")
         check("3 tensors compared" in out and "of B are not in A" in out, "outputs by place", out)
+
+        # 8-bit integers are compared as numbers, hidden layers included; the network states a batch, of which inputs are a multiple
+        perceptron = write_model(
+            at("perceptron.onnx"), [node("Gemm", ["x", "v"], ["hidden"], transB=1), node("Relu", ["hidden"], ["bent"]), node("Gemm", ["bent", "w"], ["sum"], transB=1),
+                                    node("Sigmoid", ["sum"], ["y"])],
+            [port("x", 1, [2, 4])], [port("y", 1, [2, 3])], [floats("v", [5, 4], draw(20, 3)), floats("w", [3, 5], draw(15, 8))])
+        open(at("six.npy"), "wb").write(npy("<f4", (6, 4), draw(24, 1)))
+        for formats in ("fp32,int8", "int8,fp32", "int8,int8:tensor"):
+            out = run("diff", perceptron, "--formats", formats, "--input", at("six.npy"), "--csv", at("i.csv"), "--all", "--force")
+            check(out.returncode == 1 and ("not in B" in out.stdout) == (formats == "int8,fp32"), formats, out)
+            rows = {r["tensor"].removesuffix(".int8"): r for r in csv.DictReader(open(at("i.csv")))}
+            check({"bent", "sum", "y"} <= set(rows), formats, list(rows))
+            check(all(rows[name]["elements"] == str(6 * size) for name, size in (("bent", 5), ("sum", 3), ("y", 3))), formats, rows)
+            check(formats == "int8,int8:tensor" or 0 < float(rows["bent"]["relative"]) < 0.02, formats, rows["bent"])
+        succeed("diff", perceptron, perceptron, "--formats", "int8", "--input", at("six.npy"))
+        quantised = at("perceptron.flexlab")
+        succeed("transpile", perceptron, "--to", "int8", "--calibrate", at("six.npy"), "--out", quantised)
+        succeed("run", quantised, "--input", at("six.npy"), "--output", at("y.npy"))
+        with zipfile.ZipFile(at("y.npz"), "w") as z:
+            z.write(at("six.npy"), "input:x.npy"), z.write(at("y.npy"), "output:y.npy")
+        check("1 tensor compared" in succeed("diff", quantised, at("y.npz")).stdout, "recorded output of integers")
+        expect_error(["diff", perceptron, "--formats", "fp32,fp16", "--batch", "8"], 2, "--batch 8", "no batch")
+        expect_error(["diff", a, b, "--batch", "8", "--input", at("x.npy")], 2, "--batch", "without --input")
+        check("[4, 5]" in differ(perceptron, "--formats", "fp32,bf16", "--shape", "x=4x4"), "random inputs of two batches")
 
         # what cannot be compared
         expect_error(["diff"], 2, "two networks")

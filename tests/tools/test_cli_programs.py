@@ -136,6 +136,14 @@ def test_run(place):
         words = [word for i in inputs for word in ("--input", i)]
         succeed("run", model, *words, "--output", "sum=" + total, "--force")
         check(read_npy(total)[1] == tuple(expected), inputs, read_npy(total))
+    # a batch that the network states, and a multiple of it, the same for all inputs
+    stated = write_model(os.path.join(place, "stated.onnx"), [node("Add", ["a", "b"], ["sum"])], [port("a", 1, [2, 4]), port("b", 1, [2, 4])],
+                         [port("sum", 1, [2, 4])])
+    longer = put(place, "longer.npy", npy("<f4", [6, 4], a + b + a))
+    succeed("run", stated, "--input", longer, "--input", longer, "--output", total, "--force")
+    check(read_npy(total) == ((6, 4), tuple(2 * v for v in a + b + a)), "three batches", read_npy(total))
+    expect_error(["run", stated, "--input", longer, "--input", first], 1, "stated.onnx", "6", "2")
+    expect_error(["run", stated, "--input", first, "--input", put(place, "odd3.npy", npy("<f4", [3, 4], a + b[:4]))], 1, "'b' is given", "[3, 4]", "[2, 4]")
     for name in ("fp16", "bf16", "flex16+5", "dfp16"):
         succeed("run", model, "--input", first, "--input", second, "--format", name, "--threads", "1", "--output", total, "--force")
         check(max(abs(x - y) for x, y in zip(read_npy(total)[1], expected)) <= 2**-7, name, read_npy(total))

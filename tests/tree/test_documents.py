@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What documents say to those who write it again: the order of Philox's words (docs/semantics.md), read from the text and held
 against what the library rounds; momentum, Adagrad and the gradient scale by their documented formulas; the Python of
-docs/embedding.md, run as it stands. All documents have lines of at most 120 characters and links that lead somewhere, and no
-fragments or words that docs/glossary.md replaces.   usage: test_documents.py LIBRARY SOURCE"""
+docs/embedding.md, run as it stands. All documents have lines of at most 120 characters, links that lead somewhere, files that
+exist, and no fragments or words that docs/glossary.md replaces.   usage: test_documents.py LIBRARY SOURCE"""
 import ctypes
 import math
 import os
@@ -254,6 +254,19 @@ def anchors(text):
         yield re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-")
 
 
+TREE = re.compile(r"(?<![\w./<-])(?:bench|cmake|docs|examples|include|python|src|tests|tools)/[\w./-]*\.\w+")
+
+
+def lost_files(text):
+    """Files of the tree that code spans name and that do not exist, but for those that the page has its reader write and names such
+    as MACHINE.json."""
+    written = re.findall(r"<!-- file: (\S+) -->", text)
+    for span in re.findall(r"`[^`]+`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)):
+        for path in TREE.findall(span):
+            if not (SOURCE / path).exists() and path not in written and not re.search(r"[A-Z]{4}", path):
+                yield path
+
+
 def documents():
     pages = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE / "docs").rglob("*.md"))]
     check(len(pages) > 50, len(pages), "documents")
@@ -270,6 +283,8 @@ def documents():
             check(aim.exists(), f"{name}: the link {target} leads nowhere")
             if anchor and aim.exists():
                 check(anchor in anchors(aim.read_text(encoding="utf-8")), f"{name}: {path or name} has no heading {anchor}")
+        for path in lost_files(text):
+            check(False, f"{name}: `{path}` does not exist")
         if page.parent.name in ("decisions", "experiments"):  # these are records of their time
             continue
         for sentence in fragments(text):

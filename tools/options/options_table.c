@@ -78,6 +78,10 @@ static const char *decay_name(int i) {
 #define ROUNDING_HELP                                                                                                  \
     "of results of 8-bit integers: exact, onnx, tflite, tflite-ruy,\ntflite-xnnpack (that of the file's own runtime)"
 
+#define METHOD_HELP "the range that int8 covers: minmax, percentile:P, mse or\nentropy (int8: minmax; int8:tensor: mse)"
+#define SCALES_HELP                                                                                                    \
+    "exponents and scales in place of calibration, as 'flexlab calibrate --out'\nwrites them; the file may be edited"
+
 static const struct option_row rows[] = {
 #define FIELD(name) offsetof(struct settings, name)
     {"model", "NAME", BOTH, KIND_TEXT, FIELD(model), .section = "What is trained",
@@ -267,15 +271,15 @@ static const struct option_row rows[] = {
      .help = "data of any kind that 'flexlab train' takes, see 'flexlab info data'\n(synthetic)"},
     {"split", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(split), .names = split_name,
      .help = "test or train: which part of it (test)"},
-    {"test-limit", "N", COMMAND_EVAL | COMMAND_CALIBRATE, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
+    {"test-limit", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
      .help = "use only the first N of them"},
-    {"mean", "LIST", COMMAND_EVAL | COMMAND_CALIBRATE, KIND_TEXT, FIELD(mean),
+    {"mean", "LIST", COMMAND_EVAL, KIND_TEXT, FIELD(mean),
      .help = "with FILE: what is subtracted from pixels / 255, a number for each\nchannel or one for all: "
              "0.485,0.456,0.406"},
-    {"std", "LIST", COMMAND_EVAL | COMMAND_CALIBRATE, KIND_TEXT, FIELD(deviation),
+    {"std", "LIST", COMMAND_EVAL, KIND_TEXT, FIELD(deviation),
      .help = "with FILE: what divides them then; --mean 0 --std 0.00392156862745098\ngives a network pixels of 0 to "
              "255"},
-    {"layout", "NAME", COMMAND_EVAL | COMMAND_CALIBRATE, KIND_NAME, FIELD(layout), .names = layout_name,
+    {"layout", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(layout), .names = layout_name,
      .help = "with FILE: nchw or nhwc (as the shape of the input says)"},
     {"rounding", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(rounding), .help = ROUNDING_HELP},
     {"batch", "B", COMMAND_EVAL, KIND_WHOLE, FIELD(batch), 1, 65536,
@@ -284,12 +288,8 @@ static const struct option_row rows[] = {
      .help = "with FILE: data whose training part fixes shared exponents (the\nevaluated images)"},
     {"calibrate-batches", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(calibration_batches), 1, INT_MAX,
      .help = "with FILE: how many batches of them (10)"},
-    {"method", "NAME", COMMAND_EVAL | COMMAND_TRANSPILE | COMMAND_DIFF, KIND_TEXT, FIELD(method),
-     .help = "with FILE: the range that int8 covers: minmax, percentile:P, mse or\nentropy (int8: minmax; int8:tensor: "
-             "mse)"},
-    {"scales", "FILE", COMMAND_EVAL | COMMAND_TRANSPILE, KIND_TEXT, FIELD(scales),
-     .help = "exponents and scales in place of calibration, as 'flexlab calibrate --out'\nwrites them; the file may be "
-             "edited"},
+    {"method", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(method), .help = "with FILE: " METHOD_HELP},
+    {"scales", "FILE", COMMAND_EVAL, KIND_TEXT, FIELD(scales), .help = SCALES_HELP},
     {"memory", "GIB", COMMAND_EVAL, KIND_WHOLE, FIELD(memory), 1, 1 << 20,
      .help = "what the batch that the file names may take: a file may name any (4)"},
     {"device", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},
@@ -319,27 +319,6 @@ static const struct option_row rows[] = {
     {"output", "[NAME=]FILE", COMMAND_RUN, KIND_LIST, FIELD(outputs), .section = "What is written",
      .help = "the output NAME, or the next one, as a file .npy. May be given several\ntimes"},
     {"force", NULL, COMMAND_RUN, KIND_SWITCH, FIELD(force), .value = 1, .help = "replace files that are already there"},
-    {"data", "SPEC", COMMAND_CALIBRATE, KIND_TEXT, FIELD(data), .section = "What is measured",
-     .help = "images of any kind that 'flexlab train' takes, see 'flexlab info data':\nits training part calibrates, "
-             "its test part is evaluated (synthetic)"},
-    {"calibrate", "SPEC", COMMAND_CALIBRATE, KIND_TEXT, FIELD(calibration),
-     .help = "other data whose training part calibrates"},
-    {"batches", "LIST", COMMAND_CALIBRATE, KIND_TEXT, FIELD(batches),
-     .help = "how many batches calibrate, comma-separated and increasing (5,10,50)"},
-    {"batch", "B", COMMAND_CALIBRATE, KIND_WHOLE, FIELD(batch), 1, 65536,
-     .help = "images at a time (64, or as many as the network states): scales depend on\nthe images alone, not on how "
-             "they are divided into batches"},
-    {"methods", "LIST", COMMAND_CALIBRATE, KIND_TEXT, FIELD(methods),
-     .help = "minmax, percentile:P (99.999), mse, entropy, comma-separated (all)"},
-    {"formats", "LIST", COMMAND_CALIBRATE, KIND_TEXT, FIELD(formats),
-     .help = "int8: weights have a scale for each filter; int8:tensor: one for all\n(both)"},
-    {"threads", "T", COMMAND_CALIBRATE, KIND_WHOLE, FIELD(threads), 1, 256,
-     .help = "threads (all); results do not depend on it"},
-    {"out", "FILE", COMMAND_CALIBRATE, KIND_TEXT, FIELD(out), .section = "What is written",
-     .help = "the scales of one method and number of batches, for --scales of 'eval' and\n'transpile'"},
-    {"csv", "FILE", COMMAND_CALIBRATE, KIND_TEXT, FIELD(csv), .help = "the table"},
-    {"force", NULL, COMMAND_CALIBRATE, KIND_SWITCH, FIELD(force), .value = 1,
-     .help = "replace files that are already there"},
     {"input", "[NAME=]FILE", COMMAND_DIFF, KIND_LIST, FIELD(inputs), .section = "What is compared",
      .help = "numbers of an input, as for 'flexlab run' (the inputs that are recorded in\nB, or random numbers, the "
              "same each time)"},
@@ -349,6 +328,7 @@ static const struct option_row rows[] = {
     {"formats", "A,B", COMMAND_DIFF, KIND_TEXT, FIELD(formats),
      .help = "the formats of both programs, or one for both: fp32, fp16, bf16,\nflex16+5, dfp16, int8, int8:tensor (as "
              "the files say); the inputs fix shared\nexponents and scales"},
+    {"method", "NAME", COMMAND_DIFF, KIND_TEXT, FIELD(method), .help = METHOD_HELP},
     {"rounding", "A,B", COMMAND_DIFF, KIND_TEXT, FIELD(rounding),
      .help = "how both round 8-bit integers, or one name for both: exact, onnx, tflite,\ntflite-ruy, tflite-xnnpack "
              "(that of the files)"},
@@ -376,6 +356,10 @@ static const struct option_row rows[] = {
      .help = "how long each line of the table is measured (1)"},
     {"to", "FORMAT", COMMAND_TRANSPILE, KIND_TEXT, FIELD(to), .section = "In which format nodes compute",
      .help = "all of them, but for exceptions: fp16, bf16, flex16+5, dfp16, int8,\nfp32"},
+    {"method", "NAME", COMMAND_TRANSPILE, KIND_TEXT, FIELD(method),
+     .help = "the range that int8 covers: minmax, percentile:P, mse or entropy (minmax;\nwith --per-tensor mse)"},
+    {"per-tensor", NULL, COMMAND_TRANSPILE, KIND_SWITCH, FIELD(per_tensor), .value = 1,
+     .help = "int8: one scale for all filters of a layer, not one for each"},
     {"format", "PATTERN=FORMAT", COMMAND_TRANSPILE, KIND_LIST, FIELD(rules),
      .help = "those whose names match, or with @ whose operators do: '@Conv=fp16'; the\nlast rule that matches wins. "
              "May be given several times"},
@@ -383,8 +367,6 @@ static const struct option_row rows[] = {
      .help = "a file of such rules before them, PATTERN format=FORMAT a line, as for\ntraining (docs/policies.md)"},
     {"exclude", "REGEX", COMMAND_TRANSPILE, KIND_LIST, FIELD(excludes),
      .help = "nodes whose names an extended regular expression finds remain in fp32.\nMay be given several times"},
-    {"per-tensor", NULL, COMMAND_TRANSPILE, KIND_SWITCH, FIELD(per_tensor), .value = 1,
-     .help = "int8: one scale for all filters of a layer, not one for each"},
     {"nodes-to-exclude", "REGEX", COMMAND_TRANSPILE, KIND_LIST, FIELD(excludes), .help = "another name of it"},
     {"keep-op", "OP", COMMAND_TRANSPILE, KIND_LIST, FIELD(keep_ops),
      .help = "nodes of an operator remain in fp32. May be given several times"},
@@ -396,14 +378,32 @@ static const struct option_row rows[] = {
              "inputs: they fix shared exponents, and results\nof nodes are compared on them"},
     {"calibrate-batches", "N", COMMAND_TRANSPILE, KIND_WHOLE, FIELD(calibration_batches), 1, INT_MAX,
      .help = "how many batches of images (10)"},
+    {"scales", "FILE", COMMAND_TRANSPILE, KIND_TEXT, FIELD(scales), .help = SCALES_HELP},
     {"batch", "B", COMMAND_TRANSPILE, KIND_WHOLE, FIELD(batch), 1, 65536,
      .help = "samples at a time (64, or as many as the network states)"},
-    {"mean", "LIST", COMMAND_TRANSPILE, KIND_TEXT, FIELD(mean),
+    {"data", "SPEC", COMMAND_CALIBRATE, KIND_TEXT, FIELD(data), .section = "What is measured",
+     .help = "images of any kind that 'flexlab train' takes, see 'flexlab info data':\nits training part calibrates, "
+             "its test part is evaluated (synthetic)"},
+    {"calibrate", "SPEC", COMMAND_CALIBRATE, KIND_TEXT, FIELD(calibration),
+     .help = "other data whose training part calibrates"},
+    {"test-limit", "N", COMMAND_CALIBRATE, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
+     .help = "use only the first N images of the test part"},
+    {"batches", "LIST", COMMAND_CALIBRATE, KIND_TEXT, FIELD(batches),
+     .help = "how many batches calibrate, comma-separated and increasing (5,10,50)"},
+    {"batch", "B", COMMAND_CALIBRATE, KIND_WHOLE, FIELD(batch), 1, 65536,
+     .help = "images at a time (64, or as many as the network states): scales depend on\nthe images alone, not on how "
+             "they are divided into batches"},
+    {"methods", "LIST", COMMAND_CALIBRATE, KIND_TEXT, FIELD(methods),
+     .help = "minmax, percentile:P (99.999), mse, entropy, comma-separated (all)"},
+    {"formats", "LIST", COMMAND_CALIBRATE, KIND_TEXT, FIELD(formats),
+     .help = "int8: weights have a scale for each filter; int8:tensor: one for all\n(both)"},
+    {"mean", "LIST", COMMAND_TRANSPILE | COMMAND_CALIBRATE, KIND_TEXT, FIELD(mean),
      .help = "what is subtracted from pixels / 255, a number for each channel or one\nfor all: 0.485,0.456,0.406"},
-    {"std", "LIST", COMMAND_TRANSPILE, KIND_TEXT, FIELD(deviation), .help = "what divides them then"},
-    {"layout", "NAME", COMMAND_TRANSPILE, KIND_NAME, FIELD(layout), .names = layout_name,
+    {"std", "LIST", COMMAND_TRANSPILE | COMMAND_CALIBRATE, KIND_TEXT, FIELD(deviation),
+     .help = "what divides them then"},
+    {"layout", "NAME", COMMAND_TRANSPILE | COMMAND_CALIBRATE, KIND_NAME, FIELD(layout), .names = layout_name,
      .help = "nchw or nhwc (as the shape of the input says)"},
-    {"threads", "T", COMMAND_TRANSPILE, KIND_WHOLE, FIELD(threads), 1, 256,
+    {"threads", "T", COMMAND_TRANSPILE | COMMAND_CALIBRATE, KIND_WHOLE, FIELD(threads), 1, 256,
      .help = "threads (all); results do not depend on it"},
     {"out", "FILE", COMMAND_TRANSPILE, KIND_TEXT, FIELD(out), .section = "What is written",
      .help = "the network: NAME.onnx for other runtimes, any other name as a program of\nflexlab (safetensors)"},
@@ -412,7 +412,10 @@ static const struct option_row rows[] = {
     {"csv", "FILE", COMMAND_TRANSPILE, KIND_TEXT, FIELD(csv), .help = "all tensors as a table"},
     {"all", NULL, COMMAND_TRANSPILE, KIND_SWITCH, FIELD(all), .value = 1,
      .help = "print all tensors, not the ten worst"},
-    {"force", NULL, COMMAND_TRANSPILE, KIND_SWITCH, FIELD(force), .value = 1,
+    {"out", "FILE", COMMAND_CALIBRATE, KIND_TEXT, FIELD(out), .section = "What is written",
+     .help = "the scales of one method and number of batches, for --scales of 'eval' and\n'transpile'"},
+    {"csv", "FILE", COMMAND_CALIBRATE, KIND_TEXT, FIELD(csv), .help = "the table"},
+    {"force", NULL, COMMAND_TRANSPILE | COMMAND_CALIBRATE, KIND_SWITCH, FIELD(force), .value = 1,
      .help = "replace files that are already there"},
     {"formats", "LIST", COMMAND_WHAT_IF, KIND_TEXT, FIELD(formats), .section = "What is measured",
      .help = "comma-separated number formats, those of blocks included\n(" WHAT_IF_FORMATS ")"},

@@ -13,6 +13,7 @@ void parted_free(struct parted_list *list) {
         free(list->row[i].value);
         free(list->row[i].node);
         free(list->row[i].op);
+        free(list->row[i].other);
         free(list->row[i].numbers.data);
     }
     free(list->row);
@@ -20,8 +21,9 @@ void parted_free(struct parted_list *list) {
 }
 
 int parted_find(const struct parted_list *list, const char *value) {
+    const size_t length = network_name_length(value);
     for (int i = 0; i < list->count; i++)
-        if (!strcmp(list->row[i].value, value))
+        if (network_name_length(list->row[i].value) == length && !strncmp(list->row[i].value, value, length))
             return i;
     return -1;
 }
@@ -40,7 +42,8 @@ static void append(struct parted *row, const program_array *more) {
 void parted_add(struct parted_list *list, const program_tensor *t) {
     const int found = parted_find(list, t->value);
     if (found >= 0) {
-        append(&list->row[found], &t->numbers);
+        if (!strcmp(list->row[found].value, t->value))
+            append(&list->row[found], &t->numbers);
         return;
     }
     if (list->count == list->room) {
@@ -62,9 +65,10 @@ void parted_add(struct parted_list *list, const program_tensor *t) {
 
 /* --- comparing ---------------------------------------------------------------------------------------------------- */
 
+/* Of integers the float32 number that they stand for, as DequantizeLinear gives it. */
 static double number(const program_array *a, float scale, int zero, int64_t i) {
     const double x = network_number(a, i);
-    return scale != 0 ? (double)scale * (x - zero) : x;
+    return scale != 0 ? (double)(float)((double)scale * (x - zero)) : x;
 }
 
 /* The bits of two numbers of one type: a zero has a sign; one NaN is like another. */
@@ -120,17 +124,18 @@ bool parted_compare(struct parted_list *list, const program_tensor *t) {
         return false;
     struct parted *const row = &list->row[found];
     const int64_t count = network_elements(&t->numbers);
-    const bool again = row->compared;
     int64_t start = 0;
-    if (again) { /* the next part of a batch */
+    if (row->other && strcmp(row->other, t->value) != 0)
+        return true;
+    if (row->other) { /* the next part of a batch */
         start = 1;
         for (int d = 0; d < row->other_ndim; d++)
             start *= row->other_shape[d];
         row->other_shape[0] += t->numbers.shape[0];
     } else {
+        row->other = text_format("%s", t->value);
         set_other_shape(row, &t->numbers);
     }
-    row->compared = true;
     for (int64_t i = 0; i < count && start + i < row->count; i++)
         compare_element(row, start + i, number(&row->numbers, row->scale, row->zero, start + i),
                         number(&t->numbers, t->scale, t->zero, i));
@@ -143,7 +148,7 @@ bool parted_compare(struct parted_list *list, const program_tensor *t) {
 int parted_compared(const struct parted_list *list) {
     int count = 0;
     for (int i = 0; i < list->count; i++)
-        count += list->row[i].compared;
+        count += list->row[i].other != NULL;
     return count;
 }
 
@@ -152,7 +157,7 @@ static double relative(const struct parted *row) {
 }
 
 bool parted_differs(const struct parted *row, double tolerance) {
-    return row->compared && (row->shapes_differ || (row->differing && (tolerance <= 0 || relative(row) > tolerance)));
+    return row->other && (row->shapes_differ || (row->differing && (tolerance <= 0 || relative(row) > tolerance)));
 }
 
 const struct parted *parted_first(const struct parted_list *list, double tolerance) {
@@ -213,8 +218,8 @@ static void print_row(struct table *t, const struct parted *row) {
     table_take(t, text_shown(row->value));
     table_take(t, text_shown(row->node));
     table_cell(t, "%s", row->op);
-    if (!row->compared || row->shapes_differ) {
-        table_cell(t, row->compared ? "other shape" : "not in B");
+    if (!row->other || row->shapes_differ) {
+        table_cell(t, row->other ? "other shape" : "not in B");
         for (int i = 0; i < 3; i++)
             table_cell(t, "-");
         return;
@@ -257,7 +262,7 @@ int parted_write_csv(const struct parted_list *list, const char *path) {
     fputs("tensor,node,operator,elements,differing,largest,difference,relative,sqnr_db\n", out.file);
     for (int i = 0; i < list->count; i++) {
         const struct parted *const row = &list->row[i];
-        if (!row->compared || row->shapes_differ)
+        if (!row->other || row->shapes_differ)
             continue;
         text_print_csv(out.file, row->value);
         fputc(',', out.file);

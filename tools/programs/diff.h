@@ -9,10 +9,11 @@
 /* A tensor of the first program. Integers that stand for scale * (q - zero) count as these numbers. */
 struct parted {
     char *value, *node, *op;
+    char *other;           /* the second program's name of it; NULL: not compared yet */
     program_array numbers; /* NULL once they are compared */
     float scale;
     int zero;
-    bool compared, shapes_differ;
+    bool shapes_differ;
     int64_t other_shape[PROGRAM_MAX_DIMS];
     int other_ndim;
     int64_t count, differing; /* elements; those of which some bit differs */
@@ -28,9 +29,10 @@ struct parted_list {
 };
 
 void parted_free(struct parted_list *list);
-/* -1: there is none. */
+/* A value of floats and the integers that stand for it (NAME.int8) are one tensor. -1: there is none. */
 int parted_find(const struct parted_list *list, const char *value);
-/* A tensor of the first program. One that comes again, for the next part of a batch, is appended to the first. */
+/* A tensor of the first program. One that comes again, for the next part of a batch, is appended to the first; where a
+ * program has both floats and integers of a value, those that come first count. */
 void parted_add(struct parted_list *list, const program_tensor *t);
 /* The tensor of the second. False if the first has none of this name. Parts of a batch come in their order. */
 bool parted_compare(struct parted_list *list, const program_tensor *t);

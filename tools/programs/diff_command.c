@@ -109,7 +109,7 @@ static void take_outputs(struct diff *d, int i) {
                                   .zero = n->outputs[k].zero};
         if (!i && at < 0)
             parted_add(&d->list, &t);
-        else if (i && at >= 0 && !d->list.row[at].compared)
+        else if (i && at >= 0 && !d->list.row[at].other)
             parted_compare(&d->list, &t);
     }
 }
@@ -134,20 +134,21 @@ static int run_side(struct diff *d, int i) {
 static int read_recorded(struct diff *d) {
     const struct network *const n = &d->side[0].network;
     for (int i = 0; i < d->list.count; i++) {
-        const char *const name = d->list.row[i].value;
+        const struct parted *const row = &d->list.row[i];
         bool output = false;
         for (int k = 0; k < n->output_count; k++)
-            output |= !strcmp(n->outputs[k].name, name);
-        char *const prefixed = text_format("output:%s", name);
-        const char *const members[] = {name, prefixed, "output"};
+            output |= parted_find(&d->list, n->outputs[k].name) == i;
+        char *const prefixed = text_format("output:%.*s", (int)network_name_length(row->value), row->value);
+        const char *const members[] = {row->value, prefixed + strlen("output:"), prefixed, "output"};
         program_array a = {0};
         tensor_status status = TENSOR_E_ARGUMENT;
-        for (int m = 0; m < (!output ? 1 : n->output_count == 1 ? 3 : 2) && status == TENSOR_E_ARGUMENT; m++)
+        for (int m = 0; m < (!output ? 2 : n->output_count == 1 ? 4 : 3) && status == TENSOR_E_ARGUMENT; m++)
             status = data_array_read(&a, d->recorded, members[m]);
         free(prefixed);
         if (!status) {
+            const bool real = a.type == TENSOR_TYPE_F16 || a.type == TENSOR_TYPE_F32 || a.type == TENSOR_TYPE_F64;
             const program_tensor t = {
-                .value = name, .numbers = a, .scale = d->list.row[i].scale, .zero = d->list.row[i].zero};
+                .value = row->value, .numbers = a, .scale = real ? 0 : row->scale, .zero = row->zero};
             parted_compare(&d->list, &t);
         }
         data_array_free(&a);
@@ -178,13 +179,17 @@ static int read_inputs(struct diff *d) {
     struct word_list words = d->settings->inputs;
     if (!words.count && d->recorded && has_inputs(n, d->recorded))
         words = (struct word_list){1, {d->recorded}};
-    if (words.count && d->settings->shapes.count)
-        return text_usage("--shape: expected without --input, for random inputs");
+    if (words.count && (d->settings->shapes.count || d->settings->batch))
+        return text_usage("--%s: expected without --input, for random inputs",
+                          d->settings->shapes.count ? "shape" : "batch");
     if (words.count || !n->input_count)
         return inputs_read(&d->inputs, n, &words);
     if (d->recorded)
         return text_usage("%s has no inputs, expected --input FILE with those of the recorded numbers", d->recorded);
-    const int status = inputs_shapes(&d->inputs, n, &d->settings->shapes);
+    int status = inputs_shapes(&d->inputs, n, &d->settings->shapes);
+    if (status == STATUS_OK && d->settings->batch && !d->inputs.batched)
+        status = text_usage("--batch %lld: the sizes of the inputs are given, there is no batch",
+                            (long long)d->settings->batch);
     if (status == STATUS_OK)
         inputs_random(&d->inputs, n, d->settings->batch ? d->settings->batch : RANDOM_BATCH);
     return status;
@@ -221,6 +226,8 @@ static int compare(struct diff *d) {
         status = run_side(d, 0);
     if (status == STATUS_OK)
         status = d->recorded ? read_recorded(d) : run_side(d, 1);
+    if (status == STATUS_OK && !parted_compared(&d->list))
+        status = text_failed("the two have no tensor of one name: nothing was compared");
     return status;
 }
 
@@ -245,8 +252,6 @@ static int report(struct diff *d) {
     putchar('\n');
     free(a);
     free(b);
-    if (!compared)
-        return text_failed("the two have no tensor of one name: nothing was compared");
     if (first)
         parted_print_first(first, tolerance);
     else if (tolerance > 0)

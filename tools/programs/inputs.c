@@ -97,10 +97,16 @@ static void bring_to_port(struct inputs *in, const struct network *n, int i) {
     in->array[i].data = floats;
 }
 
+/* As program_run takes it: a first size that the port fixes may be a multiple. */
+static bool size_fits(const program_port *port, int d, int64_t size) {
+    const int64_t fixed = port->shape[d];
+    return fixed < 0 || size == fixed || (d == 0 && fixed > 0 && size % fixed == 0);
+}
+
 int inputs_check(const program_port *port, const program_array *a) {
     bool fits = port->ndim < 0 || a->ndim == port->ndim;
     for (int d = 0; d < a->ndim && fits; d++)
-        fits = a->shape[d] > 0 && (port->ndim < 0 || port->shape[d] < 0 || port->shape[d] == a->shape[d]);
+        fits = a->shape[d] > 0 && (port->ndim < 0 || size_fits(port, d, a->shape[d]));
     if (fits && a->type == port->type)
         return STATUS_OK;
     char *const expected = network_port_shape(port), *const given = text_shape(a->ndim, a->shape);
@@ -156,7 +162,7 @@ static int read_shape(struct inputs *in, const struct network *n, const char *wo
             continue;
         bool good = read_sizes(&in->shapes[i], equals + 1) && (port->ndim < 0 || in->shapes[i].ndim == port->ndim);
         for (int d = 0; good && port->ndim >= 0 && d < port->ndim; d++)
-            good = port->shape[d] < 0 || in->shapes[i].shape[d] == port->shape[d];
+            good = size_fits(port, d, in->shapes[i].shape[d]);
         if (good)
             return STATUS_OK;
         char *const shape = network_port_shape(port);

@@ -22,7 +22,7 @@ int inputs_split(const struct network *n, const char *option, const char *word, 
 void inputs_free(struct inputs *in);
 /* From the files of --input. */
 int inputs_read(struct inputs *in, const struct network *n, const struct word_list *words);
-/* Whether an array suits a port. */
+/* Whether an array suits a port; arrays of several ports may still be of different batches. */
 int inputs_check(const program_port *port, const program_array *a);
 /* The shapes of random inputs: those of --shape, else what the network states; its first size may be open. */
 int inputs_shapes(struct inputs *in, const struct network *n, const struct word_list *words);

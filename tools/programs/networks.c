@@ -384,6 +384,11 @@ double network_number(const program_array *a, int64_t i) {
     }
 }
 
+size_t network_name_length(const char *value) {
+    const size_t length = strlen(value);
+    return length > 5 && !strcmp(value + length - 5, ".int8") ? length - 5 : length;
+}
+
 void network_reals(float *to, const program_array *from, const program_port *port) {
     for (int64_t i = 0; i < network_elements(from); i++) {
         const double number = network_number(from, i);

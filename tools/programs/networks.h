@@ -81,6 +81,8 @@ char *network_port_shape(const program_port *port);
 int64_t network_elements(const program_array *a);
 size_t network_type_bytes(tensor_type type);
 double network_number(const program_array *a, int64_t i); /* element i */
+/* The length of a tensor's name without the ".int8" that program_freeze adds to those of integers. */
+size_t network_name_length(const char *value);
 /* Real numbers at a port of floats, or of 8-bit integers with a scale: the nearest integers, ties to even, within the
  * type. Arrays have the port's type. */
 bool network_takes_reals(const program_port *port);

@@ -155,14 +155,10 @@ static float *real_numbers(const program_tensor *shown, int64_t count, int64_t *
     return real;
 }
 
-/* A result in 8-bit integers, as the real numbers that they stand for. Its name is that of the floats and ".int8"
- * where program_freeze has made it. */
+/* A result in 8-bit integers, as the real numbers that they stand for. */
 static void see_integers(struct comparison *c, const program_tensor *shown) {
-    const size_t length = strlen(shown->value);
-    char *const name = text_format("%s", shown->value);
+    char *const name = text_format("%.*s", (int)network_name_length(shown->value), shown->value);
     int64_t saturated = 0;
-    if (length > 5 && !strcmp(name + length - 5, ".int8"))
-        name[length - 5] = 0;
     const struct reference *const source = find_reference(&c->source, name);
     free(name);
     if (!source || source->count != network_elements(&shown->numbers))

@@ -4,6 +4,8 @@
 
 Without `handle`, a result with a shared exponent takes that of its largest value; with the handle of a State (a module has
 two) it has a place of its own, and its exponent is predicted from what was written there before."""
+import functools
+
 import torch
 
 from . import _elementwise, _operations
@@ -33,6 +35,21 @@ def around(padding, kernel, dilation):
     return [down, down, across, across]
 
 
+def batched(function):
+    """A function of images [N,C,H,W], which takes [C,H,W] as a batch of one, as torch does."""
+    @functools.wraps(function)
+    def of_images(x, *args, **how):
+        return function(x.unsqueeze(0), *args, **how).squeeze(0) if x.dim() == 3 else function(x, *args, **how)
+    return of_images
+
+
+def by_channel(x, name):
+    """[N,C] and [N,C,H,W] as they are; another [N,C,...] as images of height 1."""
+    if x.dim() < 2:
+        raise ValueError(f"{name} of {tuple(x.shape)}, expected [N,C] or [N,C,...]")
+    return x if x.dim() in (2, 4) else x.flatten(2).unsqueeze(2)
+
+
 def matmul(a, b, format, *, handle=0):
     """The product of matrices [M,K] [K,N], or of batches of them with the same leading dimensions."""
     return call(_operations.matmul, a, b, format, handle)
@@ -48,6 +65,7 @@ def bias(x, bias, *, format, handle=0):
     return call(_operations.bias, x, bias, format, handle)
 
 
+@batched
 def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, format, handle=0):
     """As torch.nn.functional.conv2d; the bias is added before the one rounding."""
     dilation = pair(dilation, "dilation")
@@ -60,24 +78,24 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, f
 
 def batch_norm(x, running_mean, running_var, weight, bias, training=False, momentum=0.1, eps=1e-5, *, format, residual=None,
                relu=False, gated=False, handle=0):
-    """As torch.nn.functional.batch_norm, for [N,C] and [N,C,H,W]; `residual` is added before `relu`, in the same rounding.
+    """As torch.nn.functional.batch_norm, with weight and bias; `residual` is added before `relu`, in the same rounding.
     Running statistics are computed in double and are best kept so."""
     if weight is None or bias is None:
         raise ValueError("batch_norm without weight and bias, expected both (affine=True)")
-    if x.dim() not in (2, 4):
-        raise ValueError(f"batch_norm of {tuple(x.shape)}, expected [N,C] or [N,C,H,W]")
+    shape, x = x.shape, by_channel(x, "batch_norm")
+    residual = None if residual is None else by_channel(residual, "batch_norm with a residual")
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm without training needs running_mean and running_var")
-        return call(_operations.batch_norm_running, x, residual, weight, bias, running_mean, running_var, eps, relu, format,
-                    handle)
+        y = call(_operations.batch_norm_running, x, residual, weight, bias, running_mean, running_var, eps, relu, format, handle)
+        return y if y.shape == shape else y.view(shape)
     y, mean, variance = call(_operations.batch_norm, x, residual, weight, bias, eps, relu, gated, format, handle)
     if running_mean is not None:
         rows = x.numel() // x.shape[1]
         with torch.no_grad():
             follow(running_mean, mean, 1.0, momentum)
             follow(running_var, variance, rows / (rows - 1) if rows > 1 else 1.0, momentum)
-    return y
+    return y if y.shape == shape else y.view(shape)
 
 
 def follow(running, batch, factor, momentum):
@@ -106,12 +124,11 @@ def layer_norm(x, normalized_shape, weight, bias=None, eps=1e-5, *, format, hand
 
 
 def group_norm(x, num_groups, weight, bias, eps=1e-5, *, format, handle=0):
-    """As torch.nn.functional.group_norm, for [N,C] and [N,C,H,W], with weight and bias."""
+    """As torch.nn.functional.group_norm, with weight and bias."""
     if weight is None or bias is None:
         raise ValueError("group_norm without weight and bias, expected both (affine=True)")
-    if x.dim() not in (2, 4):
-        raise ValueError(f"group_norm of {tuple(x.shape)}, expected [N,C] or [N,C,H,W]")
-    return call(_operations.group_norm, x, weight, bias, num_groups, eps, format, handle)
+    y = call(_operations.group_norm, by_channel(x, "group_norm"), weight, bias, num_groups, eps, format, handle)
+    return y if y.shape == x.shape else y.view(x.shape)
 
 
 def dropout(x, p, key, step, *, format, handle=0):
@@ -142,6 +159,7 @@ def convert(x, source, target, *, handle=0):
     return Conversion.apply(x, *between(source, target), handle)
 
 
+@batched
 def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, *,
                format, handle=0):
     """As torch.nn.functional.avg_pool2d, without ceil_mode and divisor_override."""
@@ -152,6 +170,7 @@ def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_in
     return call(_elementwise.avg_pool2d, x, kernel, stride, around(padding, kernel, [1, 1]), count_include_pad, format, handle)
 
 
+@batched
 def adaptive_avg_pool2d(x, output_size, *, format, handle=0):
     """As torch.nn.functional.adaptive_avg_pool2d."""
     sizes = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
@@ -159,6 +178,7 @@ def adaptive_avg_pool2d(x, output_size, *, format, handle=0):
     return call(_elementwise.adaptive_avg_pool2d, x, sizes, format, handle)
 
 
+@batched
 def max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False, *, format, handle=0):
     """As torch.nn.functional.max_pool2d, without ceil_mode and indices."""
     if ceil_mode or return_indices:

@@ -218,7 +218,7 @@ class BatchNorm2d(BatchNorm, nn.BatchNorm2d):
 
 
 class BatchNorm1d(BatchNorm, nn.BatchNorm1d):
-    """torch.nn.BatchNorm1d in a format, for [N,C]."""
+    """torch.nn.BatchNorm1d in a format."""
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1, *, format, relu=False, **how):
         nn.BatchNorm1d.__init__(self, num_features, eps, momentum)
@@ -244,7 +244,7 @@ class LayerNorm(FormatModule, nn.LayerNorm):
 
 
 class GroupNorm(FormatModule, nn.GroupNorm):
-    """torch.nn.GroupNorm in a format, for [N,C] and [N,C,H,W]."""
+    """torch.nn.GroupNorm in a format."""
     kind = "groupnorm"
 
     def __init__(self, num_groups, num_channels, eps=1e-5, *, format, **how):

@@ -162,7 +162,9 @@ tensor_status fl_shape_conv(const struct fl_arrays *a) {
     return fl_shape_set(a->out[0], a->out[0]->type, ndim, dim);
 }
 
-/* ONNX: the padding may follow from a stated output_shape, or from auto_pad. */
+/* ONNX: the padding may follow from a stated output_shape, or from auto_pad; the larger part of an odd one is at the
+ * beginning, but for SAME_UPPER. (The equations of opset 1 say the reverse of their own auto_pad, which opset 11 mends;
+ * onnxruntime computes all opsets so.) */
 tensor_status fl_windows_transposed(struct fl_windows *g, const struct fl_net_node *node, const struct fl_array *x,
                                     const struct fl_array *w) {
     int64_t wanted[FL_SPATIAL];
@@ -171,7 +173,7 @@ tensor_status fl_windows_transposed(struct fl_windows *g, const struct fl_net_no
     TRY(read_filters(g, node, w, true));
     TRY(read_list(node, "output_shape", g->spatial, wanted, 0, 1));
     const char *const rule = fl_net_string(node, "auto_pad", "NOTSET");
-    const bool same = !strncmp(rule, "SAME_", 5), lower = !strcmp(rule, "SAME_LOWER");
+    const bool same = !strncmp(rule, "SAME_", 5), upper = !strcmp(rule, "SAME_UPPER");
     for (int i = 0; i < g->spatial; i++) {
         const int64_t whole = g->stride[i] * (g->size[i] - 1) + g->output_padding[i] + extent(g, i);
         if (!wanted[i] && same)
@@ -180,7 +182,7 @@ tensor_status fl_windows_transposed(struct fl_windows *g, const struct fl_net_no
             const int64_t all = whole - wanted[i];
             if (all < 0)
                 g->output_padding[i] -= all;
-            g->begin[i] = all < 0 ? 0 : lower ? (all + 1) / 2 : all / 2;
+            g->begin[i] = all < 0 ? 0 : upper ? all / 2 : (all + 1) / 2;
             g->end[i] = all < 0 ? 0 : all - g->begin[i];
         } else if (!strcmp(rule, "VALID")) {
             g->begin[i] = g->end[i] = 0;
