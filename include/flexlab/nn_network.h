@@ -21,7 +21,7 @@ extern "C" {
 typedef struct nn_variant {
     const char *name;
     tensor_format format;
-    const char *predictor;   /* NULL for float formats */
+    const char *predictor;   /* of the shared exponents; NULL: the format has none */
     bool wide;               /* weights have a wide part */
     bool stochastic_weights; /* stochastic rounding of the weight write */
     const char *summary;

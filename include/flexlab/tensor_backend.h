@@ -39,12 +39,12 @@ typedef enum tensor_class {
  *
  * Or "accumulate=GPU", in which matmuls and convolutions of floats have the bits that the tensor cores of that GPU
  * would give, on any processor. GPU is a name of tensor_accumulator_at, with ":sums=fp16" after it for sums of fp16 (of
- * v100, h100 and b200, operands in fp16 alone), and then ":promote=N" if the sum of each N products is added to one of
- * binary32 (DeepSeek-V3's remedy for Hopper's short FP8 sums). Operands are fp16, bf16, e4m3fn, e5m2, or fp32, which is
- * rounded to tf32 (to nearest even) first; both are of one format, or one is e4m3fn and the other e5m2. A product of
- * other floats, or of those that the GPU does not multiply, is TENSOR_E_UNSUPPORTED, and so is one on a device other
- * than the host. Mantissas under a shared exponent, and all other operations, have their exact bits: docs/semantics.md
- * has the model, its source, and what is not known.
+ * v100, h100 and b200, operands in fp16 alone), and ":promote=N", before or after that, if the sum of each N products
+ * is added to one of binary32 (DeepSeek-V3's remedy for Hopper's short FP8 sums). Operands are fp16, bf16, e4m3fn,
+ * e5m2, or fp32, which is rounded to tf32 (to nearest even) first; both are of one format, or one is e4m3fn and the
+ * other e5m2. A product of other floats, or of those that the GPU does not multiply, is TENSOR_E_UNSUPPORTED, and so is
+ * one on a device other than the host. Mantissas under a shared exponent, and all other operations, have their exact
+ * bits: docs/semantics.md has the model, its source, and what is not known.
  *
  * Or "operands=A,B": matmuls and convolutions of any formats take their first operand in blocks of the format A and
  * the second in blocks of B ("operands=A": both in A) along the dimension that they sum over. Each element is rounded

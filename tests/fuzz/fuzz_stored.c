@@ -56,8 +56,8 @@ static char *take_name(struct input *in) {
 }
 
 static void take_series(struct input *in, struct experiment *x) {
-    static const char *const names[] = {"fp32",         "fp16",        "bf16",          "flex16+5",
-                                        "dfp16:ngraph", "flex16+5-sr", "fp16:nomaster", "flex16+5:nomaster:current"};
+    static const char *const names[] = {"fp32",         "fp16",        "e5m10",         "tensor:int8",
+                                        "dfp16:ngraph", "flex12+5-sr", "fp16:nomaster", "flex16+5:nomaster:current"};
     char list[160] = "";
     const uint8_t chosen = take_byte(in);
     for (int i = 0; i < 8; i++)

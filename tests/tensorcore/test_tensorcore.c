@@ -287,12 +287,19 @@ static void check_names(void) {
         CHECK(!strcmp(tensor_class_name(class), names[i]), "%s became %s", names[i], tensor_class_name(class));
         CHECK(!tensor_set_class(class) && tensor_result_class() == class, "%s", tensor_error());
     }
+    CHECK(!tensor_class_find(&class, "accumulate=h100:promote=128:sums=fp16") &&
+              !strcmp(tensor_class_name(class), "accumulate=h100:sums=fp16:promote=128"),
+          "%s", tensor_error());
     tensor_set_class(TENSOR_EXACT);
     CHECK(!tensor_class_name((tensor_class)2) && !tensor_class_name((tensor_class)(16 + 8)), "a class without a name");
     CHECK(tensor_set_class((tensor_class)(16 | 5 << 8)) == TENSOR_E_ARGUMENT, "a promotion of 5 was set");
     check_refused("accumulate=h10", "GPU 'h10' at character 12, expected one of v100, a100, a2, ada");
     check_refused("accumulate=", "GPU '' at character 12");
     check_refused("accumulate=h100:promote=33", "promote=33 at character 25, expected a multiple of 32");
+    check_refused("accumulate=h100:promote=33:sums=fp16", "promote=33 at character 25, expected a multiple of 32");
+    check_refused("accumulate=h100:promote=32:promote=64",
+                  "':promote=64' at character 27, expected :sums=fp16 or the end");
+    check_refused("accumulate=h100:promote=32:sums=fp16:", "':' at character 37, expected the end");
     check_refused("accumulate=h100:promote=-32", "expected a multiple of 32");
     check_refused("accumulate=h100:promote=9999999999999999999999", "expected a multiple of 32");
     check_refused("accumulate=h100:128", "':128' at character 16, expected :sums=fp16, :promote=N or the end");

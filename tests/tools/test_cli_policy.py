@@ -20,6 +20,37 @@ def roles(place, label):
     return {line["name"]: line for line in read_lines(place) if line["type"] == "roles" and line["format"] == label}
 
 
+def read_again(folder):
+    """`report` reads the results of every kind of format and policy that the options accept, with its predictor."""
+    made = {"flex12+5": "paper", "flex4+1": "paper", "dfp8": "current", "tensor:int8": "current", "tensor:e4m3fn": "delayed",
+            "flex12+5-sr": "paper", "dfp8-sr": "current", "flex12+5:nomaster": "paper", "flex12+5:nomaster:ngraph": "ngraph",
+            "tensor:e5m2:delayed:history=16:margin=1": "delayed:history=16:margin=1", "flex16+5": "paper", "e4m3fn": None,
+            "e5m10": None, "e5m10-sr:noscale": None, "e8m7:nomaster": None, "e8m23": None, "fp16:noscale@cpu": None}
+    plain, presets = "fp32,e5m10:nomaster:noscale,flex12+5:ngraph,flex16+5@cpu", ",O2,variant dfp8-sr; loss-scale none;"
+    mixed = plain + presets
+    kinds = [(",".join(made), []), (mixed, ["--predictor", "ngraph"]), (mixed, ["--operands", "mx:int8"]),
+             (mixed, ["--operands", "nvfp4,nvfp4:square", "--predictor", "current"]), (mixed, ["--operands", "channel:int8"]),
+             (mixed, ["--accumulate", "h100"]), (mixed, ["--accumulate", "h100:promote=64", "--predictor", "ngraph"]),
+             ("fp16,fp16:nomaster", ["--accumulate", "h100:promote=128:sums=fp16"]), (plain, ["--layer-format", "fc1=flex8+5"]),
+             (plain, ["--layer-format", "fc1=fp32", "--accumulate", "h100", "--predictor", "ngraph"])]
+    for number, (formats, how) in enumerate(kinds):
+        out = folder / f"again-{number}"
+        done = succeed("compare", *TINY, "--max-steps", "2", "--quiet", "--no-trace", "--formats", formats, *how, "--out", str(out))
+        again = succeed("report", str(out))
+        check(done.stdout.split("\nWritten")[0] == again.stdout.split("\nWritten")[0], how, "another table:", again.stdout)
+        if not how:
+            found = {f["name"]: f["predictor"] for f in read_lines(out)[0]["formats"]}
+            check(found == made, found)
+        for f in read_lines(out)[0]["formats"] if "--predictor" in how else []:
+            expected = None if "flex" not in f["policy"] and "dfp" not in f["policy"] else "ngraph" if ":ngraph" in f["name"] else how[-1]
+            check(f["predictor"] == expected, how, f)
+    # results of a format made from its parameters that name no predictor, as those of older versions
+    text = (folder / "again-0" / "metrics.jsonl").read_text()
+    (folder / "again-older").mkdir()
+    (folder / "again-older" / "metrics.jsonl").write_text(text.replace('"predictor":"paper"', '"predictor":null'))
+    succeed("report", str(folder / "again-older"), str(folder / "again-0"), "--out", str(folder / "again-both"))
+
+
 def operands(folder):
     """Block formats of operands: presets, the option and the line of a policy, stored and resumed; what is refused."""
     option, line, rest = folder / "blocks", folder / "blocks-line", folder / "blocks-rest"
@@ -313,6 +344,7 @@ def refuses(folder):
 def main():
     with tempfile.TemporaryDirectory() as place:
         folder, real = pathlib.Path(place), draw_quickly(place)
+        read_again(folder)
         compares(folder)
         accumulates(folder)
         operands(folder)

@@ -8,7 +8,7 @@ import random
 import sys
 import tempfile
 
-from cli_harness import check, draw_quickly, expect_error, read_csv, succeed, summary
+from cli_harness import check, draw_quickly, expect_error, read_csv, run, succeed, summary
 
 PLUGIN = os.path.abspath(sys.argv[2])
 TOP = 32767
@@ -286,6 +286,11 @@ def plugins(place, trace):
         if row["role"] != "weight" and row["tensor"] != "input":
             check(row["as_recorded"] == row["writes"], "trained and replayed otherwise:", row)
     expect_error(["replay", trace, "--predictors", "trend"], 2, "'trend'")
+    succeed("train", *quick[:-3], "--format", "flex16+5:trend", "--predictor", "trend", "--force", "--out", out, env=with_plugin)
+    expect_error(["report", out], 1, "the predictor 'trend' of 'flex16+5:trend' is unknown to this flexlab", "FLEXLAB_PREDICTORS")
+    succeed("report", out, env=with_plugin)
+    done = run("what-if", out)  # which reads the options that the network was trained with
+    check(done.returncode == 1 and "'trend'" in done.stderr and "refuses its options" in done.stderr and "has no options" not in done.stderr, done.stderr)
     expect_error(["info"], 1, "/nowhere.so", env={"FLEXLAB_PREDICTORS": "/nowhere.so"})
     done = succeed("info", status=1, env={"FLEXLAB_PREDICTORS": PLUGIN + ":" + PLUGIN})
     check("predictor 'trend' cannot be added: the name is already in use" in done.stderr, done.stderr)

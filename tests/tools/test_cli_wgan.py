@@ -120,6 +120,8 @@ def test_scales(place):
     for how, words in ((("--lr", "2e-3"), "rate=0.00200000009"), (("--clip", "0.5"), "clip=0.5"), (("--critic-steps", "1"), "critic_steps=1")):
         expect_error([*TINY, "--format", "fp32", "--steps", "4", "--out", out("again"), "--resume", out("made/wgan-000002"), *how], 1,
                      "was trained with critic_steps=", words)
+    batch = [*TINY, "--format", "fp32", "--steps", "4", "--out", out("again"), "--resume", out("made/wgan-000002"), "--batch", "8"]
+    expect_error(batch, 1, "'network.batch' is '4', that of the network is '8'")
     # other images, or the same in another order, are another training; labels do not count
     resumed = ["--format", "fp32", "--steps", "4", "--out", out("again"), "--resume", out("made/wgan-000002")]
     for data in "synthetic:train=65,test=8", "synthetic:train=64,test=8,seed=7":

@@ -144,10 +144,9 @@ bool policy_names_shared(const char *policy) {
         const size_t length = strcspn(at, delimiters);
         char *word = text_format("%.*s", (int)length, at);
         word[tensor_format_extent(word)] = 0;
-        tensor_format format;
-        const bool shared = tensor_format_find(&format, word) == TENSOR_OK && tensor_format_is_shared(format);
+        const nn_variant *v = nn_variant_find(word); /* each format is one */
         free(word);
-        if (shared)
+        if (v && tensor_format_is_shared(v->format))
             return true;
         at += length;
     }
@@ -192,7 +191,6 @@ static int take_policy(const struct settings *s, struct series *series, const ch
     const nn_config config = {.variant = series->resumed ? NULL : variant,
                               .policy = series->resumed ? series->resumed : policy,
                               .layer_formats = series->resumed ? NULL : s->layer_format,
-                              .predictor = s->predictor,
                               .no_master = !strcmp(s->master, "none"),
                               .batch = 1};
     if (series->resumed && !is_inline(series->resumed))

@@ -128,24 +128,39 @@ static void read_origin(struct reader *r, const cJSON *line, const char *folder)
                                     .trace_every = (int)read_whole(r, line, "trace_every", 0, INT_MAX)};
 }
 
+/* Moves *at behind a text that it begins with. */
+static bool skip(const char **at, const char *text) {
+    const size_t length = strlen(text);
+    const bool has = !strncmp(*at, text, length);
+    *at += has ? length : 0;
+    return has;
+}
+
+/* Whether a part of a label is ':' and the value with which the last rule ends: that of --operands or --accumulate. */
+static bool is_class(const char *part, size_t length, const char *policy) {
+    const size_t end = strlen(policy);
+    const char *value = policy + end - length; /* with a ';' in the place of the ':' */
+    return part[0] == ':' && length < end && !strncmp(value, part + 1, length - 1) && strchr(" =", value[-1]);
+}
+
 /* Checks that the label is as series.c makes it: names of traces and lines of summary.csv contain it. */
 static void check_label(struct reader *r, const struct series *s) {
-    char *plain =
-             text_format("%s%s%s", s->variant->name, s->no_master ? ":nomaster" : "", s->no_scale ? ":noscale" : ""),
-         *with_predictor = text_format("%s:%s", plain, s->predictor ? s->predictor : "");
-    char *label = text_format("%.*s", (int)strcspn(s->label, "@"), s->label);
-    const char *device = s->label + strlen(label);
-    const size_t length = strlen(label), end = sizeof SERIES_LAYERS - 1;
-    if (!s->plain && length > end && !strcmp(label + length - end, SERIES_LAYERS))
-        label[length - end] = 0;
-    /* a policy has the name of its file, which may contain an '@' */
-    const bool by_policy = !s->plain && !strncmp(s->label, "policy:", 7) && s->label[7];
-    if (!by_policy && ((strcmp(label, plain) != 0 && (!s->predictor || strcmp(label, with_predictor) != 0)) ||
-                       (*device && strcmp(device + 1, s->device) != 0)))
+    if (!s->plain && !strncmp(s->label, "policy:", 7) && s->label[7])
+        return; /* a policy has the name of its file, which may contain an '@' */
+    char *name = text_format("%.*s", (int)strcspn(s->label, "@"), s->label);
+    name[tensor_format_extent(name)] = 0;
+    char *predictor = text_format(":%s", s->predictor ? s->predictor : "");
+    const char *at = s->label + strlen(name);
+    bool good = nn_variant_find(name) == s->variant; /* "e5m10" is fp16 */
+    good = good && (!s->no_master || skip(&at, ":nomaster")) && (!s->no_scale || skip(&at, ":noscale"));
+    (void)(s->predictor && skip(&at, predictor));
+    (void)(!s->plain && skip(&at, SERIES_LAYERS));
+    const size_t length = strcspn(at, "@");
+    if (!good || (length && !is_class(at, length, s->policy)) ||
+        (at[length] && strcmp(at + length + 1, s->device) != 0))
         refuse(r, text_format("the name '%s' is not that of the variant '%s'", s->label, s->variant->name));
-    free(label);
-    free(plain);
-    free(with_predictor);
+    free(predictor);
+    free(name);
 }
 
 static void read_series(struct reader *r, const cJSON *item, struct series *s) {
@@ -162,6 +177,12 @@ static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     s->shared = tensor_format_is_shared(s->variant->format);
     s->no_master = s->variant->wide && !read_flag(r, item, "wide_weights");
     s->predictor = predictor && autoflex_find(predictor) ? autoflex_name(autoflex_find(predictor)) : NULL;
+    if (predictor && !s->predictor)
+        refuse(
+            r,
+            text_format(
+                "the predictor '%s' of '%s' is unknown to this flexlab; one of your own is found by FLEXLAB_PREDICTORS",
+                predictor, s->label));
     const char *policy = cJSON_GetObjectItemCaseSensitive(item, "policy") ? read_text_or_null(r, item, "policy") : NULL;
     const char *scale =
         cJSON_GetObjectItemCaseSensitive(item, "loss_scale") ? read_text(r, item, "loss_scale") : "none";
@@ -171,12 +192,10 @@ static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     s->policy = text_format("%s", policy ? policy : own);
     free(own);
     s->shared = s->shared || policy_names_shared(s->policy);
-    if (s->plain && s->shared != (s->predictor != NULL))
-        refuse(
-            r,
-            text_format(
-                "the predictor '%s' of '%s' is unknown to this flexlab; one of your own is found by FLEXLAB_PREDICTORS",
-                predictor ? predictor : "", s->label));
+    if (predictor && !s->shared)
+        refuse(r, text_format("the predictor '%s' of '%s', which has no shared exponent", predictor, s->label));
+    if (s->plain && s->shared && !predictor) /* older results of a format made from its parameters */
+        s->predictor = autoflex_name(autoflex_find(s->variant->predictor));
     char full[256] = "";
     s->loss_scale = text_format("%s", scale); /* older results have none */
     if (nn_loss_scale_text(full, sizeof full, scale) || strcmp(full, scale) != 0)

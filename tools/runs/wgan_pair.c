@@ -521,14 +521,15 @@ static tensor_status load_both(struct wgan *w, const char *critic, const char *g
     TRY(check_settings(w, critic));
     TRY(read_identity(critic, &recorded));
     TRY(read_nonfinite(w, critic, generator, &first));
-    const size_t bytes = nn_state_bytes(w->critic);
+    const size_t bytes = nn_state_bytes(w->generator);
     void *before = text_alloc(bytes, 1);
-    tensor_status status = nn_state_save(before, bytes, w->critic);
-    if (!status && !(status = nn_checkpoint_load(w->critic, critic)) &&
-        (status = nn_checkpoint_load(w->generator, generator))) {
+    tensor_status status = nn_state_save(before, bytes, w->generator);
+    /* the generator first: a message about another batch has the number that was given, not the critic's, twice that */
+    if (!status && !(status = nn_checkpoint_load(w->generator, generator)) &&
+        (status = nn_checkpoint_load(w->critic, critic))) {
         char why[400];
         snprintf(why, sizeof why, "%s", failure_message());
-        if (!nn_state_restore(w->critic, before, bytes))
+        if (!nn_state_restore(w->generator, before, bytes))
             status = failure_set(status, "%s", why);
     }
     free(before);

@@ -44,8 +44,9 @@ static int take_options(struct network_place *p, struct settings *s, const char 
     int count;
     char **const words = options_kept_words(command, options, &count);
     int status = STATUS_OK;
-    if (!words || options_parse(&before, strcmp(command, "train") ? COMMAND_COMPARE : COMMAND_TRAIN, count, words) ||
-        before.help)
+    if (words && options_parse(&before, strcmp(command, "train") ? COMMAND_COMPARE : COMMAND_TRAIN, count, words))
+        status = text_failed("%s: this flexlab refuses its options of 'flexlab %s'", p->file, command);
+    else if (!words || before.help)
         status = text_failed("%s: it has no options of 'flexlab %s', expected --data SPEC", p->file, command);
     else if (alone && s->of && strcmp(s->of, before.formats ? before.formats : "") != 0)
         status = text_usage("--of '%s': %s has a network in '%s' alone", s->of, s->folders[0],

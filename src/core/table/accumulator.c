@@ -110,23 +110,25 @@ const char *fl_accumulation_kinds(tensor_class class, char *text, int size) {
 #define HALF_SUMS ":sums=fp16"
 #define PROMOTE ":promote="
 
-static tensor_status find_promotion(const char *text, const char *number, int gpu, int64_t *n) {
-    char *end = NULL;
-    const long long value = isdigit((unsigned char)*number) ? strtoll(number, &end, 10) : 0;
+/* Reads N of "promote=N", and *end behind it. */
+static tensor_status find_promotion(const char *text, const char *number, int gpu, int64_t *n, const char **end) {
+    const size_t length = strcspn(number, ":");
+    char *behind = NULL;
+    const long long value = isdigit((unsigned char)*number) ? strtoll(number, &behind, 10) : 0;
     const int64_t unit = largest_group(gpu);
-    if (!end || *end || value < unit || value > PROMOTION_MOST || value % unit)
+    *end = number + length;
+    if (behind != *end || value < unit || value > PROMOTION_MOST || value % unit)
         return fl_fail(TENSOR_E_ARGUMENT,
-                       "class %s: promote=%.40s at character %d, expected a multiple of %lld (products that %s adds at "
+                       "class %s: promote=%.*s at character %d, expected a multiple of %lld (products that %s adds at "
                        "once) of at most %d",
-                       fl_quote(text).text, number, (int)(number - text) + 1, (long long)unit, gpus[gpu].name,
-                       PROMOTION_MOST);
+                       fl_quote(text).text, (int)(length < 40 ? length : 40), number, (int)(number - text) + 1,
+                       (long long)unit, gpus[gpu].name, PROMOTION_MOST);
     *n = value;
     return TENSOR_OK;
 }
 
 tensor_status fl_accumulation_find(tensor_class *class, const char *text, const char *name) {
-    const char *colon = strchr(name, ':');
-    const size_t length = colon ? (size_t)(colon - name) : strlen(name);
+    const size_t length = strcspn(name, ":");
     int gpu = 0;
     while (gpu < GPUS && !(strlen(gpus[gpu].name) == length && !strncmp(gpus[gpu].name, name, length)))
         gpu++;
@@ -136,22 +138,28 @@ tensor_status fl_accumulation_find(tensor_class *class, const char *text, const 
                        fl_list_names(tensor_accumulator_at).text);
     int64_t n = 0;
     int halves = 0;
-    if (colon && !strncmp(colon, HALF_SUMS, strlen(HALF_SUMS))) {
-        if (!gpus[gpu].halves.k)
-            return fl_fail(TENSOR_E_ARGUMENT,
-                           "class %s: sums=fp16 at character %d, of which there is no record of %s, expected one of "
-                           "v100, h100 and b200",
-                           fl_quote(text).text, (int)(colon - text) + 2, gpus[gpu].name);
-        halves = HALVES;
-        colon += strlen(HALF_SUMS);
-    }
-    if (colon && *colon) {
-        if (strncmp(colon, PROMOTE, strlen(PROMOTE)) != 0)
-            return fl_fail(TENSOR_E_ARGUMENT, "class %s: '%.40s' at character %d, expected %s:promote=N or the end",
-                           fl_quote(text).text, colon, (int)(colon - text) + 1, halves ? "" : ":sums=fp16, ");
-        const tensor_status status = find_promotion(text, colon + strlen(PROMOTE), gpu, &n);
-        if (status)
-            return status;
+    for (const char *rest = name + length; *rest;) {
+        if (!halves && !strncmp(rest, HALF_SUMS, strlen(HALF_SUMS))) {
+            if (!gpus[gpu].halves.k)
+                return fl_fail(
+                    TENSOR_E_ARGUMENT,
+                    "class %s: sums=fp16 at character %d, of which there is no record of %s, expected one of "
+                    "v100, h100 and b200",
+                    fl_quote(text).text, (int)(rest - text) + 2, gpus[gpu].name);
+            halves = HALVES;
+            rest += strlen(HALF_SUMS);
+        } else if (!n && !strncmp(rest, PROMOTE, strlen(PROMOTE))) {
+            const tensor_status status = find_promotion(text, rest + strlen(PROMOTE), gpu, &n, &rest);
+            if (status)
+                return status;
+        } else {
+            return fl_fail(TENSOR_E_ARGUMENT, "class %s: '%.40s' at character %d, expected %sthe end",
+                           fl_quote(text).text, rest, (int)(rest - text) + 1,
+                           halves && n ? ""
+                           : halves    ? ":promote=N or "
+                           : n         ? ":sums=fp16 or "
+                                       : ":sums=fp16, :promote=N or ");
+        }
     }
     *class = (tensor_class)(FIRST + gpu + halves + (int)(n << PROMOTION_SHIFT));
     return TENSOR_OK;

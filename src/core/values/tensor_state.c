@@ -10,6 +10,10 @@
 #include <math.h>
 #include <string.h>
 
+const char *fl_format_predictor(tensor_format format) {
+    return fl_format_of(format)->predictor;
+}
+
 static size_t element_bytes(const tensor *t) {
     return (size_t)t->count * (size_t)t->format->bytes;
 }

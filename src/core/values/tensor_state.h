@@ -1,9 +1,12 @@
-/* tensor_state.h - functions of tensors that networks need besides the public ones: state as bytes, moving a tensor to
- * other memory, and hiding it while others use its memory. */
+/* tensor_state.h - functions of tensors that networks need besides the public ones: their first predictor, state as
+ * bytes, moving a tensor to other memory, and hiding it while others use its memory. */
 #ifndef FL_TENSOR_STATE_H
 #define FL_TENSOR_STATE_H
 
 #include "flexlab/tensor.h"
+
+/* The predictor with which the tensors of a format begin; NULL: they have no shared exponent. */
+const char *fl_format_predictor(tensor_format format);
 
 /* The state of a tensor as bytes: exponent and its history, statistics, number of writes; with `elements`, elements and
  * wide part too. The layout is that of this machine's memory and of this version. Waits for a device. */

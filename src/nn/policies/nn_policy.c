@@ -53,23 +53,11 @@ static const char *variant_name(int i) {
     return variant ? variant->name : NULL;
 }
 
-const char *fl_predictor_name(int i) {
-    const autoflex_predictor p = autoflex_at(i);
-    return p ? autoflex_name(p) : NULL;
-}
-
 static int find(const char *(*name)(int i), const char *word) {
     for (int i = 0; name(i); i++)
         if (!strcmp(name(i), word))
             return i;
     return -1;
-}
-
-const char *fl_usual_predictor(tensor_format format) {
-    for (int i = 0; nn_variant_at(i); i++)
-        if (nn_variant_at(i)->format == format)
-            return nn_variant_at(i)->predictor;
-    return NULL;
 }
 
 /* --- values ------------------------------------------------------------------------------------------------------- */

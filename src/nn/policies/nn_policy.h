@@ -67,9 +67,6 @@ tensor_status fl_policy_without_masters(struct fl_policy *policy);
 void fl_variant_choices(const nn_variant *variant, struct fl_choice choice[FL_ROLES]);
 /* Whether a rule may give operands block formats. */
 bool fl_policy_has_blocks(const struct fl_policy *policy);
-/* The predictor that the variants of a format have. */
-const char *fl_predictor_name(int i); /* NULL past the last */
-const char *fl_usual_predictor(tensor_format format);
 
 /* Whether a policy is given as text, not as a file: the rules themselves, with ';' or line feeds, or the name of a
  * preset. Anything else is the name of a file. */

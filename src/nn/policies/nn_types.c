@@ -98,7 +98,7 @@ static struct fl_type settled(const nn_graph *g, struct fl_type type) {
     else if (g->asked)
         type.predictor = g->predictor;
     else if (!type.predictor)
-        type.predictor = fl_usual_predictor(type.format);
+        type.predictor = fl_format_predictor(type.format);
     return type;
 }
 

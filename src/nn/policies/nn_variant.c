@@ -2,6 +2,7 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
+#include "core/values/tensor_state.h"
 #include "flexlab/nn.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -35,7 +36,8 @@ static void find_added(void) {
             has = has || known[k].format == format;
         if (!has)
             added[added_count++] =
-                (nn_variant){tensor_format_name(format), format, NULL, true, false, "an added format, wide weights"};
+                (nn_variant){tensor_format_name(format),     format, fl_format_predictor(format), true, false,
+                             "an added format, wide weights"};
     }
 }
 
@@ -76,7 +78,7 @@ static struct made *make(const char *name, tensor_format format, bool stochastic
     snprintf(m->name, sizeof m->name, "%s", name);
     m->variant = (nn_variant){m->name,
                               format,
-                              NULL,
+                              fl_format_predictor(format),
                               !stochastic,
                               stochastic,
                               stochastic ? "a format made from its parameters, weights written by stochastic rounding"

@@ -255,6 +255,9 @@ static void check_variants(void) {
     CHECK(v && v->format == find("flex12+5") && v->wide && !v->stochastic_weights, "%s", tensor_error());
     CHECK(sr && sr->format == v->format && !sr->wide && sr->stochastic_weights, "%s", tensor_error());
     CHECK(v == nn_variant_find("flex12+5"), "another one");
+    CHECK(!strcmp(v->predictor, "paper") && !strcmp(sr->predictor, "paper") &&
+              !strcmp(nn_variant_find("dfp8")->predictor, "current") && !nn_variant_find("e3m4")->predictor,
+          "predictors");
     CHECK(!nn_variant_find("flex12+9") && strstr(tensor_error(), "character 8"), "%s", tensor_error());
     CHECK(!nn_variant_find("flex12") && strstr(tensor_error(), "character 7"), "%s", tensor_error());
     CHECK(!nn_variant_find("flex12+5 and a text of more than 24 characters") && strstr(tensor_error(), "character 9"),
