@@ -121,11 +121,11 @@ def draw_once(place):
     program = os.path.join(folder, "gnuplot")
     with open(program, "w") as file:
         file.write(f"""#!/bin/sh
-cd {shlex.quote(folder)} || exit
-cat >$$.script
-kept=$(sha256sum <$$.script | cut -c -64)
-[ -e $kept ] || {{ {shlex.quote(real)} "$@" <$$.script >$$.picture && mv $$.picture $kept; }} || exit
-exec cat $kept
+new={shlex.quote(folder)}/$$
+cat >"$new"
+kept={shlex.quote(folder)}/$(sha256sum <"$new" | cut -c -64)
+[ -e "$kept" ] || {{ {shlex.quote(real)} "$@" <"$new" >"$new.picture" && mv "$new.picture" "$kept"; }} || exit
+exec cat "$kept"
 """)
     os.chmod(program, 0o755)
     os.environ["PATH"] = folder + ":" + os.environ["PATH"]
