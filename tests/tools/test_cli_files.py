@@ -17,14 +17,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import xml.etree.ElementTree
 import zlib
 
 sys.path.append(sys.path[0] + "/../support")
 import safetensors_witness as witness
-from cli_harness import PROGRAM as FLEXLAB, check, draw_once, draw_quickly, read_csv, run, summary
+from cli_harness import PROGRAM as FLEXLAB, check, draw_once, draw_quickly, folder_in_memory, read_csv, run, summary
 
 os.environ["OMP_WAIT_POLICY"] = "passive"
 TINY = ["--model", "mlp2", "--data", "synthetic:train=32,test=16", "--batch", "8", "--threads", "1", "--epochs", "2"]
@@ -594,7 +593,7 @@ def write_idx(folder):
 
 
 def main():
-    with tempfile.TemporaryDirectory() as place:
+    with folder_in_memory() as place:
         def each(*tests):
             for test in tests:
                 folder = os.path.join(place, test.__name__)
