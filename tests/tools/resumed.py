@@ -12,15 +12,15 @@ from cli_harness import PROGRAM, check, read_csv, without_time
 QUIET = {"PATH": "/nonexistent", "OMP_WAIT_POLICY": "passive"}  # no gnuplot: the results alone
 
 
-def small_images(place):
+def small_images(place, train=200, test=60, side=6):
     folder = os.path.join(place, "images")
     os.mkdir(folder)
     source = random.Random(1)
-    for name, count in (("train", 200), ("t10k", 60)):
+    for name, count in (("train", train), ("t10k", test)):
         labels = bytes(source.randrange(10) for _ in range(count))
-        pixels = b"".join(bytes(min(255, source.randrange(120) + 12 * label * (i % 3)) for i in range(36)) for label in labels)
+        pixels = b"".join(bytes(min(255, source.randrange(120) + 12 * label * (i % 3)) for i in range(side * side)) for label in labels)
         with open(os.path.join(folder, name + "-images-idx3-ubyte"), "wb") as file:
-            file.write(struct.pack(">4I", 0x803, count, 6, 6) + pixels)
+            file.write(struct.pack(">4I", 0x803, count, side, side) + pixels)
         with open(os.path.join(folder, name + "-labels-idx1-ubyte"), "wb") as file:
             file.write(struct.pack(">2I", 0x801, count) + labels)
     return "idx:" + folder

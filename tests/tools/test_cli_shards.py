@@ -3,6 +3,7 @@
 every number of threads and instruction set, in text and images, with every kind of optimiser state; a killed training
 goes on; networks are evaluated and their report names the shards; --batchnorm global is stored, shown and resumed; what
 is refused. usage: test_cli_shards.py PATH-OF-FLEXLAB"""
+import fcntl
 import os
 import pathlib
 import signal
@@ -59,20 +60,23 @@ def same_bits(folder, data):
 
 
 def killed(pieces, common):
-    child = subprocess.Popen([PROGRAM, *common, "--checkpoint-every", "1", "--out", str(pieces)], stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL)
-    for _ in range(3000):
+    """Kills it after its first checkpoint; it cannot end before, as nobody reads the pipe that its third line does not fit in."""
+    unread, stderr = os.pipe()
+    os.write(stderr, bytes(fcntl.fcntl(stderr, fcntl.F_GETPIPE_SZ) - 200))
+    child = subprocess.Popen([PROGRAM, *common, "--checkpoint-every", "1", "--out", str(pieces)], stdout=subprocess.DEVNULL, stderr=stderr)
+    for _ in range(30000):
         if (pieces / "flexlab.resume" / "resume.safetensors").exists() or child.poll() is not None:
             break
         time.sleep(0.002)
     child.send_signal(signal.SIGKILL)
     child.wait()
+    os.close(unread), os.close(stderr)
     check(child.returncode == -signal.SIGKILL, "the training was over before it was killed")
 
 
 def goes_on(folder):
     whole, pieces = folder / "whole", folder / "pieces"
-    common = ["train", *RESNET, "--epochs", "30", "--format", "flex16+5", "--shards", "4"]
+    common = ["train", *RESNET, "--epochs", "5", "--format", "flex16+5", "--shards", "4"]
     succeed(*common, "--out", str(whole))
     killed(pieces, common)
     succeed("train", "--resume", str(pieces))
@@ -119,7 +123,7 @@ def batchnorm(folder):
 
 def batchnorm_goes_on(folder):
     whole, pieces = str(folder / "bn-whole"), str(folder / "bn-pieces")
-    common = ["train", *RESNET, "--epochs", "30", "--format", "bf16", "--shards", "4", "--batchnorm", "global"]
+    common = ["train", *RESNET, "--epochs", "5", "--format", "bf16", "--shards", "4", "--batchnorm", "global"]
     succeed(*common, "--out", whole)
     killed(folder / "bn-pieces", common)
     expect_error(["train", "--resume", pieces, "--batchnorm", "shard"], 2, "--batchnorm 'shard'", "has 'global'")

@@ -15,10 +15,13 @@ import sys
 import tempfile
 from fractions import Fraction
 
+sys.path.append(sys.path[0] + "/../support")
 from browser import Browser, find
 from cli_harness import check, documented, expect_error, read_lines, run, succeed, summary
+from resumed import small_images
 
-DATA = "synthetic:train=96,test=32"
+HOME = tempfile.TemporaryDirectory(prefix="flexlab-what-if-")
+DATA = small_images(HOME.name, train=96, test=32, side=16)
 ROLES = ["weight", "activation", "gradient", "weight gradient"]
 
 
@@ -305,20 +308,22 @@ def test_sums(place, folder):
 
 
 def test_bits(place, folder):
-    """The bits that are enough are the least with which dfpN has 40 dB and loses one number in a thousand."""
+    """The bits that are enough are the least with which dfpN has 40 dB and loses one number in a thousand; one less in the
+    few tensors for which dfpN takes the next exponent, as it would round their largest number beyond its integers."""
     widths = range(4, 17)
     found = by_name(what_if(place, folder, "--formats", ",".join(f"dfp{n}" for n in widths), "--batches", "2")[0])
-    short = 0
+    short = less = 0
     for key, t in found.items():
         nonzero = sum(t["bins"])
         good = [n for n in widths if nonzero and (e := t["formats"][f"dfp{n}"]) and e["flushed"] <= 0.001 * nonzero and
                 (e["relative"] == 0 or e["snr_db"] >= 40)]
         if good:
-            check(t["bits"] <= 4 if good[0] == 4 else t["bits"] == good[0], key, t["bits"], good)
+            less += t["bits"] == good[0] - 1 >= 4
+            check(t["bits"] <= 4 if good[0] == 4 else t["bits"] in (good[0] - 1, good[0]), key, t["bits"], good)
         elif nonzero:
             check(t["bits"] is None or t["bits"] > 16, key, t["bits"])
         short += bool(good)
-    check(short > 40, "tensors for which 16 bits are enough:", short)
+    check(short > 40 and less <= 3, "tensors for which 16 bits are enough:", short, "and one bit less:", less)
 
 
 def test_advice(place, folder):
@@ -429,7 +434,7 @@ def test_bad_input(place, folder):
     expect_error(["what-if", folder, "--batches", "0"], 2, "--batches '0': expected a whole number from 1")
     expect_error(["what-if", folder, "--batches", "7"], 2, "--batches 7: the training part of the data has 6 of 16 images")
     expect_error(["what-if", folder, "--sort", "size"], 2, "--sort 'size'", "error, name, role")
-    expect_error(["what-if", folder, "--data", "synthetic:train=8"], 1, "batch 16 of a set of 8 leaves no whole batch")
+    expect_error(["what-if", folder, "--data", small_images(empty, train=8, side=16)], 1, "batch 16 of a set of 8 leaves no whole batch")
     expect_error(["what-if", os.path.join(folder, "metrics.jsonl"), "--data", DATA], 1, "metrics.jsonl")
     compared = os.path.join(place, "compared")
     succeed("compare", "--model", "mlp2", "--formats", "fp32,bf16", "--data", DATA, "--batch", "16", "--max-steps", "2", "--quiet", "--out", compared,
@@ -540,7 +545,7 @@ def test_report(place, folder):
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="flexlab-what-if-") as place:
+    with HOME as place:
         folder = train(os.path.join(place, "r8"))
         test_weights(place, folder)
         test_passes(place)

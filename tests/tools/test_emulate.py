@@ -13,6 +13,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(sys.path[0] + "/../support")
+from resumed import small_images
+
 SKIP = 77
 # One instruction of each extension, and the first backend that may use it.
 PROBES = {"vpaddd %ymm0, %ymm0, %ymm0": "avx2", "vfmadd231ps %ymm0, %ymm0, %ymm0": "avx2", "vcvtph2ps %xmm0, %ymm0": "avx2",
@@ -43,9 +46,7 @@ def emulated(*command, **more):
 
 def training(out, start):
     """The numbers of a short training of every format, without times and names of backends."""
-    batch = 8 if any("/" in name for name in formats) else 16  # two steps of it
-    start(flexlab, "compare", "--model", "mlp2", "--data", f"synthetic:train={2 * batch},test={batch}", "--epochs", "1",
-          "--batch", str(batch), "--seeds", "1", "--out", out)
+    start(flexlab, "compare", "--model", "mlp2", "--data", data, "--epochs", "1", "--batch", "16", "--seeds", "1", "--out", out)
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     for field in ("processor", "instruction_set", "started", "command_line"):
         del lines[0][field]
@@ -102,6 +103,8 @@ with tempfile.TemporaryDirectory() as folder:
     if not lines or not all(f"{best} not used: this machine lacks " in line for line in lines):
         sys.exit(f"FAILED: expected lines of FLEXLAB_VERBOSE that say what {cpu} lacks for {best}:\n" + said[-2000:])
 
+    few = any("/" in name for name in formats)
+    data = small_images(folder, train=32, test=16, side=16) if few else "synthetic:train=32,test=16"
     here = training(folder / "here", lambda *command: run(*command))
     there = training(folder / "there", emulated)
     if here != there:
