@@ -88,7 +88,9 @@ ptx_test(gpu_train_ptx_long test_gpu_train 32 3 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_ptx_checked_long test_gpu_train 8 2 ENVIRONMENT FLEXLAB_PTX_CHECKS=diverge,nan,registers,races
          ${ptx_small}) # the test has a set that does not fit into so much
 
-ptx_test(gpu_describe_ptx test_gpu_describe ENVIRONMENT FLEXLAB_PTX_CHECKS=nan,registers,races FLEXLAB_PTX_BYTES=268435456)
+set(ptx_describe FLEXLAB_PTX_CHECKS=nan,registers,races FLEXLAB_PTX_BYTES=268435456)
+ptx_test(gpu_describe_ptx test_gpu_describe ENVIRONMENT ${ptx_describe})
+ptx_test(gpu_describe_ptx_long test_gpu_describe long ENVIRONMENT ${ptx_describe})
 
 ptx_test(gpu_late_ptx test_gpu_late 6) # each sixth call
 ptx_test(gpu_late_ptx_long test_gpu_late)
