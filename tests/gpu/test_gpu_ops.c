@@ -746,7 +746,7 @@ int main(int argc, char **argv) {
     only_function = argc > 3 && *argv[3] ? argv[3] : NULL; /* empty: all */
     only_format = argc > 4 ? argv[4] : NULL;
     if (series == 1) /* a few calls would take half of the time */
-        most_work = 20000;
+        most_work = 20000, limits.elements = 10000;
     int status;
     if (!has_gpu(&status))
         return status;
