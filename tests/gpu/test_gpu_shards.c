@@ -95,9 +95,9 @@ static void steps_of(const struct job *j) {
 
 /* --- a training --------------------------------------------------------------------------------------------------- */
 
-static int stop_at_four(void *context, const nn_step_report *report) {
+static int stop_at_two(void *context, const nn_step_report *report) {
     (void)context;
-    return report->step == 4;
+    return report->step == 2;
 }
 
 /* Trains into the folder, to the end or to its middle, where another device goes on. */
@@ -108,7 +108,7 @@ static double train(const char *folder, const char *device, bool stop, bool resu
     nn_train_result result;
     for (int i = 0; i < 2; i++)
         snprintf(paths[i], sizeof paths[i], "%s/%s", folder, names[i]);
-    CHECK(!data_open_splits(&train, &test, "synthetic:train=32,test=8"), "%s", tensor_error());
+    CHECK(!data_open_splits(&train, &test, "synthetic:train=16,test=8"), "%s", tensor_error());
     const nn_train_config how = {
         .network = {.variant = "flex16+5", .batch = BATCH, .shards = 4, .seed = 3, .momentum = 0.9f, .device = device},
         .model = "mlp2",
@@ -122,7 +122,7 @@ static double train(const char *folder, const char *device, bool stop, bool resu
         .checkpoint = folder,
         .resume = resume ? paths[1] : NULL,
         .report_every = stop ? 1 : 3};
-    const nn_train_events events = {.step = stop ? stop_at_four : NULL};
+    const nn_train_events events = {.step = stop ? stop_at_two : NULL};
     CHECK(!nn_train(&result, &how, train, test, &events), "%s: %s", folder, tensor_error());
     const double loss = result.test_loss;
     nn_train_result_clear(&result);

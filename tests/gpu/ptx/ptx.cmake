@@ -88,7 +88,9 @@ ptx_test(gpu_train_ptx_long test_gpu_train 32 3 ENVIRONMENT ${ptx_small})
 ptx_test(gpu_train_ptx_checked_long test_gpu_train 8 2 ENVIRONMENT FLEXLAB_PTX_CHECKS=diverge,nan,registers,races
          ${ptx_small}) # the test has a set that does not fit into so much
 
-ptx_test(gpu_describe_ptx test_gpu_describe ENVIRONMENT FLEXLAB_PTX_CHECKS=nan,registers,races FLEXLAB_PTX_BYTES=268435456)
+set(ptx_describe FLEXLAB_PTX_CHECKS=nan,registers,races FLEXLAB_PTX_BYTES=268435456)
+ptx_test(gpu_describe_ptx test_gpu_describe ENVIRONMENT ${ptx_describe})
+ptx_test(gpu_describe_ptx_long test_gpu_describe long ENVIRONMENT ${ptx_describe})
 
 ptx_test(gpu_late_ptx test_gpu_late 6) # each sixth call
 ptx_test(gpu_late_ptx_long test_gpu_late)
@@ -153,8 +155,8 @@ if(Python3_FOUND)
     ptx_script(gpu_static test_gpu_static.py ${PROJECT_BINARY_DIR}/cuda ${FLEXLAB_NVCC})
     if(FLEXLAB_BENCH)
         set(counts ptx/test_ptx_counts.py ${PROJECT_BINARY_DIR}/bench/device_steps $<TARGET_FILE:flexlab_ptx>)
-        ptx_script(ptx_counts ${counts} flex16+5:8 fp16,fast:2)
-        ptx_script(ptx_counts_long ${counts} dfp16:8 fp32:2 bf16:2 fp16:2 bf16,fast:2)
+        ptx_script(ptx_counts ${counts} flex16+5:2 fp16,fast:2)
+        ptx_script(ptx_counts_long ${counts} flex16+5:8 dfp16:8 fp32:2 bf16:2 fp16:2 bf16,fast:2)
     endif()
     if(TARGET flexlab)
         if(gpu_ranks)

@@ -37,6 +37,9 @@
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 
 namespace ptx {
 
@@ -97,6 +100,18 @@ struct Lanes {
     bool operator!=(const Lanes &other) const { return left != other.left; }
 };
 
+/* A bit for each lane whose flag is -1; the others are 0. */
+inline uint32_t lanes_of(const int8_t flags[LANES]) {
+#ifdef __AVX2__
+    return (uint32_t)_mm256_movemask_epi8(_mm256_loadu_si256((const __m256i *)flags));
+#else
+    uint32_t lanes = 0;
+    for (uint32_t i = 0; i < LANES; i++)
+        lanes |= (uint32_t)(flags[i] & 1) << i;
+    return lanes;
+#endif
+}
+
 struct Warp;
 struct Insn;
 typedef void Action(Warp &, const Insn &);
@@ -104,7 +119,7 @@ typedef void Action(Warp &, const Insn &);
 /* A register or a constant. width: bytes of a lane; 0: a predicate, of which `at` is the number. */
 struct Operand {
     int32_t at = 0; /* bytes from the beginning of the registers, or of the constants */
-    uint32_t number = 0;
+    uint16_t number = 0;
     uint8_t constant = 0, width = 0;
 };
 
@@ -132,25 +147,28 @@ struct Form {
 
 /* At most so many numbers. */
 template <uint32_t most> struct Few {
-    uint32_t count = 0, of[most];
-    void push_back(uint32_t number) {
+    uint16_t count = 0, of[most];
+    void push_back(uint16_t number) {
         if (count == most)
             give_up("an instruction of too many registers");
         of[count++] = number;
     }
-    const uint32_t *begin() const { return of; }
-    const uint32_t *end() const { return of + count; }
+    const uint16_t *begin() const { return of; }
+    const uint16_t *end() const { return of + count; }
 };
 
-struct Insn : Form {
+/* What most instructions need comes first, in two lines of a cache. */
+struct alignas(64) Insn : Form {
     bool guard_is_not = false, inner = false; /* inner: in a loop without another one in it */
+    bool simple = false;                      /* without a guard, plain, and of Flow::OF_ALL */
     int32_t guard = -1;
-    uint32_t target = 0, function = 0, opcode = 0;
-    int64_t offset = 0;        /* of an address; or an immediate number */
+    uint32_t target = 0, opcode = 0;
+    int64_t offset = 0; /* of an address; or an immediate number */
+    Few<4> writes;
+    Few<11> reads;             /* numbers of registers; that of the guard first */
     Operand o[6];              /* of a shuffle the last is its predicate */
     std::vector<Operand> more; /* operands in braces */
-    Few<11> reads;             /* numbers of registers; that of the guard first */
-    Few<4> writes;
+    uint32_t function = 0;
     std::string_view text;
     mutable uint64_t wavefronts = 0, least = 0; /* of shared memory, where they are counted: taken, needed */
 };
@@ -264,11 +282,11 @@ struct Warp {
     unsigned char *bank[2]; /* registers, constants */
     uint32_t *predicates;
     uint32_t exec, live, carry; /* lanes that act, that have not ended; carry flags */
+    uint32_t running, waiting;  /* waiting: for others, at an instruction for all; the other live ones: at a barrier */
     Block *block;
     uint32_t number, frame_bytes; /* of a lane */
     unsigned char *frame;
     uint32_t pc[LANES];
-    unsigned char state[LANES];
     uint32_t committed[LANES];
     std::vector<uint32_t> returns; /* of each function and lane */
     std::vector<uint32_t> defined; /* lanes of each register that were written */

@@ -78,6 +78,7 @@ class Decoder {
         for (Insn &in : k_.program) {
             if (in.kind == Kind::CALL)
                 in.target = called_[in.function]->first;
+            in.simple = in.kind == Kind::PLAIN && in.flow == Flow::OF_ALL && in.guard < 0;
             k_.barriers |= in.kind == Kind::BARRIER;
             if (in.space == Space::SHARED && in.kind == Kind::PLAIN)
                 k_.grain = std::min<uint32_t>(k_.grain, in.bytes);
@@ -118,7 +119,9 @@ class Decoder {
 
     Operand new_register(uint32_t width) {
         Operand o;
-        o.number = k_.numbers++;
+        if (k_.numbers > UINT16_MAX)
+            fail("too many registers");
+        o.number = (uint16_t)k_.numbers++;
         o.width = (uint8_t)(width == 1 ? 2 : width);
         if (!width) {
             o.at = (int32_t)k_.predicates++;

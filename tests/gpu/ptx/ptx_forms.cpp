@@ -38,16 +38,10 @@ template <class D> void settle_nans(Warp &w, D *d) {
 
 template <class D> void check_nans(Warp &w, D *d) {
     if constexpr (std::is_floating_point<D>::value) {
-        typedef bits_of<D> U;
-        const U infinite = sizeof(D) == 4 ? (U)0x7f800000u : (U)0x7ff0000000000000u;
-        U largest = 0; /* of the bits of magnitudes */
-        for (u32 i = 0; i < LANES; i++) {
-            U bits;
-            memcpy(&bits, &d[i], sizeof bits);
-            bits &= ~(U)0 >> 1;
-            largest = bits > largest ? bits : largest;
-        }
-        if (largest > infinite)
+        s8 is_nan[LANES];
+        for (u32 i = 0; i < LANES; i++)
+            is_nan[i] = d[i] != d[i] ? -1 : 0;
+        if (lanes_of(is_nan))
             settle_nans(w, d);
     }
 }
@@ -144,9 +138,9 @@ s32 dot4(u32 a, u32 b, s32 c) {
 }
 template <class A> A insert_bits(A a, A b, u32 at, u32 count) {
     at &= 255, count &= 255;
-    for (u32 i = 0; i < count && at + i < 8 * sizeof(A); i++)
-        b = (b & ~((A)1 << (at + i))) | (a >> i & 1) << (at + i);
-    return b;
+    const u32 bits = 8 * sizeof(A);
+    const A ones = count >= bits ? ~(A)0 : ((A)1 << count % bits) - 1, mask = at >= bits ? 0 : ones << at % bits;
+    return (b & ~mask) | (a << at % bits & mask);
 }
 
 ONE(Same, 0, a)
@@ -219,14 +213,16 @@ template <class A, bool remainder> void divide(Warp &w, const Insn &in) {
  * and is right in this way alone (test_ptx_machine.cu). */
 template <class A> void add_with_carry(Warp &w, const Insn &in) {
     A *const d = w.at<A>(in.o[0]);
-    const A *const a = w.at<A>(in.o[1]), *const b = w.at<A>(in.o[2]);
-    for (const int i : Lanes{w.exec}) {
-        const u32 carry = in.how & 1 ? w.carry >> i & 1 : in.how & 4 ? 1 : 0;
-        const u128 sum = (u128)a[i] + (A)(in.how & 4 ? ~b[i] : b[i]) + carry;
-        d[i] = (A)sum;
-        if (in.how & 2)
-            w.carry = (w.carry & ~(1u << i)) | (u32)(sum >> 8 * sizeof(A) & 1) << i;
+    const A *const a = w.at<A>(in.o[1]), *const b = w.at<A>(in.o[2]), flip = in.how & 4 ? ~(A)0 : 0;
+    const u32 acting = w.exec, carries = in.how & 1 ? w.carry : in.how & 4 ? (u32)ALL : 0;
+    s8 carry[LANES];
+    for (u32 i = 0; i < LANES; i++) {
+        const A first = a[i], plain = first + (b[i] ^ flip), sum = plain + (carries >> i & 1);
+        carry[i] = (plain < first) | (sum < plain) ? -1 : 0;
+        d[i] = acting >> i & 1 ? sum : d[i];
     }
+    if (in.how & 2)
+        w.carry = (w.carry & ~acting) | (lanes_of(carry) & acting);
 }
 /* how: as above, and 8: the product's high half. */
 void multiply_with_carry(Warp &w, const Insn &in) {
@@ -244,9 +240,8 @@ template <class A> void insert(Warp &w, const Insn &in) {
     A *const d = w.at<A>(in.o[0]);
     const A *const a = w.at<A>(in.o[1]), *const b = w.at<A>(in.o[2]);
     const u32 *const at = w.at<u32>(in.o[3]), *const count = w.at<u32>(in.o[4]);
-    for (const int i : Lanes{w.exec}) {
-        d[i] = insert_bits(a[i], b[i], at[i], count[i]);
-    }
+    typedef A D;
+    EVERY_LANE(insert_bits(a[i], b[i], at[i], count[i]))
 }
 /* A device's reciprocal is off by one unit in the last place at most: here by any of -1, 0 and 1. It is exact where the
  * result is a power of two, and stays on its side of one: the compiler's division of integers, which alone uses it,
@@ -269,10 +264,10 @@ void approximate_inverse(Warp &w, const Insn &in) {
 
 template <class F, class A> void compare(Warp &w, const Insn &in) {
     const A *const a = w.at<A>(in.o[1]), *const b = w.at<A>(in.o[2]);
-    u32 bits = 0;
+    s8 yes[LANES];
     for (u32 i = 0; i < LANES; i++)
-        bits |= (u32)F::of(a[i], b[i]) << i;
-    w.set_predicate(in.o[0], bits);
+        yes[i] = F::of(a[i], b[i]) ? -1 : 0;
+    w.set_predicate(in.o[0], lanes_of(yes));
 }
 TWO(Equal, 0, a == b)
 TWO(Unequal, 0, a != b)

@@ -7,30 +7,32 @@
 namespace ptx {
 namespace {
 
-enum : unsigned char { RUNS, WAITS, AT_BARRIER, ENDED }; /* of a lane; WAITS: for others, at an instruction for all */
-
 std::vector<uint64_t> &counts = *new std::vector<uint64_t>;
 uint64_t total;
 
-uint32_t lanes_in(const Warp &w, unsigned char state) {
-    uint32_t lanes = 0;
-    for (uint32_t i = 0; i < LANES; i++)
-        lanes |= (uint32_t)(w.state[i] == state) << i;
-    return lanes;
-}
-
 uint32_t lanes_at(const Warp &w, uint32_t pc) {
-    uint32_t lanes = 0;
+    int8_t there[LANES];
     for (uint32_t i = 0; i < LANES; i++)
-        lanes |= (uint32_t)(w.pc[i] == pc) << i;
-    return lanes;
+        there[i] = w.pc[i] == pc ? -1 : 0;
+    return lanes_of(there);
 }
 
-void send(Warp &w, uint32_t lanes, uint32_t pc, unsigned char state) {
-    for (const int i : Lanes{lanes}) {
-        w.pc[i] = pc;
-        w.state[i] = state;
+/* The first place from `pc` on where some of the lanes are; ALL: there is none. */
+uint32_t first_place(const Warp &w, uint32_t lanes, uint32_t pc) {
+    uint32_t first = ALL;
+    for (uint32_t i = 0; i < LANES; i++) {
+        const uint32_t at = w.pc[i] | ((lanes >> i & 1) - 1), place = at < pc ? (uint32_t)ALL : at;
+        first = place < first ? place : first;
     }
+    return first;
+}
+
+/* The lanes go on at a place, where they run, or stay. */
+void send(Warp &w, uint32_t lanes, uint32_t pc, bool run = true) {
+    for (uint32_t i = 0; i < LANES; i++)
+        w.pc[i] = lanes >> i & 1 ? pc : w.pc[i];
+    w.running = run ? w.running | lanes : w.running & ~lanes;
+    w.waiting &= ~lanes;
 }
 
 /* The lanes whose result of an instruction counts as written. What was computed from registers that were never written
@@ -132,11 +134,11 @@ uint32_t lanes_needed(Warp &w, const Insn &in, uint32_t arrived) {
 
 /* Lanes that wait may have been waiting for those that ended since. */
 bool wake(Warp &w, const Insn *program) {
-    for (uint32_t waiting = lanes_in(w, WAITS); waiting;) {
+    for (uint32_t waiting = w.waiting; waiting;) {
         const uint32_t pc = w.pc[__builtin_ctz(waiting)], group = waiting & lanes_at(w, pc);
         const uint32_t need = lanes_needed(w, program[pc], group);
         if ((group & need) == need) {
-            send(w, group, pc, RUNS);
+            send(w, group, pc);
             return true;
         }
         waiting &= ~group;
@@ -153,16 +155,14 @@ template <bool registers> bool run_warp(Warp &w) {
     const bool diverge = options().diverge, banks = options().banks;
     uint64_t *const counted = counts.data();
     for (;;) {
-        uint32_t ready = lanes_in(w, RUNS);
-        if (!ready) {
-            const uint32_t at_barrier = lanes_in(w, AT_BARRIER);
-            if (at_barrier == w.live)
+        if (!w.running) {
+            if (!w.waiting)
                 return !w.live;
             if (!wake(w, program))
                 throw Fault{719, "lanes wait for each other at different places, kernel " + w.block->kernel->name +
-                                     ": " + std::string(program[w.pc[__builtin_ctz(lanes_in(w, WAITS))]].text)};
-            ready = lanes_in(w, RUNS);
+                                     ": " + std::string(program[w.pc[__builtin_ctz(w.waiting)]].text)};
         }
+        const uint32_t ready = w.running;
         uint32_t pc = ALL, stop = ALL, mask, budget = ALL;
         if (diverge) {
             uint32_t chosen = (uint32_t)draw(w.random) % (uint32_t)__builtin_popcount(ready);
@@ -176,16 +176,13 @@ template <bool registers> bool run_warp(Warp &w) {
                 mask &= (uint32_t)(random >> 32); /* some stay behind */
             budget = 1 + (uint32_t)(random >> 8) % 60;
         } else {
-            for (const int i : Lanes{ready})
-                pc = std::min(pc, w.pc[i]);
+            pc = first_place(w, ready, 0);
             mask = ready & lanes_at(w, pc);
-            for (uint32_t i = 0; i < LANES; i++)
-                if ((w.state[i] == RUNS || w.state[i] == WAITS) && w.pc[i] > pc)
-                    stop = std::min(stop, w.pc[i]);
+            stop = first_place(w, ready | w.waiting, pc + 1);
         }
         for (;;) {
             if (pc == stop || !budget--) {
-                send(w, mask, pc, RUNS);
+                send(w, mask, pc);
                 break;
             }
             const Insn &in = program[pc];
@@ -197,7 +194,10 @@ template <bool registers> bool run_warp(Warp &w) {
             if (banks && w.exec)
                 count_wavefronts(w, in);
             uint32_t written = ALL, elements[4] = {ALL, ALL, ALL, ALL};
-            if (registers && may_be_in_frame(in))
+            if (registers && in.simple)
+                for (uint32_t i = 0; i < in.reads.count; i++)
+                    written &= w.defined[in.reads.of[i]];
+            else if (registers && may_be_in_frame(in))
                 follow_frame(w, in, mask, elements);
             else if (registers)
                 written = values_written(w, in, mask);
@@ -223,21 +223,23 @@ template <bool registers> bool run_warp(Warp &w) {
                     pc = in.target;
                     continue;
                 }
-                send(w, w.exec, in.target, RUNS);
-                send(w, others, pc + 1, RUNS);
+                send(w, w.exec, in.target);
+                send(w, others, pc + 1);
                 break;
             }
             if (in.kind == Kind::TOGETHER || in.kind == Kind::BARRIER) {
-                const uint32_t arrived = w.exec | (lanes_in(w, WAITS) & lanes_at(w, pc) & ~mask);
+                const uint32_t arrived = w.exec | (w.waiting ? w.waiting & lanes_at(w, pc) & ~mask : 0);
                 const uint32_t need = lanes_needed(w, in, arrived);
-                send(w, others, pc + 1, RUNS);
+                if (others)
+                    send(w, others, pc + 1);
                 if ((arrived & need) != need) {
-                    send(w, w.exec, pc, WAITS);
+                    send(w, w.exec, pc, false);
+                    w.waiting |= w.exec;
                     break;
                 }
                 w.exec = arrived;
                 if (in.kind == Kind::BARRIER) {
-                    send(w, arrived, pc + 1, AT_BARRIER);
+                    send(w, arrived, pc + 1, false);
                     break;
                 }
                 in.action(w, in);
@@ -247,24 +249,23 @@ template <bool registers> bool run_warp(Warp &w) {
                 pc++;
                 if (arrived == mask)
                     continue;
-                send(w, arrived, pc, RUNS);
+                send(w, arrived, pc);
                 break;
             }
             if (in.kind == Kind::EXIT) {
                 w.live &= ~w.exec;
-                send(w, w.exec, pc, ENDED);
-                send(w, others, pc + 1, RUNS);
+                send(w, w.exec, pc, false);
+                send(w, others, pc + 1);
                 break;
             }
             if (in.kind == Kind::TRAP)
                 fault(719, "a trap", w, in, __builtin_ctz(w.exec));
-            send(w, others, pc + 1, RUNS);
+            send(w, others, pc + 1);
             for (const int i : Lanes{w.exec}) {
                 uint32_t &back = w.returns[in.function * LANES + (uint32_t)i];
                 if (in.kind == Kind::CALL)
                     back = pc + 1;
                 w.pc[i] = in.kind == Kind::CALL ? in.target : back;
-                w.state[i] = RUNS;
             }
             break;
         }
@@ -308,8 +309,9 @@ void begin(uint32_t number, uint32_t file, uint64_t &random) {
     w.random = draw(random);
     const uint32_t lanes = std::min<uint32_t>(LANES, b.threads - number * LANES);
     w.live = lanes == LANES ? ALL : (1u << lanes) - 1;
-    send(w, ALL, 0, ENDED);
-    send(w, w.live, 0, RUNS);
+    w.running = w.live;
+    w.waiting = 0;
+    std::fill(w.pc, w.pc + LANES, 0);
     std::fill(w.committed, w.committed + LANES, 0);
     w.copies.clear();
     w.returns.resize((size_t)k.functions * LANES);
@@ -385,8 +387,7 @@ void run_block(const Launch &l, uint64_t number) {
             Warp &w = scratch.warps[i];
             if (ended[i] || (uint32_t)__builtin_popcount(w.live) < std::min<uint32_t>(LANES, b.threads - i * LANES))
                 find("a barrier that threads do not reach, which have ended", "kernel " + k.name);
-            for (uint32_t j = 0; j < LANES; j++)
-                w.state[j] = w.state[j] == AT_BARRIER ? (unsigned char)RUNS : w.state[j];
+            w.running = w.live;
         }
         shuffle_warps();
     }

@@ -44,8 +44,19 @@ const FloatKind kinds[] = {{16, 10, 15}, {16, 7, 127}, {32, 23, 127}}; /* fp16, 
 
 struct Number {
     double value;
-    int exponent; /* of a subnormal number: that of the smallest normal one */
+    int64_t exponent; /* of a subnormal number: that of the smallest normal one */
 };
+struct Numbers { /* a row of a, or a column of b */
+    double values[16];
+    int64_t exponents[16];
+};
+
+/* |x| is in [2^(exponent - 1), 2^exponent), for normal numbers. */
+int exponent_of(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (int)(bits >> 52 & 2047) - 1022;
+}
 
 Number number_of(uint32_t word, const FloatKind &kind) {
     const int field = (int)(word >> kind.fraction) & (2 * kind.bias + 1), exponent = (field ? field : 1) - kind.bias;
@@ -58,8 +69,7 @@ Number number_of(uint32_t word, const FloatKind &kind) {
 
 /* Truncated to a binary32, or rounded to the nearest fp16, which it may be too large for. */
 float cut(double x, bool half) {
-    int exponent;
-    std::frexp(x, &exponent); /* |x| is in [2^(exponent - 1), 2^exponent) */
+    const int exponent = exponent_of(x);
     if (half) {
         const int unit = std::max(exponent - 11, -24);
         x = std::nearbyint(x * power(-unit)) * power(unit);
@@ -80,28 +90,30 @@ uint16_t half_of(float x) {
     return (uint16_t)(sign | (((unit + 24) << 10) + (int)((double)std::fabs(x) * power(-unit))));
 }
 
-float add_group(const Number *a, const Number *b, int k, float c, bool half) {
-    const Number addend = {c, std::max(c == 0 ? -126 : std::ilogb(c), -126)};
-    double product[16], plain = c;
-    int largest = std::numeric_limits<int>::min();
-    if (c != 0)
-        largest = addend.exponent;
+template <int k> float add_group(const Numbers &a, const Numbers &b, int first, float c, bool half) {
+    constexpr int64_t none = -10000;
+    double product[k];
+    int64_t largest = c != 0 ? std::max(exponent_of(c) - 1, -126) : none, odd = !std::isfinite(c);
     for (int i = 0; i < k; i++) {
-        product[i] = a[i].value * b[i].value;
-        plain += product[i];
-        if (product[i] != 0)
-            largest = std::max(largest, a[i].exponent + b[i].exponent);
+        product[i] = a.values[first + i] * b.values[first + i];
+        const int64_t exponent = product[i] != 0 ? a.exponents[first + i] + b.exponents[first + i] : none;
+        largest = exponent > largest ? exponent : largest;
+        odd |= !(std::fabs(product[i]) <= std::numeric_limits<double>::max());
     }
-    if (!std::isfinite(plain))
+    if (odd) {
+        double plain = c;
+        for (int i = 0; i < k; i++)
+            plain += product[i];
         return (float)plain;
-    if (largest == std::numeric_limits<int>::min())
+    }
+    if (largest == none)
         return 0;
-    const int unit = largest - gpu().fraction;
+    const int unit = (int)largest - gpu().fraction;
     const double scale = power(-unit);
-    double sum = std::trunc((double)c * scale);
+    int64_t sum = (int64_t)((double)c * scale); /* of numbers below 2^27 */
     for (int i = 0; i < k; i++)
-        sum += std::trunc(product[i] * scale);
-    return sum == 0 ? 0 : cut(sum * power(unit), half);
+        sum += (int64_t)(product[i] * scale);
+    return sum == 0 ? 0 : cut((double)sum * power(unit), half);
 }
 
 } // namespace
@@ -116,7 +128,7 @@ void multiply_floats(Warp &w, const Insn &in) {
     const FloatKind &kind = kinds[in.how % 3];
     const int each = 32 / kind.bits, depth = 8 * each, group = in.how == 2 ? gpu().k_tf32 : gpu().k;
     const size_t sums = half ? 2 : 4;
-    Number a[16][16], b[8][16]; /* b by columns */
+    Numbers a[16], b[8]; /* b by columns */
     if (in.more.size() != 6 + 2 * sums)
         give_up("mma with another number of registers: " + std::string(in.text));
     if (half && !gpu().halves)
@@ -125,17 +137,20 @@ void multiply_floats(Warp &w, const Insn &in) {
         const uint32_t *const words = w.at<uint32_t>(in.more[sums + (size_t)r]);
         for (int lane = 0; lane < (int)LANES; lane++) {
             const int g = lane / 4, t = lane % 4;
-            Number *const to =
-                r < 4 ? &a[g + 8 * (r % 2)][each * t + 4 * each * (r / 2)] : &b[g][each * t + 4 * each * (r - 4)];
-            for (int i = 0; i < each; i++)
-                to[i] = number_of(each == 2 ? words[lane] >> (16 * i) & 0xffffu : words[lane] & ~0x1fffu, kind);
+            Numbers &to = r < 4 ? a[g + 8 * (r % 2)] : b[g];
+            for (int i = 0, at = each * (t + 4 * (r < 4 ? r / 2 : r - 4)); i < each; i++, at++) {
+                const uint32_t word = each == 2 ? words[lane] >> (16 * i) & 0xffffu : words[lane] & ~0x1fffu;
+                const Number x = number_of(word, kind);
+                to.values[at] = x.value;
+                to.exponents[at] = x.exponent;
+            }
         }
     }
     for (int j = 0; j < 4; j++) {
         unsigned char *const d = w.at<unsigned char>(in.more[half ? (size_t)j / 2 : (size_t)j]);
         const unsigned char *const c = w.at<unsigned char>(in.more[6 + sums + (half ? (size_t)j / 2 : (size_t)j)]);
         for (int lane = 0; lane < (int)LANES; lane++) {
-            const Number *const row = a[lane / 4 + 8 * (j / 2)], *const column = b[2 * (lane % 4) + j % 2];
+            const Numbers &row = a[lane / 4 + 8 * (j / 2)], &column = b[2 * (lane % 4) + j % 2];
             const size_t at = half ? (size_t)lane * 4 + (size_t)(j % 2) * 2 : (size_t)lane * 4;
             uint16_t bits;
             float sum;
@@ -143,14 +158,16 @@ void multiply_floats(Warp &w, const Insn &in) {
             if (half)
                 sum = (float)number_of(bits, kind).value;
             for (int k = 0; k < depth; k += group)
-                sum = add_group(row + k, column + k, group, sum, half);
+                sum = (group == 16  ? add_group<16>
+                       : group == 8 ? add_group<8>
+                                    : add_group<4>)(row, column, k, sum, half);
             const uint32_t nan = 0x7fffffff;
-            bits = half_of(sum);
-            memcpy(d + at,
-                   half         ? (const void *)&bits
-                   : sum != sum ? (const void *)&nan
-                                : &sum,
-                   half ? sizeof bits : sizeof sum);
+            if (half) {
+                bits = half_of(sum);
+                memcpy(d + at, &bits, sizeof bits);
+            } else {
+                memcpy(d + at, sum != sum ? (const void *)&nan : &sum, sizeof sum);
+            }
         }
     }
 }

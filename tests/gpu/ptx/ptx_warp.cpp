@@ -58,29 +58,29 @@ void reduce(Warp &w, const Insn &in) {
  * is a[g + 8 (r mod 2)][4 t + i + 16 (r div 2)], and b[4 t + i + 16 r][g]; register j of c and d is [g + 8 (j div 2)][2
  * t + j mod 2]. how: 1: a is signed, 2: b is. */
 void multiply_tiles(Warp &w, const Insn &in) {
-    int16_t a[16][32], b[8][32]; /* b by columns */
+    uint32_t words[8][16 + 8]; /* four bytes of each row of a, then of each column of b */
+    int32_t elements[32][16 + 8], sums[8][16] = {{0}};
     if (in.more.size() != 14)
         give_up("mma with another number of registers: " + std::string(in.text));
     for (int r = 0; r < 6; r++) {
-        const unsigned char *const bytes = w.at<unsigned char>(in.more[(size_t)(4 + r)]);
-        const bool sign = in.how & (r < 4 ? 1 : 2);
-        for (int lane = 0; lane < (int)LANES; lane++) {
-            const int g = lane / 4, t = lane % 4;
-            int16_t *const to = r < 4 ? &a[g + 8 * (r % 2)][4 * t + 16 * (r / 2)] : &b[g][4 * t + 16 * (r - 4)];
-            for (int i = 0; i < 4; i++)
-                to[i] = sign ? (int8_t)bytes[4 * lane + i] : bytes[4 * lane + i];
-        }
+        const uint32_t *const from = w.at<uint32_t>(in.more[(size_t)(4 + r)]);
+        for (int lane = 0; lane < (int)LANES; lane++)
+            words[lane % 4 + 4 * (r < 4 ? r / 2 : r - 4)][lane / 4 + (r < 4 ? 8 * (r % 2) : 16)] = from[lane];
     }
+    for (int k = 0; k < 32; k++)
+        for (int i = 0; i < 16 + 8; i++) {
+            const uint32_t top = words[k / 4][i] << (24 - 8 * (k % 4));
+            elements[k][i] = in.how & (i < 16 ? 1 : 2) ? (int32_t)top >> 24 : (int32_t)(top >> 24);
+        }
+    for (int column = 0; column < 8; column++)
+        for (int k = 0; k < 32; k++)
+            for (int row = 0; row < 16; row++)
+                sums[column][row] += elements[k][row] * elements[k][16 + column];
     for (int j = 0; j < 4; j++) {
         uint32_t *const d = w.at<uint32_t>(in.more[(size_t)j]);
         const uint32_t *const c = w.at<uint32_t>(in.more[(size_t)(10 + j)]);
-        for (int lane = 0; lane < (int)LANES; lane++) {
-            const int16_t *const row = a[lane / 4 + 8 * (j / 2)], *const column = b[2 * (lane % 4) + j % 2];
-            int32_t sum = 0; /* below 2^21 */
-            for (int k = 0; k < 32; k++)
-                sum += row[k] * column[k];
-            d[lane] = c[lane] + (uint32_t)sum;
-        }
+        for (int lane = 0; lane < (int)LANES; lane++)
+            d[lane] = c[lane] + (uint32_t)sums[2 * (lane % 4) + j % 2][lane / 4 + 8 * (j / 2)];
     }
 }
 

@@ -9,13 +9,13 @@ import sys
 programs, library = sys.argv[1:3]
 MATMUL, CONV = ("gpu_products", "4", "8", "matmul", "dfp16"), ("gpu_products", "2", "24", "conv2d", "flex16+5")
 MATMUL_FP32, CONV_FP16 = ("gpu_products", "2", "16", "matmul", "fp32"), ("gpu_products", "2", "24", "conv2d", "fp16")
-DEPTHWISE, FAST = ("gpu_products", "1", "1", "depthwise"), ("gpu_products", "3", "6", "fast", "a100")
+DEPTHWISE, FAST = ("gpu_products", "1", "1", "depthwise", "fp32"), ("gpu_products", "3", "6", "fast", "a100")
 BATCHED, STRIDED = (("gpu_products", "1", many, what, "fp32") for many, what in (("60", "batched"), ("1", "strided")))
 NUMBERS = ("gpu_products", "1", "0", "numbers")
 TILES = "13product_tilesI"  # kernels with these words in their names
 CHAINS, MMA = TILES + "NS_11chain_shapeI", TILES + "NS_9mma_shapeI"
 SLIM, FLAT = (MMA + shape for shape in ("Li2ELi1E", "Li1ELi4E"))
-FEW, AFFINE = ("gpu_products", "1", "1", "few"), ("gpu_ops", "1", "1", "affine", "dfp16")
+FEW, AFFINE = ("gpu_products", "1", "1", "few", "dfp16"), ("gpu_ops", "1", "1", "affine", "dfp16")
 # Kernel, which occurrence in it (0: each), what it was, what it becomes, and a test that runs it.
 MUTANTS = [
     (TILES, 1, "bar.sync 0;", "", MATMUL),
