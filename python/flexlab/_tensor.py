@@ -101,6 +101,9 @@ class Tensor(_core.Tensor):
     def __float__(self) -> float:
         return self.item()
 
+    def __int__(self) -> int:  # without it Python parses the memory as a text
+        return int(self.item())
+
     def __dlpack_device__(self):
         """The host, as DLPack calls it. BufferError for a tensor on another device."""
         if self.device != "cpu":

@@ -3,6 +3,8 @@
 ml_dtypes and the C library, which is called here without the package. No difference is allowed.
 usage: test_python_values.py [long] [seed=N]"""
 import ctypes
+import math
+import operator
 import random
 import sys
 from fractions import Fraction
@@ -393,6 +395,25 @@ def numbers_as_they_are():
         raises(fl.ArgumentError, fl.tensor, [0, value], format, says=f"element 1 is {value}")
 
 
+def python_numbers():
+    """One element as a number of Python: what NumPy makes of an array of one element; never of its memory as a text."""
+    for format, values in (("u8", (0, 53, 255)), ("i32", (-2 ** 31, 49, 2 ** 31 - 1)), ("f64", (-1e300, 0.5)), ("fp32", (-0.0, 1.5, -2.75)),
+                           ("bf16", (3.0,)), ("flex16+5", (-100.5,))):
+        for value in values:
+            x = fl.tensor([value], format)
+            array = np.asarray(x)
+            for kind in (int, float, complex, bool):
+                want = kind(array.item())
+                check(kind(x) == want and type(kind(x)) is kind, kind, format, kind(x), want)
+                check(kind(x.reshape(1, 1).T) == want, kind, format, "of a view")
+            for use in (operator.index, range, hex):  # one dimension, as with NumPy
+                raises(TypeError, use, x, says="integer")
+    for kind in (int, float, complex, bool):
+        raises(ValueError, kind, fl.tensor([49, 50, 51], "u8"), says="elements")
+    raises(ValueError, int, fl.tensor([math.nan]), says="NaN")
+    raises(OverflowError, int, fl.tensor([math.inf]), says="infinity")
+
+
 def bad():
     raises(TypeError, fl.tensor, np.array([1j]), says="complex")
     raises(TypeError, fl.tensor, np.array(["a"]), says="expected one of")
@@ -467,4 +488,4 @@ def assignments():
     check(reference() is None, "a weak reference to what has ended")
 
 
-run(conversions, rounding_by_numpy, exponents, pickles, assignments, views, operators, elementwise, others, numbers_as_they_are, bad, enough)
+run(conversions, rounding_by_numpy, exponents, pickles, assignments, views, operators, elementwise, others, numbers_as_they_are, python_numbers, bad, enough)
