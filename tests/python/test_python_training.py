@@ -82,6 +82,21 @@ def arrays():
     raises(fl.ArgumentError, fl.compare, data="cifar10:/nowhere", progress=False, says="/nowhere")
 
 
+def switches():
+    """False is the opposite of a switch, nothing where a switch is off unless it is given, and an error elsewhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = pathlib.Path(folder, "text")
+        text.write_text("to be or not to be, that is the question. " * 200)
+        small = {"model": "gpt1x32", "data": f"text:{text}", "context": 16, "batch": 8, "max_steps": 2, "epochs": 1, "progress": False}
+        for given, augmented in (({}, True), ({"augment": True}, True), ({"augment": False}, False), ({"no_augment": True}, False),
+                                 ({"no_augment": False}, True)):
+            r = fl.train("fp32", **small, nesterov=False, force=False, checkpoint=False, trace=False, **given)
+            check(r.lines[0]["augment"] is augmented, given, r.lines[0])
+            check(not list(r.folder.glob("*.safetensors")) and not list(r.folder.glob("trace*")), list(r.folder.iterdir()))
+    for wrong in ("epochs", "batchnorm", "epohcs"):
+        raises(fl.ArgumentError, fl.compare, progress=False, **{wrong: False}, says=f"{wrong}=False: --{wrong} is no switch")
+
+
 def stopping():
     """Ctrl-C keeps what there is; an exception of the function that shows progress is raised, and nothing runs on."""
     long = SMALL | {"model": "resnet8", "data": "synthetic:train=6400,test=100", "epochs": 50}
@@ -186,4 +201,4 @@ def replays():
     raises(ValueError, fl.replay, [1.0, -1.0])
 
 
-run(results, arrays, stopping, quantizing, predictors, replays)
+run(results, arrays, switches, stopping, quantizing, predictors, replays)
