@@ -53,9 +53,10 @@ FLEXLAB_API tensor_status nn_checkpoint_note(char *value, size_t size, const cha
  * `dim` holds 8 sizes; *ndim is -1 if the file has no tensor of that name, and 0 for a single number. TENSOR_E_ARGUMENT
  * if an argument is NULL; errors of the file are those of nn_checkpoint_load. */
 FLEXLAB_API tensor_status nn_checkpoint_shape(int *ndim, int64_t dim[8], const char *path, const char *name);
-/* The elements of such a tensor, row-major and exact: of type F64, F32, F16 or BF16, or of I16 and I32 with a note
- * NAME.exponent, e, as m 2^-e (a checkpoint's NAME.wide has one too). Besides the errors above TENSOR_E_DATA if there
- * is no such tensor, if it has another type, or if it does not have `count` elements. */
+/* The elements of such a tensor, row-major and exact: of type F64, F32, F16 or BF16; of I16 and I32 with a note
+ * NAME.exponent, e, as m 2^-e (a checkpoint's NAME.wide has one too); or of U8, U16 and U32 with a note NAME.format, as
+ * the codes of that format (tensor_format_find), times 2^-e where it has an exponent. Besides the errors above
+ * TENSOR_E_DATA if there is no such tensor, if it has another type, or if it does not have `count` elements. */
 FLEXLAB_API tensor_status nn_checkpoint_values(double *values, int64_t count, const char *path, const char *name);
 
 /* Sets a weight of a compiled network of any variant and policy. The name is one of nn_tensor_at ("conv1.weight",

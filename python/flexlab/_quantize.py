@@ -4,7 +4,7 @@ import operator
 
 import numpy as np
 
-from . import _core, _library as c
+from . import _core, _errors, _library as c
 from ._tensor import empty, format_id, on_host, tensor
 
 Counts = collections.namedtuple("Counts", "saturated flushed nonfinite blocks bits")
@@ -15,14 +15,15 @@ def quantize(x, format, rounding="nearest", *, axis=-1, seed=0, counts=False):
 
     format: a format of tensors ("flex16+5", "fp16", "flex8+5", ...: a shared exponent is that of the exact maximum), an
     element ("e4m3fn", "e2m1", "int8": each value by itself), or blocks along `axis` ("mx:int8", "mx:e4m3fn:rceil",
-    "nvfp4", ...). rounding: "nearest" (ties to even), or for blocks "stochastic", whose draws follow from `seed`. With
-    counts=True also (saturated, flushed, nonfinite, blocks, bits). x is not changed; what float32 cannot hold is rounded to it first."""
+    "nvfp4", ...). rounding: "nearest" (ties to even), or for tensors and blocks "stochastic", under the same
+    exponents, whose draws follow from `seed`. With counts=True also (saturated, flushed, nonfinite, blocks, bits). x is not changed;
+    what float32 cannot hold is rounded to it first."""
     if not isinstance(format, str):
         raise TypeError(f"a format is a text such as 'flex16+5', not {format!r}")
     if rounding not in ("nearest", "stochastic"):
         raise ValueError(f"rounding {rounding!r}, expected 'nearest' or 'stochastic'")
     if rounding == "stochastic":
-        if ":" not in format and not format.startswith("nvfp4"):
+        if not format.startswith(("mx:", "nvfp4", "hbfp:", "channel:")):
             return stochastic(x, format, seed, counts)
         format += ":stochastic"
     array = floats(x)
@@ -47,18 +48,23 @@ def floats(x):
 
 
 def stochastic(x, format, seed, counts):
-    """Stochastic rounding in a format of tensors: a write of the values by the draws of (seed, element)."""
+    """Stochastic rounding in a format of tensors: a write of the values by the draws of (seed, element), under the exponent of a
+    load. What a load refuses is refused, and zeros are those that it has: a sum of products loses their sign."""
+    if format.startswith("int"):
+        raise _errors.ArgumentError(f"{format!r}: an element by itself is rounded to nearest only, expected a format of tensors or of blocks")
     array = floats(x)
     if not array.size:
         format_id(format)
         return (array, Counts(0, 0, 0, 0, 0.0)) if counts else array
-    source = tensor(array, "fp32")
-    y = empty((source.size, 1), format)
+    loaded, y = tensor(array.reshape(-1, 1), format), empty((array.size, 1), format)
+    if loaded.exponent is not None:
+        y.predictor = "fixed"
+        y.declare_exponent(loaded.exponent)
     y.set_rounding("stochastic", seed)
-    _core.matmul(source.reshape(-1, 1), tensor([[1.0]], "fp32"), out=y)  # loads and conversions round to nearest
+    _core.matmul(tensor(array.reshape(-1, 1), "fp32"), tensor([[1.0]], "fp32"), out=y)  # loads and conversions round to nearest
     total = y.statistics["last"]
     told = Counts(total["saturated"], total["flushed"], total["nonfinite"], 0, float(c.tensor_format_bits(y._id)))
-    values = y.numpy().reshape(array.shape)
+    values = np.where(array.reshape(-1, 1), y.numpy(), loaded.numpy()).reshape(array.shape)
     return (values, told) if counts else values
 
 

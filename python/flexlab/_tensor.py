@@ -10,6 +10,7 @@ from . import _core, _errors, _library, _shapes
 TYPES = {"bool": 1, "int8": 2, "uint8": 3, "int16": 4, "uint16": 5, "int32": 6, "uint32": 7, "int64": 8, "uint64": 9,
          "float16": 10, "bfloat16": 11, "float32": 12, "float64": 13}
 NUMBER_TYPES = {"f64": "float64", "i32": "int32", "u8": "uint8", "f32": "float32"}
+NUMBER = (int, float, np.floating, np.integer)  # of Python's and NumPy's, beside a tensor
 NUMBERS = {"f64": 240, "i32": 241, "u8": 242, "f32": 243}  # beside the formats: losses, labels, images
 
 
@@ -100,6 +101,9 @@ class Tensor(_core.Tensor):
 
     def __float__(self) -> float:
         return self.item()
+
+    def __int__(self) -> int:  # without it Python parses the memory as a text
+        return int(self.item())
 
     def __dlpack_device__(self):
         """The host, as DLPack calls it. BufferError for a tensor on another device."""
@@ -296,39 +300,42 @@ class Tensor(_core.Tensor):
     def _operand(self, other):
         if isinstance(other, Tensor):
             return other
-        if isinstance(other, (int, float, np.floating, np.integer)):
-            return empty((1,) * self.ndim, self.format, device=self.device).load(np.full((1,) * self.ndim, other))
         if isinstance(other, np.ndarray):
             raise TypeError(f"an array of {other.dtype} beside a tensor of {self.format}, expected two tensors: flexlab.tensor(array, format)")
-        return None
+        return NotImplemented
 
     def _binary(self, other, same, broadcast):
         if not isinstance(other, Tensor):
             other = self._operand(other)
-            if other is None:
-                return NotImplemented
+            if other is NotImplemented:
+                return other
         if self.shape == other.shape and not self._strided and not other._strided:
             return same(self, other)
         if broadcast is None:
             raise _errors.ShapeError(f"shapes {self.shape} and {other.shape}, expected the same (there is no broadcasting here)")
         return broadcast(self, other)
 
+    def _plus(self, number):
+        """self + number * 1, which rounds once; the number is a scalar, binary32."""
+        return _core.add_scaled(self.contiguous(), tensor(np.ones(self.shape, "f4"), self.format, device=self.device), number)
+
     def __add__(self, other) -> "Tensor":
-        return self._binary(other, _core.add, _core.broadcast_add)
+        return self._plus(other) if isinstance(other, NUMBER) else self._binary(other, _core.add, _core.broadcast_add)
 
     def __sub__(self, other) -> "Tensor":
+        if isinstance(other, NUMBER):
+            return self._plus(-float(other))
         return self._binary(other, _core.sub, lambda a, b: _core.broadcast_add(a, b._negated()))
 
     def __mul__(self, other) -> "Tensor":
-        if isinstance(other, (int, float, np.floating, np.integer)):
+        if isinstance(other, NUMBER):
             return _core.scale(self.contiguous(), other)
         return self._binary(other, _core.mul, _core.broadcast_mul)
 
     __radd__, __rmul__ = __add__, __mul__
 
     def __rsub__(self, other) -> "Tensor":
-        operand = self._operand(other)
-        return NotImplemented if operand is None else operand - self
+        return self._negated()._plus(other) if isinstance(other, NUMBER) else self._operand(other)
 
     def __truediv__(self, other) -> "Tensor":
         if isinstance(other, (int, float)):
@@ -339,7 +346,7 @@ class Tensor(_core.Tensor):
 
     def __matmul__(self, other) -> "Tensor":
         if not isinstance(other, Tensor):
-            return self._operand(other) if isinstance(other, np.ndarray) else NotImplemented
+            return self._operand(other)
         a, b = self.contiguous(), other.contiguous()
         if a.ndim < 2 or b.ndim < 2:
             raise _errors.ShapeError(f"shapes {a.shape} and {b.shape}, expected two matrices or batches of them")

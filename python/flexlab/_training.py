@@ -1,4 +1,5 @@
 """Trainings and comparisons by the program: its options are keywords, its folder of results the result."""
+import functools
 import os
 import pathlib
 import re
@@ -27,7 +28,8 @@ def compare(formats="fp32,fp16,bf16,flex16+5,dfp16", *, data="synthetic", out=No
     formats: a list, or the text of --formats. data: a specification ("cifar10:DIR", "synthetic:train=2000"), or arrays
     (images, labels, test images, test labels): uint8 [N, H, W] or [N, H, W, C], and integers. out: the folder of results;
     None: a temporary one, which lasts as long as the result. Every other option of the program by its name: model="resnet20",
-    epochs=10, lr=0.1, telemetry="10", seeds=3, augment=True, ...; True gives a switch, a list is joined by commas.
+    epochs=10, lr=0.1, telemetry="10", seeds=3, augment=True, ...; True gives a switch, False its opposite
+    (--no-augment) or none, a list is joined by commas.
     progress: True shows a bar (tqdm where it is installed, else lines of text), a function is called with each line.
     Ctrl-C ends the training after its step; what there is by then is the result, and KeyboardInterrupt is not raised: see
     result.complete. Returns Results: .table, .curves, .epochs, .exponents, .telemetry, .report()."""
@@ -48,7 +50,7 @@ def run(command, data, out, progress, options):
         data = stored(data, keep.name)
     arguments = [program(), command, "--data", os.fspath(data), "--out", out]
     for name, value in options.items():
-        arguments += argument(name, value)
+        arguments += argument(command, name, value)
     before = written(out)
     lines = follow(arguments, progress)
     if written(out) in (None, before):
@@ -79,9 +81,21 @@ def written(out):
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def argument(name, value):
+@functools.cache
+def switches(command):
+    """The options that take no value, by the program's help."""
+    text = subprocess.run([program(), command, "--help"], capture_output=True, text=True).stdout
+    return set(re.findall(r"^ +(--[\w-]+)(?:  |$)", text, re.MULTILINE))
+
+
+def argument(command, name, value):
     option = "--" + name.replace("_", "-")
-    if value is None or value is False:
+    if value is False:
+        opposite = "--" + option[5:] if option.startswith("--no-") else "--no-" + option[2:]
+        if not {option, opposite} & switches(command):
+            raise _errors.ArgumentError(f"{name}=False: {option} is no switch of flexlab {command}, expected a value")
+        return [opposite] if opposite in switches(command) else []  # other switches are off unless they are given
+    if value is None:
         return []
     if value is True:
         return [option]

@@ -19,16 +19,21 @@ static const char *const kinds[] = {"fp32",        "fp16",           "bf16",    
                                     "flex16+5-sr", "flex16+5-paper", "fp16:none", "dfp16:none", "+O1",
                                     "+O2",         "+O2:bf16",       "+dfp16"};
 enum { KINDS = sizeof kinds / sizeof *kinds };
+/* Whose weights are floats made from parameters, without a master weight: codes in the file. */
+static const char *const coded[] = {"e4m3fn:none", "e3m4:none", "e6m9:none", "tensor:e4m3fn:none",
+                                    "+variant fp32; @product weights=e5m2 master=none;"};
+enum { CODED = sizeof coded / sizeof *coded };
 static char path[100];
 static const char *device = "cpu";
 
 static nn_graph *network(const char *kind, uint64_t seed) {
     char name[40];
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(kind, ":"), kind);
+    const char *const none = strstr(kind, ":none");
+    snprintf(name, sizeof name, "%.*s", (int)(none ? none - kind : (int64_t)strlen(kind)), kind);
     const bool policy = *kind == '+';
     const nn_config config = {.variant = policy ? NULL : name,
                               .policy = policy ? kind + 1 : NULL,
-                              .no_master = !policy && strchr(kind, ':'),
+                              .no_master = !policy && none,
                               .device = device,
                               .batch = BATCH,
                               .seed = seed,
@@ -395,6 +400,11 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < 9; i++)
         test_own(kinds[i]);
+    for (int i = 0; i < CODED && host; i++) {
+        test_load(coded[i], "fp32");
+        test_load(coded[i], "fp16");
+        test_own(coded[i]);
+    }
     test_refusals();
     unlink(path);
     return check_summary();

@@ -169,6 +169,14 @@ def dlpack():
     raises(TypeError, x.__dlpack__, nothing=1)
     for format in ("flex16+5", "dfp16", "e3m4", "flex8+5"):
         raises(BufferError, fl.zeros(3, format).__dlpack__, says=format)
+    for format, name in (("fp32", "f4"), ("fp16", "f2"), ("f64", "f8"), ("f32", "f4"), ("i32", "i4"), ("u8", "u1")):  # docs/python.md
+        t = fl.tensor([1, 2], format)
+        check(np.from_dlpack(t).dtype == np.asarray(memoryview(t)).dtype == np.dtype(name), format)
+    for format, name in (("bf16", "u2"), ("e4m3fn", "u1"), ("e5m2", "u1"), ("e3m4", "u1"), ("e6m9", "u2")):
+        t = fl.tensor([1, 2], format)
+        raises((BufferError, RuntimeError), np.from_dlpack, t)
+        raises(BufferError, memoryview, t, says=format)
+        check(np.shares_memory(np.from_dlpack(t.raw.view(name)), t.raw), f"the words of {format}")
     n = np.from_dlpack(x)
     check(np.shares_memory(n, np.asarray(memoryview(x))) and np.array_equal(n, x.numpy()), "numpy shares the memory")
     v = np.from_dlpack(x[:, ::2])

@@ -163,6 +163,10 @@ def weights():
     check(np.array_equal(a.predict(x), c.predict(x)), "equal weights predict otherwise")
     for name, values in b.state_dict().items():
         check(np.array_equal(values, state[name]), f"{name}: what updates of fp16 work on is fp32, and exact")
+    for format in ("e4m3fn", "e6m9", "tensor:e4m3fn"):  # no wide part, whose codes alone are in files
+        d = small(format, no_master=True)
+        for name, values in d.state_dict().items():
+            check("running" in name or np.array_equal(values, d[name].numpy("f8")), f"{format}: {name}")
     lacking = dict(state)
     del lacking["fc.bias"]
     raises(fl.DataError, b.load_state_dict, lacking, says="fc.bias")

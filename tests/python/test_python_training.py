@@ -82,6 +82,21 @@ def arrays():
     raises(fl.ArgumentError, fl.compare, data="cifar10:/nowhere", progress=False, says="/nowhere")
 
 
+def switches():
+    """False is the opposite of a switch, nothing where a switch is off unless it is given, and an error elsewhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = pathlib.Path(folder, "text")
+        text.write_text("to be or not to be, that is the question. " * 200)
+        small = {"model": "gpt1x32", "data": f"text:{text}", "context": 16, "batch": 8, "max_steps": 2, "epochs": 1, "progress": False}
+        for given, augmented in (({}, True), ({"augment": True}, True), ({"augment": False}, False), ({"no_augment": True}, False),
+                                 ({"no_augment": False}, True)):
+            r = fl.train("fp32", **small, nesterov=False, force=False, checkpoint=False, trace=False, **given)
+            check(r.lines[0]["augment"] is augmented, given, r.lines[0])
+            check(not list(r.folder.glob("*.safetensors")) and not list(r.folder.glob("trace*")), list(r.folder.iterdir()))
+    for wrong in ("epochs", "batchnorm", "epohcs"):
+        raises(fl.ArgumentError, fl.compare, progress=False, **{wrong: False}, says=f"{wrong}=False: --{wrong} is no switch")
+
+
 def stopping():
     """Ctrl-C keeps what there is; an exception of the function that shows progress is raised, and nothing runs on."""
     long = SMALL | {"model": "resnet8", "data": "synthetic:train=6400,test=100", "epochs": 50}
@@ -115,6 +130,21 @@ def quantizing():
     check(set(np.unique(drawn)) == {1.0, 1.0078125} and 800 < (drawn > 1).sum() < 1200, f"{(drawn > 1).sum()} of 4000 above")
     check(np.array_equal(drawn, fl.quantize(halves, "bf16", "stochastic", seed=5)), "equal seeds")
     check(not np.array_equal(drawn, fl.quantize(halves, "bf16", "stochastic", seed=6)), "other seeds")
+    within = x / 64  # the range of flex8+5
+    for format in ("flex8+5", "flex16+5", "flex12+5", "dfp8", "dfp16"):  # the two neighbours under the exponent of a load
+        unit, drawn = 2.0 ** -fl.tensor(within, format).exponent, fl.quantize(within, format, "stochastic", seed=5).astype("f8")
+        check((np.abs(drawn - within) < unit).all() and not (drawn / unit % 1).any(), f"{format}: {drawn / unit}")
+        below = set(fl.quantize([0.1] * 999, format, "stochastic").astype("f8") * 2.0 ** fl.tensor([0.1], format).exponent)
+        check(len(below) == 2 and max(below) - min(below) == 1, f"{format}: 0.1 becomes {below} units")
+    check(set(fl.quantize([0.1] * 999, "tensor:e4m3fn", "stochastic") * 1024) == {96, 104}, "tensor:e4m3fn")
+    for format in ("fp16", "flex16+5", "e4m3fn", "tensor:e5m2"):
+        given = [-0.0, 0.0, 1.0]
+        check(fl.quantize(given, format, "stochastic").tobytes() == fl.quantize(given, format).tobytes(), f"{format}: zeros")
+    for wrong in (np.nan, np.inf):
+        for format in ("flex16+5", "dfp8", "tensor:e4m3fn"):
+            raises(fl.ArgumentError, fl.quantize, [1, wrong], format, "stochastic", says=f"value 1 is {wrong}, {format} holds")
+    raises(fl.ArgumentError, fl.quantize, x, "int8", "stochastic", says="'int8': an element by itself is rounded to nearest only")
+    raises(fl.ArgumentError, fl.quantize, x, "tensor:e4m3fx", "stochastic", says="'tensor:e4m3fx'")
     raises(ValueError, fl.quantize, x, "fp16", "up", says="'up'")
     raises(fl.ArgumentError, fl.quantize, x, "mx:int9999")
     raises(ValueError, fl.quantize, x, "fp16", axis=3, says="3")
@@ -186,4 +216,4 @@ def replays():
     raises(ValueError, fl.replay, [1.0, -1.0])
 
 
-run(results, arrays, stopping, quantizing, predictors, replays)
+run(results, arrays, switches, stopping, quantizing, predictors, replays)

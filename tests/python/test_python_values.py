@@ -3,6 +3,8 @@
 ml_dtypes and the C library, which is called here without the package. No difference is allowed.
 usage: test_python_values.py [long] [seed=N]"""
 import ctypes
+import math
+import operator
 import random
 import sys
 from fractions import Fraction
@@ -260,6 +262,33 @@ def operators():
         number = draw.choice([2, 0.5, -3, 1.25])
         same(a * number, scaled(a, number), what, "scale", number)
         check(bits_of(number * a) == bits_of(a * number), what, "number first")
+        number = draw.choice([2, 0.5, -3, 0.1, 1 + 2.0 ** -13, 1e-3, -300.7, 1e9])
+        exactly, p = Fraction(float(np.float32(number))), a.numpy("f8")
+        for sign, result in (("+", a + number), ("+", number + a), ("-", a - number), ("r", number - a)):
+            want = [Fraction(one) + exactly if sign == "+" else (Fraction(one) - exactly) * (1 if sign == "-" else -1) for one in p.reshape(-1).tolist()]
+            if format in ("flex16+5", "dfp16"):
+                want = [max(-32767, min(32767, round(one * Fraction(2) ** result.exponent))) for one in want]
+                check(result.mantissa.reshape(-1).tolist() == want, what, sign, number, format, p, result)
+            elif format in ("fp32", "fp16"):
+                scalar, q = np.float32(number), p.astype("f4")
+                want = q + scalar if sign == "+" else q - scalar if sign == "-" else scalar - q
+                with np.errstate(over="ignore"):
+                    check(equal(result.numpy(), want.astype(kind).astype("f4")), what, sign, number, format, p, result)
+
+
+def numbers_beside_tensors():
+    """A number counts as it is, not as its rounding to the format of the tensor; it is a scalar: binary32, finite."""
+    check((fl.tensor([2048.0], "fp16") + 1.001).tolist() == [2050.0], "1.001 was rounded to fp16, and the sum again")
+    x = fl.tensor([[1.0, 2.0]], "flex16+5")
+    check((x - 1e9).tolist() == [[-32767.0] * 2] and (1e9 - x).tolist() == [[32767.0] * 2], x - 1e9, 1e9 - x)
+    check((x.T + np.float16(0.5)).tolist() == [[1.5], [2.5]] and (x - np.uint8(5)).tolist() == [[-4.0, -3.0]], "NumPy's numbers")
+    for use in (lambda: x + math.inf, lambda: x - math.nan, lambda: math.inf - x, lambda: x * math.inf):
+        raises(fl.ArgumentError, use, says="expected a finite number")
+    raises(ValueError, lambda: x + 1e39, says="1e+39, expected a number of binary32")
+    for use in (lambda: x - "a", lambda: "a" - x, lambda: x - None, lambda: x @ 2):
+        raises(TypeError, use, says="unsupported operand")
+    for use in (lambda: x - np.ones(2), lambda: np.ones(2) - x, lambda: x @ np.ones(2)):
+        raises(TypeError, use, says="expected two tensors")
 
 
 def exact_values(p, q, sign):
@@ -393,6 +422,25 @@ def numbers_as_they_are():
         raises(fl.ArgumentError, fl.tensor, [0, value], format, says=f"element 1 is {value}")
 
 
+def python_numbers():
+    """One element as a number of Python: what NumPy makes of an array of one element; never of its memory as a text."""
+    for format, values in (("u8", (0, 53, 255)), ("i32", (-2 ** 31, 49, 2 ** 31 - 1)), ("f64", (-1e300, 0.5)), ("fp32", (-0.0, 1.5, -2.75)),
+                           ("bf16", (3.0,)), ("flex16+5", (-100.5,))):
+        for value in values:
+            x = fl.tensor([value], format)
+            array = np.asarray(x)
+            for kind in (int, float, complex, bool):
+                want = kind(array.item())
+                check(kind(x) == want and type(kind(x)) is kind, kind, format, kind(x), want)
+                check(kind(x.reshape(1, 1).T) == want, kind, format, "of a view")
+            for use in (operator.index, range, hex):  # one dimension, as with NumPy
+                raises(TypeError, use, x, says="integer")
+    for kind in (int, float, complex, bool):
+        raises(ValueError, kind, fl.tensor([49, 50, 51], "u8"), says="elements")
+    raises(ValueError, int, fl.tensor([math.nan]), says="NaN")
+    raises(OverflowError, int, fl.tensor([math.inf]), says="infinity")
+
+
 def bad():
     raises(TypeError, fl.tensor, np.array([1j]), says="complex")
     raises(TypeError, fl.tensor, np.array(["a"]), says="expected one of")
@@ -467,4 +515,4 @@ def assignments():
     check(reference() is None, "a weak reference to what has ended")
 
 
-run(conversions, rounding_by_numpy, exponents, pickles, assignments, views, operators, elementwise, others, numbers_as_they_are, bad, enough)
+run(conversions, rounding_by_numpy, exponents, pickles, assignments, views, operators, numbers_beside_tensors, elementwise, others, numbers_as_they_are, python_numbers, bad, enough)

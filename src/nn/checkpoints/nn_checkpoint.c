@@ -237,12 +237,12 @@ static tensor_status put_tensor(struct fl_safetensors_out *o, const char *name, 
     return fl_safetensors_add(o, name, type, tensor_ndim(t), dim, bytes);
 }
 
-/* What NAME.slot and NAME.history hold, and of shared exponents NAME.exponent among the notes. */
+/* What NAME.slot and NAME.history hold, and among the notes NAME.exponent of shared exponents and NAME.format of
+ * codes. */
 static tensor_status put_entry(struct fl_safetensors_out *o, struct entries *e, int i) {
     const struct entry *entry = &e->list[i];
     struct numbers *n = &e->numbers[i];
     const char *state = e->states + entry->at;
-    const bool shared = tensor_format_is_shared(tensor_format_of(entry->t));
     const int64_t whole = FL_SLOT_WHOLE, real = FL_SLOT_REAL;
     char name[NAME_ROOM];
     fl_slot_to_numbers(state, n->whole, n->real);
@@ -252,12 +252,15 @@ static tensor_status put_entry(struct fl_safetensors_out *o, struct entries *e, 
         return TENSOR_OK;
     const char *elements = state + entry->size.slot, *wide = elements + entry->size.elements;
     const int exponent = (int)n->whole[0];
-    TRY(put_tensor(o, entry->name, type_of(tensor_format_of(entry->t)), entry->t, elements));
-    if (shared)
+    const tensor_format format = tensor_format_of(entry->t);
+    TRY(put_tensor(o, entry->name, type_of(format), entry->t, elements));
+    if (fl_checkpoint_has_codes(type_of(format)))
+        TRY(note(o, suffixed(name, entry->name, ".format"), "%s", tensor_format_name(format)));
+    if (tensor_format_is_shared(format))
         TRY(note(o, suffixed(name, entry->name, ".exponent"), "%d", exponent));
     if (entry->size.wide)
         TRY(put_tensor(o, suffixed(name, entry->name, ".wide"), wide_type_of(entry->t), entry->t, wide));
-    if (entry->size.wide && tensor_format_has_mantissas(tensor_format_of(entry->t)))
+    if (entry->size.wide && tensor_format_has_mantissas(format))
         TRY(note(o, suffixed(name, entry->name, ".wide.exponent"), "%d", exponent + 16));
     return TENSOR_OK;
 }

@@ -38,6 +38,10 @@ tensor_status fl_checkpoint_whole(const struct fl_safetensors *s, const char *ke
  * unless that is -1. */
 tensor_status fl_checkpoint_extra(const struct fl_safetensors *s, const char *name, enum fl_stored_type type,
                                   int64_t expected, void **values, int64_t *count);
+/* Whether elements of that type are codes of a format that the note NAME.format names. */
+static inline bool fl_checkpoint_has_codes(enum fl_stored_type type) {
+    return type == FL_STORED_U8 || type == FL_STORED_U16 || type == FL_STORED_U32;
+}
 /* nn_checkpoint_values of an open file. */
 tensor_status fl_checkpoint_values(const struct fl_safetensors *s, const char *name, double *values, int64_t count);
 

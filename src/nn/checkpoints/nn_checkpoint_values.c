@@ -1,6 +1,7 @@
 /* nn_checkpoint_values.c - single tensors of a safetensors file of any program. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "flexlab/tensor.h"
 #include "nn/checkpoints/nn_checkpoint.h"
 #include <math.h>
 #include <string.h>
@@ -34,27 +35,50 @@ static tensor_status exponent_of(const struct fl_safetensors *s, const char *nam
     return status;
 }
 
-static bool is_real(enum fl_stored_type type) {
-    return type == FL_STORED_F64 || type == FL_STORED_F32 || type == FL_STORED_F16 || type == FL_STORED_BF16;
+static const char *note_of(const struct fl_safetensors *s, const char *form, const char *name) {
+    char *key = fl_format_name(form, name);
+    const char *found = key ? fl_safetensors_note(s, key) : NULL;
+    fl_free(key);
+    return found;
 }
 
-static bool is_mantissas(const struct fl_safetensors *s, const char *name, enum fl_stored_type type) {
-    char *key = fl_format_name("%s.exponent", name);
-    const bool known = (type == FL_STORED_I16 || type == FL_STORED_I32) && key && fl_safetensors_note(s, key);
-    fl_free(key);
-    return known;
+/* The format that has such elements, by their type and what the notes say of them; FMT_NONE: none. */
+static tensor_format format_of(const struct fl_safetensors *s, const char *name, enum fl_stored_type type) {
+    const bool exponent = note_of(s, "%s.exponent", name);
+    const char *const own = note_of(s, "%s.format", name);
+    tensor_format found = FMT_NONE;
+    switch (type) {
+    case FL_STORED_F64:
+        return FMT_F64;
+    case FL_STORED_F32:
+        return FMT_F32;
+    case FL_STORED_F16:
+        return FMT_FP16;
+    case FL_STORED_BF16:
+        return FMT_BF16;
+    case FL_STORED_I16:
+        return exponent ? FMT_FLEX16_5 : FMT_NONE;
+    case FL_STORED_I32:
+        return exponent ? FMT_I32 : FMT_NONE;
+    default:
+        if (own && fl_checkpoint_has_codes(type) && !tensor_format_find(&found, own) &&
+            tensor_format_bytes(found) == (size_t)fl_stored_type_bytes(type))
+            return found;
+        return FMT_NONE;
+    }
 }
 
 static tensor_status check_tensor(const struct fl_safetensors *s, const char *name, const struct fl_stored_tensor *t,
-                                  int64_t count) {
+                                  int64_t count, tensor_format *format) {
     if (!t)
         return fl_fail(TENSOR_E_DATA, "checkpoint: %s has no tensor '%.100s'", s->path, name);
-    if (!is_real(t->type) && !is_mantissas(s, name, t->type))
-        return fl_fail(
-            TENSOR_E_DATA,
-            "checkpoint: %s: '%.100s' is of type %s, expected F64, F32, F16, BF16, or I16 or I32 with a note "
-            "'%.100s.exponent'",
-            s->path, name, fl_stored_type_name(t->type), name);
+    *format = format_of(s, name, t->type);
+    if (*format == FMT_NONE)
+        return fl_fail(TENSOR_E_DATA,
+                       "checkpoint: %s: '%.100s' is of type %s, expected F64, F32, F16, BF16, I16 or I32 with a note "
+                       "'%.100s.exponent', or U8, U16 or U32 with a note '%.100s.format' that names a format of such "
+                       "elements",
+                       s->path, name, fl_stored_type_name(t->type), name, name);
     const int64_t there = (t->end - t->begin) / fl_stored_type_bytes(t->type);
     if (there != count)
         return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%.100s' has %lld elements, expected %lld", s->path, name,
@@ -62,57 +86,38 @@ static tensor_status check_tensor(const struct fl_safetensors *s, const char *na
     return TENSOR_OK;
 }
 
-/* binary16: a sign, 5 bits of exponent, 10 of the fraction. */
-static double half_value(uint16_t h) {
-    const int exponent = h >> 10 & 31, fraction = h & 0x3ff;
-    const double magnitude = exponent == 31 ? fraction ? NAN : INFINITY
-                             : exponent     ? ldexp(1024 + fraction, exponent - 25)
-                                            : ldexp(fraction, -24);
-    return h >> 15 ? -magnitude : magnitude;
-}
-
-/* One element; e: of mantissas. */
-static double value_of(enum fl_stored_type type, const char *at, int64_t e) {
-    double real;
-    float single;
-    uint16_t half;
-    uint32_t bits;
-    int16_t narrow;
-    int32_t wide;
-    switch (type) {
-    case FL_STORED_F64:
-        return memcpy(&real, at, sizeof real), real;
-    case FL_STORED_F32:
-        return memcpy(&single, at, sizeof single), (double)single;
-    case FL_STORED_F16:
-        return memcpy(&half, at, sizeof half), half_value(half);
-    case FL_STORED_BF16:
-        memcpy(&half, at, sizeof half); /* the upper half of a binary32 */
-        bits = (uint32_t)half << 16;
-        return memcpy(&single, &bits, sizeof single), (double)single;
-    case FL_STORED_I16:
-        return memcpy(&narrow, at, sizeof narrow), ldexp(narrow, (int)-e);
-    default:
-        return memcpy(&wide, at, sizeof wide), ldexp(wide, (int)-e);
+/* Decodes the elements, from the first on, by a tensor of their format. */
+static tensor_status decode(double *values, const char *elements, int64_t count, tensor_format format, int64_t e) {
+    enum { SOME = 512 };
+    const size_t each = tensor_format_bytes(format);
+    double block[SOME];
+    tensor *const t = tensor_new(format, 1, &(int64_t){SOME});
+    tensor_status status = t ? TENSOR_OK : TENSOR_E_MEMORY;
+    for (int64_t first = 0; first < count && !status; first += SOME) {
+        const int64_t n = count - first < SOME ? count - first : SOME;
+        memcpy(tensor_data(t), elements + (size_t)first * each, (size_t)n * each);
+        status = tensor_store_f64(t, block, SOME);
+        for (int64_t i = 0; i < n && !status; i++)
+            values[first + i] = ldexp(block[i], tensor_exponent(t) - (int)e);
     }
+    tensor_free(t);
+    return status;
 }
 
-/* The elements are read to the end of the array of doubles, so that converting from the first on overwrites none before
+/* The elements are read to the end of the array of doubles, so that decoding from the first on overwrites none before
  * it is read. */
 tensor_status fl_checkpoint_values(const struct fl_safetensors *s, const char *name, double *values, int64_t count) {
     const struct fl_stored_tensor *t = fl_safetensors_find(s, name);
+    tensor_format format = FMT_NONE;
     int64_t e = 0;
-    TRY(check_tensor(s, name, t, count));
-    if (!is_real(t->type))
+    TRY(check_tensor(s, name, t, count, &format));
+    if (tensor_format_is_shared(format) || format == FMT_I32)
         TRY(exponent_of(s, name, &e));
     if (!count)
         return TENSOR_OK;
-    const size_t each = (size_t)fl_stored_type_bytes(t->type);
-    const char *at = (char *)values + (size_t)count * (sizeof *values - each);
-    TRY(fl_safetensors_read(s, t, (char *)values + (size_t)count * (sizeof *values - each)));
-    for (int64_t i = 0; i < count; i++)
-        values[i] = value_of(t->type, at + (size_t)i * each, e);
-    return TENSOR_OK;
+    char *const elements = (char *)values + (size_t)count * (sizeof *values - tensor_format_bytes(format));
+    TRY(fl_safetensors_read(s, t, elements));
+    return decode(values, elements, count, format, e);
 }
 
 tensor_status nn_checkpoint_values(double *values, int64_t count, const char *path, const char *name) {
