@@ -18,7 +18,8 @@ def small_images(place, train=200, test=60, side=6):
     source = random.Random(1)
     for name, count in (("train", train), ("t10k", test)):
         labels = bytes(source.randrange(10) for _ in range(count))
-        pixels = b"".join(bytes(min(255, source.randrange(120) + 12 * label * (i % 3)) for i in range(side * side)) for label in labels)
+        pixels = b"".join(bytes(min(255, source.randrange(120) + 12 * label * (i % 3)) for i in range(side * side))
+                          for label in labels)
         with open(os.path.join(folder, name + "-images-idx3-ubyte"), "wb") as file:
             file.write(struct.pack(">4I", 0x803, count, side, side) + pixels)
         with open(os.path.join(folder, name + "-labels-idx1-ubyte"), "wb") as file:

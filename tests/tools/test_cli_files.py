@@ -200,9 +200,9 @@ def start(out, *options, formats="fp32,flex16+5", ignore=()):
     images = os.path.join(os.path.dirname(out), "images")
     if not os.path.exists(images):
         write_idx(images)
-    return subprocess.Popen([FLEXLAB, "compare", *on_images(images)[:-1], "2000", "--formats", formats, "--max-steps", "400", "--one-by-one",
-                             "--out", out, *options], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pipesize=4096,
-                            preexec_fn=prepare if ignore else None)
+    return subprocess.Popen([FLEXLAB, "compare", *on_images(images)[:-1], "2000", "--formats", formats, "--max-steps",
+                             "400", "--one-by-one", "--out", out, *options], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+                            text=True, pipesize=4096, preexec_fn=prepare if ignore else None)
 
 
 def wait_for(child, text):
@@ -551,13 +551,14 @@ NAMES = [b"q\nsystem \"touch X\"\n#", b"it's", b'a "quoted" name', b"back\\slash
 
 
 def test_names(place):
-    """No interpreter sees the names of results, tensors and data, and the files remain valid, whatever the names are."""
+    """No interpreter sees names of results, tensors and data, and the files remain valid, whatever the names are."""
     for name in NAMES:
         top = os.path.join(os.fsencode(place), b"named")
         folder, images = os.path.join(top, b"run"), os.path.join(top, b"data", name)
         os.makedirs(folder)
         write_idx(images)
-        done = run("compare", *on_images(images), "--formats", "fp32,flex16+5", "--out", name, "--trace-tensors", b"*," + name, cwd=folder)
+        done = run("compare", *on_images(images), "--formats", "fp32,flex16+5", "--out", name,
+                   "--trace-tensors", b"*," + name, cwd=folder)
         check(done.returncode == 0, name, done.returncode, done.stderr)
         check(os.listdir(folder) == [name], name, "made", os.listdir(folder))
         check(not re.search("[\x00-\x09\x0b-\x1f\x7f]", done.stdout), name, "prints", repr(done.stdout))

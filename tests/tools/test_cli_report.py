@@ -11,7 +11,8 @@ import sys
 import tempfile
 import xml.etree.ElementTree as xml
 
-from cli_harness import TINY, check, draw_once, draw_quickly, expect_error, has_gnuplot, read_csv, run, succeed, summary, without_time
+from cli_harness import (TINY, check, draw_once, draw_quickly, expect_error, has_gnuplot, read_csv, run, succeed,
+                         summary, without_time)
 
 FORMATS = "fp32,fp16,flex16+5,flex16+5:ngraph,dfp16"
 DRAWN = ["report.html", "figure-loss.svg", "figure-loss.png", "figure-exponents.svg", "figure-exponents.png"]

@@ -60,10 +60,11 @@ def same_bits(folder, data):
 
 
 def killed(pieces, common):
-    """Kills it after its first checkpoint; it cannot end before, as nobody reads the pipe that its third line does not fit in."""
+    """Kills it after its first checkpoint. It cannot end before: its third line waits for a pipe that nobody reads."""
     unread, stderr = os.pipe()
     os.write(stderr, bytes(fcntl.fcntl(stderr, fcntl.F_GETPIPE_SZ) - 200))
-    child = subprocess.Popen([PROGRAM, *common, "--checkpoint-every", "1", "--out", str(pieces)], stdout=subprocess.DEVNULL, stderr=stderr)
+    child = subprocess.Popen([PROGRAM, *common, "--checkpoint-every", "1", "--out", str(pieces)], stdout=subprocess.DEVNULL,
+                             stderr=stderr)
     for _ in range(30000):
         if (pieces / "flexlab.resume" / "resume.safetensors").exists() or child.poll() is not None:
             break

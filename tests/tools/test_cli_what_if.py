@@ -308,8 +308,8 @@ def test_sums(place, folder):
 
 
 def test_bits(place, folder):
-    """The bits that are enough are the least with which dfpN has 40 dB and loses one number in a thousand; one less in the
-    few tensors for which dfpN takes the next exponent, as it would round their largest number beyond its integers."""
+    """The bits that are enough are the least with which dfpN has 40 dB and loses one number in a thousand; one less
+    in the few tensors for which dfpN takes the next exponent: their largest would be rounded beyond its integers."""
     widths = range(4, 17)
     found = by_name(what_if(place, folder, "--formats", ",".join(f"dfp{n}" for n in widths), "--batches", "2")[0])
     short = less = 0
@@ -434,7 +434,8 @@ def test_bad_input(place, folder):
     expect_error(["what-if", folder, "--batches", "0"], 2, "--batches '0': expected a whole number from 1")
     expect_error(["what-if", folder, "--batches", "7"], 2, "--batches 7: the training part of the data has 6 of 16 images")
     expect_error(["what-if", folder, "--sort", "size"], 2, "--sort 'size'", "error, name, role")
-    expect_error(["what-if", folder, "--data", small_images(empty, train=8, side=16)], 1, "batch 16 of a set of 8 leaves no whole batch")
+    expect_error(["what-if", folder, "--data", small_images(empty, train=8, side=16)], 1,
+                 "batch 16 of a set of 8 leaves no whole batch")
     expect_error(["what-if", os.path.join(folder, "metrics.jsonl"), "--data", DATA], 1, "metrics.jsonl")
     compared = os.path.join(place, "compared")
     succeed("compare", "--model", "mlp2", "--formats", "fp32,bf16", "--data", DATA, "--batch", "16", "--max-steps", "2", "--quiet", "--out", compared,

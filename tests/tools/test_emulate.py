@@ -46,7 +46,8 @@ def emulated(*command, **more):
 
 def training(out, start):
     """The numbers of a short training of every format, without times and names of backends."""
-    start(flexlab, "compare", "--model", "mlp2", "--data", data, "--epochs", "1", "--batch", "16", "--seeds", "1", "--out", out)
+    start(flexlab, "compare", "--model", "mlp2", "--data", data, "--epochs", "1", "--batch", "16", "--seeds", "1",
+          "--out", out)
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     for field in ("processor", "instruction_set", "started", "command_line"):
         del lines[0][field]
