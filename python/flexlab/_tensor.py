@@ -27,6 +27,12 @@ def format_id(name):
     return found.value
 
 
+@functools.cache
+def _has_one(format):
+    """Whether 1 is a number of the format: e1m0 has only 2."""
+    return float(tensor([1.0], format)) == 1
+
+
 def device_index(name):
     if name == "cpu":
         return 0
@@ -317,6 +323,8 @@ class Tensor(_core.Tensor):
 
     def _plus(self, number):
         """self + number * 1, which rounds once; the number is a scalar, binary32."""
+        if not _has_one(self.format):
+            raise _errors.FormatError(f"{number} beside a tensor of {self.format}, which has no 1.0: expected two tensors")
         return _core.add_scaled(self.contiguous(), tensor(np.ones(self.shape, "f4"), self.format, device=self.device), number)
 
     def __add__(self, other) -> "Tensor":

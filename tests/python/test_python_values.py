@@ -285,6 +285,7 @@ def numbers_beside_tensors():
     for use in (lambda: x + math.inf, lambda: x - math.nan, lambda: math.inf - x, lambda: x * math.inf):
         raises(fl.ArgumentError, use, says="expected a finite number")
     raises(ValueError, lambda: x + 1e39, says="1e+39, expected a number of binary32")
+    raises(fl.FormatError, lambda: fl.tensor([2.0], "e1m0") + 2, says="2 beside a tensor of e1m0, which has no 1.0")
     for use in (lambda: x - "a", lambda: "a" - x, lambda: x - None, lambda: x @ 2):
         raises(TypeError, use, says="unsupported operand")
     for use in (lambda: x - np.ones(2), lambda: np.ones(2) - x, lambda: x @ np.ones(2)):
