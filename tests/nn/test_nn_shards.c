@@ -224,8 +224,8 @@ static void run_case(const struct job *j) {
         draw(&in, &random);
         for (int s = 0; s < j->shards; s++) {
             const nn_batch part = batch_of(j, &in, s * each);
-            double one;
-            int of_one;
+            double one = 0;
+            int of_one = 0;
             copy_weights(own[s], g);
             CHECK(!nn_forward(own[s], &part) && !nn_backward(own[s]) && !nn_loss(&one, &of_one, own[s]), "%s",
                   tensor_error());
