@@ -346,10 +346,10 @@ class Tensor(_core.Tensor):
         return self._negated()._plus(other) if isinstance(other, NUMBER) else self._operand(other)
 
     def __truediv__(self, other) -> "Tensor":
-        if isinstance(other, (int, float)):
+        if isinstance(other, NUMBER):
             fraction, _ = math.frexp(other)
             if abs(fraction) == 0.5:
-                return _core.scale(self, 1 / other)  # exact
+                return _core.scale(self, 1 / float(other))  # exact
         raise TypeError("there is no division that rounds once: multiply by flexlab.reciprocal(x), or by a number with scale()")
 
     def __matmul__(self, other) -> "Tensor":

@@ -296,6 +296,7 @@ def test_other_shapes():
             for training in (True, False):
                 y, z = first.train(training)(x), second.train(training)(widen(x))
                 assert torch.equal(y, narrow(z)), (model, format, training)
+    raises(ValueError, "expected 4D input (got 3D input)", ft.convert(nn.BatchNorm2d(6), "fp32", verbose=False), x)
     raises(ValueError, "group_norm of (7,), expected [N,C]", ft.functional.group_norm, x[0, 0, :7], 1, x, x, format="fp16")
     model = nn.Sequential(nn.Conv1d(3, 8, 3), nn.BatchNorm1d(8), nn.ReLU())
     x = torch.randn(2, 3, 10)

@@ -139,8 +139,10 @@ static bool skip(const char **at, const char *text) {
 /* Whether a part of a label is ':' and the value with which the last rule ends: that of --operands or --accumulate. */
 static bool is_class(const char *part, size_t length, const char *policy) {
     const size_t end = strlen(policy);
+    if (part[0] != ':' || length >= end)
+        return false;
     const char *value = policy + end - length; /* with a ';' in the place of the ':' */
-    return part[0] == ':' && length < end && !strncmp(value, part + 1, length - 1) && strchr(" =", value[-1]);
+    return !strncmp(value, part + 1, length - 1) && strchr(" =", value[-1]);
 }
 
 /* Checks that the label is as series.c makes it: names of traces and lines of summary.csv contain it. */

@@ -197,6 +197,7 @@ class BatchNorm(FormatModule):
         self.running_mean, self.running_var = self.running_mean.double(), self.running_var.double()
 
     def forward(self, x, residual=None):
+        self._check_input_dim(x)
         momentum = self.momentum
         if self.training:
             self.num_batches_tracked.add_(1)
