@@ -114,7 +114,9 @@ def main():
             check(formats == "int8,int8:tensor" or 0 < float(rows["bent"]["relative"]) < 0.02, formats, rows["bent"])
         succeed("diff", perceptron, perceptron, "--formats", "int8", "--input", at("six.npy"))
         quantised = at("perceptron.flexlab")
-        succeed("transpile", perceptron, "--to", "int8", "--calibrate", at("six.npy"), "--out", quantised)
+        out = succeed("transpile", perceptron, "--to", "int8", "--calibrate", at("six.npy"), "--out", quantised).stdout
+        ratios = {line.split()[0]: float(line.split()[-2]) for line in out.splitlines() if ".int8 " in line}
+        check(len(ratios) == 3 and min(ratios.values()) > 40, "each batch beside itself", ratios)
         succeed("run", quantised, "--input", at("six.npy"), "--output", at("y.npy"))
         with zipfile.ZipFile(at("y.npz"), "w") as z:
             z.write(at("six.npy"), "input:x.npy"), z.write(at("y.npy"), "output:y.npy")
@@ -137,8 +139,8 @@ def main():
         check(not os.path.exists(at("e.csv")), "nothing is written")
         expect_error(["diff", a, at("missing.npz"), "--csv", at("e.csv")], 2, "missing.npz")
         check(not os.path.exists(at("e.csv")), "nothing is written after a failure")
-    summary()
+    return summary()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -62,15 +62,17 @@ static int read_arrays(struct transpile *t) {
     return status;
 }
 
-/* Slices of arrays; all at once where the network states how many samples it takes. */
+/* Slices of arrays, of as many samples as the network states; all at once where these are no multiple of that. */
 static int each_slice(struct transpile *t, batch_act *act) {
     const struct network *const n = &t->source;
     const int64_t samples = t->arrays[0].shape[0];
     int64_t slice = t->settings->batch ? t->settings->batch : USUAL_SLICE;
     int status = STATUS_OK;
-    for (int i = 0; i < n->input_count; i++)
-        if (n->inputs[i].ndim > 0 && n->inputs[i].shape[0] >= 0)
-            slice = samples;
+    for (int i = 0; i < n->input_count; i++) {
+        const int64_t stated = n->inputs[i].ndim > 0 ? n->inputs[i].shape[0] : -1;
+        if (stated >= 0)
+            slice = stated && samples % stated == 0 ? stated : samples;
+    }
     for (int64_t first = 0; first < samples && status == STATUS_OK; first += slice) {
         const int64_t count = first + slice < samples ? slice : samples - first;
         for (int i = 0; i < n->input_count; i++) {
