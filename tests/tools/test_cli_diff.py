@@ -113,6 +113,10 @@ def main():
             check(all(rows[name]["elements"] == str(6 * size) for name, size in (("bent", 5), ("sum", 3), ("y", 3))), formats, rows)
             check(formats == "int8,int8:tensor" or 0 < float(rows["bent"]["relative"]) < 0.02, formats, rows["bent"])
         succeed("diff", perceptron, perceptron, "--formats", "int8", "--input", at("six.npy"))
+        twins = [write_model(at(f"{op}.onnx"), [node("Relu", ["x"], ["a"]), node(op, ["a"], ["a.int8"]), node("Add", ["a", "a.int8"], ["y"])],
+                             [port("x", 1, [2, 4])], [port("y", 1, [2, 4])], []) for op in ("Neg", "Abs")]
+        out = differ(*twins, "--input", at("x.npy"), "--all")
+        check("They part at tensor 'a.int8'" in out, "floats whose name ends like that of integers", out)
         quantised = at("perceptron.flexlab")
         out = succeed("transpile", perceptron, "--to", "int8", "--calibrate", at("six.npy"), "--out", quantised).stdout
         ratios = {line.split()[0]: float(line.split()[-2]) for line in out.splitlines() if ".int8 " in line}

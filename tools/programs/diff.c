@@ -20,11 +20,18 @@ void parted_free(struct parted_list *list) {
     *list = (struct parted_list){0};
 }
 
-int parted_find(const struct parted_list *list, const char *value) {
-    const size_t length = network_name_length(value);
-    for (int i = 0; i < list->count; i++)
-        if (network_name_length(list->row[i].value) == length && !strncmp(list->row[i].value, value, length))
+/* Without the suffix of integers. */
+static size_t name_length(const char *value, float scale) {
+    return scale != 0 ? network_name_length(value) : strlen(value);
+}
+
+int parted_find(const struct parted_list *list, const char *value, float scale) {
+    const size_t length = name_length(value, scale);
+    for (int i = 0; i < list->count; i++) {
+        const struct parted *row = &list->row[i];
+        if (name_length(row->value, row->scale) == length && !strncmp(row->value, value, length))
             return i;
+    }
     return -1;
 }
 
@@ -40,7 +47,7 @@ static void append(struct parted *row, const program_array *more) {
 }
 
 void parted_add(struct parted_list *list, const program_tensor *t) {
-    const int found = parted_find(list, t->value);
+    const int found = parted_find(list, t->value, t->scale);
     if (found >= 0) {
         if (!strcmp(list->row[found].value, t->value))
             append(&list->row[found], &t->numbers);
@@ -119,7 +126,7 @@ static void set_other_shape(struct parted *row, const program_array *b) {
 }
 
 bool parted_compare(struct parted_list *list, const program_tensor *t) {
-    const int found = parted_find(list, t->value);
+    const int found = parted_find(list, t->value, t->scale);
     if (found < 0)
         return false;
     struct parted *const row = &list->row[found];

@@ -29,8 +29,9 @@ struct parted_list {
 };
 
 void parted_free(struct parted_list *list);
-/* A value of floats and the integers that stand for it (NAME.int8) are one tensor. -1: there is none. */
-int parted_find(const struct parted_list *list, const char *value);
+/* A value of floats and the integers that stand for it (NAME.int8, which have a scale) are one tensor. -1: there is
+ * none. */
+int parted_find(const struct parted_list *list, const char *value, float scale);
 /* A tensor of the first program. One that comes again, for the next part of a batch, is appended to the first; where a
  * program has both floats and integers of a value, those that come first count. */
 void parted_add(struct parted_list *list, const program_tensor *t);

@@ -99,13 +99,14 @@ static void take_outputs(struct diff *d, int i) {
     const struct network *const n = &d->side[i].network;
     for (int k = 0; k < n->output_count; k++) {
         const char *name = n->outputs[k].name;
-        if (i && d->side[0].network.output_count == n->output_count && parted_find(&d->list, name) < 0)
+        const float scale = n->outputs[k].scale;
+        if (i && d->side[0].network.output_count == n->output_count && parted_find(&d->list, name, scale) < 0)
             name = d->side[0].network.outputs[k].name; /* by position where the names differ */
-        const int at = parted_find(&d->list, name);
+        const int at = parted_find(&d->list, name, scale);
         const program_tensor t = {.value = name,
                                   .node = {.name = "", .op = "output"},
                                   .numbers = d->side[i].outputs[k],
-                                  .scale = n->outputs[k].scale,
+                                  .scale = scale,
                                   .zero = n->outputs[k].zero};
         if (!i && at < 0)
             parted_add(&d->list, &t);
@@ -137,7 +138,7 @@ static int read_recorded(struct diff *d) {
         const struct parted *const row = &d->list.row[i];
         bool output = false;
         for (int k = 0; k < n->output_count; k++)
-            output |= parted_find(&d->list, n->outputs[k].name) == i;
+            output |= parted_find(&d->list, n->outputs[k].name, n->outputs[k].scale) == i;
         char *const prefixed = text_format("output:%.*s", (int)network_name_length(row->value), row->value);
         const char *const members[] = {row->value, prefixed + strlen("output:"), prefixed, "output"};
         program_array a = {0};
