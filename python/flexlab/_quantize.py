@@ -13,11 +13,11 @@ Counts = collections.namedtuple("Counts", "saturated flushed nonfinite blocks bi
 def quantize(x, format, rounding="nearest", *, axis=-1, seed=0, counts=False):
     """The values that x has in a format: float32, of the same shape.
 
-    format: a format of tensors ("flex16+5", "fp16", "flex8+5", ...: a shared exponent is that of the exact maximum), an
-    element ("e4m3fn", "e2m1", "int8": each value by itself), or blocks along `axis` ("mx:int8", "mx:e4m3fn:rceil",
-    "nvfp4", ...). rounding: "nearest" (ties to even), or for tensors and blocks "stochastic", under the same
-    exponents, whose draws follow from `seed`. With counts=True also (saturated, flushed, nonfinite, blocks, bits). x is not changed;
-    what float32 cannot hold is rounded to it first."""
+    format: a format of tensors ("flex16+5", "fp16", "e4m3fn", "flex8+5", ...: a shared exponent is that of the exact
+    maximum), blocks along `axis` ("mx:int8", "mx:e4m3fn:rceil", "nvfp4", ...), or an integer element ("int8", "int4":
+    each value by itself). rounding: "nearest" (ties to even), or "stochastic" of all but integer elements, under the
+    same exponents, whose draws follow from `seed`. With counts=True also (saturated, flushed, nonfinite, blocks, bits).
+    x is not changed; what float32 cannot hold is rounded to it first."""
     if not isinstance(format, str):
         raise TypeError(f"a format is a text such as 'flex16+5', not {format!r}")
     if rounding not in ("nearest", "stochastic"):
