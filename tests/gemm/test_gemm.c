@@ -338,24 +338,55 @@ static void largest_depthwise_sums(void) {
             }
 }
 
+/* Depthwise convolutions of one image, with filters of 3x3 and a padding of one. */
+static struct geometry depthwise(int height, int width, int channels, int stride) {
+    return (struct geometry){.n = 1,
+                             .h = height,
+                             .w = width,
+                             .c = channels,
+                             .k = channels,
+                             .r = 3,
+                             .stride = stride,
+                             .padding = 1,
+                             .dilation = 1,
+                             .groups = channels,
+                             .p = (height - 1) / stride + 1,
+                             .q = (width - 1) / stride + 1};
+}
+
+/* Compares the weight gradient of depthwise convolutions with a stride of one. */
+static void check_depthwise_weights(const char *label, const struct geometry *g, tensor *x, tensor *dy) {
+    const int64_t pixels = (int64_t)g->h * g->w * g->c, weights = g->c * 9;
+    int16_t *no_weights = calloc((size_t)weights, sizeof *no_weights);
+    int64_t *unused = calloc((size_t)pixels, sizeof *unused), *sw = calloc((size_t)weights, sizeof *sw);
+    tensor *dw = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(g->c, 3, 3, 1));
+    tensor_declare_exponent(x, 14);
+    tensor_declare_exponent(dy, 14);
+    convolve(g, tensor_data(x), no_weights, tensor_data(dy), unused, unused, sw);
+    for (int back = FIRST_BACKEND; back < BACKENDS; back++) {
+        tensor_set_backend(backends[back]);
+        if (strcmp(tensor_kernel_backend(FMT_FLEX16_5, "conv2d"), backends[back]))
+            continue;
+        for (int t = 1; t <= 2; t++) { /* two threads may divide the rows of filters */
+            tensor_set_threads(t);
+            CHECK(!tensor_conv2d_weight_grad(dw, dy, x, &(tensor_window){TENSOR_SQUARE(0, 1, 1), .groups = g->c}), "%s",
+                  tensor_error());
+            compare_exact(label, dw, sw, 28);
+        }
+    }
+    free(no_weights);
+    free(unused);
+    free(sw);
+    tensor_free(dw);
+}
+
 /* One column of the least mantissa: depthwise sums that see two or three of its pixels do not fit int32, all others are
  * zero. */
 static void large_column(void) {
     enum { HIGH = 3, WIDE = 61, CHANNELS = 300, ROOM = HIGH * WIDE * CHANNELS };
     static int64_t sy[ROOM], sx[ROOM], sw[CHANNELS * HIGH * HIGH];
     for (int stride = 1; stride <= 2; stride++) {
-        const struct geometry g = {.n = 1,
-                                   .h = HIGH,
-                                   .w = WIDE,
-                                   .c = CHANNELS,
-                                   .k = CHANNELS,
-                                   .r = 3,
-                                   .stride = stride,
-                                   .padding = 1,
-                                   .dilation = 1,
-                                   .groups = CHANNELS,
-                                   .p = (HIGH - 1) / stride + 1,
-                                   .q = (WIDE - 1) / stride + 1};
+        const struct geometry g = depthwise(HIGH, WIDE, CHANNELS, stride);
         tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, g.h, g.w, CHANNELS)),
                *w = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(CHANNELS, 3, 3, 1)),
                *dy = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, g.p, g.q, CHANNELS)),
@@ -392,97 +423,42 @@ static void large_column(void) {
 /* One line of x and one of dy of the least mantissa: depthwise weight gradients of many lines, whose sums do not fit
  * int32 where the lines meet. */
 static void large_lines(void) {
-    enum { HIGH = 20, WIDE = 61, CHANNELS = 64, LINE = WIDE * CHANNELS, ALL = HIGH * LINE, WEIGHTS = CHANNELS * 9 };
-    const struct geometry g = {.n = 1,
-                               .h = HIGH,
-                               .w = WIDE,
-                               .c = CHANNELS,
-                               .k = CHANNELS,
-                               .r = 3,
-                               .stride = 1,
-                               .padding = 1,
-                               .dilation = 1,
-                               .groups = CHANNELS,
-                               .p = HIGH,
-                               .q = WIDE};
-    static const int16_t no_weights[WEIGHTS];
-    int64_t *sy = calloc(ALL, sizeof *sy), *sx = calloc(ALL, sizeof *sx), sw[WEIGHTS];
+    enum { HIGH = 20, WIDE = 61, CHANNELS = 64, LINE = WIDE * CHANNELS };
+    const struct geometry g = depthwise(HIGH, WIDE, CHANNELS, 1);
     tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, HIGH, WIDE, CHANNELS)),
-           *dy = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, HIGH, WIDE, CHANNELS)),
-           *dw = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(CHANNELS, 3, 3, 1));
+           *dy = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, HIGH, WIDE, CHANNELS));
     for (int line = 0; line < HIGH; line++)
         for (int meets = line - (line > 0); meets <= line + 1 && meets < HIGH; meets++) {
-            int16_t *of_x = tensor_data(x), *of_dy = tensor_data(dy);
-            for (int64_t i = 0; i < ALL; i++) {
-                of_x[i] = i / LINE == line ? INT16_MIN : 0;
-                of_dy[i] = i / LINE == meets ? INT16_MIN : 0;
+            for (int64_t i = 0; i < HIGH * LINE; i++) {
+                ((int16_t *)tensor_data(x))[i] = i / LINE == line ? INT16_MIN : 0;
+                ((int16_t *)tensor_data(dy))[i] = i / LINE == meets ? INT16_MIN : 0;
             }
-            tensor_declare_exponent(x, 14);
-            tensor_declare_exponent(dy, 14);
-            memset(sw, 0, sizeof sw);
-            convolve(&g, of_x, no_weights, of_dy, sy, sx, sw);
-            for (int back = FIRST_BACKEND; back < BACKENDS; back++) {
-                tensor_set_backend(backends[back]);
-                if (strcmp(tensor_kernel_backend(FMT_FLEX16_5, "conv2d"), backends[back]))
-                    continue;
-                CHECK(
-                    !tensor_conv2d_weight_grad(dw, dy, x, &(tensor_window){TENSOR_SQUARE(0, 1, 1), .groups = CHANNELS}),
-                    "%s", tensor_error());
-                compare_exact("lines", dw, sw, 28);
-            }
+            check_depthwise_weights("lines", &g, x, dy);
         }
-    free(sy);
-    free(sx);
     tensor_free(x);
     tensor_free(dy);
-    tensor_free(dw);
 }
 
-/* Depthwise weight gradients of mantissas of one size, of which 2, 4, 6, 8, 10 and more products just fit int32. */
+/* Depthwise weight gradients of mantissas of one size, of which 2, 4, 6, 8, 10 and more products just fit int32; all
+ * of one sign, or dy of another one at one pixel. */
 static void mantissas_of_one_size(void) {
-    enum { HIGH = 2, WIDE = 61, MOST = 64 };
-    static const int sizes[] = {32767, 23170, 23171, 18918, 16384, 14654, 13377, 11585, 181};
-    static const int16_t no_weights[MOST * 9];
-    static int64_t sy[HIGH * WIDE * MOST], sx[HIGH * WIDE * MOST], sw[MOST * 9];
-    for (int channels = 32; channels <= MOST; channels += 16)
+    enum { HIGH = 2, WIDE = 61 };
+    static const int16_t sizes[] = {32767, 23170, 23171, 18918, 16384, 14654, 13377, 11585, 181};
+    for (int channels = 32; channels <= 64; channels += 16) {
+        const struct geometry g = depthwise(HIGH, WIDE, channels, 1);
+        tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, HIGH, WIDE, channels)),
+               *dy = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, HIGH, WIDE, channels));
         for (size_t i = 0; i < 2 * sizeof sizes / sizeof sizes[0]; i++) {
-            const struct geometry g = {.n = 1,
-                                       .h = HIGH,
-                                       .w = WIDE,
-                                       .c = channels,
-                                       .k = channels,
-                                       .r = 3,
-                                       .stride = 1,
-                                       .padding = 1,
-                                       .dilation = 1,
-                                       .groups = channels,
-                                       .p = HIGH,
-                                       .q = WIDE};
-            tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, HIGH, WIDE, channels)),
-                   *dy = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1, HIGH, WIDE, channels)),
-                   *dw = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(channels, 3, 3, 1));
-            int16_t *of_x = tensor_data(x), *of_dy = tensor_data(dy);
+            const int16_t size = sizes[i / 2], at_one = (int16_t)(i % 2 ? -size : size);
             for (int64_t j = 0; j < tensor_count(x); j++) {
-                of_x[j] = (int16_t)sizes[i / 2];
-                of_dy[j] = (int16_t)(i % 2 && j / channels == 7 ? -sizes[i / 2] : sizes[i / 2]);
+                ((int16_t *)tensor_data(x))[j] = size;
+                ((int16_t *)tensor_data(dy))[j] = j / channels == 7 ? at_one : size;
             }
-            tensor_declare_exponent(x, 14);
-            tensor_declare_exponent(dy, 14);
-            memset(sw, 0, sizeof sw);
-            convolve(&g, of_x, no_weights, of_dy, sy, sx, sw);
-            for (int back = FIRST_BACKEND; back < BACKENDS; back++) {
-                tensor_set_backend(backends[back]);
-                if (strcmp(tensor_kernel_backend(FMT_FLEX16_5, "conv2d"), backends[back]))
-                    continue;
-                CHECK(
-                    !tensor_conv2d_weight_grad(dw, dy, x, &(tensor_window){TENSOR_SQUARE(0, 1, 1), .groups = channels}),
-                    "%s", tensor_error());
-                compare_exact("one size", dw, sw, 28);
-            }
-            tensor_free(x);
-            tensor_free(dy);
-            tensor_free(dw);
+            check_depthwise_weights("one size", &g, x, dy);
         }
+        tensor_free(x);
+        tensor_free(dy);
+    }
 }
 
 /* A weight gradient of 1x1 filters over more pixels than a block of packed panels has. */
