@@ -1,4 +1,5 @@
 /* flex_avx512.c - the kernels of the shared-exponent formats that AVX-512 VNNI makes faster: matmul and convolution. */
+#include "core/base/cpu.h"
 #include "flex/flex_rows.h"
 #include "gemm/gemm_int16.h"
 #include "gemm/gemm_int8.h"
@@ -9,6 +10,12 @@ static const struct gemm_family family = {.kernels = &fl_gemm_int16_avx512,
                                           .depthwise = &fl_gemm_int16_depthwise_avx512bw,
                                           .stores = &fl_flex_stores_avx512bw};
 
+/* The same where additions and shifts take the place of multiplications. */
+static const struct gemm_family family_of_two_ports = {.kernels = &fl_gemm_int16_two_ports_avx512,
+                                                       .packing = &fl_gemm_int16_packing_avx512bw,
+                                                       .depthwise = &fl_gemm_int16_depthwise_avx512bw,
+                                                       .stores = &fl_flex_stores_avx512bw};
+
 /* Of factors of at most 8 bits. */
 static const struct gemm_family family_of_bytes = {.kernels = &fl_gemm_int8_avx512,
                                                    .packing = &fl_gemm_int8_packing_avx512,
@@ -16,7 +23,7 @@ static const struct gemm_family family_of_bytes = {.kernels = &fl_gemm_int8_avx5
                                                    .stores = &fl_flex_stores_avx512bw};
 
 static const struct gemm_family *family_for(const struct fl_args *args) {
-    return fl_gemm_takes_bytes(args) ? &family_of_bytes : &family;
+    return fl_gemm_takes_bytes(args) ? &family_of_bytes : fl_cpu_has_two_ports() ? &family_of_two_ports : &family;
 }
 
 static tensor_status flex_gemm_avx512(const struct fl_args *args) {

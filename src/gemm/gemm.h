@@ -23,6 +23,8 @@ enum {
     GEMM_WINDOW = 4,         /* steps of the shortest bound window */
     GEMM_AHEAD_STEPS = 16,   /* of a tile, between looks ahead: the caches take few requests at a time */
     GEMM_WINDOWS = 3,        /* lengths of windows: 1, 2 and 4 of the shortest */
+    GEMM_RUN_LENGTHS = 4,    /* of runs of neighbouring windows: 1, 2, 4 and 8 */
+    GEMM_RUN = 8,            /* windows of the longest */
     GEMM_STAGGER = 16,       /* steps between two carry splits of an accumulator in the staggered micro-kernel */
     GEMM_CACHE_LINE = 64,    /* bytes */
     GEMM_PREFETCH_STEPS = 4, /* steps of a panel kernel from one prefetch to the next */
@@ -36,7 +38,7 @@ enum {
 };
 
 /* Largest sum of |a b| since the last carry split at which an int32 accumulator cannot overflow, whatever the signs. */
-#define GEMM_SPLIT_LIMIT ((double)(0x7fffffff - 0x7fff))
+#define GEMM_SPLIT_LIMIT ((double)(0x7fffffff - 0xffff))
 
 /* Sums in rows. Those of integers are high * 2^15 + low, 0 <= low < 2^15, in two arrays of limbs or, if those might not
  * suffice (k beyond GEMM_LIMBS_K), integers in wide. Sums of floats are binary32 in low; high and wide are NULL. */
@@ -187,7 +189,7 @@ struct gemm_panel_pair {
 typedef void (*gemm_panel_kernel)(const struct gemm_panel_pair *p);
 
 /* Converts rows by columns of accumulators of a micro-kernel to sums, stored in out or added to it. high: NULL if
- * splits is 0. */
+ * splits, what these leave to be added to the high limb, is 0. */
 typedef void (*gemm_finish)(const int32_t *sum, const int32_t *high, int64_t stride, int64_t rows, int64_t columns,
                             int64_t splits, bool add, const struct gemm_sums *out);
 
@@ -207,6 +209,7 @@ struct gemm_kernels {
                       */
     void (*begin)(void), (*end)(void);  /* around the calls that a thread makes for one part; NULL: nothing to do */
     const gemm_panel_kernel *whole;     /* no carry split */
+    int split_ones;                     /* what each split leaves to be added to the high limb */
     const gemm_panel_kernel *staggered; /* each accumulator split every GEMM_STAGGER steps, in memory */
     const gemm_panel_kernel *every_8, *every_4, *every_1; /* split every 8, 4 steps, every step; half of panel_rows */
     const gemm_panel_kernel *products; /* each product's high half in `high`, by itself; half of panel_rows */
@@ -313,8 +316,9 @@ struct gemm_packing {
     void (*bound_panel)(const gemm_packed *panel, int64_t width, int64_t steps, struct gemm_bound *bound);
     /* Bounds packed rows: for each window of GEMM_WINDOW steps the largest sum of squares of a column. */
     void (*bound_windows)(const gemm_packed *rows, int64_t width, int64_t steps, float *windows);
-    /* Bounds the sum of squares of any GEMM_WINDOW neighbours among n packed elements. */
-    float (*bound_neighbours)(const gemm_packed *packed, int64_t n);
+    /* Raises the bounds of runs of windows to those of n packed elements, whose windows begin at every GEMM_WINDOW-th
+     * of them: the largest sum of squares of 1, 2, 4 and 8 windows that follow each other. */
+    void (*bound_runs)(const gemm_packed *packed, int64_t n, float largest[GEMM_RUN_LENGTHS]);
 
     /* Ordered sums: `steps` rows of zeros in A times these rows of B, as one row of B; else NULL. */
     void (*hole)(gemm_packed *hole, const gemm_packed *rows, int64_t width, int64_t steps);
@@ -440,7 +444,7 @@ struct gemm_matrix_tile {
 };
 
 /* Accumulators of a micro-kernel in rows `stride` apart: each is a sum less (splits + 1) 2^15, of which `high` has the
- * high limb (NULL if splits is 0). */
+ * high limb (NULL if splits is 0); each split counts split_ones times. */
 struct gemm_accumulated {
     const int32_t *sum, *high;
     int64_t stride, splits;

@@ -187,8 +187,8 @@ static void forward_pack_filters(void *context, int panel, int worker) {
 struct rect {
     int64_t image, images, y0, y1, x0, x1;
     int64_t in_y0, in_y1, in_x0, in_x1;
-    int64_t line;                       /* packed elements of an input row */
-    float squares[GEMM_WINOGRAD_FORMS]; /* bound the sum of squares of a window of the copy, or of each form of it */
+    int64_t line;                                         /* packed elements of an input row */
+    float largest[GEMM_WINOGRAD_FORMS][GEMM_RUN_LENGTHS]; /* sums of squares of runs of the copy, or of each form */
     int64_t band_y0, band_y1;
 };
 
@@ -297,14 +297,12 @@ static void pack_image(const struct forward *t, struct rect *q, int64_t number, 
         else
             pack_line(t, to + i * q->line, row, q->in_x0, q->in_x1);
     }
-    for (int form = 0; form < t->forms && t->c->packing->bound_neighbours; form++)
-        q->squares[form] =
-            gemm_larger(q->squares[form], t->c->packing->bound_neighbours(to + form * t->plane, lines * q->line));
+    for (int form = 0; form < t->forms && t->c->packing->bound_runs; form++)
+        t->c->packing->bound_runs(to + form * t->plane, lines * q->line, q->largest[form]);
 }
 
 static void pack_rect(const struct forward *t, struct rect *q, gemm_packed *to, const void *zero) {
-    for (int form = 0; form < t->forms; form++)
-        q->squares[form] = 0;
+    memset(q->largest, 0, sizeof q->largest);
     for (int64_t i = 0; i < q->images; i++)
         pack_image(t, q, q->image + i, to + i * t->copy, zero);
 }
@@ -369,8 +367,9 @@ static void list_segments(const struct forward *t, const struct rect *q, int for
                           struct met down_met, struct met across_met, struct gemm_segments *list) {
     const int64_t phases_y = phases_of(t, &t->v.y), phases_x = phases_of(t, &t->v.x);
     const bool ordered = is_ordered(t);
-    const struct gemm_proof proof = {t->c->packing->bound_windows ? proof_of(t, 0, form) : NULL, 0,
-                                     q->squares[form]}; /* any window of the copy, wherever it begins */
+    const bool aligned = t->pixel % GEMM_WINDOW == 0 && t->depth_steps % GEMM_WINDOW == 0;
+    const struct gemm_runs runs = gemm_find_runs(q->largest[form], aligned);
+    const struct gemm_proof proof = {t->c->packing->bound_windows ? proof_of(t, 0, form) : NULL, 0, &runs};
     gemm_segments_clear(list, ordered, 1, t->width);
     for (int64_t i = 0; i < t->pieces; i++) {
         const struct piece *p = &t->piece[i];

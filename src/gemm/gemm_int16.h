@@ -6,7 +6,7 @@
 
 /* Exact sums of int16 products. */
 extern const struct gemm_kernels fl_gemm_int16_portable, fl_gemm_int16_avx2, fl_gemm_int16_avx2_vnni,
-    fl_gemm_int16_avx512bw, fl_gemm_int16_avx512, fl_gemm_int16_avx512_amx;
+    fl_gemm_int16_avx512bw, fl_gemm_int16_avx512, fl_gemm_int16_two_ports_avx512, fl_gemm_int16_avx512_amx;
 extern const struct gemm_matrix_kernels fl_gemm_int16_matrix_avx512_amx;
 
 /* int16 as k-pairs, with the bounds of exact sums; of any 16-bit elements, without those (bf16). AVX-512 has no other

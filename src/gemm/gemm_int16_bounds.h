@@ -2,7 +2,7 @@
  * inequality of Cauchy and Schwarz.
  *
  * Gives: squares, packed_load, squares_of, squares_zero, squares_larger, squares_up, gemm_bound_panel,
- * gemm_bound_windows, gemm_bound_neighbours. */
+ * gemm_bound_windows, gemm_bound_runs. */
 #ifndef FL_GEMM_INT16_BOUNDS_H
 #define FL_GEMM_INT16_BOUNDS_H
 
@@ -184,14 +184,74 @@ static void gemm_bound_windows(const gemm_packed *rows, int64_t width, int64_t s
     }
 }
 
-static float gemm_bound_neighbours(const gemm_packed *packed, int64_t n) {
-    squares largest = squares_zero();
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        largest = squares_larger(largest, squares_of(squares_zero(), packed_load(packed + i, LANES)));
-    if (i < n)
-        largest = squares_larger(largest, squares_of(squares_zero(), packed_load(packed + i, n - i)));
-    return squares_up(largest, GEMM_WINDOW) * GEMM_WINDOW;
+/* The LANES windows from `packed` on, in order; zeros beyond `count` packed elements. */
+static inline squares windows_of(const gemm_packed *packed, int64_t count) {
+#if defined(__AVX512F__) || defined(__AVX2__)
+    squares q[4];
+    for (int i = 0; i < 4; i++, packed += LANES, count -= LANES)
+        q[i] = squares_of(squares_zero(), packed_load(packed, count > 0 ? count : 0));
+#endif
+#if defined(__AVX512F__)
+    const __m512 x = _mm512_add_ps(_mm512_unpacklo_ps(q[0], q[1]), _mm512_unpackhi_ps(q[0], q[1])),
+                 y = _mm512_add_ps(_mm512_unpacklo_ps(q[2], q[3]), _mm512_unpackhi_ps(q[2], q[3])),
+                 sums = _mm512_add_ps(_mm512_shuffle_ps(x, y, 0x44), _mm512_shuffle_ps(x, y, 0xee));
+    return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), sums);
+#elif defined(__AVX2__)
+    const __m256 x = _mm256_add_ps(_mm256_unpacklo_ps(q[0], q[1]), _mm256_unpackhi_ps(q[0], q[1])),
+                 y = _mm256_add_ps(_mm256_unpacklo_ps(q[2], q[3]), _mm256_unpackhi_ps(q[2], q[3])),
+                 sums = _mm256_add_ps(_mm256_shuffle_ps(x, y, 0x44), _mm256_shuffle_ps(x, y, 0xee));
+    return _mm256_permutevar8x32_ps(sums, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+#else
+    squares windows = squares_zero();
+    for (int i = 0; i < LANES && count > 0; i++, packed += GEMM_WINDOW, count -= GEMM_WINDOW) {
+        const squares four = squares_of(squares_zero(), packed_load(packed, count));
+        windows.of[i] = four.of[0] + four.of[1] + four.of[2] + four.of[3];
+    }
+    return windows;
+#endif
+}
+
+/* The lanes of x moved up by n, 1, 2 or 4, after the last n of those before. */
+#if defined(__AVX512F__)
+#define squares_after(x, before, n)                                                                                    \
+    _mm512_castsi512_ps(_mm512_alignr_epi32(_mm512_castps_si512(x), _mm512_castps_si512(before), 16 - (n)))
+#elif defined(__AVX2__)
+#define squares_across(x, before) _mm256_permute2f128_ps(before, x, 0x21)
+#define squares_after(x, before, n)                                                                                    \
+    ((n) == 4 ? squares_across(x, before)                                                                              \
+              : _mm256_castsi256_ps(_mm256_alignr_epi8(_mm256_castps_si256(x),                                         \
+                                                       _mm256_castps_si256(squares_across(x, before)), 16 - 4 * (n))))
+#else
+static inline squares squares_after(squares x, squares before, int n) {
+    squares y;
+    for (int i = 0; i < LANES; i++)
+        y.of[i] = i < n ? before.of[i + LANES - n] : x.of[i - n];
+    return y;
+}
+#endif
+
+static void gemm_bound_runs(const gemm_packed *packed, int64_t n, float largest[GEMM_RUN_LENGTHS]) {
+    squares most[GEMM_RUN_LENGTHS], last[GEMM_RUN_LENGTHS - 1];
+    for (int i = 0; i < GEMM_RUN_LENGTHS; i++)
+        most[i] = squares_zero();
+    for (int i = 0; i < GEMM_RUN_LENGTHS - 1; i++)
+        last[i] = squares_zero();
+    for (int64_t i = 0; i < n; i += LANES * GEMM_WINDOW) {
+        const squares one = windows_of(packed + i, n - i), two = squares_add(one, squares_after(one, last[0], 1)),
+                      four = squares_add(two, squares_after(two, last[1], 2)),
+                      eight = squares_add(four, squares_after(four, last[2], 4));
+        most[0] = squares_larger(most[0], one);
+        most[1] = squares_larger(most[1], two);
+        most[2] = squares_larger(most[2], four);
+        most[3] = squares_larger(most[3], eight);
+        last[0] = one;
+        last[1] = two;
+        last[2] = four;
+    }
+    for (int i = 0; i < GEMM_RUN_LENGTHS; i++) {
+        const float bound = squares_up(most[i], GEMM_WINDOW << i);
+        largest[i] = bound > largest[i] ? bound : largest[i];
+    }
 }
 
 #endif

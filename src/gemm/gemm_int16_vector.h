@@ -5,13 +5,20 @@
  *     high += accumulator >> 15 (floor)
  *     accumulator = its low 15 bits - 2^15, in -2^15 ... -1, so that 1 is to be added to high for each split
  *
- * Accumulators start at -2^15, as after a split. Since the rest is negative, the one sum of two products that is larger
- * than the others, (-2^15)^2 twice, fits: -1 + 2^31 = 2^31 - 1, and -2^15 - 2 * 2^15 (2^15 - 1) > -2^31. So a split
- * after every step is always right, and splits can be as rare as the operands allow: accumulators are right while the
- * sum of |a b| since the last split is at most GEMM_SPLIT_LIMIT.
+ * Where the units that multiply also shift and add (GEMM_TWO_PORTS), a split by multiplication has two instructions,
+ * not three, with a rest of 16 bits:
  *
- * Gives: LANES, GEMM_VNNI, GEMM_EXACT, GEMM_SPLITS, vector, vector_start, vector_load, vector_put, vector_broadcast,
- * multiply_add, product_add, split_register, split_memory, limbs_put. */
+ *     high += 2 (accumulator >> 16), a multiply-add of its 16-bit halves by 0 and 2
+ *     accumulator = its low 16 bits - 2^16, so that 2 is to be added to high for each split
+ *
+ * Accumulators start at -2^15. Since the rest is negative, the one sum of two products that is larger than the others,
+ * (-2^15)^2 twice, fits: -1 + 2^31 = 2^31 - 1, and -2^16 - 2 * 2^15 (2^15 - 1) = -2^31. So a split after every step is
+ * always right, and splits can be as rare as the operands allow: accumulators are right while the sum of |a b| since
+ * the last split is at most GEMM_SPLIT_LIMIT.
+ *
+ * Gives: LANES, GEMM_VNNI, GEMM_EXACT, GEMM_SPLITS, SPLIT_ONES, vector, vector_start, vector_load, vector_put,
+ * vector_broadcast, multiply_add, product_add, split_register, split_memory, limbs_put. GEMM_TWO_PORTS may be defined
+ * if there is VNNI in 512 bits. */
 #ifndef FL_GEMM_INT16_VECTOR_H
 #define FL_GEMM_INT16_VECTOR_H
 
@@ -41,6 +48,10 @@ enum { LANES = 4 };
 #ifndef GEMM_SPLITS /* accumulators have carry splits */
 #define GEMM_SPLITS 1
 #endif
+#ifndef GEMM_TWO_PORTS
+#define GEMM_TWO_PORTS 0
+#endif
+enum { SPLIT_ONES = GEMM_TWO_PORTS ? 2 : 1 }; /* what is to be added to high for each split */
 
 typedef int32_t vector __attribute__((vector_size(LANES * 4)));
 typedef uint32_t uvector __attribute__((vector_size(LANES * 4)));
@@ -104,15 +115,30 @@ static inline __attribute__((always_inline)) void product_add(vector *sum, vecto
     *high = wrapping_add(*high, p >> 16);
 }
 
+#if GEMM_TWO_PORTS
+#define SPLIT_HALVES _mm512_set1_epi32(2 << 16)
+#define SPLIT_REST _mm512_set1_epi32(-(1 << 16))
+#endif
+
 static inline __attribute__((always_inline)) void split_register(vector *sum, vector *high) {
+#if GEMM_TWO_PORTS
+    *high = multiply_add(*high, *sum, (vector)SPLIT_HALVES);
+    *sum |= (vector)SPLIT_REST;
+#else
     *high = wrapping_add(*high, *sum >> GEMM_LIMB_BITS);
     *sum |= GEMM_REST;
+#endif
 }
 
 /* The same with the high limbs in memory, in assembly: compilers would hold too much in registers and spill the sums.
  */
 static inline __attribute__((always_inline)) void split_memory(vector *sum, int32_t *high) {
-#if defined(__AVX512F__)
+#if GEMM_TWO_PORTS
+    __m512i up;
+    __asm__("vmovdqa64 %2, %0\n\tvpdpwssd %3, %1, %0\n\tvpord %4, %1, %1\n\tvmovdqa64 %0, %2"
+            : "=&v"(up), "+v"(*sum), "+m"(*(__m512i *)(void *)high)
+            : "v"(SPLIT_HALVES), "v"(SPLIT_REST));
+#elif defined(__AVX512F__)
     __m512i up;
     __asm__("vpsrad %3, %1, %0\n\tvpord %4, %1, %1\n\tvpaddd %2, %0, %0\n\tvmovdqa64 %0, %2"
             : "=&v"(up), "+v"(*sum), "+m"(*(__m512i *)(void *)high)

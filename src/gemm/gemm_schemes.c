@@ -116,16 +116,16 @@ static bool accumulate(const struct gemm_family *family, struct gemm_panel_pair 
         k->whole[p->rows](p);
         return true;
     case STAGGERED:
-        x->splits = p->steps / GEMM_STAGGER + 1;
+        x->splits = k->split_ones * (p->steps / GEMM_STAGGER + 1);
         memset(at->high, 0, (size_t)(p->rows * p->stride) * sizeof *at->high);
         k->staggered[p->rows](p);
         return true;
     case EVERY_8:
-        x->splits = p->steps / 8;
+        x->splits = k->split_ones * (p->steps / 8);
         by_halves(k, k->every_8, p);
         return true;
     case EVERY_4:
-        x->splits = p->steps / 4;
+        x->splits = k->split_ones * (p->steps / 4);
         by_halves(k, k->every_4, p);
         return true;
     case UNPROVEN:

@@ -18,26 +18,62 @@ struct gemm_segments {
     int64_t count;
     struct gemm_block *block; /* one more than there are blocks */
     int64_t blocks;
-    int64_t steps;     /* in the last block */
-    double squares[2]; /* since the last split: bounds on the sums of squares that one accumulator takes of either
-                          operand */
+    int64_t steps;        /* in the last block */
+    double squares[2];    /* since the last split: bounds on the sums of squares that one accumulator takes of either
+                             operand, of the second one without the run that may go on */
+    int64_t run, run_end; /* windows of that run, and where in A it would go on */
+    double run_bound;
     int64_t a_step, b_step;
     bool ordered;
 };
 
+/* Bounds on the sums of squares of runs of 0 ... GEMM_RUN windows that follow each other in A. */
+struct gemm_runs {
+    double of[GEMM_RUN + 1];
+};
+
+/* From the largest sums of squares of 1, 2, 4 ... windows. aligned: runs begin where those windows may begin; otherwise
+ * they may meet one more. */
+static inline struct gemm_runs gemm_find_runs(const float largest[GEMM_RUN_LENGTHS], bool aligned) {
+    double of[GEMM_RUN + 2] = {0};
+    for (int n = 1, i = 0; n <= GEMM_RUN + 1; n++) {
+        if (i + 1 < GEMM_RUN_LENGTHS && n >> (i + 1))
+            i++;
+        of[n] = largest[i] + of[n - (1 << i)];
+        if (n > 1 << i && i + 1 < GEMM_RUN_LENGTHS && of[n] > largest[i + 1])
+            of[n] = largest[i + 1];
+    }
+    struct gemm_runs runs = {{0}};
+    for (int n = 1; n <= GEMM_RUN; n++)
+        runs.of[n] = of[aligned ? n : n + 1];
+    return runs;
+}
+
 /* What is known of a stretch: window[i] bounds the sum of squares over steps i * GEMM_WINDOW ... of a column of one
- * operand; of the other, any n windows that follow each other in the stretch sum to at most stretch + n each. By Cauchy
- * and Schwarz a sum of |a b| is at most the root of the product of both. Of no meaning in ordered sums; window NULL: no
- * sum over a block needs a proof. */
+ * operand; of the other, the stretch sums to at most `stretch`, or if there are `runs` (A is the other operand), any
+ * part of it and of its neighbours in A to what they say. By Cauchy and Schwarz a sum of |a b| is at most the root of
+ * the product of both. Of no meaning in ordered sums; window NULL: no sum over a block needs a proof. */
 struct gemm_proof {
     const float *window;
-    double stretch, each;
+    double stretch;
+    const struct gemm_runs *runs;
 };
+
+/* The bound of n windows of the other operand that follow each other. */
+static inline double gemm_bound_of(const struct gemm_proof *proof, int64_t n) {
+    if (!proof->runs)
+        return proof->stretch;
+    double bound = proof->runs->of[n % GEMM_RUN];
+    for (; n >= GEMM_RUN; n -= GEMM_RUN)
+        bound += proof->runs->of[GEMM_RUN];
+    return bound;
+}
 
 /* Steps: from one step of k to the next in A and in B. */
 static inline void gemm_segments_clear(struct gemm_segments *list, bool ordered, int64_t a_step, int64_t b_step) {
     list->count = list->blocks = list->steps = 0;
     list->squares[0] = list->squares[1] = 0;
+    list->run = list->run_end = 0;
     list->a_step = a_step;
     list->b_step = b_step;
     list->ordered = ordered;
@@ -104,14 +140,18 @@ static inline void gemm_segments_add(struct gemm_segments *list, int64_t a, int6
         return;
     }
     /* bounds on what was added since the last split, and how many of its steps are still to be appended */
-    double squares_a = list->squares[0], squares_b = list->squares[1] + proof.stretch;
-    int64_t pending = 0;
+    double squares_a = list->squares[0], squares_b = list->squares[1];
+    int64_t pending = 0, run = list->run;
+    if (run && (!proof.runs || a != list->run_end)) {
+        squares_b += list->run_bound;
+        run = 0;
+    }
     while (pending < steps) {
         const int64_t at = step + pending;
         const double window = proof.window[at / GEMM_WINDOW];
         int64_t take = gemm_min(steps - pending, GEMM_WINDOW - at % GEMM_WINDOW);
         const bool ends = list->steps + pending >= GEMM_BLOCK_STEPS;
-        if (ends || !gemm_segments_fit(squares_a + window, squares_b + proof.each)) {
+        if (ends || !gemm_segments_fit(squares_a + window, squares_b + gemm_bound_of(&proof, run + 1))) {
             gemm_segments_append(list, a, b, pending, false);
             if (ends)
                 gemm_segments_new_block(list);
@@ -122,18 +162,21 @@ static inline void gemm_segments_add(struct gemm_segments *list, int64_t a, int6
             step += pending;
             steps -= pending;
             pending = 0;
-            squares_a = 0;
-            squares_b = proof.stretch;
-            if (!gemm_segments_fit(window, squares_b + proof.each))
+            squares_a = squares_b = 0;
+            run = 0;
+            if (!gemm_segments_fit(window, gemm_bound_of(&proof, 1)))
                 take = 1; /* always right just after a split */
         }
         squares_a += window;
-        squares_b += proof.each;
+        run++;
         pending += take;
     }
     gemm_segments_append(list, a, b, pending, false);
     list->squares[0] = squares_a;
     list->squares[1] = squares_b;
+    list->run = run;
+    list->run_bound = gemm_bound_of(&proof, run);
+    list->run_end = a + pending * list->a_step;
 }
 
 /* Sets segments, count and splits of a tile. */

@@ -230,7 +230,7 @@ static void list_segments(const struct gradient *t, const struct packed_chunk *f
         float squares = 0; /* of all lines under the span, since a tile reads any one of them */
         for (int64_t r = 0; r < t->v.y.positions && !ordered; r++)
             squares = gemm_larger(squares, form->squares[span->line + r * t->filter_step]);
-        const struct gemm_proof proof = {t->c->packing->bound_windows ? form->windows : NULL, squares, 0};
+        const struct gemm_proof proof = {t->c->packing->bound_windows ? form->windows : NULL, squares, NULL};
         gemm_segments_add(&w->list, span->step * rows, (span->line * t->positions + position) * channels, span->step,
                           gemm_parts(span->x1 - span->x0, t->step_pixels), proof);
     }

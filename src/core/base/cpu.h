@@ -31,6 +31,12 @@ const char *fl_cpu_feature_name(int i);
 /* Whether VDPBF16PS, if the processor has it, takes longer than the fused multiply-adds that it replaces. */
 bool fl_cpu_dot_is_slow(void);
 
+/* Whether two ports execute all instructions of 512 bits, multiplications among them: on Intel processors, which have
+ * two vector units of that width. AMD processors add and shift in units of their own. */
+bool fl_cpu_has_two_ports(void);
+/* For tests: this answer instead, 0 or 1; -1: that of the processor again. */
+void fl_cpu_pretend_two_ports(int answer);
+
 /* NULL if this process may use the tiles of AMX, else why not. It asks the system once, from any thread. Signal frames
  * of the process are larger from then on (docs/embedding.md), so call this only when tiles are about to be used. The
  * processor must have FL_CPU_AMX_TILE. */
