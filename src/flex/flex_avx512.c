@@ -10,7 +10,7 @@ static const struct gemm_family family = {.kernels = &fl_gemm_int16_avx512,
                                           .depthwise = &fl_gemm_int16_depthwise_avx512bw,
                                           .stores = &fl_flex_stores_avx512bw};
 
-/* The same where additions and shifts take the place of multiplications. */
+/* The same where additions and shifts need the ports of multiplications. */
 static const struct gemm_family family_of_two_ports = {.kernels = &fl_gemm_int16_two_ports_avx512,
                                                        .packing = &fl_gemm_int16_packing_avx512bw,
                                                        .depthwise = &fl_gemm_int16_depthwise_avx512bw,

@@ -327,7 +327,7 @@ tile_limbs_body(const struct gemm_accumulated *x, const struct limb_rows *of, co
                 int32_t *restrict high) {
     const int up_bias = with->up_bias - (bias == GEMM_ADDEND_HIGH ? GEMM_LIMB_BITS : 0),
               up_residual = with->up_residual - (residual == GEMM_ADDEND_HIGH ? GEMM_LIMB_BITS : 0);
-    const int32_t rest = -GEMM_REST - 1, ones = (int32_t)x->splits + 1;
+    const int32_t rest = -GEMM_REST - 1, ones = (int32_t)x->owed + 1;
     struct limb_range range = {INT32_MIN, INT32_MAX};
 #if defined(__AVX512F__)
     const __m512i mask = _mm512_set1_epi32(rest), one = _mm512_set1_epi32(ones);
@@ -341,7 +341,7 @@ tile_limbs_body(const struct gemm_accumulated *x, const struct limb_rows *of, co
         for (int64_t i = 0; i < of->rows; i++) {
             const __m512i sum = _mm512_loadu_si512(x->sum + i * x->stride + j);
             __m512i l = _mm512_and_si512(sum, mask), h = _mm512_add_epi32(_mm512_srai_epi32(sum, GEMM_LIMB_BITS), one);
-            if (x->splits)
+            if (x->owed)
                 h = _mm512_add_epi32(h, _mm512_loadu_si512(x->high + i * x->stride + j));
             if (residual)
                 r = _mm512_sll_epi32(
@@ -372,7 +372,7 @@ tile_limbs_body(const struct gemm_accumulated *x, const struct limb_rows *of, co
         const int32_t *restrict sum = x->sum + i * x->stride, *restrict more = x->high + i * x->stride;
         const int16_t *restrict r = residual ? with->residual + i * of->pitch : NULL;
         for (int64_t j = 0; j < of->columns; j++)
-            high[j] = ones + (x->splits ? more[j] : 0);
+            high[j] = ones + (x->owed ? more[j] : 0);
         for (int64_t j = 0; j < of->columns; j++) {
             const int32_t b = bias ? (int32_t)((uint32_t)with->bias[j] << up_bias) : 0,
                           s = residual ? (int32_t)((uint32_t)r[j] << up_residual) : 0;

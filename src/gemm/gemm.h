@@ -5,7 +5,7 @@
  * Operands are packed: a packed element is what one SIMD lane multiplies at a time, 32 bits: a binary32, or a k-pair,
  * two 16-bit elements that are neighbours along k. A step of k is one packed element of each row and column. A sum of
  * products is an accumulator of 32 bits: a binary32, or two limbs of int32, of which a carry split moves all but 15
- * bits of the low one to the high one.
+ * bits, in some kernels all but 16, of the low one to the high one.
  *
  * Mantissas of at most 8 bits are packed as k-quads, four bytes that are neighbours along k (gemm_int8_avx512.c). */
 #ifndef FL_GEMM_H
@@ -20,11 +20,12 @@ enum {
     GEMM_LIMBS_K = 16384, /* longest k whose sums surely fit two limbs: |sum| <= 2^44 */
     GEMM_LIMB_BITS = 15,  /* of the low limb */
     GEMM_REST = -(1 << GEMM_LIMB_BITS),
-    GEMM_WINDOW = 4,         /* steps of the shortest bound window */
-    GEMM_AHEAD_STEPS = 16,   /* of a tile, between looks ahead: the caches take few requests at a time */
-    GEMM_WINDOWS = 3,        /* lengths of windows: 1, 2 and 4 of the shortest */
-    GEMM_RUN_LENGTHS = 4,    /* of runs of neighbouring windows: 1, 2, 4 and 8 */
-    GEMM_RUN = 8,            /* windows of the longest */
+    GEMM_REST_MOST = 1 << 16,               /* largest magnitude of what a split leaves in an accumulator */
+    GEMM_INTERVAL = 4,                      /* steps of the shortest bound interval */
+    GEMM_AHEAD_STEPS = 16,                  /* of a tile, between looks ahead: the caches take few requests at a time */
+    GEMM_INTERVALS = 3,                     /* lengths of intervals: 1, 2 and 4 of the shortest */
+    GEMM_RUN_LENGTHS = 4,                   /* of runs of neighbouring intervals: 1, 2, 4 and 8 */
+    GEMM_RUN = 1 << (GEMM_RUN_LENGTHS - 1), /* intervals of the longest */
     GEMM_STAGGER = 16,       /* steps between two carry splits of an accumulator in the staggered micro-kernel */
     GEMM_CACHE_LINE = 64,    /* bytes */
     GEMM_PREFETCH_STEPS = 4, /* steps of a panel kernel from one prefetch to the next */
@@ -38,7 +39,7 @@ enum {
 };
 
 /* Largest sum of |a b| since the last carry split at which an int32 accumulator cannot overflow, whatever the signs. */
-#define GEMM_SPLIT_LIMIT ((double)(0x7fffffff - 0xffff))
+#define GEMM_SPLIT_LIMIT (0x1p31 - GEMM_REST_MOST)
 
 /* Sums in rows. Those of integers are high * 2^15 + low, 0 <= low < 2^15, in two arrays of limbs or, if those might not
  * suffice (k beyond GEMM_LIMBS_K), integers in wide. Sums of floats are binary32 in low; high and wide are NULL. */
@@ -188,10 +189,10 @@ struct gemm_panel_pair {
 
 typedef void (*gemm_panel_kernel)(const struct gemm_panel_pair *p);
 
-/* Converts rows by columns of accumulators of a micro-kernel to sums, stored in out or added to it. high: NULL if
- * splits, what these leave to be added to the high limb, is 0. */
+/* Converts rows by columns of accumulators of a micro-kernel to sums, stored in out or added to it. owed: what
+ * carry splits left to be added to the high limb; high: NULL if that is 0. */
 typedef void (*gemm_finish)(const int32_t *sum, const int32_t *high, int64_t stride, int64_t rows, int64_t columns,
-                            int64_t splits, bool add, const struct gemm_sums *out);
+                            int64_t owed, bool add, const struct gemm_sums *out);
 
 /* The functions on packed elements. A table of panel kernels is indexed by rows, 1 ... panel_rows, or up to half of
  * that if its comment says so; entries that a family does not use are NULL. */
@@ -209,7 +210,7 @@ struct gemm_kernels {
                       */
     void (*begin)(void), (*end)(void);  /* around the calls that a thread makes for one part; NULL: nothing to do */
     const gemm_panel_kernel *whole;     /* no carry split */
-    int split_ones;                     /* what each split leaves to be added to the high limb */
+    int owed_per_split;                 /* what a carry split leaves to be added to the high limb */
     const gemm_panel_kernel *staggered; /* each accumulator split every GEMM_STAGGER steps, in memory */
     const gemm_panel_kernel *every_8, *every_4, *every_1; /* split every 8, 4 steps, every step; half of panel_rows */
     const gemm_panel_kernel *products; /* each product's high half in `high`, by itself; half of panel_rows */
@@ -253,12 +254,12 @@ struct gemm_operand {
 };
 
 /* What is known of a panel over one block of k. Bounds: the largest magnitude, and the largest Euclidean norm of a line
- * over the bound windows of 1, 2 and 4 times GEMM_WINDOW steps, wherever they begin, and over the whole block. Or, of
- * B, the starts of accumulators. */
+ * over the bound intervals of 1, 2 and 4 times GEMM_INTERVAL steps, wherever they begin, and over the whole block. Or,
+ * of B, the starts of accumulators. */
 struct gemm_bound {
     union {
         struct {
-            double largest, window[GEMM_WINDOWS], whole;
+            double largest, interval[GEMM_INTERVALS], whole;
         };
         int32_t start[GEMM_PANEL_COLUMNS_MAX];
     };
@@ -314,10 +315,10 @@ struct gemm_packing {
 
     /* Proofs; NULL if sums cannot overflow. */
     void (*bound_panel)(const gemm_packed *panel, int64_t width, int64_t steps, struct gemm_bound *bound);
-    /* Bounds packed rows: for each window of GEMM_WINDOW steps the largest sum of squares of a column. */
-    void (*bound_windows)(const gemm_packed *rows, int64_t width, int64_t steps, float *windows);
-    /* Raises the bounds of runs of windows to those of n packed elements, whose windows begin at every GEMM_WINDOW-th
-     * of them: the largest sum of squares of 1, 2, 4 and 8 windows that follow each other. */
+    /* Bounds packed rows: for each interval of GEMM_INTERVAL steps the largest sum of squares of a column. */
+    void (*bound_intervals)(const gemm_packed *rows, int64_t width, int64_t steps, float *intervals);
+    /* Raises the bounds of runs to those of n packed elements, whose intervals begin at every GEMM_INTERVAL-th of them:
+     * the largest sums of squares of 1, 2, 4 and 8 intervals that follow each other. */
     void (*bound_runs)(const gemm_packed *packed, int64_t n, float largest[GEMM_RUN_LENGTHS]);
 
     /* Ordered sums: `steps` rows of zeros in A times these rows of B, as one row of B; else NULL. */
@@ -443,11 +444,11 @@ struct gemm_matrix_tile {
     int64_t columns;
 };
 
-/* Accumulators of a micro-kernel in rows `stride` apart: each is a sum less (splits + 1) 2^15, of which `high` has the
- * high limb (NULL if splits is 0); each split counts split_ones times. */
+/* Accumulators of a micro-kernel in rows `stride` apart: each is a sum less (owed + 1) 2^15, of which `high` has the
+ * high limb (NULL if owed is 0). */
 struct gemm_accumulated {
     const int32_t *sum, *high;
-    int64_t stride, splits;
+    int64_t stride, owed;
 };
 
 /* Stores sums as elements of the output, with the epilogue, rounded once; `stats` collects the statistics of a worker.

@@ -191,9 +191,9 @@ static inline float as_float(int32_t word) {
 }
 
 static void gemm_finish_sums(const int32_t *sum, const int32_t *unused, int64_t stride, int64_t rows, int64_t columns,
-                             int64_t splits, bool add, const struct gemm_sums *out) {
+                             int64_t owed, bool add, const struct gemm_sums *out) {
     (void)unused;
-    (void)splits;
+    (void)owed;
     for (int64_t i = 0; i < rows; i++, sum += stride) {
         int32_t *to = out->low + i * out->stride;
         for (int64_t j = 0; j < columns; j++) {

@@ -7,8 +7,8 @@
 #include "gemm/gemm_float_vector.h"
 
 static void gemm_finish_sums(const int32_t *sum, const int32_t *high, int64_t stride, int64_t rows, int64_t columns,
-                             int64_t splits, bool add, const struct gemm_sums *out) {
-    (void)high, (void)splits;
+                             int64_t owed, bool add, const struct gemm_sums *out) {
+    (void)high, (void)owed;
     for (int64_t i = 0; i < rows; i++) {
         const float *from = (const float *)(const void *)(sum + i * stride);
         float *to = (float *)(void *)(out->low + i * out->stride);

@@ -55,8 +55,8 @@ struct forward {
     int vectors;
     int64_t width, panels, panels_per_group, groups; /* groups of panels whose sums are stored together */
     gemm_packed *packed;
-    int64_t windows;
-    float *proof; /* of each panel, by windows; then their maximum in the first */
+    int64_t intervals;
+    float *proof; /* of each panel, by intervals; then their maximum in the first */
 
     int64_t rect_h, rect_w, rects_y, rects_x;
     int64_t stack;    /* images of a rectangle; more than one if they are whole, and a tile has more rows than a line */
@@ -117,7 +117,7 @@ static gemm_packed *packed_panel(const struct forward *t, int64_t panel, int for
 }
 
 static float *proof_of(const struct forward *t, int64_t panel, int form) {
-    return t->proof + (form * t->panels + panel) * t->windows;
+    return t->proof + (form * t->panels + panel) * t->intervals;
 }
 
 /* Packs some channels from k on of a form of the filters of a panel in filter row r; false if it does not fit. */
@@ -152,7 +152,7 @@ static void pack_forms(void *context, int panel, int worker) {
                     __atomic_store_n(&t->beyond, 1, __ATOMIC_RELAXED);
                     return;
                 }
-        t->c->packing->bound_windows(packed, t->width, t->steps, proof_of(t, panel, form));
+        t->c->packing->bound_intervals(packed, t->width, t->steps, proof_of(t, panel, form));
     }
 }
 
@@ -177,8 +177,8 @@ static void forward_pack_filters(void *context, int panel, int worker) {
         if (t->panel_steps > t->steps)
             packing->hole(packed + p->hole * t->width, to, t->width, p->steps);
     }
-    if (packing->bound_windows)
-        packing->bound_windows(packed, t->width, t->steps, t->proof + panel * t->windows);
+    if (packing->bound_intervals)
+        packing->bound_intervals(packed, t->width, t->steps, t->proof + panel * t->intervals);
 }
 
 /* --- the image ---------------------------------------------------------------------------------------------------- */
@@ -187,8 +187,8 @@ static void forward_pack_filters(void *context, int panel, int worker) {
 struct rect {
     int64_t image, images, y0, y1, x0, x1;
     int64_t in_y0, in_y1, in_x0, in_x1;
-    int64_t line;                                         /* packed elements of an input row */
-    float largest[GEMM_WINOGRAD_FORMS][GEMM_RUN_LENGTHS]; /* sums of squares of runs of the copy, or of each form */
+    int64_t line;                                      /* packed elements of an input row */
+    float runs[GEMM_WINOGRAD_FORMS][GEMM_RUN_LENGTHS]; /* the largest sums of squares of the copy, or of each form */
     int64_t band_y0, band_y1;
 };
 
@@ -298,11 +298,11 @@ static void pack_image(const struct forward *t, struct rect *q, int64_t number, 
             pack_line(t, to + i * q->line, row, q->in_x0, q->in_x1);
     }
     for (int form = 0; form < t->forms && t->c->packing->bound_runs; form++)
-        t->c->packing->bound_runs(to + form * t->plane, lines * q->line, q->largest[form]);
+        t->c->packing->bound_runs(to + form * t->plane, lines * q->line, q->runs[form]);
 }
 
 static void pack_rect(const struct forward *t, struct rect *q, gemm_packed *to, const void *zero) {
-    memset(q->largest, 0, sizeof q->largest);
+    memset(q->runs, 0, sizeof q->runs);
     for (int64_t i = 0; i < q->images; i++)
         pack_image(t, q, q->image + i, to + i * t->copy, zero);
 }
@@ -367,9 +367,8 @@ static void list_segments(const struct forward *t, const struct rect *q, int for
                           struct met down_met, struct met across_met, struct gemm_segments *list) {
     const int64_t phases_y = phases_of(t, &t->v.y), phases_x = phases_of(t, &t->v.x);
     const bool ordered = is_ordered(t);
-    const bool aligned = t->pixel % GEMM_WINDOW == 0 && t->depth_steps % GEMM_WINDOW == 0;
-    const struct gemm_runs runs = gemm_find_runs(q->largest[form], aligned);
-    const struct gemm_proof proof = {t->c->packing->bound_windows ? proof_of(t, 0, form) : NULL, 0, &runs};
+    const struct gemm_runs runs = gemm_find_runs(q->runs[form], t->pixel, t->depth_steps);
+    const struct gemm_proof proof = {t->c->packing->bound_intervals ? proof_of(t, 0, form) : NULL, 0, &runs};
     gemm_segments_clear(list, ordered, 1, t->width);
     for (int64_t i = 0; i < t->pieces; i++) {
         const struct piece *p = &t->piece[i];
@@ -715,7 +714,7 @@ static void forward_plan(struct forward *t) {
     t->panels_per_group = t->v.filters <= 2 * GROUP_COLUMNS ? t->panels : GROUP_COLUMNS / t->width;
     t->groups = gemm_parts(t->panels, t->panels_per_group);
     list_pieces(t, NULL);
-    t->windows = gemm_parts(t->steps, GEMM_WINDOW);
+    t->intervals = gemm_parts(t->steps, GEMM_INTERVAL);
 
     const int64_t columns = gemm_min(t->v.filters, t->panels_per_group * t->width);
     int64_t pixels = GEMM_SUM_BYTES / (columns * t->each * t->c->stores->sum_bytes);
@@ -742,7 +741,7 @@ static struct gemm_workspace lay_out(struct forward *t, char *block) {
     t->packed = gemm_take(&arena, t->panels * t->forms * t->panel_steps * t->width, GEMM_PACKED);
     t->piece = gemm_take(&arena, t->pieces, sizeof *t->piece);
     t->proof =
-        gemm_take(&arena, t->c->packing->bound_windows ? t->forms * t->panels * t->windows : 0, sizeof *t->proof);
+        gemm_take(&arena, t->c->packing->bound_intervals ? t->forms * t->panels * t->intervals : 0, sizeof *t->proof);
     lay_out_worker(t, &worker);
     return fl_gemm_needs(t->c, &arena, &worker, t->parts);
 }
@@ -768,10 +767,10 @@ static bool compute(struct forward *t) {
     fl_parallel((int)t->panels, t->forms > 1 ? pack_forms : forward_pack_filters, t);
     if (t->beyond)
         return false;
-    for (int form = 0; form < t->forms && t->c->packing->bound_windows; form++) {
+    for (int form = 0; form < t->forms && t->c->packing->bound_intervals; form++) {
         float *proof = proof_of(t, 0, form);
-        for (int64_t i = t->windows; i < t->panels * t->windows; i++)
-            proof[i % t->windows] = gemm_larger(proof[i % t->windows], proof[i]);
+        for (int64_t i = t->intervals; i < t->panels * t->intervals; i++)
+            proof[i % t->intervals] = gemm_larger(proof[i % t->intervals], proof[i]);
     }
     fl_parallel_large(t->c->workers, (int)t->parts, forward_part, t);
     return true;

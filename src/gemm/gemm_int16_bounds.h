@@ -2,7 +2,7 @@
  * inequality of Cauchy and Schwarz.
  *
  * Gives: squares, packed_load, squares_of, squares_zero, squares_larger, squares_up, gemm_bound_panel,
- * gemm_bound_windows, gemm_bound_runs. */
+ * gemm_bound_intervals, gemm_bound_runs. */
 #ifndef FL_GEMM_INT16_BOUNDS_H
 #define FL_GEMM_INT16_BOUNDS_H
 
@@ -135,18 +135,18 @@ static inline float squares_up(squares x, int64_t terms) {
 
 /* Bounds `steps` rows of `width` packed elements. */
 static void gemm_bound_panel(const gemm_packed *panel, int64_t width, int64_t steps, struct gemm_bound *bound) {
-    squares most[GEMM_WINDOWS], whole = squares_zero();
+    squares most[GEMM_INTERVALS], whole = squares_zero();
     packed_vector largest = packed_zero();
-    for (int i = 0; i < GEMM_WINDOWS; i++)
+    for (int i = 0; i < GEMM_INTERVALS; i++)
         most[i] = squares_zero();
     for (int64_t line = 0; line < width; line += LANES) {
         const int64_t count = width - line;
         squares last[3], total = squares_zero();
         for (int i = 0; i < 3; i++)
             last[i] = squares_zero();
-        for (int64_t step = 0; step < steps; step += GEMM_WINDOW) {
+        for (int64_t step = 0; step < steps; step += GEMM_INTERVAL) {
             squares here = squares_zero();
-            const int64_t some = steps - step < GEMM_WINDOW ? steps - step : GEMM_WINDOW;
+            const int64_t some = steps - step < GEMM_INTERVAL ? steps - step : GEMM_INTERVAL;
             for (int64_t i = 0; i < some; i++) {
                 const packed_vector x = packed_load(panel + (step + i) * width + line, count);
                 largest = magnitudes(largest, x);
@@ -165,14 +165,14 @@ static void gemm_bound_panel(const gemm_packed *panel, int64_t width, int64_t st
         whole = squares_larger(whole, total);
     }
     bound->largest = magnitudes_largest(largest);
-    for (int i = 0; i < GEMM_WINDOWS; i++)
-        bound->window[i] = sqrt(squares_up(most[i], steps));
+    for (int i = 0; i < GEMM_INTERVALS; i++)
+        bound->interval[i] = sqrt(squares_up(most[i], steps));
     bound->whole = sqrt(squares_up(whole, steps));
 }
 
-static void gemm_bound_windows(const gemm_packed *rows, int64_t width, int64_t steps, float *windows) {
-    for (int64_t step = 0; step < steps; step += GEMM_WINDOW) {
-        const int64_t some = steps - step < GEMM_WINDOW ? steps - step : GEMM_WINDOW;
+static void gemm_bound_intervals(const gemm_packed *rows, int64_t width, int64_t steps, float *intervals) {
+    for (int64_t step = 0; step < steps; step += GEMM_INTERVAL) {
+        const int64_t some = steps - step < GEMM_INTERVAL ? steps - step : GEMM_INTERVAL;
         squares largest = squares_zero();
         for (int64_t j = 0; j < width; j += LANES) {
             squares sum = squares_zero();
@@ -180,12 +180,12 @@ static void gemm_bound_windows(const gemm_packed *rows, int64_t width, int64_t s
                 sum = squares_of(sum, packed_load(rows + (step + i) * width + j, width - j));
             largest = squares_larger(largest, sum);
         }
-        windows[step / GEMM_WINDOW] = squares_up(largest, GEMM_WINDOW);
+        intervals[step / GEMM_INTERVAL] = squares_up(largest, GEMM_INTERVAL);
     }
 }
 
-/* The LANES windows from `packed` on, in order; zeros beyond `count` packed elements. */
-static inline squares windows_of(const gemm_packed *packed, int64_t count) {
+/* The LANES intervals from `packed` on, in order; zeros beyond `count` packed elements. */
+static inline squares intervals_of(const gemm_packed *packed, int64_t count) {
 #if defined(__AVX512F__) || defined(__AVX2__)
     squares q[4];
     for (int i = 0; i < 4; i++, packed += LANES, count -= LANES)
@@ -202,12 +202,12 @@ static inline squares windows_of(const gemm_packed *packed, int64_t count) {
                  sums = _mm256_add_ps(_mm256_shuffle_ps(x, y, 0x44), _mm256_shuffle_ps(x, y, 0xee));
     return _mm256_permutevar8x32_ps(sums, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 #else
-    squares windows = squares_zero();
-    for (int i = 0; i < LANES && count > 0; i++, packed += GEMM_WINDOW, count -= GEMM_WINDOW) {
+    squares intervals = squares_zero();
+    for (int i = 0; i < LANES && count > 0; i++, packed += GEMM_INTERVAL, count -= GEMM_INTERVAL) {
         const squares four = squares_of(squares_zero(), packed_load(packed, count));
-        windows.of[i] = four.of[0] + four.of[1] + four.of[2] + four.of[3];
+        intervals.of[i] = four.of[0] + four.of[1] + four.of[2] + four.of[3];
     }
-    return windows;
+    return intervals;
 #endif
 }
 
@@ -236,8 +236,8 @@ static void gemm_bound_runs(const gemm_packed *packed, int64_t n, float largest[
         most[i] = squares_zero();
     for (int i = 0; i < GEMM_RUN_LENGTHS - 1; i++)
         last[i] = squares_zero();
-    for (int64_t i = 0; i < n; i += LANES * GEMM_WINDOW) {
-        const squares one = windows_of(packed + i, n - i), two = squares_add(one, squares_after(one, last[0], 1)),
+    for (int64_t i = 0; i < n; i += LANES * GEMM_INTERVAL) {
+        const squares one = intervals_of(packed + i, n - i), two = squares_add(one, squares_after(one, last[0], 1)),
                       four = squares_add(two, squares_after(two, last[1], 2)),
                       eight = squares_add(four, squares_after(four, last[2], 4));
         most[0] = squares_larger(most[0], one);
@@ -249,7 +249,7 @@ static void gemm_bound_runs(const gemm_packed *packed, int64_t n, float largest[
         last[2] = four;
     }
     for (int i = 0; i < GEMM_RUN_LENGTHS; i++) {
-        const float bound = squares_up(most[i], GEMM_WINDOW << i);
+        const float bound = squares_up(most[i], GEMM_INTERVAL << i);
         largest[i] = bound > largest[i] ? bound : largest[i];
     }
 }

@@ -77,8 +77,8 @@ static void gemm_pack_bytes(const gemm_packed *panel, int64_t width, int64_t ste
 
 /* sum: modulo 2^32; rest: modulo 255, not reduced. */
 static void gemm_finish_bytes(const int32_t *sum, const int32_t *rest, int64_t stride, int64_t rows, int64_t columns,
-                              int64_t splits, bool add, const struct gemm_sums *out) {
-    (void)splits;
+                              int64_t owed, bool add, const struct gemm_sums *out) {
+    (void)owed;
     for (int64_t i = 0; i < rows; i++) {
         const int32_t *restrict of_sum = sum + i * stride, *restrict of_rest = rest + i * stride;
         int32_t *restrict low = out->low + i * out->stride, *restrict high = out->high + i * out->stride;

@@ -38,8 +38,8 @@ static const gemm_panel_kernel panel_products[PANEL_ROWS / 2 + 1] = {PANEL_HALVE
 
 /* sum is the sum modulo 2^32, high the sum of floor(product / 2^16) and so within 2^32 below it for 65537 steps. */
 static void gemm_finish_products(const int32_t *sum, const int32_t *high, int64_t stride, int64_t rows, int64_t columns,
-                                 int64_t splits, bool add, const struct gemm_sums *out) {
-    (void)splits;
+                                 int64_t owed, bool add, const struct gemm_sums *out) {
+    (void)owed;
     for (int64_t i = 0; i < rows; i++) {
         const int32_t *restrict of_sum = sum + i * stride, *restrict of_high = high + i * stride;
         int32_t *restrict low = out->low + i * out->stride, *restrict up = out->high + i * out->stride;

@@ -16,7 +16,7 @@
  * always right, and splits can be as rare as the operands allow: accumulators are right while the sum of |a b| since
  * the last split is at most GEMM_SPLIT_LIMIT.
  *
- * Gives: LANES, GEMM_VNNI, GEMM_EXACT, GEMM_SPLITS, SPLIT_ONES, vector, vector_start, vector_load, vector_put,
+ * Gives: LANES, GEMM_VNNI, GEMM_EXACT, GEMM_SPLITS, OWED_PER_SPLIT, vector, vector_start, vector_load, vector_put,
  * vector_broadcast, multiply_add, product_add, split_register, split_memory, limbs_put. GEMM_TWO_PORTS may be defined
  * if there is VNNI in 512 bits. */
 #ifndef FL_GEMM_INT16_VECTOR_H
@@ -51,7 +51,9 @@ enum { LANES = 4 };
 #ifndef GEMM_TWO_PORTS
 #define GEMM_TWO_PORTS 0
 #endif
-enum { SPLIT_ONES = GEMM_TWO_PORTS ? 2 : 1 }; /* what is to be added to high for each split */
+/* Bits that a split leaves in an accumulator, and what it leaves to be added to high, in units of 2^15. */
+enum { SPLIT_BITS = GEMM_TWO_PORTS ? 16 : GEMM_LIMB_BITS, OWED_PER_SPLIT = 1 << (SPLIT_BITS - GEMM_LIMB_BITS) };
+_Static_assert(1 << SPLIT_BITS <= GEMM_REST_MOST, "what remains leaves room for sums up to the limit");
 
 typedef int32_t vector __attribute__((vector_size(LANES * 4)));
 typedef uint32_t uvector __attribute__((vector_size(LANES * 4)));
@@ -116,8 +118,8 @@ static inline __attribute__((always_inline)) void product_add(vector *sum, vecto
 }
 
 #if GEMM_TWO_PORTS
-#define SPLIT_HALVES _mm512_set1_epi32(2 << 16)
-#define SPLIT_REST _mm512_set1_epi32(-(1 << 16))
+#define SPLIT_HALVES _mm512_set1_epi32(OWED_PER_SPLIT << 16)
+#define SPLIT_REST _mm512_set1_epi32(-(1 << SPLIT_BITS))
 #endif
 
 static inline __attribute__((always_inline)) void split_register(vector *sum, vector *high) {

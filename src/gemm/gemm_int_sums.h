@@ -10,13 +10,13 @@
 /* Converts a row of accumulators to limbs. The 2^15 of the start, which is missing in sum, is a one in high: adding it
  * to sum could overflow. */
 static inline __attribute__((always_inline)) void to_limbs(const int32_t *sum, const int32_t *high, int64_t columns,
-                                                           int32_t splits, const bool add, int32_t *low, int32_t *up) {
-    const vector mask = (vector){0} + (-GEMM_REST - 1), ones = (vector){0} + (splits + 1);
+                                                           int32_t owed, const bool add, int32_t *low, int32_t *up) {
+    const vector mask = (vector){0} + (-GEMM_REST - 1), ones = (vector){0} + (owed + 1);
     int64_t j = 0;
     for (; j + LANES <= columns; j += LANES) {
         const vector x = vector_load(sum + j);
         vector rest = x & mask, carried = (x >> GEMM_LIMB_BITS) + ones;
-        if (splits)
+        if (owed)
             carried += vector_load(high + j);
         if (add) {
             rest += vector_load(low + j);
@@ -27,8 +27,8 @@ static inline __attribute__((always_inline)) void to_limbs(const int32_t *sum, c
         vector_put(up + j, carried);
     }
     for (; j < columns; j++)
-        limbs_put(low, up, j, sum[j] & (-GEMM_REST - 1),
-                  (splits ? high[j] : 0) + splits + 1 + (sum[j] >> GEMM_LIMB_BITS), add);
+        limbs_put(low, up, j, sum[j] & (-GEMM_REST - 1), (owed ? high[j] : 0) + owed + 1 + (sum[j] >> GEMM_LIMB_BITS),
+                  add);
 }
 
 typedef int64_t wide_vector __attribute__((vector_size(LANES * 4)));
@@ -44,13 +44,13 @@ static inline __attribute__((always_inline)) wide_vector widened(const int32_t *
 }
 
 static void gemm_finish_sums(const int32_t *sum, const int32_t *high, int64_t stride, int64_t rows, int64_t columns,
-                             int64_t splits, bool add, const struct gemm_sums *out) {
+                             int64_t owed, bool add, const struct gemm_sums *out) {
     for (int64_t i = 0; i < rows; i++, sum += stride, high += stride) {
         const int64_t at = i * out->stride;
         if (add)
-            to_limbs(sum, high, columns, (int32_t)splits, true, out->low + at, out->high + at);
+            to_limbs(sum, high, columns, (int32_t)owed, true, out->low + at, out->high + at);
         else
-            to_limbs(sum, high, columns, (int32_t)splits, false, out->low + at, out->high + at);
+            to_limbs(sum, high, columns, (int32_t)owed, false, out->low + at, out->high + at);
     }
 }
 

@@ -1,12 +1,12 @@
 /* gemm_schemes.c - the sums of a panel of A by a panel of B over one block of k, by the fastest scheme proved exact.
  *
- * By the bounds of both panels (struct gemm_bound) a sum of products over a window is at most its length times
+ * By the bounds of both panels (struct gemm_bound) a sum of products over an interval is at most its length times
  * max|a| max|b|, and at most ||a|| ||b|| (Cauchy, Schwarz). If that fits int32, an accumulator is right even if it
  * wrapped before. The schemes and their conditions:
  *
  *     whole      the whole block fits
- *     staggered  every window of 16 steps fits
- *     every 8, 4 every window of 8 or of 4 steps fits
+ *     staggered  every interval of 16 steps fits
+ *     every 8, 4 every interval of 8 or of 4 steps fits
  *     bytes      nothing fits, but bytes can be multiplied: the mod-255 check. It computes the sum modulo 2^32, lo, and
  *                the sum modulo 255, r, from the elements modulo 255. Since 2^32 = 1 modulo 255, the sum is lo + 2^32 t
  *                for the t of least magnitude with t = r - lo modulo 255, as long as |sum| <= 127.5 * 2^32
@@ -25,20 +25,20 @@ enum {
 enum scheme { WHOLE, STAGGERED, EVERY_8, EVERY_4, UNPROVEN };
 
 static enum scheme choose(const struct gemm_bound *a, const struct gemm_bound *b, int64_t steps, int per_step) {
-    static const enum scheme by_window[GEMM_WINDOWS] = {EVERY_4, EVERY_8, STAGGERED};
+    static const enum scheme by_interval[GEMM_INTERVALS] = {EVERY_4, EVERY_8, STAGGERED};
     const double product = a->largest * b->largest * per_step;
     if (product * (double)steps <= GEMM_SPLIT_LIMIT || a->whole * b->whole <= GEMM_SPLIT_LIMIT)
         return WHOLE;
-    for (int i = GEMM_WINDOWS - 1; i >= 0; i--)
-        if (product * (GEMM_WINDOW << i) <= GEMM_SPLIT_LIMIT || a->window[i] * b->window[i] <= GEMM_SPLIT_LIMIT)
-            return by_window[i];
+    for (int i = GEMM_INTERVALS - 1; i >= 0; i--)
+        if (product * (GEMM_INTERVAL << i) <= GEMM_SPLIT_LIMIT || a->interval[i] * b->interval[i] <= GEMM_SPLIT_LIMIT)
+            return by_interval[i];
     return UNPROVEN;
 }
 
 bool fl_gemm_will_want_bytes(const struct gemm_family *family, const struct gemm_bound *bound) {
     return family->kernels->bytes &&
-           bound->largest * bound->largest * family->packing->per_step * GEMM_WINDOW > GEMM_SPLIT_LIMIT &&
-           bound->window[0] * bound->window[0] > GEMM_SPLIT_LIMIT;
+           bound->largest * bound->largest * family->packing->per_step * GEMM_INTERVAL > GEMM_SPLIT_LIMIT &&
+           bound->interval[0] * bound->interval[0] > GEMM_SPLIT_LIMIT;
 }
 
 /* Runs a kernel of half the height over all rows. */
@@ -94,7 +94,7 @@ static void unproven(const struct gemm_family *family, const struct gemm_panel_p
         k->finish_products(p->sum, p->high, p->stride, p->rows, k->panel_columns, 0, add, out);
     } else {
         by_halves(k, k->every_1, p);
-        k->finish(p->sum, p->high, p->stride, p->rows, k->panel_columns, p->steps, add, out);
+        k->finish(p->sum, p->high, p->stride, p->rows, k->panel_columns, k->owed_per_split * p->steps, add, out);
     }
 }
 
@@ -116,16 +116,16 @@ static bool accumulate(const struct gemm_family *family, struct gemm_panel_pair 
         k->whole[p->rows](p);
         return true;
     case STAGGERED:
-        x->splits = k->split_ones * (p->steps / GEMM_STAGGER + 1);
+        x->owed = k->owed_per_split * (p->steps / GEMM_STAGGER + 1);
         memset(at->high, 0, (size_t)(p->rows * p->stride) * sizeof *at->high);
         k->staggered[p->rows](p);
         return true;
     case EVERY_8:
-        x->splits = k->split_ones * (p->steps / 8);
+        x->owed = k->owed_per_split * (p->steps / 8);
         by_halves(k, k->every_8, p);
         return true;
     case EVERY_4:
-        x->splits = k->split_ones * (p->steps / 4);
+        x->owed = k->owed_per_split * (p->steps / 4);
         by_halves(k, k->every_4, p);
         return true;
     case UNPROVEN:
@@ -139,7 +139,7 @@ static void exact_sums(const struct gemm_family *family, struct gemm_panel_pair 
                        struct gemm_accumulators *at) {
     struct gemm_accumulated x;
     if (accumulate(family, p, a, b, at, &x))
-        family->kernels->finish(x.sum, x.high, x.stride, p->rows, family->kernels->panel_columns, x.splits, add, out);
+        family->kernels->finish(x.sum, x.high, x.stride, p->rows, family->kernels->panel_columns, x.owed, add, out);
     else
         unproven(family, p, a, b, add, out, bytes, at);
 }
@@ -155,7 +155,7 @@ void fl_gemm_pair_store(const struct gemm_call *c, struct gemm_panel_pair *p, co
     else if (c->stores->accumulated(c->args, first, pitch, p->rows, columns, &x, stats))
         return;
     else
-        c->kernels->finish(x.sum, x.high, x.stride, p->rows, width, x.splits, false, room);
+        c->kernels->finish(x.sum, x.high, x.stride, p->rows, width, x.owed, false, room);
     c->stores->rows(c->args, first, pitch, p->rows, columns, room, stats);
 }
 

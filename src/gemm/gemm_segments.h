@@ -19,23 +19,26 @@ struct gemm_segments {
     struct gemm_block *block; /* one more than there are blocks */
     int64_t blocks;
     int64_t steps;        /* in the last block */
-    double squares[2];    /* since the last split: bounds on the sums of squares that one accumulator takes of either
-                             operand, of the second one without the run that may go on */
-    int64_t run, run_end; /* windows of that run, and where in A it would go on */
+    double squares[2];    /* since the last split: bounds on the sums of squares that one accumulator takes of the
+                             operand with intervals and of the other one, of this without the run that may go on */
+    int64_t run, run_end; /* steps of that run, and where in A it would go on */
     double run_bound;
     int64_t a_step, b_step;
     bool ordered;
 };
 
-/* Bounds on the sums of squares of runs of 0 ... GEMM_RUN windows that follow each other in A. */
+/* Bounds on the sums of squares of runs of 0 ... GEMM_RUN + 1 intervals that follow each other in A. aligned: every
+ * stretch of A begins where an interval does, and so does every filter position in B. */
 struct gemm_runs {
-    double of[GEMM_RUN + 1];
+    double of[GEMM_RUN + 2];
+    bool aligned;
 };
 
-/* From the largest sums of squares of 1, 2, 4 ... windows. aligned: runs begin where those windows may begin; otherwise
- * they may meet one more. */
-static inline struct gemm_runs gemm_find_runs(const float largest[GEMM_RUN_LENGTHS], bool aligned) {
-    double of[GEMM_RUN + 2] = {0};
+/* From the largest sums of squares of 1, 2, 4 ... intervals of an image whose pixels lie `pixel` packed elements apart,
+ * `depth` of which have data. */
+static inline struct gemm_runs gemm_find_runs(const float largest[GEMM_RUN_LENGTHS], int64_t pixel, int64_t depth) {
+    struct gemm_runs runs = {.aligned = pixel % GEMM_INTERVAL == 0 && depth % GEMM_INTERVAL == 0};
+    double *of = runs.of;
     for (int n = 1, i = 0; n <= GEMM_RUN + 1; n++) {
         if (i + 1 < GEMM_RUN_LENGTHS && n >> (i + 1))
             i++;
@@ -43,30 +46,31 @@ static inline struct gemm_runs gemm_find_runs(const float largest[GEMM_RUN_LENGT
         if (n > 1 << i && i + 1 < GEMM_RUN_LENGTHS && of[n] > largest[i + 1])
             of[n] = largest[i + 1];
     }
-    struct gemm_runs runs = {{0}};
-    for (int n = 1; n <= GEMM_RUN; n++)
-        runs.of[n] = of[aligned ? n : n + 1];
     return runs;
 }
 
-/* What is known of a stretch: window[i] bounds the sum of squares over steps i * GEMM_WINDOW ... of a column of one
- * operand; of the other, the stretch sums to at most `stretch`, or if there are `runs` (A is the other operand), any
- * part of it and of its neighbours in A to what they say. By Cauchy and Schwarz a sum of |a b| is at most the root of
- * the product of both. Of no meaning in ordered sums; window NULL: no sum over a block needs a proof. */
+/* What is known of a stretch. Of one operand, interval[i] bounds the sum of squares of a column over steps
+ * i * GEMM_INTERVAL ... Of the other one `stretch` bounds that of the whole stretch; or if there are `runs`, this
+ * operand is A, whose step is 1, and they bound any part of the stretch, together with what lies beside it in A. By
+ * Cauchy and Schwarz a sum of |a b| is at most the root of the product of both. Of no meaning in ordered sums; interval
+ * NULL: no sum over a block needs a proof. */
 struct gemm_proof {
-    const float *window;
+    const float *interval;
     double stretch;
     const struct gemm_runs *runs;
 };
 
-/* The bound of n windows of the other operand that follow each other. */
-static inline double gemm_bound_of(const struct gemm_proof *proof, int64_t n) {
-    if (!proof->runs)
+/* The bound of `steps` neighbouring steps of the other operand. They meet at most one interval more than those that are
+ * aligned. Without runs it is the bound of the whole stretch. */
+static inline double gemm_bound_of(const struct gemm_proof *proof, int64_t steps) {
+    const struct gemm_runs *runs = proof->runs;
+    if (!runs)
         return proof->stretch;
-    double bound = proof->runs->of[n % GEMM_RUN];
-    for (; n >= GEMM_RUN; n -= GEMM_RUN)
-        bound += proof->runs->of[GEMM_RUN];
-    return bound;
+    int64_t n = gemm_parts(steps + (runs->aligned ? 0 : GEMM_INTERVAL - 1), GEMM_INTERVAL);
+    double bound = 0;
+    for (; n > GEMM_RUN + 1; n -= GEMM_RUN)
+        bound += runs->of[GEMM_RUN];
+    return bound + runs->of[n];
 }
 
 /* Steps: from one step of k to the next in A and in B. */
@@ -123,14 +127,14 @@ static inline void gemm_segments_add_hole(struct gemm_segments *list, int64_t b)
     gemm_segments_append(list, 0, b, 1, true);
 }
 
-/* Adds `steps` steps from `step` on (their place among the windows), which lie at a and b. */
+/* Adds `steps` steps from `step` on (their place among the intervals), which lie at a and b. */
 static inline void gemm_segments_add(struct gemm_segments *list, int64_t a, int64_t b, int64_t step, int64_t steps,
                                      struct gemm_proof proof) {
     if (list->ordered) {
         gemm_segments_append(list, a, b, steps, false);
         return;
     }
-    if (!proof.window) {
+    if (!proof.interval) {
         for (int64_t take; steps > 0; steps -= take, a += take * list->a_step, b += take * list->b_step) {
             if (list->steps >= GEMM_BLOCK_STEPS)
                 gemm_segments_new_block(list);
@@ -140,18 +144,18 @@ static inline void gemm_segments_add(struct gemm_segments *list, int64_t a, int6
         return;
     }
     /* bounds on what was added since the last split, and how many of its steps are still to be appended */
-    double squares_a = list->squares[0], squares_b = list->squares[1];
+    double of_intervals = list->squares[0], of_others = list->squares[1];
     int64_t pending = 0, run = list->run;
     if (run && (!proof.runs || a != list->run_end)) {
-        squares_b += list->run_bound;
+        of_others += list->run_bound;
         run = 0;
     }
     while (pending < steps) {
         const int64_t at = step + pending;
-        const double window = proof.window[at / GEMM_WINDOW];
-        int64_t take = gemm_min(steps - pending, GEMM_WINDOW - at % GEMM_WINDOW);
+        const double interval = proof.interval[at / GEMM_INTERVAL];
+        int64_t take = gemm_min(steps - pending, GEMM_INTERVAL - at % GEMM_INTERVAL);
         const bool ends = list->steps + pending >= GEMM_BLOCK_STEPS;
-        if (ends || !gemm_segments_fit(squares_a + window, squares_b + gemm_bound_of(&proof, run + 1))) {
+        if (ends || !gemm_segments_fit(of_intervals + interval, of_others + gemm_bound_of(&proof, run + take))) {
             gemm_segments_append(list, a, b, pending, false);
             if (ends)
                 gemm_segments_new_block(list);
@@ -162,21 +166,21 @@ static inline void gemm_segments_add(struct gemm_segments *list, int64_t a, int6
             step += pending;
             steps -= pending;
             pending = 0;
-            squares_a = squares_b = 0;
+            of_intervals = of_others = 0;
             run = 0;
-            if (!gemm_segments_fit(window, gemm_bound_of(&proof, 1)))
+            if (!gemm_segments_fit(interval, gemm_bound_of(&proof, take)))
                 take = 1; /* always right just after a split */
         }
-        squares_a += window;
-        run++;
+        of_intervals += interval;
+        run += take;
         pending += take;
     }
     gemm_segments_append(list, a, b, pending, false);
-    list->squares[0] = squares_a;
-    list->squares[1] = squares_b;
+    list->squares[0] = of_intervals;
+    list->squares[1] = of_others;
     list->run = run;
-    list->run_bound = gemm_bound_of(&proof, run);
     list->run_end = a + pending * list->a_step;
+    list->run_bound = gemm_bound_of(&proof, run);
 }
 
 /* Sets segments, count and splits of a tile. */

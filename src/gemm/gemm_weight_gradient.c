@@ -70,8 +70,8 @@ struct span {
 /* The packed operands of a chunk, or one of their linear forms. */
 struct packed_chunk {
     gemm_packed *a, *b;
-    float *windows; /* bounds of dy */
-    float *squares; /* of packed lines: the largest sum of a channel in a segment */
+    float *intervals; /* bounds of dy */
+    float *squares;   /* of packed lines: the largest sum of a channel in a segment */
 };
 
 /* The memory of one worker: the packed chunk and the list of its segments. */
@@ -126,7 +126,7 @@ static struct gradient_worker lay_out_worker(const struct gradient *t, struct ge
             gemm_take(arena, t->lines_most * t->positions * t->channels_block + GEMM_COLUMNS_MAX, GEMM_PACKED);
     w.zero = gemm_take(arena, together * t->channels_block, (size_t)t->c->packing->element_bytes);
     for (int i = 0; i < t->forms; i++) {
-        w.form[i].windows = gemm_take(arena, exact * (steps / GEMM_WINDOW + 1), sizeof *w.form[i].windows);
+        w.form[i].intervals = gemm_take(arena, exact * (steps / GEMM_INTERVAL + 1), sizeof *w.form[i].intervals);
         w.form[i].squares = gemm_take(arena, t->lines_most, sizeof *w.form[i].squares);
     }
     w.list.segment = gemm_take(arena, steps, sizeof *w.list.segment);
@@ -173,8 +173,8 @@ static void pack_dy(const struct gradient *t, int64_t row, int64_t rows, struct 
         else
             packing->block(to, rows, from, t->v.out_pixel, 1, pixels, rows);
     }
-    for (int i = 0; i < t->forms && packing->bound_windows; i++)
-        packing->bound_windows(w->form[i].a, rows, w->steps, w->form[i].windows);
+    for (int i = 0; i < t->forms && packing->bound_intervals; i++)
+        packing->bound_intervals(w->form[i].a, rows, w->steps, w->form[i].intervals);
 }
 
 /* Packs image line `line` under a span. */
@@ -230,7 +230,7 @@ static void list_segments(const struct gradient *t, const struct packed_chunk *f
         float squares = 0; /* of all lines under the span, since a tile reads any one of them */
         for (int64_t r = 0; r < t->v.y.positions && !ordered; r++)
             squares = gemm_larger(squares, form->squares[span->line + r * t->filter_step]);
-        const struct gemm_proof proof = {t->c->packing->bound_windows ? form->windows : NULL, squares, NULL};
+        const struct gemm_proof proof = {t->c->packing->bound_intervals ? form->intervals : NULL, squares, NULL};
         gemm_segments_add(&w->list, span->step * rows, (span->line * t->positions + position) * channels, span->step,
                           gemm_parts(span->x1 - span->x0, t->step_pixels), proof);
     }

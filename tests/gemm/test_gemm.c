@@ -48,7 +48,7 @@ enum pattern { GAUSS, FULL, ALL_MAX, ALL_MIN_RAW, ALTERNATING, THRESHOLD, ONE_LA
 static const char *const pattern_names[] = {"Gaussian",    "full range", "all 32767", "all raw -32768",
                                             "alternating", "threshold",  "one large", "odd ones large"};
 
-/* THRESHOLD: 2 L a b just at and just above 2^31 - 2^15 for segments of L pairs, by the magnitude of the filling. */
+/* THRESHOLD: 2 L a b just at and just above 2^31 - 2^16 for segments of L pairs, by the magnitude of the filling. */
 static int16_t element(enum pattern p, int64_t i, int level, uint64_t *seed) {
     const uint64_t r = check_random(seed);
     switch (p) {
@@ -63,8 +63,8 @@ static int16_t element(enum pattern p, int64_t i, int level, uint64_t *seed) {
         return -32768;
     case ALTERNATING:
         return i & 1 ? -32767 : 32767;
-    case THRESHOLD: { /* squares around (2^31 - 2^15) / 2 L */
-        const int64_t limit = 0x7fffffff - 0x8000;
+    case THRESHOLD: { /* squares around (2^31 - 2^16) / 2 L */
+        const int64_t limit = 0x7fffffff - 0xffff;
         const int pairs = 1 << (level / 2);
         return (int16_t)((int)sqrt((double)limit / (2 * pairs)) + level % 2);
     }

@@ -62,13 +62,14 @@ static double gaussian(uint64_t *seed) {
     return sum - 6;
 }
 
-/* Mantissas of operand 0 or 1 of a case. Threshold: products that reach 2^31 after 2, 4, 8, 16 or 64 terms or remain
- * below it by less than 2^15, all positive or all negative. Blocks: stretches of large and of small mantissas. Forms:
- * the largest mantissas whose sums of two, in filters also of three, are 16-bit numbers, and some whose sums are not.
- * Late large: mantissas too large for that beyond the first thousands. */
+/* Mantissas of operand 0 or 1 of a case. Threshold: products that reach 2^31 after 2, 4, 8, 16 or 64 terms, remain
+ * below it by less than 2^15, or come between 2^31 - 2^16 and that, all positive or all negative. Blocks: stretches of
+ * large and of small mantissas. Forms: the largest mantissas whose sums of two, in filters also of three, are 16-bit
+ * numbers, and some whose sums are not. Late large: mantissas too large for that beyond the first thousands. */
 static int16_t mantissa(enum data data, int operand, int64_t i, int number, uint64_t *seed) {
-    static const int magnitudes[][2] = {{32767, 32767}, {23170, 23170}, {16384, 16384}, {16376, 16392}, {8188, 16392},
-                                        {16392, 8188},  {4095, 8194},   {8192, 4096},   {32704, 8208},  {5793, 5793}};
+    static const int magnitudes[][2] = {{32767, 32767}, {23170, 23170}, {16384, 16384}, {16376, 16392},
+                                        {8188, 16392},  {16392, 8188},  {4095, 8194},   {8192, 4096},
+                                        {32704, 8208},  {5793, 5793},   {16306, 16462}};
     const bool negative = check_random(seed) & 1;
     switch (data) {
     case FULL:
@@ -78,7 +79,8 @@ static int16_t mantissa(enum data data, int operand, int64_t i, int number, uint
     case CANCELLING:
         return (int16_t)(i % 2 ? -TOP : TOP);
     case THRESHOLD:
-        return (int16_t)(magnitudes[number / 2 % 10][operand] * (operand && number % 2 ? -1 : 1));
+        return (int16_t)(magnitudes[(size_t)number / 2 % (sizeof magnitudes / sizeof magnitudes[0])][operand] *
+                         (operand && number % 2 ? -1 : 1));
     case SPIKES:
         return (int16_t)(check_random(seed) % 97 == 0 ? (negative ? INT16_MIN : TOP)
                                                       : (int)(check_random(seed) % 200) - 100);
@@ -576,7 +578,10 @@ static int test_conv(int number) {
                                      {1, 9, 9, 12, 18, 3, 3, 2, 2, 2, 6},
                                      {1, 6, 6, 8, 8, 1, 1, 1, 0, 1, 8},
                                      {2, 5, 5, 9, 9, 1, 1, 2, 0, 1, 9},
-                                     {1, 7, 6, 130, 130, 3, 3, 1, 1, 1, 130}};
+                                     {1, 7, 6, 130, 130, 3, 3, 1, 1, 1, 130},
+                                     {1, 3, 4, 512, 5, 3, 3, 1, 1},
+                                     {1, 3, 4, 5, 512, 3, 3, 1, 1},
+                                     {1, 3, 6, 512, 17, 3, 3, 1, 1}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (int op = 0; op < 3; op++)
             run_formats(conv_problem(convs[op], shapes[i]), number++);

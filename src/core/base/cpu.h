@@ -31,8 +31,8 @@ const char *fl_cpu_feature_name(int i);
 /* Whether VDPBF16PS, if the processor has it, takes longer than the fused multiply-adds that it replaces. */
 bool fl_cpu_dot_is_slow(void);
 
-/* Whether two ports execute all instructions of 512 bits, multiplications among them: on Intel processors, which have
- * two vector units of that width. AMD processors add and shift in units of their own. */
+/* Whether at most two ports execute all instructions of 512 bits, multiplications among them: on Intel processors. AMD
+ * processors add and shift in other units than they multiply. */
 bool fl_cpu_has_two_ports(void);
 /* For tests: this answer instead, 0 or 1; -1: that of the processor again. */
 void fl_cpu_pretend_two_ports(int answer);
