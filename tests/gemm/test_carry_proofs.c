@@ -129,10 +129,10 @@ static void plant_column(struct patch *p, int64_t pixel, int column) {
                 p->a[pixel + place_of(p, r, s) + k] = p->b[(step_of(p, r, s) + k) * WIDTH + column];
 }
 
-/* Nothing but a stretch of numbers of one size, which just does not fit, from an interval of B on. */
+/* Nothing but a stretch of numbers of one size, which just does not fit. */
 static void plant_stretch(struct patch *p, int64_t pixel, int column, uint64_t *seed) {
-    const int64_t length = GEMM_INTERVAL * (1 + (int64_t)(check_random(seed) % 8)),
-                  first = GEMM_INTERVAL * (int64_t)(check_random(seed) % (uint64_t)(p->steps / GEMM_INTERVAL + 1));
+    const int64_t length = 2 + (int64_t)(check_random(seed) % 31),
+                  first = (int64_t)(check_random(seed) % (uint64_t)p->steps);
     const int size = (int)ceil(sqrt((double)limit / (2.0 * (double)length)));
     memset(p->a, 0, sizeof p->a);
     memset(p->b, 0, sizeof p->b);
