@@ -106,8 +106,8 @@ void fl_cpu_pretend_two_ports(int answer) {
     __atomic_store_n(&pretended, answer, __ATOMIC_RELAXED);
 }
 
-/* On an Emerald Rapids carry splits by multiplication make int16 products 5 to 8 % faster. Other Intel processors were
- * not measured and count as that one. */
+/* On an Emerald Rapids Gaussian int16 matmuls of 1024^3 take 0.93 of the time with carry splits by multiplication.
+ * Other Intel processors were not measured and count as that one. */
 bool fl_cpu_has_two_ports(void) {
     const int answer = __atomic_load_n(&pretended, __ATOMIC_RELAXED);
     return answer < 0 ? is_intel() : answer > 0;
