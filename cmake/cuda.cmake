@@ -13,7 +13,7 @@ if(NOT FLEXLAB_CUDA_SPILLS MATCHES "^[0-9]+$")
     message(FATAL_ERROR "FLEXLAB_CUDA_SPILLS is '${FLEXLAB_CUDA_SPILLS}', expected a number of bytes")
 endif()
 set(FLEXLAB_CUDA_ARCHITECTURES 80 90 CACHE STRING
-    "Compute capabilities for which the CUDA backend has machine code, such as 80;90;100;120; others compile its PTX at first use")
+    "Compute capabilities for which the CUDA backend has machine code, such as 80;90;100;120, or none; others compile its PTX at first use")
 set(FLEXLAB_CUDA_OLDEST 12.0) # knows sm_90
 
 file(GLOB gpu_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/gpu/*.cu)
@@ -87,10 +87,14 @@ message(STATUS "flexlab: CUDA backend with ${FLEXLAB_NVCC} (CUDA ${FLEXLAB_NVCC_
 # One PTX, which the tests execute, and of which ptxas makes the machine code of each architecture: two front ends of nvcc
 # would take a fifth more time. Compute capability 8.0 is the least; what nvcc does not know yet is left to the driver.
 set(codes compute_80)
+set(architectures ${FLEXLAB_CUDA_ARCHITECTURES})
+if(architectures STREQUAL "none")
+    set(architectures "")
+endif()
 execute_process(COMMAND ${FLEXLAB_NVCC} --list-gpu-code OUTPUT_VARIABLE known)
-foreach(arch ${FLEXLAB_CUDA_ARCHITECTURES})
+foreach(arch ${architectures})
     if(NOT arch MATCHES "^[0-9]+$" OR arch LESS 80)
-        message(FATAL_ERROR "FLEXLAB_CUDA_ARCHITECTURES has '${arch}', expected compute capabilities of 80 or more, such as 80;90;120")
+        message(FATAL_ERROR "FLEXLAB_CUDA_ARCHITECTURES has '${arch}', expected compute capabilities of 80 or more, such as 80;90;120, or none")
     elseif(known MATCHES "sm_${arch}[^0-9a-z]")
         string(APPEND codes ",sm_${arch}")
     else()

@@ -242,48 +242,59 @@ static void term_at(const struct problem *x, int i, int j, int k, int64_t *a, in
     }
 }
 
-/* The positions of the factors of one term; -1 for a zero of the padding. */
-struct term {
-    int32_t a, b;
+/* The positions of the factors of the terms of a result, by k; -1 for a zero of the padding. */
+struct terms {
+    const int32_t *a, *b;
 };
 
-/* The terms of result (i, j) by k: those of all results of the latest problem are kept, because each format and kind of
- * data has the same. */
-static const struct term *terms_of(const struct problem *x, int64_t i, int64_t j) {
+/* Those of result (i, j). The factors of in[0] are the same for all columns of a group, those of in[1] for all rows of
+ * a group; the latest problem's are kept, because each format and kind of data has the same. */
+static struct terms terms_of(const struct problem *x, int64_t i, int64_t j) {
     static struct problem known;
-    static struct term *terms;
+    static int32_t *of[2];
+    const int64_t groups = x->geo.groups ? x->geo.groups : 1, columns = x->op == FL_OP_CONV2D_WEIGHT_GRAD ? 1 : groups,
+                  rows = x->op == FL_OP_CONV2D_WEIGHT_GRAD ? groups : 1, m = x->m, n = x->n, size = x->k;
     if (memcmp(&known, x, sizeof known)) {
         memcpy(&known, x, sizeof known); /* with what lies between members */
-        free(terms);
-        struct term *next = terms = malloc((size_t)(x->m * x->n * x->k) * sizeof *terms);
-        for (int64_t row = 0, at, bt; row < x->m; row++)
-            for (int64_t column = 0; column < x->n; column++)
-                for (int64_t k = 0; k < x->k; k++) {
-                    term_at(x, (int)row, (int)column, (int)k, &at, &bt);
-                    *next++ = (struct term){(int32_t)at, (int32_t)bt};
+        free(of[0]);
+        free(of[1]);
+        int32_t *first = of[0] = malloc((size_t)(columns * m * size) * sizeof *first);
+        int32_t *second = of[1] = malloc((size_t)(rows * n * size) * sizeof *second);
+        int64_t at, other;
+        for (int64_t group = 0; group < columns; group++)
+            for (int64_t row = 0; row < m; row++)
+                for (int64_t k = 0; k < size; k++) {
+                    term_at(x, (int)row, (int)(group * (n / columns)), (int)k, &at, &other);
+                    *first++ = (int32_t)at;
+                }
+        for (int64_t group = 0; group < rows; group++)
+            for (int64_t column = 0; column < n; column++)
+                for (int64_t k = 0; k < size; k++) {
+                    term_at(x, (int)(group * (m / rows)), (int)column, (int)k, &other, &at);
+                    *second++ = (int32_t)at;
                 }
     }
-    return terms + (i * x->n + j) * x->k;
+    return (struct terms){of[0] + (j / (n / columns) * m + i) * size, of[1] + (i / (m / rows) * n + j) * size};
 }
 
 static float float_result(const struct problem *x, const double *a, const double *b, int64_t i, int64_t j) {
-    const struct term *term = terms_of(x, i, j);
+    const struct terms at = terms_of(x, i, j);
     float total = 0, chain = 0;
-    for (int64_t k = 0; k < x->k; k++, term++) {
+    for (int64_t k = 0; k < x->k; k++) {
         if (k && k % FL_K_CHUNK == 0) {
             total = k == FL_K_CHUNK ? chain : total + chain;
             chain = 0;
         }
-        chain = fmaf(term->a < 0 ? 0.0f : (float)a[term->a], term->b < 0 ? 0.0f : (float)b[term->b], chain);
+        chain = fmaf(at.a[k] < 0 ? 0.0f : (float)a[at.a[k]], at.b[k] < 0 ? 0.0f : (float)b[at.b[k]], chain);
     }
     return x->k > FL_K_CHUNK ? total + chain : chain;
 }
 
 static int64_t shared_result(const struct problem *x, const int16_t *a, const int16_t *b, int64_t i, int64_t j) {
-    const struct term *term = terms_of(x, i, j);
+    const struct terms at = terms_of(x, i, j);
     int64_t sum = 0;
-    for (int64_t k = 0; k < x->k; k++, term++)
-        sum += term->a < 0 || term->b < 0 ? 0 : (int64_t)a[term->a] * b[term->b];
+    for (int64_t k = 0; k < x->k; k++)
+        sum += at.a[k] < 0 || at.b[k] < 0 ? 0 : (int64_t)a[at.a[k]] * b[at.b[k]];
     return sum;
 }
 

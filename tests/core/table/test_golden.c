@@ -1,11 +1,11 @@
 /* Every instruction set gives the same bits, on this machine as on any other: a hash of all results of every
  * <format>.<op> of the table, on the inputs of kernel_cases.h, against the one recorded in golden.txt. Runs what
- * dispatch picks (FLEXLAB_ISA), with 3 threads, or with 1, 2, 3 and 7 under FLEXLAB_TEST_EVERY. Knows no format and no
- * operation by name.
+ * dispatch picks under each backend of this machine, or under FLEXLAB_ISA alone, with 3 threads, or with 1, 2, 3 and 7
+ * under FLEXLAB_TEST_EVERY. Knows no format and no operation by name.
  *     test_golden [--threads N]    FLEXLAB_TEST_FILTER=substring selects
  *     test_golden --every K        prints the hashes of the first and every K-th case of each operation, with 2
- * threads: for another machine, or an emulated one that all cases would keep too long test_golden --write records what
- * the reference kernels compute */
+ * threads and the best backend: for another machine, or an emulated one that all cases would keep too long
+ *     test_golden --write          records what the reference kernels compute */
 #include "flexlab/tensor.h"
 #include "number_cases.h"
 
@@ -64,9 +64,23 @@ static bool same_result(const struct call *call, const struct result *a, const s
            (!a->wide || !memcmp(a->wide, b->wide, (size_t)call->shape.out * (size_t)call->format->wide_bytes));
 }
 
-enum { RUNS = 4 };
-static int threads[RUNS] = {1, 2, 3, 7}, runs = RUNS;
+static const int *threads = (const int[]){1, 2, 3, 7};
+static int numbers_of_threads = 4;
 static int every = 1;
+
+/* What computes the results of an operation: each of a backend and number of threads. */
+enum { VARIANTS = 4 * FL_BACKENDS };
+struct variant {
+    enum fl_backend cap, chosen;
+    fl_kernel kernel;
+    int threads;
+    uint64_t hash[2]; /* [1]: of asymmetric windows, which not every operation has */
+};
+
+static void enter(const struct variant *v) {
+    tensor_set_backend(fl_backend_name(v->cap));
+    tensor_set_threads(v->threads);
+}
 
 /* Selects the first case of each operation, and others that differ between operations, so that --every tests all
  * kinds. */
@@ -74,10 +88,8 @@ static bool is_due(enum fl_op op, int number) {
     return !number || (number + (int)op) % every == 0;
 }
 
-/* Computes one hash for each number of threads, and another for asymmetric windows, which not every operation has.
- * Returns whether there were any. */
-static bool hash_all(const struct fl_format *f, enum fl_op op, fl_kernel kernel, int n, uint64_t *hash,
-                     uint64_t *asymmetric) {
+/* Computes the hashes of all variants. Returns whether there were asymmetric windows. */
+static bool hash_all(const struct fl_format *f, enum fl_op op, struct variant *v, int n) {
     static struct call call;
     const tensor_rounding roundings[] = {TENSOR_ROUND_NEAREST, other_rounding(f)};
     bool more = true, found = false;
@@ -88,36 +100,40 @@ static bool hash_all(const struct fl_format *f, enum fl_op op, fl_kernel kernel,
                 more = shape_of(op, index, &call.shape);
                 if (!more || !is_due(op, number++))
                     continue;
-                call_make(&call, f, op, index, (enum style)style, roundings[r], seed + (uint64_t)r, kernel);
-                found |= call.shape.asymmetric;
-                uint64_t *to = call.shape.asymmetric ? asymmetric : hash, before[RUNS];
-                memcpy(before, to, sizeof before);
-                struct result results[RUNS];
-                for (int t = 0; t < n; t++) {
-                    tensor_set_threads(threads[t]);
-                    tensor_status status = run(&call, kernel, false, false, &results[t]);
+                enter(&v[n - 1]);
+                call_make(&call, f, op, index, (enum style)style, roundings[r], seed + (uint64_t)r, v[n - 1].kernel);
+                const bool kind = call.shape.asymmetric;
+                found |= kind;
+                const uint64_t before = v[0].hash[kind];
+                struct result first;
+                for (int i = 0; i < n; i++) {
+                    struct result result, *to = i ? &result : &first;
+                    const bool follows = v[i].hash[kind] == before;
+                    enter(&v[i]);
+                    tensor_status status = run(&call, v[i].kernel, false, false, to);
                     CHECK(!status, "%s.%s failed: %s", f->name, fl_op_name(op), tensor_error());
-                    if (t && before[t] == before[0] && same_result(&call, &results[0], &results[t]))
-                        to[t] = to[0];
+                    if (i && follows && same_result(&call, &first, to))
+                        v[i].hash[kind] = v[0].hash[kind];
                     else
-                        mix_result(&to[t], &call, &results[t]);
+                        mix_result(&v[i].hash[kind], &call, to);
+                    if (i)
+                        result_free(to);
                 }
-                for (int t = 0; t < n; t++)
-                    result_free(&results[t]);
+                result_free(&first);
                 call_free(&call);
             }
     return found;
 }
 
 /* The same for an operation whose results are numbers. */
-static void hash_numbers(const struct fl_format *f, enum fl_op op, fl_kernel kernel, int n, uint64_t *hash) {
+static void hash_numbers(const struct fl_format *f, enum fl_op op, struct variant *v, int n) {
     static double values[NUMBERS];
-    for (int t = 0; t < n; t++) {
-        tensor_set_threads(threads[t]);
-        for (int index = 0, count; (count = number_run(f, op, kernel, index, seed, values)) != 0; index++) {
+    for (int i = 0; i < n; i++) {
+        enter(&v[i]);
+        for (int index = 0, count; (count = number_run(f, op, v[i].kernel, index, seed, values)) != 0; index++) {
             CHECK(count > 0, "%s.%s failed: %s", f->name, fl_op_name(op), tensor_error());
-            for (int i = 0; i < count && is_due(op, index); i++)
-                mix_double(&hash[t], values[i]);
+            for (int at = 0; at < count && is_due(op, index); at++)
+                mix_double(&v[i].hash[0], values[at]);
         }
     }
 }
@@ -143,7 +159,7 @@ static bool read_record(void) {
     return lines > 0;
 }
 
-static void compare(const char *name, const char *row, int team, uint64_t hash) {
+static void compare(const char *name, const char *cap, const char *row, int team, uint64_t hash) {
     int i = 0;
     while (i < lines && strcmp(record[i].name, name) != 0)
         i++;
@@ -151,35 +167,54 @@ static void compare(const char *name, const char *row, int team, uint64_t hash) 
     if (i == lines)
         return;
     record[i].used = true;
-    CHECK(hash == record[i].hash, "%s.%s with %d threads: hash %016llx, recorded %016llx", name, row, team,
-          (unsigned long long)hash, (unsigned long long)record[i].hash);
+    CHECK(hash == record[i].hash, "%s.%s under %s with %d threads: hash %016llx, recorded %016llx", name, row, cap,
+          team, (unsigned long long)hash, (unsigned long long)record[i].hash);
+}
+
+/* The variants of an operation under the backends from `least` to `most` that this machine has. Reference kernels use
+ * no threads. */
+static int variants_of(const struct fl_format *f, enum fl_op op, enum fl_backend least, enum fl_backend most,
+                       struct variant *v) {
+    int n = 0;
+    for (int cap = least; cap <= (int)most; cap++)
+        for (int t = 0; t < (cap == FL_REF ? 1 : numbers_of_threads) && fl_backend_runs((enum fl_backend)cap); t++) {
+            v[n] = (struct variant){.cap = (enum fl_backend)cap, .threads = cap == FL_REF ? 1 : threads[t]};
+            v[n].kernel = fl_kernel_select(f, op, v[n].cap, &v[n].chosen);
+            n++;
+        }
+    return n;
 }
 
 int main(int argc, char **argv) {
     const char *filter = getenv("FLEXLAB_TEST_FILTER"), *isa = getenv("FLEXLAB_ISA");
     const bool write = argc == 2 && !strcmp(argv[1], "--write");
-    if (!getenv("FLEXLAB_TEST_EVERY")) {
-        threads[0] = 3;
-        runs = 1;
-    }
+    static int given = 3;
+    if (!getenv("FLEXLAB_TEST_EVERY"))
+        numbers_of_threads = 1;
     if (argc == 3 && !strcmp(argv[1], "--threads")) {
-        threads[0] = atoi(argv[2]);
-        runs = 1;
+        given = atoi(argv[2]);
+        numbers_of_threads = 1;
     }
     const bool print = argc == 3 && !strcmp(argv[1], "--every");
     if (print) {
         every = atoi(argv[2]);
         if (every < 1)
             return fprintf(stderr, "--every %s: expected a number from 1\n", argv[2]), 2;
-        threads[0] = 2;
-        runs = 1;
+        given = 2;
+        numbers_of_threads = 1;
     }
-    if (write)
-        tensor_set_backend("ref");
-    enum fl_backend cap, chosen;
-    CHECK(!fl_backend_cap(&cap), "%s", tensor_error());
-    if (!write && isa && *isa && strcmp(fl_backend_name(cap), isa) != 0)
+    if (numbers_of_threads == 1)
+        threads = &given;
+    enum fl_backend best;
+    CHECK(!fl_backend_cap(&best), "%s", tensor_error());
+    if (!write && isa && *isa && strcmp(fl_backend_name(best), isa) != 0)
         return check_skip("FLEXLAB_ISA is more than this machine has");
+    enum fl_backend least = (isa && *isa) || print ? best : FL_REF;
+#ifdef FL_AMX_EMULATED
+    least = FL_AVX512_AMX; /* the other kernel sets have a test of their own */
+#endif
+    if (write)
+        least = best = FL_REF;
     FILE *file = write ? fopen(GOLDEN_FILE, "w") : NULL;
     CHECK(write ? file != NULL : read_record(), "cannot open " GOLDEN_FILE);
     for (int i = 0; fl_format_at(i); i++) {
@@ -191,26 +226,26 @@ int main(int argc, char **argv) {
             snprintf(name, sizeof name, "%s.%s", f->name, fl_op_name((enum fl_op)op));
             if (filter && !strstr(name, filter))
                 continue;
-            fl_kernel kernel = fl_kernel_select(f, (enum fl_op)op, cap, &chosen);
+            static struct variant v[VARIANTS];
+            const int n = variants_of(f, (enum fl_op)op, least, best, v);
 #ifdef FL_AMX_EMULATED
-            if (chosen != FL_AVX512_AMX)
-                continue; /* the other kernel sets have a test of their own */
+            if (!n || v[0].chosen != FL_AVX512_AMX)
+                continue;
 #endif
-            const int n = chosen == FL_REF ? 1 : runs; /* reference kernels use no threads */
-            uint64_t hash[2][RUNS] = {{0}};
             bool asymmetric = false;
             if (is_number_op((enum fl_op)op))
-                hash_numbers(f, (enum fl_op)op, kernel, n, hash[0]);
+                hash_numbers(f, (enum fl_op)op, v, n);
             else
-                asymmetric = hash_all(f, (enum fl_op)op, kernel, n, hash[0], hash[1]);
+                asymmetric = hash_all(f, (enum fl_op)op, v, n);
             for (int kind = 0; kind < 1 + asymmetric; kind++) {
                 snprintf(name, sizeof name, "%s.%s%s", f->name, fl_op_name((enum fl_op)op), kind ? "/asymmetric" : "");
                 if (file)
-                    fprintf(file, "%-32s %016llx\n", name, (unsigned long long)hash[kind][0]);
+                    fprintf(file, "%-32s %016llx\n", name, (unsigned long long)v[0].hash[kind]);
                 if (print)
-                    printf("%-32s %016llx\n", name, (unsigned long long)hash[kind][0]);
+                    printf("%-32s %016llx\n", name, (unsigned long long)v[0].hash[kind]);
                 for (int t = 0; t < n && !file && !print; t++)
-                    compare(name, fl_backend_name(chosen), threads[t], hash[kind][t]);
+                    compare(name, fl_backend_name(v[t].cap), fl_backend_name(v[t].chosen), v[t].threads,
+                            v[t].hash[kind]);
             }
         }
     }
@@ -223,7 +258,11 @@ int main(int argc, char **argv) {
     for (int i = 0; i < lines && !filter && !print; i++)
         CHECK(record[i].used, "%s is in golden.txt and not in the table", record[i].name);
 #endif
-    printf("%d hashes compared\n", used);
+    printf("%d hashes compared", used);
+    for (int cap = least; cap <= (int)best && !write; cap++)
+        if (fl_backend_runs((enum fl_backend)cap))
+            printf("%s %s", cap == (int)least ? ", each under" : ",", fl_backend_name((enum fl_backend)cap));
+    puts("");
     if (file)
         CHECK(!fclose(file), "cannot write " GOLDEN_FILE);
     return check_summary();
