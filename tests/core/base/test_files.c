@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum { PATH = 200 };
-static char folder[PATH], target[PATH], place[PATH], part[PATH];
+static char folder[PATH - 16], target[PATH], place[PATH], part[PATH];
 static const char precious[] = "what the link leads to\n";
 
 static void write_text(const char *path, const char *text) {
