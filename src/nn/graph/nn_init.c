@@ -54,8 +54,8 @@ static double draw_pair(uint64_t key, uint64_t attempt, int64_t element, double 
 }
 
 /* Standard normals of n elements by Marsaglia's polar method; rejected pairs (one in five) take the next attempt's
- * counter. The other number of a pair is not used, so that an element depends only on its own index. Each step is a loop
- * of its own over some elements, so that their chains of operations overlap. */
+ * counter. The other number of a pair is not used, so that an element depends only on its own index. Each step is a
+ * loop of its own over some elements, so that their chains of operations overlap. */
 enum { BLOCK = 64 };
 static void standard_normals(double values[BLOCK], int n, uint64_t key, int64_t first) {
     double u[BLOCK], s[BLOCK], m[BLOCK];
