@@ -299,17 +299,17 @@ template <class Job> static struct tile_plan plan_chains(const struct fl_product
     if (!can_index(product.windows, of))
         return plan;
     int64_t tiles = tiles_of<square_tile>(of), outputs = tiles * square_tile::m * square_tile::n;
-    plan.shape = tile_plan::SQUARE;
+    plan.shape = SQUARE;
     if (of.aligned && (Job::extent == EXTENT_EVEN   ? of.m > square_tile::m && tiles_of<tile>(of) >= PROCESSORS
                        : Job::extent == EXTENT_TALL ? of.n <= tile::n
                                                     : of.m <= tile::m)) {
         tiles = tiles_of<tile>(of);
         outputs = tiles * tile::m * tile::n;
-        plan.shape = tile_plan::FITTING;
+        plan.shape = FITTING;
     }
     const int64_t depth = square_tile::depth, most_bytes = 64 << 20, chains = tiles_over(of.k, FL_K_CHUNK);
     if (tiles > PROCESSORS && outputs * tiles_over(of.k, depth) * depth > 12 * of.m * of.n * of.k * of.groups) {
-        plan.shape = tile_plan::DIRECT;
+        plan.shape = DIRECT;
         return plan;
     }
     const bool splits = tiles < 2 * PROCESSORS && chains * of.m * of.n * of.groups <= most_bytes / 4;

@@ -18,6 +18,7 @@ template <class Tile, bool along_k_a, bool along_k_b> struct mma_fragments {
     static constexpr int bytes = (int)sizeof(fl_element), piece = 16 / bytes; /* of an element; elements of a piece */
     static constexpr int pieces_a = along_k_a ? 8 : Tile::m / piece, pieces_b = along_k_b ? 8 : Tile::n / piece;
     static constexpr uint32_t row_a = pieces_a * 16, row_b = pieces_b * 16; /* bytes */
+    static constexpr int height = Tile::rows * 16;                          /* of a warp */
 
     int warp_m, warp_n, lane;
     uint32_t at_a, at_b; /* of the warp's first fragments; others differ in bits of the address, or by a constant */
@@ -28,13 +29,13 @@ template <class Tile, bool along_k_a, bool along_k_b> struct mma_fragments {
         warp_n = (int)threadIdx.x / 32 % Tile::warps_n;
         const int r = lane & 7, column = lane / 4, row = lane % 4;
         if (along_k_a)
-            at_a =
-                (uint32_t)(warp_m * 32 + (lane & 15)) * row_a + ((uint32_t)(lane >> 4) ^ tile_mask<pieces_a>(r)) * 16;
+            at_a = (uint32_t)(warp_m * height + (lane & 15)) * row_a +
+                   ((uint32_t)(lane >> 4) ^ tile_mask<pieces_a>(r)) * 16;
         else if (bytes == 2)
             at_a = (uint32_t)(r + (lane >> 4) * 8) * row_a +
-                   ((uint32_t)(warp_m * 4 + (lane >> 3 & 1)) ^ tile_mask<pieces_a>(r)) * 16;
+                   ((uint32_t)(warp_m * height / 8 + (lane >> 3 & 1)) ^ tile_mask<pieces_a>(r)) * 16;
         else
-            at_a = place_of<pieces_a>(row, warp_m * 32 + column);
+            at_a = place_of<pieces_a>(row, warp_m * height + column);
         if (along_k_b)
             at_b = (uint32_t)(warp_n * 8 + r) * row_b + ((uint32_t)(lane >> 3) ^ tile_mask<pieces_b>(r)) * 16;
         else if (bytes == 2)
@@ -76,7 +77,7 @@ template <class Tile, bool along_k_a, bool along_k_b> struct mma_fragments {
     }
     /* A lane has two neighbours of a row, and two eight rows further down, of fragment i, n. */
     __device__ __forceinline__ int row_of(int i, int lower) const {
-        return warp_m * 32 + i * 16 + lower * 8 + lane / 4;
+        return warp_m * height + i * 16 + lower * 8 + lane / 4;
     }
     __device__ __forceinline__ int column_of(int n) const {
         return (n * 2 + warp_n) * 8 + lane % 4 * 2;
@@ -117,13 +118,14 @@ template <class Tile, class Terms, bool along_k_a, bool along_k_b> struct mma_su
     }
 };
 
-/* Eight or four warps, two beside each other along n. A warp has 32 consecutive rows and `columns` groups of eight
- * columns, every second group of the block. */
-template <int warps_m_, int columns_, int stages_, int blocks_, class Cells, template <class> class Terms>
+/* Eight, four or two warps, two beside each other along n. A warp has `rows` times 16 consecutive rows and `columns`
+ * groups of eight columns, every second group of the block. */
+template <int warps_m_, int columns_, int stages_, int blocks_, class Cells, template <class> class Terms,
+          int rows_ = 2>
 struct mma_shape {
     static constexpr bool has_phases = GPU_SHARED;
     static constexpr int blocks = blocks_, depth = 128 / (int)sizeof(fl_element);
-    static constexpr int warps_m = warps_m_, warps_n = 2, rows = 2, columns = columns_, stages = stages_;
+    static constexpr int warps_m = warps_m_, warps_n = 2, rows = rows_, columns = columns_, stages = stages_;
     static constexpr int m = warps_m * rows * 16, n = warps_n * columns * 8, threads = warps_m * warps_n * 32;
     static constexpr int bytes_a = m * 128, stage_bytes = (m + n) * 128;
     static constexpr int pitch = n + 8; /* of the sums, in elements: rows begin half of the banks apart */
@@ -145,17 +147,22 @@ static struct tile_plan plan_mma(const struct fl_product &product, int64_t part_
         return plan;
     const bool fits = of.aligned && (Job::extent == EXTENT_EVEN ? of.n > square::n && tiles_of<tile>(of) >= PROCESSORS
                                                                 : of.n <= tile::n);
-    const int64_t tiles = fits ? tiles_of<tile>(of) : tiles_of<square>(of), steps = tiles_over(of.k, tile::depth);
+    const int64_t steps = tiles_over(of.k, tile::depth);
+    int64_t tiles = fits ? tiles_of<tile>(of) : tiles_of<square>(of);
     const int64_t outputs = tiles * (fits ? tile::m * tile::n : square::m * square::n);
     if (of.k < 2048 && tiles > PROCESSORS && outputs * steps * tile::depth > 32 * of.m * of.n * of.k * of.groups)
         return plan;
+    plan.shape = Shapes::template few_of<Job>(of);
+    if (plan.shape == LONG)
+        tiles = tiles_of<typename Shapes::longest>(of);
+    else if (plan.shape == SQUARE && fits)
+        plan.shape = FITTING;
     const int64_t most = of.k / (8 * tile::depth), least = tiles_over(of.k, part_most);
     int64_t parts = tiles < PROCESSORS ? 2 * PROCESSORS / tiles : 1;
     parts = parts > most ? most : parts;
     parts = parts < least ? least : parts;
     plan.k_part = tiles_over(steps, parts) * tile::depth;
     plan.parts = (int)tiles_over(of.k, plan.k_part);
-    plan.shape = fits ? tile_plan::FITTING : tile_plan::SQUARE;
     if (tile::has_phases && plan.parts == 1)
         divide<Job>(&plan, product);
     return plan;

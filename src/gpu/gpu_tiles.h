@@ -22,7 +22,7 @@ namespace {
  * bits of the row reversed, so that pieces of one number in eight rows, of two in four and of four in two are in
  * different groups of banks. */
 template <int pieces> __device__ static inline uint32_t tile_mask(int row) {
-    static_assert(pieces % 4 == 0 || pieces == 2, "the mask stays within a row");
+    static_assert(pieces % 2 == 0, "the mask stays within a row");
     const uint32_t mask = (uint32_t)((row & 1) << 2 | (row & 2) | (row >> 2 & 1));
     return mask & (pieces % 8 == 0 ? 7 : pieces % 4 == 0 ? 3 : 1);
 }
@@ -57,12 +57,15 @@ template <class Cells, class View, bool along_k, int extent, int depth, int thre
                          step = columns * 8; /* to the next eight of the thread: rows, or columns */
     static constexpr int pieces = width * Cells::pieces;
     static constexpr bool masked = along_k || Cells::masked_across;
+    static constexpr bool shares =
+        aligned && !along_k && columns == 1 && count > 8; /* columns too many for registers */
+    static constexpr int shared_bytes = shares ? count * (int)sizeof(typename View::column) : 0;
     static_assert((all < threads || count * threads == all) && width % columns == 0 && threads % columns == 0, "all");
     static_assert(!along_k || count == 1 || row_step % 8 == 0, "one mask a thread");
 
     View view;
     typename View::row of_row[along_k ? count : 1];
-    typename View::column of_column[along_k ? 1 : count];
+    std::conditional_t<shares, const typename View::column *, typename View::column[along_k ? 1 : count]> of_column;
     int moving; /* along k */
     int first;  /* first column, if the tile moves along rows */
     uint32_t place;
@@ -80,6 +83,12 @@ template <class Cells, class View, bool along_k, int extent, int depth, int thre
 #pragma unroll
             for (int i = 0; i < count; i++)
                 of_row[i] = view.place_row(across + row + i * row_step);
+        } else if constexpr (shares) {
+            __shared__ typename View::column shared[count];
+            if ((int)threadIdx.x < count)
+                shared[threadIdx.x] = view.place_column(first + (int)threadIdx.x * step);
+            __syncthreads();
+            of_column = shared;
         } else if constexpr (aligned) {
 #pragma unroll
             for (int i = 0; i < count; i++)
@@ -97,9 +106,9 @@ template <class Cells, class View, bool along_k, int extent, int depth, int thre
     __device__ void begin(unsigned char *tile) {
         if (idles())
             return;
-        if (!along_k)
+        if constexpr (!along_k)
             of_row[0] = view.place_row(moving);
-        else if (aligned)
+        else if constexpr (aligned)
             of_column[0] = view.place_column(moving);
         if constexpr (aligned) {
 #pragma unroll
@@ -143,6 +152,13 @@ template <class Cells, class View, bool along_k, int extent, int depth, int thre
         }
     }
 };
+
+template <class Tile, class Job, bool aligned>
+using loader_a = tile_loader<typename Tile::cells, typename Job::view_a, Job::along_k_a, Tile::m, Tile::depth,
+                             Tile::threads, aligned>;
+template <class Tile, class Job, bool aligned>
+using loader_b = tile_loader<typename Tile::cells, typename Job::view_b, Job::along_k_b, Tile::n, Tile::depth,
+                             Tile::threads, aligned>;
 
 /* --- the kernel --------------------------------------------------------------------------------------------------- */
 
@@ -200,12 +216,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
         return;
     const int length = k - k0 < work.k_part ? k - k0 : work.k_part;
     const int steps = (length + Tile::depth - 1) / Tile::depth;
-    tile_loader<typename Tile::cells, typename Job::view_a, Job::along_k_a, Tile::m, Tile::depth, Tile::threads,
-                aligned>
-        a(Job::a(Job::of(args.p.product), (const fl_element *)args.in[0].data, group, phase), m0, k0);
-    tile_loader<typename Tile::cells, typename Job::view_b, Job::along_k_b, Tile::n, Tile::depth, Tile::threads,
-                aligned>
-        b(Job::b(Job::of(args.p.product), (const fl_element *)args.in[1].data, group, phase), n0, k0);
+    loader_a<Tile, Job, aligned> a(Job::a(Job::of(args.p.product), (const fl_element *)args.in[0].data, group, phase),
+                                   m0, k0);
+    loader_b<Tile, Job, aligned> b(Job::b(Job::of(args.p.product), (const fl_element *)args.in[1].data, group, phase),
+                                   n0, k0);
     typename Tile::template sums<Job::along_k_a, Job::along_k_b> sums(tiles, rows, columns);
 
 #pragma unroll 1
@@ -303,10 +317,13 @@ template <class Tile> static int64_t tiles_of(const struct product_sizes &of) {
     return tiles_over(of.m, Tile::m) * tiles_over(of.n, Tile::n) * of.groups;
 }
 
+/* DIRECT: one thread for each output; others: a tile of tile_shapes. */
+enum tile_shape { DIRECT, SQUARE, FITTING, FEW, THIN, LONG };
+
 struct tile_plan {
-    struct product_sizes sizes;             /* phases: m is that of the largest one */
-    enum { DIRECT, SQUARE, FITTING } shape; /* DIRECT: one thread for each output */
-    int parts;                              /* of k_part steps of k each */
+    struct product_sizes sizes; /* phases: m is that of the largest one */
+    enum tile_shape shape;
+    int parts; /* of k_part steps of k each */
     int64_t k_part;
     int phases; /* in each of which filter positions are left out; 0: it is not divided so */
 };
@@ -324,8 +341,10 @@ template <class Job> static void divide(struct tile_plan *plan, const struct fl_
 }
 
 /* The tiles of a way to multiply: one for every operand, those for aligned operands that fill them, and those of few
- * columns or rows, which leave less of a tile empty. */
-template <class Large, class Tall, class Square, class Wide = Square, class Slim = Square, class Flat = Square>
+ * columns or rows, which leave less of a tile empty: among these the thin ones, of fewest rows, and the long ones, thin
+ * ones for aligned operands. */
+template <class Large, class Tall, class Square, class Wide = Square, class Slim = Square, class Flat = Square,
+          class Thin = Square, class Long = Square>
 struct tile_shapes {
     using square = Square;
     template <class Job>
@@ -334,6 +353,18 @@ struct tile_shapes {
     template <class Job>
     using few = std::conditional_t<Job::extent == EXTENT_EVEN, Square,
                                    std::conditional_t<Job::extent == EXTENT_TALL, Slim, Flat>>;
+    template <class Job> using thin = std::conditional_t<Job::extent == EXTENT_WIDE, Thin, Square>;
+    using longest = Long;
+
+    /* The tile of few columns or rows for a result; SQUARE: there is none. */
+    template <class Job> static enum tile_shape few_of(const struct product_sizes &of) {
+        using least = few<Job>;
+        if (!std::is_same_v<thin<Job>, Square> && of.m <= Thin::m)
+            return of.aligned && tiles_over(of.n, Long::n) * Long::n <= tiles_over(of.n, Thin::n) * Thin::n ? LONG
+                                                                                                            : THIN;
+        const bool has_few = Job::extent == EXTENT_TALL ? of.n <= least::n : of.m <= least::m;
+        return !std::is_same_v<least, Square> && has_few ? FEW : SQUARE;
+    }
 };
 
 template <class Tile, class Job, bool aligned>
@@ -353,8 +384,8 @@ static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_p
                                    plan.phases > 0,
                                    plan.phases && !GPU_SHARED ? (const float *)memory : NULL};
     const int bytes = Tile::shared_bytes(plan.k_part);
-    const int all =
-        bytes + (Job::has_phases && Tile::has_phases ? (int)sizeof(int) * Tile::m : 0); /* with the pixels of rows */
+    const int all = bytes + loader_b<Tile, Job, aligned>::shared_bytes +
+                    (Job::has_phases && Tile::has_phases ? (int)sizeof(int) * Tile::m : 0); /* the pixels of rows */
     if (all > 48 << 10) {
         const cudaError_t error =
             cudaFuncSetAttribute(product_tiles<Tile, Job, aligned>, cudaFuncAttributeMaxDynamicSharedMemorySize, all);
@@ -380,17 +411,23 @@ static cudaError_t launch_plan(const struct gpu_call *call, const struct tile_pl
                                cudaStream_t stream) {
     using fitting = typename Shapes::template fitting<Job>;
     using few = typename Shapes::template few<Job>;
+    using thin = typename Shapes::template thin<Job>;
     using square = typename Shapes::square;
     static_assert(square::shared_bytes(FL_K_CHUNK + 1) <= 99 << 10, "every device has room for it");
     const bool aligned =
         ((uintptr_t)call->args.in[0].data | (uintptr_t)call->args.in[1].data) % 16 == 0 && plan.sizes.aligned;
+    if constexpr (!std::is_same_v<thin, square>)
+        if (plan.shape == THIN || plan.shape == LONG)
+            return !aligned             ? launch_tiles<thin, Job, false>(call, plan, memory, stream)
+                   : plan.shape == LONG ? launch_tiles<typename Shapes::longest, Job, true>(call, plan, memory, stream)
+                                        : launch_tiles<thin, Job, true>(call, plan, memory, stream);
     if constexpr (!std::is_same_v<few, square>)
-        if (Job::extent == EXTENT_TALL ? plan.sizes.n <= few::n : plan.sizes.m <= few::m)
+        if (plan.shape == FEW)
             return aligned ? launch_tiles<few, Job, true>(call, plan, memory, stream)
                            : launch_tiles<few, Job, false>(call, plan, memory, stream);
     if (!aligned)
         return launch_tiles<square, Job, false>(call, plan, memory, stream);
-    return plan.shape == tile_plan::FITTING && has_room<fitting>(plan.k_part)
+    return plan.shape == FITTING && has_room<fitting>(plan.k_part)
                ? launch_tiles<fitting, Job, true>(call, plan, memory, stream)
                : launch_tiles<square, Job, true>(call, plan, memory, stream);
 }
