@@ -94,9 +94,9 @@ template <bool along_k, int extent, int depth, int per, int lanes> struct chain_
     }
 };
 
-template <class Tile, class Rows>
+template <class Tile, class Places>
 __device__ static void end_tile(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
-                                const unsigned char *tiles, const Rows &numbers, int rows, int columns, int64_t first,
+                                const unsigned char *tiles, const Places &places, int rows, int columns, int64_t first,
                                 int64_t row_step) {
     const struct fl_epilogue &how = args.p.product.epilogue;
     const bool one_a_column = how.bias.data && how.bias.count == row_step;
@@ -106,8 +106,9 @@ __device__ static void end_tile(const struct gpu_now &now, const struct fl_args 
         const int row = place / Tile::n, column = place % Tile::n;
         if (row >= rows || column >= columns)
             continue;
-        const int64_t i = first + numbers.at(row) * row_step + column;
-        product_finish(now, how, end, i, reinterpret_cast<const float *>(tiles)[row * Tile::pitch + column],
+        const int64_t i = first + places.row(row) * row_step + column;
+        const float sum = reinterpret_cast<const float *>(tiles)[row * Tile::pitch + column];
+        product_finish(now, how, end, i, places.filled(sum, column),
                        one_a_column    ? bias + column
                        : how.bias.data ? i % how.bias.count
                                        : 0);
@@ -242,8 +243,8 @@ template <class Tile, bool along_k_a, bool along_k_b> struct chain_sums {
 
 /* Warps beside each other, lanes of a warp, outputs of a thread. */
 template <int warps_m_, int warps_n_, int lanes_n_, int per_m_, int per_n_, int blocks_> struct chain_shape {
-    static constexpr bool has_phases = true;
-    static constexpr int blocks = blocks_, depth = 16, stages = 3;
+    static constexpr bool has_chains = true;
+    static constexpr int blocks = blocks_, depth = 16, group = 1, stages = 3;
     static constexpr int warps_n = warps_n_, lanes_m = 32 / lanes_n_, lanes_n = lanes_n_;
     static constexpr int per_m = per_m_, per_n = per_n_, threads = warps_m_ * warps_n * 32;
     static constexpr int m = warps_m_ * lanes_m * per_m, n = warps_n * lanes_n * per_n;

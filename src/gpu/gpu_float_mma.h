@@ -13,13 +13,12 @@
 #ifdef FL_MMA
 namespace {
 
-/* Registers: of a fragment, four sums of binary32 or two pairs of fp16. A product of nothing but the zeros behind k
- * would make 0 of a sum that was rounded to -0, which sums of fp16 alone can be. */
+/* Registers: of a fragment, four sums of binary32 or two pairs of fp16. */
 template <class Tile, class Register, int count> struct float_terms {
     Register sum[Tile::rows][Tile::columns][count] = {};
 
     template <class Fragments>
-    __device__ __forceinline__ void multiply(const Fragments &at, const unsigned char *stage, int left) {
+    __device__ __forceinline__ void multiply(const Fragments &at, const unsigned char *stage) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             uint32_t a[2][Tile::rows][4];
@@ -32,10 +31,9 @@ template <class Tile, class Register, int count> struct float_terms {
                 at.load_b(b, stage, n, half);
 #pragma unroll
                 for (int part = 0; part < 2; part++)
-                    if (count == 4 || (2 * half + part) * (Tile::depth / 4) < left)
 #pragma unroll
-                        for (int i = 0; i < Tile::rows; i++)
-                            FL_MMA(sum[i][n], a[part][i], {b[2 * part], b[2 * part + 1]});
+                    for (int i = 0; i < Tile::rows; i++)
+                        FL_MMA(sum[i][n], a[part][i], {b[2 * part], b[2 * part + 1]});
             }
         }
     }

@@ -91,8 +91,27 @@ template <class Tile, class Terms, bool along_k_a, bool along_k_b> struct mma_su
     Terms terms;
 
     __device__ mma_sums(const unsigned char *, int, int) : at(), terms() {}
-    __device__ __forceinline__ void add(const unsigned char *stage, int, int left) { terms.multiply(at, stage, left); }
-    __device__ void pass(const struct tile_holes &, int, int, int) {}
+    __device__ __forceinline__ void add(const unsigned char *stage, int, int) { terms.multiply(at, stage); }
+    /* What the filter positions that a phase leaves out add to the sums of a column: NaN, if a filter there is no
+     * number; 0, which makes 0 of -0, if there are some behind those of the phase; otherwise -0. */
+    template <class Filters>
+    __device__ static float fill(const struct tile_holes &holes, const Filters &filters, int column) {
+        const int count = filters.rows / filters.per_group;
+        float fill = -0.0f;
+        for (int position = 0, passed = 0; position < filters.positions; position++) {
+            if (passed < count && position == filters.position(passed)) {
+                passed++;
+                continue;
+            }
+            const int first = position * filters.per_group, last = first + filters.per_group - 1;
+            for (int chain = first / FL_K_CHUNK; chain <= last / FL_K_CHUNK; chain++) {
+                const float hole = holes.at[(position + chain) * holes.pitch + column];
+                if (passed == count || hole != hole)
+                    fill = __fadd_rn(fill, fabsf(hole));
+            }
+        }
+        return fill;
+    }
     __device__ __forceinline__ void leave(product_total *to, int64_t row_step, int rows_left, int columns_left) const {
 #pragma unroll
         for (int i = 0; i < Tile::rows; i++)
@@ -123,8 +142,10 @@ template <class Tile, class Terms, bool along_k_a, bool along_k_b> struct mma_su
 template <int warps_m_, int columns_, int stages_, int blocks_, class Cells, template <class> class Terms,
           int rows_ = 2>
 struct mma_shape {
-    static constexpr bool has_phases = GPU_SHARED;
+    static constexpr bool has_chains = false;
     static constexpr int blocks = blocks_, depth = 128 / (int)sizeof(fl_element);
+    static constexpr int group =
+        sizeof(fl_element) == 2 ? 16 : 4; /* of k, within which sums of floats have one order */
     static constexpr int warps_m = warps_m_, warps_n = 2, rows = rows_, columns = columns_, stages = stages_;
     static constexpr int m = warps_m * rows * 16, n = warps_n * columns * 8, threads = warps_m * warps_n * 32;
     static constexpr int bytes_a = m * 128, stage_bytes = (m + n) * 128;
@@ -163,7 +184,8 @@ static struct tile_plan plan_mma(const struct fl_product &product, int64_t part_
     parts = parts < least ? least : parts;
     plan.k_part = tiles_over(steps, parts) * tile::depth;
     plan.parts = (int)tiles_over(of.k, plan.k_part);
-    if (tile::has_phases && plan.parts == 1)
+    const struct fl_windows &g = product.windows;
+    if (Job::has_phases && plan.parts == 1 && (GPU_SHARED || g.filters / g.groups % tile::group == 0))
         divide<Job>(&plan, product);
     return plan;
 }

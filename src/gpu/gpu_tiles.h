@@ -4,7 +4,8 @@
  * A tile has m, n, depth (of k in one step), threads, blocks (at least on a multiprocessor), stages, stage_bytes,
  * bytes_a (of a stage, before those of B), tile_bytes (of all stages), `cells` (how elements lie in shared memory), and
  * the class `sums`: the sums of a block, which go to shared memory, rows `pitch` apart, and from there to the results
- * by end_tile<Tile>, or as they are to the sums of a part of k. has_phases: strides divide input gradients.
+ * by end_tile<Tile>, or as they are to the sums of a part of k. has_chains: the filter positions that strides leave out
+ * of input gradients count between the steps of k; otherwise for floats after them.
  *
  * Expects: the codec of a folder (gpu_element.h). Gives: product_tiles, product_parts, tile_plan, launch_plan. */
 #ifndef FL_GPU_TILES_H
@@ -170,7 +171,7 @@ struct tile_work {
     int64_t row_step, group_step;
     product_total *sums;
     bool phases;        /* of an input gradient, each a product of its own */
-    const float *holes; /* of chains: what the filter positions between those of a phase add (find_holes) */
+    const float *holes; /* of floats: what the filter positions between those of a phase add (find_holes) */
 };
 
 /* Holes of the columns of a tile from its first one on, `pitch` apart along k. */
@@ -180,17 +181,19 @@ struct tile_holes {
     int columns;
 };
 
-/* The number of a row of the tile among all rows. */
-template <bool has_phases> struct tile_rows {
+/* The number of a row of the tile among all rows, and a sum of a column with what the holes of a phase add. */
+template <bool has_phases, bool has_fills> struct tile_places {
     int m0;
     const int *pixels;
-    __device__ int64_t at(int row) const { return has_phases ? pixels[row] : m0 + row; }
+    const float *fills;
+    __device__ int64_t row(int row) const { return has_phases ? pixels[row] : m0 + row; }
+    __device__ float filled(float sum, int column) const { return has_fills ? __fadd_rn(sum, fills[column]) : sum; }
 };
 
 /* Stores the results of one tile from its sums in shared memory. first: those of row 0. */
-template <class Tile, class Rows>
+template <class Tile, class Places>
 __device__ static void end_tile(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
-                                const unsigned char *tiles, const Rows &numbers, int rows, int columns, int64_t first,
+                                const unsigned char *tiles, const Places &places, int rows, int columns, int64_t first,
                                 int64_t row_step);
 
 /* Blocks: tiles of all groups; parts; phases. */
@@ -205,7 +208,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     const int group = (int)(blockIdx.x / work.tiles);
     const unsigned tile = blockIdx.x % work.tiles;
     const int m0 = (int)(tile / work.tiles_n) * Tile::m, n0 = (int)(tile % work.tiles_n) * Tile::n;
-    constexpr bool has_phases = Job::has_phases && Tile::has_phases;
+    constexpr bool has_phases = Job::has_phases, has_fills = has_phases && !GPU_SHARED && !Tile::has_chains;
     const int phase = has_phases && work.phases ? (int)blockIdx.z : -1;
     int m = work.m, k = work.k;
     if constexpr (has_phases)
@@ -216,10 +219,14 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
         return;
     const int length = k - k0 < work.k_part ? k - k0 : work.k_part;
     const int steps = (length + Tile::depth - 1) / Tile::depth;
+    /* Zeros that fill up the steps come before k: behind it they would make 0 of a sum of floats that has underflowed
+     * to -0. Chains leave them out. */
+    const int before =
+        GPU_SHARED || Tile::has_chains || k0 ? 0 : (steps * Tile::depth - length) / Tile::group * Tile::group;
     loader_a<Tile, Job, aligned> a(Job::a(Job::of(args.p.product), (const fl_element *)args.in[0].data, group, phase),
-                                   m0, k0);
+                                   m0, k0 - before);
     loader_b<Tile, Job, aligned> b(Job::b(Job::of(args.p.product), (const fl_element *)args.in[1].data, group, phase),
-                                   n0, k0);
+                                   n0, k0 - before);
     typename Tile::template sums<Job::along_k_a, Job::along_k_b> sums(tiles, rows, columns);
 
 #pragma unroll 1
@@ -247,7 +254,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
         }
         gpu_cp_commit();
         int k_now = step * Tile::depth;
-        if constexpr (has_phases)
+        if constexpr (has_phases && Tile::has_chains)
             if (work.holes) {
                 k_now = b.view.position(k_now / b.view.per_group) * b.view.per_group + k_now % b.view.per_group;
                 sums.pass(holes, k_next, k_now, b.view.per_group);
@@ -261,7 +268,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
         now_at = now_at + Tile::stage_bytes == Tile::tile_bytes ? 0 : now_at + Tile::stage_bytes;
         next_at = next_at + Tile::stage_bytes == Tile::tile_bytes ? 0 : next_at + Tile::stage_bytes;
     }
-    if constexpr (has_phases)
+    if constexpr (has_phases && Tile::has_chains)
         if (work.holes)
             sums.pass(holes, k_next, work.k, b.view.per_group);
     __syncthreads(); /* sums overwrite the tiles; all copies have arrived */
@@ -276,11 +283,16 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     if constexpr (has_phases)
         for (int i = (int)threadIdx.x; i < Tile::m; i += Tile::threads)
             pixels[i] = phase >= 0 ? Job::pixel(Job::of(args.p.product), phase, m0 + i) : m0 + i;
+    __shared__ float fills[has_fills ? Tile::n : 1];
+    if constexpr (has_fills)
+        for (int i = (int)threadIdx.x; i < Tile::n; i += Tile::threads)
+            fills[i] = work.holes && i < columns ? sums.fill(holes, b.view, i) : -0.0f;
     sums.store(tiles);
     __syncthreads();
     struct product_end end;
     end.begin(now, args);
-    end_tile<Tile>(now, args, &end, tiles, tile_rows<has_phases>{m0, pixels}, rows, columns, first, work.row_step);
+    end_tile<Tile>(now, args, &end, tiles, tile_places<has_phases, has_fills>{m0, pixels, fills}, rows, columns, first,
+                   work.row_step);
     end.report(call.control);
 }
 
@@ -385,7 +397,7 @@ static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_p
                                    plan.phases && !GPU_SHARED ? (const float *)memory : NULL};
     const int bytes = Tile::shared_bytes(plan.k_part);
     const int all = bytes + loader_b<Tile, Job, aligned>::shared_bytes +
-                    (Job::has_phases && Tile::has_phases ? (int)sizeof(int) * Tile::m : 0); /* the pixels of rows */
+                    (Job::has_phases ? (int)sizeof(int) * (Tile::m + Tile::n) : 0); /* the pixels of rows, fills */
     if (all > 48 << 10) {
         const cudaError_t error =
             cudaFuncSetAttribute(product_tiles<Tile, Job, aligned>, cudaFuncAttributeMaxDynamicSharedMemorySize, all);

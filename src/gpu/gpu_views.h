@@ -14,7 +14,12 @@ enum { NOWHERE = 1 << 30 }; /* a coordinate beyond every image */
 enum { MOST_PHASES = 64 };
 
 /* Every view has rows and columns; in aligned geometry at least each eight columns are contiguous. place_row and
- * place_column compute the parts of an address, `at` joins them: NULL for a zero. */
+ * place_column compute the parts of an address, `at` joins them: NULL for a zero. Along k there are zeros behind the
+ * view and before it. */
+
+__device__ static inline bool is_within(int i, int count) {
+    return (unsigned)i < (unsigned)count;
+}
 
 struct matrix_view {
     const fl_element *data;
@@ -23,8 +28,8 @@ struct matrix_view {
 
     typedef const fl_element *row;
     typedef int column;
-    __device__ row place_row(int r) const { return r < rows ? data + r * step : NULL; }
-    __device__ column place_column(int c) const { return c < columns ? c : -1; }
+    __device__ row place_row(int r) const { return is_within(r, rows) ? data + r * step : NULL; }
+    __device__ column place_column(int c) const { return is_within(c, columns) ? c : -1; }
     __device__ const fl_element *at(row r, column c) const { return r && c >= 0 ? r + c : NULL; }
 };
 
@@ -73,7 +78,7 @@ struct window_view {
         to.y = pixel / q * step.stride[0] - step.padding[0];
         to.x = pixel % q * step.stride[1] - step.padding[1];
         to.offset = (((int64_t)n * h + to.y) * w + to.x) * c;
-        if (r >= rows)
+        if (!is_within(r, rows))
             to.y = -NOWHERE;
         return to;
     }
@@ -83,7 +88,7 @@ struct window_view {
         to.y = position / s * step.dilation[0];
         to.x = position % s * step.dilation[1];
         to.offset = ((int64_t)to.y * w + to.x) * c + j % depth;
-        if (j >= columns)
+        if (!is_within(j, columns))
             to.y = -NOWHERE;
         return to;
     }
@@ -118,7 +123,7 @@ struct receiver_view {
     __device__ column place_column(int j) const {
         const int position = j / per_group;
         column to;
-        to.y = j < columns ? position / s * step.dilation[0] : NOWHERE;
+        to.y = is_within(j, columns) ? position / s * step.dilation[0] : NOWHERE;
         to.x = position % s * step.dilation[1];
         to.filter = j % per_group;
         return to;
@@ -167,7 +172,7 @@ struct filter_view {
     __device__ int position(int i) const { return across ? first + i / across * down + i % across * right : i; }
     __device__ row place_row(int r) const {
         const int filter = r % per_group;
-        return r < rows ? data + ((int64_t)filter * positions + position(r / per_group)) * depth : NULL;
+        return is_within(r, rows) ? data + ((int64_t)filter * positions + position(r / per_group)) * depth : NULL;
     }
     __device__ column place_column(int c) const { return c < depth ? c : -1; }
     __device__ const fl_element *at(row r, column c) const { return r && c >= 0 ? r + c : NULL; }

@@ -5,7 +5,7 @@
  *     test_gpu_products [SEED [COUNT [FUNCTION [FORMAT]]]]
  *
  * COUNT: of products drawn; from 60 on also of so many matrices that none is split.
- * FUNCTION: matmul, conv2d, batched, depthwise, few, strided, mixed, numbers, large; "": all but large; one of
+ * FUNCTION: matmul, conv2d, batched, depthwise, few, strided, thin, mixed, numbers, large; "": all but large; one of
  * `shapes`, computed in FORMAT; or fast, FORMAT being a GPU: class fast and fast:tf32 (fast:sums=fp16) on the device
  * against class accumulate=GPU of the host.
  *
@@ -18,6 +18,7 @@
 #include "on_gpu.h"
 #include "same_state.h"
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,8 +187,11 @@ static void few(tensor_format f) {
 }
 
 /* Input gradients whose stride leaves filter positions out, with sums of one chain and of several, which end within a
- * position and between two. Filters that are no numbers count there, and so do the signs of sums that underflow. */
-static void strided(tensor_format f) {
+ * position and between two. Filters that are no numbers count there, and so do the signs of sums that underflow. most:
+ * the largest k; group: of k, which is no multiple where signs of zeros are not compared. */
+static void strided(tensor_format f, int most, int group) {
+    static const int styles[] = {0, 5, 7, 6};
+    const int is_float = f == FMT_FP32 || f == FMT_BF16 || f == FMT_FP16;
     static const struct {
         int h, w, channels, filters, r, s, stride[2], padding, groups;
     } all[] = {
@@ -195,15 +199,33 @@ static void strided(tensor_format f) {
         {7, 6, 40, 128, 3, 3, {2, 2}, 1, 1}, {9, 7, 32, 64, 2, 3, {1, 2}, 1, 2},  {11, 8, 9, 16, 4, 3, {3, 2}, 2, 1},
         {7, 7, 16, 320, 1, 1, {2, 2}, 0, 1}, {6, 9, 3, 80, 5, 5, {2, 3}, 2, 1},   {8, 8, 16, 24, 3, 3, {2, 2}, 1, 1},
         {5, 5, 8, 224, 3, 3, {2, 2}, 1, 1},  {5, 5, 8, 1040, 2, 2, {2, 2}, 0, 1}, {19, 18, 8, 16, 3, 3, {9, 8}, 1, 1}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        for (int style = 0; style < 8;
-             style += style == 0 ? (f == FMT_FP32 || f == FMT_BF16 || f == FMT_FP16 ? 5 : 8) : 2)
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const int k = all[i].filters / all[i].groups * all[i].r * all[i].s;
+        for (int j = 0; k <= most && j < (k % group ? 2 : 1 + 2 * is_float + (f == FMT_FP16)); j++)
             conv2d(f, 1, 2, all[i].h, all[i].w, all[i].channels, all[i].filters, all[i].r, all[i].s,
                    (tensor_window){.stride = {all[i].stride[0], all[i].stride[1]},
                                    .padding = {all[i].padding, all[i].padding, all[i].padding, all[i].padding},
                                    .dilation = {1, 1},
                                    .groups = all[i].groups},
-                   style, 1);
+                   styles[j], 1);
+    }
+}
+
+/* Few filters, more or fewer than tiles have rows, and channels whose positions end at the end of a tile or elsewhere;
+ * aligned or not, in groups, with strides, dilations and uneven padding. */
+static void thin(tensor_format f) {
+    static const int filters[] = {1, 8, 15, 16, 17, 24, 31, 33}, channels[] = {16, 3, 8, 32, 1, 17, 24, 40};
+    for (int i = 0; i < 64; i++) {
+        const int groups = i % 5 == 3 ? 3 : 1;
+        const tensor_window how = {.stride = {1 + i % 2, 1 + i % 9 / 8},
+                                   .padding = {i % 3, 1, 0, i % 4},
+                                   .dilation = {1 + i % 7 / 6, 1 + i % 11 / 10},
+                                   .groups = groups};
+        conv2d(f, 2, 3, 9 + i % 4, 13, groups * channels[i / 8], groups * filters[i % 8], i % 8 < 4 ? 3 : 1 + i % 3,
+               i % 8 < 4 ? 3 : 1 + i / 3 % 3, how, i % 3, 1);
+    }
+    const tensor_window same = {.stride = {1, 1}, .padding = {1, 1, 1, 1}, .dilation = {1, 1}, .groups = 1};
+    conv2d(f, 2, 5, 30, 31, 16, 16, 3, 3, same, 2, 1); /* split */
 }
 
 /* Sizes that are multiples of eight, which tiles read in pieces, and others. */
@@ -260,13 +282,18 @@ static void fast(const char *name, int count) {
         const struct way *way = &ways[i % given];
         const tensor_format f = way->format;
         const int eight = between(0, 2) ? 8 : 1, style = between(0, 5), most = way->conv2d / eight;
+        /* The A100 adds eight zeros behind k, which make 0 of -0. */
+        const int group = f == FMT_BF16 && !strcmp(name, "a100") ? 16 : 1;
         char text[PLACES][60];
         snprintf(text[0], sizeof text[0], "accumulate=%s%s", name, way->accumulates);
         snprintf(text[1], sizeof text[1], "fast%s", way->fast);
         for (int p = 0; p < PLACES; p++)
             CHECK(!tensor_class_find(&class[p], text[p]), "%s", tensor_error());
+        if (count >= 8 && i < given)
+            strided(f, f == FMT_FP32 ? 511 : 1023, group);
         for (int kind = 0; count >= 8 && i < given && kind < 3;
              kind++) { /* every tile and layout; the largest costs most */
+            matmul(f, kind, 21, 12, group * between(1, 60 / group), f == FMT_FP16 ? 6 : 7, 1);
             matmul(f, kind, 1088, 1024, kind ? 24 : 72, 0, 1);
             matmul(f, kind, 40, 72, 88, style, 1);
             matmul(f, kind, 37, 75, 85, style, 1);
@@ -423,7 +450,9 @@ int main(int argc, char **argv) {
         if (count && (!*only || !strcmp(only, "few")))
             few(formats[i]);
         if (count && (!*only || !strcmp(only, "strided")))
-            strided(formats[i]);
+            strided(formats[i], INT_MAX, 1);
+        if (count && i < 2 && (!*only || !strcmp(only, "thin"))) /* mantissas */
+            thin(formats[i]);
         if (!*only || !strcmp(only, "numbers"))
             numbers(formats[i]);
     }
