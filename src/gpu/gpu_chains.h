@@ -94,9 +94,9 @@ template <bool along_k, int extent, int depth, int per, int lanes> struct chain_
     }
 };
 
-template <class Tile, class Places>
+template <class Tile, class Rows>
 __device__ static void end_tile(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
-                                const unsigned char *tiles, const Places &places, int rows, int columns, int64_t first,
+                                const unsigned char *tiles, const Rows &numbers, int rows, int columns, int64_t first,
                                 int64_t row_step) {
     const struct fl_epilogue &how = args.p.product.epilogue;
     const bool one_a_column = how.bias.data && how.bias.count == row_step;
@@ -106,9 +106,8 @@ __device__ static void end_tile(const struct gpu_now &now, const struct fl_args 
         const int row = place / Tile::n, column = place % Tile::n;
         if (row >= rows || column >= columns)
             continue;
-        const int64_t i = first + places.row(row) * row_step + column;
-        const float sum = reinterpret_cast<const float *>(tiles)[row * Tile::pitch + column];
-        product_finish(now, how, end, i, places.filled(sum, column),
+        const int64_t i = first + numbers.at(row) * row_step + column;
+        product_finish(now, how, end, i, reinterpret_cast<const float *>(tiles)[row * Tile::pitch + column],
                        one_a_column    ? bias + column
                        : how.bias.data ? i % how.bias.count
                                        : 0);

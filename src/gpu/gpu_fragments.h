@@ -92,11 +92,13 @@ template <class Tile, class Terms, bool along_k_a, bool along_k_b> struct mma_su
 
     __device__ mma_sums(const unsigned char *, int, int) : at(), terms() {}
     __device__ __forceinline__ void add(const unsigned char *stage, int, int) { terms.multiply(at, stage); }
-    /* What the filter positions that a phase leaves out add to the sums of a column: NaN, if a filter there is no
-     * number; 0, which makes 0 of -0, if there are some behind those of the phase; otherwise -0. */
+    /* Adds to the sums of floats in shared memory what the filter positions that a phase leaves out would have made of
+     * them: NaN, if a filter there is no number; of -0 0, if there are some behind those of the phase. */
     template <class Filters>
-    __device__ static float fill(const struct tile_holes &holes, const Filters &filters, int column) {
-        const int count = filters.rows / filters.per_group;
+    __device__ void fill(unsigned char *tiles, const struct tile_holes &holes, const Filters &filters) const {
+        const int count = filters.rows / filters.per_group, column = (int)threadIdx.x;
+        if (column >= Tile::n || column >= holes.columns)
+            return;
         float fill = -0.0f;
         for (int position = 0, passed = 0; position < filters.positions; position++) {
             if (passed < count && position == filters.position(passed)) {
@@ -110,7 +112,10 @@ template <class Tile, class Terms, bool along_k_a, bool along_k_b> struct mma_su
                     fill = __fadd_rn(fill, fabsf(hole));
             }
         }
-        return fill;
+        float *const sums = reinterpret_cast<float *>(tiles) + column;
+#pragma unroll 4
+        for (int i = 0; i < Tile::m; i++)
+            sums[i * Tile::pitch] = __fadd_rn(sums[i * Tile::pitch], fill);
     }
     __device__ __forceinline__ void leave(product_total *to, int64_t row_step, int rows_left, int columns_left) const {
 #pragma unroll

@@ -76,9 +76,9 @@ template <class Tile> struct int16_terms {
 };
 
 /* Two neighbours in each thread. */
-template <class Tile, class Places>
+template <class Tile, class Rows>
 __device__ static void end_tile(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
-                                const unsigned char *tiles, const Places &places, int rows, int columns, int64_t first,
+                                const unsigned char *tiles, const Rows &numbers, int rows, int columns, int64_t first,
                                 int64_t row_step) {
     const longlong2 *const sums = reinterpret_cast<const longlong2 *>(tiles);
     const struct fl_epilogue &how = args.p.product.epilogue;
@@ -93,7 +93,7 @@ __device__ static void end_tile(const struct gpu_now &now, const struct fl_args 
         if (row >= rows || column >= columns)
             continue;
         const longlong2 sum = sums[(row * Tile::pitch + column) / 2];
-        const int64_t i = first + places.row(row) * row_step + column;
+        const int64_t i = first + numbers.at(row) * row_step + column;
         const bool both = column + 1 < columns;
         fl_element result[2];
 #pragma unroll

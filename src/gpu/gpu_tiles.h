@@ -181,19 +181,17 @@ struct tile_holes {
     int columns;
 };
 
-/* The number of a row of the tile among all rows, and a sum of a column with what the holes of a phase add. */
-template <bool has_phases, bool has_fills> struct tile_places {
+/* The number of a row of the tile among all rows. */
+template <bool has_phases> struct tile_rows {
     int m0;
     const int *pixels;
-    const float *fills;
-    __device__ int64_t row(int row) const { return has_phases ? pixels[row] : m0 + row; }
-    __device__ float filled(float sum, int column) const { return has_fills ? __fadd_rn(sum, fills[column]) : sum; }
+    __device__ int64_t at(int row) const { return has_phases ? pixels[row] : m0 + row; }
 };
 
 /* Stores the results of one tile from its sums in shared memory. first: those of row 0. */
-template <class Tile, class Places>
+template <class Tile, class Rows>
 __device__ static void end_tile(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
-                                const unsigned char *tiles, const Places &places, int rows, int columns, int64_t first,
+                                const unsigned char *tiles, const Rows &numbers, int rows, int columns, int64_t first,
                                 int64_t row_step);
 
 /* Blocks: tiles of all groups; parts; phases. */
@@ -208,7 +206,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     const int group = (int)(blockIdx.x / work.tiles);
     const unsigned tile = blockIdx.x % work.tiles;
     const int m0 = (int)(tile / work.tiles_n) * Tile::m, n0 = (int)(tile % work.tiles_n) * Tile::n;
-    constexpr bool has_phases = Job::has_phases, has_fills = has_phases && !GPU_SHARED && !Tile::has_chains;
+    constexpr bool has_phases = Job::has_phases;
     const int phase = has_phases && work.phases ? (int)blockIdx.z : -1;
     int m = work.m, k = work.k;
     if constexpr (has_phases)
@@ -283,16 +281,16 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     if constexpr (has_phases)
         for (int i = (int)threadIdx.x; i < Tile::m; i += Tile::threads)
             pixels[i] = phase >= 0 ? Job::pixel(Job::of(args.p.product), phase, m0 + i) : m0 + i;
-    __shared__ float fills[has_fills ? Tile::n : 1];
-    if constexpr (has_fills)
-        for (int i = (int)threadIdx.x; i < Tile::n; i += Tile::threads)
-            fills[i] = work.holes && i < columns ? sums.fill(holes, b.view, i) : -0.0f;
     sums.store(tiles);
     __syncthreads();
+    if constexpr (has_phases && !GPU_SHARED && !Tile::has_chains)
+        if (work.holes) {
+            sums.fill(tiles, holes, b.view);
+            __syncthreads();
+        }
     struct product_end end;
     end.begin(now, args);
-    end_tile<Tile>(now, args, &end, tiles, tile_places<has_phases, has_fills>{m0, pixels, fills}, rows, columns, first,
-                   work.row_step);
+    end_tile<Tile>(now, args, &end, tiles, tile_rows<has_phases>{m0, pixels}, rows, columns, first, work.row_step);
     end.report(call.control);
 }
 
@@ -397,7 +395,7 @@ static cudaError_t launch_tiles(const struct gpu_call *call, const struct tile_p
                                    plan.phases && !GPU_SHARED ? (const float *)memory : NULL};
     const int bytes = Tile::shared_bytes(plan.k_part);
     const int all = bytes + loader_b<Tile, Job, aligned>::shared_bytes +
-                    (Job::has_phases ? (int)sizeof(int) * (Tile::m + Tile::n) : 0); /* the pixels of rows, fills */
+                    (Job::has_phases ? (int)sizeof(int) * Tile::m : 0); /* the pixels of rows */
     if (all > 48 << 10) {
         const cudaError_t error =
             cudaFuncSetAttribute(product_tiles<Tile, Job, aligned>, cudaFuncAttributeMaxDynamicSharedMemorySize, all);

@@ -289,7 +289,7 @@ static void fast(const char *name, int count) {
         snprintf(text[1], sizeof text[1], "fast%s", way->fast);
         for (int p = 0; p < PLACES; p++)
             CHECK(!tensor_class_find(&class[p], text[p]), "%s", tensor_error());
-        if (count >= 8 && i < given)
+        if (i < given)
             strided(f, f == FMT_FP32 ? 511 : 1023, group);
         for (int kind = 0; count >= 8 && i < given && kind < 3;
              kind++) { /* every tile and layout; the largest costs most */

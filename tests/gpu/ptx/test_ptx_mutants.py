@@ -14,8 +14,9 @@ BATCHED, STRIDED = (("gpu_products", "1", many, what, "fp32") for many, what in 
 NUMBERS = ("gpu_products", "1", "0", "numbers")
 TILES = "13product_tilesI"  # kernels with these words in their names
 CHAINS, MMA = TILES + "NS_11chain_shapeI", TILES + "NS_9mma_shapeI"
-SLIM, FLAT = (MMA + shape for shape in ("Li2ELi1E", "Li1ELi4E"))
+SLIM, FLAT, THIN, LONG = (MMA + shape for shape in ("Li2ELi1E", "Li1ELi4E", "Li1ELi2E", "Li1ELi9E"))
 FEW, AFFINE = ("gpu_products", "1", "1", "few", "dfp16"), ("gpu_ops", "1", "1", "affine", "dfp16")
+FEWEST = ("gpu_products", "1", "1", "thin", "dfp16")
 # Kernel, which occurrence in it (0: each), what it was, what it becomes, and a test that runs it.
 MUTANTS = [
     (TILES, 1, "bar.sync 0;", "", MATMUL),
@@ -64,6 +65,10 @@ MUTANTS = [
     ("8shortcut", 1, "ld.global.s16", "ld.global.u16", ("gpu_ops", "3", "8", "shortcut_a", "flex16+5")),
     (SLIM, 1, "x4.trans.shared", "x4.shared", FEW),
     (FLAT, 1, "x4.trans.shared", "x4.shared", FEW),
+    (THIN, 1, "x4.trans.shared", "x4.shared", FEWEST),
+    (LONG, 1, "bar.sync 0;", "", FEWEST),
+    (LONG, 18, "x4.trans.shared", "x4.shared", FEWEST),
+    (MMA, 0, "abs.f32", "neg.f32", FAST),
     ("map_elements", 1, "st.global.u16", "st.global.u32", ("gpu_ops", "3", "8", "relu", "bf16")),
 ]
 
