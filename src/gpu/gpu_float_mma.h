@@ -2,6 +2,10 @@
  * the GPU forms them, k ascending (docs/semantics.md, class accumulate). Outputs too few for the multiprocessors are
  * split along k into parts, which are added in order.
  *
+ * In an input gradient with a stride, filter positions that reach other pixels add zeros. Where groups of k lie within
+ * a position, those groups change no sum but -0, which becomes 0, and add NaN where a filter is no number: both are
+ * done at the end (find_holes, mma_sums::fill).
+ *
  * Expects: the codec of a format (gpu_element.h), FL_MMA, its name in mma.sync. Gives: float_shapes, multiplies_fast.
  */
 #ifndef FL_GPU_FLOAT_MMA_H

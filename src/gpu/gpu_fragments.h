@@ -96,6 +96,7 @@ template <class Tile, class Terms, bool along_k_a, bool along_k_b> struct mma_su
      * them: NaN, if a filter there is no number; of -0 0, if there are some behind those of the phase. */
     template <class Filters>
     __device__ void fill(unsigned char *tiles, const struct tile_holes &holes, const Filters &filters) const {
+        static_assert(Tile::n <= Tile::threads, "a thread for each column");
         const int count = filters.rows / filters.per_group, column = (int)threadIdx.x;
         if (column >= Tile::n || column >= holes.columns)
             return;
@@ -149,8 +150,7 @@ template <int warps_m_, int columns_, int stages_, int blocks_, class Cells, tem
 struct mma_shape {
     static constexpr bool has_chains = false;
     static constexpr int blocks = blocks_, depth = 128 / (int)sizeof(fl_element);
-    static constexpr int group =
-        sizeof(fl_element) == 2 ? 16 : 4; /* of k, within which sums of floats have one order */
+    static constexpr int group = sizeof(fl_element) == 2 ? 16 : 4; /* the largest that a GPU adds at once */
     static constexpr int warps_m = warps_m_, warps_n = 2, rows = rows_, columns = columns_, stages = stages_;
     static constexpr int m = warps_m * rows * 16, n = warps_n * columns * 8, threads = warps_m * warps_n * 32;
     static constexpr int bytes_a = m * 128, stage_bytes = (m + n) * 128;

@@ -4,8 +4,8 @@
  * A tile has m, n, depth (of k in one step), threads, blocks (at least on a multiprocessor), stages, stage_bytes,
  * bytes_a (of a stage, before those of B), tile_bytes (of all stages), `cells` (how elements lie in shared memory), and
  * the class `sums`: the sums of a block, which go to shared memory, rows `pitch` apart, and from there to the results
- * by end_tile<Tile>, or as they are to the sums of a part of k. has_chains: the filter positions that strides leave out
- * of input gradients count between the steps of k; otherwise for floats after them.
+ * by end_tile<Tile>, or as they are to the sums of a part of k. has_chains: floats are added one by one, so that filter
+ * positions which strides leave out of input gradients count between the others; otherwise in groups of `group` of k.
  *
  * Expects: the codec of a folder (gpu_element.h). Gives: product_tiles, product_parts, tile_plan, launch_plan. */
 #ifndef FL_GPU_TILES_H
@@ -217,8 +217,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
         return;
     const int length = k - k0 < work.k_part ? k - k0 : work.k_part;
     const int steps = (length + Tile::depth - 1) / Tile::depth;
-    /* Zeros that fill up the steps come before k: behind it they would make 0 of a sum of floats that has underflowed
-     * to -0. Chains leave them out. */
+    /* Groups of zeros that fill up the steps come before k: behind it they would make 0 of a sum of floats that has
+     * underflowed to -0. Chains leave them out, and parts of a split k have them behind. */
     const int before =
         GPU_SHARED || Tile::has_chains || k0 ? 0 : (steps * Tile::depth - length) / Tile::group * Tile::group;
     loader_a<Tile, Job, aligned> a(Job::a(Job::of(args.p.product), (const fl_element *)args.in[0].data, group, phase),
@@ -423,7 +423,8 @@ static cudaError_t launch_plan(const struct gpu_call *call, const struct tile_pl
     using few = typename Shapes::template few<Job>;
     using thin = typename Shapes::template thin<Job>;
     using square = typename Shapes::square;
-    static_assert(square::shared_bytes(FL_K_CHUNK + 1) <= 99 << 10, "every device has room for it");
+    static_assert(square::shared_bytes(FL_K_CHUNK + 1) <= 99 << 10 && Shapes::longest::shared_bytes(0) <= 99 << 10,
+                  "every device has room for them");
     const bool aligned =
         ((uintptr_t)call->args.in[0].data | (uintptr_t)call->args.in[1].data) % 16 == 0 && plan.sizes.aligned;
     if constexpr (!std::is_same_v<thin, square>)
