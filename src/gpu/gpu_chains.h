@@ -11,7 +11,10 @@
  * matter where a filter is no number, and where a sum has underflowed to -0. They count in chains. All of a position,
  * or of its part in a chain, are one addition of a hole: -0 if all filters there have that sign, 0, or NaN.
  *
- * Expects: the codec of a float format (gpu_element.h). Gives: plan_chains, chain_shapes, end_tile. */
+ * Tensor cores (class fast) add those of NaN, and 0 behind k, at the end (gpu_float_mma.h).
+ *
+ * Expects: the codec of a float format (gpu_element.h). Gives: plan_chains, chain_shapes, end_tile; find_holes and
+ * holes_of, for class fast too. */
 #ifndef FL_GPU_CHAINS_H
 #define FL_GPU_CHAINS_H
 
@@ -197,8 +200,7 @@ template <class Tile, bool along_k_a, bool along_k_b> struct chain_sums {
                 end_chain();
 #pragma unroll
             for (int j = 0; j < per_n; j++) {
-                const float hole =
-                    b.number(j) < holes.columns ? holes.at[(position + k / FL_K_CHUNK) * holes.pitch + b.number(j)] : 0;
+                const float hole = b.number(j) < holes.columns ? holes.of(position, k / FL_K_CHUNK, b.number(j)) : 0;
 #pragma unroll
                 for (int i = 0; i < per_m; i++)
                     chain[i][j] = __fadd_rn(chain[i][j], hole);
@@ -243,7 +245,7 @@ template <class Tile, bool along_k_a, bool along_k_b> struct chain_sums {
 /* Warps beside each other, lanes of a warp, outputs of a thread. */
 template <int warps_m_, int warps_n_, int lanes_n_, int per_m_, int per_n_, int blocks_> struct chain_shape {
     static constexpr bool has_chains = true;
-    static constexpr int blocks = blocks_, depth = 16, group = 1, stages = 3;
+    static constexpr int blocks = blocks_, depth = 16, group = depth, stages = 3;
     static constexpr int warps_n = warps_n_, lanes_m = 32 / lanes_n_, lanes_n = lanes_n_;
     static constexpr int per_m = per_m_, per_n = per_n_, threads = warps_m_ * warps_n * 32;
     static constexpr int m = warps_m_ * lanes_m * per_m, n = warps_n * lanes_n * per_n;
@@ -261,8 +263,9 @@ using wide_tile = chain_shape<1, 4, 8, 4, 8, 3>;   /* 16 x 256 */
 
 using chain_shapes = tile_shapes<large_tile, tall_tile, square_tile, wide_tile>;
 
-/* A thread for each filter position and channel. */
-__global__ void find_holes(const struct gpu_call call, float *holes) {
+/* A thread for each filter position and channel. in_tf32: filters of binary32 are rounded to tf32, of which they may
+ * become infinite. */
+__global__ void find_holes(const struct gpu_call call, float *holes, bool in_tf32) {
     struct gpu_now now;
     const struct fl_windows &g = call.args.p.product.windows;
     if (!gpu_begin(call, &now))
@@ -274,9 +277,13 @@ __global__ void find_holes(const struct gpu_call call, float *holes) {
                                    (c / depth * per_group * positions + position) * depth + c % depth;
         float hole = -0.0f;
         for (int64_t k = first; k < first + per_group; k++, filter += positions * depth) {
-            hole = __fmaf_rn(0, FL_DECODE(*filter), hole);
+            float x = FL_DECODE(*filter);
+#ifdef FL_ELEMENT_IS_FLOAT
+            x = in_tf32 ? __uint_as_float(tf32_of(__float_as_uint(x))) : x;
+#endif
+            hole = __fmaf_rn(0, x, hole);
             if (k + 1 == first + per_group || (k + 1) % FL_K_CHUNK == 0) {
-                holes[(position + k / FL_K_CHUNK) * g.c + c] = hole;
+                holes[tile_holes::place(position, k / FL_K_CHUNK, g.c) + c] = hole;
                 hole = -0.0f;
             }
         }
@@ -316,7 +323,7 @@ template <class Job> static struct tile_plan plan_chains(const struct fl_product
     plan.parts = splits && chains > 1 ? (int)chains : 1;
     plan.k_part = plan.parts > 1 ? (int64_t)FL_K_CHUNK : of.k;
     const struct fl_windows &g = product.windows;
-    if (Job::has_phases && g.filters / g.groups % depth == 0 &&
+    if (Job::has_phases && g.filters / g.groups % square_tile::group == 0 &&
         (plan.parts == 1 || of.k <= FL_K_CHUNK * Job::phases(Job::of(product))))
         divide<Job>(&plan, product);
     return plan;

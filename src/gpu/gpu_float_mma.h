@@ -70,18 +70,14 @@ struct cells_of_tf32 {
 #pragma unroll
         for (int i = 0; i < 2; i++)
             *reinterpret_cast<uint4 *>(tile + (at ^ place(i) * 16)) = make_uint4(
-                rounded(h->eight[i].x), rounded(h->eight[i].y), rounded(h->eight[i].z), rounded(h->eight[i].w));
+                tf32_of(h->eight[i].x), tf32_of(h->eight[i].y), tf32_of(h->eight[i].z), tf32_of(h->eight[i].w));
     }
     __device__ static void pair(unsigned char *tile, uint32_t at, int j, float x, float y) {
         *reinterpret_cast<uint2 *>(tile + (at ^ (uint32_t)(j * 4))) =
-            make_uint2(rounded(__float_as_uint(x)), rounded(__float_as_uint(y)));
+            make_uint2(tf32_of(__float_as_uint(x)), tf32_of(__float_as_uint(y)));
     }
     __device__ static uint32_t place(int i) {
         return (threadIdx.x >> 2 & 1) ^ (uint32_t)i;
-    }
-    __device__ static uint32_t rounded(uint32_t x) {
-        const uint32_t near = (x + 0xfffu + (x >> 13 & 1)) & ~0x1fffu;
-        return (x & 0x7fffffffu) > 0x7f800000u ? 0x7fffe000u : near;
     }
 };
 using mma_cells = cells_of_tf32;

@@ -93,7 +93,8 @@ template <class Tile, class Terms, bool along_k_a, bool along_k_b> struct mma_su
     __device__ mma_sums(const unsigned char *, int, int) : at(), terms() {}
     __device__ __forceinline__ void add(const unsigned char *stage, int, int) { terms.multiply(at, stage); }
     /* Adds to the sums of floats in shared memory what the filter positions that a phase leaves out would have made of
-     * them: NaN, if a filter there is no number; of -0 0, if there are some behind those of the phase. */
+     * them: NaN, if a filter there is no number, and 0 to turn -0 into 0, if some of them come after the last of the
+     * phase. */
     template <class Filters>
     __device__ void fill(unsigned char *tiles, const struct tile_holes &holes, const Filters &filters) const {
         static_assert(Tile::n <= Tile::threads, "a thread for each column");
@@ -108,7 +109,7 @@ template <class Tile, class Terms, bool along_k_a, bool along_k_b> struct mma_su
             }
             const int first = position * filters.per_group, last = first + filters.per_group - 1;
             for (int chain = first / FL_K_CHUNK; chain <= last / FL_K_CHUNK; chain++) {
-                const float hole = holes.at[(position + chain) * holes.pitch + column];
+                const float hole = holes.of(position, chain, column);
                 if (passed == count || hole != hole)
                     fill = __fadd_rn(fill, fabsf(hole));
             }
@@ -161,6 +162,14 @@ struct mma_shape {
     template <bool along_k_a, bool along_k_b> using sums = mma_sums<mma_shape, Terms<mma_shape>, along_k_a, along_k_b>;
 };
 
+/* Tiles of all groups, and their outputs, some of them empty. */
+struct tiling {
+    int64_t tiles, outputs;
+};
+template <class Tile> static struct tiling tiling_of(const struct product_sizes &of) {
+    return {tiles_of<Tile>(of), tiles_of<Tile>(of) * Tile::m * Tile::n};
+}
+
 /* Tiles where they take less than 32 times the products, or there is one wave of them; as many parts of at most
  * part_most steps of k as give every multiprocessor of an H100 one or two blocks, if each has enough work. */
 template <class Job, class Shapes>
@@ -174,15 +183,19 @@ static struct tile_plan plan_mma(const struct fl_product &product, int64_t part_
     const bool fits = of.aligned && (Job::extent == EXTENT_EVEN ? of.n > square::n && tiles_of<tile>(of) >= PROCESSORS
                                                                 : of.n <= tile::n);
     const int64_t steps = tiles_over(of.k, tile::depth);
-    int64_t tiles = fits ? tiles_of<tile>(of) : tiles_of<square>(of);
-    const int64_t outputs = tiles * (fits ? tile::m * tile::n : square::m * square::n);
-    if (of.k < 2048 && tiles > PROCESSORS && outputs * steps * tile::depth > 32 * of.m * of.n * of.k * of.groups)
-        return plan;
     plan.shape = Shapes::template few_of<Job>(of);
-    if (plan.shape == LONG)
-        tiles = tiles_of<typename Shapes::longest>(of);
-    else if (plan.shape == SQUARE && fits)
+    if (plan.shape == SQUARE && fits)
         plan.shape = FITTING;
+    const struct tiling with = plan.shape == LONG      ? tiling_of<typename Shapes::longest>(of)
+                               : plan.shape == THIN    ? tiling_of<typename Shapes::template thin<Job>>(of)
+                               : plan.shape == FEW     ? tiling_of<typename Shapes::template few<Job>>(of)
+                               : plan.shape == FITTING ? tiling_of<tile>(of)
+                                                       : tiling_of<square>(of);
+    const int64_t tiles = with.tiles;
+    if (of.k < 2048 && tiles > PROCESSORS && with.outputs * steps * tile::depth > 32 * of.m * of.n * of.k * of.groups) {
+        plan.shape = DIRECT;
+        return plan;
+    }
     const int64_t most = of.k / (8 * tile::depth), least = tiles_over(of.k, part_most);
     int64_t parts = tiles < PROCESSORS ? 2 * PROCESSORS / tiles : 1;
     parts = parts > most ? most : parts;

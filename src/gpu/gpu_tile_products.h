@@ -67,8 +67,13 @@ template <class Job, class Product> static cudaError_t multiply(const struct gpu
         if (sums && GPU_SHARED)
             TRY_CUDA(cudaMemsetAsync(sums, 0, bytes, stream));
 #ifndef FL_SHARED_EXPONENT
+#ifdef FL_ELEMENT_IS_FLOAT
+        const bool in_tf32 = multiplies_fast(args.p.product.exactness);
+#else
+        const bool in_tf32 = false;
+#endif
         if (plan.phases)
-            TRY_CUDA(gpu_run(find_holes, (int64_t)(bytes / sizeof(float)), call, stream, memory));
+            TRY_CUDA(gpu_run(find_holes, (int64_t)(bytes / sizeof(float)), call, stream, memory, in_tf32));
 #endif
         TRY_CUDA(launch_product<Job>(call, plan, memory, stream));
         if (!sums)

@@ -5,9 +5,11 @@
  * bytes_a (of a stage, before those of B), tile_bytes (of all stages), `cells` (how elements lie in shared memory), and
  * the class `sums`: the sums of a block, which go to shared memory, rows `pitch` apart, and from there to the results
  * by end_tile<Tile>, or as they are to the sums of a part of k. has_chains: floats are added one by one, so that filter
- * positions which strides leave out of input gradients count between the others; otherwise in groups of `group` of k.
+ * positions which strides leave out of input gradients count between the others; otherwise in groups of k. `group`: of
+ * k, which has to lie within a filter position where an input gradient of floats is divided.
  *
- * Expects: the codec of a folder (gpu_element.h). Gives: product_tiles, product_parts, tile_plan, launch_plan. */
+ * Expects: the codec of a folder (gpu_element.h). Gives: product_tiles, product_parts, tile_holes, tile_shape,
+ * tile_shapes, tile_plan, divide, launch_plan. */
 #ifndef FL_GPU_TILES_H
 #define FL_GPU_TILES_H
 
@@ -20,8 +22,8 @@ namespace {
 /* --- tiles in shared memory --------------------------------------------------------------------------------------- */
 
 /* Rows of a tile have `pieces` pieces of 16 bytes. The position of a piece is its number xor this mask of its row, the
- * bits of the row reversed, so that pieces of one number in eight rows, of two in four and of four in two are in
- * different groups of banks. */
+ * bits of the row reversed, so that pieces of one number in eight rows, of two in four and of four in two (of 18
+ * pieces: of one and of two) are in different groups of banks. */
 template <int pieces> __device__ static inline uint32_t tile_mask(int row) {
     static_assert(pieces % 2 == 0, "the mask stays within a row");
     const uint32_t mask = (uint32_t)((row & 1) << 2 | (row & 2) | (row >> 2 & 1));
@@ -48,6 +50,14 @@ struct cells_of_16_bits {
         *reinterpret_cast<uint32_t *>(tile + at + 2 * j) = (uint16_t)x | (uint32_t)(uint16_t)y << 16;
     }
 };
+
+#ifdef FL_ELEMENT_IS_FLOAT
+/* The bits of binary32 x rounded to tf32, as tensor cores read it. */
+__device__ static inline uint32_t tf32_of(uint32_t x) {
+    const uint32_t near = (x + 0xfffu + (x >> 13 & 1)) & ~0x1fffu;
+    return (x & 0x7fffffffu) > 0x7f800000u ? 0x7fffe000u : near;
+}
+#endif
 
 /* The copies of one thread that bring the tiles of an operand to shared memory. */
 template <class Cells, class View, bool along_k, int extent, int depth, int threads, bool aligned> struct tile_loader {
@@ -174,11 +184,18 @@ struct tile_work {
     const float *holes; /* of floats: what the filter positions between those of a phase add (find_holes) */
 };
 
-/* Holes of the columns of a tile from its first one on, `pitch` apart along k. */
+/* Holes of the columns of a tile from its first one on, `pitch` apart along k: those of a position, or of its part in
+ * a chain of the whole product. */
 struct tile_holes {
     const float *at;
     int64_t pitch;
     int columns;
+    __device__ static int64_t place(int64_t position, int64_t chain, int64_t pitch) {
+        return (position + chain) * pitch;
+    }
+    __device__ float of(int position, int chain, int column) const {
+        return at[place(position, chain, pitch) + column];
+    }
 };
 
 /* The number of a row of the tile among all rows. */
@@ -217,8 +234,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
         return;
     const int length = k - k0 < work.k_part ? k - k0 : work.k_part;
     const int steps = (length + Tile::depth - 1) / Tile::depth;
-    /* Groups of zeros that fill up the steps come before k: behind it they would make 0 of a sum of floats that has
-     * underflowed to -0. Chains leave them out, and parts of a split k have them behind. */
+    /* Whole groups of zeros that fill up the steps come before k: behind it they would make 0 of a sum of floats that
+     * has underflowed to -0. The zeros of a group with a rest of k are behind that; where a GPU adds smaller groups (an
+     * A100: of 8), those of nothing but zeros do make it 0. Chains leave all out, and parts of a split k have all
+     * behind. */
     const int before =
         GPU_SHARED || Tile::has_chains || k0 ? 0 : (steps * Tile::depth - length) / Tile::group * Tile::group;
     loader_a<Tile, Job, aligned> a(Job::a(Job::of(args.p.product), (const fl_element *)args.in[0].data, group, phase),
@@ -350,9 +369,9 @@ template <class Job> static void divide(struct tile_plan *plan, const struct fl_
     plan->sizes.m = g.batch * tiles_over(g.h, g.stride[0]) * tiles_over(g.w, g.stride[1]);
 }
 
-/* The tiles of a way to multiply: one for every operand, those for aligned operands that fill them, and those of few
- * columns or rows, which leave less of a tile empty: among these the thin ones, of fewest rows, and the long ones, thin
- * ones for aligned operands. */
+/* The tiles of a way to multiply: one for every operand, those for aligned operands that fill them, those of few
+ * columns or rows, which leave less of a tile empty, and those of fewest rows: thin ones for every operand, long ones
+ * where they leave no more empty than thin ones, for aligned operands. */
 template <class Large, class Tall, class Square, class Wide = Square, class Slim = Square, class Flat = Square,
           class Thin = Square, class Long = Square>
 struct tile_shapes {

@@ -38,7 +38,7 @@ static int between(int low, int high) {
 
 /* Elements near the ends of a format's range, few that are not zero, or any, among them numbers that are not finite,
  * huge or subnormal, or all so small that sums of fp16 are 0 or -0, or that those of binary32 are (7; 8: most of them
- * negative). style < 0: none are loaded. */
+ * negative), or some so large that tf32 rounds them to infinity (9). style < 0: none are loaded. */
 static void make(tensor *t[PLACES], tensor_format format, int ndim, const int64_t *shape, int style) {
     int64_t n = 1;
     for (int i = 0; i < ndim; i++)
@@ -54,6 +54,7 @@ static void make(tensor *t[PLACES], tensor_format format, int ndim, const int64_
                        : style == 7 ? 0x1p-75 * u
                        : style == 8 ? (check_random(&seed) % 20 ? -0x1p-75 : 0x1p-75) * fabs(u)
                        : style == 5 && check_random(&seed) % 256 == 0 ? odd[check_random(&seed) % 6] * u
+                       : style == 9 && check_random(&seed) % 256 == 0 ? 0x1.ffffp127
                                                                       : u);
     }
     for (int p = 0; p < PLACES; p++) {
@@ -187,11 +188,12 @@ static void few(tensor_format f) {
 }
 
 /* Input gradients whose stride leaves filter positions out, with sums of one chain and of several, which end within a
- * position and between two. Filters that are no numbers count there, and so do the signs of sums that underflow. most:
- * the largest k; group: of k, which is no multiple where signs of zeros are not compared. */
+ * position and between two, and padding that is the same on all sides or not. Filters that are no numbers count there,
+ * in tf32 those that it rounds to infinity too, and so do the signs of sums that underflow. most: the largest k; group:
+ * signs of zeros are compared where k is a multiple of it. */
 static void strided(tensor_format f, int most, int group) {
-    static const int styles[] = {0, 5, 7, 6};
-    const int is_float = f == FMT_FP32 || f == FMT_BF16 || f == FMT_FP16;
+    const int styles[] = {0, 5, 7, f == FMT_FP16 ? 6 : 9};
+    const int count = f == FMT_FP32 || f == FMT_FP16 ? 4 : f == FMT_BF16 ? 3 : 1;
     static const struct {
         int h, w, channels, filters, r, s, stride[2], padding, groups;
     } all[] = {
@@ -201,10 +203,11 @@ static void strided(tensor_format f, int most, int group) {
         {5, 5, 8, 224, 3, 3, {2, 2}, 1, 1},  {5, 5, 8, 1040, 2, 2, {2, 2}, 0, 1}, {19, 18, 8, 16, 3, 3, {9, 8}, 1, 1}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const int k = all[i].filters / all[i].groups * all[i].r * all[i].s;
-        for (int j = 0; k <= most && j < (k % group ? 2 : 1 + 2 * is_float + (f == FMT_FP16)); j++)
+        const int padding = all[i].padding, more = padding + (i % 4 == 1);
+        for (int j = 0; k <= most && j < (k % group ? 2 : count); j++)
             conv2d(f, 1, 2, all[i].h, all[i].w, all[i].channels, all[i].filters, all[i].r, all[i].s,
                    (tensor_window){.stride = {all[i].stride[0], all[i].stride[1]},
-                                   .padding = {all[i].padding, all[i].padding, all[i].padding, all[i].padding},
+                                   .padding = {padding, more, more, padding},
                                    .dilation = {1, 1},
                                    .groups = all[i].groups},
                    styles[j], 1);
@@ -225,7 +228,9 @@ static void thin(tensor_format f) {
                i % 8 < 4 ? 3 : 1 + i / 3 % 3, how, i % 3, 1);
     }
     const tensor_window same = {.stride = {1, 1}, .padding = {1, 1, 1, 1}, .dilation = {1, 1}, .groups = 1};
-    conv2d(f, 2, 5, 30, 31, 16, 16, 3, 3, same, 2, 1); /* split */
+    static const int split[][2] = {{16, 16}, {3, 16}, {8, 8}}; /* channels, filters; of long tiles, and of thin ones */
+    for (int i = 0; i < 3; i++)
+        conv2d(f, 2, 5, 30, 31, split[i][0], split[i][1], 3, 3, same, 2, 1);
 }
 
 /* Sizes that are multiples of eight, which tiles read in pieces, and others. */
