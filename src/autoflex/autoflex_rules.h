@@ -88,6 +88,10 @@ FL_BOTH bool fl_needs_maximum(int predictor) { /* of the very result */
     return predictor == AUTOFLEX_CURRENT;
 }
 
+FL_BOTH bool fl_is_added(int predictor) { /* by the program: a function that devices do not have */
+    return predictor >= AUTOFLEX_ADDED && predictor < AUTOFLEX_DELAYED_WITH;
+}
+
 FL_BOTH bool fl_repeats(int predictor) { /* writes whose results do not fit */
     return predictor == AUTOFLEX_REPEAT;
 }

@@ -314,7 +314,12 @@ static tensor_status look_there(const nn_telemetry *t, int i, const nn_tensor_in
     const struct fl_seen_tensor *seen = &t->tensors[i];
     struct fl_found *to = &t->found_there[i];
     const int64_t step = t->recorder.step + 1;
-    TRY(fl_describe_there(&to->elements, step, t->numbers_there, info->t));
+    const int64_t at = (int64_t)i * t->shadow_count;
+    TRY(fl_describe_there(&to->elements, step, t->numbers_there, info->t,
+                          &(struct fl_shadows){.states = t->shadow_count ? t->shadows_there + at : NULL,
+                                               .measured = t->measured_there + at,
+                                               .formats = t->shadow_formats,
+                                               .count = t->shadow_count}));
     TRY(fl_sampled_note(&t->sampling, info->t, &to->sampled));
     return seen->weight_step == step
                ? fl_compare_there(&to->update, step, t->numbers_there, seen->weight_there, info->t)
@@ -555,6 +560,7 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
     tensor_status status = later ? fl_telemetry_later(t) : fl_telemetry_arrive(t, 0);
     if (!later)
         status = first_of(status, examine_now(t));
+    t->following = t->following && later;
     return first_of(status, fl_telemetry_watch_next(t));
 }
 

@@ -9,8 +9,6 @@
 #include "core/rows/describe_there.h"
 #include <stdio.h>
 
-enum { FL_MOST_SHADOWS = 16 };
-
 /* A format that shadows the network's. */
 struct fl_shadow {
     char *name; /* as given */
@@ -88,7 +86,9 @@ struct nn_telemetry {
     void (*row)(void *context, const nn_telemetry_row *row);
     void *context;
     struct fl_shadow shadows[FL_MOST_SHADOWS];
+    tensor_format shadow_formats[FL_MOST_SHADOWS];
     int shadow_count;
+    bool shadows_here; /* the host alone can predict an exponent of theirs */
     struct fl_seen_tensor *tensors; /* as nn_tensor_at has them */
     int count, chosen;
     int *order, ordered; /* of writes: numbers of tensors */
@@ -110,6 +110,9 @@ struct nn_telemetry {
     void *told;                           /* on the device, for each of them */
     double *numbers_there;                /* on the device: for the elements of a tensor */
     struct fl_found *found_there, *found; /* of each tensor: on the device, and a copy; NULL until the first use */
+    struct fl_measured *measured_there, *measured; /* of each tensor's shadows: behind these */
+    struct fl_shadowed *shadows_there;             /* on the device, of each tensor; NULL until the first use */
+    bool following;                                /* these follow all writes, as the host does some steps later */
     int64_t updated;                      /* the last step examined that made an update */
     tensor_status status;                 /* of what failed while watching */
     char message[512];
@@ -134,7 +137,8 @@ tensor_status fl_telemetry_examine(nn_telemetry *t, bool rows, double skipped_in
 /* nn_telemetry_late.c */
 /* Whether what the host needs of the step can be fetched behind it. */
 bool fl_telemetry_can_fetch(const nn_telemetry *t);
-/* Lets the device examine the elements of the next step if it can. */
+/* Lets shadows on the device follow all writes from the next step on, and the device examine the elements of that step,
+ * if it can. */
 tensor_status fl_telemetry_examine_there(nn_telemetry *t);
 /* Begins to copy what the last step has left, and waits for it where nothing may be late. */
 tensor_status fl_telemetry_later(nn_telemetry *t);
@@ -171,6 +175,8 @@ void fl_shadows_clear(nn_telemetry *t);
 tensor_status fl_shadows_begin(nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *x, const char *role);
 /* A write whose largest magnitude before rounding is known. */
 void fl_shadows_see(const nn_telemetry *t, struct fl_seen_tensor *seen, double maximum);
+/* What a shadow makes of a tensor's elements, for its row. */
+void fl_shadow_measured(nn_telemetry_shadow *row, const tensor_measure *m, int e);
 /* The elements of that write. */
 tensor_status fl_shadows_measure(const nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *x);
 

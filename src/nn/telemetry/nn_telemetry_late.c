@@ -14,16 +14,56 @@ struct told {
     double loss;
 };
 
-bool fl_telemetry_can_fetch(const nn_telemetry *t) {
+/* Whether that is so in a step without records. */
+static bool can_be_late(const nn_telemetry *t) {
     const nn_graph *g = t->g;
-    return t->whole_steps && g->device != tensor_device_at(0) && !g->of && g->has_loss && t->all_ordered &&
-           !t->watched && (!t->describing || t->there);
+    return t->whole_steps && g->device != tensor_device_at(0) && !g->of && g->has_loss && t->all_ordered && !t->watched;
+}
+
+bool fl_telemetry_can_fetch(const nn_telemetry *t) {
+    return can_be_late(t) && (!t->describing || t->there);
+}
+
+/* --- shadows ------------------------------------------------------------------------------------------------------ */
+
+/* The exponents of shadows at a write follow from all writes before it, which the host has yet to see: the device
+ * follows them as well. */
+static int64_t states_of(const nn_telemetry *t) {
+    return (int64_t)t->count * t->shadow_count;
+}
+
+/* Puts the states of the host on the device, once the host has seen all writes. */
+static tensor_status put_shadows(nn_telemetry *t) {
+    struct fl_shadowed *const states = fl_alloc_zero((size_t)states_of(t) * sizeof *states);
+    tensor_status status = states ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for shadows");
+    for (int64_t i = 0; !status && i < states_of(t); i++) {
+        const int of = (int)(i / t->shadow_count), k = (int)(i % t->shadow_count);
+        const struct fl_seen_tensor *seen = &t->tensors[of];
+        if (seen->chosen)
+            states[i] = fl_shadowed_of(t->g->infos[of].t, &seen->shadows[k].a, t->shadows[k].shared, seen->loaded,
+                                       seen->shadowed);
+    }
+    if (!status)
+        status = fl_shadows_put(t->g->device, t->shadows_there, states, states_of(t));
+    fl_free(states);
+    return status;
+}
+
+static tensor_status begin_following(nn_telemetry *t) {
+    if (!t->shadows_there)
+        t->shadows_there = tensor_device_allocate(t->g->device, (size_t)states_of(t) * sizeof *t->shadows_there);
+    if (!t->shadows_there)
+        return tensor_error_status();
+    TRY(fl_telemetry_arrive(t, 0));
+    TRY(put_shadows(t));
+    t->following = true;
+    return TENSOR_OK;
 }
 
 /* --- elements ----------------------------------------------------------------------------------------------------- */
 
 static size_t found_bytes(const nn_telemetry *t) {
-    return (size_t)t->count * sizeof *t->found;
+    return (size_t)t->count * sizeof *t->found + (size_t)states_of(t) * sizeof *t->measured;
 }
 
 static tensor_status allocate(const nn_telemetry *t, void **memory, size_t bytes) {
@@ -37,6 +77,8 @@ static tensor_status make_room_for_elements(nn_telemetry *t) {
     if (!t->found && !(t->found = fl_alloc(found_bytes(t))))
         return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %d tensors", t->count);
     TRY(allocate(t, (void **)&t->found_there, found_bytes(t)));
+    t->measured = (struct fl_measured *)(void *)(t->found + t->count);
+    t->measured_there = (struct fl_measured *)(void *)(t->found_there + t->count);
     for (int i = 0; i < t->count; i++) {
         struct fl_seen_tensor *seen = &t->tensors[i];
         const int64_t count = tensor_count(t->g->infos[i].t), here = fl_described_room(count);
@@ -47,12 +89,14 @@ static tensor_status make_room_for_elements(nn_telemetry *t) {
     return allocate(t, (void **)&t->numbers_there, (size_t)room * sizeof *t->numbers_there);
 }
 
-/* The exponents of shadows at a write follow from all writes before it, which the host has yet to see. */
 tensor_status fl_telemetry_examine_there(nn_telemetry *t) {
-    t->there = t->describing && !t->shadow_count && fl_examines_there(t->g->device);
-    t->there = t->there && fl_telemetry_can_fetch(t); /* which asks for it */
-    const tensor_status status = t->there ? make_room_for_elements(t) : TENSOR_OK;
+    const bool can = fl_examines_there(t->g->device) && !t->shadows_here && can_be_late(t);
+    tensor_status status = can && t->shadow_count && !t->following ? begin_following(t) : TENSOR_OK;
+    t->there = t->describing && can && !status;
+    if (t->there)
+        status = make_room_for_elements(t);
     t->there = t->there && !status;
+    t->following = t->following && (t->there || !t->describing);
     return status;
 }
 
@@ -64,6 +108,12 @@ static void take_elements(nn_telemetry *t, int64_t step) {
         if (!seen->chosen || found->elements.number != step)
             continue;
         fl_describe_arrived(seen->elements, &found->elements, t->g->infos[i].t);
+        for (int k = 0; k < t->shadow_count; k++) {
+            const struct fl_measured *of = &t->measured[i * t->shadow_count + k];
+            tensor_measure m;
+            fl_measure_arrived(&m, of, t->g->infos[i].t);
+            fl_shadow_measured(&seen->shadow_rows[k], &m, of->e);
+        }
         seen->row.step = step;
         fl_telemetry_set_sampled(&seen->row, fl_sampled_from(&found->sampled, step));
         if (found->update.number == step)
@@ -91,6 +141,8 @@ static void drop(struct fl_late_step *l) {
 
 static tensor_status begin_fetches(nn_telemetry *t, struct fl_late_step *l, char *told) {
     const nn_graph *g = t->g;
+    if (t->following)
+        TRY(fl_shadows_follow(g->device, t->shadows_there, states_of(t)));
     TRY(fl_taken(g, fl_slot_copies_begin(g->device, &l->slots)));
     if (g->scaling.state)
         TRY(fl_fetch_note(g->scaling.state, told));
@@ -110,6 +162,7 @@ tensor_status fl_telemetry_later(nn_telemetry *t) {
                         status = arrived ? arrived : begun;
     if (begun)
         drop(l);
+    t->following = t->following && !status;
     t->late_count += !begun;
     return status || t->may_be_late ? status : fl_telemetry_arrive(t, 0);
 }
@@ -164,6 +217,7 @@ tensor_status fl_telemetry_arrive(nn_telemetry *t, int left) {
             drop(l);
         status = status ? status : ended;
     }
+    t->following = t->following && !status; /* a write that the host has not seen */
     return status;
 }
 
@@ -175,6 +229,7 @@ void fl_telemetry_late_free(nn_telemetry *t) {
     }
     for (int i = 0; t->tensors && i < t->count; i++)
         tensor_device_release(t->g->device, t->tensors[i].weight_there);
+    tensor_device_release(t->g->device, t->shadows_there);
     tensor_device_release(t->g->device, t->found_there);
     tensor_device_release(t->g->device, t->numbers_there);
     fl_free(t->found);
