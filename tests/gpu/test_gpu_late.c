@@ -12,7 +12,14 @@ enum {
     MOST_ROWS = 64,
     MANY = 70 /* more slots than one array has */
 };
-enum kind { LATE, AT_ONCE, UNTOLD, SHADOWED /* late, and the host examines elements */, KINDS };
+enum kind {
+    LATE,
+    AT_ONCE,
+    UNTOLD,
+    SHADOWED, /* late, with shadows whose exponents the device follows */
+    APART,    /* late, with one whose predictor the program added: the host examines elements */
+    KINDS
+};
 
 static long (*plan)(const char *text);
 static long left; /* calls until one fails; 0: it has failed */
@@ -22,6 +29,11 @@ struct seen {
     int rows[STEPS + 1], undescribed; /* rows: of each step */
     int64_t writes[MOST_ROWS];        /* of each tensor, in the order of rows */
 };
+
+static double steady(const struct autoflex *a, void *context) {
+    (void)context;
+    return a->history[0];
+}
 
 static void on_row(void *context, const nn_telemetry_row *row) {
     struct seen *seen = context;
@@ -41,13 +53,13 @@ static bool training(enum kind kind, int every, long at, struct seen *seen) {
     static int32_t labels[2];
     static const float values[3 * 256];
     int failed = 0;
+    const char *const shadows = kind == SHADOWED ? "fp16,flex8+5,dfp16" : kind == APART ? "flex16+5:steady" : NULL;
     *seen = (struct seen){.undescribed = 0};
     nn_graph *g = nn_graph_new(&(nn_config){.variant = "flex16+5", .batch = 2, .seed = 5, .device = "cuda"});
     const nn_node x = nn_input(g, 4, 4, 3);
     CHECK(!nn_compile(g, nn_linear(g, "fc", x, 10, true)) && !nn_set_pixel_values(g, values), "%s", tensor_error());
-    nn_telemetry *t = nn_telemetry_new(
-        g, &(nn_telemetry_config){
-               .every = every, .row = on_row, .context = seen, .shadows = kind == SHADOWED ? "fp16" : NULL});
+    nn_telemetry *t =
+        nn_telemetry_new(g, &(nn_telemetry_config){.every = every, .row = on_row, .context = seen, .shadows = shadows});
     CHECK(t, "%s", tensor_error());
     if (kind != UNTOLD)
         fl_telemetry_tell(t, NULL, NULL, kind != AT_ONCE);
@@ -107,6 +119,7 @@ int main(int argc, char **argv) {
         return status;
     void *symbol = of_machine("ptx_plan");
     memcpy(&plan, &symbol, sizeof plan);
+    CHECK(autoflex_add("steady", steady, NULL), "%s", tensor_error());
     for (int i = 0; i < MANY; i++)
         many[i] = tensor_new_in(tensor_device_find("cuda"), FMT_FP32, TENSOR_SHAPE(1));
     for (int kind = 0; kind < KINDS; kind++) {

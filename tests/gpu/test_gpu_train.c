@@ -2,7 +2,8 @@
  * whole state (weights, momentum, wide parts, exponents with their history, running statistics) must be the same bytes.
  * Steps are recorded once and replayed; within a step the host neither waits nor allocates, which the PTX machine
  * counts. Then nn_train as a whole, from sets on the device: the same losses in the same order, the same trace to the
- * byte, the same result, and the host waits only as often as its reports require.
+ * byte, the same result, and the host waits only as often as its reports require, with shadow formats, too; stopped and
+ * resumed on either, telemetry is that of one training.
  *
  *     test_gpu_train [SIZE [STEPS [FORMAT|POLICY|all [MODEL]]]]        images of SIZE x SIZE pixels, 8; resnet8, then
  * other layers; of a format by its parameters, and of a policy (a text with a semicolon), resnet8 alone
@@ -18,7 +19,8 @@ enum { BATCH = 8, CLASSES = 10, CHANNELS = 3 };
 static int size = 8, steps = 5;
 static const char *model = "resnet8", *policy;
 static nn_config optimiser = {.momentum = 0.9f, .weight_decay = 1e-4f}; /* and all else of it */
-static bool stop_on_nonfinite;                                          /* of nn_train */
+static bool stop_on_nonfinite;                                          /* of nn_train ... */
+static const char *shadows;                                             /* ... and of its telemetry */
 static nn_graph *const *lenders;                                        /* by whose loss scales steps are; NULL: own */
 
 /* Means of windows, normalisation across and in groups of channels, and dropout, which makes new draws in each step
@@ -214,6 +216,7 @@ static nn_train_config training(const char *variant, const char *device) {
                              .schedule = "constant",
                              .build = tiny,
                              .stop_on_nonfinite = stop_on_nonfinite,
+                             .telemetry_shadows = shadows,
                              .report_every = device ? EVERY : 0};
 }
 
@@ -261,6 +264,10 @@ static void compare_findings(const char *variant, const struct record *a, const 
           "%s: first NaN or Inf in steps %lld and %lld", variant, (long long)a->first.step, (long long)b->first.step);
 }
 
+/* Mantissas and floats, with and without an exponent that follows. */
+static const char all_shadows[] =
+    "fp16,flex16+5,flex8+5:ngraph,bf16,e4m3fn,fp32,dfp16,tensor:e5m2:delayed:history=4:margin=1,flex6+7:repeat";
+
 static void loop(const char *variant, bool augment, int64_t max_steps, bool traced) {
     data_set *train_set = random_set(IMAGES, 21), *test_set = random_set(TEST_IMAGES, 22);
     static struct record records[2];
@@ -285,6 +292,7 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
         how.telemetry_every = 1 + augment;
         how.telemetry_path = records_of[device];
         how.telemetry_csv = tables[device];
+        how.telemetry_shadows = augment || optimiser.loss_scale ? all_shadows : NULL;
         const nn_train_events events = {on_step, on_epoch, &records[device], .nonfinite = on_nonfinite};
         CHECK(!nn_train(&results[device], &how, train_set, test_set, &events), "%s", tensor_error());
     }
@@ -381,6 +389,42 @@ static void copies_of_records(const char *variant) {
         bytes[more] = brought(variant, 1 + 2 * more, 1) - brought(variant, 1 + 2 * more, 0);
     CHECK(!counts || (bytes[0] == bytes[1] && bytes[0] > 0),
           "%s: records of 9 steps bring %ld bytes with an image in each, %ld with three", variant, bytes[0], bytes[1]);
+}
+
+/* One training of the processor, and the same in two parts, of which the device makes one or both. */
+static void resumes(void) {
+    static const char *const paths[] = {"gpu_train_resume_0.jsonl", "gpu_train_resume_1.jsonl",
+                                        "gpu_train_resume_0.table", "gpu_train_resume_1.table"},
+                             *const parts[][2] = {{"cuda", "cuda"}, {"cuda", NULL}, {NULL, "cuda"}};
+    char folder[] = "/tmp/flexlab-gpu-train-XXXXXX", from[60];
+    data_set *set = random_set(IMAGES, 26);
+    CHECK(mkdtemp(folder), "no folder");
+    snprintf(from, sizeof from, "%s/resume.safetensors", folder);
+    for (int i = -1; i < 3; i++)
+        for (int part = 0; part < (i < 0 ? 1 : 2); part++) {
+            struct record record = {.stop_at = i < 0 || part ? 0 : 5};
+            const nn_train_events events = {on_step, NULL, &record};
+            nn_train_config how = training("flex16+5", i < 0 ? NULL : parts[i][part]);
+            nn_train_result result;
+            how.telemetry_every = 2;
+            how.telemetry_path = paths[i >= 0];
+            how.telemetry_csv = paths[2 + (i >= 0)];
+            how.telemetry_shadows = all_shadows;
+            how.checkpoint = i < 0 ? NULL : folder;
+            how.resume_alone = i >= 0;
+            how.resume = part ? from : NULL;
+            CHECK(!nn_train(&result, &how, set, NULL, &events), "%s", tensor_error());
+            CHECK(result.stopped == (i >= 0 && !part), "part %d ends after %lld steps", part, (long long)result.steps);
+            nn_train_result_clear(&result);
+            CHECK(i < 0 || !part ||
+                      (compare_files(paths[0], paths[1]) > 1000 && compare_files(paths[2], paths[3]) > 1000),
+                  "short records");
+        }
+    for (int i = 0; i < 4; i++)
+        remove(paths[i]);
+    remove(from);
+    CHECK(!rmdir(folder), "%s has other files", folder);
+    data_free(set);
 }
 
 /* A step with a NaN or Inf is the last, and its records are the processor's. */
@@ -540,10 +584,20 @@ int main(int argc, char **argv) {
     waits_of_reports(false, "fp16", scaled, 1);
     copies_of_records("bf16");
     copies_of_records("dfp16");
+    shadows = all_shadows;
+    waits_of_reports(true, "flex16+5", NULL, 1);
+    waits_of_reports(false, "fp16", scaled, 1);
+    waits_of_reports(false, "bf16", NULL, 100);
+    copies_of_records("flex16+5");
+    resumes();
+    shadows = NULL;
     stop_on_nonfinite = true;
     copies_of_records("fp16");
-    for (int64_t every = 1; every <= 3; every++)
+    for (int64_t every = 1; every <= 3; every++) {
+        shadows = every == 2 ? all_shadows : NULL;
         stops_at_nonfinite("fp16", every);
+    }
+    shadows = NULL;
     stop_on_nonfinite = false;
     waits_of_evaluation();
     stops();

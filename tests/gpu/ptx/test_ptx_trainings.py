@@ -70,7 +70,7 @@ with tempfile.TemporaryDirectory() as folder:
     text = os.path.join(folder, "text")
     with open(text, "w") as file:
         file.write("".join(random.choices("abcdefgh \n", k=900)))
-    telemetry = ["--telemetry", "2", "--shadow", "fp16,flex8+5:ngraph"]
+    telemetry = ["--telemetry", "2", "--shadow", "fp16,flex8+5:ngraph,bf16,e4m3fn,dfp16,tensor:e5m2"]
     all_of = ["--step-loss", "--trace-every", "1", "--epochs", "1"]
     of_text = ["train", "--data", "text:" + text, "--context", "8", "--batch", "2", "--test-limit", "60", *all_of]
     of_images = ["train", "--data", "idx:" + folder, "--batch", "4", *all_of]
