@@ -1,5 +1,6 @@
-// gpu_describe.cu - the elements of a tensor described, measured in shadow formats, and the update of a weight measured,
-// in the order of the processor (core/tensor/described.h). Elements become doubles first, some parts at a time.
+// gpu_describe.cu - the elements of a tensor described, measured in shadow formats, and the update of a weight
+// measured, in the order of the processor (core/tensor/described.h). Elements become doubles first, some parts at a
+// time.
 #include "core/tensor/element_rules.h"
 #include "core/tensor/shadowed.h"
 #include "gpu/gpu_calls.h"

@@ -120,7 +120,8 @@ static void place_floats(struct gpu_task *task, char *memory) {
     task->args.out = given.out;
 }
 
-/* --- elements of a product computed again, and shadow formats ------------------------------------------------------ */
+/* --- elements of a product computed again, and shadow formats ------------------------------------------------------
+ */
 
 /* What conversions read of fp16 and bf16. */
 static const struct fl_minifloat half = {.shift = 13,
@@ -150,9 +151,7 @@ static const struct fl_minifloat half = {.shift = 13,
                                           .sign = 16};
 
 static struct fl_minifloat floats_of(const struct fl_format *format) {
-    return format && format->element         ? fl_minifloat_of(format, 0)
-           : format && format->id == FMT_BF16 ? brain
-                                              : half;
+    return format && format->element ? fl_minifloat_of(format, 0) : format && format->id == FMT_BF16 ? brain : half;
 }
 
 static void place_sampled(const struct fl_call *call, struct fl_gpu_sampled *s) {
@@ -165,8 +164,8 @@ static void place_shadows(const struct fl_shadowing *s, struct fl_gpu_shadow *ru
     for (int64_t i = 0; s->measured && i < s->count; i++) {
         const struct fl_format *format = s->formats[i];
         rules[i] = (struct fl_gpu_shadow){.kind = format->arithmetic == FL_ARITHMETIC_SHARED ? FL_GPU_SHADOW_MANTISSAS
-                                                  : format->id == FMT_FP32 ? FL_GPU_SHADOW_BINARY32
-                                                                           : FL_GPU_SHADOW_FLOATS,
+                                                  : format->id == FMT_FP32                   ? FL_GPU_SHADOW_BINARY32
+                                                                                             : FL_GPU_SHADOW_FLOATS,
                                           .top = format->top,
                                           .made = floats_of(format)};
     }

@@ -19,7 +19,7 @@ struct fl_minifloat fl_minifloat_of(const struct fl_format *format, int given) {
     (void)frexp(e->largest, &digits);
     const int last = digits - 1 - e->fraction_bits > e->unit ? digits - 1 - e->fraction_bits : e->unit;
     const uint32_t middle = word_of(e->largest + ldexp(0.5, last)); /* exact */
-    const bool up = e->fraction_bits == 0 || e->largest_code & 1;           /* of the middle */
+    const bool up = e->fraction_bits == 0 || e->largest_code & 1;   /* of the middle */
     const struct fl_minifloat f = {
         .shift = 23 - (uint32_t)e->fraction_bits,
         .rebias = (uint32_t)(127 - e->bias) << 23,

@@ -397,11 +397,8 @@ void fl_describe_arrived(tensor_description *to, const struct fl_described *of, 
 }
 
 struct fl_shadowed fl_shadowed_of(const tensor *x, const struct autoflex *a, bool shared, bool loaded, int64_t writes) {
-    return (struct fl_shadowed){.slot = x->storage->slot,
-                                .writes = writes,
-                                .loaded = loaded,
-                                .shared = shared,
-                                .a = *a};
+    return (struct fl_shadowed){
+        .slot = x->storage->slot, .writes = writes, .loaded = loaded, .shared = shared, .a = *a};
 }
 
 tensor_status fl_shadows_put(tensor_device *device, struct fl_shadowed *to, const struct fl_shadowed *from,

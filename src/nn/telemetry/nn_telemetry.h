@@ -88,7 +88,7 @@ struct nn_telemetry {
     struct fl_shadow shadows[FL_MOST_SHADOWS];
     tensor_format shadow_formats[FL_MOST_SHADOWS];
     int shadow_count;
-    bool shadows_here; /* the host alone can predict an exponent of theirs */
+    bool shadows_here;              /* the host alone can predict an exponent of theirs */
     struct fl_seen_tensor *tensors; /* as nn_tensor_at has them */
     int count, chosen;
     int *order, ordered; /* of writes: numbers of tensors */
@@ -113,8 +113,8 @@ struct nn_telemetry {
     struct fl_measured *measured_there, *measured; /* of each tensor's shadows: behind these */
     struct fl_shadowed *shadows_there;             /* on the device, of each tensor; NULL until the first use */
     bool following;                                /* these follow all writes, as the host does some steps later */
-    int64_t updated;                      /* the last step examined that made an update */
-    tensor_status status;                 /* of what failed while watching */
+    int64_t updated;                               /* the last step examined that made an update */
+    tensor_status status;                          /* of what failed while watching */
     char message[512];
     nn_nonfinite nonfinite; /* step 0: none so far */
     nn_seen_write before[NN_NONFINITE_BEFORE];
