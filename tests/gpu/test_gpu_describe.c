@@ -3,7 +3,8 @@
  * leading elements that are not finite. What it finds in shadow formats, whose exponents follow each write, against
  * tensor_measure_in. And the sampled error of a product, none once its tensor is written again.
  *
- *     test_gpu_describe [long]        long: of the largest tensors, too, the values before and after an update
+ *     test_gpu_describe [long|shadows]        long: of the largest tensors, too, the values before and after an update;
+ * shadows: these alone, of small tensors
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #include "on_gpu.h"
@@ -139,15 +140,15 @@ static void begin_shadows(tensor_format formats[SHADOWS], struct autoflex states
     }
 }
 
-static void compare_shadow(const char *what, const tensor_measure *want, const struct fl_measured *found,
-                           const tensor *x, const struct autoflex *a, const struct fl_shadowed *there) {
+static void compare_shadow(const char *what, const tensor_measure *want, const struct fl_measured *of, const tensor *x,
+                           const struct autoflex *a, const struct fl_shadowed *there) {
     tensor_measure have;
-    fl_measure_arrived(&have, found, x);
+    fl_measure_arrived(&have, of, x);
     CHECK(
-        !memcmp(want, &have, sizeof have) && found->e == a->e,
+        !memcmp(want, &have, sizeof have) && of->e == a->e,
         "%s: error %.17g and %.17g, size %.17g and %.17g, saturated %lld and %lld, flushed %lld and %lld, e %d and %d",
         what, want->error, have.error, want->size, have.size, (long long)want->saturated, (long long)have.saturated,
-        (long long)want->flushed, (long long)have.flushed, (int)a->e, (int)found->e);
+        (long long)want->flushed, (long long)have.flushed, (int)a->e, (int)of->e);
     CHECK(!memcmp(a, &there->a, sizeof *a), "%s: the state differs", what);
 }
 
@@ -263,6 +264,12 @@ int main(int argc, char **argv) {
     int status;
     if (!has_gpu(&status))
         return status;
+    for (int i = 0; i < 7; i++) {
+        follow(formats[i], 1031, SHADOWED_WRITES);
+        follow(formats[i], 7, 3 * SHADOWED_WRITES);
+    }
+    if (argc > 1 && !strcmp(argv[1], "shadows"))
+        return check_summary();
     for (int i = 0; i < 7; i++)
         for (int k = 0; k < 4; k++)
             compare(formats[i], counts_of[k], false, BOTH);
@@ -270,10 +277,6 @@ int main(int argc, char **argv) {
     compare("flex16+5", PARTS, true, BOTH);
     compare("fp16", PIECES + 5000, false, all ? BOTH : BEFORE);
     compare("dfp16", PIECES + 5000, true, all ? BOTH : AFTER);
-    for (int i = 0; i < 7; i++) {
-        follow(formats[i], 1031, SHADOWED_WRITES);
-        follow(formats[i], 7, 3 * SHADOWED_WRITES);
-    }
     follow("fp32", PARTS, 1);
     follow("flex16+5", all ? PIECES + 5000 : PARTS, 1);
     for (int i = 0; i < 5; i++)

@@ -119,6 +119,26 @@ static double counted(double loss, double share) {
     return share > 0 ? loss * share : 0;
 }
 
+static struct fl_told part_of(const nn_graph *g, int part) {
+    return g->of ? fl_shard_told(g, part) : (struct fl_told){g->loss, g->correct, 1, 0, 0};
+}
+
+tensor_status fl_loss_parts_note(const nn_graph *g, double *to, double *shares) {
+    for (int p = 0; p < g->shards; p++) {
+        const struct fl_told told = part_of(g, p);
+        TRY(fl_fetch_note(told.loss, to + p));
+        shares[p] = told.share;
+    }
+    return TENSOR_OK;
+}
+
+double fl_loss_of_parts(const nn_graph *g, const double *loss, const double *shares) {
+    double each[FL_MOST_SHARDS];
+    for (int p = 0; p < g->shards; p++)
+        each[p] = counted(loss[p], shares[p]);
+    return fl_tree_sum(each, g->shards);
+}
+
 /* --- groups ------------------------------------------------------------------------------------------------------- */
 
 /* Makes space for `more` steps at the end, and moves the existing ones to the beginning. */
@@ -244,7 +264,7 @@ tensor_status nn_note_loss(nn_graph *g) {
         TRY(send(g));
     char *group = l->halves + (size_t)l->half * group_bytes(l);
     for (int p = 0; p < l->parts; p++) {
-        const struct fl_told told = g->of ? fl_shard_told(g, p) : (struct fl_told){g->loss, g->correct, 1, 0, 0};
+        const struct fl_told told = part_of(g, p);
         TRY(fl_fetch_note(told.loss, group + loss_place(l, l->noted, p)));
         TRY(fl_fetch_note(told.correct, group + right_place(l, l->noted, p)));
         *share_of(l, l->half, l->noted, p) = told.share;

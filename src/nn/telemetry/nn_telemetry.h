@@ -68,6 +68,7 @@ struct fl_late_step {
     bool rows;
     struct fl_slot_copies *slots; /* NULL until the first use */
     struct fl_fetch fetch, found; /* found: with rows */
+    double *shares;               /* of its shards in the loss; NULL until the first use */
 };
 
 /* Called of each step that was examined, in order; first: its first write that is not finite, by those slots. */
@@ -107,7 +108,7 @@ struct nn_telemetry {
     void *arrived_context;
     struct fl_late_step late[FL_LATE_STEPS]; /* a ring */
     int late_first, late_count;
-    void *told;                           /* on the device, for each of them */
+    void *told_there, *told;              /* of the loss: on the device, for each of them, and one of these here */
     double *numbers_there;                /* on the device: for the elements of a tensor */
     struct fl_found *found_there, *found; /* of each tensor: on the device, and a copy; NULL until the first use */
     struct fl_measured *measured_there, *measured; /* of each tensor's shadows: behind these */

@@ -8,16 +8,21 @@
 #include "nn/telemetry/nn_telemetry.h"
 #include <string.h>
 
-/* What of the step the network itself no longer has. */
+/* What of the step the network itself no longer has: the state of its loss scale, and the parts of its loss. */
 struct told {
     struct fl_scale_state scale;
-    double loss;
+    double loss[];
 };
+
+static size_t told_bytes(const nn_telemetry *t) {
+    return sizeof(struct told) + (size_t)t->g->shards * sizeof(double);
+}
 
 /* Whether that is so in a step without records. */
 static bool can_be_late(const nn_telemetry *t) {
     const nn_graph *g = t->g;
-    return t->whole_steps && g->device != tensor_device_at(0) && !g->of && g->has_loss && t->all_ordered && !t->watched;
+    return t->whole_steps && g->device != tensor_device_at(0) && !g->ranks && g->has_loss && t->all_ordered &&
+           !t->watched;
 }
 
 bool fl_telemetry_can_fetch(const nn_telemetry *t) {
@@ -126,10 +131,12 @@ static void take_elements(nn_telemetry *t, int64_t step) {
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
 static tensor_status make_room(nn_telemetry *t) {
-    if (t->told)
-        return TENSOR_OK;
-    t->told = tensor_device_allocate(t->g->device, FL_LATE_STEPS * sizeof(struct told));
-    return t->told ? TENSOR_OK : tensor_error_status();
+    if (!t->told && !(t->told = fl_alloc(told_bytes(t))))
+        return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %zu bytes", told_bytes(t));
+    for (int i = 0; i < FL_LATE_STEPS; i++)
+        if (!t->late[i].shares && !(t->late[i].shares = fl_alloc((size_t)t->g->shards * sizeof(double))))
+            return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for the losses of %d shards", t->g->shards);
+    return allocate(t, &t->told_there, FL_LATE_STEPS * told_bytes(t));
 }
 
 /* What a failure has left under way, so that a later step can use it. */
@@ -139,15 +146,15 @@ static void drop(struct fl_late_step *l) {
     fl_fetch_drop(&l->found);
 }
 
-static tensor_status begin_fetches(nn_telemetry *t, struct fl_late_step *l, char *told) {
+static tensor_status begin_fetches(nn_telemetry *t, struct fl_late_step *l, struct told *told) {
     const nn_graph *g = t->g;
     if (t->following)
         TRY(fl_shadows_follow(g->device, t->shadows_there, states_of(t)));
     TRY(fl_taken(g, fl_slot_copies_begin(g->device, &l->slots)));
     if (g->scaling.state)
-        TRY(fl_fetch_note(g->scaling.state, told));
-    TRY(fl_fetch_note(g->loss, told + offsetof(struct told, loss)));
-    TRY(fl_taken(g, fl_fetch_begin(g->device, &l->fetch, told, sizeof(struct told))));
+        TRY(fl_fetch_note(g->scaling.state, &told->scale));
+    TRY(fl_loss_parts_note(g, told->loss, l->shares));
+    TRY(fl_taken(g, fl_fetch_begin(g->device, &l->fetch, told, told_bytes(t))));
     return l->rows ? fl_taken(g, fl_fetch_begin(g->device, &l->found, t->found_there, found_bytes(t))) : TENSOR_OK;
 }
 
@@ -158,8 +165,8 @@ tensor_status fl_telemetry_later(nn_telemetry *t) {
     struct fl_late_step *l = &t->late[at];
     l->step = t->recorder.step;
     l->rows = t->describing;
-    const tensor_status begun = begin_fetches(t, l, (char *)t->told + (size_t)at * sizeof(struct told)),
-                        status = arrived ? arrived : begun;
+    void *const told = (char *)t->told_there + (size_t)at * told_bytes(t);
+    const tensor_status begun = begin_fetches(t, l, told), status = arrived ? arrived : begun;
     if (begun)
         drop(l);
     t->following = t->following && !status;
@@ -169,6 +176,7 @@ tensor_status fl_telemetry_later(nn_telemetry *t) {
 
 /* Examines the step as if it were the last, and all of it as known. */
 static tensor_status examine(nn_telemetry *t, struct fl_late_step *l, const struct told *told) {
+    const double loss = fl_loss_of_parts(t->g, told->loss, l->shares);
     struct fl_writes *w = &t->g->writes;
     const struct fl_writes now = *w;
     const int64_t step = t->recorder.step;
@@ -180,7 +188,7 @@ static tensor_status examine(nn_telemetry *t, struct fl_late_step *l, const stru
     w->step = (uint64_t)l->step;
     w->updated = (uint64_t)(skipped ? t->updated : l->step);
     w->open = false;
-    w->loss = &told->loss;
+    w->loss = &loss;
     const tensor_status status = fl_telemetry_examine(t, l->rows, told->scale.in_a_row);
     w->done = now.done;
     w->step = now.step;
@@ -194,16 +202,16 @@ static tensor_status examine(nn_telemetry *t, struct fl_late_step *l, const stru
 
 static tensor_status end_fetches(nn_telemetry *t, struct fl_late_step *l) {
     const nn_graph *g = t->g;
-    struct told told;
+    struct told *const told = t->told;
     TRY(fl_taken(g, fl_slot_copies_end(g->device, l->slots)));
-    TRY(fl_taken(g, fl_fetch_end(g->device, &l->fetch, &told)));
+    TRY(fl_taken(g, fl_fetch_end(g->device, &l->fetch, told)));
     if (l->rows) {
         TRY(fl_taken(g, fl_fetch_end(g->device, &l->found, t->found)));
         take_elements(t, l->step);
     }
     if (!g->scaling.state)
-        told.scale = (struct fl_scale_state){.in_a_row = 0};
-    return examine(t, l, &told);
+        told->scale = (struct fl_scale_state){.in_a_row = 0};
+    return examine(t, l, told);
 }
 
 tensor_status fl_telemetry_arrive(nn_telemetry *t, int left) {
@@ -226,6 +234,7 @@ void fl_telemetry_late_free(nn_telemetry *t) {
         fl_slot_copies_free(t->g->device, t->late[i].slots);
         fl_fetch_clear(t->g->device, &t->late[i].fetch);
         fl_fetch_clear(t->g->device, &t->late[i].found);
+        fl_free(t->late[i].shares);
     }
     for (int i = 0; t->tensors && i < t->count; i++)
         tensor_device_release(t->g->device, t->tensors[i].weight_there);
@@ -233,5 +242,6 @@ void fl_telemetry_late_free(nn_telemetry *t) {
     tensor_device_release(t->g->device, t->found_there);
     tensor_device_release(t->g->device, t->numbers_there);
     fl_free(t->found);
-    tensor_device_release(t->g->device, t->told);
+    fl_free(t->told);
+    tensor_device_release(t->g->device, t->told_there);
 }

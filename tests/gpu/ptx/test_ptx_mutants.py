@@ -16,6 +16,7 @@ TILES = "13product_tilesI"  # kernels with these words in their names
 CHAINS, MMA = TILES + "NS_11chain_shapeI", TILES + "NS_9mma_shapeI"
 SLIM, FLAT = (MMA + shape for shape in ("Li2ELi1E", "Li1ELi4E"))
 FEW, AFFINE = ("gpu_products", "1", "1", "few", "dfp16"), ("gpu_ops", "1", "1", "affine", "dfp16")
+SHADOWS = ("gpu_describe", "shadows")
 # Kernel, which occurrence in it (0: each), what it was, what it becomes, and a test that runs it.
 MUTANTS = [
     (TILES, 1, "bar.sync 0;", "", MATMUL),
@@ -65,6 +66,9 @@ MUTANTS = [
     (SLIM, 1, "x4.trans.shared", "x4.shared", FEW),
     (FLAT, 1, "x4.trans.shared", "x4.shared", FEW),
     ("map_elements", 1, "st.global.u16", "st.global.u32", ("gpu_ops", "3", "8", "relu", "bf16")),
+    ("measure_elements", 0, "sub.rn.f64", "add.rn.f64", SHADOWS),
+    ("measure_elements", 3, "bar.sync 0;", "", SHADOWS),
+    ("follow_writes", 1, "setp.eq.s64", "setp.ne.s64", SHADOWS),
 ]
 
 
