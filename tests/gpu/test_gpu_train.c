@@ -598,6 +598,9 @@ int main(int argc, char **argv) {
     copies_of_records("dfp16");
     loop("bf16", true, 7, true);
     loop("flex16+5", false, 7, true);
+    optimiser.loss_scale = scaled;
+    loop("fp16", false, 7, true);
+    optimiser.loss_scale = NULL;
     resumes();
     shards = 0;
     shadows = NULL;
