@@ -598,8 +598,8 @@ int main(int argc, char **argv) {
     copies_of_records("dfp16");
     loop("bf16", true, 7, true);
     loop("flex16+5", false, 7, true);
-    optimiser.loss_scale = scaled;
-    loop("fp16", false, 7, true);
+    optimiser.loss_scale = "dynamic:init=2^24,window=1,factor=1024"; /* skips each second step */
+    loop("fp16", false, 9, true);
     optimiser.loss_scale = NULL;
     resumes();
     shards = 0;
