@@ -120,8 +120,7 @@ static void place_floats(struct gpu_task *task, char *memory) {
     task->args.out = given.out;
 }
 
-/* --- elements of a product computed again, and shadow formats ------------------------------------------------------
- */
+/* --- elements of a product computed again, and shadow formats ----------------------------------------------------- */
 
 /* What conversions read of fp16 and bf16. */
 static const struct fl_minifloat half = {.shift = 13,

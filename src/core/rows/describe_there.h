@@ -8,6 +8,7 @@
 
 /* Whether the device does so. */
 bool fl_examines_there(const tensor_device *device);
+
 /* Shadow formats of a tensor: as many states and results, on its device. */
 struct fl_shadows {
     struct fl_shadowed *states;
@@ -15,6 +16,7 @@ struct fl_shadows {
     const tensor_format *formats;
     int count; /* at most FL_MOST_SHADOWS */
 };
+
 /* What tensor_describe counts, into memory of the device; `number` is stored with it. numbers: memory for
  * fl_described_room(elements) doubles. The shadows follow the last write of the tensor, and the same elements are
  * measured in each format at its exponent: what tensor_measure_in counts. */
@@ -23,8 +25,8 @@ tensor_status fl_describe_there(struct fl_described *to, int64_t number, double 
 /* The description that follows from it, on the host, and what a format makes of the elements. */
 void fl_describe_arrived(tensor_description *to, const struct fl_described *of, const tensor *x);
 void fl_measure_arrived(tensor_measure *to, const struct fl_measured *of, const tensor *x);
-/* What shadows of a tensor on a device begin with: its state, whose writes up to now are known. loaded: the tensor is
- * loaded, not written by operations. */
+/* The state of a shadow of x, which lies on a device: `a`, which knows so many writes of its statistics. shared: the
+ * format has an exponent for the tensor; loaded: x is loaded, not written by operations. */
 struct fl_shadowed fl_shadowed_of(const tensor *x, const struct autoflex *a, bool shared, bool loaded, int64_t writes);
 /* Puts `count` states on the device; lets them follow the last write of their tensors. */
 tensor_status fl_shadows_put(tensor_device *device, struct fl_shadowed *to, const struct fl_shadowed *from,

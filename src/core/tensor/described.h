@@ -65,8 +65,8 @@ struct fl_sampled_sums {
     uint64_t writes, writes_since; /* of the tensor: this one included, and where the sums are read */
 };
 
-/* Shadow formats of a tensor (core/tensor/shadowed.h): `count` states, which follow its last write, and then
- * its elements measured in each; measured NULL: states of any tensors, which only follow their writes. */
+/* Shadow formats of a tensor (core/tensor/shadowed.h): `count` states follow its last write, after which its elements
+ * are measured in each; measured NULL: states of any tensors, which only follow their writes. */
 struct fl_shadowing {
     struct fl_shadowed *states;
     struct fl_measured *measured;

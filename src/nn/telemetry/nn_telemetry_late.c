@@ -29,10 +29,15 @@ bool fl_telemetry_can_fetch(const nn_telemetry *t) {
     return can_be_late(t) && (!t->describing || t->there);
 }
 
-/* --- shadows ------------------------------------------------------------------------------------------------------ */
+static tensor_status allocate(const nn_telemetry *t, void **memory, size_t bytes) {
+    if (!*memory)
+        *memory = tensor_device_allocate(t->g->device, bytes);
+    return *memory ? TENSOR_OK : tensor_error_status();
+}
 
-/* The exponents of shadows at a write follow from all writes before it, which the host has yet to see: the device
- * follows them as well. */
+/* --- shadows: their exponents follow from all writes, which the host has yet to see, so that the device follows these
+ * as well ---------------------------------------------------------------------------------------------------------- */
+
 static int64_t states_of(const nn_telemetry *t) {
     return (int64_t)t->count * t->shadow_count;
 }
@@ -55,10 +60,7 @@ static tensor_status put_shadows(nn_telemetry *t) {
 }
 
 static tensor_status begin_following(nn_telemetry *t) {
-    if (!t->shadows_there)
-        t->shadows_there = tensor_device_allocate(t->g->device, (size_t)states_of(t) * sizeof *t->shadows_there);
-    if (!t->shadows_there)
-        return tensor_error_status();
+    TRY(allocate(t, (void **)&t->shadows_there, (size_t)states_of(t) * sizeof *t->shadows_there));
     TRY(fl_telemetry_arrive(t, 0));
     TRY(put_shadows(t));
     t->following = true;
@@ -69,12 +71,6 @@ static tensor_status begin_following(nn_telemetry *t) {
 
 static size_t found_bytes(const nn_telemetry *t) {
     return (size_t)t->count * sizeof *t->found + (size_t)states_of(t) * sizeof *t->measured;
-}
-
-static tensor_status allocate(const nn_telemetry *t, void **memory, size_t bytes) {
-    if (!*memory)
-        *memory = tensor_device_allocate(t->g->device, bytes);
-    return *memory ? TENSOR_OK : tensor_error_status();
 }
 
 static tensor_status make_room_for_elements(nn_telemetry *t) {
@@ -159,7 +155,10 @@ static tensor_status begin_fetches(nn_telemetry *t, struct fl_late_step *l, stru
 }
 
 tensor_status fl_telemetry_later(nn_telemetry *t) {
-    TRY(make_room(t));
+    const tensor_status room = make_room(t);
+    t->following = t->following && !room;
+    if (room)
+        return room;
     const tensor_status arrived = fl_telemetry_arrive(t, FL_LATE_STEPS - 1);
     const int at = (t->late_first + t->late_count) % FL_LATE_STEPS;
     struct fl_late_step *l = &t->late[at];
