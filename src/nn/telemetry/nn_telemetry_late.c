@@ -35,9 +35,10 @@ static tensor_status allocate(const nn_telemetry *t, void **memory, size_t bytes
     return *memory ? TENSOR_OK : tensor_error_status();
 }
 
-/* --- shadows: their exponents follow from all writes, which the host has yet to see, so that the device follows these
- * as well ---------------------------------------------------------------------------------------------------------- */
+/* --- shadows ------------------------------------------------------------------------------------------------------ */
 
+/* Exponents of shadows follow from all writes, which the host has yet to see: the device follows these as well, with a
+ * state for each shadow of each tensor. */
 static int64_t states_of(const nn_telemetry *t) {
     return (int64_t)t->count * t->shadow_count;
 }
