@@ -210,7 +210,8 @@ FL_BOTH double fl_predict(const struct autoflex *a) {
         return 1.125 * fl_history_second(a);
     default:
 #ifdef __CUDA_ARCH__
-        return 0; /* tensor_set_predictor and tensor_copy refuse such a tensor on a device */
+        return 0; /* tensor_set_predictor and tensor_copy refuse such a tensor on a device, and telemetry keeps such a
+                     shadow on the host */
 #else
         return fl_autoflex_foreign(a);
 #endif

@@ -1,6 +1,5 @@
-// gpu_describe.cu - the elements of a tensor described, measured in shadow formats, and the update of a weight
-// measured, in the order of the processor (core/tensor/described.h). Elements become doubles first, some parts at a
-// time.
+// gpu_describe.cu - the elements of a tensor described and measured in shadow formats, and updates of weights measured,
+// in the order of the processor (core/tensor/described.h). Elements become doubles first, some parts at a time.
 #include "core/tensor/element_rules.h"
 #include "core/tensor/shadowed.h"
 #include "gpu/gpu_calls.h"
@@ -87,6 +86,13 @@ __device__ static double term_of(double x, double centre, int which) {
     return which == 0 ? d : which == 1 ? d * d : which == 2 ? (x < 0 ? -x : x) : x * x;
 }
 
+__device__ static double sum_of_lanes(const double *lane) {
+    double sum = 0;
+    for (int l = 0; l < FL_DESCRIBED_LANES; l++)
+        sum += lane[l];
+    return sum;
+}
+
 // A block for each part. Threads of the first warp add the doubles of one lane to one sum.
 __global__ void describe_elements(const struct gpu_control *control, struct fl_described *d, const struct piece p,
                                   int64_t share, bool shared) {
@@ -131,12 +137,8 @@ __global__ void describe_elements(const struct gpu_control *control, struct fl_d
     if (which < TERMS)
         sums[which][lane] = sum;
     __syncthreads();
-    if (which < TERMS && lane == 0 && !shared) {
-        double all = 0;
-        for (int l = 0; l < FL_DESCRIBED_LANES; l++)
-            all += sums[which][l];
-        d->sums[part][which] = all;
-    }
+    if (which < TERMS && lane == 0 && !shared)
+        d->sums[part][which] = sum_of_lanes(sums[which]);
     for (int i = threadIdx.x; i < FL_DESCRIBED_COUNTS; i += blockDim.x) {
         unsigned long long count = 0;
         for (int w = 0; w < WARPS; w++)
@@ -220,12 +222,8 @@ __global__ void measure_elements(const struct gpu_control *control, struct fl_me
     if (which < SUMS)
         sums[which][lane] = sum;
     __syncthreads();
-    if (which < SUMS && lane == 0) {
-        double all = 0;
-        for (int l = 0; l < FL_DESCRIBED_LANES; l++)
-            all += sums[which][l];
-        m->sums[part][which] = all;
-    }
+    if (which < SUMS && lane == 0)
+        m->sums[part][which] = sum_of_lanes(sums[which]);
     add_count(&m->infinite, infinite);
     add_count(&m->saturated, stats.saturated);
     add_count(&m->flushed, stats.flushed);

@@ -122,7 +122,7 @@ static void place_floats(struct gpu_task *task, char *memory) {
 
 /* --- elements of a product computed again, and shadow formats ----------------------------------------------------- */
 
-/* What conversions read of fp16 and bf16. */
+/* What conversions read of fp16 and bf16; `overflow` and `flush` are those of their codecs. */
 static const struct fl_minifloat half = {.shift = 13,
                                          .rebias = 112u << 23,
                                          .least = 0x38800000u,

@@ -184,10 +184,13 @@ static void follow(const char *format, int64_t count, int writes) {
         for (int k = 0; k < SHADOWS; k++)
             if (tensor_format_is_shared(formats[k]))
                 fl_shadow_write(&here[k], k % 3 == 1, last.maximum);
-        for (int twice = 0; twice < 2; twice++) /* the second time no write has followed */
+        for (int twice = 0; twice < 2; twice++) { /* the second time no write has followed, but perhaps a reset */
             CHECK(write % 3 ? !fl_shadows_follow(device, there, SHADOWS)
                             : !fl_describe_there(described, write, numbers, t[1], &shadows),
                   "%s", tensor_error());
+            if (write % 4 < 2)
+                tensor_reset_statistics(t[1]);
+        }
         CHECK(!fl_get(fl_device_queue(device), measured, results, sizeof measured) &&
                   !fl_get(fl_device_queue(device), states, there, sizeof states),
               "%s", tensor_error());

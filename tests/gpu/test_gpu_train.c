@@ -268,6 +268,7 @@ static void compare_findings(const char *variant, const struct record *a, const 
 /* Mantissas and floats, with and without an exponent that follows. */
 static const char all_shadows[] =
     "fp16,flex16+5,flex8+5:ngraph,bf16,e4m3fn,fp32,dfp16,tensor:e5m2:delayed:history=4:margin=1,flex6+7:repeat";
+static const char *loop_shadows = all_shadows;
 
 static void loop(const char *variant, bool augment, int64_t max_steps, bool traced) {
     data_set *train_set = random_set(IMAGES, 21), *test_set = random_set(TEST_IMAGES, 22);
@@ -293,7 +294,7 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
         how.telemetry_every = 1 + augment;
         how.telemetry_path = records_of[device];
         how.telemetry_csv = tables[device];
-        how.telemetry_shadows = augment || optimiser.loss_scale ? all_shadows : NULL;
+        how.telemetry_shadows = augment || optimiser.loss_scale ? loop_shadows : NULL;
         const nn_train_events events = {on_step, on_epoch, &records[device], .nonfinite = on_nonfinite};
         CHECK(!nn_train(&results[device], &how, train_set, test_set, &events), "%s", tensor_error());
     }
@@ -326,11 +327,12 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
     data_free(test_set);
 }
 
-/* The additional steps of a longer training wait for no complete queue and allocate nothing (of shards only the lists
- * of what is added); without a trace they wait once for each group of reports. */
-static void waits_of_reports(bool traced, const char *variant, const char *loss_scale, int64_t telemetry) {
-    if (!counts)
-        return;
+/* What a training with 9 steps more does more often. */
+struct more {
+    long waits, stream_waits, allocations;
+};
+
+static struct more with_more_steps(bool traced, const char *variant, const char *loss_scale, int64_t telemetry) {
     long waits[2], stream_waits[2], allocations[2];
     for (int longer = 0; longer < 2; longer++) {
         data_set *set = random_set(IMAGES, 23);
@@ -353,13 +355,20 @@ static void waits_of_reports(bool traced, const char *variant, const char *loss_
         data_free(set);
     }
     remove("gpu_train_waits.csv");
-    CHECK(traced || telemetry || waits[1] - waits[0] == 9 / EVERY, "9 steps more wait %ld times more",
-          waits[1] - waits[0]);
-    CHECK(stream_waits[1] == stream_waits[0], "9 steps more wait for the queue %ld times more",
-          stream_waits[1] - stream_waits[0]);
-    CHECK(shards || allocations[1] == allocations[0],
-          "%s, records every %lld steps: 9 steps more allocate %ld times more", variant, (long long)telemetry,
-          allocations[1] - allocations[0]);
+    return (struct more){waits[1] - waits[0], stream_waits[1] - stream_waits[0], allocations[1] - allocations[0]};
+}
+
+/* The additional steps of a longer training wait for no complete queue and allocate nothing (of shards only the lists
+ * of what is added, as without telemetry); without a trace they wait once for each group of reports. */
+static void waits_of_reports(bool traced, const char *variant, const char *loss_scale, int64_t telemetry) {
+    if (!counts)
+        return;
+    const struct more more = with_more_steps(traced, variant, loss_scale, telemetry);
+    const long lists = shards ? with_more_steps(traced, variant, loss_scale, 0).allocations : 0;
+    CHECK(traced || telemetry || more.waits == 9 / EVERY, "9 steps more wait %ld times more", more.waits);
+    CHECK(!more.stream_waits, "9 steps more wait for the queue %ld times more", more.stream_waits);
+    CHECK(more.allocations == lists, "%s, records every %lld steps: 9 steps more allocate %ld times more, expected %ld",
+          variant, (long long)telemetry, more.allocations, lists);
 }
 
 /* What 9 steps more bring to the host with so many images in each. */
@@ -539,6 +548,19 @@ static void set_without_room(void) {
     data_free(set);
 }
 
+static double twice_the_oldest(const struct autoflex *a, void *context) {
+    (void)context;
+    return 2 * a->history[0];
+}
+
+/* A device has no predictors that the program added: shadows with one are followed by the host, which examines all. */
+static void added_predictor(void) {
+    CHECK(autoflex_add("twice", twice_the_oldest, NULL), "%s", tensor_error());
+    loop_shadows = "fp16,flex16+5:twice,dfp16";
+    loop("bf16", true, 5, false);
+    loop_shadows = all_shadows;
+}
+
 static bool is_wanted(const char *only, const char *variant) {
     return !only || !strcmp(only, variant);
 }
@@ -592,6 +614,7 @@ int main(int argc, char **argv) {
     waits_of_reports(false, "bf16", NULL, 100);
     copies_of_records("flex16+5");
     resumes();
+    added_predictor();
     shards = 2;
     waits_of_reports(true, "flex16+5", NULL, 1);
     waits_of_reports(false, "bf16", NULL, 3);
@@ -608,9 +631,11 @@ int main(int argc, char **argv) {
     copies_of_records("fp16");
     for (int64_t every = 1; every <= 3; every++) {
         shadows = every == 2 ? all_shadows : NULL;
+        shards = every == 3 ? 2 : 0;
         stops_at_nonfinite("fp16", every);
     }
     shadows = NULL;
+    shards = 0;
     stop_on_nonfinite = false;
     waits_of_evaluation();
     stops();

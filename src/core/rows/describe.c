@@ -396,7 +396,8 @@ void fl_describe_arrived(tensor_description *to, const struct fl_described *of, 
     finish(&d, to);
 }
 
-struct fl_shadowed fl_shadowed_of(const tensor *x, const struct autoflex *a, bool shared, bool loaded, int64_t writes) {
+struct fl_shadowed fl_shadowed_of(const tensor *x, const struct autoflex *a, bool shared, bool loaded,
+                                  uint64_t writes) {
     return (struct fl_shadowed){
         .slot = x->storage->slot, .writes = writes, .loaded = loaded, .shared = shared, .a = *a};
 }

@@ -25,9 +25,9 @@ tensor_status fl_describe_there(struct fl_described *to, int64_t number, double 
 /* The description that follows from it, on the host, and what a format makes of the elements. */
 void fl_describe_arrived(tensor_description *to, const struct fl_described *of, const tensor *x);
 void fl_measure_arrived(tensor_measure *to, const struct fl_measured *of, const tensor *x);
-/* The state of a shadow of x, which lies on a device: `a`, which knows so many writes of its statistics. shared: the
+/* The state of a shadow of x, which lies on a device: `a`, which knows so many writes of its life. shared: the
  * format has an exponent for the tensor; loaded: x is loaded, not written by operations. */
-struct fl_shadowed fl_shadowed_of(const tensor *x, const struct autoflex *a, bool shared, bool loaded, int64_t writes);
+struct fl_shadowed fl_shadowed_of(const tensor *x, const struct autoflex *a, bool shared, bool loaded, uint64_t writes);
 /* Puts `count` states on the device; lets them follow the last write of their tensors. */
 tensor_status fl_shadows_put(tensor_device *device, struct fl_shadowed *to, const struct fl_shadowed *from,
                              int64_t count);

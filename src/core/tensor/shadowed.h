@@ -12,7 +12,7 @@ enum { FL_MOST_SHADOWS = 16 };
 /* One tensor in the place of one shadow, in memory of the device. */
 struct fl_shadowed {
     const struct fl_slot *slot; /* of the tensor; NULL: it is not followed */
-    int64_t writes;             /* of its statistics, as they were when it was last looked at */
+    uint64_t writes;            /* of its life, when it was last looked at: statistics can be reset */
     int32_t loaded;             /* its writes are loads */
     int32_t shared;             /* the format has an exponent for the tensor; otherwise `a` is not read */
     struct autoflex a;
@@ -37,9 +37,9 @@ FL_BOTH void fl_shadow_write(struct autoflex *a, bool load, double maximum) {
 
 /* Follows the tensor's last write, unless it was looked at before. */
 FL_BOTH void fl_shadow_follow(struct fl_shadowed *s) {
-    if (!s->slot || s->slot->total.writes == s->writes)
+    if (!s->slot || s->slot->writes == s->writes)
         return;
-    s->writes = s->slot->total.writes;
+    s->writes = s->slot->writes;
     if (s->shared)
         fl_shadow_write(&s->a, s->loaded, s->slot->last.maximum);
 }

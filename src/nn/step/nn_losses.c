@@ -132,11 +132,15 @@ tensor_status fl_loss_parts_note(const nn_graph *g, double *to, double *shares) 
     return TENSOR_OK;
 }
 
-double fl_loss_of_parts(const nn_graph *g, const double *loss, const double *shares) {
+static double sum_of_parts(const double *loss, const double *shares, int parts) {
     double each[FL_MOST_SHARDS];
-    for (int p = 0; p < g->shards; p++)
+    for (int p = 0; p < parts; p++)
         each[p] = counted(loss[p], shares[p]);
-    return fl_tree_sum(each, g->shards);
+    return fl_tree_sum(each, parts);
+}
+
+double fl_loss_of_parts(const nn_graph *g, const double *loss, const double *shares) {
+    return sum_of_parts(loss, shares, g->shards);
 }
 
 /* --- groups ------------------------------------------------------------------------------------------------------- */
@@ -175,10 +179,9 @@ static void take_step(const nn_graph *g, struct fl_losses *l, int step) {
     for (int p = 0; p < l->parts; p++) {
         memcpy(&loss[p], l->group + loss_place(l, step, p), sizeof loss[p]);
         memcpy(&right, l->group + right_place(l, step, p), sizeof right);
-        loss[p] = counted(loss[p], *share_of(l, !l->half, step, p));
         to->right += right;
     }
-    to->loss = fl_tree_sum(loss, l->parts);
+    to->loss = sum_of_parts(loss, share_of(l, !l->half, step, 0), l->parts);
 }
 
 /* The group on its way, if there is one, arrives. */

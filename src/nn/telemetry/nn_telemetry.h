@@ -44,7 +44,7 @@ struct fl_seen_tensor {
     tensor_description *elements; /* NULL: not chosen */
     struct fl_interval since;     /* its writes: of the tensor's life */
     int64_t apart;                /* more of these than its statistics count: they were reset; -1: not known */
-    int64_t shadowed;             /* of its statistics, until the shadows last looked */
+    uint64_t shadowed;            /* writes of the tensor's life, until the shadows last looked */
     struct fl_seen_write last[2];
     double *weight;                   /* before the update; NULL: no weight, or not chosen */
     double *weight_there;             /* the same on a device; NULL until it examines one */
@@ -87,7 +87,6 @@ struct nn_telemetry {
     void (*row)(void *context, const nn_telemetry_row *row);
     void *context;
     struct fl_shadow shadows[FL_MOST_SHADOWS];
-    tensor_format shadow_formats[FL_MOST_SHADOWS];
     int shadow_count;
     bool shadows_here;              /* the host alone can predict an exponent of theirs */
     struct fl_seen_tensor *tensors; /* as nn_tensor_at has them */
@@ -108,7 +107,7 @@ struct nn_telemetry {
     void *arrived_context;
     struct fl_late_step late[FL_LATE_STEPS]; /* a ring */
     int late_first, late_count;
-    void *told_there, *told;              /* of the loss: on the device, for each of them, and one of these here */
+    void *told_there, *told;              /* struct told: on the device one for each late step, and one here */
     double *numbers_there;                /* on the device: for the elements of a tensor */
     struct fl_found *found_there, *found; /* of each tensor: on the device, and a copy; NULL until the first use */
     struct fl_measured *measured_there, *measured; /* of each tensor's shadows: behind these */

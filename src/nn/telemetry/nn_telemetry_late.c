@@ -18,7 +18,7 @@ static size_t told_bytes(const nn_telemetry *t) {
     return sizeof(struct told) + (size_t)t->g->shards * sizeof(double);
 }
 
-/* Whether that is so in a step without records. */
+/* Whether a step without records can be examined later. */
 static bool can_be_late(const nn_telemetry *t) {
     const nn_graph *g = t->g;
     return t->whole_steps && g->device != tensor_device_at(0) && !g->ranks && g->has_loss && t->all_ordered &&
@@ -46,7 +46,8 @@ static int64_t states_of(const nn_telemetry *t) {
 /* Puts the states of the host on the device, once the host has seen all writes. */
 static tensor_status put_shadows(nn_telemetry *t) {
     struct fl_shadowed *const states = fl_alloc_zero((size_t)states_of(t) * sizeof *states);
-    tensor_status status = states ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for shadows");
+    tensor_status status =
+        states ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %lld shadows", (long long)states_of(t));
     for (int64_t i = 0; !status && i < states_of(t); i++) {
         const int of = (int)(i / t->shadow_count), k = (int)(i % t->shadow_count);
         const struct fl_seen_tensor *seen = &t->tensors[of];
@@ -92,7 +93,7 @@ static tensor_status make_room_for_elements(nn_telemetry *t) {
 }
 
 tensor_status fl_telemetry_examine_there(nn_telemetry *t) {
-    const bool can = fl_examines_there(t->g->device) && !t->shadows_here && can_be_late(t);
+    const bool can = !t->finished && fl_examines_there(t->g->device) && !t->shadows_here && can_be_late(t);
     tensor_status status = can && t->shadow_count && !t->following ? begin_following(t) : TENSOR_OK;
     t->there = t->describing && can && !status;
     if (t->there)

@@ -73,7 +73,6 @@ static tensor_status add_shadow(nn_telemetry *t, const char *name, size_t length
     char *const end = format + tensor_format_extent(format), *const predictor = *end ? end + 1 : NULL;
     *end = 0;
     TRY(take_format(s, format, predictor));
-    t->shadow_formats[t->shadow_count - 1] = s->format;
     t->shadows_here = t->shadows_here || fl_is_added(s->first.predictor);
     return TENSOR_OK;
 }

@@ -78,7 +78,7 @@ with tempfile.TemporaryDirectory() as folder:
     dynamic = ["--loss-scale", "dynamic:init=2^24,window=2"]
     if not long:
         compare(folder, [*of_text, "--model", "gpt1x32", "--max-steps", "3", "--format", "policy:O1", *dynamic, *telemetry])
-        trained = compare(folder, [*of_images, "--model", "mlp2", "--max-steps", "3", "--format", "policy:dfp16", *telemetry])
+        trained = compare(folder, [*of_images, "--model", "mlp2", "--max-steps", "5", "--format", "policy:dfp16", *telemetry])
         compare(folder, [*of_images, "--model", "resnet8", "--max-steps", "3", "--shards", "2", "--batchnorm", "global", *telemetry])
         compare(folder, ["what-if", trained, "--formats", "flex8+5,fp16", "--batches", "2"])
     for policy in ("flex16+5", "policy:O1", "policy:O2", "policy:dfp16") if long else ():
