@@ -88,6 +88,10 @@ FL_BOTH bool fl_needs_maximum(int predictor) { /* of the very result */
     return predictor == AUTOFLEX_CURRENT;
 }
 
+FL_BOTH bool fl_is_added(int predictor) { /* by the program: a function that devices do not have */
+    return predictor >= AUTOFLEX_ADDED && predictor < AUTOFLEX_DELAYED_WITH;
+}
+
 FL_BOTH bool fl_repeats(int predictor) { /* writes whose results do not fit */
     return predictor == AUTOFLEX_REPEAT;
 }
@@ -206,7 +210,8 @@ FL_BOTH double fl_predict(const struct autoflex *a) {
         return 1.125 * fl_history_second(a);
     default:
 #ifdef __CUDA_ARCH__
-        return 0; /* tensor_set_predictor and tensor_copy refuse such a tensor on a device */
+        return 0; /* tensor_set_predictor and tensor_copy refuse such a tensor on a device, and telemetry keeps such a
+                     shadow on the host */
 #else
         return fl_autoflex_foreign(a);
 #endif

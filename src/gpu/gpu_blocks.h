@@ -47,15 +47,16 @@ struct fl_gpu_blocks {
 
 /* What the backend and the library must agree on. */
 static inline struct fl_gpu_sources fl_gpu_sources(void) {
-    const struct fl_gpu_sources of = {FL_GPU_VERSION,
-                                      FLEXLAB_VERSION_STRING,
-                                      sizeof(struct fl_call) + sizeof(struct fl_args) + sizeof(struct fl_gpu_floats) +
-                                          sizeof(struct fl_gpu_blocks) + 2 * sizeof(struct fl_described) +
-                                          4 * sizeof(struct fl_moved) + 8 * sizeof(struct fl_sampled_sums),
-                                      sizeof(struct fl_slot),
-                                      sizeof(struct fl_gpu_failure),
-                                      sizeof(struct fl_gpu_facts),
-                                      fl_gpu_operations()};
+    const struct fl_gpu_sources of = {
+        FL_GPU_VERSION,
+        FLEXLAB_VERSION_STRING,
+        sizeof(struct fl_call) + sizeof(struct fl_args) + sizeof(struct fl_gpu_floats) + sizeof(struct fl_gpu_blocks) +
+            2 * sizeof(struct fl_described) + 4 * sizeof(struct fl_moved) + 8 * sizeof(struct fl_sampled_sums) +
+            16 * sizeof(struct fl_gpu_shadow) + 32 * sizeof(struct fl_shadowed) + 64 * sizeof(struct fl_measured),
+        sizeof(struct fl_slot),
+        sizeof(struct fl_gpu_failure),
+        sizeof(struct fl_gpu_facts),
+        fl_gpu_operations()};
     return of;
 }
 

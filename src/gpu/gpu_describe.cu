@@ -1,7 +1,9 @@
-// gpu_describe.cu - the elements of a tensor described, and the update of a weight measured, in the order of the
-// processor (core/tensor/described.h). Elements become doubles first, some parts at a time.
-#include "core/tensor/described.h"
+// gpu_describe.cu - the elements of a tensor described and measured in shadow formats, and updates of weights measured,
+// in the order of the processor (core/tensor/described.h). Elements become doubles first, some parts at a time.
+#include "core/tensor/element_rules.h"
+#include "core/tensor/shadowed.h"
 #include "gpu/gpu_calls.h"
+#include "gpu/gpu_plugin.h"
 
 enum { TILE = FL_DESCRIBED_BLOCK, WARPS = GPU_THREADS / 32, TERMS = 4 };
 
@@ -84,6 +86,13 @@ __device__ static double term_of(double x, double centre, int which) {
     return which == 0 ? d : which == 1 ? d * d : which == 2 ? (x < 0 ? -x : x) : x * x;
 }
 
+__device__ static double sum_of_lanes(const double *lane) {
+    double sum = 0;
+    for (int l = 0; l < FL_DESCRIBED_LANES; l++)
+        sum += lane[l];
+    return sum;
+}
+
 // A block for each part. Threads of the first warp add the doubles of one lane to one sum.
 __global__ void describe_elements(const struct gpu_control *control, struct fl_described *d, const struct piece p,
                                   int64_t share, bool shared) {
@@ -128,12 +137,8 @@ __global__ void describe_elements(const struct gpu_control *control, struct fl_d
     if (which < TERMS)
         sums[which][lane] = sum;
     __syncthreads();
-    if (which < TERMS && lane == 0 && !shared) {
-        double all = 0;
-        for (int l = 0; l < FL_DESCRIBED_LANES; l++)
-            all += sums[which][l];
-        d->sums[part][which] = all;
-    }
+    if (which < TERMS && lane == 0 && !shared)
+        d->sums[part][which] = sum_of_lanes(sums[which]);
     for (int i = threadIdx.x; i < FL_DESCRIBED_COUNTS; i += blockDim.x) {
         unsigned long long count = 0;
         for (int w = 0; w < WARPS; w++)
@@ -148,6 +153,81 @@ __global__ void describe_elements(const struct gpu_control *control, struct fl_d
     }
     atomicMax(&d->most, most);
     atomicMin(&d->least, least);
+}
+
+// A thread for each state. measured: of each, which becomes empty; NULL: none.
+__global__ void follow_writes(const struct gpu_control *control, struct fl_shadowed *states,
+                              struct fl_measured *measured, int64_t count) {
+    if (control->failure.finding)
+        return;
+    for (int64_t i = gpu_first(); i < count; i += gpu_stride()) {
+        fl_shadow_follow(&states[i]);
+        if (!measured)
+            continue;
+        measured[i].infinite = measured[i].saturated = measured[i].flushed = measured[i].nonfinite = 0;
+        measured[i].e = states[i].shared ? states[i].a.e : 0;
+    }
+}
+
+// What a shadow format makes of x, rounded to nearest; made: its conversions at exponent e.
+__device__ static double stored_as(const struct fl_gpu_shadow &rule, const struct fl_minifloat &made, int e, double x,
+                                   struct fl_stats *stats) {
+    if (rule.kind == FL_GPU_SHADOW_MANTISSAS)
+        return fl_put_number(x, x, e, rule.top, NULL, stats) * fl_power_of_two(-e);
+    const float f = rule.kind == FL_GPU_SHADOW_BINARY32 ? (float)x : fl_odd_float(x);
+    const uint32_t size = fl_float_magnitude(f);
+    fl_count_lost(x, f, stats);
+    if (rule.kind == FL_GPU_SHADOW_BINARY32) {
+        fl_count_float(f, size >= 0x7f800000u, stats);
+        return (double)f;
+    }
+    fl_minifloat_count(&made, f, size >= made.overflow, stats);
+    stats->flushed += size - 1u < made.flush; // zero wraps around
+    return (double)fl_minifloat_decode(&made, fl_minifloat_encode(&made, f));
+}
+
+__device__ static void add_count(int64_t *to, int64_t count) {
+    if (count)
+        atomicAdd((unsigned long long *)to, (unsigned long long)count);
+}
+
+// A block for each part, as above. Elements that do not stay finite add 0 to both sums.
+__global__ void measure_elements(const struct gpu_control *control, struct fl_measured *m, const struct piece p,
+                                 int64_t share, const struct fl_gpu_shadow rule) {
+    enum { SUMS = 2 };
+    __shared__ double tile[SUMS][TILE], sums[SUMS][FL_DESCRIBED_LANES];
+    if (control->failure.finding)
+        return;
+    const int64_t first = blockIdx.x * share, part = p.first / share + blockIdx.x,
+                  n = p.n - first < share ? p.n - first : share;
+    const int lane = threadIdx.x % FL_DESCRIBED_LANES, which = threadIdx.x / FL_DESCRIBED_LANES, e = m->e;
+    const struct fl_minifloat made = fl_minifloat_under(&rule.made, e);
+    struct fl_stats stats = {};
+    int64_t infinite = 0;
+    double sum = 0;
+    for (int64_t base = 0; base < n; base += TILE) {
+        const int here = n - base < TILE ? (int)(n - base) : TILE;
+        __syncthreads();
+        for (int i = threadIdx.x; i < here; i += blockDim.x) {
+            const double x = p.x[first + base + i], error = stored_as(rule, made, e, x, &stats) - x;
+            const bool finite = fl_is_finite(x) && fl_is_finite(error);
+            tile[0][i] = finite ? error : 0;
+            tile[1][i] = finite ? x : 0;
+            infinite += !finite;
+        }
+        __syncthreads();
+        for (int i = lane; which < SUMS && i < here; i += FL_DESCRIBED_LANES)
+            sum += tile[which][i] * tile[which][i];
+    }
+    if (which < SUMS)
+        sums[which][lane] = sum;
+    __syncthreads();
+    if (which < SUMS && lane == 0)
+        m->sums[part][which] = sum_of_lanes(sums[which]);
+    add_count(&m->infinite, infinite);
+    add_count(&m->saturated, stats.saturated);
+    add_count(&m->flushed, stats.flushed);
+    add_count(&m->nonfinite, stats.nonfinite);
 }
 
 // One block. The two sums are serial, in the order of the elements: each has a thread.
@@ -210,6 +290,12 @@ static cudaError_t fetch(const struct fl_source *from, const struct fl_minifloat
 // A description looks for the first finite element before it begins, in all pieces.
 cudaError_t gpu_examine(const struct fl_source *from, const struct fl_minifloat *made, const struct fl_examining *how,
                         struct gpu_control *control, cudaStream_t stream) {
+    const struct fl_shadowing *shadows = &how->shadows;
+    if (shadows->count)
+        TRY_CUDA(gpu_launch(follow_writes, gpu_blocks(shadows->count), GPU_THREADS, 0, stream, control, shadows->states,
+                            shadows->measured, shadows->count));
+    if (!from->format)
+        return cudaSuccess;
     const int64_t count = from->view.count, share = fl_described_share(count), room = fl_described_room(count);
     const bool shared = from->format->arithmetic == FL_ARITHMETIC_SHARED, describes = how->described != NULL;
     if (!describes && !how->moved)
@@ -226,6 +312,9 @@ cudaError_t gpu_examine(const struct fl_source *from, const struct fl_minifloat 
                                          control, how->described, p, share, shared)
                             : gpu_launch(begin_description, 1, GPU_THREADS, 0, stream, control, how->described, p,
                                          from->view.e, how->number));
+            for (int64_t i = 0; pass && i < shadows->count; i++)
+                TRY_CUDA(gpu_launch(measure_elements, (unsigned)((n + share - 1) / share), GPU_THREADS, 0, stream,
+                                    control, &shadows->measured[i], p, share, how->rules[i]));
         }
     return cudaSuccess;
 }

@@ -7,6 +7,7 @@
 
 #include "core/queue/call.h"
 #include "core/queue/sampled_rules.h"
+#include "core/tensor/shadowed.h"
 #include "minifloat/minifloat_rules.h"
 
 #ifdef __cplusplus
@@ -58,6 +59,14 @@ struct fl_gpu_floats {
 struct fl_gpu_sampled {
     struct fl_sampled_operand in[FL_SAMPLED_OPERANDS];
     struct fl_minifloat made[FL_SAMPLED_OPERANDS];
+};
+
+/* How kernels convert numbers to a shadow format. */
+enum fl_gpu_shadow_kind { FL_GPU_SHADOW_MANTISSAS, FL_GPU_SHADOW_BINARY32, FL_GPU_SHADOW_FLOATS };
+struct fl_gpu_shadow {
+    int32_t kind;
+    int32_t top;              /* of mantissas */
+    struct fl_minifloat made; /* of floats other than binary32, under exponent 0 */
 };
 
 struct fl_gpu_blocks; /* a product whose operands are taken in blocks: gpu_blocks.h */

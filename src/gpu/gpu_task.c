@@ -120,31 +120,53 @@ static void place_floats(struct gpu_task *task, char *memory) {
     task->args.out = given.out;
 }
 
-/* --- elements of a product computed again ------------------------------------------------------------------------- */
+/* --- elements of a product computed again, and shadow formats ----------------------------------------------------- */
 
-/* What decoding reads of fp16 and bf16. */
+/* What conversions read of fp16 and bf16; `overflow` and `flush` are those of their codecs. */
 static const struct fl_minifloat half = {.shift = 13,
                                          .rebias = 112u << 23,
                                          .least = 0x38800000u,
+                                         .magic = 0x3f000000u,
                                          .unit = 0x1p-24f,
+                                         .overflow = 0x477ff000u,
+                                         .flush = 0x33000000u,
                                          .largest_code = 0x7bff,
+                                         .too_large = 0x7c00,
                                          .infinity = 0x7c00,
+                                         .nan = 0x7e00,
+                                         .signed_nan = 0x8000,
                                          .sign = 16},
                                  brain = {.shift = 16,
                                           .least = 0x00800000u,
+                                          .magic = 0x08800000u,
                                           .unit = 0x1p-133f,
+                                          .overflow = 0x7f7f8000u,
+                                          .flush = 0x00008000u,
                                           .largest_code = 0x7f7f,
+                                          .too_large = 0x7f80,
                                           .infinity = 0x7f80,
+                                          .nan = 0x7fc0,
+                                          .signed_nan = 0x8000,
                                           .sign = 16};
+
+static struct fl_minifloat floats_of(const struct fl_format *format) {
+    return format && format->element ? fl_minifloat_of(format, 0) : format && format->id == FMT_BF16 ? brain : half;
+}
 
 static void place_sampled(const struct fl_call *call, struct fl_gpu_sampled *s) {
     fl_sampled_operands(call->args, &call->out, s->in);
-    for (int i = 0; i < FL_SAMPLED_OPERANDS; i++) {
-        const struct fl_format *format = s->in[i].format;
-        if (format && format->element)
-            s->made[i] = fl_minifloat_of(format, 0);
-        else
-            s->made[i] = format && format->id == FMT_BF16 ? brain : half;
+    for (int i = 0; i < FL_SAMPLED_OPERANDS; i++)
+        s->made[i] = floats_of(s->in[i].format);
+}
+
+static void place_shadows(const struct fl_shadowing *s, struct fl_gpu_shadow *rules) {
+    for (int64_t i = 0; s->measured && i < s->count; i++) {
+        const struct fl_format *format = s->formats[i];
+        rules[i] = (struct fl_gpu_shadow){.kind = format->arithmetic == FL_ARITHMETIC_SHARED ? FL_GPU_SHADOW_MANTISSAS
+                                                  : format->id == FMT_FP32                   ? FL_GPU_SHADOW_BINARY32
+                                                                                             : FL_GPU_SHADOW_FLOATS,
+                                          .top = format->top,
+                                          .made = floats_of(format)};
     }
 }
 
@@ -179,6 +201,9 @@ void gpu_task_of(const struct fl_call *call, struct gpu_task *task) {
     if (call->kind == FL_CALL_SAMPLE) {
         place_sampled(call, &task->sampled);
         task->call.examining.operands = &task->sampled;
+    } else if (call->kind == FL_CALL_EXAMINE) {
+        place_shadows(&call->examining.shadows, task->shadows);
+        task->call.examining.rules = task->shadows;
     }
     if (!computes)
         return;

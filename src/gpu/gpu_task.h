@@ -12,6 +12,7 @@ struct gpu_task {
     struct fl_gpu_floats floats;
     struct fl_gpu_blocks blocks;
     struct fl_gpu_sampled sampled;
+    struct fl_gpu_shadow shadows[FL_MOST_SHADOWS];
 };
 
 void gpu_task_of(const struct fl_call *call, struct gpu_task *task);

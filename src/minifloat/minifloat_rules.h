@@ -32,6 +32,31 @@ struct fl_minifloat_operands {
     float *floats[FL_MINIFLOAT_OPERANDS];
 };
 
+/* The word of x 2^n, a binary32. */
+FL_BOTH uint32_t fl_minifloat_scaled(uint32_t word, int n) {
+    float x;
+    memcpy(&x, &word, sizeof x);
+    x = (float)fl_scale2((double)x, n);
+    memcpy(&word, &x, sizeof word);
+    return word;
+}
+
+/* What conversions need to know of the element under exponent e of its tensor; f: under 0. The numbers times 2^-e are
+ * those of a float with another bias, so that conversions round once whatever e is. */
+FL_BOTH struct fl_minifloat fl_minifloat_under(const struct fl_minifloat *f, int e) {
+    struct fl_minifloat of = *f;
+    of.rebias -= (uint32_t)e << 23;
+    of.least = fl_minifloat_scaled(f->least, -e);
+    of.magic = fl_minifloat_scaled(f->magic, -e);
+    of.unit = (float)fl_scale2((double)f->unit, -e);
+    of.overflow = fl_minifloat_scaled(f->overflow, -e);
+    of.flush = fl_minifloat_scaled(f->flush, -e);
+    of.largest = fl_minifloat_scaled(f->largest, -e);
+    of.least_normal = fl_scale2(f->least_normal, -e);
+    of.largest_value = fl_scale2(f->largest_value, -e);
+    return of;
+}
+
 /* The number of a code, exactly. */
 FL_BOTH __attribute__((always_inline)) float fl_minifloat_decode(const struct fl_minifloat *f, uint32_t code) {
     const uint32_t sign = (code << f->sign) & 0x80000000u, magnitude = code & (0x7fffffffu >> f->sign);

@@ -15,24 +15,21 @@ static uint32_t word_of(double x) {
 
 struct fl_minifloat fl_minifloat_of(const struct fl_format *format, int given) {
     const struct fl_element *const e = format->element;
-    const int exponent = fl_has_exponent(format) ? given : 0;
     int digits;
     (void)frexp(e->largest, &digits);
     const int last = digits - 1 - e->fraction_bits > e->unit ? digits - 1 - e->fraction_bits : e->unit;
-    const int unit = e->unit - exponent, least = e->least_exponent - exponent;
-    const double largest = ldexp(e->largest, -exponent);
-    const uint32_t middle = word_of(largest + ldexp(0.5, last - exponent)); /* exact */
-    const bool up = e->fraction_bits == 0 || e->largest_code & 1;           /* of the middle */
-    return (struct fl_minifloat){
+    const uint32_t middle = word_of(e->largest + ldexp(0.5, last)); /* exact */
+    const bool up = e->fraction_bits == 0 || e->largest_code & 1;   /* of the middle */
+    const struct fl_minifloat f = {
         .shift = 23 - (uint32_t)e->fraction_bits,
-        .rebias = (uint32_t)(127 - e->bias - exponent) << 23,
+        .rebias = (uint32_t)(127 - e->bias) << 23,
         .odd = e->fraction_bits == 0,
-        .least = word_of(ldexp(1, least)),
-        .magic = word_of(ldexp(1, unit + 23)),
-        .unit = (float)ldexp(1, unit),
+        .least = word_of(ldexp(1, e->least_exponent)),
+        .magic = word_of(ldexp(1, e->unit + 23)),
+        .unit = (float)ldexp(1, e->unit),
         .overflow = up ? middle : middle + 1,
-        .flush = word_of(ldexp(1, unit - 1)),
-        .largest = word_of(largest),
+        .flush = word_of(ldexp(1, e->unit - 1)),
+        .largest = word_of(e->largest),
         .largest_code = e->largest_code,
         .too_large = e->saturates      ? e->largest_code
                      : e->has_infinity ? e->infinity_code
@@ -44,9 +41,10 @@ struct fl_minifloat fl_minifloat_of(const struct fl_format *format, int given) {
         .saturates = e->saturates,
         .scaled = fl_has_exponent(format),
         .digits = e->fraction_bits + 1,
-        .least_normal = ldexp(1, least),
-        .largest_value = largest,
+        .least_normal = ldexp(1, e->least_exponent),
+        .largest_value = e->largest,
     };
+    return fl_has_exponent(format) && given ? fl_minifloat_under(&f, given) : f;
 }
 
 /* --- storing ------------------------------------------------------------------------------------------------------ */

@@ -335,7 +335,7 @@ FL_BOTH void shared_convert(struct shared_case *c) {
     shared_keep(c, unit, units[0], units[1]);
 }
 
-/* e4m3fn and e5m2sat as fl_minifloat_of describes them, and numbers around their range. */
+/* e4m3fn and e5m2sat as fl_minifloat_of describes them, under an exponent too, and numbers around their range. */
 FL_BOTH void shared_minifloat(struct shared_case *c) {
     const struct fl_minifloat formats[] = {
         {20,   120u << 23, 0,    0x3c800000, 0x46800000, 0x1p-9f, 0x43e80001, 0x3a800000, 0x43e00000, 0x7e,
@@ -343,9 +343,12 @@ FL_BOTH void shared_minifloat(struct shared_case *c) {
         {21,   112u << 23, 0,    0x38800000, 0x43000000, 0x1p-16f, 0x47700000, 0x37000000, 0x47600000, 0x7b,
          0x7b, 0x7c,       0x7e, 0x80,       24,         true,     false,      3,          0x1p-14,    57344}};
     const struct fl_minifloat *f = &formats[shared_from(c, 0, 1)];
+    const struct fl_minifloat under = fl_minifloat_under(f, (int)shared_from(c, -100, 100));
     struct fl_stats stats = {0, 0, 0, 0, 0, 0};
     const float x = shared_float(c), code = fl_minifloat_decode(f, (uint32_t)shared_bits(c) & 0xff);
     shared_keep(c, (double)code, fl_minifloat_encode(f, x), fl_minifloat_encode(f, code));
+    shared_keep(c, under.rebias, under.least, under.magic, under.unit, under.overflow, under.flush,
+                fl_minifloat_encode(&under, x));
     fl_minifloat_count(f, x, fl_float_magnitude(x) >= f->overflow, &stats);
     shared_keep(c, stats.maximum, stats.saturated * 2 + stats.nonfinite);
 }

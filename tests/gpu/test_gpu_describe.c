@@ -1,8 +1,10 @@
 /* What a device finds of a tensor's elements and of their update, against tensor_describe and sums of the test on the
  * processor: bytes, in every format, of tensors of one part, of several, and of more than are taken at a time, with
- * leading elements that are not finite. And the sampled error of a product, none once its tensor is written again.
+ * leading elements that are not finite. What it finds in shadow formats, whose exponents follow each write, against
+ * tensor_measure_in. And the sampled error of a product, none once its tensor is written again.
  *
- *     test_gpu_describe [long]        long: of the largest tensors, too, the values before and after an update
+ *     test_gpu_describe [long|shadows]        long: of the largest tensors, too, the values before and after an update;
+ * shadows: these alone, of small tensors
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #include "on_gpu.h"
@@ -17,6 +19,8 @@ static struct {
     struct fl_described elements;
     struct fl_moved update;
 } found;
+
+static const struct fl_shadows no_shadows = {.count = 0};
 
 static tensor *new_tensor(const char *device, const char *format, int64_t count, bool wide) {
     tensor_format id;
@@ -60,8 +64,9 @@ static void compare(const char *format, int64_t count, bool wide, int describe) 
         for (int on = 0; on < 2; on++)
             CHECK(!tensor_load_f32(t[on], x, count), "%s", tensor_error());
         CHECK(!tensor_store_wide_f64(t[0], update ? after : before, count), "%s", tensor_error());
-        CHECK(!describes || (!fl_describe_there(to, 7 + update, numbers, t[1]) && !tensor_describe(&want, t[0])), "%s",
-              tensor_error());
+        CHECK(!describes ||
+                  (!fl_describe_there(to, 7 + update, numbers, t[1], &no_shadows) && !tensor_describe(&want, t[0])),
+              "%s", tensor_error());
         CHECK(update ? !fl_compare_there((void *)((char *)to + sizeof found.elements), 9, numbers, there, t[1])
                      : !fl_keep_there(there, t[1]),
               "%s", tensor_error());
@@ -93,6 +98,118 @@ static void compare(const char *format, int64_t count, bool wide, int describe) 
     free(x);
     free(before);
     free(after);
+}
+
+/* --- shadows ------------------------------------------------------------------------------------------------------ */
+
+static const char *const shadow_names[] = {"fp32",
+                                           "fp16",
+                                           "bf16",
+                                           "e4m3fn",
+                                           "e5m2sat",
+                                           "e2m1",
+                                           "e6m0",
+                                           "e8m3",
+                                           "tensor:e4m3fn",
+                                           "tensor:e5m2:delayed:history=4:margin=1",
+                                           "tensor:e7m6:amax-recent",
+                                           "flex16+5",
+                                           "flex8+5:ngraph",
+                                           "flex4+7:repeat",
+                                           "dfp16",
+                                           "dfp6:per-class"};
+enum { SHADOWS = FL_MOST_SHADOWS, SHADOWED_WRITES = 12 };
+
+/* The states of new tensors of these formats. */
+static void begin_shadows(tensor_format formats[SHADOWS], struct autoflex states[SHADOWS]) {
+    for (int k = 0; k < SHADOWS; k++) {
+        char format[64];
+        strcpy(format, shadow_names[k]);
+        char *const end = format + tensor_format_extent(format);
+        const char *const predictor = *end ? end + 1 : NULL;
+        *end = 0;
+        CHECK(!tensor_format_find(&formats[k], format), "%s", tensor_error());
+        memset(&states[k], 0, sizeof states[k]);
+        if (!tensor_format_is_shared(formats[k]))
+            continue;
+        tensor *t = new_tensor(NULL, format, 1, false);
+        CHECK(!predictor || !tensor_set_predictor(t, predictor), "%s", tensor_error());
+        states[k] = *tensor_autoflex(t);
+        states[k].role = AUTOFLEX_ROLE_GRADIENT;
+        tensor_free(t);
+    }
+}
+
+static void compare_shadow(const char *what, const tensor_measure *want, const struct fl_measured *of, const tensor *x,
+                           const struct autoflex *a, const struct fl_shadowed *there) {
+    tensor_measure have;
+    fl_measure_arrived(&have, of, x);
+    CHECK(
+        !memcmp(want, &have, sizeof have) && of->e == a->e,
+        "%s: error %.17g and %.17g, size %.17g and %.17g, saturated %lld and %lld, flushed %lld and %lld, e %d and %d",
+        what, want->error, have.error, want->size, have.size, (long long)want->saturated, (long long)have.saturated,
+        (long long)want->flushed, (long long)have.flushed, (int)a->e, (int)of->e);
+    CHECK(!memcmp(a, &there->a, sizeof *a), "%s: the state differs", what);
+}
+
+/* Writes of a tensor from tiny numbers to huge ones, each third of which is described. */
+static void follow(const char *format, int64_t count, int writes) {
+    static struct fl_shadowed states[SHADOWS];
+    static struct fl_measured measured[SHADOWS];
+    tensor_device *device = tensor_device_find("cuda");
+    tensor *const t[2] = {new_tensor(NULL, format, count, false), new_tensor("cuda", format, count, false)};
+    const bool finite = tensor_format_is_shared(tensor_format_of(t[0]));
+    float *x = malloc((size_t)count * sizeof *x);
+    double *const numbers = tensor_device_allocate(device, (size_t)fl_described_room(count) * sizeof *numbers);
+    void *const described = tensor_device_allocate(device, sizeof found),
+                *const there = tensor_device_allocate(device, sizeof states),
+                *const results = tensor_device_allocate(device, sizeof measured);
+    tensor_format formats[SHADOWS];
+    struct autoflex here[SHADOWS];
+    uint64_t seed = (uint64_t)count + 3;
+    begin_shadows(formats, here);
+    for (int k = 0; k < SHADOWS; k++)
+        states[k] = fl_shadowed_of(t[1], &here[k], tensor_format_is_shared(formats[k]), k % 3 == 1, 0);
+    CHECK(!fl_shadows_put(device, there, states, SHADOWS), "%s", tensor_error());
+    const struct fl_shadows shadows = {there, results, formats, SHADOWS};
+    for (int write = 0; write < writes; write++) {
+        const int scale = (int)(check_random(&seed) % 240) - 110;
+        tensor_stats last;
+        fill(x, count, finite || write % 2, &seed);
+        for (int64_t i = 0; i < count; i++)
+            x[i] = finite && isinf(ldexpf(x[i], scale)) ? x[i] : ldexpf(x[i], write % 4 ? scale / 8 : scale);
+        for (int on = 0; on < 2; on++)
+            CHECK(!tensor_load_f32(t[on], x, count), "%s", tensor_error());
+        CHECK(!tensor_statistics(&last, NULL, t[0]), "%s", tensor_error());
+        for (int k = 0; k < SHADOWS; k++)
+            if (tensor_format_is_shared(formats[k]))
+                fl_shadow_write(&here[k], k % 3 == 1, last.maximum);
+        for (int twice = 0; twice < 2; twice++) { /* the second time no write has followed, but perhaps a reset */
+            CHECK(write % 3 ? !fl_shadows_follow(device, there, SHADOWS)
+                            : !fl_describe_there(described, write, numbers, t[1], &shadows),
+                  "%s", tensor_error());
+            if (write % 4 < 2)
+                tensor_reset_statistics(t[1]);
+        }
+        CHECK(!fl_get(fl_device_queue(device), measured, results, sizeof measured) &&
+                  !fl_get(fl_device_queue(device), states, there, sizeof states),
+              "%s", tensor_error());
+        for (int k = 0; k < SHADOWS && write % 3 == 0; k++) {
+            tensor_measure want;
+            char what[120];
+            snprintf(what, sizeof what, "%lld elements of %s, write %d, in %s", (long long)count, format, write,
+                     shadow_names[k]);
+            CHECK(!tensor_measure_in(&want, t[0], formats[k], here[k].e), "%s", tensor_error());
+            compare_shadow(what, &want, &measured[k], t[0], &here[k], &states[k]);
+        }
+    }
+    tensor_device_release(device, described);
+    tensor_device_release(device, there);
+    tensor_device_release(device, results);
+    tensor_device_release(device, numbers);
+    for (int on = 0; on < 2; on++)
+        tensor_free(t[on]);
+    free(x);
 }
 
 /* What follows a product before its error is asked for: its totals are reset, a load overwrites it, or both. */
@@ -150,6 +267,12 @@ int main(int argc, char **argv) {
     int status;
     if (!has_gpu(&status))
         return status;
+    for (int i = 0; i < 7; i++) {
+        follow(formats[i], 1031, SHADOWED_WRITES);
+        follow(formats[i], 7, 3 * SHADOWED_WRITES);
+    }
+    if (argc > 1 && !strcmp(argv[1], "shadows"))
+        return check_summary();
     for (int i = 0; i < 7; i++)
         for (int k = 0; k < 4; k++)
             compare(formats[i], counts_of[k], false, BOTH);
@@ -157,6 +280,8 @@ int main(int argc, char **argv) {
     compare("flex16+5", PARTS, true, BOTH);
     compare("fp16", PIECES + 5000, false, all ? BOTH : BEFORE);
     compare("dfp16", PIECES + 5000, true, all ? BOTH : AFTER);
+    follow("fp32", PARTS, 1);
+    follow("flex16+5", all ? PIECES + 5000 : PARTS, 1);
     for (int i = 0; i < 5; i++)
         for (int then = 0; then <= (RESET | AGAIN); then++)
             sample(formats[i], then);

@@ -1,18 +1,28 @@
 /* Telemetry of a device, of which one call of the runtime fails, as the PTX machine plans it: in turn each that steps
  * of telemetry make, as copies begin and as it waits for them. The failure is returned once, and no step but the one
- * that it is of is lost, nor any write. Steps are fetched behind the training, or each is waited for, or slots are
- * copied as they are; each or every third has records.
+ * that it is of is lost, nor any write; what the device then follows of shadow formats is what the host has seen. Steps
+ * are fetched behind the training, or each is waited for, or slots are copied as they are; each or every third has
+ * records.
  *
  * Without the machine: skipped. */
 #include "on_gpu.h"
+#include "core/tensor/device.h"
 #include "nn/telemetry/nn_telemetry.h"
+#include <math.h>
 
 enum {
     STEPS = 7 /* at the sixth as many are on their way as can be */,
     MOST_ROWS = 64,
     MANY = 70 /* more slots than one array has */
 };
-enum kind { LATE, AT_ONCE, UNTOLD, SHADOWED /* late, and the host examines elements */, KINDS };
+enum kind {
+    LATE,
+    AT_ONCE,
+    UNTOLD,
+    SHADOWED, /* late, with shadows whose exponents the device follows */
+    APART,    /* late, with one whose predictor the program added: the host examines elements */
+    KINDS
+};
 
 static long (*plan)(const char *text);
 static long left; /* calls until one fails; 0: it has failed */
@@ -22,6 +32,11 @@ struct seen {
     int rows[STEPS + 1], undescribed; /* rows: of each step */
     int64_t writes[MOST_ROWS];        /* of each tensor, in the order of rows */
 };
+
+static double steady(const struct autoflex *a, void *context) {
+    (void)context;
+    return a->history[0];
+}
 
 static void on_row(void *context, const nn_telemetry_row *row) {
     struct seen *seen = context;
@@ -35,24 +50,55 @@ static void begin_plan(void) {
     (void)plan(left ? text : NULL);
 }
 
+/* Whether the device follows shadows; if so, it knows what the host knows, which has seen all writes. */
+static bool follows(const nn_telemetry *t, const char *what) {
+    static struct fl_shadowed states[MOST_ROWS * FL_MOST_SHADOWS];
+    const size_t bytes = (size_t)t->count * (size_t)t->shadow_count * sizeof *states;
+    int different = 0;
+    if (!t->following)
+        return false;
+    CHECK(bytes <= sizeof states && !fl_get(fl_device_queue(t->g->device), states, t->shadows_there, bytes), "%s: %s",
+          what, tensor_error());
+    for (int i = 0; i < t->count; i++)
+        for (int k = 0; k < t->shadow_count; k++)
+            different +=
+                memcmp(&states[i * t->shadow_count + k].a, &t->tensors[i].shadows[k].a, sizeof(struct autoflex)) != 0;
+    CHECK(!different, "%s: %d shadows have other states on the device", what, different);
+    return true;
+}
+
+/* The end of telemetry that has a record of its last step: nothing is left to ask of the device. */
+static void finish(nn_telemetry *t, const char *what) {
+    if (t->recorder.row_step == t->recorder.step) {
+        (void)plan("*@1@2");
+        CHECK(!nn_telemetry_finish(t) && plan(NULL) == 1, "%s: the end asks the device: %s", what, tensor_error());
+    }
+    nn_telemetry_free(t);
+}
+
 /* A training in which call number `at` of telemetry fails; returns whether there was such a call. */
 static bool training(enum kind kind, int every, long at, struct seen *seen) {
     static uint8_t pixels[2 * 4 * 4 * 3];
     static int32_t labels[2];
-    static const float values[3 * 256];
+    static float values[3 * 256];
     int failed = 0;
+    char what[80];
+    snprintf(what, sizeof what, "kind %d, every %d, call %ld", (int)kind, every, at);
+    for (int i = 0; i < 3 * 256; i++)
+        values[i] = ldexpf(1, i % 24 - 12);
+    const char *const shadows = kind == SHADOWED ? "fp16,flex8+5,dfp16" : kind == APART ? "flex16+5:steady" : NULL;
     *seen = (struct seen){.undescribed = 0};
     nn_graph *g = nn_graph_new(&(nn_config){.variant = "flex16+5", .batch = 2, .seed = 5, .device = "cuda"});
     const nn_node x = nn_input(g, 4, 4, 3);
     CHECK(!nn_compile(g, nn_linear(g, "fc", x, 10, true)) && !nn_set_pixel_values(g, values), "%s", tensor_error());
-    nn_telemetry *t = nn_telemetry_new(
-        g, &(nn_telemetry_config){
-               .every = every, .row = on_row, .context = seen, .shadows = kind == SHADOWED ? "fp16" : NULL});
+    nn_telemetry *t =
+        nn_telemetry_new(g, &(nn_telemetry_config){.every = every, .row = on_row, .context = seen, .shadows = shadows});
     CHECK(t, "%s", tensor_error());
     if (kind != UNTOLD)
         fl_telemetry_tell(t, NULL, NULL, kind != AT_ONCE);
     left = at;
     for (int step = 1; step <= STEPS; step++) {
+        memset(pixels, 11 * step % 24, sizeof pixels); /* leaps between 2^-7 and 2^10 */
         CHECK(!nn_forward(g, &(nn_batch){.pixels = pixels, .labels = labels}) && !nn_backward(g) && !nn_update(g, 0.1f),
               "%s", tensor_error());
         begin_plan();
@@ -61,10 +107,10 @@ static bool training(enum kind kind, int every, long at, struct seen *seen) {
             failed += fl_telemetry_arrive(t, 0) != TENSOR_OK;
         left = plan(NULL);
     }
-    nn_telemetry_free(t);
+    CHECK(failed <= (at && !left), "%s: %d failures: %s", what, failed, tensor_error());
+    CHECK(follows(t, what) || kind != SHADOWED || failed, "%s: no shadows on the device", what);
+    finish(t, what);
     nn_graph_free(g);
-    CHECK(failed <= (at && !left), "kind %d, every %d, call %ld: %d failures: %s", (int)kind, every, at, failed,
-          tensor_error());
     return at && !left;
 }
 
@@ -107,6 +153,7 @@ int main(int argc, char **argv) {
         return status;
     void *symbol = of_machine("ptx_plan");
     memcpy(&plan, &symbol, sizeof plan);
+    CHECK(autoflex_add("steady", steady, NULL), "%s", tensor_error());
     for (int i = 0; i < MANY; i++)
         many[i] = tensor_new_in(tensor_device_find("cuda"), FMT_FP32, TENSOR_SHAPE(1));
     for (int kind = 0; kind < KINDS; kind++) {

@@ -2,7 +2,8 @@
  * whole state (weights, momentum, wide parts, exponents with their history, running statistics) must be the same bytes.
  * Steps are recorded once and replayed; within a step the host neither waits nor allocates, which the PTX machine
  * counts. Then nn_train as a whole, from sets on the device: the same losses in the same order, the same trace to the
- * byte, the same result, and the host waits only as often as its reports require.
+ * byte, the same result, and the host waits only as often as its reports require, with shadow formats and shards, too;
+ * stopped and resumed on either, telemetry is that of one training.
  *
  *     test_gpu_train [SIZE [STEPS [FORMAT|POLICY|all [MODEL]]]]        images of SIZE x SIZE pixels, 8; resnet8, then
  * other layers; of a format by its parameters, and of a policy (a text with a semicolon), resnet8 alone
@@ -18,7 +19,9 @@ enum { BATCH = 8, CLASSES = 10, CHANNELS = 3 };
 static int size = 8, steps = 5;
 static const char *model = "resnet8", *policy;
 static nn_config optimiser = {.momentum = 0.9f, .weight_decay = 1e-4f}; /* and all else of it */
-static bool stop_on_nonfinite;                                          /* of nn_train */
+static bool stop_on_nonfinite;                                          /* of nn_train ... */
+static const char *shadows;                                             /* ... of its telemetry ... */
+static int shards;                                                      /* ... and of its steps */
 static nn_graph *const *lenders;                                        /* by whose loss scales steps are; NULL: own */
 
 /* Means of windows, normalisation across and in groups of channels, and dropout, which makes new draws in each step
@@ -208,12 +211,13 @@ static nn_node tiny(nn_graph *g, int height, int width, int channels, int classe
 
 /* The training of one epoch that most checks vary. */
 static nn_train_config training(const char *variant, const char *device) {
-    return (nn_train_config){.network = {.variant = variant, .batch = 2, .seed = 5, .device = device},
+    return (nn_train_config){.network = {.variant = variant, .batch = 2, .shards = shards, .seed = 5, .device = device},
                              .epochs = 1,
                              .rate = 0.05,
                              .schedule = "constant",
                              .build = tiny,
                              .stop_on_nonfinite = stop_on_nonfinite,
+                             .telemetry_shadows = shadows,
                              .report_every = device ? EVERY : 0};
 }
 
@@ -261,6 +265,11 @@ static void compare_findings(const char *variant, const struct record *a, const 
           "%s: first NaN or Inf in steps %lld and %lld", variant, (long long)a->first.step, (long long)b->first.step);
 }
 
+/* Mantissas and floats, with and without an exponent that follows. */
+static const char all_shadows[] =
+    "fp16,flex16+5,flex8+5:ngraph,bf16,e4m3fn,fp32,dfp16,tensor:e5m2:delayed:history=4:margin=1,flex6+7:repeat";
+static const char *loop_shadows = all_shadows;
+
 static void loop(const char *variant, bool augment, int64_t max_steps, bool traced) {
     data_set *train_set = random_set(IMAGES, 21), *test_set = random_set(TEST_IMAGES, 22);
     static struct record records[2];
@@ -285,6 +294,7 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
         how.telemetry_every = 1 + augment;
         how.telemetry_path = records_of[device];
         how.telemetry_csv = tables[device];
+        how.telemetry_shadows = augment || optimiser.loss_scale ? loop_shadows : NULL;
         const nn_train_events events = {on_step, on_epoch, &records[device], .nonfinite = on_nonfinite};
         CHECK(!nn_train(&results[device], &how, train_set, test_set, &events), "%s", tensor_error());
     }
@@ -317,11 +327,12 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
     data_free(test_set);
 }
 
-/* The additional steps of a longer training wait for no complete queue and allocate nothing; without a trace they wait
- * once for each group of reports. */
-static void waits_of_reports(bool traced, const char *variant, const char *loss_scale, int64_t telemetry) {
-    if (!counts)
-        return;
+/* What a training with 9 steps more does more often. */
+struct more {
+    long waits, stream_waits, allocations;
+};
+
+static struct more with_more_steps(bool traced, const char *variant, const char *loss_scale, int64_t telemetry) {
     long waits[2], stream_waits[2], allocations[2];
     for (int longer = 0; longer < 2; longer++) {
         data_set *set = random_set(IMAGES, 23);
@@ -344,12 +355,20 @@ static void waits_of_reports(bool traced, const char *variant, const char *loss_
         data_free(set);
     }
     remove("gpu_train_waits.csv");
-    CHECK(traced || telemetry || waits[1] - waits[0] == 9 / EVERY, "9 steps more wait %ld times more",
-          waits[1] - waits[0]);
-    CHECK(stream_waits[1] == stream_waits[0], "9 steps more wait for the queue %ld times more",
-          stream_waits[1] - stream_waits[0]);
-    CHECK(allocations[1] == allocations[0], "%s, records every %lld steps: 9 steps more allocate %ld times more",
-          variant, (long long)telemetry, allocations[1] - allocations[0]);
+    return (struct more){waits[1] - waits[0], stream_waits[1] - stream_waits[0], allocations[1] - allocations[0]};
+}
+
+/* The additional steps of a longer training wait for no complete queue and allocate nothing (of shards only the lists
+ * of what is added, as without telemetry); without a trace they wait once for each group of reports. */
+static void waits_of_reports(bool traced, const char *variant, const char *loss_scale, int64_t telemetry) {
+    if (!counts)
+        return;
+    const struct more more = with_more_steps(traced, variant, loss_scale, telemetry);
+    const long lists = shards ? with_more_steps(traced, variant, loss_scale, 0).allocations : 0;
+    CHECK(traced || telemetry || more.waits == 9 / EVERY, "9 steps more wait %ld times more", more.waits);
+    CHECK(!more.stream_waits, "9 steps more wait for the queue %ld times more", more.stream_waits);
+    CHECK(more.allocations == lists, "%s, records every %lld steps: 9 steps more allocate %ld times more, expected %ld",
+          variant, (long long)telemetry, more.allocations, lists);
 }
 
 /* What 9 steps more bring to the host with so many images in each. */
@@ -360,8 +379,8 @@ static long brought(const char *variant, int batch, int64_t telemetry) {
         struct record record = {.stop_at = 0};
         const nn_train_events events = {on_step, NULL, &record};
         nn_train_config how = training(variant, "cuda");
-        how.network.batch = batch;
-        how.epochs = 2;
+        how.network.batch = batch * (shards ? shards : 1);
+        how.epochs = 3;
         how.max_steps = longer ? 18 : 9;
         how.telemetry_every = telemetry;
         nn_train_result result;
@@ -381,6 +400,42 @@ static void copies_of_records(const char *variant) {
         bytes[more] = brought(variant, 1 + 2 * more, 1) - brought(variant, 1 + 2 * more, 0);
     CHECK(!counts || (bytes[0] == bytes[1] && bytes[0] > 0),
           "%s: records of 9 steps bring %ld bytes with an image in each, %ld with three", variant, bytes[0], bytes[1]);
+}
+
+/* One training of the processor, and the same in two parts, of which the device makes one or both. */
+static void resumes(void) {
+    static const char *const paths[] = {"gpu_train_resume_0.jsonl", "gpu_train_resume_1.jsonl",
+                                        "gpu_train_resume_0.table", "gpu_train_resume_1.table"},
+                             *const parts[][2] = {{"cuda", "cuda"}, {"cuda", NULL}, {NULL, "cuda"}};
+    char folder[] = "/tmp/flexlab-gpu-train-XXXXXX", from[60];
+    data_set *set = random_set(IMAGES, 26);
+    CHECK(mkdtemp(folder), "no folder");
+    snprintf(from, sizeof from, "%s/resume.safetensors", folder);
+    for (int i = -1; i < 3; i++)
+        for (int part = 0; part < (i < 0 ? 1 : 2); part++) {
+            struct record record = {.stop_at = i < 0 || part ? 0 : 5};
+            const nn_train_events events = {on_step, NULL, &record};
+            nn_train_config how = training("flex16+5", i < 0 ? NULL : parts[i][part]);
+            nn_train_result result;
+            how.telemetry_every = 2;
+            how.telemetry_path = paths[i >= 0];
+            how.telemetry_csv = paths[2 + (i >= 0)];
+            how.telemetry_shadows = all_shadows;
+            how.checkpoint = i < 0 ? NULL : folder;
+            how.resume_alone = i >= 0;
+            how.resume = part ? from : NULL;
+            CHECK(!nn_train(&result, &how, set, NULL, &events), "%s", tensor_error());
+            CHECK(result.stopped == (i >= 0 && !part), "part %d ends after %lld steps", part, (long long)result.steps);
+            nn_train_result_clear(&result);
+            CHECK(i < 0 || !part ||
+                      (compare_files(paths[0], paths[1]) > 1000 && compare_files(paths[2], paths[3]) > 1000),
+                  "short records");
+        }
+    for (int i = 0; i < 4; i++)
+        remove(paths[i]);
+    remove(from);
+    CHECK(!rmdir(folder), "%s has other files", folder);
+    data_free(set);
 }
 
 /* A step with a NaN or Inf is the last, and its records are the processor's. */
@@ -493,6 +548,19 @@ static void set_without_room(void) {
     data_free(set);
 }
 
+static double twice_the_oldest(const struct autoflex *a, void *context) {
+    (void)context;
+    return 2 * a->history[0];
+}
+
+/* A device has no predictors that the program added: shadows with one are followed by the host, which examines all. */
+static void added_predictor(void) {
+    CHECK(autoflex_add("twice", twice_the_oldest, NULL), "%s", tensor_error());
+    loop_shadows = "fp16,flex16+5:twice,dfp16";
+    loop("bf16", true, 5, false);
+    loop_shadows = all_shadows;
+}
+
 static bool is_wanted(const char *only, const char *variant) {
     return !only || !strcmp(only, variant);
 }
@@ -540,10 +608,34 @@ int main(int argc, char **argv) {
     waits_of_reports(false, "fp16", scaled, 1);
     copies_of_records("bf16");
     copies_of_records("dfp16");
+    shadows = all_shadows;
+    waits_of_reports(true, "flex16+5", NULL, 1);
+    waits_of_reports(false, "fp16", scaled, 1);
+    waits_of_reports(false, "bf16", NULL, 100);
+    copies_of_records("flex16+5");
+    resumes();
+    added_predictor();
+    shards = 2;
+    waits_of_reports(true, "flex16+5", NULL, 1);
+    waits_of_reports(false, "bf16", NULL, 3);
+    copies_of_records("dfp16");
+    loop("bf16", true, 7, true);
+    loop("flex16+5", false, 7, true);
+    optimiser.loss_scale = "dynamic:init=2^24,window=1,factor=1024"; /* skips each second step */
+    loop("fp16", false, 9, true);
+    optimiser.loss_scale = NULL;
+    resumes();
+    shards = 0;
+    shadows = NULL;
     stop_on_nonfinite = true;
     copies_of_records("fp16");
-    for (int64_t every = 1; every <= 3; every++)
+    for (int64_t every = 1; every <= 3; every++) {
+        shadows = every == 2 ? all_shadows : NULL;
+        shards = every == 3 ? 2 : 0;
         stops_at_nonfinite("fp16", every);
+    }
+    shadows = NULL;
+    shards = 0;
     stop_on_nonfinite = false;
     waits_of_evaluation();
     stops();

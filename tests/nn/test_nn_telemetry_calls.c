@@ -268,6 +268,49 @@ static void counts_all(void) {
     nn_graph_free(g);
 }
 
+/* What all records say of the tensors' shadows. */
+struct shadow_sums {
+    double exponents; /* of records, the later ones counted more often */
+    int64_t moves, saturated_writes, saturated;
+};
+
+static void see_shadows(void *context, const nn_telemetry_row *row) {
+    struct shadow_sums *of = context;
+    for (int i = 0; i < row->shadow_count; i++) {
+        const nn_telemetry_shadow *s = &row->shadows[i];
+        of->exponents += (double)(s->e * row->step * (i + 1));
+        of->moves += s->e_moves;
+        of->saturated_writes += s->saturated_writes;
+        of->saturated += s->saturated;
+    }
+}
+
+/* Shadows learn from every write, also where the statistics of all tensors are reset after each step, or after some. */
+static void learns_after_resets(const char *variant, int every) {
+    struct shadow_sums of[3] = {{0}};
+    for (int resets = 0; resets < 3; resets++) {
+        nn_graph *g = network(variant, NULL, NULL);
+        nn_telemetry *t = nn_telemetry_new(g, &(nn_telemetry_config){.every = every,
+                                                                     .row = see_shadows,
+                                                                     .context = &of[resets],
+                                                                     .shadows = "fp16,flex16+5,dfp16:ngraph"});
+        CHECK(t, "%s", tensor_error());
+        for (int step = 1; step <= STEPS; step++) {
+            train_step(g, step, 40);
+            CHECK(!nn_telemetry_step(t), "%s", tensor_error());
+            for (int i = 0; i < nn_tensor_count(g) && resets && step % resets == 0; i++)
+                tensor_reset_statistics(nn_tensor_at(g, i).t);
+        }
+        nn_telemetry_free(t);
+        nn_graph_free(g);
+        CHECK(of[0].moves > 100 && of[0].saturated_writes > 10 && !memcmp(&of[0], &of[resets], sizeof of[0]),
+              "%s, every %d, a reset after each %d steps: %lld moves and %lld writes that do not fit, "
+              "without a reset %lld and %lld",
+              variant, every, resets, (long long)of[resets].moves, (long long)of[resets].saturated_writes,
+              (long long)of[0].moves, (long long)of[0].saturated_writes);
+    }
+}
+
 /* --- others beside it --------------------------------------------------------------------------------------------- */
 
 static void count_write(const nn_tensor_info *info, void *context) {
@@ -410,6 +453,8 @@ int main(int argc, char **argv) {
     ends();
     wanted_late();
     counts_all();
+    learns_after_resets("fp32", 1);
+    learns_after_resets("flex16+5", STEPS - 1);
     fails_beside();
     two_at_once();
     one_at_once();

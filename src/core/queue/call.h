@@ -22,7 +22,8 @@ enum fl_call_kind {
     FL_CALL_LOOK,         /* `skipping`: writes are looked at, and the tasks up to FOLLOW left out if one overflowed */
     FL_CALL_FOLLOW_SCALE, /* the loss scale follows, and tasks are left out no longer */
     FL_CALL_SHARE,        /* a number becomes a share of the loss scale */
-    FL_CALL_EXAMINE,      /* of a device: `examining`: the elements of `source` are described, kept or compared */
+    FL_CALL_EXAMINE,      /* of a device: `examining`: the elements of `source` are described, kept or compared; without
+                           * a source shadows follow the last writes of their tensors */
     FL_CALL_SAMPLE        /* `examining`: elements of a product that was written are computed again */
 };
 

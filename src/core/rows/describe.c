@@ -374,9 +374,19 @@ bool fl_examines_there(const tensor_device *device) {
     return device->examines;
 }
 
-tensor_status fl_describe_there(struct fl_described *to, int64_t number, double *numbers, const tensor *x) {
+tensor_status fl_describe_there(struct fl_described *to, int64_t number, double *numbers, const tensor *x,
+                                const struct fl_shadows *shadows) {
+    const struct fl_format *formats[FL_MOST_SHADOWS];
+    for (int i = 0; i < shadows->count; i++)
+        formats[i] = fl_format_of(shadows->formats[i]);
     return examine("tensor_describe", x, false,
-                   (struct fl_examining){.described = to, .numbers = numbers, .number = number});
+                   (struct fl_examining){.described = to,
+                                         .numbers = numbers,
+                                         .number = number,
+                                         .shadows = {.states = shadows->states,
+                                                     .measured = shadows->measured,
+                                                     .formats = formats,
+                                                     .count = shadows->count}});
 }
 
 void fl_describe_arrived(tensor_description *to, const struct fl_described *of, const tensor *x) {
@@ -384,6 +394,22 @@ void fl_describe_arrived(tensor_description *to, const struct fl_described *of, 
     struct description d = {.shared = x->format->arithmetic == FL_ARITHMETIC_SHARED, .of = *of};
     take_elements(&d.x, x, &view);
     finish(&d, to);
+}
+
+struct fl_shadowed fl_shadowed_of(const tensor *x, const struct autoflex *a, bool shared, bool loaded,
+                                  uint64_t writes) {
+    return (struct fl_shadowed){
+        .slot = x->storage->slot, .writes = writes, .loaded = loaded, .shared = shared, .a = *a};
+}
+
+tensor_status fl_shadows_put(tensor_device *device, struct fl_shadowed *to, const struct fl_shadowed *from,
+                             int64_t count) {
+    return fl_put(fl_device_queue(device), to, from, (size_t)count * sizeof *to);
+}
+
+tensor_status fl_shadows_follow(tensor_device *device, struct fl_shadowed *states, int64_t count) {
+    struct fl_call call = {.kind = FL_CALL_EXAMINE, .examining.shadows = {.states = states, .count = count}};
+    return fl_submit(fl_device_queue(device), &call);
 }
 
 tensor_status fl_keep_there(double *to, const tensor *x) {
@@ -404,8 +430,7 @@ struct measurement {
     bool floats; /* values before and after are binary32 */
     int32_t e;
     struct fl_stats stats[PARTS];
-    double sums[PARTS][2];
-    int64_t finite[PARTS];
+    struct fl_measured of;
 };
 
 enum { LEAST_EXPONENT = -112 }; /* every 2^15 2^-e is then a binary32 */
@@ -416,37 +441,38 @@ static bool holds_floats(const struct fl_format *format, int e) {
 
 static const struct fl_rounding to_nearest = {0};
 
-/* Measures at most BLOCK elements, and returns the number of finite pairs. */
+/* Measures at most BLOCK elements, and returns the number of pairs that are not finite. */
 static int64_t measure_floats(struct measurement *m, int part, int64_t first, int64_t n, double sum[2][8]) {
     float block[BLOCK], after[BLOCK];
     _Alignas(64) char buffer[BLOCK * sizeof(float)];
     const struct fl_view there = {buffer, NULL, &m->e, n};
     const float *x = floats_of(&m->x, first, n, block);
-    int64_t finite = 0;
+    int64_t infinite = 0;
     m->row->from_floats(m->format, &there, 0, n, x, &to_nearest, &m->stats[part]);
     m->row->to_floats(m->format, &there, 0, n, after, false);
     m->x.vectors->add_errors(x, after, n, sum);
     for (int64_t i = 0; i < n; i++)
-        finite += (x[i] - x[i] == 0) & (after[i] - after[i] == 0);
-    return finite;
+        infinite += (x[i] - x[i] != 0) | (after[i] - after[i] != 0);
+    return infinite;
 }
 
 static int64_t measure_doubles(struct measurement *m, int part, int64_t first, int64_t n, double sum[2][8]) {
     double x[BLOCK], after[BLOCK];
     _Alignas(64) char buffer[BLOCK * sizeof(double)];
     const struct fl_view there = {buffer, NULL, &m->e, n};
-    int64_t finite = 0;
+    int64_t infinite = 0;
     m->x.format->decode(m->x.format, &m->x.view, first, n, x);
     m->format->encode(m->format, &there, 0, n, x, false, &to_nearest, &m->stats[part]);
     m->format->decode(m->format, &there, 0, n, after);
     for (int64_t i = 0; i < n; i++) {
-        if (!isfinite(x[i]) || !isfinite(after[i]))
+        if (!isfinite(x[i]) || !isfinite(after[i])) {
+            infinite++;
             continue;
+        }
         sum[0][i % FL_DESCRIBED_LANES] += (after[i] - x[i]) * (after[i] - x[i]);
         sum[1][i % FL_DESCRIBED_LANES] += x[i] * x[i];
-        finite++;
     }
-    return finite;
+    return infinite;
 }
 
 static void measure_part(void *context, int part, int worker) {
@@ -454,24 +480,28 @@ static void measure_part(void *context, int part, int worker) {
     struct measurement *m = context;
     double sum[2][FL_DESCRIBED_LANES] = {{0}};
     const int64_t end = end_of(&m->x, part);
+    int64_t infinite = 0;
     for (int64_t i = part * m->x.per_part; i < end; i += BLOCK) {
         const int64_t n = end - i < BLOCK ? end - i : BLOCK;
-        m->finite[part] += m->floats ? measure_floats(m, part, i, n, sum) : measure_doubles(m, part, i, n, sum);
+        infinite += m->floats ? measure_floats(m, part, i, n, sum) : measure_doubles(m, part, i, n, sum);
     }
     for (int i = 0; i < 2; i++)
-        m->sums[part][i] = sum_of_lanes(sum[i]);
+        m->of.sums[part][i] = sum_of_lanes(sum[i]);
+    if (infinite)
+        __atomic_fetch_add(&m->of.infinite, infinite, __ATOMIC_RELAXED);
 }
 
-static void finish_measure(const struct measurement *m, tensor_measure *to) {
+void fl_measure_arrived(tensor_measure *to, const struct fl_measured *of, const tensor *x) {
+    const int64_t share = fl_described_share(x->count);
     double error = 0, size = 0;
-    *to = (tensor_measure){.elements = m->x.view.count};
-    for (int part = 0; part < parts_of(&m->x); part++) {
-        to->finite += m->finite[part];
-        to->saturated += m->stats[part].saturated;
-        to->flushed += m->stats[part].flushed;
-        to->nonfinite += m->stats[part].nonfinite;
-        error += m->sums[part][0];
-        size += m->sums[part][1];
+    *to = (tensor_measure){.elements = x->count,
+                           .finite = x->count - of->infinite,
+                           .saturated = of->saturated,
+                           .flushed = of->flushed,
+                           .nonfinite = of->nonfinite};
+    for (int64_t part = 0; part * share < x->count; part++) {
+        error += of->sums[part][0];
+        size += of->sums[part][1];
     }
     if (to->finite) {
         to->error = sqrt(error / (double)to->finite);
@@ -493,7 +523,6 @@ static tensor_status check_format(const char *what, tensor_format id, int e) {
 tensor_status tensor_measure_in(tensor_measure *to, const tensor *x, tensor_format format, int e) {
     static const char what[] = "tensor_measure_in";
     struct fl_seen seen;
-    tensor_measure ours;
     if (!to)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: the measure is NULL", what);
     tensor_status status = check_readable(what, x);
@@ -509,8 +538,12 @@ tensor_status tensor_measure_in(tensor_measure *to, const tensor *x, tensor_form
     m.floats = m.row && m.format->bytes <= (int)sizeof(float) && holds_floats(x->format, fl_exponent(&seen.view)) &&
                holds_floats(m.format, e);
     fl_parallel(parts_of(&m.x), measure_part, &m);
-    finish_measure(&m, &ours);
-    *to = ours;
+    for (int part = 0; part < parts_of(&m.x); part++) {
+        m.of.saturated += m.stats[part].saturated;
+        m.of.flushed += m.stats[part].flushed;
+        m.of.nonfinite += m.stats[part].nonfinite;
+    }
+    fl_measure_arrived(to, &m.of, x);
     fl_free(seen.copy);
     return TENSOR_OK;
 }

@@ -65,6 +65,15 @@ struct fl_sampled_sums {
     uint64_t writes, writes_since; /* of the tensor: this one included, and where the sums are read */
 };
 
+/* Shadow formats of a tensor (core/tensor/shadowed.h): `count` states follow its last write, after which its elements
+ * are measured in each; measured NULL: states of any tensors, which only follow their writes. */
+struct fl_shadowing {
+    struct fl_shadowed *states;
+    struct fl_measured *measured;
+    const struct fl_format *const *formats; /* in memory of the host while the task is submitted */
+    int64_t count;
+};
+
 /* What a task of a device does with the elements of a tensor. `number` is written with the results, which those of a
  * task that did not run lack. */
 struct fl_examining {
@@ -76,6 +85,8 @@ struct fl_examining {
     struct fl_sampled_sums *sampled; /* of a product, of which `elements` are computed again */
     int64_t elements;
     const struct fl_gpu_sampled *operands; /* how the device reads its operands */
+    struct fl_shadowing shadows;           /* count 0: none */
+    const struct fl_gpu_shadow *rules;     /* how the device converts to their formats */
 };
 
 #endif

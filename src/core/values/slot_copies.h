@@ -17,8 +17,8 @@ tensor_status fl_slot_copies_begin(tensor_device *device, struct fl_slot_copies 
 tensor_status fl_slot_copies_end(tensor_device *device, struct fl_slot_copies *copies);
 /* Drops the copies under way. */
 void fl_slot_copies_drop(struct fl_slot_copies *copies);
-/* The slot that a tensor had at that moment; copies NULL: the present one, of a tensor on the host. NULL: it had none.
- */
+/* The slot that a tensor had at that moment; copies NULL: the present one, for which it waits on a device. NULL: it had
+ * none, or that failed. */
 const struct fl_slot *fl_slot_then(const struct fl_slot_copies *copies, const tensor *t);
 /* Whether `slot` is the slot of t, on any device. */
 bool fl_has_slot(const tensor *t, const struct fl_slot *slot);

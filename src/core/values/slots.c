@@ -173,7 +173,7 @@ tensor_status fl_slot_copies_end(struct tensor_device *device, struct fl_slot_co
 const struct fl_slot *fl_slot_then(const struct fl_slot_copies *c, const tensor *t) {
     const struct fl_slot *slot = t->storage->slot;
     if (!c)
-        return t->storage->device->host ? slot : NULL;
+        return fl_slot_of(t);
     for (int i = 0; i < c->count; i++) {
         const struct array_copy *a = c->arrays[i];
         if (slot >= a->slots && slot < a->slots + ARRAY)

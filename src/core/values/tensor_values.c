@@ -396,10 +396,6 @@ tensor_status tensor_set_exponent(tensor *t, int e) {
     return TENSOR_OK;
 }
 
-static bool is_added(autoflex_predictor predictor) {
-    return predictor >= AUTOFLEX_ADDED && predictor < AUTOFLEX_DELAYED_WITH;
-}
-
 tensor_status tensor_set_predictor(tensor *t, const char *name) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_predictor: tensor is NULL");
@@ -413,7 +409,7 @@ tensor_status tensor_set_predictor(tensor *t, const char *name) {
     (void)fl_fail_release(TENSOR_OK);
     if (status)
         return fl_fail(status, "tensor_set_predictor: %s", tensor_error());
-    if (is_added(predictor) && !t->storage->device->host)
+    if (fl_is_added(predictor) && !t->storage->device->host)
         return fl_fail(TENSOR_E_UNSUPPORTED,
                        "tensor_set_predictor: '%s' is a function of the host, the tensor lies on %s", name,
                        t->storage->device->name);

@@ -119,6 +119,30 @@ static double counted(double loss, double share) {
     return share > 0 ? loss * share : 0;
 }
 
+static struct fl_told part_of(const nn_graph *g, int part) {
+    return g->of ? fl_shard_told(g, part) : (struct fl_told){g->loss, g->correct, 1, 0, 0};
+}
+
+tensor_status fl_loss_parts_note(const nn_graph *g, double *to, double *shares) {
+    for (int p = 0; p < g->shards; p++) {
+        const struct fl_told told = part_of(g, p);
+        TRY(fl_fetch_note(told.loss, to + p));
+        shares[p] = told.share;
+    }
+    return TENSOR_OK;
+}
+
+static double sum_of_parts(const double *loss, const double *shares, int parts) {
+    double each[FL_MOST_SHARDS];
+    for (int p = 0; p < parts; p++)
+        each[p] = counted(loss[p], shares[p]);
+    return fl_tree_sum(each, parts);
+}
+
+double fl_loss_of_parts(const nn_graph *g, const double *loss, const double *shares) {
+    return sum_of_parts(loss, shares, g->shards);
+}
+
 /* --- groups ------------------------------------------------------------------------------------------------------- */
 
 /* Makes space for `more` steps at the end, and moves the existing ones to the beginning. */
@@ -155,10 +179,9 @@ static void take_step(const nn_graph *g, struct fl_losses *l, int step) {
     for (int p = 0; p < l->parts; p++) {
         memcpy(&loss[p], l->group + loss_place(l, step, p), sizeof loss[p]);
         memcpy(&right, l->group + right_place(l, step, p), sizeof right);
-        loss[p] = counted(loss[p], *share_of(l, !l->half, step, p));
         to->right += right;
     }
-    to->loss = fl_tree_sum(loss, l->parts);
+    to->loss = sum_of_parts(loss, share_of(l, !l->half, step, 0), l->parts);
 }
 
 /* The group on its way, if there is one, arrives. */
@@ -244,7 +267,7 @@ tensor_status nn_note_loss(nn_graph *g) {
         TRY(send(g));
     char *group = l->halves + (size_t)l->half * group_bytes(l);
     for (int p = 0; p < l->parts; p++) {
-        const struct fl_told told = g->of ? fl_shard_told(g, p) : (struct fl_told){g->loss, g->correct, 1, 0, 0};
+        const struct fl_told told = part_of(g, p);
         TRY(fl_fetch_note(told.loss, group + loss_place(l, l->noted, p)));
         TRY(fl_fetch_note(told.correct, group + right_place(l, l->noted, p)));
         *share_of(l, l->half, l->noted, p) = told.share;

@@ -196,6 +196,10 @@ tensor_status fl_loss_scale_state(const nn_graph *g, struct fl_scale_state *stat
 int fl_loss_scale_write(const nn_graph *g, const struct fl_scale_state *state);
 /* That of the step whose loss nn_noted_loss gave last. */
 const struct fl_scale_state *fl_noted_scale(const nn_graph *g);
+/* The loss of the last step in as many parts as it has shards, noted in memory of the device, and what each counts; the
+ * loss that follows from both. */
+tensor_status fl_loss_parts_note(const nn_graph *g, double *to, double *shares);
+double fl_loss_of_parts(const nn_graph *g, const double *loss, const double *shares);
 /* Checks the part of a network's state that a dynamic scale adds to the tensors. */
 tensor_status fl_loss_scale_check_state(const nn_graph *g, const nn_loss_scale *now);
 tensor_status fl_loss_scale_put(nn_graph *g, const nn_loss_scale *now);

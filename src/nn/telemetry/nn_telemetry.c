@@ -106,7 +106,7 @@ static tensor_status begin_totals(nn_telemetry *t) {
         struct fl_seen_tensor *seen = &t->tensors[i];
         TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
         seen->since.before = slot->total;
-        seen->shadowed = seen->since.before.writes;
+        seen->shadowed = slot->writes;
         seen->since.writes = (int64_t)slot->writes;
         seen->apart = seen->since.writes - seen->since.before.writes;
         const struct autoflex *a = tensor_autoflex(info.t);
@@ -249,15 +249,21 @@ static int number_of(const nn_telemetry *t, const nn_tensor_info *info) {
     return -1;
 }
 
+/* Lets shadows follow the tensor's last write, unless they have. */
+static void see_last(const nn_telemetry *t, struct fl_seen_tensor *seen, const struct fl_slot *slot) {
+    if (seen->chosen && seen->shadowed != slot->writes)
+        fl_shadows_see(t, seen, slot->last.maximum);
+    seen->shadowed = slot->writes;
+}
+
 /* The maxima of a write, before its elements are measured at the exponents that follow. */
 static tensor_status see_write(nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *x) {
-    tensor_stats last, total;
     if (!t->shadow_count)
         return TENSOR_OK;
-    TRY(tensor_statistics(&last, &total, x));
-    if (total.writes != seen->shadowed)
-        fl_shadows_see(t, seen, last.maximum);
-    seen->shadowed = total.writes;
+    const struct fl_slot *slot = fl_slot_then(NULL, x);
+    if (!slot)
+        return tensor_error_status();
+    see_last(t, seen, slot);
     return TENSOR_OK;
 }
 
@@ -313,8 +319,15 @@ void fl_telemetry_set_sampled(nn_telemetry_row *row, struct fl_sampled s) {
 static tensor_status look_there(const nn_telemetry *t, int i, const nn_tensor_info *info) {
     const struct fl_seen_tensor *seen = &t->tensors[i];
     struct fl_found *to = &t->found_there[i];
-    const int64_t step = t->recorder.step + 1;
-    TRY(fl_describe_there(&to->elements, step, t->numbers_there, info->t));
+    const int64_t step = t->recorder.step + 1, at = (int64_t)i * t->shadow_count;
+    tensor_format formats[FL_MOST_SHADOWS];
+    for (int k = 0; k < t->shadow_count; k++)
+        formats[k] = t->shadows[k].format;
+    TRY(fl_describe_there(&to->elements, step, t->numbers_there, info->t,
+                          &(struct fl_shadows){.states = t->shadow_count ? t->shadows_there + at : NULL,
+                                               .measured = t->measured_there + at,
+                                               .formats = formats,
+                                               .count = t->shadow_count}));
     TRY(fl_sampled_note(&t->sampling, info->t, &to->sampled));
     return seen->weight_step == step
                ? fl_compare_there(&to->update, step, t->numbers_there, seen->weight_there, info->t)
@@ -402,9 +415,7 @@ static void look_at_write(nn_telemetry *t, struct fl_seen_tensor *seen, const st
     row->maximum = last->maximum > row->maximum ? last->maximum : row->maximum;
     row->saturated_writes += last->saturated > 0;
     row->writes += writes;
-    if (seen->chosen && seen->shadowed != slot->total.writes && t->shadow_count)
-        fl_shadows_see(t, seen, last->maximum);
-    seen->shadowed = slot->total.writes;
+    see_last(t, seen, slot);
 }
 
 /* The writes of the step before number `end` of its order, and of the step before it where it had fewer. */
@@ -555,6 +566,7 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
     tensor_status status = later ? fl_telemetry_later(t) : fl_telemetry_arrive(t, 0);
     if (!later)
         status = first_of(status, examine_now(t));
+    t->following = t->following && later;
     return first_of(status, fl_telemetry_watch_next(t));
 }
 

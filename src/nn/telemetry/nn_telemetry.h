@@ -9,8 +9,6 @@
 #include "core/rows/describe_there.h"
 #include <stdio.h>
 
-enum { FL_MOST_SHADOWS = 16 };
-
 /* A format that shadows the network's. */
 struct fl_shadow {
     char *name; /* as given */
@@ -46,7 +44,7 @@ struct fl_seen_tensor {
     tensor_description *elements; /* NULL: not chosen */
     struct fl_interval since;     /* its writes: of the tensor's life */
     int64_t apart;                /* more of these than its statistics count: they were reset; -1: not known */
-    int64_t shadowed;             /* of its statistics, until the shadows last looked */
+    uint64_t shadowed;            /* writes of the tensor's life, until the shadows last looked */
     struct fl_seen_write last[2];
     double *weight;                   /* before the update; NULL: no weight, or not chosen */
     double *weight_there;             /* the same on a device; NULL until it examines one */
@@ -70,6 +68,7 @@ struct fl_late_step {
     bool rows;
     struct fl_slot_copies *slots; /* NULL until the first use */
     struct fl_fetch fetch, found; /* found: with rows */
+    double *shares;               /* of its shards in the loss; NULL until the first use */
 };
 
 /* Called of each step that was examined, in order; first: its first write that is not finite, by those slots. */
@@ -89,6 +88,7 @@ struct nn_telemetry {
     void *context;
     struct fl_shadow shadows[FL_MOST_SHADOWS];
     int shadow_count;
+    bool shadows_here;              /* the host alone can predict an exponent of theirs */
     struct fl_seen_tensor *tensors; /* as nn_tensor_at has them */
     int count, chosen;
     int *order, ordered; /* of writes: numbers of tensors */
@@ -107,11 +107,14 @@ struct nn_telemetry {
     void *arrived_context;
     struct fl_late_step late[FL_LATE_STEPS]; /* a ring */
     int late_first, late_count;
-    void *told;                           /* on the device, for each of them */
+    void *told_there, *told;              /* struct told: on the device one for each late step, and one here */
     double *numbers_there;                /* on the device: for the elements of a tensor */
     struct fl_found *found_there, *found; /* of each tensor: on the device, and a copy; NULL until the first use */
-    int64_t updated;                      /* the last step examined that made an update */
-    tensor_status status;                 /* of what failed while watching */
+    struct fl_measured *measured_there, *measured; /* of each tensor's shadows: behind these */
+    struct fl_shadowed *shadows_there;             /* on the device, of each tensor; NULL until the first use */
+    bool following;                                /* these follow all writes, as the host does some steps later */
+    int64_t updated;                               /* the last step examined that made an update */
+    tensor_status status;                          /* of what failed while watching */
     char message[512];
     nn_nonfinite nonfinite; /* step 0: none so far */
     nn_seen_write before[NN_NONFINITE_BEFORE];
@@ -134,7 +137,8 @@ tensor_status fl_telemetry_examine(nn_telemetry *t, bool rows, double skipped_in
 /* nn_telemetry_late.c */
 /* Whether what the host needs of the step can be fetched behind it. */
 bool fl_telemetry_can_fetch(const nn_telemetry *t);
-/* Lets the device examine the elements of the next step if it can. */
+/* Lets shadows on the device follow all writes from the next step on, and the device examine the elements of that step,
+ * if it can. */
 tensor_status fl_telemetry_examine_there(nn_telemetry *t);
 /* Begins to copy what the last step has left, and waits for it where nothing may be late. */
 tensor_status fl_telemetry_later(nn_telemetry *t);
@@ -171,6 +175,8 @@ void fl_shadows_clear(nn_telemetry *t);
 tensor_status fl_shadows_begin(nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *x, const char *role);
 /* A write whose largest magnitude before rounding is known. */
 void fl_shadows_see(const nn_telemetry *t, struct fl_seen_tensor *seen, double maximum);
+/* What a shadow makes of a tensor's elements, for its row. */
+void fl_shadow_measured(nn_telemetry_shadow *row, const tensor_measure *m, int e);
 /* The elements of that write. */
 tensor_status fl_shadows_measure(const nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *x);
 

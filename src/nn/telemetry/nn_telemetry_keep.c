@@ -30,7 +30,7 @@ static void keep_tensor(const nn_telemetry *t, const struct fl_seen_tensor *seen
     const nn_telemetry_row *row = &seen->row;
     const struct fl_seen_write *w = seen->last;
     const int64_t numbers[WHOLE] = {seen->since.writes,
-                                    seen->shadowed,
+                                    (int64_t)seen->shadowed,
                                     (int64_t)seen->since.low,
                                     (int64_t)seen->since.high,
                                     seen->since.before.saturated,
@@ -141,7 +141,7 @@ static bool take_tensor(const nn_telemetry *t, struct fl_seen_tensor *seen, cons
     }
     seen->since.writes = n[0];
     seen->apart = -1;
-    seen->shadowed = n[1];
+    seen->shadowed = (uint64_t)n[0]; /* n[1] is the same, but counted since a reset in earlier checkpoints */
     seen->since.low = (uint64_t)n[2];
     seen->since.high = (uint64_t)n[3];
     seen->since.before = (tensor_stats){.saturated = n[4], .flushed = n[5], .nonfinite = n[6], .writes = n[7]};

@@ -8,22 +8,25 @@
 #include "nn/telemetry/nn_telemetry.h"
 #include <string.h>
 
-/* What of the step the network itself no longer has. */
+/* What of the step the network itself no longer has: the state of its loss scale, and the parts of its loss. */
 struct told {
     struct fl_scale_state scale;
-    double loss;
+    double loss[];
 };
 
-bool fl_telemetry_can_fetch(const nn_telemetry *t) {
-    const nn_graph *g = t->g;
-    return t->whole_steps && g->device != tensor_device_at(0) && !g->of && g->has_loss && t->all_ordered &&
-           !t->watched && (!t->describing || t->there);
+static size_t told_bytes(const nn_telemetry *t) {
+    return sizeof(struct told) + (size_t)t->g->shards * sizeof(double);
 }
 
-/* --- elements ----------------------------------------------------------------------------------------------------- */
+/* Whether a step without records can be examined later. */
+static bool can_be_late(const nn_telemetry *t) {
+    const nn_graph *g = t->g;
+    return t->whole_steps && g->device != tensor_device_at(0) && !g->ranks && g->has_loss && t->all_ordered &&
+           !t->watched;
+}
 
-static size_t found_bytes(const nn_telemetry *t) {
-    return (size_t)t->count * sizeof *t->found;
+bool fl_telemetry_can_fetch(const nn_telemetry *t) {
+    return can_be_late(t) && (!t->describing || t->there);
 }
 
 static tensor_status allocate(const nn_telemetry *t, void **memory, size_t bytes) {
@@ -32,11 +35,53 @@ static tensor_status allocate(const nn_telemetry *t, void **memory, size_t bytes
     return *memory ? TENSOR_OK : tensor_error_status();
 }
 
+/* --- shadows ------------------------------------------------------------------------------------------------------ */
+
+/* Exponents of shadows follow from all writes, which the host has yet to see: the device follows these as well, with a
+ * state for each shadow of each tensor. */
+static int64_t states_of(const nn_telemetry *t) {
+    return (int64_t)t->count * t->shadow_count;
+}
+
+/* Puts the states of the host on the device, once the host has seen all writes. */
+static tensor_status put_shadows(nn_telemetry *t) {
+    struct fl_shadowed *const states = fl_alloc_zero((size_t)states_of(t) * sizeof *states);
+    tensor_status status =
+        states ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %lld shadows", (long long)states_of(t));
+    for (int64_t i = 0; !status && i < states_of(t); i++) {
+        const int of = (int)(i / t->shadow_count), k = (int)(i % t->shadow_count);
+        const struct fl_seen_tensor *seen = &t->tensors[of];
+        if (seen->chosen)
+            states[i] = fl_shadowed_of(t->g->infos[of].t, &seen->shadows[k].a, t->shadows[k].shared, seen->loaded,
+                                       seen->shadowed);
+    }
+    if (!status)
+        status = fl_shadows_put(t->g->device, t->shadows_there, states, states_of(t));
+    fl_free(states);
+    return status;
+}
+
+static tensor_status begin_following(nn_telemetry *t) {
+    TRY(allocate(t, (void **)&t->shadows_there, (size_t)states_of(t) * sizeof *t->shadows_there));
+    TRY(fl_telemetry_arrive(t, 0));
+    TRY(put_shadows(t));
+    t->following = true;
+    return TENSOR_OK;
+}
+
+/* --- elements ----------------------------------------------------------------------------------------------------- */
+
+static size_t found_bytes(const nn_telemetry *t) {
+    return (size_t)t->count * sizeof *t->found + (size_t)states_of(t) * sizeof *t->measured;
+}
+
 static tensor_status make_room_for_elements(nn_telemetry *t) {
     int64_t room = 1;
     if (!t->found && !(t->found = fl_alloc(found_bytes(t))))
         return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %d tensors", t->count);
     TRY(allocate(t, (void **)&t->found_there, found_bytes(t)));
+    t->measured = (struct fl_measured *)(void *)(t->found + t->count);
+    t->measured_there = (struct fl_measured *)(void *)(t->found_there + t->count);
     for (int i = 0; i < t->count; i++) {
         struct fl_seen_tensor *seen = &t->tensors[i];
         const int64_t count = tensor_count(t->g->infos[i].t), here = fl_described_room(count);
@@ -47,12 +92,14 @@ static tensor_status make_room_for_elements(nn_telemetry *t) {
     return allocate(t, (void **)&t->numbers_there, (size_t)room * sizeof *t->numbers_there);
 }
 
-/* The exponents of shadows at a write follow from all writes before it, which the host has yet to see. */
 tensor_status fl_telemetry_examine_there(nn_telemetry *t) {
-    t->there = t->describing && !t->shadow_count && fl_examines_there(t->g->device);
-    t->there = t->there && fl_telemetry_can_fetch(t); /* which asks for it */
-    const tensor_status status = t->there ? make_room_for_elements(t) : TENSOR_OK;
+    const bool can = !t->finished && fl_examines_there(t->g->device) && !t->shadows_here && can_be_late(t);
+    tensor_status status = can && t->shadow_count && !t->following ? begin_following(t) : TENSOR_OK;
+    t->there = t->describing && can && !status;
+    if (t->there)
+        status = make_room_for_elements(t);
     t->there = t->there && !status;
+    t->following = t->following && (t->there || !t->describing);
     return status;
 }
 
@@ -64,6 +111,12 @@ static void take_elements(nn_telemetry *t, int64_t step) {
         if (!seen->chosen || found->elements.number != step)
             continue;
         fl_describe_arrived(seen->elements, &found->elements, t->g->infos[i].t);
+        for (int k = 0; k < t->shadow_count; k++) {
+            const struct fl_measured *of = &t->measured[i * t->shadow_count + k];
+            tensor_measure m;
+            fl_measure_arrived(&m, of, t->g->infos[i].t);
+            fl_shadow_measured(&seen->shadow_rows[k], &m, of->e);
+        }
         seen->row.step = step;
         fl_telemetry_set_sampled(&seen->row, fl_sampled_from(&found->sampled, step));
         if (found->update.number == step)
@@ -76,10 +129,12 @@ static void take_elements(nn_telemetry *t, int64_t step) {
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
 static tensor_status make_room(nn_telemetry *t) {
-    if (t->told)
-        return TENSOR_OK;
-    t->told = tensor_device_allocate(t->g->device, FL_LATE_STEPS * sizeof(struct told));
-    return t->told ? TENSOR_OK : tensor_error_status();
+    if (!t->told && !(t->told = fl_alloc(told_bytes(t))))
+        return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %zu bytes", told_bytes(t));
+    for (int i = 0; i < FL_LATE_STEPS; i++)
+        if (!t->late[i].shares && !(t->late[i].shares = fl_alloc((size_t)t->g->shards * sizeof(double))))
+            return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for the losses of %d shards", t->g->shards);
+    return allocate(t, &t->told_there, FL_LATE_STEPS * told_bytes(t));
 }
 
 /* What a failure has left under way, so that a later step can use it. */
@@ -89,33 +144,40 @@ static void drop(struct fl_late_step *l) {
     fl_fetch_drop(&l->found);
 }
 
-static tensor_status begin_fetches(nn_telemetry *t, struct fl_late_step *l, char *told) {
+static tensor_status begin_fetches(nn_telemetry *t, struct fl_late_step *l, struct told *told) {
     const nn_graph *g = t->g;
+    if (t->following)
+        TRY(fl_shadows_follow(g->device, t->shadows_there, states_of(t)));
     TRY(fl_taken(g, fl_slot_copies_begin(g->device, &l->slots)));
     if (g->scaling.state)
-        TRY(fl_fetch_note(g->scaling.state, told));
-    TRY(fl_fetch_note(g->loss, told + offsetof(struct told, loss)));
-    TRY(fl_taken(g, fl_fetch_begin(g->device, &l->fetch, told, sizeof(struct told))));
+        TRY(fl_fetch_note(g->scaling.state, &told->scale));
+    TRY(fl_loss_parts_note(g, told->loss, l->shares));
+    TRY(fl_taken(g, fl_fetch_begin(g->device, &l->fetch, told, told_bytes(t))));
     return l->rows ? fl_taken(g, fl_fetch_begin(g->device, &l->found, t->found_there, found_bytes(t))) : TENSOR_OK;
 }
 
 tensor_status fl_telemetry_later(nn_telemetry *t) {
-    TRY(make_room(t));
+    const tensor_status room = make_room(t);
+    t->following = t->following && !room;
+    if (room)
+        return room;
     const tensor_status arrived = fl_telemetry_arrive(t, FL_LATE_STEPS - 1);
     const int at = (t->late_first + t->late_count) % FL_LATE_STEPS;
     struct fl_late_step *l = &t->late[at];
     l->step = t->recorder.step;
     l->rows = t->describing;
-    const tensor_status begun = begin_fetches(t, l, (char *)t->told + (size_t)at * sizeof(struct told)),
-                        status = arrived ? arrived : begun;
+    void *const told = (char *)t->told_there + (size_t)at * told_bytes(t);
+    const tensor_status begun = begin_fetches(t, l, told), status = arrived ? arrived : begun;
     if (begun)
         drop(l);
+    t->following = t->following && !status;
     t->late_count += !begun;
     return status || t->may_be_late ? status : fl_telemetry_arrive(t, 0);
 }
 
 /* Examines the step as if it were the last, and all of it as known. */
 static tensor_status examine(nn_telemetry *t, struct fl_late_step *l, const struct told *told) {
+    const double loss = fl_loss_of_parts(t->g, told->loss, l->shares);
     struct fl_writes *w = &t->g->writes;
     const struct fl_writes now = *w;
     const int64_t step = t->recorder.step;
@@ -127,7 +189,7 @@ static tensor_status examine(nn_telemetry *t, struct fl_late_step *l, const stru
     w->step = (uint64_t)l->step;
     w->updated = (uint64_t)(skipped ? t->updated : l->step);
     w->open = false;
-    w->loss = &told->loss;
+    w->loss = &loss;
     const tensor_status status = fl_telemetry_examine(t, l->rows, told->scale.in_a_row);
     w->done = now.done;
     w->step = now.step;
@@ -141,16 +203,16 @@ static tensor_status examine(nn_telemetry *t, struct fl_late_step *l, const stru
 
 static tensor_status end_fetches(nn_telemetry *t, struct fl_late_step *l) {
     const nn_graph *g = t->g;
-    struct told told;
+    struct told *const told = t->told;
     TRY(fl_taken(g, fl_slot_copies_end(g->device, l->slots)));
-    TRY(fl_taken(g, fl_fetch_end(g->device, &l->fetch, &told)));
+    TRY(fl_taken(g, fl_fetch_end(g->device, &l->fetch, told)));
     if (l->rows) {
         TRY(fl_taken(g, fl_fetch_end(g->device, &l->found, t->found)));
         take_elements(t, l->step);
     }
     if (!g->scaling.state)
-        told.scale = (struct fl_scale_state){.in_a_row = 0};
-    return examine(t, l, &told);
+        told->scale = (struct fl_scale_state){.in_a_row = 0};
+    return examine(t, l, told);
 }
 
 tensor_status fl_telemetry_arrive(nn_telemetry *t, int left) {
@@ -164,6 +226,7 @@ tensor_status fl_telemetry_arrive(nn_telemetry *t, int left) {
             drop(l);
         status = status ? status : ended;
     }
+    t->following = t->following && !status; /* a write that the host has not seen */
     return status;
 }
 
@@ -172,11 +235,14 @@ void fl_telemetry_late_free(nn_telemetry *t) {
         fl_slot_copies_free(t->g->device, t->late[i].slots);
         fl_fetch_clear(t->g->device, &t->late[i].fetch);
         fl_fetch_clear(t->g->device, &t->late[i].found);
+        fl_free(t->late[i].shares);
     }
     for (int i = 0; t->tensors && i < t->count; i++)
         tensor_device_release(t->g->device, t->tensors[i].weight_there);
+    tensor_device_release(t->g->device, t->shadows_there);
     tensor_device_release(t->g->device, t->found_there);
     tensor_device_release(t->g->device, t->numbers_there);
     fl_free(t->found);
-    tensor_device_release(t->g->device, t->told);
+    fl_free(t->told);
+    tensor_device_release(t->g->device, t->told_there);
 }

@@ -1,7 +1,6 @@
 /* nn_telemetry_shadow.c - shadow formats: what another format would have done to the tensors of a training. Its
  * exponents change by the rules of autoflex, which need only the exact maximum of each write. */
 #include "nn/telemetry/nn_telemetry.h"
-#include "autoflex/write_rules.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
@@ -73,7 +72,9 @@ static tensor_status add_shadow(nn_telemetry *t, const char *name, size_t length
     strcpy(format, s->name);
     char *const end = format + tensor_format_extent(format), *const predictor = *end ? end + 1 : NULL;
     *end = 0;
-    return take_format(s, format, predictor);
+    TRY(take_format(s, format, predictor));
+    t->shadows_here = t->shadows_here || fl_is_added(s->first.predictor);
+    return TENSOR_OK;
 }
 
 tensor_status fl_shadows_parse(nn_telemetry *t, const char *list) {
@@ -92,21 +93,6 @@ void fl_shadows_clear(nn_telemetry *t) {
 
 /* --- exponents ---------------------------------------------------------------------------------------------------- */
 
-/* The mantissa of the largest result before saturation, to nearest, ties to even. */
-static double mantissa(double maximum, int e) {
-    return nearbyint(ldexp(maximum, e));
-}
-
-/* A write, or a load, of a tensor with that maximum. */
-static void write(struct autoflex *a, int kind, double maximum) {
-    struct fl_write_state w;
-    fl_write_begin(&w, a, true, kind);
-    while (w.next != FL_WRITE_DONE)
-        fl_write_attempted(&w, a, maximum);
-    const double m = mantissa(maximum, a->e);
-    fl_write_end(&w, a, m < fl_largest_mantissa(a) ? (int)m : fl_largest_mantissa(a), maximum);
-}
-
 tensor_status fl_shadows_begin(nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *x, const char *role) {
     tensor_description d = {0};
     if (!t->shadow_count)
@@ -119,7 +105,7 @@ tensor_status fl_shadows_begin(nn_telemetry *t, struct fl_seen_tensor *seen, con
         s->a.role = (int16_t)autoflex_find_role(role);
         seen->shadow_rows[i] = (nn_telemetry_shadow){.name = t->shadows[i].name, .error = NAN};
         if (t->shadows[i].shared && d.largest > 0)
-            write(&s->a, FL_WRITE_LOAD, d.largest);
+            fl_shadow_write(&s->a, true, d.largest);
     }
     return TENSOR_OK;
 }
@@ -134,22 +120,25 @@ void fl_shadows_see(const nn_telemetry *t, struct fl_seen_tensor *seen, double m
         }
         const int before = s->a.e;
         const bool known = s->a.initialised;
-        write(&s->a, seen->loaded ? FL_WRITE_LOAD : FL_WRITE_ONCE, maximum);
+        fl_shadow_write(&s->a, seen->loaded, maximum);
         s->e_moves += known && s->a.e != before;
         s->saturated_writes += !fl_autoflex_fits(&s->a, maximum);
     }
 }
 
+void fl_shadow_measured(nn_telemetry_shadow *row, const tensor_measure *m, int e) {
+    row->e = e;
+    row->error = m->finite && m->size > 0 ? m->error / m->size : NAN;
+    row->saturated = m->saturated;
+    row->flushed = m->flushed;
+}
+
 tensor_status fl_shadows_measure(const nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *x) {
     for (int i = 0; i < t->shadow_count; i++) {
-        const struct fl_shadow_state *s = &seen->shadows[i];
-        nn_telemetry_shadow *row = &seen->shadow_rows[i];
+        const int e = t->shadows[i].shared ? seen->shadows[i].a.e : 0;
         tensor_measure m;
-        row->e = t->shadows[i].shared ? s->a.e : 0;
-        TRY(tensor_measure_in(&m, x, t->shadows[i].format, row->e));
-        row->error = m.finite && m.size > 0 ? m.error / m.size : NAN;
-        row->saturated = m.saturated;
-        row->flushed = m.flushed;
+        TRY(tensor_measure_in(&m, x, t->shadows[i].format, e));
+        fl_shadow_measured(&seen->shadow_rows[i], &m, e);
     }
     return TENSOR_OK;
 }

@@ -18,6 +18,7 @@ CHAINS, MMA = TILES + "NS_11chain_shapeI", TILES + "NS_9mma_shapeI"
 SLIM, FLAT, THIN, LONG = (MMA + shape for shape in ("Li2ELi1E", "Li1ELi4E", "Li1ELi2E", "Li1ELi9E"))
 FEW, AFFINE = ("gpu_products", "1", "1", "few", "dfp16"), ("gpu_ops", "1", "1", "affine", "dfp16")
 FEWEST = ("gpu_products", "1", "1", "thin", "dfp16")
+SHADOWS = ("gpu_describe", "shadows")
 # Kernel, which occurrence in it (0: each), what it was, what it becomes, and a test that runs it.
 MUTANTS = [
     (TILES, 1, "bar.sync 0;", "", MATMUL),
@@ -73,6 +74,9 @@ MUTANTS = [
     (MMA, 0, "setp.num.f32", "setp.equ.f32", FAST),  # filters of phases that are no numbers
     (MMA, 1, ", -16;", ", 0;", FAST_MATMUL),  # zeros before k
     ("map_elements", 1, "st.global.u16", "st.global.u32", ("gpu_ops", "3", "8", "relu", "bf16")),
+    ("measure_elements", 0, "sub.rn.f64", "add.rn.f64", SHADOWS),
+    ("measure_elements", 3, "bar.sync 0;", "", SHADOWS),
+    ("follow_writes", 1, "setp.eq.s64", "setp.ne.s64", SHADOWS),
 ]
 
 

@@ -70,7 +70,7 @@ with tempfile.TemporaryDirectory() as folder:
     text = os.path.join(folder, "text")
     with open(text, "w") as file:
         file.write("".join(random.choices("abcdefgh \n", k=900)))
-    telemetry = ["--telemetry", "2", "--shadow", "fp16,flex8+5:ngraph"]
+    telemetry = ["--telemetry", "2", "--shadow", "fp16,flex8+5:ngraph,bf16,e4m3fn,dfp16,tensor:e5m2"]
     all_of = ["--step-loss", "--trace-every", "1", "--epochs", "1"]
     of_text = ["train", "--data", "text:" + text, "--context", "8", "--batch", "2", "--test-limit", "60", *all_of]
     of_images = ["train", "--data", "idx:" + folder, "--batch", "4", *all_of]
@@ -78,7 +78,8 @@ with tempfile.TemporaryDirectory() as folder:
     dynamic = ["--loss-scale", "dynamic:init=2^24,window=2"]
     if not long:
         compare(folder, [*of_text, "--model", "gpt1x32", "--max-steps", "3", "--format", "policy:O1", *dynamic, *telemetry])
-        trained = compare(folder, [*of_images, "--model", "mlp2", "--max-steps", "3", "--format", "policy:dfp16", *telemetry])
+        trained = compare(folder, [*of_images, "--model", "mlp2", "--max-steps", "5", "--format", "policy:dfp16", *telemetry])
+        compare(folder, [*of_images, "--model", "resnet8", "--max-steps", "3", "--shards", "2", "--batchnorm", "global", *telemetry])
         compare(folder, ["what-if", trained, "--formats", "flex8+5,fp16", "--batches", "2"])
     for policy in ("flex16+5", "policy:O1", "policy:O2", "policy:dfp16") if long else ():
         for model in ("lstm-char", "gpt2x64"):
