@@ -11,10 +11,10 @@
  * matter where a filter is no number, and where a sum has underflowed to -0. They count in chains. All of a position,
  * or of its part in a chain, are one addition of a hole: -0 if all filters there have that sign, 0, or NaN.
  *
- * Tensor cores (class fast) add those of NaN, and 0 behind k, at the end (gpu_float_mma.h).
+ * Class fast has the same holes (find_holes, holes_of), of which tensor cores add NaN, and 0 behind k, at the end.
  *
- * Expects: the codec of a float format (gpu_element.h). Gives: plan_chains, chain_shapes, end_tile; find_holes and
- * holes_of, for class fast too. */
+ * Expects: the codec of a float format (gpu_element.h). Gives: plan_chains, chain_shapes, end_tile, find_holes,
+ * holes_of. */
 #ifndef FL_GPU_CHAINS_H
 #define FL_GPU_CHAINS_H
 
