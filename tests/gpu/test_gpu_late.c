@@ -6,7 +6,7 @@
  *
  * Without the machine: skipped. */
 #include "on_gpu.h"
-#include "core/tensor/device.h"
+#include "core/queue/queue.h"
 #include "nn/telemetry/nn_telemetry.h"
 #include <math.h>
 

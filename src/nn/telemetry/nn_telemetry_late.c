@@ -99,7 +99,6 @@ tensor_status fl_telemetry_examine_there(nn_telemetry *t) {
     if (t->there)
         status = make_room_for_elements(t);
     t->there = t->there && !status;
-    t->following = t->following && (t->there || !t->describing);
     return status;
 }
 
