@@ -296,9 +296,10 @@ static void fast(const char *name, int count) {
             CHECK(!tensor_class_find(&class[p], text[p]), "%s", tensor_error());
         if (i < given)
             strided(f, f == FMT_FP32 ? 511 : 1023, group);
-        for (int kind = 0; count >= 8 && i < given && kind < 3;
-             kind++) { /* every tile and layout; the largest costs most */
+        for (int kind = 0; i < given && kind < 3; kind++) { /* every tile and layout; the largest costs most */
             matmul(f, kind, 21, 12, group * between(1, 60 / group), f == FMT_FP16 ? 6 : 7, 1);
+            if (count < 8)
+                continue;
             matmul(f, kind, 1088, 1024, kind ? 24 : 72, 0, 1);
             matmul(f, kind, 40, 72, 88, style, 1);
             matmul(f, kind, 37, 75, 85, style, 1);
