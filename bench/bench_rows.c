@@ -1,6 +1,7 @@
 /* Operations on rows beside memcpy: <format>.<operation>, nanoseconds an element, and how many times as long as a
  * memcpy of as many elements of that format that is, fastest of repeated runs. The shapes are those of a small
- * transformer: rows of 192 channels, attention over 128 positions, heads of 32.
+ * transformer: rows of 192 channels, attention over 128 positions, heads of 32; images of 16 x 16 pixels of 64
+ * channels.
  *
  *     bench_rows [FILTER] [--threads N] [--batch N]      default: one thread, a batch of 4 */
 #define _GNU_SOURCE
@@ -11,7 +12,17 @@
 #include <string.h>
 #include <time.h>
 
-enum { POSITIONS = 128, CHANNELS = 192, HEADS = 6, HEAD = CHANNELS / HEADS, WORDS = 512, RUNS = 15 };
+enum {
+    POSITIONS = 128,
+    CHANNELS = 192,
+    HEADS = 6,
+    HEAD = CHANNELS / HEADS,
+    WORDS = 512,
+    SIDE = 16,
+    DEPTH = 64,
+    GROUPS = 8,
+    RUNS = 15
+};
 
 static double now(void) {
     struct timespec t;
@@ -50,6 +61,9 @@ static struct {
     tensor *scores, *shares, *dscores;                       /* [batch heads, positions, positions] */
     tensor *split, *turned;                /* [batch, positions, heads, head], heads before positions */
     tensor *back, *table, *indices, *pair; /* positions last; words; two x side by side */
+    tensor *step, *mask, *of_rows;         /* of dropout; of where, [batch positions, channels]; [batch positions] */
+    tensor *image, *dimage, *pooled;       /* [4 batch, side, side, depth]; a quarter of its pixels */
+    tensor *by_depth[4];                   /* [depth] */
 } o;
 
 static tensor_status layernorm(void) {
@@ -92,6 +106,55 @@ static tensor_status embedding_grad(void) {
     return tensor_embedding_grad(o.table, o.dy, o.indices);
 }
 
+static tensor_status dropout(void) {
+    return tensor_dropout(o.y, o.x, 0.1f, 1, o.step);
+}
+static tensor_status broadcast_add(void) {
+    return tensor_broadcast_add(o.y, o.x, o.beta);
+}
+static tensor_status broadcast_mul(void) {
+    return tensor_broadcast_mul(o.y, o.x, o.gamma);
+}
+static tensor_status broadcast_mul_grad(void) {
+    return tensor_broadcast_mul_grad(o.dgamma, o.dy, o.x);
+}
+static tensor_status choose(void) {
+    return tensor_where(o.y, o.mask, o.x, o.dy);
+}
+static tensor_status mean_of_columns(void) {
+    return tensor_reduce_mean(o.dgamma, o.x, 1);
+}
+static tensor_status mean_of_rows(void) {
+    return tensor_reduce_mean(o.of_rows, o.x, 2);
+}
+static tensor_status max_of_rows(void) {
+    return tensor_reduce_max(o.of_rows, o.x, 2);
+}
+static tensor_status max_of_rows_grad(void) {
+    return tensor_reduce_max_grad(o.dx, o.of_rows, o.x, 2);
+}
+static tensor_status l2_of_rows(void) {
+    return tensor_reduce_l2(o.of_rows, o.x, 2);
+}
+static tensor_status groupnorm(void) {
+    return tensor_groupnorm(o.dimage, o.image, o.by_depth[0], o.by_depth[1], GROUPS, 1e-5);
+}
+static tensor_status groupnorm_grad(void) {
+    return tensor_groupnorm_grad(o.dimage, o.by_depth[2], o.by_depth[3], o.image, o.image, o.by_depth[0], GROUPS, 1e-5);
+}
+static tensor_status lrn(void) {
+    return tensor_lrn(o.dimage, o.image, 5, 1e-4f, 0.75f, 2);
+}
+static tensor_status lrn_grad(void) {
+    return tensor_lrn_grad(o.dimage, o.image, o.image, 5, 1e-4f, 0.75f, 2);
+}
+static const tensor_window halves = {TENSOR_SQUARE(2, 2, 0)};
+static tensor_status avgpool(void) {
+    return tensor_avgpool2d(o.pooled, o.image, &halves, false);
+}
+static tensor_status avgpool_grad(void) {
+    return tensor_avgpool2d_grad(o.dimage, o.pooled, &halves, false);
+}
 static tensor_status describe(void) {
     tensor_description ignored;
     return tensor_describe(&ignored, o.x);
@@ -114,6 +177,22 @@ static const struct {
             {"concat", concat, &o.pair},
             {"embedding", embedding, &o.y},
             {"embedding_grad", embedding_grad, &o.dy},
+            {"dropout", dropout, &o.x},
+            {"broadcast_add", broadcast_add, &o.x},
+            {"broadcast_mul", broadcast_mul, &o.x},
+            {"broadcast_mul_grad", broadcast_mul_grad, &o.x},
+            {"where", choose, &o.x},
+            {"reduce_mean_columns", mean_of_columns, &o.x},
+            {"reduce_mean_rows", mean_of_rows, &o.x},
+            {"reduce_max_rows", max_of_rows, &o.x},
+            {"reduce_max_rows_grad", max_of_rows_grad, &o.x},
+            {"reduce_l2_rows", l2_of_rows, &o.x},
+            {"groupnorm", groupnorm, &o.image},
+            {"groupnorm_grad", groupnorm_grad, &o.image},
+            {"lrn", lrn, &o.image},
+            {"lrn_grad", lrn_grad, &o.image},
+            {"avgpool2d", avgpool, &o.image},
+            {"avgpool2d_grad", avgpool_grad, &o.image},
             {"describe", describe, &o.x}};
 
 static void make(tensor_format f, int64_t batch) {
@@ -141,11 +220,28 @@ static void make(tensor_format f, int64_t batch) {
     }
     tensor_load_i32(o.indices, words, m);
     free(words);
+    o.of_rows = made(tensor_new(f, TENSOR_SHAPE(m)), 18);
+    o.step = need(tensor_new(FMT_F64, TENSOR_SHAPE(1)));
+    o.mask = need(tensor_new(FMT_U8, TENSOR_SHAPE(m, CHANNELS)));
+    uint8_t *marks = need(malloc((size_t)(m * CHANNELS)));
+    for (int64_t i = 0; i < m * CHANNELS; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        marks[i] = (uint8_t)(seed >> 63);
+    }
+    tensor_load_u8(o.mask, marks, m * CHANNELS);
+    free(marks);
+    o.image = made(tensor_new(f, TENSOR_SHAPE(4 * batch, SIDE, SIDE, DEPTH)), 19);
+    o.dimage = made(tensor_new(f, TENSOR_SHAPE(4 * batch, SIDE, SIDE, DEPTH)), 20);
+    o.pooled = made(tensor_new(f, TENSOR_SHAPE(4 * batch, SIDE / 2, SIDE / 2, DEPTH)), 21);
+    for (int i = 0; i < 4; i++)
+        o.by_depth[i] = made(tensor_new(f, TENSOR_SHAPE(DEPTH)), 22 + (uint64_t)i);
 }
 
 static void free_all(void) {
-    tensor *all[] = {o.x,      o.y,       o.dy,    o.dx,     o.gamma, o.beta, o.dgamma, o.dbeta,  o.scores,
-                     o.shares, o.dscores, o.split, o.turned, o.back,  o.pair, o.table,  o.indices};
+    tensor *all[] = {o.x,      o.y,      o.dy,          o.dx,          o.gamma,       o.beta,       o.dgamma,
+                     o.dbeta,  o.scores, o.shares,      o.dscores,     o.split,       o.turned,     o.back,
+                     o.pair,   o.table,  o.indices,     o.of_rows,     o.step,        o.mask,       o.image,
+                     o.dimage, o.pooled, o.by_depth[0], o.by_depth[1], o.by_depth[2], o.by_depth[3]};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         tensor_free(all[i]);
 }

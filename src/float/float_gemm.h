@@ -193,6 +193,10 @@ static void gemm_store_sums(const struct fl_args *args, int64_t first, int64_t n
 static void gemm_store_rows(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows, int64_t columns,
                             const struct gemm_sums *sums, void *stats) {
     const bool plain = !gemm_has_epilogue(&args->p.product.epilogue);
+    if (plain && pitch == columns && sums->stride == columns) { /* rows without gaps: statistics once for all */
+        store_block(args, first, rows * columns, (const float *)(const void *)sums->low, stats);
+        return;
+    }
     for (int64_t r = 0; r < rows; r++, first += pitch) {
         const float *row = (const float *)(const void *)(sums->low + r * sums->stride);
         if (plain)

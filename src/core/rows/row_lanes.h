@@ -1,7 +1,7 @@
 /* row_lanes.h - a vector of doubles, for kernels of rows.
  *
- * Gives: lanes_of, lanes_first, lanes_all, lanes_to, lanes_mantissas, lanes_floats,
- * lanes_size, lanes_select, lanes_larger, lanes_smaller, lanes_nearest, lanes_largest, lanes_count, lanes_any,
+ * Gives: lanes_of, lanes_first, lanes_all, lanes_to, lanes_to_some, lanes_mantissas, lanes_floats, lanes_size,
+ * lanes_select, lanes_larger, lanes_smaller, lanes_nearest, lanes_largest, lanes_count, lanes_any,
  * lanes_store. */
 #ifndef FL_ROW_LANES_H
 #define FL_ROW_LANES_H
@@ -35,6 +35,14 @@ static inline lanes lanes_all(double x) {
 
 static inline void lanes_to(double *p, lanes x) {
     memcpy(p, &x, sizeof x);
+}
+
+/* The first n, if there are not more. */
+static inline void lanes_to_some(double *p, int64_t n, lanes x) {
+    if (n >= LANES)
+        lanes_to(p, x);
+    else
+        memcpy(p, &x, (size_t)n * sizeof *p);
 }
 
 static inline lanes lanes_size(lanes x) {

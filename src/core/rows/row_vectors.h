@@ -39,6 +39,26 @@ struct fl_row_share {
     double times, sum, weight;
 };
 
+/* Exact sums of the mantissas of a channel over the pixels of an image; pixels are fewer than 2^31. */
+struct fl_column_sums {
+    int64_t x, xx, dy, dy_x;
+};
+
+/* The numbers of the groups of an image in group normalisation, that of its group for each channel: of fl_row_line in
+ * integer formats, where beta is in units of 1 / unit, and of fl_row_numbers in float formats (f: inverse, g: slope,
+ * centre: mean, g_centre: mean_g). gamma and beta are those of the channels. */
+struct fl_row_columns {
+    const double *gamma, *beta;
+    double *f, *g, *h, *centre, *g_centre, unit;
+};
+
+/* Which elements of a tensor are dropped, and what the others are multiplied by (dropout_rules.h). */
+struct fl_dropped {
+    uint64_t key, counter;
+    uint32_t threshold;
+    double scale;
+};
+
 struct fl_row_vectors {
     enum fl_backend backend;
 
@@ -85,6 +105,39 @@ struct fl_row_vectors {
     void (*gradients)(int64_t n, const double *dy, const double *x, const double *gamma, const struct fl_row_numbers *r,
                       double *dx);
     void (*float_shares)(int64_t n, const double *dy, const double *x, const struct fl_row_numbers *r, double *total);
+
+    /* --- group normalisation (group_norm_vectors.h): `pixels` times exactly n numbers; some 2^12 in all, so that sums
+     * of products of two mantissas are exact in double */
+    void (*column_sums)(int64_t pixels, int64_t n, const double *x, const double *dy, struct fl_column_sums *sums);
+    void (*columns_forward)(int64_t pixels, int64_t n, const double *x, const struct fl_row_columns *k,
+                            const struct fl_row_estimates *row);
+    void (*columns_backward)(int64_t pixels, int64_t n, const double *dy, const double *x,
+                             const struct fl_row_columns *k, const struct fl_row_estimates *row);
+    void (*columns_values)(int64_t pixels, int64_t n, const double *x, const struct fl_row_columns *k, double *y);
+    void (*columns_gradients)(int64_t pixels, int64_t n, const double *dy, const double *x,
+                              const struct fl_row_columns *k, double *dx);
+    void (*columns_squares)(int64_t pixels, int64_t n, const double *x, const struct fl_row_columns *k, double *square);
+    /* g = gamma dy, and its product with the normalised x; in place of dy and of nothing else. */
+    void (*columns_products)(int64_t pixels, int64_t n, const double *dy, const double *x,
+                             const struct fl_row_columns *k, double *g, double *product);
+    /* Adds dy times the normalised x to the n totals, pixel by pixel. */
+    void (*columns_shares)(int64_t pixels, int64_t n, const double *dy, const double *x, const struct fl_row_columns *k,
+                           double *total);
+    /* Adds each group of `depth` channels to its FL_ROW_CHAINS chains; first: the pixel of the image. */
+    void (*add_chains)(int64_t pixels, int64_t n, int64_t depth, int64_t first, const double *x, double *chain);
+
+    /* --- dropout (dropout_vectors.h) of n elements from element `first` of the tensor on */
+    void (*drop)(double *x, int64_t n, const struct fl_dropped *how, int64_t first);
+
+    /* --- sums, products and quotients (axes_vectors.h) on exactly n numbers. Sums are rounded to odd. They return the
+     * largest |result|, rounded to nearest, where every number is finite. */
+    double (*add)(double *a, const double *b, int64_t n);
+    double (*multiply)(double *a, const double *b, int64_t n);
+    /* Integers below 2^53 by an integer, rounded to odd, times `unit`, a power of two; returns the largest quotient. */
+    double (*divide_odd)(double *x, int64_t n, double by, double unit);
+    /* a becomes b (NULL: 0) where a mark, of n that are `stride` apart, says so: where it is 0 if `marked`, else where
+     * it is not 0. */
+    void (*choose)(double *a, const double *b, int64_t n, const uint8_t *marks, int64_t stride, bool marked);
 
     /* --- softmax (softmax_map_vectors.h): arrays of exactly n numbers */
     void (*exponentials)(double *x, int64_t n); /* of numbers not above zero */

@@ -142,8 +142,13 @@ static int64_t line_of(const struct fl_walk *g) {
 }
 
 /* A term of n outputs: n elements of an operand from element `at` on, `stride` apart. */
-static void fetch(const struct fl_args *args, int in, int64_t at, int64_t stride, int64_t n, double *to) {
-    fl_axes_decode(args, in, at, stride, n, to);
+static void fetch(const struct fl_rows *rows, int in, int64_t at, int64_t stride, int64_t n, double *to) {
+    const struct fl_args *args = rows->args;
+    if (stride == 1 && n >= FL_ROW_VECTOR) {
+        fl_rows_read(rows, in, at, n, to);
+        return;
+    }
+    fl_axes_read(rows, in, at, stride, n, to);
     if (!fl_ref_shared(args))
         return;
     const double unit = fl_power_of_two(fl_exponent(&args->in[in]));
@@ -243,16 +248,17 @@ static void step(struct steps *s) {
 }
 
 /* Reduces n outputs from `first` on, all in one line, term by term. */
-static void fold_side_by_side(const struct fl_args *args, const struct fl_walk *g, struct block *b, int64_t first,
+static void fold_side_by_side(const struct fl_rows *rows, const struct fl_walk *g, struct block *b, int64_t first,
                               int64_t n) {
+    const struct fl_args *args = rows->args;
     const int kept = g->ndim - g->inner, in = fl_axes_folded(args->op);
     const bool products = fl_fold_kind_of(args->op) == FL_FOLD_PRODUCTS;
     const int64_t across[2] = {kept ? g->stride[0][kept - 1] : 1, kept ? g->stride[1][kept - 1] : 1};
     struct steps s = steps_from(g, first);
     for (int64_t t = 0; t < g->terms; t++, step(&s)) {
-        fetch(args, in, s.at[0], across[0], n, b->x);
+        fetch(rows, in, s.at[0], across[0], n, b->x);
         if (products)
-            fetch(args, 1, s.at[1], across[1], n, b->z);
+            fetch(rows, 1, s.at[1], across[1], n, b->z);
         add_term(args, b, t, n);
     }
 }
@@ -266,6 +272,13 @@ static void add_run(const struct fl_args *args, struct block *b, int64_t to, con
         for (int64_t j = 0; j < n; j++)
             part += fl_fold_exact_term(kind, (int64_t)x[j], (int64_t)z[j]);
         b->part[to] += part;
+        return;
+    }
+    if (kind == FL_FOLD_SUM) { /* a chain that stays in binary32 is not delayed by conversions */
+        float sum = (float)b->chain[to];
+        for (int64_t j = 0; j < n; j++)
+            sum += (float)x[j];
+        b->chain[to] = sum;
         return;
     }
     double chain = b->chain[to];
@@ -285,7 +298,8 @@ static void pick_run(const struct fl_args *args, struct block *b, int64_t to, co
 }
 
 /* Reduces one output whose terms lie in lines, of which it reads up to BLOCK terms at once. */
-static void fold_along(const struct fl_args *args, const struct fl_walk *g, struct block *b, int64_t out, int64_t to) {
+static void fold_along(const struct fl_rows *rows, const struct fl_walk *g, struct block *b, int64_t out, int64_t to) {
+    const struct fl_args *args = rows->args;
     const int last = g->ndim - 1, in = fl_axes_folded(args->op);
     const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
     for (int64_t t = 0, n; t < g->terms; t += n) {
@@ -294,9 +308,9 @@ static void fold_along(const struct fl_args *args, const struct fl_walk *g, stru
         n = n < FL_ROWS_CHUNK - t % FL_ROWS_CHUNK ? n : FL_ROWS_CHUNK - t % FL_ROWS_CHUNK;
         if (t && t % FL_ROWS_CHUNK == 0)
             end_chunk_of(b, to);
-        fetch(args, in, fl_walk_at(g, 0, i), g->stride[0][last], n, b->x);
+        fetch(rows, in, fl_walk_at(g, 0, i), g->stride[0][last], n, b->x);
         if (kind == FL_FOLD_PRODUCTS)
-            fetch(args, 1, fl_walk_at(g, 1, i), g->stride[1][last], n, b->z);
+            fetch(rows, 1, fl_walk_at(g, 1, i), g->stride[1][last], n, b->z);
         if (fl_fold_picks(kind))
             pick_run(args, b, to, b->x, t, n);
         else
@@ -304,14 +318,14 @@ static void fold_along(const struct fl_args *args, const struct fl_walk *g, stru
     }
 }
 
-static void fold_block(const struct fl_args *args, const struct fl_walk *g, struct block *b, int64_t first, int64_t n) {
+static void fold_block(const struct fl_rows *rows, const struct fl_walk *g, struct block *b, int64_t first, int64_t n) {
     const int kept = g->ndim - g->inner;
     memset(b, 0, sizeof *b);
     if (g->inner && g->stride[0][g->ndim - 1] == 1 && !(kept && g->stride[0][kept - 1] == 1))
         for (int64_t i = 0; i < n; i++)
-            fold_along(args, g, b, first + i, i);
+            fold_along(rows, g, b, first + i, i);
     else
-        fold_side_by_side(args, g, b, first, n);
+        fold_side_by_side(rows, g, b, first, n);
     end_chunk(b, n);
 }
 
@@ -358,18 +372,18 @@ static void reduce_block(const struct fl_rows *rows, int64_t row, double *own, s
     struct block *b = (struct block *)(void *)own;
     int64_t first;
     const int64_t n = outputs_of(g, row, &first);
-    fold_block(args, g, b, first, n);
+    fold_block(rows, g, b, first, n);
     if (fl_fold_picks(fl_fold_kind_of(args->op))) {
         const double unit = fl_ref_shared(args) ? fl_power_of_two(-fl_exponent(&args->in[0])) : 1;
         for (int64_t i = 0; i < n; i++)
             b->value[i] *= unit;
-        fl_rows_store(args, first, n, b->value, fl_rows_largest(b->value, n), stats);
+        fl_rows_write(rows, first, n, b->value, NULL, stats);
     } else if (fl_ref_shared(args)) {
         finish_exact(args, g->terms, b, first, n, stats);
     } else {
         for (int64_t i = 0; i < n; i++)
             b->value[i] = fl_axes_float(args->op, b->total[i], g->terms);
-        fl_rows_store(args, first, n, b->value, 0, stats);
+        fl_rows_write(rows, first, n, b->value, NULL, stats);
     }
 }
 
@@ -379,11 +393,12 @@ static size_t reduce_need(const struct fl_args *args) {
     return fl_rows_need(&rows);
 }
 
-static tensor_status run_blocks(const struct fl_args *args,
+static tensor_status run_blocks(const struct fl_args *args, const struct fl_row_vectors *vectors,
                                 void (*run)(const struct fl_rows *, int64_t, double *, struct fl_stats *)) {
     const struct plan plan = {.groups = fl_walk_of_groups(args)};
     struct fl_rows rows = blocks_of(args, &plan.groups, run);
     rows.plan = &plan;
+    rows.vectors = vectors;
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
@@ -391,8 +406,8 @@ static tensor_status run_blocks(const struct fl_args *args,
     return TENSOR_OK;
 }
 
-static tensor_status reduce(const struct fl_args *args) {
-    return run_blocks(args, reduce_block);
+static tensor_status reduce(const struct fl_args *args, const struct fl_row_vectors *vectors) {
+    return run_blocks(args, vectors, reduce_block);
 }
 
 static void argmax_block(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
@@ -402,13 +417,13 @@ static void argmax_block(const struct fl_rows *rows, int64_t row, double *own, s
     int64_t first;
     const int64_t n = outputs_of(g, row, &first);
     (void)stats;
-    fold_block(rows->args, g, b, first, n);
+    fold_block(rows, g, b, first, n);
     for (int64_t i = 0; i < n; i++)
         index[first + i] = (int32_t)b->at[i];
 }
 
-static tensor_status argmax(const struct fl_args *args) {
-    return run_blocks(args, argmax_block);
+static tensor_status argmax(const struct fl_args *args, const struct fl_row_vectors *vectors) {
+    return run_blocks(args, vectors, argmax_block);
 }
 
 /* --- gradients that first need a result of each group ------------------------------------------------------------- */
@@ -423,7 +438,7 @@ static void ask_block(const struct fl_rows *rows, int64_t row, double *own, stru
     int64_t first;
     const int64_t n = outputs_of(g, row, &first);
     (void)stats;
-    fold_block(args, g, b, first, n);
+    fold_block(rows, g, b, first, n);
     for (int64_t i = 0; i < n; i++)
         of_group[first + i] = args->op == FL_OP_REDUCE_L2_GRAD
                                   ? fl_axes_norm(b->exact[i], b->total[i], fl_ref_shared(args))
@@ -431,25 +446,30 @@ static void ask_block(const struct fl_rows *rows, int64_t row, double *own, stru
 }
 
 /* Computes elements first ... first + n - 1 of dx, all in one line of the walk, into value. */
-static void slopes_of_line(const struct fl_args *args, const struct plan *plan, int64_t first, int64_t n,
-                           double *value) {
+static void slopes_of_line(const struct fl_rows *rows, int64_t first, int64_t n, double *value) {
+    const struct fl_args *args = rows->args;
+    const struct plan *plan = plan_of(rows);
     const struct fl_walk *w = &plan->elements;
     const double *of_group = plan->of_group;
     const int last = w->ndim - 1;
     const int64_t step[3] = {last < 0 ? 0 : w->stride[0][last], last < 0 ? 0 : w->stride[1][last],
                              last < 0 ? 0 : w->stride[2][last]};
     int64_t group = fl_walk_at(w, 0, first);
-    fl_axes_decode(args, 0, group, step[0], n, value);
+    fl_axes_read(rows, 0, group, step[0], n, value);
     if (args->op == FL_OP_REDUCE_L2_GRAD) {
-        double x[ELEMENTS];
-        fetch(args, 1, fl_walk_at(w, 1, first), step[1], n, x);
+        double x[ELEMENTS + FL_ROW_VECTOR];
+        fetch(rows, 1, fl_walk_at(w, 1, first), step[1], n, x);
         for (int64_t i = 0; i < n; i++, group += step[0])
             value[i] = fl_axes_l2_slope(value[i], x[i], of_group[group]);
         return;
     }
     int64_t term = fl_walk_at(w, 2, first);
-    for (int64_t i = 0; i < n; i++, group += step[0], term += step[2])
-        value[i] = of_group[group] == (double)term ? value[i] : 0;
+    for (int64_t i = 0; i < n; i++, group += step[0], term += step[2]) { /* without branches, and a dropped -1 is +0 */
+        uint64_t bits;
+        memcpy(&bits, &value[i], sizeof bits);
+        bits &= -(uint64_t)(of_group[group] == (double)term);
+        memcpy(&value[i], &bits, sizeof bits);
+    }
 }
 
 static void slopes_block(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
@@ -457,9 +477,9 @@ static void slopes_block(const struct fl_rows *rows, int64_t row, double *own, s
     const int64_t first = row * ELEMENTS, left = args->out.count - first, n = left < ELEMENTS ? left : ELEMENTS;
     for (int64_t i = 0, run; i < n; i += run) {
         run = fl_walk_run(&plan_of(rows)->elements, first + i, n - i);
-        slopes_of_line(args, plan_of(rows), first + i, run, own + i);
+        slopes_of_line(rows, first + i, run, own + i);
     }
-    fl_rows_store(args, first, n, own, fl_rows_largest(own, n), stats);
+    fl_rows_write(rows, first, n, own, NULL, stats);
 }
 
 static struct fl_rows ask_rows(const struct fl_args *args, const struct fl_walk *groups) {
@@ -473,7 +493,7 @@ static struct fl_rows slopes_rows(const struct fl_args *args, const struct fl_wa
                             .rows = (args->out.count + ELEMENTS - 1) / ELEMENTS,
                             .width = ELEMENTS,
                             .common = (size_t)groups->outer * sizeof(double),
-                            .doubles = ELEMENTS,
+                            .doubles = ELEMENTS + FL_ROW_VECTOR, /* a read fills whole vectors */
                             .run = slopes_block};
 }
 
@@ -485,7 +505,7 @@ static size_t reduce_grad_need(const struct fl_args *args) {
     return a > b ? a : b;
 }
 
-static tensor_status reduce_grad(const struct fl_args *args) {
+static tensor_status reduce_grad(const struct fl_args *args, const struct fl_row_vectors *vectors) {
     struct plan plan = {.groups = fl_walk_of_groups(args), .elements = fl_walk_of_elements(args)};
     struct fl_rows ask = ask_rows(args, &plan.groups), slopes = slopes_rows(args, &plan.groups);
     char *memory = fl_rows_need(&ask) > fl_rows_need(&slopes) ? fl_rows_begin(&ask) : fl_rows_begin(&slopes);
@@ -494,6 +514,7 @@ static tensor_status reduce_grad(const struct fl_args *args) {
     plan.of_group = (double *)(void *)memory;
     ask.workers = slopes.workers = ask.workers ? ask.workers : slopes.workers;
     ask.plan = slopes.plan = &plan;
+    ask.vectors = slopes.vectors = vectors;
     fl_rows_run(&ask, memory);
     fl_rows_run(&slopes, memory);
     return TENSOR_OK;
@@ -501,9 +522,9 @@ static tensor_status reduce_grad(const struct fl_args *args) {
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 
-static const struct fl_any_kernels reduce_kernels[FL_BACKENDS] = {[FL_PORTABLE] = {reduce, reduce_need}};
-static const struct fl_any_kernels reduce_grad_kernels[FL_BACKENDS] = {[FL_PORTABLE] = {reduce_grad, reduce_grad_need}};
-static const struct fl_any_kernels argmax_kernels[FL_BACKENDS] = {[FL_PORTABLE] = {argmax, reduce_need}};
+FL_ROWS_TABLE(static, reduce_kernels, reduce, reduce_need)
+FL_ROWS_TABLE(static, reduce_grad_kernels, reduce_grad, reduce_grad_need)
+FL_ROWS_TABLE(static, argmax_kernels, argmax, reduce_need)
 
 #define OPERATION(OP, name, promised, ref, need, kernels)                                                              \
     const struct fl_operation fl_operation_##name = {                                                                  \

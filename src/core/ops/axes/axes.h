@@ -4,6 +4,7 @@
 
 #include "core/ops/axes/axes_rules.h"
 #include "core/reference/ref.h"
+#include "core/rows/rows.h"
 
 /* The number of elements, of n from i on, that lie in one line of the walk, its last dimension. */
 static inline int64_t fl_walk_run(const struct fl_walk *w, int64_t i, int64_t n) {
@@ -13,7 +14,7 @@ static inline int64_t fl_walk_run(const struct fl_walk *w, int64_t i, int64_t n)
     return left < n ? left : n;
 }
 
-/* n elements of an operand from element `at` on, `stride` apart, as doubles. */
-void fl_axes_decode(const struct fl_args *args, int in, int64_t at, int64_t stride, int64_t n, double *to);
+/* n elements of an operand from element `at` on, `stride` apart, as doubles. to: fl_row_room(n) numbers. */
+void fl_axes_read(const struct fl_rows *rows, int in, int64_t at, int64_t stride, int64_t n, double *to);
 
 #endif

@@ -1,5 +1,5 @@
 /* broadcast.c - elementwise operations whose operands are broadcast or lie at strides: sum, product, choice, and the
- * gradients of sums, means and L1 norms over dimensions. Reference kernel, kernel in threads for every format.
+ * gradients of sums, means and L1 norms over dimensions. Reference kernel, kernels in threads for every format.
  * axes_rules.h defines an element. */
 #include "core/ops/axes/axes.h"
 #include "core/ops/operation.h"
@@ -49,8 +49,11 @@ static void decode_scattered(const struct fl_args *args, int in, int64_t at, int
     }
 }
 
-void fl_axes_decode(const struct fl_args *args, int in, int64_t at, int64_t stride, int64_t n, double *to) {
-    if (stride == 1 || n == 1) {
+void fl_axes_read(const struct fl_rows *rows, int in, int64_t at, int64_t stride, int64_t n, double *to) {
+    const struct fl_args *args = rows->args;
+    if (stride == 1 && n >= FL_ROW_VECTOR) {
+        fl_rows_read_values(rows, in, at, n, to);
+    } else if (stride == 1 || n == 1) {
         args->format->decode(args->format, &args->in[in], at, n, to);
     } else if (stride) {
         decode_scattered(args, in, at, stride, n, to);
@@ -62,8 +65,9 @@ void fl_axes_decode(const struct fl_args *args, int in, int64_t at, int64_t stri
 }
 
 /* Computes n results of one line of the walk from a, b and the marks; returns the largest magnitude. */
-static double combine(const struct fl_args *args, double *a, const double *b, int64_t mark, int64_t mark_stride,
+static double combine(const struct fl_rows *rows, double *a, const double *b, int64_t mark, int64_t mark_stride,
                       int64_t n) {
+    const struct fl_args *args = rows->args;
     const bool shared = fl_ref_shared(args);
     const int e = fl_exponent(&args->in[0]);
     const int64_t parameter = fl_axes_parameter(args);
@@ -79,18 +83,15 @@ static double combine(const struct fl_args *args, double *a, const double *b, in
             a[i] /= count;
         return fl_rows_largest(a, n);
     }
-    if (args->op == FL_OP_BROADCAST_MUL) {
-        for (int64_t i = 0; i < n; i++)
-            a[i] *= b[i];
+    if (args->op == FL_OP_BROADCAST_MUL)
+        return rows->vectors->multiply(a, b, n);
+    if (args->op == FL_OP_BROADCAST_ADD)
+        return rows->vectors->add(a, b, n);
+    if ((args->op == FL_OP_WHERE || args->op == FL_OP_WHERE_GRAD) && args->p.axes.marks) {
+        const bool gradient = args->op == FL_OP_WHERE_GRAD;
+        rows->vectors->choose(a, gradient ? NULL : b, n, args->p.axes.marks + mark, mark_stride,
+                              !gradient || parameter != 0);
         return fl_rows_largest(a, n);
-    }
-    if (args->op == FL_OP_BROADCAST_ADD) {
-        for (int64_t i = 0; i < n; i++) {
-            const double sum = a[i] + b[i];
-            largest = fabs(sum) > largest ? fabs(sum) : largest;
-            a[i] = fl_sum_odd(a[i], b[i]);
-        }
-        return largest;
     }
     for (int64_t i = 0; i < n; i++) {
         const struct fl_axes_value value =
@@ -106,25 +107,26 @@ static void broadcast_block(const struct fl_rows *rows, int64_t row, double *own
     const struct fl_walk *w = rows->plan;
     const int last = w->ndim - 1;
     const int64_t first = row * BLOCK, left = args->out.count - first, n = left < BLOCK ? left : BLOCK;
-    double *a = own, *b = own + BLOCK, largest = 0;
-    memset(b, 0, (size_t)n * sizeof *b);
+    double *a = own, *b = own + BLOCK + FL_ROW_VECTOR, largest = 0; /* a read fills whole vectors */
+    if (!args->in[1].data)
+        memset(b, 0, (size_t)n * sizeof *b);
     for (int64_t i = 0, run; i < n; i += run) {
         run = fl_walk_run(w, first + i, n - i);
-        fl_axes_decode(args, 0, fl_walk_at(w, 0, first + i), last < 0 ? 0 : w->stride[0][last], run, a + i);
+        fl_axes_read(rows, 0, fl_walk_at(w, 0, first + i), last < 0 ? 0 : w->stride[0][last], run, a + i);
         if (args->in[1].data)
-            fl_axes_decode(args, 1, fl_walk_at(w, 1, first + i), last < 0 ? 0 : w->stride[1][last], run, b + i);
+            fl_axes_read(rows, 1, fl_walk_at(w, 1, first + i), last < 0 ? 0 : w->stride[1][last], run, b + i);
         const double size =
-            combine(args, a + i, b + i, fl_walk_at(w, 2, first + i), last < 0 ? 0 : w->stride[2][last], run);
+            combine(rows, a + i, b + i, fl_walk_at(w, 2, first + i), last < 0 ? 0 : w->stride[2][last], run);
         largest = size > largest ? size : largest;
     }
-    fl_rows_store(args, first, n, a, largest, stats);
+    fl_rows_write(rows, first, n, a, &largest, stats);
 }
 
 static struct fl_rows blocks_of(const struct fl_args *args) {
     return (struct fl_rows){.args = args,
                             .rows = (args->out.count + BLOCK - 1) / BLOCK,
                             .width = BLOCK,
-                            .doubles = 2 * BLOCK,
+                            .doubles = 2 * (BLOCK + FL_ROW_VECTOR),
                             .run = broadcast_block};
 }
 
@@ -133,8 +135,9 @@ static size_t need(const struct fl_args *args) {
     return fl_rows_need(&rows);
 }
 
-static tensor_status broadcast(const struct fl_args *args) {
+static tensor_status broadcast(const struct fl_args *args, const struct fl_row_vectors *vectors) {
     struct fl_rows rows = blocks_of(args);
+    rows.vectors = vectors;
     const struct fl_walk walk = fl_walk_of_elements(args);
     rows.plan = &walk;
     char *memory = fl_rows_begin(&rows);
@@ -146,7 +149,7 @@ static tensor_status broadcast(const struct fl_args *args) {
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 
-static const struct fl_any_kernels kernels[FL_BACKENDS] = {[FL_PORTABLE] = {broadcast, need}};
+FL_ROWS_TABLE(static, kernels, broadcast, need)
 
 #define OPERATION(OP, name, promised, of_gradient)                                                                     \
     const struct fl_operation fl_operation_##name = {.op = FL_OP_##OP,                                                 \

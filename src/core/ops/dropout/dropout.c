@@ -1,4 +1,4 @@
-/* dropout.c - dropout by counters: reference kernel, kernel of blocks in threads for every format, the operation. No
+/* dropout.c - dropout by counters: reference kernel, kernels of blocks in threads for every format, the operation. No
  * mask is stored: the gradient draws the same numbers again. */
 #include "core/ops/dropout/dropout_rules.h"
 #include "core/ops/operation.h"
@@ -29,16 +29,13 @@ static tensor_status fl_ref_dropout(const struct fl_args *args) {
 static void drop_block(const struct fl_rows *rows, int64_t block, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
     const int64_t first = block * BLOCK, left = args->out.count - first, n = left < BLOCK ? left : BLOCK;
-    const uint64_t counter = fl_dropout_counter(args->p.dropout.step), key = key_of(args);
-    const uint32_t threshold = fl_dropout_threshold(args->p.dropout.p);
-    const double scale = (double)args->p.dropout.scale;
-    args->format->decode(args->format, &args->in[0], first, n, own);
-    for (int64_t i = 0; i < n; i += 4) { /* a block begins with the first word of a draw */
-        const struct fl_philox drawn = fl_philox(key, counter, (uint64_t)(first + i) >> 2);
-        for (int64_t j = i; j < i + 4 && j < n; j++)
-            own[j] = fl_dropout_keeps(drawn.word[j - i], threshold) ? scale * own[j] : 0;
-    }
-    fl_rows_store(args, first, n, own, fl_rows_largest(own, n), stats);
+    const struct fl_dropped how = {.key = key_of(args),
+                                   .counter = fl_dropout_counter(args->p.dropout.step),
+                                   .threshold = fl_dropout_threshold(args->p.dropout.p),
+                                   .scale = (double)args->p.dropout.scale};
+    fl_rows_read_values(rows, 0, first, n, own);
+    rows->vectors->drop(own, n, &how, first);
+    fl_rows_write(rows, first, n, own, NULL, stats);
 }
 
 static struct fl_rows blocks_of(const struct fl_args *args) {
@@ -54,8 +51,9 @@ static size_t need(const struct fl_args *args) {
     return fl_rows_need(&rows);
 }
 
-static tensor_status drop_blocks(const struct fl_args *args) {
+static tensor_status drop(const struct fl_args *args, const struct fl_row_vectors *vectors) {
     struct fl_rows rows = blocks_of(args);
+    rows.vectors = vectors;
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
@@ -63,7 +61,7 @@ static tensor_status drop_blocks(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-static const struct fl_any_kernels kernels[FL_BACKENDS] = {[FL_PORTABLE] = {drop_blocks, need}};
+FL_ROWS_TABLE(static, kernels, drop, need)
 
 /* --- the operation ------------------------------------------------------------------------------------------------ */
 

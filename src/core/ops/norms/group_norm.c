@@ -193,94 +193,115 @@ static tensor_status ref_gamma(const struct fl_args *args) {
 
 /* --- images in threads: some pixels at a time, once for each kind of sum, then for the elements ------------------- */
 
-/* The numbers of a group that a thread holds for its image. */
+/* A group of the image that a thread works on. */
 struct group {
-    struct fl_row_sums sums;
-    struct fl_row_terms terms;
-    struct fl_aligned aligned;
+    struct fl_row_terms terms; /* integer formats */
+    struct fl_aligned aligned; /* and what is computed without estimates */
     struct fl_row_out out;
-    struct fl_row_numbers numbers;
-    double chain[FL_ROW_CHAINS], products[FL_ROW_CHAINS];
+    struct fl_row_numbers numbers; /* float formats */
 };
 
-enum { BLOCK = 2048 /* the approximate number of elements of the pixels that are decoded at a time */ };
+enum { BLOCK = 2048 /* the approximate number of elements of the pixels that are read at a time */ };
 
 static int64_t block_of(const struct fl_norm *g) { /* pixels */
     return g->n < BLOCK ? BLOCK / g->n : 1;
 }
-static int64_t block_doubles(const struct fl_norm *g) { /* of one operand; a multiple of a cache line */
-    return (block_of(g) * g->n + 7) / 8 * 8;
-}
 
-/* The memory of a thread: x, dy and results of a block, then its groups. */
+/* The memory of a thread. */
 struct own {
-    double *x, *dy, *value;
+    double *x, *dy, *value, *size; /* of a block; size: of estimates */
+    double *chain, *products;      /* FL_ROW_CHAINS for each group, of float formats */
+    struct fl_column_sums *sums;   /* of each channel, of integer formats */
+    struct fl_row_columns columns;
     struct group *groups;
 };
-static struct own own_of(const struct fl_norm *g, double *memory) {
-    const int64_t block = block_doubles(g);
-    return (struct own){memory, memory + block, memory + 2 * block, (struct group *)(void *)(memory + 3 * block)};
+
+static double *take(double *memory, int64_t *taken, int64_t n) {
+    double *at = memory ? memory + *taken : NULL;
+    *taken += fl_row_room(n);
+    return at;
 }
 
-/* One pass over all pixels of an image; gamma is decoded if the pass uses it. */
+/* Places these from `memory` on; returns how many doubles they take. */
+static int64_t lay_out_own(const struct fl_norm *g, double *memory, struct own *own) {
+    const int64_t block = block_of(g) * g->n, chains = g->groups * FL_ROW_CHAINS;
+    int64_t taken = 0;
+    own->x = take(memory, &taken, block);
+    own->dy = take(memory, &taken, block);
+    own->value = take(memory, &taken, block);
+    own->size = take(memory, &taken, block);
+    own->chain = take(memory, &taken, chains);
+    own->products = take(memory, &taken, chains);
+    own->columns.f = take(memory, &taken, g->n);
+    own->columns.g = take(memory, &taken, g->n);
+    own->columns.h = take(memory, &taken, g->n);
+    own->columns.centre = take(memory, &taken, g->n);
+    own->columns.g_centre = take(memory, &taken, g->n);
+    own->sums = (void *)take(memory, &taken, g->n * (int64_t)(sizeof *own->sums / sizeof(double)));
+    own->groups = (void *)take(memory, &taken, g->groups * (int64_t)(sizeof *own->groups / sizeof(double)));
+    return taken;
+}
+_Static_assert(sizeof(struct group) % sizeof(double) == 0 && sizeof(struct fl_column_sums) % sizeof(double) == 0,
+               "they are counted in doubles");
+
+/* Work on an image. */
 struct visit {
-    const struct fl_args *args;
-    const struct own *own;
-    const double *gamma, *beta;
+    const struct fl_rows *rows;
+    const struct fl_norm *g;
+    struct own own;
     int64_t image;
-    int x, dy; /* which operands these are; -1: none */
+    int x, dy;  /* which operands these are; dy -1: none */
+    bool usual; /* estimates may be tried */
     struct fl_stats *stats;
 };
 
-/* do_group: `depth` elements of group k at `at` of the block, element `first` of the group. */
-typedef void (*visit_fn)(const struct visit *v, struct group *group, int64_t k, int64_t at, int64_t first);
+/* gamma, and beta or zeros, read once. */
+struct vectors {
+    const double *gamma, *beta;
+};
 
-static void go_through(const struct visit *v, visit_fn do_group, bool stores) {
-    const struct fl_norm *g = &v->args->p.norm;
-    const int64_t depth = depth_of(g);
-    for (int64_t pixel = 0; pixel < g->m; pixel += block_of(g)) {
-        const int64_t end = pixel + block_of(g) < g->m ? pixel + block_of(g) : g->m, n = (end - pixel) * g->n,
-                      first = (v->image * g->m + pixel) * g->n;
-        fl_rows_fetch(v->args, v->x, first, n, v->own->x);
+static struct visit visit_of(const struct fl_rows *rows, double *memory, struct fl_stats *stats) {
+    struct visit v = {.rows = rows, .g = &rows->args->p.norm, .stats = stats};
+    lay_out_own(v.g, memory, &v.own);
+    return v;
+}
+
+/* The first element of a block. */
+static int64_t first_of(const struct visit *v, int64_t pixel) {
+    return (v->image * v->g->m + pixel) * v->g->n;
+}
+
+/* One pass over all pixels of an image. */
+static void go_through(struct visit *v, void (*do_block)(struct visit *v, int64_t pixel, int64_t pixels)) {
+    for (int64_t pixel = 0; pixel < v->g->m; pixel += block_of(v->g)) {
+        const int64_t left = v->g->m - pixel, pixels = left < block_of(v->g) ? left : block_of(v->g);
+        fl_rows_read(v->rows, v->x, first_of(v, pixel), pixels * v->g->n, v->own.x);
         if (v->dy >= 0)
-            fl_rows_fetch(v->args, v->dy, first, n, v->own->dy);
-        for (int64_t p = pixel; p < end; p++)
-            for (int64_t k = 0; k < g->groups; k++)
-                do_group(v, &v->own->groups[k], k, (p - pixel) * g->n + k * depth, p * depth);
-        if (stores)
-            fl_rows_store(v->args, first, n, v->own->value, 0, v->stats);
+            fl_rows_read(v->rows, v->dy, first_of(v, pixel), pixels * v->g->n, v->own.dy);
+        do_block(v, pixel, pixels);
     }
 }
 
-static void add_exactly(const struct visit *v, struct group *group, int64_t k, int64_t at, int64_t first) {
-    (void)first;
-    const int64_t depth = depth_of(&v->args->p.norm);
-    fl_row_add_sums(&group->sums, depth, v->own->x + at, v->dy >= 0 ? v->own->dy + at : NULL,
-                    v->dy >= 0 ? v->gamma + k * depth : NULL);
+static void add_exactly(struct visit *v, int64_t pixel, int64_t pixels) {
+    (void)pixel;
+    v->rows->vectors->column_sums(pixels, v->g->n, v->own.x, v->dy >= 0 ? v->own.dy : NULL, v->own.sums);
 }
 
-static void add_values(const struct visit *v, struct group *group, int64_t k, int64_t at, int64_t first) {
-    (void)k;
-    for (int64_t c = 0; c < depth_of(&v->args->p.norm); c++)
-        group->chain[(first + c) % FL_ROW_CHAINS] += v->own->x[at + c];
+static void add_values(struct visit *v, int64_t pixel, int64_t pixels) {
+    v->rows->vectors->add_chains(pixels, v->g->n, depth_of(v->g), pixel, v->own.x, v->own.chain);
 }
 
-static void add_squares(const struct visit *v, struct group *group, int64_t k, int64_t at, int64_t first) {
-    (void)k;
-    for (int64_t c = 0; c < depth_of(&v->args->p.norm); c++) {
-        const double distance = v->own->x[at + c] - group->numbers.mean;
-        group->chain[(first + c) % FL_ROW_CHAINS] += distance * distance;
-    }
+static void add_squares(struct visit *v, int64_t pixel, int64_t pixels) {
+    const struct own *own = &v->own;
+    v->rows->vectors->columns_squares(pixels, v->g->n, own->x, &own->columns, own->value);
+    v->rows->vectors->add_chains(pixels, v->g->n, depth_of(v->g), pixel, own->value, own->chain);
 }
 
-static void add_gradients(const struct visit *v, struct group *group, int64_t k, int64_t at, int64_t first) {
-    const int64_t depth = depth_of(&v->args->p.norm);
-    for (int64_t c = 0; c < depth; c++) {
-        const int64_t i = (first + c) % FL_ROW_CHAINS;
-        const double g = v->own->dy[at + c] * v->gamma[k * depth + c];
-        group->chain[i] += g;
-        group->products[i] += g * fl_row_normal(&group->numbers, v->own->x[at + c]);
-    }
+static void add_gradients(struct visit *v, int64_t pixel, int64_t pixels) {
+    const struct own *own = &v->own;
+    v->rows->vectors->columns_products(pixels, v->g->n, own->dy, own->x, &own->columns, own->dy, own->value);
+    v->rows->vectors->add_chains(pixels, v->g->n, depth_of(v->g), pixel, own->dy, own->chain);
+    v->rows->vectors->add_chains(pixels, v->g->n, depth_of(v->g), pixel, own->value, own->products);
 }
 
 static double take_sum(double *chain) {
@@ -292,70 +313,160 @@ static double take_sum(double *chain) {
     return total;
 }
 
-/* Sums of x of every group, and in float formats their numbers. */
-static void sum_groups(struct visit *v) {
-    const struct fl_norm *g = &v->args->p.norm;
-    const double count = (double)size_of(g);
-    for (int64_t k = 0; k < g->groups; k++)
-        v->own->groups[k] = (struct group){0};
-    if (fl_ref_shared(v->args)) {
-        go_through(v, add_exactly, false);
-        return;
+/* The sums of a group, with those of dy if dy was read. */
+static struct fl_row_sums sums_of(const struct visit *v, int64_t group) {
+    const double *gamma = v->own.columns.gamma;
+    struct fl_row_sums s = {0};
+    for (int64_t c = group * depth_of(v->g); c < (group + 1) * depth_of(v->g); c++) {
+        const struct fl_column_sums *of = &v->own.sums[c];
+        const int64_t scale = gamma ? (int64_t)gamma[c] : 0;
+        s.x += of->x;
+        s.xx += of->xx;
+        s.g += (fl_int128)scale * of->dy;
+        s.gx += (fl_int128)scale * of->dy_x;
     }
+    return s;
+}
+
+static void sum_exactly(struct visit *v) {
+    memset(v->own.sums, 0, (size_t)v->g->n * sizeof *v->own.sums);
+    go_through(v, add_exactly);
+}
+
+static void spread(const struct fl_norm *g, const struct fl_row_numbers *r, int64_t group,
+                   const struct fl_row_columns *to) {
+    for (int64_t c = group * depth_of(g); c < (group + 1) * depth_of(g); c++) {
+        to->f[c] = r->inverse;
+        to->g[c] = r->slope;
+        to->centre[c] = r->mean;
+        to->g_centre[c] = r->mean_g;
+    }
+}
+
+/* The numbers of the groups of float formats, each pass with those of the one before. */
+static void number_groups(struct visit *v) {
+    const struct fl_norm *g = v->g;
+    const struct own *own = &v->own;
+    const double count = (double)size_of(g);
     const int dy = v->dy;
+    memset(own->chain, 0, (size_t)(g->groups * FL_ROW_CHAINS) * sizeof *own->chain);
+    memset(own->products, 0, (size_t)(g->groups * FL_ROW_CHAINS) * sizeof *own->products);
     v->dy = -1;
-    go_through(v, add_values, false);
-    for (int64_t k = 0; k < g->groups; k++)
-        v->own->groups[k].numbers.mean = take_sum(v->own->groups[k].chain) / count;
-    go_through(v, add_squares, false);
-    for (int64_t k = 0; k < g->groups; k++)
-        v->own->groups[k].numbers.inverse =
-            1 / sqrt(take_sum(v->own->groups[k].chain) / count + v->args->p.norm.epsilon);
+    go_through(v, add_values);
+    for (int64_t k = 0; k < g->groups; k++) {
+        own->groups[k].numbers = (struct fl_row_numbers){.mean = take_sum(own->chain + k * FL_ROW_CHAINS) / count};
+        spread(g, &own->groups[k].numbers, k, &own->columns);
+    }
+    go_through(v, add_squares);
+    for (int64_t k = 0; k < g->groups; k++) {
+        own->groups[k].numbers.inverse = 1 / sqrt(take_sum(own->chain + k * FL_ROW_CHAINS) / count + g->epsilon);
+        spread(g, &own->groups[k].numbers, k, &own->columns);
+    }
     v->dy = dy;
     if (dy < 0)
         return;
-    go_through(v, add_gradients, false);
+    go_through(v, add_gradients);
     for (int64_t k = 0; k < g->groups; k++) {
-        struct group *group = &v->own->groups[k];
-        group->numbers.mean_g = take_sum(group->chain) / count;
-        group->numbers.slope = take_sum(group->products) / count;
+        own->groups[k].numbers.mean_g = take_sum(own->chain + k * FL_ROW_CHAINS) / count;
+        own->groups[k].numbers.slope = take_sum(own->products + k * FL_ROW_CHAINS) / count;
+        spread(g, &own->groups[k].numbers, k, &own->columns);
     }
 }
 
-static void map_forward(const struct visit *v, struct group *group, int64_t k, int64_t at, int64_t first) {
-    (void)first;
-    const int64_t depth = depth_of(&v->args->p.norm);
-    const double *x = v->own->x + at, *gamma = v->gamma + k * depth, *beta = v->beta ? v->beta + k * depth : NULL;
-    double *value = v->own->value + at;
-    if (fl_ref_shared(v->args)) {
-        group->out.value = value;
-        fl_row_map_forward(&group->aligned, &group->terms, fl_exponent(&v->args->in[1]), fl_exponent(&v->args->in[2]),
-                           depth, x, gamma, beta, &group->out);
-        return;
-    }
-    for (int64_t c = 0; c < depth; c++)
-        value[c] = fl_row_float_value(&group->numbers, x[c], gamma[c], beta ? beta[c] : 0);
+/* A coefficient in units of the last place of the output, for a factor at exponent e. */
+static double in_units(struct visit *v, struct fl_coefficient k, int e) {
+    const double unit = fl_row_unit(fl_exponent(&v->rows->args->out) - k.e - e);
+    v->usual = v->usual && (unit > 0 || !k.m);
+    return k.m * unit;
 }
 
-static void map_backward(const struct visit *v, struct group *group, int64_t k, int64_t at, int64_t first) {
-    (void)first;
-    const int64_t depth = depth_of(&v->args->p.norm);
-    const double *x = v->own->x + at, *dy = v->own->dy + at, *gamma = v->gamma + k * depth;
-    double *value = v->own->value + at;
-    if (fl_ref_shared(v->args)) {
-        group->out.value = value;
-        fl_row_map_backward(&group->aligned, &group->terms, depth, dy, x, gamma, &group->out);
+/* The terms of a group, of integer formats; e: the exponent of the factor of F and G. */
+static void spread_terms(struct visit *v, int64_t group, int e) {
+    const struct fl_row_terms *t = &v->own.groups[group].terms;
+    const struct fl_row_columns *to = &v->own.columns;
+    const double f = in_units(v, t->f, e), g = in_units(v, t->g, e), h = in_units(v, t->h, 0);
+    for (int64_t c = group * depth_of(v->g); c < (group + 1) * depth_of(v->g); c++) {
+        to->f[c] = f;
+        to->g[c] = g;
+        to->h[c] = h;
+        to->centre[c] = (double)t->centre;
+        to->g_centre[c] = (double)t->g_centre;
+    }
+}
+
+/* Element i of a block: its channel, and the terms of its group. */
+static const struct fl_row_terms *terms_at(const struct visit *v, int64_t i, int64_t *c) {
+    *c = i % v->g->n;
+    return &v->own.groups[*c / depth_of(v->g)].terms;
+}
+
+static struct fl_wide_sum forward_result(const void *of, int64_t i) {
+    const struct visit *v = of;
+    const struct fl_args *args = v->rows->args;
+    int64_t c;
+    const struct fl_row_terms *t = terms_at(v, i, &c);
+    return fl_row_value(t, (int64_t)v->own.x[i], (int64_t)v->own.columns.gamma[c], fl_exponent(&args->in[1]),
+                        (int64_t)v->own.columns.beta[c], fl_exponent(&args->in[2]));
+}
+
+static struct fl_wide_sum backward_result(const void *of, int64_t i) {
+    const struct visit *v = of;
+    int64_t c;
+    const struct fl_row_terms *t = terms_at(v, i, &c);
+    return fl_row_gradient(t, (int64_t)(v->own.dy[i] * v->own.columns.gamma[c]), (int64_t)v->own.x[i]);
+}
+
+/* The results of a block without estimates; the maxima stay in the groups. */
+static void map_exactly(struct visit *v, int64_t pixels) {
+    const struct fl_args *args = v->rows->args;
+    const int64_t depth = depth_of(v->g);
+    const double *gamma = v->own.columns.gamma, *beta = args->in[2].data ? v->own.columns.beta : NULL;
+    for (int64_t p = 0; p < pixels; p++)
+        for (int64_t k = 0; k < v->g->groups; k++) {
+            struct group *group = &v->own.groups[k];
+            const int64_t at = p * v->g->n + k * depth;
+            group->out.value = v->own.value + at;
+            if (args->op == FL_OP_GROUPNORM)
+                fl_row_map_forward(&group->aligned, &group->terms, fl_exponent(&args->in[1]), fl_exponent(&args->in[2]),
+                                   depth, v->own.x + at, gamma + k * depth, beta ? beta + k * depth : NULL,
+                                   &group->out);
+            else
+                fl_row_map_backward(&group->aligned, &group->terms, depth, v->own.dy + at, v->own.x + at,
+                                    gamma + k * depth, &group->out);
+        }
+}
+
+static void map_block(struct visit *v, int64_t pixel, int64_t pixels) {
+    const struct fl_rows *rows = v->rows;
+    const bool forward = rows->args->op == FL_OP_GROUPNORM;
+    const struct own *own = &v->own;
+    const struct fl_row_estimates estimates = {own->value, own->size};
+    const int64_t first = first_of(v, pixel), n = pixels * v->g->n;
+    const double none = 0;
+    if (!fl_ref_shared(rows->args)) {
+        if (forward)
+            rows->vectors->columns_values(pixels, v->g->n, own->x, &own->columns, own->value);
+        else
+            rows->vectors->columns_gradients(pixels, v->g->n, own->dy, own->x, &own->columns, own->value);
+        fl_rows_write(rows, first, n, own->value, NULL, v->stats);
         return;
     }
-    for (int64_t c = 0; c < depth; c++)
-        value[c] = fl_row_float_gradient(&group->numbers, dy[c] * gamma[c], x[c]);
+    if (v->usual && forward)
+        rows->vectors->columns_forward(pixels, v->g->n, own->x, &own->columns, &estimates);
+    else if (v->usual)
+        rows->vectors->columns_backward(pixels, v->g->n, own->dy, own->x, &own->columns, &estimates);
+    if (v->usual &&
+        fl_rows_write_estimates(rows, first, n, &estimates, forward ? forward_result : backward_result, v, v->stats))
+        return;
+    map_exactly(v, pixels);
+    fl_rows_write(rows, first, n, own->value, &none, v->stats);
 }
 
 /* Adds the true maxima of the groups of an image. */
 static void add_maxima(const struct visit *v) {
     struct fl_stats mine = {0};
-    for (int64_t k = 0; k < v->args->p.norm.groups; k++) {
-        const struct group *group = &v->own->groups[k];
+    for (int64_t k = 0; k < v->g->groups; k++) {
+        const struct group *group = &v->own.groups[k];
         const double most =
             group->out.most ? fl_scale2(fl_double_of_128((fl_int128)group->out.most), -group->aligned.e) : 0;
         mine.maximum = most > mine.maximum ? most : mine.maximum;
@@ -364,58 +475,58 @@ static void add_maxima(const struct visit *v) {
     fl_stats_merge(v->stats, &mine);
 }
 
-/* gamma and beta (NULL: none), decoded once. */
-struct vectors {
-    const double *gamma, *beta;
-};
-
-static void forward_image(const struct fl_rows *rows, int64_t image, double *memory, struct fl_stats *stats) {
-    const struct fl_args *args = rows->args;
-    const struct vectors *vectors = rows->plan;
-    const struct own own = own_of(&args->p.norm, memory);
-    struct visit v = {args, &own, vectors->gamma, vectors->beta, image, 0, -1, stats};
-    sum_groups(&v);
-    for (int64_t k = 0; k < args->p.norm.groups && fl_ref_shared(args); k++) {
-        struct group *group = &own.groups[k];
-        group->terms = fl_row_forward(&group->sums, size_of(&args->p.norm), false, fl_exponent(&args->in[0]),
-                                      args->p.norm.epsilon);
-        group->aligned =
-            fl_align_forward(&group->terms, fl_exponent(&args->in[1]), v.beta != NULL, fl_exponent(&args->in[2]));
+/* The terms of every group of integer formats. */
+static void find_terms(struct visit *v) {
+    const struct fl_args *args = v->rows->args;
+    const struct fl_norm *g = v->g;
+    const bool forward = args->op == FL_OP_GROUPNORM, beta = args->in[2].data != NULL;
+    const int ex = fl_exponent(&args->in[v->x]), eg = fl_exponent(&args->in[1]), eb = fl_exponent(&args->in[2]);
+    v->usual = fl_rows_take_estimates(v->rows);
+    v->own.columns.unit = forward && beta ? fl_row_unit(fl_exponent(&args->out) - eb) : 0;
+    v->usual = v->usual && (v->own.columns.unit > 0 || !forward || !beta);
+    for (int64_t k = 0; k < g->groups; k++) {
+        const struct fl_row_sums s = sums_of(v, k);
+        struct group *group = &v->own.groups[k];
+        *group = (struct group){0};
+        group->terms = forward ? fl_row_forward(&s, size_of(g), false, ex, g->epsilon)
+                               : fl_row_backward(&s, size_of(g), false, ex, fl_exponent(&args->in[0]) + eb, g->epsilon);
+        group->aligned = forward ? fl_align_forward(&group->terms, eg, beta, eb) : fl_align_backward(&group->terms);
+        spread_terms(v, k, forward ? eg : 0);
     }
-    go_through(&v, map_forward, true);
-    if (fl_ref_shared(args))
-        add_maxima(&v);
 }
 
-static void backward_image(const struct fl_rows *rows, int64_t image, double *memory, struct fl_stats *stats) {
-    const struct fl_args *args = rows->args;
+static void normalise_image(const struct fl_rows *rows, int64_t image, double *memory, struct fl_stats *stats) {
     const struct vectors *vectors = rows->plan;
-    const struct own own = own_of(&args->p.norm, memory);
-    struct visit v = {args, &own, vectors->gamma, NULL, image, 1, 0, stats};
-    sum_groups(&v);
-    for (int64_t k = 0; k < args->p.norm.groups && fl_ref_shared(args); k++) {
-        struct group *group = &own.groups[k];
-        group->terms = fl_row_backward(&group->sums, size_of(&args->p.norm), false, fl_exponent(&args->in[1]),
-                                       fl_exponent(&args->in[0]) + fl_exponent(&args->in[2]), args->p.norm.epsilon);
-        group->aligned = fl_align_backward(&group->terms);
+    const bool forward = rows->args->op == FL_OP_GROUPNORM;
+    struct visit v = visit_of(rows, memory, stats);
+    v.image = image;
+    v.x = forward ? 0 : 1;
+    v.dy = forward ? -1 : 0;
+    v.own.columns.gamma = vectors->gamma;
+    v.own.columns.beta = vectors->beta;
+    if (!fl_ref_shared(rows->args)) {
+        number_groups(&v);
+        go_through(&v, map_block);
+        return;
     }
-    go_through(&v, map_backward, true);
-    if (fl_ref_shared(args))
-        add_maxima(&v);
+    sum_exactly(&v);
+    find_terms(&v);
+    go_through(&v, map_block);
+    add_maxima(&v);
 }
 
 static int64_t own_doubles(const struct fl_norm *g) {
-    return 3 * block_doubles(g) + g->groups * (int64_t)(sizeof(struct group) / sizeof(double));
+    struct own own;
+    return lay_out_own(g, NULL, &own);
 }
-_Static_assert(sizeof(struct group) % sizeof(double) == 0, "groups are counted in doubles");
 
 static struct fl_rows images_of(const struct fl_args *args) {
     return (struct fl_rows){.args = args,
                             .rows = args->p.norm.batch,
                             .width = args->p.norm.m * args->p.norm.n,
-                            .common = (size_t)(2 * args->p.norm.n) * sizeof(double),
+                            .common = (size_t)(2 * fl_row_room(args->p.norm.n)) * sizeof(double),
                             .doubles = own_doubles(&args->p.norm),
-                            .run = args->op == FL_OP_GROUPNORM ? forward_image : backward_image};
+                            .run = normalise_image};
 }
 
 static size_t need(const struct fl_args *args) {
@@ -423,23 +534,25 @@ static size_t need(const struct fl_args *args) {
     return fl_rows_need(&rows);
 }
 
-static tensor_status group_norm_images(const struct fl_args *args) {
+static tensor_status group_norm(const struct fl_args *args, const struct fl_row_vectors *vectors) {
     struct fl_rows rows = images_of(args);
+    rows.vectors = vectors;
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
     const bool forward = args->op == FL_OP_GROUPNORM;
     const int64_t n = args->p.norm.n;
-    double *gamma = (double *)(void *)memory, *beta = forward && args->in[2].data ? gamma + n : NULL;
-    fl_rows_fetch(args, forward ? 1 : 2, 0, n, gamma);
-    if (beta)
-        fl_rows_fetch(args, 2, 0, n, beta);
+    double *gamma = (double *)(void *)memory, *beta = gamma + fl_row_room(n);
+    fl_rows_read(&rows, forward ? 1 : 2, 0, n, gamma);
+    memset(beta, 0, (size_t)n * sizeof *beta);
+    if (forward && args->in[2].data)
+        fl_rows_read(&rows, 2, 0, n, beta);
     rows.plan = &(struct vectors){gamma, beta};
     fl_rows_run(&rows, memory);
     return TENSOR_OK;
 }
 
-/* --- the gradient by gamma: numbers of the groups, sums of chunks of pixels, sums of those ------------------------ */
+/* --- the gradient by gamma: numbers of the groups, sums of chunks, sums of those ---------------------------------- */
 
 /* Arrays in the memory that all threads share. */
 struct gamma_plan {
@@ -450,8 +563,17 @@ struct gamma_plan {
     int finest;
 };
 
+/* Images of a chunk of integer formats, whose sums are exact in any order. */
+static int64_t images_of_chunk(const struct fl_norm *g) {
+    return (FL_ROWS_CHUNK + g->m - 1) / g->m;
+}
+
+/* The pixels of a chunk of float formats are FL_ROWS_CHUNK, by the definition. */
 static int64_t chunks_of(const struct fl_args *args) {
-    return (args->p.norm.batch * args->p.norm.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
+    const struct fl_norm *g = &args->p.norm;
+    const int64_t images = images_of_chunk(g);
+    return fl_ref_shared(args) ? (g->batch + images - 1) / images
+                               : (g->batch * g->m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
 }
 
 /* Places the arrays from `memory` on; returns how many bytes they take. */
@@ -460,7 +582,7 @@ static size_t lay_out(const struct fl_args *args, char *memory, struct gamma_pla
     const size_t cells = (size_t)(chunks_of(args) * g->n);
     const size_t sums = fl_line_bytes(cells * (fl_ref_shared(args) ? sizeof *p->exact : sizeof *p->sums)),
                  groups = fl_line_bytes((size_t)(g->batch * g->groups) * sizeof *p->groups),
-                 values = fl_line_bytes((size_t)g->n * sizeof *p->value);
+                 values = (size_t)fl_row_room(g->n) * sizeof *p->value;
     if (memory) {
         p->exact = (fl_int128 *)(void *)memory;
         p->sums = (double *)(void *)memory;
@@ -473,64 +595,74 @@ static size_t lay_out(const struct fl_args *args, char *memory, struct gamma_pla
 static void numbers_image(const struct fl_rows *rows, int64_t image, double *memory, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
     const struct gamma_plan *p = rows->plan;
-    const struct own own = own_of(&args->p.norm, memory);
-    struct visit v = {args, &own, NULL, NULL, image, 1, -1, stats};
-    sum_groups(&v);
-    for (int64_t k = 0; k < args->p.norm.groups; k++) {
-        struct group_number *number = &p->groups[image * args->p.norm.groups + k];
-        *number = (struct group_number){.numbers = own.groups[k].numbers};
-        if (fl_ref_shared(args))
-            number->weight = fl_row_weight_of(&own.groups[k].sums, size_of(&args->p.norm), false,
-                                              fl_exponent(&args->in[1]), args->p.norm.epsilon);
+    struct visit v = visit_of(rows, memory, stats);
+    v.image = image;
+    v.x = 1;
+    v.dy = -1;
+    if (fl_ref_shared(args))
+        sum_exactly(&v);
+    else
+        number_groups(&v);
+    for (int64_t k = 0; k < v.g->groups; k++) {
+        struct group_number *number = &p->groups[image * v.g->groups + k];
+        *number = (struct group_number){0};
+        if (fl_ref_shared(args)) {
+            const struct fl_row_sums s = sums_of(&v, k);
+            number->weight = fl_row_weight_of(&s, size_of(v.g), false, fl_exponent(&args->in[1]), v.g->epsilon);
+        } else {
+            number->numbers = v.own.groups[k].numbers;
+        }
     }
 }
 
-/* Adds the shares of a group in one pixel. */
-static void add_shares(const struct gamma_plan *p, const struct fl_norm *g, const struct group_number *of,
-                       const double *dy, const double *x, int64_t cell, bool shared) {
-    const int64_t depth = depth_of(g), size = size_of(g), sum = of->weight.sum;
-    if (!shared) {
-        for (int64_t c = 0; c < depth; c++)
-            p->sums[cell + c] += dy[c] * fl_row_normal(&of->numbers, x[c]);
-        return;
+/* The shares of the pixels of an image are weight (n dy x - sum dy) for each channel: its sums say all. */
+static void add_image(const struct visit *v, const struct gamma_plan *p, fl_int128 *exact) {
+    for (int64_t c = 0; c < v->g->n; c++) {
+        const struct fl_row_weight *w = &p->groups[v->image * v->g->groups + c / depth_of(v->g)].weight;
+        const struct fl_column_sums *s = &v->own.sums[c];
+        const fl_int128 share = (fl_int128)size_of(v->g) * s->dy_x - (fl_int128)w->sum * s->dy;
+        if (w->weight.m)
+            exact[c] += share * ((fl_int128)w->weight.m * ((fl_int128)1 << (p->finest - w->weight.e)));
     }
-    const struct fl_coefficient w = of->weight.weight;
-    if (!w.m)
-        return;
-    const fl_int128 weight = (fl_int128)w.m * ((fl_int128)1 << (p->finest - w.e));
-    for (int64_t c = 0; c < depth; c++) /* below 2^62: groups have fewer than 2^31 elements */
-        p->exact[cell + c] += (int64_t)dy[c] * (size * (int64_t)x[c] - sum) * weight;
+}
+
+static void chunk_of_images(const struct fl_rows *rows, int64_t chunk, double *memory, struct fl_stats *stats) {
+    const struct gamma_plan *p = rows->plan;
+    struct visit v = visit_of(rows, memory, stats);
+    const int64_t begin = chunk * images_of_chunk(v.g), left = v.g->batch - begin,
+                  end = begin + (left < images_of_chunk(v.g) ? left : images_of_chunk(v.g));
+    fl_int128 *exact = p->exact + chunk * v.g->n;
+    memset(exact, 0, (size_t)v.g->n * sizeof *exact);
+    v.x = 1;
+    v.dy = 0;
+    for (v.image = begin; v.image < end; v.image++) {
+        sum_exactly(&v);
+        add_image(&v, p, exact);
+    }
 }
 
 static void chunk_of_pixels(const struct fl_rows *rows, int64_t chunk, double *memory, struct fl_stats *stats) {
-    (void)stats;
-    const struct fl_args *args = rows->args;
-    const struct fl_norm *g = &args->p.norm;
     const struct gamma_plan *p = rows->plan;
-    const struct own own = own_of(g, memory);
-    const bool shared = fl_ref_shared(args);
+    struct visit v = visit_of(rows, memory, stats);
+    const struct fl_norm *g = v.g;
     const int64_t all = g->batch * g->m, begin = chunk * FL_ROWS_CHUNK,
-                  end = begin + FL_ROWS_CHUNK < all ? begin + FL_ROWS_CHUNK : all, cell = chunk * g->n;
-    for (int64_t c = 0; c < g->n; c++) {
-        if (shared)
-            p->exact[cell + c] = 0;
-        else
-            p->sums[cell + c] = 0;
-    }
-    for (int64_t first = begin; first < end; first += block_of(g)) {
-        const int64_t last = first + block_of(g) < end ? first + block_of(g) : end;
-        fl_rows_fetch(args, 0, first * g->n, (last - first) * g->n, own.dy);
-        fl_rows_fetch(args, 1, first * g->n, (last - first) * g->n, own.x);
-        for (int64_t pixel = first; pixel < last; pixel++)
-            for (int64_t k = 0; k < g->groups; k++) {
-                const int64_t at = (pixel - first) * g->n + k * depth_of(g);
-                add_shares(p, g, &p->groups[pixel / g->m * g->groups + k], own.dy + at, own.x + at,
-                           cell + k * depth_of(g), shared);
-            }
+                  end = begin + FL_ROWS_CHUNK < all ? begin + FL_ROWS_CHUNK : all;
+    double *total = p->sums + chunk * g->n;
+    memset(total, 0, (size_t)g->n * sizeof *total);
+    for (int64_t first = begin, last; first < end; first = last) { /* pixels of one image */
+        const int64_t image = first / g->m;
+        last = first + block_of(g) < end ? first + block_of(g) : end;
+        last = last < (image + 1) * g->m ? last : (image + 1) * g->m;
+        for (int64_t k = 0; k < g->groups && (first == begin || first % g->m == 0); k++)
+            spread(g, &p->groups[image * g->groups + k].numbers, k, &v.own.columns);
+        fl_rows_read(rows, 0, first * g->n, (last - first) * g->n, v.own.dy);
+        fl_rows_read(rows, 1, first * g->n, (last - first) * g->n, v.own.x);
+        rows->vectors->columns_shares(last - first, g->n, v.own.dy, v.own.x, &v.own.columns, total);
     }
 }
 
-static void add_chunks(const struct fl_args *args, const struct gamma_plan *p) {
+static void add_chunks(const struct fl_rows *rows, const struct gamma_plan *p) {
+    const struct fl_args *args = rows->args;
     const int64_t n = args->p.norm.n;
     struct fl_row_out out = {.value = p->value};
     for (int64_t c = 0; c < n; c++) {
@@ -547,7 +679,7 @@ static void add_chunks(const struct fl_args *args, const struct gamma_plan *p) {
         else
             p->value[c] = total;
     }
-    fl_rows_store(args, 0, n, p->value, out.largest, args->stats);
+    fl_rows_write(rows, 0, n, p->value, &out.largest, args->stats);
 }
 
 static struct fl_rows gamma_rows(const struct fl_args *args, struct gamma_plan *p) {
@@ -566,25 +698,27 @@ static size_t gamma_need(const struct fl_args *args) {
     return fl_rows_need(&rows);
 }
 
-static tensor_status gamma_of_groups(const struct fl_args *args) {
+static tensor_status gamma_of_groups(const struct fl_args *args, const struct fl_row_vectors *vectors) {
     struct gamma_plan p = {0};
     struct fl_rows rows = gamma_rows(args, &p);
+    const bool shared = fl_ref_shared(args);
+    rows.vectors = vectors;
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
     lay_out(args, memory, &p);
     fl_rows_run(&rows, memory);
-    p.finest = fl_ref_shared(args) ? finest_of(p.groups, args->p.norm.batch * args->p.norm.groups) : 0;
+    p.finest = shared ? finest_of(p.groups, args->p.norm.batch * args->p.norm.groups) : 0;
     rows.rows = chunks_of(args);
-    rows.width = FL_ROWS_CHUNK * args->p.norm.n;
-    rows.run = chunk_of_pixels;
+    rows.width = (shared ? images_of_chunk(&args->p.norm) * args->p.norm.m : FL_ROWS_CHUNK) * args->p.norm.n;
+    rows.run = shared ? chunk_of_images : chunk_of_pixels;
     fl_rows_run(&rows, memory);
-    add_chunks(args, &p);
+    add_chunks(&rows, &p);
     return TENSOR_OK;
 }
 
-static const struct fl_any_kernels group_kernels[FL_BACKENDS] = {[FL_PORTABLE] = {group_norm_images, need}};
-static const struct fl_any_kernels gamma_kernels[FL_BACKENDS] = {[FL_PORTABLE] = {gamma_of_groups, gamma_need}};
+FL_ROWS_TABLE(static, group_kernels, group_norm, need)
+FL_ROWS_TABLE(static, gamma_kernels, gamma_of_groups, gamma_need)
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 

@@ -97,7 +97,7 @@ static void powers_of(const struct fl_args *args, const struct fl_lrn_rule *how,
             power[c] = fl_lrn_power(how, base[c]);
 }
 
-/* The values of a pixel: fl_rows_fetch gives mantissas. */
+/* The values of a pixel: fl_rows_read gives mantissas. */
 static void to_values(const struct fl_args *args, int in, double *x) {
     if (!fl_ref_shared(args))
         return;
@@ -110,22 +110,24 @@ static void forward_pixel(const struct fl_rows *rows, int64_t row, double *own, 
     const struct fl_args *args = rows->args;
     const struct fl_lrn_rule *how = rows->plan;
     const int64_t n = args->p.lrn.n;
-    double *x = own, *value = own + n, *base = own + 2 * n, *power = own + 3 * n;
-    fl_rows_fetch(args, 0, row * n, n, x);
+    const int64_t room = fl_row_room(n);
+    double *x = own, *value = own + room, *base = own + 2 * room, *power = own + 3 * room;
+    fl_rows_read(rows, 0, row * n, n, x);
     powers_of(args, how, x, value, base, power);
     to_values(args, 0, x);
     for (int64_t c = 0; c < n; c++)
         value[c] = x[c] / power[c];
-    fl_rows_store(args, row * n, n, value, fl_rows_largest(value, n), stats);
+    fl_rows_write(rows, row * n, n, value, NULL, stats);
 }
 
 static void backward_pixel(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
     const struct fl_lrn_rule *how = rows->plan;
     const int64_t n = args->p.lrn.n;
-    double *x = own, *value = own + n, *base = own + 2 * n, *power = own + 3 * n, *dy = own + 4 * n;
-    fl_rows_fetch(args, 0, row * n, n, dy);
-    fl_rows_fetch(args, 1, row * n, n, x);
+    const int64_t room = fl_row_room(n);
+    double *x = own, *value = own + room, *base = own + 2 * room, *power = own + 3 * room, *dy = own + 4 * room;
+    fl_rows_read(rows, 0, row * n, n, dy);
+    fl_rows_read(rows, 1, row * n, n, x);
     powers_of(args, how, x, value, base, power);
     to_values(args, 0, dy);
     to_values(args, 1, x);
@@ -134,7 +136,7 @@ static void backward_pixel(const struct fl_rows *rows, int64_t row, double *own,
     sums_around(base, n, how->above, how->below, value);
     for (int64_t c = 0; c < n; c++)
         value[c] = fl_lrn_gradient(how, dy[c], x[c], power[c], value[c]);
-    fl_rows_store(args, row * n, n, value, fl_rows_largest(value, n), stats);
+    fl_rows_write(rows, row * n, n, value, NULL, stats);
 }
 
 static struct fl_rows pixels_of(const struct fl_args *args, const struct fl_lrn_rule *how) {
@@ -143,7 +145,7 @@ static struct fl_rows pixels_of(const struct fl_args *args, const struct fl_lrn_
                             .plan = how,
                             .rows = args->p.lrn.m,
                             .width = args->p.lrn.n,
-                            .doubles = (gradient ? 5 : 4) * args->p.lrn.n,
+                            .doubles = (gradient ? 5 : 4) * fl_row_room(args->p.lrn.n),
                             .run = gradient ? backward_pixel : forward_pixel};
 }
 
@@ -152,9 +154,10 @@ static size_t need(const struct fl_args *args) {
     return fl_rows_need(&rows);
 }
 
-static tensor_status lrn_pixels(const struct fl_args *args) {
+static tensor_status lrn(const struct fl_args *args, const struct fl_row_vectors *vectors) {
     const struct fl_lrn_rule how = how_of(args);
     struct fl_rows rows = pixels_of(args, &how);
+    rows.vectors = vectors;
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
@@ -162,7 +165,7 @@ static tensor_status lrn_pixels(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-static const struct fl_any_kernels kernels[FL_BACKENDS] = {[FL_PORTABLE] = {lrn_pixels, need}};
+FL_ROWS_TABLE(static, kernels, lrn, need)
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 

@@ -97,30 +97,10 @@ tensor_status fl_ref_avgpool_window(const struct fl_args *args) {
 
 /* --- lines of images in threads ----------------------------------------------------------------------------------- */
 
-/* sum / count rounded to odd, and *near to nearest; both integers, |sum| and count below 2^53. The remainder of a
- * quotient that was rounded to nearest is a double. */
-static inline double odd_quotient(double sum, double count, double *near) {
-    const double q = sum / count, rest = fma(-q, count, sum);
-    uint64_t bits;
-    memcpy(&bits, &q, sizeof bits);
-    const uint64_t step = rest != 0 ? ~bits & 1 : 0;
-    bits += (rest > 0) == (q > 0) ? step : -step;
-    *near = q;
-    double odd;
-    memcpy(&odd, &bits, sizeof odd);
-    return odd;
-}
-
 /* Replaces the integers in `value` by value / count at exponent e; returns the largest magnitude. */
-static double divide(double *value, int64_t n, double count, int e) {
+static double divide(const struct fl_rows *rows, double *value, int64_t n, double count, int e) {
     const double unit = fl_scale2(1, -e);
-    double largest = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double near;
-        value[i] = odd_quotient(value[i], count, &near) * unit;
-        largest = fabs(near) > largest ? fabs(near) : largest;
-    }
-    return largest * unit;
+    return rows->vectors->divide_odd(value, n, count, unit) * unit;
 }
 
 /* Sums of float formats, in chains of FL_ROWS_CHUNK. */
@@ -142,10 +122,10 @@ static void forward_line(const struct fl_rows *rows, int64_t row, double *own, s
     const int64_t p = row % g->p, line = g->w * g->c, outputs = g->q * g->c;
     const bool shared = fl_ref_shared(args);
     const struct fl_span y = fl_pool_inside(&down, p);
-    double *x = own, *total = x + line, *chain = total + outputs, largest = 0;
-    memset(total, 0, (size_t)(2 * outputs) * sizeof *total);
+    double *x = own, *total = x + fl_row_room(line), *chain = total + fl_row_room(outputs), largest = 0;
+    memset(total, 0, (size_t)(2 * fl_row_room(outputs)) * sizeof *total);
     for (int64_t a = y.from; a < y.to; a++) {
-        fl_rows_fetch(args, 0, (row / g->p * g->h + a) * line, line, x);
+        fl_rows_read(rows, 0, (row / g->p * g->h + a) * line, line, x);
         for (int64_t q = 0; q < g->q; q++) {
             const struct fl_span z = fl_pool_inside(&across, q);
             int64_t taken = (a - y.from) * (z.to - z.from);
@@ -163,13 +143,13 @@ static void forward_line(const struct fl_rows *rows, int64_t row, double *own, s
         const double count = (double)(fl_pool_count(&down, p) * fl_pool_count(&across, q));
         double *sum = total + q * g->c;
         if (shared) {
-            const double most = divide(sum, g->c, count, fl_exponent(&args->in[0]));
+            const double most = divide(rows, sum, g->c, count, fl_exponent(&args->in[0]));
             largest = most > largest ? most : largest;
         }
         for (int64_t c = 0; !shared && c < g->c; c++)
             sum[c] = (sum[c] + chain[q * g->c + c]) / count;
     }
-    fl_rows_store(args, row * outputs, outputs, total, largest, stats);
+    fl_rows_write(rows, row * outputs, outputs, total, &largest, stats);
 }
 
 /* The gradient of a line of pixels. own: a line of dy, sums. */
@@ -180,11 +160,11 @@ static void backward_line(const struct fl_rows *rows, int64_t row, double *own, 
     const int64_t line = g->w * g->c, outputs = g->q * g->c;
     const bool shared = fl_ref_shared(args);
     const struct fl_span p = fl_pool_windows(&down, row % g->h);
-    double *dy = own, *sum = own + outputs, largest = 0;
+    double *dy = own, *sum = own + fl_row_room(outputs), largest = 0;
     memset(sum, 0, (size_t)line * sizeof *sum);
     for (int64_t j = p.from; j < p.to; j++) {
         const int64_t high = fl_pool_count(&down, j);
-        fl_rows_fetch(args, 0, (row / g->h * g->p + j) * outputs, outputs, dy);
+        fl_rows_read(rows, 0, (row / g->h * g->p + j) * outputs, outputs, dy);
         for (int64_t b = 0; b < g->w; b++) {
             const struct fl_span q = fl_pool_windows(&across, b);
             double *pixel = sum + b * g->c;
@@ -199,8 +179,8 @@ static void backward_line(const struct fl_rows *rows, int64_t row, double *own, 
         }
     }
     if (shared)
-        largest = divide(sum, line, (double)(down.common * across.common), fl_exponent(&args->in[0]));
-    fl_rows_store(args, row * line, line, sum, largest, stats);
+        largest = divide(rows, sum, line, (double)(down.common * across.common), fl_exponent(&args->in[0]));
+    fl_rows_write(rows, row * line, line, sum, &largest, stats);
 }
 
 /* The largest number of windows that contain a position. */
@@ -224,7 +204,7 @@ static struct fl_rows lines_of(const struct fl_args *args) {
     return (struct fl_rows){.args = args,
                             .rows = g->batch * (gradient ? g->h : g->p),
                             .width = gradient ? g->w * g->c : g->q * g->c,
-                            .doubles = (gradient ? g->w + g->q : g->w + 2 * g->q) * g->c,
+                            .doubles = fl_row_room(g->w * g->c) + (gradient ? 1 : 2) * fl_row_room(g->q * g->c),
                             .run = gradient ? backward_line : forward_line};
 }
 
@@ -233,8 +213,9 @@ static size_t need(const struct fl_args *args) {
     return fits_doubles(args) ? fl_rows_need(&rows) : fl_ref_bytes(args);
 }
 
-static tensor_status avgpool_lines(const struct fl_args *args) {
+static tensor_status avgpool(const struct fl_args *args, const struct fl_row_vectors *vectors) {
     struct fl_rows rows = lines_of(args);
+    rows.vectors = vectors;
     if (!fits_doubles(args))
         return fl_ref_avgpool_window(args);
     char *memory = fl_rows_begin(&rows);
@@ -244,7 +225,7 @@ static tensor_status avgpool_lines(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-const struct fl_any_kernels fl_avgpool_kernels[FL_BACKENDS] = {[FL_PORTABLE] = {avgpool_lines, need}};
+FL_ROWS_TABLE(, fl_avgpool_kernels, avgpool, need)
 
 /* --- divisors of gradients ---------------------------------------------------------------------------------------- */
 
