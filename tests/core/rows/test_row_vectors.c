@@ -1,9 +1,11 @@
-/* Vector kernels of rows against the reference, on every kernel set: elements and statistics, over drawn shapes and
- * operands that are hard to round: small integers (ties), equal rows, one huge element, both ends of the mantissas,
- * outputs that saturate or flush; NaN and Inf in float formats. The basis of estimates is checked separately: the proof
- * of a rounding, and the powers against the C library's in long double. The seed is printed; an argument sets it. */
+/* Vector kernels of rows, of groups of channels and of broadcast operands against the reference, on every kernel set:
+ * elements and statistics, over drawn shapes and operands that are hard to round: small integers (ties), equal rows, one
+ * huge element, both ends of the mantissas, outputs that saturate or flush; NaN and Inf in float formats. The basis of
+ * estimates is checked separately: the proof of a rounding, and the powers against the C library's in long double. The
+ * seed is printed; an argument sets it. */
 #include "check.h"
 #include "core/arithmetic/elementary.h"
+#include "core/arithmetic/exact.h"
 #include "core/table/format.h"
 #include "core/base/memory.h"
 #include "core/rows/row_vectors.h"
@@ -90,6 +92,7 @@ struct call {
     struct sizes geo;
     int64_t in[3], out;
     int32_t indices[MOST];
+    uint8_t marks[MOST];
 };
 
 static void rows(struct call *c, int64_t *m, int64_t *n) {
@@ -127,6 +130,73 @@ static void permutation(struct call *c) {
         s->stride[d] = stride[order[d]];
     }
     c->in[0] = c->out = count;
+}
+
+/* Images of pixels of n channels in groups. */
+static void groups(struct call *c, enum fl_op op) {
+    static const int depths[] = {1, 2, 3, 7, 8, 9, 16, 24, 31, 32, 33, 64, 100};
+    struct fl_norm *g = &c->args.p.norm;
+    const int64_t depth = depths[between(0, 12)];
+    g->groups = (int)between(1, between(0, 1) ? 1 + 64 / depth : 4);
+    g->n = depth * g->groups;
+    if (between(0, 15) == 0) /* blocks of one pixel */
+        g->n = (g->groups = (int)between(2, 3)) * between(1000, 1500);
+    g->m = between(1, between(0, 1) ? 3 : MOST / 2 / g->n);
+    g->batch = between(1, MOST / (g->m * g->n));
+    c->geo = (struct sizes){g->batch * g->m, g->n, g->groups};
+    c->in[0] = c->out = g->batch * g->m * g->n;
+    if (op == FL_OP_GROUPNORM) {
+        c->in[1] = g->n;
+        c->in[2] = between(0, 2) ? g->n : 0;
+        return;
+    }
+    c->in[1] = c->in[0];
+    if (op == FL_OP_GROUPNORM_GRAD)
+        c->in[2] = g->n;
+    else
+        c->out = g->n;
+}
+
+/* [m, n] beside an operand that is as large, a row, a column or one element. */
+static void broadcast(struct call *c, enum fl_op op) {
+    static const int64_t strides[][2] = {{1, 1}, {0, 1}, {1, 0}, {0, 0}};
+    struct fl_axes *x = &c->args.p.axes;
+    const int64_t *kind = strides[between(0, 3)];
+    int64_t m, n;
+    rows(c, &m, &n);
+    *x = (struct fl_axes){.ndim = 2, .shape = {m, n}, .stride = {{n, 1}, {n, 1}, {n, 1}}};
+    const int other = op == FL_OP_WHERE_GRAD ? 2 : 1;
+    x->stride[other][0] = kind[0] * (kind[1] ? n : 1);
+    x->stride[other][1] = kind[1];
+    c->in[1] = op == FL_OP_WHERE_GRAD ? 0 : (kind[0] ? m : 1) * (kind[1] ? n : 1);
+    x->marked = between(0, 1);
+    if (op == FL_OP_WHERE || op == FL_OP_WHERE_GRAD) {
+        for (int64_t i = 0; i < m * n; i++)
+            c->marks[i] = (uint8_t)(between(0, 1) * between(1, 255));
+        x->marks = c->marks;
+    }
+}
+
+/* A reduction of one or both dimensions of [m, n]; its gradient. */
+static void reduction(struct call *c, enum fl_op op, bool gradient) {
+    struct fl_axes *x = &c->args.p.axes;
+    int64_t m, n;
+    rows(c, &m, &n);
+    const int inner = (int)between(1, 3);
+    const int64_t kept = (inner & 1 ? 1 : m) * (inner & 2 ? 1 : n);
+    *x = (struct fl_axes){.ndim = 2, .shape = {m, n}, .inner = (unsigned)inner};
+    const int64_t of_kept[2] = {inner & 1 ? 0 : inner & 2 ? 1 : n, inner & 2 ? 0 : 1};
+    for (int d = 0; d < 2; d++) {
+        x->stride[0][d] = gradient ? of_kept[d] : d ? 1 : n;
+        x->stride[1][d] = d ? 1 : n;
+        /* the number of a term within its group */
+        x->stride[2][d] = !gradient || !(inner >> d & 1) ? 0 : d ? 1 : inner & 2 ? n : 1;
+    }
+    c->in[0] = gradient ? kept : m * n;
+    c->in[1] = gradient || op == FL_OP_BROADCAST_MUL_GRAD ? m * n : 0;
+    c->out = gradient ? m * n : kept;
+    if (op == FL_OP_REDUCE_SUM_GRAD || op == FL_OP_REDUCE_MEAN_GRAD)
+        c->in[1] = 0;
 }
 
 static void describe(struct call *c, enum fl_op op) {
@@ -172,6 +242,45 @@ static void describe(struct call *c, enum fl_op op) {
     case FL_OP_PERMUTE:
         permutation(c);
         return;
+    case FL_OP_GROUPNORM:
+    case FL_OP_GROUPNORM_GRAD:
+    case FL_OP_GROUPNORM_GAMMA_GRAD:
+        groups(c, op);
+        return;
+    case FL_OP_LRN:
+    case FL_OP_LRN_GRAD:
+        rows(c, &m, &n);
+        c->in[1] = op == FL_OP_LRN ? 0 : m * n;
+        c->args.p.lrn = (struct fl_lrn){m, n, between(1, 9), 1e-4f, between(0, 1) ? 0.75f : 0.5f, 2};
+        return;
+    case FL_OP_DROPOUT:
+        rows(c, &m, &n);
+        c->args.p.dropout = (struct fl_dropout){.p = (float)unit(),
+                                                .scale = (float)(1 + 3 * unit()),
+                                                .key = check_random(&draws),
+                                                .step = (double)between(0, 9)};
+        return;
+    case FL_OP_BROADCAST_ADD:
+    case FL_OP_BROADCAST_MUL:
+    case FL_OP_WHERE:
+    case FL_OP_WHERE_GRAD:
+        broadcast(c, op);
+        return;
+    case FL_OP_REDUCE_SUM:
+    case FL_OP_REDUCE_MEAN:
+    case FL_OP_REDUCE_MAX:
+    case FL_OP_REDUCE_L1:
+    case FL_OP_REDUCE_L2:
+    case FL_OP_BROADCAST_MUL_GRAD:
+        reduction(c, op, false);
+        return;
+    case FL_OP_REDUCE_SUM_GRAD:
+    case FL_OP_REDUCE_MEAN_GRAD:
+    case FL_OP_REDUCE_MAX_GRAD:
+    case FL_OP_REDUCE_L1_GRAD:
+    case FL_OP_REDUCE_L2_GRAD:
+        reduction(c, op, true);
+        return;
     case FL_OP_SLICE:
     case FL_OP_SLICE_GRAD: {
         const int64_t whole = between(1, 3000), part = between(1, whole);
@@ -206,6 +315,11 @@ static void set_numbers(struct call *c, enum fl_op op, double epsilon, float sca
     case FL_OP_LAYERNORM_GAMMA_GRAD:
     case FL_OP_RMSNORM_GAMMA_GRAD:
         c->args.p.norm = (struct fl_norm){.m = g->m, .n = g->n, .epsilon = epsilon};
+        return;
+    case FL_OP_GROUPNORM:
+    case FL_OP_GROUPNORM_GRAD:
+    case FL_OP_GROUPNORM_GAMMA_GRAD:
+        c->args.p.norm.epsilon = epsilon;
         return;
     case FL_OP_SOFTMAX:
     case FL_OP_LOG_SOFTMAX:
@@ -397,7 +511,69 @@ static void check_divide(const struct fl_row_vectors *v) {
     }
 }
 
+/* The quotient cut to a double, its last bit set if something was cut off, in integers. */
+static double cut_quotient(int64_t x, int64_t by) {
+    if (!x)
+        return 0;
+    const uint64_t size = (uint64_t)(x < 0 ? -x : x);
+    int up = 0;
+    while ((fl_uint128)size << up < ((fl_uint128)by << 53))
+        up++;
+    const fl_uint128 all = (fl_uint128)size << up; /* a quotient of 54 bits or more */
+    fl_uint128 q = all / (fl_uint128)by;
+    bool rest = all % (fl_uint128)by != 0;
+    for (; q >> 53; q >>= 1, up--)
+        rest = rest || q & 1;
+    const double size_of = ldexp((double)(uint64_t)(q | rest), -up);
+    return x < 0 ? -size_of : size_of;
+}
+
+/* Sums and products against the functions of single numbers, quotients in integers, choices; what lies behind the n
+ * numbers stays. */
+static void check_sums(const struct fl_row_vectors *v) {
+    enum { N = 21 };
+    for (int i = 0; i < 20000; i++) {
+        const int n = (int)between(1, N);
+        const int64_t by = between(1, between(0, 1) ? 49 : (int64_t)1 << 40);
+        double a[N + 1], b[N + 1], sum[N + 1], product[N + 1], quotient[N + 1], chosen[N + 1], most[3] = {0};
+        uint8_t marks[3 * N];
+        const int stride = (int)between(0, 3);
+        const bool marked = between(0, 1), none = between(0, 1);
+        for (int c = 0; c <= N; c++) {
+            a[c] = ldexp((double)between(-32767, 32767), (int)between(-60, 0));
+            b[c] = ldexp((double)between(-32767, 32767), (int)between(-60, 0));
+            sum[c] = product[c] = chosen[c] = a[c];
+            quotient[c] = (double)(between(-((int64_t)1 << 52), (int64_t)1 << 52) >> between(0, 50));
+        }
+        double before[N + 1];
+        memcpy(before, quotient, sizeof before);
+        for (int c = 0; c < 3 * N; c++)
+            marks[c] = (uint8_t)(between(0, 1) * between(1, 255));
+        const double got[3] = {v->add(sum, b, n), v->multiply(product, b, n),
+                               v->divide_odd(quotient, n, (double)by, 0.25)};
+        v->choose(chosen, none ? NULL : b, n, marks, stride, marked);
+        for (int c = 0; c < n; c++) {
+            const double near = (double)before[c] / (double)by;
+            most[0] = fmax(most[0], fabs(a[c] + b[c]));
+            most[1] = fmax(most[1], fabs(a[c] * b[c]));
+            most[2] = fmax(most[2], fabs(near));
+            CHECK(sum[c] == fl_sum_odd(a[c], b[c]), "%a + %a gave %a", a[c], b[c], sum[c]);
+            CHECK(product[c] == a[c] * b[c], "%a * %a gave %a", a[c], b[c], product[c]);
+            CHECK(quotient[c] == 0.25 * cut_quotient((int64_t)before[c], by), "%a / %lld gave %a", before[c],
+                  (long long)by, quotient[c]);
+            CHECK(chosen[c] == ((marks[c * stride] != 0) == marked ? a[c] : none ? 0 : b[c]), "chose %a", chosen[c]);
+        }
+        for (int c = n; c <= N; c++)
+            CHECK(sum[c] == a[c] && product[c] == a[c] && chosen[c] == a[c] && quotient[c] == before[c],
+                  "number %d of %d changed", c, n);
+        for (int k = 0; k < 3; k++)
+            CHECK(got[k] == most[k], "%s: largest %a, want %a", (const char *[]){"sum", "product", "quotient"}[k],
+                  got[k], most[k]);
+    }
+}
+
 static void check_vectors(const struct fl_row_vectors *v) {
+    check_sums(v);
     check_proofs(v);
     check_powers(v);
     check_divide(v);
@@ -410,12 +586,43 @@ static bool runs(enum fl_backend backend) {
 }
 
 int main(int argc, char **argv) {
-    static const enum fl_op ops[] = {FL_OP_LAYERNORM,         FL_OP_RMSNORM,          FL_OP_LAYERNORM_GRAD,
-                                     FL_OP_RMSNORM_GRAD,      FL_OP_SOFTMAX,          FL_OP_LOG_SOFTMAX,
-                                     FL_OP_SOFTMAX_GRAD,      FL_OP_LOG_SOFTMAX_GRAD, FL_OP_EMBEDDING,
-                                     FL_OP_EMBEDDING_GRAD,    FL_OP_PERMUTE,          FL_OP_SLICE,
-                                     FL_OP_SLICE_GRAD,        FL_OP_CONCAT,           FL_OP_LAYERNORM_GAMMA_GRAD,
-                                     FL_OP_RMSNORM_GAMMA_GRAD};
+    static const enum fl_op ops[] = {FL_OP_LAYERNORM,
+                                     FL_OP_RMSNORM,
+                                     FL_OP_LAYERNORM_GRAD,
+                                     FL_OP_RMSNORM_GRAD,
+                                     FL_OP_SOFTMAX,
+                                     FL_OP_LOG_SOFTMAX,
+                                     FL_OP_SOFTMAX_GRAD,
+                                     FL_OP_LOG_SOFTMAX_GRAD,
+                                     FL_OP_EMBEDDING,
+                                     FL_OP_EMBEDDING_GRAD,
+                                     FL_OP_PERMUTE,
+                                     FL_OP_SLICE,
+                                     FL_OP_SLICE_GRAD,
+                                     FL_OP_CONCAT,
+                                     FL_OP_LAYERNORM_GAMMA_GRAD,
+                                     FL_OP_RMSNORM_GAMMA_GRAD,
+                                     FL_OP_GROUPNORM,
+                                     FL_OP_GROUPNORM_GRAD,
+                                     FL_OP_GROUPNORM_GAMMA_GRAD,
+                                     FL_OP_LRN,
+                                     FL_OP_LRN_GRAD,
+                                     FL_OP_DROPOUT,
+                                     FL_OP_BROADCAST_ADD,
+                                     FL_OP_BROADCAST_MUL,
+                                     FL_OP_WHERE,
+                                     FL_OP_WHERE_GRAD,
+                                     FL_OP_REDUCE_SUM,
+                                     FL_OP_REDUCE_MEAN,
+                                     FL_OP_REDUCE_MAX,
+                                     FL_OP_REDUCE_L1,
+                                     FL_OP_REDUCE_L2,
+                                     FL_OP_BROADCAST_MUL_GRAD,
+                                     FL_OP_REDUCE_SUM_GRAD,
+                                     FL_OP_REDUCE_MEAN_GRAD,
+                                     FL_OP_REDUCE_MAX_GRAD,
+                                     FL_OP_REDUCE_L1_GRAD,
+                                     FL_OP_REDUCE_L2_GRAD};
     const uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 20160721;
     const int cases = argc > 2 ? atoi(argv[2]) : CASES;
     draws = seed;
