@@ -139,6 +139,19 @@ def main():
         check("1 tensor compared" in succeed("diff", quantised, at("y.npz")).stdout, "recorded output of integers")
         expect_error(["diff", perceptron, "--formats", "fp32,fp16", "--batch", "8"], 2, "--batch 8", "no batch")
         expect_error(["diff", a, b, "--batch", "8", "--input", at("x.npy")], 2, "--batch", "without --input")
+        open(at("five.npy"), "wb").write(npy("<f4", (5, 4), draw(20, 1)))
+        single_one = write_model(at("single.onnx"), [node("Relu", ["x"], ["y"])], [port("x", 1, [1, 4])], [port("y", 1, [1, 4])], [])
+        for command in (["run", perceptron, "--output", at("out.npy")], ["diff", perceptron, "--formats", "fp32,bf16"]):
+            expect_error([*command, "--input", at("five.npy")], 1 + (command[0] == "diff"),
+                         "'x' is given float32 [5, 4], expected float32 [2, 4], or a multiple of 2 as its first size")
+        open(at("narrow.npy"), "wb").write(npy("<f4", (3, 5), draw(15, 1)))
+        expect_error(["run", single_one, "--input", at("narrow.npy"), "--output", at("out.npy")], 1,
+                     "[3, 5], expected float32 [1, 4], or any other first size")
+        expect_error(["diff", perceptron, "--formats", "fp32,bf16", "--shape", "x=5x4"], 2, "x=5x4", "[2, 4], or a multiple of 2")
+        pair = write_model(at("pair.onnx"), [node("Add", ["x", "z"], ["y"])], [port("x", 1, [2, 4]), port("z", 1, ["N", 4])],
+                           [port("y", 1, ["N", 4])], [])
+        expect_error(["run", pair, "--input", "x=" + at("six.npy"), "--input", "z=" + at("six.npy"), "--output", at("out.npy")], 1,
+                     "'x' is given float32 [6, 4], expected float32 [2, 4]\n")
         check("[4, 5]" in differ(perceptron, "--formats", "fp32,bf16", "--shape", "x=4x4"), "random inputs of two batches")
 
         # what cannot be compared

@@ -217,7 +217,7 @@ static int check_second(const struct diff *d) {
         return text_failed("%s has %d input%s, %s has %d: they cannot be compared", a->path, a->input_count,
                            a->input_count == 1 ? "" : "s", b->path, b->input_count);
     for (int i = 0; i < b->input_count; i++)
-        if (inputs_check(&b->inputs[i], &d->inputs.array[i]) != STATUS_OK)
+        if (inputs_check(b, i, &d->inputs.array[i]) != STATUS_OK)
             return STATUS_FAILED;
     return STATUS_OK;
 }
