@@ -288,10 +288,10 @@ static tensor_status run_once(program *p, program_array *outputs, const program_
 static int64_t batches(const program *p, const program_array *inputs) {
     const struct fl_network *const n = p->network;
     int64_t times = 0;
-    for (int i = 0; i < n->graph.input_count; i++) {
+    for (int i = 0; fl_net_has_batch(n) && i < n->graph.input_count; i++) {
         const struct fl_net_value *const v = &n->values[n->graph.inputs[i]];
         const int64_t given = inputs[i].ndim > 0 ? inputs[i].shape[0] : 0;
-        if (v->ndim < 1 || v->dim[0] < 1 || inputs[i].ndim != v->ndim || given < v->dim[0] || given % v->dim[0] ||
+        if (inputs[i].ndim != v->ndim || given < v->dim[0] || given % v->dim[0] ||
             (times && given / v->dim[0] != times))
             return 1;
         times = given / v->dim[0];

@@ -1,6 +1,6 @@
 /* Trainings that are stopped and resumed, at any step and any number of times, in every variant: reports, result,
- * trace, the best and the last network are byte for byte those of a training that was never interrupted. A checkpoint
- * that does not fit is refused by name. usage: test_nn_resume [SEED] */
+ * trace, the best and the last network are byte for byte those of a training that was never interrupted, also from what
+ * earlier versions counted. A checkpoint that does not fit is refused by name. usage: test_nn_resume [SEED] */
 #define _GNU_SOURCE
 #include "check.h"
 #include "flexlab/data.h"
@@ -26,8 +26,12 @@ static char *path_of(const char *folder, const char *name) {
     return text[next];
 }
 
+static const nn_graph *network; /* that is trained */
+static int resets;              /* statistics are reset after so many steps each; 0: never */
+
 static nn_node build(nn_graph *g, int height, int width, int channels, int classes, void *context) {
     (void)context;
+    network = g;
     nn_node x = nn_input(g, height, width, channels);
     x = nn_conv2d(g, "conv", x, 4, 3, &(nn_conv2d_options){.stride = 4, .padding = 1});
     x = nn_batchnorm(g, "bn", x, &(nn_batchnorm_options){.relu = true});
@@ -49,6 +53,8 @@ static int on_step(void *context, const nn_step_report *r) {
     const double numbers[] = {r->loss, r->rate, (double)r->images, (double)r->steps};
     if (t->step_count < STEPS)
         memcpy(t->steps[t->step_count++], numbers, sizeof numbers);
+    for (int i = 0; resets && r->step % resets == 0 && i < nn_tensor_count(network); i++)
+        tensor_reset_statistics(nn_tensor_at(network, i).t);
     return r->step == t->stop_at && !t->stop_after_epoch;
 }
 
@@ -265,6 +271,101 @@ static void compare(const data_set *train, const data_set *test, const struct sh
     remove_folder("pieces");
 }
 
+/* Copies resume.safetensors of `from` to `to`, each tensor as `change` leaves it; false: without it. */
+static void edit(const char *from, const char *to,
+                 bool (*change)(const struct fl_stored_tensor *t, char *bytes, const void *how), const void *how) {
+    struct fl_safetensors s;
+    struct fl_safetensors_out o = {0};
+    CHECK(!fl_safetensors_open(&s, from), "%s", tensor_error());
+    char *bytes = malloc((size_t)s.data_bytes + 1);
+    for (int i = 0; i < s.note_count; i++)
+        if (strcmp(s.notes[i].key, FL_CHECKSUM) != 0)
+            CHECK(!fl_safetensors_add_note(&o, s.notes[i].key, s.notes[i].value), "%s", tensor_error());
+    for (int i = 0; i < s.count; i++) {
+        const struct fl_stored_tensor *t = &s.tensors[i];
+        char *here = bytes + t->begin;
+        CHECK(!fl_safetensors_read(&s, t, here), "%s", tensor_error());
+        if (change(t, here, how))
+            CHECK(!fl_safetensors_add(&o, t->name, t->type, t->ndim, t->dim, here), "%s", tensor_error());
+    }
+    CHECK(!fl_safetensors_write(&o, to), "%s", tensor_error());
+    fl_safetensors_end(&o);
+    fl_safetensors_close(&s);
+    free(bytes);
+}
+
+/* --- checkpoints of earlier versions ------------------------------------------------------------------------------ */
+
+/* Numbers of each tensor of the network, `stride` apart from `at` on, of which `count` are as an earlier version
+ * counted writes: since statistics were reset. */
+struct since_reset {
+    const char *name;
+    int64_t at, stride;
+    int count;
+};
+
+static bool edit_counts(const struct fl_stored_tensor *t, char *bytes, const void *how) {
+    const struct since_reset *of = how;
+    int64_t *numbers = (int64_t *)(void *)bytes;
+    for (int64_t n = of->at; !strcmp(t->name, of->name) && n < t->dim[0]; n += of->stride)
+        for (int k = 0; k < of->count; k++)
+            numbers[n + k] = numbers[n + k] > 0;
+    return true;
+}
+
+static int64_t length_of(const char *path, const char *name) {
+    struct fl_safetensors s;
+    CHECK(!fl_safetensors_open(&s, path), "%s", tensor_error());
+    const struct fl_stored_tensor *t = fl_safetensors_find(&s, name);
+    CHECK(t, "%s: no %s", path, name);
+    const int64_t length = t ? t->dim[0] : 0;
+    fl_safetensors_close(&s);
+    return length;
+}
+
+/* From the numbers of an earlier version a training goes on as from its own, also where statistics were reset. */
+static void earlier(const char *variant, bool traced, int stop_at, const data_set *train, const data_set *test) {
+    enum { SHADOWS = 4, HEAD = 5, PER_TENSOR = 22, PER_SHADOW = 13, TELEMETRY_WRITES = 2 /* and of the shadows */ };
+    enum { TRACE_HEAD = 2, PER_TRACED = 8, TRACE_WRITES = 4 };
+    struct told whole = {0}, pieces = {.stop_at = stop_at};
+    nn_train_result result;
+    make_folder("whole");
+    make_folder("pieces");
+    nn_train_config config = config_of(variant, "whole");
+    config.telemetry_pattern = "*";
+    CHECK(!nn_train(&result, &config, train, test, &(nn_train_events){on_step, on_epoch, &whole, keep, resume}), "%s",
+          tensor_error());
+    nn_train_result_clear(&result);
+    const nn_train_events events = {on_step, on_epoch, &pieces, keep, resume};
+    config = config_of(variant, "pieces");
+    config.telemetry_pattern = "*";
+    CHECK(!nn_train(&result, &config, train, test, &events) && result.steps == stop_at, "%s", tensor_error());
+    nn_train_result_clear(&result);
+    char from[400], changed[400], both[400];
+    snprintf(from, sizeof from, "%s", path_of("pieces", "resume.safetensors"));
+    snprintf(changed, sizeof changed, "%s", path_of("pieces", "changed"));
+    snprintf(both, sizeof both, "%s", path_of("pieces", "both"));
+    const int stride = PER_TENSOR + SHADOWS * PER_SHADOW;
+    const int64_t tensors = (length_of(from, "training.telemetry.counts") - HEAD) / (1 + stride);
+    CHECK(tensors > 20 && length_of(from, "training.trace.counts") == TRACE_HEAD + PER_TRACED * tensors,
+          "%s: other numbers of %lld tensors", variant, (long long)tensors);
+    edit(from, changed, edit_counts,
+         &(struct since_reset){"training.telemetry.counts", HEAD + tensors, stride, TELEMETRY_WRITES});
+    edit(changed, both, edit_counts,
+         &(struct since_reset){"training.trace.counts", TRACE_HEAD + TRACE_WRITES, PER_TRACED, 1});
+    config.resume = both;
+    pieces.stop_at = 0;
+    CHECK(!nn_train(&result, &config, train, test, &events) && result.steps == STEPS, "%s: %s", variant,
+          tensor_error());
+    nn_train_result_clear(&result);
+    unlink(changed);
+    unlink(both);
+    CHECK(same_file("whole", "pieces", "last.safetensors") && same_telemetry("cpu"), "%s: other telemetry", variant);
+    CHECK(!traced || same_file("whole", "pieces", "trace.csv"), "%s: another trace", variant);
+    remove_folder("whole");
+    remove_folder("pieces");
+}
+
 /* --- what is refused -----------------------------------------------------------------------------------------------
  */
 
@@ -277,32 +378,23 @@ static void refused(const nn_train_config *config, const data_set *train, const 
     nn_train_result_clear(&result);
 }
 
-/* Copies resume.safetensors of `from` to `to`, with one number of one tensor changed, or without the tensor. */
-static void change(const char *from, const char *to, const char *name, int at, int64_t whole, double real) {
-    struct fl_safetensors s;
-    struct fl_safetensors_out o = {0};
-    CHECK(!fl_safetensors_open(&s, from), "%s", tensor_error());
-    char *bytes = malloc((size_t)s.data_bytes + 1);
-    for (int i = 0; i < s.note_count; i++)
-        if (strcmp(s.notes[i].key, FL_CHECKSUM) != 0)
-            CHECK(!fl_safetensors_add_note(&o, s.notes[i].key, s.notes[i].value), "%s", tensor_error());
-    for (int i = 0; i < s.count; i++) {
-        const struct fl_stored_tensor *t = &s.tensors[i];
-        char *here = bytes + t->begin;
-        CHECK(!fl_safetensors_read(&s, t, here), "%s", tensor_error());
-        if (!strcmp(t->name, name)) {
-            const size_t size = (size_t)fl_stored_type_bytes(t->type);
-            if (at < 0)
-                continue;
-            memcpy(here + size * (size_t)at, t->type == FL_STORED_F64 ? (const void *)&real : (const void *)&whole,
-                   size);
-        }
-        CHECK(!fl_safetensors_add(&o, t->name, t->type, t->ndim, t->dim, here), "%s", tensor_error());
-    }
-    CHECK(!fl_safetensors_write(&o, to), "%s", tensor_error());
-    fl_safetensors_end(&o);
-    fl_safetensors_close(&s);
-    free(bytes);
+/* One number of one tensor; at -1: without the tensor. */
+struct one {
+    const char *name;
+    int at;
+    int64_t whole;
+    double real;
+};
+
+static bool edit_one(const struct fl_stored_tensor *t, char *bytes, const void *how) {
+    const struct one *one = how;
+    const size_t size = (size_t)fl_stored_type_bytes(t->type);
+    if (strcmp(t->name, one->name) != 0)
+        return true;
+    if (one->at >= 0)
+        memcpy(bytes + size * (size_t)one->at,
+               t->type == FL_STORED_F64 ? (const void *)&one->real : (const void *)&one->whole, size);
+    return one->at >= 0;
 }
 
 /* The same set with two images exchanged, or only their labels: counts and moments remain the same. */
@@ -433,7 +525,7 @@ static void refusals(const data_set *train, const data_set *test) {
                  {"training.telemetry.counts", 6, 0, 0, "telemetry: its stored state"},
                  {"training.telemetry.maxima", 0, 0, NAN, "telemetry: its stored state"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        change(from, changed, cases[i].tensor, cases[i].at, cases[i].whole, cases[i].real);
+        edit(from, changed, edit_one, &(struct one){cases[i].tensor, cases[i].at, cases[i].whole, cases[i].real});
         bad = good, bad.resume = changed;
         refused(&bad, train, test, NULL, TENSOR_E_DATA, cases[i].words);
     }
@@ -554,6 +646,12 @@ int main(int argc, char **argv) {
     compare(train, test, &(struct shape){"tensor:e4m3fn", "cpu", NULL, 3, 0, false, false});
     compare(train, test, &(struct shape){"e5m2", "cpu", "adamw", 0, 13, false, true});
     CHECK(measured_later >= 7, "%d trainings measured errors after they went on", measured_later);
+    earlier("flex16+5", true, 7, train, test);
+    earlier("fp16", false, 6, train, test);
+    resets = 3;
+    earlier("flex16+5", true, 6, train, test);
+    earlier("fp16", false, 8, train, test);
+    resets = 0;
     refusals(train, test);
     best(train, test);
     no_memory(train, test);

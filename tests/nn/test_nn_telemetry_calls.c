@@ -268,14 +268,17 @@ static void counts_all(void) {
     nn_graph_free(g);
 }
 
-/* What all records say of the tensors' shadows. */
+/* What all records say of the tensors and of their shadows. */
 struct shadow_sums {
     double exponents; /* of records, the later ones counted more often */
     int64_t moves, saturated_writes, saturated;
+    int64_t writes, counts; /* of the tensors, counts of later records more often */
 };
 
 static void see_shadows(void *context, const nn_telemetry_row *row) {
     struct shadow_sums *of = context;
+    of->writes += row->writes;
+    of->counts += row->step * (row->saturated + row->flushed + row->nonfinite);
     for (int i = 0; i < row->shadow_count; i++) {
         const nn_telemetry_shadow *s = &row->shadows[i];
         of->exponents += (double)(s->e * row->step * (i + 1));
@@ -285,7 +288,8 @@ static void see_shadows(void *context, const nn_telemetry_row *row) {
     }
 }
 
-/* Shadows learn from every write, also where the statistics of all tensors are reset after each step, or after some. */
+/* Records count every write, and shadows learn from it, also where the statistics of all tensors are reset after each
+ * step, or after some. */
 static void learns_after_resets(const char *variant, int every) {
     struct shadow_sums of[3] = {{0}};
     for (int resets = 0; resets < 3; resets++) {
@@ -304,10 +308,11 @@ static void learns_after_resets(const char *variant, int every) {
         nn_telemetry_free(t);
         nn_graph_free(g);
         CHECK(of[0].moves > 100 && of[0].saturated_writes > 10 && !memcmp(&of[0], &of[resets], sizeof of[0]),
-              "%s, every %d, a reset after each %d steps: %lld moves and %lld writes that do not fit, "
-              "without a reset %lld and %lld",
+              "%s, every %d, a reset after each %d steps: %lld moves, %lld writes that do not fit and weighted counts "
+              "of %lld, without a reset %lld, %lld and %lld",
               variant, every, resets, (long long)of[resets].moves, (long long)of[resets].saturated_writes,
-              (long long)of[0].moves, (long long)of[0].saturated_writes);
+              (long long)of[resets].counts, (long long)of[0].moves, (long long)of[0].saturated_writes,
+              (long long)of[0].counts);
     }
 }
 
@@ -455,6 +460,7 @@ int main(int argc, char **argv) {
     counts_all();
     learns_after_resets("fp32", 1);
     learns_after_resets("flex16+5", STEPS - 1);
+    learns_after_resets("flex16+5", 3);
     fails_beside();
     two_at_once();
     one_at_once();

@@ -1,5 +1,6 @@
 /* The trace file against the statistics of the tensors: whatever the interval between records, their counts add up to
- * the totals, and the largest maximum and gamma are those of the totals. */
+ * the totals, and the largest maximum and gamma are those of the totals. Statistics that are reset between two steps
+ * change nothing of it, nor does a checkpoint. */
 #include "check.h"
 #include "nn/telemetry/nn_trace.h"
 #include "flexlab/nn.h"
@@ -153,7 +154,121 @@ static void trace_adds_up(const char *variant, const char *predictor, int every,
     remove(path);
 }
 
+/* --- two traces of one training ----------------------------------------------------------------------------------- */
+
+static struct fl_trace *opened(const char *path, int every) {
+    struct fl_trace *trace;
+    CHECK(!fl_trace_open(&trace, path, every), "%s", tensor_error());
+    return trace;
+}
+
+/* The bytes of a finished trace, which is removed. */
+static char *text_of(struct fl_trace *trace, const char *path) {
+    static const size_t most = 1 << 20;
+    char *text = calloc(most, 1);
+    CHECK(!fl_trace_finish(trace), "%s", tensor_error());
+    fl_trace_free(trace);
+    FILE *file = fopen(path, "r");
+    CHECK(file && fread(text, 1, most, file) > 1000 && feof(file), "%s", path);
+    if (file)
+        fclose(file);
+    remove(path);
+    return text;
+}
+
+static void reset_all(const nn_graph *g) {
+    for (int i = 0; i < nn_tensor_count(g); i++)
+        tensor_reset_statistics(nn_tensor_at(g, i).t);
+}
+
+static void same_text(const char *what, int every, char *want, char *got) {
+    int line = 1;
+    size_t at = 0;
+    for (; want[at] && want[at] == got[at]; at++)
+        line += want[at] == '\n';
+    CHECK(want[at] == got[at], "%s, every %d: line %d differs", what, every, line);
+    free(want);
+    free(got);
+}
+
+/* A step; every fourth leaves out the update, so that weights are not written. */
+static void part_of_step(nn_graph *g, int step) {
+    static float images[BATCH * SIDE * SIDE * CHANNELS];
+    int32_t labels[BATCH];
+    make_batch(step, images, labels);
+    CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}), "%s", tensor_error());
+    if (step % 4)
+        CHECK(!nn_backward(g) && !nn_update(g, 0.01f), "%s", tensor_error());
+}
+
+/* Statistics are reset after each step, or after some: the trace is that of a training without it. */
+static void goes_on_after_resets(const char *variant, int every) {
+    char path[80], *texts[4];
+    for (int resets = 0; resets < 4; resets++) {
+        snprintf(path, sizeof path, "/tmp/flexlab_trace_reset_%ld", (long)getpid());
+        nn_graph *g = network(variant, NULL);
+        struct fl_trace *trace = opened(path, every);
+        for (int step = 1; step <= STEPS; step++) {
+            part_of_step(g, step);
+            CHECK(!fl_trace_step(trace, g, step), "%s", tensor_error());
+            if (resets && step % resets == 0)
+                reset_all(g);
+        }
+        texts[resets] = text_of(trace, path);
+        nn_graph_free(g);
+    }
+    char what[80];
+    for (int resets = 1; resets < 4; resets++) {
+        snprintf(what, sizeof what, "%s, statistics reset after each %d steps", variant, resets);
+        char *want = strdup(texts[0]);
+        same_text(what, every, want, texts[resets]);
+    }
+    free(texts[0]);
+}
+
+/* Numbers of a tensor that a checkpoint keeps: writes, as earlier versions counted them since a reset. */
+enum { KEPT_WRITES = 2 + 4 };
+
+/* Beside a trace another is kept and goes on from there after steps with and without an update, also where statistics
+ * were reset before. The kept count of writes is one of an earlier version, since a reset: nothing is seen twice. */
+static void goes_on_from_kept(const char *variant, int every, bool resets) {
+    char paths[2][80], what[80];
+    nn_graph *g = network(variant, NULL);
+    struct fl_trace *traces[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(paths[i], sizeof paths[i], "/tmp/flexlab_trace_kept_%ld_%d", (long)getpid(), i);
+        traces[i] = opened(paths[i], every);
+    }
+    for (int step = 1; step <= STEPS; step++) {
+        part_of_step(g, step);
+        for (int i = 0; i < 2; i++)
+            CHECK(!fl_trace_step(traces[i], g, step), "%s", tensor_error());
+        if (resets && step % 3 == 0)
+            reset_all(g);
+        if (step % 5 && (step + 1) % 4)
+            continue;
+        struct fl_trace_kept kept;
+        CHECK(!fl_trace_keep(traces[1], g, &kept), "%s", tensor_error());
+        for (int64_t i = KEPT_WRITES; i < kept.whole_count; i += FL_TRACE_WHOLE)
+            kept.whole[i] = kept.whole[i] ? step % 3 : 0;
+        fl_trace_free(traces[1]);
+        traces[1] = opened(paths[1], every);
+        CHECK(!fl_trace_resume(traces[1], g, &kept), "%s", tensor_error());
+        fl_trace_kept_clear(&kept);
+    }
+    snprintf(what, sizeof what, "%s, kept and resumed%s", variant, resets ? ", with resets" : "");
+    char *want = text_of(traces[0], paths[0]);
+    same_text(what, every, want, text_of(traces[1], paths[1]));
+    nn_graph_free(g);
+}
+
 int main(void) {
+    for (int every = 1; every <= 7; every += 3) {
+        goes_on_after_resets("flex16+5", every);
+        goes_on_after_resets("dfp16", every);
+        goes_on_from_kept("flex16+5", every, false);
+        goes_on_from_kept("flex16+5", every, true);
+    }
     static const char *const cases[][2] = {
         {"flex16+5", "paper"}, {"flex16+5-sr", "ngraph"}, {"dfp16", "current"}, {"flex16+5-paper", "fixed"}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {

@@ -211,6 +211,48 @@ static void check_inputs_told(void) {
     program_free(p);
 }
 
+/* Where the network fixes the first dimension of all its inputs, a multiple of it is taken, and the message says so;
+ * where one is open, the others are as they are stated. */
+static void check_batches_told(void) {
+    static float numbers[2][COUNT];
+    static const struct {
+        int64_t first[2], given[2];
+        tensor_status status;
+        const char *message;
+    } cases[] = {
+        {{2, 2}, {2, 2}, TENSOR_OK, ""},
+        {{2, 2}, {6, 6}, TENSOR_OK, ""},
+        {{2, 2},
+         {3, 3},
+         TENSOR_E_SHAPE,
+         "is 3, expected 2, or the same multiple of their first dimension for all inputs"},
+        {{2, 2},
+         {4, 6},
+         TENSOR_E_SHAPE,
+         "is 4, expected 2, or the same multiple of their first dimension for all inputs"},
+        {{2, 0}, {6, 0}, TENSOR_OK, ""},
+        {{2, 0}, {5, 0}, TENSOR_E_SHAPE, "is 5, expected 2 or a multiple of it"},
+        {{2, -1}, {6, 6}, TENSOR_E_SHAPE, "is 6, expected 2"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int inputs = cases[i].first[1] ? 2 : 1;
+        struct fl_network *const n = fl_network_new(FL_NET_ONNX);
+        int x[2];
+        for (int k = 0; k < inputs; k++)
+            x[k] = part_value(n, 2, (const int64_t[]){cases[i].first[k], 4});
+        const int y = part_node(n, inputs == 2 ? "Add" : "Relu", inputs, x);
+        part_ports(n, inputs, x, 1, &y);
+        program *const p = checked(n);
+        program_array in[2];
+        for (int k = 0; k < inputs; k++)
+            in[k] = (program_array){TENSOR_TYPE_F32, 2, {cases[i].given[k], 4}, numbers[k]};
+        check_told(p, in, cases[i].status, "", cases[i].message);
+        CHECK(!cases[i].status || cases[i].first[1] >= 0 || !strstr(tensor_error(), "multiple"), "\"%s\"",
+              tensor_error());
+        program_free(p);
+    }
+}
+
 /* Nodes that have no result: shapes that do not go together, an operator or a combination of types that the library
  * lacks, too few operands. */
 static void check_nodes_told(void) {
@@ -331,6 +373,7 @@ static void check_memory_told(void) {
 int main(void) {
     uint64_t random = 28;
     check_inputs_told();
+    check_batches_told();
     check_nodes_told();
     check_lists_told();
     check_steps_told();

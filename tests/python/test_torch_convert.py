@@ -305,6 +305,58 @@ def test_other_shapes():
     assert float((y - model(x)).detach().abs().max()) < 1e-3
 
 
+def test_scalars():
+    """A tensor without dimensions keeps that through layers, whose results lie in slots of one element; so do gradients."""
+    twice, dropped = nn.Sequential(nn.ReLU(), nn.ReLU()), nn.Sequential(nn.ReLU(), nn.Dropout(1e-9), nn.ReLU())
+    for model, format in [(one, format) for one in (twice, dropped, Doubled()) for format in ("fp32", "bf16", "flex16+5")] + \
+            [(twice, "variant flex16+5; 1 format=bf16")]:
+        converted = ft.convert(model, format, verbose=False)
+        for training in (True, False):
+            x = torch.tensor(2.0, requires_grad=True)
+            y = converted.train(training)(x)
+            y.backward()
+            want = 4 if isinstance(model, Doubled) else 2
+            assert y.shape == x.grad.shape == () and y.item() == want and x.grad.item() == want / 2, (model, format, y, x.grad)
+
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        x = torch.relu(x)
+        return torch.relu(x + x)
+
+
+class Residual(nn.Module):
+    def __init__(self, normalisation):
+        super().__init__()
+        self.normalisation = normalisation
+
+    def forward(self, x, r):
+        return torch.relu(self.normalisation(x) + r)
+
+
+def test_residual_of_other_shapes():
+    """A residual is broadcast as torch does; one beside which the sum would have other dimensions is refused by name."""
+    for layer, shape, residuals, refused in (
+            (nn.BatchNorm1d(6), (4, 6, 7), [(4, 6, 7), (6, 7), (1, 6, 1), (7,), (4, 1, 7)], [(4, 6, 1, 7), (1, 4, 6, 7), (4, 6, 7, 1), (5, 7)]),
+            (nn.BatchNorm1d(6), (4, 6), [(4, 6), (6,), (1, 6), (4, 1)], [(4, 6, 1), (4, 1, 6), (5, 6)]),
+            (nn.BatchNorm2d(6), (4, 6, 3, 7), [(4, 6, 1, 1), (7,), (1, 6, 3, 7)], [(4, 6, 21), (1, 4, 6, 3, 7), (4, 6, 3, 7, 1)])):
+        model = Residual(layer)
+        x = torch.randn(shape, generator=torch.Generator().manual_seed(7))
+        for format in ("fp32", "flex16+5"):
+            converted = ft.convert(model, format, verbose=False)
+            for training in (True, False):
+                converted.train(training), model.train(training)
+                for other in residuals:
+                    given = [torch.randn(other, generator=torch.Generator().manual_seed(8)).requires_grad_() for _ in range(2)]
+                    y, z = converted(x, given[0]), model(x, given[1])
+                    y.square().sum().backward(), z.square().sum().backward()
+                    assert y.shape == z.shape and float((y - z).detach().abs().max()) < 1e-2, (layer, other, format, training)
+                    wide = float((given[0].grad - given[1].grad).abs().max() / given[1].grad.abs().max())
+                    assert given[0].grad.shape == torch.Size(other) and wide < 1e-2, (layer, other, format, training, wide)
+                for other in refused:
+                    raises(ValueError, f"batch_norm of {shape} with a residual of {other}, expected its shape", converted, x, torch.ones(other))
+
+
 def test_single_module():
     converted = ft.convert(nn.Linear(3, 2), "fp16", verbose=False)
     assert isinstance(converted, ft.Linear) and converted.format == "fp16"

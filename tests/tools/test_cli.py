@@ -34,12 +34,16 @@ def check_same(a, b, what):
 
 
 def test_help():
-    for arguments in (["--help"], ["help"], ["compare", "--help"], ["train", "--help"], ["train", "-h"], ["eval", "--help"], ["wgan", "--help"], ["info", "--help"]):
+    for arguments in (["--help"], ["help"], ["compare", "--help"], ["train", "--help"], ["train", "-h"], ["eval", "--help"], ["wgan", "--help"], ["replay", "--help"], ["facts", "--help"], ["info", "--help"]):
         done = run(*arguments)
         check(done.returncode == 0 and done.stderr == "", done.shown, done.returncode, done.stderr)
         check("Usage: flexlab" in done.stdout and "Example" in done.stdout, done.shown, done.stdout[:200])
         check(max(map(len, done.stdout.splitlines())) <= 110, done.shown, "has a line longer than 110")
-    for command in ("compare", "train", "eval", "report", "run", "bench", "calibrate", "transpile", "diff", "what-if", "wgan"):
+    commands = re.findall(r"^  (\S+) ", re.search(r"\nCommands\n(.*?)\n\n", run("--help").stdout, re.S)[1], re.M)
+    check(len(commands) == 14 and {"replay", "facts"} < set(commands), commands)
+    for command in commands:
+        if command == "info":  # its words are names
+            continue
         shown = run(command, "--help").stdout
         check(re.search(r"\n\n[A-Z][^\n]*\n  --", shown) and not re.search(r"\.\n  --", shown), command, "has options before a heading", shown[:600])
     check(re.fullmatch(r"flexlab \d+\.\d+\.\d+\n", run("--version").stdout), "flexlab --version", run("--version").stdout)

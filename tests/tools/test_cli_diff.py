@@ -97,7 +97,7 @@ def main():
         differ(a, "--formats", "fp32,flex16+5", "--batch", "7")
         named = model(at("named.onnx"), name="z", shift=1.25)
         out = differ(a, named, "--input", at("x.npy"), "--all")
-        check("3 tensors compared" in out and "of B are not in A" in out, "outputs by place", out)
+        check("\n3 tensors compared\n" in out, "outputs by place", out)
 
         # 8-bit integers are compared as numbers, hidden layers included; the network states a batch, of which inputs are a multiple
         perceptron = write_model(
@@ -113,6 +113,18 @@ def main():
             check(all(rows[name]["elements"] == str(6 * size) for name, size in (("bent", 5), ("sum", 3), ("y", 3))), formats, rows)
             check(formats == "int8,int8:tensor" or 0 < float(rows["bent"]["relative"]) < 0.02, formats, rows["bent"])
         succeed("diff", perceptron, perceptron, "--formats", "int8", "--input", at("six.npy"))
+
+        # six inputs are three parts of the batch of two: a tensor that the other network lacks counts once, as floats and as integers,
+        # and an output of another name not at all
+        longer = write_model(
+            at("longer.onnx"), [node("Gemm", ["x", "v"], ["hidden"], transB=1), node("Neg", ["hidden"], ["minus"]), node("Abs", ["minus"], ["size"]),
+                                node("Relu", ["size"], ["bent"]), node("Gemm", ["bent", "w"], ["sum"], transB=1), node("Sigmoid", ["sum"], ["end"])],
+            [port("x", 1, [2, 4])], [port("end", 1, [2, 3])], [floats("v", [5, 4], draw(20, 3)), floats("w", [3, 5], draw(15, 8))])
+        for formats, compared, lacking in (("fp32", 3, 3), ("fp32,int8", 3, 4), ("int8", 4, 3)):  # int8 also has the input as integers
+            out = run("diff", perceptron, longer, "--formats", formats, "--input", at("six.npy"), "--csv", at("i.csv"), "--force")
+            check(f"\n{compared} tensors compared, {lacking} of B are not in A\n" in out.stdout, formats, "what A lacks", out)
+            rows = {r["tensor"].removesuffix(".int8"): r for r in csv.DictReader(open(at("i.csv")))}
+            check(rows["y"]["elements"] == "18", formats, "parts of an output of another name", rows)
         twins = [write_model(at(f"{op}.onnx"), [node("Relu", ["x"], ["a"]), node(op, ["a"], ["a.int8"]), node("Add", ["a", "a.int8"], ["y"])],
                              [port("x", 1, [2, 4])], [port("y", 1, [2, 4])], []) for op in ("Neg", "Abs")]
         out = differ(*twins, "--input", at("x.npy"), "--all")
@@ -127,6 +139,19 @@ def main():
         check("1 tensor compared" in succeed("diff", quantised, at("y.npz")).stdout, "recorded output of integers")
         expect_error(["diff", perceptron, "--formats", "fp32,fp16", "--batch", "8"], 2, "--batch 8", "no batch")
         expect_error(["diff", a, b, "--batch", "8", "--input", at("x.npy")], 2, "--batch", "without --input")
+        open(at("five.npy"), "wb").write(npy("<f4", (5, 4), draw(20, 1)))
+        single_one = write_model(at("single.onnx"), [node("Relu", ["x"], ["y"])], [port("x", 1, [1, 4])], [port("y", 1, [1, 4])], [])
+        for command in (["run", perceptron, "--output", at("out.npy")], ["diff", perceptron, "--formats", "fp32,bf16"]):
+            expect_error([*command, "--input", at("five.npy")], 1 + (command[0] == "diff"),
+                         "'x' is given float32 [5, 4], expected float32 [2, 4], or a multiple of 2 as its first size")
+        open(at("narrow.npy"), "wb").write(npy("<f4", (3, 5), draw(15, 1)))
+        expect_error(["run", single_one, "--input", at("narrow.npy"), "--output", at("out.npy")], 1,
+                     "[3, 5], expected float32 [1, 4], or any other first size")
+        expect_error(["diff", perceptron, "--formats", "fp32,bf16", "--shape", "x=5x4"], 2, "x=5x4", "[2, 4], or a multiple of 2")
+        pair = write_model(at("pair.onnx"), [node("Add", ["x", "z"], ["y"])], [port("x", 1, [2, 4]), port("z", 1, ["N", 4])],
+                           [port("y", 1, ["N", 4])], [])
+        expect_error(["run", pair, "--input", "x=" + at("six.npy"), "--input", "z=" + at("six.npy"), "--output", at("out.npy")], 1,
+                     "'x' is given float32 [6, 4], expected float32 [2, 4]\n")
         check("[4, 5]" in differ(perceptron, "--formats", "fp32,bf16", "--shape", "x=4x4"), "random inputs of two batches")
 
         # what cannot be compared

@@ -193,7 +193,10 @@ def test_options(place, data):
     good = read(options)
     for content, part in ((good.replace(b"--batch=8", b"--batch=9"), "'network.batch'"), (b"compare --epochs=x\n- -\n", "--epochs 'x'"),
                           (b"compare\n", "a line each"), (good[:-1], "a line each"), (good.replace(b"-", b"\0"), "not a text, or too long"),
-                          (b"compare \x01\n- -\n", "contains no options of 'flexlab compare'"), (b"compare --resume=x\n- -\n", "contains no options"),
+                          (b"compare \x01\n- -\n", "contains no options of 'flexlab compare'"), (b"compare --resume=x\n- -\n", "contains --resume, expected options with which 'flexlab compare' begins"),
+                          (b"compare --help\n- -\n", "contains --help, expected options"), (b"compare --epoch=3\n- -\n", "option '--epoch' is not a whole name, expected --epochs"),
+                          (b"compare --memory=9\n- -\n", "--memory: expected only with --resume"),
+                          (b"compare --epochs=x\n- -\n", "options contains the option that is refused above, expected those with which 'flexlab compare' begins"),
                           (b"x" * 5000000, "not a text, or too long")):
         with open(options, "wb") as file:
             file.write(content)

@@ -290,7 +290,7 @@ def plugins(place, trace):
     expect_error(["report", out], 1, "the predictor 'trend' of 'flex16+5:trend' is unknown to this flexlab", "FLEXLAB_PREDICTORS")
     succeed("report", out, env=with_plugin)
     done = run("what-if", out)  # which reads the options that the network was trained with
-    check(done.returncode == 1 and "'trend'" in done.stderr and "refuses its options" in done.stderr and "has no options" not in done.stderr, done.stderr)
+    check(done.returncode == 1 and "'trend'" in done.stderr and "contains the option that is refused above" in done.stderr, done.stderr)
     expect_error(["info"], 1, "/nowhere.so", env={"FLEXLAB_PREDICTORS": "/nowhere.so"})
     done = succeed("info", status=1, env={"FLEXLAB_PREDICTORS": PLUGIN + ":" + PLUGIN})
     check("predictor 'trend' cannot be added: the name is already in use" in done.stderr, done.stderr)

@@ -118,6 +118,12 @@ def goes_on(folder, data):
     for name in (secret, fifo):
         file = changed(alone, folder / "rules.safetensors", flexlab__arguments=words + " --policy=O2", network__policy=str(name))
         refused(["train", "--resume", file, "--data", data, *quiet], "the policy", "expected its rules")
+    for option in ("--help", "--resume=x"):
+        file = changed(alone, folder / "again.safetensors", flexlab__arguments=option)
+        (folder / "again").mkdir(exist_ok=True)
+        shutil.copy(file, folder / "again" / "last.safetensors")
+        for command in (["train", "--resume", file, "--data", data, *quiet], ["what-if", str(folder / "again"), "--formats", "fp16"]):
+            refused(command, f"contains {option.split('=')[0]}, expected options with which 'flexlab train' begins")
     file = changed(alone, folder / "weights.safetensors", flexlab__arguments=words + " --weights=" + str(fifo))
     succeed("train", "--resume", file, "--data", data, *quiet, env=QUIET, timeout=60)  # the checkpoint has the weights: nothing is opened
     shutil.rmtree(other)
@@ -209,7 +215,8 @@ def memory_of_trainings(folder):
     forged(kept, boasts, 7000)
     changed(boasts, boasts, flexlab__arguments=witness.read(boasts)[1]["flexlab.arguments"] + " --memory=1000")
     done = run(*goes_on, prepare=within(most), env=QUIET)
-    check(done.returncode == 1 and "contains no options of 'flexlab train'" in done.stderr, done.returncode, done.stderr)
+    check(done.returncode == 1 and "--memory: expected only with --resume" in done.stderr and
+          "contains the option that is refused above, expected those with which 'flexlab train' begins" in done.stderr, done.returncode, done.stderr)
     # A training of one's own is bounded only by the machine, unless the command line has a bound.
     forged(kept, boasts, 7000)
     shutil.copy(boasts, kept)

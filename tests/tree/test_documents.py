@@ -268,7 +268,7 @@ def lost_files(text):
 
 
 def documents():
-    pages = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE / "docs").rglob("*.md"))]
+    pages = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", SOURCE / "CHANGELOG.md", *sorted((SOURCE / "docs").rglob("*.md"))]
     check(len(pages) > 50, len(pages), "documents")
     for page in pages:
         text, name = page.read_text(encoding="utf-8"), page.relative_to(SOURCE)
@@ -283,9 +283,10 @@ def documents():
             check(aim.exists(), f"{name}: the link {target} leads nowhere")
             if anchor and aim.exists():
                 check(anchor in anchors(aim.read_text(encoding="utf-8")), f"{name}: {path or name} has no heading {anchor}")
-        for path in lost_files(text):
+        record = page.name == "CHANGELOG.md"  # of files and words that there are no more
+        for path in lost_files(text) if not record else ():
             check(False, f"{name}: `{path}` does not exist")
-        if page.parent.name in ("decisions", "experiments"):  # these are records of their time
+        if record or page.parent.name in ("decisions", "experiments"):  # these are records of their time, too
             continue
         for sentence in fragments(text):
             check(False, f"{name}: a fragment: {sentence[:80]!r}")

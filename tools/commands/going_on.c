@@ -118,12 +118,12 @@ static int check_repeated(const struct settings *given, const struct settings *b
 static int take_up(struct settings *settings, enum command command, const char *kept, const struct place *place,
                    char ***words) {
     struct settings before;
-    int count;
-    if (!(*words = options_kept_words(name_of(command), kept, &count)) ||
-        options_parse(&before, command, count, *words) || before.help || before.resume)
-        return text_failed("--resume '%s': %s contains no options of 'flexlab %s'", settings->resume, place->name,
-                           name_of(command));
-    int status = check_repeated(settings, &before);
+    char *const of = text_format("--resume '%s': %s", settings->resume, place->name);
+    int status = options_kept_parse(&before, command, kept, of, words);
+    free(of);
+    if (status != STATUS_OK)
+        return status;
+    status = check_repeated(settings, &before);
     if (status == STATUS_OK)
         status = take_data(settings, &before, place);
     before.out = settings->out;

@@ -77,6 +77,7 @@ static void help(void) {
          "Computes again statements of the literature about number formats, and shows what was expected and what came\n"
          "out. The exit status is 1 if a result differs from the statement.\n"
          "\n"
+         "What is computed and shown\n"
          "  --list      names, sources, and what each shows\n"
          "  --all       those that take long, too: trainings of a minute or more\n"
          "  --markdown  in the form of docs/precision.md\n"

@@ -92,6 +92,10 @@ char *options_kept(enum command command, int argc, char **argv);
 /* Appends a word, which must not be empty, to such words; frees kept. */
 char *options_kept_add(char *kept, const char *word);
 char **options_kept_words(const char *command, const char *kept, int *argc);
+/* Parses stored options of train or compare into settings, which point into *words, to be freed in any case. A STATUS_
+ * code after a message, which begins with `of`, their place. */
+int options_kept_parse(struct settings *settings, enum command command, const char *kept, const char *of,
+                       char ***words);
 /* getopt_long accepts an abbreviated name, whose meaning in a script would change with a new option. Returns the word
  * in argv by which the option was found if it was abbreviated, so that it can be refused, or else NULL. */
 struct option;

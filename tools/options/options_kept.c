@@ -88,3 +88,22 @@ char **options_kept_words(const char *command, const char *kept, int *argc) {
     }
     return words;
 }
+
+int options_kept_parse(struct settings *settings, enum command command, const char *kept, const char *of,
+                       char ***words) {
+    const char *const name = command == COMMAND_TRAIN ? "train" : "compare";
+    int count;
+    *words = options_kept_words(name, kept, &count);
+    if (!*words)
+        return text_failed(
+            "%s contains no options of 'flexlab %s', expected words of letters, digits and -_=+,.:/@, with "
+            "%%XX for another character and a space between",
+            of, name);
+    if (options_parse(settings, command, count, *words))
+        return text_failed(
+            "%s contains the option that is refused above, expected those with which 'flexlab %s' begins", of, name);
+    if (settings->help || settings->resume)
+        return text_failed("%s contains --%s, expected options with which 'flexlab %s' begins", of,
+                           settings->help ? "help" : "resume", name);
+    return STATUS_OK;
+}

@@ -46,13 +46,8 @@ static void append(struct parted *row, const program_array *more) {
     row->count += count;
 }
 
-void parted_add(struct parted_list *list, const program_tensor *t) {
-    const int found = parted_find(list, t->value, t->scale);
-    if (found >= 0) {
-        if (!strcmp(list->row[found].value, t->value))
-            append(&list->row[found], &t->numbers);
-        return;
-    }
+/* A row without numbers. */
+static struct parted *add_row(struct parted_list *list, const program_tensor *t) {
     if (list->count == list->room) {
         list->room = list->room ? 2 * list->room : 64;
         list->row = text_realloc(list->row, (size_t)list->room, sizeof *list->row);
@@ -67,7 +62,20 @@ void parted_add(struct parted_list *list, const program_tensor *t) {
                            .first = -1,
                            .worst = -1};
     row->numbers.data = NULL;
-    append(row, &t->numbers);
+    return row;
+}
+
+void parted_add(struct parted_list *list, const program_tensor *t) {
+    const int found = parted_find(list, t->value, t->scale);
+    if (found < 0)
+        append(add_row(list, t), &t->numbers);
+    else if (!strcmp(list->row[found].value, t->value))
+        append(&list->row[found], &t->numbers);
+}
+
+void parted_note(struct parted_list *list, const program_tensor *t) {
+    if (parted_find(list, t->value, t->scale) < 0)
+        add_row(list, t);
 }
 
 /* --- comparing ---------------------------------------------------------------------------------------------------- */
@@ -125,8 +133,8 @@ static void set_other_shape(struct parted *row, const program_array *b) {
     memcpy(row->other_shape, b->shape, sizeof row->other_shape);
 }
 
-bool parted_compare(struct parted_list *list, const program_tensor *t) {
-    const int found = parted_find(list, t->value, t->scale);
+bool parted_compare(struct parted_list *list, const program_tensor *t, const char *as) {
+    const int found = parted_find(list, as, t->scale);
     if (found < 0)
         return false;
     struct parted *const row = &list->row[found];

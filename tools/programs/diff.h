@@ -35,8 +35,11 @@ int parted_find(const struct parted_list *list, const char *value, float scale);
 /* A tensor of the first program. One that comes again, for the next part of a batch, is appended to the first; where a
  * program has both floats and integers of a value, those that come first count. */
 void parted_add(struct parted_list *list, const program_tensor *t);
-/* The tensor of the second. False if the first has none of this name. Parts of a batch come in their order. */
-bool parted_compare(struct parted_list *list, const program_tensor *t);
+/* The tensor of the second, which the first has as `as`. False if it has none of that name. Parts of a batch come in
+ * their order. */
+bool parted_compare(struct parted_list *list, const program_tensor *t, const char *as);
+/* Notes the name of a tensor once, however many parts and forms of it come. */
+void parted_note(struct parted_list *list, const program_tensor *t);
 
 int parted_compared(const struct parted_list *list);
 /* Whether it differs: by more than the tolerance times the largest magnitude; with tolerance 0 in any bit. */

@@ -27,12 +27,29 @@ struct diff {
     const char *recorded; /* an archive in the place of the second program */
     bool first;           /* the side that runs */
     struct parted_list list;
-    int unmatched; /* tensors of the second side that the first has not */
+    struct parted_list unmatched; /* names of tensors of the second side that the first has not */
 };
 
 enum { DIFFERENT = 1, SHOWN = 12, RANDOM_BATCH = 2 };
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
+
+/* Whether both are the name of one value: without the suffix of integers, which have a scale. */
+static bool same_name(const char *a, float a_scale, const char *b, float b_scale) {
+    const size_t length = a_scale != 0 ? network_name_length(a) : strlen(a);
+    return length == (b_scale != 0 ? network_name_length(b) : strlen(b)) && !strncmp(a, b, length);
+}
+
+/* The name that the first side has for a tensor of the second: its own, of an output that of the first's output in the
+ * same place where the names differ. */
+static const char *name_in_first(const struct diff *d, const program_tensor *t) {
+    const struct network *const a = &d->side[0].network, *const b = &d->side[1].network;
+    if (parted_find(&d->list, t->value, t->scale) < 0 && a->output_count == b->output_count)
+        for (int k = 0; k < b->output_count; k++)
+            if (same_name(t->value, t->scale, b->outputs[k].name, b->outputs[k].scale))
+                return a->outputs[k].name;
+    return t->value;
+}
 
 static tensor_status watch(void *context, const program_tensor *t) {
     struct diff *const d = context;
@@ -40,8 +57,8 @@ static tensor_status watch(void *context, const program_tensor *t) {
         return TENSOR_OK;
     if (d->first)
         parted_add(&d->list, t);
-    else
-        d->unmatched += !parted_compare(&d->list, t);
+    else if (!parted_compare(&d->list, t, name_in_first(d, t)))
+        parted_note(&d->unmatched, t);
     return TENSOR_OK;
 }
 
@@ -98,20 +115,17 @@ static int set_format(struct diff *d, int i) {
 static void take_outputs(struct diff *d, int i) {
     const struct network *const n = &d->side[i].network;
     for (int k = 0; k < n->output_count; k++) {
-        const char *name = n->outputs[k].name;
-        const float scale = n->outputs[k].scale;
-        if (i && d->side[0].network.output_count == n->output_count && parted_find(&d->list, name, scale) < 0)
-            name = d->side[0].network.outputs[k].name; /* by position where the names differ */
-        const int at = parted_find(&d->list, name, scale);
-        const program_tensor t = {.value = name,
+        const program_tensor t = {.value = n->outputs[k].name,
                                   .node = {.name = "", .op = "output"},
                                   .numbers = d->side[i].outputs[k],
-                                  .scale = scale,
+                                  .scale = n->outputs[k].scale,
                                   .zero = n->outputs[k].zero};
+        const char *const name = i ? name_in_first(d, &t) : t.value;
+        const int at = parted_find(&d->list, name, t.scale);
         if (!i && at < 0)
             parted_add(&d->list, &t);
         else if (i && at >= 0 && !d->list.row[at].other)
-            parted_compare(&d->list, &t);
+            parted_compare(&d->list, &t, name);
     }
 }
 
@@ -150,7 +164,7 @@ static int read_recorded(struct diff *d) {
             const bool real = a.type == TENSOR_TYPE_F16 || a.type == TENSOR_TYPE_F32 || a.type == TENSOR_TYPE_F64;
             const program_tensor t = {
                 .value = row->value, .numbers = a, .scale = real ? 0 : row->scale, .zero = row->zero};
-            parted_compare(&d->list, &t);
+            parted_compare(&d->list, &t, t.value);
         }
         data_array_free(&a);
         if (status && status != TENSOR_E_ARGUMENT)
@@ -203,7 +217,7 @@ static int check_second(const struct diff *d) {
         return text_failed("%s has %d input%s, %s has %d: they cannot be compared", a->path, a->input_count,
                            a->input_count == 1 ? "" : "s", b->path, b->input_count);
     for (int i = 0; i < b->input_count; i++)
-        if (inputs_check(&b->inputs[i], &d->inputs.array[i]) != STATUS_OK)
+        if (inputs_check(b, i, &d->inputs.array[i]) != STATUS_OK)
             return STATUS_FAILED;
     return STATUS_OK;
 }
@@ -248,8 +262,8 @@ static int report(struct diff *d) {
     printf("A: %s\nB: %s\n%d tensor%s compared", a, b, compared, compared == 1 ? "" : "s");
     if (!d->recorded && compared < d->list.count)
         printf(", %d of A are not in B", d->list.count - compared);
-    if (d->unmatched)
-        printf(", %d of B are not in A", d->unmatched);
+    if (d->unmatched.count)
+        printf(", %d of B are not in A", d->unmatched.count);
     putchar('\n');
     free(a);
     free(b);
@@ -295,6 +309,7 @@ int command_diff(int argc, char **argv) {
     }
     inputs_free(&d.inputs);
     parted_free(&d.list);
+    parted_free(&d.unmatched);
     for (int i = 0; i < 2; i++) {
         free(d.side[i].outputs);
         free(d.side[i].rounding);

@@ -97,19 +97,39 @@ static void bring_to_port(struct inputs *in, const struct network *n, int i) {
     in->array[i].data = floats;
 }
 
-/* As program_run takes it: a first size that the port fixes may be a multiple. */
-static bool size_fits(const program_port *port, int d, int64_t size) {
-    const int64_t fixed = port->shape[d];
-    return fixed < 0 || size == fixed || (d == 0 && fixed > 0 && size % fixed == 0);
+/* Whether the network fixes a first size of all inputs, of which program_run then takes a multiple. */
+static bool has_batch(const struct network *n) {
+    bool all = true;
+    for (int i = 0; i < n->input_count; i++)
+        all &= n->inputs[i].ndim > 0 && n->inputs[i].shape[0] > 0;
+    return all;
 }
 
-int inputs_check(const program_port *port, const program_array *a) {
+static bool size_fits(const struct network *n, const program_port *port, int d, int64_t size) {
+    const int64_t fixed = port->shape[d];
+    return fixed < 0 || size == fixed || (d == 0 && has_batch(n) && size % fixed == 0);
+}
+
+/* "[2, 4], or a multiple of 2 as its first size", to be freed. */
+static char *accepted_shape(const struct network *n, const program_port *port) {
+    char *const shape = network_port_shape(port);
+    if (!has_batch(n))
+        return shape;
+    char *const text = port->shape[0] == 1 ? text_format("%s, or any other first size", shape)
+                                           : text_format("%s, or a multiple of %lld as its first size", shape,
+                                                         (long long)port->shape[0]);
+    free(shape);
+    return text;
+}
+
+int inputs_check(const struct network *n, int i, const program_array *a) {
+    const program_port *const port = &n->inputs[i];
     bool fits = port->ndim < 0 || a->ndim == port->ndim;
     for (int d = 0; d < a->ndim && fits; d++)
-        fits = a->shape[d] > 0 && (port->ndim < 0 || size_fits(port, d, a->shape[d]));
+        fits = a->shape[d] > 0 && (port->ndim < 0 || size_fits(n, port, d, a->shape[d]));
     if (fits && a->type == port->type)
         return STATUS_OK;
-    char *const expected = network_port_shape(port), *const given = text_shape(a->ndim, a->shape);
+    char *const expected = accepted_shape(n, port), *const given = text_shape(a->ndim, a->shape);
     const int status = text_failed("--input: '%s' is given %s %s, expected %s %s", port->name,
                                    network_type_name(a->type), given, network_type_name(port->type), expected);
     free(expected);
@@ -124,13 +144,13 @@ int inputs_read(struct inputs *in, const struct network *n, const struct word_li
         status = read_input(in, n, words->word[i]);
     for (int i = 0; i < n->input_count && status == STATUS_OK; i++) {
         const program_port *const port = &n->inputs[i];
-        char *const shape = network_port_shape(port);
+        char *const shape = accepted_shape(n, port);
         if (!in->read[i].type)
             status = text_usage("the input '%s' is not given, expected --input %s=FILE with %s %s", port->name,
                                 port->name, network_type_name(port->type), shape);
         if (status == STATUS_OK) {
             bring_to_port(in, n, i);
-            status = inputs_check(port, &in->array[i]);
+            status = inputs_check(n, i, &in->array[i]);
         }
         free(shape);
     }
@@ -162,13 +182,12 @@ static int read_shape(struct inputs *in, const struct network *n, const char *wo
             continue;
         bool good = read_sizes(&in->shapes[i], equals + 1) && (port->ndim < 0 || in->shapes[i].ndim == port->ndim);
         for (int d = 0; good && port->ndim >= 0 && d < port->ndim; d++)
-            good = size_fits(port, d, in->shapes[i].shape[d]);
+            good = size_fits(n, port, d, in->shapes[i].shape[d]);
         if (good)
             return STATUS_OK;
-        char *const shape = network_port_shape(port);
-        const int status = text_usage("--shape '%s': expected sizes that suit %s, such as 1x3x32x32, with N for the "
-                                      "batch",
-                                      word, shape);
+        char *const shape = accepted_shape(n, port);
+        const int status = text_usage(
+            "--shape '%s': expected sizes such as 1x3x32x32, with N for the batch, that suit %s", word, shape);
         free(shape);
         return status;
     }

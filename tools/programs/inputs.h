@@ -22,8 +22,8 @@ int inputs_split(const struct network *n, const char *option, const char *word, 
 void inputs_free(struct inputs *in);
 /* From the files of --input. */
 int inputs_read(struct inputs *in, const struct network *n, const struct word_list *words);
-/* Whether an array suits a port; arrays of several ports may still be of different batches. */
-int inputs_check(const program_port *port, const program_array *a);
+/* Whether an array suits input i; arrays of several inputs may still be of different batches. */
+int inputs_check(const struct network *n, int i, const program_array *a);
 /* The shapes of random inputs: those of --shape, else what the network states; its first size may be open. */
 int inputs_shapes(struct inputs *in, const struct network *n, const struct word_list *words);
 /* Random numbers for a batch, after inputs_shapes; always the same ones. */

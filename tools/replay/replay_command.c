@@ -165,6 +165,7 @@ static void help(void) {
          "tensors use, and shows what each would have done: writes that saturate, bits that stay unused, exponents\n"
          "that change. A trace with a row for every write comes from 'flexlab train --trace-every 1'; where a row\n"
          "stands for several writes, they count as one with their largest maximum.\n\n"
+         "What is run and shown\n"
          "  --predictors LIST  comma-separated (paper,ngraph,per-class,amax,amax-recent,current,repeat);\n"
          "                     'flexlab info predictors' lists them, and FLEXLAB_PREDICTORS adds your own\n"
          "  --by WHAT          lines of the table: role, trace or tensor (role)\n"

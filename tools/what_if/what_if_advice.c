@@ -69,6 +69,12 @@ static bool saturates(const struct seen *t, const struct effect *e, const struct
            (double)e->saturated > 0.02 * (double)seen_nonzero(t);
 }
 
+/* Whether mantissas of so many bits would have to be rounded to one more bit under the exponent of the largest number.
+ */
+static bool next_exponent(const struct seen *t, int bits) {
+    return nearbyint(ldexp(t->largest, bits - 2 - ilogb(t->largest))) > ldexp(1, bits - 1) - 1;
+}
+
 char *what_if_advice(const struct what_if *w, const struct seen *t, int format) {
     const struct what_if_format *const f = &w->formats.list[format];
     const struct effect *const e = &t->effects[format];
@@ -81,6 +87,11 @@ char *what_if_advice(const struct what_if *w, const struct seen *t, int format) 
     const bool flushes = effect_flushed(t, e) > ENOUGH_FLUSHED;
     if (!flushes && snr >= ENOUGH_DB)
         return NULL;
+    if (f->shared && bits && bits <= f->bits && next_exponent(t, (int)f->bits))
+        return text_format(
+            "%.1f dB: %d bits are enough under the exponent of the largest (2^%d), which would be rounded "
+            "beyond them: it has the next exponent",
+            snr, bits, ilogb(t->largest));
     if (f->shared && bits && bits <= f->bits)
         return text_format("%.1f dB: %d bits are enough, but its exponents end before these numbers (2^%d)", snr, bits,
                            ilogb(t->largest));

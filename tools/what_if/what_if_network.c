@@ -41,20 +41,17 @@ static bool take_file(struct network_place *p, char *path) {
 static int take_options(struct network_place *p, struct settings *s, const char *command, const char *options,
                         bool alone, bool trusted) {
     struct settings before;
-    int count;
-    char **const words = options_kept_words(command, options, &count);
-    int status = STATUS_OK;
-    if (words && options_parse(&before, strcmp(command, "train") ? COMMAND_COMPARE : COMMAND_TRAIN, count, words))
-        status = text_failed("%s: this flexlab refuses its options of 'flexlab %s'", p->file, command);
-    else if (!words || before.help)
-        status = text_failed("%s: it has no options of 'flexlab %s', expected --data SPEC", p->file, command);
-    else if (alone && s->of && strcmp(s->of, before.formats ? before.formats : "") != 0)
+    char **words;
+    int status = options_kept_parse(&before, strcmp(command, "train") ? COMMAND_COMPARE : COMMAND_TRAIN, options,
+                                    p->file, &words);
+    const bool good = status == STATUS_OK;
+    if (good && alone && s->of && strcmp(s->of, before.formats ? before.formats : "") != 0)
         status = text_usage("--of '%s': %s has a network in '%s' alone", s->of, s->folders[0],
                             before.formats ? before.formats : before.policy);
-    else if (!s->data && !trusted)
+    else if (good && !s->data && !trusted)
         status = text_usage("%s: the folder is not yours, and its options name --data '%s'; expected --data",
                             s->folders[0], before.data);
-    else if (!s->data)
+    else if (good && !s->data)
         s->data = p->data = text_format("%s", before.data);
     free(words);
     return status;

@@ -599,8 +599,9 @@ class Result:
             self.made, memory = new_memory(self.shape, image, as_seen)
             self.slot, self.held, self.tensor = None, False, on(memory)
         else:
-            self.slot, self.held = slot_of(state, role, format, self.shape or (1,)), held and state is not None
-            self.held = self.held and split(format)[0] != "fp32"
+            self.slot = slot_of(state, role, format, self.shape or (1,))
+            self.held = held and state is not None and split(format)[0] != "fp32"
+            self.held = self.held and (as_seen is None or len(as_seen) == len(self.shape))  # a Held shows the slot's shape
             self.lease = self.slot.begin(self.held)
             self.tensor = self.slot.tensor
 

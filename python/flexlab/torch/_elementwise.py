@@ -132,7 +132,7 @@ def dropout(x: Tensor, p: float, key: int, step: Tensor, format: str, handle: in
     """0 with probability p, else x / (1 - p): by key, step (float64 [1]) and element, in the order of memory."""
     state, r, layout = state_of(handle), roles(format), "image" if x.dim() == 4 else "rows"
     a = operand(x, "x", r.x, state, layout)
-    result = Result(r.y, state, "y", a.shape, layout == "image", is_held(state))
+    result = Result(r.y, state, "y", a.shape, layout == "image", is_held(state), x.shape)
     _core.dropout(a, p, key % 2**64, on(step, "f64"), out=result.tensor)
     return result.torch()
 
@@ -143,7 +143,7 @@ def dropout_backward(dy: Tensor, step: Tensor, p: float, key: int, format: str, 
     """The same elements of the gradient."""
     state, r, layout = state_of(handle), roles(format), "image" if dy.dim() == 4 else "rows"
     d = operand(dy, "dy", r.dy, state, layout)
-    result = Result(r.dy, state, "dx", d.shape, layout == "image", isinstance(dy, Held))
+    result = Result(r.dy, state, "dx", d.shape, layout == "image", isinstance(dy, Held), dy.shape)
     _core.dropout(d, p, key % 2**64, on(step, "f64"), out=result.tensor)
     return result.torch()
 

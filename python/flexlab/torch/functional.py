@@ -76,14 +76,30 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, *, f
     return call(_operations.conv2d, x, weight, bias, stride, padding, dilation, groups, format, handle)
 
 
+def broadcast_to(residual, shape):
+    """A residual in the shape of what it is added to, as torch broadcasts it."""
+    if residual.shape == shape:
+        return residual
+    try:
+        fits = torch.broadcast_shapes(residual.shape, shape) == shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(f"batch_norm of {tuple(shape)} with a residual of {tuple(residual.shape)}, expected its shape, or one that is "
+                         "broadcast to it")
+    return residual.expand(shape)
+
+
 def batch_norm(x, running_mean, running_var, weight, bias, training=False, momentum=0.1, eps=1e-5, *, format, residual=None,
                relu=False, gated=False, handle=0):
     """As torch.nn.functional.batch_norm, with weight and bias; `residual` is added before `relu`, in the same rounding.
     Running statistics are computed in double and are best kept so."""
     if weight is None or bias is None:
         raise ValueError("batch_norm without weight and bias, expected both (affine=True)")
-    shape, x = x.shape, by_channel(x, "batch_norm")
-    residual = None if residual is None else by_channel(residual, "batch_norm with a residual")
+    shape = x.shape
+    if residual is not None:
+        residual = by_channel(broadcast_to(residual, shape), "batch_norm with a residual")
+    x = by_channel(x, "batch_norm")
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm without training needs running_mean and running_var")

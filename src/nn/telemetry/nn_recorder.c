@@ -28,6 +28,54 @@ tensor_status fl_recorder_slot(const struct fl_recorder *r, const struct fl_slot
                            r->graph->infos[i].name);
 }
 
+/* The totals go on from `base` instead of those of the last look. */
+static void set_back(struct fl_interval *since, const tensor_stats *base) {
+    since->before.saturated += base->saturated - since->total.saturated;
+    since->before.flushed += base->flushed - since->total.flushed;
+    since->before.nonfinite += base->nonfinite - since->total.nonfinite;
+    since->before.writes += base->writes - since->total.writes;
+    since->total = *base;
+}
+
+static int64_t apart(const struct fl_slot *slot) {
+    return (int64_t)slot->writes - slot->total.writes;
+}
+
+void fl_interval_begin(struct fl_interval *since, const struct fl_slot *slot) {
+    fl_interval_end(since, slot);
+    fl_interval_resume(since, slot);
+}
+
+void fl_interval_resume(struct fl_interval *since, const struct fl_slot *slot) {
+    since->total = slot->total;
+    since->writes = (int64_t)slot->writes;
+    since->apart = apart(slot);
+}
+
+void fl_interval_look_for_reset(struct fl_interval *since, const struct fl_slot *slot) {
+    if (apart(slot) != since->apart)
+        set_back(since, &(tensor_stats){0});
+    since->apart = apart(slot);
+}
+
+int64_t fl_interval_look(struct fl_interval *since, const struct fl_slot *slot) {
+    const tensor_stats *last = &slot->last, *total = &slot->total;
+    int64_t writes = (int64_t)slot->writes - since->writes;
+    if (writes < 0) {
+        writes = total->writes > 0;
+        set_back(since, &(tensor_stats){.saturated = total->saturated - last->saturated,
+                                        .flushed = total->flushed - last->flushed,
+                                        .nonfinite = total->nonfinite - last->nonfinite,
+                                        .writes = total->writes - writes});
+        since->low = slot->autoflex.clamped_low < since->low ? slot->autoflex.clamped_low : since->low;
+        since->high = slot->autoflex.clamped_high < since->high ? slot->autoflex.clamped_high : since->high;
+    } else {
+        fl_interval_look_for_reset(since, slot);
+    }
+    fl_interval_resume(since, slot);
+    return writes;
+}
+
 struct fl_interval_counts fl_interval_counts(const struct fl_interval *since, const struct fl_slot *slot) {
     const tensor_stats *total = &slot->total, *before = &since->before;
     return (struct fl_interval_counts){.saturated = total->saturated - before->saturated,

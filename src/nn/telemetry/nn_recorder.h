@@ -24,16 +24,31 @@ tensor_status fl_recorder_take_slots(const struct fl_recorder *r, struct fl_slot
 tensor_status fl_recorder_slot(const struct fl_recorder *r, const struct fl_slot_copies *slots, int i,
                                const struct fl_slot **slot);
 
-/* The totals of a tensor since its last record. */
+/* The least total that a checkpoint may have: further counts do not overflow. */
+#define FL_INTERVAL_LEAST (-(INT64_C(1) << 61))
+
+/* The totals of a tensor since its last record, whose statistics can be reset between two steps. */
 struct fl_interval {
-    tensor_stats before; /* totals at the last record */
+    tensor_stats before; /* totals at the last record, less what a reset has set back since then: may be below 0 */
+    tensor_stats total;  /* totals at the last look */
     uint64_t low, high;  /* clamped until the last record */
-    int64_t writes;      /* until the last step examined */
+    int64_t writes;      /* of the tensor's life, until the last look */
+    int64_t apart;       /* more of these than `total` counts */
 };
 struct fl_interval_counts {
     int64_t saturated, flushed, nonfinite;
     uint64_t clamped_low, clamped_high;
 };
+/* Begins with the totals of that moment. */
+void fl_interval_begin(struct fl_interval *since, const struct fl_slot *slot);
+/* Looks again; returns how many writes there were since the last look, of those of the tensor's life. Of a state that
+ * was set back the last write alone is known to be new. */
+int64_t fl_interval_look(struct fl_interval *since, const struct fl_slot *slot);
+/* Looks whether statistics were reset since the last step; writes after it remain to be looked at. */
+void fl_interval_look_for_reset(struct fl_interval *since, const struct fl_slot *slot);
+/* The members `before`, `low` and `high` are those that a checkpoint has; the slot is that of the same checkpoint, all
+ * of whose writes had been looked at. */
+void fl_interval_resume(struct fl_interval *since, const struct fl_slot *slot);
 struct fl_interval_counts fl_interval_counts(const struct fl_interval *since, const struct fl_slot *slot);
 /* Begins the next interval, after a record. */
 void fl_interval_end(struct fl_interval *since, const struct fl_slot *slot);

@@ -105,15 +105,11 @@ static tensor_status begin_totals(nn_telemetry *t) {
         const nn_tensor_info info = nn_tensor_at(t->g, i);
         struct fl_seen_tensor *seen = &t->tensors[i];
         TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
-        seen->since.before = slot->total;
+        fl_interval_begin(&seen->since, slot);
         seen->shadowed = slot->writes;
-        seen->since.writes = (int64_t)slot->writes;
-        seen->apart = seen->since.writes - seen->since.before.writes;
         const struct autoflex *a = tensor_autoflex(info.t);
         if (!a)
             continue;
-        seen->since.low = a->clamped_low;
-        seen->since.high = a->clamped_high;
         seen->settled = a->initialised;
         seen->row.e = seen->row.e_least = seen->row.e_largest = tensor_exponent(info.t);
     }
@@ -371,34 +367,12 @@ void nn_telemetry_watch(const nn_tensor_info *info, void *telemetry) {
 
 /* --- after a step ------------------------------------------------------------------------------------------------- */
 
-/* Writes since the step before, of those of the tensor's life. Totals that were reset begin at 0 again; of a state that
- * was set back the last write alone is known to be new. */
-static int64_t new_writes(struct fl_seen_tensor *seen, const struct fl_slot *slot) {
-    const tensor_stats *last = &slot->last, *total = &slot->total;
-    const int64_t life = (int64_t)slot->writes, apart = life - total->writes;
-    int64_t writes = life - seen->since.writes;
-    if (writes < 0) {
-        writes = total->writes > 0;
-        seen->since.before = (tensor_stats){.saturated = total->saturated - last->saturated,
-                                            .flushed = total->flushed - last->flushed,
-                                            .nonfinite = total->nonfinite - last->nonfinite};
-        seen->since.low = slot->autoflex.clamped_low < seen->since.low ? slot->autoflex.clamped_low : seen->since.low;
-        seen->since.high =
-            slot->autoflex.clamped_high < seen->since.high ? slot->autoflex.clamped_high : seen->since.high;
-    } else if (seen->apart >= 0 && apart != seen->apart) {
-        seen->since.before = (tensor_stats){0};
-    }
-    seen->apart = apart;
-    seen->since.writes = life;
-    return writes;
-}
-
 /* A training step writes a tensor once, so that its last write is all that the step adds; if there are several
  * (nn_forward more than once), the last is examined, and all are counted. */
 static void look_at_write(nn_telemetry *t, struct fl_seen_tensor *seen, const struct fl_slot *slot) {
     nn_telemetry_row *row = &seen->row;
     const tensor_stats *last = &slot->last;
-    const int64_t writes = new_writes(seen, slot);
+    const int64_t writes = fl_interval_look(&seen->since, slot);
     if (!writes)
         return;
     seen->last[1] = seen->last[0];

@@ -42,9 +42,8 @@ struct fl_seen_tensor {
     int stretch;                  /* of the shard's pass, in which it was first written (nn_graph.stretch) */
     nn_telemetry_row row;         /* of this step and since the row before */
     tensor_description *elements; /* NULL: not chosen */
-    struct fl_interval since;     /* its writes: of the tensor's life */
-    int64_t apart;                /* more of these than its statistics count: they were reset; -1: not known */
-    uint64_t shadowed;            /* writes of the tensor's life, until the shadows last looked */
+    struct fl_interval since;
+    uint64_t shadowed; /* writes of the tensor's life, until the shadows last looked */
     struct fl_seen_write last[2];
     double *weight;                   /* before the update; NULL: no weight, or not chosen */
     double *weight_there;             /* the same on a device; NULL until it examines one */

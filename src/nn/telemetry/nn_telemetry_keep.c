@@ -29,6 +29,7 @@ static void keep_shadow(const struct fl_shadow_state *s, int64_t **whole, double
 static void keep_tensor(const nn_telemetry *t, const struct fl_seen_tensor *seen, int64_t **whole, double **real) {
     const nn_telemetry_row *row = &seen->row;
     const struct fl_seen_write *w = seen->last;
+    /* Earlier versions counted the first two since statistics were reset: what resumes takes them from the tensor. */
     const int64_t numbers[WHOLE] = {seen->since.writes,
                                     (int64_t)seen->shadowed,
                                     (int64_t)seen->since.low,
@@ -60,9 +61,22 @@ static void keep_tensor(const nn_telemetry *t, const struct fl_seen_tensor *seen
         keep_shadow(&seen->shadows[i], whole, real);
 }
 
+/* A caller may have reset statistics since the last step. */
+static tensor_status look_for_resets(nn_telemetry *t) {
+    for (int i = 0; i < t->count; i++) {
+        const struct fl_slot *slot;
+        if (!fl_telemetry_is_own(t, &t->tensors[i]))
+            continue;
+        TRY(fl_recorder_slot(&t->recorder, NULL, i, &slot));
+        fl_interval_look_for_reset(&t->tensors[i].since, slot);
+    }
+    return TENSOR_OK;
+}
+
 tensor_status fl_telemetry_keep(nn_telemetry *t, struct fl_telemetry_kept *kept) {
     *kept = (struct fl_telemetry_kept){.whole_count = whole_count(t), .real_count = real_count(t)};
     TRY(fl_telemetry_arrive(t, 0));
+    TRY(look_for_resets(t));
     TRY(fl_recorder_numbers(&t->recorder, &kept->whole, kept->whole_count, &kept->real, kept->real_count));
     int64_t *whole = kept->whole;
     double *real = kept->real;
@@ -98,7 +112,7 @@ static bool is_possible(const nn_telemetry *t, const struct fl_telemetry_kept *k
     if (t->csv.file)
         good = good && fl_recorder_is_file(kept->csv, kept->csv_bytes, "step,tensor,");
     for (int64_t i = 0; good && i < kept->whole_count; i++)
-        good = kept->whole[i] >= INT16_MIN && kept->whole[i] <= limit;
+        good = kept->whole[i] >= FL_INTERVAL_LEAST && kept->whole[i] <= limit;
     for (int64_t i = 0; good && i < kept->real_count; i++)
         good = kept->real[i] >= 0;
     return good;
@@ -120,7 +134,8 @@ static bool take_order(nn_telemetry *t, const int64_t *order) {
 
 static bool take_shadow(struct fl_shadow_state *s, const int64_t **whole, const double **real) {
     const int e_min = s->a.e_min, e_max = s->a.e_max;
-    if (!fl_autoflex_from_numbers(&s->a, *whole, *real) || !fl_autoflex_is_possible(&s->a, e_min, e_max))
+    if (!fl_autoflex_from_numbers(&s->a, *whole, *real) || !fl_autoflex_is_possible(&s->a, e_min, e_max) ||
+        (*whole)[FL_AUTOFLEX_WHOLE] < 0 || (*whole)[FL_AUTOFLEX_WHOLE + 1] < 0)
         return false;
     s->saturated_writes = (*whole)[FL_AUTOFLEX_WHOLE];
     s->e_moves = (*whole)[FL_AUTOFLEX_WHOLE + 1];
@@ -135,13 +150,12 @@ static bool take_tensor(const nn_telemetry *t, struct fl_seen_tensor *seen, cons
     const double *r = *real;
     nn_telemetry_row *row = &seen->row;
     for (int i = 0; i < WHOLE; i++) {
-        const bool exponent = (i >= 8 && i <= 10) || i == 15 || i == 19;
-        if (n[i] < (exponent ? INT16_MIN : 0) || (exponent && n[i] > INT16_MAX))
+        const bool exponent = (i >= 8 && i <= 10) || i == 15 || i == 19, total = i >= 4 && i <= 7;
+        if (n[i] < (exponent ? INT16_MIN : total ? FL_INTERVAL_LEAST : 0) || (exponent && n[i] > INT16_MAX))
             return false;
     }
     seen->since.writes = n[0];
-    seen->apart = -1;
-    seen->shadowed = (uint64_t)n[0]; /* n[1] is the same, but counted since a reset in earlier checkpoints */
+    seen->shadowed = (uint64_t)n[1];
     seen->since.low = (uint64_t)n[2];
     seen->since.high = (uint64_t)n[3];
     seen->since.before = (tensor_stats){.saturated = n[4], .flushed = n[5], .nonfinite = n[6], .writes = n[7]};
@@ -260,7 +274,12 @@ tensor_status fl_telemetry_resume(nn_telemetry *t, const struct fl_telemetry_kep
             t->count);
     for (int i = 0; i < t->count; i++) {
         const struct autoflex *a = tensor_autoflex(t->g->infos[i].t);
-        t->tensors[i].settled = a && a->initialised;
+        struct fl_seen_tensor *seen = &t->tensors[i];
+        const struct fl_slot *slot;
+        seen->settled = a && a->initialised;
+        TRY(fl_recorder_slot(&t->recorder, NULL, i, &slot));
+        fl_interval_resume(&seen->since, slot);
+        seen->shadowed = slot->writes;
     }
     t->updated = (int64_t)t->g->writes.updated;
     TRY(fl_rows_set_text(&t->json, kept->json, kept->json_bytes));

@@ -14,6 +14,7 @@
 /* The largest numbers of one tensor since its last record. */
 struct interval {
     struct fl_interval since;
+    bool begun;
     double maximum;
     int maximum_e; /* the exponent that the write with that maximum had */
     int gamma;
@@ -66,11 +67,16 @@ static tensor_status begin(struct fl_trace *trace, const nn_graph *g) {
                             : fl_fail(TENSOR_E_MEMORY, "trace: no memory for %d tensors", nn_tensor_count(g));
 }
 
-/* Adds the last write of a tensor; a training step writes it only once. */
+/* Adds the last write of a tensor; a training step writes it only once. The first record counts all writes that the
+ * statistics have. */
 static void observe(struct interval *now, const struct fl_slot *slot) {
-    if (slot->total.writes == now->since.writes)
+    if (!now->begun) {
+        now->since.apart = (int64_t)slot->writes - slot->total.writes;
+        now->since.writes = now->since.apart;
+        now->begun = true;
+    }
+    if (!fl_interval_look(&now->since, slot))
         return;
-    now->since.writes = slot->total.writes;
     if (slot->last.gamma > now->gamma)
         now->gamma = slot->last.gamma;
     if (slot->last.maximum >= now->maximum) {
@@ -153,11 +159,29 @@ tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t s
 /* --- in a checkpoint -----------------------------------------------------------------------------------------------
  */
 
+/* The numbers of a tensor. Earlier versions counted its writes since statistics were reset: what resumes takes them
+ * from the tensor. */
+enum { MAXIMUM_E, GAMMA, LOW, HIGH, WRITES, BEFORE };
+
+/* A caller may have reset statistics since the last step. */
+static tensor_status look_for_resets(struct fl_trace *trace) {
+    const struct fl_recorder *r = &trace->recorder;
+    for (int i = 0; i < nn_tensor_count(r->graph); i++) {
+        const struct fl_slot *slot;
+        if (!trace->intervals[i].begun)
+            continue;
+        TRY(fl_recorder_slot(r, NULL, i, &slot));
+        fl_interval_look_for_reset(&trace->intervals[i].since, slot);
+    }
+    return TENSOR_OK;
+}
+
 tensor_status fl_trace_keep(struct fl_trace *trace, const nn_graph *g, struct fl_trace_kept *kept) {
     *kept = (struct fl_trace_kept){0};
     TRY(begin(trace, g));
     while (trace->count)
         TRY(arrive(trace, false));
+    TRY(look_for_resets(trace));
     const int tensors = nn_tensor_count(g);
     kept->whole_count = 2 + (int64_t)FL_TRACE_WHOLE * tensors;
     kept->real_count = tensors;
@@ -184,15 +208,17 @@ void fl_trace_kept_clear(struct fl_trace_kept *kept) {
     *kept = (struct fl_trace_kept){0};
 }
 
+/* Whether the number can be what is stored there of a tensor. */
+static bool is_number(int at, int64_t n) {
+    const int64_t least = at == MAXIMUM_E ? INT16_MIN : at < BEFORE ? 0 : FL_INTERVAL_LEAST;
+    return n >= least && n <= (at <= GAMMA ? INT16_MAX : INT64_C(1) << 62);
+}
+
 static bool is_possible(const struct fl_trace_kept *kept, int tensors) {
-    const int64_t limit = INT64_C(1) << 62;
     bool good = kept->whole_count == 2 + (int64_t)FL_TRACE_WHOLE * tensors && kept->real_count == tensors &&
                 fl_recorder_is_file(kept->text, kept->bytes, heading);
-    for (int64_t i = 0; good && i < kept->whole_count; i++) {
-        const bool exponent = i >= 2 && (i - 2) % FL_TRACE_WHOLE == 0, gamma = i >= 2 && (i - 2) % FL_TRACE_WHOLE == 1;
-        good =
-            kept->whole[i] >= (exponent ? INT16_MIN : 0) && kept->whole[i] <= (exponent || gamma ? INT16_MAX : limit);
-    }
+    for (int64_t i = 0; good && i < kept->whole_count; i++)
+        good = is_number(i < 2 ? WRITES : (int)((i - 2) % FL_TRACE_WHOLE), kept->whole[i]);
     for (int i = 0; good && i < tensors; i++)
         good = kept->real[i] >= 0;
     return good;
@@ -208,14 +234,20 @@ tensor_status fl_trace_resume(struct fl_trace *trace, const nn_graph *g, const s
     trace->recorder.row_step = kept->whole[1];
     for (int i = 0; i < nn_tensor_count(g); i++) {
         const int64_t *numbers = kept->whole + 2 + FL_TRACE_WHOLE * i;
-        trace->intervals[i] = (struct interval){
-            .maximum = kept->real[i],
-            .maximum_e = (int)numbers[0],
-            .gamma = (int)numbers[1],
-            .since = {.low = (uint64_t)numbers[2],
-                      .high = (uint64_t)numbers[3],
-                      .writes = numbers[4],
-                      .before = {.saturated = numbers[5], .flushed = numbers[6], .nonfinite = numbers[7]}}};
+        const struct fl_slot *slot;
+        if (!is_traced(g, i))
+            continue;
+        trace->intervals[i] = (struct interval){.begun = true,
+                                                .maximum = kept->real[i],
+                                                .maximum_e = (int)numbers[MAXIMUM_E],
+                                                .gamma = (int)numbers[GAMMA],
+                                                .since = {.low = (uint64_t)numbers[LOW],
+                                                          .high = (uint64_t)numbers[HIGH],
+                                                          .before = {.saturated = numbers[BEFORE],
+                                                                     .flushed = numbers[BEFORE + 1],
+                                                                     .nonfinite = numbers[BEFORE + 2]}}};
+        TRY(fl_recorder_slot(&trace->recorder, NULL, i, &slot));
+        fl_interval_resume(&trace->intervals[i].since, slot);
     }
     return fl_rows_set_text(&trace->file, kept->text, kept->bytes);
 }

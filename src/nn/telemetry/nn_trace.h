@@ -20,7 +20,8 @@ struct fl_trace_kept {
 };
 tensor_status fl_trace_keep(struct fl_trace *trace, const nn_graph *g, struct fl_trace_kept *kept);
 void fl_trace_kept_clear(struct fl_trace_kept *kept);
-/* A trace just opened goes on from there. TENSOR_E_DATA for numbers that no trace of this graph has. */
+/* A trace just opened goes on from there; the graph has the state of that checkpoint. TENSOR_E_DATA for numbers that no
+ * trace of this graph has. */
 tensor_status fl_trace_resume(struct fl_trace *trace, const nn_graph *g, const struct fl_trace_kept *kept);
 /* Rows of the steps since the last row, then gives the file its final name. The graph must still exist. */
 tensor_status fl_trace_finish(struct fl_trace *trace);

@@ -490,6 +490,15 @@ int fl_net_readers(const struct fl_network *n, int value) {
     return reads(&n->graph, value);
 }
 
+bool fl_net_has_batch(const struct fl_network *n) {
+    bool all = true;
+    for (int i = 0; i < n->graph.input_count; i++) {
+        const struct fl_net_value *const v = &n->values[n->graph.inputs[i]];
+        all = all && v->ndim > 0 && v->dim[0] > 0;
+    }
+    return all;
+}
+
 /* A byte is read before an element is written over it. */
 void fl_net_spread(struct fl_array *a, const uint8_t *from) {
     const int flip = a->type == TENSOR_TYPE_I8 ? 8 : 0; /* the sign */

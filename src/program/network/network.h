@@ -187,6 +187,8 @@ tensor_status fl_net_check(struct fl_network *n);
 
 /* How many operands of nodes, those of nested graphs too, and outputs of graphs a value is. */
 int fl_net_readers(const struct fl_network *n, int value);
+/* Whether the network fixes the first dimension of all inputs: program_run then also takes a multiple of it. */
+bool fl_net_has_batch(const struct fl_network *n);
 
 /* Quantised networks. A quantised value is an int8 or uint8 with one scale and zero point. A quantised node has an
  * operator by its plain name ("Conv") whose first operand and first result are quantised values; weights are integers

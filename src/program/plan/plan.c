@@ -300,6 +300,15 @@ static bool is_float_port(const struct fl_network *n, int value) {
     return !n->values[value].type || fl_type_is_float(n->values[value].type);
 }
 
+static tensor_status fail_size(const struct fl_network *n, const struct fl_net_value *v, int d, int64_t size) {
+    const char *const more = d || !fl_net_has_batch(n) ? ""
+                             : n->graph.input_count > 1
+                                 ? ", or the same multiple of their first dimension for all inputs"
+                                 : " or a multiple of it";
+    return fl_fail(TENSOR_E_SHAPE, "dimension %d of input %s is %lld, expected %lld%s", d, v->name, (long long)size,
+                   (long long)v->dim[d], more);
+}
+
 /* Shape and type of an input against what the network states. */
 static tensor_status check_input(const struct fl_network *n, int value, const program_array *input) {
     const struct fl_net_value *const v = &n->values[value];
@@ -313,8 +322,7 @@ static tensor_status check_input(const struct fl_network *n, int value, const pr
     for (int d = 0; d < input->ndim; d++) {
         const bool stated = v->ndim >= 0 && v->dim[d] >= 0;
         if (stated && input->shape[d] != v->dim[d])
-            return fl_fail(TENSOR_E_SHAPE, "dimension %d of input %s is %lld, expected %lld", d, v->name,
-                           (long long)input->shape[d], (long long)v->dim[d]);
+            return fail_size(n, v, d, input->shape[d]);
         if (input->shape[d] < 0)
             return fl_fail(TENSOR_E_SHAPE, "dimension %d of input %s is %lld, expected 0 or more", d, v->name,
                            (long long)input->shape[d]);
