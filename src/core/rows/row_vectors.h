@@ -138,6 +138,8 @@ struct fl_row_vectors {
     /* a becomes b (NULL: 0) where a mark, of n that are `stride` apart, says so: where it is 0 if `marked`, else where
      * it is not 0. */
     void (*choose)(double *a, const double *b, int64_t n, const uint8_t *marks, int64_t stride, bool marked);
+    /* Adds x z to n chains of binary32, each rounded once. */
+    void (*add_products)(double *chain, const double *x, const double *z, int64_t n);
 
     /* --- softmax (softmax_map_vectors.h): arrays of exactly n numbers */
     void (*exponentials)(double *x, int64_t n); /* of numbers not above zero */

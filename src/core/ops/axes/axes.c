@@ -188,7 +188,7 @@ static void add_exact(struct block *b, enum fl_fold_kind kind, int64_t n) {
             b->part[i] += (int64_t)(b->x[i] * b->z[i]);
 }
 
-static void add_floats(struct block *b, enum fl_fold_kind kind, int64_t n) {
+static void add_floats(const struct fl_rows *rows, struct block *b, enum fl_fold_kind kind, int64_t n) {
     if (kind == FL_FOLD_SUM)
         for (int64_t i = 0; i < n; i++)
             b->chain[i] = fl_fold_chain(FL_FOLD_SUM, b->chain[i], b->x[i], 0);
@@ -199,12 +199,12 @@ static void add_floats(struct block *b, enum fl_fold_kind kind, int64_t n) {
         for (int64_t i = 0; i < n; i++)
             b->chain[i] = fl_fold_chain(FL_FOLD_SQUARES, b->chain[i], b->x[i], 0);
     else
-        for (int64_t i = 0; i < n; i++)
-            b->chain[i] = fl_fold_chain(FL_FOLD_PRODUCTS, b->chain[i], b->x[i], b->z[i]);
+        rows->vectors->add_products(b->chain, b->x, b->z, n);
 }
 
 /* Adds the x and z of n outputs to their state. */
-static void add_term(const struct fl_args *args, struct block *b, int64_t term, int64_t n) {
+static void add_term(const struct fl_rows *rows, struct block *b, int64_t term, int64_t n) {
+    const struct fl_args *args = rows->args;
     const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
     if (fl_fold_picks(kind)) {
         pick(b, kind, term, n);
@@ -213,7 +213,7 @@ static void add_term(const struct fl_args *args, struct block *b, int64_t term, 
     if (term && term % FL_ROWS_CHUNK == 0)
         end_chunk(b, n);
     if (!fl_ref_shared(args)) {
-        add_floats(b, kind, n);
+        add_floats(rows, b, kind, n);
         return;
     }
     if (kind == FL_FOLD_SQUARES)
@@ -259,7 +259,7 @@ static void fold_side_by_side(const struct fl_rows *rows, const struct fl_walk *
         fetch(rows, in, s.at[0], across[0], n, b->x);
         if (products)
             fetch(rows, 1, s.at[1], across[1], n, b->z);
-        add_term(args, b, t, n);
+        add_term(rows, b, t, n);
     }
 }
 
@@ -285,6 +285,13 @@ static void add_run(const struct fl_args *args, struct block *b, int64_t to, con
     for (int64_t j = 0; j < n; j++)
         chain = fl_fold_chain(kind, chain, x[j], z[j]);
     b->chain[to] = chain;
+}
+
+/* The same for mantissas that were read by vectors, and zeros behind them. */
+static void add_vectors(const struct fl_rows *rows, struct block *b, int64_t to, enum fl_fold_kind kind, int64_t n) {
+    struct fl_row_sums sums;
+    rows->vectors->sums(n, b->x, NULL, NULL, &sums);
+    b->part[to] += (int64_t)(kind == FL_FOLD_SUM ? sums.x : sums.xx);
 }
 
 static void pick_run(const struct fl_args *args, struct block *b, int64_t to, const double *x, int64_t term,
@@ -313,6 +320,9 @@ static void fold_along(const struct fl_rows *rows, const struct fl_walk *g, stru
             fetch(rows, 1, fl_walk_at(g, 1, i), g->stride[1][last], n, b->z);
         if (fl_fold_picks(kind))
             pick_run(args, b, to, b->x, t, n);
+        else if (fl_ref_shared(args) && g->stride[0][last] == 1 && n >= FL_ROW_VECTOR &&
+                 (kind == FL_FOLD_SUM || kind == FL_FOLD_SQUARES))
+            add_vectors(rows, b, to, kind, n);
         else
             add_run(args, b, to, b->x, b->z, n);
     }
