@@ -54,7 +54,9 @@ def test_info():
     check(done.returncode == 0 and done.stderr == "", done.shown, done.returncode, done.stderr)
     lines = done.stdout.splitlines()
     check(len(lines) < 24 and max(map(len, lines)) <= 100, done.shown, len(lines), "lines of at most", max(map(len, lines)))
-    check(re.match(r"flexlab \d+\.\d+\.\d+ \(.+\)\nprocessor +\S.*\nkernels +\w+ \d+.*\ndevices +cpu", done.stdout), done.stdout)
+    check(re.match(r"flexlab \d+\.\d+\.\d+ \(.+\)\nprocessor +\S.*\nkernels +\w+ \d+.*\ndevices +cpu; built with(out)? the CUDA backend", done.stdout), done.stdout)
+    asked = "'flexlab info devices' asks it" in done.stdout
+    check(asked == ("built with the CUDA backend" in done.stdout), done.stdout)
     for word in FORMATS + TABLES + ["65504", "MODEL"]:
         check(word in done.stdout, done.shown, "wants", word)
     tables = {name: run("info", name) for name in TABLES}
