@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from cli_harness import PROGRAM, check, draw_quickly, expect_error, read_csv, read_lines, run, succeed, summary, without_time
+from cli_harness import PROGRAM, check, expect_error, read_csv, read_lines, run, succeed, summary, without_time
 
 CONTEXT, BATCH, VOWELS = 16, 4, "aeiou"
 MODEL = ["--model", "gpt1x32", "--context", str(CONTEXT), "--batch", str(BATCH), "--epochs", "2"]
@@ -151,7 +151,6 @@ def takes_little_memory(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as name:
-        draw_quickly(name)
         folder = pathlib.Path(name)
         text = words(4000, 7)
         (folder / "book.txt").write_text(text)

@@ -190,7 +190,7 @@ static int worse(int a, int b) {
 static int write_results(const struct experiment *x, const char **drawn) {
     struct figures figures;
     int status = summary_write_csv(x);
-    status = worse(status, figures_draw(x, &figures));
+    status = worse(status, figures_draw(x, x->settings->figures, &figures));
     status = worse(status, report_write(x, &figures));
     *drawn = figures_named(&figures);
     figures_clear(&figures);
